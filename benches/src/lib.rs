@@ -1,0 +1,1 @@
+//! Benchmarks of reshard, peers beside them (see `docs/benchmarks.md`).

@@ -1,0 +1,2 @@
+//! reshard-layout.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! reshard-sharding.
+#![forbid(unsafe_code)]
