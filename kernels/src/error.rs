@@ -103,7 +103,11 @@ impl fmt::Display for Error {
         match self {
             Error::UnknownDType { text } => write!(f, "unknown dtype '{text}'"),
             Error::SubByte { dtype } => {
-                write!(f, "{dtype} has {} bits an element, and what is smaller than a byte is not moved", dtype.bits())
+                write!(
+                    f,
+                    "{dtype} has {} bits an element, and what is smaller than a byte is not moved",
+                    dtype.bits()
+                )
             }
             Error::NoArithmetic { dtype, op } => write!(f, "no {op} of {dtype}"),
             Error::ZeroItem => f.write_str("an element has 0 bytes"),
@@ -116,7 +120,9 @@ impl fmt::Display for Error {
             Error::OutOfBounds { side, first, end, length: None } => {
                 write!(f, "the {side} is touched from byte {first} to byte {end}, before its start")
             }
-            Error::Overlap { loops } => write!(f, "loops {loops} write some element of the target more than once"),
+            Error::Overlap { loops } => {
+                write!(f, "loops {loops} write some element of the target more than once")
+            }
             Error::Overflow { what } => write!(f, "{what} does not fit 64 bits"),
             Error::ZeroDivisor => f.write_str("division by 0"),
         }
@@ -124,4 +130,3 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
-

@@ -39,6 +39,8 @@
 mod combine;
 mod copy;
 mod dtype;
+#[allow(clippy::inline_always, reason = "the bodies of loops that are to be vectorised")]
+mod element;
 mod error;
 mod host;
 mod nest;

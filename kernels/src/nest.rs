@@ -69,7 +69,10 @@ impl Nest {
     /// Errors: [`Error::SizeMismatch`].
     pub fn between(target: &Layout, source: &Layout) -> Result<Option<Nest>, Error> {
         if target.size() != source.size() {
-            return Err(Error::SizeMismatch { target: target.size() as usize, source: source.size() as usize });
+            return Err(Error::SizeMismatch {
+                target: target.size() as usize,
+                source: source.size() as usize,
+            });
         }
         let (target, source) = (target.coalesce(), source.coalesce());
         let (mut target_leaves, mut source_leaves) = (target.leaves(), source.leaves());
@@ -92,6 +95,9 @@ impl Nest {
             }
             loops.push(Loop::new(extent as usize, s.1, t.1));
             let advance = |leaf: (i64, i64)| {
+                if leaf.0 == extent {
+                    return Ok((1, 0));
+                }
                 let stride = leaf.1.checked_mul(extent).ok_or(Error::Overflow { what: "a stride" })?;
                 Ok::<_, Error>((leaf.0 / extent, stride))
             };
@@ -135,8 +141,10 @@ impl Nest {
             if l.target_stride < 0 {
                 let last = l.extent as i64 - 1;
                 let moved = |offset: i64, stride: i64| offset.checked_add(stride.checked_mul(last)?);
-                reduced.source_offset = moved(reduced.source_offset, l.source_stride).ok_or(overflow.clone())?;
-                reduced.target_offset = moved(reduced.target_offset, l.target_stride).ok_or(overflow.clone())?;
+                reduced.source_offset =
+                    moved(reduced.source_offset, l.source_stride).ok_or(overflow.clone())?;
+                reduced.target_offset =
+                    moved(reduced.target_offset, l.target_stride).ok_or(overflow.clone())?;
                 l.source_stride = l.source_stride.checked_neg().ok_or(overflow.clone())?;
                 l.target_stride = l.target_stride.checked_neg().ok_or(overflow.clone())?;
             }
@@ -207,6 +215,7 @@ impl Nest {
     /// Errors: [`Error::Overlap`], [`Error::Overflow`].
     pub fn check_target_is_injective(&self) -> Result<(), Error> {
         let reduced = self.reduce()?;
+        reduced.extremes(Side::Target)?;
         let loops: SmallVec<[(i128, i128); 6]> =
             reduced.loops.iter().map(|l| (l.extent as i128, i128::from(l.target_stride))).collect();
         if has_zero_difference(&loops, 0, false) {
@@ -232,14 +241,15 @@ fn is_one_loop(outer: &Loop, inner: &Loop) -> bool {
 fn has_zero_difference(loops: &[(i128, i128)], sum: i128, moved: bool) -> bool {
     let Some((&(extent, stride), inner)) = loops.split_first() else { return moved && sum == 0 };
     if stride == 0 {
-        return extent > 1 && (moved || sum == 0) && sum == 0;
+        return extent > 1 && sum == 0;
     }
     let below: i128 = inner.iter().map(|(extent, stride)| (extent - 1) * stride).sum();
     // |sum + d stride| <= below
     let low = (-below - sum).div_euclid(stride) + i128::from((-below - sum).rem_euclid(stride) != 0);
     let high = (below - sum).div_euclid(stride);
     let least = if moved { 1 - extent } else { 0 };
-    (low.max(least)..=high.min(extent - 1)).any(|d| has_zero_difference(inner, sum + d * stride, moved || d != 0))
+    (low.max(least)..=high.min(extent - 1))
+        .any(|d| has_zero_difference(inner, sum + d * stride, moved || d != 0))
 }
 
 #[cfg(test)]
@@ -273,7 +283,9 @@ mod tests {
     fn pairs(nest: &Nest) -> Vec<(i64, i64)> {
         nest.loops.iter().rev().fold(vec![(nest.source_offset, nest.target_offset)], |pairs, l| {
             (0..l.extent as i64)
-                .flat_map(|i| pairs.iter().map(move |p| (p.0 + i * l.source_stride, p.1 + i * l.target_stride)))
+                .flat_map(|i| {
+                    pairs.iter().map(move |p| (p.0 + i * l.source_stride, p.1 + i * l.target_stride))
+                })
                 .collect()
         })
     }

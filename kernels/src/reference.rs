@@ -29,7 +29,9 @@ pub fn copy_nest(dst: &mut [u8], src: &[u8], nest: &Nest, item_bytes: usize) {
 pub fn pairs(nest: &Nest) -> Vec<(i64, i64)> {
     let start = vec![(nest.source_offset, nest.target_offset)];
     nest.loops.iter().fold(start, |pairs, l| {
-        let step = |(s, t): (i64, i64)| (0..l.extent as i64).map(move |i| (s + i * l.source_stride, t + i * l.target_stride));
+        let step = |(s, t): (i64, i64)| {
+            (0..l.extent as i64).map(move |i| (s + i * l.source_stride, t + i * l.target_stride))
+        };
         pairs.into_iter().flat_map(step).collect()
     })
 }
@@ -42,8 +44,20 @@ pub fn combine_f64(a: f64, b: f64, op: CombineOp) -> f64 {
         CombineOp::Sum => a + b,
         CombineOp::Prod => a * b,
         CombineOp::Min | CombineOp::Max if a.is_nan() || b.is_nan() => f64::NAN,
-        CombineOp::Min => if a.total_cmp(&b).is_le() { a } else { b },
-        CombineOp::Max => if a.total_cmp(&b).is_ge() { a } else { b },
+        CombineOp::Min => {
+            if a.total_cmp(&b).is_le() {
+                a
+            } else {
+                b
+            }
+        }
+        CombineOp::Max => {
+            if a.total_cmp(&b).is_ge() {
+                a
+            } else {
+                b
+            }
+        }
     }
 }
 
