@@ -572,7 +572,7 @@ mod lanes {
             let half = |from: usize| -> Register {
                 std::array::from_fn(|k| {
                     let at = from + k / (2 * W) * W + k % W;
-                    if k / W % 2 == 0 { a[at] } else { b[at] }
+                    if (k / W).is_multiple_of(2) { a[at] } else { b[at] }
                 })
             };
             (half(0), half(REGISTER / 2))
