@@ -18,7 +18,8 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "step {} of group ", self.step)?;
         let shown: Vec<String> = self.group.iter().take(16).map(usize::to_string).collect();
-        let more = if self.group.len() > 16 { format!(",.. ({} ranks)", self.group.len()) } else { String::new() };
+        let more =
+            if self.group.len() > 16 { format!(",.. ({} ranks)", self.group.len()) } else { String::new() };
         write!(f, "[{}{more}]", shown.join(","))
     }
 }
@@ -70,6 +71,13 @@ pub enum Error {
         /// Ranks of the source mesh.
         needed: usize,
         /// Shards given.
+        given: usize,
+    },
+    /// The engine has too few ranks for the plan.
+    WorldTooSmall {
+        /// Ranks that the plan needs: one more than its greatest rank.
+        needed: usize,
+        /// Ranks of the engine.
         given: usize,
     },
     /// A phase that cannot be carried out as it is written.
@@ -145,7 +153,7 @@ impl Error {
             Error::Sharding(error) => error.kind(),
             Error::Kernel(error) => error.kind(),
             Error::Layout(_) | Error::Memory { .. } => "memory",
-            Error::NotInPlan { .. } => "rank",
+            Error::NotInPlan { .. } | Error::WorldTooSmall { .. } => "rank",
             Error::ItemBytes { .. } => "dtype",
             Error::Buffer { .. } | Error::ShardCount { .. } => "buffer",
             Error::Phase { .. } => "phase",
@@ -173,6 +181,7 @@ impl Error {
             | Error::Memory { .. }
             | Error::Buffer { .. }
             | Error::ShardCount { .. }
+            | Error::WorldTooSmall { .. }
             | Error::Phase { .. }
             | Error::Trace { .. }
             | Error::Threads { .. } => None,
@@ -196,6 +205,9 @@ impl fmt::Display for Error {
             }
             Error::ShardCount { needed, given } => {
                 write!(f, "{given} shards were given but the source mesh has {needed} ranks")
+            }
+            Error::WorldTooSmall { needed, given } => {
+                write!(f, "the plan needs {needed} ranks but the engine has {given}")
             }
             Error::Phase { step, message } => write!(f, "step {step}: {message}"),
             Error::RankFailed { rank, reason, place: Some(place) } => {

@@ -157,6 +157,8 @@ pub(crate) struct Context<'a> {
     pub(crate) phase: usize,
     /// Whether ranks talk to each other in this step.
     pub(crate) communicates: bool,
+    /// The same on all ranks that carry out the same plan.
+    pub(crate) plan_tag: u64,
     /// The memory of this rank's source and target.
     pub(crate) source: Map,
     pub(crate) target: Map,
@@ -171,17 +173,16 @@ impl Exchange {
         let item_bytes = dtype.item_bytes()?;
         let wrong = |message: String| Error::Phase { step, message };
         let bytes = |elements: usize| {
-            elements.checked_mul(item_bytes).ok_or(reshard_kernels::Error::Overflow { what: "the size of a buffer" })
+            elements
+                .checked_mul(item_bytes)
+                .ok_or(reshard_kernels::Error::Overflow { what: "the size of a buffer" })
         };
         let mut members: SmallVec<[usize; 16]> = phase.members.iter().copied().collect();
         members.sort_unstable();
         let Some(my_place) = members.iter().position(|member| *member == rank) else {
             return Err(wrong(format!("rank {rank} is not a member of its own group {members:?}")));
         };
-        let reduce = match phase.reduce {
-            None => None,
-            Some(reduce) => Some((combine_op(reduce.op), reduce.divisor)),
-        };
+        let reduce = phase.reduce.map(|reduce| (combine_op(reduce.op), reduce.divisor));
         let whole = context.target.apply(whole_target(phase.target_len), Side::Target);
         let mut exchange = Exchange {
             rank,
@@ -196,7 +197,7 @@ impl Exchange {
             receives: Vec::new(),
             sends: Vec::new(),
             divide: Vec::new(),
-            tag: (step as u64) << 8 | context.phase as u64,
+            tag: context.plan_tag ^ ((step as u64) << 8 | context.phase as u64),
         };
         if let Some(op) = phase.fill {
             let identity = dtype.identity(combine_op(op))?;
@@ -208,10 +209,15 @@ impl Exchange {
             if !exchange.members.contains(&message.peer) {
                 return Err(wrong(format!("rank {} is not a member of group {members:?}", message.peer)));
             }
-            if reduce.is_some() && message.blocks.iter().map(Block::numel).sum::<usize>() != phase.target_len {
+            if reduce.is_some() && message.blocks.iter().map(Block::numel).sum::<usize>() != phase.target_len
+            {
                 return Err(wrong(format!("the term of rank {} does not cover the target", message.peer)));
             }
-            let peer_map = if message.peer == rank { context.source.clone() } else { (context.peer_source)(message.peer)? };
+            let peer_map = if message.peer == rank {
+                context.source.clone()
+            } else {
+                (context.peer_source)(message.peer)?
+            };
             let nests: Vec<Nest> = nests(message)
                 .flat_map(|nest| peer_map.apply(nest, Side::Source))
                 .flat_map(|nest| context.target.apply(nest, Side::Target))
@@ -221,7 +227,10 @@ impl Exchange {
             for nest in &nests {
                 let copy = Copy::new(nest, item_bytes)?;
                 if copy.target_range().end > exchange.target_bytes {
-                    return Err(wrong(format!("a block of rank {} ends outside of the target", message.peer)));
+                    return Err(wrong(format!(
+                        "a block of rank {} ends outside of the target",
+                        message.peer
+                    )));
                 }
                 total += copy.bytes();
                 moves.push(match reduce {
@@ -235,26 +244,24 @@ impl Exchange {
             }
         }
         for message in phase.sends.iter().filter(|message| message.peer != rank) {
-            let nests: Vec<Nest> = nests(message).flat_map(|nest| context.source.apply(nest, Side::Source)).collect();
+            let nests: Vec<Nest> =
+                nests(message).flat_map(|nest| context.source.apply(nest, Side::Source)).collect();
             let elements = nests.iter().try_fold(0, |n, nest| Ok::<_, Error>(n + nest.len()?))?;
             if elements > 0 {
                 exchange.sends.push(Send { peer: message.peer, bytes: bytes(elements)?, nests });
             }
         }
-        match reduce {
-            Some((op, divisor)) => {
-                dtype.check_combine(op)?;
-                if divisor != 1 {
-                    let divide = whole.iter().map(|nest| Divide::new(nest, dtype, divisor));
-                    exchange.divide = divide.collect::<Result<_, _>>()?;
-                }
+        if let Some((op, divisor)) = reduce {
+            dtype.check_combine(op)?;
+            if divisor != 1 {
+                let divide = whole.iter().map(|nest| Divide::new(nest, dtype, divisor));
+                exchange.divide = divide.collect::<Result<_, _>>()?;
             }
-            // Not everybody reads the same rank first: start behind oneself.
-            None => {
-                let place = |peer: usize| exchange.members.iter().position(|m| *m == peer).unwrap_or(0);
-                let n = exchange.members.len();
-                exchange.receives.sort_by_key(|receive| (place(receive.peer) + n - my_place) % n);
-            }
+        } else {
+            // Not everybody reads the same rank first: start with oneself.
+            let place = |peer: usize| exchange.members.iter().position(|m| *m == peer).unwrap_or(0);
+            let n = exchange.members.len();
+            exchange.receives.sort_by_key(|receive| (place(receive.peer) + n - my_place) % n);
         }
         if !context.communicates && exchange.receives.iter().any(|receive| receive.peer != rank) {
             return Err(wrong(format!("rank {rank} receives from others in a local step")));

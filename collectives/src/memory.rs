@@ -75,7 +75,9 @@ impl Memory {
                 let extents: Vec<i64> = layout.modes().map(|mode| mode.size()).collect();
                 let scalar = local_shape.is_empty() && layout.size() == 1;
                 if !scalar && !extents.iter().copied().eq(local_shape.iter().map(|n| *n as i64)) {
-                    return wrong(format!("{layout} has modes of sizes {extents:?}, the shard {local_shape:?}"));
+                    return wrong(format!(
+                        "{layout} has modes of sizes {extents:?}, the shard {local_shape:?}"
+                    ));
                 }
                 if layout.min_value() < 0 {
                     return wrong(format!("{layout} reaches element {}", layout.min_value()));
@@ -127,6 +129,9 @@ impl Map {
     /// The nests that reach, on one side, the places of the row-major elements that `nest` reaches; in the same order.
     pub(crate) fn apply(&self, nest: Nest, side: Side) -> Vec<Nest> {
         let Some(digits) = &self.digits else { return vec![nest] };
+        if nest.is_empty() {
+            return Vec::new();
+        }
         // The boundaries P_k: products of the faster digits.
         let mut boundaries: SmallVec<[i64; 6]> = SmallVec::new();
         let mut product = 1;
@@ -136,12 +141,12 @@ impl Map {
         }
         boundaries.pop();
         let mut result = Vec::new();
-        self.cut(nest, side, &boundaries, &mut result);
+        self.cut(&nest, side, &boundaries, &mut result);
         result
     }
 
-    fn cut(&self, nest: Nest, side: Side, boundaries: &[i64], result: &mut Vec<Nest>) {
-        if let Some(mapped) = self.try_map(&nest, side, boundaries) {
+    fn cut(&self, nest: &Nest, side: Side, boundaries: &[i64], result: &mut Vec<Nest>) {
+        if let Some(mapped) = self.try_map(nest, side, boundaries) {
             result.push(mapped);
             return;
         }
@@ -153,7 +158,7 @@ impl Map {
             part.loops.remove(outermost);
             part.source_offset += i * unrolled.source_stride;
             part.target_offset += i * unrolled.target_stride;
-            self.cut(part, side, boundaries, result);
+            self.cut(&part, side, boundaries, result);
         }
     }
 
@@ -243,7 +248,10 @@ mod tests {
     #[test]
     fn memory_that_does_not_fit_says_why() {
         let message = |memory: Memory, shape: &[usize]| memory.layout(3, shape).unwrap_err().to_string();
-        assert_eq!(message(Memory::Order(vec![0, 0]), &[2, 3]), "memory of rank 3: [0, 0] is not an order of 2 dims");
+        assert_eq!(
+            message(Memory::Order(vec![0, 0]), &[2, 3]),
+            "memory of rank 3: [0, 0] is not an order of 2 dims"
+        );
         let layouts = Memory::Layouts(BTreeMap::from([(3, "(2,4):(1,2)".parse().unwrap())]));
         assert_eq!(
             message(layouts, &[2, 3]),
