@@ -159,9 +159,9 @@ impl Word {
 
 /// How much of a wanted product a digit gives, and what is left of the digit: either divides the other, or none.
 fn split(radix: usize, wanted: usize) -> Option<(usize, usize)> {
-    if wanted % radix == 0 {
+    if wanted.is_multiple_of(radix) {
         Some((radix, 1))
-    } else if radix % wanted == 0 {
+    } else if radix.is_multiple_of(wanted) {
         Some((wanted, radix / wanted))
     } else {
         None

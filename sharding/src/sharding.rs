@@ -119,20 +119,19 @@ impl Sharding {
         let partial = canonical_partial(mesh, partial)?;
         cuts.retain(|c| c.cut.n > 1);
         cuts.sort_by_key(|c| c.dim);
-        let form = match digits_of(shape, &cuts) {
-            Some(digits) => Form::Digits(digits),
-            None => {
-                for i in 0..cuts.len() {
-                    let first = i == 0 || cuts[i - 1].dim != cuts[i].dim;
-                    let len = shape[cuts[i].dim];
-                    if first && len > 0 {
-                        // As many pieces as there really are.
-                        let piece = len.div_ceil(cuts[i].cut.split_factor);
-                        cuts[i].cut.split_factor = len.div_ceil(piece);
-                    }
+        let form = if let Some(digits) = digits_of(shape, &cuts) {
+            Form::Digits(digits)
+        } else {
+            for i in 0..cuts.len() {
+                let first = i == 0 || cuts[i - 1].dim != cuts[i].dim;
+                let len = shape[cuts[i].dim];
+                if first && len > 0 {
+                    // As many pieces as there really are.
+                    let piece = len.div_ceil(cuts[i].cut.split_factor);
+                    cuts[i].cut.split_factor = len.div_ceil(piece);
                 }
-                Form::Cuts(cuts)
             }
+            Form::Cuts(cuts)
         };
         Ok(Sharding { mesh: mesh.clone(), shape: Shape::from_slice(shape), partial, form })
     }
@@ -383,7 +382,7 @@ impl Sharding {
         let mut out = Placements(SmallVec::from_elem(Placement::Replicate, self.mesh.axes().len()));
         for p in &self.partial {
             if p.sub != self.mesh.whole(p.sub.axis) {
-                return Err(self.no_placements("only a part of an axis is partial"));
+                return Err(no_placements("only a part of an axis is partial"));
             }
             out.0[p.sub.axis] = Placement::Partial(p.op);
         }
@@ -391,7 +390,7 @@ impl Sharding {
             Form::Cuts(cuts) => {
                 for (i, x) in cuts.iter().enumerate() {
                     if cuts[..i].iter().any(|y| y.dim == x.dim && y.axis > x.axis) {
-                        return Err(self.no_placements(
+                        return Err(no_placements(
                             "the axes of an uneven dim apply in another order than the mesh's",
                         ));
                     }
@@ -432,11 +431,7 @@ impl Sharding {
         if pre == self.mesh.axes()[axis].size() {
             return Ok(Some((dim, k)));
         }
-        Err(self.no_placements("an axis is split into sub-axes"))
-    }
-
-    fn no_placements(&self, reason: &str) -> Error {
-        Error::NotExpressible { notation: "placements", reason: reason.to_owned() }
+        Err(no_placements("an axis is split into sub-axes"))
     }
 
     /// The sub-axes that neither shard a dim nor are partial: the tensor is the same along them.
@@ -458,6 +453,10 @@ impl Sharding {
         }
         join(out)
     }
+}
+
+fn no_placements(reason: &str) -> Error {
+    Error::NotExpressible { notation: "placements", reason: reason.to_owned() }
 }
 
 pub(crate) fn placement(dim: usize, split_factor: usize) -> Placement {
@@ -486,7 +485,7 @@ fn digits_of(shape: &[usize], cuts: &[AxisCut]) -> Option<Digits> {
             let local = word.local_len();
             // Pieces of ceil(local / k), of which there may be fewer than k.
             let piece = local.div_ceil(x.cut.split_factor);
-            let divides = local % piece == 0 && piece % x.cut.n == 0;
+            let divides = local.is_multiple_of(piece) && piece.is_multiple_of(x.cut.n);
             let sub = SubAxis { axis: x.axis, pre: 1, size: x.cut.n };
             if !divides || !word.give(local / piece, sub) {
                 return None;

@@ -291,3 +291,17 @@ fn two_meshes_and_other_world_sizes() {
         }
     }
 }
+
+#[test]
+fn plans_and_shardings_can_be_stored() {
+    let mesh: Mesh = "x=2,y=4@8".parse().unwrap();
+    let from = Sharding::parse(&mesh, &[16, 6], "SS(0,4),S(0)").unwrap();
+    let to = Sharding::parse(&mesh, &[16, 6], "P(max),S(1)").unwrap();
+    let plan = Planner::new().plan(&from, &to, 2).unwrap();
+    let text = serde_json::to_string(&plan).unwrap();
+    let back: Plan = serde_json::from_str(&text).unwrap();
+    assert_eq!(back.to_string(), plan.to_string());
+    assert_eq!(serde_json::from_str::<Sharding>(&serde_json::to_string(&from).unwrap()).unwrap(), from);
+    fn is_send_and_sync<T: Send + Sync + 'static>(_: &T) {}
+    is_send_and_sync(&plan);
+}

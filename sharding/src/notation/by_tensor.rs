@@ -144,7 +144,7 @@ fn read_sub_axis(
         let pre = ahead.number("the product of the more significant sub-axes")?;
         ahead.expect(")")?;
         let size = ahead.number("the size of the sub-axis")?;
-        if pre == 0 || size == 0 || pre.checked_mul(size).is_none_or(|p| n % p != 0) {
+        if pre == 0 || size == 0 || pre.checked_mul(size).is_none_or(|p| !n.is_multiple_of(p)) {
             return Err(
                 r.error_at(at, format!("a sub-axis (pre)size whose product divides the {n} of {name}"))
             );
@@ -173,7 +173,7 @@ fn build(
         len > 0
             && tokens.iter().all(|t| {
                 let radix = radix(*t);
-                let ok = left % radix == 0;
+                let ok = left.is_multiple_of(radix);
                 left /= if ok { radix } else { 1 };
                 ok
             })
@@ -348,7 +348,9 @@ impl Sharding {
                     if p.op == ReduceOp::Sum { name.to_string() } else { format!("{name}:{}", p.op) }
                 })
                 .collect();
-            text.push_str(&format!(" unreduced={{{}}}", names.join(",")));
+            text.push_str(" unreduced={");
+            text.push_str(&names.join(","));
+            text.push('}');
         }
         match parse(self.mesh(), self.shape(), &text) {
             Ok(s) if s == *self => Ok(text),

@@ -11,6 +11,7 @@
 
 pub(crate) mod by_tensor;
 pub(crate) mod cursor;
+mod stored;
 
 use core::fmt;
 
@@ -35,7 +36,7 @@ pub(crate) fn parse_sharding(mesh: &Mesh, shape: &[usize], text: &str) -> Result
     let sharding = Sharding::new(mesh, shape, &placements)?;
     match order {
         None => Ok(sharding),
-        Some(order) => in_order(sharding, &placements, &order),
+        Some(order) => in_order(&sharding, &placements, &order),
     }
 }
 
@@ -65,7 +66,7 @@ fn read_order(r: &mut Cursor<'_>, mesh: &Mesh) -> Result<SmallVec<[usize; 4]>, E
 }
 
 /// The sharding of the same placements, applied in another order of axes.
-fn in_order(plain: Sharding, placements: &[Placement], order: &[usize]) -> Result<Sharding, Error> {
+fn in_order(plain: &Sharding, placements: &[Placement], order: &[usize]) -> Result<Sharding, Error> {
     let mesh = plain.mesh().clone();
     let mut cuts: SmallVec<[AxisCut; 4]> = SmallVec::new();
     for (axis, p) in placements.iter().enumerate() {

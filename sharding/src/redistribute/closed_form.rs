@@ -186,7 +186,8 @@ pub(crate) fn plan(system: &System, s: &State, t: &State, form: Form, spares: bo
 /// The first position, from the outermost, that no state uses and whose radix the wanted one divides.
 fn find_spare(system: &System, states: &[&State], radix: usize) -> Option<usize> {
     (0..system.positions.len()).find(|&p| {
-        system.positions[p].radix % radix == 0 && states.iter().all(|s| s.iter().all(|x| *x != Place::At(p)))
+        system.positions[p].radix.is_multiple_of(radix)
+            && states.iter().all(|s| s.iter().all(|x| *x != Place::At(p)))
     })
 }
 

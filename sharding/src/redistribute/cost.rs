@@ -85,3 +85,9 @@ impl FromStr for Topology {
         }
     }
 }
+
+/// Bytes that the worst rank receives in an all-reduce, and what the model charges: both halves in whole pieces.
+pub(crate) fn all_reduce_bytes(n: u64, g: u64, item: u64) -> (u64, u64) {
+    let piece = n.div_ceil(g);
+    (((g - 1) * piece + n - piece) * item, 2 * (g - 1) * piece * item)
+}

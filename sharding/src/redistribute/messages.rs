@@ -89,6 +89,18 @@ pub struct Reduce {
     pub divisor: usize,
 }
 
+/// How the terms of the partial axes that go away become a value.
+pub(crate) fn reduce_of(ops: impl Iterator<Item = (ReduceOp, usize)>) -> Reduce {
+    let mut reduce = Reduce { op: ReduceOp::Sum, divisor: 1 };
+    for (op, size) in ops {
+        reduce.op = op.combining();
+        if op == ReduceOp::Avg {
+            reduce.divisor *= size;
+        }
+    }
+    reduce
+}
+
 /// What one rank does in one phase of a step. Offsets and strides count elements of row-major, dense local buffers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Phase {

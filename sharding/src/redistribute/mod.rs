@@ -8,6 +8,8 @@
 pub(crate) mod bounds;
 pub(crate) mod closed_form;
 pub mod cost;
+pub(crate) mod digit_plan;
+pub(crate) mod direct;
 pub mod messages;
 pub(crate) mod overlap;
 pub mod plan;

@@ -3,6 +3,7 @@
 use core::fmt;
 
 use crate::redistribute::messages::{self, Phases};
+use crate::redistribute::planner::Planner;
 use crate::redistribute::step::Step;
 use crate::{Error, Group, Sharding};
 
@@ -26,6 +27,7 @@ use crate::{Error, Group, Sharding};
 pub struct Plan {
     pub(crate) from: Sharding,
     pub(crate) to: Sharding,
+    pub(crate) planner: Planner,
     pub(crate) item_bytes: usize,
     pub(crate) steps: Vec<Step>,
     pub(crate) received_bytes: u64,
@@ -44,6 +46,11 @@ impl Plan {
     /// Who holds what after.
     pub fn to(&self) -> &Sharding {
         &self.to
+    }
+
+    /// The planner that made it.
+    pub fn planner(&self) -> &Planner {
+        &self.planner
     }
 
     /// Bytes of an element.
