@@ -98,7 +98,7 @@ impl Members {
     /// use reshard_sharding::group::Members;
     /// let members: Members = "(4,2):(1,8)@4".parse()?;
     /// assert_eq!(members.on_node_of(6, 8), Some(0..4));
-    /// assert_eq!(members.on_node_of(13, 3), Some(5..7));
+    /// assert_eq!(members.on_node_of(13, 3), Some(4..7));
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     ///
