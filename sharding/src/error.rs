@@ -104,6 +104,20 @@ pub enum Error {
         /// The least peak of any plan known.
         least: u64,
     },
+    /// A view that cannot be, such as one of another number of elements.
+    View {
+        /// The reason, with the values.
+        reason: String,
+    },
+    /// A view that is not free: something has to move before it.
+    NeedsRedistribute {
+        /// What stands in the way.
+        reason: String,
+        /// A sharding, printed, from which the view is free.
+        first: String,
+        /// How many elements the worst rank receives on the way there.
+        elements: u64,
+    },
     /// Two shardings that no plan can connect.
     Incompatible {
         /// The reason, with the values.
@@ -146,6 +160,8 @@ impl Error {
             Error::TooFragmented { .. } => "too_fragmented",
             Error::Topology { .. } => "topology",
             Error::PeakTooSmall { .. } => "peak_too_small",
+            Error::View { .. } => "view",
+            Error::NeedsRedistribute { .. } => "needs_redistribute",
             Error::Incompatible { .. } => "incompatible",
             Error::Meaningless { .. } => "meaningless",
             Error::Unsupported { .. } => "unsupported",
@@ -172,6 +188,7 @@ impl fmt::Display for Error {
             | Error::Placement { reason }
             | Error::Uneven { reason }
             | Error::Topology { reason }
+            | Error::View { reason }
             | Error::Incompatible { reason }
             | Error::Meaningless { reason }
             | Error::Unsupported { reason } => f.write_str(reason),
@@ -196,6 +213,10 @@ impl fmt::Display for Error {
                     "dim {dim} is cut into {pieces} pieces on one rank, more than the {limit} that are listed"
                 )
             }
+            Error::NeedsRedistribute { reason, first, elements } => write!(
+                f,
+                "{reason}: redistribute to {first} first, for which the worst rank receives {elements} elements"
+            ),
             Error::Layout(e) => e.fmt(f),
         }
     }
