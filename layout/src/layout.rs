@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 use smallvec::SmallVec;
 
 use crate::order::{value_at, value_at_extended};
-use crate::profile::{MAX_LEAVES, Nest, Profile};
+use crate::profile::{MAX_LEAVES, Nest, Nests, Profile};
 use crate::{Counted, Error, IntTuple, Operation, Quantity};
 
 /// One leaf: `extent` steps of `stride`.
@@ -77,8 +77,56 @@ impl Layout {
     /// The layout of these leaves, nested like this, with everything it can reach checked.
     pub(crate) fn assemble(leaves: Leaves, profile: Profile) -> Result<Self, Error> {
         debug_assert_eq!(leaves.len(), profile.len());
+        let mut layout = Self { leaves, profile, size: 1, min: 0, max: 0 };
+        layout.seal_checked()?;
+        Ok(layout)
+    }
+
+    /// The layout of these leaves, of which it is known that everything it reaches fits.
+    #[inline]
+    pub(crate) fn known(leaves: Leaves, profile: Profile) -> Self {
+        let mut layout = Self { leaves, profile, size: 1, min: 0, max: 0 };
+        layout.seal();
+        layout
+    }
+
+    /// A layout without leaves, which is none yet: the operations fill it in place, because moving one that has just
+    /// been written costs as much as computing it.
+    ///
+    /// Whoever makes one seals it before anybody sees it.
+    #[inline]
+    pub(crate) fn blank() -> Self {
+        Self { leaves: Leaves::new(), profile: Profile::blank(), size: 1, min: 0, max: 0 }
+    }
+
+    #[inline]
+    pub(crate) fn leaves_mut(&mut self) -> &mut Leaves {
+        &mut self.leaves
+    }
+
+    #[inline]
+    pub(crate) fn parts_mut(&mut self) -> (&mut Leaves, &mut Nests) {
+        (&mut self.leaves, self.profile.nests_mut())
+    }
+
+    /// Computes what the leaves reach, of which it is known that it fits.
+    #[inline]
+    pub(crate) fn seal(&mut self) {
         let (mut size, mut min, mut max) = (1_i64, 0_i64, 0_i64);
-        for &Leaf { extent, stride } in &leaves {
+        for leaf in &self.leaves {
+            size = size.wrapping_mul(leaf.extent);
+            let reach = (leaf.extent - 1).wrapping_mul(leaf.stride);
+            min = min.wrapping_add(reach.min(0));
+            max = max.wrapping_add(reach.max(0));
+        }
+        (self.size, self.min, self.max) = (size, min, max);
+        debug_assert_eq!(Self::assemble(self.leaves.clone(), self.profile.clone()).as_ref(), Ok(&*self));
+    }
+
+    /// Computes what the leaves reach, and fails if it does not fit.
+    pub(crate) fn seal_checked(&mut self) -> Result<(), Error> {
+        let (mut size, mut min, mut max) = (1_i64, 0_i64, 0_i64);
+        for &Leaf { extent, stride } in &self.leaves {
             if extent < 1 {
                 return Err(Error::BadExtent { extent });
             }
@@ -92,22 +140,17 @@ impl Layout {
         if max.checked_sub(min).and_then(|span| span.checked_add(1)).is_none() {
             return Err(Error::Overflow { quantity: Quantity::Span, left: min, right: max });
         }
-        Ok(Self { leaves, profile, size, min, max })
+        (self.size, self.min, self.max) = (size, min, max);
+        Ok(())
     }
 
-    /// The layout of these leaves, of which it is known that everything it reaches fits.
+    /// Nests the leaves as coalesced ones are: a scalar for one, and for none, which become `1:0`.
     #[inline]
-    pub(crate) fn known(leaves: Leaves, profile: Profile) -> Self {
-        let (mut size, mut min, mut max) = (1_i64, 0_i64, 0_i64);
-        for leaf in &leaves {
-            size = size.wrapping_mul(leaf.extent);
-            let reach = (leaf.extent - 1).wrapping_mul(leaf.stride);
-            min = min.wrapping_add(reach.min(0));
-            max = max.wrapping_add(reach.max(0));
+    pub(crate) fn nest_coalesced(&mut self) {
+        if self.leaves.is_empty() {
+            self.leaves.push(Leaf { extent: 1, stride: 0 });
         }
-        let layout = Self { leaves, profile, size, min, max };
-        debug_assert_eq!(Self::assemble(layout.leaves.clone(), layout.profile.clone()).as_ref(), Ok(&layout));
-        layout
+        self.profile.make_coalesced(self.leaves.len());
     }
 
     /// The flat layout of these leaves; `1:0` for none.
