@@ -39,7 +39,8 @@ impl Layout {
     /// A layout `R` with `A(R(i)) = i` for all `i < size(R)`: where to find each value.
     ///
     /// Taken leaf by leaf in the order of (stride, extent), each leaf whose stride is the size so far; so the longest
-    /// there is if `A` is injective. Never fails, in the worst case it is `1:0`. Ensures: coalesced.
+    /// there is if `A` is injective and has no negative stride. (`(2,2):(-2,3)` has the longer one `2:3`, because its
+    /// value 1 is 3 - 2.) Never fails, in the worst case it is `1:0`. Ensures: coalesced.
     ///
     /// ```
     /// use reshard_layout::Layout;
