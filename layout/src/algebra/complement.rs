@@ -1,0 +1,116 @@
+//! The complement: what fills the gaps of a layout.
+//!
+//! Of the modes of `A` that have an extent > 1 and a stride other than 0, sorted by stride, each must begin at or
+//! beyond the span of those below it. Between the span `u` and the next stride `d` there is room for `floor(d / u)`
+//! copies of what is below, `u` apart; on top of all of them, for `ceil(M / u)`:
+//!
+//! ```text
+//! complement(A, M)  =  coalesce( (d_1 / u_0, d_2 / u_1, ..., ceil(M / u_n)) : (u_0, u_1, ..., u_n) )
+//!                      u_0 = 1,  u_k = s_k d_k
+//! ```
+//!
+//! If all divisions are exact, `(A, complement(A, M))` is a bijection onto `[0, M)`, and it *tiles*.
+
+use super::coalesce::{from_coalesced, push_coalesced};
+use crate::layout::{Leaf, Leaves};
+use crate::order::div_rem;
+use crate::{Defect, Error, Layout, Operation};
+
+/// The leaves with an extent > 1 and a stride other than 0, by stride; equal strides by extent.
+pub(crate) fn sorted(layout: &Layout, operation: Operation) -> Result<Leaves, Error> {
+    let mut leaves = Leaves::new();
+    for &leaf in layout.raw_leaves() {
+        if leaf.extent == 1 || leaf.stride == 0 {
+            continue;
+        }
+        if leaf.stride < 0 {
+            let defect = Defect::NegativeStride { extent: leaf.extent, stride: leaf.stride };
+            return Err(Error::Inadmissible { operation, operand: Box::new(layout.clone()), defect });
+        }
+        // Insertion keeps short lists quick; there are at most 62 such leaves unless they are refused below.
+        let at = leaves.partition_point(|other| (other.stride, other.extent) < (leaf.stride, leaf.extent));
+        leaves.insert(at, leaf);
+    }
+    Ok(leaves)
+}
+
+impl Layout {
+    /// The layout that fills the gaps of this one up to `bound`, and repeats it beyond.
+    ///
+    /// ```text
+    /// (A, A*)  is injective,   and a bijection onto [0, bound)  if it tiles
+    /// ```
+    ///
+    /// Requires: strides are not negative, modes do not overlap, `bound >= 1`. Modes of stride 0 are ignored. Ensures:
+    /// coalesced, strides ascending.
+    ///
+    /// ```
+    /// use reshard_layout::Layout;
+    ///
+    /// let a: Layout = "(2,3):(1,4)".parse()?;
+    /// assert_eq!(a.complement(24)?.to_string(), "(2,2):(2,12)");
+    /// # Ok::<(), reshard_layout::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `inadmissible`, `bad_extent` if `bound < 1`.
+    pub fn complement(&self, bound: i64) -> Result<Self, Error> {
+        if bound < 1 {
+            return Err(Error::BadExtent { extent: bound });
+        }
+        let operation = Operation::Complement;
+        let mut gaps = Leaves::new();
+        let mut span = Some(1_i64);
+        for Leaf { extent, stride } in sorted(self, operation)? {
+            let overlap = |span| Error::Inadmissible {
+                operation,
+                operand: Box::new(self.clone()),
+                defect: Defect::Overlap { stride, span },
+            };
+            let Some(below) = span else { return Err(overlap(i64::MAX)) };
+            if stride < below {
+                return Err(overlap(below));
+            }
+            let (room, _) = div_rem(stride, below);
+            if room > 1 {
+                push_coalesced(&mut gaps, 0, Leaf { extent: room, stride: below });
+            }
+            // The span may leave the 64 bits at the last mode, and then nothing fits beyond.
+            span = stride.checked_mul(extent);
+        }
+        if let Some(below) = span {
+            let (room, rest) = div_rem(bound, below);
+            let room = room + i64::from(rest != 0);
+            if room > 1 {
+                push_coalesced(&mut gaps, 0, Leaf { extent: room, stride: below });
+            }
+        }
+        // Checked, because the last mode is rounded up beyond the bound.
+        let layout = from_coalesced(gaps);
+        Self::assemble(layout.raw_leaves().into(), layout.profile().clone())
+    }
+
+    /// Whether this layout and its [`complement`](Self::complement) together cover `[0, bound)` exactly.
+    ///
+    /// ```
+    /// use reshard_layout::Layout;
+    ///
+    /// let a: Layout = "(2,3):(1,4)".parse()?;
+    /// assert!(a.tiles(24)?);
+    /// assert!(!a.tiles(20)?);
+    /// # Ok::<(), reshard_layout::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`complement`](Self::complement).
+    pub fn tiles(&self, bound: i64) -> Result<bool, Error> {
+        let complement = self.complement(bound)?;
+        // Both are injective together; they cover [0, bound) if they have as many values and none is beyond.
+        let size = sorted(self, Operation::Complement)?.iter().map(|leaf| leaf.extent).product::<i64>();
+        let count = size.checked_mul(complement.size());
+        let greatest = self.max_value().checked_add(complement.max_value());
+        Ok(count == Some(bound) && greatest == Some(bound - 1) && self.size() == size)
+    }
+}

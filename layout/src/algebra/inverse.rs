@@ -1,0 +1,124 @@
+//! Right and left inverses.
+//!
+//! Both sort the leaves by stride. Let `p` be the product of the extents to the left of a leaf, the index step that
+//! advances its coordinate by one.
+//!
+//! ```text
+//! right inverse   A(R(i)) = i      take the leaf whose stride is the size u so far, append  s : p,  u becomes u s
+//! left inverse    R(A(i)) = i      before the leaf with stride d, on top of the span u, append  d/u : p_below  ...
+//! ```
+
+use super::coalesce::{from_coalesced, push_coalesced};
+use crate::layout::{Leaf, Leaves};
+use crate::order::div_rem;
+use crate::{Defect, Error, Layout, Operation};
+
+/// A leaf and the index step that advances its coordinate.
+#[derive(Clone, Copy)]
+struct Placed {
+    extent: i64,
+    stride: i64,
+    step: i64,
+}
+
+/// The leaves with an extent > 1 and a positive stride, sorted by stride, then extent.
+fn placed(layout: &Layout) -> smallvec::SmallVec<[Placed; 8]> {
+    let mut leaves: smallvec::SmallVec<[Placed; 8]> = smallvec::SmallVec::new();
+    let mut step = 1;
+    for &Leaf { extent, stride } in layout.raw_leaves() {
+        if extent > 1 && stride > 0 {
+            let at = leaves.partition_point(|other| (other.stride, other.extent) <= (stride, extent));
+            leaves.insert(at, Placed { extent, stride, step });
+        }
+        step *= extent;
+    }
+    leaves
+}
+
+impl Layout {
+    /// A layout `R` with `A(R(i)) = i` for all `i < size(R)`: where to find each value.
+    ///
+    /// Taken leaf by leaf in the order of (stride, extent), each leaf whose stride is the size so far; so the longest
+    /// there is if `A` is injective. Never fails, in the worst case it is `1:0`. Ensures: coalesced.
+    ///
+    /// ```
+    /// use reshard_layout::Layout;
+    ///
+    /// let a: Layout = "(4,2,3):(2,1,8)".parse()?;
+    /// let r = a.right_inverse()?;
+    /// assert_eq!(r.to_string(), "(2,4,3):(4,1,8)");
+    /// assert!((0..r.size()).all(|i| r.at(i).and_then(|j| a.at(j)) == Ok(i)));
+    /// # Ok::<(), reshard_layout::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// None today; a `Result` like the rest of the algebra.
+    pub fn right_inverse(&self) -> Result<Self, Error> {
+        let mut leaves = Leaves::new();
+        let mut size = 1;
+        for Placed { extent, stride, step } in placed(self) {
+            if stride == size {
+                push_coalesced(&mut leaves, 0, Leaf { extent, stride: step });
+                // A divisor of the size of this layout, which fits.
+                size *= extent;
+            } else if stride > size {
+                break;
+            }
+        }
+        Ok(from_coalesced(leaves))
+    }
+
+    /// A layout `R` with `R(A(i)) = i` for all `i`: which index has this value.
+    ///
+    /// Where `A` has modes of stride 0 it is the quasi-inverse, `A(R(A(i))) = A(i)`. Requires: strides are not
+    /// negative, and each, sorted, is a multiple of the span of those below it. (This is sufficient, and necessary for
+    /// an inverse that is also the complement's; `(4,4):(3,4)` has one that is found by no such rule.) Ensures:
+    /// coalesced, and its domain contains the values of `A`.
+    ///
+    /// ```
+    /// use reshard_layout::Layout;
+    ///
+    /// let a: Layout = "(3,4):(4,12)".parse()?;
+    /// let r = a.left_inverse()?;
+    /// assert_eq!(r.to_string(), "(4,12):(0,1)");
+    /// assert!((0..a.size()).all(|i| a.at(i).and_then(|j| r.at(j)) == Ok(i)));
+    /// # Ok::<(), reshard_layout::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `inadmissible`, `overflow`.
+    pub fn left_inverse(&self) -> Result<Self, Error> {
+        let operation = Operation::LeftInverse;
+        let inadmissible =
+            |defect| Error::Inadmissible { operation, operand: Box::new(self.clone()), defect };
+        if let Some(leaf) = self.raw_leaves().iter().find(|leaf| leaf.extent > 1 && leaf.stride < 0) {
+            return Err(inadmissible(Defect::NegativeStride { extent: leaf.extent, stride: leaf.stride }));
+        }
+        let mut leaves = Leaves::new();
+        // Of the leaf below: its stride, its end (None beyond 64 bits), and what one of its steps is worth.
+        let (mut below, mut span, mut value, mut last) = (1_i64, Some(1_i64), 0_i64, 1_i64);
+        for Placed { extent, stride, step } in placed(self) {
+            let Some(end) = span else {
+                return Err(inadmissible(Defect::Overlap { stride, span: i64::MAX }));
+            };
+            if stride < end {
+                return Err(inadmissible(Defect::Overlap { stride, span: end }));
+            }
+            if div_rem(stride, end).1 != 0 {
+                return Err(inadmissible(Defect::Gap { stride, span: end }));
+            }
+            let (room, _) = div_rem(stride, below);
+            if room > 1 {
+                push_coalesced(&mut leaves, 0, Leaf { extent: room, stride: value });
+            }
+            (below, span, value, last) = (stride, stride.checked_mul(extent), step, extent);
+        }
+        if last > 1 {
+            push_coalesced(&mut leaves, 0, Leaf { extent: last, stride: value });
+        }
+        let layout = from_coalesced(leaves);
+        Self::assemble(layout.raw_leaves().into(), layout.profile().clone())
+    }
+}

@@ -1,0 +1,233 @@
+//! The notation: tuples `(4,(2,3))` and layouts `(4,(2,3)):(2,(1,8))`, written and read.
+//!
+//! ```text
+//! layout = tuple ':' tuple
+//! tuple  = integer | '(' tuple ',' ')' | '(' tuple (',' tuple)+ [','] ')' | '(' tuple ')'
+//! ```
+//!
+//! As in Python, `(4,)` is the tuple of one and `(4)` is just 4. White space may stand between the parts. Reading is
+//! not recursive, so no text exhausts the stack.
+
+use std::fmt;
+use std::str::FromStr;
+
+use smallvec::SmallVec;
+
+use crate::error::{ErrorKind, ParseError};
+use crate::profile::{MAX_DEPTH, MAX_LEAVES, Nest, Nests, Profile};
+use crate::{Error, IntTuple, Layout};
+
+/// A place in a text that is being read.
+#[derive(Clone, Debug)]
+pub(crate) struct Cursor<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Cursor<'a> {
+    pub(crate) fn new(text: &'a str) -> Self {
+        Self { text, at: 0 }
+    }
+
+    /// The byte offset of the next token.
+    pub(crate) fn place(&mut self) -> usize {
+        let rest = self.rest();
+        self.at += rest.len() - rest.trim_start().len();
+        self.at
+    }
+
+    fn rest(&self) -> &'a str {
+        self.text.get(self.at..).unwrap_or_default()
+    }
+
+    /// The next character that is not white space, which is not consumed.
+    pub(crate) fn peek(&mut self) -> Option<char> {
+        self.place();
+        self.rest().chars().next()
+    }
+
+    /// Consumes `token` if it comes next.
+    pub(crate) fn eat(&mut self, token: char) -> bool {
+        let found = self.peek() == Some(token);
+        if found {
+            self.at += token.len_utf8();
+        }
+        found
+    }
+
+    pub(crate) fn expect(&mut self, token: char) -> Result<(), Error> {
+        if self.eat(token) { Ok(()) } else { Err(self.expected(&format!("'{token}'"))) }
+    }
+
+    pub(crate) fn finish(&mut self) -> Result<(), Error> {
+        if self.peek().is_none() { Ok(()) } else { Err(self.expected("the end")) }
+    }
+
+    #[allow(dead_code, reason = "read by expressions")]
+    /// Consumes the longest word of letters, digits and underscores.
+    pub(crate) fn word(&mut self) -> &'a str {
+        self.place();
+        let rest = self.rest();
+        let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(rest.len());
+        self.at += end;
+        &rest[..end]
+    }
+
+    /// The error that something else was expected here.
+    pub(crate) fn expected(&mut self, what: &str) -> Error {
+        let found = match self.peek() {
+            None => "the text ends".to_owned(),
+            Some(found) => format!("found {found:?}"),
+        };
+        self.error_at(self.at, ErrorKind::Parse, format!("expected {what}, {found}"))
+    }
+
+    pub(crate) fn error_at(&self, offset: usize, kind: ErrorKind, message: String) -> Error {
+        Error::Parse(Box::new(ParseError::new(kind, self.text, offset, message)))
+    }
+
+    pub(crate) fn integer(&mut self) -> Result<i64, Error> {
+        let start = self.place();
+        let rest = self.rest();
+        let digits = rest.strip_prefix('-').unwrap_or(rest);
+        let length = digits.bytes().take_while(u8::is_ascii_digit).count();
+        if length == 0 {
+            return Err(self.expected("an integer"));
+        }
+        self.at += rest.len() - digits.len() + length;
+        self.text[start..self.at].parse().map_err(|_| {
+            self.error_at(start, ErrorKind::Overflow, "the integer does not fit in 64 bits".to_owned())
+        })
+    }
+
+    pub(crate) fn tuple(&mut self) -> Result<IntTuple, Error> {
+        // For each open parenthesis: the first leaf inside, and whether there was a comma.
+        let mut open: SmallVec<[(usize, bool); 8]> = SmallVec::new();
+        let mut values: SmallVec<[i64; 8]> = SmallVec::new();
+        let mut nests = Nests::new();
+        let mut pending = 0_u8;
+        loop {
+            while self.peek() == Some('(') {
+                if open.len() == MAX_DEPTH {
+                    let message = format!("nesting is deeper than {MAX_DEPTH}");
+                    return Err(self.error_at(self.at, ErrorKind::TooDeep, message));
+                }
+                self.at += 1;
+                open.push((values.len(), false));
+                pending += 1;
+            }
+            if values.len() == MAX_LEAVES {
+                let message = format!("there are more than {MAX_LEAVES} leaves");
+                return Err(self.error_at(self.at, ErrorKind::TooLarge, message));
+            }
+            values.push(self.integer()?);
+            nests.push(Nest { open: pending, close: 0 });
+            pending = 0;
+            loop {
+                let Some((first, comma)) = open.last_mut() else {
+                    return Ok(IntTuple::from_parts(values, Profile::from_nests(nests)));
+                };
+                let more = self.eat(',');
+                *comma |= more;
+                if self.eat(')') {
+                    if *comma {
+                        if let Some(last) = nests.last_mut() {
+                            last.close += 1;
+                        }
+                    } else {
+                        // Only parentheses around a value: the tuple never was.
+                        nests[*first].open -= 1;
+                    }
+                    open.pop();
+                } else if more {
+                    break;
+                } else {
+                    return Err(self.expected("',' or ')'"));
+                }
+            }
+        }
+    }
+
+    pub(crate) fn layout(&mut self) -> Result<Layout, Error> {
+        let shape = self.tuple()?;
+        self.expect(':')?;
+        let stride = self.tuple()?;
+        Layout::new(shape, stride)
+    }
+}
+
+fn read<'a, T>(text: &'a str, part: impl FnOnce(&mut Cursor<'a>) -> Result<T, Error>) -> Result<T, Error> {
+    let mut cursor = Cursor::new(text);
+    let value = part(&mut cursor)?;
+    cursor.finish()?;
+    Ok(value)
+}
+
+/// Reads a tuple, the inverse of `Display`.
+///
+/// ```
+/// use reshard_layout::IntTuple;
+///
+/// let tuple: IntTuple = " ( 4, ((2),3) ) ".parse()?;
+/// assert_eq!(tuple.to_string(), "(4,(2,3))");
+/// assert_eq!("(4,".parse::<IntTuple>().unwrap_err().render(), "expected an integer, the text ends at byte 3\n(4,\n   ^");
+/// # Ok::<(), reshard_layout::Error>(())
+/// ```
+impl FromStr for IntTuple {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        read(text, Cursor::tuple)
+    }
+}
+
+/// Reads a layout, the inverse of `Display`.
+impl FromStr for Layout {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        read(text, Cursor::layout)
+    }
+}
+
+/// Writes a tuple of these values, nested like this.
+fn write_tuple(f: &mut fmt::Formatter<'_>, values: impl Iterator<Item = i64>, nests: &[Nest]) -> fmt::Result {
+    // How many components each open parenthesis has so far.
+    let mut components: SmallVec<[u32; 8]> = SmallVec::new();
+    for (at, (value, nest)) in values.zip(nests).enumerate() {
+        if at > 0 {
+            f.write_str(",")?;
+        }
+        for _ in 0..nest.open {
+            f.write_str("(")?;
+            components.push(0);
+        }
+        write!(f, "{value}")?;
+        for _ in 0..nest.close {
+            if let Some(count) = components.last_mut() {
+                *count += 1;
+            }
+            let count = components.pop();
+            f.write_str(if count == Some(1) { ",)" } else { ")" })?;
+        }
+        if let Some(count) = components.last_mut() {
+            *count += 1;
+        }
+    }
+    Ok(())
+}
+
+impl fmt::Display for IntTuple {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_tuple(f, self.leaves().iter().copied(), self.profile().nests())
+    }
+}
+
+impl fmt::Display for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nests = self.profile().nests();
+        write_tuple(f, self.leaves().map(|(extent, _)| extent), nests)?;
+        f.write_str(":")?;
+        write_tuple(f, self.leaves().map(|(_, stride)| stride), nests)
+    }
+}

@@ -1,0 +1,119 @@
+//! The order of linearisation, which nothing else may assume.
+//!
+//! An index becomes coordinates **colexicographically**: the leftmost coordinate varies fastest. With extents
+//! `s_1, ..., s_n` and `P_k = s_1 * ... * s_{k-1}`,
+//!
+//! ```text
+//! coordinate k of index i  =  floor(i / P_k) mod s_k          i  =  sum_k c_k P_k
+//! ```
+//!
+//! Row-major order (NumPy, PyTorch: the *rightmost* coordinate varies fastest) is the reversed list of modes, and
+//! [`Layout::row_major`] is the one place where it is written.
+
+use crate::layout::{Leaf, Leaves};
+use crate::{Error, Layout, Quantity};
+
+/// Quotient and remainder of non-negative numbers; 32-bit division is several times quicker where it will do.
+#[inline]
+pub(crate) fn div_rem(dividend: i64, divisor: i64) -> (i64, i64) {
+    debug_assert!(dividend >= 0 && divisor > 0);
+    if dividend < divisor {
+        (0, dividend)
+    } else if let (Ok(dividend), Ok(divisor)) = (u32::try_from(dividend), u32::try_from(divisor)) {
+        (i64::from(dividend / divisor), i64::from(dividend % divisor))
+    } else {
+        (dividend / divisor, dividend % divisor)
+    }
+}
+
+/// The value at `index` in `[0, size)`: split it into coordinates, take their dot product with the strides.
+///
+/// The sum may leave the 64 bits on its way, and wraps: the result is a value of the layout, which fits.
+#[inline]
+pub(crate) fn value_at(leaves: &[Leaf], index: i64) -> i64 {
+    let (mut rest, mut value) = (index, 0_i64);
+    for leaf in leaves {
+        if rest == 0 {
+            break;
+        }
+        let (quotient, coordinate) = div_rem(rest, leaf.extent);
+        value = value.wrapping_add(coordinate.wrapping_mul(leaf.stride));
+        rest = quotient;
+    }
+    value
+}
+
+/// The value at `index >= 0` where the last mode is unbounded.
+pub(crate) fn value_at_extended(leaves: &[Leaf], index: i64) -> Result<i64, Error> {
+    let (mut rest, mut value) = (index, 0_i64);
+    for (at, leaf) in leaves.iter().enumerate() {
+        let (quotient, coordinate) =
+            if at + 1 == leaves.len() { (0, rest) } else { div_rem(rest, leaf.extent) };
+        let overflow = Error::Overflow { quantity: Quantity::Value, left: coordinate, right: leaf.stride };
+        let term = coordinate.checked_mul(leaf.stride).ok_or_else(|| overflow.clone())?;
+        value = value.checked_add(term).ok_or(overflow)?;
+        rest = quotient;
+    }
+    Ok(value)
+}
+
+impl Layout {
+    /// The compact layout whose leftmost coordinate varies fastest, `(e_0, e_1, ...):(1, e_0, e_0 e_1, ...)`.
+    ///
+    /// As a function it is the identity on `[0, size)`. Ensures: flat, and `1:0` for no extents.
+    ///
+    /// ```
+    /// use reshard_layout::Layout;
+    ///
+    /// assert_eq!(Layout::column_major(&[4, 2, 3])?.to_string(), "(4,2,3):(1,4,8)");
+    /// # Ok::<(), reshard_layout::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `bad_extent`, `overflow`, `too_large`.
+    pub fn column_major(extents: &[i64]) -> Result<Self, Error> {
+        let mut stride = 1_i64;
+        let mut leaves = Leaves::new();
+        for &extent in extents {
+            leaves.push(Leaf { extent, stride });
+            // A product that does not fit is reported as the size of the layout.
+            stride = stride.wrapping_mul(extent);
+        }
+        Self::from_flat(leaves)
+    }
+
+    /// The memory layout of a row-major tensor with these extents: the **reversed** list of its dims, so that the
+    /// last dim is the leftmost mode, and the linear index runs over the tensor in the order of its memory.
+    ///
+    /// `row_major(&[N_0, ..., N_{n-1}])` is `(N_{n-1}, ..., N_0):(1, N_{n-1}, ...)`; dim `d` is mode `n - 1 - d`.
+    ///
+    /// ```
+    /// use reshard_layout::Layout;
+    ///
+    /// assert_eq!(Layout::row_major(&[2, 3, 4])?.to_string(), "(4,3,2):(1,4,12)");
+    /// # Ok::<(), reshard_layout::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `bad_extent`, `overflow`, `too_large`.
+    pub fn row_major(extents: &[i64]) -> Result<Self, Error> {
+        let reversed: smallvec::SmallVec<[i64; 8]> = extents.iter().rev().copied().collect();
+        Self::column_major(&reversed)
+    }
+
+    /// The same modes from right to left: turns the colexicographic order of this layout into the lexicographic one.
+    ///
+    /// ```
+    /// use reshard_layout::Layout;
+    ///
+    /// let layout: Layout = "(4,(2,3)):(1,(4,8))".parse()?;
+    /// assert_eq!(layout.reversed().to_string(), "((3,2),4):((8,4),1)");
+    /// # Ok::<(), reshard_layout::Error>(())
+    /// ```
+    #[must_use]
+    pub fn reversed(&self) -> Self {
+        self.mirror()
+    }
+}
