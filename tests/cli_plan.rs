@@ -53,8 +53,20 @@ fn facts_of_the_closed_form() {
 #[test]
 fn another_mesh_and_another_type() {
     let outcome = reshard(&[
-        "plan", "--mesh", "dp=2,tp=4", "--to-mesh", "cp=3,tp=2", "--shape", "[30]", "--dtype", "bf16", "--from",
-        "S(0),R", "--to", "S(0),R", "--json",
+        "plan",
+        "--mesh",
+        "dp=2,tp=4",
+        "--to-mesh",
+        "cp=3,tp=2",
+        "--shape",
+        "[30]",
+        "--dtype",
+        "bf16",
+        "--from",
+        "S(0),R",
+        "--to",
+        "S(0),R",
+        "--json",
     ]);
     let plan = outcome.json();
     assert_eq!(ops(&plan), ["exchange"]);
@@ -79,7 +91,8 @@ fn a_batch_answers_every_line_in_order() {
     ];
     let outcome = reshard_with(&["plan", "--batch"], &lines.join("\n"));
     assert_eq!(outcome.status, 0);
-    let answers: Vec<Value> = outcome.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let answers: Vec<Value> =
+        outcome.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(answers.len(), lines.len());
     assert_eq!(answers[0]["steps"][0]["op"], "all_gather");
     assert_eq!(answers[1]["error"]["kind"], "dtype");
@@ -98,7 +111,8 @@ fn bad_requests_are_refused() {
     run(&["--from", "R,Q", "--to", "R,R"]).refused("parse", "R,Q");
     run(&["--from", "R,S(2)", "--to", "R,R"]).refused("no_such_dim", "S(2)");
     run(&["--from", "R,R", "--to", "R,R", "--dtype", "f1"]).refused("dtype", "f1");
-    run(&["--from", "R,R", "--to", "R,R", "--topology", "/nonexistent.toml"]).refused("topology", "nonexistent");
+    run(&["--from", "R,R", "--to", "R,R", "--topology", "/nonexistent.toml"])
+        .refused("topology", "nonexistent");
     run(&["--from", "R,R", "--to", "R,R", "--objective", "luck"]).refused("usage", "luck");
     run(&["--batch", "--from", "R,R"]).refused("usage", "--batch");
 }

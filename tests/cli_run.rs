@@ -54,7 +54,8 @@ fn without_arguments_something_moves_and_is_verified() {
 fn a_way_over_three_meshes_and_back() {
     let dir = tempdir().unwrap();
     let [whole, first, second, third, last] =
-        ["whole.safetensors", "first", "second", "third", "last.safetensors"].map(|name| dir.path().join(name));
+        ["whole.safetensors", "first", "second", "third", "last.safetensors"]
+            .map(|name| dir.path().join(name));
     write(&whole, &mixed());
     let report = run(&[text(&whole), "--mesh", "dp=2,tp=4", "--to", "S(0),S(1)", "--out", text(&first)]);
     assert_eq!(report["received_bytes"], 0, "a whole file is on every rank already");
@@ -80,7 +81,10 @@ fn rank_files_hold_the_regions_and_every_name() {
     let files = rank_files(&out);
     assert_eq!(files.len(), 8);
     for (rank, path) in files.iter().enumerate() {
-        assert_eq!(path.file_name().unwrap().to_str().unwrap(), format!("rank-{rank:05}-of-00008.safetensors"));
+        assert_eq!(
+            path.file_name().unwrap().to_str().unwrap(),
+            format!("rank-{rank:05}-of-00008.safetensors")
+        );
         let (shards, texts) = read(path);
         assert_eq!(texts["step"], "12");
         assert!(shards.keys().eq(tensors.keys()));
@@ -90,7 +94,9 @@ fn rank_files_hold_the_regions_and_every_name() {
         let embed = &shards["embed.weight"];
         assert_eq!(embed.shape, [rows, 4]);
         let expected: Vec<u8> = (row..row + rows)
-            .flat_map(|i| tensors["embed.weight"].bytes[(i * 16 + column) * 4..(i * 16 + column + 4) * 4].to_vec())
+            .flat_map(|i| {
+                tensors["embed.weight"].bytes[(i * 16 + column) * 4..(i * 16 + column + 4) * 4].to_vec()
+            })
             .collect();
         assert_eq!(embed.bytes, expected);
         assert_eq!(shards["layer.0.bias"], tensors["layer.0.bias"], "vectors have no dim 1");
@@ -119,7 +125,8 @@ fn the_same_run_writes_the_same_bytes() {
 #[test]
 fn a_mesh_of_any_strides_and_a_part_of_the_world() {
     let dir = tempdir().unwrap();
-    let [whole, first, second, last] = ["w.safetensors", "a", "b", "l.safetensors"].map(|name| dir.path().join(name));
+    let [whole, first, second, last] =
+        ["w.safetensors", "a", "b", "l.safetensors"].map(|name| dir.path().join(name));
     write(&whole, &mixed());
     run(&[text(&whole), "--mesh", "dp=2:1,tp=4:2", "--to", "S(1),S(0)", "--out", text(&first)]);
     run(&[text(&first), "--mesh", "dp=2,tp=2@4", "--to", "S(0),R", "--out", text(&second)]);
@@ -143,7 +150,10 @@ fn a_folder_with_an_index_and_one_with_a_single_file() {
     let single = dir.path().join("single");
     fs::create_dir(&single).unwrap();
     write(&single.join("model.safetensors"), &mixed());
-    assert_eq!(run(&[text(&single), "--mesh", "a=2", "--to", "S(0)"])["tensors"].as_array().unwrap().len(), 13);
+    assert_eq!(
+        run(&[text(&single), "--mesh", "a=2", "--to", "S(0)"])["tensors"].as_array().unwrap().len(),
+        13
+    );
 }
 
 #[test]
@@ -167,7 +177,10 @@ fn one_tensor_and_a_spec() {
     fs::write(&spec, "\"layer.*.weight\" = \"S(1)\"\n\"layer.*\" = \"S(0)\"\n\"*\" = \"R\"\n").unwrap();
     let report = run(&[text(&whole), "--mesh", "a=2", "--spec", text(&spec)]);
     let to = |name| entry(&report, name)["to"].clone();
-    assert_eq!((to("layer.0.weight"), to("layer.0.bias"), to("mask")), (json!("S(1)"), json!("S(0)"), json!("R")));
+    assert_eq!(
+        (to("layer.0.weight"), to("layer.0.bias"), to("mask")),
+        (json!("S(1)"), json!("S(0)"), json!("R"))
+    );
     assert!(entry(&report, "mask")["replicated"].is_null());
     // What no pattern matches takes --to.
     fs::write(&spec, "\"layer.0.*\" = \"S(0)\"\n").unwrap();

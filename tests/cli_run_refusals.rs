@@ -34,7 +34,8 @@ impl Setting {
         let place = self.path("place");
         fs::create_dir_all(&place).unwrap();
         let (out, gather) = (place.join("out"), place.join("gathered.safetensors"));
-        let mut arguments = vec!["run", "--json", text(input), "--out", text(&out), "--gather", text(&gather)];
+        let mut arguments =
+            vec!["run", "--json", text(input), "--out", text(&out), "--gather", text(&gather)];
         arguments.extend_from_slice(more);
         let outcome = reshard(&arguments);
         assert_eq!(fs::read_dir(&place).unwrap().count(), 0, "{outcome:?}");
@@ -50,7 +51,8 @@ impl Setting {
     fn sharded(&self) -> PathBuf {
         let out = self.path("sharded");
         let input = self.path("w.safetensors");
-        reshard(&["run", "--json", text(&input), "--mesh", "a=4", "--to", "S(0)", "--out", text(&out)]).json();
+        reshard(&["run", "--json", text(&input), "--mesh", "a=4", "--to", "S(0)", "--out", text(&out)])
+            .json();
         out
     }
 
@@ -70,7 +72,7 @@ fn files_that_are_not_whole() {
     let setting = Setting::new();
     let good = fs::read(setting.path("w.safetensors")).unwrap();
     let spoilt = setting.path("spoilt.safetensors");
-    let mut check = |bytes: &[u8], said: &str| {
+    let check = |bytes: &[u8], said: &str| {
         fs::write(&spoilt, bytes).unwrap();
         setting.run(&spoilt, &TO).refused("safetensors", said);
     };
@@ -97,9 +99,15 @@ fn files_that_are_not_whole() {
 fn rank_files_and_manifest_that_disagree() {
     type Spoil = fn(&Setting, &Path);
     let cases: [(Spoil, &str, &str); 12] = [
-        (|_, dir| fs::remove_file(&rank_files(dir)[2]).unwrap(), "rank_files", "rank-00002-of-00004.safetensors"),
         (
-            |_, dir| drop(fs::copy(&rank_files(dir)[0], dir.join("rank-00004-of-00004.safetensors")).unwrap()),
+            |_, dir| fs::remove_file(&rank_files(dir)[2]).unwrap(),
+            "rank_files",
+            "rank-00002-of-00004.safetensors",
+        ),
+        (
+            |_, dir| {
+                fs::copy(&rank_files(dir)[0], dir.join("rank-00004-of-00004.safetensors")).unwrap();
+            },
             "rank_files",
             "rank-00004-of-00004.safetensors",
         ),
@@ -110,8 +118,16 @@ fn rank_files_and_manifest_that_disagree() {
         (|setting, dir| setting.edit_manifest(dir, "\"F32\"", "\"F33\""), "manifest", "F33"),
         (|setting, dir| setting.edit_manifest(dir, "37,", "38,"), "manifest", "embed.weight"),
         (|setting, dir| setting.edit_manifest(dir, "\"S(0)\"", "\"S(7)\""), "no_such_dim", "S(7)"),
-        (|setting, dir| setting.edit_manifest(dir, "embed.weight", "embed.height"), "manifest", "embed.height"),
-        (|setting, dir| setting.edit_manifest(dir, "\"version\": 1", "\"version\": 9"), "manifest", "version 9"),
+        (
+            |setting, dir| setting.edit_manifest(dir, "embed.weight", "embed.height"),
+            "manifest",
+            "embed.height",
+        ),
+        (
+            |setting, dir| setting.edit_manifest(dir, "\"version\": 1", "\"version\": 9"),
+            "manifest",
+            "version 9",
+        ),
         (|setting, dir| setting.edit_manifest(dir, "{", "["), "manifest", "sharding.json"),
     ];
     for (spoil, kind, said) in cases {
@@ -186,14 +202,20 @@ fn an_index_that_does_not_fit_its_files() {
 fn wishes_that_cannot_be_granted() {
     let setting = Setting::new();
     setting.whole(&["--to", "S(0)"]).refused("usage", "--mesh");
-    setting.run(&setting.path("w.safetensors"), &["--mesh", "a=2", "--to", "P"]).refused("partial_target", "partial");
+    setting
+        .run(&setting.path("w.safetensors"), &["--mesh", "a=2", "--to", "P"])
+        .refused("partial_target", "partial");
     setting.whole(&["--mesh", "a=2", "--from", "P", "--to", "R"]).refused("partial_source", "partial");
     setting.whole(&["--mesh", "a=2", "--to", "S(9)"]).refused("no_such_dim", "S(9)");
     setting.whole(&["--mesh", "a=2", "--to", "S(0"]).refused("parse", "S(0");
     setting.whole(&["--mesh", "a=2", "--to", "S(0),R"]).refused("placement_count", "2 placements");
     setting.whole(&["--mesh", "a2", "--to", "S(0)"]).refused("parse", "a2");
-    setting.whole(&["--mesh", "a=2", "--to", "S(0)", "--tensor", "absent"]).refused("no_such_tensor", "absent");
-    setting.whole(&["--mesh", "a=2", "--to", "S(1)", "--tensor", "layer.0.bias"]).refused("no_such_dim", "S(1)");
+    setting
+        .whole(&["--mesh", "a=2", "--to", "S(0)", "--tensor", "absent"])
+        .refused("no_such_tensor", "absent");
+    setting
+        .whole(&["--mesh", "a=2", "--to", "S(1)", "--tensor", "layer.0.bias"])
+        .refused("no_such_dim", "S(1)");
     for engine in ["mpi", "cuda", "nccl"] {
         setting.whole(&["--mesh", "a=2", "--to", "R", "--engine", engine]).refused("no_such_engine", engine);
     }
@@ -235,7 +257,8 @@ fn outputs_that_are_in_the_way() {
     run(&["--out", text(&file)]).refused("output", "not a directory");
     run(&["--gather", text(&file)]).refused("output", "--force");
     run(&["--gather", text(&out)]).refused("output", "is a directory");
-    run(&["--out", text(&setting.path("new")), "--gather", text(&setting.path("new/f"))]).refused("output", "inside");
+    run(&["--out", text(&setting.path("new")), "--gather", text(&setting.path("new/f"))])
+        .refused("output", "inside");
     assert_eq!(fs::read_to_string(out.join("thesis.txt")).unwrap(), "years of work");
     assert_eq!(fs::read_to_string(&file).unwrap(), "more of it");
 }

@@ -75,7 +75,8 @@ fn a_batch_answers_every_line_in_order() {
     ];
     let outcome = reshard_with(&["shards", "--batch"], &(lines.join("\n") + "\n"));
     assert_eq!(outcome.status, 0);
-    let answers: Vec<Value> = outcome.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let answers: Vec<Value> =
+        outcome.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(answers.len(), lines.len());
     assert_eq!(answers[0]["ranks"][7]["dims"], json!([[[32, 32]], [[0, 32]]]));
     for (answer, kind) in answers[1..6].iter().zip(["parse", "parse", "parse", "parse", "usage"]) {

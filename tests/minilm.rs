@@ -22,7 +22,8 @@ fn a_real_checkpoint_over_three_meshes_and_back() {
     };
     let whole = Path::new(&file);
     let dir = tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let [eight, tensor, six, last] = ["eight", "tensor", "six", "last.safetensors"].map(|name| dir.path().join(name));
+    let [eight, tensor, six, last] =
+        ["eight", "tensor", "six", "last.safetensors"].map(|name| dir.path().join(name));
 
     let report = run(&[text(whole), "--mesh", "dp=2,tp=4", "--to", "S(0),S(1)", "--out", text(&eight)]);
     assert_eq!(report["received_bytes"], 0, "a whole file is on every rank already");

@@ -36,5 +36,6 @@ where
 
 /// One line as a request. What serde says about it names the column, the unknown key or the missing one.
 fn request<Request: DeserializeOwned>(line: &[u8]) -> Result<Request, CliError> {
-    serde_json::from_slice(line).map_err(|error| CliError::refused("parse", format!("not a request: {error}")))
+    serde_json::from_slice(line)
+        .map_err(|error| CliError::refused("parse", format!("not a request: {error}")))
 }

@@ -23,8 +23,9 @@ pub(crate) fn print(text: &str) -> Result<(), CliError> {
 
 /// Writes `value` to stdout as JSON on one line.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), CliError> {
-    let line = serde_json::to_string(value)
-        .map_err(|error| CliError::failed("json", format!("the answer cannot be written as JSON: {error}")))?;
+    let line = serde_json::to_string(value).map_err(|error| {
+        CliError::failed("json", format!("the answer cannot be written as JSON: {error}"))
+    })?;
     print(&(line + "\n"))
 }
 

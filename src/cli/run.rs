@@ -127,8 +127,14 @@ fn carry_out(args: &RunArgs, after_exchange: AfterExchange<'_>) -> Result<(Repor
     for tensor in &moves {
         exchange.prepare(tensor)?;
     }
-    let mut outputs =
-        Outputs::begin(args.out.as_deref(), args.gather.as_deref(), args.force, &wish.mesh, &moves, &checkpoint)?;
+    let mut outputs = Outputs::begin(
+        args.out.as_deref(),
+        args.gather.as_deref(),
+        args.force,
+        &wish.mesh,
+        &moves,
+        &checkpoint,
+    )?;
     let bar = progress::bar(moves.iter().map(|tensor| tensor.tensor.byte_len()).sum());
     let mut tensors = Vec::with_capacity(moves.len());
     for tensor in &moves {
@@ -202,7 +208,9 @@ fn wish<'a>(args: &'a RunArgs, origin: &Origin, spec: Option<&'a Spec>) -> Resul
             let last = mesh.axes().len().saturating_sub(1);
             Some(per_axis(&mesh, |axis| format!("S({})", usize::from(axis == last))))
         }
-        (None, Origin::Files | Origin::Sharded(_)) => return Err(usage("say how to shard: --to 'S(0),R', one per axis")),
+        (None, Origin::Files | Origin::Sharded(_)) => {
+            return Err(usage("say how to shard: --to 'S(0),R', one per axis"));
+        }
     };
     Ok(Wish { mesh, from, to, spec, tensor: args.tensor.as_deref() })
 }
@@ -226,7 +234,9 @@ impl Engine {
             Self::Cuda => "cuda",
             Self::Nccl => "nccl",
         };
-        let message = format!("the engine {feature} needs a build with the feature `{feature}`; --engine threads is always there");
+        let message = format!(
+            "the engine {feature} needs a build with the feature `{feature}`; --engine threads is always there"
+        );
         Err(CliError::refused("no_such_engine", message))
     }
 }

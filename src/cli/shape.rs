@@ -37,7 +37,11 @@ fn parse(text: &str) -> Result<Vec<usize>, CliError> {
         Some(rest) => {
             at += 1;
             rest.strip_suffix(']').ok_or_else(|| {
-                CliError::parse(text, text.len(), format!("cannot read the shape `{text}`: its bracket is not closed"))
+                CliError::parse(
+                    text,
+                    text.len(),
+                    format!("cannot read the shape `{text}`: its bracket is not closed"),
+                )
             })?
         }
     };
@@ -89,9 +93,13 @@ mod tests {
 
     #[test]
     fn the_spellings_of_a_shape() {
-        for (text, dims) in
-            [("64,32", vec![64, 32]), ("[64, 32]", vec![64, 32]), (" [ ] ", vec![]), ("", vec![]), ("0,5", vec![0, 5])]
-        {
+        for (text, dims) in [
+            ("64,32", vec![64, 32]),
+            ("[64, 32]", vec![64, 32]),
+            (" [ ] ", vec![]),
+            ("", vec![]),
+            ("0,5", vec![0, 5]),
+        ] {
             assert_eq!(parse(text).unwrap(), dims, "{text}");
         }
     }

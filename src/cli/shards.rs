@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::CliError;
 use super::shape::Shape;
-use super::{batch, output};
+use super::{batch, output, required};
 
 /// More ranks than this are not listed one by one.
 const MOST_RANKS: usize = 1 << 20;
@@ -69,11 +69,13 @@ pub(crate) fn run(args: &ShardsArgs) -> Result<(), CliError> {
 }
 
 fn answer(request: &Request) -> Result<Shards, CliError> {
-    let mesh: Mesh = super::required("mesh", request.mesh.as_ref())?.parse()?;
-    let shape = super::required("shape", request.shape.as_ref())?.dims()?;
-    let sharding = Sharding::parse(&mesh, &shape, super::required("placements", request.placements.as_ref())?)?;
+    let mesh: Mesh = required("mesh", request.mesh.as_deref())?.parse()?;
+    let shape = required("shape", request.shape.as_ref())?.dims()?;
+    let sharding =
+        Sharding::parse(&mesh, &shape, required("placements", request.placements.as_deref())?)?;
     if mesh.size() > MOST_RANKS {
-        let message = format!("the mesh `{mesh}` has {} ranks, and at most {MOST_RANKS} are listed", mesh.size());
+        let message =
+            format!("the mesh `{mesh}` has {} ranks, and at most {MOST_RANKS} are listed", mesh.size());
         return Err(CliError::refused("too_many_ranks", message));
     }
     let ranks = mesh.ranks().map(|rank| RankShard::of(&sharding, rank)).collect::<Result<_, _>>()?;
@@ -83,7 +85,8 @@ fn answer(request: &Request) -> Result<Shards, CliError> {
 impl RankShard {
     fn of(sharding: &Sharding, rank: usize) -> Result<Self, CliError> {
         let region = sharding.region(rank)?;
-        let intervals = region.dims.iter().map(|dim| dim.iter().map(|piece| [piece.start, piece.len]).collect());
+        let intervals =
+            region.dims.iter().map(|dim| dim.iter().map(|piece| [piece.start, piece.len]).collect());
         Ok(Self {
             rank,
             coord: sharding.mesh().coordinate(rank).map(|coordinate| coordinate.to_vec()).unwrap_or_default(),

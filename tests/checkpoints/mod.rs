@@ -9,16 +9,16 @@ use safetensors::{Dtype, SafeTensors};
 
 /// A tensor with its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tensor {
-    pub dtype: Dtype,
-    pub shape: Vec<usize>,
-    pub bytes: Vec<u8>,
+pub(crate) struct Tensor {
+    pub(crate) dtype: Dtype,
+    pub(crate) shape: Vec<usize>,
+    pub(crate) bytes: Vec<u8>,
 }
 
-pub type Tensors = BTreeMap<String, Tensor>;
+pub(crate) type Tensors = BTreeMap<String, Tensor>;
 
 /// A tensor whose bytes differ from one another as far as they can.
-pub fn tensor(name: &str, dtype: Dtype, shape: &[usize]) -> (String, Tensor) {
+pub(crate) fn tensor(name: &str, dtype: Dtype, shape: &[usize]) -> (String, Tensor) {
     let len = shape.iter().product::<usize>() * dtype.bitsize() / 8;
     let mut state = name.bytes().fold(7_u32, |state, byte| state.wrapping_mul(31).wrapping_add(byte.into()));
     let bytes = std::iter::repeat_with(|| {
@@ -29,7 +29,7 @@ pub fn tensor(name: &str, dtype: Dtype, shape: &[usize]) -> (String, Tensor) {
 }
 
 /// Matrices, vectors, a scalar, an empty tensor, and every width of element.
-pub fn mixed() -> Tensors {
+pub(crate) fn mixed() -> Tensors {
     [
         tensor("embed.weight", Dtype::F32, &[37, 16]),
         tensor("layer.0.weight", Dtype::BF16, &[16, 24]),
@@ -49,14 +49,17 @@ pub fn mixed() -> Tensors {
 }
 
 /// Writes one file.
-pub fn write(path: &Path, tensors: &Tensors) {
+pub(crate) fn write(path: &Path, tensors: &Tensors) {
     write_with(path, tensors, &[("format", "pt"), ("step", "12")]);
 }
 
 /// Writes one file with these free texts.
-pub fn write_with(path: &Path, tensors: &Tensors, texts: &[(&str, &str)]) {
+pub(crate) fn write_with(path: &Path, tensors: &Tensors, texts: &[(&str, &str)]) {
     let views = tensors.iter().map(|(name, tensor)| {
-        (name, TensorView::new(tensor.dtype, tensor.shape.clone(), &tensor.bytes).expect("bytes fit the shape"))
+        (
+            name,
+            TensorView::new(tensor.dtype, tensor.shape.clone(), &tensor.bytes).expect("bytes fit the shape"),
+        )
     });
     let texts: HashMap<String, String> =
         texts.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect();
@@ -65,7 +68,7 @@ pub fn write_with(path: &Path, tensors: &Tensors, texts: &[(&str, &str)]) {
 }
 
 /// Reads one file: its tensors and its free texts.
-pub fn read(path: &Path) -> (Tensors, BTreeMap<String, String>) {
+pub(crate) fn read(path: &Path) -> (Tensors, BTreeMap<String, String>) {
     let file = std::fs::read(path).unwrap();
     let (_, metadata) = SafeTensors::read_metadata(&file).unwrap();
     let texts = metadata.metadata().clone().unwrap_or_default().into_iter().collect();
@@ -78,7 +81,7 @@ pub fn read(path: &Path) -> (Tensors, BTreeMap<String, String>) {
 }
 
 /// The rank files of a directory, by rank.
-pub fn rank_files(dir: &Path) -> Vec<PathBuf> {
+pub(crate) fn rank_files(dir: &Path) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = std::fs::read_dir(dir)
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -89,7 +92,7 @@ pub fn rank_files(dir: &Path) -> Vec<PathBuf> {
 }
 
 /// Writes a folder with an index: each file with its tensors.
-pub fn write_indexed(dir: &Path, files: &[(&str, Tensors)]) {
+pub(crate) fn write_indexed(dir: &Path, files: &[(&str, Tensors)]) {
     std::fs::create_dir_all(dir).unwrap();
     let mut map = serde_json::Map::new();
     for (file, tensors) in files {
@@ -100,6 +103,6 @@ pub fn write_indexed(dir: &Path, files: &[(&str, Tensors)]) {
 }
 
 /// Writes the index alone.
-pub fn write_index(dir: &Path, index: &serde_json::Value) {
+pub(crate) fn write_index(dir: &Path, index: &serde_json::Value) {
     std::fs::write(dir.join("model.safetensors.index.json"), index.to_string()).unwrap();
 }

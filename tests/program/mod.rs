@@ -9,19 +9,19 @@ use serde_json::Value;
 
 /// What one run of the program left behind.
 #[derive(Debug)]
-pub struct Outcome {
-    pub status: i32,
-    pub stdout: String,
-    pub stderr: String,
+pub(crate) struct Outcome {
+    pub(crate) status: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
 /// Runs the program with these arguments and no stdin.
-pub fn reshard<S: AsRef<str>>(arguments: &[S]) -> Outcome {
+pub(crate) fn reshard<S: AsRef<str>>(arguments: &[S]) -> Outcome {
     reshard_with(arguments, "")
 }
 
 /// Runs the program and gives it `stdin`.
-pub fn reshard_with<S: AsRef<str>>(arguments: &[S], stdin: &str) -> Outcome {
+pub(crate) fn reshard_with<S: AsRef<str>>(arguments: &[S], stdin: &str) -> Outcome {
     let mut child = Command::new(env!("CARGO_BIN_EXE_reshard"))
         .args(arguments.iter().map(AsRef::as_ref))
         .stdin(Stdio::piped())
@@ -45,7 +45,7 @@ pub fn reshard_with<S: AsRef<str>>(arguments: &[S], stdin: &str) -> Outcome {
 impl Outcome {
     /// The answer of a run that succeeded with `--json`: one object on one line.
     #[track_caller]
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         assert_eq!(self.status, 0, "{self:?}");
         assert_eq!(self.stdout.lines().count(), 1, "{self:?}");
         serde_json::from_str(&self.stdout).unwrap()
@@ -54,13 +54,13 @@ impl Outcome {
     /// Asserts a refusal: exit 2, one sentence on stderr that contains `said`, and (with `--json`) the same as an object
     /// of this kind.
     #[track_caller]
-    pub fn refused(&self, kind: &str, said: &str) {
+    pub(crate) fn refused(&self, kind: &str, said: &str) {
         self.error(2, kind, said);
     }
 
     /// Asserts an error with this exit status, kind, and part of the sentence.
     #[track_caller]
-    pub fn error(&self, status: i32, kind: &str, said: &str) {
+    pub(crate) fn error(&self, status: i32, kind: &str, said: &str) {
         assert_eq!(self.status, status, "{self:?}");
         let mut lines = self.stderr.lines();
         let sentence = lines.next().unwrap_or_default();
@@ -76,6 +76,6 @@ impl Outcome {
 }
 
 /// A path as an argument.
-pub fn text(path: &Path) -> &str {
+pub(crate) fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }

@@ -53,8 +53,8 @@ pub(crate) struct Tensor {
 pub(crate) enum Data {
     /// All of them, in row-major order.
     Whole(Bytes),
-    /// One shard per rank of the sharding's mesh, in the order of its ranks, and the sharding as it was written.
-    Shards { sharding: Sharding, text: String, shards: Vec<Bytes> },
+    /// One shard per rank of the sharding's mesh, in the order of its ranks.
+    Shards { sharding: Box<Sharding>, shards: Vec<Bytes> },
 }
 
 impl Checkpoint {
@@ -83,15 +83,20 @@ impl Checkpoint {
             return Self::open_indexed(dir, &index);
         }
         let files = safetensors_files(dir)?;
-        let refused = |why: &str| Err(CliError::refused("input", format!("the directory {} {why}", dir.display())));
+        let refused =
+            |why: &str| Err(CliError::refused("input", format!("the directory {} {why}", dir.display())));
         if let Some(rank_file) = files.iter().find(|name| name.starts_with("rank-")) {
-            return refused(&format!("holds {rank_file} but not the {MANIFEST_NAME} that says what it is a shard of"));
+            return refused(&format!(
+                "holds {rank_file} but not the {MANIFEST_NAME} that says what it is a shard of"
+            ));
         }
         let mut files = files.into_iter();
         match (files.next(), files.next()) {
             (Some(only), None) => Ok(Self::whole(header::open(&dir.join(only))?)),
             (Some(_), Some(_)) => refused(&format!("holds several .safetensors files and no {INDEX_NAME}")),
-            (None, _) => refused(&format!("holds no .safetensors file, no {INDEX_NAME} and no {MANIFEST_NAME}")),
+            (None, _) => {
+                refused(&format!("holds no .safetensors file, no {INDEX_NAME} and no {MANIFEST_NAME}"))
+            }
         }
     }
 
@@ -153,14 +158,23 @@ impl Checkpoint {
         }
         let mut tensors = Vec::new();
         for (name, entry) in manifest.tensors {
-            let sharding = Sharding::parse(&mesh, &entry.shape, &entry.sharding)
-                .map_err(|error| CliError::from(error).about(format!("{}, tensor `{name}`", path.display())))?;
+            let sharding = Sharding::parse(&mesh, &entry.shape, &entry.sharding).map_err(|error| {
+                CliError::from(error).about(format!("{}, tensor `{name}`", path.display()))
+            })?;
             if sharding.is_partial() {
-                let message = format!("{}: tensor `{name}` is `{sharding}`, and files hold no terms of sums", path.display());
+                let message = format!(
+                    "{}: tensor `{name}` is `{sharding}`, and files hold no terms of sums",
+                    path.display()
+                );
                 return Err(CliError::refused("manifest", message));
             }
-            let Entry { shape, dtype, sharding: text } = entry;
-            tensors.push(Tensor { name, dtype, shape, data: Data::Shards { sharding, text, shards: Vec::new() } });
+            let Entry { shape, dtype, .. } = entry;
+            tensors.push(Tensor {
+                name,
+                dtype,
+                shape,
+                data: Data::Shards { sharding: Box::new(sharding), shards: Vec::new() },
+            });
         }
         let mut free_texts = None;
         for (position, rank) in mesh.ranks().enumerate() {
@@ -169,8 +183,9 @@ impl Checkpoint {
             if position == 0 {
                 free_texts = opened.free_texts;
             }
-            take_shards(&mut tensors, opened.tensors, rank)
-                .map_err(|why| CliError::refused("manifest", format!("{}: {why}", dir.join(&file).display())))?;
+            take_shards(&mut tensors, opened.tensors, rank).map_err(|why| {
+                CliError::refused("manifest", format!("{}: {why}", dir.join(&file).display()))
+            })?;
         }
         Ok(Self { tensors, free_texts, origin: Origin::Sharded(mesh) })
     }
@@ -194,7 +209,7 @@ fn take_shards(
     rank: usize,
 ) -> Result<(), String> {
     for tensor in tensors {
-        let Data::Shards { sharding, shards, .. } = &mut tensor.data else { continue };
+        let Data::Shards { sharding, shards } = &mut tensor.data else { continue };
         let name = &tensor.name;
         let Some(shard) = stored.remove(name) else {
             return Err(format!("tensor `{name}` of the manifest is missing"));
@@ -223,7 +238,9 @@ fn safetensors_files(dir: &Path) -> Result<BTreeSet<String>, CliError> {
     let mut names = BTreeSet::new();
     for entry in fs::read_dir(dir).map_err(failed)? {
         let name = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
-        if Path::new(&name).extension().is_some_and(|extension| extension == "safetensors") && !name.starts_with('.') {
+        if Path::new(&name).extension().is_some_and(|extension| extension == "safetensors")
+            && !name.starts_with('.')
+        {
             names.insert(name);
         }
     }

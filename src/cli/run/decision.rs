@@ -39,7 +39,8 @@ pub(crate) fn decide<'a>(checkpoint: &'a Checkpoint, wish: &Wish<'_>) -> Result<
     let wanted = |tensor: &&Tensor| wish.tensor.is_none_or(|name| name == tensor.name);
     let tensors: Vec<&Tensor> = checkpoint.tensors.iter().filter(wanted).collect();
     if let (Some(name), true) = (wish.tensor, tensors.is_empty()) {
-        let message = format!("there is no tensor `{name}` among the {} of the input", checkpoint.tensors.len());
+        let message =
+            format!("there is no tensor `{name}` among the {} of the input", checkpoint.tensors.len());
         return Err(CliError::refused("no_such_tensor", message));
     }
     let mut fits = Fits::default();
@@ -105,7 +106,10 @@ fn decide_one<'a>(
 }
 
 fn packed(tensor: &Tensor, sharding: &Sharding, why: &str) -> CliError {
-    CliError::refused("packed", format!("{} of {:?} cannot be `{sharding}`: {why}", tensor.dtype, tensor.shape))
+    CliError::refused(
+        "packed",
+        format!("{} of {:?} cannot be `{sharding}`: {why}", tensor.dtype, tensor.shape),
+    )
 }
 
 /// The sharding a tensor has now.
@@ -130,11 +134,12 @@ fn source(
     match (&tensor.data, said) {
         (Data::Whole(_), Some(said)) => Ok(said),
         (Data::Whole(_), None) => Ok(Sharding::replicated(mesh, &tensor.shape)?),
-        (Data::Shards { sharding, .. }, Some(said)) if said != *sharding => {
-            let message = format!("--from says `{said}`, and the manifest says `{sharding}`: leave --from out");
+        (Data::Shards { sharding, .. }, Some(said)) if said != **sharding => {
+            let message =
+                format!("--from says `{said}`, and the manifest says `{sharding}`: leave --from out");
             Err(CliError::refused("from", message))
         }
-        (Data::Shards { sharding, .. }, _) => Ok(sharding.clone()),
+        (Data::Shards { sharding, .. }, _) => Ok((**sharding).clone()),
     }
 }
 

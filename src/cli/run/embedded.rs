@@ -45,7 +45,10 @@ pub(crate) fn checkpoint() -> Checkpoint {
         .map(|(name, dtype, shape)| {
             let elements = shape.iter().product();
             let bytes = if dtype == Dtype::BF16 {
-                noise.take(elements).flat_map(|value| bf16::from_f32(value).to_le_bytes()).collect::<Vec<u8>>()
+                noise
+                    .take(elements)
+                    .flat_map(|value| bf16::from_f32(value).to_le_bytes())
+                    .collect::<Vec<u8>>()
             } else {
                 noise.take(elements).flat_map(f32::to_le_bytes).collect()
             };

@@ -31,14 +31,20 @@ pub(crate) struct Opened {
 pub(crate) fn open(path: &Path) -> Result<Opened, CliError> {
     let file = mapped::map(path)?;
     let bad = |error: SafeTensorError| {
-        CliError::refused("safetensors", format!("{} is not a whole safetensors file: {error}", path.display()))
+        CliError::refused(
+            "safetensors",
+            format!("{} is not a whole safetensors file: {error}", path.display()),
+        )
     };
     let (header_len, metadata) = SafeTensors::read_metadata(&file).map_err(bad)?;
     let data = size_of::<u64>() + header_len;
     let stored = |info: &TensorInfo| Stored {
         dtype: info.dtype,
         shape: info.shape.clone(),
-        bytes: Bytes::Mapped(Arc::<Mmap>::clone(&file), data + info.data_offsets.0..data + info.data_offsets.1),
+        bytes: Bytes::Mapped(
+            Arc::<Mmap>::clone(&file),
+            data + info.data_offsets.0..data + info.data_offsets.1,
+        ),
     };
     let tensors = metadata.tensors().into_iter().map(|(name, info)| (name, stored(info))).collect();
     let free_texts = metadata.metadata().as_ref().map(|texts| texts.clone().into_iter().collect());
@@ -56,11 +62,14 @@ pub(crate) fn encode<'a>(
     let mut infos = Vec::new();
     for (name, dtype, shape) in tensors {
         let start = end;
-        let bytes = byte_len(dtype, shape).ok_or_else(|| bad(format!("`{name}` of {shape:?} is too large")))?;
+        let bytes =
+            byte_len(dtype, shape).ok_or_else(|| bad(format!("`{name}` of {shape:?} is too large")))?;
         end = end.checked_add(bytes).ok_or_else(|| bad(format!("the file ends past 2^64 at `{name}`")))?;
-        infos.push((name.to_owned(), TensorInfo { dtype, shape: shape.to_vec(), data_offsets: (start, end) }));
+        infos
+            .push((name.to_owned(), TensorInfo { dtype, shape: shape.to_vec(), data_offsets: (start, end) }));
     }
-    let free_texts: Option<HashMap<String, String>> = free_texts.map(|texts| texts.clone().into_iter().collect());
+    let free_texts: Option<HashMap<String, String>> =
+        free_texts.map(|texts| texts.clone().into_iter().collect());
     let metadata = Metadata::new(free_texts, infos).map_err(|error| bad(error.to_string()))?;
     // Through a JSON value, whose keys are sorted: the same tensors give the same bytes in every run.
     let text = serde_json::to_value(&metadata).map_err(|error| bad(error.to_string()))?.to_string();

@@ -18,8 +18,9 @@ pub(crate) struct Index {
 
 impl Index {
     pub(crate) fn read(path: &Path) -> Result<Self, CliError> {
-        let text = std::fs::read(path)
-            .map_err(|error| CliError::refused("index", format!("{} cannot be read: {error}", path.display())))?;
+        let text = std::fs::read(path).map_err(|error| {
+            CliError::refused("index", format!("{} cannot be read: {error}", path.display()))
+        })?;
         let index: Self = serde_json::from_slice(&text).map_err(|error| {
             CliError::refused("index", format!("{} is not an index: {error}", path.display()))
         })?;
@@ -47,7 +48,8 @@ impl Index {
 
 /// A checkpoint from somewhere else must not make us read files outside its folder.
 fn stays_inside(tensor: &str, file: &str) -> Result<(), CliError> {
-    let plain = !file.is_empty() && Path::new(file).components().all(|part| matches!(part, Component::Normal(_)));
+    let plain =
+        !file.is_empty() && Path::new(file).components().all(|part| matches!(part, Component::Normal(_)));
     if plain {
         return Ok(());
     }

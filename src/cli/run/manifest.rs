@@ -36,7 +36,13 @@ pub(crate) struct Entry {
 
 impl Manifest {
     pub(crate) fn new(mesh: &Mesh, tensors: BTreeMap<String, Entry>) -> Self {
-        Self { format: FORMAT.to_owned(), version: VERSION, mesh: mesh.to_string(), world: mesh.world(), tensors }
+        Self {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            mesh: mesh.to_string(),
+            world: mesh.world(),
+            tensors,
+        }
     }
 
     /// Reads the manifest and the mesh it names.
@@ -51,7 +57,8 @@ impl Manifest {
                 "has format `{format}` version {version}, and this program reads `{FORMAT}` version {VERSION}"
             )));
         }
-        let mesh: Mesh = manifest.mesh.parse().map_err(|error| CliError::from(error).about(path.display()))?;
+        let mesh: Mesh =
+            manifest.mesh.parse().map_err(|error| CliError::from(error).about(path.display()))?;
         if mesh.world() != manifest.world {
             return Err(CliError::refused(
                 "world",
@@ -67,9 +74,9 @@ impl Manifest {
     }
 
     pub(crate) fn to_text(&self) -> Result<String, CliError> {
-        serde_json::to_string_pretty(self)
-            .map(|text| text + "\n")
-            .map_err(|error| CliError::failed("manifest", format!("the manifest cannot be written as JSON: {error}")))
+        serde_json::to_string_pretty(self).map(|text| text + "\n").map_err(|error| {
+            CliError::failed("manifest", format!("the manifest cannot be written as JSON: {error}"))
+        })
     }
 }
 

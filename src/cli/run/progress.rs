@@ -10,7 +10,9 @@ pub(crate) fn bar(bytes: u64) -> ProgressBar {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::new(bytes);
-    if let Ok(style) = ProgressStyle::with_template("{bar:40} {bytes}/{total_bytes} {bytes_per_sec} {wide_msg}") {
+    if let Ok(style) =
+        ProgressStyle::with_template("{bar:40} {bytes}/{total_bytes} {bytes_per_sec} {wide_msg}")
+    {
         bar.set_style(style);
     }
     bar

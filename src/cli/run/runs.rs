@@ -3,7 +3,8 @@
 //! The one definition that verification, assembling and cutting share: where each stretch of a rank's row-major shard
 //! lies in the row-major whole. It is computed from `region(rank)` alone and never from a plan, so it can judge one.
 
-use reshard_sharding::{Intervals, Region};
+use reshard_sharding::Region;
+use reshard_sharding::region::Intervals;
 
 /// A stretch of bytes that is contiguous both in a rank's shard and in the whole tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +28,7 @@ pub(crate) fn all_runs(
     mut visit: impl FnMut(Run) -> bool,
 ) -> bool {
     let dims = &region.dims;
-    if dims.iter().any(|intervals| intervals.is_empty()) {
+    if dims.iter().any(Intervals::is_empty) {
         return true;
     }
     // Dims from `split` on are whole; the dim before them is cut into intervals; the dims before that are loops.

@@ -37,7 +37,8 @@ impl ShardFile {
             tensors.map(|(_, dtype, shape)| header::byte_len(dtype, shape).unwrap_or(0)).collect();
         expected.reverse();
         let file = File::create_new(path).map_err(|error| CliError::io("creating", path, &error))?;
-        let mut this = Self { path: path.to_owned(), file: BufWriter::with_capacity(1 << 16, file), expected };
+        let mut this =
+            Self { path: path.to_owned(), file: BufWriter::with_capacity(1 << 16, file), expected };
         this.write(&header)?;
         Ok(this)
     }
@@ -47,8 +48,11 @@ impl ShardFile {
         let expected = self.expected.pop();
         if expected != Some(bytes.len()) {
             let expected = expected.map_or("no more tensors".to_owned(), |len| format!("{len} bytes"));
-            let message =
-                format!("{} expects {expected} next and was given {} bytes", self.path.display(), bytes.len());
+            let message = format!(
+                "{} expects {expected} next and was given {} bytes",
+                self.path.display(),
+                bytes.len()
+            );
             return Err(CliError::failed("internal", message));
         }
         self.write(bytes)

@@ -45,11 +45,15 @@ impl Spec {
         let mut rules = Vec::new();
         for (pattern, value) in table {
             let toml::Value::String(placements) = value else {
-                let message = format!("the pattern `{pattern}` must be given placements as a string, not as {}", value.type_str());
+                let message = format!(
+                    "the pattern `{pattern}` must be given placements as a string, not as {}",
+                    value.type_str()
+                );
                 return Err(CliError::refused("spec", message));
             };
-            let glob = Glob::new(&pattern)
-                .map_err(|error| CliError::refused("spec", format!("`{pattern}` is no glob: {}", error.kind())))?;
+            let glob = Glob::new(&pattern).map_err(|error| {
+                CliError::refused("spec", format!("`{pattern}` is no glob: {}", error.kind()))
+            })?;
             rules.push(Rule { pattern, matcher: glob.compile_matcher(), placements, used: Cell::new(false) });
         }
         Ok(Self { rules })
@@ -69,8 +73,10 @@ impl Spec {
         if unused.is_empty() {
             return Ok(());
         }
-        let message =
-            format!("the patterns `{}` decide about no tensor: misspelled, or hidden behind an earlier one", unused.join("`, `"));
+        let message = format!(
+            "the patterns `{}` decide about no tensor: misspelled, or hidden behind an earlier one",
+            unused.join("`, `")
+        );
         Err(CliError::refused("unused_pattern", message))
     }
 }

@@ -45,7 +45,10 @@ pub(crate) fn check_directory(dir: &Path, force: bool) -> Result<(), CliError> {
         let entry = entry.map_err(|error| CliError::io("reading", dir, &error))?;
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             let folder = entry.file_name();
-            return refused(format!("holds the folder {}, so it is no earlier output", folder.to_string_lossy()));
+            return refused(format!(
+                "holds the folder {}, so it is no earlier output",
+                folder.to_string_lossy()
+            ));
         }
     }
     Ok(())
@@ -68,7 +71,8 @@ pub(crate) fn check_file(file: &Path, force: bool) -> Result<(), CliError> {
 pub(crate) fn check_apart(dir: &Path, file: &Path) -> Result<(), CliError> {
     let (dir, file) = (absolute(dir)?, absolute(file)?);
     if file.starts_with(&dir) {
-        let message = format!("--gather {} is inside --out {}; put it elsewhere", file.display(), dir.display());
+        let message =
+            format!("--gather {} is inside --out {}; put it elsewhere", file.display(), dir.display());
         return Err(CliError::refused("output", message));
     }
     Ok(())

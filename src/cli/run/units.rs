@@ -56,7 +56,9 @@ impl Units {
         let elements = match self.packing {
             Packing::Element => return Ok(sharding.clone()),
             Packing::Packed(elements) => elements,
-            Packing::Indivisible if *sharding == Sharding::replicated(mesh, sharding.shape()).map_err(said)? => {
+            Packing::Indivisible
+                if *sharding == Sharding::replicated(mesh, sharding.shape()).map_err(said)? =>
+            {
                 return Sharding::replicated(mesh, &self.shape).map_err(said);
             }
             Packing::Indivisible => return Err("its rows end in the middle of a byte".to_owned()),
@@ -69,7 +71,10 @@ impl Units {
                 interval.len *= elements;
             }
             if scaled != sharding.region(rank).map_err(said)? {
-                return Err(format!("{elements} elements share {} bytes, and rank {rank} would cut them", self.bytes));
+                return Err(format!(
+                    "{elements} elements share {} bytes, and rank {rank} would cut them",
+                    self.bytes
+                ));
             }
         }
         Ok(units)

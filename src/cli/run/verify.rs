@@ -88,7 +88,8 @@ pub(crate) fn verify(
 ) -> Result<(), CliError> {
     let ranks: Vec<(usize, &[u8])> = sharding.mesh().ranks().zip(shards.iter().map(Vec::as_slice)).collect();
     if ranks.len() != shards.len() || ranks.len() != sharding.mesh().size() {
-        let message = format!("{} shards came for the {} ranks of the mesh", shards.len(), sharding.mesh().size());
+        let message =
+            format!("{} shards came for the {} ranks of the mesh", shards.len(), sharding.mesh().size());
         return Err(CliError::failed("verification", message));
     }
     let check = |ranks: &[(usize, &[u8])]| {
@@ -140,5 +141,8 @@ fn verify_rank(
 }
 
 fn wrong_length(rank: usize, expected: usize, found: usize) -> CliError {
-    CliError::failed("verification", format!("rank {rank}'s shard has {found} bytes and should have {expected}"))
+    CliError::failed(
+        "verification",
+        format!("rank {rank}'s shard has {found} bytes and should have {expected}"),
+    )
 }
