@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::algebra::Outer;
 use crate::{IntTuple, Layout};
 
 /// The kind of an [`Error`], the part of it that programs match on.
@@ -77,6 +78,10 @@ pub enum Operation {
     RightInverse,
     /// [`Layout::left_inverse`].
     LeftInverse,
+    /// [`Layout::upcast`] and [`Layout::downcast`].
+    Recast,
+    /// [`Layout::tile_to_shape`].
+    TileToShape,
 }
 
 impl fmt::Display for Operation {
@@ -87,6 +92,29 @@ impl fmt::Display for Operation {
             Self::Complement => "complement",
             Self::RightInverse => "right inverse",
             Self::LeftInverse => "left inverse",
+            Self::Recast => "recast",
+            Self::TileToShape => "tiling to that shape",
+        })
+    }
+}
+
+/// What there is too much of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Counted {
+    /// Leaves of a tuple.
+    Leaves,
+    /// Bits of a swizzle.
+    SwizzleBits,
+    /// Cells of a drawing.
+    Cells,
+}
+
+impl fmt::Display for Counted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Leaves => "leaves",
+            Self::SwizzleBits => "bits in the swizzle",
+            Self::Cells => "cells to draw",
         })
     }
 }
@@ -158,12 +186,30 @@ pub enum Defect {
         /// The span of the modes with smaller strides.
         span: i64,
     },
-    /// A mode's stride is not a multiple of the span of the modes below it.
+    /// A mode's stride is not a multiple of the stride below it.
     Gap {
         /// The stride.
         stride: i64,
-        /// The span of the modes with smaller strides.
-        span: i64,
+        /// The greatest smaller stride.
+        below: i64,
+    },
+    /// No mode has stride 1, so it is not known which elements are neighbours.
+    NoUnitStride,
+    /// A mode does not come in whole words.
+    BrokenWord {
+        /// The extent of the mode.
+        extent: i64,
+        /// Its stride.
+        stride: i64,
+        /// The number of elements in a word.
+        width: i64,
+    },
+    /// A block does not divide the extent it is to cover.
+    PartialBlock {
+        /// The size of the mode of the block.
+        block: i64,
+        /// The extent.
+        extent: i64,
     },
 }
 
@@ -179,8 +225,15 @@ impl fmt::Display for Defect {
                     "its stride {stride} is less than {span}, the span of the modes below it, so they overlap"
                 )
             }
-            Self::Gap { stride, span } => {
-                write!(f, "its stride {stride} is not a multiple of {span}, the span of the modes below it")
+            Self::Gap { stride, below } => {
+                write!(f, "its stride {stride} is not a multiple of {below}, the stride of the mode below it")
+            }
+            Self::NoUnitStride => f.write_str("none of its modes has stride 1"),
+            Self::BrokenWord { extent, stride, width } => {
+                write!(f, "its mode {extent}:{stride} does not come in whole words of {width}")
+            }
+            Self::PartialBlock { block, extent } => {
+                write!(f, "its mode of size {block} does not divide the extent {extent}")
             }
         }
     }
@@ -293,8 +346,8 @@ pub enum Error {
     },
     /// `outer o inner` is proved not to be a layout whose shape refines that of `inner`.
     NotRepresentable {
-        /// The outer and the inner layout.
-        operands: Box<(Layout, Layout)>,
+        /// What is applied last, and the inner layout.
+        operands: Box<(Outer, Layout)>,
         /// Why.
         obstacle: Obstacle,
     },
@@ -309,8 +362,8 @@ pub enum Error {
     },
     /// The closed form does not decide whether `outer o inner` is a layout, and enumerating it is over the budget.
     Undecided {
-        /// The outer and the inner layout.
-        operands: Box<(Layout, Layout)>,
+        /// What is applied last, and the inner layout.
+        operands: Box<(Outer, Layout)>,
         /// The greatest number of indices that are enumerated.
         budget: i64,
     },
@@ -319,8 +372,10 @@ pub enum Error {
         /// The limit.
         limit: usize,
     },
-    /// More leaves than `limit`.
+    /// More than `limit` of something.
     TooLarge {
+        /// Of what.
+        what: Counted,
         /// The limit.
         limit: usize,
     },
@@ -419,7 +474,7 @@ impl fmt::Display for Error {
                 operands.0, operands.1
             ),
             Self::TooDeep { limit } => write!(f, "nesting is deeper than {limit}"),
-            Self::TooLarge { limit } => write!(f, "there are more than {limit} leaves"),
+            Self::TooLarge { what, limit } => write!(f, "there are more than {limit} {what}"),
             Self::NoSuchMode { mode, rank } => write!(f, "there is no mode {mode}, the rank is {rank}"),
         }
     }

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use crate::profile::{MAX_LEAVES, Profile};
-use crate::{Error, Quantity};
+use crate::{Counted, Error, Quantity};
 
 /// An integer or a tuple of such tuples, `4` or `(4,(2,3))`; shapes, strides and coordinates are written in it.
 ///
@@ -48,7 +48,7 @@ impl IntTuple {
             return Err(Error::BadExtent { extent: 0 });
         }
         if values.len() > MAX_LEAVES {
-            return Err(Error::TooLarge { limit: MAX_LEAVES });
+            return Err(Error::TooLarge { what: Counted::Leaves, limit: MAX_LEAVES });
         }
         Ok(Self { values: SmallVec::from_slice(values), profile: Profile::flat(values.len()) })
     }

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use crate::order::{value_at, value_at_extended};
 use crate::profile::{MAX_LEAVES, Nest, Profile};
-use crate::{Error, IntTuple, Operation, Quantity};
+use crate::{Counted, Error, IntTuple, Operation, Quantity};
 
 /// One leaf: `extent` steps of `stride`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -113,7 +113,7 @@ impl Layout {
     /// The flat layout of these leaves; `1:0` for none.
     pub(crate) fn from_flat(mut leaves: Leaves) -> Result<Self, Error> {
         if leaves.len() > MAX_LEAVES {
-            return Err(Error::TooLarge { limit: MAX_LEAVES });
+            return Err(Error::TooLarge { what: Counted::Leaves, limit: MAX_LEAVES });
         }
         if leaves.is_empty() {
             leaves.push(Leaf { extent: 1, stride: 0 });

@@ -2,15 +2,20 @@
 #![forbid(unsafe_code)]
 
 pub mod algebra;
+pub mod draw;
 mod error;
+pub mod expression;
 mod int_tuple;
 mod layout;
 mod notation;
 mod order;
 mod profile;
+pub mod properties;
 mod serde_impls;
+mod swizzle;
 
-pub use error::{Defect, Error, ErrorKind, Obstacle, Operation, ParseError, Quantity};
+pub use error::{Counted, Defect, Error, ErrorKind, Obstacle, Operation, ParseError, Quantity};
 pub use int_tuple::IntTuple;
 pub use layout::Layout;
 pub use profile::{MAX_DEPTH, MAX_LEAVES};
+pub use swizzle::Swizzle;

@@ -63,7 +63,6 @@ impl<'a> Cursor<'a> {
         if self.peek().is_none() { Ok(()) } else { Err(self.expected("the end")) }
     }
 
-    #[allow(dead_code, reason = "read by expressions")]
     /// Consumes the longest word of letters, digits and underscores.
     pub(crate) fn word(&mut self) -> &'a str {
         self.place();
@@ -150,6 +149,11 @@ impl<'a> Cursor<'a> {
 
     pub(crate) fn layout(&mut self) -> Result<Layout, Error> {
         let shape = self.tuple()?;
+        self.layout_of(shape)
+    }
+
+    /// The rest of a layout whose shape has been read.
+    pub(crate) fn layout_of(&mut self, shape: IntTuple) -> Result<Layout, Error> {
         self.expect(':')?;
         let stride = self.tuple()?;
         Layout::new(shape, stride)

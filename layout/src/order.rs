@@ -11,7 +11,7 @@
 //! [`Layout::row_major`] is the one place where it is written.
 
 use crate::layout::{Leaf, Leaves};
-use crate::{Error, Layout, Quantity};
+use crate::{Error, IntTuple, Layout, Operation, Quantity};
 
 /// Quotient and remainder of non-negative numbers; 32-bit division is several times quicker where it will do.
 #[inline]
@@ -43,6 +43,17 @@ pub(crate) fn value_at(leaves: &[Leaf], index: i64) -> i64 {
     value
 }
 
+/// The coordinates of an index in `[0, size)`, nested like the shape.
+pub(crate) fn coordinates(layout: &Layout, index: i64) -> IntTuple {
+    let mut rest = index;
+    let digits = layout.raw_leaves().iter().map(|leaf| {
+        let (quotient, coordinate) = div_rem(rest, leaf.extent);
+        rest = quotient;
+        coordinate
+    });
+    IntTuple::from_parts(digits.collect(), layout.profile().clone())
+}
+
 /// The value at `index >= 0` where the last mode is unbounded.
 pub(crate) fn value_at_extended(leaves: &[Leaf], index: i64) -> Result<i64, Error> {
     let (mut rest, mut value) = (index, 0_i64);
@@ -58,6 +69,29 @@ pub(crate) fn value_at_extended(leaves: &[Leaf], index: i64) -> Result<i64, Erro
 }
 
 impl Layout {
+    /// The coordinates of an index in `[0, size)`, nested like the shape: the inverse of indexing.
+    ///
+    /// Ensures: [`offset_at`](Self::offset_at) of the coordinates is [`at`](Self::at) of the index.
+    ///
+    /// ```
+    /// use reshard_layout::Layout;
+    ///
+    /// let layout: Layout = "(4,(2,3)):(2,(1,8))".parse()?;
+    /// assert_eq!(layout.coordinates(13)?.to_string(), "(1,(1,1))");
+    /// # Ok::<(), reshard_layout::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `out_of_domain`.
+    pub fn coordinates(&self, index: i64) -> Result<IntTuple, Error> {
+        if !(0..self.size()).contains(&index) {
+            let (operation, size) = (Operation::Evaluate, self.size());
+            return Err(Error::OutOfDomain { operation, value: index, size });
+        }
+        Ok(coordinates(self, index))
+    }
+
     /// The compact layout whose leftmost coordinate varies fastest, `(e_0, e_1, ...):(1, e_0, e_0 e_1, ...)`.
     ///
     /// As a function it is the identity on `[0, size)`. Ensures: flat, and `1:0` for no extents.

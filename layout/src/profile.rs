@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use crate::Error;
+use crate::{Counted, Error};
 
 /// The deepest nesting of a tuple, a bound that keeps every text and every operation finite.
 pub const MAX_DEPTH: usize = 64;
@@ -70,7 +70,7 @@ impl Profile {
         let mut depth = 0;
         for part in parts {
             if nests.len() + part.len() > MAX_LEAVES {
-                return Err(Error::TooLarge { limit: MAX_LEAVES });
+                return Err(Error::TooLarge { what: Counted::Leaves, limit: MAX_LEAVES });
             }
             depth = depth.max(part.depth());
             nests.extend_from_slice(&part.nests);

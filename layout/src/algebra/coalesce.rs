@@ -12,9 +12,9 @@
 //! = d_2`, and `d_2 = s_1 d_1` would have been merged; the rest follows for `i -> f(s_1 i)`. So the function
 //! determines the modes.
 
-use crate::Layout;
 use crate::layout::{Leaf, Leaves};
 use crate::profile::Profile;
+use crate::{Error, Layout};
 
 /// Appends a leaf, merged into the last one beyond `start` where it goes on exactly where that ends.
 #[inline]
@@ -41,18 +41,31 @@ pub(crate) fn coalesced(leaves: &[Leaf]) -> Leaves {
     merged
 }
 
-/// The layout of coalesced leaves: a scalar for one, `1:0` for none.
+/// The nesting of coalesced leaves: a scalar for one, and for none, which become `1:0`.
 #[inline]
-pub(crate) fn from_coalesced(mut leaves: Leaves) -> Layout {
-    let profile = match leaves.len() {
+fn coalesced_profile(leaves: &mut Leaves) -> Profile {
+    match leaves.len() {
         0 => {
             leaves.push(Leaf { extent: 1, stride: 0 });
             Profile::scalar()
         }
         1 => Profile::scalar(),
         len => Profile::flat(len),
-    };
+    }
+}
+
+/// The layout of coalesced leaves, of which it is known that everything it reaches fits.
+#[inline]
+pub(crate) fn from_coalesced(mut leaves: Leaves) -> Layout {
+    let profile = coalesced_profile(&mut leaves);
     Layout::known(leaves, profile)
+}
+
+/// The layout of coalesced leaves, checked.
+#[inline]
+pub(crate) fn from_coalesced_checked(mut leaves: Leaves) -> Result<Layout, Error> {
+    let profile = coalesced_profile(&mut leaves);
+    Layout::assemble(leaves, profile)
 }
 
 impl Layout {

@@ -11,7 +11,7 @@
 //!
 //! If all divisions are exact, `(A, complement(A, M))` is a bijection onto `[0, M)`, and it *tiles*.
 
-use super::coalesce::{from_coalesced, push_coalesced};
+use super::coalesce::{from_coalesced_checked, push_coalesced};
 use crate::layout::{Leaf, Leaves};
 use crate::order::div_rem;
 use crate::{Defect, Error, Layout, Operation};
@@ -87,8 +87,7 @@ impl Layout {
             }
         }
         // Checked, because the last mode is rounded up beyond the bound.
-        let layout = from_coalesced(gaps);
-        Self::assemble(layout.raw_leaves().into(), layout.profile().clone())
+        from_coalesced_checked(gaps)
     }
 
     /// Whether this layout and its [`complement`](Self::complement) together cover `[0, bound)` exactly.

@@ -21,11 +21,11 @@
 use smallvec::SmallVec;
 
 use super::coalesce::{coalesced, push_coalesced};
-use super::exact::{self, Refusal};
+use super::exact::recognise;
 use crate::layout::{Leaf, Leaves};
-use crate::order::div_rem;
+use crate::order::{div_rem, value_at};
 use crate::profile::{MAX_DEPTH, MAX_LEAVES, Nest, Nests, Profile};
-use crate::{Error, Layout, Obstacle, Operation};
+use crate::{Counted, Error, Layout, Obstacle, Operation};
 
 /// A boundary between two modes of the outer layout.
 #[derive(Clone, Copy)]
@@ -144,7 +144,7 @@ impl Nesting {
 
     pub(crate) fn finish(self) -> Result<Profile, Error> {
         if self.nests.len() > MAX_LEAVES {
-            return Err(Error::TooLarge { limit: MAX_LEAVES });
+            return Err(Error::TooLarge { what: Counted::Leaves, limit: MAX_LEAVES });
         }
         Ok(Profile::from_nests(self.nests))
     }
@@ -225,16 +225,12 @@ impl Layout {
             Ok(layout) => return Ok(layout),
             Err(obstacle) => obstacle,
         };
-        let operands = || Box::new((self.clone(), inner.clone()));
         if one_sign(&outer, inner.max_value()) {
-            return Err(Error::NotRepresentable { operands: operands(), obstacle });
+            let operands = Box::new((self.clone().into(), inner.clone()));
+            return Err(Error::NotRepresentable { operands, obstacle });
         }
-        match exact::compose(&outer, inner) {
-            Ok(layout) => Ok(layout),
-            Err(Refusal::Not(obstacle)) => Err(Error::NotRepresentable { operands: operands(), obstacle }),
-            Err(Refusal::Budget(budget)) => Err(Error::Undecided { operands: operands(), budget }),
-            Err(Refusal::Error(error)) => Err(error),
-        }
+        recognise(inner, |value| value_at(&outer, value))
+            .map_err(|refusal| refusal.into_error(self.clone().into(), inner))
     }
 
     /// CuTe's variant of [`compose`](Self::compose), in which the last mode of the coalesced outer layout goes on
@@ -261,7 +257,7 @@ impl Layout {
         let mut outer = coalesced(self.raw_leaves());
         let Some(last) = outer.pop() else {
             // Of 1:0 the last mode has stride 0.
-            let outer = Self::scalar(inner.max_value(), 0)?;
+            let outer = Self::scalar(inner.max_value() + 1, 0)?;
             return outer.compose(inner);
         };
         let below: i64 = outer.iter().map(|leaf| leaf.extent).product();

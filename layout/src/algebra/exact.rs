@@ -8,9 +8,9 @@
 
 use super::coalesce::push_coalesced;
 use super::compose::Nesting;
+use super::composed::Outer;
 use crate::layout::{Leaf, Leaves};
 use crate::order::value_at;
-use crate::profile::Nest;
 use crate::{Error, Layout, Obstacle};
 
 /// The greatest number of indices of a layout that an operation enumerates to decide a question exactly.
@@ -24,6 +24,17 @@ pub(crate) enum Refusal {
     Budget(i64),
     /// Its nesting is beyond a limit.
     Error(Error),
+}
+
+impl Refusal {
+    pub(crate) fn into_error(self, outer: Outer, inner: &Layout) -> Error {
+        let operands = Box::new((outer, inner.clone()));
+        match self {
+            Self::Not(obstacle) => Error::NotRepresentable { operands, obstacle },
+            Self::Budget(budget) => Error::Undecided { operands, budget },
+            Self::Error(error) => error,
+        }
+    }
 }
 
 /// The modes of the layout on `[0, extent)` that is `function`, if there is one, appended to `leaves`.
@@ -53,36 +64,24 @@ fn recognise_leaf(
     Ok(())
 }
 
-/// The layout `R` with `R(i) = function(i)`, whose shape refines these extents nested like this.
+/// The layout `R` with `R(i) = function(inner(i))`, whose shape refines that of `inner`.
 ///
 /// Requires `function(0) = 0`. Enumerates up to [`ENUMERATION_BUDGET`] indices.
-pub(crate) fn recognise(
-    extents: impl Iterator<Item = i64> + Clone,
-    nests: &[Nest],
-    function: impl Fn(i64) -> i64,
-) -> Result<Layout, Refusal> {
-    let size: Option<i64> = extents.clone().try_fold(1_i64, i64::checked_mul);
-    let Some(size) = size.filter(|size| *size <= ENUMERATION_BUDGET) else {
+pub(crate) fn recognise(inner: &Layout, function: impl Fn(i64) -> i64) -> Result<Layout, Refusal> {
+    if inner.size() > ENUMERATION_BUDGET {
         return Err(Refusal::Budget(ENUMERATION_BUDGET));
-    };
+    }
     let mut leaves = Leaves::new();
     let mut nesting = Nesting::new();
-    let mut below = 1;
-    for (at, (extent, &nest)) in extents.zip(nests).enumerate() {
+    for (at, (leaf, &nest)) in inner.raw_leaves().iter().zip(inner.profile().nests()).enumerate() {
         let start = leaves.len();
-        recognise_leaf(&mut leaves, at, extent, |c| function(below * c)).map_err(Refusal::Not)?;
+        recognise_leaf(&mut leaves, at, leaf.extent, |c| function(c * leaf.stride)).map_err(Refusal::Not)?;
         nesting.push(nest, leaves.len() - start).map_err(Refusal::Error)?;
-        below *= extent;
     }
-    if let Some(index) = (0..size).find(|&index| value_at(&leaves, index) != function(index)) {
+    let different = |index: &i64| value_at(&leaves, *index) != function(value_at(inner.raw_leaves(), *index));
+    if let Some(index) = (0..inner.size()).find(different) {
         return Err(Refusal::Not(Obstacle::Enumeration { index }));
     }
     let profile = nesting.finish().map_err(Refusal::Error)?;
     Layout::assemble(leaves, profile).map_err(Refusal::Error)
-}
-
-/// `outer o inner`, whose values lie in the domain of `outer`, by enumerating it.
-pub(crate) fn compose(outer: &[Leaf], inner: &Layout) -> Result<Layout, Refusal> {
-    let extents = inner.raw_leaves().iter().map(|leaf| leaf.extent);
-    recognise(extents, inner.profile().nests(), |index| value_at(outer, value_at(inner.raw_leaves(), index)))
 }

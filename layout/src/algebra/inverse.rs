@@ -4,11 +4,11 @@
 //! advances its coordinate by one.
 //!
 //! ```text
-//! right inverse   A(R(i)) = i      take the leaf whose stride is the size u so far, append  s : p,  u becomes u s
-//! left inverse    R(A(i)) = i      before the leaf with stride d, on top of the span u, append  d/u : p_below  ...
+//! right inverse   A(R(i)) = i      of the leaf whose stride is the size so far:      s : p
+//! left inverse    R(A(i)) = i      between a leaf (d':p') and the next, (d:p):        d / d' : p'
 //! ```
 
-use super::coalesce::{from_coalesced, push_coalesced};
+use super::coalesce::{from_coalesced, from_coalesced_checked, push_coalesced};
 use crate::layout::{Leaf, Leaves};
 use crate::order::div_rem;
 use crate::{Defect, Error, Layout, Operation};
@@ -72,9 +72,10 @@ impl Layout {
     /// A layout `R` with `R(A(i)) = i` for all `i`: which index has this value.
     ///
     /// Where `A` has modes of stride 0 it is the quasi-inverse, `A(R(A(i))) = A(i)`. Requires: strides are not
-    /// negative, and each, sorted, is a multiple of the span of those below it. (This is sufficient, and necessary for
-    /// an inverse that is also the complement's; `(4,4):(3,4)` has one that is found by no such rule.) Ensures:
-    /// coalesced, and its domain contains the values of `A`.
+    /// negative, and each, sorted, is a multiple of the one below it and at least its span; so that the values of `A`
+    /// are written in a mixed radix of which every digit is a coordinate. (This is sufficient and not necessary:
+    /// `(4,4):(3,4)` has the left inverse `(3,4,2):(3,1,12)`.) Ensures: coalesced, and its domain contains the values
+    /// of `A`.
     ///
     /// ```
     /// use reshard_layout::Layout;
@@ -106,10 +107,10 @@ impl Layout {
             if stride < end {
                 return Err(inadmissible(Defect::Overlap { stride, span: end }));
             }
-            if div_rem(stride, end).1 != 0 {
-                return Err(inadmissible(Defect::Gap { stride, span: end }));
+            let (room, rest) = div_rem(stride, below);
+            if rest != 0 {
+                return Err(inadmissible(Defect::Gap { stride, below }));
             }
-            let (room, _) = div_rem(stride, below);
             if room > 1 {
                 push_coalesced(&mut leaves, 0, Leaf { extent: room, stride: value });
             }
@@ -118,7 +119,6 @@ impl Layout {
         if last > 1 {
             push_coalesced(&mut leaves, 0, Leaf { extent: last, stride: value });
         }
-        let layout = from_coalesced(leaves);
-        Self::assemble(layout.raw_leaves().into(), layout.profile().clone())
+        from_coalesced_checked(leaves)
     }
 }

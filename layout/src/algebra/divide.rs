@@ -1,0 +1,120 @@
+//! Division: a layout cut into tiles.
+//!
+//! A tile `T` picks `size(T)` of the indices of `A`; its complement says where the tiles begin:
+//!
+//! ```text
+//! logical_divide(A, T)  =  A o (T, complement(T, size(A)))         mode 0: within a tile, mode 1: which tile
+//! ```
+//!
+//! If `T` tiles `[0, size(A))`, this is a permutation of the values of `A`. The complement is bounded by the size of
+//! the mode that is divided. CuTe C++ bounds it by the shape of `A` padded to a multiple of the tile and lets the last
+//! mode of `A` go on without end, so that 10 elements divided by a tile of 4 are three tiles, the last of which
+//! reaches over the end; here that is `out_of_domain`, because the result would have values that `A` has not.
+//!
+//! The variants only regroup the modes. With `A` divided by mode, by `<T_0, T_1>`, and `(t_k, r_k)` the result of mode
+//! `k`:
+//!
+//! ```text
+//! logical   ((t_0, r_0), (t_1, r_1), A_2, ...)          zipped    ((t_0, t_1), (r_0, r_1, A_2, ...))
+//! tiled     ((t_0, t_1), r_0, r_1, A_2, ...)            flat      (t_0, t_1, r_0, r_1, A_2, ...)
+//! ```
+
+use super::by_mode::{Tiler, by_mode, unzip};
+use crate::{Error, Layout};
+
+/// `A / T` for one layout.
+fn divide(layout: &Layout, tile: &Layout) -> Result<Layout, Error> {
+    let rest = tile.complement(layout.size())?;
+    layout.compose(&Layout::concat(&[tile.clone(), rest])?)
+}
+
+/// `(tile, rest modes...)`.
+pub(crate) fn tiled(tile: Layout, rest: &Layout) -> Result<Layout, Error> {
+    let modes: Vec<_> = std::iter::once(tile).chain(rest.modes()).collect();
+    Layout::concat(&modes)
+}
+
+/// `(tile modes..., rest modes...)`.
+pub(crate) fn flat(tile: &Layout, rest: &Layout) -> Result<Layout, Error> {
+    let modes: Vec<_> = tile.modes().chain(rest.modes()).collect();
+    Layout::concat(&modes)
+}
+
+impl Layout {
+    /// `((within a tile), (which tile))`, or that for every mode that the tiler names.
+    ///
+    /// Requires: the tile has no overlapping modes, and it and its complement stay within `A`. Ensures: mode 0 is
+    /// `A o T`; a permutation of the values of `A` if the tile [`tiles`](Layout::tiles) its size.
+    ///
+    /// ```
+    /// use reshard_layout::Layout;
+    ///
+    /// let a: Layout = "(4,2,3):(2,1,8)".parse()?;
+    /// assert_eq!(a.logical_divide(&"4:2".parse()?)?.to_string(), "((2,2),(2,3)):((4,1),(2,8))");
+    /// let a: Layout = "(9,(4,8)):(59,(13,1))".parse()?;
+    /// let tiled = a.logical_divide(&"<3:3, (2,4):(1,8)>".parse()?)?;
+    /// assert_eq!(tiled.to_string(), "((3,3),((2,4),(2,2))):((177,59),((13,2),(26,1)))");
+    /// # Ok::<(), reshard_layout::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `inadmissible`, `out_of_domain`, `not_representable`, `no_such_mode`.
+    pub fn logical_divide(&self, tiler: &Tiler) -> Result<Self, Error> {
+        by_mode(self, tiler, &divide)
+    }
+
+    /// `((all tiles), (all rests))`; for a layout as tiler the same as [`logical_divide`](Self::logical_divide).
+    ///
+    /// ```
+    /// use reshard_layout::Layout;
+    ///
+    /// let a: Layout = "(8,6):(6,1)".parse()?;
+    /// assert_eq!(a.zipped_divide(&"<4:1, 3:1>".parse()?)?.to_string(), "((4,3),(2,2)):((6,1),(24,3))");
+    /// # Ok::<(), reshard_layout::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`logical_divide`](Self::logical_divide).
+    pub fn zipped_divide(&self, tiler: &Tiler) -> Result<Self, Error> {
+        let (tile, rest) = unzip(&self.logical_divide(tiler)?, tiler)?;
+        Self::concat(&[tile, rest])
+    }
+
+    /// `((all tiles), rest, rest, ...)`.
+    ///
+    /// ```
+    /// use reshard_layout::Layout;
+    ///
+    /// let a: Layout = "(8,6):(6,1)".parse()?;
+    /// assert_eq!(a.tiled_divide(&"<4:1, 3:1>".parse()?)?.to_string(), "((4,3),2,2):((6,1),24,3)");
+    /// # Ok::<(), reshard_layout::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`logical_divide`](Self::logical_divide).
+    pub fn tiled_divide(&self, tiler: &Tiler) -> Result<Self, Error> {
+        let (tile, rest) = unzip(&self.logical_divide(tiler)?, tiler)?;
+        tiled(tile, &rest)
+    }
+
+    /// `(tile, tile, ..., rest, rest, ...)`.
+    ///
+    /// ```
+    /// use reshard_layout::Layout;
+    ///
+    /// let a: Layout = "(8,6):(6,1)".parse()?;
+    /// assert_eq!(a.flat_divide(&"<4:1, 3:1>".parse()?)?.to_string(), "(4,3,2,2):(6,1,24,3)");
+    /// # Ok::<(), reshard_layout::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`logical_divide`](Self::logical_divide).
+    pub fn flat_divide(&self, tiler: &Tiler) -> Result<Self, Error> {
+        let (tile, rest) = unzip(&self.logical_divide(tiler)?, tiler)?;
+        flat(&tile, &rest)
+    }
+}

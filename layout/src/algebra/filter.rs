@@ -1,0 +1,33 @@
+//! Filtering: the values of a layout, each mode that repeats them left out.
+//!
+//! ```text
+//! filter(A)  =  coalesce(A without the leaves of stride 0 and of extent 1)
+//! ```
+
+use super::coalesce::{from_coalesced, push_coalesced};
+use crate::Layout;
+use crate::layout::Leaves;
+
+impl Layout {
+    /// The coalesced layout of the leaves that change the value, those of extent > 1 and stride other than 0.
+    ///
+    /// Ensures: the same set of values. It is another function on a smaller domain if there was a stride of 0.
+    ///
+    /// ```
+    /// use reshard_layout::Layout;
+    ///
+    /// let layout: Layout = "((2,3),(1,4)):((1,0),(7,2))".parse()?;
+    /// assert_eq!(layout.filter().to_string(), "8:1");
+    /// # Ok::<(), reshard_layout::Error>(())
+    /// ```
+    #[must_use]
+    pub fn filter(&self) -> Self {
+        let mut leaves = Leaves::new();
+        for &leaf in self.raw_leaves() {
+            if leaf.extent != 1 && leaf.stride != 0 {
+                push_coalesced(&mut leaves, 0, leaf);
+            }
+        }
+        from_coalesced(leaves)
+    }
+}

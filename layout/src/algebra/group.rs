@@ -1,0 +1,53 @@
+//! Grouping modes and flattening them: the function stays, the nesting changes.
+
+use std::ops::Range;
+
+use crate::profile::Profile;
+use crate::{Error, Layout};
+
+impl Layout {
+    /// The modes of a range made one mode.
+    ///
+    /// Ensures: the same function.
+    ///
+    /// ```
+    /// use reshard_layout::Layout;
+    ///
+    /// let a: Layout = "(2,3,5,7):(1,2,6,30)".parse()?;
+    /// assert_eq!(a.group(1..3)?.to_string(), "(2,(3,5),7):(1,(2,6),30)");
+    /// # Ok::<(), reshard_layout::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `no_such_mode` if the range is empty or ends beyond the rank, `too_deep`.
+    pub fn group(&self, range: Range<usize>) -> Result<Self, Error> {
+        let mut modes: Vec<_> = self.modes().collect();
+        if range.is_empty() || range.end > modes.len() {
+            return Err(Error::NoSuchMode { mode: range.end.max(range.start), rank: modes.len() });
+        }
+        let group = Self::concat(&modes[range.clone()])?;
+        modes.splice(range, [group]);
+        Self::concat(&modes)
+    }
+
+    /// All leaves as modes.
+    ///
+    /// Ensures: the same function; a scalar stays one.
+    ///
+    /// ```
+    /// use reshard_layout::Layout;
+    ///
+    /// let a: Layout = "(2,(3,(5,))):(1,(2,(6,)))".parse()?;
+    /// assert_eq!(a.flatten().to_string(), "(2,3,5):(1,2,6)");
+    /// # Ok::<(), reshard_layout::Error>(())
+    /// ```
+    #[must_use]
+    pub fn flatten(&self) -> Self {
+        if self.is_scalar() {
+            return self.clone();
+        }
+        let profile = Profile::flat(self.raw_leaves().len());
+        Self::known(self.raw_leaves().into(), profile)
+    }
+}

@@ -1,0 +1,36 @@
+//! The null space: the indices that a layout maps to 0 because of its modes of stride 0.
+//!
+//! ```text
+//! A(N(i)) = 0          N = the leaves of stride 0, each with the index step that advances its coordinate
+//! ```
+
+use super::coalesce::{from_coalesced, push_coalesced};
+use crate::Layout;
+use crate::layout::{Leaf, Leaves};
+
+impl Layout {
+    /// The layout `N` of the indices that differ only in coordinates of stride 0 from index 0.
+    ///
+    /// Ensures: `A(N(i)) = 0` for all `i`, `N` is injective and coalesced; it is all of the indices that `A` maps to 0
+    /// if the other modes of `A` are injective together.
+    ///
+    /// ```
+    /// use reshard_layout::Layout;
+    ///
+    /// let a: Layout = "(4,3,2):(1,0,4)".parse()?;
+    /// assert_eq!(a.nullspace().to_string(), "3:4");
+    /// # Ok::<(), reshard_layout::Error>(())
+    /// ```
+    #[must_use]
+    pub fn nullspace(&self) -> Self {
+        let mut leaves = Leaves::new();
+        let mut step = 1;
+        for &Leaf { extent, stride } in self.raw_leaves() {
+            if stride == 0 && extent > 1 {
+                push_coalesced(&mut leaves, 0, Leaf { extent, stride: step });
+            }
+            step *= extent;
+        }
+        from_coalesced(leaves)
+    }
+}

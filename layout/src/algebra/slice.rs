@@ -1,0 +1,179 @@
+//! Slicing and dicing: fixing some coordinates, keeping the others.
+//!
+//! ```text
+//! A(c_0, c_1)  with c_1 = k fixed   =   k d_1  +  A_0(c_0)          offset + what `_` keeps
+//! ```
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::notation::Cursor;
+use crate::profile::MAX_DEPTH;
+use crate::{Error, ErrorKind, Layout};
+
+/// A coordinate in which some places are left open, `(_,(2,_))`.
+///
+/// ```
+/// use reshard_layout::algebra::Pattern;
+///
+/// let pattern: Pattern = "( _, (2,_), 3 )".parse()?;
+/// assert_eq!(pattern.to_string(), "(_,(2,_),3)");
+/// # Ok::<(), reshard_layout::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Pattern {
+    /// `_`: any coordinate.
+    Any,
+    /// This index into the mode.
+    At(i64),
+    /// One pattern for each mode.
+    Modes(Vec<Pattern>),
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Any => f.write_str("_"),
+            Self::At(index) => index.fmt(f),
+            Self::Modes(patterns) => {
+                f.write_str("(")?;
+                for (at, pattern) in patterns.iter().enumerate() {
+                    write!(f, "{}{pattern}", if at > 0 { "," } else { "" })?;
+                }
+                f.write_str(if patterns.len() == 1 { ",)" } else { ")" })
+            }
+        }
+    }
+}
+
+impl FromStr for Pattern {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let mut cursor = Cursor::new(text);
+        let pattern = cursor.pattern(0)?;
+        cursor.finish()?;
+        Ok(pattern)
+    }
+}
+
+impl Cursor<'_> {
+    /// Recursion is as deep as the text nests, at most [`MAX_DEPTH`].
+    pub(crate) fn pattern(&mut self, depth: usize) -> Result<Pattern, Error> {
+        if depth > MAX_DEPTH {
+            let place = self.place();
+            return Err(self.error_at(
+                place,
+                ErrorKind::TooDeep,
+                format!("nesting is deeper than {MAX_DEPTH}"),
+            ));
+        }
+        if self.eat('_') {
+            return Ok(Pattern::Any);
+        }
+        if !self.eat('(') {
+            return self.integer().map(Pattern::At);
+        }
+        let mut patterns = vec![self.pattern(depth + 1)?];
+        let mut comma = false;
+        while self.eat(',') {
+            comma = true;
+            if self.peek() == Some(')') {
+                break;
+            }
+            patterns.push(self.pattern(depth + 1)?);
+        }
+        self.expect(')')?;
+        match (comma, patterns.pop()) {
+            (false, Some(pattern)) => Ok(pattern),
+            (true, Some(pattern)) => {
+                patterns.push(pattern);
+                Ok(Pattern::Modes(patterns))
+            }
+            (_, None) => Err(self.expected("a pattern")),
+        }
+    }
+}
+
+/// Walks pattern and layout together: the open modes go to `open`, the fixed ones to `fixed`, their value is returned.
+fn split(
+    layout: Layout,
+    pattern: &Pattern,
+    open: &mut Vec<Layout>,
+    fixed: &mut Vec<Layout>,
+) -> Result<i64, Error> {
+    match pattern {
+        Pattern::Any => {
+            open.push(layout);
+            Ok(0)
+        }
+        Pattern::At(index) => {
+            let value = layout.at(*index)?;
+            fixed.push(layout);
+            Ok(value)
+        }
+        Pattern::Modes(patterns) => {
+            let rank = layout.rank();
+            if patterns.len() != rank {
+                return Err(Error::NoSuchMode {
+                    mode: patterns.len().max(rank) - 1,
+                    rank: patterns.len().min(rank),
+                });
+            }
+            // Values of different modes add up to a value of the layout, which fits.
+            layout.modes().zip(patterns).try_fold(0_i64, |value, (mode, pattern)| {
+                Ok(value.wrapping_add(split(mode, pattern, open, fixed)?))
+            })
+        }
+    }
+}
+
+impl Layout {
+    /// The modes that a pattern leaves open, and the value of the coordinates that it fixes.
+    ///
+    /// Ensures: `A(c) = offset + R(open coordinates of c)`. Open modes of nested tuples follow each other in one flat
+    /// list; if there are none the layout is `1:0`.
+    ///
+    /// ```
+    /// use reshard_layout::Layout;
+    ///
+    /// let a: Layout = "(4,(2,3)):(6,(1,2))".parse()?;
+    /// let (row, offset) = a.slice(&"(2,_)".parse()?)?;
+    /// assert_eq!((row.to_string(), offset), ("((2,3),):((1,2),)".to_owned(), 12));
+    /// # Ok::<(), reshard_layout::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `no_such_mode` if pattern and layout do not match, `out_of_domain`.
+    pub fn slice(&self, pattern: &Pattern) -> Result<(Self, i64), Error> {
+        if *pattern == Pattern::Any {
+            return Ok((self.clone(), 0));
+        }
+        let mut open = Vec::new();
+        let offset = split(self.clone(), pattern, &mut open, &mut Vec::new())?;
+        Ok((Self::concat(&open)?, offset))
+    }
+
+    /// The modes that a pattern fixes: what [`slice`](Self::slice) leaves out.
+    ///
+    /// ```
+    /// use reshard_layout::Layout;
+    ///
+    /// let a: Layout = "(4,(2,3)):(6,(1,2))".parse()?;
+    /// assert_eq!(a.dice(&"(2,(_,0))".parse()?)?.to_string(), "(4,3):(6,2)");
+    /// # Ok::<(), reshard_layout::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`slice`](Self::slice).
+    pub fn dice(&self, pattern: &Pattern) -> Result<Self, Error> {
+        if matches!(pattern, Pattern::At(_)) {
+            return split(self.clone(), pattern, &mut Vec::new(), &mut Vec::new()).map(|_| self.clone());
+        }
+        let mut fixed = Vec::new();
+        split(self.clone(), pattern, &mut Vec::new(), &mut fixed)?;
+        Self::concat(&fixed)
+    }
+}

@@ -1,0 +1,110 @@
+//! The functions of expressions.
+
+use std::fmt;
+
+macro_rules! functions {
+    ($($variant:ident $name:literal $parameters:literal $what:literal;)*) => {
+        /// A function of expressions.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Function {
+            $(#[doc = $what] $variant,)*
+        }
+
+        impl Function {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),*];
+
+            /// The name, as expressions write it.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)*
+                }
+            }
+
+            /// The parameters, as messages write them; those in brackets may be left out.
+            pub fn parameters(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $parameters,)*
+                }
+            }
+
+            /// What it computes, in one line.
+            pub fn about(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $what,)*
+                }
+            }
+        }
+    };
+}
+
+functions! {
+    Coalesce "coalesce" "A [, profile]" "The shortest layout of the same function, or that by profile.";
+    Filter "filter" "A" "Without modes of stride 0 and extent 1.";
+    Composition "composition" "A, B" "R(i) = A(B(i)); B may be a tiler, A may be a swizzle.";
+    CompositionExtended "composition_extended" "A, B" "The same, with the last mode of A unbounded.";
+    Composed "composed" "A, offset, B" "The function i -> A(offset + B(i)), not simplified.";
+    Complement "complement" "A [, M]" "What fills the gaps of A up to M, by default its cosize.";
+    Tiles "tiles" "A, M" "Whether A and its complement cover [0, M) exactly.";
+    RightInverse "right_inverse" "A" "A(R(i)) = i.";
+    LeftInverse "left_inverse" "A" "R(A(i)) = i.";
+    LogicalDivide "logical_divide" "A, T" "(tile, rest), by mode for a tiler.";
+    ZippedDivide "zipped_divide" "A, T" "((tiles), (rests)).";
+    TiledDivide "tiled_divide" "A, T" "((tiles), rest, ...).";
+    FlatDivide "flat_divide" "A, T" "(tile, ..., rest, ...).";
+    LogicalProduct "logical_product" "A, B" "(A, copies of A after B), by mode for a tiler.";
+    ZippedProduct "zipped_product" "A, B" "((A), (copies)).";
+    TiledProduct "tiled_product" "A, B" "((A), copies, ...).";
+    FlatProduct "flat_product" "A, B" "(A, ..., copies, ...).";
+    BlockedProduct "blocked_product" "A, B" "Blocks of A side by side.";
+    RakedProduct "raked_product" "A, B" "Copies of A interleaved.";
+    TileToShape "tile_to_shape" "A, shape [, order]" "A shape covered with copies of A.";
+    MaxCommonLayout "max_common_layout" "A, B" "A(R(i)) = i = B(R(i)).";
+    MaxCommonVector "max_common_vector" "A, B" "How many elements can move at once.";
+    Slice "slice" "A, pattern" "The modes that the pattern leaves open.";
+    Dice "dice" "A, pattern" "The modes that the pattern fixes.";
+    Group "group" "A, begin, end" "Modes [begin, end) as one mode.";
+    Flatten "flatten" "A" "All leaves as modes.";
+    Reversed "reversed" "A" "The modes from right to left.";
+    Upcast "upcast" "A, n" "Elements n times as wide.";
+    Downcast "downcast" "A, n" "Elements 1/n times as wide.";
+    Nullspace "nullspace" "A" "The indices that modes of stride 0 map to 0.";
+    Concat "concat" "A, B, ..." "The tuple of these layouts.";
+    ColumnMajor "column_major" "shape" "The compact layout, leftmost fastest.";
+    RowMajor "row_major" "shape" "The compact layout of the reversed shape.";
+    Mode "mode" "A, k" "Mode k.";
+    Shape "shape" "A" "The extents.";
+    Stride "stride" "A" "The strides.";
+    Size "size" "A" "The number of indices.";
+    Cosize "cosize" "A" "The length of the interval of values.";
+    Rank "rank" "A" "The number of modes.";
+    Depth "depth" "A" "How deep modes nest.";
+    SameFunction "same_function" "A, B" "Whether A(i) = B(i) for all i, on the same domain.";
+    Injective "is_injective" "A" "Whether different indices have different values.";
+    Surjective "is_surjective_onto" "A, M" "Whether the values are exactly [0, M).";
+    Compact "is_compact" "A" "Whether A is a permutation of [0, size).";
+    Disjoint "is_disjoint" "A, B" "Whether 0 is the only value of both.";
+    Orthogonal "is_orthogonal" "A" "Whether the modes are radix-separable.";
+    Compatible "is_compatible" "A, B" "Whether the shape of B refines that of A.";
+    Congruent "is_congruent" "A, B" "Whether both are nested alike.";
+}
+
+impl Function {
+    /// The function of this name.
+    ///
+    /// ```
+    /// use reshard_layout::expression::Function;
+    ///
+    /// assert_eq!(Function::from_name("composition"), Some(Function::Composition));
+    /// assert_eq!(Function::from_name("compose"), None);
+    /// ```
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|function| function.name() == name)
+    }
+}
+
+impl fmt::Display for Function {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

@@ -1,0 +1,134 @@
+//! Expressions of the algebra as text: `composition((6,2):(8,2), (4,3):(3,1))`.
+//!
+//! ```text
+//! expression = operand { '(' expression { ',' expression } ')' }          A(i) applies a layout
+//! operand    = function '(' [ expression { ',' expression } ] ')'
+//!            | '<' expression { ',' expression } '>'                      a tiler; in it 4 stands for 4:1
+//!            | layout | tuple
+//! ```
+//!
+//! Reading is separate from evaluating; nesting and the number of calls are bounded, so any text is answered in
+//! bounded time, stack and memory.
+
+mod evaluate;
+mod function;
+mod parse;
+mod value;
+
+use std::fmt;
+use std::str::FromStr;
+
+pub use function::Function;
+pub use value::Value;
+
+use crate::algebra::Pattern;
+use crate::{Error, IntTuple, Layout, Swizzle};
+
+/// The greatest number of calls in one expression.
+pub const MAX_CALLS: usize = 256;
+
+/// An expression that has been read, with its text for messages about places in it.
+///
+/// ```
+/// use reshard_layout::expression::{Expression, Value};
+///
+/// let expression: Expression = "size( coalesce((4,2):(1,4)) )".parse()?;
+/// assert_eq!(expression.to_string(), "size(coalesce((4,2):(1,4)))");
+/// assert_eq!(expression.evaluate()?, Value::Integer(8));
+/// # Ok::<(), reshard_layout::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Expression {
+    text: String,
+    root: Node,
+}
+
+/// A part of an expression and the byte offset where it begins.
+#[derive(Clone, Debug)]
+struct Node {
+    place: usize,
+    term: Term,
+}
+
+#[derive(Clone, Debug)]
+enum Term {
+    Tuple(IntTuple),
+    Layout(Layout),
+    Swizzle(Swizzle),
+    Pattern(Pattern),
+    Tiler(Vec<Node>),
+    Call(Function, Vec<Node>),
+    Apply(Box<Node>, Vec<Node>),
+}
+
+/// Reads and evaluates an expression.
+///
+/// ```
+/// use reshard_layout::expression::evaluate;
+///
+/// let value = evaluate("composition((6,2):(8,2), (4,3):(3,1))")?;
+/// assert_eq!(value.to_string(), "((2,2),3):((24,2),8)");
+/// assert_eq!(evaluate("(6,2):(8,2)(7)")?.to_string(), "10");
+/// # Ok::<(), reshard_layout::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// `parse` with the place, or what the operations refuse.
+pub fn evaluate(text: &str) -> Result<Value, Error> {
+    text.parse::<Expression>()?.evaluate()
+}
+
+impl FromStr for Expression {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        Ok(Self { text: text.to_owned(), root: parse::read(text)? })
+    }
+}
+
+impl PartialEq for Expression {
+    fn eq(&self, other: &Self) -> bool {
+        self.to_string() == other.to_string()
+    }
+}
+
+impl Eq for Expression {}
+
+impl fmt::Display for Expression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.root.fmt(f)
+    }
+}
+
+impl fmt::Display for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |f: &mut fmt::Formatter<'_>, nodes: &[Self]| -> fmt::Result {
+            nodes
+                .iter()
+                .enumerate()
+                .try_for_each(|(at, node)| write!(f, "{}{node}", if at > 0 { "," } else { "" }))
+        };
+        match &self.term {
+            Term::Tuple(tuple) => tuple.fmt(f),
+            Term::Layout(layout) => layout.fmt(f),
+            Term::Swizzle(swizzle) => swizzle.fmt(f),
+            Term::Pattern(pattern) => pattern.fmt(f),
+            Term::Tiler(nodes) => {
+                f.write_str("<")?;
+                list(f, nodes)?;
+                f.write_str(">")
+            }
+            Term::Call(function, nodes) => {
+                write!(f, "{function}(")?;
+                list(f, nodes)?;
+                f.write_str(")")
+            }
+            Term::Apply(node, nodes) => {
+                write!(f, "{node}(")?;
+                list(f, nodes)?;
+                f.write_str(")")
+            }
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Plans within a digit system: which candidates there are, and what each of their steps moves and costs.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::Error;
+use crate::axis::{SubAxis, join};
+use crate::redistribute::closed_form::{self, Candidate, Form, Move, senders};
+use crate::redistribute::cost::all_reduce_bytes;
+use crate::redistribute::messages::{Motion, reduce_of};
+use crate::redistribute::planner::Work;
+use crate::redistribute::step::{Step, StepOp};
+use crate::redistribute::system::{Place, State, System};
+
+/// The forms of the closed form, and without reductions one direct exchange if it saves a step.
+pub(super) fn candidates(system: &System, s: &State, t: &State) -> Vec<Candidate> {
+    let partial = s.iter().chain(t).any(|p| p.is_partial());
+    let mut candidates: Vec<Candidate> = Vec::new();
+    let forms: &[(Form, bool)] = if partial {
+        &[
+            (Form::Lean, true),
+            (Form::Full, true),
+            (Form::Plain, true),
+            (Form::Lean, false),
+            (Form::Plain, false),
+            (Form::Full, false),
+        ]
+    } else {
+        &[(Form::Lean, true)]
+    };
+    for &(form, spares) in forms {
+        if let Some(c) = closed_form::plan(system, s, t, form, spares)
+            && !candidates.iter().any(|o| same_moves(o, &c))
+        {
+            candidates.push(c);
+        }
+    }
+    let reduces = s.iter().zip(t).any(|(a, b)| a != b && (a.is_partial() || b.is_partial()));
+    let communicating =
+        candidates.iter().map(|c| c.moves.iter().filter(|m| m.op.communicates()).count()).min().unwrap_or(0);
+    if !reduces && communicating > 1 {
+        let moves = SmallVec::from_iter([Move { op: StepOp::Exchange, before: s.clone(), after: t.clone() }]);
+        candidates.push(Candidate { system: system.clone(), moves, sender: senders(system, s, t) });
+    }
+    candidates
+}
+
+impl Work<'_> {
+    /// The steps of a candidate.
+    pub(super) fn digit_steps(&self, c: &Candidate) -> Result<Vec<Step>, Error> {
+        c.moves.iter().map(|m| self.digit_step(c, m)).collect()
+    }
+
+    fn digit_step(&self, c: &Candidate, m: &Move) -> Result<Step, Error> {
+        let system = &c.system;
+        let changed = |d: &usize| m.before[*d] != m.after[*d];
+        let digits: SmallVec<[usize; 8]> = (0..m.before.len()).filter(changed).collect();
+        let axes: SmallVec<[SubAxis; 4]> = join(digits.iter().map(|&d| system.digits[d]));
+        let g: usize = digits.iter().map(|&d| system.digits[d].size).product();
+        let (small, large) = {
+            let (a, b) = (system.local_numel(&m.before) as u64, system.local_numel(&m.after) as u64);
+            (a.min(b), a.max(b))
+        };
+        let own: SmallVec<[usize; 8]> = (0..m.before.len()).collect();
+        let moves = |sender: SmallVec<[usize; 8]>| Motion::Move {
+            system: system.clone(),
+            before: m.before.clone(),
+            after: m.after.clone(),
+            sender,
+        };
+        let reduce = reduce_of(digits.iter().filter_map(|&d| match m.before[d] {
+            Place::Partial(op) => Some((op, system.digits[d].size)),
+            Place::At(_) | Place::Replicated => None,
+        }));
+        let topology = self.topology;
+        let mut op = m.op;
+        let (motion, received, sent, cost_us) = match m.op {
+            StepOp::Slice | StepOp::ZeroFill => (moves(own), 0, 0, 0.0),
+            StepOp::AllGather => {
+                let bytes = small * (g as u64 - 1) * self.item;
+                (moves(own), bytes, bytes, topology.collective_us(bytes, g - 1))
+            }
+            StepOp::ReduceScatter => {
+                let bytes = small * (g as u64 - 1) * self.item;
+                let motion = Motion::ReduceScatter {
+                    system: system.clone(),
+                    before: m.before.clone(),
+                    after: m.after.clone(),
+                    reduce,
+                };
+                (motion, bytes, bytes, topology.collective_us(bytes, g - 1))
+            }
+            StepOp::AllReduce => {
+                let (bytes, modelled) = all_reduce_bytes(large, g as u64, self.item);
+                let subs = digits.iter().map(|&d| system.digits[d]).collect();
+                (Motion::AllReduce { subs, reduce }, bytes, bytes, topology.collective_us(modelled, g - 1))
+            }
+            StepOp::AllToAll | StepOp::Exchange => {
+                let x = exchanged(system, &m.before, &m.after, &c.sender);
+                if x.peers + 1 == g && !x.forced {
+                    op = StepOp::AllToAll;
+                }
+                let (r, s) = (x.received * self.item, x.sent * self.item);
+                (moves(c.sender.clone()), r, s, topology.exchange_us(r, x.peers))
+            }
+        };
+        Ok(Step {
+            op,
+            group: system.mesh.group(&axes)?,
+            axes,
+            before: system.sharding(&m.before)?,
+            after: system.sharding(&m.after)?,
+            received_bytes: received,
+            sent_bytes: sent,
+            cost_us,
+            motion: Arc::new(motion),
+        })
+    }
+}
+
+fn same_moves(a: &Candidate, b: &Candidate) -> bool {
+    a.system == b.system
+        && a.moves.len() == b.moves.len()
+        && a.moves.iter().zip(&b.moves).all(|(x, y)| x.op == y.op && x.after == y.after)
+}
+
+/// What the worst rank receives and sends in an exchange, and from how many peers.
+struct Exchanged {
+    received: u64,
+    sent: u64,
+    peers: usize,
+    /// Whether some digit's value comes from another digit, so that some ranks keep nothing.
+    forced: bool,
+}
+
+fn exchanged(system: &System, before: &State, after: &State, sender: &[usize]) -> Exchanged {
+    let (owner_before, owner_after) = (system.owners(before), system.owners(after));
+    let mut sources = 1u64;
+    // Which receiver digits a sender's digits fix, and whether any of the two come from another digit.
+    let mut fixed: SmallVec<[bool; 8]> = SmallVec::from_elem(false, before.len());
+    let (mut hears_others, mut tells_others) = (false, false);
+    for (d, a) in before.iter().enumerate() {
+        match *a {
+            Place::At(p) => match owner_after[p] {
+                None => sources *= system.digits[d].size as u64,
+                Some(owner) => {
+                    hears_others |= owner != d;
+                    tells_others |= owner != d;
+                    fixed[owner] = true;
+                }
+            },
+            Place::Replicated | Place::Partial(_) => {
+                tells_others |= sender[d] != d;
+                fixed[sender[d]] = true;
+            }
+        }
+    }
+    let receivers: u64 =
+        (0..before.len()).filter(|&d| !fixed[d]).map(|d| system.digits[d].size as u64).product();
+    let block: u64 = system
+        .positions
+        .iter()
+        .enumerate()
+        .filter(|&(p, _)| owner_before[p].is_none() && owner_after[p].is_none())
+        .map(|(_, x)| x.radix as u64)
+        .product();
+    let peers = sources - u64::from(!hears_others);
+    Exchanged {
+        received: peers * block,
+        sent: (receivers - u64::from(!tells_others)) * block,
+        peers: peers as usize,
+        forced: hears_others,
+    }
+}
