@@ -111,8 +111,10 @@ fn bad_requests_are_refused() {
     run(&["--from", "R,Q", "--to", "R,R"]).refused("parse", "R,Q");
     run(&["--from", "R,S(2)", "--to", "R,R"]).refused("no_such_dim", "S(2)");
     run(&["--from", "R,R", "--to", "R,R", "--dtype", "f1"]).refused("dtype", "f1");
-    run(&["--from", "R,R", "--to", "R,R", "--topology", "/nonexistent.toml"])
-        .refused("topology", "nonexistent");
-    run(&["--from", "R,R", "--to", "R,R", "--objective", "luck"]).refused("usage", "luck");
+    run(&["--from", "P,R", "--to", "R,R", "--dtype", "bool"]).refused("arithmetic", "no sum of bool");
+    run(&["--from", "P(avg),R", "--to", "R,R", "--dtype", "i32"]).refused("arithmetic", "no avg of i32");
+    run(&["--from", "R,R", "--to", "R,R", "--topology", "/absent.toml"]).refused("unsupported", "absent");
+    run(&["--from", "R,R", "--to", "R,R", "--objective", "luck"]).refused("parse", "luck");
+    run(&["--from", "S(0),R", "--to", "R,R", "--max-peak-bytes", "7"]).refused("peak", "more than the 7");
     run(&["--batch", "--from", "R,R"]).refused("usage", "--batch");
 }

@@ -13,7 +13,7 @@
 
 mod batch;
 mod error;
-//TMP mod layout;
+mod layout;
 mod output;
 mod plan;
 mod run;
@@ -38,7 +38,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Evaluate an expression of the layout algebra
-    //TMP Layout(layout::LayoutArgs),
+    Layout(layout::LayoutArgs),
     /// Show which indices of a tensor every rank holds
     Shards(shards::ShardsArgs),
     /// Show the cheapest steps from one sharding to another
@@ -54,7 +54,7 @@ pub(crate) fn main() -> ExitCode {
         Err(error) => return usage(&error),
     };
     match command {
-        //TMP Command::Layout(args) => layout::run(&args),
+        Command::Layout(args) => layout::run(&args),
         Command::Shards(args) => finish(shards::run(&args), args.json),
         Command::Plan(args) => finish(plan::run(&args), args.json),
         Command::Run(args) => finish(run::run(&args), args.json),

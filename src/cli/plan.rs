@@ -112,7 +112,8 @@ fn plan(request: &Request) -> Result<Plan, CliError> {
         let message = format!("the planner takes whatever groups it needs, and cannot be held to `{groups}`");
         return Err(CliError::refused("unsupported", message));
     }
-    let plan = Planner::new().topology(topology).objective(objective).plan(&from, &to, dtype.item_bytes()?)?;
+    let plan =
+        Planner::new().topology(topology).objective(objective).plan(&from, &to, dtype.item_bytes()?)?;
     match request.max_peak_bytes {
         Some(most) if plan.peak_bytes() > most => {
             let message = format!(

@@ -71,8 +71,7 @@ pub(crate) fn run(args: &ShardsArgs) -> Result<(), CliError> {
 fn answer(request: &Request) -> Result<Shards, CliError> {
     let mesh: Mesh = required("mesh", request.mesh.as_deref())?.parse()?;
     let shape = required("shape", request.shape.as_ref())?.dims()?;
-    let sharding =
-        Sharding::parse(&mesh, &shape, required("placements", request.placements.as_deref())?)?;
+    let sharding = Sharding::parse(&mesh, &shape, required("placements", request.placements.as_deref())?)?;
     if mesh.size() > MOST_RANKS {
         let message =
             format!("the mesh `{mesh}` has {} ranks, and at most {MOST_RANKS} are listed", mesh.size());
