@@ -55,14 +55,14 @@ impl Setting {
             .json();
         out
     }
+}
 
-    fn edit_manifest(&self, dir: &Path, from: &str, to: &str) {
-        let path = dir.join("sharding.json");
-        let before = fs::read_to_string(&path).unwrap();
-        let after = before.replace(from, to);
-        assert_ne!(before, after);
-        fs::write(&path, after).unwrap();
-    }
+fn edit_manifest(dir: &Path, from: &str, to: &str) {
+    let path = dir.join("sharding.json");
+    let before = fs::read_to_string(&path).unwrap();
+    let after = before.replace(from, to);
+    assert_ne!(before, after);
+    fs::write(&path, after).unwrap();
 }
 
 const TO: [&str; 4] = ["--mesh", "a=2", "--to", "S(0)"];
@@ -97,43 +97,35 @@ fn files_that_are_not_whole() {
 
 #[test]
 fn rank_files_and_manifest_that_disagree() {
-    type Spoil = fn(&Setting, &Path);
+    type Spoil = fn(&Path);
     let cases: [(Spoil, &str, &str); 12] = [
         (
-            |_, dir| fs::remove_file(&rank_files(dir)[2]).unwrap(),
+            |dir| fs::remove_file(&rank_files(dir)[2]).unwrap(),
             "rank_files",
             "rank-00002-of-00004.safetensors",
         ),
         (
-            |_, dir| {
+            |dir| {
                 fs::copy(&rank_files(dir)[0], dir.join("rank-00004-of-00004.safetensors")).unwrap();
             },
             "rank_files",
             "rank-00004-of-00004.safetensors",
         ),
-        (|_, dir| fs::remove_file(dir.join("sharding.json")).unwrap(), "input", "sharding.json"),
-        (|setting, dir| setting.edit_manifest(dir, "\"a=4\"", "\"a=5\""), "world", "a=5"),
-        (|setting, dir| setting.edit_manifest(dir, "\"world\": 4", "\"world\": 3"), "world", "world 3"),
-        (|setting, dir| setting.edit_manifest(dir, "\"F32\"", "\"I32\""), "manifest", "I32"),
-        (|setting, dir| setting.edit_manifest(dir, "\"F32\"", "\"F33\""), "manifest", "F33"),
-        (|setting, dir| setting.edit_manifest(dir, "37,", "38,"), "manifest", "embed.weight"),
-        (|setting, dir| setting.edit_manifest(dir, "\"S(0)\"", "\"S(7)\""), "no_such_dim", "S(7)"),
-        (
-            |setting, dir| setting.edit_manifest(dir, "embed.weight", "embed.height"),
-            "manifest",
-            "embed.height",
-        ),
-        (
-            |setting, dir| setting.edit_manifest(dir, "\"version\": 1", "\"version\": 9"),
-            "manifest",
-            "version 9",
-        ),
-        (|setting, dir| setting.edit_manifest(dir, "{", "["), "manifest", "sharding.json"),
+        (|dir| fs::remove_file(dir.join("sharding.json")).unwrap(), "input", "sharding.json"),
+        (|dir| edit_manifest(dir, "\"a=4\"", "\"a=5\""), "world", "a=5"),
+        (|dir| edit_manifest(dir, "\"world\": 4", "\"world\": 3"), "world", "world 3"),
+        (|dir| edit_manifest(dir, "\"F32\"", "\"I32\""), "manifest", "I32"),
+        (|dir| edit_manifest(dir, "\"F32\"", "\"F33\""), "manifest", "F33"),
+        (|dir| edit_manifest(dir, "37,", "38,"), "manifest", "embed.weight"),
+        (|dir| edit_manifest(dir, "\"S(0)\"", "\"S(7)\""), "no_such_dim", "S(7)"),
+        (|dir| edit_manifest(dir, "embed.weight", "embed.height"), "manifest", "embed.height"),
+        (|dir| edit_manifest(dir, "\"version\": 1", "\"version\": 9"), "manifest", "version 9"),
+        (|dir| edit_manifest(dir, "{", "["), "manifest", "sharding.json"),
     ];
     for (spoil, kind, said) in cases {
         let setting = Setting::new();
         let dir = setting.sharded();
-        spoil(&setting, &dir);
+        spoil(&dir);
         setting.run(&dir, &TO).refused(kind, said);
     }
 }
