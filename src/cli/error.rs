@@ -66,6 +66,11 @@ impl CliError {
         self
     }
 
+    /// The same error, said about one tensor of a checkpoint.
+    pub(crate) fn about_tensor(self, name: &str) -> Self {
+        self.about(format_args!("tensor `{name}`"))
+    }
+
     pub(crate) fn kind(&self) -> &'static str {
         self.kind
     }
@@ -101,6 +106,13 @@ impl From<reshard_sharding::Error> for CliError {
 impl From<reshard_kernels::Error> for CliError {
     fn from(error: reshard_kernels::Error) -> Self {
         Self::refused(error.kind(), error.to_string())
+    }
+}
+
+/// An exchange that went wrong is a run that failed.
+impl From<reshard_collectives::Error> for CliError {
+    fn from(error: reshard_collectives::Error) -> Self {
+        Self::failed(error.kind(), error.to_string())
     }
 }
 

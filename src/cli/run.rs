@@ -123,10 +123,7 @@ fn carry_out(args: &RunArgs, after_exchange: AfterExchange<'_>) -> Result<(Repor
     moves.sort_by(|a, b| {
         shard_files::file_order((&a.tensor.name, a.tensor.dtype), (&b.tensor.name, b.tensor.dtype))
     });
-    let mut exchange = Exchange::new();
-    for tensor in &moves {
-        exchange.prepare(tensor)?;
-    }
+    let mut exchange = Exchange::prepare(&moves)?;
     let mut outputs = Outputs::begin(
         args.out.as_deref(),
         args.gather.as_deref(),
@@ -140,7 +137,7 @@ fn carry_out(args: &RunArgs, after_exchange: AfterExchange<'_>) -> Result<(Repor
     for tensor in &moves {
         bar.set_message(tensor.tensor.name.clone());
         let report = reshard(tensor, &mut exchange, &mut outputs, after_exchange)
-            .map_err(|error| error.about(format!("tensor `{}`", tensor.tensor.name)))?;
+            .map_err(|error| error.about_tensor(&tensor.tensor.name))?;
         bar.inc(report.bytes);
         tensors.push(report);
     }
@@ -170,7 +167,6 @@ fn reshard(
     after_exchange(&tensor.tensor.name, &mut shards);
     verify::verify(&tensor.unit_to, item_bytes, &shards, &whole)?;
     outputs.write(tensor, &shards)?;
-    exchange.take_back(shards);
     Ok(TensorReport {
         name: tensor.tensor.name.clone(),
         shape: tensor.tensor.shape.clone(),

@@ -46,8 +46,8 @@ pub(crate) fn decide<'a>(checkpoint: &'a Checkpoint, wish: &Wish<'_>) -> Result<
     let mut fits = Fits::default();
     let mut moves = Vec::with_capacity(tensors.len());
     for tensor in tensors {
-        let about = |error: CliError| error.about(format!("tensor `{}`", tensor.name));
-        moves.push(decide_one(tensor, checkpoint, wish, &mut fits).map_err(about)?);
+        let decided = decide_one(tensor, checkpoint, wish, &mut fits);
+        moves.push(decided.map_err(|error| error.about_tensor(&tensor.name))?);
     }
     if let Some(spec) = wish.spec {
         spec.all_used()?;
