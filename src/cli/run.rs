@@ -22,6 +22,7 @@ mod index;
 mod manifest;
 mod mapped;
 mod outputs;
+mod parallel;
 mod progress;
 mod report;
 mod runs;

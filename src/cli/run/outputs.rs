@@ -9,10 +9,14 @@ use safetensors::Dtype;
 use super::checkpoint::Checkpoint;
 use super::decision::Move;
 use super::manifest::{Entry, MANIFEST_NAME, Manifest, rank_file_name};
+use super::parallel;
 use super::shard_files::ShardFile;
 use super::staging::{self, Staging};
 use super::verify;
 use crate::cli::error::CliError;
+
+/// How many files are synced at a time.
+const SYNCS: usize = 16;
 
 /// Outputs that have been begun, and appear when they are finished.
 pub(crate) struct Outputs {
@@ -71,9 +75,9 @@ impl Outputs {
     /// Takes the next tensor, in the order of the moves that the outputs were begun with.
     pub(crate) fn write(&mut self, tensor: &Move<'_>, shards: &[Vec<u8>]) -> Result<(), CliError> {
         if let Some((_, files)) = &mut self.directory {
-            for (file, shard) in files.iter_mut().zip(shards) {
-                file.append(shard)?;
-            }
+            let threads = parallel::threads_for(shards.iter().map(Vec::len).sum());
+            let mut appends: Vec<(&mut ShardFile, &Vec<u8>)> = files.iter_mut().zip(shards).collect();
+            parallel::for_each(threads, &mut appends, |(file, shard)| file.append(shard))?;
         }
         if let Some((_, file)) = &mut self.gathered {
             let shards: Vec<&[u8]> = shards.iter().map(Vec::as_slice).collect();
@@ -86,13 +90,14 @@ impl Outputs {
     pub(crate) fn finish(self) -> Result<Vec<String>, CliError> {
         let mut written = Vec::new();
         let mut ready = Vec::new();
-        if let Some((staging, files)) = self.directory {
+        if let Some((staging, mut files)) = self.directory {
             let count = files.len();
-            files.into_iter().try_for_each(ShardFile::finish)?;
+            // Syncing waits for the disk, which takes many files at once.
+            parallel::for_each(SYNCS, &mut files, ShardFile::finish)?;
             written.push(format!("{count} rank files and {MANIFEST_NAME} in {}", staging.target().display()));
             ready.push(staging);
         }
-        if let Some((staging, file)) = self.gathered {
+        if let Some((staging, mut file)) = self.gathered {
             file.finish()?;
             written.push(format!("whole tensors in {}", staging.target().display()));
             ready.push(staging);

@@ -59,7 +59,7 @@ impl ShardFile {
     }
 
     /// Flushes and syncs; every tensor must have come.
-    pub(crate) fn finish(mut self) -> Result<(), CliError> {
+    pub(crate) fn finish(&mut self) -> Result<(), CliError> {
         if !self.expected.is_empty() {
             let message = format!("{} lacks {} tensors", self.path.display(), self.expected.len());
             return Err(CliError::failed("internal", message));

@@ -2,16 +2,12 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::num::NonZero;
-use std::thread;
 
 use reshard_sharding::{Region, Sharding};
 
+use super::parallel;
 use super::runs::{Run, all_runs};
 use crate::cli::error::CliError;
-
-/// Below so many bytes a second thread costs more than it saves.
-const WORTH_A_THREAD: usize = 1 << 20;
 
 /// The whole tensor that shards denote, borrowed where one rank holds all of it.
 ///
@@ -86,26 +82,16 @@ pub(crate) fn verify(
     shards: &[Vec<u8>],
     whole: &[u8],
 ) -> Result<(), CliError> {
-    let ranks: Vec<(usize, &[u8])> = sharding.mesh().ranks().zip(shards.iter().map(Vec::as_slice)).collect();
-    if ranks.len() != shards.len() || ranks.len() != sharding.mesh().size() {
+    if shards.len() != sharding.mesh().size() {
         let message =
             format!("{} shards came for the {} ranks of the mesh", shards.len(), sharding.mesh().size());
         return Err(CliError::failed("verification", message));
     }
-    let check = |ranks: &[(usize, &[u8])]| {
-        ranks.iter().try_for_each(|&(rank, shard)| verify_rank(sharding, item_bytes, rank, shard, whole))
-    };
-    let bytes: usize = shards.iter().map(Vec::len).sum();
-    let threads = thread::available_parallelism().map_or(1, NonZero::get).min(bytes / WORTH_A_THREAD).max(1);
-    if threads == 1 {
-        return check(&ranks);
-    }
-    thread::scope(|scope| {
-        let parts = ranks.chunks(ranks.len().div_ceil(threads));
-        let handles: Vec<_> = parts.map(|part| scope.spawn(move || check(part))).collect();
-        handles.into_iter().try_for_each(|handle| {
-            handle.join().unwrap_or_else(|_| Err(CliError::failed("internal", "a verifying thread panicked")))
-        })
+    let mut ranks: Vec<(usize, &[u8])> =
+        sharding.mesh().ranks().zip(shards.iter().map(Vec::as_slice)).collect();
+    let threads = parallel::threads_for(shards.iter().map(Vec::len).sum());
+    parallel::for_each(threads, &mut ranks, |&mut (rank, shard)| {
+        verify_rank(sharding, item_bytes, rank, shard, whole)
     })
 }
 
