@@ -71,6 +71,11 @@ impl Combine {
         Ok(Combine { op, dtype, elements: Elements::new(nest, dtype)? })
     }
 
+    /// The operation.
+    pub fn op(&self) -> CombineOp {
+        self.op
+    }
+
     /// Bytes of the target that one run updates.
     pub fn bytes(&self) -> usize {
         self.elements.bytes
