@@ -74,6 +74,63 @@ fn another_mesh_and_another_type() {
 }
 
 #[test]
+fn networks_by_name_and_by_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("mine.toml");
+    let profile = "launch_us = 1.0\nmessage_us = 0.0\n[[levels]]\nlatency_us = 2.0\ngbytes_per_s = 0.001\n";
+    std::fs::write(&file, profile).unwrap();
+    let cost = |topology: &str| {
+        let outcome = reshard(&[
+            "plan",
+            "--mesh",
+            "a=2",
+            "--shape",
+            "8",
+            "--from",
+            "S(0)",
+            "--to",
+            "R",
+            "--topology",
+            topology,
+            "--json",
+        ]);
+        outcome.json()["cost_us"].as_f64().unwrap()
+    };
+    assert!((cost(file.to_str().unwrap()) - (1.0 + 2.0 + 16.0)).abs() < 1e-9);
+    assert!((cost("uniform") - (6.6 + 16e-5)).abs() < 1e-9);
+    assert!((cost("h100") - (6.6 + 2.0 + 16.0 / 370e3)).abs() < 1e-9);
+}
+
+#[test]
+fn only_the_groups_that_exist() {
+    let run = |groups: &str| {
+        reshard(&[
+            "plan",
+            "--mesh",
+            "a=2,b=2",
+            "--shape",
+            "8,8",
+            "--from",
+            "S(0),S(1)",
+            "--to",
+            "R,R",
+            "--groups",
+            groups,
+            "--json",
+        ])
+    };
+    let free = plan("a=2,b=2", "8,8", "S(0),S(1)", "R,R");
+    assert_eq!((ops(&free), free.get("savings")), (vec!["all_gather"], None));
+    let held = run("axes").json();
+    assert_eq!(held["groups"].as_array().unwrap().len(), 2, "{held}");
+    assert_eq!(held["savings"][0]["group"], "4:1");
+    assert_eq!(run("a,b").json()["groups"], json!(["4:1"]));
+    assert_eq!(run("2:1 ; 2:2").json()["steps"].as_array().unwrap().len(), 2);
+    run("c").refused("no_such_axis", "c");
+    run("4:").refused("parse", "4:");
+}
+
+#[test]
 fn people_get_text() {
     let arguments = ["plan", "--mesh", "a=2", "--shape", "8", "--from", "S(0)", "--to", "R"];
     let outcome = reshard(&arguments);
@@ -113,8 +170,8 @@ fn bad_requests_are_refused() {
     run(&["--from", "R,R", "--to", "R,R", "--dtype", "f1"]).refused("dtype", "f1");
     run(&["--from", "P,R", "--to", "R,R", "--dtype", "bool"]).refused("arithmetic", "no sum of bool");
     run(&["--from", "P(avg),R", "--to", "R,R", "--dtype", "i32"]).refused("arithmetic", "no avg of i32");
-    run(&["--from", "R,R", "--to", "R,R", "--topology", "/absent.toml"]).refused("unsupported", "absent");
+    run(&["--from", "R,R", "--to", "R,R", "--topology", "/absent.toml"]).refused("topology", "absent.toml");
     run(&["--from", "R,R", "--to", "R,R", "--objective", "luck"]).refused("parse", "luck");
-    run(&["--from", "S(0),R", "--to", "R,R", "--max-peak-bytes", "7"]).refused("peak", "more than the 7");
+    run(&["--from", "S(0),R", "--to", "R,R", "--max-peak-bytes", "7"]).refused("peak_too_small", "7");
     run(&["--batch", "--from", "R,R"]).refused("usage", "--batch");
 }

@@ -1,9 +1,12 @@
 //! `reshard plan`: the cheapest steps from one sharding to another.
 
+use std::fmt::Write as _;
+use std::path::Path;
+
 use clap::Args;
 use reshard_kernels::{CombineOp, DType};
-use reshard_sharding::redistribute::{Objective, Plan, Planner, Step, Topology};
-use reshard_sharding::{Mesh, ReduceOp, Sharding};
+use reshard_sharding::redistribute::{Plan, Planner, Step, Topology};
+use reshard_sharding::{Group, Mesh, ReduceOp, Sharding};
 use serde::{Deserialize, Serialize};
 
 use super::error::CliError;
@@ -44,7 +47,7 @@ struct Request {
     /// The sharding to reach
     #[arg(long)]
     to: Option<String>,
-    /// What steps cost: uniform [default: uniform]
+    /// What steps cost: uniform, h100, or a TOML file with launch_us, message_us and [[levels]] [default: uniform]
     #[arg(long)]
     topology: Option<String>,
     /// What to minimise first: time, bytes or peak [default: time]
@@ -56,7 +59,7 @@ struct Request {
     /// The mesh of the target, if it is another
     #[arg(long)]
     to_mesh: Option<String>,
-    /// The groups that exist and may be used
+    /// Use only these groups: `axes` (each axis alone), axes like `dp,tp`, or ranks like `4:1`; several with `;`
     #[arg(long)]
     groups: Option<String>,
 }
@@ -72,6 +75,16 @@ struct Answer {
     peak_bytes: u64,
     max_shard_bytes: u64,
     groups: Vec<String>,
+    /// Only with `--groups`: what one more group would have saved.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    savings: Option<Vec<Saving>>,
+}
+
+/// A group that does not exist, and what it would be worth.
+#[derive(Debug, Serialize)]
+struct Saving {
+    group: String,
+    saved_us: f64,
 }
 
 /// One step; bytes are those of its worst rank.
@@ -90,13 +103,25 @@ struct StepAnswer {
 /// Answers the flags, or every line of stdin.
 pub(crate) fn run(args: &PlanArgs) -> Result<(), CliError> {
     if args.batch {
-        return batch::run(|request| plan(request).map(|plan| Answer::of(&plan)));
+        return batch::run(|request| plan(request).map(|(plan, savings)| Answer::of(&plan, savings)));
     }
-    let plan = plan(&args.request)?;
-    if args.json { output::print_json(&Answer::of(&plan)) } else { output::print(&format!("{plan}\n")) }
+    let (plan, savings) = plan(&args.request)?;
+    if args.json {
+        return output::print_json(&Answer::of(&plan, savings));
+    }
+    let mut text = format!("{plan}\n");
+    for (group, saved_us) in savings.into_iter().flatten() {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "  one more group, {group}, would save {saved_us:.1} us");
+    }
+    output::print(&text)
 }
 
-fn plan(request: &Request) -> Result<Plan, CliError> {
+/// What one more group would save, in microseconds.
+type Savings = Vec<(Group, f64)>;
+
+/// The plan; and where the groups are given, what one more would save.
+fn plan(request: &Request) -> Result<(Plan, Option<Savings>), CliError> {
     let mesh: Mesh = required("mesh", request.mesh.as_deref())?.parse()?;
     let to_mesh = request.to_mesh.as_deref().map_or_else(|| Ok(mesh.clone()), str::parse)?;
     let shape = required("shape", request.shape.as_ref())?.dims()?;
@@ -106,25 +131,54 @@ fn plan(request: &Request) -> Result<Plan, CliError> {
     for sharding in [&from, &to] {
         computes(dtype, sharding)?;
     }
-    let topology: Topology = request.topology.as_deref().unwrap_or("uniform").parse()?;
-    let objective: Objective = request.objective.as_deref().unwrap_or("time").parse()?;
-    if let Some(groups) = &request.groups {
-        let message = format!("the planner takes whatever groups it needs, and cannot be held to `{groups}`");
-        return Err(CliError::refused("unsupported", message));
+    let mut planner = Planner::new()
+        .topology(topology(request.topology.as_deref().unwrap_or("uniform"))?)
+        .objective(request.objective.as_deref().unwrap_or("time").parse()?);
+    if let Some(bytes) = request.max_peak_bytes {
+        planner = planner.max_peak_bytes(bytes);
     }
-    let plan =
-        Planner::new().topology(topology).objective(objective).plan(&from, &to, dtype.item_bytes()?)?;
-    match request.max_peak_bytes {
-        Some(most) if plan.peak_bytes() > most => {
-            let message = format!(
-                "the plan holds {} bytes on one rank at its peak, more than the {most} allowed; --objective peak \
-                 makes the least of it",
-                plan.peak_bytes()
-            );
-            Err(CliError::refused("peak", message))
+    if let Some(text) = &request.groups {
+        planner = planner.with_groups(groups(text, &[&mesh, &to_mesh])?);
+    }
+    let plan = planner.plan(&from, &to, dtype.item_bytes()?)?;
+    let savings = match request.groups {
+        Some(_) => Some(planner.savings(&plan)?),
+        None => None,
+    };
+    Ok((plan, savings))
+}
+
+/// A profile by its name or notation, or else a file.
+fn topology(text: &str) -> Result<Topology, CliError> {
+    let is_file =
+        Path::new(text).extension().is_some_and(|extension| extension == "toml") || text.contains('/');
+    if !is_file {
+        return Ok(text.parse()?);
+    }
+    let refused = |why: String| CliError::refused("topology", format!("the topology file {text} {why}"));
+    let content =
+        std::fs::read_to_string(text).map_err(|error| refused(format!("cannot be read: {error}")))?;
+    toml::from_str(&content).map_err(|error| refused(format!("is not a profile: {}", error.message())))
+}
+
+/// The groups that exist: `axes` for each axis alone, the names of axes, or layouts of ranks.
+fn groups(text: &str, meshes: &[&Mesh]) -> Result<Vec<Group>, CliError> {
+    let mut groups = Vec::new();
+    for entry in text.split(';').map(str::trim) {
+        if entry == "axes" {
+            for mesh in meshes {
+                for axis in mesh.axes() {
+                    groups.push(mesh.group_of_axes(&[axis.name().as_str()])?);
+                }
+            }
+        } else if entry.contains(':') {
+            groups.push(entry.parse()?);
+        } else {
+            let names: Vec<&str> = entry.split(',').map(str::trim).collect();
+            groups.push(meshes[0].group_of_axes(&names)?);
         }
-        Some(_) | None => Ok(plan),
     }
+    Ok(groups)
 }
 
 /// Whether elements of this type can be terms of what the sharding owes.
@@ -142,7 +196,7 @@ fn computes(dtype: DType, sharding: &Sharding) -> Result<(), CliError> {
 }
 
 impl Answer {
-    fn of(plan: &Plan) -> Self {
+    fn of(plan: &Plan, savings: Option<Savings>) -> Self {
         Self {
             steps: plan.steps().iter().map(StepAnswer::of).collect(),
             received_bytes: plan.received_bytes(),
@@ -152,6 +206,10 @@ impl Answer {
             peak_bytes: plan.peak_bytes(),
             max_shard_bytes: plan.max_shard_bytes(),
             groups: plan.groups().into_iter().map(ToString::to_string).collect(),
+            savings: savings.map(|savings| {
+                let saving = |(group, saved_us): (Group, f64)| Saving { group: group.to_string(), saved_us };
+                savings.into_iter().map(saving).collect()
+            }),
         }
     }
 }
