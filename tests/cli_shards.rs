@@ -107,6 +107,7 @@ fn wrong_usage_is_an_error_like_any_other() {
     reshard(&["shards", "--json", "--mesh", "dp=2", "--frob"]).refused("usage", "--frob");
     reshard(&["frobnicate", "--json"]).refused("usage", "frobnicate");
     reshard(&["shards", "--json", "--mesh", "dp=2", "--shape", "4"]).refused("usage", "placements");
+    reshard::<&str>(&[]).refused("usage", "no subcommand");
     assert_eq!(reshard(&["--help"]).status, 0);
     assert_eq!(reshard(&["--version"]).stdout, format!("reshard {}\n", env!("CARGO_PKG_VERSION")));
 }

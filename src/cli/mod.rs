@@ -23,6 +23,7 @@ mod shards;
 use std::ffi::OsStr;
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
 use error::CliError;
@@ -72,10 +73,15 @@ fn finish(result: Result<(), CliError>, json: bool) -> ExitCode {
 /// Help and version go to stdout with status 0; a wrong use of the command line is an error like any other.
 fn usage(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
-        return finish(output::print(&error.render().to_string()), false);
+        return finish(output::print(&format!("{}\n", error.render().to_string().trim_end())), false);
     }
     let json = std::env::args_os().any(|argument| argument == OsStr::new("--json"));
-    output::report(&CliError::usage(&error.render().to_string()), json)
+    let sentence = if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        "no subcommand was given: layout, shards, plan or run".to_owned()
+    } else {
+        error.render().to_string()
+    };
+    output::report(&CliError::usage(&sentence), json)
 }
 
 /// A value that a request cannot do without, whether it came as a flag or as a key.

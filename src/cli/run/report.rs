@@ -70,9 +70,7 @@ impl Report {
             ("time", format!("{:.3} s, {}/s", self.seconds, HumanBytes(rate as u64))),
             ("verified", if self.verified { "every byte of every rank" } else { "NO" }.to_owned()),
         ];
-        rows.extend(
-            reasons.iter().map(|(reason, count)| ("replicated", format!("{count} tensors: {reason}"))),
-        );
+        rows.extend(reasons.iter().map(|(reason, count)| ("replicated", format!("{count} times: {reason}"))));
         rows.extend(written.iter().map(|place| ("written", place.clone())));
         let mut table = String::new();
         for (label, value) in rows {
