@@ -6,7 +6,7 @@ use std::time::Duration;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use reshard_benches::redistribution::{PROMISED, Ready, SHAPE, Span, plan, seconds};
 use reshard_collectives::threads::{Comm, World};
-use reshard_collectives::{Communicator, Compiled, Error};
+use reshard_collectives::{Compiled, Error};
 use reshard_kernels::DType;
 
 /// The time that all ranks together need for `iterations` calls.
@@ -40,10 +40,10 @@ fn large(c: &mut Criterion) {
             (0..8).map(|rank| Compiled::new(&plan, rank, DType::F32).expect("compiles").target_bytes()).sum();
         group.throughput(Throughput::Bytes(bytes as u64)).sample_size(10);
         group.bench_function("reshard", |b| {
-            b.iter_custom(|n| timed(&mut world, n, &SHAPE, pair, Ready::redistribute))
+            b.iter_custom(|n| timed(&mut world, n, &SHAPE, pair, Ready::redistribute));
         });
         group.bench_function("memcpy", |b| {
-            b.iter_custom(|n| timed(&mut world, n, &SHAPE, pair, Ready::memcpy))
+            b.iter_custom(|n| timed(&mut world, n, &SHAPE, pair, Ready::memcpy));
         });
         group.finish();
     }
@@ -57,7 +57,7 @@ fn small(c: &mut Criterion) {
         b.iter_custom(|n| timed(&mut world, n, &[8, 8], pair, Ready::redistribute));
     });
     group.bench_function("a barrier", |b| {
-        b.iter_custom(|n| timed(&mut world, n, &[8, 8], pair, Ready::memcpy))
+        b.iter_custom(|n| timed(&mut world, n, &[8, 8], pair, Ready::memcpy));
     });
     group.finish();
 }
