@@ -11,6 +11,7 @@ mod notation;
 mod order;
 mod profile;
 pub mod properties;
+pub mod reference;
 mod serde_impls;
 mod swizzle;
 

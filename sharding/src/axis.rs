@@ -146,3 +146,24 @@ pub(crate) fn join<A: smallvec::Array<Item = SubAxis>>(
     }
     out
 }
+
+/// What some sub-axes leave of the axes, outermost first, joined.
+///
+/// Sub-axes that overlap are the caller's fault: what they leave is then only part of the answer.
+pub(crate) fn complement(used: &[SubAxis], axes: &[Axis]) -> smallvec::SmallVec<[SubAxis; 4]> {
+    let mut used: smallvec::SmallVec<[SubAxis; 8]> = smallvec::SmallVec::from_slice(used);
+    used.sort();
+    let mut out: smallvec::SmallVec<[SubAxis; 4]> = smallvec::SmallVec::new();
+    for (axis, a) in axes.iter().enumerate() {
+        let mut pre = 1;
+        for u in used.iter().filter(|u| u.axis == axis) {
+            if u.pre < pre {
+                continue;
+            }
+            out.push(SubAxis { axis, pre, size: u.pre / pre });
+            pre = u.pre * u.size;
+        }
+        out.push(SubAxis { axis, pre, size: a.size() / pre });
+    }
+    join(out)
+}

@@ -92,6 +92,18 @@ pub enum Error {
         /// The most that is listed.
         limit: usize,
     },
+    /// A network that cannot be.
+    Topology {
+        /// The reason, with the values.
+        reason: String,
+    },
+    /// No plan stays within the memory that was asked for.
+    PeakTooSmall {
+        /// The limit, in bytes.
+        limit: u64,
+        /// The least peak of any plan known.
+        least: u64,
+    },
     /// Two shardings that no plan can connect.
     Incompatible {
         /// The reason, with the values.
@@ -132,6 +144,8 @@ impl Error {
             Error::Uneven { .. } => "uneven",
             Error::NotExpressible { .. } => "not_expressible",
             Error::TooFragmented { .. } => "too_fragmented",
+            Error::Topology { .. } => "topology",
+            Error::PeakTooSmall { .. } => "peak_too_small",
             Error::Incompatible { .. } => "incompatible",
             Error::Meaningless { .. } => "meaningless",
             Error::Unsupported { .. } => "unsupported",
@@ -157,9 +171,13 @@ impl fmt::Display for Error {
             | Error::NotALayout { reason }
             | Error::Placement { reason }
             | Error::Uneven { reason }
+            | Error::Topology { reason }
             | Error::Incompatible { reason }
             | Error::Meaningless { reason }
             | Error::Unsupported { reason } => f.write_str(reason),
+            Error::PeakTooSmall { limit, least } => {
+                write!(f, "no plan stays within {limit} bytes on every rank: the least peak is {least} bytes")
+            }
             Error::NoSuchRank { rank, mesh } => write!(f, "rank {rank} is not in the mesh {mesh}"),
             Error::NoSuchAxis { axis, mesh } => write!(f, "the mesh {mesh} has no axis {axis:?}"),
             Error::PlacementCount { placements, axes, mesh } => write!(

@@ -10,6 +10,14 @@
 //! spelled. Which groups of a pattern exist is the complement within the mesh: one for every coordinate of the other
 //! axes. No rank is ever enumerated to answer a question about groups.
 
+mod existing;
+mod family;
+mod members;
+
+pub use existing::Existing;
+pub use family::Groups;
+pub use members::Members;
+
 use core::fmt;
 use std::str::FromStr;
 
@@ -17,6 +25,10 @@ use reshard_layout::Layout;
 use smallvec::SmallVec;
 
 use crate::Error;
+use crate::notation::cursor::Cursor;
+
+/// Modes `(size, stride)` of a pattern.
+pub(crate) type Modes = SmallVec<[(i64, i64); 8]>;
 
 /// The pattern of ranks that talk to each other: member number to offset from the lowest member.
 ///
@@ -40,7 +52,7 @@ impl Group {
     ///
     /// Requires radix-separable modes: sorted by stride, each stride exceeds the span of those below.
     pub fn new(layout: &Layout) -> Result<Group, Error> {
-        let mut modes: SmallVec<[(i64, i64); 8]> = SmallVec::new();
+        let mut modes: Modes = SmallVec::new();
         for (s, d) in layout.leaves() {
             if s > 1 {
                 let stride = d.checked_abs().ok_or_else(|| Error::overflow(format!("the stride {d}")))?;
@@ -62,6 +74,32 @@ impl Group {
         self.layout.size() as usize
     }
 
+    /// The modes `(size, stride)` in ascending order; none for a group of one.
+    pub(crate) fn modes(&self) -> impl DoubleEndedIterator<Item = (i64, i64)> + '_ {
+        self.layout.leaves().filter(|&(s, _)| s > 1)
+    }
+
+    /// Whether two patterns are orthogonal: every sum of their members is another rank.
+    ///
+    /// ```
+    /// use reshard_sharding::Group;
+    /// let [a, b, c]: [Group; 3] = ["4:1".parse()?, "2:4".parse()?, "2:2".parse()?];
+    /// assert!(a.is_orthogonal_to(&b) && !a.is_orthogonal_to(&c));
+    /// # Ok::<(), reshard_sharding::Error>(())
+    /// ```
+    pub fn is_orthogonal_to(&self, other: &Group) -> bool {
+        Group::are_orthogonal(&[self, other])
+    }
+
+    /// Whether patterns are orthogonal together: sorted by stride, each mode's stride exceeds the span of those below.
+    ///
+    /// That is more than by pairs: of the strides 5, 6, 7 of size 2 any two are orthogonal, the three are not.
+    pub fn are_orthogonal(groups: &[&Group]) -> bool {
+        let mut modes: Modes = groups.iter().flat_map(|g| g.modes()).collect();
+        modes.sort_by_key(|&(_, d)| d);
+        separable(&modes).is_ok()
+    }
+
     /// The members of the group of this pattern whose lowest member is `first`, in ascending order.
     pub fn members(&self, first: usize) -> impl Iterator<Item = usize> + '_ {
         (0..self.layout.size()).map(move |i| {
@@ -81,7 +119,10 @@ impl fmt::Display for Group {
 impl FromStr for Group {
     type Err = Error;
     fn from_str(s: &str) -> Result<Group, Error> {
-        Group::new(&s.parse::<Layout>()?)
+        let mut r = Cursor::new("group", s);
+        let group = r.group(&[])?;
+        r.finish()?;
+        Ok(group)
     }
 }
 

@@ -10,6 +10,9 @@
 //! injective and its inverse a division per mode. The last axis is fastest unless strides say otherwise. A mesh may be
 //! a slice of the world: then it does not cover it, and its offset need not be 0.
 
+mod from_ranks;
+mod transform;
+
 use core::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -18,7 +21,7 @@ use reshard_layout::Layout;
 use smallvec::SmallVec;
 
 use crate::Error;
-use crate::axis::{Axis, AxisName, SubAxis};
+use crate::axis::{Axis, AxisName, SubAxis, complement};
 use crate::group::{Group, separable};
 use crate::notation::cursor::Cursor;
 
@@ -258,14 +261,52 @@ impl Mesh {
         Group::new(&Layout::from_modes(&modes)?)
     }
 
-    /// Digit value to rank offset, for one sub-axis: the axis layout after `size : post`.
+    /// The axis of a sub-axis, if the mesh has it and it divides.
+    fn checked(&self, s: SubAxis) -> Result<&Axis, Error> {
+        let Some(a) = self.axes().get(s.axis) else {
+            return Err(Error::NoSuchAxis { axis: format!("number {}", s.axis), mesh: self.to_string() });
+        };
+        if s.pre.checked_mul(s.size).is_none_or(|p| p == 0 || a.size % p != 0) {
+            return Err(Error::Mesh {
+                reason: format!(
+                    "{}:({}){} is no sub-axis of {}={}: (pre)size must divide it",
+                    a.name, s.pre, s.size, a.name, a.size
+                ),
+            });
+        }
+        Ok(a)
+    }
+
+    /// The modes of some sub-axes: digit value to rank offset.
+    ///
+    /// A digit `(pre)size` of an axis whose layout is `L` has the offsets `L o (size : post)`. For an axis of several
+    /// modes that is only right if all digits of the axis compose with `L` *together*: each may do so alone, and their
+    /// sum still carry over a mode boundary, so that ranks of one group would be told apart by it.
     pub(crate) fn modes_of(&self, subs: &[SubAxis]) -> Result<SmallVec<[(i64, i64); 8]>, Error> {
         let mut modes = SmallVec::new();
-        for s in subs {
-            let a = &self.axes()[s.axis];
-            let digit = Layout::from_modes(&[(s.size as i64, s.post(a.size) as i64)])?;
-            let offsets = if s.size == 1 { digit } else { a.layout.compose(&digit)? };
-            modes.extend(offsets.leaves().filter(|&(s, _)| s > 1));
+        for &s in subs {
+            let a = self.checked(s)?;
+            if s.size == 1 {
+                continue;
+            }
+            if s.size == a.size {
+                modes.extend(a.layout.leaves().filter(|&(s, _)| s > 1));
+            } else if let (1, Some((_, stride))) = (a.layout.leaves().len(), a.layout.leaves().next()) {
+                // post * stride is an offset of the axis: it fits.
+                modes.push((s.size as i64, s.post(a.size) as i64 * stride));
+            } else {
+                let of_axis: SmallVec<[SubAxis; 8]> =
+                    subs.iter().copied().filter(|x| x.axis == s.axis && x.size > 1).collect();
+                let rest = complement(&of_axis, self.axes());
+                let digits = of_axis
+                    .iter()
+                    .chain(rest.iter().filter(|x| x.axis == s.axis))
+                    .map(|x| Layout::scalar(x.size as i64, x.post(a.size) as i64))
+                    .collect::<Result<SmallVec<[Layout; 4]>, _>>()?;
+                let at = of_axis.iter().position(|&x| x == s).unwrap_or(0);
+                let offsets = a.layout.compose(&Layout::concat(&digits)?)?.mode(at)?;
+                modes.extend(offsets.leaves().filter(|&(s, _)| s > 1));
+            }
         }
         Ok(modes)
     }

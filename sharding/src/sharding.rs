@@ -12,7 +12,7 @@
 use reshard_layout::Layout;
 use smallvec::SmallVec;
 
-use crate::axis::{SubAxis, join};
+use crate::axis::{SubAxis, complement};
 use crate::digits::{Digit, Digits, Owner, Word, canonical};
 use crate::extent::{Cut, push};
 use crate::region::{Interval, Intervals, Region};
@@ -441,17 +441,7 @@ impl Sharding {
             Form::Digits(d) => used.extend(d.iter().filter_map(Digit::sub_axis)),
             Form::Cuts(c) => used.extend(c.iter().map(|x| self.mesh.whole(x.axis))),
         }
-        used.sort();
-        let mut out: SmallVec<[SubAxis; 4]> = SmallVec::new();
-        for (axis, a) in self.mesh.axes().iter().enumerate() {
-            let mut pre = 1;
-            for u in used.iter().filter(|u| u.axis == axis) {
-                out.push(SubAxis { axis, pre, size: u.pre / pre });
-                pre = u.pre * u.size;
-            }
-            out.push(SubAxis { axis, pre, size: a.size() / pre });
-        }
-        join(out)
+        complement(&used, self.mesh.axes())
     }
 }
 

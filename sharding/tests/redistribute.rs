@@ -302,6 +302,7 @@ fn plans_and_shardings_can_be_stored() {
     let back: Plan = serde_json::from_str(&text).unwrap();
     assert_eq!(back.to_string(), plan.to_string());
     assert_eq!(serde_json::from_str::<Sharding>(&serde_json::to_string(&from).unwrap()).unwrap(), from);
-    fn is_send_and_sync<T: Send + Sync + 'static>(_: &T) {}
     is_send_and_sync(&plan);
 }
+
+fn is_send_and_sync<T: Send + Sync + 'static>(_: &T) {}

@@ -1,6 +1,8 @@
 //! A reader over one line of text that knows where it stands, so that errors can point.
 
-use crate::Error;
+use reshard_layout::Layout;
+
+use crate::{Error, Group};
 
 /// A position in a text being read as `what`.
 #[derive(Clone, Debug)]
@@ -86,6 +88,18 @@ impl<'a> Cursor<'a> {
         }
         self.at = self.input.len();
         rest.trim_end()
+    }
+
+    /// A layout, up to the first of `ends` outside parentheses.
+    pub(crate) fn layout(&mut self, ends: &[char]) -> Result<Layout, Error> {
+        let at = self.here();
+        let text = self.until_outside_parens(ends);
+        text.parse::<Layout>().map_err(|e| self.error_at(at, format!("a layout such as 2:4 ({e})")))
+    }
+
+    /// A group's pattern, up to the first of `ends` outside parentheses.
+    pub(crate) fn group(&mut self, ends: &[char]) -> Result<Group, Error> {
+        Group::new(&self.layout(ends)?)
     }
 
     /// Fails unless everything was read.

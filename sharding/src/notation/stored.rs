@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::redistribute::{Objective, Plan, Planner, Topology};
 use crate::sharding::Shape;
-use crate::{Mesh, Sharding};
+use crate::{Group, Mesh, Sharding};
 
 #[derive(Serialize, Deserialize)]
 struct StoredSharding {
@@ -36,8 +36,12 @@ struct StoredPlan {
     from: Sharding,
     to: Sharding,
     item_bytes: usize,
-    topology: String,
+    topology: Topology,
     objective: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    max_peak_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    groups: Option<Vec<String>>,
 }
 
 impl Serialize for Plan {
@@ -46,8 +50,10 @@ impl Serialize for Plan {
             from: self.from().clone(),
             to: self.to().clone(),
             item_bytes: self.item_bytes(),
-            topology: self.planner().topology.to_string(),
+            topology: self.planner().topology.clone(),
             objective: self.planner().objective.to_string(),
+            max_peak_bytes: self.planner().max_peak_bytes,
+            groups: self.planner().groups.as_ref().map(|g| g.iter().map(ToString::to_string).collect()),
         }
         .serialize(s)
     }
@@ -56,9 +62,13 @@ impl Serialize for Plan {
 impl<'de> Deserialize<'de> for Plan {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Plan, D::Error> {
         let p = StoredPlan::deserialize(d)?;
-        let topology: Topology = p.topology.parse().map_err(D::Error::custom)?;
         let objective: Objective = p.objective.parse().map_err(D::Error::custom)?;
-        let planner = Planner::new().topology(topology).objective(objective);
+        let mut planner = Planner::new().topology(p.topology).objective(objective);
+        planner.max_peak_bytes = p.max_peak_bytes;
+        if let Some(groups) = p.groups {
+            let groups: Result<Vec<Group>, _> = groups.iter().map(|g| g.parse()).collect();
+            planner = planner.with_groups(groups.map_err(D::Error::custom)?);
+        }
         planner.plan(&p.from, &p.to, p.item_bytes).map_err(D::Error::custom)
     }
 }

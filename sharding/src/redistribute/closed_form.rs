@@ -38,8 +38,6 @@ pub(crate) struct Move {
 pub(crate) struct Candidate {
     pub(crate) system: System,
     pub(crate) moves: SmallVec<[Move; 6]>,
-    /// For every digit the one whose value its source has where it stood nowhere (see `messages`).
-    pub(crate) sender: SmallVec<[usize; 8]>,
 }
 
 /// Which digits take part although they need not.
@@ -75,11 +73,19 @@ pub(crate) fn paths(system: &System, s: &State, t: &State) -> SmallVec<[Path; 8]
 }
 
 /// The sender rule: a replicated head takes the value of its path's tail, every other digit its own.
-pub(crate) fn senders(system: &System, s: &State, t: &State) -> SmallVec<[usize; 8]> {
+///
+/// A head whose level is further out than its path's other digits keeps its own value: the nearest replica.
+pub(crate) fn senders(
+    system: &System,
+    s: &State,
+    t: &State,
+    level: impl Fn(usize) -> usize,
+) -> SmallVec<[usize; 8]> {
     let mut sender: SmallVec<[usize; 8]> = (0..system.digits.len()).collect();
     for path in paths(system, s, t) {
         let (head, tail) = (path[0], path[path.len() - 1]);
-        if s[head] == Place::Replicated {
+        let others = path[1..].iter().map(|&d| level(d)).max();
+        if s[head] == Place::Replicated && others.is_none_or(|l| level(head) <= l) {
             sender[head] = tail;
         }
     }
@@ -171,7 +177,7 @@ pub(crate) fn plan(system: &System, s: &State, t: &State, form: Form, spares: bo
         }
     }
     let moves = steps(&s, &filled, &placed, &goal, &t);
-    let mut candidate = Candidate { sender: senders(&system, &placed, &goal), system, moves };
+    let mut candidate = Candidate { system, moves };
     if !relabelled.is_empty() {
         let before = candidate.moves.last().map_or(s, |m| m.after.clone());
         let mut after = before.clone();

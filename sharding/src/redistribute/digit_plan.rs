@@ -6,9 +6,11 @@ use smallvec::SmallVec;
 
 use crate::Error;
 use crate::axis::{SubAxis, join};
+use crate::redistribute::bounds::{Code, Codes, OWED, OWED_LATER, REPLICATED, Weight};
 use crate::redistribute::closed_form::{self, Candidate, Form, Move, senders};
 use crate::redistribute::cost::all_reduce_bytes;
 use crate::redistribute::messages::{Motion, reduce_of};
+use crate::redistribute::network::traffic;
 use crate::redistribute::planner::Work;
 use crate::redistribute::step::{Step, StepOp};
 use crate::redistribute::system::{Place, State, System};
@@ -41,12 +43,18 @@ pub(super) fn candidates(system: &System, s: &State, t: &State) -> Vec<Candidate
         candidates.iter().map(|c| c.moves.iter().filter(|m| m.op.communicates()).count()).min().unwrap_or(0);
     if !reduces && communicating > 1 {
         let moves = SmallVec::from_iter([Move { op: StepOp::Exchange, before: s.clone(), after: t.clone() }]);
-        candidates.push(Candidate { system: system.clone(), moves, sender: senders(system, s, t) });
+        candidates.push(Candidate { system: system.clone(), moves });
     }
     candidates
 }
 
 impl Work<'_> {
+    /// What bounds and traffic know of the digits of a system.
+    pub(super) fn weights(&self, system: &System) -> SmallVec<[Weight; 8]> {
+        let weight = |&d: &SubAxis| Weight { radix: d.size as u64, level: self.network.level(d).0 };
+        system.digits.iter().map(weight).collect()
+    }
+
     /// The steps of a candidate.
     pub(super) fn digit_steps(&self, c: &Candidate) -> Result<Vec<Step>, Error> {
         c.moves.iter().map(|m| self.digit_step(c, m)).collect()
@@ -73,13 +81,15 @@ impl Work<'_> {
             Place::Partial(op) => Some((op, system.digits[d].size)),
             Place::At(_) | Place::Replicated => None,
         }));
-        let topology = self.topology;
+        let network = &self.network;
+        let spread = if m.op.communicates() { network.spread(&axes)? } else { SmallVec::new() };
+        let collective = |total: u64, halves: f64| network.collective_us(total as f64, &spread, halves);
         let mut op = m.op;
         let (motion, received, sent, cost_us) = match m.op {
             StepOp::Slice | StepOp::ZeroFill => (moves(own), 0, 0, 0.0),
             StepOp::AllGather => {
                 let bytes = small * (g as u64 - 1) * self.item;
-                (moves(own), bytes, bytes, topology.collective_us(bytes, g - 1))
+                (moves(own), bytes, bytes, collective(large * self.item, 1.0))
             }
             StepOp::ReduceScatter => {
                 let bytes = small * (g as u64 - 1) * self.item;
@@ -89,20 +99,26 @@ impl Work<'_> {
                     after: m.after.clone(),
                     reduce,
                 };
-                (motion, bytes, bytes, topology.collective_us(bytes, g - 1))
+                (motion, bytes, bytes, collective(large * self.item, 1.0))
             }
             StepOp::AllReduce => {
                 let (bytes, modelled) = all_reduce_bytes(large, g as u64, self.item);
                 let subs = digits.iter().map(|&d| system.digits[d]).collect();
-                (Motion::AllReduce { subs, reduce }, bytes, bytes, topology.collective_us(modelled, g - 1))
+                (Motion::AllReduce { subs, reduce }, bytes, bytes, collective(modelled, 2.0))
             }
             StepOp::AllToAll | StepOp::Exchange => {
-                let x = exchanged(system, &m.before, &m.after, &c.sender);
-                if x.peers + 1 == g && !x.forced {
+                let (before, after) = (codes(&m.before, &m.before), codes(&m.after, &m.before));
+                let bytes = system.local_numel(&m.after) as u64 * self.item;
+                let weights = self.weights(system);
+                let x = traffic(&weights, &before, &after, bytes, network.levels());
+                let peers: usize = x.iter().map(|x| x.1).sum();
+                let received = x.iter().map(|x| x.0).sum::<f64>() as u64;
+                if peers + 1 == g && received < bytes {
                     op = StepOp::AllToAll;
                 }
-                let (r, s) = (x.received * self.item, x.sent * self.item);
-                (moves(c.sender.clone()), r, s, topology.exchange_us(r, x.peers))
+                let sender = senders(system, &m.before, &m.after, |d| weights[d].level);
+                let sent = most_sent(system, &m.before, &m.after, &sender) * self.item;
+                (moves(sender), received, sent, network.topology.exchange_us(&x))
             }
         };
         Ok(Step {
@@ -125,35 +141,19 @@ fn same_moves(a: &Candidate, b: &Candidate) -> bool {
         && a.moves.iter().zip(&b.moves).all(|(x, y)| x.op == y.op && x.after == y.after)
 }
 
-/// What the worst rank receives and sends in an exchange, and from how many peers.
-struct Exchanged {
-    received: u64,
-    sent: u64,
-    peers: usize,
-    /// Whether some digit's value comes from another digit, so that some ranks keep nothing.
-    forced: bool,
-}
-
-fn exchanged(system: &System, before: &State, after: &State, sender: &[usize]) -> Exchanged {
+/// The most elements that a rank sends in an exchange: one block for every receiver whose digits its own do not fix.
+fn most_sent(system: &System, before: &State, after: &State, sender: &[usize]) -> u64 {
     let (owner_before, owner_after) = (system.owners(before), system.owners(after));
-    let mut sources = 1u64;
-    // Which receiver digits a sender's digits fix, and whether any of the two come from another digit.
     let mut fixed: SmallVec<[bool; 8]> = SmallVec::from_elem(false, before.len());
-    let (mut hears_others, mut tells_others) = (false, false);
+    let mut tells_others = false;
     for (d, a) in before.iter().enumerate() {
-        match *a {
-            Place::At(p) => match owner_after[p] {
-                None => sources *= system.digits[d].size as u64,
-                Some(owner) => {
-                    hears_others |= owner != d;
-                    tells_others |= owner != d;
-                    fixed[owner] = true;
-                }
-            },
-            Place::Replicated | Place::Partial(_) => {
-                tells_others |= sender[d] != d;
-                fixed[sender[d]] = true;
-            }
+        let by = match *a {
+            Place::At(p) => owner_after[p],
+            Place::Replicated | Place::Partial(_) => Some(sender[d]),
+        };
+        if let Some(by) = by {
+            tells_others |= by != d;
+            fixed[by] = true;
         }
     }
     let receivers: u64 =
@@ -165,11 +165,19 @@ fn exchanged(system: &System, before: &State, after: &State, sender: &[usize]) -
         .filter(|&(p, _)| owner_before[p].is_none() && owner_after[p].is_none())
         .map(|(_, x)| x.radix as u64)
         .product();
-    let peers = sources - u64::from(!hears_others);
-    Exchanged {
-        received: peers * block,
-        sent: (receivers - u64::from(!tells_others)) * block,
-        peers: peers as usize,
-        forced: hears_others,
-    }
+    (receivers - u64::from(!tells_others)) * block
+}
+
+/// A state of a system as codes, partial digits told apart from their source.
+pub(super) fn codes(state: &State, source: &State) -> Codes {
+    state
+        .iter()
+        .zip(source)
+        .map(|(x, s)| match *x {
+            Place::At(p) => p as Code,
+            Place::Replicated => REPLICATED,
+            Place::Partial(_) if x == s => OWED,
+            Place::Partial(_) => OWED_LATER,
+        })
+        .collect()
 }

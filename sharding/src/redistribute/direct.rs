@@ -11,13 +11,21 @@ use smallvec::SmallVec;
 use crate::axis::{SubAxis, join};
 use crate::digits::{Digits, Word};
 use crate::extent::Cut;
-use crate::redistribute::cost::all_reduce_bytes;
+use crate::redistribute::cost::{Traffic, all_reduce_bytes};
 use crate::redistribute::messages::{Motion, Reduce, members, reduce_of};
 use crate::redistribute::overlap::Overlap;
 use crate::redistribute::planner::{COUNTED, Work};
 use crate::redistribute::step::{Step, StepOp};
 use crate::sharding::{AxisCut, PartialAxis};
 use crate::{Error, Group, Mesh, Placement, ReduceOp, Sharding};
+
+/// What the worst rank receives, sends (bytes) and pays in a step.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    received: u64,
+    sent: u64,
+    cost_us: f64,
+}
 
 impl Work<'_> {
     /// Every way to reduce first and then move.
@@ -73,10 +81,10 @@ impl Work<'_> {
             overlap.local = true;
             let replicated = from.replicated_axes();
             overlap.embeds.retain(|s| replicated.iter().any(|r| contains(*r, *s)));
-            return Ok(Some(self.step(StepOp::ZeroFill, axes, overlap, (0, 0, 0))?));
+            return Ok(Some(self.step(StepOp::ZeroFill, axes, overlap, Counted::default())?));
         }
-        let counted = count(&overlap)?;
-        let op = match (counted.0, overlap.fill) {
+        let counted = self.count(&overlap)?;
+        let op = match (counted.received, overlap.fill) {
             (0, None) => StepOp::Slice,
             (0, Some(_)) => StepOp::ZeroFill,
             (_, _) => StepOp::Exchange,
@@ -89,26 +97,48 @@ impl Work<'_> {
         op: StepOp,
         axes: SmallVec<[SubAxis; 4]>,
         overlap: Overlap,
-        (received, sent, peers): (u64, u64, usize),
+        counted: Counted,
     ) -> Result<Step, Error> {
         let group = if overlap.one_mesh() {
             overlap.from.mesh().group(&axes)?
         } else {
             span_of(overlap.from.mesh(), overlap.to.mesh())?
         };
-        let (r, s) = (received * self.item, sent * self.item);
-        let cost_us = if op.communicates() { self.topology.exchange_us(r, peers) } else { 0.0 };
+        let cost_us = if op.communicates() { counted.cost_us } else { 0.0 };
         Ok(Step {
             op,
             axes,
             group,
             before: overlap.from.clone(),
             after: overlap.to.clone(),
-            received_bytes: r,
-            sent_bytes: s,
+            received_bytes: counted.received,
+            sent_bytes: counted.sent,
             cost_us,
             motion: Arc::new(Motion::Overlap(overlap)),
         })
+    }
+
+    /// What the worst rank receives, sends and pays in an exchange of overlapping regions.
+    fn count(&self, overlap: &Overlap) -> Result<Counted, Error> {
+        let topology = self.network.topology;
+        let ranks = overlap.ranks();
+        let mut sent = vec![0u64; ranks.len()];
+        let mut worst = Counted::default();
+        for &rank in &ranks {
+            let mut traffic: Traffic = SmallVec::from_elem((0.0, 0), topology.levels().len());
+            let mut received = 0u64;
+            for m in overlap.received(rank)?.iter().filter(|m| m.peer != rank) {
+                let bytes = m.numel() as u64 * self.item;
+                received += bytes;
+                let at = &mut traffic[topology.level_of(rank, m.peer)];
+                *at = (at.0 + bytes as f64, at.1 + 1);
+                sent[ranks.binary_search(&m.peer).expect("a source holds something")] += bytes;
+            }
+            worst.received = worst.received.max(received);
+            worst.cost_us = worst.cost_us.max(topology.exchange_us(&traffic));
+        }
+        worst.sent = sent.into_iter().max().unwrap_or(0);
+        Ok(worst)
     }
 
     fn all_reduce(
@@ -124,12 +154,12 @@ impl Work<'_> {
         Ok(Step {
             op: StepOp::AllReduce,
             group: from.mesh().group(&axes)?,
-            axes,
+            axes: axes.clone(),
             before: from.clone(),
             after: to.clone(),
             received_bytes: bytes,
             sent_bytes: bytes,
-            cost_us: self.topology.collective_us(modelled, g - 1),
+            cost_us: self.network.collective_us(modelled as f64, &self.network.spread(&axes)?, 2.0),
             motion: Arc::new(Motion::AllReduce { subs: SmallVec::from_slice(subs), reduce }),
         })
     }
@@ -162,12 +192,16 @@ impl Work<'_> {
         Ok(Step {
             op: StepOp::ReduceScatter,
             group: mesh.group(&axes)?,
-            axes,
+            axes: axes.clone(),
             before: from.clone(),
             after: to.clone(),
             received_bytes: received,
             sent_bytes: sent,
-            cost_us: self.topology.collective_us(received, g - 1),
+            cost_us: self.network.collective_us(
+                (to.max_local_numel() * g) as f64 * self.item as f64,
+                &self.network.spread(&axes)?,
+                1.0,
+            ),
             motion: Arc::new(Motion::ReduceOverlap {
                 overlap: Overlap::new(from, to),
                 subs: SmallVec::from_slice(subs),
@@ -175,27 +209,6 @@ impl Work<'_> {
             }),
         })
     }
-}
-
-/// Elements that the worst rank receives and sends, and the most peers that a rank hears from.
-fn count(overlap: &Overlap) -> Result<(u64, u64, usize), Error> {
-    let ranks = overlap.ranks();
-    let mut sent = vec![0u64; ranks.len()];
-    let (mut most, mut peers) = (0u64, 0usize);
-    for &rank in &ranks {
-        let mut received = 0u64;
-        let mut from = 0;
-        for m in overlap.received(rank)?.iter().filter(|m| m.peer != rank) {
-            let n = m.numel() as u64;
-            received += n;
-            from += 1;
-            let at = ranks.binary_search(&m.peer).expect("a source holds something");
-            sent[at] += n;
-        }
-        most = most.max(received);
-        peers = peers.max(from);
-    }
-    Ok((most, sent.into_iter().max().unwrap_or(0), peers))
 }
 
 /// The sharding in which the ranks of `subs` share what each of them held of `dim`.

@@ -11,9 +11,11 @@ pub mod cost;
 pub(crate) mod digit_plan;
 pub(crate) mod direct;
 pub mod messages;
+pub(crate) mod network;
 pub(crate) mod overlap;
 pub mod plan;
 pub mod planner;
+pub(crate) mod search;
 pub mod step;
 pub(crate) mod system;
 

@@ -9,16 +9,21 @@
 use core::fmt;
 use std::str::FromStr;
 
+use smallvec::SmallVec;
+
+use crate::axis::SubAxis;
 use crate::digits::Owner;
-use crate::redistribute::bounds;
+use crate::redistribute::bounds::{self, NOWHERE};
 use crate::redistribute::cost::Topology;
-use crate::redistribute::digit_plan;
+use crate::redistribute::digit_plan::{self, codes};
 use crate::redistribute::messages::Motion;
+use crate::redistribute::network::Network;
 use crate::redistribute::overlap::Overlap;
 use crate::redistribute::plan::Plan;
+use crate::redistribute::search::{Limits, MAX_MOVING, Problem};
 use crate::redistribute::step::{Step, StepOp};
 use crate::redistribute::system::{State, System, refine};
-use crate::{Error, ReduceOp, Sharding};
+use crate::{Error, Group, ReduceOp, Sharding};
 
 /// What the chosen plan is least in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -80,6 +85,8 @@ impl FromStr for Objective {
 pub struct Planner {
     pub(crate) topology: Topology,
     pub(crate) objective: Objective,
+    pub(crate) max_peak_bytes: Option<u64>,
+    pub(crate) groups: Option<Vec<Group>>,
 }
 
 /// The most ranks whose totals are added up one by one.
@@ -103,9 +110,22 @@ impl Planner {
         Planner { objective, ..self }
     }
 
+    /// The same, but no rank may ever hold more than these bytes: source, target and staging of any step.
+    #[must_use]
+    pub fn max_peak_bytes(self, bytes: u64) -> Planner {
+        Planner { max_peak_bytes: Some(bytes), ..self }
+    }
+
+    /// The same, but only groups with the members of a given one are used.
+    #[must_use]
+    pub fn with_groups(self, groups: impl IntoIterator<Item = Group>) -> Planner {
+        Planner { groups: Some(groups.into_iter().collect()), ..self }
+    }
+
     /// The plan from one sharding to another of the same tensor, with elements of `item_bytes`.
     ///
-    /// Fails if the shapes differ, or a shard would have to become a term of an average.
+    /// Fails if the shapes differ, a shard would have to become a term of an average, or no plan keeps to the memory or
+    /// the groups that were asked for.
     pub fn plan(&self, from: &Sharding, to: &Sharding, item_bytes: usize) -> Result<Plan, Error> {
         if from.shape() != to.shape() {
             return Err(Error::Incompatible {
@@ -121,44 +141,87 @@ impl Planner {
             return Err(Error::overflow(format!("{:?} elements of {item_bytes} bytes", from.shape())));
         }
         refuse_avg_of_shards(from, to)?;
-        let work = Work { planner: self, topology: &self.topology, from, to, item: item_bytes as u64 };
+        let network = Network::new(&self.topology, from.mesh());
+        let work = Work { planner: self, network, from, to, item: item_bytes as u64 };
         if from == to || from.numel() == 0 {
-            return work.finish(Vec::new(), None);
+            let plan = work.finish(Vec::new(), None)?;
+            return if self.admits(&plan) { Ok(plan) } else { Err(self.refused(plan.peak_bytes)) };
         }
-        let system = if from.mesh() == to.mesh() { refine(from, to) } else { None };
-        let mut plans = Vec::new();
-        match &system {
-            Some((system, s, t)) => {
-                for candidate in digit_plan::candidates(system, s, t) {
-                    plans.push(work.digit_steps(&candidate)?);
+        let system = work.system();
+        let best = match &system {
+            Some(system) => work.best_digit_plan(system)?,
+            None => {
+                let mut best = None;
+                for steps in work.overlap_candidates()? {
+                    work.keep_better(steps, None, &mut best)?;
                 }
-            }
-            None => plans.extend(work.overlap_candidates()?),
-        }
-        let mut best: Option<Plan> = None;
-        for steps in plans {
-            let plan = work.finish(steps, system.as_ref())?;
-            if best.as_ref().is_none_or(|b| self.is_less(&plan, b)) {
-                best = Some(plan);
-            }
-        }
-        best.ok_or_else(|| Error::Incompatible { reason: format!("no plan leads from {from} to {to}") })
-    }
-
-    /// Whether one plan is strictly better than another.
-    fn is_less(&self, a: &Plan, b: &Plan) -> bool {
-        // Times are compared in whole picoseconds, so that the order of additions decides nothing.
-        let key = |p: &Plan| {
-            let time = (p.cost_us() * 1e6).round();
-            let bytes = p.received_bytes as f64;
-            let steps = p.steps.len() as f64;
-            match self.objective {
-                Objective::Time => [time, bytes, steps],
-                Objective::Bytes => [bytes, time, steps],
-                Objective::Peak => [p.peak_bytes as f64, time, bytes],
+                best
             }
         };
-        key(a).partial_cmp(&key(b)) == Some(core::cmp::Ordering::Less)
+        match best {
+            Some(plan) => Ok(plan),
+            None => Err(self.explain_refusal(from, to, item_bytes)?),
+        }
+    }
+
+    /// Whether a plan keeps to the memory and the groups that were asked for.
+    fn admits(&self, plan: &Plan) -> bool {
+        self.max_peak_bytes.is_none_or(|m| plan.peak_bytes <= m)
+            && self.groups.as_ref().is_none_or(|known| plan.groups().iter().all(|g| known.contains(g)))
+    }
+
+    fn refused(&self, least: u64) -> Error {
+        Error::PeakTooSmall { limit: self.max_peak_bytes.unwrap_or(0), least }
+    }
+
+    /// Why no plan keeps to what was asked for.
+    fn explain_refusal(&self, from: &Sharding, to: &Sharding, item_bytes: usize) -> Result<Error, Error> {
+        let free = Planner { groups: None, max_peak_bytes: None, ..self.clone() };
+        if self.groups.is_some() {
+            let plan = free.plan(from, to, item_bytes)?;
+            let missing: Vec<String> = self.missing(&plan).iter().map(ToString::to_string).collect();
+            return Ok(Error::Unsupported {
+                reason: format!(
+                    "no plan from {from} to {to} uses the given groups only: the best one also needs {}",
+                    missing.join(" and ")
+                ),
+            });
+        }
+        let plan = free.objective(Objective::Peak).plan(from, to, item_bytes)?;
+        Ok(self.refused(plan.peak_bytes))
+    }
+
+    /// The groups of a plan that were not given.
+    fn missing<'p>(&self, plan: &'p Plan) -> Vec<&'p Group> {
+        let known = self.groups.as_deref().unwrap_or_default();
+        plan.groups().into_iter().filter(|g| !known.contains(g)).collect()
+    }
+
+    /// What one more group would save a plan of this planner: each group that the unrestricted plan would use, and the
+    /// microseconds saved if it existed.
+    pub fn savings(&self, plan: &Plan) -> Result<Vec<(Group, f64)>, Error> {
+        let Some(known) = &self.groups else { return Ok(Vec::new()) };
+        let free = Planner { groups: None, ..self.clone() };
+        let unrestricted = free.plan(&plan.from, &plan.to, plan.item_bytes)?;
+        let mut out = Vec::new();
+        for group in self.missing(&unrestricted) {
+            let more = known.iter().chain([group]).cloned();
+            let with = self.clone().with_groups(more).plan(&plan.from, &plan.to, plan.item_bytes)?;
+            out.push((group.clone(), plan.cost_us() - with.cost_us()));
+        }
+        Ok(out)
+    }
+
+    /// What plans are compared by.
+    fn key(&self, p: &Plan) -> [u64; 3] {
+        // Each step in whole picoseconds, so that the order of additions decides nothing.
+        let time = p.steps.iter().map(|s| (s.cost_us * 1e6).round() as u64).sum();
+        let steps = p.steps.len() as u64;
+        match self.objective {
+            Objective::Time => [time, p.received_bytes, steps],
+            Objective::Bytes => [p.received_bytes, time, steps],
+            Objective::Peak => [p.peak_bytes, time, p.received_bytes],
+        }
     }
 }
 
@@ -187,14 +250,79 @@ fn refuse_avg_of_shards(from: &Sharding, to: &Sharding) -> Result<(), Error> {
 /// One planning problem.
 pub(super) struct Work<'a> {
     planner: &'a Planner,
-    pub(super) topology: &'a Topology,
+    pub(super) network: Network<'a>,
     pub(super) from: &'a Sharding,
     pub(super) to: &'a Sharding,
     pub(super) item: u64,
 }
 
+/// A digit system and the states of both ends.
+type Ends = (System, State, State);
+
 impl Work<'_> {
-    fn finish(&self, steps: Vec<Step>, system: Option<&(System, State, State)>) -> Result<Plan, Error> {
+    /// The digit system of both ends, cut at the network's units if that nests.
+    fn system(&self) -> Option<Ends> {
+        if self.from.mesh() != self.to.mesh() {
+            return None;
+        }
+        let seeds = self.network.cuts();
+        let seeded = refine(self.from, self.to, &seeds);
+        let system =
+            if seeded.is_some() || seeds.is_empty() { seeded } else { refine(self.from, self.to, &[]) };
+        system.filter(|(s, ..)| s.positions.len() < usize::from(NOWHERE))
+    }
+
+    /// Keeps a plan if it is admitted and better than the best so far.
+    fn keep_better(
+        &self,
+        steps: Vec<Step>,
+        ends: Option<&Ends>,
+        best: &mut Option<Plan>,
+    ) -> Result<(), Error> {
+        let plan = self.finish(steps, ends)?;
+        let better = |b: &Plan| self.planner.key(&plan) < self.planner.key(b);
+        if self.planner.admits(&plan) && best.as_ref().is_none_or(better) {
+            *best = Some(plan);
+        }
+        Ok(())
+    }
+
+    /// The best of the closed forms, and of a search where they may not be the best.
+    fn best_digit_plan(&self, ends: &Ends) -> Result<Option<Plan>, Error> {
+        let (system, s, t) = ends;
+        let mut best = None;
+        for candidate in digit_plan::candidates(system, s, t) {
+            self.keep_better(self.digit_steps(&candidate)?, Some(ends), &mut best)?;
+        }
+        let partial = s.iter().chain(t).any(|p| p.is_partial());
+        let limited = self.planner.max_peak_bytes.is_some() || self.planner.groups.is_some();
+        if !(partial || limited || self.network.levels() > 1 || self.planner.objective == Objective::Peak) {
+            return Ok(best);
+        }
+        let allowed = |subs: &[SubAxis]| {
+            let known = self.planner.groups.as_deref().unwrap_or_default();
+            self.from.mesh().group(subs).is_ok_and(|g| known.contains(&g))
+        };
+        let limits = Limits {
+            objective: self.planner.objective,
+            item: self.item,
+            max_peak: self.planner.max_peak_bytes,
+            allowed: self.planner.groups.as_ref().map(|_| &allowed as &dyn Fn(&[SubAxis]) -> bool),
+        };
+        let Some(problem) = Problem::new(&self.network, &limits, system, s, t) else { return Ok(best) };
+        if problem.moving() <= MAX_MOVING {
+            let known = best.as_ref().map(|b| {
+                let [primary, secondary, _] = self.planner.key(b);
+                [primary, secondary]
+            });
+            if let Some(candidate) = problem.search(known) {
+                self.keep_better(self.digit_steps(&candidate)?, Some(ends), &mut best)?;
+            }
+        }
+        Ok(best)
+    }
+
+    fn finish(&self, steps: Vec<Step>, system: Option<&Ends>) -> Result<Plan, Error> {
         let numel = |s: &Sharding| s.max_local_numel() as u64 * self.item;
         let ends = [numel(self.from), numel(self.to)];
         let mut peak = ends[0].max(ends[1]);
@@ -223,10 +351,7 @@ impl Work<'_> {
             received_bytes: steps.iter().map(|s| s.received_bytes).sum(),
             steps,
             lower_bound_bytes,
-            lower_bound_us: match lower_bound_bytes {
-                None | Some(0) => 0.0,
-                Some(b) => self.topology.collective_us(b, 1),
-            },
+            lower_bound_us: self.lower_bound_us(system, lower_bound_bytes),
             peak_bytes: peak,
             max_shard_bytes: largest,
         };
@@ -240,9 +365,27 @@ impl Work<'_> {
         Ok(plan)
     }
 
-    fn lower_bound(&self, system: Option<&(System, State, State)>) -> Result<Option<u64>, Error> {
+    /// Elements per rank that must cross a level or a further one, in a digit system.
+    fn need(&self, system: &System, s: &State, t: &State, level: usize) -> Option<f64> {
+        let whole: usize = system.positions.iter().map(|p| p.radix).product();
+        bounds::need(&self.weights(system), &codes(s, s), &codes(t, s), whole as u64, level)
+    }
+
+    fn lower_bound_us(&self, ends: Option<&Ends>, bytes: Option<u64>) -> f64 {
+        let Some(bytes) = bytes.filter(|&b| b > 0) else { return 0.0 };
+        let topology = self.network.topology;
+        let Some((system, s, t)) = ends else { return topology.bound_us(&[bytes as f64]) };
+        let needs: SmallVec<[f64; 3]> = (0..self.network.levels())
+            .map(|l| self.need(system, s, t, l).unwrap_or(0.0) * self.item as f64)
+            .collect();
+        topology.bound_us(&needs)
+    }
+
+    fn lower_bound(&self, system: Option<&Ends>) -> Result<Option<u64>, Error> {
         if let Some((system, s, t)) = system {
-            return Ok(bounds::elements(system, s, t).map(|n| n * self.item));
+            // Over whole elements.
+            let elements = self.need(system, s, t, 0).map(|n| (n - 1e-6).max(0.0).ceil() as u64);
+            return Ok(elements.map(|n| n * self.item));
         }
         if self.to.is_partial() {
             return Ok(None);

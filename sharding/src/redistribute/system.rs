@@ -101,7 +101,13 @@ fn is_chain(cuts: &Cuts) -> bool {
 }
 
 /// The system of two shardings of one tensor on one mesh and their states, or `None` if their digits do not nest.
-pub(crate) fn refine(from: &Sharding, to: &Sharding) -> Option<(System, State, State)> {
+///
+/// `seeds` are cuts `(axis, product)` to start from.
+pub(crate) fn refine(
+    from: &Sharding,
+    to: &Sharding,
+    seeds: &[(usize, usize)],
+) -> Option<(System, State, State)> {
     let (mesh, shape) = (from.mesh(), from.shape());
     let words = [from.digits()?, to.digits()?];
     let mut axis_cuts: SmallVec<[Cuts; 4]> =
@@ -132,6 +138,9 @@ pub(crate) fn refine(from: &Sharding, to: &Sharding) -> Option<(System, State, S
     for p in from.partial().iter().chain(to.partial()) {
         add(&mut axis_cuts[p.sub.axis], p.sub.pre);
         add(&mut axis_cuts[p.sub.axis], p.sub.pre * p.sub.size);
+    }
+    for &(axis, cut) in seeds {
+        add(&mut axis_cuts[axis], cut);
     }
     loop {
         if !axis_cuts.iter().chain(&dim_cuts).all(is_chain) {
