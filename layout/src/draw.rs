@@ -192,7 +192,7 @@ impl fmt::Display for Drawing {
             writeln!(f, "{:left$}   {}", "", header.join(" "))?;
             f.write_str(&rule)?;
             for (row, label) in grid.rows.iter().zip(&self.row_labels) {
-                write!(f, "  {label:<left$} |")?;
+                write!(f, "  {label:>left$} |")?;
                 for value in row {
                     write!(f, " {value:>cell$} |")?;
                 }

@@ -4,9 +4,13 @@ use std::hash::{Hash, Hasher};
 
 use smallvec::SmallVec;
 
-use crate::order::{value_at, value_at_extended};
-use crate::profile::{MAX_LEAVES, Nest, Profile};
-use crate::{Counted, Error, IntTuple, Operation, Quantity};
+mod build;
+mod evaluate;
+
+pub(crate) use build::Tuple;
+
+use crate::profile::{Nest, Profile};
+use crate::{Error, IntTuple};
 
 /// One leaf: `extent` steps of `stride`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -74,55 +78,6 @@ impl Hash for Layout {
 }
 
 impl Layout {
-    /// The layout of these leaves, nested like this, with everything it can reach checked.
-    pub(crate) fn assemble(leaves: Leaves, profile: Profile) -> Result<Self, Error> {
-        debug_assert_eq!(leaves.len(), profile.len());
-        let (mut size, mut min, mut max) = (1_i64, 0_i64, 0_i64);
-        for &Leaf { extent, stride } in &leaves {
-            if extent < 1 {
-                return Err(Error::BadExtent { extent });
-            }
-            let overflow = |quantity, left, right| Error::Overflow { quantity, left, right };
-            size = size.checked_mul(extent).ok_or_else(|| overflow(Quantity::Size, size, extent))?;
-            let reach = (extent - 1).checked_mul(stride);
-            let reach = reach.ok_or_else(|| overflow(Quantity::Span, extent, stride))?;
-            let bound = if reach < 0 { &mut min } else { &mut max };
-            *bound = bound.checked_add(reach).ok_or_else(|| overflow(Quantity::Span, *bound, reach))?;
-        }
-        if max.checked_sub(min).and_then(|span| span.checked_add(1)).is_none() {
-            return Err(Error::Overflow { quantity: Quantity::Span, left: min, right: max });
-        }
-        Ok(Self { leaves, profile, size, min, max })
-    }
-
-    /// The layout of these leaves, of which it is known that everything it reaches fits.
-    #[inline]
-    pub(crate) fn known(leaves: Leaves, profile: Profile) -> Self {
-        let (mut size, mut min, mut max) = (1_i64, 0_i64, 0_i64);
-        for leaf in &leaves {
-            size = size.wrapping_mul(leaf.extent);
-            let reach = (leaf.extent - 1).wrapping_mul(leaf.stride);
-            min = min.wrapping_add(reach.min(0));
-            max = max.wrapping_add(reach.max(0));
-        }
-        let layout = Self { leaves, profile, size, min, max };
-        debug_assert_eq!(Self::assemble(layout.leaves.clone(), layout.profile.clone()).as_ref(), Ok(&layout));
-        layout
-    }
-
-    /// The flat layout of these leaves; `1:0` for none.
-    pub(crate) fn from_flat(mut leaves: Leaves) -> Result<Self, Error> {
-        if leaves.len() > MAX_LEAVES {
-            return Err(Error::TooLarge { what: Counted::Leaves, limit: MAX_LEAVES });
-        }
-        if leaves.is_empty() {
-            leaves.push(Leaf { extent: 1, stride: 0 });
-            return Ok(Self::known(leaves, Profile::scalar()));
-        }
-        let profile = Profile::flat(leaves.len());
-        Self::assemble(leaves, profile)
-    }
-
     /// `shape:stride`, congruent tuples.
     ///
     /// ```
@@ -195,15 +150,11 @@ impl Layout {
     ///
     /// `overflow`, `too_deep`, `too_large`; for no modes the answer is `1:0`.
     pub fn concat(modes: &[Self]) -> Result<Self, Error> {
-        if modes.is_empty() {
-            return Ok(Self::unit());
-        }
-        let profile = Profile::concat(modes.iter().map(|mode| &mode.profile))?;
-        let mut leaves = Leaves::new();
+        let mut tuple = Tuple::new();
         for mode in modes {
-            leaves.extend_from_slice(&mode.leaves);
+            tuple.push(mode)?;
         }
-        Self::assemble(leaves, profile)
+        tuple.finish()
     }
 
     #[inline]
@@ -303,127 +254,5 @@ impl Layout {
         self.profile.modes().map(|range| {
             Self::known(SmallVec::from_slice(&self.leaves[range.clone()]), self.profile.mode(range))
         })
-    }
-
-    /// The value at `index` in `[0, size)`.
-    ///
-    /// ```
-    /// use reshard_layout::Layout;
-    ///
-    /// let layout: Layout = "(4,2):(2,1)".parse()?;
-    /// assert_eq!(layout.at(5)?, 3);
-    /// assert_eq!(layout.at(8).unwrap_err().kind(), "out_of_domain");
-    /// # Ok::<(), reshard_layout::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// `out_of_domain`; [`at_extended`](Self::at_extended) goes on beyond the size.
-    #[inline]
-    pub fn at(&self, index: i64) -> Result<i64, Error> {
-        if !(0..self.size).contains(&index) {
-            return Err(Error::OutOfDomain { operation: Operation::Evaluate, value: index, size: self.size });
-        }
-        Ok(value_at(&self.leaves, index))
-    }
-
-    /// The value at any `index >= 0`, where the last leaf goes on without end, as in CuTe.
-    ///
-    /// ```
-    /// use reshard_layout::Layout;
-    ///
-    /// let layout: Layout = "(4,2):(2,1)".parse()?;
-    /// assert_eq!((layout.at_extended(5)?, layout.at_extended(13)?), (3, 5));
-    /// # Ok::<(), reshard_layout::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// `out_of_domain` for a negative index, `overflow`.
-    pub fn at_extended(&self, index: i64) -> Result<i64, Error> {
-        if index < 0 {
-            return Err(Error::OutOfDomain { operation: Operation::Evaluate, value: index, size: i64::MAX });
-        }
-        value_at_extended(&self.leaves, index)
-    }
-
-    /// The value at one coordinate per mode, each an index into its mode.
-    ///
-    /// ```
-    /// use reshard_layout::Layout;
-    ///
-    /// let layout: Layout = "(4,(2,3)):(2,(1,8))".parse()?;
-    /// assert_eq!(layout.offset_of(&[1, 3])?, 2 + (1 + 8));
-    /// # Ok::<(), reshard_layout::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// `no_such_mode` if the number of coordinates is not the rank, `out_of_domain`.
-    pub fn offset_of(&self, coordinates: &[i64]) -> Result<i64, Error> {
-        let rank = self.rank();
-        if coordinates.len() != rank {
-            return Err(Error::NoSuchMode {
-                mode: coordinates.len().max(rank) - 1,
-                rank: coordinates.len().min(rank),
-            });
-        }
-        let mut value = 0_i64;
-        for (range, &coordinate) in self.profile.modes().zip(coordinates) {
-            value = value.wrapping_add(offset_in(&self.leaves[range], coordinate)?);
-        }
-        Ok(value)
-    }
-
-    /// The value at a coordinate nested like the shape, or less: an integer stands for any part of the shape, and is
-    /// an index into it.
-    ///
-    /// ```
-    /// use reshard_layout::Layout;
-    ///
-    /// let layout: Layout = "(4,(2,3)):(2,(1,8))".parse()?;
-    /// for coordinate in ["13", "(1,3)", "(1,(1,1))"] {
-    ///     assert_eq!(layout.offset_at(&coordinate.parse()?)?, 11);
-    /// }
-    /// # Ok::<(), reshard_layout::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// `no_such_mode` if a tuple has more or fewer components than the mode it stands for, `out_of_domain`.
-    pub fn offset_at(&self, coordinate: &IntTuple) -> Result<i64, Error> {
-        if let Some(index) = coordinate.as_scalar() {
-            return self.at(index);
-        }
-        let (given, rank) = (coordinate.rank(), self.rank());
-        if given != rank || self.is_scalar() {
-            return Err(Error::NoSuchMode { mode: given.max(rank) - 1, rank: given.min(rank) });
-        }
-        // Recursion is as deep as the coordinate, which is at most MAX_DEPTH.
-        self.modes()
-            .zip(coordinate.modes())
-            .try_fold(0_i64, |value, (mode, coordinate)| Ok(value.wrapping_add(mode.offset_at(&coordinate)?)))
-    }
-
-    /// All values, in the order of the indices.
-    ///
-    /// ```
-    /// use reshard_layout::Layout;
-    ///
-    /// let layout: Layout = "(2,3):(3,1)".parse()?;
-    /// assert_eq!(layout.values().collect::<Vec<_>>(), [0, 3, 1, 4, 2, 5]);
-    /// # Ok::<(), reshard_layout::Error>(())
-    /// ```
-    pub fn values(&self) -> impl Iterator<Item = i64> + Clone + '_ {
-        (0..self.size).map(|index| value_at(&self.leaves, index))
-    }
-}
-
-fn offset_in(leaves: &[Leaf], index: i64) -> Result<i64, Error> {
-    let size = leaves.iter().map(|leaf| leaf.extent).product();
-    if (0..size).contains(&index) {
-        Ok(value_at(leaves, index))
-    } else {
-        Err(Error::OutOfDomain { operation: Operation::Evaluate, value: index, size })
     }
 }

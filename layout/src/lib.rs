@@ -1,4 +1,31 @@
 //! CuTe-style hierarchical layouts with a checked algebra: the right layout, or the reason there is none.
+//!
+//! A [`Layout`] is a nested `shape:stride` and denotes a function on integers: split the index into coordinates,
+//! leftmost fastest, and take their dot product with the strides. The algebra composes, inverts, complements, divides
+//! and multiplies these functions, and never returns a layout of another function:
+//!
+//! ```
+//! use reshard_layout::Layout;
+//!
+//! let a: Layout = "(6,2):(8,2)".parse()?;
+//! let b: Layout = "(4,3):(3,1)".parse()?;
+//! assert_eq!(a.compose(&b)?.to_string(), "((2,2),3):((24,2),8)");
+//!
+//! let a: Layout = "(12,2):(1,100)".parse()?;
+//! let b: Layout = "(2,2,2):(3,4,6)".parse()?;
+//! let error = a.compose(&b).unwrap_err(); // A(B(7)) = 101 is not A(B(1)) + A(B(2)) + A(B(4))
+//! assert_eq!(error.kind(), "not_representable");
+//! # Ok::<(), reshard_layout::Error>(())
+//! ```
+//!
+//! * [`Layout`] and [`IntTuple`]: the values; `Display` and `FromStr` are inverse of each other, `serde` is the notation.
+//! * [`algebra`]: the operations and the table of their laws. Tilers, lazy compositions, patterns.
+//! * [`properties`]: the predicates that preconditions are written in.
+//! * [`Swizzle`]: exchanging bits of an index.
+//! * [`expression`]: the algebra as text. [`draw`]: layouts as grids and pictures.
+//! * [`theory`]: three chapters with worked numbers. [`mod@reference`]: the definitions, slow and short.
+//!
+//! All arithmetic is checked 64-bit; nothing panics; layouts of up to 8 leaves need no heap.
 #![forbid(unsafe_code)]
 
 pub mod algebra;
@@ -11,8 +38,10 @@ mod notation;
 mod order;
 mod profile;
 pub mod properties;
+pub mod reference;
 mod serde_impls;
 mod swizzle;
+pub mod theory;
 
 pub use error::{Counted, Defect, Error, ErrorKind, Obstacle, Operation, ParseError, Quantity};
 pub use int_tuple::IntTuple;

@@ -43,6 +43,32 @@ impl Profile {
         Self { nests }
     }
 
+    /// No leaves, which is no profile yet.
+    #[inline]
+    pub(crate) fn blank() -> Self {
+        Self { nests: Nests::new() }
+    }
+
+    #[inline]
+    pub(crate) fn nests_mut(&mut self) -> &mut Nests {
+        &mut self.nests
+    }
+
+    /// Becomes a scalar for one leaf, a flat tuple for more.
+    #[inline]
+    pub(crate) fn make_coalesced(&mut self, len: usize) {
+        self.nests.clear();
+        if len == 1 {
+            self.nests.push(Nest::default());
+            return;
+        }
+        self.nests.push(Nest { open: 1, close: 0 });
+        for _ in 2..len {
+            self.nests.push(Nest::default());
+        }
+        self.nests.push(Nest { open: 0, close: 1 });
+    }
+
     /// A tuple of `len` leaves, `len >= 1`.
     #[inline]
     pub(crate) fn flat(len: usize) -> Self {

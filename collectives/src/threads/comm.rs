@@ -27,7 +27,7 @@ const SPINS: u32 = 2000;
 /// And if there are more ranks than processors.
 const CROWDED_SPINS: u32 = 20;
 /// Gives the processor away so often before the thread parks.
-const YIELDS: u32 = 3;
+const YIELDS: u32 = 10;
 /// A parked thread looks again at least so often.
 const LONGEST_PARK: Duration = Duration::from_millis(20);
 

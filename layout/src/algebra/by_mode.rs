@@ -9,6 +9,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::layout::Tuple;
 use crate::notation::Cursor;
 use crate::profile::MAX_DEPTH;
 use crate::{Error, ErrorKind, IntTuple, Layout};
@@ -109,15 +110,10 @@ pub(crate) fn by_mode(
             if tilers.len() > rank {
                 return Err(Error::NoSuchMode { mode: tilers.len() - 1, rank });
             }
-            let modes: Result<Vec<_>, _> = layout
-                .modes()
-                .enumerate()
-                .map(|(at, mode)| match tilers.get(at) {
-                    Some(tiler) => by_mode(&mode, tiler, operation),
-                    None => Ok(mode),
-                })
-                .collect();
-            Layout::concat(&modes?)
+            Tuple::collect(layout.modes().enumerate().map(|(at, mode)| match tilers.get(at) {
+                Some(tiler) => by_mode(&mode, tiler, operation),
+                None => Ok(mode),
+            }))
         }
     }
 }
@@ -137,14 +133,10 @@ pub(crate) fn by_profile(
         return Err(Error::NoSuchMode { mode: named - 1, rank });
     }
     let mut profiles = profile.modes();
-    let modes: Result<Vec<_>, _> = layout
-        .modes()
-        .map(|mode| match profiles.next() {
-            Some(profile) => by_profile(&mode, &profile, operation),
-            None => Ok(mode),
-        })
-        .collect();
-    Layout::concat(&modes?)
+    Tuple::collect(layout.modes().map(|mode| match profiles.next() {
+        Some(profile) => by_profile(&mode, &profile, operation),
+        None => Ok(mode),
+    }))
 }
 
 /// Splits a layout that was divided or multiplied by mode, each mode `(tile, rest)`, into all tiles and all rests.
@@ -154,18 +146,18 @@ pub(crate) fn unzip(layout: &Layout, tiler: &Tiler) -> Result<(Layout, Layout), 
     match tiler {
         Tiler::Layout(_) => Ok((layout.mode(0)?, layout.mode(1)?)),
         Tiler::Modes(tilers) => {
-            let (mut tiles, mut rests) = (Vec::new(), Vec::new());
+            let (mut tiles, mut rests) = (Tuple::new(), Tuple::new());
             for (at, mode) in layout.modes().enumerate() {
                 match tilers.get(at) {
                     Some(tiler) => {
                         let (tile, rest) = unzip(&mode, tiler)?;
-                        tiles.push(tile);
-                        rests.push(rest);
+                        tiles.push(&tile)?;
+                        rests.push(&rest)?;
                     }
-                    None => rests.push(mode),
+                    None => rests.push(&mode)?,
                 }
             }
-            Ok((Layout::concat(&tiles)?, Layout::concat(&rests)?))
+            Ok((tiles.finish()?, rests.finish()?))
         }
     }
 }

@@ -12,9 +12,8 @@
 //! = d_2`, and `d_2 = s_1 d_1` would have been merged; the rest follows for `i -> f(s_1 i)`. So the function
 //! determines the modes.
 
+use crate::Layout;
 use crate::layout::{Leaf, Leaves};
-use crate::profile::Profile;
-use crate::{Error, Layout};
 
 /// Appends a leaf, merged into the last one beyond `start` where it goes on exactly where that ends.
 #[inline]
@@ -29,43 +28,30 @@ pub(crate) fn push_coalesced(leaves: &mut Leaves, start: usize, leaf: Leaf) {
     }
 }
 
-/// The coalesced leaves; none for a layout of size 1.
+/// Whether coalescing would change nothing.
 #[inline]
-pub(crate) fn coalesced(leaves: &[Leaf]) -> Leaves {
-    let mut merged = Leaves::new();
+fn is_coalesced(leaves: &[Leaf]) -> bool {
+    let goes_on = |pair: &[Leaf]| pair[0].stride.checked_mul(pair[0].extent) == Some(pair[1].stride);
+    leaves.iter().all(|leaf| leaf.extent != 1) && !leaves.windows(2).any(goes_on)
+}
+
+/// The coalesced leaves, none for a layout of size 1: these themselves where nothing changes, else in `storage`.
+#[inline]
+pub(crate) fn coalesced<'a>(leaves: &'a [Leaf], storage: &'a mut Leaves) -> &'a [Leaf] {
+    if is_coalesced(leaves) {
+        return leaves;
+    }
+    coalesce_into(leaves, storage);
+    storage
+}
+
+#[inline]
+fn coalesce_into(leaves: &[Leaf], merged: &mut Leaves) {
     for &leaf in leaves {
         if leaf.extent != 1 {
-            push_coalesced(&mut merged, 0, leaf);
+            push_coalesced(merged, 0, leaf);
         }
     }
-    merged
-}
-
-/// The nesting of coalesced leaves: a scalar for one, and for none, which become `1:0`.
-#[inline]
-fn coalesced_profile(leaves: &mut Leaves) -> Profile {
-    match leaves.len() {
-        0 => {
-            leaves.push(Leaf { extent: 1, stride: 0 });
-            Profile::scalar()
-        }
-        1 => Profile::scalar(),
-        len => Profile::flat(len),
-    }
-}
-
-/// The layout of coalesced leaves, of which it is known that everything it reaches fits.
-#[inline]
-pub(crate) fn from_coalesced(mut leaves: Leaves) -> Layout {
-    let profile = coalesced_profile(&mut leaves);
-    Layout::known(leaves, profile)
-}
-
-/// The layout of coalesced leaves, checked.
-#[inline]
-pub(crate) fn from_coalesced_checked(mut leaves: Leaves) -> Result<Layout, Error> {
-    let profile = coalesced_profile(&mut leaves);
-    Layout::assemble(leaves, profile)
 }
 
 impl Layout {
@@ -87,7 +73,11 @@ impl Layout {
     /// ```
     #[must_use]
     pub fn coalesce(&self) -> Self {
-        from_coalesced(coalesced(self.raw_leaves()))
+        let mut layout = Self::blank();
+        coalesce_into(self.raw_leaves(), layout.leaves_mut());
+        layout.nest_coalesced();
+        layout.seal();
+        layout
     }
 
     /// Whether both denote the same function on the same domain, in `O(leaves)`.
@@ -101,6 +91,8 @@ impl Layout {
     /// # Ok::<(), reshard_layout::Error>(())
     /// ```
     pub fn same_function(&self, other: &Self) -> bool {
-        self.size() == other.size() && coalesced(self.raw_leaves()) == coalesced(other.raw_leaves())
+        let (mut left, mut right) = (Leaves::new(), Leaves::new());
+        self.size() == other.size()
+            && coalesced(self.raw_leaves(), &mut left) == coalesced(other.raw_leaves(), &mut right)
     }
 }

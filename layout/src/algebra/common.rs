@@ -9,8 +9,8 @@
 //!
 //! `R` is where the two [right inverses](Layout::right_inverse) agree, the longest common prefix of their modes.
 
-use super::coalesce::{from_coalesced, push_coalesced};
-use crate::layout::{Leaf, Leaves};
+use super::coalesce::push_coalesced;
+use crate::layout::Leaf;
 use crate::{Error, Layout};
 
 impl Layout {
@@ -33,20 +33,23 @@ impl Layout {
     /// None today; a `Result` like the rest of the algebra.
     pub fn max_common_layout(&self, other: &Self) -> Result<Self, Error> {
         let (left, right) = (self.right_inverse()?, other.right_inverse()?);
-        let mut leaves = Leaves::new();
+        let mut layout = Self::blank();
+        let leaves = layout.leaves_mut();
         for (a, b) in left.raw_leaves().iter().zip(right.raw_leaves()) {
             if a.stride != b.stride {
                 break;
             }
             let extent = a.extent.min(b.extent);
             if extent > 1 {
-                push_coalesced(&mut leaves, 0, Leaf { extent, stride: a.stride });
+                push_coalesced(leaves, 0, Leaf { extent, stride: a.stride });
             }
             if a.extent != b.extent {
                 break;
             }
         }
-        Ok(from_coalesced(leaves))
+        layout.nest_coalesced();
+        layout.seal();
+        Ok(layout)
     }
 
     /// How many elements can move at once between two memory layouts of the same coordinates, the size of

@@ -11,7 +11,7 @@
 //!
 //! If all divisions are exact, `(A, complement(A, M))` is a bijection onto `[0, M)`, and it *tiles*.
 
-use super::coalesce::{from_coalesced_checked, push_coalesced};
+use super::coalesce::push_coalesced;
 use crate::layout::{Leaf, Leaves};
 use crate::order::div_rem;
 use crate::{Defect, Error, Layout, Operation};
@@ -60,7 +60,8 @@ impl Layout {
             return Err(Error::BadExtent { extent: bound });
         }
         let operation = Operation::Complement;
-        let mut gaps = Leaves::new();
+        let mut layout = Self::blank();
+        let gaps = layout.leaves_mut();
         let mut span = Some(1_i64);
         for Leaf { extent, stride } in sorted(self, operation)? {
             let overlap = |span| Error::Inadmissible {
@@ -74,7 +75,7 @@ impl Layout {
             }
             let (room, _) = div_rem(stride, below);
             if room > 1 {
-                push_coalesced(&mut gaps, 0, Leaf { extent: room, stride: below });
+                push_coalesced(gaps, 0, Leaf { extent: room, stride: below });
             }
             // The span may leave the 64 bits at the last mode, and then nothing fits beyond.
             span = stride.checked_mul(extent);
@@ -83,11 +84,13 @@ impl Layout {
             let (room, rest) = div_rem(bound, below);
             let room = room + i64::from(rest != 0);
             if room > 1 {
-                push_coalesced(&mut gaps, 0, Leaf { extent: room, stride: below });
+                push_coalesced(gaps, 0, Leaf { extent: room, stride: below });
             }
         }
         // Checked, because the last mode is rounded up beyond the bound.
-        from_coalesced_checked(gaps)
+        layout.nest_coalesced();
+        layout.seal_checked()?;
+        Ok(layout)
     }
 
     /// Whether this layout and its [`complement`](Self::complement) together cover `[0, bound)` exactly.

@@ -24,7 +24,7 @@ use super::coalesce::{coalesced, push_coalesced};
 use super::exact::recognise;
 use crate::layout::{Leaf, Leaves};
 use crate::order::{div_rem, value_at};
-use crate::profile::{MAX_DEPTH, MAX_LEAVES, Nest, Nests, Profile};
+use crate::profile::{MAX_DEPTH, MAX_LEAVES, Nest, Nests};
 use crate::{Counted, Error, Layout, Obstacle, Operation};
 
 /// A boundary between two modes of the outer layout.
@@ -43,16 +43,14 @@ pub(crate) struct Boundary {
 
 type Boundaries = SmallVec<[Boundary; 8]>;
 
-fn boundaries(outer: &[Leaf]) -> Boundaries {
+#[inline]
+fn push_boundaries(outer: &[Leaf], boundaries: &mut Boundaries) {
     let mut product = 1;
-    outer
-        .windows(2)
-        .map(|pair| {
-            product *= pair[0].extent;
-            let weight = pair[1].stride.wrapping_sub(pair[0].extent.wrapping_mul(pair[0].stride));
-            Boundary { product, weight, need: 0, quotient: 0, rest: 0 }
-        })
-        .collect()
+    for pair in outer.windows(2) {
+        product *= pair[0].extent;
+        let weight = pair[1].stride.wrapping_sub(pair[0].extent.wrapping_mul(pair[0].stride));
+        boundaries.push(Boundary { product, weight, need: 0, quotient: 0, rest: 0 });
+    }
 }
 
 /// The modes that replace one leaf of the inner layout, appended to `leaves`.
@@ -112,60 +110,55 @@ fn compose_leaf(
     }
 }
 
-/// The nesting of the result: a leaf that became `count > 1` modes becomes a tuple of them.
-pub(crate) struct Nesting {
-    nests: Nests,
-    depth: usize,
+/// The nesting of one leaf that became `count` modes: as it was for one, a tuple of them for more.
+///
+/// `depth` is how deep the leaf is nested, its own parentheses included.
+#[inline]
+pub(crate) fn push_nests(nests: &mut Nests, depth: usize, nest: Nest, count: usize) -> Result<(), Error> {
+    if count == 1 {
+        nests.push(nest);
+        return Ok(());
+    }
+    if depth >= MAX_DEPTH {
+        return Err(Error::TooDeep { limit: MAX_DEPTH });
+    }
+    nests.push(Nest { open: nest.open + 1, close: 0 });
+    for _ in 2..count {
+        nests.push(Nest::default());
+    }
+    nests.push(Nest { open: 0, close: nest.close + 1 });
+    if nests.len() > MAX_LEAVES {
+        return Err(Error::TooLarge { what: Counted::Leaves, limit: MAX_LEAVES });
+    }
+    Ok(())
 }
 
-impl Nesting {
-    pub(crate) fn new() -> Self {
-        Self { nests: Nests::new(), depth: 0 }
-    }
-
-    #[inline]
-    pub(crate) fn push(&mut self, nest: Nest, count: usize) -> Result<(), Error> {
-        self.depth += usize::from(nest.open);
-        if count == 1 {
-            self.nests.push(nest);
-        } else {
-            if self.depth >= MAX_DEPTH {
-                return Err(Error::TooDeep { limit: MAX_DEPTH });
-            }
-            self.nests.push(Nest { open: nest.open + 1, close: 0 });
-            for _ in 2..count {
-                self.nests.push(Nest::default());
-            }
-            self.nests.push(Nest { open: 0, close: nest.close + 1 });
-        }
-        self.depth -= usize::from(nest.close);
-        Ok(())
-    }
-
-    pub(crate) fn finish(self) -> Result<Profile, Error> {
-        if self.nests.len() > MAX_LEAVES {
-            return Err(Error::TooLarge { what: Counted::Leaves, limit: MAX_LEAVES });
-        }
-        Ok(Profile::from_nests(self.nests))
-    }
+/// Why the closed form has no layout.
+enum Failure {
+    Obstacle(Obstacle),
+    Error(Error),
 }
 
 /// `outer o inner` by the closed form; `outer` is coalesced, and the values of `inner` lie in its domain.
-fn closed_form(outer: &[Leaf], inner: &Layout) -> Result<Result<Layout, Obstacle>, Error> {
+fn closed_form(outer: &[Leaf], inner: &Layout, layout: &mut Layout) -> Result<(), Failure> {
     let first_stride = outer.first().map_or(0, |leaf| leaf.stride);
-    let mut boundaries = boundaries(outer);
-    let mut leaves = Leaves::new();
-    let mut nesting = Nesting::new();
+    let mut boundaries = Boundaries::new();
+    push_boundaries(outer, &mut boundaries);
+    let (leaves, nests) = layout.parts_mut();
+    let mut depth = 0;
     for (at, (&leaf, &nest)) in inner.raw_leaves().iter().zip(inner.profile().nests()).enumerate() {
         let start = leaves.len();
         if leaf.extent == 1 || leaf.stride == 0 {
             leaves.push(Leaf { extent: leaf.extent, stride: 0 });
-        } else if let Err(obstacle) = compose_leaf(first_stride, &mut boundaries, at, leaf, &mut leaves) {
-            return Ok(Err(obstacle));
+        } else {
+            compose_leaf(first_stride, &mut boundaries, at, leaf, leaves).map_err(Failure::Obstacle)?;
         }
-        nesting.push(nest, leaves.len() - start)?;
+        depth += usize::from(nest.open);
+        push_nests(nests, depth, nest, leaves.len() - start).map_err(Failure::Error)?;
+        depth -= usize::from(nest.close);
     }
-    Ok(Ok(Layout::known(leaves, nesting.finish()?)))
+    layout.seal();
+    Ok(())
 }
 
 /// Whether the weights of the boundaries up to `reach` have one sign; computed without overflow.
@@ -210,26 +203,35 @@ impl Layout {
     /// `out_of_domain`; `not_representable`, which is a proof; `undecided` where the closed form does not decide and
     /// enumeration would take more than [`ENUMERATION_BUDGET`](super::ENUMERATION_BUDGET) evaluations; `too_deep`.
     pub fn compose(&self, inner: &Self) -> Result<Self, Error> {
-        let outside = if inner.min_value() < 0 {
-            Some(inner.min_value())
-        } else if inner.max_value() >= self.size() {
-            Some(inner.max_value())
-        } else {
-            None
-        };
-        if let Some(value) = outside {
+        let mut layout = Self::blank();
+        self.compose_into(inner, &mut layout)?;
+        Ok(layout)
+    }
+
+    fn compose_into(&self, inner: &Self, layout: &mut Self) -> Result<(), Error> {
+        if inner.min_value() < 0 || inner.max_value() >= self.size() {
+            let value = if inner.min_value() < 0 { inner.min_value() } else { inner.max_value() };
             return Err(Error::OutOfDomain { operation: Operation::Compose, value, size: self.size() });
         }
-        let outer = coalesced(self.raw_leaves());
-        let obstacle = match closed_form(&outer, inner)? {
-            Ok(layout) => return Ok(layout),
-            Err(obstacle) => obstacle,
-        };
-        if one_sign(&outer, inner.max_value()) {
+        let mut storage = Leaves::new();
+        let outer = coalesced(self.raw_leaves(), &mut storage);
+        match closed_form(outer, inner, layout) {
+            Ok(()) => Ok(()),
+            Err(Failure::Error(error)) => Err(error),
+            Err(Failure::Obstacle(obstacle)) => {
+                self.compose_exactly(outer, inner, obstacle).map(|exact| *layout = exact)
+            }
+        }
+    }
+
+    /// Decides where the closed form met an obstacle.
+    #[cold]
+    fn compose_exactly(&self, outer: &[Leaf], inner: &Self, obstacle: Obstacle) -> Result<Self, Error> {
+        if one_sign(outer, inner.max_value()) {
             let operands = Box::new((self.clone().into(), inner.clone()));
             return Err(Error::NotRepresentable { operands, obstacle });
         }
-        recognise(inner, |value| value_at(&outer, value))
+        recognise(inner, |value| value_at(outer, value))
             .map_err(|refusal| refusal.into_error(self.clone().into(), inner))
     }
 
@@ -254,12 +256,8 @@ impl Layout {
         if inner.max_value() < self.size() {
             return self.compose(inner);
         }
-        let mut outer = coalesced(self.raw_leaves());
-        let Some(last) = outer.pop() else {
-            // Of 1:0 the last mode has stride 0.
-            let outer = Self::scalar(inner.max_value() + 1, 0)?;
-            return outer.compose(inner);
-        };
+        let mut outer = Leaves::from_slice(self.coalesce().raw_leaves());
+        let Some(last) = outer.pop() else { return self.compose(inner) };
         let below: i64 = outer.iter().map(|leaf| leaf.extent).product();
         outer.push(Leaf { extent: inner.max_value() / below + 1, stride: last.stride });
         Self::from_flat(outer)?.compose(inner)

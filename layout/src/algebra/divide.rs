@@ -20,24 +20,26 @@
 //! ```
 
 use super::by_mode::{Tiler, by_mode, unzip};
+use crate::layout::Tuple;
 use crate::{Error, Layout};
 
 /// `A / T` for one layout.
 fn divide(layout: &Layout, tile: &Layout) -> Result<Layout, Error> {
     let rest = tile.complement(layout.size())?;
-    layout.compose(&Layout::concat(&[tile.clone(), rest])?)
+    let mut both = Tuple::new();
+    both.push(tile)?;
+    both.push(&rest)?;
+    layout.compose(&both.finish()?)
 }
 
 /// `(tile, rest modes...)`.
 pub(crate) fn tiled(tile: Layout, rest: &Layout) -> Result<Layout, Error> {
-    let modes: Vec<_> = std::iter::once(tile).chain(rest.modes()).collect();
-    Layout::concat(&modes)
+    Tuple::collect(std::iter::once(tile).chain(rest.modes()).map(Ok))
 }
 
 /// `(tile modes..., rest modes...)`.
 pub(crate) fn flat(tile: &Layout, rest: &Layout) -> Result<Layout, Error> {
-    let modes: Vec<_> = tile.modes().chain(rest.modes()).collect();
-    Layout::concat(&modes)
+    Tuple::collect(tile.modes().chain(rest.modes()).map(Ok))
 }
 
 impl Layout {

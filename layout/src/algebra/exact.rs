@@ -7,7 +7,7 @@
 //! each of these is a layout.
 
 use super::coalesce::push_coalesced;
-use super::compose::Nesting;
+use super::compose::push_nests;
 use super::composed::Outer;
 use crate::layout::{Leaf, Leaves};
 use crate::order::value_at;
@@ -71,17 +71,20 @@ pub(crate) fn recognise(inner: &Layout, function: impl Fn(i64) -> i64) -> Result
     if inner.size() > ENUMERATION_BUDGET {
         return Err(Refusal::Budget(ENUMERATION_BUDGET));
     }
-    let mut leaves = Leaves::new();
-    let mut nesting = Nesting::new();
+    let mut layout = Layout::blank();
+    let (leaves, nests) = layout.parts_mut();
+    let mut depth = 0;
     for (at, (leaf, &nest)) in inner.raw_leaves().iter().zip(inner.profile().nests()).enumerate() {
         let start = leaves.len();
-        recognise_leaf(&mut leaves, at, leaf.extent, |c| function(c * leaf.stride)).map_err(Refusal::Not)?;
-        nesting.push(nest, leaves.len() - start).map_err(Refusal::Error)?;
+        recognise_leaf(leaves, at, leaf.extent, |c| function(c * leaf.stride)).map_err(Refusal::Not)?;
+        depth += usize::from(nest.open);
+        push_nests(nests, depth, nest, leaves.len() - start).map_err(Refusal::Error)?;
+        depth -= usize::from(nest.close);
     }
-    let different = |index: &i64| value_at(&leaves, *index) != function(value_at(inner.raw_leaves(), *index));
+    let different = |index: &i64| value_at(leaves, *index) != function(value_at(inner.raw_leaves(), *index));
     if let Some(index) = (0..inner.size()).find(different) {
         return Err(Refusal::Not(Obstacle::Enumeration { index }));
     }
-    let profile = nesting.finish().map_err(Refusal::Error)?;
-    Layout::assemble(leaves, profile).map_err(Refusal::Error)
+    layout.seal_checked().map_err(Refusal::Error)?;
+    Ok(layout)
 }

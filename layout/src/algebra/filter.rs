@@ -4,9 +4,8 @@
 //! filter(A)  =  coalesce(A without the leaves of stride 0 and of extent 1)
 //! ```
 
-use super::coalesce::{from_coalesced, push_coalesced};
+use super::coalesce::push_coalesced;
 use crate::Layout;
-use crate::layout::Leaves;
 
 impl Layout {
     /// The coalesced layout of the leaves that change the value, those of extent > 1 and stride other than 0.
@@ -22,12 +21,15 @@ impl Layout {
     /// ```
     #[must_use]
     pub fn filter(&self) -> Self {
-        let mut leaves = Leaves::new();
+        let mut layout = Self::blank();
+        let leaves = layout.leaves_mut();
         for &leaf in self.raw_leaves() {
             if leaf.extent != 1 && leaf.stride != 0 {
-                push_coalesced(&mut leaves, 0, leaf);
+                push_coalesced(leaves, 0, leaf);
             }
         }
-        from_coalesced(leaves)
+        layout.nest_coalesced();
+        layout.seal();
+        layout
     }
 }

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::layout::Tuple;
 use crate::profile::Profile;
 use crate::{Error, Layout};
 
@@ -22,13 +23,13 @@ impl Layout {
     ///
     /// `no_such_mode` if the range is empty or ends beyond the rank, `too_deep`.
     pub fn group(&self, range: Range<usize>) -> Result<Self, Error> {
-        let mut modes: Vec<_> = self.modes().collect();
-        if range.is_empty() || range.end > modes.len() {
-            return Err(Error::NoSuchMode { mode: range.end.max(range.start), rank: modes.len() });
+        let rank = self.rank();
+        if range.is_empty() || range.end > rank {
+            return Err(Error::NoSuchMode { mode: range.end.max(range.start), rank });
         }
-        let group = Self::concat(&modes[range.clone()])?;
-        modes.splice(range, [group]);
-        Self::concat(&modes)
+        let group = Tuple::collect(self.modes().take(range.end).skip(range.start).map(Ok));
+        let (before, after) = (self.modes().take(range.start), self.modes().skip(range.end));
+        Tuple::collect(before.map(Ok).chain([group]).chain(after.map(Ok)))
     }
 
     /// All leaves as modes.

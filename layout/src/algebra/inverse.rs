@@ -8,8 +8,8 @@
 //! left inverse    R(A(i)) = i      between a leaf (d':p') and the next, (d:p):        d / d' : p'
 //! ```
 
-use super::coalesce::{from_coalesced, from_coalesced_checked, push_coalesced};
-use crate::layout::{Leaf, Leaves};
+use super::coalesce::push_coalesced;
+use crate::layout::Leaf;
 use crate::order::div_rem;
 use crate::{Defect, Error, Layout, Operation};
 
@@ -39,7 +39,8 @@ impl Layout {
     /// A layout `R` with `A(R(i)) = i` for all `i < size(R)`: where to find each value.
     ///
     /// Taken leaf by leaf in the order of (stride, extent), each leaf whose stride is the size so far; so the longest
-    /// there is if `A` is injective. Never fails, in the worst case it is `1:0`. Ensures: coalesced.
+    /// there is if `A` is injective and has no negative stride. (`(2,2):(-2,3)` has the longer one `2:3`, because its
+    /// value 1 is 3 - 2.) Never fails, in the worst case it is `1:0`. Ensures: coalesced.
     ///
     /// ```
     /// use reshard_layout::Layout;
@@ -55,18 +56,21 @@ impl Layout {
     ///
     /// None today; a `Result` like the rest of the algebra.
     pub fn right_inverse(&self) -> Result<Self, Error> {
-        let mut leaves = Leaves::new();
+        let mut layout = Self::blank();
+        let leaves = layout.leaves_mut();
         let mut size = 1;
         for Placed { extent, stride, step } in placed(self) {
             if stride == size {
-                push_coalesced(&mut leaves, 0, Leaf { extent, stride: step });
+                push_coalesced(leaves, 0, Leaf { extent, stride: step });
                 // A divisor of the size of this layout, which fits.
                 size *= extent;
             } else if stride > size {
                 break;
             }
         }
-        Ok(from_coalesced(leaves))
+        layout.nest_coalesced();
+        layout.seal();
+        Ok(layout)
     }
 
     /// A layout `R` with `R(A(i)) = i` for all `i`: which index has this value.
@@ -97,7 +101,8 @@ impl Layout {
         if let Some(leaf) = self.raw_leaves().iter().find(|leaf| leaf.extent > 1 && leaf.stride < 0) {
             return Err(inadmissible(Defect::NegativeStride { extent: leaf.extent, stride: leaf.stride }));
         }
-        let mut leaves = Leaves::new();
+        let mut layout = Self::blank();
+        let leaves = layout.leaves_mut();
         // Of the leaf below: its stride, its end (None beyond 64 bits), and what one of its steps is worth.
         let (mut below, mut span, mut value, mut last) = (1_i64, Some(1_i64), 0_i64, 1_i64);
         for Placed { extent, stride, step } in placed(self) {
@@ -112,13 +117,15 @@ impl Layout {
                 return Err(inadmissible(Defect::Gap { stride, below }));
             }
             if room > 1 {
-                push_coalesced(&mut leaves, 0, Leaf { extent: room, stride: value });
+                push_coalesced(leaves, 0, Leaf { extent: room, stride: value });
             }
             (below, span, value, last) = (stride, stride.checked_mul(extent), step, extent);
         }
         if last > 1 {
-            push_coalesced(&mut leaves, 0, Leaf { extent: last, stride: value });
+            push_coalesced(leaves, 0, Leaf { extent: last, stride: value });
         }
-        from_coalesced_checked(leaves)
+        layout.nest_coalesced();
+        layout.seal_checked()?;
+        Ok(layout)
     }
 }

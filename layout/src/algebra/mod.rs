@@ -1,4 +1,39 @@
 //! The algebra of layouts, one operation a file.
+//!
+//! Every operation is a method of [`Layout`](crate::Layout). Each has a law, which is a test in `tests/laws`: over all
+//! small layouts first, then over random ones. `A`, `B`, `T` are layouts, `i` runs over the domain.
+//!
+//! | operation | law | file | test |
+//! |---|---|---|---|
+//! | coalesce | `coalesce(A)(i) = A(i)`; idempotent, shortest | `coalesce` | `coalesce_keeps_the_function_and_is_idempotent_and_shortest` |
+//! | same function | `coalesce(A) = coalesce(B)` exactly if `A(i) = B(i)` | `coalesce` | `coalesce_is_a_complete_invariant` |
+//! | coalesce by profile | the same, mode by mode | `by_mode` | `coalesce_by_profile_keeps_the_function_and_the_modes` |
+//! | filter | the same set of values | `filter` | `filter_keeps_the_set_of_values` |
+//! | compose | `R(i) = A(B(i))`, `size(R) = size(B)`, the shape of `R` refines that of `B`; a refusal is right | `compose`, `exact` | `compose_is_composition_of_functions_or_says_why_not` |
+//! | | `(A o B) o C = A o (B o C)` where both exist | | `compose_is_associative_where_defined` |
+//! | | `A o (B, C) = (A o B, A o C)` where it exists | | `compose_distributes_over_concatenation_where_defined` |
+//! | | `A o id = A = id o A` | | `the_identity_is_neutral` |
+//! | | carries of opposite weight may cancel | | `compose_is_exact_where_weights_have_both_signs` |
+//! | compose extended | the same, the last mode of `A` without end | `compose` | `compose_extended_agrees_within_the_domain_and_goes_on_beyond` |
+//! | compose lazily | `(A o k o B)(i) = A(k + B(i))` | `composed` | `compose_is_composition_of_functions_or_says_why_not` |
+//! | complement | `(A, A*)` is injective, a bijection onto `[0, M)` if it tiles, and the least | `complement` | `complement_tiles_and_is_the_least_that_fits` |
+//! | | `A**` is `A` sorted, if it tiles | | `complement_twice_is_the_sorted_layout` |
+//! | | refused only for overlapping or negative modes | | `complement_is_refused_exactly_for_overlapping_or_negative_modes` |
+//! | right inverse | `A(R(i)) = i`, the longest | `inverse` | `right_inverse_finds_the_index_of_each_value` |
+//! | left inverse | `R(A(i)) = i`; `A(R(A(i))) = A(i)` with stride 0 | `inverse` | `left_inverse_finds_the_index_of_each_index` |
+//! | | both are equal for a permutation | | `inverses_of_a_permutation_agree` |
+//! | divide | a permutation of the values of `A` if `T` tiles; mode 0 is `A o T` | `divide` | `divide_is_a_permutation_when_the_tile_tiles` |
+//! | product | mode 0 is `A`; injective if `A` and `B` are | `product` | `product_begins_with_its_first_operand_and_repeats_it` |
+//! | by mode | `op(A, <T, U>) = (op(A_0, T), op(A_1, U), ...)` | `by_mode` | `by_mode_is_mode_by_mode` |
+//! | tile to shape | mode `k` has the size asked for | `tile_to_shape` | `tile_to_shape_covers_the_shape` |
+//! | common layout | `A(R(i)) = i = B(R(i))` | `common` | `common_layout_is_the_identity_through_both` |
+//! | slice, dice | `A(c) = offset + R(open coordinates of c)` | `slice` | `slice_and_dice_split_the_function` |
+//! | group, flatten | the same function | `group` | `nesting_does_not_change_the_function` |
+//! | recast | upcast undoes downcast | `recast` | `upcast_undoes_downcast` |
+//! | null space | `A(N(i)) = 0` | `nullspace` | `nullspace_is_what_modes_of_stride_zero_map_to_zero` |
+//! | swizzle | what it does to bits; composition is one after the other | `swizzle` | `swizzles_compose_to_what_they_do_one_after_the_other` |
+//! | order | lexicographic is reversed colexicographic, for every operation | `order` | `lexicographic_order_is_reversed_colexicographic_order` |
+//! | notation | `FromStr` undoes `Display` | `notation` | `display_then_from_str_is_the_identity` |
 
 mod by_mode;
 mod coalesce;

@@ -4,9 +4,9 @@
 //! A(N(i)) = 0          N = the leaves of stride 0, each with the index step that advances its coordinate
 //! ```
 
-use super::coalesce::{from_coalesced, push_coalesced};
+use super::coalesce::push_coalesced;
 use crate::Layout;
-use crate::layout::{Leaf, Leaves};
+use crate::layout::Leaf;
 
 impl Layout {
     /// The layout `N` of the indices that differ only in coordinates of stride 0 from index 0.
@@ -23,14 +23,17 @@ impl Layout {
     /// ```
     #[must_use]
     pub fn nullspace(&self) -> Self {
-        let mut leaves = Leaves::new();
+        let mut layout = Self::blank();
+        let leaves = layout.leaves_mut();
         let mut step = 1;
         for &Leaf { extent, stride } in self.raw_leaves() {
             if stride == 0 && extent > 1 {
-                push_coalesced(&mut leaves, 0, Leaf { extent, stride: step });
+                push_coalesced(leaves, 0, Leaf { extent, stride: step });
             }
             step *= extent;
         }
-        from_coalesced(leaves)
+        layout.nest_coalesced();
+        layout.seal();
+        layout
     }
 }

@@ -21,6 +21,7 @@
 use super::by_mode::{Tiler, by_mode, unzip};
 use super::complement::sorted;
 use super::divide::{flat, tiled};
+use crate::layout::Tuple;
 use crate::{Error, Layout, Operation, Quantity};
 
 /// `A* o B`: where the copies of `A` go.
@@ -39,17 +40,24 @@ fn copies(layout: &Layout, pattern: &Layout) -> Result<Layout, Error> {
 
 /// `A (x) B` for one layout.
 fn product(layout: &Layout, pattern: &Layout) -> Result<Layout, Error> {
-    Layout::concat(&[layout.clone(), copies(layout, pattern)?])
+    let mut both = Tuple::new();
+    both.push(layout)?;
+    both.push(&copies(layout, pattern)?)?;
+    both.finish()
 }
 
-/// The modes of both, the shorter list padded with `1:0`, after the product.
-fn paired(layout: &Layout, pattern: &Layout) -> Result<Vec<(Layout, Layout)>, Error> {
+/// Pairs mode `k` of `A` with mode `k` of its copies, after padding the shorter of `A` and `B` with `1:0`.
+fn pair_modes(
+    layout: &Layout,
+    pattern: &Layout,
+    pair: impl Fn(Layout, Layout) -> [Layout; 2],
+) -> Result<Layout, Error> {
     let rank = layout.rank().max(pattern.rank());
-    let pad = |layout: &Layout| -> Vec<Layout> {
-        layout.modes().chain(std::iter::repeat_with(Layout::unit)).take(rank).collect()
+    let padded = |layout: &Layout| -> Result<Layout, Error> {
+        Tuple::collect(layout.modes().chain(std::iter::repeat_with(Layout::unit)).take(rank).map(Ok))
     };
-    let copies = copies(layout, &Layout::concat(&pad(pattern))?)?;
-    Ok(pad(layout).into_iter().zip(copies.modes()).collect())
+    let (layout, copies) = (padded(layout)?, copies(layout, &padded(pattern)?)?);
+    Tuple::collect(layout.modes().zip(copies.modes()).map(|(block, copy)| Layout::concat(&pair(block, copy))))
 }
 
 impl Layout {
@@ -145,9 +153,7 @@ impl Layout {
     ///
     /// As [`logical_product`](Self::logical_product).
     pub fn blocked_product(&self, pattern: &Self) -> Result<Self, Error> {
-        let modes: Result<Vec<_>, _> =
-            paired(self, pattern)?.into_iter().map(|(block, copy)| Self::concat(&[block, copy])).collect();
-        Self::concat(&modes?)
+        pair_modes(self, pattern, |block, copy| [block, copy])
     }
 
     /// The copies of `A` interleaved element by element: mode `k` is `(copies along k, A_k)`.
@@ -165,8 +171,6 @@ impl Layout {
     ///
     /// As [`logical_product`](Self::logical_product).
     pub fn raked_product(&self, pattern: &Self) -> Result<Self, Error> {
-        let modes: Result<Vec<_>, _> =
-            paired(self, pattern)?.into_iter().map(|(block, copy)| Self::concat(&[copy, block])).collect();
-        Self::concat(&modes?)
+        pair_modes(self, pattern, |block, copy| [copy, block])
     }
 }

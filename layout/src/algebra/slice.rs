@@ -7,6 +7,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::layout::Tuple;
 use crate::notation::Cursor;
 use crate::profile::MAX_DEPTH;
 use crate::{Error, ErrorKind, Layout};
@@ -96,20 +97,15 @@ impl Cursor<'_> {
 }
 
 /// Walks pattern and layout together: the open modes go to `open`, the fixed ones to `fixed`, their value is returned.
-fn split(
-    layout: Layout,
-    pattern: &Pattern,
-    open: &mut Vec<Layout>,
-    fixed: &mut Vec<Layout>,
-) -> Result<i64, Error> {
+fn split(layout: &Layout, pattern: &Pattern, open: &mut Tuple, fixed: &mut Tuple) -> Result<i64, Error> {
     match pattern {
         Pattern::Any => {
-            open.push(layout);
+            open.push(layout)?;
             Ok(0)
         }
         Pattern::At(index) => {
             let value = layout.at(*index)?;
-            fixed.push(layout);
+            fixed.push(layout)?;
             Ok(value)
         }
         Pattern::Modes(patterns) => {
@@ -122,7 +118,7 @@ fn split(
             }
             // Values of different modes add up to a value of the layout, which fits.
             layout.modes().zip(patterns).try_fold(0_i64, |value, (mode, pattern)| {
-                Ok(value.wrapping_add(split(mode, pattern, open, fixed)?))
+                Ok(value.wrapping_add(split(&mode, pattern, open, fixed)?))
             })
         }
     }
@@ -150,9 +146,9 @@ impl Layout {
         if *pattern == Pattern::Any {
             return Ok((self.clone(), 0));
         }
-        let mut open = Vec::new();
-        let offset = split(self.clone(), pattern, &mut open, &mut Vec::new())?;
-        Ok((Self::concat(&open)?, offset))
+        let mut open = Tuple::new();
+        let offset = split(self, pattern, &mut open, &mut Tuple::new())?;
+        Ok((open.finish()?, offset))
     }
 
     /// The modes that a pattern fixes: what [`slice`](Self::slice) leaves out.
@@ -170,10 +166,10 @@ impl Layout {
     /// As [`slice`](Self::slice).
     pub fn dice(&self, pattern: &Pattern) -> Result<Self, Error> {
         if matches!(pattern, Pattern::At(_)) {
-            return split(self.clone(), pattern, &mut Vec::new(), &mut Vec::new()).map(|_| self.clone());
+            return split(self, pattern, &mut Tuple::new(), &mut Tuple::new()).map(|_| self.clone());
         }
-        let mut fixed = Vec::new();
-        split(self.clone(), pattern, &mut Vec::new(), &mut fixed)?;
-        Self::concat(&fixed)
+        let mut fixed = Tuple::new();
+        split(self, pattern, &mut Tuple::new(), &mut fixed)?;
+        fixed.finish()
     }
 }

@@ -80,8 +80,7 @@ fn forest(digits: &[Weight], s: &[Code], t: &[Code], min_level: usize) -> f64 {
         product *= digits[first].radix as f64;
         // A cycle counts once too often: for its lowest digit, walk it.
         let (mut d, mut lowest) = (first, true);
-        loop {
-            let Some(next) = (0..s.len()).find(|&e| moved(e) && s[e] == t[d]) else { break };
+        while let Some(next) = (0..s.len()).find(|&e| moved(e) && s[e] == t[d]) {
             if next == first {
                 if lowest {
                     product /= digits[first].radix as f64;

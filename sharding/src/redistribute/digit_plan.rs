@@ -11,7 +11,7 @@ use crate::redistribute::closed_form::{self, Candidate, Form, Move, senders};
 use crate::redistribute::cost::all_reduce_bytes;
 use crate::redistribute::messages::{Motion, reduce_of};
 use crate::redistribute::network::traffic;
-use crate::redistribute::planner::Work;
+use crate::redistribute::planner::{Totals, Work};
 use crate::redistribute::step::{Step, StepOp};
 use crate::redistribute::system::{Place, State, System};
 
@@ -57,68 +57,101 @@ impl Work<'_> {
 
     /// The steps of a candidate.
     pub(super) fn digit_steps(&self, c: &Candidate) -> Result<Vec<Step>, Error> {
-        c.moves.iter().map(|m| self.digit_step(c, m)).collect()
+        let weights = self.weights(&c.system);
+        c.moves.iter().map(|m| self.digit_step(&c.system, &weights, m)).collect()
     }
 
-    fn digit_step(&self, c: &Candidate, m: &Move) -> Result<Step, Error> {
-        let system = &c.system;
+    /// What a candidate is compared by, without making its steps; `None` if it is not admitted.
+    pub(super) fn digit_key(&self, c: &Candidate) -> Result<Option<[u64; 3]>, Error> {
+        let weights = self.weights(&c.system);
+        let mut totals = Totals::default();
+        for m in &c.moves {
+            let x = self.measure(&c.system, &weights, m)?;
+            if x.op.communicates()
+                && let Some(known) = &self.planner.groups
+                && !known.contains(&c.system.mesh.group(&x.axes)?)
+            {
+                return Ok(None);
+            }
+            totals.add(x.cost_us, x.received, x.peak);
+        }
+        Ok(self.planner.admits_peak(totals.peak).then(|| totals.key(self.planner.objective)))
+    }
+
+    /// What one move costs.
+    fn measure(&self, system: &System, weights: &[Weight], m: &Move) -> Result<Measured, Error> {
         let changed = |d: &usize| m.before[*d] != m.after[*d];
-        let digits: SmallVec<[usize; 8]> = (0..m.before.len()).filter(changed).collect();
-        let axes: SmallVec<[SubAxis; 4]> = join(digits.iter().map(|&d| system.digits[d]));
-        let g: usize = digits.iter().map(|&d| system.digits[d].size).product();
-        let (small, large) = {
-            let (a, b) = (system.local_numel(&m.before) as u64, system.local_numel(&m.after) as u64);
-            (a.min(b), a.max(b))
+        let digits = (0..m.before.len()).filter(changed);
+        let axes: SmallVec<[SubAxis; 4]> = join(digits.map(|d| system.digits[d]));
+        let g: u64 = axes.iter().map(|s| s.size as u64).product();
+        let (a, b) = (system.local_numel(&m.before) as u64, system.local_numel(&m.after) as u64);
+        let (small, large, item) = (a.min(b), a.max(b), self.item);
+        let network = &self.network;
+        let spread = if m.op.communicates() { network.spread(&axes)? } else { SmallVec::new() };
+        let collective = |total: u64, halves: f64| network.collective_us(total as f64, &spread, halves);
+        let mut op = m.op;
+        let mut peak = a + b;
+        let (received, cost_us) = match m.op {
+            StepOp::Slice | StepOp::ZeroFill => (0, 0.0),
+            StepOp::AllGather | StepOp::ReduceScatter => {
+                ((large - small) * item, collective(large * item, 1.0))
+            }
+            StepOp::AllReduce => {
+                let (bytes, modelled) = all_reduce_bytes(large, g, item);
+                peak += large.div_ceil(g);
+                (bytes, collective(modelled, 2.0))
+            }
+            StepOp::AllToAll | StepOp::Exchange => {
+                let (before, after) = (codes(&m.before, &m.before), codes(&m.after, &m.before));
+                let bytes = b * item;
+                let x = traffic(weights, &before, &after, bytes, network.levels());
+                let peers: usize = x.iter().map(|x| x.1).sum();
+                let received = x.iter().map(|x| x.0).sum::<f64>() as u64;
+                if peers as u64 + 1 == g && received < bytes {
+                    op = StepOp::AllToAll;
+                }
+                (received, network.topology.exchange_us(&x))
+            }
         };
-        let own: SmallVec<[usize; 8]> = (0..m.before.len()).collect();
+        Ok(Measured { op, axes, received, cost_us, peak: peak * item })
+    }
+
+    fn digit_step(&self, system: &System, weights: &[Weight], m: &Move) -> Result<Step, Error> {
+        let Measured { op, axes, received, cost_us, .. } = self.measure(system, weights, m)?;
+        let digits = || (0..m.before.len()).filter(|&d| m.before[d] != m.after[d]);
+        let reduce = || {
+            reduce_of(digits().filter_map(|d| match m.before[d] {
+                Place::Partial(op) => Some((op, system.digits[d].size)),
+                Place::At(_) | Place::Replicated => None,
+            }))
+        };
         let moves = |sender: SmallVec<[usize; 8]>| Motion::Move {
             system: system.clone(),
             before: m.before.clone(),
             after: m.after.clone(),
             sender,
         };
-        let reduce = reduce_of(digits.iter().filter_map(|&d| match m.before[d] {
-            Place::Partial(op) => Some((op, system.digits[d].size)),
-            Place::At(_) | Place::Replicated => None,
-        }));
-        let network = &self.network;
-        let spread = if m.op.communicates() { network.spread(&axes)? } else { SmallVec::new() };
-        let collective = |total: u64, halves: f64| network.collective_us(total as f64, &spread, halves);
-        let mut op = m.op;
-        let (motion, received, sent, cost_us) = match m.op {
-            StepOp::Slice | StepOp::ZeroFill => (moves(own), 0, 0, 0.0),
-            StepOp::AllGather => {
-                let bytes = small * (g as u64 - 1) * self.item;
-                (moves(own), bytes, bytes, collective(large * self.item, 1.0))
+        let (motion, sent) = match op {
+            StepOp::Slice | StepOp::ZeroFill | StepOp::AllGather => {
+                (moves((0..m.before.len()).collect()), received)
             }
             StepOp::ReduceScatter => {
-                let bytes = small * (g as u64 - 1) * self.item;
                 let motion = Motion::ReduceScatter {
                     system: system.clone(),
                     before: m.before.clone(),
                     after: m.after.clone(),
-                    reduce,
+                    reduce: reduce(),
                 };
-                (motion, bytes, bytes, collective(large * self.item, 1.0))
+                (motion, received)
             }
             StepOp::AllReduce => {
-                let (bytes, modelled) = all_reduce_bytes(large, g as u64, self.item);
-                let subs = digits.iter().map(|&d| system.digits[d]).collect();
-                (Motion::AllReduce { subs, reduce }, bytes, bytes, collective(modelled, 2.0))
+                let subs = digits().map(|d| system.digits[d]).collect();
+                (Motion::AllReduce { subs, reduce: reduce() }, received)
             }
             StepOp::AllToAll | StepOp::Exchange => {
-                let (before, after) = (codes(&m.before, &m.before), codes(&m.after, &m.before));
-                let bytes = system.local_numel(&m.after) as u64 * self.item;
-                let weights = self.weights(system);
-                let x = traffic(&weights, &before, &after, bytes, network.levels());
-                let peers: usize = x.iter().map(|x| x.1).sum();
-                let received = x.iter().map(|x| x.0).sum::<f64>() as u64;
-                if peers + 1 == g && received < bytes {
-                    op = StepOp::AllToAll;
-                }
                 let sender = senders(system, &m.before, &m.after, |d| weights[d].level);
                 let sent = most_sent(system, &m.before, &m.after, &sender) * self.item;
-                (moves(sender), received, sent, network.topology.exchange_us(&x))
+                (moves(sender), sent)
             }
         };
         Ok(Step {
@@ -133,6 +166,15 @@ impl Work<'_> {
             motion: Arc::new(motion),
         })
     }
+}
+
+/// What one move costs: its worst rank's bytes, time and peak bytes.
+struct Measured {
+    op: StepOp,
+    axes: SmallVec<[SubAxis; 4]>,
+    received: u64,
+    cost_us: f64,
+    peak: u64,
 }
 
 fn same_moves(a: &Candidate, b: &Candidate) -> bool {

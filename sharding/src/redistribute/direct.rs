@@ -81,7 +81,7 @@ impl Work<'_> {
             overlap.local = true;
             let replicated = from.replicated_axes();
             overlap.embeds.retain(|s| replicated.iter().any(|r| contains(*r, *s)));
-            return Ok(Some(self.step(StepOp::ZeroFill, axes, overlap, Counted::default())?));
+            return Ok(Some(step(StepOp::ZeroFill, axes, overlap, Counted::default())?));
         }
         let counted = self.count(&overlap)?;
         let op = match (counted.received, overlap.fill) {
@@ -89,33 +89,7 @@ impl Work<'_> {
             (0, Some(_)) => StepOp::ZeroFill,
             (_, _) => StepOp::Exchange,
         };
-        Ok(Some(self.step(op, axes, overlap, counted)?))
-    }
-
-    fn step(
-        &self,
-        op: StepOp,
-        axes: SmallVec<[SubAxis; 4]>,
-        overlap: Overlap,
-        counted: Counted,
-    ) -> Result<Step, Error> {
-        let group = if overlap.one_mesh() {
-            overlap.from.mesh().group(&axes)?
-        } else {
-            span_of(overlap.from.mesh(), overlap.to.mesh())?
-        };
-        let cost_us = if op.communicates() { counted.cost_us } else { 0.0 };
-        Ok(Step {
-            op,
-            axes,
-            group,
-            before: overlap.from.clone(),
-            after: overlap.to.clone(),
-            received_bytes: counted.received,
-            sent_bytes: counted.sent,
-            cost_us,
-            motion: Arc::new(Motion::Overlap(overlap)),
-        })
+        Ok(Some(step(op, axes, overlap, counted)?))
     }
 
     /// What the worst rank receives, sends and pays in an exchange of overlapping regions.
@@ -329,4 +303,25 @@ fn span_of(a: &Mesh, b: &Mesh) -> Result<Group, Error> {
     let low = a.lowest().min(b.lowest());
     let high = a.world().max(b.world());
     Group::new(&reshard_layout::Layout::from_modes(&[((high - low) as i64, 1)])?)
+}
+
+/// A step of overlapping regions.
+fn step(op: StepOp, axes: SmallVec<[SubAxis; 4]>, overlap: Overlap, counted: Counted) -> Result<Step, Error> {
+    let group = if overlap.one_mesh() {
+        overlap.from.mesh().group(&axes)?
+    } else {
+        span_of(overlap.from.mesh(), overlap.to.mesh())?
+    };
+    let cost_us = if op.communicates() { counted.cost_us } else { 0.0 };
+    Ok(Step {
+        op,
+        axes,
+        group,
+        before: overlap.from.clone(),
+        after: overlap.to.clone(),
+        received_bytes: counted.received,
+        sent_bytes: counted.sent,
+        cost_us,
+        motion: Arc::new(Motion::Overlap(overlap)),
+    })
 }

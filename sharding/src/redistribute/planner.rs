@@ -14,13 +14,14 @@ use smallvec::SmallVec;
 use crate::axis::SubAxis;
 use crate::digits::Owner;
 use crate::redistribute::bounds::{self, NOWHERE};
+use crate::redistribute::closed_form::Candidate;
 use crate::redistribute::cost::Topology;
 use crate::redistribute::digit_plan::{self, codes};
 use crate::redistribute::messages::Motion;
 use crate::redistribute::network::Network;
 use crate::redistribute::overlap::Overlap;
 use crate::redistribute::plan::Plan;
-use crate::redistribute::search::{Limits, MAX_MOVING, Problem};
+use crate::redistribute::search::{Allowed, Limits, MAX_MOVING, Problem};
 use crate::redistribute::step::{Step, StepOp};
 use crate::redistribute::system::{State, System, refine};
 use crate::{Error, Group, ReduceOp, Sharding};
@@ -148,16 +149,14 @@ impl Planner {
             return if self.admits(&plan) { Ok(plan) } else { Err(self.refused(plan.peak_bytes)) };
         }
         let system = work.system();
-        let best = match &system {
-            Some(system) => work.best_digit_plan(system)?,
-            None => {
-                let mut best = None;
-                for steps in work.overlap_candidates()? {
-                    work.keep_better(steps, None, &mut best)?;
-                }
-                best
+        let mut best = None;
+        if let Some(ends) = &system {
+            best = work.best_digit_plan(ends)?;
+        } else {
+            for steps in work.overlap_candidates()? {
+                work.keep_better(steps, &mut best)?;
             }
-        };
+        }
         match best {
             Some(plan) => Ok(plan),
             None => Err(self.explain_refusal(from, to, item_bytes)?),
@@ -166,7 +165,7 @@ impl Planner {
 
     /// Whether a plan keeps to the memory and the groups that were asked for.
     fn admits(&self, plan: &Plan) -> bool {
-        self.max_peak_bytes.is_none_or(|m| plan.peak_bytes <= m)
+        self.admits_peak(plan.peak_bytes)
             && self.groups.as_ref().is_none_or(|known| plan.groups().iter().all(|g| known.contains(g)))
     }
 
@@ -212,15 +211,45 @@ impl Planner {
         Ok(out)
     }
 
+    pub(super) fn admits_peak(&self, peak: u64) -> bool {
+        self.max_peak_bytes.is_none_or(|m| peak <= m)
+    }
+
     /// What plans are compared by.
     fn key(&self, p: &Plan) -> [u64; 3] {
-        // Each step in whole picoseconds, so that the order of additions decides nothing.
-        let time = p.steps.iter().map(|s| (s.cost_us * 1e6).round() as u64).sum();
-        let steps = p.steps.len() as u64;
-        match self.objective {
-            Objective::Time => [time, p.received_bytes, steps],
-            Objective::Bytes => [p.received_bytes, time, steps],
-            Objective::Peak => [p.peak_bytes, time, p.received_bytes],
+        let mut totals = Totals::default();
+        for s in &p.steps {
+            totals.add(s.cost_us, s.received_bytes, 0);
+        }
+        totals.peak = p.peak_bytes;
+        totals.key(self.objective)
+    }
+}
+
+/// What the steps of a plan add up to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Totals {
+    /// Each step in whole picoseconds, so that the order of additions decides nothing.
+    picoseconds: u64,
+    bytes: u64,
+    pub(super) peak: u64,
+    steps: u64,
+}
+
+impl Totals {
+    pub(super) fn add(&mut self, cost_us: f64, bytes: u64, peak: u64) {
+        self.picoseconds += (cost_us * 1e6).round() as u64;
+        self.bytes += bytes;
+        self.peak = self.peak.max(peak);
+        self.steps += 1;
+    }
+
+    /// The order of an objective.
+    pub(super) fn key(&self, objective: Objective) -> [u64; 3] {
+        match objective {
+            Objective::Time => [self.picoseconds, self.bytes, self.steps],
+            Objective::Bytes => [self.bytes, self.picoseconds, self.steps],
+            Objective::Peak => [self.peak, self.picoseconds, self.bytes],
         }
     }
 }
@@ -249,7 +278,7 @@ fn refuse_avg_of_shards(from: &Sharding, to: &Sharding) -> Result<(), Error> {
 
 /// One planning problem.
 pub(super) struct Work<'a> {
-    planner: &'a Planner,
+    pub(super) planner: &'a Planner,
     pub(super) network: Network<'a>,
     pub(super) from: &'a Sharding,
     pub(super) to: &'a Sharding,
@@ -273,13 +302,8 @@ impl Work<'_> {
     }
 
     /// Keeps a plan if it is admitted and better than the best so far.
-    fn keep_better(
-        &self,
-        steps: Vec<Step>,
-        ends: Option<&Ends>,
-        best: &mut Option<Plan>,
-    ) -> Result<(), Error> {
-        let plan = self.finish(steps, ends)?;
+    fn keep_better(&self, steps: Vec<Step>, best: &mut Option<Plan>) -> Result<(), Error> {
+        let plan = self.finish(steps, None)?;
         let better = |b: &Plan| self.planner.key(&plan) < self.planner.key(b);
         if self.planner.admits(&plan) && best.as_ref().is_none_or(better) {
             *best = Some(plan);
@@ -290,14 +314,31 @@ impl Work<'_> {
     /// The best of the closed forms, and of a search where they may not be the best.
     fn best_digit_plan(&self, ends: &Ends) -> Result<Option<Plan>, Error> {
         let (system, s, t) = ends;
-        let mut best = None;
+        let mut best: Option<([u64; 3], Candidate)> = None;
         for candidate in digit_plan::candidates(system, s, t) {
-            self.keep_better(self.digit_steps(&candidate)?, Some(ends), &mut best)?;
+            if let Some(key) = self.digit_key(&candidate)?
+                && best.as_ref().is_none_or(|b| key < b.0)
+            {
+                best = Some((key, candidate));
+            }
         }
+        if let Some(candidate) = self.searched(ends, best.as_ref().map(|b| b.0))
+            && let Some(key) = self.digit_key(&candidate)?
+            && best.as_ref().is_none_or(|b| key < b.0)
+        {
+            best = Some((key, candidate));
+        }
+        let Some((_, candidate)) = best else { return Ok(None) };
+        self.finish(self.digit_steps(&candidate)?, Some(ends)).map(Some)
+    }
+
+    /// A better plan than one of this key, where the closed forms may not be the best.
+    fn searched(&self, ends: &Ends, best: Option<[u64; 3]>) -> Option<Candidate> {
+        let (system, s, t) = ends;
         let partial = s.iter().chain(t).any(|p| p.is_partial());
         let limited = self.planner.max_peak_bytes.is_some() || self.planner.groups.is_some();
         if !(partial || limited || self.network.levels() > 1 || self.planner.objective == Objective::Peak) {
-            return Ok(best);
+            return None;
         }
         let allowed = |subs: &[SubAxis]| {
             let known = self.planner.groups.as_deref().unwrap_or_default();
@@ -307,19 +348,13 @@ impl Work<'_> {
             objective: self.planner.objective,
             item: self.item,
             max_peak: self.planner.max_peak_bytes,
-            allowed: self.planner.groups.as_ref().map(|_| &allowed as &dyn Fn(&[SubAxis]) -> bool),
+            allowed: self.planner.groups.as_ref().map(|_| &allowed as Allowed<'_>),
         };
-        let Some(problem) = Problem::new(&self.network, &limits, system, s, t) else { return Ok(best) };
-        if problem.moving() <= MAX_MOVING {
-            let known = best.as_ref().map(|b| {
-                let [primary, secondary, _] = self.planner.key(b);
-                [primary, secondary]
-            });
-            if let Some(candidate) = problem.search(known) {
-                self.keep_better(self.digit_steps(&candidate)?, Some(ends), &mut best)?;
-            }
+        let problem = Problem::new(&self.network, &limits, system, s, t)?;
+        if problem.moving() > MAX_MOVING {
+            return None;
         }
-        Ok(best)
+        problem.search(best.map(|[primary, secondary, _]| [primary, secondary]))
     }
 
     fn finish(&self, steps: Vec<Step>, system: Option<&Ends>) -> Result<Plan, Error> {
@@ -356,10 +391,7 @@ impl Work<'_> {
             max_shard_bytes: largest,
         };
         let ranks = plan.from.mesh().size().max(plan.to.mesh().size());
-        if plan.communicating_steps() > 1
-            && ranks <= COUNTED
-            && plan.steps.iter().any(|s| !is_same_for_all(s))
-        {
+        if ranks <= COUNTED && plan.steps.iter().filter(|s| !is_same_for_all(s)).count() > 1 {
             plan.received_bytes = total_received(&plan)?;
         }
         Ok(plan)

@@ -113,13 +113,16 @@ struct Node {
 
 type Nodes = HashMap<Codes, Node>;
 
+/// Whether the group of some sub-axes may be used.
+pub(crate) type Allowed<'a> = &'a dyn Fn(&[SubAxis]) -> bool;
+
 /// What a search may use.
 pub(crate) struct Limits<'a> {
     pub(crate) objective: Objective,
     pub(crate) item: u64,
     pub(crate) max_peak: Option<u64>,
-    /// Whether the group of these sub-axes may be used.
-    pub(crate) allowed: Option<&'a dyn Fn(&[SubAxis]) -> bool>,
+    /// Which groups may be used; all without.
+    pub(crate) allowed: Option<Allowed<'a>>,
 }
 
 /// The search problem of two states.
@@ -338,13 +341,11 @@ impl<'a> Problem<'a> {
                 let levels = self.network.levels();
                 let mut needs: SmallVec<[f64; 3]> = SmallVec::new();
                 for l in 0..levels {
-                    match need(&self.weights, state, &self.to, self.whole, l) {
-                        Some(n) => needs.push(n * self.limits.item as f64),
-                        None => {
-                            let owes = state.iter().zip(&self.to).any(|(&c, &t)| c == OWED && t != OWED);
-                            return if owes { (self.network.topology.launch_us() * 1e6) as u64 } else { 0 };
-                        }
-                    }
+                    let Some(n) = need(&self.weights, state, &self.to, self.whole, l) else {
+                        let owes = state.iter().zip(&self.to).any(|(&c, &t)| c == OWED && t != OWED);
+                        return if owes { (self.network.topology.launch_us() * 1e6) as u64 } else { 0 };
+                    };
+                    needs.push(n * self.limits.item as f64);
                 }
                 (self.network.topology.bound_us(&needs) * 1e6 * (1.0 - 1e-9)).floor() as u64
             }

@@ -1,0 +1,144 @@
+//! The words that errors are made of: kinds, operations, quantities.
+
+use std::fmt;
+
+#[cfg(doc)]
+use crate::{Error, Layout};
+
+/// The kind of an [`Error`], the part of it that programs match on.
+///
+/// ```
+/// use reshard_layout::{ErrorKind, Layout};
+///
+/// let error = Layout::from_modes(&[(0, 1)]).unwrap_err();
+/// assert_eq!(error.error_kind(), ErrorKind::BadExtent);
+/// assert_eq!(error.kind(), "bad_extent");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ErrorKind {
+    /// The text is not in the notation, or an expression calls a function with arguments it does not take.
+    Parse,
+    /// A number does not fit in 64 bits.
+    Overflow,
+    /// An extent, a bound or another number that must be positive is not.
+    BadExtent,
+    /// Two tuples that must have the same nesting do not.
+    NotCongruent,
+    /// A value lies outside the domain of the layout it is given to.
+    OutOfDomain,
+    /// The function asked for exists, and is proved not to be a layout of the shape asked for.
+    NotRepresentable,
+    /// The operand does not satisfy the precondition of the operation.
+    Inadmissible,
+    /// The question has an answer that was not found within the stated budget.
+    Undecided,
+    /// Nesting is deeper than [`MAX_DEPTH`](crate::MAX_DEPTH).
+    TooDeep,
+    /// Something is larger than a stated limit.
+    TooLarge,
+    /// A mode or a coordinate is asked for that the layout does not have.
+    NoSuchMode,
+}
+
+impl ErrorKind {
+    /// The kind in `snake_case`, as the command line prints it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Parse => "parse",
+            Self::Overflow => "overflow",
+            Self::BadExtent => "bad_extent",
+            Self::NotCongruent => "not_congruent",
+            Self::OutOfDomain => "out_of_domain",
+            Self::NotRepresentable => "not_representable",
+            Self::Inadmissible => "inadmissible",
+            Self::Undecided => "undecided",
+            Self::TooDeep => "too_deep",
+            Self::TooLarge => "too_large",
+            Self::NoSuchMode => "no_such_mode",
+        }
+    }
+}
+
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// An operation of the algebra, as errors name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// Evaluating a layout at an index or a coordinate.
+    Evaluate,
+    /// [`Layout::compose`].
+    Compose,
+    /// [`Layout::complement`].
+    Complement,
+    /// [`Layout::right_inverse`].
+    RightInverse,
+    /// [`Layout::left_inverse`].
+    LeftInverse,
+    /// [`Layout::upcast`] and [`Layout::downcast`].
+    Recast,
+    /// [`Layout::tile_to_shape`].
+    TileToShape,
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Evaluate => "evaluation",
+            Self::Compose => "composition",
+            Self::Complement => "complement",
+            Self::RightInverse => "right inverse",
+            Self::LeftInverse => "left inverse",
+            Self::Recast => "recast",
+            Self::TileToShape => "tiling to that shape",
+        })
+    }
+}
+
+/// What there is too much of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Counted {
+    /// Leaves of a tuple.
+    Leaves,
+    /// Bits of a swizzle.
+    SwizzleBits,
+    /// Cells of a drawing.
+    Cells,
+}
+
+impl fmt::Display for Counted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Leaves => "leaves",
+            Self::SwizzleBits => "bits in the swizzle",
+            Self::Cells => "cells to draw",
+        })
+    }
+}
+
+/// The quantity that did not fit in 64 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Quantity {
+    /// The product of the extents.
+    Size,
+    /// The distance between the least and the greatest value.
+    Span,
+    /// A stride.
+    Stride,
+    /// A value of the layout.
+    Value,
+}
+
+impl fmt::Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Size => "the size",
+            Self::Span => "the span of the values",
+            Self::Stride => "a stride",
+            Self::Value => "a value",
+        })
+    }
+}

@@ -1,0 +1,129 @@
+//! Evaluating a layout: at an index, at coordinates, everywhere.
+
+use super::{Layout, Leaf};
+use crate::order::{value_at, value_at_extended};
+use crate::{Error, IntTuple, Operation};
+
+impl Layout {
+    /// The value at `index` in `[0, size)`.
+    ///
+    /// ```
+    /// use reshard_layout::Layout;
+    ///
+    /// let layout: Layout = "(4,2):(2,1)".parse()?;
+    /// assert_eq!(layout.at(5)?, 3);
+    /// assert_eq!(layout.at(8).unwrap_err().kind(), "out_of_domain");
+    /// # Ok::<(), reshard_layout::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `out_of_domain`; [`at_extended`](Self::at_extended) goes on beyond the size.
+    #[inline]
+    pub fn at(&self, index: i64) -> Result<i64, Error> {
+        if !(0..self.size).contains(&index) {
+            return Err(Error::OutOfDomain { operation: Operation::Evaluate, value: index, size: self.size });
+        }
+        Ok(value_at(&self.leaves, index))
+    }
+
+    /// The value at any `index >= 0`, where the last leaf goes on without end, as in CuTe.
+    ///
+    /// ```
+    /// use reshard_layout::Layout;
+    ///
+    /// let layout: Layout = "(4,2):(2,1)".parse()?;
+    /// assert_eq!((layout.at_extended(5)?, layout.at_extended(13)?), (3, 5));
+    /// # Ok::<(), reshard_layout::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `out_of_domain` for a negative index, `overflow`.
+    pub fn at_extended(&self, index: i64) -> Result<i64, Error> {
+        if index < 0 {
+            return Err(Error::OutOfDomain { operation: Operation::Evaluate, value: index, size: i64::MAX });
+        }
+        value_at_extended(&self.leaves, index)
+    }
+
+    /// The value at one coordinate per mode, each an index into its mode.
+    ///
+    /// ```
+    /// use reshard_layout::Layout;
+    ///
+    /// let layout: Layout = "(4,(2,3)):(2,(1,8))".parse()?;
+    /// assert_eq!(layout.offset_of(&[1, 3])?, 2 + (1 + 8));
+    /// # Ok::<(), reshard_layout::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `no_such_mode` if the number of coordinates is not the rank, `out_of_domain`.
+    pub fn offset_of(&self, coordinates: &[i64]) -> Result<i64, Error> {
+        let rank = self.rank();
+        if coordinates.len() != rank {
+            return Err(Error::NoSuchMode {
+                mode: coordinates.len().max(rank) - 1,
+                rank: coordinates.len().min(rank),
+            });
+        }
+        let mut value = 0_i64;
+        for (range, &coordinate) in self.profile.modes().zip(coordinates) {
+            value = value.wrapping_add(offset_in(&self.leaves[range], coordinate)?);
+        }
+        Ok(value)
+    }
+
+    /// The value at a coordinate nested like the shape, or less: an integer stands for any part of the shape, and is
+    /// an index into it.
+    ///
+    /// ```
+    /// use reshard_layout::Layout;
+    ///
+    /// let layout: Layout = "(4,(2,3)):(2,(1,8))".parse()?;
+    /// for coordinate in ["13", "(1,3)", "(1,(1,1))"] {
+    ///     assert_eq!(layout.offset_at(&coordinate.parse()?)?, 11);
+    /// }
+    /// # Ok::<(), reshard_layout::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `no_such_mode` if a tuple has more or fewer components than the mode it stands for, `out_of_domain`.
+    pub fn offset_at(&self, coordinate: &IntTuple) -> Result<i64, Error> {
+        if let Some(index) = coordinate.as_scalar() {
+            return self.at(index);
+        }
+        let (given, rank) = (coordinate.rank(), self.rank());
+        if given != rank || self.is_scalar() {
+            return Err(Error::NoSuchMode { mode: given.max(rank) - 1, rank: given.min(rank) });
+        }
+        // Recursion is as deep as the coordinate, which is at most MAX_DEPTH.
+        self.modes()
+            .zip(coordinate.modes())
+            .try_fold(0_i64, |value, (mode, coordinate)| Ok(value.wrapping_add(mode.offset_at(&coordinate)?)))
+    }
+
+    /// All values, in the order of the indices.
+    ///
+    /// ```
+    /// use reshard_layout::Layout;
+    ///
+    /// let layout: Layout = "(2,3):(3,1)".parse()?;
+    /// assert_eq!(layout.values().collect::<Vec<_>>(), [0, 3, 1, 4, 2, 5]);
+    /// # Ok::<(), reshard_layout::Error>(())
+    /// ```
+    pub fn values(&self) -> impl Iterator<Item = i64> + Clone + '_ {
+        (0..self.size).map(|index| value_at(&self.leaves, index))
+    }
+}
+
+fn offset_in(leaves: &[Leaf], index: i64) -> Result<i64, Error> {
+    let size = leaves.iter().map(|leaf| leaf.extent).product();
+    if (0..size).contains(&index) {
+        Ok(value_at(leaves, index))
+    } else {
+        Err(Error::OutOfDomain { operation: Operation::Evaluate, value: index, size })
+    }
+}
