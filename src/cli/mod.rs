@@ -19,6 +19,7 @@ mod plan;
 mod run;
 mod shape;
 mod shards;
+mod view;
 
 use std::ffi::OsStr;
 use std::process::ExitCode;
@@ -44,6 +45,8 @@ enum Command {
     Shards(shards::ShardsArgs),
     /// Show the cheapest steps from one sharding to another
     Plan(plan::PlanArgs),
+    /// Show the sharding of a tensor viewed in another shape
+    View(view::ViewArgs),
     /// Reshard a checkpoint for real and verify every byte
     Run(run::RunArgs),
 }
@@ -58,6 +61,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Layout(args) => layout::run(&args),
         Command::Shards(args) => finish(shards::run(&args), args.json),
         Command::Plan(args) => finish(plan::run(&args), args.json),
+        Command::View(args) => finish(view::run(&args), args.json),
         Command::Run(args) => finish(run::run(&args), args.json),
     }
 }

@@ -75,7 +75,7 @@ impl Sharding {
 
 /// A dim that ends inside a digit: `wanted` values of the digit belong to the dim, and do not divide it.
 #[derive(Clone, Copy, Debug)]
-struct Straddle {
+pub(crate) struct Straddle {
     dim: usize,
     digit: Digit,
     wanted: usize,
@@ -107,7 +107,7 @@ fn linear(digits: &[Digit]) -> Digits {
 }
 
 /// The same digits grouped into the dims of another shape of as many elements, none of them 0.
-fn regroup(digits: &[Digit], shape: &[usize]) -> Result<Digits, Straddle> {
+pub(crate) fn regroup(digits: &[Digit], shape: &[usize]) -> Result<Digits, Straddle> {
     let word = linear(digits);
     let mut out = Digits::new();
     let mut rest = word.iter().copied();
