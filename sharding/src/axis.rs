@@ -119,6 +119,14 @@ impl SubAxis {
             .then_some(SubAxis { size: self.size * minor.size, ..self })
     }
 
+    /// The text of the sub-axis with the names of a mesh.
+    pub(crate) fn printed(self, axes: &[Axis]) -> String {
+        let mut text = String::new();
+        // Writing to a string does not fail.
+        let _ = self.write(&mut text, axes);
+        text
+    }
+
     /// Prints the sub-axis with the names of a mesh: `tp` for a whole axis, otherwise `tp:(pre)size`.
     pub(crate) fn write(self, f: &mut impl fmt::Write, axes: &[Axis]) -> fmt::Result {
         let axis = &axes[self.axis];

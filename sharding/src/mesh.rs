@@ -11,6 +11,7 @@
 //! a slice of the world: then it does not cover it, and its offset need not be 0.
 
 mod from_ranks;
+pub mod recipes;
 mod transform;
 
 pub(crate) use from_ranks::modes_of_line;

@@ -163,9 +163,12 @@ impl fmt::Display for Placements {
     }
 }
 
+/// Of each placement, its number in the shard order of its dim, where one is written.
+pub(crate) type ShardNumbers = SmallVec<[Option<usize>; 4]>;
+
 impl Placements {
     /// Reads placements; of each, its number in PyTorch's shard order, as in `S(0)[1]S(0)[0]`, where it has one.
-    pub(crate) fn read(r: &mut Cursor<'_>) -> Result<(Placements, SmallVec<[Option<usize>; 4]>), Error> {
+    pub(crate) fn read(r: &mut Cursor<'_>) -> Result<(Placements, ShardNumbers), Error> {
         let mut numbers = SmallVec::new();
         let close = if r.eat("[") {
             Some("]")

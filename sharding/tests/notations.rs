@@ -41,7 +41,7 @@ impl Arbitrary for Case {
         let s = Sharding::new(&mesh, &shape, &placements).unwrap();
         let flat = [s.numel()];
         let halves = [2, s.numel() / 2];
-        let other: &[usize] = if s.numel() % 2 == 0 && bool::arbitrary(g) { &halves } else { &flat };
+        let other: &[usize] = if s.numel().is_multiple_of(2) && bool::arbitrary(g) { &halves } else { &flat };
         Case(if bool::arbitrary(g) { s.view(other).unwrap_or(s) } else { s })
     }
 }
@@ -87,7 +87,10 @@ fn even_shardings_are_held_by_all_that_can() {
             d.sub_axis().is_none() && digits[i + 1..].iter().any(|e| e.dim == d.dim && e.sub_axis().is_some())
         });
         let sums = s.partial().iter().all(|p| p.op == ReduceOp::Sum);
-        let whole = digits.iter().filter_map(|d| d.sub_axis()).chain(s.partial().iter().map(|p| p.sub));
+        let whole = digits
+            .iter()
+            .filter_map(reshard_sharding::digits::Digit::sub_axis)
+            .chain(s.partial().iter().map(|p| p.sub));
         let whole = whole.clone().all(|x| x == s.mesh().whole(x.axis));
         s.by_tensor().is_ok()
             && s.shardy().is_ok() == (!strided && sums)

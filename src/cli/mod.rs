@@ -14,6 +14,7 @@
 mod batch;
 mod error;
 mod layout;
+mod mesh;
 mod output;
 mod plan;
 mod run;
@@ -45,6 +46,8 @@ enum Command {
     Shards(shards::ShardsArgs),
     /// Show the cheapest steps from one sharding to another
     Plan(plan::PlanArgs),
+    /// List recipes, draw a mesh, show the groups of its axes
+    Mesh(mesh::MeshArgs),
     /// Show the sharding of a tensor viewed in another shape
     View(view::ViewArgs),
     /// Reshard a checkpoint for real and verify every byte
@@ -61,6 +64,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Layout(args) => layout::run(&args),
         Command::Shards(args) => finish(shards::run(&args), args.json),
         Command::Plan(args) => finish(plan::run(&args), args.json),
+        Command::Mesh(args) => finish(mesh::run(&args), args.json),
         Command::View(args) => finish(view::run(&args), args.json),
         Command::Run(args) => finish(run::run(&args), args.json),
     }

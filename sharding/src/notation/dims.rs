@@ -175,9 +175,7 @@ pub(crate) fn axes_of_dims(s: &Sharding, notation: &'static str) -> Result<AxesO
                 match (d.sub_axis(), local) {
                     (None, _) => local = Some(*d),
                     (Some(sub), Some(l)) if l.dim == d.dim => {
-                        let mut name = String::new();
-                        // Writing to a string does not fail.
-                        let _ = sub.write(&mut name, s.mesh().axes());
+                        let name = sub.printed(s.mesh().axes());
                         return Err(Error::NotExpressible {
                             notation,
                             reason: format!(

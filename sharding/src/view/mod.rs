@@ -66,9 +66,8 @@ impl Sharding {
                 .and_then(|d| Sharding::from_digits(self.mesh(), shape, d, self.partial().iter().copied())),
             None => uneven::view(self, shape),
         };
-        regrouped.map_err(|e| match e {
-            Error::View { reason } => advice::needs_redistribute(self, shape, reason),
-            other => other,
+        regrouped.map_err(|e| {
+            if let Error::View { reason } = e { advice::needs_redistribute(self, shape, reason) } else { e }
         })
     }
 }
@@ -83,15 +82,11 @@ pub(crate) struct Straddle {
 
 impl Straddle {
     fn reason(self, s: &Sharding, shape: &[usize]) -> Error {
-        let mut name = String::new();
-        match self.digit.sub_axis() {
-            // Writing to a string does not fail.
-            Some(sub) => {
-                let _ = sub.write(&mut name, s.mesh().axes());
-                name.push_str(&format!(" (a digit of {})", self.digit.radix));
-            }
-            None => name.push_str(&format!("a local digit of {}", self.digit.radix)),
-        }
+        let radix = self.digit.radix;
+        let name = match self.digit.sub_axis() {
+            Some(sub) => format!("{} (a digit of {radix})", sub.printed(s.mesh().axes())),
+            None => format!("a local digit of {radix}"),
+        };
         Error::View {
             reason: format!(
                 "dim {} of {shape:?} ends inside {name} of {s}, after {} of its values, which does not divide it",
