@@ -337,7 +337,8 @@ impl Work<'_> {
         let (system, s, t) = ends;
         let partial = s.iter().chain(t).any(|p| p.is_partial());
         let limited = self.planner.max_peak_bytes.is_some() || self.planner.groups.is_some();
-        if !(partial || limited || self.network.levels() > 1 || self.planner.objective == Objective::Peak) {
+        // In bytes the closed form is exact without partial sums.
+        if self.planner.objective == Objective::Bytes && !partial && !limited && self.network.levels() == 1 {
             return None;
         }
         let allowed = |subs: &[SubAxis]| {
