@@ -1,1 +1,13 @@
-//! The facade of reshard.
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+pub use reshard_collectives as collectives;
+pub use reshard_kernels as kernels;
+pub use reshard_layout as layout;
+pub use reshard_sharding as sharding;
+
+pub use reshard_kernels::DType;
+pub use reshard_layout::{IntTuple, Layout};
+pub use reshard_sharding::meaning::{meaning, scatter};
+pub use reshard_sharding::redistribute::{Objective, Plan, Planner, Step, StepOp, Topology};
+pub use reshard_sharding::{Group, Mesh, Placement, Placements, ReduceOp, Region, Sharding};

@@ -1,2 +1,7 @@
-//! The command line of reshard.
-fn main() {}
+//! The command line of reshard: `reshard layout`, `shards`, `plan` and `run`.
+
+mod cli;
+
+fn main() -> std::process::ExitCode {
+    cli::main()
+}

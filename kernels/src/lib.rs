@@ -1,1 +1,56 @@
-//! reshard-kernels.
+//! Two verbs on bytes in host memory: [`copy`] between two layouts, and [`combine`] of one into another.
+//!
+//! A redistribution is nothing but these two verbs between the buffers of two ranks. Both take any pair of layouts
+//! of equal size, and both are defined by five lines of [`reference`](mod@reference):
+//!
+//! ```text
+//! copy:     for i in 0..size { dst[dst_layout(i)] = src[src_layout(i)] }
+//! combine:  for i in 0..size { dst[dst_layout(i)] = dst[dst_layout(i)] op src[src_layout(i)] }
+//! ```
+//!
+//! # Data flow
+//!
+//! ```text
+//! (dst layout, src layout)  or  a plan's blocks
+//!        |  Nest::between, Nest::new         loops (extent, source stride, target stride), counted in elements
+//!        v
+//!      Nest --reduce--> Nest                 extent 1 dropped, sorted, both sides coalesced together
+//!        |  Copy::new, Combine::new, ..      extremes and overlap checked once, byte offsets fixed
+//!        v
+//!    Copy, Combine --run(dst, src)-->        one bounds check, then runs, rows or cache-sized transposes
+//! ```
+//!
+//! What is prepared once can run many times: `run` neither plans nor allocates.
+//!
+//! ```
+//! use reshard_kernels::{Copy, Loop, Nest};
+//!
+//! // The transpose of a 2 x 3 matrix of f32: target (j, i) is source (i, j).
+//! let nest = Nest::new(0, 0, [Loop::new(3, 1, 2), Loop::new(2, 3, 1)]);
+//! let copy = Copy::new(&nest, 4)?;
+//! let source: Vec<u8> = [1f32, 2., 3., 4., 5., 6.].iter().flat_map(|x| x.to_ne_bytes()).collect();
+//! let mut target = vec![0; 24];
+//! assert_eq!(copy.run(&mut target, &source)?, 24);
+//! let floats: Vec<f32> = target.chunks_exact(4).map(|b| f32::from_ne_bytes(b.try_into().unwrap())).collect();
+//! assert_eq!(floats, [1., 4., 2., 5., 3., 6.]);
+//! # Ok::<(), reshard_kernels::Error>(())
+//! ```
+
+mod combine;
+mod copy;
+mod dtype;
+#[allow(clippy::inline_always, reason = "the bodies of loops that are to be vectorised")]
+mod element;
+mod error;
+mod host;
+mod nest;
+mod op;
+pub mod reference;
+
+pub use combine::{Combine, Divide, combine};
+pub use copy::{copy, copy_at, fill};
+pub use dtype::DType;
+pub use error::{Error, Side};
+pub use host::Copy;
+pub use nest::{Loop, Nest};
+pub use op::CombineOp;

@@ -1,0 +1,41 @@
+# What CI runs, one target a stage, and the longer runs that it does not.
+.PHONY: all help ci fmt clippy doc package test unsafe-list minilm bench bench-check
+
+all: fmt unsafe-list clippy doc test
+
+help:
+	@echo "make              format, list of unsafe code, clippy, docs, tests"
+	@echo "make ci           all that CI runs, from packages to the real checkpoint"
+	@echo "make minilm       the real checkpoint alone (fetches 90 MB once)"
+	@echo "make bench        all benchmarks; the tables are in docs/benchmarks.md"
+	@echo "make bench-check  fails where a promised ratio is missed"
+
+ci:
+	.ci/run
+
+fmt:
+	cargo fmt --all --check
+
+unsafe-list:
+	scripts/check_unsafe.sh
+
+clippy:
+	cargo clippy --workspace --all-targets -- -D warnings
+
+doc:
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+
+test:
+	cargo test --workspace
+
+package:
+	cargo package --workspace --allow-dirty
+
+minilm:
+	RESHARD_MINILM="$$(scripts/fetch_minilm.sh)" cargo test --release --test minilm -- --nocapture
+
+bench:
+	cargo bench -p reshard-benches
+
+bench-check:
+	scripts/check_run_speed.sh

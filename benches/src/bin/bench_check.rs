@@ -1,0 +1,44 @@
+//! Measures every promised ratio and exits with 1 if one is missed; `make bench-check`.
+
+use std::io::{Write, stdout};
+use std::process::ExitCode;
+
+use reshard_benches::{Ratios, copies, redistribution};
+use reshard_collectives::threads::World;
+
+/// Turns of yardstick and ours; the median of their ratios counts.
+const TURNS: usize = 21;
+
+/// Prints a row of the table, and says whether the promise was kept.
+fn row(name: &str, ratios: &Ratios, promised: Option<f64>) -> std::io::Result<bool> {
+    let (low, high) = ratios.quartiles();
+    let kept = promised.is_none_or(|least| ratios.median() >= least);
+    let promise = promised.map_or_else(|| "-".to_string(), |least| format!(">= {least:.2}"));
+    writeln!(
+        stdout(),
+        "| {name} | {:.1} | {:.1} | {:.2} ({low:.2} to {high:.2}) | {promise} | {} |",
+        ratios.gigabytes_per_second(),
+        ratios.yardstick_gigabytes_per_second(),
+        ratios.median(),
+        if kept { "yes" } else { "NO" }
+    )?;
+    Ok(kept)
+}
+
+fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
+    writeln!(stdout(), "| what | GB/s | memcpy GB/s | median ratio (quartiles) | promised | kept |")?;
+    writeln!(stdout(), "|---|---|---|---|---|---|")?;
+    let mut kept = true;
+    let mut world = World::new(8)?;
+    for (from, to) in redistribution::PROMISED {
+        let plan = redistribution::plan(&redistribution::SHAPE, from, to)?;
+        let ratios = redistribution::measure(&mut world, &plan, TURNS)?;
+        kept &= row(&format!("`{from} -> {to}`, 8 ranks"), &ratios, Some(redistribution::PROMISED_RATIO))?;
+    }
+    for (index, (name, shape, order, item)) in copies::PERMUTATIONS.into_iter().enumerate() {
+        let ratios = copies::measure(&copies::permutation(shape, order, item)?, TURNS / 2)?;
+        let promised = (index == copies::PROMISED.0).then_some(copies::PROMISED.1);
+        kept &= row(&format!("{name}, 1 thread"), &ratios, promised)?;
+    }
+    Ok(if kept { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

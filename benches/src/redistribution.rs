@@ -1,0 +1,98 @@
+//! Redistributions on the threads engine, and what plain memcpy does with the same bytes and threads.
+
+use std::time::Instant;
+
+use reshard_collectives::threads::{Comm, World};
+use reshard_collectives::{Communicator, Compiled, Error};
+use reshard_kernels::DType;
+use reshard_sharding::redistribute::{Plan, Planner};
+use reshard_sharding::{Mesh, Sharding};
+
+use crate::Ratios;
+
+/// The redistributions whose speed is promised: from, to. The tensor is 4096 x 4096 of f32, the mesh `dp=2,tp=4`.
+pub const PROMISED: [(&str, &str); 4] =
+    [("S(0),R", "R,S(1)"), ("S(0),S(1)", "S(1),S(0)"), ("S(0),S(0)", "S(1),S(1)"), ("S(0),R", "S(1),R")];
+
+/// And the least ratio of bytes landed per second to memcpy's.
+pub const PROMISED_RATIO: f64 = 0.5;
+
+/// The shape of the tensor: 64 MiB of f32.
+pub const SHAPE: [usize; 2] = [4096, 4096];
+
+/// The plan between two shardings of a tensor of f32 on `dp=2,tp=4`.
+pub fn plan(shape: &[usize], from: &str, to: &str) -> Result<Plan, reshard_sharding::Error> {
+    let mesh = Mesh::new([("dp", 2), ("tp", 4)])?;
+    let (from, to) = (Sharding::parse(&mesh, shape, from)?, Sharding::parse(&mesh, shape, to)?);
+    Planner::new().plan(&from, &to, 4)
+}
+
+/// A rank's buffers for a plan: allocated, touched, and ready to run.
+#[derive(Debug)]
+pub struct Ready {
+    compiled: Compiled,
+    source: Vec<u8>,
+    target: Vec<u8>,
+    plain: Vec<u8>,
+    scratch: reshard_collectives::Scratch<Vec<u8>>,
+}
+
+impl Ready {
+    /// Compiles and allocates.
+    pub fn new(plan: &Plan, comm: &Comm) -> Result<Ready, Error> {
+        let compiled = Compiled::new(plan, comm.rank(), DType::F32)?;
+        let filled = |bytes| vec![comm.rank() as u8 + 1; bytes];
+        let (source, target) = (filled(compiled.source_bytes()), filled(compiled.target_bytes()));
+        let (plain, scratch) = (filled(compiled.target_bytes()), compiled.scratch(comm)?);
+        Ok(Ready { compiled, source, target, plain, scratch })
+    }
+
+    /// One redistribution after a barrier: when this rank began and ended.
+    pub fn redistribute(&mut self, comm: &mut Comm) -> Result<Span, Error> {
+        comm.barrier()?;
+        let begin = Instant::now();
+        self.compiled.run(comm, &self.source, &mut self.target, &mut self.scratch)?;
+        Ok((begin, Instant::now()))
+    }
+
+    /// One plain copy, after a barrier, of as many bytes as land in the target.
+    pub fn memcpy(&mut self, comm: &mut Comm) -> Result<Span, Error> {
+        comm.barrier()?;
+        let begin = Instant::now();
+        self.target.copy_from_slice(&self.plain);
+        Ok((begin, Instant::now()))
+    }
+}
+
+/// When a rank began and ended.
+pub type Span = (Instant, Instant);
+
+/// Seconds from the first rank's begin to the last rank's end. With more ranks than processors the first has finished
+/// before the last is even woken, so no rank's own clock tells.
+pub fn seconds(ranks: impl Iterator<Item = Span> + Clone) -> f64 {
+    let begin = ranks.clone().map(|span| span.0).min();
+    let end = ranks.map(|span| span.1).max();
+    begin.zip(end).map_or(f64::NAN, |(begin, end)| (end - begin).as_secs_f64())
+}
+
+/// Memcpy and redistribution in turn, so many times.
+pub fn measure(world: &mut World, plan: &Plan, turns: usize) -> Result<Ratios, Error> {
+    let results = world.run(|comm| {
+        let mut ready = Ready::new(plan, comm)?;
+        ready.redistribute(comm)?;
+        ready.memcpy(comm)?;
+        let mut spans = Vec::with_capacity(turns);
+        for _ in 0..turns {
+            spans.push((ready.memcpy(comm)?, ready.redistribute(comm)?));
+        }
+        comm.barrier()?;
+        Ok((spans, ready.target.len()))
+    });
+    let ranks = results.into_iter().collect::<Result<Vec<_>, Error>>()?;
+    let bytes = ranks.iter().map(|(_, bytes)| bytes).sum();
+    let turn = |turn: usize| {
+        let of_all = ranks.iter().map(|(spans, _)| spans[turn]);
+        (seconds(of_all.clone().map(|spans| spans.0)), seconds(of_all.map(|spans| spans.1)))
+    };
+    Ok(Ratios::new(&(0..turns).map(turn).collect::<Vec<_>>(), bytes))
+}

@@ -1,0 +1,250 @@
+//! What can go wrong when a plan is compiled or carried out.
+
+use std::fmt;
+use std::time::Duration;
+
+use reshard_kernels::DType;
+
+/// Where in a plan something happened: the step and the ranks that take part in it with the rank that tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Index of the step in the plan.
+    pub step: usize,
+    /// The ranks of the group, ascending.
+    pub group: Vec<usize>,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "step {} of group ", self.step)?;
+        let shown: Vec<String> = self.group.iter().take(16).map(usize::to_string).collect();
+        let more =
+            if self.group.len() > 16 { format!(",.. ({} ranks)", self.group.len()) } else { String::new() };
+        write!(f, "[{}{more}]", shown.join(","))
+    }
+}
+
+/// Why a plan was not compiled or not carried out; displays as one sentence that names ranks and values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Error {
+    /// The sharding crate refused.
+    Sharding(reshard_sharding::Error),
+    /// The kernels refused.
+    Kernel(reshard_kernels::Error),
+    /// The layout crate refused.
+    Layout(reshard_layout::Error),
+    /// The rank takes no part in the plan.
+    NotInPlan {
+        /// The rank.
+        rank: usize,
+    },
+    /// The plan is for items of another size.
+    ItemBytes {
+        /// Bytes an item has in the plan.
+        plan: usize,
+        /// The dtype.
+        dtype: DType,
+        /// Bytes an item of that dtype has.
+        bytes: usize,
+    },
+    /// A memory layout that does not fit the local shape.
+    Memory {
+        /// The rank.
+        rank: usize,
+        /// What does not fit, as a sentence.
+        message: String,
+    },
+    /// A buffer is too short, or the number of buffers is wrong.
+    Buffer {
+        /// The rank.
+        rank: usize,
+        /// `source`, `target` or `scratch`.
+        which: &'static str,
+        /// Bytes that are needed.
+        needed: usize,
+        /// Bytes that are there.
+        given: usize,
+    },
+    /// Not one shard for every rank.
+    ShardCount {
+        /// Ranks of the source mesh.
+        needed: usize,
+        /// Shards given.
+        given: usize,
+    },
+    /// The engine has too few ranks for the plan.
+    WorldTooSmall {
+        /// Ranks that the plan needs: one more than its greatest rank.
+        needed: usize,
+        /// Ranks of the engine.
+        given: usize,
+    },
+    /// A phase that cannot be carried out as it is written.
+    Phase {
+        /// The step.
+        step: usize,
+        /// What is wrong with it, as a sentence.
+        message: String,
+    },
+    /// Another rank panicked, returned an error or left, and so this one could not go on.
+    RankFailed {
+        /// The rank that failed.
+        rank: usize,
+        /// What happened to it.
+        reason: String,
+        /// Where the rank that tells was waiting for it; `None` if it was not.
+        place: Option<Place>,
+    },
+    /// This rank panicked.
+    Panicked {
+        /// The rank.
+        rank: usize,
+        /// What it said.
+        message: String,
+    },
+    /// A rank did not come in time.
+    TimedOut {
+        /// The first rank that is missing.
+        rank: usize,
+        /// Where it was expected.
+        place: Place,
+        /// How long it was waited for.
+        after: Duration,
+    },
+    /// Two ranks are carrying out different plans.
+    Mismatch {
+        /// The other rank.
+        rank: usize,
+        /// Where that was noticed.
+        place: Place,
+    },
+    /// A receiver counted other bytes than the sender.
+    Trace {
+        /// The step.
+        step: usize,
+        /// Who received.
+        receiver: usize,
+        /// Who sent.
+        sender: usize,
+        /// Bytes that landed.
+        received: u64,
+        /// Bytes that were sent.
+        sent: u64,
+    },
+    /// Threads could not be started.
+    Threads {
+        /// What the operating system said.
+        message: String,
+    },
+    /// A failure that was asked for, to see what the others make of it.
+    Planted {
+        /// The rank that fails.
+        rank: usize,
+        /// The step in which it fails.
+        step: usize,
+    },
+}
+
+impl Error {
+    /// One stable word for the kind of error.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Error::Sharding(error) => error.kind(),
+            Error::Kernel(error) => error.kind(),
+            Error::Layout(_) | Error::Memory { .. } => "memory",
+            Error::NotInPlan { .. } | Error::WorldTooSmall { .. } => "rank",
+            Error::ItemBytes { .. } => "dtype",
+            Error::Buffer { .. } | Error::ShardCount { .. } => "buffer",
+            Error::Phase { .. } => "phase",
+            Error::RankFailed { .. } | Error::Panicked { .. } | Error::Planted { .. } => "rank_failed",
+            Error::TimedOut { .. } => "timed_out",
+            Error::Mismatch { .. } => "mismatch",
+            Error::Trace { .. } => "trace",
+            Error::Threads { .. } => "threads",
+        }
+    }
+
+    /// The rank whose failure this is about, if it is about one.
+    pub fn failed_rank(&self) -> Option<usize> {
+        match self {
+            Error::RankFailed { rank, .. }
+            | Error::Panicked { rank, .. }
+            | Error::TimedOut { rank, .. }
+            | Error::Mismatch { rank, .. }
+            | Error::Planted { rank, .. } => Some(*rank),
+            Error::Sharding(_)
+            | Error::Kernel(_)
+            | Error::Layout(_)
+            | Error::NotInPlan { .. }
+            | Error::ItemBytes { .. }
+            | Error::Memory { .. }
+            | Error::Buffer { .. }
+            | Error::ShardCount { .. }
+            | Error::WorldTooSmall { .. }
+            | Error::Phase { .. }
+            | Error::Trace { .. }
+            | Error::Threads { .. } => None,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Sharding(error) => error.fmt(f),
+            Error::Kernel(error) => error.fmt(f),
+            Error::Layout(error) => error.fmt(f),
+            Error::NotInPlan { rank } => write!(f, "rank {rank} takes no part in the plan"),
+            Error::ItemBytes { plan, dtype, bytes } => {
+                write!(f, "the plan is for items of {plan} bytes but {dtype} has {bytes}")
+            }
+            Error::Memory { rank, message } => write!(f, "memory of rank {rank}: {message}"),
+            Error::Buffer { rank, which, needed, given } => {
+                write!(f, "the {which} of rank {rank} has {given} bytes but {needed} are needed")
+            }
+            Error::ShardCount { needed, given } => {
+                write!(f, "{given} shards were given but the source mesh has {needed} ranks")
+            }
+            Error::WorldTooSmall { needed, given } => {
+                write!(f, "the plan needs {needed} ranks but the engine has {given}")
+            }
+            Error::Phase { step, message } => write!(f, "step {step}: {message}"),
+            Error::RankFailed { rank, reason, place: Some(place) } => {
+                write!(f, "rank {rank} failed ({reason}) while it was waited for in {place}")
+            }
+            Error::RankFailed { rank, reason, place: None } => write!(f, "rank {rank} failed ({reason})"),
+            Error::Panicked { rank, message } => write!(f, "rank {rank} panicked: {message}"),
+            Error::TimedOut { rank, place, after } => {
+                write!(f, "rank {rank} did not come to {place} within {after:?}")
+            }
+            Error::Mismatch { rank, place } => write!(f, "rank {rank} carries out another plan in {place}"),
+            Error::Trace { step, receiver, sender, received, sent } => write!(
+                f,
+                "in step {step} rank {receiver} received {received} bytes from rank {sender}, which sent {sent}"
+            ),
+            Error::Threads { message } => write!(f, "could not start the ranks' threads: {message}"),
+            Error::Planted { rank, step } => write!(f, "a failure of rank {rank} was planted in step {step}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<reshard_sharding::Error> for Error {
+    fn from(error: reshard_sharding::Error) -> Self {
+        Error::Sharding(error)
+    }
+}
+
+impl From<reshard_kernels::Error> for Error {
+    fn from(error: reshard_kernels::Error) -> Self {
+        Error::Kernel(error)
+    }
+}
+
+impl From<reshard_layout::Error> for Error {
+    fn from(error: reshard_layout::Error) -> Self {
+        Error::Layout(error)
+    }
+}

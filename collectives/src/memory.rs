@@ -1,0 +1,261 @@
+//! Where the elements of a local buffer lie.
+//!
+//! Plans speak of dense row-major local buffers. A rank's real source and target may lie otherwise: transposed, channels
+//! last, padded. [`Memory`] says how, and compiling rewrites the plan's loop nests accordingly, so that the copies absorb
+//! the difference and nothing moves twice.
+//!
+//! With the row-major index of a local element cut into mixed-radix digits, one per leaf of the memory layout, the element
+//! lies at the dot product of its digits with the leaves' strides. A loop of stride `d` is cut where it first carries into
+//! a next digit; the pieces advance by fixed amounts unless a *sum* of loops carries, and then the outermost loop is
+//! unrolled until none does:
+//!
+//! ```text
+//! P_k = product of the extents below digit k        (r, d):  m = min(r, min over P_k not dividing d of ceil(P_k / (d mod P_k)))
+//! exact if   offset mod P_k + sum_j (m_j - 1) (d_j mod P_k) < P_k   for every k
+//! ```
+
+use std::collections::BTreeMap;
+
+use reshard_kernels::{Loop, Nest, Side};
+use reshard_layout::Layout;
+use smallvec::SmallVec;
+
+use crate::Error;
+
+/// How the ranks lay out their local buffers; the same value on every rank.
+///
+/// ```
+/// use reshard_collectives::Memory;
+/// let transposed = Memory::Order(vec![1, 0]); // dim 1 outermost, dim 0 dense
+/// assert_eq!(transposed.layout(0, &[2, 3])?.unwrap().to_string(), "(2,3):(1,2)");
+/// assert_eq!(Memory::RowMajor.layout(0, &[2, 3])?, None);
+/// # Ok::<(), reshard_collectives::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Memory {
+    /// Dense, the last dim fastest; what plans assume.
+    #[default]
+    RowMajor,
+    /// Dense, with the dims from slowest to fastest: `[1, 0]` is transposed, `[0, 2, 3, 1]` channels last.
+    Order(Vec<usize>),
+    /// A layout per rank with one mode per dim: local coordinates to elements of the buffer. Ranks that are not
+    /// mentioned are row-major.
+    Layouts(BTreeMap<usize, Layout>),
+}
+
+impl Memory {
+    /// The layout of a rank's buffer, one mode per dim; `None` if it is dense and row-major, or if it is empty.
+    ///
+    /// Errors: [`Error::Memory`] if the order is no permutation of the dims, or the layout's modes have other extents
+    /// than the local shape, or reach negative elements.
+    pub fn layout(&self, rank: usize, local_shape: &[usize]) -> Result<Option<Layout>, Error> {
+        let wrong = |message: String| Err(Error::Memory { rank, message });
+        if local_shape.contains(&0) {
+            return Ok(None);
+        }
+        match self {
+            Memory::RowMajor => Ok(None),
+            Memory::Order(order) => {
+                let mut sorted = order.clone();
+                sorted.sort_unstable();
+                if !sorted.iter().copied().eq(0..local_shape.len()) {
+                    return wrong(format!("{order:?} is not an order of {} dims", local_shape.len()));
+                }
+                let mut modes = vec![(1, 0); local_shape.len()];
+                let mut stride = 1i64;
+                for &dim in order.iter().rev() {
+                    modes[dim] = (local_shape[dim] as i64, stride);
+                    let next = stride.checked_mul(local_shape[dim] as i64);
+                    stride = next.ok_or(reshard_kernels::Error::Overflow { what: "the size of a buffer" })?;
+                }
+                Ok(Some(Layout::from_modes(&modes)?))
+            }
+            Memory::Layouts(layouts) => {
+                let Some(layout) = layouts.get(&rank) else { return Ok(None) };
+                let extents: Vec<i64> = layout.modes().map(|mode| mode.size()).collect();
+                let scalar = local_shape.is_empty() && layout.size() == 1;
+                if !scalar && !extents.iter().copied().eq(local_shape.iter().map(|n| *n as i64)) {
+                    return wrong(format!(
+                        "{layout} has modes of sizes {extents:?}, the shard {local_shape:?}"
+                    ));
+                }
+                if layout.min_value() < 0 {
+                    return wrong(format!("{layout} reaches element {}", layout.min_value()));
+                }
+                Ok(Some(layout.clone()))
+            }
+        }
+    }
+}
+
+/// One buffer's memory, ready to map loop nests.
+#[derive(Clone, Debug)]
+pub(crate) struct Map {
+    /// Digits of the row-major index, slowest first, with their strides; `None` for the identity.
+    digits: Option<SmallVec<[(i64, i64); 6]>>,
+    /// Elements of the buffer.
+    pub(crate) len: usize,
+}
+
+impl Map {
+    /// A dense buffer.
+    pub(crate) fn dense(len: usize) -> Map {
+        Map { digits: None, len }
+    }
+
+    /// The memory of a rank's shard.
+    pub(crate) fn new(memory: &Memory, rank: usize, local_shape: &[usize]) -> Result<Map, Error> {
+        let len = local_shape.iter().try_fold(1usize, |n, e| n.checked_mul(*e));
+        let len = len.ok_or(reshard_kernels::Error::Overflow { what: "the size of a shard" })?;
+        let Some(layout) = memory.layout(rank, local_shape)? else { return Ok(Map::dense(len)) };
+        let mut digits = SmallVec::new();
+        for mode in layout.modes() {
+            digits.extend(mode.leaves().rev().filter(|leaf| leaf.0 > 1));
+        }
+        Ok(Map { digits: Some(digits), len: layout.cosize() as usize })
+    }
+
+    /// Where a row-major index lies.
+    fn at(&self, index: i64) -> i64 {
+        let Some(digits) = &self.digits else { return index };
+        let (mut left, mut offset) = (index, 0);
+        for &(extent, stride) in digits.iter().rev() {
+            offset += left % extent * stride;
+            left /= extent;
+        }
+        offset
+    }
+
+    /// The nests that reach, on one side, the places of the row-major elements that `nest` reaches; in the same order.
+    pub(crate) fn apply(&self, nest: Nest, side: Side) -> Vec<Nest> {
+        let Some(digits) = &self.digits else { return vec![nest] };
+        if nest.is_empty() {
+            return Vec::new();
+        }
+        // The boundaries P_k: products of the faster digits.
+        let mut boundaries: SmallVec<[i64; 6]> = SmallVec::new();
+        let mut product = 1;
+        for &(extent, _) in digits.iter().rev() {
+            product *= extent;
+            boundaries.push(product);
+        }
+        boundaries.pop();
+        let mut result = Vec::new();
+        self.cut(&nest, side, &boundaries, &mut result);
+        result
+    }
+
+    fn cut(&self, nest: &Nest, side: Side, boundaries: &[i64], result: &mut Vec<Nest>) {
+        if let Some(mapped) = self.try_map(nest, side, boundaries) {
+            result.push(mapped);
+            return;
+        }
+        // Unroll the outermost loop; with no loop left an element always maps.
+        let outermost = nest.loops.iter().position(|l| l.extent > 1).unwrap_or(0);
+        let Some(unrolled) = nest.loops.get(outermost).copied() else { return };
+        for i in 0..unrolled.extent as i64 {
+            let mut part = nest.clone();
+            part.loops.remove(outermost);
+            part.source_offset += i * unrolled.source_stride;
+            part.target_offset += i * unrolled.target_stride;
+            self.cut(&part, side, boundaries, result);
+        }
+    }
+
+    fn try_map(&self, nest: &Nest, side: Side, boundaries: &[i64]) -> Option<Nest> {
+        let offset = match side {
+            Side::Source => nest.source_offset,
+            Side::Target => nest.target_offset,
+        };
+        let mut need: SmallVec<[i64; 6]> = boundaries.iter().map(|p| offset % p).collect();
+        let mut mapped = Nest::new(nest.source_offset, nest.target_offset, []);
+        for l in &nest.loops {
+            let mut pieces: SmallVec<[Loop; 4]> = SmallVec::new();
+            let (mut left, mut source, mut target) = (l.extent as i64, l.source_stride, l.target_stride);
+            if left == 1 {
+                continue;
+            }
+            loop {
+                let stride = match side {
+                    Side::Source => source,
+                    Side::Target => target,
+                };
+                let first_carry = |p: &i64| {
+                    let rest = stride % p;
+                    (rest != 0).then(|| (p + rest - 1) / rest)
+                };
+                let extent = boundaries.iter().filter_map(first_carry).fold(left, i64::min);
+                if left % extent != 0 {
+                    return None;
+                }
+                for (need, p) in need.iter_mut().zip(boundaries) {
+                    *need += (extent - 1) * (stride % p);
+                }
+                let place = self.at(stride);
+                pieces.push(match side {
+                    Side::Source => Loop::new(extent as usize, place, target),
+                    Side::Target => Loop::new(extent as usize, source, place),
+                });
+                left /= extent;
+                if left <= 1 {
+                    break;
+                }
+                (source, target) = (source * extent, target * extent);
+            }
+            mapped.loops.extend(pieces.into_iter().rev());
+        }
+        if need.iter().zip(boundaries).any(|(need, p)| need >= p) {
+            return None;
+        }
+        match side {
+            Side::Source => mapped.source_offset = self.at(offset),
+            Side::Target => mapped.target_offset = self.at(offset),
+        }
+        Some(mapped)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quickcheck::{TestResult, quickcheck};
+    use reshard_kernels::reference::pairs;
+
+    use super::*;
+
+    quickcheck! {
+        /// Every element of the mapped nests is the memory's image of the row-major one, in order.
+        fn mapping_keeps_the_elements(shape: Vec<u8>, order: Vec<u8>, loops: Vec<(u8, u8)>, offset: u8) -> TestResult {
+            let shape: Vec<usize> = shape.iter().take(3).map(|e| usize::from(e % 5) + 1).collect();
+            let size: usize = shape.iter().product();
+            let mut by: Vec<usize> = (0..shape.len()).collect();
+            by.sort_by_key(|k| order.get(*k).copied().unwrap_or(0));
+            let map = Map::new(&Memory::Order(by), 0, &shape).unwrap();
+            let loops: Vec<Loop> = loops
+                .iter()
+                .take(3)
+                .map(|(e, d)| Loop::new(usize::from(e % 4) + 1, i64::from(d % 13), 1))
+                .collect();
+            let nest = Nest::new(i64::from(offset % 9), 5, loops);
+            if nest.extremes(Side::Source).unwrap().is_some_and(|(_, last)| last as usize >= size) {
+                return TestResult::discard();
+            }
+            let mapped: Vec<(i64, i64)> = map.apply(nest.clone(), Side::Source).iter().flat_map(pairs).collect();
+            let direct: Vec<(i64, i64)> = pairs(&nest).into_iter().map(|(s, t)| (map.at(s), t)).collect();
+            TestResult::from_bool(mapped == direct)
+        }
+    }
+
+    #[test]
+    fn memory_that_does_not_fit_says_why() {
+        let message = |memory: Memory, shape: &[usize]| memory.layout(3, shape).unwrap_err().to_string();
+        assert_eq!(
+            message(Memory::Order(vec![0, 0]), &[2, 3]),
+            "memory of rank 3: [0, 0] is not an order of 2 dims"
+        );
+        let layouts = Memory::Layouts(BTreeMap::from([(3, "(2,4):(1,2)".parse().unwrap())]));
+        assert_eq!(
+            message(layouts, &[2, 3]),
+            "memory of rank 3: (2,4):(1,2) has modes of sizes [2, 4], the shard [2, 3]"
+        );
+    }
+}

@@ -1,0 +1,375 @@
+//! One rank's end of the threads engine.
+//!
+//! An exchange of a group goes like this on every member:
+//!
+//! ```text
+//! show my source; arrive; do what needs nobody else; wait until all have arrived;
+//! for each receive: look at the peer's source and move straight into my target, count the bytes, tell the peer;
+//! wait until all who take something from me have told me; hide my source
+//! ```
+//!
+//! One copy per byte, one barrier per exchange. Whoever waits spins briefly, then yields, then parks; the last to arrive
+//! wakes the others.
+
+use std::panic::panic_any;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::fault::{Fault, FaultKind};
+use super::meeting::{Look, Meeting};
+use super::world::Shared;
+use crate::trace::Recorder;
+use crate::{Communicator, Error, Exchange, Place, Receive, Trace};
+
+/// Looks at a condition so often before the thread gives its processor away, if there is one for each rank.
+const SPINS: u32 = 2000;
+/// And if there are more ranks than processors.
+const CROWDED_SPINS: u32 = 20;
+/// Gives the processor away so often before the thread parks.
+const YIELDS: u32 = 10;
+/// A parked thread looks again at least so often.
+const LONGEST_PARK: Duration = Duration::from_millis(20);
+
+/// One rank of a [`World`](super::World), handed to the job that the world runs.
+#[derive(Debug)]
+pub struct Comm {
+    rank: usize,
+    shared: Arc<Shared>,
+    everybody: Arc<[usize]>,
+    meetings: Vec<Arc<Meeting>>,
+    generation: u64,
+    recorder: Recorder,
+    faults: Vec<Fault>,
+}
+
+/// An exchange that was posted to a [`Comm`]. Nothing is shown to others before it is waited for.
+#[derive(Debug)]
+pub struct Pending<'a> {
+    exchange: &'a Exchange,
+    source: &'a [u8],
+    target: &'a mut [u8],
+}
+
+impl Comm {
+    pub(super) fn new(rank: usize, shared: Arc<Shared>) -> Comm {
+        let size = shared.size();
+        let everybody = (0..size).collect();
+        let recorder = Recorder::new(rank, size);
+        Comm { rank, shared, everybody, meetings: Vec::new(), generation: 0, recorder, faults: Vec::new() }
+    }
+
+    /// Begins a job: forgets what belongs to runs before a failure.
+    pub(super) fn begin(&mut self) {
+        self.faults.clear();
+        self.shared.copy_faults(self.rank, &mut self.faults);
+        let generation = self.shared.generation();
+        if generation != self.generation {
+            self.generation = generation;
+            self.meetings.clear();
+            self.recorder.take();
+        }
+    }
+
+    /// Hands out what this rank has counted since the last call.
+    pub fn take_trace(&mut self) -> Trace {
+        self.recorder.take()
+    }
+
+    /// Waits until all ranks of the world have come here.
+    ///
+    /// Errors: [`Error::RankFailed`], [`Error::TimedOut`].
+    pub fn barrier(&mut self) -> Result<(), Error> {
+        let everybody = Arc::clone(&self.everybody);
+        let (meeting, place) = self.meeting(&everybody)?;
+        let number = meeting.seats[place].arrivals.load(Ordering::Relaxed) + 1;
+        if meeting.arrive(place, number) {
+            self.wake(&meeting, place);
+        }
+        let result = self.wait_for_all(&meeting, number, 0);
+        result.inspect_err(|error| self.shared.fail(error.failed_rank().unwrap_or(self.rank), error))
+    }
+
+    /// The meeting of a group, and this rank's place in it.
+    fn meeting(&mut self, members: &[usize]) -> Result<(Arc<Meeting>, usize), Error> {
+        let known = self.meetings.iter().find(|meeting| *meeting.members == *members);
+        let meeting = if let Some(meeting) = known {
+            Arc::clone(meeting)
+        } else {
+            if let Some(&rank) = members.iter().find(|member| **member >= self.shared.size()) {
+                return Err(Error::WorldTooSmall { needed: rank + 1, given: self.shared.size() });
+            }
+            let meeting = self.shared.meeting(members);
+            self.meetings.push(Arc::clone(&meeting));
+            meeting
+        };
+        match meeting.members.binary_search(&self.rank) {
+            Ok(place) => Ok((meeting, place)),
+            Err(_) => Err(Error::NotInPlan { rank: self.rank }),
+        }
+    }
+
+    fn wake(&self, meeting: &Meeting, place: usize) {
+        for (other, &rank) in meeting.members.iter().enumerate() {
+            if other != place {
+                self.shared.wake(rank);
+            }
+        }
+    }
+
+    fn wait_for_all(&self, meeting: &Meeting, number: u64, step: usize) -> Result<(), Error> {
+        let come = |seat: usize| meeting.seats[seat].arrivals.load(Ordering::Acquire) >= number;
+        let missing =
+            || (0..meeting.members.len()).find(|seat| !come(*seat)).map(|seat| meeting.members[seat]);
+        self.wait_until(|| meeting.is_complete(number), missing, || place_of(meeting, step))
+    }
+
+    /// Waits for a condition; `missing` is a rank that does not yet do its part, `place` where.
+    fn wait_until(
+        &self,
+        is_met: impl Fn() -> bool,
+        missing: impl Fn() -> Option<usize>,
+        place: impl Fn() -> Place,
+    ) -> Result<(), Error> {
+        let spins = if self.shared.is_crowded() { CROWDED_SPINS } else { SPINS };
+        for _ in 0..spins {
+            if is_met() {
+                return Ok(());
+            }
+            std::hint::spin_loop();
+        }
+        for _ in 0..YIELDS {
+            if is_met() {
+                return Ok(());
+            }
+            std::thread::yield_now();
+        }
+        let begin = Instant::now();
+        let time_out = self.shared.time_out();
+        loop {
+            if is_met() {
+                return Ok(());
+            }
+            if let Some((rank, reason)) = self.shared.failure() {
+                return Err(Error::RankFailed { rank, reason, place: Some(place()) });
+            }
+            if let Some(rank) = missing()
+                && self.shared.has_left(rank)
+                && !is_met()
+            {
+                let reason = "it left without coming".to_string();
+                return Err(Error::RankFailed { rank, reason, place: Some(place()) });
+            }
+            let waited = begin.elapsed();
+            if waited >= time_out {
+                // Complete by now, or somebody is missing.
+                let Some(rank) = missing() else { continue };
+                return Err(Error::TimedOut { rank, place: place(), after: time_out });
+            }
+            std::thread::park_timeout(LONGEST_PARK.min(time_out.saturating_sub(waited)));
+        }
+    }
+
+    /// The exchange itself; `source` is on show while the others are needed.
+    fn carry_out(&mut self, exchange: &Exchange, source: &[u8], target: &mut [u8]) -> Result<(), Error> {
+        self.recorder.reserve(exchange.step());
+        self.before(exchange)?;
+        if !exchange.communicates() || exchange.members().len() == 1 {
+            exchange.prepare(target)?;
+            for receive in exchange.receives() {
+                apply(receive, target, source)?;
+            }
+            exchange.finish(target)?;
+            self.after(exchange, target);
+            return Ok(());
+        }
+        let (meeting, place) = self.meeting(exchange.members())?;
+        let seat = &meeting.seats[place];
+        let number = seat.arrivals.load(Ordering::Relaxed) + 1;
+        let wanted = seat.reads.load(Ordering::Acquire) + exchange.sends().len() as u64;
+        seat.while_showing(source, number, exchange.tag(), wanted, || {
+            if meeting.arrive(place, number) {
+                self.wake(&meeting, place);
+            }
+            self.inside(exchange);
+            // What comes from oneself comes first, unless it is a term with its place in the order.
+            exchange.prepare(target)?;
+            let (mine, theirs) = match exchange.receives() {
+                [first, rest @ ..] if first.peer() == self.rank => (Some(first), rest),
+                all => (None, all),
+            };
+            if let Some(receive) = mine {
+                apply(receive, target, source)?;
+            }
+            self.wait_for_all(&meeting, number, exchange.step())?;
+            for receive in theirs {
+                if receive.peer() == self.rank {
+                    apply(receive, target, source)?;
+                } else {
+                    self.take(&meeting, number, exchange, receive, target)?;
+                }
+            }
+            seat.departures.store(number, Ordering::Release);
+            exchange.finish(target)?;
+            let reader_is_missing = |peer: usize| {
+                meeting
+                    .members
+                    .binary_search(&peer)
+                    .is_ok_and(|at| meeting.seats[at].departures.load(Ordering::Acquire) < number)
+            };
+            self.wait_until(
+                || seat.reads.load(Ordering::Acquire) >= wanted,
+                || exchange.sends().iter().map(crate::Send::peer).find(|peer| reader_is_missing(*peer)),
+                || place_of(&meeting, exchange.step()),
+            )?;
+            Ok::<(), Error>(())
+        })?;
+        for send in exchange.sends() {
+            self.recorder.sent(exchange.step(), send.peer(), send.bytes() as u64);
+        }
+        self.after(exchange, target);
+        Ok(())
+    }
+
+    /// Moves what a peer shows into the target, counts it, and tells the peer.
+    fn take(
+        &mut self,
+        meeting: &Meeting,
+        number: u64,
+        exchange: &Exchange,
+        receive: &Receive,
+        target: &mut [u8],
+    ) -> Result<(), Error> {
+        let peer = receive.peer();
+        let Ok(at) = meeting.members.binary_search(&peer) else {
+            return Err(Error::NotInPlan { rank: peer });
+        };
+        let seat = &meeting.seats[at];
+        match seat.look(number, exchange.tag(), |source| apply(receive, target, source)) {
+            Look::Found { result, wanted } => {
+                self.recorder.received(exchange.step(), peer, result?);
+                if seat.reads.fetch_add(1, Ordering::AcqRel) + 1 == wanted {
+                    self.shared.wake(peer);
+                }
+                Ok(())
+            }
+            Look::Other => Err(Error::Mismatch { rank: peer, place: place_of(meeting, exchange.step()) }),
+            Look::Nothing => {
+                let (rank, reason) =
+                    self.shared.failure().unwrap_or_else(|| (peer, "it left in the middle".to_string()));
+                Err(Error::RankFailed { rank, reason, place: Some(place_of(meeting, exchange.step())) })
+            }
+        }
+    }
+
+    /// Faults planted before a step.
+    fn before(&self, exchange: &Exchange) -> Result<(), Error> {
+        for fault in self.faults(exchange) {
+            match fault.kind {
+                FaultKind::Panic => panic_any(format!("planted in step {}", fault.step)),
+                FaultKind::Fail => return Err(Error::Planted { rank: self.rank, step: fault.step }),
+                FaultKind::Stall(time) => std::thread::sleep(time),
+                FaultKind::PanicInside | FaultKind::FlipByte(_) | FaultKind::Miscount(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Faults planted in the middle of a step.
+    fn inside(&self, exchange: &Exchange) {
+        for fault in self.faults(exchange) {
+            match fault.kind {
+                FaultKind::PanicInside => panic_any(format!("planted inside of step {}", fault.step)),
+                FaultKind::Panic
+                | FaultKind::Fail
+                | FaultKind::Stall(_)
+                | FaultKind::FlipByte(_)
+                | FaultKind::Miscount(_) => {}
+            }
+        }
+    }
+
+    /// Faults planted after a step.
+    fn after(&mut self, exchange: &Exchange, target: &mut [u8]) {
+        let mut extra = 0;
+        for fault in self.faults(exchange) {
+            match fault.kind {
+                FaultKind::FlipByte(at) if !target.is_empty() => target[at % target.len()] ^= 1,
+                FaultKind::Miscount(bytes) => extra += bytes,
+                FaultKind::Panic
+                | FaultKind::PanicInside
+                | FaultKind::Fail
+                | FaultKind::Stall(_)
+                | FaultKind::FlipByte(_) => {}
+            }
+        }
+        if extra > 0 {
+            let peer = exchange.members().iter().copied().find(|member| *member != self.rank);
+            self.recorder.received(exchange.step(), peer.unwrap_or(self.rank), extra);
+        }
+    }
+
+    fn faults(&self, exchange: &Exchange) -> impl Iterator<Item = Fault> + '_ {
+        let (step, first_phase) = (exchange.step(), exchange.phase() == 0);
+        self.faults.iter().filter(move |fault| first_phase && fault.step == step).copied()
+    }
+}
+
+impl Communicator for Comm {
+    type Buffer = [u8];
+    type Owned = Vec<u8>;
+    type Pending<'a> = Pending<'a>;
+
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.shared.size()
+    }
+
+    fn time_out(&self) -> Duration {
+        self.shared.time_out()
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<Vec<u8>, Error> {
+        Ok(vec![0; bytes])
+    }
+
+    fn post<'a>(
+        &mut self,
+        exchange: &'a Exchange,
+        source: &'a [u8],
+        target: &'a mut [u8],
+        _staging: &'a mut [u8],
+    ) -> Result<Pending<'a>, Error> {
+        let check = |which, needed: usize, given: usize| {
+            if given < needed { Err(Error::Buffer { rank: self.rank, which, needed, given }) } else { Ok(()) }
+        };
+        check("source", exchange.source_bytes(), source.len())?;
+        check("target", exchange.target_bytes(), target.len())?;
+        if exchange.rank() != self.rank {
+            return Err(Error::NotInPlan { rank: self.rank });
+        }
+        Ok(Pending { exchange, source, target })
+    }
+
+    fn wait(&mut self, pending: Pending<'_>) -> Result<(), Error> {
+        let Pending { exchange, source, target } = pending;
+        let result = self.carry_out(exchange, source, target);
+        result.inspect_err(|error| self.shared.fail(error.failed_rank().unwrap_or(self.rank), error))
+    }
+}
+
+/// Runs all moves of a receive, and returns the bytes that they moved.
+fn apply(receive: &Receive, target: &mut [u8], source: &[u8]) -> Result<u64, Error> {
+    let mut bytes = 0;
+    for one in receive.moves() {
+        bytes += one.run(target, source)? as u64;
+    }
+    Ok(bytes)
+}
+
+fn place_of(meeting: &Meeting, step: usize) -> Place {
+    Place { step, group: meeting.members.to_vec() }
+}

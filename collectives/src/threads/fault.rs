@@ -1,0 +1,48 @@
+//! Faults to plant in the threads engine, to see that they are noticed. For tests.
+
+use std::time::Duration;
+
+/// Something that goes wrong in one step of one rank, see [`World::plant`](super::World::plant).
+///
+/// ```
+/// use reshard_collectives::threads::{Fault, FaultKind, World};
+/// use reshard_kernels::DType;
+/// use reshard_sharding::{Mesh, Sharding, redistribute::Planner};
+///
+/// let mesh = Mesh::new([("tp", 2)])?;
+/// let parse = |text: &str| Sharding::parse(&mesh, &[4], text);
+/// let plan = Planner::new().plan(&parse("S(0)")?, &parse("R")?, 1)?;
+/// let mut world = World::new(2)?;
+/// world.plant([Fault { rank: 1, step: 0, kind: FaultKind::FlipByte(2) }]);
+/// let (shards, _) = world.redistribute(&plan, DType::U8, &[[1, 2], [3, 4]])?;
+/// assert_ne!(shards[1], [1, 2, 3, 4]);
+/// world.plant([Fault { rank: 0, step: 0, kind: FaultKind::Miscount(1) }]);
+/// assert_eq!(world.redistribute(&plan, DType::U8, &[[1, 2], [3, 4]]).unwrap_err().kind(), "trace");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The rank that it happens to.
+    pub rank: usize,
+    /// The step of the plan in which it happens.
+    pub step: usize,
+    /// What happens.
+    pub kind: FaultKind,
+}
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultKind {
+    /// The rank panics before it comes to the step.
+    Panic,
+    /// The rank panics in the middle of the step, while others may be reading its buffer.
+    PanicInside,
+    /// The rank returns an error instead of coming to the step.
+    Fail,
+    /// The rank comes late.
+    Stall(Duration),
+    /// One bit of this byte (modulo the length) of the rank's buffer after the step is flipped.
+    FlipByte(usize),
+    /// The rank counts so many bytes too many.
+    Miscount(u64),
+}

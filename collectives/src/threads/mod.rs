@@ -1,0 +1,30 @@
+//! The threads engine: ranks are threads of this process and copy straight from each other's buffers.
+//!
+//! Nothing needs to be installed, and nothing is staged: a receiver reads the sender's buffer and writes its own, once.
+//! A rank that panics, returns an error, leaves early or stalls past the time-out makes every rank that waits for it
+//! return an error that names it.
+
+mod comm;
+mod fault;
+mod meeting;
+mod world;
+
+use reshard_kernels::DType;
+use reshard_sharding::redistribute::Plan;
+
+pub use comm::{Comm, Pending};
+pub use fault::{Fault, FaultKind};
+pub use world::World;
+
+use crate::{Error, Trace};
+
+/// Carries a plan out once, with a thread for every rank: [`World::redistribute`] in a world of its own.
+///
+/// Errors: as there.
+pub fn redistribute<S: AsRef<[u8]> + Sync>(
+    plan: &Plan,
+    dtype: DType,
+    shards: &[S],
+) -> Result<(Vec<Vec<u8>>, Trace), Error> {
+    World::new(plan.from().mesh().world().max(plan.to().mesh().world()))?.redistribute(plan, dtype, shards)
+}

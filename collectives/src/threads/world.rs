@@ -1,0 +1,315 @@
+//! A pool of ranks as threads of this process.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::thread::{JoinHandle, Thread};
+use std::time::Duration;
+
+use reshard_kernels::DType;
+use reshard_sharding::redistribute::Plan;
+
+use super::comm::Comm;
+use super::fault::Fault;
+use super::meeting::{Meeting, Workshop};
+use crate::{Communicator, Compiled, Error, Memory, Trace};
+
+/// How long a rank is waited for, unless said otherwise.
+const TIME_OUT: Duration = Duration::from_mins(1);
+
+/// Ranks as threads: started once, given many jobs.
+///
+/// ```
+/// use reshard_collectives::{Communicator, threads::World};
+/// let mut world = World::new(3)?;
+/// let results = world.run(|comm| {
+///     comm.barrier()?;
+///     Ok(comm.rank() * 10)
+/// });
+/// assert_eq!(results, [Ok(0), Ok(10), Ok(20)]);
+/// # Ok::<(), reshard_collectives::Error>(())
+/// ```
+pub struct World {
+    shared: Arc<Shared>,
+    workshop: Arc<Workshop<Comm>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl std::fmt::Debug for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("World").field("ranks", &self.threads.len()).finish_non_exhaustive()
+    }
+}
+
+/// What the ranks of a world share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    size: usize,
+    crowded: bool,
+    time_out: RwLock<Duration>,
+    threads: OnceLock<Box<[Thread]>>,
+    meetings: Mutex<HashMap<Box<[usize]>, Arc<Meeting>>>,
+    failed: AtomicBool,
+    failure: Mutex<Option<(usize, String)>>,
+    /// Which ranks have finished their job.
+    left: Box<[AtomicBool]>,
+    /// Changes when meetings are given up after a failure.
+    generation: AtomicU64,
+    faults: Mutex<Vec<Fault>>,
+}
+
+impl Shared {
+    pub(super) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Whether there are more ranks than processors.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.crowded
+    }
+
+    pub(super) fn time_out(&self) -> Duration {
+        *self.time_out.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// The one meeting of a group, whoever asks first.
+    pub(super) fn meeting(&self, members: &[usize]) -> Arc<Meeting> {
+        let mut meetings = self.meetings.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(meeting) = meetings.get(members) {
+            return Arc::clone(meeting);
+        }
+        let meeting = Arc::new(Meeting::new(members));
+        meetings.insert(members.into(), Arc::clone(&meeting));
+        meeting
+    }
+
+    /// Wakes a rank that is parked, or makes it look once more before it parks.
+    pub(super) fn wake(&self, rank: usize) {
+        if let Some(threads) = self.threads.get() {
+            threads[rank].unpark();
+        }
+    }
+
+    fn wake_all(&self) {
+        (0..self.size).for_each(|rank| self.wake(rank));
+    }
+
+    /// Records that a rank failed, if it is the first, and wakes everybody.
+    pub(super) fn fail(&self, rank: usize, reason: &dyn std::fmt::Display) {
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        if failure.is_none() {
+            *failure = Some((rank, reason.to_string()));
+            drop(failure);
+            self.failed.store(true, Ordering::Release);
+            self.wake_all();
+        }
+    }
+
+    /// The first failure of this run, if there is one.
+    pub(super) fn failure(&self) -> Option<(usize, String)> {
+        if !self.failed.load(Ordering::Acquire) {
+            return None;
+        }
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether a rank has finished its job.
+    pub(super) fn has_left(&self, rank: usize) -> bool {
+        self.left[rank].load(Ordering::Acquire)
+    }
+
+    pub(super) fn copy_faults(&self, rank: usize, faults: &mut Vec<Fault>) {
+        let planted = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
+        faults.extend(planted.iter().filter(|fault| fault.rank == rank));
+    }
+
+    /// Makes the world fit for a new run. Nobody is running.
+    fn reset(&self) {
+        for left in &self.left {
+            left.store(false, Ordering::Release);
+        }
+        if self.failed.swap(false, Ordering::AcqRel) {
+            *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            self.meetings.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            self.generation.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+}
+
+impl World {
+    /// Starts `ranks` threads.
+    ///
+    /// Errors: [`Error::Threads`] if the operating system refuses; none is left running then.
+    pub fn new(ranks: usize) -> Result<World, Error> {
+        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let shared = Arc::new(Shared {
+            size: ranks,
+            crowded: ranks > processors,
+            time_out: RwLock::new(TIME_OUT),
+            threads: OnceLock::new(),
+            meetings: Mutex::new(HashMap::new()),
+            failed: AtomicBool::new(false),
+            failure: Mutex::new(None),
+            left: (0..ranks).map(|_| AtomicBool::new(false)).collect(),
+            generation: AtomicU64::new(0),
+            faults: Mutex::new(Vec::new()),
+        });
+        let mut world =
+            World { shared, workshop: Arc::new(Workshop::new()), threads: Vec::with_capacity(ranks) };
+        for rank in 0..ranks {
+            let (shared, workshop) = (Arc::clone(&world.shared), Arc::clone(&world.workshop));
+            let thread = std::thread::Builder::new().name(format!("rank {rank}"));
+            let thread = thread.spawn(move || workshop.work(&mut Comm::new(rank, shared)));
+            world.threads.push(thread.map_err(|error| Error::Threads { message: error.to_string() })?);
+        }
+        let handles = world.threads.iter().map(|thread| thread.thread().clone()).collect();
+        // Set once, here.
+        let _ = world.shared.threads.set(handles);
+        Ok(world)
+    }
+
+    /// The number of ranks.
+    pub fn size(&self) -> usize {
+        self.shared.size
+    }
+
+    /// How long a rank waits for others from now on; 60 seconds at first.
+    pub fn set_time_out(&mut self, time_out: Duration) {
+        *self.shared.time_out.write().unwrap_or_else(PoisonError::into_inner) = time_out;
+    }
+
+    /// Plants faults in the runs from now on, instead of those planted before. For tests.
+    pub fn plant(&mut self, faults: impl IntoIterator<Item = Fault>) {
+        *self.shared.faults.lock().unwrap_or_else(PoisonError::into_inner) = faults.into_iter().collect();
+    }
+
+    /// Runs a job on every rank at the same time, and returns what each one made of it, in rank order.
+    ///
+    /// Ensures: if a rank panics or returns an error, every rank that waits for it, or for one that waits for it, gets an
+    /// error that names it; the world can be used again. Returns when all ranks have returned: a job that never does
+    /// keeps its caller.
+    pub fn run<T, F>(&mut self, job: F) -> Vec<Result<T, Error>>
+    where
+        T: Send,
+        F: Fn(&mut Comm) -> Result<T, Error> + Sync,
+    {
+        let size = self.size();
+        if size == 0 {
+            return Vec::new();
+        }
+        self.shared.reset();
+        let results: Vec<Mutex<Option<Result<T, Error>>>> = (0..size).map(|_| Mutex::new(None)).collect();
+        self.workshop.run(size, &|comm: &mut Comm| {
+            let rank = comm.rank();
+            comm.begin();
+            let result = catch_unwind(AssertUnwindSafe(|| job(comm))).unwrap_or_else(|payload| {
+                let text = payload.downcast_ref::<&str>().map(|text| (*text).to_string());
+                let message = text.or_else(|| payload.downcast_ref::<String>().cloned());
+                Err(Error::Panicked { rank, message: message.unwrap_or_else(|| "no message".to_string()) })
+            });
+            if let Err(error) = &result {
+                self.shared.fail(error.failed_rank().unwrap_or(rank), error);
+            }
+            self.shared.left[rank].store(true, Ordering::Release);
+            self.shared.wake_all();
+            *results[rank].lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+        });
+        let lost = |rank| Err(Error::Panicked { rank, message: "its thread is gone".to_string() });
+        let result = |(rank, slot): (usize, Mutex<Option<Result<T, Error>>>)| {
+            slot.into_inner().unwrap_or_else(PoisonError::into_inner).unwrap_or_else(|| lost(rank))
+        };
+        results.into_iter().enumerate().map(result).collect()
+    }
+
+    /// Carries a plan out on shards of the source sharding, one for each rank of its mesh in the order of
+    /// [`Mesh::ranks`](reshard_sharding::Mesh::ranks), and returns the shards of the target in the order of its mesh,
+    /// with the bytes that moved.
+    ///
+    /// Ensures: every receiver counted what its sender did ([`Trace::check`]).
+    /// Errors: those of [`Compiled::new`]; [`Error::WorldTooSmall`]; [`Error::ShardCount`]; [`Error::Buffer`]; the first
+    /// failure of any rank.
+    pub fn redistribute<S: AsRef<[u8]> + Sync>(
+        &mut self,
+        plan: &Plan,
+        dtype: DType,
+        shards: &[S],
+    ) -> Result<(Vec<Vec<u8>>, Trace), Error> {
+        self.redistribute_memory(plan, dtype, shards, &Memory::RowMajor, &Memory::RowMajor)
+    }
+
+    /// As [`redistribute`](World::redistribute), with shards that lie in memory as `source` and `target` say.
+    pub fn redistribute_memory<S: AsRef<[u8]> + Sync>(
+        &mut self,
+        plan: &Plan,
+        dtype: DType,
+        shards: &[S],
+        source: &Memory,
+        target: &Memory,
+    ) -> Result<(Vec<Vec<u8>>, Trace), Error> {
+        let needed = plan.from().mesh().world().max(plan.to().mesh().world());
+        if needed > self.size() {
+            return Err(Error::WorldTooSmall { needed, given: self.size() });
+        }
+        if shards.len() != plan.from().mesh().size() {
+            return Err(Error::ShardCount { needed: plan.from().mesh().size(), given: shards.len() });
+        }
+        let shard_of: HashMap<usize, &[u8]> =
+            plan.from().mesh().ranks().zip(shards).map(|(rank, shard)| (rank, shard.as_ref())).collect();
+        let takes_part = |rank: usize| plan.from().mesh().contains(rank) || plan.to().mesh().contains(rank);
+        let results = self.run(|comm| {
+            let rank = comm.rank();
+            comm.take_trace();
+            if !takes_part(rank) {
+                return Ok((Vec::new(), Trace::default()));
+            }
+            let compiled = Compiled::with_memory(plan, rank, dtype, source, target)?;
+            let shard = shard_of.get(&rank).copied().unwrap_or(&[]);
+            if shard.len() != compiled.source_bytes() {
+                let (needed, given) = (compiled.source_bytes(), shard.len());
+                return Err(Error::Buffer { rank, which: "source", needed, given });
+            }
+            let mut scratch = compiled.scratch(comm)?;
+            let mut result = comm.allocate(compiled.target_bytes())?;
+            compiled.run(comm, shard, &mut result, &mut scratch)?;
+            Ok((result, comm.take_trace()))
+        });
+        let failed = self.shared.failure().map(|(rank, _)| rank);
+        let mut trace = Trace::default();
+        let mut targets: HashMap<usize, Vec<u8>> = HashMap::new();
+        let mut error = None;
+        for (rank, result) in results.into_iter().enumerate() {
+            match result {
+                Ok((shard, part)) => {
+                    trace.merge(&part);
+                    targets.insert(rank, shard);
+                }
+                // What the rank that failed first says itself is worth more than what others say of it.
+                Err(said) => {
+                    if error.is_none() || failed == Some(rank) {
+                        error = Some(said);
+                    }
+                }
+            }
+        }
+        if let Some(error) = error {
+            return Err(error);
+        }
+        trace.check()?;
+        Ok((plan.to().mesh().ranks().map(|rank| targets.remove(&rank).unwrap_or_default()).collect(), trace))
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.workshop.close();
+        for thread in self.threads.drain(..) {
+            // A worker's panics are caught; there is nothing to learn here.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! Every pair of placements: plan, execute on threads, compare the meaning, compare the bytes that moved with the bytes
+//! that the plan promised.
+
+use reshard_collectives::threads::World;
+use reshard_collectives::{Memory, Trace};
+use reshard_kernels::DType;
+use reshard_sharding::meaning::{Term, held, meaning};
+use reshard_sharding::redistribute::{Plan, Planner};
+use reshard_sharding::{Mesh, Placement, ReduceOp, Sharding};
+
+const PER_AXIS: [Placement; 6] = [
+    Placement::Replicate,
+    Placement::Shard(0),
+    Placement::Shard(1),
+    Placement::StridedShard { dim: 0, split_factor: 2 },
+    Placement::StridedShard { dim: 1, split_factor: 3 },
+    Placement::Partial(ReduceOp::Sum),
+];
+
+/// An element type of the tests: how to make it up, and its bytes.
+trait Item: Term {
+    const DTYPE: DType;
+    fn made(term: usize, element: usize) -> Self;
+    fn bytes(self) -> Vec<u8>;
+    fn read(bytes: &[u8]) -> Self;
+    fn agrees(self, other: Self) -> bool;
+}
+
+impl Item for i64 {
+    const DTYPE: DType = DType::I64;
+    fn made(term: usize, element: usize) -> i64 {
+        (element as i64 + 1) * 1_000_003 + (term as i64) * 777_767_777
+    }
+    fn bytes(self) -> Vec<u8> {
+        self.to_ne_bytes().to_vec()
+    }
+    fn read(bytes: &[u8]) -> i64 {
+        i64::from_ne_bytes(bytes.try_into().unwrap())
+    }
+    fn agrees(self, other: i64) -> bool {
+        self == other
+    }
+}
+
+/// Floats whose sum depends on the order: terms of very different sizes, some of which cancel.
+impl Item for f32 {
+    const DTYPE: DType = DType::F32;
+    fn made(term: usize, element: usize) -> f32 {
+        let big = [1e7, 0.1, -1e7, 0.7][(term + element) % 4];
+        big + (element as f32).sin() * 0.37 + term as f32 * 0.011
+    }
+    fn bytes(self) -> Vec<u8> {
+        self.to_ne_bytes().to_vec()
+    }
+    fn read(bytes: &[u8]) -> f32 {
+        f32::from_ne_bytes(bytes.try_into().unwrap())
+    }
+    /// Up to rounding: eight terms of at most 1e7.
+    fn agrees(self, other: f32) -> bool {
+        (self - other).abs() <= 16.0
+    }
+}
+
+/// Which term of a partial tensor a rank holds: its coordinates along the partial axes.
+fn term_of(mesh: &Mesh, placements: &[Placement], rank: usize) -> usize {
+    let coordinate = mesh.coordinate(rank).unwrap();
+    let sizes = mesh.axes().iter().map(reshard_sharding::Axis::size);
+    placements.iter().zip(coordinate).zip(sizes).fold(0, |term, ((placement, at), size)| {
+        if matches!(placement, Placement::Partial(_)) { term * size + at } else { term }
+    })
+}
+
+/// Shards in which every term has values of its own.
+fn shards<T: Item>(sharding: &Sharding, placements: &[Placement]) -> Vec<Vec<T>> {
+    let mesh = sharding.mesh();
+    let shard = |rank: usize| {
+        let term = term_of(mesh, placements, rank);
+        held(sharding, rank).unwrap().into_iter().map(|element| T::made(term, element)).collect()
+    };
+    mesh.ranks().map(shard).collect()
+}
+
+fn to_bytes<T: Item>(shards: &[Vec<T>]) -> Vec<Vec<u8>> {
+    shards.iter().map(|shard| shard.iter().flat_map(|x| x.bytes()).collect()).collect()
+}
+
+fn from_bytes<T: Item>(shards: &[Vec<u8>]) -> Vec<Vec<T>> {
+    let item = T::DTYPE.item_bytes().unwrap();
+    shards.iter().map(|shard| shard.chunks_exact(item).map(T::read).collect()).collect()
+}
+
+/// The bytes that moved against the bytes that the plan promised, step by step.
+fn check_promises(plan: &Plan, trace: &Trace, what: &str) {
+    assert_eq!(trace.worst_received(), plan.received_bytes(), "received in all: {what}\n{plan}");
+    for (index, step) in plan.steps().iter().enumerate() {
+        let worst = |bytes: &dyn Fn(usize) -> u64| plan.ranks().into_iter().map(bytes).max().unwrap_or(0);
+        let received = worst(&|rank| trace.received_in_step(index, rank));
+        let sent = worst(&|rank| trace.sent_in_step(index, rank));
+        assert_eq!((received, sent), (step.received_bytes, step.sent_bytes), "step {index}: {what}\n{plan}");
+    }
+}
+
+fn check_pair<T: Item>(world: &mut World, from: &Sharding, to: &Sharding, source: &[Vec<T>]) {
+    let what = format!("{from} on {} -> {to} on {} of {:?}", from.mesh(), to.mesh(), from.shape());
+    let plan = Planner::new()
+        .plan(from, to, T::DTYPE.item_bytes().unwrap())
+        .unwrap_or_else(|e| panic!("{what}: {e}"));
+    let (result, trace) = world
+        .redistribute(&plan, T::DTYPE, &to_bytes(source))
+        .unwrap_or_else(|error| panic!("{what}: {error}\n{plan}"));
+    let before = meaning(from, source).unwrap();
+    let after =
+        meaning(to, &from_bytes::<T>(&result)).unwrap_or_else(|error| panic!("{what}: {error}\n{plan}"));
+    let agree = before.len() == after.len() && before.iter().zip(&after).all(|(a, b)| a.agrees(*b));
+    assert!(agree, "{what}\n{plan}\n{before:?}\n{after:?}");
+    check_promises(&plan, &trace, &what);
+}
+
+/// All lists of placements for a mesh whose dims the shape has.
+fn all_placements(axes: usize, dims: usize) -> Vec<Vec<Placement>> {
+    let fits = |placement: &Placement| {
+        let dim = match *placement {
+            Placement::Shard(dim) | Placement::StridedShard { dim, .. } => Some(dim),
+            Placement::Replicate | Placement::Partial(_) | _ => None,
+        };
+        dim.is_none_or(|dim| dim < dims)
+    };
+    (0..axes).fold(vec![Vec::new()], |lists, _| {
+        let longer = |list: Vec<Placement>| {
+            PER_AXIS
+                .iter()
+                .filter(|p| fits(p))
+                .map(move |p| list.iter().chain([p]).copied().collect())
+                .collect::<Vec<_>>()
+        };
+        lists.into_iter().flat_map(longer).collect()
+    })
+}
+
+fn check_mesh<T: Item>(mesh: &[usize], shapes: &[&[usize]], every: usize) -> usize {
+    let mesh = Mesh::new(mesh.iter().enumerate().map(|(i, n)| (["x", "y", "z"][i], *n))).unwrap();
+    let mut world = World::new(mesh.size()).unwrap();
+    let mut done = 0;
+    for shape in shapes {
+        let lists = all_placements(mesh.axes().len(), shape.len());
+        for (i, from) in lists.iter().enumerate() {
+            let source = Sharding::new(&mesh, shape, from).unwrap();
+            let data = shards::<T>(&source, from);
+            for (j, to) in lists.iter().enumerate() {
+                if (i * lists.len() + j).is_multiple_of(every) {
+                    check_pair(&mut world, &source, &Sharding::new(&mesh, shape, to).unwrap(), &data);
+                    done += 1;
+                }
+            }
+        }
+    }
+    done
+}
+
+const SHAPES: [&[usize]; 6] = [&[12, 12], &[24, 6], &[7, 5], &[], &[0, 5], &[1]];
+
+#[test]
+fn all_pairs_on_one_axis() {
+    assert!(check_mesh::<i64>(&[2], &SHAPES, 1) > 100);
+    assert!(check_mesh::<i64>(&[3], &SHAPES, 1) > 100);
+}
+
+#[test]
+fn all_pairs_on_two_by_two() {
+    assert!(check_mesh::<i64>(&[2, 2], &SHAPES, 1) > 5000);
+}
+
+#[test]
+fn all_pairs_on_two_by_three() {
+    assert!(check_mesh::<i64>(&[2, 3], &SHAPES, 1) > 5000);
+}
+
+#[test]
+fn all_pairs_on_four_by_two() {
+    assert!(check_mesh::<i64>(&[4, 2], &SHAPES, 1) > 5000);
+}
+
+#[test]
+fn a_sample_of_pairs_on_two_by_two_by_two() {
+    assert!(check_mesh::<i64>(&[2, 2, 2], &[&[16, 24], &[7, 5]], 61) > 1000);
+}
+
+#[test]
+fn floats_whose_sums_depend_on_the_order_leave_equal_replicas() {
+    for mesh in [&[3][..], &[2, 2], &[2, 3], &[4, 2]] {
+        check_mesh::<f32>(mesh, &[&[12, 12], &[7, 5]], 1);
+    }
+    check_mesh::<f32>(&[2, 2, 2], &[&[16, 24]], 97);
+}
+
+#[test]
+fn two_meshes_and_other_world_sizes() {
+    let meshes = ["dp=2,tp=4", "tp=8", "cp=3,tp=2", "dp=2,tp=2@4", "dp=2:1,tp=2:2", "x=5@1"];
+    let texts = |axes: usize| {
+        if axes == 1 { vec!["S(0)", "R", "SS(1,3)"] } else { vec!["S(0),S(1)", "R,S(0)", "S(1),SS(1,2)"] }
+    };
+    let mut world = World::new(8).unwrap();
+    for shape in [&[16, 24][..], &[7, 5], &[0, 5]] {
+        for from in meshes {
+            for to in meshes {
+                let (from, to): (Mesh, Mesh) = (from.parse().unwrap(), to.parse().unwrap());
+                for before in texts(from.axes().len()) {
+                    let source = Sharding::parse(&from, shape, before).unwrap();
+                    let data = shards::<i64>(&source, &[]);
+                    for after in texts(to.axes().len()) {
+                        check_pair(&mut world, &source, &Sharding::parse(&to, shape, after).unwrap(), &data);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn partial_sources_go_to_other_meshes() {
+    let mut world = World::new(8).unwrap();
+    let from: Mesh = "dp=2,tp=4".parse().unwrap();
+    for placements in [
+        [Placement::Partial(ReduceOp::Sum), Placement::Shard(0)],
+        [Placement::Shard(1), Placement::Partial(ReduceOp::Max)],
+        [Placement::Partial(ReduceOp::Sum), Placement::Partial(ReduceOp::Sum)],
+    ] {
+        for to in ["tp=8", "cp=3,tp=2", "dp=2,tp=2@4"] {
+            let to: Mesh = to.parse().unwrap();
+            for shape in [&[16, 24][..], &[7, 5]] {
+                let source = Sharding::new(&from, shape, &placements).unwrap();
+                let data = shards::<i64>(&source, &placements);
+                let text = if to.axes().len() == 1 { "S(0)" } else { "R,S(1)" };
+                check_pair(&mut world, &source, &Sharding::parse(&to, shape, text).unwrap(), &data);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_reduction_agrees() {
+    let mesh = Mesh::new([("x", 2), ("y", 3)]).unwrap();
+    let mut world = World::new(6).unwrap();
+    for op in [ReduceOp::Prod, ReduceOp::Min, ReduceOp::Max] {
+        let per_axis = [Placement::Replicate, Placement::Shard(0), Placement::Partial(op)];
+        let lists: Vec<[Placement; 2]> =
+            per_axis.iter().flat_map(|a| per_axis.iter().map(|b| [*a, *b])).collect();
+        for shape in [&[12, 6][..], &[7, 5]] {
+            for from in &lists {
+                for to in &lists {
+                    let source = Sharding::new(&mesh, shape, from).unwrap();
+                    let target = Sharding::new(&mesh, shape, to).unwrap();
+                    check_pair(&mut world, &source, &target, &shards::<i64>(&source, from));
+                }
+            }
+        }
+    }
+    // Averages, and sums mixed with averages, in floats that hold the results exactly enough.
+    for from in ["P(avg),R", "P(avg),P(avg)", "P(sum),P(avg)", "P(avg),S(0)"] {
+        for to in ["R,R", "S(0),R", "R,S(1)", "S(0),S(0)"] {
+            let source = Sharding::parse(&mesh, &[7, 5], from).unwrap();
+            let placements = source.placements().unwrap();
+            let data = shards::<f32>(&source, placements.as_ref());
+            check_pair(&mut world, &source, &Sharding::parse(&mesh, &[7, 5], to).unwrap(), &data);
+        }
+    }
+}
+
+#[test]
+fn buffers_of_any_memory_layout() {
+    let mesh = Mesh::new([("x", 2), ("y", 2)]).unwrap();
+    let mut world = World::new(4).unwrap();
+    let texts = ["S(0),S(1)", "S(1),S(0)", "R,S(2)", "S(0),S(0)", "SS(1,2),R", "P,S(2)", "P,P", "R,R"];
+    let orders = [vec![0, 1, 2], vec![2, 0, 1], vec![2, 1, 0], vec![0, 2, 1]];
+    for shape in [[8, 12, 4], [3, 5, 7]] {
+        for from in texts {
+            for to in texts {
+                let (source, target) = (
+                    Sharding::parse(&mesh, &shape, from).unwrap(),
+                    Sharding::parse(&mesh, &shape, to).unwrap(),
+                );
+                let plan = Planner::new().plan(&source, &target, 8).unwrap();
+                let data = to_bytes(&shards::<i64>(&source, source.placements().unwrap().as_ref()));
+                let (want, _) = world.redistribute(&plan, DType::I64, &data).unwrap();
+                for (a, b) in [(1, 2), (3, 0), (0, 1), (2, 2)] {
+                    let (here, there) = (Memory::Order(orders[a].clone()), Memory::Order(orders[b].clone()));
+                    let moved = permute(&source, &data, &Memory::RowMajor, &here);
+                    let (got, _) =
+                        world.redistribute_memory(&plan, DType::I64, &moved, &here, &there).unwrap();
+                    assert!(
+                        permute(&target, &got, &there, &Memory::RowMajor) == want,
+                        "{from} -> {to} of {shape:?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// Every shard from one memory layout to another.
+fn permute(sharding: &Sharding, shards: &[Vec<u8>], from: &Memory, to: &Memory) -> Vec<Vec<u8>> {
+    let one = |(rank, shard): (usize, &Vec<u8>)| {
+        let shape = sharding.local_shape(rank).unwrap();
+        let extents: Vec<i64> = shape.iter().map(|n| *n as i64).collect();
+        if shape.contains(&0) {
+            return Vec::new();
+        }
+        let layout = |memory: &Memory| {
+            let given = memory.layout(rank, &shape).unwrap();
+            given.unwrap_or_else(|| {
+                let orders: Vec<usize> = (0..extents.len()).collect();
+                Memory::Order(orders).layout(rank, &shape).unwrap().unwrap()
+            })
+        };
+        let mut result = vec![0; shard.len()];
+        reshard_kernels::reference::copy(&mut result, &layout(to), shard, &layout(from), 8);
+        result
+    };
+    sharding.mesh().ranks().zip(shards).map(one).collect()
+}

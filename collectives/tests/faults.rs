@@ -1,0 +1,173 @@
+//! Ranks that fail: the others get an error that names the rank, promptly, and the world can be used again.
+
+use std::time::{Duration, Instant};
+
+use reshard_collectives::threads::{Comm, Fault, FaultKind, World};
+use reshard_collectives::{Communicator, Compiled, Error};
+use reshard_kernels::DType;
+use reshard_sharding::redistribute::{Plan, Planner};
+use reshard_sharding::{Mesh, Sharding};
+
+fn plan(from: &str, to: &str, shape: &[usize]) -> Plan {
+    let mesh = Mesh::new([("x", 2), ("y", 2)]).unwrap();
+    let parse = |text: &str| Sharding::parse(&mesh, shape, text).unwrap();
+    Planner::new().plan(&parse(from), &parse(to), 4).unwrap()
+}
+
+fn shards(plan: &Plan) -> Vec<Vec<u8>> {
+    let mesh = plan.from().mesh();
+    mesh.ranks()
+        .map(|rank| vec![rank as u8; plan.from().local_shape(rank).unwrap().iter().product::<usize>() * 4])
+        .collect()
+}
+
+/// Runs a plan on every rank, and says what each one got and how long it took.
+fn run(world: &mut World, plan: &Plan) -> Vec<(Result<(), Error>, Duration)> {
+    let data = shards(plan);
+    let results = world.run(|comm| {
+        let compiled = Compiled::new(plan, comm.rank(), DType::F32)?;
+        let mut scratch = compiled.scratch(comm)?;
+        let mut target = vec![0; compiled.target_bytes()];
+        let begin = Instant::now();
+        let result = compiled.run(comm, &data[comm.rank()], &mut target, &mut scratch);
+        let time = begin.elapsed();
+        Ok((result, time))
+    });
+    results.into_iter().map(|result| result.unwrap_or_else(|error| (Err(error), Duration::ZERO))).collect()
+}
+
+#[test]
+fn every_other_rank_names_the_one_that_failed() {
+    let all_to_all = plan("S(0),S(0)", "S(1),S(1)", &[64, 64]);
+    let reduction = plan("P,P", "R,R", &[64, 64]);
+    let mut world = World::new(4).unwrap();
+    for plan in [&all_to_all, &reduction] {
+        for kind in [FaultKind::Panic, FaultKind::PanicInside, FaultKind::Fail] {
+            for rank in 0..4 {
+                world.plant([Fault { rank, step: 0, kind }]);
+                for (other, (result, time)) in run(&mut world, plan).into_iter().enumerate() {
+                    let error = result.expect_err("no rank reports success");
+                    assert_eq!(
+                        error.failed_rank(),
+                        Some(rank),
+                        "rank {other} on {kind:?} of {rank}: {error}"
+                    );
+                    assert!(time < Duration::from_secs(5), "rank {other} took {time:?}");
+                    if other != rank {
+                        assert_eq!(error.kind(), "rank_failed");
+                        let text = error.to_string();
+                        assert!(
+                            text.contains(&format!("rank {rank}"))
+                                && text.contains("step 0 of group [0,1,2,3]"),
+                            "{text}"
+                        );
+                    }
+                }
+                world.plant([]);
+                assert!(run(&mut world, plan).iter().all(|(result, _)| result.is_ok()), "the world recovers");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_stalled_rank_is_named_within_the_time_out() {
+    let plan = plan("S(0),S(0)", "S(1),S(1)", &[64, 64]);
+    let mut world = World::new(4).unwrap();
+    world.set_time_out(Duration::from_millis(100));
+    world.plant([Fault { rank: 2, step: 0, kind: FaultKind::Stall(Duration::from_millis(700)) }]);
+    for (rank, (result, time)) in run(&mut world, &plan).into_iter().enumerate() {
+        let error = result.expect_err("no rank reports success");
+        assert_eq!(error.failed_rank(), Some(2), "rank {rank}: {error}");
+        if rank != 2 {
+            assert!(
+                time >= Duration::from_millis(50) && time < Duration::from_millis(600),
+                "rank {rank} took {time:?}"
+            );
+        }
+    }
+    world.plant([]);
+    assert!(run(&mut world, &plan).iter().all(|(result, _)| result.is_ok()));
+}
+
+#[test]
+fn a_rank_that_leaves_early_is_named() {
+    let mut world = World::new(3).unwrap();
+    let results = world.run(|comm| if comm.rank() == 1 { Ok(()) } else { comm.barrier() });
+    assert_eq!(results[1], Ok(()));
+    for rank in [0, 2] {
+        assert_eq!(results[rank].as_ref().unwrap_err().failed_rank(), Some(1));
+    }
+    assert!(world.run(Comm::barrier).iter().all(Result::is_ok));
+}
+
+#[test]
+fn different_plans_are_noticed() {
+    let plans = [plan("S(0),S(0)", "S(1),S(1)", &[64, 64]), plan("S(0),S(0)", "S(1),S(1)", &[64, 32])];
+    let mut world = World::new(4).unwrap();
+    let results = world.run(|comm| {
+        let plan = &plans[usize::from(comm.rank() == 3)];
+        let compiled = Compiled::new(plan, comm.rank(), DType::F32)?;
+        let mut scratch = compiled.scratch(comm)?;
+        let (source, mut target) = (vec![0; compiled.source_bytes()], vec![0; compiled.target_bytes()]);
+        compiled.run(comm, &source, &mut target, &mut scratch)
+    });
+    assert!(results.iter().all(Result::is_err));
+    assert!(results.iter().any(|result| result.as_ref().is_err_and(|error| error.kind() == "mismatch")));
+}
+
+#[test]
+fn a_flipped_byte_shows_and_a_wrong_count_fails() {
+    let plan = plan("S(0),S(1)", "S(1),S(0)", &[8, 8]);
+    let mut world = World::new(4).unwrap();
+    let data: Vec<Vec<u8>> = (0..4).map(|rank| (0..64).map(|i| rank * 64 + i).collect()).collect();
+    let (right, trace) = world.redistribute(&plan, DType::F32, &data).unwrap();
+    assert_eq!(trace.worst_received(), plan.received_bytes());
+    world.plant([Fault { rank: 1, step: 0, kind: FaultKind::FlipByte(7) }]);
+    let (wrong, _) = world.redistribute(&plan, DType::F32, &data).unwrap();
+    let differing: Vec<bool> = right.iter().zip(&wrong).map(|(a, b)| a != b).collect();
+    assert_eq!(differing, [false, true, false, false]);
+    world.plant([Fault { rank: 1, step: 0, kind: FaultKind::Miscount(4) }]);
+    let error = world.redistribute(&plan, DType::F32, &data).unwrap_err();
+    assert_eq!((error.kind(), error.failed_rank()), ("trace", None));
+}
+
+#[test]
+fn bad_requests_are_one_sentence_each() {
+    let plan = plan("P,P", "R,R", &[4, 4]);
+    let mut world = World::new(4).unwrap();
+    let data = shards(&plan);
+    let mut message =
+        |dtype, shards: &[Vec<u8>]| world.redistribute(&plan, dtype, shards).unwrap_err().to_string();
+    assert_eq!(message(DType::F64, &data), "the plan is for items of 4 bytes but f64 has 8");
+    assert_eq!(message(DType::F32, &data[..3]), "3 shards were given but the source mesh has 4 ranks");
+    let mut short = data.clone();
+    short[2].pop();
+    assert_eq!(message(DType::F32, &short), "the source of rank 2 has 63 bytes but 64 are needed");
+    assert_eq!(
+        Compiled::new(&plan, 9, DType::F32).unwrap_err().to_string(),
+        "rank 9 takes no part in the plan"
+    );
+    let error = World::new(2).unwrap().redistribute(&plan, DType::F32, &data).unwrap_err();
+    assert_eq!(error.to_string(), "the plan needs 4 ranks but the engine has 2");
+    let mesh = Mesh::new([("x", 2)]).unwrap();
+    let partial = |text: &str, item| {
+        let from = Sharding::parse(&mesh, &[4], text).unwrap();
+        Planner::new().plan(&from, &Sharding::replicated(&mesh, &[4]).unwrap(), item).unwrap()
+    };
+    let refused = |text: &str, dtype: DType| {
+        Compiled::new(&partial(text, dtype.item_bytes().unwrap()), 0, dtype).unwrap_err().to_string()
+    };
+    assert_eq!(refused("P(sum)", DType::Bool), "no sum of bool");
+    assert_eq!(refused("P(avg)", DType::I32), "no avg of i32");
+}
+
+#[test]
+fn many_runs_leave_nothing_behind() {
+    let plans = [plan("S(0),S(1)", "S(1),S(0)", &[8, 8]), plan("P,S(0)", "S(0),S(0)", &[8, 8])];
+    let mut world = World::new(4).unwrap();
+    for i in 0..500 {
+        let plan = &plans[i % 2];
+        world.redistribute(plan, DType::F32, &shards(plan)).unwrap();
+    }
+}

@@ -1,0 +1,348 @@
+//! Elementwise reductions: one buffer into another, and the division that ends an average.
+//!
+//! The nest is reduced as for a copy; the innermost loop, dense on both sides wherever possible, is a plain loop over
+//! `a = a op b` that the compiler vectorises. Elements are read and written as bytes, so no alignment is asked for.
+//! f16 and bf16 are computed in f32 and rounded once per operation.
+
+use std::ops::Range;
+
+use reshard_layout::Layout;
+use smallvec::SmallVec;
+
+use crate::element::{Element, for_arithmetic};
+use crate::host::{byte_range, check_range};
+use crate::{CombineOp, DType, Error, Loop, Nest, Side};
+
+/// `dst[dst_layout(i)] = dst[dst_layout(i)] op src[src_layout(i)]` for every `i`.
+///
+/// ```
+/// use reshard_kernels::{CombineOp, DType, combine};
+/// let layout = "3:1".parse()?;
+/// let mut largest = [3u8, 1, 2];
+/// combine(&mut largest, &layout, &[1, 2, 3], &layout, DType::U8, CombineOp::Max)?;
+/// assert_eq!(largest, [3, 2, 3]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Errors: those of [`copy`](crate::copy()), and [`Error::NoArithmetic`]. Layouts without common loops are refused as
+/// [`Error::SizeMismatch`] when their sizes differ and combined element by element when they agree.
+pub fn combine(
+    dst: &mut [u8],
+    dst_layout: &Layout,
+    src: &[u8],
+    src_layout: &Layout,
+    dtype: DType,
+    op: CombineOp,
+) -> Result<usize, Error> {
+    if let Some(nest) = Nest::between(dst_layout, src_layout)? {
+        return Combine::new(&nest, dtype, op)?.run(dst, src);
+    }
+    dtype.check_combine(op)?;
+    let mut done = 0;
+    for (to, from) in dst_layout.values().zip(src_layout.values()) {
+        done += Combine::new(&Nest::new(from, to, []), dtype, op)?.run(dst, src)?;
+    }
+    Ok(done)
+}
+
+/// A reduction of one buffer into another: checked and laid out once, run many times.
+///
+/// ```
+/// use reshard_kernels::{Combine, CombineOp, DType, Loop, Nest};
+/// let combine = Combine::new(&Nest::new(0, 0, [Loop::new(2, 1, 1)]), DType::F64, CombineOp::Sum)?;
+/// let mut sum = [1.5f64, 2.0].map(f64::to_ne_bytes).as_flattened().to_vec();
+/// combine.run(&mut sum, [0.25f64, f64::NAN].map(f64::to_ne_bytes).as_flattened())?;
+/// assert_eq!(sum[..8], 1.75f64.to_ne_bytes());
+/// # Ok::<(), reshard_kernels::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Combine {
+    op: CombineOp,
+    dtype: DType,
+    elements: Elements,
+}
+
+impl Combine {
+    /// Prepares `target = target op source` over the pairs of a nest, counted in elements.
+    ///
+    /// Errors: [`Error::NoArithmetic`], [`Error::SubByte`], and those of [`Copy::new`](crate::Copy::new).
+    pub fn new(nest: &Nest, dtype: DType, op: CombineOp) -> Result<Combine, Error> {
+        dtype.check_combine(op)?;
+        Ok(Combine { op, dtype, elements: Elements::new(nest, dtype)? })
+    }
+
+    /// The operation.
+    pub fn op(&self) -> CombineOp {
+        self.op
+    }
+
+    /// Bytes of the target that one run updates.
+    pub fn bytes(&self) -> usize {
+        self.elements.bytes
+    }
+
+    /// Combines, and returns the number of bytes updated; neither plans nor allocates.
+    ///
+    /// Errors: [`Error::OutOfBounds`], and then nothing was written.
+    pub fn run(&self, dst: &mut [u8], src: &[u8]) -> Result<usize, Error> {
+        self.elements.check(dst.len(), Some(src.len()))?;
+        for_arithmetic!(self.dtype, T => {
+            match self.op {
+                CombineOp::Sum => self.elements.combine(dst, src, T::sum),
+                CombineOp::Prod => self.elements.combine(dst, src, T::prod),
+                CombineOp::Min => self.elements.combine(dst, src, T::min_of),
+                CombineOp::Max => self.elements.combine(dst, src, T::max_of),
+            }
+        });
+        Ok(self.elements.bytes)
+    }
+}
+
+/// Division of every element by a number, the end of an average: prepared once, run many times.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Divide {
+    divisor: u32,
+    dtype: DType,
+    elements: Elements,
+}
+
+impl Divide {
+    /// Prepares `target = target / divisor` over the target elements of a nest.
+    ///
+    /// Errors: [`Error::NoArithmetic`] unless the dtype has averages, [`Error::ZeroDivisor`], [`Error::Overflow`] for a
+    /// divisor of 2^32 or more.
+    pub fn new(nest: &Nest, dtype: DType, divisor: usize) -> Result<Divide, Error> {
+        dtype.check_average()?;
+        if divisor == 0 {
+            return Err(Error::ZeroDivisor);
+        }
+        let divisor = u32::try_from(divisor).map_err(|_| Error::Overflow { what: "a divisor" })?;
+        let loops = nest.loops.iter().map(|l| Loop::new(l.extent, l.target_stride, l.target_stride));
+        let nest = Nest::new(nest.target_offset, nest.target_offset, loops);
+        Ok(Divide { divisor, dtype, elements: Elements::new(&nest, dtype)? })
+    }
+
+    /// Divides in place; neither plans nor allocates.
+    ///
+    /// Errors: [`Error::OutOfBounds`], and then nothing was written.
+    pub fn run(&self, dst: &mut [u8]) -> Result<usize, Error> {
+        self.elements.check(dst.len(), None)?;
+        let divisor = f64::from(self.divisor);
+        for_arithmetic!(self.dtype, T => self.elements.update(dst, |x: T| x.divided_by(divisor)));
+        Ok(self.elements.bytes)
+    }
+}
+
+impl DType {
+    /// The bytes of the element that changes nothing when it is combined with another.
+    ///
+    /// Errors: [`Error::NoArithmetic`].
+    pub fn identity(self, op: CombineOp) -> Result<SmallVec<[u8; 8]>, Error> {
+        self.check_combine(op)?;
+        let mut bytes = SmallVec::from_elem(0, self.item_bytes()?);
+        for_arithmetic!(self, T => T::identity(op).write(&mut bytes));
+        Ok(bytes)
+    }
+}
+
+/// A reduced nest in bytes with its ranges.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Elements {
+    nest: Nest,
+    source: Range<usize>,
+    target: Range<usize>,
+    bytes: usize,
+}
+
+impl Elements {
+    fn new(nest: &Nest, dtype: DType) -> Result<Elements, Error> {
+        let item = dtype.item_bytes()?;
+        nest.check_target_is_injective()?;
+        let reduced = nest.reduce()?;
+        let bytes = reduced.len()?.checked_mul(item).ok_or(Error::Overflow { what: "the size of a copy" })?;
+        let nest = reduced.scale(item)?;
+        let source = byte_range(&nest, Side::Source, item)?;
+        let target = byte_range(&nest, Side::Target, item)?;
+        Ok(Elements { nest, source, target, bytes })
+    }
+
+    fn check(&self, dst: usize, src: Option<usize>) -> Result<(), Error> {
+        check_range(&self.target, dst, Side::Target)?;
+        src.map_or(Ok(()), |src| check_range(&self.source, src, Side::Source))
+    }
+
+    /// Calls `body` with (source offset, target offset, innermost loop) at every point of the outer loops.
+    fn rows(&self, mut body: impl FnMut(usize, usize, Loop)) {
+        fn walk(loops: &[Loop], source: i64, target: i64, body: &mut impl FnMut(usize, usize, Loop)) {
+            match loops {
+                [] => body(source as usize, target as usize, Loop::new(1, 0, 0)),
+                [inner] => body(source as usize, target as usize, *inner),
+                [outer, rest @ ..] => {
+                    for i in 0..outer.extent as i64 {
+                        walk(rest, source + i * outer.source_stride, target + i * outer.target_stride, body);
+                    }
+                }
+            }
+        }
+        if self.bytes > 0 {
+            walk(&self.nest.loops, self.nest.source_offset, self.nest.target_offset, &mut body);
+        }
+    }
+
+    fn combine<T: Element>(&self, dst: &mut [u8], src: &[u8], op: impl Fn(T, T) -> T) {
+        self.rows(|source, target, inner| {
+            let dense = (inner.source_stride, inner.target_stride) == (T::BYTES as i64, T::BYTES as i64);
+            if dense || inner.extent == 1 {
+                let length = inner.extent * T::BYTES;
+                let items = dst[target..target + length].chunks_exact_mut(T::BYTES);
+                for (a, b) in items.zip(src[source..source + length].chunks_exact(T::BYTES)) {
+                    op(T::read(a), T::read(b)).write(a);
+                }
+            } else {
+                for i in 0..inner.extent as i64 {
+                    let at = (target as i64 + i * inner.target_stride) as usize;
+                    let from = (source as i64 + i * inner.source_stride) as usize;
+                    let a = &mut dst[at..at + T::BYTES];
+                    op(T::read(a), T::read(&src[from..from + T::BYTES])).write(a);
+                }
+            }
+        });
+    }
+
+    fn update<T: Element>(&self, dst: &mut [u8], op: impl Fn(T) -> T) {
+        self.rows(|_, target, inner| {
+            for i in 0..inner.extent as i64 {
+                let at = (target as i64 + i * inner.target_stride) as usize;
+                let a = &mut dst[at..at + T::BYTES];
+                op(T::read(a)).write(a);
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use half::{bf16, f16};
+    use quickcheck::quickcheck;
+
+    use super::*;
+    use crate::reference;
+
+    /// A few values of every kind, in the dtype's own bytes.
+    fn numbers(dtype: DType) -> Vec<f64> {
+        let ints = [0.0, 1.0, 2.0, 3.0, 5.0, 7.0, 100.0];
+        if dtype.check_average().is_err() {
+            return ints.to_vec();
+        }
+        let special = [-0.0, 0.5, -1.5, f64::INFINITY, f64::NEG_INFINITY, f64::NAN];
+        ints.iter().chain(&special).copied().collect()
+    }
+
+    fn run(dtype: DType, op: CombineOp, a: &[u8], b: &[u8]) -> Vec<u8> {
+        let mut result = a.to_vec();
+        let nest = Nest::new(0, 0, [Loop::new(a.len() / dtype.item_bytes().unwrap(), 1, 1)]);
+        assert_eq!(Combine::new(&nest, dtype, op).unwrap().run(&mut result, b), Ok(a.len()));
+        result
+    }
+
+    macro_rules! compare_floats {
+        ($dtype:expr, $t:ty, $from:expr, $to:expr) => {
+            for op in CombineOp::ALL {
+                for x in numbers($dtype) {
+                    for y in numbers($dtype) {
+                        let (a, b): ($t, $t) = ($from(x), $from(y));
+                        let result = run($dtype, op, &a.to_ne_bytes(), &b.to_ne_bytes());
+                        let got = $to(<$t>::from_ne_bytes(result.try_into().unwrap()));
+                        let want = $to($from(reference::combine_f64(x, y, op)));
+                        assert!(
+                            got.to_bits() == want.to_bits() || (got.is_nan() && want.is_nan()),
+                            "{op} {x} {y}: {got}"
+                        );
+                    }
+                }
+            }
+        };
+    }
+
+    #[test]
+    fn floats_agree_with_the_definition() {
+        compare_floats!(DType::F64, f64, |x: f64| x, |x: f64| x);
+        compare_floats!(DType::F32, f32, |x: f64| x as f32, f64::from);
+        compare_floats!(DType::F16, f16, f16::from_f64, f64::from);
+        compare_floats!(DType::BF16, bf16, bf16::from_f64, f64::from);
+    }
+
+    macro_rules! compare_ints {
+        ($dtype:expr, $t:ty) => {
+            for op in CombineOp::ALL {
+                for a in [<$t>::MIN, <$t>::MAX, 0, 1, 3, 7, 100] {
+                    for b in [<$t>::MIN, <$t>::MAX, 0, 1, 2, 55] {
+                        let result = run($dtype, op, &a.to_ne_bytes(), &b.to_ne_bytes());
+                        let want = reference::combine_int(i128::from(a), i128::from(b), op) as $t;
+                        assert_eq!(<$t>::from_ne_bytes(result.try_into().unwrap()), want, "{op} {a} {b}");
+                    }
+                }
+            }
+        };
+    }
+
+    #[test]
+    fn integers_agree_with_the_definition_and_wrap() {
+        compare_ints!(DType::U8, u8);
+        compare_ints!(DType::I8, i8);
+        compare_ints!(DType::U16, u16);
+        compare_ints!(DType::I16, i16);
+        compare_ints!(DType::U32, u32);
+        compare_ints!(DType::I32, i32);
+        compare_ints!(DType::U64, u64);
+        compare_ints!(DType::I64, i64);
+    }
+
+    #[test]
+    fn the_identity_changes_no_bit() {
+        for dtype in DType::ALL.into_iter().filter(|d| d.check_combine(CombineOp::Sum).is_ok()) {
+            for op in CombineOp::ALL {
+                let identity = dtype.identity(op).unwrap();
+                let mut values: Vec<SmallVec<[u8; 8]>> =
+                    CombineOp::ALL.into_iter().map(|op| dtype.identity(op).unwrap()).collect();
+                values.push(SmallVec::from_elem(0, identity.len()));
+                for value in values {
+                    assert_eq!(run(dtype, op, &identity, &value), value.to_vec(), "{dtype} {op}");
+                    assert_eq!(run(dtype, op, &value, &identity), value.to_vec(), "{dtype} {op}");
+                }
+            }
+        }
+        assert_eq!(DType::F32.identity(CombineOp::Sum).unwrap().as_slice(), (-0.0f32).to_ne_bytes());
+        assert_eq!(DType::Bool.identity(CombineOp::Sum).unwrap_err().to_string(), "no sum of bool");
+    }
+
+    #[test]
+    fn division_rounds_once_and_leaves_the_rest() {
+        let nest = Nest::new(0, 1, [Loop::new(2, 1, 2)]);
+        let mut values = [9.0f32, 1.0, 9.0, -7.0, 9.0].map(f32::to_ne_bytes).as_flattened().to_vec();
+        Divide::new(&nest, DType::F32, 3).unwrap().run(&mut values).unwrap();
+        let want = [9.0f32, 1.0 / 3.0, 9.0, -7.0 / 3.0, 9.0].map(f32::to_ne_bytes);
+        assert_eq!(values, want.as_flattened());
+        assert_eq!(Divide::new(&nest, DType::I32, 3).unwrap_err().to_string(), "no avg of i32");
+        assert_eq!(Divide::new(&nest, DType::F32, 0).unwrap_err().kind(), "arithmetic");
+    }
+
+    quickcheck! {
+        fn strided_sums_are_sums(data: Vec<u8>, rows: u8, columns: u8, transposed: bool) -> bool {
+            let (rows, columns) = (usize::from(rows % 9), usize::from(columns % 9));
+            let source: Vec<u8> = data.into_iter().chain(0..=255).take(100).collect();
+            let nest = if transposed {
+                Nest::new(3, 1, [Loop::new(rows, 1, columns as i64), Loop::new(columns, 10, 1)])
+            } else {
+                Nest::new(3, 1, [Loop::new(rows, 10, columns as i64 + 1), Loop::new(columns, 1, 1)])
+            };
+            let mut fast: Vec<u8> = (0..100).collect();
+            let mut slow = fast.clone();
+            Combine::new(&nest, DType::U8, CombineOp::Sum).unwrap().run(&mut fast, &source).unwrap();
+            for (from, to) in reference::pairs(&nest) {
+                slow[to as usize] = slow[to as usize].wrapping_add(source[from as usize]);
+            }
+            fast == slow
+        }
+    }
+}

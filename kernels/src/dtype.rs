@@ -1,0 +1,256 @@
+//! Element types: an opaque size for moving, arithmetic for some.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{CombineOp, Error};
+
+/// The type of a tensor's elements; every one that safetensors files have.
+///
+/// Moving needs only [`item_bytes`](DType::item_bytes); [`f64`](DType::F64), f32, f16, bf16 and the integers also have
+/// arithmetic. Displays in lower case (`f32`, `bf16`, `f8_e4m3`); upper case is read too.
+///
+/// ```
+/// use reshard_kernels::{CombineOp, DType};
+/// let dtype: DType = "BF16".parse()?;
+/// assert_eq!((dtype, dtype.to_string()), (DType::BF16, "bf16".to_string()));
+/// assert_eq!(dtype.item_bytes()?, 2);
+/// dtype.check_combine(CombineOp::Sum)?;
+/// assert_eq!(DType::Bool.check_combine(CombineOp::Max).unwrap_err().to_string(), "no max of bool");
+/// assert_eq!(DType::I32.check_average().unwrap_err().to_string(), "no avg of i32");
+/// # Ok::<(), reshard_kernels::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(non_camel_case_types, reason = "the names that the file format and the hardware use")]
+#[allow(missing_docs, reason = "the names say it all")]
+#[non_exhaustive]
+pub enum DType {
+    Bool,
+    F4,
+    F6_E2M3,
+    F6_E3M2,
+    U8,
+    I8,
+    F8_E5M2,
+    F8_E4M3,
+    F8_E8M0,
+    F8_E4M3FNUZ,
+    F8_E5M2FNUZ,
+    I16,
+    U16,
+    F16,
+    BF16,
+    I32,
+    U32,
+    F32,
+    C64,
+    F64,
+    I64,
+    U64,
+}
+
+impl DType {
+    /// All of them, smallest elements first.
+    pub const ALL: [DType; 22] = [
+        DType::Bool,
+        DType::F4,
+        DType::F6_E2M3,
+        DType::F6_E3M2,
+        DType::U8,
+        DType::I8,
+        DType::F8_E5M2,
+        DType::F8_E4M3,
+        DType::F8_E8M0,
+        DType::F8_E4M3FNUZ,
+        DType::F8_E5M2FNUZ,
+        DType::I16,
+        DType::U16,
+        DType::F16,
+        DType::BF16,
+        DType::I32,
+        DType::U32,
+        DType::F32,
+        DType::C64,
+        DType::F64,
+        DType::I64,
+        DType::U64,
+    ];
+
+    /// The name, in lower case.
+    pub fn name(self) -> &'static str {
+        match self {
+            DType::Bool => "bool",
+            DType::F4 => "f4",
+            DType::F6_E2M3 => "f6_e2m3",
+            DType::F6_E3M2 => "f6_e3m2",
+            DType::U8 => "u8",
+            DType::I8 => "i8",
+            DType::F8_E5M2 => "f8_e5m2",
+            DType::F8_E4M3 => "f8_e4m3",
+            DType::F8_E8M0 => "f8_e8m0",
+            DType::F8_E4M3FNUZ => "f8_e4m3fnuz",
+            DType::F8_E5M2FNUZ => "f8_e5m2fnuz",
+            DType::I16 => "i16",
+            DType::U16 => "u16",
+            DType::F16 => "f16",
+            DType::BF16 => "bf16",
+            DType::I32 => "i32",
+            DType::U32 => "u32",
+            DType::F32 => "f32",
+            DType::C64 => "c64",
+            DType::F64 => "f64",
+            DType::I64 => "i64",
+            DType::U64 => "u64",
+        }
+    }
+
+    /// Bits of one element.
+    pub fn bits(self) -> usize {
+        match self {
+            DType::F4 => 4,
+            DType::F6_E2M3 | DType::F6_E3M2 => 6,
+            DType::Bool
+            | DType::U8
+            | DType::I8
+            | DType::F8_E5M2
+            | DType::F8_E4M3
+            | DType::F8_E8M0
+            | DType::F8_E4M3FNUZ
+            | DType::F8_E5M2FNUZ => 8,
+            DType::I16 | DType::U16 | DType::F16 | DType::BF16 => 16,
+            DType::I32 | DType::U32 | DType::F32 => 32,
+            DType::C64 | DType::F64 | DType::I64 | DType::U64 => 64,
+        }
+    }
+
+    /// Bytes of one element.
+    ///
+    /// Errors: [`Error::SubByte`] for f4 and f6, whose elements share bytes with their neighbours.
+    pub fn item_bytes(self) -> Result<usize, Error> {
+        if self.bits().is_multiple_of(8) { Ok(self.bits() / 8) } else { Err(Error::SubByte { dtype: self }) }
+    }
+
+    /// What can be computed with the elements.
+    pub(crate) fn arithmetic(self) -> Arithmetic {
+        match self {
+            DType::Bool
+            | DType::F4
+            | DType::F6_E2M3
+            | DType::F6_E3M2
+            | DType::F8_E5M2
+            | DType::F8_E4M3
+            | DType::F8_E8M0
+            | DType::F8_E4M3FNUZ
+            | DType::F8_E5M2FNUZ
+            | DType::C64 => Arithmetic::None,
+            DType::U8 => Arithmetic::U8,
+            DType::I8 => Arithmetic::I8,
+            DType::I16 => Arithmetic::I16,
+            DType::U16 => Arithmetic::U16,
+            DType::I32 => Arithmetic::I32,
+            DType::U32 => Arithmetic::U32,
+            DType::I64 => Arithmetic::I64,
+            DType::U64 => Arithmetic::U64,
+            DType::F16 => Arithmetic::F16,
+            DType::BF16 => Arithmetic::BF16,
+            DType::F32 => Arithmetic::F32,
+            DType::F64 => Arithmetic::F64,
+        }
+    }
+
+    /// Succeeds if elements can be combined with `op`.
+    ///
+    /// Errors: [`Error::NoArithmetic`] for bool, the 8-bit and smaller floats, and complex numbers.
+    pub fn check_combine(self, op: CombineOp) -> Result<(), Error> {
+        if self.arithmetic() == Arithmetic::None {
+            return Err(Error::NoArithmetic { dtype: self, op: op.name() });
+        }
+        Ok(())
+    }
+
+    /// Succeeds if elements can be averaged, that is summed and divided.
+    ///
+    /// Errors: [`Error::NoArithmetic`] unless the dtype is f64, f32, f16 or bf16: an integer mean would have to round.
+    pub fn check_average(self) -> Result<(), Error> {
+        if matches!(self, DType::F64 | DType::F32 | DType::F16 | DType::BF16) {
+            return Ok(());
+        }
+        Err(Error::NoArithmetic { dtype: self, op: "avg" })
+    }
+}
+
+/// The dtypes with arithmetic, one for each instance of the kernels in `combine`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arithmetic {
+    None,
+    U8,
+    I8,
+    U16,
+    I16,
+    U32,
+    I32,
+    U64,
+    I64,
+    F16,
+    BF16,
+    F32,
+    F64,
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for DType {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let named = DType::ALL.into_iter().find(|dtype| dtype.name().eq_ignore_ascii_case(text));
+        named.ok_or_else(|| Error::UnknownDType { text: text.to_string() })
+    }
+}
+
+impl Serialize for DType {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for DType {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_sizes_round_trip() {
+        for dtype in DType::ALL {
+            assert_eq!(dtype.to_string().parse::<DType>(), Ok(dtype));
+            assert_eq!(dtype.to_string().to_uppercase().parse::<DType>(), Ok(dtype));
+            let json = serde_json::to_string(&dtype).unwrap();
+            assert_eq!(serde_json::from_str::<DType>(&json).unwrap(), dtype);
+            assert_eq!(dtype.item_bytes().is_ok(), dtype.bits() % 8 == 0);
+        }
+        assert_eq!(DType::F4.item_bytes().unwrap_err().kind(), "dtype");
+    }
+
+    #[test]
+    fn no_average_of_integers_and_no_arithmetic_on_bool() {
+        for dtype in DType::ALL {
+            let float = matches!(dtype, DType::F64 | DType::F32 | DType::F16 | DType::BF16);
+            assert_eq!(dtype.check_average().is_ok(), float, "{dtype}");
+        }
+        for op in CombineOp::ALL {
+            assert!(DType::Bool.check_combine(op).is_err() && DType::U8.check_combine(op).is_ok());
+        }
+    }
+}

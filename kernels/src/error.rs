@@ -1,0 +1,132 @@
+//! What can be wrong with a request to copy or combine, as values with the offending numbers.
+
+use std::fmt;
+
+use crate::DType;
+
+/// Which of the two buffers of a copy is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// The buffer that is read.
+    Source,
+    /// The buffer that is written.
+    Target,
+}
+
+impl fmt::Display for Side {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Side::Source => "source",
+            Side::Target => "target",
+        })
+    }
+}
+
+/// Why a copy or a reduction is refused; displays as one sentence that names the values.
+///
+/// ```
+/// use reshard_kernels::DType;
+/// let error = "f33".parse::<DType>().unwrap_err();
+/// assert_eq!(error.kind(), "dtype");
+/// assert_eq!(error.to_string(), "unknown dtype 'f33'");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Error {
+    /// The text names no dtype.
+    UnknownDType {
+        /// The text as given.
+        text: String,
+    },
+    /// The elements of this dtype are smaller than a byte, so that one of them cannot be moved alone.
+    SubByte {
+        /// The dtype.
+        dtype: DType,
+    },
+    /// The dtype has no arithmetic of this kind.
+    NoArithmetic {
+        /// The dtype.
+        dtype: DType,
+        /// The operation, as a word: `sum`, `avg`, ...
+        op: &'static str,
+    },
+    /// An element of zero bytes.
+    ZeroItem,
+    /// Two layouts that should have the same size have not.
+    SizeMismatch {
+        /// Size of the target's layout.
+        target: usize,
+        /// Size of the source's layout.
+        source: usize,
+    },
+    /// The loops reach outside of the buffer.
+    OutOfBounds {
+        /// Which buffer.
+        side: Side,
+        /// First byte that is touched, or would be.
+        first: i64,
+        /// One past the last byte that is touched.
+        end: i64,
+        /// Length of the buffer in bytes; `None` when no buffer of any length would do.
+        length: Option<usize>,
+    },
+    /// Two iterations write the same element, so that the result would depend on their order.
+    Overlap {
+        /// The loops as `extent:target_stride`, outermost first.
+        loops: String,
+    },
+    /// A number does not fit 64 bits.
+    Overflow {
+        /// What was being computed.
+        what: &'static str,
+    },
+    /// A division by zero was asked for.
+    ZeroDivisor,
+}
+
+impl Error {
+    /// One stable word for the kind of error.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Error::UnknownDType { .. } | Error::SubByte { .. } => "dtype",
+            Error::NoArithmetic { .. } | Error::ZeroDivisor => "arithmetic",
+            Error::ZeroItem | Error::SizeMismatch { .. } => "size",
+            Error::OutOfBounds { .. } => "out_of_bounds",
+            Error::Overlap { .. } => "overlap",
+            Error::Overflow { .. } => "overflow",
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::UnknownDType { text } => write!(f, "unknown dtype '{text}'"),
+            Error::SubByte { dtype } => {
+                write!(
+                    f,
+                    "{dtype} has {} bits an element, and what is smaller than a byte is not moved",
+                    dtype.bits()
+                )
+            }
+            Error::NoArithmetic { dtype, op } => write!(f, "no {op} of {dtype}"),
+            Error::ZeroItem => f.write_str("an element has 0 bytes"),
+            Error::SizeMismatch { target, source } => {
+                write!(f, "the target's layout has {target} elements and the source's {source}")
+            }
+            Error::OutOfBounds { side, first, end, length: Some(length) } => {
+                write!(f, "the {side} is touched from byte {first} to byte {end} but has {length} bytes")
+            }
+            Error::OutOfBounds { side, first, end, length: None } => {
+                write!(f, "the {side} is touched from byte {first} to byte {end}, before its start")
+            }
+            Error::Overlap { loops } => {
+                write!(f, "loops {loops} write some element of the target more than once")
+            }
+            Error::Overflow { what } => write!(f, "{what} does not fit 64 bits"),
+            Error::ZeroDivisor => f.write_str("division by 0"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# How long `reshard run` takes on the real checkpoint, with verification and writing, as a multiple of `cp` plus `cmp`
+# of the same bytes. Everything is in the page cache; the best of several tries of each, taken in turns, is compared.
+# Fails above the promised ratio.
+#
+#   scripts/check_run_speed.sh [RATIO] [TRIES]      default: 3 and 9
+set -euo pipefail
+cd "$(dirname "$0")/.."
+most=${1:-3}
+tries=${2:-9}
+
+file=${RESHARD_MINILM:-$(scripts/fetch_minilm.sh)}
+cargo build --release --quiet
+program=${CARGO_TARGET_DIR:-target}/release/reshard
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+python3 - "$program" "$file" "$work" "$most" "$tries" <<'PYTHON'
+import os, shutil, subprocess, sys, time
+program, file, work, most, tries = sys.argv[1:]
+
+def timed(*commands):
+    start = time.perf_counter()
+    for command in commands:
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return time.perf_counter() - start
+
+out, copy = os.path.join(work, "out"), os.path.join(work, "copy")
+run = [program, "run", file, "--mesh", "dp=2,tp=4", "--to", "S(0),S(1)", "--out", out]
+runs, copies = [], []
+for _ in range(int(tries)):
+    runs.append(timed(run))
+    shutil.rmtree(out)
+    copies.append(timed(["cp", file, copy], ["cmp", file, copy]))
+    os.remove(copy)
+ratio = min(runs) / min(copies)
+print(f"run {min(runs) * 1e3:.0f} ms, cp and cmp {min(copies) * 1e3:.0f} ms: {ratio:.2f} times, promised {most}")
+sys.exit(ratio > float(most))
+PYTHON

@@ -1,0 +1,210 @@
+//! What can be wrong with a mesh, a sharding or a plan: values with operands, printed as one sentence.
+
+use core::fmt;
+
+/// Why a mesh, placement, sharding or plan could not be made.
+///
+/// `Display` is one sentence with the offending values; [`Error::kind`] is the word that machines read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Error {
+    /// A text that does not follow its notation.
+    Parse {
+        /// What was being read, such as `mesh` or `placements`.
+        what: &'static str,
+        /// The whole text.
+        input: String,
+        /// Byte offset of the place in `input`.
+        at: usize,
+        /// What would have been right there.
+        expected: String,
+    },
+    /// A number that does not fit.
+    Overflow {
+        /// What was being computed.
+        what: String,
+    },
+    /// A mesh that cannot be: repeated names, no ranks on an axis, modes that are not separable.
+    Mesh {
+        /// The reason, with the values.
+        reason: String,
+    },
+    /// A list of ranks or a text that is not a layout.
+    NotALayout {
+        /// The reason, with the values.
+        reason: String,
+    },
+    /// A rank that the mesh does not hold.
+    NoSuchRank {
+        /// The rank asked for.
+        rank: usize,
+        /// The mesh, printed.
+        mesh: String,
+    },
+    /// An axis that the mesh does not have.
+    NoSuchAxis {
+        /// The axis asked for.
+        axis: String,
+        /// The mesh, printed.
+        mesh: String,
+    },
+    /// Not one placement for each mesh axis.
+    PlacementCount {
+        /// How many placements there are.
+        placements: usize,
+        /// How many axes the mesh has.
+        axes: usize,
+        /// The mesh, printed.
+        mesh: String,
+    },
+    /// A placement of a dim that the tensor does not have.
+    NoSuchDim {
+        /// The dim asked for.
+        dim: usize,
+        /// The number of dims of the tensor.
+        dims: usize,
+        /// The placement, printed.
+        placement: String,
+    },
+    /// A placement that cannot be, such as a split factor of zero or partial ops that do not mix.
+    Placement {
+        /// The reason, with the values.
+        reason: String,
+    },
+    /// A notation with more than one reading on a dim that does not divide.
+    Uneven {
+        /// The reason, with the values.
+        reason: String,
+    },
+    /// A notation that cannot hold this sharding.
+    NotExpressible {
+        /// The notation.
+        notation: &'static str,
+        /// What it cannot hold.
+        reason: String,
+    },
+    /// A region of so many pieces that listing them is refused.
+    TooFragmented {
+        /// The dim.
+        dim: usize,
+        /// The number of pieces.
+        pieces: usize,
+        /// The most that is listed.
+        limit: usize,
+    },
+    /// A network that cannot be.
+    Topology {
+        /// The reason, with the values.
+        reason: String,
+    },
+    /// No plan stays within the memory that was asked for.
+    PeakTooSmall {
+        /// The limit, in bytes.
+        limit: u64,
+        /// The least peak of any plan known.
+        least: u64,
+    },
+    /// Two shardings that no plan can connect.
+    Incompatible {
+        /// The reason, with the values.
+        reason: String,
+    },
+    /// Shards that do not denote one tensor.
+    Meaningless {
+        /// The reason, with the values.
+        reason: String,
+    },
+    /// A request that this planner does not take.
+    Unsupported {
+        /// The reason, with the way out.
+        reason: String,
+    },
+    /// An error of the layout algebra underneath.
+    Layout(reshard_layout::Error),
+}
+
+impl Error {
+    /// The kind of the error in one word, as machines read it.
+    ///
+    /// ```
+    /// let e = "dp=2,dp=4".parse::<reshard_sharding::Mesh>().unwrap_err();
+    /// assert_eq!(e.kind(), "mesh");
+    /// ```
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Error::Parse { .. } => "parse",
+            Error::Overflow { .. } => "overflow",
+            Error::Mesh { .. } => "mesh",
+            Error::NotALayout { .. } => "not_a_layout",
+            Error::NoSuchRank { .. } => "no_such_rank",
+            Error::NoSuchAxis { .. } => "no_such_axis",
+            Error::PlacementCount { .. } => "placement_count",
+            Error::NoSuchDim { .. } => "no_such_dim",
+            Error::Placement { .. } => "placement",
+            Error::Uneven { .. } => "uneven",
+            Error::NotExpressible { .. } => "not_expressible",
+            Error::TooFragmented { .. } => "too_fragmented",
+            Error::Topology { .. } => "topology",
+            Error::PeakTooSmall { .. } => "peak_too_small",
+            Error::Incompatible { .. } => "incompatible",
+            Error::Meaningless { .. } => "meaningless",
+            Error::Unsupported { .. } => "unsupported",
+            Error::Layout(e) => e.kind(),
+        }
+    }
+
+    pub(crate) fn overflow(what: impl Into<String>) -> Error {
+        Error::Overflow { what: what.into() }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Parse { what, input, at, expected } => {
+                write!(f, "cannot read the {what}: expected {expected} at byte {at}\n  {input}\n  ")?;
+                let column = input.get(..*at).map_or(0, |s| s.chars().count());
+                write!(f, "{}^", " ".repeat(column))
+            }
+            Error::Overflow { what } => write!(f, "{what} does not fit in 63 bits"),
+            Error::Mesh { reason }
+            | Error::NotALayout { reason }
+            | Error::Placement { reason }
+            | Error::Uneven { reason }
+            | Error::Topology { reason }
+            | Error::Incompatible { reason }
+            | Error::Meaningless { reason }
+            | Error::Unsupported { reason } => f.write_str(reason),
+            Error::PeakTooSmall { limit, least } => {
+                write!(f, "no plan stays within {limit} bytes on every rank: the least peak is {least} bytes")
+            }
+            Error::NoSuchRank { rank, mesh } => write!(f, "rank {rank} is not in the mesh {mesh}"),
+            Error::NoSuchAxis { axis, mesh } => write!(f, "the mesh {mesh} has no axis {axis:?}"),
+            Error::PlacementCount { placements, axes, mesh } => write!(
+                f,
+                "the mesh {mesh} has {axes} axes but there are {placements} placements: give one per axis"
+            ),
+            Error::NoSuchDim { dim, dims, placement } => {
+                write!(f, "{placement} shards dim {dim}, but the tensor has {dims} dims (counted from 0)")
+            }
+            Error::NotExpressible { notation, reason } => {
+                write!(f, "the {notation} notation cannot hold this sharding: {reason}")
+            }
+            Error::TooFragmented { dim, pieces, limit } => {
+                write!(
+                    f,
+                    "dim {dim} is cut into {pieces} pieces on one rank, more than the {limit} that are listed"
+                )
+            }
+            Error::Layout(e) => e.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for Error {}
+
+impl From<reshard_layout::Error> for Error {
+    fn from(e: reshard_layout::Error) -> Error {
+        Error::Layout(e)
+    }
+}

@@ -1,0 +1,144 @@
+//! Groups: the ranks that talk to each other in a step, known by a layout.
+//!
+//! The group of some (sub-)axes is the pattern of their offsets,
+//!
+//! ```text
+//! group(axes) = coalesce(sort by stride (modes of all axes))
+//! ```
+//!
+//! so two groups are the same communicator exactly if their patterns (and offsets) are equal, however they were
+//! spelled. Which groups of a pattern exist is the complement within the mesh: one for every coordinate of the other
+//! axes. No rank is ever enumerated to answer a question about groups.
+
+mod existing;
+mod family;
+mod members;
+
+pub use existing::Existing;
+pub use family::Groups;
+pub use members::Members;
+
+use core::fmt;
+use std::str::FromStr;
+
+use reshard_layout::Layout;
+use smallvec::SmallVec;
+
+use crate::Error;
+use crate::notation::cursor::Cursor;
+
+/// Modes `(size, stride)` of a pattern.
+pub(crate) type Modes = SmallVec<[(i64, i64); 8]>;
+
+/// The pattern of ranks that talk to each other: member number to offset from the lowest member.
+///
+/// Strides are positive and ascending, and neighbouring modes are merged: equal groups are equal values.
+///
+/// ```
+/// use reshard_sharding::Mesh;
+/// let mesh: Mesh = "dp=2,pp=2,tp=4".parse()?;
+/// assert_eq!(mesh.group_of_axes(&["tp"])?.to_string(), "4:1");
+/// assert_eq!(mesh.group_of_axes(&["dp", "tp"])?.to_string(), "(4,2):(1,8)");
+/// assert_eq!(mesh.group_of_axes(&["tp", "pp"])?, mesh.group_of_axes(&["pp", "tp"])?);
+/// # Ok::<(), reshard_sharding::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Group {
+    layout: Layout,
+}
+
+impl Group {
+    /// The group with the members that a layout's values are, relative to the lowest of them.
+    ///
+    /// Requires radix-separable modes: sorted by stride, each stride exceeds the span of those below.
+    pub fn new(layout: &Layout) -> Result<Group, Error> {
+        let mut modes: Modes = SmallVec::new();
+        for (s, d) in layout.leaves() {
+            if s > 1 {
+                let stride = d.checked_abs().ok_or_else(|| Error::overflow(format!("the stride {d}")))?;
+                modes.push((s, stride));
+            }
+        }
+        modes.sort_by_key(|&(_, d)| d);
+        separable(&modes).map_err(|reason| Error::NotALayout { reason })?;
+        Ok(Group { layout: Layout::from_modes(&modes)?.coalesce() })
+    }
+
+    /// The pattern as a layout from member number to offset.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The number of members.
+    pub fn size(&self) -> usize {
+        self.layout.size() as usize
+    }
+
+    /// The modes `(size, stride)` in ascending order; none for a group of one.
+    pub(crate) fn modes(&self) -> impl DoubleEndedIterator<Item = (i64, i64)> + '_ {
+        self.layout.leaves().filter(|&(s, _)| s > 1)
+    }
+
+    /// Whether two patterns are orthogonal: every sum of their members is another rank.
+    ///
+    /// ```
+    /// use reshard_sharding::Group;
+    /// let [a, b, c]: [Group; 3] = ["4:1".parse()?, "2:4".parse()?, "2:2".parse()?];
+    /// assert!(a.is_orthogonal_to(&b) && !a.is_orthogonal_to(&c));
+    /// # Ok::<(), reshard_sharding::Error>(())
+    /// ```
+    pub fn is_orthogonal_to(&self, other: &Group) -> bool {
+        Group::are_orthogonal(&[self, other])
+    }
+
+    /// Whether patterns are orthogonal together: sorted by stride, each mode's stride exceeds the span of those below.
+    ///
+    /// That is more than by pairs: of the strides 5, 6, 7 of size 2 any two are orthogonal, the three are not.
+    pub fn are_orthogonal(groups: &[&Group]) -> bool {
+        let mut modes: Modes = groups.iter().flat_map(|g| g.modes()).collect();
+        modes.sort_by_key(|&(_, d)| d);
+        separable(&modes).is_ok()
+    }
+
+    /// The members of the group of this pattern whose lowest member is `first`, in ascending order.
+    pub fn members(&self, first: usize) -> impl Iterator<Item = usize> + '_ {
+        (0..self.layout.size()).map(move |i| {
+            first
+                + usize::try_from(self.layout.at(i).expect("inside the layout"))
+                    .expect("strides are positive")
+        })
+    }
+}
+
+impl fmt::Display for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.layout.fmt(f)
+    }
+}
+
+impl FromStr for Group {
+    type Err = Error;
+    fn from_str(s: &str) -> Result<Group, Error> {
+        let mut r = Cursor::new("group", s);
+        let group = r.group(&[])?;
+        r.finish()?;
+        Ok(group)
+    }
+}
+
+/// Whether modes sorted by positive stride are radix-separable: each stride exceeds the span of those below.
+pub(crate) fn separable(sorted: &[(i64, i64)]) -> Result<i64, String> {
+    let mut span = 0i64;
+    for &(s, d) in sorted {
+        if d <= span {
+            return Err(format!(
+                "the mode {s}:{d} is not separable from the ones below it, which reach offset {span}: two coordinates would be one rank"
+            ));
+        }
+        span = (s - 1)
+            .checked_mul(d)
+            .and_then(|x| x.checked_add(span))
+            .ok_or_else(|| format!("the mode {s}:{d} reaches beyond 63 bits"))?;
+    }
+    Ok(span)
+}

@@ -1,0 +1,67 @@
+//! The groups that a program has made, and whether one of them already serves.
+
+use super::family::Groups;
+use crate::{Error, Mesh, SubAxis};
+
+/// Groups that exist, each under the name it was made with.
+///
+/// A wanted set of groups is served by one that exists if each wanted group has exactly the members of one of those,
+/// whatever mesh, view or order of axes it was made from.
+///
+/// ```
+/// use reshard_sharding::{Mesh, group::Existing};
+/// let world: Mesh = "dp=2,pp=2,tp=4".parse()?;
+/// let mut existing = Existing::new();
+/// existing.add_axes(&world)?;
+/// existing.add("dp_tp", world.groups_of_axes(&["dp", "tp"])?);
+/// let stage = world.at(&[("pp", 1)])?;
+/// assert_eq!(existing.serving(&stage.groups_of_axes(&["tp", "dp"])?), Some("dp_tp"));
+/// assert_eq!(existing.serving(&stage.groups_of_axes(&["tp"])?), Some("tp"));
+/// assert_eq!(existing.serving(&world.groups_of_axes(&["dp", "pp"])?), None);
+/// # Ok::<(), reshard_sharding::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Existing {
+    list: Vec<(String, Groups)>,
+}
+
+impl Existing {
+    /// No groups at all.
+    pub fn new() -> Existing {
+        Existing::default()
+    }
+
+    /// Adds groups under a name.
+    pub fn add(&mut self, name: impl Into<String>, groups: Groups) {
+        self.list.push((name.into(), groups));
+    }
+
+    /// Adds the groups of each axis of a mesh, and of the whole mesh, under the axes' names and the mesh's text.
+    pub fn add_axes(&mut self, mesh: &Mesh) -> Result<(), Error> {
+        for (i, a) in mesh.axes().iter().enumerate() {
+            self.add(a.name().as_str(), mesh.groups(&[mesh.whole(i)])?);
+        }
+        let all: Vec<SubAxis> = (0..mesh.axes().len()).map(|i| mesh.whole(i)).collect();
+        self.add(mesh.to_string(), mesh.groups(&all)?);
+        Ok(())
+    }
+
+    /// Adds the group of all ranks `0..world`.
+    ///
+    /// Fails with `mesh` for a world of no ranks.
+    pub fn add_world(&mut self, world: usize) -> Result<(), Error> {
+        let mesh = Mesh::new([("world", world)])?;
+        self.add("world", mesh.groups(&[mesh.whole(0)])?);
+        Ok(())
+    }
+
+    /// The name of the first groups that serve all of the wanted ones, if any do.
+    pub fn serving(&self, wanted: &Groups) -> Option<&str> {
+        self.list.iter().find(|(_, has)| wanted.all_in(has)).map(|(name, _)| name.as_str())
+    }
+
+    /// All of them, in the order they were added.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Groups)> {
+        self.list.iter().map(|(name, groups)| (name.as_str(), groups))
+    }
+}

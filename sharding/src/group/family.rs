@@ -1,0 +1,232 @@
+//! Which groups exist: the pattern of a set of axes and the lowest members of its groups.
+//!
+//! The groups of some axes of a mesh have one pattern `P`; there is one group for every coordinate of the other axes,
+//! whose modes `F` are the complement of `P` within the mesh:
+//!
+//! ```text
+//! groups(axes) = { lowest + F(j) + P : j }             P and F sorted by stride, coalesced, jointly separable
+//! ```
+//!
+//! Two values are equal exactly if they are the same set of communicators, whatever mesh, axes or order they came from.
+
+use core::fmt;
+use std::str::FromStr;
+
+use reshard_layout::Layout;
+use smallvec::SmallVec;
+
+use super::members::Members;
+use super::{Group, Modes, separable};
+use crate::axis::complement;
+use crate::notation::cursor::Cursor;
+use crate::{Error, Mesh, SubAxis};
+
+/// All groups of one pattern that a set of axes makes (see the [module](self)).
+///
+/// ```
+/// use reshard_sharding::Mesh;
+/// let mesh: Mesh = "dp=2,pp=2,tp=4".parse()?;
+/// let groups = mesh.groups_of_axes(&["dp", "tp"])?;
+/// assert_eq!(groups.to_string(), "(4,2):(1,8)@0+2:4");
+/// assert_eq!(groups.group_of(5).unwrap().to_string(), "(4,2):(1,8)@4");
+/// # Ok::<(), reshard_sharding::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Groups {
+    pattern: Group,
+    firsts: Group,
+    lowest: usize,
+}
+
+impl Groups {
+    /// The groups `lowest + firsts(j) + pattern`.
+    ///
+    /// Requires that pattern and firsts are separable together, else two groups would share a rank: `not_a_layout`.
+    pub fn new(pattern: Group, firsts: Group, lowest: usize) -> Result<Groups, Error> {
+        let mut modes: Modes = pattern.modes().chain(firsts.modes()).collect();
+        modes.sort_by_key(|&(_, d)| d);
+        let span = separable(&modes).map_err(|reason| Error::NotALayout { reason })?;
+        if i64::try_from(lowest).ok().and_then(|l| l.checked_add(span)?.checked_add(1)).is_none() {
+            return Err(Error::overflow("the greatest rank of the groups"));
+        }
+        Ok(Groups { pattern, firsts, lowest })
+    }
+
+    /// The pattern that all groups have.
+    pub fn pattern(&self) -> &Group {
+        &self.pattern
+    }
+
+    /// The pattern of the groups' lowest members.
+    pub fn firsts(&self) -> &Group {
+        &self.firsts
+    }
+
+    /// The lowest rank of all.
+    pub fn lowest(&self) -> usize {
+        self.lowest
+    }
+
+    /// How many groups there are.
+    pub fn count(&self) -> usize {
+        self.firsts.size()
+    }
+
+    /// All groups by lowest member.
+    pub fn iter(&self) -> impl Iterator<Item = Members> + '_ {
+        self.firsts.members(self.lowest).map(|first| Members::known(self.pattern.clone(), first))
+    }
+
+    /// The group that holds a rank: its lowest member is the rank without the digits of the pattern.
+    pub fn group_of(&self, rank: usize) -> Option<Members> {
+        let mut left = i64::try_from(rank.checked_sub(self.lowest)?).ok()?;
+        let mut first = self.lowest;
+        // Both ascend; from the greatest stride down, whichever has it.
+        let (mut inside, mut outside) =
+            (self.pattern.modes().rev().peekable(), self.firsts.modes().rev().peekable());
+        loop {
+            let from_pattern = match (inside.peek(), outside.peek()) {
+                (None, None) => break,
+                (Some(_), None) => true,
+                (None, Some(_)) => false,
+                (Some(a), Some(b)) => a.1 > b.1,
+            };
+            let next = if from_pattern { inside.next() } else { outside.next() };
+            let (s, d) = next?;
+            // A merged mode lies around finer ones of the other list only if those are below its stride.
+            let digit = (left / d).min(s - 1);
+            left -= digit * d;
+            if !from_pattern {
+                first += (digit * d) as usize;
+            }
+        }
+        (left == 0).then(|| Members::known(self.pattern.clone(), first))
+    }
+
+    /// The pattern of the members that share a node of so many ranks, and the pattern that leads from node to node; or
+    /// `None` where the groups straddle nodes unequally (then ask [`Members::on_node_of`], which always answers).
+    ///
+    /// Every mode is cut at the node; the cut is right if what stays inside, from the greatest place on a node where a
+    /// group starts, does not reach the next node.
+    ///
+    /// ```
+    /// use reshard_sharding::Mesh;
+    /// let groups = "dp=16,tp=2".parse::<Mesh>()?.groups_of_axes(&["dp"])?;
+    /// let (inside, across) = groups.split_at_node(8).unwrap();
+    /// assert_eq!((inside.to_string(), across.to_string()), ("4:2".to_owned(), "4:8".to_owned()));
+    /// # Ok::<(), reshard_sharding::Error>(())
+    /// ```
+    pub fn split_at_node(&self, node: usize) -> Option<(Group, Group)> {
+        let size = i64::try_from(node).ok().filter(|&n| n > 0)?;
+        let (inside, across) = cut(&self.pattern, size)?;
+        let (firsts, _) = cut(&self.firsts, size)?;
+        let start = (self.lowest % node) as i64;
+        let reach =
+            inside.layout().max_value().checked_add(firsts.layout().max_value())?.checked_add(start)?;
+        (reach < size).then_some((inside, across))
+    }
+
+    /// Whether these are the same communicators as the others, whatever they are called: equality.
+    pub fn same_members(&self, other: &Groups) -> bool {
+        self == other
+    }
+
+    /// Whether each of these groups is one of the others: `(dp, tp)` of one `pp` stage is served by that of the world.
+    ///
+    /// The patterns must be equal, and the lowest members of these must be digits of the others' without carries:
+    ///
+    /// ```text
+    /// lowest + sum_k (s_k - 1) v_k  stays below the extents        v_k = digits of the stride d_k in the others' modes
+    /// ```
+    pub fn all_in(&self, other: &Groups) -> bool {
+        let Some(offset) = self.lowest.checked_sub(other.lowest) else { return false };
+        let modes: Modes = other.firsts.modes().collect();
+        let digits = |value: i64| -> Option<SmallVec<[i64; 8]>> {
+            let mut left = value;
+            let mut out = SmallVec::from_elem(0, modes.len());
+            for (x, &(s, d)) in out.iter_mut().zip(&modes).rev() {
+                *x = (left / d).min(s - 1);
+                left -= *x * d;
+            }
+            (left == 0).then_some(out)
+        };
+        let reach = || {
+            let mut most = digits(i64::try_from(offset).ok()?)?;
+            for (s, d) in self.firsts.modes() {
+                for (total, x) in most.iter_mut().zip(digits(d)?) {
+                    *total = total.checked_add((s - 1).checked_mul(x)?)?;
+                }
+            }
+            Some(most.iter().zip(&modes).all(|(&x, &(s, _))| x < s))
+        };
+        self.pattern == other.pattern && reach().unwrap_or(false)
+    }
+}
+
+/// A pattern cut at a node: the modes inside, and those whose strides are whole nodes.
+fn cut(pattern: &Group, node: i64) -> Option<(Group, Group)> {
+    let (mut inside, mut across) = (Modes::new(), Modes::new());
+    for (s, d) in pattern.modes() {
+        if d % node == 0 {
+            across.push((s, d));
+        } else if s.checked_mul(d).is_some_and(|reach| reach <= node) {
+            inside.push((s, d));
+        } else if node % d == 0 && s % (node / d) == 0 {
+            inside.push((node / d, d));
+            across.push((s / (node / d), node));
+        } else {
+            return None;
+        }
+    }
+    let group = |modes: &[(i64, i64)]| Group::new(&Layout::from_modes(modes).ok()?).ok();
+    Some((group(&inside)?, group(&across)?))
+}
+
+impl Mesh {
+    /// The groups of some sub-axes, in any order: one for every coordinate of the rest of the mesh.
+    ///
+    /// Fails with `mesh` for sub-axes that do not divide, and with `not_a_layout` if two overlap.
+    pub fn groups(&self, subs: &[SubAxis]) -> Result<Groups, Error> {
+        let pattern = self.group(subs)?;
+        let firsts = self.group(&complement(subs, self.axes()))?;
+        Groups::new(pattern, firsts, self.lowest())
+    }
+
+    /// The groups of whole axes, by name, in any order.
+    pub fn groups_of_axes(&self, names: &[&str]) -> Result<Groups, Error> {
+        let subs = names
+            .iter()
+            .map(|n| Ok(self.whole(self.axis(n)?)))
+            .collect::<Result<SmallVec<[SubAxis; 4]>, Error>>()?;
+        self.groups(&subs)
+    }
+
+    /// The group of some sub-axes that holds a rank.
+    pub fn members(&self, subs: &[SubAxis], rank: usize) -> Result<Members, Error> {
+        self.groups(subs)?.group_of(rank).ok_or_else(|| Error::NoSuchRank { rank, mesh: self.to_string() })
+    }
+}
+
+impl fmt::Display for Groups {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.pattern, self.lowest)?;
+        if self.count() > 1 {
+            write!(f, "+{}", self.firsts)?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Groups {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Groups, Error> {
+        let mut r = Cursor::new("groups", text);
+        let pattern = r.group(&['@'])?;
+        r.expect("@")?;
+        let lowest = r.number("the lowest rank")?;
+        let firsts = if r.eat("+") { r.group(&[])? } else { "1:0".parse()? };
+        r.finish()?;
+        Groups::new(pattern, firsts, lowest)
+    }
+}

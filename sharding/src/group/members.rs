@@ -1,0 +1,128 @@
+//! One group: a pattern at a lowest member.
+
+use core::fmt;
+use core::ops::Range;
+use std::str::FromStr;
+
+use super::Group;
+use crate::Error;
+use crate::notation::cursor::Cursor;
+
+/// One communicator: the ranks `first + pattern`. Equal values are the same ranks, however they were spelled.
+///
+/// ```
+/// use reshard_sharding::group::Members;
+/// let members: Members = "(4,2):(1,8)@4".parse()?;
+/// assert_eq!(members.iter().collect::<Vec<_>>(), [4, 5, 6, 7, 12, 13, 14, 15]);
+/// assert!(members.contains(13) && !members.contains(8));
+/// # Ok::<(), reshard_sharding::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Members {
+    pattern: Group,
+    first: usize,
+}
+
+impl Members {
+    /// The group of this pattern whose lowest member is `first`.
+    pub fn new(pattern: Group, first: usize) -> Result<Members, Error> {
+        let greatest = i64::try_from(first)
+            .ok()
+            .and_then(|f| f.checked_add(pattern.layout().max_value())?.checked_add(1));
+        match greatest {
+            Some(_) => Ok(Members { pattern, first }),
+            None => Err(Error::overflow(format!("the greatest rank of the group {pattern}@{first}"))),
+        }
+    }
+
+    /// Requires that the ranks fit.
+    pub(super) fn known(pattern: Group, first: usize) -> Members {
+        Members { pattern, first }
+    }
+
+    /// The pattern.
+    pub fn pattern(&self) -> &Group {
+        &self.pattern
+    }
+
+    /// The lowest member.
+    pub fn first(&self) -> usize {
+        self.first
+    }
+
+    /// How many there are.
+    pub fn size(&self) -> usize {
+        self.pattern.size()
+    }
+
+    /// The members in ascending order.
+    pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
+        self.pattern.members(self.first)
+    }
+
+    /// How many members are below a rank, in O(modes).
+    ///
+    /// Members ascend with their number, so this is also the number of the first one that is not below it. With the
+    /// modes sorted by stride and `q` the digit of the greatest one, `min(floor(x / d), s - 1)`, all members of smaller
+    /// digits are below `x`, none of greater ones is, and the rest is the same question about `x - q d`.
+    pub fn below(&self, rank: usize) -> usize {
+        let Some(x) = rank.checked_sub(self.first) else { return 0 };
+        let mut left = i64::try_from(x).unwrap_or(i64::MAX);
+        let mut inner = self.pattern.layout().size();
+        let mut count = 0;
+        for (s, d) in self.pattern.modes().rev() {
+            inner /= s;
+            let q = (left / d).min(s - 1);
+            count += q * inner;
+            left -= q * d;
+        }
+        (count + i64::from(left > 0)) as usize
+    }
+
+    /// The number of a rank among the members, if it is one.
+    pub fn position(&self, rank: usize) -> Option<usize> {
+        let at = self.below(rank);
+        (self.below(rank.checked_add(1)?) > at).then_some(at)
+    }
+
+    /// Whether a rank is a member.
+    pub fn contains(&self, rank: usize) -> bool {
+        self.position(rank).is_some()
+    }
+
+    /// The numbers of the members on the same node as `rank`, where node `i` holds the ranks `i * node .. (i + 1) * node`.
+    ///
+    /// Members ascend with their number, so those of a node are a range, whatever the pattern and the size of the node.
+    ///
+    /// ```
+    /// use reshard_sharding::group::Members;
+    /// let members: Members = "(4,2):(1,8)@4".parse()?;
+    /// assert_eq!(members.on_node_of(6, 8), Some(0..4));
+    /// assert_eq!(members.on_node_of(13, 3), Some(4..7));
+    /// # Ok::<(), reshard_sharding::Error>(())
+    /// ```
+    ///
+    /// `None` for a node of no ranks.
+    pub fn on_node_of(&self, rank: usize, node: usize) -> Option<Range<usize>> {
+        let start = rank.checked_div(node)?.checked_mul(node)?;
+        Some(self.below(start)..self.below(start.saturating_add(node)))
+    }
+}
+
+impl fmt::Display for Members {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.pattern, self.first)
+    }
+}
+
+impl FromStr for Members {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Members, Error> {
+        let mut r = Cursor::new("group", text);
+        let pattern = r.group(&['@'])?;
+        let first = if r.eat("@") { r.number("the lowest member")? } else { 0 };
+        r.finish()?;
+        Members::new(pattern, first)
+    }
+}

@@ -1,0 +1,373 @@
+//! The by-tensor notation (Shardy's): for each dim the axes that shard it, most significant first.
+//!
+//! ```text
+//! [{dp,tp},{}]                      dim 0 over dp, then tp; dim 1 whole
+//! [{tp:(1)2},{}]                    over the major half of tp=4
+//! [{4,dp},{}] unreduced={cp:max}    a local digit of 4, then dp; cp owes a max        (Shardy has no local digits)
+//! ```
+//!
+//! What is not named is replicated. The list of a dim reads as digits; on a dim that does not divide, where nested
+//! chunks, strided chunks and flat chunks differ, it is refused unless all readings agree.
+
+use core::fmt;
+
+use smallvec::SmallVec;
+
+use crate::axis::{AxisName, SubAxis};
+use crate::digits::{Digit, Owner};
+use crate::extent::{Cut, chunk};
+use crate::notation::cursor::Cursor;
+use crate::sharding::{AxisCut, PartialAxis};
+use crate::{Error, Mesh, ReduceOp, Sharding};
+
+/// The greatest number of shards for which the readings of an uneven dim are compared one by one.
+const COMPARED: usize = 1 << 16;
+
+#[derive(Clone, Copy)]
+enum Token {
+    Local(usize),
+    Sub(SubAxis),
+}
+
+/// Reads a sharding by tensor.
+pub(crate) fn parse(mesh: &Mesh, shape: &[usize], text: &str) -> Result<Sharding, Error> {
+    let mut r = Cursor::new("sharding by tensor", text);
+    let mut used: SmallVec<[SubAxis; 8]> = SmallVec::new();
+    let mut dims: SmallVec<[SmallVec<[Token; 4]>; 4]> = SmallVec::new();
+    r.expect("[")?;
+    if !r.eat("]") {
+        loop {
+            r.expect("{")?;
+            dims.push(read_dim(&mut r, mesh, &mut used)?);
+            if !r.eat(",") {
+                break;
+            }
+        }
+        r.expect("]")?;
+    }
+    let mut partial: SmallVec<[PartialAxis; 2]> = SmallVec::new();
+    while !r.is_done() {
+        let _ = r.eat(",");
+        if r.eat("unreduced") {
+            r.expect("=")?;
+            r.expect("{")?;
+            partial.extend(read_unreduced(&mut r, mesh, &mut used)?);
+        } else if r.eat("replicated") {
+            r.expect("=")?;
+            r.expect("{")?;
+            while !r.eat("}") {
+                read_sub_axis(&mut r, mesh, &mut used)?;
+                let _ = r.eat(",");
+            }
+        } else {
+            return Err(r.error("unreduced={..}, replicated={..} or the end"));
+        }
+    }
+    if dims.len() != shape.len() {
+        return Err(Error::Placement {
+            reason: format!(
+                "{text} has {} dims, but the tensor {shape:?} has {}: give one {{..}} per dim",
+                dims.len(),
+                shape.len()
+            ),
+        });
+    }
+    build(mesh, shape, text, &dims, partial)
+}
+
+fn read_dim(
+    r: &mut Cursor<'_>,
+    mesh: &Mesh,
+    used: &mut SmallVec<[SubAxis; 8]>,
+) -> Result<SmallVec<[Token; 4]>, Error> {
+    let mut tokens = SmallVec::new();
+    while !r.eat("}") {
+        if !tokens.is_empty() {
+            r.expect(",")?;
+        }
+        let at = r.here();
+        if r.rest().starts_with('?') {
+            return Err(
+                r.error_at(at, "axes or } (a sharding is complete: open dims, ?, have no meaning here)")
+            );
+        }
+        if r.rest().starts_with(|c: char| c.is_ascii_digit()) {
+            let n = r.number("a local digit")?;
+            if n == 0 {
+                return Err(r.error_at(at, "a local digit of at least 1"));
+            }
+            tokens.push(Token::Local(n));
+        } else {
+            tokens.push(Token::Sub(read_sub_axis(r, mesh, used)?));
+        }
+    }
+    Ok(tokens)
+}
+
+fn read_unreduced(
+    r: &mut Cursor<'_>,
+    mesh: &Mesh,
+    used: &mut SmallVec<[SubAxis; 8]>,
+) -> Result<SmallVec<[PartialAxis; 2]>, Error> {
+    let mut partial: SmallVec<[PartialAxis; 2]> = SmallVec::new();
+    while !r.eat("}") {
+        if !partial.is_empty() {
+            r.expect(",")?;
+        }
+        let sub = read_sub_axis(r, mesh, used)?;
+        let op = if r.eat(":") { ReduceOp::read(r)? } else { ReduceOp::Sum };
+        partial.push(PartialAxis { sub, op });
+    }
+    Ok(partial)
+}
+
+/// Reads `tp`, `"tp"` or `tp:(pre)size`, and fails if any of it was used before.
+fn read_sub_axis(
+    r: &mut Cursor<'_>,
+    mesh: &Mesh,
+    used: &mut SmallVec<[SubAxis; 8]>,
+) -> Result<SubAxis, Error> {
+    let at = r.here();
+    let quoted = r.eat("\"");
+    let name = r.take_while(AxisName::continues);
+    if name.is_empty() {
+        return Err(r.error_at(at, "an axis name"));
+    }
+    if quoted {
+        r.expect("\"")?;
+    }
+    let axis = mesh.axis(name)?;
+    let n = mesh.axes()[axis].size();
+    let mut sub = mesh.whole(axis);
+    let mut ahead = r.clone();
+    if ahead.eat(":") && ahead.eat("(") {
+        let pre = ahead.number("the product of the more significant sub-axes")?;
+        ahead.expect(")")?;
+        let size = ahead.number("the size of the sub-axis")?;
+        if pre == 0 || size == 0 || pre.checked_mul(size).is_none_or(|p| !n.is_multiple_of(p)) {
+            return Err(
+                r.error_at(at, format!("a sub-axis (pre)size whose product divides the {n} of {name}"))
+            );
+        }
+        sub = SubAxis { axis, pre, size };
+        *r = ahead;
+    }
+    let overlap = |u: &SubAxis| u.axis == axis && u.pre < sub.pre * sub.size && sub.pre < u.pre * u.size;
+    if sub.size > 1 && used.iter().any(overlap) {
+        return Err(r.error_at(at, format!("each axis at most once ({name} stands here twice)")));
+    }
+    used.push(sub);
+    Ok(sub)
+}
+
+fn build(
+    mesh: &Mesh,
+    shape: &[usize],
+    text: &str,
+    dims: &[SmallVec<[Token; 4]>],
+    partial: SmallVec<[PartialAxis; 2]>,
+) -> Result<Sharding, Error> {
+    let replicated = Sharding::replicated(mesh, shape)?;
+    let divides = |len: usize, tokens: &[Token]| {
+        let mut left = len;
+        len > 0
+            && tokens.iter().all(|t| {
+                let radix = radix(*t);
+                let ok = left.is_multiple_of(radix);
+                left /= if ok { radix } else { 1 };
+                ok
+            })
+    };
+    if shape.iter().zip(dims).all(|(&len, tokens)| divides(len, tokens)) && !shape.contains(&0) {
+        let digits = dims.iter().enumerate().flat_map(|(dim, tokens)| {
+            let rest = shape[dim] / tokens.iter().map(|t| radix(*t)).product::<usize>();
+            let owned = tokens.iter().map(move |t| match *t {
+                Token::Local(radix) => Digit { dim, owner: Owner::Local, radix },
+                Token::Sub(s) => {
+                    Digit { dim, owner: Owner::Axis { axis: s.axis, pre: s.pre }, radix: s.size }
+                }
+            });
+            owned.chain([Digit { dim, owner: Owner::Local, radix: rest }])
+        });
+        let digits: SmallVec<[Digit; 8]> = digits.collect();
+        return Sharding::from_digits(mesh, replicated.shape(), digits, partial);
+    }
+    let mut cuts: SmallVec<[AxisCut; 4]> = SmallVec::new();
+    for (dim, tokens) in dims.iter().enumerate() {
+        let len = shape[dim];
+        let mut of_dim: SmallVec<[AxisCut; 4]> = SmallVec::new();
+        for t in tokens {
+            match *t {
+                Token::Sub(s) if s == mesh.whole(s.axis) => {
+                    of_dim.push(AxisCut { dim, axis: s.axis, cut: Cut { split_factor: 1, n: s.size } });
+                }
+                Token::Sub(s) if s.size == 1 => {}
+                Token::Local(1) => {}
+                Token::Local(_) | Token::Sub(_) => {
+                    return Err(uneven(
+                        text,
+                        dim,
+                        len,
+                        "a sub-axis or a local digit divides it or has no meaning",
+                    ));
+                }
+            }
+        }
+        of_dim.retain(|c| c.cut.n > 1);
+        if !divides(len, tokens) && len > 0 && !readings_agree(len, &of_dim) {
+            return Err(uneven(text, dim, len, "nested chunks, strided chunks and flat chunks differ"));
+        }
+        cuts.extend(of_dim);
+    }
+    Sharding::from_cuts(mesh, shape, cuts, partial)
+}
+
+fn radix(t: Token) -> usize {
+    match t {
+        Token::Local(n) => n,
+        Token::Sub(s) => s.size,
+    }
+}
+
+fn uneven(text: &str, dim: usize, len: usize, why: &str) -> Error {
+    Error::Uneven {
+        reason: format!(
+            "{text} does not divide dim {dim} of {len}: {why}; write placements, such as S(0),S(0), instead"
+        ),
+    }
+}
+
+/// Whether nested chunks in this order, the placements that spell this order, and flat chunks are the same.
+fn readings_agree(len: usize, cuts: &[AxisCut]) -> bool {
+    if cuts.len() <= 1 {
+        return true;
+    }
+    let total = cuts.iter().try_fold(1usize, |p, c| p.checked_mul(c.cut.n));
+    let Some(total) = total.filter(|&t| t <= COMPARED) else { return false };
+    // The placements that spell the order: in mesh order, each axis after the later ones that stand before it.
+    let mut literal: SmallVec<[AxisCut; 4]> = SmallVec::from_slice(cuts);
+    for i in 0..literal.len() {
+        let k = cuts[..i].iter().filter(|c| c.axis > cuts[i].axis).map(|c| c.cut.n).product();
+        literal[i].cut.split_factor = k;
+    }
+    literal.sort_by_key(|c| c.axis);
+    (0..total).all(|flat| {
+        let mut left = flat;
+        let mut value: SmallVec<[(usize, usize); 4]> = SmallVec::new();
+        for c in cuts.iter().rev() {
+            value.push((c.axis, left % c.cut.n));
+            left /= c.cut.n;
+        }
+        let piece = chunk(len, total, flat);
+        let apply = |cuts: &[AxisCut]| {
+            let mut list = crate::region::Intervals::new();
+            crate::extent::push(&mut list, crate::region::Interval { start: 0, len });
+            for c in cuts {
+                let i = value.iter().find(|v| v.0 == c.axis).map_or(0, |v| v.1);
+                list = c.cut.keep(&list, i, c.dim).ok()?;
+            }
+            Some(list)
+        };
+        let mut want = crate::region::Intervals::new();
+        crate::extent::push(&mut want, piece);
+        apply(cuts).as_ref() == Some(&want) && apply(&literal).as_ref() == Some(&want)
+    })
+}
+
+/// Prints a sharding with digits by tensor.
+pub(crate) fn write(s: &Sharding, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let axes = s.mesh().axes();
+    let digits = s.digits().unwrap_or_default();
+    f.write_str("[")?;
+    for dim in 0..s.shape().len() {
+        f.write_str(if dim == 0 { "{" } else { ",{" })?;
+        let word: SmallVec<[&Digit; 8]> = digits.iter().filter(|d| d.dim == dim).collect();
+        // What is local at the end goes without saying.
+        let shown = word.iter().rposition(|d| d.owner != Owner::Local).map_or(0, |i| i + 1);
+        for (i, d) in word[..shown].iter().enumerate() {
+            if i > 0 {
+                f.write_str(",")?;
+            }
+            match d.sub_axis() {
+                Some(sub) => sub.write(f, axes)?,
+                None => write!(f, "{}", d.radix)?,
+            }
+        }
+        f.write_str("}")?;
+    }
+    f.write_str("]")?;
+    if s.is_partial() {
+        f.write_str(" unreduced={")?;
+        for (i, p) in s.partial().iter().enumerate() {
+            if i > 0 {
+                f.write_str(",")?;
+            }
+            p.sub.write(f, axes)?;
+            if p.op != ReduceOp::Sum {
+                write!(f, ":{}", p.op)?;
+            }
+        }
+        f.write_str("}")?;
+    }
+    Ok(())
+}
+
+impl Sharding {
+    /// The sharding by tensor, such as `[{dp,tp},{}] unreduced={cp}`, or why this notation cannot hold it.
+    ///
+    /// ```
+    /// use reshard_sharding::{Mesh, Sharding};
+    /// let mesh: Mesh = "dp=2,tp=4".parse()?;
+    /// let s = Sharding::parse(&mesh, &[64, 32], "SS(0,4),S(0)")?;
+    /// assert_eq!(s.by_tensor()?, "[{tp,dp},{}]");
+    /// # Ok::<(), reshard_sharding::Error>(())
+    /// ```
+    pub fn by_tensor(&self) -> Result<String, Error> {
+        if self.digits().is_some() {
+            return Ok(ByTensor(self).to_string());
+        }
+        let mut text = String::from("[");
+        for dim in 0..self.shape().len() {
+            text.push_str(if dim == 0 { "{" } else { ",{" });
+            let cuts = self.cuts().unwrap_or_default().iter().filter(|c| c.dim == dim);
+            for (i, c) in cuts.enumerate() {
+                if i > 0 {
+                    text.push(',');
+                }
+                text.push_str(self.mesh().axes()[c.axis].name().as_str());
+            }
+            text.push('}');
+        }
+        text.push(']');
+        if self.is_partial() {
+            let names: Vec<String> = self
+                .partial()
+                .iter()
+                .map(|p| {
+                    let name = self.mesh().axes()[p.sub.axis].name();
+                    if p.op == ReduceOp::Sum { name.to_string() } else { format!("{name}:{}", p.op) }
+                })
+                .collect();
+            text.push_str(" unreduced={");
+            text.push_str(&names.join(","));
+            text.push('}');
+        }
+        match parse(self.mesh(), self.shape(), &text) {
+            Ok(s) if s == *self => Ok(text),
+            Ok(_) | Err(_) => Err(Error::Uneven {
+                reason: format!(
+                    "{self} of {:?} does not divide, and by tensor its chunks would have more than one reading",
+                    self.shape()
+                ),
+            }),
+        }
+    }
+}
+
+struct ByTensor<'a>(&'a Sharding);
+
+impl fmt::Display for ByTensor<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write(self.0, f)
+    }
+}

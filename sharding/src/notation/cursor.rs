@@ -1,0 +1,120 @@
+//! A reader over one line of text that knows where it stands, so that errors can point.
+
+use reshard_layout::Layout;
+
+use crate::{Error, Group};
+
+/// A position in a text being read as `what`.
+#[derive(Clone, Debug)]
+pub(crate) struct Cursor<'a> {
+    what: &'static str,
+    input: &'a str,
+    at: usize,
+}
+
+impl<'a> Cursor<'a> {
+    pub(crate) fn new(what: &'static str, input: &'a str) -> Cursor<'a> {
+        Cursor { what, input, at: 0 }
+    }
+
+    /// Where the next token starts, in bytes.
+    pub(crate) fn here(&mut self) -> usize {
+        self.rest();
+        self.at
+    }
+
+    /// What is left, without leading blanks.
+    pub(crate) fn rest(&mut self) -> &'a str {
+        let rest = &self.input[self.at..];
+        let trimmed = rest.trim_start();
+        self.at += rest.len() - trimmed.len();
+        trimmed
+    }
+
+    /// Whether nothing but blanks is left.
+    pub(crate) fn is_done(&mut self) -> bool {
+        self.rest().is_empty()
+    }
+
+    /// Takes `token` if it comes next.
+    pub(crate) fn eat(&mut self, token: &str) -> bool {
+        let found = self.rest().starts_with(token);
+        if found {
+            self.at += token.len();
+        }
+        found
+    }
+
+    /// Takes `token` or fails.
+    pub(crate) fn expect(&mut self, token: &str) -> Result<(), Error> {
+        if self.eat(token) { Ok(()) } else { Err(self.error(format!("{token:?}"))) }
+    }
+
+    /// The longest run of characters of which each satisfies `ok`; may be empty.
+    pub(crate) fn take_while(&mut self, ok: impl Fn(char) -> bool) -> &'a str {
+        let rest = self.rest();
+        let len = rest.find(|c| !ok(c)).unwrap_or(rest.len());
+        self.at += len;
+        &rest[..len]
+    }
+
+    /// A whole number.
+    pub(crate) fn number(&mut self, expected: &str) -> Result<usize, Error> {
+        let start = self.here();
+        let digits = self.take_while(|c| c.is_ascii_digit());
+        if digits.is_empty() {
+            return Err(self.error_at(start, expected));
+        }
+        match digits.parse::<i64>() {
+            Ok(n) => Ok(n as usize),
+            Err(_) => Err(self.error_at(start, "a number below 2^63")),
+        }
+    }
+
+    /// A layout's text up to (not including) the first of `ends` outside parentheses.
+    pub(crate) fn until_outside_parens(&mut self, ends: &[char]) -> &'a str {
+        let rest = self.rest();
+        let mut depth = 0usize;
+        for (i, c) in rest.char_indices() {
+            match c {
+                '(' => depth += 1,
+                ')' => depth = depth.saturating_sub(1),
+                c if depth == 0 && ends.contains(&c) => {
+                    self.at += i;
+                    return rest[..i].trim_end();
+                }
+                _ => {}
+            }
+        }
+        self.at = self.input.len();
+        rest.trim_end()
+    }
+
+    /// A layout, up to the first of `ends` outside parentheses.
+    pub(crate) fn layout(&mut self, ends: &[char]) -> Result<Layout, Error> {
+        let at = self.here();
+        let text = self.until_outside_parens(ends);
+        text.parse::<Layout>().map_err(|e| self.error_at(at, format!("a layout such as 2:4 ({e})")))
+    }
+
+    /// A group's pattern, up to the first of `ends` outside parentheses.
+    pub(crate) fn group(&mut self, ends: &[char]) -> Result<Group, Error> {
+        Group::new(&self.layout(ends)?)
+    }
+
+    /// Fails unless everything was read.
+    pub(crate) fn finish(mut self) -> Result<(), Error> {
+        if self.is_done() { Ok(()) } else { Err(self.error("the end")) }
+    }
+
+    /// An error at the next token.
+    pub(crate) fn error(&mut self, expected: impl Into<String>) -> Error {
+        let at = self.here();
+        self.error_at(at, expected)
+    }
+
+    /// An error at a place seen before.
+    pub(crate) fn error_at(&self, at: usize, expected: impl Into<String>) -> Error {
+        Error::Parse { what: self.what, input: self.input.to_owned(), at, expected: expected.into() }
+    }
+}

@@ -1,0 +1,117 @@
+//! Notations: one text for every value, the same in tests, errors, docs and on the command line.
+//!
+//! A sharding is read from either of
+//!
+//! ```text
+//! S(0),R,SS(0,2),P(sum)             placements, one per mesh axis; order={b,a} if the axes apply in another order
+//! [{dp,tp},{}] unreduced={cp}       by tensor: for each dim its axes, most significant first
+//! ```
+//!
+//! and printed as placements where they can hold it, else by tensor.
+
+pub(crate) mod by_tensor;
+pub(crate) mod cursor;
+mod stored;
+
+use core::fmt;
+
+use smallvec::SmallVec;
+
+use crate::axis::AxisName;
+use crate::extent::Cut;
+use crate::placement::{Placement, Placements};
+use crate::sharding::AxisCut;
+use crate::{Error, Mesh, Sharding};
+use cursor::Cursor;
+
+/// Reads a sharding in either notation.
+pub(crate) fn parse_sharding(mesh: &Mesh, shape: &[usize], text: &str) -> Result<Sharding, Error> {
+    if is_by_tensor(text) {
+        return by_tensor::parse(mesh, shape, text);
+    }
+    let mut r = Cursor::new("placements", text);
+    let placements = Placements::read(&mut r)?;
+    let order = if r.eat("order") { Some(read_order(&mut r, mesh)?) } else { None };
+    r.finish()?;
+    let sharding = Sharding::new(mesh, shape, &placements)?;
+    match order {
+        None => Ok(sharding),
+        Some(order) => in_order(&sharding, &placements, &order),
+    }
+}
+
+/// By tensor starts `[{`, or is the `[]` of a tensor without dims.
+fn is_by_tensor(text: &str) -> bool {
+    let mut r = Cursor::new("sharding", text);
+    r.eat("[") && (r.eat("{") || r.eat("]"))
+}
+
+fn read_order(r: &mut Cursor<'_>, mesh: &Mesh) -> Result<SmallVec<[usize; 4]>, Error> {
+    r.expect("=")?;
+    r.expect("{")?;
+    let mut order = SmallVec::new();
+    loop {
+        let at = r.here();
+        let axis = mesh.axis(r.take_while(AxisName::continues))?;
+        if order.contains(&axis) {
+            return Err(r.error_at(at, "each axis once"));
+        }
+        order.push(axis);
+        if !r.eat(",") {
+            break;
+        }
+    }
+    r.expect("}")?;
+    Ok(order)
+}
+
+/// The sharding of the same placements, applied in another order of axes.
+fn in_order(plain: &Sharding, placements: &[Placement], order: &[usize]) -> Result<Sharding, Error> {
+    let mesh = plain.mesh().clone();
+    let mut cuts: SmallVec<[AxisCut; 4]> = SmallVec::new();
+    for (axis, p) in placements.iter().enumerate() {
+        let (dim, split_factor) = match *p {
+            Placement::Shard(dim) => (dim, 1),
+            Placement::StridedShard { dim, split_factor } => (dim, split_factor),
+            Placement::Replicate | Placement::Partial(_) => continue,
+        };
+        if !order.contains(&axis) {
+            let name = mesh.axes()[axis].name();
+            return Err(Error::Placement {
+                reason: format!(
+                    "order={{..}} lacks the axis {name}, which is {p}: name every axis that shards"
+                ),
+            });
+        }
+        cuts.push(AxisCut { dim, axis, cut: Cut { split_factor, n: mesh.axes()[axis].size() } });
+    }
+    cuts.sort_by_key(|c| order.iter().position(|&a| a == c.axis));
+    let partial = plain.partial().iter().copied().collect();
+    Sharding::from_cuts(&mesh, plain.shape(), cuts, partial)
+}
+
+impl fmt::Display for Sharding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Ok(p) = self.placements() {
+            return p.fmt(f);
+        }
+        match self.cuts() {
+            None => by_tensor::write(self, f),
+            Some(cuts) => {
+                let mut list: Placements = self.mesh().axes().iter().map(|_| Placement::Replicate).collect();
+                for p in self.partial() {
+                    list.0[p.sub.axis] = Placement::Partial(p.op);
+                }
+                for x in cuts {
+                    list.0[x.axis] = crate::sharding::placement(x.dim, x.cut.split_factor);
+                }
+                write!(f, "{list} order={{")?;
+                for (i, x) in cuts.iter().enumerate() {
+                    let comma = if i == 0 { "" } else { "," };
+                    write!(f, "{comma}{}", self.mesh().axes()[x.axis].name())?;
+                }
+                f.write_str("}")
+            }
+        }
+    }
+}

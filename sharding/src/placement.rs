@@ -1,0 +1,194 @@
+//! Placements: what one mesh axis does to a tensor, PyTorch's words with PyTorch's meaning.
+//!
+//! One placement per mesh axis, applied from the outermost axis in; each splits what the earlier ones left this rank.
+
+use core::fmt;
+use std::str::FromStr;
+
+use smallvec::SmallVec;
+
+use crate::notation::cursor::Cursor;
+use crate::{Error, ReduceOp};
+
+/// What one mesh axis of `n` ranks does to a tensor.
+///
+/// ```
+/// use reshard_sharding::{Placement, ReduceOp};
+/// assert_eq!("S(0)".parse::<Placement>()?, Placement::Shard(0));
+/// assert_eq!("_StridedShard(dim=0, sf=2)".parse::<Placement>()?.to_string(), "SS(0,2)");
+/// assert_eq!("P".parse::<Placement>()?, Placement::Partial(ReduceOp::Sum));
+/// # Ok::<(), reshard_sharding::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Placement {
+    /// Every rank holds the same.
+    Replicate,
+    /// `torch.chunk` of this dim: pieces of `ceil(N/n)`, the last ones short or empty.
+    Shard(usize),
+    /// The dim is chunked into `split_factor` pieces, each piece over the `n` ranks; rank `i` concatenates its `i`-th
+    /// pieces.
+    StridedShard {
+        /// The dim that is sharded.
+        dim: usize,
+        /// The number of pieces that the dim is first cut into, at least 1.
+        split_factor: usize,
+    },
+    /// Every rank holds a whole term; the value is their reduction.
+    Partial(ReduceOp),
+}
+
+impl fmt::Display for Placement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Placement::Replicate => f.write_str("R"),
+            Placement::Shard(dim) => write!(f, "S({dim})"),
+            Placement::StridedShard { dim, split_factor } => write!(f, "SS({dim},{split_factor})"),
+            Placement::Partial(op) => write!(f, "P({op})"),
+        }
+    }
+}
+
+impl Placement {
+    pub(crate) fn read(r: &mut Cursor<'_>) -> Result<Placement, Error> {
+        let at = r.here();
+        let word = r.take_while(|c| c.is_ascii_alphanumeric() || c == '_');
+        match word {
+            "R" | "Replicate" => {
+                if r.eat("(") {
+                    r.expect(")")?;
+                }
+                Ok(Placement::Replicate)
+            }
+            "S" | "Shard" => {
+                r.expect("(")?;
+                keyword(r, &["dim"]);
+                let dim = r.number("the number of a dim, counted from 0")?;
+                r.expect(")")?;
+                Ok(Placement::Shard(dim))
+            }
+            "SS" | "StridedShard" | "_StridedShard" | "_S" => {
+                r.expect("(")?;
+                keyword(r, &["dim"]);
+                let dim = r.number("the number of a dim, counted from 0")?;
+                r.expect(",")?;
+                keyword(r, &["split_factor", "sf"]);
+                let place = r.here();
+                let split_factor = r.number("a split factor")?;
+                if split_factor == 0 {
+                    return Err(r.error_at(place, "a split factor of at least 1"));
+                }
+                r.expect(")")?;
+                Ok(Placement::StridedShard { dim, split_factor })
+            }
+            "P" | "Partial" => {
+                let mut op = ReduceOp::Sum;
+                if r.eat("(") && !r.eat(")") {
+                    keyword(r, &["reduce_op"]);
+                    let quote = ["'", "\""].into_iter().find(|q| r.eat(q));
+                    op = ReduceOp::read(r)?;
+                    if let Some(q) = quote {
+                        r.expect(q)?;
+                    }
+                    r.expect(")")?;
+                }
+                Ok(Placement::Partial(op))
+            }
+            _ => Err(r.error_at(at, "a placement: R, S(dim), SS(dim,split_factor) or P(op)")),
+        }
+    }
+}
+
+/// Takes `name=` if it comes next.
+fn keyword(r: &mut Cursor<'_>, names: &[&str]) {
+    for name in names {
+        let mut ahead = r.clone();
+        if ahead.eat(name) && ahead.eat("=") {
+            *r = ahead;
+            return;
+        }
+    }
+}
+
+impl FromStr for Placement {
+    type Err = Error;
+    fn from_str(s: &str) -> Result<Placement, Error> {
+        let mut r = Cursor::new("placement", s);
+        let p = Placement::read(&mut r)?;
+        r.finish()?;
+        Ok(p)
+    }
+}
+
+/// One placement per mesh axis, outermost first.
+///
+/// ```
+/// use reshard_sharding::Placements;
+/// assert_eq!("S(0), R, SS(0,2), P".parse::<Placements>()?.to_string(), "S(0),R,SS(0,2),P(sum)");
+/// assert_eq!("(Shard(dim=0), Replicate())".parse::<Placements>()?.to_string(), "S(0),R");
+/// # Ok::<(), reshard_sharding::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Placements(pub SmallVec<[Placement; 4]>);
+
+impl core::ops::Deref for Placements {
+    type Target = [Placement];
+    fn deref(&self) -> &[Placement] {
+        &self.0
+    }
+}
+
+impl FromIterator<Placement> for Placements {
+    fn from_iter<I: IntoIterator<Item = Placement>>(items: I) -> Placements {
+        Placements(items.into_iter().collect())
+    }
+}
+
+impl fmt::Display for Placements {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, p) in self.iter().enumerate() {
+            if i > 0 {
+                f.write_str(",")?;
+            }
+            p.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl Placements {
+    pub(crate) fn read(r: &mut Cursor<'_>) -> Result<Placements, Error> {
+        let close = if r.eat("[") {
+            Some("]")
+        } else if r.eat("(") {
+            Some(")")
+        } else {
+            None
+        };
+        let mut list = SmallVec::new();
+        loop {
+            let ended = close.map_or(r.is_done(), |c| r.rest().starts_with(c));
+            if ended && (list.is_empty() || close.is_some()) {
+                break;
+            }
+            list.push(Placement::read(r)?);
+            if !r.eat(",") {
+                break;
+            }
+        }
+        if let Some(c) = close {
+            r.expect(c)?;
+        }
+        Ok(Placements(list))
+    }
+}
+
+impl FromStr for Placements {
+    type Err = Error;
+    fn from_str(s: &str) -> Result<Placements, Error> {
+        let mut r = Cursor::new("placements", s);
+        let list = Placements::read(&mut r)?;
+        r.finish()?;
+        Ok(list)
+    }
+}

@@ -1,0 +1,26 @@
+//! Redistribution: the cheapest way from one sharding of a tensor to another.
+//!
+//! Two shardings on one mesh whose digits nest are maps from mesh digits to positions ([`system`]); their plan is read
+//! off a graph of those maps ([`closed_form`]). Everything else (uneven dims, digits that do not nest, two meshes, other
+//! numbers of ranks) overlaps the regions of both ([`overlap`]). Either way a plan is a list of [`Step`]s, each of which
+//! knows what every rank does in it ([`Plan::phases`]).
+
+pub(crate) mod bounds;
+pub(crate) mod closed_form;
+pub mod cost;
+pub(crate) mod digit_plan;
+pub(crate) mod direct;
+pub mod messages;
+pub(crate) mod network;
+pub(crate) mod overlap;
+pub mod plan;
+pub mod planner;
+pub(crate) mod search;
+pub mod step;
+pub(crate) mod system;
+
+pub use cost::{Level, Topology};
+pub use messages::{Block, Message, Mode, Phase, Phases, Reduce};
+pub use plan::Plan;
+pub use planner::{Objective, Planner};
+pub use step::{Step, StepOp};

@@ -1,0 +1,147 @@
+//! A mesh on a network: at which level a digit moves, and how a group spreads over units.
+//!
+//! A digit whose values stay inside units of level `l` but cross those of `l - 1` is of level `l`. Axes are cut where a
+//! unit ends inside them, so that digits have a level wherever the cut divides. A group of digits that nest with the
+//! units has `n_l = product of its radices of levels up to l` members in every unit; otherwise the ranks are looked at
+//! one by one, and what counts is the worst.
+
+use smallvec::SmallVec;
+
+use crate::axis::SubAxis;
+use crate::redistribute::bounds::{Code, NOWHERE, Weight};
+use crate::redistribute::cost::{Topology, Traffic};
+use crate::redistribute::messages::members;
+use crate::{Error, Mesh};
+
+/// For one rank, how many of a group are in its unit of each level.
+pub(crate) type UnitSizes = SmallVec<[usize; 3]>;
+
+/// A mesh on a network (see the [module](self)).
+#[derive(Clone, Debug)]
+pub(crate) struct Network<'a> {
+    pub(crate) topology: &'a Topology,
+    mesh: &'a Mesh,
+    /// Whether every digit that divides at unit sizes nests with the units: the mesh starts on a unit boundary.
+    aligned: bool,
+}
+
+/// The most ranks that are looked at one by one.
+const ENUMERATED: usize = 1 << 12;
+
+impl<'a> Network<'a> {
+    pub(crate) fn new(topology: &'a Topology, mesh: &'a Mesh) -> Network<'a> {
+        let units = || topology.levels().iter().filter_map(|l| l.ranks);
+        let fits = |n: usize| mesh.lowest() / n == (mesh.world() - 1) / n;
+        let aligned = units().all(|n| mesh.offset().is_multiple_of(n) || fits(n))
+            && mesh.axes().iter().all(|a| a.layout().leaves().all(|(_, d)| d >= 0));
+        Network { topology, mesh, aligned }
+    }
+
+    pub(crate) fn levels(&self) -> usize {
+        self.topology.levels().len()
+    }
+
+    /// Where units end inside an axis: cuts to seed a digit system with.
+    pub(crate) fn cuts(&self) -> SmallVec<[(usize, usize); 4]> {
+        let mut cuts = SmallVec::new();
+        for unit in self.topology.levels().iter().filter_map(|l| l.ranks) {
+            for (i, a) in self.mesh.axes().iter().enumerate() {
+                let mut leaves = a.layout().leaves();
+                let (Some((_, d)), 1) = (leaves.next(), a.layout().leaves().len()) else { continue };
+                let Ok(d) = usize::try_from(d) else { continue };
+                let reach = a.size().saturating_mul(d);
+                if d < unit && unit < reach && unit.is_multiple_of(d) && reach.is_multiple_of(unit) {
+                    cuts.push((i, reach / unit));
+                }
+            }
+        }
+        cuts
+    }
+
+    /// The level of one digit, and whether it nests with every unit.
+    pub(crate) fn level(&self, sub: SubAxis) -> (usize, bool) {
+        let top = self.levels() - 1;
+        if top == 0 {
+            return (0, true);
+        }
+        let Ok(modes) = self.mesh.modes_of(&[sub]) else { return (top, false) };
+        let (mut level, mut clean) = (0, self.aligned);
+        for (l, unit) in self.topology.levels().iter().enumerate().filter_map(|(l, x)| Some((l, x.ranks?))) {
+            for &(s, d) in &modes {
+                let (d, reach) = (d.unsigned_abs() as usize, s as usize * d.unsigned_abs() as usize);
+                let inside = unit.is_multiple_of(reach) || self.mesh.world() <= unit;
+                let outside = d.is_multiple_of(unit);
+                if !inside {
+                    level = level.max(l + 1);
+                }
+                clean &= inside || outside;
+            }
+        }
+        (level.min(top), clean)
+    }
+
+    /// The different spreads of a group over units that its ranks see.
+    pub(crate) fn spread(&self, subs: &[SubAxis]) -> Result<SmallVec<[UnitSizes; 2]>, Error> {
+        let levels: SmallVec<[(usize, bool); 8]> = subs.iter().map(|&s| self.level(s)).collect();
+        let by_level = |l: usize| -> usize {
+            subs.iter().zip(&levels).filter(|(_, x)| x.0 <= l).map(|(s, _)| s.size).product()
+        };
+        let product: UnitSizes = (0..self.levels()).map(by_level).collect();
+        if levels.iter().all(|x| x.1) || self.mesh.size() > ENUMERATED {
+            return Ok(SmallVec::from_iter([product]));
+        }
+        let mut all: SmallVec<[UnitSizes; 2]> = SmallVec::new();
+        for rank in self.mesh.ranks() {
+            let group = members(self.mesh, subs, rank)?;
+            let near = |l: usize| group.iter().filter(|&&r| self.topology.level_of(rank, r) <= l).count();
+            let sizes: UnitSizes = (0..self.levels()).map(near).collect();
+            if !all.contains(&sizes) {
+                all.push(sizes);
+            }
+        }
+        Ok(all)
+    }
+
+    /// Time of a collective over a group: the worst rank's.
+    pub(crate) fn collective_us(&self, total: f64, spread: &[UnitSizes], halves: f64) -> f64 {
+        spread.iter().map(|n| self.topology.collective_us(total, n, halves)).fold(0.0, f64::max)
+    }
+}
+
+/// Bytes and peers of the worst rank at each level, in an exchange from codes `f` to `g` with targets of `bytes`.
+///
+/// A moved digit is *free* if no digit takes over its place (every value is another peer), else *forced* (some rank's
+/// value is not its own). With `F` the outermost level of a forced digit (-1 without) and `X_l` the bytes from beyond
+/// level `l`,
+///
+/// ```text
+/// X_l = bytes (1 - 1 / prod_{k > l} free_k);   r_l = X_{l-1} - X_l for l > F,   r_F = bytes - X_F,   0 below F
+/// ```
+pub(crate) fn traffic(weights: &[Weight], f: &[Code], g: &[Code], bytes: u64, levels: usize) -> Traffic {
+    let mut free: SmallVec<[u64; 3]> = SmallVec::from_elem(1, levels);
+    let mut forced: Option<usize> = None;
+    for d in 0..f.len() {
+        if f[d] >= NOWHERE || f[d] == g[d] {
+            continue;
+        }
+        if g.contains(&f[d]) {
+            forced = forced.max(Some(weights[d].level));
+        } else {
+            free[weights[d].level] *= weights[d].radix;
+        }
+    }
+    let mut out = Traffic::new();
+    let beyond = |l: usize| -> u64 { free[l..].iter().product() };
+    let mut within = 1usize;
+    for l in 0..levels {
+        let before = within;
+        within *= free[l] as usize;
+        let (inner, outer) = (bytes / beyond(l), bytes / beyond(l + 1));
+        out.push(match forced {
+            Some(f) if l < f => (0.0, 0),
+            Some(f) if l == f => (outer as f64, within),
+            Some(_) | None => ((outer - inner) as f64, within - before),
+        });
+    }
+    out
+}

@@ -1,0 +1,156 @@
+//! Plans: the steps from one sharding to another, and what they cost.
+
+use core::fmt;
+
+use crate::redistribute::messages::{self, Phases};
+use crate::redistribute::planner::Planner;
+use crate::redistribute::step::Step;
+use crate::{Error, Group, Sharding};
+
+/// The steps that take a tensor from one sharding to another.
+///
+/// A plan is a pure function of its inputs: every rank that makes it makes the same one.
+///
+/// ```
+/// use reshard_sharding::{Mesh, Sharding, redistribute::{Planner, StepOp}};
+/// let mesh: Mesh = "dp=2,tp=4".parse()?;
+/// let from = Sharding::parse(&mesh, &[64, 32], "S(0),S(1)")?;
+/// let to = Sharding::parse(&mesh, &[64, 32], "R,S(1)")?;
+/// let plan = Planner::new().plan(&from, &to, 4)?;
+/// assert_eq!(plan.steps().len(), 1);
+/// assert_eq!(plan.steps()[0].op, StepOp::AllGather);
+/// assert_eq!(plan.received_bytes(), 32 * 8 * 4);
+/// assert_eq!(plan.lower_bound_bytes(), Some(32 * 8 * 4));
+/// # Ok::<(), reshard_sharding::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub(crate) from: Sharding,
+    pub(crate) to: Sharding,
+    pub(crate) planner: Planner,
+    pub(crate) item_bytes: usize,
+    pub(crate) steps: Vec<Step>,
+    pub(crate) received_bytes: u64,
+    pub(crate) lower_bound_bytes: Option<u64>,
+    pub(crate) lower_bound_us: f64,
+    pub(crate) peak_bytes: u64,
+    pub(crate) max_shard_bytes: u64,
+}
+
+impl Plan {
+    /// Who holds what before.
+    pub fn from(&self) -> &Sharding {
+        &self.from
+    }
+
+    /// Who holds what after.
+    pub fn to(&self) -> &Sharding {
+        &self.to
+    }
+
+    /// The planner that made it.
+    pub fn planner(&self) -> &Planner {
+        &self.planner
+    }
+
+    /// Bytes of an element.
+    pub fn item_bytes(&self) -> usize {
+        self.item_bytes
+    }
+
+    /// The steps in order; none if every rank already holds its target.
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// The greatest total of bytes that any one rank receives.
+    pub fn received_bytes(&self) -> u64 {
+        self.received_bytes
+    }
+
+    /// Bytes that the worst rank cannot do without; `None` where nothing simple is true (partial targets).
+    pub fn lower_bound_bytes(&self) -> Option<u64> {
+        self.lower_bound_bytes
+    }
+
+    /// Modelled time in microseconds: the sum of the steps'.
+    pub fn cost_us(&self) -> f64 {
+        self.steps.iter().map(|s| s.cost_us).sum()
+    }
+
+    /// Time that no plan can beat under the same model.
+    pub fn lower_bound_us(&self) -> f64 {
+        self.lower_bound_us
+    }
+
+    /// The most bytes that any rank holds at one moment: what a step reads, what it writes, and its staging.
+    pub fn peak_bytes(&self) -> u64 {
+        self.peak_bytes
+    }
+
+    /// Bytes of the largest shard among source, target and what lies between.
+    pub fn max_shard_bytes(&self) -> u64 {
+        self.max_shard_bytes
+    }
+
+    /// The groups that the communicating steps need, each once, in the order of first use.
+    pub fn groups(&self) -> Vec<&Group> {
+        let mut groups: Vec<&Group> = Vec::new();
+        for s in self.steps.iter().filter(|s| s.op.communicates()) {
+            if !groups.contains(&&s.group) {
+                groups.push(&s.group);
+            }
+        }
+        groups
+    }
+
+    /// The number of steps in which ranks talk to each other.
+    pub fn communicating_steps(&self) -> usize {
+        self.steps.iter().filter(|s| s.op.communicates()).count()
+    }
+
+    /// All ranks that hold something before or after, ascending.
+    pub fn ranks(&self) -> Vec<usize> {
+        let mut ranks: Vec<usize> = self.from.mesh().ranks().chain(self.to.mesh().ranks()).collect();
+        ranks.sort_unstable();
+        ranks.dedup();
+        ranks
+    }
+
+    /// What one rank does in one step: one phase, two for an all-reduce, none if it has no part in the step.
+    ///
+    /// The buffer after a phase is the buffer before the next one. Requires a rank of [`Plan::ranks`].
+    pub fn phases(&self, step: usize, rank: usize) -> Result<Phases, Error> {
+        let s = &self.steps[step];
+        messages::phases(&s.motion, &s.axes, &s.before, rank)
+    }
+
+    /// Elements of a rank's local buffer in a sharding of this plan; 0 if the mesh does not hold the rank.
+    pub fn local_numel(sharding: &Sharding, rank: usize) -> usize {
+        if !sharding.mesh().contains(rank) {
+            return 0;
+        }
+        sharding.local_shape(rank).map_or(0, |s| s.iter().product())
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} on {} -> {} on {}", self.from, self.from.mesh(), self.to, self.to.mesh())?;
+        for (i, s) in self.steps.iter().enumerate() {
+            writeln!(f, "  {}. {s}", i + 1)?;
+        }
+        if self.steps.is_empty() {
+            writeln!(f, "  nothing moves")?;
+        }
+        let bound = self.lower_bound_bytes.map_or_else(|| "no bound".to_owned(), |b| format!("bound {b} B"));
+        write!(
+            f,
+            "  received {} B ({bound}), {:.1} us (bound {:.1} us), peak {} B",
+            self.received_bytes,
+            self.cost_us(),
+            self.lower_bound_us,
+            self.peak_bytes
+        )
+    }
+}

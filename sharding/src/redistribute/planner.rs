@@ -1,0 +1,467 @@
+//! The planner: candidates, their costs, and the choice among them.
+//!
+//! On one mesh with nesting digits the candidates are the forms of [`closed_form`](super::closed_form) and, without
+//! reductions, one direct exchange. Otherwise the source's partial axes are reduced in the source's own digits (onto all
+//! of them, onto equal pieces, or straight onto the target where it lies inside the source), and one exchange of
+//! overlapping regions does the rest. The least by objective wins; ties go to fewer bytes, then to the earlier candidate,
+//! so a plan is a pure function of its inputs.
+
+use core::fmt;
+use std::str::FromStr;
+
+use smallvec::SmallVec;
+
+use crate::axis::SubAxis;
+use crate::digits::Owner;
+use crate::redistribute::bounds::{self, NOWHERE};
+use crate::redistribute::closed_form::Candidate;
+use crate::redistribute::cost::Topology;
+use crate::redistribute::digit_plan::{self, codes};
+use crate::redistribute::messages::Motion;
+use crate::redistribute::network::Network;
+use crate::redistribute::overlap::Overlap;
+use crate::redistribute::plan::Plan;
+use crate::redistribute::search::{Allowed, Limits, MAX_MOVING, Problem};
+use crate::redistribute::step::{Step, StepOp};
+use crate::redistribute::system::{State, System, refine};
+use crate::{Error, Group, ReduceOp, Sharding};
+
+/// What the chosen plan is least in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Objective {
+    /// Modelled time.
+    #[default]
+    Time,
+    /// Received bytes, then time.
+    Bytes,
+    /// Peak bytes, then time.
+    Peak,
+}
+
+impl Objective {
+    /// All of them.
+    pub const ALL: [Objective; 3] = [Objective::Time, Objective::Bytes, Objective::Peak];
+
+    /// The name: `time`, `bytes` or `peak`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Objective::Time => "time",
+            Objective::Bytes => "bytes",
+            Objective::Peak => "peak",
+        }
+    }
+}
+
+impl fmt::Display for Objective {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Objective {
+    type Err = Error;
+    fn from_str(s: &str) -> Result<Objective, Error> {
+        Objective::ALL.into_iter().find(|o| o.as_str() == s).ok_or_else(|| Error::Parse {
+            what: "objective",
+            input: s.to_owned(),
+            at: 0,
+            expected: "time, bytes or peak".to_owned(),
+        })
+    }
+}
+
+/// Makes plans for one network and one objective.
+///
+/// ```
+/// use reshard_sharding::{Mesh, Sharding, redistribute::{Objective, Planner}};
+/// let mesh: Mesh = "x=2,y=2".parse()?;
+/// let from = Sharding::parse(&mesh, &[8], "P,P")?;
+/// let to = Sharding::parse(&mesh, &[8], "R,R")?;
+/// let plan = Planner::new().objective(Objective::Bytes).plan(&from, &to, 4)?;
+/// assert_eq!(plan.communicating_steps(), 1);
+/// assert_eq!(plan.groups()[0].to_string(), "4:1");
+/// # Ok::<(), reshard_sharding::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Planner {
+    pub(crate) topology: Topology,
+    pub(crate) objective: Objective,
+    pub(crate) max_peak_bytes: Option<u64>,
+    pub(crate) groups: Option<Vec<Group>>,
+}
+
+/// The most ranks whose totals are added up one by one.
+pub(super) const COUNTED: usize = 1 << 14;
+
+impl Planner {
+    /// A planner for the `uniform` network and objective `time`.
+    pub fn new() -> Planner {
+        Planner::default()
+    }
+
+    /// The same for another network.
+    #[must_use]
+    pub fn topology(self, topology: Topology) -> Planner {
+        Planner { topology, ..self }
+    }
+
+    /// The same for another objective.
+    #[must_use]
+    pub fn objective(self, objective: Objective) -> Planner {
+        Planner { objective, ..self }
+    }
+
+    /// The same, but no rank may ever hold more than these bytes: source, target and staging of any step.
+    #[must_use]
+    pub fn max_peak_bytes(self, bytes: u64) -> Planner {
+        Planner { max_peak_bytes: Some(bytes), ..self }
+    }
+
+    /// The same, but only groups with the members of a given one are used.
+    #[must_use]
+    pub fn with_groups(self, groups: impl IntoIterator<Item = Group>) -> Planner {
+        Planner { groups: Some(groups.into_iter().collect()), ..self }
+    }
+
+    /// The plan from one sharding to another of the same tensor, with elements of `item_bytes`.
+    ///
+    /// Fails if the shapes differ, a shard would have to become a term of an average, or no plan keeps to the memory or
+    /// the groups that were asked for.
+    pub fn plan(&self, from: &Sharding, to: &Sharding, item_bytes: usize) -> Result<Plan, Error> {
+        if from.shape() != to.shape() {
+            return Err(Error::Incompatible {
+                reason: format!(
+                    "a tensor {:?} does not become {:?}: the shapes must be equal",
+                    from.shape(),
+                    to.shape()
+                ),
+            });
+        }
+        let most = from.numel().max(1).checked_mul(item_bytes.max(1)).and_then(|b| i64::try_from(b).ok());
+        if most.is_none() {
+            return Err(Error::overflow(format!("{:?} elements of {item_bytes} bytes", from.shape())));
+        }
+        refuse_avg_of_shards(from, to)?;
+        let network = Network::new(&self.topology, from.mesh());
+        let work = Work { planner: self, network, from, to, item: item_bytes as u64 };
+        if from == to || from.numel() == 0 {
+            let plan = work.finish(Vec::new(), None)?;
+            return if self.admits(&plan) { Ok(plan) } else { Err(self.refused(plan.peak_bytes)) };
+        }
+        let system = work.system();
+        let mut best = None;
+        if let Some(ends) = &system {
+            best = work.best_digit_plan(ends)?;
+        } else {
+            for steps in work.overlap_candidates()? {
+                work.keep_better(steps, &mut best)?;
+            }
+        }
+        match best {
+            Some(plan) => Ok(plan),
+            None => Err(self.explain_refusal(from, to, item_bytes)?),
+        }
+    }
+
+    /// Whether a plan keeps to the memory and the groups that were asked for.
+    fn admits(&self, plan: &Plan) -> bool {
+        self.admits_peak(plan.peak_bytes)
+            && self.groups.as_ref().is_none_or(|known| plan.groups().iter().all(|g| known.contains(g)))
+    }
+
+    fn refused(&self, least: u64) -> Error {
+        Error::PeakTooSmall { limit: self.max_peak_bytes.unwrap_or(0), least }
+    }
+
+    /// Why no plan keeps to what was asked for.
+    fn explain_refusal(&self, from: &Sharding, to: &Sharding, item_bytes: usize) -> Result<Error, Error> {
+        let free = Planner { groups: None, max_peak_bytes: None, ..self.clone() };
+        if self.groups.is_some() {
+            let plan = free.plan(from, to, item_bytes)?;
+            let missing: Vec<String> = self.missing(&plan).iter().map(ToString::to_string).collect();
+            return Ok(Error::Unsupported {
+                reason: format!(
+                    "no plan from {from} to {to} uses the given groups only: the best one also needs {}",
+                    missing.join(" and ")
+                ),
+            });
+        }
+        let plan = free.objective(Objective::Peak).plan(from, to, item_bytes)?;
+        Ok(self.refused(plan.peak_bytes))
+    }
+
+    /// The groups of a plan that were not given.
+    fn missing<'p>(&self, plan: &'p Plan) -> Vec<&'p Group> {
+        let known = self.groups.as_deref().unwrap_or_default();
+        plan.groups().into_iter().filter(|g| !known.contains(g)).collect()
+    }
+
+    /// What one more group would save a plan of this planner: each group that the unrestricted plan would use, and the
+    /// microseconds saved if it existed.
+    pub fn savings(&self, plan: &Plan) -> Result<Vec<(Group, f64)>, Error> {
+        let Some(known) = &self.groups else { return Ok(Vec::new()) };
+        let free = Planner { groups: None, ..self.clone() };
+        let unrestricted = free.plan(&plan.from, &plan.to, plan.item_bytes)?;
+        let mut out = Vec::new();
+        for group in self.missing(&unrestricted) {
+            let more = known.iter().chain([group]).cloned();
+            let with = self.clone().with_groups(more).plan(&plan.from, &plan.to, plan.item_bytes)?;
+            out.push((group.clone(), plan.cost_us() - with.cost_us()));
+        }
+        Ok(out)
+    }
+
+    pub(super) fn admits_peak(&self, peak: u64) -> bool {
+        self.max_peak_bytes.is_none_or(|m| peak <= m)
+    }
+
+    /// What plans are compared by.
+    fn key(&self, p: &Plan) -> [u64; 3] {
+        let mut totals = Totals::default();
+        for s in &p.steps {
+            totals.add(s.cost_us, s.received_bytes, 0);
+        }
+        totals.peak = p.peak_bytes;
+        totals.key(self.objective)
+    }
+}
+
+/// What the steps of a plan add up to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Totals {
+    /// Each step in whole picoseconds, so that the order of additions decides nothing.
+    picoseconds: u64,
+    bytes: u64,
+    pub(super) peak: u64,
+    steps: u64,
+}
+
+impl Totals {
+    pub(super) fn add(&mut self, cost_us: f64, bytes: u64, peak: u64) {
+        self.picoseconds += (cost_us * 1e6).round() as u64;
+        self.bytes += bytes;
+        self.peak = self.peak.max(peak);
+        self.steps += 1;
+    }
+
+    /// The order of an objective.
+    pub(super) fn key(&self, objective: Objective) -> [u64; 3] {
+        match objective {
+            Objective::Time => [self.picoseconds, self.bytes, self.steps],
+            Objective::Bytes => [self.bytes, self.picoseconds, self.steps],
+            Objective::Peak => [self.peak, self.picoseconds, self.bytes],
+        }
+    }
+}
+
+/// A shard that becomes a term of an average would need its value multiplied by the number of ranks.
+fn refuse_avg_of_shards(from: &Sharding, to: &Sharding) -> Result<(), Error> {
+    let shards = |s: &Sharding, axis: usize| {
+        s.digits()
+            .is_some_and(|ds| ds.iter().any(|d| matches!(d.owner, Owner::Axis { axis: a, .. } if a == axis)))
+            || s.cuts().is_some_and(|cs| cs.iter().any(|c| c.axis == axis))
+    };
+    for p in to.partial().iter().filter(|p| p.op == ReduceOp::Avg) {
+        let bad = if from.mesh() == to.mesh() { shards(from, p.sub.axis) } else { false };
+        if bad {
+            let name = to.mesh().axes()[p.sub.axis].name();
+            return Err(Error::Placement {
+                reason: format!(
+                    "a shard cannot become a term of an average: {from} shards over {name}, which {to} averages over; \
+                     make it P(sum), or replicate it first"
+                ),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// One planning problem.
+pub(super) struct Work<'a> {
+    pub(super) planner: &'a Planner,
+    pub(super) network: Network<'a>,
+    pub(super) from: &'a Sharding,
+    pub(super) to: &'a Sharding,
+    pub(super) item: u64,
+}
+
+/// A digit system and the states of both ends.
+type Ends = (System, State, State);
+
+impl Work<'_> {
+    /// The digit system of both ends, cut at the network's units if that nests.
+    fn system(&self) -> Option<Ends> {
+        if self.from.mesh() != self.to.mesh() {
+            return None;
+        }
+        let seeds = self.network.cuts();
+        let seeded = refine(self.from, self.to, &seeds);
+        let system =
+            if seeded.is_some() || seeds.is_empty() { seeded } else { refine(self.from, self.to, &[]) };
+        system.filter(|(s, ..)| s.positions.len() < usize::from(NOWHERE))
+    }
+
+    /// Keeps a plan if it is admitted and better than the best so far.
+    fn keep_better(&self, steps: Vec<Step>, best: &mut Option<Plan>) -> Result<(), Error> {
+        let plan = self.finish(steps, None)?;
+        let better = |b: &Plan| self.planner.key(&plan) < self.planner.key(b);
+        if self.planner.admits(&plan) && best.as_ref().is_none_or(better) {
+            *best = Some(plan);
+        }
+        Ok(())
+    }
+
+    /// The best of the closed forms, and of a search where they may not be the best.
+    fn best_digit_plan(&self, ends: &Ends) -> Result<Option<Plan>, Error> {
+        let (system, s, t) = ends;
+        let mut best: Option<([u64; 3], Candidate)> = None;
+        for candidate in digit_plan::candidates(system, s, t) {
+            if let Some(key) = self.digit_key(&candidate)?
+                && best.as_ref().is_none_or(|b| key < b.0)
+            {
+                best = Some((key, candidate));
+            }
+        }
+        if let Some(candidate) = self.searched(ends, best.as_ref().map(|b| b.0))
+            && let Some(key) = self.digit_key(&candidate)?
+            && best.as_ref().is_none_or(|b| key < b.0)
+        {
+            best = Some((key, candidate));
+        }
+        let Some((_, candidate)) = best else { return Ok(None) };
+        self.finish(self.digit_steps(&candidate)?, Some(ends)).map(Some)
+    }
+
+    /// A better plan than one of this key, where the closed forms may not be the best.
+    fn searched(&self, ends: &Ends, best: Option<[u64; 3]>) -> Option<Candidate> {
+        let (system, s, t) = ends;
+        let partial = s.iter().chain(t).any(|p| p.is_partial());
+        let limited = self.planner.max_peak_bytes.is_some() || self.planner.groups.is_some();
+        if !(partial || limited || self.network.levels() > 1 || self.planner.objective == Objective::Peak) {
+            return None;
+        }
+        let allowed = |subs: &[SubAxis]| {
+            let known = self.planner.groups.as_deref().unwrap_or_default();
+            self.from.mesh().group(subs).is_ok_and(|g| known.contains(&g))
+        };
+        let limits = Limits {
+            objective: self.planner.objective,
+            item: self.item,
+            max_peak: self.planner.max_peak_bytes,
+            allowed: self.planner.groups.as_ref().map(|_| &allowed as Allowed<'_>),
+        };
+        let problem = Problem::new(&self.network, &limits, system, s, t)?;
+        if problem.moving() > MAX_MOVING {
+            return None;
+        }
+        problem.search(best.map(|[primary, secondary, _]| [primary, secondary]))
+    }
+
+    fn finish(&self, steps: Vec<Step>, system: Option<&Ends>) -> Result<Plan, Error> {
+        let numel = |s: &Sharding| s.max_local_numel() as u64 * self.item;
+        let ends = [numel(self.from), numel(self.to)];
+        let mut peak = ends[0].max(ends[1]);
+        let mut largest = peak;
+        for s in &steps {
+            let (a, b) = (numel(&s.before), numel(&s.after));
+            let staging = match s.op {
+                StepOp::AllReduce => s.group.size() as u64,
+                StepOp::Slice
+                | StepOp::AllGather
+                | StepOp::ReduceScatter
+                | StepOp::AllToAll
+                | StepOp::Exchange
+                | StepOp::ZeroFill => 0,
+            };
+            let staged = if staging == 0 { 0 } else { (a / self.item.max(1)).div_ceil(staging) * self.item };
+            peak = peak.max(a + b + staged);
+            largest = largest.max(a).max(b);
+        }
+        let lower_bound_bytes = self.lower_bound(system)?;
+        let mut plan = Plan {
+            from: self.from.clone(),
+            to: self.to.clone(),
+            planner: self.planner.clone(),
+            item_bytes: self.item as usize,
+            received_bytes: steps.iter().map(|s| s.received_bytes).sum(),
+            steps,
+            lower_bound_bytes,
+            lower_bound_us: self.lower_bound_us(system, lower_bound_bytes),
+            peak_bytes: peak,
+            max_shard_bytes: largest,
+        };
+        let ranks = plan.from.mesh().size().max(plan.to.mesh().size());
+        if ranks <= COUNTED && plan.steps.iter().filter(|s| !is_same_for_all(s)).count() > 1 {
+            plan.received_bytes = total_received(&plan)?;
+        }
+        Ok(plan)
+    }
+
+    /// Elements per rank that must cross a level or a further one, in a digit system.
+    fn need(&self, system: &System, s: &State, t: &State, level: usize) -> Option<f64> {
+        let whole: usize = system.positions.iter().map(|p| p.radix).product();
+        bounds::need(&self.weights(system), &codes(s, s), &codes(t, s), whole as u64, level)
+    }
+
+    fn lower_bound_us(&self, ends: Option<&Ends>, bytes: Option<u64>) -> f64 {
+        let Some(bytes) = bytes.filter(|&b| b > 0) else { return 0.0 };
+        let topology = self.network.topology;
+        let Some((system, s, t)) = ends else { return topology.bound_us(&[bytes as f64]) };
+        let needs: SmallVec<[f64; 3]> = (0..self.network.levels())
+            .map(|l| self.need(system, s, t, l).unwrap_or(0.0) * self.item as f64)
+            .collect();
+        topology.bound_us(&needs)
+    }
+
+    fn lower_bound(&self, system: Option<&Ends>) -> Result<Option<u64>, Error> {
+        if let Some((system, s, t)) = system {
+            // Over whole elements.
+            let elements = self.need(system, s, t, 0).map(|n| (n - 1e-6).max(0.0).ceil() as u64);
+            return Ok(elements.map(|n| n * self.item));
+        }
+        if self.to.is_partial() {
+            return Ok(None);
+        }
+        if self.from == self.to || self.from.numel() == 0 {
+            return Ok(Some(0));
+        }
+        let overlap = Overlap::new(self.from, self.to);
+        let mut worst = 0u64;
+        for rank in self.to.mesh().ranks() {
+            let (wanted, held) = overlap.wanted_and_held(rank)?;
+            // Of a reduction no rank holds any value yet.
+            let held = if self.from.is_partial() { 0 } else { held };
+            worst = worst.max((wanted - held) as u64);
+        }
+        Ok(Some(worst * self.item))
+    }
+}
+
+/// Whether every rank receives the same in a step.
+fn is_same_for_all(s: &Step) -> bool {
+    match (&*s.motion, s.op) {
+        (_, StepOp::Slice | StepOp::ZeroFill)
+        | (Motion::Move { .. }, StepOp::AllGather | StepOp::AllToAll)
+        | (Motion::ReduceScatter { .. }, _) => true,
+        (Motion::AllReduce { .. }, _) => {
+            s.before.digits().is_some() && s.before.max_local_numel().is_multiple_of(s.group.size())
+        }
+        (Motion::Move { .. } | Motion::Overlap(_) | Motion::ReduceOverlap { .. }, _) => false,
+    }
+}
+
+/// The greatest total that one rank receives.
+fn total_received(plan: &Plan) -> Result<u64, Error> {
+    let mut most = 0;
+    for rank in plan.ranks() {
+        let mut total = 0;
+        for step in 0..plan.steps.len() {
+            for phase in plan.phases(step, rank)? {
+                total +=
+                    phase.receives.iter().filter(|m| m.peer != rank).map(|m| m.numel() as u64).sum::<u64>();
+            }
+        }
+        most = most.max(total);
+    }
+    Ok(most * plan.item_bytes as u64)
+}

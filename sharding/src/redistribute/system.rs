@@ -1,0 +1,278 @@
+//! Digit systems: the coarsest cut of dims and mesh axes in which two shardings are maps from digits to positions.
+//!
+//! A *position* is a digit of a dim's index, a *digit* is a sub-axis of the mesh; a state says of every digit where it
+//! stands: at a position (injectively, with equal radix), replicated, or partial. Cuts are the products of radices from
+//! the most significant end: digit `[u, v)` of an axis has the sub-axes of product `u` above it and size `v / u`. The
+//! system of two shardings is the least fixed point of
+//!
+//! ```text
+//! axis_cuts[a] = {1, n_a};  dim_cuts[i] = {1, N_i}
+//! for each digit [u, v) of axis a that stands at [b, c) of dim i, in either sharding:
+//!     axis_cuts[a] += {u, v};  dim_cuts[i] += {b, c}
+//!     dim_cuts[i]  += b*k/u  for k in axis_cuts[a], u < k < v
+//!     axis_cuts[a] += u*k/b  for k in dim_cuts[i],  b < k < c
+//! ```
+//!
+//! in which every set must stay a chain (each cut divides the next). Every cut is forced, so a set that is not a chain
+//! means that no digit system exists.
+
+use smallvec::SmallVec;
+
+use crate::axis::SubAxis;
+use crate::digits::{Digit, Owner};
+use crate::sharding::PartialAxis;
+use crate::{Mesh, ReduceOp, Sharding};
+
+/// Where a mesh digit stands in a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Place {
+    /// At a position (its index in [`System::positions`]).
+    At(usize),
+    /// Replicated.
+    Replicated,
+    /// Partial with this op.
+    Partial(ReduceOp),
+}
+
+impl Place {
+    pub(crate) fn position(self) -> Option<usize> {
+        match self {
+            Place::At(p) => Some(p),
+            Place::Replicated | Place::Partial(_) => None,
+        }
+    }
+
+    pub(crate) fn is_partial(self) -> bool {
+        match self {
+            Place::Partial(_) => true,
+            Place::At(_) | Place::Replicated => false,
+        }
+    }
+}
+
+/// A place for every digit of a system.
+pub(crate) type State = SmallVec<[Place; 8]>;
+
+/// One digit of a dim's index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Position {
+    pub(crate) dim: usize,
+    pub(crate) radix: usize,
+}
+
+/// The digits of a mesh and the positions of a tensor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct System {
+    pub(crate) mesh: Mesh,
+    pub(crate) shape: SmallVec<[usize; 4]>,
+    /// By axis, most significant first; none of size 1.
+    pub(crate) digits: SmallVec<[SubAxis; 8]>,
+    /// By dim, most significant first; none of radix 1.
+    pub(crate) positions: SmallVec<[Position; 12]>,
+}
+
+/// Divisors of a number, ascending, 1 and the number included.
+type Cuts = SmallVec<[usize; 8]>;
+
+/// A digit `[u, v)` of axis `a` at position `[b, c)` of dim `i`.
+struct Span {
+    state: usize,
+    axis: usize,
+    u: usize,
+    v: usize,
+    dim: usize,
+    b: usize,
+    c: usize,
+}
+
+/// Adds a cut; true if it is new.
+fn add(cuts: &mut Cuts, k: usize) -> bool {
+    match cuts.binary_search(&k) {
+        Ok(_) => false,
+        Err(at) => {
+            cuts.insert(at, k);
+            true
+        }
+    }
+}
+
+fn is_chain(cuts: &Cuts) -> bool {
+    cuts.windows(2).all(|w| w[1] % w[0] == 0)
+}
+
+/// The system of two shardings of one tensor on one mesh and their states, or `None` if their digits do not nest.
+///
+/// `seeds` are cuts `(axis, product)` to start from.
+pub(crate) fn refine(
+    from: &Sharding,
+    to: &Sharding,
+    seeds: &[(usize, usize)],
+) -> Option<(System, State, State)> {
+    let (mesh, shape) = (from.mesh(), from.shape());
+    let words = [from.digits()?, to.digits()?];
+    let mut axis_cuts: SmallVec<[Cuts; 4]> =
+        mesh.axes().iter().map(|a| SmallVec::from_slice(&[1, a.size()])).collect();
+    let mut dim_cuts: SmallVec<[Cuts; 4]> = shape.iter().map(|&n| SmallVec::from_slice(&[1, n])).collect();
+    for cuts in axis_cuts.iter_mut().chain(&mut dim_cuts) {
+        cuts.dedup();
+    }
+    let mut spans: SmallVec<[Span; 16]> = SmallVec::new();
+    for (state, word) in words.iter().enumerate() {
+        let (mut dim, mut b) = (0, 1);
+        for d in *word {
+            if d.dim != dim {
+                (dim, b) = (d.dim, 1);
+            }
+            let c = b * d.radix;
+            add(&mut dim_cuts[dim], b);
+            add(&mut dim_cuts[dim], c);
+            if let Owner::Axis { axis, pre } = d.owner {
+                let v = pre * d.radix;
+                add(&mut axis_cuts[axis], pre);
+                add(&mut axis_cuts[axis], v);
+                spans.push(Span { state, axis, u: pre, v, dim, b, c });
+            }
+            b = c;
+        }
+    }
+    for p in from.partial().iter().chain(to.partial()) {
+        add(&mut axis_cuts[p.sub.axis], p.sub.pre);
+        add(&mut axis_cuts[p.sub.axis], p.sub.pre * p.sub.size);
+    }
+    for &(axis, cut) in seeds {
+        add(&mut axis_cuts[axis], cut);
+    }
+    loop {
+        if !axis_cuts.iter().chain(&dim_cuts).all(is_chain) {
+            return None;
+        }
+        let mut changed = false;
+        for s in &spans {
+            let inner: Cuts = axis_cuts[s.axis].iter().copied().filter(|&k| s.u < k && k < s.v).collect();
+            for k in inner {
+                changed |= add(&mut dim_cuts[s.dim], s.b * (k / s.u));
+            }
+            let inner: Cuts = dim_cuts[s.dim].iter().copied().filter(|&k| s.b < k && k < s.c).collect();
+            for k in inner {
+                changed |= add(&mut axis_cuts[s.axis], s.u * (k / s.b));
+            }
+        }
+        if !changed {
+            break;
+        }
+    }
+    let mut system = System {
+        mesh: mesh.clone(),
+        shape: SmallVec::from_slice(shape),
+        digits: SmallVec::new(),
+        positions: SmallVec::new(),
+    };
+    for (axis, cuts) in axis_cuts.iter().enumerate() {
+        system.digits.extend(cuts.windows(2).map(|w| SubAxis { axis, pre: w[0], size: w[1] / w[0] }));
+    }
+    let mut first_of_dim: SmallVec<[usize; 4]> = SmallVec::new();
+    for (dim, cuts) in dim_cuts.iter().enumerate() {
+        first_of_dim.push(system.positions.len());
+        system.positions.extend(cuts.windows(2).map(|w| Position { dim, radix: w[1] / w[0] }));
+    }
+    let state = |which: usize, partial: &[PartialAxis]| -> State {
+        system
+            .digits
+            .iter()
+            .map(|d| {
+                let holds = |s: &&Span| s.state == which && s.axis == d.axis && s.u <= d.pre && d.pre < s.v;
+                if let Some(s) = spans.iter().find(holds) {
+                    let cut = s.b * (d.pre / s.u);
+                    let at = dim_cuts[s.dim].binary_search(&cut).expect("a cut of the fixed point");
+                    return Place::At(first_of_dim[s.dim] + at);
+                }
+                let owes = |p: &&PartialAxis| {
+                    p.sub.axis == d.axis && p.sub.pre <= d.pre && d.pre < p.sub.pre * p.sub.size
+                };
+                partial.iter().find(owes).map_or(Place::Replicated, |p| Place::Partial(p.op))
+            })
+            .collect()
+    };
+    let (a, b) = (state(0, from.partial()), state(1, to.partial()));
+    Some((system, a, b))
+}
+
+impl System {
+    /// The digit at each position in a state.
+    pub(crate) fn owners(&self, state: &State) -> SmallVec<[Option<usize>; 12]> {
+        let mut owners = SmallVec::from_elem(None, self.positions.len());
+        for (d, place) in state.iter().enumerate() {
+            if let Place::At(p) = *place {
+                owners[p] = Some(d);
+            }
+        }
+        owners
+    }
+
+    /// The stride of every position in the local row-major buffer of a state; 0 where a digit owns it.
+    pub(crate) fn local_strides(&self, owners: &[Option<usize>]) -> SmallVec<[usize; 12]> {
+        let mut strides = SmallVec::from_elem(0, self.positions.len());
+        let mut stride = 1;
+        for p in (0..self.positions.len()).rev() {
+            if owners[p].is_none() {
+                strides[p] = stride;
+                stride *= self.positions[p].radix;
+            }
+        }
+        strides
+    }
+
+    /// The number of elements that every rank holds in a state.
+    pub(crate) fn local_numel(&self, state: &State) -> usize {
+        let owners = self.owners(state);
+        self.positions.iter().zip(&owners).filter(|(_, o)| o.is_none()).map(|(p, _)| p.radix).product()
+    }
+
+    /// Splits a position that no state uses into `(radix, rest)`; later positions move up by one.
+    pub(crate) fn split(&mut self, position: usize, radix: usize, states: &mut [&mut State]) {
+        let whole = self.positions[position];
+        if whole.radix == radix {
+            return;
+        }
+        self.positions[position].radix = radix;
+        self.positions.insert(position + 1, Position { radix: whole.radix / radix, ..whole });
+        for place in states.iter_mut().flat_map(|s| s.iter_mut()) {
+            if let Place::At(p) = place
+                && *p > position
+            {
+                *p += 1;
+            }
+        }
+    }
+
+    /// The sharding that a state is.
+    pub(crate) fn sharding(&self, state: &State) -> Result<Sharding, crate::Error> {
+        let owners = self.owners(state);
+        let digits = self.positions.iter().zip(&owners).map(|(p, o)| {
+            let owner = o.map_or(Owner::Local, |d| {
+                let SubAxis { axis, pre, .. } = self.digits[d];
+                Owner::Axis { axis, pre }
+            });
+            Digit { dim: p.dim, owner, radix: p.radix }
+        });
+        let partial = state.iter().zip(&self.digits).filter_map(|(place, &sub)| match *place {
+            Place::Partial(op) => Some(PartialAxis { sub, op }),
+            Place::At(_) | Place::Replicated => None,
+        });
+        Sharding::from_digits(&self.mesh, &self.shape, digits, partial)
+    }
+
+    /// The digits of a mesh coordinate.
+    pub(crate) fn digits_of(&self, coordinate: &[usize]) -> SmallVec<[usize; 8]> {
+        self.digits.iter().map(|d| d.digit(coordinate[d.axis], self.mesh.axes()[d.axis].size())).collect()
+    }
+
+    /// The rank with these digits.
+    pub(crate) fn rank_of(&self, digits: &[usize]) -> usize {
+        let mut c = crate::mesh::Coordinate::from_elem(0, self.mesh.axes().len());
+        for (d, &x) in self.digits.iter().zip(digits) {
+            c[d.axis] += x * d.post(self.mesh.axes()[d.axis].size());
+        }
+        self.mesh.rank_at(&c).expect("digits are below their radix")
+    }
+}

@@ -1,0 +1,518 @@
+//! Shardings: who holds which elements of a tensor.
+//!
+//! A sharding is a mesh, a shape, the partial axes, and one of two forms:
+//!
+//! * **digits** wherever the ownership is a layout: canonical words (see [`crate::digits`]), so that `==` means the same
+//!   ownership, whatever placements it was made from;
+//! * **cuts** where it is not (a dim that does not divide, or of size 0): the list of cuts of each dim in the order in
+//!   which they apply, normalised (axes of size 1 and needless split factors are gone).
+//!
+//! Either form gives `region(rank)`, and both are what PyTorch's placements mean, exactly.
+
+use reshard_layout::Layout;
+use smallvec::SmallVec;
+
+use crate::axis::{SubAxis, complement};
+use crate::digits::{Digit, Digits, Owner, Word, canonical};
+use crate::extent::{Cut, push};
+use crate::region::{Interval, Intervals, Region};
+use crate::{Error, Mesh, Placement, Placements, ReduceOp};
+
+/// The extents of a tensor's dims.
+pub type Shape = SmallVec<[usize; 4]>;
+
+/// A sub-axis over which the tensor is a reduction that is still owed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PartialAxis {
+    /// The sub-axis whose ranks hold the terms.
+    pub sub: SubAxis,
+    /// How the terms make the value.
+    pub op: ReduceOp,
+}
+
+/// Who holds which elements of a tensor of a given shape (see the [module](self)); canonical by construction.
+///
+/// ```
+/// use reshard_sharding::{Mesh, Sharding};
+/// let mesh: Mesh = "dp=2,tp=4".parse()?;
+/// let s = Sharding::parse(&mesh, &[1024], "SS(0,4),S(0)")?;
+/// assert_eq!(s, Sharding::parse(&mesh, &[1024], "[{tp,dp}]")?);
+/// assert_eq!(s.to_string(), "SS(0,4),S(0)");
+/// assert_eq!(s.ownership().unwrap().to_string(), "((4,2),(128,)):((256,128),(1,))");
+/// # Ok::<(), reshard_sharding::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Sharding {
+    mesh: Mesh,
+    shape: Shape,
+    partial: SmallVec<[PartialAxis; 2]>,
+    form: Form,
+}
+
+/// One cut of a dim by a whole mesh axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct AxisCut {
+    pub(crate) dim: usize,
+    pub(crate) axis: usize,
+    pub(crate) cut: Cut,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Form {
+    Digits(Digits),
+    /// By dim; within a dim in the order in which they apply.
+    Cuts(SmallVec<[AxisCut; 4]>),
+}
+
+impl Sharding {
+    /// The sharding that these placements mean, one per mesh axis, applied from the outermost axis in.
+    pub fn new(mesh: &Mesh, shape: &[usize], placements: &[Placement]) -> Result<Sharding, Error> {
+        if placements.len() != mesh.axes().len() {
+            return Err(Error::PlacementCount {
+                placements: placements.len(),
+                axes: mesh.axes().len(),
+                mesh: mesh.to_string(),
+            });
+        }
+        let mut cuts: SmallVec<[AxisCut; 4]> = SmallVec::new();
+        let mut partial: SmallVec<[PartialAxis; 2]> = SmallVec::new();
+        for (axis, p) in placements.iter().enumerate() {
+            let n = mesh.axes()[axis].size();
+            let (dim, split_factor) = match *p {
+                Placement::Replicate => continue,
+                Placement::Partial(op) => {
+                    partial.push(PartialAxis { sub: mesh.whole(axis), op });
+                    continue;
+                }
+                Placement::Shard(dim) => (dim, 1),
+                Placement::StridedShard { dim, split_factor } => (dim, split_factor),
+            };
+            if dim >= shape.len() {
+                return Err(Error::NoSuchDim { dim, dims: shape.len(), placement: p.to_string() });
+            }
+            if split_factor == 0 {
+                return Err(Error::Placement { reason: format!("{p} has split factor 0: it is at least 1") });
+            }
+            cuts.push(AxisCut { dim, axis, cut: Cut { split_factor, n } });
+        }
+        Sharding::from_cuts(mesh, shape, cuts, partial)
+    }
+
+    /// The sharding that a text means on this mesh and shape: placements or by tensor.
+    pub fn parse(mesh: &Mesh, shape: &[usize], text: &str) -> Result<Sharding, Error> {
+        crate::notation::parse_sharding(mesh, shape, text)
+    }
+
+    /// Everything everywhere.
+    pub fn replicated(mesh: &Mesh, shape: &[usize]) -> Result<Sharding, Error> {
+        Sharding::from_cuts(mesh, shape, SmallVec::new(), SmallVec::new())
+    }
+
+    /// The sharding of these cuts, applied in the order given; several cuts of one axis are the caller's fault.
+    pub(crate) fn from_cuts(
+        mesh: &Mesh,
+        shape: &[usize],
+        mut cuts: SmallVec<[AxisCut; 4]>,
+        partial: SmallVec<[PartialAxis; 2]>,
+    ) -> Result<Sharding, Error> {
+        check_shape(shape)?;
+        let partial = canonical_partial(mesh, partial)?;
+        cuts.retain(|c| c.cut.n > 1);
+        cuts.sort_by_key(|c| c.dim);
+        let form = if let Some(digits) = digits_of(shape, &cuts) {
+            Form::Digits(digits)
+        } else {
+            for i in 0..cuts.len() {
+                let first = i == 0 || cuts[i - 1].dim != cuts[i].dim;
+                let len = shape[cuts[i].dim];
+                if first && len > 0 {
+                    // As many pieces as there really are.
+                    let piece = len.div_ceil(cuts[i].cut.split_factor);
+                    cuts[i].cut.split_factor = len.div_ceil(piece);
+                }
+            }
+            Form::Cuts(cuts)
+        };
+        Ok(Sharding { mesh: mesh.clone(), shape: Shape::from_slice(shape), partial, form })
+    }
+
+    /// The sharding of these digits, by dim and most significant first.
+    ///
+    /// Requires that each dim's radices multiply to its extent and that no sub-axis is used twice.
+    pub(crate) fn from_digits(
+        mesh: &Mesh,
+        shape: &[usize],
+        digits: impl IntoIterator<Item = Digit>,
+        partial: impl IntoIterator<Item = PartialAxis>,
+    ) -> Result<Sharding, Error> {
+        let partial = canonical_partial(mesh, partial.into_iter().collect())?;
+        let form = Form::Digits(canonical(digits));
+        Ok(Sharding { mesh: mesh.clone(), shape: Shape::from_slice(shape), partial, form })
+    }
+
+    /// The mesh.
+    pub fn mesh(&self) -> &Mesh {
+        &self.mesh
+    }
+
+    /// The extents of the whole tensor.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// The number of elements of the whole tensor.
+    pub fn numel(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// The partial axes, outermost first; none for a tensor that owes nothing.
+    pub fn partial(&self) -> &[PartialAxis] {
+        &self.partial
+    }
+
+    /// Whether ranks hold terms of a reduction that is still owed.
+    pub fn is_partial(&self) -> bool {
+        !self.partial.is_empty()
+    }
+
+    /// The op that combines the terms, and the number that their combination is divided by (1 without avg).
+    pub fn reduction(&self) -> Option<(ReduceOp, usize)> {
+        let op = self.partial.first()?.op.combining();
+        let divisor = self.partial.iter().filter(|p| p.op == ReduceOp::Avg).map(|p| p.sub.size).product();
+        Some((op, divisor))
+    }
+
+    /// The canonical digits of all dims, or `None` where the ownership is not a layout.
+    pub fn digits(&self) -> Option<&[Digit]> {
+        match &self.form {
+            Form::Digits(d) => Some(d),
+            Form::Cuts(_) => None,
+        }
+    }
+
+    /// The cuts, by dim and in order of application, where there are no digits.
+    pub(crate) fn cuts(&self) -> Option<&[AxisCut]> {
+        match &self.form {
+            Form::Digits(_) => None,
+            Form::Cuts(c) => Some(c),
+        }
+    }
+
+    /// This sharding with other partial axes.
+    pub(crate) fn with_partial(
+        &self,
+        partial: impl IntoIterator<Item = PartialAxis>,
+    ) -> Result<Sharding, Error> {
+        let partial = canonical_partial(&self.mesh, partial.into_iter().collect())?;
+        Ok(Sharding { partial, ..self.clone() })
+    }
+
+    fn coordinate(&self, rank: usize) -> Result<crate::mesh::Coordinate, Error> {
+        self.mesh.coordinate(rank).ok_or_else(|| Error::NoSuchRank { rank, mesh: self.mesh.to_string() })
+    }
+
+    /// The extents of the local tensor of a rank.
+    pub fn local_shape(&self, rank: usize) -> Result<SmallVec<[usize; 6]>, Error> {
+        let c = self.coordinate(rank)?;
+        let mut local: SmallVec<[usize; 6]> = SmallVec::from_slice(&self.shape);
+        match &self.form {
+            Form::Digits(digits) => {
+                for d in digits.iter().filter(|d| d.owner != Owner::Local) {
+                    local[d.dim] /= d.radix;
+                }
+            }
+            Form::Cuts(cuts) => {
+                for x in cuts {
+                    local[x.dim] = x.cut.len(local[x.dim], c[x.axis]);
+                }
+            }
+        }
+        Ok(local)
+    }
+
+    /// The greatest number of elements that any rank holds.
+    pub fn max_local_numel(&self) -> usize {
+        match &self.form {
+            Form::Digits(_) => self.numel() / self.shards(),
+            // No axis cuts two dims here, so the greatest of each dim meet on one rank.
+            Form::Cuts(cuts) => (0..self.shape.len())
+                .map(|dim| {
+                    let mut lens: SmallVec<[usize; 8]> = SmallVec::from_slice(&[self.shape[dim]]);
+                    for x in cuts.iter().filter(|x| x.dim == dim) {
+                        lens = lens.iter().flat_map(|&len| x.cut.lens(len)).collect();
+                        lens.sort_unstable();
+                        lens.dedup();
+                    }
+                    lens.into_iter().max().unwrap_or(0)
+                })
+                .product(),
+        }
+    }
+
+    /// Into how many equal shards the digits cut the tensor.
+    fn shards(&self) -> usize {
+        self.digits().map_or(1, |ds| ds.iter().filter(|d| d.owner != Owner::Local).map(|d| d.radix).product())
+    }
+
+    /// Which global indices a rank holds.
+    pub fn region(&self, rank: usize) -> Result<Region, Error> {
+        let c = self.coordinate(rank)?;
+        let dims = (0..self.shape.len()).map(|dim| self.intervals(dim, &c)).collect::<Result<_, Error>>()?;
+        Ok(Region { dims })
+    }
+
+    /// Which indices of one dim the rank at a coordinate holds.
+    pub(crate) fn intervals(&self, dim: usize, c: &[usize]) -> Result<Intervals, Error> {
+        let len = self.shape[dim];
+        match &self.form {
+            Form::Digits(digits) => {
+                let word: SmallVec<[Digit; 8]> = digits.iter().copied().filter(|d| d.dim == dim).collect();
+                self.intervals_of_word(dim, &word, c)
+            }
+            Form::Cuts(cuts) => {
+                let mut list = Intervals::new();
+                push(&mut list, Interval { start: 0, len });
+                for x in cuts.iter().filter(|x| x.dim == dim) {
+                    list = x.cut.keep(&list, c[x.axis], dim)?;
+                }
+                Ok(list)
+            }
+        }
+    }
+
+    fn intervals_of_word(&self, dim: usize, word: &[Digit], c: &[usize]) -> Result<Intervals, Error> {
+        let mut base = 0;
+        let mut weight = self.shape[dim];
+        let mut loops: SmallVec<[(usize, usize); 4]> = SmallVec::new();
+        for d in word {
+            weight /= d.radix;
+            match d.sub_axis() {
+                Some(sub) => base += sub.digit(c[sub.axis], self.mesh.axes()[sub.axis].size()) * weight,
+                None => loops.push((d.radix, weight)),
+            }
+        }
+        // A last local digit is a contiguous run.
+        let run = match loops.last() {
+            Some(&(radix, 1)) => {
+                loops.pop();
+                radix
+            }
+            _ => 1,
+        };
+        let pieces: usize = loops.iter().map(|l| l.0).product();
+        if pieces > crate::extent::MAX_PIECES {
+            return Err(Error::TooFragmented { dim, pieces, limit: crate::extent::MAX_PIECES });
+        }
+        let mut list = Intervals::with_capacity(pieces);
+        for i in 0..pieces {
+            let mut left = i;
+            let mut start = base;
+            for &(radix, weight) in loops.iter().rev() {
+                start += left % radix * weight;
+                left /= radix;
+            }
+            push(&mut list, Interval { start, len: run });
+        }
+        Ok(list)
+    }
+
+    /// The ownership as one layout `(mesh modes, local modes) -> global row-major index`, or `None` where there is none.
+    ///
+    /// Both modes are in the order of memory, reversed as row-major is: index `i` of the first counts ranks in mesh
+    /// order (last axis fastest), index `j` of the second is the row-major offset in the local tensor. Replicated and
+    /// partial axes have stride 0. Uneven and zero-size tensors have none.
+    pub fn ownership(&self) -> Option<Layout> {
+        let digits = self.digits()?;
+        // The weight of each digit in the row-major index of the whole tensor.
+        let mut weight = 1i64;
+        let mut weights: SmallVec<[i64; 8]> = SmallVec::new();
+        let mut at = digits.len();
+        for (dim, &n) in self.shape.iter().enumerate().rev() {
+            let mut left = 1i64;
+            while at > 0 && digits[at - 1].dim == dim {
+                at -= 1;
+                weights.push(weight * left);
+                left *= digits[at].radix as i64;
+            }
+            weight *= n as i64;
+        }
+        weights.reverse();
+        let mut mesh_modes: SmallVec<[Layout; 4]> = SmallVec::new();
+        for (i, axis) in self.mesh.axes().iter().enumerate().rev() {
+            let mut subs: SmallVec<[(SubAxis, i64); 4]> = digits
+                .iter()
+                .zip(&weights)
+                .filter_map(|(d, &w)| d.sub_axis().filter(|s| s.axis == i).map(|s| (s, w)))
+                .collect();
+            subs.sort_by_key(|(s, _)| s.pre);
+            let mut modes: SmallVec<[(i64, i64); 6]> = SmallVec::new();
+            let mut pre = 1;
+            for (s, w) in subs {
+                if s.pre > pre {
+                    modes.push(((s.pre / pre) as i64, 0));
+                }
+                modes.push((s.size as i64, w));
+                pre = s.pre * s.size;
+            }
+            if pre < axis.size() || modes.is_empty() {
+                modes.push(((axis.size() / pre) as i64, 0));
+            }
+            modes.reverse();
+            mesh_modes.push(Layout::from_modes(&modes).ok()?.coalesce());
+        }
+        let mut local_modes: SmallVec<[Layout; 4]> = SmallVec::new();
+        for dim in (0..self.shape.len()).rev() {
+            let mut modes: SmallVec<[(i64, i64); 6]> = digits
+                .iter()
+                .zip(&weights)
+                .filter(|(d, _)| d.dim == dim && d.owner == Owner::Local)
+                .map(|(d, &w)| (d.radix as i64, w))
+                .collect();
+            modes.reverse();
+            local_modes.push(Layout::from_modes(&modes).ok()?.coalesce());
+        }
+        let tuple = |modes: &[Layout]| {
+            if modes.is_empty() { Layout::from_modes(&[]) } else { Layout::concat(modes) }
+        };
+        Layout::concat(&[tuple(&mesh_modes).ok()?, tuple(&local_modes).ok()?]).ok()
+    }
+
+    /// The placements that mean this sharding, or why none do.
+    pub fn placements(&self) -> Result<Placements, Error> {
+        let mut out = Placements(SmallVec::from_elem(Placement::Replicate, self.mesh.axes().len()));
+        for p in &self.partial {
+            if p.sub != self.mesh.whole(p.sub.axis) {
+                return Err(no_placements("only a part of an axis is partial"));
+            }
+            out.0[p.sub.axis] = Placement::Partial(p.op);
+        }
+        match &self.form {
+            Form::Cuts(cuts) => {
+                for (i, x) in cuts.iter().enumerate() {
+                    if cuts[..i].iter().any(|y| y.dim == x.dim && y.axis > x.axis) {
+                        return Err(no_placements(
+                            "the axes of an uneven dim apply in another order than the mesh's",
+                        ));
+                    }
+                    out.0[x.axis] = placement(x.dim, x.cut.split_factor);
+                }
+            }
+            Form::Digits(digits) => {
+                for axis in 0..self.mesh.axes().len() {
+                    if let Some((dim, k)) = self.decode_axis(digits, axis)? {
+                        out.0[axis] = placement(dim, k);
+                    }
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    /// The dim and split factor of an axis: what it skips of the local index that earlier axes left.
+    fn decode_axis(&self, digits: &[Digit], axis: usize) -> Result<Option<(usize, usize)>, Error> {
+        let owns = |d: &Digit| matches!(d.owner, Owner::Axis { axis: a, .. } if a == axis);
+        let Some(first) = digits.iter().position(owns) else { return Ok(None) };
+        let dim = digits[first].dim;
+        // What this axis saw: the digits of the dim that are local or go to later axes.
+        let sees = |d: &&Digit| match d.owner {
+            Owner::Local => true,
+            Owner::Axis { axis: a, .. } => a >= axis,
+        };
+        let seen: SmallVec<[&Digit; 8]> = digits.iter().filter(|d| d.dim == dim).filter(sees).collect();
+        let start = seen.iter().position(|d| owns(d)).expect("the first one is among them");
+        let k = seen[..start].iter().map(|d| d.radix).product();
+        let mut pre = 1;
+        for d in seen[start..].iter().take_while(|d| owns(d)) {
+            if d.owner != (Owner::Axis { axis, pre }) {
+                break;
+            }
+            pre *= d.radix;
+        }
+        if pre == self.mesh.axes()[axis].size() {
+            return Ok(Some((dim, k)));
+        }
+        Err(no_placements("an axis is split into sub-axes"))
+    }
+
+    /// The sub-axes that neither shard a dim nor are partial: the tensor is the same along them.
+    pub fn replicated_axes(&self) -> SmallVec<[SubAxis; 4]> {
+        let mut used: SmallVec<[SubAxis; 8]> = self.partial.iter().map(|p| p.sub).collect();
+        match &self.form {
+            Form::Digits(d) => used.extend(d.iter().filter_map(Digit::sub_axis)),
+            Form::Cuts(c) => used.extend(c.iter().map(|x| self.mesh.whole(x.axis))),
+        }
+        complement(&used, self.mesh.axes())
+    }
+}
+
+fn no_placements(reason: &str) -> Error {
+    Error::NotExpressible { notation: "placements", reason: reason.to_owned() }
+}
+
+pub(crate) fn placement(dim: usize, split_factor: usize) -> Placement {
+    if split_factor == 1 { Placement::Shard(dim) } else { Placement::StridedShard { dim, split_factor } }
+}
+
+/// Fails unless the number of elements (not counting dims of size 0) fits.
+fn check_shape(shape: &[usize]) -> Result<(), Error> {
+    shape
+        .iter()
+        .filter(|&&n| n > 0)
+        .try_fold(1i64, |p, &n| p.checked_mul(i64::try_from(n).ok()?))
+        .map(|_| ())
+        .ok_or_else(|| Error::overflow(format!("the number of elements of {shape:?}")))
+}
+
+/// The digits that cuts of whole axes make, if every one of them divides.
+fn digits_of(shape: &[usize], cuts: &[AxisCut]) -> Option<Digits> {
+    if shape.contains(&0) {
+        return None;
+    }
+    let mut all = Digits::new();
+    for (dim, &len) in shape.iter().enumerate() {
+        let mut word = Word::uncut(dim, len);
+        for x in cuts.iter().filter(|x| x.dim == dim) {
+            let local = word.local_len();
+            // Pieces of ceil(local / k), of which there may be fewer than k.
+            let piece = local.div_ceil(x.cut.split_factor);
+            let divides = local.is_multiple_of(piece) && piece.is_multiple_of(x.cut.n);
+            let sub = SubAxis { axis: x.axis, pre: 1, size: x.cut.n };
+            if !divides || !word.give(local / piece, sub) {
+                return None;
+            }
+        }
+        all.extend(word.digits().iter().copied());
+    }
+    Some(canonical(all))
+}
+
+/// Partial axes in mesh order, consecutive ones joined, those of one rank gone; fails if their ops do not mix.
+fn canonical_partial(
+    mesh: &Mesh,
+    mut partial: SmallVec<[PartialAxis; 2]>,
+) -> Result<SmallVec<[PartialAxis; 2]>, Error> {
+    partial.retain(|p| p.sub.size > 1);
+    partial.sort_by_key(|p| p.sub);
+    if let Some(w) = partial.windows(2).find(|w| !w[0].op.mixes_with(w[1].op)) {
+        return Err(Error::Placement {
+            reason: format!(
+                "one tensor cannot be P({}) on {} and P({}) on {}: only sum and avg mix",
+                w[0].op,
+                mesh.axes()[w[0].sub.axis].name(),
+                w[1].op,
+                mesh.axes()[w[1].sub.axis].name()
+            ),
+        });
+    }
+    let mut out: SmallVec<[PartialAxis; 2]> = SmallVec::new();
+    for p in partial {
+        match out.last_mut().and_then(|last| {
+            let joined = last.sub.joined(p.sub).filter(|_| last.op == p.op)?;
+            Some((last, joined))
+        }) {
+            Some((last, joined)) => last.sub = joined,
+            None => out.push(p),
+        }
+    }
+    Ok(out)
+}

@@ -1,0 +1,41 @@
+//! `--batch`: one JSON request a line on stdin, one JSON answer a line on stdout.
+
+use std::io::{self, BufRead};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::error::CliError;
+use super::output;
+
+/// Answers every line in order: what `answer` returns, or its error in place. Every line gets exactly one answer, and
+/// gets it before the next line is read, so that a program can talk to this one through two pipes.
+pub(crate) fn run<Request, Answer>(
+    mut answer: impl FnMut(&Request) -> Result<Answer, CliError>,
+) -> Result<(), CliError>
+where
+    Request: DeserializeOwned,
+    Answer: Serialize,
+{
+    let mut stdin = io::stdin().lock();
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let read = stdin
+            .read_until(b'\n', &mut line)
+            .map_err(|error| CliError::failed("io", format!("reading from stdin failed: {error}")))?;
+        if read == 0 {
+            return Ok(());
+        }
+        match request(&line).and_then(|request| answer(&request)) {
+            Ok(reply) => output::print_json(&reply)?,
+            Err(error) => output::print_json(&output::error_json(&error))?,
+        }
+    }
+}
+
+/// One line as a request. What serde says about it names the column, the unknown key or the missing one.
+fn request<Request: DeserializeOwned>(line: &[u8]) -> Result<Request, CliError> {
+    serde_json::from_slice(line)
+        .map_err(|error| CliError::refused("parse", format!("not a request: {error}")))
+}

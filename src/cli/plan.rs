@@ -1,0 +1,230 @@
+//! `reshard plan`: the cheapest steps from one sharding to another.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use clap::Args;
+use reshard_kernels::{CombineOp, DType};
+use reshard_sharding::redistribute::{Plan, Planner, Step, Topology};
+use reshard_sharding::{Group, Mesh, ReduceOp, Sharding};
+use serde::{Deserialize, Serialize};
+
+use super::error::CliError;
+use super::shape::Shape;
+use super::{batch, output, required};
+
+/// Arguments of `reshard plan`.
+#[derive(Debug, Args)]
+pub(crate) struct PlanArgs {
+    #[command(flatten)]
+    request: Request,
+    /// Answer one JSON request a line from stdin, like {"mesh":"dp=2,tp=4","shape":[64,32],"from":"S(0),R","to":"R,R"}
+    #[arg(long, conflicts_with_all = [
+        "mesh", "shape", "dtype", "from", "to", "topology", "objective", "max_peak_bytes", "to_mesh", "groups",
+    ])]
+    batch: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// One question, from flags or from a line.
+#[derive(Debug, Args, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Request {
+    /// The mesh of the source, like dp=2,tp=4
+    #[arg(long)]
+    mesh: Option<String>,
+    /// The tensor's shape, like 1024,4096
+    #[arg(long, allow_hyphen_values = true)]
+    shape: Option<Shape>,
+    /// The type of the elements [default: f32]
+    #[arg(long)]
+    dtype: Option<String>,
+    /// The sharding to start from, one placement per mesh axis, like S(0),R
+    #[arg(long)]
+    from: Option<String>,
+    /// The sharding to reach
+    #[arg(long)]
+    to: Option<String>,
+    /// What steps cost: uniform, h100, or a TOML file with launch_us, message_us and [[levels]] [default: uniform]
+    #[arg(long)]
+    topology: Option<String>,
+    /// What to minimise first: time, bytes or peak [default: time]
+    #[arg(long)]
+    objective: Option<String>,
+    /// Refuse a plan in which a rank holds more than this at any moment
+    #[arg(long)]
+    max_peak_bytes: Option<u64>,
+    /// The mesh of the target, if it is another
+    #[arg(long)]
+    to_mesh: Option<String>,
+    /// Use only these groups: `axes` (each axis alone), axes like `dp,tp`, or ranks like `4:1`; several with `;`
+    #[arg(long)]
+    groups: Option<String>,
+}
+
+/// The answer.
+#[derive(Debug, Serialize)]
+struct Answer {
+    steps: Vec<StepAnswer>,
+    received_bytes: u64,
+    cost_us: f64,
+    lower_bound_us: f64,
+    lower_bound_bytes: Option<u64>,
+    peak_bytes: u64,
+    max_shard_bytes: u64,
+    groups: Vec<String>,
+    /// Only with `--groups`: what one more group would have saved.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    savings: Option<Vec<Saving>>,
+}
+
+/// A group that does not exist, and what it would be worth.
+#[derive(Debug, Serialize)]
+struct Saving {
+    group: String,
+    saved_us: f64,
+}
+
+/// One step; bytes are those of its worst rank.
+#[derive(Debug, Serialize)]
+struct StepAnswer {
+    op: &'static str,
+    axes: Vec<String>,
+    group: String,
+    received_bytes: u64,
+    sent_bytes: u64,
+    cost_us: f64,
+    from: String,
+    to: String,
+}
+
+/// Answers the flags, or every line of stdin.
+pub(crate) fn run(args: &PlanArgs) -> Result<(), CliError> {
+    if args.batch {
+        return batch::run(|request| plan(request).map(|(plan, savings)| Answer::of(&plan, savings)));
+    }
+    let (plan, savings) = plan(&args.request)?;
+    if args.json {
+        return output::print_json(&Answer::of(&plan, savings));
+    }
+    let mut text = format!("{plan}\n");
+    for (group, saved_us) in savings.into_iter().flatten() {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "  one more group, {group}, would save {saved_us:.1} us");
+    }
+    output::print(&text)
+}
+
+/// What one more group would save, in microseconds.
+type Savings = Vec<(Group, f64)>;
+
+/// The plan; and where the groups are given, what one more would save.
+fn plan(request: &Request) -> Result<(Plan, Option<Savings>), CliError> {
+    let mesh: Mesh = required("mesh", request.mesh.as_deref())?.parse()?;
+    let to_mesh = request.to_mesh.as_deref().map_or_else(|| Ok(mesh.clone()), str::parse)?;
+    let shape = required("shape", request.shape.as_ref())?.dims()?;
+    let from = Sharding::parse(&mesh, &shape, required("from", request.from.as_deref())?)?;
+    let to = Sharding::parse(&to_mesh, &shape, required("to", request.to.as_deref())?)?;
+    let dtype: DType = request.dtype.as_deref().unwrap_or("f32").parse()?;
+    for sharding in [&from, &to] {
+        computes(dtype, sharding)?;
+    }
+    let mut planner = Planner::new()
+        .topology(topology(request.topology.as_deref().unwrap_or("uniform"))?)
+        .objective(request.objective.as_deref().unwrap_or("time").parse()?);
+    if let Some(bytes) = request.max_peak_bytes {
+        planner = planner.max_peak_bytes(bytes);
+    }
+    if let Some(text) = &request.groups {
+        planner = planner.with_groups(groups(text, &[&mesh, &to_mesh])?);
+    }
+    let plan = planner.plan(&from, &to, dtype.item_bytes()?)?;
+    let savings = match request.groups {
+        Some(_) => Some(planner.savings(&plan)?),
+        None => None,
+    };
+    Ok((plan, savings))
+}
+
+/// A profile by its name or notation, or else a file.
+fn topology(text: &str) -> Result<Topology, CliError> {
+    let is_file =
+        Path::new(text).extension().is_some_and(|extension| extension == "toml") || text.contains('/');
+    if !is_file {
+        return Ok(text.parse()?);
+    }
+    let refused = |why: String| CliError::refused("topology", format!("the topology file {text} {why}"));
+    let content =
+        std::fs::read_to_string(text).map_err(|error| refused(format!("cannot be read: {error}")))?;
+    toml::from_str(&content).map_err(|error| refused(format!("is not a profile: {}", error.message())))
+}
+
+/// The groups that exist: `axes` for each axis alone, the names of axes, or layouts of ranks.
+fn groups(text: &str, meshes: &[&Mesh]) -> Result<Vec<Group>, CliError> {
+    let mut groups = Vec::new();
+    for entry in text.split(';').map(str::trim) {
+        if entry == "axes" {
+            for mesh in meshes {
+                for axis in mesh.axes() {
+                    groups.push(mesh.group_of_axes(&[axis.name().as_str()])?);
+                }
+            }
+        } else if entry.contains(':') {
+            groups.push(entry.parse()?);
+        } else {
+            let names: Vec<&str> = entry.split(',').map(str::trim).collect();
+            groups.push(meshes[0].group_of_axes(&names)?);
+        }
+    }
+    Ok(groups)
+}
+
+/// Whether elements of this type can be terms of what the sharding owes.
+fn computes(dtype: DType, sharding: &Sharding) -> Result<(), CliError> {
+    for owed in sharding.partial() {
+        match owed.op {
+            ReduceOp::Sum => dtype.check_combine(CombineOp::Sum)?,
+            ReduceOp::Avg => dtype.check_average()?,
+            ReduceOp::Prod => dtype.check_combine(CombineOp::Prod)?,
+            ReduceOp::Min => dtype.check_combine(CombineOp::Min)?,
+            ReduceOp::Max => dtype.check_combine(CombineOp::Max)?,
+        }
+    }
+    Ok(())
+}
+
+impl Answer {
+    fn of(plan: &Plan, savings: Option<Savings>) -> Self {
+        Self {
+            steps: plan.steps().iter().map(StepAnswer::of).collect(),
+            received_bytes: plan.received_bytes(),
+            cost_us: plan.cost_us(),
+            lower_bound_us: plan.lower_bound_us(),
+            lower_bound_bytes: plan.lower_bound_bytes(),
+            peak_bytes: plan.peak_bytes(),
+            max_shard_bytes: plan.max_shard_bytes(),
+            groups: plan.groups().into_iter().map(ToString::to_string).collect(),
+            savings: savings.map(|savings| {
+                let saving = |(group, saved_us): (Group, f64)| Saving { group: group.to_string(), saved_us };
+                savings.into_iter().map(saving).collect()
+            }),
+        }
+    }
+}
+
+impl StepAnswer {
+    fn of(step: &Step) -> Self {
+        Self {
+            op: step.op.as_str(),
+            axes: step.axis_names(),
+            group: step.group.to_string(),
+            received_bytes: step.received_bytes,
+            sent_bytes: step.sent_bytes,
+            cost_us: step.cost_us,
+            from: step.before.to_string(),
+            to: step.after.to_string(),
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! `--spec FILE.toml`: which tensors get which placements, by name.
+//!
+//! ```toml
+//! "*.attention.*.weight" = "R,S(0)"
+//! "embeddings.*"         = "S(0),R"
+//! "*"                    = "R,R"
+//! ```
+//!
+//! The first pattern that matches a name wins; a pattern that never wins is an error, because it is either misspelled
+//! or hidden behind an earlier one.
+
+use std::cell::Cell;
+use std::path::Path;
+
+use globset::{Glob, GlobMatcher};
+
+use crate::cli::error::CliError;
+
+/// The rules of a file, in its order.
+pub(crate) struct Spec {
+    rules: Vec<Rule>,
+}
+
+struct Rule {
+    pattern: String,
+    matcher: GlobMatcher,
+    placements: String,
+    used: Cell<bool>,
+}
+
+impl Spec {
+    pub(crate) fn read(path: &Path) -> Result<Self, CliError> {
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            CliError::refused("spec", format!("the spec {} cannot be read: {error}", path.display()))
+        })?;
+        Self::parse(&text).map_err(|error| error.about(format!("the spec {}", path.display())))
+    }
+
+    fn parse(text: &str) -> Result<Self, CliError> {
+        let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
+            let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
+            let sentence = error.message().lines().next().unwrap_or_default().to_owned();
+            CliError::refused("spec", format!("line {line} is not TOML: {sentence}"))
+        })?;
+        let mut rules = Vec::new();
+        for (pattern, value) in table {
+            let toml::Value::String(placements) = value else {
+                let message = format!(
+                    "the pattern `{pattern}` must be given placements as a string, not as {}",
+                    value.type_str()
+                );
+                return Err(CliError::refused("spec", message));
+            };
+            let glob = Glob::new(&pattern).map_err(|error| {
+                CliError::refused("spec", format!("`{pattern}` is no glob: {}", error.kind()))
+            })?;
+            rules.push(Rule { pattern, matcher: glob.compile_matcher(), placements, used: Cell::new(false) });
+        }
+        Ok(Self { rules })
+    }
+
+    /// The placements of the first pattern that matches.
+    pub(crate) fn placements(&self, name: &str) -> Option<&str> {
+        let rule = self.rules.iter().find(|rule| rule.matcher.is_match(name))?;
+        rule.used.set(true);
+        Some(&rule.placements)
+    }
+
+    /// After every tensor was asked about: a pattern that decided nothing is an error.
+    pub(crate) fn all_used(&self) -> Result<(), CliError> {
+        let unused: Vec<&str> =
+            self.rules.iter().filter(|rule| !rule.used.get()).map(|rule| &rule.pattern[..]).collect();
+        if unused.is_empty() {
+            return Ok(());
+        }
+        let message = format!(
+            "the patterns `{}` decide about no tensor: misspelled, or hidden behind an earlier one",
+            unused.join("`, `")
+        );
+        Err(CliError::refused("unused_pattern", message))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Spec;
+
+    #[test]
+    fn the_first_match_wins_and_order_is_the_files() {
+        let spec = Spec::parse("\"z.*\" = \"S(0)\"\n\"*\" = \"R\"\n").unwrap();
+        assert_eq!(spec.placements("z.w"), Some("S(0)"));
+        assert_eq!(spec.placements("a.w"), Some("R"));
+        spec.all_used().unwrap();
+        let hidden = Spec::parse("\"*\" = \"R\"\n\"z.*\" = \"S(0)\"\n").unwrap();
+        assert_eq!(hidden.placements("z.w"), Some("R"));
+        assert!(hidden.all_used().unwrap_err().to_string().contains("z.*"));
+    }
+
+    #[test]
+    fn what_is_no_spec_is_refused_in_one_sentence() {
+        for text in ["\"a\" = 3", "a b c", "\"[\" = \"R\"", "[a]\nb = \"R\""] {
+            let error = Spec::parse(text).err().expect(text).to_string();
+            assert!(!error.contains('\n'), "{error}");
+        }
+    }
+}
