@@ -189,6 +189,16 @@ fn one_tensor_and_a_spec() {
 }
 
 #[test]
+fn every_notation_of_a_sharding() {
+    let by_tensor = run(&["--mesh", "a=4", "--from", "R", "--to", "[{a}, {}]", "--tensor", "mlp.up.weight"]);
+    assert_eq!(entry(&by_tensor, "mlp.up.weight")["to"], "S(0)");
+    let by_tensor = run(&["--mesh", "a=1,b=4", "--from", "R,R", "--to", "[{}, {b}]"]);
+    let by_axis = run(&["--mesh", "a=1,b=4", "--to", "R,S(1)"]);
+    assert_eq!(entry(&by_tensor, "mlp.up.weight")["to"], entry(&by_axis, "mlp.up.weight")["to"]);
+    assert!(entry(&by_tensor, "scale")["replicated"].as_str().unwrap().contains("names 2 dims"));
+}
+
+#[test]
 fn elements_smaller_than_a_byte_are_never_cut() {
     let dir = tempdir().unwrap();
     let [whole, out, last] = ["w.safetensors", "out", "l.safetensors"].map(|name| dir.path().join(name));

@@ -66,6 +66,15 @@ pub enum Error {
         /// The placement, printed.
         placement: String,
     },
+    /// A notation by tensor that does not name each dim of the tensor once.
+    DimCount {
+        /// How many dims the text names.
+        named: usize,
+        /// How many dims the tensor has.
+        dims: usize,
+        /// The text.
+        text: String,
+    },
     /// A placement that cannot be, such as a split factor of zero or partial ops that do not mix.
     Placement {
         /// The reason, with the values.
@@ -154,6 +163,7 @@ impl Error {
             Error::NoSuchAxis { .. } => "no_such_axis",
             Error::PlacementCount { .. } => "placement_count",
             Error::NoSuchDim { .. } => "no_such_dim",
+            Error::DimCount { .. } => "dim_count",
             Error::Placement { .. } => "placement",
             Error::Uneven { .. } => "uneven",
             Error::NotExpressible { .. } => "not_expressible",
@@ -203,6 +213,9 @@ impl fmt::Display for Error {
             ),
             Error::NoSuchDim { dim, dims, placement } => {
                 write!(f, "{placement} shards dim {dim}, but the tensor has {dims} dims (counted from 0)")
+            }
+            Error::DimCount { named, dims, text } => {
+                write!(f, "{text} names {named} dims, but the tensor has {dims}: give one {{..}} per dim")
             }
             Error::NotExpressible { notation, reason } => {
                 write!(f, "the {notation} notation cannot hold this sharding: {reason}")

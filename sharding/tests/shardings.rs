@@ -355,7 +355,7 @@ fn bad_requests_are_errors_with_a_kind() {
         ("P(sum),P(max)", "placement"),
         ("[{dp,dp},{}]", "parse"),
         ("[{pp},{}]", "no_such_axis"),
-        ("[{dp}]", "placement"),
+        ("[{dp}]", "dim_count"),
         ("[{dp:(1)3},{}]", "parse"),
         ("S(99999999999999999999),R", "parse"),
     ] {

@@ -62,14 +62,7 @@ pub(crate) fn read(r: &mut Cursor<'_>, mesh: &Mesh, shape: &[usize]) -> Result<S
         }
     }
     if dims.len() != shape.len() {
-        return Err(Error::Placement {
-            reason: format!(
-                "{} has {} dims, but the tensor {shape:?} has {}: give one {{..}} per dim",
-                r.input(),
-                dims.len(),
-                shape.len()
-            ),
-        });
+        return Err(Error::DimCount { named: dims.len(), dims: shape.len(), text: r.input().to_owned() });
     }
     build(mesh, shape, r.input(), &dims, partial)
 }

@@ -27,7 +27,7 @@ impl Sharding {
     /// ```
     ///
     /// Fails with `not_expressible` where the devices are no digits of the mesh or something is maximal or manual, with
-    /// `placement` for another number of dims or devices, and with `uneven` where a dim's chunks have several readings.
+    /// `dim_count` for another number of dims, with `placement` for one of devices, and with `uneven` where a dim's chunks have several readings.
     pub fn from_hlo(mesh: &Mesh, shape: &[usize], hlo: &HloSharding) -> Result<Sharding, Error> {
         let refused = |reason: String| Error::NotExpressible { notation: "placements", reason };
         match hlo {
@@ -43,14 +43,8 @@ impl Sharding {
             ))),
             HloSharding::Tiled { tiles, devices, last } => {
                 if tiles.len() != shape.len() + last.len() {
-                    return Err(Error::Placement {
-                        reason: format!(
-                            "{hlo} has {} tile dims, but the tensor {shape:?} has {} dims and {} more are last: give one per dim",
-                            tiles.len(),
-                            shape.len(),
-                            last.len()
-                        ),
-                    });
+                    let named = tiles.len().saturating_sub(last.len());
+                    return Err(Error::DimCount { named, dims: shape.len(), text: hlo.to_string() });
                 }
                 let word = word_of(mesh, devices, &hlo.to_string())?;
                 let digits = crate::view::regroup(&word, tiles).map_err(|_| {

@@ -65,9 +65,7 @@ pub(super) fn parse(mesh: &Mesh, shape: &[usize], text: &str) -> Result<Sharding
     }
     r.finish()?;
     if dims.len() > shape.len() {
-        return Err(Error::Placement {
-            reason: format!("{text} has {} dims, but the tensor {shape:?} has {}", dims.len(), shape.len()),
-        });
+        return Err(Error::DimCount { named: dims.len(), dims: shape.len(), text: text.to_owned() });
     }
     dims.resize(shape.len(), SmallVec::new());
     build(mesh, shape, text, &dims, partial)

@@ -9,6 +9,8 @@ pub(crate) mod bounds;
 pub(crate) mod closed_form;
 pub mod cost;
 pub(crate) mod digit_plan;
+#[cfg(test)]
+mod dijkstra;
 pub(crate) mod direct;
 pub mod messages;
 pub(crate) mod network;

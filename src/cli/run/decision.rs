@@ -179,7 +179,7 @@ fn parse_or_replicate(
             tally.any = true;
             Ok((sharding, None))
         }
-        Err(error @ Error::NoSuchDim { .. }) if lenient => {
+        Err(error @ (Error::NoSuchDim { .. } | Error::DimCount { .. })) if lenient => {
             tally.reason = Some(error.to_string());
             Ok((Sharding::replicated(mesh, &tensor.shape)?, Some(error.to_string())))
         }
