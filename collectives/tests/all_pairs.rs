@@ -51,7 +51,13 @@ fn check_mesh<T: Item>(mesh: &[usize], shapes: &[&[usize]], every: usize) -> usi
             let data = shards::<T>(&source, from);
             for (j, to) in lists.iter().enumerate() {
                 if (i * lists.len() + j).is_multiple_of(every) {
-                    check_pair(&mut world, &source, &Sharding::new(&mesh, shape, to).unwrap(), &data);
+                    check_pair(
+                        &mut world,
+                        &Planner::new(),
+                        &source,
+                        &Sharding::new(&mesh, shape, to).unwrap(),
+                        &data,
+                    );
                     done += 1;
                 }
             }
@@ -111,7 +117,13 @@ fn two_meshes_and_other_world_sizes() {
                     let source = Sharding::parse(&from, shape, before).unwrap();
                     let data = shards::<i64>(&source, &[]);
                     for after in texts(to.axes().len()) {
-                        check_pair(&mut world, &source, &Sharding::parse(&to, shape, after).unwrap(), &data);
+                        check_pair(
+                            &mut world,
+                            &Planner::new(),
+                            &source,
+                            &Sharding::parse(&to, shape, after).unwrap(),
+                            &data,
+                        );
                     }
                 }
             }
@@ -134,7 +146,13 @@ fn partial_sources_go_to_other_meshes() {
                 let source = Sharding::new(&from, shape, &placements).unwrap();
                 let data = shards::<i64>(&source, &placements);
                 let text = if to.axes().len() == 1 { "S(0)" } else { "R,S(1)" };
-                check_pair(&mut world, &source, &Sharding::parse(&to, shape, text).unwrap(), &data);
+                check_pair(
+                    &mut world,
+                    &Planner::new(),
+                    &source,
+                    &Sharding::parse(&to, shape, text).unwrap(),
+                    &data,
+                );
             }
         }
     }
@@ -153,7 +171,7 @@ fn every_reduction_agrees() {
                 for to in &lists {
                     let source = Sharding::new(&mesh, shape, from).unwrap();
                     let target = Sharding::new(&mesh, shape, to).unwrap();
-                    check_pair(&mut world, &source, &target, &shards::<i64>(&source, from));
+                    check_pair(&mut world, &Planner::new(), &source, &target, &shards::<i64>(&source, from));
                 }
             }
         }
@@ -164,7 +182,13 @@ fn every_reduction_agrees() {
             let source = Sharding::parse(&mesh, &[7, 5], from).unwrap();
             let placements = source.placements().unwrap();
             let data = shards::<f32>(&source, placements.as_ref());
-            check_pair(&mut world, &source, &Sharding::parse(&mesh, &[7, 5], to).unwrap(), &data);
+            check_pair(
+                &mut world,
+                &Planner::new(),
+                &source,
+                &Sharding::parse(&mesh, &[7, 5], to).unwrap(),
+                &data,
+            );
         }
     }
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use pair::{check_pair, shards};
 use reshard_collectives::threads::World;
+use reshard_sharding::redistribute::{Objective, Planner};
 use reshard_sharding::{Mesh, Placement, ReduceOp, Sharding};
 
 /// A xorshift generator.
@@ -32,13 +33,20 @@ impl Dice {
         }
     }
 
-    fn placements(&mut self, mesh: &Mesh, shape: &[usize], partial: bool) -> Vec<Placement> {
-        let one = |_| match self.roll(if partial { 4 } else { 3 }) {
+    /// Uniform or with levels, of any objective.
+    fn planner(&mut self) -> Planner {
+        let topologies = ["uniform", "h100", "launch=5;message=0.1;level=2:1:100;level=4:2:40;level=*:5:10"];
+        let topology = topologies[self.roll(3)].parse().unwrap();
+        Planner::new().topology(topology).objective(Objective::ALL[self.roll(3)])
+    }
+
+    fn placements(&mut self, mesh: &Mesh, shape: &[usize], op: Option<ReduceOp>) -> Vec<Placement> {
+        let one = |_| match self.roll(if op.is_some() { 4 } else { 3 }) {
             1 if !shape.is_empty() => Placement::Shard(self.roll(shape.len())),
             2 if !shape.is_empty() => {
                 Placement::StridedShard { dim: self.roll(shape.len()), split_factor: self.roll(4) + 1 }
             }
-            3 => Placement::Partial(ReduceOp::Sum),
+            3 => op.map_or(Placement::Replicate, Placement::Partial),
             _ => Placement::Replicate,
         };
         (0..mesh.axes().len()).map(one).collect()
@@ -61,14 +69,16 @@ fn random_redistributions() {
         let from = dice.mesh();
         let to = if dice.roll(3) == 0 { dice.mesh() } else { from.clone() };
         let same = from == to;
-        let before = dice.placements(&from, &shape, true);
-        let after = dice.placements(&to, &shape, same);
+        let op = [ReduceOp::Sum, ReduceOp::Sum, ReduceOp::Max, ReduceOp::Min, ReduceOp::Prod][dice.roll(5)];
+        let before = dice.placements(&from, &shape, Some(op));
+        let after = dice.placements(&to, &shape, same.then_some(op));
+        let planner = dice.planner();
         let source = Sharding::new(&from, &shape, &before).unwrap();
         let target = Sharding::new(&to, &shape, &after).unwrap();
-        if dice.roll(2) == 0 {
-            check_pair(&mut world, &source, &target, &shards::<i64>(&source, &before));
+        if dice.roll(2) == 0 || op == ReduceOp::Prod {
+            check_pair(&mut world, &planner, &source, &target, &shards::<i64>(&source, &before));
         } else {
-            check_pair(&mut world, &source, &target, &shards::<f32>(&source, &before));
+            check_pair(&mut world, &planner, &source, &target, &shards::<f32>(&source, &before));
         }
         done += 1;
     }

@@ -90,11 +90,17 @@ pub(crate) fn check_promises(plan: &Plan, trace: &Trace, what: &str) {
     }
 }
 
-pub(crate) fn check_pair<T: Item>(world: &mut World, from: &Sharding, to: &Sharding, source: &[Vec<T>]) {
+/// Plans with this planner, executes, and compares.
+pub(crate) fn check_pair<T: Item>(
+    world: &mut World,
+    planner: &Planner,
+    from: &Sharding,
+    to: &Sharding,
+    source: &[Vec<T>],
+) {
     let what = format!("{from} on {} -> {to} on {} of {:?}", from.mesh(), to.mesh(), from.shape());
-    let plan = Planner::new()
-        .plan(from, to, T::DTYPE.item_bytes().unwrap())
-        .unwrap_or_else(|e| panic!("{what}: {e}"));
+    let plan =
+        planner.plan(from, to, T::DTYPE.item_bytes().unwrap()).unwrap_or_else(|e| panic!("{what}: {e}"));
     let (result, trace) = world
         .redistribute(&plan, T::DTYPE, &to_bytes(source))
         .unwrap_or_else(|error| panic!("{what}: {error}\n{plan}"));
