@@ -38,4 +38,5 @@ bench:
 	cargo bench -p reshard-benches
 
 bench-check:
+	cargo run --release --package reshard-benches --bin bench_check
 	scripts/check_run_speed.sh
