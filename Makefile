@@ -1,5 +1,5 @@
 # What CI runs, one target a stage, and the longer runs that it does not.
-.PHONY: all help ci fmt clippy doc package test unsafe-list minilm bench bench-check
+.PHONY: all help ci fmt clippy doc package test unsafe-list minilm bench bench-check laws fuzz instructions
 
 all: fmt unsafe-list clippy doc test
 
@@ -9,6 +9,9 @@ help:
 	@echo "make minilm       the real checkpoint alone (fetches 90 MB once)"
 	@echo "make bench        all benchmarks; the tables are in docs/benchmarks.md"
 	@echo "make bench-check  fails where a promised ratio is missed"
+	@echo "make laws         the laws of layouts over larger spaces (minutes)"
+	@echo "make fuzz         arbitrary layout expressions for a minute (nightly, cargo-fuzz)"
+	@echo "make instructions instruction counts of the layout algebra against the kept ones (valgrind)"
 
 ci:
 	.ci/run
@@ -40,3 +43,12 @@ bench:
 bench-check:
 	cargo run --release --package reshard-benches --bin bench_check
 	scripts/check_run_speed.sh
+
+laws:
+	RESHARD_LAWS=full cargo test --release -p reshard-layout --test laws
+
+fuzz:
+	cd layout && cargo +nightly fuzz run expressions -- -max_total_time=60 -dict=fuzz/expressions.dict
+
+instructions:
+	benches/layout_instructions.sh --check

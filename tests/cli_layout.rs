@@ -46,3 +46,46 @@ fn a_batch_answers_every_line_in_order() {
     assert_eq!(answers[1]["error"]["kind"], "parse");
     assert_eq!(answers[3], json!({"value": 7}));
 }
+
+#[test]
+fn a_layout_is_drawn_as_a_grid_and_as_a_picture() {
+    let grid = "((2,2),2):((1,4),2)
+            0   1
+          +---+---+
+  0 (0,0) | 0 | 2 |
+          +---+---+
+  1 (1,0) | 1 | 3 |
+          +---+---+
+  2 (0,1) | 4 | 6 |
+          +---+---+
+  3 (1,1) | 5 | 7 |
+          +---+---+
+";
+    assert_eq!(reshard(&["layout", "--draw", "((2,2),2):((1,4),2)"]).stdout, grid);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("layout.svg");
+    let outcome = reshard(&["layout", "--svg", program::text(&file), "((2,2),2):((1,4),2)"]);
+    assert_eq!((outcome.status, outcome.stdout.as_str()), (0, "((2,2),2):((1,4),2)\n"));
+    let picture = std::fs::read_to_string(&file).unwrap();
+    assert!(picture.starts_with("<svg ") && picture.matches("<rect ").count() == 8);
+    reshard(&["layout", "--draw", "size(4:1)", "--json"]).refused("inadmissible", "4 is not a layout");
+    reshard(&["layout", "--draw", "70000:1", "--json"]).refused("too_large", "more than 65536 cells");
+    reshard(&["layout", "--svg", "/nonexistent/x.svg", "4:1", "--json"]).error(1, "io", "/nonexistent/x.svg");
+}
+
+#[test]
+fn a_batch_survives_hostile_lines() {
+    let deep = "(".repeat(100_000);
+    let calls = "coalesce(".repeat(100_000);
+    let long = "1".repeat(2_000_000);
+    let lines = [deep.as_str(), calls.as_str(), long.as_str(), "-9223372036854775808:1", "é", "4:1"];
+    let outcome = reshard_with(&["layout", "--batch"], &lines.join("\n"));
+    assert_eq!(outcome.status, 0);
+    let kinds: Vec<String> = outcome
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["error"]["kind"].to_string())
+        .collect();
+    let expected = ["\"too_deep\"", "\"too_deep\"", "\"too_large\"", "\"bad_extent\"", "\"parse\"", "null"];
+    assert_eq!(kinds, expected);
+}

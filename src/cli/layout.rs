@@ -49,7 +49,7 @@ pub(crate) fn run(args: &LayoutArgs) -> ExitCode {
         // A reader that has seen enough is no failure.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
-            let _ = writeln!(io::stderr(), "{error}");
+            let _ = writeln!(io::stderr(), "error: {error}");
             if args.json {
                 let _ = writeln!(
                     io::stdout(),
@@ -102,7 +102,8 @@ fn single(args: &LayoutArgs) -> io::Result<ExitCode> {
         if args.json {
             writeln!(io::stdout(), "{object}")?;
         }
-        writeln!(io::stderr(), "{message}")?;
+        // The sentence, and below it, indented, the line with the caret.
+        writeln!(io::stderr(), "error: {}", message.replace('\n', "\n  "))?;
         Ok(ExitCode::from(REFUSED))
     };
     let refuse_error = |error: &Error| refuse(&error.render(), &error_object(error));

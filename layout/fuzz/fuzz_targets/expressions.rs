@@ -1,0 +1,39 @@
+//! Reads and evaluates arbitrary expressions: no panic, no overflow, and what is printed is read again.
+//!
+//! ```text
+//! cd layout && cargo +nightly fuzz run expressions -- -max_total_time=60 -dict=fuzz/expressions.dict
+//! ```
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use reshard_layout::draw::Drawing;
+use reshard_layout::expression::{Expression, Value, evaluate};
+use reshard_layout::{Layout, reference};
+
+/// Up to this size values are compared with the definition.
+const SMALL: i64 = 4096;
+
+fuzz_target!(|text: &str| {
+    let Ok(expression) = text.parse::<Expression>() else {
+        let error = text.parse::<Expression>().expect_err("the same again");
+        assert!(!error.to_string().contains('\n') && !error.kind().is_empty());
+        assert!(error.render().len() < 10_000);
+        return;
+    };
+    let again: Expression = expression.to_string().parse().expect("what is printed is read");
+    assert_eq!(again, expression);
+    match expression.evaluate() {
+        Ok(Value::Layout(layout)) => {
+            assert_eq!(layout.to_string().parse::<Layout>().as_ref(), Ok(&layout));
+            assert_eq!(evaluate(&layout.to_string()), Ok(Value::Layout(layout.clone())));
+            if layout.size() <= SMALL {
+                let values = reference::values(&layout);
+                assert!(layout.values().eq(values.iter().copied()));
+                assert_eq!(layout.coalesce().values().collect::<Vec<_>>(), values);
+                Drawing::of_layout(&layout).expect("small").svg();
+            }
+        }
+        Ok(value) => assert!(!value.to_string().is_empty()),
+        Err(error) => assert!(!error.to_string().contains('\n')),
+    }
+});
