@@ -182,6 +182,8 @@ fn one_tensor_and_a_spec() {
         (json!("S(1)"), json!("S(0)"), json!("R"))
     );
     assert!(entry(&report, "mask")["replicated"].is_null());
+    let report = run(&[text(&whole), "--mesh", "a=2", "--spec", text(&spec), "--tensor", "mask"]);
+    assert_eq!(report["tensors"].as_array().unwrap().len(), 1, "patterns count over the whole checkpoint");
     // What no pattern matches takes --to.
     fs::write(&spec, "\"layer.0.*\" = \"S(0)\"\n").unwrap();
     let report = run(&[text(&whole), "--mesh", "a=2", "--to", "S(1)", "--spec", text(&spec)]);

@@ -1,8 +1,8 @@
 //! Redistribution: the cheapest way from one sharding of a tensor to another.
 //!
-//! Two shardings on one mesh whose digits nest are maps from mesh digits to positions ([`system`]); their plan is read
-//! off a graph of those maps ([`closed_form`]). Everything else (uneven dims, digits that do not nest, two meshes, other
-//! numbers of ranks) overlaps the regions of both ([`overlap`]). Either way a plan is a list of [`Step`]s, each of which
+//! Two shardings on one mesh whose digits nest are maps from mesh digits to positions (`system`); their plan is read
+//! off a graph of those maps (`closed_form`). Everything else (uneven dims, digits that do not nest, two meshes, other
+//! numbers of ranks) overlaps the regions of both (`overlap`). Either way a plan is a list of [`Step`]s, each of which
 //! knows what every rank does in it ([`Plan::phases`]).
 
 pub(crate) mod bounds;

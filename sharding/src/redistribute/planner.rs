@@ -1,6 +1,6 @@
 //! The planner: candidates, their costs, and the choice among them.
 //!
-//! On one mesh with nesting digits the candidates are the forms of [`closed_form`](super::closed_form) and, without
+//! On one mesh with nesting digits the candidates are the forms of `closed_form` and, without
 //! reductions, one direct exchange. Otherwise the source's partial axes are reduced in the source's own digits (onto all
 //! of them, onto equal pieces, or straight onto the target where it lies inside the source), and one exchange of
 //! overlapping regions does the rest. The least by objective wins; ties go to fewer bytes, then to the earlier candidate,

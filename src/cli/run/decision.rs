@@ -50,7 +50,7 @@ pub(crate) fn decide<'a>(checkpoint: &'a Checkpoint, wish: &Wish<'_>) -> Result<
         moves.push(decided.map_err(|error| error.about_tensor(&tensor.name))?);
     }
     if let Some(spec) = wish.spec {
-        spec.all_used()?;
+        spec.all_used(checkpoint.tensors.iter().map(|tensor| &tensor.name[..]))?;
     }
     fits.check(wish)?;
     Ok(moves)
