@@ -23,6 +23,7 @@ mod jax;
 mod pytorch;
 mod replica_groups;
 pub(crate) mod shardy;
+mod stored;
 
 pub use hlo::{DeviceList, HloSharding, LastDim};
 pub use replica_groups::ReplicaGroups;
