@@ -74,7 +74,7 @@ pub enum Role {
 /// let recipe: Recipe = "ep:dp_shard=2,cp=2,tp=2,ep=4".parse()?;
 /// assert_eq!(recipe.mesh().to_string(), "pp=1,dp_replicate=1,dp_shard=2,cp=2,tp=2");
 /// assert_eq!(recipe.sparse().unwrap().to_string(), "pp=1,dp_replicate=1,efsdp=2,ep=4,etp=1");
-/// assert_eq!(recipe.axes(Role::Batch), ["dp_replicate", "dp_shard"]);
+/// assert_eq!(recipe.axes(Role::Batch).as_slice(), ["dp_replicate", "dp_shard"]);
 /// # Ok::<(), reshard_sharding::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
