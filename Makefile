@@ -41,6 +41,7 @@ bench:
 	cargo bench -p reshard-benches
 
 bench-check:
+	cargo run --release --package reshard-benches --bin bench_check
 	scripts/check_run_speed.sh
 
 laws:

@@ -182,10 +182,22 @@ fn one_tensor_and_a_spec() {
         (json!("S(1)"), json!("S(0)"), json!("R"))
     );
     assert!(entry(&report, "mask")["replicated"].is_null());
+    let report = run(&[text(&whole), "--mesh", "a=2", "--spec", text(&spec), "--tensor", "mask"]);
+    assert_eq!(report["tensors"].as_array().unwrap().len(), 1, "patterns count over the whole checkpoint");
     // What no pattern matches takes --to.
     fs::write(&spec, "\"layer.0.*\" = \"S(0)\"\n").unwrap();
     let report = run(&[text(&whole), "--mesh", "a=2", "--to", "S(1)", "--spec", text(&spec)]);
     assert_eq!(entry(&report, "mask")["to"], "S(1)");
+}
+
+#[test]
+fn every_notation_of_a_sharding() {
+    let by_tensor = run(&["--mesh", "a=4", "--from", "R", "--to", "[{a}, {}]", "--tensor", "mlp.up.weight"]);
+    assert_eq!(entry(&by_tensor, "mlp.up.weight")["to"], "S(0)");
+    let by_tensor = run(&["--mesh", "a=1,b=4", "--from", "R,R", "--to", "[{}, {b}]"]);
+    let by_axis = run(&["--mesh", "a=1,b=4", "--to", "R,S(1)"]);
+    assert_eq!(entry(&by_tensor, "mlp.up.weight")["to"], entry(&by_axis, "mlp.up.weight")["to"]);
+    assert!(entry(&by_tensor, "scale")["replicated"].as_str().unwrap().contains("names 2 dims"));
 }
 
 #[test]

@@ -112,6 +112,30 @@ fn wrong_usage_is_an_error_like_any_other() {
     assert_eq!(reshard(&["--version"]).stdout, format!("reshard {}\n", env!("CARGO_PKG_VERSION")));
 }
 
+/// A program can talk through two pipes: each answer comes before the next question is asked.
+#[test]
+fn a_batch_is_a_conversation() {
+    use std::io::{BufRead, BufReader, Write};
+    use std::process::{Command, Stdio};
+    let mut child = Command::new(env!("CARGO_BIN_EXE_reshard"))
+        .args(["shards", "--batch"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut questions = child.stdin.take().unwrap();
+    let mut answers = BufReader::new(child.stdout.take().unwrap());
+    for size in 1..4 {
+        writeln!(questions, r#"{{"mesh":"a=2","shape":[{size}],"placements":"R"}}"#).unwrap();
+        let mut line = String::new();
+        answers.read_line(&mut line).unwrap();
+        let answer: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(answer["ranks"][1]["local_shape"], json!([size]));
+    }
+    drop(questions);
+    assert!(child.wait().unwrap().success());
+}
+
 /// A reader that has seen enough ends the program quietly.
 #[test]
 fn a_closed_pipe_is_no_failure() {

@@ -7,7 +7,8 @@
 //! source -> first -> second -> first -> .. -> target          one phase: source -> target
 //! ```
 //!
-//! so that a phase never writes the buffer that others still read from the phase before it.
+//! so that a phase never writes the buffer that others still read from the phase before it. Slices at the beginning are
+//! not carried out: the phase after them reads the source through them.
 
 use std::borrow::{Borrow, BorrowMut};
 
@@ -141,32 +142,32 @@ impl Compiled {
         if !plan.from().mesh().contains(rank) && !plan.to().mesh().contains(rank) {
             return Err(Error::NotInPlan { rank });
         }
+        let (source_map, begin) = leading_view(plan, rank, source)?;
         let mut phases = Vec::new();
-        for (step, at) in plan.steps().iter().enumerate() {
+        for (step, at) in plan.steps().iter().enumerate().skip(begin) {
             for (index, phase) in plan.phases(step, rank)?.into_iter().enumerate() {
                 phases.push(PlanPhase { step, index, communicates: at.op.communicates(), phase });
             }
         }
-        let source_map = shard_map(plan.from(), rank, source)?;
         let target_map = shard_map(plan.to(), rank, target)?;
         if phases.is_empty() {
             let len = Plan::local_numel(plan.to(), rank);
             phases.push(PlanPhase { step: 0, index: 0, communicates: false, phase: local_copy(rank, len) });
         }
-        let first_step_of = |peer: usize| -> Result<Option<usize>, Error> {
-            for step in 0..plan.steps().len() {
-                if !plan.phases(step, peer)?.is_empty() {
-                    return Ok(Some(step));
-                }
-            }
-            Ok(None)
-        };
+        let all_dense =
+            *source == Memory::RowMajor && plan.steps().first().is_none_or(|step| step.op.communicates());
         let peer_source = |step: usize, index: usize, peer: usize| -> Result<Map, Error> {
             // A dense peer needs no map, and neither does a peer's scratch.
-            if *source == Memory::RowMajor || index > 0 || first_step_of(peer)? != Some(step) {
+            if all_dense || index > 0 {
                 return Ok(Map::dense(0));
             }
-            shard_map(plan.from(), peer, source)
+            let (map, begin) = leading_view(plan, peer, source)?;
+            for earlier in begin..step {
+                if !plan.phases(earlier, peer)?.is_empty() {
+                    return Ok(Map::dense(0));
+                }
+            }
+            Ok(map)
         };
         compile(rank, dtype, fingerprint(plan), phases, &source_map, &target_map, &peer_source)
     }
@@ -342,6 +343,20 @@ fn shard_map(sharding: &Sharding, rank: usize, memory: &Memory) -> Result<Map, E
         return Ok(Map::dense(0));
     }
     Map::new(memory, rank, &sharding.local_shape(rank)?)
+}
+
+/// How a rank's first communicating step may read the rank's source through the slices before it, and with which step to
+/// begin then. Slices so skipped move nothing.
+fn leading_view(plan: &Plan, rank: usize, memory: &Memory) -> Result<(Map, usize), Error> {
+    let mut map = shard_map(plan.from(), rank, memory)?;
+    let mut begin = 0;
+    while begin + 1 < plan.steps().len() && !plan.steps()[begin].op.communicates() {
+        let phases = plan.phases(begin, rank)?;
+        let [phase] = phases.as_slice() else { break };
+        let Some(view) = map.through(phase, rank) else { break };
+        (map, begin) = (view, begin + 1);
+    }
+    Ok((map, begin))
 }
 
 /// What a rank does when nothing moves: its target is its source.

@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 
 use reshard_kernels::{Loop, Nest, Side};
 use reshard_layout::Layout;
+use reshard_sharding::redistribute::Phase;
 use smallvec::SmallVec;
 
 use crate::Error;
@@ -93,6 +94,8 @@ impl Memory {
 pub(crate) struct Map {
     /// Digits of the row-major index, slowest first, with their strides; `None` for the identity.
     digits: Option<SmallVec<[(i64, i64); 6]>>,
+    /// Where row-major element 0 lies.
+    start: i64,
     /// Elements of the buffer.
     pub(crate) len: usize,
 }
@@ -100,7 +103,7 @@ pub(crate) struct Map {
 impl Map {
     /// A dense buffer.
     pub(crate) fn dense(len: usize) -> Map {
-        Map { digits: None, len }
+        Map { digits: None, start: 0, len }
     }
 
     /// The memory of a rank's shard.
@@ -112,10 +115,37 @@ impl Map {
         for mode in layout.modes() {
             digits.extend(mode.leaves().rev().filter(|leaf| leaf.0 > 1));
         }
-        Ok(Map { digits: Some(digits), len: layout.cosize() as usize })
+        Ok(Map { digits: Some(digits), start: 0, len: layout.cosize() as usize })
     }
 
-    /// Where a row-major index lies.
+    /// This buffer as seen through a local phase that only picks some of its elements: the phase's target is then not a
+    /// buffer but a way to read this one. `None` unless the phase is one block that fills its target in order.
+    pub(crate) fn through(&self, phase: &Phase, rank: usize) -> Option<Map> {
+        let [message] = phase.receives.as_slice() else { return None };
+        let [block] = message.blocks.as_slice() else { return None };
+        let picks =
+            phase.fill.is_none() && phase.reduce.is_none() && phase.sends.is_empty() && message.peer == rank;
+        if !picks || phase.target_len == 0 || block.target_offset != 0 {
+            return None;
+        }
+        let loops = block.modes.iter().filter(|m| m.extent > 1);
+        let loops = loops.map(|m| Loop::new(m.extent, m.source_stride as i64, m.target_stride as i64));
+        let mut nests = self.apply(Nest::new(block.source_offset as i64, 0, loops), Side::Source);
+        let mut nest = nests.pop().filter(|_| nests.is_empty())?;
+        nest.loops.sort_by_key(|l| std::cmp::Reverse(l.target_stride));
+        let mut dense = 1;
+        for l in nest.loops.iter().rev() {
+            if l.target_stride != dense {
+                return None;
+            }
+            dense *= l.extent as i64;
+        }
+        let digits = nest.loops.iter().map(|l| (l.extent as i64, l.source_stride)).collect();
+        let start = nest.source_offset;
+        (dense == phase.target_len as i64).then_some(Map { digits: Some(digits), start, len: self.len })
+    }
+
+    /// Where a row-major index lies, from the start.
     fn at(&self, index: i64) -> i64 {
         let Some(digits) = &self.digits else { return index };
         let (mut left, mut offset) = (index, 0);
@@ -208,8 +238,8 @@ impl Map {
             return None;
         }
         match side {
-            Side::Source => mapped.source_offset = self.at(offset),
-            Side::Target => mapped.target_offset = self.at(offset),
+            Side::Source => mapped.source_offset = self.start + self.at(offset),
+            Side::Target => mapped.target_offset = self.start + self.at(offset),
         }
         Some(mapped)
     }

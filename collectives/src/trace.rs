@@ -91,8 +91,11 @@ impl Trace {
 
     /// The greatest number of bytes that landed at any one rank.
     pub fn worst_received(&self) -> u64 {
-        let ranks: BTreeSet<usize> = self.received.keys().map(|(_, receiver, _)| *receiver).collect();
-        ranks.into_iter().map(|rank| self.received_by(rank)).max().unwrap_or(0)
+        let mut totals: BTreeMap<usize, u64> = BTreeMap::new();
+        for (&(_, receiver, _), bytes) in &self.received {
+            *totals.entry(receiver).or_default() += bytes;
+        }
+        totals.into_values().max().unwrap_or(0)
     }
 
     /// All entries as (step, receiver, sender, bytes), in order.

@@ -1,5 +1,6 @@
 //! Arithmetic of each element type, read from and written to plain bytes.
 
+use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
 use crate::CombineOp;
@@ -15,6 +16,77 @@ pub(crate) trait Element: Copy {
     fn max_of(self, other: Self) -> Self;
     fn divided_by(self, divisor: f64) -> Self;
     fn identity(op: CombineOp) -> Self;
+
+    /// `a op b` of two elements.
+    #[inline(always)]
+    fn combined(self, other: Self, op: CombineOp) -> Self {
+        match op {
+            CombineOp::Sum => self.sum(other),
+            CombineOp::Prod => self.prod(other),
+            CombineOp::Min => self.min_of(other),
+            CombineOp::Max => self.max_of(other),
+        }
+    }
+
+    /// `a = a op b` along two dense rows of equal length.
+    #[inline(always)]
+    fn combine_dense(dst: &mut [u8], src: &[u8], op: CombineOp) {
+        combine_each::<Self>(dst, src, op);
+    }
+}
+
+/// The definition, which for most types the compiler vectorises.
+#[inline(always)]
+fn combine_each<T: Element>(dst: &mut [u8], src: &[u8], op: CombineOp) {
+    match op {
+        CombineOp::Sum => each(dst, src, T::sum),
+        CombineOp::Prod => each(dst, src, T::prod),
+        CombineOp::Min => each(dst, src, T::min_of),
+        CombineOp::Max => each(dst, src, T::max_of),
+    }
+}
+
+/// The loop that the compiler vectorises.
+#[inline(always)]
+fn each<T: Element>(dst: &mut [u8], src: &[u8], op: impl Fn(T, T) -> T) {
+    for (a, b) in dst.chunks_exact_mut(T::BYTES).zip(src.chunks_exact(T::BYTES)) {
+        op(T::read(a), T::read(b)).write(a);
+    }
+}
+
+/// Elements that are converted to f32 at a time.
+const BATCH: usize = 128;
+
+/// Dense rows of 16-bit floats, converted a batch at a time by instructions that convert many.
+fn combine_halves<T>(dst: &mut [u8], src: &[u8], op: CombineOp)
+where
+    T: Element,
+    [T]: HalfFloatSliceExt,
+{
+    let zero = T::identity(CombineOp::Sum);
+    let (mut narrow, mut a, mut b) = ([zero; BATCH], [0f32; BATCH], [0f32; BATCH]);
+    for (dst, src) in dst.chunks_mut(BATCH * T::BYTES).zip(src.chunks(BATCH * T::BYTES)) {
+        let n = dst.len() / T::BYTES;
+        let widen = |bytes: &[u8], narrow: &mut [T], wide: &mut [f32]| {
+            for (item, bytes) in narrow.iter_mut().zip(bytes.chunks_exact(T::BYTES)) {
+                *item = T::read(bytes);
+            }
+            narrow.convert_to_f32_slice(wide);
+        };
+        widen(dst, &mut narrow[..n], &mut a[..n]);
+        widen(src, &mut narrow[..n], &mut b[..n]);
+        let pairs = a[..n].iter_mut().zip(&b[..n]);
+        match op {
+            CombineOp::Sum => pairs.for_each(|(a, b)| *a = a.sum(*b)),
+            CombineOp::Prod => pairs.for_each(|(a, b)| *a = a.prod(*b)),
+            CombineOp::Min => pairs.for_each(|(a, b)| *a = a.min_of(*b)),
+            CombineOp::Max => pairs.for_each(|(a, b)| *a = a.max_of(*b)),
+        }
+        narrow[..n].convert_from_f32_slice(&a[..n]);
+        for (item, bytes) in narrow[..n].iter().zip(dst.chunks_exact_mut(T::BYTES)) {
+            item.write(bytes);
+        }
+    }
 }
 
 /// `read` and `write` as native bytes; the slices have exactly the element's size.
@@ -115,24 +187,24 @@ float!(f32, f64);
 
 /// Floats of 16 bits: computed in f32, rounded once.
 macro_rules! half_float {
-    ($($t:ty),*) => {$(
+    ($t:ty, $widen:expr, $narrow:expr, $dense:expr) => {
         impl Element for $t {
             as_bytes!($t);
             #[inline(always)]
             fn sum(self, other: Self) -> Self {
-                <$t>::from_f32(self.to_f32() + other.to_f32())
+                $narrow($widen(self) + $widen(other))
             }
             #[inline(always)]
             fn prod(self, other: Self) -> Self {
-                <$t>::from_f32(self.to_f32() * other.to_f32())
+                $narrow($widen(self) * $widen(other))
             }
             #[inline(always)]
             fn min_of(self, other: Self) -> Self {
-                <$t>::from_f32(self.to_f32().min_of(other.to_f32()))
+                $narrow($widen(self).min_of($widen(other)))
             }
             #[inline(always)]
             fn max_of(self, other: Self) -> Self {
-                <$t>::from_f32(self.to_f32().max_of(other.to_f32()))
+                $narrow($widen(self).max_of($widen(other)))
             }
             #[inline(always)]
             fn divided_by(self, divisor: f64) -> Self {
@@ -141,10 +213,29 @@ macro_rules! half_float {
             fn identity(op: CombineOp) -> Self {
                 <$t>::from_f32(f32::identity(op))
             }
+            fn combine_dense(dst: &mut [u8], src: &[u8], op: CombineOp) {
+                $dense(dst, src, op);
+            }
         }
-    )*};
+    };
 }
-half_float!(f16, bf16);
+half_float!(f16, f16::to_f32, f16::from_f32, combine_halves::<f16>);
+half_float!(bf16, widen, narrow, combine_each::<bf16>);
+
+/// A bf16 is the upper half of an f32.
+#[inline(always)]
+fn widen(x: bf16) -> f32 {
+    f32::from_bits(u32::from(x.to_bits()) << 16)
+}
+
+/// The nearest bf16, ties to even, without a branch; NaN stays NaN.
+#[inline(always)]
+fn narrow(x: f32) -> bf16 {
+    let bits = x.to_bits();
+    let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
+    let quiet = bits >> 16 | 0x40;
+    bf16::from_bits(if x.is_nan() { quiet as u16 } else { rounded as u16 })
+}
 
 /// Runs the body with `T` bound to the element type; nothing runs for a dtype without arithmetic, refused before.
 macro_rules! for_arithmetic {
@@ -204,3 +295,24 @@ macro_rules! for_arithmetic {
     }};
 }
 pub(crate) use for_arithmetic;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bf16_rounds_as_it_should() {
+        let mut bits = 0u32;
+        loop {
+            let x = f32::from_bits(bits);
+            let want = bf16::from_f32(x);
+            assert!(narrow(x) == want || x.is_nan() && narrow(x).is_nan(), "{bits:x}");
+            let Some(next) = bits.checked_add(9973) else { break };
+            bits = next;
+        }
+        for bits in 0..=u16::MAX {
+            let x = bf16::from_bits(bits);
+            assert!(widen(x).to_bits() == x.to_f32().to_bits() || x.is_nan() && widen(x).is_nan());
+        }
+    }
+}

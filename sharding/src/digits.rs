@@ -55,6 +55,15 @@ impl Digit {
         }
     }
 
+    /// The digit as two, of which the major one has `major` values; requires that it divides.
+    pub(crate) fn split(self, major: usize) -> (Digit, Digit) {
+        let owner = match self.owner {
+            Owner::Local => Owner::Local,
+            Owner::Axis { axis, pre } => Owner::Axis { axis, pre: pre * major },
+        };
+        (Digit { radix: major, ..self }, Digit { radix: self.radix / major, owner, ..self })
+    }
+
     /// This digit and the next less significant one as one digit, if they have one owner.
     fn joined(self, minor: Digit) -> Option<Digit> {
         let together = self.dim == minor.dim

@@ -66,6 +66,15 @@ pub enum Error {
         /// The placement, printed.
         placement: String,
     },
+    /// A notation by tensor that does not name each dim of the tensor once.
+    DimCount {
+        /// How many dims the text names.
+        named: usize,
+        /// How many dims the tensor has.
+        dims: usize,
+        /// The text.
+        text: String,
+    },
     /// A placement that cannot be, such as a split factor of zero or partial ops that do not mix.
     Placement {
         /// The reason, with the values.
@@ -104,6 +113,20 @@ pub enum Error {
         /// The least peak of any plan known.
         least: u64,
     },
+    /// A view that cannot be, such as one of another number of elements.
+    View {
+        /// The reason, with the values.
+        reason: String,
+    },
+    /// A view that is not free: something has to move before it.
+    NeedsRedistribute {
+        /// What stands in the way.
+        reason: String,
+        /// A sharding, printed, from which the view is free.
+        first: String,
+        /// How many elements the worst rank receives on the way there.
+        elements: u64,
+    },
     /// Two shardings that no plan can connect.
     Incompatible {
         /// The reason, with the values.
@@ -140,12 +163,15 @@ impl Error {
             Error::NoSuchAxis { .. } => "no_such_axis",
             Error::PlacementCount { .. } => "placement_count",
             Error::NoSuchDim { .. } => "no_such_dim",
+            Error::DimCount { .. } => "dim_count",
             Error::Placement { .. } => "placement",
             Error::Uneven { .. } => "uneven",
             Error::NotExpressible { .. } => "not_expressible",
             Error::TooFragmented { .. } => "too_fragmented",
             Error::Topology { .. } => "topology",
             Error::PeakTooSmall { .. } => "peak_too_small",
+            Error::View { .. } => "view",
+            Error::NeedsRedistribute { .. } => "needs_redistribute",
             Error::Incompatible { .. } => "incompatible",
             Error::Meaningless { .. } => "meaningless",
             Error::Unsupported { .. } => "unsupported",
@@ -172,6 +198,7 @@ impl fmt::Display for Error {
             | Error::Placement { reason }
             | Error::Uneven { reason }
             | Error::Topology { reason }
+            | Error::View { reason }
             | Error::Incompatible { reason }
             | Error::Meaningless { reason }
             | Error::Unsupported { reason } => f.write_str(reason),
@@ -187,6 +214,9 @@ impl fmt::Display for Error {
             Error::NoSuchDim { dim, dims, placement } => {
                 write!(f, "{placement} shards dim {dim}, but the tensor has {dims} dims (counted from 0)")
             }
+            Error::DimCount { named, dims, text } => {
+                write!(f, "{text} names {named} dims, but the tensor has {dims}: give one {{..}} per dim")
+            }
             Error::NotExpressible { notation, reason } => {
                 write!(f, "the {notation} notation cannot hold this sharding: {reason}")
             }
@@ -196,6 +226,10 @@ impl fmt::Display for Error {
                     "dim {dim} is cut into {pieces} pieces on one rank, more than the {limit} that are listed"
                 )
             }
+            Error::NeedsRedistribute { reason, first, elements } => write!(
+                f,
+                "{reason}: redistribute to {first} first, for which the worst rank receives {elements} elements"
+            ),
             Error::Layout(e) => e.fmt(f),
         }
     }

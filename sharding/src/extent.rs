@@ -40,18 +40,23 @@ impl Cut {
         (len / c) * chunk(c, self.n, i).len + chunk(len % c, self.n, i).len
     }
 
-    /// Every length that some rank of the axis keeps of `len`, in few candidates.
+    /// Ranks of the axis among which every length is that some rank keeps of `len`.
     ///
     /// `chunk` gives full pieces up to index `floor(len / piece)`, one short piece there, and nothing after it, so the
     /// lengths can change only at those places of its two parts.
-    pub(crate) fn lens(self, len: usize) -> SmallVec<[usize; 8]> {
+    pub(crate) fn places(self, len: usize) -> SmallVec<[usize; 8]> {
         let c = len.div_ceil(self.split_factor).max(1);
         let mut at: SmallVec<[usize; 8]> = SmallVec::from_slice(&[0, self.n - 1]);
         for part in [c, len % c] {
             let full = part / part.div_ceil(self.n).max(1);
-            at.extend([full.saturating_sub(1), full, full + 1]);
+            at.extend([full.saturating_sub(1), full, full + 1].map(|i| i.min(self.n - 1)));
         }
-        at.into_iter().map(|i| self.len(len, i.min(self.n - 1))).collect()
+        at
+    }
+
+    /// Every length that some rank of the axis keeps of `len`, in few candidates.
+    pub(crate) fn lens(self, len: usize) -> SmallVec<[usize; 8]> {
+        self.places(len).into_iter().map(|i| self.len(len, i)).collect()
     }
 
     /// Which elements rank `i` of the axis keeps of a list, in order.

@@ -21,6 +21,7 @@ pub mod redistribute;
 pub mod reduce;
 pub mod region;
 pub mod sharding;
+mod view;
 
 pub use axis::{Axis, AxisName, SubAxis};
 pub use error::Error;

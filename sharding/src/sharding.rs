@@ -455,12 +455,17 @@ pub(crate) fn placement(dim: usize, split_factor: usize) -> Placement {
 
 /// Fails unless the number of elements (not counting dims of size 0) fits.
 fn check_shape(shape: &[usize]) -> Result<(), Error> {
-    shape
+    numel(shape).map(|_| ())
+}
+
+/// The number of elements of a shape; that of its dims that are not 0 must fit, so that every partial product does.
+pub(crate) fn numel(shape: &[usize]) -> Result<usize, Error> {
+    let product = shape
         .iter()
         .filter(|&&n| n > 0)
         .try_fold(1i64, |p, &n| p.checked_mul(i64::try_from(n).ok()?))
-        .map(|_| ())
-        .ok_or_else(|| Error::overflow(format!("the number of elements of {shape:?}")))
+        .ok_or_else(|| Error::overflow(format!("the number of elements of {shape:?}")))?;
+    Ok(if shape.contains(&0) { 0 } else { product as usize })
 }
 
 /// The digits that cuts of whole axes make, if every one of them divides.

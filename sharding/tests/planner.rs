@@ -72,8 +72,12 @@ fn levels_decide_the_order_where_groups_are_per_axis() {
     let axes: Vec<Group> = ["dp", "tp"].iter().map(|a| mesh.group_of_axes(&[a]).unwrap()).collect();
     let limited = h100.clone().with_groups(axes);
     let gather = plan_with(&limited, "dp=16,tp=8", &shape, "S(0),S(0)", "R,R");
-    let names: Vec<Vec<String>> =
-        gather.steps().iter().filter(|s| s.op.communicates()).map(|s| s.axis_names()).collect();
+    let names: Vec<Vec<String>> = gather
+        .steps()
+        .iter()
+        .filter(|s| s.op.communicates())
+        .map(reshard_sharding::redistribute::Step::axis_names)
+        .collect();
     assert_eq!(names, [["dp"], ["tp"]], "across nodes first: {gather}");
     let scatter = plan_with(&limited, "dp=16,tp=8", &shape, "P,P", "S(0),S(0)");
     let first = scatter.steps().iter().find(|s| s.op.communicates()).unwrap();

@@ -68,7 +68,7 @@ impl CliError {
 
     /// The same error, said about one tensor of a checkpoint.
     pub(crate) fn about_tensor(self, name: &str) -> Self {
-        self.about(format_args!("tensor `{name}`"))
+        self.about(format_args!("tensor `{}`", name.escape_debug()))
     }
 
     pub(crate) fn kind(&self) -> &'static str {

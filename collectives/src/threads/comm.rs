@@ -180,7 +180,7 @@ impl Comm {
                 apply(receive, target, source)?;
             }
             exchange.finish(target)?;
-            self.after(exchange, target);
+            self.after(exchange);
             return Ok(());
         }
         let (meeting, place) = self.meeting(exchange.members())?;
@@ -227,7 +227,7 @@ impl Comm {
         for send in exchange.sends() {
             self.recorder.sent(exchange.step(), send.peer(), send.bytes() as u64);
         }
-        self.after(exchange, target);
+        self.after(exchange);
         Ok(())
     }
 
@@ -290,11 +290,10 @@ impl Comm {
     }
 
     /// Faults planted after a step.
-    fn after(&mut self, exchange: &Exchange, target: &mut [u8]) {
+    fn after(&mut self, exchange: &Exchange) {
         let mut extra = 0;
         for fault in self.faults(exchange) {
             match fault.kind {
-                FaultKind::FlipByte(at) if !target.is_empty() => target[at % target.len()] ^= 1,
                 FaultKind::Miscount(bytes) => extra += bytes,
                 FaultKind::Panic
                 | FaultKind::PanicInside
@@ -306,6 +305,21 @@ impl Comm {
         if extra > 0 {
             let peer = exchange.members().iter().copied().find(|member| *member != self.rank);
             self.recorder.received(exchange.step(), peer.unwrap_or(self.rank), extra);
+        }
+    }
+
+    /// Faults planted behind a plan.
+    pub(super) fn behind(&self, shard: &mut [u8]) {
+        for fault in &self.faults {
+            match fault.kind {
+                FaultKind::FlipByte(at) if !shard.is_empty() => shard[at % shard.len()] ^= 1,
+                FaultKind::FlipByte(_)
+                | FaultKind::Miscount(_)
+                | FaultKind::Panic
+                | FaultKind::PanicInside
+                | FaultKind::Fail
+                | FaultKind::Stall(_) => {}
+            }
         }
     }
 

@@ -41,7 +41,10 @@ pub enum FaultKind {
     Fail,
     /// The rank comes late.
     Stall(Duration),
-    /// One bit of this byte (modulo the length) of the rank's buffer after the step is flipped.
+    /// One bit of this byte (modulo the length) of the rank's shard is flipped when [`World::redistribute`] has carried the
+    /// whole plan out; the step does not matter.
+    ///
+    /// [`World::redistribute`]: super::World::redistribute
     FlipByte(usize),
     /// The rank counts so many bytes too many.
     Miscount(u64),

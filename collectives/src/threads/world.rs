@@ -276,6 +276,7 @@ impl World {
             let mut scratch = compiled.scratch(comm)?;
             let mut result = comm.allocate(compiled.target_bytes())?;
             compiled.run(comm, shard, &mut result, &mut scratch)?;
+            comm.behind(&mut result);
             Ok((result, comm.take_trace()))
         });
         let failed = self.shared.failure().map(|(rank, _)| rank);

@@ -21,7 +21,7 @@ use crate::axis::complement;
 use crate::notation::cursor::Cursor;
 use crate::{Error, Mesh, SubAxis};
 
-/// All groups of one pattern that a set of axes makes (see the [module](self)).
+/// All groups of one pattern that a set of axes makes (see the module).
 ///
 /// ```
 /// use reshard_sharding::Mesh;

@@ -64,13 +64,7 @@ pub(crate) fn parse(mesh: &Mesh, shape: &[usize], text: &str) -> Result<Sharding
         }
     }
     if dims.len() != shape.len() {
-        return Err(Error::Placement {
-            reason: format!(
-                "{text} has {} dims, but the tensor {shape:?} has {}: give one {{..}} per dim",
-                dims.len(),
-                shape.len()
-            ),
-        });
+        return Err(Error::DimCount { named: dims.len(), dims: shape.len(), text: text.to_owned() });
     }
     build(mesh, shape, text, &dims, partial)
 }

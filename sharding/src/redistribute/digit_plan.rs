@@ -15,7 +15,7 @@ use crate::redistribute::planner::{Totals, Work};
 use crate::redistribute::step::{Step, StepOp};
 use crate::redistribute::system::{Place, State, System};
 
-/// The forms of the closed form, and without reductions one direct exchange if it saves a step.
+/// The forms of the closed form; without reductions also one direct exchange if it saves a step.
 pub(super) fn candidates(system: &System, s: &State, t: &State) -> Vec<Candidate> {
     let partial = s.iter().chain(t).any(|p| p.is_partial());
     let mut candidates: Vec<Candidate> = Vec::new();

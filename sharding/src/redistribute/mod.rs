@@ -1,14 +1,16 @@
 //! Redistribution: the cheapest way from one sharding of a tensor to another.
 //!
-//! Two shardings on one mesh whose digits nest are maps from mesh digits to positions ([`system`]); their plan is read
-//! off a graph of those maps ([`closed_form`]). Everything else (uneven dims, digits that do not nest, two meshes, other
-//! numbers of ranks) overlaps the regions of both ([`overlap`]). Either way a plan is a list of [`Step`]s, each of which
+//! Two shardings on one mesh whose digits nest are maps from mesh digits to positions (`system`); their plan is read
+//! off a graph of those maps (`closed_form`). Everything else (uneven dims, digits that do not nest, two meshes, other
+//! numbers of ranks) overlaps the regions of both (`overlap`). Either way a plan is a list of [`Step`]s, each of which
 //! knows what every rank does in it ([`Plan::phases`]).
 
 pub(crate) mod bounds;
 pub(crate) mod closed_form;
 pub mod cost;
 pub(crate) mod digit_plan;
+#[cfg(test)]
+mod dijkstra;
 pub(crate) mod direct;
 pub mod messages;
 pub(crate) mod network;

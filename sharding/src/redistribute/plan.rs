@@ -75,7 +75,8 @@ impl Plan {
 
     /// Modelled time in microseconds: the sum of the steps'.
     pub fn cost_us(&self) -> f64 {
-        self.steps.iter().map(|s| s.cost_us).sum()
+        // An empty sum of floats would be -0.0.
+        self.steps.iter().fold(0.0, |total, s| total + s.cost_us)
     }
 
     /// Time that no plan can beat under the same model.

@@ -1,6 +1,6 @@
 //! The planner: candidates, their costs, and the choice among them.
 //!
-//! On one mesh with nesting digits the candidates are the forms of [`closed_form`](super::closed_form) and, without
+//! On one mesh with nesting digits the candidates are the forms of `closed_form` and, without
 //! reductions, one direct exchange. Otherwise the source's partial axes are reduced in the source's own digits (onto all
 //! of them, onto equal pieces, or straight onto the target where it lies inside the source), and one exchange of
 //! overlapping regions does the rest. The least by objective wins; ties go to fewer bytes, then to the earlier candidate,
@@ -337,7 +337,9 @@ impl Work<'_> {
         let (system, s, t) = ends;
         let partial = s.iter().chain(t).any(|p| p.is_partial());
         let limited = self.planner.max_peak_bytes.is_some() || self.planner.groups.is_some();
-        if !(partial || limited || self.network.levels() > 1 || self.planner.objective == Objective::Peak) {
+        // On one level and without partial sums, the closed form and the direct exchange receive no byte too many. For
+        // tiny tensors a gather and a slice would save the time of a few messages, and move more: that is not done.
+        if !partial && !limited && self.network.levels() == 1 && self.planner.objective != Objective::Peak {
             return None;
         }
         let allowed = |subs: &[SubAxis]| {
@@ -391,7 +393,8 @@ impl Work<'_> {
             max_shard_bytes: largest,
         };
         let ranks = plan.from.mesh().size().max(plan.to.mesh().size());
-        if ranks <= COUNTED && plan.steps.iter().filter(|s| !is_same_for_all(s)).count() > 1 {
+        let alike = |s: &Step| plan.from.mesh() == plan.to.mesh() && is_same_for_all(s);
+        if ranks <= COUNTED && plan.steps.iter().filter(|s| !alike(s)).count() > 1 {
             plan.received_bytes = total_received(&plan)?;
         }
         Ok(plan)

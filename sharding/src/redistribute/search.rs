@@ -44,7 +44,10 @@ struct Merged {
     real: SmallVec<[usize; 2]>,
     /// The radices of the real digits: only places of the same kind fit.
     kind: SmallVec<[usize; 2]>,
-    avg: bool,
+    /// Whether it may become a term of the common op: not if it was one of an average.
+    fills: bool,
+    /// Whether it ends as a term of an average, for which only replicas will do.
+    ends_avg: bool,
 }
 
 /// A place of the problem: real positions, one for each real digit of a kind.
@@ -137,7 +140,8 @@ pub(crate) struct Problem<'a> {
     sites: SmallVec<[Site; 16]>,
     from: Codes,
     to: Codes,
-    ops_agree: bool,
+    /// The op of every partial digit, if source and target agree on one.
+    common: Option<ReduceOp>,
     /// Elements of a rank when no digit of the problem stands anywhere.
     whole: u64,
     moving: usize,
@@ -158,9 +162,9 @@ impl<'a> Problem<'a> {
                 Place::At(_) | Place::Replicated => None,
             })
         };
-        let ops_agree = match (op_of(s), op_of(t)) {
-            (Some(a), Some(b)) => a == b,
-            (None, _) | (_, None) => true,
+        let common = match (op_of(s), op_of(t)) {
+            (Some(a), Some(b)) => (a == b).then_some(a),
+            (a, b) => a.or(b),
         };
         let mut p = Problem {
             network,
@@ -173,7 +177,7 @@ impl<'a> Problem<'a> {
             sites: SmallVec::new(),
             from: Codes::new(),
             to: Codes::new(),
-            ops_agree,
+            common,
             whole: 0,
             moving: 0,
         };
@@ -273,10 +277,15 @@ impl<'a> Problem<'a> {
                     Place::Partial(_) => OWED,
                 };
                 let (a, mut b) = (code(self, s), code(self, t));
-                if b == OWED && (a != OWED || s[real[0]] != t[real[0]]) {
+                let (first, last) = (s[real[0]], t[real[0]]);
+                let by_common =
+                    !first.is_partial() && self.common.is_some_and(|op| last == Place::Partial(op));
+                if b == OWED && first != last && !by_common {
                     b = OWED_LATER;
                 }
-                let avg = t[real[0]] == Place::Partial(ReduceOp::Avg);
+                let average = Place::Partial(ReduceOp::Avg);
+                let fills = self.common.is_some() && first != average;
+                let ends_avg = last == average;
                 self.from.push(a);
                 self.to.push(b);
                 self.moving += usize::from(a != b);
@@ -285,7 +294,7 @@ impl<'a> Problem<'a> {
                 let level =
                     real.iter().map(|&d| self.network.level(self.system.digits[d]).0).max().unwrap_or(0);
                 self.weights.push(Weight { radix, level });
-                self.digits.push(Merged { real: real.clone(), kind, avg });
+                self.digits.push(Merged { real: real.clone(), kind, fills, ends_avg });
             }
         }
     }
@@ -410,7 +419,8 @@ impl<'a> Problem<'a> {
 
     /// Calls `f` with every state that one step reaches, and the step.
     fn neighbours(&self, state: &Codes, f: &mut impl FnMut(&Codes, StepOp)) {
-        let pending = state.iter().zip(&self.to).any(|(&c, &t)| c == OWED && t != OWED);
+        // Terms of two ops do not meet: what the source owes goes first.
+        let pending = self.common.is_none() && state.contains(&OWED);
         let mut next = state.clone();
         self.extend(state, &mut next, 0, 0, 0, pending, f);
     }
@@ -481,12 +491,13 @@ impl<'a> Problem<'a> {
         } else if owed {
             go(REPLICATED, REDUCE);
         }
-        let later = self.to[d];
-        if !owed && (later == OWED || later == OWED_LATER) {
-            let possible = (self.ops_agree || !pending) && (now == REPLICATED || !self.digits[d].avg);
-            if possible {
-                go(later, FILL);
-            }
+        let digit = &self.digits[d];
+        if !owed && digit.fills {
+            go(OWED, FILL);
+        }
+        // Only replicas will do as terms of an average.
+        if !owed && self.to[d] == OWED_LATER && !pending && (now == REPLICATED || !digit.ends_avg) {
+            go(OWED_LATER, FILL);
         }
     }
 
@@ -548,6 +559,14 @@ impl<'a> Problem<'a> {
         Candidate { system: self.system.clone(), moves }
     }
 
+    /// How a real digit is owed: as in the source, or by the common op.
+    fn owed(&self, real: usize) -> Place {
+        match (self.base[real], self.common) {
+            (Place::At(_) | Place::Replicated, Some(op)) => Place::Partial(op),
+            (place, _) => place,
+        }
+    }
+
     /// The real state of a state of the problem.
     fn real(&self, codes: &Codes) -> State {
         let mut state = self.base.clone();
@@ -555,12 +574,52 @@ impl<'a> Problem<'a> {
             for (i, &real) in self.digits[d].real.iter().enumerate() {
                 state[real] = match code {
                     REPLICATED => Place::Replicated,
-                    OWED => self.base[real],
+                    OWED => self.owed(real),
                     OWED_LATER => self.target[real],
                     at => Place::At(self.sites[at as usize].real[i]),
                 };
             }
         }
         state
+    }
+}
+
+/// The problem as its oracle sees it.
+#[cfg(test)]
+pub(crate) struct View {
+    pub(crate) radices: Vec<u64>,
+    pub(crate) levels: Vec<usize>,
+    pub(crate) kinds: Vec<Vec<usize>>,
+    pub(crate) sites: Vec<Vec<usize>>,
+    /// `None` partial, `Some(None)` replicated, `Some(Some(i))` at site `i`.
+    pub(crate) from: Vec<Option<Option<usize>>>,
+    pub(crate) to: Vec<Option<Option<usize>>>,
+    pub(crate) whole: u64,
+}
+
+#[cfg(test)]
+impl Problem<'_> {
+    pub(crate) fn start_bound(&self) -> u64 {
+        self.bound(&self.from)
+    }
+
+    pub(crate) fn view(&self) -> View {
+        let place = |codes: &Codes| -> Vec<Option<Option<usize>>> {
+            let one = |&c: &Code| match c {
+                REPLICATED => Some(None),
+                OWED | OWED_LATER => None,
+                at => Some(Some(usize::from(at))),
+            };
+            codes.iter().map(one).collect()
+        };
+        View {
+            radices: self.weights.iter().map(|w| w.radix).collect(),
+            levels: self.weights.iter().map(|w| w.level).collect(),
+            kinds: self.digits.iter().map(|d| d.kind.to_vec()).collect(),
+            sites: self.sites.iter().map(|x| x.kind.to_vec()).collect(),
+            from: place(&self.from),
+            to: place(&self.to),
+            whole: self.whole,
+        }
     }
 }

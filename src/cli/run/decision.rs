@@ -50,7 +50,7 @@ pub(crate) fn decide<'a>(checkpoint: &'a Checkpoint, wish: &Wish<'_>) -> Result<
         moves.push(decided.map_err(|error| error.about_tensor(&tensor.name))?);
     }
     if let Some(spec) = wish.spec {
-        spec.all_used()?;
+        spec.all_used(checkpoint.tensors.iter().map(|tensor| &tensor.name[..]))?;
     }
     fits.check(wish)?;
     Ok(moves)
@@ -179,7 +179,7 @@ fn parse_or_replicate(
             tally.any = true;
             Ok((sharding, None))
         }
-        Err(error @ Error::NoSuchDim { .. }) if lenient => {
+        Err(error @ (Error::NoSuchDim { .. } | Error::DimCount { .. })) if lenient => {
             tally.reason = Some(error.to_string());
             Ok((Sharding::replicated(mesh, &tensor.shape)?, Some(error.to_string())))
         }

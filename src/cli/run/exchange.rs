@@ -14,7 +14,7 @@ use super::decision::Move;
 use crate::cli::error::CliError;
 
 /// More ranks than this are not started as threads.
-const MOST_RANKS: usize = 4096;
+const MOST_RANKS: usize = 1024;
 
 /// The engine, and the plans of all tensors.
 pub(crate) struct Exchange {

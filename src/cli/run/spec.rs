@@ -9,7 +9,6 @@
 //! The first pattern that matches a name wins; a pattern that never wins is an error, because it is either misspelled
 //! or hidden behind an earlier one.
 
-use std::cell::Cell;
 use std::path::Path;
 
 use globset::{Glob, GlobMatcher};
@@ -25,7 +24,6 @@ struct Rule {
     pattern: String,
     matcher: GlobMatcher,
     placements: String,
-    used: Cell<bool>,
 }
 
 impl Spec {
@@ -54,22 +52,29 @@ impl Spec {
             let glob = Glob::new(&pattern).map_err(|error| {
                 CliError::refused("spec", format!("`{pattern}` is no glob: {}", error.kind()))
             })?;
-            rules.push(Rule { pattern, matcher: glob.compile_matcher(), placements, used: Cell::new(false) });
+            rules.push(Rule { pattern, matcher: glob.compile_matcher(), placements });
         }
         Ok(Self { rules })
     }
 
     /// The placements of the first pattern that matches.
     pub(crate) fn placements(&self, name: &str) -> Option<&str> {
-        let rule = self.rules.iter().find(|rule| rule.matcher.is_match(name))?;
-        rule.used.set(true);
-        Some(&rule.placements)
+        self.winner(name).map(|rule| &self.rules[rule].placements[..])
     }
 
-    /// After every tensor was asked about: a pattern that decided nothing is an error.
-    pub(crate) fn all_used(&self) -> Result<(), CliError> {
-        let unused: Vec<&str> =
-            self.rules.iter().filter(|rule| !rule.used.get()).map(|rule| &rule.pattern[..]).collect();
+    /// Every pattern must decide about one of these names at least.
+    pub(crate) fn all_used<'a>(&self, names: impl Iterator<Item = &'a str>) -> Result<(), CliError> {
+        let mut used = vec![false; self.rules.len()];
+        for rule in names.filter_map(|name| self.winner(name)) {
+            used[rule] = true;
+        }
+        let unused: Vec<&str> = self
+            .rules
+            .iter()
+            .zip(used)
+            .filter(|(_, used)| !used)
+            .map(|(rule, _)| &rule.pattern[..])
+            .collect();
         if unused.is_empty() {
             return Ok(());
         }
@@ -78,6 +83,11 @@ impl Spec {
             unused.join("`, `")
         );
         Err(CliError::refused("unused_pattern", message))
+    }
+
+    /// The first rule that matches.
+    fn winner(&self, name: &str) -> Option<usize> {
+        self.rules.iter().position(|rule| rule.matcher.is_match(name))
     }
 }
 
@@ -90,10 +100,10 @@ mod tests {
         let spec = Spec::parse("\"z.*\" = \"S(0)\"\n\"*\" = \"R\"\n").unwrap();
         assert_eq!(spec.placements("z.w"), Some("S(0)"));
         assert_eq!(spec.placements("a.w"), Some("R"));
-        spec.all_used().unwrap();
+        spec.all_used(["z.w", "a.w"].into_iter()).unwrap();
         let hidden = Spec::parse("\"*\" = \"R\"\n\"z.*\" = \"S(0)\"\n").unwrap();
         assert_eq!(hidden.placements("z.w"), Some("R"));
-        assert!(hidden.all_used().unwrap_err().to_string().contains("z.*"));
+        assert!(hidden.all_used(["z.w", "a.w"].into_iter()).unwrap_err().to_string().contains("z.*"));
     }
 
     #[test]

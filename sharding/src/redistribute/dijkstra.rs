@@ -1,0 +1,292 @@
+//! The oracle of the search: an exhaustive Dijkstra over every digit state, written separately and simply.
+//!
+//! Same states (every digit at any place of its kind, replicated, or partial), same moves. Costs are counted rank by rank
+//! and element by element, not by formula.
+
+use std::collections::BTreeMap;
+
+use crate::redistribute::closed_form::Candidate;
+use crate::redistribute::cost::{Topology, Traffic};
+use crate::redistribute::digit_plan;
+use crate::redistribute::network::Network;
+use crate::redistribute::planner::{Objective, Work};
+use crate::redistribute::search::{Limits, Problem, View};
+use crate::redistribute::step::StepOp;
+use crate::redistribute::system::refine;
+use crate::{Mesh, Sharding};
+
+/// Where a digit stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Stand {
+    At(usize),
+    Everywhere,
+    Owed,
+}
+
+/// Every state: each digit at one of its places, no two at one.
+fn states(v: &View) -> Vec<Vec<Stand>> {
+    let mut all: Vec<Vec<Stand>> = vec![Vec::new()];
+    for d in 0..v.radices.len() {
+        let mut options: Vec<Stand> =
+            (0..v.sites.len()).filter(|&i| v.sites[i] == v.kinds[d]).map(Stand::At).collect();
+        options.push(Stand::Everywhere);
+        if v.from.contains(&None) || v.to.contains(&None) {
+            options.push(Stand::Owed);
+        }
+        all = all
+            .iter()
+            .flat_map(|s| {
+                options.iter().filter(|o| !matches!(o, Stand::At(_)) || !s.contains(o)).map(|&o| {
+                    let mut s = s.clone();
+                    s.push(o);
+                    s
+                })
+            })
+            .collect();
+    }
+    all
+}
+
+/// The one step that leads from a state to another, if one does.
+fn step(a: &[Stand], b: &[Stand]) -> Option<StepOp> {
+    use Stand::{At, Everywhere, Owed};
+    let mut ops = Vec::new();
+    for (x, y) in a.iter().zip(b).filter(|(x, y)| x != y) {
+        ops.push(match (x, y) {
+            (Everywhere, At(_)) => StepOp::Slice,
+            (At(_), At(_)) => StepOp::Exchange,
+            (At(_), Everywhere) => StepOp::AllGather,
+            (Owed, At(_)) => StepOp::ReduceScatter,
+            (Owed, Everywhere) => StepOp::AllReduce,
+            (At(_) | Everywhere, Owed) => StepOp::ZeroFill,
+            (Owed, Owed) | (Everywhere, Everywhere) => return None,
+        });
+    }
+    ops.sort_by_key(|o| o.as_str());
+    ops.dedup();
+    match ops.as_slice() {
+        [one] => Some(*one),
+        [] => None,
+        many => many
+            .iter()
+            .all(|o| matches!(o, StepOp::Slice | StepOp::Exchange | StepOp::AllGather))
+            .then_some(StepOp::Exchange),
+    }
+}
+
+/// Mixed-radix digits of a number, most significant first.
+fn digits(mut n: usize, radices: &[usize]) -> Vec<usize> {
+    let mut out = vec![0; radices.len()];
+    for (x, r) in out.iter_mut().zip(radices).rev() {
+        *x = n % r;
+        n /= r;
+    }
+    out
+}
+
+/// Time and bytes of a step, by looking at every rank.
+fn cost(v: &View, topology: &Topology, item: u64, a: &[Stand], b: &[Stand], op: StepOp) -> (u64, u64) {
+    let radices: Vec<usize> = v.radices.iter().map(|&r| r as usize).collect();
+    let ranks: usize = radices.iter().product();
+    let levels = topology.levels().len();
+    let sites: Vec<usize> = v.sites.iter().map(|k| k.iter().product()).collect();
+    let cells: usize = sites.iter().product();
+    // Elements per cell: what is not a site.
+    let each = v.whole / cells as u64;
+    let holds = |state: &[Stand], rank: &[usize], cell: &[usize]| {
+        state.iter().zip(rank).all(|(s, &c)| !matches!(s, Stand::At(p) if cell[*p] != c))
+    };
+    let local = |state: &[Stand]| -> u64 {
+        let placed: u64 = state
+            .iter()
+            .zip(&v.radices)
+            .filter(|(s, _)| matches!(s, Stand::At(_)))
+            .map(|(_, &r)| r)
+            .product();
+        v.whole / placed
+    };
+    let level = |x: &[usize], y: &[usize]| (0..x.len()).filter(|&d| x[d] != y[d]).map(|d| v.levels[d]).max();
+    let ps = |us: f64| (us * 1e6).round() as u64;
+    match op {
+        StepOp::Slice | StepOp::ZeroFill => (0, 0),
+        StepOp::AllGather | StepOp::ReduceScatter | StepOp::AllReduce => {
+            let moved: Vec<usize> = (0..a.len()).filter(|&d| a[d] != b[d]).collect();
+            let me = vec![0; radices.len()];
+            let group: Vec<Vec<usize>> = (0..ranks)
+                .map(|r| digits(r, &radices))
+                .filter(|c| (0..c.len()).all(|d| moved.contains(&d) || c[d] == 0))
+                .collect();
+            let n: Vec<usize> = (0..levels)
+                .map(|l| group.iter().filter(|c| level(c, &me).is_none_or(|x| x <= l)).count())
+                .collect();
+            let g = group.len() as u64;
+            let large = local(a).max(local(b));
+            if op == StepOp::AllReduce {
+                let piece = large.div_ceil(g);
+                let us = topology.collective_us((g * piece * item) as f64, &n, 2.0);
+                (ps(us), ((g - 1) * piece + large - piece) * item)
+            } else {
+                let us = topology.collective_us((large * item) as f64, &n, 1.0);
+                (ps(us), (large - local(a).min(local(b))) * item)
+            }
+        }
+        StepOp::Exchange | StepOp::AllToAll => {
+            let (mut worst_us, mut worst_bytes) = (0.0f64, 0);
+            for r in 0..ranks {
+                let me = digits(r, &radices);
+                let mut peers: BTreeMap<Vec<usize>, u64> = BTreeMap::new();
+                for cell in (0..cells).map(|c| digits(c, &sites)).filter(|cell| holds(b, &me, cell)) {
+                    // The nearest holder: every digit that need not differ is mine.
+                    let source: Vec<usize> = (0..me.len())
+                        .map(|d| match a[d] {
+                            Stand::At(p) => cell[p],
+                            Stand::Everywhere | Stand::Owed => me[d],
+                        })
+                        .collect();
+                    *peers.entry(source).or_default() += each * item;
+                }
+                let mut traffic: Traffic = std::iter::repeat_n((0.0, 0), levels).collect();
+                let mut bytes = 0;
+                for (peer, n) in &peers {
+                    if let Some(l) = level(peer, &me) {
+                        traffic[l] = (traffic[l].0 + *n as f64, traffic[l].1 + 1);
+                        bytes += n;
+                    }
+                }
+                worst_us = worst_us.max(topology.exchange_us(&traffic));
+                worst_bytes = worst_bytes.max(bytes);
+            }
+            (ps(worst_us), worst_bytes)
+        }
+    }
+}
+
+/// The least `[time, bytes]` or `[bytes, time]` from the source to the target.
+fn least(v: &View, topology: &Topology, item: u64, objective: Objective) -> [u64; 2] {
+    let all = states(v);
+    let stand = |place: &[Option<Option<usize>>]| -> Vec<Stand> {
+        place
+            .iter()
+            .map(|p| match p {
+                Some(Some(i)) => Stand::At(*i),
+                Some(None) => Stand::Everywhere,
+                None => Stand::Owed,
+            })
+            .collect()
+    };
+    let (from, to) = (stand(&v.from), stand(&v.to));
+    let index = |s: &Vec<Stand>| all.iter().position(|x| x == s).expect("every state is listed");
+    let (from, to) = (index(&from), index(&to));
+    let mut best = vec![[u64::MAX; 2]; all.len()];
+    let mut done = vec![false; all.len()];
+    best[from] = [0, 0];
+    loop {
+        let next =
+            (0..all.len()).filter(|&i| !done[i]).min_by_key(|&i| best[i]).expect("the target is reachable");
+        if next == to {
+            return best[to];
+        }
+        done[next] = true;
+        for i in 0..all.len() {
+            if done[i] {
+                continue;
+            }
+            let Some(op) = step(&all[next], &all[i]) else { continue };
+            let (time, bytes) = cost(v, topology, item, &all[next], &all[i], op);
+            let add = match objective {
+                Objective::Time | Objective::Peak => [time, bytes],
+                Objective::Bytes => [bytes, time],
+            };
+            let total = [best[next][0] + add[0], best[next][1] + add[1]];
+            best[i] = best[i].min(total);
+        }
+    }
+}
+
+fn compare(mesh: &str, shape: &[usize], choices: &[&str], topology: &Topology, every: usize) -> usize {
+    let mesh: Mesh = mesh.parse().unwrap();
+    let mut all = vec![String::new()];
+    for _ in 0..mesh.axes().len() {
+        all = all
+            .iter()
+            .flat_map(|p| {
+                choices.iter().map(move |c| if p.is_empty() { (*c).to_owned() } else { format!("{p},{c}") })
+            })
+            .collect();
+    }
+    let shardings: Vec<Sharding> = all.iter().filter_map(|p| Sharding::parse(&mesh, shape, p).ok()).collect();
+    let mut count = 0;
+    let mut turn = 0;
+    let mut misses = Vec::new();
+    for from in &shardings {
+        for to in shardings.iter().filter(|t| *t != from) {
+            turn += 1;
+            if turn % every != 0 {
+                continue;
+            }
+            for (objective, item) in [(Objective::Time, 4), (Objective::Time, 40_000), (Objective::Bytes, 4)]
+            {
+                let planner =
+                    crate::redistribute::Planner::new().topology(topology.clone()).objective(objective);
+                let network = Network::new(topology, &mesh);
+                let Some((system, s, t)) = refine(from, to, &network.cuts()) else { continue };
+                let limits = Limits { objective, item, max_peak: None, allowed: None };
+                let Some(problem) = Problem::new(&network, &limits, &system, &s, &t) else { continue };
+                let v = problem.view();
+                if states(&v).len() > 160 || v.sites.iter().flatten().product::<usize>() > 256 {
+                    continue;
+                }
+                let truth = least(&v, topology, item, objective);
+                let found = problem.search(None).expect("the target is reachable");
+                let work = Work { planner: &planner, network: Network::new(topology, &mesh), from, to, item };
+                let key = |c: &Candidate| {
+                    let [a, b, _] = work.digit_key(c).unwrap().unwrap();
+                    [a, b]
+                };
+                assert!(
+                    problem.start_bound() <= truth[0],
+                    "{from} -> {to} on {mesh}: the bound is above the truth"
+                );
+                assert_eq!(key(&found), truth, "{from} -> {to} on {mesh}, {objective}, {item} bytes");
+                // The planner's own answer is as good, by search or without.
+                let plan = planner.plan(from, to, item as usize).unwrap();
+                let all = digit_plan::candidates(&system, &s, &t)
+                    .iter()
+                    .filter_map(|c| work.digit_key(c).unwrap())
+                    .min();
+                let best = all.map_or(truth, |[a, b, _]| truth.min([a, b]));
+                let of = |p: &crate::redistribute::Plan| {
+                    let time: u64 = p.steps().iter().map(|s| (s.cost_us * 1e6).round() as u64).sum();
+                    match objective {
+                        Objective::Time | Objective::Peak => time,
+                        Objective::Bytes => p.received_bytes(),
+                    }
+                };
+                let searched = from.is_partial() || to.is_partial() || topology.levels().len() > 1;
+                if of(&plan) != best[0] && (searched || objective == Objective::Bytes) {
+                    misses.push(format!("{plan} {objective}, {item} bytes: {} is best", best[0]));
+                }
+                count += 1;
+            }
+        }
+    }
+    assert!(misses.is_empty(), "{} of {count}:\n{}", misses.len(), misses[..misses.len().min(9)].join("\n"));
+    count
+}
+
+#[test]
+fn search_equals_exhaustive_dijkstra() {
+    let uniform = Topology::uniform();
+    let two: Topology = "launch=6.6;message=0.2;level=2:2:370;level=*:8:45".parse().unwrap();
+    let choices = ["R", "S(0)", "S(1)", "SS(0,2)", "P"];
+    let mut count = 0;
+    for topology in [&uniform, &two] {
+        count += compare("x=2", &[16, 4], &choices, topology, 1);
+        count += compare("x=2,y=2", &[16, 4], &choices, topology, 3);
+        count += compare("x=3,y=2", &[12, 6], &choices[..3], topology, 1);
+        count += compare("x=4,y=2", &[16, 8], &["R", "S(0)", "P"], topology, 1);
+        count += compare("x=2,y=2,z=2", &[8, 4], &["R", "S(0)", "P"], topology, 7);
+    }
+    println!("{count} cases equal to an exhaustive Dijkstra");
+    assert!(count > 1000, "only {count} cases were small enough");
+}

@@ -1,0 +1,277 @@
+//! Views that name dims: flatten, split, squeeze, unsqueeze, permute, expand and narrow.
+
+use core::ops::Range;
+
+use smallvec::SmallVec;
+
+use crate::digits::{Digit, Digits, Owner};
+use crate::extent::Cut;
+use crate::sharding::{AxisCut, Shape};
+use crate::{Error, Sharding};
+
+impl Sharding {
+    /// The view in which some neighbouring dims are one, the first of them slowest.
+    ///
+    /// ```
+    /// use reshard_sharding::{Mesh, Sharding};
+    /// let mesh: Mesh = "tp=3".parse()?;
+    /// let s = Sharding::parse(&mesh, &[4, 6], "S(1)")?;
+    /// assert_eq!(s.flatten(0..2)?.to_string(), "SS(0,4)");
+    /// # Ok::<(), reshard_sharding::Error>(())
+    /// ```
+    ///
+    /// Fails like [`Sharding::view`], and with `view` for dims that the tensor does not have; no dims make one of size 1.
+    pub fn flatten(&self, dims: Range<usize>) -> Result<Sharding, Error> {
+        let Some(inside) = self.shape().get(dims.clone()) else {
+            return Err(self.no_dims(&format!("{dims:?}")));
+        };
+        let mut shape = Shape::from_slice(&self.shape()[..dims.start]);
+        shape.push(inside.iter().product());
+        shape.extend_from_slice(&self.shape()[dims.end..]);
+        self.view(&shape)
+    }
+
+    /// The view in which one dim is several, the first of them slowest.
+    ///
+    /// ```
+    /// use reshard_sharding::{Mesh, Sharding};
+    /// let mesh: Mesh = "tp=3".parse()?;
+    /// let s = Sharding::parse(&mesh, &[24], "SS(0,4)")?;
+    /// assert_eq!(s.split(0, &[4, 6])?.to_string(), "S(1)");
+    /// # Ok::<(), reshard_sharding::Error>(())
+    /// ```
+    ///
+    /// Fails like [`Sharding::view`], and with `view` for a dim that the tensor does not have.
+    pub fn split(&self, dim: usize, into: &[usize]) -> Result<Sharding, Error> {
+        self.extent(dim)?;
+        let mut shape = Shape::from_slice(&self.shape()[..dim]);
+        shape.extend_from_slice(into);
+        shape.extend_from_slice(&self.shape()[dim + 1..]);
+        self.view(&shape)
+    }
+
+    /// The view without a dim of size 1.
+    ///
+    /// Fails like [`Sharding::view`], and with `view` for a dim that is not there or not of size 1.
+    pub fn squeeze(&self, dim: usize) -> Result<Sharding, Error> {
+        let len = self.extent(dim)?;
+        if len != 1 {
+            return Err(Error::View {
+                reason: format!("dim {dim} of {:?} is {len}: only dims of 1 are squeezed", self.shape()),
+            });
+        }
+        let mut shape = Shape::from_slice(self.shape());
+        shape.remove(dim);
+        self.view(&shape)
+    }
+
+    /// The view with a new dim of size 1 before dim `dim` (after the last one if `dim` is their number).
+    ///
+    /// Fails with `view` if there is no such place.
+    pub fn unsqueeze(&self, dim: usize) -> Result<Sharding, Error> {
+        if dim > self.shape().len() {
+            return Err(self.no_dims(&dim.to_string()));
+        }
+        let mut shape = Shape::from_slice(self.shape());
+        shape.insert(dim, 1);
+        self.renumbered(&shape, |d| if d < dim { d } else { d + 1 })
+    }
+
+    /// The view in which dim `i` is dim `order[i]` of this one; every rank permutes its strides.
+    ///
+    /// ```
+    /// use reshard_sharding::{Mesh, Sharding};
+    /// let mesh: Mesh = "dp=2,tp=4".parse()?;
+    /// let s = Sharding::parse(&mesh, &[8, 5, 6], "SS(2,3),S(1)")?;
+    /// assert_eq!(s.permute(&[2, 0, 1])?.to_string(), "SS(0,3),S(2)");
+    /// # Ok::<(), reshard_sharding::Error>(())
+    /// ```
+    ///
+    /// Fails with `view` unless every dim is named once.
+    pub fn permute(&self, order: &[usize]) -> Result<Sharding, Error> {
+        let n = self.shape().len();
+        let mut to: Shape = SmallVec::from_elem(n, n);
+        for (i, &d) in order.iter().enumerate() {
+            if let Some(x) = to.get_mut(d) {
+                *x = i;
+            }
+        }
+        if order.len() != n || to.contains(&n) {
+            return Err(Error::View {
+                reason: format!("{order:?} is no order of the dims of {:?}: name each once", self.shape()),
+            });
+        }
+        let shape: Shape = order.iter().map(|&d| self.shape()[d]).collect();
+        self.renumbered(&shape, |d| to[d])
+    }
+
+    /// The view in which a dim of size 1 repeats its index `len` times, with stride 0 on every rank.
+    ///
+    /// ```text
+    /// new[.., j, ..] = old[.., 0, ..]
+    /// ```
+    ///
+    /// Fails with `view` for a dim that is not there or not of size 1, and with `needs_redistribute` where the dim is
+    /// cut, so that some ranks hold nothing to repeat.
+    pub fn expand(&self, dim: usize, len: usize) -> Result<Sharding, Error> {
+        let old = self.extent(dim)?;
+        if old != 1 {
+            return Err(Error::View {
+                reason: format!("dim {dim} of {:?} is {old}: only dims of 1 expand", self.shape()),
+            });
+        }
+        let mut shape = Shape::from_slice(self.shape());
+        shape[dim] = len;
+        crate::sharding::numel(&shape)?;
+        let partial = self.partial().iter().copied();
+        match (self.digits(), self.cuts().unwrap_or_default()) {
+            (Some(digits), _) if len > 0 => {
+                let mut all: Digits = digits.iter().copied().filter(|d| d.dim < dim).collect();
+                all.push(Digit { dim, owner: Owner::Local, radix: len });
+                all.extend(digits.iter().copied().filter(|d| d.dim > dim));
+                Sharding::from_digits(self.mesh(), &shape, all, partial)
+            }
+            (Some(_), _) => self.without_elements(&shape),
+            (None, cuts) if cuts.iter().all(|c| c.dim != dim) => {
+                Sharding::from_cuts(self.mesh(), &shape, SmallVec::from_slice(cuts), partial.collect())
+            }
+            (None, _) => {
+                self.uncut_first(dim, format!("dim {dim} of 1 is cut, so only some ranks of {self} hold it"))
+            }
+        }
+    }
+
+    /// The view of the indices `start .. start + len` of one dim.
+    ///
+    /// ```text
+    /// new[.., j, ..] = old[.., start + j, ..]
+    /// ```
+    ///
+    /// Free where every rank holds its share of the range: where the dim is whole on every rank, and where its most
+    /// significant digit is local and the range consists of whole values of it.
+    ///
+    /// ```
+    /// use reshard_sharding::{Mesh, Sharding};
+    /// let mesh: Mesh = "dp=2,tp=4".parse()?;
+    /// let s = Sharding::parse(&mesh, &[24, 8], "SS(0,3),S(1)")?;
+    /// assert_eq!(s.narrow(0, 8, 16)?.to_string(), "SS(0,2),S(1)");
+    /// assert_eq!(s.narrow(0, 4, 8).unwrap_err().kind(), "needs_redistribute");
+    /// # Ok::<(), reshard_sharding::Error>(())
+    /// ```
+    ///
+    /// Fails with `view` for indices that are not there, and with `needs_redistribute` where something has to move.
+    pub fn narrow(&self, dim: usize, start: usize, len: usize) -> Result<Sharding, Error> {
+        let old = self.extent(dim)?;
+        if start.checked_add(len).is_none_or(|end| end > old) {
+            return Err(Error::View {
+                reason: format!("dim {dim} has {old} indices, not {len} from {start} on"),
+            });
+        }
+        if len == old {
+            return Ok(self.clone());
+        }
+        let mut shape = Shape::from_slice(self.shape());
+        shape[dim] = len;
+        let partial = self.partial().iter().copied();
+        let in_the_way = || {
+            self.uncut_first(
+                dim,
+                format!("{len} indices from {start} on are not an equal share of every rank of {self}"),
+            )
+        };
+        if let Some(digits) = self.digits() {
+            let word: Digits = digits.iter().copied().filter(|d| d.dim == dim).collect();
+            let weight = match word.first() {
+                None => 1,
+                Some(d) if d.owner == Owner::Local => old / d.radix,
+                Some(_) => return in_the_way(),
+            };
+            if !start.is_multiple_of(weight) || !len.is_multiple_of(weight) {
+                return in_the_way();
+            }
+            if len == 0 {
+                return self.without_elements(&shape);
+            }
+            let mut first = true;
+            let all = digits.iter().map(|&d| {
+                let lead = d.dim == dim && core::mem::take(&mut first);
+                if lead { Digit { radix: len / weight, ..d } } else { d }
+            });
+            let all: Digits = all.collect();
+            return Sharding::from_digits(self.mesh(), &shape, all, partial);
+        }
+        let mut cuts: SmallVec<[AxisCut; 4]> = SmallVec::from_slice(self.cuts().unwrap_or_default());
+        let of_dim: SmallVec<[usize; 4]> = (0..cuts.len()).filter(|&i| cuts[i].dim == dim).collect();
+        match of_dim[..] {
+            [] => {}
+            // One strided cut: whole pieces of it.
+            [i] if old > 0 => {
+                let piece = old.div_ceil(cuts[i].cut.split_factor);
+                let whole = start.is_multiple_of(piece) && (len.is_multiple_of(piece) || start + len == old);
+                if !whole || len == 0 {
+                    return in_the_way();
+                }
+                let cut = Cut { split_factor: len.div_ceil(piece), ..cuts[i].cut };
+                // The pieces of the new extent must be those of the old one.
+                if len.div_ceil(cut.split_factor) != piece {
+                    return in_the_way();
+                }
+                cuts[i].cut = cut;
+            }
+            _ => return in_the_way(),
+        }
+        Sharding::from_cuts(self.mesh(), &shape, cuts, partial.collect())
+    }
+
+    /// The same ownership with dims renumbered; `to` is a bijection onto the dims of `shape` that are not new.
+    fn renumbered(&self, shape: &[usize], to: impl Fn(usize) -> usize) -> Result<Sharding, Error> {
+        let partial = self.partial().iter().copied();
+        if let Some(digits) = self.digits() {
+            let mut all: Digits = digits.iter().map(|&d| Digit { dim: to(d.dim), ..d }).collect();
+            all.sort_by_key(|d| d.dim);
+            return Sharding::from_digits(self.mesh(), shape, all, partial);
+        }
+        let cuts = self.cuts().unwrap_or_default().iter().map(|&c| AxisCut { dim: to(c.dim), ..c });
+        Sharding::from_cuts(self.mesh(), shape, cuts.collect(), partial.collect())
+    }
+
+    /// The same placements of a shape without elements; nothing is cut where only sub-axes could hold the sharding.
+    fn without_elements(&self, shape: &[usize]) -> Result<Sharding, Error> {
+        match self.placements() {
+            Ok(placements) => Sharding::new(self.mesh(), shape, &placements),
+            Err(_) => Sharding::from_cuts(
+                self.mesh(),
+                shape,
+                SmallVec::new(),
+                self.partial().iter().copied().collect(),
+            ),
+        }
+    }
+
+    /// The error of a view for which dim `dim` has to be whole on every rank first.
+    fn uncut_first(&self, dim: usize, reason: String) -> Result<Sharding, Error> {
+        let partial = self.partial().iter().copied();
+        let first = match self.digits() {
+            Some(digits) => {
+                let whole =
+                    digits.iter().map(|&d| if d.dim == dim { Digit { owner: Owner::Local, ..d } } else { d });
+                let whole: Digits = whole.collect();
+                Sharding::from_digits(self.mesh(), self.shape(), whole, partial)?
+            }
+            None => {
+                let rest = self.cuts().unwrap_or_default().iter().copied().filter(|c| c.dim != dim);
+                Sharding::from_cuts(self.mesh(), self.shape(), rest.collect(), partial.collect())?
+            }
+        };
+        let elements = (first.max_local_numel() - first.max_local_numel().min(self.max_local_numel())) as u64;
+        Err(Error::NeedsRedistribute { reason, first: first.to_string(), elements })
+    }
+
+    fn extent(&self, dim: usize) -> Result<usize, Error> {
+        self.shape().get(dim).copied().ok_or_else(|| self.no_dims(&dim.to_string()))
+    }
+
+    fn no_dims(&self, dims: &str) -> Error {
+        Error::View { reason: format!("there is no dim {dims} in {:?}: dims count from 0", self.shape()) }
+    }
+}

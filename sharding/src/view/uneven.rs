@@ -1,0 +1,202 @@
+//! Views of dims that do not divide: the same cuts of the row-major index, compared exactly.
+//!
+//! A cut of one dim is a cut of the row-major index of its run of dims. With `P` and `Q` the local extents before and
+//! behind the dim, `L` its own, `c = ceil(L/k)` and `p = ceil(L/c)` pieces of which the last has `l <= c`:
+//!
+//! ```text
+//! S/SS(dim,k) over n   =   P times:  p pieces of c*Q, rank i keeping [i s, (i+1) s) of each, s = ceil(c/n) * Q;
+//!                                    the last piece has l*Q and s' = ceil(l/n) * Q
+//! ```
+//!
+//! A cut of another dim of another shape with the same numbers keeps the same elements on every rank. The cuts of a run
+//! are matched one by one in order of application, over every combination of local extents that ranks have by then (few,
+//! because a cut leaves few different lengths), so no rank is enumerated.
+
+use core::ops::Range;
+
+use smallvec::SmallVec;
+
+use super::runs;
+use crate::extent::Cut;
+use crate::sharding::AxisCut;
+use crate::{Error, Sharding};
+
+type Cuts = SmallVec<[AxisCut; 4]>;
+type Lens = SmallVec<[usize; 6]>;
+
+/// More combinations of local extents than this are not told apart; three uneven cuts of one dim make at most 8.
+const MOST_VARIANTS: usize = 64;
+
+/// The local extents of some ranks, before and after the view.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Variant {
+    from: Lens,
+    to: Lens,
+}
+
+/// What a cut does to a row-major index; equal values keep the same elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Effect {
+    /// There is nothing to cut.
+    Nothing,
+    /// Rank 0 keeps everything.
+    First,
+    /// `count` pieces of `len`, of which each rank keeps a step.
+    Even { count: usize, len: usize, step: usize },
+    /// `outer` times `count` pieces, of which the last has another length and step.
+    Ragged { outer: usize, count: usize, len: usize, step: usize, last: (usize, usize) },
+}
+
+impl Effect {
+    fn of(lens: &[usize], at: usize, cut: Cut) -> Effect {
+        let (before, behind) =
+            (lens[..at].iter().product::<usize>(), lens[at + 1..].iter().product::<usize>());
+        let len = lens[at];
+        if len == 0 || before == 0 || behind == 0 {
+            return Effect::Nothing;
+        }
+        let c = len.div_ceil(cut.split_factor);
+        if c == 1 {
+            return Effect::First;
+        }
+        let count = len.div_ceil(c);
+        let last = len - (count - 1) * c;
+        let step = c.div_ceil(cut.n) * behind;
+        if last == c {
+            return Effect::Even { count: before * count, len: c * behind, step };
+        }
+        let last = (last * behind, last.div_ceil(cut.n) * behind);
+        Effect::Ragged { outer: before, count, len: c * behind, step, last }
+    }
+
+    /// The split factor that could have this effect on dim `at` of these extents.
+    fn split_factor(self, lens: &[usize], at: usize) -> Option<usize> {
+        let behind = lens[at + 1..].iter().product::<usize>();
+        match self {
+            Effect::Nothing => None,
+            Effect::First => Some(lens[at].max(1)),
+            Effect::Even { len, .. } | Effect::Ragged { len, .. } => {
+                (behind > 0 && len.is_multiple_of(behind)).then(|| lens[at].div_ceil(len / behind).max(1))
+            }
+        }
+    }
+}
+
+/// The view of a sharding without digits.
+pub(super) fn view(s: &Sharding, shape: &[usize]) -> Result<Sharding, Error> {
+    let cuts = s.cuts().unwrap_or_default();
+    let mut out = Cuts::new();
+    if s.numel() == 0 {
+        out.extend(empty(s, cuts, shape));
+    } else {
+        for (from, to) in runs(s.shape(), shape) {
+            let of_run: Cuts = cuts.iter().copied().filter(|c| from.contains(&c.dim)).collect();
+            let matched = orders(&of_run).find_map(|order| match_cuts(s.shape(), &from, shape, &to, &order));
+            let Some(matched) = matched else {
+                return Err(Error::View {
+                    reason: format!(
+                        "dims {from:?} of {:?} do not divide among the ranks of {s}, and as {:?} no chunks give each rank the same elements",
+                        s.shape(),
+                        &shape[to]
+                    ),
+                });
+            };
+            out.extend(matched);
+        }
+    }
+    Sharding::from_cuts(s.mesh(), shape, out, s.partial().iter().copied().collect())
+}
+
+/// Nobody holds anything: dims that stay in place keep their cuts, the other cuts go to the first dim of size 0.
+fn empty(s: &Sharding, cuts: &[AxisCut], shape: &[usize]) -> Cuts {
+    let zero = shape.iter().position(|&n| n == 0).unwrap_or(0);
+    cuts.iter()
+        .map(|&c| {
+            let stays = s.shape()[..=c.dim] == shape[..shape.len().min(c.dim + 1)];
+            AxisCut { dim: if stays { c.dim } else { zero }, ..c }
+        })
+        .collect()
+}
+
+/// The orders in which cuts may be taken: mesh order first; cuts of one dim stay in order.
+fn orders(cuts: &[AxisCut]) -> impl Iterator<Item = Cuts> + '_ {
+    let n = cuts.len();
+    let count = (1..=n.min(6)).product::<usize>();
+    let mut by_axis: Cuts = SmallVec::from_slice(cuts);
+    by_axis.sort_by_key(|c| c.axis);
+    (0..count).filter_map(move |i| {
+        let mut left = i;
+        let mut pool = by_axis.clone();
+        let order: Cuts = (0..n)
+            .map(|k| {
+                let choices = n - k;
+                let pick = left % choices;
+                left /= choices;
+                pool.remove(pick)
+            })
+            .collect();
+        let place = |c: &AxisCut| order.iter().position(|x| x == c);
+        let kept = cuts.windows(2).all(|w| w[0].dim != w[1].dim || place(&w[0]) < place(&w[1]));
+        kept.then_some(order)
+    })
+}
+
+/// Cuts of the dims `to` of another shape that have the effects of these cuts of the dims `from`, if there are any.
+fn match_cuts(
+    shape: &[usize],
+    from: &Range<usize>,
+    new_shape: &[usize],
+    to: &Range<usize>,
+    cuts: &[AxisCut],
+) -> Option<Cuts> {
+    let start = Variant {
+        from: SmallVec::from_slice(&shape[from.clone()]),
+        to: SmallVec::from_slice(&new_shape[to.clone()]),
+    };
+    let mut variants: SmallVec<[Variant; 4]> = SmallVec::from_iter([start]);
+    let mut out = Cuts::new();
+    for c in cuts {
+        let at = c.dim - from.start;
+        let (dim, cut) = matching(&variants, at, c.cut)?;
+        let mut next: SmallVec<[Variant; 4]> = SmallVec::new();
+        for v in &variants {
+            let places = c.cut.places(v.from[at]).into_iter().chain(cut.places(v.to[dim]));
+            for i in places {
+                let mut w = v.clone();
+                w.from[at] = c.cut.len(v.from[at], i);
+                w.to[dim] = cut.len(v.to[dim], i);
+                if !next.contains(&w) {
+                    next.push(w);
+                }
+            }
+        }
+        if next.len() > MOST_VARIANTS {
+            return None;
+        }
+        variants = next;
+        out.push(AxisCut { dim: to.start + dim, axis: c.axis, cut });
+    }
+    Some(out)
+}
+
+/// The dim and cut of the new shape with the effect of this cut, for all variants.
+fn matching(variants: &[Variant], at: usize, cut: Cut) -> Option<(usize, Cut)> {
+    let effect = |v: &Variant| Effect::of(&v.from, at, cut);
+    let dims = variants.first()?.to.len();
+    for dim in 0..dims {
+        let mut tried: SmallVec<[usize; 4]> = SmallVec::new();
+        // Ranks that hold nothing allow any factor.
+        let factors = variants.iter().filter_map(|v| effect(v).split_factor(&v.to, dim)).chain([1]);
+        for split_factor in factors {
+            let new = Cut { split_factor, n: cut.n };
+            if tried.contains(&split_factor) {
+                continue;
+            }
+            tried.push(split_factor);
+            if variants.iter().all(|v| effect(v) == Effect::of(&v.to, dim, new)) {
+                return Some((dim, new));
+            }
+        }
+    }
+    None
+}
