@@ -50,7 +50,12 @@ fn steady_state_is_off_the_heap() {
         assert_eq!(allocations(|| Sharding::new(&mesh, &shape, &placements)), 0, "building {text}");
         assert_eq!(allocations(|| s.placements()), 0, "decoding {text}");
         assert_eq!(allocations(|| s == t), 0, "comparing {text}");
-        assert_eq!(allocations(|| s.view(&[4096 * 1024, 8192])), 0, "viewing {text}");
+        assert!(s.view(&[4096, 1024, 64, 128]).is_ok(), "splitting {text}");
+        assert_eq!(allocations(|| s.view(&[4096, 1024, 64, 128])), 0, "splitting {text}");
+        if s.digits().is_some() {
+            assert!(s.view(&[4096 * 1024, 8192]).is_ok(), "flattening {text}");
+            assert_eq!(allocations(|| s.view(&[4096 * 1024, 8192])), 0, "flattening {text}");
+        }
         assert_eq!(allocations(|| mesh.group_of_axes(&["dp", "tp"])), 0, "grouping");
         assert_eq!(allocations(|| mesh.groups_of_axes(&["dp", "tp"])), 0, "all groups");
     }
