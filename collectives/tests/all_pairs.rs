@@ -33,7 +33,7 @@ fn all_placements(axes: usize, dims: usize) -> Vec<Vec<Placement>> {
             PER_AXIS
                 .iter()
                 .filter(|p| fits(p))
-                .map(move |p| list.iter().chain([p]).copied().collect())
+                .map(move |p| list.iter().chain([p]).cloned().collect())
                 .collect::<Vec<_>>()
         };
         lists.into_iter().flat_map(longer).collect()

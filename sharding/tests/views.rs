@@ -35,7 +35,7 @@ fn choices(shape: &[usize]) -> Vec<Placement> {
 fn all_placements(shape: &[usize], axes: usize) -> Vec<Placements> {
     (0..axes).fold(vec![Placements::default()], |all, _| {
         all.iter()
-            .flat_map(|p| choices(shape).into_iter().map(|c| p.iter().copied().chain([c]).collect()))
+            .flat_map(|p| choices(shape).into_iter().map(|c| p.iter().cloned().chain([c]).collect()))
             .collect()
     })
 }
@@ -195,7 +195,7 @@ impl Arbitrary for Case {
         let extents = [1, 2, 3, 4, 5, 6, 8, 12];
         let shape: Vec<usize> = (0..=usize::arbitrary(g) % 3).map(|_| *g.choose(&extents).unwrap()).collect();
         let placements: Placements =
-            mesh.axes().iter().map(|_| *g.choose(&choices(&shape)).unwrap()).collect();
+            mesh.axes().iter().map(|_| g.choose(&choices(&shape)).unwrap().clone()).collect();
         Case(Sharding::new(&mesh, &shape, &placements).unwrap())
     }
 }

@@ -35,7 +35,7 @@ struct Variant {
 }
 
 /// What a cut does to a row-major index; equal values keep the same elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Effect {
     /// There is nothing to cut.
     Nothing,
@@ -43,17 +43,22 @@ enum Effect {
     First,
     /// `count` pieces of `len`, of which each rank keeps a step.
     Even { count: usize, len: usize, step: usize },
+    /// One piece per rank, of these lengths, `outer` times.
+    Sizes { outer: usize, sizes: SmallVec<[usize; 8]> },
     /// `outer` times `count` pieces, of which the last has another length and step.
-    Ragged { outer: usize, count: usize, len: usize, step: usize, last: (usize, usize) },
+    Short { outer: usize, count: usize, len: usize, step: usize, last: (usize, usize) },
 }
 
 impl Effect {
-    fn of(lens: &[usize], at: usize, cut: Cut) -> Effect {
+    fn of(lens: &[usize], at: usize, cut: &Cut) -> Effect {
         let (before, behind) =
             (lens[..at].iter().product::<usize>(), lens[at + 1..].iter().product::<usize>());
         let len = lens[at];
         if len == 0 || before == 0 || behind == 0 {
             return Effect::Nothing;
+        }
+        if let Some(sizes) = &cut.sizes {
+            return Effect::Sizes { outer: before, sizes: sizes.iter().map(|s| s * behind).collect() };
         }
         let c = len.div_ceil(cut.split_factor);
         if c == 1 {
@@ -66,17 +71,27 @@ impl Effect {
             return Effect::Even { count: before * count, len: c * behind, step };
         }
         let last = (last * behind, last.div_ceil(cut.n) * behind);
-        Effect::Ragged { outer: before, count, len: c * behind, step, last }
+        Effect::Short { outer: before, count, len: c * behind, step, last }
     }
 
-    /// The split factor that could have this effect on dim `at` of these extents.
-    fn split_factor(self, lens: &[usize], at: usize) -> Option<usize> {
+    /// The cut over `n` ranks that could have this effect on dim `at` of these extents.
+    fn cut(self, lens: &[usize], at: usize, n: usize) -> Option<Cut> {
         let behind = lens[at + 1..].iter().product::<usize>();
         match self {
             Effect::Nothing => None,
-            Effect::First => Some(lens[at].max(1)),
-            Effect::Even { len, .. } | Effect::Ragged { len, .. } => {
-                (behind > 0 && len.is_multiple_of(behind)).then(|| lens[at].div_ceil(len / behind).max(1))
+            Effect::First => Some(Cut::chunks(lens[at].max(1), n)),
+            Effect::Even { len, .. } | Effect::Short { len, .. } => (behind > 0
+                && len.is_multiple_of(behind))
+            .then(|| Cut::chunks(lens[at].div_ceil(len / behind).max(1), n)),
+            Effect::Sizes { sizes, .. } => {
+                let whole = behind > 0 && sizes.iter().all(|s| s.is_multiple_of(behind));
+                let total = sizes.iter().sum::<usize>().checked_div(behind);
+                let sizes = sizes.iter().map(|s| s / behind.max(1)).collect::<Vec<usize>>();
+                (whole && total == Some(lens[at])).then(|| Cut {
+                    split_factor: 1,
+                    n,
+                    sizes: Some(sizes.into()),
+                })
             }
         }
     }
@@ -90,7 +105,7 @@ pub(super) fn view(s: &Sharding, shape: &[usize]) -> Result<Sharding, Error> {
         out.extend(empty(s, cuts, shape));
     } else {
         for (from, to) in runs(s.shape(), shape) {
-            let of_run: Cuts = cuts.iter().copied().filter(|c| from.contains(&c.dim)).collect();
+            let of_run: Cuts = cuts.iter().filter(|c| from.contains(&c.dim)).cloned().collect();
             let matched = orders(&of_run).find_map(|order| match_cuts(s.shape(), &from, shape, &to, &order));
             let Some(matched) = matched else {
                 return Err(Error::View {
@@ -111,9 +126,9 @@ pub(super) fn view(s: &Sharding, shape: &[usize]) -> Result<Sharding, Error> {
 fn empty(s: &Sharding, cuts: &[AxisCut], shape: &[usize]) -> Cuts {
     let zero = shape.iter().position(|&n| n == 0).unwrap_or(0);
     cuts.iter()
-        .map(|&c| {
+        .map(|c| {
             let stays = s.shape()[..=c.dim] == shape[..shape.len().min(c.dim + 1)];
-            AxisCut { dim: if stays { c.dim } else { zero }, ..c }
+            AxisCut { dim: if stays { c.dim } else { zero }, ..c.clone() }
         })
         .collect()
 }
@@ -122,7 +137,7 @@ fn empty(s: &Sharding, cuts: &[AxisCut], shape: &[usize]) -> Cuts {
 fn orders(cuts: &[AxisCut]) -> impl Iterator<Item = Cuts> + '_ {
     let n = cuts.len();
     let count = (1..=n.min(6)).product::<usize>();
-    let mut by_axis: Cuts = SmallVec::from_slice(cuts);
+    let mut by_axis: Cuts = cuts.iter().cloned().collect();
     by_axis.sort_by_key(|c| c.axis);
     (0..count).filter_map(move |i| {
         let mut left = i;
@@ -157,7 +172,7 @@ fn match_cuts(
     let mut out = Cuts::new();
     for c in cuts {
         let at = c.dim - from.start;
-        let (dim, cut) = matching(&variants, at, c.cut)?;
+        let (dim, cut) = matching(&variants, at, &c.cut)?;
         let mut next: SmallVec<[Variant; 4]> = SmallVec::new();
         for v in &variants {
             let places = c.cut.places(v.from[at]).into_iter().chain(cut.places(v.to[dim]));
@@ -180,22 +195,22 @@ fn match_cuts(
 }
 
 /// The dim and cut of the new shape with the effect of this cut, for all variants.
-fn matching(variants: &[Variant], at: usize, cut: Cut) -> Option<(usize, Cut)> {
+fn matching(variants: &[Variant], at: usize, cut: &Cut) -> Option<(usize, Cut)> {
     let effect = |v: &Variant| Effect::of(&v.from, at, cut);
     let dims = variants.first()?.to.len();
     for dim in 0..dims {
-        let mut tried: SmallVec<[usize; 4]> = SmallVec::new();
-        // Ranks that hold nothing allow any factor.
-        let factors = variants.iter().filter_map(|v| effect(v).split_factor(&v.to, dim)).chain([1]);
-        for split_factor in factors {
-            let new = Cut { split_factor, n: cut.n };
-            if tried.contains(&split_factor) {
+        let mut tried: SmallVec<[Cut; 4]> = SmallVec::new();
+        // Ranks that hold nothing allow any cut.
+        let could =
+            variants.iter().filter_map(|v| effect(v).cut(&v.to, dim, cut.n)).chain([Cut::chunks(1, cut.n)]);
+        for new in could {
+            if tried.contains(&new) {
                 continue;
             }
-            tried.push(split_factor);
-            if variants.iter().all(|v| effect(v) == Effect::of(&v.to, dim, new)) {
+            if variants.iter().all(|v| effect(v) == Effect::of(&v.to, dim, &new)) {
                 return Some((dim, new));
             }
+            tried.push(new);
         }
     }
     None
