@@ -8,7 +8,7 @@
 //!                                    the last piece has l*Q and s' = ceil(l/n) * Q
 //! ```
 //!
-//! A cut of another dim of another shape with the same numbers keeps the same elements on every rank. The cuts of a run
+//! A cut with these numbers of another dim of another shape keeps the same elements on every rank. The cuts of a run
 //! are matched one by one in order of application, over every combination of local extents that ranks have by then (few,
 //! because a cut leaves few different lengths), so no rank is enumerated.
 
@@ -26,6 +26,9 @@ type Lens = SmallVec<[usize; 6]>;
 
 /// More combinations of local extents than this are not told apart; three uneven cuts of one dim make at most 8.
 const MOST_VARIANTS: usize = 64;
+
+/// Longer lists of sizes than this are not made where nobody asked for them.
+const MOST_SIZES: usize = 1 << 12;
 
 /// The local extents of some ranks, before and after the view.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,7 +122,10 @@ pub(super) fn view(s: &Sharding, shape: &[usize]) -> Result<Sharding, Error> {
             out.extend(matched);
         }
     }
-    Sharding::from_cuts(s.mesh(), shape, out, s.partial().iter().copied().collect())
+    Sharding::from_cuts(s.mesh(), shape, out, s.partial().iter().copied().collect()).map_err(|e| {
+        // Sizes that fit the ranks with something left do not fit those with nothing.
+        if let Error::Placement { reason } = e { Error::View { reason } } else { e }
+    })
 }
 
 /// Nobody holds anything: dims that stay in place keep their cuts, the other cuts go to the first dim of size 0.
@@ -189,6 +195,8 @@ fn match_cuts(
             return None;
         }
         variants = next;
+        // Sizes that are chunks of what is left are printed as such.
+        let cut = cut.sizes.as_ref().map_or_else(|| cut.clone(), Cut::ragged);
         out.push(AxisCut { dim: to.start + dim, axis: c.axis, cut });
     }
     Some(out)
@@ -207,11 +215,38 @@ fn matching(variants: &[Variant], at: usize, cut: &Cut) -> Option<(usize, Cut)> 
             if tried.contains(&new) {
                 continue;
             }
-            if variants.iter().all(|v| effect(v) == Effect::of(&v.to, dim, &new)) {
+            // Sizes are of one length only, also on ranks that hold nothing.
+            let fits = |v: &Variant| new.total().is_none_or(|total| total == v.to[dim]);
+            if variants.iter().all(|v| fits(v) && effect(v) == Effect::of(&v.to, dim, &new)) {
                 return Some((dim, new));
             }
             tried.push(new);
         }
     }
-    None
+    as_sizes(variants, at, cut)
+}
+
+/// The dim of the new shape on which the pieces of this cut are pieces of other sizes, one per rank.
+///
+/// That is so where every rank keeps one run of the row-major index: one piece of a dim before which nothing is left.
+fn as_sizes(variants: &[Variant], at: usize, cut: &Cut) -> Option<(usize, Cut)> {
+    if cut.sizes.is_some() || cut.n > MOST_SIZES {
+        return None;
+    }
+    let sizes = |v: &Variant| -> Option<Effect> {
+        let (before, behind) =
+            (v.from[..at].iter().product::<usize>(), v.from[at + 1..].iter().product::<usize>());
+        let one = before == 1 && v.from[at].div_ceil(cut.split_factor) == v.from[at];
+        let sizes = || (0..cut.n).map(|i| cut.len(v.from[at], i) * behind).collect();
+        one.then(|| Effect::Sizes { outer: 1, sizes: sizes() })
+    };
+    let first = variants.first()?;
+    (0..first.to.len()).find_map(|dim| {
+        let new = sizes(first)?.cut(&first.to, dim, cut.n)?;
+        let same = |v: &Variant| {
+            let effect = Effect::of(&v.to, dim, &new);
+            effect != Effect::Nothing && sizes(v).as_ref() == Some(&effect)
+        };
+        variants.iter().all(same).then_some((dim, new))
+    })
 }
