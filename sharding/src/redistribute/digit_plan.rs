@@ -184,20 +184,24 @@ fn same_moves(a: &Candidate, b: &Candidate) -> bool {
 }
 
 /// The most elements that a rank sends in an exchange: one block for every receiver whose digits its own do not fix.
+///
+/// A receiver's digit `b` is fixed by all the sender's digits `d` that are read off it, which must then agree. Where `b`
+/// is one of them, the receiver's digit is the sender's own; where that is so for all, every sender is its own receiver.
 fn most_sent(system: &System, before: &State, after: &State, sender: &[usize]) -> u64 {
     let (owner_before, owner_after) = (system.owners(before), system.owners(after));
     let mut fixed: SmallVec<[bool; 8]> = SmallVec::from_elem(false, before.len());
-    let mut tells_others = false;
+    let mut own: SmallVec<[bool; 8]> = SmallVec::from_elem(false, before.len());
     for (d, a) in before.iter().enumerate() {
         let by = match *a {
             Place::At(p) => owner_after[p],
             Place::Replicated | Place::Partial(_) => Some(sender[d]),
         };
         if let Some(by) = by {
-            tells_others |= by != d;
+            own[by] |= by == d;
             fixed[by] = true;
         }
     }
+    let tells_others = fixed.iter().zip(&own).any(|(fixed, own)| *fixed && !own);
     let receivers: u64 =
         (0..before.len()).filter(|&d| !fixed[d]).map(|d| system.digits[d].size as u64).product();
     let block: u64 = system
