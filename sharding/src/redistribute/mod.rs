@@ -15,6 +15,7 @@ pub(crate) mod direct;
 pub mod messages;
 pub(crate) mod network;
 pub(crate) mod overlap;
+pub(crate) mod partition;
 pub mod plan;
 pub mod planner;
 pub(crate) mod search;
