@@ -1,6 +1,7 @@
 //! Every function of expressions, and what is said about bad ones.
 
 use reshard_layout::expression::{Expression, Function, Value, evaluate};
+use reshard_layout::properties::Answer;
 use reshard_layout::{ErrorKind, MAX_DEPTH, MAX_LEAVES};
 
 /// An example of every function and its value.
@@ -78,11 +79,20 @@ fn examples_have_their_values() {
 }
 
 #[test]
+fn answers_are_read_as_they_are_written() {
+    for answer in [Answer::Yes, Answer::No, Answer::Unknown] {
+        assert_eq!(answer.to_string().parse(), Ok(answer));
+    }
+    assert!("maybe".parse::<Answer>().is_err_and(|error| error.kind() == "parse"));
+}
+
+#[test]
 fn every_function_has_an_example() {
     for function in Function::ALL {
         let call = format!("{function}(");
         assert!(EXAMPLES.iter().any(|(text, _)| text.contains(&call)), "{function}");
         assert_eq!(Function::from_name(function.name()), Some(*function));
+        assert_eq!(function.to_string().parse(), Ok(*function));
     }
 }
 
