@@ -109,6 +109,13 @@ pub(super) fn view(s: &Sharding, shape: &[usize]) -> Result<Sharding, Error> {
     } else {
         for (from, to) in runs(s.shape(), shape) {
             let of_run: Cuts = cuts.iter().filter(|c| from.contains(&c.dim)).cloned().collect();
+            if of_run.is_empty() {
+                continue;
+            }
+            if from.len() == 1 && to.len() == 1 {
+                out.extend(of_run.into_iter().map(|c| AxisCut { dim: to.start, ..c }));
+                continue;
+            }
             let matched = orders(&of_run).find_map(|order| match_cuts(s.shape(), &from, shape, &to, &order));
             let Some(matched) = matched else {
                 return Err(Error::View {
