@@ -42,22 +42,66 @@ impl Work<'_> {
         let mut plans = Vec::new();
         // Reduce onto everybody, then move.
         let whole = from.with_partial(stay.iter().copied())?;
-        let mut steps = vec![self.all_reduce(from, &whole, &subs, reduce)?];
-        steps.extend(self.direct(&whole)?);
+        let first = if self.planner.deterministic {
+            self.combine(from, &whole, &subs, reduce)?
+        } else {
+            self.all_reduce(from, &whole, &subs, reduce)?
+        };
+        let mut steps = vec![first];
+        steps.extend(self.onward(&whole)?);
         plans.push(steps);
         // Reduce onto equal pieces of one dim, then move.
         for dim in 0..from.shape().len() {
             if let Some(pieces) = pieces(&whole, &subs, dim)? {
-                let mut steps = vec![self.reduce_scatter(from, &pieces, &subs, reduce)?];
-                steps.extend(self.direct(&pieces)?);
+                let mut steps = vec![self.combine(from, &pieces, &subs, reduce)?];
+                steps.extend(self.onward(&pieces)?);
                 plans.push(steps);
             }
         }
         // Reduce straight onto the target, where every rank's part lies inside what it holds a term of.
         if one_mesh && to.partial().len() == stay.len() && lies_inside(from, to)? {
-            plans.push(vec![self.reduce_scatter(from, to, &subs, reduce)?]);
+            plans.push(vec![self.combine(from, to, &subs, reduce)?]);
         }
         Ok(plans)
+    }
+
+    /// What is left to do from a sharding whose partial axes stay: by digits where that is sure to reduce nothing.
+    fn onward(&self, from: &Sharding) -> Result<Vec<Step>, Error> {
+        let to = self.to;
+        if self.planner.deterministic && !from.is_partial() && from.mesh() == to.mesh() {
+            // Limits may refuse this way and admit the direct one.
+            if let Ok(plan) = self.planner.plan(from, to, self.item as usize) {
+                return Ok(plan.steps);
+            }
+        }
+        Ok(self.direct(from)?.into_iter().collect())
+    }
+
+    /// Reduces the terms of `subs` onto shards inside each rank's own: one reduce-scatter, or, in rank order, one exchange
+    /// of all terms that everyone combines as listed.
+    fn combine(
+        &self,
+        from: &Sharding,
+        to: &Sharding,
+        subs: &[SubAxis],
+        reduce: Reduce,
+    ) -> Result<Step, Error> {
+        let step = self.reduce_scatter(from, to, subs, reduce)?;
+        if !self.planner.deterministic {
+            return Ok(step);
+        }
+        let bytes = (to.max_local_numel() as u64 * self.item) as f64;
+        let mut cost_us = 0.0f64;
+        for near in self.network.spread(&step.axes)? {
+            let mut traffic = Traffic::new();
+            let mut below = 1;
+            for n in near {
+                traffic.push((bytes * (n - below) as f64, n - below));
+                below = n;
+            }
+            cost_us = cost_us.max(self.network.topology.exchange_us(&traffic));
+        }
+        Ok(Step { op: StepOp::Exchange, cost_us, ..step })
     }
 
     /// One step from a sharding without partial axes that go away to the target; none if they are the same.
