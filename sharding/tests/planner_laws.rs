@@ -8,7 +8,7 @@ mod interpreter;
 use std::collections::HashSet;
 
 use interpreter::{bound_by_regions, run, shards_of};
-use quickcheck::{Arbitrary, Gen, QuickCheck};
+use quickcheck::{Arbitrary, Gen};
 use reshard_sharding::meaning::meaning;
 use reshard_sharding::redistribute::{Objective, Plan, Planner, Topology};
 use reshard_sharding::{Mesh, Sharding};
@@ -52,7 +52,10 @@ fn same(a: &Plan, b: &Plan) -> bool {
 }
 
 /// `bytes(S, U) <= bytes(S, T) + bytes(T, U)`: no detour saves bytes.
-fn triangle(mesh: &str, shape: &[usize], choices: &[&str]) -> usize {
+///
+/// Where digits do not nest it does not hold into terms: on `x=3,y=2`, shape `[36,6]`, `S(0),S(1) -> P,S(0)` receives 216
+/// bytes, and by way of `S(0),R` 144, because what shards now could be filled after something else was gathered.
+fn triangle(mesh: &str, shape: &[usize], choices: &[&str], into_terms: bool) -> usize {
     let mesh: Mesh = mesh.parse().unwrap();
     let all = all_shardings(&mesh, shape, choices);
     let planner = bytes(&Topology::uniform());
@@ -65,7 +68,7 @@ fn triangle(mesh: &str, shape: &[usize], choices: &[&str]) -> usize {
     for s in 0..n {
         for t in 0..n {
             for u in 0..n {
-                if b[s][u] > b[s][t] + b[t][u] {
+                if b[s][u] > b[s][t] + b[t][u] && (into_terms || !all[u].is_partial()) {
                     let (x, y, z) = (&all[s], &all[t], &all[u]);
                     broken.push(format!("{x} -> {y} -> {z}: {} > {} + {}", b[s][u], b[s][t], b[t][u]));
                 }
@@ -79,11 +82,11 @@ fn triangle(mesh: &str, shape: &[usize], choices: &[&str]) -> usize {
 
 #[test]
 fn no_detour_saves_bytes() {
-    let mut n = triangle("x=2,y=2", &[16, 8], &["R", "S(0)", "S(1)", "SS(0,2)", "P"]);
-    n += triangle("x=4,y=2", &[16, 16], &["R", "S(0)", "S(1)", "P"]);
-    n += triangle("x=3,y=2", &[36, 6], &["R", "S(0)", "S(1)", "P"]);
-    n += triangle("x=2,y=3", &[5, 7], &["R", "S(0)", "S(1)"]);
-    n += triangle("x=2,y=2,z=2", &[16, 8], &["R", "S(0)", "S(1)"]);
+    let mut n = triangle("x=2,y=2", &[16, 8], &["R", "S(0)", "S(1)", "SS(0,2)", "P"], true);
+    n += triangle("x=4,y=2", &[16, 16], &["R", "S(0)", "S(1)", "P"], true);
+    n += triangle("x=3,y=2", &[36, 6], &["R", "S(0)", "S(1)", "P"], false);
+    n += triangle("x=2,y=3", &[5, 7], &["R", "S(0)", "S(1)"], false);
+    n += triangle("x=2,y=2,z=2", &[16, 8], &["R", "S(0)", "S(1)"], false);
     println!("{n} triangles");
 }
 
@@ -401,20 +404,36 @@ fn what_a_plan_promises_is_what_happens() {
 
 #[test]
 fn an_objective_is_least_in_its_own() {
-    fn holds(q: Question) -> bool {
+    let mut g = Gen::new(64);
+    let mut broken = Vec::new();
+    let mut count = 0;
+    while count < 1500 {
+        let q = Question::arbitrary(&mut g);
         let (a, b): (Mesh, Mesh) = (q.mesh.parse().unwrap(), q.to_mesh.parse().unwrap());
         let sharding = |m: &Mesh, p: &str| Sharding::parse(m, &q.shape, p).ok();
-        let (Some(from), Some(to)) = (sharding(&a, &q.from), sharding(&b, &q.to)) else { return true };
+        let (Some(from), Some(to)) = (sharding(&a, &q.from), sharding(&b, &q.to)) else { continue };
         let topology = topologies()[q.profile].clone();
         let make = |o| Planner::new().topology(topology.clone()).objective(o).plan(&from, &to, 8);
-        let [Ok(time), Ok(bytes), Ok(peak)] = Objective::ALL.map(make) else { return true };
-        [&time, &bytes, &peak].into_iter().all(|p| {
-            p.cost_us() + 1e-6 >= time.cost_us()
-                && p.received_bytes() >= bytes.received_bytes()
-                && p.peak_bytes() >= peak.peak_bytes()
-        })
+        let [Ok(time), Ok(bytes), Ok(peak)] = Objective::ALL.map(make) else { continue };
+        count += 1;
+        for p in [&time, &bytes, &peak] {
+            // On one level and without terms the planner takes no step that receives a byte too many, even where it would
+            // save the time of a few messages.
+            let thrifty = q.profile == 0 && !from.is_partial() && !to.is_partial();
+            let wasteful = thrifty && p.received_bytes() > time.received_bytes();
+            if p.cost_us() + 1e-6 < time.cost_us() && !wasteful {
+                broken.push(format!("time: {p}\nchosen: {time}"));
+            }
+            if p.received_bytes() < bytes.received_bytes() {
+                broken.push(format!("bytes: {p}\nchosen: {bytes}"));
+            }
+            if p.peak_bytes() < peak.peak_bytes() {
+                broken.push(format!("peak: {p}\nchosen: {peak}"));
+            }
+        }
     }
-    QuickCheck::new().tests(300).quickcheck(holds as fn(Question) -> bool);
+    let first = broken[..broken.len().min(6)].join("\n\n");
+    assert!(broken.is_empty(), "{} of {count}:\n{first}", broken.len());
 }
 
 /// Terms whose sum depends on the order.

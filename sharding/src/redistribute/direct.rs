@@ -9,12 +9,12 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::axis::{SubAxis, join};
-use crate::digits::{Digits, Word};
+use crate::digits::{Digit, Digits, Owner, Word};
 use crate::extent::Cut;
 use crate::redistribute::cost::{Traffic, all_reduce_bytes};
 use crate::redistribute::messages::{Motion, Reduce, members, reduce_of};
 use crate::redistribute::overlap::Overlap;
-use crate::redistribute::planner::{COUNTED, Work};
+use crate::redistribute::planner::{COUNTED, Planner, Work};
 use crate::redistribute::step::{Step, StepOp};
 use crate::sharding::{AxisCut, PartialAxis};
 use crate::{Error, Group, Mesh, Placement, ReduceOp, Sharding};
@@ -35,7 +35,7 @@ impl Work<'_> {
         let kept = |p: &PartialAxis| one_mesh && to.partial().contains(p);
         let (stay, gone): (Vec<PartialAxis>, Vec<PartialAxis>) = from.partial().iter().partition(|p| kept(p));
         if gone.is_empty() {
-            return Ok(vec![self.direct(from)?.into_iter().collect()]);
+            return self.onward(from);
         }
         let subs: SmallVec<[SubAxis; 4]> = gone.iter().map(|p| p.sub).collect();
         let reduce = reduce_of(gone.iter().map(|p| (p.op, p.sub.size)));
@@ -47,15 +47,11 @@ impl Work<'_> {
         } else {
             self.all_reduce(from, &whole, &subs, reduce)?
         };
-        let mut steps = vec![first];
-        steps.extend(self.onward(&whole)?);
-        plans.push(steps);
+        self.go_on(first, &whole, &mut plans)?;
         // Reduce onto equal pieces of one dim, then move.
         for dim in 0..from.shape().len() {
             if let Some(pieces) = pieces(&whole, &subs, dim)? {
-                let mut steps = vec![self.combine(from, &pieces, &subs, reduce)?];
-                steps.extend(self.onward(&pieces)?);
-                plans.push(steps);
+                self.go_on(self.combine(from, &pieces, &subs, reduce)?, &pieces, &mut plans)?;
             }
         }
         // Reduce straight onto the target, where every rank's part lies inside what it holds a term of.
@@ -65,16 +61,60 @@ impl Work<'_> {
         Ok(plans)
     }
 
-    /// What is left to do from a sharding whose partial axes stay: by digits where that is sure to reduce nothing.
-    fn onward(&self, from: &Sharding) -> Result<Vec<Step>, Error> {
+    /// A first step, and every way to go on from where it leads.
+    fn go_on(&self, first: Step, from: &Sharding, plans: &mut Vec<Vec<Step>>) -> Result<(), Error> {
+        for rest in self.onward(from)? {
+            plans.push([first.clone()].into_iter().chain(rest).collect());
+        }
+        Ok(())
+    }
+
+    /// The ways from a sharding whose partial axes stay: one overlap, what becomes partial at once and then the rest, and
+    /// after combining in rank order by digits, where that is sure to reduce nothing.
+    fn onward(&self, from: &Sharding) -> Result<Vec<Vec<Step>>, Error> {
         let to = self.to;
-        if self.planner.deterministic && !from.is_partial() && from.mesh() == to.mesh() {
-            // Limits may refuse this way and admit the direct one.
-            if let Ok(plan) = self.planner.plan(from, to, self.item as usize) {
-                return Ok(plan.steps);
+        let mut plans = vec![self.direct(from)?.into_iter().collect()];
+        let item = self.item as usize;
+        let free = Planner { max_peak_bytes: None, groups: None, ..self.planner.clone() };
+        if self.planner.deterministic
+            && self.from.is_partial()
+            && !from.is_partial()
+            && from.mesh() == to.mesh()
+        {
+            plans.push(free.plan(from, to, item)?.steps);
+        }
+        if let Some(filled) = self.filled(from)? {
+            let first = free.plan(from, &filled, item)?;
+            if first.received_bytes == 0 {
+                let mut steps = first.steps;
+                steps.extend(free.plan(&filled, to, item)?.steps);
+                plans.push(steps);
             }
         }
-        Ok(self.direct(from)?.into_iter().collect())
+        Ok(plans)
+    }
+
+    /// The sharding in which the axes that become partial and shard now are partial already, which moves nothing.
+    fn filled(&self, from: &Sharding) -> Result<Option<Sharding>, Error> {
+        let to = self.to;
+        let (Some(digits), true) = (from.digits(), from.mesh() == to.mesh()) else { return Ok(None) };
+        let shards = |p: &PartialAxis| {
+            let inside = |d: &Digit| d.sub_axis().is_some_and(|s| contains(p.sub, s));
+            let touches = |d: &Digit| d.sub_axis().is_some_and(|s| s.axis == p.sub.axis);
+            digits.iter().any(inside) && digits.iter().all(|d| inside(d) || !touches(d))
+        };
+        let fills: SmallVec<[PartialAxis; 2]> =
+            to.partial().iter().copied().filter(|p| p.op != ReduceOp::Avg && shards(p)).collect();
+        let mixes = |p: &PartialAxis| fills.iter().all(|f| f.op.mixes_with(p.op));
+        if fills.is_empty() || !from.partial().iter().all(mixes) {
+            return Ok(None);
+        }
+        let local = digits.iter().map(|&d| match d.sub_axis() {
+            Some(s) if fills.iter().any(|p| contains(p.sub, s)) => Digit { owner: Owner::Local, ..d },
+            Some(_) | None => d,
+        });
+        let partial = from.partial().iter().copied().chain(fills.iter().copied());
+        Sharding::from_digits(from.mesh(), from.shape(), local, partial).map(Some)
     }
 
     /// Reduces the terms of `subs` onto shards inside each rank's own: one reduce-scatter, or, in rank order, one exchange

@@ -262,6 +262,8 @@ impl Planner {
         for s in &p.steps {
             totals.add(s.cost_us, s.received_bytes, 0);
         }
+        // Steps have their worst ranks, which need not be one rank.
+        totals.bytes = p.received_bytes;
         totals.peak = p.peak_bytes;
         totals.key(self.objective)
     }
