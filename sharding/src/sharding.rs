@@ -200,10 +200,7 @@ impl Sharding {
 
     /// Feeds a hasher with a part of what tells shardings apart: equal ones alike, and quickly.
     pub(crate) fn hash_word(&self, hasher: &mut impl core::hash::Hasher) {
-        hasher.write_usize(self.mesh.size() ^ self.mesh.lowest().rotate_left(32));
-        for a in self.mesh.axes() {
-            hasher.write_usize(a.size());
-        }
+        hasher.write_usize(self.mesh.size() ^ self.mesh.world().rotate_left(32));
         for &n in &self.shape {
             hasher.write_usize(n);
         }

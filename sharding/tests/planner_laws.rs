@@ -378,7 +378,7 @@ fn wanted() -> usize {
 
 #[test]
 fn what_a_plan_promises_is_what_happens() {
-    let mut g = Gen::new(64);
+    let mut g = Gen::from_size_and_seed(64, 1);
     let mut seen: HashSet<Question> = HashSet::new();
     let (mut done, mut steps, mut empty) = (0, 0, 0);
     while done < wanted() {
@@ -404,7 +404,7 @@ fn what_a_plan_promises_is_what_happens() {
 
 #[test]
 fn an_objective_is_least_in_its_own() {
-    let mut g = Gen::new(64);
+    let mut g = Gen::from_size_and_seed(64, 2);
     let mut broken = Vec::new();
     let mut count = 0;
     while count < 1500 {

@@ -84,7 +84,15 @@ struct Answer {
     savings: Option<Vec<Saving>>,
     /// Only with `--explain`: what a greedy planner does; null between two meshes.
     #[serde(skip_serializing_if = "Option::is_none")]
-    greedy: Option<Option<Greedy>>,
+    greedy: Option<Beside>,
+}
+
+/// What a greedy planner does beside the plan; nothing between two meshes.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Beside {
+    Plan(Greedy),
+    Nothing,
 }
 
 /// The plan of a greedy planner, in short.
@@ -124,11 +132,9 @@ pub(crate) fn run(args: &PlanArgs) -> Result<(), CliError> {
     if args.json {
         return output::print_json(&Answer::of(&answered));
     }
-    let Answered { plan, savings, greedy } = answered;
-    let mut text = match greedy {
-        Some(greedy) => format!("{}\n", Explanation { plan, greedy }),
-        None => format!("{plan}\n"),
-    };
+    let Answered { plan, savings, explained, greedy } = answered;
+    let mut text =
+        if explained { format!("{}\n", Explanation { plan, greedy }) } else { format!("{plan}\n") };
     for (group, saved_us) in savings.into_iter().flatten() {
         // Writing to a string does not fail.
         let _ = writeln!(text, "  one more group, {group}, would save {saved_us:.1} us");
@@ -143,7 +149,8 @@ type Savings = Vec<(Group, f64)>;
 struct Answered {
     plan: Plan,
     savings: Option<Savings>,
-    greedy: Option<Option<Plan>>,
+    explained: bool,
+    greedy: Option<Plan>,
 }
 
 fn plan(request: &Request) -> Result<Answered, CliError> {
@@ -222,7 +229,7 @@ fn computes(dtype: DType, sharding: &Sharding) -> Result<(), CliError> {
 }
 
 impl Answer {
-    fn of(Answered { plan, savings, greedy }: &Answered) -> Self {
+    fn of(Answered { plan, savings, explained, greedy }: &Answered) -> Self {
         Self {
             steps: plan.steps().iter().map(StepAnswer::of).collect(),
             received_bytes: plan.received_bytes(),
@@ -239,7 +246,8 @@ impl Answer {
                 };
                 savings.iter().map(saving).collect()
             }),
-            greedy: greedy.as_ref().map(|greedy| greedy.as_ref().map(Greedy::of)),
+            greedy: explained
+                .then(|| greedy.as_ref().map_or(Beside::Nothing, |plan| Beside::Plan(Greedy::of(plan)))),
         }
     }
 }

@@ -47,11 +47,11 @@ impl Work<'_> {
         } else {
             self.all_reduce(from, &whole, &subs, reduce)?
         };
-        self.go_on(first, &whole, &mut plans)?;
+        self.go_on(&first, &whole, &mut plans)?;
         // Reduce onto equal pieces of one dim, then move.
         for dim in 0..from.shape().len() {
             if let Some(pieces) = pieces(&whole, &subs, dim)? {
-                self.go_on(self.combine(from, &pieces, &subs, reduce)?, &pieces, &mut plans)?;
+                self.go_on(&self.combine(from, &pieces, &subs, reduce)?, &pieces, &mut plans)?;
             }
         }
         // Reduce straight onto the target, where every rank's part lies inside what it holds a term of.
@@ -62,7 +62,7 @@ impl Work<'_> {
     }
 
     /// A first step, and every way to go on from where it leads.
-    fn go_on(&self, first: Step, from: &Sharding, plans: &mut Vec<Vec<Step>>) -> Result<(), Error> {
+    fn go_on(&self, first: &Step, from: &Sharding, plans: &mut Vec<Vec<Step>>) -> Result<(), Error> {
         for rest in self.onward(from)? {
             plans.push([first.clone()].into_iter().chain(rest).collect());
         }

@@ -13,6 +13,7 @@
 //! group.
 
 use core::fmt;
+use core::fmt::Write as _;
 
 use crate::redistribute::messages::{Motion, members};
 use crate::redistribute::plan::Plan;
@@ -113,7 +114,7 @@ fn word(s: &Sharding, dim: usize) -> Option<String> {
             None => text.push_str("local"),
             Some(sub) => sub.write(&mut text, s.mesh().axes()).ok()?,
         }
-        text.push_str(&format!(" {}]", d.radix));
+        write!(text, " {}]", d.radix).ok()?;
     }
     Some(if text.is_empty() { "[local 1]".to_owned() } else { text })
 }

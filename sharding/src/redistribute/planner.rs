@@ -363,7 +363,14 @@ impl Work<'_> {
     fn best_digit_plan(&self, ends: &Ends) -> Result<Option<Plan>, Error> {
         let (system, s, t) = ends;
         let mut best: Option<([u64; 3], Candidate)> = None;
-        for candidate in digit_plan::candidates(system, s, t) {
+        let mut all = digit_plan::candidates(system, s, t);
+        let unlimited = self.planner.groups.is_none() && self.planner.max_peak_bytes.is_none();
+        if all.len() == 1 && unlimited && !self.may_search(s, t) {
+            // Nothing to compare.
+            let only = all.swap_remove(0);
+            return self.finish(self.digit_steps(&only)?, Some(ends)).map(Some);
+        }
+        for candidate in all {
             if let Some(key) = self.digit_key(&candidate)?
                 && best.as_ref().is_none_or(|b| key < b.0)
             {
@@ -380,14 +387,20 @@ impl Work<'_> {
         self.finish(self.digit_steps(&candidate)?, Some(ends)).map(Some)
     }
 
+    /// Whether there may be better plans than the closed forms.
+    ///
+    /// On one level and without partial sums, the closed form and the direct exchange receive no byte too many. For tiny
+    /// tensors a gather and a slice would save the time of a few messages, and move more: that is not done.
+    fn may_search(&self, s: &State, t: &State) -> bool {
+        let partial = s.iter().chain(t).any(|p| p.is_partial());
+        let limited = self.planner.max_peak_bytes.is_some() || self.planner.groups.is_some();
+        partial || limited || self.network.levels() > 1 || self.planner.objective == Objective::Peak
+    }
+
     /// A better plan than one of this key, where the closed forms may not be the best.
     fn searched(&self, ends: &Ends, best: Option<[u64; 3]>) -> Option<Candidate> {
         let (system, s, t) = ends;
-        let partial = s.iter().chain(t).any(|p| p.is_partial());
-        let limited = self.planner.max_peak_bytes.is_some() || self.planner.groups.is_some();
-        // On one level and without partial sums, the closed form and the direct exchange receive no byte too many. For
-        // tiny tensors a gather and a slice would save the time of a few messages, and move more: that is not done.
-        if !partial && !limited && self.network.levels() == 1 && self.planner.objective != Objective::Peak {
+        if !self.may_search(s, t) {
             return None;
         }
         let allowed = |subs: &[SubAxis]| {
