@@ -1,11 +1,13 @@
 //! Every pair of placements: plan, execute on threads, compare the meaning, compare the bytes that moved with the bytes
 //! that the plan promised.
 
+mod pair;
+
+use pair::{Item, check_pair, shards, to_bytes};
+use reshard_collectives::Memory;
 use reshard_collectives::threads::World;
-use reshard_collectives::{Memory, Trace};
 use reshard_kernels::DType;
-use reshard_sharding::meaning::{Term, held, meaning};
-use reshard_sharding::redistribute::{Plan, Planner};
+use reshard_sharding::redistribute::Planner;
 use reshard_sharding::{Mesh, Placement, ReduceOp, Sharding};
 
 const PER_AXIS: [Placement; 6] = [
@@ -16,105 +18,6 @@ const PER_AXIS: [Placement; 6] = [
     Placement::StridedShard { dim: 1, split_factor: 3 },
     Placement::Partial(ReduceOp::Sum),
 ];
-
-/// An element type of the tests: how to make it up, and its bytes.
-trait Item: Term {
-    const DTYPE: DType;
-    fn made(term: usize, element: usize) -> Self;
-    fn bytes(self) -> Vec<u8>;
-    fn read(bytes: &[u8]) -> Self;
-    fn agrees(self, other: Self) -> bool;
-}
-
-impl Item for i64 {
-    const DTYPE: DType = DType::I64;
-    fn made(term: usize, element: usize) -> i64 {
-        (element as i64 + 1) * 1_000_003 + (term as i64) * 777_767_777
-    }
-    fn bytes(self) -> Vec<u8> {
-        self.to_ne_bytes().to_vec()
-    }
-    fn read(bytes: &[u8]) -> i64 {
-        i64::from_ne_bytes(bytes.try_into().unwrap())
-    }
-    fn agrees(self, other: i64) -> bool {
-        self == other
-    }
-}
-
-/// Floats whose sum depends on the order: terms of very different sizes, some of which cancel.
-impl Item for f32 {
-    const DTYPE: DType = DType::F32;
-    fn made(term: usize, element: usize) -> f32 {
-        let big = [1e7, 0.1, -1e7, 0.7][(term + element) % 4];
-        big + (element as f32).sin() * 0.37 + term as f32 * 0.011
-    }
-    fn bytes(self) -> Vec<u8> {
-        self.to_ne_bytes().to_vec()
-    }
-    fn read(bytes: &[u8]) -> f32 {
-        f32::from_ne_bytes(bytes.try_into().unwrap())
-    }
-    /// Up to rounding: eight terms of at most 1e7.
-    fn agrees(self, other: f32) -> bool {
-        (self - other).abs() <= 16.0
-    }
-}
-
-/// Which term of a partial tensor a rank holds: its coordinates along the partial axes.
-fn term_of(mesh: &Mesh, placements: &[Placement], rank: usize) -> usize {
-    let coordinate = mesh.coordinate(rank).unwrap();
-    let sizes = mesh.axes().iter().map(reshard_sharding::Axis::size);
-    placements.iter().zip(coordinate).zip(sizes).fold(0, |term, ((placement, at), size)| {
-        if matches!(placement, Placement::Partial(_)) { term * size + at } else { term }
-    })
-}
-
-/// Shards in which every term has values of its own.
-fn shards<T: Item>(sharding: &Sharding, placements: &[Placement]) -> Vec<Vec<T>> {
-    let mesh = sharding.mesh();
-    let shard = |rank: usize| {
-        let term = term_of(mesh, placements, rank);
-        held(sharding, rank).unwrap().into_iter().map(|element| T::made(term, element)).collect()
-    };
-    mesh.ranks().map(shard).collect()
-}
-
-fn to_bytes<T: Item>(shards: &[Vec<T>]) -> Vec<Vec<u8>> {
-    shards.iter().map(|shard| shard.iter().flat_map(|x| x.bytes()).collect()).collect()
-}
-
-fn from_bytes<T: Item>(shards: &[Vec<u8>]) -> Vec<Vec<T>> {
-    let item = T::DTYPE.item_bytes().unwrap();
-    shards.iter().map(|shard| shard.chunks_exact(item).map(T::read).collect()).collect()
-}
-
-/// The bytes that moved against the bytes that the plan promised, step by step.
-fn check_promises(plan: &Plan, trace: &Trace, what: &str) {
-    assert_eq!(trace.worst_received(), plan.received_bytes(), "received in all: {what}\n{plan}");
-    for (index, step) in plan.steps().iter().enumerate() {
-        let worst = |bytes: &dyn Fn(usize) -> u64| plan.ranks().into_iter().map(bytes).max().unwrap_or(0);
-        let received = worst(&|rank| trace.received_in_step(index, rank));
-        let sent = worst(&|rank| trace.sent_in_step(index, rank));
-        assert_eq!((received, sent), (step.received_bytes, step.sent_bytes), "step {index}: {what}\n{plan}");
-    }
-}
-
-fn check_pair<T: Item>(world: &mut World, from: &Sharding, to: &Sharding, source: &[Vec<T>]) {
-    let what = format!("{from} on {} -> {to} on {} of {:?}", from.mesh(), to.mesh(), from.shape());
-    let plan = Planner::new()
-        .plan(from, to, T::DTYPE.item_bytes().unwrap())
-        .unwrap_or_else(|e| panic!("{what}: {e}"));
-    let (result, trace) = world
-        .redistribute(&plan, T::DTYPE, &to_bytes(source))
-        .unwrap_or_else(|error| panic!("{what}: {error}\n{plan}"));
-    let before = meaning(from, source).unwrap();
-    let after =
-        meaning(to, &from_bytes::<T>(&result)).unwrap_or_else(|error| panic!("{what}: {error}\n{plan}"));
-    let agree = before.len() == after.len() && before.iter().zip(&after).all(|(a, b)| a.agrees(*b));
-    assert!(agree, "{what}\n{plan}\n{before:?}\n{after:?}");
-    check_promises(&plan, &trace, &what);
-}
 
 /// All lists of placements for a mesh whose dims the shape has.
 fn all_placements(axes: usize, dims: usize) -> Vec<Vec<Placement>> {
@@ -148,7 +51,13 @@ fn check_mesh<T: Item>(mesh: &[usize], shapes: &[&[usize]], every: usize) -> usi
             let data = shards::<T>(&source, from);
             for (j, to) in lists.iter().enumerate() {
                 if (i * lists.len() + j).is_multiple_of(every) {
-                    check_pair(&mut world, &source, &Sharding::new(&mesh, shape, to).unwrap(), &data);
+                    check_pair(
+                        &mut world,
+                        &Planner::new(),
+                        &source,
+                        &Sharding::new(&mesh, shape, to).unwrap(),
+                        &data,
+                    );
                     done += 1;
                 }
             }
@@ -208,7 +117,13 @@ fn two_meshes_and_other_world_sizes() {
                     let source = Sharding::parse(&from, shape, before).unwrap();
                     let data = shards::<i64>(&source, &[]);
                     for after in texts(to.axes().len()) {
-                        check_pair(&mut world, &source, &Sharding::parse(&to, shape, after).unwrap(), &data);
+                        check_pair(
+                            &mut world,
+                            &Planner::new(),
+                            &source,
+                            &Sharding::parse(&to, shape, after).unwrap(),
+                            &data,
+                        );
                     }
                 }
             }
@@ -231,7 +146,13 @@ fn partial_sources_go_to_other_meshes() {
                 let source = Sharding::new(&from, shape, &placements).unwrap();
                 let data = shards::<i64>(&source, &placements);
                 let text = if to.axes().len() == 1 { "S(0)" } else { "R,S(1)" };
-                check_pair(&mut world, &source, &Sharding::parse(&to, shape, text).unwrap(), &data);
+                check_pair(
+                    &mut world,
+                    &Planner::new(),
+                    &source,
+                    &Sharding::parse(&to, shape, text).unwrap(),
+                    &data,
+                );
             }
         }
     }
@@ -250,7 +171,7 @@ fn every_reduction_agrees() {
                 for to in &lists {
                     let source = Sharding::new(&mesh, shape, from).unwrap();
                     let target = Sharding::new(&mesh, shape, to).unwrap();
-                    check_pair(&mut world, &source, &target, &shards::<i64>(&source, from));
+                    check_pair(&mut world, &Planner::new(), &source, &target, &shards::<i64>(&source, from));
                 }
             }
         }
@@ -261,7 +182,13 @@ fn every_reduction_agrees() {
             let source = Sharding::parse(&mesh, &[7, 5], from).unwrap();
             let placements = source.placements().unwrap();
             let data = shards::<f32>(&source, placements.as_ref());
-            check_pair(&mut world, &source, &Sharding::parse(&mesh, &[7, 5], to).unwrap(), &data);
+            check_pair(
+                &mut world,
+                &Planner::new(),
+                &source,
+                &Sharding::parse(&mesh, &[7, 5], to).unwrap(),
+                &data,
+            );
         }
     }
 }

@@ -30,9 +30,13 @@ impl<'a> Cursor<'a> {
     }
 
     /// The byte offset of the next token.
+    #[inline]
     pub(crate) fn place(&mut self) -> usize {
-        let rest = self.rest();
-        self.at += rest.len() - rest.trim_start().len();
+        // Nearly always a visible ASCII character comes next.
+        if !self.text.as_bytes().get(self.at).is_some_and(u8::is_ascii_graphic) {
+            let rest = self.rest();
+            self.at += rest.len() - rest.trim_start().len();
+        }
         self.at
     }
 
@@ -41,9 +45,13 @@ impl<'a> Cursor<'a> {
     }
 
     /// The next character that is not white space, which is not consumed.
+    #[inline]
     pub(crate) fn peek(&mut self) -> Option<char> {
-        self.place();
-        self.rest().chars().next()
+        let place = self.place();
+        match self.text.as_bytes().get(place) {
+            Some(byte) if byte.is_ascii() => Some(char::from(*byte)),
+            Some(_) | None => self.rest().chars().next(),
+        }
     }
 
     /// Consumes `token` if it comes next.
@@ -87,14 +95,22 @@ impl<'a> Cursor<'a> {
 
     pub(crate) fn integer(&mut self) -> Result<i64, Error> {
         let start = self.place();
-        let rest = self.rest();
-        let digits = rest.strip_prefix('-').unwrap_or(rest);
-        let length = digits.bytes().take_while(u8::is_ascii_digit).count();
-        if length == 0 {
+        let bytes = self.text.as_bytes();
+        let negative = bytes.get(start) == Some(&b'-');
+        let first = start + usize::from(negative);
+        // Counted downwards, because there is one more negative number than there are positive ones.
+        let (mut at, mut value) = (first, Some(0_i64));
+        while let Some(digit) = bytes.get(at).filter(|byte| byte.is_ascii_digit()) {
+            let digit = i64::from(digit - b'0');
+            value = value.and_then(|value| value.checked_mul(10)).and_then(|value| value.checked_sub(digit));
+            at += 1;
+        }
+        if at == first {
             return Err(self.expected("an integer"));
         }
-        self.at += rest.len() - digits.len() + length;
-        self.text[start..self.at].parse().map_err(|_| {
+        self.at = at;
+        let value = if negative { value } else { value.and_then(i64::checked_neg) };
+        value.ok_or_else(|| {
             self.error_at(start, ErrorKind::Overflow, "the integer does not fit in 64 bits".to_owned())
         })
     }

@@ -9,10 +9,12 @@
 //! ```
 
 use std::fmt;
+use std::str::FromStr;
 
 use crate::algebra::ENUMERATION_BUDGET;
+use crate::error::ParseError;
 use crate::layout::{Leaf, Leaves};
-use crate::{IntTuple, Layout};
+use crate::{Error, ErrorKind, IntTuple, Layout};
 
 /// The answer to a question that may be too large to decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -37,6 +39,18 @@ impl fmt::Display for Answer {
             Self::Yes => "yes",
             Self::No => "no",
             Self::Unknown => "unknown",
+        })
+    }
+}
+
+impl FromStr for Answer {
+    type Err = Error;
+
+    fn from_str(word: &str) -> Result<Self, Error> {
+        let all = [Self::Yes, Self::No, Self::Unknown];
+        all.into_iter().find(|answer| answer.to_string() == word).ok_or_else(|| {
+            let message = "expected yes, no or unknown".to_owned();
+            Error::Parse(Box::new(ParseError::new(ErrorKind::Parse, word, 0, message)))
         })
     }
 }

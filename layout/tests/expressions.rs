@@ -1,6 +1,7 @@
 //! Every function of expressions, and what is said about bad ones.
 
 use reshard_layout::expression::{Expression, Function, Value, evaluate};
+use reshard_layout::properties::Answer;
 use reshard_layout::{ErrorKind, MAX_DEPTH, MAX_LEAVES};
 
 /// An example of every function and its value.
@@ -78,11 +79,20 @@ fn examples_have_their_values() {
 }
 
 #[test]
+fn answers_are_read_as_they_are_written() {
+    for answer in [Answer::Yes, Answer::No, Answer::Unknown] {
+        assert_eq!(answer.to_string().parse(), Ok(answer));
+    }
+    assert!("maybe".parse::<Answer>().is_err_and(|error| error.kind() == "parse"));
+}
+
+#[test]
 fn every_function_has_an_example() {
     for function in Function::ALL {
         let call = format!("{function}(");
         assert!(EXAMPLES.iter().any(|(text, _)| text.contains(&call)), "{function}");
         assert_eq!(Function::from_name(function.name()), Some(*function));
+        assert_eq!(function.to_string().parse(), Ok(*function));
     }
 }
 
@@ -152,7 +162,8 @@ fn size_of_the_text_is_bounded() {
     assert_eq!(kind(&format!("{}4{}", "(".repeat(many), ")".repeat(many))), "too_deep");
     assert_eq!(kind(&format!("slice(4:1,{}", "(".repeat(many))), "too_deep");
     assert_eq!(kind(&format!("({}1)", "1,".repeat(many))), "too_large");
-    assert_eq!(kind(&format!("4:1{}", "(0)".repeat(many))), "too_large");
+    assert_eq!(kind(&format!("4:1{}", "(0)".repeat(many))), "too_deep");
+    assert_eq!(kind(&format!("concat({}4:1)", "size(4:1),".repeat(many))), "too_large");
     assert_eq!(kind(&"9".repeat(many)), "overflow");
     assert_eq!(kind(&"a".repeat(many)), "parse");
     assert_eq!(kind(&" ".repeat(many)), "parse");
@@ -182,4 +193,27 @@ fn carets_stand_under_the_place() {
     }
     let long = format!("coalesce({}:{}", "(".to_owned() + &"1,".repeat(500), "x");
     assert!(evaluate(&long).is_err_and(|error| error.render().len() < 400));
+}
+
+#[test]
+fn nesting_up_to_the_limit_needs_little_stack() {
+    let deep = |function: &str| format!("{}4:1{}", function.repeat(63), ")".repeat(63));
+    let texts = [
+        deep("coalesce("),
+        deep("concat("),
+        format!("4:1{}", "(0)".repeat(63)),
+        format!("{}4:1{}", "<".repeat(63), ">".repeat(63)),
+        format!(
+            "composition({}4:1{},{}2:1{})",
+            "(".repeat(60),
+            ",)".repeat(0),
+            "<".repeat(60),
+            ">".repeat(60)
+        ),
+        format!("{}(0){}", "4:1(".repeat(63), ")".repeat(63)),
+    ];
+    // A quarter of what a thread has by default.
+    let small = std::thread::Builder::new().stack_size(512 * 1024);
+    let run = move || texts.iter().filter(|text| evaluate(text).is_ok()).count();
+    assert_eq!(small.spawn(run).expect("a thread").join().ok(), Some(3));
 }

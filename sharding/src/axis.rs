@@ -119,6 +119,14 @@ impl SubAxis {
             .then_some(SubAxis { size: self.size * minor.size, ..self })
     }
 
+    /// The text of the sub-axis with the names of a mesh.
+    pub(crate) fn printed(self, axes: &[Axis]) -> String {
+        let mut text = String::new();
+        // Writing to a string does not fail.
+        let _ = self.write(&mut text, axes);
+        text
+    }
+
     /// Prints the sub-axis with the names of a mesh: `tp` for a whole axis, otherwise `tp:(pre)size`.
     pub(crate) fn write(self, f: &mut impl fmt::Write, axes: &[Axis]) -> fmt::Result {
         let axis = &axes[self.axis];
@@ -153,17 +161,21 @@ pub(crate) fn join<A: smallvec::Array<Item = SubAxis>>(
 pub(crate) fn complement(used: &[SubAxis], axes: &[Axis]) -> smallvec::SmallVec<[SubAxis; 4]> {
     let mut used: smallvec::SmallVec<[SubAxis; 8]> = smallvec::SmallVec::from_slice(used);
     used.sort();
-    let mut out: smallvec::SmallVec<[SubAxis; 4]> = smallvec::SmallVec::new();
+    let mut out: smallvec::SmallVec<[SubAxis; 8]> = smallvec::SmallVec::new();
     for (axis, a) in axes.iter().enumerate() {
         let mut pre = 1;
         for u in used.iter().filter(|u| u.axis == axis) {
             if u.pre < pre {
                 continue;
             }
-            out.push(SubAxis { axis, pre, size: u.pre / pre });
+            if u.pre > pre {
+                out.push(SubAxis { axis, pre, size: u.pre / pre });
+            }
             pre = u.pre * u.size;
         }
-        out.push(SubAxis { axis, pre, size: a.size() / pre });
+        if pre < a.size() {
+            out.push(SubAxis { axis, pre, size: a.size() / pre });
+        }
     }
     join(out)
 }

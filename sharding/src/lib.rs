@@ -15,12 +15,13 @@ mod extent;
 pub mod group;
 pub mod meaning;
 pub mod mesh;
-mod notation;
+pub mod notation;
 pub mod placement;
 pub mod redistribute;
 pub mod reduce;
 pub mod region;
 pub mod sharding;
+pub mod strided;
 mod view;
 
 pub use axis::{Axis, AxisName, SubAxis};

@@ -11,7 +11,10 @@
 //! a slice of the world: then it does not cover it, and its offset need not be 0.
 
 mod from_ranks;
+pub mod recipes;
 mod transform;
+
+pub(crate) use from_ranks::modes_of_line;
 
 use core::fmt;
 use std::str::FromStr;
@@ -312,7 +315,7 @@ impl Mesh {
     }
 
     /// Whether strides and offset are those of [`Mesh::new`].
-    fn is_row_major(&self) -> bool {
+    pub(crate) fn is_row_major(&self) -> bool {
         let mut stride = 1;
         for a in self.axes().iter().rev() {
             if a.size > 1
@@ -350,6 +353,9 @@ impl FromStr for Mesh {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Mesh, Error> {
+        if crate::notation::shardy::is_mesh(text) {
+            return crate::notation::shardy::parse_mesh(text);
+        }
         let mut r = Cursor::new("mesh", text);
         let mut plain: Vec<(AxisName, usize)> = Vec::new();
         let mut strided: Vec<(AxisName, Layout)> = Vec::new();

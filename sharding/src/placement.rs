@@ -52,7 +52,14 @@ impl fmt::Display for Placement {
 impl Placement {
     pub(crate) fn read(r: &mut Cursor<'_>) -> Result<Placement, Error> {
         let at = r.here();
-        let word = r.take_while(|c| c.is_ascii_alphanumeric() || c == '_');
+        let start = r.clone();
+        let mut word = r.take_while(|c| c.is_ascii_alphanumeric() || c == '_');
+        // PyTorch prints specs without commas: RRS(0) starts with R.
+        if word.starts_with(['R', 'P']) && word[1..].starts_with(['R', 'S', 'P', '_']) {
+            word = &word[..1];
+            *r = start;
+            r.expect(word)?;
+        }
         match word {
             "R" | "Replicate" => {
                 if r.eat("(") {
@@ -156,8 +163,13 @@ impl fmt::Display for Placements {
     }
 }
 
+/// Of each placement, its number in the shard order of its dim, where one is written.
+pub(crate) type ShardNumbers = SmallVec<[Option<usize>; 4]>;
+
 impl Placements {
-    pub(crate) fn read(r: &mut Cursor<'_>) -> Result<Placements, Error> {
+    /// Reads placements; of each, its number in PyTorch's shard order, as in `S(0)[1]S(0)[0]`, where it has one.
+    pub(crate) fn read(r: &mut Cursor<'_>) -> Result<(Placements, ShardNumbers), Error> {
+        let mut numbers = SmallVec::new();
         let close = if r.eat("[") {
             Some("]")
         } else if r.eat("(") {
@@ -171,15 +183,23 @@ impl Placements {
             if ended && (list.is_empty() || close.is_some()) {
                 break;
             }
-            list.push(Placement::read(r)?);
-            if !r.eat(",") {
+            let p = Placement::read(r)?;
+            let numbered = matches!(p, Placement::Shard(_)) && r.eat("[");
+            list.push(p);
+            numbers.push(if numbered { Some(r.number("a number in the order of axes")?) } else { None });
+            if numbered {
+                r.expect("]")?;
+            }
+            // PyTorch prints specs without commas.
+            let next = r.rest().starts_with(['R', 'S', 'P', '_']);
+            if !r.eat(",") && !next {
                 break;
             }
         }
         if let Some(c) = close {
             r.expect(c)?;
         }
-        Ok(Placements(list))
+        Ok((Placements(list), numbers))
     }
 }
 
@@ -187,7 +207,10 @@ impl FromStr for Placements {
     type Err = Error;
     fn from_str(s: &str) -> Result<Placements, Error> {
         let mut r = Cursor::new("placements", s);
-        let list = Placements::read(&mut r)?;
+        let (list, numbers) = Placements::read(&mut r)?;
+        if numbers.iter().any(Option::is_some) {
+            return Err(r.error_at(0, "placements without [..] (an order of axes is read with a mesh)"));
+        }
         r.finish()?;
         Ok(list)
     }

@@ -103,7 +103,7 @@ pub(crate) fn shared_len(source: &[Interval], target: &[Interval]) -> usize {
 }
 
 /// Adds one range to the runs: grown onto the last one, or as a repetition of it, where it continues it.
-fn append(runs: &mut Vec<Run>, source: usize, target: usize, len: usize) {
+pub(crate) fn append(runs: &mut Vec<Run>, source: usize, target: usize, len: usize) {
     if let Some(last) = runs.last_mut() {
         if last.count == 1 && source == last.source + last.len && target == last.target + last.len {
             last.len += len;

@@ -23,14 +23,16 @@ fn torch_indices(
 ) -> Vec<usize> {
     let mut mine: Vec<usize> = (0..len).collect();
     for (axis, p) in placements.iter().enumerate() {
-        mine = match *p {
-            Placement::Shard(d) if d == dim => torch_chunk(&mine, sizes[axis]).swap_remove(c[axis]),
-            Placement::StridedShard { dim: d, split_factor } if d == dim => torch_chunk(&mine, split_factor)
+        if *p == Placement::Shard(dim) {
+            mine = torch_chunk(&mine, sizes[axis]).swap_remove(c[axis]);
+        } else if let Placement::StridedShard { dim: d, split_factor } = *p
+            && d == dim
+        {
+            mine = torch_chunk(&mine, split_factor)
                 .into_iter()
                 .flat_map(|piece| torch_chunk(&piece, sizes[axis]).swap_remove(c[axis]))
-                .collect(),
-            _ => mine,
-        };
+                .collect();
+        }
     }
     mine
 }
@@ -58,7 +60,7 @@ fn is_one_mode_layout(values: &[i64]) -> bool {
     }
     let step = values[1] - values[0];
     let run = (1..n).find(|&i| values[i] - values[i - 1] != step).unwrap_or(n);
-    n % run == 0
+    n.is_multiple_of(run)
         && (0..n).all(|i| values[i] - values[i / run * run] == (i % run) as i64 * step)
         && is_one_mode_layout(&values.iter().copied().step_by(run).collect::<Vec<_>>())
 }
@@ -128,9 +130,12 @@ fn every_case(mut f: impl FnMut(&Mesh, &[usize], &Placements, &Sharding)) {
         let mesh = mesh(sizes);
         for placements in all_placements(sizes.len()) {
             for shape in SHAPES {
-                let needs = |p: &Placement| match *p {
-                    Placement::Shard(dim) | Placement::StridedShard { dim, .. } => dim + 1,
-                    _ => 0,
+                let needs = |p: &Placement| {
+                    if let Placement::Shard(dim) | Placement::StridedShard { dim, .. } = *p {
+                        dim + 1
+                    } else {
+                        0
+                    }
                 };
                 if placements.iter().map(needs).max().unwrap_or(0) > shape.len() {
                     assert!(Sharding::new(&mesh, shape, &placements).is_err());
@@ -355,7 +360,7 @@ fn bad_requests_are_errors_with_a_kind() {
         ("P(sum),P(max)", "placement"),
         ("[{dp,dp},{}]", "parse"),
         ("[{pp},{}]", "no_such_axis"),
-        ("[{dp}]", "placement"),
+        ("[{dp}]", "dim_count"),
         ("[{dp:(1)3},{}]", "parse"),
         ("S(99999999999999999999),R", "parse"),
     ] {

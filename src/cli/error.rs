@@ -22,17 +22,19 @@ pub(crate) struct CliError {
     /// For a text that does not parse: the text and a caret under the place, as lines of their own.
     place: Option<String>,
     exit: Exit,
+    /// What to redistribute to before a view that is not free.
+    first: Option<String>,
 }
 
 impl CliError {
     /// Bad input, or a request that is refused.
     pub(crate) fn refused(kind: &'static str, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), place: None, exit: Exit::Refused }
+        Self { kind, message: message.into(), place: None, first: None, exit: Exit::Refused }
     }
 
     /// A run that failed.
     pub(crate) fn failed(kind: &'static str, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), place: None, exit: Exit::Failed }
+        Self { kind, message: message.into(), place: None, first: None, exit: Exit::Failed }
     }
 
     /// Reading or writing `path` failed in the middle of the work.
@@ -42,12 +44,18 @@ impl CliError {
 
     /// The reader of stdout has closed it.
     pub(crate) fn reader_gone() -> Self {
-        Self { kind: "closed", message: String::new(), place: None, exit: Exit::ReaderGone }
+        Self { kind: "closed", message: String::new(), place: None, first: None, exit: Exit::ReaderGone }
     }
 
     /// A text that does not parse, with a caret at byte `offset` of it.
     pub(crate) fn parse(text: &str, offset: usize, message: impl Into<String>) -> Self {
-        Self { kind: "parse", message: message.into(), place: caret(text, offset), exit: Exit::Refused }
+        Self {
+            kind: "parse",
+            message: message.into(),
+            place: caret(text, offset),
+            first: None,
+            exit: Exit::Refused,
+        }
     }
 
     /// A command line that clap refuses. Its first paragraph is the sentence; the rest is advice, which `--help`
@@ -79,6 +87,11 @@ impl CliError {
         self.exit
     }
 
+    /// The sharding to redistribute to first, for a view that is not free.
+    pub(crate) fn first(&self) -> Option<&str> {
+        self.first.as_deref()
+    }
+
     /// The text and the caret line, where there is one.
     pub(crate) fn place(&self) -> Option<&str> {
         self.place.as_deref()
@@ -99,7 +112,11 @@ impl From<reshard_sharding::Error> for CliError {
             let message = format!("cannot read the {what} `{input}`: expected {expected} at byte {at}");
             return Self::parse(input, *at, message);
         }
-        Self::refused(error.kind(), error.to_string())
+        let mut refused = Self::refused(error.kind(), error.to_string());
+        if let reshard_sharding::Error::NeedsRedistribute { first, .. } = error {
+            refused.first = Some(first);
+        }
+        refused
     }
 }
 

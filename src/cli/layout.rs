@@ -75,6 +75,7 @@ fn object(value: &Value) -> Json {
         Value::Composed(composed) => json!({ "composed": composed.to_string(), "size": composed.size() }),
         Value::Swizzle(swizzle) => json!({ "swizzle": swizzle.to_string() }),
         Value::Tiler(tiler) => json!({ "tiler": tiler.to_string() }),
+        Value::Pattern(pattern) => json!({ "pattern": pattern.to_string() }),
     }
 }
 
@@ -93,7 +94,8 @@ fn drawing(value: &Value) -> Result<Option<Drawing>, Error> {
         | Value::Answer(_)
         | Value::Tuple(_)
         | Value::Swizzle(_)
-        | Value::Tiler(_) => Ok(None),
+        | Value::Tiler(_)
+        | Value::Pattern(_) => Ok(None),
     }
 }
 

@@ -14,11 +14,13 @@
 mod batch;
 mod error;
 mod layout;
+mod mesh;
 mod output;
 mod plan;
 mod run;
 mod shape;
 mod shards;
+mod view;
 
 use std::ffi::OsStr;
 use std::process::ExitCode;
@@ -44,6 +46,10 @@ enum Command {
     Shards(shards::ShardsArgs),
     /// Show the cheapest steps from one sharding to another
     Plan(plan::PlanArgs),
+    /// List recipes, draw a mesh, show the groups of its axes
+    Mesh(mesh::MeshArgs),
+    /// Show the sharding of a tensor viewed in another shape
+    View(view::ViewArgs),
     /// Reshard a checkpoint for real and verify every byte
     Run(run::RunArgs),
 }
@@ -58,6 +64,8 @@ pub(crate) fn main() -> ExitCode {
         Command::Layout(args) => layout::run(&args),
         Command::Shards(args) => finish(shards::run(&args), args.json),
         Command::Plan(args) => finish(plan::run(&args), args.json),
+        Command::Mesh(args) => finish(mesh::run(&args), args.json),
+        Command::View(args) => finish(view::run(&args), args.json),
         Command::Run(args) => finish(run::run(&args), args.json),
     }
 }

@@ -31,7 +31,11 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<(), CliError> {
 
 /// The JSON of an error: `{"error":{"kind":..,"message":..}}`.
 pub(crate) fn error_json(error: &CliError) -> serde_json::Value {
-    json!({"error": {"kind": error.kind(), "message": error.to_string()}})
+    let mut value = json!({"error": {"kind": error.kind(), "message": error.to_string()}});
+    if let Some(first) = error.first() {
+        value["error"]["move"] = json!(first);
+    }
+    value
 }
 
 /// Reports an error on stderr, with `--json` also on stdout, and gives the exit status it stands for.

@@ -21,8 +21,9 @@ pub(crate) fn push_coalesced(leaves: &mut Leaves, start: usize, leaf: Leaf) {
     if leaves.len() > start
         && let Some(last) = leaves.last_mut()
         && last.stride.checked_mul(last.extent) == Some(leaf.stride)
+        && let Some(extent) = last.extent.checked_mul(leaf.extent)
     {
-        last.extent *= leaf.extent;
+        last.extent = extent;
     } else {
         leaves.push(leaf);
     }

@@ -16,9 +16,9 @@ use crate::layout::{Leaf, Leaves};
 use crate::order::div_rem;
 use crate::{Defect, Error, Layout, Operation};
 
-/// The leaves with an extent > 1 and a stride other than 0, by stride; equal strides by extent.
-pub(crate) fn sorted(layout: &Layout, operation: Operation) -> Result<Leaves, Error> {
-    let mut leaves = Leaves::new();
+/// Fills `leaves` with those of extent > 1 and a stride other than 0, by stride; equal strides by extent.
+#[inline]
+pub(crate) fn sort_leaves(layout: &Layout, operation: Operation, leaves: &mut Leaves) -> Result<(), Error> {
     for &leaf in layout.raw_leaves() {
         if leaf.extent == 1 || leaf.stride == 0 {
             continue;
@@ -27,11 +27,15 @@ pub(crate) fn sorted(layout: &Layout, operation: Operation) -> Result<Leaves, Er
             let defect = Defect::NegativeStride { extent: leaf.extent, stride: leaf.stride };
             return Err(Error::Inadmissible { operation, operand: Box::new(layout.clone()), defect });
         }
-        // Insertion keeps short lists quick; there are at most 62 such leaves unless they are refused below.
-        let at = leaves.partition_point(|other| (other.stride, other.extent) < (leaf.stride, leaf.extent));
-        leaves.insert(at, leaf);
+        // There are at most 62 such leaves, because their extents multiply to the size.
+        leaves.push(leaf);
+        let mut at = leaves.len() - 1;
+        while at > 0 && (leaf.stride, leaf.extent) < (leaves[at - 1].stride, leaves[at - 1].extent) {
+            leaves.swap(at - 1, at);
+            at -= 1;
+        }
     }
-    Ok(leaves)
+    Ok(())
 }
 
 impl Layout {
@@ -60,10 +64,12 @@ impl Layout {
             return Err(Error::BadExtent { extent: bound });
         }
         let operation = Operation::Complement;
+        let mut sorted = Leaves::new();
+        sort_leaves(self, operation, &mut sorted)?;
         let mut layout = Self::blank();
         let gaps = layout.leaves_mut();
         let mut span = Some(1_i64);
-        for Leaf { extent, stride } in sorted(self, operation)? {
+        for &Leaf { extent, stride } in &sorted {
             let overlap = |span| Error::Inadmissible {
                 operation,
                 operand: Box::new(self.clone()),
@@ -110,7 +116,8 @@ impl Layout {
     pub fn tiles(&self, bound: i64) -> Result<bool, Error> {
         let complement = self.complement(bound)?;
         // Both are injective together; they cover [0, bound) if they have as many values and none is beyond.
-        let size = sorted(self, Operation::Complement)?.iter().map(|leaf| leaf.extent).product::<i64>();
+        let moving = self.raw_leaves().iter().filter(|leaf| leaf.stride != 0);
+        let size = moving.map(|leaf| leaf.extent).product::<i64>();
         let count = size.checked_mul(complement.size());
         let greatest = self.max_value().checked_add(complement.max_value());
         Ok(count == Some(bound) && greatest == Some(bound - 1) && self.size() == size)

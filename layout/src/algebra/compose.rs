@@ -127,10 +127,14 @@ pub(crate) fn push_nests(nests: &mut Nests, depth: usize, nest: Nest, count: usi
         nests.push(Nest::default());
     }
     nests.push(Nest { open: 0, close: nest.close + 1 });
-    if nests.len() > MAX_LEAVES {
-        return Err(Error::TooLarge { what: Counted::Leaves, limit: MAX_LEAVES });
-    }
     Ok(())
+}
+
+/// How deep leaf `at` is nested.
+fn depth_at(nests: &[Nest], at: usize) -> usize {
+    let opened: usize = nests[..=at].iter().map(|nest| usize::from(nest.open)).sum();
+    let closed: usize = nests[..at].iter().map(|nest| usize::from(nest.close)).sum();
+    opened - closed
 }
 
 /// Why the closed form has no layout.
@@ -145,17 +149,26 @@ fn closed_form(outer: &[Leaf], inner: &Layout, layout: &mut Layout) -> Result<()
     let mut boundaries = Boundaries::new();
     push_boundaries(outer, &mut boundaries);
     let (leaves, nests) = layout.parts_mut();
-    let mut depth = 0;
-    for (at, (&leaf, &nest)) in inner.raw_leaves().iter().zip(inner.profile().nests()).enumerate() {
+    let whole = inner.profile().nests();
+    // Few leaves become tuples; the nesting of those between is copied as it is.
+    let mut copied = 0;
+    for (at, &leaf) in inner.raw_leaves().iter().enumerate() {
         let start = leaves.len();
         if leaf.extent == 1 || leaf.stride == 0 {
             leaves.push(Leaf { extent: leaf.extent, stride: 0 });
         } else {
             compose_leaf(first_stride, &mut boundaries, at, leaf, leaves).map_err(Failure::Obstacle)?;
         }
-        depth += usize::from(nest.open);
-        push_nests(nests, depth, nest, leaves.len() - start).map_err(Failure::Error)?;
-        depth -= usize::from(nest.close);
+        let count = leaves.len() - start;
+        if count > 1 {
+            nests.extend_from_slice(&whole[copied..at]);
+            copied = at + 1;
+            push_nests(nests, depth_at(whole, at), whole[at], count).map_err(Failure::Error)?;
+        }
+    }
+    nests.extend_from_slice(&whole[copied..]);
+    if nests.len() > MAX_LEAVES {
+        return Err(Failure::Error(Error::TooLarge { what: Counted::Leaves, limit: MAX_LEAVES }));
     }
     layout.seal();
     Ok(())

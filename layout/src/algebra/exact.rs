@@ -11,7 +11,8 @@ use super::compose::push_nests;
 use super::composed::Outer;
 use crate::layout::{Leaf, Leaves};
 use crate::order::value_at;
-use crate::{Error, Layout, Obstacle};
+use crate::profile::MAX_LEAVES;
+use crate::{Counted, Error, Layout, Obstacle};
 
 /// The greatest number of indices of a layout that an operation enumerates to decide a question exactly.
 pub const ENUMERATION_BUDGET: i64 = 1 << 18;
@@ -84,6 +85,9 @@ pub(crate) fn recognise(inner: &Layout, function: impl Fn(i64) -> i64) -> Result
     let different = |index: &i64| value_at(leaves, *index) != function(value_at(inner.raw_leaves(), *index));
     if let Some(index) = (0..inner.size()).find(different) {
         return Err(Refusal::Not(Obstacle::Enumeration { index }));
+    }
+    if nests.len() > MAX_LEAVES {
+        return Err(Refusal::Error(Error::TooLarge { what: Counted::Leaves, limit: MAX_LEAVES }));
     }
     layout.seal_checked().map_err(Refusal::Error)?;
     Ok(layout)

@@ -8,6 +8,8 @@
 //! left inverse    R(A(i)) = i      between a leaf (d':p') and the next, (d:p):        d / d' : p'
 //! ```
 
+use smallvec::SmallVec;
+
 use super::coalesce::push_coalesced;
 use crate::layout::Leaf;
 use crate::order::div_rem;
@@ -21,18 +23,23 @@ struct Placed {
     step: i64,
 }
 
-/// The leaves with an extent > 1 and a positive stride, sorted by stride, then extent.
-fn placed(layout: &Layout) -> smallvec::SmallVec<[Placed; 8]> {
-    let mut leaves: smallvec::SmallVec<[Placed; 8]> = smallvec::SmallVec::new();
+type PlacedLeaves = SmallVec<[Placed; 8]>;
+
+/// Fills `leaves` with those of extent > 1 and a positive stride, sorted by stride, then extent.
+#[inline]
+fn place_leaves(layout: &Layout, leaves: &mut PlacedLeaves) {
     let mut step = 1;
     for &Leaf { extent, stride } in layout.raw_leaves() {
         if extent > 1 && stride > 0 {
-            let at = leaves.partition_point(|other| (other.stride, other.extent) <= (stride, extent));
-            leaves.insert(at, Placed { extent, stride, step });
+            leaves.push(Placed { extent, stride, step });
+            let mut at = leaves.len() - 1;
+            while at > 0 && (stride, extent) < (leaves[at - 1].stride, leaves[at - 1].extent) {
+                leaves.swap(at - 1, at);
+                at -= 1;
+            }
         }
         step *= extent;
     }
-    leaves
 }
 
 impl Layout {
@@ -58,8 +65,10 @@ impl Layout {
     pub fn right_inverse(&self) -> Result<Self, Error> {
         let mut layout = Self::blank();
         let leaves = layout.leaves_mut();
+        let mut placed = PlacedLeaves::new();
+        place_leaves(self, &mut placed);
         let mut size = 1;
-        for Placed { extent, stride, step } in placed(self) {
+        for &Placed { extent, stride, step } in &placed {
             if stride == size {
                 push_coalesced(leaves, 0, Leaf { extent, stride: step });
                 // A divisor of the size of this layout, which fits.
@@ -105,7 +114,9 @@ impl Layout {
         let leaves = layout.leaves_mut();
         // Of the leaf below: its stride, its end (None beyond 64 bits), and what one of its steps is worth.
         let (mut below, mut span, mut value, mut last) = (1_i64, Some(1_i64), 0_i64, 1_i64);
-        for Placed { extent, stride, step } in placed(self) {
+        let mut placed = PlacedLeaves::new();
+        place_leaves(self, &mut placed);
+        for &Placed { extent, stride, step } in &placed {
             let Some(end) = span else {
                 return Err(inadmissible(Defect::Overlap { stride, span: i64::MAX }));
             };

@@ -19,15 +19,17 @@
 //! ```
 
 use super::by_mode::{Tiler, by_mode, unzip};
-use super::complement::sorted;
+use super::complement::sort_leaves;
 use super::divide::{flat, tiled};
-use crate::layout::Tuple;
+use crate::layout::{Leaves, Tuple};
 use crate::{Error, Layout, Operation, Quantity};
 
 /// `A* o B`: where the copies of `A` go.
 fn copies(layout: &Layout, pattern: &Layout) -> Result<Layout, Error> {
     let reach = pattern.cosize();
-    let bound = match sorted(layout, Operation::Complement)?.last() {
+    let mut sorted = Leaves::new();
+    sort_leaves(layout, Operation::Complement, &mut sorted)?;
+    let bound = match sorted.last() {
         None => Some(reach),
         Some(last) => last.stride.checked_mul(last.extent).and_then(|span| span.checked_mul(reach)),
     };

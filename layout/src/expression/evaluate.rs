@@ -1,9 +1,15 @@
 //! Evaluating an expression that has been read.
+//!
+//! Only [`Expression::value`] recurses, as deep as the expression, and its frames are small: the operations run when all
+//! arguments have their values.
 
 use super::{Expression, Function, Node, Term, Value};
 use crate::algebra::{Composed, Outer, Pattern, Tiler};
 use crate::error::ParseError;
 use crate::{Error, ErrorKind, IntTuple, Layout};
+
+/// A value and the place of the expression that has it.
+type Placed = (usize, Value);
 
 impl Expression {
     /// The value.
@@ -15,179 +21,183 @@ impl Expression {
         self.value(&self.root)
     }
 
-    fn wrong(&self, node: &Node, message: String) -> Error {
-        Error::Parse(Box::new(ParseError::new(ErrorKind::Parse, &self.text, node.place, message)))
-    }
-
-    /// Recursion is as deep as the expression, which is bounded when it is read.
     fn value(&self, node: &Node) -> Result<Value, Error> {
         match &node.term {
-            Term::Tuple(tuple) => Ok(match tuple.as_scalar() {
-                Some(integer) => Value::Integer(integer),
-                None => Value::Tuple(tuple.clone()),
-            }),
-            Term::Layout(layout) => Ok(Value::Layout(layout.clone())),
-            Term::Swizzle(swizzle) => Ok(Value::Swizzle(*swizzle)),
-            Term::Pattern(_) => {
-                Err(self.wrong(node, "a pattern is only an argument of slice and dice".to_owned()))
-            }
+            Term::Value(value) => Ok(value.as_ref().clone()),
             Term::Tiler(nodes) => {
-                let tilers: Result<Vec<_>, _> = nodes.iter().map(|node| self.tiler(node)).collect();
-                Ok(Value::Tiler(Tiler::Modes(tilers?)))
+                Operation { text: &self.text, place: node.place }.tiler_of(&self.values(nodes)?)
             }
-            Term::Call(function, nodes) => self.call(node, *function, nodes),
-            Term::Apply(function, nodes) => self.apply(function, nodes),
+            Term::Call(function, nodes) => {
+                Operation { text: &self.text, place: node.place }.call(*function, &self.values(nodes)?)
+            }
+            Term::Apply(function, nodes) => {
+                let value = self.value(function)?;
+                Operation { text: &self.text, place: node.place }.apply(&value, &self.values(nodes)?)
+            }
         }
     }
 
-    fn apply(&self, function: &Node, nodes: &[Node]) -> Result<Value, Error> {
-        let value = self.value(function)?;
-        if let (Value::Layout(layout), true) = (&value, nodes.len() != 1) {
-            let coordinates: Result<Vec<_>, _> = nodes.iter().map(|node| self.tuple(node)).collect();
+    fn values(&self, nodes: &[Node]) -> Result<Vec<Placed>, Error> {
+        nodes.iter().map(|node| Ok((node.place, self.value(node)?))).collect()
+    }
+}
+
+/// An operation at a place of a text, for messages.
+struct Operation<'a> {
+    text: &'a str,
+    place: usize,
+}
+
+impl Operation<'_> {
+    fn wrong(&self, place: usize, message: String) -> Error {
+        Error::Parse(Box::new(ParseError::new(ErrorKind::Parse, self.text, place, message)))
+    }
+
+    fn expected<T>(&self, what: &str, (place, value): &Placed) -> Result<T, Error> {
+        Err(self.wrong(*place, format!("expected {what}, found {}", value.noun())))
+    }
+
+    fn layout<'v>(&self, value: &'v Placed) -> Result<&'v Layout, Error> {
+        if let Value::Layout(layout) = &value.1 { Ok(layout) } else { self.expected("a layout", value) }
+    }
+
+    fn integer(&self, value: &Placed) -> Result<i64, Error> {
+        if let Value::Integer(integer) = &value.1 { Ok(*integer) } else { self.expected("an integer", value) }
+    }
+
+    fn pattern<'v>(&self, value: &'v Placed) -> Result<&'v Pattern, Error> {
+        if let Value::Pattern(pattern) = &value.1 { Ok(pattern) } else { self.expected("a pattern", value) }
+    }
+
+    fn index(&self, value: &Placed) -> Result<usize, Error> {
+        let integer = self.integer(value)?;
+        usize::try_from(integer)
+            .map_err(|_| self.wrong(value.0, format!("expected the number of a mode, found {integer}")))
+    }
+
+    fn tuple(&self, value: &Placed) -> Result<IntTuple, Error> {
+        match &value.1 {
+            Value::Integer(integer) => Ok(IntTuple::scalar(*integer)),
+            Value::Tuple(tuple) => Ok(tuple.clone()),
+            Value::Bool(_)
+            | Value::Answer(_)
+            | Value::Layout(_)
+            | Value::Composed(_)
+            | Value::Swizzle(_)
+            | Value::Tiler(_)
+            | Value::Pattern(_) => self.expected("a tuple", value),
+        }
+    }
+
+    /// A tuple without tuples in it.
+    fn flat(&self, value: &Placed) -> Result<IntTuple, Error> {
+        let tuple = self.tuple(value)?;
+        if tuple.depth() > 1 {
+            return Err(self.wrong(value.0, format!("expected a tuple of integers, found {tuple}")));
+        }
+        Ok(tuple)
+    }
+
+    fn profile(&self, value: &Placed) -> Result<IntTuple, Error> {
+        let tuple = self.tuple(value)?;
+        if tuple.leaves().iter().any(|leaf| *leaf != 1) {
+            return Err(self.wrong(value.0, format!("a profile is a nested tuple of 1s, and {tuple} is not")));
+        }
+        Ok(tuple)
+    }
+
+    fn tiler(&self, value: &Placed) -> Result<Tiler, Error> {
+        match &value.1 {
+            Value::Layout(layout) => Ok(Tiler::Layout(layout.clone())),
+            Value::Tiler(tiler) => Ok(tiler.clone()),
+            Value::Integer(extent) => Layout::scalar(*extent, 1).map(Tiler::Layout),
+            Value::Bool(_)
+            | Value::Answer(_)
+            | Value::Tuple(_)
+            | Value::Composed(_)
+            | Value::Swizzle(_)
+            | Value::Pattern(_) => self.expected("a layout or a tiler", value),
+        }
+    }
+
+    fn tiler_of(&self, values: &[Placed]) -> Result<Value, Error> {
+        let tilers: Result<Vec<_>, _> = values.iter().map(|value| self.tiler(value)).collect();
+        Ok(Value::Tiler(Tiler::Modes(tilers?)))
+    }
+
+    fn outer(&self, value: &Placed) -> Result<Outer, Error> {
+        match &value.1 {
+            Value::Layout(layout) => Ok(Outer::Layout(layout.clone())),
+            Value::Swizzle(swizzle) => Ok(Outer::Swizzle(*swizzle)),
+            Value::Integer(_)
+            | Value::Bool(_)
+            | Value::Answer(_)
+            | Value::Tuple(_)
+            | Value::Composed(_)
+            | Value::Tiler(_)
+            | Value::Pattern(_) => self.expected("a layout or a swizzle", value),
+        }
+    }
+
+    fn apply(&self, function: &Value, values: &[Placed]) -> Result<Value, Error> {
+        if let (Value::Layout(layout), true) = (function, values.len() != 1) {
+            let coordinates: Result<Vec<_>, _> = values.iter().map(|value| self.tuple(value)).collect();
             return layout.offset_at(&IntTuple::tuple(&coordinates?)?).map(Value::Integer);
         }
-        let [node] = nodes else {
-            return Err(self.wrong(function, format!("{} takes one index", value.noun())));
+        let [index] = values else {
+            return Err(self.wrong(self.place, format!("{} takes one index", function.noun())));
         };
-        match &value {
-            Value::Layout(layout) => layout.offset_at(&self.tuple(node)?),
-            Value::Composed(composed) => composed.at(self.integer(node)?),
-            Value::Swizzle(swizzle) => swizzle.at(self.integer(node)?),
-            Value::Integer(_) | Value::Bool(_) | Value::Answer(_) | Value::Tuple(_) | Value::Tiler(_) => {
-                Err(self.wrong(function, format!("{} cannot be applied to an index", value.noun())))
+        match function {
+            Value::Layout(layout) => layout.offset_at(&self.tuple(index)?),
+            Value::Composed(composed) => composed.at(self.integer(index)?),
+            Value::Swizzle(swizzle) => swizzle.at(self.integer(index)?),
+            Value::Integer(_)
+            | Value::Bool(_)
+            | Value::Answer(_)
+            | Value::Tuple(_)
+            | Value::Tiler(_)
+            | Value::Pattern(_) => {
+                Err(self.wrong(self.place, format!("{} cannot be applied to an index", function.noun())))
             }
         }
         .map(Value::Integer)
     }
 
-    fn expected<T>(&self, node: &Node, what: &str, value: &Value) -> Result<T, Error> {
-        Err(self.wrong(node, format!("expected {what}, found {}", value.noun())))
-    }
-
-    fn layout(&self, node: &Node) -> Result<Layout, Error> {
-        let value = self.value(node)?;
-        let Value::Layout(layout) = value else { return self.expected(node, "a layout", &value) };
-        Ok(layout)
-    }
-
-    fn integer(&self, node: &Node) -> Result<i64, Error> {
-        let value = self.value(node)?;
-        let Value::Integer(integer) = value else { return self.expected(node, "an integer", &value) };
-        Ok(integer)
-    }
-
-    fn index(&self, node: &Node) -> Result<usize, Error> {
-        let integer = self.integer(node)?;
-        usize::try_from(integer)
-            .map_err(|_| self.wrong(node, format!("expected the number of a mode, found {integer}")))
-    }
-
-    fn tuple(&self, node: &Node) -> Result<IntTuple, Error> {
-        match self.value(node)? {
-            Value::Integer(integer) => Ok(IntTuple::scalar(integer)),
-            Value::Tuple(tuple) => Ok(tuple),
-            value @ (Value::Bool(_)
-            | Value::Answer(_)
-            | Value::Layout(_)
-            | Value::Composed(_)
-            | Value::Swizzle(_)
-            | Value::Tiler(_)) => self.expected(node, "a tuple", &value),
-        }
-    }
-
-    /// A tuple without tuples in it.
-    fn flat(&self, node: &Node) -> Result<IntTuple, Error> {
-        let tuple = self.tuple(node)?;
-        if tuple.depth() > 1 {
-            return Err(self.wrong(node, format!("expected a tuple of integers, found {tuple}")));
-        }
-        Ok(tuple)
-    }
-
-    fn profile(&self, node: &Node) -> Result<IntTuple, Error> {
-        let tuple = self.tuple(node)?;
-        if tuple.leaves().iter().any(|leaf| *leaf != 1) {
-            return Err(self.wrong(node, format!("a profile is a nested tuple of 1s, and {tuple} is not")));
-        }
-        Ok(tuple)
-    }
-
-    fn tiler(&self, node: &Node) -> Result<Tiler, Error> {
-        match self.value(node)? {
-            Value::Layout(layout) => Ok(Tiler::Layout(layout)),
-            Value::Tiler(tiler) => Ok(tiler),
-            Value::Integer(extent) => Layout::scalar(extent, 1).map(Tiler::Layout),
-            value @ (Value::Bool(_)
-            | Value::Answer(_)
-            | Value::Tuple(_)
-            | Value::Composed(_)
-            | Value::Swizzle(_)) => self.expected(node, "a layout or a tiler", &value),
-        }
-    }
-
-    fn outer(&self, node: &Node) -> Result<Outer, Error> {
-        match self.value(node)? {
-            Value::Layout(layout) => Ok(Outer::Layout(layout)),
-            Value::Swizzle(swizzle) => Ok(Outer::Swizzle(swizzle)),
-            value @ (Value::Integer(_)
-            | Value::Bool(_)
-            | Value::Answer(_)
-            | Value::Tuple(_)
-            | Value::Composed(_)
-            | Value::Tiler(_)) => self.expected(node, "a layout or a swizzle", &value),
-        }
-    }
-
-    fn pattern(&self, node: &Node) -> Result<Pattern, Error> {
-        match &node.term {
-            Term::Pattern(pattern) => Ok(pattern.clone()),
-            Term::Tuple(_)
-            | Term::Layout(_)
-            | Term::Swizzle(_)
-            | Term::Tiler(_)
-            | Term::Call(..)
-            | Term::Apply(..) => Err(self.wrong(node, "expected a pattern like (_,2)".to_owned())),
-        }
-    }
-
-    fn composition(&self, outer: &Node, inner: &Node) -> Result<Value, Error> {
-        match self.outer(outer)? {
-            Outer::Layout(layout) => layout.compose_by(&self.tiler(inner)?).map(Value::Layout),
-            Outer::Swizzle(swizzle) => match self.value(inner)? {
-                Value::Layout(layout) => match swizzle.compose(&layout) {
-                    Ok(layout) => Ok(Value::Layout(layout)),
-                    // A swizzled layout is rarely a layout, and is used as it is.
-                    Err(Error::NotRepresentable { .. } | Error::Undecided { .. }) => {
-                        Composed::new(swizzle.into(), 0, layout)
-                            .map(|composed| Value::Composed(Box::new(composed)))
-                    }
-                    Err(error) => Err(error),
-                },
-                Value::Swizzle(first) => match swizzle.after(first) {
-                    Some(swizzle) => Ok(Value::Swizzle(swizzle)),
-                    None => Err(self.wrong(outer, format!("{swizzle} after {first} is not a swizzle"))),
-                },
-                value @ (Value::Integer(_)
-                | Value::Bool(_)
-                | Value::Answer(_)
-                | Value::Tuple(_)
-                | Value::Composed(_)
-                | Value::Tiler(_)) => self.expected(inner, "a layout or a swizzle", &value),
+    fn composition(&self, outer: &Placed, inner: &Placed) -> Result<Value, Error> {
+        let swizzle = match self.outer(outer)? {
+            Outer::Layout(layout) => return layout.compose_by(&self.tiler(inner)?).map(Value::Layout),
+            Outer::Swizzle(swizzle) => swizzle,
+        };
+        match self.outer(inner)? {
+            Outer::Layout(layout) => match swizzle.compose(&layout) {
+                Ok(layout) => Ok(Value::Layout(layout)),
+                // A swizzled layout is rarely a layout, and is used as it is.
+                Err(Error::NotRepresentable { .. } | Error::Undecided { .. }) => {
+                    Composed::new(swizzle.into(), 0, layout)
+                        .map(|composed| Value::Composed(Box::new(composed)))
+                }
+                Err(error) => Err(error),
+            },
+            Outer::Swizzle(first) => match swizzle.after(first) {
+                Some(swizzle) => Ok(Value::Swizzle(swizzle)),
+                None => Err(self.wrong(outer.0, format!("{swizzle} after {first} is not a swizzle"))),
             },
         }
     }
 
-    fn call(&self, node: &Node, function: Function, arguments: &[Node]) -> Result<Value, Error> {
+    fn call(&self, function: Function, arguments: &[Placed]) -> Result<Value, Error> {
         use Function as F;
-        let layout = |node: &Node| self.layout(node);
+        let layout = |value| self.layout(value);
         match (function, arguments) {
             (F::Coalesce, [a]) => Ok(Value::Layout(layout(a)?.coalesce())),
             (F::Coalesce, [a, profile]) => layout(a)?.coalesce_by(&self.profile(profile)?).map(Value::Layout),
             (F::Filter, [a]) => Ok(Value::Layout(layout(a)?.filter())),
             (F::Composition, [a, b]) => self.composition(a, b),
-            (F::CompositionExtended, [a, b]) => layout(a)?.compose_extended(&layout(b)?).map(Value::Layout),
-            (F::Composed, [a, offset, b]) => Composed::new(self.outer(a)?, self.integer(offset)?, layout(b)?)
-                .map(|composed| Value::Composed(Box::new(composed))),
+            (F::CompositionExtended, [a, b]) => layout(a)?.compose_extended(layout(b)?).map(Value::Layout),
+            (F::Composed, [a, offset, b]) => {
+                Composed::new(self.outer(a)?, self.integer(offset)?, layout(b)?.clone())
+                    .map(|composed| Value::Composed(Box::new(composed)))
+            }
             (F::Complement, [a]) => {
                 let a = layout(a)?;
                 a.complement(a.cosize()).map(Value::Layout)
@@ -204,20 +214,20 @@ impl Expression {
             (F::ZippedProduct, [a, t]) => layout(a)?.zipped_product(&self.tiler(t)?).map(Value::Layout),
             (F::TiledProduct, [a, t]) => layout(a)?.tiled_product(&self.tiler(t)?).map(Value::Layout),
             (F::FlatProduct, [a, t]) => layout(a)?.flat_product(&self.tiler(t)?).map(Value::Layout),
-            (F::BlockedProduct, [a, b]) => layout(a)?.blocked_product(&layout(b)?).map(Value::Layout),
-            (F::RakedProduct, [a, b]) => layout(a)?.raked_product(&layout(b)?).map(Value::Layout),
+            (F::BlockedProduct, [a, b]) => layout(a)?.blocked_product(layout(b)?).map(Value::Layout),
+            (F::RakedProduct, [a, b]) => layout(a)?.raked_product(layout(b)?).map(Value::Layout),
             (F::TileToShape, [a, shape]) => {
                 layout(a)?.tile_to_shape(self.flat(shape)?.leaves()).map(Value::Layout)
             }
             (F::TileToShape, [a, shape, order]) => layout(a)?
                 .tile_to_shape_ordered(self.flat(shape)?.leaves(), self.flat(order)?.leaves())
                 .map(Value::Layout),
-            (F::MaxCommonLayout, [a, b]) => layout(a)?.max_common_layout(&layout(b)?).map(Value::Layout),
-            (F::MaxCommonVector, [a, b]) => layout(a)?.max_common_vector(&layout(b)?).map(Value::Integer),
+            (F::MaxCommonLayout, [a, b]) => layout(a)?.max_common_layout(layout(b)?).map(Value::Layout),
+            (F::MaxCommonVector, [a, b]) => layout(a)?.max_common_vector(layout(b)?).map(Value::Integer),
             (F::Slice, [a, pattern]) => {
-                layout(a)?.slice(&self.pattern(pattern)?).map(|(layout, _)| Value::Layout(layout))
+                layout(a)?.slice(self.pattern(pattern)?).map(|(layout, _)| Value::Layout(layout))
             }
-            (F::Dice, [a, pattern]) => layout(a)?.dice(&self.pattern(pattern)?).map(Value::Layout),
+            (F::Dice, [a, pattern]) => layout(a)?.dice(self.pattern(pattern)?).map(Value::Layout),
             (F::Group, [a, begin, end]) => {
                 layout(a)?.group(self.index(begin)?..self.index(end)?).map(Value::Layout)
             }
@@ -227,7 +237,7 @@ impl Expression {
             (F::Downcast, [a, width]) => layout(a)?.downcast(self.integer(width)?).map(Value::Layout),
             (F::Nullspace, [a]) => Ok(Value::Layout(layout(a)?.nullspace())),
             (F::Concat, [_, ..]) => {
-                let modes: Result<Vec<_>, _> = arguments.iter().map(layout).collect();
+                let modes: Result<Vec<_>, _> = arguments.iter().map(|value| layout(value).cloned()).collect();
                 Layout::concat(&modes?).map(Value::Layout)
             }
             (F::ColumnMajor, [shape]) => Layout::column_major(self.flat(shape)?.leaves()).map(Value::Layout),
@@ -235,33 +245,34 @@ impl Expression {
             (F::Mode, [a, k]) => layout(a)?.mode(self.index(k)?).map(Value::Layout),
             (F::Shape, [a]) => Ok(tuple_value(layout(a)?.shape())),
             (F::Stride, [a]) => Ok(tuple_value(layout(a)?.stride())),
-            (F::Size, [a]) => match self.value(a)? {
-                Value::Layout(layout) => Ok(Value::Integer(layout.size())),
+            (F::Size, [a]) => match &a.1 {
                 Value::Composed(composed) => Ok(Value::Integer(composed.size())),
-                value @ (Value::Integer(_)
+                Value::Layout(_)
+                | Value::Integer(_)
                 | Value::Bool(_)
                 | Value::Answer(_)
                 | Value::Tuple(_)
                 | Value::Swizzle(_)
-                | Value::Tiler(_)) => self.expected(a, "a layout", &value),
+                | Value::Tiler(_)
+                | Value::Pattern(_) => Ok(Value::Integer(layout(a)?.size())),
             },
             (F::Cosize, [a]) => Ok(Value::Integer(layout(a)?.cosize())),
             (F::Rank, [a]) => Ok(Value::Integer(layout(a)?.rank() as i64)),
             (F::Depth, [a]) => Ok(Value::Integer(layout(a)?.depth() as i64)),
-            (F::SameFunction, [a, b]) => Ok(Value::Bool(layout(a)?.same_function(&layout(b)?))),
+            (F::SameFunction, [a, b]) => Ok(Value::Bool(layout(a)?.same_function(layout(b)?))),
             (F::Injective, [a]) => Ok(Value::Answer(layout(a)?.is_injective())),
             (F::Surjective, [a, bound]) => {
                 Ok(Value::Bool(layout(a)?.is_surjective_onto(self.integer(bound)?)))
             }
             (F::Compact, [a]) => Ok(Value::Bool(layout(a)?.is_compact())),
-            (F::Disjoint, [a, b]) => Ok(Value::Answer(layout(a)?.is_disjoint(&layout(b)?))),
+            (F::Disjoint, [a, b]) => Ok(Value::Answer(layout(a)?.is_disjoint(layout(b)?))),
             (F::Orthogonal, [a]) => Ok(Value::Bool(layout(a)?.is_orthogonal())),
-            (F::Compatible, [a, b]) => Ok(Value::Bool(layout(a)?.is_compatible(&layout(b)?))),
-            (F::Congruent, [a, b]) => Ok(Value::Bool(layout(a)?.is_congruent(&layout(b)?))),
+            (F::Compatible, [a, b]) => Ok(Value::Bool(layout(a)?.is_compatible(layout(b)?))),
+            (F::Congruent, [a, b]) => Ok(Value::Bool(layout(a)?.is_congruent(layout(b)?))),
             (function, arguments) => {
                 let (parameters, given) = (function.parameters(), arguments.len());
-                Err(self
-                    .wrong(node, format!("{function} takes ({parameters}), and is given {given} arguments")))
+                let message = format!("{function} takes ({parameters}), and is given {given} arguments");
+                Err(self.wrong(self.place, message))
             }
         }
     }

@@ -1,6 +1,10 @@
 //! The functions of expressions.
 
 use std::fmt;
+use std::str::FromStr;
+
+use crate::error::ParseError;
+use crate::{Error, ErrorKind};
 
 macro_rules! functions {
     ($($variant:ident $name:literal $parameters:literal $what:literal;)*) => {
@@ -100,6 +104,17 @@ impl Function {
     /// ```
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|function| function.name() == name)
+    }
+}
+
+impl FromStr for Function {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self, Error> {
+        Self::from_name(name).ok_or_else(|| {
+            let message = "there is no function of this name".to_owned();
+            Error::Parse(Box::new(ParseError::new(ErrorKind::Parse, name, 0, message)))
+        })
     }
 }
 

@@ -21,8 +21,7 @@ use std::str::FromStr;
 pub use function::Function;
 pub use value::Value;
 
-use crate::algebra::Pattern;
-use crate::{Error, IntTuple, Layout, Swizzle};
+use crate::Error;
 
 /// The greatest number of calls in one expression.
 pub const MAX_CALLS: usize = 256;
@@ -52,10 +51,7 @@ struct Node {
 
 #[derive(Clone, Debug)]
 enum Term {
-    Tuple(IntTuple),
-    Layout(Layout),
-    Swizzle(Swizzle),
-    Pattern(Pattern),
+    Value(Box<Value>),
     Tiler(Vec<Node>),
     Call(Function, Vec<Node>),
     Apply(Box<Node>, Vec<Node>),
@@ -110,10 +106,7 @@ impl fmt::Display for Node {
                 .try_for_each(|(at, node)| write!(f, "{}{node}", if at > 0 { "," } else { "" }))
         };
         match &self.term {
-            Term::Tuple(tuple) => tuple.fmt(f),
-            Term::Layout(layout) => layout.fmt(f),
-            Term::Swizzle(swizzle) => swizzle.fmt(f),
-            Term::Pattern(pattern) => pattern.fmt(f),
+            Term::Value(value) => value.fmt(f),
             Term::Tiler(nodes) => {
                 f.write_str("<")?;
                 list(f, nodes)?;

@@ -1,6 +1,6 @@
 //! Reading an expression.
 
-use super::{Function, MAX_CALLS, Node, Term};
+use super::{Function, MAX_CALLS, Node, Term, Value};
 use crate::notation::Cursor;
 use crate::profile::MAX_DEPTH;
 use crate::{Error, ErrorKind};
@@ -23,56 +23,82 @@ pub(super) fn read(text: &str) -> Result<Node, Error> {
 impl Reader<'_> {
     fn expression(&mut self) -> Result<Node, Error> {
         let place = self.cursor.place();
+        self.deepen()?;
+        let outside = self.depth;
+        let mut node = self.operand()?;
+        while self.cursor.peek() == Some('(') {
+            // What is applied is evaluated within.
+            self.deepen()?;
+            let arguments = self.arguments()?;
+            node = Node { place, term: Term::Apply(Box::new(node), arguments) };
+        }
+        self.depth = outside - 1;
+        Ok(node)
+    }
+
+    fn deepen(&mut self) -> Result<(), Error> {
         if self.depth == MAX_DEPTH {
+            let place = self.cursor.place();
             let message = format!("nesting is deeper than {MAX_DEPTH}");
             return Err(self.cursor.error_at(place, ErrorKind::TooDeep, message));
         }
         self.depth += 1;
-        let mut node = self.operand()?;
-        while self.cursor.peek() == Some('(') {
-            let arguments = self.arguments()?;
-            node = Node { place, term: Term::Apply(Box::new(node), arguments) };
-        }
-        self.depth -= 1;
-        Ok(node)
+        Ok(())
     }
 
     fn operand(&mut self) -> Result<Node, Error> {
         let place = self.cursor.place();
-        let term = match self.cursor.peek() {
-            Some(first) if first.is_ascii_alphabetic() => {
-                let word = self.cursor.word();
-                if word == "Sw" {
-                    let swizzle = self.cursor.swizzle_parameters(place)?;
-                    return Ok(Node { place, term: Term::Swizzle(swizzle) });
+        match self.cursor.peek() {
+            Some(first) if first.is_ascii_alphabetic() => match self.function(place)? {
+                None => self.swizzle(place),
+                Some(function) => {
+                    let arguments = if matches!(function, Function::Slice | Function::Dice) {
+                        self.pattern_arguments()?
+                    } else {
+                        self.arguments()?
+                    };
+                    Ok(Node { place, term: Term::Call(function, arguments) })
                 }
-                let Some(function) = Function::from_name(word) else {
-                    // A word may be as long as the text.
-                    let word: String = word.chars().take(40).collect();
-                    let message = format!("there is no function named {word}");
-                    return Err(self.cursor.error_at(place, ErrorKind::Parse, message));
-                };
-                if matches!(function, Function::Slice | Function::Dice) {
-                    Term::Call(function, self.pattern_arguments()?)
-                } else {
-                    Term::Call(function, self.arguments()?)
-                }
-            }
+            },
             Some('<') => {
                 self.cursor.expect('<')?;
-                Term::Tiler(self.list('>')?)
+                Ok(Node { place, term: Term::Tiler(self.list('>')?) })
             }
-            Some('(' | '-' | '0'..='9') => {
-                let tuple = self.cursor.tuple()?;
-                if self.cursor.peek() == Some(':') {
-                    Term::Layout(self.cursor.layout_of(tuple)?)
-                } else {
-                    Term::Tuple(tuple)
-                }
+            Some('(' | '-' | '0'..='9') => self.literal(place),
+            Some(_) | None => Err(self.cursor.expected("a function, a layout, a tuple or a tiler")),
+        }
+    }
+
+    /// The function named next, or none for the `Sw` of a swizzle.
+    fn function(&mut self, place: usize) -> Result<Option<Function>, Error> {
+        let word = self.cursor.word();
+        let function = Function::from_name(word);
+        if function.is_none() && word != "Sw" {
+            // A word may be as long as the text.
+            let word: String = word.chars().take(40).collect();
+            let message = format!("there is no function named {word}");
+            return Err(self.cursor.error_at(place, ErrorKind::Parse, message));
+        }
+        Ok(function)
+    }
+
+    fn swizzle(&mut self, place: usize) -> Result<Node, Error> {
+        let swizzle = self.cursor.swizzle_parameters(place)?;
+        Ok(Node { place, term: Term::Value(Box::new(Value::Swizzle(swizzle))) })
+    }
+
+    /// A layout, a tuple or an integer.
+    fn literal(&mut self, place: usize) -> Result<Node, Error> {
+        let tuple = self.cursor.tuple()?;
+        let value = if self.cursor.peek() == Some(':') {
+            Value::Layout(self.cursor.layout_of(tuple)?)
+        } else {
+            match tuple.as_scalar() {
+                Some(integer) => Value::Integer(integer),
+                None => Value::Tuple(tuple),
             }
-            Some(_) | None => return Err(self.cursor.expected("a function, a layout, a tuple or a tiler")),
         };
-        Ok(Node { place, term })
+        Ok(Node { place, term: Term::Value(Box::new(value)) })
     }
 
     fn arguments(&mut self) -> Result<Vec<Node>, Error> {
@@ -95,7 +121,7 @@ impl Reader<'_> {
         let layout = self.expression()?;
         self.cursor.expect(',')?;
         let place = self.cursor.place();
-        let pattern = Node { place, term: Term::Pattern(self.cursor.pattern(0)?) };
+        let pattern = Node { place, term: Term::Value(Box::new(Value::Pattern(self.cursor.pattern(0)?))) };
         self.cursor.expect(')')?;
         Ok(vec![layout, pattern])
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::algebra::{Composed, Tiler};
+use crate::algebra::{Composed, Pattern, Tiler};
 use crate::properties::Answer;
 use crate::{IntTuple, Layout, Swizzle};
 
@@ -25,6 +25,8 @@ pub enum Value {
     Swizzle(Swizzle),
     /// A tiler.
     Tiler(Tiler),
+    /// A coordinate with open places.
+    Pattern(Pattern),
 }
 
 impl Value {
@@ -38,6 +40,7 @@ impl Value {
             Self::Composed(_) => "a composition",
             Self::Swizzle(_) => "a swizzle",
             Self::Tiler(_) => "a tiler",
+            Self::Pattern(_) => "a pattern",
         }
     }
 }
@@ -53,6 +56,7 @@ impl fmt::Display for Value {
             Self::Composed(value) => value.fmt(f),
             Self::Swizzle(value) => value.fmt(f),
             Self::Tiler(value) => value.fmt(f),
+            Self::Pattern(value) => value.fmt(f),
         }
     }
 }

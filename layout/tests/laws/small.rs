@@ -39,7 +39,7 @@ fn for_each(leaves: &[(i64, i64)], count: usize, law: &mut impl FnMut(&Layout)) 
 
 /// All layouts of up to three leaves, extents to 4, strides to 8, and some negative ones.
 pub(crate) fn for_each_one(mut law: impl FnMut(&Layout)) {
-    let least = if full() { -8 } else { -2 };
+    let least = if full() { -8 } else { -1 };
     for_each(&leaves(1..=4, least..=8), 3, &mut law);
 }
 

@@ -126,7 +126,7 @@ fn read_level(r: &mut Cursor<'_>, sizes: &mut [Option<usize>], ranks: &mut Vec<u
 }
 
 /// The modes of a function given by its values, which start with 0; or the first index that departs from any layout.
-fn modes_of_line(line: &[i64]) -> Result<SmallVec<[(i64, i64); 8]>, usize> {
+pub(crate) fn modes_of_line(line: &[i64]) -> Result<SmallVec<[(i64, i64); 8]>, usize> {
     let mut modes = SmallVec::new();
     let mut step = 1;
     while step < line.len() {

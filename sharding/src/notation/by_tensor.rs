@@ -15,30 +15,28 @@ use smallvec::SmallVec;
 
 use crate::axis::{AxisName, SubAxis};
 use crate::digits::{Digit, Owner};
-use crate::extent::{Cut, chunk};
 use crate::notation::cursor::Cursor;
-use crate::sharding::{AxisCut, PartialAxis};
+use crate::notation::dims::{Token, build};
+use crate::sharding::PartialAxis;
 use crate::{Error, Mesh, ReduceOp, Sharding};
-
-/// The greatest number of shards for which the readings of an uneven dim are compared one by one.
-const COMPARED: usize = 1 << 16;
-
-#[derive(Clone, Copy)]
-enum Token {
-    Local(usize),
-    Sub(SubAxis),
-}
 
 /// Reads a sharding by tensor.
 pub(crate) fn parse(mesh: &Mesh, shape: &[usize], text: &str) -> Result<Sharding, Error> {
     let mut r = Cursor::new("sharding by tensor", text);
+    let sharding = read(&mut r, mesh, shape)?;
+    r.finish()?;
+    Ok(sharding)
+}
+
+/// Reads a sharding by tensor up to the end, `>` or `}`.
+pub(crate) fn read(r: &mut Cursor<'_>, mesh: &Mesh, shape: &[usize]) -> Result<Sharding, Error> {
     let mut used: SmallVec<[SubAxis; 8]> = SmallVec::new();
     let mut dims: SmallVec<[SmallVec<[Token; 4]>; 4]> = SmallVec::new();
     r.expect("[")?;
     if !r.eat("]") {
         loop {
             r.expect("{")?;
-            dims.push(read_dim(&mut r, mesh, &mut used)?);
+            dims.push(read_dim(r, mesh, &mut used)?);
             if !r.eat(",") {
                 break;
             }
@@ -46,17 +44,17 @@ pub(crate) fn parse(mesh: &Mesh, shape: &[usize], text: &str) -> Result<Sharding
         r.expect("]")?;
     }
     let mut partial: SmallVec<[PartialAxis; 2]> = SmallVec::new();
-    while !r.is_done() {
+    while !r.is_done() && !r.rest().starts_with(['>', '}']) {
         let _ = r.eat(",");
         if r.eat("unreduced") {
             r.expect("=")?;
             r.expect("{")?;
-            partial.extend(read_unreduced(&mut r, mesh, &mut used)?);
+            partial.extend(read_unreduced(r, mesh, &mut used)?);
         } else if r.eat("replicated") {
             r.expect("=")?;
             r.expect("{")?;
             while !r.eat("}") {
-                read_sub_axis(&mut r, mesh, &mut used)?;
+                read_sub_axis(r, mesh, &mut used)?;
                 let _ = r.eat(",");
             }
         } else {
@@ -64,9 +62,9 @@ pub(crate) fn parse(mesh: &Mesh, shape: &[usize], text: &str) -> Result<Sharding
         }
     }
     if dims.len() != shape.len() {
-        return Err(Error::DimCount { named: dims.len(), dims: shape.len(), text: text.to_owned() });
+        return Err(Error::DimCount { named: dims.len(), dims: shape.len(), text: r.input().to_owned() });
     }
-    build(mesh, shape, text, &dims, partial)
+    build(mesh, shape, r.input(), &dims, partial)
 }
 
 fn read_dim(
@@ -116,19 +114,19 @@ fn read_unreduced(
 }
 
 /// Reads `tp`, `"tp"` or `tp:(pre)size`, and fails if any of it was used before.
-fn read_sub_axis(
+pub(crate) fn read_sub_axis(
     r: &mut Cursor<'_>,
     mesh: &Mesh,
     used: &mut SmallVec<[SubAxis; 8]>,
 ) -> Result<SubAxis, Error> {
     let at = r.here();
-    let quoted = r.eat("\"");
+    let quote = ["\"", "'"].into_iter().find(|q| r.eat(q));
     let name = r.take_while(AxisName::continues);
     if name.is_empty() {
         return Err(r.error_at(at, "an axis name"));
     }
-    if quoted {
-        r.expect("\"")?;
+    if let Some(q) = quote {
+        r.expect(q)?;
     }
     let axis = mesh.axis(name)?;
     let n = mesh.axes()[axis].size();
@@ -152,120 +150,6 @@ fn read_sub_axis(
     }
     used.push(sub);
     Ok(sub)
-}
-
-fn build(
-    mesh: &Mesh,
-    shape: &[usize],
-    text: &str,
-    dims: &[SmallVec<[Token; 4]>],
-    partial: SmallVec<[PartialAxis; 2]>,
-) -> Result<Sharding, Error> {
-    let replicated = Sharding::replicated(mesh, shape)?;
-    let divides = |len: usize, tokens: &[Token]| {
-        let mut left = len;
-        len > 0
-            && tokens.iter().all(|t| {
-                let radix = radix(*t);
-                let ok = left.is_multiple_of(radix);
-                left /= if ok { radix } else { 1 };
-                ok
-            })
-    };
-    if shape.iter().zip(dims).all(|(&len, tokens)| divides(len, tokens)) && !shape.contains(&0) {
-        let digits = dims.iter().enumerate().flat_map(|(dim, tokens)| {
-            let rest = shape[dim] / tokens.iter().map(|t| radix(*t)).product::<usize>();
-            let owned = tokens.iter().map(move |t| match *t {
-                Token::Local(radix) => Digit { dim, owner: Owner::Local, radix },
-                Token::Sub(s) => {
-                    Digit { dim, owner: Owner::Axis { axis: s.axis, pre: s.pre }, radix: s.size }
-                }
-            });
-            owned.chain([Digit { dim, owner: Owner::Local, radix: rest }])
-        });
-        let digits: SmallVec<[Digit; 8]> = digits.collect();
-        return Sharding::from_digits(mesh, replicated.shape(), digits, partial);
-    }
-    let mut cuts: SmallVec<[AxisCut; 4]> = SmallVec::new();
-    for (dim, tokens) in dims.iter().enumerate() {
-        let len = shape[dim];
-        let mut of_dim: SmallVec<[AxisCut; 4]> = SmallVec::new();
-        for t in tokens {
-            match *t {
-                Token::Sub(s) if s == mesh.whole(s.axis) => {
-                    of_dim.push(AxisCut { dim, axis: s.axis, cut: Cut { split_factor: 1, n: s.size } });
-                }
-                Token::Sub(s) if s.size == 1 => {}
-                Token::Local(1) => {}
-                Token::Local(_) | Token::Sub(_) => {
-                    return Err(uneven(
-                        text,
-                        dim,
-                        len,
-                        "a sub-axis or a local digit divides it or has no meaning",
-                    ));
-                }
-            }
-        }
-        of_dim.retain(|c| c.cut.n > 1);
-        if !divides(len, tokens) && len > 0 && !readings_agree(len, &of_dim) {
-            return Err(uneven(text, dim, len, "nested chunks, strided chunks and flat chunks differ"));
-        }
-        cuts.extend(of_dim);
-    }
-    Sharding::from_cuts(mesh, shape, cuts, partial)
-}
-
-fn radix(t: Token) -> usize {
-    match t {
-        Token::Local(n) => n,
-        Token::Sub(s) => s.size,
-    }
-}
-
-fn uneven(text: &str, dim: usize, len: usize, why: &str) -> Error {
-    Error::Uneven {
-        reason: format!(
-            "{text} does not divide dim {dim} of {len}: {why}; write placements, such as S(0),S(0), instead"
-        ),
-    }
-}
-
-/// Whether nested chunks in this order, the placements that spell this order, and flat chunks are the same.
-fn readings_agree(len: usize, cuts: &[AxisCut]) -> bool {
-    if cuts.len() <= 1 {
-        return true;
-    }
-    let total = cuts.iter().try_fold(1usize, |p, c| p.checked_mul(c.cut.n));
-    let Some(total) = total.filter(|&t| t <= COMPARED) else { return false };
-    // The placements that spell the order: in mesh order, each axis after the later ones that stand before it.
-    let mut literal: SmallVec<[AxisCut; 4]> = SmallVec::from_slice(cuts);
-    for i in 0..literal.len() {
-        let k = cuts[..i].iter().filter(|c| c.axis > cuts[i].axis).map(|c| c.cut.n).product();
-        literal[i].cut.split_factor = k;
-    }
-    literal.sort_by_key(|c| c.axis);
-    (0..total).all(|flat| {
-        let mut left = flat;
-        let mut value: SmallVec<[(usize, usize); 4]> = SmallVec::new();
-        for c in cuts.iter().rev() {
-            value.push((c.axis, left % c.cut.n));
-            left /= c.cut.n;
-        }
-        let piece = chunk(len, total, flat);
-        let apply = |cuts: &[AxisCut]| {
-            let mut list = crate::region::Intervals::new();
-            crate::extent::push(&mut list, crate::region::Interval { start: 0, len });
-            for c in cuts {
-                let i = value.iter().find(|v| v.0 == c.axis).map_or(0, |v| v.1);
-                list = c.cut.keep(&list, i, c.dim).ok()?;
-            }
-            Some(list)
-        };
-        let mut want = crate::region::Intervals::new();
-        crate::extent::push(&mut want, piece);
-        apply(cuts).as_ref() == Some(&want) && apply(&literal).as_ref() == Some(&want)
-    })
 }
 
 /// Prints a sharding with digits by tensor.

@@ -17,6 +17,11 @@ impl<'a> Cursor<'a> {
         Cursor { what, input, at: 0 }
     }
 
+    /// The whole text.
+    pub(crate) fn input(&self) -> &'a str {
+        self.input
+    }
+
     /// Where the next token starts, in bytes.
     pub(crate) fn here(&mut self) -> usize {
         self.rest();

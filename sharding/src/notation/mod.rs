@@ -1,17 +1,32 @@
 //! Notations: one text for every value, the same in tests, errors, docs and on the command line.
 //!
-//! A sharding is read from either of
+//! Wherever a sharding is read, each of these is accepted:
 //!
 //! ```text
-//! S(0),R,SS(0,2),P(sum)             placements, one per mesh axis; order={b,a} if the axes apply in another order
-//! [{dp,tp},{}] unreduced={cp}       by tensor: for each dim its axes, most significant first
+//! S(0),R,SS(0,2),P(sum)                       placements, one per mesh axis; order={b,a} if the axes apply in another order
+//! S(0)[1]S(0)[0]                              PyTorch's: the number of an axis in the shard order of its dim
+//! [{dp,tp},{}] unreduced={cp}                 by tensor: for each dim its axes, most significant first
+//! #sdy.sharding<@mesh, [{"dp"}, {}]>          Shardy, and XLA's {mesh['dp'=2,'tp'=4], [{'dp'}, {}]}
+//! PartitionSpec(('dp', 'tp'), None)           JAX; P(..) where it cannot be a partial placement
+//! {devices=[2,4]<=[8]}                        XLA's HloSharding, V1 and V2
 //! ```
 //!
-//! and printed as placements where they can hold it, else by tensor.
+//! It is printed as placements where they can hold it, else by tensor. The others are printed on request, or say what
+//! they cannot hold. Groups have XLA's [`ReplicaGroups`], V1 to V3.
 
 pub(crate) mod by_tensor;
 pub(crate) mod cursor;
+pub(crate) mod dims;
+mod hlo;
+mod hlo_digits;
+mod jax;
+mod pytorch;
+mod replica_groups;
+pub(crate) mod shardy;
 mod stored;
+
+pub use hlo::{DeviceList, HloSharding, LastDim};
+pub use replica_groups::ReplicaGroups;
 
 use core::fmt;
 
@@ -24,14 +39,26 @@ use crate::sharding::AxisCut;
 use crate::{Error, Mesh, Sharding};
 use cursor::Cursor;
 
-/// Reads a sharding in either notation.
+/// Reads a sharding in any notation.
 pub(crate) fn parse_sharding(mesh: &Mesh, shape: &[usize], text: &str) -> Result<Sharding, Error> {
     if is_by_tensor(text) {
         return by_tensor::parse(mesh, shape, text);
     }
+    if shardy::is_sharding(text) {
+        return shardy::parse(mesh, shape, text);
+    }
+    if text.trim_start().starts_with('{') {
+        return Sharding::from_hlo(mesh, shape, &text.parse()?);
+    }
+    if jax::is_spec(text) {
+        return jax::parse(mesh, shape, text);
+    }
     let mut r = Cursor::new("placements", text);
-    let placements = Placements::read(&mut r)?;
-    let order = if r.eat("order") { Some(read_order(&mut r, mesh)?) } else { None };
+    let (placements, numbers) = Placements::read(&mut r)?;
+    let mut order = if r.eat("order") { Some(read_order(&mut r, mesh)?) } else { None };
+    if numbers.iter().any(Option::is_some) {
+        order = Some(pytorch::order(&r, &placements, &numbers)?);
+    }
     r.finish()?;
     let sharding = Sharding::new(mesh, shape, &placements)?;
     match order {

@@ -184,6 +184,9 @@ fn same_moves(a: &Candidate, b: &Candidate) -> bool {
 }
 
 /// The most elements that a rank sends in an exchange: one block for every receiver whose digits its own do not fix.
+///
+/// A receiver's digit `b` is fixed by all the sender's digits `d` that are read off it, which must then agree. Where they
+/// agree with the sender's own `b` every time, every sender is its own receiver.
 fn most_sent(system: &System, before: &State, after: &State, sender: &[usize]) -> u64 {
     let (owner_before, owner_after) = (system.owners(before), system.owners(after));
     let n = before.len();

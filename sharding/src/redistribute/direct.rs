@@ -19,6 +19,9 @@ use crate::redistribute::step::{Step, StepOp};
 use crate::sharding::{AxisCut, PartialAxis};
 use crate::{Error, Group, Mesh, Placement, ReduceOp, Sharding};
 
+/// The most ranks for which every message of an exchange is counted.
+const ENUMERATED: usize = 1 << 12;
+
 /// What the worst rank receives, sends (bytes) and pays in a step.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counted {
@@ -179,6 +182,9 @@ impl Work<'_> {
     /// What the worst rank receives, sends and pays in an exchange of overlapping regions.
     fn count(&self, overlap: &Overlap) -> Result<Counted, Error> {
         let topology = self.network.topology;
+        if overlap.to.mesh().size() > ENUMERATED && topology.levels().len() == 1 {
+            return self.count_large(overlap);
+        }
         let ranks = overlap.ranks();
         let mut sent = vec![0u64; ranks.len()];
         let mut worst = Counted::default();
@@ -196,6 +202,27 @@ impl Work<'_> {
             worst.cost_us = worst.cost_us.max(topology.exchange_us(&traffic));
         }
         worst.sent = sent.into_iter().max().unwrap_or(0);
+        Ok(worst)
+    }
+
+    /// The same on very many ranks of one level, without listing who sends what to whom.
+    ///
+    /// What is sent is counted as if the replicas of a source shared its wanters evenly.
+    fn count_large(&self, overlap: &Overlap) -> Result<Counted, Error> {
+        let meetings = overlap.meetings()?;
+        let mut worst = Counted::default();
+        let mut total = 0u128;
+        for rank in overlap.to.mesh().ranks() {
+            let (wanted, held) = overlap.wanted_and_held(rank)?;
+            let received = (wanted - held) as u64 * self.item;
+            let peers = overlap.sources(rank, &meetings) - usize::from(held > 0);
+            let traffic: Traffic = SmallVec::from_iter([(received as f64, peers)]);
+            total += u128::from(received);
+            worst.received = worst.received.max(received);
+            worst.cost_us = worst.cost_us.max(self.network.topology.exchange_us(&traffic));
+        }
+        let senders = overlap.from.mesh().size() as u128;
+        worst.sent = u64::try_from(total.div_ceil(senders)).unwrap_or(u64::MAX).max(worst.received);
         Ok(worst)
     }
 

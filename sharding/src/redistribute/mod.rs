@@ -18,6 +18,7 @@ pub(crate) mod greedy;
 pub mod messages;
 pub(crate) mod network;
 pub(crate) mod overlap;
+pub(crate) mod partition;
 pub mod plan;
 pub mod planner;
 pub(crate) mod search;

@@ -11,11 +11,14 @@
 //!
 //! which is a pure function of both shardings, so senders find the same blocks by asking it for every wanter.
 
+use std::sync::{Arc, OnceLock};
+
 use smallvec::SmallVec;
 
 use crate::axis::SubAxis;
 use crate::mesh::Coordinate;
 use crate::redistribute::messages::{Block, Message, Mode, Phase, Reduce, members};
+use crate::redistribute::partition::{Partition, Shares, Side};
 use crate::region::{Intervals, Run, shared, shared_len};
 use crate::{Error, ReduceOp, Sharding};
 
@@ -29,6 +32,7 @@ pub(crate) struct Overlap {
     pub(crate) fill: Option<ReduceOp>,
     /// Nothing moves between ranks: everyone keeps what it holds of its target.
     pub(crate) local: bool,
+    partitions: Arc<OnceLock<Partitions>>,
 }
 
 /// A sharding as a grid: for each dim the sub-axes that shard it.
@@ -76,6 +80,14 @@ impl<'a> Grid<'a> {
         }
     }
 
+    /// Which region of every dim a coordinate holds.
+    fn regions_of(&self, c: &[usize]) -> SmallVec<[usize; 4]> {
+        let region = |subs: &SmallVec<[SubAxis; 4]>| {
+            subs.iter().fold(0, |i, &s| i * s.size + s.digit(c[s.axis], self.axis_size(s)))
+        };
+        self.dims.iter().map(region).collect()
+    }
+
     fn intervals(&self, dim: usize, i: usize) -> Result<Intervals, Error> {
         let mut c = Coordinate::from_elem(0, self.sharding.mesh().axes().len());
         self.set(&mut c, dim, i);
@@ -83,12 +95,37 @@ impl<'a> Grid<'a> {
     }
 }
 
-/// What a dim of one rank shares with each region of the other side: (region, runs).
-type Shares = Vec<(usize, Vec<Run>)>;
+/// The regions of every dim of both sides.
+#[derive(Debug)]
+struct Partitions {
+    source: SmallVec<[Partition; 4]>,
+    target: SmallVec<[Partition; 4]>,
+}
 
 impl Overlap {
     pub(crate) fn new(from: &Sharding, to: &Sharding) -> Overlap {
-        Overlap { from: from.clone(), to: to.clone(), embeds: SmallVec::new(), fill: None, local: false }
+        Overlap {
+            from: from.clone(),
+            to: to.clone(),
+            embeds: SmallVec::new(),
+            fill: None,
+            local: false,
+            partitions: Arc::default(),
+        }
+    }
+
+    /// The partitions of both sides, made at first use.
+    fn partitions(&self) -> Result<&Partitions, Error> {
+        if let Some(known) = self.partitions.get() {
+            return Ok(known);
+        }
+        let of = |grid: &Grid<'_>| -> Result<SmallVec<[Partition; 4]>, Error> {
+            (0..grid.dims.len())
+                .map(|dim| Partition::new(grid.regions(dim), |i| grid.intervals(dim, i)))
+                .collect()
+        };
+        let made = Partitions { source: of(&Grid::new(&self.from))?, target: of(&Grid::new(&self.to))? };
+        Ok(self.partitions.get_or_init(|| made))
     }
 
     /// Whether both shardings are on one mesh.
@@ -145,13 +182,9 @@ impl Overlap {
         }
         let source = Grid::new(&self.from);
         let region = self.to.region(rank)?;
-        let shares = (0..region.dims.len())
-            .map(|dim| {
-                let runs = |i: usize| Ok((i, shared(&source.intervals(dim, i)?, &region.dims[dim])));
-                let all: Shares = (0..source.regions(dim)).map(runs).collect::<Result<_, Error>>()?;
-                Ok(all.into_iter().filter(|(_, runs)| !runs.is_empty()).collect())
-            })
-            .collect::<Result<Vec<Shares>, Error>>()?;
+        let parts = &self.partitions()?.source;
+        let shares: Vec<Shares> =
+            parts.iter().zip(&region.dims).map(|(part, list)| part.shares(list, Side::Source)).collect();
         for_each_choice(&shares, &mut |regions, runs| {
             let peer = self.source_of(&source, rank, regions);
             let blocks = blocks(runs, &self.from.local_shape(peer)?, &self.to.local_shape(rank)?);
@@ -185,20 +218,10 @@ impl Overlap {
         if phase.source_len > 0 {
             let region = self.from.region(rank)?;
             let mine = self.from.mesh().coordinate(rank).expect("it holds something");
-            let my_regions: SmallVec<[usize; 4]> = source
-                .dims
-                .iter()
-                .map(|subs| {
-                    subs.iter().fold(0, |i, &s| i * s.size + s.digit(mine[s.axis], source.axis_size(s)))
-                })
-                .collect();
-            let shares = (0..region.dims.len())
-                .map(|dim| {
-                    let runs = |i: usize| Ok((i, shared(&region.dims[dim], &target.intervals(dim, i)?)));
-                    let all: Shares = (0..target.regions(dim)).map(runs).collect::<Result<_, Error>>()?;
-                    Ok(all.into_iter().filter(|(_, runs)| !runs.is_empty()).collect())
-                })
-                .collect::<Result<Vec<Shares>, Error>>()?;
+            let my_regions = source.regions_of(&mine);
+            let parts = &self.partitions()?.target;
+            let shares: Vec<Shares> =
+                parts.iter().zip(&region.dims).map(|(part, list)| part.shares(list, Side::Target)).collect();
             // Whoever shares these regions of the target: its replicas and its partial coordinates.
             let mesh = self.to.mesh();
             let mut others = self.to.replicated_axes();
@@ -255,6 +278,24 @@ impl Overlap {
             }
         }
         Ok(phase)
+    }
+
+    /// For every dim and region of the target, how many regions of the source it meets.
+    pub(crate) fn meetings(&self) -> Result<Vec<Vec<usize>>, Error> {
+        let target = Grid::new(&self.to);
+        let parts = &self.partitions()?.source;
+        (0..parts.len())
+            .map(|dim| {
+                let met = |j: usize| Ok(parts[dim].met(&target.intervals(dim, j)?));
+                (0..target.regions(dim)).map(met).collect()
+            })
+            .collect()
+    }
+
+    /// How many ranks a rank hears from, by the meetings of its regions, itself included.
+    pub(crate) fn sources(&self, rank: usize, meetings: &[Vec<usize>]) -> usize {
+        let Some(c) = self.to.mesh().coordinate(rank).filter(|_| self.receives(rank)) else { return 0 };
+        Grid::new(&self.to).regions_of(&c).iter().zip(meetings).map(|(&j, met)| met[j]).product()
     }
 
     /// Elements that a rank wants and elements of those that it holds itself.

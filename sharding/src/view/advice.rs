@@ -106,7 +106,7 @@ fn refined(word: &[Digit], from: &[usize], to: &[usize]) -> Digits {
         let mut left = d;
         for &end in &ends {
             let below = weight / left.radix;
-            if end < weight && end > below && end % below == 0 && weight % end == 0 {
+            if end < weight && end > below && end.is_multiple_of(below) && weight.is_multiple_of(end) {
                 let (major, minor) = left.split(weight / end);
                 out.push(major);
                 left = minor;

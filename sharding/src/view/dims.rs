@@ -251,17 +251,12 @@ impl Sharding {
     /// The error of a view for which dim `dim` has to be whole on every rank first.
     fn uncut_first(&self, dim: usize, reason: String) -> Result<Sharding, Error> {
         let partial = self.partial().iter().copied();
-        let first = match self.digits() {
-            Some(digits) => {
-                let whole =
-                    digits.iter().map(|&d| if d.dim == dim { Digit { owner: Owner::Local, ..d } } else { d });
-                let whole: Digits = whole.collect();
-                Sharding::from_digits(self.mesh(), self.shape(), whole, partial)?
-            }
-            None => {
-                let rest = self.cuts().unwrap_or_default().iter().copied().filter(|c| c.dim != dim);
-                Sharding::from_cuts(self.mesh(), self.shape(), rest.collect(), partial.collect())?
-            }
+        let first = if let Some(digits) = self.digits() {
+            let whole = |&d: &Digit| if d.dim == dim { Digit { owner: Owner::Local, ..d } } else { d };
+            Sharding::from_digits(self.mesh(), self.shape(), digits.iter().map(whole), partial)?
+        } else {
+            let rest = self.cuts().unwrap_or_default().iter().copied().filter(|c| c.dim != dim);
+            Sharding::from_cuts(self.mesh(), self.shape(), rest.collect(), partial.collect())?
         };
         let elements = (first.max_local_numel() - first.max_local_numel().min(self.max_local_numel())) as u64;
         Err(Error::NeedsRedistribute { reason, first: first.to_string(), elements })

@@ -66,16 +66,15 @@ impl Sharding {
                 .and_then(|d| Sharding::from_digits(self.mesh(), shape, d, self.partial().iter().copied())),
             None => uneven::view(self, shape),
         };
-        regrouped.map_err(|e| match e {
-            Error::View { reason } => advice::needs_redistribute(self, shape, reason),
-            other => other,
+        regrouped.map_err(|e| {
+            if let Error::View { reason } = e { advice::needs_redistribute(self, shape, reason) } else { e }
         })
     }
 }
 
 /// A dim that ends inside a digit: `wanted` values of the digit belong to the dim, and do not divide it.
 #[derive(Clone, Copy, Debug)]
-struct Straddle {
+pub(crate) struct Straddle {
     dim: usize,
     digit: Digit,
     wanted: usize,
@@ -83,15 +82,11 @@ struct Straddle {
 
 impl Straddle {
     fn reason(self, s: &Sharding, shape: &[usize]) -> Error {
-        let mut name = String::new();
-        match self.digit.sub_axis() {
-            // Writing to a string does not fail.
-            Some(sub) => {
-                let _ = sub.write(&mut name, s.mesh().axes());
-                name.push_str(&format!(" (a digit of {})", self.digit.radix));
-            }
-            None => name.push_str(&format!("a local digit of {}", self.digit.radix)),
-        }
+        let radix = self.digit.radix;
+        let name = match self.digit.sub_axis() {
+            Some(sub) => format!("{} (a digit of {radix})", sub.printed(s.mesh().axes())),
+            None => format!("a local digit of {radix}"),
+        };
         Error::View {
             reason: format!(
                 "dim {} of {shape:?} ends inside {name} of {s}, after {} of its values, which does not divide it",
@@ -107,7 +102,7 @@ fn linear(digits: &[Digit]) -> Digits {
 }
 
 /// The same digits grouped into the dims of another shape of as many elements, none of them 0.
-fn regroup(digits: &[Digit], shape: &[usize]) -> Result<Digits, Straddle> {
+pub(crate) fn regroup(digits: &[Digit], shape: &[usize]) -> Result<Digits, Straddle> {
     let word = linear(digits);
     let mut out = Digits::new();
     let mut rest = word.iter().copied();

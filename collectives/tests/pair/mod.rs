@@ -1,0 +1,113 @@
+//! One pair of shardings: plan, execute on threads, compare meanings and bytes.
+
+use reshard_collectives::Trace;
+use reshard_collectives::threads::World;
+use reshard_kernels::DType;
+use reshard_sharding::meaning::{Term, held, meaning};
+use reshard_sharding::redistribute::{Plan, Planner};
+use reshard_sharding::{Mesh, Placement, Sharding};
+
+/// An element type of the tests: how to make it up, and its bytes.
+pub(crate) trait Item: Term {
+    const DTYPE: DType;
+    fn made(term: usize, element: usize) -> Self;
+    fn bytes(self) -> Vec<u8>;
+    fn read(bytes: &[u8]) -> Self;
+    fn agrees(self, other: Self) -> bool;
+}
+
+impl Item for i64 {
+    const DTYPE: DType = DType::I64;
+    fn made(term: usize, element: usize) -> i64 {
+        (element as i64 + 1) * 1_000_003 + (term as i64) * 777_767_777
+    }
+    fn bytes(self) -> Vec<u8> {
+        self.to_ne_bytes().to_vec()
+    }
+    fn read(bytes: &[u8]) -> i64 {
+        i64::from_ne_bytes(bytes.try_into().unwrap())
+    }
+    fn agrees(self, other: i64) -> bool {
+        self == other
+    }
+}
+
+/// Floats whose sum depends on the order: terms of very different sizes, some of which cancel.
+impl Item for f32 {
+    const DTYPE: DType = DType::F32;
+    fn made(term: usize, element: usize) -> f32 {
+        let big = [1e7, 0.1, -1e7, 0.7][(term + element) % 4];
+        big + (element as f32).sin() * 0.37 + term as f32 * 0.011
+    }
+    fn bytes(self) -> Vec<u8> {
+        self.to_ne_bytes().to_vec()
+    }
+    fn read(bytes: &[u8]) -> f32 {
+        f32::from_ne_bytes(bytes.try_into().unwrap())
+    }
+    /// Up to rounding: eight terms of at most 1e7.
+    fn agrees(self, other: f32) -> bool {
+        (self - other).abs() <= 16.0
+    }
+}
+
+/// Which term of a partial tensor a rank holds: its coordinates along the partial axes.
+pub(crate) fn term_of(mesh: &Mesh, placements: &[Placement], rank: usize) -> usize {
+    let coordinate = mesh.coordinate(rank).unwrap();
+    let sizes = mesh.axes().iter().map(reshard_sharding::Axis::size);
+    placements.iter().zip(coordinate).zip(sizes).fold(0, |term, ((placement, at), size)| {
+        if matches!(placement, Placement::Partial(_)) { term * size + at } else { term }
+    })
+}
+
+/// Shards in which every term has values of its own.
+pub(crate) fn shards<T: Item>(sharding: &Sharding, placements: &[Placement]) -> Vec<Vec<T>> {
+    let mesh = sharding.mesh();
+    let shard = |rank: usize| {
+        let term = term_of(mesh, placements, rank);
+        held(sharding, rank).unwrap().into_iter().map(|element| T::made(term, element)).collect()
+    };
+    mesh.ranks().map(shard).collect()
+}
+
+pub(crate) fn to_bytes<T: Item>(shards: &[Vec<T>]) -> Vec<Vec<u8>> {
+    shards.iter().map(|shard| shard.iter().flat_map(|x| x.bytes()).collect()).collect()
+}
+
+pub(crate) fn from_bytes<T: Item>(shards: &[Vec<u8>]) -> Vec<Vec<T>> {
+    let item = T::DTYPE.item_bytes().unwrap();
+    shards.iter().map(|shard| shard.chunks_exact(item).map(T::read).collect()).collect()
+}
+
+/// The bytes that moved against the bytes that the plan promised, step by step.
+pub(crate) fn check_promises(plan: &Plan, trace: &Trace, what: &str) {
+    assert_eq!(trace.worst_received(), plan.received_bytes(), "received in all: {what}\n{plan}");
+    for (index, step) in plan.steps().iter().enumerate() {
+        let worst = |bytes: &dyn Fn(usize) -> u64| plan.ranks().into_iter().map(bytes).max().unwrap_or(0);
+        let received = worst(&|rank| trace.received_in_step(index, rank));
+        let sent = worst(&|rank| trace.sent_in_step(index, rank));
+        assert_eq!((received, sent), (step.received_bytes, step.sent_bytes), "step {index}: {what}\n{plan}");
+    }
+}
+
+/// Plans with this planner, executes, and compares.
+pub(crate) fn check_pair<T: Item>(
+    world: &mut World,
+    planner: &Planner,
+    from: &Sharding,
+    to: &Sharding,
+    source: &[Vec<T>],
+) {
+    let what = format!("{from} on {} -> {to} on {} of {:?}", from.mesh(), to.mesh(), from.shape());
+    let plan =
+        planner.plan(from, to, T::DTYPE.item_bytes().unwrap()).unwrap_or_else(|e| panic!("{what}: {e}"));
+    let (result, trace) = world
+        .redistribute(&plan, T::DTYPE, &to_bytes(source))
+        .unwrap_or_else(|error| panic!("{what}: {error}\n{plan}"));
+    let before = meaning(from, source).unwrap();
+    let after =
+        meaning(to, &from_bytes::<T>(&result)).unwrap_or_else(|error| panic!("{what}: {error}\n{plan}"));
+    let agree = before.len() == after.len() && before.iter().zip(&after).all(|(a, b)| a.agrees(*b));
+    assert!(agree, "{what}\n{plan}\n{before:?}\n{after:?}");
+    check_promises(&plan, &trace, &what);
+}

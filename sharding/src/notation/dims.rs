@@ -1,0 +1,223 @@
+//! From the digits that a notation lists for each dim to a sharding, and back.
+//!
+//! A list reads as digits, most significant first. On a dim that does not divide, nested chunks, strided chunks and flat
+//! chunks differ: it is refused unless all readings agree.
+
+use smallvec::SmallVec;
+
+use crate::axis::SubAxis;
+use crate::digits::{Digit, Owner};
+use crate::extent::{Cut, chunk, push};
+use crate::region::{Interval, Intervals};
+use crate::sharding::{AxisCut, PartialAxis};
+use crate::{Error, Mesh, Sharding};
+
+/// The greatest number of shards for which the readings of an uneven dim are compared one by one.
+const COMPARED: usize = 1 << 16;
+
+/// One digit of a dim as it is written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Token {
+    Local(usize),
+    Sub(SubAxis),
+}
+
+/// The sharding in which each dim has these digits, most significant first, and what they leave is local.
+pub(crate) fn build(
+    mesh: &Mesh,
+    shape: &[usize],
+    text: &str,
+    dims: &[SmallVec<[Token; 4]>],
+    partial: SmallVec<[PartialAxis; 2]>,
+) -> Result<Sharding, Error> {
+    let replicated = Sharding::replicated(mesh, shape)?;
+    let divides = |len: usize, tokens: &[Token]| {
+        let mut left = len;
+        len > 0
+            && tokens.iter().all(|t| {
+                let radix = radix(*t);
+                let ok = left.is_multiple_of(radix);
+                left /= if ok { radix } else { 1 };
+                ok
+            })
+    };
+    if shape.iter().zip(dims).all(|(&len, tokens)| divides(len, tokens)) && !shape.contains(&0) {
+        let digits = dims.iter().enumerate().flat_map(|(dim, tokens)| {
+            let rest = shape[dim] / tokens.iter().map(|t| radix(*t)).product::<usize>();
+            let owned = tokens.iter().map(move |t| match *t {
+                Token::Local(radix) => Digit { dim, owner: Owner::Local, radix },
+                Token::Sub(s) => {
+                    Digit { dim, owner: Owner::Axis { axis: s.axis, pre: s.pre }, radix: s.size }
+                }
+            });
+            owned.chain([Digit { dim, owner: Owner::Local, radix: rest }])
+        });
+        let digits: SmallVec<[Digit; 8]> = digits.collect();
+        return Sharding::from_digits(mesh, replicated.shape(), digits, partial);
+    }
+    let mut cuts: SmallVec<[AxisCut; 4]> = SmallVec::new();
+    for (dim, tokens) in dims.iter().enumerate() {
+        let len = shape[dim];
+        let mut of_dim: SmallVec<[AxisCut; 4]> = SmallVec::new();
+        for t in tokens {
+            match *t {
+                Token::Sub(s) if s == mesh.whole(s.axis) => {
+                    of_dim.push(AxisCut { dim, axis: s.axis, cut: Cut { split_factor: 1, n: s.size } });
+                }
+                Token::Sub(s) if s.size == 1 => {}
+                Token::Local(1) => {}
+                Token::Local(_) | Token::Sub(_) => {
+                    return Err(uneven(
+                        text,
+                        dim,
+                        len,
+                        "a sub-axis or a local digit divides it or has no meaning",
+                    ));
+                }
+            }
+        }
+        of_dim.retain(|c| c.cut.n > 1);
+        if !divides(len, tokens) && len > 0 && !readings_agree(len, &of_dim) {
+            return Err(uneven(text, dim, len, "nested chunks, strided chunks and flat chunks differ"));
+        }
+        cuts.extend(of_dim);
+    }
+    Sharding::from_cuts(mesh, shape, cuts, partial)
+}
+
+fn radix(t: Token) -> usize {
+    match t {
+        Token::Local(n) => n,
+        Token::Sub(s) => s.size,
+    }
+}
+
+fn uneven(text: &str, dim: usize, len: usize, why: &str) -> Error {
+    Error::Uneven {
+        reason: format!(
+            "{text} does not divide dim {dim} of {len}: {why}; write placements, such as S(0),S(0), instead"
+        ),
+    }
+}
+
+/// Whether nested chunks in this order, the placements that spell this order, and flat chunks are the same.
+fn readings_agree(len: usize, cuts: &[AxisCut]) -> bool {
+    if cuts.len() <= 1 {
+        return true;
+    }
+    let total = cuts.iter().try_fold(1usize, |p, c| p.checked_mul(c.cut.n));
+    let Some(total) = total.filter(|&t| t <= COMPARED) else { return false };
+    // The placements that spell the order: in mesh order, each axis after the later ones that stand before it.
+    let mut literal: SmallVec<[AxisCut; 4]> = SmallVec::from_slice(cuts);
+    for i in 0..literal.len() {
+        let k = cuts[..i].iter().filter(|c| c.axis > cuts[i].axis).map(|c| c.cut.n).product();
+        literal[i].cut.split_factor = k;
+    }
+    literal.sort_by_key(|c| c.axis);
+    let flat_chunks = |flat: usize| {
+        let mut want = Intervals::new();
+        push(&mut want, chunk(len, total, flat));
+        want
+    };
+    (0..total).all(|flat| {
+        let want = Some(flat_chunks(flat));
+        let c = coordinates(cuts, flat);
+        kept(len, cuts, &c) == want && kept(len, &literal, &c) == want
+    })
+}
+
+/// The coordinates `(axis, index)` of the axes of some cuts, the last fastest.
+fn coordinates(cuts: &[AxisCut], flat: usize) -> SmallVec<[(usize, usize); 4]> {
+    let mut left = flat;
+    cuts.iter()
+        .rev()
+        .map(|c| {
+            let i = left % c.cut.n;
+            left /= c.cut.n;
+            (c.axis, i)
+        })
+        .collect()
+}
+
+/// What cuts of one dim, in order of application, leave the rank at a coordinate; `None` if it is too fragmented.
+fn kept(len: usize, cuts: &[AxisCut], c: &[(usize, usize)]) -> Option<Intervals> {
+    let mut list = Intervals::new();
+    push(&mut list, Interval { start: 0, len });
+    for x in cuts {
+        let i = c.iter().find(|v| v.0 == x.axis).map_or(0, |v| v.1);
+        list = x.cut.keep(&list, i, x.dim).ok()?;
+    }
+    Some(list)
+}
+
+/// Whether two lists of cuts of one dim by the same axes leave every rank the same; false where that is too much to see.
+pub(crate) fn same_elements(len: usize, a: &[AxisCut], b: &[AxisCut]) -> bool {
+    let total = a.iter().try_fold(1usize, |p, c| p.checked_mul(c.cut.n)).filter(|&t| t <= COMPARED);
+    total.is_some_and(|total| {
+        (0..total).all(|flat| {
+            let c = coordinates(a, flat);
+            kept(len, a, &c).is_some_and(|x| Some(x) == kept(len, b, &c))
+        })
+    })
+}
+
+/// The sub-axes of each dim, most significant first.
+pub(crate) type AxesOfDims = SmallVec<[SmallVec<[SubAxis; 4]>; 4]>;
+
+/// The sub-axes of each dim, if they are all there is to a sharding: `not_expressible` where a local digit stands before
+/// one (a strided shard), `uneven` where the chunks of a dim have more than one reading.
+pub(crate) fn axes_of_dims(s: &Sharding, notation: &'static str) -> Result<AxesOfDims, Error> {
+    let mut dims: AxesOfDims = SmallVec::from_elem(SmallVec::new(), s.shape().len());
+    match (s.digits(), s.cuts()) {
+        (Some(digits), _) => {
+            let mut local: Option<Digit> = None;
+            for d in digits {
+                match (d.sub_axis(), local) {
+                    (None, _) => local = Some(*d),
+                    (Some(sub), Some(l)) if l.dim == d.dim => {
+                        let name = sub.printed(s.mesh().axes());
+                        return Err(Error::NotExpressible {
+                            notation,
+                            reason: format!(
+                                "in {s}, a local digit of {} stands before {name} in dim {} (a strided shard)",
+                                l.radix, d.dim
+                            ),
+                        });
+                    }
+                    (Some(sub), _) => dims[d.dim].push(sub),
+                }
+            }
+        }
+        (None, cuts) => {
+            for c in cuts.unwrap_or_default() {
+                dims[c.dim].push(s.mesh().whole(c.axis));
+            }
+            let tokens: Vec<SmallVec<[Token; 4]>> =
+                dims.iter().map(|subs| subs.iter().map(|&x| Token::Sub(x)).collect()).collect();
+            let same = build(s.mesh(), s.shape(), "it", &tokens, s.partial().iter().copied().collect());
+            if same.as_ref() != Ok(s) {
+                return Err(Error::Uneven {
+                    reason: format!(
+                        "{s} of {:?} does not divide, and in the {notation} notation its chunks would have more than one reading",
+                        s.shape()
+                    ),
+                });
+            }
+        }
+    }
+    Ok(dims)
+}
+
+/// The partial sub-axes, if the notation can hold them: only sums have a place there.
+pub(crate) fn sums(s: &Sharding, notation: &'static str) -> Result<SmallVec<[SubAxis; 2]>, Error> {
+    let sum = |p: &PartialAxis| {
+        if p.op == crate::ReduceOp::Sum {
+            return Ok(p.sub);
+        }
+        Err(Error::NotExpressible {
+            notation,
+            reason: format!("{s} owes a reduction by {}, not a sum", p.op),
+        })
+    };
+    s.partial().iter().map(sum).collect()
+}

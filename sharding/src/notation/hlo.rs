@@ -1,0 +1,333 @@
+//! XLA's `HloSharding` and the device lists it is written with.
+//!
+//! ```text
+//! {replicated}   {unreduced}   {manual}   {maximal device=3}
+//! {devices=[2,2]0,1,2,3}                                      V1: the devices of the tiles, one by one
+//! {devices=[2,4]<=[8]}   {devices=[2,4]<=[4,2]T(1,0)}         V2: iota, reshaped and transposed
+//! {devices=[2,1,4]<=[8] last_tile_dim_replicate}              a last tile dim over which the tiles are copies
+//! {devices=[2,2,2]<=[8] last_tile_dims={unreduced, replicated}}
+//! ```
+//!
+//! Devices are the positions of [`crate::Mesh::ranks`], as in a device assignment.
+
+use core::fmt;
+use std::str::FromStr;
+
+use smallvec::SmallVec;
+
+use crate::Error;
+use crate::notation::cursor::Cursor;
+
+/// A list of numbers from 0 on: an array of consecutive ones, reshaped and transposed, or any list.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum DeviceList {
+    /// `<=[4,2]T(1,0)`: the row-major numbers of this shape, with its dims in another order.
+    Iota {
+        /// The shape of the consecutive numbers.
+        reshape: SmallVec<[usize; 4]>,
+        /// Which of its dims comes where, slowest first.
+        transpose: SmallVec<[usize; 4]>,
+    },
+    /// `0,1,2,3`.
+    Listed(Vec<usize>),
+}
+
+/// What the ranks along a tile dim after the tensor's dims do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LastDim {
+    /// They hold copies.
+    Replicated,
+    /// They hold terms of a sum.
+    Unreduced,
+    /// They are sharded by hand, which no sharding can say.
+    Manual,
+}
+
+/// An `HloSharding` (see the [module](self)).
+///
+/// ```
+/// use reshard_sharding::notation::HloSharding;
+/// let text = "{devices=[2,1,4]<=[4,2]T(1,0) last_tile_dim_replicate}";
+/// assert_eq!(text.parse::<HloSharding>()?.to_string(), text);
+/// # Ok::<(), reshard_sharding::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum HloSharding {
+    /// Every device holds everything.
+    Replicated,
+    /// Every device holds a term of a sum.
+    Unreduced,
+    /// Sharded by hand.
+    Manual,
+    /// One device holds everything.
+    Maximal(usize),
+    /// Tiles of equal size, the last ones short or empty.
+    Tiled {
+        /// How many tiles each dim of the tensor has, then the sizes of the last dims.
+        tiles: SmallVec<[usize; 6]>,
+        /// The devices of the tiles, row-major.
+        devices: DeviceList,
+        /// What the last tile dims mean.
+        last: SmallVec<[LastDim; 2]>,
+    },
+}
+
+impl DeviceList {
+    /// The list as digits `(extent, weight)`, slowest first: entry `i` is the sum of `weight * digit(i)`.
+    ///
+    /// `None` where it is not one, such as a list that does not start with 0.
+    pub(crate) fn digits(&self) -> Option<SmallVec<[(usize, usize); 8]>> {
+        match self {
+            DeviceList::Iota { reshape, transpose } => {
+                let mut weights: SmallVec<[usize; 4]> = SmallVec::from_elem(1, reshape.len());
+                for i in (1..reshape.len()).rev() {
+                    weights[i - 1] = weights[i] * reshape[i];
+                }
+                Some(joined(transpose.iter().map(|&i| (reshape[i], weights[i]))))
+            }
+            DeviceList::Listed(list) => {
+                if *list.first()? != 0 {
+                    return None;
+                }
+                let line: Vec<i64> = list.iter().map(|&x| x as i64).collect();
+                let modes = crate::mesh::modes_of_line(&line).ok()?;
+                let digit = |&(s, d): &(i64, i64)| Some((s as usize, usize::try_from(d).ok()?));
+                let digits = modes
+                    .iter()
+                    .rev()
+                    .filter(|m| m.0 > 1)
+                    .map(digit)
+                    .collect::<Option<SmallVec<[_; 8]>>>()?;
+                // All numbers below the length, each once.
+                let mut sorted = digits.clone();
+                sorted.sort_by_key(|d| d.1);
+                let mut next = 1;
+                for (extent, weight) in sorted {
+                    if weight != next {
+                        return None;
+                    }
+                    next *= extent;
+                }
+                Some(digits)
+            }
+        }
+    }
+
+    /// The list of these digits, as iota with the fewest dims.
+    pub(crate) fn of_digits(digits: &[(usize, usize)]) -> DeviceList {
+        let mut word = joined(digits.iter().copied());
+        if word.is_empty() {
+            word.push((1, 1));
+        }
+        let mut sorted = word.clone();
+        sorted.sort_by_key(|d| core::cmp::Reverse(d.1));
+        let place = |d| sorted.iter().position(|x| x == d).unwrap_or(0);
+        DeviceList::Iota {
+            reshape: sorted.iter().map(|d| d.0).collect(),
+            transpose: word.iter().map(place).collect(),
+        }
+    }
+
+    /// How many numbers there are; `None` if they do not fit.
+    pub(crate) fn len(&self) -> Option<usize> {
+        match self {
+            DeviceList::Iota { reshape, .. } => product(reshape),
+            DeviceList::Listed(list) => Some(list.len()),
+        }
+    }
+
+    /// The same list with every number written out.
+    pub fn listed(&self) -> Result<DeviceList, Error> {
+        const MOST: usize = 1 << 20;
+        let DeviceList::Iota { .. } = self else { return Ok(self.clone()) };
+        let n = self.len().filter(|&n| n <= MOST).ok_or_else(|| Error::NotExpressible {
+            notation: "HLO (V1)",
+            reason: format!("it lists devices one by one, and {self} has more than {MOST}"),
+        })?;
+        let digits = self.digits().unwrap_or_default();
+        let number = |i: usize| {
+            let mut left = i;
+            digits.iter().rev().fold(0, |sum, &(extent, weight)| {
+                let x = left % extent;
+                left /= extent;
+                sum + x * weight
+            })
+        };
+        Ok(DeviceList::Listed((0..n).map(number).collect()))
+    }
+
+    /// Reads `<=[4,2]T(1,0)` or `0,1,2,3`.
+    pub(crate) fn read(r: &mut Cursor<'_>) -> Result<DeviceList, Error> {
+        if !r.eat("<=") {
+            return Ok(DeviceList::Listed(numbers(r, "a device, or <=[..]")?));
+        }
+        r.expect("[")?;
+        let at = r.here();
+        let reshape: SmallVec<[usize; 4]> = numbers(r, "a size")?.into();
+        if product(&reshape).is_none_or(|p| p == 0) {
+            return Err(r.error_at(at, "sizes of at least 1 whose product fits"));
+        }
+        r.expect("]")?;
+        let mut transpose: SmallVec<[usize; 4]> = (0..reshape.len()).collect();
+        let mut ahead = r.clone();
+        let _ = ahead.eat(",");
+        if ahead.eat("T") {
+            *r = ahead;
+            r.expect("(")?;
+            let at = r.here();
+            transpose = numbers(r, "the number of a dim")?.into();
+            let mut sorted = transpose.clone();
+            sorted.sort_unstable();
+            if !sorted.iter().copied().eq(0..reshape.len()) {
+                return Err(r.error_at(at, format!("each of the {} dims once", reshape.len())));
+            }
+            r.expect(")")?;
+        }
+        Ok(DeviceList::Iota { reshape, transpose })
+    }
+}
+
+/// Digits with neighbours that follow one another joined, so that equal lists have equal digits; extent 1 vanishes.
+fn joined(digits: impl Iterator<Item = (usize, usize)>) -> SmallVec<[(usize, usize); 8]> {
+    let mut word: SmallVec<[(usize, usize); 8]> = SmallVec::new();
+    for (extent, weight) in digits.filter(|d| d.0 > 1) {
+        match word.last_mut() {
+            Some(last) if last.1 == extent * weight => *last = (last.0 * extent, weight),
+            _ => word.push((extent, weight)),
+        }
+    }
+    word
+}
+
+pub(crate) fn product(sizes: &[usize]) -> Option<usize> {
+    sizes.iter().try_fold(1i64, |p, &n| p.checked_mul(i64::try_from(n).ok()?)).map(|p| p as usize)
+}
+
+/// One number or more, with commas.
+pub(crate) fn numbers(r: &mut Cursor<'_>, what: &str) -> Result<Vec<usize>, Error> {
+    let mut list = vec![r.number(what)?];
+    loop {
+        let mut ahead = r.clone();
+        if !ahead.eat(",") || !ahead.rest().starts_with(|c: char| c.is_ascii_digit()) {
+            return Ok(list);
+        }
+        *r = ahead;
+        list.push(r.number(what)?);
+    }
+}
+
+/// Numbers with commas between.
+pub(crate) fn join(list: &[usize]) -> String {
+    list.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
+}
+
+impl fmt::Display for DeviceList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DeviceList::Iota { reshape, transpose } => {
+                write!(f, "<=[{}]", join(reshape))?;
+                if transpose.windows(2).any(|w| w[0] > w[1]) {
+                    write!(f, "T({})", join(transpose))?;
+                }
+                Ok(())
+            }
+            DeviceList::Listed(list) => f.write_str(&join(list)),
+        }
+    }
+}
+
+impl LastDim {
+    fn as_str(self) -> &'static str {
+        match self {
+            LastDim::Replicated => "replicated",
+            LastDim::Unreduced => "unreduced",
+            LastDim::Manual => "manual",
+        }
+    }
+}
+
+impl fmt::Display for HloSharding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HloSharding::Replicated => f.write_str("{replicated}"),
+            HloSharding::Unreduced => f.write_str("{unreduced}"),
+            HloSharding::Manual => f.write_str("{manual}"),
+            HloSharding::Maximal(device) => write!(f, "{{maximal device={device}}}"),
+            HloSharding::Tiled { tiles, devices, last } => {
+                write!(f, "{{devices=[{}]{devices}", join(tiles))?;
+                match last[..] {
+                    [] => {}
+                    [LastDim::Replicated] => f.write_str(" last_tile_dim_replicate")?,
+                    _ => {
+                        let names: Vec<&str> = last.iter().map(|l| l.as_str()).collect();
+                        write!(f, " last_tile_dims={{{}}}", names.join(", "))?;
+                    }
+                }
+                f.write_str("}")
+            }
+        }
+    }
+}
+
+impl FromStr for HloSharding {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<HloSharding, Error> {
+        let mut r = Cursor::new("HLO sharding", text);
+        r.expect("{")?;
+        let at = r.here();
+        let sharding = match r.take_while(|c| c.is_ascii_alphabetic() || c == '_') {
+            "replicated" => HloSharding::Replicated,
+            "unreduced" => HloSharding::Unreduced,
+            "manual" => HloSharding::Manual,
+            "maximal" => {
+                r.expect("device")?;
+                r.expect("=")?;
+                HloSharding::Maximal(r.number("a device")?)
+            }
+            "devices" => read_tiled(&mut r)?,
+            _ => return Err(r.error_at(at, "devices=[..], replicated, unreduced, manual or maximal device=")),
+        };
+        r.expect("}")?;
+        r.finish()?;
+        Ok(sharding)
+    }
+}
+
+fn read_tiled(r: &mut Cursor<'_>) -> Result<HloSharding, Error> {
+    r.expect("=")?;
+    r.expect("[")?;
+    let at = r.here();
+    let tiles: SmallVec<[usize; 6]> = numbers(r, "a number of tiles")?.into();
+    r.expect("]")?;
+    let devices = DeviceList::read(r)?;
+    let count = product(&tiles);
+    if count.is_none() || count != devices.len() || count == Some(0) {
+        return Err(r.error_at(at, format!("as many tiles as devices, {}", devices.len().unwrap_or(0))));
+    }
+    let _ = r.eat(",");
+    let mut last = SmallVec::new();
+    if r.eat("last_tile_dims") {
+        r.expect("=")?;
+        r.expect("{")?;
+        loop {
+            let at = r.here();
+            last.push(match r.take_while(|c| c.is_ascii_alphabetic()) {
+                "replicated" => LastDim::Replicated,
+                "unreduced" => LastDim::Unreduced,
+                "manual" => LastDim::Manual,
+                _ => return Err(r.error_at(at, "replicated, unreduced or manual")),
+            });
+            if !r.eat(",") {
+                break;
+            }
+        }
+        r.expect("}")?;
+    } else if r.eat("last_tile_dim_replicate") {
+        last.push(LastDim::Replicated);
+    }
+    if last.len() > tiles.len() {
+        return Err(r.error_at(at, format!("at least the {} last tile dims", last.len())));
+    }
+    Ok(HloSharding::Tiled { tiles, devices, last })
+}

@@ -1,0 +1,277 @@
+//! XLA's replica groups: which devices talk to each other, in three spellings.
+//!
+//! ```text
+//! {{0,1},{2,3}}                              V1: every group, member by member
+//! [2,4]<=[8]   [4,2]<=[2,4]T(1,0)            V2: number of groups, size of each, and a device list
+//! mesh['dp'=2,'tp'=4] {'tp':(1)2}            V3: the axes of a mesh that form the groups
+//! ```
+//!
+//! The order of members belongs to a step, not to the group: [`Groups`] keep the members only.
+
+use core::fmt;
+use std::str::FromStr;
+
+use smallvec::SmallVec;
+
+use super::cursor::Cursor;
+use super::hlo::{DeviceList, join, numbers, product};
+use super::{by_tensor, shardy};
+use crate::group::{Groups, Modes};
+use crate::{Error, Group, Mesh, SubAxis};
+
+const NOTATION: &str = "replica groups";
+
+/// Replica groups in one of XLA's spellings.
+///
+/// ```
+/// use reshard_sharding::notation::ReplicaGroups;
+/// let v2: ReplicaGroups = "[4,2]<=[2,4]T(1,0)".parse()?;
+/// assert_eq!(v2.groups()?.to_string(), "2:4@0+4:1");
+/// assert_eq!(v2.groups()?.replica_groups_v1()?.to_string(), "{{0,4},{1,5},{2,6},{3,7}}");
+/// # Ok::<(), reshard_sharding::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReplicaGroups {
+    /// V1.
+    Listed(Vec<Vec<usize>>),
+    /// V2.
+    Iota {
+        /// How many groups there are.
+        count: usize,
+        /// How many members each has.
+        size: usize,
+        /// The members, group by group.
+        devices: DeviceList,
+    },
+    /// V3.
+    Axes {
+        /// The mesh.
+        mesh: Mesh,
+        /// The sub-axes along which members differ, slowest first.
+        axes: SmallVec<[SubAxis; 4]>,
+    },
+}
+
+impl ReplicaGroups {
+    /// The groups, if they are of one pattern and their first members are a layout.
+    pub fn groups(&self) -> Result<Groups, Error> {
+        let refused = || Error::NotALayout {
+            reason: format!("the groups {self} are not of one pattern that is a layout"),
+        };
+        match self {
+            ReplicaGroups::Listed(list) => {
+                let mut sorted = list.clone();
+                for group in &mut sorted {
+                    group.sort_unstable();
+                }
+                sorted.sort_unstable();
+                let first = sorted.first().and_then(|g| g.first()).copied().ok_or_else(refused)?;
+                let relative = |g: &[usize]| -> Option<Vec<i64>> {
+                    g.iter().map(|&x| i64::try_from(x - g[0]).ok()).collect()
+                };
+                let pattern = relative(&sorted[0]).ok_or_else(refused)?;
+                if sorted.iter().any(|g| g.is_empty() || relative(g).as_ref() != Some(&pattern)) {
+                    return Err(refused());
+                }
+                let firsts: Vec<i64> = sorted.iter().map(|g| (g[0] - first) as i64).collect();
+                let group = |line: &[i64]| {
+                    let modes = crate::mesh::modes_of_line(line).map_err(|_| refused())?;
+                    Group::new(&reshard_layout::Layout::from_modes(&modes)?).map_err(|_| refused())
+                };
+                Groups::new(group(&pattern)?, group(&firsts)?, first).map_err(|_| refused())
+            }
+            ReplicaGroups::Iota { size, devices, .. } => {
+                let mut digits = devices.digits().ok_or_else(refused)?;
+                let (mut pattern, mut left) = (Modes::new(), *size);
+                while left > 1 {
+                    let (extent, weight) = digits.pop().ok_or_else(refused)?;
+                    let taken = if left.is_multiple_of(extent) {
+                        extent
+                    } else if extent.is_multiple_of(left) {
+                        digits.push((extent / left, weight * left));
+                        left
+                    } else {
+                        return Err(refused());
+                    };
+                    pattern.push((taken as i64, weight as i64));
+                    left /= taken;
+                }
+                let firsts: Modes = digits.iter().map(|&(e, w)| (e as i64, w as i64)).collect();
+                let group = |modes: &[(i64, i64)]| Group::new(&reshard_layout::Layout::from_modes(modes)?);
+                Groups::new(group(&pattern)?, group(&firsts)?, 0)
+            }
+            ReplicaGroups::Axes { mesh, axes } => mesh.groups(axes),
+        }
+    }
+}
+
+impl Groups {
+    /// The groups in V1, member by member in ascending order.
+    ///
+    /// Fails with `not_expressible` for more than 2^20 members.
+    pub fn replica_groups_v1(&self) -> Result<ReplicaGroups, Error> {
+        const MOST: usize = 1 << 20;
+        if self.count().checked_mul(self.pattern().size()).is_none_or(|n| n > MOST) {
+            return Err(Error::NotExpressible {
+                notation: NOTATION,
+                reason: format!("V1 lists members one by one, and {self} has more than {MOST}: use V2"),
+            });
+        }
+        Ok(ReplicaGroups::Listed(self.iter().map(|g| g.iter().collect()).collect()))
+    }
+
+    /// The groups in V2.
+    ///
+    /// ```
+    /// use reshard_sharding::Mesh;
+    /// let mesh: Mesh = "dp=2,pp=2,tp=4".parse()?;
+    /// let groups = mesh.groups_of_axes(&["dp", "tp"])?;
+    /// assert_eq!(groups.replica_groups_v2()?.to_string(), "[2,8]<=[2,2,4]T(1,0,2)");
+    /// # Ok::<(), reshard_sharding::Error>(())
+    /// ```
+    ///
+    /// Fails with `not_expressible` where the groups do not hold all ranks from 0 on.
+    pub fn replica_groups_v2(&self) -> Result<ReplicaGroups, Error> {
+        let modes = |g: &Group| g.modes().map(|(s, d)| (s as usize, d as usize)).rev().collect::<Vec<_>>();
+        let (pattern, firsts) = (modes(self.pattern()), modes(self.firsts()));
+        let word = [&firsts[..], &pattern[..]].concat();
+        let mut sorted = word.clone();
+        sorted.sort_unstable_by_key(|d| d.1);
+        let mut next = 1;
+        let compact = sorted.iter().all(|&(extent, weight)| {
+            let ok = weight == next;
+            next *= if ok { extent } else { 1 };
+            ok
+        });
+        if !compact || self.lowest() != 0 {
+            return Err(Error::NotExpressible {
+                notation: NOTATION,
+                reason: format!("V2 holds all ranks from 0 on, and {self} does not: use V1"),
+            });
+        }
+        Ok(ReplicaGroups::Iota {
+            count: self.count(),
+            size: self.pattern().size(),
+            devices: DeviceList::of_digits(&word),
+        })
+    }
+}
+
+impl Mesh {
+    /// The groups of some sub-axes in V3.
+    ///
+    /// ```
+    /// use reshard_sharding::Mesh;
+    /// let mesh: Mesh = "dp=2,tp=4".parse()?;
+    /// let v3 = mesh.replica_groups_v3(&mesh.sub_axes("tp:(1)2")?)?;
+    /// assert_eq!(v3.to_string(), "mesh['dp'=2,'tp'=4] {'tp':(1)2}");
+    /// # Ok::<(), reshard_sharding::Error>(())
+    /// ```
+    ///
+    /// Fails like [`Mesh::groups`].
+    pub fn replica_groups_v3(&self, subs: &[SubAxis]) -> Result<ReplicaGroups, Error> {
+        self.groups(subs)?;
+        Ok(ReplicaGroups::Axes { mesh: self.clone(), axes: SmallVec::from_slice(subs) })
+    }
+
+    /// The sub-axes of a text such as `dp,tp:(1)2`, each at most once.
+    pub fn sub_axes(&self, text: &str) -> Result<SmallVec<[SubAxis; 4]>, Error> {
+        let mut r = Cursor::new("list of axes", text);
+        let subs = read_sub_axes(&mut r, self, "")?;
+        r.finish()?;
+        Ok(subs)
+    }
+}
+
+/// Reads sub-axes with commas between, up to `close` or the end.
+fn read_sub_axes(r: &mut Cursor<'_>, mesh: &Mesh, close: &str) -> Result<SmallVec<[SubAxis; 4]>, Error> {
+    let mut used = SmallVec::new();
+    let mut subs = SmallVec::new();
+    loop {
+        let ended = if close.is_empty() { r.is_done() } else { r.rest().starts_with(close) };
+        if ended && subs.is_empty() {
+            return Ok(subs);
+        }
+        subs.push(by_tensor::read_sub_axis(r, mesh, &mut used)?);
+        if !r.eat(",") {
+            return Ok(subs);
+        }
+    }
+}
+
+impl fmt::Display for ReplicaGroups {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ReplicaGroups::Listed(list) => {
+                let groups: Vec<String> = list.iter().map(|g| format!("{{{}}}", join(g))).collect();
+                write!(f, "{{{}}}", groups.join(","))
+            }
+            ReplicaGroups::Iota { count, size, devices } => write!(f, "[{count},{size}]{devices}"),
+            ReplicaGroups::Axes { mesh, axes } => {
+                let quoted = |a: &crate::Axis| format!("'{}'={}", a.name(), a.size());
+                let sizes: Vec<String> = mesh.axes().iter().map(quoted).collect();
+                write!(f, "mesh[{}]", sizes.join(","))?;
+                if !mesh.is_row_major() || mesh.offset() > 0 {
+                    write!(f, ", device_ids=[{}]", join(&mesh.ranks().collect::<Vec<_>>()))?;
+                }
+                let names: Vec<String> = axes.iter().map(|&s| shardy::quoted(mesh, s, '\'')).collect();
+                write!(f, " {{{}}}", names.join(","))
+            }
+        }
+    }
+}
+
+impl FromStr for ReplicaGroups {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<ReplicaGroups, Error> {
+        let mut r = Cursor::new(NOTATION, text);
+        let groups = if r.eat("{") {
+            let mut list = Vec::new();
+            let mut seen = std::collections::HashSet::new();
+            loop {
+                r.expect("{")?;
+                let at = r.here();
+                let group = numbers(&mut r, "a device")?;
+                if !group.iter().all(|&x| seen.insert(x)) {
+                    return Err(r.error_at(at, "devices that are in no other group"));
+                }
+                r.expect("}")?;
+                list.push(group);
+                if !r.eat(",") {
+                    break;
+                }
+            }
+            r.expect("}")?;
+            ReplicaGroups::Listed(list)
+        } else if r.eat("[") {
+            let at = r.here();
+            let sizes = numbers(&mut r, "the number of groups")?;
+            r.expect("]")?;
+            let place = r.here();
+            if !r.rest().starts_with("<=") {
+                return Err(r.error_at(place, "<=[..]"));
+            }
+            let devices = DeviceList::read(&mut r)?;
+            match sizes[..] {
+                [count, size] if product(&sizes).is_some() && product(&sizes) == devices.len() => {
+                    ReplicaGroups::Iota { count, size, devices }
+                }
+                _ => {
+                    return Err(
+                        r.error_at(at, "the number of groups and their size, which multiply to the devices")
+                    );
+                }
+            }
+        } else {
+            let mesh = shardy::read_mesh(&mut r)?;
+            r.expect("{")?;
+            let axes = read_sub_axes(&mut r, &mesh, "}")?;
+            r.expect("}")?;
+            mesh.groups(&axes)?;
+            ReplicaGroups::Axes { mesh, axes }
+        };
+        r.finish()?;
+        Ok(groups)
+    }
+}

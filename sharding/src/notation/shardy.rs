@@ -1,0 +1,184 @@
+//! Shardy's own spelling of meshes and shardings, and XLA's named shardings, which are the same.
+//!
+//! ```text
+//! #sdy.mesh<["dp"=2, "tp"=4]>                                       mesh['dp'=2,'tp'=4]
+//! #sdy.sharding<@mesh, [{"dp", "tp":(1)2}, {}], unreduced={"cp"}>   {mesh['dp'=2,'tp'=4], [{'dp'}, {}]}
+//! ```
+
+use core::fmt::Write as _;
+
+use super::by_tensor;
+use super::cursor::Cursor;
+use super::dims::{axes_of_dims, sums};
+use crate::axis::{AxisName, SubAxis};
+use crate::{Error, Mesh, Sharding};
+
+const NOTATION: &str = "Shardy";
+
+/// Whether a text is a sharding in this spelling.
+pub(super) fn is_sharding(text: &str) -> bool {
+    let text = text.trim_start();
+    ["#sdy.sharding", "sdy.sharding", "<@", "{mesh["].iter().any(|p| text.starts_with(p))
+}
+
+/// Whether a text is a mesh in this spelling.
+pub(crate) fn is_mesh(text: &str) -> bool {
+    let text = text.trim_start();
+    ["#sdy.mesh", "sdy.mesh", "<[", "mesh["].iter().any(|p| text.starts_with(p))
+}
+
+/// Reads a sharding: what stands around the lists by tensor, and those.
+pub(super) fn parse(mesh: &Mesh, shape: &[usize], text: &str) -> Result<Sharding, Error> {
+    let mut r = Cursor::new("Shardy sharding", text);
+    let close = if r.eat("{") {
+        let at = r.here();
+        let named = read_mesh(&mut r)?;
+        let same = named.axes().len() == mesh.axes().len()
+            && named
+                .axes()
+                .iter()
+                .zip(mesh.axes())
+                .all(|(a, b)| a.name() == b.name() && a.size() == b.size());
+        if !same {
+            return Err(r.error_at(at, format!("the mesh {mesh}")));
+        }
+        "}"
+    } else {
+        let _ = r.eat("#sdy.sharding") || r.eat("sdy.sharding");
+        r.expect("<")?;
+        r.expect("@")?;
+        r.take_while(AxisName::continues);
+        ">"
+    };
+    r.expect(",")?;
+    let sharding = by_tensor::read(&mut r, mesh, shape)?;
+    r.expect(close)?;
+    r.finish()?;
+    Ok(sharding)
+}
+
+/// Reads a mesh.
+pub(crate) fn parse_mesh(text: &str) -> Result<Mesh, Error> {
+    let mut r = Cursor::new("mesh", text);
+    let mesh = read_mesh(&mut r)?;
+    r.finish()?;
+    Ok(mesh)
+}
+
+/// Reads `mesh['a'=2]` or `#sdy.mesh<["a"=2], device_ids=[..]>`.
+pub(super) fn read_mesh(r: &mut Cursor<'_>) -> Result<Mesh, Error> {
+    let angle = !r.eat("mesh");
+    if angle {
+        let _ = r.eat("#sdy.mesh") || r.eat("sdy.mesh");
+        r.expect("<")?;
+    }
+    r.expect("[")?;
+    let mut axes: Vec<(String, usize)> = Vec::new();
+    while !r.eat("]") {
+        if !axes.is_empty() {
+            r.expect(",")?;
+        }
+        let quote = ["\"", "'"].into_iter().find(|q| r.eat(q));
+        let at = r.here();
+        let name = r.take_while(AxisName::continues);
+        if name.is_empty() {
+            return Err(r.error_at(at, "an axis name"));
+        }
+        if let Some(q) = quote {
+            r.expect(q)?;
+        }
+        r.expect("=")?;
+        axes.push((name.to_owned(), r.number("the size of the axis")?));
+    }
+    let mut ids = None;
+    let mut ahead = r.clone();
+    if ahead.eat(",") && ahead.eat("device_ids") {
+        *r = ahead;
+        r.expect("=")?;
+        r.expect("[")?;
+        ids = Some(super::hlo::numbers(r, "a device")?);
+        r.expect("]")?;
+    }
+    if angle {
+        r.expect(">")?;
+    }
+    match ids {
+        Some(ids) => Mesh::from_ranks(axes, &ids),
+        None => Mesh::new(axes),
+    }
+}
+
+/// A sub-axis with its name in quotes.
+pub(super) fn quoted(mesh: &Mesh, s: SubAxis, quote: char) -> String {
+    let a = &mesh.axes()[s.axis];
+    let part = if s == mesh.whole(s.axis) { String::new() } else { format!(":({}){}", s.pre, s.size) };
+    format!("{quote}{}{quote}{part}", a.name())
+}
+
+impl Sharding {
+    /// The sharding as a Shardy attribute, or why that notation cannot hold it.
+    ///
+    /// ```
+    /// use reshard_sharding::{Mesh, Sharding};
+    /// let mesh: Mesh = "dp=2,tp=4".parse()?;
+    /// let s = Sharding::parse(&mesh, &[64, 32], "[{tp:(1)2},{}] unreduced={dp}")?;
+    /// let text = s.shardy()?;
+    /// assert_eq!(text, r#"#sdy.sharding<@mesh, [{"tp":(1)2}, {}], unreduced={"dp"}>"#);
+    /// assert_eq!(Sharding::parse(&mesh, &[64, 32], &text)?, s);
+    /// # Ok::<(), reshard_sharding::Error>(())
+    /// ```
+    ///
+    /// Fails with `not_expressible` for strided shards and reductions other than sums, and with `uneven`.
+    pub fn shardy(&self) -> Result<String, Error> {
+        let names = |subs: &[SubAxis]| {
+            subs.iter().map(|&s| quoted(self.mesh(), s, '"')).collect::<Vec<_>>().join(", ")
+        };
+        let dims: Vec<String> =
+            axes_of_dims(self, NOTATION)?.iter().map(|d| format!("{{{}}}", names(d))).collect();
+        let mut text = format!("#sdy.sharding<@mesh, [{}]", dims.join(", "));
+        let unreduced = sums(self, NOTATION)?;
+        if !unreduced.is_empty() {
+            // Writing to a string does not fail.
+            let _ = write!(text, ", unreduced={{{}}}", names(&unreduced));
+        }
+        text.push('>');
+        Ok(text)
+    }
+}
+
+impl Mesh {
+    /// The mesh as a Shardy attribute; ranks that are not in row-major order from 0 are listed.
+    ///
+    /// ```
+    /// use reshard_sharding::Mesh;
+    /// let mesh: Mesh = "dp=2,tp=4".parse()?;
+    /// assert_eq!(mesh.shardy()?, r#"#sdy.mesh<["dp"=2, "tp"=4]>"#);
+    /// let turned = "a=2:1,b=2:2".parse::<Mesh>()?.shardy()?;
+    /// assert_eq!(turned, r#"#sdy.mesh<["a"=2, "b"=2], device_ids=[0, 2, 1, 3]>"#);
+    /// assert_eq!(turned.parse::<Mesh>()?.to_string(), "a=2:1,b=2:2");
+    /// # Ok::<(), reshard_sharding::Error>(())
+    /// ```
+    ///
+    /// Fails with `not_expressible` where a list of ranks would be needed and have more than 2^20.
+    pub fn shardy(&self) -> Result<String, Error> {
+        const MOST: usize = 1 << 20;
+        let axes: Vec<String> =
+            self.axes().iter().map(|a| format!("\"{}\"={}", a.name(), a.size())).collect();
+        let mut text = format!("#sdy.mesh<[{}]", axes.join(", "));
+        if !self.is_row_major() || self.offset() > 0 {
+            if self.size() > MOST {
+                return Err(Error::NotExpressible {
+                    notation: NOTATION,
+                    reason: format!(
+                        "it lists the ranks of {self} one by one, and there are more than {MOST}"
+                    ),
+                });
+            }
+            let ids: Vec<String> = self.ranks().map(|r| r.to_string()).collect();
+            // Writing to a string does not fail.
+            let _ = write!(text, ", device_ids=[{}]", ids.join(", "));
+        }
+        text.push('>');
+        Ok(text)
+    }
+}

@@ -1,0 +1,184 @@
+//! What a strided shard is: an order of axes, what a view gives, or plain; and PyTorch's two readings of it.
+//!
+//! In a word, the split factor of an axis is the product of the digits that stand before it in its dim and that earlier
+//! axes have not taken. Each of those is owned by a later axis or is local:
+//!
+//! ```text
+//! SS(0,4),S(0)  ->  [tp 4][dp 2][local]      later axes only: the order (tp, dp), FSDP over tensor parallelism
+//! SS(0,4),R     ->  [local 4][dp 2][local]   local only: what a flatten of (4, ..) gives
+//! SS(0,1)       ->  [dp 2][local]            nothing: plain
+//! ```
+//!
+//! PyTorch has used `_StridedShard` for both. The literal reading (chunk into pieces, chunk each) is what
+//! [`Sharding::new`] means by it. The other one chunks the dim in the order of axes that the factors spell,
+//! [`Sharding::in_order_of_axes`]. Both are the same where the dim divides, and differ for most other sizes.
+
+use smallvec::SmallVec;
+
+use crate::digits::Owner;
+use crate::extent::Cut;
+use crate::notation::dims::same_elements;
+use crate::sharding::AxisCut;
+use crate::{Error, Mesh, Placement, Sharding};
+
+/// What stands before an axis in the word of the dim that it shards.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Strided {
+    /// Nothing: a plain shard.
+    Plain,
+    /// Only later axes, in this order: the dim is chunked by them first.
+    Order(SmallVec<[usize; 4]>),
+    /// Only local digits, of this product: what a view gives.
+    View(usize),
+    /// Local digits of this product among later axes.
+    Mixed {
+        /// The product of the local digits.
+        local: usize,
+        /// The later axes, in the order in which they stand.
+        axes: SmallVec<[usize; 4]>,
+    },
+}
+
+/// The two readings of placements with strided shards.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Readings {
+    /// Pieces of pieces, as [`Sharding::new`] reads them.
+    pub literal: Sharding,
+    /// Plain chunks in the order of axes that the split factors spell.
+    pub ordered: Sharding,
+    /// Whether every rank holds the same elements in both.
+    pub agree: bool,
+}
+
+impl Sharding {
+    /// What a mesh axis is in the dim that it shards; `None` if it shards none, or there are no digits.
+    ///
+    /// ```
+    /// use reshard_sharding::{Mesh, Sharding, strided::Strided};
+    /// let mesh: Mesh = "dp=2,tp=4".parse()?;
+    /// let s = Sharding::parse(&mesh, &[64], "SS(0,4),S(0)")?;
+    /// assert_eq!(s.strided(0), Some(Strided::Order([1].into_iter().collect())));
+    /// let s = Sharding::parse(&mesh, &[64], "SS(0,4),R")?;
+    /// assert_eq!(s.strided(0), Some(Strided::View(4)));
+    /// # Ok::<(), reshard_sharding::Error>(())
+    /// ```
+    pub fn strided(&self, axis: usize) -> Option<Strided> {
+        let digits = self.digits()?;
+        let owns = |owner: Owner| matches!(owner, Owner::Axis { axis: a, .. } if a == axis);
+        let first = digits.iter().position(|d| owns(d.owner))?;
+        let dim = digits[first].dim;
+        let (mut local, mut axes) = (1, SmallVec::<[usize; 4]>::new());
+        for d in digits[..first].iter().filter(|d| d.dim == dim) {
+            match d.owner {
+                Owner::Local => local *= d.radix,
+                Owner::Axis { axis: a, .. } if a > axis && !axes.contains(&a) => axes.push(a),
+                Owner::Axis { .. } => {}
+            }
+        }
+        Some(match (local, axes.is_empty()) {
+            (1, true) => Strided::Plain,
+            (1, false) => Strided::Order(axes),
+            (local, true) => Strided::View(local),
+            (local, false) => Strided::Mixed { local, axes },
+        })
+    }
+
+    /// PyTorch's other reading of strided shards: plain chunks, one axis after the other, in the order that the split
+    /// factors spell.
+    ///
+    /// `SS(d, k)` on an axis says that later axes of `d` whose sizes multiply to `k` chunk the dim before it. The order
+    /// is found from the last axis to the first: each goes behind as many of those already placed as multiply to its `k`.
+    ///
+    /// ```
+    /// use reshard_sharding::{Mesh, Sharding};
+    /// let mesh: Mesh = "dp=4,tp=2".parse()?;
+    /// let placements: reshard_sharding::Placements = "SS(0,2),S(0)".parse()?;
+    /// let s = Sharding::in_order_of_axes(&mesh, &[15], &placements)?;
+    /// assert_eq!(s.to_string(), "S(0),S(0) order={tp,dp}");
+    /// # Ok::<(), reshard_sharding::Error>(())
+    /// ```
+    ///
+    /// Fails like [`Sharding::new`], and with `not_expressible` where no order of axes has these factors.
+    pub fn in_order_of_axes(
+        mesh: &Mesh,
+        shape: &[usize],
+        placements: &[Placement],
+    ) -> Result<Sharding, Error> {
+        let literal = Sharding::new(mesh, shape, placements)?;
+        let cuts = ordered_cuts(mesh, placements)?;
+        Sharding::from_cuts(mesh, shape, cuts, literal.partial().iter().copied().collect())
+    }
+
+    /// Both readings of placements with strided shards, and whether they agree.
+    ///
+    /// ```
+    /// use reshard_sharding::{Mesh, Placements, Sharding};
+    /// let mesh: Mesh = "dp=4,tp=2".parse()?;
+    /// let placements: Placements = "SS(0,2),S(0)".parse()?;
+    /// assert!(Sharding::readings(&mesh, &[16], &placements)?.agree);
+    /// // 9 rows: pieces of 5 and 4, and dp=3 has none of the first: its row 8 goes to tp=0 or, in order, to tp=1.
+    /// assert!(!Sharding::readings(&mesh, &[9], &placements)?.agree);
+    /// # Ok::<(), reshard_sharding::Error>(())
+    /// ```
+    ///
+    /// Fails like [`Sharding::in_order_of_axes`].
+    pub fn readings(mesh: &Mesh, shape: &[usize], placements: &[Placement]) -> Result<Readings, Error> {
+        let literal = Sharding::new(mesh, shape, placements)?;
+        let ordered = Sharding::in_order_of_axes(mesh, shape, placements)?;
+        let agree = literal == ordered || {
+            let (a, b) = (plain_cuts(mesh, placements), ordered_cuts(mesh, placements)?);
+            shape.iter().enumerate().all(|(dim, &len)| {
+                let of = |cuts: &[AxisCut]| -> SmallVec<[AxisCut; 4]> {
+                    cuts.iter().copied().filter(|c| c.dim == dim).collect()
+                };
+                same_elements(len, &of(&a), &of(&b))
+            })
+        };
+        Ok(Readings { literal, ordered, agree })
+    }
+}
+
+/// The cuts of placements, in mesh order.
+fn plain_cuts(mesh: &Mesh, placements: &[Placement]) -> SmallVec<[AxisCut; 4]> {
+    let cut = |(axis, p): (usize, &Placement)| {
+        let (dim, split_factor) = match *p {
+            Placement::Shard(dim) => (dim, 1),
+            Placement::StridedShard { dim, split_factor } => (dim, split_factor),
+            Placement::Replicate | Placement::Partial(_) => return None,
+        };
+        Some(AxisCut { dim, axis, cut: Cut { split_factor, n: mesh.axes()[axis].size() } })
+    };
+    placements.iter().enumerate().filter_map(cut).collect()
+}
+
+/// The same axes as plain chunks, in the order that the split factors spell.
+fn ordered_cuts(mesh: &Mesh, placements: &[Placement]) -> Result<SmallVec<[AxisCut; 4]>, Error> {
+    let mut order: SmallVec<[AxisCut; 4]> = SmallVec::new();
+    for c in plain_cuts(mesh, placements).into_iter().rev() {
+        let mut left = c.cut.split_factor;
+        let mut at = 0;
+        for (i, placed) in order.iter().enumerate() {
+            if left > 1 && placed.dim == c.dim {
+                if !left.is_multiple_of(placed.cut.n) {
+                    break;
+                }
+                left /= placed.cut.n;
+                at = i + 1;
+            }
+        }
+        if left > 1 {
+            return Err(Error::NotExpressible {
+                notation: "order of axes",
+                reason: format!(
+                    "{} on {} says that later axes which multiply to {} chunk dim {} before it, and none do",
+                    placements[c.axis],
+                    mesh.axes()[c.axis].name(),
+                    c.cut.split_factor,
+                    c.dim
+                ),
+            });
+        }
+        order.insert(at, AxisCut { cut: Cut { split_factor: 1, ..c.cut }, ..c });
+    }
+    Ok(order)
+}
