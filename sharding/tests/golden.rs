@@ -64,8 +64,11 @@ const ON_NODES: &[Row] = &[
     ("one_axis_over_nodes", "x=32", LARGE, "S(0)", "R"),
 ];
 
+/// Name, mesh, other mesh, shape, from, to.
+type RowBetween = (&'static str, &'static str, &'static str, &'static [usize], &'static str, &'static str);
+
 /// Between two meshes.
-const BETWEEN: &[(&str, &str, &str, &[usize], &str, &str)] = &[
+const BETWEEN: &[RowBetween] = &[
     ("elastic_tp", "dp=8,tp=2", "dp=4,tp=4", &[64, 64], "S(0),S(1)", "S(0),S(1)"),
     ("eight_to_six", "x=8", "x=6", &[48, 4], "S(0)", "S(0)"),
     ("trainer_to_inference", "dp=4,tp=2", "tp=4@8", &[64, 64], "S(0),S(1)", "S(1)"),
