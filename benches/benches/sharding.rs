@@ -40,14 +40,14 @@ fn groups(c: &mut Criterion) {
         let mesh = mesh(text);
         let last = mesh.world() - 1;
         c.bench_function(&format!("group/{name}"), |b| {
-            b.iter(|| black_box(&mesh).group_of_axes(&["dp", "tp"]))
+            b.iter(|| black_box(&mesh).group_of_axes(&["dp", "tp"]));
         });
         c.bench_function(&format!("groups/{name}"), |b| {
-            b.iter(|| black_box(&mesh).groups_of_axes(&["dp", "tp"]))
+            b.iter(|| black_box(&mesh).groups_of_axes(&["dp", "tp"]));
         });
         let groups = mesh.groups_of_axes(&["dp", "tp"]).expect("groups");
         c.bench_function(&format!("group_of/{name}"), |b| {
-            b.iter(|| black_box(&groups).group_of(black_box(last)))
+            b.iter(|| black_box(&groups).group_of(black_box(last)));
         });
         let members = groups.group_of(last).expect("a member");
         c.bench_function(&format!("on_node/{name}"), |b| {
@@ -61,7 +61,7 @@ fn groups(c: &mut Criterion) {
         existing.add_axes(&mesh).expect("groups of the axes");
         existing.add("dp_tp", groups.clone());
         c.bench_function(&format!("serving/{name}"), |b| {
-            b.iter(|| black_box(&existing).serving(black_box(&groups)))
+            b.iter(|| black_box(&existing).serving(black_box(&groups)));
         });
     }
 }

@@ -20,9 +20,6 @@ pub const PERMUTATIONS: [Permutation; 7] = [
     ("(2,1,0) f32", &[512, 256, 512], &[2, 1, 0], 4),
 ];
 
-/// The permutation whose ratio is promised, and the ratio.
-pub const PROMISED: (usize, f64) = (0, 0.4);
-
 /// The copy that permutes: target dim `k` is source dim `order[k]`, both sides row-major.
 pub fn permutation(shape: &[usize], order: &[usize], item_bytes: usize) -> Result<Copy, Error> {
     let strides = |shape: &[usize]| {

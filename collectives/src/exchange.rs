@@ -28,6 +28,7 @@ pub struct Exchange {
     fill: Option<(SmallVec<[u8; 8]>, Vec<Copy>)>,
     receives: Vec<Receive>,
     sends: Vec<Send>,
+    reduces: bool,
     divide: Vec<Divide>,
     tag: u64,
 }
@@ -196,6 +197,7 @@ impl Exchange {
             fill: None,
             receives: Vec::new(),
             sends: Vec::new(),
+            reduces: reduce.is_some(),
             divide: Vec::new(),
             tag: context.plan_tag ^ ((step as u64) << 8 | context.phase as u64),
         };
@@ -317,6 +319,11 @@ impl Exchange {
     /// What others take from here.
     pub fn sends(&self) -> &[Send] {
         &self.sends
+    }
+
+    /// Whether the receives must be combined in the order in which they are listed.
+    pub fn is_reduction(&self) -> bool {
+        self.reduces
     }
 
     /// Bytes that land here from others.

@@ -32,8 +32,6 @@ use crate::{Error, Nest, Side};
 const STREAM_BYTES: usize = 4 << 20;
 /// A cache line, and the side of a tile.
 const LINE: usize = 64;
-/// Lines written at a time along rows that are not aligned.
-const SEGMENTS: usize = 4;
 /// A register, and the side of a small tile.
 const REGISTER: usize = 16;
 
@@ -219,7 +217,9 @@ fn choose_body(outer: &mut SmallVec<[ByteLoop; 4]>, item: usize) -> Body {
 #[allow(unsafe_code, reason = "pointers in range by construction, see the head of this file")]
 #[allow(clippy::inline_always, reason = "the bodies of the innermost loops")]
 mod unchecked {
-    use super::{ByteLoop, LINE, REGISTER, SEGMENTS, lanes};
+    use std::ops::Range;
+
+    use super::{ByteLoop, LINE, REGISTER, lanes};
 
     /// Calls `body` at every point of the loops.
     ///
@@ -360,31 +360,18 @@ mod unchecked {
         let aligned = b.target.unsigned_abs().is_multiple_of(LINE) && (dst as usize).is_multiple_of(W);
         let head = if aligned { dst.align_offset(LINE) / W } else { 0 }.min(a.extent);
         let stream = stream && aligned;
-        // Rows that do not start on a line are written in longer pieces, so that fewer lines are written in parts.
-        let wide = if aligned { tile } else { SEGMENTS * tile };
-        let a_end = head + (a.extent - head) / wide * wide;
+        let a_end = head + (a.extent - head) / tile * tile;
         let b_end = b.extent / tile * tile;
-        // Blocks of 16 lines by 4 lines: 256 source rows and 64 target rows, within what the page tables' cache holds.
-        for b0 in (0..b_end).step_by(16 * tile) {
-            for a0 in (head..a_end).step_by(4 * tile) {
-                for j in (b0..b_end.min(b0 + 16 * tile)).step_by(tile) {
-                    for i in (a0..a_end.min(a0 + 4 * tile)).step_by(wide) {
-                        let (src, dst) = at(i, j);
-                        // SAFETY: a tile at (i, j) ends within the grid.
-                        unsafe {
-                            match (stream, aligned) {
-                                (true, _) => line_tile::<W, true, 1>(src, a.source, dst, b.target),
-                                (false, true) => line_tile::<W, false, 1>(src, a.source, dst, b.target),
-                                (false, false) => {
-                                    line_tile::<W, false, SEGMENTS>(src, a.source, dst, b.target)
-                                }
-                            }
-                        }
-                    }
-                }
+        let (a_range, b_range) = (head..a_end, 0..b_end);
+        // SAFETY: the ranges lie within the extents and hold whole tiles.
+        unsafe {
+            if stream {
+                tiles::<W, true>(src, dst, a, b, a_range, b_range);
+            } else {
+                tiles::<W, false>(src, dst, a, b, a_range, b_range);
             }
         }
-        let rest = |a_range: std::ops::Range<usize>, b_range: std::ops::Range<usize>| {
+        let rest = |a_range: Range<usize>, b_range: Range<usize>| {
             let a_small = a_range.start + a_range.len() / small * small;
             let b_small = b_range.start + b_range.len() / small * small;
             // SAFETY: all indices lie in the ranges, which lie in the grid.
@@ -409,39 +396,60 @@ mod unchecked {
         rest(head..a_end, b_end..b.extent);
     }
 
-    /// One tile of `N` times 64 bytes by 64 bytes through a buffer.
+    /// Whole tiles, in blocks of 256 bytes of the target's rows by 1024 bytes of the source's: few enough pages for the
+    /// page tables' cache.
+    #[inline(never)]
+    unsafe fn tiles<const W: usize, const STREAM: bool>(
+        src: *const u8,
+        dst: *mut u8,
+        a: ByteLoop,
+        b: ByteLoop,
+        a_range: Range<usize>,
+        b_range: Range<usize>,
+    ) {
+        let tile = LINE / W;
+        for b0 in b_range.clone().step_by(16 * tile) {
+            for a0 in a_range.clone().step_by(4 * tile) {
+                for j in (b0..b_range.end.min(b0 + 16 * tile)).step_by(tile) {
+                    for i in (a0..a_range.end.min(a0 + 4 * tile)).step_by(tile) {
+                        let (i, j) = (i as isize, j as isize);
+                        // SAFETY: a tile at (i, j) ends within the ranges.
+                        unsafe {
+                            let src = src.offset(i * a.source + j * W as isize);
+                            let dst = dst.offset(i * W as isize + j * b.target);
+                            line_tile::<W, STREAM>(src, a.source, dst, b.target);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// One tile of 64 x 64 bytes through a buffer.
     #[inline(always)]
-    unsafe fn line_tile<const W: usize, const STREAM: bool, const N: usize>(
+    unsafe fn line_tile<const W: usize, const STREAM: bool>(
         src: *const u8,
         step: isize,
         dst: *mut u8,
         row: isize,
     ) {
         #[repr(align(64))]
-        struct Tile<const N: usize>(
-            #[allow(dead_code, reason = "used through a pointer")] [[[u8; LINE]; N]; LINE],
-        );
-        let mut tile = std::mem::MaybeUninit::<Tile<N>>::uninit();
+        struct Tile(#[allow(dead_code, reason = "used through a pointer")] [[u8; LINE]; LINE]);
+        let mut tile = std::mem::MaybeUninit::<Tile>::uninit();
         let buffer = tile.as_mut_ptr().cast::<u8>();
         let small = REGISTER / W;
-        // SAFETY: the first loops write rows `0 .. LINE / W` of the buffer in full, the last ones read them; source and
+        // SAFETY: the first loops write lines `0 .. LINE / W` of the buffer in full, the last ones read them; source and
         // target pieces lie within the tile at `src` and `dst`.
         unsafe {
-            for i in 0..4 * N {
+            for i in 0..4 {
                 for j in 0..4 {
                     let from = src.offset((small * i) as isize * step).add(REGISTER * j);
-                    let to = buffer.add(small * j * N * LINE + REGISTER * i);
-                    lanes::transpose::<W>(from, step, to, (N * LINE) as isize);
+                    let to = buffer.add(small * j * LINE + REGISTER * i);
+                    lanes::transpose::<W>(from, step, to, LINE as isize);
                 }
             }
             for j in 0..LINE / W {
-                for piece in 0..N {
-                    let at = piece * LINE;
-                    lanes::write_line::<STREAM>(
-                        buffer.add(j * N * LINE + at),
-                        dst.offset(j as isize * row).add(at),
-                    );
-                }
+                lanes::write_line::<STREAM>(buffer.add(j * LINE), dst.offset(j as isize * row));
             }
         }
     }

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! One copy per byte, one barrier per exchange. Whoever waits spins briefly, then yields, then parks; the last to arrive
-//! wakes the others.
+//! wakes the others. Where much moves, the barrier is loosened: a rank takes from each peer as soon as that one has
+//! arrived, and who arrives wakes those who take from it.
 
 use std::panic::panic_any;
 use std::sync::Arc;
@@ -28,6 +29,8 @@ const SPINS: u32 = 2000;
 const CROWDED_SPINS: u32 = 20;
 /// Gives the processor away so often before the thread parks.
 const YIELDS: u32 = 10;
+/// Bytes from which on a rank does not wait for all peers before it takes from one.
+const MUCH: usize = 256 << 10;
 /// A parked thread looks again at least so often.
 const LONGEST_PARK: Duration = Duration::from_millis(20);
 
@@ -190,6 +193,8 @@ impl Comm {
         seat.while_showing(source, number, exchange.tag(), wanted, || {
             if meeting.arrive(place, number) {
                 self.wake(&meeting, place);
+            } else if is_much(exchange.sends().iter().map(crate::Send::bytes).sum()) {
+                exchange.sends().iter().for_each(|send| self.shared.wake(send.peer()));
             }
             self.inside(exchange);
             // What comes from oneself comes first, unless it is a term with its place in the order.
@@ -201,13 +206,19 @@ impl Comm {
             if let Some(receive) = mine {
                 apply(receive, target, source)?;
             }
-            self.wait_for_all(&meeting, number, exchange.step())?;
-            for receive in theirs {
-                if receive.peer() == self.rank {
-                    apply(receive, target, source)?;
-                } else {
-                    self.take(&meeting, number, exchange, receive, target)?;
+            if exchange.is_reduction() || theirs.len() > 64 || !is_much(exchange.received_bytes()) {
+                self.wait_for_all(&meeting, number, exchange.step())?;
+                for receive in theirs {
+                    if receive.peer() == self.rank {
+                        apply(receive, target, source)?;
+                    } else {
+                        self.take(&meeting, number, exchange, receive, target)?;
+                    }
                 }
+            } else {
+                self.take_as_they_come(&meeting, number, exchange, theirs, target)?;
+                // Nobody succeeds unless all have come, also those from whom nothing was wanted.
+                self.wait_for_all(&meeting, number, exchange.step())?;
             }
             seat.departures.store(number, Ordering::Release);
             exchange.finish(target)?;
@@ -228,6 +239,38 @@ impl Comm {
             self.recorder.sent(exchange.step(), send.peer(), send.bytes() as u64);
         }
         self.after(exchange);
+        Ok(())
+    }
+
+    /// Takes from up to 64 peers, from each when it has arrived.
+    fn take_as_they_come(
+        &mut self,
+        meeting: &Meeting,
+        number: u64,
+        exchange: &Exchange,
+        receives: &[Receive],
+        target: &mut [u8],
+    ) -> Result<(), Error> {
+        let has_come = |peer: usize| {
+            let at = meeting.members.binary_search(&peer);
+            at.is_ok_and(|at| meeting.seats[at].arrivals.load(Ordering::Acquire) >= number)
+        };
+        // One bit for each receive that is still to be done.
+        let mut left: u64 = receives.iter().enumerate().fold(0, |bits, (i, _)| bits | 1 << i);
+        while left != 0 {
+            let open = || receives.iter().enumerate().filter(|(i, _)| left >> i & 1 == 1);
+            let next = open().find(|(_, receive)| has_come(receive.peer()));
+            if let Some((i, receive)) = next {
+                self.take(meeting, number, exchange, receive, target)?;
+                left &= !(1 << i);
+            } else {
+                self.wait_until(
+                    || open().any(|(_, receive)| has_come(receive.peer())),
+                    || open().map(|(_, receive)| receive.peer()).find(|peer| !has_come(*peer)),
+                    || place_of(meeting, exchange.step()),
+                )?;
+            }
+        }
         Ok(())
     }
 
@@ -373,6 +416,11 @@ impl Communicator for Comm {
         let result = self.carry_out(exchange, source, target);
         result.inspect_err(|error| self.shared.fail(error.failed_rank().unwrap_or(self.rank), error))
     }
+}
+
+/// Whether so many bytes are worth waking a thread for.
+fn is_much(bytes: usize) -> bool {
+    bytes >= MUCH
 }
 
 /// Runs all moves of a receive, and returns the bytes that they moved.

@@ -43,7 +43,7 @@ pub enum LastDim {
     Manual,
 }
 
-/// An `HloSharding` (see the [module](self)).
+/// An `HloSharding` (see the module).
 ///
 /// ```
 /// use reshard_sharding::notation::HloSharding;

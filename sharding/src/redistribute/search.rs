@@ -632,7 +632,7 @@ impl<'a> Problem<'a> {
 
 /// The problem as its oracle sees it.
 #[cfg(test)]
-#[allow(clippy::option_option, reason = "the oracle's own notation")]
+#[allow(clippy::option_option, reason = "three states, as the exhaustive search of the tests spells them")]
 pub(crate) struct View {
     pub(crate) radices: Vec<u64>,
     pub(crate) levels: Vec<usize>,
