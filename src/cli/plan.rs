@@ -177,8 +177,8 @@ fn plan(request: &Request) -> Result<Answered, CliError> {
         Some(_) => Some(planner.savings(&plan)?),
         None => None,
     };
-    let greedy = if request.explain { Some(planner.greedy(&from, &to, dtype.item_bytes()?)?) } else { None };
-    Ok(Answered { plan, savings, greedy })
+    let greedy = if request.explain { planner.greedy(&from, &to, dtype.item_bytes()?)? } else { None };
+    Ok(Answered { plan, savings, explained: request.explain, greedy })
 }
 
 /// A profile by its name or notation, or else a file.

@@ -81,8 +81,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         };
         for (key, title) in PEERS {
             let number = |suffix: &str| row[format!("{key}_{suffix}")].as_f64();
-            if let (Some(received), Some(steps)) = (number("bytes"), number("collectives")) {
-                add(title, received, steps);
+            match (number("bytes"), number("collectives")) {
+                (Some(received), Some(steps)) => add(title, received, steps),
+                // It was asked, and what it answered is not valid.
+                (_, _) if row.get(format!("{key}_bytes")).is_some() => add(title, 0.0, 0.0),
+                (_, _) => {}
             }
         }
         for (title, plan) in [("**reshard**, bytes", &bytes), ("**reshard**, time", &time)] {
