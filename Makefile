@@ -48,8 +48,9 @@ laws:
 	RESHARD_LAWS=full cargo test --release -p reshard-layout --test laws
 	RESHARD_LAWS=full cargo test --release -p reshard-sharding --test planner_laws -- --nocapture
 
+FUZZ_SECONDS ?= 60
 fuzz:
-	cd layout && cargo +nightly fuzz run expressions -- -max_total_time=60 -dict=fuzz/expressions.dict
+	cd layout && cargo +nightly fuzz run expressions -- -max_total_time=$(FUZZ_SECONDS) -dict=fuzz/expressions.dict
 
 instructions:
 	benches/layout_instructions.sh --check

@@ -33,7 +33,7 @@ fn all_placements(axes: usize, dims: usize) -> Vec<Vec<Placement>> {
             PER_AXIS
                 .iter()
                 .filter(|p| fits(p))
-                .map(move |p| list.iter().chain([p]).copied().collect())
+                .map(move |p| list.iter().chain([p]).cloned().collect())
                 .collect::<Vec<_>>()
         };
         lists.into_iter().flat_map(longer).collect()
@@ -165,7 +165,7 @@ fn every_reduction_agrees() {
     for op in [ReduceOp::Prod, ReduceOp::Min, ReduceOp::Max] {
         let per_axis = [Placement::Replicate, Placement::Shard(0), Placement::Partial(op)];
         let lists: Vec<[Placement; 2]> =
-            per_axis.iter().flat_map(|a| per_axis.iter().map(|b| [*a, *b])).collect();
+            per_axis.iter().flat_map(|a| per_axis.iter().map(|b| [a.clone(), b.clone()])).collect();
         for shape in [&[12, 6][..], &[7, 5]] {
             for from in &lists {
                 for to in &lists {

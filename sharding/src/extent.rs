@@ -4,6 +4,10 @@
 //! ones are short or empty. `StridedShard(k)` over `n` ranks chunks into `k` pieces, chunks each over the ranks, and
 //! gives rank `i` the `i`-th piece of every piece.
 
+//! A ragged cut has its own sizes: piece `i` is `[s_0 + .. + s_(i-1), s_0 + .. + s_i)` of a length that all sizes make.
+
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
 use crate::Error;
@@ -20,16 +24,40 @@ pub(crate) fn chunk(len: usize, n: usize, i: usize) -> Interval {
     Interval { start, len: c.min(len - start) }
 }
 
-/// One cut of a dim by an axis of `n` ranks: `Shard` where `split_factor` is 1, else `StridedShard`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// One cut of a dim by an axis of `n` ranks: `Shard` where `split_factor` is 1, else `StridedShard`; `Ragged` where there
+/// are sizes (then the split factor is 1).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Cut {
     pub(crate) split_factor: usize,
     pub(crate) n: usize,
+    pub(crate) sizes: Option<Arc<[usize]>>,
 }
 
 impl Cut {
+    /// Chunks of `split_factor` pieces over `n` ranks.
+    pub(crate) fn chunks(split_factor: usize, n: usize) -> Cut {
+        Cut { split_factor, n, sizes: None }
+    }
+
+    /// These sizes, which become plain chunks where that is what they are.
+    ///
+    /// Requires that their sum fits.
+    pub(crate) fn ragged(sizes: &Arc<[usize]>) -> Cut {
+        let (n, total) = (sizes.len(), sizes.iter().sum());
+        let plain = sizes.iter().enumerate().all(|(i, &s)| s == chunk(total, n, i).len);
+        Cut { split_factor: 1, n, sizes: (!plain).then(|| sizes.clone()) }
+    }
+
+    /// The only length that a ragged cut cuts.
+    pub(crate) fn total(&self) -> Option<usize> {
+        self.sizes.as_ref().map(|s| s.iter().sum())
+    }
+
     /// How many elements rank `i` of the axis keeps of `len`.
-    pub(crate) fn len(self, len: usize, i: usize) -> usize {
+    pub(crate) fn len(&self, len: usize, i: usize) -> usize {
+        if let Some(sizes) = &self.sizes {
+            return sizes[i];
+        }
         if self.split_factor == 1 {
             return chunk(len, self.n, i).len;
         }
@@ -44,7 +72,10 @@ impl Cut {
     ///
     /// `chunk` gives full pieces up to index `floor(len / piece)`, one short piece there, and nothing after it, so the
     /// lengths can change only at those places of its two parts.
-    pub(crate) fn places(self, len: usize) -> SmallVec<[usize; 8]> {
+    pub(crate) fn places(&self, len: usize) -> SmallVec<[usize; 8]> {
+        if self.sizes.is_some() {
+            return (0..self.n).collect();
+        }
         let c = len.div_ceil(self.split_factor).max(1);
         let mut at: SmallVec<[usize; 8]> = SmallVec::from_slice(&[0, self.n - 1]);
         for part in [c, len % c] {
@@ -55,14 +86,21 @@ impl Cut {
     }
 
     /// Every length that some rank of the axis keeps of `len`, in few candidates.
-    pub(crate) fn lens(self, len: usize) -> SmallVec<[usize; 8]> {
+    pub(crate) fn lens(&self, len: usize) -> SmallVec<[usize; 8]> {
         self.places(len).into_iter().map(|i| self.len(len, i)).collect()
     }
 
     /// Which elements rank `i` of the axis keeps of a list, in order.
-    pub(crate) fn keep(self, list: &[Interval], i: usize, dim: usize) -> Result<Intervals, Error> {
+    pub(crate) fn keep(&self, list: &[Interval], i: usize, dim: usize) -> Result<Intervals, Error> {
         let total: usize = list.iter().map(|x| x.len).sum();
         let mut kept = Intervals::new();
+        if let Some(sizes) = &self.sizes {
+            let start = sizes[..i].iter().sum();
+            // Made for this length only; elsewhere it keeps what there is.
+            let len = sizes[i].min(total.saturating_sub(start));
+            Taker { list, at: 0, before: 0 }.take(start, len, &mut kept);
+            return Ok(kept);
+        }
         let c = total.div_ceil(self.split_factor);
         if c == 0 {
             return Ok(kept);

@@ -5,8 +5,11 @@
 use core::fmt;
 use std::str::FromStr;
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
+use crate::extent::Cut;
 use crate::notation::cursor::Cursor;
 use crate::{Error, ReduceOp};
 
@@ -19,7 +22,7 @@ use crate::{Error, ReduceOp};
 /// assert_eq!("P".parse::<Placement>()?, Placement::Partial(ReduceOp::Sum));
 /// # Ok::<(), reshard_sharding::Error>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Placement {
     /// Every rank holds the same.
@@ -34,6 +37,15 @@ pub enum Placement {
         /// The number of pieces that the dim is first cut into, at least 1.
         split_factor: usize,
     },
+    /// The dim is cut into pieces of these sizes, one per rank of the axis; zeros are allowed.
+    ///
+    /// They add up to what the earlier axes left of the dim, which must be the same on every rank.
+    Ragged {
+        /// The dim that is sharded.
+        dim: usize,
+        /// How many indices each rank of the axis keeps.
+        sizes: Arc<[usize]>,
+    },
     /// Every rank holds a whole term; the value is their reduction.
     Partial(ReduceOp),
 }
@@ -44,12 +56,62 @@ impl fmt::Display for Placement {
             Placement::Replicate => f.write_str("R"),
             Placement::Shard(dim) => write!(f, "S({dim})"),
             Placement::StridedShard { dim, split_factor } => write!(f, "SS({dim},{split_factor})"),
+            Placement::Ragged { dim, sizes } => {
+                write!(f, "RG({dim},[")?;
+                for (i, n) in sizes.iter().enumerate() {
+                    write!(f, "{}{n}", if i == 0 { "" } else { "," })?;
+                }
+                f.write_str("])")
+            }
             Placement::Partial(op) => write!(f, "P({op})"),
         }
     }
 }
 
 impl Placement {
+    /// A ragged shard of a dim.
+    ///
+    /// ```
+    /// use reshard_sharding::{Mesh, Placement, Sharding};
+    /// let mesh: Mesh = "ep=4".parse()?;
+    /// let s = Sharding::new(&mesh, &[16, 2], &[Placement::ragged(0, &[3, 5, 0, 8])])?;
+    /// assert_eq!(s.to_string(), "RG(0,[3,5,0,8])");
+    /// assert_eq!(s.local_shape(1)?.as_slice(), [5, 2]);
+    /// # Ok::<(), reshard_sharding::Error>(())
+    /// ```
+    pub fn ragged(dim: usize, sizes: &[usize]) -> Placement {
+        Placement::Ragged { dim, sizes: sizes.into() }
+    }
+
+    /// The dim that it shards, if it shards one.
+    pub fn dim(&self) -> Option<usize> {
+        match self {
+            Placement::Shard(dim) | Placement::StridedShard { dim, .. } | Placement::Ragged { dim, .. } => {
+                Some(*dim)
+            }
+            Placement::Replicate | Placement::Partial(_) => None,
+        }
+    }
+
+    /// The dim that it shards over `n` ranks, and how.
+    pub(crate) fn cut(&self, n: usize) -> Option<(usize, Cut)> {
+        match self {
+            Placement::Shard(dim) => Some((*dim, Cut::chunks(1, n))),
+            Placement::StridedShard { dim, split_factor } => Some((*dim, Cut::chunks(*split_factor, n))),
+            Placement::Ragged { dim, sizes } => Some((*dim, Cut::ragged(sizes))),
+            Placement::Replicate | Placement::Partial(_) => None,
+        }
+    }
+
+    /// The placement that cuts a dim so.
+    pub(crate) fn of_cut(dim: usize, cut: &Cut) -> Placement {
+        match &cut.sizes {
+            Some(sizes) => Placement::Ragged { dim, sizes: sizes.clone() },
+            None if cut.split_factor == 1 => Placement::Shard(dim),
+            None => Placement::StridedShard { dim, split_factor: cut.split_factor },
+        }
+    }
+
     pub(crate) fn read(r: &mut Cursor<'_>) -> Result<Placement, Error> {
         let at = r.here();
         let start = r.clone();
@@ -88,6 +150,22 @@ impl Placement {
                 r.expect(")")?;
                 Ok(Placement::StridedShard { dim, split_factor })
             }
+            "RG" | "Ragged" => {
+                r.expect("(")?;
+                keyword(r, &["dim"]);
+                let dim = r.number("the number of a dim, counted from 0")?;
+                r.expect(",")?;
+                keyword(r, &["sizes"]);
+                r.expect("[")?;
+                let at = r.here();
+                let sizes = crate::notation::numbers(r, "the size of the first rank's piece")?;
+                if sizes.iter().try_fold(0i64, |sum, &n| sum.checked_add(n as i64)).is_none() {
+                    return Err(r.error_at(at, "sizes whose sum is below 2^63"));
+                }
+                r.expect("]")?;
+                r.expect(")")?;
+                Ok(Placement::Ragged { dim, sizes: sizes.into() })
+            }
             "P" | "Partial" => {
                 let mut op = ReduceOp::Sum;
                 if r.eat("(") && !r.eat(")") {
@@ -101,7 +179,9 @@ impl Placement {
                 }
                 Ok(Placement::Partial(op))
             }
-            _ => Err(r.error_at(at, "a placement: R, S(dim), SS(dim,split_factor) or P(op)")),
+            _ => {
+                Err(r.error_at(at, "a placement: R, S(dim), SS(dim,split_factor), RG(dim,[sizes]) or P(op)"))
+            }
         }
     }
 }

@@ -50,7 +50,7 @@ pub struct Sharding {
 }
 
 /// One cut of a dim by a whole mesh axis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct AxisCut {
     pub(crate) dim: usize,
     pub(crate) axis: usize,
@@ -77,23 +77,25 @@ impl Sharding {
         let mut cuts: SmallVec<[AxisCut; 4]> = SmallVec::new();
         let mut partial: SmallVec<[PartialAxis; 2]> = SmallVec::new();
         for (axis, p) in placements.iter().enumerate() {
-            let n = mesh.axes()[axis].size();
-            let (dim, split_factor) = match *p {
-                Placement::Replicate => continue,
-                Placement::Partial(op) => {
-                    partial.push(PartialAxis { sub: mesh.whole(axis), op });
-                    continue;
-                }
-                Placement::Shard(dim) => (dim, 1),
-                Placement::StridedShard { dim, split_factor } => (dim, split_factor),
-            };
+            let a = &mesh.axes()[axis];
+            if let Placement::Partial(op) = *p {
+                partial.push(PartialAxis { sub: mesh.whole(axis), op });
+            }
+            if let Placement::Ragged { sizes, .. } = p {
+                check_sizes(sizes, p, a)?;
+            }
+            let Some((dim, cut)) = p.cut(a.size()) else { continue };
             if dim >= shape.len() {
                 return Err(Error::NoSuchDim { dim, dims: shape.len(), placement: p.to_string() });
             }
-            if split_factor == 0 {
+            if cut.split_factor == 0 {
                 return Err(Error::Placement { reason: format!("{p} has split factor 0: it is at least 1") });
             }
-            cuts.push(AxisCut { dim, axis, cut: Cut { split_factor, n } });
+            if let (true, Placement::Ragged { sizes, .. }) = (cut.sizes.is_none(), p) {
+                // Its sizes are plain chunks, of that length only.
+                check_total(shape, &cuts, dim, sizes.iter().sum(), p)?;
+            }
+            cuts.push(AxisCut { dim, axis, cut });
         }
         Sharding::from_cuts(mesh, shape, cuts, partial)
     }
@@ -117,6 +119,12 @@ impl Sharding {
     ) -> Result<Sharding, Error> {
         check_shape(shape)?;
         let partial = canonical_partial(mesh, partial)?;
+        for i in 0..cuts.len() {
+            if let Some(total) = cuts[i].cut.total() {
+                let p = Placement::of_cut(cuts[i].dim, &cuts[i].cut);
+                check_total(shape, &cuts[..i], cuts[i].dim, total, &p)?;
+            }
+        }
         cuts.retain(|c| c.cut.n > 1);
         cuts.sort_by_key(|c| c.dim);
         let form = if let Some(digits) = digits_of(shape, &cuts) {
@@ -264,13 +272,8 @@ impl Sharding {
             // No axis cuts two dims here, so the greatest of each dim meet on one rank.
             Form::Cuts(cuts) => (0..self.shape.len())
                 .map(|dim| {
-                    let mut lens: SmallVec<[usize; 8]> = SmallVec::from_slice(&[self.shape[dim]]);
-                    for x in cuts.iter().filter(|x| x.dim == dim) {
-                        lens = lens.iter().flat_map(|&len| x.cut.lens(len)).collect();
-                        lens.sort_unstable();
-                        lens.dedup();
-                    }
-                    lens.into_iter().max().unwrap_or(0)
+                    let cuts = cuts.iter().filter(|x| x.dim == dim);
+                    lens_after(self.shape[dim], cuts).into_iter().max().unwrap_or(0)
                 })
                 .product(),
         }
@@ -421,13 +424,13 @@ impl Sharding {
                             "the axes of an uneven dim apply in another order than the mesh's",
                         ));
                     }
-                    out.0[x.axis] = placement(x.dim, x.cut.split_factor);
+                    out.0[x.axis] = Placement::of_cut(x.dim, &x.cut);
                 }
             }
             Form::Digits(digits) => {
                 for axis in 0..self.mesh.axes().len() {
                     if let Some((dim, k)) = self.decode_axis(digits, axis)? {
-                        out.0[axis] = placement(dim, k);
+                        out.0[axis] = Placement::of_cut(dim, &Cut::chunks(k, 1));
                     }
                 }
             }
@@ -476,10 +479,6 @@ fn no_placements(reason: &str) -> Error {
     Error::NotExpressible { notation: "placements", reason: reason.to_owned() }
 }
 
-pub(crate) fn placement(dim: usize, split_factor: usize) -> Placement {
-    if split_factor == 1 { Placement::Shard(dim) } else { Placement::StridedShard { dim, split_factor } }
-}
-
 /// Fails unless the number of elements (not counting dims of size 0) fits.
 fn check_shape(shape: &[usize]) -> Result<(), Error> {
     numel(shape).map(|_| ())
@@ -493,6 +492,52 @@ pub(crate) fn numel(shape: &[usize]) -> Result<usize, Error> {
         .try_fold(1i64, |p, &n| p.checked_mul(i64::try_from(n).ok()?))
         .ok_or_else(|| Error::overflow(format!("the number of elements of {shape:?}")))?;
     Ok(if shape.contains(&0) { 0 } else { product as usize })
+}
+
+/// Fails unless there is a size for each rank of an axis and their sum fits.
+pub(crate) fn check_sizes(sizes: &[usize], p: &Placement, axis: &crate::Axis) -> Result<(), Error> {
+    if sizes.len() != axis.size() {
+        return Err(Error::Placement {
+            reason: format!(
+                "{p} has {} sizes, but the axis {} has {} ranks: give one size per rank",
+                sizes.len(),
+                axis.name(),
+                axis.size()
+            ),
+        });
+    }
+    let sum = sizes.iter().try_fold(0i64, |sum, &n| sum.checked_add(i64::try_from(n).ok()?));
+    sum.map(|_| ()).ok_or_else(|| Error::overflow(format!("the sum of the sizes of {p}")))
+}
+
+/// Fails unless earlier cuts leave every rank exactly `total` indices of a dim, for a ragged cut that has so many.
+fn check_total(
+    shape: &[usize],
+    earlier: &[AxisCut],
+    dim: usize,
+    total: usize,
+    p: &Placement,
+) -> Result<(), Error> {
+    let lens = lens_after(shape.get(dim).copied().unwrap_or(total), earlier.iter().filter(|c| c.dim == dim));
+    match lens.iter().find(|&&len| len != total) {
+        None => Ok(()),
+        Some(len) => Err(Error::Placement {
+            reason: format!(
+                "the sizes of {p} add up to {total}, but earlier axes leave a rank {len} of dim {dim}: they must be equal"
+            ),
+        }),
+    }
+}
+
+/// Every length that some rank keeps of a dim after these cuts of it.
+fn lens_after<'a>(len: usize, cuts: impl Iterator<Item = &'a AxisCut>) -> SmallVec<[usize; 8]> {
+    let mut lens: SmallVec<[usize; 8]> = SmallVec::from_slice(&[len]);
+    for x in cuts {
+        lens = lens.iter().flat_map(|&len| x.cut.lens(len)).collect();
+        lens.sort_unstable();
+        lens.dedup();
+    }
+    lens
 }
 
 /// The digits that cuts of whole axes make, if every one of them divides.
@@ -509,7 +554,7 @@ fn digits_of(shape: &[usize], cuts: &[AxisCut]) -> Option<Digits> {
             let piece = local.div_ceil(x.cut.split_factor);
             let divides = local.is_multiple_of(piece) && piece.is_multiple_of(x.cut.n);
             let sub = SubAxis { axis: x.axis, pre: 1, size: x.cut.n };
-            if !divides || !word.give(local / piece, sub) {
+            if !divides || x.cut.sizes.is_some() || !word.give(local / piece, sub) {
                 return None;
             }
         }

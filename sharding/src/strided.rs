@@ -129,7 +129,7 @@ impl Sharding {
             let (a, b) = (plain_cuts(mesh, placements), ordered_cuts(mesh, placements)?);
             shape.iter().enumerate().all(|(dim, &len)| {
                 let of = |cuts: &[AxisCut]| -> SmallVec<[AxisCut; 4]> {
-                    cuts.iter().copied().filter(|c| c.dim == dim).collect()
+                    cuts.iter().filter(|c| c.dim == dim).cloned().collect()
                 };
                 same_elements(len, &of(&a), &of(&b))
             })
@@ -141,12 +141,8 @@ impl Sharding {
 /// The cuts of placements, in mesh order.
 fn plain_cuts(mesh: &Mesh, placements: &[Placement]) -> SmallVec<[AxisCut; 4]> {
     let cut = |(axis, p): (usize, &Placement)| {
-        let (dim, split_factor) = match *p {
-            Placement::Shard(dim) => (dim, 1),
-            Placement::StridedShard { dim, split_factor } => (dim, split_factor),
-            Placement::Replicate | Placement::Partial(_) => return None,
-        };
-        Some(AxisCut { dim, axis, cut: Cut { split_factor, n: mesh.axes()[axis].size() } })
+        let (dim, cut) = p.cut(mesh.axes()[axis].size())?;
+        Some(AxisCut { dim, axis, cut })
     };
     placements.iter().enumerate().filter_map(cut).collect()
 }

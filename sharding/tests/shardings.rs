@@ -97,7 +97,7 @@ fn choices() -> Vec<Placement> {
 fn all_placements(axes: usize) -> Vec<Placements> {
     (0..axes).fold(vec![Placements::default()], |all, _| {
         all.iter()
-            .flat_map(|p| choices().into_iter().map(|c| p.iter().copied().chain([c]).collect()))
+            .flat_map(|p| choices().into_iter().map(|c| p.iter().cloned().chain([c]).collect()))
             .collect()
     })
 }
@@ -372,4 +372,55 @@ fn bad_requests_are_errors_with_a_kind() {
     for text in ["a=2,a=2", "a=0", "a=2:5,b=2:6,c=2:7"] {
         assert_eq!(text.parse::<Mesh>().unwrap_err().kind(), "mesh", "{text}");
     }
+}
+
+/// Ragged shards among the others, against the same literal cuts: the sizes of each piece in turn.
+#[test]
+fn ragged_shards_are_pieces_of_these_sizes() {
+    let mesh: Mesh = "a=2,b=4".parse().unwrap();
+    for (shape, text, want) in [
+        (vec![32, 2], "S(0),RG(0,[3,5,0,8])", [3, 5, 0, 8, 3, 5, 0, 8]),
+        (vec![16, 2], "R,RG(0,[3,5,0,8])", [3, 5, 0, 8, 3, 5, 0, 8]),
+        (vec![16, 2], "RG(0,[12,4]),S(0)", [3, 3, 3, 3, 1, 1, 1, 1]),
+        (vec![16, 2], "SS(0,2),RG(0,[0,0,8,0])", [0, 0, 8, 0, 0, 0, 8, 0]),
+        (vec![7, 2], "P,RG(0,[0,7,0,0])", [0, 7, 0, 0, 0, 7, 0, 0]),
+        (vec![0, 2], "R,RG(0,[0,0,0,0])", [0; 8]),
+    ] {
+        let s = Sharding::parse(&mesh, &shape, text).unwrap();
+        let sizes: Vec<usize> = mesh.ranks().map(|r| s.local_shape(r).unwrap()[0]).collect();
+        assert_eq!(sizes, want, "{text}");
+        assert_eq!(Sharding::parse(&mesh, &shape, &s.to_string()).as_ref(), Ok(&s), "{text} as {s}");
+        assert_eq!(s.max_local_numel(), 2 * want.iter().max().unwrap(), "{text}");
+        let whole: Vec<i64> = (0..shape.iter().product::<usize>() as i64).collect();
+        assert_eq!(meaning(&s, &scatter(&s, &whole, 0).unwrap()).unwrap(), whole, "{text}");
+    }
+    let s = Sharding::parse(&mesh, &[32], "S(0),RG(0,[3,5,0,8])").unwrap();
+    let firsts: Vec<Option<usize>> = mesh.ranks().map(|r| s.region(r).unwrap().indices(0).next()).collect();
+    assert_eq!(firsts, [Some(0), Some(3), None, Some(8), Some(16), Some(19), None, Some(24)]);
+}
+
+#[test]
+fn ragged_sizes_that_are_chunks_are_plain_shards() {
+    let mesh: Mesh = "a=4".parse().unwrap();
+    for (shape, text, plain) in [([16], "RG(0,[4,4,4,4])", "S(0)"), ([7], "RG(0,[2,2,2,1])", "S(0)")] {
+        let s = Sharding::parse(&mesh, &shape, text).unwrap();
+        assert_eq!(s, Sharding::parse(&mesh, &shape, plain).unwrap());
+        assert_eq!(s.to_string(), plain);
+    }
+    for (shape, text, part) in [
+        ([16], "RG(0,[4,4,8])", "3 sizes"),
+        ([16], "RG(0,[4,4,4,8])", "add up to 20, but earlier axes leave a rank 16"),
+        ([16], "RG(0,[5,5,5,5])", "add up to 20"),
+        ([16], "RG(1,[4,4,8,0])", "dim 1"),
+        ([16], "RG(0,[9223372036854775807,1,0,0])", "sum"),
+        ([16], "RG(0,[])", "first rank"),
+    ] {
+        let e = Sharding::parse(&mesh, &shape, text).unwrap_err();
+        assert!(e.to_string().contains(part), "{text}: {e}");
+    }
+    let uneven: Mesh = "a=2,b=2".parse().unwrap();
+    let e = Sharding::parse(&uneven, &[5], "S(0),RG(0,[1,2])").unwrap_err();
+    assert!(e.to_string().contains("leave a rank 2"), "{e}");
+    let p = Placement::ragged(0, &[usize::MAX, 1, 1, 1]);
+    assert_eq!(Sharding::new(&mesh, &[16], &[p]).unwrap_err().kind(), "overflow");
 }

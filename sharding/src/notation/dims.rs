@@ -62,7 +62,7 @@ pub(crate) fn build(
         for t in tokens {
             match *t {
                 Token::Sub(s) if s == mesh.whole(s.axis) => {
-                    of_dim.push(AxisCut { dim, axis: s.axis, cut: Cut { split_factor: 1, n: s.size } });
+                    of_dim.push(AxisCut { dim, axis: s.axis, cut: Cut::chunks(1, s.size) });
                 }
                 Token::Sub(s) if s.size == 1 => {}
                 Token::Local(1) => {}
@@ -108,7 +108,7 @@ fn readings_agree(len: usize, cuts: &[AxisCut]) -> bool {
     let total = cuts.iter().try_fold(1usize, |p, c| p.checked_mul(c.cut.n));
     let Some(total) = total.filter(|&t| t <= COMPARED) else { return false };
     // The placements that spell the order: in mesh order, each axis after the later ones that stand before it.
-    let mut literal: SmallVec<[AxisCut; 4]> = SmallVec::from_slice(cuts);
+    let mut literal: SmallVec<[AxisCut; 4]> = cuts.iter().cloned().collect();
     for i in 0..literal.len() {
         let k = cuts[..i].iter().filter(|c| c.axis > cuts[i].axis).map(|c| c.cut.n).product();
         literal[i].cut.split_factor = k;

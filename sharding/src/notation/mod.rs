@@ -25,6 +25,7 @@ mod replica_groups;
 pub(crate) mod shardy;
 mod stored;
 
+pub(crate) use hlo::numbers;
 pub use hlo::{DeviceList, HloSharding, LastDim};
 pub use replica_groups::ReplicaGroups;
 
@@ -33,7 +34,6 @@ use core::fmt;
 use smallvec::SmallVec;
 
 use crate::axis::AxisName;
-use crate::extent::Cut;
 use crate::placement::{Placement, Placements};
 use crate::sharding::AxisCut;
 use crate::{Error, Mesh, Sharding};
@@ -60,10 +60,9 @@ pub(crate) fn parse_sharding(mesh: &Mesh, shape: &[usize], text: &str) -> Result
         order = Some(pytorch::order(&r, &placements, &numbers)?);
     }
     r.finish()?;
-    let sharding = Sharding::new(mesh, shape, &placements)?;
     match order {
-        None => Ok(sharding),
-        Some(order) => in_order(&sharding, &placements, &order),
+        None => Sharding::new(mesh, shape, &placements),
+        Some(order) => in_order(mesh, shape, &placements, &order),
     }
 }
 
@@ -93,15 +92,23 @@ fn read_order(r: &mut Cursor<'_>, mesh: &Mesh) -> Result<SmallVec<[usize; 4]>, E
 }
 
 /// The sharding of the same placements, applied in another order of axes.
-fn in_order(plain: &Sharding, placements: &[Placement], order: &[usize]) -> Result<Sharding, Error> {
-    let mesh = plain.mesh().clone();
+fn in_order(
+    mesh: &Mesh,
+    shape: &[usize],
+    placements: &[Placement],
+    order: &[usize],
+) -> Result<Sharding, Error> {
+    // Ragged sizes count what is left in this order, so they are left out where the rest is checked.
+    let plain = |p: &Placement| {
+        if let Placement::Ragged { dim, .. } = p { Placement::Shard(*dim) } else { p.clone() }
+    };
+    let plain = Sharding::new(mesh, shape, &placements.iter().map(plain).collect::<Placements>())?;
     let mut cuts: SmallVec<[AxisCut; 4]> = SmallVec::new();
     for (axis, p) in placements.iter().enumerate() {
-        let (dim, split_factor) = match *p {
-            Placement::Shard(dim) => (dim, 1),
-            Placement::StridedShard { dim, split_factor } => (dim, split_factor),
-            Placement::Replicate | Placement::Partial(_) => continue,
-        };
+        if let Placement::Ragged { sizes, .. } = p {
+            crate::sharding::check_sizes(sizes, p, &mesh.axes()[axis])?;
+        }
+        let Some((dim, cut)) = p.cut(mesh.axes()[axis].size()) else { continue };
         if !order.contains(&axis) {
             let name = mesh.axes()[axis].name();
             return Err(Error::Placement {
@@ -110,11 +117,11 @@ fn in_order(plain: &Sharding, placements: &[Placement], order: &[usize]) -> Resu
                 ),
             });
         }
-        cuts.push(AxisCut { dim, axis, cut: Cut { split_factor, n: mesh.axes()[axis].size() } });
+        cuts.push(AxisCut { dim, axis, cut });
     }
     cuts.sort_by_key(|c| order.iter().position(|&a| a == c.axis));
     let partial = plain.partial().iter().copied().collect();
-    Sharding::from_cuts(&mesh, plain.shape(), cuts, partial)
+    Sharding::from_cuts(mesh, shape, cuts, partial)
 }
 
 impl fmt::Display for Sharding {
@@ -130,7 +137,7 @@ impl fmt::Display for Sharding {
                     list.0[p.sub.axis] = Placement::Partial(p.op);
                 }
                 for x in cuts {
-                    list.0[x.axis] = crate::sharding::placement(x.dim, x.cut.split_factor);
+                    list.0[x.axis] = Placement::of_cut(x.dim, &x.cut);
                 }
                 write!(f, "{list} order={{")?;
                 for (i, x) in cuts.iter().enumerate() {

@@ -20,12 +20,12 @@ pub(super) fn order(
 ) -> Result<SmallVec<[usize; 4]>, Error> {
     let mut keyed: SmallVec<[(usize, usize, usize); 4]> = SmallVec::new();
     for (axis, (p, number)) in placements.iter().zip(numbers).enumerate() {
-        match (*p, *number) {
-            (Placement::Shard(dim), number) => keyed.push((dim, number.unwrap_or(0), axis)),
-            (Placement::StridedShard { .. }, _) => {
+        match (p, *number) {
+            (Placement::Shard(dim), number) => keyed.push((*dim, number.unwrap_or(0), axis)),
+            (Placement::StridedShard { .. } | Placement::Ragged { .. }, _) => {
                 return Err(r.error_at(
                     0,
-                    "no strided shards beside numbered ones: numbers are an order of plain shards",
+                    "no strided or ragged shards beside numbered ones: numbers are an order of plain shards",
                 ));
             }
             (Placement::Replicate | Placement::Partial(_), _) => {}
@@ -64,9 +64,14 @@ impl Sharding {
         let mut text = String::new();
         for p in self.placements()?.iter() {
             // Writing to a string does not fail.
-            let _ = match *p {
+            let _ = match p {
                 Placement::StridedShard { dim, split_factor } => write!(text, "_S({dim}, {split_factor})"),
-                Placement::Replicate | Placement::Shard(_) | Placement::Partial(_) => write!(text, "{p}"),
+                Placement::Replicate
+                | Placement::Shard(_)
+                | Placement::Ragged { .. }
+                | Placement::Partial(_) => {
+                    write!(text, "{p}")
+                }
             };
         }
         Ok(text)
@@ -75,7 +80,7 @@ impl Sharding {
     /// The spec with plain shards in an order of axes, if that is all it is.
     fn by_shard_order(&self) -> Option<String> {
         let order: SmallVec<[(usize, usize); 4]> = match self.cuts() {
-            Some(cuts) if cuts.iter().all(|c| c.cut.split_factor == 1) => {
+            Some(cuts) if cuts.iter().all(|c| c.cut.split_factor == 1 && c.cut.sizes.is_none()) => {
                 cuts.iter().map(|c| (c.dim, c.axis)).collect()
             }
             Some(_) => return None,

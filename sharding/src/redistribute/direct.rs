@@ -19,6 +19,8 @@ use crate::redistribute::step::{Step, StepOp};
 use crate::sharding::{AxisCut, PartialAxis};
 use crate::{Error, Group, Mesh, Placement, ReduceOp, Sharding};
 
+/// The most ranks for which overlapping regions are planned.
+const MAX_RANKS: usize = 1 << 20;
 /// The most ranks for which every message of an exchange is counted.
 const ENUMERATED: usize = 1 << 12;
 
@@ -34,6 +36,15 @@ impl Work<'_> {
     /// Every way to reduce first and then move.
     pub(super) fn overlap_candidates(&self) -> Result<Vec<Vec<Step>>, Error> {
         let (from, to) = (self.from, self.to);
+        let ranks = from.mesh().size().max(to.mesh().size());
+        if ranks > MAX_RANKS {
+            return Err(Error::Unsupported {
+                reason: format!(
+                    "{from} -> {to} is uneven or on two meshes, so each of the {ranks} ranks is looked at, and the most \
+                     is {MAX_RANKS}: let the shardings divide on one mesh, or plan for a part of it"
+                ),
+            });
+        }
         let one_mesh = from.mesh() == to.mesh();
         let kept = |p: &PartialAxis| one_mesh && to.partial().contains(p);
         let (stay, gone): (Vec<PartialAxis>, Vec<PartialAxis>) = from.partial().iter().partition(|p| kept(p));
@@ -312,21 +323,17 @@ fn pieces(whole: &Sharding, subs: &[SubAxis], dim: usize) -> Result<Option<Shard
         return Ok(None);
     }
     let mut cuts: SmallVec<[AxisCut; 4]> = match (whole.cuts(), whole.placements()) {
-        (Some(cuts), _) => SmallVec::from_slice(cuts),
+        (Some(cuts), _) => cuts.iter().cloned().collect(),
         (None, Err(_)) => return Ok(None),
         (None, Ok(placements)) => {
             let cut = |(axis, p): (usize, &Placement)| {
-                let (dim, split_factor) = match *p {
-                    Placement::Shard(dim) => (dim, 1),
-                    Placement::StridedShard { dim, split_factor } => (dim, split_factor),
-                    Placement::Replicate | Placement::Partial(_) => return None,
-                };
-                Some(AxisCut { dim, axis, cut: Cut { split_factor, n: mesh.axes()[axis].size() } })
+                let (dim, cut) = p.cut(mesh.axes()[axis].size())?;
+                Some(AxisCut { dim, axis, cut })
             };
             placements.iter().enumerate().filter_map(cut).collect()
         }
     };
-    cuts.extend(subs.iter().map(|s| AxisCut { dim, axis: s.axis, cut: Cut { split_factor: 1, n: s.size } }));
+    cuts.extend(subs.iter().map(|s| AxisCut { dim, axis: s.axis, cut: Cut::chunks(1, s.size) }));
     let partial = whole.partial().iter().copied().collect();
     Sharding::from_cuts(mesh, shape, cuts, partial).map(Some)
 }
@@ -355,20 +362,20 @@ fn all_axes(mesh: &Mesh) -> SmallVec<[SubAxis; 4]> {
 }
 
 /// The sub-axes of what shards a dim, as a list to compare.
-fn shards_of(s: &Sharding, dim: usize) -> SmallVec<[(SubAxis, usize); 4]> {
+fn shards_of(s: &Sharding, dim: usize) -> SmallVec<[(SubAxis, Cut); 4]> {
     if let Some(digits) = s.digits() {
         let mut skipped = 1;
         let mut list = SmallVec::new();
         for d in digits.iter().filter(|d| d.dim == dim) {
             match d.sub_axis() {
-                Some(sub) => list.push((sub, skipped)),
+                Some(sub) => list.push((sub, Cut::chunks(skipped, sub.size))),
                 None => skipped *= d.radix,
             }
         }
         return list;
     }
     let cuts = s.cuts().unwrap_or_default().iter().filter(|c| c.dim == dim);
-    cuts.map(|c| (s.mesh().whole(c.axis), c.cut.split_factor)).collect()
+    cuts.map(|c| (s.mesh().whole(c.axis), c.cut.clone())).collect()
 }
 
 /// The sub-axes over which an overlap on one mesh moves anything: those of every dim that is sharded differently.

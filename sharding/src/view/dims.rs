@@ -133,7 +133,7 @@ impl Sharding {
             }
             (Some(_), _) => self.without_elements(&shape),
             (None, cuts) if cuts.iter().all(|c| c.dim != dim) => {
-                Sharding::from_cuts(self.mesh(), &shape, SmallVec::from_slice(cuts), partial.collect())
+                Sharding::from_cuts(self.mesh(), &shape, cuts.iter().cloned().collect(), partial.collect())
             }
             (None, _) => {
                 self.uncut_first(dim, format!("dim {dim} of 1 is cut, so only some ranks of {self} hold it"))
@@ -200,18 +200,18 @@ impl Sharding {
             let all: Digits = all.collect();
             return Sharding::from_digits(self.mesh(), &shape, all, partial);
         }
-        let mut cuts: SmallVec<[AxisCut; 4]> = SmallVec::from_slice(self.cuts().unwrap_or_default());
+        let mut cuts: SmallVec<[AxisCut; 4]> = self.cuts().unwrap_or_default().iter().cloned().collect();
         let of_dim: SmallVec<[usize; 4]> = (0..cuts.len()).filter(|&i| cuts[i].dim == dim).collect();
         match of_dim[..] {
             [] => {}
             // One strided cut: whole pieces of it.
-            [i] if old > 0 => {
+            [i] if old > 0 && cuts[i].cut.sizes.is_none() => {
                 let piece = old.div_ceil(cuts[i].cut.split_factor);
                 let whole = start.is_multiple_of(piece) && (len.is_multiple_of(piece) || start + len == old);
                 if !whole || len == 0 {
                     return in_the_way();
                 }
-                let cut = Cut { split_factor: len.div_ceil(piece), ..cuts[i].cut };
+                let cut = Cut::chunks(len.div_ceil(piece), cuts[i].cut.n);
                 // The pieces of the new extent must be those of the old one.
                 if len.div_ceil(cut.split_factor) != piece {
                     return in_the_way();
@@ -231,7 +231,7 @@ impl Sharding {
             all.sort_by_key(|d| d.dim);
             return Sharding::from_digits(self.mesh(), shape, all, partial);
         }
-        let cuts = self.cuts().unwrap_or_default().iter().map(|&c| AxisCut { dim: to(c.dim), ..c });
+        let cuts = self.cuts().unwrap_or_default().iter().map(|c| AxisCut { dim: to(c.dim), ..c.clone() });
         Sharding::from_cuts(self.mesh(), shape, cuts.collect(), partial.collect())
     }
 
@@ -255,7 +255,7 @@ impl Sharding {
             let whole = |&d: &Digit| if d.dim == dim { Digit { owner: Owner::Local, ..d } } else { d };
             Sharding::from_digits(self.mesh(), self.shape(), digits.iter().map(whole), partial)?
         } else {
-            let rest = self.cuts().unwrap_or_default().iter().copied().filter(|c| c.dim != dim);
+            let rest = self.cuts().unwrap_or_default().iter().filter(|c| c.dim != dim).cloned();
             Sharding::from_cuts(self.mesh(), self.shape(), rest.collect(), partial.collect())?
         };
         let elements = (first.max_local_numel() - first.max_local_numel().min(self.max_local_numel())) as u64;

@@ -8,7 +8,7 @@
 //!                                    the last piece has l*Q and s' = ceil(l/n) * Q
 //! ```
 //!
-//! A cut of another dim of another shape with the same numbers keeps the same elements on every rank. The cuts of a run
+//! A cut with these numbers of another dim of another shape keeps the same elements on every rank. The cuts of a run
 //! are matched one by one in order of application, over every combination of local extents that ranks have by then (few,
 //! because a cut leaves few different lengths), so no rank is enumerated.
 
@@ -27,6 +27,9 @@ type Lens = SmallVec<[usize; 6]>;
 /// More combinations of local extents than this are not told apart; three uneven cuts of one dim make at most 8.
 const MOST_VARIANTS: usize = 64;
 
+/// Longer lists of sizes than this are not made where nobody asked for them.
+const MOST_SIZES: usize = 1 << 12;
+
 /// The local extents of some ranks, before and after the view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Variant {
@@ -35,7 +38,7 @@ struct Variant {
 }
 
 /// What a cut does to a row-major index; equal values keep the same elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Effect {
     /// There is nothing to cut.
     Nothing,
@@ -43,17 +46,22 @@ enum Effect {
     First,
     /// `count` pieces of `len`, of which each rank keeps a step.
     Even { count: usize, len: usize, step: usize },
+    /// One piece per rank, of these lengths, `outer` times.
+    Sizes { outer: usize, sizes: SmallVec<[usize; 8]> },
     /// `outer` times `count` pieces, of which the last has another length and step.
-    Ragged { outer: usize, count: usize, len: usize, step: usize, last: (usize, usize) },
+    Short { outer: usize, count: usize, len: usize, step: usize, last: (usize, usize) },
 }
 
 impl Effect {
-    fn of(lens: &[usize], at: usize, cut: Cut) -> Effect {
+    fn of(lens: &[usize], at: usize, cut: &Cut) -> Effect {
         let (before, behind) =
             (lens[..at].iter().product::<usize>(), lens[at + 1..].iter().product::<usize>());
         let len = lens[at];
         if len == 0 || before == 0 || behind == 0 {
             return Effect::Nothing;
+        }
+        if let Some(sizes) = &cut.sizes {
+            return Effect::Sizes { outer: before, sizes: sizes.iter().map(|s| s * behind).collect() };
         }
         let c = len.div_ceil(cut.split_factor);
         if c == 1 {
@@ -66,17 +74,27 @@ impl Effect {
             return Effect::Even { count: before * count, len: c * behind, step };
         }
         let last = (last * behind, last.div_ceil(cut.n) * behind);
-        Effect::Ragged { outer: before, count, len: c * behind, step, last }
+        Effect::Short { outer: before, count, len: c * behind, step, last }
     }
 
-    /// The split factor that could have this effect on dim `at` of these extents.
-    fn split_factor(self, lens: &[usize], at: usize) -> Option<usize> {
+    /// The cut over `n` ranks that could have this effect on dim `at` of these extents.
+    fn cut(self, lens: &[usize], at: usize, n: usize) -> Option<Cut> {
         let behind = lens[at + 1..].iter().product::<usize>();
         match self {
             Effect::Nothing => None,
-            Effect::First => Some(lens[at].max(1)),
-            Effect::Even { len, .. } | Effect::Ragged { len, .. } => {
-                (behind > 0 && len.is_multiple_of(behind)).then(|| lens[at].div_ceil(len / behind).max(1))
+            Effect::First => Some(Cut::chunks(lens[at].max(1), n)),
+            Effect::Even { len, .. } | Effect::Short { len, .. } => (behind > 0
+                && len.is_multiple_of(behind))
+            .then(|| Cut::chunks(lens[at].div_ceil(len / behind).max(1), n)),
+            Effect::Sizes { sizes, .. } => {
+                let whole = behind > 0 && sizes.iter().all(|s| s.is_multiple_of(behind));
+                let total = sizes.iter().sum::<usize>().checked_div(behind);
+                let sizes = sizes.iter().map(|s| s / behind.max(1)).collect::<Vec<usize>>();
+                (whole && total == Some(lens[at])).then(|| Cut {
+                    split_factor: 1,
+                    n,
+                    sizes: Some(sizes.into()),
+                })
             }
         }
     }
@@ -90,7 +108,14 @@ pub(super) fn view(s: &Sharding, shape: &[usize]) -> Result<Sharding, Error> {
         out.extend(empty(s, cuts, shape));
     } else {
         for (from, to) in runs(s.shape(), shape) {
-            let of_run: Cuts = cuts.iter().copied().filter(|c| from.contains(&c.dim)).collect();
+            let of_run: Cuts = cuts.iter().filter(|c| from.contains(&c.dim)).cloned().collect();
+            if of_run.is_empty() {
+                continue;
+            }
+            if from.len() == 1 && to.len() == 1 {
+                out.extend(of_run.into_iter().map(|c| AxisCut { dim: to.start, ..c }));
+                continue;
+            }
             let matched = orders(&of_run).find_map(|order| match_cuts(s.shape(), &from, shape, &to, &order));
             let Some(matched) = matched else {
                 return Err(Error::View {
@@ -104,16 +129,19 @@ pub(super) fn view(s: &Sharding, shape: &[usize]) -> Result<Sharding, Error> {
             out.extend(matched);
         }
     }
-    Sharding::from_cuts(s.mesh(), shape, out, s.partial().iter().copied().collect())
+    Sharding::from_cuts(s.mesh(), shape, out, s.partial().iter().copied().collect()).map_err(|e| {
+        // Sizes that fit the ranks with something left do not fit those with nothing.
+        if let Error::Placement { reason } = e { Error::View { reason } } else { e }
+    })
 }
 
 /// Nobody holds anything: dims that stay in place keep their cuts, the other cuts go to the first dim of size 0.
 fn empty(s: &Sharding, cuts: &[AxisCut], shape: &[usize]) -> Cuts {
     let zero = shape.iter().position(|&n| n == 0).unwrap_or(0);
     cuts.iter()
-        .map(|&c| {
+        .map(|c| {
             let stays = s.shape()[..=c.dim] == shape[..shape.len().min(c.dim + 1)];
-            AxisCut { dim: if stays { c.dim } else { zero }, ..c }
+            AxisCut { dim: if stays { c.dim } else { zero }, ..c.clone() }
         })
         .collect()
 }
@@ -122,7 +150,7 @@ fn empty(s: &Sharding, cuts: &[AxisCut], shape: &[usize]) -> Cuts {
 fn orders(cuts: &[AxisCut]) -> impl Iterator<Item = Cuts> + '_ {
     let n = cuts.len();
     let count = (1..=n.min(6)).product::<usize>();
-    let mut by_axis: Cuts = SmallVec::from_slice(cuts);
+    let mut by_axis: Cuts = cuts.iter().cloned().collect();
     by_axis.sort_by_key(|c| c.axis);
     (0..count).filter_map(move |i| {
         let mut left = i;
@@ -157,7 +185,7 @@ fn match_cuts(
     let mut out = Cuts::new();
     for c in cuts {
         let at = c.dim - from.start;
-        let (dim, cut) = matching(&variants, at, c.cut)?;
+        let (dim, cut) = matching(&variants, at, &c.cut)?;
         let mut next: SmallVec<[Variant; 4]> = SmallVec::new();
         for v in &variants {
             let places = c.cut.places(v.from[at]).into_iter().chain(cut.places(v.to[dim]));
@@ -174,29 +202,58 @@ fn match_cuts(
             return None;
         }
         variants = next;
+        // Sizes that are chunks of what is left are printed as such.
+        let cut = cut.sizes.as_ref().map_or_else(|| cut.clone(), Cut::ragged);
         out.push(AxisCut { dim: to.start + dim, axis: c.axis, cut });
     }
     Some(out)
 }
 
 /// The dim and cut of the new shape with the effect of this cut, for all variants.
-fn matching(variants: &[Variant], at: usize, cut: Cut) -> Option<(usize, Cut)> {
+fn matching(variants: &[Variant], at: usize, cut: &Cut) -> Option<(usize, Cut)> {
     let effect = |v: &Variant| Effect::of(&v.from, at, cut);
     let dims = variants.first()?.to.len();
     for dim in 0..dims {
-        let mut tried: SmallVec<[usize; 4]> = SmallVec::new();
-        // Ranks that hold nothing allow any factor.
-        let factors = variants.iter().filter_map(|v| effect(v).split_factor(&v.to, dim)).chain([1]);
-        for split_factor in factors {
-            let new = Cut { split_factor, n: cut.n };
-            if tried.contains(&split_factor) {
+        let mut tried: SmallVec<[Cut; 4]> = SmallVec::new();
+        // Ranks that hold nothing allow any cut.
+        let could =
+            variants.iter().filter_map(|v| effect(v).cut(&v.to, dim, cut.n)).chain([Cut::chunks(1, cut.n)]);
+        for new in could {
+            if tried.contains(&new) {
                 continue;
             }
-            tried.push(split_factor);
-            if variants.iter().all(|v| effect(v) == Effect::of(&v.to, dim, new)) {
+            // Sizes are of one length only, also on ranks that hold nothing.
+            let fits = |v: &Variant| new.total().is_none_or(|total| total == v.to[dim]);
+            if variants.iter().all(|v| fits(v) && effect(v) == Effect::of(&v.to, dim, &new)) {
                 return Some((dim, new));
             }
+            tried.push(new);
         }
     }
-    None
+    as_sizes(variants, at, cut)
+}
+
+/// The dim of the new shape on which the pieces of this cut are pieces of other sizes, one per rank.
+///
+/// That is so where every rank keeps one run of the row-major index: one piece of a dim before which nothing is left.
+fn as_sizes(variants: &[Variant], at: usize, cut: &Cut) -> Option<(usize, Cut)> {
+    if cut.sizes.is_some() || cut.n > MOST_SIZES {
+        return None;
+    }
+    let sizes = |v: &Variant| -> Option<Effect> {
+        let (before, behind) =
+            (v.from[..at].iter().product::<usize>(), v.from[at + 1..].iter().product::<usize>());
+        let one = before == 1 && v.from[at].div_ceil(cut.split_factor) == v.from[at];
+        let sizes = || (0..cut.n).map(|i| cut.len(v.from[at], i) * behind).collect();
+        one.then(|| Effect::Sizes { outer: 1, sizes: sizes() })
+    };
+    let first = variants.first()?;
+    (0..first.to.len()).find_map(|dim| {
+        let new = sizes(first)?.cut(&first.to, dim, cut.n)?;
+        let same = |v: &Variant| {
+            let effect = Effect::of(&v.to, dim, &new);
+            effect != Effect::Nothing && sizes(v).as_ref() == Some(&effect)
+        };
+        variants.iter().all(same).then_some((dim, new))
+    })
 }
