@@ -123,11 +123,16 @@ fn moves(s: &State, t: &State) -> Option<SmallVec<[Move; 6]>> {
 
 /// The shardings that a greedy planner goes through, source and target included.
 fn stages(from: &Sharding, to: &Sharding) -> Result<Vec<Sharding>, Error> {
-    let (Ok(mut now), Ok(target)) = (from.placements(), to.placements()) else {
-        return through_replicas(from, to);
-    };
-    let dim_of = |p: &Placement| match *p {
-        Placement::Shard(dim) | Placement::StridedShard { dim, .. } => Some(dim),
+    // Placements may not hold an end, or ragged ones what lies between.
+    placed(from, to).or_else(|_| through_replicas(from, to))
+}
+
+fn placed(from: &Sharding, to: &Sharding) -> Result<Vec<Sharding>, Error> {
+    let (mut now, target) = (from.placements()?, to.placements()?);
+    let dim_of = |p: &Placement| match p {
+        Placement::Shard(dim) | Placement::StridedShard { dim, .. } | Placement::Ragged { dim, .. } => {
+            Some(*dim)
+        }
         Placement::Replicate | Placement::Partial(_) => None,
     };
     let mut stages = vec![from.clone()];
@@ -139,17 +144,17 @@ fn stages(from: &Sharding, to: &Sharding) -> Result<Vec<Sharding>, Error> {
         let shards = |list: &[Placement], dim| -> SmallVec<[usize; 4]> {
             (0..axis).filter(|&a| dim_of(&list[a]) == Some(dim)).collect()
         };
-        let blocked = match target[axis] {
-            Placement::Shard(dim) | Placement::StridedShard { dim, .. } => {
-                shards(&now, dim) != shards(&target, dim)
+        let blocked = match &target[axis] {
+            Placement::Shard(dim) | Placement::StridedShard { dim, .. } | Placement::Ragged { dim, .. } => {
+                shards(&now, *dim) != shards(&target, *dim)
             }
             // Terms of two ops do not meet: what is owed goes first.
             Placement::Partial(_) => {
-                now.iter().any(|p| p != &target[axis] && matches!(p, Placement::Partial(_)))
+                now.iter().any(|p| *p != target[axis] && matches!(p, Placement::Partial(_)))
             }
             Placement::Replicate => false,
         };
-        let wanted = if blocked { Placement::Replicate } else { target[axis] };
+        let wanted = if blocked { Placement::Replicate } else { target[axis].clone() };
         if now[axis] != wanted {
             now.0[axis] = wanted;
             go(&now, &mut stages)?;
@@ -157,7 +162,7 @@ fn stages(from: &Sharding, to: &Sharding) -> Result<Vec<Sharding>, Error> {
     }
     for axis in 0..now.len() {
         if now[axis] != target[axis] {
-            now.0[axis] = target[axis];
+            now.0[axis] = target[axis].clone();
             go(&now, &mut stages)?;
         }
     }
