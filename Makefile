@@ -9,7 +9,7 @@ help:
 	@echo "make minilm       the real checkpoint alone (fetches 90 MB once)"
 	@echo "make bench        all benchmarks; the tables are in docs/benchmarks.md"
 	@echo "make bench-check  fails where a promised ratio is missed"
-	@echo "make laws         the laws of layouts over larger spaces (minutes)"
+	@echo "make laws         the laws of layouts and plans over larger spaces (minutes)"
 	@echo "make fuzz         arbitrary layout expressions for a minute (nightly, cargo-fuzz)"
 	@echo "make instructions instruction counts of the layout algebra against the kept ones (valgrind)"
 
@@ -46,6 +46,7 @@ bench-check:
 
 laws:
 	RESHARD_LAWS=full cargo test --release -p reshard-layout --test laws
+	RESHARD_LAWS=full cargo test --release -p reshard-sharding --test planner_laws -- --nocapture
 
 FUZZ_SECONDS ?= 60
 fuzz:

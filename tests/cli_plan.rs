@@ -139,6 +139,21 @@ fn people_get_text() {
 }
 
 #[test]
+fn a_plan_is_explained_beside_a_greedy_one() {
+    let flags = ["plan", "--mesh", "a=2,b=2", "--shape", "64,64", "--explain", "--from"];
+    let run = |rest: &[&str]| reshard(&[&flags[..], rest].concat());
+    let text = run(&["P,P", "--to", "R,R"]).stdout;
+    assert!(text.contains("a,b together in one reduction"), "{text}");
+    assert!(text.contains("a greedy planner"), "{text}");
+    let json = run(&["P,P", "--to", "R,R", "--json"]).json();
+    assert_eq!(json["greedy"]["steps"], json!(["all_reduce", "all_reduce"]));
+    assert!(json["greedy"]["cost_us"].as_f64() > json["cost_us"].as_f64(), "{json}");
+    assert!(json["greedy"]["received_bytes"].is_u64());
+    let elsewhere = run(&["S(0),R", "--to", "S(0)", "--to-mesh", "c=2", "--json"]).json();
+    assert!(elsewhere["greedy"].is_null() && elsewhere.as_object().unwrap().contains_key("greedy"));
+}
+
+#[test]
 fn a_batch_answers_every_line_in_order() {
     let lines = [
         r#"{"mesh":"dp=2,tp=4","shape":[64,32],"dtype":"f32","from":"S(0),R","to":"R,R","topology":"uniform"}"#,

@@ -206,6 +206,33 @@ impl Sharding {
         }
     }
 
+    /// Feeds a hasher with a part of what tells shardings apart: equal ones alike, and quickly.
+    pub(crate) fn hash_word(&self, hasher: &mut impl core::hash::Hasher) {
+        hasher.write_usize(self.mesh.size() ^ self.mesh.world().rotate_left(32));
+        for &n in &self.shape {
+            hasher.write_usize(n);
+        }
+        match &self.form {
+            Form::Digits(digits) => {
+                for d in digits {
+                    let owner = match d.owner {
+                        Owner::Local => 0,
+                        Owner::Axis { axis, pre } => (axis + 1) ^ pre.rotate_left(16),
+                    };
+                    hasher.write_usize(d.dim ^ owner.rotate_left(8) ^ d.radix.rotate_left(40));
+                }
+            }
+            Form::Cuts(cuts) => {
+                for c in cuts {
+                    hasher.write_usize(c.dim ^ c.axis.rotate_left(16) ^ c.cut.split_factor.rotate_left(32));
+                }
+            }
+        }
+        for p in &self.partial {
+            hasher.write_usize(p.sub.axis ^ p.sub.pre.rotate_left(16) ^ (p.op as usize).rotate_left(56));
+        }
+    }
+
     /// This sharding with other partial axes.
     pub(crate) fn with_partial(
         &self,

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use clap::Args;
 use reshard_kernels::{CombineOp, DType};
-use reshard_sharding::redistribute::{Plan, Planner, Step, Topology};
+use reshard_sharding::redistribute::{Explanation, Plan, Planner, Step, Topology};
 use reshard_sharding::{Group, Mesh, ReduceOp, Sharding};
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +20,7 @@ pub(crate) struct PlanArgs {
     request: Request,
     /// Answer one JSON request a line from stdin, like {"mesh":"dp=2,tp=4","shape":[64,32],"from":"S(0),R","to":"R,R"}
     #[arg(long, conflicts_with_all = [
-        "mesh", "shape", "dtype", "from", "to", "topology", "objective", "max_peak_bytes", "to_mesh", "groups",
+        "mesh", "shape", "dtype", "from", "to", "topology", "objective", "max_peak_bytes", "to_mesh", "groups", "explain",
     ])]
     batch: bool,
     /// Print one JSON object
@@ -62,6 +62,10 @@ struct Request {
     /// Use only these groups: `axes` (each axis alone), axes like `dp,tp`, or ranks like `4:1`; several with `;`
     #[arg(long)]
     groups: Option<String>,
+    /// Set the plan beside the one that a greedy planner makes axis by axis
+    #[arg(long)]
+    #[serde(default)]
+    explain: bool,
 }
 
 /// The answer.
@@ -78,6 +82,25 @@ struct Answer {
     /// Only with `--groups`: what one more group would have saved.
     #[serde(skip_serializing_if = "Option::is_none")]
     savings: Option<Vec<Saving>>,
+    /// Only with `--explain`: what a greedy planner does; null between two meshes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    greedy: Option<Beside>,
+}
+
+/// What a greedy planner does beside the plan; nothing between two meshes.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Beside {
+    Plan(Greedy),
+    Nothing,
+}
+
+/// The plan of a greedy planner, in short.
+#[derive(Debug, Serialize)]
+struct Greedy {
+    cost_us: f64,
+    received_bytes: u64,
+    steps: Vec<&'static str>,
 }
 
 /// A group that does not exist, and what it would be worth.
@@ -103,13 +126,15 @@ struct StepAnswer {
 /// Answers the flags, or every line of stdin.
 pub(crate) fn run(args: &PlanArgs) -> Result<(), CliError> {
     if args.batch {
-        return batch::run(|request| plan(request).map(|(plan, savings)| Answer::of(&plan, savings)));
+        return batch::run(|request| plan(request).map(|answered| Answer::of(&answered)));
     }
-    let (plan, savings) = plan(&args.request)?;
+    let answered = plan(&args.request)?;
     if args.json {
-        return output::print_json(&Answer::of(&plan, savings));
+        return output::print_json(&Answer::of(&answered));
     }
-    let mut text = format!("{plan}\n");
+    let Answered { plan, savings, explained, greedy } = answered;
+    let mut text =
+        if explained { format!("{}\n", Explanation { plan, greedy }) } else { format!("{plan}\n") };
     for (group, saved_us) in savings.into_iter().flatten() {
         // Writing to a string does not fail.
         let _ = writeln!(text, "  one more group, {group}, would save {saved_us:.1} us");
@@ -120,8 +145,15 @@ pub(crate) fn run(args: &PlanArgs) -> Result<(), CliError> {
 /// What one more group would save, in microseconds.
 type Savings = Vec<(Group, f64)>;
 
-/// The plan; and where the groups are given, what one more would save.
-fn plan(request: &Request) -> Result<(Plan, Option<Savings>), CliError> {
+/// The plan; where the groups are given, what one more would save; where asked for, what a greedy planner does.
+struct Answered {
+    plan: Plan,
+    savings: Option<Savings>,
+    explained: bool,
+    greedy: Option<Plan>,
+}
+
+fn plan(request: &Request) -> Result<Answered, CliError> {
     let mesh: Mesh = required("mesh", request.mesh.as_deref())?.parse()?;
     let to_mesh = request.to_mesh.as_deref().map_or_else(|| Ok(mesh.clone()), str::parse)?;
     let shape = required("shape", request.shape.as_ref())?.dims()?;
@@ -145,7 +177,8 @@ fn plan(request: &Request) -> Result<(Plan, Option<Savings>), CliError> {
         Some(_) => Some(planner.savings(&plan)?),
         None => None,
     };
-    Ok((plan, savings))
+    let greedy = if request.explain { planner.greedy(&from, &to, dtype.item_bytes()?)? } else { None };
+    Ok(Answered { plan, savings, explained: request.explain, greedy })
 }
 
 /// A profile by its name or notation, or else a file.
@@ -196,7 +229,7 @@ fn computes(dtype: DType, sharding: &Sharding) -> Result<(), CliError> {
 }
 
 impl Answer {
-    fn of(plan: &Plan, savings: Option<Savings>) -> Self {
+    fn of(Answered { plan, savings, explained, greedy }: &Answered) -> Self {
         Self {
             steps: plan.steps().iter().map(StepAnswer::of).collect(),
             received_bytes: plan.received_bytes(),
@@ -206,10 +239,25 @@ impl Answer {
             peak_bytes: plan.peak_bytes(),
             max_shard_bytes: plan.max_shard_bytes(),
             groups: plan.groups().into_iter().map(ToString::to_string).collect(),
-            savings: savings.map(|savings| {
-                let saving = |(group, saved_us): (Group, f64)| Saving { group: group.to_string(), saved_us };
-                savings.into_iter().map(saving).collect()
+            savings: savings.as_ref().map(|savings| {
+                let saving = |(group, saved_us): &(Group, f64)| Saving {
+                    group: group.to_string(),
+                    saved_us: *saved_us,
+                };
+                savings.iter().map(saving).collect()
             }),
+            greedy: explained
+                .then(|| greedy.as_ref().map_or(Beside::Nothing, |plan| Beside::Plan(Greedy::of(plan)))),
+        }
+    }
+}
+
+impl Greedy {
+    fn of(plan: &Plan) -> Self {
+        Self {
+            cost_us: plan.cost_us(),
+            received_bytes: plan.received_bytes(),
+            steps: plan.steps().iter().map(|step| step.op.as_str()).collect(),
         }
     }
 }

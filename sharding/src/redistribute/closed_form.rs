@@ -131,7 +131,8 @@ pub(crate) fn plan(system: &System, s: &State, t: &State, form: Form, spares: bo
         let head = path[0];
         let (start, end) = (s[head], t[path[path.len() - 1]]);
         if path.len() == 1 && (kept(start, end) || (start, end) == (Place::Replicated, Place::Replicated)) {
-            if form != Form::Full {
+            // What was reduced would have to be embedded again, which averages do not do.
+            if form != Form::Full || start == Place::Partial(ReduceOp::Avg) {
                 continue;
             }
         } else if form != Form::Full && start == Place::Replicated && end == Place::Replicated {

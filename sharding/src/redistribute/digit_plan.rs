@@ -185,25 +185,33 @@ fn same_moves(a: &Candidate, b: &Candidate) -> bool {
 
 /// The most elements that a rank sends in an exchange: one block for every receiver whose digits its own do not fix.
 ///
-/// A receiver's digit `b` is fixed by all the sender's digits `d` that are read off it, which must then agree. Where `b`
-/// is one of them, the receiver's digit is the sender's own; where that is so for all, every sender is its own receiver.
+/// A receiver's digit `b` is fixed by all the sender's digits `d` that are read off it, which must then agree. Where they
+/// agree with the sender's own `b` every time, every sender is its own receiver.
 fn most_sent(system: &System, before: &State, after: &State, sender: &[usize]) -> u64 {
     let (owner_before, owner_after) = (system.owners(before), system.owners(after));
-    let mut fixed: SmallVec<[bool; 8]> = SmallVec::from_elem(false, before.len());
-    let mut own: SmallVec<[bool; 8]> = SmallVec::from_elem(false, before.len());
+    let n = before.len();
+    // Receiver digit `by` has the value of my digit `d`; where several of mine say so, they are equal on who sends.
+    let mut told: SmallVec<[(usize, usize); 8]> = SmallVec::new();
     for (d, a) in before.iter().enumerate() {
         let by = match *a {
             Place::At(p) => owner_after[p],
             Place::Replicated | Place::Partial(_) => Some(sender[d]),
         };
-        if let Some(by) = by {
-            own[by] |= by == d;
-            fixed[by] = true;
+        told.extend(by.map(|by| (d, by)));
+    }
+    let mut class: SmallVec<[usize; 8]> = (0..n).collect();
+    for i in 0..told.len() {
+        for j in 0..i {
+            if told[i].1 == told[j].1 {
+                let (x, y) = (class[told[i].0], class[told[j].0]);
+                class.iter_mut().filter(|c| **c == x).for_each(|c| *c = y);
+            }
         }
     }
-    let tells_others = fixed.iter().zip(&own).any(|(fixed, own)| *fixed && !own);
-    let receivers: u64 =
-        (0..before.len()).filter(|&d| !fixed[d]).map(|d| system.digits[d].size as u64).product();
+    // Unless all that is told to a digit is its own value, somebody sends to others only.
+    let tells_others = told.iter().any(|&(d, by)| class[d] != class[by]);
+    let is_free = |d: &usize| told.iter().all(|t| t.1 != *d);
+    let receivers: u64 = (0..n).filter(is_free).map(|d| system.digits[d].size as u64).product();
     let block: u64 = system
         .positions
         .iter()

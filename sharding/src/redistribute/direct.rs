@@ -9,12 +9,12 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::axis::{SubAxis, join};
-use crate::digits::{Digits, Word};
+use crate::digits::{Digit, Digits, Owner, Word};
 use crate::extent::Cut;
 use crate::redistribute::cost::{Traffic, all_reduce_bytes};
 use crate::redistribute::messages::{Motion, Reduce, members, reduce_of};
 use crate::redistribute::overlap::Overlap;
-use crate::redistribute::planner::{COUNTED, Work};
+use crate::redistribute::planner::{COUNTED, Planner, Work};
 use crate::redistribute::step::{Step, StepOp};
 use crate::sharding::{AxisCut, PartialAxis};
 use crate::{Error, Group, Mesh, Placement, ReduceOp, Sharding};
@@ -49,29 +49,113 @@ impl Work<'_> {
         let kept = |p: &PartialAxis| one_mesh && to.partial().contains(p);
         let (stay, gone): (Vec<PartialAxis>, Vec<PartialAxis>) = from.partial().iter().partition(|p| kept(p));
         if gone.is_empty() {
-            return Ok(vec![self.direct(from)?.into_iter().collect()]);
+            return self.onward(from);
         }
         let subs: SmallVec<[SubAxis; 4]> = gone.iter().map(|p| p.sub).collect();
         let reduce = reduce_of(gone.iter().map(|p| (p.op, p.sub.size)));
         let mut plans = Vec::new();
         // Reduce onto everybody, then move.
         let whole = from.with_partial(stay.iter().copied())?;
-        let mut steps = vec![self.all_reduce(from, &whole, &subs, reduce)?];
-        steps.extend(self.direct(&whole)?);
-        plans.push(steps);
+        let first = if self.planner.deterministic {
+            self.combine(from, &whole, &subs, reduce)?
+        } else {
+            self.all_reduce(from, &whole, &subs, reduce)?
+        };
+        self.go_on(&first, &whole, &mut plans)?;
         // Reduce onto equal pieces of one dim, then move.
         for dim in 0..from.shape().len() {
             if let Some(pieces) = pieces(&whole, &subs, dim)? {
-                let mut steps = vec![self.reduce_scatter(from, &pieces, &subs, reduce)?];
-                steps.extend(self.direct(&pieces)?);
-                plans.push(steps);
+                self.go_on(&self.combine(from, &pieces, &subs, reduce)?, &pieces, &mut plans)?;
             }
         }
         // Reduce straight onto the target, where every rank's part lies inside what it holds a term of.
         if one_mesh && to.partial().len() == stay.len() && lies_inside(from, to)? {
-            plans.push(vec![self.reduce_scatter(from, to, &subs, reduce)?]);
+            plans.push(vec![self.combine(from, to, &subs, reduce)?]);
         }
         Ok(plans)
+    }
+
+    /// A first step, and every way to go on from where it leads.
+    fn go_on(&self, first: &Step, from: &Sharding, plans: &mut Vec<Vec<Step>>) -> Result<(), Error> {
+        for rest in self.onward(from)? {
+            plans.push([first.clone()].into_iter().chain(rest).collect());
+        }
+        Ok(())
+    }
+
+    /// The ways from a sharding whose partial axes stay: one overlap, what becomes partial at once and then the rest, and
+    /// after combining in rank order by digits, where that is sure to reduce nothing.
+    fn onward(&self, from: &Sharding) -> Result<Vec<Vec<Step>>, Error> {
+        let to = self.to;
+        let mut plans = vec![self.direct(from)?.into_iter().collect()];
+        let item = self.item as usize;
+        let free = Planner { max_peak_bytes: None, groups: None, ..self.planner.clone() };
+        if self.planner.deterministic
+            && self.from.is_partial()
+            && !from.is_partial()
+            && from.mesh() == to.mesh()
+        {
+            plans.push(free.plan(from, to, item)?.steps);
+        }
+        if let Some(filled) = self.filled(from)? {
+            let first = free.plan(from, &filled, item)?;
+            if first.received_bytes == 0 {
+                let mut steps = first.steps;
+                steps.extend(free.plan(&filled, to, item)?.steps);
+                plans.push(steps);
+            }
+        }
+        Ok(plans)
+    }
+
+    /// The sharding in which the axes that become partial and shard now are partial already, which moves nothing.
+    fn filled(&self, from: &Sharding) -> Result<Option<Sharding>, Error> {
+        let to = self.to;
+        let (Some(digits), true) = (from.digits(), from.mesh() == to.mesh()) else { return Ok(None) };
+        let shards = |p: &PartialAxis| {
+            let inside = |d: &Digit| d.sub_axis().is_some_and(|s| contains(p.sub, s));
+            let touches = |d: &Digit| d.sub_axis().is_some_and(|s| s.axis == p.sub.axis);
+            digits.iter().any(inside) && digits.iter().all(|d| inside(d) || !touches(d))
+        };
+        let fills: SmallVec<[PartialAxis; 2]> =
+            to.partial().iter().copied().filter(|p| p.op != ReduceOp::Avg && shards(p)).collect();
+        let mixes = |p: &PartialAxis| fills.iter().all(|f| f.op.mixes_with(p.op));
+        if fills.is_empty() || !from.partial().iter().all(mixes) {
+            return Ok(None);
+        }
+        let local = digits.iter().map(|&d| match d.sub_axis() {
+            Some(s) if fills.iter().any(|p| contains(p.sub, s)) => Digit { owner: Owner::Local, ..d },
+            Some(_) | None => d,
+        });
+        let partial = from.partial().iter().copied().chain(fills.iter().copied());
+        Sharding::from_digits(from.mesh(), from.shape(), local, partial).map(Some)
+    }
+
+    /// Reduces the terms of `subs` onto shards inside each rank's own: one reduce-scatter, or, in rank order, one exchange
+    /// of all terms that everyone combines as listed.
+    fn combine(
+        &self,
+        from: &Sharding,
+        to: &Sharding,
+        subs: &[SubAxis],
+        reduce: Reduce,
+    ) -> Result<Step, Error> {
+        let step = self.reduce_scatter(from, to, subs, reduce)?;
+        if !self.planner.deterministic {
+            return Ok(step);
+        }
+        let bytes = (to.max_local_numel() as u64 * self.item) as f64;
+        let mut cost_us = 0.0f64;
+        for near in self.network.spread(&step.axes)? {
+            let mut traffic = Traffic::new();
+            let mut below = 1;
+            for n in near {
+                traffic.push((bytes * (n - below) as f64, n - below));
+                below = n;
+            }
+            cost_us = cost_us.max(self.network.topology.exchange_us(&traffic));
+        }
+        Ok(Step { op: StepOp::Exchange, cost_us, ..step })
     }
 
     /// One step from a sharding without partial axes that go away to the target; none if they are the same.

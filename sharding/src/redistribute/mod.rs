@@ -6,12 +6,15 @@
 //! knows what every rank does in it ([`Plan::phases`]).
 
 pub(crate) mod bounds;
+pub mod cache;
 pub(crate) mod closed_form;
 pub mod cost;
 pub(crate) mod digit_plan;
 #[cfg(test)]
 mod dijkstra;
 pub(crate) mod direct;
+pub mod explain;
+pub(crate) mod greedy;
 pub mod messages;
 pub(crate) mod network;
 pub(crate) mod overlap;
@@ -22,7 +25,9 @@ pub(crate) mod search;
 pub mod step;
 pub(crate) mod system;
 
+pub use cache::{Interned, PlanCache};
 pub use cost::{Level, Topology};
+pub use explain::Explanation;
 pub use messages::{Block, Message, Mode, Phase, Phases, Reduce};
 pub use plan::Plan;
 pub use planner::{Objective, Planner};

@@ -1,7 +1,5 @@
 //! Plans: the steps from one sharding to another, and what they cost.
 
-use core::fmt;
-
 use crate::redistribute::messages::{self, Phases};
 use crate::redistribute::planner::Planner;
 use crate::redistribute::step::Step;
@@ -132,26 +130,5 @@ impl Plan {
             return 0;
         }
         sharding.local_shape(rank).map_or(0, |s| s.iter().product())
-    }
-}
-
-impl fmt::Display for Plan {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{} on {} -> {} on {}", self.from, self.from.mesh(), self.to, self.to.mesh())?;
-        for (i, s) in self.steps.iter().enumerate() {
-            writeln!(f, "  {}. {s}", i + 1)?;
-        }
-        if self.steps.is_empty() {
-            writeln!(f, "  nothing moves")?;
-        }
-        let bound = self.lower_bound_bytes.map_or_else(|| "no bound".to_owned(), |b| format!("bound {b} B"));
-        write!(
-            f,
-            "  received {} B ({bound}), {:.1} us (bound {:.1} us), peak {} B",
-            self.received_bytes,
-            self.cost_us(),
-            self.lower_bound_us,
-            self.peak_bytes
-        )
     }
 }

@@ -88,6 +88,7 @@ pub struct Planner {
     pub(crate) objective: Objective,
     pub(crate) max_peak_bytes: Option<u64>,
     pub(crate) groups: Option<Vec<Group>>,
+    pub(crate) deterministic: bool,
 }
 
 /// The most ranks whose totals are added up one by one.
@@ -123,11 +124,42 @@ impl Planner {
         Planner { groups: Some(groups.into_iter().collect()), ..self }
     }
 
-    /// The plan from one sharding to another of the same tensor, with elements of `item_bytes`.
+    /// The same, but every reduction is an exchange of all its terms and a local combine in their order.
     ///
-    /// Fails if the shapes differ, a shard would have to become a term of an average, or no plan keeps to the memory or
-    /// the groups that were asked for.
-    pub fn plan(&self, from: &Sharding, to: &Sharding, item_bytes: usize) -> Result<Plan, Error> {
+    /// Then each element is one left fold over the coordinates of the partial axes that go away, outermost axis first,
+    /// divided once at the end where some are averages: what [`meaning`](crate::meaning::meaning) computes, bit for bit,
+    /// whatever the plan, the target, the network and the engine. Terms that stay terms are not touched.
+    ///
+    /// ```
+    /// use reshard_sharding::{Mesh, Sharding, redistribute::{Planner, StepOp}};
+    /// let mesh: Mesh = "x=4".parse()?;
+    /// let from = Sharding::parse(&mesh, &[8], "P")?;
+    /// let to = Sharding::parse(&mesh, &[8], "S(0)")?;
+    /// let plan = Planner::new().deterministic(true).plan(&from, &to, 4)?;
+    /// assert_eq!(plan.steps()[0].op, StepOp::Exchange);
+    /// let phases = plan.phases(0, 1)?;
+    /// let order: Vec<usize> = phases[0].receives.iter().map(|m| m.peer).collect();
+    /// assert_eq!(order, [0, 1, 2, 3]);
+    /// # Ok::<(), reshard_sharding::Error>(())
+    /// ```
+    #[must_use]
+    pub fn deterministic(self, deterministic: bool) -> Planner {
+        Planner { deterministic, ..self }
+    }
+
+    /// Feeds a hasher: equal planners alike.
+    pub(crate) fn hash_word(&self, hasher: &mut impl core::hash::Hasher) {
+        hasher.write_u64(self.objective as u64 | u64::from(self.deterministic) << 8);
+        hasher.write_u64(self.max_peak_bytes.map_or(0, |b| b.wrapping_add(1)));
+        hasher.write_u64(self.groups.as_ref().map_or(0, |g| g.len() as u64 + 1));
+        hasher.write_u64(self.topology.launch_us().to_bits());
+        for l in self.topology.levels() {
+            hasher.write_u64(l.gbytes_per_s.to_bits() ^ l.ranks.unwrap_or(0) as u64);
+        }
+    }
+
+    /// Refuses what no planner can do.
+    pub(super) fn check(from: &Sharding, to: &Sharding, item_bytes: usize) -> Result<(), Error> {
         if from.shape() != to.shape() {
             return Err(Error::Incompatible {
                 reason: format!(
@@ -141,7 +173,15 @@ impl Planner {
         if most.is_none() {
             return Err(Error::overflow(format!("{:?} elements of {item_bytes} bytes", from.shape())));
         }
-        refuse_avg_of_shards(from, to)?;
+        refuse_avg_of_shards(from, to)
+    }
+
+    /// The plan from one sharding to another of the same tensor, with elements of `item_bytes`.
+    ///
+    /// Fails if the shapes differ, a shard would have to become a term of an average, or no plan keeps to the memory or
+    /// the groups that were asked for.
+    pub fn plan(&self, from: &Sharding, to: &Sharding, item_bytes: usize) -> Result<Plan, Error> {
+        Planner::check(from, to, item_bytes)?;
         let network = Network::new(&self.topology, from.mesh());
         let work = Work { planner: self, network, from, to, item: item_bytes as u64 };
         if from == to || from.numel() == 0 {
@@ -150,11 +190,12 @@ impl Planner {
         }
         let system = work.system();
         let mut best = None;
-        if let Some(ends) = &system {
+        let in_order = self.deterministic && from.is_partial();
+        if let Some(ends) = system.as_ref().filter(|_| !in_order) {
             best = work.best_digit_plan(ends)?;
         } else {
             for steps in work.overlap_candidates()? {
-                work.keep_better(steps, &mut best)?;
+                work.keep_better(steps, system.as_ref(), &mut best)?;
             }
         }
         match best {
@@ -221,6 +262,8 @@ impl Planner {
         for s in &p.steps {
             totals.add(s.cost_us, s.received_bytes, 0);
         }
+        // Steps have their worst ranks, which need not be one rank.
+        totals.bytes = p.received_bytes;
         totals.peak = p.peak_bytes;
         totals.key(self.objective)
     }
@@ -286,11 +329,11 @@ pub(super) struct Work<'a> {
 }
 
 /// A digit system and the states of both ends.
-type Ends = (System, State, State);
+pub(super) type Ends = (System, State, State);
 
 impl Work<'_> {
     /// The digit system of both ends, cut at the network's units if that nests.
-    fn system(&self) -> Option<Ends> {
+    pub(super) fn system(&self) -> Option<Ends> {
         if self.from.mesh() != self.to.mesh() {
             return None;
         }
@@ -302,8 +345,13 @@ impl Work<'_> {
     }
 
     /// Keeps a plan if it is admitted and better than the best so far.
-    fn keep_better(&self, steps: Vec<Step>, best: &mut Option<Plan>) -> Result<(), Error> {
-        let plan = self.finish(steps, None)?;
+    fn keep_better(
+        &self,
+        steps: Vec<Step>,
+        ends: Option<&Ends>,
+        best: &mut Option<Plan>,
+    ) -> Result<(), Error> {
+        let plan = self.finish(steps, ends)?;
         let better = |b: &Plan| self.planner.key(&plan) < self.planner.key(b);
         if self.planner.admits(&plan) && best.as_ref().is_none_or(better) {
             *best = Some(plan);
@@ -315,7 +363,14 @@ impl Work<'_> {
     fn best_digit_plan(&self, ends: &Ends) -> Result<Option<Plan>, Error> {
         let (system, s, t) = ends;
         let mut best: Option<([u64; 3], Candidate)> = None;
-        for candidate in digit_plan::candidates(system, s, t) {
+        let mut all = digit_plan::candidates(system, s, t);
+        let unlimited = self.planner.groups.is_none() && self.planner.max_peak_bytes.is_none();
+        if all.len() == 1 && unlimited && !self.may_search(s, t) {
+            // Nothing to compare.
+            let only = all.swap_remove(0);
+            return self.finish(self.digit_steps(&only)?, Some(ends)).map(Some);
+        }
+        for candidate in all {
             if let Some(key) = self.digit_key(&candidate)?
                 && best.as_ref().is_none_or(|b| key < b.0)
             {
@@ -332,14 +387,20 @@ impl Work<'_> {
         self.finish(self.digit_steps(&candidate)?, Some(ends)).map(Some)
     }
 
+    /// Whether there may be better plans than the closed forms.
+    ///
+    /// On one level and without partial sums, the closed form and the direct exchange receive no byte too many. For tiny
+    /// tensors a gather and a slice would save the time of a few messages, and move more: that is not done.
+    fn may_search(&self, s: &State, t: &State) -> bool {
+        let partial = s.iter().chain(t).any(|p| p.is_partial());
+        let limited = self.planner.max_peak_bytes.is_some() || self.planner.groups.is_some();
+        partial || limited || self.network.levels() > 1 || self.planner.objective == Objective::Peak
+    }
+
     /// A better plan than one of this key, where the closed forms may not be the best.
     fn searched(&self, ends: &Ends, best: Option<[u64; 3]>) -> Option<Candidate> {
         let (system, s, t) = ends;
-        let partial = s.iter().chain(t).any(|p| p.is_partial());
-        let limited = self.planner.max_peak_bytes.is_some() || self.planner.groups.is_some();
-        // On one level and without partial sums, the closed form and the direct exchange receive no byte too many. For
-        // tiny tensors a gather and a slice would save the time of a few messages, and move more: that is not done.
-        if !partial && !limited && self.network.levels() == 1 && self.planner.objective != Objective::Peak {
+        if !self.may_search(s, t) {
             return None;
         }
         let allowed = |subs: &[SubAxis]| {
@@ -359,7 +420,7 @@ impl Work<'_> {
         problem.search(best.map(|[primary, secondary, _]| [primary, secondary]))
     }
 
-    fn finish(&self, steps: Vec<Step>, system: Option<&Ends>) -> Result<Plan, Error> {
+    pub(super) fn finish(&self, steps: Vec<Step>, system: Option<&Ends>) -> Result<Plan, Error> {
         let numel = |s: &Sharding| s.max_local_numel() as u64 * self.item;
         let ends = [numel(self.from), numel(self.to)];
         let mut peak = ends[0].max(ends[1]);

@@ -14,13 +14,14 @@
 //! is optimal over these moves.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::BinaryHeap;
 
 use smallvec::SmallVec;
 
 use crate::ReduceOp;
 use crate::axis::SubAxis;
 use crate::redistribute::bounds::{Code, Codes, NOWHERE, OWED, OWED_LATER, REPLICATED, Weight, need};
+use crate::redistribute::cache::WordMap;
 use crate::redistribute::closed_form::{Candidate, Move, paths};
 use crate::redistribute::cost::all_reduce_bytes;
 use crate::redistribute::network::{Network, UnitSizes, traffic};
@@ -78,7 +79,7 @@ struct Signature {
 /// The groups met so far: whether they may be used, and how they spread.
 #[derive(Default)]
 struct Groups {
-    index: HashMap<u32, usize>,
+    index: WordMap<u32, usize>,
     all: Vec<(bool, SmallVec<[UnitSizes; 2]>)>,
 }
 
@@ -111,10 +112,17 @@ fn step_of(kinds: u8) -> Option<StepOp> {
 struct Node {
     cost: Key,
     estimate: Key,
-    parent: Option<(Codes, StepOp)>,
+    parent: Option<(Packed, StepOp)>,
 }
 
-type Nodes = HashMap<Codes, Node>;
+/// A state as one number, a byte for each of at most eight digits; ordered as the codes are.
+type Packed = u64;
+
+type Nodes = WordMap<Packed, Node>;
+
+fn packed(codes: &[Code]) -> Packed {
+    codes.iter().fold(0, |x, &c| x << 8 | u64::from(c))
+}
 
 /// Whether the group of some sub-axes may be used.
 pub(crate) type Allowed<'a> = &'a dyn Fn(&[SubAxis]) -> bool;
@@ -351,14 +359,27 @@ impl<'a> Problem<'a> {
                 let mut needs: SmallVec<[f64; 3]> = SmallVec::new();
                 for l in 0..levels {
                     let Some(n) = need(&self.weights, state, &self.to, self.whole, l) else {
-                        let owes = state.iter().zip(&self.to).any(|(&c, &t)| c == OWED && t != OWED);
-                        return if owes { (self.network.topology.launch_us() * 1e6) as u64 } else { 0 };
+                        return if self.must_talk(state) { self.launch() } else { 0 };
                     };
                     needs.push(n * self.limits.item as f64);
                 }
                 (self.network.topology.bound_us(&needs) * 1e6 * (1.0 - 1e-9)).floor() as u64
             }
         }
+    }
+
+    /// Whether slices and zero-fills alone do not lead from a state to the target: what stands somewhere else, or must be
+    /// gathered, or is owed, needs others.
+    fn must_talk(&self, state: &[Code]) -> bool {
+        state
+            .iter()
+            .zip(&self.to)
+            .any(|(&c, &t)| c != t && (c == OWED || (c < NOWHERE && t != OWED && t != OWED_LATER)))
+    }
+
+    /// What a communicating step takes at least, in picoseconds.
+    fn launch(&self) -> u64 {
+        (self.network.topology.launch_us() * 1e6) as u64
     }
 
     fn spread(&self, mask: u32, cache: &mut Groups) -> usize {
@@ -504,16 +525,20 @@ impl<'a> Problem<'a> {
     /// The best plan, if one is better than `best` (or any, without one).
     pub(crate) fn search(&self, best: Option<Key>) -> Option<Candidate> {
         let mut groups = Groups::default();
-        let mut nodes: Nodes = HashMap::new();
-        let mut queue: BinaryHeap<Reverse<(Key, usize, Codes)>> = BinaryHeap::new();
+        let mut nodes = Nodes::default();
+        let mut bounds: WordMap<Packed, u64> = WordMap::default();
+        let mut queue: BinaryHeap<Reverse<(Key, usize, Packed)>> = BinaryHeap::new();
+        let (first, last) = (packed(&self.from), packed(&self.to));
         let estimate = [self.bound(&self.from), 0];
-        nodes.insert(self.from.clone(), Node { cost: [0, 0], estimate, parent: None });
-        queue.push(Reverse((estimate, 0, self.from.clone())));
+        nodes.insert(first, Node { cost: [0, 0], estimate, parent: None });
+        queue.push(Reverse((estimate, 0, first)));
         let mut edges = 0usize;
         let mut known = best;
-        while let Some(Reverse((estimate, steps, state))) = queue.pop() {
-            let node = &nodes[&state];
-            if state == self.to || known.is_some_and(|k| estimate >= k) || edges > MAX_EDGES {
+        let timed = self.limits.objective == Objective::Time;
+        let launch = self.launch();
+        while let Some(Reverse((estimate, steps, at))) = queue.pop() {
+            let node = &nodes[&at];
+            if at == last || known.is_some_and(|k| estimate >= k) || edges > MAX_EDGES {
                 break;
             }
             if node.estimate != estimate {
@@ -521,8 +546,23 @@ impl<'a> Problem<'a> {
                 continue;
             }
             let cost = node.cost;
+            let state = self.unpacked(at);
             self.neighbours(&state, &mut |next, op| {
                 edges += 1;
+                let to = packed(next);
+                let least = cost[0] + if timed && op.communicates() { launch } else { 0 };
+                // Cheap reasons first: whatever the step costs beyond its launch, it cannot beat what is known.
+                if known.is_some_and(|k| least > k[0]) {
+                    return;
+                }
+                let reached = nodes.get(&to).map(|n| n.cost);
+                if reached.is_some_and(|r| r[0] < least) {
+                    return;
+                }
+                let left = *bounds.entry(to).or_insert_with(|| self.bound(next));
+                if known.is_some_and(|k| least.saturating_add(left) > k[0]) {
+                    return;
+                }
                 let Some((time, bytes, peak)) = self.edge(&state, next, op, &mut groups) else { return };
                 if self.limits.max_peak.is_some_and(|m| peak > m) {
                     return;
@@ -532,27 +572,33 @@ impl<'a> Problem<'a> {
                     Objective::Bytes => [cost[0] + bytes, cost[1] + time],
                     Objective::Peak => [cost[0].max(peak), cost[1] + time],
                 };
-                if known.is_some_and(|k| total >= k) || nodes.get(next).is_some_and(|n| n.cost <= total) {
+                if known.is_some_and(|k| total >= k) || reached.is_some_and(|r| r <= total) {
                     return;
                 }
-                let estimate = [total[0].saturating_add(self.bound(next)), total[1]];
-                if *next == self.to {
+                let estimate = [total[0].saturating_add(left), total[1]];
+                if to == last {
                     known = Some(total);
                 } else if known.is_some_and(|k| estimate >= k) {
                     return;
                 }
-                nodes.insert(next.clone(), Node { cost: total, estimate, parent: Some((state.clone(), op)) });
-                queue.push(Reverse((estimate, steps + 1, next.clone())));
+                nodes.insert(to, Node { cost: total, estimate, parent: Some((at, op)) });
+                queue.push(Reverse((estimate, steps + 1, to)));
             });
         }
-        nodes.contains_key(&self.to).then(|| self.plan(&nodes))
+        nodes.contains_key(&last).then(|| self.plan(&nodes))
+    }
+
+    fn unpacked(&self, state: Packed) -> Codes {
+        let n = self.to.len();
+        (0..n).map(|d| (state >> (8 * (n - 1 - d))) as Code).collect()
     }
 
     fn plan(&self, nodes: &Nodes) -> Candidate {
         let mut moves: SmallVec<[Move; 6]> = SmallVec::new();
-        let mut at = self.to.clone();
-        while let Some((before, op)) = nodes[&at].parent.clone() {
-            moves.push(Move { op, before: self.real(&before), after: self.real(&at) });
+        let mut at = packed(&self.to);
+        while let Some((before, op)) = nodes[&at].parent {
+            let state = |x: Packed| self.real(&self.unpacked(x));
+            moves.push(Move { op, before: state(before), after: state(at) });
             at = before;
         }
         moves.reverse();
@@ -605,6 +651,7 @@ impl Problem<'_> {
     }
 
     pub(crate) fn view(&self) -> View {
+        #[allow(clippy::option_option, reason = "the oracle's own notation")]
         let place = |codes: &Codes| -> Vec<Option<Option<usize>>> {
             let one = |&c: &Code| match c {
                 REPLICATED => Some(None),

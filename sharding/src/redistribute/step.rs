@@ -23,7 +23,8 @@ pub enum StepOp {
     AllReduce,
     /// Every rank sends an equal block to every member of its group.
     AllToAll,
-    /// Chosen blocks go to chosen ranks.
+    /// Chosen blocks go to chosen ranks. Of a deterministic planner also all terms of a reduction, to be combined in the
+    /// order in which [`Phase::receives`](crate::redistribute::Phase::receives) lists them.
     Exchange,
     /// One copy is kept, the rest is filled with the op's identity: shard or replicate becomes partial. Local.
     ZeroFill,

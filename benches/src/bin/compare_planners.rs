@@ -1,0 +1,109 @@
+//! What existing planners do with the same redistributions, beside this one; prints the tables of
+//! `docs/benchmarks-planner.md`.
+//!
+//! The peers' figures are in `sharding/tests/data/peer_plans.jsonl`, one pair of shardings a line: bytes of the worst
+//! rank and the number of collectives. Pairs are counted where something must move (a bound above 0); a plan without a
+//! collective there is not valid, and is counted apart. Bytes are relative to the bound: the total over all pairs, and
+//! the worst pair.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::io::{Write, stdout};
+
+use reshard_sharding::redistribute::{Objective, Planner};
+use reshard_sharding::{Mesh, Sharding};
+use serde_json::Value;
+
+/// The name of a planner in the file, and in the table.
+const PEERS: [(&str, &str); 6] = [
+    ("xla", "XLA"),
+    ("shardy", "Shardy"),
+    ("torch_greedy", "torch greedy"),
+    ("torch_graph", "torch graph"),
+    ("torch_flat_greedy", "torch greedy, flattened meshes"),
+    ("torch_flat_graph", "torch graph, flattened meshes"),
+];
+
+/// What one planner does with the pairs of one mesh.
+#[derive(Default)]
+struct Sums {
+    pairs: u32,
+    invalid: u32,
+    bytes: f64,
+    bound: f64,
+    worst: f64,
+    steps: f64,
+}
+
+impl Sums {
+    fn add(&mut self, bytes: f64, bound: f64, steps: f64) {
+        if steps <= 0.0 {
+            self.invalid += 1;
+            return;
+        }
+        self.pairs += 1;
+        self.bytes += bytes;
+        self.bound += bound;
+        self.worst = self.worst.max(bytes / bound);
+        self.steps += steps;
+    }
+}
+
+/// Mesh, whether partial sums are involved, planner.
+type Cell = (String, bool, String);
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../sharding/tests/data/peer_plans.jsonl");
+    let mut cells: BTreeMap<Cell, Sums> = BTreeMap::new();
+    let mut unbounded = 0;
+    for line in std::fs::read_to_string(path)?.lines() {
+        let row: Value = serde_json::from_str(line)?;
+        let Some(name) = row["mesh"].as_str() else { continue };
+        let mesh: Mesh = name.parse()?;
+        let shape: Vec<usize> = row["shape"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|n| Some(n.as_u64()? as usize))
+            .collect();
+        let sharding = |key: &str| Sharding::parse(&mesh, &shape, row[key].as_str().unwrap_or_default());
+        let (from, to) = (sharding("from")?, sharding("to")?);
+        let bytes = Planner::new().objective(Objective::Bytes).plan(&from, &to, 4)?;
+        let time = Planner::new().plan(&from, &to, 4)?;
+        let Some(bound) = bytes.lower_bound_bytes().filter(|&b| b > 0) else {
+            unbounded += 1;
+            continue;
+        };
+        let partial = from.is_partial() || to.is_partial();
+        let mut add = |who: &str, received: f64, steps: f64| {
+            let cell = (name.to_owned(), partial, who.to_owned());
+            cells.entry(cell).or_default().add(received, bound as f64, steps);
+        };
+        for (key, title) in PEERS {
+            let number = |suffix: &str| row[format!("{key}_{suffix}")].as_f64();
+            match (number("bytes"), number("collectives")) {
+                (Some(received), Some(steps)) => add(title, received, steps),
+                // It was asked, and what it answered is not valid.
+                (_, _) if row.get(format!("{key}_bytes")).is_some() => add(title, 0.0, 0.0),
+                (_, _) => {}
+            }
+        }
+        for (title, plan) in [("**reshard**, bytes", &bytes), ("**reshard**, time", &time)] {
+            add(title, plan.received_bytes() as f64, plan.communicating_steps() as f64);
+        }
+    }
+    let mut out = stdout();
+    writeln!(out, "| mesh | partial sums | planner | pairs | bytes / bound | worst | steps | not valid |")?;
+    writeln!(out, "|---|---|---|---|---|---|---|---|")?;
+    for ((mesh, partial, who), s) in &cells {
+        let (ratio, steps) = (s.bytes / s.bound, s.steps / f64::from(s.pairs));
+        let partial = if *partial { "yes" } else { "no" };
+        let (pairs, worst, invalid) = (s.pairs, s.worst, s.invalid);
+        writeln!(
+            out,
+            "| `{mesh}` | {partial} | {who} | {pairs} | {ratio:.3} | {worst:.2} | {steps:.2} | {invalid} |"
+        )?;
+    }
+    writeln!(out, "\n{unbounded} pairs more have no bound or need not move.")?;
+    Ok(())
+}
