@@ -1,5 +1,5 @@
 //! What existing planners do with the same redistributions, beside this one; prints the tables of
-//! `docs/benchmarks-planner.md`.
+//! `docs/benchmarks.md`.
 //!
 //! The peers' figures are in `sharding/tests/data/peer_plans.jsonl`, one pair of shardings a line: bytes of the worst
 //! rank and the number of collectives. Pairs are counted where something must move (a bound above 0); a plan without a
