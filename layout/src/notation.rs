@@ -93,6 +93,15 @@ impl<'a> Cursor<'a> {
         Error::Parse(Box::new(ParseError::new(kind, self.text, offset, message)))
     }
 
+    /// Fails here if parentheses nest deeper than [`MAX_DEPTH`]: what reads them recursively stays in its stack.
+    pub(crate) fn check_depth(&mut self, depth: usize) -> Result<(), Error> {
+        if depth <= MAX_DEPTH {
+            return Ok(());
+        }
+        let place = self.place();
+        Err(self.error_at(place, ErrorKind::TooDeep, format!("nesting is deeper than {MAX_DEPTH}")))
+    }
+
     pub(crate) fn integer(&mut self) -> Result<i64, Error> {
         let start = self.place();
         let bytes = self.text.as_bytes();
@@ -123,10 +132,7 @@ impl<'a> Cursor<'a> {
         let mut pending = 0_u8;
         loop {
             while self.peek() == Some('(') {
-                if open.len() == MAX_DEPTH {
-                    let message = format!("nesting is deeper than {MAX_DEPTH}");
-                    return Err(self.error_at(self.at, ErrorKind::TooDeep, message));
-                }
+                self.check_depth(open.len() + 1)?;
                 self.at += 1;
                 open.push((values.len(), false));
                 pending += 1;

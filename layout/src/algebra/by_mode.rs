@@ -11,8 +11,7 @@ use std::str::FromStr;
 
 use crate::layout::Tuple;
 use crate::notation::Cursor;
-use crate::profile::MAX_DEPTH;
-use crate::{Error, ErrorKind, IntTuple, Layout};
+use crate::{Error, IntTuple, Layout};
 
 /// A layout for the whole operand, or one tiler for each of its first modes, written `<4:1, 2:1>`.
 ///
@@ -68,16 +67,9 @@ impl FromStr for Tiler {
 }
 
 impl Cursor<'_> {
-    /// Recursion is as deep as the text nests, at most [`MAX_DEPTH`].
+    /// Recursion is as deep as the text nests, at most as [`Cursor::check_depth`] allows.
     pub(crate) fn tiler(&mut self, depth: usize) -> Result<Tiler, Error> {
-        if depth > MAX_DEPTH {
-            let place = self.place();
-            return Err(self.error_at(
-                place,
-                ErrorKind::TooDeep,
-                format!("nesting is deeper than {MAX_DEPTH}"),
-            ));
-        }
+        self.check_depth(depth)?;
         if !self.eat('<') {
             let shape = self.tuple()?;
             if self.peek() == Some(':') {

@@ -9,8 +9,7 @@ use std::str::FromStr;
 
 use crate::layout::Tuple;
 use crate::notation::Cursor;
-use crate::profile::MAX_DEPTH;
-use crate::{Error, ErrorKind, Layout};
+use crate::{Error, Layout};
 
 /// A coordinate in which some places are left open, `(_,(2,_))`.
 ///
@@ -59,16 +58,9 @@ impl FromStr for Pattern {
 }
 
 impl Cursor<'_> {
-    /// Recursion is as deep as the text nests, at most [`MAX_DEPTH`].
+    /// Recursion is as deep as the text nests, at most as [`Cursor::check_depth`] allows.
     pub(crate) fn pattern(&mut self, depth: usize) -> Result<Pattern, Error> {
-        if depth > MAX_DEPTH {
-            let place = self.place();
-            return Err(self.error_at(
-                place,
-                ErrorKind::TooDeep,
-                format!("nesting is deeper than {MAX_DEPTH}"),
-            ));
-        }
+        self.check_depth(depth)?;
         if self.eat('_') {
             return Ok(Pattern::Any);
         }

@@ -2,7 +2,6 @@
 
 use super::{Function, MAX_CALLS, Node, Term, Value};
 use crate::notation::Cursor;
-use crate::profile::MAX_DEPTH;
 use crate::{Error, ErrorKind};
 
 /// A cursor that counts what is bounded.
@@ -37,11 +36,7 @@ impl Reader<'_> {
     }
 
     fn deepen(&mut self) -> Result<(), Error> {
-        if self.depth == MAX_DEPTH {
-            let place = self.cursor.place();
-            let message = format!("nesting is deeper than {MAX_DEPTH}");
-            return Err(self.cursor.error_at(place, ErrorKind::TooDeep, message));
-        }
+        self.cursor.check_depth(self.depth + 1)?;
         self.depth += 1;
         Ok(())
     }
