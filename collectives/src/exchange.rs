@@ -1,6 +1,6 @@
 //! One phase of a plan, compiled for one rank.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use reshard_kernels::{Combine, CombineOp, Copy, DType, Divide, Loop, Nest, Side};
 use reshard_sharding::ReduceOp;
@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 
 use crate::Error;
 use crate::memory::Map;
+use crate::messages::Messages;
 
 /// What one rank does in one phase: everything checked, every offset fixed, nothing that depends on the data.
 ///
@@ -20,6 +21,7 @@ pub struct Exchange {
     rank: usize,
     step: usize,
     phase: usize,
+    dtype: DType,
     item_bytes: usize,
     members: Arc<[usize]>,
     communicates: bool,
@@ -31,6 +33,7 @@ pub struct Exchange {
     reduces: bool,
     divide: Vec<Divide>,
     tag: u64,
+    messages: OnceLock<Messages>,
 }
 
 /// What lands in this rank's target from one peer, perhaps itself.
@@ -80,6 +83,10 @@ impl Receive {
         self.bytes
     }
 
+    pub(crate) fn nests(&self) -> &[Nest] {
+        &self.nests
+    }
+
     /// The moves from the peer's source into this rank's target.
     pub fn moves(&self) -> &[Move] {
         &self.moves
@@ -110,6 +117,10 @@ impl Send {
     /// Bytes that it takes.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    pub(crate) fn nests(&self) -> &[Nest] {
+        &self.nests
     }
 
     /// The copies from this rank's source into a dense message, `start` bytes into a buffer.
@@ -189,6 +200,7 @@ impl Exchange {
             rank,
             step,
             phase: context.phase,
+            dtype,
             item_bytes,
             members: members.as_slice().into(),
             communicates: context.communicates,
@@ -200,6 +212,7 @@ impl Exchange {
             reduces: reduce.is_some(),
             divide: Vec::new(),
             tag: context.plan_tag ^ ((step as u64) << 8 | context.phase as u64),
+            messages: OnceLock::new(),
         };
         if let Some(op) = phase.fill {
             let identity = dtype.identity(combine_op(op))?;
@@ -286,6 +299,11 @@ impl Exchange {
         self.phase
     }
 
+    /// The type of the elements.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
     /// Bytes of one element.
     pub fn item_bytes(&self) -> usize {
         self.item_bytes
@@ -319,6 +337,15 @@ impl Exchange {
     /// What others take from here.
     pub fn sends(&self) -> &[Send] {
         &self.sends
+    }
+
+    /// The exchange as dense messages between this rank and others: computed when they are first asked for, and kept.
+    pub fn messages(&self) -> Result<&Messages, Error> {
+        if let Some(messages) = self.messages.get() {
+            return Ok(messages);
+        }
+        let messages = Messages::new(self)?;
+        Ok(self.messages.get_or_init(|| messages))
     }
 
     /// Whether the receives must be combined in the order in which they are listed.

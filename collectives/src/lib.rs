@@ -28,6 +28,7 @@ mod compiled;
 mod error;
 mod exchange;
 mod memory;
+pub mod messages;
 pub mod threads;
 mod trace;
 
