@@ -43,7 +43,8 @@ fn cases(ranks: usize) -> Vec<Case> {
     let scatter: Bare =
         |world, source, target| world.reduce_scatter_block_into(source, target, SystemOperation::sum());
     let all_to_all: Bare = |world, source, target| world.all_to_all_into(source, target);
-    let all_reduce: Bare = |world, source, target| world.all_reduce_into(source, target, SystemOperation::sum());
+    let all_reduce: Bare =
+        |world, source, target| world.all_reduce_into(source, target, SystemOperation::sum());
     let whole = vec![LARGE / 1024, 1024];
     let blocks = vec![ranks, ranks, LARGE / ranks];
     let matrix = vec![LARGE / 4096 * ranks, 4096];
@@ -107,7 +108,7 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
         let mut bare_target = vec![0f32; compiled.target_bytes() / ITEM];
         let source_bytes = bytes_of(&source);
         let mut target = vec![0; compiled.target_bytes()];
-        let mut scratch = compiled.scratch(&comm)?;
+        let mut scratch = compiled.scratch(&mut comm)?;
         let (mut bare, mut ours) = (Vec::new(), Vec::new());
         for _ in 0..=TURNS {
             bare.push(turn(&mut comm, |_| (case.bare)(&world, &source, &mut bare_target)));
@@ -129,7 +130,11 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
                 (true, false) => "NO",
             };
             let name = format!("{} `{} -> {}` of {:?}", case.name, case.from, case.to, case.shape);
-            writeln!(stdout(), "| {name} | {bare:.1} | {ours:.1} | {:.2} | {promise} | {verdict} |", ours / bare)?;
+            writeln!(
+                stdout(),
+                "| {name} | {bare:.1} | {ours:.1} | {:.2} | {promise} | {verdict} |",
+                ours / bare
+            )?;
         }
     }
     comm.finish()?;

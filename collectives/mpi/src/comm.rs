@@ -11,7 +11,7 @@ use mpi::topology::SimpleCommunicator;
 use mpi::traits::AsRaw;
 use reshard_collectives::{Communicator, Error, Exchange, Place, Trace};
 
-use crate::exchange::{carry_out, place_of};
+use crate::exchange::{Starts, carry_out, staging_bytes};
 use crate::groups::{Groups, meet};
 use crate::raw::{self, Handle, Requests, TAGS};
 use crate::watchdog;
@@ -31,6 +31,7 @@ thread_local! {
 pub struct Comm {
     groups: Option<Groups>,
     requests: Requests,
+    starts: Starts,
     trace: Trace,
     time_out: Duration,
     rank: usize,
@@ -65,7 +66,9 @@ impl Comm {
         }
         let universe = match UNIVERSE.with_borrow(Weak::upgrade) {
             Some(universe) => Some(universe),
-            None => mpi::initialize_with_threading(Threading::Funneled).map(|(universe, _)| Rc::new(universe)),
+            None => {
+                mpi::initialize_with_threading(Threading::Funneled).map(|(universe, _)| Rc::new(universe))
+            }
         };
         if let Some(universe) = &universe {
             UNIVERSE.set(Rc::downgrade(universe));
@@ -86,6 +89,7 @@ impl Comm {
         Ok(Comm {
             groups: Some(Groups::new(world)),
             requests: Requests::default(),
+            starts: Starts::new(),
             trace: Trace::default(),
             time_out: TIME_OUT,
             rank,
@@ -152,22 +156,41 @@ impl Comm {
         let Pending { exchange, source, target, staging } = pending;
         if !exchange.communicates() || exchange.members().len() == 1 {
             exchange.prepare(target)?;
-            for one in exchange.receives().iter().flat_map(reshard_collectives::Receive::moves) {
-                one.run(target, source)?;
+            for one in exchange.receives() {
+                one.take(target, source)?;
             }
             return exchange.finish(target);
         }
-        let Some(groups) = &mut self.groups else { return Err(Error::NotInPlan { rank: self.rank }) };
-        let group = groups.get(exchange.members(), exchange.step(), &mut self.requests, self.time_out)?;
-        carry_out(exchange, group, &mut self.requests, self.time_out, source, target, staging)?;
+        let Some(groups) = &self.groups else { return Err(Error::NotInPlan { rank: self.rank }) };
+        let group = groups.get(exchange.members())?;
+        let room = (&mut self.requests, &mut self.starts);
+        carry_out(exchange, group, room, self.time_out, source, target, staging)?;
         for send in exchange.sends() {
             self.trace.record_sent(exchange.step(), send.peer(), self.rank, send.bytes() as u64);
         }
-        for incoming in exchange.messages()?.receives() {
-            let bytes = incoming.into.bytes() as u64;
-            self.trace.record_received(exchange.step(), self.rank, incoming.peer, bytes);
+        for receive in exchange.receives().iter().filter(|receive| receive.peer() != self.rank) {
+            // So many bytes came, or there would have been an error.
+            let bytes = receive.bytes() as u64;
+            self.trace.record_received(exchange.step(), self.rank, receive.peer(), bytes);
         }
         Ok(())
+    }
+
+    /// Succeeds if this rank can take part in an exchange.
+    fn check(&self, exchange: &Exchange) -> Result<(), Error> {
+        if let Some(error) = &self.failed {
+            let (reason, place) = (error.to_string(), Some(exchange.place()));
+            return Err(Error::RankFailed { rank: self.rank, reason, place });
+        }
+        if exchange.rank() != self.rank {
+            return Err(Error::NotInPlan { rank: self.rank });
+        }
+        match exchange.members().last() {
+            Some(&last) if last >= self.size => {
+                Err(Error::WorldTooSmall { needed: last + 1, given: self.size })
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 }
 
@@ -193,7 +216,19 @@ impl Communicator for Comm {
     }
 
     fn staging_bytes(&self, exchange: &Exchange) -> Result<usize, Error> {
-        Ok(exchange.messages()?.staging_bytes())
+        staging_bytes(exchange)
+    }
+
+    fn agree(&mut self, exchange: &Exchange) -> Result<(), Error> {
+        self.check(exchange)?;
+        let Some(groups) = &mut self.groups else { return Err(Error::NotInPlan { rank: self.rank }) };
+        let result = groups.agree(&exchange.place(), exchange.tag(), &mut self.requests, self.time_out);
+        match &result {
+            // Everybody knows, and nobody is waited for.
+            Ok(()) | Err(Error::Mismatch { .. }) => {}
+            Err(error) => self.failed = Some(error.clone()),
+        }
+        result
     }
 
     fn post<'a>(
@@ -203,26 +238,17 @@ impl Communicator for Comm {
         target: &'a mut [u8],
         staging: &'a mut [u8],
     ) -> Result<Pending<'a>, Error> {
-        let check = |which, needed: usize, given: usize| {
-            if given < needed { Err(Error::Buffer { rank: self.rank, which, needed, given }) } else { Ok(()) }
-        };
-        check("source", exchange.source_bytes(), source.len())?;
-        check("target", exchange.target_bytes(), target.len())?;
-        check("staging", exchange.messages()?.staging_bytes(), staging.len())?;
-        if exchange.rank() != self.rank {
-            return Err(Error::NotInPlan { rank: self.rank });
-        }
-        if let Some(member) = exchange.members().iter().find(|member| **member >= self.size) {
-            return Err(Error::WorldTooSmall { needed: member + 1, given: self.size });
+        self.check(exchange)?;
+        exchange.check_buffers(source.len(), target.len())?;
+        let (needed, given) = (staging_bytes(exchange)?, staging.len());
+        if given < needed {
+            return Err(Error::Buffer { rank: self.rank, which: "staging", needed, given });
         }
         Ok(Pending { exchange, source, target, staging })
     }
 
     fn wait(&mut self, pending: Pending<'_>) -> Result<(), Error> {
-        if let Some(error) = &self.failed {
-            let place = Some(place_of(pending.exchange));
-            return Err(Error::RankFailed { rank: self.rank, reason: error.to_string(), place });
-        }
+        self.check(pending.exchange)?;
         let result = self.carry_out(pending);
         result.inspect_err(|error| self.failed = Some(error.clone()))
     }

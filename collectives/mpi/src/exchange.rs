@@ -13,13 +13,15 @@
 //! first term overwrites the target, and if it comes from another rank and is dense it is received there.
 
 use std::ffi::c_int;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use reshard_collectives::messages::{Incoming, Messages, ReceiveInto, SendFrom};
-use reshard_collectives::{Error, Exchange, Move, Place};
+use reshard_collectives::{Error, Exchange, Receive, Send};
 
 use crate::raw::{Handle, Requests, Scope, TAGS};
 
+/// Messages in the staging buffer start at multiples of this: a cache line, and any element's alignment.
+const ALIGNMENT: usize = 64;
 /// Looks without a pause so often.
 const SPINS: u32 = 200;
 /// And gives the processor away for so long, before it sleeps between two looks.
@@ -69,158 +71,175 @@ fn tag_of(exchange: &Exchange) -> c_int {
     ((tag ^ tag >> 17 ^ tag >> 34 ^ tag >> 51) % (TAGS / 2)) as c_int
 }
 
-/// Where an exchange happens, for errors.
-pub(crate) fn place_of(exchange: &Exchange) -> Place {
-    Place { step: exchange.step(), group: exchange.members().to_vec() }
+/// Bytes of staging for a message, so that the next one is aligned.
+fn room(bytes: usize) -> Result<usize, Error> {
+    let overflow = reshard_kernels::Error::Overflow { what: "the size of a staging buffer" };
+    Ok(bytes.checked_next_multiple_of(ALIGNMENT).ok_or(overflow)?)
 }
 
+/// What others take, beginning with the ranks behind this one: not everybody sends to the same rank first.
+fn sends(exchange: &Exchange) -> impl Iterator<Item = &Send> {
+    let behind = exchange.sends().iter().filter(|send| send.peer() > exchange.rank());
+    behind.chain(exchange.sends().iter().filter(|send| send.peer() < exchange.rank()))
+}
+
+/// What comes from others, with its index.
+fn receives(exchange: &Exchange) -> impl Iterator<Item = (usize, &Receive)> {
+    exchange.receives().iter().enumerate().filter(|(_, receive)| receive.peer() != exchange.rank())
+}
+
+/// Where in the target a message is received, if it is not received in staging.
+fn direct(exchange: &Exchange, index: usize, receive: &Receive) -> Option<Range<usize>> {
+    let range = receive.contiguous()?;
+    // The first term of a reduction is all of the target, or it is combined like the others.
+    let fits = !exchange.is_reduction() || index == 0 && range == (0..exchange.target_bytes());
+    fits.then_some(range)
+}
+
+/// Bytes of staging that hold what is packed; behind them is what is to be unpacked.
+fn packed_bytes(exchange: &Exchange) -> Result<usize, Error> {
+    let packed = exchange.sends().iter().filter(|send| send.contiguous().is_none());
+    packed.map(|send| room(send.bytes())).sum()
+}
+
+/// Bytes of staging for an exchange.
+pub(crate) fn staging_bytes(exchange: &Exchange) -> Result<usize, Error> {
+    let staged = receives(exchange).filter(|(index, receive)| direct(exchange, *index, receive).is_none());
+    let received: Result<usize, Error> = staged.map(|(_, receive)| room(receive.bytes())).sum();
+    let overflow = reshard_kernels::Error::Overflow { what: "the size of a staging buffer" };
+    Ok(packed_bytes(exchange)?.checked_add(received?).ok_or(overflow)?)
+}
+
+/// Room that is kept from one exchange to the next: (start, index) of what is received in the target.
+pub(crate) type Starts = Vec<(usize, usize)>;
+
 /// Carries out an exchange in the communicator of its group, of which the ranks are the places in `members()`.
+///
+/// Requires buffers that have been checked.
 pub(crate) fn carry_out(
     exchange: &Exchange,
     group: &Handle,
-    requests: &mut Requests,
+    (requests, starts): (&mut Requests, &mut Starts),
     time_out: Duration,
     source: &[u8],
     target: &mut [u8],
     staging: &mut [u8],
 ) -> Result<(), Error> {
-    let messages = exchange.messages()?;
     exchange.prepare(target)?;
-    let (packed, received) = staging.split_at_mut(messages.packed_bytes());
-    let sent = pack(messages, source, packed)?;
-    let run = Run { exchange, messages, tag: tag_of(exchange), time_out };
+    let run = Run { exchange, tag: tag_of(exchange), time_out };
+    starts.clear();
+    for (index, receive) in receives(exchange) {
+        starts.extend(direct(exchange, index, receive).map(|range| (range.start, index)));
+    }
+    starts.sort_unstable();
+    let packed_bytes = packed_bytes(exchange)?;
     requests.scope(group, |scope| {
-        run.post_staged(scope, received)?;
-        run.post_sends(scope, source, sent)?;
+        let (packed, received) = staging.split_at_mut(packed_bytes);
+        run.receive_in_staging(scope, received)?;
+        run.send(scope, source, packed)?;
         if exchange.is_reduction() {
-            run.reduce(scope, source, &mut *target)
+            return run.reduce(scope, source, &mut *target, !starts.is_empty());
+        }
+        for mine in exchange.receives().iter().filter(|receive| receive.peer() == exchange.rank()) {
+            mine.take(target, source)?;
+        }
+        if starts.is_empty() {
+            run.unpack_as_they_come(scope, target)
         } else {
-            run.own(source, target)?;
-            if messages.direct().is_empty() {
-                run.unpack_as_they_come(scope, target)
-            } else {
-                run.post_direct(scope, target)?;
-                run.until(scope, |scope| Ok(!scope.is_open()))
-            }
+            run.receive_in_target(scope, target, starts)?;
+            run.until(scope, |scope| Ok(!scope.is_open()))
         }
     })?;
-    if !exchange.is_reduction() && !messages.direct().is_empty() {
-        let received = &staging[messages.packed_bytes()..];
-        for incoming in messages.receives() {
-            run.unpack_from(incoming, received, target)?;
+    if !exchange.is_reduction() && !starts.is_empty() {
+        let mut at = packed_bytes;
+        for (index, receive) in receives(exchange) {
+            if direct(exchange, index, receive).is_none() {
+                receive.unpack(target, &staging[at..at + receive.bytes()])?;
+                at += room(receive.bytes())?;
+            }
         }
     }
     exchange.finish(target)
 }
 
-/// Fills the first part of staging with what is not dense in the source.
-fn pack<'a>(messages: &Messages, source: &[u8], packed: &'a mut [u8]) -> Result<&'a [u8], Error> {
-    for outgoing in messages.sends() {
-        match &outgoing.from {
-            SendFrom::Source(_) => {}
-            SendFrom::Staging(range, copies) => {
-                for copy in copies {
-                    copy.run(&mut packed[range.clone()], source)?;
-                }
-            }
-        }
-    }
-    Ok(packed)
-}
-
 /// An exchange that is being carried out.
 struct Run<'x> {
     exchange: &'x Exchange,
-    messages: &'x Messages,
     tag: c_int,
     time_out: Duration,
 }
 
 impl Run<'_> {
     fn place(&self, peer: usize) -> Result<usize, Error> {
-        self.exchange.members().binary_search(&peer).map_err(|_| Error::NotInPlan { rank: peer })
+        self.exchange.place_of(peer).ok_or(Error::NotInPlan { rank: peer })
     }
 
-    fn post_staged<'env>(&self, scope: &mut Scope<'_, 'env>, mut left: &'env mut [u8]) -> Result<(), Error> {
-        let mut start = self.messages.packed_bytes();
-        for (key, incoming) in self.messages.receives().iter().enumerate() {
-            match &incoming.into {
-                ReceiveInto::Target(_) => {}
-                ReceiveInto::Staging(range, _) => {
-                    let (_, rest) = left.split_at_mut(range.start - start);
-                    let (bytes, rest) = rest.split_at_mut(range.len());
-                    (left, start) = (rest, range.end);
-                    scope.receive(self.place(incoming.peer)?, self.tag, bytes, key)?;
-                }
+    fn receive_in_staging<'env>(
+        &self,
+        scope: &mut Scope<'_, 'env>,
+        mut left: &'env mut [u8],
+    ) -> Result<(), Error> {
+        for (index, receive) in receives(self.exchange) {
+            if direct(self.exchange, index, receive).is_none() {
+                let (bytes, rest) = left.split_at_mut(room(receive.bytes())?);
+                left = rest;
+                let bytes = &mut bytes[..receive.bytes()];
+                scope.receive(self.place(receive.peer())?, self.tag, bytes, index)?;
             }
         }
         Ok(())
     }
 
-    fn post_direct<'env>(&self, scope: &mut Scope<'_, 'env>, mut left: &'env mut [u8]) -> Result<(), Error> {
-        let mut start = 0;
-        for &key in self.messages.direct() {
-            let incoming = &self.messages.receives()[key];
-            match &incoming.into {
-                ReceiveInto::Staging(..) => {}
-                ReceiveInto::Target(range) => {
-                    let (_, rest) = left.split_at_mut(range.start - start);
-                    let (bytes, rest) = rest.split_at_mut(range.len());
-                    (left, start) = (rest, range.end);
-                    scope.receive(self.place(incoming.peer)?, self.tag, bytes, key)?;
-                }
+    fn receive_in_target<'env>(
+        &self,
+        scope: &mut Scope<'_, 'env>,
+        mut left: &'env mut [u8],
+        starts: &Starts,
+    ) -> Result<(), Error> {
+        let mut at = 0;
+        for &(start, index) in starts {
+            let receive = &self.exchange.receives()[index];
+            if start < at {
+                let message = format!("what comes from rank {} lands on something else", receive.peer());
+                return Err(Error::Phase { step: self.exchange.step(), message });
             }
+            let (_, rest) = left.split_at_mut(start - at);
+            let (bytes, rest) = rest.split_at_mut(receive.bytes());
+            (left, at) = (rest, start + receive.bytes());
+            scope.receive(self.place(receive.peer())?, self.tag, bytes, index)?;
         }
         Ok(())
     }
 
-    fn post_sends<'env>(
+    /// Packs what is not contiguous in the source, one message after the other, and sends each at once.
+    fn send<'env>(
         &self,
         scope: &mut Scope<'_, 'env>,
         source: &'env [u8],
-        packed: &'env [u8],
+        mut left: &'env mut [u8],
     ) -> Result<(), Error> {
-        for outgoing in self.messages.sends() {
-            let bytes = match &outgoing.from {
-                SendFrom::Source(range) => &source[range.clone()],
-                SendFrom::Staging(range, _) => &packed[range.clone()],
+        for send in sends(self.exchange) {
+            let bytes = if let Some(range) = send.contiguous() {
+                &source[range]
+            } else {
+                let (bytes, rest) = left.split_at_mut(room(send.bytes())?);
+                left = rest;
+                let bytes = &mut bytes[..send.bytes()];
+                send.pack(bytes, source)?;
+                &*bytes
             };
-            scope.send(self.place(outgoing.peer)?, self.tag, bytes)?;
+            scope.send(self.place(send.peer())?, self.tag, bytes)?;
         }
         Ok(())
     }
 
-    /// Moves what this rank gives itself.
-    fn own(&self, source: &[u8], target: &mut [u8]) -> Result<(), Error> {
-        let rank = self.exchange.rank();
-        for receive in self.exchange.receives().iter().filter(|receive| receive.peer() == rank) {
-            run_all(receive.moves(), target, source)?;
-        }
-        Ok(())
-    }
-
-    fn unpack_as_they_come<'env>(
-        &self,
-        scope: &mut Scope<'_, 'env>,
-        target: &mut [u8],
-    ) -> Result<(), Error> {
+    fn unpack_as_they_come(&self, scope: &mut Scope<'_, '_>, target: &mut [u8]) -> Result<(), Error> {
         self.until(scope, |scope| {
-            while let Some((key, bytes)) = scope.take_any() {
-                unpack(&self.messages.receives()[key], target, bytes)?;
+            while let Some((index, bytes)) = scope.take_any() {
+                self.exchange.receives()[index].unpack(target, bytes)?;
             }
             Ok(!scope.is_open())
         })
-    }
-
-    /// Unpacks one message from the second part of staging, when all is back.
-    fn unpack_from(&self, incoming: &Incoming, received: &[u8], target: &mut [u8]) -> Result<(), Error> {
-        match &incoming.into {
-            ReceiveInto::Target(_) => Ok(()),
-            ReceiveInto::Staging(range, moves) => {
-                let start = self.messages.packed_bytes();
-                run_all(moves, target, &received[range.start - start..range.end - start])
-            }
-        }
     }
 
     /// Combines all terms in their order.
@@ -229,34 +248,28 @@ impl Run<'_> {
         scope: &mut Scope<'_, 'env>,
         source: &[u8],
         target: &'env mut [u8],
+        first_in_target: bool,
     ) -> Result<(), Error> {
-        let rank = self.exchange.rank();
-        let mut target = Some(target);
-        // Only the first term overwrites the target, so only that one can be received there: all of it.
-        if let Some(key) = self.messages.direct().first().copied()
-            && let Some(target) = target.take()
-        {
-            let incoming = &self.messages.receives()[key];
-            let len = self.exchange.target_bytes();
-            scope.receive(self.place(incoming.peer)?, self.tag, &mut target[..len], key)?;
+        let mut target = &mut target[..self.exchange.target_bytes()];
+        let mut terms = self.exchange.receives().iter().enumerate();
+        if first_in_target && let Some((index, first)) = terms.next() {
+            // The target is MPI's until the first term has come.
+            scope.receive(self.place(first.peer())?, self.tag, target, index)?;
+            let mut back = None;
+            self.until(scope, |scope| {
+                back = scope.take(index);
+                Ok(back.is_some())
+            })?;
+            target = back.unwrap_or_default();
         }
-        let mut terms = self.exchange.receives().iter().peekable();
-        let mut key = 0;
+        let mut terms = terms.peekable();
         self.until(scope, |scope| {
-            while let Some(term) = terms.peek() {
-                if term.peer() == rank {
-                    let Some(target) = &mut target else { break };
-                    run_all(term.moves(), target, source)?;
+            while let Some(&(index, term)) = terms.peek() {
+                if term.peer() == self.exchange.rank() {
+                    term.take(target, source)?;
                 } else {
-                    let Some(bytes) = scope.take(key) else { break };
-                    match &self.messages.receives()[key].into {
-                        ReceiveInto::Target(_) => target = Some(bytes),
-                        ReceiveInto::Staging(_, moves) => {
-                            let Some(target) = &mut target else { break };
-                            run_all(moves, target, bytes)?;
-                        }
-                    }
-                    key += 1;
+                    let Some(bytes) = scope.take(index) else { break };
+                    term.unpack(target, bytes)?;
                 }
                 terms.next();
             }
@@ -280,30 +293,15 @@ impl Run<'_> {
 
     /// Who is late, or does something else.
     fn late(&self, scope: &Scope<'_, '_>) -> Error {
-        let place = place_of(self.exchange);
+        let place = self.exchange.place();
+        let member = |at: usize| self.exchange.members().get(at).copied().unwrap_or(at);
         match scope.waits_for() {
-            Some((at, true)) => Error::Mismatch { rank: self.exchange.members()[at], place },
-            Some((at, false)) => {
-                Error::TimedOut { rank: self.exchange.members()[at], place, after: self.time_out }
-            }
+            Some((at, true)) => Error::Mismatch { rank: member(at), place },
+            Some((at, false)) => Error::TimedOut { rank: member(at), place, after: self.time_out },
             None => {
                 let message = format!("nothing is under way in {place}, and it is not complete");
                 Error::Engine { rank: self.exchange.rank(), message }
             }
         }
     }
-}
-
-fn unpack(incoming: &Incoming, target: &mut [u8], bytes: &[u8]) -> Result<(), Error> {
-    match &incoming.into {
-        ReceiveInto::Target(_) => Ok(()),
-        ReceiveInto::Staging(_, moves) => run_all(moves, target, bytes),
-    }
-}
-
-fn run_all(moves: &[Move], target: &mut [u8], source: &[u8]) -> Result<(), Error> {
-    for one in moves {
-        one.run(target, source)?;
-    }
-    Ok(())
 }

@@ -31,31 +31,41 @@ impl Groups {
         self.made.len() + 1
     }
 
-    /// The communicator of some members, ascending. Collective over them if it is not known yet.
-    pub(crate) fn get(
+    /// The communicator of some members, ascending, if it is there.
+    pub(crate) fn get(&self, members: &[usize]) -> Result<&Handle, Error> {
+        let whole = members.len() == self.world.size();
+        let known = if whole { Some(&self.world) } else { self.made.get(members) };
+        known.ok_or_else(|| {
+            let group = Place { step: 0, group: members.to_vec() };
+            let message =
+                format!("the members of {group} have not agreed on a plan; see `Compiled::scratch`");
+            Error::Engine { rank: self.world.rank(), message }
+        })
+    }
+
+    /// Compares the members' words, and makes their communicator if it is not there yet. Collective over them.
+    ///
+    /// Errors: [`Error::Mismatch`] on every member if the words differ.
+    pub(crate) fn agree(
         &mut self,
-        members: &[usize],
-        step: usize,
+        place: &Place,
+        word: u64,
         requests: &mut Requests,
         time_out: Duration,
-    ) -> Result<&Handle, Error> {
-        if members.len() == self.world.size() {
-            return Ok(&self.world);
+    ) -> Result<(), Error> {
+        let members = place.group.as_slice();
+        let tag = (TAGS / 2 + fingerprint(members) % (TAGS / 2 - 1)) as c_int;
+        let words = meet(&self.world, members, tag, word, place, requests, time_out)?;
+        if let Some(other) = words.iter().position(|other| *other != word) {
+            return Err(Error::Mismatch { rank: members[other], place: place.clone() });
         }
-        if !self.made.contains_key(members) {
-            // First a meeting that has a time-out, then the call that has none.
-            let place = Place { step, group: members.to_vec() };
-            let name = fingerprint(members);
-            let tag = (TAGS / 2 + name % (TAGS / 2)) as c_int;
-            let names = meet(&self.world, members, tag, name, &place, requests, time_out)?;
-            if let Some(other) = names.iter().position(|other| *other != name) {
-                return Err(Error::Mismatch { rank: members[other], place });
-            }
+        if members.len() < self.world.size() && !self.made.contains_key(members) {
+            // All are here, so this does not wait for long; and if it does, it ends.
             let what = format!("making the communicator of {place}");
             let made = watchdog::within(time_out, &what, || self.world.subgroup(members, tag))?;
             self.made.insert(members.into(), made);
         }
-        self.made.get(members).ok_or(Error::NotInPlan { rank: self.world.rank() })
+        Ok(())
     }
 }
 

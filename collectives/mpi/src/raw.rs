@@ -102,13 +102,7 @@ impl Handle {
         let (mut flag, mut status) = (0, empty_status());
         // SAFETY: the communicator is live, and the places outlive the call.
         let code = unsafe {
-            ffi::MPI_Iprobe(
-                peer as c_int,
-                ffi::RSMPI_ANY_TAG,
-                self.comm,
-                &raw mut flag,
-                &raw mut status,
-            )
+            ffi::MPI_Iprobe(peer as c_int, ffi::RSMPI_ANY_TAG, self.comm, &raw mut flag, &raw mut status)
         };
         (code == 0 && flag != 0).then_some(status.MPI_TAG)
     }
@@ -133,7 +127,7 @@ pub(crate) fn abort() -> ! {
 /// The messages of one exchange at a time, and room for them that is kept from one to the next.
 #[derive(Default)]
 pub(crate) struct Requests {
-    requests: Vec<MPI_Request>,
+    handles: Vec<MPI_Request>,
     /// Of every request, the message that it is a piece of, and its bytes.
     pieces: Vec<(usize, c_int)>,
     messages: Vec<Message>,
@@ -164,7 +158,8 @@ enum Kind {
 pub(crate) struct Scope<'a, 'env> {
     requests: &'a mut Requests,
     comm: &'a Handle,
-    env: PhantomData<&'env mut &'env mut [u8]>,
+    /// No other lifetime will do, neither a longer nor a shorter one.
+    env: PhantomData<fn(&'env ()) -> &'env ()>,
 }
 
 impl Requests {
@@ -186,7 +181,7 @@ impl Requests {
                 }
             }
         }
-        self.requests.clear();
+        self.handles.clear();
         self.pieces.clear();
         self.messages.clear();
         self.arrived.clear();
@@ -270,7 +265,7 @@ impl<'env> Scope<'_, 'env> {
 
     fn add(&mut self, message: usize, request: MPI_Request, len: usize) {
         let all = &mut *self.requests;
-        all.requests.push(request);
+        all.handles.push(request);
         all.pieces.push((message, len as c_int));
         all.messages[message].open_pieces += 1;
         all.open += 1;
@@ -284,7 +279,7 @@ impl<'env> Scope<'_, 'env> {
     /// Looks once what has completed, and returns how many pieces have since the last look.
     pub(crate) fn poll(&mut self) -> Result<usize, Error> {
         let all = &mut *self.requests;
-        let n = all.requests.len();
+        let n = all.handles.len();
         if all.open == 0 {
             return Ok(0);
         }
@@ -295,7 +290,7 @@ impl<'env> Scope<'_, 'env> {
         let code = unsafe {
             ffi::MPI_Testsome(
                 n as c_int,
-                all.requests.as_mut_ptr(),
+                all.handles.as_mut_ptr(),
                 &raw mut count,
                 all.indices.as_mut_ptr(),
                 all.statuses.as_mut_ptr(),
@@ -384,7 +379,8 @@ fn check(call: &str, rank: usize, code: c_int) -> Result<(), Error> {
     // SAFETY: the text has room for the longest error string.
     let said = unsafe { ffi::MPI_Error_string(code, text.as_mut_ptr(), &raw mut len) };
     let len = usize::try_from(len).unwrap_or(0).min(text.len());
-    let said: String = if said == 0 { text[..len].iter().map(|c| *c as u8 as char).collect() } else { String::new() };
+    let said: String =
+        if said == 0 { text[..len].iter().map(|c| *c as u8 as char).collect() } else { String::new() };
     Err(Error::Engine { rank, message: format!("{call} failed with {code}: {said}") })
 }
 

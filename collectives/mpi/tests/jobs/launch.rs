@@ -43,13 +43,6 @@ impl Job {
             .stderr(Stdio::piped())
             .spawn()
             .expect("mpirun starts");
-        fn read(mut pipe: impl Read + Send + 'static) -> thread::JoinHandle<String> {
-            thread::spawn(move || {
-                let mut bytes = Vec::new();
-                let _ = pipe.read_to_end(&mut bytes);
-                String::from_utf8_lossy(&bytes).into_owned()
-            })
-        }
         let readers = vec![read(child.stdout.take().unwrap()), read(child.stderr.take().unwrap())];
         Job { child, begin: Instant::now(), readers }
     }
@@ -72,6 +65,15 @@ impl Job {
         let text = self.readers.into_iter().map(|reader| reader.join().unwrap()).collect();
         Outcome { status, text, took }
     }
+}
+
+/// Reads to the end, in a thread of its own.
+fn read(mut pipe: impl Read + Send + 'static) -> thread::JoinHandle<String> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = pipe.read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
 }
 
 /// Runs a job that must succeed, and returns what it said.

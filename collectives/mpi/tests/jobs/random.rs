@@ -26,11 +26,15 @@ impl Dice {
         loop {
             let axes: Vec<usize> = (0..=self.roll(3)).map(|_| self.roll(world) + 1).collect();
             let mut stride = 1;
-            let text: Vec<String> = axes.iter().enumerate().map(|(i, n)| {
-                let axis = format!("{}={n}:{stride}", ["a", "b", "c"][i]);
-                stride *= n;
-                axis
-            }).collect();
+            let text: Vec<String> = axes
+                .iter()
+                .enumerate()
+                .map(|(i, n)| {
+                    let axis = format!("{}={n}:{stride}", ["a", "b", "c"][i]);
+                    stride *= n;
+                    axis
+                })
+                .collect();
             let size: usize = axes.iter().product();
             if size > world {
                 continue;
@@ -42,7 +46,12 @@ impl Dice {
         }
     }
 
-    pub(crate) fn placements(&mut self, mesh: &Mesh, shape: &[usize], op: Option<ReduceOp>) -> Vec<Placement> {
+    pub(crate) fn placements(
+        &mut self,
+        mesh: &Mesh,
+        shape: &[usize],
+        op: Option<ReduceOp>,
+    ) -> Vec<Placement> {
         let one = |_| match self.roll(if op.is_some() { 4 } else { 3 }) {
             1 if !shape.is_empty() => Placement::Shard(self.roll(shape.len())),
             2 if !shape.is_empty() => {
@@ -55,20 +64,16 @@ impl Dice {
     }
 
     pub(crate) fn bytes(&mut self, len: usize, dtype: DType) -> Vec<u8> {
-        match dtype {
-            // Sums of terms of very different sizes, some of which cancel.
-            DType::F32 => (0..len / 4)
-                .flat_map(|_| {
-                    let small = self.roll(1000) as f32 * 0.37;
-                    ([1e7, 0.1, -1e7, 0.7][self.roll(4)] + small).to_ne_bytes()
-                })
-                .collect(),
-            _ => (0..len).map(|_| self.roll(256) as u8).collect(),
+        if dtype != DType::F32 {
+            return (0..len).map(|_| self.roll(256) as u8).collect();
         }
+        // Terms of very different sizes, some of which cancel: their sum depends on the order.
+        let mut float = || [1e7, 0.1, -1e7, 0.7][self.roll(4)] + self.roll(1000) as f32 * 0.37;
+        (0..len / 4).flat_map(|_| float().to_ne_bytes()).collect()
     }
 }
 
-/// So many redistributions; returns how many communicated.
+/// So many redistributions.
 pub(crate) fn run(comm: &mut Comm, seed: u64, count: usize) {
     let world = comm.size();
     let mut dice = Dice::new(seed);
@@ -99,7 +104,9 @@ pub(crate) fn run(comm: &mut Comm, seed: u64, count: usize) {
                 dice.bytes(len * item, dtype)
             })
             .collect();
-        let what = format!("seed {seed}, number {number}: {source} on {from} -> {target} on {to} of {shape:?}\n{plan}");
+        let what = format!(
+            "seed {seed}, number {number}: {source} on {from} -> {target} on {to} of {shape:?}\n{plan}"
+        );
         let mut threads = threads::World::new(from.world().max(to.world())).unwrap();
         let (wanted, wanted_trace) = threads
             .redistribute_memory(&plan, dtype, &shards, &here, &there)
@@ -112,7 +119,9 @@ pub(crate) fn run(comm: &mut Comm, seed: u64, count: usize) {
             let mut scratch = compiled.scratch(comm).unwrap();
             let mut got = vec![0xEE; compiled.target_bytes()];
             for _ in 0..2 {
-                compiled.run(comm, &shard, &mut got, &mut scratch).unwrap_or_else(|error| panic!("{what}: {error}"));
+                compiled
+                    .run(comm, &shard, &mut got, &mut scratch)
+                    .unwrap_or_else(|error| panic!("{what}: {error}"));
             }
             if let Some(at) = to.ranks().position(|r| r == rank) {
                 assert!(got == wanted[at], "rank {rank} of {what}\n{got:?}\n{:?}", wanted[at]);
