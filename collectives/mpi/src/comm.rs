@@ -114,22 +114,27 @@ impl Comm {
         self.groups.as_ref().map_or(0, Groups::count)
     }
 
-    /// Gives every rank's word to every rank, in rank order. Nobody returns before all ranks have called it.
+    /// Gives every rank's words to every rank, in rank order. Nobody returns before all ranks have called it.
     ///
-    /// Ends the job if a rank does not come in time.
-    pub fn share(&mut self, word: u64) -> Result<Vec<u64>, Error> {
+    /// Requires as many words on every rank. Ends the job if a rank does not come in time.
+    pub fn share(&mut self, words: &[u64]) -> Result<Vec<Vec<u64>>, Error> {
         let members: Vec<usize> = (0..self.size).collect();
-        let place = Place { step: 0, group: members.clone() };
+        let place = Place { step: 0, group: members };
         let Some(groups) = &self.groups else { return Err(Error::NotInPlan { rank: self.rank }) };
-        let tag = TAGS as i32 - 1;
-        meet(groups.world(), &members, tag, word, &place, &mut self.requests, self.time_out)
+        meet(groups.world(), TAGS as i32 - 1, words, &place, &mut self.requests, self.time_out)
     }
 
     /// Waits until all ranks have come here.
     ///
     /// Ends the job if a rank does not come in time.
     pub fn barrier(&mut self) -> Result<(), Error> {
-        self.share(0).map(drop)
+        self.share(&[0]).map(drop)
+    }
+
+    /// Ends the job at once, on all ranks, with a status that is no success; for a rank that cannot go on while others
+    /// wait for it.
+    pub fn abort(self) -> ! {
+        raw::abort()
     }
 
     /// Ends this rank's part: frees the communicators, and finalises MPI if [`Comm::world`] initialised it.
