@@ -52,10 +52,7 @@ impl<E: Into<CliError>> From<E> for Stop {
 
 /// Runs this process's part; rank 0 prints the report.
 pub(super) fn run(args: &RunArgs) -> Result<(), CliError> {
-    let mut comm = Comm::world()?;
-    if let Some(time_out) = args.time_out {
-        comm.set_time_out(time_out);
-    }
+    let mut comm = args.time_out.map_or_else(Comm::world, Comm::world_in)?;
     let rank = comm.rank();
     match carry_out(args, &mut comm) {
         Ok((report, written)) => {

@@ -2,6 +2,7 @@
 //! the environment names.
 #![cfg(feature = "mpi")]
 
+mod contract;
 mod faults;
 mod launch;
 mod leaks;
@@ -9,6 +10,7 @@ mod random;
 
 use launch::{JOB, succeeds};
 use reshard_collectives::Communicator;
+use reshard_collectives::contract::Options;
 use reshard_mpi::Comm;
 
 /// What every rank of a job does; nothing in a plain run of the tests.
@@ -18,6 +20,7 @@ fn rank() {
     let mut comm = Comm::world().unwrap();
     let size = comm.size();
     match job.as_str() {
+        "contract" => contract::run(&mut comm, &Options::default()),
         "random" => random::run(&mut comm, 7 + size as u64, 300),
         "endless" => faults::endless(&mut comm),
         "panicking" => faults::panicking(&mut comm),
@@ -30,6 +33,13 @@ fn rank() {
     let rank = comm.rank();
     comm.finish().unwrap();
     println!("rank {rank} finished {job}");
+}
+
+#[test]
+fn mpi_keeps_the_contract() {
+    for ranks in [2, 3, 5, 8] {
+        print!("{}", succeeds(ranks, "contract"));
+    }
 }
 
 #[test]
