@@ -73,9 +73,8 @@ fn contract_of(habit: Habit, ranks: usize, options: Options) -> Vec<Option<contr
 #[test]
 fn a_mailbox_keeps_the_contract() {
     for ranks in [1, 2, 3, 5, 8] {
-        for failure in contract_of(Habit::Sound, ranks, Options::default()).into_iter().flatten() {
-            panic!("{ranks} ranks: {failure}");
-        }
+        let failure = contract_of(Habit::Sound, ranks, Options::default()).into_iter().flatten().next();
+        assert_eq!(failure, None, "{ranks} ranks");
     }
 }
 

@@ -151,13 +151,13 @@ impl Mailbox {
         }
         let letter = self.letter(receive, exchange)?;
         let least = |one: &Move| matches!(one, Move::Combine(combine) if combine.op() == CombineOp::Min);
-        match self.habit {
-            Habit::OnePiece if receive.pieces().len() > 1 => Ok(()),
-            Habit::WrongOp if receive.moves().iter().any(least) => {
-                combine(receive, CombineOp::Sum, &letter, target)
-            }
-            _ => receive.unpack(target, &letter),
+        if self.habit == Habit::OnePiece && receive.pieces().len() > 1 {
+            return Ok(());
         }
+        if self.habit == Habit::WrongOp && receive.moves().iter().any(least) {
+            return combine(receive, CombineOp::Sum, &letter, target);
+        }
+        receive.unpack(target, &letter)
     }
 
     /// A reduction that begins with this rank's own term, whoever comes first in the order.
