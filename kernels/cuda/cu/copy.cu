@@ -126,7 +126,8 @@ __device__ __forceinline__ void transpose(const Job &job, u32 block, const char 
 FOR_EACH_KIND(ALONE)
 
 // Many jobs in one launch: block b belongs to the last job whose first block is not above it.
-extern "C" __global__ void __launch_bounds__(THREADS)
+// Four blocks a multiprocessor leave the registers that all paths together need.
+extern "C" __global__ void __launch_bounds__(THREADS, 4)
     reshard_copy_jobs(const Job *__restrict__ jobs, u32 count, const char *__restrict__ source, char *__restrict__ target) {
     __shared__ __align__(16) char shared[TILE_BYTES];
     u32 low = 0;

@@ -58,10 +58,16 @@ impl fmt::Display for Error {
         match self {
             Error::Kernels(e) => e.fmt(f),
             Error::Alignment { bytes, item } => {
-                write!(f, "elements of {item} bytes start at multiples of {bytes}: align the buffers to {item} bytes")
+                write!(
+                    f,
+                    "elements of {item} bytes start at multiples of {bytes}: align the buffers to {item} bytes"
+                )
             }
             Error::TooManyBlocks { jobs } => {
-                write!(f, "{jobs} copies need more than 2^31 blocks in one launch: launch them in several batches")
+                write!(
+                    f,
+                    "{jobs} copies need more than 2^31 blocks in one launch: launch them in several batches"
+                )
             }
             Error::Library { reason } => f.write_str(reason),
             Error::Compile { log } => write!(f, "a kernel did not compile: {log}"),

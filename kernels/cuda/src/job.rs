@@ -43,7 +43,7 @@ impl JobLoop {
 
     /// What the kernels compute for `n / extent`.
     pub fn divide(&self, n: u32) -> u32 {
-        let high = (u64::from(n) * u64::from(self.magic) >> 32) as u32;
+        let high = ((u64::from(n) * u64::from(self.magic)) >> 32) as u32;
         (high + n) >> self.shift
     }
 }

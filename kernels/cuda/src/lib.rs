@@ -23,13 +23,25 @@
 //! # Ok::<(), reshard_cuda::Error>(())
 //! ```
 
+#[cfg(feature = "cuda")]
+mod compile;
+#[cfg(feature = "cuda")]
+mod device;
 mod error;
 mod job;
+#[cfg(feature = "cuda")]
+mod library;
 mod select;
 mod source;
 
+#[cfg(feature = "cuda")]
+pub use compile::{Arch, Binary, compile};
+#[cfg(feature = "cuda")]
+pub use device::{Device, DeviceBatch, DeviceCombine, DeviceCopy, Memory};
 pub use error::Error;
 pub use job::{Job, JobLoop, MAX_LOOPS, THREADS};
+#[cfg(feature = "cuda")]
+pub use library::Library;
 pub use select::{
     Alignment, CopyKernel, ElementKernel, ElementOp, Launch, Launches, batch, copies, elementwise,
 };

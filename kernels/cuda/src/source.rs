@@ -78,6 +78,16 @@ fn element_number(dtype: DType) -> Option<u32> {
         DType::BF16 => Some(10),
         DType::F32 => Some(11),
         DType::F64 => Some(12),
-        _ => None,
+        DType::Bool
+        | DType::F4
+        | DType::F6_E2M3
+        | DType::F6_E3M2
+        | DType::F8_E5M2
+        | DType::F8_E4M3
+        | DType::F8_E8M0
+        | DType::F8_E4M3FNUZ
+        | DType::F8_E5M2FNUZ
+        | DType::C64
+        | _ => None,
     }
 }

@@ -15,6 +15,7 @@ pub(crate) struct Emulator {
 }
 
 /// A buffer that starts `shift` bytes behind a multiple of 256.
+#[derive(Clone, Copy)]
 pub(crate) struct Memory<'a> {
     pub(crate) shift: usize,
     pub(crate) bytes: &'a [u8],
@@ -29,7 +30,14 @@ impl Emulator {
         let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/emulator");
         let binary = folder.path().join("kernels");
         let compiled = Command::new("g++")
-            .args(["-std=c++17", "-O1", "-g", "-ffp-contract=off", "-Wno-unknown-pragmas", "-Wno-maybe-uninitialized"])
+            .args([
+                "-std=c++17",
+                "-O1",
+                "-g",
+                "-ffp-contract=off",
+                "-Wno-unknown-pragmas",
+                "-Wno-maybe-uninitialized",
+            ])
             .args(["-fsanitize=address,undefined", "-fno-sanitize-recover=all"])
             .args(defines.iter().map(|d| format!("-D{d}")))
             .arg(format!("-DKERNELS=\"{}\"", source.display()))
@@ -49,6 +57,7 @@ impl Emulator {
         Emulator { child, stdin, stdout, _folder: folder }
     }
 
+    #[allow(clippy::too_many_arguments, reason = "a request has so many fields")]
     /// The target after a kernel; `None` if the kernel ended its process.
     pub(crate) fn run(
         &mut self,
@@ -92,7 +101,6 @@ impl Emulator {
     ) -> Option<Vec<u8>> {
         let mut bytes = target.bytes.to_vec();
         for l in launches {
-            let source = Memory { shift: source.shift, bytes: source.bytes };
             let target = Memory { shift: target.shift, bytes: &bytes };
             bytes = self.run(&l.kernel.name(), l.blocks, descending, 0.0, &[l.job], source, target)?;
         }
