@@ -3,7 +3,7 @@
 use std::borrow::{Borrow, BorrowMut};
 
 use reshard_kernels::DType;
-use reshard_sharding::redistribute::{Phase, Plan};
+use reshard_sharding::redistribute::{Phase, Plan, StepOp};
 
 use crate::fingerprint::Fingerprint;
 use crate::lower::{self, Buffer, Stage, Tensor};
@@ -97,14 +97,16 @@ impl Compiled {
         Ok(Compiled::of_stages(rank, hash, lower::stages(rank, tensors, hash)?))
     }
 
-    /// Compiles phases that come from elsewhere than a [`Plan`]: for each one the index of its step, whether ranks talk
-    /// to each other in it, and the phase. Buffers are dense.
+    /// Compiles phases that come from elsewhere than a [`Plan`]: for each one the index of its step, what it is, and the
+    /// phase. Buffers are dense.
     ///
+    /// Requires the same step and op on all members. Ops other than [`StepOp::Exchange`] promise that the phases of all
+    /// members are alike, as those of plans are: blocks of each member that all others see in the same place.
     /// Errors: as [`Compiled::new`], and [`Error::Phase`].
     pub fn from_phases(
         rank: usize,
         dtype: DType,
-        phases: &[(usize, bool, Phase)],
+        phases: &[(usize, StepOp, Phase)],
     ) -> Result<Compiled, Error> {
         if phases.is_empty() {
             return Err(Error::Phase { step: 0, message: "there are no phases".to_string() });
@@ -233,27 +235,120 @@ impl Compiled {
                 (Buffer::Source, Buffer::Second) => {
                     comm.exchange(exchange, source, second.borrow_mut(), staging)?;
                 }
-                (Buffer::First, Buffer::Second) => {
-                    comm.exchange(exchange, (*first).borrow(), second.borrow_mut(), staging)?;
-                }
-                (Buffer::First, Buffer::Target) => {
-                    comm.exchange(exchange, (*first).borrow(), target, staging)?;
-                }
-                (Buffer::Second, Buffer::First) => {
-                    comm.exchange(exchange, (*second).borrow(), first.borrow_mut(), staging)?;
-                }
-                (Buffer::Second, Buffer::Target) => {
-                    comm.exchange(exchange, (*second).borrow(), target, staging)?;
-                }
-                (Buffer::Target, _)
-                | (_, Buffer::Source)
-                | (Buffer::First, Buffer::First)
-                | (Buffer::Second, Buffer::Second) => {
-                    let message = format!("there is no way from {:?} to {to:?}", stage.from);
-                    return Err(Error::Phase { step: exchange.step(), message });
+                (Buffer::First | Buffer::Second | Buffer::Target, _) | (_, Buffer::Source) => {
+                    onward(comm, (stage.from, to), exchange, first, second, target, staging)?;
                 }
             }
         }
         Ok(())
     }
+
+    /// Whether [`run_in_place`](Compiled::run_in_place) works: nothing is written to the target while the source is still
+    /// read.
+    ///
+    /// True for plans of two phases or more, such as an all-reduce or a reduce-scatter and an all-gather, whose first
+    /// phase ends in scratch, and for plans of no steps. False for a single exchange, which reads peers' sources while
+    /// it writes the target.
+    pub fn is_in_place(&self) -> bool {
+        self.stages
+            .iter()
+            .all(|stage| stage.from != Buffer::Source || stage.to != Buffer::Target || stays(stage))
+    }
+
+    /// Bytes of a buffer that is source and target.
+    pub fn in_place_bytes(&self) -> usize {
+        self.source_bytes.max(self.target_bytes)
+    }
+
+    /// Carries the plan out in one buffer, which begins as the source and ends as the target.
+    ///
+    /// ```
+    /// use reshard_collectives::{Communicator, Compiled, threads::World};
+    /// use reshard_kernels::DType;
+    /// use reshard_sharding::{Mesh, Sharding, redistribute::Planner};
+    ///
+    /// let mesh = Mesh::new([("dp", 2)])?;
+    /// let gradient = Sharding::parse(&mesh, &[4], "P")?;
+    /// let plan = Planner::new().plan(&gradient, &Sharding::parse(&mesh, &[4], "R")?, 1)?;
+    /// let results = World::new(2)?.run(|comm| {
+    ///     let compiled = Compiled::new(&plan, comm.rank(), DType::U8)?;
+    ///     assert!(compiled.is_in_place());
+    ///     let mut scratch = compiled.scratch(comm)?;
+    ///     let mut buffer = vec![1 + comm.rank() as u8; compiled.in_place_bytes()];
+    ///     compiled.run_in_place(comm, &mut buffer, &mut scratch)?;
+    ///     Ok(buffer)
+    /// });
+    /// assert_eq!(results, [Ok(vec![3; 4]), Ok(vec![3; 4])]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// Requires as [`run`](Compiled::run), and that all ranks run in place. Errors: [`Error::Phase`] unless
+    /// [`is_in_place`](Compiled::is_in_place), before anything moves; else as there.
+    pub fn run_in_place<C: Communicator + ?Sized>(
+        &self,
+        comm: &mut C,
+        buffer: &mut C::Buffer,
+        scratch: &mut Scratch<C::Owned>,
+    ) -> Result<(), Error> {
+        if !self.is_in_place() {
+            let message = "it reads the source while it writes the target, and needs two buffers".to_string();
+            return Err(Error::Phase { step: 0, message });
+        }
+        let Scratch { first, second, staging } = scratch;
+        let staging = staging.borrow_mut();
+        for stage in &self.stages {
+            let exchange = &stage.exchange;
+            match (stage.from, stage.to) {
+                (Buffer::Source, Buffer::Target) => {}
+                (Buffer::Source, Buffer::First) => {
+                    comm.exchange(exchange, buffer, first.borrow_mut(), staging)?;
+                }
+                (from, to) => onward(comm, (from, to), exchange, first, second, buffer, staging)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An exchange that reads scratch.
+fn onward<C: Communicator + ?Sized>(
+    comm: &mut C,
+    (from, to): (Buffer, Buffer),
+    exchange: &Exchange,
+    first: &mut C::Owned,
+    second: &mut C::Owned,
+    target: &mut C::Buffer,
+    staging: &mut C::Buffer,
+) -> Result<(), Error> {
+    match (from, to) {
+        (Buffer::First, Buffer::Second) => {
+            comm.exchange(exchange, (*first).borrow(), second.borrow_mut(), staging)
+        }
+        (Buffer::First, Buffer::Target) => comm.exchange(exchange, (*first).borrow(), target, staging),
+        (Buffer::Second, Buffer::First) => {
+            comm.exchange(exchange, (*second).borrow(), first.borrow_mut(), staging)
+        }
+        (Buffer::Second, Buffer::Target) => comm.exchange(exchange, (*second).borrow(), target, staging),
+        (Buffer::Source | Buffer::Target, _)
+        | (_, Buffer::Source)
+        | (Buffer::First, Buffer::First)
+        | (Buffer::Second, Buffer::Second) => {
+            let message = format!("there is no way from {from:?} to {to:?}");
+            Err(Error::Phase { step: exchange.step(), message })
+        }
+    }
+}
+
+/// Whether a stage leaves every element where it is, if source and target are one buffer.
+fn stays(stage: &Stage) -> bool {
+    let exchange = &stage.exchange;
+    let same = |piece: &crate::Piece| {
+        let nest = &piece.nest;
+        nest.source_offset == nest.target_offset
+            && nest.loops.iter().all(|l| l.extent == 1 || l.source_stride == l.target_stride)
+    };
+    !exchange.communicates()
+        && !exchange.is_reduction()
+        && exchange.fills().is_empty()
+        && exchange.receives().iter().all(|receive| receive.pieces().iter().all(same))
 }

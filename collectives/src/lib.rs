@@ -23,9 +23,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod batch;
 mod collective;
 mod communicator;
 mod compiled;
+pub mod contract;
 mod error;
 mod exchange;
 mod fingerprint;
@@ -35,6 +37,7 @@ mod message;
 pub mod threads;
 mod trace;
 
+pub use batch::Batch;
 pub use collective::{Collective, Reduction, dense_order};
 pub use communicator::Communicator;
 pub use compiled::{Compiled, Scratch};

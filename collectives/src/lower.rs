@@ -157,24 +157,23 @@ pub(crate) fn stages(rank: usize, tensors: &[Tensor<'_>], tag: u64) -> Result<Ve
     Ok(stages)
 }
 
-/// The stages of phases that come from elsewhere than a plan: the index of a step, whether ranks talk to each other in
-/// it, and the phase. Buffers are dense.
+/// The stages of phases that come from elsewhere than a plan. Buffers are dense.
 pub(crate) fn stages_of_phases(
     rank: usize,
     dtype: DType,
-    phases: &[(usize, bool, Phase)],
+    phases: &[(usize, StepOp, Phase)],
 ) -> Result<Vec<Stage>, Error> {
     let mut stages = Vec::with_capacity(phases.len());
-    for (ordinal, (step, communicates, phase)) in phases.iter().enumerate() {
+    for (ordinal, (step, op, phase)) in phases.iter().enumerate() {
         let round = Round {
             tensor: 0,
             ordinal,
             is_last: ordinal + 1 == phases.len(),
             step: *step,
             index: phases[..ordinal].iter().filter(|before| before.0 == *step).count(),
-            op: None,
-            communicates: *communicates,
-            symmetric: false,
+            op: Some(*op),
+            communicates: op.communicates(),
+            symmetric: true,
             source: Map::dense(phase.source_len),
             target: Map::dense(phase.target_len),
             phase: phase.clone(),

@@ -97,7 +97,8 @@ impl Work<'_> {
         {
             plans.push(free.plan(from, to, item)?.steps);
         }
-        if let Some(filled) = self.filled(from)? {
+        // Where that is the target itself, the first of these ways is the whole way.
+        if let Some(filled) = self.filled(from)?.filter(|filled| filled != to) {
             let first = free.plan(from, &filled, item)?;
             if first.received_bytes == 0 {
                 let mut steps = first.steps;
