@@ -462,29 +462,29 @@ impl Work<'_> {
     }
 
     /// Elements per rank that must cross a level or a further one, in a digit system.
-    fn need(&self, system: &System, s: &State, t: &State, level: usize) -> Option<f64> {
+    fn need(&self, system: &System, s: &State, t: &State, level: usize) -> f64 {
         let whole: usize = system.positions.iter().map(|p| p.radix).product();
-        bounds::need(&self.weights(system), &codes(s, s), &codes(t, s), whole as u64, level)
+        let weights = self.network.bounding(&self.weights(system), system.digits.iter().copied());
+        bounds::need(&weights, &codes(s, s), &codes(t, s), whole as u64, level)
     }
 
     fn lower_bound_us(&self, ends: Option<&Ends>, bytes: Option<u64>) -> f64 {
         let Some(bytes) = bytes.filter(|&b| b > 0) else { return 0.0 };
         let topology = self.network.topology;
         let Some((system, s, t)) = ends else { return topology.bound_us(&[bytes as f64]) };
-        let needs: SmallVec<[f64; 3]> = (0..self.network.levels())
-            .map(|l| self.need(system, s, t, l).unwrap_or(0.0) * self.item as f64)
-            .collect();
+        let needs: SmallVec<[f64; 3]> =
+            (0..self.network.levels()).map(|l| self.need(system, s, t, l) * self.item as f64).collect();
         topology.bound_us(&needs)
     }
 
     fn lower_bound(&self, system: Option<&Ends>) -> Result<Option<u64>, Error> {
-        if let Some((system, s, t)) = system {
-            // Over whole elements.
-            let elements = self.need(system, s, t, 0).map(|n| (n - 1e-6).max(0.0).ceil() as u64);
-            return Ok(elements.map(|n| n * self.item));
-        }
         if self.to.is_partial() {
             return Ok(None);
+        }
+        if let Some((system, s, t)) = system {
+            // Over whole elements.
+            let elements = (self.need(system, s, t, 0) - 1e-6).max(0.0).ceil() as u64;
+            return Ok(Some(elements * self.item));
         }
         if self.from == self.to || self.from.numel() == 0 {
             return Ok(Some(0));
