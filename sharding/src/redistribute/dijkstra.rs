@@ -8,12 +8,10 @@ use std::collections::BTreeMap;
 use crate::redistribute::bounds::{Code, OWED, REPLICATED};
 use crate::redistribute::closed_form::Candidate;
 use crate::redistribute::cost::{Topology, Traffic};
-use crate::redistribute::digit_plan;
 use crate::redistribute::network::Network;
 use crate::redistribute::planner::{Objective, Work};
 use crate::redistribute::search::{Limits, Problem, View};
 use crate::redistribute::step::StepOp;
-use crate::redistribute::system::refine;
 use crate::{Mesh, Sharding};
 
 /// Where a digit stands.
@@ -231,9 +229,13 @@ fn compare(mesh: &str, shape: &[usize], choices: &[&str], topology: &Topology, e
                 let planner =
                     crate::redistribute::Planner::new().topology(topology.clone()).objective(objective);
                 let network = Network::new(topology, &mesh);
-                let Some((system, s, t)) = refine(from, to, &network.cuts()) else { continue };
+                let work = Work { planner: &planner, network: Network::new(topology, &mesh), from, to, item };
+                let Some(ends) = work.ends() else { continue };
                 let limits = Limits { objective, item, max_peak: None, allowed: None };
-                let Some(problem) = Problem::new(&network, &limits, &system, &s, &t) else { continue };
+                let Some(problem) = Problem::new(&network, &limits, &ends.system, &ends.from, &ends.to)
+                else {
+                    continue;
+                };
                 let v = problem.view();
                 if states(&v).len() > 160 || v.sites.iter().flatten().product::<usize>() > 256 {
                     continue;
@@ -250,18 +252,14 @@ fn compare(mesh: &str, shape: &[usize], choices: &[&str], topology: &Topology, e
                 }
                 let truth = all[&stands(&v.from)];
                 let found = problem.search(None).expect("the target is reachable");
-                let work = Work { planner: &planner, network: Network::new(topology, &mesh), from, to, item };
                 let key = |c: &Candidate| {
-                    let [a, b, _] = work.digit_key(c).unwrap().unwrap();
+                    let [a, b, _] = work.digit_key(c).unwrap().unwrap().0;
                     [a, b]
                 };
                 assert_eq!(key(&found), truth, "{from} -> {to} on {mesh}, {objective}, {item} bytes");
                 // The planner's own answer is as good, by search or without.
                 let plan = planner.plan(from, to, item as usize).unwrap();
-                let all = digit_plan::candidates(&system, &s, &t)
-                    .iter()
-                    .filter_map(|c| work.digit_key(c).unwrap())
-                    .min();
+                let all = ends.candidates().iter().filter_map(|c| Some(work.digit_key(c).unwrap()?.0)).min();
                 let best = all.map_or(truth, |[a, b, _]| truth.min([a, b]));
                 let of = |p: &crate::redistribute::Plan| {
                     let time: u64 = p.steps().iter().map(|s| (s.cost_us * 1e6).round() as u64).sum();

@@ -14,6 +14,7 @@ mod problem;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
@@ -167,6 +168,6 @@ impl Problem<'_> {
             at = before;
         }
         moves.reverse();
-        Candidate { system: self.system.clone(), moves }
+        Candidate { system: Arc::clone(&self.system), moves }
     }
 }

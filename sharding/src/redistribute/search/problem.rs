@@ -6,6 +6,8 @@
 //! of both states, spares (positions local in both, as many as there are heads or tails that could use one), replicated,
 //! partial.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
 use super::Limits;
@@ -59,7 +61,7 @@ struct Signature {
 pub(crate) struct Problem<'a> {
     pub(super) network: &'a Network<'a>,
     pub(super) limits: &'a Limits<'a>,
-    pub(super) system: System,
+    pub(super) system: Arc<System>,
     base: State,
     target: State,
     pub(super) digits: SmallVec<[Merged; 8]>,
@@ -81,7 +83,7 @@ impl<'a> Problem<'a> {
     pub(crate) fn new(
         network: &'a Network<'a>,
         limits: &'a Limits<'a>,
-        system: &System,
+        system: &Arc<System>,
         s: &State,
         t: &State,
     ) -> Option<Problem<'a>> {
@@ -98,7 +100,7 @@ impl<'a> Problem<'a> {
         let mut p = Problem {
             network,
             limits,
-            system: system.clone(),
+            system: Arc::clone(system),
             base: s.clone(),
             target: t.clone(),
             digits: SmallVec::new(),
@@ -243,15 +245,15 @@ impl<'a> Problem<'a> {
             for &radix in &kind {
                 let free = |p: usize| {
                     !real.contains(&p)
-                        && !s.contains(&Place::At(p))
-                        && !t.contains(&Place::At(p))
+                        && !s.contains(&Place::at(p))
+                        && !t.contains(&Place::at(p))
                         && !self.sites.iter().any(|x| x.real.contains(&p))
                 };
                 let found = (0..self.system.positions.len())
                     .find(|&p| self.system.positions[p].radix.is_multiple_of(radix) && free(p));
                 let Some(p) = found else { break };
                 if self.system.positions[p].radix != radix {
-                    self.system.split(p, radix, &mut [s, t]);
+                    Arc::make_mut(&mut self.system).split(p, radix, &mut [s, t]);
                     for x in self.sites.iter_mut().flat_map(|x| x.real.iter_mut()).chain(&mut real) {
                         *x += usize::from(*x > p);
                     }
@@ -287,7 +289,7 @@ impl<'a> Problem<'a> {
                     REPLICATED => Place::Replicated,
                     OWED => self.owed(real),
                     OWED_LATER => self.target[real],
-                    at => Place::At(self.sites[at as usize].real[i]),
+                    at => Place::at(self.sites[at as usize].real[i]),
                 };
             }
         }
