@@ -39,9 +39,10 @@ pub struct Ready {
 
 impl Ready {
     /// Compiles and allocates.
-    pub fn new(plan: &Plan, comm: &Comm) -> Result<Ready, Error> {
+    pub fn new(plan: &Plan, comm: &mut Comm) -> Result<Ready, Error> {
         let compiled = Compiled::new(plan, comm.rank(), DType::F32)?;
-        let filled = |bytes| vec![comm.rank() as u8 + 1; bytes];
+        let rank = comm.rank() as u8;
+        let filled = |bytes| vec![rank + 1; bytes];
         let (source, target) = (filled(compiled.source_bytes()), filled(compiled.target_bytes()));
         let (plain, scratch) = (filled(compiled.target_bytes()), compiled.scratch(comm)?);
         Ok(Ready { compiled, source, target, plain, scratch })

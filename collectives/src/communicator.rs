@@ -9,10 +9,16 @@
 //! ```
 //!
 //! An engine never plans. An [`Exchange`] says, for one rank and one phase, which loop nests of whose source land in this
-//! rank's target, and which of its own source others take. An engine that can read its peers' memory copies along
-//! [`Receive::moves`](crate::Receive::moves) directly; one that sends messages packs with
-//! [`Send::pack`](crate::Send::pack) and unpacks with [`Receive::unpack`](crate::Receive::unpack) through the
-//! caller's staging buffer.
+//! rank's target, and which of its own source others take. An engine has these ways to carry one out:
+//!
+//! * it can read its peers' memory: [`Receive::take`](crate::Receive::take) copies straight from there;
+//! * it sends messages: [`Send::pack`](crate::Send::pack) and [`Receive::unpack`](crate::Receive::unpack), through the
+//!   caller's staging buffer, or straight from and into the buffers where
+//!   [`contiguous`](crate::Send::contiguous) says so;
+//! * it has collectives: [`Exchange::collective`] says where the exchange is exactly one of contiguous blocks, and
+//!   [`Exchange::op`] what it is where blocks must be packed;
+//! * its memory is not the host's: [`Receive::pieces`](crate::Receive::pieces), [`Send::pieces`](crate::Send::pieces),
+//!   [`Exchange::fills`] and [`Exchange::averages`] say everything as loop nests.
 
 use std::borrow::BorrowMut;
 use std::time::Duration;
@@ -25,6 +31,8 @@ use crate::{Error, Exchange};
 ///
 /// * All members of a group post the same exchanges of that group in the same order, and wait for them in that order.
 ///   Several may be posted before the first is waited for.
+/// * [`Exchange::members`] are a group. Groups may overlap; no two ranks come to the exchanges of two groups in different
+///   orders.
 /// * When [`wait`](Communicator::wait) succeeds the target is complete, and nobody reads the source any more.
 /// * When any rank of a group fails (it panics, returns an error, leaves, or stalls past the time-out), every other
 ///   member's [`wait`](Communicator::wait) returns an error that names it; none blocks for longer than the time-out.
@@ -55,6 +63,23 @@ pub trait Communicator {
     fn staging_bytes(&self, exchange: &Exchange) -> Result<usize, Error> {
         let _ = exchange;
         Ok(0)
+    }
+
+    /// Whether the ranks of an exchange mean the same plan: compares [`Exchange::tag`] with the other members'.
+    ///
+    /// Called by all members together, once for every group of a plan and before anything moves, by
+    /// [`Compiled::scratch`](crate::Compiled::scratch); an engine may open here whatever it keeps per group.
+    /// Errors: [`Error::Mismatch`] on every member if the tags are not all the same, and the communicator can be used as
+    /// before; or as [`wait`](Communicator::wait), if a member fails or does not come.
+    fn agree(&mut self, exchange: &Exchange) -> Result<(), Error>;
+
+    /// Whether this engine wants this all-reduce as one exchange, and not as a reduce-scatter and an all-gather.
+    ///
+    /// Requires the same answer on all members, every time. The exchange's [`collective`](Exchange::collective) is an
+    /// all-reduce; its receives say the same as messages, which bring every rank every other's whole source.
+    fn all_reduces(&self, exchange: &Exchange) -> bool {
+        let _ = exchange;
+        false
     }
 
     /// Begins an exchange and does not wait for others.

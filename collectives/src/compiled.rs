@@ -1,70 +1,13 @@
 //! A plan compiled for one rank, and its execution.
-//!
-//! The buffer after a phase is the buffer before the next one. The first phase reads the caller's source, the last one
-//! writes the caller's target, and what lies between alternates between two scratch buffers:
-//!
-//! ```text
-//! source -> first -> second -> first -> .. -> target          one phase: source -> target
-//! ```
-//!
-//! so that a phase never writes the buffer that others still read from the phase before it. Slices at the beginning are
-//! not carried out: the phase after them reads the source through them.
 
 use std::borrow::{Borrow, BorrowMut};
 
 use reshard_kernels::DType;
-use reshard_sharding::redistribute::{Block, Message, Mode, Phase, Plan};
-use reshard_sharding::{ReduceOp, Sharding};
-use smallvec::SmallVec;
+use reshard_sharding::redistribute::{Phase, Plan, StepOp};
 
-use crate::exchange::{Context, combine_op};
-use crate::memory::Map;
+use crate::fingerprint::Fingerprint;
+use crate::lower::{self, Buffer, Stage, Tensor};
 use crate::{Communicator, Error, Exchange, Memory};
-
-/// From which buffer to which an exchange goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Route {
-    SourceToTarget,
-    SourceToFirst,
-    FirstToSecond,
-    FirstToTarget,
-    SecondToFirst,
-    SecondToTarget,
-}
-
-impl Route {
-    /// The route of the exchange after this one (`None`: of the first exchange).
-    fn next(before: Option<Route>, ends_in_target: bool) -> Route {
-        match (before, ends_in_target) {
-            (None, true) => Route::SourceToTarget,
-            (None, false) => Route::SourceToFirst,
-            (Some(Route::SourceToFirst | Route::SecondToFirst), true) => Route::FirstToTarget,
-            (Some(Route::SourceToFirst | Route::SecondToFirst), false) => Route::FirstToSecond,
-            (Some(Route::FirstToSecond), true) => Route::SecondToTarget,
-            (Some(Route::FirstToSecond), false) => Route::SecondToFirst,
-            // Nothing comes after the target; were it so, the next exchange would start over from it.
-            (Some(Route::SourceToTarget | Route::FirstToTarget | Route::SecondToTarget), _) => {
-                Route::SourceToTarget
-            }
-        }
-    }
-
-    fn starts_in_source(self) -> bool {
-        match self {
-            Route::SourceToTarget | Route::SourceToFirst => true,
-            Route::FirstToSecond | Route::FirstToTarget | Route::SecondToFirst | Route::SecondToTarget => {
-                false
-            }
-        }
-    }
-
-    fn ends_in_target(self) -> bool {
-        match self {
-            Route::SourceToTarget | Route::FirstToTarget | Route::SecondToTarget => true,
-            Route::SourceToFirst | Route::FirstToSecond | Route::SecondToFirst => false,
-        }
-    }
-}
 
 /// What one rank does to carry out a plan: compiled once, run many times, by any engine.
 ///
@@ -99,11 +42,12 @@ impl Route {
 #[derive(Clone, Debug)]
 pub struct Compiled {
     rank: usize,
+    hash: u64,
     source_bytes: usize,
     target_bytes: usize,
     first_bytes: usize,
     second_bytes: usize,
-    stages: Vec<(Route, Exchange)>,
+    stages: Vec<Stage>,
 }
 
 /// The scratch buffers of one rank for one compiled plan, of the engine's own memory.
@@ -133,69 +77,70 @@ impl Compiled {
         source: &Memory,
         target: &Memory,
     ) -> Result<Compiled, Error> {
-        let bytes = dtype.item_bytes()?;
-        if bytes != plan.item_bytes() {
-            return Err(Error::ItemBytes { plan: plan.item_bytes(), dtype, bytes });
-        }
-        check_partial(plan.from(), dtype)?;
-        check_partial(plan.to(), dtype)?;
-        if !plan.from().mesh().contains(rank) && !plan.to().mesh().contains(rank) {
-            return Err(Error::NotInPlan { rank });
-        }
-        let (source_map, begin) = leading_view(plan, rank, source)?;
-        let mut phases = Vec::new();
-        for (step, at) in plan.steps().iter().enumerate().skip(begin) {
-            for (index, phase) in plan.phases(step, rank)?.into_iter().enumerate() {
-                phases.push(PlanPhase { step, index, communicates: at.op.communicates(), phase });
-            }
-        }
-        let target_map = shard_map(plan.to(), rank, target)?;
-        if phases.is_empty() {
-            let len = Plan::local_numel(plan.to(), rank);
-            phases.push(PlanPhase { step: 0, index: 0, communicates: false, phase: local_copy(rank, len) });
-        }
-        let all_dense =
-            *source == Memory::RowMajor && plan.steps().first().is_none_or(|step| step.op.communicates());
-        let peer_source = |step: usize, index: usize, peer: usize| -> Result<Map, Error> {
-            // A dense peer needs no map, and neither does a peer's scratch.
-            if all_dense || index > 0 {
-                return Ok(Map::dense(0));
-            }
-            let (map, begin) = leading_view(plan, peer, source)?;
-            for earlier in begin..step {
-                if !plan.phases(earlier, peer)?.is_empty() {
-                    return Ok(Map::dense(0));
-                }
-            }
-            Ok(map)
-        };
-        compile(rank, dtype, fingerprint(plan), phases, &source_map, &target_map, &peer_source)
+        let tensor =
+            Tensor { plan, dtype, source, target, source_start: 0, target_start: 0, scratch_start: 0 };
+        Compiled::of_tensors(rank, &[tensor])
     }
 
-    /// Compiles phases that come from elsewhere than a [`Plan`]: for each one the index of its step, whether ranks talk
-    /// to each other in it, and the phase. Buffers are dense.
+    /// Compiles several tensors together.
+    pub(crate) fn of_tensors(rank: usize, tensors: &[Tensor<'_>]) -> Result<Compiled, Error> {
+        if !tensors.iter().any(|tensor| lower::takes_part(tensor.plan, rank)) {
+            return Err(Error::NotInPlan { rank });
+        }
+        let mut hash = Fingerprint::new();
+        for tensor in tensors {
+            hash.add(tensor.plan, tensor.dtype, tensor.source, tensor.target);
+            hash.add_number(tensor.source_start);
+            hash.add_number(tensor.scratch_start);
+        }
+        let hash = hash.finish();
+        Ok(Compiled::of_stages(rank, hash, lower::stages(rank, tensors, hash)?))
+    }
+
+    /// Compiles phases that come from elsewhere than a [`Plan`]: for each one the index of its step, what it is, and the
+    /// phase. Buffers are dense.
     ///
+    /// Requires the same step and op on all members. Ops other than [`StepOp::Exchange`] promise that the phases of all
+    /// members are alike, as those of plans are: blocks of each member that all others see in the same place.
     /// Errors: as [`Compiled::new`], and [`Error::Phase`].
     pub fn from_phases(
         rank: usize,
         dtype: DType,
-        phases: &[(usize, bool, Phase)],
+        phases: &[(usize, StepOp, Phase)],
     ) -> Result<Compiled, Error> {
-        let (Some((_, _, first)), Some((_, _, last))) = (phases.first(), phases.last()) else {
+        if phases.is_empty() {
             return Err(Error::Phase { step: 0, message: "there are no phases".to_string() });
-        };
-        let (source, target) = (Map::dense(first.source_len), Map::dense(last.target_len));
-        let mut listed: Vec<PlanPhase> = Vec::new();
-        for (step, communicates, phase) in phases {
-            let index = listed.iter().filter(|before| before.step == *step).count();
-            listed.push(PlanPhase { step: *step, index, communicates: *communicates, phase: phase.clone() });
         }
-        compile(rank, dtype, 0, listed, &source, &target, &|_, _, _| Ok(Map::dense(0)))
+        Ok(Compiled::of_stages(rank, 0, lower::stages_of_phases(rank, dtype, phases)?))
+    }
+
+    fn of_stages(rank: usize, hash: u64, stages: Vec<Stage>) -> Compiled {
+        let most = |buffer: Buffer, bytes: &dyn Fn(&Exchange) -> usize, end: &dyn Fn(&Stage) -> Buffer| {
+            let of = stages.iter().filter(|stage| end(stage) == buffer).map(|stage| bytes(&stage.exchange));
+            of.max().unwrap_or(0)
+        };
+        let read = |buffer| most(buffer, &Exchange::source_bytes, &|stage| stage.from);
+        let written = |buffer| most(buffer, &Exchange::target_bytes, &|stage| stage.to);
+        Compiled {
+            rank,
+            hash,
+            source_bytes: read(Buffer::Source),
+            target_bytes: written(Buffer::Target),
+            first_bytes: written(Buffer::First).max(read(Buffer::First)),
+            second_bytes: written(Buffer::Second).max(read(Buffer::Second)),
+            stages,
+        }
     }
 
     /// The rank that this is compiled for.
     pub fn rank(&self) -> usize {
         self.rank
+    }
+
+    /// A number that is the same on all ranks that compiled the same plans for the same dtypes and memories, and almost
+    /// surely another for others; what [`Communicator::agree`] compares comes from it.
+    pub fn hash(&self) -> u64 {
+        self.hash
     }
 
     /// Bytes of this rank's source; 0 if it holds nothing before.
@@ -214,15 +159,44 @@ impl Compiled {
     }
 
     /// The exchanges in order.
+    ///
+    /// An all-reduce is two of them, whatever [`Communicator::all_reduces`] says.
     pub fn exchanges(&self) -> impl ExactSizeIterator<Item = &Exchange> + '_ {
-        self.stages.iter().map(|(_, exchange)| exchange)
+        self.stages.iter().map(|stage| &stage.exchange)
     }
 
-    /// Allocates what [`run`](Compiled::run) needs besides source and target, in the engine's memory.
-    pub fn scratch<C: Communicator + ?Sized>(&self, comm: &C) -> Result<Scratch<C::Owned>, Error> {
+    /// The exchanges, and after each all-reduce's two the one that it is as a whole.
+    pub fn exchanges_and_all_reduces(&self) -> impl Iterator<Item = &Exchange> + '_ {
+        let whole = |at: usize| self.stages[at].whole.as_ref().map(|whole| &whole.1);
+        self.stages
+            .iter()
+            .flat_map(move |stage| std::iter::once(&stage.exchange).chain(stage.ends.and_then(whole)))
+    }
+
+    /// Makes sure that all ranks mean the same plan, and allocates what [`run`](Compiled::run) needs besides source and
+    /// target, in the engine's memory.
+    ///
+    /// Requires that all ranks of the plan call it together, as they do [`run`](Compiled::run); from then on nothing is
+    /// compared any more. Errors: [`Error::Mismatch`] on every rank that shares a group with one that means another
+    /// plan, before anything has moved; the engine's.
+    pub fn scratch<C: Communicator + ?Sized>(&self, comm: &mut C) -> Result<Scratch<C::Owned>, Error> {
+        if comm.rank() != self.rank {
+            return Err(Error::NotInPlan { rank: comm.rank() });
+        }
+        let talks = |exchange: &Exchange| exchange.communicates() && exchange.members().len() > 1;
         let mut staging = 0;
-        for exchange in self.exchanges() {
-            staging = staging.max(comm.staging_bytes(exchange)?);
+        for (at, stage) in self.stages.iter().enumerate() {
+            let exchange = &stage.exchange;
+            let knows = |earlier: &Stage| {
+                talks(&earlier.exchange) && earlier.exchange.members() == exchange.members()
+            };
+            if talks(exchange) && !self.stages[..at].iter().any(knows) {
+                comm.agree(exchange)?;
+            }
+            let whole = stage.whole.iter().map(|whole| &whole.1).filter(|whole| comm.all_reduces(whole));
+            for exchange in std::iter::once(exchange).chain(whole) {
+                staging = staging.max(comm.staging_bytes(exchange)?);
+            }
         }
         Ok(Scratch {
             first: comm.allocate(self.first_bytes)?,
@@ -244,141 +218,137 @@ impl Compiled {
     ) -> Result<(), Error> {
         let Scratch { first, second, staging } = scratch;
         let staging = staging.borrow_mut();
-        for (route, exchange) in &self.stages {
-            match route {
-                Route::SourceToTarget => comm.exchange(exchange, source, target, staging)?,
-                Route::SourceToFirst => comm.exchange(exchange, source, first.borrow_mut(), staging)?,
-                Route::FirstToSecond => {
-                    comm.exchange(exchange, (*first).borrow(), second.borrow_mut(), staging)?;
+        for stage in &self.stages {
+            let whole = |stage: &Stage| stage.whole.as_ref().is_some_and(|whole| comm.all_reduces(&whole.1));
+            if stage.ends.is_some_and(|at| whole(&self.stages[at])) {
+                continue;
+            }
+            let (to, exchange) = match &stage.whole {
+                Some(all) if whole(stage) => (all.0, &all.1),
+                Some(_) | None => (stage.to, &stage.exchange),
+            };
+            match (stage.from, to) {
+                (Buffer::Source, Buffer::Target) => comm.exchange(exchange, source, target, staging)?,
+                (Buffer::Source, Buffer::First) => {
+                    comm.exchange(exchange, source, first.borrow_mut(), staging)?;
                 }
-                Route::FirstToTarget => comm.exchange(exchange, (*first).borrow(), target, staging)?,
-                Route::SecondToFirst => {
-                    comm.exchange(exchange, (*second).borrow(), first.borrow_mut(), staging)?;
+                (Buffer::Source, Buffer::Second) => {
+                    comm.exchange(exchange, source, second.borrow_mut(), staging)?;
                 }
-                Route::SecondToTarget => comm.exchange(exchange, (*second).borrow(), target, staging)?,
+                (Buffer::First | Buffer::Second | Buffer::Target, _) | (_, Buffer::Source) => {
+                    onward(comm, (stage.from, to), exchange, first, second, target, staging)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether [`run_in_place`](Compiled::run_in_place) works: nothing is written to the target while the source is still
+    /// read.
+    ///
+    /// True for plans of two phases or more, such as an all-reduce or a reduce-scatter and an all-gather, whose first
+    /// phase ends in scratch, and for plans of no steps. False for a single exchange, which reads peers' sources while
+    /// it writes the target.
+    pub fn is_in_place(&self) -> bool {
+        self.stages
+            .iter()
+            .all(|stage| stage.from != Buffer::Source || stage.to != Buffer::Target || stays(stage))
+    }
+
+    /// Bytes of a buffer that is source and target.
+    pub fn in_place_bytes(&self) -> usize {
+        self.source_bytes.max(self.target_bytes)
+    }
+
+    /// Carries the plan out in one buffer, which begins as the source and ends as the target.
+    ///
+    /// ```
+    /// use reshard_collectives::{Communicator, Compiled, threads::World};
+    /// use reshard_kernels::DType;
+    /// use reshard_sharding::{Mesh, Sharding, redistribute::Planner};
+    ///
+    /// let mesh = Mesh::new([("dp", 2)])?;
+    /// let gradient = Sharding::parse(&mesh, &[4], "P")?;
+    /// let plan = Planner::new().plan(&gradient, &Sharding::parse(&mesh, &[4], "R")?, 1)?;
+    /// let results = World::new(2)?.run(|comm| {
+    ///     let compiled = Compiled::new(&plan, comm.rank(), DType::U8)?;
+    ///     assert!(compiled.is_in_place());
+    ///     let mut scratch = compiled.scratch(comm)?;
+    ///     let mut buffer = vec![1 + comm.rank() as u8; compiled.in_place_bytes()];
+    ///     compiled.run_in_place(comm, &mut buffer, &mut scratch)?;
+    ///     Ok(buffer)
+    /// });
+    /// assert_eq!(results, [Ok(vec![3; 4]), Ok(vec![3; 4])]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// Requires as [`run`](Compiled::run), and that all ranks run in place. Errors: [`Error::Phase`] unless
+    /// [`is_in_place`](Compiled::is_in_place), before anything moves; else as there.
+    pub fn run_in_place<C: Communicator + ?Sized>(
+        &self,
+        comm: &mut C,
+        buffer: &mut C::Buffer,
+        scratch: &mut Scratch<C::Owned>,
+    ) -> Result<(), Error> {
+        if !self.is_in_place() {
+            let message = "it reads the source while it writes the target, and needs two buffers".to_string();
+            return Err(Error::Phase { step: 0, message });
+        }
+        let Scratch { first, second, staging } = scratch;
+        let staging = staging.borrow_mut();
+        for stage in &self.stages {
+            let exchange = &stage.exchange;
+            match (stage.from, stage.to) {
+                (Buffer::Source, Buffer::Target) => {}
+                (Buffer::Source, Buffer::First) => {
+                    comm.exchange(exchange, buffer, first.borrow_mut(), staging)?;
+                }
+                (from, to) => onward(comm, (from, to), exchange, first, second, buffer, staging)?,
             }
         }
         Ok(())
     }
 }
 
-/// A phase with its place in the plan.
-struct PlanPhase {
-    step: usize,
-    index: usize,
-    communicates: bool,
-    phase: Phase,
-}
-
-fn compile(
-    rank: usize,
-    dtype: DType,
-    plan_tag: u64,
-    phases: Vec<PlanPhase>,
-    source: &Map,
-    target: &Map,
-    peer_source: &dyn Fn(usize, usize, usize) -> Result<Map, Error>,
-) -> Result<Compiled, Error> {
-    let item = dtype.item_bytes()?;
-    let bytes = |elements: usize| {
-        elements.checked_mul(item).ok_or(reshard_kernels::Error::Overflow { what: "the size of a buffer" })
-    };
-    let mut compiled = Compiled {
-        rank,
-        source_bytes: bytes(source.len)?,
-        target_bytes: bytes(target.len)?,
-        first_bytes: 0,
-        second_bytes: 0,
-        stages: Vec::with_capacity(phases.len()),
-    };
-    let count = phases.len();
-    let mut before = None;
-    for (i, PlanPhase { step, index, communicates, phase }) in phases.into_iter().enumerate() {
-        // A rank that is not in the target's mesh may still have something left over; it is not its target.
-        let is_target = i + 1 == count && (target.len > 0 || phase.target_len == 0);
-        let route = Route::next(before, is_target);
-        before = Some(route);
-        let context = Context {
-            rank,
-            dtype,
-            step,
-            phase: index,
-            communicates,
-            plan_tag,
-            source: if route.starts_in_source() { source.clone() } else { Map::dense(phase.source_len) },
-            target: if route.ends_in_target() { target.clone() } else { Map::dense(phase.target_len) },
-            peer_source: &|peer| peer_source(step, index, peer),
-        };
-        let exchange = Exchange::new(&context, &phase)?;
-        match route {
-            Route::SourceToFirst | Route::SecondToFirst => {
-                compiled.first_bytes = compiled.first_bytes.max(exchange.target_bytes());
-            }
-            Route::FirstToSecond => {
-                compiled.second_bytes = compiled.second_bytes.max(exchange.target_bytes());
-            }
-            Route::SourceToTarget | Route::FirstToTarget | Route::SecondToTarget => {}
+/// An exchange that reads scratch.
+fn onward<C: Communicator + ?Sized>(
+    comm: &mut C,
+    (from, to): (Buffer, Buffer),
+    exchange: &Exchange,
+    first: &mut C::Owned,
+    second: &mut C::Owned,
+    target: &mut C::Buffer,
+    staging: &mut C::Buffer,
+) -> Result<(), Error> {
+    match (from, to) {
+        (Buffer::First, Buffer::Second) => {
+            comm.exchange(exchange, (*first).borrow(), second.borrow_mut(), staging)
         }
-        compiled.stages.push((route, exchange));
-    }
-    Ok(compiled)
-}
-
-/// Succeeds if what a sharding leaves to be reduced can be reduced in this dtype.
-fn check_partial(sharding: &Sharding, dtype: DType) -> Result<(), Error> {
-    for partial in sharding.partial() {
-        match partial.op {
-            ReduceOp::Avg => dtype.check_average()?,
-            ReduceOp::Sum | ReduceOp::Prod | ReduceOp::Min | ReduceOp::Max => {
-                dtype.check_combine(combine_op(partial.op))?;
-            }
+        (Buffer::First, Buffer::Target) => comm.exchange(exchange, (*first).borrow(), target, staging),
+        (Buffer::Second, Buffer::First) => {
+            comm.exchange(exchange, (*second).borrow(), first.borrow_mut(), staging)
+        }
+        (Buffer::Second, Buffer::Target) => comm.exchange(exchange, (*second).borrow(), target, staging),
+        (Buffer::Source | Buffer::Target, _)
+        | (_, Buffer::Source)
+        | (Buffer::First, Buffer::First)
+        | (Buffer::Second, Buffer::Second) => {
+            let message = format!("there is no way from {from:?} to {to:?}");
+            Err(Error::Phase { step: exchange.step(), message })
         }
     }
-    Ok(())
 }
 
-/// The memory of a rank's shard; empty if the mesh does not hold the rank.
-fn shard_map(sharding: &Sharding, rank: usize, memory: &Memory) -> Result<Map, Error> {
-    if !sharding.mesh().contains(rank) {
-        return Ok(Map::dense(0));
-    }
-    Map::new(memory, rank, &sharding.local_shape(rank)?)
-}
-
-/// How a rank's first communicating step may read the rank's source through the slices before it, and with which step to
-/// begin then. Slices so skipped move nothing.
-fn leading_view(plan: &Plan, rank: usize, memory: &Memory) -> Result<(Map, usize), Error> {
-    let mut map = shard_map(plan.from(), rank, memory)?;
-    let mut begin = 0;
-    while begin + 1 < plan.steps().len() && !plan.steps()[begin].op.communicates() {
-        let phases = plan.phases(begin, rank)?;
-        let [phase] = phases.as_slice() else { break };
-        let Some(view) = map.through(phase, rank) else { break };
-        (map, begin) = (view, begin + 1);
-    }
-    Ok((map, begin))
-}
-
-/// What a rank does when nothing moves: its target is its source.
-fn local_copy(rank: usize, len: usize) -> Phase {
-    let mut modes = SmallVec::new();
-    modes.push(Mode { extent: len, source_stride: 1, target_stride: 1 });
-    let blocks = SmallVec::from_iter([Block { source_offset: 0, target_offset: 0, modes }]);
-    let receives = if len > 0 { vec![Message { peer: rank, blocks }] } else { Vec::new() };
-    Phase {
-        source_len: len,
-        target_len: len,
-        fill: None,
-        receives,
-        sends: Vec::new(),
-        reduce: None,
-        members: vec![rank],
-    }
-}
-
-/// The same number for the same plan, another one (almost surely) for another: FNV-1a of what the plan prints.
-fn fingerprint(plan: &Plan) -> u64 {
-    let text = format!("{plan} of {:?} in {}", plan.from().shape(), plan.item_bytes());
-    text.bytes()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+/// Whether a stage leaves every element where it is, if source and target are one buffer.
+fn stays(stage: &Stage) -> bool {
+    let exchange = &stage.exchange;
+    let same = |piece: &crate::Piece| {
+        let nest = &piece.nest;
+        nest.source_offset == nest.target_offset
+            && nest.loops.iter().all(|l| l.extent == 1 || l.source_stride == l.target_stride)
+    };
+    !exchange.communicates()
+        && !exchange.is_reduction()
+        && exchange.fills().is_empty()
+        && exchange.receives().iter().all(|receive| receive.pieces().iter().all(same))
 }

@@ -137,6 +137,13 @@ pub enum Error {
         /// What the operating system said.
         message: String,
     },
+    /// The library that an engine stands on refused or failed.
+    Engine {
+        /// This rank.
+        rank: usize,
+        /// What was called and what came of it, as a sentence.
+        message: String,
+    },
     /// A failure that was asked for, to see what the others make of it.
     Planted {
         /// The rank that fails.
@@ -162,6 +169,7 @@ impl Error {
             Error::Mismatch { .. } => "mismatch",
             Error::Trace { .. } => "trace",
             Error::Threads { .. } => "threads",
+            Error::Engine { .. } => "engine",
         }
     }
 
@@ -184,7 +192,8 @@ impl Error {
             | Error::WorldTooSmall { .. }
             | Error::Phase { .. }
             | Error::Trace { .. }
-            | Error::Threads { .. } => None,
+            | Error::Threads { .. }
+            | Error::Engine { .. } => None,
         }
     }
 }
@@ -224,6 +233,7 @@ impl fmt::Display for Error {
                 "in step {step} rank {receiver} received {received} bytes from rank {sender}, which sent {sent}"
             ),
             Error::Threads { message } => write!(f, "could not start the ranks' threads: {message}"),
+            Error::Engine { rank, message } => write!(f, "rank {rank}: {message}"),
             Error::Planted { rank, step } => write!(f, "a failure of rank {rank} was planted in step {step}"),
         }
     }

@@ -1,165 +1,84 @@
-//! One phase of a plan, compiled for one rank.
+//! One phase of a plan, or of several plans together, compiled for one rank.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use reshard_kernels::{Combine, CombineOp, Copy, DType, Divide, Loop, Nest, Side};
 use reshard_sharding::ReduceOp;
-use reshard_sharding::redistribute::{Block, Message, Phase};
+use reshard_sharding::redistribute::{Block, Message, Phase, StepOp};
 use smallvec::SmallVec;
 
-use crate::Error;
+use crate::collective::{self, Collective, Reduction};
 use crate::memory::Map;
+use crate::{Error, Move, Piece, Place, Receive, Send};
 
 /// What one rank does in one phase: everything checked, every offset fixed, nothing that depends on the data.
 ///
 /// Carrying it out means, in this order: run [`prepare`](Exchange::prepare) on the target; for every [`Receive`] in the
-/// listed order (for a reduction the order matters) run its moves from the peer's source into the target; run
-/// [`finish`](Exchange::finish) on the target.
+/// listed order (for a reduction the order matters) move its pieces from the peer's source into the target; run
+/// [`finish`](Exchange::finish) on the target. There is at most one receive from each peer, and the peer has the send
+/// that belongs to it: of the same size, its pieces in the same order.
 #[derive(Clone, Debug)]
 pub struct Exchange {
     rank: usize,
     step: usize,
     phase: usize,
-    item_bytes: usize,
+    op: Option<StepOp>,
+    dtype: Option<DType>,
     members: Arc<[usize]>,
     communicates: bool,
     source_bytes: usize,
     target_bytes: usize,
-    fill: Option<(SmallVec<[u8; 8]>, Vec<Copy>)>,
+    fills: Vec<Fill>,
     receives: Vec<Receive>,
     sends: Vec<Send>,
     reduces: bool,
-    divide: Vec<Divide>,
+    reduction: Option<Reduction>,
+    averages: Vec<Average>,
     tag: u64,
+    collective: Option<Collective>,
 }
 
-/// What lands in this rank's target from one peer, perhaps itself.
+/// Target elements that are set before anything lands: to the identity of the reduction that they are terms of.
 #[derive(Clone, Debug)]
-pub struct Receive {
-    peer: usize,
-    bytes: usize,
-    nests: Vec<Nest>,
-    moves: Vec<Move>,
+pub struct Fill {
+    /// The target elements; the source side means nothing.
+    pub piece: Piece,
+    /// The bytes of one element.
+    pub item: SmallVec<[u8; 8]>,
+    copy: Copy,
 }
 
-/// What one peer takes from this rank's source.
+/// Target elements that are divided after everything has landed.
 #[derive(Clone, Debug)]
-pub struct Send {
-    peer: usize,
-    bytes: usize,
-    nests: Vec<Nest>,
+pub struct Average {
+    /// The target elements; the source side means nothing.
+    pub piece: Piece,
+    /// What they are divided by.
+    pub divisor: usize,
+    divide: Divide,
 }
 
-/// One loop nest from a peer's source to this rank's target.
-#[derive(Clone, Debug)]
-pub enum Move {
-    /// The elements overwrite the target's.
-    Copy(Copy),
-    /// The elements are combined into the target's.
-    Combine(Combine),
-}
-
-impl Move {
-    /// Carries the move out, and returns the number of bytes that it read.
-    pub fn run(&self, target: &mut [u8], source: &[u8]) -> Result<usize, Error> {
-        Ok(match self {
-            Move::Copy(copy) => copy.run(target, source)?,
-            Move::Combine(combine) => combine.run(target, source)?,
-        })
-    }
-}
-
-impl Receive {
-    /// The rank from whose source this comes.
-    pub fn peer(&self) -> usize {
-        self.peer
-    }
-
-    /// Bytes that it brings.
-    pub fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// The moves from the peer's source into this rank's target.
-    pub fn moves(&self) -> &[Move] {
-        &self.moves
-    }
-
-    /// The moves into the target from a dense message that the peer packed with [`Send::pack`], `start` bytes into a
-    /// buffer.
-    pub fn unpack(&self, exchange: &Exchange, dtype: DType, start: usize) -> Result<Vec<Move>, Error> {
-        let mut at = dense_start(start, exchange.item_bytes)?;
-        let mut moves = Vec::new();
-        for (nest, old) in self.nests.iter().zip(&self.moves) {
-            let dense = dense(nest, Side::Source, &mut at)?;
-            moves.push(match old {
-                Move::Copy(_) => Move::Copy(Copy::new(&dense, exchange.item_bytes)?),
-                Move::Combine(combine) => Move::Combine(Combine::new(&dense, dtype, combine.op())?),
-            });
-        }
-        Ok(moves)
-    }
-}
-
-impl Send {
-    /// The rank that takes this.
-    pub fn peer(&self) -> usize {
-        self.peer
-    }
-
-    /// Bytes that it takes.
-    pub fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// The copies from this rank's source into a dense message, `start` bytes into a buffer.
-    pub fn pack(&self, exchange: &Exchange, start: usize) -> Result<Vec<Copy>, Error> {
-        let mut at = dense_start(start, exchange.item_bytes)?;
-        let mut copies = Vec::new();
-        for nest in &self.nests {
-            copies.push(Copy::new(&dense(nest, Side::Target, &mut at)?, exchange.item_bytes)?);
-        }
-        Ok(copies)
-    }
-}
-
-fn dense_start(start: usize, item_bytes: usize) -> Result<i64, Error> {
-    if !start.is_multiple_of(item_bytes) {
-        let message = format!("a message starts at byte {start}, inside of an item of {item_bytes} bytes");
-        return Err(Error::Phase { step: 0, message });
-    }
-    Ok((start / item_bytes) as i64)
-}
-
-/// The nest with one side replaced by consecutive elements from `at` on, which moves behind them.
-fn dense(nest: &Nest, side: Side, at: &mut i64) -> Result<Nest, Error> {
-    let mut result = nest.clone();
-    let mut stride = 1;
-    for l in result.loops.iter_mut().rev() {
-        match side {
-            Side::Source => l.source_stride = stride,
-            Side::Target => l.target_stride = stride,
-        }
-        stride *= l.extent as i64;
-    }
-    match side {
-        Side::Source => result.source_offset = *at,
-        Side::Target => result.target_offset = *at,
-    }
-    *at += nest.len()? as i64;
-    Ok(result)
-}
-
-/// What compiling one phase needs to know besides the phase.
-pub(crate) struct Context<'a> {
+/// What compiling an exchange needs to know besides its parts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Head {
     pub(crate) rank: usize,
-    pub(crate) dtype: DType,
     pub(crate) step: usize,
     pub(crate) phase: usize,
+    /// The same on all ranks that carry out the same plans.
+    pub(crate) tag: u64,
+}
+
+/// A tensor's part in an exchange.
+pub(crate) struct Part<'a> {
+    pub(crate) dtype: DType,
+    pub(crate) phase: &'a Phase,
+    /// What the plan calls it; `None` if it comes from no plan.
+    pub(crate) op: Option<StepOp>,
     /// Whether ranks talk to each other in this step.
     pub(crate) communicates: bool,
-    /// The same on all ranks that carry out the same plan.
-    pub(crate) plan_tag: u64,
+    /// Whether shapes and memory are the same on all members, up to where things begin.
+    pub(crate) symmetric: bool,
     /// The memory of this rank's source and target.
     pub(crate) source: Map,
     pub(crate) target: Map,
@@ -168,107 +87,178 @@ pub(crate) struct Context<'a> {
 }
 
 impl Exchange {
-    /// Compiles a phase.
-    pub(crate) fn new(context: &Context<'_>, phase: &Phase) -> Result<Exchange, Error> {
-        let Context { rank, dtype, step, .. } = *context;
-        let item_bytes = dtype.item_bytes()?;
+    /// Compiles the phases of one tensor or more, all of the same members; reductions only together with reductions
+    /// whose terms come in the same order.
+    pub(crate) fn new(head: Head, parts: &[Part<'_>]) -> Result<Exchange, Error> {
+        let Head { rank, step, .. } = head;
         let wrong = |message: String| Error::Phase { step, message };
-        let bytes = |elements: usize| {
-            elements
-                .checked_mul(item_bytes)
-                .ok_or(reshard_kernels::Error::Overflow { what: "the size of a buffer" })
-        };
-        let mut members: SmallVec<[usize; 16]> = phase.members.iter().copied().collect();
+        let Some(first) = parts.first() else { return Err(wrong("there is nothing to do".to_string())) };
+        let mut members: SmallVec<[usize; 16]> = first.phase.members.iter().copied().collect();
         members.sort_unstable();
-        let Some(my_place) = members.iter().position(|member| *member == rank) else {
+        let Ok(my_place) = members.binary_search(&rank) else {
             return Err(wrong(format!("rank {rank} is not a member of its own group {members:?}")));
         };
-        let reduce = phase.reduce.map(|reduce| (combine_op(reduce.op), reduce.divisor));
-        let whole = context.target.apply(whole_target(phase.target_len), Side::Target);
+        let all_same = |same: &dyn Fn(&Part<'_>) -> bool| parts.iter().all(same);
         let mut exchange = Exchange {
             rank,
             step,
-            phase: context.phase,
-            item_bytes,
+            phase: head.phase,
+            op: first.op.filter(|_| all_same(&|part| part.op == first.op)),
+            dtype: all_same(&|part| part.dtype == first.dtype).then_some(first.dtype),
             members: members.as_slice().into(),
-            communicates: context.communicates,
-            source_bytes: bytes(context.source.len)?,
-            target_bytes: bytes(context.target.len)?,
-            fill: None,
+            communicates: first.communicates,
+            source_bytes: 0,
+            target_bytes: 0,
+            fills: Vec::new(),
             receives: Vec::new(),
             sends: Vec::new(),
-            reduces: reduce.is_some(),
-            divide: Vec::new(),
-            tag: context.plan_tag ^ ((step as u64) << 8 | context.phase as u64),
+            reduces: first.phase.reduce.is_some(),
+            reduction: None,
+            averages: Vec::new(),
+            tag: head.tag ^ ((step as u64) << 8 | head.phase as u64),
+            collective: None,
         };
+        let mut reductions = Vec::with_capacity(parts.len());
+        let mut places = Places::default();
+        for part in parts {
+            if part.phase.reduce.is_some() != first.phase.reduce.is_some()
+                || part.communicates != first.communicates
+            {
+                return Err(wrong("steps of different kinds cannot be one exchange".to_string()));
+            }
+            reductions.push(exchange.add(part, &mut places)?);
+        }
+        let same = reductions.first().copied().flatten();
+        exchange.reduction = same.filter(|_| reductions.iter().all(|other| *other == same));
+        if !exchange.reduces {
+            // Not everybody reads the same rank first: start with oneself.
+            let n = exchange.members.len();
+            let place = |peer: &usize| members.binary_search(peer).unwrap_or(0);
+            exchange.receives.sort_by_key(|receive| (place(&receive.peer()) + n - my_place) % n);
+        }
+        if !exchange.communicates && exchange.receives.iter().any(|receive| receive.peer() != rank) {
+            return Err(wrong(format!("rank {rank} receives from others in a local step")));
+        }
+        if let (Some(op), [part]) = (exchange.op, parts)
+            && part.symmetric
+            && exchange.fills.is_empty()
+        {
+            exchange.collective = collective::recognise(&exchange, op);
+        }
+        Ok(exchange)
+    }
+
+    /// Adds a tensor's part, and says how its terms combine.
+    fn add(&mut self, part: &Part<'_>, places: &mut Places) -> Result<Option<Reduction>, Error> {
+        let Part { dtype, phase, .. } = *part;
+        let (rank, step) = (self.rank, self.step);
+        let item_bytes = dtype.item_bytes()?;
+        let wrong = |message: String| Error::Phase { step, message };
+        let end = |map: &Map| {
+            map.end()
+                .and_then(|elements| elements.checked_mul(item_bytes))
+                .ok_or(reshard_kernels::Error::Overflow { what: "the size of a buffer" })
+        };
+        let target_end = end(&part.target)?;
+        self.source_bytes = self.source_bytes.max(end(&part.source)?);
+        self.target_bytes = self.target_bytes.max(target_end);
+        let reduction = phase.reduce.map(|reduce| Reduction {
+            op: combine_op(reduce.op),
+            dtype,
+            divisor: reduce.divisor,
+        });
+        let whole = part.target.apply(whole_target(phase.target_len), Side::Target);
         if let Some(op) = phase.fill {
-            let identity = dtype.identity(combine_op(op))?;
-            let fills = whole.iter().map(|nest| Copy::new(nest, item_bytes)).collect::<Result<_, _>>()?;
-            exchange.fill = Some((identity, fills));
+            let item = dtype.identity(combine_op(op))?;
+            for nest in &whole {
+                let copy = Copy::new(nest, item_bytes)?;
+                self.fills.push(Fill {
+                    piece: Piece { nest: nest.clone(), dtype },
+                    item: item.clone(),
+                    copy,
+                });
+            }
         }
         let mut overwrite = phase.fill.is_none();
+        let mut last = 0;
         for message in &phase.receives {
-            if !exchange.members.contains(&message.peer) {
-                return Err(wrong(format!("rank {} is not a member of group {members:?}", message.peer)));
+            if self.members.binary_search(&message.peer).is_err() {
+                return Err(wrong(format!(
+                    "rank {} is not a member of group {:?}",
+                    message.peer, self.members
+                )));
             }
-            if reduce.is_some() && message.blocks.iter().map(Block::numel).sum::<usize>() != phase.target_len
+            if reduction.is_some()
+                && message.blocks.iter().map(Block::numel).sum::<usize>() != phase.target_len
             {
                 return Err(wrong(format!("the term of rank {} does not cover the target", message.peer)));
             }
-            let peer_map = if message.peer == rank {
-                context.source.clone()
-            } else {
-                (context.peer_source)(message.peer)?
-            };
-            let nests: Vec<Nest> = nests(message)
+            let peer_map =
+                if message.peer == rank { part.source.clone() } else { (part.peer_source)(message.peer)? };
+            let mut any = false;
+            for nest in nests(message)
                 .flat_map(|nest| peer_map.apply(nest, Side::Source))
-                .flat_map(|nest| context.target.apply(nest, Side::Target))
-                .collect();
-            let mut moves = Vec::with_capacity(nests.len());
-            let mut total = 0;
-            for nest in &nests {
-                let copy = Copy::new(nest, item_bytes)?;
-                if copy.target_range().end > exchange.target_bytes {
+                .flat_map(|nest| part.target.apply(nest, Side::Target))
+            {
+                let copy = Copy::new(&nest, item_bytes)?;
+                if copy.bytes() == 0 {
+                    continue;
+                }
+                if copy.target_range().end > target_end {
                     return Err(wrong(format!(
                         "a block of rank {} ends outside of the target",
                         message.peer
                     )));
                 }
-                total += copy.bytes();
-                moves.push(match reduce {
-                    Some((op, _)) if !overwrite => Move::Combine(Combine::new(nest, dtype, op)?),
+                let one = match reduction {
+                    Some(Reduction { op, .. }) if !overwrite => {
+                        Move::Combine(Combine::new(&nest, dtype, op)?)
+                    }
                     Some(_) | None => Move::Copy(copy),
-                });
+                };
+                let at = places.receive(message.peer, &mut self.receives);
+                if reduction.is_some() && at < last {
+                    return Err(wrong("terms in different orders cannot be one exchange".to_string()));
+                }
+                last = at;
+                self.receives[at].push(Piece { nest, dtype }, one)?;
+                any = true;
             }
-            overwrite &= reduce.is_none();
-            if total > 0 {
-                exchange.receives.push(Receive { peer: message.peer, bytes: total, nests, moves });
-            }
+            overwrite &= reduction.is_none() || !any;
         }
         for message in phase.sends.iter().filter(|message| message.peer != rank) {
-            let nests: Vec<Nest> =
-                nests(message).flat_map(|nest| context.source.apply(nest, Side::Source)).collect();
-            let elements = nests.iter().try_fold(0, |n, nest| Ok::<_, Error>(n + nest.len()?))?;
-            if elements > 0 {
-                exchange.sends.push(Send { peer: message.peer, bytes: bytes(elements)?, nests });
+            for nest in nests(message).flat_map(|nest| part.source.apply(nest, Side::Source)) {
+                if nest.len()? > 0 {
+                    let at = places.send(message.peer, &mut self.sends);
+                    self.sends[at].push(Piece { nest, dtype })?;
+                }
             }
         }
-        if let Some((op, divisor)) = reduce {
+        if let Some(Reduction { op, divisor, .. }) = reduction {
             dtype.check_combine(op)?;
             if divisor != 1 {
-                let divide = whole.iter().map(|nest| Divide::new(nest, dtype, divisor));
-                exchange.divide = divide.collect::<Result<_, _>>()?;
+                for nest in &whole {
+                    let divide = Divide::new(nest, dtype, divisor)?;
+                    let piece = Piece { nest: nest.clone(), dtype };
+                    self.averages.push(Average { piece, divisor, divide });
+                }
             }
-        } else {
-            // Not everybody reads the same rank first: start with oneself.
-            let place = |peer: usize| exchange.members.iter().position(|m| *m == peer).unwrap_or(0);
-            let n = exchange.members.len();
-            exchange.receives.sort_by_key(|receive| (place(receive.peer) + n - my_place) % n);
         }
-        if !context.communicates && exchange.receives.iter().any(|receive| receive.peer != rank) {
-            return Err(wrong(format!("rank {rank} receives from others in a local step")));
-        }
-        Ok(exchange)
+        Ok(reduction)
+    }
+
+    /// Makes an all-reduce of an exchange in which every member gets every member's whole source.
+    pub(crate) fn into_all_reduce(mut self, symmetric: bool) -> Option<Exchange> {
+        let reduction = self.reduction()?;
+        let pieces = self.receives.iter().find(|receive| receive.peer() == self.rank).map(Receive::pieces);
+        let (source, target) = match pieces {
+            None => (0..0, 0..0),
+            Some([piece]) => (piece.contiguous(Side::Source)?, piece.contiguous(Side::Target)?),
+            Some(_) => return None,
+        };
+        self.op = Some(StepOp::AllReduce);
+        self.collective = symmetric.then_some(Collective::AllReduce { source, target, reduction });
+        self.collective.is_some().then_some(self)
     }
 
     /// This rank.
@@ -276,24 +266,43 @@ impl Exchange {
         self.rank
     }
 
-    /// Index of the step in the plan.
+    /// Index of the step in the plan; of several plans together, of the round.
     pub fn step(&self) -> usize {
         self.step
     }
 
-    /// Index of the phase in the step.
+    /// Index of the phase in the step, or of the exchange in the round.
     pub fn phase(&self) -> usize {
         self.phase
     }
 
-    /// Bytes of one element.
-    pub fn item_bytes(&self) -> usize {
-        self.item_bytes
+    /// What the plan calls this step, the same on all members; `None` if several plans call it differently or it comes
+    /// from no plan.
+    ///
+    /// In an all-gather every member sends the same message to all others; in an all-to-all all messages have one size.
+    /// The second phase of an all-reduce is an all-gather of its pieces, the first one a reduce-scatter.
+    pub fn op(&self) -> Option<StepOp> {
+        self.op
+    }
+
+    /// The type of all elements, if they have one type.
+    pub fn dtype(&self) -> Option<DType> {
+        self.dtype
     }
 
     /// The ranks that take part together, ascending, this one among them.
     pub fn members(&self) -> &[usize] {
         &self.members
+    }
+
+    /// The place of a rank among the members.
+    pub fn place_of(&self, rank: usize) -> Option<usize> {
+        self.members.binary_search(&rank).ok()
+    }
+
+    /// Where this is, for errors.
+    pub fn place(&self) -> Place {
+        Place { step: self.step, group: self.members.to_vec() }
     }
 
     /// Whether ranks talk to each other; if not, everything comes from this rank's own source.
@@ -326,9 +335,24 @@ impl Exchange {
         self.reduces
     }
 
+    /// How the terms combine, if this is a reduction and all elements combine alike.
+    pub fn reduction(&self) -> Option<Reduction> {
+        self.reduction
+    }
+
+    /// The whole exchange as one collective of contiguous blocks, if it is one; the same variant on all members.
+    pub fn collective(&self) -> Option<&Collective> {
+        self.collective.as_ref()
+    }
+
     /// Bytes that land here from others.
     pub fn received_bytes(&self) -> usize {
-        self.receives.iter().filter(|receive| receive.peer != self.rank).map(|receive| receive.bytes).sum()
+        self.receives.iter().filter(|receive| receive.peer() != self.rank).map(Receive::bytes).sum()
+    }
+
+    /// Bytes that others take from here.
+    pub fn sent_bytes(&self) -> usize {
+        self.sends.iter().map(Send::bytes).sum()
     }
 
     /// The same on all members in the same phase of the same plan, so that different plans are noticed.
@@ -336,22 +360,67 @@ impl Exchange {
         self.tag
     }
 
+    /// What is filled before anything lands.
+    pub fn fills(&self) -> &[Fill] {
+        &self.fills
+    }
+
+    /// What is divided after everything has landed.
+    pub fn averages(&self) -> &[Average] {
+        &self.averages
+    }
+
     /// Fills the target with the identity of the reduction, where the plan asks for it.
     pub fn prepare(&self, target: &mut [u8]) -> Result<(), Error> {
-        if let Some((identity, copies)) = &self.fill {
-            for copy in copies {
-                copy.run(target, identity)?;
-            }
+        for fill in &self.fills {
+            fill.copy.run(target, &fill.item)?;
         }
         Ok(())
     }
 
     /// Ends the reduction: divides, where it is an average.
     pub fn finish(&self, target: &mut [u8]) -> Result<(), Error> {
-        for divide in &self.divide {
-            divide.run(target)?;
+        for average in &self.averages {
+            average.divide.run(target)?;
         }
         Ok(())
+    }
+
+    /// Succeeds if buffers of these sizes are large enough.
+    ///
+    /// Errors: [`Error::Buffer`].
+    pub fn check_buffers(&self, source: usize, target: usize) -> Result<(), Error> {
+        for (which, needed, given) in
+            [("source", self.source_bytes, source), ("target", self.target_bytes, target)]
+        {
+            if given < needed {
+                return Err(Error::Buffer { rank: self.rank, which, needed, given });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where the messages of each peer are listed.
+#[derive(Default)]
+struct Places {
+    receives: HashMap<usize, usize>,
+    sends: HashMap<usize, usize>,
+}
+
+impl Places {
+    fn receive(&mut self, peer: usize, all: &mut Vec<Receive>) -> usize {
+        *self.receives.entry(peer).or_insert_with(|| {
+            all.push(Receive::new(peer));
+            all.len() - 1
+        })
+    }
+
+    fn send(&mut self, peer: usize, all: &mut Vec<Send>) -> usize {
+        *self.sends.entry(peer).or_insert_with(|| {
+            all.push(Send::new(peer));
+            all.len() - 1
+        })
     }
 }
 

@@ -23,17 +23,26 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod batch;
+mod collective;
 mod communicator;
 mod compiled;
+pub mod contract;
 mod error;
 mod exchange;
+mod fingerprint;
+mod lower;
 mod memory;
+mod message;
 pub mod threads;
 mod trace;
 
+pub use batch::Batch;
+pub use collective::{Collective, Reduction, dense_order};
 pub use communicator::Communicator;
 pub use compiled::{Compiled, Scratch};
 pub use error::{Error, Place};
-pub use exchange::{Exchange, Move, Receive, Send};
+pub use exchange::{Average, Exchange, Fill};
 pub use memory::Memory;
+pub use message::{Move, Piece, Receive, Send};
 pub use trace::Trace;

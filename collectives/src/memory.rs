@@ -94,16 +94,29 @@ impl Memory {
 pub(crate) struct Map {
     /// Digits of the row-major index, slowest first, with their strides; `None` for the identity.
     digits: Option<SmallVec<[(i64, i64); 6]>>,
-    /// Where row-major element 0 lies.
+    /// Where row-major element 0 lies in the tensor's memory.
     start: i64,
-    /// Elements of the buffer.
+    /// Elements of the tensor's memory.
     pub(crate) len: usize,
+    /// Where the tensor's memory begins in the buffer.
+    base: i64,
 }
 
 impl Map {
     /// A dense buffer.
     pub(crate) fn dense(len: usize) -> Map {
-        Map { digits: None, start: 0, len }
+        Map { digits: None, start: 0, len, base: 0 }
+    }
+
+    /// The same memory, so many elements into a buffer.
+    pub(crate) fn at_element(mut self, base: usize) -> Map {
+        self.base = base as i64;
+        self
+    }
+
+    /// Elements that the buffer must have; `None` if there is no such number.
+    pub(crate) fn end(&self) -> Option<usize> {
+        usize::try_from(self.base).ok()?.checked_add(self.len)
     }
 
     /// The memory of a rank's shard.
@@ -115,7 +128,7 @@ impl Map {
         for mode in layout.modes() {
             digits.extend(mode.leaves().rev().filter(|leaf| leaf.0 > 1));
         }
-        Ok(Map { digits: Some(digits), start: 0, len: layout.cosize() as usize })
+        Ok(Map { digits: Some(digits), start: 0, len: layout.cosize() as usize, base: 0 })
     }
 
     /// This buffer as seen through a local phase that only picks some of its elements: the phase's target is then not a
@@ -130,7 +143,7 @@ impl Map {
         }
         let loops = block.modes.iter().filter(|m| m.extent > 1);
         let loops = loops.map(|m| Loop::new(m.extent, m.source_stride as i64, m.target_stride as i64));
-        let mut nests = self.apply(Nest::new(block.source_offset as i64, 0, loops), Side::Source);
+        let mut nests = self.within(Nest::new(block.source_offset as i64, 0, loops), Side::Source);
         let mut nest = nests.pop().filter(|_| nests.is_empty())?;
         nest.loops.sort_by_key(|l| std::cmp::Reverse(l.target_stride));
         let mut dense = 1;
@@ -142,7 +155,8 @@ impl Map {
         }
         let digits = nest.loops.iter().map(|l| (l.extent as i64, l.source_stride)).collect();
         let start = nest.source_offset;
-        (dense == phase.target_len as i64).then_some(Map { digits: Some(digits), start, len: self.len })
+        let map = Map { digits: Some(digits), start, len: self.len, base: self.base };
+        (dense == phase.target_len as i64).then_some(map)
     }
 
     /// Where a row-major index lies, from the start.
@@ -158,6 +172,18 @@ impl Map {
 
     /// The nests that reach, on one side, the places of the row-major elements that `nest` reaches; in the same order.
     pub(crate) fn apply(&self, nest: Nest, side: Side) -> Vec<Nest> {
+        let mut nests = self.within(nest, side);
+        for nest in &mut nests {
+            match side {
+                Side::Source => nest.source_offset += self.base,
+                Side::Target => nest.target_offset += self.base,
+            }
+        }
+        nests
+    }
+
+    /// The same in the tensor's memory.
+    fn within(&self, nest: Nest, side: Side) -> Vec<Nest> {
         let Some(digits) = &self.digits else { return vec![nest] };
         if nest.is_empty() {
             return Vec::new();

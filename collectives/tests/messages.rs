@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use reshard_collectives::threads::World;
-use reshard_collectives::{Communicator, Compiled, Error, Exchange, Place};
+use reshard_collectives::{Communicator, Compiled, Error, Exchange};
 use reshard_kernels::DType;
 use reshard_sharding::redistribute::{Plan, Planner};
 use reshard_sharding::{Mesh, Sharding};
@@ -14,10 +14,12 @@ use reshard_sharding::{Mesh, Sharding};
 /// A packed message: who sent it, of which phase, and the bytes.
 type Letter = (usize, u64, Vec<u8>);
 
+/// What letters are about in which ranks compare their plans.
+const AGREEMENT: u64 = u64::MAX;
+
 /// A rank with a mailbox and everybody's address.
 struct Mailbox {
     rank: usize,
-    dtype: DType,
     inbox: Receiver<Letter>,
     early: VecDeque<Letter>,
     addresses: Vec<Sender<Letter>>,
@@ -28,24 +30,18 @@ struct Posted<'a> {
     exchange: &'a Exchange,
     source: &'a [u8],
     target: &'a mut [u8],
-    staging: &'a mut [u8],
 }
 
 impl Mailbox {
-    fn all(size: usize, dtype: DType) -> Vec<Mailbox> {
+    fn all(size: usize) -> Vec<Mailbox> {
         let (addresses, inboxes): (Vec<_>, Vec<_>) = (0..size).map(|_| channel()).unzip();
-        let mailbox = |(rank, inbox)| Mailbox {
-            rank,
-            dtype,
-            inbox,
-            early: VecDeque::new(),
-            addresses: addresses.clone(),
-        };
+        let mailbox =
+            |(rank, inbox)| Mailbox { rank, inbox, early: VecDeque::new(), addresses: addresses.clone() };
         inboxes.into_iter().enumerate().map(mailbox).collect()
     }
 
-    fn fetch(&mut self, peer: usize, exchange: &Exchange) -> Result<Vec<u8>, Error> {
-        let wanted = |letter: &Letter| (letter.0, letter.1) == (peer, exchange.tag());
+    fn fetch(&mut self, peer: usize, tag: u64, exchange: &Exchange) -> Result<Vec<u8>, Error> {
+        let wanted = |letter: &Letter| (letter.0, letter.1) == (peer, tag);
         if let Some(at) = self.early.iter().position(wanted) {
             return Ok(self.early.remove(at).unwrap().2);
         }
@@ -54,8 +50,11 @@ impl Mailbox {
                 Ok(letter) if wanted(&letter) => return Ok(letter.2),
                 Ok(letter) => self.early.push_back(letter),
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                    let place = Place { step: exchange.step(), group: exchange.members().to_vec() };
-                    return Err(Error::TimedOut { rank: peer, place, after: self.time_out() });
+                    return Err(Error::TimedOut {
+                        rank: peer,
+                        place: exchange.place(),
+                        after: self.time_out(),
+                    });
                 }
             }
         }
@@ -84,11 +83,25 @@ impl Communicator for Mailbox {
     }
 
     fn staging_bytes(&self, exchange: &Exchange) -> Result<usize, Error> {
-        let sends = exchange.sends().iter().map(reshard_collectives::Send::bytes);
-        Ok(sends
-            .chain(exchange.receives().iter().map(reshard_collectives::Receive::bytes))
-            .max()
-            .unwrap_or(0))
+        Ok(exchange.sends().iter().map(reshard_collectives::Send::bytes).max().unwrap_or(0))
+    }
+
+    fn agree(&mut self, exchange: &Exchange) -> Result<(), Error> {
+        let others: Vec<usize> =
+            exchange.members().iter().copied().filter(|peer| *peer != self.rank).collect();
+        for &peer in &others {
+            let letter = (self.rank, AGREEMENT, exchange.tag().to_ne_bytes().to_vec());
+            let _ = self.addresses[peer].send(letter);
+        }
+        let mut differs = None;
+        for peer in others {
+            let tag = self.fetch(peer, AGREEMENT, exchange)?;
+            differs = differs.or((tag != exchange.tag().to_ne_bytes()).then_some(peer));
+        }
+        match differs {
+            Some(rank) => Err(Error::Mismatch { rank, place: exchange.place() }),
+            None => Ok(()),
+        }
     }
 
     fn post<'a>(
@@ -99,30 +112,23 @@ impl Communicator for Mailbox {
         staging: &'a mut [u8],
     ) -> Result<Posted<'a>, Error> {
         for send in exchange.sends() {
-            for copy in send.pack(exchange, 0)? {
-                copy.run(staging, source)?;
-            }
+            send.pack(staging, source)?;
             let letter = (self.rank, exchange.tag(), staging[..send.bytes()].to_vec());
             // A peer that has gone is noticed when something is wanted from it.
             let _ = self.addresses[send.peer()].send(letter);
         }
-        Ok(Posted { exchange, source, target, staging })
+        Ok(Posted { exchange, source, target })
     }
 
     fn wait(&mut self, posted: Posted<'_>) -> Result<(), Error> {
-        let Posted { exchange, source, target, staging } = posted;
+        let Posted { exchange, source, target } = posted;
         exchange.prepare(target)?;
         for receive in exchange.receives() {
             if receive.peer() == self.rank {
-                for one in receive.moves() {
-                    one.run(target, source)?;
-                }
+                receive.take(target, source)?;
             } else {
-                let message = self.fetch(receive.peer(), exchange)?;
-                staging[..message.len()].copy_from_slice(&message);
-                for one in receive.unpack(exchange, self.dtype, 0)? {
-                    one.run(target, staging)?;
-                }
+                let message = self.fetch(receive.peer(), exchange.tag(), exchange)?;
+                receive.unpack(target, &message)?;
             }
         }
         exchange.finish(target)
@@ -136,13 +142,13 @@ fn by_mail(plan: &Plan, dtype: DType, shards: &[Vec<u8>]) -> Vec<Vec<u8>> {
             let shard = shard.clone();
             scope.spawn(move || {
                 let compiled = Compiled::new(plan, mailbox.rank, dtype)?;
-                let mut scratch = compiled.scratch(&mailbox)?;
+                let mut scratch = compiled.scratch(&mut mailbox)?;
                 let mut target = vec![0; compiled.target_bytes()];
                 compiled.run(&mut mailbox, &shard, &mut target, &mut scratch)?;
                 Ok::<_, Error>(target)
             })
         };
-        let ranks: Vec<_> = Mailbox::all(shards.len(), dtype).into_iter().zip(shards).map(run).collect();
+        let ranks: Vec<_> = Mailbox::all(shards.len()).into_iter().zip(shards).map(run).collect();
         ranks.into_iter().map(|rank| rank.join().unwrap().unwrap()).collect()
     })
 }

@@ -90,6 +90,29 @@ impl Cut {
         self.places(len).into_iter().map(|i| self.len(len, i)).collect()
     }
 
+    /// Whether this cut and then the next one, of what it leaves, are one cut of this split factor over both.
+    ///
+    /// A piece of `m` gives `c = ceil(m/n)` each, and then `ceil(c/n')` each. Over both at once it gives
+    /// `ceil(m/(n n')) = ceil(c/n')` each, so the places are the same if `n'` divides `c`, or if nothing is left for the
+    /// second rank. The next cut must cut every share for itself.
+    pub(crate) fn goes_on(&self, next: &Cut, len: usize) -> bool {
+        if self.sizes.is_some() || next.sizes.is_some() {
+            return false;
+        }
+        let piece = len.div_ceil(self.split_factor).max(1);
+        let nests = |m: usize| {
+            let c = m.div_ceil(self.n);
+            c.is_multiple_of(next.n) || m <= c
+        };
+        nests(piece)
+            && nests(len % piece)
+            && self.places(len).into_iter().all(|i| {
+                let share = chunk(piece, self.n, i).len;
+                let left = self.len(len, i);
+                left == 0 || left.div_ceil(next.split_factor) == share
+            })
+    }
+
     /// Which elements rank `i` of the axis keeps of a list, in order.
     pub(crate) fn keep(&self, list: &[Interval], i: usize, dim: usize) -> Result<Intervals, Error> {
         let total: usize = list.iter().map(|x| x.len).sum();

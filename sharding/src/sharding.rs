@@ -5,7 +5,9 @@
 //! * **digits** wherever the ownership is a layout: canonical words (see [`crate::digits`]), so that `==` means the same
 //!   ownership, whatever placements it was made from;
 //! * **cuts** where it is not (a dim that does not divide, or of size 0): the list of cuts of each dim in the order in
-//!   which they apply, normalised (axes of size 1 and needless split factors are gone).
+//!   which they apply, normalised. A dim that divides has the cuts of its canonical word, most significant first, each
+//!   with the product of the local digits before it as its split factor; on one that does not, needless split factors
+//!   are gone. Axes of size 1 are gone from both.
 //!
 //! Either form gives `region(rank)`, and both are what PyTorch's placements mean, exactly.
 
@@ -49,19 +51,22 @@ pub struct Sharding {
     form: Form,
 }
 
-/// One cut of a dim by a whole mesh axis.
+/// One cut of a dim by a sub-axis, whose size is that of the cut.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct AxisCut {
     pub(crate) dim: usize,
-    pub(crate) axis: usize,
+    pub(crate) sub: SubAxis,
     pub(crate) cut: Cut,
 }
+
+/// The cuts of some dims, those of one dim in the order in which they apply.
+pub(crate) type Cuts = SmallVec<[AxisCut; 4]>;
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum Form {
     Digits(Digits),
     /// By dim; within a dim in the order in which they apply.
-    Cuts(SmallVec<[AxisCut; 4]>),
+    Cuts(Cuts),
 }
 
 impl Clone for Sharding {
@@ -90,7 +95,7 @@ impl Sharding {
                 mesh: mesh.to_string(),
             });
         }
-        let mut cuts: SmallVec<[AxisCut; 4]> = SmallVec::new();
+        let mut cuts = Cuts::new();
         let mut partial: SmallVec<[PartialAxis; 2]> = SmallVec::new();
         for (axis, p) in placements.iter().enumerate() {
             let a = &mesh.axes()[axis];
@@ -111,7 +116,7 @@ impl Sharding {
                 // Its sizes are plain chunks, of that length only.
                 check_total(shape, &cuts, dim, sizes.iter().sum(), p)?;
             }
-            cuts.push(AxisCut { dim, axis, cut });
+            cuts.push(AxisCut { dim, sub: mesh.whole(axis), cut });
         }
         Sharding::from_cuts(mesh, shape, cuts, partial)
     }
@@ -126,11 +131,11 @@ impl Sharding {
         Sharding::from_cuts(mesh, shape, SmallVec::new(), SmallVec::new())
     }
 
-    /// The sharding of these cuts, applied in the order given; several cuts of one axis are the caller's fault.
+    /// The sharding of these cuts, applied in the order given; cuts by sub-axes that overlap are the caller's fault.
     pub(crate) fn from_cuts(
         mesh: &Mesh,
         shape: &[usize],
-        mut cuts: SmallVec<[AxisCut; 4]>,
+        mut cuts: Cuts,
         partial: SmallVec<[PartialAxis; 2]>,
     ) -> Result<Sharding, Error> {
         check_shape(shape)?;
@@ -146,16 +151,7 @@ impl Sharding {
         let form = if let Some(digits) = digits_of(shape, &cuts) {
             Form::Digits(digits)
         } else {
-            for i in 0..cuts.len() {
-                let first = i == 0 || cuts[i - 1].dim != cuts[i].dim;
-                let len = shape[cuts[i].dim];
-                if first && len > 0 {
-                    // As many pieces as there really are.
-                    let piece = len.div_ceil(cuts[i].cut.split_factor);
-                    cuts[i].cut.split_factor = len.div_ceil(piece);
-                }
-            }
-            Form::Cuts(cuts)
+            Form::Cuts(cuts.chunk_by(|a, b| a.dim == b.dim).flat_map(|c| normal_cuts(shape, c)).collect())
         };
         Ok(Sharding { mesh: mesh.clone(), shape: Shape::from_slice(shape), partial, form })
     }
@@ -222,6 +218,14 @@ impl Sharding {
         }
     }
 
+    /// The canonical word of a dim that divides, whatever the others do.
+    pub(crate) fn word(&self, dim: usize) -> Option<Digits> {
+        match &self.form {
+            Form::Digits(digits) => Some(digits.iter().copied().filter(|d| d.dim == dim).collect()),
+            Form::Cuts(cuts) => word_of(dim, self.shape[dim], cuts),
+        }
+    }
+
     /// Feeds a hasher with a part of what tells shardings apart: equal ones alike, and quickly.
     pub(crate) fn hash_word(&self, hasher: &mut impl core::hash::Hasher) {
         hasher.write_usize(self.mesh.size() ^ self.mesh.world().rotate_left(32));
@@ -240,7 +244,8 @@ impl Sharding {
             }
             Form::Cuts(cuts) => {
                 for c in cuts {
-                    hasher.write_usize(c.dim ^ c.axis.rotate_left(16) ^ c.cut.split_factor.rotate_left(32));
+                    hasher
+                        .write_usize(c.dim ^ c.sub.axis.rotate_left(16) ^ c.cut.split_factor.rotate_left(32));
                 }
             }
         }
@@ -262,6 +267,11 @@ impl Sharding {
         self.mesh.coordinate(rank).ok_or_else(|| Error::NoSuchRank { rank, mesh: self.mesh.to_string() })
     }
 
+    /// Which piece of a cut the rank at a coordinate keeps.
+    fn place(&self, x: &AxisCut, c: &[usize]) -> usize {
+        x.sub.digit(c[x.sub.axis], self.mesh.axes()[x.sub.axis].size())
+    }
+
     /// The extents of the local tensor of a rank.
     pub fn local_shape(&self, rank: usize) -> Result<SmallVec<[usize; 6]>, Error> {
         let c = self.coordinate(rank)?;
@@ -274,7 +284,7 @@ impl Sharding {
             }
             Form::Cuts(cuts) => {
                 for x in cuts {
-                    local[x.dim] = x.cut.len(local[x.dim], c[x.axis]);
+                    local[x.dim] = x.cut.len(local[x.dim], self.place(x, &c));
                 }
             }
         }
@@ -285,7 +295,7 @@ impl Sharding {
     pub fn max_local_numel(&self) -> usize {
         match &self.form {
             Form::Digits(_) => self.numel() / self.shards(),
-            // No axis cuts two dims here, so the greatest of each dim meet on one rank.
+            // No sub-axis cuts two dims, so the greatest of each dim meet on one rank.
             Form::Cuts(cuts) => (0..self.shape.len())
                 .map(|dim| {
                     let cuts = cuts.iter().filter(|x| x.dim == dim);
@@ -319,7 +329,7 @@ impl Sharding {
                 let mut list = Intervals::new();
                 push(&mut list, Interval { start: 0, len });
                 for x in cuts.iter().filter(|x| x.dim == dim) {
-                    list = x.cut.keep(&list, c[x.axis], dim)?;
+                    list = x.cut.keep(&list, self.place(x, c), dim)?;
                 }
                 Ok(list)
             }
@@ -434,24 +444,53 @@ impl Sharding {
         }
         match &self.form {
             Form::Cuts(cuts) => {
-                for (i, x) in cuts.iter().enumerate() {
-                    if cuts[..i].iter().any(|y| y.dim == x.dim && y.axis > x.axis) {
+                for of_dim in cuts.chunk_by(|a, b| a.dim == b.dim) {
+                    let dim = of_dim[0].dim;
+                    if let Some(word) = word_of(dim, self.shape[dim], of_dim) {
+                        self.decode(&word, &mut out)?;
+                        continue;
+                    }
+                    if of_dim.iter().any(|x| x.sub != self.mesh.whole(x.sub.axis)) {
+                        return Err(no_placements("an axis is split into sub-axes"));
+                    }
+                    if of_dim.windows(2).any(|w| w[0].sub > w[1].sub) {
                         return Err(no_placements(
                             "the axes of an uneven dim apply in another order than the mesh's",
                         ));
                     }
-                    out.0[x.axis] = Placement::of_cut(x.dim, &x.cut);
-                }
-            }
-            Form::Digits(digits) => {
-                for axis in 0..self.mesh.axes().len() {
-                    if let Some((dim, k)) = self.decode_axis(digits, axis)? {
-                        out.0[axis] = Placement::of_cut(dim, &Cut::chunks(k, 1));
+                    for x in of_dim {
+                        out.0[x.sub.axis] = Placement::of_cut(dim, &x.cut);
                     }
                 }
             }
+            Form::Digits(digits) => self.decode(digits, &mut out)?,
         }
         Ok(out)
+    }
+
+    /// Writes the placements of the axes that own some of these digits.
+    fn decode(&self, digits: &[Digit], out: &mut Placements) -> Result<(), Error> {
+        for axis in 0..self.mesh.axes().len() {
+            if let Some((dim, k)) = self.decode_axis(digits, axis)? {
+                out.0[axis] = Placement::of_cut(dim, &Cut::chunks(k, 1));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether only whole axes cut and owe.
+    pub(crate) fn whole_axes(&self) -> bool {
+        let whole = |s: &SubAxis| *s == self.mesh.whole(s.axis);
+        self.partial.iter().all(|p| whole(&p.sub))
+            && match &self.form {
+                Form::Digits(digits) => digits.iter().filter_map(Digit::sub_axis).all(|s| whole(&s)),
+                Form::Cuts(cuts) => cuts.iter().all(|c| whole(&c.sub)),
+            }
+    }
+
+    /// Whether there is a text that means this sharding: not where sub-axes meet uneven cuts that only placements hold.
+    pub(crate) fn has_notation(&self) -> bool {
+        self.digits().is_some() || self.whole_axes() || self.by_tensor().is_ok()
     }
 
     /// The dim and split factor of an axis: what it skips of the local index that earlier axes left.
@@ -485,7 +524,7 @@ impl Sharding {
         let mut used: SmallVec<[SubAxis; 8]> = self.partial.iter().map(|p| p.sub).collect();
         match &self.form {
             Form::Digits(d) => used.extend(d.iter().filter_map(Digit::sub_axis)),
-            Form::Cuts(c) => used.extend(c.iter().map(|x| self.mesh.whole(x.axis))),
+            Form::Cuts(c) => used.extend(c.iter().map(|x| x.sub)),
         }
         complement(&used, self.mesh.axes())
     }
@@ -556,27 +595,74 @@ fn lens_after<'a>(len: usize, cuts: impl Iterator<Item = &'a AxisCut>) -> SmallV
     lens
 }
 
-/// The digits that cuts of whole axes make, if every one of them divides.
+/// The digits that cuts make, if every one of them divides.
 fn digits_of(shape: &[usize], cuts: &[AxisCut]) -> Option<Digits> {
-    if shape.contains(&0) {
-        return None;
-    }
     let mut all = Digits::new();
     for (dim, &len) in shape.iter().enumerate() {
-        let mut word = Word::uncut(dim, len);
-        for x in cuts.iter().filter(|x| x.dim == dim) {
-            let local = word.local_len();
-            // Pieces of ceil(local / k), of which there may be fewer than k.
-            let piece = local.div_ceil(x.cut.split_factor);
-            let divides = local.is_multiple_of(piece) && piece.is_multiple_of(x.cut.n);
-            let sub = SubAxis { axis: x.axis, pre: 1, size: x.cut.n };
-            if !divides || x.cut.sizes.is_some() || !word.give(local / piece, sub) {
-                return None;
-            }
-        }
-        all.extend(word.digits().iter().copied());
+        all.extend(word_of(dim, len, cuts)?);
     }
-    Some(canonical(all))
+    Some(all)
+}
+
+/// The canonical word that the cuts of one dim among these make, if every one of them divides.
+pub(crate) fn word_of(dim: usize, len: usize, cuts: &[AxisCut]) -> Option<Digits> {
+    if len == 0 {
+        return None;
+    }
+    let mut word = Word::uncut(dim, len);
+    for x in cuts.iter().filter(|x| x.dim == dim) {
+        let local = word.local_len();
+        // Pieces of ceil(local / k), of which there may be fewer than k.
+        let piece = local.div_ceil(x.cut.split_factor);
+        let divides = local.is_multiple_of(piece) && piece.is_multiple_of(x.cut.n);
+        if !divides || x.cut.sizes.is_some() || !word.give(local / piece, x.sub) {
+            return None;
+        }
+    }
+    Some(canonical(word.digits().iter().copied()))
+}
+
+/// The cuts that the digits of a word are, most significant first.
+pub(crate) fn cuts_of(word: &[Digit]) -> Cuts {
+    let mut skipped = 1;
+    let mut cuts = Cuts::new();
+    for d in word {
+        match d.sub_axis() {
+            Some(sub) => cuts.push(AxisCut { dim: d.dim, sub, cut: Cut::chunks(skipped, sub.size) }),
+            None => skipped *= d.radix,
+        }
+    }
+    cuts
+}
+
+/// The cuts of one dim, normalised.
+fn normal_cuts(shape: &[usize], cuts: &[AxisCut]) -> Cuts {
+    let dim = cuts[0].dim;
+    let len = shape[dim];
+    if let Some(word) = word_of(dim, len, cuts) {
+        return cuts_of(&word);
+    }
+    let mut cuts: Cuts = cuts.iter().cloned().collect();
+    if len > 0 {
+        // As many pieces as there really are.
+        let first = &mut cuts[0].cut;
+        let piece = len.div_ceil(first.split_factor);
+        first.split_factor = len.div_ceil(piece);
+    }
+    let mut i = 0;
+    while i + 1 < cuts.len() {
+        let joined = cuts[i].sub.joined(cuts[i + 1].sub);
+        let lens = || lens_after(len, cuts[..i].iter());
+        match joined.filter(|_| lens().iter().all(|&len| cuts[i].cut.goes_on(&cuts[i + 1].cut, len))) {
+            Some(sub) => {
+                let cut = Cut::chunks(cuts[i].cut.split_factor, sub.size);
+                cuts[i] = AxisCut { dim, sub, cut };
+                cuts.remove(i + 1);
+            }
+            None => i += 1,
+        }
+    }
+    cuts
 }
 
 /// Partial axes in mesh order, consecutive ones joined, those of one rank gone; fails if their ops do not mix.

@@ -18,7 +18,7 @@ use smallvec::SmallVec;
 use crate::digits::Owner;
 use crate::extent::Cut;
 use crate::notation::dims::same_elements;
-use crate::sharding::AxisCut;
+use crate::sharding::{AxisCut, Cuts};
 use crate::{Error, Mesh, Placement, Sharding};
 
 /// What stands before an axis in the word of the dim that it shards.
@@ -128,9 +128,8 @@ impl Sharding {
         let agree = literal == ordered || {
             let (a, b) = (plain_cuts(mesh, placements), ordered_cuts(mesh, placements)?);
             shape.iter().enumerate().all(|(dim, &len)| {
-                let of = |cuts: &[AxisCut]| -> SmallVec<[AxisCut; 4]> {
-                    cuts.iter().filter(|c| c.dim == dim).cloned().collect()
-                };
+                let of =
+                    |cuts: &[AxisCut]| -> Cuts { cuts.iter().filter(|c| c.dim == dim).cloned().collect() };
                 same_elements(len, &of(&a), &of(&b))
             })
         };
@@ -139,17 +138,17 @@ impl Sharding {
 }
 
 /// The cuts of placements, in mesh order.
-fn plain_cuts(mesh: &Mesh, placements: &[Placement]) -> SmallVec<[AxisCut; 4]> {
+fn plain_cuts(mesh: &Mesh, placements: &[Placement]) -> Cuts {
     let cut = |(axis, p): (usize, &Placement)| {
         let (dim, cut) = p.cut(mesh.axes()[axis].size())?;
-        Some(AxisCut { dim, axis, cut })
+        Some(AxisCut { dim, sub: mesh.whole(axis), cut })
     };
     placements.iter().enumerate().filter_map(cut).collect()
 }
 
 /// The same axes as plain chunks, in the order that the split factors spell.
-fn ordered_cuts(mesh: &Mesh, placements: &[Placement]) -> Result<SmallVec<[AxisCut; 4]>, Error> {
-    let mut order: SmallVec<[AxisCut; 4]> = SmallVec::new();
+fn ordered_cuts(mesh: &Mesh, placements: &[Placement]) -> Result<Cuts, Error> {
+    let mut order: Cuts = Cuts::new();
     for c in plain_cuts(mesh, placements).into_iter().rev() {
         let mut left = c.cut.split_factor;
         let mut at = 0;
@@ -167,8 +166,8 @@ fn ordered_cuts(mesh: &Mesh, placements: &[Placement]) -> Result<SmallVec<[AxisC
                 notation: "order of axes",
                 reason: format!(
                     "{} on {} says that later axes which multiply to {} chunk dim {} before it, and none do",
-                    placements[c.axis],
-                    mesh.axes()[c.axis].name(),
+                    placements[c.sub.axis],
+                    mesh.axes()[c.sub.axis].name(),
                     c.cut.split_factor,
                     c.dim
                 ),

@@ -276,7 +276,8 @@ fn refusals_have_their_kind() {
         (&[5, 32], "[{dp,tp},{}]", "uneven"),
         (&[5, 32], "{devices=[8,1]<=[8]}", "uneven"),
         (&[5, 32], "PartitionSpec(('dp','tp'))", "uneven"),
-        (&[5, 32], "{devices=[2,4]<=[2,4]T(1,0)}", "uneven"),
+        (&[5, 32], "[{2,dp},{}]", "uneven"),
+        (&[5, 32], "[{tp:(2)2,dp},{}]", "uneven"),
     ] {
         let e = Sharding::parse(&m, shape, text).unwrap_err();
         assert_eq!(e.kind(), kind, "{text}: {e}");
@@ -286,6 +287,16 @@ fn refusals_have_their_kind() {
         ["[{dp},{}]", "PartitionSpec('dp')", "{devices=[2,1,4]<=[8] last_tile_dim_replicate}", "S(0)R"]
     {
         assert_eq!(Sharding::parse(&m, &[5, 32], text).unwrap().to_string(), "S(0),R", "{text}");
+    }
+    // So has one sub-axis, and dims beside it that divide are free.
+    for (text, prints) in [
+        ("[{tp:(2)2},{tp:(1)2,dp}]", "[{tp:(2)2},{tp:(1)2,dp}]"),
+        ("{devices=[2,4]<=[2,4]T(1,0)}", "[{tp:(1)2},{tp:(2)2,dp}]"),
+        ("[{tp},{4,dp}]", "SS(1,4),S(0)"),
+        ("[{tp:(1)2},{}] unreduced={dp}", "[{tp:(1)2},{}] unreduced={dp}"),
+        ("[{},{tp:(1)2,tp:(2)2,dp}]", "SS(1,4),S(1)"),
+    ] {
+        assert_eq!(Sharding::parse(&m, &[5, 32], text).unwrap().to_string(), prints, "{text}");
     }
 }
 

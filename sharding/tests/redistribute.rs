@@ -80,6 +80,34 @@ fn all_pairs_on_two_axes() {
 }
 
 #[test]
+fn sub_axes_beside_dims_that_do_not_divide() {
+    let mesh: Mesh = "x=2,y=4".parse().unwrap();
+    let texts = [
+        "[{},{}]",
+        "[{x},{y}]",
+        "[{y},{x}]",
+        "[{x},{y:(1)2}]",
+        "[{y:(1)2},{y:(2)2,x}]",
+        "[{y:(2)2},{y:(1)2}]",
+        "[{y:(2)2},{2,x,y:(1)2}]",
+        "[{x},{y:(1)2}] unreduced={y:(2)2}",
+        "[{},{x,y:(2)2}] unreduced={y:(1)2}",
+        "[{y:(1)2},{}] unreduced={x,y:(2)2}",
+        "SS(0,2),S(0)",
+        "RG(0,[4,1]),S(1)",
+    ];
+    let all: Vec<Sharding> = texts.iter().map(|t| Sharding::parse(&mesh, &[5, 16], t).unwrap()).collect();
+    for (from, text) in all.iter().zip(texts) {
+        assert_eq!(Sharding::parse(&mesh, &[5, 16], &from.to_string()).as_ref(), Ok(from), "{text}");
+        for to in &all {
+            for objective in [Objective::Time, Objective::Bytes, Objective::Peak] {
+                check(from, to, objective);
+            }
+        }
+    }
+}
+
+#[test]
 fn all_ops_on_two_axes() {
     for op in ["sum", "avg", "prod", "min", "max"] {
         let p = format!("P({op})");

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use quickcheck::{Arbitrary, Gen, QuickCheck};
 use reshard_sharding::meaning::held;
+use reshard_sharding::redistribute::{Objective, Planner};
 use reshard_sharding::{Error, Mesh, Placement, Placements, Sharding};
 
 fn mesh(sizes: &[usize]) -> Mesh {
@@ -82,13 +83,15 @@ fn compare(n: usize, sizes: &[usize], only_even: bool) -> (usize, usize, usize) 
                         assert_eq!(plain, exists, "{s} of {:?} as {shape:?} is {t}", s.shape());
                         found += usize::from(exists);
                     }
-                    Err(Error::NeedsRedistribute { first, .. }) => {
+                    Err(Error::NeedsRedistribute { first, elements, .. }) => {
                         refused += 1;
                         if exists {
                             eprintln!("missed: {s} of {:?} as {shape:?} is {}", s.shape(), to[held_from]);
                         }
                         let first = Sharding::parse(&mesh, s.shape(), &first).unwrap();
                         assert!(first.view(shape).is_ok(), "{s} of {:?} as {shape:?}: {first}", s.shape());
+                        let plan = Planner::new().objective(Objective::Bytes).plan(s, &first, 1).unwrap();
+                        assert_eq!(elements, plan.received_bytes(), "{s} of {:?} to {first}", s.shape());
                     }
                     Err(e) => panic!("{s} of {:?} as {shape:?}: {e}", s.shape()),
                 }
@@ -136,6 +139,83 @@ fn every_free_view_of_uneven_dims_is_found_and_none_is_wrong() {
         let (free, found, _) = compare(n, sizes, false);
         assert_eq!(free, found, "{n} on {sizes:?}");
     }
+}
+
+/// Every by-tensor text in which some of these sub-axes shard dims of a shape, each after a local digit or not.
+fn by_tensor_texts(shape: &[usize], subs: &[&str]) -> Vec<String> {
+    fn grow(lists: &[Vec<String>], left: &[&str], out: &mut Vec<Vec<Vec<String>>>) {
+        out.push(lists.to_vec());
+        for (i, sub) in left.iter().enumerate() {
+            let rest: Vec<&str> = left.iter().enumerate().filter(|x| x.0 != i).map(|x| *x.1).collect();
+            for dim in 0..lists.len() {
+                for local in ["", "2", "3"] {
+                    let mut next = lists.to_vec();
+                    next[dim].extend((!local.is_empty()).then(|| local.to_owned()));
+                    next[dim].push((*sub).to_owned());
+                    grow(&next, &rest, out);
+                }
+            }
+        }
+    }
+    let mut all = Vec::new();
+    grow(&vec![Vec::new(); shape.len()], subs, &mut all);
+    let text = |dims: &Vec<Vec<String>>| {
+        format!("[{}]", dims.iter().map(|d| format!("{{{}}}", d.join(","))).collect::<Vec<_>>().join(","))
+    };
+    all.iter().map(text).collect()
+}
+
+/// As above, over shardings with sub-axes: those of placements, and those by tensor of whole axes and of their halves.
+#[test]
+fn every_free_view_of_uneven_dims_with_sub_axes_is_found_and_none_is_wrong() {
+    let mut with_sub_axes = 0;
+    for (sizes, shapes, subs) in [
+        (&[4][..], &[&[3, 8][..], &[3, 2, 4], &[3, 4, 2], &[6, 4], &[24]][..], &["a:(1)2", "a:(2)2"][..]),
+        (&[4], &[&[10, 3], &[2, 5, 3], &[5, 2, 3], &[5, 6]], &["a:(1)2", "a:(2)2"]),
+        (&[2, 4], &[&[5, 8], &[5, 2, 4], &[5, 4, 2], &[10, 4], &[40]], &["a", "b:(1)2", "b:(2)2"]),
+        (&[4, 2], &[&[8, 5], &[2, 4, 5], &[4, 10], &[2, 20], &[40]], &["a:(1)2", "a:(2)2", "b"]),
+    ] {
+        let mesh = mesh(sizes);
+        let mut by_shape: Vec<HashMap<Held, Sharding>> = Vec::new();
+        for shape in shapes {
+            let mut seen = HashMap::new();
+            for p in all_placements(shape, sizes.len()) {
+                let s = Sharding::new(&mesh, shape, &p).unwrap();
+                seen.entry(all_held(&s)).or_insert(s);
+            }
+            for text in by_tensor_texts(shape, subs) {
+                let Ok(s) = Sharding::parse(&mesh, shape, &text) else { continue };
+                assert_eq!(Sharding::parse(&mesh, shape, &s.to_string()), Ok(s.clone()), "{text}");
+                seen.entry(all_held(&s)).or_insert(s);
+            }
+            by_shape.push(seen);
+        }
+        for from in &by_shape {
+            for (held_from, s) in from {
+                for (shape, to) in shapes.iter().zip(&by_shape) {
+                    match (s.view(shape), to.get(held_from)) {
+                        (Ok(t), _) => {
+                            assert_eq!(&all_held(&t), held_from, "{s} of {:?} as {shape:?}: {t}", s.shape());
+                            assert_eq!(Sharding::parse(&mesh, shape, &t.to_string()), Ok(t.clone()));
+                            with_sub_axes += usize::from(t.digits().is_none() && t.placements().is_err());
+                        }
+                        (Err(Error::NeedsRedistribute { first, .. }), None) => {
+                            let first = Sharding::parse(&mesh, s.shape(), &first).unwrap();
+                            assert!(
+                                first.view(shape).is_ok(),
+                                "{s} of {:?} as {shape:?}: {first}",
+                                s.shape()
+                            );
+                        }
+                        (Err(e), exists) => {
+                            panic!("{s} of {:?} as {shape:?} is {exists:?}: {e}", s.shape())
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(with_sub_axes > 100, "{with_sub_axes}");
 }
 
 fn view(sizes: &[usize], from: &[usize], placements: &str, to: &[usize]) -> Result<Sharding, Error> {

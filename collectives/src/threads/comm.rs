@@ -85,11 +85,7 @@ impl Comm {
     pub fn barrier(&mut self) -> Result<(), Error> {
         let everybody = Arc::clone(&self.everybody);
         let (meeting, place) = self.meeting(&everybody)?;
-        let number = meeting.seats[place].arrivals.load(Ordering::Relaxed) + 1;
-        if meeting.arrive(place, number) {
-            self.wake(&meeting, place);
-        }
-        let result = self.wait_for_all(&meeting, number, 0);
+        let result = self.come_together(&meeting, place, 0);
         result.inspect_err(|error| self.shared.fail(error.failed_rank().unwrap_or(self.rank), error))
     }
 
@@ -125,6 +121,29 @@ impl Comm {
         let missing =
             || (0..meeting.members.len()).find(|seat| !come(*seat)).map(|seat| meeting.members[seat]);
         self.wait_until(|| meeting.is_complete(number), missing, || place_of(meeting, step))
+    }
+
+    /// Compares the tag of an exchange with the other members'; nobody goes on before all have compared.
+    fn compare(&mut self, exchange: &Exchange) -> Result<(), Error> {
+        let (meeting, place) = self.meeting(exchange.members())?;
+        meeting.seats[place].agreed.store(exchange.tag(), Ordering::Relaxed);
+        self.come_together(&meeting, place, exchange.step())?;
+        let other =
+            meeting.seats.iter().position(|seat| seat.agreed.load(Ordering::Relaxed) != exchange.tag());
+        self.come_together(&meeting, place, exchange.step())?;
+        match other {
+            Some(seat) => Err(Error::Mismatch { rank: meeting.members[seat], place: exchange.place() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Arrives, and waits until all members of a group have.
+    fn come_together(&self, meeting: &Meeting, place: usize, step: usize) -> Result<(), Error> {
+        let number = meeting.seats[place].arrivals.load(Ordering::Relaxed) + 1;
+        if meeting.arrive(place, number) {
+            self.wake(meeting, place);
+        }
+        self.wait_for_all(meeting, number, step)
     }
 
     /// Waits for a condition; `missing` is a rank that does not yet do its part, `place` where.
@@ -180,7 +199,7 @@ impl Comm {
         if !exchange.communicates() || exchange.members().len() == 1 {
             exchange.prepare(target)?;
             for receive in exchange.receives() {
-                apply(receive, target, source)?;
+                receive.take(target, source)?;
             }
             exchange.finish(target)?;
             self.after(exchange);
@@ -193,7 +212,7 @@ impl Comm {
         seat.while_showing(source, number, exchange.tag(), wanted, || {
             if meeting.arrive(place, number) {
                 self.wake(&meeting, place);
-            } else if is_much(exchange.sends().iter().map(crate::Send::bytes).sum()) {
+            } else if is_much(exchange.sent_bytes()) {
                 exchange.sends().iter().for_each(|send| self.shared.wake(send.peer()));
             }
             self.inside(exchange);
@@ -204,13 +223,13 @@ impl Comm {
                 all => (None, all),
             };
             if let Some(receive) = mine {
-                apply(receive, target, source)?;
+                receive.take(target, source)?;
             }
             if exchange.is_reduction() || theirs.len() > 64 || !is_much(exchange.received_bytes()) {
                 self.wait_for_all(&meeting, number, exchange.step())?;
                 for receive in theirs {
                     if receive.peer() == self.rank {
-                        apply(receive, target, source)?;
+                        receive.take(target, source)?;
                     } else {
                         self.take(&meeting, number, exchange, receive, target)?;
                     }
@@ -231,7 +250,7 @@ impl Comm {
             self.wait_until(
                 || seat.reads.load(Ordering::Acquire) >= wanted,
                 || exchange.sends().iter().map(crate::Send::peer).find(|peer| reader_is_missing(*peer)),
-                || place_of(&meeting, exchange.step()),
+                || exchange.place(),
             )?;
             Ok::<(), Error>(())
         })?;
@@ -267,7 +286,7 @@ impl Comm {
                 self.wait_until(
                     || open().any(|(_, receive)| has_come(receive.peer())),
                     || open().map(|(_, receive)| receive.peer()).find(|peer| !has_come(*peer)),
-                    || place_of(meeting, exchange.step()),
+                    || exchange.place(),
                 )?;
             }
         }
@@ -288,19 +307,19 @@ impl Comm {
             return Err(Error::NotInPlan { rank: peer });
         };
         let seat = &meeting.seats[at];
-        match seat.look(number, exchange.tag(), |source| apply(receive, target, source)) {
+        match seat.look(number, exchange.tag(), |source| receive.take(target, source)) {
             Look::Found { result, wanted } => {
-                self.recorder.received(exchange.step(), peer, result?);
+                self.recorder.received(exchange.step(), peer, result? as u64);
                 if seat.reads.fetch_add(1, Ordering::AcqRel) + 1 == wanted {
                     self.shared.wake(peer);
                 }
                 Ok(())
             }
-            Look::Other => Err(Error::Mismatch { rank: peer, place: place_of(meeting, exchange.step()) }),
+            Look::Other => Err(Error::Mismatch { rank: peer, place: exchange.place() }),
             Look::Nothing => {
                 let (rank, reason) =
                     self.shared.failure().unwrap_or_else(|| (peer, "it left in the middle".to_string()));
-                Err(Error::RankFailed { rank, reason, place: Some(place_of(meeting, exchange.step())) })
+                Err(Error::RankFailed { rank, reason, place: Some(exchange.place()) })
             }
         }
     }
@@ -393,6 +412,18 @@ impl Communicator for Comm {
         Ok(vec![0; bytes])
     }
 
+    fn agree(&mut self, exchange: &Exchange) -> Result<(), Error> {
+        let result = self.compare(exchange);
+        match result {
+            // Everybody knows, and nobody is waited for.
+            Ok(()) | Err(Error::Mismatch { .. }) => result,
+            Err(error) => {
+                self.shared.fail(error.failed_rank().unwrap_or(self.rank), &error);
+                Err(error)
+            }
+        }
+    }
+
     fn post<'a>(
         &mut self,
         exchange: &'a Exchange,
@@ -400,11 +431,7 @@ impl Communicator for Comm {
         target: &'a mut [u8],
         _staging: &'a mut [u8],
     ) -> Result<Pending<'a>, Error> {
-        let check = |which, needed: usize, given: usize| {
-            if given < needed { Err(Error::Buffer { rank: self.rank, which, needed, given }) } else { Ok(()) }
-        };
-        check("source", exchange.source_bytes(), source.len())?;
-        check("target", exchange.target_bytes(), target.len())?;
+        exchange.check_buffers(source.len(), target.len())?;
         if exchange.rank() != self.rank {
             return Err(Error::NotInPlan { rank: self.rank });
         }
@@ -421,15 +448,6 @@ impl Communicator for Comm {
 /// Whether so many bytes are worth waking a thread for.
 fn is_much(bytes: usize) -> bool {
     bytes >= MUCH
-}
-
-/// Runs all moves of a receive, and returns the bytes that they moved.
-fn apply(receive: &Receive, target: &mut [u8], source: &[u8]) -> Result<u64, Error> {
-    let mut bytes = 0;
-    for one in receive.moves() {
-        bytes += one.run(target, source)? as u64;
-    }
-    Ok(bytes)
 }
 
 fn place_of(meeting: &Meeting, step: usize) -> Place {

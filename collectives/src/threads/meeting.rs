@@ -22,6 +22,8 @@ pub(super) struct Seat {
     pub(super) departures: AtomicU64,
     /// How often others have finished reading here, all exchanges together.
     pub(super) reads: AtomicU64,
+    /// What the rank takes the plan to be, while ranks compare.
+    pub(super) agreed: AtomicU64,
     shown: RwLock<Option<Shown>>,
 }
 

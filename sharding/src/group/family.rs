@@ -21,6 +21,9 @@ use crate::axis::complement;
 use crate::notation::cursor::Cursor;
 use crate::{Error, Mesh, SubAxis};
 
+/// More groups than this are not looked up one by one.
+const LISTED: usize = 1 << 10;
+
 /// All groups of one pattern that a set of axes makes (see the module).
 ///
 /// ```
@@ -138,6 +141,9 @@ impl Groups {
     /// ```text
     /// lowest + sum_k (s_k - 1) v_k  stays below the extents        v_k = digits of the stride d_k in the others' modes
     /// ```
+    ///
+    /// Where they carry (possible only if the others' strides do not divide one another), up to 1,024 of these groups
+    /// are looked up one by one; more are said not to be among the others.
     pub fn all_in(&self, other: &Groups) -> bool {
         let Some(offset) = self.lowest.checked_sub(other.lowest) else { return false };
         let modes: Modes = other.firsts.modes().collect();
@@ -159,7 +165,9 @@ impl Groups {
             }
             Some(most.iter().zip(&modes).all(|(&x, &(s, _))| x < s))
         };
-        self.pattern == other.pattern && reach().unwrap_or(false)
+        let is_first = |rank| other.group_of(rank).is_some_and(|m| m.first() == rank);
+        let listed = || self.count() <= LISTED && self.firsts.members(self.lowest).all(is_first);
+        self.pattern == other.pattern && (reach().unwrap_or(false) || listed())
     }
 }
 

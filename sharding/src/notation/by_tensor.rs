@@ -14,10 +14,10 @@ use core::fmt;
 use smallvec::SmallVec;
 
 use crate::axis::{AxisName, SubAxis};
-use crate::digits::{Digit, Owner};
+use crate::digits::{Digit, Digits, Owner};
 use crate::notation::cursor::Cursor;
 use crate::notation::dims::{Token, build};
-use crate::sharding::PartialAxis;
+use crate::sharding::{AxisCut, PartialAxis};
 use crate::{Error, Mesh, ReduceOp, Sharding};
 
 /// Reads a sharding by tensor.
@@ -152,14 +152,20 @@ pub(crate) fn read_sub_axis(
     Ok(sub)
 }
 
-/// Prints a sharding with digits by tensor.
+/// Prints a sharding by tensor; where dims do not divide, that may have other readings.
 pub(crate) fn write(s: &Sharding, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let axes = s.mesh().axes();
-    let digits = s.digits().unwrap_or_default();
+    let cuts = s.cuts().unwrap_or_default();
     f.write_str("[")?;
     for dim in 0..s.shape().len() {
         f.write_str(if dim == 0 { "{" } else { ",{" })?;
-        let word: SmallVec<[&Digit; 8]> = digits.iter().filter(|d| d.dim == dim).collect();
+        let as_digit = |c: &AxisCut| Digit {
+            dim,
+            owner: Owner::Axis { axis: c.sub.axis, pre: c.sub.pre },
+            radix: c.sub.size,
+        };
+        let chunks = || cuts.iter().filter(|c| c.dim == dim).map(as_digit).collect();
+        let word: Digits = s.word(dim).unwrap_or_else(chunks);
         // What is local at the end goes without saying.
         let shown = word.iter().rposition(|d| d.owner != Owner::Local).map_or(0, |i| i + 1);
         for (i, d) in word[..shown].iter().enumerate() {
@@ -204,32 +210,7 @@ impl Sharding {
         if self.digits().is_some() {
             return Ok(ByTensor(self).to_string());
         }
-        let mut text = String::from("[");
-        for dim in 0..self.shape().len() {
-            text.push_str(if dim == 0 { "{" } else { ",{" });
-            let cuts = self.cuts().unwrap_or_default().iter().filter(|c| c.dim == dim);
-            for (i, c) in cuts.enumerate() {
-                if i > 0 {
-                    text.push(',');
-                }
-                text.push_str(self.mesh().axes()[c.axis].name().as_str());
-            }
-            text.push('}');
-        }
-        text.push(']');
-        if self.is_partial() {
-            let names: Vec<String> = self
-                .partial()
-                .iter()
-                .map(|p| {
-                    let name = self.mesh().axes()[p.sub.axis].name();
-                    if p.op == ReduceOp::Sum { name.to_string() } else { format!("{name}:{}", p.op) }
-                })
-                .collect();
-            text.push_str(" unreduced={");
-            text.push_str(&names.join(","));
-            text.push('}');
-        }
+        let text = ByTensor(self).to_string();
         match parse(self.mesh(), self.shape(), &text) {
             Ok(s) if s == *self => Ok(text),
             Ok(_) | Err(_) => Err(Error::Uneven {

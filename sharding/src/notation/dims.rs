@@ -6,10 +6,10 @@
 use smallvec::SmallVec;
 
 use crate::axis::SubAxis;
-use crate::digits::{Digit, Owner};
+use crate::digits::{Digit, Digits, Owner};
 use crate::extent::{Cut, chunk, push};
 use crate::region::{Interval, Intervals};
-use crate::sharding::{AxisCut, PartialAxis};
+use crate::sharding::{AxisCut, Cuts, PartialAxis, cuts_of};
 use crate::{Error, Mesh, Sharding};
 
 /// The greatest number of shards for which the readings of an uneven dim are compared one by one.
@@ -41,43 +41,37 @@ pub(crate) fn build(
                 ok
             })
     };
-    if shape.iter().zip(dims).all(|(&len, tokens)| divides(len, tokens)) && !shape.contains(&0) {
-        let digits = dims.iter().enumerate().flat_map(|(dim, tokens)| {
-            let rest = shape[dim] / tokens.iter().map(|t| radix(*t)).product::<usize>();
-            let owned = tokens.iter().map(move |t| match *t {
-                Token::Local(radix) => Digit { dim, owner: Owner::Local, radix },
-                Token::Sub(s) => {
-                    Digit { dim, owner: Owner::Axis { axis: s.axis, pre: s.pre }, radix: s.size }
-                }
-            });
-            owned.chain([Digit { dim, owner: Owner::Local, radix: rest }])
-        });
-        let digits: SmallVec<[Digit; 8]> = digits.collect();
+    let word = |dim: usize, tokens: &[Token]| -> Digits {
+        let rest = shape[dim] / tokens.iter().map(|t| radix(*t)).product::<usize>();
+        let digit = |t: &Token| match *t {
+            Token::Local(radix) => Digit { dim, owner: Owner::Local, radix },
+            Token::Sub(s) => Digit { dim, owner: Owner::Axis { axis: s.axis, pre: s.pre }, radix: s.size },
+        };
+        tokens.iter().map(digit).chain([Digit { dim, owner: Owner::Local, radix: rest }]).collect()
+    };
+    if shape.iter().zip(dims).all(|(&len, tokens)| divides(len, tokens)) {
+        let digits = dims.iter().enumerate().flat_map(|(dim, tokens)| word(dim, tokens));
         return Sharding::from_digits(mesh, replicated.shape(), digits, partial);
     }
-    let mut cuts: SmallVec<[AxisCut; 4]> = SmallVec::new();
+    let mut cuts: Cuts = Cuts::new();
     for (dim, tokens) in dims.iter().enumerate() {
         let len = shape[dim];
-        let mut of_dim: SmallVec<[AxisCut; 4]> = SmallVec::new();
+        if divides(len, tokens) {
+            cuts.extend(cuts_of(&word(dim, tokens)));
+            continue;
+        }
+        let mut of_dim: Cuts = Cuts::new();
         for t in tokens {
             match *t {
-                Token::Sub(s) if s == mesh.whole(s.axis) => {
-                    of_dim.push(AxisCut { dim, axis: s.axis, cut: Cut::chunks(1, s.size) });
-                }
                 Token::Sub(s) if s.size == 1 => {}
+                Token::Sub(sub) => of_dim.push(AxisCut { dim, sub, cut: Cut::chunks(1, sub.size) }),
                 Token::Local(1) => {}
-                Token::Local(_) | Token::Sub(_) => {
-                    return Err(uneven(
-                        text,
-                        dim,
-                        len,
-                        "a sub-axis or a local digit divides it or has no meaning",
-                    ));
+                Token::Local(_) => {
+                    return Err(uneven(text, dim, len, "a local digit divides it or has no meaning"));
                 }
             }
         }
-        of_dim.retain(|c| c.cut.n > 1);
-        if !divides(len, tokens) && len > 0 && !readings_agree(len, &of_dim) {
+        if len > 0 && !readings_agree(len, &of_dim) {
             return Err(uneven(text, dim, len, "nested chunks, strided chunks and flat chunks differ"));
         }
         cuts.extend(of_dim);
@@ -108,12 +102,12 @@ fn readings_agree(len: usize, cuts: &[AxisCut]) -> bool {
     let total = cuts.iter().try_fold(1usize, |p, c| p.checked_mul(c.cut.n));
     let Some(total) = total.filter(|&t| t <= COMPARED) else { return false };
     // The placements that spell the order: in mesh order, each axis after the later ones that stand before it.
-    let mut literal: SmallVec<[AxisCut; 4]> = cuts.iter().cloned().collect();
+    let mut literal: Cuts = cuts.iter().cloned().collect();
     for i in 0..literal.len() {
-        let k = cuts[..i].iter().filter(|c| c.axis > cuts[i].axis).map(|c| c.cut.n).product();
+        let k = cuts[..i].iter().filter(|c| c.sub > cuts[i].sub).map(|c| c.cut.n).product();
         literal[i].cut.split_factor = k;
     }
-    literal.sort_by_key(|c| c.axis);
+    literal.sort_by_key(|c| c.sub);
     let flat_chunks = |flat: usize| {
         let mut want = Intervals::new();
         push(&mut want, chunk(len, total, flat));
@@ -126,25 +120,25 @@ fn readings_agree(len: usize, cuts: &[AxisCut]) -> bool {
     })
 }
 
-/// The coordinates `(axis, index)` of the axes of some cuts, the last fastest.
-fn coordinates(cuts: &[AxisCut], flat: usize) -> SmallVec<[(usize, usize); 4]> {
+/// The coordinates `(sub-axis, index)` of some cuts, the last fastest.
+fn coordinates(cuts: &[AxisCut], flat: usize) -> SmallVec<[(SubAxis, usize); 4]> {
     let mut left = flat;
     cuts.iter()
         .rev()
         .map(|c| {
             let i = left % c.cut.n;
             left /= c.cut.n;
-            (c.axis, i)
+            (c.sub, i)
         })
         .collect()
 }
 
 /// What cuts of one dim, in order of application, leave the rank at a coordinate; `None` if it is too fragmented.
-fn kept(len: usize, cuts: &[AxisCut], c: &[(usize, usize)]) -> Option<Intervals> {
+fn kept(len: usize, cuts: &[AxisCut], c: &[(SubAxis, usize)]) -> Option<Intervals> {
     let mut list = Intervals::new();
     push(&mut list, Interval { start: 0, len });
     for x in cuts {
-        let i = c.iter().find(|v| v.0 == x.axis).map_or(0, |v| v.1);
+        let i = c.iter().find(|v| v.0 == x.sub).map_or(0, |v| v.1);
         list = x.cut.keep(&list, i, x.dim).ok()?;
     }
     Some(list)
@@ -190,7 +184,7 @@ pub(crate) fn axes_of_dims(s: &Sharding, notation: &'static str) -> Result<AxesO
         }
         (None, cuts) => {
             for c in cuts.unwrap_or_default() {
-                dims[c.dim].push(s.mesh().whole(c.axis));
+                dims[c.dim].push(c.sub);
             }
             let tokens: Vec<SmallVec<[Token; 4]>> =
                 dims.iter().map(|subs| subs.iter().map(|&x| Token::Sub(x)).collect()).collect();

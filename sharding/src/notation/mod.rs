@@ -35,7 +35,7 @@ use smallvec::SmallVec;
 
 use crate::axis::AxisName;
 use crate::placement::{Placement, Placements};
-use crate::sharding::AxisCut;
+use crate::sharding::{AxisCut, Cuts};
 use crate::{Error, Mesh, Sharding};
 use cursor::Cursor;
 
@@ -103,7 +103,7 @@ fn in_order(
         if let Placement::Ragged { dim, .. } = p { Placement::Shard(*dim) } else { p.clone() }
     };
     let plain = Sharding::new(mesh, shape, &placements.iter().map(plain).collect::<Placements>())?;
-    let mut cuts: SmallVec<[AxisCut; 4]> = SmallVec::new();
+    let mut cuts: Cuts = Cuts::new();
     for (axis, p) in placements.iter().enumerate() {
         if let Placement::Ragged { sizes, .. } = p {
             crate::sharding::check_sizes(sizes, p, &mesh.axes()[axis])?;
@@ -117,9 +117,9 @@ fn in_order(
                 ),
             });
         }
-        cuts.push(AxisCut { dim, axis, cut });
+        cuts.push(AxisCut { dim, sub: mesh.whole(axis), cut });
     }
-    cuts.sort_by_key(|c| order.iter().position(|&a| a == c.axis));
+    cuts.sort_by_key(|c| order.iter().position(|&a| a == c.sub.axis));
     let partial = plain.partial().iter().copied().collect();
     Sharding::from_cuts(mesh, shape, cuts, partial)
 }
@@ -130,22 +130,22 @@ impl fmt::Display for Sharding {
             return p.fmt(f);
         }
         match self.cuts() {
-            None => by_tensor::write(self, f),
-            Some(cuts) => {
+            Some(cuts) if self.whole_axes() => {
                 let mut list: Placements = self.mesh().axes().iter().map(|_| Placement::Replicate).collect();
                 for p in self.partial() {
                     list.0[p.sub.axis] = Placement::Partial(p.op);
                 }
                 for x in cuts {
-                    list.0[x.axis] = Placement::of_cut(x.dim, &x.cut);
+                    list.0[x.sub.axis] = Placement::of_cut(x.dim, &x.cut);
                 }
                 write!(f, "{list} order={{")?;
                 for (i, x) in cuts.iter().enumerate() {
                     let comma = if i == 0 { "" } else { "," };
-                    write!(f, "{comma}{}", self.mesh().axes()[x.axis].name())?;
+                    write!(f, "{comma}{}", self.mesh().axes()[x.sub.axis].name())?;
                 }
                 f.write_str("}")
             }
+            Some(_) | None => by_tensor::write(self, f),
         }
     }
 }

@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 
 use super::cursor::Cursor;
 use super::dims::axes_of_dims;
+use crate::extent::Cut;
 use crate::placement::Placement;
 use crate::{Error, Sharding};
 
@@ -80,8 +81,8 @@ impl Sharding {
     /// The spec with plain shards in an order of axes, if that is all it is.
     fn by_shard_order(&self) -> Option<String> {
         let order: SmallVec<[(usize, usize); 4]> = match self.cuts() {
-            Some(cuts) if cuts.iter().all(|c| c.cut.split_factor == 1 && c.cut.sizes.is_none()) => {
-                cuts.iter().map(|c| (c.dim, c.axis)).collect()
+            Some(cuts) if self.whole_axes() && cuts.iter().all(|c| c.cut == Cut::chunks(1, c.cut.n)) => {
+                cuts.iter().map(|c| (c.dim, c.sub.axis)).collect()
             }
             Some(_) => return None,
             None => {

@@ -16,7 +16,7 @@ use crate::redistribute::messages::{Motion, Reduce, members, reduce_of};
 use crate::redistribute::overlap::Overlap;
 use crate::redistribute::planner::{COUNTED, Planner, Work};
 use crate::redistribute::step::{Step, StepOp};
-use crate::sharding::{AxisCut, PartialAxis};
+use crate::sharding::{AxisCut, Cuts, PartialAxis};
 use crate::{Error, Group, Mesh, Placement, ReduceOp, Sharding};
 
 /// The most ranks for which overlapping regions are planned.
@@ -97,7 +97,8 @@ impl Work<'_> {
         {
             plans.push(free.plan(from, to, item)?.steps);
         }
-        if let Some(filled) = self.filled(from)? {
+        // Where that is the target itself, the first of these ways is the whole way.
+        if let Some(filled) = self.filled(from)?.filter(|filled| filled != to) {
             let first = free.plan(from, &filled, item)?;
             if first.received_bytes == 0 {
                 let mut steps = first.steps;
@@ -322,20 +323,21 @@ fn pieces(whole: &Sharding, subs: &[SubAxis], dim: usize) -> Result<Option<Shard
     if subs.iter().any(|&s| s != mesh.whole(s.axis)) {
         return Ok(None);
     }
-    let mut cuts: SmallVec<[AxisCut; 4]> = match (whole.cuts(), whole.placements()) {
+    let mut cuts: Cuts = match (whole.cuts(), whole.placements()) {
         (Some(cuts), _) => cuts.iter().cloned().collect(),
         (None, Err(_)) => return Ok(None),
         (None, Ok(placements)) => {
             let cut = |(axis, p): (usize, &Placement)| {
                 let (dim, cut) = p.cut(mesh.axes()[axis].size())?;
-                Some(AxisCut { dim, axis, cut })
+                Some(AxisCut { dim, sub: mesh.whole(axis), cut })
             };
             placements.iter().enumerate().filter_map(cut).collect()
         }
     };
-    cuts.extend(subs.iter().map(|s| AxisCut { dim, axis: s.axis, cut: Cut::chunks(1, s.size) }));
+    cuts.extend(subs.iter().map(|&s| AxisCut { dim, sub: s, cut: Cut::chunks(1, s.size) }));
     let partial = whole.partial().iter().copied().collect();
-    Sharding::from_cuts(mesh, shape, cuts, partial).map(Some)
+    let pieces = Sharding::from_cuts(mesh, shape, cuts, partial)?;
+    Ok(pieces.has_notation().then_some(pieces))
 }
 
 /// Whether what each rank wants lies inside what it holds.
@@ -375,7 +377,7 @@ fn shards_of(s: &Sharding, dim: usize) -> SmallVec<[(SubAxis, Cut); 4]> {
         return list;
     }
     let cuts = s.cuts().unwrap_or_default().iter().filter(|c| c.dim == dim);
-    cuts.map(|c| (s.mesh().whole(c.axis), c.cut.clone())).collect()
+    cuts.map(|c| (c.sub, c.cut.clone())).collect()
 }
 
 /// The sub-axes over which an overlap on one mesh moves anything: those of every dim that is sharded differently.

@@ -50,12 +50,9 @@ impl<'a> Grid<'a> {
                     .filter(|d| d.dim == dim)
                     .filter_map(crate::digits::Digit::sub_axis)
                     .collect(),
-                (None, cuts) => cuts
-                    .unwrap_or_default()
-                    .iter()
-                    .filter(|c| c.dim == dim)
-                    .map(|c| sharding.mesh().whole(c.axis))
-                    .collect(),
+                (None, cuts) => {
+                    cuts.unwrap_or_default().iter().filter(|c| c.dim == dim).map(|c| c.sub).collect()
+                }
             }
         };
         Grid { sharding, dims: (0..sharding.shape().len()).map(of_dim).collect() }

@@ -297,7 +297,7 @@ fn refuse_avg_of_shards(from: &Sharding, to: &Sharding) -> Result<(), Error> {
     let shards = |s: &Sharding, axis: usize| {
         s.digits()
             .is_some_and(|ds| ds.iter().any(|d| matches!(d.owner, Owner::Axis { axis: a, .. } if a == axis)))
-            || s.cuts().is_some_and(|cs| cs.iter().any(|c| c.axis == axis))
+            || s.cuts().is_some_and(|cs| cs.iter().any(|c| c.sub.axis == axis))
     };
     for p in to.partial().iter().filter(|p| p.op == ReduceOp::Avg) {
         let bad = if from.mesh() == to.mesh() { shards(from, p.sub.axis) } else { false };

@@ -3,22 +3,37 @@
 //! Some digits of the mesh stand in the way: as few as possible are taken out of the word, so that the rest regroups.
 //! Each of them goes to a local position that ends where dims of both shapes end, the most significant that its radix
 //! divides, which keeps the shards as small as they are; one that finds none is gathered.
+//!
+//! Where there are no digits, cuts stand in the way: as few as possible are placed anew, as plain chunks of any dim or
+//! nowhere, and of those placements that have the view the one is taken for which the worst rank receives least.
 
 use smallvec::SmallVec;
 
-use super::{linear, regroup};
+use super::{ending_at, ends_of, linear, regroup};
 use crate::digits::{Digit, Digits, Owner, canonical};
+use crate::extent::Cut;
 use crate::redistribute::{Objective, Planner};
+use crate::region::shared_len;
+use crate::sharding::{AxisCut, Cuts, cuts_of};
 use crate::{Error, Sharding};
 
 /// More digits than this are not tried in every combination: all are taken out.
 const MOST_DIGITS: usize = 10;
 
+/// More uneven cuts than this are not tried in every combination: the others stay as they are, or all are gathered.
+const MOST_CUTS: usize = 6;
+
+/// More coordinates than this are not counted one by one.
+const COUNTED: usize = 1 << 10;
+
+/// More ways to place some cuts anew are not tried.
+const MOST_WAYS: usize = 1 << 8;
+
 /// The error of a view that `reason` stands in the way of, with what to do about it.
 pub(super) fn needs_redistribute(s: &Sharding, shape: &[usize], reason: String) -> Error {
     let first = match s.digits() {
         Some(digits) => best(s, digits, shape),
-        None => whole(s),
+        None => recut(s, shape),
     };
     let Ok((first, elements)) = first else {
         return Error::View { reason };
@@ -26,14 +41,117 @@ pub(super) fn needs_redistribute(s: &Sharding, shape: &[usize], reason: String) 
     Error::NeedsRedistribute { reason, first: first.to_string(), elements }
 }
 
+/// The cheapest of the shardings that differ in as few cuts as possible: the sub-axes of those gather or chunk a dim
+/// plainly.
+fn recut(s: &Sharding, shape: &[usize]) -> Result<(Sharding, u64), Error> {
+    let cuts = s.cuts().unwrap_or_default();
+    let n = cuts.len().min(MOST_CUTS);
+    let mut subsets: Vec<usize> = (1..1usize << n).collect();
+    subsets.sort_by_key(|m| m.count_ones());
+    let mut found: Option<(Sharding, u64, u32)> = None;
+    for subset in subsets {
+        if found.as_ref().is_some_and(|f| f.2 < subset.count_ones()) {
+            break;
+        }
+        // Every way to give each of them a dim, or none.
+        let choices = s.shape().len() + 1;
+        let Some(ways) = choices.checked_pow(subset.count_ones()).filter(|&w| w <= MOST_WAYS) else {
+            continue;
+        };
+        for way in 0..ways {
+            let mut left = way;
+            let mut kept = Cuts::new();
+            let mut placed = Cuts::new();
+            for (i, c) in cuts.iter().enumerate() {
+                if subset >> i & 1 == 0 {
+                    kept.push(c.clone());
+                    continue;
+                }
+                let dim = left % choices;
+                left /= choices;
+                if dim < s.shape().len() {
+                    placed.push(AxisCut { dim, sub: c.sub, cut: Cut::chunks(1, c.sub.size) });
+                }
+            }
+            kept.extend(placed);
+            let partial = s.partial().iter().copied().collect();
+            let Ok(first) = Sharding::from_cuts(s.mesh(), s.shape(), kept, partial) else { continue };
+            if first.has_notation() && super::regrouped(&first, shape).is_ok() {
+                let elements = received(s, &first)?;
+                if found.as_ref().is_none_or(|f| elements < f.1) {
+                    found = Some((first, elements, subset.count_ones()));
+                }
+            }
+        }
+    }
+    match found {
+        Some((first, elements, _)) => Ok((first, elements)),
+        None => whole(s),
+    }
+}
+
 /// Every dim gathered.
 fn whole(s: &Sharding) -> Result<(Sharding, u64), Error> {
-    let first =
-        Sharding::from_cuts(s.mesh(), s.shape(), SmallVec::new(), s.partial().iter().copied().collect())?;
-    // Each rank lacks what it does not hold.
-    let least = s.mesh().ranks().take(1 << 12).map(|r| s.local_shape(r).map(|l| l.iter().product::<usize>()));
-    let least = least.collect::<Result<Vec<usize>, Error>>()?.into_iter().min().unwrap_or(0);
-    Ok((first, (s.numel() - least) as u64))
+    let first = Sharding::from_cuts(s.mesh(), s.shape(), Cuts::new(), s.partial().iter().copied().collect())?;
+    let elements = received(s, &first)?;
+    Ok((first, elements))
+}
+
+/// How many elements the worst rank wants and does not hold, of two shardings of one mesh with the same partial axes.
+///
+/// Counted at every coordinate of the axes that cut while these are at most [`COUNTED`], and otherwise at the corners:
+/// where some axis has its first or last pieces, its short ones, or those in the middle.
+fn received(from: &Sharding, to: &Sharding) -> Result<u64, Error> {
+    let mesh = from.mesh();
+    let mut places: SmallVec<[SmallVec<[usize; 16]>; 4]> = SmallVec::new();
+    let cuts_of_both: Cuts = [from, to].into_iter().flat_map(cuts).collect();
+    let size = |axis: usize| mesh.axes()[axis].size();
+    let mut axes: SmallVec<[usize; 8]> = cuts_of_both.iter().map(|c| c.sub.axis).collect();
+    axes.sort_unstable();
+    axes.dedup();
+    let all = axes.iter().try_fold(1usize, |n, &a| n.checked_mul(size(a))).is_some_and(|n| n <= COUNTED);
+    for axis in 0..mesh.axes().len() {
+        let mut of_axis: SmallVec<[usize; 16]> = SmallVec::from_slice(&[0]);
+        if all && axes.contains(&axis) {
+            of_axis.extend(1..size(axis));
+        } else {
+            for c in cuts_of_both.iter().filter(|c| c.sub.axis == axis) {
+                let corners = c.cut.places(from.shape()[c.dim]).into_iter().chain([c.cut.n / 2]);
+                of_axis.extend(corners.take(COUNTED).map(|i| i * c.sub.post(size(axis))));
+            }
+        }
+        of_axis.sort_unstable();
+        of_axis.dedup();
+        places.push(of_axis);
+    }
+    let count = places.iter().try_fold(1usize, |n, p| n.checked_mul(p.len())).unwrap_or(usize::MAX);
+    let mut most = 0;
+    for i in 0..count.min(COUNTED) {
+        let mut left = i;
+        let mut c = crate::mesh::Coordinate::new();
+        for of_axis in &places {
+            c.push(of_axis[left % of_axis.len()]);
+            left /= of_axis.len();
+        }
+        let (mut wanted, mut held) = (1, 1);
+        for dim in 0..from.shape().len() {
+            let (a, b) = (from.intervals(dim, &c)?, to.intervals(dim, &c)?);
+            wanted *= b.iter().map(|x| x.len).sum::<usize>();
+            held *= shared_len(&a, &b);
+        }
+        most = most.max((wanted - held) as u64);
+    }
+    Ok(most)
+}
+
+/// The cuts of a sharding, whatever its form.
+fn cuts(s: &Sharding) -> Cuts {
+    (0..s.shape().len())
+        .flat_map(|dim| {
+            let of_dim = || s.cuts().unwrap_or_default().iter().filter(|c| c.dim == dim).cloned().collect();
+            s.word(dim).map_or_else(of_dim, |word| cuts_of(&word))
+        })
+        .collect()
 }
 
 fn best(s: &Sharding, digits: &[Digit], shape: &[usize]) -> Result<(Sharding, u64), Error> {
@@ -91,30 +209,8 @@ fn fits(word: &[Digit], from: &[usize], to: &[usize]) -> bool {
 
 /// The word with its digits cut where dims of either shape end, wherever they divide.
 fn refined(word: &[Digit], from: &[usize], to: &[usize]) -> Digits {
-    let mut ends: SmallVec<[usize; 8]> = SmallVec::new();
-    for shape in [from, to] {
-        let mut weight = 1;
-        for &len in shape.iter().rev() {
-            weight *= len;
-            ends.push(weight);
-        }
-    }
+    let mut ends = ends_of(from);
+    ends.extend(ends_of(to));
     ends.sort_unstable_by(|a, b| b.cmp(a));
-    let mut out = Digits::new();
-    let mut weight: usize = word.iter().map(|d| d.radix).product();
-    for &d in word {
-        let mut left = d;
-        for &end in &ends {
-            let below = weight / left.radix;
-            if end < weight && end > below && end.is_multiple_of(below) && weight.is_multiple_of(end) {
-                let (major, minor) = left.split(weight / end);
-                out.push(major);
-                left = minor;
-                weight = end;
-            }
-        }
-        weight /= left.radix;
-        out.push(left);
-    }
-    out
+    ending_at(word, 1, &ends)
 }

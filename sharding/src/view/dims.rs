@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use crate::digits::{Digit, Digits, Owner};
 use crate::extent::Cut;
-use crate::sharding::{AxisCut, Shape};
+use crate::sharding::{AxisCut, Cuts, Shape};
 use crate::{Error, Sharding};
 
 impl Sharding {
@@ -200,7 +200,7 @@ impl Sharding {
             let all: Digits = all.collect();
             return Sharding::from_digits(self.mesh(), &shape, all, partial);
         }
-        let mut cuts: SmallVec<[AxisCut; 4]> = self.cuts().unwrap_or_default().iter().cloned().collect();
+        let mut cuts: Cuts = self.cuts().unwrap_or_default().iter().cloned().collect();
         let of_dim: SmallVec<[usize; 4]> = (0..cuts.len()).filter(|&i| cuts[i].dim == dim).collect();
         match of_dim[..] {
             [] => {}

@@ -50,6 +50,27 @@ impl Sharding {
     /// has to move first: the error says which digit stands in the way, a sharding to redistribute to before the view,
     /// and how many elements the worst rank receives for that.
     pub fn view(&self, shape: &[usize]) -> Result<Sharding, Error> {
+        self.checked_view(shape).map_err(|e| {
+            if let Error::View { reason } = e { advice::needs_redistribute(self, shape, reason) } else { e }
+        })
+    }
+
+    /// [`Sharding::view`] for those who ask often and do not want to know what to do where it is not free.
+    ///
+    /// ```
+    /// use reshard_sharding::{Mesh, Sharding};
+    /// let mesh: Mesh = "a=2,b=2".parse()?;
+    /// let s = Sharding::parse(&mesh, &[4, 6], "S(0),S(0)")?;
+    /// assert_eq!(s.view_if_free(&[6, 4]), None);
+    /// assert_eq!(s.view_if_free(&[24]), s.view(&[24]).ok());
+    /// # Ok::<(), reshard_sharding::Error>(())
+    /// ```
+    pub fn view_if_free(&self, shape: &[usize]) -> Option<Sharding> {
+        self.checked_view(shape).ok()
+    }
+
+    /// The view, or the error `view` with what stands in the way.
+    fn checked_view(&self, shape: &[usize]) -> Result<Sharding, Error> {
         let numel = crate::sharding::numel(shape)?;
         if numel != self.numel() {
             return Err(Error::View {
@@ -60,15 +81,18 @@ impl Sharding {
                 ),
             });
         }
-        let regrouped = match self.digits() {
-            Some(digits) => regroup(digits, shape)
-                .map_err(|s| s.reason(self, shape))
-                .and_then(|d| Sharding::from_digits(self.mesh(), shape, d, self.partial().iter().copied())),
-            None => uneven::view(self, shape),
-        };
-        regrouped.map_err(|e| {
-            if let Error::View { reason } = e { advice::needs_redistribute(self, shape, reason) } else { e }
-        })
+        regrouped(self, shape)
+    }
+}
+
+/// The view, or why it is not free.
+fn regrouped(s: &Sharding, shape: &[usize]) -> Result<Sharding, Error> {
+    match s.digits() {
+        Some(digits) => {
+            let digits = regroup(digits, shape).map_err(|x| x.reason(s, shape))?;
+            Sharding::from_digits(s.mesh(), shape, digits, s.partial().iter().copied())
+        }
+        None => uneven::view(s, shape),
     }
 }
 
@@ -127,6 +151,40 @@ pub(crate) fn regroup(digits: &[Digit], shape: &[usize]) -> Result<Digits, Strad
         }
     }
     Ok(canonical(out))
+}
+
+/// How many elements stand behind each dim's index: where dims end in the row-major index, descending.
+fn ends_of(shape: &[usize]) -> SmallVec<[usize; 8]> {
+    let mut end: usize = shape.iter().product();
+    shape
+        .iter()
+        .map(|len| {
+            end /= len;
+            end
+        })
+        .collect()
+}
+
+/// The digits of a word cut at these weights, wherever they divide; `behind` is the weight of its last index.
+///
+/// Requires descending ends.
+fn ending_at(word: &[Digit], behind: usize, ends: &[usize]) -> Digits {
+    let mut out = Digits::new();
+    let mut weight = behind * word.iter().map(|d| d.radix).product::<usize>();
+    for &d in word {
+        let mut left = d;
+        for &end in ends {
+            let below = weight / left.radix;
+            if below < end && end < weight && end.is_multiple_of(below) && weight.is_multiple_of(end) {
+                let (major, minor) = left.split(weight / end);
+                out.push(major);
+                (left, weight) = (minor, end);
+            }
+        }
+        weight /= left.radix;
+        out.push(left);
+    }
+    out
 }
 
 /// Dims of two shapes of as many elements, cut into the shortest runs of equal products.

@@ -16,12 +16,12 @@ use core::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::runs;
+use super::{ending_at, ends_of, regroup, runs};
+use crate::digits::{Digit, Digits};
 use crate::extent::Cut;
-use crate::sharding::AxisCut;
+use crate::sharding::{AxisCut, Cuts, cuts_of, word_of};
 use crate::{Error, Sharding};
 
-type Cuts = SmallVec<[AxisCut; 4]>;
 type Lens = SmallVec<[usize; 6]>;
 
 /// More combinations of local extents than this are not told apart; three uneven cuts of one dim make at most 8.
@@ -112,11 +112,22 @@ pub(super) fn view(s: &Sharding, shape: &[usize]) -> Result<Sharding, Error> {
             if of_run.is_empty() {
                 continue;
             }
-            if from.len() == 1 && to.len() == 1 {
-                out.extend(of_run.into_iter().map(|c| AxisCut { dim: to.start, ..c }));
+            if s.shape()[from.clone()] == shape[to.clone()] {
+                out.extend(of_run.into_iter().map(|c| AxisCut { dim: to.start + c.dim - from.start, ..c }));
                 continue;
             }
-            let matched = orders(&of_run).find_map(|order| match_cuts(s.shape(), &from, shape, &to, &order));
+            if let Some(word) = from.clone().map(|dim| s.word(dim)).collect::<Option<Vec<Digits>>>() {
+                // Nothing of this run is uneven: its digits regroup.
+                let digits = regroup(&word.concat(), &shape[to.clone()]).map_err(|x| x.reason(s, shape))?;
+                let dims = digits.chunk_by(|a, b| a.dim == b.dim);
+                let moved = |c: AxisCut| AxisCut { dim: to.start + c.dim, ..c };
+                out.extend(dims.flat_map(|word| cuts_of(word).into_iter().map(moved)));
+                continue;
+            }
+            let matched = forms(s, &from, shape, &to, of_run)
+                .iter()
+                .flat_map(orders)
+                .find_map(|order| match_cuts(s.shape(), &from, shape, &to, &order));
             let Some(matched) = matched else {
                 return Err(Error::View {
                     reason: format!(
@@ -129,9 +140,20 @@ pub(super) fn view(s: &Sharding, shape: &[usize]) -> Result<Sharding, Error> {
             out.extend(matched);
         }
     }
-    Sharding::from_cuts(s.mesh(), shape, out, s.partial().iter().copied().collect()).map_err(|e| {
+    let view = Sharding::from_cuts(s.mesh(), shape, out, s.partial().iter().copied().collect());
+    let view = view.map_err(|e| {
         // Sizes that fit the ranks with something left do not fit those with nothing.
         if let Error::Placement { reason } = e { Error::View { reason } } else { e }
+    })?;
+    if view.has_notation() {
+        return Ok(view);
+    }
+    Err(Error::View {
+        reason: format!(
+            "{s} of {:?} as {shape:?} cuts a dim unevenly in a way that only placements can say, and another by sub-axes, \
+             which they cannot",
+            s.shape()
+        ),
     })
 }
 
@@ -146,12 +168,56 @@ fn empty(s: &Sharding, cuts: &[AxisCut], shape: &[usize]) -> Cuts {
         .collect()
 }
 
+/// The cuts of a run, written in the ways that may match: as they are; with the axes of dims that divide in mesh order,
+/// where that is possible; and with their digits, and those of cuts that divide before one that does not, ending
+/// where the dims of the other shape do.
+fn forms(
+    s: &Sharding,
+    from: &Range<usize>,
+    shape: &[usize],
+    to: &Range<usize>,
+    cuts: Cuts,
+) -> SmallVec<[Cuts; 3]> {
+    let ends = ends_of(&shape[to.clone()]);
+    let mut refined = Cuts::new();
+    let mut in_mesh_order = Cuts::new();
+    for dim in from.clone() {
+        let len = s.shape()[dim];
+        let behind: usize = s.shape()[dim + 1..from.end].iter().product();
+        let of_dim: Cuts = cuts.iter().filter(|c| c.dim == dim).cloned().collect();
+        // The first cuts, as long as they divide, and the word that they make.
+        let divide = (0..=of_dim.len()).rev().find_map(|n| Some((n, word_of(dim, len, &of_dim[..n])?)));
+        let (n, word) = divide.unwrap_or_default();
+        refined.extend(cuts_of(&ending_at(&word, behind, &ends)));
+        refined.extend(of_dim[n..].iter().cloned());
+        in_mesh_order.extend(if n == of_dim.len() { by_axis(&word) } else { of_dim });
+    }
+    let mut all: SmallVec<[Cuts; 3]> = SmallVec::from_iter([cuts]);
+    for form in [in_mesh_order, refined] {
+        if !all.contains(&form) {
+            all.push(form);
+        }
+    }
+    all
+}
+
+/// The cuts of a word with the axes in mesh order: each skips the local digits and the later sub-axes before it.
+fn by_axis(word: &[Digit]) -> Cuts {
+    let mut cuts = cuts_of(word);
+    for i in 0..cuts.len() {
+        let later: usize = cuts[..i].iter().filter(|c| c.sub > cuts[i].sub).map(|c| c.cut.n).product();
+        cuts[i].cut.split_factor *= later;
+    }
+    cuts.sort_by_key(|c| c.sub);
+    cuts
+}
+
 /// The orders in which cuts may be taken: mesh order first; cuts of one dim stay in order.
-fn orders(cuts: &[AxisCut]) -> impl Iterator<Item = Cuts> + '_ {
+fn orders(cuts: &Cuts) -> impl Iterator<Item = Cuts> + '_ {
     let n = cuts.len();
     let count = (1..=n.min(6)).product::<usize>();
     let mut by_axis: Cuts = cuts.iter().cloned().collect();
-    by_axis.sort_by_key(|c| c.axis);
+    by_axis.sort_by_key(|c| c.sub);
     (0..count).filter_map(move |i| {
         let mut left = i;
         let mut pool = by_axis.clone();
@@ -204,15 +270,16 @@ fn match_cuts(
         variants = next;
         // Sizes that are chunks of what is left are printed as such.
         let cut = cut.sizes.as_ref().map_or_else(|| cut.clone(), Cut::ragged);
-        out.push(AxisCut { dim: to.start + dim, axis: c.axis, cut });
+        out.push(AxisCut { dim: to.start + dim, sub: c.sub, cut });
     }
     Some(out)
 }
 
-/// The dim and cut of the new shape with the effect of this cut, for all variants.
+/// The dim and cut of the new shape with the effect of this cut, for all variants; a plain one where there is one.
 fn matching(variants: &[Variant], at: usize, cut: &Cut) -> Option<(usize, Cut)> {
     let effect = |v: &Variant| Effect::of(&v.from, at, cut);
     let dims = variants.first()?.to.len();
+    let mut strided = None;
     for dim in 0..dims {
         let mut tried: SmallVec<[Cut; 4]> = SmallVec::new();
         // Ranks that hold nothing allow any cut.
@@ -225,12 +292,15 @@ fn matching(variants: &[Variant], at: usize, cut: &Cut) -> Option<(usize, Cut)> 
             // Sizes are of one length only, also on ranks that hold nothing.
             let fits = |v: &Variant| new.total().is_none_or(|total| total == v.to[dim]);
             if variants.iter().all(|v| fits(v) && effect(v) == Effect::of(&v.to, dim, &new)) {
-                return Some((dim, new));
+                if new.split_factor == 1 {
+                    return Some((dim, new));
+                }
+                strided.get_or_insert((dim, new.clone()));
             }
             tried.push(new);
         }
     }
-    as_sizes(variants, at, cut)
+    strided.or_else(|| as_sizes(variants, at, cut))
 }
 
 /// The dim of the new shape on which the pieces of this cut are pieces of other sizes, one per rank.

@@ -1,0 +1,142 @@
+//! The MPI engine against the bare MPI calls, in turns in one job; exits with 1 if a promised ratio is missed.
+//!
+//! ```text
+//! mpirun -n 4 target/release/mpi_against_bare
+//! ```
+//!
+//! Every rank's large buffer has 64 MiB. A turn is a barrier, then the call; its time is that of the slowest rank. The
+//! medians of both over all turns are compared.
+
+use std::io::{Write, stdout};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use mpi::collective::SystemOperation;
+use mpi::traits::CommunicatorCollectives;
+use reshard_collectives::{Communicator, Compiled};
+use reshard_kernels::DType;
+use reshard_mpi::Comm;
+use reshard_sharding::redistribute::Planner;
+use reshard_sharding::{Mesh, Sharding};
+
+/// Turns of the bare call and ours.
+const TURNS: usize = 15;
+/// Elements of the large buffer: 64 MiB of f32.
+const LARGE: usize = 16 << 20;
+/// The promise: at most so many times the bare call's time.
+const PROMISED: f64 = 1.2;
+
+/// A bare call.
+type Bare = fn(&mpi::topology::SimpleCommunicator, &[f32], &mut [f32]);
+
+struct Case {
+    name: &'static str,
+    shape: Vec<usize>,
+    from: &'static str,
+    to: &'static str,
+    bare: Bare,
+    promised: bool,
+}
+
+fn cases(ranks: usize) -> Vec<Case> {
+    let gather: Bare = |world, source, target| world.all_gather_into(source, target);
+    let scatter: Bare =
+        |world, source, target| world.reduce_scatter_block_into(source, target, SystemOperation::sum());
+    let all_to_all: Bare = |world, source, target| world.all_to_all_into(source, target);
+    let all_reduce: Bare =
+        |world, source, target| world.all_reduce_into(source, target, SystemOperation::sum());
+    let whole = vec![LARGE / 1024, 1024];
+    let blocks = vec![ranks, ranks, LARGE / ranks];
+    let matrix = vec![LARGE / 4096 * ranks, 4096];
+    let case = |name, shape: &[usize], from, to, bare, promised| Case {
+        name,
+        shape: shape.to_vec(),
+        from,
+        to,
+        bare,
+        promised,
+    };
+    vec![
+        case("all-gather", &whole, "S(0)", "R", gather, true),
+        case("reduce-scatter", &whole, "P", "S(0)", scatter, true),
+        case("all-to-all of blocks", &blocks, "S(0)", "S(1)", all_to_all, true),
+        case("all-to-all of rows to columns", &matrix, "S(0)", "S(1)", all_to_all, false),
+        case("all-reduce", &whole, "P", "R", all_reduce, false),
+    ]
+}
+
+/// Bytes per element.
+const ITEM: usize = size_of::<f32>();
+
+/// Milliseconds of one turn: of the slowest rank.
+fn turn(comm: &mut Comm, call: impl FnOnce(&mut Comm)) -> f64 {
+    comm.barrier().expect("all ranks come");
+    let begin = Instant::now();
+    call(comm);
+    let nanoseconds = begin.elapsed().as_nanos() as u64;
+    let all = comm.share(nanoseconds).expect("all ranks come");
+    all.into_iter().max().unwrap_or(0) as f64 / 1e6
+}
+
+fn median(times: &mut [f64]) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+fn bytes_of(floats: &[f32]) -> Vec<u8> {
+    floats.iter().flat_map(|x| x.to_ne_bytes()).collect()
+}
+
+fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
+    let mut comm = Comm::world()?;
+    let world = mpi::topology::SimpleCommunicator::world();
+    let (rank, ranks) = (comm.rank(), comm.size());
+    if rank == 0 {
+        writeln!(stdout(), "{ranks} ranks, {TURNS} turns, {}", mpi::environment::library_version()?)?;
+        writeln!(stdout(), "| what | bare ms | ours ms | ratio | promised | kept |")?;
+        writeln!(stdout(), "|---|---|---|---|---|---|")?;
+    }
+    let mut kept = true;
+    for case in cases(ranks) {
+        let mesh = Mesh::new([("tp", ranks)])?;
+        let from = Sharding::parse(&mesh, &case.shape, case.from)?;
+        let to = Sharding::parse(&mesh, &case.shape, case.to)?;
+        let plan = Planner::new().plan(&from, &to, ITEM)?;
+        let compiled = Compiled::new(&plan, rank, DType::F32)?;
+        let source: Vec<f32> =
+            (0..compiled.source_bytes() / ITEM).map(|i| ((i * 7 + rank * 131) % 1000) as f32).collect();
+        let mut bare_target = vec![0f32; compiled.target_bytes() / ITEM];
+        let source_bytes = bytes_of(&source);
+        let mut target = vec![0; compiled.target_bytes()];
+        let mut scratch = compiled.scratch(&mut comm)?;
+        let (mut bare, mut ours) = (Vec::new(), Vec::new());
+        for _ in 0..=TURNS {
+            bare.push(turn(&mut comm, |_| (case.bare)(&world, &source, &mut bare_target)));
+            ours.push(turn(&mut comm, |comm| {
+                compiled.run(comm, &source_bytes, &mut target, &mut scratch).expect("the plan runs");
+            }));
+        }
+        // Sums of small integers are exact in any order; the columns of a matrix are not what a bare call leaves.
+        let same = !case.promised || bytes_of(&bare_target) == target;
+        let same = comm.share(u64::from(same))?.into_iter().all(|same| same == 1);
+        let (bare, ours) = (median(&mut bare[1..]), median(&mut ours[1..]));
+        let is_kept = same && ours <= PROMISED * bare;
+        kept &= is_kept || !case.promised;
+        if rank == 0 {
+            let promise = if case.promised { format!("<= {PROMISED}") } else { "-".to_string() };
+            let verdict = match (case.promised, is_kept) {
+                (false, _) => "-",
+                (true, true) => "yes",
+                (true, false) => "NO",
+            };
+            let name = format!("{} `{} -> {}` of {:?}", case.name, case.from, case.to, case.shape);
+            writeln!(
+                stdout(),
+                "| {name} | {bare:.1} | {ours:.1} | {:.2} | {promise} | {verdict} |",
+                ours / bare
+            )?;
+        }
+    }
+    comm.finish()?;
+    Ok(if kept { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

@@ -1,0 +1,273 @@
+//! One rank's end of the MPI engine.
+
+use std::cell::RefCell;
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+
+use mpi::Threading;
+use mpi::environment::Universe;
+use mpi::ffi::MPI_Comm;
+use mpi::topology::SimpleCommunicator;
+use mpi::traits::AsRaw;
+use reshard_collectives::{Communicator, Error, Exchange, Place, Trace};
+
+use crate::exchange::{Starts, carry_out, staging_bytes};
+use crate::groups::{Groups, meet};
+use crate::raw::{self, Handle, Requests, TAGS};
+use crate::watchdog;
+
+/// How long a rank is waited for, unless said otherwise.
+const TIME_OUT: Duration = Duration::from_mins(1);
+
+thread_local! {
+    /// MPI as it was initialised here, while somebody uses it.
+    static UNIVERSE: RefCell<Weak<Universe>> = const { RefCell::new(Weak::new()) };
+}
+
+/// This process as a rank of an MPI job.
+///
+/// Requires that it is used by the thread that initialised MPI. Dropping it ends its part in the job: see
+/// [`finish`](Comm::finish).
+pub struct Comm {
+    groups: Option<Groups>,
+    requests: Requests,
+    starts: Starts,
+    trace: Trace,
+    time_out: Duration,
+    rank: usize,
+    size: usize,
+    failed: Option<Error>,
+    universe: Option<Rc<Universe>>,
+}
+
+impl std::fmt::Debug for Comm {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Comm").field("rank", &self.rank).field("size", &self.size).finish_non_exhaustive()
+    }
+}
+
+/// An exchange that was posted to a [`Comm`]. Nothing is lent to MPI before it is waited for.
+#[derive(Debug)]
+pub struct Pending<'a> {
+    exchange: &'a Exchange,
+    source: &'a [u8],
+    target: &'a mut [u8],
+    staging: &'a mut [u8],
+}
+
+impl Comm {
+    /// All ranks of the job. Initialises MPI if nobody has, and then finalises it with the last engine made so.
+    ///
+    /// Requires that all ranks of the job call it. Errors: [`Error::Engine`].
+    pub fn world() -> Result<Comm, Error> {
+        let refused = |message: &str| Error::Engine { rank: 0, message: message.to_string() };
+        if mpi::environment::is_finalized() {
+            return Err(refused("MPI was finalised in this process, and cannot be initialised again"));
+        }
+        let universe = match UNIVERSE.with_borrow(Weak::upgrade) {
+            Some(universe) => Some(universe),
+            None => {
+                mpi::initialize_with_threading(Threading::Funneled).map(|(universe, _)| Rc::new(universe))
+            }
+        };
+        if let Some(universe) = &universe {
+            UNIVERSE.set(Rc::downgrade(universe));
+        }
+        Comm::new(&SimpleCommunicator::world(), universe)
+    }
+
+    /// The ranks of a communicator that the caller has, by their ranks there.
+    ///
+    /// Requires that all its ranks call it. Errors: [`Error::Engine`].
+    pub fn within(communicator: &impl AsRaw<Raw = MPI_Comm>) -> Result<Comm, Error> {
+        Comm::new(communicator, None)
+    }
+
+    fn new(communicator: &impl AsRaw<Raw = MPI_Comm>, universe: Option<Rc<Universe>>) -> Result<Comm, Error> {
+        let world = Handle::duplicate(communicator)?;
+        let (rank, size) = (world.rank(), world.size());
+        Ok(Comm {
+            groups: Some(Groups::new(world)),
+            requests: Requests::default(),
+            starts: Starts::new(),
+            trace: Trace::default(),
+            time_out: TIME_OUT,
+            rank,
+            size,
+            failed: None,
+            universe,
+        })
+    }
+
+    /// How long a rank is waited for from now on, since something last came from anybody; 60 seconds at first.
+    pub fn set_time_out(&mut self, time_out: Duration) {
+        self.time_out = time_out;
+    }
+
+    /// Hands out what this rank has counted since the last call.
+    pub fn take_trace(&mut self) -> Trace {
+        std::mem::take(&mut self.trace)
+    }
+
+    /// How many communicators are kept: one for all ranks, and one for every smaller group that was met.
+    pub fn communicators(&self) -> usize {
+        self.groups.as_ref().map_or(0, Groups::count)
+    }
+
+    /// Gives every rank's word to every rank, in rank order. Nobody returns before all ranks have called it.
+    ///
+    /// Ends the job if a rank does not come in time.
+    pub fn share(&mut self, word: u64) -> Result<Vec<u64>, Error> {
+        let members: Vec<usize> = (0..self.size).collect();
+        let place = Place { step: 0, group: members.clone() };
+        let Some(groups) = &self.groups else { return Err(Error::NotInPlan { rank: self.rank }) };
+        let tag = TAGS as i32 - 1;
+        meet(groups.world(), &members, tag, word, &place, &mut self.requests, self.time_out)
+    }
+
+    /// Waits until all ranks have come here.
+    ///
+    /// Ends the job if a rank does not come in time.
+    pub fn barrier(&mut self) -> Result<(), Error> {
+        self.share(0).map(drop)
+    }
+
+    /// Ends this rank's part: frees the communicators, and finalises MPI if [`Comm::world`] initialised it.
+    ///
+    /// Ensures: when it returns, all ranks of the job have come here. Ends the job if a rank does not come in time.
+    pub fn finish(mut self) -> Result<(), Error> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<(), Error> {
+        if self.groups.is_none() || mpi::environment::is_finalized() {
+            return Ok(());
+        }
+        let met = self.barrier();
+        let (groups, universe) = (self.groups.take(), self.universe.take());
+        watchdog::within(self.time_out, "leaving the job", || {
+            drop(groups);
+            drop(universe);
+        });
+        met
+    }
+
+    fn carry_out(&mut self, pending: Pending<'_>) -> Result<(), Error> {
+        let Pending { exchange, source, target, staging } = pending;
+        if !exchange.communicates() || exchange.members().len() == 1 {
+            exchange.prepare(target)?;
+            for one in exchange.receives() {
+                one.take(target, source)?;
+            }
+            return exchange.finish(target);
+        }
+        let Some(groups) = &self.groups else { return Err(Error::NotInPlan { rank: self.rank }) };
+        let group = groups.get(exchange.members())?;
+        let room = (&mut self.requests, &mut self.starts);
+        carry_out(exchange, group, room, self.time_out, source, target, staging)?;
+        for send in exchange.sends() {
+            self.trace.record_sent(exchange.step(), send.peer(), self.rank, send.bytes() as u64);
+        }
+        for receive in exchange.receives().iter().filter(|receive| receive.peer() != self.rank) {
+            // So many bytes came, or there would have been an error.
+            let bytes = receive.bytes() as u64;
+            self.trace.record_received(exchange.step(), self.rank, receive.peer(), bytes);
+        }
+        Ok(())
+    }
+
+    /// Succeeds if this rank can take part in an exchange.
+    fn check(&self, exchange: &Exchange) -> Result<(), Error> {
+        if let Some(error) = &self.failed {
+            let (reason, place) = (error.to_string(), Some(exchange.place()));
+            return Err(Error::RankFailed { rank: self.rank, reason, place });
+        }
+        if exchange.rank() != self.rank {
+            return Err(Error::NotInPlan { rank: self.rank });
+        }
+        match exchange.members().last() {
+            Some(&last) if last >= self.size => {
+                Err(Error::WorldTooSmall { needed: last + 1, given: self.size })
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
+impl Communicator for Comm {
+    type Buffer = [u8];
+    type Owned = Vec<u8>;
+    type Pending<'a> = Pending<'a>;
+
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    fn time_out(&self) -> Duration {
+        self.time_out
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<Vec<u8>, Error> {
+        Ok(vec![0; bytes])
+    }
+
+    fn staging_bytes(&self, exchange: &Exchange) -> Result<usize, Error> {
+        staging_bytes(exchange)
+    }
+
+    fn agree(&mut self, exchange: &Exchange) -> Result<(), Error> {
+        self.check(exchange)?;
+        let Some(groups) = &mut self.groups else { return Err(Error::NotInPlan { rank: self.rank }) };
+        let result = groups.agree(&exchange.place(), exchange.tag(), &mut self.requests, self.time_out);
+        match &result {
+            // Everybody knows, and nobody is waited for.
+            Ok(()) | Err(Error::Mismatch { .. }) => {}
+            Err(error) => self.failed = Some(error.clone()),
+        }
+        result
+    }
+
+    fn post<'a>(
+        &mut self,
+        exchange: &'a Exchange,
+        source: &'a [u8],
+        target: &'a mut [u8],
+        staging: &'a mut [u8],
+    ) -> Result<Pending<'a>, Error> {
+        self.check(exchange)?;
+        exchange.check_buffers(source.len(), target.len())?;
+        let (needed, given) = (staging_bytes(exchange)?, staging.len());
+        if given < needed {
+            return Err(Error::Buffer { rank: self.rank, which: "staging", needed, given });
+        }
+        Ok(Pending { exchange, source, target, staging })
+    }
+
+    fn wait(&mut self, pending: Pending<'_>) -> Result<(), Error> {
+        self.check(pending.exchange)?;
+        let result = self.carry_out(pending);
+        result.inspect_err(|error| self.failed = Some(error.clone()))
+    }
+}
+
+impl Drop for Comm {
+    fn drop(&mut self) {
+        if self.groups.is_none() || mpi::environment::is_finalized() {
+            return;
+        }
+        if let Some(error) = &self.failed {
+            eprintln!("error: rank {} gives up: {error}; the job is aborted", self.rank);
+        }
+        if self.failed.is_some() || std::thread::panicking() {
+            raw::abort();
+        }
+        if let Err(error) = self.end() {
+            eprintln!("error: {error}; the job is aborted");
+            raw::abort();
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! One exchange over MPI.
+//!
+//! ```text
+//! prepare the target
+//! receive what goes to staging; pack; send                  from here on messages are under way
+//! move what comes from this rank itself
+//! receive what goes straight to the target                  from here on the target is MPI's, range by range
+//! poll; unpack what has come to staging, if the target is still ours
+//! all is back: unpack the rest, finish the target
+//! ```
+//!
+//! A reduction combines terms in their order: a term that has come early waits in staging for those before it. Its
+//! first term overwrites the target, and if it comes from another rank and is dense it is received there.
+
+use std::ffi::c_int;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use reshard_collectives::{Error, Exchange, Receive, Send};
+
+use crate::raw::{Handle, Requests, Scope, TAGS};
+
+/// Messages in the staging buffer start at multiples of this: a cache line, and any element's alignment.
+const ALIGNMENT: usize = 64;
+/// Looks without a pause so often.
+const SPINS: u32 = 200;
+/// And gives the processor away for so long, before it sleeps between two looks.
+const RESTLESS: Duration = Duration::from_millis(50);
+const NAP: Duration = Duration::from_micros(100);
+
+/// Waits for others, up to a time-out since something last happened.
+pub(crate) struct Patience {
+    time_out: Duration,
+    idle: u32,
+    since: Option<Instant>,
+}
+
+impl Patience {
+    pub(crate) fn new(time_out: Duration) -> Patience {
+        Patience { time_out, idle: 0, since: None }
+    }
+
+    /// After a look that saw `progress`; `late` says what to return when it is too late.
+    pub(crate) fn after(&mut self, progress: usize, late: impl FnOnce() -> Error) -> Result<(), Error> {
+        if progress > 0 {
+            self.idle = 0;
+            self.since = None;
+            return Ok(());
+        }
+        self.idle += 1;
+        if self.idle < SPINS {
+            std::hint::spin_loop();
+            return Ok(());
+        }
+        let waited = self.since.get_or_insert_with(Instant::now).elapsed();
+        if waited >= self.time_out {
+            return Err(late());
+        }
+        if waited < RESTLESS {
+            std::thread::yield_now();
+        } else {
+            std::thread::sleep(NAP);
+        }
+        Ok(())
+    }
+}
+
+/// The tag of an exchange's messages: the same on all ranks that carry out the same phase of the same plan.
+fn tag_of(exchange: &Exchange) -> c_int {
+    let tag = exchange.tag();
+    ((tag ^ tag >> 17 ^ tag >> 34 ^ tag >> 51) % (TAGS / 2)) as c_int
+}
+
+/// Bytes of staging for a message, so that the next one is aligned.
+fn room(bytes: usize) -> Result<usize, Error> {
+    let overflow = reshard_kernels::Error::Overflow { what: "the size of a staging buffer" };
+    Ok(bytes.checked_next_multiple_of(ALIGNMENT).ok_or(overflow)?)
+}
+
+/// What others take, beginning with the ranks behind this one: not everybody sends to the same rank first.
+fn sends(exchange: &Exchange) -> impl Iterator<Item = &Send> {
+    let behind = exchange.sends().iter().filter(|send| send.peer() > exchange.rank());
+    behind.chain(exchange.sends().iter().filter(|send| send.peer() < exchange.rank()))
+}
+
+/// What comes from others, with its index.
+fn receives(exchange: &Exchange) -> impl Iterator<Item = (usize, &Receive)> {
+    exchange.receives().iter().enumerate().filter(|(_, receive)| receive.peer() != exchange.rank())
+}
+
+/// Where in the target a message is received, if it is not received in staging.
+fn direct(exchange: &Exchange, index: usize, receive: &Receive) -> Option<Range<usize>> {
+    let range = receive.contiguous()?;
+    // The first term of a reduction is all of the target, or it is combined like the others.
+    let fits = !exchange.is_reduction() || index == 0 && range == (0..exchange.target_bytes());
+    fits.then_some(range)
+}
+
+/// Bytes of staging that hold what is packed; behind them is what is to be unpacked.
+fn packed_bytes(exchange: &Exchange) -> Result<usize, Error> {
+    let packed = exchange.sends().iter().filter(|send| send.contiguous().is_none());
+    packed.map(|send| room(send.bytes())).sum()
+}
+
+/// Bytes of staging for an exchange.
+pub(crate) fn staging_bytes(exchange: &Exchange) -> Result<usize, Error> {
+    let staged = receives(exchange).filter(|(index, receive)| direct(exchange, *index, receive).is_none());
+    let received: Result<usize, Error> = staged.map(|(_, receive)| room(receive.bytes())).sum();
+    let overflow = reshard_kernels::Error::Overflow { what: "the size of a staging buffer" };
+    Ok(packed_bytes(exchange)?.checked_add(received?).ok_or(overflow)?)
+}
+
+/// Room that is kept from one exchange to the next: (start, index) of what is received in the target.
+pub(crate) type Starts = Vec<(usize, usize)>;
+
+/// Carries out an exchange in the communicator of its group, of which the ranks are the places in `members()`.
+///
+/// Requires buffers that have been checked.
+pub(crate) fn carry_out(
+    exchange: &Exchange,
+    group: &Handle,
+    (requests, starts): (&mut Requests, &mut Starts),
+    time_out: Duration,
+    source: &[u8],
+    target: &mut [u8],
+    staging: &mut [u8],
+) -> Result<(), Error> {
+    exchange.prepare(target)?;
+    let run = Run { exchange, tag: tag_of(exchange), time_out };
+    starts.clear();
+    for (index, receive) in receives(exchange) {
+        starts.extend(direct(exchange, index, receive).map(|range| (range.start, index)));
+    }
+    starts.sort_unstable();
+    let packed_bytes = packed_bytes(exchange)?;
+    requests.scope(group, |scope| {
+        let (packed, received) = staging.split_at_mut(packed_bytes);
+        run.receive_in_staging(scope, received)?;
+        run.send(scope, source, packed)?;
+        if exchange.is_reduction() {
+            return run.reduce(scope, source, &mut *target, !starts.is_empty());
+        }
+        for mine in exchange.receives().iter().filter(|receive| receive.peer() == exchange.rank()) {
+            mine.take(target, source)?;
+        }
+        if starts.is_empty() {
+            run.unpack_as_they_come(scope, target)
+        } else {
+            run.receive_in_target(scope, target, starts)?;
+            run.until(scope, |scope| Ok(!scope.is_open()))
+        }
+    })?;
+    if !exchange.is_reduction() && !starts.is_empty() {
+        let mut at = packed_bytes;
+        for (index, receive) in receives(exchange) {
+            if direct(exchange, index, receive).is_none() {
+                receive.unpack(target, &staging[at..at + receive.bytes()])?;
+                at += room(receive.bytes())?;
+            }
+        }
+    }
+    exchange.finish(target)
+}
+
+/// An exchange that is being carried out.
+struct Run<'x> {
+    exchange: &'x Exchange,
+    tag: c_int,
+    time_out: Duration,
+}
+
+impl Run<'_> {
+    fn place(&self, peer: usize) -> Result<usize, Error> {
+        self.exchange.place_of(peer).ok_or(Error::NotInPlan { rank: peer })
+    }
+
+    fn receive_in_staging<'env>(
+        &self,
+        scope: &mut Scope<'_, 'env>,
+        mut left: &'env mut [u8],
+    ) -> Result<(), Error> {
+        for (index, receive) in receives(self.exchange) {
+            if direct(self.exchange, index, receive).is_none() {
+                let (bytes, rest) = left.split_at_mut(room(receive.bytes())?);
+                left = rest;
+                let bytes = &mut bytes[..receive.bytes()];
+                scope.receive(self.place(receive.peer())?, self.tag, bytes, index)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn receive_in_target<'env>(
+        &self,
+        scope: &mut Scope<'_, 'env>,
+        mut left: &'env mut [u8],
+        starts: &Starts,
+    ) -> Result<(), Error> {
+        let mut at = 0;
+        for &(start, index) in starts {
+            let receive = &self.exchange.receives()[index];
+            if start < at {
+                let message = format!("what comes from rank {} lands on something else", receive.peer());
+                return Err(Error::Phase { step: self.exchange.step(), message });
+            }
+            let (_, rest) = left.split_at_mut(start - at);
+            let (bytes, rest) = rest.split_at_mut(receive.bytes());
+            (left, at) = (rest, start + receive.bytes());
+            scope.receive(self.place(receive.peer())?, self.tag, bytes, index)?;
+        }
+        Ok(())
+    }
+
+    /// Packs what is not contiguous in the source, one message after the other, and sends each at once.
+    fn send<'env>(
+        &self,
+        scope: &mut Scope<'_, 'env>,
+        source: &'env [u8],
+        mut left: &'env mut [u8],
+    ) -> Result<(), Error> {
+        for send in sends(self.exchange) {
+            let bytes = if let Some(range) = send.contiguous() {
+                &source[range]
+            } else {
+                let (bytes, rest) = left.split_at_mut(room(send.bytes())?);
+                left = rest;
+                let bytes = &mut bytes[..send.bytes()];
+                send.pack(bytes, source)?;
+                &*bytes
+            };
+            scope.send(self.place(send.peer())?, self.tag, bytes)?;
+        }
+        Ok(())
+    }
+
+    fn unpack_as_they_come(&self, scope: &mut Scope<'_, '_>, target: &mut [u8]) -> Result<(), Error> {
+        self.until(scope, |scope| {
+            while let Some((index, bytes)) = scope.take_any() {
+                self.exchange.receives()[index].unpack(target, bytes)?;
+            }
+            Ok(!scope.is_open())
+        })
+    }
+
+    /// Combines all terms in their order.
+    fn reduce<'env>(
+        &self,
+        scope: &mut Scope<'_, 'env>,
+        source: &[u8],
+        target: &'env mut [u8],
+        first_in_target: bool,
+    ) -> Result<(), Error> {
+        let mut target = &mut target[..self.exchange.target_bytes()];
+        let mut terms = self.exchange.receives().iter().enumerate();
+        if first_in_target && let Some((index, first)) = terms.next() {
+            // The target is MPI's until the first term has come.
+            scope.receive(self.place(first.peer())?, self.tag, target, index)?;
+            let mut back = None;
+            self.until(scope, |scope| {
+                back = scope.take(index);
+                Ok(back.is_some())
+            })?;
+            target = back.unwrap_or_default();
+        }
+        let mut terms = terms.peekable();
+        self.until(scope, |scope| {
+            while let Some(&(index, term)) = terms.peek() {
+                if term.peer() == self.exchange.rank() {
+                    term.take(target, source)?;
+                } else {
+                    let Some(bytes) = scope.take(index) else { break };
+                    term.unpack(target, bytes)?;
+                }
+                terms.next();
+            }
+            Ok(!scope.is_open() && terms.peek().is_none())
+        })
+    }
+
+    /// Polls until it is done.
+    fn until<'s, 'env>(
+        &self,
+        scope: &mut Scope<'s, 'env>,
+        mut is_done: impl FnMut(&mut Scope<'s, 'env>) -> Result<bool, Error>,
+    ) -> Result<(), Error> {
+        let mut patience = Patience::new(self.time_out);
+        while !is_done(scope)? {
+            let progress = scope.poll()?;
+            patience.after(progress, || self.late(scope))?;
+        }
+        Ok(())
+    }
+
+    /// Who is late, or does something else.
+    fn late(&self, scope: &Scope<'_, '_>) -> Error {
+        let place = self.exchange.place();
+        let member = |at: usize| self.exchange.members().get(at).copied().unwrap_or(at);
+        match scope.waits_for() {
+            Some((at, true)) => Error::Mismatch { rank: member(at), place },
+            Some((at, false)) => Error::TimedOut { rank: member(at), place, after: self.time_out },
+            None => {
+                let message = format!("nothing is under way in {place}, and it is not complete");
+                Error::Engine { rank: self.exchange.rank(), message }
+            }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Communicators by the ranks that they hold: made when first met, kept, freed together.
+
+use std::collections::HashMap;
+use std::ffi::c_int;
+use std::time::Duration;
+
+use reshard_collectives::{Error, Place};
+
+use crate::exchange::Patience;
+use crate::raw::{Handle, Requests, TAGS};
+use crate::watchdog;
+
+/// All communicators of an engine.
+pub(crate) struct Groups {
+    world: Handle,
+    made: HashMap<Box<[usize]>, Handle>,
+}
+
+impl Groups {
+    pub(crate) fn new(world: Handle) -> Groups {
+        Groups { world, made: HashMap::new() }
+    }
+
+    /// The communicator of all ranks.
+    pub(crate) fn world(&self) -> &Handle {
+        &self.world
+    }
+
+    /// How many communicators there are, that of all ranks included.
+    pub(crate) fn count(&self) -> usize {
+        self.made.len() + 1
+    }
+
+    /// The communicator of some members, ascending, if it is there.
+    pub(crate) fn get(&self, members: &[usize]) -> Result<&Handle, Error> {
+        let whole = members.len() == self.world.size();
+        let known = if whole { Some(&self.world) } else { self.made.get(members) };
+        known.ok_or_else(|| {
+            let group = Place { step: 0, group: members.to_vec() };
+            let message =
+                format!("the members of {group} have not agreed on a plan; see `Compiled::scratch`");
+            Error::Engine { rank: self.world.rank(), message }
+        })
+    }
+
+    /// Compares the members' words, and makes their communicator if it is not there yet. Collective over them.
+    ///
+    /// Errors: [`Error::Mismatch`] on every member if the words differ.
+    pub(crate) fn agree(
+        &mut self,
+        place: &Place,
+        word: u64,
+        requests: &mut Requests,
+        time_out: Duration,
+    ) -> Result<(), Error> {
+        let members = place.group.as_slice();
+        let tag = (TAGS / 2 + fingerprint(members) % (TAGS / 2 - 1)) as c_int;
+        let words = meet(&self.world, members, tag, word, place, requests, time_out)?;
+        if let Some(other) = words.iter().position(|other| *other != word) {
+            return Err(Error::Mismatch { rank: members[other], place: place.clone() });
+        }
+        if members.len() < self.world.size() && !self.made.contains_key(members) {
+            // All are here, so this does not wait for long; and if it does, it ends.
+            let what = format!("making the communicator of {place}");
+            let made = watchdog::within(time_out, &what, || self.world.subgroup(members, tag))?;
+            self.made.insert(members.into(), made);
+        }
+        Ok(())
+    }
+}
+
+/// Gives every member's word to every member, in their order. Nobody returns before all have come.
+pub(crate) fn meet(
+    world: &Handle,
+    members: &[usize],
+    tag: c_int,
+    word: u64,
+    place: &Place,
+    requests: &mut Requests,
+    time_out: Duration,
+) -> Result<Vec<u64>, Error> {
+    let sent = word.to_ne_bytes();
+    let mut received = vec![sent; members.len()];
+    requests.scope(world, |scope| {
+        for (bytes, &peer) in received.iter_mut().zip(members) {
+            if peer != world.rank() {
+                scope.receive(peer, tag, bytes, 0)?;
+                scope.send(peer, tag, &sent)?;
+            }
+        }
+        let mut patience = Patience::new(time_out);
+        while scope.is_open() {
+            let progress = scope.poll()?;
+            patience.after(progress, || match scope.waits_for() {
+                Some((rank, _)) => Error::TimedOut { rank, place: place.clone(), after: time_out },
+                None => Error::Engine { rank: world.rank(), message: "waiting for nobody".to_string() },
+            })?;
+        }
+        Ok(())
+    })?;
+    Ok(received.into_iter().map(u64::from_ne_bytes).collect())
+}
+
+/// FNV-1a of the ranks.
+fn fingerprint(members: &[usize]) -> u64 {
+    let bytes = members.iter().flat_map(|member| (*member as u64).to_le_bytes());
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}

@@ -1,0 +1,18 @@
+//! The MPI engine of reshard: ranks are processes, and MPI carries the bytes.
+//!
+//! Without the feature `mpi` this crate is empty and needs nothing; with it, an MPI library and libclang.
+#![cfg_attr(feature = "mpi", doc = include_str!("engine.md"))]
+
+#[cfg(feature = "mpi")]
+mod comm;
+#[cfg(feature = "mpi")]
+mod exchange;
+#[cfg(feature = "mpi")]
+mod groups;
+#[cfg(feature = "mpi")]
+mod raw;
+#[cfg(feature = "mpi")]
+mod watchdog;
+
+#[cfg(feature = "mpi")]
+pub use comm::{Comm, Pending};

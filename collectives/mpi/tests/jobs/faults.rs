@@ -1,0 +1,163 @@
+//! Ranks that die, stall, leave or do something else.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use reshard_collectives::{Communicator, Compiled, Error};
+use reshard_kernels::DType;
+use reshard_mpi::Comm;
+use reshard_sharding::redistribute::{Plan, Planner};
+use reshard_sharding::{Mesh, Sharding};
+
+use crate::launch::{Job, Outcome};
+
+/// Where ranks leave their process ids.
+const FOLDER: &str = "RESHARD_MPI_FOLDER";
+/// How long ranks wait for each other in these jobs.
+const TIME_OUT: Duration = Duration::from_secs(2);
+/// What starting, aborting and a busy machine may take on top.
+const SLACK: Duration = Duration::from_secs(15);
+
+pub(crate) fn plan(ranks: usize, shape: &[usize], from: &str, to: &str) -> Plan {
+    let mesh = Mesh::new([("tp", ranks)]).unwrap();
+    let [from, to] = [from, to].map(|text| Sharding::parse(&mesh, shape, text).unwrap());
+    Planner::new().plan(&from, &to, 4).unwrap()
+}
+
+/// Compiles, runs once with bytes that depend on the rank, and returns the target.
+pub(crate) fn run(comm: &mut Comm, plan: &Plan, times: usize) -> Result<Vec<u8>, Error> {
+    let compiled = Compiled::new(plan, comm.rank(), DType::F32)?;
+    let mut scratch = compiled.scratch(comm)?;
+    let source: Vec<u8> = (0..compiled.source_bytes()).map(|i| (i * 3 + comm.rank() * 101) as u8).collect();
+    let mut target = vec![0; compiled.target_bytes()];
+    for _ in 0..times {
+        compiled.run(comm, &source, &mut target, &mut scratch)?;
+    }
+    Ok(target)
+}
+
+/// A rank of a job that never ends by itself: large all-to-alls and reductions, one after the other.
+pub(crate) fn endless(comm: &mut Comm) {
+    comm.set_time_out(TIME_OUT);
+    let ranks = comm.size();
+    let plans = [
+        plan(ranks, &[ranks * 1024, 1024], "S(0)", "S(1)"),
+        plan(ranks, &[ranks * 256, 1024], "P", "S(0)"),
+        plan(ranks, &[ranks * 256, 1024], "S(0)", "R"),
+    ];
+    for round in 0.. {
+        for plan in &plans {
+            run(comm, plan, 3).unwrap();
+        }
+        if round == 0 {
+            let folder = PathBuf::from(std::env::var_os(FOLDER).unwrap());
+            let (rank, id) = (comm.rank(), std::process::id().to_string());
+            fs::write(folder.join(format!("{rank}.new")), id).unwrap();
+            fs::rename(folder.join(format!("{rank}.new")), folder.join(rank.to_string())).unwrap();
+        }
+    }
+}
+
+/// A rank of a job in which rank 1 panics between two steps.
+pub(crate) fn panicking(comm: &mut Comm) {
+    comm.set_time_out(Duration::from_mins(5));
+    let plan = plan(comm.size(), &[64, 64], "S(0)", "S(1)");
+    run(comm, &plan, 1).unwrap();
+    assert_ne!(comm.rank(), 1, "planted");
+    run(comm, &plan, 1).unwrap();
+    run(comm, &plan, 1).unwrap();
+}
+
+/// A rank of a job in which rank 1 leaves without a word.
+pub(crate) fn leaving(comm: &mut Comm) {
+    comm.set_time_out(TIME_OUT);
+    let plan = plan(comm.size(), &[64, 64], "S(0)", "S(1)");
+    run(comm, &plan, 1).unwrap();
+    if comm.rank() == 1 {
+        std::process::exit(0);
+    }
+    run(comm, &plan, 1).unwrap();
+}
+
+/// A rank of a job in which rank 1 means another plan, then thinks better of it, and then another dtype.
+pub(crate) fn disagreeing(comm: &mut Comm) {
+    let ranks = comm.size();
+    let (usual, other) = (plan(ranks, &[64, 64], "S(0)", "S(1)"), plan(ranks, &[64, 128], "S(0)", "S(1)"));
+    let odd = comm.rank() == 1;
+    let refused = |result: Result<Vec<u8>, Error>| {
+        let error = result.unwrap_err();
+        let other = usize::from(!odd);
+        assert_eq!((error.kind(), error.failed_rank()), ("mismatch", Some(other)), "{error}");
+    };
+    refused(run(comm, if odd { &other } else { &usual }, 1));
+    let target = run(comm, &usual, 1).unwrap();
+    assert!(target.iter().any(|byte| *byte != target[0]));
+    let dtype = if odd { DType::I32 } else { DType::F32 };
+    let compiled = Compiled::new(&usual, comm.rank(), dtype).unwrap();
+    refused(compiled.scratch(comm).map(|_| Vec::new()));
+    assert_eq!(run(comm, &usual, 1).unwrap(), target);
+}
+
+/// A rank of a job that lacks ranks that the plan needs.
+pub(crate) fn too_few(comm: &mut Comm) {
+    let error = run(comm, &plan(comm.size() + 1, &[12, 12], "S(0)", "S(1)"), 1).unwrap_err();
+    assert_eq!(error.kind(), "rank", "{error}");
+}
+
+/// Sends a signal to one rank of an endless job, and returns how the job ended.
+fn struck(ranks: usize, signal: &str, victim: usize, after: Duration, folder: &Path) -> (Outcome, Duration) {
+    let _ = fs::remove_dir_all(folder);
+    fs::create_dir_all(folder).unwrap();
+    let job = Job::start(ranks, "endless", &[(FOLDER, folder.to_str().unwrap().to_string())]);
+    let begin = Instant::now();
+    let id = |rank: usize| fs::read_to_string(folder.join(rank.to_string())).ok();
+    while (0..ranks).any(|rank| id(rank).is_none()) {
+        assert!(
+            begin.elapsed() < Duration::from_mins(1),
+            "the job does not get going: {:?}",
+            job.wait(SLACK)
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::thread::sleep(after);
+    let ids: Vec<String> = (0..ranks).filter_map(id).collect();
+    let killed = Command::new("kill").args([signal, &ids[victim]]).status().unwrap();
+    assert!(killed.success());
+    let struck = Instant::now();
+    let outcome = job.wait(Duration::from_mins(2));
+    let took = struck.elapsed();
+    // A process that was stopped must be gone too.
+    for id in ids {
+        let begin = Instant::now();
+        while Path::new("/proc").join(&id).exists() {
+            assert!(begin.elapsed() < SLACK, "process {id} is still there");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+    (outcome, took)
+}
+
+/// Strikes every rank with a signal at many moments; the job must end in time and nobody may report a success.
+pub(crate) fn strike(signal: &str) {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("mpi-struck{signal}"));
+    for (turn, ranks) in [(0, 4), (1, 4), (2, 4), (3, 3), (4, 2), (5, 5)] {
+        let after = Duration::from_millis(turn * 7);
+        let (outcome, took) = struck(ranks, signal, turn as usize % ranks, after, &folder);
+        assert!(outcome.status.is_some_and(|status| status != 0), "turn {turn}: {outcome:?}");
+        assert!(took < TIME_OUT + SLACK, "turn {turn}: it took {took:?}: {outcome:?}");
+        assert!(!outcome.text.contains("finished"), "turn {turn}: {outcome:?}");
+        println!("{signal} turn {turn}: the job ended {took:.2?} later with {:?}", outcome.status);
+    }
+    fs::remove_dir_all(folder).unwrap();
+}
+
+/// Runs a job that must not succeed, in which it says this.
+#[track_caller]
+pub(crate) fn fails(ranks: usize, job: &str, said: &str) {
+    let outcome = Job::start(ranks, job, &[]).wait(Duration::from_mins(1));
+    assert!(outcome.status.is_some_and(|status| status != 0), "{outcome:?}");
+    assert!(outcome.took < TIME_OUT + SLACK, "{outcome:?}");
+    assert!(outcome.text.contains(said) && !outcome.text.contains("finished"), "{said:?}: {outcome:?}");
+}

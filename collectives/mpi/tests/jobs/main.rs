@@ -1,0 +1,77 @@
+//! Jobs of several processes. Every test starts this binary again under `mpirun`, where the test `rank` does the job that
+//! the environment names.
+#![cfg(feature = "mpi")]
+
+mod faults;
+mod launch;
+mod leaks;
+mod random;
+
+use launch::{JOB, succeeds};
+use reshard_collectives::Communicator;
+use reshard_mpi::Comm;
+
+/// What every rank of a job does; nothing in a plain run of the tests.
+#[test]
+fn rank() {
+    let Ok(job) = std::env::var(JOB) else { return };
+    let mut comm = Comm::world().unwrap();
+    let size = comm.size();
+    match job.as_str() {
+        "random" => random::run(&mut comm, 7 + size as u64, 300),
+        "endless" => faults::endless(&mut comm),
+        "panicking" => faults::panicking(&mut comm),
+        "leaving" => faults::leaving(&mut comm),
+        "disagreeing" => faults::disagreeing(&mut comm),
+        "too few" => faults::too_few(&mut comm),
+        "leaks" => leaks::run(&mut comm),
+        other => panic!("there is no job {other}"),
+    }
+    let rank = comm.rank();
+    comm.finish().unwrap();
+    println!("rank {rank} finished {job}");
+}
+
+#[test]
+fn random_redistributions_agree_with_the_threads_engine() {
+    for ranks in [1, 2, 3, 5, 8] {
+        succeeds(ranks, "random");
+    }
+}
+
+#[test]
+fn a_killed_rank_ends_the_job() {
+    faults::strike("-KILL");
+}
+
+#[test]
+fn a_stalled_rank_ends_the_job() {
+    faults::strike("-STOP");
+}
+
+#[test]
+fn a_rank_that_panics_ends_the_job() {
+    faults::fails(3, "panicking", "planted");
+}
+
+#[test]
+fn a_rank_that_leaves_ends_the_job() {
+    faults::fails(3, "leaving", "");
+}
+
+#[test]
+fn another_plan_on_one_rank_is_found_before_anything_moves() {
+    for ranks in [2, 3, 5] {
+        succeeds(ranks, "disagreeing");
+    }
+}
+
+#[test]
+fn a_plan_for_more_ranks_than_there_are_is_refused() {
+    succeeds(2, "too few");
+}
+
+#[test]
+fn a_thousand_plans_and_hundreds_of_engines_leave_nothing_behind() {
+    succeeds(4, "leaks");
+}

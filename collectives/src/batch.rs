@@ -1,0 +1,168 @@
+//! Several tensors redistributed together.
+//!
+//! A model has hundreds of small tensors, and each exchange costs its latency whatever it moves. A batch carries the
+//! `i`-th phases of all its tensors out together: those between the same ranks are one exchange, so that a message brings
+//! the pieces of all tensors.
+//!
+//! All sources lie in one buffer and all targets in another, each tensor where it begins on every rank, so that a rank
+//! knows where its peers have theirs.
+
+use reshard_kernels::DType;
+use reshard_sharding::Sharding;
+use reshard_sharding::redistribute::Plan;
+
+use crate::lower::Tensor;
+use crate::{Compiled, Error, Memory};
+
+/// Tensors begin at multiples of so many bytes, unless the caller says where.
+const ALIGNMENT: usize = 64;
+
+/// Plans of several tensors, to be compiled together.
+///
+/// ```
+/// use reshard_collectives::{Batch, Communicator, threads::World};
+/// use reshard_kernels::DType;
+/// use reshard_sharding::{Mesh, Sharding, redistribute::Planner};
+///
+/// let mesh = Mesh::new([("tp", 2)])?;
+/// let parse = |shape: &[usize], text: &str| Sharding::parse(&mesh, shape, text);
+/// let weight = Planner::new().plan(&parse(&[2, 2], "S(0)")?, &parse(&[2, 2], "S(1)")?, 1)?;
+/// let bias = Planner::new().plan(&parse(&[4], "S(0)")?, &parse(&[4], "R")?, 1)?;
+/// let mut batch = Batch::new();
+/// let weight = batch.add(&weight, DType::U8)?;
+/// let bias = batch.add(&bias, DType::U8)?;
+///
+/// let results = World::new(2)?.run(|comm| {
+///     let compiled = batch.compile(comm.rank())?;
+///     assert_eq!(compiled.exchanges().len(), 1);
+///     let (mut source, mut target) = (vec![0; batch.source_bytes()], vec![0; batch.target_bytes()]);
+///     let mine = if comm.rank() == 0 { [1, 2] } else { [3, 4] };
+///     source[batch.source_start(weight)..][..2].copy_from_slice(&mine);
+///     source[batch.source_start(bias)..][..2].copy_from_slice(&mine);
+///     let mut scratch = compiled.scratch(comm)?;
+///     compiled.run(comm, &source, &mut target, &mut scratch)?;
+///     let start = batch.target_start(bias);
+///     Ok((target[..2].to_vec(), target[start..start + 4].to_vec()))
+/// });
+/// assert_eq!(results[0], Ok((vec![1, 3], vec![1, 2, 3, 4])));
+/// assert_eq!(results[1], Ok((vec![2, 4], vec![1, 2, 3, 4])));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Batch<'a> {
+    tensors: Vec<Tensor<'a>>,
+    source_bytes: usize,
+    target_bytes: usize,
+    scratch_bytes: usize,
+}
+
+impl<'a> Batch<'a> {
+    /// A batch of no tensors.
+    pub fn new() -> Batch<'a> {
+        Batch::default()
+    }
+
+    /// Adds a tensor with dense row-major buffers behind those that are there already, and returns its index.
+    ///
+    /// Errors: [`Error::ItemBytes`]; [`Error::Kernel`] for sizes that overflow.
+    pub fn add(&mut self, plan: &'a Plan, dtype: DType) -> Result<usize, Error> {
+        let (source, target) = (aligned(self.source_bytes)?, aligned(self.target_bytes)?);
+        self.add_at(plan, dtype, (&Memory::RowMajor, source), (&Memory::RowMajor, target))
+    }
+
+    /// Adds a tensor whose source and target lie in memory like this and begin at these bytes, on every rank; returns its
+    /// index.
+    ///
+    /// Requires that targets do not overlap, and the same calls on every rank. Errors: as [`add`](Batch::add), and
+    /// [`Error::Memory`] for a beginning inside of an item.
+    pub fn add_at(
+        &mut self,
+        plan: &'a Plan,
+        dtype: DType,
+        (source, source_start): (&'a Memory, usize),
+        (target, target_start): (&'a Memory, usize),
+    ) -> Result<usize, Error> {
+        let item = dtype.item_bytes()?;
+        if item != plan.item_bytes() {
+            return Err(Error::ItemBytes { plan: plan.item_bytes(), dtype, bytes: item });
+        }
+        for start in [source_start, target_start] {
+            if !start.is_multiple_of(item) {
+                let message = format!("byte {start} is inside of an item of {item} bytes");
+                return Err(Error::Memory { rank: 0, message });
+            }
+        }
+        let scratch_start = aligned(self.scratch_bytes)?;
+        let source_end = end(source_start, most_elements(plan.from(), source), item)?;
+        let target_end = end(target_start, most_elements(plan.to(), target), item)?;
+        let scratch = usize::try_from(plan.max_shard_bytes()).unwrap_or(usize::MAX);
+        self.scratch_bytes = end(scratch_start, scratch, 1)?;
+        self.source_bytes = self.source_bytes.max(source_end);
+        self.target_bytes = self.target_bytes.max(target_end);
+        self.tensors.push(Tensor { plan, dtype, source, target, source_start, target_start, scratch_start });
+        Ok(self.tensors.len() - 1)
+    }
+
+    /// The number of tensors.
+    pub fn len(&self) -> usize {
+        self.tensors.len()
+    }
+
+    /// Whether there are no tensors.
+    pub fn is_empty(&self) -> bool {
+        self.tensors.is_empty()
+    }
+
+    /// The byte of the source at which a tensor begins. Requires an index below [`len`](Batch::len).
+    pub fn source_start(&self, tensor: usize) -> usize {
+        self.tensors[tensor].source_start
+    }
+
+    /// The byte of the target at which a tensor begins. Requires an index below [`len`](Batch::len).
+    pub fn target_start(&self, tensor: usize) -> usize {
+        self.tensors[tensor].target_start
+    }
+
+    /// Bytes of a source that is large enough on every rank.
+    pub fn source_bytes(&self) -> usize {
+        self.source_bytes
+    }
+
+    /// Bytes of a target that is large enough on every rank.
+    pub fn target_bytes(&self) -> usize {
+        self.target_bytes
+    }
+
+    /// Compiles all tensors for a rank. Steps of its [`exchanges`](Compiled::exchanges) are rounds: round `i` has the
+    /// `i`-th phases of all tensors.
+    ///
+    /// Errors: as [`Compiled::with_memory`]; [`Error::NotInPlan`] if the rank has a part in none of them.
+    pub fn compile(&self, rank: usize) -> Result<Compiled, Error> {
+        Compiled::of_tensors(rank, &self.tensors)
+    }
+}
+
+/// The next place at which a tensor may begin.
+fn aligned(bytes: usize) -> Result<usize, Error> {
+    Ok(bytes.checked_next_multiple_of(ALIGNMENT).ok_or(overflow())?)
+}
+
+fn end(start: usize, elements: usize, item: usize) -> Result<usize, Error> {
+    let end = elements.checked_mul(item).and_then(|bytes| bytes.checked_add(start));
+    Ok(end.filter(|end| isize::try_from(*end).is_ok()).ok_or(overflow())?)
+}
+
+fn overflow() -> reshard_kernels::Error {
+    reshard_kernels::Error::Overflow { what: "the size of a batch" }
+}
+
+/// The most elements that the buffer of any rank has.
+fn most_elements(sharding: &Sharding, memory: &Memory) -> usize {
+    let dense = sharding.max_local_numel();
+    match memory {
+        Memory::RowMajor | Memory::Order(_) => dense,
+        Memory::Layouts(layouts) => {
+            layouts.values().map(|layout| layout.cosize() as usize).max().unwrap_or(0).max(dense)
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Exchanges that a library has one call for.
+//!
+//! An engine may always treat an [`Exchange`](crate::Exchange) as messages. Where MPI or NCCL know the whole exchange as
+//! one collective on contiguous blocks, [`Exchange::collective`](crate::Exchange::collective) says so, with the place of
+//! every member's block, in the order of [`members`](crate::Exchange::members):
+//!
+//! ```text
+//! AllGather       target[theirs[i]] = source(members[i])[mine]
+//! AllToAll        target[into[i]]   = source(members[i])[what it has for me];    source[out[i]] goes to members[i]
+//! ReduceScatter   target[mine]      = op over i of source(members[i])[what it has for me];  source[theirs[i]] is for members[i]
+//! AllReduce       target            = op over i of source(members[i])
+//! ```
+//!
+//! All members of a group find the same variant, so all may call it: it is looked for only where shapes are the same on
+//! all of them, that is where both shardings are digits and buffers row-major, or for an all-reduce.
+
+use std::ops::Range;
+
+use reshard_kernels::{CombineOp, DType, Side};
+use reshard_sharding::redistribute::StepOp;
+
+use crate::Exchange;
+
+/// How terms become a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Reduction {
+    /// How two terms combine; an average is a sum, divided by [`Exchange::finish`](crate::Exchange::finish).
+    pub op: CombineOp,
+    /// The type of the elements.
+    pub dtype: DType,
+    /// What [`Exchange::finish`](crate::Exchange::finish) divides by; 1 unless some axes were averaged.
+    pub divisor: usize,
+}
+
+impl Reduction {
+    /// Whether the result does not depend on the order in which terms combine: integers, least and greatest.
+    ///
+    /// Where it does, ranks that hold replicas of the result in different groups get the same bits only if the library
+    /// combines the terms of all groups in the same order of their members.
+    pub fn is_exact(self) -> bool {
+        match self.op {
+            CombineOp::Min | CombineOp::Max => true,
+            CombineOp::Sum | CombineOp::Prod => self.dtype.check_average().is_err(),
+        }
+    }
+}
+
+/// An exchange as one collective on contiguous blocks; ranges count bytes of this rank's source and target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Collective {
+    /// Every member gets every member's block.
+    AllGather {
+        /// This rank's block in its source.
+        mine: Range<usize>,
+        /// Where each member's block goes in the target.
+        theirs: Vec<Range<usize>>,
+    },
+    /// Every member gets a block from every member.
+    AllToAll {
+        /// What goes to each member, in the source.
+        out: Vec<Range<usize>>,
+        /// Where each member's block goes in the target.
+        into: Vec<Range<usize>>,
+    },
+    /// Every member gets the reduction of its block.
+    ReduceScatter {
+        /// Each member's block in the source.
+        theirs: Vec<Range<usize>>,
+        /// Where this rank's block goes in the target.
+        mine: Range<usize>,
+        /// How.
+        reduction: Reduction,
+    },
+    /// Every member gets the reduction of everything.
+    AllReduce {
+        /// This rank's term in the source.
+        source: Range<usize>,
+        /// Where the result goes in the target.
+        target: Range<usize>,
+        /// How.
+        reduction: Reduction,
+    },
+}
+
+/// The members of which each has its block right behind the one before, if there are no gaps: the order in which a
+/// library that knows counts but no displacements must have them, as places in [`Exchange::members`].
+///
+/// ```
+/// assert_eq!(reshard_collectives::dense_order(&[8..12, 0..4, 4..8]), Some(vec![1, 2, 0]));
+/// assert_eq!(reshard_collectives::dense_order(&[8..12, 0..4]), None);
+/// ```
+pub fn dense_order(blocks: &[Range<usize>]) -> Option<Vec<usize>> {
+    let mut order: Vec<usize> = (0..blocks.len()).collect();
+    order.sort_by_key(|i| (blocks[*i].start, blocks[*i].end));
+    let touch = |pair: &[usize]| blocks[pair[0]].end == blocks[pair[1]].start;
+    order.windows(2).all(touch).then_some(order)
+}
+
+/// What a step's op and the pieces of one rank say; `None` if some block is not contiguous.
+pub(crate) fn recognise(exchange: &Exchange, op: StepOp) -> Option<Collective> {
+    match (op, exchange.reduction()) {
+        (StepOp::AllGather | StepOp::AllReduce, None) => all_gather(exchange),
+        (StepOp::AllToAll, None) => all_to_all(exchange),
+        (StepOp::ReduceScatter | StepOp::AllReduce, Some(reduction)) => reduce_scatter(exchange, reduction),
+        (StepOp::Slice | StepOp::ZeroFill | StepOp::Exchange, _)
+        | (StepOp::AllGather | StepOp::AllToAll, Some(_))
+        | (StepOp::ReduceScatter, None) => None,
+    }
+}
+
+/// Where each member's block lies in the target; empty for members that have none.
+fn landing(exchange: &Exchange) -> Option<Vec<Range<usize>>> {
+    let mut all = vec![0..0; exchange.members().len()];
+    for receive in exchange.receives() {
+        let [piece] = receive.pieces() else { return None };
+        all[exchange.place_of(receive.peer())?] = piece.contiguous(Side::Target)?;
+    }
+    close_gaps(&mut all);
+    Some(all)
+}
+
+/// What each member takes from the source.
+fn leaving(exchange: &Exchange) -> Option<Vec<Range<usize>>> {
+    let mut all = vec![0..0; exchange.members().len()];
+    for send in exchange.sends() {
+        let [piece] = send.pieces() else { return None };
+        all[exchange.place_of(send.peer())?] = piece.contiguous(Side::Source)?;
+    }
+    for receive in exchange.receives().iter().filter(|receive| receive.peer() == exchange.rank()) {
+        let [piece] = receive.pieces() else { return None };
+        all[exchange.place_of(receive.peer())?] = piece.contiguous(Side::Source)?;
+    }
+    close_gaps(&mut all);
+    Some(all)
+}
+
+/// Puts empty blocks behind the last one, so that they are dense too.
+fn close_gaps(blocks: &mut [Range<usize>]) {
+    let end = blocks.iter().map(|block| block.end).max().unwrap_or(0);
+    blocks.iter_mut().filter(|block| block.start == block.end).for_each(|block| *block = end..end);
+}
+
+fn all_gather(exchange: &Exchange) -> Option<Collective> {
+    let theirs = landing(exchange)?;
+    let out = leaving(exchange)?;
+    let mine = out.first()?.clone();
+    let place = exchange.place_of(exchange.rank())?;
+    (out.iter().all(|block| *block == mine) && theirs[place].len() == mine.len())
+        .then_some(Collective::AllGather { mine, theirs })
+}
+
+fn all_to_all(exchange: &Exchange) -> Option<Collective> {
+    Some(Collective::AllToAll { out: leaving(exchange)?, into: landing(exchange)? })
+}
+
+fn reduce_scatter(exchange: &Exchange, reduction: Reduction) -> Option<Collective> {
+    let theirs = leaving(exchange)?;
+    let place = exchange.place_of(exchange.rank())?;
+    let landed = landing(exchange)?;
+    let mine = landed.first()?.clone();
+    (landed.iter().all(|block| *block == mine) && theirs[place].len() == mine.len())
+        .then_some(Collective::ReduceScatter { theirs, mine, reduction })
+}

@@ -1,0 +1,262 @@
+//! Made-up tensors, and what a redistribution of them must give.
+//!
+//! A tensor is a function of (seed, term, element): numbers for reductions, which are exact in the dtype, and plain bits
+//! where nothing is computed, so that every bit of every element is seen to arrive.
+
+use half::{bf16, f16};
+use reshard_kernels::DType;
+use reshard_sharding::meaning::{Term, held, meaning};
+use reshard_sharding::{ReduceOp, Sharding};
+
+/// Mixes numbers into one (splitmix64).
+pub(super) fn mix(numbers: &[u64]) -> u64 {
+    numbers.iter().fold(0x9e37_79b9_7f4a_7c15, |state, number| {
+        let mut z = (state ^ number).wrapping_add(0x9e37_79b9_7f4a_7c15);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    })
+}
+
+/// The kinds of elements that are tried: each with arithmetic of its own, and one that has none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    F64,
+    F32,
+    F16,
+    BF16,
+    I64,
+    I32,
+    U8,
+    Bool,
+}
+
+impl Kind {
+    pub(super) const ALL: [Kind; 8] =
+        [Kind::F64, Kind::F32, Kind::F16, Kind::BF16, Kind::I64, Kind::I32, Kind::U8, Kind::Bool];
+
+    pub(super) fn dtype(self) -> DType {
+        match self {
+            Kind::F64 => DType::F64,
+            Kind::F32 => DType::F32,
+            Kind::F16 => DType::F16,
+            Kind::BF16 => DType::BF16,
+            Kind::I64 => DType::I64,
+            Kind::I32 => DType::I32,
+            Kind::U8 => DType::U8,
+            Kind::Bool => DType::Bool,
+        }
+    }
+
+    pub(super) fn item_bytes(self) -> usize {
+        match self {
+            Kind::F64 | Kind::I64 => 8,
+            Kind::F32 | Kind::I32 => 4,
+            Kind::F16 | Kind::BF16 => 2,
+            Kind::U8 | Kind::Bool => 1,
+        }
+    }
+
+    /// The unit of rounding, if numbers are rounded.
+    pub(super) fn rounding(self) -> Option<f64> {
+        match self {
+            Kind::F64 => Some(f64::EPSILON / 2.0),
+            Kind::F32 => Some(f64::from(f32::EPSILON) / 2.0),
+            Kind::F16 => Some(f64::from(f16::EPSILON) / 2.0),
+            Kind::BF16 => Some(f64::from(bf16::EPSILON) / 2.0),
+            Kind::I64 | Kind::I32 | Kind::U8 | Kind::Bool => None,
+        }
+    }
+
+    /// Whether tensors of it can be reduced like this.
+    pub(super) fn has(self, op: ReduceOp) -> bool {
+        self != Kind::Bool && (op != ReduceOp::Avg || self.rounding().is_some())
+    }
+}
+
+/// A number of a dtype.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Number {
+    Int(i64),
+    Float(f64),
+}
+
+/// A number that the dtype holds exactly: any integer; a float with seven bits that stays finite when a few are added or
+/// multiplied.
+pub(super) fn number(kind: Kind, op: ReduceOp, seed: u64, term: usize, element: usize) -> Number {
+    let bits = mix(&[seed, term as u64, element as u64]);
+    if kind.rounding().is_some() {
+        let (least, count) = if op == ReduceOp::Prod { (-1, 2) } else { (-2, 6) };
+        let exponent = least + ((bits >> 8) % count) as i32;
+        let magnitude = (1.0 + (bits >> 40 & 127) as f64 / 128.0) * f64::from(exponent).exp2();
+        return Number::Float(if bits & 1 == 0 { magnitude } else { -magnitude });
+    }
+    Number::Int(match kind {
+        Kind::U8 | Kind::Bool => i64::from(bits as u8),
+        Kind::I32 => i64::from(bits as i32),
+        Kind::F64 | Kind::F32 | Kind::F16 | Kind::BF16 | Kind::I64 => bits as i64,
+    })
+}
+
+/// A number's bytes, integers cut to the width.
+pub(super) fn write(kind: Kind, number: Number, bytes: &mut Vec<u8>) {
+    let (float, int) = match number {
+        Number::Float(x) => (x, 0),
+        Number::Int(i) => (0.0, i),
+    };
+    match kind {
+        Kind::F64 => bytes.extend(float.to_ne_bytes()),
+        Kind::F32 => bytes.extend((float as f32).to_ne_bytes()),
+        Kind::F16 => bytes.extend(f16::from_f64(float).to_ne_bytes()),
+        Kind::BF16 => bytes.extend(bf16::from_f64(float).to_ne_bytes()),
+        Kind::I64 => bytes.extend(int.to_ne_bytes()),
+        Kind::I32 => bytes.extend((int as i32).to_ne_bytes()),
+        Kind::U8 | Kind::Bool => bytes.push(int as u8),
+    }
+}
+
+/// The floats that bytes are; none if they are not floats.
+fn floats(kind: Kind, bytes: &[u8]) -> Vec<f64> {
+    fn all<const N: usize>(bytes: &[u8], one: impl Fn([u8; N]) -> f64) -> Vec<f64> {
+        bytes.chunks_exact(N).filter_map(|item| item.try_into().ok().map(&one)).collect()
+    }
+    match kind {
+        Kind::F64 => all(bytes, f64::from_ne_bytes),
+        Kind::F32 => all(bytes, |b| f64::from(f32::from_ne_bytes(b))),
+        Kind::F16 => all(bytes, |b| f16::from_ne_bytes(b).to_f64()),
+        Kind::BF16 => all(bytes, |b| bf16::from_ne_bytes(b).to_f64()),
+        Kind::I64 | Kind::I32 | Kind::U8 | Kind::Bool => Vec::new(),
+    }
+}
+
+/// Bits of an element of which nothing is computed.
+pub(super) fn bits(kind: Kind, seed: u64, element: usize, bytes: &mut Vec<u8>) {
+    let bits = mix(&[seed, element as u64]).to_ne_bytes();
+    if kind == Kind::Bool {
+        bytes.push(bits[0] & 1);
+    } else {
+        bytes.extend(&bits[..kind.item_bytes()]);
+    }
+}
+
+/// Which term of a partial tensor a rank holds: its coordinates along the partial axes as one number.
+fn term_of(sharding: &Sharding, rank: usize) -> usize {
+    let Some(coordinate) = sharding.mesh().coordinate(rank) else { return 0 };
+    let axes = sharding.mesh().axes();
+    let digit = |axis: &reshard_sharding::PartialAxis| {
+        axis.sub.digit(coordinate[axis.sub.axis], axes[axis.sub.axis].size())
+    };
+    sharding.partial().iter().fold(0, |term, axis| term * axis.sub.size + digit(axis))
+}
+
+/// How many terms each element has.
+pub(super) fn terms(sharding: &Sharding) -> usize {
+    sharding.partial().iter().map(|axis| axis.sub.size).product()
+}
+
+/// A tensor of numbers or of bits, sharded.
+pub(super) struct Tensor<'a> {
+    pub(super) sharding: &'a Sharding,
+    pub(super) kind: Kind,
+    pub(super) seed: u64,
+    /// What numbers are made for; `None` for bits.
+    pub(super) op: Option<ReduceOp>,
+}
+
+/// What a tensor denotes.
+pub(super) enum Whole {
+    /// Every element's bytes.
+    Exact(Vec<u8>),
+    /// Every element, and the magnitude that rounding is relative to.
+    Near(Vec<(f64, f64)>),
+}
+
+impl Tensor<'_> {
+    /// A rank's shard, dense and row-major; empty if it holds nothing.
+    pub(super) fn shard(&self, rank: usize) -> Result<Vec<u8>, reshard_sharding::Error> {
+        let mut bytes = Vec::new();
+        if self.sharding.mesh().contains(rank) {
+            let term = term_of(self.sharding, rank);
+            for element in held(self.sharding, rank)? {
+                match self.op {
+                    Some(op) => {
+                        write(self.kind, number(self.kind, op, self.seed, term, element), &mut bytes);
+                    }
+                    None => bits(self.kind, self.seed, element, &mut bytes),
+                }
+            }
+        }
+        Ok(bytes)
+    }
+
+    fn meaning<T: Term>(&self, value: impl Fn(Number) -> T) -> Result<Vec<T>, reshard_sharding::Error> {
+        let op = self.op.unwrap_or(ReduceOp::Sum);
+        let shard = |rank: usize| -> Result<Vec<T>, reshard_sharding::Error> {
+            let term = term_of(self.sharding, rank);
+            let elements = held(self.sharding, rank)?.into_iter();
+            Ok(elements.map(|e| value(number(self.kind, op, self.seed, term, e))).collect())
+        };
+        let shards = self.sharding.mesh().ranks().map(shard).collect::<Result<Vec<_>, _>>()?;
+        meaning(self.sharding, &shards)
+    }
+
+    /// What all shards together denote, by the definition.
+    pub(super) fn whole(&self) -> Result<Whole, reshard_sharding::Error> {
+        let mut bytes = Vec::new();
+        if self.op.is_none() {
+            (0..self.sharding.numel()).for_each(|e| bits(self.kind, self.seed, e, &mut bytes));
+            return Ok(Whole::Exact(bytes));
+        }
+        if self.kind.rounding().is_some() {
+            let float = |number| match number {
+                Number::Float(x) => x,
+                Number::Int(i) => i as f64,
+            };
+            let values = self.meaning(float)?;
+            // The same reduction of the magnitudes: of a sum their sum, of a product its own.
+            let magnitudes = self.meaning(|number| float(number).abs())?;
+            return Ok(Whole::Near(values.into_iter().zip(magnitudes).collect()));
+        }
+        let integers = self.meaning(|number| match number {
+            Number::Int(i) => i,
+            Number::Float(x) => x as i64,
+        })?;
+        for i in integers {
+            write(self.kind, Number::Int(i), &mut bytes);
+        }
+        Ok(Whole::Exact(bytes))
+    }
+}
+
+impl Whole {
+    /// Why these bytes are not the elements `held` of this tensor; `None` if they are.
+    ///
+    /// `rounded` is by how many units of rounding of the dtype floats may be off, relative to their magnitude; 0 for none.
+    pub(super) fn differs(&self, kind: Kind, held: &[usize], bytes: &[u8], rounded: f64) -> Option<String> {
+        let item = kind.item_bytes();
+        if bytes.len() != held.len() * item {
+            return Some(format!("the shard has {} bytes, not {}", bytes.len(), held.len() * item));
+        }
+        match self {
+            Whole::Exact(whole) => {
+                let mut items = bytes.chunks_exact(item).zip(held).enumerate();
+                let (at, (is, e)) = items.find(|(_, (is, e))| **is != whole[**e * item..(**e + 1) * item])?;
+                let should = &whole[e * item..(e + 1) * item];
+                Some(format!(
+                    "element {at} of the shard, {e} of the tensor, is {is:02x?} and not {should:02x?}"
+                ))
+            }
+            Whole::Near(whole) => {
+                let unit = kind.rounding().unwrap_or(0.0);
+                floats(kind, bytes).into_iter().zip(held).enumerate().find_map(|(at, (is, &e))| {
+                    let (should, magnitude) = whole[e];
+                    let allowed = rounded * unit * magnitude;
+                    let off = (is - should).abs();
+                    (off.is_nan() || off > allowed).then(|| {
+                        format!("element {at} of the shard, {e} of the tensor, is {is} and not {should} within {allowed}")
+                    })
+                })
+            }
+        }
+    }
+}

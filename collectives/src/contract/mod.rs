@@ -1,0 +1,274 @@
+//! What every [`Communicator`] must do, as a suite that anybody can run.
+//!
+//! All ranks of an engine call [`check`] together, as threads or as processes of a job. Every rank makes up the data of
+//! all ranks from the seed, carries its own part out, and judges its own result by
+//! [`meaning`](reshard_sharding::meaning); nothing else passes between ranks than what the engine itself moves.
+//!
+//! ```
+//! use reshard_collectives::{contract, threads::World};
+//! let reports = World::new(3)?.run(|comm| Ok(contract::check(comm, &contract::Options::quick())));
+//! for report in reports {
+//!     let report = report?.expect("threads keep the contract");
+//!     assert!(report.redistributions > 100);
+//! }
+//! # Ok::<(), reshard_collectives::Error>(())
+//! ```
+//!
+//! # The cases
+//!
+//! | case | what must hold |
+//! |---|---|
+//! | `collectives` | all-gather, all-to-all, reduce-scatter, all-reduce, ring exchange on contiguous, strided, scattered, reversed groups and groups of one; even and uneven counts, blocks of size zero; every dtype; each exchange run twice with new data |
+//! | `plans` | redistributions of tensors over meshes of all these kinds, exact to the bit where nothing is reduced |
+//! | `reductions` | every dtype and op; integers, least and greatest exact; floats within [`Options::bound`]; replicas equal to the bit |
+//! | `memory` | transposed and padded local buffers |
+//! | `batches` | several tensors of several dtypes in one exchange |
+//! | `in_place` | plans that run in one buffer |
+//! | `in_flight` | exchanges of several groups posted before any is waited for |
+//! | `golden` | the plans that the planner is tested by, of those that have no more ranks than the engine |
+//! | `different_plans` | a rank with another plan: every rank is told before anything moves, and all can go on |
+//!
+//! A result that is wrong does not end the suite: all ranks go on in step, and the first failure is returned. An error of
+//! the engine ends it on the rank that got it; the contract demands that the others are told.
+
+mod collectives;
+mod data;
+mod golden;
+mod more;
+mod plans;
+
+use std::fmt;
+
+use crate::{Communicator, Compiled, Error};
+pub use golden::GOLDEN;
+
+/// How much is tried, and with which data.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Options {
+    /// The data, and the choice of what is tried; the same on all ranks.
+    pub seed: u64,
+    /// Of the many pairs of shardings each one in so many is tried.
+    pub every: usize,
+    /// Sums and products of floats may be off by so many units of rounding of the dtype per term, relative to the sum of
+    /// the terms' magnitudes (of a product, to its own). Two halves are enough for any order of adding.
+    pub bound: f64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { seed: 1, every: 1, bound: 1.0 }
+    }
+}
+
+impl Options {
+    /// Everything of every kind, but fewer pairs of shardings.
+    pub fn quick() -> Self {
+        Options { every: 17, ..Options::default() }
+    }
+}
+
+/// What was tried on one rank, and kept the contract.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Redistributions and exchanges that this rank carried out and judged.
+    pub redistributions: usize,
+    /// Of each case its name, how often this rank had a part in it, and how often it was left out because it needs more
+    /// ranks.
+    pub cases: Vec<(&'static str, usize, usize)>,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} redistributions:", self.redistributions)?;
+        for (i, (case, done, left_out)) in self.cases.iter().enumerate() {
+            write!(f, "{} {case} {done}", if i > 0 { "," } else { "" })?;
+            if *left_out > 0 {
+                write!(f, " ({left_out} need more ranks)")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How an engine broke the contract; displays as one sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The case.
+    pub case: &'static str,
+    /// The rank that saw it.
+    pub rank: usize,
+    /// What was tried, and what came of it.
+    pub what: String,
+    /// The engine's error, if it returned one where it must not.
+    pub error: Option<Box<Error>>,
+    /// How many more results were wrong on this rank.
+    pub more: usize,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: rank {}: {}", self.case, self.rank, self.what)?;
+        if let Some(error) = &self.error {
+            write!(f, ": {error}")?;
+        }
+        if self.more > 0 {
+            write!(f, "; {} more results are wrong", self.more)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// Runs the suite on an engine whose memory is the host's.
+///
+/// Requires that all ranks call it together, with the same options. Errors: the first failure that this rank saw; other
+/// ranks may see others, or none.
+pub fn check<C: Communicator<Buffer = [u8]>>(comm: &mut C, options: &Options) -> Result<Report, Failure> {
+    let store = |_: &mut C, buffer: &mut [u8], bytes: &[u8]| {
+        buffer[..bytes.len()].copy_from_slice(bytes);
+        Ok(())
+    };
+    let load = |_: &mut C, buffer: &[u8], bytes: &mut [u8]| {
+        bytes.copy_from_slice(&buffer[..bytes.len()]);
+        Ok(())
+    };
+    check_with(comm, options, &store, &load)
+}
+
+/// Writes bytes to the beginning of an engine's buffer.
+pub type Store<'a, C> = &'a dyn Fn(&mut C, &mut <C as Communicator>::Buffer, &[u8]) -> Result<(), Error>;
+
+/// Reads bytes from the beginning of an engine's buffer.
+pub type Load<'a, C> = &'a dyn Fn(&mut C, &<C as Communicator>::Buffer, &mut [u8]) -> Result<(), Error>;
+
+/// Runs the suite on an engine with memory of any kind, which `store` and `load` can write and read.
+///
+/// Requires and errors as [`check`].
+pub fn check_with<C: Communicator>(
+    comm: &mut C,
+    options: &Options,
+    store: Store<'_, C>,
+    load: Load<'_, C>,
+) -> Result<Report, Failure> {
+    let (rank, size) = (comm.rank(), comm.size());
+    let mut suite = Suite {
+        comm,
+        store,
+        load,
+        options: *options,
+        rank,
+        size,
+        case: "none",
+        report: Report::default(),
+        failure: None,
+    };
+    let cases: [(&'static str, Case<'_, C>); 9] = [
+        ("collectives", Suite::collectives),
+        ("plans", Suite::plans),
+        ("reductions", Suite::reductions),
+        ("memory", Suite::memory),
+        ("batches", Suite::batches),
+        ("in_place", Suite::in_place),
+        ("in_flight", Suite::in_flight),
+        ("golden", Suite::golden),
+        ("different_plans", Suite::different_plans),
+    ];
+    for (name, case) in cases {
+        suite.case = name;
+        suite.report.cases.push((name, 0, 0));
+        case(&mut suite)?;
+    }
+    match suite.failure {
+        Some(failure) => Err(failure),
+        None => Ok(suite.report),
+    }
+}
+
+/// One case of the suite.
+type Case<'a, C> = fn(&mut Suite<'a, C>) -> Result<(), Failure>;
+
+/// One rank's run of the suite.
+struct Suite<'a, C: Communicator> {
+    comm: &'a mut C,
+    store: Store<'a, C>,
+    load: Load<'a, C>,
+    options: Options,
+    rank: usize,
+    size: usize,
+    case: &'static str,
+    report: Report,
+    /// The first wrong result.
+    failure: Option<Failure>,
+}
+
+impl<C: Communicator> Suite<'_, C> {
+    /// Counts a redistribution of this rank.
+    fn count(&mut self) {
+        self.report.redistributions += 1;
+        if let Some(case) = self.report.cases.last_mut() {
+            case.1 += 1;
+        }
+    }
+
+    /// Counts one that needs more ranks.
+    fn leave_out(&mut self) {
+        if let Some(case) = self.report.cases.last_mut() {
+            case.2 += 1;
+        }
+    }
+
+    /// Notes a wrong result, and goes on.
+    fn wrong(&mut self, what: String) {
+        let (case, rank) = (self.case, self.rank);
+        if let Some(first) = &mut self.failure {
+            first.more += 1;
+        } else {
+            self.failure = Some(Failure { case, rank, what, error: None, more: 0 });
+        }
+    }
+
+    /// What ends the suite: an error where there must be none. A wrong result that came before says more.
+    fn broken(&self, what: &str, error: Error) -> Failure {
+        self.failure.clone().unwrap_or_else(|| Failure {
+            case: self.case,
+            rank: self.rank,
+            what: what.to_string(),
+            error: Some(Box::new(error)),
+            more: 0,
+        })
+    }
+
+    /// An engine's buffer that begins with these bytes.
+    fn buffer(&mut self, bytes: &[u8]) -> Result<C::Owned, Error> {
+        let mut buffer = self.comm.allocate(bytes.len())?;
+        (self.store)(self.comm, std::borrow::BorrowMut::borrow_mut(&mut buffer), bytes)?;
+        Ok(buffer)
+    }
+
+    /// The first bytes of an engine's buffer.
+    fn bytes(&mut self, buffer: &C::Owned, count: usize) -> Result<Vec<u8>, Error> {
+        let mut bytes = vec![0; count];
+        (self.load)(self.comm, std::borrow::Borrow::borrow(buffer), &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Runs what was compiled on each of these sources in turn, with the same buffers, and returns the targets. What is
+    /// in a target before is neither zero nor anything else that is expected.
+    fn run(&mut self, compiled: &Compiled, sources: &[Vec<u8>]) -> Result<Vec<Vec<u8>>, Error> {
+        let mut scratch = compiled.scratch(self.comm)?;
+        let mut target = self.buffer(&vec![0xa5; compiled.target_bytes()])?;
+        let mut results = Vec::with_capacity(sources.len());
+        for source in sources {
+            let source = self.buffer(source)?;
+            compiled.run(
+                self.comm,
+                std::borrow::Borrow::borrow(&source),
+                std::borrow::BorrowMut::borrow_mut(&mut target),
+                &mut scratch,
+            )?;
+            results.push(self.bytes(&target, compiled.target_bytes())?);
+        }
+        Ok(results)
+    }
+}

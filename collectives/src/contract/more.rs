@@ -1,0 +1,319 @@
+//! What else an engine must do: any memory, several tensors or groups at once, one buffer, and ranks that disagree.
+
+use std::borrow::{Borrow, BorrowMut};
+use std::collections::BTreeMap;
+
+use reshard_layout::Layout;
+use reshard_sharding::redistribute::Plan;
+use reshard_sharding::{Mesh, ReduceOp, Sharding};
+
+use super::data::{Kind, Tensor};
+use super::plans::{SHAPES, meshes, placements, title};
+use super::{Failure, Suite};
+use crate::{Batch, Communicator, Compiled, Error, Memory};
+
+/// A tensor of a batch; the same placement on every axis.
+struct Row {
+    kind: Kind,
+    shape: &'static [usize],
+    from: &'static str,
+    to: &'static str,
+    op: Option<ReduceOp>,
+}
+
+impl Row {
+    fn tensor<'a>(&self, plan: &'a Plan, seed: u64) -> Tensor<'a> {
+        Tensor { sharding: plan.from(), kind: self.kind, seed, op: self.op }
+    }
+}
+
+/// Even and uneven, moved and reduced, in one step and in two.
+const BATCH: &[Row] = &[
+    Row { kind: Kind::F16, shape: &[12, 24], from: "S(0)", to: "S(1)", op: None },
+    Row { kind: Kind::U8, shape: &[5], from: "S(0)", to: "R", op: None },
+    Row { kind: Kind::F64, shape: &[12, 24], from: "S(0)", to: "R", op: None },
+    Row { kind: Kind::F32, shape: &[24, 8], from: "P", to: "S(0)", op: Some(ReduceOp::Sum) },
+    Row { kind: Kind::I64, shape: &[7, 5], from: "P(max)", to: "R", op: Some(ReduceOp::Max) },
+    Row { kind: Kind::Bool, shape: &[3, 3], from: "R", to: "S(1)", op: None },
+    Row { kind: Kind::BF16, shape: &[9], from: "P", to: "R", op: Some(ReduceOp::Sum) },
+    Row { kind: Kind::F32, shape: &[16, 24], from: "S(1)", to: "S(0)", op: None },
+];
+
+impl<C: Communicator> Suite<'_, C> {
+    /// Local buffers that are not dense and row-major.
+    pub(super) fn memory(&mut self) -> Result<(), Failure> {
+        let mut n = 0;
+        for mesh in self.planned(meshes(self.size))? {
+            let axes = mesh.axes().len();
+            let texts = placements(axes, &["R", "S(0)", "S(1)", "P"]);
+            for shape in SHAPES {
+                for (from, to) in texts.iter().flat_map(|from| texts.iter().map(move |to| (from, to))) {
+                    n += 1;
+                    if to.contains('P') || !self.is_chosen(n, [1, 2, 12, 200][axes]) {
+                        continue;
+                    }
+                    let plan = self.plan(&mesh, shape, Kind::I32, from, to)?;
+                    let memories = [Memory::RowMajor, Memory::Order(vec![1, 0]), Memory::RowMajor];
+                    let pick = |at: usize, sharding: &Sharding| match at % 3 {
+                        2 => padded(sharding),
+                        at => Ok(memories[at].clone()),
+                    };
+                    let source = self.planned(pick(n / 3, plan.from()))?;
+                    let target = self.planned(pick(n, plan.to()))?;
+                    self.redistribute_memory(&plan, &source, &target)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn redistribute_memory(&mut self, plan: &Plan, source: &Memory, target: &Memory) -> Result<(), Failure> {
+        let (rank, kind) = (self.rank, Kind::I32);
+        if !plan.from().mesh().contains(rank) {
+            return Ok(());
+        }
+        let title = format!("{} from {source:?} to {target:?}", title(plan, kind));
+        let op = plan.from().is_partial().then_some(ReduceOp::Sum);
+        let tensor = Tensor { sharding: plan.from(), kind, seed: self.options.seed, op };
+        let dense = self.planned(tensor.shard(rank))?;
+        let compiled = Compiled::with_memory(plan, rank, kind.dtype(), source, target);
+        let compiled = self.planned(compiled)?;
+        let mut lies = vec![0; compiled.source_bytes()];
+        let (here, there) = (plan.from().clone(), plan.to().clone());
+        self.planned(place(&here, rank, source, &mut lies, &dense, kind.item_bytes(), true))?;
+        let results = self.run(&compiled, &[lies]);
+        let result = results.map_err(|error| self.broken(&title, error))?.pop().unwrap_or_default();
+        let mut dense = vec![0; Plan::local_numel(&there, rank) * kind.item_bytes()];
+        // What is between the rows is nobody's to write.
+        let mut untouched = vec![0xa5; result.len()];
+        self.planned(place(&there, rank, target, &mut dense, &result, kind.item_bytes(), false))?;
+        self.planned(place(&there, rank, target, &mut untouched, &dense, kind.item_bytes(), true))?;
+        if untouched != result {
+            self.wrong(format!("{title}: the padding was written to"));
+        }
+        self.judge(plan, &tensor, dense, true, &title)
+    }
+
+    /// Several tensors in one exchange.
+    pub(super) fn batches(&mut self) -> Result<(), Failure> {
+        for mesh in self.planned(meshes(self.size))? {
+            let axes = mesh.axes().len();
+            let mut plans = Vec::new();
+            for row in BATCH {
+                let each = |text: &str| vec![text; axes].join(",");
+                plans.push((row, self.plan(&mesh, row.shape, row.kind, &each(row.from), &each(row.to))?));
+            }
+            if mesh.contains(self.rank) {
+                self.batch(&mesh, &plans)?;
+            } else {
+                // All ranks take part where replicas are compared.
+                for (row, plan) in &plans {
+                    self.judge(plan, &row.tensor(plan, 1), Vec::new(), false, "a batch")?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn batch(&mut self, mesh: &Mesh, plans: &[(&Row, Plan)]) -> Result<(), Failure> {
+        let mut batch = Batch::new();
+        for (row, plan) in plans {
+            self.planned(batch.add(plan, row.kind.dtype()))?;
+        }
+        let compiled = self.planned(batch.compile(self.rank))?;
+        let mut sources = Vec::new();
+        for seed in 0..2 {
+            let mut source = vec![0; batch.source_bytes()];
+            for (i, (row, plan)) in plans.iter().enumerate() {
+                let shard = self.planned(row.tensor(plan, seed).shard(self.rank))?;
+                source[batch.source_start(i)..][..shard.len()].copy_from_slice(&shard);
+            }
+            sources.push(source);
+        }
+        let title = format!("{} tensors in one batch on {mesh}", plans.len());
+        let results = self.run(&compiled, &sources).map_err(|error| self.broken(&title, error))?;
+        // The second one, which the first must have left no trace in.
+        let Some(result) = results.last() else { return Ok(()) };
+        for (i, (row, plan)) in plans.iter().enumerate() {
+            let bytes = Plan::local_numel(plan.to(), self.rank) * row.kind.item_bytes();
+            let shard = result[batch.target_start(i)..][..bytes].to_vec();
+            self.judge(plan, &row.tensor(plan, 1), shard, true, &title)?;
+        }
+        Ok(())
+    }
+
+    /// Plans in one buffer.
+    pub(super) fn in_place(&mut self) -> Result<(), Failure> {
+        for mesh in self.planned(meshes(self.size))? {
+            let axes = mesh.axes().len();
+            for (kind, shape) in [(Kind::F32, &[64usize, 96][..]), (Kind::BF16, &[7, 5])] {
+                let every = |text: &str| vec![text; axes].join(",");
+                let plan = self.plan(&mesh, shape, kind, &every("P"), &every("R"))?;
+                let title = format!("{} in place", title(&plan, kind));
+                let tensor =
+                    Tensor { sharding: plan.from(), kind, seed: self.options.seed, op: Some(ReduceOp::Sum) };
+                let mut result = self.planned(tensor.shard(self.rank))?;
+                let takes_part = mesh.contains(self.rank);
+                if takes_part {
+                    let compiled = self.planned(Compiled::new(&plan, self.rank, kind.dtype()))?;
+                    // A single exchange needs two buffers.
+                    let results = if compiled.is_in_place() {
+                        self.run_in_place(&compiled, &result)
+                    } else {
+                        self.run(&compiled, &[result]).map(|results| results.concat())
+                    };
+                    result = results.map_err(|error| self.broken(&title, error))?;
+                }
+                self.judge(&plan, &tensor, result, takes_part, &title)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn run_in_place(&mut self, compiled: &Compiled, source: &[u8]) -> Result<Vec<u8>, Error> {
+        let mut scratch = compiled.scratch(self.comm)?;
+        let mut bytes = source.to_vec();
+        bytes.resize(compiled.in_place_bytes(), 0xa5);
+        let mut buffer = self.buffer(&bytes)?;
+        compiled.run_in_place(self.comm, buffer.borrow_mut(), &mut scratch)?;
+        self.bytes(&buffer, compiled.target_bytes())
+    }
+
+    /// Exchanges of two groups, both posted before either is waited for.
+    pub(super) fn in_flight(&mut self) -> Result<(), Failure> {
+        if self.size < 4 {
+            self.leave_out();
+            return Ok(());
+        }
+        let mesh = self.planned(format!("x=2,y={}", self.size / 2).parse::<Mesh>())?;
+        if !mesh.contains(self.rank) {
+            return Ok(());
+        }
+        for (kind, shape) in Kind::ALL.into_iter().zip(SHAPES.iter().cycle()) {
+            let plans = [
+                ("S(0),S(1)", "R,S(1)"),
+                ("S(0),S(1)", "S(0),R"),
+                ("S(0),R", "S(1),R"),
+                ("R,S(1)", "R,S(0)"),
+            ];
+            let mut ready = Vec::new();
+            for (seed, (from, to)) in plans.iter().enumerate() {
+                let plan = self.plan(&mesh, shape, kind, from, to)?;
+                let compiled = self.planned(Compiled::new(&plan, self.rank, kind.dtype()))?;
+                ready.push((seed as u64, plan, compiled));
+            }
+            let results =
+                self.post_all(&ready, kind).map_err(|error| self.broken("several posted at once", error))?;
+            for ((seed, plan, _), result) in ready.iter().zip(results) {
+                let title = format!("{}, with others in flight", title(plan, kind));
+                let tensor = Tensor { sharding: plan.from(), kind, seed: *seed, op: None };
+                self.judge(plan, &tensor, result, true, &title)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn post_all(&mut self, ready: &[(u64, Plan, Compiled)], kind: Kind) -> Result<Vec<Vec<u8>>, Error> {
+        let mut buffers = Vec::new();
+        for (seed, plan, compiled) in ready {
+            // Opens the groups; its buffers are not used.
+            let _ = compiled.scratch(self.comm)?;
+            let tensor = Tensor { sharding: plan.from(), kind, seed: *seed, op: None };
+            let source = self.buffer(&tensor.shard(self.rank)?)?;
+            let target = self.buffer(&vec![0xa5; compiled.target_bytes()])?;
+            let mut staging = 0;
+            for exchange in compiled.exchanges() {
+                staging = staging.max(self.comm.staging_bytes(exchange)?);
+            }
+            buffers.push((source, target, self.comm.allocate(staging)?));
+        }
+        let mut pending = Vec::new();
+        for ((_, _, compiled), (source, target, staging)) in ready.iter().zip(&mut buffers) {
+            // Each of these plans is one exchange.
+            if let Some(exchange) = compiled.exchanges().next() {
+                let source = (*source).borrow();
+                pending.push(self.comm.post(exchange, source, target.borrow_mut(), staging.borrow_mut())?);
+            }
+        }
+        for one in pending {
+            self.comm.wait(one)?;
+        }
+        let mut results = Vec::new();
+        for ((_, _, compiled), (_, target, _)) in ready.iter().zip(&buffers) {
+            results.push(self.bytes(target, compiled.target_bytes())?);
+        }
+        Ok(results)
+    }
+
+    /// A rank that means another plan is noticed by all, before anything moves, and all can go on.
+    pub(super) fn different_plans(&mut self) -> Result<(), Failure> {
+        if self.size < 2 {
+            self.leave_out();
+            return Ok(());
+        }
+        let mesh = self.planned(Mesh::new([("x", self.size)]))?;
+        let shape = [self.size * 4, self.size * 2];
+        let plan = self.plan(&mesh, &shape, Kind::F32, "S(0)", "S(1)")?;
+        for odd in [self.size - 1, 0] {
+            let other = self.plan(&mesh, &shape, Kind::F32, "S(1)", "S(0)")?;
+            let mine = if self.rank == odd { &other } else { &plan };
+            let compiled = self.planned(Compiled::new(mine, self.rank, Kind::F32.dtype()))?;
+            match compiled.scratch(self.comm) {
+                Err(Error::Mismatch { .. }) => self.count(),
+                Err(error) => {
+                    return Err(self.broken("ranks mean different plans, and this one is told", error));
+                }
+                Ok(_) => self.wrong(format!("rank {odd} means another plan, and this rank is not told")),
+            }
+            // Another dtype of the same size is another plan too.
+            let dtype = if self.rank == odd { Kind::I32 } else { Kind::F32 };
+            let compiled = self.planned(Compiled::new(&plan, self.rank, dtype.dtype()))?;
+            match compiled.scratch(self.comm) {
+                Err(Error::Mismatch { .. }) => self.count(),
+                Err(error) => {
+                    return Err(self.broken("ranks mean different dtypes, and this one is told", error));
+                }
+                Ok(_) => self.wrong(format!("rank {odd} means another dtype, and this rank is not told")),
+            }
+            self.redistribute(&plan, Kind::F32, None)?;
+        }
+        Ok(())
+    }
+}
+
+/// Rows with three elements between them, on every rank that holds any.
+fn padded(sharding: &Sharding) -> Result<Memory, Error> {
+    let mut layouts = BTreeMap::new();
+    for rank in sharding.mesh().ranks() {
+        let shape = sharding.local_shape(rank)?;
+        if let [rows, columns] = shape.as_slice()
+            && rows * columns > 0
+        {
+            let (rows, columns) = (*rows as i64, *columns as i64);
+            layouts.insert(rank, Layout::from_modes(&[(rows, columns + 3), (columns, 1)])?);
+        }
+    }
+    Ok(Memory::Layouts(layouts))
+}
+
+/// Copies a rank's dense shard to where its memory has it (`out`), or back.
+fn place(
+    sharding: &Sharding,
+    rank: usize,
+    memory: &Memory,
+    to: &mut [u8],
+    from: &[u8],
+    item: usize,
+    out: bool,
+) -> Result<(), Error> {
+    let shape = sharding.local_shape(rank)?;
+    if shape.contains(&0) {
+        return Ok(());
+    }
+    let dims: Vec<usize> = (0..shape.len()).collect();
+    let Some(dense) = Memory::Order(dims).layout(rank, &shape)? else { return Ok(()) };
+    let there = memory.layout(rank, &shape)?.unwrap_or_else(|| dense.clone());
+    let (target, source) = if out { (&there, &dense) } else { (&dense, &there) };
+    reshard_kernels::copy(to, target, from, source, item)?;
+    Ok(())
+}

@@ -1,0 +1,410 @@
+//! From plans to exchanges: which phases of which tensors one rank carries out together, and in what order.
+//!
+//! # The order
+//!
+//! A plan's phases have ordinals, counted over the whole plan and so the same on every rank, also on those that have no
+//! part in some of them. Phase `i` of a plan goes
+//!
+//! ```text
+//! source -> first -> second -> first -> .. -> target          one phase: source -> target
+//! ```
+//!
+//! so that no phase writes the buffer that others still read from the phase before it. Several tensors are carried out
+//! in rounds: round `i` has the `i`-th phases of all of them, and those that go between the same buffers and ranks are
+//! one exchange. Ranks that share an exchange agree on its tensors, since members are symmetric, and all ranks put the
+//! exchanges of a round in the order of their first tensors, which is one order for all: nobody waits in a circle.
+//!
+//! Slices at the beginning are not carried out where the phase after them can read the source through them.
+
+use reshard_kernels::DType;
+use reshard_sharding::redistribute::{Block, Message, Mode, Phase, Plan, StepOp};
+use reshard_sharding::{ReduceOp, Sharding};
+use smallvec::SmallVec;
+
+use crate::exchange::{Head, Part, combine_op};
+use crate::memory::Map;
+use crate::{Error, Exchange, Memory};
+
+/// A tensor to redistribute, and where it lies in the buffers; offsets in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tensor<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) dtype: DType,
+    pub(crate) source: &'a Memory,
+    pub(crate) target: &'a Memory,
+    pub(crate) source_start: usize,
+    pub(crate) target_start: usize,
+    pub(crate) scratch_start: usize,
+}
+
+/// A buffer that an exchange reads or writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Buffer {
+    Source,
+    First,
+    Second,
+    Target,
+}
+
+/// An exchange and the buffers that it goes between.
+#[derive(Clone, Debug)]
+pub(crate) struct Stage {
+    pub(crate) from: Buffer,
+    pub(crate) to: Buffer,
+    pub(crate) exchange: Exchange,
+    /// The all-reduce that this stage begins, as one exchange, and the buffer where it ends.
+    pub(crate) whole: Option<Box<(Buffer, Exchange)>>,
+    /// The stage with the all-reduce that this one ends.
+    pub(crate) ends: Option<usize>,
+}
+
+/// A phase of a tensor with what is needed to compile it.
+struct Round {
+    tensor: usize,
+    /// Counted from where this rank begins.
+    ordinal: usize,
+    is_last: bool,
+    step: usize,
+    index: usize,
+    /// `None` for a phase that comes from no plan.
+    op: Option<StepOp>,
+    communicates: bool,
+    symmetric: bool,
+    phase: Phase,
+    source: Map,
+    target: Map,
+}
+
+impl Round {
+    fn from(&self) -> Buffer {
+        match self.ordinal {
+            0 => Buffer::Source,
+            n if n % 2 == 1 => Buffer::First,
+            _ => Buffer::Second,
+        }
+    }
+
+    fn to(&self) -> Buffer {
+        match (self.is_last, self.ordinal % 2) {
+            (true, _) => Buffer::Target,
+            (false, 0) => Buffer::First,
+            (false, _) => Buffer::Second,
+        }
+    }
+
+    fn is_together_with(&self, other: &Round, tensors: &[Tensor<'_>]) -> bool {
+        let order = |round: &Round| {
+            let step = tensors[round.tensor].plan.steps().get(round.step)?;
+            round.phase.reduce?;
+            Some((step.before.mesh(), &step.axes))
+        };
+        self.ordinal == other.ordinal
+            && (self.from(), self.to(), self.communicates) == (other.from(), other.to(), other.communicates)
+            && order(self) == order(other)
+            && self.phase.reduce.is_some() == other.phase.reduce.is_some()
+            && self.phase.members == other.phase.members
+    }
+}
+
+/// The stages of a rank for these tensors.
+pub(crate) fn stages(rank: usize, tensors: &[Tensor<'_>], tag: u64) -> Result<Vec<Stage>, Error> {
+    let alone = tensors.len() == 1;
+    let mut rounds = Vec::new();
+    for (at, tensor) in tensors.iter().enumerate() {
+        rounds.extend(rounds_of(rank, at, tensor, alone)?);
+    }
+    // Stable, so that within a round tensors stay in order.
+    rounds.sort_by_key(|round| round.ordinal);
+    let mut groups: Vec<Vec<&Round>> = Vec::new();
+    for round in &rounds {
+        let together = |group: &&mut Vec<&Round>| {
+            !alone && group.first().is_some_and(|first| first.is_together_with(round, tensors))
+        };
+        match groups.iter_mut().rev().find(together) {
+            Some(group) => group.push(round),
+            None => groups.push(vec![round]),
+        }
+    }
+    let mut stages: Vec<Stage> = Vec::with_capacity(groups.len());
+    for group in &groups {
+        let first = group[0];
+        let (step, phase) = if alone { (first.step, first.index) } else { (first.ordinal, first.tensor) };
+        let head = Head { rank, step, phase, tag };
+        let exchange = exchange(head, group, tensors, alone)?;
+        let (from, to) = (first.from(), first.to());
+        stages.push(Stage { from, to, exchange, whole: None, ends: None });
+    }
+    for at in 0..groups.len() {
+        let Some(end) = all_reduce_end(&groups, at) else { continue };
+        if stages[at].from == stages[end].to {
+            continue;
+        }
+        let exchange = &stages[at].exchange;
+        let head = Head { rank, step: exchange.step(), phase: exchange.phase(), tag };
+        let round = groups[at][0];
+        let whole = Round {
+            phase: whole_reduction(&round.phase),
+            target: groups[end][0].target.clone(),
+            source: round.source.clone(),
+            ..*round
+        };
+        let whole = self::exchange(head, &[&whole], tensors, alone)?.into_all_reduce(round.symmetric);
+        if let Some(whole) = whole {
+            stages[at].whole = Some(Box::new((stages[end].to, whole)));
+            stages[end].ends = Some(at);
+        }
+    }
+    Ok(stages)
+}
+
+/// The stages of phases that come from elsewhere than a plan. Buffers are dense.
+pub(crate) fn stages_of_phases(
+    rank: usize,
+    dtype: DType,
+    phases: &[(usize, StepOp, Phase)],
+) -> Result<Vec<Stage>, Error> {
+    let mut stages = Vec::with_capacity(phases.len());
+    for (ordinal, (step, op, phase)) in phases.iter().enumerate() {
+        let round = Round {
+            tensor: 0,
+            ordinal,
+            is_last: ordinal + 1 == phases.len(),
+            step: *step,
+            index: phases[..ordinal].iter().filter(|before| before.0 == *step).count(),
+            op: Some(*op),
+            communicates: op.communicates(),
+            symmetric: true,
+            source: Map::dense(phase.source_len),
+            target: Map::dense(phase.target_len),
+            phase: phase.clone(),
+        };
+        let part = part(&round, dtype, &|_| Ok(Map::dense(0)));
+        let head = Head { rank, step: *step, phase: round.index, tag: 0 };
+        let exchange = Exchange::new(head, &[part])?;
+        stages.push(Stage { from: round.from(), to: round.to(), exchange, whole: None, ends: None });
+    }
+    Ok(stages)
+}
+
+/// The group that ends the all-reduce which `groups[at]` begins, if both are of this one tensor alone.
+fn all_reduce_end(groups: &[Vec<&Round>], at: usize) -> Option<usize> {
+    let [begin] = groups[at].as_slice() else { return None };
+    if begin.op != Some(StepOp::AllReduce) || begin.index != 0 {
+        return None;
+    }
+    let is_end = |round: &Round| (round.tensor, round.step, round.index) == (begin.tensor, begin.step, 1);
+    let end = groups.iter().position(|group| group.iter().any(|round| is_end(round)))?;
+    (groups[end].len() == 1).then_some(end)
+}
+
+/// The phase in which every member reduces everybody's whole buffer by itself.
+fn whole_reduction(scatter: &Phase) -> Phase {
+    let len = scatter.source_len;
+    let message = |peer: usize| Message { peer, blocks: SmallVec::from_iter([run(len)]) };
+    let all = || scatter.members.iter().copied().filter(|_| len > 0);
+    Phase {
+        source_len: len,
+        target_len: len,
+        fill: None,
+        receives: all().map(message).collect(),
+        sends: all().map(message).collect(),
+        reduce: scatter.reduce,
+        members: scatter.members.clone(),
+    }
+}
+
+fn part<'a>(
+    round: &'a Round,
+    dtype: DType,
+    peer_source: &'a dyn Fn(usize) -> Result<Map, Error>,
+) -> Part<'a> {
+    Part {
+        dtype,
+        phase: &round.phase,
+        op: round.op,
+        communicates: round.communicates,
+        symmetric: round.symmetric,
+        source: round.source.clone(),
+        target: round.target.clone(),
+        peer_source,
+    }
+}
+
+fn exchange(head: Head, group: &[&Round], tensors: &[Tensor<'_>], alone: bool) -> Result<Exchange, Error> {
+    let sources: Vec<_> = group
+        .iter()
+        .map(|round| {
+            let tensor = &tensors[round.tensor];
+            move |peer: usize| peer_source(tensor, round.step, round.index, peer, alone)
+        })
+        .collect();
+    let parts: Vec<Part<'_>> = group
+        .iter()
+        .zip(&sources)
+        .map(|(round, source)| part(round, tensors[round.tensor].dtype, source))
+        .collect();
+    Exchange::new(head, &parts)
+}
+
+/// The phases of one tensor on one rank, in order.
+fn rounds_of(rank: usize, at: usize, tensor: &Tensor<'_>, alone: bool) -> Result<Vec<Round>, Error> {
+    let Tensor { plan, dtype, .. } = *tensor;
+    let bytes = dtype.item_bytes()?;
+    if bytes != plan.item_bytes() {
+        return Err(Error::ItemBytes { plan: plan.item_bytes(), dtype, bytes });
+    }
+    check_partial(plan.from(), dtype)?;
+    check_partial(plan.to(), dtype)?;
+    if !takes_part(plan, rank) {
+        return Ok(Vec::new());
+    }
+    let place = |map: Map, start: usize| place(map, start, dtype);
+    let (view, begin) = leading_view(plan, rank, tensor.source, alone)?;
+    let source = place(view, tensor.source_start)?;
+    let target = place(shard_map(plan.to(), rank, tensor.target)?, tensor.target_start)?;
+    let row_major = *tensor.source == Memory::RowMajor && *tensor.target == Memory::RowMajor;
+    let count = |step: usize| if plan.steps()[step].op == StepOp::AllReduce { 2 } else { 1 };
+    let total: usize = (begin..plan.steps().len()).map(count).sum();
+    let mut rounds = Vec::new();
+    let mut ordinal = 0;
+    for (step, what) in plan.steps().iter().enumerate().skip(begin) {
+        let even =
+            what.op == StepOp::AllReduce || (what.before.digits().is_some() && what.after.digits().is_some());
+        for (index, phase) in plan.phases(step, rank)?.into_iter().enumerate() {
+            let scratch = |len: usize| place(Map::dense(len), tensor.scratch_start);
+            let (first, is_last) = (ordinal + index == 0, ordinal + index + 1 == total);
+            rounds.push(Round {
+                tensor: at,
+                ordinal: ordinal + index,
+                is_last,
+                step,
+                index,
+                op: Some(what.op),
+                communicates: what.op.communicates(),
+                symmetric: row_major && begin <= 1 && even,
+                source: if first { source.clone() } else { scratch(phase.source_len)? },
+                target: if is_last { target.clone() } else { scratch(phase.target_len)? },
+                phase,
+            });
+        }
+        ordinal += count(step);
+    }
+    if plan.steps().is_empty() {
+        rounds.push(Round {
+            tensor: at,
+            ordinal: 0,
+            is_last: true,
+            step: 0,
+            index: 0,
+            op: None,
+            communicates: false,
+            symmetric: false,
+            phase: local_copy(rank, Plan::local_numel(plan.to(), rank)),
+            source,
+            target,
+        });
+    }
+    Ok(rounds)
+}
+
+/// Whether a rank holds something before or after.
+pub(crate) fn takes_part(plan: &Plan, rank: usize) -> bool {
+    plan.from().mesh().contains(rank) || plan.to().mesh().contains(rank)
+}
+
+/// Where a peer has what it gives in a phase.
+fn peer_source(
+    tensor: &Tensor<'_>,
+    step: usize,
+    index: usize,
+    peer: usize,
+    alone: bool,
+) -> Result<Map, Error> {
+    let Tensor { plan, dtype, .. } = *tensor;
+    let first_talks = plan.steps().first().is_none_or(|step| step.op.communicates());
+    let (map, begin) = if *tensor.source == Memory::RowMajor && (first_talks || index > 0) {
+        // Dense from the beginning to the end: no need to look.
+        (Map::dense(0), 0)
+    } else {
+        leading_view(plan, peer, tensor.source, alone)?
+    };
+    if index == 0 && step == begin {
+        place(map, tensor.source_start, dtype)
+    } else {
+        place(Map::dense(0), tensor.scratch_start, dtype)
+    }
+}
+
+/// A tensor's memory, so many bytes into a buffer.
+fn place(map: Map, start: usize, dtype: DType) -> Result<Map, Error> {
+    Ok(map.at_element(start / dtype.item_bytes()?))
+}
+
+/// Succeeds if what a sharding leaves to be reduced can be reduced in this dtype.
+fn check_partial(sharding: &Sharding, dtype: DType) -> Result<(), Error> {
+    for partial in sharding.partial() {
+        match partial.op {
+            ReduceOp::Avg => dtype.check_average()?,
+            ReduceOp::Sum | ReduceOp::Prod | ReduceOp::Min | ReduceOp::Max => {
+                dtype.check_combine(combine_op(partial.op))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The memory of a rank's shard; empty if the mesh does not hold the rank.
+fn shard_map(sharding: &Sharding, rank: usize, memory: &Memory) -> Result<Map, Error> {
+    if !sharding.mesh().contains(rank) {
+        return Ok(Map::dense(0));
+    }
+    Map::new(memory, rank, &sharding.local_shape(rank)?)
+}
+
+/// How a rank's first communicating step may read the rank's source through the slices before it, and with which step to
+/// begin then. Slices so skipped move nothing.
+///
+/// With other tensors, only where all ranks skip alike.
+fn leading_view(plan: &Plan, rank: usize, memory: &Memory, alone: bool) -> Result<(Map, usize), Error> {
+    let mut map = shard_map(plan.from(), rank, memory)?;
+    let mut begin = 0;
+    let all_alike = |step: usize| {
+        let at = &plan.steps()[step];
+        step == 0
+            && plan.from().mesh() == plan.to().mesh()
+            && *memory == Memory::RowMajor
+            && at.before.digits().is_some()
+            && at.after.digits().is_some()
+    };
+    while begin + 1 < plan.steps().len() && !plan.steps()[begin].op.communicates() {
+        if !alone && !all_alike(begin) {
+            break;
+        }
+        let phases = plan.phases(begin, rank)?;
+        let [phase] = phases.as_slice() else { break };
+        let Some(view) = map.through(phase, rank) else { break };
+        (map, begin) = (view, begin + 1);
+    }
+    Ok((map, begin))
+}
+
+/// So many elements from the beginning of one buffer to the beginning of another.
+fn run(len: usize) -> Block {
+    let mut modes = SmallVec::new();
+    modes.push(Mode { extent: len, source_stride: 1, target_stride: 1 });
+    Block { source_offset: 0, target_offset: 0, modes }
+}
+
+/// What a rank does when nothing moves: its target is its source.
+fn local_copy(rank: usize, len: usize) -> Phase {
+    let receives = (len > 0).then(|| Message { peer: rank, blocks: SmallVec::from_iter([run(len)]) });
+    Phase {
+        source_len: len,
+        target_len: len,
+        fill: None,
+        receives: receives.into_iter().collect(),
+        sends: Vec::new(),
+        reduce: None,
+        members: vec![rank],
+    }
+}

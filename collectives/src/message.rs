@@ -1,0 +1,268 @@
+//! What one rank takes from one peer, and gives to one peer, in an exchange.
+//!
+//! Both are lists of [`Piece`]s: loop nests of elements of one dtype. The pieces of a [`Receive`] and of the peer's
+//! [`Send`] are in the same order and of the same sizes, so that a message is the pieces one behind the other:
+//!
+//! ```text
+//! peer's source --Send::pack--> message --Receive::unpack--> my target        an engine that sends messages
+//! peer's source ---------------Receive::moves--------------> my target        an engine that sees its peers' memory
+//! ```
+
+use std::ops::Range;
+use std::sync::OnceLock;
+
+use reshard_kernels::{Combine, Copy, DType, Nest, Side};
+
+use crate::Error;
+
+/// Elements of one dtype that move together, as a loop nest counted in elements.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Where the elements lie on both sides, outermost loop first.
+    pub nest: Nest,
+    /// What they are.
+    pub dtype: DType,
+}
+
+/// One piece on its way from a peer's source to this rank's target.
+#[derive(Clone, Debug)]
+pub enum Move {
+    /// The elements overwrite the target's.
+    Copy(Copy),
+    /// The elements are combined into the target's.
+    Combine(Combine),
+}
+
+/// What is done with each part of a packed message; made when it is first needed.
+type Packed<T> = Result<Vec<(T, Range<usize>)>, Error>;
+
+/// What lands in this rank's target from one peer, perhaps itself.
+#[derive(Clone, Debug)]
+pub struct Receive {
+    peer: usize,
+    bytes: usize,
+    pieces: Vec<Piece>,
+    moves: Vec<Move>,
+    unpack: OnceLock<Packed<Move>>,
+}
+
+/// What one peer takes from this rank's source.
+#[derive(Clone, Debug)]
+pub struct Send {
+    peer: usize,
+    bytes: usize,
+    pieces: Vec<Piece>,
+    pack: OnceLock<Packed<Copy>>,
+}
+
+impl Piece {
+    pub(crate) fn item_bytes(&self) -> Result<usize, Error> {
+        Ok(self.dtype.item_bytes()?)
+    }
+
+    pub(crate) fn bytes(&self) -> Result<usize, Error> {
+        let bytes = self.nest.len()?.checked_mul(self.item_bytes()?);
+        Ok(bytes.ok_or(reshard_kernels::Error::Overflow { what: "the size of a message" })?)
+    }
+
+    /// The same elements, dense from element 0 on one side.
+    fn dense(&self, side: Side) -> Nest {
+        let mut nest = self.nest.clone();
+        let mut stride = 1;
+        for l in nest.loops.iter_mut().rev() {
+            match side {
+                Side::Source => l.source_stride = stride,
+                Side::Target => l.target_stride = stride,
+            }
+            stride *= l.extent as i64;
+        }
+        match side {
+            Side::Source => nest.source_offset = 0,
+            Side::Target => nest.target_offset = 0,
+        }
+        nest
+    }
+
+    /// The bytes that the elements are on one side, if they lie there one behind the other in the order of the message.
+    pub(crate) fn contiguous(&self, side: Side) -> Option<Range<usize>> {
+        let mut dense = 1;
+        for l in self.nest.loops.iter().rev().filter(|l| l.extent != 1) {
+            let stride = match side {
+                Side::Source => l.source_stride,
+                Side::Target => l.target_stride,
+            };
+            if stride != dense {
+                return None;
+            }
+            dense = dense.checked_mul(l.extent as i64)?;
+        }
+        let offset = match side {
+            Side::Source => self.nest.source_offset,
+            Side::Target => self.nest.target_offset,
+        };
+        let item = self.item_bytes().ok()?;
+        let start = usize::try_from(offset).ok()?.checked_mul(item)?;
+        Some(start..start.checked_add(self.bytes().ok()?)?)
+    }
+}
+
+/// The bytes of several pieces on one side, if those of each begin where those of the one before end.
+fn contiguous(pieces: &[Piece], side: Side) -> Option<Range<usize>> {
+    let mut pieces = pieces.iter();
+    let mut all = pieces.next()?.contiguous(side)?;
+    for piece in pieces {
+        let next = piece.contiguous(side)?;
+        if next.start != all.end {
+            return None;
+        }
+        all.end = next.end;
+    }
+    Some(all)
+}
+
+impl Move {
+    /// Carries the move out, and returns the number of bytes that it read.
+    pub fn run(&self, target: &mut [u8], source: &[u8]) -> Result<usize, Error> {
+        Ok(match self {
+            Move::Copy(copy) => copy.run(target, source)?,
+            Move::Combine(combine) => combine.run(target, source)?,
+        })
+    }
+}
+
+impl Receive {
+    pub(crate) fn new(peer: usize) -> Receive {
+        Receive { peer, bytes: 0, pieces: Vec::new(), moves: Vec::new(), unpack: OnceLock::new() }
+    }
+
+    pub(crate) fn push(&mut self, piece: Piece, one: Move) -> Result<(), Error> {
+        self.bytes += piece.bytes()?;
+        self.pieces.push(piece);
+        self.moves.push(one);
+        Ok(())
+    }
+
+    /// The rank from whose source this comes.
+    pub fn peer(&self) -> usize {
+        self.peer
+    }
+
+    /// Bytes that it brings.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// What it brings: from the peer's source into this rank's target.
+    pub fn pieces(&self) -> &[Piece] {
+        &self.pieces
+    }
+
+    /// How each piece lands, if the peer's source can be read from here.
+    pub fn moves(&self) -> &[Move] {
+        &self.moves
+    }
+
+    /// Runs all moves, and returns the bytes that they read.
+    ///
+    /// Requires the peer's source. Neither plans nor allocates.
+    pub fn take(&self, target: &mut [u8], source: &[u8]) -> Result<usize, Error> {
+        self.moves.iter().try_fold(0, |bytes, one| Ok(bytes + one.run(target, source)?))
+    }
+
+    /// The bytes of the target that a message of this receive simply becomes, if there is nothing to combine or to
+    /// spread: an engine can receive straight into them.
+    pub fn contiguous(&self) -> Option<Range<usize>> {
+        let copies = |one: &Move| match one {
+            Move::Copy(_) => true,
+            Move::Combine(_) => false,
+        };
+        if self.moves.iter().all(copies) { contiguous(&self.pieces, Side::Target) } else { None }
+    }
+
+    /// Moves a message that the peer packed with [`Send::pack`] into the target.
+    ///
+    /// Requires a message of [`bytes`](Receive::bytes) bytes. Allocates in the first call only.
+    pub fn unpack(&self, target: &mut [u8], message: &[u8]) -> Result<(), Error> {
+        let moves = self.unpack.get_or_init(|| {
+            let mut at = 0;
+            let one = |(piece, old): (&Piece, &Move)| {
+                let dense = piece.dense(Side::Source);
+                let start = at;
+                at += piece.bytes()?;
+                let one = match old {
+                    Move::Copy(_) => Move::Copy(Copy::new(&dense, piece.item_bytes()?)?),
+                    Move::Combine(combine) => Move::Combine(Combine::new(&dense, piece.dtype, combine.op())?),
+                };
+                Ok((one, start..at))
+            };
+            self.pieces.iter().zip(&self.moves).map(one).collect()
+        });
+        for (one, range) in moves.as_ref().map_err(Clone::clone)? {
+            one.run(target, part(message, range, self.peer, self.bytes)?)?;
+        }
+        Ok(())
+    }
+}
+
+impl Send {
+    pub(crate) fn new(peer: usize) -> Send {
+        Send { peer, bytes: 0, pieces: Vec::new(), pack: OnceLock::new() }
+    }
+
+    pub(crate) fn push(&mut self, piece: Piece) -> Result<(), Error> {
+        self.bytes += piece.bytes()?;
+        self.pieces.push(piece);
+        Ok(())
+    }
+
+    /// The rank that takes this.
+    pub fn peer(&self) -> usize {
+        self.peer
+    }
+
+    /// Bytes that it takes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// What it takes; only the source sides mean anything here, as the peer's target may lie in memory as it likes.
+    pub fn pieces(&self) -> &[Piece] {
+        &self.pieces
+    }
+
+    /// The bytes of the source that a message of this send simply is: an engine can send straight from them.
+    pub fn contiguous(&self) -> Option<Range<usize>> {
+        contiguous(&self.pieces, Side::Source)
+    }
+
+    /// Packs the message.
+    ///
+    /// Requires a message of [`bytes`](Send::bytes) bytes. Allocates in the first call only.
+    pub fn pack(&self, message: &mut [u8], source: &[u8]) -> Result<(), Error> {
+        let copies = self.pack.get_or_init(|| {
+            let mut at = 0;
+            let one = |piece: &Piece| {
+                let start = at;
+                at += piece.bytes()?;
+                Ok((Copy::new(&piece.dense(Side::Target), piece.item_bytes()?)?, start..at))
+            };
+            self.pieces.iter().map(one).collect()
+        });
+        let given = message.len();
+        for (copy, range) in copies.as_ref().map_err(Clone::clone)? {
+            let Some(part) = message.get_mut(range.clone()) else {
+                return Err(short(self.peer, self.bytes, given));
+            };
+            copy.run(part, source)?;
+        }
+        Ok(())
+    }
+}
+
+fn part<'a>(message: &'a [u8], range: &Range<usize>, peer: usize, needed: usize) -> Result<&'a [u8], Error> {
+    message.get(range.clone()).ok_or_else(|| short(peer, needed, message.len()))
+}
+
+fn short(rank: usize, needed: usize, given: usize) -> Error {
+    Error::Buffer { rank, which: "message", needed, given }
+}
