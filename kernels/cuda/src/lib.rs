@@ -32,6 +32,7 @@ mod job;
 #[cfg(feature = "cuda")]
 mod library;
 mod select;
+pub mod simulate;
 mod source;
 
 #[cfg(feature = "cuda")]
