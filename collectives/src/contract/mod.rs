@@ -20,7 +20,7 @@
 //! |---|---|
 //! | `collectives` | all-gather, all-to-all, reduce-scatter, all-reduce, ring exchange on contiguous, strided, scattered, reversed groups and groups of one; even and uneven counts, blocks of size zero; every dtype; each exchange run twice with new data |
 //! | `plans` | redistributions of tensors over meshes of all these kinds, exact to the bit where nothing is reduced |
-//! | `reductions` | every dtype and op; integers, least and greatest exact; floats within [`Options::bound`]; replicas equal to the bit |
+//! | `reductions` | every dtype and op; integers, least and greatest exact; floats within [`Options::bound`], and exact where the plan says in which order terms combine; replicas equal to the bit |
 //! | `memory` | transposed and padded local buffers |
 //! | `batches` | several tensors of several dtypes in one exchange |
 //! | `in_place` | plans that run in one buffer |
@@ -50,13 +50,14 @@ pub struct Options {
     /// Of the many pairs of shardings each one in so many is tried.
     pub every: usize,
     /// Sums and products of floats may be off by so many units of rounding of the dtype per term, relative to the sum of
-    /// the terms' magnitudes (of a product, to its own). Two halves are enough for any order of adding.
+    /// the terms' magnitudes (of a product, to its own). One is enough for any order of adding; two leave room for the
+    /// rounding of what is compared with.
     pub bound: f64,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { seed: 1, every: 1, bound: 1.0 }
+        Options { seed: 1, every: 1, bound: 2.0 }
     }
 }
 

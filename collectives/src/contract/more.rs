@@ -23,7 +23,7 @@ struct Row {
 
 impl Row {
     fn tensor<'a>(&self, plan: &'a Plan, seed: u64) -> Tensor<'a> {
-        Tensor { sharding: plan.from(), kind: self.kind, seed, op: self.op }
+        Tensor { sharding: plan.from(), kind: self.kind, seed, op: self.op, in_order: false }
     }
 }
 
@@ -74,7 +74,7 @@ impl<C: Communicator> Suite<'_, C> {
         }
         let title = format!("{} from {source:?} to {target:?}", title(plan, kind));
         let op = plan.from().is_partial().then_some(ReduceOp::Sum);
-        let tensor = Tensor { sharding: plan.from(), kind, seed: self.options.seed, op };
+        let tensor = Tensor { sharding: plan.from(), kind, seed: self.options.seed, op, in_order: false };
         let dense = self.planned(tensor.shard(rank))?;
         let compiled = Compiled::with_memory(plan, rank, kind.dtype(), source, target);
         let compiled = self.planned(compiled)?;
@@ -150,8 +150,13 @@ impl<C: Communicator> Suite<'_, C> {
                 let every = |text: &str| vec![text; axes].join(",");
                 let plan = self.plan(&mesh, shape, kind, &every("P"), &every("R"))?;
                 let title = format!("{} in place", title(&plan, kind));
-                let tensor =
-                    Tensor { sharding: plan.from(), kind, seed: self.options.seed, op: Some(ReduceOp::Sum) };
+                let tensor = Tensor {
+                    sharding: plan.from(),
+                    kind,
+                    seed: self.options.seed,
+                    op: Some(ReduceOp::Sum),
+                    in_order: false,
+                };
                 let mut result = self.planned(tensor.shard(self.rank))?;
                 let takes_part = mesh.contains(self.rank);
                 if takes_part {
@@ -206,7 +211,7 @@ impl<C: Communicator> Suite<'_, C> {
                 self.post_all(&ready, kind).map_err(|error| self.broken("several posted at once", error))?;
             for ((seed, plan, _), result) in ready.iter().zip(results) {
                 let title = format!("{}, with others in flight", title(plan, kind));
-                let tensor = Tensor { sharding: plan.from(), kind, seed: *seed, op: None };
+                let tensor = Tensor { sharding: plan.from(), kind, seed: *seed, op: None, in_order: false };
                 self.judge(plan, &tensor, result, true, &title)?;
             }
         }
@@ -218,7 +223,7 @@ impl<C: Communicator> Suite<'_, C> {
         for (seed, plan, compiled) in ready {
             // Opens the groups; its buffers are not used.
             let _ = compiled.scratch(self.comm)?;
-            let tensor = Tensor { sharding: plan.from(), kind, seed: *seed, op: None };
+            let tensor = Tensor { sharding: plan.from(), kind, seed: *seed, op: None, in_order: false };
             let source = self.buffer(&tensor.shard(self.rank)?)?;
             let target = self.buffer(&vec![0xa5; compiled.target_bytes()])?;
             let mut staging = 0;

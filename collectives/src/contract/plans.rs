@@ -83,6 +83,7 @@ impl<C: Communicator> Suite<'_, C> {
     pub(super) fn reductions(&mut self) -> Result<(), Failure> {
         let mut n = 0;
         for mesh in self.planned(meshes(self.size))? {
+            self.in_order(&mesh)?;
             let axes = mesh.axes().len();
             for (kind, op) in Kind::ALL.into_iter().flat_map(|kind| ReduceOp::ALL.map(|op| (kind, op))) {
                 if !kind.has(op) {
@@ -107,6 +108,26 @@ impl<C: Communicator> Suite<'_, C> {
                         self.redistribute(&plan, kind, Some(op))?;
                     }
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sums, products and averages that are combined in the order of their terms, to the bit.
+    fn in_order(&mut self, mesh: &Mesh) -> Result<(), Failure> {
+        let each = |text: &str| vec![text; mesh.axes().len()].join(",");
+        for (kind, op) in [
+            (Kind::F64, ReduceOp::Sum),
+            (Kind::F32, ReduceOp::Sum),
+            (Kind::F32, ReduceOp::Prod),
+            (Kind::F64, ReduceOp::Avg),
+        ] {
+            for (shape, to) in [(SHAPES[0], "R"), (SHAPES[1], "R"), (SHAPES[0], "S(0)")] {
+                let from = self.planned(Sharding::parse(mesh, shape, &each(&format!("P({op})"))))?;
+                let to = self.planned(Sharding::parse(mesh, shape, &each(to)))?;
+                let planner = Planner::new().deterministic(true);
+                let plan = self.planned(planner.plan(&from, &to, kind.item_bytes()))?;
+                self.redistribute(&plan, kind, Some(op))?;
             }
         }
         Ok(())
@@ -151,7 +172,8 @@ impl<C: Communicator> Suite<'_, C> {
     ) -> Result<(), Failure> {
         let title = title(plan, kind);
         let seed = mix(&[self.options.seed, self.report.cases.len() as u64, plan.from().numel() as u64]);
-        let tensor = Tensor { sharding: plan.from(), kind, seed, op };
+        let in_order = plan.planner().is_deterministic() && !plan.to().is_partial();
+        let tensor = Tensor { sharding: plan.from(), kind, seed, op, in_order };
         let source = self.planned(tensor.shard(self.rank))?;
         let takes_part = plan.from().mesh().contains(self.rank) || plan.to().mesh().contains(self.rank);
         let mut result = Vec::new();
@@ -172,7 +194,7 @@ impl<C: Communicator> Suite<'_, C> {
         takes_part: bool,
         title: &str,
     ) -> Result<(), Failure> {
-        let Tensor { kind, op, .. } = *tensor;
+        let kind = tensor.kind;
         let mut last = plan.to().clone();
         let mut rounded = terms(plan.from()) + terms(plan.to());
         if last.is_partial() {
@@ -189,13 +211,12 @@ impl<C: Communicator> Suite<'_, C> {
             self.count();
             let whole = self.planned(tensor.whole())?;
             let held = self.planned(held(&last, self.rank))?;
-            let rounds = !matches!(op, Some(ReduceOp::Min | ReduceOp::Max) | None);
-            let rounded = if rounds { self.options.bound * rounded as f64 } else { 0.0 };
+            let rounded = if tensor.is_exact() { 0.0 } else { self.options.bound * rounded as f64 };
             if let Some(why) = whole.differs(kind, &held, &result, rounded) {
                 self.wrong(format!("{title}: {why}"));
             }
         }
-        if op.is_some() && kind.rounding().is_some() {
+        if tensor.op.is_some() && kind.rounding().is_some() {
             self.compare_replicas(&last, &result, title)?;
         }
         Ok(())
