@@ -95,7 +95,7 @@ __device__ __forceinline__ void reduce(
 }
 
 #define REDUCE(NAME, W, UNROLL, OP) \
-    extern "C" __global__ void __launch_bounds__(THREADS) reshard_##NAME( \
+    extern "C" __global__ void __launch_bounds__(THREADS, 2) reshard_##NAME( \
         const __grid_constant__ Job job, const long long *__restrict__ bases, u32 terms, double divisor, \
         const char *__restrict__ source, char *__restrict__ target \
     ) { \
