@@ -25,7 +25,7 @@ unsafe-list:
 
 clippy:
 	cargo clippy --workspace --all-targets -- -D warnings
-	cargo clippy -p reshard-cuda --features cuda --all-targets -- -D warnings
+	cargo clippy -p reshard-cuda -p reshard-device --features reshard-device/cuda --all-targets -- -D warnings
 
 doc:
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
@@ -58,4 +58,4 @@ instructions:
 	benches/layout_instructions.sh --check
 
 cuda:
-	eval "$$(scripts/fetch_nvrtc.sh)" && RESHARD_NEED_NVRTC=1 cargo test -p reshard-cuda --features cuda --test nvrtc --test on_device
+	eval "$$(scripts/fetch_nvrtc.sh)" && RESHARD_NEED_NVRTC=1 cargo test -p reshard-cuda -p reshard-device --features reshard-device/cuda --test nvrtc --test on_device --test contract
