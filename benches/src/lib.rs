@@ -4,6 +4,7 @@
 //! and their neighbours change, ratios much less.
 
 pub mod copies;
+pub mod planning;
 pub mod redistribution;
 
 /// Ratios of a yardstick's time to ours, one for each turn: above 1 we are faster than the yardstick.

@@ -43,7 +43,7 @@ pub struct PartialAxis {
 /// assert_eq!(s.ownership().unwrap().to_string(), "((4,2),(128,)):((256,128),(1,))");
 /// # Ok::<(), reshard_sharding::Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Sharding {
     mesh: Mesh,
     shape: Shape,
@@ -62,11 +62,27 @@ pub(crate) struct AxisCut {
 /// The cuts of some dims, those of one dim in the order in which they apply.
 pub(crate) type Cuts = SmallVec<[AxisCut; 4]>;
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, PartialEq, Eq, Hash)]
 enum Form {
     Digits(Digits),
     /// By dim; within a dim in the order in which they apply.
     Cuts(Cuts),
+}
+
+impl Clone for Sharding {
+    // Plans hold many: plain copies of the lists, not element by element.
+    fn clone(&self) -> Sharding {
+        let form = match &self.form {
+            Form::Digits(digits) => Form::Digits(Digits::from_slice(digits)),
+            Form::Cuts(cuts) => Form::Cuts(cuts.clone()),
+        };
+        Sharding {
+            mesh: self.mesh.clone(),
+            shape: Shape::from_slice(&self.shape),
+            partial: SmallVec::from_slice(&self.partial),
+            form,
+        }
+    }
 }
 
 impl Sharding {

@@ -19,6 +19,8 @@
 //! leaves replicated paths and kept partials alone, *full* lets idle replicas share the work; the cheaper of the two is
 //! the least in bytes where spares exist.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
 use crate::ReduceOp;
@@ -36,7 +38,7 @@ pub(crate) struct Move {
 /// A plan in a digit system.
 #[derive(Clone, Debug)]
 pub(crate) struct Candidate {
-    pub(crate) system: System,
+    pub(crate) system: Arc<System>,
     pub(crate) moves: SmallVec<[Move; 6]>,
 }
 
@@ -58,18 +60,18 @@ pub(crate) type Path = SmallVec<[usize; 4]>;
 pub(crate) fn paths(system: &System, s: &State, t: &State) -> SmallVec<[Path; 8]> {
     let (owner_s, owner_t) = (system.owners(s), system.owners(t));
     let starts = |d: &usize| s[*d].position().is_none_or(|p| owner_t[p].is_none());
-    (0..system.digits.len())
-        .filter(starts)
-        .map(|first| {
-            let mut path = Path::from_slice(&[first]);
-            let mut last = first;
-            while let Some(next) = t[last].position().and_then(|p| owner_s[p]) {
-                path.push(next);
-                last = next;
-            }
-            path
-        })
-        .collect()
+    let mut paths = SmallVec::new();
+    for first in (0..system.digits.len()).filter(starts) {
+        let mut path = Path::new();
+        path.push(first);
+        let mut last = first;
+        while let Some(next) = t[last].position().and_then(|p| owner_s[p]) {
+            path.push(next);
+            last = next;
+        }
+        paths.push(path);
+    }
+    paths
 }
 
 /// The sender rule: a replicated head takes the value of its path's tail, every other digit its own.
@@ -98,10 +100,17 @@ fn kept(a: Place, b: Place) -> bool {
 }
 
 /// The plan of one form; `None` if a head would have to be embedded as avg.
-pub(crate) fn plan(system: &System, s: &State, t: &State, form: Form, spares: bool) -> Option<Candidate> {
-    let mut system = system.clone();
+pub(crate) fn plan(
+    system: &Arc<System>,
+    s: &State,
+    t: &State,
+    form: Form,
+    spares: bool,
+) -> Option<Candidate> {
+    let mut system = Arc::clone(system);
     // Averages are embedded last, by doing nothing to replicas.
-    let (mut s, mut t, last) = (s.clone(), t.clone(), t.clone());
+    let copy = |state: &State| State::from_slice(state);
+    let (mut s, mut t, last) = (copy(s), copy(t), copy(t));
     let mut relabelled: SmallVec<[usize; 4]> = SmallVec::new();
     for d in 0..s.len() {
         if t[d] == Place::Partial(ReduceOp::Avg) && !kept(s[d], t[d]) {
@@ -124,9 +133,9 @@ pub(crate) fn plan(system: &System, s: &State, t: &State, form: Form, spares: bo
     };
     let paths = paths(&system, &s, &t);
     // The states between the steps, filled in as paths are treated; `t` is where the exchange, then the gather lead.
-    let mut filled = s.clone();
-    let mut placed = s.clone();
-    let mut goal = t.clone();
+    let mut filled = copy(&s);
+    let mut placed = copy(&s);
+    let mut goal = copy(&t);
     for mut path in paths {
         let head = path[0];
         let (start, end) = (s[head], t[path[path.len() - 1]]);
@@ -165,9 +174,12 @@ pub(crate) fn plan(system: &System, s: &State, t: &State, form: Form, spares: bo
                 let states = [&s, &t, &placed, &goal];
                 let spare = if spares { find_spare(&system, &states, radix) } else { None };
                 if let Some(p) = spare {
-                    system.split(p, radix, &mut [&mut s, &mut t, &mut filled, &mut placed, &mut goal]);
-                    placed[head] = Place::At(p);
-                    goal[tail] = Place::At(p);
+                    if system.positions[p].radix != radix {
+                        let states = &mut [&mut s, &mut t, &mut filled, &mut placed, &mut goal];
+                        Arc::make_mut(&mut system).split(p, radix, states);
+                    }
+                    placed[head] = Place::at(p);
+                    goal[tail] = Place::at(p);
                 } else {
                     if start.is_partial() && !(path.len() == 1 && kept(start, end)) {
                         placed[head] = Place::Replicated;
@@ -194,26 +206,29 @@ pub(crate) fn plan(system: &System, s: &State, t: &State, form: Form, spares: bo
 fn find_spare(system: &System, states: &[&State], radix: usize) -> Option<usize> {
     (0..system.positions.len()).find(|&p| {
         system.positions[p].radix.is_multiple_of(radix)
-            && states.iter().all(|s| s.iter().all(|x| *x != Place::At(p)))
+            && states.iter().all(|s| s.iter().all(|x| *x != Place::at(p)))
     })
 }
 
 /// The steps through the states: each kind at most once, reductions and gathers over the same digits as one.
 fn steps(s: &State, filled: &State, placed: &State, goal: &State, t: &State) -> SmallVec<[Move; 6]> {
     let mut moves: SmallVec<[Move; 6]> = SmallVec::new();
-    let mut state = s.clone();
+    let mut state = State::from_slice(s);
     let mut go = |op: StepOp, after: &State| {
         if state != *after {
-            moves.push(Move {
-                op,
-                before: core::mem::replace(&mut state, after.clone()),
-                after: after.clone(),
-            });
+            let before = core::mem::replace(&mut state, State::from_slice(after));
+            moves.push(Move { op, before, after: State::from_slice(after) });
         }
     };
     // Where only digits for which `change` holds go from one state to the next.
     let some = |from: &State, to: &State, change: &dyn Fn(Place, Place) -> bool| -> State {
-        from.iter().zip(to).map(|(&a, &b)| if change(a, b) { b } else { a }).collect()
+        let mut state = State::from_slice(from);
+        for (a, &b) in state.iter_mut().zip(to) {
+            if change(*a, b) {
+                *a = b;
+            }
+        }
+        state
     };
     go(StepOp::ZeroFill, filled);
     let sliced = some(filled, placed, &|a, b| a == Place::Replicated && b.position().is_some());

@@ -5,14 +5,13 @@
 
 use std::collections::BTreeMap;
 
+use crate::redistribute::bounds::{Code, OWED, REPLICATED};
 use crate::redistribute::closed_form::Candidate;
 use crate::redistribute::cost::{Topology, Traffic};
-use crate::redistribute::digit_plan;
 use crate::redistribute::network::Network;
 use crate::redistribute::planner::{Objective, Work};
 use crate::redistribute::search::{Limits, Problem, View};
 use crate::redistribute::step::StepOp;
-use crate::redistribute::system::refine;
 use crate::{Mesh, Sharding};
 
 /// Where a digit stands.
@@ -161,46 +160,47 @@ fn cost(v: &View, topology: &Topology, item: u64, a: &[Stand], b: &[Stand], op: 
     }
 }
 
-/// The least `[time, bytes]` or `[bytes, time]` from the source to the target.
-fn least(v: &View, topology: &Topology, item: u64, objective: Objective) -> [u64; 2] {
-    let all = states(v);
-    let stand = |place: &[Option<Option<usize>>]| -> Vec<Stand> {
-        place
-            .iter()
-            .map(|p| match p {
-                Some(Some(i)) => Stand::At(*i),
-                Some(None) => Stand::Everywhere,
-                None => Stand::Owed,
-            })
-            .collect()
+fn stands(place: &[Option<Option<usize>>]) -> Vec<Stand> {
+    let one = |p: &Option<Option<usize>>| match p {
+        Some(Some(i)) => Stand::At(*i),
+        Some(None) => Stand::Everywhere,
+        None => Stand::Owed,
     };
-    let (from, to) = (stand(&v.from), stand(&v.to));
-    let index = |s: &Vec<Stand>| all.iter().position(|x| x == s).expect("every state is listed");
-    let (from, to) = (index(&from), index(&to));
+    place.iter().map(one).collect()
+}
+
+/// From every state the least `[time, bytes]` or `[bytes, time]` to the target.
+fn least(v: &View, topology: &Topology, item: u64, objective: Objective) -> BTreeMap<Vec<Stand>, [u64; 2]> {
+    let all = states(v);
+    let to = all.iter().position(|x| *x == stands(&v.to)).expect("every state is listed");
     let mut best = vec![[u64::MAX; 2]; all.len()];
     let mut done = vec![false; all.len()];
-    best[from] = [0, 0];
-    loop {
-        let next =
-            (0..all.len()).filter(|&i| !done[i]).min_by_key(|&i| best[i]).expect("the target is reachable");
-        if next == to {
-            return best[to];
-        }
+    best[to] = [0, 0];
+    while let Some(next) =
+        (0..all.len()).filter(|&i| !done[i] && best[i] != [u64::MAX; 2]).min_by_key(|&i| best[i])
+    {
         done[next] = true;
-        for i in 0..all.len() {
-            if done[i] {
-                continue;
-            }
-            let Some(op) = step(&all[next], &all[i]) else { continue };
-            let (time, bytes) = cost(v, topology, item, &all[next], &all[i], op);
+        for i in (0..all.len()).filter(|&i| !done[i]) {
+            let Some(op) = step(&all[i], &all[next]) else { continue };
+            let (time, bytes) = cost(v, topology, item, &all[i], &all[next], op);
             let add = match objective {
                 Objective::Time | Objective::Peak => [time, bytes],
                 Objective::Bytes => [bytes, time],
             };
-            let total = [best[next][0] + add[0], best[next][1] + add[1]];
-            best[i] = best[i].min(total);
+            best[i] = best[i].min([best[next][0] + add[0], best[next][1] + add[1]]);
         }
     }
+    all.into_iter().zip(best).collect()
+}
+
+/// A state as the search writes it.
+fn codes(state: &[Stand]) -> Vec<Code> {
+    let one = |s: &Stand| match s {
+        Stand::At(i) => *i as Code,
+        Stand::Everywhere => REPLICATED,
+        Stand::Owed => OWED,
+    };
+    state.iter().map(one).collect()
 }
 
 fn compare(mesh: &str, shape: &[usize], choices: &[&str], topology: &Topology, every: usize) -> usize {
@@ -229,31 +229,37 @@ fn compare(mesh: &str, shape: &[usize], choices: &[&str], topology: &Topology, e
                 let planner =
                     crate::redistribute::Planner::new().topology(topology.clone()).objective(objective);
                 let network = Network::new(topology, &mesh);
-                let Some((system, s, t)) = refine(from, to, &network.cuts()) else { continue };
+                let work = Work { planner: &planner, network: Network::new(topology, &mesh), from, to, item };
+                let Some(ends) = work.ends() else { continue };
                 let limits = Limits { objective, item, max_peak: None, allowed: None };
-                let Some(problem) = Problem::new(&network, &limits, &system, &s, &t) else { continue };
+                let Some(problem) = Problem::new(&network, &limits, &ends.system, &ends.from, &ends.to)
+                else {
+                    continue;
+                };
                 let v = problem.view();
                 if states(&v).len() > 160 || v.sites.iter().flatten().product::<usize>() > 256 {
                     continue;
                 }
-                let truth = least(&v, topology, item, objective);
+                let all = least(&v, topology, item, objective);
+                for (state, truth) in &all {
+                    let bound = problem.bound(&codes(state));
+                    assert!(
+                        bound <= truth[0],
+                        "{from} -> {to} on {mesh}, {objective}, {item} bytes: {bound} > {} from {state:?} to {:?}",
+                        truth[0],
+                        stands(&v.to)
+                    );
+                }
+                let truth = all[&stands(&v.from)];
                 let found = problem.search(None).expect("the target is reachable");
-                let work = Work { planner: &planner, network: Network::new(topology, &mesh), from, to, item };
                 let key = |c: &Candidate| {
-                    let [a, b, _] = work.digit_key(c).unwrap().unwrap();
+                    let [a, b, _] = work.digit_key(c).unwrap().unwrap().0;
                     [a, b]
                 };
-                assert!(
-                    problem.start_bound() <= truth[0],
-                    "{from} -> {to} on {mesh}: the bound is above the truth"
-                );
                 assert_eq!(key(&found), truth, "{from} -> {to} on {mesh}, {objective}, {item} bytes");
                 // The planner's own answer is as good, by search or without.
                 let plan = planner.plan(from, to, item as usize).unwrap();
-                let all = digit_plan::candidates(&system, &s, &t)
-                    .iter()
-                    .filter_map(|c| work.digit_key(c).unwrap())
-                    .min();
+                let all = ends.candidates().iter().filter_map(|c| Some(work.digit_key(c).unwrap()?.0)).min();
                 let best = all.map_or(truth, |[a, b, _]| truth.min([a, b]));
                 let of = |p: &crate::redistribute::Plan| {
                     let time: u64 = p.steps().iter().map(|s| (s.cost_us * 1e6).round() as u64).sum();

@@ -53,7 +53,7 @@ impl Planner {
                 steps.extend(work.hop(&pair[0], &pair[1])?);
             }
         }
-        work.finish(steps, work.system().as_ref()).map(Some)
+        work.finish(steps, work.ends().as_ref(), None).map(Some)
     }
 }
 
@@ -66,9 +66,9 @@ impl Work<'_> {
         let network = Network::new(self.network.topology, before.mesh());
         let free = Planner { max_peak_bytes: None, groups: None, ..self.planner.clone() };
         let hop = Work { planner: &free, network, from: before, to: after, item: self.item };
-        if let Some((system, s, t)) = hop.system() {
-            if let Some(moves) = moves(&s, &t) {
-                return hop.digit_steps(&Candidate { system, moves });
+        if let Some(ends) = hop.ends() {
+            if let Some(moves) = moves(&ends.from, &ends.to) {
+                return hop.digit_steps(&Candidate { system: ends.system, moves });
             }
         } else {
             // The last candidate reduces straight onto the target, the first onto everybody.

@@ -12,6 +12,8 @@
 //! so the peers are the product of the free digits, and every block is one loop nest over the positions that are local
 //! both before and after. Sends invert the same equations. Uneven steps do the same with overlapping regions.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
 use crate::axis::SubAxis;
@@ -128,9 +130,9 @@ pub type Phases = SmallVec<[Phase; 2]>;
 #[derive(Clone, Debug)]
 pub(crate) enum Motion {
     /// Digits change places; `sender[d]` is the digit whose value a source has for a digit `d` that stood nowhere.
-    Move { system: System, before: State, after: State, sender: SmallVec<[usize; 8]> },
+    Move { system: Arc<System>, before: State, after: State, sender: SmallVec<[usize; 8]> },
     /// Partial digits are reduced onto positions.
-    ReduceScatter { system: System, before: State, after: State, reduce: Reduce },
+    ReduceScatter { system: Arc<System>, before: State, after: State, reduce: Reduce },
     /// Partial sub-axes are reduced onto all their ranks, each reducing a piece of the local buffer.
     AllReduce { subs: SmallVec<[SubAxis; 4]>, reduce: Reduce },
     /// Regions overlap.
@@ -324,7 +326,7 @@ fn moved(
     let mut free: SmallVec<[usize; 8]> = SmallVec::new();
     for d in 0..n {
         from[d] = match before[d] {
-            Place::At(p) => match v.owner_after[p] {
+            Place::At(p) => match v.owner_after[usize::from(p)] {
                 Some(owner) => v.me[owner],
                 None if v.embeds(d).is_some() => v.me[d],
                 None => {
@@ -348,7 +350,7 @@ fn moved(
     };
     for d in 0..n {
         match before[d] {
-            Place::At(p) => match v.owner_after[p] {
+            Place::At(p) => match v.owner_after[usize::from(p)] {
                 Some(owner) => fix(owner, v.me[d]),
                 None if v.embeds(d).is_some() => fix(d, v.me[d]),
                 None => {}

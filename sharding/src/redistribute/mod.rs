@@ -10,6 +10,7 @@ pub mod cache;
 pub(crate) mod closed_form;
 pub mod cost;
 pub(crate) mod digit_plan;
+pub(crate) mod digit_step;
 #[cfg(test)]
 mod dijkstra;
 pub(crate) mod direct;

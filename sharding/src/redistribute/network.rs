@@ -80,6 +80,17 @@ impl<'a> Network<'a> {
         (level.min(top), clean)
     }
 
+    /// Digits as bounds see them: where one does not nest with the network's units, ranks that differ in others may share
+    /// a unit, and nothing is known of any level but the innermost.
+    pub(crate) fn bounding(
+        &self,
+        weights: &[Weight],
+        subs: impl IntoIterator<Item = SubAxis>,
+    ) -> SmallVec<[Weight; 8]> {
+        let nests = subs.into_iter().all(|s| self.level(s).1);
+        weights.iter().map(|&w| if nests { w } else { Weight { level: 0, ..w } }).collect()
+    }
+
     /// The different spreads of a group over units that its ranks see.
     pub(crate) fn spread(&self, subs: &[SubAxis]) -> Result<SmallVec<[UnitSizes; 2]>, Error> {
         let levels: SmallVec<[(usize, bool); 8]> = subs.iter().map(|&s| self.level(s)).collect();

@@ -11,19 +11,14 @@ use std::str::FromStr;
 
 use smallvec::SmallVec;
 
-use crate::axis::SubAxis;
 use crate::digits::Owner;
-use crate::redistribute::bounds::{self, NOWHERE};
-use crate::redistribute::closed_form::Candidate;
 use crate::redistribute::cost::Topology;
-use crate::redistribute::digit_plan::{self, codes};
+use crate::redistribute::digit_plan::Ends;
 use crate::redistribute::messages::Motion;
 use crate::redistribute::network::Network;
 use crate::redistribute::overlap::Overlap;
 use crate::redistribute::plan::Plan;
-use crate::redistribute::search::{Allowed, Limits, MAX_MOVING, Problem};
 use crate::redistribute::step::{Step, StepOp};
-use crate::redistribute::system::{State, System, refine};
 use crate::{Error, Group, ReduceOp, Sharding};
 
 /// What the chosen plan is least in.
@@ -147,6 +142,11 @@ impl Planner {
         Planner { deterministic, ..self }
     }
 
+    /// Whether every reduction is combined in the order of its terms, see [`deterministic`](Planner::deterministic).
+    pub fn is_deterministic(&self) -> bool {
+        self.deterministic
+    }
+
     /// Feeds a hasher: equal planners alike.
     pub(crate) fn hash_word(&self, hasher: &mut impl core::hash::Hasher) {
         hasher.write_u64(self.objective as u64 | u64::from(self.deterministic) << 8);
@@ -185,17 +185,17 @@ impl Planner {
         let network = Network::new(&self.topology, from.mesh());
         let work = Work { planner: self, network, from, to, item: item_bytes as u64 };
         if from == to || from.numel() == 0 {
-            let plan = work.finish(Vec::new(), None)?;
+            let plan = work.finish(Vec::new(), None, None)?;
             return if self.admits(&plan) { Ok(plan) } else { Err(self.refused(plan.peak_bytes)) };
         }
-        let system = work.system();
+        let ends = work.ends();
         let mut best = None;
         let in_order = self.deterministic && from.is_partial();
-        if let Some(ends) = system.as_ref().filter(|_| !in_order) {
+        if let Some(ends) = ends.as_ref().filter(|_| !in_order) {
             best = work.best_digit_plan(ends)?;
         } else {
             for steps in work.overlap_candidates()? {
-                work.keep_better(steps, system.as_ref(), &mut best)?;
+                work.keep_better(steps, ends.as_ref(), &mut best)?;
             }
         }
         match best {
@@ -328,22 +328,7 @@ pub(super) struct Work<'a> {
     pub(super) item: u64,
 }
 
-/// A digit system and the states of both ends.
-pub(super) type Ends = (System, State, State);
-
 impl Work<'_> {
-    /// The digit system of both ends, cut at the network's units if that nests.
-    pub(super) fn system(&self) -> Option<Ends> {
-        if self.from.mesh() != self.to.mesh() {
-            return None;
-        }
-        let seeds = self.network.cuts();
-        let seeded = refine(self.from, self.to, &seeds);
-        let system =
-            if seeded.is_some() || seeds.is_empty() { seeded } else { refine(self.from, self.to, &[]) };
-        system.filter(|(s, ..)| s.positions.len() < usize::from(NOWHERE))
-    }
-
     /// Keeps a plan if it is admitted and better than the best so far.
     fn keep_better(
         &self,
@@ -351,7 +336,7 @@ impl Work<'_> {
         ends: Option<&Ends>,
         best: &mut Option<Plan>,
     ) -> Result<(), Error> {
-        let plan = self.finish(steps, ends)?;
+        let plan = self.finish(steps, ends, None)?;
         let better = |b: &Plan| self.planner.key(&plan) < self.planner.key(b);
         if self.planner.admits(&plan) && best.as_ref().is_none_or(better) {
             *best = Some(plan);
@@ -359,76 +344,22 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// The best of the closed forms, and of a search where they may not be the best.
-    fn best_digit_plan(&self, ends: &Ends) -> Result<Option<Plan>, Error> {
-        let (system, s, t) = ends;
-        let mut best: Option<([u64; 3], Candidate)> = None;
-        let mut all = digit_plan::candidates(system, s, t);
-        let unlimited = self.planner.groups.is_none() && self.planner.max_peak_bytes.is_none();
-        if all.len() == 1 && unlimited && !self.may_search(s, t) {
-            // Nothing to compare.
-            let only = all.swap_remove(0);
-            return self.finish(self.digit_steps(&only)?, Some(ends)).map(Some);
-        }
-        for candidate in all {
-            if let Some(key) = self.digit_key(&candidate)?
-                && best.as_ref().is_none_or(|b| key < b.0)
-            {
-                best = Some((key, candidate));
-            }
-        }
-        if let Some(candidate) = self.searched(ends, best.as_ref().map(|b| b.0))
-            && let Some(key) = self.digit_key(&candidate)?
-            && best.as_ref().is_none_or(|b| key < b.0)
-        {
-            best = Some((key, candidate));
-        }
-        let Some((_, candidate)) = best else { return Ok(None) };
-        self.finish(self.digit_steps(&candidate)?, Some(ends)).map(Some)
-    }
-
-    /// Whether there may be better plans than the closed forms.
-    ///
-    /// On one level and without partial sums, the closed form and the direct exchange receive no byte too many. For tiny
-    /// tensors a gather and a slice would save the time of a few messages, and move more: that is not done.
-    fn may_search(&self, s: &State, t: &State) -> bool {
-        let partial = s.iter().chain(t).any(|p| p.is_partial());
-        let limited = self.planner.max_peak_bytes.is_some() || self.planner.groups.is_some();
-        partial || limited || self.network.levels() > 1 || self.planner.objective == Objective::Peak
-    }
-
-    /// A better plan than one of this key, where the closed forms may not be the best.
-    fn searched(&self, ends: &Ends, best: Option<[u64; 3]>) -> Option<Candidate> {
-        let (system, s, t) = ends;
-        if !self.may_search(s, t) {
-            return None;
-        }
-        let allowed = |subs: &[SubAxis]| {
-            let known = self.planner.groups.as_deref().unwrap_or_default();
-            self.from.mesh().group(subs).is_ok_and(|g| known.contains(&g))
-        };
-        let limits = Limits {
-            objective: self.planner.objective,
-            item: self.item,
-            max_peak: self.planner.max_peak_bytes,
-            allowed: self.planner.groups.as_ref().map(|_| &allowed as Allowed<'_>),
-        };
-        let problem = Problem::new(&self.network, &limits, system, s, t)?;
-        if problem.moving() > MAX_MOVING {
-            return None;
-        }
-        problem.search(best.map(|[primary, secondary, _]| [primary, secondary]))
-    }
-
-    pub(super) fn finish(&self, steps: Vec<Step>, system: Option<&Ends>) -> Result<Plan, Error> {
+    /// The plan of these steps, with its bounds. What one rank receives in all of them is counted rank by rank, unless
+    /// the caller knows it.
+    pub(super) fn finish(
+        &self,
+        steps: Vec<Step>,
+        ends: Option<&Ends>,
+        received: Option<u64>,
+    ) -> Result<Plan, Error> {
         let numel = |s: &Sharding| s.max_local_numel() as u64 * self.item;
-        let ends = [numel(self.from), numel(self.to)];
-        let mut peak = ends[0].max(ends[1]);
-        let mut largest = peak;
+        let mut before = numel(self.from);
+        let mut largest = before.max(numel(self.to));
+        let mut peak = largest;
         for s in &steps {
-            let (a, b) = (numel(&s.before), numel(&s.after));
-            let staging = match s.op {
-                StepOp::AllReduce => s.group.size() as u64,
+            let after = numel(&s.after);
+            let staged = match s.op {
+                StepOp::AllReduce => (before / self.item.max(1)).div_ceil(s.group.size() as u64) * self.item,
                 StepOp::Slice
                 | StepOp::AllGather
                 | StepOp::ReduceScatter
@@ -436,58 +367,47 @@ impl Work<'_> {
                 | StepOp::Exchange
                 | StepOp::ZeroFill => 0,
             };
-            let staged = if staging == 0 { 0 } else { (a / self.item.max(1)).div_ceil(staging) * self.item };
-            peak = peak.max(a + b + staged);
-            largest = largest.max(a).max(b);
+            peak = peak.max(before + after + staged);
+            largest = largest.max(before).max(after);
+            before = after;
         }
-        let lower_bound_bytes = self.lower_bound(system)?;
+        let (lower_bound_bytes, lower_bound_us) = self.lower_bounds(ends)?;
         let mut plan = Plan {
             from: self.from.clone(),
             to: self.to.clone(),
             planner: self.planner.clone(),
             item_bytes: self.item as usize,
-            received_bytes: steps.iter().map(|s| s.received_bytes).sum(),
+            received_bytes: received.unwrap_or_else(|| steps.iter().map(|s| s.received_bytes).sum()),
             steps,
             lower_bound_bytes,
-            lower_bound_us: self.lower_bound_us(system, lower_bound_bytes),
+            lower_bound_us,
             peak_bytes: peak,
             max_shard_bytes: largest,
         };
         let ranks = plan.from.mesh().size().max(plan.to.mesh().size());
         let alike = |s: &Step| plan.from.mesh() == plan.to.mesh() && is_same_for_all(s);
-        if ranks <= COUNTED && plan.steps.iter().filter(|s| !alike(s)).count() > 1 {
+        let differ = || plan.steps.iter().filter(|s| !alike(s)).count() > 1;
+        if received.is_none() && ranks <= COUNTED && differ() {
             plan.received_bytes = total_received(&plan)?;
         }
         Ok(plan)
     }
 
-    /// Elements per rank that must cross a level or a further one, in a digit system.
-    fn need(&self, system: &System, s: &State, t: &State, level: usize) -> Option<f64> {
-        let whole: usize = system.positions.iter().map(|p| p.radix).product();
-        bounds::need(&self.weights(system), &codes(s, s), &codes(t, s), whole as u64, level)
-    }
-
-    fn lower_bound_us(&self, ends: Option<&Ends>, bytes: Option<u64>) -> f64 {
-        let Some(bytes) = bytes.filter(|&b| b > 0) else { return 0.0 };
-        let topology = self.network.topology;
-        let Some((system, s, t)) = ends else { return topology.bound_us(&[bytes as f64]) };
-        let needs: SmallVec<[f64; 3]> = (0..self.network.levels())
-            .map(|l| self.need(system, s, t, l).unwrap_or(0.0) * self.item as f64)
-            .collect();
-        topology.bound_us(&needs)
-    }
-
-    fn lower_bound(&self, system: Option<&Ends>) -> Result<Option<u64>, Error> {
-        if let Some((system, s, t)) = system {
-            // Over whole elements.
-            let elements = self.need(system, s, t, 0).map(|n| (n - 1e-6).max(0.0).ceil() as u64);
-            return Ok(elements.map(|n| n * self.item));
-        }
+    /// What no plan can do without: bytes (not with partial targets) and time.
+    fn lower_bounds(&self, ends: Option<&Ends>) -> Result<(Option<u64>, f64), Error> {
         if self.to.is_partial() {
-            return Ok(None);
+            return Ok((None, 0.0));
         }
         if self.from == self.to || self.from.numel() == 0 {
-            return Ok(Some(0));
+            return Ok((Some(0), 0.0));
+        }
+        let topology = self.network.topology;
+        if let Some(ends) = ends {
+            let needs: SmallVec<[f64; 3]> = (0..self.network.levels()).map(|l| ends.need(l)).collect();
+            // Over whole elements.
+            let bytes = (needs[0] - 1e-6).max(0.0).ceil() as u64 * self.item;
+            let needs: SmallVec<[f64; 3]> = needs.iter().map(|n| n * self.item as f64).collect();
+            return Ok((Some(bytes), if bytes == 0 { 0.0 } else { topology.bound_us(&needs) }));
         }
         let overlap = Overlap::new(self.from, self.to);
         let mut worst = 0u64;
@@ -497,7 +417,8 @@ impl Work<'_> {
             let held = if self.from.is_partial() { 0 } else { held };
             worst = worst.max((wanted - held) as u64);
         }
-        Ok(Some(worst * self.item))
+        let bytes = worst * self.item;
+        Ok((Some(bytes), topology.bound_us(&[bytes as f64])))
     }
 }
 

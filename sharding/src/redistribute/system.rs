@@ -26,8 +26,8 @@ use crate::{Mesh, ReduceOp, Sharding};
 /// Where a mesh digit stands in a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Place {
-    /// At a position (its index in [`System::positions`]).
-    At(usize),
+    /// At a position (its index in [`System::positions`], of which there are at most 62: their product fits in an `i64`).
+    At(u8),
     /// Replicated.
     Replicated,
     /// Partial with this op.
@@ -35,9 +35,13 @@ pub(crate) enum Place {
 }
 
 impl Place {
+    pub(crate) fn at(position: usize) -> Place {
+        Place::At(position as u8)
+    }
+
     pub(crate) fn position(self) -> Option<usize> {
         match self {
-            Place::At(p) => Some(p),
+            Place::At(p) => Some(usize::from(p)),
             Place::Replicated | Place::Partial(_) => None,
         }
     }
@@ -184,7 +188,7 @@ pub(crate) fn refine(
                 if let Some(s) = spans.iter().find(holds) {
                     let cut = s.b * (d.pre / s.u);
                     let at = dim_cuts[s.dim].binary_search(&cut).expect("a cut of the fixed point");
-                    return Place::At(first_of_dim[s.dim] + at);
+                    return Place::at(first_of_dim[s.dim] + at);
                 }
                 let owes = |p: &&PartialAxis| {
                     p.sub.axis == d.axis && p.sub.pre <= d.pre && d.pre < p.sub.pre * p.sub.size
@@ -202,7 +206,7 @@ impl System {
     pub(crate) fn owners(&self, state: &State) -> SmallVec<[Option<usize>; 12]> {
         let mut owners = SmallVec::from_elem(None, self.positions.len());
         for (d, place) in state.iter().enumerate() {
-            if let Place::At(p) = *place {
+            if let Some(p) = place.position() {
                 owners[p] = Some(d);
             }
         }
@@ -224,8 +228,18 @@ impl System {
 
     /// The number of elements that every rank holds in a state.
     pub(crate) fn local_numel(&self, state: &State) -> usize {
-        let owners = self.owners(state);
-        self.positions.iter().zip(&owners).filter(|(_, o)| o.is_none()).map(|(p, _)| p.radix).product()
+        self.numel() / self.shards(state)
+    }
+
+    /// The number of elements of the tensor.
+    pub(crate) fn numel(&self) -> usize {
+        self.positions.iter().map(|p| p.radix).product()
+    }
+
+    /// The number of different shards in a state.
+    fn shards(&self, state: &State) -> usize {
+        let placed = state.iter().zip(&self.digits).filter(|(x, _)| x.position().is_some());
+        placed.map(|(_, d)| d.size).product()
     }
 
     /// Splits a position that no state uses into `(radix, rest)`; later positions move up by one.
@@ -238,7 +252,7 @@ impl System {
         self.positions.insert(position + 1, Position { radix: whole.radix / radix, ..whole });
         for place in states.iter_mut().flat_map(|s| s.iter_mut()) {
             if let Place::At(p) = place
-                && *p > position
+                && usize::from(*p) > position
             {
                 *p += 1;
             }

@@ -1,0 +1,233 @@
+//! The fixed lists of questions that the planner is measured with.
+//!
+//! A list is drawn from *all* pairs of placements over its axes, in a fixed order and at fixed distances, so that nobody
+//! chose its members: every pair in which each axis changes (so that every digit of the mesh moves), with or without
+//! partial sums, and of those every so many.
+
+use reshard_sharding::redistribute::{Objective, Planner, Topology};
+use reshard_sharding::{Mesh, Sharding};
+
+/// Which pairs of placements a list is drawn from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Terms {
+    /// Nothing is partial.
+    None,
+    /// The source owes a reduction, the target nothing.
+    InSource,
+    /// The target owes one.
+    InTarget,
+    /// Something is partial in the source or the target.
+    Somewhere,
+}
+
+/// A kind of question, and what it should take at most.
+#[derive(Clone, Copy, Debug)]
+pub struct Kind {
+    /// A name without spaces.
+    pub name: &'static str,
+    /// What it is, in words.
+    pub title: &'static str,
+    /// The mesh.
+    pub mesh: &'static str,
+    /// The extents of the tensor.
+    pub shape: &'static [usize],
+    /// Which pairs.
+    pub terms: Terms,
+    /// How many of them.
+    pub pairs: usize,
+    /// The planner.
+    pub planner: fn() -> Planner,
+    /// What the median should take at most, in microseconds.
+    pub target_us: f64,
+}
+
+fn bytes() -> Planner {
+    Planner::new().objective(Objective::Bytes)
+}
+
+fn h100() -> Planner {
+    Planner::new().topology(Topology::h100())
+}
+
+/// 64 MiB of f32.
+const LARGE: &[usize] = &[4096, 4096];
+
+/// All kinds.
+pub const KINDS: &[Kind] = &[
+    Kind {
+        name: "closed_form",
+        title: "three axes, one level, `bytes`, no partial sums (closed form)",
+        mesh: "x=2,y=2,z=2",
+        shape: LARGE,
+        terms: Terms::None,
+        pairs: 24,
+        planner: bytes,
+        target_us: 2.0,
+    },
+    Kind {
+        name: "closed_form_131072",
+        title: "the same on 131,072 ranks",
+        mesh: "x=32,y=64,z=64",
+        shape: &[1 << 20, 1 << 20],
+        terms: Terms::None,
+        pairs: 24,
+        planner: bytes,
+        target_us: 2.0,
+    },
+    Kind {
+        name: "time",
+        title: "three axes, one level, `time`, no partial sums",
+        mesh: "x=2,y=2,z=2",
+        shape: LARGE,
+        terms: Terms::None,
+        pairs: 24,
+        planner: Planner::new,
+        target_us: 15.0,
+    },
+    Kind {
+        name: "time_131072",
+        title: "the same on 131,072 ranks",
+        mesh: "x=32,y=64,z=64",
+        shape: &[1 << 20, 1 << 20],
+        terms: Terms::None,
+        pairs: 24,
+        planner: Planner::new,
+        target_us: 15.0,
+    },
+    Kind {
+        name: "terms",
+        title: "three axes, one level, `time`, partial sums in the source",
+        mesh: "x=2,y=2,z=2",
+        shape: LARGE,
+        terms: Terms::InSource,
+        pairs: 48,
+        planner: Planner::new,
+        target_us: 60.0,
+    },
+    Kind {
+        name: "terms_131072",
+        title: "the same on 131,072 ranks",
+        mesh: "x=32,y=64,z=64",
+        shape: &[1 << 20, 1 << 20],
+        terms: Terms::InSource,
+        pairs: 48,
+        planner: Planner::new,
+        target_us: 60.0,
+    },
+    Kind {
+        name: "into_terms",
+        title: "three axes, one level, `time`, partial sums in the target",
+        mesh: "x=2,y=2,z=2",
+        shape: LARGE,
+        terms: Terms::InTarget,
+        pairs: 48,
+        planner: Planner::new,
+        target_us: 60.0,
+    },
+    Kind {
+        name: "into_terms_131072",
+        title: "the same on 131,072 ranks",
+        mesh: "x=32,y=64,z=64",
+        shape: &[1 << 20, 1 << 20],
+        terms: Terms::InTarget,
+        pairs: 48,
+        planner: Planner::new,
+        target_us: 60.0,
+    },
+    Kind {
+        name: "two_levels",
+        title: "two levels, three digits, no partial sums",
+        mesh: "x=8,y=8,z=8",
+        shape: LARGE,
+        terms: Terms::None,
+        pairs: 24,
+        planner: h100,
+        target_us: 60.0,
+    },
+    Kind {
+        name: "two_levels_terms",
+        title: "two levels, three digits, partial sums",
+        mesh: "x=8,y=8,z=8",
+        shape: LARGE,
+        terms: Terms::Somewhere,
+        pairs: 48,
+        planner: h100,
+        target_us: 60.0,
+    },
+    Kind {
+        name: "mixed",
+        title: "two levels, three axes of two sizes that split into up to five digits",
+        mesh: "x=4,y=4,z=2",
+        shape: LARGE,
+        terms: Terms::Somewhere,
+        pairs: 48,
+        planner: h100,
+        target_us: 1500.0,
+    },
+    Kind {
+        name: "four",
+        title: "two levels, four digits, no partial sums",
+        mesh: "w=8,x=8,y=8,z=8",
+        shape: LARGE,
+        terms: Terms::None,
+        pairs: 24,
+        planner: h100,
+        target_us: 1500.0,
+    },
+    Kind {
+        name: "four_terms",
+        title: "two levels, four digits, partial sums",
+        mesh: "w=8,x=8,y=8,z=8",
+        shape: LARGE,
+        terms: Terms::Somewhere,
+        pairs: 48,
+        planner: h100,
+        target_us: 1500.0,
+    },
+];
+
+impl Kind {
+    /// The pairs of placements in which every axis changes, in the order of counting.
+    fn all_pairs(&self, axes: usize) -> Vec<(String, String)> {
+        const CHOICES: [&str; 4] = ["R", "S(0)", "S(1)", "P"];
+        let words = CHOICES.len().pow(axes as u32);
+        let digit =
+            |word: usize, axis: usize| word / CHOICES.len().pow((axes - 1 - axis) as u32) % CHOICES.len();
+        let text = |word: usize| (0..axes).map(|a| CHOICES[digit(word, a)]).collect::<Vec<_>>().join(",");
+        let owes = |word: usize| (0..axes).any(|a| CHOICES[digit(word, a)] == "P");
+        let mut all = Vec::new();
+        for a in 0..words {
+            for b in 0..words {
+                let asked = match self.terms {
+                    Terms::None => !owes(a) && !owes(b),
+                    Terms::InSource => owes(a) && !owes(b),
+                    Terms::InTarget => owes(b),
+                    Terms::Somewhere => owes(a) || owes(b),
+                };
+                if asked && (0..axes).all(|axis| digit(a, axis) != digit(b, axis)) {
+                    all.push((text(a), text(b)));
+                }
+            }
+        }
+        all
+    }
+
+    /// The pairs of the list, as text.
+    pub fn texts(&self) -> Vec<(String, String)> {
+        let axes = self.mesh.split(',').count();
+        let all = self.all_pairs(axes);
+        // The middles of as many equal parts.
+        (0..self.pairs).map(|i| all[(2 * i + 1) * all.len() / (2 * self.pairs)].clone()).collect()
+    }
+
+    /// The pairs of the list.
+    ///
+    /// # Panics
+    ///
+    /// If a table above is not one of meshes and shapes that divide.
+    pub fn shardings(&self) -> Vec<(Sharding, Sharding)> {
+        let mesh: Mesh = self.mesh.parse().expect("a mesh");
+        let parse = |p: &str| Sharding::parse(&mesh, self.shape, p).expect("a sharding");
+        self.texts().iter().map(|(a, b)| (parse(a), parse(b))).collect()
+    }
+}
