@@ -4,6 +4,7 @@
 
 mod contract;
 mod faults;
+mod large;
 mod launch;
 mod leaks;
 mod random;
@@ -27,6 +28,7 @@ fn rank() {
         "leaving" => faults::leaving(&mut comm),
         "disagreeing" => faults::disagreeing(&mut comm),
         "too few" => faults::too_few(&mut comm),
+        "large" => large::run(&mut comm),
         "leaks" => leaks::run(&mut comm),
         other => panic!("there is no job {other}"),
     }
@@ -84,4 +86,10 @@ fn a_plan_for_more_ranks_than_there_are_is_refused() {
 #[test]
 fn a_thousand_plans_and_hundreds_of_engines_leave_nothing_behind() {
     succeeds(4, "leaks");
+}
+
+#[test]
+#[ignore = "needs 8 GiB of memory; `make large-mpi`"]
+fn a_tensor_of_more_than_2_to_the_31_bytes() {
+    succeeds(2, "large");
 }
