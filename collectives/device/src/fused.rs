@@ -183,9 +183,10 @@ impl<B: Backend> Fused<B> {
         self.device.run(&self.prepared).map_err(failed(0))
     }
 
-    /// The launches, for those who time them.
-    pub fn prepared(&self) -> &B::Prepared {
-        &self.prepared
+    /// The device and the launches.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn parts(&self) -> (&B, &B::Prepared) {
+        (&self.device, &self.prepared)
     }
 }
 
