@@ -35,6 +35,11 @@ impl Kind {
     pub(super) const ALL: [Kind; 8] =
         [Kind::F64, Kind::F32, Kind::F16, Kind::BF16, Kind::I64, Kind::I32, Kind::U8, Kind::Bool];
 
+    /// The kind of a dtype, if it is tried.
+    pub(super) fn of(dtype: DType) -> Option<Kind> {
+        Kind::ALL.into_iter().find(|kind| kind.dtype() == dtype)
+    }
+
     pub(super) fn dtype(self) -> DType {
         match self {
             Kind::F64 => DType::F64,

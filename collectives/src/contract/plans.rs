@@ -9,7 +9,7 @@ use reshard_sharding::{Mesh, ReduceOp, Region, Sharding};
 use super::data::{Kind, Tensor, mix, terms};
 use super::golden::GOLDEN;
 use super::{Failure, Suite};
-use crate::{Communicator, Compiled, Error};
+use crate::{Communicator, Compiled, Error, Memory};
 
 /// Even, uneven, with empty shards, with nothing at all.
 pub(super) const SHAPES: [&[usize]; 4] = [&[12, 24], &[7, 5], &[2, 3], &[0, 4]];
@@ -170,19 +170,7 @@ impl<C: Communicator> Suite<'_, C> {
         kind: Kind,
         op: Option<ReduceOp>,
     ) -> Result<(), Failure> {
-        let title = title(plan, kind);
-        let seed = mix(&[self.options.seed, self.report.cases.len() as u64, plan.from().numel() as u64]);
-        let in_order = plan.planner().is_deterministic() && !plan.to().is_partial();
-        let tensor = Tensor { sharding: plan.from(), kind, seed, op, in_order };
-        let source = self.planned(tensor.shard(self.rank))?;
-        let takes_part = plan.from().mesh().contains(self.rank) || plan.to().mesh().contains(self.rank);
-        let mut result = Vec::new();
-        if takes_part {
-            let compiled = self.planned(Compiled::new(plan, self.rank, kind.dtype()))?;
-            let results = self.run(&compiled, &[source]);
-            result = results.map_err(|error| self.broken(&title, error))?.pop().unwrap_or_default();
-        }
-        self.judge(plan, &tensor, result, takes_part, &title)
+        self.redistribute_memory(plan, kind, op, DENSE)
     }
 
     /// Judges what a rank holds after a plan. What is still to be reduced is reduced first, by the engine.
@@ -246,8 +234,16 @@ impl<C: Communicator> Suite<'_, C> {
     }
 }
 
-pub(super) fn title(plan: &Plan, kind: Kind) -> String {
+/// Source and target as plans assume them.
+pub(super) const DENSE: (&Memory, &Memory) = (&Memory::RowMajor, &Memory::RowMajor);
+
+pub(super) fn title(plan: &Plan, kind: Kind, memory: (&Memory, &Memory)) -> String {
     let (from, to) = (plan.from(), plan.to());
     let shape = from.shape();
-    format!("{from} on {} -> {to} on {} of {shape:?} in {}", from.mesh(), to.mesh(), kind.dtype())
+    let mut title =
+        format!("{from} on {} -> {to} on {} of {shape:?} in {}", from.mesh(), to.mesh(), kind.dtype());
+    if memory != DENSE {
+        title += &format!(" from {} to {}", memory.0, memory.1);
+    }
+    title
 }

@@ -218,6 +218,8 @@ impl Comm {
             self.inside(exchange);
             self.arrive(&meeting, place, number, exchange);
             self.land(&meeting, number, exchange, source, target)?;
+            // For those who wait for their readers.
+            seat.departures.store(number, Ordering::Release);
         } else {
             let wanted = seat.reads.load(Ordering::Acquire) + exchange.sends().len() as u64;
             seat.while_showing(source, number, exchange.tag(), wanted, || {
