@@ -222,7 +222,17 @@ fn fused(device: &Cuda, mesh: &Mesh, total: usize) -> Result<()> {
     Ok(())
 }
 
-fn main() -> Result<()> {
+fn main() -> std::process::ExitCode {
+    match tables() {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("{e}");
+            std::process::ExitCode::FAILURE
+        }
+    }
+}
+
+fn tables() -> Result<()> {
     let mib: usize = std::env::args().nth(1).map_or(Ok(1024), |text| text.parse())?;
     let total = mib << 20;
     let device = Cuda::open(0)?;
