@@ -1,5 +1,5 @@
 # What CI runs, one target a stage, and the longer runs that it does not.
-.PHONY: all help ci fmt clippy doc package test unsafe-list minilm bench bench-check laws fuzz instructions cuda mpi mpi-bench large-mpi
+.PHONY: all help ci fmt clippy doc package test unsafe-list minilm bench bench-check laws fuzz instructions cuda gpu gpu-build mpi mpi-bench large-mpi
 
 all: fmt unsafe-list clippy doc test
 
@@ -13,6 +13,7 @@ help:
 	@echo "make mpi          the MPI engine: contract, faults, reshard run under mpirun (needs MPI and libclang)"
 	@echo "make mpi-bench    the MPI engine against the bare MPI calls, 64 MiB over 4 ranks"
 	@echo "make large-mpi    a tensor of more than 2^31 bytes over MPI (8 GiB of memory)"
+	@echo "make gpu          all that needs a GPU; where there is no Rust, after a make gpu-build elsewhere"
 	@echo "make laws         the laws of layouts and plans over larger spaces (minutes)"
 	@echo "make fuzz         arbitrary layout expressions for a minute (nightly, cargo-fuzz)"
 	@echo "make instructions instruction counts of the layout algebra against the kept ones (valgrind)"
@@ -76,3 +77,10 @@ mpi-bench:
 
 large-mpi:
 	RESHARD_MPIRUN="$(MPIRUN)" cargo test -p reshard-mpi --features mpi --test jobs -- --ignored --nocapture
+
+gpu-build:
+	scripts/gpu.sh build
+
+gpu:
+	if command -v cargo >/dev/null; then scripts/gpu.sh build; fi
+	scripts/gpu.sh run
