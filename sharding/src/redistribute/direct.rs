@@ -116,7 +116,7 @@ impl Work<'_> {
             }
         }
         let item = self.item as usize;
-        let free = Planner { max_peak_bytes: None, groups: None, ..self.planner.clone() };
+        let free = self.free();
         if self.planner.deterministic
             && self.from.is_partial()
             && !from.is_partial()
@@ -134,6 +134,11 @@ impl Work<'_> {
             }
         }
         Ok(plans)
+    }
+
+    /// The planner without limits: those are kept to by the whole plan.
+    fn free(&self) -> Planner {
+        Planner { max_peak_bytes: None, groups: None, ..self.planner.clone() }
     }
 
     /// The sharding in which the axes that become partial and shard now are partial already, which moves nothing.
@@ -254,7 +259,7 @@ impl Work<'_> {
     /// ```text
     /// target    [x 3] over the slow level, replicated over y = 8 inside a unit
     /// between   [x 3][y 8]: each rank of a unit gets one part in 8 of what the unit wants, from wherever it is
-    /// then      all ranks of the unit exchange their parts
+    /// then      all ranks of the unit gather their parts
     /// ```
     ///
     /// The parts are cut along the dim in which they are the most even. `None` where nothing comes from beyond a unit, or
@@ -277,9 +282,10 @@ impl Work<'_> {
                 best = Some(parts);
             }
         }
-        let Some(parts) = best else { return Ok(None) };
-        let steps = [self.direct(from, &parts)?, self.direct(&parts, to)?];
-        Ok(Some(steps.into_iter().flatten().collect()))
+        let Some(parts) = best.filter(|parts| parts != from) else { return Ok(None) };
+        let mut steps: Vec<Step> = self.direct(from, &parts)?.into_iter().collect();
+        steps.extend(self.free().plan(&parts, to, self.item as usize)?.steps);
+        Ok(Some(steps))
     }
 }
 
