@@ -55,6 +55,13 @@ pub enum Error {
         /// What does not fit, as a sentence.
         message: String,
     },
+    /// A text that does not say how buffers lie in memory.
+    Parse {
+        /// The text.
+        input: String,
+        /// What is wrong with it, and what would be right, as a clause.
+        message: String,
+    },
     /// A buffer is too short, or the number of buffers is wrong.
     Buffer {
         /// The rank.
@@ -160,6 +167,7 @@ impl Error {
             Error::Sharding(error) => error.kind(),
             Error::Kernel(error) => error.kind(),
             Error::Layout(_) | Error::Memory { .. } => "memory",
+            Error::Parse { .. } => "parse",
             Error::NotInPlan { .. } | Error::WorldTooSmall { .. } => "rank",
             Error::ItemBytes { .. } => "dtype",
             Error::Buffer { .. } | Error::ShardCount { .. } => "buffer",
@@ -187,6 +195,7 @@ impl Error {
             | Error::NotInPlan { .. }
             | Error::ItemBytes { .. }
             | Error::Memory { .. }
+            | Error::Parse { .. }
             | Error::Buffer { .. }
             | Error::ShardCount { .. }
             | Error::WorldTooSmall { .. }
@@ -209,6 +218,7 @@ impl fmt::Display for Error {
                 write!(f, "the plan is for items of {plan} bytes but {dtype} has {bytes}")
             }
             Error::Memory { rank, message } => write!(f, "memory of rank {rank}: {message}"),
+            Error::Parse { input, message } => write!(f, "{message}, not {input:?}"),
             Error::Buffer { rank, which, needed, given } => {
                 write!(f, "the {which} of rank {rank} has {given} bytes but {needed} are needed")
             }

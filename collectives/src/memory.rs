@@ -15,6 +15,8 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
 
 use reshard_kernels::{Loop, Nest, Side};
 use reshard_layout::Layout;
@@ -30,6 +32,7 @@ use crate::Error;
 /// let transposed = Memory::Order(vec![1, 0]); // dim 1 outermost, dim 0 dense
 /// assert_eq!(transposed.layout(0, &[2, 3])?.unwrap().to_string(), "(2,3):(1,2)");
 /// assert_eq!(Memory::RowMajor.layout(0, &[2, 3])?, None);
+/// assert_eq!("order 1,0".parse::<Memory>()?, transposed);
 /// # Ok::<(), reshard_collectives::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,6 +45,53 @@ pub enum Memory {
     /// A layout per rank with one mode per dim: local coordinates to elements of the buffer. Ranks that are not
     /// mentioned are row-major.
     Layouts(BTreeMap<usize, Layout>),
+}
+
+impl fmt::Display for Memory {
+    /// `row_major`, `order 2,0,1`, or `layouts 0=(2,3):(1,2) 4=..`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Memory::RowMajor => f.write_str("row_major"),
+            Memory::Order(order) => {
+                let dims: Vec<String> = order.iter().map(usize::to_string).collect();
+                write!(f, "order {}", dims.join(","))
+            }
+            Memory::Layouts(layouts) => {
+                f.write_str("layouts")?;
+                layouts.iter().try_for_each(|(rank, layout)| write!(f, " {rank}={layout}"))
+            }
+        }
+    }
+}
+
+impl FromStr for Memory {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Memory, Error> {
+        let wrong = |what: String| Error::Parse {
+            input: text.to_string(),
+            message: format!("{what}: write row_major, order 1,0 or layouts 0=(2,3):(1,2)"),
+        };
+        let (kind, rest) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
+        match kind {
+            "row_major" if rest.is_empty() => Ok(Memory::RowMajor),
+            "order" => {
+                let dim = |dim: &str| dim.trim().parse().map_err(|_| wrong(format!("{dim:?} is no dim")));
+                let dims = rest.split(',').filter(|dim| !dim.trim().is_empty());
+                dims.map(dim).collect::<Result<_, _>>().map(Memory::Order)
+            }
+            "layouts" => {
+                let one = |item: &str| {
+                    let (rank, layout) =
+                        item.split_once('=').ok_or_else(|| wrong(format!("{item:?} is no rank=layout")))?;
+                    let rank = rank.parse().map_err(|_| wrong(format!("{rank:?} is no rank")))?;
+                    Ok((rank, layout.parse::<Layout>()?))
+                };
+                rest.split_whitespace().map(one).collect::<Result<_, Error>>().map(Memory::Layouts)
+            }
+            _ => Err(wrong(format!("{kind:?} is no memory"))),
+        }
+    }
 }
 
 impl Memory {
@@ -299,6 +349,21 @@ mod tests {
             let direct: Vec<(i64, i64)> = pairs(&nest).into_iter().map(|(s, t)| (map.at(s), t)).collect();
             TestResult::from_bool(mapped == direct)
         }
+    }
+
+    #[test]
+    fn memories_print_and_parse() {
+        for text in ["row_major", "order 2,0,1", "order ", "layouts", "layouts 0=(2,3):(1,2) 7=(4,1):(3,0)"] {
+            let memory: Memory = text.parse().unwrap();
+            assert_eq!(memory.to_string(), text);
+            assert_eq!(memory.to_string().parse::<Memory>(), Ok(memory));
+        }
+        let message = "columns".parse::<Memory>().unwrap_err().to_string();
+        assert_eq!(
+            message,
+            "\"columns\" is no memory: write row_major, order 1,0 or layouts 0=(2,3):(1,2), not \"columns\""
+        );
+        assert!("order 0,x".parse::<Memory>().is_err() && "layouts 0".parse::<Memory>().is_err());
     }
 
     #[test]

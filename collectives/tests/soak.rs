@@ -1,14 +1,27 @@
-//! Random meshes, shapes and shardings for as many seconds as `RESHARD_SOAK_SECONDS` says (one unless it says otherwise),
-//! from the seed `RESHARD_SOAK_SEED`. A failure prints the pair; the seed is printed at the end.
+//! Random meshes, shapes, shardings, dtypes, memories, planners, batches and engines for as many seconds as
+//! `RESHARD_SOAK_SECONDS` says (one unless it says otherwise), from the seed `RESHARD_SOAK_SEED`. Every result is judged by
+//! what it denotes. A failure prints what was tried; the seed is printed at the beginning and at the end.
 
+#[allow(unreachable_pub, dead_code, reason = "the module of an example")]
+#[path = "../../examples/own_communicator/mailbox.rs"]
+mod mailbox;
 mod pair;
 
+use std::collections::BTreeMap;
+use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use mailbox::{Habit, Mailbox};
 use pair::{check_pair, shards};
+use reshard_collectives::Memory;
+use reshard_collectives::contract::{Failure, Options, Trial, check_batch, check_one};
 use reshard_collectives::threads::World;
-use reshard_sharding::redistribute::{Objective, Planner};
+use reshard_kernels::DType;
+use reshard_layout::Layout;
+use reshard_sharding::redistribute::{Objective, Plan, Planner};
 use reshard_sharding::{Mesh, Placement, ReduceOp, Sharding};
+
+const RANKS: usize = 12;
 
 /// A xorshift generator.
 struct Dice(u64);
@@ -21,13 +34,28 @@ impl Dice {
         (self.0 >> 20) as usize % sides
     }
 
+    fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.roll(all.len())]
+    }
+
+    /// Of one to three axes, in any order of strides, perhaps not from rank 0.
     fn mesh(&mut self) -> Mesh {
         loop {
             let axes: Vec<usize> = (0..=self.roll(3)).map(|_| self.roll(4) + 1).collect();
-            let mesh = Mesh::new(axes.iter().enumerate().map(|(i, n)| (["a", "b", "c"][i], *n))).unwrap();
-            let text = format!("{mesh}@{}", self.roll(3));
-            let mesh = if self.roll(4) == 0 { text.parse().unwrap_or(mesh) } else { mesh };
-            if mesh.world() <= 12 {
+            let names = ["a", "b", "c"];
+            let mut order: Vec<usize> = (0..axes.len()).collect();
+            order.rotate_left(self.roll(axes.len()));
+            let mut strides = vec![1; axes.len()];
+            let mut stride = 1 + self.roll(2);
+            for axis in order {
+                strides[axis] = stride;
+                stride *= axes[axis];
+            }
+            let axis = |i: usize| format!("{}={}:{}", names[i], axes[i], strides[i]);
+            let text = (0..axes.len()).map(axis).collect::<Vec<_>>().join(",");
+            let text = if self.roll(4) == 0 { format!("{text}@{}", self.roll(3)) } else { text };
+            let mesh: Mesh = text.parse().unwrap();
+            if mesh.world() <= RANKS {
                 return mesh;
             }
         }
@@ -36,8 +64,13 @@ impl Dice {
     /// Uniform or with levels, of any objective.
     fn planner(&mut self) -> Planner {
         let topologies = ["uniform", "h100", "launch=5;message=0.1;level=2:1:100;level=4:2:40;level=*:5:10"];
-        let topology = topologies[self.roll(3)].parse().unwrap();
-        Planner::new().topology(topology).objective(Objective::ALL[self.roll(3)])
+        let topology = self.one_of(&topologies).parse().unwrap();
+        let planner = Planner::new().topology(topology).objective(self.one_of(&Objective::ALL));
+        planner.deterministic(self.roll(5) == 0)
+    }
+
+    fn shape(&mut self) -> Vec<usize> {
+        (0..self.roll(4)).map(|_| self.one_of(&[0, 1, 2, 3, 4, 6, 7, 8, 12, 13, 24])).collect()
     }
 
     fn placements(&mut self, mesh: &Mesh, shape: &[usize], op: Option<ReduceOp>) -> Vec<Placement> {
@@ -51,7 +84,93 @@ impl Dice {
         };
         (0..mesh.axes().len()).map(one).collect()
     }
+
+    /// Dense in any order of dims, or with gaps behind the rows.
+    fn memory(&mut self, sharding: &Sharding) -> Memory {
+        let dims = sharding.shape().len();
+        match self.roll(4) {
+            0 => {
+                let mut order: Vec<usize> = (0..dims).collect();
+                for i in (1..dims).rev() {
+                    order.swap(i, self.roll(i + 1));
+                }
+                Memory::Order(order)
+            }
+            1 if dims > 0 => {
+                let gap = self.roll(4) as i64;
+                let layout = |rank: usize| {
+                    let shape = sharding.local_shape(rank).unwrap();
+                    let mut modes = vec![(1i64, 1i64); dims];
+                    let mut stride = 1;
+                    for (mode, extent) in modes.iter_mut().zip(&shape).rev() {
+                        *mode = (*extent as i64, stride);
+                        stride = stride * *extent as i64 + gap;
+                    }
+                    (!shape.contains(&0)).then(|| (rank, Layout::from_modes(&modes).unwrap()))
+                };
+                Memory::Layouts(sharding.mesh().ranks().filter_map(layout).collect::<BTreeMap<_, _>>())
+            }
+            _ => Memory::RowMajor,
+        }
+    }
+
+    /// A plan for a dtype; `None` where the dtype has no such arithmetic.
+    fn plan(&mut self, dtype: DType) -> Option<Plan> {
+        let shape = self.shape();
+        let from = self.mesh();
+        let to = if self.roll(3) == 0 { self.mesh() } else { from.clone() };
+        let op = self.one_of(&ReduceOp::ALL);
+        let before = self.placements(&from, &shape, Some(op));
+        let after = self.placements(&to, &shape, (from == to && op != ReduceOp::Avg).then_some(op));
+        let source = Sharding::new(&from, &shape, &before).unwrap();
+        let target = Sharding::new(&to, &shape, &after).unwrap();
+        let partial = source.is_partial() || target.is_partial();
+        let is_float = dtype.check_average().is_ok();
+        if partial && (dtype == DType::Bool || (op == ReduceOp::Avg && !is_float)) {
+            return None;
+        }
+        let planner = self.planner();
+        let plan = planner.plan(&source, &target, dtype.item_bytes().unwrap());
+        Some(
+            plan.unwrap_or_else(|error| {
+                panic!("{source} on {from} -> {target} on {to} of {shape:?}: {error}")
+            }),
+        )
+    }
 }
+
+/// Ranks that share no memory, each on a thread.
+fn by_mail(
+    mailboxes: Vec<Mailbox>,
+    job: impl Fn(&mut Mailbox) -> Result<(), Failure> + Sync,
+) -> Vec<Mailbox> {
+    thread::scope(|scope| {
+        let job = &job;
+        let run = |mut mailbox: Mailbox| {
+            scope.spawn(move || {
+                job(&mut mailbox).unwrap_or_else(|failure| panic!("{failure}"));
+                mailbox
+            })
+        };
+        let threads: Vec<_> = mailboxes.into_iter().map(run).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+fn on_threads(
+    world: &mut World,
+    what: &str,
+    job: impl Fn(&mut reshard_collectives::threads::Comm) -> Result<(), Failure> + Sync,
+) {
+    for result in world.run(|comm| Ok(job(comm))) {
+        result
+            .unwrap_or_else(|error| panic!("{error}: {what}"))
+            .unwrap_or_else(|failure| panic!("{failure}: {what}"));
+    }
+}
+
+const DTYPES: [DType; 8] =
+    [DType::F64, DType::F32, DType::F16, DType::BF16, DType::I64, DType::I32, DType::U8, DType::Bool];
 
 #[test]
 fn random_redistributions() {
@@ -59,28 +178,59 @@ fn random_redistributions() {
     let seconds = number("RESHARD_SOAK_SECONDS").unwrap_or(1);
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
     let seed = number("RESHARD_SOAK_SEED").unwrap_or(now.as_nanos() as u64);
-    let mut dice = Dice(seed | 1);
-    let mut world = World::new(12).unwrap();
-    let (begin, mut done) = (Instant::now(), 0);
     println!("seed {seed}");
+    let mut dice = Dice(seed | 1);
+    let mut world = World::new(RANKS).unwrap();
+    let mut mailboxes = Mailbox::all(RANKS, Habit::Sound);
+    let (begin, mut done, mut tensors) = (Instant::now(), [0; 4], 0);
     while begin.elapsed() < Duration::from_secs(seconds) {
-        let shape: Vec<usize> =
-            (0..dice.roll(4)).map(|_| [0, 1, 2, 3, 4, 6, 7, 8, 12, 13, 24][dice.roll(11)]).collect();
-        let from = dice.mesh();
-        let to = if dice.roll(3) == 0 { dice.mesh() } else { from.clone() };
-        let same = from == to;
-        let op = [ReduceOp::Sum, ReduceOp::Sum, ReduceOp::Max, ReduceOp::Min, ReduceOp::Prod][dice.roll(5)];
-        let before = dice.placements(&from, &shape, Some(op));
-        let after = dice.placements(&to, &shape, same.then_some(op));
-        let planner = dice.planner();
-        let source = Sharding::new(&from, &shape, &before).unwrap();
-        let target = Sharding::new(&to, &shape, &after).unwrap();
-        if dice.roll(2) == 0 || op == ReduceOp::Prod {
-            check_pair(&mut world, &planner, &source, &target, &shards::<i64>(&source, &before));
-        } else {
-            check_pair(&mut world, &planner, &source, &target, &shards::<f32>(&source, &before));
+        let kind = dice.roll(8);
+        let options = Options { seed: dice.0, ..Options::default() };
+        if kind == 0 {
+            let list: Vec<(DType, Plan)> = (0..=dice.roll(8))
+                .filter_map(|_| {
+                    let dtype = dice.one_of(&DTYPES);
+                    Some((dtype, dice.plan(dtype)?))
+                })
+                .collect();
+            let dense = &Memory::RowMajor;
+            let trial = |(dtype, plan)| Trial { plan, dtype, source: dense, target: dense };
+            let trials: Vec<Trial<'_>> = list.iter().map(|(dtype, plan)| trial((*dtype, plan))).collect();
+            let what = list.iter().map(|(dtype, plan)| format!("{dtype} {plan}\n")).collect::<String>();
+            on_threads(&mut world, &what, |comm| check_batch(comm, &options, &trials));
+            done[0] += 1;
+            tensors += trials.len();
+            continue;
         }
-        done += 1;
+        let dtype = dice.one_of(&DTYPES);
+        let Some(plan) = dice.plan(dtype) else { continue };
+        let (source, target) = (dice.memory(plan.from()), dice.memory(plan.to()));
+        let trial = Trial { plan: &plan, dtype, source: &source, target: &target };
+        tensors += 1;
+        if kind == 1 {
+            mailboxes = by_mail(mailboxes, |mailbox| check_one(mailbox, &options, &trial));
+            done[1] += 1;
+        } else if kind < 5 {
+            let what = format!("{source} to {target} in {dtype}\n{plan}");
+            on_threads(&mut world, &what, |comm| check_one(comm, &options, &trial));
+            done[2] += 1;
+        } else {
+            // Here the bytes that moved are compared with what was promised, too.
+            let Ok(placements) = plan.from().placements() else { continue };
+            let (from, to) = (plan.from().clone(), plan.to().clone());
+            let planner = plan.planner().clone();
+            let is = |op: ReduceOp| from.partial().iter().chain(to.partial()).any(|axis| axis.op == op);
+            if dtype.check_average().is_ok() && !is(ReduceOp::Prod) {
+                check_pair(&mut world, &planner, &from, &to, &shards::<f32>(&from, placements.as_ref()));
+            } else if !is(ReduceOp::Avg) {
+                check_pair(&mut world, &planner, &from, &to, &shards::<i64>(&from, placements.as_ref()));
+            }
+            done[3] += 1;
+        }
     }
-    println!("seed {seed}: {done} redistributions");
+    let [batches, by_mail, judged, counted] = done;
+    println!(
+        "seed {seed}: {tensors} tensors in {seconds} s: {batches} batches, {by_mail} by mail, {judged} in any dtype and \
+         memory, {counted} with the bytes counted"
+    );
 }

@@ -35,6 +35,11 @@ impl Kind {
     pub(super) const ALL: [Kind; 8] =
         [Kind::F64, Kind::F32, Kind::F16, Kind::BF16, Kind::I64, Kind::I32, Kind::U8, Kind::Bool];
 
+    /// The kind of a dtype, if it is tried.
+    pub(super) fn of(dtype: DType) -> Option<Kind> {
+        Kind::ALL.into_iter().find(|kind| kind.dtype() == dtype)
+    }
+
     pub(super) fn dtype(self) -> DType {
         match self {
             Kind::F64 => DType::F64,
@@ -81,14 +86,22 @@ pub(super) enum Number {
     Float(f64),
 }
 
-/// A number that the dtype holds exactly: any integer; a float with seven bits that stays finite when a few are added or
+/// A number that the dtype holds exactly: any integer; a float such that a few stay finite when they are added or
 /// multiplied.
 pub(super) fn number(kind: Kind, op: ReduceOp, seed: u64, term: usize, element: usize) -> Number {
     let bits = mix(&[seed, term as u64, element as u64]);
     if kind.rounding().is_some() {
         let (least, count) = if op == ReduceOp::Prod { (-1, 2) } else { (-2, 6) };
         let exponent = least + ((bits >> 8) % count) as i32;
-        let magnitude = (1.0 + (bits >> 40 & 127) as f64 / 128.0) * f64::from(exponent).exp2();
+        // As many bits as the dtype has, so that sums must round.
+        let digits = match kind {
+            Kind::F64 => f64::MANTISSA_DIGITS,
+            Kind::F32 => f32::MANTISSA_DIGITS,
+            Kind::F16 => f16::MANTISSA_DIGITS,
+            Kind::BF16 | Kind::I64 | Kind::I32 | Kind::U8 | Kind::Bool => bf16::MANTISSA_DIGITS,
+        } - 1;
+        let fraction = (mix(&[bits]) >> (64 - digits)) as f64 / f64::from(digits).exp2();
+        let magnitude = (1.0 + fraction) * f64::from(exponent).exp2();
         return Number::Float(if bits & 1 == 0 { magnitude } else { -magnitude });
     }
     Number::Int(match kind {
@@ -161,6 +174,8 @@ pub(super) struct Tensor<'a> {
     pub(super) seed: u64,
     /// What numbers are made for; `None` for bits.
     pub(super) op: Option<ReduceOp>,
+    /// Whether terms are combined in the order of the definition, to the bit in f64 and f32.
+    pub(super) in_order: bool,
 }
 
 /// What a tensor denotes.
@@ -172,6 +187,16 @@ pub(super) enum Whole {
 }
 
 impl Tensor<'_> {
+    /// Whether floats must be what the definition computes, bit for bit.
+    pub(super) fn is_exact(&self) -> bool {
+        match self.op {
+            None | Some(ReduceOp::Min | ReduceOp::Max) => true,
+            Some(ReduceOp::Sum | ReduceOp::Avg | ReduceOp::Prod) => {
+                self.in_order && (self.kind == Kind::F64 || self.kind == Kind::F32)
+            }
+        }
+    }
+
     /// A rank's shard, dense and row-major; empty if it holds nothing.
     pub(super) fn shard(&self, rank: usize) -> Result<Vec<u8>, reshard_sharding::Error> {
         let mut bytes = Vec::new();
@@ -212,7 +237,11 @@ impl Tensor<'_> {
                 Number::Float(x) => x,
                 Number::Int(i) => i as f64,
             };
-            let values = self.meaning(float)?;
+            let values = if self.in_order && self.kind == Kind::F32 {
+                self.meaning(|number| float(number) as f32)?.into_iter().map(f64::from).collect()
+            } else {
+                self.meaning(float)?
+            };
             // The same reduction of the magnitudes: of a sum their sum, of a product its own.
             let magnitudes = self.meaning(|number| float(number).abs())?;
             return Ok(Whole::Near(values.into_iter().zip(magnitudes).collect()));

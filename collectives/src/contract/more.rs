@@ -7,8 +7,8 @@ use reshard_layout::Layout;
 use reshard_sharding::redistribute::Plan;
 use reshard_sharding::{Mesh, ReduceOp, Sharding};
 
-use super::data::{Kind, Tensor};
-use super::plans::{SHAPES, meshes, placements, title};
+use super::data::{Kind, Tensor, mix};
+use super::plans::{DENSE, SHAPES, meshes, placements, title};
 use super::{Failure, Suite};
 use crate::{Batch, Communicator, Compiled, Error, Memory};
 
@@ -19,12 +19,6 @@ struct Row {
     from: &'static str,
     to: &'static str,
     op: Option<ReduceOp>,
-}
-
-impl Row {
-    fn tensor<'a>(&self, plan: &'a Plan, seed: u64) -> Tensor<'a> {
-        Tensor { sharding: plan.from(), kind: self.kind, seed, op: self.op }
-    }
 }
 
 /// Even and uneven, moved and reduced, in one step and in two.
@@ -60,38 +54,46 @@ impl<C: Communicator> Suite<'_, C> {
                     };
                     let source = self.planned(pick(n / 3, plan.from()))?;
                     let target = self.planned(pick(n, plan.to()))?;
-                    self.redistribute_memory(&plan, &source, &target)?;
+                    let op = plan.from().is_partial().then_some(ReduceOp::Sum);
+                    self.redistribute_memory(&plan, Kind::I32, op, (&source, &target))?;
                 }
             }
         }
         Ok(())
     }
 
-    fn redistribute_memory(&mut self, plan: &Plan, source: &Memory, target: &Memory) -> Result<(), Failure> {
-        let (rank, kind) = (self.rank, Kind::I32);
-        if !plan.from().mesh().contains(rank) {
-            return Ok(());
+    /// Carries a plan out between buffers of any memory, and judges what this rank holds then.
+    pub(super) fn redistribute_memory(
+        &mut self,
+        plan: &Plan,
+        kind: Kind,
+        op: Option<ReduceOp>,
+        (source, target): (&Memory, &Memory),
+    ) -> Result<(), Failure> {
+        let (rank, item) = (self.rank, kind.item_bytes());
+        let title = title(plan, kind, (source, target));
+        let seed = mix(&[self.options.seed, self.report.cases.len() as u64, plan.from().numel() as u64]);
+        let in_order = plan.planner().is_deterministic() && !plan.to().is_partial();
+        let tensor = Tensor { sharding: plan.from(), kind, seed, op, in_order };
+        let takes_part = plan.from().mesh().contains(rank) || plan.to().mesh().contains(rank);
+        let mut shard = self.planned(tensor.shard(rank))?;
+        if takes_part {
+            let compiled = Compiled::with_memory(plan, rank, kind.dtype(), source, target);
+            let compiled = self.planned(compiled)?;
+            let mut lies = vec![0; compiled.source_bytes()];
+            self.planned(place(plan.from(), rank, source, &mut lies, &shard, item, true))?;
+            let results = self.run(&compiled, &[lies]);
+            let result = results.map_err(|error| self.broken(&title, error))?.pop().unwrap_or_default();
+            shard = vec![0; Plan::local_numel(plan.to(), rank) * item];
+            // What is between the rows is nobody's to write.
+            let mut untouched = vec![0xa5; result.len()];
+            self.planned(place(plan.to(), rank, target, &mut shard, &result, item, false))?;
+            self.planned(place(plan.to(), rank, target, &mut untouched, &shard, item, true))?;
+            if untouched != result {
+                self.wrong(format!("{title}: the padding was written to"));
+            }
         }
-        let title = format!("{} from {source:?} to {target:?}", title(plan, kind));
-        let op = plan.from().is_partial().then_some(ReduceOp::Sum);
-        let tensor = Tensor { sharding: plan.from(), kind, seed: self.options.seed, op };
-        let dense = self.planned(tensor.shard(rank))?;
-        let compiled = Compiled::with_memory(plan, rank, kind.dtype(), source, target);
-        let compiled = self.planned(compiled)?;
-        let mut lies = vec![0; compiled.source_bytes()];
-        let (here, there) = (plan.from().clone(), plan.to().clone());
-        self.planned(place(&here, rank, source, &mut lies, &dense, kind.item_bytes(), true))?;
-        let results = self.run(&compiled, &[lies]);
-        let result = results.map_err(|error| self.broken(&title, error))?.pop().unwrap_or_default();
-        let mut dense = vec![0; Plan::local_numel(&there, rank) * kind.item_bytes()];
-        // What is between the rows is nobody's to write.
-        let mut untouched = vec![0xa5; result.len()];
-        self.planned(place(&there, rank, target, &mut dense, &result, kind.item_bytes(), false))?;
-        self.planned(place(&there, rank, target, &mut untouched, &dense, kind.item_bytes(), true))?;
-        if untouched != result {
-            self.wrong(format!("{title}: the padding was written to"));
-        }
-        self.judge(plan, &tensor, dense, true, &title)
+        self.judge(plan, &tensor, shard, takes_part, &title)
     }
 
     /// Several tensors in one exchange.
@@ -101,43 +103,51 @@ impl<C: Communicator> Suite<'_, C> {
             let mut plans = Vec::new();
             for row in BATCH {
                 let each = |text: &str| vec![text; axes].join(",");
-                plans.push((row, self.plan(&mesh, row.shape, row.kind, &each(row.from), &each(row.to))?));
+                plans.push(self.plan(&mesh, row.shape, row.kind, &each(row.from), &each(row.to))?);
             }
-            if mesh.contains(self.rank) {
-                self.batch(&mesh, &plans)?;
-            } else {
-                // All ranks take part where replicas are compared.
-                for (row, plan) in &plans {
-                    self.judge(plan, &row.tensor(plan, 1), Vec::new(), false, "a batch")?;
-                }
-            }
+            let items: Vec<(Kind, Option<ReduceOp>, &Plan)> =
+                BATCH.iter().zip(&plans).map(|(row, plan)| (row.kind, row.op, plan)).collect();
+            self.batch(&items)?;
         }
         Ok(())
     }
 
-    fn batch(&mut self, mesh: &Mesh, plans: &[(&Row, Plan)]) -> Result<(), Failure> {
+    /// Carries tensors out in one batch, twice, and judges what this rank holds of each then.
+    pub(super) fn batch(&mut self, items: &[(Kind, Option<ReduceOp>, &Plan)]) -> Result<(), Failure> {
+        let (rank, seed) = (self.rank, self.options.seed);
+        let tensor = |i: usize, seed: u64| {
+            let (kind, op, plan) = items[i];
+            Tensor { sharding: plan.from(), kind, seed: mix(&[seed, i as u64]), op, in_order: false }
+        };
+        let of = |plan: &Plan| plan.from().mesh().contains(rank) || plan.to().mesh().contains(rank);
         let mut batch = Batch::new();
-        for (row, plan) in plans {
-            self.planned(batch.add(plan, row.kind.dtype()))?;
+        for (kind, _, plan) in items {
+            self.planned(batch.add(plan, kind.dtype()))?;
         }
-        let compiled = self.planned(batch.compile(self.rank))?;
-        let mut sources = Vec::new();
-        for seed in 0..2 {
-            let mut source = vec![0; batch.source_bytes()];
-            for (i, (row, plan)) in plans.iter().enumerate() {
-                let shard = self.planned(row.tensor(plan, seed).shard(self.rank))?;
-                source[batch.source_start(i)..][..shard.len()].copy_from_slice(&shard);
+        let title = format!("{} tensors in one batch", items.len());
+        let mut result = Vec::new();
+        if items.iter().any(|(_, _, plan)| of(plan)) {
+            let compiled = self.planned(batch.compile(rank))?;
+            let mut sources = Vec::new();
+            for seed in [!seed, seed] {
+                let mut source = vec![0; batch.source_bytes()];
+                for i in 0..items.len() {
+                    let shard = self.planned(tensor(i, seed).shard(rank))?;
+                    source[batch.source_start(i)..][..shard.len()].copy_from_slice(&shard);
+                }
+                source.truncate(compiled.source_bytes());
+                sources.push(source);
             }
-            sources.push(source);
+            let results = self.run(&compiled, &sources).map_err(|error| self.broken(&title, error))?;
+            // The second one, in which the first must have left no trace.
+            result = results.into_iter().next_back().unwrap_or_default();
         }
-        let title = format!("{} tensors in one batch on {mesh}", plans.len());
-        let results = self.run(&compiled, &sources).map_err(|error| self.broken(&title, error))?;
-        // The second one, which the first must have left no trace in.
-        let Some(result) = results.last() else { return Ok(()) };
-        for (i, (row, plan)) in plans.iter().enumerate() {
-            let bytes = Plan::local_numel(plan.to(), self.rank) * row.kind.item_bytes();
-            let shard = result[batch.target_start(i)..][..bytes].to_vec();
-            self.judge(plan, &row.tensor(plan, 1), shard, true, &title)?;
+        for (i, (kind, _, plan)) in items.iter().enumerate() {
+            let bytes = Plan::local_numel(plan.to(), rank) * kind.item_bytes();
+            let start = batch.target_start(i);
+            let shard = if bytes > 0 { result[start..start + bytes].to_vec() } else { Vec::new() };
+            let title = format!("{title}, {i}: {}", super::plans::title(plan, *kind, DENSE));
+            self.judge(plan, &tensor(i, seed), shard, of(plan), &title)?;
         }
         Ok(())
     }
@@ -149,9 +159,14 @@ impl<C: Communicator> Suite<'_, C> {
             for (kind, shape) in [(Kind::F32, &[64usize, 96][..]), (Kind::BF16, &[7, 5])] {
                 let every = |text: &str| vec![text; axes].join(",");
                 let plan = self.plan(&mesh, shape, kind, &every("P"), &every("R"))?;
-                let title = format!("{} in place", title(&plan, kind));
-                let tensor =
-                    Tensor { sharding: plan.from(), kind, seed: self.options.seed, op: Some(ReduceOp::Sum) };
+                let title = format!("{} in place", title(&plan, kind, DENSE));
+                let tensor = Tensor {
+                    sharding: plan.from(),
+                    kind,
+                    seed: self.options.seed,
+                    op: Some(ReduceOp::Sum),
+                    in_order: false,
+                };
                 let mut result = self.planned(tensor.shard(self.rank))?;
                 let takes_part = mesh.contains(self.rank);
                 if takes_part {
@@ -205,8 +220,8 @@ impl<C: Communicator> Suite<'_, C> {
             let results =
                 self.post_all(&ready, kind).map_err(|error| self.broken("several posted at once", error))?;
             for ((seed, plan, _), result) in ready.iter().zip(results) {
-                let title = format!("{}, with others in flight", title(plan, kind));
-                let tensor = Tensor { sharding: plan.from(), kind, seed: *seed, op: None };
+                let title = format!("{}, with others in flight", title(plan, kind, DENSE));
+                let tensor = Tensor { sharding: plan.from(), kind, seed: *seed, op: None, in_order: false };
                 self.judge(plan, &tensor, result, true, &title)?;
             }
         }
@@ -218,7 +233,7 @@ impl<C: Communicator> Suite<'_, C> {
         for (seed, plan, compiled) in ready {
             // Opens the groups; its buffers are not used.
             let _ = compiled.scratch(self.comm)?;
-            let tensor = Tensor { sharding: plan.from(), kind, seed: *seed, op: None };
+            let tensor = Tensor { sharding: plan.from(), kind, seed: *seed, op: None, in_order: false };
             let source = self.buffer(&tensor.shard(self.rank)?)?;
             let target = self.buffer(&vec![0xa5; compiled.target_bytes()])?;
             let mut staging = 0;
@@ -306,6 +321,9 @@ fn place(
     item: usize,
     out: bool,
 ) -> Result<(), Error> {
+    if !sharding.mesh().contains(rank) {
+        return Ok(());
+    }
     let shape = sharding.local_shape(rank)?;
     if shape.contains(&0) {
         return Ok(());

@@ -9,7 +9,7 @@ use reshard_sharding::{Mesh, ReduceOp, Region, Sharding};
 use super::data::{Kind, Tensor, mix, terms};
 use super::golden::GOLDEN;
 use super::{Failure, Suite};
-use crate::{Communicator, Compiled, Error};
+use crate::{Communicator, Compiled, Error, Memory};
 
 /// Even, uneven, with empty shards, with nothing at all.
 pub(super) const SHAPES: [&[usize]; 4] = [&[12, 24], &[7, 5], &[2, 3], &[0, 4]];
@@ -83,6 +83,7 @@ impl<C: Communicator> Suite<'_, C> {
     pub(super) fn reductions(&mut self) -> Result<(), Failure> {
         let mut n = 0;
         for mesh in self.planned(meshes(self.size))? {
+            self.in_order(&mesh)?;
             let axes = mesh.axes().len();
             for (kind, op) in Kind::ALL.into_iter().flat_map(|kind| ReduceOp::ALL.map(|op| (kind, op))) {
                 if !kind.has(op) {
@@ -107,6 +108,26 @@ impl<C: Communicator> Suite<'_, C> {
                         self.redistribute(&plan, kind, Some(op))?;
                     }
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sums, products and averages that are combined in the order of their terms, to the bit.
+    fn in_order(&mut self, mesh: &Mesh) -> Result<(), Failure> {
+        let each = |text: &str| vec![text; mesh.axes().len()].join(",");
+        for (kind, op) in [
+            (Kind::F64, ReduceOp::Sum),
+            (Kind::F32, ReduceOp::Sum),
+            (Kind::F32, ReduceOp::Prod),
+            (Kind::F64, ReduceOp::Avg),
+        ] {
+            for (shape, to) in [(SHAPES[0], "R"), (SHAPES[1], "R"), (SHAPES[0], "S(0)")] {
+                let from = self.planned(Sharding::parse(mesh, shape, &each(&format!("P({op})"))))?;
+                let to = self.planned(Sharding::parse(mesh, shape, &each(to)))?;
+                let planner = Planner::new().deterministic(true);
+                let plan = self.planned(planner.plan(&from, &to, kind.item_bytes()))?;
+                self.redistribute(&plan, kind, Some(op))?;
             }
         }
         Ok(())
@@ -149,18 +170,7 @@ impl<C: Communicator> Suite<'_, C> {
         kind: Kind,
         op: Option<ReduceOp>,
     ) -> Result<(), Failure> {
-        let title = title(plan, kind);
-        let seed = mix(&[self.options.seed, self.report.cases.len() as u64, plan.from().numel() as u64]);
-        let tensor = Tensor { sharding: plan.from(), kind, seed, op };
-        let source = self.planned(tensor.shard(self.rank))?;
-        let takes_part = plan.from().mesh().contains(self.rank) || plan.to().mesh().contains(self.rank);
-        let mut result = Vec::new();
-        if takes_part {
-            let compiled = self.planned(Compiled::new(plan, self.rank, kind.dtype()))?;
-            let results = self.run(&compiled, &[source]);
-            result = results.map_err(|error| self.broken(&title, error))?.pop().unwrap_or_default();
-        }
-        self.judge(plan, &tensor, result, takes_part, &title)
+        self.redistribute_memory(plan, kind, op, DENSE)
     }
 
     /// Judges what a rank holds after a plan. What is still to be reduced is reduced first, by the engine.
@@ -172,7 +182,7 @@ impl<C: Communicator> Suite<'_, C> {
         takes_part: bool,
         title: &str,
     ) -> Result<(), Failure> {
-        let Tensor { kind, op, .. } = *tensor;
+        let kind = tensor.kind;
         let mut last = plan.to().clone();
         let mut rounded = terms(plan.from()) + terms(plan.to());
         if last.is_partial() {
@@ -189,13 +199,12 @@ impl<C: Communicator> Suite<'_, C> {
             self.count();
             let whole = self.planned(tensor.whole())?;
             let held = self.planned(held(&last, self.rank))?;
-            let rounds = !matches!(op, Some(ReduceOp::Min | ReduceOp::Max) | None);
-            let rounded = if rounds { self.options.bound * rounded as f64 } else { 0.0 };
+            let rounded = if tensor.is_exact() { 0.0 } else { self.options.bound * rounded as f64 };
             if let Some(why) = whole.differs(kind, &held, &result, rounded) {
                 self.wrong(format!("{title}: {why}"));
             }
         }
-        if op.is_some() && kind.rounding().is_some() {
+        if tensor.op.is_some() && kind.rounding().is_some() {
             self.compare_replicas(&last, &result, title)?;
         }
         Ok(())
@@ -225,8 +234,16 @@ impl<C: Communicator> Suite<'_, C> {
     }
 }
 
-pub(super) fn title(plan: &Plan, kind: Kind) -> String {
+/// Source and target as plans assume them.
+pub(super) const DENSE: (&Memory, &Memory) = (&Memory::RowMajor, &Memory::RowMajor);
+
+pub(super) fn title(plan: &Plan, kind: Kind, memory: (&Memory, &Memory)) -> String {
     let (from, to) = (plan.from(), plan.to());
     let shape = from.shape();
-    format!("{from} on {} -> {to} on {} of {shape:?} in {}", from.mesh(), to.mesh(), kind.dtype())
+    let mut title =
+        format!("{from} on {} -> {to} on {} of {shape:?} in {}", from.mesh(), to.mesh(), kind.dtype());
+    if memory != DENSE {
+        title += &format!(" from {} to {}", memory.0, memory.1);
+    }
+    title
 }

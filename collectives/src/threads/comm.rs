@@ -8,7 +8,8 @@
 //! wait until all who take something from me have told me; hide my source
 //! ```
 //!
-//! One copy per byte, one barrier per exchange. Whoever waits spins briefly, then yields, then parks; the last to arrive
+//! One copy per byte, two meetings per exchange. Small sources are copied aside first, and then nobody waits for readers:
+//! two copies per byte, and one meeting. Whoever waits spins briefly, then yields, then parks; the last to arrive
 //! wakes the others. Where much moves, the barrier is loosened: a rank takes from each peer as soon as that one has
 //! arrived, and who arrives wakes those who take from it.
 
@@ -29,6 +30,10 @@ const SPINS: u32 = 2000;
 const CROWDED_SPINS: u32 = 20;
 /// Gives the processor away so often before the thread parks.
 const YIELDS: u32 = 10;
+/// Up to so many bytes of source are copied rather than shown: waiting for the readers takes longer.
+const LITTLE: usize = 4 << 10;
+/// And if there are more ranks than processors.
+const CROWDED_LITTLE: usize = 32 << 10;
 /// Bytes from which on a rank does not wait for all peers before it takes from one.
 const MUCH: usize = 256 << 10;
 /// A parked thread looks again at least so often.
@@ -208,57 +213,84 @@ impl Comm {
         let (meeting, place) = self.meeting(exchange.members())?;
         let seat = &meeting.seats[place];
         let number = seat.arrivals.load(Ordering::Relaxed) + 1;
-        let wanted = seat.reads.load(Ordering::Acquire) + exchange.sends().len() as u64;
-        seat.while_showing(source, number, exchange.tag(), wanted, || {
-            if meeting.arrive(place, number) {
-                self.wake(&meeting, place);
-            } else if is_much(exchange.sent_bytes()) {
-                exchange.sends().iter().for_each(|send| self.shared.wake(send.peer()));
-            }
+        if exchange.source_bytes() <= if self.shared.is_crowded() { CROWDED_LITTLE } else { LITTLE } {
+            seat.post(&source[..exchange.source_bytes()], number, exchange.tag());
             self.inside(exchange);
-            // What comes from oneself comes first, unless it is a term with its place in the order.
-            exchange.prepare(target)?;
-            let (mine, theirs) = match exchange.receives() {
-                [first, rest @ ..] if first.peer() == self.rank => (Some(first), rest),
-                all => (None, all),
-            };
-            if let Some(receive) = mine {
-                receive.take(target, source)?;
-            }
-            if exchange.is_reduction() || theirs.len() > 64 || !is_much(exchange.received_bytes()) {
-                self.wait_for_all(&meeting, number, exchange.step())?;
-                for receive in theirs {
-                    if receive.peer() == self.rank {
-                        receive.take(target, source)?;
-                    } else {
-                        self.take(&meeting, number, exchange, receive, target)?;
-                    }
-                }
-            } else {
-                self.take_as_they_come(&meeting, number, exchange, theirs, target)?;
-                // Nobody succeeds unless all have come, also those from whom nothing was wanted.
-                self.wait_for_all(&meeting, number, exchange.step())?;
-            }
+            self.arrive(&meeting, place, number, exchange);
+            self.land(&meeting, number, exchange, source, target)?;
+            // For those who wait for their readers.
             seat.departures.store(number, Ordering::Release);
-            exchange.finish(target)?;
-            let reader_is_missing = |peer: usize| {
-                meeting
-                    .members
-                    .binary_search(&peer)
-                    .is_ok_and(|at| meeting.seats[at].departures.load(Ordering::Acquire) < number)
-            };
-            self.wait_until(
-                || seat.reads.load(Ordering::Acquire) >= wanted,
-                || exchange.sends().iter().map(crate::Send::peer).find(|peer| reader_is_missing(*peer)),
-                || exchange.place(),
-            )?;
-            Ok::<(), Error>(())
-        })?;
+        } else {
+            let wanted = seat.reads.load(Ordering::Acquire) + exchange.sends().len() as u64;
+            seat.while_showing(source, number, exchange.tag(), wanted, || {
+                self.arrive(&meeting, place, number, exchange);
+                self.inside(exchange);
+                self.land(&meeting, number, exchange, source, target)?;
+                seat.departures.store(number, Ordering::Release);
+                let reader_is_missing = |peer: usize| {
+                    let at = meeting.members.binary_search(&peer);
+                    at.is_ok_and(|at| meeting.seats[at].departures.load(Ordering::Acquire) < number)
+                };
+                self.wait_until(
+                    || seat.reads.load(Ordering::Acquire) >= wanted,
+                    || exchange.sends().iter().map(crate::Send::peer).find(|peer| reader_is_missing(*peer)),
+                    || exchange.place(),
+                )
+            })?;
+        }
         for send in exchange.sends() {
             self.recorder.sent(exchange.step(), send.peer(), send.bytes() as u64);
         }
         self.after(exchange);
         Ok(())
+    }
+
+    /// Comes to the exchange, and wakes those who wait for it.
+    fn arrive(&self, meeting: &Meeting, place: usize, number: u64, exchange: &Exchange) {
+        if meeting.arrive(place, number) {
+            self.wake(meeting, place);
+        } else if is_much(exchange.sent_bytes()) {
+            exchange.sends().iter().for_each(|send| self.shared.wake(send.peer()));
+        }
+    }
+
+    /// Makes the target of an exchange to which this rank has come, and waits until all have.
+    fn land(
+        &mut self,
+        meeting: &Meeting,
+        number: u64,
+        exchange: &Exchange,
+        source: &[u8],
+        target: &mut [u8],
+    ) -> Result<(), Error> {
+        exchange.prepare(target)?;
+        // What comes from oneself comes first, unless it is a term with its place in the order.
+        let (mine, theirs) = match exchange.receives() {
+            [first, rest @ ..] if first.peer() == self.rank => (Some(first), rest),
+            all => (None, all),
+        };
+        if let Some(receive) = mine {
+            receive.take(target, source)?;
+        }
+        if exchange.is_reduction() || theirs.len() > 64 || !is_much(exchange.received_bytes()) {
+            self.wait_for_all(meeting, number, exchange.step())?;
+            for receive in theirs {
+                if receive.peer() == self.rank {
+                    receive.take(target, source)?;
+                } else {
+                    self.take(meeting, number, exchange, receive, target)?;
+                }
+            }
+        } else {
+            self.take_as_they_come(meeting, number, exchange, theirs, target)?;
+            // Nobody succeeds unless all have come, also those from whom nothing was wanted.
+            self.wait_for_all(meeting, number, exchange.step())?;
+        }
+        // A rank that comes late may find all others: those who have given it up in the meantime.
+        if let Some((rank, reason)) = self.shared.failure() {
+            return Err(Error::RankFailed { rank, reason, place: Some(exchange.place()) });
+        }
+        exchange.finish(target)
     }
 
     /// Takes from up to 64 peers, from each when it has arrived.
@@ -310,7 +342,9 @@ impl Comm {
         match seat.look(number, exchange.tag(), |source| receive.take(target, source)) {
             Look::Found { result, wanted } => {
                 self.recorder.received(exchange.step(), peer, result? as u64);
-                if seat.reads.fetch_add(1, Ordering::AcqRel) + 1 == wanted {
+                if let Some(wanted) = wanted
+                    && seat.reads.fetch_add(1, Ordering::AcqRel) + 1 == wanted
+                {
                     self.shared.wake(peer);
                 }
                 Ok(())

@@ -25,6 +25,16 @@ pub(super) struct Seat {
     /// What the rank takes the plan to be, while ranks compare.
     pub(super) agreed: AtomicU64,
     shown: RwLock<Option<Shown>>,
+    /// Copies of small sources, of even and of odd exchanges: whoever comes to the next exchange but one has read them.
+    mail: [RwLock<Mail>; 2],
+}
+
+/// A copy of a source, and for what.
+#[derive(Debug, Default)]
+struct Mail {
+    number: u64,
+    tag: u64,
+    bytes: Vec<u8>,
 }
 
 /// A source on show, and for what.
@@ -44,8 +54,8 @@ unsafe impl Sync for Shown {}
 /// What a reader found.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Look<R> {
-    /// The source, with the count of reads at which the owner is to be woken.
-    Found { result: R, wanted: u64 },
+    /// The source, with the count of reads at which the owner is to be woken if it waits for its readers.
+    Found { result: R, wanted: Option<u64> },
     /// Something of another plan.
     Other,
     /// Nothing: the owner has gone.
@@ -76,15 +86,37 @@ impl Seat {
         result
     }
 
-    /// Looks at what the owner shows in exchange `number`.
+    /// Leaves a copy of the source for the other ranks, so that the owner need not wait for them.
+    pub(super) fn post(&self, source: &[u8], number: u64, tag: u64) {
+        let mut mail = self.mail(number).write().unwrap_or_else(PoisonError::into_inner);
+        (mail.number, mail.tag) = (number, tag);
+        mail.bytes.clear();
+        mail.bytes.extend_from_slice(source);
+    }
+
+    fn mail(&self, number: u64) -> &RwLock<Mail> {
+        &self.mail[(number % 2) as usize]
+    }
+
+    /// Looks at what the owner shows or has left in exchange `number`.
     pub(super) fn look<R>(&self, number: u64, tag: u64, body: impl FnOnce(&[u8]) -> R) -> Look<R> {
+        let mail = self.mail(number).read().unwrap_or_else(PoisonError::into_inner);
+        if mail.number == number {
+            let is_mine = mail.tag == tag;
+            return if is_mine {
+                Look::Found { result: body(&mail.bytes), wanted: None }
+            } else {
+                Look::Other
+            };
+        }
+        drop(mail);
         let guard = self.shown.read().unwrap_or_else(PoisonError::into_inner);
         match &*guard {
             Some(shown) if shown.number == number && shown.tag == tag => {
                 // SAFETY: something is shown, so its owner is inside `while_showing`, which borrows these bytes and cannot
                 // end before it has the write lock, that is before `guard` is dropped at the end of this function.
                 let source = unsafe { &*shown.source };
-                Look::Found { result: body(source), wanted: shown.wanted }
+                Look::Found { result: body(source), wanted: Some(shown.wanted) }
             }
             Some(shown) if shown.number == number => Look::Other,
             Some(_) | None => Look::Nothing,
@@ -255,7 +287,19 @@ mod tests {
         // The reader was inside when `body` returned; now it is done.
         assert_eq!(seat.departures.load(Ordering::Acquire), 1);
         drop(source);
-        assert_eq!(reader.join().unwrap(), Look::Found { result: true, wanted: 1 });
+        assert_eq!(reader.join().unwrap(), Look::Found { result: true, wanted: Some(1) });
+    }
+
+    #[test]
+    fn what_is_posted_stays_for_one_exchange_more() {
+        let seat = Seat::default();
+        seat.post(&[1, 2], 1, 7);
+        seat.post(&[3], 2, 8);
+        let look = |number, tag| seat.look(number, tag, <[u8]>::to_vec);
+        assert_eq!(look(1, 7), Look::Found { result: vec![1, 2], wanted: None });
+        assert_eq!((look(2, 7), look(3, 7)), (Look::Other, Look::Nothing));
+        seat.post(&[4], 3, 9);
+        assert_eq!((look(1, 7), look(3, 9)), (Look::Nothing, Look::Found { result: vec![4], wanted: None }));
     }
 
     #[test]

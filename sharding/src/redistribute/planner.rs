@@ -145,6 +145,11 @@ impl Planner {
         Planner { deterministic, ..self }
     }
 
+    /// Whether every reduction is combined in the order of its terms, see [`deterministic`](Planner::deterministic).
+    pub fn is_deterministic(&self) -> bool {
+        self.deterministic
+    }
+
     /// Feeds a hasher: equal planners alike.
     pub(crate) fn hash_word(&self, hasher: &mut impl core::hash::Hasher) {
         hasher.write_u64(self.objective as u64 | u64::from(self.deterministic) << 8);

@@ -1,0 +1,82 @@
+//! What an exchange costs beside a bare barrier of the same ranks; prints a table.
+//!
+//! Each is repeated many times in a row by all ranks, in turns, and of each the median and the least turn counts: the least
+//! is what it takes on a machine that does nothing else.
+
+use std::io::{Write, stdout};
+use std::time::Instant;
+
+use reshard_collectives::threads::{Comm, World};
+use reshard_collectives::{Communicator, Compiled, Error};
+use reshard_kernels::DType;
+use reshard_sharding::redistribute::Planner;
+use reshard_sharding::{Mesh, Sharding};
+
+const TURNS: usize = 41;
+
+/// Repetitions of a turn.
+const TIMES: usize = 500;
+
+fn microseconds(turn: &mut dyn FnMut() -> Result<(), Error>) -> Result<f64, Error> {
+    let begin = Instant::now();
+    for _ in 0..TIMES {
+        turn()?;
+    }
+    Ok(begin.elapsed().as_secs_f64() * 1e6 / TIMES as f64)
+}
+
+/// Of each turn the time of a barrier, and of the exchange, in microseconds.
+fn measure(comm: &mut Comm, compiled: &Compiled) -> Result<Vec<(f64, f64)>, Error> {
+    let mut scratch = compiled.scratch(comm)?;
+    let (source, mut target) = (vec![1; compiled.source_bytes()], vec![0; compiled.target_bytes()]);
+    let mut turns = Vec::with_capacity(TURNS);
+    for _ in 0..TURNS {
+        comm.barrier()?;
+        let barrier = microseconds(&mut || comm.barrier())?;
+        comm.barrier()?;
+        let exchange = microseconds(&mut || compiled.run(comm, &source, &mut target, &mut scratch))?;
+        turns.push((barrier, exchange));
+    }
+    Ok(turns)
+}
+
+fn median_and_least(mut values: Vec<f64>) -> (f64, f64) {
+    values.sort_by(f64::total_cmp);
+    (values[values.len() / 2], values[0])
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    writeln!(
+        stdout(),
+        "| exchange of 64 items per rank | ranks | barrier, us: median, least | exchange | median ratio of a turn |"
+    )?;
+    writeln!(stdout(), "|---|---|---|---|---|")?;
+    for ranks in [2, 4, 8] {
+        for (name, from, to) in
+            [("all-to-all", "S(0)", "S(1)"), ("all-gather", "S(0)", "R"), ("reduce-scatter", "P", "S(0)")]
+        {
+            let mesh = Mesh::new([("x", ranks)])?;
+            let parse = |text: &str| Sharding::parse(&mesh, &[8, ranks * 8], text);
+            let plan = Planner::new().plan(&parse(from)?, &parse(to)?, 4)?;
+            let mut world = World::new(ranks)?;
+            let results = world.run(|comm| {
+                let compiled = Compiled::new(&plan, comm.rank(), DType::F32)?;
+                measure(comm, &compiled)
+            });
+            let turns = results.into_iter().next().ok_or("no ranks")??;
+            let (barrier, exchange): (Vec<f64>, Vec<f64>) = turns.iter().copied().unzip();
+            let ratio =
+                median_and_least(turns.iter().map(|(barrier, exchange)| exchange / barrier).collect()).0;
+            let (barrier, exchange) = (median_and_least(barrier), median_and_least(exchange));
+            writeln!(
+                stdout(),
+                "| {name} | {ranks} | {:.2}, {:.2} | {:.2}, {:.2} | {ratio:.2} |",
+                barrier.0,
+                barrier.1,
+                exchange.0,
+                exchange.1
+            )?;
+        }
+    }
+    Ok(())
+}

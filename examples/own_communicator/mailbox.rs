@@ -1,0 +1,290 @@
+//! A communicator of one's own: ranks that share no memory and send each other letters through channels.
+//!
+//! An exchange is: pack a letter for everyone who takes something from here; take what is for oneself; wait for each
+//! letter, and unpack it. What a rank can get wrong in these few lines has a name in [`Habit`], so that one can see that
+//! the contract notices.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use reshard_collectives::{Collective, Communicator, Error, Exchange, Move, Receive};
+use reshard_kernels::{Combine, CombineOp, Copy};
+
+/// How a rank does its work: right, or wrong in one way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Habit {
+    /// As the contract says.
+    Sound,
+    /// Takes what lands here from the last to the first.
+    Backwards,
+    /// Takes the letter of the next peer for this peer's.
+    WrongPeer,
+    /// Loses the last byte of each letter.
+    LosesLastByte,
+    /// Sums where the least is asked for.
+    WrongOp,
+    /// Writes to a target only when the exchange is carried out for the first time.
+    StaleTarget,
+    /// Puts the blocks of an all-gather one behind the other in the order of the ranks.
+    OrderOfRanks,
+    /// Does not fill what nothing lands in.
+    ForgetsToFill,
+    /// Does not divide averages.
+    ForgetsToDivide,
+    /// Adds its own term first, wherever it comes in the order.
+    OwnTermFirst,
+    /// Takes it for granted that all ranks mean the same plan.
+    NeverAgrees,
+    /// Knows no letters of more than one piece.
+    OnePiece,
+}
+
+impl Habit {
+    /// The wrong ones.
+    pub const WRONG: [Habit; 11] = [
+        Habit::Backwards,
+        Habit::WrongPeer,
+        Habit::LosesLastByte,
+        Habit::WrongOp,
+        Habit::StaleTarget,
+        Habit::OrderOfRanks,
+        Habit::ForgetsToFill,
+        Habit::ForgetsToDivide,
+        Habit::OwnTermFirst,
+        Habit::NeverAgrees,
+        Habit::OnePiece,
+    ];
+}
+
+/// A packed message: who sent it, of which exchange, and the bytes.
+type Letter = (usize, u64, Vec<u8>);
+
+/// What letters are about in which ranks compare their plans.
+const AGREEMENT: u64 = u64::MAX;
+
+/// A rank with a mailbox and everybody's address.
+#[derive(Debug)]
+pub struct Mailbox {
+    rank: usize,
+    inbox: Receiver<Letter>,
+    early: VecDeque<Letter>,
+    addresses: Vec<Sender<Letter>>,
+    habit: Habit,
+    /// Tags of exchanges that were carried out before.
+    seen: HashSet<u64>,
+}
+
+/// An exchange whose letters have gone out.
+#[derive(Debug)]
+pub struct Posted<'a> {
+    exchange: &'a Exchange,
+    source: &'a [u8],
+    target: &'a mut [u8],
+}
+
+impl Mailbox {
+    /// A mailbox for each of so many ranks.
+    pub fn all(size: usize, habit: Habit) -> Vec<Mailbox> {
+        let (addresses, inboxes): (Vec<_>, Vec<_>) = (0..size).map(|_| channel()).unzip();
+        let mailbox = |(rank, inbox)| Mailbox {
+            rank,
+            inbox,
+            early: VecDeque::new(),
+            addresses: addresses.clone(),
+            habit,
+            seen: HashSet::new(),
+        };
+        inboxes.into_iter().enumerate().map(mailbox).collect()
+    }
+
+    fn send(&self, peer: usize, tag: u64, bytes: Vec<u8>) {
+        // A peer that has gone is noticed when something is wanted from it.
+        let _ = self.addresses[peer].send((self.rank, tag, bytes));
+    }
+
+    fn fetch(&mut self, peer: usize, tag: u64, exchange: &Exchange) -> Result<Vec<u8>, Error> {
+        let wanted = |letter: &Letter| (letter.0, letter.1) == (peer, tag);
+        if let Some(at) = self.early.iter().position(wanted) {
+            return Ok(self.early.remove(at).map(|letter| letter.2).unwrap_or_default());
+        }
+        loop {
+            match self.inbox.recv_timeout(self.time_out()) {
+                Ok(letter) if wanted(&letter) => return Ok(letter.2),
+                Ok(letter) => self.early.push_back(letter),
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                    let (place, after) = (exchange.place(), self.time_out());
+                    return Err(Error::TimedOut { rank: peer, place, after });
+                }
+            }
+        }
+    }
+
+    /// What a receive brings, as a letter; what comes from oneself is read where it lies.
+    fn letter(&mut self, receive: &Receive, exchange: &Exchange) -> Result<Vec<u8>, Error> {
+        let mut peer = receive.peer();
+        if self.habit == Habit::WrongPeer && exchange.members().len() > 2 {
+            let others: Vec<usize> =
+                exchange.receives().iter().map(Receive::peer).filter(|peer| *peer != self.rank).collect();
+            let at = others.iter().position(|other| *other == peer).unwrap_or(0);
+            peer = others[(at + 1) % others.len()];
+        }
+        let mut letter = self.fetch(peer, exchange.tag(), exchange)?;
+        if self.habit == Habit::LosesLastByte
+            && let Some(last) = letter.last_mut()
+        {
+            *last = 0;
+        }
+        Ok(letter)
+    }
+
+    fn land(
+        &mut self,
+        receive: &Receive,
+        exchange: &Exchange,
+        source: &[u8],
+        target: &mut [u8],
+    ) -> Result<(), Error> {
+        if receive.peer() == self.rank {
+            receive.take(target, source)?;
+            return Ok(());
+        }
+        let letter = self.letter(receive, exchange)?;
+        let least = |one: &Move| matches!(one, Move::Combine(combine) if combine.op() == CombineOp::Min);
+        if self.habit == Habit::OnePiece && receive.pieces().len() > 1 {
+            return Ok(());
+        }
+        if self.habit == Habit::WrongOp && receive.moves().iter().any(least) {
+            return combine(receive, CombineOp::Sum, &letter, target);
+        }
+        receive.unpack(target, &letter)
+    }
+
+    /// A reduction that begins with this rank's own term, whoever comes first in the order.
+    fn own_term_first(
+        &mut self,
+        exchange: &Exchange,
+        op: CombineOp,
+        source: &[u8],
+        target: &mut [u8],
+    ) -> Result<(), Error> {
+        for receive in exchange.receives().iter().filter(|receive| receive.peer() == self.rank) {
+            for piece in receive.pieces() {
+                Copy::new(&piece.nest, piece.dtype.item_bytes()?)?.run(target, source)?;
+            }
+        }
+        for receive in exchange.receives().iter().filter(|receive| receive.peer() != exchange.rank()) {
+            let letter = self.letter(receive, exchange)?;
+            combine(receive, op, &letter, target)?;
+        }
+        Ok(())
+    }
+}
+
+/// Combines a letter into the target with this op, whatever the moves say.
+fn combine(receive: &Receive, op: CombineOp, letter: &[u8], target: &mut [u8]) -> Result<(), Error> {
+    let mut start = 0;
+    for piece in receive.pieces() {
+        let mut nest = piece.nest.clone();
+        nest.source_offset = 0;
+        let mut stride = 1;
+        for l in nest.loops.iter_mut().rev() {
+            l.source_stride = stride;
+            stride *= l.extent as i64;
+        }
+        start += Combine::new(&nest, piece.dtype, op)?.run(target, &letter[start..])?;
+    }
+    Ok(())
+}
+
+/// Puts the blocks of an all-gather, which lie where they should, one behind the other in the order of the ranks.
+fn sort_by_rank(exchange: &Exchange, target: &mut [u8]) {
+    if let Some(Collective::AllGather { theirs, .. }) = exchange.collective() {
+        let blocks: Vec<u8> = theirs.iter().flat_map(|block| target[block.clone()].to_vec()).collect();
+        let start = theirs.iter().map(|block| block.start).min().unwrap_or(0);
+        target[start..start + blocks.len()].copy_from_slice(&blocks);
+    }
+}
+
+impl Communicator for Mailbox {
+    type Buffer = [u8];
+    type Owned = Vec<u8>;
+    type Pending<'a> = Posted<'a>;
+
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.addresses.len()
+    }
+
+    fn time_out(&self) -> Duration {
+        Duration::from_secs(if self.habit == Habit::Sound { 20 } else { 1 })
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<Vec<u8>, Error> {
+        Ok(vec![0; bytes])
+    }
+
+    fn agree(&mut self, exchange: &Exchange) -> Result<(), Error> {
+        if self.habit == Habit::NeverAgrees {
+            return Ok(());
+        }
+        let others = || exchange.members().iter().copied().filter(|peer| *peer != exchange.rank());
+        for peer in others() {
+            self.send(peer, AGREEMENT, exchange.tag().to_ne_bytes().to_vec());
+        }
+        let mut other = None;
+        for peer in others() {
+            let tag = self.fetch(peer, AGREEMENT, exchange)?;
+            other = other.or((tag != exchange.tag().to_ne_bytes()).then_some(peer));
+        }
+        other.map_or(Ok(()), |rank| Err(Error::Mismatch { rank, place: exchange.place() }))
+    }
+
+    fn post<'a>(
+        &mut self,
+        exchange: &'a Exchange,
+        source: &'a [u8],
+        target: &'a mut [u8],
+        _staging: &'a mut [u8],
+    ) -> Result<Posted<'a>, Error> {
+        exchange.check_buffers(source.len(), target.len())?;
+        for send in exchange.sends() {
+            let mut letter = vec![0; send.bytes()];
+            send.pack(&mut letter, source)?;
+            self.send(send.peer(), exchange.tag(), letter);
+        }
+        Ok(Posted { exchange, source, target })
+    }
+
+    fn wait(&mut self, posted: Posted<'_>) -> Result<(), Error> {
+        let Posted { exchange, source, target } = posted;
+        let mut ignored = target.to_vec();
+        let is_new = self.seen.insert(exchange.tag());
+        let target = if self.habit == Habit::StaleTarget && !is_new { &mut ignored } else { target };
+        if self.habit != Habit::ForgetsToFill {
+            exchange.prepare(target)?;
+        }
+        match (self.habit, exchange.reduction()) {
+            (Habit::OwnTermFirst, Some(reduction)) => {
+                self.own_term_first(exchange, reduction.op, source, target)?;
+            }
+            (Habit::Backwards, _) => {
+                for receive in exchange.receives().iter().rev() {
+                    self.land(receive, exchange, source, target)?;
+                }
+            }
+            (_, _) => {
+                for receive in exchange.receives() {
+                    self.land(receive, exchange, source, target)?;
+                }
+            }
+        }
+        if self.habit == Habit::OrderOfRanks {
+            sort_by_rank(exchange, target);
+        }
+        if self.habit == Habit::ForgetsToDivide { Ok(()) } else { exchange.finish(target) }
+    }
+}

@@ -1,0 +1,60 @@
+// What one launch or one part of it does; filled in on the host, where Rust's `Job` has the same fields.
+//
+// A job of rows moves `count` units of W bytes. Unit i is at the mixed-radix digits of i over the loops, fastest first:
+//
+//     source + sum_k digit_k(i) * loop[k].source     ->     target + sum_k digit_k(i) * loop[k].target        (bytes)
+//
+// A job of a transpose has a tile of T x T units at each index; its first two loops count tiles along the source's and
+// the target's contiguous dim, and the others are a batch.
+
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+#define MAX_LOOPS 10
+#define THREADS 256
+
+struct Loop {
+    u32 extent;
+    // n / extent == (umulhi(n, magic) + n) >> shift for n < 2^31
+    u32 magic;
+    u32 shift;
+    u32 unused;
+    long long source;
+    long long target;
+};
+
+struct Job {
+    long long source;
+    long long target;
+    // The stride in the source of the target's contiguous dim, and in the target of the source's (transposes only).
+    long long row_source;
+    long long column_target;
+    u32 kind;
+    u32 first_block;
+    u32 count;
+    u32 loops;
+    // Extents in units of the target's contiguous dim and of the source's (transposes only).
+    u32 rows;
+    u32 columns;
+    u32 unused[2];
+    Loop loop[MAX_LOOPS];
+};
+
+template <int W> struct Unit;
+template <> struct Unit<1> { typedef unsigned char type; };
+template <> struct Unit<2> { typedef unsigned short type; };
+template <> struct Unit<4> { typedef u32 type; };
+template <> struct Unit<8> { typedef uint2 type; };
+template <> struct Unit<16> { typedef uint4 type; };
+
+// Adds the place of index i to both offsets.
+__device__ __forceinline__ void place(const Job &job, u32 first, u32 i, long long &source, long long &target) {
+    for (u32 k = first; k < job.loops; ++k) {
+        const Loop &l = job.loop[k];
+        u32 quotient = (__umulhi(i, l.magic) + i) >> l.shift;
+        long long digit = i - quotient * l.extent;
+        source += digit * l.source;
+        target += digit * l.target;
+        i = quotient;
+    }
+}

@@ -1,0 +1,437 @@
+//! A device, its memory, and launches on it.
+//!
+//! Everything goes through one stream, in the order of the calls; [`Device::synchronize`] waits for all of it. A prepared
+//! [`DeviceCopy`], [`DeviceBatch`] or [`DeviceCombine`] knows how much of either buffer it touches, which is checked
+//! against the buffers before each launch.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cudarc::driver::sys::CUdevice_attribute;
+use cudarc::driver::{CudaContext, CudaFunction, CudaModule, CudaSlice, CudaStream, DriverError};
+use cudarc::driver::{DevicePtr, DeviceRepr, LaunchConfig, PushKernelArg};
+use reshard_kernels::{CombineOp, DType, Nest, Side};
+
+use crate::library::Library;
+use crate::select::{
+    Alignment, CopyKernel, ElementKernel, ElementOp, Launch, Launches, batch, copies, elementwise,
+};
+use crate::{Arch, Error, Job, Program, THREADS, Work, compile, exported};
+
+// SAFETY: a job is plain numbers without padding, laid out as `Job` in `cu/index.cuh`.
+#[allow(unsafe_code, reason = "a job is passed to kernels by value")]
+unsafe impl DeviceRepr for Job {}
+
+/// A CUDA device with its own stream and the kernels that were loaded on it.
+#[derive(Clone, Debug)]
+pub struct Device {
+    context: Arc<CudaContext>,
+    stream: Arc<CudaStream>,
+    arch: Arch,
+    modules: Arc<Mutex<HashMap<Program, Arc<CudaModule>>>>,
+    functions: Arc<Mutex<HashMap<(Program, String), CudaFunction>>>,
+}
+
+/// Memory of a device; starts at a multiple of 256 bytes.
+#[derive(Debug)]
+pub struct Memory {
+    slice: CudaSlice<u8>,
+}
+
+impl Memory {
+    /// The number of bytes.
+    pub fn len(&self) -> usize {
+        self.slice.len()
+    }
+
+    /// Where it begins, on the device; what is enqueued on this stream may use it.
+    pub fn address(&self, device: &Device) -> u64 {
+        self.slice.device_ptr(&device.stream).0
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+fn driver(call: &'static str) -> impl Fn(DriverError) -> Error {
+    move |e| Error::Driver { call, reason: format!("{:?}", e.0) }
+}
+
+impl Device {
+    /// The device of this number.
+    ///
+    /// Errors: [`Error::Library`] without a driver, [`Error::Driver`] for a device that is not there.
+    pub fn open(ordinal: usize) -> Result<Device, Error> {
+        Library::Driver.call(|| {
+            let context = CudaContext::new(ordinal).map_err(driver("cuDevicePrimaryCtxRetain"))?;
+            let attribute = |a| context.attribute(a).map_err(driver("cuDeviceGetAttribute"));
+            let major = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+            let minor = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
+            let arch = Arch { major: major as u32, minor: minor as u32 };
+            let stream = context.new_stream().map_err(driver("cuStreamCreate"))?;
+            Ok(Device { context, stream, arch, modules: Arc::default(), functions: Arc::default() })
+        })
+    }
+
+    /// Its compute capability.
+    pub fn arch(&self) -> Arch {
+        self.arch
+    }
+
+    /// Its name, such as `NVIDIA H200`.
+    pub fn name(&self) -> Result<String, Error> {
+        Library::Driver.call(|| self.context.name().map_err(driver("cuDeviceGetName")))
+    }
+
+    /// Memory of so many bytes, all 0.
+    pub fn allocate(&self, bytes: usize) -> Result<Memory, Error> {
+        Library::Driver.call(|| {
+            let slice = self.stream.alloc_zeros(bytes.max(1)).map_err(driver("cuMemAlloc"))?;
+            Ok(Memory { slice })
+        })
+    }
+
+    /// Memory with these bytes.
+    pub fn upload(&self, bytes: &[u8]) -> Result<Memory, Error> {
+        Library::Driver.call(|| {
+            let mut slice = self.stream.alloc_zeros(bytes.len().max(1)).map_err(driver("cuMemAlloc"))?;
+            self.stream.memcpy_htod(bytes, &mut slice).map_err(driver("cuMemcpyHtoDAsync"))?;
+            Ok(Memory { slice })
+        })
+    }
+
+    /// The bytes of some memory, after everything before is done.
+    pub fn download(&self, memory: &Memory) -> Result<Vec<u8>, Error> {
+        Library::Driver.call(|| self.stream.clone_dtoh(&memory.slice).map_err(driver("cuMemcpyDtoHAsync")))
+    }
+
+    /// Copies memory byte by byte by the driver: what the speed of copies is measured against.
+    pub fn copy_all(&self, target: &mut Memory, source: &Memory) -> Result<(), Error> {
+        check(Side::Target, source.len(), target.len())?;
+        Library::Driver.call(|| {
+            self.stream.memcpy_dtod(&source.slice, &mut target.slice).map_err(driver("cuMemcpyDtoDAsync"))
+        })
+    }
+
+    /// Waits until everything before is done.
+    pub fn synchronize(&self) -> Result<(), Error> {
+        Library::Driver.call(|| self.stream.synchronize().map_err(driver("cuStreamSynchronize")))
+    }
+
+    /// The milliseconds that the device spends on what a closure enqueues.
+    pub fn time_ms(&self, enqueue: impl FnOnce() -> Result<(), Error>) -> Result<f32, Error> {
+        let event = || {
+            Library::Driver.call(|| {
+                let flags = Some(cudarc::driver::sys::CUevent_flags::CU_EVENT_DEFAULT);
+                self.stream.record_event(flags).map_err(driver("cuEventRecord"))
+            })
+        };
+        let start = event()?;
+        enqueue()?;
+        let end = event()?;
+        Library::Driver.call(|| start.elapsed_ms(&end).map_err(driver("cuEventElapsedTime")))
+    }
+
+    /// A kernel, compiled and loaded at its first use.
+    fn function(&self, program: Program, name: &str) -> Result<CudaFunction, Error> {
+        let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(function) = functions.get(&(program, name.to_owned())) {
+            return Ok(function.clone());
+        }
+        let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        let module = if let Some(module) = modules.get(&program) {
+            module.clone()
+        } else {
+            let image = cudarc::nvrtc::Ptx::from_binary(compile(program, self.arch)?.cubin.clone());
+            let load = || self.context.load_module(image).map_err(driver("cuModuleLoadData"));
+            let module = Library::Driver.call(load)?;
+            modules.insert(program, module.clone());
+            module
+        };
+        let function = Library::Driver
+            .call(|| module.load_function(&exported(name)).map_err(driver("cuModuleGetFunction")))?;
+        functions.insert((program, name.to_owned()), function.clone());
+        Ok(function)
+    }
+}
+
+fn grid(blocks: u32) -> LaunchConfig {
+    LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (THREADS, 1, 1), shared_mem_bytes: 0 }
+}
+
+fn check(side: Side, needed: usize, length: usize) -> Result<(), Error> {
+    if needed <= length {
+        return Ok(());
+    }
+    let end = needed as i64;
+    Err(reshard_kernels::Error::OutOfBounds { side, first: 0, end, length: Some(length) }.into())
+}
+
+/// The bytes that a nest needs of each buffer.
+fn needs(nest: &Nest, item_bytes: usize) -> Result<(usize, usize), Error> {
+    let end = |side| -> Result<usize, Error> {
+        Ok(nest.scale(item_bytes)?.extremes(side)?.map_or(0, |(_, last)| last as usize + item_bytes))
+    };
+    Ok((end(Side::Source)?, end(Side::Target)?))
+}
+
+/// A copy along a nest, prepared for a device.
+#[derive(Clone, Debug)]
+pub struct DeviceCopy {
+    launches: Launches<CopyKernel>,
+    source: usize,
+    target: usize,
+}
+
+impl DeviceCopy {
+    /// Prepares a copy of elements of so many bytes.
+    ///
+    /// Errors: those of [`copies`].
+    pub fn new(nest: &Nest, item_bytes: usize) -> Result<DeviceCopy, Error> {
+        let (source, target) = needs(nest, item_bytes)?;
+        Ok(DeviceCopy { launches: copies(nest, item_bytes, Alignment::FULL)?, source, target })
+    }
+
+    /// The launches, in order.
+    pub fn launches(&self) -> &[Launch<CopyKernel>] {
+        &self.launches
+    }
+
+    /// Enqueues the copy.
+    ///
+    /// Errors: a buffer that is too short, and those of the driver.
+    #[allow(unsafe_code, reason = "a launch")]
+    pub fn run(&self, device: &Device, target: &mut Memory, source: &Memory) -> Result<(), Error> {
+        check(Side::Source, self.source, source.len())?;
+        check(Side::Target, self.target, target.len())?;
+        for l in &self.launches {
+            let function = device.function(Program::Copy, &l.kernel.name())?;
+            Library::Driver.call(|| {
+                let mut call = device.stream.launch_builder(&function);
+                call.arg(&l.job).arg(&source.slice).arg(&mut target.slice);
+                // SAFETY: the arguments are those of the kernel; the job stays within both buffers, whose lengths were
+                // just compared with the ends of its nest.
+                unsafe { call.launch(grid(l.blocks)) }.map_err(driver("cuLaunchKernel"))
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Many copies between the same two buffers in one launch, prepared for a device.
+#[derive(Debug)]
+pub struct DeviceBatch {
+    jobs: Option<CudaSlice<u64>>,
+    count: u32,
+    blocks: u32,
+    source: usize,
+    target: usize,
+}
+
+impl DeviceBatch {
+    /// Prepares copies along nests of elements of so many bytes.
+    ///
+    /// Requires that no two of them write the same place. Errors: those of [`copies`] and [`batch`].
+    pub fn new(device: &Device, nests: &[Nest], item_bytes: usize) -> Result<DeviceBatch, Error> {
+        let (mut source, mut target) = (0, 0);
+        let mut launches = Vec::new();
+        for nest in nests {
+            let (s, t) = needs(nest, item_bytes)?;
+            (source, target) = (source.max(s), target.max(t));
+            launches.extend(copies(nest, item_bytes, Alignment::FULL)?);
+        }
+        let (jobs, blocks) = batch(launches)?;
+        let words: &[u64] = bytemuck::cast_slice(&jobs);
+        let upload = || device.stream.clone_htod(words).map_err(driver("cuMemcpyHtoDAsync"));
+        let on_device = if jobs.is_empty() { None } else { Some(Library::Driver.call(upload)?) };
+        Ok(DeviceBatch { jobs: on_device, count: jobs.len() as u32, blocks, source, target })
+    }
+
+    /// How many jobs there are, all in one launch.
+    pub fn jobs(&self) -> usize {
+        self.count as usize
+    }
+
+    /// Enqueues the copies.
+    ///
+    /// Errors: a buffer that is too short, and those of the driver.
+    #[allow(unsafe_code, reason = "a launch")]
+    pub fn run(&self, device: &Device, target: &mut Memory, source: &Memory) -> Result<(), Error> {
+        check(Side::Source, self.source, source.len())?;
+        check(Side::Target, self.target, target.len())?;
+        let Some(jobs) = &self.jobs else { return Ok(()) };
+        let function = device.function(Program::Copy, "copy_jobs")?;
+        Library::Driver.call(|| {
+            let mut call = device.stream.launch_builder(&function);
+            call.arg(jobs).arg(&self.count).arg(&source.slice).arg(&mut target.slice);
+            // SAFETY: the arguments are those of the kernel; every job stays within both buffers, whose lengths were just
+            // compared with the ends of all nests.
+            unsafe { call.launch(grid(self.blocks)) }.map_err(driver("cuLaunchKernel"))
+        })?;
+        Ok(())
+    }
+}
+
+/// A reduction along a nest, prepared for a device.
+#[derive(Clone, Debug)]
+pub struct DeviceCombine {
+    launches: Launches<ElementKernel>,
+    source: usize,
+    target: usize,
+    divisor: f64,
+}
+
+impl DeviceCombine {
+    /// Prepares `target = target op source`.
+    ///
+    /// Errors: those of [`elementwise`].
+    pub fn new(nest: &Nest, dtype: DType, op: CombineOp) -> Result<DeviceCombine, Error> {
+        let (source, target) = needs(nest, dtype.item_bytes()?)?;
+        let launches = elementwise(nest, dtype, ElementOp::Combine(op), Alignment::FULL)?;
+        Ok(DeviceCombine { launches, source, target, divisor: 1.0 })
+    }
+
+    /// Prepares `target = target / divisor`; the source is not read.
+    ///
+    /// Errors: those of [`elementwise`], and a divisor of 0.
+    pub fn divide(nest: &Nest, dtype: DType, divisor: usize) -> Result<DeviceCombine, Error> {
+        // What the host refuses is refused here.
+        reshard_kernels::Divide::new(nest, dtype, divisor)?;
+        let (_, target) = needs(nest, dtype.item_bytes()?)?;
+        let launches = elementwise(nest, dtype, ElementOp::Divide, Alignment::FULL)?;
+        Ok(DeviceCombine { launches, source: 0, target, divisor: divisor as f64 })
+    }
+
+    /// Enqueues the reduction.
+    ///
+    /// Errors: a buffer that is too short, and those of the driver.
+    #[allow(unsafe_code, reason = "a launch")]
+    pub fn run(&self, device: &Device, target: &mut Memory, source: &Memory) -> Result<(), Error> {
+        check(Side::Source, self.source, source.len())?;
+        check(Side::Target, self.target, target.len())?;
+        for l in &self.launches {
+            let (source, target) = (source.address(device), target.address(device));
+            // SAFETY: the job stays within both buffers, whose lengths were just compared with the ends of its nest.
+            unsafe { device.element(l, None, 0, self.divisor, source, target)? };
+        }
+        Ok(())
+    }
+}
+
+/// Launches by absolute addresses, with what they read on the device.
+#[derive(Debug)]
+pub struct Prepared {
+    parts: Vec<Part>,
+}
+
+#[derive(Debug)]
+enum Part {
+    Copies { jobs: CudaSlice<u64>, count: u32, blocks: u32 },
+    Element { launch: Box<Launch<ElementKernel>>, bases: Option<CudaSlice<i64>>, terms: u32, divisor: f64 },
+}
+
+impl Device {
+    /// The same device with a stream of its own.
+    pub fn with_own_stream(&self) -> Result<Device, Error> {
+        let stream = Library::Driver.call(|| self.context.new_stream().map_err(driver("cuStreamCreate")))?;
+        Ok(Device { stream, ..self.clone() })
+    }
+
+    /// Writes bytes to the beginning of some memory, after everything before.
+    ///
+    /// Errors: more bytes than there is memory, and those of the driver.
+    pub fn write(&self, memory: &mut Memory, bytes: &[u8]) -> Result<(), Error> {
+        check(Side::Target, bytes.len(), memory.len())?;
+        Library::Driver.call(|| {
+            let mut place = memory.slice.slice_mut(..bytes.len());
+            self.stream.memcpy_htod(bytes, &mut place).map_err(driver("cuMemcpyHtoDAsync"))
+        })
+    }
+
+    /// Makes launches ready to be run again and again.
+    pub fn prepare(&self, work: &[Work]) -> Result<Prepared, Error> {
+        let part = |work: &Work| match work {
+            Work::Copies { jobs, blocks } => Library::Driver.call(|| {
+                let on_device = self.stream.clone_htod(bytemuck::cast_slice::<Job, u64>(jobs));
+                let jobs_on_device = on_device.map_err(driver("cuMemcpyHtoDAsync"))?;
+                Ok(Part::Copies { jobs: jobs_on_device, count: jobs.len() as u32, blocks: *blocks })
+            }),
+            Work::Element { launch, bases, divisor } => Library::Driver.call(|| {
+                let upload = || self.stream.clone_htod(bases.as_slice()).map_err(driver("cuMemcpyHtoDAsync"));
+                let on_device = if bases.is_empty() { None } else { Some(upload()?) };
+                Ok(Part::Element {
+                    launch: launch.clone(),
+                    bases: on_device,
+                    terms: bases.len() as u32,
+                    divisor: *divisor as f64,
+                })
+            }),
+        };
+        Ok(Prepared { parts: work.iter().map(part).collect::<Result<_, Error>>()? })
+    }
+
+    /// Enqueues what was prepared.
+    ///
+    /// # Safety
+    ///
+    /// All addresses that the launches read and write belong to memory of this device that lives, and that nobody else
+    /// uses, until everything enqueued here is done.
+    #[allow(unsafe_code, reason = "launches by absolute addresses")]
+    pub unsafe fn run(&self, prepared: &Prepared) -> Result<(), Error> {
+        for part in &prepared.parts {
+            match part {
+                Part::Copies { jobs, count, blocks } => {
+                    let function = self.function(Program::Copy, "copy_jobs")?;
+                    Library::Driver.call(|| {
+                        let mut call = self.stream.launch_builder(&function);
+                        call.arg(jobs).arg(count).arg(&0u64).arg(&0u64);
+                        // SAFETY: the arguments are those of the kernel; the caller vouches for the addresses.
+                        unsafe { call.launch(grid(*blocks)) }.map_err(driver("cuLaunchKernel"))
+                    })?;
+                }
+                Part::Element { launch, bases, terms, divisor } => {
+                    // SAFETY: the caller vouches for the addresses.
+                    unsafe { self.element(launch, bases.as_ref(), *terms, *divisor, 0, 0)? };
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Launches an elementwise kernel.
+    ///
+    /// # Safety
+    ///
+    /// What the job touches from these addresses on is memory of this device that lives.
+    #[allow(unsafe_code, reason = "a launch")]
+    unsafe fn element(
+        &self,
+        launch: &Launch<ElementKernel>,
+        bases: Option<&CudaSlice<i64>>,
+        terms: u32,
+        divisor: f64,
+        source: u64,
+        target: u64,
+    ) -> Result<(), Error> {
+        let function = self.function(Program::Element(launch.kernel.dtype), &launch.kernel.name())?;
+        Library::Driver.call(|| {
+            let mut call = self.stream.launch_builder(&function);
+            call.arg(&launch.job);
+            match (launch.kernel.op, bases) {
+                (ElementOp::Combine(_), _) => call.arg(&source),
+                (ElementOp::Divide, _) => call.arg(&divisor),
+                (ElementOp::Reduce(_), Some(bases)) => call.arg(bases).arg(&terms).arg(&divisor).arg(&source),
+                (ElementOp::Reduce(_), None) => {
+                    let reason = "a reduction has no terms".to_owned();
+                    return Err(Error::Driver { call: "cuLaunchKernel", reason });
+                }
+            };
+            call.arg(&target);
+            // SAFETY: the arguments are those of the kernel; the caller vouches for the addresses.
+            unsafe { call.launch(grid(launch.blocks)) }.map_err(driver("cuLaunchKernel"))?;
+            Ok(())
+        })
+    }
+}

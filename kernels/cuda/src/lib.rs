@@ -1,0 +1,51 @@
+//! The verbs of [`reshard_kernels`] on CUDA devices: copy between two layouts, and combine one into another.
+//!
+//! # Data flow
+//!
+//! ```text
+//! Nest --copies, elementwise-->  Launch { kernel, job, blocks }        pure: tested without a device
+//!                                     |  Program::source               CUDA C++, the same file for a device and a CPU
+//!                                     v
+//! feature `cuda`:   source --NVRTC--> cubin, cached --driver--> module --launch--> target
+//! ```
+//!
+//! A [`Job`] is what one launch, or one part of it, does; many jobs of copies go in one launch, see [`batch`]. The sources
+//! in `cu/` compile with NVRTC for a device and with a C++ compiler for a CPU, where the tests compare them with
+//! [`reshard_kernels::reference`] under a sanitizer.
+//!
+//! ```
+//! use reshard_cuda::{Alignment, copies};
+//! use reshard_kernels::{Loop, Nest};
+//! let nest = Nest::new(0, 0, [Loop::new(1 << 20, 1, 1)]);
+//! let launches = copies(&nest, 2, Alignment::FULL)?;
+//! assert_eq!(launches[0].kernel.name(), "rows_16");
+//! assert_eq!(launches[0].blocks, 128);
+//! # Ok::<(), reshard_cuda::Error>(())
+//! ```
+
+#[cfg(feature = "cuda")]
+mod compile;
+#[cfg(feature = "cuda")]
+mod device;
+mod error;
+mod job;
+#[cfg(feature = "cuda")]
+mod library;
+mod select;
+pub mod simulate;
+mod source;
+mod work;
+
+#[cfg(feature = "cuda")]
+pub use compile::{Arch, Binary, compile};
+#[cfg(feature = "cuda")]
+pub use device::{Device, DeviceBatch, DeviceCombine, DeviceCopy, Memory, Prepared};
+pub use error::Error;
+pub use job::{Job, JobLoop, MAX_LOOPS, THREADS};
+#[cfg(feature = "cuda")]
+pub use library::Library;
+pub use select::{
+    Alignment, CopyKernel, ElementKernel, ElementOp, Launch, Launches, batch, copies, elementwise,
+};
+pub use source::{Program, exported};
+pub use work::Work;

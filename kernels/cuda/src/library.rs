@@ -1,0 +1,75 @@
+//! CUDA's libraries, looked for once: what is missing is an error value.
+//!
+//! The binding panics where a library, or a symbol of one, is missing. Each is therefore probed before its first use, and
+//! every call runs where a panic ends.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
+
+use crate::Error;
+
+/// A library of CUDA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Library {
+    /// The driver, `libcuda`.
+    Driver,
+    /// The compiler, `libnvrtc`.
+    Nvrtc,
+}
+
+impl Library {
+    fn name(self) -> &'static str {
+        match self {
+            Library::Driver => "cuda",
+            Library::Nvrtc => "nvrtc",
+        }
+    }
+
+    fn probe(self) -> bool {
+        let present = || match self {
+            // SAFETY: opens the library and closes it again; CUDA's libraries may be opened by any thread.
+            #[allow(unsafe_code, reason = "the binding's probe of a library")]
+            Library::Driver => unsafe { cudarc::driver::sys::is_culib_present() },
+            // SAFETY: as above.
+            #[allow(unsafe_code, reason = "the binding's probe of a library")]
+            Library::Nvrtc => unsafe { cudarc::nvrtc::sys::is_culib_present() },
+        };
+        catch_unwind(present).unwrap_or(false)
+    }
+
+    /// Succeeds if the library can be loaded; the answer is found once per process.
+    ///
+    /// Errors: [`Error::Library`], which says what was looked for and where.
+    pub fn check(self) -> Result<(), Error> {
+        static DRIVER: OnceLock<bool> = OnceLock::new();
+        static NVRTC: OnceLock<bool> = OnceLock::new();
+        let found = match self {
+            Library::Driver => DRIVER.get_or_init(|| self.probe()),
+            Library::Nvrtc => NVRTC.get_or_init(|| self.probe()),
+        };
+        if *found {
+            return Ok(());
+        }
+        let path = std::env::var("LD_LIBRARY_PATH").unwrap_or_default();
+        let way_out = match self {
+            Library::Driver => "install NVIDIA's driver, or use another engine",
+            Library::Nvrtc => "install CUDA, or its compiler alone as the Python package nvidia-cuda-nvrtc",
+        };
+        let name = self.name();
+        Err(Error::Library {
+            reason: format!(
+                "no lib{name}.so was found where the system looks for libraries nor in LD_LIBRARY_PATH={path:?}: {way_out}"
+            ),
+        })
+    }
+
+    /// Calls into the library; a panic in the binding, such as for a missing symbol, is an error.
+    pub(crate) fn call<T>(self, call: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+        self.check()?;
+        catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
+            let said = panic.downcast_ref::<String>().map(String::as_str);
+            let said = said.or(panic.downcast_ref::<&str>().copied()).unwrap_or("no reason given");
+            Err(Error::Library { reason: format!("lib{}.so does not work: {said}", self.name()) })
+        })
+    }
+}

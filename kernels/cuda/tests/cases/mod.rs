@@ -1,0 +1,121 @@
+//! What kernels are tried on, with or without a device: nests, bytes and values.
+
+#![allow(clippy::wildcard_enum_match_arm, reason = "all dtypes but the floats are alike here")]
+
+use quickcheck::{Arbitrary, Gen};
+use reshard_kernels::{DType, Loop, Nest, Side};
+
+/// A nest whose target is injective, drawn as a permuted box with gaps, and an element size.
+#[derive(Clone, Debug)]
+pub(crate) struct Case {
+    pub(crate) nest: Nest,
+    pub(crate) item: usize,
+}
+
+impl Case {
+    /// Extents of a box, an order of its dims in the target, gaps behind rows on both sides, and offsets.
+    pub(crate) fn of(
+        extents: &[usize],
+        order: &[usize],
+        gaps: (usize, usize),
+        offsets: (i64, i64),
+        item: usize,
+    ) -> Case {
+        let strides = |order: &mut dyn Iterator<Item = usize>, gap: usize| {
+            let mut stride = 1i64;
+            let mut out = vec![0; extents.len()];
+            for dim in order {
+                out[dim] = stride;
+                stride = stride * extents[dim] as i64 + gap as i64;
+            }
+            out
+        };
+        let source = strides(&mut (0..extents.len()).rev(), gaps.0);
+        let target = strides(&mut order.iter().rev().copied(), gaps.1);
+        let loops = extents.iter().zip(source.iter().zip(&target)).map(|(&e, (&s, &t))| Loop::new(e, s, t));
+        Case { nest: Nest::new(offsets.0, offsets.1, loops), item }
+    }
+
+    /// The bytes that it needs of a buffer.
+    pub(crate) fn bytes(&self, side: Side) -> usize {
+        let last = self.nest.extremes(side).unwrap().map_or(0, |(_, last)| last + 1);
+        last as usize * self.item
+    }
+}
+
+impl Arbitrary for Case {
+    fn arbitrary(g: &mut Gen) -> Self {
+        let dims = 1 + usize::arbitrary(g) % 4;
+        let mut extents: Vec<usize> = (0..dims)
+            .map(|_| *g.choose(&[1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 24, 33, 64, 70]).unwrap())
+            .collect();
+        while extents.iter().product::<usize>() > 6000 {
+            let i = usize::arbitrary(g) % dims;
+            extents[i] = extents[i].div_ceil(2);
+        }
+        let mut order: Vec<usize> = (0..dims).collect();
+        for i in (1..dims).rev() {
+            order.swap(i, usize::arbitrary(g) % (i + 1));
+        }
+        let gap = |g: &mut Gen| *g.choose(&[0, 0, 0, 1, 4, 8]).unwrap();
+        let offset = |g: &mut Gen| *g.choose(&[0, 0, 0, 1, 2, 16]).unwrap();
+        let gaps = (gap(g), gap(g));
+        let offsets = (offset(g), offset(g));
+        let item = *g.choose(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16]).unwrap();
+        let mut case = Case::of(&extents, &order, gaps, offsets, item);
+        // Sometimes a loop runs backwards in the source, or reads one element again and again.
+        let i = usize::arbitrary(g) % dims;
+        match u8::arbitrary(g) % 8 {
+            0 => {
+                let l = &mut case.nest.loops[i];
+                case.nest.source_offset += l.source_stride * (l.extent as i64 - 1);
+                l.source_stride = -l.source_stride;
+            }
+            1 => case.nest.loops[i].source_stride = 0,
+            _ => {}
+        }
+        case
+    }
+}
+
+pub(crate) fn pattern(n: usize, seed: usize) -> Vec<u8> {
+    (0..n).map(|i| ((i * 2_654_435_761 + seed * 40503) >> 7) as u8).collect()
+}
+
+/// Values of every kind for a dtype: random bits, and of floats zeros, infinities, NaN, subnormal and great ones.
+pub(crate) fn values(dtype: DType, n: usize, seed: usize) -> Vec<u8> {
+    let item = dtype.item_bytes().unwrap();
+    let mut bytes = pattern(n * item, seed);
+    let special: Vec<Vec<u8>> = match dtype {
+        DType::F16 => [0u16, 0x8000, 0x7c00, 0xfc00, 0x7e00, 1, 0x83ff, 0x7bff, 0x3c00, 0x0400]
+            .map(|x| x.to_ne_bytes().to_vec())
+            .to_vec(),
+        DType::BF16 => [0u16, 0x8000, 0x7f80, 0xff80, 0x7fc0, 1, 0x807f, 0x7f7f, 0x3f80, 0x0080]
+            .map(|x| x.to_ne_bytes().to_vec())
+            .to_vec(),
+        DType::F32 => [0.0f32, -0.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 1e-45, f32::MAX, 1.0]
+            .map(|x| x.to_ne_bytes().to_vec())
+            .to_vec(),
+        DType::F64 => [0.0f64, -0.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 5e-324, f64::MAX, 1.0]
+            .map(|x| x.to_ne_bytes().to_vec())
+            .to_vec(),
+        _ => Vec::new(),
+    };
+    // Every special value beside every other one.
+    for (i, x) in bytes.chunks_exact_mut(item).enumerate().take(special.len() * special.len()) {
+        let at = if seed.is_multiple_of(2) { i / special.len() } else { i % special.len() };
+        x.copy_from_slice(&special[at]);
+    }
+    bytes
+}
+
+pub(crate) fn is_nan(dtype: DType, x: &[u8]) -> bool {
+    let half = || u16::from_ne_bytes([x[0], x[1]]) & 0x7fff;
+    match dtype {
+        DType::F16 => half() > 0x7c00,
+        DType::BF16 => half() > 0x7f80,
+        DType::F32 => f32::from_ne_bytes(x.try_into().unwrap()).is_nan(),
+        DType::F64 => f64::from_ne_bytes(x.try_into().unwrap()).is_nan(),
+        _ => false,
+    }
+}

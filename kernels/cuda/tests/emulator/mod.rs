@@ -1,0 +1,119 @@
+//! The kernels on a CPU: compiled by a C++ compiler with a sanitizer, and driven through a pipe.
+
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use reshard_cuda::{Job, Launch, Program};
+
+/// A program of kernels that runs in a process of its own, so that what a sanitizer finds ends that and not the tests.
+pub(crate) struct Emulator {
+    child: Child,
+    stdin: ChildStdin,
+    stdout: ChildStdout,
+    _folder: tempfile::TempDir,
+}
+
+/// A buffer that starts `shift` bytes behind a multiple of 256.
+#[derive(Clone, Copy)]
+pub(crate) struct Memory<'a> {
+    pub(crate) shift: usize,
+    pub(crate) bytes: &'a [u8],
+}
+
+impl Emulator {
+    /// Compiles a program, with these macros defined.
+    pub(crate) fn new(program: Program, defines: &[&str]) -> Emulator {
+        let folder = tempfile::tempdir().expect("a folder");
+        let source = folder.path().join("kernels.cu");
+        std::fs::write(&source, program.source().expect("a program with kernels")).expect("a file");
+        let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/emulator");
+        let binary = folder.path().join("kernels");
+        let compiled = Command::new("g++")
+            .args([
+                "-std=c++17",
+                "-O1",
+                "-g",
+                "-ffp-contract=off",
+                "-Wno-unknown-pragmas",
+                "-Wno-maybe-uninitialized",
+            ])
+            .args(["-fsanitize=address,undefined", "-fno-sanitize-recover=all"])
+            .args(defines.iter().map(|d| format!("-D{d}")))
+            .arg(format!("-DKERNELS=\"{}\"", source.display()))
+            .arg("-o")
+            .arg(&binary)
+            .arg(here.join("main.cpp"))
+            .output()
+            .expect("g++, which compiles the kernels for a CPU: install it");
+        assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+        let mut child = Command::new(binary)
+            .env("ASAN_OPTIONS", "detect_leaks=0:detect_stack_use_after_return=0")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the compiled kernels start");
+        let (stdin, stdout) = (child.stdin.take().expect("a pipe"), child.stdout.take().expect("a pipe"));
+        Emulator { child, stdin, stdout, _folder: folder }
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "a request has so many fields")]
+    /// The target after a kernel; `None` if the kernel ended its process.
+    pub(crate) fn run(
+        &mut self,
+        name: &str,
+        blocks: u32,
+        descending: bool,
+        extra: f64,
+        jobs: &[Job],
+        bases: &[i64],
+        source: Memory<'_>,
+        target: Memory<'_>,
+    ) -> Option<Vec<u8>> {
+        let mut request = Vec::new();
+        let number = |request: &mut Vec<u8>, n: u64| request.extend(n.to_ne_bytes());
+        let text = |request: &mut Vec<u8>, bytes: &[u8]| {
+            request.extend((bytes.len() as u64).to_ne_bytes());
+            request.extend(bytes);
+        };
+        text(&mut request, name.as_bytes());
+        number(&mut request, u64::from(blocks));
+        number(&mut request, u64::from(descending));
+        number(&mut request, extra.to_bits());
+        text(&mut request, bytemuck::cast_slice(jobs));
+        text(&mut request, bytemuck::cast_slice(bases));
+        for memory in [&source, &target] {
+            number(&mut request, memory.shift as u64);
+            text(&mut request, memory.bytes);
+        }
+        self.stdin.write_all(&request).ok()?;
+        self.stdin.flush().ok()?;
+        let mut answer = vec![0; target.bytes.len()];
+        self.stdout.read_exact(&mut answer).ok()?;
+        Some(answer)
+    }
+
+    /// The target after launches of copies, one after the other.
+    pub(crate) fn copy(
+        &mut self,
+        launches: &[Launch<reshard_cuda::CopyKernel>],
+        descending: bool,
+        source: Memory<'_>,
+        target: Memory<'_>,
+    ) -> Option<Vec<u8>> {
+        let mut bytes = target.bytes.to_vec();
+        for l in launches {
+            let target = Memory { shift: target.shift, bytes: &bytes };
+            bytes = self.run(&l.kernel.name(), l.blocks, descending, 0.0, &[l.job], &[], source, target)?;
+        }
+        Some(bytes)
+    }
+}
+
+impl Drop for Emulator {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

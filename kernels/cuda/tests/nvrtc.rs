@@ -1,0 +1,118 @@
+//! Every kernel compiled for a device that need not be there: registers, spills, and the width of its accesses.
+//!
+//! Skips itself, and says so, where NVRTC or the disassembler is missing; with `RESHARD_NEED_NVRTC=1` that is a failure.
+#![cfg(feature = "cuda")]
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use reshard_cuda::{Arch, CopyKernel, Library, Program, compile, exported};
+
+fn skipped(why: &str) -> bool {
+    assert!(std::env::var_os("RESHARD_NEED_NVRTC").is_none(), "{why}");
+    eprintln!("SKIPPED: {why}");
+    true
+}
+
+fn without_nvrtc() -> bool {
+    match Library::Nvrtc.check() {
+        Ok(()) => false,
+        Err(e) => skipped(&e.to_string()),
+    }
+}
+
+/// For each kernel of a log of ptxas: registers and spilled bytes.
+fn usage(log: &str) -> BTreeMap<String, (usize, usize)> {
+    let mut all = BTreeMap::new();
+    let mut name = String::new();
+    let number = |line: &str, before: &str| -> usize {
+        let end = line.find(before).unwrap_or(0);
+        line[..end]
+            .split([' ', ','])
+            .rfind(|w| !w.is_empty())
+            .and_then(|w| w.parse().ok())
+            .unwrap_or(usize::MAX)
+    };
+    let mut spills = usize::MAX;
+    for line in log.lines() {
+        if let Some((_, rest)) = line.split_once("Compiling entry function '") {
+            rest.split('\'').next().unwrap_or_default().clone_into(&mut name);
+        } else if line.contains("bytes spill stores") {
+            spills = number(line, " bytes spill stores") + number(line, " bytes spill loads");
+        } else if line.contains("registers") {
+            all.insert(name.clone(), (number(line, " registers"), spills));
+        }
+    }
+    all
+}
+
+#[test]
+fn every_kernel_compiles_without_spills() {
+    if without_nvrtc() {
+        return;
+    }
+    let mut kernels = 0;
+    for program in Program::all() {
+        let binary = compile(program, Arch::SM_90).unwrap_or_else(|e| panic!("{program:?}: {e}"));
+        if std::env::var_os("RESHARD_SHOW_LOG").is_some() {
+            eprintln!("{}", binary.log);
+        }
+        let usage = usage(&binary.log);
+        for name in program.kernels() {
+            let (registers, spills) =
+                usage.get(&name).copied().unwrap_or_else(|| panic!("{name}: {}", binary.log));
+            assert_eq!(spills, 0, "{program:?} {name}");
+            // With 64, four blocks of 256 threads share a multiprocessor; batches have every path in them. Arithmetic on
+            // bytes needs more.
+            let most = if program == Program::Copy { 64 } else { 96 };
+            assert!(registers <= most, "{program:?} {name}: {registers} registers");
+            kernels += 1;
+        }
+        assert_eq!(usage.len(), program.kernels().len(), "{program:?}");
+    }
+    // 15 copies; 4 combinations, 4 reductions and of floats a division for each width from the element's on.
+    assert_eq!(kernels, 15 + 8 * (2 * 5 + 2 * 4 + 2 * 3 + 2 * 2) + 9 * (4 + 4 + 3 + 2));
+}
+
+#[test]
+fn accesses_are_as_wide_as_selected() {
+    if without_nvrtc() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let cubin = folder.path().join("copy.cubin");
+    std::fs::write(&cubin, &compile(Program::Copy, Arch::SM_90).unwrap().cubin).unwrap();
+    let Ok(listing) = Command::new("nvdisasm").arg("--print-code").arg(&cubin).output() else {
+        skipped("no nvdisasm on the PATH: the Python package nvidia-cuda-nvdisasm has it");
+        return;
+    };
+    assert!(listing.status.success(), "{}", String::from_utf8_lossy(&listing.stderr));
+    let listing = String::from_utf8_lossy(&listing.stdout).into_owned();
+    let section = |name: &str| -> Vec<&str> {
+        let header = format!(".text.{name}:");
+        let lines = listing.lines().skip_while(|l| l.trim() != header).skip(1);
+        lines.take_while(|l| !(l.trim().starts_with(".text.") && l.trim().ends_with(':'))).collect()
+    };
+    for kernel in CopyKernel::ALL {
+        let code = section(&exported(&kernel.name()));
+        assert!(code.len() > 20, "{} has {} lines", kernel.name(), code.len());
+        let of = |access: &str| code.iter().filter(|l| l.contains(access)).count();
+        let suffix = match kernel.access_bytes() {
+            16 => ".128",
+            8 => ".64",
+            4 => "",
+            2 => ".U16",
+            _ => ".U8",
+        };
+        for access in ["LDG.E", "STG.E"] {
+            let (all, wide) = (of(access), of(&format!("{access}{suffix}")));
+            assert!(
+                all > 0 && all == wide,
+                "{}: {wide} of {all} {access} are {access}{suffix}",
+                kernel.name()
+            );
+        }
+        let through_shared = of("LDS") > 0 && of("STS") > 0 && of("BAR.SYNC") > 0;
+        assert_eq!(through_shared, matches!(kernel, CopyKernel::Transpose { .. }), "{}", kernel.name());
+    }
+}

@@ -1,0 +1,263 @@
+//! The CUDA sources against the definition, on a CPU: what they read and write, and that their barriers are where they
+//! must be.
+
+mod cases;
+mod emulator;
+
+use std::collections::BTreeMap;
+
+use cases::{Case, is_nan, pattern, values};
+use emulator::{Emulator, Memory};
+use quickcheck::{Arbitrary, Gen};
+use reshard_cuda::{Alignment, CopyKernel, ElementOp, Program, batch, copies, elementwise, simulate};
+use reshard_kernels::{Combine, CombineOp, Divide, Loop, Nest, Side, reference};
+
+fn memory(bytes: &[u8]) -> Memory<'_> {
+    Memory { shift: 0, bytes }
+}
+
+/// Runs a case in both orders of threads and compares with the definition; the names of the kernels.
+fn check(emulator: &mut Emulator, case: &Case, alignment: Alignment) -> Vec<String> {
+    let launches = copies(&case.nest, case.item, alignment).unwrap();
+    let source = pattern(case.bytes(Side::Source), 1);
+    let before = pattern(case.bytes(Side::Target), 2);
+    let mut want = before.clone();
+    reference::copy_nest(&mut want, &source, &case.nest, case.item);
+    for descending in [false, true] {
+        let source = Memory { shift: alignment.source % 16, bytes: &source };
+        let target = Memory { shift: alignment.target % 16, bytes: &before };
+        let got = emulator.copy(&launches, descending, source, target);
+        let got = got.unwrap_or_else(|| panic!("the sanitizer objects to {case:?} {launches:?}"));
+        assert!(got == want, "{case:?} {launches:?}");
+    }
+    launches.iter().map(|l| l.kernel.name()).collect()
+}
+
+#[test]
+fn copies_are_the_definition() {
+    let mut emulator = Emulator::new(Program::Copy, &[]);
+    let mut used: BTreeMap<String, usize> = BTreeMap::new();
+    let mut count = |names: Vec<String>| names.into_iter().for_each(|n| *used.entry(n).or_default() += 1);
+    // Transposes of all element sizes around the edges of tiles, plain and batched.
+    for item in [1, 2, 4, 8, 16, 12] {
+        for (rows, columns) in
+            [(8, 8), (16, 64), (64, 64), (65, 63), (96, 40), (32, 128), (33, 8), (129, 130)]
+        {
+            count(check(
+                &mut emulator,
+                &Case::of(&[rows, columns], &[1, 0], (0, 0), (0, 0), item),
+                Alignment::FULL,
+            ));
+        }
+        count(check(
+            &mut emulator,
+            &Case::of(&[3, 20, 24], &[0, 2, 1], (4, 8), (4, 16), item),
+            Alignment::FULL,
+        ));
+        count(check(
+            &mut emulator,
+            &Case::of(&[20, 3, 24], &[2, 1, 0], (0, 0), (0, 0), item),
+            Alignment::FULL,
+        ));
+    }
+    let mut g = Gen::new(30);
+    for i in 0..600 {
+        let shift = |i: usize| [16, 16, 16, 8, 4, 2, 1][i % 7];
+        let alignment = Alignment { source: shift(i), target: shift(i / 7) };
+        count(check(&mut emulator, &Case::arbitrary(&mut g), alignment));
+    }
+    for kernel in CopyKernel::ALL {
+        assert!(used.contains_key(&kernel.name()), "{kernel:?} was never chosen: {used:?}");
+    }
+}
+
+#[test]
+fn batches_are_their_copies() {
+    let mut emulator = Emulator::new(Program::Copy, &[]);
+    let mut g = Gen::new(30);
+    for n in 1..40 {
+        let cases: Vec<Case> = (0..n).map(|_| Case::arbitrary(&mut g)).collect();
+        // One after the other in both buffers.
+        let (mut source_at, mut target_at) = (0, 0);
+        let (mut launches, mut shifted) = (Vec::new(), Vec::new());
+        for case in &cases {
+            let bytes = |side| (case.bytes(side) as i64 + 15) / 16 * 16;
+            let mut nest = case.nest.scale(case.item).unwrap();
+            if case.item > 1 {
+                nest.loops.push(Loop::new(case.item, 1, 1));
+            }
+            nest.source_offset += source_at;
+            nest.target_offset += target_at;
+            (source_at, target_at) = (source_at + bytes(Side::Source), target_at + bytes(Side::Target));
+            launches.extend(copies(&nest, 1, Alignment::FULL).unwrap());
+            shifted.push(nest);
+        }
+        let (jobs, blocks) = batch(launches).unwrap();
+        let (source, before) = (pattern(source_at as usize, n), pattern(target_at as usize, n + 1));
+        let mut want = before.clone();
+        for nest in &shifted {
+            reference::copy_nest(&mut want, &source, nest, 1);
+        }
+        let got =
+            emulator.run("copy_jobs", blocks, n % 2 == 0, 0.0, &jobs, &[], memory(&source), memory(&before));
+        assert!(got.expect("the sanitizer objects") == want, "{cases:?}");
+    }
+}
+
+#[test]
+fn a_missing_barrier_is_found() {
+    let mut emulator = Emulator::new(Program::Copy, &["PLANT_MISSING_BARRIER"]);
+    for item in [1, 2, 4, 8, 16] {
+        let case = Case::of(&[64, 64], &[1, 0], (0, 0), (0, 0), item);
+        let launches = copies(&case.nest, item, Alignment::FULL).unwrap();
+        assert!(matches!(launches[0].kernel, CopyKernel::Transpose { .. }), "{launches:?}");
+        let source = pattern(case.bytes(Side::Source), 1);
+        let before = pattern(case.bytes(Side::Target), 2);
+        let mut want = before.clone();
+        reference::copy_nest(&mut want, &source, &case.nest, item);
+        let wrong = [false, true].into_iter().any(|descending| {
+            emulator.copy(&launches, descending, memory(&source), memory(&before)).expect("no sanitizer")
+                != want
+        });
+        assert!(wrong, "elements of {item} bytes need no barrier?");
+    }
+}
+
+#[test]
+fn combinations_are_those_of_the_host_bit_for_bit() {
+    for program in Program::all() {
+        let Program::Element(dtype) = program else { continue };
+        let item = dtype.item_bytes().unwrap();
+        let mut emulator = Emulator::new(program, &[]);
+        let same = |got: &[u8], want: &[u8]| {
+            got.chunks(item)
+                .zip(want.chunks(item))
+                .all(|(a, b)| a == b || is_nan(dtype, a) && is_nan(dtype, b))
+        };
+        // A dense run, rows with gaps, and a transpose.
+        let nests = [
+            Nest::new(0, 0, [Loop::new(3000, 1, 1)]),
+            Nest::new(3, 1, [Loop::new(20, 40, 37), Loop::new(33, 1, 1)]),
+            Nest::new(0, 0, [Loop::new(30, 1, 40), Loop::new(40, 30, 1)]),
+        ];
+        for nest in &nests {
+            let size = |side| nest.extremes(side).unwrap().unwrap().1 as usize + 1;
+            let (source, before) =
+                (values(dtype, size(Side::Source), 1), values(dtype, size(Side::Target), 2));
+            for op in CombineOp::ALL {
+                let mut want = before.clone();
+                Combine::new(nest, dtype, op).unwrap().run(&mut want, &source).unwrap();
+                for l in elementwise(nest, dtype, ElementOp::Combine(op), Alignment::FULL).unwrap() {
+                    let name = l.kernel.name();
+                    let got = emulator.run(
+                        &name,
+                        l.blocks,
+                        false,
+                        0.0,
+                        &[l.job],
+                        &[],
+                        memory(&source),
+                        memory(&before),
+                    );
+                    let got = got.expect("the sanitizer objects");
+                    assert!(same(&got, &want), "{dtype} {op} {nest:?}");
+                }
+            }
+            if dtype.check_average().is_ok() {
+                for divisor in [1, 2, 3, 7, 1000] {
+                    let mut want = before.clone();
+                    Divide::new(nest, dtype, divisor).unwrap().run(&mut want).unwrap();
+                    for l in elementwise(nest, dtype, ElementOp::Divide, Alignment::FULL).unwrap() {
+                        let (name, by) = (l.kernel.name(), divisor as f64);
+                        let got = emulator.run(
+                            &name,
+                            l.blocks,
+                            false,
+                            by,
+                            &[l.job],
+                            &[],
+                            memory(&[]),
+                            memory(&before),
+                        );
+                        let got = got.expect("the sanitizer objects");
+                        assert!(same(&got, &want), "{dtype} / {divisor} {nest:?}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn reductions_are_those_of_the_host_bit_for_bit() {
+    for program in Program::all() {
+        let Program::Element(dtype) = program else { continue };
+        let item = dtype.item_bytes().unwrap();
+        let mut emulator = Emulator::new(program, &[]);
+        let same = |got: &[u8], want: &[u8]| {
+            got.chunks(item)
+                .zip(want.chunks(item))
+                .all(|(a, b)| a == b || is_nan(dtype, a) && is_nan(dtype, b))
+        };
+        // One term of 1200 elements behind the other; a run, and rows.
+        for (nest, terms) in [
+            (Nest::new(0, 0, [Loop::new(1200, 1, 1)]), 5),
+            (Nest::new(3, 1, [Loop::new(20, 40, 37), Loop::new(33, 1, 1)]), 3),
+            (Nest::new(0, 0, [Loop::new(30, 1, 40), Loop::new(40, 30, 1)]), 1),
+        ] {
+            let all: Vec<Vec<u8>> = (0..terms).map(|t| values(dtype, 1200, t)).collect();
+            let bases: Vec<i64> = (0..terms).map(|t| (t * 1200 * item) as i64).collect();
+            let size = nest.extremes(Side::Target).unwrap().unwrap().1 as usize + 1;
+            let before = values(dtype, size, 9);
+            let divisors = if dtype.check_average().is_ok() { vec![1, 6] } else { vec![1] };
+            for (op, divisor) in
+                CombineOp::ALL.into_iter().flat_map(|op| divisors.iter().map(move |d| (op, *d)))
+            {
+                let mut want = before.clone();
+                reference::copy_nest(&mut want, &all[0], &nest, item);
+                for term in &all[1..] {
+                    Combine::new(&nest, dtype, op).unwrap().run(&mut want, term).unwrap();
+                }
+                if divisor > 1 {
+                    Divide::new(&nest, dtype, divisor).unwrap().run(&mut want).unwrap();
+                }
+                for l in elementwise(&nest, dtype, ElementOp::Reduce(op), Alignment::FULL).unwrap() {
+                    let (source, by) = (all.concat(), divisor as f64);
+                    let name = l.kernel.name();
+                    let got = emulator
+                        .run(&name, l.blocks, false, by, &[l.job], &bases, memory(&source), memory(&before))
+                        .expect("the sanitizer objects");
+                    assert!(same(&got, &want), "{dtype} {op} {nest:?}");
+                    // The simulation means the same.
+                    let mut arena: Vec<u8> = [source, before.clone()].concat();
+                    let mut job = l.job;
+                    job.target += (arena.len() - before.len()) as i64;
+                    simulate::elementwise(&mut arena, l.kernel, &job, &bases, divisor).unwrap();
+                    assert!(same(&arena[arena.len() - want.len()..], &want), "{dtype} {op} {nest:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn simulated_copies_are_the_definition() {
+    let mut g = Gen::new(30);
+    for _ in 0..2000 {
+        let case = Case::arbitrary(&mut g);
+        let source = pattern(case.bytes(Side::Source), 1);
+        let before = pattern(case.bytes(Side::Target), 2);
+        let mut want = before.clone();
+        reference::copy_nest(&mut want, &source, &case.nest, case.item);
+        let start = source.len().next_multiple_of(16);
+        let mut arena = source.clone();
+        arena.resize(start, 0);
+        arena.extend(&before);
+        for l in copies(&case.nest, case.item, Alignment::FULL).unwrap() {
+            let mut job = l.job;
+            job.target += start as i64;
+            simulate::copy(&mut arena, &job).unwrap();
+        }
+        assert!(arena[start..] == want, "{case:?}");
+    }
+}

@@ -1,0 +1,128 @@
+//! The kernels on a device against the definition. Skips itself, and says so, where there is none.
+#![cfg(feature = "cuda")]
+
+mod cases;
+
+use cases::{Case, is_nan, pattern, values};
+use quickcheck::{Arbitrary, Gen};
+use reshard_cuda::{Device, DeviceBatch, DeviceCombine, DeviceCopy, Program};
+use reshard_kernels::{Combine, CombineOp, Divide, Loop, Nest, Side, reference};
+
+fn device() -> Option<Device> {
+    match Device::open(0) {
+        Ok(device) => Some(device),
+        Err(e) => {
+            assert!(std::env::var_os("RESHARD_NEED_DEVICE").is_none(), "{e}");
+            assert!(!e.to_string().is_empty());
+            eprintln!("SKIPPED: {e}");
+            None
+        }
+    }
+}
+
+#[test]
+fn copies_are_the_definition() {
+    let Some(device) = device() else { return };
+    let mut g = Gen::new(30);
+    let edges = [1, 2, 4, 8, 16, 12].into_iter().flat_map(|item| {
+        [(8, 8), (64, 64), (65, 63), (96, 40), (1000, 513), (512, 2048)]
+            .map(|(rows, columns)| Case::of(&[rows, columns], &[1, 0], (0, 0), (0, 0), item))
+    });
+    for case in edges.chain((0..3000).map(|_| Case::arbitrary(&mut g))) {
+        let source = pattern(case.bytes(Side::Source), 1);
+        let before = pattern(case.bytes(Side::Target), 2);
+        let mut want = before.clone();
+        reference::copy_nest(&mut want, &source, &case.nest, case.item);
+        let copy = DeviceCopy::new(&case.nest, case.item).unwrap();
+        let (source, mut target) = (device.upload(&source).unwrap(), device.upload(&before).unwrap());
+        copy.run(&device, &mut target, &source).unwrap();
+        let got = device.download(&target).unwrap();
+        assert!(got[..want.len()] == want, "{case:?} {:?}", copy.launches());
+    }
+}
+
+#[test]
+fn batches_are_their_copies() {
+    let Some(device) = device() else { return };
+    let mut g = Gen::new(30);
+    for n in 1..100 {
+        let (mut source_at, mut target_at) = (0, 0);
+        let mut nests = Vec::new();
+        for case in (0..n).map(|_| Case::arbitrary(&mut g)) {
+            let bytes = |side| (case.bytes(side) as i64 + 15) / 16 * 16;
+            let mut nest = case.nest.scale(case.item).unwrap();
+            nest.loops.push(Loop::new(case.item, 1, 1));
+            nest.source_offset += source_at;
+            nest.target_offset += target_at;
+            (source_at, target_at) = (source_at + bytes(Side::Source), target_at + bytes(Side::Target));
+            nests.push(nest);
+        }
+        let (source, before) = (pattern(source_at as usize, n), pattern(target_at as usize, n + 1));
+        let mut want = before.clone();
+        for nest in &nests {
+            reference::copy_nest(&mut want, &source, nest, 1);
+        }
+        let batch = DeviceBatch::new(&device, &nests, 1).unwrap();
+        let (source, mut target) = (device.upload(&source).unwrap(), device.upload(&before).unwrap());
+        batch.run(&device, &mut target, &source).unwrap();
+        assert!(device.download(&target).unwrap()[..want.len()] == want, "{nests:?}");
+    }
+}
+
+#[test]
+fn combinations_are_those_of_the_host_bit_for_bit() {
+    let Some(device) = device() else { return };
+    for program in Program::all() {
+        let Program::Element(dtype) = program else { continue };
+        let item = dtype.item_bytes().unwrap();
+        let same = |got: &[u8], want: &[u8]| {
+            got.chunks(item)
+                .zip(want.chunks(item))
+                .all(|(a, b)| a == b || is_nan(dtype, a) && is_nan(dtype, b))
+        };
+        for nest in [
+            Nest::new(0, 0, [Loop::new(300_000, 1, 1)]),
+            Nest::new(3, 1, [Loop::new(20, 40, 37), Loop::new(33, 1, 1)]),
+            Nest::new(0, 0, [Loop::new(300, 1, 400), Loop::new(400, 300, 1)]),
+        ] {
+            let size = |side| nest.extremes(side).unwrap().unwrap().1 as usize + 1;
+            let (source, before) =
+                (values(dtype, size(Side::Source), 1), values(dtype, size(Side::Target), 2));
+            let on_device = device.upload(&source).unwrap();
+            let run = |combine: DeviceCombine| {
+                let mut target = device.upload(&before).unwrap();
+                combine.run(&device, &mut target, &on_device).unwrap();
+                device.download(&target).unwrap()
+            };
+            for op in CombineOp::ALL {
+                let mut want = before.clone();
+                Combine::new(&nest, dtype, op).unwrap().run(&mut want, &source).unwrap();
+                let got = run(DeviceCombine::new(&nest, dtype, op).unwrap());
+                assert!(same(&got, &want), "{dtype} {op} {nest:?}");
+            }
+            for divisor in [1, 2, 3, 7, 1000].into_iter().filter(|_| dtype.check_average().is_ok()) {
+                let mut want = before.clone();
+                Divide::new(&nest, dtype, divisor).unwrap().run(&mut want).unwrap();
+                let got = run(DeviceCombine::divide(&nest, dtype, divisor).unwrap());
+                assert!(same(&got, &want), "{dtype} / {divisor} {nest:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_buffer_that_is_too_short_is_refused() {
+    let Some(device) = device() else { return };
+    let copy = DeviceCopy::new(&Nest::new(0, 0, [Loop::new(100, 1, 1)]), 4).unwrap();
+    let (source, mut target) = (device.allocate(400).unwrap(), device.allocate(399).unwrap());
+    assert_eq!(copy.run(&device, &mut target, &source).unwrap_err().kind(), "out_of_bounds");
+}
+
+/// Without a device, that is one sentence and no panic.
+#[test]
+fn what_is_missing_is_said() {
+    if let Err(e) = Device::open(0) {
+        assert!(matches!(e.kind(), "library" | "driver"), "{e}");
+        assert!(!e.to_string().contains('\n'), "{e}");
+    }
+}
