@@ -11,6 +11,8 @@ help:
 	@echo "make bench-check  fails where a promised ratio is missed"
 	@echo "make cuda         the CUDA kernels compiled for sm_90 and checked, without a GPU (fetches 90 MB once)"
 	@echo "make laws         the laws of layouts and plans over larger spaces (minutes)"
+	@echo "make soak         random redistributions on every engine of one process for SOAK_SECONDS (ten minutes)"
+	@echo "make large        tensors and messages of more than 2^31 bytes (7 GiB)"
 	@echo "make fuzz         arbitrary layout expressions for a minute (nightly, cargo-fuzz)"
 	@echo "make instructions instruction counts of the layout algebra against the kept ones (valgrind)"
 
@@ -49,6 +51,13 @@ bench-check:
 laws:
 	RESHARD_LAWS=full cargo test --release -p reshard-layout --test laws
 	RESHARD_LAWS=full cargo test --release -p reshard-sharding --test planner_laws -- --nocapture
+
+SOAK_SECONDS ?= 600
+soak:
+	RESHARD_SOAK_SECONDS=$(SOAK_SECONDS) cargo test --release -p reshard-collectives --test soak -- --nocapture
+
+large:
+	cargo test --release -p reshard-collectives --test large -- --ignored --nocapture --test-threads=1
 
 FUZZ_SECONDS ?= 60
 fuzz:
