@@ -1,5 +1,5 @@
 # What CI runs, one target a stage, and the longer runs that it does not.
-.PHONY: all help ci fmt clippy doc package test unsafe-list minilm bench bench-check laws fuzz instructions cuda soak large
+.PHONY: all help ci fmt clippy doc package test unsafe-list minilm bench bench-check laws fuzz instructions cuda gpu gpu-build soak large
 
 all: fmt unsafe-list clippy doc test
 
@@ -10,6 +10,7 @@ help:
 	@echo "make bench        all benchmarks; the tables are in docs/benchmarks.md"
 	@echo "make bench-check  fails where a promised ratio is missed"
 	@echo "make cuda         the CUDA kernels compiled for sm_90 and checked, without a GPU (fetches 90 MB once)"
+	@echo "make gpu          all that needs a GPU; where there is no Rust, after a make gpu-build elsewhere"
 	@echo "make laws         the laws of layouts and plans over larger spaces (minutes)"
 	@echo "make soak         random redistributions on every engine of one process for SOAK_SECONDS (ten minutes)"
 	@echo "make large        tensors and messages of more than 2^31 bytes (7 GiB)"
@@ -27,7 +28,7 @@ unsafe-list:
 
 clippy:
 	cargo clippy --workspace --all-targets -- -D warnings
-	cargo clippy -p reshard-cuda --features cuda --all-targets -- -D warnings
+	cargo clippy -p reshard-cuda -p reshard-device --features reshard-device/cuda --all-targets -- -D warnings
 
 doc:
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
@@ -67,4 +68,11 @@ instructions:
 	benches/layout_instructions.sh --check
 
 cuda:
-	eval "$$(scripts/fetch_nvrtc.sh)" && RESHARD_NEED_NVRTC=1 cargo test -p reshard-cuda --features cuda --test nvrtc --test on_device
+	eval "$$(scripts/fetch_nvrtc.sh)" && RESHARD_NEED_NVRTC=1 cargo test -p reshard-cuda -p reshard-device --features reshard-device/cuda --test nvrtc --test on_device --test contract
+
+gpu-build:
+	scripts/gpu.sh build
+
+gpu:
+	if command -v cargo >/dev/null; then scripts/gpu.sh build; fi
+	scripts/gpu.sh run

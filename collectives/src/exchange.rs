@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use reshard_kernels::{Combine, CombineOp, Copy, DType, Divide, Loop, Nest, Side};
 use reshard_sharding::ReduceOp;
@@ -12,6 +13,9 @@ use crate::collective::{self, Collective, Reduction};
 use crate::memory::Map;
 use crate::{Error, Move, Piece, Place, Receive, Send};
 
+/// The number of the next exchange.
+static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+
 /// What one rank does in one phase: everything checked, every offset fixed, nothing that depends on the data.
 ///
 /// Carrying it out means, in this order: run [`prepare`](Exchange::prepare) on the target; for every [`Receive`] in the
@@ -20,6 +24,7 @@ use crate::{Error, Move, Piece, Place, Receive, Send};
 /// that belongs to it: of the same size, its pieces in the same order.
 #[derive(Clone, Debug)]
 pub struct Exchange {
+    id: u64,
     rank: usize,
     step: usize,
     phase: usize,
@@ -100,6 +105,7 @@ impl Exchange {
         };
         let all_same = |same: &dyn Fn(&Part<'_>) -> bool| parts.iter().all(same);
         let mut exchange = Exchange {
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             rank,
             step,
             phase: head.phase,
@@ -259,6 +265,13 @@ impl Exchange {
         self.op = Some(StepOp::AllReduce);
         self.collective = symmetric.then_some(Collective::AllReduce { source, target, reduction });
         self.collective.is_some().then_some(self)
+    }
+
+    /// A number that no other exchange of this process has; copies of an exchange have the same.
+    ///
+    /// By it an engine finds again what it has prepared for an exchange.
+    pub fn id(&self) -> u64 {
+        self.id
     }
 
     /// This rank.

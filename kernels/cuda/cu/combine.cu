@@ -1,4 +1,4 @@
-// target = target op source, and target = target / divisor, over jobs of rows.
+// target = target op source, target = target / divisor, and target = (term_0 op term_1 op ..) / divisor, over jobs of rows.
 
 template <int W>
 struct Items {
@@ -38,6 +38,70 @@ __device__ __forceinline__ void combine(const Job &job, const char *source, char
     }
 }
 
+// Terms that lie alike: term t of a unit is `bases[t]` bytes further in the source. They combine in order, and what comes
+// of them is divided if the divisor is not 1.
+template <int W, int UNROLL, Op OP>
+__device__ __forceinline__ void reduce(
+    const Job &job, const long long *bases, u32 terms, double divisor, const char *source, char *target
+) {
+    typedef typename Unit<W>::type U;
+    Items<W> sum[UNROLL];
+    long long from[UNROLL];
+    long long to[UNROLL];
+#pragma unroll
+    for (int k = 0; k < UNROLL; ++k) {
+        u32 i = (blockIdx.x * UNROLL + k) * THREADS + threadIdx.x;
+        from[k] = job.source;
+        to[k] = job.target;
+        if (i < job.count) {
+            place(job, 0, i, from[k], to[k]);
+            sum[k] = __builtin_bit_cast(Items<W>, *(const U *)(source + bases[0] + from[k]));
+        }
+    }
+    for (u32 t = 1; t < terms; ++t) {
+        const char *term = source + bases[t];
+        U unit[UNROLL];
+#pragma unroll
+        for (int k = 0; k < UNROLL; ++k) {
+            u32 i = (blockIdx.x * UNROLL + k) * THREADS + threadIdx.x;
+            if (i < job.count) {
+                unit[k] = *(const U *)(term + from[k]);
+            }
+        }
+#pragma unroll
+        for (int k = 0; k < UNROLL; ++k) {
+            Items<W> next = __builtin_bit_cast(Items<W>, unit[k]);
+#pragma unroll
+            for (int j = 0; j < Items<W>::COUNT; ++j) {
+                sum[k].item[j] = combined<OP>(sum[k].item[j], next.item[j]);
+            }
+        }
+    }
+#pragma unroll
+    for (int k = 0; k < UNROLL; ++k) {
+        u32 i = (blockIdx.x * UNROLL + k) * THREADS + threadIdx.x;
+        if (i < job.count) {
+#if ELEMENT >= ELEMENT_F16
+            if (divisor != 1.0) {
+#pragma unroll
+                for (int j = 0; j < Items<W>::COUNT; ++j) {
+                    sum[k].item[j] = divided(sum[k].item[j], divisor);
+                }
+            }
+#endif
+            *(U *)(target + to[k]) = __builtin_bit_cast(U, sum[k]);
+        }
+    }
+}
+
+#define REDUCE(NAME, W, UNROLL, OP) \
+    extern "C" __global__ void __launch_bounds__(THREADS, 2) reshard_##NAME( \
+        const __grid_constant__ Job job, const long long *__restrict__ bases, u32 terms, double divisor, \
+        const char *__restrict__ source, char *__restrict__ target \
+    ) { \
+        reduce<W, UNROLL, OP>(job, bases, terms, divisor, source, target); \
+    }
+
 #define COMBINE(NAME, W, UNROLL, OP) \
     extern "C" __global__ void __launch_bounds__(THREADS) \
         reshard_##NAME(const __grid_constant__ Job job, const char *__restrict__ source, char *__restrict__ target) { \
@@ -48,6 +112,10 @@ __device__ __forceinline__ void combine(const Job &job, const char *source, char
     COMBINE(prod_##W, W, UNROLL, PROD) \
     COMBINE(min_##W, W, UNROLL, MIN) \
     COMBINE(max_##W, W, UNROLL, MAX) \
+    REDUCE(sum_terms_##W, W, UNROLL, SUM) \
+    REDUCE(prod_terms_##W, W, UNROLL, PROD) \
+    REDUCE(min_terms_##W, W, UNROLL, MIN) \
+    REDUCE(max_terms_##W, W, UNROLL, MAX) \
     DIVIDE(W, UNROLL)
 
 #if ELEMENT >= ELEMENT_F16

@@ -9,14 +9,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::sys::CUdevice_attribute;
 use cudarc::driver::{CudaContext, CudaFunction, CudaModule, CudaSlice, CudaStream, DriverError};
-use cudarc::driver::{DeviceRepr, LaunchConfig, PushKernelArg};
+use cudarc::driver::{DevicePtr, DeviceRepr, LaunchConfig, PushKernelArg};
 use reshard_kernels::{CombineOp, DType, Nest, Side};
 
 use crate::library::Library;
 use crate::select::{
     Alignment, CopyKernel, ElementKernel, ElementOp, Launch, Launches, batch, copies, elementwise,
 };
-use crate::{Arch, Error, Job, Program, THREADS, compile, exported};
+use crate::{Arch, Error, Job, Program, THREADS, Work, compile, exported};
 
 // SAFETY: a job is plain numbers without padding, laid out as `Job` in `cu/index.cuh`.
 #[allow(unsafe_code, reason = "a job is passed to kernels by value")]
@@ -42,6 +42,11 @@ impl Memory {
     /// The number of bytes.
     pub fn len(&self) -> usize {
         self.slice.len()
+    }
+
+    /// Where it begins, on the device; what is enqueued on this stream may use it.
+    pub fn address(&self, device: &Device) -> u64 {
+        self.slice.device_ptr(&device.stream).0
     }
 
     /// Whether there are none.
@@ -307,20 +312,126 @@ impl DeviceCombine {
         check(Side::Source, self.source, source.len())?;
         check(Side::Target, self.target, target.len())?;
         for l in &self.launches {
-            let function = device.function(Program::Element(l.kernel.dtype), &l.kernel.name())?;
-            Library::Driver.call(|| {
-                let mut call = device.stream.launch_builder(&function);
-                call.arg(&l.job);
-                match l.kernel.op {
-                    ElementOp::Combine(_) => call.arg(&source.slice),
-                    ElementOp::Divide => call.arg(&self.divisor),
-                };
-                call.arg(&mut target.slice);
-                // SAFETY: the arguments are those of the kernel; the job stays within both buffers, whose lengths were
-                // just compared with the ends of its nest.
-                unsafe { call.launch(grid(l.blocks)) }.map_err(driver("cuLaunchKernel"))
-            })?;
+            let (source, target) = (source.address(device), target.address(device));
+            // SAFETY: the job stays within both buffers, whose lengths were just compared with the ends of its nest.
+            unsafe { device.element(l, None, 0, self.divisor, source, target)? };
         }
         Ok(())
+    }
+}
+
+/// Launches by absolute addresses, with what they read on the device.
+#[derive(Debug)]
+pub struct Prepared {
+    parts: Vec<Part>,
+}
+
+#[derive(Debug)]
+enum Part {
+    Copies { jobs: CudaSlice<u64>, count: u32, blocks: u32 },
+    Element { launch: Box<Launch<ElementKernel>>, bases: Option<CudaSlice<i64>>, terms: u32, divisor: f64 },
+}
+
+impl Device {
+    /// The same device with a stream of its own.
+    pub fn with_own_stream(&self) -> Result<Device, Error> {
+        let stream = Library::Driver.call(|| self.context.new_stream().map_err(driver("cuStreamCreate")))?;
+        Ok(Device { stream, ..self.clone() })
+    }
+
+    /// Writes bytes to the beginning of some memory, after everything before.
+    ///
+    /// Errors: more bytes than there is memory, and those of the driver.
+    pub fn write(&self, memory: &mut Memory, bytes: &[u8]) -> Result<(), Error> {
+        check(Side::Target, bytes.len(), memory.len())?;
+        Library::Driver.call(|| {
+            let mut place = memory.slice.slice_mut(..bytes.len());
+            self.stream.memcpy_htod(bytes, &mut place).map_err(driver("cuMemcpyHtoDAsync"))
+        })
+    }
+
+    /// Makes launches ready to be run again and again.
+    pub fn prepare(&self, work: &[Work]) -> Result<Prepared, Error> {
+        let part = |work: &Work| match work {
+            Work::Copies { jobs, blocks } => Library::Driver.call(|| {
+                let on_device = self.stream.clone_htod(bytemuck::cast_slice::<Job, u64>(jobs));
+                let jobs_on_device = on_device.map_err(driver("cuMemcpyHtoDAsync"))?;
+                Ok(Part::Copies { jobs: jobs_on_device, count: jobs.len() as u32, blocks: *blocks })
+            }),
+            Work::Element { launch, bases, divisor } => Library::Driver.call(|| {
+                let upload = || self.stream.clone_htod(bases.as_slice()).map_err(driver("cuMemcpyHtoDAsync"));
+                let on_device = if bases.is_empty() { None } else { Some(upload()?) };
+                Ok(Part::Element {
+                    launch: launch.clone(),
+                    bases: on_device,
+                    terms: bases.len() as u32,
+                    divisor: *divisor as f64,
+                })
+            }),
+        };
+        Ok(Prepared { parts: work.iter().map(part).collect::<Result<_, Error>>()? })
+    }
+
+    /// Enqueues what was prepared.
+    ///
+    /// # Safety
+    ///
+    /// All addresses that the launches read and write belong to memory of this device that lives, and that nobody else
+    /// uses, until everything enqueued here is done.
+    #[allow(unsafe_code, reason = "launches by absolute addresses")]
+    pub unsafe fn run(&self, prepared: &Prepared) -> Result<(), Error> {
+        for part in &prepared.parts {
+            match part {
+                Part::Copies { jobs, count, blocks } => {
+                    let function = self.function(Program::Copy, "copy_jobs")?;
+                    Library::Driver.call(|| {
+                        let mut call = self.stream.launch_builder(&function);
+                        call.arg(jobs).arg(count).arg(&0u64).arg(&0u64);
+                        // SAFETY: the arguments are those of the kernel; the caller vouches for the addresses.
+                        unsafe { call.launch(grid(*blocks)) }.map_err(driver("cuLaunchKernel"))
+                    })?;
+                }
+                Part::Element { launch, bases, terms, divisor } => {
+                    // SAFETY: the caller vouches for the addresses.
+                    unsafe { self.element(launch, bases.as_ref(), *terms, *divisor, 0, 0)? };
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Launches an elementwise kernel.
+    ///
+    /// # Safety
+    ///
+    /// What the job touches from these addresses on is memory of this device that lives.
+    #[allow(unsafe_code, reason = "a launch")]
+    unsafe fn element(
+        &self,
+        launch: &Launch<ElementKernel>,
+        bases: Option<&CudaSlice<i64>>,
+        terms: u32,
+        divisor: f64,
+        source: u64,
+        target: u64,
+    ) -> Result<(), Error> {
+        let function = self.function(Program::Element(launch.kernel.dtype), &launch.kernel.name())?;
+        Library::Driver.call(|| {
+            let mut call = self.stream.launch_builder(&function);
+            call.arg(&launch.job);
+            match (launch.kernel.op, bases) {
+                (ElementOp::Combine(_), _) => call.arg(&source),
+                (ElementOp::Divide, _) => call.arg(&divisor),
+                (ElementOp::Reduce(_), Some(bases)) => call.arg(bases).arg(&terms).arg(&divisor).arg(&source),
+                (ElementOp::Reduce(_), None) => {
+                    let reason = "a reduction has no terms".to_owned();
+                    return Err(Error::Driver { call: "cuLaunchKernel", reason });
+                }
+            };
+            call.arg(&target);
+            // SAFETY: the arguments are those of the kernel; the caller vouches for the addresses.
+            unsafe { call.launch(grid(launch.blocks)) }.map_err(driver("cuLaunchKernel"))?;
+            Ok(())
+        })
     }
 }

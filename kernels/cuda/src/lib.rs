@@ -32,12 +32,14 @@ mod job;
 #[cfg(feature = "cuda")]
 mod library;
 mod select;
+pub mod simulate;
 mod source;
+mod work;
 
 #[cfg(feature = "cuda")]
 pub use compile::{Arch, Binary, compile};
 #[cfg(feature = "cuda")]
-pub use device::{Device, DeviceBatch, DeviceCombine, DeviceCopy, Memory};
+pub use device::{Device, DeviceBatch, DeviceCombine, DeviceCopy, Memory, Prepared};
 pub use error::Error;
 pub use job::{Job, JobLoop, MAX_LOOPS, THREADS};
 #[cfg(feature = "cuda")]
@@ -46,3 +48,4 @@ pub use select::{
     Alignment, CopyKernel, ElementKernel, ElementOp, Launch, Launches, batch, copies, elementwise,
 };
 pub use source::{Program, exported};
+pub use work::Work;

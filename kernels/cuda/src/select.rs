@@ -15,7 +15,7 @@
 //!
 //! Indices are 32 bits in a kernel; more than `MOST` units, or more loops than a job holds, become several launches.
 
-use reshard_kernels::{DType, Loop, Nest, Side};
+use reshard_kernels::{CombineOp, DType, Loop, Nest, Side};
 use smallvec::SmallVec;
 
 use crate::Error;
@@ -178,7 +178,9 @@ pub struct ElementKernel {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ElementOp {
     /// `target = target op source`.
-    Combine(reshard_kernels::CombineOp),
+    Combine(CombineOp),
+    /// `target = (term_0 op term_1 op ..) / divisor`, of terms that lie alike in the source.
+    Reduce(CombineOp),
     /// `target = target / divisor`.
     Divide,
 }
@@ -188,6 +190,7 @@ impl ElementKernel {
     pub fn name(self) -> String {
         match self.op {
             ElementOp::Combine(op) => format!("{}_{}", op.name(), self.width),
+            ElementOp::Reduce(op) => format!("{}_terms_{}", op.name(), self.width),
             ElementOp::Divide => format!("divide_{}", self.width),
         }
     }
@@ -215,7 +218,7 @@ pub fn elementwise(
     alignment: Alignment,
 ) -> Result<Launches<ElementKernel>, Error> {
     match op {
-        ElementOp::Combine(op) => dtype.check_combine(op)?,
+        ElementOp::Combine(op) | ElementOp::Reduce(op) => dtype.check_combine(op)?,
         ElementOp::Divide => dtype.check_average()?,
     }
     let item = dtype.item_bytes()?;

@@ -45,7 +45,8 @@ impl Program {
             }
             Program::Element(dtype) => {
                 let item = dtype.item_bytes().unwrap_or(16);
-                let ops = CombineOp::ALL.into_iter().map(ElementOp::Combine);
+                let ops =
+                    CombineOp::ALL.into_iter().flat_map(|op| [ElementOp::Combine(op), ElementOp::Reduce(op)]);
                 let divide = dtype.check_average().is_ok().then_some(ElementOp::Divide);
                 let ops: Vec<ElementOp> = ops.chain(divide).collect();
                 let widths = [1, 2, 4, 8, 16].into_iter().filter(|w| *w >= item);

@@ -70,7 +70,8 @@ fn every_kernel_compiles_without_spills() {
         }
         assert_eq!(usage.len(), program.kernels().len(), "{program:?}");
     }
-    assert_eq!(kernels, 15 + 2 * 20 + 2 * 16 + 2 * 12 + 2 * 8 + 2 * 20 + 15 + 10);
+    // 15 copies; 4 combinations, 4 reductions and of floats a division for each width from the element's on.
+    assert_eq!(kernels, 15 + 8 * (2 * 5 + 2 * 4 + 2 * 3 + 2 * 2) + 9 * (4 + 4 + 3 + 2));
 }
 
 #[test]

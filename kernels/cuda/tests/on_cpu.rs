@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use cases::{Case, is_nan, pattern, values};
 use emulator::{Emulator, Memory};
 use quickcheck::{Arbitrary, Gen};
-use reshard_cuda::{Alignment, CopyKernel, ElementOp, Program, batch, copies, elementwise};
+use reshard_cuda::{Alignment, CopyKernel, ElementOp, Program, batch, copies, elementwise, simulate};
 use reshard_kernels::{Combine, CombineOp, Divide, Loop, Nest, Side, reference};
 
 fn memory(bytes: &[u8]) -> Memory<'_> {
@@ -98,7 +98,8 @@ fn batches_are_their_copies() {
         for nest in &shifted {
             reference::copy_nest(&mut want, &source, nest, 1);
         }
-        let got = emulator.run("copy_jobs", blocks, n % 2 == 0, 0.0, &jobs, memory(&source), memory(&before));
+        let got =
+            emulator.run("copy_jobs", blocks, n % 2 == 0, 0.0, &jobs, &[], memory(&source), memory(&before));
         assert!(got.expect("the sanitizer objects") == want, "{cases:?}");
     }
 }
@@ -148,8 +149,16 @@ fn combinations_are_those_of_the_host_bit_for_bit() {
                 Combine::new(nest, dtype, op).unwrap().run(&mut want, &source).unwrap();
                 for l in elementwise(nest, dtype, ElementOp::Combine(op), Alignment::FULL).unwrap() {
                     let name = l.kernel.name();
-                    let got =
-                        emulator.run(&name, l.blocks, false, 0.0, &[l.job], memory(&source), memory(&before));
+                    let got = emulator.run(
+                        &name,
+                        l.blocks,
+                        false,
+                        0.0,
+                        &[l.job],
+                        &[],
+                        memory(&source),
+                        memory(&before),
+                    );
                     let got = got.expect("the sanitizer objects");
                     assert!(same(&got, &want), "{dtype} {op} {nest:?}");
                 }
@@ -160,13 +169,95 @@ fn combinations_are_those_of_the_host_bit_for_bit() {
                     Divide::new(nest, dtype, divisor).unwrap().run(&mut want).unwrap();
                     for l in elementwise(nest, dtype, ElementOp::Divide, Alignment::FULL).unwrap() {
                         let (name, by) = (l.kernel.name(), divisor as f64);
-                        let got =
-                            emulator.run(&name, l.blocks, false, by, &[l.job], memory(&[]), memory(&before));
+                        let got = emulator.run(
+                            &name,
+                            l.blocks,
+                            false,
+                            by,
+                            &[l.job],
+                            &[],
+                            memory(&[]),
+                            memory(&before),
+                        );
                         let got = got.expect("the sanitizer objects");
                         assert!(same(&got, &want), "{dtype} / {divisor} {nest:?}");
                     }
                 }
             }
         }
+    }
+}
+
+#[test]
+fn reductions_are_those_of_the_host_bit_for_bit() {
+    for program in Program::all() {
+        let Program::Element(dtype) = program else { continue };
+        let item = dtype.item_bytes().unwrap();
+        let mut emulator = Emulator::new(program, &[]);
+        let same = |got: &[u8], want: &[u8]| {
+            got.chunks(item)
+                .zip(want.chunks(item))
+                .all(|(a, b)| a == b || is_nan(dtype, a) && is_nan(dtype, b))
+        };
+        // One term of 1200 elements behind the other; a run, and rows.
+        for (nest, terms) in [
+            (Nest::new(0, 0, [Loop::new(1200, 1, 1)]), 5),
+            (Nest::new(3, 1, [Loop::new(20, 40, 37), Loop::new(33, 1, 1)]), 3),
+            (Nest::new(0, 0, [Loop::new(30, 1, 40), Loop::new(40, 30, 1)]), 1),
+        ] {
+            let all: Vec<Vec<u8>> = (0..terms).map(|t| values(dtype, 1200, t)).collect();
+            let bases: Vec<i64> = (0..terms).map(|t| (t * 1200 * item) as i64).collect();
+            let size = nest.extremes(Side::Target).unwrap().unwrap().1 as usize + 1;
+            let before = values(dtype, size, 9);
+            let divisors = if dtype.check_average().is_ok() { vec![1, 6] } else { vec![1] };
+            for (op, divisor) in
+                CombineOp::ALL.into_iter().flat_map(|op| divisors.iter().map(move |d| (op, *d)))
+            {
+                let mut want = before.clone();
+                reference::copy_nest(&mut want, &all[0], &nest, item);
+                for term in &all[1..] {
+                    Combine::new(&nest, dtype, op).unwrap().run(&mut want, term).unwrap();
+                }
+                if divisor > 1 {
+                    Divide::new(&nest, dtype, divisor).unwrap().run(&mut want).unwrap();
+                }
+                for l in elementwise(&nest, dtype, ElementOp::Reduce(op), Alignment::FULL).unwrap() {
+                    let (source, by) = (all.concat(), divisor as f64);
+                    let name = l.kernel.name();
+                    let got = emulator
+                        .run(&name, l.blocks, false, by, &[l.job], &bases, memory(&source), memory(&before))
+                        .expect("the sanitizer objects");
+                    assert!(same(&got, &want), "{dtype} {op} {nest:?}");
+                    // The simulation means the same.
+                    let mut arena: Vec<u8> = [source, before.clone()].concat();
+                    let mut job = l.job;
+                    job.target += (arena.len() - before.len()) as i64;
+                    simulate::elementwise(&mut arena, l.kernel, &job, &bases, divisor).unwrap();
+                    assert!(same(&arena[arena.len() - want.len()..], &want), "{dtype} {op} {nest:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn simulated_copies_are_the_definition() {
+    let mut g = Gen::new(30);
+    for _ in 0..2000 {
+        let case = Case::arbitrary(&mut g);
+        let source = pattern(case.bytes(Side::Source), 1);
+        let before = pattern(case.bytes(Side::Target), 2);
+        let mut want = before.clone();
+        reference::copy_nest(&mut want, &source, &case.nest, case.item);
+        let start = source.len().next_multiple_of(16);
+        let mut arena = source.clone();
+        arena.resize(start, 0);
+        arena.extend(&before);
+        for l in copies(&case.nest, case.item, Alignment::FULL).unwrap() {
+            let mut job = l.job;
+            job.target += start as i64;
+            simulate::copy(&mut arena, &job).unwrap();
+        }
+        assert!(arena[start..] == want, "{case:?}");
     }
 }

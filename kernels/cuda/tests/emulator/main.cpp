@@ -1,6 +1,6 @@
 // Runs kernels on the CPU by requests on stdin, so that tests in another language can drive them.
 //
-//     name, grid, descending, extra (f64), jobs, shift, source, shift, target      texts and buffers after their length
+//     name, grid, descending, extra (f64), jobs, bases, shift, source, shift, target      texts and buffers after their length
 //
 // All numbers are 8 bytes. The answer is the target after the kernel. Buffers are as long as they are said to be and start
 // `shift` bytes behind a multiple of 256, so that a sanitizer sees accesses outside of them and misaligned ones.
@@ -51,6 +51,8 @@ struct Call {
     const Job *jobs;
     uint64_t count;
     double extra;
+    const long long *bases;
+    uint64_t terms;
     const char *source;
     char *target;
     void (*run)(Call &);
@@ -58,6 +60,8 @@ struct Call {
 
 #ifdef ELEMENT
 #define ENTRY(NAME) {#NAME, [](Call &c) { reshard_##NAME(*c.jobs, c.source, c.target); }},
+#define TERMS_ENTRY(NAME) \
+    {#NAME, [](Call &c) { reshard_##NAME(*c.jobs, c.bases, (u32)c.terms, c.extra, c.source, c.target); }},
 #define DIVIDE_ENTRY(NAME) {#NAME, [](Call &c) { reshard_##NAME(*c.jobs, c.extra, c.target); }},
 #else
 #define ENTRY(NUMBER, NAME, BODY) {#NAME, [](Call &c) { reshard_##NAME(*c.jobs, c.source, c.target); }},
@@ -65,7 +69,9 @@ struct Call {
 
 static const std::map<std::string, void (*)(Call &)> KERNEL_TABLE = {
 #ifdef ELEMENT
-#define OPS(W) ENTRY(sum_##W) ENTRY(prod_##W) ENTRY(min_##W) ENTRY(max_##W)
+#define OPS(W) \
+    ENTRY(sum_##W) ENTRY(prod_##W) ENTRY(min_##W) ENTRY(max_##W) \
+    TERMS_ENTRY(sum_terms_##W) TERMS_ENTRY(prod_terms_##W) TERMS_ENTRY(min_terms_##W) TERMS_ENTRY(max_terms_##W)
 #if ELEMENT <= ELEMENT_I8
     OPS(1)
 #endif
@@ -98,6 +104,7 @@ int main() {
         bool descending = number();
         double extra = bits_as<double>(number());
         std::string jobs = text();
+        std::string bases = text();
         Buffer source;
         Buffer target;
         auto found = KERNEL_TABLE.find(name);
@@ -105,7 +112,7 @@ int main() {
             fprintf(stderr, "no kernel %s, or no jobs in %zu bytes\n", name.c_str(), jobs.size());
             return 2;
         }
-        Call call = {(const Job *)jobs.data(), jobs.size() / sizeof(Job), extra, source.data, target.data, found->second};
+        Call call = {(const Job *)jobs.data(), jobs.size() / sizeof(Job), extra, (const long long *)bases.data(), bases.size() / 8, source.data, target.data, found->second};
         gridDim.x = (unsigned)grid;
         blockDim.x = THREADS;
         for (unsigned b = 0; b < grid; ++b) {

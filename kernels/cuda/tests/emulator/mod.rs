@@ -66,6 +66,7 @@ impl Emulator {
         descending: bool,
         extra: f64,
         jobs: &[Job],
+        bases: &[i64],
         source: Memory<'_>,
         target: Memory<'_>,
     ) -> Option<Vec<u8>> {
@@ -80,6 +81,7 @@ impl Emulator {
         number(&mut request, u64::from(descending));
         number(&mut request, extra.to_bits());
         text(&mut request, bytemuck::cast_slice(jobs));
+        text(&mut request, bytemuck::cast_slice(bases));
         for memory in [&source, &target] {
             number(&mut request, memory.shift as u64);
             text(&mut request, memory.bytes);
@@ -102,7 +104,7 @@ impl Emulator {
         let mut bytes = target.bytes.to_vec();
         for l in launches {
             let target = Memory { shift: target.shift, bytes: &bytes };
-            bytes = self.run(&l.kernel.name(), l.blocks, descending, 0.0, &[l.job], source, target)?;
+            bytes = self.run(&l.kernel.name(), l.blocks, descending, 0.0, &[l.job], &[], source, target)?;
         }
         Some(bytes)
     }

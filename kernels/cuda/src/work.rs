@@ -1,0 +1,98 @@
+//! Launches by absolute addresses: what a plan's step is, once every buffer has its place.
+
+use reshard_kernels::{CombineOp, DType, Nest};
+
+use crate::select::{Alignment, ElementKernel, ElementOp, Launch, batch, copies, elementwise};
+use crate::{Error, Job};
+
+/// One launch; offsets are addresses of the device.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Work {
+    /// Copies, none of which writes what another one reads or writes.
+    Copies {
+        /// The jobs, each with its first block.
+        jobs: Vec<Job>,
+        /// The blocks of all.
+        blocks: u32,
+    },
+    /// An elementwise kernel.
+    Element {
+        /// The kernel, its job and its blocks.
+        launch: Box<Launch<ElementKernel>>,
+        /// Where the terms of a reduction begin.
+        bases: Vec<i64>,
+        /// What a reduction or a division divides by.
+        divisor: usize,
+    },
+}
+
+impl Work {
+    /// Copies along nests that are counted in bytes from address 0; nothing if there is nothing to copy.
+    ///
+    /// Requires that no two of them write the same place, and that none reads what one writes. Errors: those of
+    /// [`copies`] and [`batch`].
+    pub fn copies(nests: &[Nest]) -> Result<Option<Work>, Error> {
+        let mut launches = Vec::new();
+        for nest in nests {
+            launches.extend(copies(nest, 1, Alignment::FULL)?);
+        }
+        let (jobs, blocks) = batch(launches)?;
+        Ok((!jobs.is_empty()).then_some(Work::Copies { jobs, blocks }))
+    }
+
+    /// `target = target op source` along a nest of elements that begin at these addresses.
+    ///
+    /// Errors: those of [`elementwise`].
+    pub fn combine(
+        nest: &Nest,
+        dtype: DType,
+        op: CombineOp,
+        source: i64,
+        target: i64,
+    ) -> Result<Vec<Work>, Error> {
+        Work::elements(nest, dtype, ElementOp::Combine(op), (source, target), &[], 1)
+    }
+
+    /// `target = (term_0 op term_1 ..) / divisor` along a nest whose source is each of the terms, at these addresses.
+    ///
+    /// Errors: those of [`elementwise`].
+    pub fn reduce(
+        nest: &Nest,
+        dtype: DType,
+        op: CombineOp,
+        terms: &[i64],
+        target: i64,
+        divisor: usize,
+    ) -> Result<Vec<Work>, Error> {
+        if divisor != 1 {
+            dtype.check_average()?;
+        }
+        Work::elements(nest, dtype, ElementOp::Reduce(op), (0, target), terms, divisor)
+    }
+
+    /// `target = target / divisor` along the target side of a nest of elements that begin at this address.
+    ///
+    /// Errors: those of [`elementwise`].
+    pub fn divide(nest: &Nest, dtype: DType, target: i64, divisor: usize) -> Result<Vec<Work>, Error> {
+        Work::elements(nest, dtype, ElementOp::Divide, (target, target), &[], divisor)
+    }
+
+    fn elements(
+        nest: &Nest,
+        dtype: DType,
+        op: ElementOp,
+        (source, target): (i64, i64),
+        bases: &[i64],
+        divisor: usize,
+    ) -> Result<Vec<Work>, Error> {
+        // What all addresses have in common; those of terms count as the source's.
+        let all = bases.iter().fold(source, |all, base| all | base);
+        let launches = elementwise(nest, dtype, op, Alignment::of(all as u64, target as u64))?;
+        let at = |mut launch: Launch<ElementKernel>| {
+            launch.job.source += source;
+            launch.job.target += target;
+            Work::Element { launch: Box::new(launch), bases: bases.to_vec(), divisor }
+        };
+        Ok(launches.into_iter().map(at).collect())
+    }
+}
