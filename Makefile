@@ -1,5 +1,5 @@
 # What CI runs, one target a stage, and the longer runs that it does not.
-.PHONY: all help ci fmt clippy doc package test unsafe-list minilm bench bench-check laws fuzz instructions cuda gpu gpu-build mpi mpi-bench large-mpi
+.PHONY: all help ci fmt clippy doc package test unsafe-list minilm bench bench-check laws fuzz instructions cuda gpu gpu-build mpi mpi-bench large-mpi soak large
 
 all: fmt unsafe-list clippy doc test
 
@@ -15,6 +15,8 @@ help:
 	@echo "make large-mpi    a tensor of more than 2^31 bytes over MPI (8 GiB of memory)"
 	@echo "make gpu          all that needs a GPU; where there is no Rust, after a make gpu-build elsewhere"
 	@echo "make laws         the laws of layouts and plans over larger spaces (minutes)"
+	@echo "make soak         random redistributions on every engine of one process for SOAK_SECONDS (ten minutes)"
+	@echo "make large        tensors and messages of more than 2^31 bytes (7 GiB)"
 	@echo "make fuzz         arbitrary layout expressions for a minute (nightly, cargo-fuzz)"
 	@echo "make instructions instruction counts of the layout algebra against the kept ones (valgrind)"
 
@@ -53,6 +55,13 @@ bench-check:
 laws:
 	RESHARD_LAWS=full cargo test --release -p reshard-layout --test laws
 	RESHARD_LAWS=full cargo test --release -p reshard-sharding --test planner_laws -- --nocapture
+
+SOAK_SECONDS ?= 600
+soak:
+	RESHARD_SOAK_SECONDS=$(SOAK_SECONDS) cargo test --release -p reshard-collectives --test soak -- --nocapture
+
+large:
+	cargo test --release -p reshard-collectives --test large -- --ignored --nocapture --test-threads=1
 
 FUZZ_SECONDS ?= 60
 fuzz:
