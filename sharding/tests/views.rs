@@ -250,6 +250,20 @@ fn the_named_views() {
 }
 
 #[test]
+fn another_number_of_elements_is_said_and_needs_no_advice() {
+    for (from, placements, to) in [
+        (&[8][..], "S(0)", &[0][..]),
+        (&[0, 4], "S(0)", &[1, 4]),
+        (&[5, 3], "SS(1,2)", &[5, 0, 3]),
+        (&[4, 6], "S(1)", &[]),
+    ] {
+        let e = view(&[4], from, placements, to).unwrap_err();
+        assert_eq!(e.kind(), "view", "{e}");
+        assert!(e.to_string().contains("a view keeps their number"), "{e}");
+    }
+}
+
+#[test]
 fn a_view_that_is_not_free_says_what_to_move() {
     let e = view(&[3], &[6, 4], "S(0)", &[4, 6]).unwrap_err();
     assert_eq!(e.kind(), "needs_redistribute");
