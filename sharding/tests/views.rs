@@ -250,6 +250,22 @@ fn the_named_views() {
 }
 
 #[test]
+fn the_cheapest_move_before_an_uneven_view_is_named() {
+    for (sizes, from, placements, to, first, elements) in [
+        // Whole rows of 7, of which rank 0 lacks 3 elements, and not all 21.
+        (&[2][..], &[21][..], "S(0)", &[3, 7][..], "RG(0,[14,7])", 3),
+        (&[2, 3], &[21, 6], "S(0),S(1)", &[3, 7, 6], "RG(0,[14,7]),S(1)", 6),
+    ] {
+        let Err(Error::NeedsRedistribute { first: said, elements: moved, .. }) =
+            view(sizes, from, placements, to)
+        else {
+            panic!("{placements} of {from:?} as {to:?} should need something");
+        };
+        assert_eq!((said.as_str(), moved), (first, elements), "{placements} of {from:?} as {to:?}");
+    }
+}
+
+#[test]
 fn another_number_of_elements_is_said_and_needs_no_advice() {
     for (from, placements, to) in [
         (&[8][..], "S(0)", &[0][..]),
