@@ -15,6 +15,8 @@
 
 mod checkpoint;
 mod decision;
+#[cfg(any(test, feature = "cuda"))]
+mod device;
 mod embedded;
 mod exchange;
 mod header;
@@ -133,7 +135,7 @@ fn carry_out(args: &RunArgs, after_exchange: AfterExchange<'_>) -> Result<(Repor
     moves.sort_by(|a, b| {
         shard_files::file_order((&a.tensor.name, a.tensor.dtype), (&b.tensor.name, b.tensor.dtype))
     });
-    let mut exchange = Exchange::prepare(&moves, args.time_out)?;
+    let mut exchange = Exchange::prepare(&moves, args.time_out, args.engine)?;
     let mut outputs = Outputs::begin(
         args.out.as_deref(),
         args.gather.as_deref(),
@@ -267,6 +269,7 @@ impl Engine {
             Self::Threads => return Ok(()),
             Self::Mpi if cfg!(feature = "mpi") => return Ok(()),
             Self::Mpi => "mpi",
+            Self::Cuda if cfg!(feature = "cuda") => return Ok(()),
             Self::Cuda => "cuda",
             Self::Nccl => "nccl",
         };

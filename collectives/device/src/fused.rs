@@ -45,6 +45,7 @@ pub struct Fused<B: Backend> {
     targets: BTreeMap<usize, (B::Memory, usize)>,
     _scratch: Vec<B::Memory>,
     launches: usize,
+    received: u64,
     prepared: B::Prepared,
 }
 
@@ -127,9 +128,11 @@ impl<B: Backend> Fused<B> {
         ranks.sort_unstable();
         ranks.dedup();
         let (mut sources, mut targets, mut kept) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+        let mut received = 0;
         let mut phases: BTreeMap<(usize, usize), BTreeMap<usize, Recorded>> = BTreeMap::new();
         for rank in ranks {
             let compiled = Compiled::new(plan, rank, dtype)?;
+            received = received.max(compiled.received_bytes());
             let source = device.allocate(compiled.source_bytes()).map_err(failed(rank))?;
             let target = device.allocate(compiled.target_bytes()).map_err(failed(rank))?;
             let at = |memory: &B::Memory| Address(device.address(memory), device.len(memory));
@@ -152,7 +155,7 @@ impl<B: Backend> Fused<B> {
         }
         let prepared = device.prepare(&work).map_err(failed(0))?;
         let device = device.clone();
-        Ok(Fused { device, sources, targets, _scratch: kept, launches: work.len(), prepared })
+        Ok(Fused { device, sources, targets, _scratch: kept, launches: work.len(), received, prepared })
     }
 
     /// Writes a rank's source.
@@ -176,6 +179,11 @@ impl<B: Backend> Fused<B> {
     /// How many launches a run is.
     pub fn launches(&self) -> usize {
         self.launches
+    }
+
+    /// The bytes that the worst rank receives from others.
+    pub fn received_bytes(&self) -> u64 {
+        self.received
     }
 
     /// Carries the plan out for all ranks.

@@ -1,4 +1,4 @@
-//! The exchange: every tensor's plan, carried out by ranks that are threads of this process.
+//! The exchange: every tensor's plan, carried out by ranks that are threads of this process, or slices of one device.
 //!
 //! One pool of threads serves all tensors, and tensors that take the same way (a checkpoint has many) share a plan. Small
 //! tensors that move are carried out together, in one batch: a checkpoint has hundreds of them, and each exchange costs
@@ -14,7 +14,10 @@ use reshard_kernels::DType;
 use reshard_sharding::Sharding;
 use reshard_sharding::redistribute::{Plan, Planner};
 
+use super::Engine;
 use super::decision::Move;
+#[cfg(any(test, feature = "cuda"))]
+use super::device::OnDevice;
 use crate::cli::error::CliError;
 
 /// Tensors of at most so many bytes go together with others.
@@ -28,8 +31,18 @@ const MOST_RANKS: usize = 1024;
 
 /// The engine, and the plans of all tensors.
 pub(crate) struct Exchange {
-    world: World,
+    carrier: Carrier,
     plans: HashMap<Way, Plan>,
+}
+
+/// What carries plans out.
+enum Carrier {
+    Threads(World),
+    #[cfg(feature = "cuda")]
+    Device(OnDevice<reshard_device::Cuda>),
+    /// What tests take for one.
+    #[cfg(all(test, not(feature = "cuda")))]
+    Simulated(OnDevice<reshard_device::Simulated>),
 }
 
 type Way = (Sharding, Sharding, usize);
@@ -47,7 +60,11 @@ pub(crate) struct Moved {
 
 impl Exchange {
     /// Plans every move, and starts a thread for every rank.
-    pub(crate) fn prepare(moves: &[Move<'_>], time_out: Option<Duration>) -> Result<Self, CliError> {
+    pub(crate) fn prepare(
+        moves: &[Move<'_>],
+        time_out: Option<Duration>,
+        engine: Engine,
+    ) -> Result<Self, CliError> {
         let ranks = |sharding: &Sharding| sharding.mesh().world();
         let world = moves.iter().map(|tensor| ranks(&tensor.unit_from).max(ranks(&tensor.unit_to))).max();
         let world = world.unwrap_or(0);
@@ -64,11 +81,29 @@ impl Exchange {
                 slot.insert(plan.map_err(|error| CliError::from(error).about_tensor(&tensor.tensor.name))?);
             }
         }
-        let mut world = World::new(world)?;
-        if let Some(time_out) = time_out {
-            world.set_time_out(time_out);
-        }
-        Ok(Self { world, plans })
+        let carrier = match engine {
+            #[cfg(feature = "cuda")]
+            Engine::Cuda => {
+                let device = reshard_device::Cuda::open(0);
+                let device = device.map_err(|error| CliError::failed(error.kind(), error.to_string()))?;
+                Carrier::Device(OnDevice::new(device))
+            }
+            #[cfg(all(test, not(feature = "cuda")))]
+            Engine::Cuda => Carrier::Simulated(OnDevice::new(reshard_device::Simulated::new())),
+            // What is not built in was refused before.
+            #[allow(
+                clippy::wildcard_enum_match_arm,
+                reason = "which engines are left depends on the features"
+            )]
+            _ => {
+                let mut world = World::new(world)?;
+                if let Some(time_out) = time_out {
+                    world.set_time_out(time_out);
+                }
+                Carrier::Threads(world)
+            }
+        };
+        Ok(Self { carrier, plans })
     }
 
     /// Gives every rank of the target its new shard, in the order of the target mesh's ranks.
@@ -76,8 +111,17 @@ impl Exchange {
         let Some(plan) = self.plans.get(&way(tensor)) else {
             return Err(CliError::failed("internal", "it was not planned"));
         };
-        let (shards, trace) = self.world.redistribute(plan, opaque(tensor.units.bytes), sources)?;
-        let received_bytes = trace.worst_received();
+        let dtype = opaque(tensor.units.bytes);
+        let (shards, received_bytes) = match &mut self.carrier {
+            Carrier::Threads(world) => {
+                let (shards, trace) = world.redistribute(plan, dtype, sources)?;
+                (shards, trace.worst_received())
+            }
+            #[cfg(feature = "cuda")]
+            Carrier::Device(device) => device.redistribute(plan, dtype, sources)?,
+            #[cfg(all(test, not(feature = "cuda")))]
+            Carrier::Simulated(device) => device.redistribute(plan, dtype, sources)?,
+        };
         agrees(received_bytes, plan)?;
         Ok((shards, moved(plan, received_bytes)))
     }
@@ -85,7 +129,9 @@ impl Exchange {
     /// Cuts the moves, in their order, into lists that are carried out together.
     pub(crate) fn batches<'a, 'b>(&self, moves: &'a [Move<'b>]) -> Vec<&'a [Move<'b>]> {
         let goes_together = |tensor: &Move<'_>| {
-            let moves = self.plans.get(&way(tensor)).is_some_and(|plan| plan.communicating_steps() > 0);
+            let threads = matches!(self.carrier, Carrier::Threads(_));
+            let moves =
+                threads && self.plans.get(&way(tensor)).is_some_and(|plan| plan.communicating_steps() > 0);
             moves && tensor.tensor.byte_len() <= SMALL as u64
         };
         let mut batches = Vec::new();
@@ -113,6 +159,10 @@ impl Exchange {
         if let ([tensor], [sources]) = (tensors, sources) {
             return Ok(vec![self.carry_out(tensor, sources)?]);
         }
+        #[allow(irrefutable_let_patterns, reason = "without other engines there are only threads")]
+        let Carrier::Threads(world) = &mut self.carrier else {
+            return Err(CliError::failed("internal", "a device takes tensors one by one"));
+        };
         let mut batch = Batch::new();
         let mut plans = Vec::with_capacity(tensors.len());
         for tensor in tensors {
@@ -122,9 +172,9 @@ impl Exchange {
             batch.add(plan, opaque(tensor.units.bytes))?;
             plans.push(plan);
         }
-        let (shards, trace) = self.world.redistribute_batch(&batch, sources)?;
+        let (shards, trace) = world.redistribute_batch(&batch, sources)?;
         // What each tensor alone makes a rank receive; together they must be what the ranks counted.
-        let mut promised = vec![0; self.world.size()];
+        let mut promised = vec![0; world.size()];
         for (tensor, plan) in tensors.iter().zip(&plans) {
             let mut worst = 0;
             for rank in plan.ranks() {

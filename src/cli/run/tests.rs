@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use super::{RunArgs, carry_out};
+use super::report::Report;
+use super::{Engine, RunArgs, carry_out};
 use crate::cli::error::Exit;
 
 fn args(out: &Path) -> RunArgs {
@@ -15,6 +16,27 @@ fn the_honest_run_passes() {
     let dir = tempfile::tempdir().unwrap();
     let (report, _) = carry_out(&args(&dir.path().join("out")), &mut |_, _| {}).unwrap();
     assert!(report.tensors.iter().all(|tensor| tensor.verified));
+}
+
+/// With the feature `cuda` the device is a real one, and there may be none.
+#[test]
+#[cfg_attr(feature = "cuda", ignore = "needs a device")]
+fn a_run_on_a_simulated_device_passes_and_says_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |engine, name: &str| {
+        let args = RunArgs { engine, ..args(&folder.path().join(name)) };
+        carry_out(&args, &mut |_, _| {}).unwrap().0
+    };
+    let (threads, device) = (run(Engine::Threads, "threads"), run(Engine::Cuda, "device"));
+    let moved = |report: &Report| -> Vec<(String, u64)> {
+        report.tensors.iter().map(|tensor| (tensor.name.clone(), tensor.received_bytes)).collect()
+    };
+    assert_eq!(moved(&threads), moved(&device));
+    for file in fs::read_dir(folder.path().join("threads")).unwrap() {
+        let file = file.unwrap().path();
+        let other = folder.path().join("device").join(file.file_name().unwrap());
+        assert_eq!(fs::read(&file).unwrap(), fs::read(other).unwrap(), "{file:?}");
+    }
 }
 
 #[test]
