@@ -30,6 +30,8 @@ mod device;
 mod error;
 mod job;
 #[cfg(feature = "cuda")]
+mod graph;
+#[cfg(feature = "cuda")]
 mod library;
 mod select;
 pub mod simulate;
@@ -41,6 +43,8 @@ pub use compile::{Arch, Binary, compile};
 #[cfg(feature = "cuda")]
 pub use device::{Device, DeviceBatch, DeviceCombine, DeviceCopy, Memory, Prepared};
 pub use error::Error;
+#[cfg(feature = "cuda")]
+pub use graph::Graph;
 pub use job::{Job, JobLoop, MAX_LOOPS, THREADS};
 #[cfg(feature = "cuda")]
 pub use library::Library;
