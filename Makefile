@@ -26,7 +26,7 @@ unsafe-list:
 
 clippy:
 	cargo clippy --workspace --all-targets -- -D warnings
-	cargo clippy -p reshard-cuda -p reshard-device --features reshard-device/cuda --all-targets -- -D warnings
+	cargo clippy -p reshard-cuda -p reshard-device -p reshard-nccl --features reshard-nccl/nccl --all-targets -- -D warnings
 
 doc:
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
@@ -59,7 +59,7 @@ instructions:
 	benches/layout_instructions.sh --check
 
 cuda:
-	eval "$$(scripts/fetch_nvrtc.sh)" && RESHARD_NEED_NVRTC=1 cargo test -p reshard-cuda -p reshard-device --features reshard-device/cuda --test nvrtc --test on_device --test contract
+	eval "$$(scripts/fetch_nvrtc.sh)" && RESHARD_NEED_NVRTC=1 cargo test -p reshard-cuda -p reshard-device -p reshard-nccl --features reshard-nccl/nccl --test nvrtc --test on_device --test contract --test nccl_on_device
 
 gpu-build:
 	scripts/gpu.sh build

@@ -60,8 +60,12 @@ impl std::str::FromStr for Rendezvous {
             let (size, place) = rest.split_once(" at ")?;
             let (address, port) = place.rsplit_once(':')?;
             let (rank, size, port) = (rank.parse().ok()?, size.parse().ok()?, port.parse().ok()?);
-            (rank < size && !address.is_empty())
-                .then(|| Rendezvous { rank, size, address: address.to_string(), port })
+            (rank < size && !address.is_empty()).then(|| Rendezvous {
+                rank,
+                size,
+                address: address.to_string(),
+                port,
+            })
         };
         parse().ok_or_else(|| Error::Parse {
             input: input.to_string(),
@@ -102,7 +106,8 @@ impl Rendezvous {
     pub fn from_variables(variable: &dyn Fn(&str) -> Option<String>) -> Result<Rendezvous, Error> {
         let get = |name: &str| {
             variable(name).ok_or_else(|| {
-                let way_out = "start the program with torchrun, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT";
+                let way_out =
+                    "start the program with torchrun, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT";
                 failed(0, format!("{name} is not set: {way_out}"))
             })
         };
@@ -121,7 +126,8 @@ impl Rendezvous {
             ("MASTER_PORT", usize::from(agent.is_some_and(|text| text.eq_ignore_ascii_case("true"))))
         };
         let port = number(name)? + add;
-        let port = u16::try_from(port).map_err(|_| failed(rank, format!("there is no port {port} ({name})")))?;
+        let port =
+            u16::try_from(port).map_err(|_| failed(rank, format!("there is no port {port} ({name})")))?;
         Ok(Rendezvous { rank, size, address: get("MASTER_ADDR")?, port })
     }
 
@@ -175,7 +181,8 @@ impl Rendezvous {
         let mut missing: Vec<usize> = (1..*size).collect();
         while !missing.is_empty() {
             if Instant::now() >= end {
-                let message = format!("ranks {missing:?} did not come to {address}:{port} within {time_out:?}");
+                let message =
+                    format!("ranks {missing:?} did not come to {address}:{port} within {time_out:?}");
                 return Err(failed(0, message));
             }
             let Ok((stream, _)) = listener.accept() else {
@@ -186,7 +193,8 @@ impl Rendezvous {
             let Ok((rank, theirs)) = greeted(&stream) else { continue };
             if theirs != *size || rank >= *size {
                 let _ = reply(&stream, &[1], *size);
-                let message = format!("rank {rank} says that there are {theirs} ranks, and rank 0 says {size}");
+                let message =
+                    format!("rank {rank} says that there are {theirs} ranks, and rank 0 says {size}");
                 return Err(failed(0, message));
             }
             if reply(&stream, &id.0, *size).is_ok() {
@@ -203,14 +211,16 @@ impl Rendezvous {
             let why = match self.ask_once() {
                 Ok(Ok(id)) => return Ok(id),
                 Ok(Err(theirs)) => {
-                    let message = format!("rank {rank} says that there are {size} ranks, and rank 0 says {theirs}");
+                    let message =
+                        format!("rank {rank} says that there are {size} ranks, and rank 0 says {theirs}");
                     return Err(failed(*rank, message));
                 }
                 Err(e) => e,
             };
             if Instant::now() >= end {
-                let message =
-                    format!("rank {rank} got no answer from rank 0 at {address}:{port} within {time_out:?}: {why}");
+                let message = format!(
+                    "rank {rank} got no answer from rank 0 at {address}:{port} within {time_out:?}: {why}"
+                );
                 return Err(failed(*rank, message));
             }
             std::thread::sleep(PAUSE);
@@ -304,7 +314,8 @@ pub fn through_file(
             Err(e) => e,
         };
         if Instant::now() >= end {
-            let message = format!("rank {rank} waited {time_out:?} for {shown}, which rank 0 is to write: {why}");
+            let message =
+                format!("rank {rank} waited {time_out:?} for {shown}, which rank 0 is to write: {why}");
             return Err(failed(rank, message));
         }
         std::thread::sleep(PAUSE);

@@ -1,7 +1,7 @@
 //! A captured plan.
 
-use crate::comm::InFlight;
 use crate::Nccl;
+use crate::comm::InFlight;
 
 /// A plan on its buffers, captured by [`Comm::capture`](crate::Comm::capture); holds all that it uses.
 #[derive(Debug)]

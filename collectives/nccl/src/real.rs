@@ -239,9 +239,8 @@ impl Nccl for Real {
         let mut comm: ncclComm_t = null_mut();
         let opened = Library::Nccl.call(|| {
             // SAFETY: the places outlive the call; the configuration is as the header initialises it.
-            let result = unsafe {
-                sys::ncclCommInitRankConfig(&raw mut comm, size, id, place, &raw mut config)
-            };
+            let result =
+                unsafe { sys::ncclCommInitRankConfig(&raw mut comm, size, id, place, &raw mut config) };
             said("ncclCommInitRankConfig", result, null_mut())
         });
         if !comm.is_null() {
@@ -351,8 +350,8 @@ impl Nccl for Real {
         }
         for comm in self.comms.drain(..).rev() {
             // SAFETY: the communicator lives, and is not used afterwards. There is nobody to tell that it failed.
-            let _ = Library::Nccl
-                .call(|| said("ncclCommAbort", unsafe { sys::ncclCommAbort(comm) }, null_mut()));
+            let _ =
+                Library::Nccl.call(|| said("ncclCommAbort", unsafe { sys::ncclCommAbort(comm) }, null_mut()));
         }
     }
 

@@ -27,16 +27,42 @@ use crate::{Element, Handle, Nccl, UniqueId};
 #[allow(missing_docs, reason = "the parameters of the calls")]
 pub enum Call {
     /// A communicator was opened.
-    Open { place: usize, size: usize },
+    Open {
+        place: usize,
+        size: usize,
+    },
     /// So many kernels were launched.
-    Launch { kernels: usize },
+    Launch {
+        kernels: usize,
+    },
     GroupStart,
     GroupEnd,
-    Send { on: Handle, peer: usize, bytes: usize },
-    Receive { on: Handle, peer: usize, bytes: usize },
-    AllGather { on: Handle, bytes: usize },
-    ReduceScatter { on: Handle, count: usize, element: Element, op: CombineOp },
-    AllReduce { on: Handle, count: usize, element: Element, op: CombineOp },
+    Send {
+        on: Handle,
+        peer: usize,
+        bytes: usize,
+    },
+    Receive {
+        on: Handle,
+        peer: usize,
+        bytes: usize,
+    },
+    AllGather {
+        on: Handle,
+        bytes: usize,
+    },
+    ReduceScatter {
+        on: Handle,
+        count: usize,
+        element: Element,
+        op: CombineOp,
+    },
+    AllReduce {
+        on: Handle,
+        count: usize,
+        element: Element,
+        op: CombineOp,
+    },
     Abort,
     BeginCapture,
     EndCapture,
@@ -384,7 +410,10 @@ impl Recording {
         // Handles are each rank's own numbers.
         let same = |(call, _): &&(Call, Vec<u8>)| without_handle(*call) == without_handle(op.call);
         if let Some((other, _)) = terms.iter().find(|term| !same(term)) {
-            return Err(wrong("a collective", format!("one member calls {:?} and another {other:?}", op.call)));
+            return Err(wrong(
+                "a collective",
+                format!("one member calls {:?} and another {other:?}", op.call),
+            ));
         }
         let blocks = terms.iter().map(|(_, bytes)| bytes.as_slice());
         let result = match op.call {

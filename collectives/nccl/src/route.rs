@@ -134,13 +134,8 @@ fn even(blocks: &[Range<usize>]) -> Option<(usize, usize)> {
 
 impl Way {
     pub(crate) fn new(exchange: &Exchange, floats: FloatSums) -> Result<Way, Error> {
-        let way = Way {
-            route: Route::Nothing,
-            staging: 0,
-            packs: Vec::new(),
-            stages: Vec::new(),
-            realigned: 0,
-        };
+        let way =
+            Way { route: Route::Nothing, staging: 0, packs: Vec::new(), stages: Vec::new(), realigned: 0 };
         if !exchange.communicates() || exchange.members().len() == 1 {
             let stages = (0..exchange.receives().len()).map(|i| (i, Stage::Source)).collect();
             return Ok(Way { stages, ..way });
@@ -357,11 +352,9 @@ fn reduced(exchange: &Exchange, floats: FloatSums) -> Option<Route> {
 fn gathered(exchange: &Exchange) -> Option<usize> {
     let gathers = match exchange.op()? {
         StepOp::AllGather | StepOp::AllReduce => !exchange.is_reduction(),
-        StepOp::Slice
-        | StepOp::ReduceScatter
-        | StepOp::AllToAll
-        | StepOp::Exchange
-        | StepOp::ZeroFill => false,
+        StepOp::Slice | StepOp::ReduceScatter | StepOp::AllToAll | StepOp::Exchange | StepOp::ZeroFill => {
+            false
+        }
     };
     let receives = exchange.receives();
     let bytes = receives.first()?.bytes();

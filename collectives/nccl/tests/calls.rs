@@ -9,7 +9,14 @@ use reshard_sharding::redistribute::Planner;
 use reshard_sharding::{Mesh, Sharding};
 
 /// The calls of a rank in one run of a plan, after its scratch was made.
-fn calls_as(mesh: &str, shape: &[usize], dtype: DType, from: &str, to: &str, floats: FloatSums) -> Vec<Vec<Call>> {
+fn calls_as(
+    mesh: &str,
+    shape: &[usize],
+    dtype: DType,
+    from: &str,
+    to: &str,
+    floats: FloatSums,
+) -> Vec<Vec<Call>> {
     let mesh: Mesh = mesh.parse().unwrap();
     let sharding = |text: &str| Sharding::parse(&mesh, shape, text).unwrap();
     let planner = Planner::new();
@@ -145,8 +152,19 @@ fn groups_have_communicators_of_their_own_that_are_kept() {
 #[test]
 fn what_all_peers_take_is_packed_once() {
     // Not an all-gather for NCCL, as blocks are uneven: 3, 3 and 1 columns.
-    let all = calls("x=3", &[4, 7], DType::U8, "S(1)", "R");
-    for (rank, of_rank) in all.iter().enumerate() {
+    let mesh: Mesh = "x=3".parse().unwrap();
+    let sharding = |text: &str| Sharding::parse(&mesh, &[4, 7], text).unwrap();
+    let plan = Planner::new().plan(&sharding("S(1)"), &sharding("R"), 1).unwrap();
+    let memory = reshard_collectives::Memory::Order(vec![1, 0]);
+    let rows = reshard_collectives::Memory::RowMajor;
+    let compiled = Compiled::with_memory(&plan, 0, DType::U8, &memory, &rows).unwrap();
+    let world = RecordingWorld::new(1);
+    let comm = Comm::new(world.rank(0)).unwrap();
+    let exchange = compiled.exchanges().next().unwrap();
+    assert!(exchange.sends().iter().all(|send| send.contiguous().is_none()));
+    // At multiples of 256 bytes: one message packed, two received.
+    assert_eq!(comm.staging_bytes(exchange).unwrap(), 2 * 256 + 4);
+    for (rank, of_rank) in calls("x=3", &[4, 7], DType::U8, "S(1)", "R").iter().enumerate() {
         let bytes = if rank == 2 { 4 } else { 12 };
         for peer in (0..3).filter(|peer| *peer != rank) {
             assert!(of_rank.contains(&Call::Send { on: ON, peer, bytes }), "{of_rank:?}");

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::fmt;
 
 use cudarc::driver::sys::{self, CUresult, CUstreamCaptureMode};
-use cudarc::driver::{CudaContext, CudaGraph, DriverError};
+use cudarc::driver::{CudaContext, CudaGraph};
 
 use crate::device::driver;
 use crate::{Device, Error, Library};
@@ -52,11 +52,11 @@ impl Device {
         self.bind()?;
         Library::Driver.call(|| {
             // SAFETY: the stream is this device's and lives.
-            match unsafe { sys::cuStreamQuery(self.stream.cu_stream()) } {
-                CUresult::CUDA_SUCCESS => Ok(true),
-                CUresult::CUDA_ERROR_NOT_READY => Ok(false),
-                other => Err(driver("cuStreamQuery")(DriverError(other))),
+            let said = unsafe { sys::cuStreamQuery(self.stream.cu_stream()) };
+            if said == CUresult::CUDA_ERROR_NOT_READY {
+                return Ok(false);
             }
+            said.result().map(|()| true).map_err(driver("cuStreamQuery"))
         })
     }
 

@@ -28,9 +28,9 @@ mod compile;
 #[cfg(feature = "cuda")]
 mod device;
 mod error;
-mod job;
 #[cfg(feature = "cuda")]
 mod graph;
+mod job;
 #[cfg(feature = "cuda")]
 mod library;
 mod select;
