@@ -21,6 +21,8 @@ mod header;
 mod index;
 mod manifest;
 mod mapped;
+#[cfg(feature = "mpi")]
+mod mpi;
 mod outputs;
 mod parallel;
 mod progress;
@@ -37,7 +39,7 @@ mod tests;
 
 use std::borrow::Cow;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use reshard_sharding::Mesh;
@@ -81,6 +83,9 @@ pub(crate) struct RunArgs {
     /// What carries out the plan
     #[arg(long, value_enum, default_value_t)]
     engine: Engine,
+    /// How many seconds a rank waits for another that does not come [default: 60]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    time_out: Option<Duration>,
     /// Replace an output that is there already
     #[arg(long)]
     force: bool,
@@ -109,6 +114,11 @@ type AfterExchange<'a> = &'a mut dyn FnMut(&str, &mut [Vec<u8>]);
 
 /// Runs, and prints the report.
 pub(crate) fn run(args: &RunArgs) -> Result<(), CliError> {
+    args.engine.check()?;
+    #[cfg(feature = "mpi")]
+    if args.engine == Engine::Mpi {
+        return mpi::run(args);
+    }
     let (report, written) = carry_out(args, &mut |_, _| {})?;
     if args.json { output::print_json(&report) } else { output::print(&report.table(&written)) }
 }
@@ -116,7 +126,6 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), CliError> {
 /// Does the whole job. Nothing is written before everything that can be refused has been.
 fn carry_out(args: &RunArgs, after_exchange: AfterExchange<'_>) -> Result<(Report, Vec<String>), CliError> {
     let start = Instant::now();
-    args.engine.check()?;
     let checkpoint = Checkpoint::open(args.input.as_deref())?;
     let spec = args.spec.as_deref().map(Spec::read).transpose()?;
     let wish = wish(args, &checkpoint.origin, spec.as_ref())?;
@@ -124,7 +133,7 @@ fn carry_out(args: &RunArgs, after_exchange: AfterExchange<'_>) -> Result<(Repor
     moves.sort_by(|a, b| {
         shard_files::file_order((&a.tensor.name, a.tensor.dtype), (&b.tensor.name, b.tensor.dtype))
     });
-    let mut exchange = Exchange::prepare(&moves)?;
+    let mut exchange = Exchange::prepare(&moves, args.time_out)?;
     let mut outputs = Outputs::begin(
         args.out.as_deref(),
         args.gather.as_deref(),
@@ -244,10 +253,19 @@ fn per_axis(mesh: &Mesh, placement: impl Fn(usize) -> String) -> String {
     (0..mesh.axes().len()).map(placement).collect::<Vec<_>>().join(",")
 }
 
+/// A positive number of seconds.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds
+        .filter(|time| !time.is_zero())
+        .ok_or_else(|| format!("`{text}` is not a positive number of seconds"))
+}
+
 impl Engine {
     fn check(self) -> Result<(), CliError> {
         let feature = match self {
             Self::Threads => return Ok(()),
+            Self::Mpi if cfg!(feature = "mpi") => return Ok(()),
             Self::Mpi => "mpi",
             Self::Cuda => "cuda",
             Self::Nccl => "nccl",

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::time::Duration;
 
 use reshard_collectives::threads::World;
 use reshard_collectives::{Batch, Compiled};
@@ -46,7 +47,7 @@ pub(crate) struct Moved {
 
 impl Exchange {
     /// Plans every move, and starts a thread for every rank.
-    pub(crate) fn prepare(moves: &[Move<'_>]) -> Result<Self, CliError> {
+    pub(crate) fn prepare(moves: &[Move<'_>], time_out: Option<Duration>) -> Result<Self, CliError> {
         let ranks = |sharding: &Sharding| sharding.mesh().world();
         let world = moves.iter().map(|tensor| ranks(&tensor.unit_from).max(ranks(&tensor.unit_to))).max();
         let world = world.unwrap_or(0);
@@ -63,7 +64,11 @@ impl Exchange {
                 slot.insert(plan.map_err(|error| CliError::from(error).about_tensor(&tensor.tensor.name))?);
             }
         }
-        Ok(Self { world: World::new(world)?, plans })
+        let mut world = World::new(world)?;
+        if let Some(time_out) = time_out {
+            world.set_time_out(time_out);
+        }
+        Ok(Self { world, plans })
     }
 
     /// Gives every rank of the target its new shard, in the order of the target mesh's ranks.
@@ -161,7 +166,7 @@ fn way(tensor: &Move<'_>) -> Way {
 }
 
 /// Any type of elements of this size: nothing is computed with them.
-fn opaque(bytes: usize) -> DType {
+pub(crate) fn opaque(bytes: usize) -> DType {
     match bytes {
         2 => DType::U16,
         4 => DType::U32,
