@@ -53,9 +53,9 @@ fn same(a: &Plan, b: &Plan) -> bool {
 
 /// `bytes(S, U) <= bytes(S, T) + bytes(T, U)`: no detour saves bytes.
 ///
-/// Where digits do not nest it does not hold into terms: on `x=3,y=2`, shape `[36,6]`, `S(0),S(1) -> P,S(0)` receives 216
-/// bytes, and by way of `S(0),R` 144, because what shards now could be filled after something else was gathered.
-fn triangle(mesh: &str, shape: &[usize], choices: &[&str], into_terms: bool) -> usize {
+/// With terms of uneven dims it does not hold: on `x=2,y=3`, shape `[5,7]`, `P,P -> S(0),S(1)` receives 164 bytes, and 156
+/// by way of `S(0),P`, which is a reduction of one axis in uneven rows and then of the other in uneven columns.
+fn triangle(mesh: &str, shape: &[usize], choices: &[&str]) -> usize {
     let mesh: Mesh = mesh.parse().unwrap();
     let all = all_shardings(&mesh, shape, choices);
     let planner = bytes(&Topology::uniform());
@@ -68,7 +68,7 @@ fn triangle(mesh: &str, shape: &[usize], choices: &[&str], into_terms: bool) -> 
     for s in 0..n {
         for t in 0..n {
             for u in 0..n {
-                if b[s][u] > b[s][t] + b[t][u] && (into_terms || !all[u].is_partial()) {
+                if b[s][u] > b[s][t] + b[t][u] {
                     let (x, y, z) = (&all[s], &all[t], &all[u]);
                     broken.push(format!("{x} -> {y} -> {z}: {} > {} + {}", b[s][u], b[s][t], b[t][u]));
                 }
@@ -82,11 +82,11 @@ fn triangle(mesh: &str, shape: &[usize], choices: &[&str], into_terms: bool) -> 
 
 #[test]
 fn no_detour_saves_bytes() {
-    let mut n = triangle("x=2,y=2", &[16, 8], &["R", "S(0)", "S(1)", "SS(0,2)", "P"], true);
-    n += triangle("x=4,y=2", &[16, 16], &["R", "S(0)", "S(1)", "P"], true);
-    n += triangle("x=3,y=2", &[36, 6], &["R", "S(0)", "S(1)", "P"], false);
-    n += triangle("x=2,y=3", &[5, 7], &["R", "S(0)", "S(1)"], false);
-    n += triangle("x=2,y=2,z=2", &[16, 8], &["R", "S(0)", "S(1)"], false);
+    let mut n = triangle("x=2,y=2", &[16, 8], &["R", "S(0)", "S(1)", "SS(0,2)", "P"]);
+    n += triangle("x=4,y=2", &[16, 16], &["R", "S(0)", "S(1)", "P"]);
+    n += triangle("x=3,y=2", &[36, 6], &["R", "S(0)", "S(1)", "P"]);
+    n += triangle("x=2,y=3", &[5, 7], &["R", "S(0)", "S(1)"]);
+    n += triangle("x=2,y=2,z=2", &[16, 8], &["R", "S(0)", "S(1)"]);
     println!("{n} triangles");
 }
 

@@ -13,7 +13,7 @@ use crate::redistribute::plan::Plan;
 use crate::redistribute::planner::{Objective, Totals, Work};
 use crate::redistribute::search::{Allowed, Limits, MAX_MOVING, Problem};
 use crate::redistribute::step::StepOp;
-use crate::redistribute::system::{State, System, refine};
+use crate::redistribute::system::{Place, State, System, refine};
 
 /// A digit system, and both ends as states of it.
 pub(super) struct Ends {
@@ -33,6 +33,22 @@ impl Ends {
 
     fn has_terms(&self) -> bool {
         self.from.iter().chain(&self.to).any(|p| p.is_partial())
+    }
+
+    /// Whether terms are reduced, and some digit that could share the work finds no position that it divides.
+    pub(super) fn lacks_spares(&self) -> bool {
+        let Ends { system, from, to, .. } = self;
+        if !from.iter().zip(to).any(|(a, b)| a.is_partial() && a != b) {
+            return false;
+        }
+        let (owner_from, owner_to) = (system.owners(from), system.owners(to));
+        let free = |p: &usize| owner_from[*p].is_none() && owner_to[*p].is_none();
+        let finds = |size: usize| {
+            (0..system.positions.len()).filter(free).any(|p| system.positions[p].radix.is_multiple_of(size))
+        };
+        let shares = |(_, place): &(usize, &Place)| place.position().is_none();
+        let lacks = |(d, _): (usize, &Place)| to[d].position().is_none() && !finds(system.digits[d].size);
+        from.iter().enumerate().filter(shares).any(lacks)
     }
 
     /// The forms of the closed form; without reductions also one direct exchange if it saves a step.

@@ -4,34 +4,22 @@
 //! ranks of the group, onto equal pieces of one dim, or straight onto the target where every rank's part of it lies
 //! inside what the rank holds a term of. Then one exchange moves whatever is still missing.
 
-use std::sync::Arc;
-
 use smallvec::SmallVec;
 
-use crate::axis::{SubAxis, join};
+use crate::axis::SubAxis;
 use crate::digits::{Digit, Digits, Owner, Word};
 use crate::extent::Cut;
-use crate::redistribute::cost::{Traffic, all_reduce_bytes};
-use crate::redistribute::messages::{Motion, Reduce, members, reduce_of};
+use crate::redistribute::cost::Traffic;
+use crate::redistribute::messages::{Reduce, reduce_of};
+use crate::redistribute::network::Network;
 use crate::redistribute::overlap::Overlap;
 use crate::redistribute::planner::{COUNTED, Planner, Work};
 use crate::redistribute::step::{Step, StepOp};
 use crate::sharding::{AxisCut, Cuts, PartialAxis};
-use crate::{Error, Group, Mesh, Placement, ReduceOp, Sharding};
+use crate::{Error, Placement, ReduceOp, Sharding};
 
 /// The most ranks for which overlapping regions are planned.
 const MAX_RANKS: usize = 1 << 20;
-/// The most ranks for which every message of an exchange is counted.
-const ENUMERATED: usize = 1 << 12;
-
-/// What the worst rank receives, sends (bytes) and pays in a step.
-#[derive(Clone, Copy, Debug, Default)]
-struct Counted {
-    received: u64,
-    sent: u64,
-    cost_us: f64,
-}
-
 impl Work<'_> {
     /// Every way to reduce first and then move.
     pub(super) fn overlap_candidates(&self) -> Result<Vec<Vec<Step>>, Error> {
@@ -54,31 +42,61 @@ impl Work<'_> {
         let subs: SmallVec<[SubAxis; 4]> = gone.iter().map(|p| p.sub).collect();
         let reduce = reduce_of(gone.iter().map(|p| (p.op, p.sub.size)));
         let mut plans = Vec::new();
-        // Reduce onto everybody, then move.
-        let whole = from.with_partial(stay.iter().copied())?;
-        let first = if self.planner.deterministic {
-            self.combine(from, &whole, &subs, reduce)?
-        } else {
-            self.all_reduce(from, &whole, &subs, reduce)?
-        };
-        self.go_on(&first, &whole, &mut plans)?;
-        // Reduce onto equal pieces of one dim, then move.
-        for dim in 0..from.shape().len() {
-            if let Some(pieces) = pieces(&whole, &subs, dim)? {
-                self.go_on(&self.combine(from, &pieces, &subs, reduce)?, &pieces, &mut plans)?;
+        // Idle replicas share the work: each first keeps a part of a dim.
+        let idle = from.replicated_axes();
+        for dim in (0..from.shape().len()).filter(|_| !idle.is_empty()) {
+            if let Some(parts) = pieces(from, &idle, dim)? {
+                let slice = self.direct(from, &parts)?;
+                self.reduce_and_go_on(slice.as_slice(), &parts, &stay, &subs, reduce, &mut plans)?;
             }
         }
-        // Reduce straight onto the target, where every rank's part lies inside what it holds a term of.
-        if one_mesh && to.partial().len() == stay.len() && lies_inside(from, to)? {
-            plans.push(vec![self.combine(from, to, &subs, reduce)?]);
-        }
+        self.reduce_and_go_on(&[], from, &stay, &subs, reduce, &mut plans)?;
         Ok(plans)
     }
 
-    /// A first step, and every way to go on from where it leads.
-    fn go_on(&self, first: &Step, from: &Sharding, plans: &mut Vec<Vec<Step>>) -> Result<(), Error> {
+    /// After some steps, every way to reduce the terms of `subs` where they lead, and every way to go on from there.
+    fn reduce_and_go_on(
+        &self,
+        before: &[Step],
+        from: &Sharding,
+        stay: &[PartialAxis],
+        subs: &[SubAxis],
+        reduce: Reduce,
+        plans: &mut Vec<Vec<Step>>,
+    ) -> Result<(), Error> {
+        // Onto everybody, then move.
+        let whole = from.with_partial(stay.iter().copied())?;
+        let first = if self.planner.deterministic {
+            self.combine(from, &whole, subs, reduce)?
+        } else {
+            self.all_reduce(from, &whole, subs, reduce)?
+        };
+        self.go_on(before, &first, &whole, plans)?;
+        // Onto equal pieces of one dim, then move.
+        for dim in 0..from.shape().len() {
+            if let Some(pieces) = pieces(&whole, subs, dim)? {
+                self.go_on(before, &self.combine(from, &pieces, subs, reduce)?, &pieces, plans)?;
+            }
+        }
+        // Straight onto the target, where every rank's part lies inside what it holds a term of.
+        let to = self.to;
+        if from.mesh() == to.mesh() && to.partial().len() == stay.len() && lies_inside(from, to)? {
+            let last = self.combine(from, to, subs, reduce)?;
+            plans.push(before.iter().cloned().chain([last]).collect());
+        }
+        Ok(())
+    }
+
+    /// First steps, and every way to go on from where they lead.
+    fn go_on(
+        &self,
+        before: &[Step],
+        first: &Step,
+        from: &Sharding,
+        plans: &mut Vec<Vec<Step>>,
+    ) -> Result<(), Error> {
         for rest in self.onward(from)? {
-            plans.push([first.clone()].into_iter().chain(rest).collect());
+            plans.push(before.iter().chain([first]).cloned().chain(rest).collect());
         }
         Ok(())
     }
@@ -87,9 +105,18 @@ impl Work<'_> {
     /// after combining in rank order by digits, where that is sure to reduce nothing.
     fn onward(&self, from: &Sharding) -> Result<Vec<Vec<Step>>, Error> {
         let to = self.to;
-        let mut plans = vec![self.direct(from)?.into_iter().collect()];
+        let mut plans: Vec<Vec<Step>> = Vec::new();
+        match self.direct(from, to)? {
+            None => plans.push(Vec::new()),
+            Some(direct) => {
+                plans.extend(self.by_unit(from, &direct)?);
+                plans.extend(self.through_shards(from)?);
+                plans.extend(self.from_near(from, &direct)?);
+                plans.push(vec![direct]);
+            }
+        }
         let item = self.item as usize;
-        let free = Planner { max_peak_bytes: None, groups: None, ..self.planner.clone() };
+        let free = self.free();
         if self.planner.deterministic
             && self.from.is_partial()
             && !from.is_partial()
@@ -107,6 +134,11 @@ impl Work<'_> {
             }
         }
         Ok(plans)
+    }
+
+    /// The planner without limits: those are kept to by the whole plan.
+    fn free(&self) -> Planner {
+        Planner { max_peak_bytes: None, groups: None, ..self.planner.clone() }
     }
 
     /// The sharding in which the axes that become partial and shard now are partial already, which moves nothing.
@@ -159,152 +191,101 @@ impl Work<'_> {
         Ok(Step { op: StepOp::Exchange, cost_us, ..step })
     }
 
-    /// One step from a sharding without partial axes that go away to the target; none if they are the same.
-    fn direct(&self, from: &Sharding) -> Result<Option<Step>, Error> {
-        let to = self.to;
+    /// One step from a sharding without partial axes that go away to another; none if they are the same.
+    fn direct(&self, from: &Sharding, to: &Sharding) -> Result<Option<Step>, Error> {
         if from == to {
             return Ok(None);
         }
+        self.overlap_step(self.overlap(from, to)).map(Some)
+    }
+
+    /// The overlap of two shardings, into what the target owes beyond the source. Between two meshes sources are near.
+    fn overlap(&self, from: &Sharding, to: &Sharding) -> Overlap {
         let mut overlap = Overlap::new(from, to);
         let one_mesh = overlap.one_mesh();
+        if !one_mesh {
+            overlap = overlap.on(self.network.topology);
+        }
         for p in to.partial().iter().filter(|p| !(one_mesh && from.partial().contains(p))) {
             if p.op != ReduceOp::Avg {
-                overlap.embeds.push(p.sub);
-                overlap.fill = Some(p.op);
+                overlap = overlap.into_terms(p.sub, p.op);
             }
         }
-        let axes: SmallVec<[SubAxis; 4]> =
-            if one_mesh { moving_axes(from, to) } else { all_axes(from.mesh()) };
-        if overlap.fill.is_some() && one_mesh && is_embedding(from, to) {
-            // Everyone keeps what it holds: only what was replicated over an axis is kept once.
-            overlap.local = true;
-            let replicated = from.replicated_axes();
-            overlap.embeds.retain(|s| replicated.iter().any(|r| contains(*r, *s)));
-            return Ok(Some(step(StepOp::ZeroFill, axes, overlap, Counted::default())?));
-        }
-        let counted = self.count(&overlap)?;
-        let op = match (counted.received, overlap.fill) {
-            (0, None) => StepOp::Slice,
-            (0, Some(_)) => StepOp::ZeroFill,
-            (_, _) => StepOp::Exchange,
-        };
-        Ok(Some(step(op, axes, overlap, counted)?))
+        overlap
     }
 
-    /// What the worst rank receives, sends and pays in an exchange of overlapping regions.
-    fn count(&self, overlap: &Overlap) -> Result<Counted, Error> {
-        let topology = self.network.topology;
-        if overlap.to.mesh().size() > ENUMERATED && topology.levels().len() == 1 {
-            return self.count_large(overlap);
-        }
-        let ranks = overlap.ranks();
-        let mut sent = vec![0u64; ranks.len()];
-        let mut worst = Counted::default();
-        for &rank in &ranks {
-            let mut traffic: Traffic = SmallVec::from_elem((0.0, 0), topology.levels().len());
-            let mut received = 0u64;
-            for m in overlap.received(rank)?.iter().filter(|m| m.peer != rank) {
-                let bytes = m.numel() as u64 * self.item;
-                received += bytes;
-                let at = &mut traffic[topology.level_of(rank, m.peer)];
-                *at = (at.0 + bytes as f64, at.1 + 1);
-                sent[ranks.binary_search(&m.peer).expect("a source holds something")] += bytes;
-            }
-            worst.received = worst.received.max(received);
-            worst.cost_us = worst.cost_us.max(topology.exchange_us(&traffic));
-        }
-        worst.sent = sent.into_iter().max().unwrap_or(0);
-        Ok(worst)
-    }
-
-    /// The same on very many ranks of one level, without listing who sends what to whom.
+    /// Two steps into terms: each rank gets its part of a dim as if the axes that become partial sharded it, and what it
+    /// then holds is its term.
     ///
-    /// What is sent is counted as if the replicas of a source shared its wanters evenly.
-    fn count_large(&self, overlap: &Overlap) -> Result<Counted, Error> {
-        let meetings = overlap.meetings()?;
-        let mut worst = Counted::default();
-        let mut total = 0u128;
-        for rank in overlap.to.mesh().ranks() {
-            let (wanted, held) = overlap.wanted_and_held(rank)?;
-            let received = (wanted - held) as u64 * self.item;
-            let peers = overlap.sources(rank, &meetings) - usize::from(held > 0);
-            let traffic: Traffic = SmallVec::from_iter([(received as f64, peers)]);
-            total += u128::from(received);
-            worst.received = worst.received.max(received);
-            worst.cost_us = worst.cost_us.max(self.network.topology.exchange_us(&traffic));
+    /// That is as good as a direct step where source and target nest, and better where the parts that the sources' own
+    /// digits would make are uneven. One plan for every dim that can be cut.
+    fn through_shards(&self, from: &Sharding) -> Result<Vec<Vec<Step>>, Error> {
+        let to = self.to;
+        let one_mesh = from.mesh() == to.mesh();
+        let (stay, new): (Vec<PartialAxis>, Vec<PartialAxis>) = to
+            .partial()
+            .iter()
+            .partition(|p| (one_mesh && from.partial().contains(p)) || p.op == ReduceOp::Avg);
+        let mut plans = Vec::new();
+        if new.is_empty() {
+            return Ok(plans);
         }
-        let senders = overlap.from.mesh().size() as u128;
-        worst.sent = u64::try_from(total.div_ceil(senders)).unwrap_or(u64::MAX).max(worst.received);
-        Ok(worst)
-    }
-
-    fn all_reduce(
-        &self,
-        from: &Sharding,
-        to: &Sharding,
-        subs: &[SubAxis],
-        reduce: Reduce,
-    ) -> Result<Step, Error> {
-        let g: usize = subs.iter().map(|s| s.size).product();
-        let (bytes, modelled) = all_reduce_bytes(from.max_local_numel() as u64, g as u64, self.item);
-        let axes: SmallVec<[SubAxis; 4]> = join(subs.iter().copied());
-        Ok(Step {
-            op: StepOp::AllReduce,
-            group: from.mesh().group(&axes)?,
-            axes: axes.clone(),
-            before: from.clone(),
-            after: to.clone(),
-            received_bytes: bytes,
-            sent_bytes: bytes,
-            cost_us: self.network.collective_us(modelled as f64, &self.network.spread(&axes)?, 2.0),
-            motion: Arc::new(Motion::AllReduce { subs: SmallVec::from_slice(subs), reduce }),
-        })
-    }
-
-    fn reduce_scatter(
-        &self,
-        from: &Sharding,
-        to: &Sharding,
-        subs: &[SubAxis],
-        reduce: Reduce,
-    ) -> Result<Step, Error> {
-        let g: usize = subs.iter().map(|s| s.size).product();
-        let axes: SmallVec<[SubAxis; 4]> = join(subs.iter().copied());
-        let received = to.max_local_numel() as u64 * (g as u64 - 1) * self.item;
-        let mut sent = 0u64;
-        let mesh = from.mesh();
-        if mesh.size() <= COUNTED {
-            for rank in mesh.ranks() {
-                let mut mine = 0u64;
-                for peer in members(mesh, subs, rank)? {
-                    if peer != rank {
-                        mine += to.local_shape(peer)?.iter().product::<usize>() as u64;
-                    }
-                }
-                sent = sent.max(mine * self.item);
+        let subs: SmallVec<[SubAxis; 4]> = new.iter().map(|p| p.sub).collect();
+        let bare = to.with_partial(stay)?;
+        for dim in 0..to.shape().len() {
+            if let Some(parts) = pieces(&bare, &subs, dim)? {
+                let steps = [self.direct(from, &parts)?, self.direct(&parts, to)?];
+                plans.push(steps.into_iter().flatten().collect());
             }
-        } else {
-            sent = received;
         }
-        Ok(Step {
-            op: StepOp::ReduceScatter,
-            group: mesh.group(&axes)?,
-            axes: axes.clone(),
-            before: from.clone(),
-            after: to.clone(),
-            received_bytes: received,
-            sent_bytes: sent,
-            cost_us: self.network.collective_us(
-                (to.max_local_numel() * g) as f64 * self.item as f64,
-                &self.network.spread(&axes)?,
-                1.0,
-            ),
-            motion: Arc::new(Motion::ReduceOverlap {
-                overlap: Overlap::new(from, to),
-                subs: SmallVec::from_slice(subs),
-                reduce,
-            }),
-        })
+        Ok(plans)
+    }
+
+    /// The direct step on one mesh whose groups straddle the network's units: there another replica may be nearer than
+    /// the one at the receiver's own coordinates, for which the group is the larger by the replicated axes.
+    fn from_near(&self, from: &Sharding, direct: &Step) -> Result<Option<Vec<Step>>, Error> {
+        let replicated = from.replicated_axes();
+        let overlap = self.overlap(from, self.to);
+        let straddles = direct.axes.iter().chain(&replicated).any(|&s| !self.network.level(s).1);
+        if !overlap.one_mesh() || !direct.op.communicates() || replicated.is_empty() || !straddles {
+            return Ok(None);
+        }
+        Ok(Some(vec![self.overlap_step(overlap.on(self.network.topology))?]))
+    }
+
+    /// Two steps where the target is replicated inside units of the network: every block comes into a unit once, to
+    /// one of its ranks, and is gathered there.
+    ///
+    /// ```text
+    /// target    [x 3] over the slow level, replicated over y = 8 inside a unit
+    /// between   [x 3][y 8]: each rank of a unit gets one part in 8 of what the unit wants, from wherever it is
+    /// then      all ranks of the unit gather their parts
+    /// ```
+    ///
+    /// The parts are cut along the dim in which they are the most even. `None` where nothing comes from beyond a unit, or
+    /// nothing is replicated inside one.
+    fn by_unit(&self, from: &Sharding, direct: &Step) -> Result<Option<Vec<Step>>, Error> {
+        let to = self.to;
+        if self.network.levels() == 1 || direct.received_bytes == 0 || to.is_partial() {
+            return Ok(None);
+        }
+        let network = Network::new(self.network.topology, to.mesh());
+        let inner = network.inner(&to.replicated_axes());
+        if inner.is_empty() {
+            return Ok(None);
+        }
+        let mut best: Option<Sharding> = None;
+        for dim in 0..to.shape().len() {
+            if let Some(parts) = pieces(to, &inner, dim)?
+                && best.as_ref().is_none_or(|b| parts.max_local_numel() < b.max_local_numel())
+            {
+                best = Some(parts);
+            }
+        }
+        let Some(parts) = best.filter(|parts| parts != from) else { return Ok(None) };
+        let mut steps: Vec<Step> = self.direct(from, &parts)?.into_iter().collect();
+        steps.extend(self.free().plan(&parts, to, self.item as usize)?.steps);
+        Ok(Some(steps))
     }
 }
 
@@ -357,91 +338,4 @@ fn lies_inside(from: &Sharding, to: &Sharding) -> Result<bool, Error> {
 
 fn contains(outer: SubAxis, inner: SubAxis) -> bool {
     outer.axis == inner.axis && outer.pre <= inner.pre && inner.pre * inner.size <= outer.pre * outer.size
-}
-
-fn all_axes(mesh: &Mesh) -> SmallVec<[SubAxis; 4]> {
-    join((0..mesh.axes().len()).map(|a| mesh.whole(a)))
-}
-
-/// The sub-axes of what shards a dim, as a list to compare.
-fn shards_of(s: &Sharding, dim: usize) -> SmallVec<[(SubAxis, Cut); 4]> {
-    if let Some(digits) = s.digits() {
-        let mut skipped = 1;
-        let mut list = SmallVec::new();
-        for d in digits.iter().filter(|d| d.dim == dim) {
-            match d.sub_axis() {
-                Some(sub) => list.push((sub, Cut::chunks(skipped, sub.size))),
-                None => skipped *= d.radix,
-            }
-        }
-        return list;
-    }
-    let cuts = s.cuts().unwrap_or_default().iter().filter(|c| c.dim == dim);
-    cuts.map(|c| (c.sub, c.cut.clone())).collect()
-}
-
-/// The sub-axes over which an overlap on one mesh moves anything: those of every dim that is sharded differently.
-fn moving_axes(from: &Sharding, to: &Sharding) -> SmallVec<[SubAxis; 4]> {
-    let same_form = from.digits().is_some() == to.digits().is_some();
-    let mut subs: SmallVec<[SubAxis; 8]> = SmallVec::new();
-    for dim in 0..from.shape().len() {
-        let (a, b) = (shards_of(from, dim), shards_of(to, dim));
-        if !same_form || a != b {
-            subs.extend(a.iter().chain(&b).map(|x| x.0));
-        }
-    }
-    for p in to.partial().iter().filter(|p| !from.partial().contains(p)) {
-        subs.push(p.sub);
-    }
-    // Overlapping sub-axes of one axis count as the whole of it.
-    let mesh = from.mesh();
-    let mut axes: SmallVec<[SubAxis; 4]> = SmallVec::new();
-    for axis in 0..mesh.axes().len() {
-        let mut mine: SmallVec<[SubAxis; 8]> = subs.iter().copied().filter(|s| s.axis == axis).collect();
-        mine.sort();
-        mine.dedup();
-        if mine.windows(2).any(|w| w[0].pre * w[0].size > w[1].pre) {
-            axes.push(mesh.whole(axis));
-        } else {
-            axes.extend(mine);
-        }
-    }
-    join(axes)
-}
-
-/// Whether the target is the source with some of its last cuts, or idle axes, become partial.
-fn is_embedding(from: &Sharding, to: &Sharding) -> bool {
-    let embedded = |s: SubAxis| to.partial().iter().any(|p| contains(p.sub, s));
-    (0..from.shape().len()).all(|dim| {
-        let (a, b) = (shards_of(from, dim), shards_of(to, dim));
-        a.len() >= b.len() && a[..b.len()] == b[..] && a[b.len()..].iter().all(|x| embedded(x.0))
-    }) && from.digits().is_some() == to.digits().is_some()
-}
-
-/// The ranks of two meshes as one group: from the lowest to the highest of both.
-fn span_of(a: &Mesh, b: &Mesh) -> Result<Group, Error> {
-    let low = a.lowest().min(b.lowest());
-    let high = a.world().max(b.world());
-    Group::new(&reshard_layout::Layout::from_modes(&[((high - low) as i64, 1)])?)
-}
-
-/// A step of overlapping regions.
-fn step(op: StepOp, axes: SmallVec<[SubAxis; 4]>, overlap: Overlap, counted: Counted) -> Result<Step, Error> {
-    let group = if overlap.one_mesh() {
-        overlap.from.mesh().group(&axes)?
-    } else {
-        span_of(overlap.from.mesh(), overlap.to.mesh())?
-    };
-    let cost_us = if op.communicates() { counted.cost_us } else { 0.0 };
-    Ok(Step {
-        op,
-        axes,
-        group,
-        before: overlap.from.clone(),
-        after: overlap.to.clone(),
-        received_bytes: counted.received,
-        sent_bytes: counted.sent,
-        cost_us,
-        motion: Arc::new(Motion::Overlap(overlap)),
-    })
 }

@@ -170,8 +170,8 @@ pub(crate) fn phases(
     before: &Sharding,
     rank: usize,
 ) -> Result<Phases, Error> {
-    let everywhere = matches!(motion, Motion::Overlap(_));
-    if !everywhere && !before.mesh().contains(rank) {
+    let two_meshes = matches!(motion, Motion::Overlap(o) if !o.one_mesh());
+    if !two_meshes && !before.mesh().contains(rank) {
         return Ok(Phases::new());
     }
     let mut group = match motion {

@@ -80,6 +80,27 @@ impl<'a> Network<'a> {
         (level.min(top), clean)
     }
 
+    /// The parts of sub-axes that stay inside a unit of some level below the last.
+    pub(crate) fn inner(&self, subs: &[SubAxis]) -> SmallVec<[SubAxis; 4]> {
+        let cuts = self.cuts();
+        let mut inner: SmallVec<[SubAxis; 4]> = SmallVec::new();
+        for s in subs {
+            let mut ends: SmallVec<[usize; 8]> = SmallVec::from_slice(&[s.pre, s.pre * s.size]);
+            ends.extend(
+                cuts.iter().filter(|c| c.0 == s.axis && s.pre < c.1 && c.1 < s.pre * s.size).map(|c| c.1),
+            );
+            ends.sort_unstable();
+            for w in ends.windows(2).filter(|w| w[1].is_multiple_of(w[0])) {
+                let part = SubAxis { pre: w[0], size: w[1] / w[0], ..*s };
+                let (level, nests) = self.level(part);
+                if nests && level + 1 < self.levels() {
+                    inner.push(part);
+                }
+            }
+        }
+        crate::axis::join(inner)
+    }
+
     /// Digits as bounds see them: where one does not nest with the network's units, ranks that differ in others may share
     /// a unit, and nothing is known of any level but the innermost.
     pub(crate) fn bounding(

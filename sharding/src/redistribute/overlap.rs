@@ -5,11 +5,17 @@
 //! shard that dim; for every combination one replica is the source:
 //!
 //! ```text
-//! the receiver itself if it holds it, else the replica at the receiver's own coordinates, else (no coordinates there)
-//! replica number (receiver's index mod number of replicas)
+//! in the innermost unit of the network around the receiver that holds a replica:
+//!     the replica at the receiver's own coordinates (itself, if it holds it), if it is there
+//!     else replica number (receiver's index mod number of replicas there)
 //! ```
 //!
-//! which is a pure function of both shardings, so senders find the same blocks by asking it for every wanter.
+//! which is a pure function of both shardings and the network, so senders find the same blocks by asking it for every
+//! wanter.
+//!
+//! **Terms.** Where axes of the target become partial, the terms of each element are its value, once, and the identity.
+//! Who has the value is the receiver that shares the sources' digits of those axes, so that nothing moves along them;
+//! where they were replicated, the one at coordinate 0.
 
 use std::sync::{Arc, OnceLock};
 
@@ -17,9 +23,11 @@ use smallvec::SmallVec;
 
 use crate::axis::SubAxis;
 use crate::mesh::Coordinate;
+use crate::redistribute::cost::Topology;
+use crate::redistribute::grid::Grid;
 use crate::redistribute::messages::{Block, Message, Mode, Phase, Reduce, members};
 use crate::redistribute::partition::{Partition, Shares, Side};
-use crate::region::{Intervals, Run, shared, shared_len};
+use crate::region::{Run, shared, shared_len};
 use crate::{Error, ReduceOp, Sharding};
 
 /// Two shardings of one tensor whose regions overlap; the meshes may differ.
@@ -27,69 +35,14 @@ use crate::{Error, ReduceOp, Sharding};
 pub(crate) struct Overlap {
     pub(crate) from: Sharding,
     pub(crate) to: Sharding,
-    /// The sub-axes of the target that become partial, of which only coordinate 0 receives; the rest is filled.
-    pub(crate) embeds: SmallVec<[SubAxis; 2]>,
+    /// What becomes partial and was replicated: only coordinate 0 receives, the rest is filled.
+    embeds: SmallVec<[SubAxis; 2]>,
+    /// What becomes partial and sharded: source and receiver have the same digit.
+    anchors: SmallVec<[SubAxis; 2]>,
     pub(crate) fill: Option<ReduceOp>,
-    /// Nothing moves between ranks: everyone keeps what it holds of its target.
-    pub(crate) local: bool,
+    /// Ranks of a unit of each inner level of the network.
+    units: SmallVec<[usize; 2]>,
     partitions: Arc<OnceLock<Partitions>>,
-}
-
-/// A sharding as a grid: for each dim the sub-axes that shard it.
-struct Grid<'a> {
-    sharding: &'a Sharding,
-    dims: SmallVec<[SmallVec<[SubAxis; 4]>; 4]>,
-}
-
-impl<'a> Grid<'a> {
-    fn new(sharding: &'a Sharding) -> Grid<'a> {
-        let of_dim = |dim: usize| -> SmallVec<[SubAxis; 4]> {
-            match (sharding.digits(), sharding.cuts()) {
-                (Some(digits), _) => digits
-                    .iter()
-                    .filter(|d| d.dim == dim)
-                    .filter_map(crate::digits::Digit::sub_axis)
-                    .collect(),
-                (None, cuts) => {
-                    cuts.unwrap_or_default().iter().filter(|c| c.dim == dim).map(|c| c.sub).collect()
-                }
-            }
-        };
-        Grid { sharding, dims: (0..sharding.shape().len()).map(of_dim).collect() }
-    }
-
-    fn axis_size(&self, s: SubAxis) -> usize {
-        self.sharding.mesh().axes()[s.axis].size()
-    }
-
-    /// How many different regions a dim has.
-    fn regions(&self, dim: usize) -> usize {
-        self.dims[dim].iter().map(|s| s.size).product()
-    }
-
-    /// Sets the digits that shard a dim to those of its region `i`.
-    fn set(&self, c: &mut Coordinate, dim: usize, i: usize) {
-        let mut left = i;
-        for &s in self.dims[dim].iter().rev() {
-            let n = self.axis_size(s);
-            c[s.axis] = c[s.axis] - s.digit(c[s.axis], n) * s.post(n) + left % s.size * s.post(n);
-            left /= s.size;
-        }
-    }
-
-    /// Which region of every dim a coordinate holds.
-    fn regions_of(&self, c: &[usize]) -> SmallVec<[usize; 4]> {
-        let region = |subs: &SmallVec<[SubAxis; 4]>| {
-            subs.iter().fold(0, |i, &s| i * s.size + s.digit(c[s.axis], self.axis_size(s)))
-        };
-        self.dims.iter().map(region).collect()
-    }
-
-    fn intervals(&self, dim: usize, i: usize) -> Result<Intervals, Error> {
-        let mut c = Coordinate::from_elem(0, self.sharding.mesh().axes().len());
-        self.set(&mut c, dim, i);
-        self.sharding.intervals(dim, &c)
-    }
 }
 
 /// The regions of every dim of both sides.
@@ -99,16 +52,70 @@ struct Partitions {
     target: SmallVec<[Partition; 4]>,
 }
 
+/// By dim and region of the target: the regions of the source that it meets, and in how many indices.
+pub(crate) type Meetings = Vec<Vec<Vec<(usize, usize)>>>;
+
 impl Overlap {
     pub(crate) fn new(from: &Sharding, to: &Sharding) -> Overlap {
         Overlap {
             from: from.clone(),
             to: to.clone(),
             embeds: SmallVec::new(),
+            anchors: SmallVec::new(),
             fill: None,
-            local: false,
+            units: SmallVec::new(),
             partitions: Arc::default(),
         }
+    }
+
+    /// The same on a network: sources are near.
+    pub(crate) fn on(self, topology: &Topology) -> Overlap {
+        let units = topology.levels().iter().filter_map(|l| l.ranks).collect();
+        Overlap { units, ..self }
+    }
+
+    /// Whether a source may be another replica than the one at the receiver's coordinates.
+    pub(crate) fn picks_replicas(&self) -> bool {
+        !self.units.is_empty()
+    }
+
+    /// The same where a sub-axis of the target becomes partial, of which the source owes nothing.
+    pub(crate) fn into_terms(mut self, sub: SubAxis, op: ReduceOp) -> Overlap {
+        self.fill = Some(op);
+        let replicated: SmallVec<[SubAxis; 4]> =
+            if self.one_mesh() { self.from.replicated_axes() } else { SmallVec::from_slice(&[sub]) };
+        let end = |s: SubAxis| s.pre * s.size;
+        let mut pre = sub.pre;
+        let (mut embeds, mut anchors) = (SmallVec::<[SubAxis; 2]>::new(), SmallVec::<[SubAxis; 2]>::new());
+        for r in replicated.iter().filter(|r| r.axis == sub.axis && r.pre < end(sub) && sub.pre < end(**r)) {
+            let (low, high) = (r.pre.max(sub.pre), end(*r).min(end(sub)));
+            let nests = |s: SubAxis| low.is_multiple_of(s.pre) && end(s).is_multiple_of(high);
+            if !nests(sub) || !nests(*r) || !high.is_multiple_of(low) || !low.is_multiple_of(pre) {
+                // No digit of both: the one at coordinate 0 receives everything.
+                self.embeds.push(sub);
+                return self;
+            }
+            if low > pre {
+                anchors.push(SubAxis { pre, size: low / pre, ..sub });
+            }
+            embeds.push(SubAxis { pre: low, size: high / low, ..sub });
+            pre = high;
+        }
+        if end(sub) > pre {
+            anchors.push(SubAxis { pre, size: end(sub) / pre, ..sub });
+        }
+        self.embeds.extend(embeds);
+        self.anchors.extend(anchors);
+        self
+    }
+
+    /// Whether source and receiver may meet: they have the same digits of what becomes partial.
+    fn may_meet(&self, source: &[usize], receiver: &[usize]) -> bool {
+        let axes = self.from.mesh().axes();
+        self.anchors.iter().all(|s| {
+            let n = axes[s.axis].size();
+            s.digit(source[s.axis], n) == s.digit(receiver[s.axis], n)
+        })
     }
 
     /// The partitions of both sides, made at first use.
@@ -142,22 +149,46 @@ impl Overlap {
         if self.one_mesh() { members(self.from.mesh(), axes, rank) } else { Ok(self.ranks()) }
     }
 
-    /// The rank that `receiver` gets these regions of the source from.
-    fn source_of(&self, grid: &Grid<'_>, receiver: usize, regions: &[usize]) -> usize {
+    /// The rank that `receiver` gets these regions of the source from; `None` if others get them.
+    fn source_of(&self, grid: &Grid<'_>, receiver: usize, regions: &[usize]) -> Option<usize> {
         let mesh = self.from.mesh();
-        let mut c = mesh.coordinate(receiver).unwrap_or_else(|| {
-            let mut c = Coordinate::from_elem(0, mesh.axes().len());
-            let mut left = self.to.mesh().index_of(receiver).unwrap_or(0);
-            for s in self.from.replicated_axes().iter().rev() {
-                c[s.axis] += left % s.size * s.post(mesh.axes()[s.axis].size());
-                left /= s.size;
-            }
-            c
-        });
+        let mine = mesh.coordinate(receiver);
+        let mut c = mine.clone().unwrap_or_else(|| Coordinate::from_elem(0, mesh.axes().len()));
         for (dim, &i) in regions.iter().enumerate() {
             grid.set(&mut c, dim, i);
         }
-        mesh.rank_at(&c).expect("digits are below their radix")
+        if let Some(mine) = &mine
+            && !self.may_meet(&c, mine)
+        {
+            return None;
+        }
+        let own = mesh.rank_at(&c).expect("digits are below their radix");
+        let is_near = |rank: usize, unit: usize| rank / unit == receiver / unit;
+        if mine.is_some() && self.units.first().is_none_or(|&u| is_near(own, u)) {
+            return Some(own);
+        }
+        let index = self.to.mesh().index_of(receiver).unwrap_or(0);
+        let replicated = self.from.replicated_axes();
+        if let Ok(replicas) = mesh.members(&replicated, own).as_ref() {
+            for &unit in &self.units {
+                if mine.is_some() && is_near(own, unit) {
+                    break;
+                }
+                let near = replicas.on_node_of(receiver, unit).unwrap_or(0..0);
+                if !near.is_empty() {
+                    let offset = replicas.pattern().layout().at((near.start + index % near.len()) as i64);
+                    return Some(replicas.first() + offset.expect("it is a member") as usize);
+                }
+            }
+        }
+        if mine.is_none() {
+            let mut left = index;
+            for s in replicated.iter().rev() {
+                c[s.axis] += left % s.size * s.post(mesh.axes()[s.axis].size());
+                left /= s.size;
+            }
+        }
+        Some(mesh.rank_at(&c).expect("digits are below their radix"))
     }
 
     /// Whether a rank of the target receives, or is only filled.
@@ -183,9 +214,10 @@ impl Overlap {
         let shares: Vec<Shares> =
             parts.iter().zip(&region.dims).map(|(part, list)| part.shares(list, Side::Source)).collect();
         for_each_choice(&shares, &mut |regions, runs| {
-            let peer = self.source_of(&source, rank, regions);
-            let blocks = blocks(runs, &self.from.local_shape(peer)?, &self.to.local_shape(rank)?);
-            messages.push(Message { peer, blocks });
+            if let Some(peer) = self.source_of(&source, rank, regions) {
+                let blocks = blocks(runs, &self.from.local_shape(peer)?, &self.to.local_shape(rank)?);
+                messages.push(Message { peer, blocks });
+            }
             Ok(())
         })?;
         Ok(messages)
@@ -201,15 +233,6 @@ impl Overlap {
             reduce: None,
             members,
         };
-        if self.local {
-            if phase.source_len > 0 && self.receives(rank) {
-                let blocks = between(&self.from, rank, &self.to, rank)?;
-                if !blocks.is_empty() {
-                    phase.receives.push(Message { peer: rank, blocks });
-                }
-            }
-            return Ok(phase);
-        }
         phase.receives = self.received(rank)?;
         let (source, target) = (Grid::new(&self.from), Grid::new(&self.to));
         if phase.source_len > 0 {
@@ -232,7 +255,7 @@ impl Overlap {
                 for receiver in super::messages::members(mesh, &others, first)? {
                     if receiver != rank
                         && self.receives(receiver)
-                        && self.source_of(&source, receiver, &my_regions) == rank
+                        && self.source_of(&source, receiver, &my_regions) == Some(rank)
                     {
                         let blocks =
                             blocks(runs, &self.from.local_shape(rank)?, &self.to.local_shape(receiver)?);
@@ -277,8 +300,8 @@ impl Overlap {
         Ok(phase)
     }
 
-    /// For every dim and region of the target, how many regions of the source it meets.
-    pub(crate) fn meetings(&self) -> Result<Vec<Vec<usize>>, Error> {
+    /// For every dim and region of the target, the regions of the source that it meets, and in how many indices.
+    pub(crate) fn meetings(&self) -> Result<Meetings, Error> {
         let target = Grid::new(&self.to);
         let parts = &self.partitions()?.source;
         (0..parts.len())
@@ -289,10 +312,47 @@ impl Overlap {
             .collect()
     }
 
-    /// How many ranks a rank hears from, by the meetings of its regions, itself included.
-    pub(crate) fn sources(&self, rank: usize, meetings: &[Vec<usize>]) -> usize {
+    /// How many messages are received in all, what ranks send themselves included, as far as a number goes.
+    pub(crate) fn message_count(&self, meetings: &Meetings) -> usize {
+        let grid = Grid::new(&self.to);
+        let of_dim = |(dim, met): (usize, &Vec<Vec<(usize, usize)>>)| {
+            // Every region of a dim is that of as many ranks.
+            let ranks = self.to.mesh().size() / grid.regions(dim).max(1);
+            (met.iter().map(Vec::len).sum::<usize>(), ranks)
+        };
+        // Regions of different dims meet independently of each other: the mean of a product is the product of means.
+        let mean = |(sum, ranks): (usize, usize)| sum as f64 * ranks as f64 / self.to.mesh().size() as f64;
+        let each: f64 = meetings.iter().enumerate().map(|x| mean(of_dim(x))).product();
+        (each * self.to.mesh().size() as f64) as usize
+    }
+
+    /// Calls `f` with every source of a rank, itself perhaps, and the number of elements.
+    pub(crate) fn pulls(&self, rank: usize, meetings: &Meetings, f: &mut impl FnMut(usize, usize)) {
+        let source = Grid::new(&self.from);
+        let Some(c) = self.to.mesh().coordinate(rank).filter(|_| self.receives(rank)) else { return };
+        let regions = Grid::new(&self.to).regions_of(&c);
+        let met: SmallVec<[&[(usize, usize)]; 4]> =
+            regions.iter().zip(meetings).map(|(&j, met)| met[j].as_slice()).collect();
+        if met.iter().any(|m| m.is_empty()) {
+            return;
+        }
+        let mut at: SmallVec<[usize; 4]> = SmallVec::from_elem(0, met.len());
+        loop {
+            let chosen = || met.iter().zip(&at).map(|(m, &i)| m[i]);
+            let regions: SmallVec<[usize; 4]> = chosen().map(|x| x.0).collect();
+            if let Some(peer) = self.source_of(&source, rank, &regions) {
+                f(peer, chosen().map(|x| x.1).product());
+            }
+            let Some(dim) = (0..met.len()).rev().find(|&d| at[d] + 1 < met[d].len()) else { return };
+            at[dim] += 1;
+            at[dim + 1..].fill(0);
+        }
+    }
+
+    /// How many ranks a rank hears from, itself included, if nothing becomes partial.
+    pub(crate) fn sources(&self, rank: usize, meetings: &Meetings) -> usize {
         let Some(c) = self.to.mesh().coordinate(rank).filter(|_| self.receives(rank)) else { return 0 };
-        Grid::new(&self.to).regions_of(&c).iter().zip(meetings).map(|(&j, met)| met[j]).product()
+        Grid::new(&self.to).regions_of(&c).iter().zip(meetings).map(|(&j, met)| met[j].len()).product()
     }
 
     /// Elements that a rank wants and elements of those that it holds itself.

@@ -79,11 +79,24 @@ impl Partition {
         shares.into_iter().collect()
     }
 
-    /// How many regions an ascending list meets.
-    pub(crate) fn met(&self, list: &[Interval]) -> usize {
-        let mut regions: Vec<usize> = list.iter().flat_map(|&x| self.touched(x)).map(|p| p.region).collect();
-        regions.sort_unstable();
-        regions.dedup();
-        regions.len()
+    /// The regions that an ascending list meets, ascending, and in how many indices.
+    pub(crate) fn met(&self, list: &[Interval]) -> Vec<(usize, usize)> {
+        let mut met: Vec<(usize, usize)> = Vec::new();
+        for &x in list {
+            for p in self.touched(x) {
+                let shared = (x.start + x.len).min(p.at.start + p.at.len) - x.start.max(p.at.start);
+                match met.last_mut() {
+                    Some(last) if last.0 == p.region => last.1 += shared,
+                    Some(_) | None => met.push((p.region, shared)),
+                }
+            }
+        }
+        met.sort_unstable_by_key(|m| m.0);
+        met.dedup_by(|b, a| {
+            let same = a.0 == b.0;
+            a.1 += if same { b.1 } else { 0 };
+            same
+        });
+        met
     }
 }

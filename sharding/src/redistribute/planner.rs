@@ -89,6 +89,9 @@ pub struct Planner {
 /// The most ranks whose totals are added up one by one.
 pub(super) const COUNTED: usize = 1 << 14;
 
+/// The most ranks for which a reduction within a digit system is also tried in uneven pieces: those look at every rank.
+const COUNTED_UNEVEN: usize = 1 << 10;
+
 impl Planner {
     /// A planner for the `uniform` network and objective `time`.
     pub fn new() -> Planner {
@@ -193,7 +196,9 @@ impl Planner {
         let in_order = self.deterministic && from.is_partial();
         if let Some(ends) = ends.as_ref().filter(|_| !in_order) {
             best = work.best_digit_plan(ends)?;
-        } else {
+        }
+        let uneven = ends.as_ref().is_some_and(|e| e.lacks_spares() && from.mesh().size() <= COUNTED_UNEVEN);
+        if ends.is_none() || in_order || uneven {
             for steps in work.overlap_candidates()? {
                 work.keep_better(steps, ends.as_ref(), &mut best)?;
             }
@@ -437,16 +442,26 @@ fn is_same_for_all(s: &Step) -> bool {
 
 /// The greatest total that one rank receives.
 fn total_received(plan: &Plan) -> Result<u64, Error> {
-    let mut most = 0;
-    for rank in plan.ranks() {
-        let mut total = 0;
-        for step in 0..plan.steps.len() {
-            for phase in plan.phases(step, rank)? {
-                total +=
-                    phase.receives.iter().filter(|m| m.peer != rank).map(|m| m.numel() as u64).sum::<u64>();
+    let ranks = plan.ranks();
+    let mut totals = vec![0u64; ranks.len()];
+    for (i, step) in plan.steps.iter().enumerate() {
+        let meetings = match &*step.motion {
+            Motion::Overlap(overlap) => Some((overlap, overlap.meetings()?)),
+            Motion::Move { .. }
+            | Motion::ReduceScatter { .. }
+            | Motion::AllReduce { .. }
+            | Motion::ReduceOverlap { .. } => None,
+        };
+        for (&rank, total) in ranks.iter().zip(&mut totals) {
+            let mut add = |peer: usize, numel: usize| *total += if peer == rank { 0 } else { numel as u64 };
+            if let Some((overlap, meetings)) = &meetings {
+                overlap.pulls(rank, meetings, &mut add);
+            } else {
+                for phase in plan.phases(i, rank)? {
+                    phase.receives.iter().for_each(|m| add(m.peer, m.numel()));
+                }
             }
         }
-        most = most.max(total);
     }
-    Ok(most * plan.item_bytes as u64)
+    Ok(totals.into_iter().max().unwrap_or(0) * plan.item_bytes as u64)
 }
