@@ -26,8 +26,9 @@ impl UniqueId {
 
 impl fmt::Debug for UniqueId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let begin: String = self.0[..8].iter().map(|byte| format!("{byte:02x}")).collect();
-        write!(f, "UniqueId({begin}..)")
+        f.write_str("UniqueId(")?;
+        self.0[..8].iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+        f.write_str("..)")
     }
 }
 

@@ -141,11 +141,10 @@ fn groups_have_communicators_of_their_own_that_are_kept() {
         let opened: Vec<&Call> = log.iter().filter(|call| matches!(call, Call::Open { .. })).collect();
         assert_eq!(opened, [&Call::Open { place: rank % 2, size: 2 }]);
         // The first words go by the communicator of all, by rank; the second by that of the group, by place.
-        let peers = log.iter().filter_map(|call| match call {
-            Call::Send { on, peer, .. } => Some((on.0, *peer)),
-            _ => None,
+        let peers = log.iter().filter_map(|call| {
+            if let Call::Send { on, peer, .. } = call { Some((on.0, *peer)) } else { None }
         });
-        assert_eq!(peers.collect::<Vec<_>>(), [(0, rank ^ 1), (1, rank % 2 ^ 1)]);
+        assert_eq!(peers.collect::<Vec<_>>(), [(0, rank ^ 1), (1, (rank % 2) ^ 1)]);
     }
 }
 

@@ -8,7 +8,7 @@ use reshard_nccl::{Comm, RecordingWorld};
 fn keeps_the_contract(ranks: usize, options: &Options) {
     let world = RecordingWorld::new(ranks);
     let reports = world.run(|nccl| {
-        let mut comm = Comm::with_time_out(nccl, Duration::from_secs(120)).unwrap();
+        let mut comm = Comm::with_time_out(nccl, Duration::from_mins(2)).unwrap();
         contract::check_with(
             &mut comm,
             options,
