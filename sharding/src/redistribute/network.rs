@@ -120,6 +120,11 @@ impl<'a> Network<'a> {
 
     /// The different spreads of a group over units that its ranks see.
     pub(crate) fn spread(&self, subs: &[SubAxis]) -> Result<SmallVec<[UnitSizes; 2]>, Error> {
+        if self.levels() == 1 {
+            let mut one = SmallVec::new();
+            one.push(UnitSizes::from_slice(&[subs.iter().map(|s| s.size).product()]));
+            return Ok(one);
+        }
         let levels: SmallVec<[(usize, bool); 8]> = subs.iter().map(|&s| self.level(s)).collect();
         let by_level = |l: usize| -> usize {
             subs.iter().zip(&levels).filter(|(_, x)| x.0 <= l).map(|(s, _)| s.size).product()
