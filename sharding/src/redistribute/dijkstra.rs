@@ -160,6 +160,7 @@ fn cost(v: &View, topology: &Topology, item: u64, a: &[Stand], b: &[Stand], op: 
     }
 }
 
+#[allow(clippy::option_option, reason = "the notation of the view")]
 fn stands(place: &[Option<Option<usize>>]) -> Vec<Stand> {
     let one = |p: &Option<Option<usize>>| match p {
         Some(Some(i)) => Stand::At(*i),
