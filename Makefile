@@ -1,5 +1,5 @@
 # What CI runs, one target a stage, and the longer runs that it does not.
-.PHONY: all help ci fmt clippy doc package test unsafe-list minilm bench bench-check laws fuzz instructions cuda
+.PHONY: all help ci fmt clippy doc package test unsafe-list minilm bench bench-check laws fuzz instructions cuda gpu gpu-build mpi mpi-bench large-mpi soak large
 
 all: fmt unsafe-list clippy doc test
 
@@ -10,7 +10,13 @@ help:
 	@echo "make bench        all benchmarks; the tables are in docs/benchmarks.md"
 	@echo "make bench-check  fails where a promised ratio is missed"
 	@echo "make cuda         the CUDA kernels compiled for sm_90 and checked, without a GPU (fetches 90 MB once)"
+	@echo "make mpi          the MPI engine: contract, faults, reshard run under mpirun (needs MPI and libclang)"
+	@echo "make mpi-bench    the MPI engine against the bare MPI calls, 64 MiB over 4 ranks"
+	@echo "make large-mpi    a tensor of more than 2^31 bytes over MPI (8 GiB of memory)"
+	@echo "make gpu          all that needs a GPU; where there is no Rust, after a make gpu-build elsewhere"
 	@echo "make laws         the laws of layouts and plans over larger spaces (minutes)"
+	@echo "make soak         random redistributions on every engine of one process for SOAK_SECONDS (ten minutes)"
+	@echo "make large        tensors and messages of more than 2^31 bytes (7 GiB)"
 	@echo "make fuzz         arbitrary layout expressions for a minute (nightly, cargo-fuzz)"
 	@echo "make instructions instruction counts of the layout algebra and the planner against the kept ones (valgrind)"
 
@@ -50,6 +56,13 @@ laws:
 	RESHARD_LAWS=full cargo test --release -p reshard-layout --test laws
 	RESHARD_LAWS=full cargo test --release -p reshard-sharding --test planner_laws -- --nocapture
 
+SOAK_SECONDS ?= 600
+soak:
+	RESHARD_SOAK_SECONDS=$(SOAK_SECONDS) cargo test --release -p reshard-collectives --test soak -- --nocapture
+
+large:
+	cargo test --release -p reshard-collectives --test large -- --ignored --nocapture --test-threads=1
+
 FUZZ_SECONDS ?= 60
 fuzz:
 	cd layout && cargo +nightly fuzz run expressions -- -max_total_time=$(FUZZ_SECONDS) -dict=fuzz/expressions.dict
@@ -60,3 +73,24 @@ instructions:
 
 cuda:
 	eval "$$(scripts/fetch_nvrtc.sh)" && RESHARD_NEED_NVRTC=1 cargo test -p reshard-cuda -p reshard-device --features reshard-device/cuda --test nvrtc --test on_device --test contract
+
+MPI = --workspace --features reshard/mpi,reshard-mpi/mpi
+MPIRUN ?= mpirun --oversubscribe --allow-run-as-root --bind-to none
+mpi:
+	cargo clippy $(MPI),reshard-benches/mpi --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc -p reshard-mpi --features mpi --no-deps
+	RESHARD_MPIRUN="$(MPIRUN)" cargo test $(MPI) --test jobs --test mpi_run -- --nocapture --test-threads 1
+
+mpi-bench:
+	cargo build --release -p reshard-benches --features mpi --bin mpi_against_bare
+	$(MPIRUN) -n 4 $${CARGO_TARGET_DIR:-target}/release/mpi_against_bare
+
+large-mpi:
+	RESHARD_MPIRUN="$(MPIRUN)" cargo test -p reshard-mpi --features mpi --test jobs -- --ignored --nocapture
+
+gpu-build:
+	scripts/gpu.sh build
+
+gpu:
+	if command -v cargo >/dev/null; then scripts/gpu.sh build; fi
+	scripts/gpu.sh run

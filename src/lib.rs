@@ -4,6 +4,8 @@
 pub use reshard_collectives as collectives;
 pub use reshard_kernels as kernels;
 pub use reshard_layout as layout;
+#[cfg(feature = "mpi")]
+pub use reshard_mpi as mpi;
 pub use reshard_sharding as sharding;
 
 pub use reshard_kernels::DType;

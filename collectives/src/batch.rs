@@ -133,6 +133,11 @@ impl<'a> Batch<'a> {
         self.target_bytes
     }
 
+    /// The plan of a tensor. Requires an index below [`len`](Batch::len).
+    pub fn plan(&self, tensor: usize) -> &'a Plan {
+        self.tensors[tensor].plan
+    }
+
     /// Compiles all tensors for a rank. Steps of its [`exchanges`](Compiled::exchanges) are rounds: round `i` has the
     /// `i`-th phases of all tensors.
     ///

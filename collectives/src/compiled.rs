@@ -158,6 +158,11 @@ impl Compiled {
         (self.first_bytes, self.second_bytes)
     }
 
+    /// Bytes that this rank receives from others.
+    pub fn received_bytes(&self) -> u64 {
+        self.exchanges().map(|exchange| exchange.received_bytes() as u64).sum()
+    }
+
     /// The exchanges in order.
     ///
     /// An all-reduce is two of them, whatever [`Communicator::all_reduces`] says.

@@ -80,6 +80,13 @@ pub enum Error {
         /// Shards given.
         given: usize,
     },
+    /// Not one list of shards for every tensor of a batch.
+    TensorCount {
+        /// Tensors of the batch.
+        needed: usize,
+        /// Lists given.
+        given: usize,
+    },
     /// The engine has too few ranks for the plan.
     WorldTooSmall {
         /// Ranks that the plan needs: one more than its greatest rank.
@@ -170,7 +177,7 @@ impl Error {
             Error::Parse { .. } => "parse",
             Error::NotInPlan { .. } | Error::WorldTooSmall { .. } => "rank",
             Error::ItemBytes { .. } => "dtype",
-            Error::Buffer { .. } | Error::ShardCount { .. } => "buffer",
+            Error::Buffer { .. } | Error::ShardCount { .. } | Error::TensorCount { .. } => "buffer",
             Error::Phase { .. } => "phase",
             Error::RankFailed { .. } | Error::Panicked { .. } | Error::Planted { .. } => "rank_failed",
             Error::TimedOut { .. } => "timed_out",
@@ -198,6 +205,7 @@ impl Error {
             | Error::Parse { .. }
             | Error::Buffer { .. }
             | Error::ShardCount { .. }
+            | Error::TensorCount { .. }
             | Error::WorldTooSmall { .. }
             | Error::Phase { .. }
             | Error::Trace { .. }
@@ -224,6 +232,9 @@ impl fmt::Display for Error {
             }
             Error::ShardCount { needed, given } => {
                 write!(f, "{given} shards were given but the source mesh has {needed} ranks")
+            }
+            Error::TensorCount { needed, given } => {
+                write!(f, "shards of {given} tensors were given but the batch has {needed}")
             }
             Error::WorldTooSmall { needed, given } => {
                 write!(f, "the plan needs {needed} ranks but the engine has {given}")

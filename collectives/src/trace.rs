@@ -29,6 +29,7 @@ type Key = (usize, usize, usize);
 pub struct Trace {
     received: BTreeMap<Key, u64>,
     sent: BTreeMap<Key, u64>,
+    messages: BTreeMap<Key, u64>,
 }
 
 impl Trace {
@@ -46,6 +47,13 @@ impl Trace {
         }
     }
 
+    /// Adds how often `receiver` took something from `sender`.
+    pub fn record_messages(&mut self, step: usize, receiver: usize, sender: usize, messages: u64) {
+        if messages > 0 {
+            *self.messages.entry((step, receiver, sender)).or_default() += messages;
+        }
+    }
+
     /// Adds another trace, e.g. of another rank.
     pub fn merge(&mut self, other: &Trace) {
         for (&(step, receiver, sender), &bytes) in &other.received {
@@ -54,6 +62,14 @@ impl Trace {
         for (&(step, receiver, sender), &bytes) in &other.sent {
             self.record_sent(step, receiver, sender, bytes);
         }
+        for (&(step, receiver, sender), &messages) in &other.messages {
+            self.record_messages(step, receiver, sender, messages);
+        }
+    }
+
+    /// How often any rank took something from another: messages, if the engine sends any.
+    pub fn messages(&self) -> u64 {
+        self.messages.values().sum()
     }
 
     /// All bytes that landed anywhere.
@@ -128,11 +144,12 @@ pub(crate) struct Recorder {
     /// `[step * world + peer]`
     received: Vec<u64>,
     sent: Vec<u64>,
+    messages: Vec<u64>,
 }
 
 impl Recorder {
     pub(crate) fn new(rank: usize, world: usize) -> Self {
-        Recorder { rank, world, received: Vec::new(), sent: Vec::new() }
+        Recorder { rank, world, received: Vec::new(), sent: Vec::new(), messages: Vec::new() }
     }
 
     /// Makes room for a step.
@@ -141,11 +158,13 @@ impl Recorder {
         if self.received.len() < needed {
             self.received.resize(needed, 0);
             self.sent.resize(needed, 0);
+            self.messages.resize(needed, 0);
         }
     }
 
     pub(crate) fn received(&mut self, step: usize, peer: usize, bytes: u64) {
         self.received[step * self.world + peer] += bytes;
+        self.messages[step * self.world + peer] += 1;
     }
 
     pub(crate) fn sent(&mut self, step: usize, peer: usize, bytes: u64) {
@@ -157,6 +176,9 @@ impl Recorder {
         let mut trace = Trace::default();
         for (i, bytes) in self.received.iter_mut().enumerate() {
             trace.record_received(i / self.world, self.rank, i % self.world, std::mem::take(bytes));
+        }
+        for (i, count) in self.messages.iter_mut().enumerate() {
+            trace.record_messages(i / self.world, self.rank, i % self.world, std::mem::take(count));
         }
         for (i, bytes) in self.sent.iter_mut().enumerate() {
             trace.record_sent(i / self.world, i % self.world, self.rank, std::mem::take(bytes));
@@ -180,6 +202,7 @@ mod tests {
         let mut trace = recorder.take();
         trace.merge(&other.take());
         assert_eq!(trace.check(), Ok(()));
+        assert_eq!(trace.messages(), 1);
         assert_eq!((trace.total(), trace.worst_received(), trace.sent_in_step(1, 1)), (10, 10, 10));
         trace.record_received(1, 0, 1, 1);
         assert_eq!(trace.check().unwrap_err().kind(), "trace");

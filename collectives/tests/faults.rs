@@ -87,6 +87,8 @@ fn a_stalled_rank_is_named(world: &mut World, plan: &Plan) {
         let error = result.expect_err("no rank reports success");
         assert_eq!(error.failed_rank(), Some(2), "rank {rank}: {error}");
         if rank != 2 {
+            let text = error.to_string();
+            assert!(text.contains("rank 2") && text.contains("step 0 of group [0,1,2,3]"), "{text}");
             assert!(
                 time >= Duration::from_millis(50) && time < Duration::from_millis(1400),
                 "rank {rank} took {time:?}"
@@ -120,8 +122,15 @@ fn different_plans_are_noticed() {
         let (source, mut target) = (vec![0; compiled.source_bytes()], vec![0; compiled.target_bytes()]);
         compiled.run(comm, &source, &mut target, &mut scratch)
     });
-    assert!(results.iter().all(Result::is_err));
-    assert!(results.iter().any(|result| result.as_ref().is_err_and(|error| error.kind() == "mismatch")));
+    // All are told, before anything moves: rank 3 of the first other rank, the others of rank 3.
+    for (rank, result) in results.iter().enumerate() {
+        let error = result.as_ref().unwrap_err();
+        assert_eq!((error.kind(), error.failed_rank()), ("mismatch", Some(if rank == 3 { 0 } else { 3 })));
+        assert!(
+            error.to_string().ends_with("carries out another plan in step 0 of group [0,1,2,3]"),
+            "{error}"
+        );
+    }
 }
 
 #[test]

@@ -196,7 +196,8 @@ fn random_redistributions() {
             let dense = &Memory::RowMajor;
             let trial = |(dtype, plan)| Trial { plan, dtype, source: dense, target: dense };
             let trials: Vec<Trial<'_>> = list.iter().map(|(dtype, plan)| trial((*dtype, plan))).collect();
-            let what = list.iter().map(|(dtype, plan)| format!("{dtype} {plan}\n")).collect::<String>();
+            let what: Vec<String> = list.iter().map(|(dtype, plan)| format!("{dtype} {plan}")).collect();
+            let what = what.join("\n");
             on_threads(&mut world, &what, |comm| check_batch(comm, &options, &trials));
             done[0] += 1;
             tensors += trials.len();

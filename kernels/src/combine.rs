@@ -10,7 +10,7 @@ use reshard_layout::Layout;
 use smallvec::SmallVec;
 
 use crate::element::{Element, for_arithmetic};
-use crate::host::{byte_range, check_range};
+use crate::prepared::{byte_range, check_range};
 use crate::{CombineOp, DType, Error, Loop, Nest, Side};
 
 /// `dst[dst_layout(i)] = dst[dst_layout(i)] op src[src_layout(i)]` for every `i`.

@@ -2,7 +2,7 @@
 
 use reshard_layout::Layout;
 
-use crate::host::{byte_range, check_range};
+use crate::prepared::{byte_range, check_range};
 use crate::{Copy, Error, Loop, Nest, Side};
 
 /// Copies `src[src_layout(i)]` to `dst[dst_layout(i)]` for every `i`, in elements of `item_bytes` bytes.

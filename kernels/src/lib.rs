@@ -45,12 +45,13 @@ mod error;
 mod host;
 mod nest;
 mod op;
+mod prepared;
 pub mod reference;
 
 pub use combine::{Combine, Divide, combine};
 pub use copy::{copy, copy_at, fill};
 pub use dtype::DType;
 pub use error::{Error, Side};
-pub use host::Copy;
 pub use nest::{Loop, Nest};
 pub use op::CombineOp;
+pub use prepared::Copy;

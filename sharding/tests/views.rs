@@ -250,6 +250,36 @@ fn the_named_views() {
 }
 
 #[test]
+fn the_cheapest_move_before_an_uneven_view_is_named() {
+    for (sizes, from, placements, to, first, elements) in [
+        // Whole rows of 7, of which rank 0 lacks 3 elements, and not all 21.
+        (&[2][..], &[21][..], "S(0)", &[3, 7][..], "RG(0,[14,7])", 3),
+        (&[2, 3], &[21, 6], "S(0),S(1)", &[3, 7, 6], "RG(0,[14,7]),S(1)", 6),
+    ] {
+        let Err(Error::NeedsRedistribute { first: said, elements: moved, .. }) =
+            view(sizes, from, placements, to)
+        else {
+            panic!("{placements} of {from:?} as {to:?} should need something");
+        };
+        assert_eq!((said.as_str(), moved), (first, elements), "{placements} of {from:?} as {to:?}");
+    }
+}
+
+#[test]
+fn another_number_of_elements_is_said_and_needs_no_advice() {
+    for (from, placements, to) in [
+        (&[8][..], "S(0)", &[0][..]),
+        (&[0, 4], "S(0)", &[1, 4]),
+        (&[5, 3], "SS(1,2)", &[5, 0, 3]),
+        (&[4, 6], "S(1)", &[]),
+    ] {
+        let e = view(&[4], from, placements, to).unwrap_err();
+        assert_eq!(e.kind(), "view", "{e}");
+        assert!(e.to_string().contains("a view keeps their number"), "{e}");
+    }
+}
+
+#[test]
 fn a_view_that_is_not_free_says_what_to_move() {
     let e = view(&[3], &[6, 4], "S(0)", &[4, 6]).unwrap_err();
     assert_eq!(e.kind(), "needs_redistribute");

@@ -12,6 +12,9 @@ pub(crate) enum Exit {
     Failed,
     /// Whoever read stdout has gone: nothing left to say, and nothing went wrong here: 0.
     ReaderGone,
+    /// Another process of the job says what is wrong; this one ends with the same status.
+    #[cfg(feature = "mpi")]
+    ToldElsewhere(u8),
 }
 
 /// One error: `kind` is stable and for programs, the message is one sentence with the offending values.
@@ -45,6 +48,13 @@ impl CliError {
     /// The reader of stdout has closed it.
     pub(crate) fn reader_gone() -> Self {
         Self { kind: "closed", message: String::new(), place: None, first: None, exit: Exit::ReaderGone }
+    }
+
+    /// What another process of the job says, which ends with this status.
+    #[cfg(feature = "mpi")]
+    pub(crate) fn told_elsewhere(status: u8) -> Self {
+        let exit = Exit::ToldElsewhere(status);
+        Self { kind: "elsewhere", message: String::new(), place: None, first: None, exit }
     }
 
     /// A text that does not parse, with a caret at byte `offset` of it.
@@ -85,6 +95,17 @@ impl CliError {
 
     pub(crate) fn exit(&self) -> Exit {
         self.exit
+    }
+
+    /// The number that the process ends with.
+    pub(crate) fn status(&self) -> u8 {
+        match self.exit {
+            Exit::ReaderGone => 0,
+            Exit::Failed => 1,
+            Exit::Refused => 2,
+            #[cfg(feature = "mpi")]
+            Exit::ToldElsewhere(status) => status,
+        }
     }
 
     /// The sharding to redistribute to first, for a view that is not free.

@@ -40,11 +40,13 @@ pub(crate) fn error_json(error: &CliError) -> serde_json::Value {
 
 /// Reports an error on stderr, with `--json` also on stdout, and gives the exit status it stands for.
 pub(crate) fn report(error: &CliError, json: bool) -> ExitCode {
-    let code = match error.exit() {
-        Exit::ReaderGone => return ExitCode::SUCCESS,
-        Exit::Refused => ExitCode::from(2),
-        Exit::Failed => ExitCode::from(1),
-    };
+    let code = ExitCode::from(error.status());
+    match error.exit() {
+        Exit::ReaderGone => return code,
+        #[cfg(feature = "mpi")]
+        Exit::ToldElsewhere(_) => return code,
+        Exit::Refused | Exit::Failed => {}
+    }
     // Nobody may be reading; there is no better place left to complain to.
     if json {
         let _ = print_json(&error_json(error));

@@ -3,15 +3,15 @@
 //! ```text
 //! input --open--> tensors with their shards     --to, --spec --decide--> one move per tensor (refusals end here)
 //!
-//! per tensor:   shards --assemble--> whole tensor ----------------.
+//! per batch:    shards --assemble--> whole tensor ----------------.
 //!               shards --exchange (plan, engine)--> new shards --verify--> appended to every rank's file, or gathered
 //!
 //! all verified: files synced, renamed into place; report
 //! ```
 //!
 //! The whole tensor that the new shards are judged by comes from the input and the regions of the source sharding, the
-//! slices it is compared with from the regions of the target sharding; the plan has no say in either. Memory holds one
-//! tensor: its whole, and its new shards.
+//! slices it is compared with from the regions of the target sharding; the plan has no say in either. Small tensors that
+//! move go in batches. Memory holds one batch, or one large tensor: its whole, and its new shards.
 
 mod checkpoint;
 mod decision;
@@ -21,6 +21,8 @@ mod header;
 mod index;
 mod manifest;
 mod mapped;
+#[cfg(feature = "mpi")]
+mod mpi;
 mod outputs;
 mod parallel;
 mod progress;
@@ -37,7 +39,7 @@ mod tests;
 
 use std::borrow::Cow;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use reshard_sharding::Mesh;
@@ -81,6 +83,9 @@ pub(crate) struct RunArgs {
     /// What carries out the plan
     #[arg(long, value_enum, default_value_t)]
     engine: Engine,
+    /// How many seconds a rank waits for another that does not come [default: 60]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    time_out: Option<Duration>,
     /// Replace an output that is there already
     #[arg(long)]
     force: bool,
@@ -109,6 +114,11 @@ type AfterExchange<'a> = &'a mut dyn FnMut(&str, &mut [Vec<u8>]);
 
 /// Runs, and prints the report.
 pub(crate) fn run(args: &RunArgs) -> Result<(), CliError> {
+    args.engine.check()?;
+    #[cfg(feature = "mpi")]
+    if args.engine == Engine::Mpi {
+        return mpi::run(args);
+    }
     let (report, written) = carry_out(args, &mut |_, _| {})?;
     if args.json { output::print_json(&report) } else { output::print(&report.table(&written)) }
 }
@@ -116,7 +126,6 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), CliError> {
 /// Does the whole job. Nothing is written before everything that can be refused has been.
 fn carry_out(args: &RunArgs, after_exchange: AfterExchange<'_>) -> Result<(Report, Vec<String>), CliError> {
     let start = Instant::now();
-    args.engine.check()?;
     let checkpoint = Checkpoint::open(args.input.as_deref())?;
     let spec = args.spec.as_deref().map(Spec::read).transpose()?;
     let wish = wish(args, &checkpoint.origin, spec.as_ref())?;
@@ -124,7 +133,7 @@ fn carry_out(args: &RunArgs, after_exchange: AfterExchange<'_>) -> Result<(Repor
     moves.sort_by(|a, b| {
         shard_files::file_order((&a.tensor.name, a.tensor.dtype), (&b.tensor.name, b.tensor.dtype))
     });
-    let mut exchange = Exchange::prepare(&moves)?;
+    let mut exchange = Exchange::prepare(&moves, args.time_out)?;
     let mut outputs = Outputs::begin(
         args.out.as_deref(),
         args.gather.as_deref(),
@@ -135,52 +144,73 @@ fn carry_out(args: &RunArgs, after_exchange: AfterExchange<'_>) -> Result<(Repor
     )?;
     let bar = progress::bar(moves.iter().map(|tensor| tensor.tensor.byte_len()).sum());
     let mut tensors = Vec::with_capacity(moves.len());
-    for tensor in &moves {
-        bar.set_message(tensor.tensor.name.clone());
-        let report = reshard(tensor, &mut exchange, &mut outputs, after_exchange)
-            .map_err(|error| error.about_tensor(&tensor.tensor.name))?;
-        bar.inc(report.bytes);
-        tensors.push(report);
+    for batch in exchange.batches(&moves) {
+        bar.set_message(batch[0].tensor.name.clone());
+        let reports = reshard(batch, &mut exchange, &mut outputs, after_exchange)?;
+        bar.inc(reports.iter().map(|report| report.bytes).sum());
+        tensors.extend(reports);
     }
     let written = outputs.finish()?;
     bar.finish_and_clear();
     Ok((Report::new(tensors, start.elapsed()), written))
 }
 
-/// One tensor: exchange, verify, hand to the outputs.
+/// A batch of tensors: exchange, verify, hand to the outputs.
 fn reshard(
-    tensor: &Move<'_>,
+    batch: &[Move<'_>],
     exchange: &mut Exchange,
     outputs: &mut Outputs,
     after_exchange: AfterExchange<'_>,
-) -> Result<TensorReport, CliError> {
-    let item_bytes = tensor.units.bytes;
-    let sources: Vec<Cow<'_, [u8]>> = match &tensor.tensor.data {
-        Data::Whole(whole) => verify::cut(&tensor.unit_from, item_bytes, whole.as_slice())?,
-        Data::Shards { shards, .. } => shards.iter().map(|shard| Cow::Borrowed(shard.as_slice())).collect(),
-    };
-    let sources: Vec<&[u8]> = sources.iter().map(|shard| &**shard).collect();
-    let whole = match &tensor.tensor.data {
-        Data::Whole(whole) => Cow::Borrowed(whole.as_slice()),
-        Data::Shards { .. } => verify::assemble(&tensor.unit_from, item_bytes, &sources)?,
-    };
-    let (mut shards, moved) = exchange.carry_out(tensor, &sources)?;
-    after_exchange(&tensor.tensor.name, &mut shards);
-    verify::verify(&tensor.unit_to, item_bytes, &shards, &whole)?;
-    outputs.write(tensor, &shards)?;
-    Ok(TensorReport {
-        name: tensor.tensor.name.clone(),
-        shape: tensor.tensor.shape.clone(),
-        dtype: tensor.tensor.dtype.to_string(),
-        from: tensor.from.to_string(),
-        to: tensor.to.to_string(),
-        replicated: tensor.replicated.clone(),
-        steps: moved.steps,
-        received_bytes: moved.received_bytes,
-        lower_bound_bytes: moved.lower_bound_bytes,
-        verified: true,
-        bytes: tensor.tensor.byte_len(),
-    })
+) -> Result<Vec<TensorReport>, CliError> {
+    let mut sources = Vec::with_capacity(batch.len());
+    for tensor in batch {
+        sources.push(shards_of(tensor).map_err(|error| error.about_tensor(&tensor.tensor.name))?);
+    }
+    let sources: Vec<Vec<&[u8]>> =
+        sources.iter().map(|shards| shards.iter().map(|shard| &**shard).collect()).collect();
+    let mut wholes = Vec::with_capacity(batch.len());
+    for (tensor, sources) in batch.iter().zip(&sources) {
+        let whole = match &tensor.tensor.data {
+            Data::Whole(whole) => Ok(Cow::Borrowed(whole.as_slice())),
+            Data::Shards { .. } => verify::assemble(&tensor.unit_from, tensor.units.bytes, sources),
+        };
+        wholes.push(whole.map_err(|error| error.about_tensor(&tensor.tensor.name))?);
+    }
+    let results = exchange.carry_out_together(batch, &sources).map_err(|error| match batch {
+        [tensor] => error.about_tensor(&tensor.tensor.name),
+        _ => error,
+    })?;
+    let mut reports = Vec::with_capacity(batch.len());
+    for ((tensor, whole), (mut shards, moved)) in batch.iter().zip(&wholes).zip(results) {
+        after_exchange(&tensor.tensor.name, &mut shards);
+        verify::verify(&tensor.unit_to, tensor.units.bytes, &shards, whole)
+            .and_then(|()| outputs.write(tensor, &shards))
+            .map_err(|error| error.about_tensor(&tensor.tensor.name))?;
+        reports.push(TensorReport {
+            name: tensor.tensor.name.clone(),
+            shape: tensor.tensor.shape.clone(),
+            dtype: tensor.tensor.dtype.to_string(),
+            from: tensor.from.to_string(),
+            to: tensor.to.to_string(),
+            replicated: tensor.replicated.clone(),
+            steps: moved.steps,
+            received_bytes: moved.received_bytes,
+            lower_bound_bytes: moved.lower_bound_bytes,
+            verified: true,
+            bytes: tensor.tensor.byte_len(),
+        });
+    }
+    Ok(reports)
+}
+
+/// What each rank of a tensor's source holds.
+fn shards_of<'a>(tensor: &'a Move<'_>) -> Result<Vec<Cow<'a, [u8]>>, CliError> {
+    match &tensor.tensor.data {
+        Data::Whole(whole) => verify::cut(&tensor.unit_from, tensor.units.bytes, whole.as_slice()),
+        Data::Shards { shards, .. } => {
+            Ok(shards.iter().map(|shard| Cow::Borrowed(shard.as_slice())).collect())
+        }
+    }
 }
 
 /// What the arguments ask for, with the defaults that depend on the input.
@@ -223,10 +253,19 @@ fn per_axis(mesh: &Mesh, placement: impl Fn(usize) -> String) -> String {
     (0..mesh.axes().len()).map(placement).collect::<Vec<_>>().join(",")
 }
 
+/// A positive number of seconds.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds
+        .filter(|time| !time.is_zero())
+        .ok_or_else(|| format!("`{text}` is not a positive number of seconds"))
+}
+
 impl Engine {
     fn check(self) -> Result<(), CliError> {
         let feature = match self {
             Self::Threads => return Ok(()),
+            Self::Mpi if cfg!(feature = "mpi") => return Ok(()),
             Self::Mpi => "mpi",
             Self::Cuda => "cuda",
             Self::Nccl => "nccl",

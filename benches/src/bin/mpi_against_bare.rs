@@ -74,8 +74,8 @@ fn turn(comm: &mut Comm, call: impl FnOnce(&mut Comm)) -> f64 {
     let begin = Instant::now();
     call(comm);
     let nanoseconds = begin.elapsed().as_nanos() as u64;
-    let all = comm.share(nanoseconds).expect("all ranks come");
-    all.into_iter().max().unwrap_or(0) as f64 / 1e6
+    let all = comm.share(&[nanoseconds]).expect("all ranks come");
+    all.concat().into_iter().max().unwrap_or(0) as f64 / 1e6
 }
 
 fn median(times: &mut [f64]) -> f64 {
@@ -118,7 +118,7 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
         }
         // Sums of small integers are exact in any order; the columns of a matrix are not what a bare call leaves.
         let same = !case.promised || bytes_of(&bare_target) == target;
-        let same = comm.share(u64::from(same))?.into_iter().all(|same| same == 1);
+        let same = comm.share(&[u64::from(same)])?.concat().into_iter().all(|same| same == 1);
         let (bare, ours) = (median(&mut bare[1..]), median(&mut ours[1..]));
         let is_kept = same && ours <= PROMISED * bare;
         kept &= is_kept || !case.promised;

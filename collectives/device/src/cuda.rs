@@ -78,3 +78,14 @@ impl Backend for Cuda {
         self.device.synchronize()
     }
 }
+
+impl crate::Fused<Cuda> {
+    /// Enqueues the plan on the device's stream and does not wait for it.
+    #[allow(unsafe_code, reason = "launches by absolute addresses")]
+    pub fn enqueue(&mut self) -> Result<(), Error> {
+        let (device, prepared) = self.parts();
+        // SAFETY: the launches are those of the plan's own buffers, which are freed in the order of the same stream, and so
+        // after the launches.
+        unsafe { device.device.run(prepared) }
+    }
+}

@@ -16,6 +16,7 @@ mod backend;
 mod comm;
 #[cfg(feature = "cuda")]
 mod cuda;
+mod fused;
 mod lower;
 mod simulated;
 mod world;
@@ -24,5 +25,6 @@ pub use backend::Backend;
 pub use comm::{DeviceBuffer, DeviceComm, Pending};
 #[cfg(feature = "cuda")]
 pub use cuda::Cuda;
+pub use fused::Fused;
 pub use simulated::{Allocation, Simulated};
 pub use world::DeviceWorld;

@@ -58,40 +58,51 @@ pub struct Pending<'a> {
 impl Comm {
     /// All ranks of the job. Initialises MPI if nobody has, and then finalises it with the last engine made so.
     ///
-    /// Requires that all ranks of the job call it. Errors: [`Error::Engine`].
+    /// Requires that all ranks of the job call it. Errors: [`Error::Engine`]. Ends the job if a rank does not come
+    /// within 60 seconds.
     pub fn world() -> Result<Comm, Error> {
+        Comm::world_in(TIME_OUT)
+    }
+
+    /// As [`world`](Comm::world), with a time-out for coming here and from now on.
+    pub fn world_in(time_out: Duration) -> Result<Comm, Error> {
         let refused = |message: &str| Error::Engine { rank: 0, message: message.to_string() };
         if mpi::environment::is_finalized() {
             return Err(refused("MPI was finalised in this process, and cannot be initialised again"));
         }
         let universe = match UNIVERSE.with_borrow(Weak::upgrade) {
             Some(universe) => Some(universe),
-            None => {
-                mpi::initialize_with_threading(Threading::Funneled).map(|(universe, _)| Rc::new(universe))
-            }
+            None => watchdog::within(time_out, "starting MPI on all ranks", || {
+                mpi::initialize_with_threading(Threading::Funneled)
+            })
+            .map(|(universe, _)| Rc::new(universe)),
         };
         if let Some(universe) = &universe {
             UNIVERSE.set(Rc::downgrade(universe));
         }
-        Comm::new(&SimpleCommunicator::world(), universe)
+        Comm::new(&SimpleCommunicator::world(), universe, time_out)
     }
 
     /// The ranks of a communicator that the caller has, by their ranks there.
     ///
     /// Requires that all its ranks call it. Errors: [`Error::Engine`].
     pub fn within(communicator: &impl AsRaw<Raw = MPI_Comm>) -> Result<Comm, Error> {
-        Comm::new(communicator, None)
+        Comm::new(communicator, None, TIME_OUT)
     }
 
-    fn new(communicator: &impl AsRaw<Raw = MPI_Comm>, universe: Option<Rc<Universe>>) -> Result<Comm, Error> {
-        let world = Handle::duplicate(communicator)?;
+    fn new(
+        communicator: &impl AsRaw<Raw = MPI_Comm>,
+        universe: Option<Rc<Universe>>,
+        time_out: Duration,
+    ) -> Result<Comm, Error> {
+        let world = watchdog::within(time_out, "making a communicator", || Handle::duplicate(communicator))?;
         let (rank, size) = (world.rank(), world.size());
         Ok(Comm {
             groups: Some(Groups::new(world)),
             requests: Requests::default(),
             starts: Starts::new(),
             trace: Trace::default(),
-            time_out: TIME_OUT,
+            time_out,
             rank,
             size,
             failed: None,
@@ -114,22 +125,27 @@ impl Comm {
         self.groups.as_ref().map_or(0, Groups::count)
     }
 
-    /// Gives every rank's word to every rank, in rank order. Nobody returns before all ranks have called it.
+    /// Gives every rank's words to every rank, in rank order. Nobody returns before all ranks have called it.
     ///
-    /// Ends the job if a rank does not come in time.
-    pub fn share(&mut self, word: u64) -> Result<Vec<u64>, Error> {
+    /// Requires as many words on every rank. Ends the job if a rank does not come in time.
+    pub fn share(&mut self, words: &[u64]) -> Result<Vec<Vec<u64>>, Error> {
         let members: Vec<usize> = (0..self.size).collect();
-        let place = Place { step: 0, group: members.clone() };
+        let place = Place { step: 0, group: members };
         let Some(groups) = &self.groups else { return Err(Error::NotInPlan { rank: self.rank }) };
-        let tag = TAGS as i32 - 1;
-        meet(groups.world(), &members, tag, word, &place, &mut self.requests, self.time_out)
+        meet(groups.world(), TAGS as i32 - 1, words, &place, &mut self.requests, self.time_out)
     }
 
     /// Waits until all ranks have come here.
     ///
     /// Ends the job if a rank does not come in time.
     pub fn barrier(&mut self) -> Result<(), Error> {
-        self.share(0).map(drop)
+        self.share(&[0]).map(drop)
+    }
+
+    /// Ends the job at once, on all ranks, with a status that is no success; for a rank that cannot go on while others
+    /// wait for it.
+    pub fn abort(self) -> ! {
+        raw::abort()
     }
 
     /// Ends this rank's part: frees the communicators, and finalises MPI if [`Comm::world`] initialised it.

@@ -55,8 +55,8 @@ impl Groups {
     ) -> Result<(), Error> {
         let members = place.group.as_slice();
         let tag = (TAGS / 2 + fingerprint(members) % (TAGS / 2 - 1)) as c_int;
-        let words = meet(&self.world, members, tag, word, place, requests, time_out)?;
-        if let Some(other) = words.iter().position(|other| *other != word) {
+        let words = meet(&self.world, tag, &[word], place, requests, time_out)?;
+        if let Some(other) = words.iter().position(|other| *other != [word]) {
             return Err(Error::Mismatch { rank: members[other], place: place.clone() });
         }
         if members.len() < self.world.size() && !self.made.contains_key(members) {
@@ -69,20 +69,19 @@ impl Groups {
     }
 }
 
-/// Gives every member's word to every member, in their order. Nobody returns before all have come.
+/// Gives every member's words to every member of the place's group, in their order. Nobody returns before all have come.
 pub(crate) fn meet(
     world: &Handle,
-    members: &[usize],
     tag: c_int,
-    word: u64,
+    words: &[u64],
     place: &Place,
     requests: &mut Requests,
     time_out: Duration,
-) -> Result<Vec<u64>, Error> {
-    let sent = word.to_ne_bytes();
-    let mut received = vec![sent; members.len()];
+) -> Result<Vec<Vec<u64>>, Error> {
+    let sent: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let mut received = vec![sent.clone(); place.group.len()];
     requests.scope(world, |scope| {
-        for (bytes, &peer) in received.iter_mut().zip(members) {
+        for (bytes, &peer) in received.iter_mut().zip(&place.group) {
             if peer != world.rank() {
                 scope.receive(peer, tag, bytes, 0)?;
                 scope.send(peer, tag, &sent)?;
@@ -98,7 +97,9 @@ pub(crate) fn meet(
         }
         Ok(())
     })?;
-    Ok(received.into_iter().map(u64::from_ne_bytes).collect())
+    // Eight bytes each.
+    let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+    Ok(received.iter().map(|bytes| bytes.chunks(8).map(word).collect()).collect())
 }
 
 /// FNV-1a of the ranks.

@@ -240,10 +240,7 @@ pub(super) const DENSE: (&Memory, &Memory) = (&Memory::RowMajor, &Memory::RowMaj
 pub(super) fn title(plan: &Plan, kind: Kind, memory: (&Memory, &Memory)) -> String {
     let (from, to) = (plan.from(), plan.to());
     let shape = from.shape();
-    let mut title =
+    let title =
         format!("{from} on {} -> {to} on {} of {shape:?} in {}", from.mesh(), to.mesh(), kind.dtype());
-    if memory != DENSE {
-        title += &format!(" from {} to {}", memory.0, memory.1);
-    }
-    title
+    if memory == DENSE { title } else { format!("{title} from {} to {}", memory.0, memory.1) }
 }

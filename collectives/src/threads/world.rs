@@ -13,7 +13,10 @@ use reshard_sharding::redistribute::Plan;
 use super::comm::Comm;
 use super::fault::Fault;
 use super::meeting::{Meeting, Workshop};
-use crate::{Communicator, Compiled, Error, Memory, Trace};
+use crate::{Batch, Communicator, Compiled, Error, Memory, Trace};
+
+/// The shards of a tensor, of the ranks of its mesh in their order.
+type Shards = Vec<Vec<u8>>;
 
 /// How long a rank is waited for, unless said otherwise.
 const TIME_OUT: Duration = Duration::from_mins(1);
@@ -251,20 +254,13 @@ impl World {
         source: &Memory,
         target: &Memory,
     ) -> Result<(Vec<Vec<u8>>, Trace), Error> {
-        let needed = plan.from().mesh().world().max(plan.to().mesh().world());
-        if needed > self.size() {
-            return Err(Error::WorldTooSmall { needed, given: self.size() });
-        }
-        if shards.len() != plan.from().mesh().size() {
-            return Err(Error::ShardCount { needed: plan.from().mesh().size(), given: shards.len() });
-        }
+        self.check(plan, shards.len())?;
         let shard_of: HashMap<usize, &[u8]> =
             plan.from().mesh().ranks().zip(shards).map(|(rank, shard)| (rank, shard.as_ref())).collect();
-        let takes_part = |rank: usize| plan.from().mesh().contains(rank) || plan.to().mesh().contains(rank);
         let results = self.run(|comm| {
             let rank = comm.rank();
             comm.take_trace();
-            if !takes_part(rank) {
+            if !takes_part(plan, rank) {
                 return Ok((Vec::new(), Trace::default()));
             }
             let compiled = Compiled::with_memory(plan, rank, dtype, source, target)?;
@@ -279,15 +275,91 @@ impl World {
             comm.behind(&mut result);
             Ok((result, comm.take_trace()))
         });
+        let (mut targets, trace) = self.gather(results)?;
+        Ok((plan.to().mesh().ranks().map(|rank| targets.remove(&rank).unwrap_or_default()).collect(), trace))
+    }
+
+    /// Carries several plans out together: as [`redistribute`](World::redistribute), with the shards of each tensor of the
+    /// batch, which are copied into the batch's source and out of its target.
+    ///
+    /// Requires a batch of dense row-major buffers. Errors: as there, and [`Error::TensorCount`].
+    pub fn redistribute_batch<S: AsRef<[u8]> + Sync>(
+        &mut self,
+        batch: &Batch<'_>,
+        shards: &[Vec<S>],
+    ) -> Result<(Vec<Shards>, Trace), Error> {
+        let plans = || (0..batch.len()).map(|tensor| batch.plan(tensor));
+        if shards.len() != batch.len() {
+            return Err(Error::TensorCount { needed: batch.len(), given: shards.len() });
+        }
+        let mut shard_of: Vec<HashMap<usize, &[u8]>> = Vec::with_capacity(batch.len());
+        for (plan, shards) in plans().zip(shards) {
+            self.check(plan, shards.len())?;
+            let ranks = plan.from().mesh().ranks();
+            shard_of.push(ranks.zip(shards).map(|(rank, shard)| (rank, shard.as_ref())).collect());
+        }
+        let results = self.run(|comm| {
+            let rank = comm.rank();
+            comm.take_trace();
+            let mut targets = vec![Vec::new(); batch.len()];
+            if !plans().any(|plan| takes_part(plan, rank)) {
+                return Ok((targets, Trace::default()));
+            }
+            let compiled = batch.compile(rank)?;
+            let mut source = comm.allocate(compiled.source_bytes())?;
+            for (tensor, (plan, shards)) in plans().zip(&shard_of).enumerate() {
+                let shard = shards.get(&rank).copied().unwrap_or(&[]);
+                let needed = Plan::local_numel(plan.from(), rank) * plan.item_bytes();
+                if shard.len() != needed {
+                    return Err(Error::Buffer { rank, which: "source", needed, given: shard.len() });
+                }
+                if needed > 0 {
+                    source[batch.source_start(tensor)..][..needed].copy_from_slice(shard);
+                }
+            }
+            let mut scratch = compiled.scratch(comm)?;
+            let mut all = comm.allocate(compiled.target_bytes())?;
+            compiled.run(comm, &source, &mut all, &mut scratch)?;
+            for (tensor, (target, plan)) in targets.iter_mut().zip(plans()).enumerate() {
+                let bytes = Plan::local_numel(plan.to(), rank) * plan.item_bytes();
+                if bytes > 0 {
+                    target.extend_from_slice(&all[batch.target_start(tensor)..][..bytes]);
+                }
+            }
+            Ok((targets, comm.take_trace()))
+        });
+        let (mut targets, trace) = self.gather(results)?;
+        let mut of_tensor = |(tensor, plan): (usize, &Plan)| {
+            let take = |rank| targets.get_mut(&rank).map(|all| std::mem::take(&mut all[tensor]));
+            plan.to().mesh().ranks().map(take).map(Option::unwrap_or_default).collect()
+        };
+        Ok((plans().enumerate().map(&mut of_tensor).collect(), trace))
+    }
+
+    /// Succeeds if this world has enough ranks for a plan, and there is a shard for each rank of its source.
+    fn check(&self, plan: &Plan, shards: usize) -> Result<(), Error> {
+        let needed = plan.from().mesh().world().max(plan.to().mesh().world());
+        if needed > self.size() {
+            return Err(Error::WorldTooSmall { needed, given: self.size() });
+        }
+        if shards != plan.from().mesh().size() {
+            return Err(Error::ShardCount { needed: plan.from().mesh().size(), given: shards });
+        }
+        Ok(())
+    }
+
+    /// What all ranks made, by rank, or the failure that came first.
+    fn gather<T>(
+        &self,
+        results: Vec<Result<(T, Trace), Error>>,
+    ) -> Result<(HashMap<usize, T>, Trace), Error> {
         let failed = self.shared.failure().map(|(rank, _)| rank);
-        let mut trace = Trace::default();
-        let mut targets: HashMap<usize, Vec<u8>> = HashMap::new();
-        let mut error = None;
+        let (mut trace, mut made, mut error) = (Trace::default(), HashMap::new(), None);
         for (rank, result) in results.into_iter().enumerate() {
             match result {
-                Ok((shard, part)) => {
+                Ok((one, part)) => {
                     trace.merge(&part);
-                    targets.insert(rank, shard);
+                    made.insert(rank, one);
                 }
                 // What the rank that failed first says itself is worth more than what others say of it.
                 Err(said) => {
@@ -297,12 +369,16 @@ impl World {
                 }
             }
         }
-        if let Some(error) = error {
-            return Err(error);
+        match error {
+            Some(error) => Err(error),
+            None => trace.check().map(|()| (made, trace)),
         }
-        trace.check()?;
-        Ok((plan.to().mesh().ranks().map(|rank| targets.remove(&rank).unwrap_or_default()).collect(), trace))
     }
+}
+
+/// Whether a rank holds something before or after.
+fn takes_part(plan: &Plan, rank: usize) -> bool {
+    plan.from().mesh().contains(rank) || plan.to().mesh().contains(rank)
 }
 
 impl Drop for World {

@@ -15,7 +15,7 @@ use crate::extent::Cut;
 use crate::redistribute::{Objective, Planner};
 use crate::region::shared_len;
 use crate::sharding::{AxisCut, Cuts, cuts_of};
-use crate::{Error, Sharding};
+use crate::{Error, Sharding, SubAxis};
 
 /// More digits than this are not tried in every combination: all are taken out.
 const MOST_DIGITS: usize = 10;
@@ -41,8 +41,8 @@ pub(super) fn needs_redistribute(s: &Sharding, shape: &[usize], reason: String) 
     Error::NeedsRedistribute { reason, first: first.to_string(), elements }
 }
 
-/// The cheapest of the shardings that differ in as few cuts as possible: the sub-axes of those gather or chunk a dim
-/// plainly.
+/// The cheapest of the shardings that differ in as few cuts as possible: the sub-axes of those gather, or chunk a dim of
+/// either shape plainly.
 fn recut(s: &Sharding, shape: &[usize]) -> Result<(Sharding, u64), Error> {
     let cuts = s.cuts().unwrap_or_default();
     let n = cuts.len().min(MOST_CUTS);
@@ -53,30 +53,21 @@ fn recut(s: &Sharding, shape: &[usize]) -> Result<(Sharding, u64), Error> {
         if found.as_ref().is_some_and(|f| f.2 < subset.count_ones()) {
             break;
         }
-        // Every way to give each of them a dim, or none.
-        let choices = s.shape().len() + 1;
-        let Some(ways) = choices.checked_pow(subset.count_ones()).filter(|&w| w <= MOST_WAYS) else {
+        let is_kept = |i: usize| subset >> i & 1 == 0;
+        let kept = cuts.iter().enumerate().filter(|(i, _)| is_kept(*i)).map(|(_, c)| c.clone()).collect();
+        let subs: SmallVec<[SubAxis; 4]> =
+            cuts.iter().enumerate().filter(|(i, _)| !is_kept(*i)).map(|(_, c)| c.sub).collect();
+        let Ok(kept) = Sharding::from_cuts(s.mesh(), s.shape(), kept, s.partial().iter().copied().collect())
+        else {
             continue;
         };
-        for way in 0..ways {
-            let mut left = way;
-            let mut kept = Cuts::new();
-            let mut placed = Cuts::new();
-            for (i, c) in cuts.iter().enumerate() {
-                if subset >> i & 1 == 0 {
-                    kept.push(c.clone());
-                    continue;
-                }
-                let dim = left % choices;
-                left /= choices;
-                if dim < s.shape().len() {
-                    placed.push(AxisCut { dim, sub: c.sub, cut: Cut::chunks(1, c.sub.size) });
-                }
-            }
-            kept.extend(placed);
-            let partial = s.partial().iter().copied().collect();
-            let Ok(first) = Sharding::from_cuts(s.mesh(), s.shape(), kept, partial) else { continue };
-            if first.has_notation() && super::regrouped(&first, shape).is_ok() {
+        // Chunks of dims of this shape, and chunks of dims of the other one, viewed as this one.
+        let mut firsts = placed(&kept, &subs);
+        if let Ok(there) = super::regrouped(&kept, shape) {
+            firsts.extend(placed(&there, &subs).iter().filter_map(|t| super::regrouped(t, s.shape()).ok()));
+        }
+        for first in firsts {
+            if super::regrouped(&first, shape).is_ok() {
                 let elements = received(s, &first)?;
                 if found.as_ref().is_none_or(|f| elements < f.1) {
                     found = Some((first, elements, subset.count_ones()));
@@ -88,6 +79,29 @@ fn recut(s: &Sharding, shape: &[usize]) -> Result<(Sharding, u64), Error> {
         Some((first, elements, _)) => Ok((first, elements)),
         None => whole(s),
     }
+}
+
+/// The shardings in which each of some free sub-axes chunks a dim plainly, or none; nothing if those are too many.
+fn placed(kept: &Sharding, subs: &[SubAxis]) -> Vec<Sharding> {
+    let choices = kept.shape().len() + 1;
+    let Some(ways) = choices.checked_pow(subs.len() as u32).filter(|&w| w <= MOST_WAYS) else {
+        return Vec::new();
+    };
+    let way = |way: usize| {
+        let mut left = way;
+        let mut all = cuts(kept);
+        for &sub in subs {
+            let dim = left % choices;
+            left /= choices;
+            if dim < kept.shape().len() {
+                all.push(AxisCut { dim, sub, cut: Cut::chunks(1, sub.size) });
+            }
+        }
+        let partial = kept.partial().iter().copied().collect();
+        let made = Sharding::from_cuts(kept.mesh(), kept.shape(), all, partial).ok();
+        made.filter(Sharding::has_notation)
+    };
+    (0..ways).filter_map(way).collect()
 }
 
 /// Every dim gathered.

@@ -50,7 +50,8 @@ impl Sharding {
     /// has to move first: the error says which digit stands in the way, a sharding to redistribute to before the view,
     /// and how many elements the worst rank receives for that.
     pub fn view(&self, shape: &[usize]) -> Result<Sharding, Error> {
-        self.checked_view(shape).map_err(|e| {
+        self.check_numel(shape)?;
+        regrouped(self, shape).map_err(|e| {
             if let Error::View { reason } = e { advice::needs_redistribute(self, shape, reason) } else { e }
         })
     }
@@ -66,11 +67,11 @@ impl Sharding {
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     pub fn view_if_free(&self, shape: &[usize]) -> Option<Sharding> {
-        self.checked_view(shape).ok()
+        self.check_numel(shape).and_then(|()| regrouped(self, shape)).ok()
     }
 
-    /// The view, or the error `view` with what stands in the way.
-    fn checked_view(&self, shape: &[usize]) -> Result<Sharding, Error> {
+    /// Fails with `view` unless a shape has as many elements.
+    fn check_numel(&self, shape: &[usize]) -> Result<(), Error> {
         let numel = crate::sharding::numel(shape)?;
         if numel != self.numel() {
             return Err(Error::View {
@@ -81,7 +82,7 @@ impl Sharding {
                 ),
             });
         }
-        regrouped(self, shape)
+        Ok(())
     }
 }
 

@@ -1,17 +1,27 @@
 //! The exchange: every tensor's plan, carried out by ranks that are threads of this process.
 //!
-//! One pool of threads serves all tensors, and tensors that take the same way (a checkpoint has many) share a plan.
+//! One pool of threads serves all tensors, and tensors that take the same way (a checkpoint has many) share a plan. Small
+//! tensors that move are carried out together, in one batch: a checkpoint has hundreds of them, and each exchange costs
+//! its latency whatever it moves.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::time::Duration;
 
 use reshard_collectives::threads::World;
+use reshard_collectives::{Batch, Compiled};
 use reshard_kernels::DType;
 use reshard_sharding::Sharding;
 use reshard_sharding::redistribute::{Plan, Planner};
 
 use super::decision::Move;
 use crate::cli::error::CliError;
+
+/// Tensors of at most so many bytes go together with others.
+const SMALL: usize = 4 << 20;
+
+/// And so many bytes of them at most.
+const BATCH: usize = 32 << 20;
 
 /// More ranks than this are not started as threads.
 const MOST_RANKS: usize = 1024;
@@ -24,6 +34,9 @@ pub(crate) struct Exchange {
 
 type Way = (Sharding, Sharding, usize);
 
+/// What each rank of a target holds, in the order of its mesh.
+type Shards = Vec<Vec<u8>>;
+
 /// What an exchange did.
 pub(crate) struct Moved {
     pub(crate) steps: usize,
@@ -34,7 +47,7 @@ pub(crate) struct Moved {
 
 impl Exchange {
     /// Plans every move, and starts a thread for every rank.
-    pub(crate) fn prepare(moves: &[Move<'_>]) -> Result<Self, CliError> {
+    pub(crate) fn prepare(moves: &[Move<'_>], time_out: Option<Duration>) -> Result<Self, CliError> {
         let ranks = |sharding: &Sharding| sharding.mesh().world();
         let world = moves.iter().map(|tensor| ranks(&tensor.unit_from).max(ranks(&tensor.unit_to))).max();
         let world = world.unwrap_or(0);
@@ -51,30 +64,101 @@ impl Exchange {
                 slot.insert(plan.map_err(|error| CliError::from(error).about_tensor(&tensor.tensor.name))?);
             }
         }
-        Ok(Self { world: World::new(world)?, plans })
+        let mut world = World::new(world)?;
+        if let Some(time_out) = time_out {
+            world.set_time_out(time_out);
+        }
+        Ok(Self { world, plans })
     }
 
     /// Gives every rank of the target its new shard, in the order of the target mesh's ranks.
-    pub(crate) fn carry_out(
-        &mut self,
-        tensor: &Move<'_>,
-        sources: &[&[u8]],
-    ) -> Result<(Vec<Vec<u8>>, Moved), CliError> {
+    fn carry_out(&mut self, tensor: &Move<'_>, sources: &[&[u8]]) -> Result<(Shards, Moved), CliError> {
         let Some(plan) = self.plans.get(&way(tensor)) else {
             return Err(CliError::failed("internal", "it was not planned"));
         };
         let (shards, trace) = self.world.redistribute(plan, opaque(tensor.units.bytes), sources)?;
         let received_bytes = trace.worst_received();
-        if received_bytes != plan.received_bytes() {
-            let promised = plan.received_bytes();
-            let message =
-                format!("the worst rank received {received_bytes} bytes, and the plan promised {promised}");
-            return Err(CliError::failed("verification", message));
-        }
-        let moved =
-            Moved { steps: plan.steps().len(), received_bytes, lower_bound_bytes: plan.lower_bound_bytes() };
-        Ok((shards, moved))
+        agrees(received_bytes, plan)?;
+        Ok((shards, moved(plan, received_bytes)))
     }
+
+    /// Cuts the moves, in their order, into lists that are carried out together.
+    pub(crate) fn batches<'a, 'b>(&self, moves: &'a [Move<'b>]) -> Vec<&'a [Move<'b>]> {
+        let goes_together = |tensor: &Move<'_>| {
+            let moves = self.plans.get(&way(tensor)).is_some_and(|plan| plan.communicating_steps() > 0);
+            moves && tensor.tensor.byte_len() <= SMALL as u64
+        };
+        let mut batches = Vec::new();
+        let mut rest = moves;
+        while !rest.is_empty() {
+            let mut bytes = 0;
+            let fits = |tensor: &&Move<'_>| {
+                bytes += tensor.tensor.byte_len();
+                goes_together(tensor) && bytes <= BATCH as u64
+            };
+            let count = rest.iter().take_while(fits).count().max(1);
+            let (batch, after) = rest.split_at(count);
+            batches.push(batch);
+            rest = after;
+        }
+        batches
+    }
+
+    /// Gives every rank of the targets its new shards of several tensors, in one batch.
+    pub(crate) fn carry_out_together(
+        &mut self,
+        tensors: &[Move<'_>],
+        sources: &[Vec<&[u8]>],
+    ) -> Result<Vec<(Shards, Moved)>, CliError> {
+        if let ([tensor], [sources]) = (tensors, sources) {
+            return Ok(vec![self.carry_out(tensor, sources)?]);
+        }
+        let mut batch = Batch::new();
+        let mut plans = Vec::with_capacity(tensors.len());
+        for tensor in tensors {
+            let Some(plan) = self.plans.get(&way(tensor)) else {
+                return Err(CliError::failed("internal", "it was not planned"));
+            };
+            batch.add(plan, opaque(tensor.units.bytes))?;
+            plans.push(plan);
+        }
+        let (shards, trace) = self.world.redistribute_batch(&batch, sources)?;
+        // What each tensor alone makes a rank receive; together they must be what the ranks counted.
+        let mut promised = vec![0; self.world.size()];
+        for (tensor, plan) in tensors.iter().zip(&plans) {
+            let mut worst = 0;
+            for rank in plan.ranks() {
+                let received = Compiled::new(plan, rank, opaque(tensor.units.bytes))?.received_bytes();
+                promised[rank] += received;
+                worst = worst.max(received);
+            }
+            agrees(worst, plan)?;
+        }
+        for (rank, promised) in promised.into_iter().enumerate() {
+            let received = trace.received_by(rank);
+            if received != promised {
+                let message =
+                    format!("rank {rank} received {received} bytes, and the plans promised {promised}");
+                return Err(CliError::failed("verification", message));
+            }
+        }
+        let moved = plans.into_iter().map(|plan| moved(plan, plan.received_bytes()));
+        Ok(shards.into_iter().zip(moved).collect())
+    }
+}
+
+/// Succeeds if the worst rank received what a plan promised.
+fn agrees(received_bytes: u64, plan: &Plan) -> Result<(), CliError> {
+    let promised = plan.received_bytes();
+    if received_bytes == promised {
+        return Ok(());
+    }
+    let message = format!("the worst rank received {received_bytes} bytes, and the plan promised {promised}");
+    Err(CliError::failed("verification", message))
+}
+
+fn moved(plan: &Plan, received_bytes: u64) -> Moved {
+    Moved { steps: plan.steps().len(), received_bytes, lower_bound_bytes: plan.lower_bound_bytes() }
 }
 
 fn way(tensor: &Move<'_>) -> Way {
@@ -82,7 +166,7 @@ fn way(tensor: &Move<'_>) -> Way {
 }
 
 /// Any type of elements of this size: nothing is computed with them.
-fn opaque(bytes: usize) -> DType {
+pub(crate) fn opaque(bytes: usize) -> DType {
     match bytes {
         2 => DType::U16,
         4 => DType::U32,

@@ -34,15 +34,7 @@ impl Outputs {
         moves: &[Move<'_>],
         checkpoint: &Checkpoint,
     ) -> Result<Self, CliError> {
-        if let Some(dir) = out {
-            staging::check_directory(dir, force)?;
-        }
-        if let Some(file) = gather {
-            staging::check_file(file, force)?;
-        }
-        if let (Some(dir), Some(file)) = (out, gather) {
-            staging::check_apart(dir, file)?;
-        }
+        staging::check(out, gather, force)?;
         let free_texts = checkpoint.free_texts.as_ref();
         let directory = match out {
             None => None,
@@ -107,11 +99,13 @@ impl Outputs {
     }
 }
 
-fn describe<'a>(tensor: &'a Move<'_>, shape: &'a [usize]) -> (&'a str, Dtype, &'a [usize]) {
+/// A tensor as a file that holds so much of it says it.
+pub(crate) fn describe<'a>(tensor: &'a Move<'_>, shape: &'a [usize]) -> (&'a str, Dtype, &'a [usize]) {
     (&tensor.tensor.name, tensor.tensor.dtype, shape)
 }
 
-fn write_manifest(dir: &Path, mesh: &Mesh, moves: &[Move<'_>]) -> Result<(), CliError> {
+/// Writes and syncs the manifest of a directory.
+pub(crate) fn write_manifest(dir: &Path, mesh: &Mesh, moves: &[Move<'_>]) -> Result<(), CliError> {
     let entry = |tensor: &Move<'_>| Entry {
         shape: tensor.tensor.shape.clone(),
         dtype: tensor.tensor.dtype,

@@ -26,8 +26,18 @@ enum Kind {
     File,
 }
 
+/// Whether the outputs may be begun: absent, or to be replaced by the user's own wish, and apart from each other.
+pub(crate) fn check(dir: Option<&Path>, file: Option<&Path>, force: bool) -> Result<(), CliError> {
+    dir.map_or(Ok(()), |dir| check_directory(dir, force))?;
+    file.map_or(Ok(()), |file| check_file(file, force))?;
+    match (dir, file) {
+        (Some(dir), Some(file)) => check_apart(dir, file),
+        (Some(_) | None, _) => Ok(()),
+    }
+}
+
 /// Whether `dir` may become the output: absent, empty, or to be replaced by the user's own wish.
-pub(crate) fn check_directory(dir: &Path, force: bool) -> Result<(), CliError> {
+fn check_directory(dir: &Path, force: bool) -> Result<(), CliError> {
     let refused = |why: String| Err(CliError::refused("output", format!("--out {} {why}", dir.display())));
     let Ok(kind) = fs::symlink_metadata(dir) else { return Ok(()) };
     if !kind.is_dir() {
@@ -55,7 +65,7 @@ pub(crate) fn check_directory(dir: &Path, force: bool) -> Result<(), CliError> {
 }
 
 /// Whether `file` may become the output: absent, or to be replaced by the user's own wish.
-pub(crate) fn check_file(file: &Path, force: bool) -> Result<(), CliError> {
+fn check_file(file: &Path, force: bool) -> Result<(), CliError> {
     let refused = |why: &str| Err(CliError::refused("output", format!("--gather {} {why}", file.display())));
     if file.file_name().is_none() {
         return refused("does not name a file");
@@ -68,7 +78,7 @@ pub(crate) fn check_file(file: &Path, force: bool) -> Result<(), CliError> {
 }
 
 /// The two outputs appear one after the other, so one must not be inside the other.
-pub(crate) fn check_apart(dir: &Path, file: &Path) -> Result<(), CliError> {
+fn check_apart(dir: &Path, file: &Path) -> Result<(), CliError> {
     let (dir, file) = (absolute(dir)?, absolute(file)?);
     if file.starts_with(&dir) {
         let message =
@@ -109,7 +119,7 @@ impl Staging {
         } else {
             check_file(&self.target, self.force)?;
         }
-        let old = sibling(&self.target, "old");
+        let old = sibling(&self.target, "old", std::process::id());
         let replaces = self.kind == Kind::Directory && self.target.exists();
         let place = |from: &Path, to: &Path| {
             fs::rename(from, to).map_err(|error| CliError::io("renaming to", to, &error))
@@ -135,7 +145,7 @@ impl Staging {
         let target = absolute(target)?;
         let above = parent(&target);
         fs::create_dir_all(above).map_err(|error| CliError::io("creating", above, &error))?;
-        Ok(Self { kind, staged: sibling(&target, "new"), target, force, done: false })
+        Ok(Self { kind, staged: sibling(&target, "new", std::process::id()), target, force, done: false })
     }
 }
 
@@ -165,10 +175,16 @@ fn parent(target: &Path) -> &Path {
     target.parent().unwrap_or(Path::new("/"))
 }
 
-/// A hidden name beside the target, of this process alone.
-fn sibling(target: &Path, role: &str) -> PathBuf {
+/// Where the process of this number writes an output meanwhile.
+#[cfg(feature = "mpi")]
+pub(crate) fn staged_by(target: &Path, process: u32) -> Result<PathBuf, CliError> {
+    Ok(sibling(&absolute(target)?, "new", process))
+}
+
+/// A hidden name beside the target, of one process alone.
+fn sibling(target: &Path, role: &str, process: u32) -> PathBuf {
     let name = target.file_name().unwrap_or_default().to_string_lossy();
-    target.with_file_name(format!(".{name}.reshard-{role}-{}", std::process::id()))
+    target.with_file_name(format!(".{name}.reshard-{role}-{process}"))
 }
 
 /// Makes renames and new names in a directory survive a power cut.

@@ -38,6 +38,16 @@ fn a_byte_flipped_after_the_exchange_is_caught_whatever_the_tensor_and_nothing_i
 }
 
 #[test]
+fn a_run_that_panics_in_the_middle_leaves_nothing_that_looks_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = std::panic::AssertUnwindSafe(|| {
+        carry_out(&args(&dir.path().join("out")), &mut |name, _| assert_ne!(name, "scale", "planted"))
+    });
+    assert!(std::panic::catch_unwind(run).is_err());
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
 fn shards_that_are_swapped_or_cut_short_are_caught() {
     let spoil: [fn(&mut [Vec<u8>]); 3] = [
         |shards| shards.swap(1, 2),

@@ -53,26 +53,32 @@ pub(crate) fn cut<'a>(
     item_bytes: usize,
     whole: &'a [u8],
 ) -> Result<Vec<Cow<'a, [u8]>>, CliError> {
-    let mut shards = Vec::with_capacity(sharding.mesh().size());
-    for rank in sharding.mesh().ranks() {
-        let region = sharding.region(rank)?;
-        let len = region.numel() * item_bytes;
-        let mut shard = Cow::Borrowed(&whole[..0]);
-        all_runs(sharding.shape(), &region, item_bytes, |run| {
-            let bytes = &whole[run.whole..run.whole + run.len];
-            if run.len == len {
-                shard = Cow::Borrowed(bytes);
-            } else {
-                if run.local == 0 {
-                    shard.to_mut().reserve_exact(len);
-                }
-                shard.to_mut().extend_from_slice(bytes);
+    sharding.mesh().ranks().map(|rank| cut_rank(sharding, item_bytes, rank, whole)).collect()
+}
+
+/// Cuts one rank's shard from a whole tensor, borrowed where it is a stretch of it.
+pub(crate) fn cut_rank<'a>(
+    sharding: &Sharding,
+    item_bytes: usize,
+    rank: usize,
+    whole: &'a [u8],
+) -> Result<Cow<'a, [u8]>, CliError> {
+    let region = sharding.region(rank)?;
+    let len = region.numel() * item_bytes;
+    let mut shard = Cow::Borrowed(&whole[..0]);
+    all_runs(sharding.shape(), &region, item_bytes, |run| {
+        let bytes = &whole[run.whole..run.whole + run.len];
+        if run.len == len {
+            shard = Cow::Borrowed(bytes);
+        } else {
+            if run.local == 0 {
+                shard.to_mut().reserve_exact(len);
             }
-            true
-        });
-        shards.push(shard);
-    }
-    Ok(shards)
+            shard.to_mut().extend_from_slice(bytes);
+        }
+        true
+    });
+    Ok(shard)
 }
 
 /// Compares every rank's shard with the slices of the whole that its region names.
@@ -95,7 +101,8 @@ pub(crate) fn verify(
     })
 }
 
-fn verify_rank(
+/// Compares one rank's shard with the slices of the whole that its region names.
+pub(crate) fn verify_rank(
     sharding: &Sharding,
     item_bytes: usize,
     rank: usize,

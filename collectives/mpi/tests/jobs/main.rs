@@ -2,13 +2,16 @@
 //! the environment names.
 #![cfg(feature = "mpi")]
 
+mod contract;
 mod faults;
+mod large;
 mod launch;
 mod leaks;
 mod random;
 
 use launch::{JOB, succeeds};
 use reshard_collectives::Communicator;
+use reshard_collectives::contract::Options;
 use reshard_mpi::Comm;
 
 /// What every rank of a job does; nothing in a plain run of the tests.
@@ -18,18 +21,27 @@ fn rank() {
     let mut comm = Comm::world().unwrap();
     let size = comm.size();
     match job.as_str() {
+        "contract" => contract::run(&mut comm, &Options::default()),
         "random" => random::run(&mut comm, 7 + size as u64, 300),
         "endless" => faults::endless(&mut comm),
         "panicking" => faults::panicking(&mut comm),
         "leaving" => faults::leaving(&mut comm),
         "disagreeing" => faults::disagreeing(&mut comm),
         "too few" => faults::too_few(&mut comm),
+        "large" => large::run(&mut comm),
         "leaks" => leaks::run(&mut comm),
         other => panic!("there is no job {other}"),
     }
     let rank = comm.rank();
     comm.finish().unwrap();
     println!("rank {rank} finished {job}");
+}
+
+#[test]
+fn mpi_keeps_the_contract() {
+    for ranks in [2, 3, 5, 8] {
+        print!("{}", succeeds(ranks, "contract"));
+    }
 }
 
 #[test]
@@ -74,4 +86,10 @@ fn a_plan_for_more_ranks_than_there_are_is_refused() {
 #[test]
 fn a_thousand_plans_and_hundreds_of_engines_leave_nothing_behind() {
     succeeds(4, "leaks");
+}
+
+#[test]
+#[ignore = "needs 8 GiB of memory; `make large-mpi`"]
+fn a_tensor_of_more_than_2_to_the_31_bytes() {
+    succeeds(2, "large");
 }

@@ -1,0 +1,120 @@
+//! Batches against the same tensors one by one: the same bytes land everywhere, in fewer messages.
+
+use reshard_collectives::threads::World;
+use reshard_collectives::{Batch, Trace};
+use reshard_kernels::DType;
+use reshard_sharding::redistribute::{Plan, Planner};
+use reshard_sharding::{Mesh, Sharding};
+
+/// The tensors of the sentence encoder all-MiniLM-L6-v2: how many, of which shape.
+const MINILM: [(usize, &[usize]); 9] = [
+    (57, &[384]),
+    (25, &[384, 384]),
+    (6, &[1536]),
+    (6, &[1536, 384]),
+    (6, &[384, 1536]),
+    (1, &[1, 512]),
+    (1, &[512, 384]),
+    (1, &[2, 384]),
+    (1, &[30522, 384]),
+];
+
+/// What a wish for matrices means for a tensor: where it lacks a dim, nothing is sharded.
+fn fits(mesh: &Mesh, shape: &[usize], text: &str) -> Sharding {
+    Sharding::parse(mesh, shape, text).unwrap_or_else(|_| Sharding::replicated(mesh, shape).unwrap())
+}
+
+fn shards(plan: &Plan, salt: usize) -> Vec<Vec<u8>> {
+    let shard = |rank: usize| {
+        let held = reshard_sharding::meaning::held(plan.from(), rank).unwrap();
+        let item = plan.item_bytes();
+        let byte = |e: usize, b: usize| ((e * 31 + b * 7 + salt) % 251) as u8;
+        held.into_iter().flat_map(|e| (0..item).map(move |b| byte(e, b))).collect()
+    };
+    plan.from().mesh().ranks().map(shard).collect()
+}
+
+/// Messages one by one, and in one batch.
+fn messages(plans: &[(Plan, DType)], ranks: usize) -> (u64, u64) {
+    let mut world = World::new(ranks).unwrap();
+    let sources: Vec<Vec<Vec<u8>>> =
+        plans.iter().enumerate().map(|(salt, (plan, _))| shards(plan, salt)).collect();
+    let mut one_by_one = Trace::default();
+    let mut should = Vec::new();
+    for ((plan, dtype), source) in plans.iter().zip(&sources) {
+        let (targets, trace) = world.redistribute(plan, *dtype, source).unwrap();
+        one_by_one.merge(&trace);
+        should.push(targets);
+    }
+    let mut batch = Batch::new();
+    for (plan, dtype) in plans {
+        batch.add(plan, *dtype).unwrap();
+    }
+    let (targets, trace) = world.redistribute_batch(&batch, &sources).unwrap();
+    for (at, (is, should)) in targets.iter().zip(&should).enumerate() {
+        assert!(is == should, "tensor {at}: {}", plans[at].0);
+    }
+    assert_eq!(targets.len(), plans.len());
+    assert_eq!(trace.total(), one_by_one.total(), "the same bytes move");
+    for rank in 0..ranks {
+        assert_eq!(trace.received_by(rank), one_by_one.received_by(rank));
+    }
+    (one_by_one.messages(), trace.messages())
+}
+
+#[test]
+fn a_real_checkpoint_takes_a_third_of_the_messages_or_less() {
+    let mesh: Mesh = "dp=2,tp=4".parse().unwrap();
+    for (from, to, to_mesh) in [
+        ("SS(0,4),S(0)", "R,S(1)", "dp=2,tp=4"),
+        ("S(0),S(1)", "S(1),S(0)", "dp=2,tp=4"),
+        ("S(0),R", "S(0),S(0)", "x=2,y=3"),
+    ] {
+        let to_mesh: Mesh = to_mesh.parse().unwrap();
+        let mut plans = Vec::new();
+        for (count, shape) in MINILM {
+            let dtype = if shape == [1, 512] { DType::I64 } else { DType::F32 };
+            let (source, target) = (fits(&mesh, shape, from), fits(&to_mesh, shape, to));
+            let plan = Planner::new().plan(&source, &target, dtype.item_bytes().unwrap()).unwrap();
+            plans.extend((0..count).map(|_| (plan.clone(), dtype)));
+        }
+        assert_eq!(plans.len(), 104);
+        let (one_by_one, together) = messages(&plans, 8);
+        println!("{from} -> {to}: {one_by_one} messages one by one, {together} in one batch");
+        assert!(together > 0 && together * 3 <= one_by_one, "{from} -> {to}: {together} of {one_by_one}");
+    }
+}
+
+#[test]
+fn batches_of_all_kinds_of_steps() {
+    let mesh: Mesh = "x=2,y=2".parse().unwrap();
+    let texts = ["R,R", "S(0),S(1)", "S(1),S(0)", "P,S(0)", "P,P", "S(0),S(0)"];
+    let mut plans = Vec::new();
+    for (n, (from, to)) in texts.iter().flat_map(|from| texts.map(|to| (from, to))).enumerate() {
+        let dtype = [DType::I64, DType::I32, DType::U8][n % 3];
+        let shape: &[usize] = if n % 2 == 0 { &[8, 12] } else { &[7, 5] };
+        let (from, to) = (fits(&mesh, shape, from), fits(&mesh, shape, to));
+        plans.push((Planner::new().plan(&from, &to, dtype.item_bytes().unwrap()).unwrap(), dtype));
+    }
+    let (one_by_one, together) = messages(&plans, 4);
+    assert!(together < one_by_one, "{together} of {one_by_one}");
+}
+
+#[test]
+fn bad_batches_are_one_sentence_each() {
+    let mesh: Mesh = "x=2".parse().unwrap();
+    let plan = Planner::new().plan(&fits(&mesh, &[4], "S(0)"), &fits(&mesh, &[4], "R"), 4).unwrap();
+    let mut batch = Batch::new();
+    assert_eq!(
+        batch.add(&plan, DType::F64).unwrap_err().to_string(),
+        "the plan is for items of 4 bytes but f64 has 8"
+    );
+    batch.add(&plan, DType::F32).unwrap();
+    let mut world = World::new(2).unwrap();
+    let mut said =
+        |shards: &[Vec<Vec<u8>>]| world.redistribute_batch(&batch, shards).unwrap_err().to_string();
+    assert_eq!(said(&[]), "shards of 0 tensors were given but the batch has 1");
+    assert_eq!(said(&[vec![vec![0; 8]]]), "1 shards were given but the source mesh has 2 ranks");
+    assert_eq!(said(&[vec![vec![0; 8], vec![0; 7]]]), "the source of rank 1 has 7 bytes but 8 are needed");
+    assert_eq!(batch.compile(5).unwrap_err().to_string(), "rank 5 takes no part in the plan");
+}
