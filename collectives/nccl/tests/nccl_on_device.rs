@@ -74,6 +74,21 @@ fn what_is_missing_is_one_sentence_and_no_panic() {
     assert_eq!(Real::open(0, &id, 0, 1).unwrap_err().kind(), "library");
 }
 
+/// Needs the library, and neither a driver nor a GPU.
+#[test]
+fn the_library_is_found_and_answers() {
+    match Real::make_id() {
+        Ok(id) => {
+            assert_ne!(id, Real::make_id().unwrap());
+            assert!(Real::version().unwrap() >= 22400);
+        }
+        Err(e) => {
+            assert!(std::env::var_os("RESHARD_NEED_DEVICE").is_none(), "{e}");
+            eprintln!("SKIPPED: {e}");
+        }
+    }
+}
+
 #[test]
 fn one_rank_keeps_the_contract() {
     if let Some(why) = missing() {
