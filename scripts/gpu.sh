@@ -2,7 +2,7 @@
 # Everything that needs a GPU, in two halves: built where Rust is, run where a GPU is.
 #
 #   scripts/gpu.sh build           test binaries and benchmarks into target/gpu
-#   scripts/gpu.sh run [MIB]       runs them; needs a driver and NVRTC, no Rust; writes target/gpu/report.md
+#   scripts/gpu.sh run [MIB]       runs them; needs a driver, NVRTC and NCCL, no Rust; writes target/gpu/report.md
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=target/gpu
@@ -54,9 +54,6 @@ run() {
             echo && echo "## $test" && echo
             RESHARD_NEED_DEVICE=1 "$folder/$test" 2>&1 | sed 's/^/    /'
         done
-        # One rank, then two processes on this GPU: for correctness, not to be timed.
-        echo && echo "## nccl_on_device" && echo
-        RESHARD_NEED_DEVICE=1 "$folder/nccl_on_device" --nocapture --test-threads 1 2>&1 | sed 's/^/    /'
         if command -v compute-sanitizer >/dev/null; then
             for tool in memcheck racecheck; do
                 echo && echo "## compute-sanitizer, $tool" && echo
@@ -69,6 +66,9 @@ run() {
         "$folder/device_speed" "${1:-1024}"
         echo && echo "## torch" && echo
         python3 benches/peers/device_torch.py "${1:-1024}" || echo "SKIPPED: no torch with CUDA"
+        # One rank, then two processes on this GPU: for correctness, not to be timed.
+        echo && echo "## nccl_on_device" && echo
+        RESHARD_NEED_DEVICE=1 "$folder/nccl_on_device" --nocapture --test-threads 1 2>&1 | sed 's/^/    /'
     } 2>&1 | tee "$report"
 }
 
