@@ -89,6 +89,40 @@ fn the_library_is_found_and_answers() {
     }
 }
 
+/// Says what it gets of a library in which everything is missing; does nothing unless it was started so.
+#[test]
+fn a_caller_of_an_empty_library() {
+    if std::env::var_os("RESHARD_EMPTY_LIBRARY").is_none() {
+        return;
+    }
+    for _ in 0..2 {
+        let e = Real::make_id().unwrap_err();
+        assert_eq!(e.kind(), "library");
+        let said = e.to_string();
+        assert!(said.starts_with("libnccl.so does not work: Missing symbol ncclGetUniqueId"), "{said}");
+    }
+}
+
+#[test]
+fn a_panic_in_the_binding_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let compiled = Command::new("cc")
+        .args(["-shared", "-x", "c", "/dev/null", "-o"])
+        .arg(folder.path().join("libnccl.so"))
+        .status();
+    if !compiled.is_ok_and(|status| status.success()) {
+        eprintln!("SKIPPED: there is no C compiler to make an empty library with");
+        return;
+    }
+    let caller = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "a_caller_of_an_empty_library"])
+        .env("RESHARD_EMPTY_LIBRARY", "1")
+        .env("LD_LIBRARY_PATH", folder.path())
+        .output()
+        .unwrap();
+    assert!(caller.status.success(), "{}", String::from_utf8_lossy(&caller.stdout));
+}
+
 #[test]
 fn one_rank_keeps_the_contract() {
     if let Some(why) = missing() {
