@@ -18,7 +18,7 @@ help:
 	@echo "make soak         random redistributions on every engine of one process for SOAK_SECONDS (ten minutes)"
 	@echo "make large        tensors and messages of more than 2^31 bytes (7 GiB)"
 	@echo "make fuzz         arbitrary layout expressions for a minute (nightly, cargo-fuzz)"
-	@echo "make instructions instruction counts of the layout algebra against the kept ones (valgrind)"
+	@echo "make instructions instruction counts of the layout algebra and the planner against the kept ones (valgrind)"
 
 ci:
 	.ci/run
@@ -31,7 +31,7 @@ unsafe-list:
 
 clippy:
 	cargo clippy --workspace --all-targets -- -D warnings
-	cargo clippy -p reshard-cuda -p reshard-device --features reshard-device/cuda --all-targets -- -D warnings
+	cargo clippy -p reshard-cuda -p reshard-device -p reshard-nccl --features reshard-nccl/nccl --all-targets -- -D warnings
 
 doc:
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
@@ -68,10 +68,11 @@ fuzz:
 	cd layout && cargo +nightly fuzz run expressions -- -max_total_time=$(FUZZ_SECONDS) -dict=fuzz/expressions.dict
 
 instructions:
-	benches/layout_instructions.sh --check
+	benches/instructions.sh layout --check
+	benches/instructions.sh planner --check
 
 cuda:
-	eval "$$(scripts/fetch_nvrtc.sh)" && RESHARD_NEED_NVRTC=1 cargo test -p reshard-cuda -p reshard-device --features reshard-device/cuda --test nvrtc --test on_device --test contract
+	eval "$$(scripts/fetch_nvrtc.sh)" && RESHARD_NEED_NVRTC=1 cargo test -p reshard-cuda -p reshard-device -p reshard-nccl --features reshard-nccl/nccl --test nvrtc --test on_device --test contract --test nccl_on_device
 
 MPI = --workspace --features reshard/mpi,reshard-mpi/mpi
 MPIRUN ?= mpirun --oversubscribe --allow-run-as-root --bind-to none

@@ -1,13 +1,19 @@
 //! A plan carried out by hand: what a framework with a transport of its own does.
 //!
-//! A plan says for every rank and step which blocks land in its buffer, and where they lie in whose buffer. Here a
-//! "transport" is a loop over elements; yours is whatever moves bytes between your ranks.
+//! A plan says for every rank which blocks of its buffer go to whom, and where what comes from whom lands. Here a
+//! "transport" is a map from (sender, receiver) to the elements that were sent; yours is whatever moves bytes between your
+//! ranks.
 //!
 //!     cargo run --example own_transport
 
+use std::collections::HashMap;
 use std::io::{self, Write};
 
+use reshard::sharding::redistribute::{Message, Mode, Phase};
 use reshard::{Mesh, Plan, Planner, Sharding, scatter};
+
+/// What is on its way.
+type Transport = HashMap<(usize, usize), Vec<u32>>;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mesh: Mesh = "dp=2,tp=4".parse()?;
@@ -23,38 +29,70 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Every rank's buffer, step by step. There are no partial sums here, so nothing is reduced and nothing filled.
-fn carry_out(plan: &Plan, mut buffers: Vec<Vec<u32>>) -> Result<Vec<Vec<u32>>, reshard::sharding::Error> {
-    for step in 0..plan.steps().len() {
-        let mut after = Vec::with_capacity(buffers.len());
-        for (rank, buffer) in buffers.iter().enumerate() {
-            let mut now = buffer.clone();
-            for phase in plan.phases(step, rank)? {
-                now = vec![0; phase.target_len];
-                for message in &phase.receives {
-                    for block in &message.blocks {
-                        copy(
-                            &mut now[block.target_offset..],
-                            &buffers[message.peer][block.source_offset..],
-                            &block.modes,
-                        );
-                    }
-                }
+/// Every rank's buffer, phase by phase. There are no partial sums here, so nothing is reduced and nothing filled.
+fn carry_out(plan: &Plan, mut buffers: Vec<Vec<u32>>) -> Result<Vec<Vec<u32>>, Box<dyn std::error::Error>> {
+    let ranks = (0..buffers.len()).map(|rank| plan.messages(rank)).collect::<Result<Vec<_>, _>>()?;
+    for at in 0..ranks[0].len() {
+        let mut transport = Transport::new();
+        for (rank, (phases, buffer)) in ranks.iter().zip(&buffers).enumerate() {
+            for message in &phases[at].1.sends {
+                transport.insert((rank, message.peer), pack(message, buffer));
             }
-            after.push(now);
         }
-        buffers = after;
+        for (rank, (phases, buffer)) in ranks.iter().zip(&mut buffers).enumerate() {
+            *buffer = receive(rank, &phases[at].1, buffer, &mut transport)?;
+        }
     }
     Ok(buffers)
 }
 
-/// The loop nest of one block, outermost mode first.
-fn copy(target: &mut [u32], source: &[u32], modes: &[reshard::sharding::redistribute::Mode]) {
+/// The buffer of a rank after a phase.
+fn receive(
+    rank: usize,
+    phase: &Phase,
+    buffer: &[u32],
+    transport: &mut Transport,
+) -> Result<Vec<u32>, Box<dyn std::error::Error>> {
+    let mut now = vec![0; phase.target_len];
+    for message in &phase.receives {
+        let elements = if message.peer == rank {
+            pack(message, buffer)
+        } else {
+            transport.remove(&(message.peer, rank)).ok_or("a message did not come")?
+        };
+        unpack(message, &elements, &mut now);
+    }
+    Ok(now)
+}
+
+/// The elements of a message, in the order of its blocks and their loops.
+fn pack(message: &Message, buffer: &[u32]) -> Vec<u32> {
+    let mut elements = Vec::with_capacity(message.numel());
+    for block in &message.blocks {
+        walk(&block.modes, block.source_offset, block.target_offset, &mut |from, _| {
+            elements.push(buffer[from])
+        });
+    }
+    elements
+}
+
+/// Puts the elements of a message where they belong, in the same order.
+fn unpack(message: &Message, elements: &[u32], buffer: &mut [u32]) {
+    let mut next = elements.iter();
+    for block in &message.blocks {
+        walk(&block.modes, block.source_offset, block.target_offset, &mut |_, to| {
+            buffer[to] = next.next().copied().unwrap_or_default();
+        });
+    }
+}
+
+/// Every point of a loop nest, outermost mode first: an offset on either side.
+fn walk(modes: &[Mode], from: usize, to: usize, visit: &mut impl FnMut(usize, usize)) {
     match modes {
-        [] => target[0] = source[0],
+        [] => visit(from, to),
         [outer, inner @ ..] => {
             for i in 0..outer.extent {
-                copy(&mut target[i * outer.target_stride..], &source[i * outer.source_stride..], inner);
+                walk(inner, from + i * outer.source_stride, to + i * outer.target_stride, visit);
             }
         }
     }

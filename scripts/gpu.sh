@@ -2,7 +2,7 @@
 # Everything that needs a GPU, in two halves: built where Rust is, run where a GPU is.
 #
 #   scripts/gpu.sh build           test binaries and benchmarks into target/gpu
-#   scripts/gpu.sh run [MIB]       runs them; needs a driver and NVRTC, no Rust; writes target/gpu/report.md
+#   scripts/gpu.sh run [MIB]       runs them; needs a driver, NVRTC and NCCL, no Rust; writes target/gpu/report.md
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=target/gpu
@@ -13,6 +13,7 @@ build() {
     list=$(
         cargo test --release --no-run --message-format=json -p reshard-cuda -p reshard-device \
             --features reshard-device/cuda --test on_device --test contract --test fused
+        cargo test --release --no-run --message-format=json -p reshard-nccl --features nccl --test nccl_on_device
         cargo build --release --message-format=json -p reshard-device --features cuda --example device_speed
     )
     printf '%s\n' "$list" | python3 -c '
@@ -34,8 +35,10 @@ find_cuda() {
     links=$(mktemp -d)
     for d in "$site"/nvidia/*/lib /usr/local/cuda/lib64; do
         [ -d "$d" ] && LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$d"
-        for f in "$d"/libnvrtc.so.*; do
-            [ -e "$f" ] && ln -sf "$f" "$links/libnvrtc.so"
+        for name in nvrtc nccl; do
+            for f in "$d/lib$name".so.*; do
+                [ -e "$f" ] && ln -sf "$f" "$links/lib$name.so"
+            done
         done
     done
     export LD_LIBRARY_PATH="$links:${LD_LIBRARY_PATH:-}"
@@ -63,6 +66,9 @@ run() {
         "$folder/device_speed" "${1:-1024}"
         echo && echo "## torch" && echo
         python3 benches/peers/device_torch.py "${1:-1024}" || echo "SKIPPED: no torch with CUDA"
+        # One rank, then two processes on this GPU: for correctness, not to be timed.
+        echo && echo "## nccl_on_device" && echo
+        RESHARD_NEED_DEVICE=1 "$folder/nccl_on_device" --nocapture --test-threads 1 2>&1 | sed 's/^/    /'
     } 2>&1 | tee "$report"
 }
 

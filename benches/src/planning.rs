@@ -1,8 +1,8 @@
 //! The fixed lists of questions that the planner is measured with.
 //!
 //! A list is drawn from *all* pairs of placements over its axes, in a fixed order and at fixed distances, so that nobody
-//! chose its members: every pair in which each axis changes (so that every digit of the mesh moves), with or without
-//! partial sums, and of those every so many.
+//! chose its members: every pair in which some axis changes, or every one in which each does (so that every digit of the
+//! mesh moves), with or without partial sums, and of those every so many.
 
 use reshard_sharding::redistribute::{Objective, Planner, Topology};
 use reshard_sharding::{Mesh, Sharding};
@@ -33,6 +33,8 @@ pub struct Kind {
     pub shape: &'static [usize],
     /// Which pairs.
     pub terms: Terms,
+    /// Whether every axis changes, or some.
+    pub every_axis: bool,
     /// How many of them.
     pub pairs: usize,
     /// The planner.
@@ -60,6 +62,7 @@ pub const KINDS: &[Kind] = &[
         mesh: "x=2,y=2,z=2",
         shape: LARGE,
         terms: Terms::None,
+        every_axis: false,
         pairs: 24,
         planner: bytes,
         target_us: 2.0,
@@ -70,6 +73,29 @@ pub const KINDS: &[Kind] = &[
         mesh: "x=32,y=64,z=64",
         shape: &[1 << 20, 1 << 20],
         terms: Terms::None,
+        every_axis: false,
+        pairs: 24,
+        planner: bytes,
+        target_us: 2.0,
+    },
+    Kind {
+        name: "closed_form_3",
+        title: "the same where every axis changes",
+        mesh: "x=2,y=2,z=2",
+        shape: LARGE,
+        terms: Terms::None,
+        every_axis: true,
+        pairs: 24,
+        planner: bytes,
+        target_us: 2.0,
+    },
+    Kind {
+        name: "closed_form_3_131072",
+        title: "the same on 131,072 ranks, every axis changes",
+        mesh: "x=32,y=64,z=64",
+        shape: &[1 << 20, 1 << 20],
+        terms: Terms::None,
+        every_axis: true,
         pairs: 24,
         planner: bytes,
         target_us: 2.0,
@@ -80,6 +106,7 @@ pub const KINDS: &[Kind] = &[
         mesh: "x=2,y=2,z=2",
         shape: LARGE,
         terms: Terms::None,
+        every_axis: true,
         pairs: 24,
         planner: Planner::new,
         target_us: 15.0,
@@ -90,6 +117,7 @@ pub const KINDS: &[Kind] = &[
         mesh: "x=32,y=64,z=64",
         shape: &[1 << 20, 1 << 20],
         terms: Terms::None,
+        every_axis: true,
         pairs: 24,
         planner: Planner::new,
         target_us: 15.0,
@@ -100,6 +128,7 @@ pub const KINDS: &[Kind] = &[
         mesh: "x=2,y=2,z=2",
         shape: LARGE,
         terms: Terms::InSource,
+        every_axis: true,
         pairs: 48,
         planner: Planner::new,
         target_us: 60.0,
@@ -110,6 +139,7 @@ pub const KINDS: &[Kind] = &[
         mesh: "x=32,y=64,z=64",
         shape: &[1 << 20, 1 << 20],
         terms: Terms::InSource,
+        every_axis: true,
         pairs: 48,
         planner: Planner::new,
         target_us: 60.0,
@@ -120,6 +150,7 @@ pub const KINDS: &[Kind] = &[
         mesh: "x=2,y=2,z=2",
         shape: LARGE,
         terms: Terms::InTarget,
+        every_axis: true,
         pairs: 48,
         planner: Planner::new,
         target_us: 60.0,
@@ -130,6 +161,7 @@ pub const KINDS: &[Kind] = &[
         mesh: "x=32,y=64,z=64",
         shape: &[1 << 20, 1 << 20],
         terms: Terms::InTarget,
+        every_axis: true,
         pairs: 48,
         planner: Planner::new,
         target_us: 60.0,
@@ -140,6 +172,7 @@ pub const KINDS: &[Kind] = &[
         mesh: "x=8,y=8,z=8",
         shape: LARGE,
         terms: Terms::None,
+        every_axis: true,
         pairs: 24,
         planner: h100,
         target_us: 60.0,
@@ -150,6 +183,7 @@ pub const KINDS: &[Kind] = &[
         mesh: "x=8,y=8,z=8",
         shape: LARGE,
         terms: Terms::Somewhere,
+        every_axis: true,
         pairs: 48,
         planner: h100,
         target_us: 60.0,
@@ -160,6 +194,7 @@ pub const KINDS: &[Kind] = &[
         mesh: "x=4,y=4,z=2",
         shape: LARGE,
         terms: Terms::Somewhere,
+        every_axis: true,
         pairs: 48,
         planner: h100,
         target_us: 1500.0,
@@ -170,6 +205,7 @@ pub const KINDS: &[Kind] = &[
         mesh: "w=8,x=8,y=8,z=8",
         shape: LARGE,
         terms: Terms::None,
+        every_axis: true,
         pairs: 24,
         planner: h100,
         target_us: 1500.0,
@@ -180,6 +216,7 @@ pub const KINDS: &[Kind] = &[
         mesh: "w=8,x=8,y=8,z=8",
         shape: LARGE,
         terms: Terms::Somewhere,
+        every_axis: true,
         pairs: 48,
         planner: h100,
         target_us: 1500.0,
@@ -187,7 +224,7 @@ pub const KINDS: &[Kind] = &[
 ];
 
 impl Kind {
-    /// The pairs of placements in which every axis changes, in the order of counting.
+    /// The pairs of placements that the list is drawn from, in the order of counting.
     fn all_pairs(&self, axes: usize) -> Vec<(String, String)> {
         const CHOICES: [&str; 4] = ["R", "S(0)", "S(1)", "P"];
         let words = CHOICES.len().pow(axes as u32);
@@ -204,7 +241,9 @@ impl Kind {
                     Terms::InTarget => owes(b),
                     Terms::Somewhere => owes(a) || owes(b),
                 };
-                if asked && (0..axes).all(|axis| digit(a, axis) != digit(b, axis)) {
+                let changes = |&axis: &usize| digit(a, axis) != digit(b, axis);
+                let changing = (0..axes).filter(changes).count();
+                if asked && changing >= if self.every_axis { axes } else { 1 } {
                     all.push((text(a), text(b)));
                 }
             }

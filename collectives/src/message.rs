@@ -60,13 +60,14 @@ impl Piece {
         Ok(self.dtype.item_bytes()?)
     }
 
-    pub(crate) fn bytes(&self) -> Result<usize, Error> {
+    /// The bytes of all its elements.
+    pub fn bytes(&self) -> Result<usize, Error> {
         let bytes = self.nest.len()?.checked_mul(self.item_bytes()?);
         Ok(bytes.ok_or(reshard_kernels::Error::Overflow { what: "the size of a message" })?)
     }
 
-    /// The same elements, dense from element 0 on one side.
-    fn dense(&self, side: Side) -> Nest {
+    /// The same elements, dense from element 0 on one side: how they lie in a message of their own.
+    pub fn dense(&self, side: Side) -> Nest {
         let mut nest = self.nest.clone();
         let mut stride = 1;
         for l in nest.loops.iter_mut().rev() {
@@ -84,7 +85,7 @@ impl Piece {
     }
 
     /// The bytes that the elements are on one side, if they lie there one behind the other in the order of the message.
-    pub(crate) fn contiguous(&self, side: Side) -> Option<Range<usize>> {
+    pub fn contiguous(&self, side: Side) -> Option<Range<usize>> {
         let mut dense = 1;
         for l in self.nest.loops.iter().rev().filter(|l| l.extent != 1) {
             let stride = match side {

@@ -53,11 +53,17 @@ impl Group {
     /// Requires radix-separable modes: sorted by stride, each stride exceeds the span of those below.
     pub fn new(layout: &Layout) -> Result<Group, Error> {
         let mut modes: Modes = SmallVec::new();
-        for (s, d) in layout.leaves() {
-            if s > 1 {
-                let stride = d.checked_abs().ok_or_else(|| Error::overflow(format!("the stride {d}")))?;
-                modes.push((s, stride));
-            }
+        for mode in layout.leaves() {
+            modes.push(mode);
+        }
+        Group::of_modes(modes)
+    }
+
+    /// The group of these modes in any order, those of one member among them.
+    pub(crate) fn of_modes(mut modes: Modes) -> Result<Group, Error> {
+        modes.retain(|m| m.0 > 1);
+        for (_, d) in &mut modes {
+            *d = d.checked_abs().ok_or_else(|| Error::overflow(format!("the stride {d}")))?;
         }
         modes.sort_by_key(|&(_, d)| d);
         separable(&modes).map_err(|reason| Error::NotALayout { reason })?;

@@ -260,8 +260,7 @@ impl Mesh {
 
     /// The group of some sub-axes, in any order.
     pub fn group(&self, subs: &[SubAxis]) -> Result<Group, Error> {
-        let modes = self.modes_of(subs)?;
-        Group::new(&Layout::from_modes(&modes)?)
+        Group::of_modes(self.modes_of(subs)?)
     }
 
     /// The axis of a sub-axis, if the mesh has it and it divides.

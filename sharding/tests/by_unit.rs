@@ -59,7 +59,9 @@ fn missing(plan: &Plan, node: usize) -> Vec<usize> {
                 let extent = s.shape()[dim];
                 at = at.iter().flat_map(|&a| region.indices(dim).map(move |i| a * extent + i)).collect();
             }
-            at.into_iter().for_each(|i| marks[i] = true);
+            for i in at {
+                marks[i] = true;
+            }
         }
         marks
     };

@@ -5,7 +5,7 @@
 //! layout_instructions OPERATION TIMES
 //! ```
 //!
-//! `layout_instructions.sh` runs it under callgrind.
+//! `instructions.sh` runs it under callgrind.
 
 use std::hint::black_box;
 use std::process::ExitCode;

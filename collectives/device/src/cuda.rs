@@ -18,6 +18,11 @@ impl Cuda {
         Ok(Cuda { device: Device::open(ordinal)? })
     }
 
+    /// A device that is open, with its stream.
+    pub fn on(device: Device) -> Cuda {
+        Cuda { device }
+    }
+
     /// The device.
     pub fn device(&self) -> &Device {
         &self.device

@@ -17,7 +17,7 @@ mod comm;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod fused;
-mod lower;
+pub mod lower;
 mod simulated;
 mod world;
 

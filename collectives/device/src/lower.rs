@@ -22,8 +22,30 @@ pub(crate) struct Addresses<'a> {
     pub(crate) constants: i64,
 }
 
+/// What lands in a target from one peer, and where it lies before.
+#[derive(Clone, Debug)]
+pub struct Landing {
+    /// Where the elements lie from `base` on, and in the target.
+    pub pieces: Vec<Piece>,
+    /// How each piece lands: it is combined, or it overwrites.
+    pub ops: Vec<Option<CombineOp>>,
+    /// An address, aligned to the elements.
+    pub base: i64,
+}
+
+impl Landing {
+    /// What a receive brings, straight from where the peer has it.
+    pub fn of(receive: &Receive, base: i64) -> Landing {
+        let op = |one: &Move| match one {
+            Move::Copy(_) => None,
+            Move::Combine(combine) => Some(combine.op()),
+        };
+        Landing { pieces: receive.pieces().to_vec(), ops: receive.moves().iter().map(op).collect(), base }
+    }
+}
+
 /// The eight-byte slots of the elements that fills repeat.
-pub(crate) fn constants(exchange: &Exchange) -> Vec<u8> {
+pub fn constants(exchange: &Exchange) -> Vec<u8> {
     let slot = |item: &[u8]| {
         let mut slot = [0; 8];
         slot[..item.len()].copy_from_slice(item);
@@ -34,48 +56,65 @@ pub(crate) fn constants(exchange: &Exchange) -> Vec<u8> {
 
 /// The launches of one rank's part, in order.
 pub(crate) fn lower(exchange: &Exchange, at: &Addresses<'_>) -> Result<Vec<Work>, Error> {
-    let mut work = Vec::new();
+    let mut work = Vec::from_iter(copies(exchange, &fills(exchange, at.target, at.constants)?)?);
+    let landing = |receive: &Receive| Landing::of(receive, (at.source_of)(receive.peer()));
+    let landings: Vec<Landing> = exchange.receives().iter().map(landing).collect();
+    work.extend(landed(exchange, &landings, at.target)?);
+    Ok(work)
+}
+
+/// What is copied into the target before anything lands, in bytes: elements at `constants` that are repeated.
+pub fn fills(exchange: &Exchange, target: i64, constants: i64) -> Result<Vec<Nest>, Error> {
     let fills = exchange.fills().iter().enumerate().map(|(i, fill)| {
         let mut nest = fill.piece.nest.clone();
         nest.source_offset = 0;
         nest.loops.iter_mut().for_each(|l| l.source_stride = 0);
-        in_bytes(&Piece { nest, dtype: fill.piece.dtype }, at.constants + 8 * i as i64, at.target)
+        in_bytes(&Piece { nest, dtype: fill.piece.dtype }, constants + 8 * i as i64, target)
     });
-    work.extend(copies(exchange, &fills.collect::<Result<Vec<Nest>, Error>>()?)?);
+    fills.collect()
+}
+
+/// The launches by which everything lands that is to land, and by which averages are divided.
+///
+/// Requires of a reduction all landings, in the order of the exchange's receives.
+pub fn landed(exchange: &Exchange, landings: &[Landing], target: i64) -> Result<Vec<Work>, Error> {
+    let mut work = Vec::new();
     if !exchange.is_reduction() {
-        let pieces = exchange.receives().iter().flat_map(|receive| {
-            let source = (at.source_of)(receive.peer());
-            receive.pieces().iter().map(move |piece| in_bytes(piece, source, at.target))
+        let pieces = landings.iter().flat_map(|landing| {
+            landing.pieces.iter().map(move |piece| in_bytes(piece, landing.base, target))
         });
         work.extend(copies(exchange, &pieces.collect::<Result<Vec<Nest>, Error>>()?)?);
         return Ok(work);
     }
-    let divided = if let Some(pieces) = alike(exchange) {
+    let divided = if let Some(pieces) = alike(exchange, landings) {
         let divisor = exchange.reduction().map_or(1, |reduction| reduction.divisor);
         for (piece, op) in pieces {
-            work.extend(reduced(exchange, at, piece, op, divisor)?);
+            work.extend(reduced(exchange, landings, target, piece, op, divisor)?);
         }
         divisor != 1
     } else {
-        for receive in exchange.receives() {
-            work.extend(term(exchange, receive, at)?);
+        for landing in landings {
+            work.extend(term(exchange, landing, target)?);
         }
         false
     };
     for average in exchange.averages().iter().filter(|_| !divided) {
         let Piece { nest, dtype } = &average.piece;
-        let divide = Work::divide(nest, *dtype, at.target, average.divisor);
+        let divide = Work::divide(nest, *dtype, target, average.divisor);
         work.extend(divide.map_err(|e| engine(exchange, &e))?);
     }
     Ok(work)
 }
 
-pub(crate) fn engine(exchange: &Exchange, error: &reshard_cuda::Error) -> Error {
+/// The device's error, with its place.
+pub fn engine(exchange: &Exchange, error: &reshard_cuda::Error) -> Error {
     Error::Engine { rank: exchange.rank(), message: format!("{error} in {}", exchange.place()) }
 }
 
 /// A piece as bytes from address 0.
-fn in_bytes(piece: &Piece, source: i64, target: i64) -> Result<Nest, Error> {
+///
+/// Errors: addresses that overflow.
+pub fn in_bytes(piece: &Piece, source: i64, target: i64) -> Result<Nest, Error> {
     let item = piece.dtype.item_bytes()?;
     let mut nest = piece.nest.scale(item)?;
     nest.loops.push(Loop::new(item, 1, 1));
@@ -87,63 +126,58 @@ fn in_bytes(piece: &Piece, source: i64, target: i64) -> Result<Nest, Error> {
     Ok(nest)
 }
 
-fn copies(exchange: &Exchange, nests: &[Nest]) -> Result<Option<Work>, Error> {
+/// Copies in one launch; none if there is nothing to copy.
+pub fn copies(exchange: &Exchange, nests: &[Nest]) -> Result<Option<Work>, Error> {
     Work::copies(nests).map_err(|e| engine(exchange, &e))
 }
 
 /// The pieces of a reduction whose terms lie alike, each with its op; `None` if they do not, or combine into a fill.
-fn alike(exchange: &Exchange) -> Option<Vec<(usize, CombineOp)>> {
-    let (first, rest) = exchange.receives().split_first()?;
+fn alike(exchange: &Exchange, landings: &[Landing]) -> Option<Vec<(usize, CombineOp)>> {
+    let (first, rest) = landings.split_first()?;
     let all_divided = exchange.averages().is_empty() || exchange.reduction().is_some();
-    let overwrites = first.moves().iter().all(|one| matches!(one, Move::Copy(_)));
-    let same = |receive: &Receive| {
-        receive.pieces().len() == first.pieces().len()
-            && receive.pieces().iter().zip(first.pieces()).all(|(a, b)| {
+    let overwrites = first.ops.iter().all(Option::is_none);
+    let same = |landing: &Landing| {
+        landing.pieces.len() == first.pieces.len()
+            && landing.pieces.iter().zip(&first.pieces).all(|(a, b)| {
                 a.dtype == b.dtype
                     && a.nest.loops == b.nest.loops
                     && a.nest.target_offset == b.nest.target_offset
             })
     };
-    let op = |i: usize| match rest.first().map(|receive| &receive.moves()[i]) {
-        Some(Move::Combine(combine)) => Some(combine.op()),
-        // The only term: any op gives it back.
-        None => Some(CombineOp::Sum),
-        Some(Move::Copy(_)) => None,
-    };
+    // The only term: any op gives it back.
+    let op = |i: usize| rest.first().map_or(Some(CombineOp::Sum), |landing| landing.ops[i]);
     if !exchange.fills().is_empty() || !all_divided || !overwrites || !rest.iter().all(same) {
         return None;
     }
-    let arithmetic = |i: usize, op: CombineOp| first.pieces()[i].dtype.check_combine(op).is_ok();
-    (0..first.pieces().len()).map(|i| Some((i, op(i).filter(|&op| arithmetic(i, op))?))).collect()
+    let arithmetic = |i: usize, op: CombineOp| first.pieces[i].dtype.check_combine(op).is_ok();
+    (0..first.pieces.len()).map(|i| Some((i, op(i).filter(|&op| arithmetic(i, op))?))).collect()
 }
 
 /// One piece of all terms.
 fn reduced(
     exchange: &Exchange,
-    at: &Addresses<'_>,
+    landings: &[Landing],
+    target: i64,
     piece: usize,
     op: CombineOp,
     divisor: usize,
 ) -> Result<Vec<Work>, Error> {
-    let Piece { mut nest, dtype } = exchange.receives()[0].pieces()[piece].clone();
+    let Piece { mut nest, dtype } = landings[0].pieces[piece].clone();
     let item = dtype.item_bytes()? as i64;
     nest.source_offset = 0;
-    let base = |receive: &Receive| {
-        (at.source_of)(receive.peer()) + receive.pieces()[piece].nest.source_offset * item
-    };
-    let bases: Vec<i64> = exchange.receives().iter().map(base).collect();
-    Work::reduce(&nest, dtype, op, &bases, at.target, divisor).map_err(|e| engine(exchange, &e))
+    let base = |landing: &Landing| landing.base + landing.pieces[piece].nest.source_offset * item;
+    let bases: Vec<i64> = landings.iter().map(base).collect();
+    Work::reduce(&nest, dtype, op, &bases, target, divisor).map_err(|e| engine(exchange, &e))
 }
 
 /// One term.
-fn term(exchange: &Exchange, receive: &Receive, at: &Addresses<'_>) -> Result<Vec<Work>, Error> {
-    let source = (at.source_of)(receive.peer());
+fn term(exchange: &Exchange, landing: &Landing, target: i64) -> Result<Vec<Work>, Error> {
     let (mut work, mut moved) = (Vec::new(), Vec::new());
-    for (piece, one) in receive.pieces().iter().zip(receive.moves()) {
-        match one {
-            Move::Copy(_) => moved.push(in_bytes(piece, source, at.target)?),
-            Move::Combine(combine) => {
-                let combined = Work::combine(&piece.nest, piece.dtype, combine.op(), source, at.target);
+    for (piece, op) in landing.pieces.iter().zip(&landing.ops) {
+        match op {
+            None => moved.push(in_bytes(piece, landing.base, target)?),
+            Some(op) => {
+                let combined = Work::combine(&piece.nest, piece.dtype, *op, landing.base, target);
                 work.extend(combined.map_err(|e| engine(exchange, &e))?);
             }
         }

@@ -41,6 +41,20 @@ impl Simulated {
         self.memory().0.len()
     }
 
+    /// Reads bytes at an address.
+    ///
+    /// Errors: they are not all of one allocation that lives.
+    pub fn load(&self, address: i64, bytes: &mut [u8]) -> Result<(), Error> {
+        self.memory().read(address, bytes)
+    }
+
+    /// Writes bytes at an address.
+    ///
+    /// Errors: as [`load`](Simulated::load).
+    pub fn store(&self, address: i64, bytes: &[u8]) -> Result<(), Error> {
+        self.memory().write(address, bytes)
+    }
+
     fn memory(&self) -> MutexGuard<'_, Arena> {
         // Bytes are bytes, also after a panic elsewhere.
         self.arena.lock().unwrap_or_else(PoisonError::into_inner)

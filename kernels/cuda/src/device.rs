@@ -25,8 +25,8 @@ unsafe impl DeviceRepr for Job {}
 /// A CUDA device with its own stream and the kernels that were loaded on it.
 #[derive(Clone, Debug)]
 pub struct Device {
-    context: Arc<CudaContext>,
-    stream: Arc<CudaStream>,
+    pub(crate) context: Arc<CudaContext>,
+    pub(crate) stream: Arc<CudaStream>,
     arch: Arch,
     modules: Arc<Mutex<HashMap<Program, Arc<CudaModule>>>>,
     functions: Arc<Mutex<HashMap<(Program, String), CudaFunction>>>,
@@ -55,7 +55,7 @@ impl Memory {
     }
 }
 
-fn driver(call: &'static str) -> impl Fn(DriverError) -> Error {
+pub(crate) fn driver(call: &'static str) -> impl Fn(DriverError) -> Error {
     move |e| Error::Driver { call, reason: format!("{:?}", e.0) }
 }
 
@@ -66,6 +66,13 @@ impl Device {
     pub fn open(ordinal: usize) -> Result<Device, Error> {
         Library::Driver.call(|| {
             let context = CudaContext::new(ordinal).map_err(driver("cuDevicePrimaryCtxRetain"))?;
+            Device::on(context)
+        })
+    }
+
+    /// A device with a new stream.
+    pub(crate) fn on(context: Arc<CudaContext>) -> Result<Device, Error> {
+        Library::Driver.call(|| {
             let attribute = |a| context.attribute(a).map_err(driver("cuDeviceGetAttribute"));
             let major = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
             let minor = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
@@ -334,7 +341,13 @@ enum Part {
 
 impl Device {
     /// The same device with a stream of its own.
+    ///
+    /// Errors: a device that was [opened for one stream](Device::open_for_one_stream).
     pub fn with_own_stream(&self) -> Result<Device, Error> {
+        if !self.context.is_event_tracking() {
+            let reason = "the device was opened for one stream, and that is in use".to_owned();
+            return Err(Error::Driver { call: "cuStreamCreate", reason });
+        }
         let stream = Library::Driver.call(|| self.context.new_stream().map_err(driver("cuStreamCreate")))?;
         Ok(Device { stream, ..self.clone() })
     }

@@ -28,6 +28,8 @@ mod compile;
 #[cfg(feature = "cuda")]
 mod device;
 mod error;
+#[cfg(feature = "cuda")]
+mod graph;
 mod job;
 #[cfg(feature = "cuda")]
 mod library;
@@ -41,6 +43,8 @@ pub use compile::{Arch, Binary, compile};
 #[cfg(feature = "cuda")]
 pub use device::{Device, DeviceBatch, DeviceCombine, DeviceCopy, Memory, Prepared};
 pub use error::Error;
+#[cfg(feature = "cuda")]
+pub use graph::Graph;
 pub use job::{Job, JobLoop, MAX_LOOPS, THREADS};
 #[cfg(feature = "cuda")]
 pub use library::Library;

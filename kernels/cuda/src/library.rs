@@ -15,6 +15,9 @@ pub enum Library {
     Driver,
     /// The compiler, `libnvrtc`.
     Nvrtc,
+    /// The collectives, `libnccl`.
+    #[cfg(feature = "nccl")]
+    Nccl,
 }
 
 impl Library {
@@ -22,6 +25,8 @@ impl Library {
         match self {
             Library::Driver => "cuda",
             Library::Nvrtc => "nvrtc",
+            #[cfg(feature = "nccl")]
+            Library::Nccl => "nccl",
         }
     }
 
@@ -33,6 +38,10 @@ impl Library {
             // SAFETY: as above.
             #[allow(unsafe_code, reason = "the binding's probe of a library")]
             Library::Nvrtc => unsafe { cudarc::nvrtc::sys::is_culib_present() },
+            // SAFETY: as above.
+            #[cfg(feature = "nccl")]
+            #[allow(unsafe_code, reason = "the binding's probe of a library")]
+            Library::Nccl => unsafe { cudarc::nccl::sys::is_culib_present() },
         };
         catch_unwind(present).unwrap_or(false)
     }
@@ -46,6 +55,11 @@ impl Library {
         let found = match self {
             Library::Driver => DRIVER.get_or_init(|| self.probe()),
             Library::Nvrtc => NVRTC.get_or_init(|| self.probe()),
+            #[cfg(feature = "nccl")]
+            Library::Nccl => {
+                static NCCL: OnceLock<bool> = OnceLock::new();
+                NCCL.get_or_init(|| self.probe())
+            }
         };
         if *found {
             return Ok(());
@@ -54,6 +68,11 @@ impl Library {
         let way_out = match self {
             Library::Driver => "install NVIDIA's driver, or use another engine",
             Library::Nvrtc => "install CUDA, or its compiler alone as the Python package nvidia-cuda-nvrtc",
+            #[cfg(feature = "nccl")]
+            Library::Nccl => {
+                "install NCCL, or use another engine; where there is only a libnccl.so.2, as in the Python package \
+                 nvidia-nccl, a link to it named libnccl.so is enough"
+            }
         };
         let name = self.name();
         Err(Error::Library {
@@ -64,7 +83,9 @@ impl Library {
     }
 
     /// Calls into the library; a panic in the binding, such as for a missing symbol, is an error.
-    pub(crate) fn call<T>(self, call: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    ///
+    /// Errors: those of the call, and [`Error::Library`].
+    pub fn call<T>(self, call: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
         self.check()?;
         catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
             let said = panic.downcast_ref::<String>().map(String::as_str);

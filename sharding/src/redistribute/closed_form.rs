@@ -83,7 +83,10 @@ pub(crate) fn senders(
     t: &State,
     level: impl Fn(usize) -> usize,
 ) -> SmallVec<[usize; 8]> {
-    let mut sender: SmallVec<[usize; 8]> = (0..system.digits.len()).collect();
+    let mut sender: SmallVec<[usize; 8]> = SmallVec::new();
+    for d in 0..system.digits.len() {
+        sender.push(d);
+    }
     for path in paths(system, s, t) {
         let (head, tail) = (path[0], path[path.len() - 1]);
         let others = path[1..].iter().map(|&d| level(d)).max();

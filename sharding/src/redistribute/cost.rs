@@ -50,12 +50,19 @@ pub struct Level {
 /// assert_eq!(mine.to_string().parse::<Topology>()?, mine);
 /// # Ok::<(), reshard_sharding::Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Profile", into = "Profile")]
 pub struct Topology {
     launch_us: f64,
     message_us: f64,
     levels: SmallVec<[Level; 3]>,
+}
+
+impl Clone for Topology {
+    // Every plan holds one: a plain copy of the levels.
+    fn clone(&self) -> Topology {
+        Topology { levels: SmallVec::from_slice(&self.levels), ..*self }
+    }
 }
 
 /// A topology as a file holds it.

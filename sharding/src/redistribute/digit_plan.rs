@@ -20,7 +20,8 @@ pub(super) struct Ends {
     pub(super) system: Arc<System>,
     pub(super) from: State,
     pub(super) to: State,
-    /// The digits as bounds see them.
+    /// What traffic knows of the digits, and what bounds do.
+    weights: SmallVec<[Weight; 8]>,
     bounding: SmallVec<[Weight; 8]>,
 }
 
@@ -99,8 +100,9 @@ impl Work<'_> {
         let found =
             if seeded.is_some() || seeds.is_empty() { seeded } else { refine(self.from, self.to, &[]) };
         let (system, from, to) = found.filter(|(s, ..)| s.positions.len() < usize::from(NOWHERE))?;
-        let bounding = self.network.bounding(&self.weights(&system), system.digits.iter().copied());
-        Some(Ends { system: Arc::new(system), from, to, bounding })
+        let weights = self.weights(&system);
+        let bounding = self.network.bounding(&weights, system.digits.iter().copied());
+        Some(Ends { system: Arc::new(system), from, to, weights, bounding })
     }
 
     /// The best of the closed forms, and of a search where they may not be the best.
@@ -113,14 +115,14 @@ impl Work<'_> {
             return all.pop().map(|only| self.digit_plan(&only, ends, None)).transpose();
         }
         for candidate in all {
-            if let Some((key, measured)) = self.digit_key(&candidate)?
+            if let Some((key, measured)) = self.digit_key(&candidate, &ends.weights)?
                 && best.as_ref().is_none_or(|b| key < b.0)
             {
                 best = Some((key, candidate, measured));
             }
         }
         if let Some(candidate) = self.searched(ends, best.as_ref().map(|b| b.0))
-            && let Some((key, measured)) = self.digit_key(&candidate)?
+            && let Some((key, measured)) = self.digit_key(&candidate, &ends.weights)?
             && best.as_ref().is_none_or(|b| key < b.0)
         {
             best = Some((key, candidate, measured));
@@ -129,7 +131,7 @@ impl Work<'_> {
     }
 
     fn digit_plan(&self, c: &Candidate, ends: &Ends, known: Option<MeasuredMoves>) -> Result<Plan, Error> {
-        let steps = self.measured_steps(c, &self.weights(&c.system), known)?;
+        let steps = self.measured_steps(c, &ends.weights, known)?;
         let received = self.most_received(&c.system, &steps)?;
         self.finish(steps, Some(ends), Some(received))
     }
@@ -175,8 +177,14 @@ impl Work<'_> {
     }
 
     /// What a candidate is compared by, without making its steps; `None` if it is not admitted.
-    pub(super) fn digit_key(&self, c: &Candidate) -> Result<Option<([u64; 3], MeasuredMoves)>, Error> {
-        let measured = self.measure_all(c, &self.weights(&c.system))?;
+    ///
+    /// A system whose positions were split has the digits that it had.
+    pub(super) fn digit_key(
+        &self,
+        c: &Candidate,
+        weights: &[Weight],
+    ) -> Result<Option<([u64; 3], MeasuredMoves)>, Error> {
+        let measured = self.measure_all(c, weights)?;
         let mut totals = Totals::default();
         for x in &measured {
             if x.op.communicates()

@@ -113,7 +113,7 @@ impl Work<'_> {
         };
         match x.op {
             StepOp::Slice | StepOp::ZeroFill | StepOp::AllGather => {
-                (moves((0..m.before.len()).collect()), received)
+                (moves(identity(m.before.len())), received)
             }
             StepOp::ReduceScatter => {
                 let motion = Motion::ReduceScatter {
@@ -143,6 +143,9 @@ impl Work<'_> {
     /// values of every digit are enough. In an all-reduce of pieces that do not divide, the first rank has most.
     pub(super) fn most_received(&self, system: &System, steps: &[Step]) -> Result<u64, Error> {
         let total: u64 = steps.iter().map(|s| s.received_bytes).sum();
+        if steps.len() < 2 {
+            return Ok(total);
+        }
         let mut unequal: SmallVec<[Unequal; 4]> = SmallVec::new();
         for s in steps {
             unequal.extend(self.unequal(system, s));
@@ -245,6 +248,15 @@ pub(super) struct Measured {
     pub(super) peak: u64,
 }
 
+/// Every digit itself.
+fn identity(n: usize) -> SmallVec<[usize; 8]> {
+    let mut all: SmallVec<[usize; 8]> = SmallVec::new();
+    for d in 0..n {
+        all.push(d);
+    }
+    all
+}
+
 /// The most elements that a rank sends in an exchange: one block for every receiver whose digits its own do not fix.
 ///
 /// A receiver's digit `b` is fixed by all the sender's digits `d` that are read off it, which must then agree. Where they
@@ -261,7 +273,7 @@ fn most_sent(system: &System, before: &State, after: &State, sender: &[usize]) -
         };
         told.extend(by.map(|by| (d, by)));
     }
-    let mut class: SmallVec<[usize; 8]> = (0..n).collect();
+    let mut class = identity(n);
     for i in 0..told.len() {
         for j in 0..i {
             if told[i].1 == told[j].1 {

@@ -160,6 +160,7 @@ fn cost(v: &View, topology: &Topology, item: u64, a: &[Stand], b: &[Stand], op: 
     }
 }
 
+#[allow(clippy::option_option, reason = "the notation of the view")]
 fn stands(place: &[Option<Option<usize>>]) -> Vec<Stand> {
     let one = |p: &Option<Option<usize>>| match p {
         Some(Some(i)) => Stand::At(*i),
@@ -253,13 +254,17 @@ fn compare(mesh: &str, shape: &[usize], choices: &[&str], topology: &Topology, e
                 let truth = all[&stands(&v.from)];
                 let found = problem.search(None).expect("the target is reachable");
                 let key = |c: &Candidate| {
-                    let [a, b, _] = work.digit_key(c).unwrap().unwrap().0;
+                    let [a, b, _] = work.digit_key(c, &work.weights(&c.system)).unwrap().unwrap().0;
                     [a, b]
                 };
                 assert_eq!(key(&found), truth, "{from} -> {to} on {mesh}, {objective}, {item} bytes");
                 // The planner's own answer is as good, by search or without.
                 let plan = planner.plan(from, to, item as usize).unwrap();
-                let all = ends.candidates().iter().filter_map(|c| Some(work.digit_key(c).unwrap()?.0)).min();
+                let all = ends
+                    .candidates()
+                    .iter()
+                    .filter_map(|c| Some(work.digit_key(c, &work.weights(&c.system)).unwrap()?.0))
+                    .min();
                 let best = all.map_or(truth, |[a, b, _]| truth.min([a, b]));
                 let of = |p: &crate::redistribute::Plan| {
                     let time: u64 = p.steps().iter().map(|s| (s.cost_us * 1e6).round() as u64).sum();

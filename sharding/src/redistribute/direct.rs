@@ -2,7 +2,8 @@
 //!
 //! Partial axes that go away are reduced first, in the source's own cuts, where one sharding always nests: onto all
 //! ranks of the group, onto equal pieces of one dim, or straight onto the target where every rank's part of it lies
-//! inside what the rank holds a term of. Then one exchange moves whatever is still missing.
+//! inside what the rank holds a term of; idle replicas may take a part first. Then one exchange moves whatever is still
+//! missing, or, where that is cheaper on the network, each block goes into a unit once and is gathered there.
 
 use smallvec::SmallVec;
 
@@ -111,7 +112,7 @@ impl Work<'_> {
             Some(direct) => {
                 plans.extend(self.by_unit(from, &direct)?);
                 plans.extend(self.through_shards(from)?);
-                plans.extend(self.from_near(from, &direct)?);
+                plans.extend(self.by_near_sources(from, &direct)?);
                 plans.push(vec![direct]);
             }
         }
@@ -243,7 +244,7 @@ impl Work<'_> {
 
     /// The direct step on one mesh whose groups straddle the network's units: there another replica may be nearer than
     /// the one at the receiver's own coordinates, for which the group is the larger by the replicated axes.
-    fn from_near(&self, from: &Sharding, direct: &Step) -> Result<Option<Vec<Step>>, Error> {
+    fn by_near_sources(&self, from: &Sharding, direct: &Step) -> Result<Option<Vec<Step>>, Error> {
         let replicated = from.replicated_axes();
         let overlap = self.overlap(from, self.to);
         let straddles = direct.axes.iter().chain(&replicated).any(|&s| !self.network.level(s).1);

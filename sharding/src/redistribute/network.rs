@@ -85,17 +85,23 @@ impl<'a> Network<'a> {
         let cuts = self.cuts();
         let mut inner: SmallVec<[SubAxis; 4]> = SmallVec::new();
         for s in subs {
-            let mut ends: SmallVec<[usize; 8]> = SmallVec::from_slice(&[s.pre, s.pre * s.size]);
-            ends.extend(
-                cuts.iter().filter(|c| c.0 == s.axis && s.pre < c.1 && c.1 < s.pre * s.size).map(|c| c.1),
-            );
-            ends.sort_unstable();
-            for w in ends.windows(2).filter(|w| w[1].is_multiple_of(w[0])) {
-                let part = SubAxis { pre: w[0], size: w[1] / w[0], ..*s };
+            let end = s.pre * s.size;
+            let mut within: SmallVec<[usize; 8]> =
+                cuts.iter().filter(|c| c.0 == s.axis && s.pre < c.1 && c.1 < end).map(|c| c.1).collect();
+            within.sort_unstable();
+            within.push(end);
+            let mut pre = s.pre;
+            for cut in within {
+                // Units that do not nest with the sub-axis cut no digit of it.
+                if !cut.is_multiple_of(pre) || !end.is_multiple_of(cut) {
+                    continue;
+                }
+                let part = SubAxis { pre, size: cut / pre, ..*s };
                 let (level, nests) = self.level(part);
                 if nests && level + 1 < self.levels() {
                     inner.push(part);
                 }
+                pre = cut;
             }
         }
         crate::axis::join(inner)
@@ -114,6 +120,11 @@ impl<'a> Network<'a> {
 
     /// The different spreads of a group over units that its ranks see.
     pub(crate) fn spread(&self, subs: &[SubAxis]) -> Result<SmallVec<[UnitSizes; 2]>, Error> {
+        if self.levels() == 1 {
+            let mut one = SmallVec::new();
+            one.push(UnitSizes::from_slice(&[subs.iter().map(|s| s.size).product()]));
+            return Ok(one);
+        }
         let levels: SmallVec<[(usize, bool); 8]> = subs.iter().map(|&s| self.level(s)).collect();
         let by_level = |l: usize| -> usize {
             subs.iter().zip(&levels).filter(|(_, x)| x.0 <= l).map(|(s, _)| s.size).product()

@@ -1,6 +1,6 @@
 //! Plans: the steps from one sharding to another, and what they cost.
 
-use crate::redistribute::messages::{self, Phases};
+use crate::redistribute::messages::{self, Phase, Phases};
 use crate::redistribute::planner::Planner;
 use crate::redistribute::step::Step;
 use crate::{Error, Group, Sharding};
@@ -122,6 +122,33 @@ impl Plan {
     pub fn phases(&self, step: usize, rank: usize) -> Result<Phases, Error> {
         let s = &self.steps[step];
         messages::phases(&s.motion, &s.axes, &s.before, rank)
+    }
+
+    /// All that one rank sends and receives, phase after phase, each with the index of its step: what a framework with a
+    /// transport of its own carries out.
+    ///
+    /// ```
+    /// use reshard_sharding::{Mesh, Sharding, redistribute::Planner};
+    /// let mesh: Mesh = "x=2".parse()?;
+    /// let from = Sharding::parse(&mesh, &[4], "S(0)")?;
+    /// let plan = Planner::new().plan(&from, &Sharding::parse(&mesh, &[4], "R")?, 4)?;
+    /// let messages = plan.messages(0)?;
+    /// let (step, phase) = &messages[0];
+    /// assert_eq!((messages.len(), *step, phase.source_len, phase.target_len), (1, 0, 2, 4));
+    /// let sent = &phase.sends[0];
+    /// assert_eq!((sent.peer, sent.numel(), sent.blocks[0].source_offset), (1, 2, 0));
+    /// let lands: Vec<_> = phase.receives.iter().map(|m| (m.peer, m.blocks[0].target_offset)).collect();
+    /// assert_eq!(lands, [(0, 0), (1, 2)]); // its own part is copied
+    /// # Ok::<(), reshard_sharding::Error>(())
+    /// ```
+    ///
+    /// Requires a rank of [`Plan::ranks`].
+    pub fn messages(&self, rank: usize) -> Result<Vec<(usize, Phase)>, Error> {
+        let mut all = Vec::new();
+        for step in 0..self.steps.len() {
+            all.extend(self.phases(step, rank)?.into_iter().map(|phase| (step, phase)));
+        }
+        Ok(all)
     }
 
     /// Elements of a rank's local buffer in a sharding of this plan; 0 if the mesh does not hold the rank.

@@ -1,9 +1,8 @@
 //! The planner: candidates, their costs, and the choice among them.
 //!
-//! On one mesh with nesting digits the candidates are the forms of `closed_form` and, without
-//! reductions, one direct exchange. Otherwise the source's partial axes are reduced in the source's own digits (onto all
-//! of them, onto equal pieces, or straight onto the target where it lies inside the source), and one exchange of
-//! overlapping regions does the rest. The least by objective wins; ties go to fewer bytes, then to the earlier candidate,
+//! On one mesh with nesting digits the candidates are the forms of `closed_form`, without reductions one direct exchange,
+//! and what a `search` finds (`digit_plan`). Otherwise, and where terms meet extents that no digit divides, they are made
+//! of overlapping regions (`direct`). The least by objective wins; ties go to fewer bytes, then to the earlier candidate,
 //! so a plan is a pure function of its inputs.
 
 use core::fmt;

@@ -152,12 +152,10 @@ pub(crate) fn refine(
         }
         let mut changed = false;
         for s in &spans {
-            let inner: Cuts = axis_cuts[s.axis].iter().copied().filter(|&k| s.u < k && k < s.v).collect();
-            for k in inner {
+            for &k in axis_cuts[s.axis].iter().filter(|&&k| s.u < k && k < s.v) {
                 changed |= add(&mut dim_cuts[s.dim], s.b * (k / s.u));
             }
-            let inner: Cuts = dim_cuts[s.dim].iter().copied().filter(|&k| s.b < k && k < s.c).collect();
-            for k in inner {
+            for &k in dim_cuts[s.dim].iter().filter(|&&k| s.b < k && k < s.c) {
                 changed |= add(&mut axis_cuts[s.axis], s.u * (k / s.b));
             }
         }
@@ -172,30 +170,34 @@ pub(crate) fn refine(
         positions: SmallVec::new(),
     };
     for (axis, cuts) in axis_cuts.iter().enumerate() {
-        system.digits.extend(cuts.windows(2).map(|w| SubAxis { axis, pre: w[0], size: w[1] / w[0] }));
+        for w in cuts.windows(2) {
+            system.digits.push(SubAxis { axis, pre: w[0], size: w[1] / w[0] });
+        }
     }
     let mut first_of_dim: SmallVec<[usize; 4]> = SmallVec::new();
     for (dim, cuts) in dim_cuts.iter().enumerate() {
         first_of_dim.push(system.positions.len());
-        system.positions.extend(cuts.windows(2).map(|w| Position { dim, radix: w[1] / w[0] }));
+        for w in cuts.windows(2) {
+            system.positions.push(Position { dim, radix: w[1] / w[0] });
+        }
     }
+    let place = |which: usize, partial: &[PartialAxis], d: &SubAxis| {
+        let holds = |s: &&Span| s.state == which && s.axis == d.axis && s.u <= d.pre && d.pre < s.v;
+        if let Some(s) = spans.iter().find(holds) {
+            let cut = s.b * (d.pre / s.u);
+            let at = dim_cuts[s.dim].binary_search(&cut).expect("a cut of the fixed point");
+            return Place::at(first_of_dim[s.dim] + at);
+        }
+        let owes =
+            |p: &&PartialAxis| p.sub.axis == d.axis && p.sub.pre <= d.pre && d.pre < p.sub.pre * p.sub.size;
+        partial.iter().find(owes).map_or(Place::Replicated, |p| Place::Partial(p.op))
+    };
     let state = |which: usize, partial: &[PartialAxis]| -> State {
-        system
-            .digits
-            .iter()
-            .map(|d| {
-                let holds = |s: &&Span| s.state == which && s.axis == d.axis && s.u <= d.pre && d.pre < s.v;
-                if let Some(s) = spans.iter().find(holds) {
-                    let cut = s.b * (d.pre / s.u);
-                    let at = dim_cuts[s.dim].binary_search(&cut).expect("a cut of the fixed point");
-                    return Place::at(first_of_dim[s.dim] + at);
-                }
-                let owes = |p: &&PartialAxis| {
-                    p.sub.axis == d.axis && p.sub.pre <= d.pre && d.pre < p.sub.pre * p.sub.size
-                };
-                partial.iter().find(owes).map_or(Place::Replicated, |p| Place::Partial(p.op))
-            })
-            .collect()
+        let mut state = State::new();
+        for d in &system.digits {
+            state.push(place(which, partial, d));
+        }
+        state
     };
     let (a, b) = (state(0, from.partial()), state(1, to.partial()));
     Some((system, a, b))

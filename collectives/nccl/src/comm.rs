@@ -1,0 +1,632 @@
+//! One rank's end of the NCCL engine.
+//!
+//! ```text
+//! post     nothing yet: an exchange that is never waited for never began
+//! wait     find or make the launches; enqueue before, call, after; poll the stream until it is done or time is over
+//! ```
+//!
+//! With [`Comm::enqueue`] the steps of a plan follow each other on the stream without the host in between, and
+//! [`Comm::finish`] waits once for all of them. What is enqueued keeps its buffers and launches until it is done.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use reshard_collectives::{Collective, Communicator, Compiled, Error, Exchange, Place, Scratch};
+use reshard_cuda::Work;
+use reshard_device::Backend;
+use reshard_device::lower::{constants, engine};
+use reshard_kernels::{Loop, Nest};
+
+use crate::route::{Addresses, Route, Way, native};
+use crate::{Handle, Nccl, UniqueId};
+
+/// How long something under way is waited for, unless said otherwise.
+const TIME_OUT: Duration = Duration::from_mins(1);
+/// More prepared exchanges than this are forgotten together, when buffers come and go.
+const MOST_PREPARED: usize = 1024;
+/// Looks without a pause so often; then gives the processor away for so long, before it sleeps between two looks.
+const SPINS: u32 = 200;
+const RESTLESS: Duration = Duration::from_millis(20);
+const NAP: Duration = Duration::from_micros(100);
+/// Bytes of a member's word when a group meets: its tag and an id, at a multiple of 256.
+const WORD: usize = 256;
+
+/// Who makes sums and products of floats.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum FloatSums {
+    /// Our kernel, in the order of the terms: as deterministic plans promise, and equal to the bit in all groups.
+    #[default]
+    InOrder,
+    /// NCCL, in an order of its own. Replicas in one group of an all-reduce are equal; those of different groups, and those
+    /// of deterministic plans, need not be.
+    Nccl,
+}
+
+type Memory<N> = <<N as Nccl>::Device as Backend>::Memory;
+type Prepared<N> = <<N as Nccl>::Device as Backend>::Prepared;
+
+/// The number of the next communicator.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// Memory of a communicator's device in which a shard lies.
+#[derive(Debug)]
+pub struct Buffer<N: Nccl> {
+    memory: Arc<Memory<N>>,
+    comm: u64,
+    address: i64,
+    len: usize,
+}
+
+impl<N: Nccl> Buffer<N> {
+    /// The number of bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Where it begins, on the device.
+    pub fn address(&self) -> i64 {
+        self.address
+    }
+}
+
+/// This process, or this stand-in for one, as a rank.
+#[derive(Debug)]
+pub struct Comm<N: Nccl> {
+    nccl: N,
+    id: u64,
+    rank: usize,
+    size: usize,
+    time_out: Duration,
+    floats: FloatSums,
+    groups: HashMap<Box<[usize]>, Handle>,
+    ready: HashMap<Key, Arc<Ready<N>>>,
+    in_flight: Vec<InFlight<N>>,
+    mode: Mode,
+    failed: Option<Error>,
+}
+
+/// What happens after an exchange has been enqueued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    /// It is waited for.
+    Each,
+    /// The next one follows.
+    Deferred,
+    /// As deferred, and nothing may be allocated.
+    Captured,
+}
+
+/// An exchange and where its buffers lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    exchange: u64,
+    at: Addresses,
+}
+
+/// An exchange that needs but be enqueued.
+#[derive(Debug)]
+struct Ready<N: Nccl> {
+    route: Route,
+    staging: usize,
+    before: Option<Arc<Prepared<N>>>,
+    after: Option<Arc<Prepared<N>>>,
+    _constants: Option<Memory<N>>,
+}
+
+/// What may be running on the device, with all that it uses.
+#[derive(Debug)]
+pub(crate) struct InFlight<N: Nccl> {
+    pub(crate) place: Place,
+    _ready: Arc<Ready<N>>,
+    _buffers: [Arc<Memory<N>>; 3],
+}
+
+/// An exchange that was posted to a [`Comm`]; it begins when it is waited for.
+#[derive(Debug)]
+pub struct Pending<'a, N: Nccl> {
+    exchange: &'a Exchange,
+    source: &'a Buffer<N>,
+    target: &'a mut Buffer<N>,
+    staging: &'a mut Buffer<N>,
+}
+
+impl<N: Nccl> Comm<N> {
+    /// The engine on a library whose communicator of all ranks is being opened; waits until it is open.
+    ///
+    /// Requires that all ranks call it together. Errors: [`Error::Engine`].
+    pub fn new(nccl: N) -> Result<Comm<N>, Error> {
+        Comm::with_time_out(nccl, TIME_OUT)
+    }
+
+    /// As [`new`](Comm::new), with a time-out of one's own.
+    pub fn with_time_out(nccl: N, time_out: Duration) -> Result<Comm<N>, Error> {
+        let (rank, size) = (nccl.rank(), nccl.size());
+        let mut comm = Comm {
+            nccl,
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            rank,
+            size,
+            time_out,
+            floats: FloatSums::default(),
+            groups: HashMap::new(),
+            ready: HashMap::new(),
+            in_flight: Vec::new(),
+            mode: Mode::Each,
+            failed: None,
+        };
+        let opening = comm.until(N::settled);
+        opening.map_err(|what| comm.fail(&what, "opening the communicator of all ranks"))?;
+        Ok(comm)
+    }
+
+    /// How long anything under way is waited for from now on; 60 seconds at first.
+    pub fn set_time_out(&mut self, time_out: Duration) {
+        self.time_out = time_out;
+    }
+
+    /// Who makes sums and products of floats from now on; scratch must be made anew.
+    ///
+    /// Requires the same on all ranks.
+    pub fn set_float_sums(&mut self, floats: FloatSums) {
+        self.floats = floats;
+        self.ready.clear();
+    }
+
+    /// The library.
+    pub fn nccl(&self) -> &N {
+        &self.nccl
+    }
+
+    /// Writes bytes to the beginning of a buffer, after everything enqueued before.
+    ///
+    /// Errors: a buffer that is too short, or of another communicator; and those of [`finish`](Comm::finish).
+    pub fn write(&mut self, buffer: &mut Buffer<N>, bytes: &[u8]) -> Result<(), Error> {
+        self.owns(buffer, "buffer", bytes.len())?;
+        self.finish()?;
+        let device = self.nccl.device();
+        let written = if let Some(memory) = Arc::get_mut(&mut buffer.memory) {
+            device.write(memory, bytes)
+        } else if bytes.is_empty() {
+            Ok(())
+        } else {
+            // A captured plan holds it too; nothing is running.
+            device.allocate(bytes.len()).and_then(|mut through| {
+                device.write(&mut through, bytes)?;
+                let line = Loop::new(bytes.len(), 1, 1);
+                let nest = Nest::new(device.address(&through), buffer.address, [line]);
+                device.run(&device.prepare(&Vec::from_iter(Work::copies(&[nest])?))?)
+            })
+        };
+        written.map_err(|e| self.refused(&e))
+    }
+
+    /// Reads the beginning of a buffer, after everything enqueued before.
+    ///
+    /// Errors: as [`write`](Comm::write).
+    pub fn read(&mut self, buffer: &Buffer<N>, bytes: &mut [u8]) -> Result<(), Error> {
+        self.owns(buffer, "buffer", bytes.len())?;
+        self.finish()?;
+        self.nccl.device().read(&buffer.memory, bytes).map_err(|e| self.refused(&e))
+    }
+
+    /// Runs a plan as [`Compiled::run`] does, and returns when everything is enqueued.
+    ///
+    /// The target is complete when [`finish`](Comm::finish) has returned; reading it by [`read`](Comm::read) waits too.
+    pub fn enqueue(
+        &mut self,
+        compiled: &Compiled,
+        source: &Buffer<N>,
+        target: &mut Buffer<N>,
+        scratch: &mut Scratch<Buffer<N>>,
+    ) -> Result<(), Error> {
+        self.run_as(Mode::Deferred, compiled, source, target, scratch)
+    }
+
+    fn run_as(
+        &mut self,
+        mode: Mode,
+        compiled: &Compiled,
+        source: &Buffer<N>,
+        target: &mut Buffer<N>,
+        scratch: &mut Scratch<Buffer<N>>,
+    ) -> Result<(), Error> {
+        self.mode = mode;
+        let result = compiled.run(self, source, target, scratch);
+        self.mode = Mode::Each;
+        result
+    }
+
+    /// Waits until everything that was enqueued is done.
+    ///
+    /// Errors: of NCCL, of the device, or that it took too long; the communicator is aborted then.
+    pub fn finish(&mut self) -> Result<(), Error> {
+        if self.in_flight.is_empty() {
+            return Ok(());
+        }
+        if let Some(error) = &self.failed {
+            return Err(self.again(error, None));
+        }
+        let done = self.until(N::idle);
+        let done = done.map_err(|what| {
+            let first = self.in_flight.first().map(|one| one.place.to_string()).unwrap_or_default();
+            let place = match self.in_flight.len() - 1 {
+                0 => first,
+                more => format!("{first} or one of the {more} exchanges behind it"),
+            };
+            self.fail(&what, &place)
+        });
+        self.in_flight.clear();
+        done
+    }
+
+    /// Captures a plan for these buffers, to be replayed without the host making its launches one by one.
+    ///
+    /// Runs the plan once, so that all that it needs is there, and once more to capture it. Requires that all ranks of the
+    /// plan call it together. Errors: as [`finish`](Comm::finish), and what cannot be captured.
+    pub fn capture(
+        &mut self,
+        compiled: &Compiled,
+        source: &Buffer<N>,
+        target: &mut Buffer<N>,
+        scratch: &mut Scratch<Buffer<N>>,
+    ) -> Result<crate::Graph<N>, Error> {
+        self.finish()?;
+        compiled.run(self, source, target, scratch)?;
+        let place = "the capture of a plan";
+        self.nccl.begin_capture().map_err(|e| self.fail(&e.to_string(), place))?;
+        let captured = self.run_as(Mode::Captured, compiled, source, target, scratch);
+        let ended = self.nccl.end_capture();
+        let kept = std::mem::take(&mut self.in_flight);
+        captured?;
+        let inner = ended.map_err(|e| self.fail(&e.to_string(), place))?;
+        Ok(crate::Graph { inner, kept, comm: self.id })
+    }
+
+    /// Carries a captured plan out, on what its source holds now, and waits for it.
+    ///
+    /// Requires that all ranks that captured it call it together. Errors: as [`finish`](Comm::finish).
+    pub fn replay(&mut self, graph: &crate::Graph<N>) -> Result<(), Error> {
+        if graph.comm != self.id {
+            return Err(self.engine("the graph was captured on another communicator".to_string()));
+        }
+        self.finish()?;
+        if let Some(error) = &self.failed {
+            return Err(self.again(error, graph.kept.first().map(|one| one.place.clone())));
+        }
+        let place = graph.places();
+        self.nccl.replay(&graph.inner).map_err(|e| self.fail(&e.to_string(), &place))?;
+        self.until(N::idle).map_err(|what| self.fail(&what, &place))
+    }
+
+    /// Polls until it is so; what is wrong otherwise.
+    fn until(&mut self, done: impl Fn(&mut N) -> Result<bool, reshard_cuda::Error>) -> Result<(), String> {
+        let start = Instant::now();
+        let mut looks = 0;
+        loop {
+            if done(&mut self.nccl).map_err(|e| e.to_string())? {
+                return Ok(());
+            }
+            looks += 1;
+            if looks < SPINS {
+                std::hint::spin_loop();
+                continue;
+            }
+            let waited = start.elapsed();
+            if waited >= self.time_out {
+                return Err(format!("NCCL was not done within {:?}", self.time_out));
+            }
+            if waited < RESTLESS {
+                std::thread::yield_now();
+            } else {
+                std::thread::sleep(NAP);
+            }
+        }
+    }
+
+    /// Aborts; from now on nothing works.
+    fn fail(&mut self, what: &str, place: &str) -> Error {
+        self.nccl.abort();
+        let error = self.engine(format!("{what} in {place}; the communicator is aborted"));
+        self.failed = Some(error.clone());
+        error
+    }
+
+    fn engine(&self, message: String) -> Error {
+        Error::Engine { rank: self.rank, message }
+    }
+
+    fn refused(&self, e: &reshard_cuda::Error) -> Error {
+        self.engine(e.to_string())
+    }
+
+    /// What is said after a failure.
+    fn again(&self, error: &Error, place: Option<Place>) -> Error {
+        Error::RankFailed { rank: self.rank, reason: error.to_string(), place }
+    }
+
+    /// Succeeds if this rank can take part in an exchange.
+    fn check(&self, exchange: &Exchange) -> Result<(), Error> {
+        if let Some(error) = &self.failed {
+            return Err(self.again(error, Some(exchange.place())));
+        }
+        if exchange.rank() != self.rank {
+            return Err(Error::NotInPlan { rank: self.rank });
+        }
+        match exchange.members().last() {
+            Some(&last) if last >= self.size => {
+                Err(Error::WorldTooSmall { needed: last + 1, given: self.size })
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Succeeds if a buffer is this communicator's and long enough.
+    fn owns(&self, buffer: &Buffer<N>, which: &'static str, needed: usize) -> Result<(), Error> {
+        if buffer.comm != self.id {
+            return Err(self.engine(format!(
+                "the {which} was allocated by another communicator, whose stream knows nothing of this one's"
+            )));
+        }
+        if buffer.len < needed {
+            return Err(Error::Buffer { rank: self.rank, which, needed, given: buffer.len });
+        }
+        Ok(())
+    }
+
+    /// The communicator of some members.
+    fn handle(&self, members: &[usize]) -> Option<Handle> {
+        if members.len() == self.size { Some(Handle::WORLD) } else { self.groups.get(members).copied() }
+    }
+
+    /// The launches of an exchange between these buffers, made when first met.
+    fn ready(&mut self, exchange: &Exchange, at: Addresses) -> Result<Arc<Ready<N>>, Error> {
+        let key = Key { exchange: exchange.id(), at };
+        if let Some(ready) = self.ready.get(&key) {
+            return Ok(Arc::clone(ready));
+        }
+        if self.mode == Mode::Captured {
+            return Err(self.engine(format!("{} was not prepared before its capture", exchange.place())));
+        }
+        // Preparing waits for the device, and that must not last longer than the time-out.
+        self.finish()?;
+        if self.ready.len() >= MOST_PREPARED {
+            self.ready.clear();
+        }
+        let way = Way::new(exchange, self.floats)?;
+        let failed = |e: reshard_cuda::Error| engine(exchange, &e);
+        let device = self.nccl.device();
+        let items = constants(exchange);
+        let mut memory = None;
+        if !items.is_empty() {
+            let mut new = device.allocate(items.len()).map_err(failed)?;
+            device.write(&mut new, &items).map_err(failed)?;
+            memory = Some(new);
+        }
+        let constants = memory.as_ref().map_or(0, |memory| device.address(memory));
+        let (before, after) = way.launches(exchange, at, constants)?;
+        let prepare = |work: Vec<Work>| {
+            if work.is_empty() { Ok(None) } else { device.prepare(&work).map(|work| Some(Arc::new(work))) }
+        };
+        let ready = Arc::new(Ready {
+            route: way.route,
+            staging: way.staging,
+            before: prepare(before).map_err(failed)?,
+            after: prepare(after).map_err(failed)?,
+            _constants: memory,
+        });
+        self.ready.insert(key, Arc::clone(&ready));
+        Ok(ready)
+    }
+
+    /// Enqueues an exchange.
+    fn begin(&mut self, pending: Pending<'_, N>) -> Result<(), Error> {
+        let Pending { exchange, source, target, staging } = pending;
+        let at = Addresses { source: source.address, target: target.address, staging: staging.address };
+        let ready = self.ready(exchange, at)?;
+        self.owns(staging, "staging", ready.staging)?;
+        let place = exchange.place();
+        let buffers = [&source.memory, &target.memory, &staging.memory].map(Arc::clone);
+        let kept = InFlight { place: place.clone(), _ready: Arc::clone(&ready), _buffers: buffers };
+        self.in_flight.push(kept);
+        let on = match ready.route {
+            Route::Nothing => Handle::WORLD,
+            Route::AllGather { .. }
+            | Route::ReduceScatter { .. }
+            | Route::AllReduce { .. }
+            | Route::Messages { .. } => self.handle(exchange.members()).ok_or_else(|| {
+                self.engine(format!(
+                    "the members of {place} have not agreed on a plan; see `Compiled::scratch`"
+                ))
+            })?,
+        };
+        let enqueued = self.steps(&ready, on, at);
+        enqueued.map_err(|what| self.fail(&what, &place.to_string()))
+    }
+
+    fn steps(&mut self, ready: &Ready<N>, on: Handle, at: Addresses) -> Result<(), String> {
+        let said = |e: reshard_cuda::Error| e.to_string();
+        if let Some(work) = &ready.before {
+            self.nccl.launch(work).map_err(said)?;
+        }
+        if ready.route != Route::Nothing {
+            call(&mut self.nccl, &ready.route, on, at).map_err(said)?;
+            self.until(N::settled)?;
+        }
+        if let Some(work) = &ready.after {
+            self.nccl.launch(work).map_err(said)?;
+        }
+        Ok(())
+    }
+
+    /// Gives every member's word to every member, in their order: its tag, and an id if one is needed.
+    fn meet(
+        &mut self,
+        place: &Place,
+        tag: u64,
+        id: Option<UniqueId>,
+    ) -> Result<Vec<(u64, UniqueId)>, String> {
+        let said = |e: reshard_cuda::Error| e.to_string();
+        let members = place.group.as_slice();
+        let known = self.handle(members);
+        let mut words = vec![0; WORD * (members.len() + 1)];
+        words[..8].copy_from_slice(&tag.to_le_bytes());
+        words[8..8 + UniqueId::BYTES].copy_from_slice(&id.map_or([0; UniqueId::BYTES], |id| id.0));
+        let mut memory = self.nccl.device().allocate(words.len()).map_err(said)?;
+        self.nccl.device().write(&mut memory, &words).map_err(said)?;
+        let start = self.nccl.device().address(&memory);
+        self.nccl.group_start().map_err(said)?;
+        for (i, &member) in members.iter().enumerate().filter(|(_, member)| **member != self.rank) {
+            // Members have their ranks in the communicator of all, and their places in one of their own.
+            let peer = if known.is_some() { i } else { member };
+            let on = known.unwrap_or(Handle::WORLD);
+            self.nccl.send(on, peer, start, WORD).map_err(said)?;
+            self.nccl.receive(on, peer, start + (WORD * (i + 1)) as i64, WORD).map_err(said)?;
+        }
+        self.nccl.group_end().map_err(said)?;
+        self.until(N::settled)?;
+        self.until(N::idle)?;
+        let own = words[..WORD].to_vec();
+        self.nccl.device().read(&memory, &mut words).map_err(said)?;
+        let word = |(i, &member): (usize, &usize)| {
+            let word = if member == self.rank { &own } else { &words[WORD * (i + 1)..WORD * (i + 2)] };
+            let (mut tag, mut id) = ([0; 8], [0; UniqueId::BYTES]);
+            tag.copy_from_slice(&word[..8]);
+            id.copy_from_slice(&word[8..8 + UniqueId::BYTES]);
+            (u64::from_le_bytes(tag), UniqueId(id))
+        };
+        Ok(members.iter().enumerate().map(word).collect())
+    }
+
+    /// Compares tags, and opens the group's communicator if there is none.
+    ///
+    /// NCCL's own split needs all ranks, and those of other groups are elsewhere: the group's first member makes an id, and
+    /// the communicator of all ranks carries it to the others together with the tags.
+    fn agree_on(&mut self, place: &Place, tag: u64) -> Result<Option<usize>, String> {
+        let said = |e: reshard_cuda::Error| e.to_string();
+        let members = place.group.as_slice();
+        let is_new = self.handle(members).is_none();
+        let leads = members.first() == Some(&self.rank);
+        let id = if is_new && leads { Some(self.nccl.unique_id().map_err(said)?) } else { None };
+        let words = self.meet(place, tag, id)?;
+        if let Some(other) = words.iter().position(|(other, _)| *other != tag) {
+            return Ok(Some(members[other]));
+        }
+        if is_new {
+            let at = members.iter().position(|member| *member == self.rank).unwrap_or(0);
+            let handle = self.nccl.open(&words[0].1, at, members.len()).map_err(said)?;
+            self.until(N::settled)?;
+            self.groups.insert(members.into(), handle);
+        }
+        Ok(None)
+    }
+}
+
+/// Makes the calls of a route, as one group.
+fn call<N: Nccl>(nccl: &mut N, route: &Route, on: Handle, at: Addresses) -> Result<(), reshard_cuda::Error> {
+    nccl.group_start()?;
+    match route {
+        Route::Nothing => {}
+        Route::AllGather { source, target, bytes } => {
+            nccl.all_gather(on, at.of(*source), at.of(*target), *bytes)?;
+        }
+        Route::ReduceScatter { source, target, count, element, op } => {
+            nccl.reduce_scatter(on, at.of(*source), at.of(*target), *count, *element, *op)?;
+        }
+        Route::AllReduce { source, target, count, element, op } => {
+            nccl.all_reduce(on, at.of(*source), at.of(*target), *count, *element, *op)?;
+        }
+        Route::Messages { sends, receives } => {
+            for send in sends {
+                nccl.send(on, send.peer, at.of(send.at), send.bytes)?;
+            }
+            for receive in receives {
+                nccl.receive(on, receive.peer, at.of(receive.at), receive.bytes)?;
+            }
+        }
+    }
+    nccl.group_end()
+}
+
+impl<N: Nccl> Communicator for Comm<N> {
+    type Buffer = Buffer<N>;
+    type Owned = Buffer<N>;
+    type Pending<'p> = Pending<'p, N>;
+
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    fn time_out(&self) -> Duration {
+        self.time_out
+    }
+
+    /// Errors: the device's, and that something is enqueued, for which allocating would wait without an end.
+    fn allocate(&self, bytes: usize) -> Result<Buffer<N>, Error> {
+        if !self.in_flight.is_empty() {
+            return Err(self.engine("memory is allocated before `enqueue` or after `finish`".to_string()));
+        }
+        let device = self.nccl.device();
+        let memory = device.allocate(bytes).map_err(|e| self.refused(&e))?;
+        let address = device.address(&memory);
+        Ok(Buffer { memory: Arc::new(memory), comm: self.id, address, len: bytes })
+    }
+
+    fn staging_bytes(&self, exchange: &Exchange) -> Result<usize, Error> {
+        Ok(Way::new(exchange, self.floats)?.staging)
+    }
+
+    fn agree(&mut self, exchange: &Exchange) -> Result<(), Error> {
+        self.check(exchange)?;
+        self.finish()?;
+        let place = exchange.place();
+        let agreed = self.agree_on(&place, exchange.tag());
+        match agreed.map_err(|what| self.fail(&what, &format!("agreeing on {place}")))? {
+            None => Ok(()),
+            Some(rank) => Err(Error::Mismatch { rank, place }),
+        }
+    }
+
+    fn all_reduces(&self, exchange: &Exchange) -> bool {
+        match exchange.collective() {
+            Some(Collective::AllReduce { reduction, .. }) => native(*reduction, self.floats).is_some(),
+            Some(
+                Collective::AllGather { .. } | Collective::AllToAll { .. } | Collective::ReduceScatter { .. },
+            )
+            | None => false,
+        }
+    }
+
+    fn post<'p>(
+        &mut self,
+        exchange: &'p Exchange,
+        source: &'p Buffer<N>,
+        target: &'p mut Buffer<N>,
+        staging: &'p mut Buffer<N>,
+    ) -> Result<Pending<'p, N>, Error> {
+        self.check(exchange)?;
+        self.owns(source, "source", exchange.source_bytes())?;
+        self.owns(target, "target", exchange.target_bytes())?;
+        self.owns(staging, "staging", 0)?;
+        Ok(Pending { exchange, source, target, staging })
+    }
+
+    fn wait(&mut self, pending: Pending<'_, N>) -> Result<(), Error> {
+        self.check(pending.exchange)?;
+        self.begin(pending)?;
+        match self.mode {
+            Mode::Each => self.finish(),
+            Mode::Deferred | Mode::Captured => Ok(()),
+        }
+    }
+}

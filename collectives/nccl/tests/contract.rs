@@ -1,0 +1,49 @@
+//! The engine contract, over the recording stand-in.
+
+use std::time::Duration;
+
+use reshard_collectives::contract::{self, Options};
+use reshard_nccl::{Comm, FloatSums, RecordingWorld};
+
+fn keeps_the_contract(ranks: usize, options: &Options, floats: FloatSums) {
+    let world = RecordingWorld::new(ranks);
+    let reports = world.run(|nccl| {
+        let mut comm = Comm::with_time_out(nccl, Duration::from_mins(2)).unwrap();
+        comm.set_float_sums(floats);
+        contract::check_with(
+            &mut comm,
+            options,
+            &|comm, buffer, bytes| comm.write(buffer, bytes),
+            &|comm, buffer, bytes| comm.read(buffer, bytes),
+        )
+    });
+    for report in reports {
+        let report = report.unwrap_or_else(|failure| panic!("{ranks} ranks: {failure}"));
+        assert!(report.redistributions > 0);
+    }
+    assert_eq!(world.left_over(), 0, "{ranks} ranks leave messages");
+    for rank in 0..ranks {
+        assert_eq!(world.allocations(rank), 0, "rank {rank} of {ranks} leaks");
+    }
+}
+
+#[test]
+fn the_stand_in_keeps_the_contract() {
+    for ranks in [1, 2, 3, 4, 5] {
+        keeps_the_contract(ranks, &Options::default(), FloatSums::InOrder);
+    }
+}
+
+#[test]
+fn eight_ranks_keep_the_contract() {
+    let options = Options { every: 101, ..Options::default() };
+    keeps_the_contract(8, &options, FloatSums::InOrder);
+}
+
+/// The stand-in reduces in the order of places, which for these meshes is that of the terms.
+#[test]
+fn sums_of_floats_by_the_library_keep_the_contract() {
+    for ranks in [2, 3] {
+        keeps_the_contract(ranks, &Options::quick(), FloatSums::Nccl);
+    }
+}
