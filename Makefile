@@ -31,6 +31,7 @@ unsafe-list:
 
 clippy:
 	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy -p reshard --features cuda --all-targets -- -D warnings
 	cargo clippy -p reshard-cuda -p reshard-device -p reshard-nccl --features reshard-nccl/nccl --all-targets -- -D warnings
 
 doc:

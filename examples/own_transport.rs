@@ -70,7 +70,7 @@ fn pack(message: &Message, buffer: &[u32]) -> Vec<u32> {
     let mut elements = Vec::with_capacity(message.numel());
     for block in &message.blocks {
         walk(&block.modes, block.source_offset, block.target_offset, &mut |from, _| {
-            elements.push(buffer[from])
+            elements.push(buffer[from]);
         });
     }
     elements

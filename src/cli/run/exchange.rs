@@ -39,10 +39,10 @@ pub(crate) struct Exchange {
 enum Carrier {
     Threads(World),
     #[cfg(feature = "cuda")]
-    Device(OnDevice<reshard_device::Cuda>),
+    Device(Box<OnDevice<reshard_device::Cuda>>),
     /// What tests take for one.
     #[cfg(all(test, not(feature = "cuda")))]
-    Simulated(OnDevice<reshard_device::Simulated>),
+    Simulated(Box<OnDevice<reshard_device::Simulated>>),
 }
 
 type Way = (Sharding, Sharding, usize);
@@ -86,10 +86,10 @@ impl Exchange {
             Engine::Cuda => {
                 let device = reshard_device::Cuda::open(0);
                 let device = device.map_err(|error| CliError::failed(error.kind(), error.to_string()))?;
-                Carrier::Device(OnDevice::new(device))
+                Carrier::Device(Box::new(OnDevice::new(device)))
             }
             #[cfg(all(test, not(feature = "cuda")))]
-            Engine::Cuda => Carrier::Simulated(OnDevice::new(reshard_device::Simulated::new())),
+            Engine::Cuda => Carrier::Simulated(Box::new(OnDevice::new(reshard_device::Simulated::new()))),
             // What is not built in was refused before.
             #[allow(
                 clippy::wildcard_enum_match_arm,
