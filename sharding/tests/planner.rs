@@ -21,6 +21,37 @@ fn ops(plan: &Plan) -> Vec<StepOp> {
 /// 64 MiB of f32.
 const LARGE: [usize; 1] = [1 << 24];
 
+/// Replicas come of one reduction, whatever the size and the levels: groups that reduce one after the other may round
+/// otherwise on other ranks.
+#[test]
+fn nothing_is_reduced_after_an_all_reduce() {
+    let levels = "launch=5;message=0.1;level=2:1:100;level=4:2:40;level=*:5:10";
+    for topology in ["uniform", "h100", levels] {
+        for objective in Objective::ALL {
+            let planner = Planner::new().topology(topology.parse().unwrap()).objective(objective);
+            for (mesh, from, to) in [
+                ("a=4,b=2", "P,P", "R,R"),
+                ("a=2,b=4", "P,P", "R,R"),
+                ("a=2,b=2,c=2", "P,P,P", "R,R,R"),
+                ("a=2,b=2,c=2", "P,P,P", "R,S(0),R"),
+                ("a=2,b=2,c=2", "P,P,P", "P,R,R"),
+                ("a=2,b=2,c=2", "P,S(0),P", "R,R,R"),
+            ] {
+                for shape in [&[][..], &[1], &[2], &[3], &[8], &[64]] {
+                    if shape.is_empty() && format!("{from}{to}").contains('S') {
+                        continue;
+                    }
+                    let ops = ops(&plan_with(&planner, mesh, shape, from, to));
+                    let first = ops.iter().position(|op| *op == StepOp::AllReduce);
+                    let reduces = |op: &StepOp| matches!(op, StepOp::AllReduce | StepOp::ReduceScatter);
+                    let after = first.map_or(0, |i| ops[i + 1..].iter().filter(|op| reduces(op)).count());
+                    assert_eq!(after, 0, "{mesh} {shape:?} {from} -> {to}, {objective:?}: {ops:?}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn several_partial_axes_reduce_over_their_joint_group() {
     for (mesh, from, to, steps) in [

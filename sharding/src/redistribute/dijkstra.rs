@@ -183,6 +183,11 @@ fn least(v: &View, topology: &Topology, item: u64, objective: Objective) -> BTre
         done[next] = true;
         for i in (0..all.len()).filter(|&i| !done[i]) {
             let Some(op) = step(&all[i], &all[next]) else { continue };
+            // What becomes replicated is the last reduction: nothing more is owed but what the target owes.
+            let owed = |(x, to): (&Stand, &Stand)| *x == Stand::Owed && *to != Stand::Owed;
+            if op == StepOp::AllReduce && all[next].iter().zip(&all[to]).any(owed) {
+                continue;
+            }
             let (time, bytes) = cost(v, topology, item, &all[i], &all[next], op);
             let add = match objective {
                 Objective::Time | Objective::Peak => [time, bytes],

@@ -165,6 +165,14 @@ impl<V: Visitor> Expansion<'_, '_, V> {
     fn place_all(&mut self, acts: &Acts, kinds: u8, after: u64) {
         let Some(op) = step_of(kinds) else { return };
         let p = self.problem;
+        // Replicas come of one reduction of all that is still to be reduced, unless only some groups may be used: else each
+        // would be the last reduction's of another group, which may round otherwise.
+        let reduced = |d: usize| p.to[d] != OWED && p.to[d] != OWED_LATER;
+        let leaves = |d: usize| self.state[d] == OWED && acts[d] == Act::Stay && reduced(d);
+        let leaves_terms = || (0..acts.len()).any(leaves);
+        if op == StepOp::AllReduce && p.limits.allowed.is_none() && leaves_terms() {
+            return;
+        }
         let Some(edge) = self.least_edge(acts, op, after) else { return };
         let must = |d: usize| match acts[d] {
             Act::Stay => digit_must_talk(self.state[d], p.to[d]),
