@@ -193,7 +193,7 @@ fn strike(signal: &str) {
             assert!(begin.elapsed() < Duration::from_mins(1), "the run does not get going: {:?}", end(child));
             std::thread::sleep(Duration::from_millis(1));
         }
-        std::thread::sleep(Duration::from_millis(turn.into()) * 15);
+        std::thread::sleep(Duration::from_millis(turn.into()) * 4);
         if let Some(victim) = ranks_of(text(&out)).get(turn as usize % 4) {
             let _ = Command::new("kill").args([signal, victim]).stderr(Stdio::null()).status();
         }
@@ -212,7 +212,8 @@ fn strike(signal: &str) {
         let took = struck.elapsed();
         let success = outcome.stdout.contains("every byte of every rank");
         assert!(took < LIMIT || out.exists(), "turn {turn}: it took {took:?}: {outcome:?}");
-        assert!(success == (outcome.status == 0) || took >= LIMIT, "turn {turn}: {outcome:?}");
+        // A rank that is struck when everything is in place may still end the job with an error.
+        assert!(success || outcome.status != 0, "turn {turn}: {outcome:?}");
         // Absent or whole; and not absent after a success.
         assert!(out.exists() || !success, "turn {turn}: {outcome:?}");
         assert!(!out.exists() || files(&out) == wanted, "turn {turn}: half an output: {outcome:?}");
