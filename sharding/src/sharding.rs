@@ -599,13 +599,18 @@ fn lens_after<'a>(len: usize, cuts: impl Iterator<Item = &'a AxisCut>) -> SmallV
 fn digits_of(shape: &[usize], cuts: &[AxisCut]) -> Option<Digits> {
     let mut all = Digits::new();
     for (dim, &len) in shape.iter().enumerate() {
-        all.extend(word_of(dim, len, cuts)?);
+        all.extend(cut_word(dim, len, cuts)?.digits().iter().copied());
     }
-    Some(all)
+    Some(canonical(all))
 }
 
 /// The canonical word that the cuts of one dim among these make, if every one of them divides.
 pub(crate) fn word_of(dim: usize, len: usize, cuts: &[AxisCut]) -> Option<Digits> {
+    Some(canonical(cut_word(dim, len, cuts)?.digits().iter().copied()))
+}
+
+/// The word of a dim after its cuts among these, if every one of them divides.
+fn cut_word(dim: usize, len: usize, cuts: &[AxisCut]) -> Option<Word> {
     if len == 0 {
         return None;
     }
@@ -619,7 +624,7 @@ pub(crate) fn word_of(dim: usize, len: usize, cuts: &[AxisCut]) -> Option<Digits
             return None;
         }
     }
-    Some(canonical(word.digits().iter().copied()))
+    Some(word)
 }
 
 /// The cuts that the digits of a word are, most significant first.

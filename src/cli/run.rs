@@ -188,19 +188,7 @@ fn reshard(
         verify::verify(&tensor.unit_to, tensor.units.bytes, &shards, whole)
             .and_then(|()| outputs.write(tensor, &shards))
             .map_err(|error| error.about_tensor(&tensor.tensor.name))?;
-        reports.push(TensorReport {
-            name: tensor.tensor.name.clone(),
-            shape: tensor.tensor.shape.clone(),
-            dtype: tensor.tensor.dtype.to_string(),
-            from: tensor.from.to_string(),
-            to: tensor.to.to_string(),
-            replicated: tensor.replicated.clone(),
-            steps: moved.steps,
-            received_bytes: moved.received_bytes,
-            lower_bound_bytes: moved.lower_bound_bytes,
-            verified: true,
-            bytes: tensor.tensor.byte_len(),
-        });
+        reports.push(TensorReport::new(tensor, &moved));
     }
     Ok(reports)
 }

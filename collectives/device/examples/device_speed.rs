@@ -134,16 +134,11 @@ fn packs(mesh: &Mesh, total: usize, dtype: DType) -> Result<Vec<Case>> {
                 .map(|p| (Side::Source, p));
             let receives = exchange.receives().iter().flat_map(reshard_collectives::Receive::pieces);
             for (side, piece) in sends.chain(receives.map(|p| (Side::Target, p))) {
-                // The message is dense.
-                let mut nest = piece.nest.clone();
-                let mut dense = 1;
-                for l in nest.loops.iter_mut().rev() {
-                    match side {
-                        Side::Source => l.target_stride = dense,
-                        Side::Target => l.source_stride = dense,
-                    }
-                    dense *= l.extent as i64;
-                }
+                // On the other side the message is dense.
+                let mut nest = match side {
+                    Side::Source => piece.dense(Side::Target),
+                    Side::Target => piece.dense(Side::Source),
+                };
                 (nest.source_offset, nest.target_offset) = (0, 0);
                 let nest = nest.reduce()?;
                 let what = if side == Side::Source { "pack" } else { "unpack" };

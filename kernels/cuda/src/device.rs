@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cudarc::driver::sys::CUdevice_attribute;
 use cudarc::driver::{CudaContext, CudaFunction, CudaModule, CudaSlice, CudaStream, DriverError};
 use cudarc::driver::{DevicePtr, DeviceRepr, LaunchConfig, PushKernelArg};
-use reshard_kernels::{CombineOp, DType, Nest, Side};
+use reshard_kernels::{CombineOp, Copy, DType, Nest, Side};
 
 use crate::library::Library;
 use crate::select::{
@@ -178,10 +178,8 @@ fn check(side: Side, needed: usize, length: usize) -> Result<(), Error> {
 
 /// The bytes that a nest needs of each buffer.
 fn needs(nest: &Nest, item_bytes: usize) -> Result<(usize, usize), Error> {
-    let end = |side| -> Result<usize, Error> {
-        Ok(nest.scale(item_bytes)?.extremes(side)?.map_or(0, |(_, last)| last as usize + item_bytes))
-    };
-    Ok((end(Side::Source)?, end(Side::Target)?))
+    let copy = Copy::new(nest, item_bytes)?;
+    Ok((copy.source_range().end, copy.target_range().end))
 }
 
 /// A copy along a nest, prepared for a device.

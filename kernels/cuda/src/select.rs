@@ -15,7 +15,7 @@
 //!
 //! Indices are 32 bits in a kernel; more than `MOST` units, or more loops than a job holds, become several launches.
 
-use reshard_kernels::{CombineOp, DType, Loop, Nest, Side};
+use reshard_kernels::{CombineOp, Copy, DType, Loop, Nest};
 use smallvec::SmallVec;
 
 use crate::Error;
@@ -245,19 +245,9 @@ struct Part {
 
 impl Part {
     fn all(nest: &Nest, item_bytes: usize, least: usize, alignment: Alignment) -> Result<Vec<Part>, Error> {
-        if item_bytes == 0 {
-            return Err(reshard_kernels::Error::ZeroItem.into());
-        }
-        nest.check_target_is_injective()?;
+        // What the host refuses is refused here.
+        Copy::new(nest, item_bytes)?;
         let reduced = nest.reduce()?;
-        for side in [Side::Source, Side::Target] {
-            if let Some((first, last)) = reduced.scale(item_bytes)?.extremes(side)?
-                && first < 0
-            {
-                let end = last.saturating_add(item_bytes as i64);
-                return Err(reshard_kernels::Error::OutOfBounds { side, first, end, length: None }.into());
-            }
-        }
         if reduced.is_empty() {
             return Ok(Vec::new());
         }

@@ -21,8 +21,7 @@ pub enum Program {
 impl Program {
     /// Every program that there is.
     pub fn all() -> impl Iterator<Item = Program> {
-        let arithmetic = DType::ALL.into_iter().filter(|d| element_number(*d).is_some());
-        std::iter::once(Program::Copy).chain(arithmetic.map(Program::Element))
+        std::iter::once(Program::Copy).chain(ELEMENTS.map(Program::Element))
     }
 
     /// CUDA C++ that needs no header, or `None` for a dtype without arithmetic.
@@ -30,7 +29,7 @@ impl Program {
         match self {
             Program::Copy => Some(format!("{INDEX}\n{COPY}")),
             Program::Element(dtype) => {
-                let number = element_number(dtype)?;
+                let number = 1 + ELEMENTS.iter().position(|d| *d == dtype)?;
                 Some(format!("#define ELEMENT {number}\n{INDEX}\n{ELEMENT}\n{COMBINE}"))
             }
         }
@@ -64,31 +63,18 @@ pub fn exported(name: &str) -> String {
     format!("reshard_{name}")
 }
 
-/// The number of a dtype in `cu/element.cuh`.
-fn element_number(dtype: DType) -> Option<u32> {
-    match dtype {
-        DType::U8 => Some(1),
-        DType::I8 => Some(2),
-        DType::U16 => Some(3),
-        DType::I16 => Some(4),
-        DType::U32 => Some(5),
-        DType::I32 => Some(6),
-        DType::U64 => Some(7),
-        DType::I64 => Some(8),
-        DType::F16 => Some(9),
-        DType::BF16 => Some(10),
-        DType::F32 => Some(11),
-        DType::F64 => Some(12),
-        DType::Bool
-        | DType::F4
-        | DType::F6_E2M3
-        | DType::F6_E3M2
-        | DType::F8_E5M2
-        | DType::F8_E4M3
-        | DType::F8_E8M0
-        | DType::F8_E4M3FNUZ
-        | DType::F8_E5M2FNUZ
-        | DType::C64
-        | _ => None,
-    }
-}
+/// The dtypes with arithmetic, in the order of their numbers in `cu/element.cuh`, which begin with 1.
+const ELEMENTS: [DType; 12] = [
+    DType::U8,
+    DType::I8,
+    DType::U16,
+    DType::I16,
+    DType::U32,
+    DType::I32,
+    DType::U64,
+    DType::I64,
+    DType::F16,
+    DType::BF16,
+    DType::F32,
+    DType::F64,
+];

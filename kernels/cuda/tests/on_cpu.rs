@@ -6,7 +6,7 @@ mod emulator;
 
 use std::collections::BTreeMap;
 
-use cases::{Case, is_nan, pattern, values};
+use cases::{Case, pattern, same, values};
 use emulator::{Emulator, Memory};
 use quickcheck::{Arbitrary, Gen};
 use reshard_cuda::{Alignment, CopyKernel, ElementOp, Program, batch, copies, elementwise, simulate};
@@ -139,13 +139,7 @@ fn combinations_are_those_of_the_host_bit_for_bit() {
     }
     for program in Program::all() {
         let Program::Element(dtype) = program else { continue };
-        let item = dtype.item_bytes().unwrap();
         let mut emulator = Emulator::new(program, &[]);
-        let same = |got: &[u8], want: &[u8]| {
-            got.chunks(item)
-                .zip(want.chunks(item))
-                .all(|(a, b)| a == b || is_nan(dtype, a) && is_nan(dtype, b))
-        };
         // A dense run, rows with gaps, and a transpose.
         let nests = [
             Nest::new(0, 0, [Loop::new(3000, 1, 1)]),
@@ -172,7 +166,7 @@ fn combinations_are_those_of_the_host_bit_for_bit() {
                         memory(&before),
                     );
                     let got = got.expect("the sanitizer objects");
-                    assert!(same(&got, &want), "{dtype} {op} {nest:?}");
+                    assert!(same(dtype, &got, &want), "{dtype} {op} {nest:?}");
                 }
             }
             if dtype.check_average().is_ok() {
@@ -192,7 +186,7 @@ fn combinations_are_those_of_the_host_bit_for_bit() {
                             memory(&before),
                         );
                         let got = got.expect("the sanitizer objects");
-                        assert!(same(&got, &want), "{dtype} / {divisor} {nest:?}");
+                        assert!(same(dtype, &got, &want), "{dtype} / {divisor} {nest:?}");
                     }
                 }
             }
@@ -209,11 +203,6 @@ fn reductions_are_those_of_the_host_bit_for_bit() {
         let Program::Element(dtype) = program else { continue };
         let item = dtype.item_bytes().unwrap();
         let mut emulator = Emulator::new(program, &[]);
-        let same = |got: &[u8], want: &[u8]| {
-            got.chunks(item)
-                .zip(want.chunks(item))
-                .all(|(a, b)| a == b || is_nan(dtype, a) && is_nan(dtype, b))
-        };
         // One term of 1200 elements behind the other; a run, and rows.
         for (nest, terms) in [
             (Nest::new(0, 0, [Loop::new(1200, 1, 1)]), 5),
@@ -242,13 +231,13 @@ fn reductions_are_those_of_the_host_bit_for_bit() {
                     let got = emulator
                         .run(&name, l.blocks, false, by, &[l.job], &bases, memory(&source), memory(&before))
                         .expect("the sanitizer objects");
-                    assert!(same(&got, &want), "{dtype} {op} {nest:?}");
+                    assert!(same(dtype, &got, &want), "{dtype} {op} {nest:?}");
                     // The simulation means the same.
                     let mut arena: Vec<u8> = [source, before.clone()].concat();
                     let mut job = l.job;
                     job.target += (arena.len() - before.len()) as i64;
                     simulate::elementwise(&mut arena, l.kernel, &job, &bases, divisor).unwrap();
-                    assert!(same(&arena[arena.len() - want.len()..], &want), "{dtype} {op} {nest:?}");
+                    assert!(same(dtype, &arena[arena.len() - want.len()..], &want), "{dtype} {op} {nest:?}");
                 }
             }
         }

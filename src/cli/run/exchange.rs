@@ -45,7 +45,8 @@ enum Carrier {
     Simulated(Box<OnDevice<reshard_device::Simulated>>),
 }
 
-type Way = (Sharding, Sharding, usize);
+/// From where to where, and the bytes of a unit.
+pub(crate) type Way = (Sharding, Sharding, usize);
 
 /// What each rank of a target holds, in the order of its mesh.
 type Shards = Vec<Vec<u8>>;
@@ -198,7 +199,7 @@ impl Exchange {
 }
 
 /// Succeeds if the worst rank received what a plan promised.
-fn agrees(received_bytes: u64, plan: &Plan) -> Result<(), CliError> {
+pub(crate) fn agrees(received_bytes: u64, plan: &Plan) -> Result<(), CliError> {
     let promised = plan.received_bytes();
     if received_bytes == promised {
         return Ok(());
@@ -207,11 +208,13 @@ fn agrees(received_bytes: u64, plan: &Plan) -> Result<(), CliError> {
     Err(CliError::failed("verification", message))
 }
 
-fn moved(plan: &Plan, received_bytes: u64) -> Moved {
+/// What an exchange by a plan did.
+pub(crate) fn moved(plan: &Plan, received_bytes: u64) -> Moved {
     Moved { steps: plan.steps().len(), received_bytes, lower_bound_bytes: plan.lower_bound_bytes() }
 }
 
-fn way(tensor: &Move<'_>) -> Way {
+/// The way of a tensor; those that share it share a plan.
+pub(crate) fn way(tensor: &Move<'_>) -> Way {
     (tensor.unit_from.clone(), tensor.unit_to.clone(), tensor.units.bytes)
 }
 

@@ -25,7 +25,7 @@ use reshard_sharding::{Mesh, Sharding};
 
 use super::checkpoint::{Checkpoint, Data};
 use super::decision::{self, Move};
-use super::exchange::opaque;
+use super::exchange::{Way, agrees, moved, opaque, way};
 use super::manifest::{MANIFEST_NAME, rank_file_name};
 use super::outputs::{describe, write_manifest};
 use super::report::{Report, TensorReport};
@@ -88,8 +88,6 @@ fn together<T>(comm: &mut Comm, result: Result<T, CliError>) -> Result<T, Stop> 
     }
 }
 
-type Way = (Sharding, Sharding, usize);
-
 /// The plans of all tensors, compiled for this rank where it has a part in them.
 #[derive(Default)]
 struct Plans(HashMap<Way, (Plan, Option<Compiled>)>);
@@ -124,10 +122,6 @@ impl Plans {
         let received = comm.take_trace().received_by(comm.rank());
         Ok((target, plan, received))
     }
-}
-
-fn way(tensor: &Move<'_>) -> Way {
-    (tensor.unit_from.clone(), tensor.unit_to.clone(), tensor.units.bytes)
 }
 
 /// From the new shards to the whole on rank 0.
@@ -240,25 +234,8 @@ fn report(tensor: &Move<'_>, plans: &Plans, received_bytes: u64) -> Result<Tenso
     let Some((plan, _)) = plans.0.get(&way(tensor)) else {
         return Err(CliError::failed("internal", "it was not planned"));
     };
-    if received_bytes != plan.received_bytes() {
-        let promised = plan.received_bytes();
-        let message =
-            format!("the worst rank received {received_bytes} bytes, and the plan promised {promised}");
-        return Err(CliError::failed("verification", message).about_tensor(&tensor.tensor.name));
-    }
-    Ok(TensorReport {
-        name: tensor.tensor.name.clone(),
-        shape: tensor.tensor.shape.clone(),
-        dtype: tensor.tensor.dtype.to_string(),
-        from: tensor.from.to_string(),
-        to: tensor.to.to_string(),
-        replicated: tensor.replicated.clone(),
-        steps: plan.steps().len(),
-        received_bytes,
-        lower_bound_bytes: plan.lower_bound_bytes(),
-        verified: true,
-        bytes: tensor.tensor.byte_len(),
-    })
+    agrees(received_bytes, plan).map_err(|error| error.about_tensor(&tensor.tensor.name))?;
+    Ok(TensorReport::new(tensor, &moved(plan, received_bytes)))
 }
 
 /// This rank's part of the outputs.

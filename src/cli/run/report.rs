@@ -7,6 +7,9 @@ use std::time::Duration;
 use indicatif::HumanBytes;
 use serde::Serialize;
 
+use super::decision::Move;
+use super::exchange::Moved;
+
 /// The answer of `reshard run`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
@@ -37,6 +40,25 @@ pub(crate) struct TensorReport {
     pub(crate) verified: bool,
     #[serde(skip)]
     pub(crate) bytes: u64,
+}
+
+impl TensorReport {
+    /// A tensor that has arrived and been verified.
+    pub(crate) fn new(tensor: &Move<'_>, moved: &Moved) -> Self {
+        Self {
+            name: tensor.tensor.name.clone(),
+            shape: tensor.tensor.shape.clone(),
+            dtype: tensor.tensor.dtype.to_string(),
+            from: tensor.from.to_string(),
+            to: tensor.to.to_string(),
+            replicated: tensor.replicated.clone(),
+            steps: moved.steps,
+            received_bytes: moved.received_bytes,
+            lower_bound_bytes: moved.lower_bound_bytes,
+            verified: true,
+            bytes: tensor.tensor.byte_len(),
+        }
+    }
 }
 
 impl Report {

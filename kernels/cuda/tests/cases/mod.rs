@@ -109,7 +109,14 @@ pub(crate) fn values(dtype: DType, n: usize, seed: usize) -> Vec<u8> {
     bytes
 }
 
-pub(crate) fn is_nan(dtype: DType, x: &[u8]) -> bool {
+/// Whether all values are the same to the bit, or both NaN.
+pub(crate) fn same(dtype: DType, got: &[u8], want: &[u8]) -> bool {
+    let item = dtype.item_bytes().unwrap();
+    let pairs = got.chunks(item).zip(want.chunks(item));
+    got.len() >= want.len() && pairs.into_iter().all(|(a, b)| a == b || is_nan(dtype, a) && is_nan(dtype, b))
+}
+
+fn is_nan(dtype: DType, x: &[u8]) -> bool {
     let half = || u16::from_ne_bytes([x[0], x[1]]) & 0x7fff;
     match dtype {
         DType::F16 => half() > 0x7c00,
