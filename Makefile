@@ -31,7 +31,7 @@ unsafe-list:
 
 clippy:
 	cargo clippy --workspace --all-targets -- -D warnings
-	cargo clippy -p reshard --features cuda --all-targets -- -D warnings
+	cargo clippy -p reshard --features cuda,nccl --all-targets -- -D warnings
 	cargo clippy -p reshard-cuda -p reshard-device -p reshard-nccl --features reshard-nccl/nccl --all-targets -- -D warnings
 
 doc:
@@ -73,7 +73,8 @@ instructions:
 	benches/instructions.sh planner --check
 
 cuda:
-	eval "$$(scripts/fetch_nvrtc.sh)" && RESHARD_NEED_NVRTC=1 cargo test -p reshard-cuda -p reshard-device -p reshard-nccl --features reshard-nccl/nccl --test nvrtc --test on_device --test contract --test nccl_on_device
+	eval "$$(scripts/fetch_nvrtc.sh)" && RESHARD_NEED_NVRTC=1 cargo test -p reshard-cuda -p reshard-device -p reshard-nccl --features reshard-nccl/nccl --test nvrtc --test on_device --test select --test contract --test nccl_on_device
+	cargo test -p reshard --features cuda,nccl --bin reshard --test gpu_run --test cli_run_refusals
 
 MPI = --workspace --features reshard/mpi,reshard-mpi/mpi
 MPIRUN ?= mpirun --oversubscribe --allow-run-as-root --bind-to none

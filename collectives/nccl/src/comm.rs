@@ -88,6 +88,7 @@ pub struct Comm<N: Nccl> {
     pub(crate) in_flight: Vec<InFlight<N>>,
     mode: Mode,
     pub(crate) failed: Option<Error>,
+    received: u64,
 }
 
 /// What happens after an exchange has been enqueued.
@@ -112,6 +113,7 @@ struct Key {
 #[derive(Debug)]
 struct Ready<N: Nccl> {
     route: Route,
+    received: u64,
     staging: usize,
     before: Option<Arc<Prepared<N>>>,
     after: Option<Arc<Prepared<N>>>,
@@ -158,6 +160,7 @@ impl<N: Nccl> Comm<N> {
             in_flight: Vec::new(),
             mode: Mode::Each,
             failed: None,
+            received: 0,
         };
         let opening = comm.until(N::settled);
         opening.map_err(|what| comm.fail(&what, "opening the communicator of all ranks"))?;
@@ -175,6 +178,17 @@ impl<N: Nccl> Comm<N> {
     pub fn set_float_sums(&mut self, floats: FloatSums) {
         self.floats = floats;
         self.ready.clear();
+    }
+
+    /// Hands out how many bytes of plans this rank was sent by others since the last call, by what it enqueued.
+    pub fn take_received_bytes(&mut self) -> u64 {
+        std::mem::take(&mut self.received)
+    }
+
+    /// Gives everything up at once, when others wait for this rank in vain: their waiting ends with an error of NCCL, or with
+    /// their time-out.
+    pub fn abort(mut self) {
+        self.nccl.abort();
     }
 
     /// The library.
@@ -377,6 +391,7 @@ impl<N: Nccl> Comm<N> {
             if work.is_empty() { Ok(None) } else { device.prepare(&work).map(|work| Some(Arc::new(work))) }
         };
         let ready = Arc::new(Ready {
+            received: way.route.received(exchange.members().len())?,
             route: way.route,
             staging: way.staging,
             before: prepare(before).map_err(failed)?,
@@ -424,6 +439,7 @@ impl<N: Nccl> Comm<N> {
         if let Some(work) = &ready.after {
             self.nccl.launch(work).map_err(said)?;
         }
+        self.received += ready.received;
         Ok(())
     }
 }

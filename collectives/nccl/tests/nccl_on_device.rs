@@ -115,12 +115,14 @@ fn a_panic_in_the_binding_is_an_error() {
         return;
     }
     let caller = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "a_caller_of_an_empty_library"])
+        .args(["--exact", "a_caller_of_an_empty_library", "--nocapture"])
         .env("RESHARD_EMPTY_LIBRARY", "1")
         .env("LD_LIBRARY_PATH", folder.path())
         .output()
         .unwrap();
     assert!(caller.status.success(), "{}", String::from_utf8_lossy(&caller.stdout));
+    // The error says it all.
+    assert!(!String::from_utf8_lossy(&caller.stderr).contains("panicked"));
 }
 
 #[test]
