@@ -60,7 +60,7 @@ fn empty_libraries(names: &[&str]) -> Option<TempDir> {
         let library = folder.path().join(format!("lib{name}.so"));
         let made = Command::new("cc").args(["-shared", "-x", "c", "/dev/null", "-o"]).arg(library).status();
         if !made.is_ok_and(|status| status.success()) {
-            eprintln!("SKIPPED: there is no C compiler to make empty libraries with");
+            eprintln!("not tried: there is no C compiler to make empty libraries with");
             return None;
         }
     }
@@ -80,7 +80,7 @@ fn what_the_machine_lacks_is_one_sentence_and_no_panic() {
     };
     let library = |name: &str| format!("no lib{name}.so was found where the system looks for libraries");
     if ["libcuda.so", "libcuda.so.1"].into_iter().any(is_there) {
-        eprintln!("SKIPPED: there is a driver here");
+        eprintln!("nothing is missing: there is a driver here");
         return;
     }
     let Some(none) = empty_libraries(&[]) else { return };
