@@ -109,12 +109,28 @@ __device__ __forceinline__ void runs(const Job &job, u32 block, const char *sour
     }
 }
 
+// Where in the tile a word of S bytes is stored and loaded.
+#ifndef PLANT_BANK_CONFLICTS
+#define TILE_ROW(S, N) ((N) + ((S) < 4 ? 4 / (S) : 1))
+#else
+#define TILE_ROW(S, N) (N)
+#endif
+template <int S, int N>
+__device__ __forceinline__ u32 stored_at(u32 x, u32 y, u32 j) {
+    return (x + N * j) * TILE_ROW(S, N) + y;
+}
+template <int S, int N>
+__device__ __forceinline__ u32 loaded_at(u32 x, u32 y, u32 j) {
+    return (y + N * j) * TILE_ROW(S, N) + x;
+}
+
 // Tiles of T x T units of W bytes, T = K * N, moved in words of K units both ways.
 //
 // A thread reads K words below each other, K x K units, transposes them in registers and stores them into the tile as K
 // words. Word x of a row of the tile holds units x*K .. of the target's contiguous dim; the row of column c of the source is
-// c / K + N * (c % K), so that neighbouring threads store to neighbouring rows. Rows are N + 1 words apart, hence neither
-// side has bank conflicts: a phase of 128 bytes stores at (N + 1) * lane + const and reads at lane + const, in words.
+// c / K + N * (c % K), so that neighbouring threads store to neighbouring rows. Rows are N + 1 words apart, or where
+// these are smaller than a bank N words and 4 bytes, an odd number of banks, hence neither side has bank conflicts: a phase
+// of 128 bytes stores at row * lane + const and reads at lane + const, in words.
 template <int W, int K, int N>
 __device__ __forceinline__ void transpose(const Job &job, u32 block, const char *source, char *target, char *shared) {
     typedef typename Unit<W>::type U;
@@ -155,7 +171,7 @@ __device__ __forceinline__ void transpose(const Job &job, u32 block, const char 
             }
 #pragma unroll
             for (int j = 0; j < K; ++j) {
-                tile[(x + N * j) * (N + 1) + y + m] = out[j];
+                tile[stored_at<W * K, N>(x, y + m, j)] = out[j];
             }
         }
     }
@@ -171,7 +187,7 @@ __device__ __forceinline__ void transpose(const Job &job, u32 block, const char 
                 u32 column = column0 + (y + m) * K + j;
                 if (row < job.rows && column < job.columns) {
                     *(Word *)(target + to + column * job.column_target + (long long)row * W) =
-                        tile[(y + m + N * j) * (N + 1) + x];
+                        tile[loaded_at<W * K, N>(x, y + m, j)];
                 }
             }
         }

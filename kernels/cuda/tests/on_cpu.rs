@@ -138,6 +138,21 @@ fn a_missing_barrier_is_found() {
 }
 
 #[test]
+fn transposes_have_no_bank_conflicts() {
+    if emulator::is_missing() {
+        return;
+    }
+    let (ours, planted) =
+        (emulator::worst_bank_conflicts(&[]), emulator::worst_bank_conflicts(&["PLANT_BANK_CONFLICTS"]));
+    for kernel in CopyKernel::ALL {
+        let transposes = matches!(kernel, CopyKernel::Transpose { .. });
+        assert_eq!(ours[&kernel.name()], usize::from(transposes), "{kernel:?}");
+        // Rows that are not a word apart from a multiple of all banks.
+        assert_eq!(planted[&kernel.name()] > 1, transposes, "{kernel:?}");
+    }
+}
+
+#[test]
 fn combinations_are_those_of_the_host_bit_for_bit() {
     if emulator::is_missing() {
         return;

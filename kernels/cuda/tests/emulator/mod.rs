@@ -1,5 +1,6 @@
 //! The kernels on a CPU: compiled by a C++ compiler with a sanitizer, and driven through a pipe.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{Read, Write};
@@ -80,6 +81,16 @@ fn compiled(program: Program, defines: &[&str]) -> PathBuf {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     std::fs::rename(&part, &binary).expect("a file of the same folder");
     binary
+}
+
+/// For each copy, how many accesses to one bank of shared memory its worst phase has; 0 where it uses none.
+pub(crate) fn worst_bank_conflicts(defines: &[&str]) -> BTreeMap<String, usize> {
+    let output = Command::new(compiled(Program::Copy, defines)).arg("banks").output().expect("it starts");
+    let text = String::from_utf8(output.stdout).expect("a text");
+    let line = |line: &str| {
+        line.split_once(' ').map(|(name, worst)| (name.to_owned(), worst.parse().expect("a number")))
+    };
+    text.lines().filter_map(line).collect()
 }
 
 impl Emulator {
