@@ -156,7 +156,8 @@ fn merged(from: &Sharding, to: &Sharding, seeds: &[(usize, usize)]) -> Option<(S
             if let Owner::Axis { axis, pre } = d.owner {
                 digits.put(which, SubAxis { axis, pre, size: radix }, Place::at(positions.len()))?;
             }
-            next[which] = if d.radix == radix { words[which].next().copied() } else { Some(d.split(radix).1) };
+            next[which] =
+                if d.radix == radix { words[which].next().copied() } else { Some(d.split(radix).1) };
         }
         positions.push(Position { dim: a.dim, radix });
     }
@@ -203,11 +204,7 @@ fn merged(from: &Sharding, to: &Sharding, seeds: &[(usize, usize)]) -> Option<(S
 }
 
 /// The system in general.
-fn fixed_point(
-    from: &Sharding,
-    to: &Sharding,
-    seeds: &[(usize, usize)],
-) -> Option<(System, State, State)> {
+fn fixed_point(from: &Sharding, to: &Sharding, seeds: &[(usize, usize)]) -> Option<(System, State, State)> {
     let (mesh, shape) = (from.mesh(), from.shape());
     let words = [from.digits()?, to.digits()?];
     let mut axis_cuts: SmallVec<[Cuts; 4]> =
