@@ -137,6 +137,11 @@ pub enum Error {
         /// The reason, with the values.
         reason: String,
     },
+    /// A rule that cannot be, or does not fit the operands it is given.
+    Rule {
+        /// The reason, with the values.
+        reason: String,
+    },
     /// A request that this planner does not take.
     Unsupported {
         /// The reason, with the way out.
@@ -174,6 +179,7 @@ impl Error {
             Error::NeedsRedistribute { .. } => "needs_redistribute",
             Error::Incompatible { .. } => "incompatible",
             Error::Meaningless { .. } => "meaningless",
+            Error::Rule { .. } => "rule",
             Error::Unsupported { .. } => "unsupported",
             Error::Layout(e) => e.kind(),
         }
@@ -201,6 +207,7 @@ impl fmt::Display for Error {
             | Error::View { reason }
             | Error::Incompatible { reason }
             | Error::Meaningless { reason }
+            | Error::Rule { reason }
             | Error::Unsupported { reason } => f.write_str(reason),
             Error::PeakTooSmall { limit, least } => {
                 write!(f, "no plan stays within {limit} bytes on every rank: the least peak is {least} bytes")

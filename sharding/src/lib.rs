@@ -20,6 +20,7 @@ pub mod placement;
 pub mod redistribute;
 pub mod reduce;
 pub mod region;
+pub mod rules;
 pub mod sharding;
 pub mod strided;
 mod view;
