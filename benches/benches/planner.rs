@@ -63,6 +63,20 @@ fn table() {
         let (n, title, target) = (all.len(), kind.title, kind.target_us);
         println!("| {title} | {n} | {median:.2} | {mean:.2} | {worst:.2} | `{from} -> {to}` | {target} |");
     }
+    for kind in KINDS {
+        let (planner, pairs) = ((kind.planner)(), kind.shardings());
+        let [median, least] = batches_us(10, || {
+            for (a, b) in &pairs {
+                black_box(planner.lower_bound_us(black_box(a), black_box(b), 4).expect("a bound"));
+            }
+        })
+        .map(|us| us / pairs.len() as f64);
+        println!(
+            "| bound alone: {} | {} | {median:.3} | | | least {least:.3} | 0.15 |",
+            kind.title,
+            pairs.len()
+        );
+    }
     let (cache, planner) = (PlanCache::new(1024), (kind(CACHED).planner)());
     let (pairs, again) = (kind(CACHED).shardings(), kind(CACHED).shardings());
     for (from, to) in &pairs {

@@ -127,6 +127,13 @@ pub enum Error {
         /// How many elements the worst rank receives on the way there.
         elements: u64,
     },
+    /// An op that takes its inputs only after a redistribution, where none may be implied.
+    ImplicitRedistribute {
+        /// The op, its operands, and what stands in the way.
+        reason: String,
+        /// What to redistribute, cheapest first.
+        fixes: String,
+    },
     /// Two shardings that no plan can connect.
     Incompatible {
         /// The reason, with the values.
@@ -134,6 +141,11 @@ pub enum Error {
     },
     /// Shards that do not denote one tensor.
     Meaningless {
+        /// The reason, with the values.
+        reason: String,
+    },
+    /// A rule that cannot be, or does not fit the operands it is given.
+    Rule {
         /// The reason, with the values.
         reason: String,
     },
@@ -171,9 +183,10 @@ impl Error {
             Error::Topology { .. } => "topology",
             Error::PeakTooSmall { .. } => "peak_too_small",
             Error::View { .. } => "view",
-            Error::NeedsRedistribute { .. } => "needs_redistribute",
+            Error::NeedsRedistribute { .. } | Error::ImplicitRedistribute { .. } => "needs_redistribute",
             Error::Incompatible { .. } => "incompatible",
             Error::Meaningless { .. } => "meaningless",
+            Error::Rule { .. } => "rule",
             Error::Unsupported { .. } => "unsupported",
             Error::Layout(e) => e.kind(),
         }
@@ -201,6 +214,7 @@ impl fmt::Display for Error {
             | Error::View { reason }
             | Error::Incompatible { reason }
             | Error::Meaningless { reason }
+            | Error::Rule { reason }
             | Error::Unsupported { reason } => f.write_str(reason),
             Error::PeakTooSmall { limit, least } => {
                 write!(f, "no plan stays within {limit} bytes on every rank: the least peak is {least} bytes")
@@ -230,6 +244,7 @@ impl fmt::Display for Error {
                 f,
                 "{reason}: redistribute to {first} first, for which the worst rank receives {elements} elements"
             ),
+            Error::ImplicitRedistribute { reason, fixes } => write!(f, "{reason}; {fixes}"),
             Error::Layout(e) => e.fmt(f),
         }
     }

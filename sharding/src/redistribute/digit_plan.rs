@@ -6,9 +6,10 @@ use smallvec::SmallVec;
 
 use crate::Error;
 use crate::axis::SubAxis;
-use crate::redistribute::bounds::{self, NOWHERE, Weight};
+use crate::redistribute::bounds::{NOWHERE, Weight};
 use crate::redistribute::closed_form::{self, Candidate, Form, Move};
-use crate::redistribute::digit_step::{MeasuredMoves, codes};
+use crate::redistribute::digit_step::MeasuredMoves;
+use crate::redistribute::network::inside_one_unit;
 use crate::redistribute::plan::Plan;
 use crate::redistribute::planner::{Objective, Totals, Work};
 use crate::redistribute::search::{Allowed, Limits, MAX_MOVING, Problem};
@@ -21,17 +22,14 @@ pub(super) struct Ends {
     pub(super) from: State,
     pub(super) to: State,
     /// What traffic knows of the digits, and what bounds do.
-    weights: SmallVec<[Weight; 8]>,
-    bounding: SmallVec<[Weight; 8]>,
+    weights: Weights,
+    pub(super) bounding: Weights,
 }
 
-impl Ends {
-    /// Elements per rank that must cross a level or a further one.
-    pub(super) fn need(&self, level: usize) -> f64 {
-        let (s, t) = (codes(&self.from, &self.from), codes(&self.to, &self.from));
-        bounds::need(&self.bounding, &s, &t, self.system.numel() as u64, level)
-    }
+/// What is known of each digit of a system.
+pub(super) type Weights = SmallVec<[Weight; 8]>;
 
+impl Ends {
     fn has_terms(&self) -> bool {
         self.from.iter().chain(&self.to).any(|p| p.is_partial())
     }
@@ -90,8 +88,8 @@ fn same_moves(a: &Candidate, b: &Candidate) -> bool {
 }
 
 impl Work<'_> {
-    /// The digit system of both ends, cut at the network's units if that nests.
-    pub(super) fn ends(&self) -> Option<Ends> {
+    /// The digit system of both ends, cut at the network's units if that nests, and both as states of it.
+    pub(super) fn states(&self) -> Option<(System, State, State)> {
         if self.from.mesh() != self.to.mesh() {
             return None;
         }
@@ -99,9 +97,13 @@ impl Work<'_> {
         let seeded = refine(self.from, self.to, &seeds);
         let found =
             if seeded.is_some() || seeds.is_empty() { seeded } else { refine(self.from, self.to, &[]) };
-        let (system, from, to) = found.filter(|(s, ..)| s.positions.len() < usize::from(NOWHERE))?;
-        let weights = self.weights(&system);
-        let bounding = self.network.bounding(&weights, system.digits.iter().copied());
+        found.filter(|(s, ..)| s.positions.len() < usize::from(NOWHERE))
+    }
+
+    /// The same with what is known of the digits.
+    pub(super) fn ends(&self) -> Option<Ends> {
+        let (system, from, to) = self.states()?;
+        let (weights, bounding) = self.weigh(&system);
         Some(Ends { system: Arc::new(system), from, to, weights, bounding })
     }
 
@@ -167,13 +169,21 @@ impl Work<'_> {
         problem.search(best.map(|[primary, secondary, _]| [primary, secondary]))
     }
 
-    /// What bounds and traffic know of the digits of a system.
-    pub(super) fn weights(&self, system: &System) -> SmallVec<[Weight; 8]> {
-        let mut weights: SmallVec<[Weight; 8]> = SmallVec::new();
+    /// What traffic knows of the digits of a system, and what bounds do.
+    pub(super) fn weigh(&self, system: &System) -> (Weights, Weights) {
+        let (mut weights, mut nest) = (Weights::new(), true);
         for &d in &system.digits {
-            weights.push(Weight { radix: d.size as u64, level: self.network.level(d).0 });
+            let (level, nests) = self.network.level(d);
+            weights.push(Weight { radix: d.size as u64, level });
+            nest &= nests;
         }
-        weights
+        let bounding = if nest { Weights::from_slice(&weights) } else { inside_one_unit(&weights) };
+        (weights, bounding)
+    }
+
+    /// What traffic knows of the digits of a system.
+    pub(super) fn weights(&self, system: &System) -> Weights {
+        self.weigh(system).0
     }
 
     /// What a candidate is compared by, without making its steps; `None` if it is not admitted.

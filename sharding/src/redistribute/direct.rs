@@ -138,7 +138,7 @@ impl Work<'_> {
     }
 
     /// The planner without limits: those are kept to by the whole plan.
-    fn free(&self) -> Planner {
+    pub(super) fn free(&self) -> Planner {
         Planner { max_peak_bytes: None, groups: None, ..self.planner.clone() }
     }
 

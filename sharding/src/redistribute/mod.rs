@@ -17,6 +17,7 @@ pub(crate) mod direct;
 pub mod explain;
 pub(crate) mod greedy;
 pub(crate) mod grid;
+pub(crate) mod lower_bound;
 pub mod messages;
 pub(crate) mod network;
 pub(crate) mod overlap;

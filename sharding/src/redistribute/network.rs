@@ -64,10 +64,21 @@ impl<'a> Network<'a> {
         if top == 0 {
             return (0, true);
         }
-        let Ok(modes) = self.mesh.modes_of(&[sub]) else { return (top, false) };
+        let axis = &self.mesh.axes()[sub.axis];
+        if let (1, Some((_, stride))) = (axis.layout().leaves().len(), axis.layout().leaves().next()) {
+            return self.level_of_modes(&[(sub.size as i64, sub.post(axis.size()) as i64 * stride)]);
+        }
+        match self.mesh.modes_of(&[sub]) {
+            Ok(modes) => self.level_of_modes(&modes),
+            Err(_) => (top, false),
+        }
+    }
+
+    /// The same of the modes of a digit.
+    fn level_of_modes(&self, modes: &[(i64, i64)]) -> (usize, bool) {
         let (mut level, mut clean) = (0, self.aligned);
         for (l, unit) in self.topology.levels().iter().enumerate().filter_map(|(l, x)| Some((l, x.ranks?))) {
-            for &(s, d) in &modes {
+            for &(s, d) in modes {
                 let (d, reach) = (d.unsigned_abs() as usize, s as usize * d.unsigned_abs() as usize);
                 let inside = unit.is_multiple_of(reach) || self.mesh.world() <= unit;
                 let outside = d.is_multiple_of(unit);
@@ -77,7 +88,7 @@ impl<'a> Network<'a> {
                 clean &= inside || outside;
             }
         }
-        (level.min(top), clean)
+        (level.min(self.levels() - 1), clean)
     }
 
     /// The parts of sub-axes that stay inside a unit of some level below the last.
@@ -107,15 +118,14 @@ impl<'a> Network<'a> {
         crate::axis::join(inner)
     }
 
-    /// Digits as bounds see them: where one does not nest with the network's units, ranks that differ in others may share
-    /// a unit, and nothing is known of any level but the innermost.
+    /// Digits as bounds see them: see [`inside_one_unit`].
     pub(crate) fn bounding(
         &self,
         weights: &[Weight],
         subs: impl IntoIterator<Item = SubAxis>,
     ) -> SmallVec<[Weight; 8]> {
-        let nests = subs.into_iter().all(|s| self.level(s).1);
-        weights.iter().map(|&w| if nests { w } else { Weight { level: 0, ..w } }).collect()
+        let nest = subs.into_iter().all(|s| self.level(s).1);
+        if nest { SmallVec::from_slice(weights) } else { inside_one_unit(weights) }
     }
 
     /// The different spreads of a group over units that its ranks see.
@@ -149,6 +159,12 @@ impl<'a> Network<'a> {
     pub(crate) fn collective_us(&self, total: f64, spread: &[UnitSizes], halves: f64) -> f64 {
         spread.iter().map(|n| self.topology.collective_us(total, n, halves)).fold(0.0, f64::max)
     }
+}
+
+/// Digits of which some do not nest with the network's units, as bounds see them: ranks that differ in one may share a
+/// unit, and nothing is known of any level but the innermost.
+pub(crate) fn inside_one_unit(weights: &[Weight]) -> SmallVec<[Weight; 8]> {
+    weights.iter().map(|w| Weight { level: 0, ..*w }).collect()
 }
 
 /// Bytes and peers of the worst rank at each level, in an exchange from codes `f` to `g` with targets of `bytes`.

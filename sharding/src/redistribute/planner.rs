@@ -407,7 +407,7 @@ impl Work<'_> {
         }
         let topology = self.network.topology;
         if let Some(ends) = ends {
-            let needs: SmallVec<[f64; 3]> = (0..self.network.levels()).map(|l| ends.need(l)).collect();
+            let needs = self.needs(&ends.system, &ends.bounding, &ends.from, &ends.to);
             // Over whole elements.
             let bytes = (needs[0] - 1e-6).max(0.0).ceil() as u64 * self.item;
             let needs: SmallVec<[f64; 3]> = needs.iter().map(|n| n * self.item as f64).collect();

@@ -1,0 +1,130 @@
+//! Bounds on the time of a plan that is not made.
+//!
+//! ```text
+//! 0                                              if a plan without communication exists
+//! launch + latency of the outermost level        else, with need_l what the worst rank cannot do without from beyond
+//!   that must be crossed                         level l (see `bounds`)
+//!   + max over l of need_l / sum_{k>=l} rate_k
+//! ```
+//!
+//! Between states of one digit system nothing moves exactly if every digit stays, or was replicated, or becomes partial:
+//! a replicated digit takes its position by a slice, and one that becomes partial is zero-filled.
+
+use smallvec::SmallVec;
+
+use crate::redistribute::bounds::{self, Weight};
+use crate::redistribute::digit_step::codes;
+use crate::redistribute::network::Network;
+use crate::redistribute::overlap::Overlap;
+use crate::redistribute::planner::{Planner, Work};
+use crate::redistribute::system::{Place, State, System};
+use crate::{Error, ReduceOp, Sharding};
+
+impl Planner {
+    /// Microseconds that no plan of this planner for the same question can beat, without making one.
+    ///
+    /// Ensures `lower_bound_us(a, b, n) <= plan(a, b, n).cost_us()`, and 0 exactly where there is a plan that only slices and
+    /// fills (which objective `peak` may still not take). Where the digits of both shardings nest this looks at digits
+    /// alone; otherwise it may look at every rank, and into partial targets make the plan. It is at least what
+    /// [`Plan::lower_bound_us`](crate::redistribute::Plan::lower_bound_us) says where digits nest, and also says something
+    /// of partial targets.
+    ///
+    /// ```
+    /// use reshard_sharding::{Mesh, Sharding, redistribute::Planner};
+    /// let mesh: Mesh = "x=2,y=2".parse()?;
+    /// let of = |text: &str| Sharding::parse(&mesh, &[1024, 1024], text);
+    /// let planner = Planner::new();
+    /// assert_eq!(planner.lower_bound_us(&of("R,S(0)")?, &of("S(1),S(0)")?, 4)?, 0.0); // a slice
+    /// let (from, to) = (of("S(0),P")?, of("S(1),R")?);
+    /// let bound = planner.lower_bound_us(&from, &to, 4)?;
+    /// assert!(bound > 6.6 && bound <= planner.plan(&from, &to, 4)?.cost_us());
+    /// # Ok::<(), reshard_sharding::Error>(())
+    /// ```
+    ///
+    /// Fails if the shapes differ or a shard would have to become a term of an average, as [`Planner::plan`] does. Limits
+    /// on memory and groups are not looked at.
+    pub fn lower_bound_us(&self, from: &Sharding, to: &Sharding, item_bytes: usize) -> Result<f64, Error> {
+        Planner::check(from, to, item_bytes)?;
+        if from == to || from.numel() == 0 {
+            return Ok(0.0);
+        }
+        let network = Network::new(&self.topology, from.mesh());
+        let work = Work { planner: self, network, from, to, item: item_bytes as u64 };
+        match work.bound_of_digits() {
+            Some(bound) => Ok(bound),
+            None => work.bound_of_regions(),
+        }
+    }
+}
+
+/// Whether slices and zero-fills lead from one state to another.
+pub(super) fn is_local(from: &State, to: &State) -> bool {
+    from.iter().zip(to).all(|(&a, &b)| {
+        a == b
+            || match (a, b) {
+                (Place::Replicated, _) => true,
+                (Place::At(_), Place::Partial(op)) => op != ReduceOp::Avg,
+                (Place::At(_), Place::At(_) | Place::Replicated) | (Place::Partial(_), _) => false,
+            }
+    })
+}
+
+impl Work<'_> {
+    /// The bound where the digits nest.
+    fn bound_of_digits(&self) -> Option<f64> {
+        let (system, from, to) = self.states()?;
+        if is_local(&from, &to) {
+            return Some(0.0);
+        }
+        let mut needs = self.needs(&system, &self.weigh(&system).1, &from, &to);
+        needs.iter_mut().for_each(|n| *n *= self.item as f64);
+        Some(self.time_needed(&needs))
+    }
+
+    /// The least time of a plan that communicates, of which the worst rank receives so many bytes from beyond each level.
+    fn time_needed(&self, needs: &[f64]) -> f64 {
+        let bound = self.network.topology.bound_us(needs);
+        if bound > 0.0 { bound } else { self.network.topology.bound_us(&[f64::MIN_POSITIVE]) }
+    }
+
+    /// The bound where regions overlap: what the largest shard of the target has more than the largest of the source, or
+    /// all of it where terms are reduced.
+    fn bound_of_regions(&self) -> Result<f64, Error> {
+        let (from, to) = (self.from, self.to);
+        if to.is_partial() {
+            let plan = self.free().plan(from, to, self.item as usize)?;
+            let communicates = plan.communicating_steps() > 0;
+            return Ok(if communicates { self.time_needed(&[0.0]) } else { 0.0 });
+        }
+        let held = if from.is_partial() { 0 } else { from.max_local_numel() };
+        let more = to.max_local_numel().saturating_sub(held) as u64 * self.item;
+        if more > 0 || !self.each_holds_its_target()? {
+            return Ok(self.time_needed(&[more as f64]));
+        }
+        Ok(0.0)
+    }
+
+    /// Whether every rank holds all that it wants, of a source without terms.
+    fn each_holds_its_target(&self) -> Result<bool, Error> {
+        let overlap = Overlap::new(self.from, self.to);
+        for rank in self.to.mesh().ranks() {
+            let (wanted, held) = overlap.wanted_and_held(rank)?;
+            if wanted != held {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Elements that the worst rank cannot do without from beyond each level, between two states of a system.
+    pub(super) fn needs(
+        &self,
+        system: &System,
+        bounding: &[Weight],
+        from: &State,
+        to: &State,
+    ) -> SmallVec<[f64; 3]> {
+        let (s, t, numel) = (codes(from, from), codes(to, from), system.numel() as u64);
+        (0..self.network.levels()).map(|level| bounds::need(bounding, &s, &t, numel, level)).collect()
+    }
+}

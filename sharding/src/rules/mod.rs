@@ -1,0 +1,42 @@
+//! Rules: what an op means for one mesh axis.
+//!
+//! An op is a nest of loops over *factors*, and its rule ties factors to the dims of its operands, as einsum does:
+//!
+//! ```text
+//! mm        mk,kn->mn                      m and n pass, k is reduced by sum
+//! softmax   ij->ij {j: replicate}          along j everything depends on everything
+//! amax      ij->i {j: max}
+//! add       ...,...->... {linear, increasing}
+//! ```
+//!
+//! Cutting the loop of one factor over the ranks of one mesh axis is a **strategy** of that axis: operands that carry the
+//! factor are sharded along it, inputs that do not are replicated, outputs that do not hold terms. From the way in which
+//! terms pass the op ([`Passing`]) come the strategies whose inputs are terms already. Several axes take one strategy
+//! each, independently: the strategies of a mesh are the product, and propagation finds the cheapest one
+//! without forming it.
+//!
+//! Why this is right: run the op on the parts of a factor's range and put the outputs together. A factor that passes
+//! gives the parts of the output; one that is reduced gives terms, because reductions are associative and commutative.
+//! The next axis cuts what is left of the loops, which is an op of the same rule on smaller sizes. All operands that
+//! carry a factor must be cut into the *same* parts, or a rank would multiply row 3 with column 5: one strategy has one
+//! placeholder, filled with one kind for all of them.
+mod call;
+mod factor;
+mod families;
+mod notation;
+mod op;
+mod passing;
+mod request;
+mod rule;
+mod strategy;
+mod table;
+
+pub use call::{Call, Value};
+pub use factor::{Dim, Factor, Role, Slicing};
+pub use op::Op;
+pub(crate) use op::{Bound, Brackets, Entry, Row};
+pub use passing::{Operands, Passing};
+pub use request::Request;
+pub use rule::{Equation, Rule};
+pub use strategy::{Part, Strategy};
+pub use table::Table;
