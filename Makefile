@@ -74,7 +74,7 @@ instructions:
 	benches/instructions.sh planner --check
 
 cuda:
-	eval "$$(scripts/fetch_nvrtc.sh)" && RESHARD_NEED_NVRTC=1 cargo test -p reshard-cuda -p reshard-device -p reshard-nccl --features reshard-nccl/nccl --test nvrtc --test on_device --test select --test contract --test nccl_on_device --example device_speed
+	eval "$$(scripts/fetch_nvrtc.sh)" && RESHARD_NEED_NVRTC=1 cargo test -p reshard-cuda -p reshard-device -p reshard-nccl --features reshard-nccl/nccl --test nvrtc --test on_device --test select --test contract --test nccl_on_device --test real_over_stand_ins --example device_speed
 	cargo test -p reshard --features cuda,nccl --bin reshard --test gpu_run --test cli_run_refusals
 
 MPI = --workspace --features reshard/mpi,reshard-mpi/mpi

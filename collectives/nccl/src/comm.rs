@@ -84,6 +84,8 @@ pub struct Comm<N: Nccl> {
     time_out: Duration,
     floats: FloatSums,
     pub(crate) groups: HashMap<Box<[usize]>, Handle>,
+    /// What ranks tell each other, while it is under way.
+    pub(crate) meeting: Option<Memory<N>>,
     ready: HashMap<Key, Arc<Ready<N>>>,
     pub(crate) in_flight: Vec<InFlight<N>>,
     mode: Mode,
@@ -156,6 +158,7 @@ impl<N: Nccl> Comm<N> {
             time_out,
             floats: FloatSums::default(),
             groups: HashMap::new(),
+            meeting: None,
             ready: HashMap::new(),
             in_flight: Vec::new(),
             mode: Mode::Each,
@@ -309,6 +312,8 @@ impl<N: Nccl> Comm<N> {
     /// Aborts; from now on nothing works.
     pub(crate) fn fail(&mut self, what: &str, place: &str) -> Error {
         self.nccl.abort();
+        // Nothing runs any more.
+        self.meeting = None;
         let error = self.engine(format!("{what} in {place}; the communicator is aborted"));
         self.failed = Some(error.clone());
         error

@@ -41,7 +41,6 @@ impl<N: Nccl> Comm<N> {
 
     /// All ranks' bytes, as many of each.
     fn gather(&mut self, bytes: &[u8]) -> Result<Vec<u8>, String> {
-        let said = |e: reshard_cuda::Error| e.to_string();
         let mut all = vec![0; bytes.len() * (self.size + 1)];
         if all.is_empty() {
             return Ok(all);
@@ -49,18 +48,37 @@ impl<N: Nccl> Comm<N> {
         // Those of all, and behind them this rank's.
         let own = all.len() - bytes.len();
         all[own..].copy_from_slice(bytes);
+        let bytes = bytes.len();
+        self.together(&mut all, |nccl, start| {
+            nccl.all_gather(Handle::WORLD, start + own as i64, start, bytes)
+        })?;
+        all.truncate(own);
+        Ok(all)
+    }
+
+    /// Brings bytes to the device, makes one group of calls on them there, and brings back what has become of them.
+    ///
+    /// The memory is this communicator's until all is done, or until it has been aborted: giving memory back may wait for the
+    /// stream, which without an abort may be without an end.
+    fn together(
+        &mut self,
+        bytes: &mut [u8],
+        calls: impl FnOnce(&mut N, i64) -> Result<(), reshard_cuda::Error>,
+    ) -> Result<(), String> {
+        let said = |e: reshard_cuda::Error| e.to_string();
         let device = self.nccl.device();
-        let mut memory = device.allocate(all.len()).map_err(said)?;
-        device.write(&mut memory, &all).map_err(said)?;
-        let start = device.address(&memory);
+        let memory = self.meeting.insert(device.allocate(bytes.len()).map_err(said)?);
+        device.write(memory, bytes).map_err(said)?;
+        let start = device.address(memory);
         self.nccl.group_start().map_err(said)?;
-        self.nccl.all_gather(Handle::WORLD, start + own as i64, start, bytes.len()).map_err(said)?;
+        calls(&mut self.nccl, start).map_err(said)?;
         self.nccl.group_end().map_err(said)?;
         self.until(N::settled)?;
         self.until(N::idle)?;
-        self.nccl.device().read(&memory, &mut all).map_err(said)?;
-        all.truncate(own);
-        Ok(all)
+        if let Some(memory) = self.meeting.take() {
+            self.nccl.device().read(&memory, bytes).map_err(said)?;
+        }
+        Ok(())
     }
 
     /// Gives every member's word to every member, in their order: its tag, and an id if one is needed.
@@ -70,28 +88,23 @@ impl<N: Nccl> Comm<N> {
         tag: u64,
         id: Option<UniqueId>,
     ) -> Result<Vec<(u64, UniqueId)>, String> {
-        let said = |e: reshard_cuda::Error| e.to_string();
         let members = place.group.as_slice();
         let known = self.handle(members);
         let mut words = vec![0; WORD * (members.len() + 1)];
         words[..8].copy_from_slice(&tag.to_le_bytes());
         words[8..8 + UniqueId::BYTES].copy_from_slice(&id.map_or([0; UniqueId::BYTES], |id| id.0));
-        let mut memory = self.nccl.device().allocate(words.len()).map_err(said)?;
-        self.nccl.device().write(&mut memory, &words).map_err(said)?;
-        let start = self.nccl.device().address(&memory);
-        self.nccl.group_start().map_err(said)?;
-        for (i, &member) in members.iter().enumerate().filter(|(_, member)| **member != self.rank) {
-            // Members have their ranks in the communicator of all, and their places in one of their own.
-            let peer = if known.is_some() { i } else { member };
-            let on = known.unwrap_or(Handle::WORLD);
-            self.nccl.send(on, peer, start, WORD).map_err(said)?;
-            self.nccl.receive(on, peer, start + (WORD * (i + 1)) as i64, WORD).map_err(said)?;
-        }
-        self.nccl.group_end().map_err(said)?;
-        self.until(N::settled)?;
-        self.until(N::idle)?;
         let own = words[..WORD].to_vec();
-        self.nccl.device().read(&memory, &mut words).map_err(said)?;
+        let rank = self.rank;
+        self.together(&mut words, |nccl, start| {
+            for (i, &member) in members.iter().enumerate().filter(|(_, member)| **member != rank) {
+                // Members have their ranks in the communicator of all, and their places in one of their own.
+                let peer = if known.is_some() { i } else { member };
+                let on = known.unwrap_or(Handle::WORLD);
+                nccl.send(on, peer, start, WORD)?;
+                nccl.receive(on, peer, start + (WORD * (i + 1)) as i64, WORD)?;
+            }
+            Ok(())
+        })?;
         let word = |(i, &member): (usize, &usize)| {
             let word = if member == self.rank { &own } else { &words[WORD * (i + 1)..WORD * (i + 2)] };
             let (mut tag, mut id) = ([0; 8], [0; UniqueId::BYTES]);
