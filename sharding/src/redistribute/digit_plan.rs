@@ -103,7 +103,8 @@ impl Work<'_> {
     /// The same with what is known of the digits.
     pub(super) fn ends(&self) -> Option<Ends> {
         let (system, from, to) = self.states()?;
-        let (weights, bounding) = self.weigh(&system);
+        let (weights, nest) = self.weigh(system.digits.iter().copied());
+        let bounding = if nest { Weights::from_slice(&weights) } else { inside_one_unit(&weights) };
         Some(Ends { system: Arc::new(system), from, to, weights, bounding })
     }
 
@@ -169,21 +170,20 @@ impl Work<'_> {
         problem.search(best.map(|[primary, secondary, _]| [primary, secondary]))
     }
 
-    /// What traffic knows of the digits of a system, and what bounds do.
-    pub(super) fn weigh(&self, system: &System) -> (Weights, Weights) {
+    /// What traffic knows of some digits, and whether all nest with the network's units.
+    pub(super) fn weigh(&self, digits: impl IntoIterator<Item = SubAxis>) -> (Weights, bool) {
         let (mut weights, mut nest) = (Weights::new(), true);
-        for &d in &system.digits {
+        for d in digits {
             let (level, nests) = self.network.level(d);
             weights.push(Weight { radix: d.size as u64, level });
             nest &= nests;
         }
-        let bounding = if nest { Weights::from_slice(&weights) } else { inside_one_unit(&weights) };
-        (weights, bounding)
+        (weights, nest)
     }
 
     /// What traffic knows of the digits of a system.
     pub(super) fn weights(&self, system: &System) -> Weights {
-        self.weigh(system).0
+        self.weigh(system.digits.iter().copied()).0
     }
 
     /// What a candidate is compared by, without making its steps; `None` if it is not admitted.

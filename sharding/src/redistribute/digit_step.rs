@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use crate::Error;
 use crate::axis::{SubAxis, join};
 use crate::extent::chunk;
-use crate::redistribute::bounds::{Codes, OWED, OWED_LATER, REPLICATED, Weight};
+use crate::redistribute::bounds::{Code, Codes, OWED, OWED_LATER, REPLICATED, Weight};
 use crate::redistribute::closed_form::{Candidate, Move, senders};
 use crate::redistribute::cost::all_reduce_bytes;
 use crate::redistribute::messages::{Motion, reduce_of};
@@ -299,13 +299,18 @@ fn most_sent(system: &System, before: &State, after: &State, sender: &[usize]) -
 /// A state of a system as codes, partial digits told apart from their source.
 pub(super) fn codes(state: &State, source: &State) -> Codes {
     let mut codes = Codes::new();
-    for (x, s) in state.iter().zip(source) {
-        codes.push(match *x {
-            Place::At(p) => p,
-            Place::Replicated => REPLICATED,
-            Place::Partial(_) if x == s => OWED,
-            Place::Partial(_) => OWED_LATER,
-        });
+    for (&x, &s) in state.iter().zip(source) {
+        codes.push(code(x, s));
     }
     codes
+}
+
+/// One place as a code, told apart from its source where it is partial.
+pub(super) fn code(place: Place, source: Place) -> Code {
+    match place {
+        Place::At(p) => p,
+        Place::Replicated => REPLICATED,
+        Place::Partial(_) if place == source => OWED,
+        Place::Partial(_) => OWED_LATER,
+    }
 }

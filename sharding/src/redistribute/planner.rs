@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 use crate::digits::Owner;
 use crate::redistribute::cost::Topology;
 use crate::redistribute::digit_plan::Ends;
+use crate::redistribute::digit_step::codes;
 use crate::redistribute::messages::Motion;
 use crate::redistribute::network::Network;
 use crate::redistribute::overlap::Overlap;
@@ -407,7 +408,8 @@ impl Work<'_> {
         }
         let topology = self.network.topology;
         if let Some(ends) = ends {
-            let needs = self.needs(&ends.system, &ends.bounding, &ends.from, &ends.to);
+            let (s, t) = (codes(&ends.from, &ends.from), codes(&ends.to, &ends.from));
+            let needs = self.needs(&ends.bounding, &s, &t);
             // Over whole elements.
             let bytes = (needs[0] - 1e-6).max(0.0).ceil() as u64 * self.item;
             let needs: SmallVec<[f64; 3]> = needs.iter().map(|n| n * self.item as f64).collect();
