@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use crate::redistribute::bounds::{self, Codes, Weight};
 use crate::redistribute::digit_step::code;
 use crate::redistribute::merge::{Merged, Moving};
-use crate::redistribute::network::{Network, inside_one_unit};
+use crate::redistribute::network::inside_one_unit;
 use crate::redistribute::overlap::Overlap;
 use crate::redistribute::planner::{Planner, Work};
 use crate::redistribute::system::Place;
@@ -49,8 +49,7 @@ impl Planner {
         if from == to || from.numel() == 0 {
             return Ok(0.0);
         }
-        let network = Network::new(&self.topology, from.mesh());
-        let work = Work { planner: self, network, from, to, item: item_bytes as u64 };
+        let work = Work::new(self, from, to, item_bytes as u64);
         match work.bound_of_digits() {
             Some(bound) => Ok(bound),
             None => work.bound_of_regions(),

@@ -9,6 +9,8 @@
 //! overlap, both are cut at each other's ends, which cuts the dims where they stand, and the words are laid again: that
 //! ends in the fixed point of `system`, since every cut is forced.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
 use crate::Sharding;
@@ -215,7 +217,7 @@ impl Merged {
     }
 
     /// The digit system and both shardings as states of it.
-    pub(crate) fn into_system(self, of: &Sharding) -> (System, State, State) {
+    pub(crate) fn system(&self, of: &Sharding) -> (Arc<System>, State, State) {
         let (mut s, mut t) = (State::new(), State::new());
         let mut digits: SmallVec<[SubAxis; 8]> = SmallVec::new();
         for d in &self.digits {
@@ -223,7 +225,7 @@ impl Merged {
             s.push(d.places[0]);
             t.push(d.places[1]);
         }
-        let shape = SmallVec::from_slice(of.shape());
-        (System { mesh: of.mesh().clone(), shape, digits, positions: self.positions }, s, t)
+        let (shape, positions) = (SmallVec::from_slice(of.shape()), SmallVec::from_slice(&self.positions));
+        (Arc::new(System { mesh: of.mesh().clone(), shape, digits, positions }), s, t)
     }
 }

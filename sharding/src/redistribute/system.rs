@@ -16,6 +16,8 @@
 //! in which every set must stay a chain (each cut divides the next). Every cut is forced, so a set that is not a chain
 //! means that no digit system exists.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
 use crate::axis::SubAxis;
@@ -83,9 +85,9 @@ pub(crate) fn refine(
     from: &Sharding,
     to: &Sharding,
     seeds: &[(usize, usize)],
-) -> Option<(System, State, State)> {
+) -> Option<(Arc<System>, State, State)> {
     let mut merged = Merged::new();
-    merged.fill(from, to, seeds).then(|| merged.into_system(from))
+    merged.fill(from, to, seeds).then(|| merged.system(from))
 }
 
 impl System {
