@@ -105,10 +105,13 @@ impl Work<'_> {
 
     /// The same with what is known of the digits.
     pub(super) fn ends(&self) -> Option<Ends> {
-        let (system, from, to) = self.states()?;
+        Some(self.ends_of(self.states()?))
+    }
+
+    pub(super) fn ends_of(&self, (system, from, to): (Arc<System>, State, State)) -> Ends {
         let (weights, nest) = self.weigh(system.digits.iter().copied());
         let bounding = if nest { Weights::from_slice(&weights) } else { inside_one_unit(&weights) };
-        Some(Ends { system, from, to, weights, bounding })
+        Ends { system, from, to, weights, bounding }
     }
 
     /// The best of the closed forms, and of a search where they may not be the best.

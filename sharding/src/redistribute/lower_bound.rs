@@ -1,4 +1,4 @@
-//! Bounds on the time of a plan that is not made.
+//! The time of a plan that is not made: bounds, and what it would cost.
 //!
 //! ```text
 //! 0                                              if a plan without communication exists
@@ -17,7 +17,7 @@ use crate::redistribute::digit_step::code;
 use crate::redistribute::merge::{Merged, Moving};
 use crate::redistribute::network::inside_one_unit;
 use crate::redistribute::overlap::Overlap;
-use crate::redistribute::planner::{Planner, Work};
+use crate::redistribute::planner::{Objective, Planner, Work};
 use crate::redistribute::system::Place;
 use crate::{Error, ReduceOp, Sharding};
 
@@ -55,6 +55,30 @@ impl Planner {
             None => work.bound_of_regions(),
         }
     }
+
+    /// Microseconds that the plan takes under the model: `plan(from, to, item_bytes)?.cost_us()`, to the bit.
+    ///
+    /// Where the plan only slices or fills, and where it needs no search (one level, no terms, no limits), this costs a
+    /// part of making it, since it makes no steps; elsewhere as much.
+    ///
+    /// ```
+    /// use reshard_sharding::{Mesh, Sharding, redistribute::Planner};
+    /// let mesh: Mesh = "x=2,y=2".parse()?;
+    /// let of = |text: &str| Sharding::parse(&mesh, &[1024, 1024], text);
+    /// let (planner, from, to) = (Planner::new(), of("S(0),S(1)")?, of("S(1),R")?);
+    /// assert_eq!(planner.cost_us(&from, &to, 4)?, planner.plan(&from, &to, 4)?.cost_us());
+    /// # Ok::<(), reshard_sharding::Error>(())
+    /// ```
+    ///
+    /// Fails where [`Planner::plan`] does, with the same error.
+    pub fn cost_us(&self, from: &Sharding, to: &Sharding, item_bytes: usize) -> Result<f64, Error> {
+        Planner::check(from, to, item_bytes)?;
+        let work = Work::new(self, from, to, item_bytes as u64);
+        match work.cost_without_steps()? {
+            Some(cost) => Ok(cost),
+            None => Ok(self.plan(from, to, item_bytes)?.cost_us()),
+        }
+    }
 }
 
 /// Whether a slice or a zero-fill is all that a digit needs.
@@ -68,6 +92,31 @@ fn is_local([from, to]: [Place; 2]) -> bool {
 }
 
 impl Work<'_> {
+    /// The cost of the plan where it is known without its steps.
+    fn cost_without_steps(&self) -> Result<Option<f64>, Error> {
+        let planner = self.planner;
+        let limited = planner.max_peak_bytes.is_some() || planner.objective == Objective::Peak;
+        if limited || self.from.mesh() != self.to.mesh() {
+            return Ok(None);
+        }
+        if self.from == self.to || self.from.numel() == 0 {
+            return Ok(Some(0.0));
+        }
+        let mut merged = Merged::new();
+        let nests = merged.fill(self.from, self.to, &self.network.cuts());
+        if nests && merged.digits.iter().all(|d| is_local(d.places)) {
+            return Ok(Some(0.0));
+        }
+        let terms = self.from.is_partial() || self.to.is_partial();
+        if !nests || terms || planner.groups.is_some() || self.network.levels() > 1 {
+            return Ok(None);
+        }
+        let ends = self.ends_of(merged.system(self.from));
+        let best = self.best_of_two(&ends)?;
+        // As a plan adds its steps up.
+        Ok(best.map(|(_, measured)| measured.iter().fold(0.0, |total, x| total + x.cost_us)))
+    }
+
     /// The bound where the digits nest.
     fn bound_of_digits(&self) -> Option<f64> {
         if self.from.mesh() != self.to.mesh() {
