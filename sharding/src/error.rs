@@ -127,6 +127,13 @@ pub enum Error {
         /// How many elements the worst rank receives on the way there.
         elements: u64,
     },
+    /// An op that takes its inputs only after a redistribution, where none may be implied.
+    ImplicitRedistribute {
+        /// The op, its operands, and what stands in the way.
+        reason: String,
+        /// What to redistribute, cheapest first.
+        fixes: String,
+    },
     /// Two shardings that no plan can connect.
     Incompatible {
         /// The reason, with the values.
@@ -176,7 +183,7 @@ impl Error {
             Error::Topology { .. } => "topology",
             Error::PeakTooSmall { .. } => "peak_too_small",
             Error::View { .. } => "view",
-            Error::NeedsRedistribute { .. } => "needs_redistribute",
+            Error::NeedsRedistribute { .. } | Error::ImplicitRedistribute { .. } => "needs_redistribute",
             Error::Incompatible { .. } => "incompatible",
             Error::Meaningless { .. } => "meaningless",
             Error::Rule { .. } => "rule",
@@ -237,6 +244,7 @@ impl fmt::Display for Error {
                 f,
                 "{reason}: redistribute to {first} first, for which the worst rank receives {elements} elements"
             ),
+            Error::ImplicitRedistribute { reason, fixes } => write!(f, "{reason}; {fixes}"),
             Error::Layout(e) => e.fmt(f),
         }
     }

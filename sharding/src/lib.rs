@@ -17,6 +17,7 @@ pub mod meaning;
 pub mod mesh;
 pub mod notation;
 pub mod placement;
+pub mod propagate;
 pub mod redistribute;
 pub mod reduce;
 pub mod region;

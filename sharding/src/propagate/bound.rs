@@ -1,0 +1,143 @@
+//! What an input must cost, however a path goes on.
+//!
+//! Let some slots have their rows. For an input with source `s` and target `t`, of `N` elements on `W` ranks:
+//!
+//! * nothing need be said while every slot keeps what the source is, slices a replica, or makes terms: that may be free;
+//! * otherwise at least one step communicates: `launch + latency`;
+//! * and without terms, the worst rank receives at least the average of `|t_r| - |t_r & s_r|`. Every element is in
+//!   `t` of `W / prod n` ranks, over the slots that shard `t`. Of these a part is in `s` too: `1/n` of them for a slot
+//!   along which `s` is sharded and `t` replicated, whatever the other slots do; at most `1/n` for one slot that shards
+//!   another dim, as the digits of an even source are uniform. Hence
+//!
+//! ```text
+//! bytes >= N / prod_{slots that shard t} n  *  (1 - prod_{S -> R} 1/n * min_{S(d) -> S(e)} 1/n)
+//! ```
+//!
+//! with slots that are still open counted as if they sharded `t`;
+//! * with terms that must all be reduced, nothing of the result is held: `bytes >= |t|`.
+//!
+//! A bound never exceeds the cost of a plan, so the first complete path that is taken from the queue is a cheapest one.
+
+use crate::propagate::problem::{Alike, Letter, Problem};
+use crate::propagate::slots::Class;
+use crate::rules::Entry;
+
+/// What is known of an input's target.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Known {
+    /// Some slot cannot do without communication.
+    must_move: bool,
+    /// The product of the slots that shard the target.
+    shards: f64,
+    /// The part of the target that a rank holds on average, at most.
+    gathered: f64,
+    moved: f64,
+    /// Whether the target holds terms, and whether terms were reduced.
+    terms: bool,
+    reduced: bool,
+    /// The target is not the source.
+    pub(super) changed: bool,
+}
+
+impl Known {
+    pub(super) const NOTHING: Known = Known {
+        must_move: false,
+        shards: 1.0,
+        gathered: 1.0,
+        moved: 1.0,
+        terms: false,
+        reduced: false,
+        changed: false,
+    };
+
+    /// The same with one more slot of `n` ranks.
+    pub(super) fn with(self, at: &Class, letter: Letter, n: usize, fixed: Option<usize>) -> Known {
+        let mut known = self;
+        let n = n as f64;
+        let dim = match letter.entry {
+            Entry::Shard { dim, .. } => Some(usize::from(dim)),
+            Entry::Fixed(_) => fixed,
+            Entry::Replicate | Entry::Partial(_) => None,
+        };
+        if dim.is_some() {
+            known.shards *= n;
+        }
+        let terms = matches!(letter.entry, Entry::Partial(_));
+        known.terms |= terms;
+        match at {
+            // Nothing is known of the source along this slot.
+            Class::Mixed => {}
+            Class::Replicate => known.changed |= dim.is_some() || terms,
+            Class::Partial(held) => {
+                let kept = match letter.entry {
+                    Entry::Partial(op) => op.mixes_with(*held),
+                    Entry::Replicate | Entry::Shard { .. } | Entry::Fixed(_) => false,
+                };
+                known.must_move |= !kept;
+                known.reduced |= !terms;
+                known.changed |= !kept;
+            }
+            Class::Shard { dim: d, .. } => {
+                if dim != Some(*d) {
+                    known.changed = true;
+                    known.must_move |= !terms;
+                    if dim.is_some() {
+                        known.moved = known.moved.min(1.0 / n);
+                    } else {
+                        known.gathered /= n;
+                    }
+                }
+            }
+        }
+        known
+    }
+}
+
+impl Problem<'_> {
+    /// The least that an input can still cost, in picoseconds.
+    pub(super) fn least(&self, input: &Alike<'_>, known: &Known, slots: usize) -> u64 {
+        if !known.must_move {
+            return 0;
+        }
+        let open_terms = input.at[slots..].iter().any(|c| matches!(c, Class::Partial(_) | Class::Mixed));
+        let bytes = if known.terms || open_terms {
+            1.0
+        } else {
+            let target = input.source.numel() as f64 / (known.shards * input.shrink[slots]);
+            let even = input.source.digits().is_some();
+            let held =
+                if known.reduced { 0.0 } else { known.gathered * if even { known.moved } else { 1.0 } };
+            (target * (1.0 - held) * input.item_bytes as f64).max(1.0)
+        };
+        if input.source.numel() == 0 {
+            return 0;
+        }
+        picoseconds_below(self.planner.topology.bound_us(&[bytes]))
+    }
+
+    /// The least that an output's wish can still cost: whether some slot must move.
+    pub(super) fn least_of_wish(&self, output: usize, path: &[u16]) -> u64 {
+        let Some(Some(wished)) = self.wished.get(output) else { return 0 };
+        if !matches!(self.wishes[output], crate::propagate::Wish::Become(_)) || self.op.is_view() {
+            return 0;
+        }
+        let operand = self.alike.len() + output;
+        let must_move = path.iter().enumerate().any(|(slot, &row)| {
+            match (self.letter(slot, row, operand).entry, &wished[slot]) {
+                (Entry::Shard { dim, .. }, Class::Shard { dim: d, .. }) => usize::from(dim) != *d,
+                (Entry::Shard { .. } | Entry::Partial(_), Class::Replicate) => true,
+                (Entry::Partial(_), Class::Shard { .. }) => true,
+                (Entry::Partial(op), Class::Partial(held)) => !op.mixes_with(*held),
+                (Entry::Replicate | Entry::Fixed(_), _) | (_, Class::Mixed) => false,
+                (Entry::Shard { .. }, Class::Partial(_)) => false,
+            }
+        });
+        let empty = self.op.outputs()[output].contains(&0);
+        if must_move && !empty { picoseconds_below(self.planner.topology.bound_us(&[1.0])) } else { 0 }
+    }
+}
+
+/// A time in picoseconds, not above what the rounded steps of any plan add up to.
+fn picoseconds_below(us: f64) -> u64 {
+    ((us * 1e6).floor() as u64).saturating_sub(8)
+}

@@ -1,0 +1,29 @@
+//! What is wanted of an output.
+
+use crate::Sharding;
+
+/// What is wanted of an output, beyond the cost of its inputs.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub enum Wish {
+    /// Nothing.
+    #[default]
+    Any,
+    /// This sharding, or as many microseconds more.
+    Prefer {
+        /// The preferred sharding.
+        sharding: Sharding,
+        /// What any other one costs extra, at least 0.
+        penalty_us: f64,
+    },
+    /// This sharding: what the op makes is redistributed to it, and the plan is part of the choice.
+    Become(Sharding),
+}
+
+impl Wish {
+    pub(super) fn sharding(&self) -> Option<&Sharding> {
+        match self {
+            Wish::Any => None,
+            Wish::Prefer { sharding, .. } | Wish::Become(sharding) => Some(sharding),
+        }
+    }
+}
