@@ -20,16 +20,23 @@
 //! The next axis cuts what is left of the loops, which is an op of the same rule on smaller sizes. All operands that
 //! carry a factor must be cut into the *same* parts, or a rank would multiply row 3 with column 5: one strategy has one
 //! placeholder, filled with one kind for all of them.
+mod call;
 mod factor;
+mod families;
 mod notation;
 mod op;
 mod passing;
+mod request;
 mod rule;
 mod strategy;
+mod table;
 
+pub use call::{Call, Value};
 pub use factor::{Dim, Factor, Role, Slicing};
 pub use op::Op;
 pub(crate) use op::{Bound, Brackets, Entry, Row};
 pub use passing::{Operands, Passing};
+pub use request::Request;
 pub use rule::{Equation, Rule};
 pub use strategy::{Part, Strategy};
+pub use table::Table;

@@ -1,0 +1,171 @@
+//! The table of ops: a name, a rule.
+//!
+//! [`Table::standard`] holds ours; a framework adds its own, or replaces ours, with one call of [`Table::add`]. Ops whose
+//! rule depends on arguments or on the number of dims are families: functions from a [`Request`] to an [`Op`].
+
+use core::fmt;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::Error;
+use crate::rules::call::Call;
+use crate::rules::families;
+use crate::rules::op::Op;
+use crate::rules::request::Request;
+use crate::rules::rule::Rule;
+
+/// One line each: an op and its rule.
+pub(super) const RULES: &[(&str, &str)] = &[
+    ("add", "...,...->... {linear, increasing, (P(avg),R -> P(avg)), (R,P(avg) -> P(avg))}"),
+    ("mul", "...,...->... {multilinear, (P(prod),P(prod) -> P(prod))}"),
+    ("relu", "...->... {increasing}"),
+    ("gelu", "...->... {none}"),
+    ("mm", "mk,kn->mn"),
+    ("bmm", "bmk,bkn->bmn"),
+    ("copy", "...->... {selecting}"),
+];
+
+/// A function from a request to an op.
+type Family = dyn Fn(&Request<'_>) -> Result<Op, Error> + Send + Sync;
+
+#[derive(Clone)]
+enum Entry {
+    Rule(Rule),
+    Family { parameters: Vec<String>, make: Arc<Family> },
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Entry::Rule(rule) => write!(f, "{rule}"),
+            Entry::Family { parameters, .. } => write!(f, "family({})", parameters.join(",")),
+        }
+    }
+}
+
+/// Ops by name.
+///
+/// ```
+/// use reshard_sharding::rules::{Call, Table};
+/// let mut table = Table::standard();
+/// let op = table.op(&"sum(dims=[1],keepdim=true)".parse()?, &[&[8, 6]])?;
+/// assert_eq!(op.outputs()[0].as_slice(), [8, 1]);
+/// assert_eq!(op.strategies()[1].to_string(), "S(b1) -> P");
+///
+/// table.add("gated", "bsh,bsh->bsh {multilinear}".parse()?);
+/// assert_eq!(table.op(&Call::new("gated"), &[&[2, 3, 4], &[2, 3, 4]])?.strategies()[0].to_string(),
+///     "S(b0),S(b0) -> S(b0)");
+///
+/// let unknown = table.op(&Call::new("sofmax"), &[&[8, 6]]).unwrap_err();
+/// assert_eq!(unknown.to_string(), "no op sofmax: did you mean softmax?");
+/// # Ok::<(), reshard_sharding::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Table {
+    entries: BTreeMap<String, Entry>,
+}
+
+impl Default for Table {
+    fn default() -> Table {
+        Table::standard()
+    }
+}
+
+impl Table {
+    /// A table without ops.
+    pub fn empty() -> Table {
+        Table { entries: BTreeMap::new() }
+    }
+
+    /// The ops that everybody has.
+    pub fn standard() -> Table {
+        let mut table = Table::empty();
+        for (name, text) in RULES {
+            match text.parse() {
+                Ok(rule) => table.add(name, rule),
+                // A test reads every line.
+                Err(error) => debug_assert!(false, "{name}: {error}"),
+            }
+        }
+        for family in families::ALL {
+            table.add_family(family.name, family.parameters, family.make);
+        }
+        table
+    }
+
+    /// Adds an op, or replaces the one of this name.
+    pub fn add(&mut self, name: &str, rule: Rule) {
+        self.entries.insert(name.to_owned(), Entry::Rule(rule));
+    }
+
+    /// Adds ops whose rule depends on their arguments, of which these are the names, or on the shapes.
+    pub fn add_family(
+        &mut self,
+        name: &str,
+        parameters: &[&str],
+        make: impl Fn(&Request<'_>) -> Result<Op, Error> + Send + Sync + 'static,
+    ) {
+        let parameters = parameters.iter().map(|&p| p.to_owned()).collect();
+        self.entries.insert(name.to_owned(), Entry::Family { parameters, make: Arc::new(make) });
+    }
+
+    /// The names, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.entries.keys().map(String::as_str)
+    }
+
+    /// The arguments that an op takes, or none if there is no such op.
+    pub fn parameters(&self, name: &str) -> Option<&[String]> {
+        self.entries.get(name).map(|e| match e {
+            Entry::Rule(_) => &[][..],
+            Entry::Family { parameters, .. } => parameters,
+        })
+    }
+
+    /// The rule of an op that needs no arguments, as it was added.
+    pub fn rule(&self, name: &str) -> Option<&Rule> {
+        match self.entries.get(name)? {
+            Entry::Rule(rule) => Some(rule),
+            Entry::Family { .. } => None,
+        }
+    }
+
+    /// The op of a call on inputs of these shapes.
+    ///
+    /// Fails for names and arguments that it does not know, and for shapes that do not fit.
+    pub fn op(&self, call: &Call, inputs: &[&[usize]]) -> Result<Op, Error> {
+        let (name, arguments) = match call {
+            Call::Rule(rule) => return Op::new(&rule.to_string(), rule, inputs),
+            Call::Named { name, arguments } => (name, arguments),
+        };
+        let Some(entry) = self.entries.get(name) else { return Err(self.unknown(name)) };
+        let parameters = match entry {
+            Entry::Rule(_) => &[][..],
+            Entry::Family { parameters, .. } => parameters,
+        };
+        if let Some((key, _)) = arguments.iter().find(|(key, _)| !parameters.contains(key)) {
+            let takes = if parameters.is_empty() { "no arguments".to_owned() } else { parameters.join(", ") };
+            return Err(Error::Rule {
+                reason: format!("{call}: {name} has no argument {key}; it takes {takes}"),
+            });
+        }
+        match entry {
+            Entry::Rule(rule) => Op::new(name, rule, inputs),
+            Entry::Family { make, .. } => make(&Request { call, inputs }),
+        }
+    }
+
+    fn unknown(&self, name: &str) -> Error {
+        let near = |known: &&String| strsim::damerau_levenshtein(known, name);
+        let best = self.entries.keys().min_by_key(near).filter(|k| near(k) <= 1 + name.len() / 3);
+        Error::Rule {
+            reason: match best {
+                Some(best) => format!("no op {name}: did you mean {best}?"),
+                None => format!(
+                    "no op {name}; Table::names lists the {} there are, and a rule is an op too: mk,kn->mn",
+                    self.entries.len()
+                ),
+            },
+        }
+    }
+}
