@@ -19,7 +19,7 @@ mod operand;
 mod problem;
 mod propagator;
 mod refusal;
-mod search;
+pub mod search;
 mod slots;
 mod wish;
 

@@ -122,7 +122,7 @@ fn chosen(problem: &Problem<'_>, search: &mut Search<'_, '_>, found: &Found) -> 
     for &a in &problem.alike {
         let target = search.target(&found.path, a.into()).ok_or_else(gone)?;
         inputs.push(target.sharding.clone());
-        plans.push(target.plan.clone());
+        plans.push(target.plan().cloned());
     }
     let made = search.made(&found.path).ok_or_else(gone)?;
     let (outputs, output_plans) = (made.outputs.clone(), made.plans.clone());

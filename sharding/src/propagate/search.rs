@@ -21,10 +21,11 @@ use std::collections::BinaryHeap;
 
 use smallvec::SmallVec;
 
-use crate::propagate::bound::Known;
+use crate::propagate::bound::{Known, picoseconds_below};
 use crate::propagate::problem::{Alike, Path, Problem};
 use crate::propagate::wish::Wish;
 use crate::redistribute::Plan;
+use crate::redistribute::cache::WordMap;
 use crate::rules::Entry;
 use crate::{Error, Sharding};
 
@@ -32,9 +33,18 @@ use crate::{Error, Sharding};
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     pub(super) sharding: Sharding,
-    /// None if it stays as it is.
-    pub(super) plan: Option<Plan>,
-    cost: u64,
+    /// Whether it is not the source.
+    pub(super) changed: bool,
+    /// What it cannot cost less than.
+    least: u64,
+    /// The plan and its cost, once they were asked for; no plan if nothing changes.
+    exact: Option<(u64, Option<Plan>)>,
+}
+
+impl Target {
+    pub(super) fn plan(&self) -> Option<&Plan> {
+        self.exact.as_ref().and_then(|e| e.1.as_ref())
+    }
 }
 
 /// What the outputs are, and what becomes of them.
@@ -57,7 +67,8 @@ struct Entered {
     least: u64,
     changed: u64,
     path: Path,
-    /// How many inputs of a whole path have their exact cost in `least`; one more when the outputs have too.
+    /// Of a whole path: 0 if `least` is the bound of what the slots are, 1 if it is the planner's bound, then one more for
+    /// every input whose exact cost is in it, and one when the outputs' is.
     exact: usize,
 }
 
@@ -80,13 +91,17 @@ impl PartialOrd for Entered {
 }
 
 /// The targets of one input that were asked for, by the letters that spell them.
-type Targets = Vec<(SmallVec<[u8; 8]>, Option<Target>)>;
+type Targets = Vec<(Word, Option<Target>)>;
+
+/// The letters of one input along every slot.
+type Word = SmallVec<[u8; 8]>;
 
 /// Paths in order of cost.
 pub(super) struct Search<'p, 'a> {
     problem: &'p Problem<'a>,
     queue: BinaryHeap<Entered>,
     targets: SmallVec<[Targets; 3]>,
+    known_words: SmallVec<[WordMap<Word, u32>; 3]>,
     made: Vec<(Path, Option<Made>)>,
     /// Only paths that leave the inputs alone.
     untouched: bool,
@@ -99,16 +114,18 @@ impl<'p, 'a> Search<'p, 'a> {
         let mut queue = BinaryHeap::new();
         queue.push(Entered { least: 0, changed: 0, path: Path::new(), exact: 0 });
         let targets = problem.inputs.iter().map(|_| Vec::new()).collect();
-        Search { problem, queue, targets, made: Vec::new(), untouched, refusal: None }
+        let known_words = problem.inputs.iter().map(|_| WordMap::default()).collect();
+        Search { problem, queue, targets, known_words, made: Vec::new(), untouched, refusal: None }
     }
 
     /// The next best path.
     pub(super) fn next_best(&mut self) -> Option<Found> {
         let whole = self.problem.slots.len();
         while let Some(top) = self.queue.pop() {
+            STATS[0].fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             if top.path.len() < whole {
                 self.extend(&top);
-            } else if top.exact > self.problem.inputs.len() {
+            } else if top.exact > self.problem.inputs.len() + 1 {
                 return Some(Found { path: top.path, picoseconds: top.least });
             } else {
                 self.refine(top);
@@ -160,27 +177,26 @@ impl<'p, 'a> Search<'p, 'a> {
         }
     }
 
-    /// Takes the exact cost of one more input, or of the outputs, into a whole path.
+    /// Takes the planner's bounds, the exact cost of one more input, or that of the outputs into a whole path.
     fn refine(&mut self, mut top: Entered) {
         let p = self.problem;
-        let known = self.known(&top.path);
-        let slots = p.slots.len();
         top.exact += 1;
         (top.least, top.changed) = (0, 0);
-        for (i, (a, k)) in p.inputs.iter().zip(&known).enumerate() {
-            let (cost, changed) = if i < top.exact {
-                let Some(target) = self.target(&top.path, i) else { return };
-                (target.cost, target.plan.is_some())
-            } else {
-                (p.least(a, k, slots), k.changed)
-            };
-            top.least += a.count * cost;
-            top.changed += if changed { a.count } else { 0 };
+        let known = self.known(&top.path);
+        for (i, a) in p.inputs.iter().enumerate() {
+            let Some(at) = self.target_at(&top.path, i) else { return };
+            if i + 1 < top.exact && !self.price(i, at) {
+                return;
+            }
+            let Some(target) = &self.targets[i][at].1 else { return };
+            let least = target.least.max(p.least(a, &known[i], p.slots.len()));
+            top.least += a.count * target.exact.as_ref().map_or(least, |e| e.0);
+            top.changed += if target.changed { a.count } else { 0 };
         }
         if self.untouched && top.changed > 0 {
             return;
         }
-        top.least += if top.exact > p.inputs.len() {
+        top.least += if top.exact > p.inputs.len() + 1 {
             let Some(made) = self.made(&top.path) else { return };
             made.cost
         } else {
@@ -189,27 +205,51 @@ impl<'p, 'a> Search<'p, 'a> {
         self.queue.push(top);
     }
 
-    /// What one input becomes by a whole path; `None` where that cannot be.
+    /// What one input becomes by a whole path.
     pub(super) fn target(&mut self, path: &Path, input: usize) -> Option<&Target> {
+        let at = self.target_at(path, input)?;
+        if self.price(input, at) { self.targets[input][at].1.as_ref() } else { None }
+    }
+
+    /// Where that is kept; `None` where it cannot be.
+    fn target_at(&mut self, path: &Path, input: usize) -> Option<usize> {
         let p = self.problem;
         let a = &p.inputs[input];
-        let word: SmallVec<[u8; 8]> =
+        let word: Word =
             path.iter().enumerate().map(|(slot, &row)| a.letters[slot][usize::from(row)]).collect();
-        let at = match self.targets[input].iter().position(|t| t.0 == word) {
-            Some(at) => at,
+        let at = match self.known_words[input].get(&word) {
+            Some(&at) => at as usize,
             None => {
-                let target = match make(p, a, path) {
-                    Ok(target) => Some(target),
-                    Err(e) => {
-                        self.refusal = Some(e);
-                        None
-                    }
-                };
-                self.targets[input].push((word, target));
-                self.targets[input].len() - 1
+                let made = bounded(p, a, path).map_err(|e| self.refusal = Some(e)).ok();
+                let at = self.targets[input].len();
+                self.targets[input].push((word.clone(), made));
+                self.known_words[input].insert(word, at as u32);
+                at
             }
         };
-        self.targets[input][at].1.as_ref()
+        self.targets[input][at].1.is_some().then_some(at)
+    }
+
+    /// Asks the planner for the exact cost of a target, once; whether there is a plan.
+    fn price(&mut self, input: usize, at: usize) -> bool {
+        let p = self.problem;
+        let a = &p.inputs[input];
+        let Some(target) = &mut self.targets[input][at].1 else { return false };
+        if target.exact.is_some() {
+            return true;
+        }
+        STATS[2].fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        match p.planner.plan(a.source, &target.sharding, a.item_bytes) {
+            Ok(plan) => {
+                target.exact = Some((picoseconds(&plan), Some(plan)));
+                true
+            }
+            Err(e) => {
+                self.refusal = Some(e);
+                self.targets[input][at].1 = None;
+                false
+            }
+        }
     }
 
     /// What the outputs are by a whole path.
@@ -235,14 +275,15 @@ impl<'p, 'a> Search<'p, 'a> {
     }
 }
 
-fn make(p: &Problem<'_>, a: &Alike<'_>, path: &Path) -> Result<Target, Error> {
+/// A target with what the planner says that it cannot cost less than.
+fn bounded(p: &Problem<'_>, a: &Alike<'_>, path: &Path) -> Result<Target, Error> {
+    STATS[1].fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     let sharding = p.target(path, a.operand, a.source.shape())?;
     if sharding == *a.source {
-        return Ok(Target { sharding, plan: None, cost: 0 });
+        return Ok(Target { sharding, changed: false, least: 0, exact: Some((0, None)) });
     }
-    let plan = p.planner.plan(a.source, &sharding, a.item_bytes)?;
-    let cost = picoseconds(&plan);
-    Ok(Target { sharding, plan: Some(plan), cost })
+    let least = picoseconds_below(p.planner.lower_bound_us(a.source, &sharding, a.item_bytes)?);
+    Ok(Target { sharding, changed: true, least, exact: None })
 }
 
 fn make_outputs(p: &Problem<'_>, path: &Path, first: Option<&Sharding>) -> Result<Made, Error> {
@@ -273,3 +314,6 @@ fn make_outputs(p: &Problem<'_>, path: &Path, first: Option<&Sharding>) -> Resul
 fn picoseconds(plan: &Plan) -> u64 {
     plan.steps().iter().map(|s| (s.cost_us * 1e6).round() as u64).sum()
 }
+
+#[doc(hidden)]
+pub static STATS: [std::sync::atomic::AtomicU64; 3] = [const { std::sync::atomic::AtomicU64::new(0) }; 3];
