@@ -4,7 +4,7 @@ mod interpreter;
 
 use interpreter::{bound_by_regions, run, shards_of};
 use reshard_sharding::meaning::meaning;
-use reshard_sharding::redistribute::{Objective, Plan, Planner};
+use reshard_sharding::redistribute::{Objective, Plan, Planner, Topology};
 use reshard_sharding::{Mesh, Sharding};
 
 fn check(from: &Sharding, to: &Sharding, objective: Objective) -> Plan {
@@ -185,6 +185,18 @@ fn plans_and_shardings_can_be_stored() {
     assert_eq!(back.to_string(), plan.to_string());
     assert_eq!(serde_json::from_str::<Sharding>(&serde_json::to_string(&from).unwrap()).unwrap(), from);
     is_send_and_sync(&plan);
+    // Whatever a planner was told is stored.
+    let group = mesh.group_of_axes(&["x", "y"]).unwrap();
+    let from = Sharding::parse(&mesh, &[16, 6], "P,P").unwrap();
+    for planner in [
+        Planner::new().deterministic(true),
+        Planner::new().topology(Topology::h100()).objective(Objective::Peak).max_peak_bytes(1 << 20),
+        Planner::new().with_groups([group]),
+    ] {
+        let plan = planner.plan(&from, &Sharding::parse(&mesh, &[16, 6], "R,R").unwrap(), 2).unwrap();
+        let back: Plan = serde_json::from_str(&serde_json::to_string(&plan).unwrap()).unwrap();
+        assert_eq!((back.planner(), back.to_string()), (&planner, plan.to_string()));
+    }
 }
 
 fn is_send_and_sync<T: Send + Sync + 'static>(_: &T) {}
