@@ -22,7 +22,9 @@ fn median_us(mut f: impl FnMut()) -> f64 {
 }
 
 fn table() {
-    println!("| op | axes | terms | pairs | median us | mean us | worst us | worst pair | target us |\n|---|---|---|---|---|---|---|---|---|");
+    println!(
+        "| op | axes | terms | pairs | median us | mean us | worst us | worst pair | target us |\n|---|---|---|---|---|---|---|---|---|"
+    );
     for list in &lists() {
         let p = list.problems().expect("a list");
         let propagator = Propagator::new();
@@ -32,7 +34,9 @@ fn table() {
             .enumerate()
             .map(|(i, inputs)| {
                 let us = median_us(|| {
-                    black_box(propagator.propagate(&p.op, &p.mesh, black_box(inputs), &[]).expect("a choice"));
+                    black_box(
+                        propagator.propagate(&p.op, &p.mesh, black_box(inputs), &[]).expect("a choice"),
+                    );
                 });
                 (us, i)
             })
@@ -61,13 +65,16 @@ fn bench(c: &mut Criterion) {
         let p = list.problems().expect("a list");
         let propagator = Propagator::new();
         group.throughput(Throughput::Elements(p.inputs.len() as u64));
-        group.bench_function(BenchmarkId::new(list.op, format!("{}{}", list.axes, if list.terms { "_terms" } else { "" })), |b| {
-            b.iter(|| {
-                for inputs in &p.inputs {
-                    black_box(propagator.propagate(&p.op, &p.mesh, inputs, &[]).expect("a choice"));
-                }
-            });
-        });
+        group.bench_function(
+            BenchmarkId::new(list.op, format!("{}{}", list.axes, if list.terms { "_terms" } else { "" })),
+            |b| {
+                b.iter(|| {
+                    for inputs in &p.inputs {
+                        black_box(propagator.propagate(&p.op, &p.mesh, inputs, &[]).expect("a choice"));
+                    }
+                });
+            },
+        );
     }
     group.finish();
 }

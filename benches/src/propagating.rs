@@ -62,12 +62,14 @@ impl List {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (state >> 24) % all
         };
-        let codes: Vec<u64> = if all <= 256 { (0..all).collect() } else { (0..8192).map(|_| draw()).collect() };
+        let codes: Vec<u64> =
+            if all <= 256 { (0..all).collect() } else { (0..8192).map(|_| draw()).collect() };
         let text = |code: u64| {
             let of = |axis: usize| words[(code >> (2 * axis)) as usize & 3];
             (0..self.axes).map(of).collect::<Vec<_>>().join(",")
         };
-        let operand = |code: u64| Sharding::parse(&mesh, &shape, &text(code)).map(|s| Operand::new(DType::F32, s));
+        let operand =
+            |code: u64| Sharding::parse(&mesh, &shape, &text(code)).map(|s| Operand::new(DType::F32, s));
         let has_terms = |code: &u64| (0..2 * self.axes).any(|axis| code >> (2 * axis) & 3 == 3);
         let mut picked: Vec<u64> = codes.into_iter().filter(|c| has_terms(c) == self.terms).collect();
         // All pairs of two axes are more than so many: every fifth or so.

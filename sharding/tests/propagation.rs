@@ -177,9 +177,11 @@ mod enumeration {
             let even = evens.iter().all(|&(letter, size)| {
                 let mut left = size;
                 picked.iter().enumerate().all(|(axis, (row, _))| {
-                    let cuts = row.inputs.iter().chain(&row.outputs).any(
-                        |p| matches!(p, Part::Dim { label: Some(l), .. } if *l == letter),
-                    );
+                    let cuts = row
+                        .inputs
+                        .iter()
+                        .chain(&row.outputs)
+                        .any(|p| matches!(p, Part::Dim { label: Some(l), .. } if *l == letter));
                     let n = mesh.axes()[axis].size();
                     let fits = !cuts || left % n == 0;
                     left /= if cuts { n } else { 1 };
@@ -245,7 +247,7 @@ impl Random {
 
 #[test]
 fn the_choice_is_what_full_enumeration_finds() {
-    use reshard_sharding::redistribute::{Planner, Topology};
+    use reshard_sharding::redistribute::{Level, Planner, Topology};
     let none: enumeration::Majors = |_, _, _| Vec::new();
     // `(ij)k->i(jk)` with i = 4 and j = 6: what stands before a factor in its dim.
     let regroup: enumeration::Majors = |operand, dim, label| match (operand, dim, label) {
@@ -266,15 +268,18 @@ fn the_choice_is_what_full_enumeration_finds() {
         (("ij->i {j: avg, linear}", vec![&[9, 12]], None, vec![('j', 12)]), none),
         (("ij->ij {j: replicate}", vec![&[24, 12]], None, vec![]), none),
         (
+            ("ij,im,mj->ij {linear(0,1), linear(0,2)}", vec![&[24, 12], &[24, 6], &[6, 12]], None, vec![]),
+            none,
+        ),
+        (
             (
-                "ij,im,mj->ij {linear(0,1), linear(0,2)}",
-                vec![&[24, 12], &[24, 6], &[6, 12]],
-                None,
+                "?0,R->?0; R,?1->?1; ?1,?0->P; S(0),S(0)->S(0)",
+                vec![&[8, 6], &[6, 8]],
+                Some(vec![&[8, 8]]),
                 vec![],
             ),
             none,
         ),
-        (("?0,R->?0; R,?1->?1; ?1,?0->P; S(0),S(0)->S(0)", vec![&[8, 6], &[6, 8]], Some(vec![&[8, 8]]), vec![]), none),
         (("(ij)k->i(jk) {i: 4}", vec![&[24, 6]], None, vec![('i', 4), ('j', 6)]), regroup),
     ];
     let mut random = Random(7);
@@ -291,18 +296,27 @@ fn the_choice_is_what_full_enumeration_finds() {
             .parse()
             .unwrap();
             let axes = mesh.axes().len();
-            let topology = if random.below(2) == 0 { Topology::uniform() } else { "launch=3;message=0.2;level=2,1,100;level=*,5,10".parse().unwrap_or_else(|_| Topology::h100()) };
+            // Bytes weigh nothing, much, or all; and there may be nodes of two ranks.
+            let level = |ranks, latency_us, gbytes_per_s| Level { ranks, latency_us, gbytes_per_s };
+            let topology = match random.below(4) {
+                0 => Topology::uniform(),
+                1 => Topology::new(6.6, 0.2, &[level(None, 0.0, 1e-4)]).unwrap(),
+                2 => Topology::new(0.1, 0.0, &[level(None, 0.0, 1e-5)]).unwrap(),
+                _ => Topology::new(6.6, 0.2, &[level(Some(2), 1.0, 1e-3), level(None, 5.0, 1e-4)]).unwrap(),
+            };
             let planner = Planner::new().topology(topology);
             let terms = [&["P"][..], &["P(max)"], &["P", "P(avg)"], &["R"]][random.below(4)];
-            let inputs: Vec<Operand> =
-                shapes.iter().map(|s| {
+            let inputs: Vec<Operand> = shapes
+                .iter()
+                .map(|s| {
                     loop {
                         let text = random.placements(s, axes, terms);
                         if let Ok(made) = Sharding::parse(&mesh, s, &text) {
                             return Operand::new(DType::F32, made);
                         }
                     }
-                }).collect();
+                })
+                .collect();
             let wish = (random.below(3) == 0).then(|| {
                 let text = random.placements(&op.outputs()[0], axes, &["R"]);
                 Sharding::parse(&mesh, &op.outputs()[0], &text).unwrap()
@@ -328,4 +342,33 @@ fn the_choice_is_what_full_enumeration_finds() {
     }
     println!("{cases} propagations equal to the best of {products} products of strategies");
     assert!(cases > 400);
+}
+
+/// Sums of two tensors of the size where bytes weigh as much as launches, all pairs of placements of two axes.
+#[test]
+fn every_pair_of_placements_is_added_and_multiplied_at_least_cost() {
+    let m = mesh("a=2,b=2");
+    let shape: &[usize] = &[1024, 1024];
+    let none: enumeration::Majors = |_, _, _| Vec::new();
+    let words = ["R", "S(0)", "S(1)", "P"];
+    let planner = reshard_sharding::redistribute::Planner::new();
+    for rule in [ADD, "mk,kn->mn"] {
+        let op = op("op", rule, &[shape, shape]);
+        for code in 0..256usize {
+            let word = |i: usize| words[code >> (2 * i) & 3];
+            let text = |i: usize| format!("{},{}", word(i), word(i + 1));
+            let inputs = [operand(&m, shape, &text(0)), operand(&m, shape, &text(2))];
+            let ours = Propagator::new().propagate(&op, &m, &inputs, &[]).unwrap();
+            let best = enumeration::best(&planner, &op, &m, &inputs, &[], none, None).unwrap();
+            let changed = ours.plans.iter().filter(|p| p.is_some()).count();
+            let least = (ours.cost_us * 1e6).round() as u64;
+            assert_eq!(
+                (least, changed),
+                (best.picoseconds, best.changed),
+                "{rule} of {} and {}",
+                inputs[0],
+                inputs[1]
+            );
+        }
+    }
 }

@@ -99,10 +99,11 @@ impl Known {
                 if dim != Some(*d) {
                     known.changed = true;
                     known.must_move |= !terms;
-                    if dim.is_some() {
-                        known.moved = known.moved.min(1.0 / n);
-                    } else {
-                        known.gathered /= n;
+                    match letter.entry {
+                        Entry::Replicate => known.gathered /= n,
+                        // The ranks that hold an element have it in their terms.
+                        Entry::Partial(_) => {}
+                        Entry::Shard { .. } | Entry::Fixed(_) => known.moved = known.moved.min(1.0 / n),
                     }
                 }
             }
@@ -123,7 +124,8 @@ impl Problem<'_> {
             let moved = if input.source.digits().is_some() { known.moved } else { 1.0 };
             target * (1.0 - known.gathered * moved)
         } else if known.reduced > 1.0 && !input.is_mixed {
-            let receipts = (known.reduced - 1.0) * known.kept * input.open_terms[slots] + known.replicas - 1.0;
+            let receipts =
+                (known.reduced - 1.0) * known.kept * input.open_terms[slots] + known.replicas - 1.0;
             target.max(numel * receipts / self.mesh.size() as f64)
         } else {
             0.0

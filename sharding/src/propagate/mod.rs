@@ -19,7 +19,7 @@ mod operand;
 mod problem;
 mod propagator;
 mod refusal;
-pub mod search;
+mod search;
 mod slots;
 mod wish;
 

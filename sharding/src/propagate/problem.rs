@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use crate::propagate::operand::Operand;
 use crate::propagate::slots::{Class, Kind, PerSlot, classify, slots};
 use crate::propagate::wish::Wish;
-use crate::redistribute::Planner;
+use crate::redistribute::{Objective, Planner};
 use crate::rules::{Bound, Entry, Op, Row};
 use crate::sharding::AxisCut;
 use crate::{Error, Mesh, PartialAxis, Sharding, SubAxis};
@@ -72,6 +72,8 @@ pub(super) struct Problem<'a> {
     /// What wished outputs are along each slot.
     pub(super) wished: SmallVec<[Option<PerSlot<Class>>; 2]>,
     pub(super) output_bytes: usize,
+    /// Whether a bound of nothing is a plan for nothing: the planner takes the plan of least time, and refuses none.
+    pub(super) trusts_free: bool,
 }
 
 /// The op's rows; those of a view are made for it.
@@ -153,6 +155,7 @@ impl<'a> Problem<'a> {
             wishes,
             wished,
             output_bytes,
+            trusts_free: planner.objective == Objective::Time && planner.max_peak_bytes.is_none(),
             slots,
         };
         problem.fill();

@@ -18,6 +18,7 @@
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
@@ -26,6 +27,8 @@ use crate::propagate::problem::{Alike, Path, Problem};
 use crate::propagate::wish::Wish;
 use crate::redistribute::Plan;
 use crate::redistribute::cache::WordMap;
+use crate::redistribute::planner::picoseconds;
+use crate::redistribute::price::{Ask, Price};
 use crate::rules::Entry;
 use crate::{Error, Sharding};
 
@@ -37,13 +40,13 @@ pub(super) struct Target {
     pub(super) changed: bool,
     /// What it cannot cost less than.
     least: u64,
-    /// The plan and its cost, once they were asked for; no plan if nothing changes.
-    exact: Option<(u64, Option<Plan>)>,
+    /// What it costs at most, once that was asked for.
+    pub(super) most: Option<u64>,
 }
 
 impl Target {
-    pub(super) fn plan(&self) -> Option<&Plan> {
-        self.exact.as_ref().and_then(|e| e.1.as_ref())
+    fn is_exact(&self) -> bool {
+        self.most == Some(self.least)
     }
 }
 
@@ -51,7 +54,7 @@ impl Target {
 #[derive(Clone, Debug)]
 pub(super) struct Made {
     pub(super) outputs: Vec<Sharding>,
-    pub(super) plans: Vec<Option<Plan>>,
+    pub(super) plans: Vec<Option<Arc<Plan>>>,
     cost: u64,
 }
 
@@ -105,24 +108,36 @@ pub(super) struct Search<'p, 'a> {
     made: Vec<(Path, Option<Made>)>,
     /// Only paths that leave the inputs alone.
     untouched: bool,
+    /// Whether only the best path is wanted, and what it costs at most.
+    only_one: bool,
+    most: u64,
     /// Why the last whole path was no strategy.
     pub(super) refusal: Option<Error>,
 }
 
 impl<'p, 'a> Search<'p, 'a> {
-    pub(super) fn new(problem: &'p Problem<'a>, untouched: bool) -> Search<'p, 'a> {
+    pub(super) fn new(problem: &'p Problem<'a>, untouched: bool, only_one: bool) -> Search<'p, 'a> {
         let mut queue = BinaryHeap::new();
         queue.push(Entered { least: 0, changed: 0, path: Path::new(), exact: 0 });
         let targets = problem.inputs.iter().map(|_| Vec::new()).collect();
         let known_words = problem.inputs.iter().map(|_| WordMap::default()).collect();
-        Search { problem, queue, targets, known_words, made: Vec::new(), untouched, refusal: None }
+        Search {
+            problem,
+            queue,
+            targets,
+            known_words,
+            made: Vec::new(),
+            untouched,
+            only_one,
+            most: u64::MAX,
+            refusal: None,
+        }
     }
 
     /// The next best path.
     pub(super) fn next_best(&mut self) -> Option<Found> {
         let whole = self.problem.slots.len();
         while let Some(top) = self.queue.pop() {
-            STATS[0].fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             if top.path.len() < whole {
                 self.extend(&top);
             } else if top.exact > self.problem.inputs.len() + 1 {
@@ -173,7 +188,9 @@ impl<'p, 'a> Search<'p, 'a> {
                 continue;
             }
             least += (0..p.wishes.len()).map(|o| p.least_of_wish(o, &path)).sum::<u64>();
-            self.queue.push(Entered { least, changed, path, exact: 0 });
+            if least <= self.most {
+                self.queue.push(Entered { least, changed, path, exact: 0 });
+            }
         }
     }
 
@@ -181,16 +198,23 @@ impl<'p, 'a> Search<'p, 'a> {
     fn refine(&mut self, mut top: Entered) {
         let p = self.problem;
         top.exact += 1;
-        (top.least, top.changed) = (0, 0);
+        let mut at: SmallVec<[usize; 4]> = SmallVec::new();
+        for i in 0..p.inputs.len() {
+            let Some(found) = self.target_at(&top.path, i) else { return };
+            at.push(found);
+        }
+        if top.exact == 2 {
+            self.bound_from_above(&top.path, &at);
+        }
+        if top.exact > 1 && !self.price_one(&at, top.exact - 2) {
+            return;
+        }
         let known = self.known(&top.path);
+        (top.least, top.changed) = (0, 0);
         for (i, a) in p.inputs.iter().enumerate() {
-            let Some(at) = self.target_at(&top.path, i) else { return };
-            if i + 1 < top.exact && !self.price(i, at) {
-                return;
-            }
-            let Some(target) = &self.targets[i][at].1 else { return };
-            let least = target.least.max(p.least(a, &known[i], p.slots.len()));
-            top.least += a.count * target.exact.as_ref().map_or(least, |e| e.0);
+            let Some(target) = &self.targets[i][at[i]].1 else { return };
+            let bound = if target.is_exact() { 0 } else { p.least(a, &known[i], p.slots.len()) };
+            top.least += a.count * target.least.max(bound);
             top.changed += if target.changed { a.count } else { 0 };
         }
         if self.untouched && top.changed > 0 {
@@ -202,13 +226,52 @@ impl<'p, 'a> Search<'p, 'a> {
         } else {
             (0..p.wishes.len()).map(|o| p.least_of_wish(o, &top.path)).sum::<u64>()
         };
-        self.queue.push(top);
+        if top.least <= self.most {
+            self.queue.push(top);
+        }
+    }
+
+    /// What a whole path costs at most may rule out others, where one is looked for and nothing is wished.
+    fn bound_from_above(&mut self, path: &Path, at: &[usize]) {
+        let p = self.problem;
+        if !self.only_one || !p.wishes.is_empty() {
+            return;
+        }
+        let mut most = 0u64;
+        for (i, a) in p.inputs.iter().enumerate() {
+            let Some(target) = &mut self.targets[i][at[i]].1 else { return };
+            if target.most.is_none() {
+                match p.planner.price(a.source, &target.sharding, a.item_bytes, Ask::Quick) {
+                    Ok(Price::Exactly(cost)) => (target.least, target.most) = (cost, Some(cost)),
+                    Ok(Price::AtMost(cost)) => target.most = Some(cost),
+                    Ok(Price::MoreThan(_)) | Err(_) => {}
+                }
+            }
+            most = most.saturating_add(a.count.saturating_mul(target.most.unwrap_or(u64::MAX)));
+        }
+        // The path must also have outputs.
+        if most < self.most && self.made(path).is_some() {
+            self.most = most;
+        }
+    }
+
+    /// Asks the planner for the exact cost of one input, if it can still matter; whether it can be had.
+    fn price_one(&mut self, at: &[usize], input: usize) -> bool {
+        let p = self.problem;
+        let Some(a) = p.inputs.get(input) else { return true };
+        let others = |i: usize| {
+            let least = self.targets[i][at[i]].1.as_ref().map_or(0, |t| t.least);
+            p.inputs[i].count * least
+        };
+        let rest: u64 = (0..p.inputs.len()).filter(|&i| i != input).map(others).sum();
+        let limit = self.most.saturating_sub(rest) / a.count;
+        self.price(input, at[input], if self.most == u64::MAX { u64::MAX } else { limit })
     }
 
     /// What one input becomes by a whole path.
     pub(super) fn target(&mut self, path: &Path, input: usize) -> Option<&Target> {
         let at = self.target_at(path, input)?;
-        if self.price(input, at) { self.targets[input][at].1.as_ref() } else { None }
+        self.targets[input][at].1.as_ref()
     }
 
     /// Where that is kept; `None` where it cannot be.
@@ -230,26 +293,26 @@ impl<'p, 'a> Search<'p, 'a> {
         self.targets[input][at].1.is_some().then_some(at)
     }
 
-    /// Asks the planner for the exact cost of a target, once; whether there is a plan.
-    fn price(&mut self, input: usize, at: usize) -> bool {
+    /// Asks the planner for the cost of a target, if it is not known: exactly within a limit, else a better bound. Whether
+    /// it can be had.
+    fn price(&mut self, input: usize, at: usize, limit: u64) -> bool {
         let p = self.problem;
         let a = &p.inputs[input];
         let Some(target) = &mut self.targets[input][at].1 else { return false };
-        if target.exact.is_some() {
+        if target.is_exact() || target.least > limit {
             return true;
         }
-        STATS[2].fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        match p.planner.plan(a.source, &target.sharding, a.item_bytes) {
-            Ok(plan) => {
-                target.exact = Some((picoseconds(&plan), Some(plan)));
-                true
-            }
+        match p.planner.price(a.source, &target.sharding, a.item_bytes, Ask::Within(limit)) {
+            Ok(Price::Exactly(cost)) => (target.least, target.most) = (cost, Some(cost)),
+            Ok(Price::MoreThan(limit)) => target.least = limit.saturating_add(1),
+            Ok(Price::AtMost(cost)) => target.most = Some(cost),
             Err(e) => {
                 self.refusal = Some(e);
                 self.targets[input][at].1 = None;
-                false
+                return false;
             }
         }
+        true
     }
 
     /// What the outputs are by a whole path.
@@ -277,13 +340,14 @@ impl<'p, 'a> Search<'p, 'a> {
 
 /// A target with what the planner says that it cannot cost less than.
 fn bounded(p: &Problem<'_>, a: &Alike<'_>, path: &Path) -> Result<Target, Error> {
-    STATS[1].fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     let sharding = p.target(path, a.operand, a.source.shape())?;
     if sharding == *a.source {
-        return Ok(Target { sharding, changed: false, least: 0, exact: Some((0, None)) });
+        return Ok(Target { sharding, changed: false, least: 0, most: Some(0) });
     }
-    let least = picoseconds_below(p.planner.lower_bound_us(a.source, &sharding, a.item_bytes)?);
-    Ok(Target { sharding, changed: true, least, exact: None })
+    let bound = p.planner.lower_bound_us(a.source, &sharding, a.item_bytes)?;
+    // The bound is 0 exactly where nothing has to be said.
+    let free = bound == 0.0 && p.trusts_free;
+    Ok(Target { sharding, changed: true, least: picoseconds_below(bound), most: free.then_some(0) })
 }
 
 fn make_outputs(p: &Problem<'_>, path: &Path, first: Option<&Sharding>) -> Result<Made, Error> {
@@ -299,9 +363,9 @@ fn make_outputs(p: &Problem<'_>, path: &Path, first: Option<&Sharding>) -> Resul
             }
             Wish::Become(sharding) if out != sharding => {
                 let plan = p.planner.plan(out, sharding, p.output_bytes)?;
-                cost += picoseconds(&plan);
+                cost += cost_of(&plan);
                 *out = sharding.clone();
-                Some(plan)
+                Some(Arc::new(plan))
             }
             Wish::Any | Wish::Become(_) => None,
         });
@@ -311,9 +375,6 @@ fn make_outputs(p: &Problem<'_>, path: &Path, first: Option<&Sharding>) -> Resul
 }
 
 /// The steps of a plan in whole picoseconds, so that the order of additions decides nothing.
-fn picoseconds(plan: &Plan) -> u64 {
-    plan.steps().iter().map(|s| (s.cost_us * 1e6).round() as u64).sum()
+pub(super) fn cost_of(plan: &Plan) -> u64 {
+    plan.steps().iter().map(|s| picoseconds(s.cost_us)).sum()
 }
-
-#[doc(hidden)]
-pub static STATS: [std::sync::atomic::AtomicU64; 3] = [const { std::sync::atomic::AtomicU64::new(0) }; 3];
