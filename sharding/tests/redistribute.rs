@@ -4,7 +4,7 @@ mod interpreter;
 
 use interpreter::{bound_by_regions, run, shards_of};
 use reshard_sharding::meaning::meaning;
-use reshard_sharding::redistribute::{Objective, Plan, Planner, Topology};
+use reshard_sharding::redistribute::{Objective, Plan, Planner, StepOp, Topology};
 use reshard_sharding::{Mesh, Sharding};
 
 fn check(from: &Sharding, to: &Sharding, objective: Objective) -> Plan {
@@ -200,3 +200,25 @@ fn plans_and_shardings_can_be_stored() {
 }
 
 fn is_send_and_sync<T: Send + Sync + 'static>(_: &T) {}
+
+/// The axis between two that are reduced together keeps its place: what a joint reduce-scatter leaves is not the target,
+/// although its shards have the same shape.
+#[test]
+fn a_joint_reduction_around_a_shard_still_has_to_be_moved() {
+    let mesh: Mesh = "x=2,y=2,z=2".parse().unwrap();
+    let of = |text: &str| Sharding::parse(&mesh, &[16], text).unwrap();
+    let (from, to) = (of("P,S(0),P"), of("S(0),S(0),S(0)"));
+    let plan = Planner::new().objective(Objective::Bytes).plan(&from, &to, 8).unwrap();
+    let ops: Vec<StepOp> = plan.steps().iter().map(|s| s.op).collect();
+    assert_eq!((ops[0], plan.communicating_steps()), (StepOp::ReduceScatter, 2), "{plan}");
+    let shards = shards_of(&from, 3);
+    let want = meaning(&from, &shards).unwrap();
+    assert_eq!(meaning(&to, &run(&plan, 8, &shards).0).unwrap(), want);
+    // The first step alone.
+    let between = &plan.steps()[0].after;
+    let reduced = Planner::new().objective(Objective::Bytes).plan(&from, between, 8).unwrap();
+    assert_eq!(reduced.steps().len(), 1, "{reduced}");
+    let (got, _) = run(&reduced, 8, &shards);
+    assert_eq!(meaning(between, &got).unwrap(), want);
+    assert_ne!(meaning(&to, &got).unwrap(), want, "{reduced} is no way to {to}");
+}

@@ -164,7 +164,7 @@ impl Work<'_> {
     fn bound_of_regions(&self) -> Result<f64, Error> {
         let (from, to) = (self.from, self.to);
         if to.is_partial() {
-            let plan = self.free().plan(from, to, self.item as usize)?;
+            let plan = self.free().objective(Objective::Time).plan(from, to, self.item as usize)?;
             let communicates = plan.communicating_steps() > 0;
             return Ok(if communicates { self.time_needed(&[0.0]) } else { 0.0 });
         }
