@@ -18,6 +18,7 @@
 //! so that a factor with another one after it has to be cut evenly.
 
 use core::fmt;
+use core::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -49,6 +50,23 @@ pub struct Op {
     inputs: Vec<Shape>,
     outputs: Vec<Shape>,
     body: Body,
+    rule: Stated,
+}
+
+/// The rule that was bound, for readers. The body is all that matters, so that it makes no op another one.
+#[derive(Clone, Debug)]
+struct Stated(Option<Rule>);
+
+impl PartialEq for Stated {
+    fn eq(&self, _: &Stated) -> bool {
+        true
+    }
+}
+
+impl Eq for Stated {}
+
+impl Hash for Stated {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -132,6 +150,7 @@ impl Op {
             inputs: vec![Shape::from_slice(input)],
             outputs: vec![Shape::from_slice(output)],
             body: Body::View,
+            rule: Stated(None),
         })
     }
 
@@ -148,6 +167,18 @@ impl Op {
     /// The shapes of the outputs.
     pub fn outputs(&self) -> &[Shape] {
         &self.outputs
+    }
+
+    /// The rule that was bound to these shapes; none for a view.
+    ///
+    /// ```
+    /// use reshard_sharding::rules::Table;
+    /// let op = Table::standard().op(&"softmax(dim=1)".parse()?, &[&[8, 6]])?;
+    /// assert_eq!(op.rule().map(ToString::to_string).as_deref(), Some("ab->ab {b: replicate}"));
+    /// # Ok::<(), reshard_sharding::Error>(())
+    /// ```
+    pub fn rule(&self) -> Option<&Rule> {
+        self.rule.0.as_ref()
     }
 
     /// Whether it only regroups digits: then its axes are not independent and it has no strategies of one axis.
@@ -194,12 +225,12 @@ impl Op {
                 counts.0, counts.1, given.0, given.1
             )));
         }
-        let (bound, outputs) = match &rule.0 {
+        let (bound, outputs) = match &*rule.0 {
             Form::Equation(e) => call.equation(e, outputs)?,
             Form::List(_) => call.list(outputs)?,
         };
         let inputs = inputs.iter().map(|s| Shape::from_slice(s)).collect();
-        Ok(Op { name: name.into(), inputs, outputs, body: Body::Rows(bound) })
+        Ok(Op { name: name.into(), inputs, outputs, body: Body::Rows(bound), rule: Stated(Some(rule.clone())) })
     }
 }
 
