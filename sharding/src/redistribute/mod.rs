@@ -15,9 +15,12 @@ pub(crate) mod digit_step;
 mod dijkstra;
 pub(crate) mod direct;
 pub mod explain;
+#[cfg(test)]
+mod fixed_point;
 pub(crate) mod greedy;
 pub(crate) mod grid;
 pub(crate) mod lower_bound;
+pub(crate) mod merge;
 pub mod messages;
 pub(crate) mod network;
 pub(crate) mod overlap;
