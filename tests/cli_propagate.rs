@@ -49,7 +49,9 @@ fn sums_are_free_where_ranks_hold_both_terms() {
     };
     let rank = parsed.rank_at(&[0, 1, 0]).unwrap();
     let (first, second) = (rows("R,S(0),S(1)", rank), rows("S(0),R,R", rank));
-    assert!(first.iter().all(|a| second.iter().all(|b| a.start >= b.start + b.len || b.start >= a.start + a.len)));
+    assert!(
+        first.iter().all(|a| second.iter().all(|b| a.start >= b.start + b.len || b.start >= a.start + a.len))
+    );
 
     let answer = propagate(mesh, "add", "8,8;8,8", "R,S(0),S(1);S(0),R,R", &["--advise", "20"]);
     assert_eq!(answer["steps"], 1);
@@ -60,7 +62,10 @@ fn sums_are_free_where_ranks_hold_both_terms() {
 #[test]
 fn cat_takes_the_cheaper_way() {
     let answer = propagate(
-        "x=2,y=2,z=2", "*j,*j->*j {selecting}", "8,1048576;8,1048576", "R,R,S(1);S(1),S(1),S(1)",
+        "x=2,y=2,z=2",
+        "*j,*j->*j {selecting}",
+        "8,1048576;8,1048576",
+        "R,R,S(1);S(1),S(1),S(1)",
         &["--out-shapes", "16,1048576"],
     );
     assert_eq!(answer["out"], json!(["S(1),S(1),S(1)"]));
@@ -91,13 +96,27 @@ fn what_is_chosen_computes_the_product() {
     const SIDE: usize = 4;
     let mesh: Mesh = "a=2,b=2".parse().unwrap();
     let words = [
-        "R,R", "S(0),R", "R,S(0)", "S(1),R", "R,S(1)", "S(0),S(0)", "S(1),S(1)", "S(0),S(1)", "S(1),S(0)",
-        "SS(0,2),S(0)", "SS(1,2),S(1)", "SS(0,2),R", "SS(1,2),R", "P,R", "R,P", "P,S(0)", "S(1),P", "P,P",
+        "R,R",
+        "S(0),R",
+        "R,S(0)",
+        "S(1),R",
+        "R,S(1)",
+        "S(0),S(0)",
+        "S(1),S(1)",
+        "S(0),S(1)",
+        "S(1),S(0)",
+        "SS(0,2),S(0)",
+        "SS(1,2),S(1)",
+        "SS(0,2),R",
+        "SS(1,2),R",
+        "P,R",
+        "R,P",
+        "P,S(0)",
+        "S(1),P",
+        "P,P",
     ];
     let pairs: Vec<(&str, &str)> = words.iter().flat_map(|a| words.iter().map(move |b| (*a, *b))).collect();
-    let request = |(a, b): &(&str, &str)| {
-        json!({"mesh": "a=2,b=2", "op": "mm", "shapes": [[SIDE, SIDE], [SIDE, SIDE]], "in": [a, b], "dtype": "i64"})
-    };
+    let request = |(a, b): &(&str, &str)| json!({"mesh": "a=2,b=2", "op": "mm", "shapes": [[SIDE, SIDE], [SIDE, SIDE]], "in": [a, b], "dtype": "i64"});
     let lines: Vec<String> = pairs.iter().map(|pair| request(pair).to_string()).collect();
     let answers = batch(&lines.join("\n"));
     assert_eq!(answers.len(), pairs.len());
@@ -159,7 +178,8 @@ fn explicit_takes_inputs_as_they_are_or_says_why_not() {
 fn outputs_become_what_is_wished_or_are_charged() {
     let owed = propagate("x=2,y=2", "mm", "64,64;64,64", "S(1),R;S(0),R", &[]);
     assert_eq!((&owed["out"], &owed["cost_us"]), (&json!(["P(sum),R"]), &json!(0.0)));
-    let whole = propagate("x=2,y=2", "mm", "64,64;64,64", "S(1),R;S(0),R", &["--out", "R,R", "--advise", "0"]);
+    let whole =
+        propagate("x=2,y=2", "mm", "64,64;64,64", "S(1),R;S(0),R", &["--out", "R,R", "--advise", "0"]);
     assert_eq!((&whole["out"], &whole["runners_up"]), (&json!(["R,R"]), &json!([])));
     let moves = whole["moves"].as_array().unwrap();
     assert!(moves.iter().any(|step| step["operand"] == "output 0" && step["to"] == "R,R"), "{whole}");
@@ -167,8 +187,13 @@ fn outputs_become_what_is_wished_or_are_charged() {
     assert!(steps as u64 >= whole["steps"].as_u64().unwrap() && whole["steps"].as_u64().unwrap() > 0);
     let sum: f64 = moves.iter().map(|m| m["cost_us"].as_f64().unwrap()).sum();
     assert!((sum - whole["cost_us"].as_f64().unwrap()).abs() < 1e-6);
-    let charged =
-        propagate("x=2,y=2", "mm", "64,64;64,64", "S(1),R;S(0),R", &["--prefer", "R,R", "--penalty-us", "0.5"]);
+    let charged = propagate(
+        "x=2,y=2",
+        "mm",
+        "64,64;64,64",
+        "S(1),R;S(0),R",
+        &["--prefer", "R,R", "--penalty-us", "0.5"],
+    );
     assert_eq!((&charged["out"], &charged["cost_us"]), (&json!(["P(sum),R"]), &json!(0.5)));
     // The second of two outputs: nothing is wished of the first.
     let split = "ij->ij,ij";
@@ -246,25 +271,68 @@ fn errors_are_one_sentence() {
     refused("mm", "64,32;32,16", "R,R;R,R", &["--advise", "1000000"], "usage", "1000000");
     refused("mm", "4294967296,4294967296;4294967296,4294967296", "R,R;R,R", &[], "overflow", "");
     reshard(&["propagate", "--op", "mm", "--json"]).refused("usage", "mesh");
-    reshard(&["propagate", "--mesh", "x=2", "--op", "mm", "--json"]).refused("usage", "the request lacks `shapes`");
+    reshard(&["propagate", "--mesh", "x=2", "--op", "mm", "--json"])
+        .refused("usage", "the request lacks `shapes`");
     reshard(&["propagate", "--mesh", "x=2", "--batch"]).refused("usage", "--batch");
 }
 
 /// Every line is answered, in order, in one line, whatever it is.
 #[test]
 fn bad_lines_are_answered_by_the_hundreds() {
-    let good = json!({"mesh": "dp=2,tp=4", "op": "mm", "shapes": [[64, 32], [32, 16]], "in": ["S(0),R", "R,S(1)"]});
+    let good =
+        json!({"mesh": "dp=2,tp=4", "op": "mm", "shapes": [[64, 32], [32, 16]], "in": ["S(0),R", "R,S(1)"]});
     let text = good.to_string();
     let mut lines: Vec<String> = (0..text.len()).map(|end| text[..end].to_owned()).collect();
     // Every key with every wrong value.
     let values = [
-        json!(null), json!(-1), json!(1.5), json!(""), json!(";"), json!("\u{0}"), json!([]), json!([[]]), json!({}),
-        json!("S(0)"), json!("dp=0"), json!("mk,kn->"), json!("->"), json!("mm("), json!([[0, 0], [0, 0]]), json!([[1], [1]]),
-        json!([[u64::MAX, 2], [2, 2]]), json!(["R,R"]), json!(["S(0),S(0)", "SS(0,0),R"]), json!(["P(min),P(sum)", "R,R"]),
-        json!("[{dp,dp},{}];[{},{}]"), json!("x=4294967296,y=4294967296,z=4"), json!("softmax(dim=-9)"), json!(1e300), json!(true),
-        json!("RG(0,[1,63]),R;R,R"), json!("((((((((("), json!("é→;→"), json!("i8"), json!(["f32", "f32", "f32"]), json!(999_999_999),
+        json!(null),
+        json!(-1),
+        json!(1.5),
+        json!(""),
+        json!(";"),
+        json!("\u{0}"),
+        json!([]),
+        json!([[]]),
+        json!({}),
+        json!("S(0)"),
+        json!("dp=0"),
+        json!("mk,kn->"),
+        json!("->"),
+        json!("mm("),
+        json!([[0, 0], [0, 0]]),
+        json!([[1], [1]]),
+        json!([[u64::MAX, 2], [2, 2]]),
+        json!(["R,R"]),
+        json!(["S(0),S(0)", "SS(0,0),R"]),
+        json!(["P(min),P(sum)", "R,R"]),
+        json!("[{dp,dp},{}];[{},{}]"),
+        json!("x=4294967296,y=4294967296,z=4"),
+        json!("softmax(dim=-9)"),
+        json!(1e300),
+        json!(true),
+        json!("RG(0,[1,63]),R;R,R"),
+        json!("((((((((("),
+        json!("é→;→"),
+        json!("i8"),
+        json!(["f32", "f32", "f32"]),
+        json!(999_999_999),
     ];
-    for key in ["mesh", "op", "shapes", "in", "dtype", "topology", "objective", "out", "prefer", "penalty_us", "out_shapes", "explicit", "advise", "other"] {
+    for key in [
+        "mesh",
+        "op",
+        "shapes",
+        "in",
+        "dtype",
+        "topology",
+        "objective",
+        "out",
+        "prefer",
+        "penalty_us",
+        "out_shapes",
+        "explicit",
+        "advise",
+        "other",
+    ] {
         for value in &values {
             let mut line = good.clone();
             line[key] = value.clone();

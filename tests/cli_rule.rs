@@ -32,7 +32,13 @@ fn a_batched_product_has_exactly_these() {
     let rows = answer(&["abi,aoi->abo"]);
     let rows: Vec<&str> = texts(&rows).into_iter().filter(|row| !row.contains("avg")).collect();
     let mut expected = vec![
-        "S(a),S(a) -> S(a)", "S(b),R -> S(b)", "R,S(o) -> S(o)", "S(i),S(i) -> P", "R,R -> R", "P,R -> P", "R,P -> P",
+        "S(a),S(a) -> S(a)",
+        "S(b),R -> S(b)",
+        "R,S(o) -> S(o)",
+        "S(i),S(i) -> P",
+        "R,R -> R",
+        "P,R -> P",
+        "R,P -> P",
     ];
     let mut rows = rows;
     rows.sort_unstable();
@@ -87,7 +93,8 @@ fn every_op_of_the_table_has_a_rule() {
 #[test]
 fn errors_say_what_would_do() {
     reshard(&["rule", "sofmax", "--json"]).refused("rule", "no op sofmax: did you mean softmax?");
-    reshard(&["rule", "softmax(dimm=1)", "--json"]).refused("rule", "softmax has no argument dimm; it takes dim");
+    reshard(&["rule", "softmax(dimm=1)", "--json"])
+        .refused("rule", "softmax has no argument dimm; it takes dim");
     reshard(&["rule", "mk,kn->", "--json"]).refused("rule", "");
     reshard(&["rule", "softmax(dim=1", "--json"]).refused("parse", "cannot read the call");
     reshard(&["rule", "mm", "--out-shapes", "8,8"]).refused("usage", "shapes");
@@ -107,9 +114,21 @@ not json
 "#;
     let outcome = reshard_with(&["rule", "--batch"], lines);
     assert_eq!(outcome.status, 0);
-    let answers: Vec<Value> = outcome.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let answers: Vec<Value> =
+        outcome.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(answers.len(), 7);
     let kinds: Vec<&Value> = answers.iter().map(|answer| &answer["error"]["kind"]).collect();
-    assert_eq!(kinds, [&Value::Null, &Value::Null, &json!("parse"), &json!("usage"), &json!("parse"), &json!("parse"), &Value::Null]);
+    assert_eq!(
+        kinds,
+        [
+            &Value::Null,
+            &Value::Null,
+            &json!("parse"),
+            &json!("usage"),
+            &json!("parse"),
+            &json!("parse"),
+            &Value::Null
+        ]
+    );
     assert_eq!(texts(&answers[6]), ["?0 -> ?0", "R -> R"]);
 }

@@ -97,19 +97,33 @@ fn never_dearer_than_torch() {
         let theirs: f64 = asked.inputs.iter().zip(&asked.taken).map(|(from, to)| cost(from, to)).sum();
         let row = format!(
             "{} {}  [{}] [{}]: torch takes [{}] [{}] -> [{}], {theirs:.3} us; ours [{}] [{}] -> [{}], {:.3} us",
-            asked.name, asked.side, asked.inputs[0], asked.inputs[1], asked.taken[0], asked.taken[1],
-            asked.output, ours.inputs[0], ours.inputs[1], ours.outputs[0], ours.cost_us,
+            asked.name,
+            asked.side,
+            asked.inputs[0],
+            asked.inputs[1],
+            asked.taken[0],
+            asked.taken[1],
+            asked.output,
+            ours.inputs[0],
+            ours.inputs[1],
+            ours.outputs[0],
+            ours.cost_us,
         );
         // Costs are added in another order.
         assert!(ours.cost_us <= theirs + 1e-6, "{row}");
         // Torch's strategy is one of ours, and says the same of the output.
-        let same = propagator.explicit(&op, &mesh, &operands(&asked.taken)).unwrap_or_else(|e| panic!("{row}: {e}"));
+        let same =
+            propagator.explicit(&op, &mesh, &operands(&asked.taken)).unwrap_or_else(|e| panic!("{row}: {e}"));
         assert_eq!(same.outputs[0], asked.output, "{row}");
         let replicated = Sharding::parse(&mesh, asked.output.shape(), "R,R").unwrap();
         let whole_theirs = theirs + cost(&asked.output, &replicated);
         let wish = [Wish::Become(replicated)];
         let whole = propagator.propagate(&op, &mesh, &operands(&asked.inputs), &wish).unwrap();
-        assert!(whole.cost_us <= whole_theirs + 1e-6, "{row}: {} and {whole_theirs} us when whole", whole.cost_us);
+        assert!(
+            whole.cost_us <= whole_theirs + 1e-6,
+            "{row}: {} and {whole_theirs} us when whole",
+            whole.cost_us
+        );
 
         let tally = tallies.entry((asked.name.clone(), asked.side)).or_default();
         tally.rows += 1;
@@ -128,12 +142,22 @@ fn never_dearer_than_torch() {
             println!("{row}");
         }
     }
-    println!("| op | rows | below | free here alone | us: here, torch | below, whole | us, whole: here, torch | worst |");
+    println!(
+        "| op | rows | below | free here alone | us: here, torch | below, whole | us, whole: here, torch | worst |"
+    );
     for ((name, side), t) in &tallies {
         println!(
             "| {name} {side} | {} | {} ({}) | {} | {:.0}, {:.0} | {} | {:.0}, {:.0} | {:.2} |",
-            t.rows, t.below, t.below_alike, t.free_here_alone, t.ours_us, t.theirs_us, t.whole_below, t.whole_ours_us,
-            t.whole_theirs_us, t.whole_worst,
+            t.rows,
+            t.below,
+            t.below_alike,
+            t.free_here_alone,
+            t.ours_us,
+            t.theirs_us,
+            t.whole_below,
+            t.whole_ours_us,
+            t.whole_theirs_us,
+            t.whole_worst,
         );
     }
     // `docs/propagation.md` has these figures.

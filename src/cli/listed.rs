@@ -66,7 +66,9 @@ mod tests {
             let shapes: Listed<Shape> = serde_json::from_str(text).unwrap();
             shapes.each().iter().map(|shape| shape.dims().unwrap()).collect()
         };
-        for text in [r#""64,32; 32,16""#, r#"["64,32","[32,16]"]"#, "[[64,32],[32,16]]", r#"[[64,32],"32,16"]"#] {
+        for text in
+            [r#""64,32; 32,16""#, r#"["64,32","[32,16]"]"#, "[[64,32],[32,16]]", r#"[[64,32],"32,16"]"#]
+        {
             assert_eq!(dims(text), [[64, 32], [32, 16]], "{text}");
         }
         assert_eq!(dims(r#""8;""#), [vec![8], vec![]]);

@@ -173,7 +173,8 @@ fn propagate(table: &Table, request: &Request, runners_up: usize) -> Result<Aske
     };
     if input_shapes.len() != placements.len() {
         let (shapes, shardings) = (input_shapes.len(), placements.len());
-        let message = format!("`shapes` and `in` have one value for each input, not {shapes} and {shardings}");
+        let message =
+            format!("`shapes` and `in` have one value for each input, not {shapes} and {shardings}");
         return Err(CliError::refused("usage", message));
     }
     let output_shapes = request.out_shapes.as_ref().map(shapes).transpose()?;
@@ -190,9 +191,15 @@ fn propagate(table: &Table, request: &Request, runners_up: usize) -> Result<Aske
     let planner = network::planner(request.topology.as_deref(), request.objective.as_deref())?;
     let propagator = Propagator::new().planner(planner);
     let choices = if request.explicit {
-        let asked_more = [("advise", runners_up > 0), ("out", request.out.is_some()), ("prefer", request.prefer.is_some())];
+        let asked_more = [
+            ("advise", runners_up > 0),
+            ("out", request.out.is_some()),
+            ("prefer", request.prefer.is_some()),
+        ];
         if let Some((key, _)) = asked_more.into_iter().find(|(_, is)| *is) {
-            let message = format!("`explicit` takes the inputs as they are: there is nothing to choose, as `{key}` would have it");
+            let message = format!(
+                "`explicit` takes the inputs as they are: there is nothing to choose, as `{key}` would have it"
+            );
             return Err(CliError::refused("usage", message));
         }
         vec![propagator.explicit(&op, &mesh, &inputs)?]
@@ -215,7 +222,8 @@ fn dtypes(listed: Option<&Listed<String>>, inputs: usize) -> Result<Vec<DType>, 
         [all] => Ok(vec![all; inputs]),
         _ if dtypes.len() == inputs => Ok(dtypes),
         _ => {
-            let message = format!("`dtype` names {} types for {inputs} inputs: one for all, or one each", dtypes.len());
+            let message =
+                format!("`dtype` names {} types for {inputs} inputs: one for all, or one each", dtypes.len());
             Err(CliError::refused("usage", message))
         }
     }
@@ -226,12 +234,16 @@ fn wishes(request: &Request, mesh: &Mesh, op: &Op) -> Result<Vec<Wish>, CliError
     let (key, listed) = match (&request.out, &request.prefer) {
         (None, None) => {
             if request.penalty_us.is_some() {
-                return Err(CliError::refused("usage", "`penalty_us` needs `prefer`, the shardings to prefer"));
+                return Err(CliError::refused(
+                    "usage",
+                    "`penalty_us` needs `prefer`, the shardings to prefer",
+                ));
             }
             return Ok(Vec::new());
         }
         (Some(_), Some(_)) => {
-            let message = "`out` and `prefer` cannot both be given: outputs become a sharding, or had better have it";
+            let message =
+                "`out` and `prefer` cannot both be given: outputs become a sharding, or had better have it";
             return Err(CliError::refused("usage", message));
         }
         (Some(out), None) => ("out", out.each()),
@@ -244,14 +256,25 @@ fn wishes(request: &Request, mesh: &Mesh, op: &Op) -> Result<Vec<Wish>, CliError
         }
         (_, Some(us)) if us >= 0.0 && us.is_finite() => Some(us),
         (_, Some(us)) => {
-            return Err(CliError::refused("usage", format!("`penalty_us` is {us}, and should be a time of at least 0")));
+            return Err(CliError::refused(
+                "usage",
+                format!("`penalty_us` is {us}, and should be a time of at least 0"),
+            ));
         }
         (_, None) => {
-            return Err(CliError::refused("usage", "`prefer` needs `penalty_us`, what other shardings cost more"));
+            return Err(CliError::refused(
+                "usage",
+                "`prefer` needs `penalty_us`, what other shardings cost more",
+            ));
         }
     };
     if listed.len() > op.outputs().len() {
-        let message = format!("`{key}` has {} shardings, and {} has {} outputs", listed.len(), op.name(), op.outputs().len());
+        let message = format!(
+            "`{key}` has {} shardings, and {} has {} outputs",
+            listed.len(),
+            op.name(),
+            op.outputs().len()
+        );
         return Err(CliError::refused("usage", message));
     }
     let wish = |(o, text): (usize, &String)| {
@@ -324,7 +347,8 @@ impl Asked {
     /// The op, the strategy of every axis, what every operand becomes and how; then one line for each runner-up.
     fn text(&self) -> String {
         let operands: Vec<String> = self.inputs.iter().map(ToString::to_string).collect();
-        let of = if operands.is_empty() { format!("nothing, on {}", self.mesh) } else { operands.join(" and ") };
+        let of =
+            if operands.is_empty() { format!("nothing, on {}", self.mesh) } else { operands.join(" and ") };
         let mut text = format!("{} of {of}\n", self.op.name());
         let Some((best, others)) = self.choices.split_first() else { return text };
         self.write(&mut text, best);

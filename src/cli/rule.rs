@@ -132,7 +132,8 @@ fn assume(table: &Table, call: &Call) -> Result<(Op, Vec<Vec<usize>>), CliError>
     }
     let fits = |inputs| ops::bind(table, call, &inputs, None).ok().map(|op| (op, inputs));
     small().find_map(fits).ok_or_else(|| {
-        let message = format!("{call} takes none of the small shapes that were tried: give those of its inputs");
+        let message =
+            format!("{call} takes none of the small shapes that were tried: give those of its inputs");
         CliError::refused("rule", message)
     })
 }
@@ -178,7 +179,8 @@ impl Answer {
                 .to_owned()
         });
         if let (Some(shapes), true) = (&self.shapes, self.assumed) {
-            let shapes: Vec<String> = shapes.iter().map(|shape| format!("{shape:?}").replace(' ', "")).collect();
+            let shapes: Vec<String> =
+                shapes.iter().map(|shape| format!("{shape:?}").replace(' ', "")).collect();
             let on = if shapes.is_empty() { "nothing".to_owned() } else { shapes.join(" and ") };
             let _ = write!(text, "      (on {on}; --shapes for others)");
         }

@@ -230,7 +230,13 @@ impl Op {
             Form::List(_) => call.list(outputs)?,
         };
         let inputs = inputs.iter().map(|s| Shape::from_slice(s)).collect();
-        Ok(Op { name: name.into(), inputs, outputs, body: Body::Rows(bound), rule: Stated(Some(rule.clone())) })
+        Ok(Op {
+            name: name.into(),
+            inputs,
+            outputs,
+            body: Body::Rows(bound),
+            rule: Stated(Some(rule.clone())),
+        })
     }
 }
 
