@@ -134,7 +134,9 @@ fn what_is_chosen_computes_the_product() {
             if from != to {
                 let plan = Planner::new().plan(&from, &to, 8).unwrap();
                 cost_us += plan.cost_us();
-                shards = threads::redistribute(&plan, DType::I64, &shards).unwrap().0;
+                let bytes: Vec<&[u8]> = shards.iter().map(|shard| bytemuck::cast_slice(shard)).collect();
+                let landed = threads::redistribute(&plan, DType::I64, &bytes).unwrap().0;
+                shards = landed.iter().map(|shard| bytemuck::pod_collect_to_vec(shard)).collect();
             }
             moved.push((to, shards));
         }
@@ -231,7 +233,7 @@ fn element_types_weigh_the_bytes() {
     };
     assert!(cost("bf16") < cost("f32") && cost("f32") < cost("f64"));
     run("x=2", "add", "8;8", "R;R", &["--dtype", "i64;f32;f32"]).refused("usage", "3 types for 2 inputs");
-    run("x=2", "relu", "8", "P(avg)", &["--dtype", "i64", "--json"]).refused("unsupported", "i64");
+    run("x=2", "relu", "8", "P(avg)", &["--dtype", "i64", "--json"]).refused("arithmetic", "no avg of i64");
 }
 
 #[test]
@@ -263,13 +265,20 @@ fn errors_are_one_sentence() {
     refused("mm", "64,32;32,16", "R;R,R", &[], "placement_count", "input 0");
     refused("mm", "64,32;32,16", "R,R;R,S(7)", &[], "no_such_dim", "input 1");
     refused("mm", "64,32;32,16", "R,R;R,Q", &[], "parse", "input 1");
-    refused("mm", "64,32;32,16", "R,R;R,R", &["--prefer", "R,R", "--penalty-us", "-1"], "usage", "");
+    refused(
+        "mm",
+        "64,32;32,16",
+        "R,R;R,R",
+        &["--prefer", "R,R", "--penalty-us", "-1"],
+        "usage",
+        "at least 0",
+    );
     refused("mm", "64,32;32,16", "R,R;R,R", &["--prefer", "R,R"], "usage", "--penalty-us");
     refused("mm", "64,32;32,16", "R,R;R,R", &["--out", "R,S(2)"], "no_such_dim", "output 0");
-    refused("mm", "64,32;32,16", "R,R;R,R", &["--topology", "none"], "topology", "");
-    refused("mm", "64,32;32,16", "R,R;R,R", &["--objective", "fun"], "parse", "");
+    refused("mm", "64,32;32,16", "R,R;R,R", &["--topology", "none"], "parse", "expected uniform, h100");
+    refused("mm", "64,32;32,16", "R,R;R,R", &["--objective", "fun"], "parse", "expected time, bytes or peak");
     refused("mm", "64,32;32,16", "R,R;R,R", &["--advise", "1000000"], "usage", "1000000");
-    refused("mm", "4294967296,4294967296;4294967296,4294967296", "R,R;R,R", &[], "overflow", "");
+    refused("mm", "4294967296,4294967296;4294967296,4294967296", "R,R;R,R", &[], "overflow", "63 bits");
     reshard(&["propagate", "--op", "mm", "--json"]).refused("usage", "mesh");
     reshard(&["propagate", "--mesh", "x=2", "--op", "mm", "--json"])
         .refused("usage", "the request lacks `shapes`");

@@ -95,7 +95,8 @@ fn errors_say_what_would_do() {
     reshard(&["rule", "sofmax", "--json"]).refused("rule", "no op sofmax: did you mean softmax?");
     reshard(&["rule", "softmax(dimm=1)", "--json"])
         .refused("rule", "softmax has no argument dimm; it takes dim");
-    reshard(&["rule", "mk,kn->", "--json"]).refused("rule", "");
+    reshard(&["rule", "mk,kn->mn {z: max}", "--json"])
+        .refused("parse", "a letter of the equation at byte 11");
     reshard(&["rule", "softmax(dim=1", "--json"]).refused("parse", "cannot read the call");
     reshard(&["rule", "mm", "--out-shapes", "8,8"]).refused("usage", "shapes");
     reshard(&["rule", "mm", "--batch"]).refused("usage", "--batch");

@@ -70,7 +70,7 @@ struct Request {
     #[arg(long, requires = "penalty_us")]
     prefer: Option<Listed<String>>,
     /// What an output that is not as preferred costs, in microseconds
-    #[arg(long, requires = "prefer")]
+    #[arg(long, requires = "prefer", allow_negative_numbers = true)]
     penalty_us: Option<f64>,
     /// The shapes of the outputs, where they do not follow
     #[arg(long, allow_hyphen_values = true)]

@@ -130,7 +130,7 @@ fn assume(table: &Table, call: &Call) -> Result<(Op, Vec<Vec<usize>>), CliError>
             return Ok((table.op(call, &[])?, Vec::new()));
         }
     }
-    let fits = |inputs| ops::bind(table, call, &inputs, None).ok().map(|op| (op, inputs));
+    let fits = |inputs: Vec<Vec<usize>>| ops::bind(table, call, &inputs, None).ok().map(|op| (op, inputs));
     small().find_map(fits).ok_or_else(|| {
         let message =
             format!("{call} takes none of the small shapes that were tried: give those of its inputs");
