@@ -22,7 +22,7 @@ pub(super) struct Ends {
     pub(super) from: State,
     pub(super) to: State,
     /// What traffic knows of the digits, and what bounds do.
-    weights: Weights,
+    pub(super) weights: Weights,
     pub(super) bounding: Weights,
 }
 
@@ -115,7 +115,8 @@ impl Work<'_> {
     }
 
     /// The best of the closed forms, and of a search where they may not be the best.
-    pub(super) fn best_digit_plan(&self, ends: &Ends) -> Result<Option<Plan>, Error> {
+    /// A search looks at nothing that costs more than `limit` picoseconds.
+    pub(super) fn best_digit_plan(&self, ends: &Ends, limit: u64) -> Result<Option<Plan>, Error> {
         if !self.may_search(ends)
             && let Some((candidate, measured)) = self.best_of_two(ends)?
         {
@@ -129,7 +130,10 @@ impl Work<'_> {
                 best = Some((key, candidate, measured));
             }
         }
-        if let Some(candidate) = self.searched(ends, best.as_ref().map(|b| b.0))
+        let limit = (limit < u64::MAX && self.planner.objective == Objective::Time)
+            .then(|| [limit.saturating_add(1), 0, 0]);
+        let below = best.as_ref().map(|b| b.0).into_iter().chain(limit).min();
+        if let Some(candidate) = self.searched(ends, below)
             && let Some((key, measured)) = self.digit_key(&candidate, &ends.weights)?
             && best.as_ref().is_none_or(|b| key < b.0)
         {
@@ -166,13 +170,13 @@ impl Work<'_> {
     ///
     /// On one level and without partial sums, the closed form and the direct exchange receive no byte too many. For tiny
     /// tensors a gather and a slice would save the time of a few messages, and move more: that is not done.
-    fn may_search(&self, ends: &Ends) -> bool {
+    pub(super) fn may_search(&self, ends: &Ends) -> bool {
         let limited = self.planner.max_peak_bytes.is_some() || self.planner.groups.is_some();
         limited || self.network.levels() > 1 || self.planner.objective == Objective::Peak || ends.has_terms()
     }
 
     /// A better plan than one of this key, where the closed forms may not be the best.
-    fn searched(&self, ends: &Ends, best: Option<[u64; 3]>) -> Option<Candidate> {
+    pub(super) fn searched(&self, ends: &Ends, best: Option<[u64; 3]>) -> Option<Candidate> {
         if !self.may_search(ends) {
             return None;
         }

@@ -28,6 +28,7 @@ pub(crate) mod overlap_step;
 pub(crate) mod partition;
 pub mod plan;
 pub mod planner;
+pub(crate) mod price;
 pub(crate) mod search;
 pub mod step;
 pub(crate) mod system;

@@ -92,7 +92,7 @@ pub struct Planner {
 pub(super) const COUNTED: usize = 1 << 14;
 
 /// The most ranks for which a reduction within a digit system is also tried in uneven pieces: those look at every rank.
-const COUNTED_UNEVEN: usize = 1 << 10;
+pub(super) const COUNTED_UNEVEN: usize = 1 << 10;
 
 impl Planner {
     /// A planner for the `uniform` network and objective `time`.
@@ -186,6 +186,17 @@ impl Planner {
     /// Fails if the shapes differ, a shard would have to become a term of an average, or no plan keeps to the memory or
     /// the groups that were asked for.
     pub fn plan(&self, from: &Sharding, to: &Sharding, item_bytes: usize) -> Result<Plan, Error> {
+        self.plan_within(from, to, item_bytes, u64::MAX)
+    }
+
+    /// The same plan, found sooner if it is known to cost at most so many picoseconds.
+    pub(crate) fn plan_within(
+        &self,
+        from: &Sharding,
+        to: &Sharding,
+        item_bytes: usize,
+        limit: u64,
+    ) -> Result<Plan, Error> {
         Planner::check(from, to, item_bytes)?;
         let work = Work::new(self, from, to, item_bytes as u64);
         if from == to || from.numel() == 0 {
@@ -196,7 +207,7 @@ impl Planner {
         let mut best = None;
         let in_order = self.deterministic && from.is_partial();
         if let Some(ends) = ends.as_ref().filter(|_| !in_order) {
-            best = work.best_digit_plan(ends)?;
+            best = work.best_digit_plan(ends, limit)?;
         }
         let uneven = ends.as_ref().is_some_and(|e| e.lacks_spares() && from.mesh().size() <= COUNTED_UNEVEN);
         if ends.is_none() || in_order || uneven {
@@ -285,6 +296,11 @@ pub(super) struct Totals {
     steps: u64,
 }
 
+/// A time in whole picoseconds.
+pub(crate) fn picoseconds(us: f64) -> u64 {
+    (us * 1e6).round() as u64
+}
+
 impl Totals {
     pub(super) fn of(measured: &[Measured]) -> Totals {
         let mut totals = Totals::default();
@@ -295,7 +311,7 @@ impl Totals {
     }
 
     fn add(&mut self, cost_us: f64, bytes: u64, peak: u64) {
-        self.picoseconds += (cost_us * 1e6).round() as u64;
+        self.picoseconds += picoseconds(cost_us);
         self.bytes += bytes;
         self.peak = self.peak.max(peak);
         self.steps += 1;

@@ -126,8 +126,9 @@ fn a_fault_ends_every_rank_and_an_output_is_whole_or_absent() {
         let world = RecordingWorld::new(8);
         world.plant([Fault { rank: turn % 8, group, kind }]);
         let start = Instant::now();
-        let outcomes = run(&world, &args, Duration::from_secs(2));
-        assert!(start.elapsed() < Duration::from_secs(30), "{kind:?} in {group}");
+        // Without a fault nothing waits in vain, however busy the machine is.
+        let outcomes = run(&world, &args, if group < 10_000 { Duration::from_secs(2) } else { LONG });
+        assert!(start.elapsed() < Duration::from_mins(1), "{kind:?} in {group}");
         let there = folder.path().join(format!("out{turn}"));
         assert!(!there.exists() || files(&there) == wanted, "half an output: {kind:?} in {group}");
         let ended = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
