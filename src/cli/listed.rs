@@ -72,7 +72,7 @@ mod tests {
             assert_eq!(dims(text), [[64, 32], [32, 16]], "{text}");
         }
         assert_eq!(dims(r#""8;""#), [vec![8], vec![]]);
-        assert_eq!(dims("[[]]"), [vec![]; 1]);
+        assert_eq!(dims("[[]]"), [Vec::<usize>::new()]);
         assert_eq!(dims("[]"), Vec::<Vec<usize>>::new());
         assert!(serde_json::from_str::<Listed<Shape>>("8").is_err());
     }
