@@ -63,7 +63,7 @@ fn a_batched_product_has_exactly_nine_strategies() {
     let report = v.verify(&ops).unwrap();
     assert!(report.missing.is_empty(), "{report}");
     assert_eq!(report.searched, (81, 81));
-    let mutants = v.mutants(&ops).unwrap();
+    let mutants = v.mutants(&ops, &report).unwrap();
     assert!(mutants.missed.is_empty() && mutants.caught > 150, "{mutants:?}");
 }
 
@@ -142,7 +142,7 @@ fn averages_need_equal_parts() {
     let all = found(&v, &[(&[&[12]], &[&[]]), (&[&[7]], &[&[]])]);
     assert_eq!(all, ["R -> R", "?0 -> P(avg) (even)", "P -> P", "P(avg) -> P(avg)"]);
     let ops = [op("i-> {i: avg, linear}", &[&[12]]), op("i-> {i: avg, linear}", &[&[7]])];
-    let mutants = v.mutants(&ops).unwrap();
+    let mutants = v.mutants(&ops, &v.verify(&ops).unwrap()).unwrap();
     assert!(mutants.missed.is_empty(), "{mutants:?}");
     let never = v.verify(&ops[1..]).unwrap_err().to_string();
     assert!(never.contains("S(i0) -> P(avg) was never tried: add a call whose sizes divide by 2"), "{never}");

@@ -15,7 +15,9 @@
 //! split factor of j in (ij)  =  |i| / (what earlier axes took of i)  *  (the split factor of the kind)
 //! ```
 //!
-//! so that a factor with another one after it has to be cut evenly.
+//! so that a factor with another one after it has to be cut evenly: into `k n` equal parts by a kind with split factor
+//! `k` over `n` ranks. And a kind with `k > 1` cuts a factor behind others into pieces of pieces, which start where those
+//! others do only if `k` divides it: `(ij)` with `|j| = 3` and `SS(0,2|i|)` does not.
 
 use core::fmt;
 use std::sync::Arc;

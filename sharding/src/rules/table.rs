@@ -125,17 +125,17 @@ pub(super) const RULES: &[(&str, &str)] = &[
     ("lerp", "...,...,...->... {linear(0,1), affine}"),
     ("addcmul", "...,...,...->... {linear(0,1), linear(0,2), affine, increasing(0)}"),
     ("addcdiv", "...,...,...->... {linear(0,1), affine(0,1), increasing(0)}"),
-    ("clamp_tensor", "...,...,...->... {increasing, (P(max),P(max),R -> P(max)), (P(min),R,P(min) -> P(min))}"),
+    ("clamp_tensor", "...,...,...->... {increasing, (P(max),P(max),R -> P(max)), (P(min),R,P(min) -> P(min)), (R,P(min),P(min) -> P(min))}"),
     // Products.
     ("mm", "mk,kn->mn"),
     ("bmm", "bmk,bkn->bmn"),
     ("dot", "k,k->"),
     ("vdot", "k,k->"),
     ("mv", "mk,k->m"),
-    ("outer", "m,n->mn"),
+    ("outer", "m,n->mn {multilinear, (P(prod),P(prod) -> P(prod))}"),
     // Indexing.
     ("embedding", "vd,...->...d {multilinear(0), (P(prod),R -> P(prod)), (P(min),R -> P(min)), (P(max),R -> P(max))}"),
-    ("searchsorted", "n,...->... {none}"),
+    ("searchsorted", "n,...->... {(R,P(min) -> P(min)), (R,P(max) -> P(max))}"),
     // Matrices.
     ("t", "ij->ji {selecting}"),
     ("tril", "...ij->...ij {selecting}"),
@@ -145,7 +145,7 @@ pub(super) const RULES: &[(&str, &str)] = &[
     // Attention and optimisers.
     ("rotary", "...sd,sd,sd->...sd {d: replicate, multilinear(0), linear(1,2)}"),
     ("sgd", "...,...->... {linear, affine, increasing(0), decreasing(1)}"),
-    ("sgd_momentum", "...,...,...->...,... {linear}"),
+    ("sgd_momentum", "...,...,...->...,... {linear, (P(avg),R,R -> P(avg),R), (P(min),R,R -> P(min),R), (P(max),R,R -> P(max),R)}"),
     ("adam", "...,...,...,...->...,...,... {none}"),
     ("adamw", "...,...,...,...->...,...,... {none}"),
     ("scale_by_norm", "...,()->... {multilinear(0)}"),

@@ -15,16 +15,16 @@ fn role(r: &Request<'_>) -> Result<Option<&'static str>, Error> {
 }
 
 /// `ab,ab-> {a: avg, b: avg}`.
-pub(super) fn pointwise(r: &Request<'_>) -> Result<Op, Error> {
+pub(super) fn pointwise(r: &Request<'_>, terms: &str) -> Result<Op, Error> {
     r.inputs_of(2..=2)?;
     let letters = r.letters(r.inputs[0].len())?;
     let all: String = letters.iter().collect();
     let all = operand(&all);
     match role(r)? {
-        None => r.op(&format!("{all},{all}->{all} {{none}}")),
+        None => r.op(&format!("{all},{all}->{all} {{{terms}}}")),
         Some(role) => {
             let items: String = letters.iter().map(|c| format!("{c}: {role}, ")).collect();
-            r.op(&format!("{all},{all}-> {{{items}none}}"))
+            r.op(&format!("{all},{all}-> {{{items}{terms}}}"))
         }
     }
 }

@@ -142,12 +142,12 @@ families! {
     "arange" ("size") => factory::arange;
     "eye" ("size") => factory::eye;
     // Losses.
-    "mse_loss" ("reduction") => loss::pointwise;
-    "l1_loss" ("reduction") => loss::pointwise;
-    "smooth_l1_loss" ("reduction") => loss::pointwise;
-    "binary_cross_entropy" ("reduction") => loss::pointwise;
-    "binary_cross_entropy_with_logits" ("reduction") => loss::pointwise;
-    "kl_div" ("reduction") => loss::pointwise;
+    "mse_loss" ("reduction") => |r| loss::pointwise(r, "none");
+    "l1_loss" ("reduction") => |r| loss::pointwise(r, "none");
+    "smooth_l1_loss" ("reduction") => |r| loss::pointwise(r, "none");
+    "binary_cross_entropy" ("reduction") => |r| loss::pointwise(r, "affine(1)");
+    "binary_cross_entropy_with_logits" ("reduction") => |r| loss::pointwise(r, "affine(1)");
+    "kl_div" ("reduction") => |r| loss::pointwise(r, "affine(0)");
     "cross_entropy" ("reduction") => |r| loss::classes(r, "replicate", "none");
     "nll_loss" ("reduction") => |r| loss::classes(r, "sum", "multilinear(0)");
     // Attention.

@@ -4,8 +4,6 @@ use crate::rules::op::{Bound, Entry, Row};
 use crate::rules::strategy::{Part, Strategy};
 use crate::{Placement, ReduceOp};
 
-use super::trial::Shapes;
-
 /// The kinds that fill placeholders: a plain shard, and one strided by 2.
 pub(super) const KINDS: [usize; 2] = [1, 2];
 
@@ -49,13 +47,7 @@ impl Candidate {
 
 /// The placements of a row, filled with a kind, or none where it does not apply: something that must be even is not, or
 /// it has a shard that no kind fills.
-pub(super) fn fill(
-    bound: &Bound,
-    row: &Row,
-    shapes: &Shapes,
-    kind: usize,
-    n: usize,
-) -> Option<Vec<Placement>> {
+pub(super) fn fill(bound: &Bound, row: &Row, kind: usize, n: usize) -> Option<Vec<Placement>> {
     let mut out = Vec::with_capacity(row.entries.len());
     for (o, entry) in row.entries.iter().enumerate() {
         out.push(match *entry {
@@ -76,12 +68,16 @@ pub(super) fn fill(
                         return None;
                     }
                     let before = bound.dims[o][usize::from(dim)].iter().flatten().take_while(|&&y| y != x);
-                    split *= before.map(|&y| bound.factors[usize::from(y)].size).product::<usize>();
+                    let skipped: usize = before.map(|&y| bound.factors[usize::from(y)].size).product();
+                    // Pieces of pieces: only equal ones start where the factors before this one do.
+                    if skipped > 1 && !f.size.is_multiple_of(kind) {
+                        return None;
+                    }
+                    split *= skipped;
                 }
                 shard(dim.into(), split)
             }
         });
-        debug_assert!(o < shapes.inputs.len() + shapes.outputs.len());
     }
     Some(out)
 }

@@ -96,20 +96,35 @@ impl Data {
         }
     }
 
+    /// The grain of these numbers: terms are no rounder than they are.
+    fn grain(self) -> f64 {
+        match self {
+            Data::Integers | Data::Distinct | Data::Index { .. } | Data::Mask { .. } => 1.0,
+            Data::Real | Data::Positive | Data::Made(_) => 1.0 / 64.0,
+        }
+    }
+
     /// `n` terms whose reduction is the whole.
     pub fn terms(self, op: ReduceOp, whole: &[f64], n: usize, r: &mut Random) -> Vec<Vec<f64>> {
         let mut terms = vec![Vec::with_capacity(whole.len()); n];
         let (low, high) = self.bounds();
+        let grain = self.grain();
+        // So many grains make about 12.
+        let most = (12.0 / grain) as usize;
         for &x in whole {
             let last = r.below(n);
+            if !x.is_finite() {
+                odd_terms(op, x, last, &mut terms, r);
+                continue;
+            }
             let mut left = match op {
                 ReduceOp::Avg => x * n as f64,
                 ReduceOp::Sum | ReduceOp::Prod | ReduceOp::Min | ReduceOp::Max => x,
             };
             for i in (0..n).filter(|&i| i != last) {
-                let less = if r.below(6) == 0 { f64::INFINITY } else { r.below(7) as f64 };
+                let less = if r.below(6) == 0 { f64::INFINITY } else { r.below(most / 2) as f64 * grain };
                 let t = match op {
-                    ReduceOp::Sum | ReduceOp::Avg => r.below(25) as f64 - 12.0,
+                    ReduceOp::Sum | ReduceOp::Avg => (r.below(2 * most + 1) as f64 - most as f64) * grain,
                     ReduceOp::Prod => [1.0, -1.0, 2.0, -2.0, 0.5, -0.5][r.below(6)],
                     ReduceOp::Max => (x - less).max(low),
                     ReduceOp::Min => (x + less).min(high),
@@ -124,6 +139,29 @@ impl Data {
             terms[last].push(left);
         }
         terms
+    }
+}
+
+/// Terms of an infinity or of what is no number: infinities of both signs, or one such term among finite ones.
+fn odd_terms(op: ReduceOp, x: f64, last: usize, terms: &mut [Vec<f64>], r: &mut Random) {
+    let other = r.below(8) as f64 + 0.5;
+    let n = terms.len();
+    let opposed = x.is_nan() && r.below(2) == 0;
+    for (i, term) in terms.iter_mut().enumerate() {
+        let next = i == (last + 1) % n;
+        term.push(match op {
+            _ if i == last && !opposed => x,
+            ReduceOp::Sum | ReduceOp::Avg if opposed && i == last => f64::INFINITY,
+            ReduceOp::Sum | ReduceOp::Avg if opposed && next => f64::NEG_INFINITY,
+            ReduceOp::Prod if opposed && i == last => f64::INFINITY,
+            ReduceOp::Prod if opposed && next => 0.0,
+            ReduceOp::Min | ReduceOp::Max if i == last => x,
+            ReduceOp::Sum | ReduceOp::Avg if next && x.is_infinite() => x,
+            ReduceOp::Sum | ReduceOp::Avg | ReduceOp::Prod => other,
+            ReduceOp::Max if x == f64::NEG_INFINITY => x,
+            ReduceOp::Min if x == f64::INFINITY => x,
+            ReduceOp::Min | ReduceOp::Max => other,
+        });
     }
 }
 

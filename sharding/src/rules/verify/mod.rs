@@ -97,6 +97,8 @@ pub struct Report {
     pub missing: Vec<Found>,
     /// How many combinations of inputs were searched, and of how many.
     pub searched: (usize, usize),
+    /// All that the search found, by calls with the same strategies.
+    truths: Vec<search::Truths>,
 }
 
 /// A strategy that holds.
@@ -252,7 +254,7 @@ impl<'a> Verifier<'a> {
                         tried.len() - 1
                     });
                     for kind in KINDS {
-                        let Some(placements) = fill(bound, row, shapes, kind, n) else { continue };
+                        let Some(placements) = fill(bound, row, kind, n) else { continue };
                         if let Err(e) = trial.check(&placements) {
                             let as_said: Vec<String> = placements.iter().map(ToString::to_string).collect();
                             let filled =
@@ -277,23 +279,24 @@ impl<'a> Verifier<'a> {
                 report.searched = (truths.tried, truths.of);
                 let inputs = ops[group[0]].inputs().len();
                 let news = truths.news(&declared(&ops[group[0]]), inputs);
-                report
-                    .missing
-                    .extend(news.iter().map(|c| Found { strategy: c.strategy(inputs), even: c.even }));
+                let found = |c: &Candidate| Found { strategy: c.strategy(inputs), even: c.even };
+                report.missing.extend(news.iter().map(found));
+                report.truths.push(truths);
             }
         }
         Ok(report)
     }
 
     /// Makes every strategy of these calls wrong in every small way and counts what is caught.
-    pub fn mutants(&self, ops: &[Op]) -> Result<Mutants, Error> {
+    ///
+    /// The report is that of [`Verifier::verify`] on the same calls: its search shows which mutants are true.
+    pub fn mutants(&self, ops: &[Op], report: &Report) -> Result<Mutants, Error> {
         let shapes = self.shapes(ops);
         let mut all = Mutants::default();
-        for group in groups(ops) {
-            let truths = self.truths(&group, &shapes, self.seed ^ 0x77)?;
+        for (g, group) in groups(ops).iter().enumerate() {
             let of_group: Vec<&Op> = group.iter().map(|&c| &ops[c]).collect();
             let shapes: Vec<&Shapes> = group.iter().map(|&c| &shapes[c]).collect();
-            let more = mutants::mutants(self, &of_group, &shapes, &truths)?;
+            let more = mutants::mutants(self, &of_group, &shapes, report.truths.get(g))?;
             all.caught += more.caught;
             all.equivalent += more.equivalent;
             all.missed.extend(more.missed);

@@ -11,6 +11,7 @@ use crate::Error;
 use crate::rules::op::Entry;
 
 /// What was found true.
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Truths {
     pub(super) found: Vec<Candidate>,
     /// How many combinations of inputs were tried, and of how many.
