@@ -96,5 +96,11 @@ const ALL: &[Same] = &[
     same("fft", "fft(dims=[1])", "6,4,2; 5,6,2"),
     same("max_pool2d", "max_pool2d_with_indices(kernel=2)", "6,5,4,2; 2,6,2,4"),
     part("conv", "conv1d", "6,3,4 6,3,2 6; 2,6,3 5,6,2 5", &[], &[]),
-    part("sdpa", "scaled_dot_product_attention", "6,6,3,2 6,6,3,2 6,6,3,2; 2,3,6,3 2,3,6,3 2,3,6,3", &[0], &[]),
+    part(
+        "sdpa",
+        "scaled_dot_product_attention",
+        "6,6,3,2 6,6,3,2 6,6,3,2; 2,3,6,3 2,3,6,3 2,3,6,3",
+        &[0],
+        &[],
+    ),
 ];

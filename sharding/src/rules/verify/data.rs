@@ -61,7 +61,7 @@ pub enum Data {
         /// One more than the greatest.
         below: usize,
     },
-    /// Truth values, so many of a hundred true.
+    /// Truth values, so many of a hundred true; in every third tensor half of them.
     Mask {
         /// Percent.
         ones: usize,
@@ -80,7 +80,10 @@ impl Data {
             Data::Real => (0..n).map(|_| (r.below(383) as f64 - 191.0) / 64.0).collect(),
             Data::Positive => (0..n).map(|_| (1 + r.below(256)) as f64 / 64.0).collect(),
             Data::Index { below } => (0..n).map(|_| r.below(below) as f64).collect(),
-            Data::Mask { ones } => (0..n).map(|_| f64::from(u8::from(r.below(100) < ones))).collect(),
+            Data::Mask { ones } => {
+                let ones = if r.below(3) == 0 { 50 } else { ones };
+                (0..n).map(|_| f64::from(u8::from(r.below(100) < ones))).collect()
+            }
             Data::Made(make) => make(shape, r),
         }
     }

@@ -287,6 +287,26 @@ impl<'a> Verifier<'a> {
         Ok(report)
     }
 
+    /// The strategies of these calls that fail somewhere; of a [`blind`](Verifier::blind) verifier of a right rule, those
+    /// for which the op has to know its region.
+    pub fn failing(&self, ops: &[Op]) -> Result<Vec<Strategy>, Error> {
+        let mut out: Vec<Strategy> = Vec::new();
+        for (c, (op, shapes)) in ops.iter().zip(&self.shapes(ops)).enumerate() {
+            let Some(bound) = op.bound() else { continue };
+            for n in self.ranks.clone() {
+                let trial = Trial::new(self, shapes, n, self.seed ^ ((c as u64) << 8) ^ n as u64, SETS)?;
+                for (row, strategy) in bound.rows.iter().zip(op.strategies()) {
+                    let fails =
+                        |kind: &usize| fill(bound, row, *kind, n).is_some_and(|p| trial.check(&p).is_err());
+                    if !out.contains(&strategy) && KINDS.iter().any(fails) {
+                        out.push(strategy);
+                    }
+                }
+            }
+        }
+        Ok(out)
+    }
+
     /// Makes every strategy of these calls wrong in every small way and counts what is caught.
     ///
     /// The report is that of [`Verifier::verify`] on the same calls: its search shows which mutants are true.
