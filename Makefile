@@ -1,5 +1,5 @@
 # What CI runs, one target a stage, and the longer runs that it does not.
-.PHONY: all help ci fmt clippy doc package test unsafe-list minilm bench bench-check laws fuzz instructions cuda gpu gpu-build mpi mpi-bench large-mpi soak large
+.PHONY: all help ci fmt clippy doc package test unsafe-list minilm bench bench-check laws fuzz instructions cuda gpu gpu-build check-gpu mpi mpi-bench large-mpi soak large
 
 all: fmt unsafe-list clippy doc test
 
@@ -14,6 +14,7 @@ help:
 	@echo "make mpi-bench    the MPI engine against the bare MPI calls, 64 MiB over 4 ranks"
 	@echo "make large-mpi    a tensor of more than 2^31 bytes over MPI (8 GiB of memory)"
 	@echo "make gpu          all that needs a GPU; where there is no Rust, after a make gpu-build elsewhere"
+	@echo "make check-gpu    the script behind make gpu, over stand-ins for a GPU and all that it runs"
 	@echo "make laws         the laws of layouts and plans over larger spaces (minutes)"
 	@echo "make soak         random redistributions on every engine of one process for SOAK_SECONDS (ten minutes)"
 	@echo "make large        tensors and messages of more than 2^31 bytes (7 GiB)"
@@ -31,7 +32,7 @@ unsafe-list:
 
 clippy:
 	cargo clippy --workspace --all-targets -- -D warnings
-	cargo clippy -p reshard --features cuda --all-targets -- -D warnings
+	cargo clippy -p reshard --features cuda,nccl --all-targets -- -D warnings
 	cargo clippy -p reshard-cuda -p reshard-device -p reshard-nccl --features reshard-nccl/nccl --all-targets -- -D warnings
 
 doc:
@@ -73,7 +74,8 @@ instructions:
 	benches/instructions.sh planner --check
 
 cuda:
-	eval "$$(scripts/fetch_nvrtc.sh)" && RESHARD_NEED_NVRTC=1 cargo test -p reshard-cuda -p reshard-device -p reshard-nccl --features reshard-nccl/nccl --test nvrtc --test on_device --test contract --test nccl_on_device
+	eval "$$(scripts/fetch_nvrtc.sh)" && RESHARD_NEED_NVRTC=1 cargo test -p reshard-cuda -p reshard-device -p reshard-nccl --features reshard-nccl/nccl --test nvrtc --test on_device --test select --test contract --test nccl_on_device --test real_over_stand_ins --example device_speed
+	cargo test -p reshard --features cuda,nccl --bin reshard --test gpu_run --test cli_run_refusals
 
 MPI = --workspace --features reshard/mpi,reshard-mpi/mpi
 MPIRUN ?= mpirun --oversubscribe --allow-run-as-root --bind-to none
@@ -91,6 +93,9 @@ large-mpi:
 
 gpu-build:
 	scripts/gpu.sh build
+
+check-gpu:
+	scripts/check_gpu.sh
 
 gpu:
 	if command -v cargo >/dev/null; then scripts/gpu.sh build; fi

@@ -6,6 +6,8 @@ pub use reshard_kernels as kernels;
 pub use reshard_layout as layout;
 #[cfg(feature = "mpi")]
 pub use reshard_mpi as mpi;
+#[cfg(feature = "nccl")]
+pub use reshard_nccl as nccl;
 pub use reshard_sharding as sharding;
 
 pub use reshard_kernels::DType;

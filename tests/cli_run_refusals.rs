@@ -208,8 +208,9 @@ fn wishes_that_cannot_be_granted() {
     setting
         .whole(&["--mesh", "a=2", "--to", "S(1)", "--tensor", "layer.0.bias"])
         .refused("no_such_dim", "S(1)");
-    let built: &[&str] = if cfg!(feature = "mpi") { &["mpi"] } else { &[] };
-    for engine in ["mpi", "cuda", "nccl"].into_iter().filter(|engine| !built.contains(engine)) {
+    let built =
+        [("mpi", cfg!(feature = "mpi")), ("cuda", cfg!(feature = "cuda")), ("nccl", cfg!(feature = "nccl"))];
+    for (engine, _) in built.into_iter().filter(|(_, built)| !built) {
         setting.whole(&["--mesh", "a=2", "--to", "R", "--engine", engine]).refused("no_such_engine", engine);
     }
     setting.whole(&["--mesh", "a=2", "--to", "R", "--engine", "steam"]).refused("usage", "steam");

@@ -7,8 +7,9 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use reshard_benches::planning::{KINDS, Kind};
-use reshard_sharding::redistribute::PlanCache;
+use reshard_benches::planning::{KINDS, Kind, Terms};
+use reshard_sharding::Sharding;
+use reshard_sharding::redistribute::{PlanCache, Planner};
 
 /// Microseconds of one call, the median and the least of many batches.
 ///
@@ -38,6 +39,9 @@ fn kind(name: &str) -> &'static Kind {
     KINDS.iter().find(|k| k.name == name).expect("a kind of that name")
 }
 
+/// What is asked without making a plan.
+type Question = fn(&Planner, &Sharding, &Sharding) -> f64;
+
 fn table() {
     println!(
         "| what | pairs | median us | mean us | worst us | worst pair | target us |\n|---|---|---|---|---|---|---|"
@@ -63,19 +67,20 @@ fn table() {
         let (n, title, target) = (all.len(), kind.title, kind.target_us);
         println!("| {title} | {n} | {median:.2} | {mean:.2} | {worst:.2} | `{from} -> {to}` | {target} |");
     }
-    for kind in KINDS {
-        let (planner, pairs) = ((kind.planner)(), kind.shardings());
-        let [median, least] = batches_us(10, || {
-            for (a, b) in &pairs {
-                black_box(planner.lower_bound_us(black_box(a), black_box(b), 4).expect("a bound"));
-            }
-        })
-        .map(|us| us / pairs.len() as f64);
-        println!(
-            "| bound alone: {} | {} | {median:.3} | | | least {least:.3} | 0.15 |",
-            kind.title,
-            pairs.len()
-        );
+    let bound: Question = |p, a, b| p.lower_bound_us(a, b, 4).expect("a bound");
+    let cost: Question = |p, a, b| p.cost_us(a, b, 4).expect("a cost");
+    for (name, ask, target) in [("bound", bound, "0.15"), ("cost", cost, "")] {
+        for kind in KINDS.iter().filter(|k| name == "bound" || k.terms == Terms::None) {
+            let (planner, pairs) = ((kind.planner)(), kind.shardings());
+            let [median, least] = batches_us(10, || {
+                for (a, b) in &pairs {
+                    black_box(ask(&planner, black_box(a), black_box(b)));
+                }
+            })
+            .map(|us| us / pairs.len() as f64);
+            let (title, n) = (kind.title, pairs.len());
+            println!("| {name} alone: {title} | {n} | {median:.3} | | | least {least:.3} | {target} |");
+        }
     }
     let (cache, planner) = (PlanCache::new(1024), (kind(CACHED).planner)());
     let (pairs, again) = (kind(CACHED).shardings(), kind(CACHED).shardings());

@@ -1,9 +1,9 @@
-"""Times torch's `permute().contiguous()` on a GPU, beside the table of the example `device_speed`.
+"""Times torch's `permute().contiguous()` on a GPU, beside the table `copies` of the example `device_speed`.
 
-    python3 benches/peers/device_torch.py [MIB]        (torch with CUDA)
+    python3 benches/peers/device_torch.py [MIB [OURS]]        (torch with CUDA; OURS: a file with that table)
 
 Bytes count once read and once written; figures are medians of 15 runs timed by the device, as ratios to `clone()` of the
-same bytes.
+same bytes. With OURS it fails where ours is slower by more than 5 %, or has no such row.
 """
 
 import statistics
@@ -25,10 +25,22 @@ def ms(function, runs=15):
     return statistics.median(times)
 
 
+def table(path):
+    """GB/s by name and bytes of an element."""
+    ours = {}
+    for line in open(path):
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        if len(cells) >= 6 and cells[1].isdigit():
+            ours[cells[0], int(cells[1])] = float(cells[5])
+    return ours
+
+
 def main():
     total = (int(sys.argv[1]) if len(sys.argv) > 1 else 1024) << 20
+    ours = table(sys.argv[2]) if len(sys.argv) > 2 else None
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, {total >> 20} MiB\n")
-    print("| permutation | item | GB/s | of clone() |\n|---|---|---|---|")
+    print("| permutation | item | GB/s | of clone() | ours, GB/s | ours to torch's |\n|---|---|---|---|---|---|")
+    ratios = []
     for dtype, item in [(torch.float32, 4), (torch.bfloat16, 2)]:
         n = total // item
         side = 1 << ((n.bit_length() - 1) // 2)
@@ -41,8 +53,21 @@ def main():
         ]:
             x = torch.empty(extents, dtype=dtype, device="cuda")
             out = torch.empty([extents[d] for d in order], dtype=dtype, device="cuda")
-            ours, base = ms(lambda: out.copy_(x.permute(order))), ms(lambda: x.clone())
-            print(f"| {name} | {item} | {2 * total / ours / 1e6:.0f} | {base / ours:.2f} |")
+            theirs, base = ms(lambda: out.copy_(x.permute(order))), ms(lambda: x.clone())
+            speed = 2 * total / theirs / 1e6
+            beside = "| |"
+            if ours is not None:
+                if (name, item) not in ours:
+                    sys.exit(f"{sys.argv[2]} has no row for {name} of {item} bytes")
+                ratios.append(ours[name, item] / speed)
+                beside = f"{ours[name, item]:.0f} | {ratios[-1]:.2f} |"
+            print(f"| {name} | {item} | {speed:.0f} | {base / theirs:.2f} | {beside}")
+    if ratios:
+        slower = sum(ratio < 0.95 for ratio in ratios)
+        found = f"{len(ratios)} permutations, worst {min(ratios):.2f} of torch's speed; {slower} missed"
+        print(f"ROW | torch's permute().contiguous() beside them | never slower by more than 5 % | {found} |")
+        if slower:
+            sys.exit("a promise was missed")
 
 
 main()

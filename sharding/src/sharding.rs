@@ -11,14 +11,20 @@
 //!
 //! Either form gives `region(rank)`, and both are what PyTorch's placements mean, exactly.
 
+mod decode;
+mod normal;
+
+use normal::{canonical_partial, digits_of, lens_after, normal_cuts};
+pub(crate) use normal::{cuts_of, word_of};
+
 use reshard_layout::Layout;
 use smallvec::SmallVec;
 
 use crate::axis::{SubAxis, complement};
-use crate::digits::{Digit, Digits, Owner, Word, canonical};
+use crate::digits::{Digit, Digits, Owner, canonical};
 use crate::extent::{Cut, push};
 use crate::region::{Interval, Intervals, Region};
-use crate::{Error, Mesh, Placement, Placements, ReduceOp};
+use crate::{Error, Mesh, Placement, ReduceOp};
 
 /// The extents of a tensor's dims.
 pub type Shape = SmallVec<[usize; 4]>;
@@ -433,92 +439,6 @@ impl Sharding {
         Layout::concat(&[tuple(&mesh_modes).ok()?, tuple(&local_modes).ok()?]).ok()
     }
 
-    /// The placements that mean this sharding, or why none do.
-    pub fn placements(&self) -> Result<Placements, Error> {
-        let mut out = Placements(SmallVec::from_elem(Placement::Replicate, self.mesh.axes().len()));
-        for p in &self.partial {
-            if p.sub != self.mesh.whole(p.sub.axis) {
-                return Err(no_placements("only a part of an axis is partial"));
-            }
-            out.0[p.sub.axis] = Placement::Partial(p.op);
-        }
-        match &self.form {
-            Form::Cuts(cuts) => {
-                for of_dim in cuts.chunk_by(|a, b| a.dim == b.dim) {
-                    let dim = of_dim[0].dim;
-                    if let Some(word) = word_of(dim, self.shape[dim], of_dim) {
-                        self.decode(&word, &mut out)?;
-                        continue;
-                    }
-                    if of_dim.iter().any(|x| x.sub != self.mesh.whole(x.sub.axis)) {
-                        return Err(no_placements("an axis is split into sub-axes"));
-                    }
-                    if of_dim.windows(2).any(|w| w[0].sub > w[1].sub) {
-                        return Err(no_placements(
-                            "the axes of an uneven dim apply in another order than the mesh's",
-                        ));
-                    }
-                    for x in of_dim {
-                        out.0[x.sub.axis] = Placement::of_cut(dim, &x.cut);
-                    }
-                }
-            }
-            Form::Digits(digits) => self.decode(digits, &mut out)?,
-        }
-        Ok(out)
-    }
-
-    /// Writes the placements of the axes that own some of these digits.
-    fn decode(&self, digits: &[Digit], out: &mut Placements) -> Result<(), Error> {
-        for axis in 0..self.mesh.axes().len() {
-            if let Some((dim, k)) = self.decode_axis(digits, axis)? {
-                out.0[axis] = Placement::of_cut(dim, &Cut::chunks(k, 1));
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether only whole axes cut and owe.
-    pub(crate) fn whole_axes(&self) -> bool {
-        let whole = |s: &SubAxis| *s == self.mesh.whole(s.axis);
-        self.partial.iter().all(|p| whole(&p.sub))
-            && match &self.form {
-                Form::Digits(digits) => digits.iter().filter_map(Digit::sub_axis).all(|s| whole(&s)),
-                Form::Cuts(cuts) => cuts.iter().all(|c| whole(&c.sub)),
-            }
-    }
-
-    /// Whether there is a text that means this sharding: not where sub-axes meet uneven cuts that only placements hold.
-    pub(crate) fn has_notation(&self) -> bool {
-        self.digits().is_some() || self.whole_axes() || self.by_tensor().is_ok()
-    }
-
-    /// The dim and split factor of an axis: what it skips of the local index that earlier axes left.
-    fn decode_axis(&self, digits: &[Digit], axis: usize) -> Result<Option<(usize, usize)>, Error> {
-        let owns = |d: &Digit| matches!(d.owner, Owner::Axis { axis: a, .. } if a == axis);
-        let Some(first) = digits.iter().position(owns) else { return Ok(None) };
-        let dim = digits[first].dim;
-        // What this axis saw: the digits of the dim that are local or go to later axes.
-        let sees = |d: &&Digit| match d.owner {
-            Owner::Local => true,
-            Owner::Axis { axis: a, .. } => a >= axis,
-        };
-        let seen: SmallVec<[&Digit; 8]> = digits.iter().filter(|d| d.dim == dim).filter(sees).collect();
-        let start = seen.iter().position(|d| owns(d)).expect("the first one is among them");
-        let k = seen[..start].iter().map(|d| d.radix).product();
-        let mut pre = 1;
-        for d in seen[start..].iter().take_while(|d| owns(d)) {
-            if d.owner != (Owner::Axis { axis, pre }) {
-                break;
-            }
-            pre *= d.radix;
-        }
-        if pre == self.mesh.axes()[axis].size() {
-            return Ok(Some((dim, k)));
-        }
-        Err(no_placements("an axis is split into sub-axes"))
-    }
-
     /// The sub-axes that neither shard a dim nor are partial: the tensor is the same along them.
     pub fn replicated_axes(&self) -> SmallVec<[SubAxis; 4]> {
         let mut used: SmallVec<[SubAxis; 8]> = self.partial.iter().map(|p| p.sub).collect();
@@ -528,10 +448,6 @@ impl Sharding {
         }
         complement(&used, self.mesh.axes())
     }
-}
-
-fn no_placements(reason: &str) -> Error {
-    Error::NotExpressible { notation: "placements", reason: reason.to_owned() }
 }
 
 /// Fails unless the number of elements (not counting dims of size 0) fits.
@@ -582,121 +498,4 @@ fn check_total(
             ),
         }),
     }
-}
-
-/// Every length that some rank keeps of a dim after these cuts of it.
-fn lens_after<'a>(len: usize, cuts: impl Iterator<Item = &'a AxisCut>) -> SmallVec<[usize; 8]> {
-    let mut lens: SmallVec<[usize; 8]> = SmallVec::from_slice(&[len]);
-    for x in cuts {
-        lens = lens.iter().flat_map(|&len| x.cut.lens(len)).collect();
-        lens.sort_unstable();
-        lens.dedup();
-    }
-    lens
-}
-
-/// The digits that cuts make, if every one of them divides.
-fn digits_of(shape: &[usize], cuts: &[AxisCut]) -> Option<Digits> {
-    let mut all = Digits::new();
-    for (dim, &len) in shape.iter().enumerate() {
-        all.extend(cut_word(dim, len, cuts)?.digits().iter().copied());
-    }
-    Some(canonical(all))
-}
-
-/// The canonical word that the cuts of one dim among these make, if every one of them divides.
-pub(crate) fn word_of(dim: usize, len: usize, cuts: &[AxisCut]) -> Option<Digits> {
-    Some(canonical(cut_word(dim, len, cuts)?.digits().iter().copied()))
-}
-
-/// The word of a dim after its cuts among these, if every one of them divides.
-fn cut_word(dim: usize, len: usize, cuts: &[AxisCut]) -> Option<Word> {
-    if len == 0 {
-        return None;
-    }
-    let mut word = Word::uncut(dim, len);
-    for x in cuts.iter().filter(|x| x.dim == dim) {
-        let local = word.local_len();
-        // Pieces of ceil(local / k), of which there may be fewer than k.
-        let piece = local.div_ceil(x.cut.split_factor);
-        let divides = local.is_multiple_of(piece) && piece.is_multiple_of(x.cut.n);
-        if !divides || x.cut.sizes.is_some() || !word.give(local / piece, x.sub) {
-            return None;
-        }
-    }
-    Some(word)
-}
-
-/// The cuts that the digits of a word are, most significant first.
-pub(crate) fn cuts_of(word: &[Digit]) -> Cuts {
-    let mut skipped = 1;
-    let mut cuts = Cuts::new();
-    for d in word {
-        match d.sub_axis() {
-            Some(sub) => cuts.push(AxisCut { dim: d.dim, sub, cut: Cut::chunks(skipped, sub.size) }),
-            None => skipped *= d.radix,
-        }
-    }
-    cuts
-}
-
-/// The cuts of one dim, normalised.
-fn normal_cuts(shape: &[usize], cuts: &[AxisCut]) -> Cuts {
-    let dim = cuts[0].dim;
-    let len = shape[dim];
-    if let Some(word) = word_of(dim, len, cuts) {
-        return cuts_of(&word);
-    }
-    let mut cuts: Cuts = cuts.iter().cloned().collect();
-    if len > 0 {
-        // As many pieces as there really are.
-        let first = &mut cuts[0].cut;
-        let piece = len.div_ceil(first.split_factor);
-        first.split_factor = len.div_ceil(piece);
-    }
-    let mut i = 0;
-    while i + 1 < cuts.len() {
-        let joined = cuts[i].sub.joined(cuts[i + 1].sub);
-        let lens = || lens_after(len, cuts[..i].iter());
-        match joined.filter(|_| lens().iter().all(|&len| cuts[i].cut.goes_on(&cuts[i + 1].cut, len))) {
-            Some(sub) => {
-                let cut = Cut::chunks(cuts[i].cut.split_factor, sub.size);
-                cuts[i] = AxisCut { dim, sub, cut };
-                cuts.remove(i + 1);
-            }
-            None => i += 1,
-        }
-    }
-    cuts
-}
-
-/// Partial axes in mesh order, consecutive ones joined, those of one rank gone; fails if their ops do not mix.
-fn canonical_partial(
-    mesh: &Mesh,
-    mut partial: SmallVec<[PartialAxis; 2]>,
-) -> Result<SmallVec<[PartialAxis; 2]>, Error> {
-    partial.retain(|p| p.sub.size > 1);
-    partial.sort_by_key(|p| p.sub);
-    if let Some(w) = partial.windows(2).find(|w| !w[0].op.mixes_with(w[1].op)) {
-        return Err(Error::Placement {
-            reason: format!(
-                "one tensor cannot be P({}) on {} and P({}) on {}: only sum and avg mix",
-                w[0].op,
-                mesh.axes()[w[0].sub.axis].name(),
-                w[1].op,
-                mesh.axes()[w[1].sub.axis].name()
-            ),
-        });
-    }
-    let mut out: SmallVec<[PartialAxis; 2]> = SmallVec::new();
-    for p in partial {
-        match out.last_mut().and_then(|last| {
-            let joined = last.sub.joined(p.sub).filter(|_| last.op == p.op)?;
-            Some((last, joined))
-        }) {
-            Some((last, joined)) => last.sub = joined,
-            None => out.push(p),
-        }
-    }
-    Ok(out)
 }

@@ -4,7 +4,7 @@ mod interpreter;
 
 use interpreter::{run, shards_of};
 use reshard_sharding::meaning::meaning;
-use reshard_sharding::redistribute::{Objective, Plan, Planner, Topology};
+use reshard_sharding::redistribute::{Objective, Plan, Planner, StepOp, Topology};
 use reshard_sharding::{Mesh, Sharding};
 
 /// Nodes of 8 ranks.
@@ -164,4 +164,78 @@ fn bounds_hold_where_nodes_are_straddled() {
         }
     }
     println!("{count} plans");
+}
+
+/// What the worst rank pays in an exchange if its messages are looked at one by one, by the model's own formula, and the
+/// same without the latencies of inner levels.
+fn exchange_us(plan: &Plan, step: usize, topology: &Topology) -> [f64; 2] {
+    let mut worst = [0.0f64; 2];
+    for rank in plan.ranks() {
+        let mut levels = vec![(0.0, 0usize); topology.levels().len()];
+        for phase in plan.phases(step, rank).unwrap() {
+            for m in phase.receives.iter().filter(|m| m.peer != rank) {
+                let at = &mut levels[topology.level_of(rank, m.peer)];
+                *at = (at.0 + (m.numel() * plan.item_bytes()) as f64, at.1 + 1);
+            }
+        }
+        let peers: usize = levels.iter().map(|l| l.1).sum();
+        let latency = |(l, x): (&(f64, usize), &reshard_sharding::redistribute::Level)| {
+            x.latency_us * (1.0 + l.1 as f64).log2().ceil()
+        };
+        let latencies: Vec<f64> = levels.iter().zip(topology.levels()).map(latency).collect();
+        let wire = levels.iter().zip(topology.levels()).map(|(l, x)| l.0 / (x.gbytes_per_s * 1e3));
+        let rest = topology.launch_us() + topology.message_us() * peers as f64 + wire.fold(0.0, f64::max);
+        worst[0] = worst[0].max(rest + latencies.iter().sum::<f64>());
+        worst[1] = worst[1].max(rest + latencies[latencies.len() - 1]);
+    }
+    worst
+}
+
+/// On straddled nodes an exchange between digits is costed as if all that may cross a level did: bytes and messages never
+/// too low, but the latency of inner levels is not counted beside that of the outermost.
+#[test]
+fn an_exchange_on_straddled_nodes_is_costed_high() {
+    let (mut steps, mut high, mut most, mut low) = (0, 0, 0.0f64, 0.0f64);
+    for node in [4, 6, 8] {
+        let text = format!("launch=6.6;message=0.2;level={node}:2:370;level=*:8:45");
+        let nodes: Topology = text.parse().unwrap();
+        for mesh in ["dp=3,f=4", "dp=8,f=5", "dp=2,f=9", "a=3,b=2,c=3", "dp=4,tp=6"] {
+            let mesh: Mesh = mesh.parse().unwrap();
+            let axes = mesh.axes().len() as u32;
+            let word = |i: usize| {
+                let one = |a: u32| ["R", "S(0)", "S(1)"][i / 3usize.pow(a) % 3];
+                (0..axes).map(one).collect::<Vec<_>>().join(",")
+            };
+            for i in 0..3usize.pow(axes) {
+                for j in 0..3usize.pow(axes) {
+                    let parse = |i| Sharding::parse(&mesh, &[720, 720], &word(i)).unwrap();
+                    for item in [1, 4096] {
+                        let plan =
+                            Planner::new().topology(nodes.clone()).plan(&parse(i), &parse(j), item).unwrap();
+                        for (k, s) in plan.steps().iter().enumerate() {
+                            if !matches!(s.op, StepOp::Exchange | StepOp::AllToAll) {
+                                continue;
+                            }
+                            let [real, without] = exchange_us(&plan, k, &nodes);
+                            steps += 1;
+                            high += usize::from(s.cost_us > real + 1e-6);
+                            most = most.max(s.cost_us / real);
+                            low = low.max(real - s.cost_us);
+                            let without = without - s.cost_us;
+                            assert!(
+                                without <= 1e-6,
+                                "{without} us too low beside latency: {s} of {mesh} in {node}s"
+                            );
+                        }
+                    }
+                }
+            }
+        }
+    }
+    println!(
+        "{steps} exchanges, {high} costed too high, at most {most:.2} times; at most {low:.2} us too low"
+    );
+    assert!(steps > 500 && high > 0, "{steps} {high}");
+    // Two rounds of the inner level.
+    assert!(low <= 2.0 * 2.0, "{low} us too low");
 }

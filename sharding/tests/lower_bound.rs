@@ -1,4 +1,5 @@
-//! The law of bounds without a plan: never above the plan's cost, and 0 exactly where nothing is communicated.
+//! Laws of what is said without a plan: a bound is never above its cost, and 0 exactly where nothing is communicated; the
+//! cost alone is that of the plan.
 
 use reshard_sharding::redistribute::{Objective, Planner, Topology};
 use reshard_sharding::{Mesh, Sharding};
@@ -33,7 +34,19 @@ fn check(from: &Sharding, to: &Sharding, item: usize, nests: bool) -> (usize, us
             let planner =
                 Planner::new().topology(topology.clone()).objective(objective).deterministic(deterministic);
             let bound = planner.lower_bound_us(from, to, item);
-            let Ok(plan) = planner.plan(from, to, item) else { continue };
+            let alone = planner.cost_us(from, to, item);
+            let plan = match planner.plan(from, to, item) {
+                Ok(plan) => plan,
+                Err(e) => {
+                    assert_eq!(alone, Err(e));
+                    continue;
+                }
+            };
+            let told = alone.unwrap();
+            assert!(
+                told.to_bits() == plan.cost_us().to_bits(),
+                "{topology} {objective}: {told} us for {plan}"
+            );
             let (bound, cost) = (bound.unwrap(), plan.cost_us());
             assert!(bound <= cost * (1.0 + 1e-9), "{topology} {objective}: {bound} us is above {plan}");
             if nests {
@@ -131,4 +144,31 @@ fn the_same_between_two_meshes_and_of_sub_axes() {
     all(&sub_axes.map(|t| ("x=4,y=6", t)), &[24, 48]);
     println!("{pairs} plans, {free} of them free");
     assert!(pairs > 10_000 && free > 1_000, "{pairs} {free}");
+}
+
+#[test]
+fn limits_are_kept_to_without_a_plan() {
+    let mesh: Mesh = "x=2,y=2".parse().unwrap();
+    let all = all_shardings(&mesh, &[8, 8], &["R", "S(0)", "S(1)", "P"]);
+    let (mut refused, mut told) = (0, 0);
+    for topology in topologies() {
+        for planner in [
+            Planner::new().max_peak_bytes(100),
+            Planner::new().with_groups([mesh.group_of_axes(&["x"]).unwrap()]),
+            Planner::new().objective(Objective::Peak).max_peak_bytes(300),
+        ] {
+            let planner = planner.topology(topology.clone());
+            for from in &all {
+                for to in &all {
+                    let (alone, plan) = (planner.cost_us(from, to, 4), planner.plan(from, to, 4));
+                    let bound = planner.lower_bound_us(from, to, 4).unwrap();
+                    assert!(plan.as_ref().map_or(true, |p| bound <= p.cost_us() * (1.0 + 1e-9)), "{plan:?}");
+                    refused += usize::from(plan.is_err());
+                    told += usize::from(plan.is_ok());
+                    assert_eq!(alone, plan.map(|p| p.cost_us()));
+                }
+            }
+        }
+    }
+    assert!(refused > 200 && told > 200, "{refused} {told}");
 }

@@ -353,6 +353,12 @@ fn carry_out(q: &Question) -> Option<Plan> {
             return None;
         }
     };
+    let told = planner.cost_us(&from, &to, 8).unwrap();
+    assert_eq!(told.to_bits(), plan.cost_us().to_bits(), "the cost alone: {plan}");
+    let bound = planner.lower_bound_us(&from, &to, 8).unwrap();
+    assert!(plan.cost_us() * (1.0 + 1e-9) >= bound, "below the bound alone, {bound} us: {plan}");
+    let free = plan.communicating_steps() == 0;
+    assert!(free == (bound == 0.0) || q.objective == Objective::Peak, "{bound} us: {plan}");
     let shards = shards_of(&from, 99);
     let want = meaning(&from, &shards).unwrap();
     let (got, received) = run(&plan, a.world().max(b.world()), &shards);

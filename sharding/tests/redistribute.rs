@@ -4,7 +4,7 @@ mod interpreter;
 
 use interpreter::{bound_by_regions, run, shards_of};
 use reshard_sharding::meaning::meaning;
-use reshard_sharding::redistribute::{Objective, Plan, Planner};
+use reshard_sharding::redistribute::{Objective, Plan, Planner, StepOp, Topology};
 use reshard_sharding::{Mesh, Sharding};
 
 fn check(from: &Sharding, to: &Sharding, objective: Objective) -> Plan {
@@ -185,6 +185,40 @@ fn plans_and_shardings_can_be_stored() {
     assert_eq!(back.to_string(), plan.to_string());
     assert_eq!(serde_json::from_str::<Sharding>(&serde_json::to_string(&from).unwrap()).unwrap(), from);
     is_send_and_sync(&plan);
+    // Whatever a planner was told is stored.
+    let group = mesh.group_of_axes(&["x", "y"]).unwrap();
+    let from = Sharding::parse(&mesh, &[16, 6], "P,P").unwrap();
+    for planner in [
+        Planner::new().deterministic(true),
+        Planner::new().topology(Topology::h100()).objective(Objective::Peak).max_peak_bytes(1 << 20),
+        Planner::new().with_groups([group]),
+    ] {
+        let plan = planner.plan(&from, &Sharding::parse(&mesh, &[16, 6], "R,R").unwrap(), 2).unwrap();
+        let back: Plan = serde_json::from_str(&serde_json::to_string(&plan).unwrap()).unwrap();
+        assert_eq!((back.planner(), back.to_string()), (&planner, plan.to_string()));
+    }
 }
 
 fn is_send_and_sync<T: Send + Sync + 'static>(_: &T) {}
+
+/// The axis between two that are reduced together keeps its place: what a joint reduce-scatter leaves is not the target,
+/// although its shards have the same shape.
+#[test]
+fn a_joint_reduction_around_a_shard_still_has_to_be_moved() {
+    let mesh: Mesh = "x=2,y=2,z=2".parse().unwrap();
+    let of = |text: &str| Sharding::parse(&mesh, &[16], text).unwrap();
+    let (from, to) = (of("P,S(0),P"), of("S(0),S(0),S(0)"));
+    let plan = Planner::new().objective(Objective::Bytes).plan(&from, &to, 8).unwrap();
+    let ops: Vec<StepOp> = plan.steps().iter().map(|s| s.op).collect();
+    assert_eq!((ops[0], plan.communicating_steps()), (StepOp::ReduceScatter, 2), "{plan}");
+    let shards = shards_of(&from, 3);
+    let want = meaning(&from, &shards).unwrap();
+    assert_eq!(meaning(&to, &run(&plan, 8, &shards).0).unwrap(), want);
+    // The first step alone.
+    let between = &plan.steps()[0].after;
+    let reduced = Planner::new().objective(Objective::Bytes).plan(&from, between, 8).unwrap();
+    assert_eq!(reduced.steps().len(), 1, "{reduced}");
+    let (got, _) = run(&reduced, 8, &shards);
+    assert_eq!(meaning(between, &got).unwrap(), want);
+    assert_ne!(meaning(&to, &got).unwrap(), want, "{reduced} is no way to {to}");
+}

@@ -13,7 +13,7 @@ pub(crate) enum Exit {
     /// Whoever read stdout has gone: nothing left to say, and nothing went wrong here: 0.
     ReaderGone,
     /// Another process of the job says what is wrong; this one ends with the same status.
-    #[cfg(feature = "mpi")]
+    #[cfg(any(test, feature = "mpi", feature = "nccl"))]
     ToldElsewhere(u8),
 }
 
@@ -51,7 +51,7 @@ impl CliError {
     }
 
     /// What another process of the job says, which ends with this status.
-    #[cfg(feature = "mpi")]
+    #[cfg(any(test, feature = "mpi", feature = "nccl"))]
     pub(crate) fn told_elsewhere(status: u8) -> Self {
         let exit = Exit::ToldElsewhere(status);
         Self { kind: "elsewhere", message: String::new(), place: None, first: None, exit }
@@ -103,7 +103,7 @@ impl CliError {
             Exit::ReaderGone => 0,
             Exit::Failed => 1,
             Exit::Refused => 2,
-            #[cfg(feature = "mpi")]
+            #[cfg(any(test, feature = "mpi", feature = "nccl"))]
             Exit::ToldElsewhere(status) => status,
         }
     }

@@ -43,7 +43,7 @@ pub(crate) fn report(error: &CliError, json: bool) -> ExitCode {
     let code = ExitCode::from(error.status());
     match error.exit() {
         Exit::ReaderGone => return code,
-        #[cfg(feature = "mpi")]
+        #[cfg(any(test, feature = "mpi", feature = "nccl"))]
         Exit::ToldElsewhere(_) => return code,
         Exit::Refused | Exit::Failed => {}
     }

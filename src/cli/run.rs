@@ -25,8 +25,12 @@ mod manifest;
 mod mapped;
 #[cfg(feature = "mpi")]
 mod mpi;
+#[cfg(any(test, feature = "nccl"))]
+mod nccl;
 mod outputs;
 mod parallel;
+#[cfg(any(test, feature = "mpi", feature = "nccl"))]
+mod processes;
 mod progress;
 mod report;
 mod runs;
@@ -36,6 +40,8 @@ mod staging;
 mod units;
 mod verify;
 
+#[cfg(test)]
+mod stand_in;
 #[cfg(test)]
 mod tests;
 
@@ -120,6 +126,10 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), CliError> {
     #[cfg(feature = "mpi")]
     if args.engine == Engine::Mpi {
         return mpi::run(args);
+    }
+    #[cfg(feature = "nccl")]
+    if args.engine == Engine::Nccl {
+        return nccl::run(args);
     }
     let (report, written) = carry_out(args, &mut |_, _| {})?;
     if args.json { output::print_json(&report) } else { output::print(&report.table(&written)) }
@@ -259,6 +269,7 @@ impl Engine {
             Self::Mpi => "mpi",
             Self::Cuda if cfg!(feature = "cuda") => return Ok(()),
             Self::Cuda => "cuda",
+            Self::Nccl if cfg!(feature = "nccl") => return Ok(()),
             Self::Nccl => "nccl",
         };
         let message = format!(

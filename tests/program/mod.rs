@@ -15,6 +15,11 @@ pub(crate) struct Outcome {
     pub(crate) stderr: String,
 }
 
+/// The program; `RESHARD_PROGRAM` where tests run elsewhere than they were built.
+pub(crate) fn program() -> String {
+    std::env::var("RESHARD_PROGRAM").unwrap_or_else(|_| env!("CARGO_BIN_EXE_reshard").to_owned())
+}
+
 /// Runs the program with these arguments and no stdin.
 pub(crate) fn reshard<S: AsRef<str>>(arguments: &[S]) -> Outcome {
     reshard_with(arguments, "")
@@ -22,7 +27,7 @@ pub(crate) fn reshard<S: AsRef<str>>(arguments: &[S]) -> Outcome {
 
 /// Runs the program and gives it `stdin`.
 pub(crate) fn reshard_with<S: AsRef<str>>(arguments: &[S], stdin: &str) -> Outcome {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_reshard"))
+    let mut child = Command::new(program())
         .args(arguments.iter().map(AsRef::as_ref))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -1,4 +1,5 @@
-//! Makes a number of plans of one kind of question, for counting instructions: of all pairs of its list in turn.
+//! Makes a number of plans of one kind of question, for counting instructions: of all pairs of its list in turn. `bound_` and
+//! a kind only bounds their time.
 //!
 //! ```text
 //! planner_instructions --list
@@ -12,6 +13,12 @@ use std::process::ExitCode;
 
 use reshard_benches::planning::KINDS;
 
+/// What the names of bounds begin with.
+const BOUND: &str = "bound_";
+
+/// Kinds whose bounds are counted.
+const BOUNDED: [&str; 4] = ["closed_form_3", "closed_form_3_131072", "terms", "two_levels"];
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -20,14 +27,23 @@ fn main() -> ExitCode {
             for kind in KINDS {
                 println!("{}", kind.name);
             }
+            for kind in BOUNDED {
+                println!("{BOUND}{kind}");
+            }
             ExitCode::SUCCESS
         }
         [name, plans] => {
+            let (bound, name) = name.strip_prefix(BOUND).map_or((false, name), |kind| (true, kind));
             let kind = KINDS.iter().find(|k| k.name == name);
             if let (Some(kind), Ok(plans)) = (kind, plans.parse::<usize>()) {
                 let (planner, pairs) = ((kind.planner)(), kind.shardings());
                 for (from, to) in pairs.iter().cycle().take(plans) {
-                    black_box(planner.plan(black_box(from), black_box(to), 4).expect("a plan"));
+                    let (from, to) = (black_box(from), black_box(to));
+                    if bound {
+                        black_box(planner.lower_bound_us(from, to, 4).expect("a bound"));
+                    } else {
+                        black_box(planner.plan(from, to, 4).expect("a plan"));
+                    }
                 }
                 return ExitCode::SUCCESS;
             }

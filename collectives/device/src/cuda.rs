@@ -1,8 +1,8 @@
 //! A CUDA device as the engine's backend.
 
-use reshard_cuda::{Device, Error, Memory, Prepared, Work};
+use reshard_cuda::{Device, Error, Graph, Memory, Prepared, Work};
 
-use crate::Backend;
+use crate::{Backend, Fused};
 
 /// A CUDA device; each rank has a stream of its own.
 #[derive(Clone, Debug)]
@@ -84,7 +84,43 @@ impl Backend for Cuda {
     }
 }
 
-impl crate::Fused<Cuda> {
+/// The launches of a plan, captured: one call of the driver enqueues them all.
+#[derive(Debug)]
+pub struct Captured<'a> {
+    fused: &'a mut Fused<Cuda>,
+    graph: Graph,
+}
+
+impl Captured<'_> {
+    /// The plan, to write its sources and read its targets.
+    pub fn fused(&mut self) -> &mut Fused<Cuda> {
+        self.fused
+    }
+
+    /// Enqueues the plan on the device's stream and does not wait for it.
+    #[allow(unsafe_code, reason = "launches by absolute addresses")]
+    pub fn enqueue(&mut self) -> Result<(), Error> {
+        // SAFETY: as for `Fused::enqueue`; the plan's buffers live as long as this.
+        unsafe { self.graph.launch() }
+    }
+}
+
+impl Fused<Cuda> {
+    /// Captures the plan, to be enqueued as a whole; carries it out once before, so that all kernels are loaded.
+    ///
+    /// Requires a device that was [opened for one stream](Device::open_for_one_stream). Errors: the driver's.
+    pub fn capture(&mut self) -> Result<Captured<'_>, Error> {
+        self.enqueue()?;
+        self.parts().0.device.synchronize()?;
+        let device = self.parts().0.device.clone();
+        device.begin_capture()?;
+        // A capture that has begun ends, whatever happens in it.
+        let enqueued = self.enqueue();
+        let graph = device.end_capture();
+        enqueued?;
+        Ok(Captured { graph: graph?, fused: self })
+    }
+
     /// Enqueues the plan on the device's stream and does not wait for it.
     #[allow(unsafe_code, reason = "launches by absolute addresses")]
     pub fn enqueue(&mut self) -> Result<(), Error> {

@@ -24,7 +24,7 @@ mod world;
 pub use backend::Backend;
 pub use comm::{DeviceBuffer, DeviceComm, Pending};
 #[cfg(feature = "cuda")]
-pub use cuda::Cuda;
+pub use cuda::{Captured, Cuda};
 pub use fused::Fused;
 pub use simulated::{Allocation, Simulated};
 pub use world::DeviceWorld;

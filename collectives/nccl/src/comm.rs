@@ -20,7 +20,7 @@ use reshard_device::lower::{constants, engine};
 use reshard_kernels::{Loop, Nest};
 
 use crate::route::{Addresses, Route, Way, native};
-use crate::{Handle, Nccl, UniqueId};
+use crate::{Handle, Nccl};
 
 /// How long something under way is waited for, unless said otherwise.
 const TIME_OUT: Duration = Duration::from_mins(1);
@@ -30,8 +30,6 @@ const MOST_PREPARED: usize = 1024;
 const SPINS: u32 = 200;
 const RESTLESS: Duration = Duration::from_millis(20);
 const NAP: Duration = Duration::from_micros(100);
-/// Bytes of a member's word when a group meets: its tag and an id, at a multiple of 256.
-const WORD: usize = 256;
 
 /// Who makes sums and products of floats.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -79,22 +77,25 @@ impl<N: Nccl> Buffer<N> {
 /// This process, or this stand-in for one, as a rank.
 #[derive(Debug)]
 pub struct Comm<N: Nccl> {
-    nccl: N,
-    id: u64,
-    rank: usize,
-    size: usize,
+    pub(crate) nccl: N,
+    pub(crate) id: u64,
+    pub(crate) rank: usize,
+    pub(crate) size: usize,
     time_out: Duration,
     floats: FloatSums,
-    groups: HashMap<Box<[usize]>, Handle>,
+    pub(crate) groups: HashMap<Box<[usize]>, Handle>,
+    /// What ranks tell each other, while it is under way.
+    pub(crate) meeting: Option<Memory<N>>,
     ready: HashMap<Key, Arc<Ready<N>>>,
-    in_flight: Vec<InFlight<N>>,
+    pub(crate) in_flight: Vec<InFlight<N>>,
     mode: Mode,
-    failed: Option<Error>,
+    pub(crate) failed: Option<Error>,
+    received: u64,
 }
 
 /// What happens after an exchange has been enqueued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
+pub(crate) enum Mode {
     /// It is waited for.
     Each,
     /// The next one follows.
@@ -114,6 +115,7 @@ struct Key {
 #[derive(Debug)]
 struct Ready<N: Nccl> {
     route: Route,
+    received: u64,
     staging: usize,
     before: Option<Arc<Prepared<N>>>,
     after: Option<Arc<Prepared<N>>>,
@@ -156,10 +158,12 @@ impl<N: Nccl> Comm<N> {
             time_out,
             floats: FloatSums::default(),
             groups: HashMap::new(),
+            meeting: None,
             ready: HashMap::new(),
             in_flight: Vec::new(),
             mode: Mode::Each,
             failed: None,
+            received: 0,
         };
         let opening = comm.until(N::settled);
         opening.map_err(|what| comm.fail(&what, "opening the communicator of all ranks"))?;
@@ -177,6 +181,17 @@ impl<N: Nccl> Comm<N> {
     pub fn set_float_sums(&mut self, floats: FloatSums) {
         self.floats = floats;
         self.ready.clear();
+    }
+
+    /// Hands out how many bytes of plans this rank was sent by others since the last call, by what it enqueued.
+    pub fn take_received_bytes(&mut self) -> u64 {
+        std::mem::take(&mut self.received)
+    }
+
+    /// Gives everything up at once, when others wait for this rank in vain: their waiting ends with an error of NCCL, or with
+    /// their time-out.
+    pub fn abort(mut self) {
+        self.nccl.abort();
     }
 
     /// The library.
@@ -229,7 +244,7 @@ impl<N: Nccl> Comm<N> {
         self.run_as(Mode::Deferred, compiled, source, target, scratch)
     }
 
-    fn run_as(
+    pub(crate) fn run_as(
         &mut self,
         mode: Mode,
         compiled: &Compiled,
@@ -266,47 +281,11 @@ impl<N: Nccl> Comm<N> {
         done
     }
 
-    /// Captures a plan for these buffers, to be replayed without the host making its launches one by one.
-    ///
-    /// Runs the plan once, so that all that it needs is there, and once more to capture it. Requires that all ranks of the
-    /// plan call it together. Errors: as [`finish`](Comm::finish), and what cannot be captured.
-    pub fn capture(
-        &mut self,
-        compiled: &Compiled,
-        source: &Buffer<N>,
-        target: &mut Buffer<N>,
-        scratch: &mut Scratch<Buffer<N>>,
-    ) -> Result<crate::Graph<N>, Error> {
-        self.finish()?;
-        compiled.run(self, source, target, scratch)?;
-        let place = "the capture of a plan";
-        self.nccl.begin_capture().map_err(|e| self.fail(&e.to_string(), place))?;
-        let captured = self.run_as(Mode::Captured, compiled, source, target, scratch);
-        let ended = self.nccl.end_capture();
-        let kept = std::mem::take(&mut self.in_flight);
-        captured?;
-        let inner = ended.map_err(|e| self.fail(&e.to_string(), place))?;
-        Ok(crate::Graph { inner, kept, comm: self.id })
-    }
-
-    /// Carries a captured plan out, on what its source holds now, and waits for it.
-    ///
-    /// Requires that all ranks that captured it call it together. Errors: as [`finish`](Comm::finish).
-    pub fn replay(&mut self, graph: &crate::Graph<N>) -> Result<(), Error> {
-        if graph.comm != self.id {
-            return Err(self.engine("the graph was captured on another communicator".to_string()));
-        }
-        self.finish()?;
-        if let Some(error) = &self.failed {
-            return Err(self.again(error, graph.kept.first().map(|one| one.place.clone())));
-        }
-        let place = graph.places();
-        self.nccl.replay(&graph.inner).map_err(|e| self.fail(&e.to_string(), &place))?;
-        self.until(N::idle).map_err(|what| self.fail(&what, &place))
-    }
-
     /// Polls until it is so; what is wrong otherwise.
-    fn until(&mut self, done: impl Fn(&mut N) -> Result<bool, reshard_cuda::Error>) -> Result<(), String> {
+    pub(crate) fn until(
+        &mut self,
+        done: impl Fn(&mut N) -> Result<bool, reshard_cuda::Error>,
+    ) -> Result<(), String> {
         let start = Instant::now();
         let mut looks = 0;
         loop {
@@ -331,14 +310,16 @@ impl<N: Nccl> Comm<N> {
     }
 
     /// Aborts; from now on nothing works.
-    fn fail(&mut self, what: &str, place: &str) -> Error {
+    pub(crate) fn fail(&mut self, what: &str, place: &str) -> Error {
         self.nccl.abort();
+        // Nothing runs any more.
+        self.meeting = None;
         let error = self.engine(format!("{what} in {place}; the communicator is aborted"));
         self.failed = Some(error.clone());
         error
     }
 
-    fn engine(&self, message: String) -> Error {
+    pub(crate) fn engine(&self, message: String) -> Error {
         Error::Engine { rank: self.rank, message }
     }
 
@@ -347,7 +328,7 @@ impl<N: Nccl> Comm<N> {
     }
 
     /// What is said after a failure.
-    fn again(&self, error: &Error, place: Option<Place>) -> Error {
+    pub(crate) fn again(&self, error: &Error, place: Option<Place>) -> Error {
         Error::RankFailed { rank: self.rank, reason: error.to_string(), place }
     }
 
@@ -381,7 +362,7 @@ impl<N: Nccl> Comm<N> {
     }
 
     /// The communicator of some members.
-    fn handle(&self, members: &[usize]) -> Option<Handle> {
+    pub(crate) fn handle(&self, members: &[usize]) -> Option<Handle> {
         if members.len() == self.size { Some(Handle::WORLD) } else { self.groups.get(members).copied() }
     }
 
@@ -415,6 +396,7 @@ impl<N: Nccl> Comm<N> {
             if work.is_empty() { Ok(None) } else { device.prepare(&work).map(|work| Some(Arc::new(work))) }
         };
         let ready = Arc::new(Ready {
+            received: way.route.received(exchange.members().len())?,
             route: way.route,
             staging: way.staging,
             before: prepare(before).map_err(failed)?,
@@ -462,69 +444,8 @@ impl<N: Nccl> Comm<N> {
         if let Some(work) = &ready.after {
             self.nccl.launch(work).map_err(said)?;
         }
+        self.received += ready.received;
         Ok(())
-    }
-
-    /// Gives every member's word to every member, in their order: its tag, and an id if one is needed.
-    fn meet(
-        &mut self,
-        place: &Place,
-        tag: u64,
-        id: Option<UniqueId>,
-    ) -> Result<Vec<(u64, UniqueId)>, String> {
-        let said = |e: reshard_cuda::Error| e.to_string();
-        let members = place.group.as_slice();
-        let known = self.handle(members);
-        let mut words = vec![0; WORD * (members.len() + 1)];
-        words[..8].copy_from_slice(&tag.to_le_bytes());
-        words[8..8 + UniqueId::BYTES].copy_from_slice(&id.map_or([0; UniqueId::BYTES], |id| id.0));
-        let mut memory = self.nccl.device().allocate(words.len()).map_err(said)?;
-        self.nccl.device().write(&mut memory, &words).map_err(said)?;
-        let start = self.nccl.device().address(&memory);
-        self.nccl.group_start().map_err(said)?;
-        for (i, &member) in members.iter().enumerate().filter(|(_, member)| **member != self.rank) {
-            // Members have their ranks in the communicator of all, and their places in one of their own.
-            let peer = if known.is_some() { i } else { member };
-            let on = known.unwrap_or(Handle::WORLD);
-            self.nccl.send(on, peer, start, WORD).map_err(said)?;
-            self.nccl.receive(on, peer, start + (WORD * (i + 1)) as i64, WORD).map_err(said)?;
-        }
-        self.nccl.group_end().map_err(said)?;
-        self.until(N::settled)?;
-        self.until(N::idle)?;
-        let own = words[..WORD].to_vec();
-        self.nccl.device().read(&memory, &mut words).map_err(said)?;
-        let word = |(i, &member): (usize, &usize)| {
-            let word = if member == self.rank { &own } else { &words[WORD * (i + 1)..WORD * (i + 2)] };
-            let (mut tag, mut id) = ([0; 8], [0; UniqueId::BYTES]);
-            tag.copy_from_slice(&word[..8]);
-            id.copy_from_slice(&word[8..8 + UniqueId::BYTES]);
-            (u64::from_le_bytes(tag), UniqueId(id))
-        };
-        Ok(members.iter().enumerate().map(word).collect())
-    }
-
-    /// Compares tags, and opens the group's communicator if there is none.
-    ///
-    /// NCCL's own split needs all ranks, and those of other groups are elsewhere: the group's first member makes an id, and
-    /// the communicator of all ranks carries it to the others together with the tags.
-    fn agree_on(&mut self, place: &Place, tag: u64) -> Result<Option<usize>, String> {
-        let said = |e: reshard_cuda::Error| e.to_string();
-        let members = place.group.as_slice();
-        let is_new = self.handle(members).is_none();
-        let leads = members.first() == Some(&self.rank);
-        let id = if is_new && leads { Some(self.nccl.unique_id().map_err(said)?) } else { None };
-        let words = self.meet(place, tag, id)?;
-        if let Some(other) = words.iter().position(|(other, _)| *other != tag) {
-            return Ok(Some(members[other]));
-        }
-        if is_new {
-            let at = members.iter().position(|member| *member == self.rank).unwrap_or(0);
-            let handle = self.nccl.open(&words[0].1, at, members.len()).map_err(said)?;
-            self.until(N::settled)?;
-            self.groups.insert(members.into(), handle);
-        }
-        Ok(None)
     }
 }
 

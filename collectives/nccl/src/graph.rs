@@ -1,7 +1,9 @@
-//! A captured plan.
+//! Plans captured once and replayed, without the host making their launches one by one.
 
-use crate::Nccl;
-use crate::comm::InFlight;
+use reshard_collectives::{Compiled, Error, Scratch};
+
+use crate::comm::{InFlight, Mode};
+use crate::{Buffer, Comm, Nccl};
 
 /// A plan on its buffers, captured by [`Comm::capture`](crate::Comm::capture); holds all that it uses.
 #[derive(Debug)]
@@ -24,5 +26,46 @@ impl<N: Nccl> Graph<N> {
             [one] => format!("{}, replayed", one.place),
             [first, .., last] => format!("{} to {}, replayed", first.place, last.place),
         }
+    }
+}
+
+impl<N: Nccl> Comm<N> {
+    /// Captures a plan for these buffers, to be replayed without the host making its launches one by one.
+    ///
+    /// Runs the plan once, so that all that it needs is there, and once more to capture it. Requires that all ranks of the
+    /// plan call it together. Errors: as [`finish`](Comm::finish), and what cannot be captured.
+    pub fn capture(
+        &mut self,
+        compiled: &Compiled,
+        source: &Buffer<N>,
+        target: &mut Buffer<N>,
+        scratch: &mut Scratch<Buffer<N>>,
+    ) -> Result<Graph<N>, Error> {
+        self.finish()?;
+        compiled.run(self, source, target, scratch)?;
+        let place = "the capture of a plan";
+        self.nccl.begin_capture().map_err(|e| self.fail(&e.to_string(), place))?;
+        let captured = self.run_as(Mode::Captured, compiled, source, target, scratch);
+        let ended = self.nccl.end_capture();
+        let kept = std::mem::take(&mut self.in_flight);
+        captured?;
+        let inner = ended.map_err(|e| self.fail(&e.to_string(), place))?;
+        Ok(Graph { inner, kept, comm: self.id })
+    }
+
+    /// Carries a captured plan out, on what its source holds now, and waits for it.
+    ///
+    /// Requires that all ranks that captured it call it together. Errors: as [`finish`](Comm::finish).
+    pub fn replay(&mut self, graph: &Graph<N>) -> Result<(), Error> {
+        if graph.comm != self.id {
+            return Err(self.engine("the graph was captured on another communicator".to_string()));
+        }
+        self.finish()?;
+        if let Some(error) = &self.failed {
+            return Err(self.again(error, graph.kept.first().map(|one| one.place.clone())));
+        }
+        let place = graph.places();
+        self.nccl.replay(&graph.inner).map_err(|e| self.fail(&e.to_string(), &place))?;
+        self.until(N::idle).map_err(|what| self.fail(&what, &place))
     }
 }

@@ -4,6 +4,7 @@ pub mod bootstrap;
 mod comm;
 mod graph;
 mod library;
+mod meeting;
 #[cfg(feature = "nccl")]
 mod real;
 mod recording;

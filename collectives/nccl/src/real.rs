@@ -100,6 +100,13 @@ impl Real {
         })
     }
 
+    /// Succeeds if the driver, NVRTC and NCCL can be loaded.
+    ///
+    /// Errors: [`Error::Library`], which says what was looked for and where.
+    pub fn check() -> Result<(), Error> {
+        [Library::Driver, Library::Nvrtc, Library::Nccl].into_iter().try_for_each(Library::check)
+    }
+
     /// Begins to open the communicator of all ranks on the device of this number; [`Comm::new`](crate::Comm::new) waits
     /// for it.
     ///
@@ -190,7 +197,7 @@ impl Comm<Real> {
             Err(_) => 0,
             Ok(text) => text.parse().map_err(|_| refused(format!("LOCAL_RANK is {text:?}, not a number")))?,
         };
-        Library::Driver.check().and_then(|()| Library::Nccl.check()).map_err(|e| refused(e.to_string()))?;
+        Real::check().map_err(|e| refused(e.to_string()))?;
         let id = rendezvous.meet(time_out, Real::make_id)?;
         let real = Real::open(ordinal, &id, rank, rendezvous.size).map_err(|e| refused(e.to_string()))?;
         Comm::with_time_out(real, time_out)

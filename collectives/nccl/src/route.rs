@@ -59,6 +59,23 @@ pub(crate) enum Route {
     Messages { sends: Vec<Message>, receives: Vec<Message> },
 }
 
+impl Route {
+    /// The bytes that others send to one of so many members; of an all-reduce, as many as a ring of them takes.
+    pub(crate) fn received(&self, members: usize) -> Result<u64, Error> {
+        let others = members.saturating_sub(1);
+        let bytes = match self {
+            Route::Nothing => 0,
+            Route::AllGather { bytes, .. } => others * bytes,
+            Route::ReduceScatter { count, element, .. } => others * count * element.dtype().item_bytes()?,
+            Route::AllReduce { count, element, .. } => {
+                (2 * others * count).div_ceil(members.max(1)) * element.dtype().item_bytes()?
+            }
+            Route::Messages { receives, .. } => receives.iter().map(|message| message.bytes).sum(),
+        };
+        Ok(bytes as u64)
+    }
+}
+
 /// Where a term or a message lies before it lands.
 #[derive(Clone, Debug)]
 enum Stage {

@@ -173,37 +173,6 @@ fn what_all_peers_take_is_packed_once() {
 }
 
 #[test]
-fn a_captured_plan_is_replayed_on_what_the_source_holds_now() {
-    let mesh: Mesh = "x=3".parse().unwrap();
-    let sharding = |text: &str| Sharding::parse(&mesh, &[3, 6], text).unwrap();
-    let plan = Planner::new().plan(&sharding("P"), &sharding("R"), 4).unwrap();
-    let world = RecordingWorld::new(3);
-    world.run(|nccl| {
-        let rank = reshard_nccl::Nccl::rank(&nccl);
-        let mut comm = Comm::with_time_out(nccl, Duration::from_secs(30)).unwrap();
-        let compiled = Compiled::new(&plan, rank, DType::F32).unwrap();
-        let mut scratch = compiled.scratch(&mut comm).unwrap();
-        let mut source = comm.allocate(72).unwrap();
-        let mut target = comm.allocate(72).unwrap();
-        let graph = comm.capture(&compiled, &source, &mut target, &mut scratch).unwrap();
-        assert_eq!(graph.exchanges(), 2);
-        for turn in 1..4_u8 {
-            let number = f32::from(turn) * (rank as f32 + 1.0);
-            let bytes: Vec<u8> = (0..18).flat_map(|_| number.to_ne_bytes()).collect();
-            comm.write(&mut source, &bytes).unwrap();
-            world.take_log(rank);
-            comm.replay(&graph).unwrap();
-            assert_eq!(world.take_log(rank), [Call::Replay]);
-            let mut sum = [0; 72];
-            comm.read(&target, &mut sum).unwrap();
-            for item in sum.chunks(4) {
-                assert_eq!(item, (f32::from(turn) * 6.0).to_ne_bytes());
-            }
-        }
-    });
-}
-
-#[test]
 fn enqueued_plans_follow_each_other_and_are_waited_for_once() {
     let mesh: Mesh = "x=2".parse().unwrap();
     let sharding = |text: &str| Sharding::parse(&mesh, &[4, 4], text).unwrap();

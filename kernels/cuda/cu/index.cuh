@@ -4,6 +4,9 @@
 //
 //     source + sum_k digit_k(i) * loop[k].source     ->     target + sum_k digit_k(i) * loop[k].target        (bytes)
 //
+// A job of runs moves runs of `columns` bytes: its first loop counts the words of 16 bytes that a run can touch in the target,
+// the others are as those of rows.
+//
 // A job of a transpose has a tile of T x T units at each index; its first two loops count tiles along the source's and
 // the target's contiguous dim, and the others are a batch.
 
@@ -33,7 +36,7 @@ struct Job {
     u32 first_block;
     u32 count;
     u32 loops;
-    // Extents in units of the target's contiguous dim and of the source's (transposes only).
+    // Extents in units of the target's contiguous dim and of the source's (transposes); bytes of a run (runs).
     u32 rows;
     u32 columns;
     u32 unused[2];

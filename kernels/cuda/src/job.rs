@@ -64,16 +64,17 @@ pub struct Job {
     pub kind: u32,
     /// The first block of this job in its batch.
     pub first_block: u32,
-    /// Units to move (rows) or tiles (transposes).
+    /// Units to move (rows), words of 16 bytes that they can touch (runs) or tiles (transposes).
     pub count: u32,
     /// How many of the loops there are.
     pub loops: u32,
     /// Extent in units of the target's contiguous dim (transposes).
     pub rows: u32,
-    /// Extent in units of the source's contiguous dim (transposes).
+    /// Extent in units of the source's contiguous dim (transposes), or the bytes of a run (runs).
     pub columns: u32,
     unused: [u32; 2],
-    /// The loops, fastest first; of a transpose, first those that count tiles.
+    /// The loops, fastest first; of a transpose, first those that count tiles; of runs, first the one that
+    /// counts words.
     pub list: [JobLoop; MAX_LOOPS],
 }
 

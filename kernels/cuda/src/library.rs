@@ -1,12 +1,40 @@
 //! CUDA's libraries, looked for once: what is missing is an error value.
 //!
 //! The binding panics where a library, or a symbol of one, is missing. Each is therefore probed before its first use, and
-//! every call runs where a panic ends.
+//! every call runs where a panic ends, quietly: the first call puts a hook in front of the one that prints panics, which
+//! passes on all but those of the binding.
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::OnceLock;
+use std::sync::{Once, OnceLock};
 
 use crate::Error;
+
+thread_local! {
+    /// Whether this thread is in a call of the binding.
+    static CALLING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Calls the binding; a panic ends here, and the message that it would print is left to the error.
+fn caught<T>(call: impl FnOnce() -> T) -> std::thread::Result<T> {
+    static HOOK: Once = Once::new();
+    if std::thread::panicking() {
+        // No hook can be set, and this thread prints already.
+        return catch_unwind(AssertUnwindSafe(call));
+    }
+    HOOK.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            if !CALLING.get() {
+                before(panic);
+            }
+        }));
+    });
+    let outer = CALLING.replace(true);
+    let result = catch_unwind(AssertUnwindSafe(call));
+    CALLING.set(outer);
+    result
+}
 
 /// A library of CUDA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +71,7 @@ impl Library {
             #[allow(unsafe_code, reason = "the binding's probe of a library")]
             Library::Nccl => unsafe { cudarc::nccl::sys::is_culib_present() },
         };
-        catch_unwind(present).unwrap_or(false)
+        caught(present).unwrap_or(false)
     }
 
     /// Succeeds if the library can be loaded; the answer is found once per process.
@@ -87,7 +115,7 @@ impl Library {
     /// Errors: those of the call, and [`Error::Library`].
     pub fn call<T>(self, call: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
         self.check()?;
-        catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
+        caught(call).unwrap_or_else(|panic| {
             let said = panic.downcast_ref::<String>().map(String::as_str);
             let said = said.or(panic.downcast_ref::<&str>().copied()).unwrap_or("no reason given");
             Err(Error::Library { reason: format!("lib{}.so does not work: {said}", self.name()) })

@@ -10,6 +10,8 @@
 //!      --kernel-->            rows        units at the digits of their index, the target's order fastest
 //!                             transpose   if the run is one unit, and the source is contiguous along one loop and the
 //!                                         target along another, both of at least `LEAST` units
+//!                             runs        if units are of 1 or 2 bytes and runs of `LONG` bytes or more: words of 16 bytes of
+//!                                         the target, whatever its address, and what is left at both ends of a run
 //!      --words-->             of a transpose: several units together, where extents and strides are multiples of them
 //! ```
 //!
@@ -23,6 +25,12 @@ use crate::job::{Job, JobLoop, MAX_LOOPS, THREADS};
 
 /// A transpose along fewer units than this is done as rows: most of a tile would be empty.
 const LEAST: usize = 8;
+
+/// Runs of so many bytes that are not at multiples of 4 move in words of 16 bytes; of shorter ones too little is whole words.
+const LONG: usize = 64;
+
+/// Bytes of a word of a run.
+const WORD: usize = 16;
 
 /// The most units, or tiles, of one launch.
 const MOST: usize = 1 << 30;
@@ -62,11 +70,13 @@ pub enum CopyKernel {
         /// Units that move together.
         words: usize,
     },
+    /// Runs of bytes at any address, in words of 16 bytes of the target.
+    Runs,
 }
 
 impl CopyKernel {
     /// All of them, in the order of their numbers in `cu/copy.cu`.
-    pub const ALL: [CopyKernel; 14] = [
+    pub const ALL: [CopyKernel; 15] = [
         CopyKernel::Rows { width: 1 },
         CopyKernel::Rows { width: 2 },
         CopyKernel::Rows { width: 4 },
@@ -81,6 +91,7 @@ impl CopyKernel {
         CopyKernel::Transpose { width: 2, words: 4 },
         CopyKernel::Transpose { width: 4, words: 4 },
         CopyKernel::Transpose { width: 8, words: 2 },
+        CopyKernel::Runs,
     ];
 
     /// The number in a batch.
@@ -94,21 +105,23 @@ impl CopyKernel {
             CopyKernel::Rows { width } => format!("rows_{width}"),
             CopyKernel::Transpose { width, words: 1 } => format!("transpose_{width}"),
             CopyKernel::Transpose { width, words } => format!("transpose_{width}x{words}"),
+            CopyKernel::Runs => "runs".to_owned(),
         }
     }
 
-    /// The bytes of every access to device memory.
+    /// The bytes of every access to device memory; of runs, of every store of a whole word.
     pub fn access_bytes(self) -> usize {
         match self {
             CopyKernel::Rows { width } => width,
             CopyKernel::Transpose { width, words } => width * words,
+            CopyKernel::Runs => WORD,
         }
     }
 
     /// Units along a side of a tile.
     fn side(self) -> usize {
         match self {
-            CopyKernel::Rows { .. } => 1,
+            CopyKernel::Rows { .. } | CopyKernel::Runs => 1,
             CopyKernel::Transpose { width: 16, .. } => 16,
             CopyKernel::Transpose { width, words } if words > 1 && width * words > 4 => 16 * words,
             CopyKernel::Transpose { words, .. } => 32 * words,
@@ -120,6 +133,7 @@ impl CopyKernel {
         match self {
             CopyKernel::Rows { width } => THREADS as usize * if width < 8 { 8 } else { 4 },
             CopyKernel::Transpose { .. } => 1,
+            CopyKernel::Runs => THREADS as usize * 2,
         }
     }
 }
@@ -315,6 +329,7 @@ impl Part {
         let along = |stride: fn(&Loop) -> i64| self.loops.iter().position(|l| stride(l) == width);
         let (by_source, by_target) = (along(|l| l.source_stride), along(|l| l.target_stride));
         match (by_source, by_target) {
+            _ if self.width <= 2 && self.run().is_some_and(|run| run >= LONG) => launches.push(self.runs()),
             (Some(s), Some(t)) if s != t && self.loops[s].extent.min(self.loops[t].extent) >= LEAST => {
                 launches.push(self.transposed(s, t));
             }
@@ -331,6 +346,28 @@ impl Part {
                 launches.push(Launch { kernel, job, blocks });
             }
         }
+    }
+
+    /// The bytes of a run, if the fastest loop is one.
+    fn run(&self) -> Option<usize> {
+        let width = self.width as i64;
+        let last = self.loops.last().filter(|l| (l.source_stride, l.target_stride) == (width, width));
+        last.map(|l| l.extent * self.width)
+    }
+
+    /// The launch of runs.
+    fn runs(mut self) -> Launch<CopyKernel> {
+        let kernel = CopyKernel::Runs;
+        let run = self.loops.pop().map_or(0, |l| l.extent * self.width);
+        let mut job = Job::at(self.source, self.target, kernel.number());
+        job.columns = run as u32;
+        // One that begins with the last byte of a word touches as many as any.
+        job.push(JobLoop::new(((run + WORD - 2) / WORD + 1) as u32, 0, 0));
+        for l in self.loops.iter().rev() {
+            job.push(JobLoop::new(l.extent as u32, l.source_stride, l.target_stride));
+        }
+        let blocks = (job.count as usize).div_ceil(kernel.per_block()) as u32;
+        Launch { kernel, job, blocks }
     }
 
     /// The launch of a transpose whose source is contiguous along loop `s` and target along loop `t`.

@@ -4,6 +4,7 @@
 //!
 //! ```text
 //! rows          for i in 0..count:  target[place(i)] = source[place(i)]                                  W bytes each
+//! runs          for each place of the runs, b in 0..columns:  target[place + b] = source[place + b]         1 byte each
 //! transpose     for each place of the batch, r in 0..rows, c in 0..columns:
 //!                   target[place + c column_target + r W] = source[place + r row_source + c W]
 //! ```
@@ -68,6 +69,11 @@ pub fn copy(memory: &mut impl Addressed, job: &Job) -> Result<(), Error> {
         Some(CopyKernel::Rows { width }) => places(job, 0).try_for_each(|(source, target)| {
             memory.read(source, &mut unit[..width])?;
             memory.write(target, &unit[..width])
+        }),
+        Some(CopyKernel::Runs) => places(job, 1).try_for_each(|(source, target)| {
+            let mut run = vec![0; job.columns as usize];
+            memory.read(source, &mut run)?;
+            memory.write(target, &run)
         }),
         Some(CopyKernel::Transpose { width, .. }) => places(job, 2).try_for_each(|(source, target)| {
             for row in 0..i64::from(job.rows) {

@@ -3,7 +3,7 @@
 //! Skips itself, and says so, where NVRTC or the disassembler is missing; with `RESHARD_NEED_NVRTC=1` that is a failure.
 #![cfg(feature = "cuda")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 use reshard_cuda::{Arch, CopyKernel, Library, Program, compile, exported};
@@ -70,8 +70,18 @@ fn every_kernel_compiles_without_spills() {
         }
         assert_eq!(usage.len(), program.kernels().len(), "{program:?}");
     }
-    // 15 copies; 4 combinations, 4 reductions and of floats a division for each width from the element's on.
-    assert_eq!(kernels, 15 + 8 * (2 * 5 + 2 * 4 + 2 * 3 + 2 * 2) + 9 * (4 + 4 + 3 + 2));
+    // 16 copies; 4 combinations, 4 reductions and of floats a division for each width from the element's on.
+    assert_eq!(kernels, 16 + 8 * (2 * 5 + 2 * 4 + 2 * 3 + 2 * 2) + 9 * (4 + 4 + 3 + 2));
+}
+
+/// Of a line with this access to global memory, its width: `E.128` of `LDG.E.128.CONSTANT`.
+fn width<'a>(line: &'a str, access: &str) -> Option<&'a str> {
+    let (_, rest) = line.split_once(&format!("{access}."))?;
+    let word = rest.split([' ', ';']).next()?;
+    ["E.128", "E.64", "E.U16", "E.U8", "E.S16", "E.S8"]
+        .into_iter()
+        .find(|w| word.starts_with(w))
+        .or(word.starts_with('E').then_some("E"))
 }
 
 #[test]
@@ -97,21 +107,27 @@ fn accesses_are_as_wide_as_selected() {
         let code = section(&exported(&kernel.name()));
         assert!(code.len() > 20, "{} has {} lines", kernel.name(), code.len());
         let of = |access: &str| code.iter().filter(|l| l.contains(access)).count();
-        let suffix = match kernel.access_bytes() {
-            16 => ".128",
-            8 => ".64",
-            4 => "",
-            2 => ".U16",
-            _ => ".U8",
+        // What accesses may be, each of which must be there.
+        let widths: [&[&str]; 2] = match kernel {
+            CopyKernel::Rows { .. } | CopyKernel::Transpose { .. } => {
+                let one: &[&str] = match kernel.access_bytes() {
+                    16 => &["E.128"],
+                    8 => &["E.64"],
+                    4 => &["E"],
+                    2 => &["E.U16"],
+                    _ => &["E.U8"],
+                };
+                [one, one]
+            }
+            // Whole words by 16 bytes, or put together from reads of 4; the ends of runs by bytes.
+            CopyKernel::Runs => [&["E.128", "E", "E.U8"], &["E.128", "E.U8"]],
         };
-        for access in ["LDG.E", "STG.E"] {
-            let (all, wide) = (of(access), of(&format!("{access}{suffix}")));
-            assert!(
-                all > 0 && all == wide,
-                "{}: {wide} of {all} {access} are {access}{suffix}",
-                kernel.name()
-            );
+        for (access, widths) in ["LDG", "STG"].into_iter().zip(widths) {
+            let found: BTreeSet<&str> = code.iter().filter_map(|line| width(line, access)).collect();
+            assert_eq!(found, widths.iter().copied().collect(), "{access} of {}", kernel.name());
         }
+        let funnels = code.iter().filter(|l| l.contains("SHF.R.W")).count();
+        assert_eq!(funnels >= 4, kernel == CopyKernel::Runs, "{}: {funnels} funnel shifts", kernel.name());
         let through_shared = of("LDS") > 0 && of("STS") > 0 && of("BAR.SYNC") > 0;
         assert_eq!(through_shared, matches!(kernel, CopyKernel::Transpose { .. }), "{}", kernel.name());
     }

@@ -6,7 +6,7 @@ mod emulator;
 
 use std::collections::BTreeMap;
 
-use cases::{Case, pattern, same, values};
+use cases::{Case, Misaligned, pattern, same, values};
 use emulator::{Emulator, Memory};
 use quickcheck::{Arbitrary, Gen};
 use reshard_cuda::{Alignment, CopyKernel, ElementOp, Program, batch, copies, elementwise, simulate};
@@ -69,6 +69,10 @@ fn copies_are_the_definition() {
         let alignment = Alignment { source: shift(i), target: shift(i / 7) };
         count(check(&mut emulator, &Case::arbitrary(&mut g), alignment));
     }
+    for i in 0..400 {
+        let alignment = Alignment { source: 1 << (i % 5), target: 1 << (i / 5 % 5) };
+        count(check(&mut emulator, &Misaligned::arbitrary(&mut g).0, alignment));
+    }
     for kernel in CopyKernel::ALL {
         assert!(used.contains_key(&kernel.name()), "{kernel:?} was never chosen: {used:?}");
     }
@@ -82,7 +86,8 @@ fn batches_are_their_copies() {
     let mut emulator = Emulator::new(Program::Copy, &[]);
     let mut g = Gen::new(30);
     for n in 1..40 {
-        let cases: Vec<Case> = (0..n).map(|_| Case::arbitrary(&mut g)).collect();
+        let case = |i| if i % 3 == 2 { Misaligned::arbitrary(&mut g).0 } else { Case::arbitrary(&mut g) };
+        let cases: Vec<Case> = (0..n).map(case).collect();
         // One after the other in both buffers.
         let (mut source_at, mut target_at) = (0, 0);
         let (mut launches, mut shifted) = (Vec::new(), Vec::new());
@@ -129,6 +134,21 @@ fn a_missing_barrier_is_found() {
                 != want
         });
         assert!(wrong, "elements of {item} bytes need no barrier?");
+    }
+}
+
+#[test]
+fn transposes_have_no_bank_conflicts() {
+    if emulator::is_missing() {
+        return;
+    }
+    let (ours, planted) =
+        (emulator::worst_bank_conflicts(&[]), emulator::worst_bank_conflicts(&["PLANT_BANK_CONFLICTS"]));
+    for kernel in CopyKernel::ALL {
+        let transposes = matches!(kernel, CopyKernel::Transpose { .. });
+        assert_eq!(ours[&kernel.name()], usize::from(transposes), "{kernel:?}");
+        // Rows that are not a word apart from a multiple of all banks.
+        assert_eq!(planted[&kernel.name()] > 1, transposes, "{kernel:?}");
     }
 }
 
@@ -247,8 +267,8 @@ fn reductions_are_those_of_the_host_bit_for_bit() {
 #[test]
 fn simulated_copies_are_the_definition() {
     let mut g = Gen::new(30);
-    for _ in 0..2000 {
-        let case = Case::arbitrary(&mut g);
+    for i in 0..2000 {
+        let case = if i % 4 == 3 { Misaligned::arbitrary(&mut g).0 } else { Case::arbitrary(&mut g) };
         let source = pattern(case.bytes(Side::Source), 1);
         let before = pattern(case.bytes(Side::Target), 2);
         let mut want = before.clone();

@@ -3,7 +3,7 @@
 
 mod cases;
 
-use cases::{Case, pattern, same, values};
+use cases::{Case, Misaligned, pattern, same, values};
 use quickcheck::{Arbitrary, Gen};
 use reshard_cuda::{Device, DeviceBatch, DeviceCombine, DeviceCopy, Program};
 use reshard_kernels::{Combine, CombineOp, Divide, Loop, Nest, Side, reference};
@@ -20,6 +20,12 @@ fn device() -> Option<Device> {
     }
 }
 
+/// Cases of all kinds.
+fn random(g: &mut Gen, count: usize) -> Vec<Case> {
+    let case = |i: usize| if i % 4 == 3 { Misaligned::arbitrary(g).0 } else { Case::arbitrary(g) };
+    (0..count).map(case).collect()
+}
+
 #[test]
 fn copies_are_the_definition() {
     let Some(device) = device() else { return };
@@ -28,7 +34,7 @@ fn copies_are_the_definition() {
         [(8, 8), (64, 64), (65, 63), (96, 40), (1000, 513), (512, 2048)]
             .map(|(rows, columns)| Case::of(&[rows, columns], &[1, 0], (0, 0), (0, 0), item))
     });
-    for case in edges.chain((0..3000).map(|_| Case::arbitrary(&mut g))) {
+    for case in edges.chain(random(&mut g, 4000)) {
         let source = pattern(case.bytes(Side::Source), 1);
         let before = pattern(case.bytes(Side::Target), 2);
         let mut want = before.clone();
@@ -48,7 +54,7 @@ fn batches_are_their_copies() {
     for n in 1..100 {
         let (mut source_at, mut target_at) = (0, 0);
         let mut nests = Vec::new();
-        for case in (0..n).map(|_| Case::arbitrary(&mut g)) {
+        for case in random(&mut g, n) {
             let bytes = |side| (case.bytes(side) as i64 + 15) / 16 * 16;
             let mut nest = case.nest.scale(case.item).unwrap();
             nest.loops.push(Loop::new(case.item, 1, 1));

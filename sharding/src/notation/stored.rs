@@ -42,6 +42,8 @@ struct StoredPlan {
     max_peak_bytes: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     groups: Option<Vec<String>>,
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    deterministic: bool,
 }
 
 impl Serialize for Plan {
@@ -54,6 +56,7 @@ impl Serialize for Plan {
             objective: self.planner().objective.to_string(),
             max_peak_bytes: self.planner().max_peak_bytes,
             groups: self.planner().groups.as_ref().map(|g| g.iter().map(ToString::to_string).collect()),
+            deterministic: self.planner().deterministic,
         }
         .serialize(s)
     }
@@ -63,7 +66,8 @@ impl<'de> Deserialize<'de> for Plan {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Plan, D::Error> {
         let p = StoredPlan::deserialize(d)?;
         let objective: Objective = p.objective.parse().map_err(D::Error::custom)?;
-        let mut planner = Planner::new().topology(p.topology).objective(objective);
+        let mut planner =
+            Planner::new().topology(p.topology).objective(objective).deterministic(p.deterministic);
         planner.max_peak_bytes = p.max_peak_bytes;
         if let Some(groups) = p.groups {
             let groups: Result<Vec<Group>, _> = groups.iter().map(|g| g.parse()).collect();

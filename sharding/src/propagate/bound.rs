@@ -3,18 +3,29 @@
 //! Let some slots have their rows. For an input with source `s` and target `t`, of `N` elements on `W` ranks:
 //!
 //! * nothing need be said while every slot keeps what the source is, slices a replica, or makes terms: that may be free;
-//! * otherwise at least one step communicates: `launch + latency`;
-//! * and without terms, the worst rank receives at least the average of `|t_r| - |t_r & s_r|`. Every element is in
-//!   `t` of `W / prod n` ranks, over the slots that shard `t`. Of these a part is in `s` too: `1/n` of them for a slot
-//!   along which `s` is sharded and `t` replicated, whatever the other slots do; at most `1/n` for one slot that shards
-//!   another dim, as the digits of an even source are uniform. Hence
+//! * otherwise at least one step communicates: `launch + latency`, and the worst rank receives at least the average.
+//!
+//! **Without terms** that is the average of `|t_r| - |t_r & s_r|`. Every element is in `t` of `W / prod n` ranks, over the
+//! slots that shard `t`. Of these a part is in `s` too: `1/n` of them for a slot along which `s` is sharded and `t`
+//! replicated, whatever the other slots do; at most `1/n` for one slot that shards another dim, as the digits of an even
+//! source are uniform. Hence
 //!
 //! ```text
-//! bytes >= N / prod_{slots that shard t} n  *  (1 - prod_{S -> R} 1/n * min_{S(d) -> S(e)} 1/n)
+//! elements >= N / prod_{slots that shard t} n  *  (1 - prod_{S -> R} 1/n * min_{S(d) -> S(e)} 1/n)
 //! ```
 //!
-//! with slots that are still open counted as if they sharded `t`;
-//! * with terms that must all be reduced, nothing of the result is held: `bytes >= |t|`.
+//! **With terms**, let `q` be the product of the slots whose terms are reduced, `p` of those whose terms are kept, `m` of
+//! those that replicate `t`. Take one element. Of `q p` terms at most `p` are left, and every term that goes needs a rank
+//! that receives one; each of the `m` replicas but one then needs a copy: `(q - 1) p + m - 1` receipts for each element.
+//! And of the `p` ranks that hold its terms in the end one must have received something, because together they held only
+//! `p` of `q p` terms:
+//!
+//! ```text
+//! elements >= max( N ((q - 1) p + m - 1) / W,   N / (prod_{slots that shard t} n * p) )
+//! ```
+//!
+//! Slots that are still open are counted as what keeps this least: they shard `t` or keep terms where some row does, and
+//! terms of theirs are kept, since `(q - 1) p n <= (q n - 1) p`.
 //!
 //! A bound never exceeds the cost of a plan, so the first complete path that is taken from the queue is a cheapest one.
 
@@ -27,14 +38,15 @@ use crate::rules::Entry;
 pub(super) struct Known {
     /// Some slot cannot do without communication.
     must_move: bool,
-    /// The product of the slots that shard the target.
-    shards: f64,
-    /// The part of the target that a rank holds on average, at most.
+    /// The product of the slots that shard the target, or hold its terms.
+    parts: f64,
+    /// The part of the target that a rank holds on average, at most: of slots gathered, and of slots moved.
     gathered: f64,
     moved: f64,
-    /// Whether the target holds terms, and whether terms were reduced.
-    terms: bool,
-    reduced: bool,
+    /// The products of the slots whose terms are reduced, whose terms are kept, and that replicate the target.
+    reduced: f64,
+    kept: f64,
+    replicas: f64,
     /// The target is not the source.
     pub(super) changed: bool,
 }
@@ -42,28 +54,30 @@ pub(super) struct Known {
 impl Known {
     pub(super) const NOTHING: Known = Known {
         must_move: false,
-        shards: 1.0,
+        parts: 1.0,
         gathered: 1.0,
         moved: 1.0,
-        terms: false,
-        reduced: false,
+        reduced: 1.0,
+        kept: 1.0,
+        replicas: 1.0,
         changed: false,
     };
 
-    /// The same with one more slot of `n` ranks.
+    /// The same with one more slot of `n` ranks; `fixed` is the dim of a fixed placement.
     pub(super) fn with(self, at: &Class, letter: Letter, n: usize, fixed: Option<usize>) -> Known {
         let mut known = self;
         let n = n as f64;
-        let dim = match letter.entry {
-            Entry::Shard { dim, .. } => Some(usize::from(dim)),
-            Entry::Fixed(_) => fixed,
-            Entry::Replicate | Entry::Partial(_) => None,
+        let (dim, terms) = match letter.entry {
+            Entry::Shard { dim, .. } => (Some(usize::from(dim)), false),
+            Entry::Fixed(_) => (fixed, false),
+            Entry::Replicate => (None, false),
+            Entry::Partial(_) => (None, true),
         };
-        if dim.is_some() {
-            known.shards *= n;
+        if dim.is_some() || terms {
+            known.parts *= n;
+        } else {
+            known.replicas *= n;
         }
-        let terms = matches!(letter.entry, Entry::Partial(_));
-        known.terms |= terms;
         match at {
             // Nothing is known of the source along this slot.
             Class::Mixed => {}
@@ -74,17 +88,22 @@ impl Known {
                     Entry::Replicate | Entry::Shard { .. } | Entry::Fixed(_) => false,
                 };
                 known.must_move |= !kept;
-                known.reduced |= !terms;
                 known.changed |= !kept;
+                if terms {
+                    known.kept *= n;
+                } else {
+                    known.reduced *= n;
+                }
             }
             Class::Shard { dim: d, .. } => {
                 if dim != Some(*d) {
                     known.changed = true;
                     known.must_move |= !terms;
-                    if dim.is_some() {
-                        known.moved = known.moved.min(1.0 / n);
-                    } else {
-                        known.gathered /= n;
+                    match letter.entry {
+                        Entry::Replicate => known.gathered /= n,
+                        // The ranks that hold an element have it in their terms.
+                        Entry::Partial(_) => {}
+                        Entry::Shard { .. } | Entry::Fixed(_) => known.moved = known.moved.min(1.0 / n),
                     }
                 }
             }
@@ -94,25 +113,24 @@ impl Known {
 }
 
 impl Problem<'_> {
-    /// The least that an input can still cost, in picoseconds.
+    /// The least that an input can still cost, in picoseconds, with so many slots known.
     pub(super) fn least(&self, input: &Alike<'_>, known: &Known, slots: usize) -> u64 {
-        if !known.must_move {
+        let numel = input.source.numel() as f64;
+        if !known.must_move || numel == 0.0 {
             return 0;
         }
-        let open_terms = input.at[slots..].iter().any(|c| matches!(c, Class::Partial(_) | Class::Mixed));
-        let bytes = if known.terms || open_terms {
-            1.0
+        let target = numel / (known.parts * input.shrink[slots]);
+        let elements = if !input.has_terms {
+            let moved = if input.source.digits().is_some() { known.moved } else { 1.0 };
+            target * (1.0 - known.gathered * moved)
+        } else if known.reduced > 1.0 && !input.is_mixed {
+            let receipts =
+                (known.reduced - 1.0) * known.kept * input.open_terms[slots] + known.replicas - 1.0;
+            target.max(numel * receipts / self.mesh.size() as f64)
         } else {
-            let target = input.source.numel() as f64 / (known.shards * input.shrink[slots]);
-            let even = input.source.digits().is_some();
-            let held =
-                if known.reduced { 0.0 } else { known.gathered * if even { known.moved } else { 1.0 } };
-            (target * (1.0 - held) * input.item_bytes as f64).max(1.0)
+            0.0
         };
-        if input.source.numel() == 0 {
-            return 0;
-        }
-        picoseconds_below(self.planner.topology.bound_us(&[bytes]))
+        picoseconds_below(self.planner.topology.bound_us(&[(elements * input.item_bytes as f64).max(1.0)]))
     }
 
     /// The least that an output's wish can still cost: whether some slot must move.
@@ -138,6 +156,6 @@ impl Problem<'_> {
 }
 
 /// A time in picoseconds, not above what the rounded steps of any plan add up to.
-fn picoseconds_below(us: f64) -> u64 {
+pub(super) fn picoseconds_below(us: f64) -> u64 {
     ((us * 1e6).floor() as u64).saturating_sub(8)
 }

@@ -1,6 +1,7 @@
 //! What propagation chose.
 
 use core::fmt;
+use std::sync::Arc;
 
 use crate::propagate::operand::Operand;
 use crate::redistribute::Plan;
@@ -13,11 +14,11 @@ pub struct Choice {
     /// What each input has to be.
     pub inputs: Vec<Sharding>,
     /// How each input gets there; `None` for one that stays as it is.
-    pub plans: Vec<Option<Plan>>,
+    pub plans: Vec<Option<Arc<Plan>>>,
     /// What each output is, after what was wished of it.
     pub outputs: Vec<Sharding>,
     /// How an output gets to what was wished of it, where it is not that already.
-    pub output_plans: Vec<Option<Plan>>,
+    pub output_plans: Vec<Option<Arc<Plan>>>,
     /// The strategy of each (sub-)axis with more than one rank; none for a view.
     pub strategies: Vec<(SubAxis, Strategy)>,
     /// What all plans cost together, and the penalty of outputs that are not as preferred, in microseconds.
@@ -27,7 +28,7 @@ pub struct Choice {
 impl Choice {
     /// Every plan with its operand: input or output, and its number.
     pub fn moves(&self) -> impl Iterator<Item = (Side, usize, &Plan)> {
-        let of = |side: Side, plans: &'_ [Option<Plan>]| -> Vec<(Side, usize)> {
+        let of = |side: Side, plans: &'_ [Option<Arc<Plan>>]| -> Vec<(Side, usize)> {
             plans.iter().enumerate().filter(|(_, p)| p.is_some()).map(|(i, _)| (side, i)).collect()
         };
         let mut list = of(Side::Input, &self.plans);
@@ -37,7 +38,7 @@ impl Choice {
                 Side::Input => &self.plans,
                 Side::Output => &self.output_plans,
             };
-            plans[i].as_ref().map(|p| (side, i, p))
+            plans[i].as_deref().map(|p| (side, i, p))
         })
     }
 

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use crate::propagate::operand::Operand;
 use crate::propagate::slots::{Class, Kind, PerSlot, classify, slots};
 use crate::propagate::wish::Wish;
-use crate::redistribute::Planner;
+use crate::redistribute::{Objective, Planner};
 use crate::rules::{Bound, Entry, Op, Row};
 use crate::sharding::AxisCut;
 use crate::{Error, Mesh, PartialAxis, Sharding, SubAxis};
@@ -47,8 +47,13 @@ pub(super) struct Alike<'a> {
     pub(super) at: PerSlot<Class>,
     /// By slot and row, the number of its letter among those of the slot.
     pub(super) letters: PerSlot<SmallVec<[u8; 16]>>,
-    /// How much smaller the target can become by the slots from here on.
+    /// How much smaller the target can become by the slots from here on, by shards and terms.
     pub(super) shrink: PerSlot<f64>,
+    /// The product of the slots from here on along which the source holds terms.
+    pub(super) open_terms: PerSlot<f64>,
+    /// Whether the source holds terms, and whether it is anything without a name.
+    pub(super) has_terms: bool,
+    pub(super) is_mixed: bool,
 }
 
 /// The problem.
@@ -67,6 +72,8 @@ pub(super) struct Problem<'a> {
     /// What wished outputs are along each slot.
     pub(super) wished: SmallVec<[Option<PerSlot<Class>>; 2]>,
     pub(super) output_bytes: usize,
+    /// Whether a bound of nothing is a plan for nothing: the planner takes the plan of least time, and refuses none.
+    pub(super) trusts_free: bool,
 }
 
 /// The op's rows; those of a view are made for it.
@@ -116,14 +123,18 @@ impl<'a> Problem<'a> {
                 continue;
             }
             alike.push(distinct.len() as u16);
+            let at = classify(&input.sharding, &slots);
             distinct.push(Alike {
                 source: &input.sharding,
                 item_bytes,
                 operand: i,
                 count: 1,
-                at: classify(&input.sharding, &slots),
+                has_terms: input.sharding.is_partial(),
+                is_mixed: at.contains(&Class::Mixed),
+                at,
                 letters: PerSlot::new(),
                 shrink: PerSlot::new(),
+                open_terms: PerSlot::new(),
             });
         }
         let wished: SmallVec<[_; 2]> =
@@ -144,6 +155,7 @@ impl<'a> Problem<'a> {
             wishes,
             wished,
             output_bytes,
+            trusts_free: planner.objective == Objective::Time && planner.max_peak_bytes.is_none(),
             slots,
         };
         problem.fill();
@@ -196,18 +208,18 @@ impl<'a> Problem<'a> {
             self.rows.push(rows);
         }
         let bound = self.bound.get();
+        let slots = self.slots.len();
         for a in &mut self.inputs {
-            let mut shrink = 1.0;
-            a.shrink = SmallVec::from_elem(1.0, self.slots.len() + 1);
-            for slot in (0..self.slots.len()).rev() {
-                let shards = |r: &SlotRow| match bound.rows[usize::from(r.row)].entries[a.operand] {
-                    Entry::Shard { .. } | Entry::Fixed(_) => true,
-                    Entry::Replicate | Entry::Partial(_) => false,
-                };
-                if self.rows[slot].iter().any(shards) {
-                    shrink *= self.slots[slot].size as f64;
-                }
-                a.shrink[slot] = shrink;
+            a.shrink = SmallVec::from_elem(1.0, slots + 1);
+            a.open_terms = SmallVec::from_elem(1.0, slots + 1);
+            for slot in (0..slots).rev() {
+                let n = self.slots[slot].size as f64;
+                let divides =
+                    |r: &SlotRow| bound.rows[usize::from(r.row)].entries[a.operand] != Entry::Replicate;
+                let shrinks = self.rows[slot].iter().any(divides);
+                a.shrink[slot] = a.shrink[slot + 1] * if shrinks { n } else { 1.0 };
+                let terms = matches!(a.at[slot], Class::Partial(_));
+                a.open_terms[slot] = a.open_terms[slot + 1] * if terms { n } else { 1.0 };
             }
         }
     }

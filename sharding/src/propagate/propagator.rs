@@ -6,6 +6,8 @@ use crate::propagate::problem::Problem;
 use crate::propagate::refusal;
 use crate::propagate::search::{Found, Search};
 use crate::propagate::wish::Wish;
+use std::sync::Arc;
+
 use crate::redistribute::Planner;
 use crate::rules::Op;
 use crate::{Error, Mesh};
@@ -70,7 +72,7 @@ impl Propagator {
         most: usize,
     ) -> Result<Vec<Choice>, Error> {
         let problem = Problem::new(&self.planner, op, mesh, inputs, wishes)?;
-        let mut search = Search::new(&problem, false);
+        let mut search = Search::new(&problem, false, most <= 1);
         let mut out: Vec<Choice> = Vec::new();
         while out.len() < most.max(1) {
             let Some(found) = search.next_best() else { break };
@@ -106,7 +108,7 @@ impl Propagator {
     /// ```
     pub fn explicit(&self, op: &Op, mesh: &Mesh, inputs: &[Operand]) -> Result<Choice, Error> {
         let problem = Problem::new(&self.planner, op, mesh, inputs, &[])?;
-        let mut search = Search::new(&problem, true);
+        let mut search = Search::new(&problem, true, true);
         match search.next_best() {
             Some(found) => chosen(&problem, &mut search, &found),
             None => Err(refusal::needs_redistribute(self, &problem, op, mesh, inputs)),
@@ -117,13 +119,18 @@ impl Propagator {
 /// The choice that a path stands for.
 fn chosen(problem: &Problem<'_>, search: &mut Search<'_, '_>, found: &Found) -> Result<Choice, Error> {
     let gone = || Error::Unsupported { reason: "a path without targets".to_owned() };
-    let mut inputs = Vec::with_capacity(problem.alike.len());
-    let mut plans = Vec::with_capacity(problem.alike.len());
-    for &a in &problem.alike {
-        let target = search.target(&found.path, a.into()).ok_or_else(gone)?;
-        inputs.push(target.sharding.clone());
-        plans.push(target.plan.clone());
+    let mut targets = Vec::with_capacity(problem.inputs.len());
+    for (i, a) in problem.inputs.iter().enumerate() {
+        let target = search.target(&found.path, i).ok_or_else(gone)?;
+        let plan = if target.changed {
+            let limit = target.most.unwrap_or(u64::MAX);
+            Some(Arc::new(problem.planner.plan_within(a.source, &target.sharding, a.item_bytes, limit)?))
+        } else {
+            None
+        };
+        targets.push((target.sharding.clone(), plan));
     }
+    let (inputs, plans) = problem.alike.iter().map(|&a| targets[usize::from(a)].clone()).unzip();
     let made = search.made(&found.path).ok_or_else(gone)?;
     let (outputs, output_plans) = (made.outputs.clone(), made.plans.clone());
     let mut strategies = Vec::new();

@@ -18,13 +18,17 @@
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::propagate::bound::Known;
+use crate::propagate::bound::{Known, picoseconds_below};
 use crate::propagate::problem::{Alike, Path, Problem};
 use crate::propagate::wish::Wish;
 use crate::redistribute::Plan;
+use crate::redistribute::cache::WordMap;
+use crate::redistribute::planner::picoseconds;
+use crate::redistribute::price::{Ask, Price};
 use crate::rules::Entry;
 use crate::{Error, Sharding};
 
@@ -32,16 +36,25 @@ use crate::{Error, Sharding};
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     pub(super) sharding: Sharding,
-    /// None if it stays as it is.
-    pub(super) plan: Option<Plan>,
-    cost: u64,
+    /// Whether it is not the source.
+    pub(super) changed: bool,
+    /// What it cannot cost less than.
+    least: u64,
+    /// What it costs at most, once that was asked for.
+    pub(super) most: Option<u64>,
+}
+
+impl Target {
+    fn is_exact(&self) -> bool {
+        self.most == Some(self.least)
+    }
 }
 
 /// What the outputs are, and what becomes of them.
 #[derive(Clone, Debug)]
 pub(super) struct Made {
     pub(super) outputs: Vec<Sharding>,
-    pub(super) plans: Vec<Option<Plan>>,
+    pub(super) plans: Vec<Option<Arc<Plan>>>,
     cost: u64,
 }
 
@@ -57,7 +70,8 @@ struct Entered {
     least: u64,
     changed: u64,
     path: Path,
-    /// How many inputs of a whole path have their exact cost in `least`; one more when the outputs have too.
+    /// Of a whole path: 0 if `least` is the bound of what the slots are, 1 if it is the planner's bound, then one more for
+    /// every input whose exact cost is in it, and one when the outputs' is.
     exact: usize,
 }
 
@@ -80,26 +94,44 @@ impl PartialOrd for Entered {
 }
 
 /// The targets of one input that were asked for, by the letters that spell them.
-type Targets = Vec<(SmallVec<[u8; 8]>, Option<Target>)>;
+type Targets = Vec<(Word, Option<Target>)>;
+
+/// The letters of one input along every slot.
+type Word = SmallVec<[u8; 8]>;
 
 /// Paths in order of cost.
 pub(super) struct Search<'p, 'a> {
     problem: &'p Problem<'a>,
     queue: BinaryHeap<Entered>,
     targets: SmallVec<[Targets; 3]>,
+    known_words: SmallVec<[WordMap<Word, u32>; 3]>,
     made: Vec<(Path, Option<Made>)>,
     /// Only paths that leave the inputs alone.
     untouched: bool,
+    /// Whether only the best path is wanted, and what it costs at most.
+    only_one: bool,
+    most: u64,
     /// Why the last whole path was no strategy.
     pub(super) refusal: Option<Error>,
 }
 
 impl<'p, 'a> Search<'p, 'a> {
-    pub(super) fn new(problem: &'p Problem<'a>, untouched: bool) -> Search<'p, 'a> {
+    pub(super) fn new(problem: &'p Problem<'a>, untouched: bool, only_one: bool) -> Search<'p, 'a> {
         let mut queue = BinaryHeap::new();
         queue.push(Entered { least: 0, changed: 0, path: Path::new(), exact: 0 });
         let targets = problem.inputs.iter().map(|_| Vec::new()).collect();
-        Search { problem, queue, targets, made: Vec::new(), untouched, refusal: None }
+        let known_words = problem.inputs.iter().map(|_| WordMap::default()).collect();
+        Search {
+            problem,
+            queue,
+            targets,
+            known_words,
+            made: Vec::new(),
+            untouched,
+            only_one,
+            most: u64::MAX,
+            refusal: None,
+        }
     }
 
     /// The next best path.
@@ -108,7 +140,7 @@ impl<'p, 'a> Search<'p, 'a> {
         while let Some(top) = self.queue.pop() {
             if top.path.len() < whole {
                 self.extend(&top);
-            } else if top.exact > self.problem.inputs.len() {
+            } else if top.exact > self.problem.inputs.len() + 1 {
                 return Some(Found { path: top.path, picoseconds: top.least });
             } else {
                 self.refine(top);
@@ -156,60 +188,131 @@ impl<'p, 'a> Search<'p, 'a> {
                 continue;
             }
             least += (0..p.wishes.len()).map(|o| p.least_of_wish(o, &path)).sum::<u64>();
-            self.queue.push(Entered { least, changed, path, exact: 0 });
+            if least <= self.most {
+                self.queue.push(Entered { least, changed, path, exact: 0 });
+            }
         }
     }
 
-    /// Takes the exact cost of one more input, or of the outputs, into a whole path.
+    /// Takes the planner's bounds, the exact cost of one more input, or that of the outputs into a whole path.
     fn refine(&mut self, mut top: Entered) {
         let p = self.problem;
-        let known = self.known(&top.path);
-        let slots = p.slots.len();
         top.exact += 1;
+        let mut at: SmallVec<[usize; 4]> = SmallVec::new();
+        for i in 0..p.inputs.len() {
+            let Some(found) = self.target_at(&top.path, i) else { return };
+            at.push(found);
+        }
+        if top.exact == 2 {
+            self.bound_from_above(&top.path, &at);
+        }
+        if top.exact > 1 && !self.price_one(&at, top.exact - 2) {
+            return;
+        }
+        let known = self.known(&top.path);
         (top.least, top.changed) = (0, 0);
-        for (i, (a, k)) in p.inputs.iter().zip(&known).enumerate() {
-            let (cost, changed) = if i < top.exact {
-                let Some(target) = self.target(&top.path, i) else { return };
-                (target.cost, target.plan.is_some())
-            } else {
-                (p.least(a, k, slots), k.changed)
-            };
-            top.least += a.count * cost;
-            top.changed += if changed { a.count } else { 0 };
+        for (i, a) in p.inputs.iter().enumerate() {
+            let Some(target) = &self.targets[i][at[i]].1 else { return };
+            let bound = if target.is_exact() { 0 } else { p.least(a, &known[i], p.slots.len()) };
+            top.least += a.count * target.least.max(bound);
+            top.changed += if target.changed { a.count } else { 0 };
         }
         if self.untouched && top.changed > 0 {
             return;
         }
-        top.least += if top.exact > p.inputs.len() {
+        top.least += if top.exact > p.inputs.len() + 1 {
             let Some(made) = self.made(&top.path) else { return };
             made.cost
         } else {
             (0..p.wishes.len()).map(|o| p.least_of_wish(o, &top.path)).sum::<u64>()
         };
-        self.queue.push(top);
+        if top.least <= self.most {
+            self.queue.push(top);
+        }
     }
 
-    /// What one input becomes by a whole path; `None` where that cannot be.
+    /// What a whole path costs at most may rule out others, where one is looked for and nothing is wished.
+    fn bound_from_above(&mut self, path: &Path, at: &[usize]) {
+        let p = self.problem;
+        if !self.only_one || !p.wishes.is_empty() {
+            return;
+        }
+        let mut most = 0u64;
+        for (i, a) in p.inputs.iter().enumerate() {
+            let Some(target) = &mut self.targets[i][at[i]].1 else { return };
+            if target.most.is_none() {
+                match p.planner.price(a.source, &target.sharding, a.item_bytes, Ask::Quick) {
+                    Ok(Price::Exactly(cost)) => (target.least, target.most) = (cost, Some(cost)),
+                    Ok(Price::AtMost(cost)) => target.most = Some(cost),
+                    Ok(Price::MoreThan(_)) | Err(_) => {}
+                }
+            }
+            most = most.saturating_add(a.count.saturating_mul(target.most.unwrap_or(u64::MAX)));
+        }
+        // The path must also have outputs.
+        if most < self.most && self.made(path).is_some() {
+            self.most = most;
+        }
+    }
+
+    /// Asks the planner for the exact cost of one input, if it can still matter; whether it can be had.
+    fn price_one(&mut self, at: &[usize], input: usize) -> bool {
+        let p = self.problem;
+        let Some(a) = p.inputs.get(input) else { return true };
+        let others = |i: usize| {
+            let least = self.targets[i][at[i]].1.as_ref().map_or(0, |t| t.least);
+            p.inputs[i].count * least
+        };
+        let rest: u64 = (0..p.inputs.len()).filter(|&i| i != input).map(others).sum();
+        let limit = self.most.saturating_sub(rest) / a.count;
+        self.price(input, at[input], if self.most == u64::MAX { u64::MAX } else { limit })
+    }
+
+    /// What one input becomes by a whole path.
     pub(super) fn target(&mut self, path: &Path, input: usize) -> Option<&Target> {
+        let at = self.target_at(path, input)?;
+        self.targets[input][at].1.as_ref()
+    }
+
+    /// Where that is kept; `None` where it cannot be.
+    fn target_at(&mut self, path: &Path, input: usize) -> Option<usize> {
         let p = self.problem;
         let a = &p.inputs[input];
-        let word: SmallVec<[u8; 8]> =
+        let word: Word =
             path.iter().enumerate().map(|(slot, &row)| a.letters[slot][usize::from(row)]).collect();
-        let at = match self.targets[input].iter().position(|t| t.0 == word) {
-            Some(at) => at,
+        let at = match self.known_words[input].get(&word) {
+            Some(&at) => at as usize,
             None => {
-                let target = match make(p, a, path) {
-                    Ok(target) => Some(target),
-                    Err(e) => {
-                        self.refusal = Some(e);
-                        None
-                    }
-                };
-                self.targets[input].push((word, target));
-                self.targets[input].len() - 1
+                let made = bounded(p, a, path).map_err(|e| self.refusal = Some(e)).ok();
+                let at = self.targets[input].len();
+                self.targets[input].push((word.clone(), made));
+                self.known_words[input].insert(word, at as u32);
+                at
             }
         };
-        self.targets[input][at].1.as_ref()
+        self.targets[input][at].1.is_some().then_some(at)
+    }
+
+    /// Asks the planner for the cost of a target, if it is not known: exactly within a limit, else a better bound. Whether
+    /// it can be had.
+    fn price(&mut self, input: usize, at: usize, limit: u64) -> bool {
+        let p = self.problem;
+        let a = &p.inputs[input];
+        let Some(target) = &mut self.targets[input][at].1 else { return false };
+        if target.is_exact() || target.least > limit {
+            return true;
+        }
+        match p.planner.price(a.source, &target.sharding, a.item_bytes, Ask::Within(limit)) {
+            Ok(Price::Exactly(cost)) => (target.least, target.most) = (cost, Some(cost)),
+            Ok(Price::MoreThan(limit)) => target.least = limit.saturating_add(1),
+            Ok(Price::AtMost(cost)) => target.most = Some(cost),
+            Err(e) => {
+                self.refusal = Some(e);
+                self.targets[input][at].1 = None;
+                return false;
+            }
+        }
+        true
     }
 
     /// What the outputs are by a whole path.
@@ -235,14 +338,16 @@ impl<'p, 'a> Search<'p, 'a> {
     }
 }
 
-fn make(p: &Problem<'_>, a: &Alike<'_>, path: &Path) -> Result<Target, Error> {
+/// A target with what the planner says that it cannot cost less than.
+fn bounded(p: &Problem<'_>, a: &Alike<'_>, path: &Path) -> Result<Target, Error> {
     let sharding = p.target(path, a.operand, a.source.shape())?;
     if sharding == *a.source {
-        return Ok(Target { sharding, plan: None, cost: 0 });
+        return Ok(Target { sharding, changed: false, least: 0, most: Some(0) });
     }
-    let plan = p.planner.plan(a.source, &sharding, a.item_bytes)?;
-    let cost = picoseconds(&plan);
-    Ok(Target { sharding, plan: Some(plan), cost })
+    let bound = p.planner.lower_bound_us(a.source, &sharding, a.item_bytes)?;
+    // The bound is 0 exactly where nothing has to be said.
+    let free = bound == 0.0 && p.trusts_free;
+    Ok(Target { sharding, changed: true, least: picoseconds_below(bound), most: free.then_some(0) })
 }
 
 fn make_outputs(p: &Problem<'_>, path: &Path, first: Option<&Sharding>) -> Result<Made, Error> {
@@ -258,9 +363,9 @@ fn make_outputs(p: &Problem<'_>, path: &Path, first: Option<&Sharding>) -> Resul
             }
             Wish::Become(sharding) if out != sharding => {
                 let plan = p.planner.plan(out, sharding, p.output_bytes)?;
-                cost += picoseconds(&plan);
+                cost += cost_of(&plan);
                 *out = sharding.clone();
-                Some(plan)
+                Some(Arc::new(plan))
             }
             Wish::Any | Wish::Become(_) => None,
         });
@@ -270,6 +375,6 @@ fn make_outputs(p: &Problem<'_>, path: &Path, first: Option<&Sharding>) -> Resul
 }
 
 /// The steps of a plan in whole picoseconds, so that the order of additions decides nothing.
-fn picoseconds(plan: &Plan) -> u64 {
-    plan.steps().iter().map(|s| (s.cost_us * 1e6).round() as u64).sum()
+pub(super) fn cost_of(plan: &Plan) -> u64 {
+    plan.steps().iter().map(|s| picoseconds(s.cost_us)).sum()
 }

@@ -208,8 +208,8 @@ impl PlanCache {
         let key = hasher.finish();
         if let Some(plan) = self.by_value.get(&key)
             && plan.item_bytes == item_bytes
-            && plan.from == *from
-            && plan.to == *to
+            && *plan.from == *from
+            && *plan.to == *to
             && plan.planner == *planner
         {
             return Ok(plan);

@@ -39,7 +39,7 @@ pub(crate) struct Move {
 #[derive(Clone, Debug)]
 pub(crate) struct Candidate {
     pub(crate) system: Arc<System>,
-    pub(crate) moves: SmallVec<[Move; 6]>,
+    pub(crate) moves: SmallVec<[Move; 4]>,
 }
 
 /// Which digits take part although they need not.
@@ -86,6 +86,9 @@ pub(crate) fn senders(
     let mut sender: SmallVec<[usize; 8]> = SmallVec::new();
     for d in 0..system.digits.len() {
         sender.push(d);
+    }
+    if !s.contains(&Place::Replicated) {
+        return sender;
     }
     for path in paths(system, s, t) {
         let (head, tail) = (path[0], path[path.len() - 1]);
@@ -214,8 +217,8 @@ fn find_spare(system: &System, states: &[&State], radix: usize) -> Option<usize>
 }
 
 /// The steps through the states: each kind at most once, reductions and gathers over the same digits as one.
-fn steps(s: &State, filled: &State, placed: &State, goal: &State, t: &State) -> SmallVec<[Move; 6]> {
-    let mut moves: SmallVec<[Move; 6]> = SmallVec::new();
+fn steps(s: &State, filled: &State, placed: &State, goal: &State, t: &State) -> SmallVec<[Move; 4]> {
+    let mut moves: SmallVec<[Move; 4]> = SmallVec::new();
     let mut state = State::from_slice(s);
     let mut go = |op: StepOp, after: &State| {
         if state != *after {

@@ -6,9 +6,9 @@ use smallvec::SmallVec;
 
 use crate::Error;
 use crate::axis::SubAxis;
-use crate::redistribute::bounds::{NOWHERE, Weight};
+use crate::redistribute::bounds::Weight;
 use crate::redistribute::closed_form::{self, Candidate, Form, Move};
-use crate::redistribute::digit_step::MeasuredMoves;
+use crate::redistribute::digit_step::{Measured, MeasuredMoves};
 use crate::redistribute::network::inside_one_unit;
 use crate::redistribute::plan::Plan;
 use crate::redistribute::planner::{Objective, Totals, Work};
@@ -22,7 +22,7 @@ pub(super) struct Ends {
     pub(super) from: State,
     pub(super) to: State,
     /// What traffic knows of the digits, and what bounds do.
-    weights: Weights,
+    pub(super) weights: Weights,
     pub(super) bounding: Weights,
 }
 
@@ -50,6 +50,12 @@ impl Ends {
         from.iter().enumerate().filter(shares).any(lacks)
     }
 
+    /// The exchange straight from one end to the other.
+    fn direct(&self) -> Move {
+        let [before, after] = [&self.from, &self.to].map(|s| State::from_slice(s));
+        Move { op: StepOp::Exchange, before, after }
+    }
+
     /// The forms of the closed form; without reductions also one direct exchange if it saves a step.
     pub(super) fn candidates(&self) -> SmallVec<[Candidate; 1]> {
         const ALL: [(Form, bool); 6] = [
@@ -73,8 +79,7 @@ impl Ends {
         let reduces = from.iter().zip(to).any(|(a, b)| a != b && (a.is_partial() || b.is_partial()));
         let steps = |c: &Candidate| c.moves.iter().filter(|m| m.op.communicates()).count();
         if !reduces && candidates.iter().map(steps).min().unwrap_or(0) > 1 {
-            let moves =
-                SmallVec::from_iter([Move { op: StepOp::Exchange, before: from.clone(), after: to.clone() }]);
+            let moves = SmallVec::from_iter([self.direct()]);
             candidates.push(Candidate { system: Arc::clone(system), moves });
         }
         candidates
@@ -89,51 +94,74 @@ fn same_moves(a: &Candidate, b: &Candidate) -> bool {
 
 impl Work<'_> {
     /// The digit system of both ends, cut at the network's units if that nests, and both as states of it.
-    pub(super) fn states(&self) -> Option<(System, State, State)> {
+    pub(super) fn states(&self) -> Option<(Arc<System>, State, State)> {
         if self.from.mesh() != self.to.mesh() {
             return None;
         }
         let seeds = self.network.cuts();
         let seeded = refine(self.from, self.to, &seeds);
-        let found =
-            if seeded.is_some() || seeds.is_empty() { seeded } else { refine(self.from, self.to, &[]) };
-        found.filter(|(s, ..)| s.positions.len() < usize::from(NOWHERE))
+        if seeded.is_some() || seeds.is_empty() { seeded } else { refine(self.from, self.to, &[]) }
     }
 
     /// The same with what is known of the digits.
     pub(super) fn ends(&self) -> Option<Ends> {
-        let (system, from, to) = self.states()?;
-        let (weights, bounding) = self.weigh(&system);
-        Some(Ends { system: Arc::new(system), from, to, weights, bounding })
+        Some(self.ends_of(self.states()?))
+    }
+
+    pub(super) fn ends_of(&self, (system, from, to): (Arc<System>, State, State)) -> Ends {
+        let (weights, nest) = self.weigh(system.digits.iter().copied());
+        let bounding = if nest { Weights::from_slice(&weights) } else { inside_one_unit(&weights) };
+        Ends { system, from, to, weights, bounding }
     }
 
     /// The best of the closed forms, and of a search where they may not be the best.
-    pub(super) fn best_digit_plan(&self, ends: &Ends) -> Result<Option<Plan>, Error> {
-        let mut best: Option<([u64; 3], Candidate, MeasuredMoves)> = None;
-        let mut all = ends.candidates();
-        let unlimited = self.planner.groups.is_none() && self.planner.max_peak_bytes.is_none();
-        if let ([_], true, false) = (all.as_slice(), unlimited, self.may_search(ends)) {
-            // Nothing to compare.
-            return all.pop().map(|only| self.digit_plan(&only, ends, None)).transpose();
+    /// A search looks at nothing that costs more than `limit` picoseconds.
+    pub(super) fn best_digit_plan(&self, ends: &Ends, limit: u64) -> Result<Option<Plan>, Error> {
+        if !self.may_search(ends)
+            && let Some((candidate, measured)) = self.best_of_two(ends)?
+        {
+            return self.digit_plan(&candidate, ends, &measured).map(Some);
         }
-        for candidate in all {
+        let mut best: Option<([u64; 3], Candidate, MeasuredMoves)> = None;
+        for candidate in ends.candidates() {
             if let Some((key, measured)) = self.digit_key(&candidate, &ends.weights)?
                 && best.as_ref().is_none_or(|b| key < b.0)
             {
                 best = Some((key, candidate, measured));
             }
         }
-        if let Some(candidate) = self.searched(ends, best.as_ref().map(|b| b.0))
+        let limit = (limit < u64::MAX && self.planner.objective == Objective::Time)
+            .then(|| [limit.saturating_add(1), 0, 0]);
+        let below = best.as_ref().map(|b| b.0).into_iter().chain(limit).min();
+        if let Some(candidate) = self.searched(ends, below)
             && let Some((key, measured)) = self.digit_key(&candidate, &ends.weights)?
             && best.as_ref().is_none_or(|b| key < b.0)
         {
             best = Some((key, candidate, measured));
         }
-        best.map(|(_, candidate, measured)| self.digit_plan(&candidate, ends, Some(measured))).transpose()
+        best.map(|(_, candidate, measured)| self.digit_plan(&candidate, ends, &measured)).transpose()
     }
 
-    fn digit_plan(&self, c: &Candidate, ends: &Ends, known: Option<MeasuredMoves>) -> Result<Plan, Error> {
-        let steps = self.measured_steps(c, &ends.weights, known)?;
+    /// Without terms and limits on one level: the closed form, or the direct exchange if that takes fewer steps and is
+    /// better.
+    pub(super) fn best_of_two(&self, ends: &Ends) -> Result<Option<(Candidate, MeasuredMoves)>, Error> {
+        let Some(mut closed) = closed_form::plan(&ends.system, &ends.from, &ends.to, Form::Lean, true) else {
+            return Ok(None);
+        };
+        let mut measured = self.measure_all(&closed, &ends.weights)?;
+        if closed.moves.iter().filter(|m| m.op.communicates()).count() > 1 {
+            let direct = ends.direct();
+            let x = self.measure(&closed.system, &ends.weights, &direct)?;
+            let key = |all: &[Measured]| Totals::of(all).key(self.planner.objective);
+            if key(core::slice::from_ref(&x)) < key(&measured) {
+                (closed.moves, measured) = (SmallVec::from_iter([direct]), SmallVec::from_iter([x]));
+            }
+        }
+        Ok(Some((closed, measured)))
+    }
+
+    fn digit_plan(&self, c: &Candidate, ends: &Ends, measured: &[Measured]) -> Result<Plan, Error> {
+        let steps = self.measured_steps(c, &ends.weights, measured)?;
         let received = self.most_received(&c.system, &steps)?;
         self.finish(steps, Some(ends), Some(received))
     }
@@ -142,13 +170,13 @@ impl Work<'_> {
     ///
     /// On one level and without partial sums, the closed form and the direct exchange receive no byte too many. For tiny
     /// tensors a gather and a slice would save the time of a few messages, and move more: that is not done.
-    fn may_search(&self, ends: &Ends) -> bool {
+    pub(super) fn may_search(&self, ends: &Ends) -> bool {
         let limited = self.planner.max_peak_bytes.is_some() || self.planner.groups.is_some();
         limited || self.network.levels() > 1 || self.planner.objective == Objective::Peak || ends.has_terms()
     }
 
     /// A better plan than one of this key, where the closed forms may not be the best.
-    fn searched(&self, ends: &Ends, best: Option<[u64; 3]>) -> Option<Candidate> {
+    pub(super) fn searched(&self, ends: &Ends, best: Option<[u64; 3]>) -> Option<Candidate> {
         if !self.may_search(ends) {
             return None;
         }
@@ -169,21 +197,20 @@ impl Work<'_> {
         problem.search(best.map(|[primary, secondary, _]| [primary, secondary]))
     }
 
-    /// What traffic knows of the digits of a system, and what bounds do.
-    pub(super) fn weigh(&self, system: &System) -> (Weights, Weights) {
+    /// What traffic knows of some digits, and whether all nest with the network's units.
+    pub(super) fn weigh(&self, digits: impl IntoIterator<Item = SubAxis>) -> (Weights, bool) {
         let (mut weights, mut nest) = (Weights::new(), true);
-        for &d in &system.digits {
+        for d in digits {
             let (level, nests) = self.network.level(d);
             weights.push(Weight { radix: d.size as u64, level });
             nest &= nests;
         }
-        let bounding = if nest { Weights::from_slice(&weights) } else { inside_one_unit(&weights) };
-        (weights, bounding)
+        (weights, nest)
     }
 
     /// What traffic knows of the digits of a system.
     pub(super) fn weights(&self, system: &System) -> Weights {
-        self.weigh(system).0
+        self.weigh(system.digits.iter().copied()).0
     }
 
     /// What a candidate is compared by, without making its steps; `None` if it is not admitted.
@@ -195,7 +222,6 @@ impl Work<'_> {
         weights: &[Weight],
     ) -> Result<Option<([u64; 3], MeasuredMoves)>, Error> {
         let measured = self.measure_all(c, weights)?;
-        let mut totals = Totals::default();
         for x in &measured {
             if x.op.communicates()
                 && let Some(known) = &self.planner.groups
@@ -203,8 +229,8 @@ impl Work<'_> {
             {
                 return Ok(None);
             }
-            totals.add(x.cost_us, x.received, x.peak);
         }
+        let totals = Totals::of(&measured);
         let key = totals.key(self.planner.objective);
         Ok(self.planner.admits_peak(totals.peak).then_some((key, measured)))
     }

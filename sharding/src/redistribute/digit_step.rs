@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use crate::Error;
 use crate::axis::{SubAxis, join};
 use crate::extent::chunk;
-use crate::redistribute::bounds::{Codes, OWED, OWED_LATER, REPLICATED, Weight};
+use crate::redistribute::bounds::{Code, Codes, OWED, OWED_LATER, REPLICATED, Weight};
 use crate::redistribute::closed_form::{Candidate, Move, senders};
 use crate::redistribute::cost::all_reduce_bytes;
 use crate::redistribute::messages::{Motion, reduce_of};
@@ -57,30 +57,27 @@ impl Work<'_> {
 
     /// The steps of a candidate.
     pub(super) fn digit_steps(&self, c: &Candidate) -> Result<Vec<Step>, Error> {
-        self.measured_steps(c, &self.weights(&c.system), None)
+        let weights = self.weights(&c.system);
+        self.measured_steps(c, &weights, &self.measure_all(c, &weights)?)
     }
 
-    /// The same, of moves that have been measured or not.
+    /// The same, of moves that have been measured.
     pub(super) fn measured_steps(
         &self,
         c: &Candidate,
         weights: &[Weight],
-        measured: Option<MeasuredMoves>,
+        measured: &[Measured],
     ) -> Result<Vec<Step>, Error> {
-        let measured = match measured {
-            Some(known) => known,
-            None => self.measure_all(c, weights)?,
-        };
         let mut steps: Vec<Step> = Vec::with_capacity(c.moves.len());
         for (i, (m, x)) in c.moves.iter().zip(measured).enumerate() {
-            let before = steps.last().map_or(self.from, |s: &Step| &s.after).clone();
+            let [from, to] = self.shared();
+            let before = Arc::clone(steps.last().map_or(from, |s: &Step| &s.after));
             let last = i + 1 == c.moves.len();
-            let after = if last { self.to.clone() } else { c.system.sharding(&m.after)? };
+            let after = if last { Arc::clone(to) } else { Arc::new(c.system.sharding(&m.after)?) };
             let group = c.system.mesh.group(&x.axes)?;
-            let (motion, sent_bytes) = self.motion(&c.system, weights, m, &x);
-            let Measured { op, axes, received, cost_us, .. } = x;
-            let motion = Arc::new(motion);
-            let received_bytes = received;
+            let (motion, sent_bytes) = self.motion(&c.system, weights, m, x);
+            let (op, axes, cost_us) = (x.op, SmallVec::from_slice(&x.axes), x.cost_us);
+            let (motion, received_bytes) = (Arc::new(motion), x.received);
             steps.push(Step { op, axes, group, before, after, received_bytes, sent_bytes, cost_us, motion });
         }
         Ok(steps)
@@ -299,13 +296,18 @@ fn most_sent(system: &System, before: &State, after: &State, sender: &[usize]) -
 /// A state of a system as codes, partial digits told apart from their source.
 pub(super) fn codes(state: &State, source: &State) -> Codes {
     let mut codes = Codes::new();
-    for (x, s) in state.iter().zip(source) {
-        codes.push(match *x {
-            Place::At(p) => p,
-            Place::Replicated => REPLICATED,
-            Place::Partial(_) if x == s => OWED,
-            Place::Partial(_) => OWED_LATER,
-        });
+    for (&x, &s) in state.iter().zip(source) {
+        codes.push(code(x, s));
     }
     codes
+}
+
+/// One place as a code, told apart from its source where it is partial.
+pub(super) fn code(place: Place, source: Place) -> Code {
+    match place {
+        Place::At(p) => p,
+        Place::Replicated => REPLICATED,
+        Place::Partial(_) if place == source => OWED,
+        Place::Partial(_) => OWED_LATER,
+    }
 }

@@ -235,7 +235,7 @@ fn compare(mesh: &str, shape: &[usize], choices: &[&str], topology: &Topology, e
                 let planner =
                     crate::redistribute::Planner::new().topology(topology.clone()).objective(objective);
                 let network = Network::new(topology, &mesh);
-                let work = Work { planner: &planner, network: Network::new(topology, &mesh), from, to, item };
+                let work = Work::new(&planner, from, to, item);
                 let Some(ends) = work.ends() else { continue };
                 let limits = Limits { objective, item, max_peak: None, allowed: None };
                 let Some(problem) = Problem::new(&network, &limits, &ends.system, &ends.from, &ends.to)

@@ -18,7 +18,6 @@ use smallvec::SmallVec;
 
 use crate::digits::{Digit, Owner};
 use crate::redistribute::closed_form::{Candidate, Move};
-use crate::redistribute::network::Network;
 use crate::redistribute::plan::Plan;
 use crate::redistribute::planner::{Planner, Work};
 use crate::redistribute::step::{Step, StepOp};
@@ -45,8 +44,7 @@ impl Planner {
         if from.mesh() != to.mesh() {
             return Ok(None);
         }
-        let network = Network::new(&self.topology, from.mesh());
-        let work = Work { planner: self, network, from, to, item: item_bytes as u64 };
+        let work = Work::new(self, from, to, item_bytes as u64);
         let mut steps = Vec::new();
         if from != to && from.numel() > 0 {
             for pair in stages(from, to)?.windows(2) {
@@ -63,9 +61,8 @@ impl Work<'_> {
         if before == after {
             return Ok(Vec::new());
         }
-        let network = Network::new(self.network.topology, before.mesh());
         let free = Planner { max_peak_bytes: None, groups: None, ..self.planner.clone() };
-        let hop = Work { planner: &free, network, from: before, to: after, item: self.item };
+        let hop = Work::new(&free, before, after, self.item);
         if let Some(ends) = hop.ends() {
             if let Some(moves) = moves(&ends.from, &ends.to) {
                 return hop.digit_steps(&Candidate { system: ends.system, moves });
@@ -80,7 +77,7 @@ impl Work<'_> {
 }
 
 /// One collective, or a reduction and its embedding as another op; `None` where digits do different things.
-fn moves(s: &State, t: &State) -> Option<SmallVec<[Move; 6]>> {
+fn moves(s: &State, t: &State) -> Option<SmallVec<[Move; 4]>> {
     let mut ops: SmallVec<[StepOp; 4]> = SmallVec::new();
     let mut reduced = s.clone();
     for (d, (&a, &b)) in s.iter().zip(t).enumerate().filter(|(_, (a, b))| a != b) {

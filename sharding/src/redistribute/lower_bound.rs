@@ -1,4 +1,4 @@
-//! Bounds on the time of a plan that is not made.
+//! The time of a plan that is not made: bounds, and what it would cost.
 //!
 //! ```text
 //! 0                                              if a plan without communication exists
@@ -12,12 +12,13 @@
 
 use smallvec::SmallVec;
 
-use crate::redistribute::bounds::{self, Weight};
-use crate::redistribute::digit_step::codes;
-use crate::redistribute::network::Network;
+use crate::redistribute::bounds::{self, Codes, Weight};
+use crate::redistribute::digit_step::code;
+use crate::redistribute::merge::{Merged, Moving};
+use crate::redistribute::network::inside_one_unit;
 use crate::redistribute::overlap::Overlap;
-use crate::redistribute::planner::{Planner, Work};
-use crate::redistribute::system::{Place, State, System};
+use crate::redistribute::planner::{Objective, Planner, Work};
+use crate::redistribute::system::Place;
 use crate::{Error, ReduceOp, Sharding};
 
 impl Planner {
@@ -48,37 +49,108 @@ impl Planner {
         if from == to || from.numel() == 0 {
             return Ok(0.0);
         }
-        let network = Network::new(&self.topology, from.mesh());
-        let work = Work { planner: self, network, from, to, item: item_bytes as u64 };
+        let work = Work::new(self, from, to, item_bytes as u64);
         match work.bound_of_digits() {
             Some(bound) => Ok(bound),
             None => work.bound_of_regions(),
         }
     }
+
+    /// Microseconds that the plan takes under the model: `plan(from, to, item_bytes)?.cost_us()`, to the bit.
+    ///
+    /// Where the plan only slices or fills, and where it needs no search (one level, no terms, no limits), this costs a
+    /// part of making it, since it makes no steps; elsewhere as much.
+    ///
+    /// ```
+    /// use reshard_sharding::{Mesh, Sharding, redistribute::Planner};
+    /// let mesh: Mesh = "x=2,y=2".parse()?;
+    /// let of = |text: &str| Sharding::parse(&mesh, &[1024, 1024], text);
+    /// let (planner, from, to) = (Planner::new(), of("S(0),S(1)")?, of("S(1),R")?);
+    /// assert_eq!(planner.cost_us(&from, &to, 4)?, planner.plan(&from, &to, 4)?.cost_us());
+    /// # Ok::<(), reshard_sharding::Error>(())
+    /// ```
+    ///
+    /// Fails where [`Planner::plan`] does, with the same error.
+    pub fn cost_us(&self, from: &Sharding, to: &Sharding, item_bytes: usize) -> Result<f64, Error> {
+        Planner::check(from, to, item_bytes)?;
+        let work = Work::new(self, from, to, item_bytes as u64);
+        match work.cost_without_steps()? {
+            Some(cost) => Ok(cost),
+            None => Ok(self.plan(from, to, item_bytes)?.cost_us()),
+        }
+    }
 }
 
-/// Whether slices and zero-fills lead from one state to another.
-pub(super) fn is_local(from: &State, to: &State) -> bool {
-    from.iter().zip(to).all(|(&a, &b)| {
-        a == b
-            || match (a, b) {
-                (Place::Replicated, _) => true,
-                (Place::At(_), Place::Partial(op)) => op != ReduceOp::Avg,
-                (Place::At(_), Place::At(_) | Place::Replicated) | (Place::Partial(_), _) => false,
-            }
-    })
+/// Whether a slice or a zero-fill is all that a digit needs.
+fn is_local([from, to]: [Place; 2]) -> bool {
+    from == to
+        || match (from, to) {
+            (Place::Replicated, _) => true,
+            (Place::At(_), Place::Partial(op)) => op != ReduceOp::Avg,
+            (Place::At(_), Place::At(_) | Place::Replicated) | (Place::Partial(_), _) => false,
+        }
 }
 
 impl Work<'_> {
+    /// The cost of the plan where it is known without its steps.
+    fn cost_without_steps(&self) -> Result<Option<f64>, Error> {
+        let planner = self.planner;
+        let limited = planner.max_peak_bytes.is_some() || planner.objective == Objective::Peak;
+        if limited || self.from.mesh() != self.to.mesh() {
+            return Ok(None);
+        }
+        if self.from == self.to || self.from.numel() == 0 {
+            return Ok(Some(0.0));
+        }
+        let mut merged = Merged::new();
+        let nests = merged.fill(self.from, self.to, &self.network.cuts());
+        if nests && merged.digits.iter().all(|d| is_local(d.places)) {
+            return Ok(Some(0.0));
+        }
+        let terms = self.from.is_partial() || self.to.is_partial();
+        if !nests || terms || planner.groups.is_some() || self.network.levels() > 1 {
+            return Ok(None);
+        }
+        let ends = self.ends_of(merged.system(self.from));
+        let best = self.best_of_two(&ends)?;
+        // As a plan adds its steps up.
+        Ok(best.map(|(_, measured)| measured.iter().fold(0.0, |total, x| total + x.cost_us)))
+    }
+
     /// The bound where the digits nest.
     fn bound_of_digits(&self) -> Option<f64> {
-        let (system, from, to) = self.states()?;
-        if is_local(&from, &to) {
-            return Some(0.0);
+        if self.from.mesh() != self.to.mesh() {
+            return None;
         }
-        let mut needs = self.needs(&system, &self.weigh(&system).1, &from, &to);
+        let mut merged = Merged::new();
+        if merged.fill(self.from, self.to, &self.network.cuts()) {
+            return Some(self.bound_of_moving(&merged.digits));
+        }
+        let (system, from, to) = self.states()?;
+        let mut digits: SmallVec<[Moving; 8]> = SmallVec::new();
+        for (d, &sub) in system.digits.iter().enumerate() {
+            digits.push(Moving { sub, places: [from[d], to[d]] });
+        }
+        Some(self.bound_of_moving(&digits))
+    }
+
+    fn bound_of_moving(&self, digits: &[Moving]) -> f64 {
+        if digits.iter().all(|d| is_local(d.places)) {
+            return 0.0;
+        }
+        let (mut s, mut t) = (Codes::new(), Codes::new());
+        for d in digits {
+            let [from, to] = d.places;
+            s.push(code(from, from));
+            t.push(code(to, from));
+        }
+        let (mut bounding, nest) = self.weigh(digits.iter().map(|d| d.sub));
+        if !nest {
+            bounding = inside_one_unit(&bounding);
+        }
+        let mut needs = self.needs(&bounding, &s, &t);
         needs.iter_mut().for_each(|n| *n *= self.item as f64);
-        Some(self.time_needed(&needs))
+        self.time_needed(&needs)
     }
 
     /// The least time of a plan that communicates, of which the worst rank receives so many bytes from beyond each level.
@@ -92,7 +164,7 @@ impl Work<'_> {
     fn bound_of_regions(&self) -> Result<f64, Error> {
         let (from, to) = (self.from, self.to);
         if to.is_partial() {
-            let plan = self.free().plan(from, to, self.item as usize)?;
+            let plan = self.free().objective(Objective::Time).plan(from, to, self.item as usize)?;
             let communicates = plan.communicating_steps() > 0;
             return Ok(if communicates { self.time_needed(&[0.0]) } else { 0.0 });
         }
@@ -116,15 +188,13 @@ impl Work<'_> {
         Ok(true)
     }
 
-    /// Elements that the worst rank cannot do without from beyond each level, between two states of a system.
-    pub(super) fn needs(
-        &self,
-        system: &System,
-        bounding: &[Weight],
-        from: &State,
-        to: &State,
-    ) -> SmallVec<[f64; 3]> {
-        let (s, t, numel) = (codes(from, from), codes(to, from), system.numel() as u64);
-        (0..self.network.levels()).map(|level| bounds::need(bounding, &s, &t, numel, level)).collect()
+    /// Elements that the worst rank cannot do without from beyond each level.
+    pub(super) fn needs(&self, bounding: &[Weight], from: &Codes, to: &Codes) -> SmallVec<[f64; 3]> {
+        let numel = self.from.numel() as u64;
+        let mut needs = SmallVec::new();
+        for level in 0..self.network.levels() {
+            needs.push(bounds::need(bounding, from, to, numel, level));
+        }
+        needs
     }
 }

@@ -136,9 +136,9 @@ pub(crate) enum Motion {
     /// Partial sub-axes are reduced onto all their ranks, each reducing a piece of the local buffer.
     AllReduce { subs: SmallVec<[SubAxis; 4]>, reduce: Reduce },
     /// Regions overlap.
-    Overlap(Overlap),
+    Overlap(Box<Overlap>),
     /// Partial sub-axes are reduced onto the regions of another sharding, each inside the rank's own.
-    ReduceOverlap { overlap: Overlap, subs: SmallVec<[SubAxis; 4]>, reduce: Reduce },
+    ReduceOverlap { overlap: Box<Overlap>, subs: SmallVec<[SubAxis; 4]>, reduce: Reduce },
 }
 
 /// The ranks whose coordinates differ from a rank's at most in these sub-axes, in the order of those digits.

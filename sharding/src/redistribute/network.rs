@@ -32,8 +32,9 @@ impl<'a> Network<'a> {
     pub(crate) fn new(topology: &'a Topology, mesh: &'a Mesh) -> Network<'a> {
         let units = || topology.levels().iter().filter_map(|l| l.ranks);
         let fits = |n: usize| mesh.lowest() / n == (mesh.world() - 1) / n;
-        let aligned = units().all(|n| mesh.offset().is_multiple_of(n) || fits(n))
-            && mesh.axes().iter().all(|a| a.layout().leaves().all(|(_, d)| d >= 0));
+        let forward = || mesh.axes().iter().all(|a| a.layout().leaves().all(|(_, d)| d >= 0));
+        let one = topology.levels().len() == 1;
+        let aligned = one || (units().all(|n| mesh.offset().is_multiple_of(n) || fits(n)) && forward());
         Network { topology, mesh, aligned }
     }
 

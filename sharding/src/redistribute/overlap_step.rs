@@ -45,12 +45,12 @@ impl Work<'_> {
             op,
             axes,
             group,
-            before: from.clone(),
-            after: to.clone(),
+            before: Arc::new(from.clone()),
+            after: Arc::new(to.clone()),
             received_bytes: counted.received,
             sent_bytes: counted.sent,
             cost_us: if op.communicates() { counted.cost_us } else { 0.0 },
-            motion: Arc::new(Motion::Overlap(overlap)),
+            motion: Arc::new(Motion::Overlap(Box::new(overlap))),
         })
     }
 
@@ -145,7 +145,8 @@ impl Work<'_> {
             sent = received;
         }
         let overlap = Overlap::new(from, to);
-        let motion = Motion::ReduceOverlap { overlap, subs: SmallVec::from_slice(subs), reduce };
+        let motion =
+            Motion::ReduceOverlap { overlap: Box::new(overlap), subs: SmallVec::from_slice(subs), reduce };
         self.reduction(StepOp::ReduceScatter, [from, to], subs, motion, [received, sent, most * g as u64])
     }
 
@@ -165,8 +166,8 @@ impl Work<'_> {
             op,
             group: before.mesh().group(&axes)?,
             axes,
-            before: before.clone(),
-            after: after.clone(),
+            before: Arc::new(before.clone()),
+            after: Arc::new(after.clone()),
             received_bytes,
             sent_bytes,
             cost_us: self.network.collective_us(modelled as f64, &spread, halves),

@@ -1,5 +1,7 @@
 //! Plans: the steps from one sharding to another, and what they cost.
 
+use std::sync::Arc;
+
 use crate::redistribute::messages::{self, Phase, Phases};
 use crate::redistribute::planner::Planner;
 use crate::redistribute::step::Step;
@@ -23,8 +25,8 @@ use crate::{Error, Group, Sharding};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Plan {
-    pub(crate) from: Sharding,
-    pub(crate) to: Sharding,
+    pub(crate) from: Arc<Sharding>,
+    pub(crate) to: Arc<Sharding>,
     pub(crate) planner: Planner,
     pub(crate) item_bytes: usize,
     pub(crate) steps: Vec<Step>,

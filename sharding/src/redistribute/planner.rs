@@ -5,14 +5,17 @@
 //! of overlapping regions (`direct`). The least by objective wins; ties go to fewer bytes, then to the earlier candidate,
 //! so a plan is a pure function of its inputs.
 
+use core::cell::OnceCell;
 use core::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
 use crate::digits::Owner;
 use crate::redistribute::cost::Topology;
 use crate::redistribute::digit_plan::Ends;
+use crate::redistribute::digit_step::{Measured, codes};
 use crate::redistribute::messages::Motion;
 use crate::redistribute::network::Network;
 use crate::redistribute::overlap::Overlap;
@@ -81,7 +84,7 @@ pub struct Planner {
     pub(crate) topology: Topology,
     pub(crate) objective: Objective,
     pub(crate) max_peak_bytes: Option<u64>,
-    pub(crate) groups: Option<Vec<Group>>,
+    pub(crate) groups: Option<Arc<[Group]>>,
     pub(crate) deterministic: bool,
 }
 
@@ -89,7 +92,7 @@ pub struct Planner {
 pub(super) const COUNTED: usize = 1 << 14;
 
 /// The most ranks for which a reduction within a digit system is also tried in uneven pieces: those look at every rank.
-const COUNTED_UNEVEN: usize = 1 << 10;
+pub(super) const COUNTED_UNEVEN: usize = 1 << 10;
 
 impl Planner {
     /// A planner for the `uniform` network and objective `time`.
@@ -183,9 +186,19 @@ impl Planner {
     /// Fails if the shapes differ, a shard would have to become a term of an average, or no plan keeps to the memory or
     /// the groups that were asked for.
     pub fn plan(&self, from: &Sharding, to: &Sharding, item_bytes: usize) -> Result<Plan, Error> {
+        self.plan_within(from, to, item_bytes, u64::MAX)
+    }
+
+    /// The same plan, found sooner if it is known to cost at most so many picoseconds.
+    pub(crate) fn plan_within(
+        &self,
+        from: &Sharding,
+        to: &Sharding,
+        item_bytes: usize,
+        limit: u64,
+    ) -> Result<Plan, Error> {
         Planner::check(from, to, item_bytes)?;
-        let network = Network::new(&self.topology, from.mesh());
-        let work = Work { planner: self, network, from, to, item: item_bytes as u64 };
+        let work = Work::new(self, from, to, item_bytes as u64);
         if from == to || from.numel() == 0 {
             let plan = work.finish(Vec::new(), None, None)?;
             return if self.admits(&plan) { Ok(plan) } else { Err(self.refused(plan.peak_bytes)) };
@@ -194,7 +207,7 @@ impl Planner {
         let mut best = None;
         let in_order = self.deterministic && from.is_partial();
         if let Some(ends) = ends.as_ref().filter(|_| !in_order) {
-            best = work.best_digit_plan(ends)?;
+            best = work.best_digit_plan(ends, limit)?;
         }
         let uneven = ends.as_ref().is_some_and(|e| e.lacks_spares() && from.mesh().size() <= COUNTED_UNEVEN);
         if ends.is_none() || in_order || uneven {
@@ -283,9 +296,22 @@ pub(super) struct Totals {
     steps: u64,
 }
 
+/// A time in whole picoseconds.
+pub(crate) fn picoseconds(us: f64) -> u64 {
+    (us * 1e6).round() as u64
+}
+
 impl Totals {
-    pub(super) fn add(&mut self, cost_us: f64, bytes: u64, peak: u64) {
-        self.picoseconds += (cost_us * 1e6).round() as u64;
+    pub(super) fn of(measured: &[Measured]) -> Totals {
+        let mut totals = Totals::default();
+        for x in measured {
+            totals.add(x.cost_us, x.received, x.peak);
+        }
+        totals
+    }
+
+    fn add(&mut self, cost_us: f64, bytes: u64, peak: u64) {
+        self.picoseconds += picoseconds(cost_us);
         self.bytes += bytes;
         self.peak = self.peak.max(peak);
         self.steps += 1;
@@ -330,6 +356,20 @@ pub(super) struct Work<'a> {
     pub(super) from: &'a Sharding,
     pub(super) to: &'a Sharding,
     pub(super) item: u64,
+    /// Both ends as plans and steps hold them.
+    shared: OnceCell<[Arc<Sharding>; 2]>,
+}
+
+impl<'a> Work<'a> {
+    pub(super) fn new(planner: &'a Planner, from: &'a Sharding, to: &'a Sharding, item: u64) -> Work<'a> {
+        let network = Network::new(&planner.topology, from.mesh());
+        Work { planner, network, from, to, item, shared: OnceCell::new() }
+    }
+
+    /// Both ends, to be shared by all steps of all candidates.
+    pub(super) fn shared(&self) -> &[Arc<Sharding>; 2] {
+        self.shared.get_or_init(|| [self.from, self.to].map(|s| Arc::new(s.clone())))
+    }
 }
 
 impl Work<'_> {
@@ -376,9 +416,10 @@ impl Work<'_> {
             before = after;
         }
         let (lower_bound_bytes, lower_bound_us) = self.lower_bounds(ends)?;
+        let [from, to] = self.shared().clone();
         let mut plan = Plan {
-            from: self.from.clone(),
-            to: self.to.clone(),
+            from,
+            to,
             planner: self.planner.clone(),
             item_bytes: self.item as usize,
             received_bytes: received.unwrap_or_else(|| steps.iter().map(|s| s.received_bytes).sum()),
@@ -407,7 +448,8 @@ impl Work<'_> {
         }
         let topology = self.network.topology;
         if let Some(ends) = ends {
-            let needs = self.needs(&ends.system, &ends.bounding, &ends.from, &ends.to);
+            let (s, t) = (codes(&ends.from, &ends.from), codes(&ends.to, &ends.from));
+            let needs = self.needs(&ends.bounding, &s, &t);
             // Over whole elements.
             let bytes = (needs[0] - 1e-6).max(0.0).ceil() as u64 * self.item;
             let needs: SmallVec<[f64; 3]> = needs.iter().map(|n| n * self.item as f64).collect();

@@ -160,7 +160,7 @@ impl Problem<'_> {
     }
 
     fn plan(&self, nodes: &WordMap<Packed, Node>) -> Candidate {
-        let mut moves: SmallVec<[Move; 6]> = SmallVec::new();
+        let mut moves: SmallVec<[Move; 4]> = SmallVec::new();
         let mut at = packed(&self.to);
         while let Some((before, op)) = nodes.get(&at).and_then(|n| n.parent) {
             let state = |x: Packed| self.real(&self.unpacked(x));

@@ -96,10 +96,10 @@ pub struct Step {
     pub axes: SmallVec<[SubAxis; 4]>,
     /// The ranks that talk to each other: the pattern of those axes, or for two meshes the span of both.
     pub group: Group,
-    /// Who holds what before it.
-    pub before: Sharding,
+    /// Who holds what before it; shared with the step before.
+    pub before: Arc<Sharding>,
     /// Who holds what after it.
-    pub after: Sharding,
+    pub after: Arc<Sharding>,
     /// Bytes that the rank which receives the most receives, without what it sends itself.
     pub received_bytes: u64,
     /// Bytes that the rank which sends the most sends, without what it sends itself.

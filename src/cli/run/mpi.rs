@@ -1,337 +1,51 @@
-//! `reshard run --engine mpi`: every process of the job holds one rank, and does that rank's part of the run.
-//!
-//! ```text
-//! every rank:   input --open--> tensors --decide--> moves, plans        refusals are told once, by the first rank that has one
-//! rank 0:       staging directory, manifest, gathered file              every rank: its own file in the staging directory
-//! per tensor:   this rank's shard --exchange (MPI)--> its new shard --verify against the whole--> its file
-//!               --gather: new shards --exchange (MPI)--> rank 0 --compare with the whole--> gathered file
-//! every rank:   its file synced; all have told that they are done
-//! rank 0:       renames everything into place, reports
-//! ```
-//!
-//! Input and output are files that all processes see. A rank that fails when others count on it says so and ends the job;
-//! what was staged then lies under a hidden name that no reader takes for a result. Only rank 0 reports a success, and
-//! only after every rank has verified, written and synced its part.
+//! `reshard run --engine mpi`: the processes of an MPI job.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::path::Path;
-use std::time::Instant;
-
-use reshard_collectives::{Communicator, Compiled};
+use reshard_collectives::{Communicator, Compiled, Error};
 use reshard_mpi::Comm;
-use reshard_sharding::redistribute::{Plan, Planner};
-use reshard_sharding::{Mesh, Sharding};
 
-use super::checkpoint::{Checkpoint, Data};
-use super::decision::{self, Move};
-use super::exchange::{Way, agrees, moved, opaque, way};
-use super::manifest::{MANIFEST_NAME, rank_file_name};
-use super::outputs::{describe, write_manifest};
-use super::report::{Report, TensorReport};
-use super::shard_files::{self, ShardFile};
-use super::spec::Spec;
-use super::staging::{self, Staging};
-use super::{RunArgs, progress, verify, wish};
+use super::RunArgs;
+use super::processes::{self, Job};
 use crate::cli::error::CliError;
-use crate::cli::output;
 
-/// Why a rank stops.
-enum Stop {
-    /// All ranks stop here, and each knows its part of what is to be said.
-    Together(CliError),
-    /// Others wait for this rank, and will in vain.
-    Alone(CliError),
-}
-
-impl<E: Into<CliError>> From<E> for Stop {
-    fn from(error: E) -> Self {
-        Stop::Alone(error.into())
-    }
-}
-
-/// Runs this process's part; rank 0 prints the report.
+/// Runs this process's part.
 pub(super) fn run(args: &RunArgs) -> Result<(), CliError> {
-    let mut comm = args.time_out.map_or_else(Comm::world, Comm::world_in)?;
-    let rank = comm.rank();
-    match carry_out(args, &mut comm) {
-        Ok((report, written)) => {
-            comm.finish()?;
-            match (rank, args.json) {
-                (0, true) => output::print_json(&report),
-                (0, false) => output::print(&report.table(&written)),
-                _ => Ok(()),
-            }
-        }
-        Err(Stop::Together(error)) => {
-            // Said before anybody leaves: the launcher may end the job as soon as one has left with such a status.
-            let status = error.status();
-            output::report(&error, args.json);
-            comm.finish()?;
-            Err(CliError::told_elsewhere(status))
-        }
-        Err(Stop::Alone(error)) => {
-            output::report(&error.about(format_args!("rank {rank}")), args.json);
-            comm.abort()
-        }
-    }
+    processes::run(args, args.time_out.map_or_else(Comm::world, Comm::world_in)?)
 }
 
-/// Succeeds if all ranks have; otherwise the first that has not says why, and the others end as it does.
-fn together<T>(comm: &mut Comm, result: Result<T, CliError>) -> Result<T, Stop> {
-    let status = result.as_ref().err().map_or(0, |error| u64::from(error.status()));
-    let all = comm.share(&[status])?.concat();
-    match (all.iter().position(|status| *status != 0), result) {
-        (None, result) => result.map_err(Stop::Together),
-        (Some(first), Err(error)) if first == comm.rank() => Err(Stop::Together(error)),
-        (Some(first), _) => Err(Stop::Together(CliError::told_elsewhere(all[first] as u8))),
-    }
-}
+impl Job for Comm {
+    const NAME: &'static str = "MPI";
 
-/// The plans of all tensors, compiled for this rank where it has a part in them.
-#[derive(Default)]
-struct Plans(HashMap<Way, (Plan, Option<Compiled>)>);
-
-impl Plans {
-    fn add(&mut self, way: Way, rank: usize) -> Result<(), CliError> {
-        if let Entry::Vacant(slot) = self.0.entry(way) {
-            let (from, to, item_bytes) = slot.key();
-            let plan = Planner::new().plan(from, to, *item_bytes)?;
-            let part = from.mesh().contains(rank) || to.mesh().contains(rank);
-            let compiled = part.then(|| Compiled::new(&plan, rank, opaque(*item_bytes))).transpose()?;
-            slot.insert((plan, compiled));
-        }
-        Ok(())
+    fn launcher(processes: usize) -> String {
+        format!("mpirun -n {processes}")
     }
 
-    /// Carries a way out: this rank's new shard, the plan, and the bytes that this rank received.
-    fn run(&self, way: &Way, comm: &mut Comm, source: &[u8]) -> Result<(Vec<u8>, &Plan, u64), CliError> {
-        let Some((plan, compiled)) = self.0.get(way) else {
-            return Err(CliError::failed("internal", "it was not planned"));
-        };
-        let Some(compiled) = compiled else { return Ok((Vec::new(), plan, 0)) };
-        if source.len() != compiled.source_bytes() {
-            let (rank, which) = (comm.rank(), "source");
-            let (needed, given) = (compiled.source_bytes(), source.len());
-            return Err(reshard_collectives::Error::Buffer { rank, which, needed, given }.into());
-        }
-        comm.take_trace();
-        let mut scratch = compiled.scratch(comm)?;
-        let mut target = comm.allocate(compiled.target_bytes())?;
-        compiled.run(comm, source, &mut target, &mut scratch)?;
-        let received = comm.take_trace().received_by(comm.rank());
-        Ok((target, plan, received))
-    }
-}
-
-/// From the new shards to the whole on rank 0.
-fn gathering(tensor: &Move<'_>) -> Result<Way, CliError> {
-    let one = Mesh::new([("one", 1)])?;
-    let whole = Sharding::replicated(&one, tensor.unit_to.shape())?;
-    Ok((tensor.unit_to.clone(), whole, tensor.units.bytes))
-}
-
-fn carry_out(args: &RunArgs, comm: &mut Comm) -> Result<(Report, Vec<String>), Stop> {
-    let start = Instant::now();
-    let checkpoint = together(comm, Checkpoint::open(args.input.as_deref()))?;
-    let spec = together(comm, args.spec.as_deref().map(Spec::read).transpose())?;
-    let wish = together(comm, wish(args, &checkpoint.origin, spec.as_ref()))?;
-    let moves = decision::decide(&checkpoint, &wish);
-    let mut moves = together(comm, moves)?;
-    moves.sort_by(|a, b| {
-        shard_files::file_order((&a.tensor.name, a.tensor.dtype), (&b.tensor.name, b.tensor.dtype))
-    });
-    together(comm, enough_ranks(&moves, comm.size()))?;
-    let plans = together(comm, plan(&moves, comm.rank(), args.gather.is_some()))?;
-    let mut files = Files::begin(args, comm, &wish.mesh, &moves, &checkpoint)?;
-    let bytes = moves.iter().map(|tensor| tensor.tensor.byte_len()).sum();
-    let bar = if comm.rank() == 0 { progress::bar(bytes) } else { indicatif::ProgressBar::hidden() };
-    let mut received = Vec::with_capacity(moves.len());
-    for tensor in &moves {
-        bar.set_message(tensor.tensor.name.clone());
-        let got = reshard(tensor, &plans, comm, &mut files)
-            .map_err(|error| error.about_tensor(&tensor.tensor.name))?;
-        received.push(got);
-        bar.inc(tensor.tensor.byte_len());
-    }
-    bar.finish_and_clear();
-    let everywhere = comm.share(&received)?;
-    let worst = |at: usize| everywhere.iter().map(|rank| rank[at]).max().unwrap_or(0);
-    let reports = moves.iter().enumerate().map(|(at, tensor)| report(tensor, &plans, worst(at)));
-    let reports = together(comm, reports.collect())?;
-    let written = files.finish(comm)?;
-    Ok((Report::new(reports, start.elapsed()), written))
-}
-
-/// Every rank of the meshes is a process of the job, and every process is a rank of them.
-fn enough_ranks(moves: &[Move<'_>], processes: usize) -> Result<(), CliError> {
-    let world = |tensor: &Move<'_>| tensor.unit_from.mesh().world().max(tensor.unit_to.mesh().world());
-    let needed = moves.iter().map(world).max().unwrap_or(processes);
-    if needed == processes {
-        return Ok(());
-    }
-    let message = format!(
-        "the meshes have {needed} ranks and the MPI job has {processes}: start it with `mpirun -n {needed}`"
-    );
-    Err(CliError::refused("rank", message))
-}
-
-fn plan(moves: &[Move<'_>], rank: usize, gathers: bool) -> Result<Plans, CliError> {
-    let mut plans = Plans::default();
-    for tensor in moves {
-        let about = |error: CliError| error.about_tensor(&tensor.tensor.name);
-        plans.add(way(tensor), rank).map_err(about)?;
-        if gathers {
-            plans.add(gathering(tensor)?, rank).map_err(about)?;
-        }
-    }
-    Ok(plans)
-}
-
-/// One tensor: exchange, verify, write; returns the bytes that this rank received.
-fn reshard(tensor: &Move<'_>, plans: &Plans, comm: &mut Comm, files: &mut Files) -> Result<u64, CliError> {
-    let (rank, item_bytes) = (comm.rank(), tensor.units.bytes);
-    let (from, to) = (&tensor.unit_from, &tensor.unit_to);
-    let place = from.mesh().ranks().position(|holder| holder == rank);
-    let whole;
-    let cut;
-    let source: &[u8] = match &tensor.tensor.data {
-        Data::Whole(bytes) => {
-            whole = std::borrow::Cow::Borrowed(bytes.as_slice());
-            cut = match place {
-                Some(_) => verify::cut_rank(from, item_bytes, rank, bytes.as_slice())?,
-                None => std::borrow::Cow::Borrowed(&[][..]),
-            };
-            &cut
-        }
-        Data::Shards { shards, .. } => {
-            let shards: Vec<&[u8]> = shards.iter().map(super::mapped::Bytes::as_slice).collect();
-            whole = verify::assemble(from, item_bytes, &shards)?;
-            place.map_or(&[], |place| shards[place])
-        }
-    };
-    let (shard, _, received) = plans.run(&way(tensor), comm, source)?;
-    if to.mesh().contains(rank) {
-        verify::verify_rank(to, item_bytes, rank, &shard, &whole)?;
-        if let Some(file) = &mut files.own {
-            file.append(&shard)?;
-        }
-    }
-    if files.gathers {
-        let (gathered, ..) = plans.run(&gathering(tensor)?, comm, &shard)?;
-        if let Some((_, file)) = &mut files.gathered {
-            if gathered != *whole {
-                let message = "what was gathered differs from the whole tensor";
-                return Err(CliError::failed("verification", message));
-            }
-            file.append(&gathered)?;
-        }
-    }
-    Ok(received)
-}
-
-fn report(tensor: &Move<'_>, plans: &Plans, received_bytes: u64) -> Result<TensorReport, CliError> {
-    let Some((plan, _)) = plans.0.get(&way(tensor)) else {
-        return Err(CliError::failed("internal", "it was not planned"));
-    };
-    agrees(received_bytes, plan).map_err(|error| error.about_tensor(&tensor.tensor.name))?;
-    Ok(TensorReport::new(tensor, &moved(plan, received_bytes)))
-}
-
-/// This rank's part of the outputs.
-struct Files {
-    /// The directory, on rank 0, which puts it in place; with the number of rank files.
-    directory: Option<(Staging, usize)>,
-    /// This rank's file in the directory.
-    own: Option<ShardFile>,
-    /// The gathered file, on rank 0.
-    gathered: Option<(Staging, ShardFile)>,
-    gathers: bool,
-}
-
-impl Files {
-    fn begin(
-        args: &RunArgs,
-        comm: &mut Comm,
-        mesh: &Mesh,
-        moves: &[Move<'_>],
-        checkpoint: &Checkpoint,
-    ) -> Result<Self, Stop> {
-        let first = comm.rank() == 0;
-        let staged = if first { stage(args, mesh, moves, checkpoint) } else { Ok((None, None)) };
-        let (directory, gathered) = together(comm, staged)?;
-        // The staging directory is named after rank 0's process.
-        let process = comm.share(&[u64::from(std::process::id())])?.concat()[0];
-        let own = match &args.out {
-            Some(out) if mesh.contains(comm.rank()) => {
-                rank_file(out, process as u32, comm.rank(), mesh, moves, checkpoint).map(Some)
-            }
-            Some(_) | None => Ok(None),
-        };
-        let own = together(comm, own)?;
-        let directory = directory.map(|staging| (staging, mesh.size()));
-        Ok(Self { directory, own, gathered, gathers: args.gather.is_some() })
+    fn rank(&self) -> usize {
+        Communicator::rank(self)
     }
 
-    /// Syncs this rank's file; when all have, rank 0 puts everything in place.
-    fn finish(mut self, comm: &mut Comm) -> Result<Vec<String>, Stop> {
-        let mut synced = self.own.as_mut().map_or(Ok(()), ShardFile::finish);
-        if let (Ok(()), Some((_, file))) = (&synced, &mut self.gathered) {
-            synced = file.finish();
-        }
-        together(comm, synced)?;
-        let mut written = Vec::new();
-        let mut ready = Vec::new();
-        if let Some((staging, count)) = self.directory {
-            written.push(format!("{count} rank files and {MANIFEST_NAME} in {}", staging.target().display()));
-            ready.push(staging);
-        }
-        if let Some((staging, _)) = self.gathered {
-            written.push(format!("whole tensors in {}", staging.target().display()));
-            ready.push(staging);
-        }
-        together(comm, ready.into_iter().try_for_each(Staging::put_in_place))?;
-        Ok(written)
+    fn size(&self) -> usize {
+        Communicator::size(self)
     }
-}
 
-/// What rank 0 begins.
-type Staged = (Option<Staging>, Option<(Staging, ShardFile)>);
-
-fn stage(
-    args: &RunArgs,
-    mesh: &Mesh,
-    moves: &[Move<'_>],
-    checkpoint: &Checkpoint,
-) -> Result<Staged, CliError> {
-    let (out, gather) = (args.out.as_deref(), args.gather.as_deref());
-    staging::check(out, gather, args.force)?;
-    let directory = out.map(|dir| Staging::directory(dir, args.force)).transpose()?;
-    if let Some(staging) = &directory {
-        write_manifest(staging.path(), mesh, moves)?;
+    fn share(&mut self, words: &[u64]) -> Result<Vec<Vec<u64>>, Error> {
+        Comm::share(self, words)
     }
-    let gathered = match gather {
-        None => None,
-        Some(file) => {
-            let staging = Staging::file(file, args.force)?;
-            let tensors = moves.iter().map(|tensor| describe(tensor, &tensor.tensor.shape));
-            let file = ShardFile::create(staging.path(), tensors, checkpoint.free_texts.as_ref())?;
-            Some((staging, file))
-        }
-    };
-    Ok((directory, gathered))
-}
 
-fn rank_file(
-    out: &Path,
-    process: u32,
-    rank: usize,
-    mesh: &Mesh,
-    moves: &[Move<'_>],
-    checkpoint: &Checkpoint,
-) -> Result<ShardFile, CliError> {
-    let shapes: Vec<_> = moves.iter().map(|tensor| tensor.to.local_shape(rank)).collect::<Result<_, _>>()?;
-    let tensors = moves.iter().zip(&shapes).map(|(tensor, shape)| describe(tensor, shape));
-    let path = staging::staged_by(out, process)?.join(rank_file_name(rank, mesh.world()));
-    ShardFile::create(&path, tensors, checkpoint.free_texts.as_ref())
+    fn redistribute(&mut self, compiled: &Compiled, source: &[u8]) -> Result<(Vec<u8>, u64), Error> {
+        self.take_trace();
+        let mut scratch = compiled.scratch(self)?;
+        let mut target = self.allocate(compiled.target_bytes())?;
+        compiled.run(self, source, &mut target, &mut scratch)?;
+        let rank = Communicator::rank(self);
+        Ok((target, self.take_trace().received_by(rank)))
+    }
+
+    fn finish(self) -> Result<(), Error> {
+        Comm::finish(self)
+    }
+
+    /// Ends the whole job, and does not return.
+    fn abort(self) {
+        Comm::abort(self)
+    }
 }

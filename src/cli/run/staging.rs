@@ -176,7 +176,7 @@ fn parent(target: &Path) -> &Path {
 }
 
 /// Where the process of this number writes an output meanwhile.
-#[cfg(feature = "mpi")]
+#[cfg(any(test, feature = "mpi", feature = "nccl"))]
 pub(crate) fn staged_by(target: &Path, process: u32) -> Result<PathBuf, CliError> {
     Ok(sibling(&absolute(target)?, "new", process))
 }

@@ -1,5 +1,6 @@
 //! What kernels are tried on, with or without a device: nests, bytes and values.
 
+#![allow(dead_code, reason = "every test binary uses its own part")]
 #![allow(clippy::wildcard_enum_match_arm, reason = "all dtypes but the floats are alike here")]
 
 use quickcheck::{Arbitrary, Gen};
@@ -40,6 +41,28 @@ impl Case {
     pub(crate) fn bytes(&self, side: Side) -> usize {
         let last = self.nest.extremes(side).unwrap().map_or(0, |(_, last)| last + 1);
         last as usize * self.item
+    }
+}
+
+/// Rows of bytes or pairs of bytes that begin anywhere, as what is left of uneven dims does.
+#[derive(Clone, Debug)]
+pub(crate) struct Misaligned(pub(crate) Case);
+
+impl Arbitrary for Misaligned {
+    fn arbitrary(g: &mut Gen) -> Self {
+        let mut below = |n: usize| usize::arbitrary(g) % n;
+        let item = 1 + below(2);
+        let (rows, run) = (1 + below(5), 64 / item + below(300));
+        let gaps = (below(20), below(20));
+        let offsets = (below(20) as i64, below(20) as i64);
+        let mut case = Case::of(&[rows, run], &[0, 1], gaps, offsets, item);
+        if below(4) == 0 {
+            // The last row first.
+            let l = &mut case.nest.loops[0];
+            case.nest.source_offset += l.source_stride * (rows as i64 - 1);
+            l.source_stride = -l.source_stride;
+        }
+        Misaligned(case)
     }
 }
 

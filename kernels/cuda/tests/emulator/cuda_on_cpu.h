@@ -35,6 +35,9 @@ struct Dim {
 static Dim threadIdx, blockIdx, blockDim, gridDim;
 
 inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)(((unsigned long long)a * b) >> 32); }
+inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
+    return (unsigned)(((unsigned long long)high << 32 | low) >> (shift & 31));
+}
 template <typename To, typename From>
 inline To bits_as(From x) {
     static_assert(sizeof(To) == sizeof(From), "as many bits");

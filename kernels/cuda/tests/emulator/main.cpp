@@ -2,13 +2,14 @@
 //
 //     name, grid, descending, extra (f64), jobs, bases, shift, source, shift, target      texts and buffers after their length
 //
-// All numbers are 8 bytes. The answer is the target after the kernel. Buffers are as long as they are said to be and start
+// With an argument it prints, for each copy, the worst conflict of banks of shared memory instead. All numbers are 8 bytes. The answer is the target after the kernel. Buffers are as long as they are said to be and start
 // `shift` bytes behind a multiple of 256, so that a sanitizer sees accesses outside of them and misaligned ones.
 
 #include "cuda_on_cpu.h"
 #include KERNELS
 
 #include <map>
+#include <set>
 #include <string>
 
 static uint64_t number() {
@@ -97,7 +98,68 @@ static const std::map<std::string, void (*)(Call &)> KERNEL_TABLE = {
 #endif
 };
 
-int main() {
+#ifndef ELEMENT
+// How many accesses to one bank of shared memory the worst phase of a transpose has: 1 is free of conflicts. A bank is one of
+// 32 words of 4 bytes; a phase is as many lanes of a warp as take 128 bytes; lanes that share a word share its access.
+struct Banks {
+    static unsigned worst;
+
+    template <int W, int UNROLL>
+    static void rows(const Job &, u32, const char *, char *) {}
+    template <int UNROLL>
+    static void runs(const Job &, u32, const char *, char *) {}
+    template <int W, int K, int N>
+    static void transpose(const Job &, u32, const char *, char *, char *) {
+        const unsigned bytes = W * K;
+        const unsigned lanes = bytes < 4 ? 32 : 128 / bytes;
+        for (unsigned first = 0; first < THREADS; first += lanes) {
+            for (unsigned m = 0; m < N; m += THREADS / N) {
+                for (unsigned j = 0; j < K; ++j) {
+                    std::set<unsigned> words[2][32];
+                    for (unsigned thread = first; thread < first + lanes; ++thread) {
+                        unsigned x = thread % N;
+                        unsigned y = thread / N + m;
+                        unsigned at[2] = {stored_at<W * K, N>(x, y, j), loaded_at<W * K, N>(x, y, j)};
+                        for (unsigned side = 0; side < 2; ++side) {
+                            for (unsigned b = at[side] * bytes; b < (at[side] + 1) * bytes; ++b) {
+                                words[side][b / 4 % 32].insert(b / 4);
+                            }
+                        }
+                    }
+                    for (auto &side : words) {
+                        for (auto &bank : side) {
+                            worst = bank.size() > worst ? (unsigned)bank.size() : worst;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    static void print() {
+        const Job job = {};
+        const u32 block = 0;
+        const char *source = nullptr;
+        char *target = nullptr;
+        char *shared = nullptr;
+        (void)block, (void)source, (void)target, (void)shared;
+#define WORST(NUMBER, NAME, BODY) \
+    worst = 0; \
+    BODY; \
+    printf("%s %u\n", #NAME, worst);
+        FOR_EACH_KIND(WORST)
+    }
+};
+unsigned Banks::worst;
+#endif
+
+int main(int count, char **) {
+#ifndef ELEMENT
+    if (count > 1) {
+        Banks::print();
+        return 0;
+    }
+#endif
     for (;;) {
         std::string name = text();
         uint64_t grid = number();

@@ -1,17 +1,32 @@
 //! The kernels on a CPU: compiled by a C++ compiler with a sanitizer, and driven through a pipe.
 
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use reshard_cuda::{Job, Launch, Program};
+
+/// How the kernels are compiled: what they access outside of their buffers, or misaligned, ends the program.
+const FLAGS: [&str; 9] = [
+    "-std=c++17",
+    "-O1",
+    "-g",
+    "-ffp-contract=off",
+    "-Wno-unknown-pragmas",
+    "-Wno-maybe-uninitialized",
+    "-fsanitize=address,undefined",
+    "-fno-sanitize-recover=all",
+    "-pipe",
+];
 
 /// A program of kernels that runs in a process of its own, so that what a sanitizer finds ends that and not the tests.
 pub(crate) struct Emulator {
     child: Child,
     stdin: ChildStdin,
     stdout: ChildStdout,
-    _folder: tempfile::TempDir,
 }
 
 /// A buffer that starts `shift` bytes behind a multiple of 256.
@@ -31,32 +46,57 @@ pub(crate) fn is_missing() -> bool {
     missing
 }
 
+/// The compiled program: by what it is made of, so that it is compiled once, whoever asks, and again when anything changes.
+fn compiled(program: Program, defines: &[&str]) -> PathBuf {
+    let source = program.source().expect("a program with kernels");
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/emulator");
+    let text = |name: &str| std::fs::read_to_string(here.join(name)).expect("a file of the emulator");
+    let compiler = Command::new("g++").arg("--version").output().expect("g++: install it").stdout;
+    let flags: Vec<String> =
+        FLAGS.iter().map(|flag| (*flag).to_owned()).chain(defines.iter().map(|d| format!("-D{d}"))).collect();
+    let mut hash = DefaultHasher::new();
+    (&source, text("main.cpp"), text("cuda_on_cpu.h"), compiler, &flags).hash(&mut hash);
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernels-on-cpu");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let stem = folder.join(format!("{:016x}", hash.finish()));
+    let binary = stem.with_extension("run");
+    // Others who want the same wait here, in this process and in others; the lock ends with the file.
+    let lock = File::create(stem.with_extension("lock")).expect("a file");
+    lock.lock().expect("a lock");
+    if binary.exists() {
+        return binary;
+    }
+    let kernels = stem.with_extension("cu");
+    std::fs::write(&kernels, source).expect("a file");
+    // In place only when it is whole.
+    let part = stem.with_extension("part");
+    let output = Command::new("g++")
+        .args(flags)
+        .arg(format!("-DKERNELS=\"{}\"", kernels.display()))
+        .arg("-o")
+        .arg(&part)
+        .arg(here.join("main.cpp"))
+        .output()
+        .expect("g++, which compiles the kernels for a CPU: install it");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    std::fs::rename(&part, &binary).expect("a file of the same folder");
+    binary
+}
+
+/// For each copy, how many accesses to one bank of shared memory its worst phase has; 0 where it uses none.
+pub(crate) fn worst_bank_conflicts(defines: &[&str]) -> BTreeMap<String, usize> {
+    let output = Command::new(compiled(Program::Copy, defines)).arg("banks").output().expect("it starts");
+    let text = String::from_utf8(output.stdout).expect("a text");
+    let line = |line: &str| {
+        line.split_once(' ').map(|(name, worst)| (name.to_owned(), worst.parse().expect("a number")))
+    };
+    text.lines().filter_map(line).collect()
+}
+
 impl Emulator {
-    /// Compiles a program, with these macros defined.
+    /// Starts a program, with these macros defined; compiles it if nobody has.
     pub(crate) fn new(program: Program, defines: &[&str]) -> Emulator {
-        let folder = tempfile::tempdir().expect("a folder");
-        let source = folder.path().join("kernels.cu");
-        std::fs::write(&source, program.source().expect("a program with kernels")).expect("a file");
-        let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/emulator");
-        let binary = folder.path().join("kernels");
-        let compiled = Command::new("g++")
-            .args([
-                "-std=c++17",
-                "-O1",
-                "-g",
-                "-ffp-contract=off",
-                "-Wno-unknown-pragmas",
-                "-Wno-maybe-uninitialized",
-            ])
-            .args(["-fsanitize=address,undefined", "-fno-sanitize-recover=all"])
-            .args(defines.iter().map(|d| format!("-D{d}")))
-            .arg(format!("-DKERNELS=\"{}\"", source.display()))
-            .arg("-o")
-            .arg(&binary)
-            .arg(here.join("main.cpp"))
-            .output()
-            .expect("g++, which compiles the kernels for a CPU: install it");
-        assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+        let binary = compiled(program, defines);
         let mut child = Command::new(binary)
             .env("ASAN_OPTIONS", "detect_leaks=0:detect_stack_use_after_return=0")
             .stdin(Stdio::piped())
@@ -64,7 +104,7 @@ impl Emulator {
             .spawn()
             .expect("the compiled kernels start");
         let (stdin, stdout) = (child.stdin.take().expect("a pipe"), child.stdout.take().expect("a pipe"));
-        Emulator { child, stdin, stdout, _folder: folder }
+        Emulator { child, stdin, stdout }
     }
 
     #[allow(clippy::too_many_arguments, reason = "a request has so many fields")]

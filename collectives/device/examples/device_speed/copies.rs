@@ -1,0 +1,254 @@
+//! Copies whose speed is promised: permutations, rows, and what plans pack and unpack.
+
+use std::collections::BTreeMap;
+
+use reshard_collectives::Compiled;
+use reshard_cuda::{Device, DeviceCopy, Memory};
+use reshard_kernels::{DType, Loop, Nest, Side};
+use reshard_sharding::Mesh;
+use reshard_sharding::redistribute::{Objective, Planner};
+
+use super::{Result, shardings, time};
+
+/// A copy whose speed is promised.
+pub(crate) struct Case {
+    name: String,
+    nest: Nest,
+    item: usize,
+}
+
+/// Permutes a row-major box.
+fn permute(name: &str, extents: &[usize], order: &[usize], item: usize) -> Case {
+    let strides = |order: &[usize]| {
+        let mut strides = vec![0; extents.len()];
+        let mut stride = 1i64;
+        for &dim in order.iter().rev() {
+            strides[dim] = stride;
+            stride *= extents[dim] as i64;
+        }
+        strides
+    };
+    let straight: Vec<usize> = (0..extents.len()).collect();
+    let (source, target) = (strides(&straight), strides(order));
+    let loops = extents.iter().zip(source.iter().zip(&target)).map(|(&e, (&s, &t))| Loop::new(e, s, t));
+    Case { name: name.to_owned(), nest: Nest::new(0, 0, loops), item }
+}
+
+/// Rows of so many elements that begin anywhere; between them lie as many as make both sides misaligned alike, or one more.
+fn odd_rows(elements: usize, gap: usize, total: usize, item: usize) -> Case {
+    let steps = ((elements + 16 / item + gap) as i64, elements as i64);
+    let nest =
+        Nest::new(1, 1, [Loop::new(total / item / elements, steps.0, steps.1), Loop::new(elements, 1, 1)]);
+    let how = if gap == 0 { "alike" } else { "apart" };
+    Case { name: format!("rows of {elements} elements, {how}"), nest, item }
+}
+
+/// Rows of so many bytes, with as much left out between them in the source.
+fn rows(bytes: usize, total: usize, item: usize) -> Case {
+    let run = bytes / item;
+    let nest = Nest::new(0, 0, [Loop::new(total / bytes, 2 * run as i64, run as i64), Loop::new(run, 1, 1)]);
+    Case { name: format!("rows of {bytes} B"), nest, item }
+}
+
+pub(crate) fn cases(total: usize) -> Vec<Case> {
+    let mut all = Vec::new();
+    for item in [4, 2] {
+        let n = total / item;
+        let side = 1usize << (n.ilog2() / 2);
+        all.push(Case { name: "contiguous".to_owned(), nest: Nest::new(0, 0, [Loop::new(n, 1, 1)]), item });
+        all.extend([4096, 512, 256, 128, 64, 32, 16].map(|bytes| rows(bytes, total / 2, item)));
+        // Rows of odd lengths, misaligned alike and not.
+        all.extend(
+            [(4097, 0), (4097, 1), (513, 1), (129, 1)]
+                .map(|(elements, gap)| odd_rows(elements, gap, total / 2, item)),
+        );
+        all.push(permute("2-D transpose", &[side, n / side], &[1, 0], item));
+        all.push(permute("batched transpose", &[n >> 20, 1 << 10, 1 << 10], &[0, 2, 1], item));
+        all.push(permute(
+            "(0,2,1,3), 128 B inside",
+            &[64, 64, n / 4096 / (128 / item), 128 / item],
+            &[0, 2, 1, 3],
+            item,
+        ));
+        all.push(permute("(2,1,0)", &[256, n >> 16, 256], &[2, 1, 0], item));
+        all.push(permute("(3,0,1,2)", &[n >> 18, 64, 64, 64], &[3, 0, 1, 2], item));
+    }
+    all
+}
+
+/// What a copy belongs to, and what is promised for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Class {
+    Long,
+    Medium,
+    Float,
+    Half,
+    Rest,
+}
+
+impl Class {
+    /// The bytes that lie together on both sides, and the class.
+    fn of(nest: &Nest, item: usize) -> Result<(usize, Class)> {
+        let reduced = nest.reduce()?;
+        let run = match reduced.loops.last() {
+            Some(l) if (l.source_stride, l.target_stride) == (1, 1) => l.extent * item,
+            _ => item,
+        };
+        let transposed = run <= 16 && reduced.loops.iter().any(|l| l.source_stride == (run / item) as i64);
+        let class = match run {
+            512.. => Class::Long,
+            64..512 => Class::Medium,
+            _ if transposed && item == 4 && reduced.loops.len() <= 3 => Class::Float,
+            _ if transposed && item == 2 => Class::Half,
+            _ => Class::Rest,
+        };
+        Ok((run, class))
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Class::Long => "runs of 512 bytes and more",
+            Class::Medium => "runs of 64 to 512 bytes",
+            Class::Float => "transposes of f32 in two dims and batched",
+            Class::Half => "transposes of bf16",
+            Class::Rest => "everything else",
+        }
+    }
+
+    /// The least ratio to the device's own copy of the same bytes.
+    fn promise(self) -> f32 {
+        match self {
+            Class::Long | Class::Float => 0.9,
+            Class::Medium | Class::Half => 0.8,
+            Class::Rest => 0.7,
+        }
+    }
+}
+
+/// All ratios of a table, by what was promised.
+pub(crate) type Ratios = BTreeMap<Class, Vec<f32>>;
+
+/// The rows of the report; whether all promises were kept.
+pub(crate) fn report(what: &str, ratios: &mut Ratios) -> bool {
+    let mut kept = true;
+    for (class, ratios) in ratios {
+        ratios.sort_by(f32::total_cmp);
+        let promise = class.promise();
+        let missed = ratios.iter().filter(|ratio| **ratio < promise).count();
+        kept &= missed == 0;
+        super::row(
+            &format!("{what}: {}", class.name()),
+            &format!("{promise:.2} of the device's own copy"),
+            &format!(
+                "{} cases, worst {:.2}, median {:.2}; {missed} missed",
+                ratios.len(),
+                ratios[0],
+                ratios[ratios.len() / 2]
+            ),
+        );
+    }
+    kept
+}
+
+/// The packs and unpacks of rank 0 in all plans of a mesh, the distinct ones.
+pub(crate) fn packs(mesh: &Mesh, total: usize, dtype: DType) -> Result<Vec<Case>> {
+    let item = dtype.item_bytes()?;
+    let side = 1usize << ((total / item).ilog2() / 2);
+    let shape = [side, total / item / side];
+    let mut seen: BTreeMap<String, Case> = BTreeMap::new();
+    let all = shardings(mesh, &shape);
+    for (from, to) in all.iter().flat_map(|from| all.iter().map(move |to| (from, to))) {
+        let plan = Planner::new().objective(Objective::Bytes).plan(from, to, item)?;
+        let compiled = Compiled::new(&plan, 0, dtype)?;
+        for exchange in compiled.exchanges().filter(|exchange| exchange.communicates()) {
+            let sends = exchange
+                .sends()
+                .iter()
+                .flat_map(reshard_collectives::Send::pieces)
+                .map(|p| (Side::Source, p));
+            let receives = exchange.receives().iter().flat_map(reshard_collectives::Receive::pieces);
+            for (side, piece) in sends.chain(receives.map(|p| (Side::Target, p))) {
+                // On the other side the message is dense.
+                let mut nest = match side {
+                    Side::Source => piece.dense(Side::Target),
+                    Side::Target => piece.dense(Side::Source),
+                };
+                (nest.source_offset, nest.target_offset) = (0, 0);
+                let nest = nest.reduce()?;
+                let what = if side == Side::Source { "pack" } else { "unpack" };
+                let loops: Vec<String> = nest
+                    .loops
+                    .iter()
+                    .map(|l| format!("{}:{}:{}", l.extent, l.source_stride, l.target_stride))
+                    .collect();
+                let name = format!("{what} on {mesh}: {}", loops.join(" "));
+                seen.entry(name.clone()).or_insert(Case { name, nest, item });
+            }
+        }
+    }
+    Ok(seen.into_values().collect())
+}
+
+/// What is copied between.
+pub(crate) struct Buffers {
+    pub(crate) source: Memory,
+    pub(crate) target: Memory,
+}
+
+/// Measures the cases, prints a table, and adds their ratios.
+pub(crate) fn measure(
+    device: &Device,
+    buffers: &mut Buffers,
+    cases: &[Case],
+    ratios: &mut Ratios,
+) -> Result<()> {
+    println!("| copy | item | run | kernel | bytes | GB/s | of the device's copy | promised | |");
+    println!("|---|---|---|---|---|---|---|---|---|");
+    for case in cases {
+        let bytes = case.nest.len()? * case.item;
+        let (run, class) = Class::of(&case.nest, case.item)?;
+        let copy = DeviceCopy::new(&case.nest, case.item)?;
+        let ours = time(device, || copy.run(device, &mut buffers.target, &buffers.source))?;
+        let mut small = device.allocate(bytes)?;
+        let base = device.allocate(bytes)?;
+        let theirs = time(device, || device.copy_all(&mut small, &base))?;
+        let kernel = copy.launches().first().map_or_else(String::new, |l| l.kernel.name());
+        let (ratio, promised) = (theirs / ours, class.promise());
+        ratios.entry(class).or_default().push(ratio);
+        let speed = 2.0 * bytes as f32 / ours / 1e6;
+        let Case { name, item, .. } = case;
+        let verdict = if ratio < promised { "missed" } else { "" };
+        println!(
+            "| {name} | {item} | {run} | {kernel} | {bytes} | {speed:.0} | {ratio:.2} | {promised:.2} | {verdict} |"
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All cases have kernels and fit the buffers, and each class has some.
+    #[test]
+    fn cases_can_be_measured() {
+        let total = 64 << 20;
+        let mut classes = Vec::new();
+        for case in cases(total) {
+            let copy = DeviceCopy::new(&case.nest, case.item).unwrap();
+            assert!(!copy.launches().is_empty(), "{}", case.name);
+            let exact = reshard_kernels::Copy::new(&case.nest, case.item).unwrap();
+            assert!(
+                exact.source_range().end <= 2 * total && exact.target_range().end <= 2 * total,
+                "{}",
+                case.name
+            );
+            classes.push(Class::of(&case.nest, case.item).unwrap().1);
+        }
+        for class in [Class::Long, Class::Medium, Class::Float, Class::Half, Class::Rest] {
+            assert!(classes.contains(&class), "{}", class.name());
+        }
+        let mesh = "x=2,y=2,z=2".parse().unwrap();
+        assert!(packs(&mesh, total, DType::BF16).unwrap().len() > 10);
+    }
+}
