@@ -6,8 +6,8 @@
 //! operand    =  dim ..  |  "()"  |  nothing                    a scalar
 //! dim        =  letter | "(" letter letter .. ")" | "1" | "*" | "..."
 //! item       =  letter ":" (op | "replicate" | "pass" | "even" | number) ..      a factor
-//!            |  "linear" | "multilinear" | "increasing" | "decreasing" | "selecting"  [ "(" input "," .. ")" ]
-//!            |  "(" strategy ")"  |  "none"                    how terms pass
+//!            |  "linear" | "multilinear" | "affine" | "increasing" | "decreasing" | "selecting"  [ "(" input "," .. ")" ]
+//!            |  "(" strategy ")"  |  "none"                    how terms pass; a strategy more, of R, P and S(letter)
 //! ```
 //!
 //! Without a word on them: a factor that some output lacks is summed; an equation of sums only is `multilinear`, as
@@ -178,14 +178,15 @@ fn read_item(
         "none" => return Ok(()),
         "linear" => Passing::Linear,
         "multilinear" => Passing::Multilinear,
+        "affine" => Passing::Affine,
         "increasing" => Passing::Increasing,
         "decreasing" => Passing::Decreasing,
         "selecting" => Passing::Selecting,
         _ => {
             return Err(r.error_at(
                 at,
-                "a factor like \"j: max\", linear, multilinear, increasing, decreasing, selecting, none or a strategy \
-                 in parentheses",
+                "a factor like \"j: max\", linear, multilinear, affine, increasing, decreasing, selecting, none or a \
+                 strategy in parentheses",
             ));
         }
     };
@@ -302,9 +303,22 @@ fn check(text: &str, e: &Equation) -> Result<(), Error> {
             if (row.inputs.len(), row.outputs.len()) != (inputs, e.outputs.len()) {
                 return bad(format!("({row}) has not as many operands as the equation"));
             }
-            let odd = |p: &&Part| matches!(p, Part::Dim { .. } | Part::Fixed(_) | Part::Factor(_));
-            if let Some(part) = row.inputs.iter().chain(&row.outputs).find(odd) {
-                return bad(format!("{part} in ({row}): a strategy in braces has only R and P"));
+            let operands = e.inputs.iter().chain(&e.outputs);
+            for (part, dims) in row.inputs.iter().chain(&row.outputs).zip(operands) {
+                match part {
+                    Part::Replicate | Part::Partial(_) => {}
+                    Part::Factor(name) => {
+                        let x = e.factors.iter().position(|f| f.name == *name);
+                        if !x.is_some_and(|x| Equation::carries(dims, x) && !e.is_diagonal(x)) {
+                            return bad(format!("{part} in ({row}): the operand has no {name} to shard"));
+                        }
+                    }
+                    Part::Dim { .. } | Part::Fixed(_) => {
+                        return bad(format!(
+                            "{part} in ({row}): a strategy in braces has only R, P and S(letter)"
+                        ));
+                    }
+                }
             }
         }
     }

@@ -15,7 +15,9 @@
 //! split factor of j in (ij)  =  |i| / (what earlier axes took of i)  *  (the split factor of the kind)
 //! ```
 //!
-//! so that a factor with another one after it has to be cut evenly.
+//! so that a factor with another one after it has to be cut evenly: into `k n` equal parts by a kind with split factor
+//! `k` over `n` ranks. And a kind with `k > 1` cuts a factor behind others into pieces of pieces, which start where those
+//! others do only if `k` divides it: `(ij)` with `|j| = 3` and `SS(0,2|i|)` does not.
 
 use core::fmt;
 use core::hash::{Hash, Hasher};
@@ -438,12 +440,22 @@ impl Call<'_> {
         }
         rows.push(Row { entries: vec![Entry::Replicate; operands] });
         for row in e.partial_rows() {
-            let entry = |p: &Part| match p {
-                Part::Partial(op) => Entry::Partial(*op),
-                // Rows of terms have nothing else.
-                Part::Replicate | Part::Factor(_) | Part::Dim { .. } | Part::Fixed(_) => Entry::Replicate,
+            let place = |o: usize, name: char| {
+                let x = e.factors.iter().position(|f| f.name == name)?;
+                let carries =
+                    |d: &DimFactors| d.as_ref().is_some_and(|l| l.iter().any(|&y| usize::from(y) == x));
+                let dim = dims[o].iter().position(carries)?;
+                Some(Entry::Shard { dim: dim as u16, factor: Some(x as u16) })
             };
-            rows.push(Row { entries: row.inputs.iter().chain(&row.outputs).map(entry).collect() });
+            let entry = |(o, p): (usize, &Part)| match p {
+                Part::Partial(op) => Entry::Partial(*op),
+                Part::Factor(name) => place(o, *name).unwrap_or(Entry::Replicate),
+                // Rows in braces have nothing else.
+                Part::Replicate | Part::Dim { .. } | Part::Fixed(_) => Entry::Replicate,
+            };
+            rows.push(Row {
+                entries: row.inputs.iter().chain(&row.outputs).enumerate().map(entry).collect(),
+            });
         }
         Bound { factors, dims, rows, fixed: Vec::new() }
     }
