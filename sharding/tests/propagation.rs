@@ -419,7 +419,9 @@ fn a_view_that_is_not_free_costs_no_more_than_its_advice() {
         for (from, to) in shapes {
             let text = random.placements(from, 2, &["P", "R"]);
             let x = operand(&m, from, &text);
-            let c = Propagator::new().propagate(&Op::view(from, to).unwrap(), &m, &[x.clone()], &[]).unwrap();
+            let c = Propagator::new()
+                .propagate(&Op::view(from, to).unwrap(), &m, core::slice::from_ref(&x), &[])
+                .unwrap();
             match x.sharding.view(to) {
                 Ok(free) => assert_eq!((c.cost_us, &c.outputs[0]), (0.0, &free), "{x}"),
                 Err(Error::NeedsRedistribute { first, .. }) => {

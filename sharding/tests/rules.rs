@@ -25,6 +25,7 @@ fn printing_and_reading_are_inverse() {
         "ij,i->i {j: max even, linear(0), (P(max),R -> P(max))}",
         "S(m0),R -> S(m0); R,?1 -> ?1; SS(0,2),R -> S(0)",
         "P,R -> P",
+        "mn,mk,kn->mn {k: replicate, (P,S(k),S(k) -> P), linear(0,1), affine(0)}",
     ];
     for text in same {
         let rule: Rule = text.parse().unwrap();
@@ -127,8 +128,10 @@ fn bad_rules_are_refused_in_one_sentence() {
         ("ij->i {j: most}", "expected sum, avg, prod, min, max, replicate, pass, even or a size"),
         ("ij->i {linear(1)}", "linear(1) names input 1, but there are 1, counted from 0"),
         ("ij->i {(P,P->P)}", "has not as many operands as the equation"),
-        ("ij->i {(S(0)->P)}", "a strategy in braces has only R and P"),
+        ("ij->i {(S(0)->P)}", "a strategy in braces has only R, P and S(letter)"),
         ("ij->i {sideways}", "expected a factor like"),
+        ("ij->i {(S(k)->P)}", "the operand has no k to shard"),
+        ("ij->i {(S(j)->S(j))}", "the operand has no j to shard"),
         ("R,R->R; R->R", "has not as many operands"),
         ("S(m),R->R", "names a factor, but a list of strategies has none"),
         ("(ij->k", "letters and \")\""),

@@ -30,6 +30,7 @@ mod request;
 mod rule;
 mod strategy;
 mod table;
+pub mod verify;
 
 pub use call::{Call, Value};
 pub use factor::{Dim, Factor, Role, Slicing};

@@ -6,8 +6,8 @@
 //! operand    =  dim ..  |  "()"  |  nothing                    a scalar
 //! dim        =  letter | "(" letter letter .. ")" | "1" | "*" | "..."
 //! item       =  letter ":" (op | "replicate" | "pass" | "even" | number) ..      a factor
-//!            |  "linear" | "multilinear" | "increasing" | "decreasing" | "selecting"  [ "(" input "," .. ")" ]
-//!            |  "(" strategy ")"  |  "none"                    how terms pass
+//!            |  "linear" | "multilinear" | "affine" | "increasing" | "decreasing" | "selecting"  [ "(" input "," .. ")" ]
+//!            |  "(" strategy ")"  |  "none"                    how terms pass; a strategy more, of R, P and S(letter)
 //! ```
 //!
 //! Without a word on them: a factor that some output lacks is summed; an equation of sums only is `multilinear`, as
@@ -15,6 +15,7 @@
 //! A text all of whose operands are placements or placeholders (`R`, `P`, `S(m0)`, `?0`) is a list of strategies.
 
 use core::fmt;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
@@ -49,7 +50,7 @@ pub(super) fn read(text: &str) -> Result<Rule, Error> {
     r.finish()?;
     equation.passings = passings.unwrap_or_else(|| by_default(&equation));
     check(text, &equation)?;
-    Ok(Rule(Form::Equation(equation)))
+    Ok(Rule(Arc::new(Form::Equation(equation))))
 }
 
 fn read_list(r: &mut Cursor<'_>) -> Result<Rule, Error> {
@@ -177,14 +178,15 @@ fn read_item(
         "none" => return Ok(()),
         "linear" => Passing::Linear,
         "multilinear" => Passing::Multilinear,
+        "affine" => Passing::Affine,
         "increasing" => Passing::Increasing,
         "decreasing" => Passing::Decreasing,
         "selecting" => Passing::Selecting,
         _ => {
             return Err(r.error_at(
                 at,
-                "a factor like \"j: max\", linear, multilinear, increasing, decreasing, selecting, none or a strategy \
-                 in parentheses",
+                "a factor like \"j: max\", linear, multilinear, affine, increasing, decreasing, selecting, none or a \
+                 strategy in parentheses",
             ));
         }
     };
@@ -301,9 +303,22 @@ fn check(text: &str, e: &Equation) -> Result<(), Error> {
             if (row.inputs.len(), row.outputs.len()) != (inputs, e.outputs.len()) {
                 return bad(format!("({row}) has not as many operands as the equation"));
             }
-            let odd = |p: &&Part| matches!(p, Part::Dim { .. } | Part::Fixed(_) | Part::Factor(_));
-            if let Some(part) = row.inputs.iter().chain(&row.outputs).find(odd) {
-                return bad(format!("{part} in ({row}): a strategy in braces has only R and P"));
+            let operands = e.inputs.iter().chain(&e.outputs);
+            for (part, dims) in row.inputs.iter().chain(&row.outputs).zip(operands) {
+                match part {
+                    Part::Replicate | Part::Partial(_) => {}
+                    Part::Factor(name) => {
+                        let x = e.factors.iter().position(|f| f.name == *name);
+                        if !x.is_some_and(|x| Equation::carries(dims, x) && !e.is_diagonal(x)) {
+                            return bad(format!("{part} in ({row}): the operand has no {name} to shard"));
+                        }
+                    }
+                    Part::Dim { .. } | Part::Fixed(_) => {
+                        return bad(format!(
+                            "{part} in ({row}): a strategy in braces has only R, P and S(letter)"
+                        ));
+                    }
+                }
             }
         }
     }
@@ -311,7 +326,7 @@ fn check(text: &str, e: &Equation) -> Result<(), Error> {
 }
 
 pub(super) fn write(rule: &Rule, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    match &rule.0 {
+    match &*rule.0 {
         Form::List(rows) => {
             for (i, row) in rows.iter().enumerate() {
                 write!(f, "{}{row}", if i == 0 { "" } else { "; " })?;

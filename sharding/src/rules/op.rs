@@ -15,7 +15,9 @@
 //! split factor of j in (ij)  =  |i| / (what earlier axes took of i)  *  (the split factor of the kind)
 //! ```
 //!
-//! so that a factor with another one after it has to be cut evenly.
+//! so that a factor with another one after it has to be cut evenly: into `k n` equal parts by a kind with split factor
+//! `k` over `n` ranks. And a kind with `k > 1` cuts a factor behind others into pieces of pieces, which start where those
+//! others do only if `k` divides it: `(ij)` with `|j| = 3` and `SS(0,2|i|)` does not.
 
 use core::fmt;
 use std::hash::{Hash, Hasher};
@@ -56,7 +58,20 @@ struct Inner {
     inputs: Vec<Shape>,
     outputs: Vec<Shape>,
     body: Body,
+    rule: Stated,
 }
+
+/// The rule that was bound, for readers. The body is all that matters, so that it makes no op another one.
+#[derive(Clone, Debug)]
+struct Stated(Option<Rule>);
+
+impl PartialEq for Stated {
+    fn eq(&self, _: &Stated) -> bool {
+        true
+    }
+}
+
+impl Eq for Stated {}
 
 impl PartialEq for Op {
     fn eq(&self, other: &Op) -> bool {
@@ -149,13 +164,20 @@ impl Op {
             });
         }
         let shape = |s: &[usize]| vec![Shape::from_slice(s)];
-        Ok(Op::made("view", shape(input), shape(output), Body::View))
+        Ok(Op::made("view", shape(input), shape(output), Body::View, None))
     }
 
-    fn made(name: &str, inputs: Vec<Shape>, outputs: Vec<Shape>, body: Body) -> Op {
+    fn made(name: &str, inputs: Vec<Shape>, outputs: Vec<Shape>, body: Body, rule: Option<Rule>) -> Op {
         let mut hasher = WordHasher::default();
         (name, &inputs, &outputs, &body).hash(&mut hasher);
-        Op(Arc::new(Inner { hash: hasher.finish(), name: name.to_owned(), inputs, outputs, body }))
+        Op(Arc::new(Inner {
+            hash: hasher.finish(),
+            name: name.to_owned(),
+            inputs,
+            outputs,
+            body,
+            rule: Stated(rule),
+        }))
     }
 
     /// A hash: equal ops have equal ones.
@@ -176,6 +198,18 @@ impl Op {
     /// The shapes of the outputs.
     pub fn outputs(&self) -> &[Shape] {
         &self.0.outputs
+    }
+
+    /// The rule that was bound to these shapes; none for a view.
+    ///
+    /// ```
+    /// use reshard_sharding::rules::Table;
+    /// let op = Table::standard().op(&"softmax(dim=1)".parse()?, &[&[8, 6]])?;
+    /// assert_eq!(op.rule().map(ToString::to_string).as_deref(), Some("ab->ab {b: replicate}"));
+    /// # Ok::<(), reshard_sharding::Error>(())
+    /// ```
+    pub fn rule(&self) -> Option<&Rule> {
+        self.0.rule.0.as_ref()
     }
 
     /// Whether it only regroups digits: then its axes are not independent and it has no strategies of one axis.
@@ -222,12 +256,12 @@ impl Op {
                 counts.0, counts.1, given.0, given.1
             )));
         }
-        let (bound, outputs) = match &rule.0 {
+        let (bound, outputs) = match &*rule.0 {
             Form::Equation(e) => call.equation(e, outputs)?,
             Form::List(_) => call.list(outputs)?,
         };
         let inputs = inputs.iter().map(|s| Shape::from_slice(s)).collect();
-        Ok(Op::made(name, inputs, outputs, Body::Rows(bound)))
+        Ok(Op::made(name, inputs, outputs, Body::Rows(bound), Some(rule.clone())))
     }
 }
 
@@ -429,12 +463,22 @@ impl Call<'_> {
         }
         rows.push(Row { entries: vec![Entry::Replicate; operands] });
         for row in e.partial_rows() {
-            let entry = |p: &Part| match p {
-                Part::Partial(op) => Entry::Partial(*op),
-                // Rows of terms have nothing else.
-                Part::Replicate | Part::Factor(_) | Part::Dim { .. } | Part::Fixed(_) => Entry::Replicate,
+            let place = |o: usize, name: char| {
+                let x = e.factors.iter().position(|f| f.name == name)?;
+                let carries =
+                    |d: &DimFactors| d.as_ref().is_some_and(|l| l.iter().any(|&y| usize::from(y) == x));
+                let dim = dims[o].iter().position(carries)?;
+                Some(Entry::Shard { dim: dim as u16, factor: Some(x as u16) })
             };
-            rows.push(Row { entries: row.inputs.iter().chain(&row.outputs).map(entry).collect() });
+            let entry = |(o, p): (usize, &Part)| match p {
+                Part::Partial(op) => Entry::Partial(*op),
+                Part::Factor(name) => place(o, *name).unwrap_or(Entry::Replicate),
+                // Rows in braces have nothing else.
+                Part::Replicate | Part::Dim { .. } | Part::Fixed(_) => Entry::Replicate,
+            };
+            rows.push(Row {
+                entries: row.inputs.iter().chain(&row.outputs).enumerate().map(entry).collect(),
+            });
         }
         Bound { factors, dims, rows, fixed: Vec::new() }
     }

@@ -7,6 +7,7 @@
 //! |---|---|---|---|
 //! | `linear` | all listed inputs at once | `P -> P`, `P(avg) -> P(avg)` | `f(sum x_r, sum y_r) = sum f(x_r, y_r)` |
 //! | `multilinear` | exactly one listed input | `P -> P`, `P(avg) -> P(avg)` | `f(sum x_r, y) = sum f(x_r, y)` |
+//! | `affine` | exactly one listed input | `P(avg) -> P(avg)` | `f(avg x_r, y) = avg f(x_r, y)`, as in `x + y` |
 //! | `increasing` | exactly one listed input | `P(max) -> P(max)`, `P(min) -> P(min)` | `f(max x_r, y) = max f(x_r, y)` |
 //! | `decreasing` | exactly one listed input | `P(max) -> P(min)`, `P(min) -> P(max)` | `f(max x_r, y) = min f(x_r, y)` |
 //! | `selecting` | all listed inputs at once | every op | every output element is one input element |
@@ -35,13 +36,15 @@ pub enum Passing {
     Linear(Operands),
     /// Sums and averages, of one listed input.
     Multilinear(Operands),
+    /// Averages, of one listed input.
+    Affine(Operands),
     /// Greatest and least, of one listed input.
     Increasing(Operands),
     /// Greatest and least, swapped, of one listed input.
     Decreasing(Operands),
     /// Every op, of all listed inputs at once.
     Selecting(Operands),
-    /// Exactly this row.
+    /// Exactly this row, which may shard a factor: `(P,S(k),S(k) -> P)`.
     Row(Strategy),
 }
 
@@ -76,6 +79,7 @@ impl Passing {
         match self {
             Passing::Linear(o) => together(o, &[Sum, Avg]),
             Passing::Multilinear(o) => one_each(o, &[(Sum, Sum), (Avg, Avg)]),
+            Passing::Affine(o) => one_each(o, &[(Avg, Avg)]),
             Passing::Increasing(o) => one_each(o, &[(Max, Max), (Min, Min)]),
             Passing::Decreasing(o) => one_each(o, &[(Max, Min), (Min, Max)]),
             Passing::Selecting(o) => together(o, &[Sum, Avg, Prod, Min, Max]),
@@ -88,6 +92,7 @@ impl Passing {
         match self {
             Passing::Linear(o)
             | Passing::Multilinear(o)
+            | Passing::Affine(o)
             | Passing::Increasing(o)
             | Passing::Decreasing(o)
             | Passing::Selecting(o) => match o {
@@ -104,6 +109,7 @@ impl fmt::Display for Passing {
         let (word, operands) = match self {
             Passing::Linear(o) => ("linear", o),
             Passing::Multilinear(o) => ("multilinear", o),
+            Passing::Affine(o) => ("affine", o),
             Passing::Increasing(o) => ("increasing", o),
             Passing::Decreasing(o) => ("decreasing", o),
             Passing::Selecting(o) => ("selecting", o),

@@ -1,0 +1,35 @@
+//! Tensors made of nothing: each rank makes what it is to hold. Random numbers are a function of the global index.
+
+use super::reduce::operand;
+use crate::Error;
+use crate::rules::op::Op;
+use crate::rules::request::Request;
+
+/// `->ab` of these sizes.
+fn made(r: &Request<'_>, shape: &[usize]) -> Result<Op, Error> {
+    r.inputs_of(0..=0)?;
+    let letters = r.letters(shape.len())?;
+    let items: Vec<String> = letters.iter().zip(shape).map(|(c, n)| format!("{c}: {n}")).collect();
+    let output: String = letters.iter().collect();
+    r.op(&format!("->{} {{{}}}", operand(&output), items.join(", ")))
+}
+
+/// A shape.
+pub(super) fn filled(r: &Request<'_>) -> Result<Op, Error> {
+    match r.sizes("shape", 0)? {
+        Some(shape) => made(r, &shape),
+        None => Err(r.error("needs shape: write shape=[2,3]")),
+    }
+}
+
+/// The numbers from 0.
+pub(super) fn arange(r: &Request<'_>) -> Result<Op, Error> {
+    let n = r.required("size", 0)?;
+    made(r, &[n])
+}
+
+/// Ones on the diagonal of a square.
+pub(super) fn eye(r: &Request<'_>) -> Result<Op, Error> {
+    let n = r.required("size", 0)?;
+    made(r, &[n, n])
+}

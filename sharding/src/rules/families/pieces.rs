@@ -1,0 +1,193 @@
+//! Pieces of tensors: the dim that is cut or joined stays whole, and every element is one that was.
+
+use crate::Error;
+use crate::rules::op::Op;
+use crate::rules::request::Request;
+
+/// The letters of a tensor, with `*` for some dims.
+fn starred(r: &Request<'_>, rank: usize, dims: &[usize]) -> Result<String, Error> {
+    let letters = r.letters(rank)?;
+    Ok((0..rank).map(|d| if dims.contains(&d) { '*' } else { letters[d] }).collect())
+}
+
+/// `i*,i*->i*`.
+pub(super) fn cat(r: &Request<'_>) -> Result<Op, Error> {
+    let n = r.inputs_of(1..=usize::MAX)?;
+    let rank = r.inputs[0].len();
+    let dim = r.dim("dim", rank, 0)?;
+    let mut shape = r.inputs[0].to_vec();
+    shape[dim] = 0;
+    for s in r.inputs {
+        let Some(&size) = s.get(dim) else {
+            return Err(r.error(format!("an input has {} dims, and the first {rank}", s.len())));
+        };
+        shape[dim] =
+            shape[dim].checked_add(size).ok_or_else(|| Error::overflow(format!("dim {dim} of a cat")))?;
+    }
+    let dims = starred(r, rank, &[dim])?;
+    r.op_to(&format!("{}->{dims} {{selecting}}", vec![dims.as_str(); n].join(",")), &[&shape])
+}
+
+/// `ij,ij->i*j`.
+pub(super) fn stack(r: &Request<'_>) -> Result<Op, Error> {
+    let n = r.inputs_of(1..=usize::MAX)?;
+    let rank = r.inputs[0].len();
+    let dim = r.dim("dim", rank + 1, 0)?;
+    let mut shape = r.inputs[0].to_vec();
+    shape.insert(dim, n);
+    let letters = r.letters(rank)?;
+    let input: String = letters.iter().collect();
+    let mut output = input.clone();
+    output.insert(dim, '*');
+    let input = super::reduce::operand(&input);
+    r.op_to(&format!("{}->{output} {{selecting}}", vec![input; n].join(",")), &[&shape])
+}
+
+/// Pieces of these sizes.
+fn cut(r: &Request<'_>, dim: usize, sizes: &[usize]) -> Result<Op, Error> {
+    let shape = r.inputs[0];
+    let dims = starred(r, shape.len(), &[dim])?;
+    let shapes: Vec<Vec<usize>> = sizes
+        .iter()
+        .map(|&n| {
+            let mut s = shape.to_vec();
+            s[dim] = n;
+            s
+        })
+        .collect();
+    let outputs: Vec<&[usize]> = shapes.iter().map(Vec::as_slice).collect();
+    r.op_to(&format!("{dims}->{} {{selecting}}", vec![dims.as_str(); sizes.len()].join(",")), &outputs)
+}
+
+/// Pieces of one size, the last one less, or of given sizes.
+pub(super) fn split(r: &Request<'_>) -> Result<Op, Error> {
+    r.inputs_of(1..=1)?;
+    let dim = r.dim("dim", r.inputs[0].len(), 0)?;
+    let n = r.inputs[0][dim];
+    if let Some(sizes) = r.sizes("sizes", 0)? {
+        let sum = sizes.iter().try_fold(0usize, |a, &b| a.checked_add(b));
+        if sum != Some(n) || sizes.is_empty() {
+            return Err(r.error(format!("the sizes do not add up to the {n} of dim {dim}")));
+        }
+        return cut(r, dim, &sizes);
+    }
+    let size = r.required("size", 1)?;
+    let pieces = n.div_ceil(size).max(1);
+    if pieces > 65_536 {
+        return Err(r.error(format!("would have {pieces} pieces")));
+    }
+    cut(r, dim, &(0..pieces).map(|i| size.min(n - i * size)).collect::<Vec<_>>())
+}
+
+/// At most so many pieces of equal size, the last one less.
+pub(super) fn chunk(r: &Request<'_>) -> Result<Op, Error> {
+    r.inputs_of(1..=1)?;
+    let dim = r.dim("dim", r.inputs[0].len(), 0)?;
+    let n = r.inputs[0][dim];
+    let chunks = r.required("chunks", 1)?;
+    let size = n.div_ceil(chunks).max(1);
+    cut(r, dim, &(0..n.div_ceil(size).max(1)).map(|i| size.min(n - i * size)).collect::<Vec<_>>())
+}
+
+/// Each index of a dim for itself.
+pub(super) fn unbind(r: &Request<'_>) -> Result<Op, Error> {
+    r.inputs_of(1..=1)?;
+    let shape = r.inputs[0];
+    let dim = r.dim("dim", shape.len(), 0)?;
+    let n = shape[dim];
+    if n == 0 || n > 65_536 {
+        return Err(r.error(format!("would have {n} outputs")));
+    }
+    without(r, dim, n)
+}
+
+/// One index of a dim.
+pub(super) fn select(r: &Request<'_>) -> Result<Op, Error> {
+    r.inputs_of(1..=1)?;
+    let shape = r.inputs[0];
+    let dim = r.dim("dim", shape.len(), 0)?;
+    let n = shape[dim] as i64;
+    let index = r.number("index")?.unwrap_or(0);
+    if !(-n..n).contains(&index) {
+        return Err(r.error(format!("index is {index}, and dim {dim} has {n}")));
+    }
+    without(r, dim, 1)
+}
+
+/// `i*->i`, so many times.
+fn without(r: &Request<'_>, dim: usize, outputs: usize) -> Result<Op, Error> {
+    let shape = r.inputs[0];
+    let dims = starred(r, shape.len(), &[dim])?;
+    let output = dims.replace('*', "");
+    let mut left = shape.to_vec();
+    left.remove(dim);
+    let list = vec![super::reduce::operand(&output); outputs].join(",");
+    r.op_to(&format!("{dims}->{list} {{selecting}}"), &vec![left.as_slice(); outputs])
+}
+
+/// The indices of a dim from `start` up to `end`, each `step`-th.
+pub(super) fn slice(r: &Request<'_>) -> Result<Op, Error> {
+    r.inputs_of(1..=1)?;
+    let dim = r.dim("dim", r.inputs[0].len(), 0)?;
+    let n = r.inputs[0][dim] as i64;
+    let clamp = |i: i64| (if i < 0 { i.saturating_add(n) } else { i }).clamp(0, n);
+    let start = clamp(r.number("start")?.unwrap_or(0));
+    let end = clamp(r.number("end")?.unwrap_or(n));
+    let step = r.at_least("step", 1, 1)?;
+    cut(r, dim, &[((end - start).max(0) as usize).div_ceil(step)])
+}
+
+/// `length` indices of a dim from `start`.
+pub(super) fn narrow(r: &Request<'_>) -> Result<Op, Error> {
+    r.inputs_of(1..=1)?;
+    let dim = r.dim("dim", r.inputs[0].len(), 0)?;
+    let n = r.inputs[0][dim];
+    let (start, length) = (r.at_least("start", 0, 0)?, r.required("length", 0)?);
+    if start.checked_add(length).is_none_or(|end| end > n) {
+        return Err(r.error(format!("{length} indices from {start} are more than dim {dim} has: {n}")));
+    }
+    cut(r, dim, &[length])
+}
+
+/// Before and after each of the last dims, the last dim first, as PyTorch counts.
+pub(super) fn pad(r: &Request<'_>) -> Result<Op, Error> {
+    r.inputs_of(1..=1)?;
+    let shape = r.inputs[0];
+    let Some(pads) = r.numbers("pads")? else {
+        return Err(r.error("needs pads: write pads=[1,1] for the last dim"));
+    };
+    if pads.len() % 2 != 0 || pads.len() / 2 > shape.len() {
+        return Err(r.error(format!("pads has {} numbers, and needs two for each padded dim", pads.len())));
+    }
+    let mut out = shape.to_vec();
+    let mut whole = Vec::new();
+    for (i, pair) in pads.chunks(2).enumerate() {
+        let d = shape.len() - 1 - i;
+        let size = (shape[d] as i64).checked_add(pair[0]).and_then(|n| n.checked_add(pair[1]));
+        out[d] = match size {
+            Some(n) if n >= 0 => n as usize,
+            _ => return Err(r.error(format!("dim {d} would have less than nothing, or more than fits"))),
+        };
+        if pair != [0, 0] {
+            whole.push(d);
+        }
+    }
+    let terms = match (r.word("mode", &["constant", "reflect", "replicate", "circular"])?, r.number("value")?)
+    {
+        ("constant", Some(n)) if n != 0 => "affine, increasing",
+        // Zeros are terms of zero for every op.
+        _ => "selecting",
+    };
+    let dims = starred(r, shape.len(), &whole)?;
+    let dims = super::reduce::operand(&dims);
+    r.op_to(&format!("{dims}->{dims} {{{terms}}}"), &[&out])
+}
+
+/// Elements move along some dims.
+pub(super) fn whole_dims(r: &Request<'_>) -> Result<Op, Error> {
+    r.inputs_of(1..=1)?;
+    let shape = r.inputs[0];
+    let dims = starred(r, shape.len(), &r.dims("dims", shape.len())?)?;
+    let dims = super::reduce::operand(&dims);
+    r.op_to(&format!("{dims}->{dims} {{selecting}}"), &[shape])
+}

@@ -1,0 +1,154 @@
+//! Every op of the table against its reference.
+
+mod reference_ops;
+
+use std::collections::BTreeSet;
+
+use reference_ops::Example;
+use reshard_sharding::rules::verify::{Mutants, Report};
+use reshard_sharding::rules::{Call, Table};
+
+/// Ops that only regroup digits: they have no strategies of one axis, and `tests/views.rs` checks what they do.
+const VIEWS: [&str; 4] = ["view", "reshape", "flatten", "unflatten"];
+
+/// Does something with every example, on two threads, in order.
+fn each<T: Send>(f: impl Fn(&Example, &Table) -> T + Sync) -> Vec<(String, T)> {
+    let table = Table::standard();
+    let n = reference_ops::all().len();
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    let done = std::sync::Mutex::new(Vec::new());
+    std::thread::scope(|s| {
+        for _ in 0..std::thread::available_parallelism().map_or(2, usize::from) {
+            s.spawn(|| {
+                let examples = reference_ops::all();
+                loop {
+                    let i = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    let Some(e) = examples.get(i) else { break };
+                    let result = f(e, &table);
+                    done.lock().unwrap().push((i, e.call.to_owned(), result));
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().unwrap();
+    assert_eq!(done.len(), n);
+    done.sort_by_key(|(i, ..)| *i);
+    done.into_iter().map(|(_, call, t)| (call, t)).collect()
+}
+
+#[test]
+fn every_op_has_a_reference() {
+    let have: BTreeSet<String> = reference_ops::all().iter().map(Example::name).collect();
+    let table = Table::standard();
+    let lack: Vec<&str> = table.names().filter(|n| !have.contains(*n) && !VIEWS.contains(n)).collect();
+    assert!(lack.is_empty(), "without a reference: {lack:?}");
+    println!("{} ops, {} examples", table.names().count(), reference_ops::all().len());
+}
+
+#[test]
+fn every_rule_is_true() {
+    let started = std::time::Instant::now();
+    let results = each(|e, table| e.verifier().budget(0).verify(&e.ops(table)));
+    let wrong: Vec<String> =
+        results.iter().filter_map(|(_, r)| r.as_ref().err().map(ToString::to_string)).collect();
+    let checks: usize = results.iter().filter_map(|(_, r)| r.as_ref().ok().map(|r: &Report| r.checks)).sum();
+    println!("{} examples, {checks} checks, {:.1?}", results.len(), started.elapsed());
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn every_mutant_is_caught_or_true() {
+    let started = std::time::Instant::now();
+    let results = each(|e, table| {
+        if e.constant {
+            return (Report::default(), Mutants::default());
+        }
+        let (v, ops) = (e.verifier(), e.ops(table));
+        let report = v.verify(&ops).unwrap();
+        let mutants = v.mutants(&ops, &report).unwrap();
+        (report, mutants)
+    });
+    let mut all = Mutants::default();
+    for (call, (report, m)) in results {
+        if !report.missing.is_empty() || report.searched.0 != report.searched.1 {
+            println!("{call}: {report}");
+        }
+        all.caught += m.caught;
+        all.equivalent += m.equivalent;
+        all.missed.extend(m.missed.into_iter().map(|s| format!("{call}: {s}")));
+    }
+    println!("{} mutants caught, {} true, {:.1?}", all.caught, all.equivalent, started.elapsed());
+    assert!(all.missed.is_empty(), "{} missed:\n{}", all.missed.len(), all.missed.join("\n"));
+    assert!(all.caught > 30_000, "too few");
+}
+
+#[test]
+fn calls_are_checked_in_one_sentence() {
+    let table = Table::standard();
+    for (call, shapes, message) in [
+        ("sofmax", &[&[2, 3][..]][..], "no op sofmax: did you mean softmax?"),
+        ("xyzzyplugh", &[], "no op xyzzyplugh; Table::names lists the"),
+        ("softmax(dims=[1])", &[&[2, 3]], "softmax has no argument dims; it takes dim"),
+        ("mm(dim=1)", &[&[2, 3], &[3, 4]], "mm has no argument dim; it takes no arguments"),
+        ("softmax(dim=2)", &[&[2, 3]], "softmax(dim=2) on [2,3]: dim=2 is no dim of a tensor with 2 dims"),
+        ("softmax(dim=true)", &[&[2, 3]], "dim is true, and should be a whole number"),
+        ("sum(dims=[0,-2])", &[&[2, 3]], "dims names dim 0 twice"),
+        ("sum(keepdim=1)", &[&[2, 3]], "keepdim is 1, and should be true or false"),
+        ("sum", &[&[2], &[3]], "takes 1 input, not 2"),
+        ("topk(k=4)", &[&[2, 3]], "k is 4, and dim 1 has 3"),
+        ("topk", &[&[2, 3]], "needs k: write topk(k=0)"),
+        ("view(shape=[4,-1])", &[&[2, 3]], "6 elements do not fit that shape"),
+        ("conv1d(groups=4)", &[&[2, 6, 5], &[4, 2, 3]], "dim 1 of input 0 is 6, which is not (gi)"),
+        (
+            "conv1d",
+            &[&[2, 6, 2], &[4, 6, 3]],
+            "a window of 3 with dilation 1 does not fit into 2 padded by 0",
+        ),
+        ("cat(dim=0)", &[&[2, 3], &[2, 4]], "is 3 in input 0 and 4 in input 1"),
+        (
+            "scaled_dot_product_attention",
+            &[&[2, 6, 3, 4], &[2, 4, 3, 4], &[2, 4, 3, 4]],
+            "6 heads of queries do not share 4 heads of keys",
+        ),
+        ("norm(p=3)", &[&[2, 3]], "p is 3, and should be 2 or 1 or 0 or inf"),
+        ("mk,kn->mn", &[&[2, 3], &[4, 5]], "k is 3 in input 0 and 4 in input 1"),
+        ("zeros(shape=[9223372036854775807,9])", &[], "does not fit in 63 bits"),
+    ] {
+        let call: Call = call.parse().unwrap();
+        let error = table.op(&call, shapes).unwrap_err().to_string();
+        assert!(error.contains(message), "{error}");
+    }
+}
+
+#[test]
+fn calls_print_and_read() {
+    for text in [
+        "softmax(dim=1)",
+        "cat(dim=-1)",
+        "sum(dims=[0,2],keepdim=true)",
+        "mm",
+        "norm(p=inf)",
+        "view(shape=[])",
+        "mk,kn->mn",
+    ] {
+        let call: Call = text.parse().unwrap();
+        assert_eq!(call.to_string(), text);
+        assert_eq!(call.to_string().parse::<Call>().unwrap(), call);
+    }
+    assert_eq!("mm()".parse::<Call>().unwrap(), Call::new("mm"));
+    for bad in [
+        "",
+        "(",
+        "mm(",
+        "mm(a)",
+        "mm(a=)",
+        "mm(a=1,a=2)",
+        "mm(a=[1)",
+        "mm(a=1) x",
+        "7",
+        "a=1",
+        "mm(a=99999999999999999999)",
+    ] {
+        assert!(bad.parse::<Call>().is_err(), "{bad}");
+    }
+}
