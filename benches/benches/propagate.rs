@@ -5,7 +5,11 @@ use std::time::Instant;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use reshard_benches::propagating::lists;
-use reshard_sharding::propagate::Propagator;
+use reshard_benches::transformer::{SCHEMES, graph};
+use reshard_kernels::DType;
+use reshard_sharding::propagate::{Operand, PropagationCache, Propagator};
+use reshard_sharding::rules::Op;
+use reshard_sharding::{Mesh, Sharding};
 
 /// Microseconds of one call: the median of a few batches.
 fn median_us(mut f: impl FnMut()) -> f64 {
@@ -58,7 +62,75 @@ fn table() {
     }
 }
 
+/// What a cache takes, by value and by handle, in nanoseconds.
+fn cached() {
+    let p = lists()[4].problems().expect("a list");
+    let cache = PropagationCache::new(Propagator::new(), 1024);
+    let ids: Vec<_> = p.inputs.iter().map(|[a, b]| [cache.intern(a), cache.intern(b)]).collect();
+    let op = cache.intern_op(&p.op);
+    let rounds = 200;
+    let by_value = median_us(|| {
+        for _ in 0..rounds {
+            for inputs in &p.inputs {
+                black_box(cache.propagate(&p.op, &p.mesh, black_box(inputs), &[]).expect("a choice"));
+            }
+        }
+    });
+    let by_handle = median_us(|| {
+        for _ in 0..rounds {
+            for [a, b] in &ids {
+                black_box(cache.propagate_interned(&op, black_box(&[a, b])).expect("a choice"));
+            }
+        }
+    });
+    let calls = f64::from(rounds) * p.inputs.len() as f64;
+    println!("cache: by value {:.0} ns, by handle {:.0} ns", by_value * 1e3 / calls, by_handle * 1e3 / calls);
+}
+
+/// `cat` of a thousand inputs, with one sharding and with three.
+fn cat() {
+    let mesh: Mesh = "x=2,y=2".parse().expect("a mesh");
+    let shapes: Vec<&[usize]> = vec![&[64, 64]; 1000];
+    let rule = format!("{}->*j {{selecting}}", vec!["*j"; 1000].join(","));
+    let rule = rule.parse().expect("a rule");
+    let op = Op::with_outputs("cat", &rule, &shapes, &[&[64000, 64]]).expect("an op");
+    for kinds in [&["S(1),R"][..], &["S(1),R", "R,S(1)", "S(0),R"]] {
+        let of = |i: usize| Sharding::parse(&mesh, &[64, 64], kinds[i % kinds.len()]).expect("a sharding");
+        let inputs: Vec<Operand> = (0..1000).map(|i| Operand::new(DType::F32, of(i))).collect();
+        let us = median_us(|| {
+            black_box(Propagator::new().propagate(&op, &mesh, &inputs, &[]).expect("a choice"));
+        });
+        println!("cat of 1000 inputs, {} shardings: {:.2} ms", kinds.len(), us / 1e3);
+    }
+}
+
+/// The forward graph of a transformer, with an empty cache every time.
+fn transformer() {
+    for scheme in &SCHEMES {
+        let (graph, _) = graph(scheme).expect("a graph");
+        let ask = || graph.propagate(&PropagationCache::new(Propagator::new(), 4096)).expect("a report");
+        let us = median_us(|| {
+            black_box(ask());
+        });
+        let report = ask();
+        println!(
+            "transformer on ({}): {:.2} ms cold, {} redistributions, {:.1} MB, {:.0} us modelled",
+            scheme.name,
+            us / 1e3,
+            report.communications().len(),
+            report.received_bytes() as f64 / 1e6,
+            report.cost_us()
+        );
+        for c in report.communications().iter().take(12) {
+            println!("    {c}");
+        }
+    }
+}
+
 fn bench(c: &mut Criterion) {
+    cached();
+    cat();
+    transformer();
     table();
     let mut group = c.benchmark_group("propagate");
     for list in &lists() {

@@ -196,6 +196,11 @@ impl Sharding {
         &self.partial
     }
 
+    /// The same with its terms reduced to replicas.
+    pub(crate) fn settled(&self) -> Sharding {
+        Sharding { partial: SmallVec::new(), ..self.clone() }
+    }
+
     /// Whether ranks hold terms of a reduction that is still owed.
     pub fn is_partial(&self) -> bool {
         !self.partial.is_empty()

@@ -71,6 +71,22 @@ fn wishes_are_paid_for() {
     assert_eq!((c.cost_us, c.outputs[0].to_string()), (1e-3, "P(sum),R".to_owned()));
 }
 
+#[test]
+fn terms_of_a_large_product_are_counted_where_that_is_wished() {
+    let m = mesh("x=4");
+    let mm = op("mm", "mk,kn->mn", &[&[4096, 64], &[64, 4096]]);
+    let inputs = [operand(&m, &[4096, 64], "S(1)"), operand(&m, &[64, 4096], "S(0)")];
+    let p = Propagator::new();
+    let now = p.propagate(&mm, &m, &inputs, &[]).unwrap();
+    assert_eq!((now.cost_us, now.outputs[0].to_string()), (0.0, "P(sum)".to_owned()));
+    let c = p.propagate(&mm, &m, &inputs, &[Wish::Settled]).unwrap();
+    assert!(!c.outputs[0].is_partial());
+    // 64 MiB of terms cost more than moving a mebibyte.
+    let terms = Sharding::parse(&m, &[4096, 4096], "P").unwrap();
+    let whole = Sharding::replicated(&m, &[4096, 4096]).unwrap();
+    assert!(c.cost_us < p.get_planner().cost_us(&terms, &whole, 4).unwrap() / 10.0, "{}", c.cost_us);
+}
+
 /// Full enumeration: every product of strategies of one axis, filled with every kind that some input has along that axis
 /// or plain ones; the least cost, and of those the least number of changed inputs.
 mod enumeration {

@@ -31,6 +31,7 @@
 
 use crate::propagate::problem::{Alike, Letter, Problem};
 use crate::propagate::slots::Class;
+use crate::propagate::wish::Wish;
 use crate::rules::Entry;
 
 /// What is known of an input's target.
@@ -135,8 +136,11 @@ impl Problem<'_> {
 
     /// The least that an output's wish can still cost: whether some slot must move.
     pub(super) fn least_of_wish(&self, output: usize, path: &[u16]) -> u64 {
+        if self.wishes.get(output) == Some(&Wish::Settled) {
+            return self.least_to_settle(output, path);
+        }
         let Some(Some(wished)) = self.wished.get(output) else { return 0 };
-        if !matches!(self.wishes[output], crate::propagate::Wish::Become(_)) || self.op.is_view() {
+        if !matches!(self.wishes[output], Wish::Become(_)) || self.op.is_view() {
             return 0;
         }
         let operand = self.alike.len() + output;
@@ -153,6 +157,32 @@ impl Problem<'_> {
         });
         let empty = self.op.outputs()[output].contains(&0);
         if must_move && !empty { picoseconds_below(self.planner.topology.bound_us(&[1.0])) } else { 0 }
+    }
+}
+
+impl Problem<'_> {
+    /// The least that reducing an output's terms to replicas would cost.
+    fn least_to_settle(&self, output: usize, path: &[u16]) -> u64 {
+        let operand = self.alike.len() + output;
+        let (mut reduced, mut replicas) = (1.0, 1.0);
+        for (slot, &row) in path.iter().enumerate() {
+            let n = self.slots[slot].size as f64;
+            match self.letter(slot, row, operand).entry {
+                Entry::Partial(_) => {
+                    reduced *= n;
+                    replicas *= n;
+                }
+                Entry::Replicate => replicas *= n,
+                Entry::Shard { .. } | Entry::Fixed(_) => {}
+            }
+        }
+        let numel: usize = self.op.outputs()[output].iter().product();
+        if reduced == 1.0 || numel == 0 || self.op.is_view() {
+            return 0;
+        }
+        let receipts = (reduced - 1.0) + replicas - 1.0;
+        let bytes = numel as f64 * receipts / self.mesh.size() as f64 * self.output_bytes as f64;
+        picoseconds_below(self.planner.topology.bound_us(&[bytes.max(1.0)]))
     }
 }
 

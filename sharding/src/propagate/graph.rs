@@ -2,7 +2,8 @@
 //!
 //! A graph is a list of ops on one mesh, each on values made before it. Propagation goes through them in order: an op's
 //! inputs are what earlier ops made, and its outputs are what the cheapest strategy makes of them. A value may be given a
-//! sharding; then the op that makes it is chosen with the cost of getting there, and that plan is inserted.
+//! sharding; then the op that makes it is chosen with the cost of getting there, and that plan is inserted. Otherwise its
+//! terms are counted at what they will cost ([`Wish::Settled`]), and kept as long as ops let them pass.
 //!
 //! A value that was brought to some sharding for one op is not brought there again for another: the copy is used.
 
@@ -203,12 +204,9 @@ impl Graph {
                 .collect();
             let wish = |v: &Value| match &self.values[v.0].constraint {
                 Some(sharding) => Wish::Become(sharding.clone()),
-                None => Wish::Any,
+                None => Wish::Settled,
             };
-            let mut wishes: Vec<Wish> = node.outputs.iter().map(wish).collect();
-            if wishes.iter().all(|w| *w == Wish::Any) {
-                wishes.clear();
-            }
+            let wishes: Vec<Wish> = node.outputs.iter().map(wish).collect();
             let choice = cache.propagate(&node.op, &self.mesh, &inputs, &wishes)?;
             for ((&v, to), plan) in node.inputs.iter().zip(&choice.inputs).zip(&choice.plans) {
                 let Some(plan) = plan else { continue };

@@ -231,10 +231,10 @@ impl<'p, 'a> Search<'p, 'a> {
         }
     }
 
-    /// What a whole path costs at most may rule out others, where one is looked for and nothing is wished.
+    /// What a whole path costs at most may rule out others, where only one is looked for.
     fn bound_from_above(&mut self, path: &Path, at: &[usize]) {
         let p = self.problem;
-        if !self.only_one || !p.wishes.is_empty() {
+        if !self.only_one {
             return;
         }
         let mut most = 0u64;
@@ -249,10 +249,13 @@ impl<'p, 'a> Search<'p, 'a> {
             }
             most = most.saturating_add(a.count.saturating_mul(target.most.unwrap_or(u64::MAX)));
         }
-        // The path must also have outputs.
-        if most < self.most && self.made(path).is_some() {
-            self.most = most;
+        if most >= self.most {
+            return;
         }
+        // The path must also have outputs, and these their cost.
+        let Some(made) = self.made(path) else { return };
+        most = most.saturating_add(made.cost);
+        self.most = self.most.min(most);
     }
 
     /// Asks the planner for the exact cost of one input, if it can still matter; whether it can be had.
@@ -363,6 +366,14 @@ fn make_outputs(p: &Problem<'_>, path: &Path, first: Option<&Sharding>) -> Resul
                 cost += cost_of(&plan);
                 *out = sharding.clone();
                 Some(Arc::new(plan))
+            }
+            Wish::Settled => {
+                if out.is_partial() {
+                    cost += match p.planner.price(out, &out.settled(), p.output_bytes, Ask::Quick)? {
+                        Price::Exactly(cost) | Price::AtMost(cost) | Price::MoreThan(cost) => cost,
+                    };
+                }
+                None
             }
             Wish::Any | Wish::Become(_) => None,
         });

@@ -8,6 +8,11 @@ pub enum Wish {
     /// Nothing.
     #[default]
     Any,
+    /// Terms are counted at what reducing them to replicas would cost in closed form, although nothing is inserted.
+    ///
+    /// Whoever looks at one op only finds terms free, however large the tensor is that holds them: a product that contracts
+    /// over every axis may cost less now and a thousand times more at the next op.
+    Settled,
     /// This sharding, or as many microseconds more.
     Prefer {
         /// The preferred sharding.
@@ -22,7 +27,7 @@ pub enum Wish {
 impl Wish {
     pub(super) fn sharding(&self) -> Option<&Sharding> {
         match self {
-            Wish::Any => None,
+            Wish::Any | Wish::Settled => None,
             Wish::Prefer { sharding, .. } | Wish::Become(sharding) => Some(sharding),
         }
     }
