@@ -131,11 +131,15 @@ fn assume(table: &Table, call: &Call) -> Result<(Op, Vec<Vec<usize>>), CliError>
         }
     }
     let fits = |inputs: Vec<Vec<usize>>| ops::bind(table, call, &inputs, None).ok().map(|op| (op, inputs));
-    small().find_map(fits).ok_or_else(|| {
-        let message =
-            format!("{call} takes none of the small shapes that were tried: give those of its inputs");
-        CliError::refused("rule", message)
-    })
+    if let Some(found) = small().find_map(fits) {
+        return Ok(found);
+    }
+    // One input of two dims is what most ops say something useful about.
+    let why = ops::bind(table, call, &[vec![ASSUMED; 2]], None).err();
+    let why = why.map_or_else(String::new, |error| format!(" ({error})"));
+    let message =
+        format!("{call} takes none of the small shapes that were tried{why}: give those of its inputs");
+    Err(CliError::refused("rule", message))
 }
 
 /// The shapes to try: for 2 inputs, 1, 3 and more, the same number of dims for each, then every combination; of those
