@@ -4,6 +4,12 @@
 //! inputs. A row that one side has and the other lacks is a difference, and who is right is not an opinion: the row is
 //! run on a reference op.
 
+#![allow(
+    clippy::wildcard_enum_match_arm,
+    clippy::redundant_closure_for_method_calls,
+    reason = "a page is printed"
+)]
+
 mod reference_ops;
 
 use std::collections::BTreeSet;
@@ -285,15 +291,13 @@ fn ops() -> String {
         let list = e.ops(&table);
         let blind: Vec<String> =
             e.verifier().blind().failing(&list).unwrap().iter().map(|s| format!("`{s}`")).collect();
-        let what = match table.rule(name) {
-            Some(rule) => format!("`{rule}`"),
-            None => {
-                let shapes: Vec<String> =
-                    e.shapes[0].iter().map(|s| format!("{s:?}").replace(' ', "")).collect();
-                let of = if shapes.is_empty() { String::new() } else { format!(" of {}", shapes.join(" ")) };
-                let rows: Vec<String> = list[0].strategies().iter().map(ToString::to_string).collect();
-                format!("`{}`{of}: `{}`", e.call, rows.join("; "))
-            }
+        let what = if let Some(rule) = table.rule(name) {
+            format!("`{rule}`")
+        } else {
+            let shapes: Vec<String> = e.shapes[0].iter().map(|s| format!("{s:?}").replace(' ', "")).collect();
+            let of = if shapes.is_empty() { String::new() } else { format!(" of {}", shapes.join(" ")) };
+            let rows: Vec<String> = list[0].strategies().iter().map(ToString::to_string).collect();
+            format!("`{}`{of}: `{}`", e.call, rows.join("; "))
         };
         writeln!(out, "| {shown} | {what} | {} |", blind.join(" ")).unwrap();
     }

@@ -57,7 +57,9 @@ impl Passing {
         };
         let row = |partial: &[usize], before: ReduceOp, after: ReduceOp| {
             let mut row = Strategy::replicated(inputs, 0);
-            partial.iter().for_each(|&i| row.inputs[i] = Part::Partial(before));
+            for &i in partial {
+                row.inputs[i] = Part::Partial(before);
+            }
             row.outputs = vec![Part::Partial(after); outputs];
             row
         };

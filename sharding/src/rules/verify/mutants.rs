@@ -12,6 +12,8 @@ use super::candidate::{Candidate, KINDS, fill, is_even, is_minor, options, plain
 use super::search::Truths;
 use super::trial::{Shapes, Trial};
 use super::{SETS, Verifier};
+use smallvec::SmallVec;
+
 use crate::rules::op::{Bound, Entry, Op, Row};
 use crate::{Error, ReduceOp};
 
@@ -37,9 +39,8 @@ fn of_row(bound: &Bound, row: &Row, dims: &[usize], inputs: usize) -> Vec<Mutant
     let mut out = Vec::new();
     let minor = is_minor(bound, row);
     let mut push = |row: Row, drop_even: bool, searched: bool| out.push(Mutant { row, drop_even, searched });
-    for o in 0..row.entries.len() {
-        let was = plain(row)[o];
-        for option in options(dims[o]).into_iter().filter(|&x| x != was) {
+    for (o, (&dims, was)) in dims.iter().zip(plain(row)).enumerate() {
+        for option in options(dims).into_iter().filter(|&x| x != was) {
             let mut mutant = row.clone();
             mutant.entries[o] = option;
             push(mutant, false, !minor);
@@ -84,7 +85,7 @@ pub(super) fn mutants(
     let mut count = Mutants::default();
     let Some((first, bound)) = ops.first().and_then(|op| Some((op, op.bound()?))) else { return Ok(count) };
     let inputs = first.inputs().len();
-    let dims: Vec<usize> = first.inputs().iter().chain(first.outputs()).map(|s| s.len()).collect();
+    let dims: Vec<usize> = first.inputs().iter().chain(first.outputs()).map(SmallVec::len).collect();
     let trials = |seed: u64, sets: usize| -> Result<Vec<Trial<'_>>, Error> {
         let mut out = Vec::new();
         for (c, &s) in shapes.iter().enumerate() {
