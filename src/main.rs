@@ -1,4 +1,4 @@
-//! The command line of reshard: `reshard layout`, `shards`, `plan` and `run`.
+//! The command line of reshard: `reshard layout`, `shards`, `plan`, `propagate`, `run` and others.
 
 mod cli;
 

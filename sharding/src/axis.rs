@@ -119,8 +119,16 @@ impl SubAxis {
             .then_some(SubAxis { size: self.size * minor.size, ..self })
     }
 
-    /// The text of the sub-axis with the names of a mesh.
-    pub(crate) fn printed(self, axes: &[Axis]) -> String {
+    /// The text of the sub-axis with the names of a mesh's axes: `tp` for a whole axis, otherwise `tp:(pre)size`.
+    ///
+    /// ```
+    /// use reshard_sharding::{Mesh, SubAxis};
+    /// let mesh: Mesh = "dp=2,tp=8".parse()?;
+    /// assert_eq!(SubAxis { axis: 1, pre: 1, size: 8 }.printed(mesh.axes()), "tp");
+    /// assert_eq!(SubAxis { axis: 1, pre: 2, size: 4 }.printed(mesh.axes()), "tp:(2)4");
+    /// # Ok::<(), reshard_sharding::Error>(())
+    /// ```
+    pub fn printed(self, axes: &[Axis]) -> String {
         let mut text = String::new();
         // Writing to a string does not fail.
         let _ = self.write(&mut text, axes);

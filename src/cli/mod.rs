@@ -12,11 +12,17 @@
 //! sentence with the values that caused it.
 
 mod batch;
+mod element;
 mod error;
 mod layout;
+mod listed;
 mod mesh;
+mod network;
+mod ops;
 mod output;
 mod plan;
+mod propagate;
+mod rule;
 mod run;
 mod shape;
 mod shards;
@@ -50,6 +56,10 @@ enum Command {
     Mesh(mesh::MeshArgs),
     /// Show the sharding of a tensor viewed in another shape
     View(view::ViewArgs),
+    /// Show the rule of an op and the strategies of one mesh axis
+    Rule(rule::RuleArgs),
+    /// Show the cheapest strategy of an op on a mesh, what moves for it, and the runners-up
+    Propagate(propagate::PropagateArgs),
     /// Reshard a checkpoint for real and verify every byte
     Run(run::RunArgs),
 }
@@ -66,6 +76,8 @@ pub(crate) fn main() -> ExitCode {
         Command::Plan(args) => finish(plan::run(&args), args.json),
         Command::Mesh(args) => finish(mesh::run(&args), args.json),
         Command::View(args) => finish(view::run(&args), args.json),
+        Command::Rule(args) => finish(rule::run(&args), args.json),
+        Command::Propagate(args) => finish(propagate::run(&args), args.json),
         Command::Run(args) => finish(run::run(&args), args.json),
     }
 }
@@ -85,7 +97,7 @@ fn usage(error: &clap::Error) -> ExitCode {
     }
     let json = std::env::args_os().any(|argument| argument == OsStr::new("--json"));
     let sentence = if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        "no subcommand was given: layout, shards, plan or run".to_owned()
+        "no subcommand was given: layout, shards, plan, mesh, view, rule, propagate or run".to_owned()
     } else {
         error.render().to_string()
     };

@@ -1,17 +1,15 @@
 //! `reshard plan`: the cheapest steps from one sharding to another.
 
 use std::fmt::Write as _;
-use std::path::Path;
 
 use clap::Args;
-use reshard_kernels::{CombineOp, DType};
-use reshard_sharding::redistribute::{Explanation, Plan, Planner, Step, Topology};
-use reshard_sharding::{Group, Mesh, ReduceOp, Sharding};
+use reshard_sharding::redistribute::{Explanation, Plan, Step};
+use reshard_sharding::{Group, Mesh, Sharding};
 use serde::{Deserialize, Serialize};
 
 use super::error::CliError;
 use super::shape::Shape;
-use super::{batch, output, required};
+use super::{batch, element, network, output, required};
 
 /// Arguments of `reshard plan`.
 #[derive(Debug, Args)]
@@ -19,9 +17,7 @@ pub(crate) struct PlanArgs {
     #[command(flatten)]
     request: Request,
     /// Answer one JSON request a line from stdin, like {"mesh":"dp=2,tp=4","shape":[64,32],"from":"S(0),R","to":"R,R"}
-    #[arg(long, conflicts_with_all = [
-        "mesh", "shape", "dtype", "from", "to", "topology", "objective", "max_peak_bytes", "to_mesh", "groups", "explain",
-    ])]
+    #[arg(long, conflicts_with = "Request")]
     batch: bool,
     /// Print one JSON object
     #[arg(long)]
@@ -112,7 +108,7 @@ struct Saving {
 
 /// One step; bytes are those of its worst rank.
 #[derive(Debug, Serialize)]
-struct StepAnswer {
+pub(super) struct StepAnswer {
     op: &'static str,
     axes: Vec<String>,
     group: String,
@@ -159,13 +155,11 @@ fn plan(request: &Request) -> Result<Answered, CliError> {
     let shape = required("shape", request.shape.as_ref())?.dims()?;
     let from = Sharding::parse(&mesh, &shape, required("from", request.from.as_deref())?)?;
     let to = Sharding::parse(&to_mesh, &shape, required("to", request.to.as_deref())?)?;
-    let dtype: DType = request.dtype.as_deref().unwrap_or("f32").parse()?;
+    let dtype = element::dtype(request.dtype.as_deref())?;
     for sharding in [&from, &to] {
-        computes(dtype, sharding)?;
+        element::computes(dtype, sharding)?;
     }
-    let mut planner = Planner::new()
-        .topology(topology(request.topology.as_deref().unwrap_or("uniform"))?)
-        .objective(request.objective.as_deref().unwrap_or("time").parse()?);
+    let mut planner = network::planner(request.topology.as_deref(), request.objective.as_deref())?;
     if let Some(bytes) = request.max_peak_bytes {
         planner = planner.max_peak_bytes(bytes);
     }
@@ -179,19 +173,6 @@ fn plan(request: &Request) -> Result<Answered, CliError> {
     };
     let greedy = if request.explain { planner.greedy(&from, &to, dtype.item_bytes()?)? } else { None };
     Ok(Answered { plan, savings, explained: request.explain, greedy })
-}
-
-/// A profile by its name or notation, or else a file.
-fn topology(text: &str) -> Result<Topology, CliError> {
-    let is_file =
-        Path::new(text).extension().is_some_and(|extension| extension == "toml") || text.contains('/');
-    if !is_file {
-        return Ok(text.parse()?);
-    }
-    let refused = |why: String| CliError::refused("topology", format!("the topology file {text} {why}"));
-    let content =
-        std::fs::read_to_string(text).map_err(|error| refused(format!("cannot be read: {error}")))?;
-    toml::from_str(&content).map_err(|error| refused(format!("is not a profile: {}", error.message())))
 }
 
 /// The groups that exist: `axes` for each axis alone, the names of axes, or layouts of ranks.
@@ -212,20 +193,6 @@ fn groups(text: &str, meshes: &[&Mesh]) -> Result<Vec<Group>, CliError> {
         }
     }
     Ok(groups)
-}
-
-/// Whether elements of this type can be terms of what the sharding owes.
-fn computes(dtype: DType, sharding: &Sharding) -> Result<(), CliError> {
-    for owed in sharding.partial() {
-        match owed.op {
-            ReduceOp::Sum => dtype.check_combine(CombineOp::Sum)?,
-            ReduceOp::Avg => dtype.check_average()?,
-            ReduceOp::Prod => dtype.check_combine(CombineOp::Prod)?,
-            ReduceOp::Min => dtype.check_combine(CombineOp::Min)?,
-            ReduceOp::Max => dtype.check_combine(CombineOp::Max)?,
-        }
-    }
-    Ok(())
 }
 
 impl Answer {
@@ -263,7 +230,7 @@ impl Greedy {
 }
 
 impl StepAnswer {
-    fn of(step: &Step) -> Self {
+    pub(super) fn of(step: &Step) -> Self {
         Self {
             op: step.op.as_str(),
             axes: step.axis_names(),

@@ -19,7 +19,7 @@ pub(crate) struct ShardsArgs {
     #[command(flatten)]
     request: Request,
     /// Answer one JSON request a line from stdin, like {"mesh":"dp=2,tp=4","shape":[64,32],"placements":"S(0),R"}
-    #[arg(long, conflicts_with_all = ["mesh", "shape", "placements"])]
+    #[arg(long, conflicts_with = "Request")]
     batch: bool,
     /// Print one JSON object
     #[arg(long)]

@@ -14,7 +14,7 @@ pub(crate) struct ViewArgs {
     #[command(flatten)]
     request: Request,
     /// Answer one JSON request a line from stdin, like {"mesh":"tp=3","shape":[4,6],"to_shape":[24],"placements":"S(1)"}
-    #[arg(long, conflicts_with_all = ["mesh", "shape", "to_shape", "placements"])]
+    #[arg(long, conflicts_with = "Request")]
     batch: bool,
     /// Print one JSON object
     #[arg(long)]

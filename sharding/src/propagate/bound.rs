@@ -143,11 +143,12 @@ impl Problem<'_> {
         let must_move = path.iter().enumerate().any(|(slot, &row)| {
             match (self.letter(slot, row, operand).entry, &wished[slot]) {
                 (Entry::Shard { dim, .. }, Class::Shard { dim: d, .. }) => usize::from(dim) != *d,
-                (Entry::Shard { .. } | Entry::Partial(_), Class::Replicate) => true,
-                (Entry::Partial(_), Class::Shard { .. }) => true,
+                (Entry::Shard { .. }, Class::Replicate)
+                | (Entry::Partial(_), Class::Replicate | Class::Shard { .. }) => true,
                 (Entry::Partial(op), Class::Partial(held)) => !op.mixes_with(*held),
-                (Entry::Replicate | Entry::Fixed(_), _) | (_, Class::Mixed) => false,
-                (Entry::Shard { .. }, Class::Partial(_)) => false,
+                (Entry::Replicate | Entry::Fixed(_), _)
+                | (_, Class::Mixed)
+                | (Entry::Shard { .. }, Class::Partial(_)) => false,
             }
         });
         let empty = self.op.outputs()[output].contains(&0);

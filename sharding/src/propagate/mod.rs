@@ -14,7 +14,9 @@
 //! Three ways to ask: [`propagate`](Propagator::propagate) takes the cheapest, [`advise`](Propagator::advise) lists the
 //! cheapest few with their plans, [`explicit`](Propagator::explicit) takes the inputs as they are or says what is wrong.
 mod bound;
+pub mod cache;
 mod choice;
+pub mod graph;
 mod operand;
 mod problem;
 mod propagator;
@@ -23,7 +25,9 @@ mod search;
 mod slots;
 mod wish;
 
+pub use cache::PropagationCache;
 pub use choice::{Choice, Side};
+pub use graph::{Communication, Graph, Report, Value};
 pub use operand::Operand;
 pub use propagator::Propagator;
 pub use slots::Kind;

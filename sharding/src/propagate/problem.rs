@@ -104,8 +104,16 @@ impl<'a> Problem<'a> {
             Some(b) => Bounded::Rows(b),
             None => Bounded::View(rows_of_view(op)),
         };
+        // What a view that is not free would be advised to, so that its kinds and sub-axes are among the candidates.
+        let advised = match inputs {
+            [x] if op.is_view() && x.sharding.view_if_free(&op.outputs()[0]).is_none() => {
+                crate::view::advice::advised(&x.sharding, &op.outputs()[0]).ok().map(|a| a.0)
+            }
+            _ => None,
+        };
         let tensors = inputs.iter().map(|i| &i.sharding).chain(wishes.iter().filter_map(Wish::sharding));
-        let slots = slots(mesh, tensors);
+        let tensors = tensors.chain(&advised);
+        let slots = slots(mesh, &tensors);
         // Inputs that are alike.
         let mut distinct: SmallVec<[Alike<'a>; 3]> = SmallVec::new();
         let mut alike = SmallVec::new();
@@ -158,16 +166,17 @@ impl<'a> Problem<'a> {
             trusts_free: planner.objective == Objective::Time && planner.max_peak_bytes.is_none(),
             slots,
         };
-        problem.fill();
+        problem.fill(advised.map(|a| classify(&a, &problem.slots)).as_ref());
         Ok(problem)
     }
 
     /// The rows of every slot, and the letters that they spell.
-    fn fill(&mut self) {
+    fn fill(&mut self, advised: Option<&PerSlot<Class>>) {
         for slot in 0..self.slots.len() {
             let mut kinds: SmallVec<[Kind; 2]> = SmallVec::new();
             kinds.push(Kind::Plain);
-            let classes = self.inputs.iter().map(|a| &a.at).chain(self.wished.iter().flatten());
+            let classes =
+                self.inputs.iter().map(|a| &a.at).chain(self.wished.iter().flatten()).chain(advised);
             for class in classes {
                 if let Class::Shard { kind, .. } = &class[slot]
                     && !kinds.contains(kind)

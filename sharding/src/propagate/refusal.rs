@@ -38,7 +38,7 @@ pub(super) fn needs_redistribute(
         .unwrap_or_default()
         .iter()
         .filter(|c| typechecks(propagator, op, mesh, inputs, c))
-        .map(|c| fix(c))
+        .map(fix)
         .collect();
     let fixes = if fixes.is_empty() {
         "no redistribution of the inputs helps".to_owned()
@@ -78,12 +78,11 @@ fn why(problem: &Problem<'_>) -> String {
             problem.inputs.iter().all(|a| {
                 let letter = problem.letter(slot, row, a.operand);
                 match (letter.entry, &a.at[slot]) {
-                    (Entry::Replicate, Class::Replicate) => true,
+                    (Entry::Replicate, Class::Replicate) | (Entry::Fixed(_), _) => true,
                     (Entry::Partial(op), Class::Partial(held)) => op == *held,
                     (Entry::Shard { dim, .. }, Class::Shard { dim: d, kind }) => {
                         usize::from(dim) == *d && problem.kinds[slot][usize::from(letter.kind)] == *kind
                     }
-                    (Entry::Fixed(_), _) => true,
                     _ => false,
                 }
             })

@@ -280,15 +280,14 @@ impl<'p, 'a> Search<'p, 'a> {
         let a = &p.inputs[input];
         let word: Word =
             path.iter().enumerate().map(|(slot, &row)| a.letters[slot][usize::from(row)]).collect();
-        let at = match self.known_words[input].get(&word) {
-            Some(&at) => at as usize,
-            None => {
-                let made = bounded(p, a, path).map_err(|e| self.refusal = Some(e)).ok();
-                let at = self.targets[input].len();
-                self.targets[input].push((word.clone(), made));
-                self.known_words[input].insert(word, at as u32);
-                at
-            }
+        let at = if let Some(&at) = self.known_words[input].get(&word) {
+            at as usize
+        } else {
+            let made = bounded(p, a, path).map_err(|e| self.refusal = Some(e)).ok();
+            let at = self.targets[input].len();
+            self.targets[input].push((word.clone(), made));
+            self.known_words[input].insert(word, at as u32);
+            at
         };
         self.targets[input][at].1.is_some().then_some(at)
     }
@@ -318,21 +317,19 @@ impl<'p, 'a> Search<'p, 'a> {
     /// What the outputs are by a whole path.
     pub(super) fn made(&mut self, path: &Path) -> Option<&Made> {
         let p = self.problem;
-        let at = match self.made.iter().position(|m| m.0 == *path) {
-            Some(at) => at,
-            None => {
-                let first =
-                    if p.op.is_view() { self.target(path, 0).map(|t| t.sharding.clone()) } else { None };
-                let made = match make_outputs(p, path, first.as_ref()) {
-                    Ok(made) => Some(made),
-                    Err(e) => {
-                        self.refusal = Some(e);
-                        None
-                    }
-                };
-                self.made.push((path.clone(), made));
-                self.made.len() - 1
-            }
+        let at = if let Some(at) = self.made.iter().position(|m| m.0 == *path) {
+            at
+        } else {
+            let first = if p.op.is_view() { self.target(path, 0).map(|t| t.sharding.clone()) } else { None };
+            let made = match make_outputs(p, path, first.as_ref()) {
+                Ok(made) => Some(made),
+                Err(e) => {
+                    self.refusal = Some(e);
+                    None
+                }
+            };
+            self.made.push((path.clone(), made));
+            self.made.len() - 1
         };
         self.made[at].1.as_ref()
     }

@@ -117,7 +117,7 @@ pub(super) type PerSlot<T> = SmallVec<[T; 6]>;
 /// The slots of a mesh for these tensors, outermost first.
 pub(super) fn slots<'a>(
     mesh: &Mesh,
-    tensors: impl Iterator<Item = &'a Sharding> + Clone,
+    tensors: &(impl Iterator<Item = &'a Sharding> + Clone),
 ) -> PerSlot<SubAxis> {
     let mut out = PerSlot::new();
     let whole = tensors.clone().all(Sharding::whole_axes);

@@ -89,6 +89,14 @@ pub struct Interned<T> {
 }
 
 impl<T> Interned<T> {
+    pub(crate) fn new(id: u64, value: T) -> Interned<T> {
+        Interned { id, value: Arc::new(value) }
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
     /// The value.
     pub fn value(&self) -> &T {
         &self.value
@@ -104,20 +112,20 @@ struct Generations<K, V> {
 
 /// A bounded map that keeps what was used lately.
 #[derive(Debug)]
-struct Table<K, V> {
+pub(crate) struct Table<K, V> {
     entries: RwLock<Generations<K, V>>,
     /// The most entries of a generation.
     half: usize,
 }
 
 impl<K: Hash + Eq, V: Clone> Table<K, V> {
-    fn new(capacity: usize) -> Table<K, V> {
+    pub(crate) fn new(capacity: usize) -> Table<K, V> {
         let entries = RwLock::new(Generations { young: WordMap::default(), old: WordMap::default() });
         Table { entries, half: (capacity / 2).max(1) }
     }
 
     /// The value of a key, from either generation.
-    fn get(&self, key: &K) -> Option<V> {
+    pub(crate) fn get(&self, key: &K) -> Option<V> {
         {
             let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
             if let Some(v) = entries.young.get(key) {
@@ -133,7 +141,7 @@ impl<K: Hash + Eq, V: Clone> Table<K, V> {
         Some(v)
     }
 
-    fn insert(&self, key: K, value: V) {
+    pub(crate) fn insert(&self, key: K, value: V) {
         let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
         self.put(&mut entries, key, value);
     }
@@ -145,7 +153,7 @@ impl<K: Hash + Eq, V: Clone> Table<K, V> {
         entries.young.insert(key, value);
     }
 
-    fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         entries.young.len() + entries.old.len()
     }
@@ -224,8 +232,7 @@ impl PlanCache {
         if let Some(known) = self.shardings.get(sharding) {
             return known;
         }
-        let new =
-            Interned { id: self.next.fetch_add(1, Ordering::Relaxed), value: Arc::new(sharding.clone()) };
+        let new = Interned::new(self.next.fetch_add(1, Ordering::Relaxed), sharding.clone());
         self.shardings.insert(sharding.clone(), new.clone());
         new
     }
@@ -238,8 +245,7 @@ impl PlanCache {
         if let Some(known) = self.planners.get(&key).filter(|known| *known.value == *planner) {
             return known;
         }
-        let new =
-            Interned { id: self.next.fetch_add(1, Ordering::Relaxed), value: Arc::new(planner.clone()) };
+        let new = Interned::new(self.next.fetch_add(1, Ordering::Relaxed), planner.clone());
         self.planners.insert(key, new.clone());
         new
     }

@@ -15,6 +15,7 @@
 //! A text all of whose operands are placements or placeholders (`R`, `P`, `S(m0)`, `?0`) is a list of strategies.
 
 use core::fmt;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
@@ -49,7 +50,7 @@ pub(super) fn read(text: &str) -> Result<Rule, Error> {
     r.finish()?;
     equation.passings = passings.unwrap_or_else(|| by_default(&equation));
     check(text, &equation)?;
-    Ok(Rule(Form::Equation(equation)))
+    Ok(Rule(Arc::new(Form::Equation(equation))))
 }
 
 fn read_list(r: &mut Cursor<'_>) -> Result<Rule, Error> {
@@ -325,7 +326,7 @@ fn check(text: &str, e: &Equation) -> Result<(), Error> {
 }
 
 pub(super) fn write(rule: &Rule, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    match &rule.0 {
+    match &*rule.0 {
         Form::List(rows) => {
             for (i, row) in rows.iter().enumerate() {
                 write!(f, "{}{row}", if i == 0 { "" } else { "; " })?;

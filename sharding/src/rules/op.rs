@@ -20,10 +20,12 @@
 //! others do only if `k` divides it: `(ij)` with `|j| = 3` and `SS(0,2|i|)` does not.
 
 use core::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use crate::redistribute::cache::WordHasher;
 use crate::rules::factor::{Dim, Role, Slicing};
 use crate::rules::rule::{Equation, Form, Rule};
 use crate::rules::strategy::{Part, Strategy};
@@ -45,12 +47,44 @@ use crate::{Error, Placement, ReduceOp};
 /// );
 /// # Ok::<(), reshard_sharding::Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Op {
-    name: Arc<str>,
+#[derive(Clone, Debug)]
+pub struct Op(Arc<Inner>);
+
+#[derive(Debug, PartialEq, Eq)]
+struct Inner {
+    /// A hash of the rest: ops are keys of caches.
+    hash: u64,
+    name: String,
     inputs: Vec<Shape>,
     outputs: Vec<Shape>,
     body: Body,
+    rule: Stated,
+}
+
+/// The rule that was bound, for readers. The body is all that matters, so that it makes no op another one.
+#[derive(Clone, Debug)]
+struct Stated(Option<Rule>);
+
+impl PartialEq for Stated {
+    fn eq(&self, _: &Stated) -> bool {
+        true
+    }
+}
+
+impl Eq for Stated {}
+
+impl PartialEq for Op {
+    fn eq(&self, other: &Op) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0
+    }
+}
+
+impl Eq for Op {}
+
+impl Hash for Op {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.0.hash);
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -129,36 +163,62 @@ impl Op {
                 reason: format!("a view of {input:?} as {output:?}: {a} elements do not become {b}"),
             });
         }
-        Ok(Op {
-            name: "view".into(),
-            inputs: vec![Shape::from_slice(input)],
-            outputs: vec![Shape::from_slice(output)],
-            body: Body::View,
-        })
+        let shape = |s: &[usize]| vec![Shape::from_slice(s)];
+        Ok(Op::made("view", shape(input), shape(output), Body::View, None))
+    }
+
+    fn made(name: &str, inputs: Vec<Shape>, outputs: Vec<Shape>, body: Body, rule: Option<Rule>) -> Op {
+        let mut hasher = WordHasher::default();
+        (name, &inputs, &outputs, &body).hash(&mut hasher);
+        Op(Arc::new(Inner {
+            hash: hasher.finish(),
+            name: name.to_owned(),
+            inputs,
+            outputs,
+            body,
+            rule: Stated(rule),
+        }))
+    }
+
+    /// A hash: equal ops have equal ones.
+    pub(crate) fn hash_word(&self) -> u64 {
+        self.0.hash
     }
 
     /// The name.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.0.name
     }
 
     /// The shapes of the inputs.
     pub fn inputs(&self) -> &[Shape] {
-        &self.inputs
+        &self.0.inputs
     }
 
     /// The shapes of the outputs.
     pub fn outputs(&self) -> &[Shape] {
-        &self.outputs
+        &self.0.outputs
+    }
+
+    /// The rule that was bound to these shapes; none for a view.
+    ///
+    /// ```
+    /// use reshard_sharding::rules::Table;
+    /// let op = Table::standard().op(&"softmax(dim=1)".parse()?, &[&[8, 6]])?;
+    /// assert_eq!(op.rule().map(ToString::to_string).as_deref(), Some("ab->ab {b: replicate}"));
+    /// # Ok::<(), reshard_sharding::Error>(())
+    /// ```
+    pub fn rule(&self) -> Option<&Rule> {
+        self.0.rule.0.as_ref()
     }
 
     /// Whether it only regroups digits: then its axes are not independent and it has no strategies of one axis.
     pub fn is_view(&self) -> bool {
-        self.body == Body::View
+        self.0.body == Body::View
     }
 
     pub(crate) fn bound(&self) -> Option<&Bound> {
-        match &self.body {
+        match &self.0.body {
             Body::Rows(bound) => Some(bound),
             Body::View => None,
         }
@@ -177,7 +237,7 @@ impl Op {
         };
         let row = |r: &Row| {
             let mut inputs: Vec<Part> = r.entries.iter().map(part).collect();
-            let outputs = inputs.split_off(self.inputs.len());
+            let outputs = inputs.split_off(self.0.inputs.len());
             Strategy { inputs, outputs }
         };
         bound.rows.iter().map(row).collect()
@@ -196,12 +256,12 @@ impl Op {
                 counts.0, counts.1, given.0, given.1
             )));
         }
-        let (bound, outputs) = match &rule.0 {
+        let (bound, outputs) = match &*rule.0 {
             Form::Equation(e) => call.equation(e, outputs)?,
             Form::List(_) => call.list(outputs)?,
         };
         let inputs = inputs.iter().map(|s| Shape::from_slice(s)).collect();
-        Ok(Op { name: name.into(), inputs, outputs, body: Body::Rows(bound) })
+        Ok(Op::made(name, inputs, outputs, Body::Rows(bound), Some(rule.clone())))
     }
 }
 
@@ -288,9 +348,9 @@ impl Call<'_> {
             call: self,
             equation: e,
             letters,
-            sizes: e.factors.iter().map(|f| f.size.map(|n| (n, "the rule".to_owned()))).collect(),
+            known: e.factors.iter().map(|f| f.size.map(|n| (n, "the rule".to_owned()))).collect(),
         };
-        sizes.sizes.resize(letters + rest, None);
+        sizes.known.resize(letters + rest, None);
         // The dims of the ellipsis are aligned at the right.
         let expand = |dims: &[Dim], rest_here: usize| -> SmallVec<[DimFactors; 4]> {
             let mut out = SmallVec::new();
@@ -318,7 +378,7 @@ impl Call<'_> {
         };
         let mut all = SmallVec::<[usize; 8]>::new();
         for x in 0..letters + rest {
-            all.push(match &sizes.sizes[x] {
+            all.push(match &sizes.known[x] {
                 Some((n, _)) => *n,
                 None if x >= letters => 1,
                 None => return Err(missing(x)),
@@ -429,7 +489,7 @@ struct Sizes<'a> {
     call: &'a Call<'a>,
     equation: &'a Equation,
     letters: usize,
-    sizes: Vec<Option<(usize, String)>>,
+    known: Vec<Option<(usize, String)>>,
 }
 
 impl Sizes<'_> {
@@ -437,18 +497,18 @@ impl Sizes<'_> {
         self.equation
             .factors
             .get(x)
-            .map_or_else(|| format!("dim -{} of the ellipsis", self.sizes.len() - x), |f| f.name.to_string())
+            .map_or_else(|| format!("dim -{} of the ellipsis", self.known.len() - x), |f| f.name.to_string())
     }
 
     fn set(&mut self, x: usize, n: usize, what: &str) -> Result<(), Error> {
-        match &self.sizes[x] {
+        match &self.known[x] {
             Some((known, who)) if *known != n => {
                 let sense = |who: &str| if who == "the rule" { String::new() } else { format!(" in {who}") };
                 Err(self.call.error(format!("{} is {known}{} and {n} in {what}", self.name(x), sense(who))))
             }
             Some(_) => Ok(()),
             None => {
-                self.sizes[x] = Some((n, what.to_owned()));
+                self.known[x] = Some((n, what.to_owned()));
                 Ok(())
             }
         }
@@ -485,12 +545,11 @@ impl Sizes<'_> {
                 let mut unknown = None;
                 let mut unknowns = 0;
                 for &x in list {
-                    match &self.sizes[usize::from(x)] {
-                        Some((m, _)) => product = product.saturating_mul(*m),
-                        None => {
-                            unknown = Some(usize::from(x));
-                            unknowns += 1;
-                        }
+                    if let Some((m, _)) = &self.known[usize::from(x)] {
+                        product = product.saturating_mul(*m);
+                    } else {
+                        unknown = Some(usize::from(x));
+                        unknowns += 1;
                     }
                 }
                 let fails = || {
@@ -505,7 +564,7 @@ impl Sizes<'_> {
                         if !n.is_multiple_of(product) {
                             return Err(fails());
                         }
-                        self.sizes[x] = Some((n / product, what.clone()));
+                        self.known[x] = Some((n / product, what.clone()));
                         learned = true;
                     }
                     _ => {}

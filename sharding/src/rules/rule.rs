@@ -2,6 +2,7 @@
 
 use core::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use crate::rules::factor::{Dim, Factor, Role};
 use crate::rules::passing::Passing;
@@ -31,7 +32,7 @@ use crate::{Error, ReduceOp};
 /// # Ok::<(), reshard_sharding::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Rule(pub(super) Form);
+pub struct Rule(pub(super) Arc<Form>);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Form {
@@ -72,12 +73,12 @@ impl Rule {
                 ));
             }
         }
-        Ok(Rule(Form::List(list)))
+        Ok(Rule(Arc::new(Form::List(list))))
     }
 
     /// The equation, unless it is a list.
     pub fn equation(&self) -> Option<&Equation> {
-        match &self.0 {
+        match &*self.0 {
             Form::Equation(e) => Some(e),
             Form::List(_) => None,
         }
@@ -85,7 +86,7 @@ impl Rule {
 
     /// The number of inputs and of outputs.
     pub fn operands(&self) -> (usize, usize) {
-        match &self.0 {
+        match &*self.0 {
             Form::Equation(e) => (e.inputs.len(), e.outputs.len()),
             Form::List(rows) => (rows[0].inputs.len(), rows[0].outputs.len()),
         }
@@ -93,7 +94,7 @@ impl Rule {
 
     /// Every strategy of one mesh axis: the factors in order, all replicated, then the terms that pass.
     pub fn strategies(&self) -> Vec<Strategy> {
-        match &self.0 {
+        match &*self.0 {
             Form::Equation(e) => e.strategies(),
             Form::List(rows) => {
                 let mut out = rows.clone();

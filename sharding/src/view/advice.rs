@@ -29,13 +29,17 @@ const COUNTED: usize = 1 << 10;
 /// More ways to place some cuts anew are not tried.
 const MOST_WAYS: usize = 1 << 8;
 
-/// The error of a view that `reason` stands in the way of, with what to do about it.
-pub(super) fn needs_redistribute(s: &Sharding, shape: &[usize], reason: String) -> Error {
-    let first = match s.digits() {
+/// A sharding from which the view is free, and how many elements the worst rank receives on the way there.
+pub(crate) fn advised(s: &Sharding, shape: &[usize]) -> Result<(Sharding, u64), Error> {
+    match s.digits() {
         Some(digits) => best(s, digits, shape),
         None => recut(s, shape),
-    };
-    let Ok((first, elements)) = first else {
+    }
+}
+
+/// The error of a view that `reason` stands in the way of, with what to do about it.
+pub(super) fn needs_redistribute(s: &Sharding, shape: &[usize], reason: String) -> Error {
+    let Ok((first, elements)) = advised(s, shape) else {
         return Error::View { reason };
     };
     Error::NeedsRedistribute { reason, first: first.to_string(), elements }

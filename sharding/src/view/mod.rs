@@ -16,7 +16,7 @@
 //!
 //! Dims that do not divide have no word; [`uneven`] compares their cuts instead.
 
-mod advice;
+pub(crate) mod advice;
 mod dims;
 mod uneven;
 
