@@ -321,6 +321,7 @@ impl<'a> Verifier<'a> {
             let more = mutants::mutants(self, &of_group, &shapes, report.truths.get(g))?;
             all.caught += more.caught;
             all.equivalent += more.equivalent;
+            all.upheld += more.upheld;
             all.missed.extend(more.missed);
         }
         Ok(all)
