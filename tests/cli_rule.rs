@@ -66,9 +66,14 @@ fn families_are_asked_about_small_shapes() {
     assert_eq!(texts(&softmax), ["S(a) -> S(a)", "R -> R"]);
     // The first number of dims that has dim 3.
     assert_eq!(answer(&["softmax(dim=3)"])["shapes"], json!([[8, 8, 8, 8]]));
+    // The first input has dims enough to be worth showing.
+    assert_eq!(answer(&["layer_norm"])["shapes"], json!([[8, 8], [8]]));
+    assert_eq!(texts(&answer(&["cat"]))[0], "S(b),S(b) -> S(b)");
     let given = answer(&["softmax(dim=1)", "--shapes", "4,6,2"]);
     assert_eq!(texts(&given), ["S(a0) -> S(a0)", "S(c2) -> S(c2)", "R -> R"]);
-    reshard(&["rule", "softmax(dim=99)"]).refused("rule", "takes none of the small shapes");
+    reshard(&["rule", "softmax(dim=99)"])
+        .refused("rule", "dim=99 is no dim of a tensor with 2 dims): give its arguments, or");
+    reshard(&["rule", "view", "--json"]).refused("rule", "needs shape: write view(shape=");
     let view = answer(&["view(shape=[2,4])", "--shapes", "8"]);
     assert_eq!((&view["rule"], texts(&view).len()), (&Value::Null, 0));
 }
@@ -79,8 +84,8 @@ fn every_op_of_the_table_has_a_rule() {
     let ops = all["ops"].as_array().unwrap();
     assert!(ops.iter().any(|op| op["op"] == "mm" && op["rule"] == "mk,kn->mn"));
     assert!(ops.iter().any(|op| op["op"] == "softmax" && op["arguments"] == json!(["dim"])));
-    let lines: String = ops.iter().map(|op| format!("{}\n", json!({"op": op["op"]}))).collect();
-    let answers = reshard_with(&["rule", "--batch"], &lines).stdout;
+    let lines: Vec<String> = ops.iter().map(|op| json!({"op": op["op"]}).to_string()).collect();
+    let answers = reshard_with(&["rule", "--batch"], &lines.join("\n")).stdout;
     for (line, op) in answers.lines().zip(ops) {
         let answer: Value = serde_json::from_str(line).unwrap();
         // Families may need an argument, and say which.

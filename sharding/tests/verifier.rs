@@ -1,5 +1,12 @@
 //! The validator on small ops: what it must find, and what it must refuse.
 
+#![allow(
+    clippy::type_complexity,
+    clippy::needless_range_loop,
+    clippy::unnecessary_wraps,
+    reason = "small ops"
+)]
+
 use reshard_sharding::rules::verify::{Data, Local, Tensor, Verifier};
 use reshard_sharding::rules::{Op, Rule};
 

@@ -19,10 +19,10 @@ pub(crate) fn bind(
         return Ok(Op::with_outputs(&call.to_string(), rule, &inputs, &given)?);
     }
     let op = table.op(call, &inputs)?;
-    if op.outputs().iter().map(|shape| shape.as_slice()).eq(given.iter().copied()) {
+    if op.outputs().iter().map(|shape| &shape[..]).eq(given.iter().copied()) {
         return Ok(op);
     }
-    let has: Vec<&[usize]> = op.outputs().iter().map(|shape| shape.as_slice()).collect();
+    let has: Vec<&[usize]> = op.outputs().iter().map(|shape| &shape[..]).collect();
     Err(CliError::refused("rule", format!("{call} has outputs of the shapes {has:?}, not {given:?}")))
 }
 

@@ -29,7 +29,7 @@ pub(crate) struct PropagateArgs {
     #[command(flatten)]
     request: Request,
     /// Answer one JSON request a line from stdin, like
-    /// {"mesh":"dp=2,tp=4","op":"mm","shapes":[[64,32],[32,16]],"in":["S(0),R","R,S(1)"]}
+    /// {"mesh":"dp=2,tp=4","op":"mm","shapes":"64,32;32,16","in":"S(0),R;R,S(1)"}
     #[arg(long, conflicts_with = "Request")]
     batch: bool,
     /// Print one JSON object

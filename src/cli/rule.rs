@@ -1,7 +1,7 @@
 //! `reshard rule`: the rule of an op, and the strategies of one mesh axis that follow from it.
 //!
 //! An op whose rule depends on its arguments and on its inputs' dims has one only on some shapes. Where none are given,
-//! it is asked about small ones until it takes them: first inputs with as many dims each, then any.
+//! it is asked about small ones until it takes them.
 
 use std::fmt::Write as _;
 
@@ -131,28 +131,35 @@ fn assume(table: &Table, call: &Call) -> Result<(Op, Vec<Vec<usize>>), CliError>
         }
     }
     let fits = |inputs: Vec<Vec<usize>>| ops::bind(table, call, &inputs, None).ok().map(|op| (op, inputs));
-    small().find_map(fits).ok_or_else(|| {
-        let message =
-            format!("{call} takes none of the small shapes that were tried: give those of its inputs");
-        CliError::refused("rule", message)
-    })
+    if let Some(found) = small().find_map(fits) {
+        return Ok(found);
+    }
+    // One input of two dims is what most ops say something useful about.
+    let why = ops::bind(table, call, &[vec![ASSUMED; 2]], None).err();
+    let why = why.map_or_else(String::new, |error| format!(" ({error})"));
+    let message = format!(
+        "{call} takes none of the small shapes that were tried{why}: give its arguments, or the shapes of its inputs"
+    );
+    Err(CliError::refused("rule", message))
 }
 
-/// The shapes to try: for 2 inputs, 1, 3 and more, the same number of dims for each, then every combination; of those
-/// that fit, two inputs say more than one where an op takes any number.
+/// The shapes to try, for 2 inputs, 1, 3 and more: of those that fit, two inputs say more than one where an op takes any
+/// number. The first has 2 dims, 3 and so on, and the others as many, or else any number of them.
 fn small() -> impl Iterator<Item = Vec<Vec<usize>>> {
     const DIMS: [usize; 5] = [2, 3, 4, 1, 5];
-    let combination = |inputs: u32, code: usize| {
-        let dims = (0..inputs).map(|i| DIMS[code / DIMS.len().pow(i) % DIMS.len()]);
-        dims.map(|dims| vec![ASSUMED; dims]).collect::<Vec<_>>()
+    let alike = |inputs: usize, dims: usize| vec![vec![ASSUMED; dims]; inputs];
+    let others = |inputs: u32, first: usize, code: usize| {
+        let dims = (0..inputs - 1).map(|i| DIMS[code / DIMS.len().pow(i) % DIMS.len()]);
+        std::iter::once(first).chain(dims).map(|dims| vec![ASSUMED; dims]).collect::<Vec<_>>()
     };
-    let alike = [2, 1, 3, 4, 5, 6, 7].into_iter().flat_map(|inputs| {
-        [2, 3, 4, 1, 5, 6, 7, 8].into_iter().map(move |dims| vec![vec![ASSUMED; dims]; inputs])
+    let few = [2, 1, 3, 4].into_iter().flat_map(move |inputs: u32| {
+        DIMS.into_iter().flat_map(move |first| {
+            let all = (0..DIMS.len().pow(inputs - 1)).map(move |code| others(inputs, first, code));
+            std::iter::once(alike(inputs as usize, first)).chain(all)
+        })
     });
-    let any = [2, 3, 4]
-        .into_iter()
-        .flat_map(move |inputs| (0..DIMS.len().pow(inputs)).map(move |code| combination(inputs, code)));
-    alike.chain(any).chain([Vec::new()])
+    let more = (1..8).flat_map(move |inputs| [2, 3, 4, 1, 5, 6, 7, 8].map(|dims| alike(inputs, dims)));
+    few.chain(more).chain([Vec::new()])
 }
 
 impl Answer {

@@ -281,6 +281,35 @@ impl Table {
         }
     }
 
+    /// The op of a call on inputs of these shapes that gives outputs of these: for rules that are lists of strategies,
+    /// which say nothing of shapes.
+    ///
+    /// ```
+    /// use reshard_sharding::rules::{Call, Table};
+    /// let mut table = Table::empty();
+    /// table.add("ported", "?0,R -> ?0; R,?1 -> ?1".parse()?);
+    /// let op = table.op_to(&Call::new("ported"), &[&[4, 6], &[6, 8]], &[&[4, 8]])?;
+    /// assert_eq!(op.strategies().len(), 3);
+    /// # Ok::<(), reshard_sharding::Error>(())
+    /// ```
+    ///
+    /// Fails as [`Table::op`] does, and for outputs that are not the op's.
+    pub fn op_to(&self, call: &Call, inputs: &[&[usize]], outputs: &[&[usize]]) -> Result<Op, Error> {
+        let rule = match call {
+            Call::Rule(rule) => Some(rule),
+            Call::Named { name, .. } => self.rule(name),
+        };
+        if let Some(rule) = rule {
+            return Op::with_outputs(&call.to_string(), rule, inputs, outputs);
+        }
+        let op = self.op(call, inputs)?;
+        let own: Vec<&[usize]> = op.outputs().iter().map(|s| s.as_slice()).collect();
+        if own == outputs {
+            return Ok(op);
+        }
+        Err(Request { call, inputs }.error(format!("gives outputs {own:?}, not {outputs:?}")))
+    }
+
     fn unknown(&self, name: &str) -> Error {
         let near = |known: &&String| strsim::damerau_levenshtein(known, name);
         let best = self.entries.keys().min_by_key(near).filter(|k| near(k) <= 1 + name.len() / 3);

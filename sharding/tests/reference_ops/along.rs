@@ -51,7 +51,7 @@ fn scan(v: &[f64], start: f64, f: fn(f64, f64) -> f64) -> Vec<f64> {
 
 pub fn all() -> Vec<Example> {
     let mut out = Vec::new();
-    let two = "6,6; 4,5; 2,3";
+    let two = "6,6; 4,5; 2,3; 1,4";
     let real: &[(&'static str, fn(&[f64]) -> Vec<f64>)] = &[
         ("softmax(dim=1)", |v| {
             let s: f64 = v.iter().map(|x| x.exp()).sum();

@@ -1,5 +1,7 @@
 //! Reference ops in f64, as short as their definitions, and the calls on which the table is checked.
 #![allow(dead_code, unreachable_pub, reason = "each test uses a part")]
+#![allow(clippy::type_complexity, clippy::float_cmp, reason = "lists of functions; exact data")]
+#![allow(clippy::wildcard_enum_match_arm, clippy::items_after_statements, reason = "short definitions")]
 
 mod along;
 mod indexing;

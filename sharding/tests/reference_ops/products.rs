@@ -117,7 +117,7 @@ pub fn all() -> Vec<Example> {
         vec![z]
     };
     let mut out = vec![
-        example("mm", "6,5 5,4; 3,6 6,6", of("mk,kn->mn", 2)),
+        example("mm", "6,5 5,4; 3,6 6,6; 1,4 4,1; 6,1 1,6", of("mk,kn->mn", 2)),
         example("mk,kn->mn", "6,5 5,4; 3,6 6,6", of("mk,kn->mn", 2)),
         example("abc,cd,bd->ad", "4,5,6 6,3 5,3; 6,6,4 4,6 6,6", of("abc,cd,bd->ad", 3)),
         example("bmm", "6,3,5 6,5,4; 3,6,6 3,6,6", of("bmk,bkn->bmn", 2)),

@@ -62,7 +62,7 @@ pub fn all() -> Vec<Example> {
     let whole = |f: fn(&[f64]) -> f64| move |l: &Local<'_>| vec![over(&x(l, 0), &[0, 1], false, f)];
     let last = |f: fn(&[f64]) -> f64| move |l: &Local<'_>| vec![over(&x(l, 0), &[1], false, f)];
     let kept = |f: fn(&[f64]) -> f64| move |l: &Local<'_>| vec![over(&x(l, 0), &[0, 2], true, f)];
-    let two = "6,6; 4,5; 2,3";
+    let two = "6,6; 4,5; 2,3; 1,4";
     let three = "6,5,6; 4,3,2";
     let folds: &[(&'static str, &'static str, &'static str, fn(&[f64]) -> f64, Data)] = &[
         ("sum", "sum(dims=[1])", "sum(dims=[0,2],keepdim=true)", sum, Data::Integers),

@@ -105,8 +105,8 @@ pub fn all() -> Vec<Example> {
         example("select(dim=1,index=1)", "6,6; 5,4", |l| vec![x(l, 0).index_axis(Axis(1), 1).to_owned()]),
         example("slice(dim=1,start=1,end=5,step=2)", "6,6; 5,5", |l| {
             let a = x(l, 0);
-            assert!(a.shape()[1] >= 5);
-            vec![a.slice_axis(Axis(1), Slice::new(1, Some(5), 2)).to_owned()]
+            let end = 5.min(a.shape()[1]) as isize;
+            vec![a.slice_axis(Axis(1), Slice::new(1.min(end), Some(end), 2)).to_owned()]
         }),
         example("narrow(dim=1,start=1,length=3)", "6,6; 5,4", |l| vec![cut(&x(l, 0), 1, 1, 4)]),
         example("pad(pads=[1,2])", two, |l| padded(l, 0.0)),

@@ -23,8 +23,9 @@ pub(super) fn pointwise(r: &Request<'_>, terms: &str) -> Result<Op, Error> {
     match role(r)? {
         None => r.op(&format!("{all},{all}->{all} {{{terms}}}")),
         Some(role) => {
-            let items: String = letters.iter().map(|c| format!("{c}: {role}, ")).collect();
-            r.op(&format!("{all},{all}-> {{{items}{terms}}}"))
+            let mut items: Vec<String> = letters.iter().map(|c| format!("{c}: {role}")).collect();
+            items.push(terms.to_owned());
+            r.op(&format!("{all},{all}-> {{{}}}", items.join(", ")))
         }
     }
 }

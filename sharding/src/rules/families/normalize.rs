@@ -101,8 +101,8 @@ pub(super) fn native_layer(r: &Request<'_>) -> Result<Op, Error> {
 fn spatial(r: &Request<'_>, rank: usize) -> Result<(String, String), Error> {
     let letters: String =
         r.letters(26)?.into_iter().filter(|c| !"bcgi".contains(*c)).take(rank - 2).collect();
-    let items = letters.chars().map(|c| format!(", {c}: replicate")).collect();
-    Ok((letters, items))
+    let items: Vec<String> = letters.chars().map(|c| format!(", {c}: replicate")).collect();
+    Ok((letters, items.concat()))
 }
 
 fn with_channels(r: &Request<'_>, least: usize, most: usize) -> Result<(usize, String, String), Error> {

@@ -43,7 +43,7 @@ pub(super) fn expand(r: &Request<'_>) -> Result<Op, Error> {
         return Err(r.error(format!("shape has fewer dims than the {} of the input", x.len())));
     };
     let letters = r.letters(shape.len())?;
-    let (mut input, mut items, mut out) = (String::new(), String::new(), Vec::new());
+    let (mut input, mut items, mut out) = (String::new(), Vec::new(), Vec::new());
     for (d, &n) in shape.iter().enumerate() {
         let was = d.checked_sub(new).map(|i| x[i]);
         let size = match (n, was) {
@@ -58,12 +58,12 @@ pub(super) fn expand(r: &Request<'_>) -> Result<Op, Error> {
             None => {}
         }
         if was != Some(size) {
-            items.push_str(&format!("{}: {size}, ", letters[d]));
+            items.push(format!("{}: {size}, ", letters[d]));
         }
         out.push(size);
     }
     let output: String = letters.iter().collect();
-    r.op_to(&format!("{}->{} {{{items}selecting}}", operand(&input), operand(&output)), &[&out])
+    r.op_to(&format!("{}->{} {{{}selecting}}", operand(&input), operand(&output), items.concat()), &[&out])
 }
 
 /// `ij->(ai)(bj)`: each dim so many times, one after the other.
@@ -78,19 +78,20 @@ pub(super) fn repeat(r: &Request<'_>) -> Result<Op, Error> {
     };
     let letters = r.letters(2 * times.len())?;
     let (of_times, of_dims) = letters.split_at(times.len());
-    let (mut output, mut items) = (String::new(), String::new());
+    let (mut output, mut items) = (Vec::new(), Vec::new());
     for (d, &n) in times.iter().enumerate() {
         let (t, i) = (of_times[d], of_dims[d]);
         match (n, d >= new) {
-            (1, true) => output.push(i),
-            (_, true) => output.push_str(&format!("({t}{i})")),
-            (_, false) => output.push(t),
+            (1, true) => output.push(i.to_string()),
+            (_, true) => output.push(format!("({t}{i})")),
+            (_, false) => output.push(t.to_string()),
         }
         if n != 1 || d < new {
-            items.push_str(&format!("{t}: {n}, "));
+            items.push(format!("{t}: {n}, "));
         }
     }
     let input: String = of_dims[new..].iter().collect();
+    let (output, items) = (output.concat(), items.concat());
     r.op(&format!("{}->{} {{{items}selecting}}", operand(&input), operand(&output)))
 }
 

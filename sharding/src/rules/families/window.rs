@@ -32,11 +32,11 @@ fn terms(bias: bool) -> &'static str {
     }
 }
 
-/// Shapes of input, weight and whether there is a bias; `spatial` dims.
-fn operands<'a>(
-    r: &'a Request<'_>,
-    spatial: Option<usize>,
-) -> Result<(&'a [usize], &'a [usize], bool, usize), Error> {
+/// The shapes of input and weight.
+type Pair<'a> = (&'a [usize], &'a [usize]);
+
+/// Input and weight, whether there is a bias, and the number of spatial dims.
+fn operands<'a>(r: &'a Request<'_>, spatial: Option<usize>) -> Result<(Pair<'a>, bool, usize), Error> {
     let bias = r.inputs_of(2..=3)? == 3;
     let (x, w) = (r.inputs[0], r.inputs[1]);
     let n = spatial.unwrap_or(x.len().saturating_sub(2));
@@ -46,12 +46,12 @@ fn operands<'a>(
             spatial.map_or("as many".to_owned(), |n| n.to_string())
         )));
     }
-    Ok((x, w, bias, n))
+    Ok(((x, w), bias, n))
 }
 
 /// `b(gi)**,(go)i**->b(go)**`, without `g` where there is one group.
 pub(super) fn conv(r: &Request<'_>, spatial: Option<usize>) -> Result<Op, Error> {
-    let (x, w, bias, n) = operands(r, spatial)?;
+    let ((x, w), bias, n) = operands(r, spatial)?;
     let groups = r.at_least("groups", 1, 1)?;
     let (stride, padding, dilation) =
         (r.spatial("stride", n, 1, 1)?, r.spatial("padding", n, 0, 0)?, r.spatial("dilation", n, 1, 1)?);
@@ -72,7 +72,7 @@ pub(super) fn conv(r: &Request<'_>, spatial: Option<usize>) -> Result<Op, Error>
 
 /// The transpose of a convolution: `bi**,io**->bo**`.
 pub(super) fn conv_transpose(r: &Request<'_>, n: usize) -> Result<Op, Error> {
-    let (x, w, bias, n) = operands(r, Some(n))?;
+    let ((x, w), bias, n) = operands(r, Some(n))?;
     let groups = r.at_least("groups", 1, 1)?;
     let (stride, padding) = (r.spatial("stride", n, 1, 1)?, r.spatial("padding", n, 0, 0)?);
     let channels = w[1]

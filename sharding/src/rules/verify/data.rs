@@ -151,19 +151,16 @@ fn odd_terms(op: ReduceOp, x: f64, last: usize, terms: &mut [Vec<f64>], r: &mut 
     let n = terms.len();
     let opposed = x.is_nan() && r.below(2) == 0;
     for (i, term) in terms.iter_mut().enumerate() {
-        let next = i == (last + 1) % n;
+        let (here, next) = (i == last, i == (last + 1) % n);
         term.push(match op {
-            _ if i == last && !opposed => x,
-            ReduceOp::Sum | ReduceOp::Avg if opposed && i == last => f64::INFINITY,
+            ReduceOp::Sum | ReduceOp::Avg | ReduceOp::Prod if opposed && here => f64::INFINITY,
             ReduceOp::Sum | ReduceOp::Avg if opposed && next => f64::NEG_INFINITY,
-            ReduceOp::Prod if opposed && i == last => f64::INFINITY,
             ReduceOp::Prod if opposed && next => 0.0,
-            ReduceOp::Min | ReduceOp::Max if i == last => x,
-            ReduceOp::Sum | ReduceOp::Avg if next && x.is_infinite() => x,
-            ReduceOp::Sum | ReduceOp::Avg | ReduceOp::Prod => other,
-            ReduceOp::Max if x == f64::NEG_INFINITY => x,
-            ReduceOp::Min if x == f64::INFINITY => x,
-            ReduceOp::Min | ReduceOp::Max => other,
+            ReduceOp::Sum | ReduceOp::Avg if here || (next && x.is_infinite()) => x,
+            ReduceOp::Max if here || x == f64::NEG_INFINITY => x,
+            ReduceOp::Min if here || x == f64::INFINITY => x,
+            ReduceOp::Prod if here => x,
+            ReduceOp::Sum | ReduceOp::Avg | ReduceOp::Prod | ReduceOp::Min | ReduceOp::Max => other,
         });
     }
 }
@@ -194,11 +191,9 @@ mod tests {
                     // No rank's term is the whole or says nothing.
                     for t in &terms {
                         assert_ne!(t, &whole);
-                        assert!(
-                            t.iter()
-                                .zip(&whole)
-                                .any(|(a, b)| a == b || op == ReduceOp::Sum || op == ReduceOp::Avg)
-                        );
+                        assert!(t.iter().zip(&whole).any(|(a, b)| a.to_bits() == b.to_bits()
+                            || op == ReduceOp::Sum
+                            || op == ReduceOp::Avg));
                     }
                     assert!((1..n).all(|i| terms[i] != terms[0]));
                 }

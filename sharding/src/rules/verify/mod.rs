@@ -40,6 +40,7 @@ pub use local::{Local, LocalOp, Place, Tensor};
 pub use mutants::Mutants;
 
 use candidate::{Candidate, KINDS, fill, is_even, is_minor, plain};
+use smallvec::SmallVec;
 use trial::{Shapes, Trial};
 
 use crate::Error;
@@ -68,6 +69,7 @@ const SETS: usize = 6;
 /// assert!(error.starts_with("relu on [6,5]: P -> P is wrong on 2 ranks: element [0,"), "{error}");
 /// # Ok::<(), reshard_sharding::Error>(())
 /// ```
+#[allow(clippy::struct_excessive_bools, reason = "each says one thing of the op")]
 pub struct Verifier<'a> {
     name: String,
     run: Box<LocalOp<'a>>,
@@ -238,7 +240,7 @@ impl<'a> Verifier<'a> {
     /// strategy that no call was fit to try; and with data that prove nothing.
     pub fn verify(&self, ops: &[Op]) -> Result<Report, Error> {
         let mut report = Report::default();
-        let shapes = self.shapes(ops);
+        let shapes = Self::shapes(ops);
         let mut tried: Vec<(String, bool)> = Vec::new();
         for (c, (op, shapes)) in ops.iter().zip(&shapes).enumerate() {
             let Some(bound) = op.bound() else {
@@ -291,7 +293,7 @@ impl<'a> Verifier<'a> {
     /// for which the op has to know its region.
     pub fn failing(&self, ops: &[Op]) -> Result<Vec<Strategy>, Error> {
         let mut out: Vec<Strategy> = Vec::new();
-        for (c, (op, shapes)) in ops.iter().zip(&self.shapes(ops)).enumerate() {
+        for (c, (op, shapes)) in ops.iter().zip(&Self::shapes(ops)).enumerate() {
             let Some(bound) = op.bound() else { continue };
             for n in self.ranks.clone() {
                 let trial = Trial::new(self, shapes, n, self.seed ^ ((c as u64) << 8) ^ n as u64, SETS)?;
@@ -311,7 +313,7 @@ impl<'a> Verifier<'a> {
     ///
     /// The report is that of [`Verifier::verify`] on the same calls: its search shows which mutants are true.
     pub fn mutants(&self, ops: &[Op], report: &Report) -> Result<Mutants, Error> {
-        let shapes = self.shapes(ops);
+        let shapes = Self::shapes(ops);
         let mut all = Mutants::default();
         for (g, group) in groups(ops).iter().enumerate() {
             let of_group: Vec<&Op> = group.iter().map(|&c| &ops[c]).collect();
@@ -319,6 +321,7 @@ impl<'a> Verifier<'a> {
             let more = mutants::mutants(self, &of_group, &shapes, report.truths.get(g))?;
             all.caught += more.caught;
             all.equivalent += more.equivalent;
+            all.upheld += more.upheld;
             all.missed.extend(more.missed);
         }
         Ok(all)
@@ -344,7 +347,7 @@ impl<'a> Verifier<'a> {
         let Some(first) = shapes.first() else {
             return Err(Error::Rule { reason: format!("{}: nothing is discovered from no call", self.name) });
         };
-        let dims = |s: &Shapes| s.inputs.iter().chain(&s.outputs).map(|x| x.len()).collect::<Vec<_>>();
+        let dims = |s: &Shapes| s.inputs.iter().chain(&s.outputs).map(SmallVec::len).collect::<Vec<_>>();
         if let Some(other) = shapes.iter().find(|s| dims(s) != dims(first)) {
             return Err(self.error(
                 other,
@@ -366,7 +369,7 @@ impl<'a> Verifier<'a> {
         Ok(Discovery { found, searched: (truths.tried, truths.of) })
     }
 
-    fn shapes(&self, ops: &[Op]) -> Vec<Shapes> {
+    fn shapes(ops: &[Op]) -> Vec<Shapes> {
         ops.iter().map(|op| Shapes { inputs: op.inputs().to_vec(), outputs: op.outputs().to_vec() }).collect()
     }
 
@@ -385,7 +388,7 @@ impl<'a> Verifier<'a> {
                         self.error(trial.shapes, format!("output {o} is empty, which proves nothing"))
                     );
                 };
-                if all.all(|&x| x == first) {
+                if all.all(|x| x.to_bits() == first.to_bits()) {
                     let what =
                         format!("output {o} is {first} everywhere, which proves nothing: give other data");
                     return Err(self.error(trial.shapes, what));
@@ -426,8 +429,9 @@ fn declared(op: &Op) -> Vec<Candidate> {
 
 /// An error's reason without its kind.
 fn reason(e: &Error) -> String {
-    match e {
-        Error::Rule { reason } | Error::Meaningless { reason } => reason.clone(),
-        other => other.to_string(),
+    if let Error::Rule { reason } | Error::Meaningless { reason } = e {
+        reason.clone()
+    } else {
+        e.to_string()
     }
 }

@@ -190,7 +190,8 @@ impl<'a> Trial<'a> {
         }
         let got = meaning::meaning(&operand.sharding, &shards)?;
         for (e, (&got, &want)) in got.iter().zip(&truth.data).enumerate() {
-            let near = got == want || (got - want).abs() <= self.verifier.tolerance * (1.0 + want.abs());
+            let near = got.to_bits() == (want + 0.0).to_bits()
+                || (got - want).abs() <= self.verifier.tolerance * (1.0 + want.abs());
             if !near {
                 return Err(Error::Rule {
                     reason: format!(
