@@ -1,19 +1,4 @@
 //! How an op treats partial sums: which terms pass through it.
-//!
-//! An operand that is `P(op)` along an axis is `x = op_r x_r` over that axis' ranks. Terms pass `f` if running it on the
-//! terms gives terms of the result:
-//!
-//! | word | terms of | that pass | because |
-//! |---|---|---|---|
-//! | `linear` | all listed inputs at once | `P -> P`, `P(avg) -> P(avg)` | `f(sum x_r, sum y_r) = sum f(x_r, y_r)` |
-//! | `multilinear` | exactly one listed input | `P -> P`, `P(avg) -> P(avg)` | `f(sum x_r, y) = sum f(x_r, y)` |
-//! | `affine` | exactly one listed input | `P(avg) -> P(avg)` | `f(avg x_r, y) = avg f(x_r, y)`, as in `x + y` |
-//! | `increasing` | exactly one listed input | `P(max) -> P(max)`, `P(min) -> P(min)` | `f(max x_r, y) = max f(x_r, y)` |
-//! | `decreasing` | exactly one listed input | `P(max) -> P(min)`, `P(min) -> P(max)` | `f(max x_r, y) = min f(x_r, y)` |
-//! | `selecting` | all listed inputs at once | every op | every output element is one input element |
-//!
-//! Inputs that are not listed are replicated. Where the rule has a reduction of its own, only terms of that reduction
-//! pass: `max_j min_r x` is not `min_r max_j x`.
 
 use core::fmt;
 
@@ -29,7 +14,22 @@ pub enum Operands {
     Listed(Vec<usize>),
 }
 
-/// One way in which terms pass (see the [module](self)).
+/// One way in which terms pass.
+///
+/// An operand that is `P(op)` along an axis is `x = op_r x_r` over that axis' ranks. Terms pass `f` if running it on the
+/// terms gives terms of the result:
+///
+/// | word | terms of | that pass | because |
+/// |---|---|---|---|
+/// | `linear` | all listed inputs at once | `P -> P`, `P(avg) -> P(avg)` | `f(sum x_r, sum y_r) = sum f(x_r, y_r)` |
+/// | `multilinear` | exactly one listed input | `P -> P`, `P(avg) -> P(avg)` | `f(sum x_r, y) = sum f(x_r, y)` |
+/// | `affine` | exactly one listed input | `P(avg) -> P(avg)` | `f(avg x_r, y) = avg f(x_r, y)`, as in `x + y` |
+/// | `increasing` | exactly one listed input | `P(max) -> P(max)`, `P(min) -> P(min)` | `f(max x_r, y) = max f(x_r, y)` |
+/// | `decreasing` | exactly one listed input | `P(max) -> P(min)`, `P(min) -> P(max)` | `f(max x_r, y) = min f(x_r, y)` |
+/// | `selecting` | all listed inputs at once | every op | every output element is one input element |
+///
+/// Inputs that are not listed are replicated. Where the rule has a reduction of its own, only terms of that reduction
+/// pass: `max_j min_r x` is not `min_r max_j x`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Passing {
     /// Sums and averages, of all listed inputs at once.
