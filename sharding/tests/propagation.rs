@@ -141,6 +141,7 @@ mod enumeration {
         mesh: &Mesh,
         inputs: &[Operand],
         evens: &[(char, usize)],
+        sizes: &[(char, usize)],
         majors: Majors,
         to: Option<&Sharding>,
     ) -> Option<Best> {
@@ -176,10 +177,20 @@ mod enumeration {
                     let number = if output { inputs.len() + o } else { o };
                     let mut split = *kind;
                     if let Part::Dim { dim, label } = part {
-                        for (letter, size) in majors(number, *dim, *label) {
-                            let taken: usize = cut.iter().filter(|c| c.0 == letter).map(|c| c.1).product();
-                            split *= size / taken;
+                        let taken = |letter: char| -> usize {
+                            cut.iter().filter(|c| c.0 == letter).map(|c| c.1).product()
+                        };
+                        let skip: usize =
+                            majors(number, *dim, *label).iter().map(|&(l, size)| size / taken(l)).product();
+                        // Pieces of pieces behind other factors must be those factors' own.
+                        if skip > 1 && *kind > 1 {
+                            let label = label.expect("a factor behind others");
+                            let size = sizes.iter().find(|s| s.0 == label).expect("its size").1;
+                            if size % (taken(label) * kind) != 0 {
+                                return None;
+                            }
                         }
+                        split *= skip;
                         if let Some(label) = label {
                             cut.push((*label, n));
                         }
@@ -190,14 +201,14 @@ mod enumeration {
             };
             let even = evens.iter().all(|&(letter, size)| {
                 let mut left = size;
-                picked.iter().enumerate().all(|(axis, (row, _))| {
+                picked.iter().enumerate().all(|(axis, (row, kind))| {
                     let cuts = row
                         .inputs
                         .iter()
                         .chain(&row.outputs)
                         .any(|p| matches!(p, Part::Dim { label: Some(l), .. } if *l == letter));
                     let n = mesh.axes()[axis].size();
-                    let fits = !cuts || left % n == 0;
+                    let fits = !cuts || left % (n * kind) == 0;
                     left /= if cuts { n } else { 1 };
                     fits
                 })
@@ -298,6 +309,7 @@ fn the_choice_is_what_full_enumeration_finds() {
         ),
         (("(ij)k->i(jk) {i: 4}", vec![&[24, 6]], None, vec![('i', 4), ('j', 6)]), regroup),
     ];
+    let sizes = [('i', 4), ('j', 6), ('k', 6)];
     let mut random = Random(7);
     let (mut cases, mut products) = (0, 0);
     for round in 0..40 {
@@ -339,7 +351,8 @@ fn the_choice_is_what_full_enumeration_finds() {
             });
             let wishes: Vec<Wish> = wish.iter().cloned().map(Wish::Become).collect();
             let ours = Propagator::new().planner(planner.clone()).propagate(&op, &mesh, &inputs, &wishes);
-            let best = enumeration::best(&planner, &op, &mesh, &inputs, evens, *majors, wish.as_ref());
+            let best =
+                enumeration::best(&planner, &op, &mesh, &inputs, evens, &sizes, *majors, wish.as_ref());
             let shown: Vec<String> = inputs.iter().map(ToString::to_string).collect();
             let shown = format!("{rule} of {} wish {wish:?}", shown.join(" and "));
             match (ours, best) {
@@ -375,7 +388,7 @@ fn every_pair_of_placements_is_added_and_multiplied_at_least_cost() {
             let text = |i: usize| format!("{},{}", word(i), word(i + 1));
             let inputs = [operand(&m, shape, &text(0)), operand(&m, shape, &text(2))];
             let ours = Propagator::new().propagate(&op, &m, &inputs, &[]).unwrap();
-            let best = enumeration::best(&planner, &op, &m, &inputs, &[], none, None).unwrap();
+            let best = enumeration::best(&planner, &op, &m, &inputs, &[], &[], none, None).unwrap();
             let changed = ours.plans.iter().filter(|p| p.is_some()).count();
             let least = (ours.cost_us * 1e6).round() as u64;
             assert_eq!(
@@ -539,4 +552,23 @@ fn a_graph_reports_what_it_inserts() {
     let error = graph.apply(&mm, &[w, x]).unwrap_err().to_string();
     assert_eq!(error, "op 2, mm: input 0 is w, whose shape is [32,32] and not [64,32]");
     assert!(graph.constrain(a, Sharding::parse(&m, &[32, 32], "R,R").unwrap()).is_err());
+}
+
+#[test]
+fn kinds_cut_a_part_of_a_dim_only_where_their_pieces_are_its_own() {
+    let m = mesh("x=2");
+    // Columns repeated twice: three columns do not split into two pieces and two ranks.
+    let repeat = op("repeat", "ij->i(tj) {t: 2, t: replicate}", &[&[4, 3]]);
+    let x = operand(&m, &[4, 3], "SS(1,2)");
+    assert!(Propagator::new().explicit(&repeat, &m, core::slice::from_ref(&x)).is_err());
+    let c = Propagator::new().propagate(&repeat, &m, &[x], &[]).unwrap();
+    assert!(c.cost_us > 0.0, "{c:?}");
+    let repeat = op("repeat", "ij->i(tj) {t: 2, t: replicate}", &[&[4, 8]]);
+    let c = Propagator::new().explicit(&repeat, &m, &[operand(&m, &[4, 8], "SS(1,2)")]).unwrap();
+    assert_eq!(c.outputs[0].to_string(), "SS(1,4)");
+    // Six groups of two are not two pieces of two halves each.
+    let groups = op("groups", "(gc)->(gc) {g: 6, c: replicate, none}", &[&[12]]);
+    assert!(Propagator::new().explicit(&groups, &m, &[operand(&m, &[12], "SS(0,2)")]).is_err());
+    let groups = op("groups", "(gc)->(gc) {g: 4, c: replicate, none}", &[&[8]]);
+    assert!(Propagator::new().explicit(&groups, &m, &[operand(&m, &[8], "SS(0,2)")]).is_ok());
 }

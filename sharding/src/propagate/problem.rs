@@ -8,6 +8,7 @@
 //! The rows of an operand are few letters: what it becomes along the slot. A path (one row for each slot) spells one word
 //! for each operand, and the word is its target.
 
+use reshard_kernels::DType;
 use smallvec::SmallVec;
 
 use crate::propagate::operand::Operand;
@@ -147,8 +148,13 @@ impl<'a> Problem<'a> {
         }
         let wished: SmallVec<[_; 2]> =
             wishes.iter().map(|w| w.sharding().map(|s| classify(s, &slots))).collect();
-        let output_bytes = match inputs.first() {
-            Some(first) => first.item_bytes()?,
+        // A condition or an index often comes first; what comes out is mostly of the first real input's type.
+        let real = |x: &&Operand| {
+            !matches!(x.dtype, DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::U16)
+                && !matches!(x.dtype, DType::I32 | DType::U32 | DType::I64 | DType::U64)
+        };
+        let output_bytes = match inputs.iter().find(real).or(inputs.first()) {
+            Some(like) => like.item_bytes()?,
             None => 4,
         };
         let mut problem = Problem {
@@ -277,7 +283,10 @@ impl<'a> Problem<'a> {
             });
             if let Some(f) = factor.map(usize::from).filter(|&f| bound.factors[f].even) {
                 let n = self.slots[slot].size;
-                if !left[f].is_multiple_of(n) {
+                let kind = &self.kinds[slot][usize::from(self.rows[slot][usize::from(row)].kind)];
+                // Pieces of pieces are equal parts if there are equally many of each.
+                let parts = kind.split_factor().and_then(|k| k.checked_mul(n));
+                if parts.is_none_or(|parts| !left[f].is_multiple_of(parts)) {
                     return false;
                 }
                 left[f] /= n;
@@ -300,8 +309,9 @@ impl<'a> Problem<'a> {
                 Entry::Shard { dim, factor } => {
                     let kind = &self.kinds[slot][usize::from(letter.kind)];
                     let skip = self.skipped(path, slot, operand, usize::from(dim), factor);
-                    let cut = kind.cut(sub.size, skip).ok_or_else(|| Error::Unsupported {
-                        reason: format!("{kind} of a part of dim {dim}"),
+                    let splits = skip == 1 || self.splits(path, slot, operand, factor, kind);
+                    let cut = kind.cut(sub.size, skip).filter(|_| splits).ok_or_else(|| {
+                        Error::Unsupported { reason: format!("{kind} of a part of dim {dim}") }
                     })?;
                     cuts.push(AxisCut { dim: dim.into(), sub, cut });
                 }
@@ -331,17 +341,31 @@ impl<'a> Problem<'a> {
         let Some(factor) = factor else { return 1 };
         let Some(Some(list)) = bound.dims.get(operand).and_then(|dims| dims.get(dim)) else { return 1 };
         let before = list.iter().take_while(|&&f| f != factor);
-        let left = |f: u16| {
-            let cut: usize = (0..slot)
-                .filter(|&s| match self.letter(s, path[s], operand).entry {
-                    Entry::Shard { factor, .. } => factor == Some(f),
-                    Entry::Replicate | Entry::Partial(_) | Entry::Fixed(_) => false,
-                })
-                .map(|s| self.slots[s].size)
-                .product();
-            bound.factors[usize::from(f)].size / cut.max(1)
-        };
+        let left = |f: u16| bound.factors[usize::from(f)].size / self.taken(path, slot, operand, f);
         before.map(|&f| left(f)).product()
+    }
+
+    /// Into how many parts the slots before one cut a factor.
+    fn taken(&self, path: &[u16], slot: usize, operand: usize, f: u16) -> usize {
+        let cuts = |s: &usize| match self.letter(*s, path[*s], operand).entry {
+            Entry::Shard { factor, .. } => factor == Some(f),
+            Entry::Replicate | Entry::Partial(_) | Entry::Fixed(_) => false,
+        };
+        (0..slot).filter(cuts).map(|s| self.slots[s].size).product()
+    }
+
+    /// Whether the pieces of a kind behind other factors start where those do: its split factor divides what is left of
+    /// this factor, on every rank.
+    fn splits(&self, path: &[u16], slot: usize, operand: usize, factor: Option<u16>, kind: &Kind) -> bool {
+        match (kind.split_factor(), factor) {
+            (Some(1), _) => true,
+            (Some(k), Some(f)) => {
+                let (size, taken) =
+                    (self.bound.get().factors[usize::from(f)].size, self.taken(path, slot, operand, f));
+                taken.checked_mul(k).is_some_and(|parts| size.is_multiple_of(parts))
+            }
+            (Some(_), None) | (None, _) => false,
+        }
     }
 
     /// The outputs of a path; the first input is what a view looks at.

@@ -50,7 +50,8 @@ impl Propagator {
     /// The cheapest strategy: least cost of redistributing the inputs, plus what is wished of the outputs; of those the
     /// one that changes fewest inputs, then the first in the order of the op's strategies, all replicated first.
     ///
-    /// Requires all inputs on `mesh`, with the op's shapes. `wishes` holds one wish per output, or fewer.
+    /// Requires all inputs on `mesh`, with the op's shapes. `wishes` holds one wish per output, or fewer; bytes of outputs
+    /// are those of the first input of real or complex numbers, or else of the first input.
     pub fn propagate(
         &self,
         op: &Op,

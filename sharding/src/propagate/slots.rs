@@ -49,6 +49,15 @@ impl Kind {
         if split_factor == 1 { Kind::Plain } else { Kind::Strided(split_factor) }
     }
 
+    /// Into how many pieces it first cuts a dim: 1 for plain shards; none for sizes.
+    pub(super) fn split_factor(&self) -> Option<usize> {
+        match self {
+            Kind::Plain => Some(1),
+            Kind::Strided(k) => Some(*k),
+            Kind::Ragged(_) => None,
+        }
+    }
+
     /// The cut over `n` ranks, behind local digits of product `skip`; none for sizes that cannot be behind anything.
     pub(super) fn cut(&self, n: usize, skip: usize) -> Option<Cut> {
         match self {
