@@ -85,9 +85,8 @@ fn never_dearer_than_torch() {
     let table = Table::standard();
     let propagator = Propagator::new();
     let mut tallies: BTreeMap<(String, usize), Tally> = BTreeMap::new();
-    let cost = |from: &Sharding, to: &Sharding| match from == to {
-        true => 0.0,
-        false => propagator.get_planner().plan(from, to, ITEM_BYTES).unwrap().cost_us(),
+    let cost = |from: &Sharding, to: &Sharding| {
+        if from == to { 0.0 } else { propagator.get_planner().plan(from, to, ITEM_BYTES).unwrap().cost_us() }
     };
     let rows = rows(&mesh);
     assert_eq!(rows.len(), 517);

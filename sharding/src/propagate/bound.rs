@@ -177,7 +177,7 @@ impl Problem<'_> {
             }
         }
         let numel: usize = self.op.outputs()[output].iter().product();
-        if reduced == 1.0 || numel == 0 || self.op.is_view() {
+        if reduced < 2.0 || numel == 0 || self.op.is_view() {
             return 0;
         }
         let receipts = (reduced - 1.0) + replicas - 1.0;
