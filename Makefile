@@ -19,7 +19,7 @@ help:
 	@echo "make soak         random redistributions on every engine of one process for SOAK_SECONDS (ten minutes)"
 	@echo "make large        tensors and messages of more than 2^31 bytes (7 GiB)"
 	@echo "make fuzz         arbitrary layout expressions for a minute (nightly, cargo-fuzz)"
-	@echo "make instructions instruction counts of the layout algebra and the planner against the kept ones (valgrind)"
+	@echo "make instructions instruction counts of layouts, plans and propagation against the kept ones (valgrind)"
 
 ci:
 	.ci/run
@@ -72,6 +72,7 @@ fuzz:
 instructions:
 	benches/instructions.sh layout --check
 	benches/instructions.sh planner --check
+	benches/instructions.sh propagation --check
 
 cuda:
 	eval "$$(scripts/fetch_nvrtc.sh)" && RESHARD_NEED_NVRTC=1 cargo test -p reshard-cuda -p reshard-device -p reshard-nccl --features reshard-nccl/nccl --test nvrtc --test on_device --test select --test contract --test nccl_on_device --test real_over_stand_ins --example device_speed

@@ -2,18 +2,19 @@
 # Instructions per operation, counted by callgrind: the same on every run and every machine of one kind, so a change of a
 # few percent shows.
 #
-#     benches/instructions.sh layout|planner [--check|--write]
+#     benches/instructions.sh layout|planner|propagation [--check|--write]
 #
 # Prints a table of the operations of that program; with --check compares with the kept counts in
-# benches/layout_instructions.txt or benches/planner_instructions.txt and fails where one grew by more than 5 percent; with
+# benches/layout_instructions.txt or its like for the others and fails where one grew by more than 5 percent; with
 # --write keeps these. A count is the difference between few runs and many, divided by theirs.
 set -eu
 cd "$(dirname "$0")/.."
 case "${1:-}" in
 layout) few=1000 many=2000 ;;
 planner) few=48 many=144 ;; # every list of pairs once, and three times
+propagation) few=48 many=96 ;; # every list of inputs once, and twice
 *)
-    echo "usage: benches/instructions.sh layout|planner [--check|--write]" >&2
+    echo "usage: benches/instructions.sh layout|planner|propagation [--check|--write]" >&2
     exit 2
     ;;
 esac

@@ -29,6 +29,8 @@ fn table() {
     println!(
         "| op | axes | terms | pairs | median us | mean us | worst us | worst pair | target us |\n|---|---|---|---|---|---|---|---|---|"
     );
+    // Of an op and a number of axes, the lists without and with terms follow each other.
+    let mut both: Vec<f64> = Vec::new();
     for list in &lists() {
         let p = list.problems().expect("a list");
         let propagator = Propagator::new();
@@ -59,6 +61,17 @@ fn table() {
             p.inputs[i][1].sharding,
             list.target_us
         );
+        both.extend(all.iter().map(|x| x.0));
+        if list.terms {
+            both.sort_by(f64::total_cmp);
+            let (n, median) = (both.len(), both[both.len() / 2]);
+            let mean = both.iter().sum::<f64>() / n as f64;
+            println!(
+                "| {} | {} | all | {n} | {median:.1} | {mean:.1} | | | {} |",
+                list.op, list.axes, list.target_us
+            );
+            both.clear();
+        }
     }
 }
 

@@ -49,6 +49,11 @@ pub struct Problems {
 }
 
 impl List {
+    /// `mm_3` or `mm_3_terms`.
+    pub fn name(&self) -> String {
+        format!("{}_{}{}", self.op, self.axes, if self.terms { "_terms" } else { "" })
+    }
+
     /// What is timed.
     pub fn problems(&self) -> Result<Problems, Error> {
         let names = ["a", "b", "c", "d", "e"];

@@ -135,6 +135,7 @@ mod enumeration {
         holds || !makes
     }
 
+    #[allow(clippy::too_many_arguments, reason = "the whole question")]
     pub(super) fn best(
         planner: &Planner,
         op: &Op,

@@ -17,6 +17,7 @@ mod bound;
 pub mod cache;
 mod choice;
 pub mod graph;
+mod made;
 mod operand;
 mod problem;
 mod propagator;

@@ -133,7 +133,7 @@ fn chosen(problem: &Problem<'_>, search: &mut Search<'_, '_>, found: &Found) -> 
     }
     let (inputs, plans) = problem.alike.iter().map(|&a| targets[usize::from(a)].clone()).unzip();
     let made = search.made(&found.path).ok_or_else(gone)?;
-    let (outputs, output_plans) = (made.outputs.clone(), made.plans.clone());
+    let (outputs, output_plans) = made.finish(problem)?;
     let mut strategies = Vec::new();
     if !problem.op.is_view() {
         let rows = problem.op.strategies();

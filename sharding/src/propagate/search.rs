@@ -18,16 +18,13 @@
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
-use std::sync::Arc;
 
 use smallvec::SmallVec;
 
 use crate::propagate::bound::{Known, picoseconds_below};
+use crate::propagate::made::Made;
 use crate::propagate::problem::{Alike, Path, Problem};
-use crate::propagate::wish::Wish;
-use crate::redistribute::Plan;
 use crate::redistribute::cache::WordMap;
-use crate::redistribute::planner::picoseconds;
 use crate::redistribute::price::{Ask, Price};
 use crate::rules::Entry;
 use crate::{Error, Sharding};
@@ -48,14 +45,6 @@ impl Target {
     fn is_exact(&self) -> bool {
         self.most == Some(self.least)
     }
-}
-
-/// What the outputs are, and what becomes of them.
-#[derive(Clone, Debug)]
-pub(super) struct Made {
-    pub(super) outputs: Vec<Sharding>,
-    pub(super) plans: Vec<Option<Arc<Plan>>>,
-    cost: u64,
 }
 
 /// A whole path with its cost.
@@ -105,7 +94,8 @@ pub(super) struct Search<'p, 'a> {
     queue: BinaryHeap<Entered>,
     targets: SmallVec<[Targets; 3]>,
     known_words: SmallVec<[WordMap<Word, u32>; 3]>,
-    made: Vec<(Path, Option<Made>)>,
+    made: Vec<Option<Made>>,
+    known_paths: WordMap<Path, u32>,
     /// Only paths that leave the inputs alone.
     untouched: bool,
     /// Whether only the best path is wanted, and what it costs at most.
@@ -127,6 +117,7 @@ impl<'p, 'a> Search<'p, 'a> {
             targets,
             known_words,
             made: Vec::new(),
+            known_paths: WordMap::default(),
             untouched,
             only_one,
             most: u64::MAX,
@@ -220,12 +211,16 @@ impl<'p, 'a> Search<'p, 'a> {
         if self.untouched && top.changed > 0 {
             return;
         }
-        top.least += if top.exact > p.inputs.len() + 1 {
+        if top.exact > p.inputs.len() + 1 || !p.wishes.is_empty() {
+            let limit = if self.most == u64::MAX { u64::MAX } else { self.most.saturating_sub(top.least) };
+            let is_last = top.exact > p.inputs.len() + 1;
             let Some(made) = self.made(&top.path) else { return };
-            made.cost
-        } else {
-            (0..p.wishes.len()).map(|o| p.least_of_wish(o, &top.path)).sum::<u64>()
-        };
+            if is_last && let Err(e) = made.price(p, limit) {
+                self.refusal = Some(e);
+                return;
+            }
+            top.least += made.least;
+        }
         if top.least <= self.most {
             self.queue.push(top);
         }
@@ -254,7 +249,8 @@ impl<'p, 'a> Search<'p, 'a> {
         }
         // The path must also have outputs, and these their cost.
         let Some(made) = self.made(path) else { return };
-        most = most.saturating_add(made.cost);
+        made.bound_from_above(p);
+        most = most.saturating_add(made.most.unwrap_or(u64::MAX));
         self.most = self.most.min(most);
     }
 
@@ -318,23 +314,18 @@ impl<'p, 'a> Search<'p, 'a> {
     }
 
     /// What the outputs are by a whole path.
-    pub(super) fn made(&mut self, path: &Path) -> Option<&Made> {
+    pub(super) fn made(&mut self, path: &Path) -> Option<&mut Made> {
         let p = self.problem;
-        let at = if let Some(at) = self.made.iter().position(|m| m.0 == *path) {
-            at
+        let at = if let Some(&at) = self.known_paths.get(path) {
+            at as usize
         } else {
             let first = if p.op.is_view() { self.target(path, 0).map(|t| t.sharding.clone()) } else { None };
-            let made = match make_outputs(p, path, first.as_ref()) {
-                Ok(made) => Some(made),
-                Err(e) => {
-                    self.refusal = Some(e);
-                    None
-                }
-            };
-            self.made.push((path.clone(), made));
+            let made = Made::new(p, path, first.as_ref()).map_err(|e| self.refusal = Some(e)).ok();
+            self.made.push(made);
+            self.known_paths.insert(path.clone(), self.made.len() as u32 - 1);
             self.made.len() - 1
         };
-        self.made[at].1.as_ref()
+        self.made[at].as_mut()
     }
 }
 
@@ -348,41 +339,4 @@ fn bounded(p: &Problem<'_>, a: &Alike<'_>, path: &Path) -> Result<Target, Error>
     // The bound is 0 exactly where nothing has to be said.
     let free = bound == 0.0 && p.trusts_free;
     Ok(Target { sharding, changed: true, least: picoseconds_below(bound), most: free.then_some(0) })
-}
-
-fn make_outputs(p: &Problem<'_>, path: &Path, first: Option<&Sharding>) -> Result<Made, Error> {
-    let mut outputs = p.outputs(path, first)?;
-    let mut cost = 0;
-    let mut plans = Vec::new();
-    for (out, wish) in outputs.iter_mut().zip(p.wishes) {
-        plans.push(match wish {
-            Wish::Prefer { sharding, penalty_us } => {
-                let extra = (penalty_us.max(0.0) * 1e6).round() as u64;
-                cost += if out == sharding { 0 } else { extra };
-                None
-            }
-            Wish::Become(sharding) if out != sharding => {
-                let plan = p.planner.plan(out, sharding, p.output_bytes)?;
-                cost += cost_of(&plan);
-                *out = sharding.clone();
-                Some(Arc::new(plan))
-            }
-            Wish::Settled => {
-                if out.is_partial() {
-                    cost += match p.planner.price(out, &out.settled(), p.output_bytes, Ask::Quick)? {
-                        Price::Exactly(cost) | Price::AtMost(cost) | Price::MoreThan(cost) => cost,
-                    };
-                }
-                None
-            }
-            Wish::Any | Wish::Become(_) => None,
-        });
-    }
-    plans.resize(outputs.len(), None);
-    Ok(Made { outputs, plans, cost })
-}
-
-/// The steps of a plan in whole picoseconds, so that the order of additions decides nothing.
-pub(super) fn cost_of(plan: &Plan) -> u64 {
-    plan.steps().iter().map(|s| picoseconds(s.cost_us)).sum()
 }
