@@ -9,6 +9,9 @@ use crate::redistribute::Plan;
 use crate::redistribute::price::{Ask, Price};
 use crate::{Error, Sharding};
 
+/// Outputs after their wishes, and the plan of each that moves.
+pub(super) type Finished = (Vec<Sharding>, Vec<Option<Arc<Plan>>>);
+
 /// The outputs of a path, as the op leaves them, and what their wishes cost.
 #[derive(Clone, Debug)]
 pub(super) struct Made {
@@ -92,7 +95,7 @@ impl Made {
     }
 
     /// The outputs after their wishes, and the plans that take them there.
-    pub(super) fn finish(&self, p: &Problem<'_>) -> Result<(Vec<Sharding>, Vec<Option<Arc<Plan>>>), Error> {
+    pub(super) fn finish(&self, p: &Problem<'_>) -> Result<Finished, Error> {
         let mut outputs = self.outputs.clone();
         let mut plans = vec![None; outputs.len()];
         for ((out, wish), plan) in outputs.iter_mut().zip(p.wishes).zip(&mut plans) {

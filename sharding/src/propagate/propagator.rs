@@ -136,10 +136,9 @@ fn chosen(problem: &Problem<'_>, search: &mut Search<'_, '_>, found: &Found) -> 
     let (outputs, output_plans) = made.finish(problem)?;
     let mut strategies = Vec::new();
     if !problem.op.is_view() {
-        let rows = problem.op.strategies();
         for (slot, &row) in found.path.iter().enumerate() {
             let row = problem.rows[slot][usize::from(row)];
-            strategies.push((problem.slots[slot], rows[usize::from(row.row)].clone()));
+            strategies.extend(problem.op.strategy(row.row.into()).map(|s| (problem.slots[slot], s)));
         }
     }
     Ok(Choice { inputs, plans, outputs, output_plans, strategies, cost_us: found.picoseconds as f64 / 1e6 })

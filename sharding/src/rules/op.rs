@@ -226,7 +226,13 @@ impl Op {
 
     /// The strategies of one mesh axis over the dims of this call; none for a view.
     pub fn strategies(&self) -> Vec<Strategy> {
-        let Some(bound) = self.bound() else { return Vec::new() };
+        let rows = self.bound().map_or(0, |b| b.rows.len());
+        (0..rows).filter_map(|row| self.strategy(row)).collect()
+    }
+
+    /// One of them.
+    pub(crate) fn strategy(&self, row: usize) -> Option<Strategy> {
+        let bound = self.bound()?;
         let part = |e: &Entry| match *e {
             Entry::Replicate => Part::Replicate,
             Entry::Partial(op) => Part::Partial(op),
@@ -235,12 +241,11 @@ impl Op {
             }
             Entry::Fixed(i) => Part::Fixed(bound.fixed[usize::from(i)].clone()),
         };
-        let row = |r: &Row| {
-            let mut inputs: Vec<Part> = r.entries.iter().map(part).collect();
-            let outputs = inputs.split_off(self.0.inputs.len());
-            Strategy { inputs, outputs }
-        };
-        bound.rows.iter().map(row).collect()
+        let (inputs, outputs) = bound.rows.get(row)?.entries.split_at(self.0.inputs.len());
+        Some(Strategy {
+            inputs: inputs.iter().map(part).collect(),
+            outputs: outputs.iter().map(part).collect(),
+        })
     }
 
     fn bind(name: &str, rule: &Rule, inputs: &[&[usize]], outputs: Option<&[&[usize]]>) -> Result<Op, Error> {
