@@ -5,8 +5,11 @@ mod reference_ops;
 use std::collections::BTreeSet;
 
 use reference_ops::Example;
-use reshard_sharding::rules::verify::{Mutants, Report};
+use reshard_kernels::DType;
+use reshard_sharding::propagate::{Operand, Propagator};
+use reshard_sharding::rules::verify::{Mutants, Random, Report};
 use reshard_sharding::rules::{Call, Table};
+use reshard_sharding::{Mesh, Sharding};
 
 /// Ops that only regroup digits: they have no strategies of one axis, and `tests/views.rs` checks what they do.
 const VIEWS: [&str; 4] = ["view", "reshape", "flatten", "unflatten"];
@@ -54,6 +57,62 @@ fn every_rule_is_true() {
     let checks: usize = results.iter().filter_map(|(_, r)| r.as_ref().ok().map(|r: &Report| r.checks)).sum();
     println!("{} examples, {checks} checks, {:.1?}", results.len(), started.elapsed());
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Propagation of every example on meshes of two axes, from inputs in any placements: what it says comes out does.
+#[test]
+fn what_is_chosen_is_true_on_several_axes() {
+    let meshes = ["x=2,y=2", "x=2,y=3", "x=4,y=2"].map(|m| m.parse::<Mesh>().unwrap());
+    let propagator = Propagator::new();
+    let results = each(|e, table| {
+        let mut random = Random::new(e.call.len() as u64);
+        let (mut checks, mut moved) = (0, 0);
+        for op in e.ops(table).iter().filter(|op| !op.inputs().is_empty()) {
+            for round in 0..6 {
+                let mesh = &meshes[round % 3];
+                let term = ["P", "P(max)", "P(avg)", "R"][random.below(4)];
+                let mut inputs = Vec::new();
+                for shape in op.inputs() {
+                    let mut one = || match random.below(6) {
+                        0 => "R".to_owned(),
+                        1 => term.to_owned(),
+                        2 if !shape.is_empty() => format!("SS({},2)", random.below(shape.len())),
+                        _ if shape.is_empty() => "R".to_owned(),
+                        _ => format!("S({})", random.below(shape.len())),
+                    };
+                    let text = format!("{},{}", one(), one());
+                    let sharding = Sharding::parse(mesh, shape, &text).unwrap();
+                    inputs.push(Operand::new(DType::F64, sharding));
+                }
+                // A shard cannot become a term of an average, which may leave nothing.
+                let Ok(choice) = propagator.propagate(op, mesh, &inputs, &[]) else { continue };
+                let is = |(i, x): (usize, &Operand)| format!("{x} as {}", choice.inputs[i]);
+                let shown: Vec<String> = inputs.iter().enumerate().map(is).collect();
+                if let Err(wrong) = e.verifier().holds(op, &choice.inputs, &choice.outputs) {
+                    return Err(format!(
+                        "{}: {} makes {:?}: {wrong}",
+                        e.call,
+                        shown.join(", "),
+                        choice.outputs[0].to_string()
+                    ));
+                }
+                checks += 1;
+                moved += usize::from(choice.plans.iter().any(Option::is_some));
+            }
+        }
+        Ok((checks, moved))
+    });
+    let wrong: Vec<&String> = results.iter().filter_map(|(_, r)| r.as_ref().err()).collect();
+    assert!(
+        wrong.is_empty(),
+        "{} wrong:\n{}",
+        wrong.len(),
+        wrong.iter().map(|w| w.as_str()).collect::<Vec<_>>().join("\n")
+    );
+    let (checks, moved) =
+        results.iter().filter_map(|(_, r)| r.as_ref().ok()).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+    println!("{checks} choices, {moved} of which move something");
+    assert!(checks > 1000);
 }
 
 #[test]

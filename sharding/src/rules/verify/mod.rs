@@ -29,6 +29,7 @@ mod candidate;
 mod data;
 mod local;
 mod mutants;
+mod on_mesh;
 mod search;
 mod trial;
 

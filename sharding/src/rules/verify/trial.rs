@@ -172,36 +172,7 @@ impl<'a> Trial<'a> {
         locals: &[Vec<Tensor>],
     ) -> Result<(), Error> {
         let operand = self.operand(self.shapes.inputs.len() + output, placement)?;
-        let truth = &self.truths[set][output];
-        let mut shards = Vec::with_capacity(self.n);
-        for (rank, local) in locals.iter().enumerate() {
-            let has = &local[output];
-            let wants = operand.sharding.local_shape(rank)?;
-            if has.shape != wants.as_slice() || has.data.len() != wants.iter().product::<usize>() {
-                let (has, wants) = (Brackets(&has.shape), Brackets(&wants));
-                return Err(Error::Rule {
-                    reason: format!(
-                        "rank {rank} makes {has} of output {output}, and {placement} is {wants} there"
-                    ),
-                });
-            }
-            // 0.0 and -0.0 are one value.
-            shards.push(has.data.iter().map(|x| x + 0.0).collect());
-        }
-        let got = meaning::meaning(&operand.sharding, &shards)?;
-        for (e, (&got, &want)) in got.iter().zip(&truth.data).enumerate() {
-            let near = got.to_bits() == (want + 0.0).to_bits()
-                || (got - want).abs() <= self.verifier.tolerance * (1.0 + want.abs());
-            if !near {
-                return Err(Error::Rule {
-                    reason: format!(
-                        "element {} of output {output} is {got}, and of the whole {want}",
-                        Brackets(&index(e, &truth.shape))
-                    ),
-                });
-            }
-        }
-        Ok(())
+        same(self.verifier, output, &operand.sharding, &self.truths[set][output], locals)
     }
 
     /// All outputs on all data sets.
@@ -215,6 +186,45 @@ impl<'a> Trial<'a> {
         }
         Ok(())
     }
+}
+
+/// Whether local results in this sharding, by place in the mesh and output, mean the whole result.
+pub(super) fn same(
+    v: &Verifier<'_>,
+    output: usize,
+    sharding: &Sharding,
+    truth: &Tensor,
+    locals: &[Vec<Tensor>],
+) -> Result<(), Error> {
+    let mut shards = Vec::with_capacity(locals.len());
+    for (rank, local) in sharding.mesh().ranks().zip(locals) {
+        let has = &local[output];
+        let wants = sharding.local_shape(rank)?;
+        if has.shape != wants.as_slice() || has.data.len() != wants.iter().product::<usize>() {
+            let (has, wants) = (Brackets(&has.shape), Brackets(&wants));
+            return Err(Error::Rule {
+                reason: format!(
+                    "rank {rank} makes {has} of output {output}, and {sharding} is {wants} there"
+                ),
+            });
+        }
+        // 0.0 and -0.0 are one value.
+        shards.push(has.data.iter().map(|x| x + 0.0).collect());
+    }
+    let got = meaning::meaning(sharding, &shards)?;
+    for (e, (&got, &want)) in got.iter().zip(&truth.data).enumerate() {
+        let near =
+            got.to_bits() == (want + 0.0).to_bits() || (got - want).abs() <= v.tolerance * (1.0 + want.abs());
+        if !near {
+            return Err(Error::Rule {
+                reason: format!(
+                    "element {} of output {output} is {got}, and of the whole {want}",
+                    Brackets(&index(e, &truth.shape))
+                ),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// The coordinates of a row-major index.
@@ -232,7 +242,11 @@ fn index(mut e: usize, shape: &[usize]) -> Vec<usize> {
     out
 }
 
-fn on_the_whole(v: &Verifier<'_>, shapes: &Shapes, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
+pub(super) fn on_the_whole(
+    v: &Verifier<'_>,
+    shapes: &Shapes,
+    inputs: &[Tensor],
+) -> Result<Vec<Tensor>, Error> {
     let bad = |reason: String| Err(Error::Rule { reason: format!("{}: on whole tensors {reason}", v.name) });
     let places: Vec<Place> = shapes.inputs.iter().map(|s| everything(s)).collect();
     let wanted: Vec<Place> = shapes.outputs.iter().map(|s| everything(s)).collect();
