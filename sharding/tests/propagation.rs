@@ -573,3 +573,58 @@ fn kinds_cut_a_part_of_a_dim_only_where_their_pieces_are_its_own() {
     let groups = op("groups", "(gc)->(gc) {g: 4, c: replicate, none}", &[&[8]]);
     assert!(Propagator::new().explicit(&groups, &m, &[operand(&m, &[8], "SS(0,2)")]).is_ok());
 }
+
+/// Where a dim is so short that one rank holds all of it, what looks like a move may be none.
+#[test]
+fn short_dims_are_chosen_for_as_enumeration_does() {
+    let none: enumeration::Majors = |_, _, _| Vec::new();
+    let planner = reshard_sharding::redistribute::Planner::new();
+    let mut random = Random(11);
+    let mut checked = 0;
+    let families: [(&str, [&[usize]; 2]); 4] = [
+        ("mk,kn->mn", [&[1, 1], &[1, 1]]),
+        ("mk,kn->mn", [&[3, 1], &[1, 2]]),
+        (ADD, [&[1, 4], &[1, 4]]),
+        ("ab,ac->bc", [&[3, 1], &[3, 2]]),
+    ];
+    for _ in 0..60 {
+        for (rule, shapes) in families {
+            let m = mesh(["x=2", "x=3", "x=2,y=2", "x=4"][random.below(4)]);
+            let op = op("op", rule, &shapes);
+            let mut text = |shape: &[usize]| {
+                let axes: Vec<String> = (0..m.axes().len())
+                    .map(|_| match random.below(4) {
+                        0 => "R".to_owned(),
+                        1 => format!("SS({},4)", random.below(shape.len())),
+                        _ => format!("S({})", random.below(shape.len())),
+                    })
+                    .collect();
+                axes.join(",")
+            };
+            let inputs = [operand(&m, shapes[0], &text(shapes[0])), operand(&m, shapes[1], &text(shapes[1]))];
+            let ours = Propagator::new().propagate(&op, &m, &inputs, &[]).unwrap();
+            let best = enumeration::best(&planner, &op, &m, &inputs, &[], &[], none, None).unwrap();
+            let least = (ours.cost_us * 1e6).round() as u64;
+            assert_eq!(least, best.picoseconds, "{rule} of {} and {}", inputs[0], inputs[1]);
+            checked += 1;
+        }
+    }
+    assert_eq!(checked, 240);
+}
+
+#[test]
+fn costs_beyond_all_numbers_do_not_overflow() {
+    let m = mesh("x=2,y=2");
+    let mm = op("mm", "mk,kn->mn", &[&[4, 4], &[4, 4]]);
+    let inputs = [operand(&m, &[4, 4], "S(0),R"), operand(&m, &[4, 4], "R,S(1)")];
+    let sharding = Sharding::parse(&m, &[4, 4], "R,R").unwrap();
+    for penalty_us in [1e15, 1e308, f64::INFINITY] {
+        let wish = Wish::Prefer { sharding: sharding.clone(), penalty_us };
+        let c = Propagator::new().propagate(&mm, &m, &inputs, &[wish]).unwrap();
+        assert_eq!(c.outputs[0], sharding);
+    }
+    // More ranks than can be looked at one by one are an error, not a wait.
+    let m = mesh("x=9223372036854775807");
+    let inputs = [operand(&m, &[4, 4], "S(1)"), operand(&m, &[4, 4], "R")];
+    assert!(Propagator::new().propagate(&mm, &m, &inputs, &[]).is_err());
+}

@@ -20,6 +20,9 @@ use super::{batch, element, network, ops, output, required};
 /// How many runners-up are printed where nobody says how many.
 const RUNNERS_UP: usize = 3;
 
+/// More ranks than this have no runners-up unless they are asked for: each may take a look at every rank.
+const MANY_RANKS: usize = 1 << 12;
+
 /// More runners-up than this are not listed.
 const MOST: usize = 1000;
 
@@ -157,7 +160,10 @@ pub(crate) fn run(args: &PropagateArgs) -> Result<(), CliError> {
         let asked = propagate(&table, request, request.advise.unwrap_or(0))?;
         return output::print_json(&Answer::of(&asked, request.advise.is_some()));
     }
-    let runners_up = if request.explicit { 0 } else { request.advise.unwrap_or(RUNNERS_UP) };
+    let few =
+        request.mesh.as_deref().and_then(|m| m.parse::<Mesh>().ok()).is_none_or(|m| m.size() <= MANY_RANKS);
+    let by_default = if few { RUNNERS_UP } else { 0 };
+    let runners_up = if request.explicit { 0 } else { request.advise.unwrap_or(by_default) };
     output::print(&propagate(&table, request, runners_up)?.text())
 }
 

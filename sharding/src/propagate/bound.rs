@@ -64,8 +64,16 @@ impl Known {
         changed: false,
     };
 
-    /// The same with one more slot of `n` ranks; `fixed` is the dim of a fixed placement.
-    pub(super) fn with(self, at: &Class, letter: Letter, n: usize, fixed: Option<usize>) -> Known {
+    /// The same with one more slot of `n` ranks; `fixed` is the dim of a fixed placement, and `spreads` says that shards
+    /// of the source are equal parts.
+    pub(super) fn with(
+        self,
+        at: &Class,
+        letter: Letter,
+        n: usize,
+        fixed: Option<usize>,
+        spreads: bool,
+    ) -> Known {
         let mut known = self;
         let n = n as f64;
         let (dim, terms) = match letter.entry {
@@ -99,7 +107,8 @@ impl Known {
             Class::Shard { dim: d, .. } => {
                 if dim != Some(*d) {
                     known.changed = true;
-                    known.must_move |= !terms;
+                    // A short dim may lie on one rank, and then another dim may be "sharded" there as well.
+                    known.must_move |= !terms && (spreads || dim.is_none());
                     match letter.entry {
                         Entry::Replicate => known.gathered /= n,
                         // The ranks that hold an element have it in their terms.
@@ -146,13 +155,12 @@ impl Problem<'_> {
         let operand = self.alike.len() + output;
         let must_move = path.iter().enumerate().any(|(slot, &row)| {
             match (self.letter(slot, row, operand).entry, &wished[slot]) {
-                (Entry::Shard { dim, .. }, Class::Shard { dim: d, .. }) => usize::from(dim) != *d,
                 (Entry::Shard { .. }, Class::Replicate)
                 | (Entry::Partial(_), Class::Replicate | Class::Shard { .. }) => true,
                 (Entry::Partial(op), Class::Partial(held)) => !op.mixes_with(*held),
                 (Entry::Replicate | Entry::Fixed(_), _)
                 | (_, Class::Mixed)
-                | (Entry::Shard { .. }, Class::Partial(_)) => false,
+                | (Entry::Shard { .. }, Class::Partial(_) | Class::Shard { .. }) => false,
             }
         });
         let empty = self.op.outputs()[output].contains(&0);

@@ -26,9 +26,9 @@ impl Made {
     /// The outputs with the bounds that cost little to have.
     pub(super) fn new(p: &Problem<'_>, path: &Path, first: Option<&Sharding>) -> Result<Made, Error> {
         let outputs = p.outputs(path, first)?;
-        let (mut least, mut exact) = (0, true);
+        let (mut least, mut exact) = (0u64, true);
         for (out, wish) in outputs.iter().zip(p.wishes) {
-            least += match wish {
+            let cost = match wish {
                 Wish::Any => 0,
                 Wish::Prefer { sharding, .. } if out == sharding => 0,
                 Wish::Prefer { penalty_us, .. } => (penalty_us.max(0.0) * 1e6).round() as u64,
@@ -43,6 +43,7 @@ impl Made {
                     picoseconds_below(bound)
                 }
             };
+            least = least.saturating_add(cost);
         }
         Ok(Made { outputs, least, most: exact.then_some(least) })
     }
@@ -73,7 +74,7 @@ impl Made {
     fn priced(&self, p: &Problem<'_>, ask: Ask) -> Result<Option<u64>, Error> {
         let mut sum = 0u64;
         for (out, wish) in self.outputs.iter().zip(p.wishes) {
-            sum += match wish {
+            let cost = match wish {
                 Wish::Become(sharding) if out != sharding => {
                     match p.planner.price(out, sharding, p.output_bytes, ask)? {
                         Price::Exactly(cost) | Price::AtMost(cost) => cost,
@@ -90,6 +91,7 @@ impl Made {
                 }
                 Wish::Any | Wish::Settled | Wish::Prefer { .. } | Wish::Become(_) => 0,
             };
+            sum = sum.saturating_add(cost);
         }
         Ok(Some(sum))
     }

@@ -8,6 +8,9 @@ use crate::propagate::slots::Class;
 use crate::rules::{Entry, Op};
 use crate::{Error, Mesh};
 
+/// More ranks than this are asked for one way out only: the others may be uneven, which takes a look at every rank.
+const MANY_RANKS: usize = 1 << 12;
+
 /// The most operands that are spelled out.
 const SHOWN: usize = 4;
 
@@ -34,7 +37,7 @@ pub(super) fn needs_redistribute(
     inputs: &[Operand],
 ) -> Error {
     let fixes: Vec<String> = propagator
-        .advise(op, mesh, inputs, &[], 3)
+        .advise(op, mesh, inputs, &[], if mesh.size() > MANY_RANKS { 1 } else { 3 })
         .unwrap_or_default()
         .iter()
         .filter(|c| typechecks(propagator, op, mesh, inputs, c))

@@ -156,7 +156,7 @@ impl<'p, 'a> Search<'p, 'a> {
             Entry::Fixed(i) => p.bound.get().fixed[usize::from(i)].dim(),
             Entry::Replicate | Entry::Partial(_) | Entry::Shard { .. } => None,
         };
-        known.with(&a.at[slot], letter, p.slots[slot].size, fixed)
+        known.with(&a.at[slot], letter, p.slots[slot].size, fixed, a.source.digits().is_some())
     }
 
     fn extend(&mut self, top: &Entered) {
@@ -167,7 +167,7 @@ impl<'p, 'a> Search<'p, 'a> {
             let (mut least, mut changed) = (0u64, 0u64);
             for (a, k) in p.inputs.iter().zip(&known) {
                 let k = self.grown(*k, a, slot, row);
-                least += a.count * p.least(a, &k, slot + 1);
+                least = least.saturating_add(a.count.saturating_mul(p.least(a, &k, slot + 1)));
                 changed += if k.changed { a.count } else { 0 };
             }
             if self.untouched && (least > 0 || changed > 0) {
@@ -178,7 +178,8 @@ impl<'p, 'a> Search<'p, 'a> {
             if !p.is_even(&path) {
                 continue;
             }
-            least += (0..p.wishes.len()).map(|o| p.least_of_wish(o, &path)).sum::<u64>();
+            let wishes = (0..p.wishes.len()).map(|o| p.least_of_wish(o, &path));
+            least = wishes.fold(least, u64::saturating_add);
             if least <= self.most {
                 self.queue.push(Entered { least, changed, path, exact: 0 });
             }
@@ -205,7 +206,7 @@ impl<'p, 'a> Search<'p, 'a> {
         for (i, a) in p.inputs.iter().enumerate() {
             let Some(target) = &self.targets[i][at[i]].1 else { return };
             let bound = if target.is_exact() { 0 } else { p.least(a, &known[i], p.slots.len()) };
-            top.least += a.count * target.least.max(bound);
+            top.least = top.least.saturating_add(a.count.saturating_mul(target.least.max(bound)));
             top.changed += if target.changed { a.count } else { 0 };
         }
         if self.untouched && top.changed > 0 {
@@ -219,7 +220,7 @@ impl<'p, 'a> Search<'p, 'a> {
                 self.refusal = Some(e);
                 return;
             }
-            top.least += made.least;
+            top.least = top.least.saturating_add(made.least);
         }
         if top.least <= self.most {
             self.queue.push(top);
@@ -260,9 +261,9 @@ impl<'p, 'a> Search<'p, 'a> {
         let Some(a) = p.inputs.get(input) else { return true };
         let others = |i: usize| {
             let least = self.targets[i][at[i]].1.as_ref().map_or(0, |t| t.least);
-            p.inputs[i].count * least
+            p.inputs[i].count.saturating_mul(least)
         };
-        let rest: u64 = (0..p.inputs.len()).filter(|&i| i != input).map(others).sum();
+        let rest = (0..p.inputs.len()).filter(|&i| i != input).map(others).fold(0, u64::saturating_add);
         let limit = self.most.saturating_sub(rest) / a.count;
         self.price(input, at[input], if self.most == u64::MAX { u64::MAX } else { limit })
     }

@@ -22,18 +22,25 @@ use crate::{Error, Placement, ReduceOp, Sharding};
 /// The most ranks for which overlapping regions are planned.
 const MAX_RANKS: usize = 1 << 20;
 impl Work<'_> {
+    /// Refuses so many ranks that looking at each takes too long.
+    pub(super) fn few_ranks(&self) -> Result<(), Error> {
+        let (from, to) = (self.from, self.to);
+        let ranks = from.mesh().size().max(to.mesh().size());
+        if ranks <= MAX_RANKS {
+            return Ok(());
+        }
+        Err(Error::Unsupported {
+            reason: format!(
+                "{from} -> {to} is uneven or on two meshes, so each of the {ranks} ranks is looked at, and the most is \
+                 {MAX_RANKS}: let the shardings divide on one mesh, or plan for a part of it"
+            ),
+        })
+    }
+
     /// Every way to reduce first and then move.
     pub(super) fn overlap_candidates(&self) -> Result<Vec<Vec<Step>>, Error> {
         let (from, to) = (self.from, self.to);
-        let ranks = from.mesh().size().max(to.mesh().size());
-        if ranks > MAX_RANKS {
-            return Err(Error::Unsupported {
-                reason: format!(
-                    "{from} -> {to} is uneven or on two meshes, so each of the {ranks} ranks is looked at, and the most \
-                     is {MAX_RANKS}: let the shardings divide on one mesh, or plan for a part of it"
-                ),
-            });
-        }
+        self.few_ranks()?;
         let one_mesh = from.mesh() == to.mesh();
         let kept = |p: &PartialAxis| one_mesh && to.partial().contains(p);
         let (stay, gone): (Vec<PartialAxis>, Vec<PartialAxis>) = from.partial().iter().partition(|p| kept(p));

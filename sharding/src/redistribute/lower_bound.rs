@@ -163,6 +163,7 @@ impl Work<'_> {
     /// all of it where terms are reduced.
     fn bound_of_regions(&self) -> Result<f64, Error> {
         let (from, to) = (self.from, self.to);
+        self.few_ranks()?;
         if to.is_partial() {
             let plan = self.free().objective(Objective::Time).plan(from, to, self.item as usize)?;
             let communicates = plan.communicating_steps() > 0;

@@ -311,7 +311,7 @@ impl Totals {
     }
 
     fn add(&mut self, cost_us: f64, bytes: u64, peak: u64) {
-        self.picoseconds += picoseconds(cost_us);
+        self.picoseconds = self.picoseconds.saturating_add(picoseconds(cost_us));
         self.bytes += bytes;
         self.peak = self.peak.max(peak);
         self.steps += 1;

@@ -90,7 +90,7 @@ impl Visitor for Search<'_> {
         }
         let mut least = add(limits.objective, self.at.1, edge);
         if talks && limits.objective == Objective::Time {
-            least[0] += self.problem.launch();
+            least[0] = least[0].saturating_add(self.problem.launch());
         }
         self.known.is_none_or(|k| least < k)
     }

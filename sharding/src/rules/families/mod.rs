@@ -39,8 +39,8 @@ families! {
     "prod" ("dims", "keepdim") => |r| reduce::fold(r, "prod", "");
     "amax" ("dims", "keepdim") => |r| reduce::fold(r, "max", "");
     "amin" ("dims", "keepdim") => |r| reduce::fold(r, "min", "");
-    "any" ("dims", "keepdim") => |r| reduce::fold(r, "max", "");
-    "all" ("dims", "keepdim") => |r| reduce::fold(r, "min", "");
+    "any" ("dims", "keepdim") => |r| reduce::fold(r, "max", "none");
+    "all" ("dims", "keepdim") => |r| reduce::fold(r, "min", "none");
     "count_nonzero" ("dims", "keepdim") => |r| reduce::fold(r, "sum", "none");
     "var" ("dims", "keepdim") => |r| reduce::fold(r, "replicate", "none");
     "std" ("dims", "keepdim") => |r| reduce::fold(r, "replicate", "none");
