@@ -56,7 +56,7 @@ bench-check:
 
 laws:
 	RESHARD_LAWS=full cargo test --release -p reshard-layout --test laws
-	RESHARD_LAWS=full cargo test --release -p reshard-sharding --test planner_laws -- --nocapture
+	RESHARD_LAWS=full cargo test --release -p reshard-sharding --test planner_laws --test lower_bound -- --nocapture
 
 SOAK_SECONDS ?= 600
 soak:

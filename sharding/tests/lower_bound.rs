@@ -68,6 +68,7 @@ fn check(from: &Sharding, to: &Sharding, item: usize, nests: bool) -> (usize, us
 
 #[test]
 fn never_above_the_plan_and_zero_exactly_where_it_is_free() {
+    let full = std::env::var_os("RESHARD_LAWS").is_some();
     let (mut pairs, mut free) = (0, 0);
     for (mesh, shape, choices, nests) in [
         ("x=2,y=2", &[16, 8][..], &["R", "S(0)", "S(1)", "SS(0,2)", "P", "P(avg)", "P(max)"][..], true),
@@ -84,8 +85,8 @@ fn never_above_the_plan_and_zero_exactly_where_it_is_free() {
         let all = all_shardings(&mesh, shape, choices);
         for (i, from) in all.iter().enumerate() {
             for (j, to) in all.iter().enumerate() {
-                // Of the many pairs on three axes every third.
-                if mesh.axes().len() > 2 && (i + j) % 3 > 0 {
+                // Of the many pairs on three axes every third; all others in the laws, and a third of them otherwise.
+                if (mesh.axes().len() > 2 || !full) && (i + j) % 3 > 0 {
                     continue;
                 }
                 let (p, f) = check(from, to, [4, 40_000][(i + j) % 2], nests);
@@ -94,7 +95,8 @@ fn never_above_the_plan_and_zero_exactly_where_it_is_free() {
         }
     }
     println!("{pairs} plans, {free} of them free");
-    assert!(pairs > 60_000 && free > 10_000, "{pairs} {free}");
+    let share = if full { 1 } else { 3 };
+    assert!(pairs > 60_000 / share && free > 10_000 / share, "{pairs} {free}");
 }
 
 #[test]
