@@ -166,9 +166,7 @@ impl Problem<'_> {
         let empty = self.op.outputs()[output].contains(&0);
         if must_move && !empty { picoseconds_below(self.planner.topology.bound_us(&[1.0])) } else { 0 }
     }
-}
 
-impl Problem<'_> {
     /// The least that reducing an output's terms to replicas would cost.
     fn least_to_settle(&self, output: usize, path: &[u16]) -> u64 {
         let operand = self.alike.len() + output;

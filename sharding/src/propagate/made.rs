@@ -25,27 +25,16 @@ pub(super) struct Made {
 impl Made {
     /// The outputs with the bounds that cost little to have.
     pub(super) fn new(p: &Problem<'_>, path: &Path, first: Option<&Sharding>) -> Result<Made, Error> {
-        let outputs = p.outputs(path, first)?;
-        let (mut least, mut exact) = (0u64, true);
-        for (out, wish) in outputs.iter().zip(p.wishes) {
-            let cost = match wish {
-                Wish::Any => 0,
-                Wish::Prefer { sharding, .. } if out == sharding => 0,
-                Wish::Prefer { penalty_us, .. } => (penalty_us.max(0.0) * 1e6).round() as u64,
-                Wish::Settled if !out.is_partial() => 0,
-                Wish::Settled => match p.planner.price(out, &out.settled(), p.output_bytes, Ask::Quick)? {
-                    Price::Exactly(cost) | Price::AtMost(cost) | Price::MoreThan(cost) => cost,
-                },
-                Wish::Become(sharding) if out == sharding => 0,
-                Wish::Become(sharding) => {
-                    let bound = p.planner.lower_bound_us(out, sharding, p.output_bytes)?;
-                    exact &= bound == 0.0 && p.trusts_free;
-                    picoseconds_below(bound)
-                }
-            };
-            least = least.saturating_add(cost);
-        }
-        Ok(Made { outputs, least, most: exact.then_some(least) })
+        let mut made = Made { outputs: p.outputs(path, first)?, least: 0, most: None };
+        let mut exact = true;
+        let bounds = made.wishes_cost(p, |out, sharding| {
+            let bound = p.planner.lower_bound_us(out, sharding, p.output_bytes)?;
+            exact &= bound == 0.0 && p.trusts_free;
+            Ok(Some(picoseconds_below(bound)))
+        })?;
+        made.least = bounds.unwrap_or(0);
+        made.most = exact.then_some(made.least);
+        Ok(made)
     }
 
     pub(super) fn is_exact(&self) -> bool {
@@ -72,15 +61,25 @@ impl Made {
 
     /// The sum of what the wishes cost, if it is known by that way of asking.
     fn priced(&self, p: &Problem<'_>, ask: Ask) -> Result<Option<u64>, Error> {
+        self.wishes_cost(p, |out, sharding| match p.planner.price(out, sharding, p.output_bytes, ask)? {
+            Price::Exactly(cost) | Price::AtMost(cost) => Ok(Some(cost)),
+            Price::MoreThan(_) => Ok(None),
+        })
+    }
+
+    /// The sum of what the wishes cost; `moved` says what it costs that an output becomes another sharding.
+    fn wishes_cost(
+        &self,
+        p: &Problem<'_>,
+        mut moved: impl FnMut(&Sharding, &Sharding) -> Result<Option<u64>, Error>,
+    ) -> Result<Option<u64>, Error> {
         let mut sum = 0u64;
         for (out, wish) in self.outputs.iter().zip(p.wishes) {
             let cost = match wish {
-                Wish::Become(sharding) if out != sharding => {
-                    match p.planner.price(out, sharding, p.output_bytes, ask)? {
-                        Price::Exactly(cost) | Price::AtMost(cost) => cost,
-                        Price::MoreThan(_) => return Ok(None),
-                    }
-                }
+                Wish::Become(sharding) if out != sharding => match moved(out, sharding)? {
+                    Some(cost) => cost,
+                    None => return Ok(None),
+                },
                 Wish::Settled if out.is_partial() => {
                     match p.planner.price(out, &out.settled(), p.output_bytes, Ask::Quick)? {
                         Price::Exactly(cost) | Price::AtMost(cost) | Price::MoreThan(cost) => cost,
