@@ -1,5 +1,5 @@
 # What CI runs, one target a stage, and the longer runs that it does not.
-.PHONY: all help ci fmt clippy doc package test unsafe-list minilm bench bench-check laws fuzz instructions cuda gpu gpu-build check-gpu mpi mpi-bench large-mpi soak large
+.PHONY: all help ci fmt clippy doc package test kept unsafe-list minilm bench bench-check laws fuzz instructions cuda gpu gpu-build check-gpu mpi mpi-bench large-mpi soak large
 
 all: fmt unsafe-list clippy doc test
 
@@ -7,6 +7,7 @@ help:
 	@echo "make              format, list of unsafe code, clippy, docs, tests"
 	@echo "make ci           all that CI runs, from packages to the real checkpoint"
 	@echo "make minilm       the real checkpoint alone (fetches 90 MB once)"
+	@echo "make kept         200,000 plans and 100,000 shardings against the hashes kept of them (RESHARD_KEPT=0..7 an eighth)"
 	@echo "make bench        all benchmarks; the tables are in docs/benchmarks.md"
 	@echo "make bench-check  fails where a promised ratio is missed"
 	@echo "make cuda         the CUDA kernels compiled for sm_90 and checked, without a GPU (fetches 90 MB once)"
@@ -19,7 +20,7 @@ help:
 	@echo "make soak         random redistributions on every engine of one process for SOAK_SECONDS (ten minutes)"
 	@echo "make large        tensors and messages of more than 2^31 bytes (7 GiB)"
 	@echo "make fuzz         arbitrary layout expressions for a minute (nightly, cargo-fuzz)"
-	@echo "make instructions instruction counts of layouts, plans and propagation against the kept ones (valgrind)"
+	@echo "make instructions instruction counts of layouts, shardings, plans and propagation against the kept ones (valgrind)"
 
 ci:
 	.ci/run
@@ -40,6 +41,10 @@ doc:
 
 test:
 	cargo test --workspace
+
+RESHARD_KEPT ?= all
+kept:
+	RESHARD_KEPT=$(RESHARD_KEPT) cargo test --release -p reshard-sharding --test kept -- --nocapture
 
 package:
 	cargo package --workspace --allow-dirty
@@ -71,6 +76,7 @@ fuzz:
 
 instructions:
 	benches/instructions.sh layout --check
+	benches/instructions.sh sharding --check
 	benches/instructions.sh planner --check
 	benches/instructions.sh propagation --check
 

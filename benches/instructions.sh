@@ -2,7 +2,7 @@
 # Instructions per operation, counted by callgrind: the same on every run and every machine of one kind, so a change of a
 # few percent shows.
 #
-#     benches/instructions.sh layout|planner|propagation [--check|--write]
+#     benches/instructions.sh layout|sharding|planner|propagation [--check|--write]
 #
 # Prints a table of the operations of that program; with --check compares with the kept counts in
 # benches/layout_instructions.txt or its like for the others and fails where one grew by more than 5 percent; with
@@ -11,10 +11,11 @@ set -eu
 cd "$(dirname "$0")/.."
 case "${1:-}" in
 layout) few=1000 many=2000 ;;
+sharding) few=800 many=1600 ;; # every sharding a hundred times, and two hundred times
 planner) few=48 many=144 ;; # every list of pairs once, and three times
 propagation) few=48 many=96 ;; # every list of inputs once, and twice
 *)
-    echo "usage: benches/instructions.sh layout|planner|propagation [--check|--write]" >&2
+    echo "usage: benches/instructions.sh layout|sharding|planner|propagation [--check|--write]" >&2
     exit 2
     ;;
 esac

@@ -119,6 +119,14 @@ impl SubAxis {
             .then_some(SubAxis { size: self.size * minor.size, ..self })
     }
 
+    /// Whether both may stand in one sharding or group: sub-axes of different axes, or digits of one mixed-radix number.
+    ///
+    /// `(1)2` and `(3)2` of an axis of 6 do not overlap, but the numbers that they count are not independent.
+    pub(crate) fn nests_beside(self, other: SubAxis) -> bool {
+        let (major, minor) = if self.pre <= other.pre { (self, other) } else { (other, self) };
+        major.axis != minor.axis || minor.size == 1 || minor.pre.is_multiple_of(major.pre * major.size)
+    }
+
     /// The text of the sub-axis with the names of a mesh's axes: `tp` for a whole axis, otherwise `tp:(pre)size`.
     ///
     /// ```

@@ -259,6 +259,8 @@ impl Mesh {
     }
 
     /// The group of some sub-axes, in any order.
+    ///
+    /// Requires sub-axes that are digits of one number where they are of one axis: `(1)2` and `(3)2` of 6 are not.
     pub fn group(&self, subs: &[SubAxis]) -> Result<Group, Error> {
         Group::of_modes(self.modes_of(subs)?)
     }
@@ -286,8 +288,17 @@ impl Mesh {
     /// sum still carry over a mode boundary, so that ranks of one group would be told apart by it.
     pub(crate) fn modes_of(&self, subs: &[SubAxis]) -> Result<SmallVec<[(i64, i64); 8]>, Error> {
         let mut modes = SmallVec::new();
-        for &s in subs {
+        for (i, &s) in subs.iter().enumerate() {
             let a = self.checked(s)?;
+            if let Some(u) = subs[..i].iter().find(|u| !u.nests_beside(s)) {
+                let (u, s) = (u.printed(self.axes()), s.printed(self.axes()));
+                return Err(Error::NotALayout {
+                    reason: format!(
+                        "{u} and {s} have no group: they are not digits of one number of {}",
+                        a.name
+                    ),
+                });
+            }
             if s.size == 1 {
                 continue;
             }

@@ -465,4 +465,10 @@ fn sub_axes_are_read_and_checked() {
     {
         assert_eq!(m.sub_axes(text).unwrap_err().kind(), kind, "{text}");
     }
+    // Apart, and yet no two digits of one number: c / 3 and c mod 2 of the coordinate c.
+    let m = mesh("x=6");
+    let error = Sharding::parse(&m, &[12, 12], "[{x:(1)2},{x:(3)2}]").unwrap_err();
+    assert!(error.to_string().contains("as x:(1)2 and x:(3)2 are not"), "{error}");
+    let subs = [SubAxis { axis: 0, pre: 1, size: 2 }, SubAxis { axis: 0, pre: 3, size: 2 }];
+    assert_eq!(m.group(&subs).unwrap_err().kind(), "not_a_layout");
 }

@@ -80,6 +80,28 @@ fn all_pairs_on_two_axes() {
 }
 
 #[test]
+fn sub_axes_that_are_not_digits_of_one_number() {
+    for (mesh, shape, texts) in [
+        ("x=6", &[12, 6], ["[{x:(1)2},{}]", "[{x:(3)2},{}]", "[{},{x:(2)3}]", "[{x:(1)3},{}]"]),
+        (
+            "x=12",
+            &[24, 12],
+            ["[{x:(3)4},{}]", "[{x:(1)2},{}]", "[{},{x:(6)2}]", "[{x:(4)3},{}] unreduced={x:(1)2}"],
+        ),
+    ] {
+        let mesh: Mesh = mesh.parse().unwrap();
+        let all = texts.map(|t| Sharding::parse(&mesh, shape, t).unwrap());
+        for from in &all {
+            for to in &all {
+                for objective in [Objective::Time, Objective::Bytes] {
+                    check(from, to, objective);
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn sub_axes_beside_dims_that_do_not_divide() {
     let mesh: Mesh = "x=2,y=4".parse().unwrap();
     let texts = [

@@ -148,6 +148,13 @@ pub(crate) fn read_sub_axis(
     if sub.size > 1 && used.iter().any(overlap) {
         return Err(r.error_at(at, format!("each axis at most once ({name} stands here twice)")));
     }
+    if let Some(u) = used.iter().find(|u| !u.nests_beside(sub)) {
+        let (u, sub) = (u.printed(mesh.axes()), sub.printed(mesh.axes()));
+        return Err(r.error_at(
+            at,
+            format!("sub-axes of {name} that are digits of one number, as {u} and {sub} are not"),
+        ));
+    }
     used.push(sub);
     Ok(sub)
 }

@@ -210,14 +210,14 @@ fn moving_axes(from: &Sharding, to: &Sharding, replicas: bool) -> SmallVec<[SubA
     if replicas {
         subs.extend(from.replicated_axes());
     }
-    // Overlapping sub-axes of one axis count as the whole of it.
+    // Sub-axes of one axis that are not digits of one number count as the whole of it.
     let mesh = from.mesh();
     let mut axes: SmallVec<[SubAxis; 4]> = SmallVec::new();
     for axis in 0..mesh.axes().len() {
         let mut mine: SmallVec<[SubAxis; 8]> = subs.iter().copied().filter(|s| s.axis == axis).collect();
         mine.sort();
         mine.dedup();
-        if mine.windows(2).any(|w| w[0].pre * w[0].size > w[1].pre) {
+        if mine.windows(2).any(|w| !w[0].nests_beside(w[1])) {
             axes.push(mesh.whole(axis));
         } else {
             axes.extend(mine);

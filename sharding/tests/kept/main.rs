@@ -1,0 +1,113 @@
+//! Answers that were given before, kept as hashes: what must not change when only the inside does.
+//!
+//! A question is drawn from a seed of its own, so it is the same in every version. Its answer is written down as text, with
+//! every cost to the bit and every message of one rank, and a line of the kept file is the hash of [`BLOCK`] such texts.
+//!
+//! ```text
+//! cargo test --release -p reshard-sharding --test kept                        a sixty-fourth of the blocks
+//! RESHARD_KEPT=all     ..                                                     all of them
+//! RESHARD_KEPT=3       ..                                                     the eighth that holds blocks 3, 11, 19 ..
+//! RESHARD_KEPT=write   ..                                                     keeps the answers of today
+//! RESHARD_KEPT=show:17 .. -- --nocapture plans                                the texts of one block, to compare with others
+//! ```
+
+mod answers;
+mod plans;
+mod shardings;
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+/// Questions a line.
+const BLOCK: u64 = 100;
+
+/// What the environment asks for.
+enum Asked {
+    Few,
+    All,
+    Eighth(u64),
+    Write,
+    Show(u64),
+}
+
+fn asked() -> Asked {
+    let text = std::env::var("RESHARD_KEPT").unwrap_or_default();
+    match text.as_str() {
+        "" => Asked::Few,
+        "all" => Asked::All,
+        "write" => Asked::Write,
+        other => match other.strip_prefix("show:").map(str::parse) {
+            Some(block) => Asked::Show(block.expect("RESHARD_KEPT=show:BLOCK")),
+            None => Asked::Eighth(
+                other.parse::<u64>().expect("RESHARD_KEPT is all, write, a number or show:BLOCK") % 8,
+            ),
+        },
+    }
+}
+
+/// FNV-1a, which is the same everywhere and always.
+fn hash(text: &str) -> u64 {
+    text.bytes().fold(0xCBF2_9CE4_8422_2325, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01B3))
+}
+
+/// Compares the answers to `blocks * BLOCK` questions with those of `tests/kept/NAME.txt`.
+fn compare(name: &str, blocks: u64, answer: impl Fn(u64) -> String + Sync) {
+    let block = |b: u64| -> String { (b * BLOCK..(b + 1) * BLOCK).map(|q| answer(q) + "\n").collect() };
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/kept/{name}.txt"));
+    let asked = asked();
+    let chosen = |b: &u64| match asked {
+        Asked::All | Asked::Write => true,
+        Asked::Few => b % 64 == 0,
+        Asked::Eighth(k) => b % 8 == k,
+        Asked::Show(only) => *b == only,
+    };
+    let chosen: Vec<u64> = (0..blocks).filter(chosen).collect();
+    if let Asked::Show(_) = asked {
+        chosen.iter().for_each(|&b| print!("{}", block(b)));
+        return;
+    }
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let found: Vec<(u64, u64)> = std::thread::scope(|scope| {
+        let part = |t: usize| {
+            let mine: Vec<u64> = chosen.iter().copied().skip(t).step_by(threads).collect();
+            let block = &block;
+            scope.spawn(move || mine.into_iter().map(|b| (b, hash(&block(b)))).collect::<Vec<_>>())
+        };
+        let parts: Vec<_> = (0..threads).map(part).collect();
+        let mut all: Vec<_> = parts.into_iter().flat_map(|p| p.join().expect("an answer")).collect();
+        all.sort_unstable();
+        all
+    });
+    if let Asked::Write = asked {
+        let mut text = String::new();
+        found.iter().for_each(|(_, h)| writeln!(text, "{h:016x}").expect("writing to a String"));
+        std::fs::write(&path, text).expect("the kept file");
+        return;
+    }
+    let kept = std::fs::read_to_string(&path).expect("the kept file");
+    let kept: Vec<&str> = kept.lines().collect();
+    assert_eq!(kept.len() as u64, blocks, "{} has a line a block", path.display());
+    let other: Vec<u64> =
+        found.iter().filter(|(b, h)| kept[*b as usize] != format!("{h:016x}")).map(|x| x.0).collect();
+    println!("{} blocks of {BLOCK} {name}, {} differ", found.len(), other.len());
+    assert!(
+        other.is_empty(),
+        "the answers of {} blocks of {} are not those kept: {:?}. RESHARD_KEPT=show:{} prints one of them",
+        other.len(),
+        found.len(),
+        &other[..other.len().min(20)],
+        other[0]
+    );
+}
+
+/// 200,000 plans, of all objectives, profiles, groups, memory limits and terms.
+#[test]
+fn plans_are_those_kept() {
+    compare("plans", 2000, plans::answer);
+}
+
+/// 100,000 shardings: their notations, layouts, regions, groups and views.
+#[test]
+fn shardings_are_those_kept() {
+    compare("shardings", 1000, shardings::answer);
+}
