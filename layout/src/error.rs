@@ -71,6 +71,15 @@ pub enum Error {
         /// Why.
         obstacle: Obstacle,
     },
+    /// Two shapes have no common refinement.
+    NotNesting {
+        /// One shape.
+        left: Box<IntTuple>,
+        /// The other.
+        right: Box<IntTuple>,
+        /// The number of indices below the boundary of one that does not divide a mode of the other.
+        boundary: i64,
+    },
     /// An operand does not satisfy the precondition of the operation.
     Inadmissible {
         /// The operation.
@@ -118,6 +127,7 @@ impl Error {
             Self::NotCongruent { .. } => ErrorKind::NotCongruent,
             Self::OutOfDomain { .. } => ErrorKind::OutOfDomain,
             Self::NotRepresentable { .. } => ErrorKind::NotRepresentable,
+            Self::NotNesting { .. } => ErrorKind::NotNesting,
             Self::Inadmissible { .. } => ErrorKind::Inadmissible,
             Self::Undecided { .. } => ErrorKind::Undecided,
             Self::TooDeep { .. } => ErrorKind::TooDeep,
@@ -140,6 +150,7 @@ impl Error {
             | Self::NotCongruent { .. }
             | Self::OutOfDomain { .. }
             | Self::NotRepresentable { .. }
+            | Self::NotNesting { .. }
             | Self::Inadmissible { .. }
             | Self::Undecided { .. }
             | Self::TooDeep { .. }
@@ -184,6 +195,11 @@ impl fmt::Display for Error {
                     }
                 }
             }
+            Self::NotNesting { left, right, boundary } => write!(
+                f,
+                "the shapes {left} and {right} do not nest: after {boundary} indices a mode of one ends inside a mode of \
+                 the other that does not divide there"
+            ),
             Self::Inadmissible { operation, operand, defect } => {
                 write!(f, "{operand} has no {operation}: {defect}")
             }

@@ -2,24 +2,15 @@
 
 use std::hash::{Hash, Hasher};
 
-use smallvec::SmallVec;
-
 mod build;
 mod evaluate;
 
 pub(crate) use build::Tuple;
 
-use crate::profile::{Nest, Profile};
-use crate::{Error, IntTuple};
-
-/// One leaf: `extent` steps of `stride`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Leaf {
-    pub(crate) extent: i64,
-    pub(crate) stride: i64,
-}
-
-pub(crate) type Leaves = SmallVec<[Leaf; 8]>;
+use crate::modes::{Mode, Modes};
+use crate::profile::{MAX_LEAVES, Nest, Profile};
+use crate::stride::{Span, Stride};
+use crate::{Counted, Error, IntTuple};
 
 /// A nested `shape:stride`, and the function on integers that it denotes.
 ///
@@ -28,9 +19,10 @@ pub(crate) type Leaves = SmallVec<[Leaf; 8]>;
 /// ```
 ///
 /// The domain is `[0, size)`. Nesting does not change the function; it says which modes belong together. Extents are
-/// at least 1, strides are any integers, zero and negative ones too. What the whole layout can reach is checked when
-/// it is made: its size, its least and greatest value and their distance fit in an `i64`, so nothing that is asked of
-/// a layout afterwards overflows.
+/// at least 1, strides are any integers, zero and negative ones too, or elements of another module (see
+/// [`Stride`]): [`At`](crate::At), whose values are places on a mesh and offsets there, and pairs, whose values are those
+/// of two layouts. What the whole layout can reach is checked when it is made: its size, its least and greatest value and
+/// their distance fit in an `i64`, so nothing that is asked of a layout afterwards overflows.
 ///
 /// `==` is structural; [`same_function`](Self::same_function) compares the functions.
 ///
@@ -46,33 +38,32 @@ pub(crate) type Leaves = SmallVec<[Leaf; 8]>;
 ///
 /// Source: CuTe, <https://docs.nvidia.com/cutlass/media/docs/cpp/cute/01_layout.html>.
 #[derive(Debug)]
-pub struct Layout {
-    leaves: Leaves,
+pub struct Layout<S: Stride = i64> {
+    modes: Modes<S>,
     profile: Profile,
     size: i64,
-    min: i64,
-    max: i64,
+    reach: S::Reach,
 }
 
-impl Clone for Layout {
+impl<S: Stride> Clone for Layout<S> {
     #[inline]
     fn clone(&self) -> Self {
-        Self { leaves: SmallVec::from_slice(&self.leaves), profile: self.profile.clone(), ..*self }
+        Self { modes: self.modes.clone(), profile: self.profile.clone(), ..*self }
     }
 }
 
-impl PartialEq for Layout {
+impl<S: Stride> PartialEq for Layout<S> {
     #[inline]
     fn eq(&self, other: &Self) -> bool {
-        self.leaves == other.leaves && self.profile == other.profile
+        self.modes == other.modes && self.profile == other.profile
     }
 }
 
-impl Eq for Layout {}
+impl<S: Stride> Eq for Layout<S> {}
 
-impl Hash for Layout {
+impl<S: Stride> Hash for Layout<S> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.leaves.hash(state);
+        self.modes.hash(state);
         self.profile.hash(state);
     }
 }
@@ -95,9 +86,9 @@ impl Layout {
         if !shape.is_congruent(&stride) {
             return Err(Error::NotCongruent { shape: Box::new(shape), stride: Box::new(stride) });
         }
-        let leaves = shape.leaves().iter().zip(stride.leaves());
-        let leaves = leaves.map(|(&extent, &stride)| Leaf { extent, stride }).collect();
-        Self::assemble(leaves, shape.profile().clone())
+        let modes = shape.leaves().iter().zip(stride.leaves());
+        let modes = modes.map(|(&extent, &stride)| Mode { extent, stride }).collect();
+        Self::assemble(modes, shape.profile().clone())
     }
 
     /// The flat layout of these `(extent, stride)` pairs, leftmost fastest; `1:0` for none.
@@ -115,7 +106,7 @@ impl Layout {
     ///
     /// `bad_extent`, `overflow`, `too_large`.
     pub fn from_modes(modes: &[(i64, i64)]) -> Result<Self, Error> {
-        Self::from_flat(modes.iter().map(|&(extent, stride)| Leaf { extent, stride }).collect())
+        Self::from_flat(modes.iter().map(|&(extent, stride)| Mode { extent, stride }).collect())
     }
 
     /// The layout `extent:stride` of a single leaf.
@@ -124,12 +115,12 @@ impl Layout {
     ///
     /// `bad_extent`, `overflow`.
     pub fn scalar(extent: i64, stride: i64) -> Result<Self, Error> {
-        Self::assemble(SmallVec::from_slice(&[Leaf { extent, stride }]), Profile::scalar())
+        Self::assemble(Modes::from_slice(&[Mode { extent, stride }]), Profile::scalar())
     }
 
     /// `1:0`, the function of one index to 0.
     pub fn unit() -> Self {
-        Self::known(SmallVec::from_slice(&[Leaf { extent: 1, stride: 0 }]), Profile::scalar())
+        Self::unit_of()
     }
 
     /// The tuple of these layouts, each one mode, leftmost fastest.
@@ -157,9 +148,93 @@ impl Layout {
         tuple.finish()
     }
 
+    /// The least value; 0 unless a stride is negative.
     #[inline]
-    pub(crate) fn raw_leaves(&self) -> &[Leaf] {
-        &self.leaves
+    pub fn min_value(&self) -> i64 {
+        let Span { min, .. } = self.reach;
+        min
+    }
+
+    /// The greatest value; 0 unless a stride is positive.
+    #[inline]
+    pub fn max_value(&self) -> i64 {
+        let Span { max, .. } = self.reach;
+        max
+    }
+
+    /// The length of the interval of values, `max - min + 1`: for strides that are not negative, one more than the
+    /// greatest value.
+    #[inline]
+    pub fn cosize(&self) -> i64 {
+        let Span { min, max } = self.reach;
+        max - min + 1
+    }
+
+    /// The strides, congruent to the shape.
+    pub fn stride(&self) -> IntTuple {
+        IntTuple::from_parts(self.modes.iter().map(|mode| mode.stride).collect(), self.profile.clone())
+    }
+}
+
+impl<S: Stride> Layout<S> {
+    /// The layout of these modes in which each part, up to the next end, is one mode.
+    ///
+    /// A part without modes is `1:0`, a part of one is no tuple; no parts at all are `1:0`.
+    ///
+    /// ```
+    /// use reshard_layout::{At, Layout, Mode};
+    ///
+    /// let modes = [Mode::new(512, At::local(1)), Mode::new(2, At::along(1, 0)), Mode::new(4, At::along(1, 1))];
+    /// assert_eq!(Layout::nested(&modes, &[2, 2, 3])?.to_string(), "((512,2),1,4):((1,1@0),0,1@1)");
+    /// # Ok::<(), reshard_layout::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `bad_extent`, `overflow`, `too_large`; requires ascending ends up to the number of modes.
+    pub fn nested(modes: &[Mode<S>], ends: &[usize]) -> Result<Self, Error> {
+        if modes.len() + ends.len() > MAX_LEAVES {
+            return Err(Error::TooLarge { what: Counted::Leaves, limit: MAX_LEAVES });
+        }
+        let mut layout = Self::blank();
+        let (flat, nests) = layout.parts_mut();
+        let mut start = 0;
+        for &end in ends {
+            let part = &modes[start..end];
+            match part.len() {
+                0 => flat.push(Mode { extent: 1, stride: S::ZERO }),
+                _ => flat.extend_from_slice(part),
+            }
+            let first = nests.len();
+            nests.resize(flat.len(), Nest::default());
+            if part.len() > 1 {
+                nests[first].open += 1;
+                nests[flat.len() - 1].close += 1;
+            }
+            start = end;
+        }
+        if flat.is_empty() {
+            return Ok(Self::unit_of());
+        }
+        let last = nests.len() - 1;
+        nests[0].open += 1;
+        nests[last].close += 1;
+        layout.seal_checked()?;
+        Ok(layout)
+    }
+
+    /// All modes without their nesting, leftmost first.
+    ///
+    /// ```
+    /// use reshard_layout::{Layout, Mode};
+    ///
+    /// let layout: Layout = "(4,(2,3)):(2,(1,8))".parse()?;
+    /// assert_eq!(layout.flat(), [Mode::new(4, 2), Mode::new(2, 1), Mode::new(3, 8)]);
+    /// # Ok::<(), reshard_layout::Error>(())
+    /// ```
+    #[inline]
+    pub fn flat(&self) -> &[Mode<S>] {
+        &self.modes
     }
 
     #[inline]
@@ -172,23 +247,18 @@ impl Layout {
         let nests = self.profile.nests().iter().rev();
         let profile =
             Profile::from_nests(nests.map(|nest| Nest { open: nest.close, close: nest.open }).collect());
-        Self { leaves: self.leaves.iter().rev().copied().collect(), profile, ..*self }
+        Self { modes: self.modes.iter().rev().copied().collect(), profile, ..*self }
     }
 
     /// The extents.
     pub fn shape(&self) -> IntTuple {
-        IntTuple::from_parts(self.leaves.iter().map(|leaf| leaf.extent).collect(), self.profile.clone())
-    }
-
-    /// The strides, congruent to the shape.
-    pub fn stride(&self) -> IntTuple {
-        IntTuple::from_parts(self.leaves.iter().map(|leaf| leaf.stride).collect(), self.profile.clone())
+        IntTuple::from_parts(self.modes.iter().map(|mode| mode.extent).collect(), self.profile.clone())
     }
 
     /// The `(extent, stride)` of every leaf, leftmost first.
     #[inline]
-    pub fn leaves(&self) -> impl ExactSizeIterator<Item = (i64, i64)> + DoubleEndedIterator + Clone + '_ {
-        self.leaves.iter().map(|leaf| (leaf.extent, leaf.stride))
+    pub fn leaves(&self) -> impl ExactSizeIterator<Item = (i64, S)> + DoubleEndedIterator + Clone + '_ {
+        self.modes.iter().map(|mode| (mode.extent, mode.stride))
     }
 
     /// The number of modes; 1 for a scalar layout like `4:1`.
@@ -212,25 +282,6 @@ impl Layout {
         self.size
     }
 
-    /// The least value; 0 unless a stride is negative.
-    #[inline]
-    pub fn min_value(&self) -> i64 {
-        self.min
-    }
-
-    /// The greatest value; 0 unless a stride is positive.
-    #[inline]
-    pub fn max_value(&self) -> i64 {
-        self.max
-    }
-
-    /// The length of the interval of values, `max - min + 1`: for strides that are not negative, one more than the
-    /// greatest value.
-    #[inline]
-    pub fn cosize(&self) -> i64 {
-        self.max - self.min + 1
-    }
-
     /// Mode `index`, from the left; a scalar layout is its own mode 0.
     ///
     /// ```
@@ -251,8 +302,39 @@ impl Layout {
 
     /// The modes, leftmost first.
     pub fn modes(&self) -> impl Iterator<Item = Self> + '_ {
-        self.profile.modes().map(|range| {
-            Self::known(SmallVec::from_slice(&self.leaves[range.clone()]), self.profile.mode(range))
-        })
+        self.profile
+            .modes()
+            .map(|range| Self::known(Modes::from_slice(&self.modes[range.clone()]), self.profile.mode(range)))
+    }
+
+    /// The flat modes of each mode, leftmost first.
+    ///
+    /// ```
+    /// use reshard_layout::Layout;
+    ///
+    /// let layout: Layout = "(4,(2,3)):(2,(1,8))".parse()?;
+    /// assert_eq!(layout.flat_modes().map(<[_]>::len).collect::<Vec<_>>(), [1, 2]);
+    /// # Ok::<(), reshard_layout::Error>(())
+    /// ```
+    pub fn flat_modes(&self) -> impl Iterator<Item = &[Mode<S>]> + '_ {
+        self.profile.modes().map(|range| &self.modes[range])
+    }
+
+    /// The layout of the same shape with other strides.
+    ///
+    /// ```
+    /// use reshard_layout::{At, Layout};
+    ///
+    /// let mesh: Layout<At> = "(4,2):(1@0,1@1)".parse()?;
+    /// let ranks = mesh.map(|at| if at.axis() == Some(0) { at.step * 2 } else { at.step })?;
+    /// assert_eq!(ranks, "(4,2):(2,1)".parse()?);
+    /// # Ok::<(), reshard_layout::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `overflow`.
+    pub fn map<T: Stride>(&self, mut to: impl FnMut(S) -> T) -> Result<Layout<T>, Error> {
+        Layout::assemble(self.modes.iter().map(|mode| mode.map(&mut to)).collect(), self.profile.clone())
     }
 }

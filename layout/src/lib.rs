@@ -19,6 +19,8 @@
 //! ```
 //!
 //! * [`Layout`] and [`IntTuple`]: the values; `Display` and `FromStr` are inverse of each other, `serde` is the notation.
+//! * [`Mode`], [`Modes`], [`Stride`]: what layouts are made of. A stride is an integer, a step along an axis of a mesh
+//!   ([`At`], `2@0`), or a pair of strides: two layouts of one domain, which is what a copy is.
 //! * [`algebra`]: the operations and the table of their laws. Tilers, lazy compositions, patterns.
 //! * [`properties`]: the predicates that preconditions are written in.
 //! * [`Swizzle`]: exchanging bits of an index.
@@ -34,17 +36,22 @@ mod error;
 pub mod expression;
 mod int_tuple;
 mod layout;
+pub mod modes;
 mod notation;
 mod order;
 mod profile;
 pub mod properties;
 pub mod reference;
 mod serde_impls;
+pub mod stride;
 mod swizzle;
 pub mod theory;
 
+pub use algebra::Boundary;
 pub use error::{Counted, Defect, Error, ErrorKind, Obstacle, Operation, ParseError, Quantity};
 pub use int_tuple::IntTuple;
 pub use layout::Layout;
+pub use modes::{Mode, Modes};
 pub use profile::{MAX_DEPTH, MAX_LEAVES};
+pub use stride::{At, Point, Stride};
 pub use swizzle::Swizzle;

@@ -2,7 +2,10 @@
 //!
 //! ```text
 //! layout = tuple ':' tuple
-//! tuple  = integer | '(' tuple ',' ')' | '(' tuple (',' tuple)+ [','] ')' | '(' tuple ')'
+//! tuple  = leaf | '(' tuple ',' ')' | '(' tuple (',' tuple)+ [','] ')' | '(' tuple ')'
+//! leaf   = integer                                      of a shape, and of strides in memory or in ranks
+//!        | integer | integer '@' axis                   of strides on a mesh
+//!        | '(' leaf ',' leaf ')'                        of pairs of strides, nested exactly like the shape
 //! ```
 //!
 //! As in Python, `(4,)` is the tuple of one and `(4)` is just 4. White space may stand between the parts. Reading is
@@ -14,7 +17,9 @@ use std::str::FromStr;
 use smallvec::SmallVec;
 
 use crate::error::{ErrorKind, ParseError};
+use crate::modes::{Mode, Modes};
 use crate::profile::{MAX_DEPTH, MAX_LEAVES, Nest, Nests, Profile};
+use crate::stride::{At, ReadStride, Stride};
 use crate::{Error, IntTuple, Layout};
 
 /// A place in a text that is being read.
@@ -89,6 +94,16 @@ impl<'a> Cursor<'a> {
         self.error_at(self.at, ErrorKind::Parse, format!("expected {what}, {found}"))
     }
 
+    /// The error that something else was expected at a place before this one.
+    pub(crate) fn expected_at(&self, place: usize, what: &str) -> Error {
+        self.error_at(place, ErrorKind::Parse, format!("expected {what}"))
+    }
+
+    /// The error that the number at a place is too large.
+    pub(crate) fn overflow_at(&self, place: usize) -> Error {
+        self.error_at(place, ErrorKind::Overflow, "the integer does not fit in 64 bits".to_owned())
+    }
+
     pub(crate) fn error_at(&self, offset: usize, kind: ErrorKind, message: String) -> Error {
         Error::Parse(Box::new(ParseError::new(kind, self.text, offset, message)))
     }
@@ -119,15 +134,22 @@ impl<'a> Cursor<'a> {
         }
         self.at = at;
         let value = if negative { value } else { value.and_then(i64::checked_neg) };
-        value.ok_or_else(|| {
-            self.error_at(start, ErrorKind::Overflow, "the integer does not fit in 64 bits".to_owned())
-        })
+        value.ok_or_else(|| self.overflow_at(start))
     }
 
     pub(crate) fn tuple(&mut self) -> Result<IntTuple, Error> {
+        let (values, profile) = self.tuple_of(Self::integer)?;
+        Ok(IntTuple::from_parts(values, profile))
+    }
+
+    /// A tuple of leaves that do not begin with a parenthesis.
+    fn tuple_of<T>(
+        &mut self,
+        leaf: impl Fn(&mut Self) -> Result<T, Error>,
+    ) -> Result<(SmallVec<[T; 8]>, Profile), Error> {
         // For each open parenthesis: the first leaf inside, and whether there was a comma.
         let mut open: SmallVec<[(usize, bool); 8]> = SmallVec::new();
-        let mut values: SmallVec<[i64; 8]> = SmallVec::new();
+        let mut values: SmallVec<[T; 8]> = SmallVec::new();
         let mut nests = Nests::new();
         let mut pending = 0_u8;
         loop {
@@ -141,12 +163,12 @@ impl<'a> Cursor<'a> {
                 let message = format!("there are more than {MAX_LEAVES} leaves");
                 return Err(self.error_at(self.at, ErrorKind::TooLarge, message));
             }
-            values.push(self.integer()?);
+            values.push(leaf(self)?);
             nests.push(Nest { open: pending, close: 0 });
             pending = 0;
             loop {
                 let Some((first, comma)) = open.last_mut() else {
-                    return Ok(IntTuple::from_parts(values, Profile::from_nests(nests)));
+                    return Ok((values, Profile::from_nests(nests)));
                 };
                 let more = self.eat(',');
                 *comma |= more;
@@ -169,20 +191,60 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    pub(crate) fn layout(&mut self) -> Result<Layout, Error> {
+    pub(crate) fn layout<S: ReadStride>(&mut self) -> Result<Layout<S>, Error> {
         let shape = self.tuple()?;
         self.layout_of(shape)
     }
 
     /// The rest of a layout whose shape has been read.
-    pub(crate) fn layout_of(&mut self, shape: IntTuple) -> Result<Layout, Error> {
+    pub(crate) fn layout_of<S: ReadStride>(&mut self, shape: IntTuple) -> Result<Layout<S>, Error> {
         self.expect(':')?;
-        let stride = self.tuple()?;
-        Layout::new(shape, stride)
+        S::read_strides(self, shape)
+    }
+
+    /// The strides of a shape and the layout that both are, where a stride does not begin with a parenthesis.
+    pub(crate) fn strides_of<S: ReadStride>(
+        &mut self,
+        shape: &IntTuple,
+        leaf: impl Fn(&mut Self) -> Result<S, Error>,
+    ) -> Result<Layout<S>, Error> {
+        let place = self.place();
+        let (strides, profile) = self.tuple_of(leaf)?;
+        if profile != *shape.profile() {
+            return Err(self.expected_at(place, &format!("strides that are nested like the shape {shape}")));
+        }
+        Self::side_by_side(shape, strides)
+    }
+
+    /// The strides of a shape and the layout that both are; the parentheses of the shape tell which are a stride's own.
+    pub(crate) fn nested_strides_of<S: ReadStride>(&mut self, shape: &IntTuple) -> Result<Layout<S>, Error> {
+        let mut strides: SmallVec<[S; 8]> = SmallVec::new();
+        for (at, nest) in shape.profile().nests().iter().enumerate() {
+            if at > 0 {
+                self.expect(',')?;
+            }
+            for _ in 0..nest.open {
+                self.expect('(')?;
+            }
+            strides.push(S::read(self)?);
+            for _ in 0..nest.close {
+                self.eat(',');
+                self.expect(')')?;
+            }
+        }
+        Self::side_by_side(shape, strides)
+    }
+
+    fn side_by_side<S: ReadStride>(shape: &IntTuple, strides: SmallVec<[S; 8]>) -> Result<Layout<S>, Error> {
+        let modes = shape.leaves().iter().zip(strides).map(|(&extent, stride)| Mode { extent, stride });
+        Layout::assemble(modes.collect::<Modes<S>>(), shape.profile().clone())
     }
 }
 
-fn read<'a, T>(text: &'a str, part: impl FnOnce(&mut Cursor<'a>) -> Result<T, Error>) -> Result<T, Error> {
+pub(crate) fn read<'a, T>(
+    text: &'a str,
+    part: impl FnOnce(&mut Cursor<'a>) -> Result<T, Error>,
+) -> Result<T, Error> {
     let mut cursor = Cursor::new(text);
     let value = part(&mut cursor)?;
     cursor.finish()?;
@@ -216,8 +278,40 @@ impl FromStr for Layout {
     }
 }
 
+/// Reads a layout whose strides may go along axes, the inverse of `Display`.
+impl FromStr for Layout<At> {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        read(text, Cursor::layout)
+    }
+}
+
+/// Reads a layout of pairs, the inverse of `Display`.
+///
+/// ```
+/// use reshard_layout::Layout;
+///
+/// let copy: Layout<(i64, i64)> = "(3,4):((1,4),(3,1))".parse()?;
+/// assert_eq!(copy.value(5)?, (5, 9));
+/// # Ok::<(), reshard_layout::Error>(())
+/// ```
+#[allow(private_bounds, reason = "the strides that have a notation are those of this crate")]
+impl<S: ReadStride, T: ReadStride> FromStr for Layout<(S, T)> {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        read(text, Cursor::layout)
+    }
+}
+
 /// Writes a tuple of these values, nested like this.
-fn write_tuple(f: &mut fmt::Formatter<'_>, values: impl Iterator<Item = i64>, nests: &[Nest]) -> fmt::Result {
+pub(crate) fn write_tuple<T>(
+    f: &mut fmt::Formatter<'_>,
+    values: impl Iterator<Item = T>,
+    nests: &[Nest],
+    write: impl Fn(&mut fmt::Formatter<'_>, T) -> fmt::Result,
+) -> fmt::Result {
     // How many components each open parenthesis has so far.
     let mut components: SmallVec<[u32; 8]> = SmallVec::new();
     for (at, (value, nest)) in values.zip(nests).enumerate() {
@@ -228,7 +322,7 @@ fn write_tuple(f: &mut fmt::Formatter<'_>, values: impl Iterator<Item = i64>, ne
             f.write_str("(")?;
             components.push(0);
         }
-        write!(f, "{value}")?;
+        write(f, value)?;
         for _ in 0..nest.close {
             if let Some(count) = components.last_mut() {
                 *count += 1;
@@ -245,15 +339,25 @@ fn write_tuple(f: &mut fmt::Formatter<'_>, values: impl Iterator<Item = i64>, ne
 
 impl fmt::Display for IntTuple {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_tuple(f, self.leaves().iter().copied(), self.profile().nests())
+        write_tuple(f, self.leaves().iter().copied(), self.profile().nests(), |f, n| ReadStride::write(n, f))
     }
 }
 
-impl fmt::Display for Layout {
+#[allow(private_bounds, reason = "the strides that have a notation are those of this crate")]
+impl<S: ReadStride> fmt::Display for Layout<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let nests = self.profile().nests();
-        write_tuple(f, self.leaves().map(|(extent, _)| extent), nests)?;
-        f.write_str(":")?;
-        write_tuple(f, self.leaves().map(|(_, stride)| stride), nests)
+        write_layout(f, self, |f, stride| stride.write(f))
     }
+}
+
+/// Writes a layout whose strides are written so.
+pub(crate) fn write_layout<S: Stride>(
+    f: &mut fmt::Formatter<'_>,
+    layout: &Layout<S>,
+    stride: impl Fn(&mut fmt::Formatter<'_>, S) -> fmt::Result,
+) -> fmt::Result {
+    let nests = layout.profile().nests();
+    write_tuple(f, layout.leaves().map(|(extent, _)| extent), nests, |f, n| ReadStride::write(n, f))?;
+    f.write_str(":")?;
+    write_tuple(f, layout.leaves().map(|(_, stride)| stride), nests, stride)
 }

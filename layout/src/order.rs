@@ -10,7 +10,8 @@
 //! Row-major order (NumPy, PyTorch: the *rightmost* coordinate varies fastest) is the reversed list of modes, and
 //! [`Layout::row_major`] is the one place where it is written.
 
-use crate::layout::{Leaf, Leaves};
+use crate::modes::{Mode, Modes};
+use crate::stride::Stride;
 use crate::{Error, IntTuple, Layout, Operation, Quantity};
 
 /// Quotient and remainder of non-negative numbers; 32-bit division is several times quicker where it will do.
@@ -30,7 +31,7 @@ pub(crate) fn div_rem(dividend: i64, divisor: i64) -> (i64, i64) {
 ///
 /// The sum may leave the 64 bits on its way, and wraps: the result is a value of the layout, which fits.
 #[inline]
-pub(crate) fn value_at(leaves: &[Leaf], index: i64) -> i64 {
+pub(crate) fn value_at(leaves: &[Mode], index: i64) -> i64 {
     let (mut rest, mut value) = (index, 0_i64);
     for leaf in leaves {
         if rest == 0 {
@@ -43,10 +44,21 @@ pub(crate) fn value_at(leaves: &[Leaf], index: i64) -> i64 {
     value
 }
 
+/// The same of strides of any kind.
+pub(crate) fn place_at<S: Stride>(modes: &[Mode<S>], index: i64) -> S::Value {
+    let (mut rest, mut value) = (index, S::Value::default());
+    for mode in modes {
+        let (quotient, coordinate) = div_rem(rest, mode.extent);
+        mode.stride.add_to(coordinate, &mut value);
+        rest = quotient;
+    }
+    value
+}
+
 /// The coordinates of an index in `[0, size)`, nested like the shape.
 pub(crate) fn coordinates(layout: &Layout, index: i64) -> IntTuple {
     let mut rest = index;
-    let digits = layout.raw_leaves().iter().map(|leaf| {
+    let digits = layout.flat().iter().map(|leaf| {
         let (quotient, coordinate) = div_rem(rest, leaf.extent);
         rest = quotient;
         coordinate
@@ -55,7 +67,7 @@ pub(crate) fn coordinates(layout: &Layout, index: i64) -> IntTuple {
 }
 
 /// The value at `index >= 0` where the last mode is unbounded.
-pub(crate) fn value_at_extended(leaves: &[Leaf], index: i64) -> Result<i64, Error> {
+pub(crate) fn value_at_extended(leaves: &[Mode], index: i64) -> Result<i64, Error> {
     let (mut rest, mut value) = (index, 0_i64);
     for (at, leaf) in leaves.iter().enumerate() {
         let (quotient, coordinate) =
@@ -108,9 +120,9 @@ impl Layout {
     /// `bad_extent`, `overflow`, `too_large`.
     pub fn column_major(extents: &[i64]) -> Result<Self, Error> {
         let mut stride = 1_i64;
-        let mut leaves = Leaves::new();
+        let mut leaves = Modes::new();
         for &extent in extents {
-            leaves.push(Leaf { extent, stride });
+            leaves.push(Mode { extent, stride });
             // A product that does not fit is reported as the size of the layout.
             stride = stride.wrapping_mul(extent);
         }

@@ -13,7 +13,7 @@ use std::str::FromStr;
 
 use crate::algebra::ENUMERATION_BUDGET;
 use crate::error::ParseError;
-use crate::layout::{Leaf, Leaves};
+use crate::modes::{Mode, Modes};
 use crate::{Error, ErrorKind, IntTuple, Layout};
 
 /// The answer to a question that may be too large to decide.
@@ -56,14 +56,14 @@ impl FromStr for Answer {
 }
 
 /// The leaves of extent > 1 by absolute stride.
-fn by_stride<'a>(leaves: impl Iterator<Item = &'a Leaf>) -> Leaves {
-    let mut leaves: Leaves = leaves.filter(|leaf| leaf.extent > 1).copied().collect();
+fn by_stride<'a>(leaves: impl Iterator<Item = &'a Mode>) -> Modes {
+    let mut leaves: Modes = leaves.filter(|leaf| leaf.extent > 1).copied().collect();
     leaves.sort_by_key(|leaf| leaf.stride.unsigned_abs());
     leaves
 }
 
 /// Whether each stride exceeds the reach of those below.
-fn is_chain(sorted: &[Leaf]) -> bool {
+fn is_chain(sorted: &[Mode]) -> bool {
     let mut reach = 0_u64;
     sorted.iter().all(|leaf| {
         let stride = leaf.stride.unsigned_abs();
@@ -92,7 +92,7 @@ impl Layout {
     /// # Ok::<(), reshard_layout::Error>(())
     /// ```
     pub fn is_orthogonal(&self) -> bool {
-        is_chain(&by_stride(self.raw_leaves().iter()))
+        is_chain(&by_stride(self.flat().iter()))
     }
 
     /// Whether different indices have different values: from the leaves, else exactly within the budget.
@@ -107,7 +107,7 @@ impl Layout {
     /// # Ok::<(), reshard_layout::Error>(())
     /// ```
     pub fn is_injective(&self) -> Answer {
-        let sorted = by_stride(self.raw_leaves().iter());
+        let sorted = by_stride(self.flat().iter());
         if is_chain(&sorted) {
             return Answer::Yes;
         }
@@ -137,7 +137,7 @@ impl Layout {
             return false;
         }
         let mut reach = 0_i64;
-        by_stride(self.raw_leaves().iter()).iter().all(|leaf| {
+        by_stride(self.flat().iter()).iter().all(|leaf| {
             let reached = leaf.stride - 1 <= reach;
             reach += (leaf.extent - 1) * leaf.stride;
             reached
@@ -169,8 +169,8 @@ impl Layout {
     /// # Ok::<(), reshard_layout::Error>(())
     /// ```
     pub fn is_disjoint(&self, other: &Self) -> Answer {
-        let moving = |leaf: &&Leaf| leaf.stride != 0;
-        let both = self.raw_leaves().iter().filter(moving).chain(other.raw_leaves().iter().filter(moving));
+        let moving = |leaf: &&Mode| leaf.stride != 0;
+        let both = self.flat().iter().filter(moving).chain(other.flat().iter().filter(moving));
         if is_chain(&by_stride(both)) {
             return Answer::Yes;
         }

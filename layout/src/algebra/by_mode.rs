@@ -11,6 +11,7 @@ use std::str::FromStr;
 
 use crate::layout::Tuple;
 use crate::notation::Cursor;
+use crate::stride::Stride;
 use crate::{Error, IntTuple, Layout};
 
 /// A layout for the whole operand, or one tiler for each of its first modes, written `<4:1, 2:1>`.
@@ -112,11 +113,11 @@ pub(crate) fn by_mode(
 
 /// Lifts an operation on a layout to the modes that a profile names: `(1,(1,1))` applies it to mode 0, and to modes 0
 /// and 1 of mode 1.
-pub(crate) fn by_profile(
-    layout: &Layout,
+pub(crate) fn by_profile<S: Stride>(
+    layout: &Layout<S>,
     profile: &IntTuple,
-    operation: &impl Fn(&Layout) -> Layout,
-) -> Result<Layout, Error> {
+    operation: &impl Fn(&Layout<S>) -> Layout<S>,
+) -> Result<Layout<S>, Error> {
     if profile.as_scalar().is_some() {
         return Ok(operation(layout));
     }
@@ -171,7 +172,9 @@ impl Layout {
     pub fn compose_by(&self, tiler: &Tiler) -> Result<Self, Error> {
         by_mode(self, tiler, &|outer, inner| outer.compose(inner))
     }
+}
 
+impl<S: Stride> Layout<S> {
     /// [`coalesce`](Self::coalesce) by profile: keeps the modes that the profile names apart.
     ///
     /// ```text

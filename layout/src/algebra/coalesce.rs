@@ -1,61 +1,10 @@
-//! Coalescing: the shortest flat layout of the same function.
-//!
-//! Two neighbouring leaves are one where the second goes on exactly where the first ends:
-//!
-//! ```text
-//! (s, t):(d, s*d)  =  s*t : d              a leaf of extent 1 contributes nothing
-//! ```
-//!
-//! Doing this from left to right until nothing changes gives a **complete invariant** of the function: two layouts
-//! denote the same function exactly if their coalesced forms are equal. For, of a coalesced layout `(s_1, ...):(d_1,
-//! ...)` of size > 1, `d_1 = f(1)`, and `s_1` is the greatest `m` with `f(c) = c f(1)` for all `c < m`, because `f(s_1)
-//! = d_2`, and `d_2 = s_1 d_1` would have been merged; the rest follows for `i -> f(s_1 i)`. So the function
-//! determines the modes.
+//! Coalescing: the shortest flat layout of the same function, which is unique (see [`modes`](crate::modes)).
 
 use crate::Layout;
-use crate::layout::{Leaf, Leaves};
+use crate::modes::{Modes, coalesce_into, coalesced};
+use crate::stride::Stride;
 
-/// Appends a leaf, merged into the last one beyond `start` where it goes on exactly where that ends.
-#[inline]
-pub(crate) fn push_coalesced(leaves: &mut Leaves, start: usize, leaf: Leaf) {
-    if leaves.len() > start
-        && let Some(last) = leaves.last_mut()
-        && last.stride.checked_mul(last.extent) == Some(leaf.stride)
-        && let Some(extent) = last.extent.checked_mul(leaf.extent)
-    {
-        last.extent = extent;
-    } else {
-        leaves.push(leaf);
-    }
-}
-
-/// Whether coalescing would change nothing.
-#[inline]
-fn is_coalesced(leaves: &[Leaf]) -> bool {
-    let goes_on = |pair: &[Leaf]| pair[0].stride.checked_mul(pair[0].extent) == Some(pair[1].stride);
-    leaves.iter().all(|leaf| leaf.extent != 1) && !leaves.windows(2).any(goes_on)
-}
-
-/// The coalesced leaves, none for a layout of size 1: these themselves where nothing changes, else in `storage`.
-#[inline]
-pub(crate) fn coalesced<'a>(leaves: &'a [Leaf], storage: &'a mut Leaves) -> &'a [Leaf] {
-    if is_coalesced(leaves) {
-        return leaves;
-    }
-    coalesce_into(leaves, storage);
-    storage
-}
-
-#[inline]
-fn coalesce_into(leaves: &[Leaf], merged: &mut Leaves) {
-    for &leaf in leaves {
-        if leaf.extent != 1 {
-            push_coalesced(merged, 0, leaf);
-        }
-    }
-}
-
-impl Layout {
+impl<S: Stride> Layout<S> {
     /// The shortest flat layout of the same function; it is unique.
     ///
     /// ```text
@@ -75,7 +24,7 @@ impl Layout {
     #[must_use]
     pub fn coalesce(&self) -> Self {
         let mut layout = Self::blank();
-        coalesce_into(self.raw_leaves(), layout.leaves_mut());
+        coalesce_into(self.flat(), layout.modes_mut());
         layout.nest_coalesced();
         layout.seal();
         layout
@@ -92,8 +41,8 @@ impl Layout {
     /// # Ok::<(), reshard_layout::Error>(())
     /// ```
     pub fn same_function(&self, other: &Self) -> bool {
-        let (mut left, mut right) = (Leaves::new(), Leaves::new());
+        let (mut left, mut right) = (Modes::new(), Modes::new());
         self.size() == other.size()
-            && coalesced(self.raw_leaves(), &mut left) == coalesced(other.raw_leaves(), &mut right)
+            && coalesced(self.flat(), &mut left) == coalesced(other.flat(), &mut right)
     }
 }

@@ -9,8 +9,7 @@
 //!
 //! `R` is where the two [right inverses](Layout::right_inverse) agree, the longest common prefix of their modes.
 
-use super::coalesce::push_coalesced;
-use crate::layout::Leaf;
+use crate::modes::Mode;
 use crate::{Error, Layout};
 
 impl Layout {
@@ -34,14 +33,14 @@ impl Layout {
     pub fn max_common_layout(&self, other: &Self) -> Result<Self, Error> {
         let (left, right) = (self.right_inverse()?, other.right_inverse()?);
         let mut layout = Self::blank();
-        let leaves = layout.leaves_mut();
-        for (a, b) in left.raw_leaves().iter().zip(right.raw_leaves()) {
+        let leaves = layout.modes_mut();
+        for (a, b) in left.flat().iter().zip(right.flat()) {
             if a.stride != b.stride {
                 break;
             }
             let extent = a.extent.min(b.extent);
             if extent > 1 {
-                push_coalesced(leaves, 0, Leaf { extent, stride: a.stride });
+                leaves.push_coalesced(0, Mode { extent, stride: a.stride });
             }
             if a.extent != b.extent {
                 break;

@@ -11,15 +11,14 @@
 //!
 //! If all divisions are exact, `(A, complement(A, M))` is a bijection onto `[0, M)`, and it *tiles*.
 
-use super::coalesce::push_coalesced;
-use crate::layout::{Leaf, Leaves};
+use crate::modes::{Mode, Modes};
 use crate::order::div_rem;
 use crate::{Defect, Error, Layout, Operation};
 
 /// Fills `leaves` with those of extent > 1 and a stride other than 0, by stride; equal strides by extent.
 #[inline]
-pub(crate) fn sort_leaves(layout: &Layout, operation: Operation, leaves: &mut Leaves) -> Result<(), Error> {
-    for &leaf in layout.raw_leaves() {
+pub(crate) fn sort_leaves(layout: &Layout, operation: Operation, leaves: &mut Modes) -> Result<(), Error> {
+    for &leaf in layout.flat() {
         if leaf.extent == 1 || leaf.stride == 0 {
             continue;
         }
@@ -36,6 +35,52 @@ pub(crate) fn sort_leaves(layout: &Layout, operation: Operation, leaves: &mut Le
         }
     }
     Ok(())
+}
+
+/// The gaps that modes of positive strides leave of `[0, bound)`, smallest stride first; copies of what is below fill each.
+///
+/// ```text
+/// (d_1 / u_0, d_2 / u_1, ..., ceil(M / u_n)) : (u_0, u_1, ..., u_n)        u_0 = 1,  u_k = s_k d_k,  coalesced
+/// ```
+///
+/// Requires modes sorted by stride, and `bound >= 1`.
+///
+/// ```
+/// use reshard_layout::{Mode, algebra::gaps};
+///
+/// // What 2:4 and 3:16 leave of 96: the steps below 4, those between, and those above.
+/// let left = gaps(&[Mode::new(2, 4), Mode::new(3, 16)], 96).unwrap();
+/// assert_eq!(left.as_slice(), [Mode::new(4, 1), Mode::new(2, 8), Mode::new(2, 48)]);
+/// assert_eq!(gaps(&[Mode::new(4, 1), Mode::new(2, 2)], 8), Err((2, 4)));
+/// ```
+///
+/// # Errors
+///
+/// The first stride that is less than the span of the modes below it, and that span.
+#[inline]
+pub fn gaps(sorted: &[Mode], bound: i64) -> Result<Modes, (i64, i64)> {
+    let mut gaps = Modes::new();
+    let mut span = Some(1_i64);
+    for &Mode { extent, stride } in sorted {
+        let below = span.ok_or((stride, i64::MAX))?;
+        if stride < below {
+            return Err((stride, below));
+        }
+        let (room, _) = div_rem(stride, below);
+        if room > 1 {
+            gaps.push_coalesced(0, Mode { extent: room, stride: below });
+        }
+        // The span may leave the 64 bits at the last mode, and then nothing fits beyond.
+        span = stride.checked_mul(extent);
+    }
+    if let Some(below) = span {
+        let (room, rest) = div_rem(bound, below);
+        let room = room + i64::from(rest != 0);
+        if room > 1 {
+            gaps.push_coalesced(0, Mode { extent: room, stride: below });
+        }
+    }
+    Ok(gaps)
 }
 
 impl Layout {
@@ -64,35 +109,14 @@ impl Layout {
             return Err(Error::BadExtent { extent: bound });
         }
         let operation = Operation::Complement;
-        let mut sorted = Leaves::new();
+        let mut sorted = Modes::new();
         sort_leaves(self, operation, &mut sorted)?;
         let mut layout = Self::blank();
-        let gaps = layout.leaves_mut();
-        let mut span = Some(1_i64);
-        for &Leaf { extent, stride } in &sorted {
-            let overlap = |span| Error::Inadmissible {
-                operation,
-                operand: Box::new(self.clone()),
-                defect: Defect::Overlap { stride, span },
-            };
-            let Some(below) = span else { return Err(overlap(i64::MAX)) };
-            if stride < below {
-                return Err(overlap(below));
-            }
-            let (room, _) = div_rem(stride, below);
-            if room > 1 {
-                push_coalesced(gaps, 0, Leaf { extent: room, stride: below });
-            }
-            // The span may leave the 64 bits at the last mode, and then nothing fits beyond.
-            span = stride.checked_mul(extent);
-        }
-        if let Some(below) = span {
-            let (room, rest) = div_rem(bound, below);
-            let room = room + i64::from(rest != 0);
-            if room > 1 {
-                push_coalesced(gaps, 0, Leaf { extent: room, stride: below });
-            }
-        }
+        *layout.modes_mut() = gaps(&sorted, bound).map_err(|(stride, span)| Error::Inadmissible {
+            operation,
+            operand: Box::new(self.clone()),
+            defect: Defect::Overlap { stride, span },
+        })?;
         // Checked, because the last mode is rounded up beyond the bound.
         layout.nest_coalesced();
         layout.seal_checked()?;
@@ -116,7 +140,7 @@ impl Layout {
     pub fn tiles(&self, bound: i64) -> Result<bool, Error> {
         let complement = self.complement(bound)?;
         // Both are injective together; they cover [0, bound) if they have as many values and none is beyond.
-        let moving = self.raw_leaves().iter().filter(|leaf| leaf.stride != 0);
+        let moving = self.flat().iter().filter(|leaf| leaf.stride != 0);
         let size = moving.map(|leaf| leaf.extent).product::<i64>();
         let count = size.checked_mul(complement.size());
         let greatest = self.max_value().checked_add(complement.max_value());

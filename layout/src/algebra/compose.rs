@@ -20,16 +20,17 @@
 
 use smallvec::SmallVec;
 
-use super::coalesce::{coalesced, push_coalesced};
 use super::exact::recognise;
-use crate::layout::{Leaf, Leaves};
+use crate::modes::coalesced;
+use crate::modes::{Mode, Modes};
 use crate::order::{div_rem, value_at};
 use crate::profile::{MAX_DEPTH, MAX_LEAVES, Nest, Nests};
+use crate::stride::Stride;
 use crate::{Counted, Error, Layout, Obstacle, Operation};
 
-/// A boundary between two modes of the outer layout.
+/// A boundary between two modes of the outer layout, and how near to a carry over it the modes so far come.
 #[derive(Clone, Copy)]
-pub(crate) struct Boundary {
+struct Carry {
     /// `P_k`, the product of the extents below it.
     product: i64,
     /// `w_k` modulo 2^64: values of the outer layout fit, so computing them modulo 2^64 is exact.
@@ -41,28 +42,63 @@ pub(crate) struct Boundary {
     rest: i64,
 }
 
-type Boundaries = SmallVec<[Boundary; 8]>;
+type Carries = SmallVec<[Carry; 8]>;
 
+/// The boundaries of an outer layout, at an offset in it.
 #[inline]
-fn push_boundaries(outer: &[Leaf], boundaries: &mut Boundaries) {
+fn push_carries(outer: &[Mode], offset: i64, boundaries: &mut Carries) {
     let mut product = 1;
     for pair in outer.windows(2) {
         product *= pair[0].extent;
         let weight = pair[1].stride.wrapping_sub(pair[0].extent.wrapping_mul(pair[0].stride));
-        boundaries.push(Boundary { product, weight, need: 0, quotient: 0, rest: 0 });
+        let need = if offset == 0 { 0 } else { offset % product };
+        boundaries.push(Carry { product, weight, need, quotient: 0, rest: 0 });
+    }
+}
+
+/// A stride of an inner layout: the integer that the outer layout is applied to, and what is carried along.
+pub(crate) trait Inner: Stride {
+    /// The integer.
+    fn index(self) -> i64;
+    /// The same with another integer.
+    #[must_use]
+    fn with_index(self, index: i64) -> Self;
+}
+
+impl Inner for i64 {
+    #[inline]
+    fn index(self) -> i64 {
+        self
+    }
+
+    #[inline]
+    fn with_index(self, index: i64) -> i64 {
+        index
+    }
+}
+
+impl<T: Stride> Inner for (i64, T) {
+    #[inline]
+    fn index(self) -> i64 {
+        self.0
+    }
+
+    #[inline]
+    fn with_index(self, index: i64) -> (i64, T) {
+        (index, self.1)
     }
 }
 
 /// The modes that replace one leaf of the inner layout, appended to `leaves`.
-fn compose_leaf(
+fn compose_leaf<S: Inner>(
     first_stride: i64,
-    boundaries: &mut [Boundary],
+    boundaries: &mut [Carry],
     at: usize,
-    leaf: Leaf,
-    leaves: &mut Leaves,
+    leaf: Mode<S>,
+    leaves: &mut Modes<S>,
 ) -> Result<(), Obstacle> {
     let start = leaves.len();
-    let (mut left, mut stride) = (leaf.extent, leaf.stride);
+    let (mut left, mut carried, mut stride) = (leaf.extent, leaf.stride, leaf.stride.index());
     for boundary in &mut *boundaries {
         (boundary.quotient, boundary.rest) = div_rem(stride, boundary.product);
     }
@@ -89,16 +125,17 @@ fn compose_leaf(
             boundary.need += reach;
         }
         if run == left {
-            push_coalesced(leaves, start, Leaf { extent: run, stride: value });
+            leaves.push_coalesced(start, Mode { extent: run, stride: carried.with_index(value) });
             return Ok(());
         }
         let (after, remainder) = div_rem(left, run);
         if remainder != 0 {
             return Err(Obstacle::Divisibility { leaf: at, extent: left, run });
         }
-        push_coalesced(leaves, start, Leaf { extent: run, stride: value });
+        leaves.push_coalesced(start, Mode { extent: run, stride: carried.with_index(value) });
         left = after;
         stride *= run;
+        carried = carried.times(run);
         for boundary in &mut *boundaries {
             boundary.quotient *= run;
             boundary.rest *= run;
@@ -144,18 +181,18 @@ enum Failure {
 }
 
 /// `outer o inner` by the closed form; `outer` is coalesced, and the values of `inner` lie in its domain.
-fn closed_form(outer: &[Leaf], inner: &Layout, layout: &mut Layout) -> Result<(), Failure> {
+fn closed_form(outer: &[Mode], inner: &Layout, layout: &mut Layout) -> Result<(), Failure> {
     let first_stride = outer.first().map_or(0, |leaf| leaf.stride);
-    let mut boundaries = Boundaries::new();
-    push_boundaries(outer, &mut boundaries);
+    let mut boundaries = Carries::new();
+    push_carries(outer, 0, &mut boundaries);
     let (leaves, nests) = layout.parts_mut();
     let whole = inner.profile().nests();
     // Few leaves become tuples; the nesting of those between is copied as it is.
     let mut copied = 0;
-    for (at, &leaf) in inner.raw_leaves().iter().enumerate() {
+    for (at, &leaf) in inner.flat().iter().enumerate() {
         let start = leaves.len();
         if leaf.extent == 1 || leaf.stride == 0 {
-            leaves.push(Leaf { extent: leaf.extent, stride: 0 });
+            leaves.push(Mode { extent: leaf.extent, stride: 0 });
         } else {
             compose_leaf(first_stride, &mut boundaries, at, leaf, leaves).map_err(Failure::Obstacle)?;
         }
@@ -175,7 +212,7 @@ fn closed_form(outer: &[Leaf], inner: &Layout, layout: &mut Layout) -> Result<()
 }
 
 /// Whether the weights of the boundaries up to `reach` have one sign; computed without overflow.
-fn one_sign(outer: &[Leaf], reach: i64) -> bool {
+fn one_sign(outer: &[Mode], reach: i64) -> bool {
     let mut product = 1_i64;
     let (mut positive, mut negative) = (false, false);
     for pair in outer.windows(2) {
@@ -191,6 +228,53 @@ fn one_sign(outer: &[Leaf], reach: i64) -> bool {
 }
 
 impl Layout {
+    /// The modes `R` with `R(i) = A(offset + B(i)) - A(offset)`, and `A(offset)`: composition from an offset on.
+    ///
+    /// Of inner strides that are pairs `(i64, T)` the first is composed and the second is carried along, as it is cut:
+    ///
+    /// ```text
+    /// B(i) = (b(i), t(i))    becomes    R(i) = (A(offset + b(i)) - A(offset), t(i))
+    /// ```
+    ///
+    /// so one side of a copy goes through another memory. Requires values `offset + B(i)` in `[0, size(A))` and strides
+    /// that are not negative. By the closed form alone: where carries of opposite weight would cancel, it refuses.
+    ///
+    /// ```
+    /// use reshard_layout::{Layout, Mode};
+    ///
+    /// // Elements 4, 5, .., 11 of a row-major 3 x 4 tensor, one after the other, where the tensor is stored transposed.
+    /// let memory: Layout = "(4,3):(3,1)".parse()?;
+    /// let (start, modes) = memory.compose_at(4, &[Mode::new(8, (1, 1))])?;
+    /// assert_eq!((start, modes.as_slice()), (1, &[Mode::new(4, (3, 1)), Mode::new(2, (1, 4))][..]));
+    /// # Ok::<(), reshard_layout::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `out_of_domain` for an offset that is no index, and an obstacle where the function is not made of modes.
+    #[allow(private_bounds, reason = "an inner stride is an integer or a pair with one")]
+    pub fn compose_at<S: Inner>(&self, offset: i64, inner: &[Mode<S>]) -> Result<(i64, Modes<S>), Error> {
+        let start = self.at(offset)?;
+        let mut storage = Modes::new();
+        let outer = coalesced(self.flat(), &mut storage);
+        let first_stride = outer.first().map_or(0, |mode| mode.stride);
+        let (mut boundaries, mut modes) = (Carries::new(), Modes::new());
+        push_carries(outer, offset, &mut boundaries);
+        for (at, &mode) in inner.iter().enumerate() {
+            if mode.extent == 1 {
+                continue;
+            }
+            if mode.stride.index() == 0 {
+                modes.push(mode);
+            } else if let Err(obstacle) = compose_leaf(first_stride, &mut boundaries, at, mode, &mut modes) {
+                let inner = inner.iter().map(|mode| mode.map(S::index)).collect();
+                let operands = Box::new((self.clone().into(), Layout::from_flat(inner)?));
+                return Err(Error::NotRepresentable { operands, obstacle });
+            }
+        }
+        Ok((start, modes))
+    }
+
     /// The layout `R` with `R(i) = A(B(i))`, `A` being this layout and `B` the inner one.
     ///
     /// Requires: the values of `B` lie in `[0, size(A))`. Ensures: `size(R) = size(B)`, and the shape of `R` refines
@@ -226,8 +310,8 @@ impl Layout {
             let value = if inner.min_value() < 0 { inner.min_value() } else { inner.max_value() };
             return Err(Error::OutOfDomain { operation: Operation::Compose, value, size: self.size() });
         }
-        let mut storage = Leaves::new();
-        let outer = coalesced(self.raw_leaves(), &mut storage);
+        let mut storage = Modes::new();
+        let outer = coalesced(self.flat(), &mut storage);
         match closed_form(outer, inner, layout) {
             Ok(()) => Ok(()),
             Err(Failure::Error(error)) => Err(error),
@@ -239,7 +323,7 @@ impl Layout {
 
     /// Decides where the closed form met an obstacle.
     #[cold]
-    fn compose_exactly(&self, outer: &[Leaf], inner: &Self, obstacle: Obstacle) -> Result<Self, Error> {
+    fn compose_exactly(&self, outer: &[Mode], inner: &Self, obstacle: Obstacle) -> Result<Self, Error> {
         if one_sign(outer, inner.max_value()) {
             let operands = Box::new((self.clone().into(), inner.clone()));
             return Err(Error::NotRepresentable { operands, obstacle });
@@ -269,10 +353,10 @@ impl Layout {
         if inner.max_value() < self.size() {
             return self.compose(inner);
         }
-        let mut outer = Leaves::from_slice(self.coalesce().raw_leaves());
+        let mut outer = Modes::from_slice(self.coalesce().flat());
         let Some(last) = outer.pop() else { return self.compose(inner) };
         let below: i64 = outer.iter().map(|leaf| leaf.extent).product();
-        outer.push(Leaf { extent: inner.max_value() / below + 1, stride: last.stride });
+        outer.push(Mode { extent: inner.max_value() / below + 1, stride: last.stride });
         Self::from_flat(outer)?.compose(inner)
     }
 }

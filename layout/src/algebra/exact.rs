@@ -6,10 +6,9 @@
 //! several coordinates is a layout refining a shape exactly if it is the sum of what its coordinates give alone, and
 //! each of these is a layout.
 
-use super::coalesce::push_coalesced;
 use super::compose::push_nests;
 use super::composed::Outer;
-use crate::layout::{Leaf, Leaves};
+use crate::modes::{Mode, Modes};
 use crate::order::value_at;
 use crate::profile::MAX_LEAVES;
 use crate::{Counted, Error, Layout, Obstacle};
@@ -42,7 +41,7 @@ impl Refusal {
 ///
 /// Ensures only that there is no other candidate; the caller compares the values.
 fn recognise_leaf(
-    leaves: &mut Leaves,
+    leaves: &mut Modes,
     leaf: usize,
     extent: i64,
     function: impl Fn(i64) -> i64,
@@ -55,12 +54,12 @@ fn recognise_leaf(
         if left % run != 0 {
             return Err(Obstacle::Divisibility { leaf, extent: left, run });
         }
-        push_coalesced(leaves, start, Leaf { extent: run, stride });
+        leaves.push_coalesced(start, Mode { extent: run, stride });
         left /= run;
         step *= run;
     }
     if leaves.len() == start {
-        leaves.push(Leaf { extent: 1, stride: 0 });
+        leaves.push(Mode { extent: 1, stride: 0 });
     }
     Ok(())
 }
@@ -75,14 +74,14 @@ pub(crate) fn recognise(inner: &Layout, function: impl Fn(i64) -> i64) -> Result
     let mut layout = Layout::blank();
     let (leaves, nests) = layout.parts_mut();
     let mut depth = 0;
-    for (at, (leaf, &nest)) in inner.raw_leaves().iter().zip(inner.profile().nests()).enumerate() {
+    for (at, (leaf, &nest)) in inner.flat().iter().zip(inner.profile().nests()).enumerate() {
         let start = leaves.len();
         recognise_leaf(leaves, at, leaf.extent, |c| function(c * leaf.stride)).map_err(Refusal::Not)?;
         depth += usize::from(nest.open);
         push_nests(nests, depth, nest, leaves.len() - start).map_err(Refusal::Error)?;
         depth -= usize::from(nest.close);
     }
-    let different = |index: &i64| value_at(leaves, *index) != function(value_at(inner.raw_leaves(), *index));
+    let different = |index: &i64| value_at(leaves, *index) != function(value_at(inner.flat(), *index));
     if let Some(index) = (0..inner.size()).find(different) {
         return Err(Refusal::Not(Obstacle::Enumeration { index }));
     }

@@ -4,7 +4,6 @@
 //! filter(A)  =  coalesce(A without the leaves of stride 0 and of extent 1)
 //! ```
 
-use super::coalesce::push_coalesced;
 use crate::Layout;
 
 impl Layout {
@@ -22,10 +21,10 @@ impl Layout {
     #[must_use]
     pub fn filter(&self) -> Self {
         let mut layout = Self::blank();
-        let leaves = layout.leaves_mut();
-        for &leaf in self.raw_leaves() {
+        let leaves = layout.modes_mut();
+        for &leaf in self.flat() {
             if leaf.extent != 1 && leaf.stride != 0 {
-                push_coalesced(leaves, 0, leaf);
+                leaves.push_coalesced(0, leaf);
             }
         }
         layout.nest_coalesced();

@@ -3,10 +3,12 @@
 use std::ops::Range;
 
 use crate::layout::Tuple;
+use crate::modes::Modes;
 use crate::profile::Profile;
+use crate::stride::Stride;
 use crate::{Error, Layout};
 
-impl Layout {
+impl<S: Stride> Layout<S> {
     /// The modes of a range made one mode.
     ///
     /// Ensures: the same function.
@@ -48,7 +50,7 @@ impl Layout {
         if self.is_scalar() {
             return self.clone();
         }
-        let profile = Profile::flat(self.raw_leaves().len());
-        Self::known(self.raw_leaves().into(), profile)
+        let profile = Profile::flat(self.flat().len());
+        Self::known(Modes::from_slice(self.flat()), profile)
     }
 }

@@ -10,8 +10,7 @@
 
 use smallvec::SmallVec;
 
-use super::coalesce::push_coalesced;
-use crate::layout::Leaf;
+use crate::modes::Mode;
 use crate::order::div_rem;
 use crate::{Defect, Error, Layout, Operation};
 
@@ -29,7 +28,7 @@ type PlacedLeaves = SmallVec<[Placed; 8]>;
 #[inline]
 fn place_leaves(layout: &Layout, leaves: &mut PlacedLeaves) {
     let mut step = 1;
-    for &Leaf { extent, stride } in layout.raw_leaves() {
+    for &Mode { extent, stride } in layout.flat() {
         if extent > 1 && stride > 0 {
             leaves.push(Placed { extent, stride, step });
             let mut at = leaves.len() - 1;
@@ -64,13 +63,13 @@ impl Layout {
     /// None today; a `Result` like the rest of the algebra.
     pub fn right_inverse(&self) -> Result<Self, Error> {
         let mut layout = Self::blank();
-        let leaves = layout.leaves_mut();
+        let leaves = layout.modes_mut();
         let mut placed = PlacedLeaves::new();
         place_leaves(self, &mut placed);
         let mut size = 1;
         for &Placed { extent, stride, step } in &placed {
             if stride == size {
-                push_coalesced(leaves, 0, Leaf { extent, stride: step });
+                leaves.push_coalesced(0, Mode { extent, stride: step });
                 // A divisor of the size of this layout, which fits.
                 size *= extent;
             } else if stride > size {
@@ -107,11 +106,11 @@ impl Layout {
         let operation = Operation::LeftInverse;
         let inadmissible =
             |defect| Error::Inadmissible { operation, operand: Box::new(self.clone()), defect };
-        if let Some(leaf) = self.raw_leaves().iter().find(|leaf| leaf.extent > 1 && leaf.stride < 0) {
+        if let Some(leaf) = self.flat().iter().find(|leaf| leaf.extent > 1 && leaf.stride < 0) {
             return Err(inadmissible(Defect::NegativeStride { extent: leaf.extent, stride: leaf.stride }));
         }
         let mut layout = Self::blank();
-        let leaves = layout.leaves_mut();
+        let leaves = layout.modes_mut();
         // Of the leaf below: its stride, its end (None beyond 64 bits), and what one of its steps is worth.
         let (mut below, mut span, mut value, mut last) = (1_i64, Some(1_i64), 0_i64, 1_i64);
         let mut placed = PlacedLeaves::new();
@@ -128,12 +127,12 @@ impl Layout {
                 return Err(inadmissible(Defect::Gap { stride, below }));
             }
             if room > 1 {
-                push_coalesced(leaves, 0, Leaf { extent: room, stride: value });
+                leaves.push_coalesced(0, Mode { extent: room, stride: value });
             }
             (below, span, value, last) = (stride, stride.checked_mul(extent), step, extent);
         }
         if last > 1 {
-            push_coalesced(leaves, 0, Leaf { extent: last, stride: value });
+            leaves.push_coalesced(0, Mode { extent: last, stride: value });
         }
         layout.nest_coalesced();
         layout.seal_checked()?;

@@ -4,9 +4,8 @@
 //! A(N(i)) = 0          N = the leaves of stride 0, each with the index step that advances its coordinate
 //! ```
 
-use super::coalesce::push_coalesced;
 use crate::Layout;
-use crate::layout::Leaf;
+use crate::modes::Mode;
 
 impl Layout {
     /// The layout `N` of the indices that differ only in coordinates of stride 0 from index 0.
@@ -24,11 +23,11 @@ impl Layout {
     #[must_use]
     pub fn nullspace(&self) -> Self {
         let mut layout = Self::blank();
-        let leaves = layout.leaves_mut();
+        let leaves = layout.modes_mut();
         let mut step = 1;
-        for &Leaf { extent, stride } in self.raw_leaves() {
+        for &Mode { extent, stride } in self.flat() {
             if stride == 0 && extent > 1 {
-                push_coalesced(leaves, 0, Leaf { extent, stride: step });
+                leaves.push_coalesced(0, Mode { extent, stride: step });
             }
             step *= extent;
         }

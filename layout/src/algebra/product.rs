@@ -21,13 +21,14 @@
 use super::by_mode::{Tiler, by_mode, unzip};
 use super::complement::sort_leaves;
 use super::divide::{flat, tiled};
-use crate::layout::{Leaves, Tuple};
+use crate::layout::Tuple;
+use crate::modes::Modes;
 use crate::{Error, Layout, Operation, Quantity};
 
 /// `A* o B`: where the copies of `A` go.
 fn copies(layout: &Layout, pattern: &Layout) -> Result<Layout, Error> {
     let reach = pattern.cosize();
-    let mut sorted = Leaves::new();
+    let mut sorted = Modes::new();
     sort_leaves(layout, Operation::Complement, &mut sorted)?;
     let bound = match sorted.last() {
         None => Some(reach),

@@ -8,13 +8,13 @@
 //! The leaf of stride 1 is where neighbours are. An upcast exists only if whole words do: that leaf is a multiple of
 //! `n`, and so is every other stride. (CuTe rounds up instead, which reads elements that the layout does not have.)
 
-use crate::layout::{Leaf, Leaves};
+use crate::modes::{Mode, Modes};
 use crate::{Defect, Error, Layout, Operation, Quantity};
 
 impl Layout {
     /// The leaf of stride 1, of extent > 1 if there is one.
     fn unit_leaf(&self) -> Option<usize> {
-        let unit = |least| self.raw_leaves().iter().position(|leaf| leaf.stride == 1 && leaf.extent >= least);
+        let unit = |least| self.flat().iter().position(|leaf| leaf.stride == 1 && leaf.extent >= least);
         unit(2).or_else(|| unit(1))
     }
 
@@ -48,15 +48,15 @@ impl Layout {
         let times = |factor: i64, quantity| {
             factor.checked_mul(width).ok_or(Error::Overflow { quantity, left: factor, right: width })
         };
-        let leaves: Result<Leaves, Error> = self
-            .raw_leaves()
+        let leaves: Result<Modes, Error> = self
+            .flat()
             .iter()
             .enumerate()
             .map(|(at, leaf)| {
                 Ok(if at == unit {
-                    Leaf { extent: times(leaf.extent, Quantity::Size)?, stride: 1 }
+                    Mode { extent: times(leaf.extent, Quantity::Size)?, stride: 1 }
                 } else {
-                    Leaf { extent: leaf.extent, stride: times(leaf.stride, Quantity::Stride)? }
+                    Mode { extent: leaf.extent, stride: times(leaf.stride, Quantity::Stride)? }
                 })
             })
             .collect();
@@ -90,21 +90,21 @@ impl Layout {
             defect,
         };
         let unit = self.unit_leaf().ok_or_else(|| inadmissible(Defect::NoUnitStride))?;
-        let leaves: Result<Leaves, Error> = self
-            .raw_leaves()
+        let leaves: Result<Modes, Error> = self
+            .flat()
             .iter()
             .enumerate()
             .map(|(at, leaf)| {
                 let whole = if at == unit { leaf.extent } else { leaf.stride };
                 // A stride that nothing advances along need not be a multiple.
                 if (at == unit || leaf.extent > 1) && whole % width != 0 {
-                    let Leaf { extent, stride } = *leaf;
+                    let Mode { extent, stride } = *leaf;
                     return Err(inadmissible(Defect::BrokenWord { extent, stride, width }));
                 }
                 Ok(if at == unit {
-                    Leaf { extent: leaf.extent / width, stride: 1 }
+                    Mode { extent: leaf.extent / width, stride: 1 }
                 } else {
-                    Leaf { extent: leaf.extent, stride: leaf.stride / width }
+                    Mode { extent: leaf.extent, stride: leaf.stride / width }
                 })
             })
             .collect();

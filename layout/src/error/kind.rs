@@ -28,6 +28,8 @@ pub enum ErrorKind {
     OutOfDomain,
     /// The function asked for exists, and is proved not to be a layout of the shape asked for.
     NotRepresentable,
+    /// Two shapes have no common refinement.
+    NotNesting,
     /// The operand does not satisfy the precondition of the operation.
     Inadmissible,
     /// The question has an answer that was not found within the stated budget.
@@ -50,6 +52,7 @@ impl ErrorKind {
             Self::NotCongruent => "not_congruent",
             Self::OutOfDomain => "out_of_domain",
             Self::NotRepresentable => "not_representable",
+            Self::NotNesting => "not_nesting",
             Self::Inadmissible => "inadmissible",
             Self::Undecided => "undecided",
             Self::TooDeep => "too_deep",

@@ -1,7 +1,9 @@
 //! Evaluating a layout: at an index, at coordinates, everywhere.
 
-use super::{Layout, Leaf};
-use crate::order::{value_at, value_at_extended};
+use super::Layout;
+use crate::modes::Mode;
+use crate::order::{place_at, value_at, value_at_extended};
+use crate::stride::Stride;
 use crate::{Error, IntTuple, Operation};
 
 impl Layout {
@@ -24,7 +26,7 @@ impl Layout {
         if !(0..self.size).contains(&index) {
             return Err(Error::OutOfDomain { operation: Operation::Evaluate, value: index, size: self.size });
         }
-        Ok(value_at(&self.leaves, index))
+        Ok(value_at(&self.modes, index))
     }
 
     /// The value at any `index >= 0`, where the last leaf goes on without end, as in CuTe.
@@ -44,7 +46,7 @@ impl Layout {
         if index < 0 {
             return Err(Error::OutOfDomain { operation: Operation::Evaluate, value: index, size: i64::MAX });
         }
-        value_at_extended(&self.leaves, index)
+        value_at_extended(&self.modes, index)
     }
 
     /// The value at one coordinate per mode, each an index into its mode.
@@ -70,7 +72,7 @@ impl Layout {
         }
         let mut value = 0_i64;
         for (range, &coordinate) in self.profile.modes().zip(coordinates) {
-            value = value.wrapping_add(offset_in(&self.leaves[range], coordinate)?);
+            value = value.wrapping_add(offset_in(&self.modes[range], coordinate)?);
         }
         Ok(value)
     }
@@ -115,11 +117,33 @@ impl Layout {
     /// # Ok::<(), reshard_layout::Error>(())
     /// ```
     pub fn values(&self) -> impl Iterator<Item = i64> + Clone + '_ {
-        (0..self.size).map(|index| value_at(&self.leaves, index))
+        (0..self.size).map(|index| value_at(&self.modes, index))
     }
 }
 
-fn offset_in(leaves: &[Leaf], index: i64) -> Result<i64, Error> {
+impl<S: Stride> Layout<S> {
+    /// The value at `index` in `[0, size)`, whatever the strides are; of integers the same as [`at`](Layout::at).
+    ///
+    /// ```
+    /// use reshard_layout::{At, Layout};
+    ///
+    /// let layout: Layout<At> = "(128,4,2):(1,1@1,1@0)".parse()?;
+    /// assert_eq!(layout.value(700)?.to_string(), "60+1@0+1@1");
+    /// # Ok::<(), reshard_layout::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `out_of_domain`.
+    pub fn value(&self, index: i64) -> Result<S::Value, Error> {
+        if !(0..self.size).contains(&index) {
+            return Err(Error::OutOfDomain { operation: Operation::Evaluate, value: index, size: self.size });
+        }
+        Ok(place_at(&self.modes, index))
+    }
+}
+
+fn offset_in(leaves: &[Mode], index: i64) -> Result<i64, Error> {
     let size = leaves.iter().map(|leaf| leaf.extent).product();
     if (0..size).contains(&index) {
         Ok(value_at(leaves, index))
