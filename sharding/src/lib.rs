@@ -9,9 +9,9 @@
 #![forbid(unsafe_code)]
 
 pub mod axis;
+mod cut;
 pub mod digits;
 mod error;
-mod extent;
 pub mod group;
 pub mod meaning;
 pub mod mesh;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::extent::Cut;
+use crate::cut::Cut;
 use crate::notation::cursor::Cursor;
 use crate::{Error, ReduceOp};
 
@@ -105,10 +105,10 @@ impl Placement {
 
     /// The placement that cuts a dim so.
     pub(crate) fn of_cut(dim: usize, cut: &Cut) -> Placement {
-        match &cut.sizes {
+        match cut.sizes() {
             Some(sizes) => Placement::Ragged { dim, sizes: sizes.clone() },
-            None if cut.split_factor == 1 => Placement::Shard(dim),
-            None => Placement::StridedShard { dim, split_factor: cut.split_factor },
+            None if cut.is_plain() => Placement::Shard(dim),
+            None => Placement::StridedShard { dim, split_factor: cut.pieces() },
         }
     }
 

@@ -50,6 +50,17 @@ impl Region {
     }
 }
 
+/// Appends an interval, joined to the last one where they touch.
+pub(crate) fn push(out: &mut Intervals, x: Interval) {
+    if x.len == 0 {
+        return;
+    }
+    match out.last_mut() {
+        Some(last) if last.start + last.len == x.start => last.len += x.len,
+        _ => out.push(x),
+    }
+}
+
 /// A regular family of ranges that lie in two lists at once: `count` ranges of `len` indices, each a step further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {

@@ -21,9 +21,9 @@ use reshard_layout::Layout;
 use smallvec::SmallVec;
 
 use crate::axis::{SubAxis, complement};
+use crate::cut::{Cut, MAX_PIECES};
 use crate::digits::{Digit, Digits, Owner, canonical};
-use crate::extent::{Cut, push};
-use crate::region::{Interval, Intervals, Region};
+use crate::region::{Interval, Intervals, Region, push};
 use crate::{Error, Mesh, Placement, ReduceOp};
 
 /// The extents of a tensor's dims.
@@ -115,10 +115,10 @@ impl Sharding {
             if dim >= shape.len() {
                 return Err(Error::NoSuchDim { dim, dims: shape.len(), placement: p.to_string() });
             }
-            if cut.split_factor == 0 {
+            if cut.pieces() == 0 {
                 return Err(Error::Placement { reason: format!("{p} has split factor 0: it is at least 1") });
             }
-            if let (true, Placement::Ragged { sizes, .. }) = (cut.sizes.is_none(), p) {
+            if let (None, Placement::Ragged { sizes, .. }) = (cut.sizes(), p) {
                 // Its sizes are plain chunks, of that length only.
                 check_total(shape, &cuts, dim, sizes.iter().sum(), p)?;
             }
@@ -152,7 +152,7 @@ impl Sharding {
                 check_total(shape, &cuts[..i], cuts[i].dim, total, &p)?;
             }
         }
-        cuts.retain(|c| c.cut.n > 1);
+        cuts.retain(|c| c.cut.ranks() > 1);
         cuts.sort_by_key(|c| c.dim);
         let form = if let Some(digits) = digits_of(shape, &cuts) {
             Form::Digits(digits)
@@ -255,8 +255,7 @@ impl Sharding {
             }
             Form::Cuts(cuts) => {
                 for c in cuts {
-                    hasher
-                        .write_usize(c.dim ^ c.sub.axis.rotate_left(16) ^ c.cut.split_factor.rotate_left(32));
+                    hasher.write_usize(c.dim ^ c.sub.axis.rotate_left(16) ^ c.cut.pieces().rotate_left(32));
                 }
             }
         }
@@ -367,8 +366,8 @@ impl Sharding {
             _ => 1,
         };
         let pieces: usize = loops.iter().map(|l| l.0).product();
-        if pieces > crate::extent::MAX_PIECES {
-            return Err(Error::TooFragmented { dim, pieces, limit: crate::extent::MAX_PIECES });
+        if pieces > MAX_PIECES {
+            return Err(Error::TooFragmented { dim, pieces, limit: MAX_PIECES });
         }
         let mut list = Intervals::with_capacity(pieces);
         for i in 0..pieces {

@@ -16,7 +16,6 @@
 use smallvec::SmallVec;
 
 use crate::digits::Owner;
-use crate::extent::Cut;
 use crate::notation::dims::same_elements;
 use crate::sharding::{AxisCut, Cuts};
 use crate::{Error, Mesh, Placement, Sharding};
@@ -150,14 +149,14 @@ fn plain_cuts(mesh: &Mesh, placements: &[Placement]) -> Cuts {
 fn ordered_cuts(mesh: &Mesh, placements: &[Placement]) -> Result<Cuts, Error> {
     let mut order: Cuts = Cuts::new();
     for c in plain_cuts(mesh, placements).into_iter().rev() {
-        let mut left = c.cut.split_factor;
+        let mut left = c.cut.pieces();
         let mut at = 0;
         for (i, placed) in order.iter().enumerate() {
             if left > 1 && placed.dim == c.dim {
-                if !left.is_multiple_of(placed.cut.n) {
+                if !left.is_multiple_of(placed.cut.ranks()) {
                     break;
                 }
-                left /= placed.cut.n;
+                left /= placed.cut.ranks();
                 at = i + 1;
             }
         }
@@ -168,12 +167,12 @@ fn ordered_cuts(mesh: &Mesh, placements: &[Placement]) -> Result<Cuts, Error> {
                     "{} on {} says that later axes which multiply to {} chunk dim {} before it, and none do",
                     placements[c.sub.axis],
                     mesh.axes()[c.sub.axis].name(),
-                    c.cut.split_factor,
+                    c.cut.pieces(),
                     c.dim
                 ),
             });
         }
-        order.insert(at, AxisCut { cut: Cut { split_factor: 1, ..c.cut }, ..c });
+        order.insert(at, AxisCut { cut: c.cut.in_one_piece(), ..c });
     }
     Ok(order)
 }

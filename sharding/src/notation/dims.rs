@@ -6,9 +6,9 @@
 use smallvec::SmallVec;
 
 use crate::axis::SubAxis;
+use crate::cut::{Cut, chunk};
 use crate::digits::{Digit, Digits, Owner};
-use crate::extent::{Cut, chunk, push};
-use crate::region::{Interval, Intervals};
+use crate::region::{Interval, Intervals, push};
 use crate::sharding::{AxisCut, Cuts, PartialAxis, cuts_of};
 use crate::{Error, Mesh, Sharding};
 
@@ -99,13 +99,13 @@ fn readings_agree(len: usize, cuts: &[AxisCut]) -> bool {
     if cuts.len() <= 1 {
         return true;
     }
-    let total = cuts.iter().try_fold(1usize, |p, c| p.checked_mul(c.cut.n));
+    let total = cuts.iter().try_fold(1usize, |p, c| p.checked_mul(c.cut.ranks()));
     let Some(total) = total.filter(|&t| t <= COMPARED) else { return false };
     // The placements that spell the order: in mesh order, each axis after the later ones that stand before it.
     let mut literal: Cuts = cuts.iter().cloned().collect();
     for i in 0..literal.len() {
-        let k = cuts[..i].iter().filter(|c| c.sub > cuts[i].sub).map(|c| c.cut.n).product();
-        literal[i].cut.split_factor = k;
+        let k = cuts[..i].iter().filter(|c| c.sub > cuts[i].sub).map(|c| c.cut.ranks()).product();
+        literal[i].cut = Cut::chunks(k, cuts[i].cut.ranks());
     }
     literal.sort_by_key(|c| c.sub);
     let flat_chunks = |flat: usize| {
@@ -126,8 +126,8 @@ fn coordinates(cuts: &[AxisCut], flat: usize) -> SmallVec<[(SubAxis, usize); 4]>
     cuts.iter()
         .rev()
         .map(|c| {
-            let i = left % c.cut.n;
-            left /= c.cut.n;
+            let i = left % c.cut.ranks();
+            left /= c.cut.ranks();
             (c.sub, i)
         })
         .collect()
@@ -146,7 +146,7 @@ fn kept(len: usize, cuts: &[AxisCut], c: &[(SubAxis, usize)]) -> Option<Interval
 
 /// Whether two lists of cuts of one dim by the same axes leave every rank the same; false where that is too much to see.
 pub(crate) fn same_elements(len: usize, a: &[AxisCut], b: &[AxisCut]) -> bool {
-    let total = a.iter().try_fold(1usize, |p, c| p.checked_mul(c.cut.n)).filter(|&t| t <= COMPARED);
+    let total = a.iter().try_fold(1usize, |p, c| p.checked_mul(c.cut.ranks())).filter(|&t| t <= COMPARED);
     total.is_some_and(|total| {
         (0..total).all(|flat| {
             let c = coordinates(a, flat);

@@ -9,7 +9,6 @@ use smallvec::SmallVec;
 
 use super::cursor::Cursor;
 use super::dims::axes_of_dims;
-use crate::extent::Cut;
 use crate::placement::Placement;
 use crate::{Error, Sharding};
 
@@ -81,7 +80,7 @@ impl Sharding {
     /// The spec with plain shards in an order of axes, if that is all it is.
     fn by_shard_order(&self) -> Option<String> {
         let order: SmallVec<[(usize, usize); 4]> = match self.cuts() {
-            Some(cuts) if self.whole_axes() && cuts.iter().all(|c| c.cut == Cut::chunks(1, c.cut.n)) => {
+            Some(cuts) if self.whole_axes() && cuts.iter().all(|c| c.cut.is_plain()) => {
                 cuts.iter().map(|c| (c.dim, c.sub.axis)).collect()
             }
             Some(_) => return None,

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::extent::Cut;
+use crate::cut::Cut;
 use crate::{Error, Mesh, Placement, ReduceOp, Sharding, SubAxis};
 
 /// How a shard cuts: what fills the placeholder of a strategy.
@@ -39,9 +39,9 @@ pub enum Kind {
 
 impl Kind {
     fn of(cut: &Cut) -> Kind {
-        match &cut.sizes {
+        match cut.sizes() {
             Some(sizes) => Kind::Ragged(Arc::clone(sizes)),
-            None => Kind::strided(cut.split_factor),
+            None => Kind::strided(cut.pieces()),
         }
     }
 

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use crate::Error;
 use crate::axis::{SubAxis, join};
-use crate::extent::chunk;
+use crate::cut::chunk;
 use crate::redistribute::bounds::{Code, Codes, OWED, OWED_LATER, REPLICATED, Weight};
 use crate::redistribute::closed_form::{Candidate, Move, senders};
 use crate::redistribute::cost::all_reduce_bytes;

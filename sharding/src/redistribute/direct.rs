@@ -8,8 +8,8 @@
 use smallvec::SmallVec;
 
 use crate::axis::SubAxis;
+use crate::cut::Cut;
 use crate::digits::{Digit, Digits, Owner, Word};
-use crate::extent::Cut;
 use crate::redistribute::cost::Traffic;
 use crate::redistribute::messages::{Reduce, reduce_of};
 use crate::redistribute::network::Network;

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::axis::SubAxis;
-use crate::extent::chunk;
+use crate::cut::chunk;
 use crate::redistribute::overlap::Overlap;
 use crate::redistribute::system::{Place, State, System};
 use crate::{Error, Mesh, ReduceOp, Sharding};

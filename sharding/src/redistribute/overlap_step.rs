@@ -5,7 +5,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::axis::{SubAxis, join};
-use crate::extent::Cut;
+use crate::cut::Cut;
 use crate::redistribute::cost::{Traffic, all_reduce_bytes};
 use crate::redistribute::messages::{Motion, Reduce, members};
 use crate::redistribute::overlap::{Meetings, Overlap};

@@ -6,8 +6,8 @@
 use smallvec::SmallVec;
 
 use super::{Form, Sharding, word_of};
+use crate::cut::Cut;
 use crate::digits::{Digit, Owner};
-use crate::extent::Cut;
 use crate::{Error, Placement, Placements, SubAxis};
 
 impl Sharding {

@@ -3,8 +3,8 @@
 use smallvec::SmallVec;
 
 use super::{AxisCut, Cuts, PartialAxis};
+use crate::cut::Cut;
 use crate::digits::{Digit, Digits, Word, canonical};
-use crate::extent::Cut;
 use crate::{Error, Mesh};
 
 /// Every length that some rank keeps of a dim after these cuts of it.
@@ -40,10 +40,7 @@ fn cut_word(dim: usize, len: usize, cuts: &[AxisCut]) -> Option<Word> {
     let mut word = Word::uncut(dim, len);
     for x in cuts.iter().filter(|x| x.dim == dim) {
         let local = word.local_len();
-        // Pieces of ceil(local / k), of which there may be fewer than k.
-        let piece = local.div_ceil(x.cut.split_factor);
-        let divides = local.is_multiple_of(piece) && piece.is_multiple_of(x.cut.n);
-        if !divides || x.cut.sizes.is_some() || !word.give(local / piece, x.sub) {
+        if !word.give(x.cut.even_pieces(local)?, x.sub) {
             return None;
         }
     }
@@ -72,10 +69,7 @@ pub(super) fn normal_cuts(shape: &[usize], cuts: &[AxisCut]) -> Cuts {
     }
     let mut cuts: Cuts = cuts.iter().cloned().collect();
     if len > 0 {
-        // As many pieces as there really are.
-        let first = &mut cuts[0].cut;
-        let piece = len.div_ceil(first.split_factor);
-        first.split_factor = len.div_ceil(piece);
+        cuts[0].cut = cuts[0].cut.without_empty_pieces(len);
     }
     let mut i = 0;
     while i + 1 < cuts.len() {
@@ -83,7 +77,7 @@ pub(super) fn normal_cuts(shape: &[usize], cuts: &[AxisCut]) -> Cuts {
         let lens = || lens_after(len, cuts[..i].iter());
         match joined.filter(|_| lens().iter().all(|&len| cuts[i].cut.goes_on(&cuts[i + 1].cut, len))) {
             Some(sub) => {
-                let cut = Cut::chunks(cuts[i].cut.split_factor, sub.size);
+                let cut = Cut::chunks(cuts[i].cut.pieces(), sub.size);
                 cuts[i] = AxisCut { dim, sub, cut };
                 cuts.remove(i + 1);
             }

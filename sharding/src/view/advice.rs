@@ -10,8 +10,8 @@
 use smallvec::SmallVec;
 
 use super::{ending_at, ends_of, linear, regroup};
+use crate::cut::Cut;
 use crate::digits::{Digit, Digits, Owner, canonical};
-use crate::extent::Cut;
 use crate::redistribute::{Objective, Planner};
 use crate::region::shared_len;
 use crate::sharding::{AxisCut, Cuts, cuts_of};
@@ -134,7 +134,7 @@ fn received(from: &Sharding, to: &Sharding) -> Result<u64, Error> {
             of_axis.extend(1..size(axis));
         } else {
             for c in cuts_of_both.iter().filter(|c| c.sub.axis == axis) {
-                let corners = c.cut.places(from.shape()[c.dim]).into_iter().chain([c.cut.n / 2]);
+                let corners = c.cut.places(from.shape()[c.dim]).into_iter().chain([c.cut.ranks() / 2]);
                 of_axis.extend(corners.take(COUNTED).map(|i| i * c.sub.post(size(axis))));
             }
         }

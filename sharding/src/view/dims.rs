@@ -5,7 +5,6 @@ use core::ops::Range;
 use smallvec::SmallVec;
 
 use crate::digits::{Digit, Digits, Owner};
-use crate::extent::Cut;
 use crate::sharding::{AxisCut, Cuts, Shape};
 use crate::{Error, Sharding};
 
@@ -205,19 +204,10 @@ impl Sharding {
         match of_dim[..] {
             [] => {}
             // One strided cut: whole pieces of it.
-            [i] if old > 0 && cuts[i].cut.sizes.is_none() => {
-                let piece = old.div_ceil(cuts[i].cut.split_factor);
-                let whole = start.is_multiple_of(piece) && (len.is_multiple_of(piece) || start + len == old);
-                if !whole || len == 0 {
-                    return in_the_way();
-                }
-                let cut = Cut::chunks(len.div_ceil(piece), cuts[i].cut.n);
-                // The pieces of the new extent must be those of the old one.
-                if len.div_ceil(cut.split_factor) != piece {
-                    return in_the_way();
-                }
-                cuts[i].cut = cut;
-            }
+            [i] => match cuts[i].cut.narrowed(old, start..start + len) {
+                Some(cut) => cuts[i].cut = cut,
+                None => return in_the_way(),
+            },
             _ => return in_the_way(),
         }
         Sharding::from_cuts(self.mesh(), &shape, cuts, partial.collect())

@@ -17,8 +17,8 @@ use core::ops::Range;
 use smallvec::SmallVec;
 
 use super::{ending_at, ends_of, regroup, runs};
+use crate::cut::Cut;
 use crate::digits::{Digit, Digits};
-use crate::extent::Cut;
 use crate::sharding::{AxisCut, Cuts, cuts_of, word_of};
 use crate::{Error, Sharding};
 
@@ -60,20 +60,23 @@ impl Effect {
         if len == 0 || before == 0 || behind == 0 {
             return Effect::Nothing;
         }
-        if let Some(sizes) = &cut.sizes {
-            return Effect::Sizes { outer: before, sizes: sizes.iter().map(|s| s * behind).collect() };
-        }
-        let c = len.div_ceil(cut.split_factor);
+        let (pieces, ranks) = match cut {
+            Cut::Chunks { pieces, ranks } => (*pieces, *ranks),
+            Cut::Sizes(sizes) => {
+                return Effect::Sizes { outer: before, sizes: sizes.iter().map(|s| s * behind).collect() };
+            }
+        };
+        let c = len.div_ceil(pieces);
         if c == 1 {
             return Effect::First;
         }
         let count = len.div_ceil(c);
         let last = len - (count - 1) * c;
-        let step = c.div_ceil(cut.n) * behind;
+        let step = c.div_ceil(ranks) * behind;
         if last == c {
             return Effect::Even { count: before * count, len: c * behind, step };
         }
-        let last = (last * behind, last.div_ceil(cut.n) * behind);
+        let last = (last * behind, last.div_ceil(ranks) * behind);
         Effect::Short { outer: before, count, len: c * behind, step, last }
     }
 
@@ -90,11 +93,7 @@ impl Effect {
                 let whole = behind > 0 && sizes.iter().all(|s| s.is_multiple_of(behind));
                 let total = sizes.iter().sum::<usize>().checked_div(behind);
                 let sizes = sizes.iter().map(|s| s / behind.max(1)).collect::<Vec<usize>>();
-                (whole && total == Some(lens[at])).then(|| Cut {
-                    split_factor: 1,
-                    n,
-                    sizes: Some(sizes.into()),
-                })
+                (whole && total == Some(lens[at])).then(|| Cut::Sizes(sizes.into()))
             }
         }
     }
@@ -205,8 +204,9 @@ fn forms(
 fn by_axis(word: &[Digit]) -> Cuts {
     let mut cuts = cuts_of(word);
     for i in 0..cuts.len() {
-        let later: usize = cuts[..i].iter().filter(|c| c.sub > cuts[i].sub).map(|c| c.cut.n).product();
-        cuts[i].cut.split_factor *= later;
+        let later: usize = cuts[..i].iter().filter(|c| c.sub > cuts[i].sub).map(|c| c.cut.ranks()).product();
+        let cut = &mut cuts[i].cut;
+        *cut = Cut::chunks(cut.pieces() * later, cut.ranks());
     }
     cuts.sort_by_key(|c| c.sub);
     cuts
@@ -269,8 +269,7 @@ fn match_cuts(
         }
         variants = next;
         // Sizes that are chunks of what is left are printed as such.
-        let cut = cut.sizes.as_ref().map_or_else(|| cut.clone(), Cut::ragged);
-        out.push(AxisCut { dim: to.start + dim, sub: c.sub, cut });
+        out.push(AxisCut { dim: to.start + dim, sub: c.sub, cut: cut.simplest() });
     }
     Some(out)
 }
@@ -283,8 +282,10 @@ fn matching(variants: &[Variant], at: usize, cut: &Cut) -> Option<(usize, Cut)> 
     for dim in 0..dims {
         let mut tried: SmallVec<[Cut; 4]> = SmallVec::new();
         // Ranks that hold nothing allow any cut.
-        let could =
-            variants.iter().filter_map(|v| effect(v).cut(&v.to, dim, cut.n)).chain([Cut::chunks(1, cut.n)]);
+        let could = variants
+            .iter()
+            .filter_map(|v| effect(v).cut(&v.to, dim, cut.ranks()))
+            .chain([Cut::chunks(1, cut.ranks())]);
         for new in could {
             if tried.contains(&new) {
                 continue;
@@ -292,7 +293,7 @@ fn matching(variants: &[Variant], at: usize, cut: &Cut) -> Option<(usize, Cut)> 
             // Sizes are of one length only, also on ranks that hold nothing.
             let fits = |v: &Variant| new.total().is_none_or(|total| total == v.to[dim]);
             if variants.iter().all(|v| fits(v) && effect(v) == Effect::of(&v.to, dim, &new)) {
-                if new.split_factor == 1 {
+                if new.pieces() == 1 {
                     return Some((dim, new));
                 }
                 strided.get_or_insert((dim, new.clone()));
@@ -307,19 +308,23 @@ fn matching(variants: &[Variant], at: usize, cut: &Cut) -> Option<(usize, Cut)> 
 ///
 /// That is so where every rank keeps one run of the row-major index: one piece of a dim before which nothing is left.
 fn as_sizes(variants: &[Variant], at: usize, cut: &Cut) -> Option<(usize, Cut)> {
-    if cut.sizes.is_some() || cut.n > MOST_SIZES {
+    let (pieces, ranks) = match cut {
+        Cut::Chunks { pieces, ranks } => (*pieces, *ranks),
+        Cut::Sizes(_) => return None,
+    };
+    if ranks > MOST_SIZES {
         return None;
     }
     let sizes = |v: &Variant| -> Option<Effect> {
         let (before, behind) =
             (v.from[..at].iter().product::<usize>(), v.from[at + 1..].iter().product::<usize>());
-        let one = before == 1 && v.from[at].div_ceil(cut.split_factor) == v.from[at];
-        let sizes = || (0..cut.n).map(|i| cut.len(v.from[at], i) * behind).collect();
+        let one = before == 1 && v.from[at].div_ceil(pieces) == v.from[at];
+        let sizes = || (0..ranks).map(|i| cut.len(v.from[at], i) * behind).collect();
         one.then(|| Effect::Sizes { outer: 1, sizes: sizes() })
     };
     let first = variants.first()?;
     (0..first.to.len()).find_map(|dim| {
-        let new = sizes(first)?.cut(&first.to, dim, cut.n)?;
+        let new = sizes(first)?.cut(&first.to, dim, ranks)?;
         let same = |v: &Variant| {
             let effect = Effect::of(&v.to, dim, &new);
             effect != Effect::Nothing && sizes(v).as_ref() == Some(&effect)
