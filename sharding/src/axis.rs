@@ -7,8 +7,9 @@
 //! digit(c) = floor(c / post) mod size                 most significant sub-axis: pre = 1
 //! ```
 //!
-//! The whole axis is the sub-axis `(1)n`. Two sub-axes are consecutive if one's `pre * size` is the other's `pre`;
-//! together they are the sub-axis `(pre)(size * size')`.
+//! That is the mode `size : post@axis`, and `(pre)size` is how it is written: [`Mesh::mode`](crate::Mesh::mode) and
+//! [`Mesh::sub_axis`](crate::Mesh::sub_axis) lead from one to the other. The whole axis is `(1)n`, the mode `n : 1@axis`.
+//! Sub-axes that follow one another are one by coalescing their modes.
 
 use core::fmt;
 use std::sync::Arc;
@@ -113,12 +114,6 @@ impl SubAxis {
         n / (self.pre * self.size)
     }
 
-    /// The sub-axis that this one and the next minor one are together, if they are consecutive.
-    pub(crate) fn joined(self, minor: SubAxis) -> Option<SubAxis> {
-        (self.axis == minor.axis && self.pre * self.size == minor.pre)
-            .then_some(SubAxis { size: self.size * minor.size, ..self })
-    }
-
     /// Whether both may stand in one sharding or group: sub-axes of different axes, or digits of one mixed-radix number.
     ///
     /// `(1)2` and `(3)2` of an axis of 6 do not overlap, but the numbers that they count are not independent.
@@ -152,46 +147,4 @@ impl SubAxis {
             write!(f, "{}:({}){}", axis.name, self.pre, self.size)
         }
     }
-}
-
-/// Sub-axes with consecutive ones of the same axis joined, in the order given; size 1 vanishes.
-pub(crate) fn join<A: smallvec::Array<Item = SubAxis>>(
-    subs: impl IntoIterator<Item = SubAxis>,
-) -> smallvec::SmallVec<A> {
-    let mut out: smallvec::SmallVec<A> = smallvec::SmallVec::new();
-    for sub in subs {
-        if sub.size == 1 {
-            continue;
-        }
-        match out.last().and_then(|last| last.joined(sub)) {
-            Some(joined) => *out.last_mut().expect("just seen") = joined,
-            None => out.push(sub),
-        }
-    }
-    out
-}
-
-/// What some sub-axes leave of the axes, outermost first, joined.
-///
-/// Sub-axes that overlap are the caller's fault: what they leave is then only part of the answer.
-pub(crate) fn complement(used: &[SubAxis], axes: &[Axis]) -> smallvec::SmallVec<[SubAxis; 4]> {
-    let mut used: smallvec::SmallVec<[SubAxis; 8]> = smallvec::SmallVec::from_slice(used);
-    used.sort();
-    let mut out: smallvec::SmallVec<[SubAxis; 8]> = smallvec::SmallVec::new();
-    for (axis, a) in axes.iter().enumerate() {
-        let mut pre = 1;
-        for u in used.iter().filter(|u| u.axis == axis) {
-            if u.pre < pre {
-                continue;
-            }
-            if u.pre > pre {
-                out.push(SubAxis { axis, pre, size: u.pre / pre });
-            }
-            pre = u.pre * u.size;
-        }
-        if pre < a.size() {
-            out.push(SubAxis { axis, pre, size: a.size() / pre });
-        }
-    }
-    join(out)
 }

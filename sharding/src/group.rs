@@ -21,14 +21,10 @@ pub use members::Members;
 use core::fmt;
 use std::str::FromStr;
 
-use reshard_layout::Layout;
-use smallvec::SmallVec;
+use reshard_layout::{Layout, Mode, Modes};
 
 use crate::Error;
 use crate::notation::cursor::Cursor;
-
-/// Modes `(size, stride)` of a pattern.
-pub(crate) type Modes = SmallVec<[(i64, i64); 8]>;
 
 /// The pattern of ranks that talk to each other: member number to offset from the lowest member.
 ///
@@ -52,22 +48,18 @@ impl Group {
     ///
     /// Requires radix-separable modes: sorted by stride, each stride exceeds the span of those below.
     pub fn new(layout: &Layout) -> Result<Group, Error> {
-        let mut modes: Modes = SmallVec::new();
-        for mode in layout.leaves() {
-            modes.push(mode);
-        }
-        Group::of_modes(modes)
+        Group::of_modes(Modes::from_slice(layout.flat()))
     }
 
     /// The group of these modes in any order, those of one member among them.
     pub(crate) fn of_modes(mut modes: Modes) -> Result<Group, Error> {
-        modes.retain(|m| m.0 > 1);
-        for (_, d) in &mut modes {
-            *d = d.checked_abs().ok_or_else(|| Error::overflow(format!("the stride {d}")))?;
+        modes.retain(|m| m.extent > 1);
+        for Mode { stride, .. } in modes.iter_mut() {
+            *stride = stride.checked_abs().ok_or_else(|| Error::overflow(format!("the stride {stride}")))?;
         }
-        modes.sort_by_key(|&(_, d)| d);
+        modes.sort_by_key(|m| m.stride);
         separable(&modes).map_err(|reason| Error::NotALayout { reason })?;
-        Ok(Group { layout: Layout::from_modes(&modes)?.coalesce() })
+        Ok(Group { layout: Layout::from_flat(modes)?.coalesce() })
     }
 
     /// The pattern as a layout from member number to offset.
@@ -80,9 +72,9 @@ impl Group {
         self.layout.size() as usize
     }
 
-    /// The modes `(size, stride)` in ascending order; none for a group of one.
-    pub(crate) fn modes(&self) -> impl DoubleEndedIterator<Item = (i64, i64)> + '_ {
-        self.layout.leaves().filter(|&(s, _)| s > 1)
+    /// The modes in ascending order; none for a group of one.
+    pub(crate) fn modes(&self) -> impl DoubleEndedIterator<Item = Mode> + '_ {
+        self.layout.flat().iter().copied().filter(|m| m.extent > 1)
     }
 
     /// Whether two patterns are orthogonal: every sum of their members is another rank.
@@ -102,17 +94,14 @@ impl Group {
     /// That is more than by pairs: of the strides 5, 6, 7 of size 2 any two are orthogonal, the three are not.
     pub fn are_orthogonal(groups: &[&Group]) -> bool {
         let mut modes: Modes = groups.iter().flat_map(|g| g.modes()).collect();
-        modes.sort_by_key(|&(_, d)| d);
+        modes.sort_by_key(|m| m.stride);
         separable(&modes).is_ok()
     }
 
     /// The members of the group of this pattern whose lowest member is `first`, in ascending order.
     pub fn members(&self, first: usize) -> impl Iterator<Item = usize> + '_ {
-        (0..self.layout.size()).map(move |i| {
-            first
-                + usize::try_from(self.layout.at(i).expect("inside the layout"))
-                    .expect("strides are positive")
-        })
+        // Strides are positive.
+        self.layout.values().map(move |offset| first + offset as usize)
     }
 }
 
@@ -133,9 +122,9 @@ impl FromStr for Group {
 }
 
 /// Whether modes sorted by positive stride are radix-separable: each stride exceeds the span of those below.
-pub(crate) fn separable(sorted: &[(i64, i64)]) -> Result<i64, String> {
+pub(crate) fn separable(sorted: &[Mode]) -> Result<i64, String> {
     let mut span = 0i64;
-    for &(s, d) in sorted {
+    for &Mode { extent: s, stride: d } in sorted {
         if d <= span {
             return Err(format!(
                 "the mode {s}:{d} is not separable from the ones below it, which reach offset {span}: two coordinates would be one rank"

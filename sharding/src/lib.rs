@@ -10,9 +10,9 @@
 
 pub mod axis;
 mod cut;
-pub mod digits;
 mod error;
 pub mod group;
+pub mod layout;
 pub mod meaning;
 pub mod mesh;
 pub mod notation;

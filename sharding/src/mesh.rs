@@ -20,11 +20,12 @@ use core::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use reshard_layout::Layout;
+use reshard_layout::algebra::gaps;
+use reshard_layout::{At, Layout, Mode, Modes};
 use smallvec::SmallVec;
 
 use crate::Error;
-use crate::axis::{Axis, AxisName, SubAxis, complement};
+use crate::axis::{Axis, AxisName, SubAxis};
 use crate::group::{Group, separable};
 use crate::notation::cursor::Cursor;
 
@@ -55,8 +56,8 @@ struct Inner {
     world: usize,
     /// Lowest rank: what is left when every mode is at its lower end.
     lowest: usize,
-    /// (extent, stride, axis, what a step of this digit adds to the axis coordinate), by |stride| descending.
-    modes: SmallVec<[(i64, i64, usize, usize); 8]>,
+    /// Steps along axes and the ranks that they are apart, by |ranks| descending.
+    modes: Modes<(At, i64)>,
 }
 
 impl PartialEq for Mesh {
@@ -122,28 +123,27 @@ impl Mesh {
         }
         let too_large = || Error::overflow("the greatest rank of the mesh");
         let mut size = 1i64;
-        let mut modes: SmallVec<[(i64, i64, usize, usize); 8]> = SmallVec::new();
+        let mut modes: Modes<(At, i64)> = Modes::new();
         for (i, a) in axes.iter().enumerate() {
             size = size.checked_mul(a.layout.size()).ok_or_else(too_large)?;
-            let mut step = 1usize;
-            for (s, d) in a.layout.leaves() {
-                if s > 1 {
-                    d.checked_abs().ok_or_else(too_large)?;
-                    modes.push((s, d, i, step));
+            let mut step = 1;
+            for &Mode { extent, stride } in a.layout.flat() {
+                if extent > 1 {
+                    stride.checked_abs().ok_or_else(too_large)?;
+                    modes.push(Mode::new(extent, (At::along(step, i as u32), stride)));
                 }
-                step *= s as usize;
+                step *= extent;
             }
         }
-        modes.sort_by_key(|&(_, d, ..)| core::cmp::Reverse(d.abs()));
-        let ascending: SmallVec<[(i64, i64); 8]> =
-            modes.iter().rev().map(|&(s, d, ..)| (s, d.abs())).collect();
+        modes.sort_by_key(|m| core::cmp::Reverse(m.stride.1.abs()));
+        let ascending: Modes = modes.iter().rev().map(|m| m.map(|(_, ranks)| ranks.abs())).collect();
         separable(&ascending)
             .map_err(|reason| Error::Mesh { reason: format!("the axes are not orthogonal: {reason}") })?;
         let start = i64::try_from(offset).map_err(|_| too_large())?;
         let (mut low, mut high) = (start, start);
-        for &(s, d, ..) in &modes {
-            let reach = (s - 1).checked_mul(d).ok_or_else(too_large)?;
-            let end = if d < 0 { &mut low } else { &mut high };
+        for Mode { extent, stride: (_, ranks) } in &modes {
+            let reach = (extent - 1).checked_mul(*ranks).ok_or_else(too_large)?;
+            let end = if *ranks < 0 { &mut low } else { &mut high };
             *end = end.checked_add(reach).ok_or_else(too_large)?;
         }
         let world = high.checked_add(1).ok_or_else(too_large)? as usize;
@@ -195,14 +195,14 @@ impl Mesh {
     pub fn coordinate(&self, rank: usize) -> Option<Coordinate> {
         let mut left = i64::try_from(rank.checked_sub(self.0.lowest)?).ok()?;
         let mut c = Coordinate::from_elem(0, self.axes().len());
-        for &(s, d, axis, step) in &self.0.modes {
-            let digit = left / d.abs();
-            if digit >= s {
+        for &Mode { extent, stride: (at, ranks) } in &self.0.modes {
+            let digit = left / ranks.abs();
+            if digit >= extent {
                 return None;
             }
-            left -= digit * d.abs();
-            let digit = if d < 0 { s - 1 - digit } else { digit };
-            c[axis] += digit as usize * step;
+            left -= digit * ranks.abs();
+            let digit = if ranks < 0 { extent - 1 - digit } else { digit };
+            c[axis_of(at)] += (digit * at.step) as usize;
         }
         (left == 0).then_some(c)
     }
@@ -262,34 +262,19 @@ impl Mesh {
     ///
     /// Requires sub-axes that are digits of one number where they are of one axis: `(1)2` and `(3)2` of 6 are not.
     pub fn group(&self, subs: &[SubAxis]) -> Result<Group, Error> {
-        Group::of_modes(self.modes_of(subs)?)
-    }
-
-    /// The axis of a sub-axis, if the mesh has it and it divides.
-    fn checked(&self, s: SubAxis) -> Result<&Axis, Error> {
-        let Some(a) = self.axes().get(s.axis) else {
-            return Err(Error::NoSuchAxis { axis: format!("number {}", s.axis), mesh: self.to_string() });
-        };
-        if s.pre.checked_mul(s.size).is_none_or(|p| p == 0 || a.size % p != 0) {
-            return Err(Error::Mesh {
-                reason: format!(
-                    "{}:({}){} is no sub-axis of {}={}: (pre)size must divide it",
-                    a.name, s.pre, s.size, a.name, a.size
-                ),
-            });
-        }
-        Ok(a)
-    }
-
-    /// The modes of some sub-axes: digit value to rank offset.
-    ///
-    /// A digit `(pre)size` of an axis whose layout is `L` has the offsets `L o (size : post)`. For an axis of several
-    /// modes that is only right if all digits of the axis compose with `L` *together*: each may do so alone, and their
-    /// sum still carry over a mode boundary, so that ranks of one group would be told apart by it.
-    pub(crate) fn modes_of(&self, subs: &[SubAxis]) -> Result<SmallVec<[(i64, i64); 8]>, Error> {
-        let mut modes = SmallVec::new();
+        let mut modes: Modes<At> = Modes::new();
         for (i, &s) in subs.iter().enumerate() {
-            let a = self.checked(s)?;
+            let Some(a) = self.axes().get(s.axis) else {
+                return Err(Error::NoSuchAxis { axis: format!("number {}", s.axis), mesh: self.to_string() });
+            };
+            if s.pre.checked_mul(s.size).is_none_or(|p| p == 0 || a.size % p != 0) {
+                return Err(Error::Mesh {
+                    reason: format!(
+                        "{}:({}){} is no sub-axis of {}={}: (pre)size must divide it",
+                        a.name, s.pre, s.size, a.name, a.size
+                    ),
+                });
+            }
             if let Some(u) = subs[..i].iter().find(|u| !u.nests_beside(s)) {
                 let (u, s) = (u.printed(self.axes()), s.printed(self.axes()));
                 return Err(Error::NotALayout {
@@ -299,44 +284,135 @@ impl Mesh {
                     ),
                 });
             }
-            if s.size == 1 {
-                continue;
-            }
-            if s.size == a.size {
-                modes.extend(a.layout.leaves().filter(|&(s, _)| s > 1));
-            } else if let (1, Some((_, stride))) = (a.layout.leaves().len(), a.layout.leaves().next()) {
-                // post * stride is an offset of the axis: it fits.
-                modes.push((s.size as i64, s.post(a.size) as i64 * stride));
-            } else {
-                let of_axis: SmallVec<[SubAxis; 8]> =
-                    subs.iter().copied().filter(|x| x.axis == s.axis && x.size > 1).collect();
-                let rest = complement(&of_axis, self.axes());
-                let digits = of_axis
-                    .iter()
-                    .chain(rest.iter().filter(|x| x.axis == s.axis))
-                    .map(|x| Layout::scalar(x.size as i64, x.post(a.size) as i64))
-                    .collect::<Result<SmallVec<[Layout; 4]>, _>>()?;
-                let at = of_axis.iter().position(|&x| x == s).unwrap_or(0);
-                let offsets = a.layout.compose(&Layout::concat(&digits)?)?.mode(at)?;
-                modes.extend(offsets.leaves().filter(|&(s, _)| s > 1));
+            modes.push(self.mode(s));
+        }
+        self.group_of_modes(&modes)
+    }
+
+    /// The group of some modes along axes: their ranks, sorted and coalesced.
+    pub(crate) fn group_of_modes(&self, modes: &[Mode<At>]) -> Result<Group, Error> {
+        Group::of_modes(self.ranks_of(modes)?)
+    }
+
+    /// A sub-axis as the mode that it is, `size : post@axis`.
+    ///
+    /// ```
+    /// use reshard_sharding::{Mesh, SubAxis};
+    /// let mesh: Mesh = "dp=2,tp=8".parse()?;
+    /// let minor = SubAxis { axis: 1, pre: 2, size: 2 };
+    /// assert_eq!(mesh.mode(minor).to_string(), "2:2@1");
+    /// assert_eq!(mesh.sub_axis(mesh.mode(minor)), Some(minor));
+    /// # Ok::<(), reshard_sharding::Error>(())
+    /// ```
+    ///
+    /// Requires a sub-axis of this mesh.
+    #[inline]
+    pub fn mode(&self, s: SubAxis) -> Mode<At> {
+        let post = s.post(self.axes()[s.axis].size);
+        Mode::new(s.size as i64, At::along(post as i64, s.axis as u32))
+    }
+
+    /// Sub-axes as modes, in the same order.
+    pub(crate) fn modes(&self, subs: &[SubAxis]) -> Modes<At> {
+        subs.iter().map(|&s| self.mode(s)).collect()
+    }
+
+    /// A mode along an axis as the sub-axis that it is; `None` for one of the local buffer.
+    ///
+    /// Requires a mode that divides an axis of this mesh.
+    #[inline]
+    pub fn sub_axis(&self, mode: Mode<At>) -> Option<SubAxis> {
+        let axis = mode.stride.axis()? as usize;
+        let span = (mode.stride.step * mode.extent) as usize;
+        Some(SubAxis { axis, pre: self.axes()[axis].size / span, size: mode.extent as usize })
+    }
+
+    /// Some modes along axes, coalesced, as sub-axes: outermost first.
+    ///
+    /// Requires modes sorted like [`System::digits`](crate::redistribute): by axis, slowest first.
+    pub(crate) fn sub_axes_of(&self, modes: impl DoubleEndedIterator<Item = Mode<At>>) -> SmallVec<[SubAxis; 4]> {
+        let mut coalesced = Modes::new();
+        for mode in modes.rev().filter(|m| m.extent > 1) {
+            coalesced.push_coalesced(0, mode);
+        }
+        coalesced.iter().rev().filter_map(|&m| self.sub_axis(m)).collect()
+    }
+
+    /// What some modes leave of the axes, outermost first: the complement of the steps of every axis.
+    ///
+    /// Of modes that overlap the answer is part of that.
+    pub(crate) fn complement(&self, used: impl Iterator<Item = Mode<At>> + Clone) -> SmallVec<[SubAxis; 4]> {
+        let mut out = SmallVec::new();
+        for (axis, a) in self.axes().iter().enumerate() {
+            let along = |m: &Mode<At>| m.extent > 1 && m.stride.axis() == Some(axis as u32);
+            let mut steps: Modes = used.clone().filter(along).map(|m| m.map(|at| at.step)).collect();
+            steps.sort_by_key(|m| m.stride);
+            let left = gaps(&steps, a.size as i64).unwrap_or_default();
+            let along = |m: &Mode| self.sub_axis(m.map(|step| At::along(step, axis as u32)));
+            out.extend(left.iter().rev().filter_map(along));
+        }
+        out
+    }
+
+    /// Some modes along axes as modes of ranks: the mesh maps `1@a` to the strides of the axis `a`.
+    ///
+    /// A mode `size : post@a` of an axis whose layout is `L` has the offsets `L o (size : post)`. For an axis of several
+    /// modes that is only right if all that is asked of the axis composes with `L` *together*: each mode may do so alone,
+    /// and their sum still carry over a boundary, so that ranks of one group would be told apart by it.
+    pub(crate) fn ranks_of(&self, modes: &[Mode<At>]) -> Result<Modes, Error> {
+        let mut ranks = Modes::new();
+        for &m in modes.iter().filter(|m| m.extent > 1) {
+            let Some(axis) = m.stride.axis() else { continue };
+            let a = &self.axes()[axis as usize];
+            match a.layout.flat() {
+                [one] => ranks.push(m.map(|at| at.step * one.stride)),
+                many if m.extent as usize == a.size => ranks.extend_from_slice(many),
+                _ => {
+                    let of_axis = |x: &&Mode<At>| x.extent > 1 && x.stride.axis() == Some(axis);
+                    let asked: Modes<At> = modes.iter().filter(of_axis).copied().collect();
+                    let rest = self.complement(asked.iter().copied());
+                    let rest = rest.iter().filter(|x| x.axis == axis as usize).map(|&x| self.mode(x));
+                    let all = asked.iter().copied().chain(rest).map(|x| x.map(|at| at.step)).collect();
+                    let at = asked.iter().position(|x| *x == m).unwrap_or(0);
+                    let offsets = a.layout.compose(&Layout::from_flat(all)?)?.mode(at)?;
+                    ranks.extend(offsets.flat().iter().filter(|m| m.extent > 1).copied());
+                }
             }
         }
-        Ok(modes)
+        Ok(ranks)
     }
 
     /// Whether strides and offset are those of [`Mesh::new`].
     pub(crate) fn is_row_major(&self) -> bool {
         let mut stride = 1;
         for a in self.axes().iter().rev() {
-            if a.size > 1
-                && a.layout.leaves().collect::<SmallVec<[_; 4]>>().as_slice() != [(a.size as i64, stride)]
-            {
+            if a.size > 1 && a.layout.flat() != [Mode::new(a.size as i64, stride)] {
                 return false;
             }
             stride *= a.size as i64;
         }
         true
     }
+}
+
+/// The axis that a mode of a mesh goes along.
+#[inline]
+pub(crate) fn axis_of(at: At) -> usize {
+    at.axis().map_or(0, |axis| axis as usize)
+}
+
+/// The digit of a coordinate along a mode.
+#[inline]
+pub(crate) fn digit(c: &[usize], m: Mode<At>) -> i64 {
+    c[axis_of(m.stride)] as i64 / m.stride.step % m.extent
+}
+
+/// Gives a coordinate another digit along a mode.
+#[inline]
+pub(crate) fn set_digit(c: &mut [usize], m: Mode<At>, value: i64) {
+    let moved = (value - digit(c, m)) * m.stride.step;
+    let x = &mut c[axis_of(m.stride)];
+    *x = (*x as i64 + moved) as usize;
 }
 
 impl fmt::Display for Mesh {

@@ -2,27 +2,26 @@
 //!
 //! A sharding is a mesh, a shape, the partial axes, and one of two forms:
 //!
-//! * **digits** wherever the ownership is a layout: canonical words (see [`crate::digits`]), so that `==` means the same
+//! * a **layout** wherever every cut divides (see [`layout`](crate::layout)): coalesced by dim, so that `==` means the same
 //!   ownership, whatever placements it was made from;
-//! * **cuts** where it is not (a dim that does not divide, or of size 0): the list of cuts of each dim in the order in
-//!   which they apply, normalised. A dim that divides has the cuts of its canonical word, most significant first, each
-//!   with the product of the local digits before it as its split factor; on one that does not, needless split factors
-//!   are gone. Axes of size 1 are gone from both.
+//! * **cuts** where one does not, or a dim is of size 0: the list of cuts of each dim in the order in which they apply,
+//!   normalised. A dim that divides has the cuts of its modes, slowest first, each with the product of the local modes above
+//!   it as its split factor; on one that does not, needless split factors are gone. Axes of size 1 are gone from both.
 //!
 //! Either form gives `region(rank)`, and both are what PyTorch's placements mean, exactly.
 
-mod decode;
 mod normal;
 
-use normal::{canonical_partial, digits_of, lens_after, normal_cuts};
-pub(crate) use normal::{cuts_of, word_of};
-
-use reshard_layout::Layout;
+pub(crate) use normal::canonical_partial;
+use normal::{lens_after, normal_cuts};
+use reshard_layout::algebra::Boundary;
+use reshard_layout::{At, Layout, Mode, Modes};
 use smallvec::SmallVec;
 
-use crate::axis::{SubAxis, complement};
-use crate::cut::{Cut, MAX_PIECES};
-use crate::digits::{Digit, Digits, Owner, canonical};
+use crate::axis::SubAxis;
+use crate::cut::Cut;
+use crate::layout::encode::{cuts_of, dim_of_cuts, layout_of};
+use crate::layout::{self, inverse};
 use crate::region::{Interval, Intervals, Region, push};
 use crate::{Error, Mesh, Placement, ReduceOp};
 
@@ -46,6 +45,7 @@ pub struct PartialAxis {
 /// let s = Sharding::parse(&mesh, &[1024], "SS(0,4),S(0)")?;
 /// assert_eq!(s, Sharding::parse(&mesh, &[1024], "[{tp,dp}]")?);
 /// assert_eq!(s.to_string(), "SS(0,4),S(0)");
+/// assert_eq!(s.layout().unwrap().to_string(), "((128,2,4),):((1,1@0,1@1),)"); // 1@0 is a step along dp
 /// assert_eq!(s.ownership().unwrap().to_string(), "((4,2),(128,)):((256,128),(1,))");
 /// # Ok::<(), reshard_sharding::Error>(())
 /// ```
@@ -68,9 +68,11 @@ pub(crate) struct AxisCut {
 /// The cuts of some dims, those of one dim in the order in which they apply.
 pub(crate) type Cuts = SmallVec<[AxisCut; 4]>;
 
+/// How the tensor lies on the mesh.
 #[derive(Debug, PartialEq, Eq, Hash)]
-enum Form {
-    Digits(Digits),
+pub(crate) enum Form {
+    /// One mode per dim, the last dim first.
+    Layout(Layout<At>),
     /// By dim; within a dim in the order in which they apply.
     Cuts(Cuts),
 }
@@ -79,7 +81,7 @@ impl Clone for Sharding {
     // Plans hold many: plain copies of the lists, not element by element.
     fn clone(&self) -> Sharding {
         let form = match &self.form {
-            Form::Digits(digits) => Form::Digits(Digits::from_slice(digits)),
+            Form::Layout(layout) => Form::Layout(layout.clone()),
             Form::Cuts(cuts) => Form::Cuts(cuts.clone()),
         };
         Sharding {
@@ -154,26 +156,38 @@ impl Sharding {
         }
         cuts.retain(|c| c.cut.ranks() > 1);
         cuts.sort_by_key(|c| c.dim);
-        let form = if let Some(digits) = digits_of(shape, &cuts) {
-            Form::Digits(digits)
+        let form = if let Some(layout) = layout_of(mesh, shape, &cuts) {
+            Form::Layout(layout)
         } else {
-            Form::Cuts(cuts.chunk_by(|a, b| a.dim == b.dim).flat_map(|c| normal_cuts(shape, c)).collect())
+            let dims = cuts.chunk_by(|a, b| a.dim == b.dim);
+            Form::Cuts(dims.flat_map(|c| normal_cuts(mesh, shape, c)).collect())
         };
         Ok(Sharding { mesh: mesh.clone(), shape: Shape::from_slice(shape), partial, form })
     }
 
-    /// The sharding of these digits, by dim and most significant first.
+    /// The sharding of these modes of the row-major index, the fastest first; local strides need not be right.
     ///
-    /// Requires that each dim's radices multiply to its extent and that no sub-axis is used twice.
-    pub(crate) fn from_digits(
+    /// Requires that the extents multiply to the number of elements, which is not 0, and that no sub-axis is used twice.
+    /// Fails only where a dim ends inside a mode that it does not divide, and says which boundary that is.
+    pub(crate) fn from_modes(
         mesh: &Mesh,
         shape: &[usize],
-        digits: impl IntoIterator<Item = Digit>,
-        partial: impl IntoIterator<Item = PartialAxis>,
-    ) -> Result<Sharding, Error> {
-        let partial = canonical_partial(mesh, partial.into_iter().collect())?;
-        let form = Form::Digits(canonical(digits));
-        Ok(Sharding { mesh: mesh.clone(), shape: Shape::from_slice(shape), partial, form })
+        modes: Modes<At>,
+        partial: &[PartialAxis],
+    ) -> Result<Sharding, Boundary> {
+        let form = Form::Layout(layout::of_modes(shape, modes)?);
+        Ok(Sharding {
+            mesh: mesh.clone(),
+            shape: Shape::from_slice(shape),
+            partial: SmallVec::from_slice(partial),
+            form,
+        })
+    }
+
+    /// The same tensor on the same mesh with other modes, of which it is known that they nest with its dims.
+    pub(crate) fn with_modes(&self, modes: impl Iterator<Item = Mode<At>>) -> Sharding {
+        Sharding::from_modes(&self.mesh, &self.shape, modes.collect(), &self.partial)
+            .expect("the modes of each dim stay in it")
     }
 
     /// The mesh.
@@ -213,28 +227,54 @@ impl Sharding {
         Some((op, divisor))
     }
 
-    /// The canonical digits of all dims, or `None` where the ownership is not a layout.
-    pub fn digits(&self) -> Option<&[Digit]> {
+    /// The layout from the row-major index of the tensor to coordinates and local offset, or `None` where there is none.
+    ///
+    /// One mode per dim, the last dim first; `step@a` goes along axis `a` of the mesh, plain strides are those of the dense
+    /// local buffer (see [`layout`](crate::layout)). Uneven and zero-size tensors have none.
+    pub fn layout(&self) -> Option<&Layout<At>> {
         match &self.form {
-            Form::Digits(d) => Some(d),
+            Form::Layout(layout) => Some(layout),
             Form::Cuts(_) => None,
         }
+    }
+
+    pub(crate) fn form(&self) -> &Form {
+        &self.form
+    }
+
+    /// The modes of the row-major index, fastest first, where there is a layout.
+    pub(crate) fn modes(&self) -> Option<&[Mode<At>]> {
+        self.layout().map(Layout::flat)
     }
 
     /// The cuts, by dim and in order of application, where there are no digits.
     pub(crate) fn cuts(&self) -> Option<&[AxisCut]> {
         match &self.form {
-            Form::Digits(_) => None,
+            Form::Layout(_) => None,
             Form::Cuts(c) => Some(c),
         }
     }
 
-    /// The canonical word of a dim that divides, whatever the others do.
-    pub(crate) fn word(&self, dim: usize) -> Option<Digits> {
+    /// The modes of a dim that divides, whatever the others do, coalesced, fastest first; one of extent 1 for a dim of 1.
+    pub(crate) fn dim_modes(&self, dim: usize) -> Option<Modes<At>> {
         match &self.form {
-            Form::Digits(digits) => Some(digits.iter().copied().filter(|d| d.dim == dim).collect()),
-            Form::Cuts(cuts) => word_of(dim, self.shape[dim], cuts),
+            Form::Layout(layout) => Some(Modes::from_slice(layout::dim_of(layout, self.shape.len(), dim))),
+            Form::Cuts(cuts) => dim_of_cuts(&self.mesh, dim, self.shape[dim], cuts),
         }
+    }
+
+    /// The cuts of a dim in order of application, whatever the form.
+    pub(crate) fn dim_cuts(&self, dim: usize) -> Cuts {
+        match &self.form {
+            Form::Layout(layout) => cuts_of(&self.mesh, dim, layout::dim_of(layout, self.shape.len(), dim)),
+            Form::Cuts(cuts) => cuts.iter().filter(|c| c.dim == dim).cloned().collect(),
+        }
+    }
+
+    /// The sub-axes that shard a dim, by dim and in order of application.
+    pub(crate) fn cutting(&self) -> impl Iterator<Item = SubAxis> + Clone + '_ {
+        let modes = self.modes().unwrap_or_default().iter().rev().filter_map(|&m| self.mesh.sub_axis(m));
+        modes.chain(self.cuts().unwrap_or_default().iter().map(|x| x.sub))
     }
 
     /// Feeds a hasher with a part of what tells shardings apart: equal ones alike, and quickly.
@@ -244,13 +284,11 @@ impl Sharding {
             hasher.write_usize(n);
         }
         match &self.form {
-            Form::Digits(digits) => {
-                for d in digits {
-                    let owner = match d.owner {
-                        Owner::Local => 0,
-                        Owner::Axis { axis, pre } => (axis + 1) ^ pre.rotate_left(16),
-                    };
-                    hasher.write_usize(d.dim ^ owner.rotate_left(8) ^ d.radix.rotate_left(40));
+            Form::Layout(layout) => {
+                for m in layout.flat() {
+                    let axis = m.stride.axis().map_or(0, |axis| axis as usize + 1);
+                    let step = m.stride.step as usize;
+                    hasher.write_usize(axis.rotate_left(8) ^ step.rotate_left(24) ^ m.extent as usize);
                 }
             }
             Form::Cuts(cuts) => {
@@ -287,9 +325,9 @@ impl Sharding {
         let c = self.coordinate(rank)?;
         let mut local: SmallVec<[usize; 6]> = SmallVec::from_slice(&self.shape);
         match &self.form {
-            Form::Digits(digits) => {
-                for d in digits.iter().filter(|d| d.owner != Owner::Local) {
-                    local[d.dim] /= d.radix;
+            Form::Layout(layout) => {
+                for (n, dim) in local.iter_mut().rev().zip(layout.flat_modes()) {
+                    *n = layout::local_len(dim) as usize;
                 }
             }
             Form::Cuts(cuts) => {
@@ -304,7 +342,7 @@ impl Sharding {
     /// The greatest number of elements that any rank holds.
     pub fn max_local_numel(&self) -> usize {
         match &self.form {
-            Form::Digits(_) => self.numel() / self.shards(),
+            Form::Layout(layout) => layout::local_len(layout.flat()) as usize,
             // No sub-axis cuts two dims, so the greatest of each dim meet on one rank.
             Form::Cuts(cuts) => (0..self.shape.len())
                 .map(|dim| {
@@ -313,11 +351,6 @@ impl Sharding {
                 })
                 .product(),
         }
-    }
-
-    /// Into how many equal shards the digits cut the tensor.
-    fn shards(&self) -> usize {
-        self.digits().map_or(1, |ds| ds.iter().filter(|d| d.owner != Owner::Local).map(|d| d.radix).product())
     }
 
     /// Which global indices a rank holds.
@@ -331,9 +364,8 @@ impl Sharding {
     pub(crate) fn intervals(&self, dim: usize, c: &[usize]) -> Result<Intervals, Error> {
         let len = self.shape[dim];
         match &self.form {
-            Form::Digits(digits) => {
-                let word: SmallVec<[Digit; 8]> = digits.iter().copied().filter(|d| d.dim == dim).collect();
-                self.intervals_of_word(dim, &word, c)
+            Form::Layout(layout) => {
+                inverse::intervals(layout::dim_of(layout, self.shape.len(), dim), dim, c)
             }
             Form::Cuts(cuts) => {
                 let mut list = Intervals::new();
@@ -346,111 +378,19 @@ impl Sharding {
         }
     }
 
-    fn intervals_of_word(&self, dim: usize, word: &[Digit], c: &[usize]) -> Result<Intervals, Error> {
-        let mut base = 0;
-        let mut weight = self.shape[dim];
-        let mut loops: SmallVec<[(usize, usize); 4]> = SmallVec::new();
-        for d in word {
-            weight /= d.radix;
-            match d.sub_axis() {
-                Some(sub) => base += sub.digit(c[sub.axis], self.mesh.axes()[sub.axis].size()) * weight,
-                None => loops.push((d.radix, weight)),
-            }
-        }
-        // A last local digit is a contiguous run.
-        let run = match loops.last() {
-            Some(&(radix, 1)) => {
-                loops.pop();
-                radix
-            }
-            _ => 1,
-        };
-        let pieces: usize = loops.iter().map(|l| l.0).product();
-        if pieces > MAX_PIECES {
-            return Err(Error::TooFragmented { dim, pieces, limit: MAX_PIECES });
-        }
-        let mut list = Intervals::with_capacity(pieces);
-        for i in 0..pieces {
-            let mut left = i;
-            let mut start = base;
-            for &(radix, weight) in loops.iter().rev() {
-                start += left % radix * weight;
-                left /= radix;
-            }
-            push(&mut list, Interval { start, len: run });
-        }
-        Ok(list)
-    }
-
     /// The ownership as one layout `(mesh modes, local modes) -> global row-major index`, or `None` where there is none.
     ///
     /// Both modes are in the order of memory, reversed as row-major is: index `i` of the first counts ranks in mesh
     /// order (last axis fastest), index `j` of the second is the row-major offset in the local tensor. Replicated and
     /// partial axes have stride 0. Uneven and zero-size tensors have none.
     pub fn ownership(&self) -> Option<Layout> {
-        let digits = self.digits()?;
-        // The weight of each digit in the row-major index of the whole tensor.
-        let mut weight = 1i64;
-        let mut weights: SmallVec<[i64; 8]> = SmallVec::new();
-        let mut at = digits.len();
-        for (dim, &n) in self.shape.iter().enumerate().rev() {
-            let mut left = 1i64;
-            while at > 0 && digits[at - 1].dim == dim {
-                at -= 1;
-                weights.push(weight * left);
-                left *= digits[at].radix as i64;
-            }
-            weight *= n as i64;
-        }
-        weights.reverse();
-        let mut mesh_modes: SmallVec<[Layout; 4]> = SmallVec::new();
-        for (i, axis) in self.mesh.axes().iter().enumerate().rev() {
-            let mut subs: SmallVec<[(SubAxis, i64); 4]> = digits
-                .iter()
-                .zip(&weights)
-                .filter_map(|(d, &w)| d.sub_axis().filter(|s| s.axis == i).map(|s| (s, w)))
-                .collect();
-            subs.sort_by_key(|(s, _)| s.pre);
-            let mut modes: SmallVec<[(i64, i64); 6]> = SmallVec::new();
-            let mut pre = 1;
-            for (s, w) in subs {
-                if s.pre > pre {
-                    modes.push(((s.pre / pre) as i64, 0));
-                }
-                modes.push((s.size as i64, w));
-                pre = s.pre * s.size;
-            }
-            if pre < axis.size() || modes.is_empty() {
-                modes.push(((axis.size() / pre) as i64, 0));
-            }
-            modes.reverse();
-            mesh_modes.push(Layout::from_modes(&modes).ok()?.coalesce());
-        }
-        let mut local_modes: SmallVec<[Layout; 4]> = SmallVec::new();
-        for dim in (0..self.shape.len()).rev() {
-            let mut modes: SmallVec<[(i64, i64); 6]> = digits
-                .iter()
-                .zip(&weights)
-                .filter(|(d, _)| d.dim == dim && d.owner == Owner::Local)
-                .map(|(d, &w)| (d.radix as i64, w))
-                .collect();
-            modes.reverse();
-            local_modes.push(Layout::from_modes(&modes).ok()?.coalesce());
-        }
-        let tuple = |modes: &[Layout]| {
-            if modes.is_empty() { Layout::from_modes(&[]) } else { Layout::concat(modes) }
-        };
-        Layout::concat(&[tuple(&mesh_modes).ok()?, tuple(&local_modes).ok()?]).ok()
+        inverse::ownership(&self.mesh, self.layout()?)
     }
 
     /// The sub-axes that neither shard a dim nor are partial: the tensor is the same along them.
     pub fn replicated_axes(&self) -> SmallVec<[SubAxis; 4]> {
-        let mut used: SmallVec<[SubAxis; 8]> = self.partial.iter().map(|p| p.sub).collect();
-        match &self.form {
-            Form::Digits(d) => used.extend(d.iter().filter_map(Digit::sub_axis)),
-            Form::Cuts(c) => used.extend(c.iter().map(|x| x.sub)),
-        }
-        complement(&used, self.mesh.axes())
+        let used = self.partial.iter().map(|p| p.sub).chain(self.cutting());
+        self.mesh.complement(used.map(|s| self.mesh.mode(s)))
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a strided shard is: an order of axes, what a view gives, or plain; and PyTorch's two readings of it.
 //!
-//! In a word, the split factor of an axis is the product of the digits that stand before it in its dim and that earlier
-//! axes have not taken. Each of those is owned by a later axis or is local:
+//! The split factor of an axis is the product of the modes above its own in its dim that earlier axes have not taken. Each
+//! of those goes along a later axis or is local:
 //!
 //! ```text
 //! SS(0,4),S(0)  ->  [tp 4][dp 2][local]      later axes only: the order (tp, dp), FSDP over tensor parallelism
@@ -13,25 +13,25 @@
 //! [`Sharding::new`] means by it. The other one chunks the dim in the order of axes that the factors spell,
 //! [`Sharding::in_order_of_axes`]. Both are the same where the dim divides, and differ for most other sizes.
 
+use reshard_layout::{At, Mode};
 use smallvec::SmallVec;
 
-use crate::digits::Owner;
 use crate::notation::dims::same_elements;
 use crate::sharding::{AxisCut, Cuts};
 use crate::{Error, Mesh, Placement, Sharding};
 
-/// What stands before an axis in the word of the dim that it shards.
+/// What stands above an axis in the dim that it shards.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Strided {
     /// Nothing: a plain shard.
     Plain,
     /// Only later axes, in this order: the dim is chunked by them first.
     Order(SmallVec<[usize; 4]>),
-    /// Only local digits, of this product: what a view gives.
+    /// Only local modes, of this product: what a view gives.
     View(usize),
-    /// Local digits of this product among later axes.
+    /// Local modes of this product among later axes.
     Mixed {
-        /// The product of the local digits.
+        /// The product of the local modes.
         local: usize,
         /// The later axes, in the order in which they stand.
         axes: SmallVec<[usize; 4]>,
@@ -50,7 +50,7 @@ pub struct Readings {
 }
 
 impl Sharding {
-    /// What a mesh axis is in the dim that it shards; `None` if it shards none, or there are no digits.
+    /// What a mesh axis is in the dim that it shards; `None` if it shards none, or there is no layout.
     ///
     /// ```
     /// use reshard_sharding::{Mesh, Sharding, strided::Strided};
@@ -62,16 +62,15 @@ impl Sharding {
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     pub fn strided(&self, axis: usize) -> Option<Strided> {
-        let digits = self.digits()?;
-        let owns = |owner: Owner| matches!(owner, Owner::Axis { axis: a, .. } if a == axis);
-        let first = digits.iter().position(|d| owns(d.owner))?;
-        let dim = digits[first].dim;
+        let goes = |m: &Mode<At>| m.stride.axis() == Some(axis as u32);
+        let dims: SmallVec<[&[Mode<At>]; 4]> = self.layout()?.flat_modes().collect();
+        let dim = dims.iter().rev().find(|dim| dim.iter().any(goes))?;
         let (mut local, mut axes) = (1, SmallVec::<[usize; 4]>::new());
-        for d in digits[..first].iter().filter(|d| d.dim == dim) {
-            match d.owner {
-                Owner::Local => local *= d.radix,
-                Owner::Axis { axis: a, .. } if a > axis && !axes.contains(&a) => axes.push(a),
-                Owner::Axis { .. } => {}
+        for m in dim.iter().rev().take_while(|m| !goes(m)) {
+            match m.stride.axis().map(|a| a as usize) {
+                None => local *= m.extent as usize,
+                Some(a) if a > axis && !axes.contains(&a) => axes.push(a),
+                Some(_) => {}
             }
         }
         Some(match (local, axes.is_empty()) {

@@ -82,14 +82,17 @@ fn what_a_notation_holds_comes_back() {
 #[test]
 fn even_shardings_are_held_by_all_that_can() {
     fn law(Case(s): Case) -> bool {
-        let Some(digits) = s.digits() else { return true };
-        let strided = digits.iter().enumerate().any(|(i, d)| {
-            d.sub_axis().is_none() && digits[i + 1..].iter().any(|e| e.dim == d.dim && e.sub_axis().is_some())
+        let Some(layout) = s.layout() else { return true };
+        // A local mode above one along an axis, of extent > 1.
+        let strided = layout.flat_modes().any(|dim| {
+            let first = dim.iter().position(|m| !m.stride.is_local()).unwrap_or(dim.len());
+            dim[first..].iter().any(|m| m.stride.is_local())
         });
         let sums = s.partial().iter().all(|p| p.op == ReduceOp::Sum);
-        let whole = digits
+        let whole = layout
+            .flat()
             .iter()
-            .filter_map(reshard_sharding::digits::Digit::sub_axis)
+            .filter_map(|&m| s.mesh().sub_axis(m))
             .chain(s.partial().iter().map(|p| p.sub));
         let whole = whole.clone().all(|x| x == s.mesh().whole(x.axis));
         s.by_tensor().is_ok()

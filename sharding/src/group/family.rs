@@ -12,12 +12,11 @@
 use core::fmt;
 use std::str::FromStr;
 
-use reshard_layout::Layout;
+use reshard_layout::{Mode, Modes};
 use smallvec::SmallVec;
 
 use super::members::Members;
-use super::{Group, Modes, separable};
-use crate::axis::complement;
+use super::{Group, separable};
 use crate::notation::cursor::Cursor;
 use crate::{Error, Mesh, SubAxis};
 
@@ -47,7 +46,7 @@ impl Groups {
     /// Requires that pattern and firsts are separable together, else two groups would share a rank: `not_a_layout`.
     pub fn new(pattern: Group, firsts: Group, lowest: usize) -> Result<Groups, Error> {
         let mut modes: Modes = pattern.modes().chain(firsts.modes()).collect();
-        modes.sort_by_key(|&(_, d)| d);
+        modes.sort_by_key(|m| m.stride);
         let span = separable(&modes).map_err(|reason| Error::NotALayout { reason })?;
         if i64::try_from(lowest).ok().and_then(|l| l.checked_add(span)?.checked_add(1)).is_none() {
             return Err(Error::overflow("the greatest rank of the groups"));
@@ -92,10 +91,10 @@ impl Groups {
                 (None, None) => break,
                 (Some(_), None) => true,
                 (None, Some(_)) => false,
-                (Some(a), Some(b)) => a.1 > b.1,
+                (Some(a), Some(b)) => a.stride > b.stride,
             };
             let next = if from_pattern { inside.next() } else { outside.next() };
-            let (s, d) = next?;
+            let Mode { extent: s, stride: d } = next?;
             // A merged mode lies around finer ones of the other list only if those are below its stride.
             let digit = (left / d).min(s - 1);
             left -= digit * d;
@@ -150,7 +149,7 @@ impl Groups {
         let digits = |value: i64| -> Option<SmallVec<[i64; 8]>> {
             let mut left = value;
             let mut out = SmallVec::from_elem(0, modes.len());
-            for (x, &(s, d)) in out.iter_mut().zip(&modes).rev() {
+            for (x, &Mode { extent: s, stride: d }) in out.iter_mut().zip(&modes).rev() {
                 *x = (left / d).min(s - 1);
                 left -= *x * d;
             }
@@ -158,12 +157,12 @@ impl Groups {
         };
         let reach = || {
             let mut most = digits(i64::try_from(offset).ok()?)?;
-            for (s, d) in self.firsts.modes() {
+            for Mode { extent: s, stride: d } in self.firsts.modes() {
                 for (total, x) in most.iter_mut().zip(digits(d)?) {
                     *total = total.checked_add((s - 1).checked_mul(x)?)?;
                 }
             }
-            Some(most.iter().zip(&modes).all(|(&x, &(s, _))| x < s))
+            Some(most.iter().zip(&modes).all(|(&x, m)| x < m.extent))
         };
         let is_first = |rank| other.group_of(rank).is_some_and(|m| m.first() == rank);
         let listed = || self.count() <= LISTED && self.firsts.members(self.lowest).all(is_first);
@@ -174,20 +173,20 @@ impl Groups {
 /// A pattern cut at a node: the modes inside, and those whose strides are whole nodes.
 fn cut(pattern: &Group, node: i64) -> Option<(Group, Group)> {
     let (mut inside, mut across) = (Modes::new(), Modes::new());
-    for (s, d) in pattern.modes() {
-        if d % node == 0 {
-            across.push((s, d));
-        } else if s.checked_mul(d).is_some_and(|reach| reach <= node) {
-            inside.push((s, d));
-        } else if node % d == 0 && s % (node / d) == 0 {
-            inside.push((node / d, d));
-            across.push((s / (node / d), node));
+    for m in pattern.modes() {
+        if m.stride % node == 0 {
+            across.push(m);
+        } else if m.extent.checked_mul(m.stride).is_some_and(|reach| reach <= node) {
+            inside.push(m);
+        } else if node % m.stride == 0 {
+            let (low, high) = m.cut(node / m.stride)?;
+            inside.push(low);
+            across.push(high);
         } else {
             return None;
         }
     }
-    let group = |modes: &[(i64, i64)]| Group::new(&Layout::from_modes(modes).ok()?).ok();
-    Some((group(&inside)?, group(&across)?))
+    Some((Group::of_modes(inside).ok()?, Group::of_modes(across).ok()?))
 }
 
 impl Mesh {
@@ -196,7 +195,7 @@ impl Mesh {
     /// Fails with `mesh` for sub-axes that do not divide, and with `not_a_layout` if two overlap.
     pub fn groups(&self, subs: &[SubAxis]) -> Result<Groups, Error> {
         let pattern = self.group(subs)?;
-        let firsts = self.group(&complement(subs, self.axes()))?;
+        let firsts = self.group(&self.complement(subs.iter().map(|&s| self.mode(s))))?;
         Groups::new(pattern, firsts, self.lowest())
     }
 

@@ -4,6 +4,8 @@ use core::fmt;
 use core::ops::Range;
 use std::str::FromStr;
 
+use reshard_layout::Mode;
+
 use super::Group;
 use crate::Error;
 use crate::notation::cursor::Cursor;
@@ -70,7 +72,7 @@ impl Members {
         let mut left = i64::try_from(x).unwrap_or(i64::MAX);
         let mut inner = self.pattern.layout().size();
         let mut count = 0;
-        for (s, d) in self.pattern.modes().rev() {
+        for Mode { extent: s, stride: d } in self.pattern.modes().rev() {
             inner /= s;
             let q = (left / d).min(s - 1);
             count += q * inner;

@@ -9,7 +9,7 @@
 //! and every `f_a` is a layout. A function `f` on `0..n` with `f(0) = 0` is one exactly if its longest linear start,
 //! of `s` values, divides `n` and repeats: `f(i) = f(i mod s) + f(i - i mod s)`, and `f(s j)` is a layout of `j`.
 
-use reshard_layout::Layout;
+use reshard_layout::{Layout, Mode, Modes};
 use smallvec::SmallVec;
 
 use super::Mesh;
@@ -63,7 +63,7 @@ impl Mesh {
                     ranks[i * weight]
                 ),
             })?;
-            layouts.push((name, Layout::from_modes(&modes)?));
+            layouts.push((name, Layout::from_flat(modes)?));
             weight *= n;
         }
         layouts.reverse();
@@ -126,8 +126,8 @@ fn read_level(r: &mut Cursor<'_>, sizes: &mut [Option<usize>], ranks: &mut Vec<u
 }
 
 /// The modes of a function given by its values, which start with 0; or the first index that departs from any layout.
-pub(crate) fn modes_of_line(line: &[i64]) -> Result<SmallVec<[(i64, i64); 8]>, usize> {
-    let mut modes = SmallVec::new();
+pub(crate) fn modes_of_line(line: &[i64]) -> Result<Modes, usize> {
+    let mut modes = Modes::new();
     let mut step = 1;
     while step < line.len() {
         let n = line.len() / step;
@@ -144,11 +144,11 @@ pub(crate) fn modes_of_line(line: &[i64]) -> Result<SmallVec<[(i64, i64); 8]>, u
         if let Some(i) = (0..n).find(|&i| !repeats(i)) {
             return Err(i * step);
         }
-        modes.push((run as i64, stride));
+        modes.push(Mode::new(run as i64, stride));
         step *= run;
     }
     if modes.is_empty() {
-        modes.push((1, 0));
+        modes.push(Mode::new(1, 0));
     }
     Ok(modes)
 }

@@ -11,13 +11,13 @@
 
 use core::fmt;
 
+use reshard_layout::{At, Modes};
 use smallvec::SmallVec;
 
 use crate::axis::{AxisName, SubAxis};
-use crate::digits::{Digit, Digits, Owner};
 use crate::notation::cursor::Cursor;
 use crate::notation::dims::{Token, build};
-use crate::sharding::{AxisCut, PartialAxis};
+use crate::sharding::PartialAxis;
 use crate::{Error, Mesh, ReduceOp, Sharding};
 
 /// Reads a sharding by tensor.
@@ -166,22 +166,18 @@ pub(crate) fn write(s: &Sharding, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     f.write_str("[")?;
     for dim in 0..s.shape().len() {
         f.write_str(if dim == 0 { "{" } else { ",{" })?;
-        let as_digit = |c: &AxisCut| Digit {
-            dim,
-            owner: Owner::Axis { axis: c.sub.axis, pre: c.sub.pre },
-            radix: c.sub.size,
-        };
-        let chunks = || cuts.iter().filter(|c| c.dim == dim).map(as_digit).collect();
-        let word: Digits = s.word(dim).unwrap_or_else(chunks);
+        // Fastest first, as the modes of a dim that divides are.
+        let chunks = || cuts.iter().rev().filter(|c| c.dim == dim).map(|c| s.mesh().mode(c.sub)).collect();
+        let modes: Modes<At> = s.dim_modes(dim).unwrap_or_else(chunks);
         // What is local at the end goes without saying.
-        let shown = word.iter().rposition(|d| d.owner != Owner::Local).map_or(0, |i| i + 1);
-        for (i, d) in word[..shown].iter().enumerate() {
+        let shown = modes.iter().position(|m| !m.stride.is_local()).unwrap_or(modes.len());
+        for (i, &m) in modes[shown..].iter().rev().enumerate() {
             if i > 0 {
                 f.write_str(",")?;
             }
-            match d.sub_axis() {
+            match s.mesh().sub_axis(m) {
                 Some(sub) => sub.write(f, axes)?,
-                None => write!(f, "{}", d.radix)?,
+                None => write!(f, "{}", m.extent)?,
             }
         }
         f.write_str("}")?;
@@ -214,7 +210,7 @@ impl Sharding {
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     pub fn by_tensor(&self) -> Result<String, Error> {
-        if self.digits().is_some() {
+        if self.layout().is_some() {
             return Ok(ByTensor(self).to_string());
         }
         let text = ByTensor(self).to_string();

@@ -3,13 +3,14 @@
 //! A list reads as digits, most significant first. On a dim that does not divide, nested chunks, strided chunks and flat
 //! chunks differ: it is refused unless all readings agree.
 
+use reshard_layout::{At, Modes};
 use smallvec::SmallVec;
 
 use crate::axis::SubAxis;
 use crate::cut::{Cut, chunk};
-use crate::digits::{Digit, Digits, Owner};
 use crate::region::{Interval, Intervals, push};
-use crate::sharding::{AxisCut, Cuts, PartialAxis, cuts_of};
+use crate::layout::encode::{cuts_of, dim_of_parts};
+use crate::sharding::{AxisCut, Cuts, PartialAxis};
 use crate::{Error, Mesh, Sharding};
 
 /// The greatest number of shards for which the readings of an uneven dim are compared one by one.
@@ -41,23 +42,23 @@ pub(crate) fn build(
                 ok
             })
     };
-    let word = |dim: usize, tokens: &[Token]| -> Digits {
-        let rest = shape[dim] / tokens.iter().map(|t| radix(*t)).product::<usize>();
-        let digit = |t: &Token| match *t {
-            Token::Local(radix) => Digit { dim, owner: Owner::Local, radix },
-            Token::Sub(s) => Digit { dim, owner: Owner::Axis { axis: s.axis, pre: s.pre }, radix: s.size },
+    let modes = |dim: usize, tokens: &[Token]| -> Modes<At> {
+        let part = |t: &Token| match *t {
+            Token::Local(extent) => (None, extent),
+            Token::Sub(s) => (Some(s), s.size),
         };
-        tokens.iter().map(digit).chain([Digit { dim, owner: Owner::Local, radix: rest }]).collect()
+        dim_of_parts(mesh, shape[dim], tokens.iter().map(part))
     };
     if shape.iter().zip(dims).all(|(&len, tokens)| divides(len, tokens)) {
-        let digits = dims.iter().enumerate().flat_map(|(dim, tokens)| word(dim, tokens));
-        return Sharding::from_digits(mesh, replicated.shape(), digits, partial);
+        let all: Modes<At> =
+            dims.iter().enumerate().rev().flat_map(|(dim, t)| modes(dim, t).to_vec()).collect();
+        return replicated.with_modes(all.iter().copied()).with_partial(partial);
     }
     let mut cuts: Cuts = Cuts::new();
     for (dim, tokens) in dims.iter().enumerate() {
         let len = shape[dim];
         if divides(len, tokens) {
-            cuts.extend(cuts_of(&word(dim, tokens)));
+            cuts.extend(cuts_of(mesh, dim, &modes(dim, tokens)));
             continue;
         }
         let mut of_dim: Cuts = Cuts::new();
@@ -162,23 +163,26 @@ pub(crate) type AxesOfDims = SmallVec<[SmallVec<[SubAxis; 4]>; 4]>;
 /// one (a strided shard), `uneven` where the chunks of a dim have more than one reading.
 pub(crate) fn axes_of_dims(s: &Sharding, notation: &'static str) -> Result<AxesOfDims, Error> {
     let mut dims: AxesOfDims = SmallVec::from_elem(SmallVec::new(), s.shape().len());
-    match (s.digits(), s.cuts()) {
-        (Some(digits), _) => {
-            let mut local: Option<Digit> = None;
-            for d in digits {
-                match (d.sub_axis(), local) {
-                    (None, _) => local = Some(*d),
-                    (Some(sub), Some(l)) if l.dim == d.dim => {
-                        let name = sub.printed(s.mesh().axes());
-                        return Err(Error::NotExpressible {
-                            notation,
-                            reason: format!(
-                                "in {s}, a local digit of {} stands before {name} in dim {} (a strided shard)",
-                                l.radix, d.dim
-                            ),
-                        });
+    match (s.layout(), s.cuts()) {
+        (Some(layout), _) => {
+            let mut reversed: SmallVec<[_; 4]> = layout.flat_modes().collect();
+            reversed.reverse();
+            for (dim, (subs, modes)) in dims.iter_mut().zip(reversed).enumerate() {
+                let mut local = None;
+                for &m in modes.iter().rev() {
+                    match (s.mesh().sub_axis(m), local) {
+                        (None, _) => local = Some(m.extent),
+                        (Some(sub), Some(extent)) => {
+                            let name = sub.printed(s.mesh().axes());
+                            return Err(Error::NotExpressible {
+                                notation,
+                                reason: format!(
+                                    "in {s}, a local digit of {extent} stands before {name} in dim {dim} (a strided shard)"
+                                ),
+                            });
+                        }
+                        (Some(sub), None) => subs.push(sub),
                     }
-                    (Some(sub), _) => dims[d.dim].push(sub),
                 }
             }
         }

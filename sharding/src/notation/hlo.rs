@@ -13,6 +13,7 @@
 use core::fmt;
 use std::str::FromStr;
 
+use reshard_layout::{Layout, Mode, Modes};
 use smallvec::SmallVec;
 
 use crate::Error;
@@ -73,58 +74,43 @@ pub enum HloSharding {
 }
 
 impl DeviceList {
-    /// The list as digits `(extent, weight)`, slowest first: entry `i` is the sum of `weight * digit(i)`.
+    /// The list as the coalesced modes of a layout, position to device, fastest first.
     ///
     /// `None` where it is not one, such as a list that does not start with 0.
-    pub(crate) fn digits(&self) -> Option<SmallVec<[(usize, usize); 8]>> {
+    pub(crate) fn modes(&self) -> Option<Modes> {
         match self {
             DeviceList::Iota { reshape, transpose } => {
-                let mut weights: SmallVec<[usize; 4]> = SmallVec::from_elem(1, reshape.len());
+                let mut weights: SmallVec<[i64; 4]> = SmallVec::from_elem(1, reshape.len());
                 for i in (1..reshape.len()).rev() {
-                    weights[i - 1] = weights[i] * reshape[i];
+                    weights[i - 1] = weights[i] * reshape[i] as i64;
                 }
-                Some(joined(transpose.iter().map(|&i| (reshape[i], weights[i]))))
+                let mode = |&i: &usize| Mode::new(reshape[i] as i64, weights[i]);
+                Some(transpose.iter().rev().map(mode).collect::<Modes>().coalesce())
             }
             DeviceList::Listed(list) => {
                 if *list.first()? != 0 {
                     return None;
                 }
                 let line: Vec<i64> = list.iter().map(|&x| x as i64).collect();
-                let modes = crate::mesh::modes_of_line(&line).ok()?;
-                let digit = |&(s, d): &(i64, i64)| Some((s as usize, usize::try_from(d).ok()?));
-                let digits = modes
-                    .iter()
-                    .rev()
-                    .filter(|m| m.0 > 1)
-                    .map(digit)
-                    .collect::<Option<SmallVec<[_; 8]>>>()?;
+                let modes = crate::mesh::modes_of_line(&line).ok()?.coalesce();
                 // All numbers below the length, each once.
-                let mut sorted = digits.clone();
-                sorted.sort_by_key(|d| d.1);
-                let mut next = 1;
-                for (extent, weight) in sorted {
-                    if weight != next {
-                        return None;
-                    }
-                    next *= extent;
-                }
-                Some(digits)
+                Layout::from_flat(modes.clone()).ok()?.is_compact().then_some(modes)
             }
         }
     }
 
-    /// The list of these digits, as iota with the fewest dims.
-    pub(crate) fn of_digits(digits: &[(usize, usize)]) -> DeviceList {
-        let mut word = joined(digits.iter().copied());
-        if word.is_empty() {
-            word.push((1, 1));
+    /// The list of these modes, position to device and fastest first, as iota with the fewest dims.
+    pub(crate) fn of_modes(modes: &Modes) -> DeviceList {
+        let mut modes = modes.coalesce();
+        if modes.is_empty() {
+            modes.push(Mode::new(1, 1));
         }
-        let mut sorted = word.clone();
-        sorted.sort_by_key(|d| core::cmp::Reverse(d.1));
-        let place = |d| sorted.iter().position(|x| x == d).unwrap_or(0);
+        let mut sorted = modes.clone();
+        sorted.sort_by_key(|m| core::cmp::Reverse(m.stride));
+        let place = |m| sorted.iter().position(|x| x == m).unwrap_or(0);
         DeviceList::Iota {
-            reshape: sorted.iter().map(|d| d.0).collect(),
-            transpose: word.iter().map(place).collect(),
+            reshape: sorted.iter().map(|m| m.extent as usize).collect(),
+            transpose: modes.iter().rev().map(place).collect(),
         }
     }
 
@@ -144,16 +130,8 @@ impl DeviceList {
             notation: "HLO (V1)",
             reason: format!("it lists devices one by one, and {self} has more than {MOST}"),
         })?;
-        let digits = self.digits().unwrap_or_default();
-        let number = |i: usize| {
-            let mut left = i;
-            digits.iter().rev().fold(0, |sum, &(extent, weight)| {
-                let x = left % extent;
-                left /= extent;
-                sum + x * weight
-            })
-        };
-        Ok(DeviceList::Listed((0..n).map(number).collect()))
+        let layout = Layout::from_flat(self.modes().unwrap_or_default())?;
+        Ok(DeviceList::Listed(layout.values().take(n).map(|device| device as usize).collect()))
     }
 
     /// Reads `<=[4,2]T(1,0)` or `0,1,2,3`.
@@ -185,18 +163,6 @@ impl DeviceList {
         }
         Ok(DeviceList::Iota { reshape, transpose })
     }
-}
-
-/// Digits with neighbours that follow one another joined, so that equal lists have equal digits; extent 1 vanishes.
-fn joined(digits: impl Iterator<Item = (usize, usize)>) -> SmallVec<[(usize, usize); 8]> {
-    let mut word: SmallVec<[(usize, usize); 8]> = SmallVec::new();
-    for (extent, weight) in digits.filter(|d| d.0 > 1) {
-        match word.last_mut() {
-            Some(last) if last.1 == extent * weight => *last = (last.0 * extent, weight),
-            _ => word.push((extent, weight)),
-        }
-    }
-    word
 }
 
 pub(crate) fn product(sizes: &[usize]) -> Option<usize> {

@@ -1,15 +1,16 @@
-//! HLO shardings as digits of the mesh, and back.
+//! HLO shardings as modes of the mesh, and back.
 //!
 //! The number of a device is a mixed-radix number twice: over the mesh axes, last fastest, and over the dims of the
-//! device list. A digit `[w, w e)` of the list (weight `w`, extent `e`) is the sub-axes it is cut into where mesh axes
-//! end; the tiles are a grouping of these digits, as a view is.
+//! device list. A mode `e:w` of the list is the sub-axes it is cut into where mesh axes end; the tiles are these modes split
+//! at their sizes, as a view is.
 
+use reshard_layout::{At, Mode, Modes};
 use smallvec::SmallVec;
 
 use super::dims::{Token, axes_of_dims, build, sums};
 use super::hlo::{DeviceList, HloSharding, LastDim};
 use crate::axis::SubAxis;
-use crate::digits::{Digit, Digits, Owner};
+use crate::layout::of_modes;
 use crate::sharding::PartialAxis;
 use crate::{Error, Mesh, ReduceOp, Sharding};
 
@@ -46,16 +47,20 @@ impl Sharding {
                     let named = tiles.len().saturating_sub(last.len());
                     return Err(Error::DimCount { named, dims: shape.len(), text: hlo.to_string() });
                 }
-                let word = word_of(mesh, devices, &hlo.to_string())?;
-                let digits = crate::view::regroup(&word, tiles).map_err(|_| {
+                let modes = modes_of(mesh, devices, &hlo.to_string())?;
+                let tiled = of_modes(tiles, modes.coalesce()).map_err(|_| {
                     refused(format!(
                         "a tile dim of {hlo} ends inside a digit of {mesh} that does not divide there"
                     ))
                 })?;
                 let mut dims: Vec<SmallVec<[Token; 4]>> = vec![SmallVec::new(); shape.len()];
                 let mut partial: SmallVec<[PartialAxis; 2]> = SmallVec::new();
-                for sub_of in digits.iter().map(|d| (d.dim, d.sub_axis())) {
-                    let (dim, Some(sub)) = sub_of else { continue };
+                let tile_dims: SmallVec<[&[Mode<At>]; 6]> = tiled.flat_modes().collect();
+                let slowest_first = tile_dims.iter().rev().enumerate();
+                let subs_of = |(dim, modes): (usize, &&[Mode<At>])| -> SmallVec<[(usize, SubAxis); 4]> {
+                    modes.iter().rev().filter_map(|&m| Some((dim, mesh.sub_axis(m)?))).collect()
+                };
+                for (dim, sub) in slowest_first.flat_map(subs_of) {
                     match dim.checked_sub(shape.len()).map(|i| last[i]) {
                         None => dims[dim].push(Token::Sub(sub)),
                         Some(LastDim::Replicated) => {}
@@ -105,8 +110,10 @@ impl Sharding {
             (false | true, _) => {}
         }
         let all = dims.iter().flatten().chain(&unreduced).chain(&replicated);
-        let digits: SmallVec<[(usize, usize); 8]> = all.map(|&s| (s.size, weight(self.mesh(), s))).collect();
-        Ok(HloSharding::Tiled { tiles, devices: DeviceList::of_digits(&digits), last })
+        let mut modes: Modes =
+            all.map(|&s| Mode::new(s.size as i64, weight(self.mesh(), s) as i64)).collect();
+        modes.reverse();
+        Ok(HloSharding::Tiled { tiles, devices: DeviceList::of_modes(&modes), last })
     }
 }
 
@@ -133,8 +140,8 @@ pub(super) fn weight(mesh: &Mesh, s: SubAxis) -> usize {
     later * s.post(mesh.axes()[s.axis].size())
 }
 
-/// The sub-axes that the digits of a device list are, slowest first.
-fn word_of(mesh: &Mesh, devices: &DeviceList, text: &str) -> Result<Digits, Error> {
+/// The modes of axes that a device list is, fastest first.
+fn modes_of(mesh: &Mesh, devices: &DeviceList, text: &str) -> Result<Modes<At>, Error> {
     if devices.len() != Some(mesh.size()) {
         return Err(Error::Placement {
             reason: format!(
@@ -145,18 +152,17 @@ fn word_of(mesh: &Mesh, devices: &DeviceList, text: &str) -> Result<Digits, Erro
         });
     }
     let refused = |reason: String| Error::NotExpressible { notation: "placements", reason };
-    let digits = devices.digits().ok_or_else(|| {
+    let listed = devices.modes().ok_or_else(|| {
         refused(format!("the devices of {text} are in an order that is no digits of the mesh {mesh}"))
     })?;
-    let mut word = Digits::new();
-    for (extent, weight) in digits {
-        for sub in sub_axes(mesh, extent, weight).ok_or_else(|| {
-            refused(format!("the {extent} devices {weight} apart in {text} are no axes of {mesh}"))
-        })? {
-            word.push(Digit { dim: 0, owner: Owner::Axis { axis: sub.axis, pre: sub.pre }, radix: sub.size });
-        }
+    let mut modes = Modes::new();
+    for &Mode { extent, stride } in &listed {
+        let subs = sub_axes(mesh, extent as usize, stride as usize).ok_or_else(|| {
+            refused(format!("the {extent} devices {stride} apart in {text} are no axes of {mesh}"))
+        })?;
+        modes.extend(subs.iter().rev().map(|&s| mesh.mode(s)));
     }
-    Ok(word)
+    Ok(modes)
 }
 
 /// The sub-axes of a digit of the position in the mesh, slowest first, if it nests with the axes.

@@ -11,12 +11,14 @@
 use core::fmt;
 use std::str::FromStr;
 
+use reshard_layout::algebra::split_into;
+use reshard_layout::{Layout, Mode, Modes};
 use smallvec::SmallVec;
 
 use super::cursor::Cursor;
 use super::hlo::{DeviceList, join, numbers, product};
 use super::{by_tensor, shardy};
-use crate::group::{Groups, Modes};
+use crate::group::Groups;
 use crate::{Error, Group, Mesh, SubAxis};
 
 const NOTATION: &str = "replica groups";
@@ -76,29 +78,19 @@ impl ReplicaGroups {
                 let firsts: Vec<i64> = sorted.iter().map(|g| (g[0] - first) as i64).collect();
                 let group = |line: &[i64]| {
                     let modes = crate::mesh::modes_of_line(line).map_err(|_| refused())?;
-                    Group::new(&reshard_layout::Layout::from_modes(&modes)?).map_err(|_| refused())
+                    Group::of_modes(modes).map_err(|_| refused())
                 };
                 Groups::new(group(&pattern)?, group(&firsts)?, first).map_err(|_| refused())
             }
             ReplicaGroups::Iota { size, devices, .. } => {
-                let mut digits = devices.digits().ok_or_else(refused)?;
-                let (mut pattern, mut left) = (Modes::new(), *size);
-                while left > 1 {
-                    let (extent, weight) = digits.pop().ok_or_else(refused)?;
-                    let taken = if left.is_multiple_of(extent) {
-                        extent
-                    } else if extent.is_multiple_of(left) {
-                        digits.push((extent / left, weight * left));
-                        left
-                    } else {
-                        return Err(refused());
-                    };
-                    pattern.push((taken as i64, weight as i64));
-                    left /= taken;
-                }
-                let firsts: Modes = digits.iter().map(|&(e, w)| (e as i64, w as i64)).collect();
-                let group = |modes: &[(i64, i64)]| Group::new(&reshard_layout::Layout::from_modes(modes)?);
-                Groups::new(group(&pattern)?, group(&firsts)?, 0)
+                let listed = devices.modes().ok_or_else(refused)?;
+                let total: i64 = listed.iter().map(|m| m.extent).product();
+                let (mut modes, mut ends) = (Modes::new(), Vec::new());
+                let parts = [*size as i64, total / (*size as i64).max(1)];
+                split_into(&listed, parts, &mut modes, &mut ends).map_err(|_| refused())?;
+                let (pattern, firsts) = modes.split_at(ends[0]);
+                let group = |modes: &[Mode]| Group::of_modes(Modes::from_slice(modes));
+                Groups::new(group(pattern)?, group(firsts)?, 0)
             }
             ReplicaGroups::Axes { mesh, axes } => mesh.groups(axes),
         }
@@ -132,17 +124,8 @@ impl Groups {
     ///
     /// Fails with `not_expressible` where the groups do not hold all ranks from 0 on.
     pub fn replica_groups_v2(&self) -> Result<ReplicaGroups, Error> {
-        let modes = |g: &Group| g.modes().map(|(s, d)| (s as usize, d as usize)).rev().collect::<Vec<_>>();
-        let (pattern, firsts) = (modes(self.pattern()), modes(self.firsts()));
-        let word = [&firsts[..], &pattern[..]].concat();
-        let mut sorted = word.clone();
-        sorted.sort_unstable_by_key(|d| d.1);
-        let mut next = 1;
-        let compact = sorted.iter().all(|&(extent, weight)| {
-            let ok = weight == next;
-            next *= if ok { extent } else { 1 };
-            ok
-        });
+        let modes: Modes = self.pattern().modes().chain(self.firsts().modes()).collect();
+        let compact = Layout::from_flat(modes.clone())?.is_compact();
         if !compact || self.lowest() != 0 {
             return Err(Error::NotExpressible {
                 notation: NOTATION,
@@ -152,7 +135,7 @@ impl Groups {
         Ok(ReplicaGroups::Iota {
             count: self.count(),
             size: self.pattern().size(),
-            devices: DeviceList::of_digits(&word),
+            devices: DeviceList::of_modes(&modes),
         })
     }
 }

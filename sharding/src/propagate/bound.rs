@@ -131,7 +131,7 @@ impl Problem<'_> {
         }
         let target = numel / (known.parts * input.shrink[slots]);
         let elements = if !input.has_terms {
-            let moved = if input.source.digits().is_some() { known.moved } else { 1.0 };
+            let moved = if input.source.layout().is_some() { known.moved } else { 1.0 };
             target * (1.0 - known.gathered * moved)
         } else if known.reduced > 1.0 && !input.is_mixed {
             let receipts =

@@ -156,7 +156,7 @@ impl<'p, 'a> Search<'p, 'a> {
             Entry::Fixed(i) => p.bound.get().fixed[usize::from(i)].dim(),
             Entry::Replicate | Entry::Partial(_) | Entry::Shard { .. } => None,
         };
-        known.with(&a.at[slot], letter, p.slots[slot].size, fixed, a.source.digits().is_some())
+        known.with(&a.at[slot], letter, p.slots[slot].size, fixed, a.source.layout().is_some())
     }
 
     fn extend(&mut self, top: &Entered) {

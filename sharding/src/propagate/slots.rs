@@ -153,9 +153,7 @@ pub(super) fn slots<'a>(
 /// The sub-axes that a tensor is not replicated over.
 fn used(t: &Sharding) -> impl Iterator<Item = SubAxis> + '_ {
     let partial = t.partial().iter().map(|p| p.sub);
-    let digits = t.digits().into_iter().flatten().filter_map(crate::digits::Digit::sub_axis);
-    let cuts = t.cuts().into_iter().flatten().map(|c| c.sub);
-    partial.chain(digits).chain(cuts)
+    partial.chain(t.cutting())
 }
 
 /// Whether a slot lies within a sub-axis.
@@ -189,14 +187,7 @@ pub(super) fn classify(t: &Sharding, slots: &[SubAxis]) -> PerSlot<Class> {
         mark(&mut out, p.sub, &|_| Class::Partial(p.op));
     }
     for dim in 0..t.shape().len() {
-        let is_cut = match t.digits() {
-            Some(digits) => digits.iter().any(|d| d.dim == dim && d.sub_axis().is_some()),
-            None => t.cuts().into_iter().flatten().any(|c| c.dim == dim),
-        };
-        if !is_cut {
-            continue;
-        }
-        let Some(word) = t.word(dim) else {
+        let Some(modes) = t.dim_modes(dim) else {
             for c in t.cuts().into_iter().flatten().filter(|c| c.dim == dim) {
                 let exact = |i: usize| slots[i] == c.sub;
                 mark(&mut out, c.sub, &|i| {
@@ -205,11 +196,14 @@ pub(super) fn classify(t: &Sharding, slots: &[SubAxis]) -> PerSlot<Class> {
             }
             continue;
         };
-        // The word in pieces of slots; a placement skips what is local or goes to a later slot.
+        if modes.iter().all(|m| m.stride.is_local()) {
+            continue;
+        }
+        // The modes in pieces of slots, slowest first; a placement skips what is local or goes to a later slot.
         let mut pieces: SmallVec<[(Option<usize>, usize); 12]> = SmallVec::new();
-        for d in &word {
-            match d.sub_axis() {
-                None => pieces.push((None, d.radix)),
+        for &m in modes.iter().rev() {
+            match t.mesh().sub_axis(m) {
+                None => pieces.push((None, m.extent as usize)),
                 Some(sub) => {
                     let inside = (0..slots.len()).filter(|&i| within(slots[i], sub));
                     pieces.extend(inside.map(|i| (Some(i), slots[i].size)));

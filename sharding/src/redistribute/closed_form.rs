@@ -58,14 +58,14 @@ pub(crate) type Path = SmallVec<[usize; 4]>;
 
 /// The open paths of two states (cycles have no ends to treat, and digits that stay at a position are none).
 pub(crate) fn paths(system: &System, s: &State, t: &State) -> SmallVec<[Path; 8]> {
-    let (owner_s, owner_t) = (system.owners(s), system.owners(t));
-    let starts = |d: &usize| s[*d].position().is_none_or(|p| owner_t[p].is_none());
+    let (standing_s, standing_t) = (system.standing(s), system.standing(t));
+    let starts = |d: &usize| s[*d].position().is_none_or(|p| standing_t[p].is_none());
     let mut paths = SmallVec::new();
     for first in (0..system.digits.len()).filter(starts) {
         let mut path = Path::new();
         path.push(first);
         let mut last = first;
-        while let Some(next) = t[last].position().and_then(|p| owner_s[p]) {
+        while let Some(next) = t[last].position().and_then(|p| standing_s[p]) {
             path.push(next);
             last = next;
         }
@@ -176,13 +176,13 @@ pub(crate) fn plan(
             (Place::At(_), Place::Replicated | Place::Partial(_)) => goal[tail] = start,
             (Place::Replicated | Place::Partial(_), Place::At(_)) => placed[head] = end,
             (Place::Replicated | Place::Partial(_), Place::Replicated | Place::Partial(_)) => {
-                let radix = system.digits[head].size;
+                let extent = system.digits[head].extent;
                 let states = [&s, &t, &placed, &goal];
-                let spare = if spares { find_spare(&system, &states, radix) } else { None };
-                if let Some(p) = spare {
-                    if system.positions[p].radix != radix {
+                let spare = if spares { find_spare(&system, &states, extent) } else { None };
+                if let Some(mut p) = spare {
+                    if system.zip[p].extent != extent {
                         let states = &mut [&mut s, &mut t, &mut filled, &mut placed, &mut goal];
-                        Arc::make_mut(&mut system).split(p, radix, states);
+                        p = Arc::make_mut(&mut system).split(p, extent, states);
                     }
                     placed[head] = Place::at(p);
                     goal[tail] = Place::at(p);
@@ -208,10 +208,10 @@ pub(crate) fn plan(
     Some(candidate)
 }
 
-/// The first position, from the outermost, that no state uses and whose radix the wanted one divides.
-fn find_spare(system: &System, states: &[&State], radix: usize) -> Option<usize> {
-    (0..system.positions.len()).find(|&p| {
-        system.positions[p].radix.is_multiple_of(radix)
+/// The slowest position that no state uses and that the extent divides.
+fn find_spare(system: &System, states: &[&State], extent: i64) -> Option<usize> {
+    (0..system.zip.len()).rev().find(|&p| {
+        system.zip[p].extent % extent == 0
             && states.iter().all(|s| s.iter().all(|x| *x != Place::at(p)))
     })
 }

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use reshard_layout::{At, Mode};
 use smallvec::SmallVec;
 
 use crate::Error;
-use crate::axis::SubAxis;
 use crate::redistribute::bounds::Weight;
 use crate::redistribute::closed_form::{self, Candidate, Form, Move};
 use crate::redistribute::digit_step::{Measured, MeasuredMoves};
@@ -40,13 +40,11 @@ impl Ends {
         if !from.iter().zip(to).any(|(a, b)| a.is_partial() && a != b) {
             return false;
         }
-        let (owner_from, owner_to) = (system.owners(from), system.owners(to));
-        let free = |p: &usize| owner_from[*p].is_none() && owner_to[*p].is_none();
-        let finds = |size: usize| {
-            (0..system.positions.len()).filter(free).any(|p| system.positions[p].radix.is_multiple_of(size))
-        };
+        let (standing_from, standing_to) = (system.standing(from), system.standing(to));
+        let free = |p: &usize| standing_from[*p].is_none() && standing_to[*p].is_none();
+        let finds = |extent: i64| (0..system.zip.len()).filter(free).any(|p| system.zip[p].extent % extent == 0);
         let shares = |(_, place): &(usize, &Place)| place.position().is_none();
-        let lacks = |(d, _): (usize, &Place)| to[d].position().is_none() && !finds(system.digits[d].size);
+        let lacks = |(d, _): (usize, &Place)| to[d].position().is_none() && !finds(system.digits[d].extent);
         from.iter().enumerate().filter(shares).any(lacks)
     }
 
@@ -180,9 +178,9 @@ impl Work<'_> {
         if !self.may_search(ends) {
             return None;
         }
-        let allowed = |subs: &[SubAxis]| {
+        let allowed = |axes: &[Mode<At>]| {
             let known = self.planner.groups.as_deref().unwrap_or_default();
-            self.from.mesh().group(subs).is_ok_and(|g| known.contains(&g))
+            self.from.mesh().group_of_modes(axes).is_ok_and(|g| known.contains(&g))
         };
         let limits = Limits {
             objective: self.planner.objective,
@@ -198,11 +196,11 @@ impl Work<'_> {
     }
 
     /// What traffic knows of some digits, and whether all nest with the network's units.
-    pub(super) fn weigh(&self, digits: impl IntoIterator<Item = SubAxis>) -> (Weights, bool) {
+    pub(super) fn weigh(&self, digits: impl IntoIterator<Item = Mode<At>>) -> (Weights, bool) {
         let (mut weights, mut nest) = (Weights::new(), true);
         for d in digits {
             let (level, nests) = self.network.level(d);
-            weights.push(Weight { radix: d.size as u64, level });
+            weights.push(Weight { radix: d.extent as u64, level });
             nest &= nests;
         }
         (weights, nest)
@@ -225,7 +223,7 @@ impl Work<'_> {
         for x in &measured {
             if x.op.communicates()
                 && let Some(known) = &self.planner.groups
-                && !known.contains(&c.system.mesh.group(&x.axes)?)
+                && !known.contains(&c.system.mesh.group_of_modes(&x.axes)?)
             {
                 return Ok(None);
             }

@@ -2,27 +2,25 @@
 
 use std::sync::Arc;
 
+use reshard_layout::{At, Modes};
 use smallvec::SmallVec;
 
-use crate::Error;
-use crate::axis::{SubAxis, join};
 use crate::cut::chunk;
 use crate::redistribute::bounds::{Code, Codes, OWED, OWED_LATER, REPLICATED, Weight};
 use crate::redistribute::closed_form::{Candidate, Move, senders};
 use crate::redistribute::cost::all_reduce_bytes;
-use crate::redistribute::messages::{Motion, reduce_of};
+use crate::redistribute::messages::{self, Motion, reduce_of};
 use crate::redistribute::network::traffic;
 use crate::redistribute::planner::Work;
 use crate::redistribute::step::{Step, StepOp};
 use crate::redistribute::system::{Place, State, System};
+use crate::{Error, ReduceOp, SubAxis};
 
 impl Work<'_> {
     /// What one move costs.
     pub(super) fn measure(&self, system: &System, weights: &[Weight], m: &Move) -> Result<Measured, Error> {
-        let changed = |d: &usize| m.before[*d] != m.after[*d];
-        let digits = (0..m.before.len()).filter(changed);
-        let axes: SmallVec<[SubAxis; 4]> = join(digits.map(|d| system.digits[d]));
-        let g: u64 = axes.iter().map(|s| s.size as u64).product();
+        let axes = system.changed(&m.before, &m.after);
+        let g: u64 = axes.iter().map(|m| m.extent as u64).product();
         let (a, b) = (system.local_numel(&m.before) as u64, system.local_numel(&m.after) as u64);
         let (small, large, item) = (a.min(b), a.max(b), self.item);
         let network = &self.network;
@@ -74,9 +72,11 @@ impl Work<'_> {
             let before = Arc::clone(steps.last().map_or(from, |s: &Step| &s.after));
             let last = i + 1 == c.moves.len();
             let after = if last { Arc::clone(to) } else { Arc::new(c.system.sharding(&m.after)?) };
-            let group = c.system.mesh.group(&x.axes)?;
+            let mesh = &c.system.mesh;
+            let group = mesh.group_of_modes(&x.axes)?;
             let (motion, sent_bytes) = self.motion(&c.system, weights, m, x);
-            let (op, axes, cost_us) = (x.op, SmallVec::from_slice(&x.axes), x.cost_us);
+            let axes: SmallVec<[SubAxis; 4]> = x.axes.iter().filter_map(|&m| mesh.sub_axis(m)).collect();
+            let (op, cost_us) = (x.op, x.cost_us);
             let (motion, received_bytes) = (Arc::new(motion), x.received);
             steps.push(Step { op, axes, group, before, after, received_bytes, sent_bytes, cost_us, motion });
         }
@@ -98,37 +98,29 @@ impl Work<'_> {
         let digits = || (0..m.before.len()).filter(|&d| m.before[d] != m.after[d]);
         let reduce = || {
             reduce_of(digits().filter_map(|d| match m.before[d] {
-                Place::Partial(op) => Some((op, system.digits[d].size)),
+                Place::Partial(op) => Some((op, system.digits[d].extent as usize)),
                 Place::At(_) | Place::Replicated => None,
             }))
         };
-        let moves = |sender: SmallVec<[usize; 8]>| Motion::Move {
-            system: Arc::clone(system),
-            before: State::from_slice(&m.before),
-            after: State::from_slice(&m.after),
-            sender,
-        };
+        let zip = || system.zip_of(&m.before, &m.after);
         match x.op {
             StepOp::Slice | StepOp::ZeroFill | StepOp::AllGather => {
-                (moves(identity(m.before.len())), received)
+                let moved = messages::Move { zip: zip(), senders: Modes::new(), filled: filled(system, m) };
+                (Motion::Move(moved), received)
             }
-            StepOp::ReduceScatter => {
-                let motion = Motion::ReduceScatter {
-                    system: Arc::clone(system),
-                    before: m.before.clone(),
-                    after: m.after.clone(),
-                    reduce: reduce(),
-                };
-                (motion, received)
-            }
+            StepOp::ReduceScatter => (Motion::ReduceScatter { zip: zip(), reduce: reduce() }, received),
             StepOp::AllReduce => {
-                let subs = digits().map(|d| system.digits[d]).collect();
-                (Motion::AllReduce { subs, reduce: reduce() }, received)
+                let modes = digits().map(|d| system.digits[d]).collect();
+                (Motion::AllReduce { modes, reduce: reduce() }, received)
             }
             StepOp::AllToAll | StepOp::Exchange => {
                 let sender = senders(system, &m.before, &m.after, |d| weights[d].level);
                 let sent = most_sent(system, &m.before, &m.after, &sender) * self.item;
-                (moves(sender), sent)
+                let told = |(d, &by): (usize, &usize)| {
+                    (d != by).then(|| system.digits[d].map(|head| (head, system.digits[by].stride)))
+                };
+                let senders = sender.iter().enumerate().filter_map(told).collect();
+                (Motion::Move(messages::Move { zip: zip(), senders, filled: filled(system, m) }), sent)
             }
         }
     }
@@ -155,7 +147,7 @@ impl Work<'_> {
         loop {
             let spared: u64 = unequal.iter().map(|u| u.spared(&digits)).sum();
             least_spared = least_spared.min(spared);
-            let next = (0..digits.len()).find(|&d| digits[d] + 1 < system.digits[d].size.min(3));
+            let next = (0..digits.len()).find(|&d| digits[d] + 1 < (system.digits[d].extent as usize).min(3));
             let (Some(d), true) = (next, least_spared > 0) else { return Ok(total - least_spared) };
             digits[d] += 1;
             digits[..d].fill(0);
@@ -165,40 +157,46 @@ impl Work<'_> {
     /// What a step receives less on some ranks, if it does.
     fn unequal(&self, system: &System, s: &Step) -> Option<Unequal> {
         match &*s.motion {
-            Motion::Move { before, after, sender, .. } if s.op == StepOp::Exchange => {
-                let owner = system.owners(after);
-                let mut equal: SmallVec<[(usize, usize); 8]> = SmallVec::new();
-                let mut free = 1;
-                for (d, place) in before.iter().enumerate() {
-                    match place.position() {
-                        Some(p) => match owner[p] {
-                            Some(e) => equal.push((d, e)),
-                            None => free *= system.digits[d].size,
-                        },
-                        None => equal.push((d, sender[d])),
-                    }
-                }
-                equal.retain(|(d, e)| d != e);
-                let block = (system.local_numel(after) / free) as u64 * self.item;
+            Motion::Move(m) if s.op == StepOp::Exchange => {
+                let digit = |at: At| system.digits.iter().position(|m| m.stride == at);
+                let told = |(x, y): (At, At)| digit(x).zip(digit(y)).filter(|(x, y)| x != y);
+                let equal: SmallVec<[(usize, usize); 8]> =
+                    m.zip.iter().chain(&m.senders).filter_map(|m| told(m.stride)).collect();
+                // Every value of what is gathered is another block of the target.
+                let block = m.zip.iter().filter(|m| m.stride.0.is_local() && m.stride.1.is_local());
+                let block = block.map(|m| m.extent as u64).product::<u64>() * self.item;
                 (!equal.is_empty()).then_some(Unequal::Own { equal, block })
             }
-            Motion::AllReduce { subs, .. } => {
+            Motion::AllReduce { modes, .. } => {
                 let (n, g) = (s.before.max_local_numel() as u64, s.group.size() as u64);
                 (!n.is_multiple_of(g)).then(|| Unequal::Piece {
                     digits: (0..system.digits.len())
-                        .filter(|&d| subs.contains(&system.digits[d]))
-                        .map(|d| (d, system.digits[d].size))
+                        .filter(|&d| modes.contains(&system.digits[d]))
+                        .map(|d| (d, system.digits[d].extent as usize))
                         .collect(),
                     numel: n,
                     item: self.item,
                 })
             }
-            Motion::Move { .. }
+            Motion::Move(_)
             | Motion::ReduceScatter { .. }
             | Motion::Overlap(_)
             | Motion::ReduceOverlap { .. } => None,
         }
     }
+}
+
+/// The digits that become partial by zero-filling in a move, and the op; replicas are terms of an average as they are.
+fn filled(system: &System, m: &Move) -> Option<(ReduceOp, Modes<At>)> {
+    let mut found: Option<(ReduceOp, Modes<At>)> = None;
+    for (d, (before, after)) in m.before.iter().zip(&m.after).enumerate() {
+        if let (Place::At(_) | Place::Replicated, Place::Partial(op)) = (before, after)
+            && *op != ReduceOp::Avg
+        {
+            found.get_or_insert_with(|| (*op, Modes::new())).1.push(system.digits[d]);
+        }
+    }
+    found
 }
 
 /// Why some ranks receive less than others in a step.
@@ -239,19 +237,11 @@ pub(super) type MeasuredMoves = SmallVec<[Measured; 3]>;
 /// What one move costs: its worst rank's bytes, time and peak bytes.
 pub(super) struct Measured {
     pub(super) op: StepOp,
-    pub(super) axes: SmallVec<[SubAxis; 4]>,
+    /// The digits that change, coalesced: by axis, slowest first.
+    pub(super) axes: Modes<At>,
     pub(super) received: u64,
     pub(super) cost_us: f64,
     pub(super) peak: u64,
-}
-
-/// Every digit itself.
-fn identity(n: usize) -> SmallVec<[usize; 8]> {
-    let mut all: SmallVec<[usize; 8]> = SmallVec::new();
-    for d in 0..n {
-        all.push(d);
-    }
-    all
 }
 
 /// The most elements that a rank sends in an exchange: one block for every receiver whose digits its own do not fix.
@@ -259,18 +249,18 @@ fn identity(n: usize) -> SmallVec<[usize; 8]> {
 /// A receiver's digit `b` is fixed by all the sender's digits `d` that are read off it, which must then agree. Where they
 /// agree with the sender's own `b` every time, every sender is its own receiver.
 fn most_sent(system: &System, before: &State, after: &State, sender: &[usize]) -> u64 {
-    let (owner_before, owner_after) = (system.owners(before), system.owners(after));
+    let (standing_before, standing_after) = (system.standing(before), system.standing(after));
     let n = before.len();
     // Receiver digit `by` has the value of my digit `d`; where several of mine say so, they are equal on who sends.
     let mut told: SmallVec<[(usize, usize); 8]> = SmallVec::new();
     for (d, a) in before.iter().enumerate() {
         let by = match *a {
-            Place::At(p) => owner_after[usize::from(p)],
+            Place::At(p) => standing_after[usize::from(p)],
             Place::Replicated | Place::Partial(_) => Some(sender[d]),
         };
         told.extend(by.map(|by| (d, by)));
     }
-    let mut class = identity(n);
+    let mut class: SmallVec<[usize; 8]> = (0..n).collect();
     for i in 0..told.len() {
         for j in 0..i {
             if told[i].1 == told[j].1 {
@@ -282,13 +272,13 @@ fn most_sent(system: &System, before: &State, after: &State, sender: &[usize]) -
     // Unless all that is told to a digit is its own value, somebody sends to others only.
     let tells_others = told.iter().any(|&(d, by)| class[d] != class[by]);
     let is_free = |d: &usize| told.iter().all(|t| t.1 != *d);
-    let receivers: u64 = (0..n).filter(is_free).map(|d| system.digits[d].size as u64).product();
+    let receivers: u64 = (0..n).filter(is_free).map(|d| system.digits[d].extent as u64).product();
     let block: u64 = system
-        .positions
+        .zip
         .iter()
         .enumerate()
-        .filter(|&(p, _)| owner_before[p].is_none() && owner_after[p].is_none())
-        .map(|(_, x)| x.radix as u64)
+        .filter(|&(p, _)| standing_before[p].is_none() && standing_after[p].is_none())
+        .map(|(_, m)| m.extent as u64)
         .product();
     (receivers - u64::from(!tells_others)) * block
 }

@@ -5,11 +5,13 @@
 //! inside what the rank holds a term of; idle replicas may take a part first. Then one exchange moves whatever is still
 //! missing, or, where that is cheaper on the network, each block goes into a unit once and is gathered there.
 
+use reshard_layout::{At, Modes};
 use smallvec::SmallVec;
 
 use crate::axis::SubAxis;
 use crate::cut::Cut;
-use crate::digits::{Digit, Digits, Owner, Word};
+use crate::layout::dim_of;
+use crate::layout::encode::share_out;
 use crate::redistribute::cost::Traffic;
 use crate::redistribute::messages::{Reduce, reduce_of};
 use crate::redistribute::network::Network;
@@ -152,11 +154,10 @@ impl Work<'_> {
     /// The sharding in which the axes that become partial and shard now are partial already, which moves nothing.
     fn filled(&self, from: &Sharding) -> Result<Option<Sharding>, Error> {
         let to = self.to;
-        let (Some(digits), true) = (from.digits(), from.mesh() == to.mesh()) else { return Ok(None) };
+        let (Some(modes), true) = (from.modes(), from.mesh() == to.mesh()) else { return Ok(None) };
         let shards = |p: &PartialAxis| {
-            let inside = |d: &Digit| d.sub_axis().is_some_and(|s| contains(p.sub, s));
-            let touches = |d: &Digit| d.sub_axis().is_some_and(|s| s.axis == p.sub.axis);
-            digits.iter().any(inside) && digits.iter().all(|d| inside(d) || !touches(d))
+            let mut of_axis = from.cutting().filter(|s| s.axis == p.sub.axis).peekable();
+            of_axis.peek().is_some() && of_axis.all(|s| contains(p.sub, s))
         };
         let fills: SmallVec<[PartialAxis; 2]> =
             to.partial().iter().copied().filter(|p| p.op != ReduceOp::Avg && shards(p)).collect();
@@ -164,12 +165,12 @@ impl Work<'_> {
         if fills.is_empty() || !from.partial().iter().all(mixes) {
             return Ok(None);
         }
-        let local = digits.iter().map(|&d| match d.sub_axis() {
-            Some(s) if fills.iter().any(|p| contains(p.sub, s)) => Digit { owner: Owner::Local, ..d },
-            Some(_) | None => d,
+        let local = modes.iter().map(|&m| match from.mesh().sub_axis(m) {
+            Some(s) if fills.iter().any(|p| contains(p.sub, s)) => m.map(|_| At::local(1)),
+            Some(_) | None => m,
         });
         let partial = from.partial().iter().copied().chain(fills.iter().copied());
-        Sharding::from_digits(from.mesh(), from.shape(), local, partial).map(Some)
+        from.with_modes(local).with_partial(partial).map(Some)
     }
 
     /// Reduces the terms of `subs` onto shards inside each rank's own: one reduce-scatter, or, in rank order, one exchange
@@ -187,7 +188,7 @@ impl Work<'_> {
         }
         let bytes = (to.max_local_numel() as u64 * self.item) as f64;
         let mut cost_us = 0.0f64;
-        for near in self.network.spread(&step.axes)? {
+        for near in self.network.spread(&from.mesh().modes(&step.axes))? {
             let mut traffic = Traffic::new();
             let mut below = 1;
             for n in near {
@@ -254,7 +255,7 @@ impl Work<'_> {
     fn by_near_sources(&self, from: &Sharding, direct: &Step) -> Result<Option<Vec<Step>>, Error> {
         let replicated = from.replicated_axes();
         let overlap = self.overlap(from, self.to);
-        let straddles = direct.axes.iter().chain(&replicated).any(|&s| !self.network.level(s).1);
+        let straddles = direct.axes.iter().chain(&replicated).any(|&s| !self.network.level(from.mesh().mode(s)).1);
         if !overlap.one_mesh() || !direct.op.communicates() || replicated.is_empty() || !straddles {
             return Ok(None);
         }
@@ -300,13 +301,12 @@ impl Work<'_> {
 /// The sharding in which the ranks of `subs` share what each of them held of `dim`.
 fn pieces(whole: &Sharding, subs: &[SubAxis], dim: usize) -> Result<Option<Sharding>, Error> {
     let (mesh, shape) = (whole.mesh(), whole.shape());
-    if let Some(digits) = whole.digits() {
-        let mut word = Word::from_digits(digits.iter().copied().filter(|d| d.dim == dim), dim);
-        if subs.iter().all(|&s| word.give(1, s)) {
-            let mut all: Digits = digits.iter().copied().filter(|d| d.dim < dim).collect();
-            all.extend(word.digits().iter().copied());
-            all.extend(digits.iter().copied().filter(|d| d.dim > dim));
-            return Sharding::from_digits(mesh, shape, all, whole.partial().iter().copied()).map(Some);
+    if let Some(layout) = whole.layout() {
+        let mut of_dim = Modes::from_slice(dim_of(layout, shape.len(), dim));
+        if subs.iter().all(|&s| share_out(&mut of_dim, 1, mesh.mode(s)).is_some()) {
+            let faster = layout.flat_modes().take(shape.len() - 1 - dim).flatten();
+            let slower = layout.flat_modes().skip(shape.len() - dim).flatten();
+            return Ok(Some(whole.with_modes(faster.chain(&of_dim).chain(slower).copied())));
         }
     }
     if subs.iter().any(|&s| s != mesh.whole(s.axis)) {

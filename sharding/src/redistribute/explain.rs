@@ -105,18 +105,18 @@ impl fmt::Display for Plan {
     }
 }
 
-/// The digits of one dim, most significant first: `[dp 2][local 64]`.
-fn word(s: &Sharding, dim: usize) -> Option<String> {
+/// The modes of one dim, slowest first: `[dp 2][local 64]`.
+fn modes(s: &Sharding, dim: usize) -> Option<String> {
     let mut text = String::new();
-    for d in s.digits()?.iter().filter(|d| d.dim == dim) {
+    for &m in s.dim_modes(dim)?.iter().rev() {
         text.push('[');
-        match d.sub_axis() {
+        match s.mesh().sub_axis(m) {
             None => text.push_str("local"),
             Some(sub) => sub.write(&mut text, s.mesh().axes()).ok()?,
         }
-        write!(text, " {}]", d.radix).ok()?;
+        write!(text, " {}]", m.extent).ok()?;
     }
-    Some(if text.is_empty() { "[local 1]".to_owned() } else { text })
+    Some(text)
 }
 
 /// What is owed: `sum over x,y`.
@@ -136,13 +136,13 @@ fn owed(s: &Sharding) -> String {
 
 /// What changes in a step.
 fn write_picture(f: &mut fmt::Formatter<'_>, s: &Step) -> fmt::Result {
-    let words = |dim| Some((word(&s.before, dim)?, word(&s.after, dim)?));
-    let pictured = s.before.digits().is_some() && s.after.digits().is_some();
+    let both = |dim| Some((modes(&s.before, dim)?, modes(&s.after, dim)?));
+    let pictured = s.before.layout().is_some() && s.after.layout().is_some();
     if !pictured || s.before.mesh() != s.after.mesh() {
         return writeln!(f, "       {} -> {}", s.before, s.after);
     }
     for dim in 0..s.before.shape().len() {
-        if let Some((a, b)) = words(dim)
+        if let Some((a, b)) = both(dim)
             && a != b
         {
             writeln!(f, "       dim {dim}: {a} -> {b}")?;
@@ -160,9 +160,10 @@ fn write_groups(f: &mut fmt::Formatter<'_>, s: &Step) -> fmt::Result {
     if !s.op.communicates() || mesh.size() > LISTED || mesh != s.after.mesh() {
         return Ok(());
     }
+    let axes = mesh.modes(&s.axes);
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for rank in mesh.ranks() {
-        if let Ok(mut group) = members(mesh, &s.axes, rank) {
+        if let Ok(mut group) = members(mesh, &axes, rank) {
             group.sort_unstable();
             if !groups.contains(&group) {
                 groups.push(group);
@@ -227,7 +228,7 @@ fn why(plan: &Plan, at: usize) -> String {
                     .to_owned()
             }
             Motion::Overlap(_) => "what source and target share goes straight to who wants it".to_owned(),
-            Motion::Move { .. } | Motion::ReduceScatter { .. } | Motion::AllReduce { .. } => {
+            Motion::Move(_) | Motion::ReduceScatter { .. } | Motion::AllReduce { .. } => {
                 if s.after.max_local_numel() > s.before.max_local_numel() {
                     "straight to who wants it: one step instead of an exchange and a gather".to_owned()
                 } else {

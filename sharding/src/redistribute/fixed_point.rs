@@ -3,10 +3,17 @@
 use smallvec::SmallVec;
 
 use crate::axis::SubAxis;
-use crate::digits::Owner;
-use crate::redistribute::system::{Place, Position, State, System};
+use crate::redistribute::system::{Place, State};
 use crate::sharding::PartialAxis;
 use crate::{Mesh, Sharding};
+
+/// The digits of the mesh, the extents of the positions, the fastest first, and both shardings as states.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Found {
+    digits: Vec<SubAxis>,
+    positions: Vec<usize>,
+    states: [State; 2],
+}
 
 /// Divisors of a number, ascending, 1 and the number included.
 type Cuts = SmallVec<[usize; 8]>;
@@ -42,9 +49,9 @@ pub(crate) fn fixed_point(
     from: &Sharding,
     to: &Sharding,
     seeds: &[(usize, usize)],
-) -> Option<(System, State, State)> {
+) -> Option<Found> {
     let (mesh, shape) = (from.mesh(), from.shape());
-    let words = [from.digits()?, to.digits()?];
+    from.layout().and(to.layout())?;
     let mut axis_cuts: SmallVec<[Cuts; 4]> =
         mesh.axes().iter().map(|a| SmallVec::from_slice(&[1, a.size()])).collect();
     let mut dim_cuts: SmallVec<[Cuts; 4]> = shape.iter().map(|&n| SmallVec::from_slice(&[1, n])).collect();
@@ -52,22 +59,21 @@ pub(crate) fn fixed_point(
         cuts.dedup();
     }
     let mut spans: SmallVec<[Span; 16]> = SmallVec::new();
-    for (state, word) in words.iter().enumerate() {
-        let (mut dim, mut b) = (0, 1);
-        for d in *word {
-            if d.dim != dim {
-                (dim, b) = (d.dim, 1);
+    for (state, sharding) in [from, to].iter().enumerate() {
+        for dim in 0..shape.len() {
+            let mut b = 1;
+            for &m in sharding.dim_modes(dim)?.iter().rev() {
+                let c = b * m.extent as usize;
+                add(&mut dim_cuts[dim], b);
+                add(&mut dim_cuts[dim], c);
+                if let Some(SubAxis { axis, pre, size }) = mesh.sub_axis(m) {
+                    let v = pre * size;
+                    add(&mut axis_cuts[axis], pre);
+                    add(&mut axis_cuts[axis], v);
+                    spans.push(Span { state, axis, u: pre, v, dim, b, c });
+                }
+                b = c;
             }
-            let c = b * d.radix;
-            add(&mut dim_cuts[dim], b);
-            add(&mut dim_cuts[dim], c);
-            if let Owner::Axis { axis, pre } = d.owner {
-                let v = pre * d.radix;
-                add(&mut axis_cuts[axis], pre);
-                add(&mut axis_cuts[axis], v);
-                spans.push(Span { state, axis, u: pre, v, dim, b, c });
-            }
-            b = c;
         }
     }
     for p in from.partial().iter().chain(to.partial()) {
@@ -94,30 +100,25 @@ pub(crate) fn fixed_point(
             break;
         }
     }
-    let mut system = System {
-        mesh: mesh.clone(),
-        shape: SmallVec::from_slice(shape),
-        digits: SmallVec::new(),
-        positions: SmallVec::new(),
-    };
+    let mut digits = Vec::new();
     for (axis, cuts) in axis_cuts.iter().enumerate() {
         for w in cuts.windows(2) {
-            system.digits.push(SubAxis { axis, pre: w[0], size: w[1] / w[0] });
+            digits.push(SubAxis { axis, pre: w[0], size: w[1] / w[0] });
         }
     }
     let mut first_of_dim: SmallVec<[usize; 4]> = SmallVec::new();
-    for (dim, cuts) in dim_cuts.iter().enumerate() {
-        first_of_dim.push(system.positions.len());
-        for w in cuts.windows(2) {
-            system.positions.push(Position { dim, radix: w[1] / w[0] });
-        }
+    let mut positions = Vec::new();
+    for cuts in &dim_cuts {
+        first_of_dim.push(positions.len());
+        positions.extend(cuts.windows(2).map(|w| w[1] / w[0]));
     }
+    positions.reverse();
     let place = |which: usize, partial: &[PartialAxis], d: &SubAxis| {
         let holds = |s: &&Span| s.state == which && s.axis == d.axis && s.u <= d.pre && d.pre < s.v;
         if let Some(s) = spans.iter().find(holds) {
             let cut = s.b * (d.pre / s.u);
             let at = dim_cuts[s.dim].binary_search(&cut).expect("a cut of the fixed point");
-            return Place::at(first_of_dim[s.dim] + at);
+            return Place::at(positions.len() - 1 - (first_of_dim[s.dim] + at));
         }
         let owes =
             |p: &&PartialAxis| p.sub.axis == d.axis && p.sub.pre <= d.pre && d.pre < p.sub.pre * p.sub.size;
@@ -125,24 +126,24 @@ pub(crate) fn fixed_point(
     };
     let state = |which: usize, partial: &[PartialAxis]| -> State {
         let mut state = State::new();
-        for d in &system.digits {
+        for d in &digits {
             state.push(place(which, partial, d));
         }
         state
     };
     let (a, b) = (state(0, from.partial()), state(1, to.partial()));
-    Some((system, a, b))
+    Some(Found { digits, positions, states: [a, b] })
 }
 
 mod tests {
-    use std::sync::Arc;
+    use reshard_layout::At;
 
     use super::*;
     use crate::redistribute::system::refine;
 
     /// All words of placements and of sub-axes in any order over small meshes.
     #[test]
-    fn merged_words_are_the_fixed_point() {
+    fn a_zip_refined_is_the_fixed_point() {
         let (mut nesting, mut other) = (0, 0);
         for (mesh, shape, choices) in [
             ("x=2,y=2,z=2", &[16, 8][..], &["R", "S(0)", "S(1)", "P"][..]),
@@ -165,8 +166,16 @@ mod tests {
             for from in &all {
                 for to in &all {
                     for seeds in [&[][..], &[(0, 2)]] {
-                        let (fast, slow) = (refine(from, to, seeds), fixed_point(from, to, seeds));
-                        let slow = slow.map(|(system, s, t)| (Arc::new(system), s, t));
+                        let cut = |&(axis, above): &(usize, usize)| {
+                            At::along((mesh.axes()[axis].size() / above) as i64, axis as u32)
+                        };
+                        let fast = refine(from, to, &seeds.iter().map(cut).collect::<Vec<At>>());
+                        let fast = fast.map(|(system, s, t)| Found {
+                            digits: system.digits.iter().filter_map(|&m| mesh.sub_axis(m)).collect(),
+                            positions: system.zip.iter().map(|m| m.extent as usize).collect(),
+                            states: [s, t],
+                        });
+                        let slow = fixed_point(from, to, seeds);
                         assert!(fast == slow, "{from} -> {to}: {fast:?}, not {slow:?}");
                         nesting += usize::from(slow.is_some());
                         other += usize::from(slow.is_none());

@@ -14,9 +14,9 @@
 //!
 //! Shardings that placements cannot hold are replicated axis by axis and sliced.
 
+use reshard_layout::At;
 use smallvec::SmallVec;
 
-use crate::digits::{Digit, Owner};
 use crate::redistribute::closed_form::{Candidate, Move};
 use crate::redistribute::plan::Plan;
 use crate::redistribute::planner::{Planner, Work};
@@ -173,14 +173,12 @@ fn placed(from: &Sharding, to: &Sharding) -> Result<Vec<Sharding>, Error> {
 /// Everything is replicated axis by axis, then sliced.
 fn through_replicas(from: &Sharding, to: &Sharding) -> Result<Vec<Sharding>, Error> {
     let mut stages = vec![from.clone()];
-    let Some(digits) = from.digits() else { return Ok(vec![from.clone(), to.clone()]) };
+    let Some(modes) = from.modes() else { return Ok(vec![from.clone(), to.clone()]) };
     for axis in (0..from.mesh().axes().len()).rev() {
-        let kept = digits.iter().map(|&d| match d.owner {
-            Owner::Axis { axis: a, .. } if a >= axis => Digit { owner: Owner::Local, ..d },
-            Owner::Axis { .. } | Owner::Local => d,
-        });
+        let goes = |at: At| at.axis().is_some_and(|a| a as usize >= axis);
+        let kept = modes.iter().map(|m| m.map(|at| if goes(at) { At::local(1) } else { at }));
         let partial = from.partial().iter().copied().filter(|p| p.sub.axis < axis);
-        let next = Sharding::from_digits(from.mesh(), from.shape(), kept, partial)?;
+        let next = from.with_modes(kept).with_partial(partial)?;
         if stages.last() != Some(&next) {
             stages.push(next);
         }

@@ -1,59 +1,42 @@
-//! A sharding as a grid: which sub-axes cut each dim, into which regions.
+//! A sharding as a grid: which modes of axes cut each dim, into which regions.
 
+use reshard_layout::{At, Modes};
 use smallvec::SmallVec;
 
-use crate::axis::SubAxis;
-use crate::mesh::Coordinate;
+use crate::mesh::{Coordinate, digit, set_digit};
 use crate::region::Intervals;
 use crate::{Error, Sharding};
 
-/// A sharding as a grid: for each dim the sub-axes that shard it.
+/// A sharding as a grid: for each dim the modes that shard it, in order of application.
 pub(crate) struct Grid<'a> {
     pub(crate) sharding: &'a Sharding,
-    pub(crate) dims: SmallVec<[SmallVec<[SubAxis; 4]>; 4]>,
+    pub(crate) dims: SmallVec<[Modes<At>; 4]>,
 }
 
 impl<'a> Grid<'a> {
     pub(crate) fn new(sharding: &'a Sharding) -> Grid<'a> {
-        let of_dim = |dim: usize| -> SmallVec<[SubAxis; 4]> {
-            match (sharding.digits(), sharding.cuts()) {
-                (Some(digits), _) => digits
-                    .iter()
-                    .filter(|d| d.dim == dim)
-                    .filter_map(crate::digits::Digit::sub_axis)
-                    .collect(),
-                (None, cuts) => {
-                    cuts.unwrap_or_default().iter().filter(|c| c.dim == dim).map(|c| c.sub).collect()
-                }
-            }
-        };
+        let mode = |x: crate::sharding::AxisCut| sharding.mesh().mode(x.sub);
+        let of_dim = |dim: usize| sharding.dim_cuts(dim).into_iter().map(mode).collect();
         Grid { sharding, dims: (0..sharding.shape().len()).map(of_dim).collect() }
-    }
-
-    fn axis_size(&self, s: SubAxis) -> usize {
-        self.sharding.mesh().axes()[s.axis].size()
     }
 
     /// How many different regions a dim has.
     pub(crate) fn regions(&self, dim: usize) -> usize {
-        self.dims[dim].iter().map(|s| s.size).product()
+        self.dims[dim].iter().map(|m| m.extent as usize).product()
     }
 
     /// Sets the digits that shard a dim to those of its region `i`.
     pub(crate) fn set(&self, c: &mut Coordinate, dim: usize, i: usize) {
-        let mut left = i;
-        for &s in self.dims[dim].iter().rev() {
-            let n = self.axis_size(s);
-            c[s.axis] = c[s.axis] - s.digit(c[s.axis], n) * s.post(n) + left % s.size * s.post(n);
-            left /= s.size;
+        let mut left = i as i64;
+        for &m in self.dims[dim].iter().rev() {
+            set_digit(c, m, left % m.extent);
+            left /= m.extent;
         }
     }
 
     /// Which region of every dim a coordinate holds.
     pub(crate) fn regions_of(&self, c: &[usize]) -> SmallVec<[usize; 4]> {
-        let region = |subs: &SmallVec<[SubAxis; 4]>| {
-            subs.iter().fold(0, |i, &s| i * s.size + s.digit(c[s.axis], self.axis_size(s)))
-        };
+        let region = |modes: &Modes<At>| modes.iter().fold(0, |i, &m| i * m.extent + digit(c, m)) as usize;
         self.dims.iter().map(region).collect()
     }
 

@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 
 use crate::redistribute::bounds::{self, Codes, Weight};
 use crate::redistribute::digit_step::code;
-use crate::redistribute::merge::{Merged, Moving};
+use crate::redistribute::refine::{Moving, Refined};
 use crate::redistribute::network::inside_one_unit;
 use crate::redistribute::overlap::Overlap;
 use crate::redistribute::planner::{Objective, Planner, Work};
@@ -102,16 +102,16 @@ impl Work<'_> {
         if self.from == self.to || self.from.numel() == 0 {
             return Ok(Some(0.0));
         }
-        let mut merged = Merged::new();
-        let nests = merged.fill(self.from, self.to, &self.network.cuts());
-        if nests && merged.digits.iter().all(|d| is_local(d.places)) {
+        let mut refined = Refined::new();
+        let nests = refined.fill(self.from, self.to, &self.network.cuts());
+        if nests && refined.digits.iter().all(|d| is_local(d.places)) {
             return Ok(Some(0.0));
         }
         let terms = self.from.is_partial() || self.to.is_partial();
         if !nests || terms || planner.groups.is_some() || self.network.levels() > 1 {
             return Ok(None);
         }
-        let ends = self.ends_of(merged.system(self.from));
+        let ends = self.ends_of(refined.system(self.from));
         let best = self.best_of_two(&ends)?;
         // As a plan adds its steps up.
         Ok(best.map(|(_, measured)| measured.iter().fold(0.0, |total, x| total + x.cost_us)))
@@ -122,14 +122,14 @@ impl Work<'_> {
         if self.from.mesh() != self.to.mesh() {
             return None;
         }
-        let mut merged = Merged::new();
-        if merged.fill(self.from, self.to, &self.network.cuts()) {
-            return Some(self.bound_of_moving(&merged.digits));
+        let mut refined = Refined::new();
+        if refined.fill(self.from, self.to, &self.network.cuts()) {
+            return Some(self.bound_of_moving(&refined.digits));
         }
         let (system, from, to) = self.states()?;
         let mut digits: SmallVec<[Moving; 8]> = SmallVec::new();
-        for (d, &sub) in system.digits.iter().enumerate() {
-            digits.push(Moving { sub, places: [from[d], to[d]] });
+        for (d, &mode) in system.digits.iter().enumerate() {
+            digits.push(Moving { mode, places: [from[d], to[d]] });
         }
         Some(self.bound_of_moving(&digits))
     }
@@ -144,7 +144,7 @@ impl Work<'_> {
             s.push(code(from, from));
             t.push(code(to, from));
         }
-        let (mut bounding, nest) = self.weigh(digits.iter().map(|d| d.sub));
+        let (mut bounding, nest) = self.weigh(digits.iter().map(|d| d.mode));
         if !nest {
             bounding = inside_one_unit(&bounding);
         }

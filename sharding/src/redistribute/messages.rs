@@ -1,68 +1,48 @@
 //! What one rank does in one step: which blocks it receives from whom, sends to whom, and where they lie.
 //!
-//! In a digit system everything is a digit of the rank. Receiver `c` needs the elements whose positions owned after the
-//! step have the values of its digits. They lie on the rank whose digit `d` is
+//! The layouts before and after a step, zipped, are its geometry (see `system`), and what one rank does is that list sliced
+//! at its coordinates. Receiver `r` needs the elements at which the modes that go along axes afterwards have its digits. With
+//! `x`, `y` a step and the digit that goes along it, they lie on the rank whose digit is
 //!
 //! ```text
-//! e[p]           if d stood at p: the receiver's digit d' if d' stands at p now, else every value in turn
-//! c_sender(d)    if d was replicated or partial: its own digit, except that the head of a path R -> .. -> R or
-//!                R -> .. -> local takes its tail's, which makes the exchange a permutation
+//! (x, y)          the receiver's y digit                                     permuted
+//! (x, local)      every value in turn, or its own where x becomes partial    gathered
+//! not before      its own, except that the head of a path R -> .. -> R or R -> .. -> local takes its tail's,
+//!                 which makes the exchange a permutation
 //! ```
 //!
-//! so the peers are the product of the free digits, and every block is one loop nest over the positions that are local
-//! both before and after. Sends invert the same equations. Uneven steps do the same with overlapping regions.
+//! so the peers are the product of the free digits, and every block is the modes that are local both before and after: a
+//! layout of pairs. Sends invert the same equations. Uneven steps do the same with overlapping regions.
 
-use std::sync::Arc;
-
+use reshard_layout::{At, Mode, Modes};
 use smallvec::SmallVec;
 
-use crate::axis::SubAxis;
 use crate::cut::chunk;
+use crate::mesh::{Coordinate, digit, set_digit};
 use crate::redistribute::overlap::Overlap;
-use crate::redistribute::system::{Place, State, System};
 use crate::{Error, Mesh, ReduceOp, Sharding};
 
-/// One loop of a block: `extent` elements, a stride apart on both sides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mode {
-    /// The number of iterations.
-    pub extent: usize,
-    /// Elements between neighbours in the sender's buffer.
-    pub source_stride: usize,
-    /// Elements between neighbours in the receiver's buffer.
-    pub target_stride: usize,
-}
-
-/// A loop nest of elements that move together, outermost loop first; no loops at all is one element.
+/// Elements that move together: two offsets and a layout of pairs `(source stride, target stride)`, leftmost fastest.
+///
+/// ```text
+/// source[source_offset + sum_k c_k s_k]   goes to   target[target_offset + sum_k c_k t_k]       modes e_k : (s_k, t_k)
+/// ```
+///
+/// No modes at all is one element.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
     /// Where the first element lies in the sender's buffer.
     pub source_offset: usize,
     /// Where it goes in the receiver's buffer.
     pub target_offset: usize,
-    /// The loops.
-    pub modes: SmallVec<[Mode; 6]>,
+    /// The modes, coalesced, strides counted in elements.
+    pub modes: Modes<(i64, i64)>,
 }
 
 impl Block {
     /// The number of elements.
     pub fn numel(&self) -> usize {
-        self.modes.iter().map(|m| m.extent).product()
-    }
-
-    /// Adds an inner loop, merged into the last one where both sides allow.
-    pub(crate) fn push(&mut self, mode: Mode) {
-        if mode.extent == 1 {
-            return;
-        }
-        if let Some(last) = self.modes.last_mut()
-            && last.source_stride == mode.extent * mode.source_stride
-            && last.target_stride == mode.extent * mode.target_stride
-        {
-            *last = Mode { extent: last.extent * mode.extent, ..mode };
-            return;
-        }
-        self.modes.push(mode);
+        self.modes.iter().map(|m| m.extent as usize).product()
     }
 }
 
@@ -129,268 +109,228 @@ pub type Phases = SmallVec<[Phase; 2]>;
 /// How the data of a step moves.
 #[derive(Clone, Debug)]
 pub(crate) enum Motion {
-    /// Digits change places; `sender[d]` is the digit whose value a source has for a digit `d` that stood nowhere.
-    Move { system: Arc<System>, before: State, after: State, sender: SmallVec<[usize; 8]> },
-    /// Partial digits are reduced onto positions.
-    ReduceScatter { system: Arc<System>, before: State, after: State, reduce: Reduce },
-    /// Partial sub-axes are reduced onto all their ranks, each reducing a piece of the local buffer.
-    AllReduce { subs: SmallVec<[SubAxis; 4]>, reduce: Reduce },
+    /// Digits change places.
+    Move(Move),
+    /// Partial digits are reduced onto positions: the zip of before and after.
+    ReduceScatter { zip: Modes<(At, At)>, reduce: Reduce },
+    /// Partial modes of axes are reduced onto all their ranks, each reducing a piece of the local buffer.
+    AllReduce { modes: Modes<At>, reduce: Reduce },
     /// Regions overlap.
     Overlap(Box<Overlap>),
-    /// Partial sub-axes are reduced onto the regions of another sharding, each inside the rank's own.
-    ReduceOverlap { overlap: Box<Overlap>, subs: SmallVec<[SubAxis; 4]>, reduce: Reduce },
+    /// Partial modes of axes are reduced onto the regions of another sharding, each inside the rank's own.
+    ReduceOverlap { overlap: Box<Overlap>, modes: Modes<At>, reduce: Reduce },
 }
 
-/// The ranks whose coordinates differ from a rank's at most in these sub-axes, in the order of those digits.
-pub(crate) fn members(mesh: &Mesh, subs: &[SubAxis], rank: usize) -> Result<Vec<usize>, Error> {
-    let c = mesh.coordinate(rank).ok_or_else(|| Error::NoSuchRank { rank, mesh: mesh.to_string() })?;
-    let size = |axis: usize| mesh.axes()[axis].size();
-    let mut base = c.clone();
-    for s in subs {
-        base[s.axis] -= s.digit(c[s.axis], size(s.axis)) * s.post(size(s.axis));
+/// Digits that change places.
+#[derive(Clone, Debug)]
+pub(crate) struct Move {
+    /// The zip of before and after.
+    pub(crate) zip: Modes<(At, At)>,
+    /// Digits that stand nowhere before and for which the source has another's value: `(head, tail)`.
+    pub(crate) senders: Modes<(At, At)>,
+    /// Digits that become partial by zero-filling, and the op.
+    pub(crate) filled: Option<(ReduceOp, Modes<At>)>,
+}
+
+/// The ranks whose coordinates differ from a rank's at most along these modes, in the order of their digits, the first mode
+/// slowest.
+pub(crate) fn members(mesh: &Mesh, modes: &[Mode<At>], rank: usize) -> Result<Vec<usize>, Error> {
+    let mut c = coordinate(mesh, rank)?;
+    for &m in modes {
+        set_digit(&mut c, m, 0);
     }
-    let total: usize = subs.iter().map(|s| s.size).product();
-    Ok((0..total)
-        .map(|i| {
-            let mut at = base.clone();
-            let mut left = i;
-            for s in subs.iter().rev() {
-                at[s.axis] += left % s.size * s.post(size(s.axis));
-                left /= s.size;
-            }
-            mesh.rank_at(&at).expect("digits are below their radix")
-        })
-        .collect())
+    let mut ranks = Vec::with_capacity(modes.iter().map(|m| m.extent as usize).product());
+    for_each_value(&mut c, modes, &mut |c| ranks.push(rank_at(mesh, c)));
+    Ok(ranks)
+}
+
+fn coordinate(mesh: &Mesh, rank: usize) -> Result<Coordinate, Error> {
+    mesh.coordinate(rank).ok_or_else(|| Error::NoSuchRank { rank, mesh: mesh.to_string() })
+}
+
+fn rank_at(mesh: &Mesh, c: &[usize]) -> usize {
+    mesh.rank_at(c).expect("digits are below their extents")
+}
+
+/// Calls `f` with the coordinate for every combination of digits along these modes, the first slowest.
+fn for_each_value(c: &mut Coordinate, modes: &[Mode<At>], f: &mut impl FnMut(&Coordinate)) {
+    let Some((&m, rest)) = modes.split_first() else { return f(c) };
+    let own = digit(c, m);
+    for value in 0..m.extent {
+        set_digit(c, m, value);
+        for_each_value(c, rest, f);
+    }
+    set_digit(c, m, own);
 }
 
 /// What a rank does in a step whose data moves like this.
 pub(crate) fn phases(
     motion: &Motion,
-    axes: &[SubAxis],
+    axes: &[Mode<At>],
     before: &Sharding,
     rank: usize,
 ) -> Result<Phases, Error> {
     let two_meshes = matches!(motion, Motion::Overlap(o) if !o.one_mesh());
-    if !two_meshes && !before.mesh().contains(rank) {
+    let mesh = before.mesh();
+    if !two_meshes && !mesh.contains(rank) {
         return Ok(Phases::new());
     }
     let mut group = match motion {
         Motion::Overlap(o) => o.members(axes, rank)?,
-        Motion::Move { .. }
+        Motion::Move(_)
         | Motion::ReduceScatter { .. }
         | Motion::AllReduce { .. }
-        | Motion::ReduceOverlap { .. } => members(before.mesh(), axes, rank)?,
+        | Motion::ReduceOverlap { .. } => members(mesh, axes, rank)?,
     };
     group.sort_unstable();
     let phases: Phases = match motion {
-        Motion::Move { system, before, after, sender } => {
-            SmallVec::from_iter([moved(system, before, after, sender, rank, group)?])
+        Motion::Move(m) => SmallVec::from_iter([m.phase(mesh, rank, group)?]),
+        Motion::ReduceScatter { zip, reduce } => {
+            SmallVec::from_iter([scattered(zip, *reduce, mesh, rank, group)?])
         }
-        Motion::ReduceScatter { system, before, after, reduce } => {
-            SmallVec::from_iter([scattered(system, before, after, *reduce, rank, group)?])
-        }
-        Motion::AllReduce { subs, reduce } => all_reduced(before, subs, *reduce, rank, &group)?,
+        Motion::AllReduce { modes, reduce } => all_reduced(before, modes, *reduce, rank, &group)?,
         Motion::Overlap(o) => SmallVec::from_iter([o.phase(rank, group)?]),
-        Motion::ReduceOverlap { overlap, subs, reduce } => {
-            let order = members(before.mesh(), subs, rank)?;
+        Motion::ReduceOverlap { overlap, modes, reduce } => {
+            let order = members(mesh, modes, rank)?;
             SmallVec::from_iter([overlap.reduced(rank, &order, *reduce, group)?])
         }
     };
     Ok(phases)
 }
 
-/// Everything about a rank in a digit system that a step's blocks are made of.
-struct View<'a> {
-    system: &'a System,
-    before: &'a State,
-    after: &'a State,
-    owner_before: SmallVec<[Option<usize>; 12]>,
-    owner_after: SmallVec<[Option<usize>; 12]>,
-    source: SmallVec<[usize; 12]>,
-    target: SmallVec<[usize; 12]>,
-    me: SmallVec<[usize; 8]>,
-}
-
-impl<'a> View<'a> {
-    fn new(system: &'a System, before: &'a State, after: &'a State, rank: usize) -> Result<View<'a>, Error> {
-        let mesh = &system.mesh;
-        let c = mesh.coordinate(rank).ok_or_else(|| Error::NoSuchRank { rank, mesh: mesh.to_string() })?;
-        let (owner_before, owner_after) = (system.owners(before), system.owners(after));
-        Ok(View {
-            source: system.local_strides(&owner_before),
-            target: system.local_strides(&owner_after),
-            me: system.digits_of(&c),
-            system,
-            before,
-            after,
-            owner_before,
-            owner_after,
-        })
-    }
-
-    /// Whether digit `d` becomes partial in this step.
-    fn embeds(&self, d: usize) -> Option<ReduceOp> {
-        match (self.before[d], self.after[d]) {
-            (Place::At(_) | Place::Replicated, Place::Partial(op)) => Some(op),
-            (_, Place::At(_) | Place::Replicated) | (Place::Partial(_), Place::Partial(_)) => None,
-        }
-    }
-
-    /// Where a receiver's digits put the start of its block in the sender's buffer.
-    fn source_offset(&self, receiver: &[usize]) -> usize {
-        (0..self.system.positions.len())
-            .filter(|&p| self.owner_before[p].is_none())
-            .filter_map(|p| self.owner_after[p].map(|d| receiver[d] * self.source[p]))
-            .sum()
-    }
-
-    /// Where a sender's digits put the start of its block in the receiver's buffer.
-    fn target_offset(&self, sender: &[usize]) -> usize {
-        (0..self.system.positions.len())
-            .filter(|&p| self.owner_after[p].is_none())
-            .filter_map(|p| self.owner_before[p].map(|d| sender[d] * self.target[p]))
-            .sum()
-    }
-
-    /// The loops over the positions that are local both before and after.
-    fn block(&self, receiver: &[usize], sender: &[usize]) -> Block {
-        let mut block = Block {
-            source_offset: self.source_offset(receiver),
-            target_offset: self.target_offset(sender),
-            modes: SmallVec::new(),
-        };
-        for (p, position) in self.system.positions.iter().enumerate() {
-            if self.owner_before[p].is_none() && self.owner_after[p].is_none() {
-                block.push(Mode {
-                    extent: position.radix,
-                    source_stride: self.source[p],
-                    target_stride: self.target[p],
-                });
-            }
-        }
-        block
-    }
-
-    fn phase(&self, members: Vec<usize>) -> Phase {
-        Phase {
-            source_len: self.system.local_numel(self.before),
-            target_len: self.system.local_numel(self.after),
-            fill: None,
-            receives: Vec::new(),
-            sends: Vec::new(),
-            reduce: None,
-            members,
-        }
-    }
-}
-
-/// Calls `f` with every completion of `digits` over the radices of the free ones.
-fn for_each_value(system: &System, digits: &mut [usize], free: &[usize], f: &mut impl FnMut(&[usize])) {
-    match free.split_first() {
-        None => f(digits),
-        Some((&d, rest)) => {
-            for value in 0..system.digits[d].size {
-                digits[d] = value;
-                for_each_value(system, digits, rest, f);
-            }
-        }
-    }
-}
-
-fn moved(
-    system: &System,
-    before: &State,
-    after: &State,
-    sender: &[usize],
-    rank: usize,
-    members: Vec<usize>,
-) -> Result<Phase, Error> {
-    let v = View::new(system, before, after, rank)?;
-    let mut phase = v.phase(members);
-    let n = system.digits.len();
-    let mut silent = false;
-    for d in 0..n {
-        if let Some(op) = v.embeds(d)
-            && op != ReduceOp::Avg
-        {
-            phase.fill = Some(op);
-            // One copy of what was replicated is kept.
-            silent |= before[d] == Place::Replicated && v.me[d] != 0;
-        }
-    }
-    if silent {
-        return Ok(phase);
-    }
-    // Receives: the sender's digits, fixed by mine or free.
-    let mut from: SmallVec<[usize; 8]> = SmallVec::from_elem(0, n);
-    let mut free: SmallVec<[usize; 8]> = SmallVec::new();
-    for d in 0..n {
-        from[d] = match before[d] {
-            Place::At(p) => match v.owner_after[usize::from(p)] {
-                Some(owner) => v.me[owner],
-                None if v.embeds(d).is_some() => v.me[d],
-                None => {
-                    free.push(d);
-                    0
-                }
-            },
-            Place::Replicated | Place::Partial(_) => v.me[sender[d]],
-        };
-    }
-    for_each_value(system, &mut from, &free, &mut |from| {
-        let block = v.block(&v.me, from);
-        phase.receives.push(Message { peer: system.rank_of(from), blocks: SmallVec::from_iter([block]) });
-    });
-    // Sends: the receiver's digits, fixed by mine where I can be its source, or free.
-    let mut to: SmallVec<[Option<usize>; 8]> = SmallVec::from_elem(None, n);
-    let mut possible = true;
-    let mut fix = |d: usize, value: usize| {
-        possible &= to[d].is_none_or(|old| old == value);
-        to[d] = Some(value);
+/// A phase of a zip in which nothing moves yet.
+fn phase_of(zip: &Modes<(At, At)>, reduce: Option<Reduce>, members: Vec<usize>) -> Phase {
+    let local = |side: fn(&(At, At)) -> At| -> usize {
+        zip.iter().filter(|m| side(&m.stride).is_local()).map(|m| m.extent as usize).product()
     };
-    for d in 0..n {
-        match before[d] {
-            Place::At(p) => match v.owner_after[usize::from(p)] {
-                Some(owner) => fix(owner, v.me[d]),
-                None if v.embeds(d).is_some() => fix(d, v.me[d]),
-                None => {}
-            },
-            Place::Replicated | Place::Partial(_) => fix(sender[d], v.me[d]),
+    Phase {
+        source_len: local(|d| d.0),
+        target_len: local(|d| d.1),
+        fill: None,
+        receives: Vec::new(),
+        sends: Vec::new(),
+        reduce,
+        members,
+    }
+}
+
+/// The zip sliced at the coordinates of a sender and a receiver: what goes from one to the other.
+fn block(zip: &Modes<(At, At)>, sender: &[usize], receiver: &[usize]) -> Block {
+    let (mut source_offset, mut target_offset) = (0, 0);
+    let mut modes = Modes::new();
+    for &m in zip {
+        let (before, after) = m.stride;
+        match (before.is_local(), after.is_local()) {
+            (true, true) => modes.push_coalesced(0, m.map(|_| (before.step, after.step))),
+            (true, false) => source_offset += digit(receiver, m.map(|_| after)) * before.step,
+            (false, true) => target_offset += digit(sender, m.map(|_| before)) * after.step,
+            (false, false) => {}
         }
     }
-    if possible {
-        let free: SmallVec<[usize; 8]> = (0..n).filter(|&d| to[d].is_none()).collect();
-        let mut to: SmallVec<[usize; 8]> = to.iter().map(|x| x.unwrap_or(0)).collect();
-        for_each_value(system, &mut to, &free, &mut |to| {
-            if to != v.me.as_slice() {
-                let block = v.block(to, &v.me);
-                phase.sends.push(Message { peer: system.rank_of(to), blocks: SmallVec::from_iter([block]) });
+    Block { source_offset: source_offset as usize, target_offset: target_offset as usize, modes }
+}
+
+/// Sorts modes of axes: by axis, the slowest first.
+fn sort(modes: &mut Modes<At>) {
+    modes.sort_by_key(|m| (m.stride.axis(), core::cmp::Reverse(m.stride.step)));
+}
+
+impl Move {
+    /// The modes that go along axes before, and those after, each with what it is on the other side.
+    fn along(&self) -> impl Iterator<Item = (Mode<At>, At)> + Clone + '_ {
+        self.zip.iter().filter(|m| !m.stride.0.is_local()).map(|&m| (m.map(|d| d.0), m.stride.1))
+    }
+
+    fn is_filled(&self, m: Mode<At>) -> bool {
+        self.filled.as_ref().is_some_and(|(_, modes)| modes.contains(&m))
+    }
+
+    /// The digits that a receiver hears from in all values, and those that a sender reaches in all values.
+    fn free(&self) -> [Modes<At>; 2] {
+        let gathered = |&(m, after): &(Mode<At>, At)| after.is_local() && !self.is_filled(m);
+        let mut heard: Modes<At> = self.along().filter(gathered).map(|(m, _)| m).collect();
+        let told = |m: &Mode<At>| {
+            self.along().any(|(_, after)| after == m.stride)
+                || self.senders.iter().any(|x| x.stride.1 == m.stride)
+                || self.is_filled(*m)
+        };
+        let mut reached: Modes<At> = self.along().map(|(m, _)| m).filter(|m| !told(m)).collect();
+        sort(&mut heard);
+        sort(&mut reached);
+        [heard, reached]
+    }
+
+    fn phase(&self, mesh: &Mesh, rank: usize, members: Vec<usize>) -> Result<Phase, Error> {
+        let me = coordinate(mesh, rank)?;
+        let mut phase = phase_of(&self.zip, None, members);
+        let was_placed = |at: At| self.along().any(|(m, _)| m.stride == at);
+        if let Some((op, modes)) = &self.filled {
+            phase.fill = Some(*op);
+            // One copy of what was replicated is kept.
+            if modes.iter().any(|&m| !was_placed(m.stride) && digit(&me, m) != 0) {
+                return Ok(phase);
+            }
+        }
+        let [heard, reached] = self.free();
+        // Receives: the sender's digits, its own or told by mine.
+        let mut from = me.clone();
+        for (m, after) in self.along() {
+            if !after.is_local() {
+                set_digit(&mut from, m, digit(&me, m.map(|_| after)));
+            }
+        }
+        for &m in &self.senders {
+            let (head, tail) = m.stride;
+            set_digit(&mut from, m.map(|_| head), digit(&me, m.map(|_| tail)));
+        }
+        for_each_value(&mut from, &heard, &mut |from| {
+            let blocks = SmallVec::from_iter([block(&self.zip, from, &me)]);
+            phase.receives.push(Message { peer: rank_at(mesh, from), blocks });
+        });
+        // Sends: the receiver's digits, told by mine. One that stood nowhere and takes no other's value is told its own as
+        // well, and then both must agree.
+        let mut to = me.clone();
+        for (m, after) in self.along().filter(|(_, after)| !after.is_local()) {
+            let told = digit(&me, m);
+            let keeps_own = !was_placed(after) && self.senders.iter().all(|x| x.stride.0 != after);
+            if keeps_own && digit(&me, m.map(|_| after)) != told {
+                return Ok(phase);
+            }
+            set_digit(&mut to, m.map(|_| after), told);
+        }
+        for &m in &self.senders {
+            let (head, tail) = m.stride;
+            set_digit(&mut to, m.map(|_| tail), digit(&me, m.map(|_| head)));
+        }
+        for_each_value(&mut to, &reached, &mut |to| {
+            if *to != me {
+                let blocks = SmallVec::from_iter([block(&self.zip, &me, to)]);
+                phase.sends.push(Message { peer: rank_at(mesh, to), blocks });
             }
         });
+        Ok(phase)
     }
-    Ok(phase)
 }
 
 fn scattered(
-    system: &System,
-    before: &State,
-    after: &State,
+    zip: &Modes<(At, At)>,
     reduce: Reduce,
+    mesh: &Mesh,
     rank: usize,
     members: Vec<usize>,
 ) -> Result<Phase, Error> {
-    let v = View::new(system, before, after, rank)?;
-    let mut phase = v.phase(members);
-    phase.reduce = Some(reduce);
-    let reduced: SmallVec<[usize; 8]> = (0..system.digits.len()).filter(|&d| before[d] != after[d]).collect();
-    let mut peer = v.me.clone();
-    for_each_value(system, &mut peer, &reduced, &mut |peer| {
-        let term =
-            Message { peer: system.rank_of(peer), blocks: SmallVec::from_iter([v.block(&v.me, peer)]) };
-        phase.receives.push(term);
-        if peer != v.me.as_slice() {
-            let block = v.block(peer, &v.me);
-            phase.sends.push(Message { peer: system.rank_of(peer), blocks: SmallVec::from_iter([block]) });
+    let me = coordinate(mesh, rank)?;
+    let mut phase = phase_of(zip, Some(reduce), members);
+    // What was local and goes along an axis now is where the terms of that axis are reduced to.
+    let new = zip.iter().filter(|m| m.stride.0.is_local() && !m.stride.1.is_local());
+    let mut reduced: Modes<At> = new.map(|m| m.map(|d| d.1)).collect();
+    sort(&mut reduced);
+    let mut peer = me.clone();
+    for_each_value(&mut peer, &reduced, &mut |peer| {
+        let message = |block| Message { peer: rank_at(mesh, peer), blocks: SmallVec::from_iter([block]) };
+        phase.receives.push(message(block(zip, peer, &me)));
+        if *peer != me {
+            phase.sends.push(message(block(zip, &me, peer)));
         }
     });
     Ok(phase)
@@ -398,20 +338,22 @@ fn scattered(
 
 /// A contiguous range as a block.
 fn range(source_offset: usize, target_offset: usize, len: usize) -> Block {
-    let mut block = Block { source_offset, target_offset, modes: SmallVec::new() };
-    block.push(Mode { extent: len, source_stride: 1, target_stride: 1 });
-    block
+    let mut modes = Modes::new();
+    if len > 1 {
+        modes.push(Mode::new(len as i64, (1, 1)));
+    }
+    Block { source_offset, target_offset, modes }
 }
 
 /// Reduce-scatter, then all-gather, of the flat local buffer in pieces of `ceil(n / g)`.
 fn all_reduced(
     before: &Sharding,
-    subs: &[SubAxis],
+    modes: &[Mode<At>],
     reduce: Reduce,
     rank: usize,
     group: &[usize],
 ) -> Result<Phases, Error> {
-    let order = members(before.mesh(), subs, rank)?;
+    let order = members(before.mesh(), modes, rank)?;
     let n: usize = before.local_shape(rank)?.iter().product();
     let g = order.len();
     let mine = order.iter().position(|&r| r == rank).expect("a rank is in its own group");

@@ -5,13 +5,13 @@
 //! units has `n_l = product of its radices of levels up to l` members in every unit; otherwise the ranks are looked at
 //! one by one, and what counts is the worst.
 
+use reshard_layout::{At, Mode, Modes};
 use smallvec::SmallVec;
 
-use crate::axis::SubAxis;
 use crate::redistribute::bounds::{Code, NOWHERE, Weight};
 use crate::redistribute::cost::{Topology, Traffic};
 use crate::redistribute::messages::members;
-use crate::{Error, Mesh};
+use crate::{Error, Mesh, SubAxis};
 
 /// For one rank, how many of a group are in its unit of each level.
 pub(crate) type UnitSizes = SmallVec<[usize; 3]>;
@@ -43,16 +43,15 @@ impl<'a> Network<'a> {
     }
 
     /// Where units end inside an axis: cuts to seed a digit system with.
-    pub(crate) fn cuts(&self) -> SmallVec<[(usize, usize); 4]> {
+    pub(crate) fn cuts(&self) -> SmallVec<[At; 4]> {
         let mut cuts = SmallVec::new();
         for unit in self.topology.levels().iter().filter_map(|l| l.ranks) {
             for (i, a) in self.mesh.axes().iter().enumerate() {
-                let mut leaves = a.layout().leaves();
-                let (Some((_, d)), 1) = (leaves.next(), a.layout().leaves().len()) else { continue };
-                let Ok(d) = usize::try_from(d) else { continue };
+                let [one] = a.layout().flat() else { continue };
+                let Ok(d) = usize::try_from(one.stride) else { continue };
                 let reach = a.size().saturating_mul(d);
                 if d < unit && unit < reach && unit.is_multiple_of(d) && reach.is_multiple_of(unit) {
-                    cuts.push((i, reach / unit));
+                    cuts.push(At::along((unit / d) as i64, i as u32));
                 }
             }
         }
@@ -60,26 +59,22 @@ impl<'a> Network<'a> {
     }
 
     /// The level of one digit, and whether it nests with every unit.
-    pub(crate) fn level(&self, sub: SubAxis) -> (usize, bool) {
+    pub(crate) fn level(&self, digit: Mode<At>) -> (usize, bool) {
         let top = self.levels() - 1;
         if top == 0 {
             return (0, true);
         }
-        let axis = &self.mesh.axes()[sub.axis];
-        if let (1, Some((_, stride))) = (axis.layout().leaves().len(), axis.layout().leaves().next()) {
-            return self.level_of_modes(&[(sub.size as i64, sub.post(axis.size()) as i64 * stride)]);
-        }
-        match self.mesh.modes_of(&[sub]) {
-            Ok(modes) => self.level_of_modes(&modes),
+        match self.mesh.ranks_of(&[digit]) {
+            Ok(ranks) => self.level_of_ranks(&ranks),
             Err(_) => (top, false),
         }
     }
 
-    /// The same of the modes of a digit.
-    fn level_of_modes(&self, modes: &[(i64, i64)]) -> (usize, bool) {
+    /// The same of the ranks of a digit.
+    fn level_of_ranks(&self, modes: &[Mode]) -> (usize, bool) {
         let (mut level, mut clean) = (0, self.aligned);
         for (l, unit) in self.topology.levels().iter().enumerate().filter_map(|(l, x)| Some((l, x.ranks?))) {
-            for &(s, d) in modes {
+            for &Mode { extent: s, stride: d } in modes {
                 let (d, reach) = (d.unsigned_abs() as usize, s as usize * d.unsigned_abs() as usize);
                 let inside = unit.is_multiple_of(reach) || self.mesh.world() <= unit;
                 let outside = d.is_multiple_of(unit);
@@ -95,58 +90,63 @@ impl<'a> Network<'a> {
     /// The parts of sub-axes that stay inside a unit of some level below the last.
     pub(crate) fn inner(&self, subs: &[SubAxis]) -> SmallVec<[SubAxis; 4]> {
         let cuts = self.cuts();
-        let mut inner: SmallVec<[SubAxis; 4]> = SmallVec::new();
-        for s in subs {
-            let end = s.pre * s.size;
-            let mut within: SmallVec<[usize; 8]> =
-                cuts.iter().filter(|c| c.0 == s.axis && s.pre < c.1 && c.1 < end).map(|c| c.1).collect();
-            within.sort_unstable();
-            within.push(end);
-            let mut pre = s.pre;
-            for cut in within {
-                // Units that do not nest with the sub-axis cut no digit of it.
-                if !cut.is_multiple_of(pre) || !end.is_multiple_of(cut) {
-                    continue;
-                }
-                let part = SubAxis { pre, size: cut / pre, ..*s };
+        let mut inner: Modes<At> = Modes::new();
+        for whole in subs.iter().map(|&s| self.mesh.mode(s)) {
+            let inside = |c: &&At| c.axis() == whole.stride.axis() && c.step > whole.stride.step;
+            let mut ends: SmallVec<[i64; 8]> = cuts.iter().filter(inside).map(|c| c.step).collect();
+            ends.sort_unstable_by(|a, b| b.cmp(a));
+            let mut keep = |part: Mode<At>| {
                 let (level, nests) = self.level(part);
                 if nests && level + 1 < self.levels() {
                     inner.push(part);
                 }
-                pre = cut;
+            };
+            // Units that do not nest with the sub-axis cut no digit of it.
+            let mut rest = whole;
+            for end in ends {
+                if end < rest.stride.step * rest.extent
+                    && end % rest.stride.step == 0
+                    && let Some((low, high)) = rest.cut(end / rest.stride.step)
+                {
+                    keep(high);
+                    rest = low;
+                }
             }
+            keep(rest);
         }
-        crate::axis::join(inner)
+        self.mesh.sub_axes_of(inner.iter().copied())
     }
 
     /// Digits as bounds see them: see [`inside_one_unit`].
     pub(crate) fn bounding(
         &self,
         weights: &[Weight],
-        subs: impl IntoIterator<Item = SubAxis>,
+        digits: impl IntoIterator<Item = Mode<At>>,
     ) -> SmallVec<[Weight; 8]> {
-        let nest = subs.into_iter().all(|s| self.level(s).1);
+        let nest = digits.into_iter().all(|d| self.level(d).1);
         if nest { SmallVec::from_slice(weights) } else { inside_one_unit(weights) }
     }
 
     /// The different spreads of a group over units that its ranks see.
-    pub(crate) fn spread(&self, subs: &[SubAxis]) -> Result<SmallVec<[UnitSizes; 2]>, Error> {
+    pub(crate) fn spread(&self, axes: &[Mode<At>]) -> Result<SmallVec<[UnitSizes; 2]>, Error> {
+        let members_of = |modes: &mut dyn Iterator<Item = &Mode<At>>| -> usize {
+            modes.map(|m| m.extent as usize).product()
+        };
         if self.levels() == 1 {
             let mut one = SmallVec::new();
-            one.push(UnitSizes::from_slice(&[subs.iter().map(|s| s.size).product()]));
+            one.push(UnitSizes::from_slice(&[members_of(&mut axes.iter())]));
             return Ok(one);
         }
-        let levels: SmallVec<[(usize, bool); 8]> = subs.iter().map(|&s| self.level(s)).collect();
-        let by_level = |l: usize| -> usize {
-            subs.iter().zip(&levels).filter(|(_, x)| x.0 <= l).map(|(s, _)| s.size).product()
-        };
+        let levels: SmallVec<[(usize, bool); 8]> = axes.iter().map(|&m| self.level(m)).collect();
+        let by_level =
+            |l: usize| members_of(&mut axes.iter().zip(&levels).filter(|(_, x)| x.0 <= l).map(|(m, _)| m));
         let product: UnitSizes = (0..self.levels()).map(by_level).collect();
         if levels.iter().all(|x| x.1) || self.mesh.size() > ENUMERATED {
             return Ok(SmallVec::from_iter([product]));
         }
         let mut all: SmallVec<[UnitSizes; 2]> = SmallVec::new();
         for rank in self.mesh.ranks() {
-            let group = members(self.mesh, subs, rank)?;
+            let group = members(self.mesh, axes, rank)?;
             let near = |l: usize| group.iter().filter(|&&r| self.topology.level_of(rank, r) <= l).count();
             let sizes: UnitSizes = (0..self.levels()).map(near).collect();
             if !all.contains(&sizes) {

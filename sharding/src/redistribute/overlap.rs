@@ -19,13 +19,14 @@
 
 use std::sync::{Arc, OnceLock};
 
+use reshard_layout::{At, Mode, Modes};
 use smallvec::SmallVec;
 
 use crate::axis::SubAxis;
-use crate::mesh::Coordinate;
+use crate::mesh::{Coordinate, digit, set_digit};
 use crate::redistribute::cost::Topology;
 use crate::redistribute::grid::Grid;
-use crate::redistribute::messages::{Block, Message, Mode, Phase, Reduce, members};
+use crate::redistribute::messages::{Block, Message, Phase, Reduce, members};
 use crate::redistribute::partition::{Partition, Shares, Side};
 use crate::region::{Run, shared, shared_len};
 use crate::{Error, ReduceOp, Sharding};
@@ -36,9 +37,9 @@ pub(crate) struct Overlap {
     pub(crate) from: Sharding,
     pub(crate) to: Sharding,
     /// What becomes partial and was replicated: only coordinate 0 receives, the rest is filled.
-    embeds: SmallVec<[SubAxis; 2]>,
+    embeds: Modes<At>,
     /// What becomes partial and sharded: source and receiver have the same digit.
-    anchors: SmallVec<[SubAxis; 2]>,
+    anchors: Modes<At>,
     pub(crate) fill: Option<ReduceOp>,
     /// Ranks of a unit of each inner level of the network.
     units: SmallVec<[usize; 2]>,
@@ -60,8 +61,8 @@ impl Overlap {
         Overlap {
             from: from.clone(),
             to: to.clone(),
-            embeds: SmallVec::new(),
-            anchors: SmallVec::new(),
+            embeds: Modes::new(),
+            anchors: Modes::new(),
             fill: None,
             units: SmallVec::new(),
             partitions: Arc::default(),
@@ -92,7 +93,7 @@ impl Overlap {
             let nests = |s: SubAxis| low.is_multiple_of(s.pre) && end(s).is_multiple_of(high);
             if !nests(sub) || !nests(*r) || !high.is_multiple_of(low) || !low.is_multiple_of(pre) {
                 // No digit of both: the one at coordinate 0 receives everything.
-                self.embeds.push(sub);
+                self.embeds.push(self.to.mesh().mode(sub));
                 return self;
             }
             if low > pre {
@@ -104,18 +105,14 @@ impl Overlap {
         if end(sub) > pre {
             anchors.push(SubAxis { pre, size: end(sub) / pre, ..sub });
         }
-        self.embeds.extend(embeds);
-        self.anchors.extend(anchors);
+        self.embeds.extend(embeds.iter().map(|&s| self.to.mesh().mode(s)));
+        self.anchors.extend(anchors.iter().map(|&s| self.to.mesh().mode(s)));
         self
     }
 
     /// Whether source and receiver may meet: they have the same digits of what becomes partial.
     fn may_meet(&self, source: &[usize], receiver: &[usize]) -> bool {
-        let axes = self.from.mesh().axes();
-        self.anchors.iter().all(|s| {
-            let n = axes[s.axis].size();
-            s.digit(source[s.axis], n) == s.digit(receiver[s.axis], n)
-        })
+        self.anchors.iter().all(|&m| digit(source, m) == digit(receiver, m))
     }
 
     /// The partitions of both sides, made at first use.
@@ -145,7 +142,7 @@ impl Overlap {
         ranks
     }
 
-    pub(crate) fn members(&self, axes: &[SubAxis], rank: usize) -> Result<Vec<usize>, Error> {
+    pub(crate) fn members(&self, axes: &[Mode<At>], rank: usize) -> Result<Vec<usize>, Error> {
         if self.one_mesh() { members(self.from.mesh(), axes, rank) } else { Ok(self.ranks()) }
     }
 
@@ -182,10 +179,10 @@ impl Overlap {
             }
         }
         if mine.is_none() {
-            let mut left = index;
-            for s in replicated.iter().rev() {
-                c[s.axis] += left % s.size * s.post(mesh.axes()[s.axis].size());
-                left /= s.size;
+            let mut left = index as i64;
+            for m in replicated.iter().rev().map(|&s| mesh.mode(s)) {
+                set_digit(&mut c, m, left % m.extent);
+                left /= m.extent;
             }
         }
         Some(mesh.rank_at(&c).expect("digits are below their radix"))
@@ -195,7 +192,7 @@ impl Overlap {
     fn receives(&self, rank: usize) -> bool {
         let mesh = self.to.mesh();
         let Some(c) = mesh.coordinate(rank) else { return false };
-        self.embeds.iter().all(|s| s.digit(c[s.axis], mesh.axes()[s.axis].size()) == 0)
+        self.embeds.iter().all(|&m| digit(&c, m) == 0)
     }
 
     fn local_len(s: &Sharding, rank: usize) -> Result<usize, Error> {
@@ -244,8 +241,9 @@ impl Overlap {
                 parts.iter().zip(&region.dims).map(|(part, list)| part.shares(list, Side::Target)).collect();
             // Whoever shares these regions of the target: its replicas and its partial coordinates.
             let mesh = self.to.mesh();
-            let mut others = self.to.replicated_axes();
-            others.extend(self.to.partial().iter().map(|p| p.sub));
+            let partial = self.to.partial().iter().map(|p| p.sub);
+            let others: Modes<At> =
+                self.to.replicated_axes().into_iter().chain(partial).map(|s| mesh.mode(s)).collect();
             for_each_choice(&shares, &mut |regions, runs| {
                 let mut c = Coordinate::from_elem(0, mesh.axes().len());
                 for (dim, &i) in regions.iter().enumerate() {
@@ -419,17 +417,17 @@ fn blocks(runs: &[&[Run]], source_shape: &[usize], target_shape: &[usize]) -> Sm
     let (s, t) = (strides(source_shape), strides(target_shape));
     let mut at = vec![0usize; runs.len()];
     loop {
-        let mut block = Block { source_offset: 0, target_offset: 0, modes: SmallVec::new() };
-        for (d, &i) in at.iter().enumerate() {
+        let mut block = Block { source_offset: 0, target_offset: 0, modes: Modes::new() };
+        for (d, &i) in at.iter().enumerate().rev() {
             let r = runs[d][i];
             block.source_offset += r.source * s[d];
             block.target_offset += r.target * t[d];
-            block.push(Mode {
-                extent: r.count,
-                source_stride: r.source_step * s[d],
-                target_stride: r.target_step * t[d],
-            });
-            block.push(Mode { extent: r.len, source_stride: s[d], target_stride: t[d] });
+            for (extent, source, target) in [(r.len, 1, 1), (r.count, r.source_step, r.target_step)] {
+                if extent > 1 {
+                    let stride = ((source * s[d]) as i64, (target * t[d]) as i64);
+                    block.modes.push_coalesced(0, Mode::new(extent as i64, stride));
+                }
+            }
         }
         out.push(block);
         let Some(d) = (0..runs.len()).rev().find(|&d| at[d] + 1 < runs[d].len()) else { return out };

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::axis::{SubAxis, join};
-use crate::cut::Cut;
+use crate::axis::SubAxis;
 use crate::redistribute::cost::{Traffic, all_reduce_bytes};
 use crate::redistribute::messages::{Motion, Reduce, members};
 use crate::redistribute::overlap::{Meetings, Overlap};
@@ -117,7 +116,7 @@ impl Work<'_> {
     ) -> Result<Step, Error> {
         let g: usize = subs.iter().map(|s| s.size).product();
         let (bytes, modelled) = all_reduce_bytes(from.max_local_numel() as u64, g as u64, self.item);
-        let motion = Motion::AllReduce { subs: SmallVec::from_slice(subs), reduce };
+        let motion = Motion::AllReduce { modes: from.mesh().modes(subs), reduce };
         self.reduction(StepOp::AllReduce, [from, to], subs, motion, [bytes, bytes, modelled])
     }
 
@@ -133,10 +132,11 @@ impl Work<'_> {
         let most = to.max_local_numel() as u64 * self.item;
         let received = most * (g as u64 - 1);
         let (mesh, mut sent) = (from.mesh(), 0u64);
+        let modes = mesh.modes(subs);
         if mesh.size() <= COUNTED {
             for rank in mesh.ranks() {
                 let mut mine = 0u64;
-                for peer in members(mesh, subs, rank)?.into_iter().filter(|&peer| peer != rank) {
+                for peer in members(mesh, &modes, rank)?.into_iter().filter(|&peer| peer != rank) {
                     mine += to.local_shape(peer)?.iter().product::<usize>() as u64;
                 }
                 sent = sent.max(mine * self.item);
@@ -145,8 +145,7 @@ impl Work<'_> {
             sent = received;
         }
         let overlap = Overlap::new(from, to);
-        let motion =
-            Motion::ReduceOverlap { overlap: Box::new(overlap), subs: SmallVec::from_slice(subs), reduce };
+        let motion = Motion::ReduceOverlap { overlap: Box::new(overlap), modes, reduce };
         self.reduction(StepOp::ReduceScatter, [from, to], subs, motion, [received, sent, most * g as u64])
     }
 
@@ -159,12 +158,13 @@ impl Work<'_> {
         motion: Motion,
         [received_bytes, sent_bytes, modelled]: [u64; 3],
     ) -> Result<Step, Error> {
-        let axes: SmallVec<[SubAxis; 4]> = join(subs.iter().copied());
+        let mesh = before.mesh();
+        let axes = mesh.sub_axes_of(mesh.modes(subs).iter().copied());
         let halves = if op == StepOp::AllReduce { 2.0 } else { 1.0 };
-        let spread = self.network.spread(&axes)?;
+        let spread = self.network.spread(&mesh.modes(&axes))?;
         Ok(Step {
             op,
-            group: before.mesh().group(&axes)?,
+            group: mesh.group(&axes)?,
             axes,
             before: Arc::new(before.clone()),
             after: Arc::new(after.clone()),
@@ -176,32 +176,15 @@ impl Work<'_> {
     }
 }
 
-/// The sub-axes of what shards a dim, as a list to compare.
-fn shards_of(s: &Sharding, dim: usize) -> SmallVec<[(SubAxis, Cut); 4]> {
-    if let Some(digits) = s.digits() {
-        let mut skipped = 1;
-        let mut list = SmallVec::new();
-        for d in digits.iter().filter(|d| d.dim == dim) {
-            match d.sub_axis() {
-                Some(sub) => list.push((sub, Cut::chunks(skipped, sub.size))),
-                None => skipped *= d.radix,
-            }
-        }
-        return list;
-    }
-    let cuts = s.cuts().unwrap_or_default().iter().filter(|c| c.dim == dim);
-    cuts.map(|c| (c.sub, c.cut.clone())).collect()
-}
-
 /// The sub-axes over which an overlap on one mesh moves anything: those of every dim that is sharded differently, and
 /// where any replica may be the source, all that are replicated.
 fn moving_axes(from: &Sharding, to: &Sharding, replicas: bool) -> SmallVec<[SubAxis; 4]> {
-    let same_form = from.digits().is_some() == to.digits().is_some();
+    let same_form = from.layout().is_some() == to.layout().is_some();
     let mut subs: SmallVec<[SubAxis; 8]> = SmallVec::new();
     for dim in 0..from.shape().len() {
-        let (a, b) = (shards_of(from, dim), shards_of(to, dim));
+        let (a, b) = (from.dim_cuts(dim), to.dim_cuts(dim));
         if !same_form || a != b {
-            subs.extend(a.iter().chain(&b).map(|x| x.0));
+            subs.extend(a.iter().chain(&b).map(|x| x.sub));
         }
     }
     for p in to.partial().iter().filter(|p| !from.partial().contains(p)) {
@@ -223,7 +206,7 @@ fn moving_axes(from: &Sharding, to: &Sharding, replicas: bool) -> SmallVec<[SubA
             axes.extend(mine);
         }
     }
-    join(axes)
+    mesh.sub_axes_of(mesh.modes(&axes).iter().copied())
 }
 
 /// The ranks of two meshes as one group: from the lowest to the highest of both.
@@ -234,5 +217,5 @@ fn span_of(a: &Mesh, b: &Mesh) -> Result<Group, Error> {
 }
 
 fn all_axes(mesh: &Mesh) -> SmallVec<[SubAxis; 4]> {
-    join((0..mesh.axes().len()).map(|a| mesh.whole(a)))
+    mesh.sub_axes_of((0..mesh.axes().len()).map(|a| mesh.mode(mesh.whole(a))))
 }

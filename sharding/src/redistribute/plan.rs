@@ -123,7 +123,7 @@ impl Plan {
     /// The buffer after a phase is the buffer before the next one. Requires a rank of [`Plan::ranks`].
     pub fn phases(&self, step: usize, rank: usize) -> Result<Phases, Error> {
         let s = &self.steps[step];
-        messages::phases(&s.motion, &s.axes, &s.before, rank)
+        messages::phases(&s.motion, &s.before.mesh().modes(&s.axes), &s.before, rank)
     }
 
     /// All that one rank sends and receives, phase after phase, each with the index of its step: what a framework with a

@@ -12,7 +12,6 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::digits::Owner;
 use crate::redistribute::cost::Topology;
 use crate::redistribute::digit_plan::Ends;
 use crate::redistribute::digit_step::{Measured, codes};
@@ -329,11 +328,7 @@ impl Totals {
 
 /// A shard that becomes a term of an average would need its value multiplied by the number of ranks.
 fn refuse_avg_of_shards(from: &Sharding, to: &Sharding) -> Result<(), Error> {
-    let shards = |s: &Sharding, axis: usize| {
-        s.digits()
-            .is_some_and(|ds| ds.iter().any(|d| matches!(d.owner, Owner::Axis { axis: a, .. } if a == axis)))
-            || s.cuts().is_some_and(|cs| cs.iter().any(|c| c.sub.axis == axis))
-    };
+    let shards = |s: &Sharding, axis: usize| s.cutting().any(|sub| sub.axis == axis);
     for p in to.partial().iter().filter(|p| p.op == ReduceOp::Avg) {
         let bad = if from.mesh() == to.mesh() { shards(from, p.sub.axis) } else { false };
         if bad {
@@ -472,12 +467,12 @@ impl Work<'_> {
 fn is_same_for_all(s: &Step) -> bool {
     match (&*s.motion, s.op) {
         (_, StepOp::Slice | StepOp::ZeroFill)
-        | (Motion::Move { .. }, StepOp::AllGather | StepOp::AllToAll)
+        | (Motion::Move(_), StepOp::AllGather | StepOp::AllToAll)
         | (Motion::ReduceScatter { .. }, _) => true,
         (Motion::AllReduce { .. }, _) => {
-            s.before.digits().is_some() && s.before.max_local_numel().is_multiple_of(s.group.size())
+            s.before.layout().is_some() && s.before.max_local_numel().is_multiple_of(s.group.size())
         }
-        (Motion::Move { .. } | Motion::Overlap(_) | Motion::ReduceOverlap { .. }, _) => false,
+        (Motion::Move(_) | Motion::Overlap(_) | Motion::ReduceOverlap { .. }, _) => false,
     }
 }
 
@@ -488,7 +483,7 @@ fn total_received(plan: &Plan) -> Result<u64, Error> {
     for (i, step) in plan.steps.iter().enumerate() {
         let meetings = match &*step.motion {
             Motion::Overlap(overlap) => Some((overlap, overlap.meetings()?)),
-            Motion::Move { .. }
+            Motion::Move(_)
             | Motion::ReduceScatter { .. }
             | Motion::AllReduce { .. }
             | Motion::ReduceOverlap { .. } => None,

@@ -16,9 +16,9 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
+use reshard_layout::{At, Mode};
 use smallvec::SmallVec;
 
-use crate::axis::SubAxis;
 use crate::redistribute::bounds::{Code, Codes};
 use crate::redistribute::cache::WordMap;
 use crate::redistribute::closed_form::{Candidate, Move};
@@ -39,7 +39,7 @@ pub(crate) const MAX_MOVING: usize = 4;
 const MAX_EDGES: usize = 4_000_000;
 
 /// Whether the group of some sub-axes may be used.
-pub(crate) type Allowed<'a> = &'a dyn Fn(&[SubAxis]) -> bool;
+pub(crate) type Allowed<'a> = &'a dyn Fn(&[Mode<At>]) -> bool;
 
 /// What a search may use.
 pub(crate) struct Limits<'a> {

@@ -1,35 +1,47 @@
 //! Digit systems: the coarsest cut of dims and mesh axes in which two shardings are maps from digits to positions.
 //!
-//! A *position* is a digit of a dim's index, a *digit* is a sub-axis of the mesh; a state says of every digit where it
-//! stands: at a position (injectively, with equal radix), replicated, or partial. Cuts are the products of radices from
-//! the most significant end: digit `[u, v)` of an axis has the sub-axes of product `u` above it and size `v / u`. The
-//! system of two shardings is the least fixed point of
+//! A *position* is a mode of the zip of the two layouts, a *digit* is a mode of the mesh; a state says of every digit where
+//! it stands: at a position (injectively, of equal extents), replicated, or partial. The system of two shardings is the
+//! zip refined until digits and positions match:
 //!
 //! ```text
-//! axis_cuts[a] = {1, n_a};  dim_cuts[i] = {1, N_i}
+//! zip(A, B), then   where steps [d, e) and [d', e') of one axis overlap, cut both at d, e, d', e', and zip again
+//! ```
+//!
+//! Every cut is forced, so a cut that does not divide means that no digit system exists. The definition of the same, as the
+//! least fixed point of sets of cuts, is what the tests compare with:
+//!
+//! ```text
+//! axis_cuts[a] = {1, n_a};  dim_cuts[i] = {1, N_i}              cuts are products of extents from the slowest end
 //! for each digit [u, v) of axis a that stands at [b, c) of dim i, in either sharding:
 //!     axis_cuts[a] += {u, v};  dim_cuts[i] += {b, c}
 //!     dim_cuts[i]  += b*k/u  for k in axis_cuts[a], u < k < v
 //!     axis_cuts[a] += u*k/b  for k in dim_cuts[i],  b < k < c
 //! ```
 //!
-//! in which every set must stay a chain (each cut divides the next). Every cut is forced, so a set that is not a chain
-//! means that no digit system exists.
+//! in which every set must stay a chain (each cut divides the next).
+//!
+//! **The zip of two states is the geometry of the step between them.** With the digits at their positions, each mode of the
+//! zip has a stride before and a stride after ([`System::zip_of`]):
+//!
+//! ```text
+//! (local, local)   a loop of every block            (a@x, local)   gathered: a message for each value of the digit
+//! (local, b@y)     my y digit picks what I read     (a@x, b@y)     permuted: the sender's x digit is my y digit
+//! ```
 
 use std::sync::Arc;
 
+use reshard_layout::{At, Modes};
 use smallvec::SmallVec;
 
-use crate::axis::SubAxis;
-use crate::digits::{Digit, Owner};
-use crate::redistribute::merge::Merged;
-use crate::sharding::PartialAxis;
+use crate::redistribute::refine::Refined;
+use crate::sharding::{PartialAxis, canonical_partial};
 use crate::{Mesh, ReduceOp, Sharding};
 
 /// Where a mesh digit stands in a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Place {
-    /// At a position (its index in [`System::positions`], of which there are at most 62: their product fits in an `i64`).
+    /// At a position (its index in [`System::zip`], of which there are at most 62: their product fits in an `i64`).
     At(u8),
     /// Replicated.
     Replicated,
@@ -60,85 +72,94 @@ impl Place {
 /// A place for every digit of a system.
 pub(crate) type State = SmallVec<[Place; 8]>;
 
-/// One digit of a dim's index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Position {
-    pub(crate) dim: usize,
-    pub(crate) radix: usize,
-}
-
-/// The digits of a mesh and the positions of a tensor.
+/// The digits of a mesh and the zip of two shardings of a tensor on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct System {
     pub(crate) mesh: Mesh,
     pub(crate) shape: SmallVec<[usize; 4]>,
-    /// By axis, most significant first; none of size 1.
-    pub(crate) digits: SmallVec<[SubAxis; 8]>,
-    /// By dim, most significant first; none of radix 1.
-    pub(crate) positions: SmallVec<[Position; 12]>,
+    /// By axis, slowest first; none of extent 1.
+    pub(crate) digits: Modes<At>,
+    /// The positions, the fastest of the row-major index first; none of extent 1.
+    pub(crate) zip: Modes<(At, At)>,
 }
 
 /// The system of two shardings of one tensor on one mesh and their states, or `None` if their digits do not nest.
 ///
-/// `seeds` are cuts `(axis, product)` to start from.
-pub(crate) fn refine(
-    from: &Sharding,
-    to: &Sharding,
-    seeds: &[(usize, usize)],
-) -> Option<(Arc<System>, State, State)> {
-    let mut merged = Merged::new();
-    merged.fill(from, to, seeds).then(|| merged.system(from))
+/// `seeds` are cuts of axes to start from.
+pub(crate) fn refine(from: &Sharding, to: &Sharding, seeds: &[At]) -> Option<(Arc<System>, State, State)> {
+    let mut refined = Refined::new();
+    refined.fill(from, to, seeds).then(|| refined.system(from))
 }
 
+/// A digit for each position, where one stands.
+pub(crate) type Standing = SmallVec<[Option<usize>; 12]>;
+
 impl System {
-    /// The digit at each position in a state.
-    pub(crate) fn owners(&self, state: &State) -> SmallVec<[Option<usize>; 12]> {
-        let mut owners = SmallVec::from_elem(None, self.positions.len());
+    /// The digit at each position in a state: its inverse.
+    pub(crate) fn standing(&self, state: &State) -> Standing {
+        let mut standing = SmallVec::from_elem(None, self.zip.len());
         for (d, place) in state.iter().enumerate() {
             if let Some(p) = place.position() {
-                owners[p] = Some(d);
+                standing[p] = Some(d);
             }
         }
-        owners
+        standing
     }
 
-    /// The stride of every position in the local row-major buffer of a state; 0 where a digit owns it.
-    pub(crate) fn local_strides(&self, owners: &[Option<usize>]) -> SmallVec<[usize; 12]> {
-        let mut strides = SmallVec::from_elem(0, self.positions.len());
-        let mut stride = 1;
-        for p in (0..self.positions.len()).rev() {
-            if owners[p].is_none() {
-                strides[p] = stride;
-                stride *= self.positions[p].radix;
-            }
+    /// A state as the layout of the row-major index: the digits where they stand, the rest dense in the local buffer.
+    pub(crate) fn layout(&self, state: &State) -> Modes<At> {
+        let mut local = 1;
+        let mut modes = Modes::new();
+        for (m, digit) in self.zip.iter().zip(self.standing(state)) {
+            modes.push(m.map(|_| match digit {
+                Some(d) => self.digits[d].stride,
+                None => {
+                    let step = local;
+                    local *= m.extent;
+                    At::local(step)
+                }
+            }));
         }
-        strides
+        modes
+    }
+
+    /// The layouts of two states side by side, one mode for each position.
+    pub(crate) fn zip_of(&self, before: &State, after: &State) -> Modes<(At, At)> {
+        let (a, b) = (self.layout(before), self.layout(after));
+        a.iter().zip(&b).map(|(x, y)| x.map(|stride| (stride, y.stride))).collect()
+    }
+
+    /// The digits that change between two states, coalesced: by axis, slowest first.
+    pub(crate) fn changed(&self, before: &State, after: &State) -> Modes<At> {
+        let mut changed = Modes::new();
+        for d in (0..before.len()).rev().filter(|&d| before[d] != after[d]) {
+            changed.push_coalesced(0, self.digits[d]);
+        }
+        changed.reverse();
+        changed
     }
 
     /// The number of elements that every rank holds in a state.
     pub(crate) fn local_numel(&self, state: &State) -> usize {
-        self.numel() / self.shards(state)
+        let placed = state.iter().zip(&self.digits).filter(|(x, _)| x.position().is_some());
+        self.numel() / placed.map(|(_, d)| d.extent as usize).product::<usize>()
     }
 
     /// The number of elements of the tensor.
     pub(crate) fn numel(&self) -> usize {
-        self.positions.iter().map(|p| p.radix).product()
+        self.zip.iter().map(|m| m.extent as usize).product()
     }
 
-    /// The number of different shards in a state.
-    fn shards(&self, state: &State) -> usize {
-        let placed = state.iter().zip(&self.digits).filter(|(x, _)| x.position().is_some());
-        placed.map(|(_, d)| d.size).product()
-    }
-
-    /// Splits a position that no state uses into `(radix, rest)`; later positions move up by one.
-    pub(crate) fn split(&mut self, position: usize, radix: usize, states: &mut [&mut State]) {
-        let whole = self.positions[position];
-        if whole.radix == radix {
-            return;
+    /// Splits a position that no state uses so that its slower part has this extent, and returns where that is; positions
+    /// beyond move up by one.
+    pub(crate) fn split(&mut self, position: usize, extent: i64, states: &mut [&mut State]) -> usize {
+        let whole = self.zip[position];
+        if whole.extent == extent {
+            return position;
         }
-        self.positions[position].radix = radix;
-        self.positions.insert(position + 1, Position { radix: whole.radix / radix, ..whole });
+        let (low, high) = whole.cut(whole.extent / extent).expect("the extent divides the position");
+        self.zip[position] = low;
+        self.zip.insert(position + 1, high);
         for place in states.iter_mut().flat_map(|s| s.iter_mut()) {
             if let Place::At(p) = place
                 && usize::from(*p) > position
@@ -146,36 +167,17 @@ impl System {
                 *p += 1;
             }
         }
+        position + 1
     }
 
     /// The sharding that a state is.
     pub(crate) fn sharding(&self, state: &State) -> Result<Sharding, crate::Error> {
-        let owners = self.owners(state);
-        let digits = self.positions.iter().zip(&owners).map(|(p, o)| {
-            let owner = o.map_or(Owner::Local, |d| {
-                let SubAxis { axis, pre, .. } = self.digits[d];
-                Owner::Axis { axis, pre }
-            });
-            Digit { dim: p.dim, owner, radix: p.radix }
-        });
-        let partial = state.iter().zip(&self.digits).filter_map(|(place, &sub)| match *place {
-            Place::Partial(op) => Some(PartialAxis { sub, op }),
+        let partial = state.iter().zip(&self.digits).filter_map(|(place, &digit)| match *place {
+            Place::Partial(op) => Some(PartialAxis { sub: self.mesh.sub_axis(digit)?, op }),
             Place::At(_) | Place::Replicated => None,
         });
-        Sharding::from_digits(&self.mesh, &self.shape, digits, partial)
-    }
-
-    /// The digits of a mesh coordinate.
-    pub(crate) fn digits_of(&self, coordinate: &[usize]) -> SmallVec<[usize; 8]> {
-        self.digits.iter().map(|d| d.digit(coordinate[d.axis], self.mesh.axes()[d.axis].size())).collect()
-    }
-
-    /// The rank with these digits.
-    pub(crate) fn rank_of(&self, digits: &[usize]) -> usize {
-        let mut c = crate::mesh::Coordinate::from_elem(0, self.mesh.axes().len());
-        for (d, &x) in self.digits.iter().zip(digits) {
-            c[d.axis] += x * d.post(self.mesh.axes()[d.axis].size());
-        }
-        self.mesh.rank_at(&c).expect("digits are below their radix")
+        let partial = canonical_partial(&self.mesh, partial.collect())?;
+        let sharding = Sharding::from_modes(&self.mesh, &self.shape, self.layout(state), &partial);
+        Ok(sharding.expect("positions lie in dims"))
     }
 }

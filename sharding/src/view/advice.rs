@@ -1,24 +1,25 @@
 //! What to redistribute to before a view that is not free.
 //!
-//! Some digits of the mesh stand in the way: as few as possible are taken out of the word, so that the rest regroups.
-//! Each of them goes to a local position that ends where dims of both shapes end, the most significant that its radix
-//! divides, which keeps the shards as small as they are; one that finds none is gathered.
+//! Some modes along axes stand in the way: as few as possible are made local, so that the rest splits into both shapes.
+//! Each of them goes to a local mode that ends where dims of both shapes end, the slowest that its extent divides, which
+//! keeps the shards as small as they are; one that finds none is gathered.
 //!
-//! Where there are no digits, cuts stand in the way: as few as possible are placed anew, as plain chunks of any dim or
+//! Where there is no layout, cuts stand in the way: as few as possible are placed anew, as plain chunks of any dim or
 //! nowhere, and of those placements that have the view the one is taken for which the worst rank receives least.
 
+use reshard_layout::{At, Mode, Modes};
 use smallvec::SmallVec;
 
-use super::{ending_at, ends_of, linear, regroup};
+use super::{ending_at, ends_of, reshaped};
 use crate::cut::Cut;
-use crate::digits::{Digit, Digits, Owner, canonical};
+use crate::layout::make_dense;
 use crate::redistribute::{Objective, Planner};
 use crate::region::shared_len;
-use crate::sharding::{AxisCut, Cuts, cuts_of};
+use crate::sharding::{AxisCut, Cuts};
 use crate::{Error, Sharding, SubAxis};
 
-/// More digits than this are not tried in every combination: all are taken out.
-const MOST_DIGITS: usize = 10;
+/// More modes along axes than this are not tried in every combination: all are made local.
+const MOST_MODES: usize = 10;
 
 /// More uneven cuts than this are not tried in every combination: the others stay as they are, or all are gathered.
 const MOST_CUTS: usize = 6;
@@ -31,8 +32,8 @@ const MOST_WAYS: usize = 1 << 8;
 
 /// A sharding from which the view is free, and how many elements the worst rank receives on the way there.
 pub(crate) fn advised(s: &Sharding, shape: &[usize]) -> Result<(Sharding, u64), Error> {
-    match s.digits() {
-        Some(digits) => best(s, digits, shape),
+    match s.modes() {
+        Some(modes) => best(s, modes, shape),
         None => recut(s, shape),
     }
 }
@@ -93,7 +94,7 @@ fn placed(kept: &Sharding, subs: &[SubAxis]) -> Vec<Sharding> {
     };
     let way = |way: usize| {
         let mut left = way;
-        let mut all = cuts(kept);
+        let mut all: Cuts = (0..kept.shape().len()).flat_map(|dim| kept.dim_cuts(dim)).collect();
         for &sub in subs {
             let dim = left % choices;
             left /= choices;
@@ -122,7 +123,10 @@ fn whole(s: &Sharding) -> Result<(Sharding, u64), Error> {
 fn received(from: &Sharding, to: &Sharding) -> Result<u64, Error> {
     let mesh = from.mesh();
     let mut places: SmallVec<[SmallVec<[usize; 16]>; 4]> = SmallVec::new();
-    let cuts_of_both: Cuts = [from, to].into_iter().flat_map(cuts).collect();
+    let cuts_of = |s: &Sharding, dim: usize| s.dim_cuts(dim);
+    let dims = 0..from.shape().len();
+    let cuts_of_both: Cuts =
+        [from, to].into_iter().flat_map(|s| dims.clone().flat_map(|dim| cuts_of(s, dim))).collect();
     let size = |axis: usize| mesh.axes()[axis].size();
     let mut axes: SmallVec<[usize; 8]> = cuts_of_both.iter().map(|c| c.sub.axis).collect();
     axes.sort_unstable();
@@ -162,21 +166,13 @@ fn received(from: &Sharding, to: &Sharding) -> Result<u64, Error> {
     Ok(most)
 }
 
-/// The cuts of a sharding, whatever its form.
-fn cuts(s: &Sharding) -> Cuts {
-    (0..s.shape().len())
-        .flat_map(|dim| {
-            let of_dim = || s.cuts().unwrap_or_default().iter().filter(|c| c.dim == dim).cloned().collect();
-            s.word(dim).map_or_else(of_dim, |word| cuts_of(&word))
-        })
-        .collect()
-}
-
-fn best(s: &Sharding, digits: &[Digit], shape: &[usize]) -> Result<(Sharding, u64), Error> {
-    let word = refined(&linear(digits), s.shape(), shape);
-    let owned: SmallVec<[usize; 8]> = (0..word.len()).filter(|&i| word[i].owner != Owner::Local).collect();
-    let all = (1usize << owned.len().min(MOST_DIGITS)) - 1;
-    let mut subsets: Vec<usize> = if owned.len() > MOST_DIGITS { Vec::new() } else { (1..=all).collect() };
+fn best(s: &Sharding, modes: &[Mode<At>], shape: &[usize]) -> Result<(Sharding, u64), Error> {
+    let modes = refined(Modes::from_slice(modes), s.shape(), shape);
+    // Slowest first, so that ties fall to the slowest.
+    let along: SmallVec<[usize; 8]> =
+        (0..modes.len()).rev().filter(|&i| !modes[i].stride.is_local()).collect();
+    let all = (1usize << along.len().min(MOST_MODES)) - 1;
+    let mut subsets: Vec<usize> = if along.len() > MOST_MODES { Vec::new() } else { (1..=all).collect() };
     subsets.sort_by_key(|m| m.count_ones());
     subsets.push(usize::MAX);
     let mut found: Option<(Sharding, u64, u32)> = None;
@@ -185,10 +181,11 @@ fn best(s: &Sharding, digits: &[Digit], shape: &[usize]) -> Result<(Sharding, u6
             break;
         }
         let taken =
-            |i: usize| owned.iter().position(|&o| o == i).is_some_and(|k| k > 63 || subset >> k & 1 == 1);
-        let Some(freed) = without(&word, taken, s.shape(), shape) else { continue };
-        let Ok(back) = regroup(&freed, s.shape()) else { continue };
-        let first = Sharding::from_digits(s.mesh(), s.shape(), back, s.partial().iter().copied())?;
+            |i: usize| along.iter().position(|&o| o == i).is_some_and(|k| k > 63 || subset >> k & 1 == 1);
+        let Some(freed) = without(&modes, taken, s.shape(), shape) else { continue };
+        let Ok(first) = Sharding::from_modes(s.mesh(), s.shape(), whole_index(freed), s.partial()) else {
+            continue;
+        };
         let plan = Planner::new().objective(Objective::Bytes).plan(s, &first, 1)?;
         if found.as_ref().is_none_or(|f| plan.received_bytes() < f.1) {
             found = Some((first, plan.received_bytes(), subset.count_ones()));
@@ -197,22 +194,23 @@ fn best(s: &Sharding, digits: &[Digit], shape: &[usize]) -> Result<(Sharding, u6
     found.map(|f| (f.0, f.1)).ok_or_else(|| Error::View { reason: String::new() })
 }
 
-/// The word without some of its digits, each of which moves to a local position where there is one; `None` if what
-/// is left does not regroup into both shapes.
-fn without(word: &[Digit], taken: impl Fn(usize) -> bool, from: &[usize], to: &[usize]) -> Option<Digits> {
-    let local = |i: usize, d: Digit| if taken(i) { Digit { owner: Owner::Local, ..d } } else { d };
-    let mut rest: Digits = word.iter().enumerate().map(|(i, &d)| local(i, d)).collect();
-    rest = refined(&canonical(rest), from, to);
+/// The modes without some of those along axes, each of which moves to a local one where there is one; `None` if what is
+/// left does not split into both shapes.
+fn without(
+    modes: &Modes<At>,
+    taken: impl Fn(usize) -> bool,
+    from: &[usize],
+    to: &[usize],
+) -> Option<Modes<At>> {
+    let local = |(i, &m): (usize, &Mode<At>)| if taken(i) { m.map(|_| At::local(1)) } else { m };
+    let mut rest = refined(modes.iter().enumerate().map(local).collect(), from, to);
     fits(&rest, from, to).then_some(())?;
-    for (i, &d) in word.iter().enumerate() {
-        if !taken(i) {
-            continue;
-        }
-        let at = rest.iter().position(|x| x.owner == Owner::Local && x.radix.is_multiple_of(d.radix));
+    for (_, &m) in modes.iter().enumerate().rev().filter(|&(i, _)| taken(i)) {
+        let at = rest.iter().rposition(|x| x.stride.is_local() && x.extent % m.extent == 0);
         if let Some(at) = at {
             let mut placed = rest.clone();
-            placed[at] = d;
-            placed.insert(at + 1, Digit { owner: Owner::Local, radix: rest[at].radix / d.radix, ..d });
+            placed[at].extent /= m.extent;
+            placed.insert(at + 1, m);
             if fits(&placed, from, to) {
                 rest = placed;
             }
@@ -221,14 +219,20 @@ fn without(word: &[Digit], taken: impl Fn(usize) -> bool, from: &[usize], to: &[
     Some(rest)
 }
 
-fn fits(word: &[Digit], from: &[usize], to: &[usize]) -> bool {
-    regroup(word, from).is_ok() && regroup(word, to).is_ok()
+fn fits(modes: &Modes<At>, from: &[usize], to: &[usize]) -> bool {
+    reshaped(modes.clone(), from).is_ok() && reshaped(modes.clone(), to).is_ok()
 }
 
-/// The word with its digits cut where dims of either shape end, wherever they divide.
-fn refined(word: &[Digit], from: &[usize], to: &[usize]) -> Digits {
+/// Modes of a row-major index, coalesced as a whole.
+fn whole_index(mut modes: Modes<At>) -> Modes<At> {
+    make_dense(&mut modes);
+    modes.coalesce()
+}
+
+/// The modes coalesced as a whole, then cut where dims of either shape end, wherever that divides.
+fn refined(modes: Modes<At>, from: &[usize], to: &[usize]) -> Modes<At> {
     let mut ends = ends_of(from);
     ends.extend(ends_of(to));
     ends.sort_unstable_by(|a, b| b.cmp(a));
-    ending_at(word, 1, &ends)
+    ending_at(&whole_index(modes), 1, &ends)
 }

@@ -2,9 +2,10 @@
 
 use core::ops::Range;
 
+use reshard_layout::{At, Mode, Modes};
 use smallvec::SmallVec;
 
-use crate::digits::{Digit, Digits, Owner};
+use crate::layout::dim_of;
 use crate::sharding::{AxisCut, Cuts, Shape};
 use crate::{Error, Sharding};
 
@@ -122,22 +123,23 @@ impl Sharding {
         let mut shape = Shape::from_slice(self.shape());
         shape[dim] = len;
         crate::sharding::numel(&shape)?;
-        let partial = self.partial().iter().copied();
-        match (self.digits(), self.cuts().unwrap_or_default()) {
-            (Some(digits), _) if len > 0 => {
-                let mut all: Digits = digits.iter().copied().filter(|d| d.dim < dim).collect();
-                all.push(Digit { dim, owner: Owner::Local, radix: len });
-                all.extend(digits.iter().copied().filter(|d| d.dim > dim));
-                Sharding::from_digits(self.mesh(), &shape, all, partial)
+        let Some(cuts) = self.cuts() else {
+            if len == 0 {
+                return self.without_elements(&shape);
             }
-            (Some(_), _) => self.without_elements(&shape),
-            (None, cuts) if cuts.iter().all(|c| c.dim != dim) => {
-                Sharding::from_cuts(self.mesh(), &shape, cuts.iter().cloned().collect(), partial.collect())
-            }
-            (None, _) => {
-                self.uncut_first(dim, format!("dim {dim} of 1 is cut, so only some ranks of {self} hold it"))
-            }
+            let repeated = Modes::from_slice(&[Mode::new(len as i64, At::local(1))]);
+            return Ok(self.of_dims(&shape, |d| if d == dim { repeated.clone() } else { self.modes_of(d) }));
+        };
+        if cuts.iter().any(|c| c.dim == dim) {
+            let reason = format!("dim {dim} of 1 is cut, so only some ranks of {self} hold it");
+            return self.uncut_first(dim, reason);
         }
+        Sharding::from_cuts(
+            self.mesh(),
+            &shape,
+            cuts.iter().cloned().collect(),
+            self.partial().iter().copied().collect(),
+        )
     }
 
     /// The view of the indices `start .. start + len` of one dim.
@@ -171,33 +173,25 @@ impl Sharding {
         }
         let mut shape = Shape::from_slice(self.shape());
         shape[dim] = len;
-        let partial = self.partial().iter().copied();
         let in_the_way = || {
             self.uncut_first(
                 dim,
                 format!("{len} indices from {start} on are not an equal share of every rank of {self}"),
             )
         };
-        if let Some(digits) = self.digits() {
-            let word: Digits = digits.iter().copied().filter(|d| d.dim == dim).collect();
-            let weight = match word.first() {
-                None => 1,
-                Some(d) if d.owner == Owner::Local => old / d.radix,
-                Some(_) => return in_the_way(),
-            };
-            if !start.is_multiple_of(weight) || !len.is_multiple_of(weight) {
+        if self.layout().is_some() {
+            let mut modes = self.modes_of(dim);
+            let Some(slowest) = modes.pop() else { return in_the_way() };
+            let below = old as i64 / slowest.extent;
+            let (start, len) = (start as i64, len as i64);
+            if !slowest.stride.is_local() || start % below != 0 || len % below != 0 {
                 return in_the_way();
             }
             if len == 0 {
                 return self.without_elements(&shape);
             }
-            let mut first = true;
-            let all = digits.iter().map(|&d| {
-                let lead = d.dim == dim && core::mem::take(&mut first);
-                if lead { Digit { radix: len / weight, ..d } } else { d }
-            });
-            let all: Digits = all.collect();
-            return Sharding::from_digits(self.mesh(), &shape, all, partial);
+            modes.push(Mode { extent: len / below, ..slowest });
+            return Ok(self.of_dims(&shape, |d| if d == dim { modes.clone() } else { self.modes_of(d) }));
         }
         let mut cuts: Cuts = self.cuts().unwrap_or_default().iter().cloned().collect();
         let of_dim: SmallVec<[usize; 4]> = (0..cuts.len()).filter(|&i| cuts[i].dim == dim).collect();
@@ -210,19 +204,37 @@ impl Sharding {
             },
             _ => return in_the_way(),
         }
-        Sharding::from_cuts(self.mesh(), &shape, cuts, partial.collect())
+        Sharding::from_cuts(self.mesh(), &shape, cuts, self.partial().iter().copied().collect())
     }
 
     /// The same ownership with dims renumbered; `to` is a bijection onto the dims of `shape` that are not new.
     fn renumbered(&self, shape: &[usize], to: impl Fn(usize) -> usize) -> Result<Sharding, Error> {
-        let partial = self.partial().iter().copied();
-        if let Some(digits) = self.digits() {
-            let mut all: Digits = digits.iter().map(|&d| Digit { dim: to(d.dim), ..d }).collect();
-            all.sort_by_key(|d| d.dim);
-            return Sharding::from_digits(self.mesh(), shape, all, partial);
+        if self.layout().is_some() {
+            let from = |dim: usize| (0..self.shape().len()).find(|&d| to(d) == dim);
+            return Ok(self.of_dims(shape, |dim| from(dim).map_or_else(Modes::new, |d| self.modes_of(d))));
         }
         let cuts = self.cuts().unwrap_or_default().iter().map(|c| AxisCut { dim: to(c.dim), ..c.clone() });
-        Sharding::from_cuts(self.mesh(), shape, cuts.collect(), partial.collect())
+        Sharding::from_cuts(
+            self.mesh(),
+            shape,
+            cuts.collect(),
+            self.partial().iter().copied().collect(),
+        )
+    }
+
+    /// The modes of a dim where there is a layout.
+    fn modes_of(&self, dim: usize) -> Modes<At> {
+        let modes = self.layout().map(|layout| dim_of(layout, self.shape().len(), dim));
+        Modes::from_slice(modes.unwrap_or_default())
+    }
+
+    /// The sharding of another shape with these modes of every dim.
+    fn of_dims(&self, shape: &[usize], modes: impl Fn(usize) -> Modes<At>) -> Sharding {
+        let mut all = Modes::new();
+        for dim in (0..shape.len()).rev() {
+            all.extend_from_slice(&modes(dim));
+        }
+        Sharding::from_modes(self.mesh(), shape, all, self.partial()).expect("the modes of each dim make it")
     }
 
     /// The same placements of a shape without elements; nothing is cut where only sub-axes could hold the sharding.
@@ -240,12 +252,12 @@ impl Sharding {
 
     /// The error of a view for which dim `dim` has to be whole on every rank first.
     fn uncut_first(&self, dim: usize, reason: String) -> Result<Sharding, Error> {
-        let partial = self.partial().iter().copied();
-        let first = if let Some(digits) = self.digits() {
-            let whole = |&d: &Digit| if d.dim == dim { Digit { owner: Owner::Local, ..d } } else { d };
-            Sharding::from_digits(self.mesh(), self.shape(), digits.iter().map(whole), partial)?
+        let first = if self.layout().is_some() {
+            let whole = Modes::from_slice(&[Mode::new(self.shape()[dim] as i64, At::local(1))]);
+            self.of_dims(self.shape(), |d| if d == dim { whole.clone() } else { self.modes_of(d) })
         } else {
             let rest = self.cuts().unwrap_or_default().iter().filter(|c| c.dim != dim).cloned();
+            let partial = self.partial().iter().copied();
             Sharding::from_cuts(self.mesh(), self.shape(), rest.collect(), partial.collect())?
         };
         let elements = (first.max_local_numel() - first.max_local_numel().min(self.max_local_numel())) as u64;

@@ -1,28 +1,31 @@
-//! Views: other shapes of the same tensor, which regroup digits and move nothing.
+//! Views: other shapes of the same tensor, which move nothing.
 //!
-//! Reshape keeps the row-major index of every element. Written one after the other, the words of all dims are the word
-//! of that index,
+//! Reshape keeps the row-major index of every element, and the flat list of a sharding's modes is a layout of that index.
+//! So a view is that list coalesced as a whole and split at the new dims, which is composition with the compact layout of
+//! the new shape:
 //!
 //! ```text
-//! (4,6), S(1) over tp=3:    [local 4][tp 3][local 2]        =  the word of 24 = SS(0,4)
+//! view(S, shape)  =  split(coalesce(S), shape)  =  S o row_major(shape)
+//!
+//! (4,6), S(1) over tp=3:    [local 4][tp 3][local 2]        =  the modes of 24 = SS(0,4)
 //! (16), S(0),S(0) on 2x2:   [a 2][b 2][local 4]             ->  (2,8):  [a 2] | [b 2][local 4]  =  S(0),S(1)
 //! ```
 //!
-//! and the new dims are a grouping of it: read from the left, each dim takes digits until their product is its extent.
-//! Where a dim ends inside a digit of radix `r`, `m` of it being still wanted, the digit splits into `m` and `r / m` (and
-//! its axis into sub-axes) if `m` divides `r`. If it does not, no sharding of the new shape holds what the ranks hold:
-//! in its word, neighbouring digits joined, a digit ends where the dim does, and the joined word of an ownership is
-//! unique. So a view is free exactly if the grouping succeeds.
+//! Where a dim ends inside a mode that it divides, the mode splits, and its axis into sub-axes. Where it does not divide, no
+//! sharding of the new shape holds what the ranks hold: coalesced layouts are unique, and in that sharding a mode would
+//! have to end there. So a view is free exactly if the split succeeds.
 //!
-//! Dims that do not divide have no word; [`uneven`] compares their cuts instead.
+//! Dims that do not divide have no layout; [`uneven`] compares their cuts instead.
 
 pub(crate) mod advice;
 mod dims;
 mod uneven;
 
+use reshard_layout::algebra::Boundary;
+use reshard_layout::{At, Layout, Mode, Modes};
 use smallvec::SmallVec;
 
-use crate::digits::{Digit, Digits, canonical};
+use crate::layout::{make_dense, of_modes};
 use crate::{Error, Sharding};
 
 impl Sharding {
@@ -88,104 +91,91 @@ impl Sharding {
 
 /// The view, or why it is not free.
 fn regrouped(s: &Sharding, shape: &[usize]) -> Result<Sharding, Error> {
-    match s.digits() {
-        Some(digits) => {
-            let digits = regroup(digits, shape).map_err(|x| x.reason(s, shape))?;
-            Sharding::from_digits(s.mesh(), shape, digits, s.partial().iter().copied())
+    match s.modes() {
+        Some(modes) => {
+            let whole = Modes::from_slice(modes).coalesce();
+            let view = Sharding::from_modes(s.mesh(), shape, whole.clone(), s.partial());
+            view.map_err(|Boundary(_)| straddles(s, &whole, shape, shape))
         }
         None => uneven::view(s, shape),
     }
 }
 
-/// A dim that ends inside a digit: `wanted` values of the digit belong to the dim, and do not divide it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Straddle {
-    dim: usize,
-    digit: Digit,
-    wanted: usize,
+/// Modes of a row-major index, the fastest first, coalesced as a whole and split into dims of these extents.
+fn reshaped(mut modes: Modes<At>, shape: &[usize]) -> Result<Layout<At>, Boundary> {
+    make_dense(&mut modes);
+    of_modes(shape, modes.coalesce())
 }
 
-impl Straddle {
-    fn reason(self, s: &Sharding, shape: &[usize]) -> Error {
-        let radix = self.digit.radix;
-        let name = match self.digit.sub_axis() {
-            Some(sub) => format!("{} (a digit of {radix})", sub.printed(s.mesh().axes())),
-            None => format!("a local digit of {radix}"),
-        };
-        Error::View {
-            reason: format!(
-                "dim {} of {shape:?} ends inside {name} of {s}, after {} of its values, which does not divide it",
-                self.dim, self.wanted
-            ),
-        }
-    }
-}
-
-/// The word of the row-major index: all digits as one dim, neighbours joined.
-fn linear(digits: &[Digit]) -> Digits {
-    canonical(digits.iter().map(|&d| Digit { dim: 0, ..d }))
-}
-
-/// The same digits grouped into the dims of another shape of as many elements, none of them 0.
-pub(crate) fn regroup(digits: &[Digit], shape: &[usize]) -> Result<Digits, Straddle> {
-    let word = linear(digits);
-    let mut out = Digits::new();
-    let mut rest = word.iter().copied();
-    let mut next = rest.next();
-    for (dim, &len) in shape.iter().enumerate() {
-        let mut wanted = len;
-        while wanted > 1 {
-            // The products of both sides are equal, so digits are left while some are wanted.
-            let Some(d) = next else { break };
-            if wanted.is_multiple_of(d.radix) {
-                out.push(Digit { dim, ..d });
-                wanted /= d.radix;
-                next = rest.next();
-            } else if d.radix.is_multiple_of(wanted) {
-                let (major, minor) = d.split(wanted);
-                out.push(Digit { dim, ..major });
-                wanted = 1;
-                next = Some(minor);
+/// Why modes do not split into dims: the first dim that ends inside a mode, from the slowest on.
+///
+/// An index can be cut at `end` exactly if `end` and the weight below every mode divide each other one way or the other.
+fn straddles(s: &Sharding, modes: &[Mode<At>], dims: &[usize], shape: &[usize]) -> Error {
+    let mut above: i64 = modes.iter().map(|m| m.extent).product();
+    let mut left: Modes<At> = Modes::from_slice(modes);
+    for (dim, &len) in dims.iter().enumerate() {
+        let end = above / len as i64;
+        // Whole modes belong to this dim until it ends; the last one may be cut.
+        while above > end {
+            let Some(m) = left.pop() else { break };
+            let wanted = above / end;
+            if wanted % m.extent == 0 {
+                above /= m.extent;
+            } else if m.extent % wanted == 0 {
+                left.extend(m.cut(m.extent / wanted).map(|(low, _)| low));
+                above = end;
             } else {
-                return Err(Straddle { dim, digit: d, wanted });
+                let name = match s.mesh().sub_axis(m) {
+                    Some(sub) => format!("{} (a digit of {})", sub.printed(s.mesh().axes()), m.extent),
+                    None => format!("a local digit of {}", m.extent),
+                };
+                return Error::View {
+                    reason: format!(
+                        "dim {dim} of {shape:?} ends inside {name} of {s}, after {wanted} of its values, which does \
+                         not divide it"
+                    ),
+                };
             }
         }
     }
-    Ok(canonical(out))
+    Error::View { reason: format!("{s} does not become {shape:?}") }
 }
 
 /// How many elements stand behind each dim's index: where dims end in the row-major index, descending.
-fn ends_of(shape: &[usize]) -> SmallVec<[usize; 8]> {
-    let mut end: usize = shape.iter().product();
+fn ends_of(shape: &[usize]) -> SmallVec<[i64; 8]> {
+    let mut end: i64 = shape.iter().map(|&n| n as i64).product();
     shape
         .iter()
-        .map(|len| {
-            end /= len;
+        .map(|&len| {
+            end /= len as i64;
             end
         })
         .collect()
 }
 
-/// The digits of a word cut at these weights, wherever they divide; `behind` is the weight of its last index.
+/// Modes cut at these weights, wherever that divides; `behind` is the weight of the fastest index.
 ///
-/// Requires descending ends.
-fn ending_at(word: &[Digit], behind: usize, ends: &[usize]) -> Digits {
-    let mut out = Digits::new();
-    let mut weight = behind * word.iter().map(|d| d.radix).product::<usize>();
-    for &d in word {
-        let mut left = d;
-        for &end in ends {
-            let below = weight / left.radix;
-            if below < end && end < weight && end.is_multiple_of(below) && weight.is_multiple_of(end) {
-                let (major, minor) = left.split(weight / end);
-                out.push(major);
-                (left, weight) = (minor, end);
+/// Requires descending ends: the further ones come first where two do not nest.
+fn ending_at(modes: &[Mode<At>], behind: i64, ends: &[i64]) -> Modes<At> {
+    let mut slowest_first = Modes::new();
+    let mut above = behind * modes.iter().map(|m| m.extent).product::<i64>();
+    for &m in modes.iter().rev() {
+        let below = above / m.extent;
+        let mut low = m;
+        for &end in ends.iter().filter(|&&end| end % below == 0) {
+            if below < end
+                && end < above
+                && above % end == 0
+                && let Some((lower, upper)) = low.cut(end / below)
+            {
+                slowest_first.push(upper);
+                (low, above) = (lower, end);
             }
         }
-        weight /= left.radix;
-        out.push(left);
+        slowest_first.push(low);
+        above = below;
     }
-    out
+    slowest_first.iter().rev().copied().collect()
 }
 
 /// Dims of two shapes of as many elements, cut into the shortest runs of equal products.

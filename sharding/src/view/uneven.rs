@@ -14,12 +14,15 @@
 
 use core::ops::Range;
 
+use reshard_layout::algebra::Boundary;
+use reshard_layout::{At, Modes};
 use smallvec::SmallVec;
 
-use super::{ending_at, ends_of, regroup, runs};
+use super::{ending_at, ends_of, reshaped, runs, straddles};
 use crate::cut::Cut;
-use crate::digits::{Digit, Digits};
-use crate::sharding::{AxisCut, Cuts, cuts_of, word_of};
+use crate::layout::{dim_of, make_dense};
+use crate::layout::encode::{cuts_of, dim_of_cuts};
+use crate::sharding::{AxisCut, Cuts};
 use crate::{Error, Sharding};
 
 type Lens = SmallVec<[usize; 6]>;
@@ -115,12 +118,19 @@ pub(super) fn view(s: &Sharding, shape: &[usize]) -> Result<Sharding, Error> {
                 out.extend(of_run.into_iter().map(|c| AxisCut { dim: to.start + c.dim - from.start, ..c }));
                 continue;
             }
-            if let Some(word) = from.clone().map(|dim| s.word(dim)).collect::<Option<Vec<Digits>>>() {
-                // Nothing of this run is uneven: its digits regroup.
-                let digits = regroup(&word.concat(), &shape[to.clone()]).map_err(|x| x.reason(s, shape))?;
-                let dims = digits.chunk_by(|a, b| a.dim == b.dim);
-                let moved = |c: AxisCut| AxisCut { dim: to.start + c.dim, ..c };
-                out.extend(dims.flat_map(|word| cuts_of(word).into_iter().map(moved)));
+            let dims = from.clone().rev().map(|dim| s.dim_modes(dim)).collect::<Option<Vec<Modes<At>>>>();
+            if let Some(dims) = dims {
+                // Nothing of this run is uneven: its modes split at the other dims.
+                let modes: Modes<At> = dims.iter().flatten().copied().filter(|m| m.extent > 1).collect();
+                let run = &shape[to.clone()];
+                let layout = reshaped(modes.clone(), run).map_err(|Boundary(_)| {
+                    let mut whole = modes;
+                    make_dense(&mut whole);
+                    straddles(s, &whole.coalesce(), run, shape)
+                })?;
+                for (dim, at) in to.clone().enumerate() {
+                    out.extend(cuts_of(s.mesh(), at, dim_of(&layout, run.len(), dim)));
+                }
                 continue;
             }
             let matched = forms(s, &from, shape, &to, of_run)
@@ -182,14 +192,19 @@ fn forms(
     let mut in_mesh_order = Cuts::new();
     for dim in from.clone() {
         let len = s.shape()[dim];
-        let behind: usize = s.shape()[dim + 1..from.end].iter().product();
+        let behind: i64 = s.shape()[dim + 1..from.end].iter().map(|&n| n as i64).product();
         let of_dim: Cuts = cuts.iter().filter(|c| c.dim == dim).cloned().collect();
-        // The first cuts, as long as they divide, and the word that they make.
-        let divide = (0..=of_dim.len()).rev().find_map(|n| Some((n, word_of(dim, len, &of_dim[..n])?)));
-        let (n, word) = divide.unwrap_or_default();
-        refined.extend(cuts_of(&ending_at(&word, behind, &ends)));
+        // The first cuts, as long as they divide, and the modes that they make.
+        let divide =
+            (0..=of_dim.len()).rev().find_map(|n| Some((n, dim_of_cuts(s.mesh(), dim, len, &of_dim[..n])?)));
+        let (n, modes) = divide.unwrap_or_default();
+        refined.extend(cuts_of(s.mesh(), dim, &ending_at(&modes, behind, &ends)));
         refined.extend(of_dim[n..].iter().cloned());
-        in_mesh_order.extend(if n == of_dim.len() { by_axis(&word) } else { of_dim });
+        in_mesh_order.extend(if n == of_dim.len() {
+            in_order_of_axes(cuts_of(s.mesh(), dim, &modes))
+        } else {
+            of_dim
+        });
     }
     let mut all: SmallVec<[Cuts; 3]> = SmallVec::from_iter([cuts]);
     for form in [in_mesh_order, refined] {
@@ -200,13 +215,12 @@ fn forms(
     all
 }
 
-/// The cuts of a word with the axes in mesh order: each skips the local digits and the later sub-axes before it.
-fn by_axis(word: &[Digit]) -> Cuts {
-    let mut cuts = cuts_of(word);
+/// Cuts of a dim that divides with the axes in mesh order: each skips the local indices and the later sub-axes above it.
+fn in_order_of_axes(mut cuts: Cuts) -> Cuts {
     for i in 0..cuts.len() {
-        let later: usize = cuts[..i].iter().filter(|c| c.sub > cuts[i].sub).map(|c| c.cut.ranks()).product();
-        let cut = &mut cuts[i].cut;
-        *cut = Cut::chunks(cut.pieces() * later, cut.ranks());
+        let later: usize =
+            cuts[..i].iter().filter(|c| c.sub > cuts[i].sub).map(|c| c.cut.ranks()).product();
+        cuts[i].cut = Cut::chunks(cuts[i].cut.pieces() * later, cuts[i].cut.ranks());
     }
     cuts.sort_by_key(|c| c.sub);
     cuts

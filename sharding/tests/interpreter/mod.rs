@@ -10,10 +10,11 @@ fn each(block: &Block, f: &mut impl FnMut(usize, usize)) {
     let n = block.numel();
     for i in 0..n {
         let (mut left, mut s, mut t) = (i, block.source_offset, block.target_offset);
-        for m in block.modes.iter().rev() {
-            s += left % m.extent * m.source_stride;
-            t += left % m.extent * m.target_stride;
-            left /= m.extent;
+        for m in &block.modes {
+            let digit = left % m.extent as usize;
+            s += digit * m.stride.0 as usize;
+            t += digit * m.stride.1 as usize;
+            left /= m.extent as usize;
         }
         f(s, t);
     }

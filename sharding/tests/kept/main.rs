@@ -57,13 +57,15 @@ fn compare(name: &str, blocks: u64, answer: impl Fn(u64) -> String + Sync) {
     let asked = asked();
     let chosen = |b: &u64| match asked {
         Asked::All | Asked::Write => true,
-        Asked::Few => b % 64 == 0,
+        Asked::Few => b.is_multiple_of(64),
         Asked::Eighth(k) => b % 8 == k,
         Asked::Show(only) => *b == only,
     };
     let chosen: Vec<u64> = (0..blocks).filter(chosen).collect();
     if let Asked::Show(_) = asked {
-        chosen.iter().for_each(|&b| print!("{}", block(b)));
+        for b in chosen {
+            print!("{}", block(b));
+        }
         return;
     }
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -80,7 +82,9 @@ fn compare(name: &str, blocks: u64, answer: impl Fn(u64) -> String + Sync) {
     });
     if let Asked::Write = asked {
         let mut text = String::new();
-        found.iter().for_each(|(_, h)| writeln!(text, "{h:016x}").expect("writing to a String"));
+        for (_, h) in &found {
+            writeln!(text, "{h:016x}").expect("writing to a String");
+        }
         std::fs::write(&path, text).expect("the kept file");
         return;
     }

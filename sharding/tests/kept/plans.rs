@@ -69,7 +69,9 @@ fn asked(r: &mut Random, text: &mut String) -> Result<(), Error> {
     let to = Sharding::parse(&b, &whole, &to)?;
     if let Some(known) = known {
         text.push_str(" of ");
-        known.iter().for_each(|g| text.push_str(&format!("{g};")));
+        for group in &known {
+            let _ = write!(text, "{group};");
+        }
         planner = planner.with_groups(known);
     }
     if let Some(quarters) = limit {
@@ -140,8 +142,8 @@ fn write_phase(text: &mut String, phase: &Phase) {
             let _ = write!(text, " {name} {}", m.peer);
             for block in m.blocks.iter().take(50) {
                 let _ = write!(text, " {} {}", block.source_offset, block.target_offset);
-                for l in &block.modes {
-                    let _ = write!(text, "({} {} {})", l.extent, l.source_stride, l.target_stride);
+                for m in block.modes.iter().rev() {
+                    let _ = write!(text, "({} {} {})", m.extent, m.stride.0, m.stride.1);
                 }
             }
         }

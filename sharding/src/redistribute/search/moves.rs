@@ -4,11 +4,11 @@
 //! What a collective costs is known from the first alone, and for an exchange a least cost is: so most places are never
 //! looked at.
 
+use reshard_layout::{At, Modes};
 use smallvec::SmallVec;
 
 use super::estimate::digit_must_talk;
 use super::problem::Problem;
-use crate::axis::SubAxis;
 use crate::redistribute::bounds::{Code, Codes, NOWHERE, OWED, OWED_LATER, REPLICATED};
 use crate::redistribute::cache::WordMap;
 use crate::redistribute::cost::{Traffic, all_reduce_bytes};
@@ -102,12 +102,12 @@ impl Problem<'_> {
         if let Some(&i) = groups.index.get(&mask) {
             return i;
         }
-        let subs: SmallVec<[SubAxis; 8]> = (0..self.digits.len())
+        let axes: Modes<At> = (0..self.digits.len())
             .filter(|d| mask >> d & 1 == 1)
             .flat_map(|d| self.digits[d].real.iter().map(|&r| self.system.digits[r]))
             .collect();
-        let allowed = self.limits.allowed.is_none_or(|f| f(&subs));
-        let spread = self.network.spread(&subs).unwrap_or_default();
+        let allowed = self.limits.allowed.is_none_or(|f| f(&axes));
+        let spread = self.network.spread(&axes).unwrap_or_default();
         groups.all.push((allowed, spread));
         groups.index.insert(mask, groups.all.len() - 1);
         groups.all.len() - 1

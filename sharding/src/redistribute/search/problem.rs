@@ -25,7 +25,7 @@ const MAX_DIGITS: usize = 8;
 pub(super) struct Merged {
     pub(super) real: SmallVec<[usize; 2]>,
     /// The radices of the real digits: only places of the same kind fit.
-    pub(super) kind: SmallVec<[usize; 2]>,
+    pub(super) kind: SmallVec<[i64; 2]>,
     /// Whether it may become a term of the common op: not if it was one of an average.
     pub(super) fills: bool,
     /// Whether it ends as a term of an average, for which only replicas will do.
@@ -36,7 +36,7 @@ pub(super) struct Merged {
 #[derive(Clone, Debug)]
 pub(super) struct Site {
     real: SmallVec<[usize; 2]>,
-    pub(super) kind: SmallVec<[usize; 2]>,
+    pub(super) kind: SmallVec<[i64; 2]>,
     pub(super) spare: bool,
 }
 
@@ -174,14 +174,14 @@ impl<'a> Problem<'a> {
         for path in paths(&self.system, s, t) {
             add(&path, false, &mut seen);
         }
-        let owner = self.system.owners(s);
+        let standing = self.system.standing(s);
         for first in 0..s.len() {
             if seen[first] || s[first] == t[first] {
                 continue;
             }
             let mut cycle: SmallVec<[usize; 4]> = SmallVec::from_slice(&[first]);
             let mut d = first;
-            while let Some(next) = t[d].position().and_then(|p| owner[p]).filter(|&n| n != first) {
+            while let Some(next) = t[d].position().and_then(|p| standing[p]).filter(|&n| n != first) {
                 cycle.push(next);
                 d = next;
             }
@@ -194,7 +194,7 @@ impl<'a> Problem<'a> {
         if let Some(i) = self.sites.iter().position(|x| x.real == real) {
             return i as Code;
         }
-        let kind = real.iter().map(|&p| self.system.positions[p].radix).collect();
+        let kind = real.iter().map(|&p| self.system.zip[p].extent).collect();
         self.sites.push(Site { real, kind, spare });
         (self.sites.len() - 1) as Code
     }
@@ -223,7 +223,7 @@ impl<'a> Problem<'a> {
                 self.from.push(a);
                 self.to.push(b);
                 self.moving += usize::from(a != b);
-                let kind: SmallVec<[usize; 2]> = real.iter().map(|&d| self.system.digits[d].size).collect();
+                let kind: SmallVec<[i64; 2]> = real.iter().map(|&d| self.system.digits[d].extent).collect();
                 let radix = kind.iter().map(|&r| r as u64).product();
                 let level =
                     real.iter().map(|&d| self.network.level(self.system.digits[d]).0).max().unwrap_or(0);
@@ -242,21 +242,21 @@ impl<'a> Problem<'a> {
         for d in wanting {
             let kind = self.digits[d].kind.clone();
             let mut real: SmallVec<[usize; 2]> = SmallVec::new();
-            for &radix in &kind {
+            for &extent in &kind {
                 let free = |p: usize| {
                     !real.contains(&p)
                         && !s.contains(&Place::at(p))
                         && !t.contains(&Place::at(p))
                         && !self.sites.iter().any(|x| x.real.contains(&p))
                 };
-                let found = (0..self.system.positions.len())
-                    .find(|&p| self.system.positions[p].radix.is_multiple_of(radix) && free(p));
-                let Some(p) = found else { break };
-                if self.system.positions[p].radix != radix {
-                    Arc::make_mut(&mut self.system).split(p, radix, &mut [s, t]);
+                let zip = &self.system.zip;
+                let found = (0..zip.len()).rev().find(|&p| zip[p].extent % extent == 0 && free(p));
+                let Some(mut p) = found else { break };
+                if zip[p].extent != extent {
                     for x in self.sites.iter_mut().flat_map(|x| x.real.iter_mut()).chain(&mut real) {
                         *x += usize::from(*x > p);
                     }
+                    p = Arc::make_mut(&mut self.system).split(p, extent, &mut [s, t]);
                 }
                 real.push(p);
             }
@@ -303,8 +303,8 @@ impl<'a> Problem<'a> {
 pub(crate) struct View {
     pub(crate) radices: Vec<u64>,
     pub(crate) levels: Vec<usize>,
-    pub(crate) kinds: Vec<Vec<usize>>,
-    pub(crate) sites: Vec<Vec<usize>>,
+    pub(crate) kinds: Vec<Vec<i64>>,
+    pub(crate) sites: Vec<Vec<i64>>,
     /// `None` partial, `Some(None)` replicated, `Some(Some(i))` at site `i`.
     pub(crate) from: Vec<Option<Option<usize>>>,
     pub(crate) to: Vec<Option<Option<usize>>>,

@@ -1,0 +1,95 @@
+//! Decoding: which placements mean a sharding, and whether any do.
+//!
+//! A placement cuts what the earlier axes left of a dim. So with those axes sliced away, the dim coalesces to a list in
+//! which the axis is one whole mode, and the slower modes above it are its pieces:
+//!
+//! ```text
+//! a is SS(d, k)    exactly if   dim d without the axes before a, coalesced, has a mode n:1@a,  k the product above it
+//! ```
+//!
+//! An axis of which only a part is there, or which is in several modes, is not what placements say.
+
+use reshard_layout::{At, Mode, Modes};
+use smallvec::SmallVec;
+
+use super::encode::dim_of_cuts;
+use crate::cut::Cut;
+use crate::sharding::Form;
+use crate::{Error, Placement, Placements, Sharding};
+
+impl Sharding {
+    /// The placements that mean this sharding, or why none do.
+    pub fn placements(&self) -> Result<Placements, Error> {
+        let mesh = self.mesh();
+        let mut out = Placements(SmallVec::from_elem(Placement::Replicate, mesh.axes().len()));
+        for p in self.partial() {
+            if p.sub != mesh.whole(p.sub.axis) {
+                return Err(no_placements("only a part of an axis is partial"));
+            }
+            out.0[p.sub.axis] = Placement::Partial(p.op);
+        }
+        match self.form() {
+            Form::Layout(layout) => {
+                for (dim, modes) in layout.flat_modes().enumerate() {
+                    self.read_off(self.shape().len().saturating_sub(dim + 1), modes, &mut out)?;
+                }
+            }
+            Form::Cuts(cuts) => {
+                for of_dim in cuts.chunk_by(|a, b| a.dim == b.dim) {
+                    let dim = of_dim[0].dim;
+                    if let Some(modes) = dim_of_cuts(mesh, dim, self.shape()[dim], of_dim) {
+                        self.read_off(dim, &modes, &mut out)?;
+                        continue;
+                    }
+                    if of_dim.iter().any(|x| x.sub != mesh.whole(x.sub.axis)) {
+                        return Err(split_axis());
+                    }
+                    if of_dim.windows(2).any(|w| w[0].sub > w[1].sub) {
+                        return Err(no_placements(
+                            "the axes of an uneven dim apply in another order than the mesh's",
+                        ));
+                    }
+                    for x in of_dim {
+                        out.0[x.sub.axis] = Placement::of_cut(dim, &x.cut);
+                    }
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    /// Writes the placements of the axes that some mode of a dim goes along.
+    fn read_off(&self, dim: usize, modes: &[Mode<At>], out: &mut Placements) -> Result<(), Error> {
+        for axis in modes.iter().filter_map(|m| m.stride.axis()) {
+            let whole = Mode::new(self.mesh().axes()[axis as usize].size() as i64, At::along(1, axis));
+            // Faster first, without the axes before: what this axis saw.
+            let mut seen = Modes::new();
+            for &m in modes.iter().filter(|m| m.stride.axis().is_none_or(|a| a >= axis)) {
+                seen.push_coalesced(0, m);
+            }
+            let at = seen.iter().position(|m| *m == whole).ok_or_else(split_axis)?;
+            let pieces = seen[at + 1..].iter().map(|m| m.extent as usize).product();
+            out.0[axis as usize] = Placement::of_cut(dim, &Cut::chunks(pieces, 1));
+        }
+        Ok(())
+    }
+
+    /// Whether only whole axes cut and owe.
+    pub(crate) fn whole_axes(&self) -> bool {
+        let mesh = self.mesh();
+        self.partial().iter().map(|p| p.sub).chain(self.cutting()).all(|s| s == mesh.whole(s.axis))
+    }
+
+    /// Whether there is a text that means this sharding: not where sub-axes meet uneven cuts that only placements hold.
+    pub(crate) fn has_notation(&self) -> bool {
+        self.layout().is_some() || self.whole_axes() || self.by_tensor().is_ok()
+    }
+}
+
+fn split_axis() -> Error {
+    no_placements("an axis is split into sub-axes")
+}
+
+fn no_placements(reason: &str) -> Error {
+    Error::NotExpressible { notation: "placements", reason: reason.to_owned() }
+}

@@ -1,0 +1,122 @@
+//! Encoding: the layout that cuts make, where all of them divide.
+//!
+//! A cut into `k` pieces over `n` ranks of what is left of a dim, `l` indices, splits the local modes at `l / (k n)` and
+//! at `l / k`, and what lies between goes to the axis:
+//!
+//! ```text
+//! l:1   becomes   (l/(k n), n, k) : (1, 1@a, l/(k n))
+//! ```
+//!
+//! Local modes that an earlier cut has put apart stay apart; a split that does not divide means that there is no layout.
+
+use reshard_layout::{At, Layout, Mode, Modes};
+use smallvec::SmallVec;
+
+use super::{local_len, make_dense, nested};
+use crate::cut::Cut;
+use crate::sharding::{AxisCut, Cuts};
+use crate::{Mesh, SubAxis};
+
+/// The layout of a tensor whose dims are cut like this, if every cut divides; the cuts of a dim in order of application.
+pub(crate) fn layout_of(mesh: &Mesh, shape: &[usize], cuts: &[AxisCut]) -> Option<Layout<At>> {
+    let (mut dims, mut ends) = (Modes::new(), SmallVec::<[usize; 8]>::new());
+    for (dim, &len) in shape.iter().enumerate().rev() {
+        let start = dims.len();
+        push_dim(mesh, dim, len, cuts, start, &mut dims)?;
+        ends.push(dims.len());
+    }
+    make_dense(&mut dims);
+    Some(nested(&dims, &ends))
+}
+
+/// The modes of one dim that the cuts of it among these make, coalesced, if every one of them divides.
+pub(crate) fn dim_of_cuts(mesh: &Mesh, dim: usize, len: usize, cuts: &[AxisCut]) -> Option<Modes<At>> {
+    let mut modes = Modes::new();
+    push_dim(mesh, dim, len, cuts, 0, &mut modes)?;
+    make_dense(&mut modes);
+    Some(modes)
+}
+
+fn push_dim(
+    mesh: &Mesh,
+    dim: usize,
+    len: usize,
+    cuts: &[AxisCut],
+    start: usize,
+    out: &mut Modes<At>,
+) -> Option<()> {
+    if len == 0 {
+        return None;
+    }
+    let mut modes = Modes::from_slice(&[Mode::new(len as i64, At::local(1))]);
+    for x in cuts.iter().filter(|x| x.dim == dim) {
+        let pieces = x.cut.even_pieces(local_len(&modes) as usize)?;
+        share_out(&mut modes, pieces, mesh.mode(x.sub))?;
+    }
+    // Neighbours go on where their strides say so, and for that local ones must be those of the dim.
+    make_dense(&mut modes);
+    for m in modes.iter().filter(|m| m.extent > 1) {
+        out.push_coalesced(start, *m);
+    }
+    Some(())
+}
+
+/// Of every one of `pieces` equal pieces of what is local, an equal share for each rank of `to`; `None`, and the modes are
+/// spoilt, where that ends inside a mode that it does not divide.
+pub(crate) fn share_out(modes: &mut Modes<At>, pieces: usize, to: Mode<At>) -> Option<()> {
+    let local = local_len(modes);
+    let (high, low) = (local / pieces as i64, local / pieces as i64 / to.extent);
+    if to.extent == 1 || low * to.extent * pieces as i64 != local {
+        return (to.extent == 1).then_some(());
+    }
+    let (mut below, mut at) = (1, 0);
+    while below < high {
+        let m = *modes.get(at)?;
+        if !m.stride.is_local() {
+            at += 1;
+            continue;
+        }
+        let above = below * m.extent;
+        let end = [low, high].into_iter().find(|&cut| below < cut && cut < above).unwrap_or(above);
+        if end < above {
+            let (lower, upper) = (end % below == 0).then(|| m.cut(end / below))??;
+            modes[at] = lower;
+            modes.insert(at + 1, upper);
+        }
+        if below >= low {
+            modes[at].stride = to.stride.with_step(below / low * to.stride.step);
+        }
+        (below, at) = (end, at + 1);
+    }
+    Some(())
+}
+
+/// The cuts that the modes of a dim are, slowest first: each skips the local indices above it.
+pub(crate) fn cuts_of(mesh: &Mesh, dim: usize, modes: &[Mode<At>]) -> Cuts {
+    let mut skipped = 1;
+    let mut cuts = Cuts::new();
+    for &m in modes.iter().rev() {
+        match mesh.sub_axis(m) {
+            Some(sub) => cuts.push(AxisCut { dim, sub, cut: Cut::chunks(skipped, sub.size) }),
+            None => skipped *= m.extent as usize,
+        }
+    }
+    cuts
+}
+
+/// The modes of a dim in which each of these stands for itself, slowest first, and the rest of `len` is local.
+///
+/// `None` is a local mode of that extent.
+pub(crate) fn dim_of_parts(
+    mesh: &Mesh,
+    len: usize,
+    parts: impl DoubleEndedIterator<Item = (Option<SubAxis>, usize)> + Clone,
+) -> Modes<At> {
+    let taken: usize = parts.clone().map(|p| p.1).product();
+    let rest = Mode::new((len / taken) as i64, At::local(1));
+    let mode = |(sub, extent): (Option<SubAxis>, usize)| match sub {
+        Some(sub) => mesh.mode(sub),
+        None => Mode::new(extent as i64, At::local(1)),
+    };
+    [rest].into_iter().chain(parts.rev().map(mode)).collect()
+}
