@@ -341,7 +341,7 @@ impl Mesh {
     /// What some modes leave of the axes, outermost first: the complement of the steps of every axis.
     ///
     /// Of modes that overlap the answer is part of that.
-    pub(crate) fn complement(&self, used: impl Iterator<Item = Mode<At>> + Clone) -> SmallVec<[SubAxis; 4]> {
+    pub(crate) fn complement(&self, used: &(impl Iterator<Item = Mode<At>> + Clone)) -> SmallVec<[SubAxis; 4]> {
         let mut out = SmallVec::new();
         for (axis, a) in self.axes().iter().enumerate() {
             let along = |m: &Mode<At>| m.extent > 1 && m.stride.axis() == Some(axis as u32);
@@ -370,7 +370,7 @@ impl Mesh {
                 _ => {
                     let of_axis = |x: &&Mode<At>| x.extent > 1 && x.stride.axis() == Some(axis);
                     let asked: Modes<At> = modes.iter().filter(of_axis).copied().collect();
-                    let rest = self.complement(asked.iter().copied());
+                    let rest = self.complement(&asked.iter().copied());
                     let rest = rest.iter().filter(|x| x.axis == axis as usize).map(|&x| self.mode(x));
                     let all = asked.iter().copied().chain(rest).map(|x| x.map(|at| at.step)).collect();
                     let at = asked.iter().position(|x| *x == m).unwrap_or(0);

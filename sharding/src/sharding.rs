@@ -390,7 +390,7 @@ impl Sharding {
     /// The sub-axes that neither shard a dim nor are partial: the tensor is the same along them.
     pub fn replicated_axes(&self) -> SmallVec<[SubAxis; 4]> {
         let used = self.partial.iter().map(|p| p.sub).chain(self.cutting());
-        self.mesh.complement(used.map(|s| self.mesh.mode(s)))
+        self.mesh.complement(&used.map(|s| self.mesh.mode(s)))
     }
 }
 

@@ -55,7 +55,7 @@ fn comes_back(s: &Sharding, text: Result<String, reshard_sharding::Error>) -> bo
         }
         Err(e) => {
             let right = match e.kind() {
-                "uneven" => s.digits().is_none(),
+                "uneven" => s.layout().is_none(),
                 "not_expressible" => true,
                 _ => false,
             };
@@ -447,7 +447,7 @@ fn the_two_readings_agree_exactly_where_every_rank_holds_the_same() {
                 let r = Sharding::readings(&m, &[n], &placements).unwrap();
                 let same = m.ranks().all(|x| held(&r.literal, x).unwrap() == held(&r.ordered, x).unwrap());
                 assert_eq!(r.agree, same, "{text} of {n} on {m}");
-                assert!(r.agree || r.literal.digits().is_none());
+                assert!(r.agree || r.literal.layout().is_none());
                 *(if same { &mut agree } else { &mut differ }) += 1;
             }
         }

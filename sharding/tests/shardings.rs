@@ -205,7 +205,7 @@ fn ownership_is_the_region_and_exists_exactly_where_there_is_a_layout() {
         let (shards, local) = torch_shards(mesh, shape, placements);
         let Some(layout) = s.ownership() else {
             assert!(!is_layout(&sizes, &shards, &local), "{} is a layout", what());
-            assert!(s.digits().is_none());
+            assert!(s.layout().is_none());
             return;
         };
         assert!(is_layout(&sizes, &shards, &local), "{} is no layout", what());
@@ -231,7 +231,7 @@ fn placements_and_texts_come_back() {
             Ok(text) => {
                 assert_eq!(Sharding::parse(mesh, shape, &text).as_ref(), Ok(s), "{} as {text}", what());
             }
-            Err(e) => assert!(s.digits().is_none() && e.kind() == "uneven", "{}: {e}", what()),
+            Err(e) => assert!(s.layout().is_none() && e.kind() == "uneven", "{}: {e}", what()),
         }
     });
 }
@@ -248,7 +248,7 @@ fn equal_shardings_are_exactly_those_of_one_ownership() {
             for (s, held_s) in &all {
                 for (t, held_t) in &all {
                     let same = held_s == held_t && s.partial() == t.partial();
-                    if s.digits().is_some() {
+                    if s.layout().is_some() {
                         assert_eq!(s == t, same, "{s} and {t} on {mesh} {shape:?}");
                     } else {
                         assert!(s != t || same, "{s} and {t} on {mesh} {shape:?}");

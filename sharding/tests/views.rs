@@ -63,7 +63,7 @@ fn compare(n: usize, sizes: &[usize], only_even: bool) -> (usize, usize, usize) 
     let (mut free, mut found, mut refused) = (0, 0, 0);
     for from in &by_shape {
         for (held_from, s) in from {
-            if only_even && s.digits().is_none() {
+            if only_even && s.layout().is_none() {
                 continue;
             }
             for (shape, to) in shapes.iter().zip(&by_shape) {
@@ -197,7 +197,7 @@ fn every_free_view_of_uneven_dims_with_sub_axes_is_found_and_none_is_wrong() {
                         (Ok(t), _) => {
                             assert_eq!(&all_held(&t), held_from, "{s} of {:?} as {shape:?}: {t}", s.shape());
                             assert_eq!(Sharding::parse(&mesh, shape, &t.to_string()), Ok(t.clone()));
-                            with_sub_axes += usize::from(t.digits().is_none() && t.placements().is_err());
+                            with_sub_axes += usize::from(t.layout().is_none() && t.placements().is_err());
                         }
                         (Err(Error::NeedsRedistribute { first, .. }), None) => {
                             let first = Sharding::parse(&mesh, s.shape(), &first).unwrap();
@@ -380,7 +380,7 @@ fn expands_and_squeezes_are_local() {
             let (new_shape, got) = local(&wide, r, &new);
             got == gather(&new_shape, &shape, &mine, first)
         });
-        all_held(&squeezed) == all_held(&s) && (s.digits().is_none() || squeezed == s) && local_expand
+        all_held(&squeezed) == all_held(&s) && (s.layout().is_none() || squeezed == s) && local_expand
     }
     QuickCheck::new().tests(3_000).quickcheck(law as fn(Case, usize, usize) -> bool);
 }

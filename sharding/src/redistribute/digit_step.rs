@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use reshard_layout::{At, Modes};
+use reshard_layout::{At, Mode, Modes};
 use smallvec::SmallVec;
 
 use crate::cut::chunk;
@@ -105,7 +105,7 @@ impl Work<'_> {
         let zip = || system.zip_of(&m.before, &m.after);
         match x.op {
             StepOp::Slice | StepOp::ZeroFill | StepOp::AllGather => {
-                let moved = messages::Move { zip: zip(), senders: Modes::new(), filled: filled(system, m) };
+                let moved = messages::Move { zip: zip(), senders: Vec::new(), filled: filled(system, m) };
                 (Motion::Move(moved), received)
             }
             StepOp::ReduceScatter => (Motion::ReduceScatter { zip: zip(), reduce: reduce() }, received),
@@ -187,13 +187,13 @@ impl Work<'_> {
 }
 
 /// The digits that become partial by zero-filling in a move, and the op; replicas are terms of an average as they are.
-fn filled(system: &System, m: &Move) -> Option<(ReduceOp, Modes<At>)> {
-    let mut found: Option<(ReduceOp, Modes<At>)> = None;
+fn filled(system: &System, m: &Move) -> Option<(ReduceOp, Vec<Mode<At>>)> {
+    let mut found: Option<(ReduceOp, Vec<Mode<At>>)> = None;
     for (d, (before, after)) in m.before.iter().zip(&m.after).enumerate() {
         if let (Place::At(_) | Place::Replicated, Place::Partial(op)) = (before, after)
             && *op != ReduceOp::Avg
         {
-            found.get_or_insert_with(|| (*op, Modes::new())).1.push(system.digits[d]);
+            found.get_or_insert_with(|| (*op, Vec::new())).1.push(system.digits[d]);
         }
     }
     found

@@ -88,7 +88,7 @@ fn cost(v: &View, topology: &Topology, item: u64, a: &[Stand], b: &[Stand], op: 
     let radices: Vec<usize> = v.radices.iter().map(|&r| r as usize).collect();
     let ranks: usize = radices.iter().product();
     let levels = topology.levels().len();
-    let sites: Vec<usize> = v.sites.iter().map(|k| k.iter().product()).collect();
+    let sites: Vec<usize> = v.sites.iter().map(|k| k.iter().product::<i64>() as usize).collect();
     let cells: usize = sites.iter().product();
     // Elements per cell: what is not a site.
     let each = v.whole / cells as u64;
@@ -243,7 +243,7 @@ fn compare(mesh: &str, shape: &[usize], choices: &[&str], topology: &Topology, e
                     continue;
                 };
                 let v = problem.view();
-                if states(&v).len() > 160 || v.sites.iter().flatten().product::<usize>() > 256 {
+                if states(&v).len() > 160 || v.sites.iter().flatten().product::<i64>() > 256 {
                     continue;
                 }
                 let all = least(&v, topology, item, objective);

@@ -114,11 +114,11 @@ pub(crate) enum Motion {
     /// Partial digits are reduced onto positions: the zip of before and after.
     ReduceScatter { zip: Modes<(At, At)>, reduce: Reduce },
     /// Partial modes of axes are reduced onto all their ranks, each reducing a piece of the local buffer.
-    AllReduce { modes: Modes<At>, reduce: Reduce },
+    AllReduce { modes: Vec<Mode<At>>, reduce: Reduce },
     /// Regions overlap.
     Overlap(Box<Overlap>),
     /// Partial modes of axes are reduced onto the regions of another sharding, each inside the rank's own.
-    ReduceOverlap { overlap: Box<Overlap>, modes: Modes<At>, reduce: Reduce },
+    ReduceOverlap { overlap: Box<Overlap>, modes: Vec<Mode<At>>, reduce: Reduce },
 }
 
 /// Digits that change places.
@@ -127,9 +127,9 @@ pub(crate) struct Move {
     /// The zip of before and after.
     pub(crate) zip: Modes<(At, At)>,
     /// Digits that stand nowhere before and for which the source has another's value: `(head, tail)`.
-    pub(crate) senders: Modes<(At, At)>,
+    pub(crate) senders: Vec<Mode<(At, At)>>,
     /// Digits that become partial by zero-filling, and the op.
-    pub(crate) filled: Option<(ReduceOp, Modes<At>)>,
+    pub(crate) filled: Option<(ReduceOp, Vec<Mode<At>>)>,
 }
 
 /// The ranks whose coordinates differ from a rank's at most along these modes, in the order of their digits, the first mode

@@ -116,7 +116,7 @@ impl Work<'_> {
     ) -> Result<Step, Error> {
         let g: usize = subs.iter().map(|s| s.size).product();
         let (bytes, modelled) = all_reduce_bytes(from.max_local_numel() as u64, g as u64, self.item);
-        let motion = Motion::AllReduce { modes: from.mesh().modes(subs), reduce };
+        let motion = Motion::AllReduce { modes: from.mesh().modes(subs).to_vec(), reduce };
         self.reduction(StepOp::AllReduce, [from, to], subs, motion, [bytes, bytes, modelled])
     }
 
@@ -145,7 +145,7 @@ impl Work<'_> {
             sent = received;
         }
         let overlap = Overlap::new(from, to);
-        let motion = Motion::ReduceOverlap { overlap: Box::new(overlap), modes, reduce };
+        let motion = Motion::ReduceOverlap { overlap: Box::new(overlap), modes: modes.to_vec(), reduce };
         self.reduction(StepOp::ReduceScatter, [from, to], subs, motion, [received, sent, most * g as u64])
     }
 

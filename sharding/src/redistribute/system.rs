@@ -111,14 +111,9 @@ impl System {
         let mut local = 1;
         let mut modes = Modes::new();
         for (m, digit) in self.zip.iter().zip(self.standing(state)) {
-            modes.push(m.map(|_| match digit {
-                Some(d) => self.digits[d].stride,
-                None => {
-                    let step = local;
-                    local *= m.extent;
-                    At::local(step)
-                }
-            }));
+            let at = digit.map_or(At::local(local), |d| self.digits[d].stride);
+            local *= if digit.is_some() { 1 } else { m.extent };
+            modes.push(m.map(|_| at));
         }
         modes
     }

@@ -146,7 +146,7 @@ pub(crate) fn some_sub_axes(r: &mut Random, mesh: &Mesh) -> Vec<SubAxis> {
     let mut subs = Vec::new();
     for axis in r.permutation(mesh.axes().len()) {
         let n = mesh.axes()[axis].size();
-        let divisors: Vec<usize> = (1..=n).filter(|k| n % k == 0).collect();
+        let divisors: Vec<usize> = (1..=n).filter(|k| n.is_multiple_of(*k)).collect();
         let k = divisors[r.below(divisors.len())];
         match r.below(4) {
             0 => {}

@@ -39,10 +39,10 @@ fn asked(r: &mut Random, text: &mut String) -> Result<(), Error> {
     let rank = m.coordinate_of_index(r.below(m.size()));
     let rank = m.rank_at(&rank).expect("inside the mesh");
     let _ = write!(text, " | {rank}: {:?} {}", s.local_shape(rank)?.as_slice(), region(&s.region(rank)?));
-    if let Ok(placements) = s.placements() {
-        if let Ok(x) = Sharding::readings(&m, &whole, &placements) {
-            let _ = write!(text, " | {} or {} {}", x.literal, x.ordered, x.agree);
-        }
+    if let Ok(placements) = s.placements()
+        && let Ok(x) = Sharding::readings(&m, &whole, &placements)
+    {
+        let _ = write!(text, " | {} or {} {}", x.literal, x.ordered, x.agree);
     }
     let view = another_shape(r, &whole);
     let _ = write!(text, " | view {view:?}: {}", shown(s.view(&view)));
@@ -95,7 +95,7 @@ fn another_shape(r: &mut Random, whole: &[usize]) -> Vec<usize> {
     let mut left: usize = whole.iter().product();
     let mut out = Vec::new();
     while left > 1 && out.len() < 3 {
-        let divisors: Vec<usize> = (1..=left.min(200)).filter(|k| left % k == 0).collect();
+        let divisors: Vec<usize> = (1..=left.min(200)).filter(|k| left.is_multiple_of(*k)).collect();
         let k = divisors[r.below(divisors.len())];
         out.push(k);
         left /= k;
