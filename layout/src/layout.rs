@@ -201,24 +201,25 @@ impl<S: Stride> Layout<S> {
         let mut start = 0;
         for &end in ends {
             let part = &modes[start..end];
-            match part.len() {
-                0 => flat.push(Mode { extent: 1, stride: S::ZERO }),
-                _ => flat.extend_from_slice(part),
+            if part.is_empty() {
+                flat.push(Mode { extent: 1, stride: S::ZERO });
             }
-            let first = nests.len();
-            nests.resize(flat.len(), Nest::default());
-            if part.len() > 1 {
-                nests[first].open += 1;
-                nests[flat.len() - 1].close += 1;
+            flat.extend_from_slice(part);
+            let inside = u8::from(part.len() > 1);
+            nests.push(Nest { open: inside, close: 0 });
+            for _ in 1..part.len() {
+                nests.push(Nest::default());
+            }
+            if let Some(last) = nests.last_mut() {
+                last.close += inside;
             }
             start = end;
         }
-        if flat.is_empty() {
-            return Ok(Self::unit_of());
+        let Some(first) = nests.first_mut() else { return Ok(Self::unit_of()) };
+        first.open += 1;
+        if let Some(last) = nests.last_mut() {
+            last.close += 1;
         }
-        let last = nests.len() - 1;
-        nests[0].open += 1;
-        nests[last].close += 1;
         layout.seal_checked()?;
         Ok(layout)
     }

@@ -59,7 +59,7 @@ impl Group {
         }
         modes.sort_by_key(|m| m.stride);
         separable(&modes).map_err(|reason| Error::NotALayout { reason })?;
-        Ok(Group { layout: Layout::from_flat(modes)?.coalesce() })
+        Ok(Group { layout: Layout::coalesced(&modes)? })
     }
 
     /// The pattern as a layout from member number to offset.

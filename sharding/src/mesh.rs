@@ -330,7 +330,10 @@ impl Mesh {
     /// Some modes along axes, coalesced, as sub-axes: outermost first.
     ///
     /// Requires modes sorted like [`System::digits`](crate::redistribute): by axis, slowest first.
-    pub(crate) fn sub_axes_of(&self, modes: impl DoubleEndedIterator<Item = Mode<At>>) -> SmallVec<[SubAxis; 4]> {
+    pub(crate) fn sub_axes_of(
+        &self,
+        modes: impl DoubleEndedIterator<Item = Mode<At>>,
+    ) -> SmallVec<[SubAxis; 4]> {
         let mut coalesced = Modes::new();
         for mode in modes.rev().filter(|m| m.extent > 1) {
             coalesced.push_coalesced(0, mode);
@@ -341,11 +344,19 @@ impl Mesh {
     /// What some modes leave of the axes, outermost first: the complement of the steps of every axis.
     ///
     /// Of modes that overlap the answer is part of that.
-    pub(crate) fn complement(&self, used: &(impl Iterator<Item = Mode<At>> + Clone)) -> SmallVec<[SubAxis; 4]> {
+    pub(crate) fn complement(&self, used: &[Mode<At>]) -> SmallVec<[SubAxis; 4]> {
         let mut out = SmallVec::new();
         for (axis, a) in self.axes().iter().enumerate() {
-            let along = |m: &Mode<At>| m.extent > 1 && m.stride.axis() == Some(axis as u32);
-            let mut steps: Modes = used.clone().filter(along).map(|m| m.map(|at| at.step)).collect();
+            let along = |m: &&Mode<At>| m.extent > 1 && m.stride.axis() == Some(axis as u32);
+            match used.iter().find(along) {
+                Some(m) if m.extent < a.size as i64 => {}
+                Some(_) => continue,
+                None => {
+                    out.extend((a.size > 1).then(|| self.whole(axis)));
+                    continue;
+                }
+            }
+            let mut steps: Modes = used.iter().filter(along).map(|m| m.map(|at| at.step)).collect();
             steps.sort_by_key(|m| m.stride);
             let left = gaps(&steps, a.size as i64).unwrap_or_default();
             let along = |m: &Mode| self.sub_axis(m.map(|step| At::along(step, axis as u32)));
@@ -370,7 +381,7 @@ impl Mesh {
                 _ => {
                     let of_axis = |x: &&Mode<At>| x.extent > 1 && x.stride.axis() == Some(axis);
                     let asked: Modes<At> = modes.iter().filter(of_axis).copied().collect();
-                    let rest = self.complement(&asked.iter().copied());
+                    let rest = self.complement(&asked);
                     let rest = rest.iter().filter(|x| x.axis == axis as usize).map(|&x| self.mode(x));
                     let all = asked.iter().copied().chain(rest).map(|x| x.map(|at| at.step)).collect();
                     let at = asked.iter().position(|x| *x == m).unwrap_or(0);

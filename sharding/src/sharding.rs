@@ -69,12 +69,24 @@ pub(crate) struct AxisCut {
 pub(crate) type Cuts = SmallVec<[AxisCut; 4]>;
 
 /// How the tensor lies on the mesh.
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, Eq, Hash)]
 pub(crate) enum Form {
     /// One mode per dim, the last dim first.
     Layout(Layout<At>),
     /// By dim; within a dim in the order in which they apply.
     Cuts(Cuts),
+}
+
+impl PartialEq for Form {
+    /// Of shardings of one shape: the flat modes tell where each dim ends.
+    #[inline]
+    fn eq(&self, other: &Form) -> bool {
+        match (self, other) {
+            (Form::Layout(a), Form::Layout(b)) => a.flat() == b.flat(),
+            (Form::Cuts(a), Form::Cuts(b)) => a == b,
+            (Form::Layout(_), Form::Cuts(_)) | (Form::Cuts(_), Form::Layout(_)) => false,
+        }
+    }
 }
 
 impl Clone for Sharding {
@@ -364,9 +376,7 @@ impl Sharding {
     pub(crate) fn intervals(&self, dim: usize, c: &[usize]) -> Result<Intervals, Error> {
         let len = self.shape[dim];
         match &self.form {
-            Form::Layout(layout) => {
-                inverse::intervals(layout::dim_of(layout, self.shape.len(), dim), dim, c)
-            }
+            Form::Layout(layout) => inverse::intervals(layout::dim_of(layout, self.shape.len(), dim), dim, c),
             Form::Cuts(cuts) => {
                 let mut list = Intervals::new();
                 push(&mut list, Interval { start: 0, len });
@@ -389,8 +399,14 @@ impl Sharding {
 
     /// The sub-axes that neither shard a dim nor are partial: the tensor is the same along them.
     pub fn replicated_axes(&self) -> SmallVec<[SubAxis; 4]> {
-        let used = self.partial.iter().map(|p| p.sub).chain(self.cutting());
-        self.mesh.complement(&used.map(|s| self.mesh.mode(s)))
+        let mut used: Modes<At> = self.partial.iter().map(|p| self.mesh.mode(p.sub)).collect();
+        match &self.form {
+            Form::Layout(layout) => {
+                used.extend(layout.flat().iter().copied().filter(|m| !m.stride.is_local()));
+            }
+            Form::Cuts(cuts) => used.extend(cuts.iter().map(|x| self.mesh.mode(x.sub))),
+        }
+        self.mesh.complement(&used)
     }
 }
 

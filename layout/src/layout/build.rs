@@ -1,7 +1,7 @@
 //! Making layouts: filling them in place, and checking what they reach.
 
 use super::Layout;
-use crate::modes::{Mode, Modes};
+use crate::modes::{Mode, Modes, coalesce_into};
 use crate::profile::{MAX_DEPTH, MAX_LEAVES, Nests, Profile};
 use crate::stride::Stride;
 use crate::{Counted, Error};
@@ -82,6 +82,31 @@ impl<S: Stride> Layout<S> {
             self.modes.push(Mode { extent: 1, stride: S::ZERO });
         }
         self.profile.make_coalesced(self.modes.len());
+    }
+
+    /// The coalesced layout of these modes.
+    ///
+    /// ```
+    /// use reshard_layout::{Layout, Mode};
+    ///
+    /// let layout = Layout::coalesced(&[Mode::new(2, 4), Mode::new(1, 7), Mode::new(3, 8)])?;
+    /// assert_eq!(layout.to_string(), "6:4");
+    /// # Ok::<(), reshard_layout::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `bad_extent`, `overflow`, `too_large`.
+    pub fn coalesced(modes: &[Mode<S>]) -> Result<Self, Error> {
+        if modes.len() > MAX_LEAVES {
+            return Err(Error::TooLarge { what: Counted::Leaves, limit: MAX_LEAVES });
+        }
+        S::seal(modes.iter().copied())?;
+        let mut layout = Self::blank();
+        coalesce_into(modes, &mut layout.modes);
+        layout.nest_coalesced();
+        layout.seal();
+        Ok(layout)
     }
 
     /// The flat layout of these modes; `1:0` for none.

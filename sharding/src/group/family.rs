@@ -195,7 +195,7 @@ impl Mesh {
     /// Fails with `mesh` for sub-axes that do not divide, and with `not_a_layout` if two overlap.
     pub fn groups(&self, subs: &[SubAxis]) -> Result<Groups, Error> {
         let pattern = self.group(subs)?;
-        let firsts = self.group(&self.complement(&subs.iter().map(|&s| self.mode(s))))?;
+        let firsts = self.group(&self.complement(&self.modes(subs)))?;
         Groups::new(pattern, firsts, self.lowest())
     }
 

@@ -60,15 +60,24 @@ impl Sharding {
 
     /// Writes the placements of the axes that some mode of a dim goes along.
     fn read_off(&self, dim: usize, modes: &[Mode<At>], out: &mut Placements) -> Result<(), Error> {
-        for axis in modes.iter().filter_map(|m| m.stride.axis()) {
-            let whole = Mode::new(self.mesh().axes()[axis as usize].size() as i64, At::along(1, axis));
-            // Faster first, without the axes before: what this axis saw.
-            let mut seen = Modes::new();
-            for &m in modes.iter().filter(|m| m.stride.axis().is_none_or(|a| a >= axis)) {
-                seen.push_coalesced(0, m);
-            }
-            let at = seen.iter().position(|m| *m == whole).ok_or_else(split_axis)?;
-            let pieces = seen[at + 1..].iter().map(|m| m.extent as usize).product();
+        for (at, mode) in modes.iter().enumerate() {
+            let Some(axis) = mode.stride.axis() else { continue };
+            let size = self.mesh().axes()[axis as usize].size() as i64;
+            let is_whole = |m: &Mode<At>| m.stride == At::along(1, axis) && m.extent == size;
+            // What this axis saw: nothing of the axes before it.
+            let is_seen = |m: &&Mode<At>| m.stride.axis().is_none_or(|a| a >= axis);
+            let product =
+                |above: &[Mode<At>]| above.iter().filter(is_seen).map(|m| m.extent as usize).product();
+            let pieces = if is_whole(mode) {
+                product(&modes[at + 1..])
+            } else {
+                let mut seen = Modes::new();
+                for &m in modes.iter().filter(is_seen) {
+                    seen.push_coalesced(0, m);
+                }
+                let at = seen.iter().position(is_whole).ok_or_else(split_axis)?;
+                product(&seen[at + 1..])
+            };
             out.0[axis as usize] = Placement::of_cut(dim, &Cut::chunks(pieces, 1));
         }
         Ok(())

@@ -12,62 +12,80 @@
 use reshard_layout::{At, Layout, Mode, Modes};
 use smallvec::SmallVec;
 
-use super::{local_len, make_dense, nested};
+use super::nested;
 use crate::cut::Cut;
 use crate::sharding::{AxisCut, Cuts};
 use crate::{Mesh, SubAxis};
 
 /// The layout of a tensor whose dims are cut like this, if every cut divides; the cuts of a dim in order of application.
 pub(crate) fn layout_of(mesh: &Mesh, shape: &[usize], cuts: &[AxisCut]) -> Option<Layout<At>> {
-    let (mut dims, mut ends) = (Modes::new(), SmallVec::<[usize; 8]>::new());
+    let (mut dims, mut ends, mut step) = (Modes::new(), SmallVec::<[usize; 8]>::new(), 1);
     for (dim, &len) in shape.iter().enumerate().rev() {
-        let start = dims.len();
-        push_dim(mesh, dim, len, cuts, start, &mut dims)?;
+        push_dim(mesh, dim, len, cuts, &mut step, &mut dims)?;
         ends.push(dims.len());
     }
-    make_dense(&mut dims);
     Some(nested(&dims, &ends))
 }
 
 /// The modes of one dim that the cuts of it among these make, coalesced, if every one of them divides.
 pub(crate) fn dim_of_cuts(mesh: &Mesh, dim: usize, len: usize, cuts: &[AxisCut]) -> Option<Modes<At>> {
     let mut modes = Modes::new();
-    push_dim(mesh, dim, len, cuts, 0, &mut modes)?;
-    make_dense(&mut modes);
+    push_dim(mesh, dim, len, cuts, &mut 1, &mut modes)?;
     Some(modes)
 }
 
+/// Appends the modes of a dim, its local ones dense from `step` on.
 fn push_dim(
     mesh: &Mesh,
     dim: usize,
     len: usize,
     cuts: &[AxisCut],
-    start: usize,
+    step: &mut i64,
     out: &mut Modes<At>,
 ) -> Option<()> {
     if len == 0 {
         return None;
     }
-    let mut modes = Modes::from_slice(&[Mode::new(len as i64, At::local(1))]);
+    let start = out.len();
+    let mut local = len as i64;
+    // Modes of extent 1 are harmless until the end.
+    let mut modes = Modes::new();
+    modes.push(Mode::new(local, At::local(1)));
     for x in cuts.iter().filter(|x| x.dim == dim) {
-        let pieces = x.cut.even_pieces(local_len(&modes) as usize)?;
-        share_out(&mut modes, pieces, mesh.mode(x.sub))?;
+        let pieces = x.cut.even_pieces(local as usize)?;
+        local = share_out(&mut modes, local, pieces as i64, mesh.mode(x.sub))?;
     }
-    // Neighbours go on where their strides say so, and for that local ones must be those of the dim.
-    make_dense(&mut modes);
-    for m in modes.iter().filter(|m| m.extent > 1) {
-        out.push_coalesced(start, *m);
+    for m in &modes {
+        let mut m = *m;
+        if m.stride.is_local() {
+            m.stride.step = *step;
+            *step *= m.extent;
+        }
+        if m.extent > 1 {
+            out.push_coalesced(start, m);
+        }
     }
     Some(())
 }
 
-/// Of every one of `pieces` equal pieces of what is local, an equal share for each rank of `to`; `None`, and the modes are
-/// spoilt, where that ends inside a mode that it does not divide.
-pub(crate) fn share_out(modes: &mut Modes<At>, pieces: usize, to: Mode<At>) -> Option<()> {
-    let local = local_len(modes);
-    let (high, low) = (local / pieces as i64, local / pieces as i64 / to.extent);
-    if to.extent == 1 || low * to.extent * pieces as i64 != local {
-        return (to.extent == 1).then_some(());
+/// Of every one of `pieces` equal pieces of the `local` indices, an equal share for each rank of `to`: how many are left.
+///
+/// `None`, and the modes are spoilt, where a share ends inside a mode that it does not divide.
+pub(crate) fn share_out(modes: &mut Modes<At>, local: i64, pieces: i64, to: Mode<At>) -> Option<i64> {
+    let high = local / pieces;
+    let low = high / to.extent;
+    if to.extent == 1 {
+        return Some(local);
+    }
+    if low * to.extent * pieces != local {
+        return None;
+    }
+    if modes.len() == 1 {
+        // Nothing is cut yet.
+        modes[0].extent = low;
+        modes.push(to);
+        modes.push(Mode::new(pieces, At::local(1)));
+        return Some(low * pieces);
     }
     let (mut below, mut at) = (1, 0);
     while below < high {
@@ -77,9 +95,15 @@ pub(crate) fn share_out(modes: &mut Modes<At>, pieces: usize, to: Mode<At>) -> O
             continue;
         }
         let above = below * m.extent;
-        let end = [low, high].into_iter().find(|&cut| below < cut && cut < above).unwrap_or(above);
+        let end = if below < low && low < above {
+            low
+        } else if high < above {
+            high
+        } else {
+            above
+        };
         if end < above {
-            let (lower, upper) = (end % below == 0).then(|| m.cut(end / below))??;
+            let (lower, upper) = if end % below == 0 { m.cut(end / below)? } else { return None };
             modes[at] = lower;
             modes.insert(at + 1, upper);
         }
@@ -88,7 +112,7 @@ pub(crate) fn share_out(modes: &mut Modes<At>, pieces: usize, to: Mode<At>) -> O
         }
         (below, at) = (end, at + 1);
     }
-    Some(())
+    Some(low * pieces)
 }
 
 /// The cuts that the modes of a dim are, slowest first: each skips the local indices above it.

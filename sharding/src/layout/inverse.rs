@@ -74,7 +74,7 @@ pub(crate) fn ownership(mesh: &Mesh, layout: &Layout<At>) -> Option<Layout> {
             span = at.step * m.extent;
         }
         modes.push(Mode::new(n as i64 / span, 0));
-        Some(Layout::from_flat(modes).ok()?.coalesce())
+        Layout::coalesced(&modes).ok()
     };
     let axes = mesh.axes().iter().enumerate().rev();
     let axes = axes.map(|(i, a)| along(i, a.size())).collect::<Option<SmallVec<[Layout; 4]>>>()?;
@@ -83,7 +83,7 @@ pub(crate) fn ownership(mesh: &Mesh, layout: &Layout<At>) -> Option<Layout> {
     for dim in layout.flat_modes() {
         let of_dim = rest.by_ref().take(dim.len()).filter(|m| m.stride.0.is_local());
         let of_dim: Modes = of_dim.map(|m| m.map(|(_, weight)| weight)).collect();
-        local.push(Layout::from_flat(of_dim).ok()?.coalesce());
+        local.push(Layout::coalesced(&of_dim).ok()?);
     }
     if layout.is_scalar() {
         local.clear();

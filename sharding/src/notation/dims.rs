@@ -8,8 +8,8 @@ use smallvec::SmallVec;
 
 use crate::axis::SubAxis;
 use crate::cut::{Cut, chunk};
-use crate::region::{Interval, Intervals, push};
 use crate::layout::encode::{cuts_of, dim_of_parts};
+use crate::region::{Interval, Intervals, push};
 use crate::sharding::{AxisCut, Cuts, PartialAxis};
 use crate::{Error, Mesh, Sharding};
 

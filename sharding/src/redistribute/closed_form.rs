@@ -65,7 +65,7 @@ pub(crate) fn paths(system: &System, s: &State, t: &State) -> SmallVec<[Path; 8]
         let mut path = Path::new();
         path.push(first);
         let mut last = first;
-        while let Some(next) = t[last].position().and_then(|p| standing_s[p]) {
+        while let Some(next) = t[last].position().and_then(|p| standing_s[p]).map(usize::from) {
             path.push(next);
             last = next;
         }
@@ -211,8 +211,7 @@ pub(crate) fn plan(
 /// The slowest position that no state uses and that the extent divides.
 fn find_spare(system: &System, states: &[&State], extent: i64) -> Option<usize> {
     (0..system.zip.len()).rev().find(|&p| {
-        system.zip[p].extent % extent == 0
-            && states.iter().all(|s| s.iter().all(|x| *x != Place::at(p)))
+        system.zip[p].extent % extent == 0 && states.iter().all(|s| s.iter().all(|x| *x != Place::at(p)))
     })
 }
 

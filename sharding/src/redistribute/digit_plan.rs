@@ -42,7 +42,8 @@ impl Ends {
         }
         let (standing_from, standing_to) = (system.standing(from), system.standing(to));
         let free = |p: &usize| standing_from[*p].is_none() && standing_to[*p].is_none();
-        let finds = |extent: i64| (0..system.zip.len()).filter(free).any(|p| system.zip[p].extent % extent == 0);
+        let finds =
+            |extent: i64| (0..system.zip.len()).filter(free).any(|p| system.zip[p].extent % extent == 0);
         let shares = |(_, place): &(usize, &Place)| place.position().is_none();
         let lacks = |(d, _): (usize, &Place)| to[d].position().is_none() && !finds(system.digits[d].extent);
         from.iter().enumerate().filter(shares).any(lacks)

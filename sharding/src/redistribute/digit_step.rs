@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use reshard_layout::{At, Mode, Modes};
+use reshard_layout::{At, Mode};
 use smallvec::SmallVec;
 
 use crate::cut::chunk;
@@ -238,7 +238,7 @@ pub(super) type MeasuredMoves = SmallVec<[Measured; 3]>;
 pub(super) struct Measured {
     pub(super) op: StepOp,
     /// The digits that change, coalesced: by axis, slowest first.
-    pub(super) axes: Modes<At>,
+    pub(super) axes: SmallVec<[Mode<At>; 4]>,
     pub(super) received: u64,
     pub(super) cost_us: f64,
     pub(super) peak: u64,
@@ -255,7 +255,7 @@ fn most_sent(system: &System, before: &State, after: &State, sender: &[usize]) -
     let mut told: SmallVec<[(usize, usize); 8]> = SmallVec::new();
     for (d, a) in before.iter().enumerate() {
         let by = match *a {
-            Place::At(p) => standing_after[usize::from(p)],
+            Place::At(p) => standing_after[usize::from(p)].map(usize::from),
             Place::Replicated | Place::Partial(_) => Some(sender[d]),
         };
         told.extend(by.map(|by| (d, by)));

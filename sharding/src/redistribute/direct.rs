@@ -10,8 +10,8 @@ use smallvec::SmallVec;
 
 use crate::axis::SubAxis;
 use crate::cut::Cut;
-use crate::layout::dim_of;
 use crate::layout::encode::share_out;
+use crate::layout::{dim_of, local_len};
 use crate::redistribute::cost::Traffic;
 use crate::redistribute::messages::{Reduce, reduce_of};
 use crate::redistribute::network::Network;
@@ -255,7 +255,8 @@ impl Work<'_> {
     fn by_near_sources(&self, from: &Sharding, direct: &Step) -> Result<Option<Vec<Step>>, Error> {
         let replicated = from.replicated_axes();
         let overlap = self.overlap(from, self.to);
-        let straddles = direct.axes.iter().chain(&replicated).any(|&s| !self.network.level(from.mesh().mode(s)).1);
+        let straddles =
+            direct.axes.iter().chain(&replicated).any(|&s| !self.network.level(from.mesh().mode(s)).1);
         if !overlap.one_mesh() || !direct.op.communicates() || replicated.is_empty() || !straddles {
             return Ok(None);
         }
@@ -303,7 +304,11 @@ fn pieces(whole: &Sharding, subs: &[SubAxis], dim: usize) -> Result<Option<Shard
     let (mesh, shape) = (whole.mesh(), whole.shape());
     if let Some(layout) = whole.layout() {
         let mut of_dim = Modes::from_slice(dim_of(layout, shape.len(), dim));
-        if subs.iter().all(|&s| share_out(&mut of_dim, 1, mesh.mode(s)).is_some()) {
+        let mut shared = |&s: &SubAxis| {
+            let local = local_len(&of_dim);
+            share_out(&mut of_dim, local, 1, mesh.mode(s)).is_some()
+        };
+        if subs.iter().all(&mut shared) {
             let faster = layout.flat_modes().take(shape.len() - 1 - dim).flatten();
             let slower = layout.flat_modes().skip(shape.len() - dim).flatten();
             return Ok(Some(whole.with_modes(faster.chain(&of_dim).chain(slower).copied())));

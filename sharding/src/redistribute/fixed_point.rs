@@ -45,11 +45,7 @@ fn is_chain(cuts: &Cuts) -> bool {
 }
 
 /// What [`refine`](super::system::refine) finds.
-pub(crate) fn fixed_point(
-    from: &Sharding,
-    to: &Sharding,
-    seeds: &[(usize, usize)],
-) -> Option<Found> {
+pub(crate) fn fixed_point(from: &Sharding, to: &Sharding, seeds: &[(usize, usize)]) -> Option<Found> {
     let (mesh, shape) = (from.mesh(), from.shape());
     from.layout().and(to.layout())?;
     let mut axis_cuts: SmallVec<[Cuts; 4]> =

@@ -14,10 +14,10 @@ use smallvec::SmallVec;
 
 use crate::redistribute::bounds::{self, Codes, Weight};
 use crate::redistribute::digit_step::code;
-use crate::redistribute::refine::{Moving, Refined};
 use crate::redistribute::network::inside_one_unit;
 use crate::redistribute::overlap::Overlap;
 use crate::redistribute::planner::{Objective, Planner, Work};
+use crate::redistribute::refine::{Moving, Refined};
 use crate::redistribute::system::Place;
 use crate::{Error, ReduceOp, Sharding};
 

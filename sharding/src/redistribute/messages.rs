@@ -106,13 +106,16 @@ pub struct Phase {
 /// One phase, two for an all-reduce, none for a rank outside the step's mesh.
 pub type Phases = SmallVec<[Phase; 2]>;
 
+/// The layouts before and after a step side by side, in a box: steps are moved about.
+pub(crate) type Zip = Vec<Mode<(At, At)>>;
+
 /// How the data of a step moves.
 #[derive(Clone, Debug)]
 pub(crate) enum Motion {
     /// Digits change places.
     Move(Move),
     /// Partial digits are reduced onto positions: the zip of before and after.
-    ReduceScatter { zip: Modes<(At, At)>, reduce: Reduce },
+    ReduceScatter { zip: Zip, reduce: Reduce },
     /// Partial modes of axes are reduced onto all their ranks, each reducing a piece of the local buffer.
     AllReduce { modes: Vec<Mode<At>>, reduce: Reduce },
     /// Regions overlap.
@@ -125,7 +128,7 @@ pub(crate) enum Motion {
 #[derive(Clone, Debug)]
 pub(crate) struct Move {
     /// The zip of before and after.
-    pub(crate) zip: Modes<(At, At)>,
+    pub(crate) zip: Zip,
     /// Digits that stand nowhere before and for which the source has another's value: `(head, tail)`.
     pub(crate) senders: Vec<Mode<(At, At)>>,
     /// Digits that become partial by zero-filling, and the op.
@@ -199,7 +202,7 @@ pub(crate) fn phases(
 }
 
 /// A phase of a zip in which nothing moves yet.
-fn phase_of(zip: &Modes<(At, At)>, reduce: Option<Reduce>, members: Vec<usize>) -> Phase {
+fn phase_of(zip: &[Mode<(At, At)>], reduce: Option<Reduce>, members: Vec<usize>) -> Phase {
     let local = |side: fn(&(At, At)) -> At| -> usize {
         zip.iter().filter(|m| side(&m.stride).is_local()).map(|m| m.extent as usize).product()
     };
@@ -215,7 +218,7 @@ fn phase_of(zip: &Modes<(At, At)>, reduce: Option<Reduce>, members: Vec<usize>) 
 }
 
 /// The zip sliced at the coordinates of a sender and a receiver: what goes from one to the other.
-fn block(zip: &Modes<(At, At)>, sender: &[usize], receiver: &[usize]) -> Block {
+fn block(zip: &[Mode<(At, At)>], sender: &[usize], receiver: &[usize]) -> Block {
     let (mut source_offset, mut target_offset) = (0, 0);
     let mut modes = Modes::new();
     for &m in zip {
@@ -313,7 +316,7 @@ impl Move {
 }
 
 fn scattered(
-    zip: &Modes<(At, At)>,
+    zip: &[Mode<(At, At)>],
     reduce: Reduce,
     mesh: &Mesh,
     rank: usize,

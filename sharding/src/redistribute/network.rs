@@ -64,6 +64,10 @@ impl<'a> Network<'a> {
         if top == 0 {
             return (0, true);
         }
+        let axis = digit.stride.axis().map(|axis| &self.mesh.axes()[axis as usize]);
+        if let Some([one]) = axis.map(|a| a.layout().flat()) {
+            return self.level_of_ranks(&[digit.map(|at| at.step * one.stride)]);
+        }
         match self.mesh.ranks_of(&[digit]) {
             Ok(ranks) => self.level_of_ranks(&ranks),
             Err(_) => (top, false),

@@ -40,36 +40,63 @@ fn end(m: Mode<At>) -> At {
     m.stride.with_step(m.stride.step * m.extent)
 }
 
-/// The first cut inside a mode, or its end.
-fn first_cut(m: Mode<At>, cuts: &[At]) -> At {
+/// The part of a mode below the first cut of its axis inside it, and what is above; `None` if that does not divide.
+#[inline]
+fn until_cut(m: Mode<At>, cuts: &[At]) -> Option<(Mode<At>, Option<Mode<At>>)> {
+    if cuts.is_empty() {
+        return Some((m, None));
+    }
     let inside = |c: &&At| c.axis() == m.stride.axis() && m.stride.step < c.step && c.step < end(m).step;
-    cuts.iter().filter(inside).min_by_key(|c| c.step).copied().unwrap_or(end(m))
+    let first = cuts.iter().filter(inside).map(|c| c.step).min().filter(|_| !m.stride.is_local());
+    let Some(step) = first else { return Some((m, None)) };
+    let (low, high) = if step % m.stride.step == 0 { m.cut(step / m.stride.step)? } else { return None };
+    Some((low, Some(high)))
 }
 
-/// The modes cut where cuts of their axes are; these themselves where there are none. `None` if one does not divide.
-fn cut_at<'a>(
-    modes: &'a [Mode<At>],
-    cuts: &[At],
-    storage: &'a mut Modes<At>,
-) -> Option<&'a [Mode<At>]> {
-    if cuts.is_empty() {
-        return Some(modes);
-    }
-    for &whole in modes {
-        let mut rest = whole;
-        while !rest.stride.is_local() {
-            let cut = first_cut(rest, cuts);
-            if cut == end(rest) {
-                break;
-            }
-            let low = (cut.step % rest.stride.step == 0).then_some(cut.step / rest.stride.step)?;
-            let (lower, upper) = rest.cut(low)?;
-            storage.push(lower);
-            rest = upper;
+/// The modes cut where cuts of their axes are; `None` if one does not divide.
+fn cut_at(modes: &[Mode<At>], cuts: &[At]) -> Option<Modes<At>> {
+    let mut parts = Modes::new();
+    for &m in modes {
+        let mut rest = Some(m);
+        while let Some(m) = rest {
+            let (part, above) = until_cut(m, cuts)?;
+            parts.push(part);
+            rest = above;
         }
-        storage.push(rest);
     }
-    Some(storage)
+    Some(parts)
+}
+
+/// Puts a digit where it stands in one of the two, or fails with the one that it overlaps.
+#[inline(always)]
+fn put(
+    digits: &mut SmallVec<[Moving; 8]>,
+    which: usize,
+    mode: Mode<At>,
+    place: Place,
+) -> Result<(), [Mode<At>; 2]> {
+    let is_before = |a: &Mode<At>, b: &Mode<At>| {
+        let (x, y) = (axis_of(a.stride), axis_of(b.stride));
+        x < y || (x == y && a.stride.step >= b.stride.step * b.extent)
+    };
+    let mut at = digits.len();
+    for (i, known) in digits.iter_mut().enumerate() {
+        if known.mode == mode {
+            known.places[which] = place;
+            return Ok(());
+        }
+        if is_before(&mode, &known.mode) {
+            at = i;
+            break;
+        }
+        if !is_before(&known.mode, &mode) {
+            return Err([known.mode, mode]);
+        }
+    }
+    let mut places = [Place::Replicated; 2];
+    places[which] = place;
+    digits.insert(at, Moving { mode, places });
+    Ok(())
 }
 
 impl Refined {
@@ -108,58 +135,35 @@ impl Refined {
     /// Zips the layouts, axes cut where asked; two digits that overlap are an error.
     fn lay(&mut self, from: &Sharding, to: &Sharding, cuts: &[At]) -> Result<Option<()>, [Mode<At>; 2]> {
         let (Some(s), Some(t)) = (from.modes(), to.modes()) else { return Ok(None) };
-        let (mut of_s, mut of_t) = (Modes::new(), Modes::new());
-        let (Some(s), Some(t)) = (cut_at(s, cuts, &mut of_s), cut_at(t, cuts, &mut of_t)) else {
-            return Ok(None);
+        let zipped = if cuts.is_empty() {
+            zip_into(s, t, &mut self.zip).ok()
+        } else {
+            let (s, t) = (cut_at(s, cuts), cut_at(t, cuts));
+            s.zip(t).and_then(|(s, t)| zip_into(&s, &t, &mut self.zip).ok())
         };
-        if zip_into(s, t, &mut self.zip).is_err() {
+        if zipped.is_none() {
             return Ok(None);
         }
-        for position in 0..self.zip.len() {
-            let m = self.zip[position];
-            for (which, at) in [m.stride.0, m.stride.1].into_iter().enumerate() {
-                if !at.is_local() {
-                    self.put(which, m.map(|_| at), Place::at(position))?;
-                }
+        for (position, m) in self.zip.iter().enumerate() {
+            let (before, after) = m.stride;
+            if !before.is_local() {
+                put(&mut self.digits, 0, m.map(|_| before), Place::at(position))?;
+            }
+            if !after.is_local() {
+                put(&mut self.digits, 1, m.map(|_| after), Place::at(position))?;
             }
         }
         for (which, sharding) in [from, to].into_iter().enumerate() {
             for p in sharding.partial() {
-                let whole = Modes::from_slice(&[sharding.mesh().mode(p.sub)]);
-                let mut parts = Modes::new();
-                let Some(parts) = cut_at(&whole, cuts, &mut parts) else { return Ok(None) };
-                for &part in parts {
-                    self.put(which, part, Place::Partial(p.op))?;
+                let mut rest = Some(sharding.mesh().mode(p.sub));
+                while let Some(m) = rest {
+                    let Some((part, above)) = until_cut(m, cuts) else { return Ok(None) };
+                    put(&mut self.digits, which, part, Place::Partial(p.op))?;
+                    rest = above;
                 }
             }
         }
         Ok(self.fill_idle(from.mesh().axes().iter().map(crate::Axis::size), cuts))
-    }
-
-    /// Puts a digit where it stands in one of the two, or fails with the one that it overlaps.
-    fn put(&mut self, which: usize, mode: Mode<At>, place: Place) -> Result<(), [Mode<At>; 2]> {
-        let is_before = |a: Mode<At>, b: Mode<At>| {
-            let (x, y) = (a.stride.axis(), b.stride.axis());
-            x < y || (x == y && a.stride.step >= end(b).step)
-        };
-        let mut at = self.digits.len();
-        for (i, known) in self.digits.iter_mut().enumerate() {
-            if known.mode == mode {
-                known.places[which] = place;
-                return Ok(());
-            }
-            if is_before(mode, known.mode) {
-                at = i;
-                break;
-            }
-            if !is_before(known.mode, mode) {
-                return Err([known.mode, mode]);
-            }
-        }
-        let mut places = [Place::Replicated; 2];
-        places[which] = place;
-        self.digits.insert(at, Moving { mode, places });
-        Ok(())
     }
 
     /// Adds what neither sharding uses of axes of these sizes: it is replicated. `None` if cuts do not nest.

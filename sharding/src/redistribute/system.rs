@@ -31,9 +31,10 @@
 
 use std::sync::Arc;
 
-use reshard_layout::{At, Modes};
+use reshard_layout::{At, Mode, Modes};
 use smallvec::SmallVec;
 
+use crate::redistribute::messages::Zip;
 use crate::redistribute::refine::Refined;
 use crate::sharding::{PartialAxis, canonical_partial};
 use crate::{Mesh, ReduceOp, Sharding};
@@ -91,47 +92,63 @@ pub(crate) fn refine(from: &Sharding, to: &Sharding, seeds: &[At]) -> Option<(Ar
     refined.fill(from, to, seeds).then(|| refined.system(from))
 }
 
-/// A digit for each position, where one stands.
-pub(crate) type Standing = SmallVec<[Option<usize>; 12]>;
+/// A digit for each position, where one stands; a mesh has at most 62.
+pub(crate) type Standing = SmallVec<[Option<u8>; 32]>;
 
 impl System {
     /// The digit at each position in a state: its inverse.
     pub(crate) fn standing(&self, state: &State) -> Standing {
-        let mut standing = SmallVec::from_elem(None, self.zip.len());
+        let mut standing = Standing::from_elem(None, self.zip.len());
         for (d, place) in state.iter().enumerate() {
-            if let Some(p) = place.position() {
-                standing[p] = Some(d);
+            if let Place::At(p) = *place {
+                standing[usize::from(p)] = Some(d as u8);
             }
         }
         standing
     }
 
-    /// A state as the layout of the row-major index: the digits where they stand, the rest dense in the local buffer.
+    /// A state as the layout of the row-major index: the digits where they stand, the rest local.
     pub(crate) fn layout(&self, state: &State) -> Modes<At> {
-        let mut local = 1;
-        let mut modes = Modes::new();
-        for (m, digit) in self.zip.iter().zip(self.standing(state)) {
-            let at = digit.map_or(At::local(local), |d| self.digits[d].stride);
-            local *= if digit.is_some() { 1 } else { m.extent };
-            modes.push(m.map(|_| at));
+        let mut modes: Modes<At> = self.zip.iter().map(|m| m.map(|_| At::local(1))).collect();
+        for (digit, place) in self.digits.iter().zip(state) {
+            if let Place::At(p) = *place {
+                modes[usize::from(p)].stride = digit.stride;
+            }
         }
         modes
     }
 
-    /// The layouts of two states side by side, one mode for each position.
-    pub(crate) fn zip_of(&self, before: &State, after: &State) -> Modes<(At, At)> {
-        let (a, b) = (self.layout(before), self.layout(after));
-        a.iter().zip(&b).map(|(x, y)| x.map(|stride| (stride, y.stride))).collect()
+    /// The layouts of two states side by side, one mode for each position, local strides dense.
+    pub(crate) fn zip_of(&self, before: &State, after: &State) -> Zip {
+        let mut zip: Zip = self.zip.iter().map(|m| m.map(|_| (At::local(1), At::local(1)))).collect();
+        for (digit, (before, after)) in self.digits.iter().zip(before.iter().zip(after)) {
+            if let Place::At(p) = *before {
+                zip[usize::from(p)].stride.0 = digit.stride;
+            }
+            if let Place::At(p) = *after {
+                zip[usize::from(p)].stride.1 = digit.stride;
+            }
+        }
+        let (mut first, mut second) = (1, 1);
+        for Mode { extent, stride } in &mut zip {
+            for (at, step) in [(&mut stride.0, &mut first), (&mut stride.1, &mut second)] {
+                if at.is_local() {
+                    at.step = *step;
+                    *step *= *extent;
+                }
+            }
+        }
+        zip
     }
 
     /// The digits that change between two states, coalesced: by axis, slowest first.
-    pub(crate) fn changed(&self, before: &State, after: &State) -> Modes<At> {
+    pub(crate) fn changed(&self, before: &State, after: &State) -> SmallVec<[Mode<At>; 4]> {
         let mut changed = Modes::new();
         for d in (0..before.len()).rev().filter(|&d| before[d] != after[d]) {
             changed.push_coalesced(0, self.digits[d]);
         }
         changed.reverse();
-        changed
+        SmallVec::from_slice(&changed)
     }
 
     /// The number of elements that every rank holds in a state.

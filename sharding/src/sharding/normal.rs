@@ -51,6 +51,9 @@ pub(crate) fn canonical_partial(
     mut partial: SmallVec<[PartialAxis; 2]>,
 ) -> Result<SmallVec<[PartialAxis; 2]>, Error> {
     partial.retain(|p| p.sub.size > 1);
+    if partial.len() < 2 {
+        return Ok(partial);
+    }
     partial.sort_by_key(|p| p.sub);
     if let Some(w) = partial.windows(2).find(|w| !w[0].op.mixes_with(w[1].op)) {
         return Err(Error::Placement {

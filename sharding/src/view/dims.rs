@@ -214,12 +214,7 @@ impl Sharding {
             return Ok(self.of_dims(shape, |dim| from(dim).map_or_else(Modes::new, |d| self.modes_of(d))));
         }
         let cuts = self.cuts().unwrap_or_default().iter().map(|c| AxisCut { dim: to(c.dim), ..c.clone() });
-        Sharding::from_cuts(
-            self.mesh(),
-            shape,
-            cuts.collect(),
-            self.partial().iter().copied().collect(),
-        )
+        Sharding::from_cuts(self.mesh(), shape, cuts.collect(), self.partial().iter().copied().collect())
     }
 
     /// The modes of a dim where there is a layout.

@@ -20,8 +20,8 @@ use smallvec::SmallVec;
 
 use super::{ending_at, ends_of, reshaped, runs, straddles};
 use crate::cut::Cut;
-use crate::layout::{dim_of, make_dense};
 use crate::layout::encode::{cuts_of, dim_of_cuts};
+use crate::layout::{dim_of, make_dense};
 use crate::sharding::{AxisCut, Cuts};
 use crate::{Error, Sharding};
 
@@ -218,8 +218,7 @@ fn forms(
 /// Cuts of a dim that divides with the axes in mesh order: each skips the local indices and the later sub-axes above it.
 fn in_order_of_axes(mut cuts: Cuts) -> Cuts {
     for i in 0..cuts.len() {
-        let later: usize =
-            cuts[..i].iter().filter(|c| c.sub > cuts[i].sub).map(|c| c.cut.ranks()).product();
+        let later: usize = cuts[..i].iter().filter(|c| c.sub > cuts[i].sub).map(|c| c.cut.ranks()).product();
         cuts[i].cut = Cut::chunks(cuts[i].cut.pieces() * later, cuts[i].cut.ranks());
     }
     cuts.sort_by_key(|c| c.sub);

@@ -181,7 +181,9 @@ impl<'a> Problem<'a> {
             }
             let mut cycle: SmallVec<[usize; 4]> = SmallVec::from_slice(&[first]);
             let mut d = first;
-            while let Some(next) = t[d].position().and_then(|p| standing[p]).filter(|&n| n != first) {
+            while let Some(next) =
+                t[d].position().and_then(|p| standing[p]).map(usize::from).filter(|&n| n != first)
+            {
                 cycle.push(next);
                 d = next;
             }
