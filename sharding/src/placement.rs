@@ -107,8 +107,17 @@ impl Placement {
     pub(crate) fn of_cut(dim: usize, cut: &Cut) -> Placement {
         match cut.sizes() {
             Some(sizes) => Placement::Ragged { dim, sizes: sizes.clone() },
-            None if cut.is_plain() => Placement::Shard(dim),
-            None => Placement::StridedShard { dim, split_factor: cut.pieces() },
+            None => Placement::of_chunks(dim, cut.pieces()),
+        }
+    }
+
+    /// The placement that chunks a dim in so many pieces.
+    #[inline]
+    pub(crate) fn of_chunks(dim: usize, pieces: usize) -> Placement {
+        if pieces == 1 {
+            Placement::Shard(dim)
+        } else {
+            Placement::StridedShard { dim, split_factor: pieces }
         }
     }
 

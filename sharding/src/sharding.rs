@@ -69,7 +69,7 @@ pub(crate) struct AxisCut {
 pub(crate) type Cuts = SmallVec<[AxisCut; 4]>;
 
 /// How the tensor lies on the mesh.
-#[derive(Debug, Eq, Hash)]
+#[derive(Debug, Eq)]
 pub(crate) enum Form {
     /// One mode per dim, the last dim first.
     Layout(Layout<At>),
@@ -85,6 +85,15 @@ impl PartialEq for Form {
             (Form::Layout(a), Form::Layout(b)) => a.flat() == b.flat(),
             (Form::Cuts(a), Form::Cuts(b)) => a == b,
             (Form::Layout(_), Form::Cuts(_)) | (Form::Cuts(_), Form::Layout(_)) => false,
+        }
+    }
+}
+
+impl core::hash::Hash for Form {
+    fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
+        match self {
+            Form::Layout(layout) => layout.flat().hash(state),
+            Form::Cuts(cuts) => cuts.hash(state),
         }
     }
 }

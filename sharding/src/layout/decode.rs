@@ -13,7 +13,6 @@ use reshard_layout::{At, Mode, Modes};
 use smallvec::SmallVec;
 
 use super::encode::dim_of_cuts;
-use crate::cut::Cut;
 use crate::sharding::Form;
 use crate::{Error, Placement, Placements, Sharding};
 
@@ -78,7 +77,7 @@ impl Sharding {
                 let at = seen.iter().position(is_whole).ok_or_else(split_axis)?;
                 product(&seen[at + 1..])
             };
-            out.0[axis as usize] = Placement::of_cut(dim, &Cut::chunks(pieces, 1));
+            out.0[axis as usize] = Placement::of_chunks(dim, pieces);
         }
         Ok(())
     }

@@ -69,6 +69,10 @@ fn cut_at(modes: &[Mode<At>], cuts: &[At]) -> Option<Modes<At>> {
 
 /// Puts a digit where it stands in one of the two, or fails with the one that it overlaps.
 #[inline(always)]
+#[allow(
+    clippy::inline_always,
+    reason = "called for every digit of every bound, a twentieth of its instructions"
+)]
 fn put(
     digits: &mut SmallVec<[Moving; 8]>,
     which: usize,
