@@ -13,7 +13,7 @@
 //! is defined for integers only.
 
 use std::fmt;
-use std::hash::Hash;
+use std::hash::{Hash, Hasher};
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
@@ -138,8 +138,10 @@ impl Stride for i64 {
 /// # Ok::<(), reshard_layout::Error>(())
 /// ```
 ///
+/// A step of 0 is 0 along every axis: `0@1`, `0@0` and `0` are equal, and have no axis.
+///
 /// Source: CuTe's `E<k>` and Axe's named axes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug)]
 pub struct At {
     /// How far it goes.
     pub step: i64,
@@ -163,16 +165,16 @@ impl At {
         At { step, along: NonZeroU32::new(axis.saturating_add(1)) }
     }
 
-    /// The axis, if it is not the local buffer.
+    /// The axis, if it is not the local buffer; none for a step of 0.
     #[inline]
     pub fn axis(self) -> Option<u32> {
-        self.along.map(|n| n.get() - 1)
+        self.along.filter(|_| self.step != 0).map(|n| n.get() - 1)
     }
 
-    /// Whether it steps in the local buffer.
+    /// Whether it steps in the local buffer, or does not move.
     #[inline]
     pub fn is_local(self) -> bool {
-        self.along.is_none()
+        self.along.is_none() || self.step == 0
     }
 
     /// Another step in the same direction.
@@ -180,6 +182,22 @@ impl At {
     #[must_use]
     pub fn with_step(self, step: i64) -> At {
         At { step, ..self }
+    }
+}
+
+impl PartialEq for At {
+    #[inline]
+    fn eq(&self, other: &At) -> bool {
+        self.step == other.step && (self.along == other.along || self.step == 0)
+    }
+}
+
+impl Eq for At {}
+
+impl Hash for At {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.step.hash(state);
+        self.axis().hash(state);
     }
 }
 
@@ -224,7 +242,7 @@ impl Stride for At {
 
     #[inline]
     fn goes_on(self, n: i64, next: At) -> bool {
-        self.along == next.along && self.step.checked_mul(n) == Some(next.step)
+        self.step.checked_mul(n) == Some(next.step) && (self.along == next.along || next.step == 0)
     }
 
     fn add_to(self, n: i64, value: &mut Point) {
@@ -252,7 +270,8 @@ impl Stride for At {
 
     /// What the layout reaches along each axis fits, and its size.
     fn seal<I: Iterator<Item = Mode<At>> + Clone>(modes: I) -> Result<(i64, ()), Error> {
-        let (mut size, mut all) = (1_i64, Some(0_i64));
+        // Counted from 1: the length of an interval of values is one more than what it reaches.
+        let (mut size, mut all) = (1_i64, Some(1_i64));
         for Mode { extent, stride } in modes.clone() {
             if extent < 1 {
                 return Err(Error::BadExtent { extent });
