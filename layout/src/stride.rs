@@ -339,19 +339,51 @@ impl FromStr for At {
     }
 }
 
-impl fmt::Display for Point {
+impl Point {
     /// The local offset, if it is not 0 or there is nothing else, and the steps: `3+1@0+4@1`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    pub(crate) fn write(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        step: impl Fn(&mut fmt::Formatter<'_>, At) -> fmt::Result,
+    ) -> fmt::Result {
         let mut between = "";
         if self.local != 0 || self.along.is_empty() {
-            self.local.fmt(f)?;
+            write!(f, "{}", self.local)?;
             between = "+";
         }
-        for at in &self.along {
-            write!(f, "{between}{at}")?;
+        for &at in &self.along {
+            f.write_str(between)?;
+            step(f, at)?;
             between = "+";
         }
         Ok(())
+    }
+}
+
+/// Reads steps with a `+` between them.
+pub(crate) fn read_point(
+    cursor: &mut Cursor<'_>,
+    mut step: impl FnMut(&mut Cursor<'_>) -> Result<At, Error>,
+) -> Result<Point, Error> {
+    let mut point = Point::default();
+    loop {
+        let place = cursor.place();
+        let at = step(cursor)?;
+        let known = at.axis().map_or(point.local, |axis| point.along(axis));
+        if known.checked_add(at.step).is_none() {
+            return Err(cursor.overflow_at(place));
+        }
+        at.add_to(1, &mut point);
+        if !cursor.eat('+') {
+            return Ok(point);
+        }
+    }
+}
+
+impl fmt::Display for Point {
+    /// `3+1@0+4@1`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f, |f, at| fmt::Display::fmt(&at, f))
     }
 }
 
@@ -359,21 +391,7 @@ impl FromStr for Point {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Point, Error> {
-        read(text, |cursor| {
-            let mut point = Point::default();
-            loop {
-                let place = cursor.place();
-                let at = <At as ReadStride>::read(cursor)?;
-                let known = if at.is_local() { point.local } else { at.axis().map_or(0, |a| point.along(a)) };
-                if known.checked_add(at.step).is_none() {
-                    return Err(cursor.overflow_at(place));
-                }
-                at.add_to(1, &mut point);
-                if !cursor.eat('+') {
-                    return Ok(point);
-                }
-            }
-        })
+        read(text, |cursor| read_point(cursor, <At as ReadStride>::read))
     }
 }
 
@@ -384,7 +402,8 @@ pub(crate) trait ReadStride: Stride {
 
     /// The strides of a shape, as a layout.
     fn read_strides(cursor: &mut Cursor<'_>, shape: IntTuple) -> Result<Layout<Self>, Error> {
-        cursor.strides_of(&shape, Self::read)
+        let strides = cursor.strides_of(&shape, Self::read)?;
+        Layout::side_by_side(&shape, strides)
     }
 }
 
@@ -441,6 +460,7 @@ impl<S: ReadStride, T: ReadStride> ReadStride for (S, T) {
     }
 
     fn read_strides(cursor: &mut Cursor<'_>, shape: IntTuple) -> Result<Layout<(S, T)>, Error> {
-        cursor.nested_strides_of(&shape)
+        let strides = cursor.nested_strides_of(&shape, Self::read)?;
+        Layout::side_by_side(&shape, strides)
     }
 }

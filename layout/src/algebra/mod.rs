@@ -46,6 +46,7 @@
 //! | reach | a layout exists if its size and, along every axis, its span fit in 64 bits | `stride` | `what_fits_along_every_axis_is_accepted_and_nothing_else` |
 //! | notation | `FromStr` undoes `Display` | `notation` | `display_then_from_str_is_the_identity` |
 //! | | the same for steps along axes and for pairs | | `display_then_from_str_is_the_identity_for_every_stride` |
+//! | | names of axes are only other numbers | `named` | `names_are_only_other_numbers` |
 //! | | any other text is refused with a sentence | | `mutated_texts_are_read_or_refused` |
 
 mod by_mode;

@@ -5,7 +5,8 @@ use std::fmt::{Debug, Display};
 use std::str::FromStr;
 
 use quickcheck::{Arbitrary, Gen};
-use reshard_layout::{At, Error, Layout, Mode, Point};
+use reshard_layout::expression::{Value, evaluate};
+use reshard_layout::{At, Error, Layout, Mode, Named, Point, Points};
 
 use crate::drawn::{Drawn, List, below, check};
 use crate::slow::{pairs, steps};
@@ -67,6 +68,52 @@ fn steps_and_points_are_read_as_they_are_written() {
         assert_eq!(text.parse::<Point>().map(|point| point.to_string()).as_deref(), Ok(canonical));
     }
     check(law as fn(List<At>, u16) -> bool);
+}
+
+/// Names of the two axes that are drawn, in the other order.
+const NAMES: [&str; 2] = ["tp", "a/b-c.0"];
+
+#[test]
+fn names_are_only_other_numbers() {
+    fn law(modes: List<At>, cuts: Vec<u8>, index: u16) -> bool {
+        let layout = nest(&modes.0, &cuts);
+        let named = Named::new(&layout, |axis| NAMES[axis as usize]).expect("names");
+        let index = i64::from(index) % layout.size();
+        let (point, points) = (layout.value(index).expect("inside"), named.value(index).expect("inside"));
+        let names: Vec<&str> = points.names().collect();
+        let along = |axis: u32| {
+            let number = names.iter().position(|name| *name == NAMES[axis as usize]);
+            number.map_or(0, |number| points.points()[0].along(number as u32))
+        };
+        let same =
+            points.points()[0].local == point.local && (0..2).all(|axis| along(axis) == point.along(axis));
+        // In the expressions what has no axis is a layout of integers.
+        let text = named.to_string();
+        let value = match evaluate(&text) {
+            Ok(Value::Named(value)) => *value == named && named.names().len() > 0,
+            Ok(Value::Layout(value)) => named.integers() == Some(value),
+            Ok(_) | Err(_) => false,
+        };
+        same && value
+            && round_trips(&named)
+            && round_trips(&points)
+            && named.stride().is_ok_and(|s| round_trips(&s))
+    }
+    check(law as fn(List<At>, Vec<u8>, u16) -> bool);
+}
+
+#[test]
+fn names_of_pairs_are_read_as_they_are_written() {
+    fn law(modes: List<(At, At)>, cuts: Vec<u8>, index: u16) -> bool {
+        let layout = nest(&modes.0, &cuts);
+        let named = Named::new(&layout, |axis| NAMES[axis as usize]).expect("names");
+        let value = evaluate(&named.to_string());
+        round_trips(&named)
+            && value == Ok(Value::Pairs(Box::new(named.clone())))
+            && named.value(i64::from(index) % layout.size()).is_ok_and(|points| round_trips(&points))
+            && named.stride().is_ok_and(|stride| round_trips(&stride))
+    }
+    check(law as fn(List<(At, At)>, Vec<u8>, u16) -> bool);
 }
 
 #[test]
@@ -143,7 +190,9 @@ fn mutated_texts_are_read_or_refused() {
             nest(&List::<At>::arbitrary(&mut g).0, &cuts).to_string(),
             nest(&List::<(i64, i64)>::arbitrary(&mut g).0, &cuts).to_string(),
             nest(&List::<(At, At)>::arbitrary(&mut g).0, &cuts).to_string(),
-            "3+1@0+-4@1".to_owned(),
+            "(3+1@0+-4@1,2@tp)".to_owned(),
+            "(4,(2,3)):(1@tp,(4@dp.0,8))".to_owned(),
+            "(4,2):((1,1@tp),(4@dp,-4))".to_owned(),
         ];
         for text in texts {
             let text = mutate(&mut g, &text);
@@ -154,6 +203,10 @@ fn mutated_texts_are_read_or_refused() {
                 read::<Layout<(At, At)>>(&text),
                 read::<At>(&text),
                 read::<Point>(&text),
+                read::<Named>(&text),
+                read::<Named<(At, At)>>(&text),
+                read::<Points>(&text),
+                evaluate(&text).is_ok_and(|value| !value.to_string().is_empty()),
             ];
             counts[usize::from(read.contains(&true))] += 1;
         }
