@@ -238,6 +238,11 @@ fn what_needs_integers_says_so() {
         ("(4,2):(1@tp)", "expected strides that are nested like the shape (4,2)"),
         ("(4,2):((1@tp,1),2)", "expected strides that are nested like the shape (4,2)"),
         ("zip(4:1@tp)", "zip takes (A, B), and is given 1 arguments"),
+        (
+            "zip(4:1, (5,):(1@tp,))",
+            "the shapes 4 and (5,) do not nest: their sizes are 4 and 5, not the same",
+        ),
+        ("split((4,3):(1,8@tp), (6,2))", "the shapes (4,3) and (6,2) do not nest: after 6 indices a mode"),
         ("size(4:1@tp,1)", "size takes (A), and is given 2 arguments"),
     ] {
         let message = evaluate(text).expect_err(text).to_string();
