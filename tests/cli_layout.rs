@@ -18,6 +18,35 @@ fn an_expression_is_answered_as_text_and_as_json() {
 }
 
 #[test]
+fn steps_along_axes_and_pairs_are_printed_as_layouts_are() {
+    for (expression, text, object) in [
+        ("coalesce((4,2):(1@tp,4@tp))", "8:1@tp", json!({"layout": "8:1@tp", "size": 8})),
+        ("(4,2):(1@tp,8)", "(4,2):(1@tp,8)", json!({"layout": "(4,2):(1@tp,8)", "size": 8})),
+        ("mode((4,2):(1@tp,8), 1)", "2:8", json!({"layout": "2:8", "size": 2})),
+        ("(4,2):(1@tp,8)(7)", "8+3@tp", json!({"value": "8+3@tp"})),
+        ("(4,2):(1@tp,8)(4)", "8", json!({"value": 8})),
+        ("stride((4,2):(1@tp,8))", "(1@tp,8)", json!({"tuple": "(1@tp,8)"})),
+        (
+            "zip(12:1, (3,4):(4,1))",
+            "(3,4):((1,4),(3,1))",
+            json!({"layout": "(3,4):((1,4),(3,1))", "size": 12}),
+        ),
+        ("(3,4):((1,4),(3,1@dp))(5)", "(5,8+1@dp)", json!({"tuple": "(5,8+1@dp)"})),
+        ("(3,4):((1,4),(3,1))(5)", "(5,9)", json!({"tuple": "(5,9)"})),
+    ] {
+        assert_eq!(reshard(&["layout", expression]).stdout, format!("{text}\n"), "{expression}");
+        assert_eq!(reshard(&["layout", expression, "--json"]).json(), object, "{expression}");
+        let batch = reshard_with(&["layout", "--batch"], expression).stdout;
+        assert_eq!(serde_json::from_str::<Value>(&batch).unwrap(), object, "{expression}");
+    }
+    reshard(&["layout", "complement((4,2):(1@tp,8), 24)", "--json"]).refused("parse", "steps along tp");
+    reshard(&["layout", "cosize(zip(4:1, 4:2))", "--json"]).refused("parse", "4:(1,2)");
+    reshard(&["layout", "zip((4,6):(6,1), (6,4):(4,1))", "--json"]).error(2, "not_nesting", "do not nest");
+    reshard(&["layout", "--draw", "(4,2):(1@tp,8)", "--json"]).refused("inadmissible", "steps along tp");
+    reshard(&["layout", "--draw", "zip(4:1, 4:2)", "--json"]).refused("inadmissible", "two sides");
+}
+
+#[test]
 fn what_is_not_a_layout_is_refused_with_its_kind() {
     for (expression, kind) in [
         ("composition((12,2):(1,100), (2,2,2):(3,4,6))", "not_representable"),

@@ -195,11 +195,17 @@ impl fmt::Display for Error {
                     }
                 }
             }
-            Self::NotNesting { left, right, boundary } => write!(
-                f,
-                "the shapes {left} and {right} do not nest: after {boundary} indices a mode of one ends inside a mode of \
-                 the other that does not divide there"
-            ),
+            Self::NotNesting { left, right, boundary } => match (left.product(), right.product()) {
+                (Ok(of_left), Ok(of_right)) if of_left != of_right => write!(
+                    f,
+                    "the shapes {left} and {right} do not nest: their sizes are {of_left} and {of_right}, not the same"
+                ),
+                (_, _) => write!(
+                    f,
+                    "the shapes {left} and {right} do not nest: after {boundary} indices a mode of one ends inside a \
+                     mode of the other that does not divide there"
+                ),
+            },
             Self::Inadmissible { operation, operand, defect } => {
                 write!(f, "{operand} has no {operation}: {defect}")
             }

@@ -141,11 +141,7 @@ impl Layout {
     ///
     /// `overflow`, `too_deep`, `too_large`; for no modes the answer is `1:0`.
     pub fn concat(modes: &[Self]) -> Result<Self, Error> {
-        let mut tuple = Tuple::new();
-        for mode in modes {
-            tuple.push(mode)?;
-        }
-        tuple.finish()
+        Self::tuple(modes)
     }
 
     /// The least value; 0 unless a stride is negative.
@@ -193,14 +189,14 @@ impl<S: Stride> Layout<S> {
     ///
     /// `bad_extent`, `overflow`, `too_large`; requires ascending ends up to the number of modes.
     pub fn nested(modes: &[Mode<S>], ends: &[usize]) -> Result<Self, Error> {
-        if modes.len() + ends.len() > MAX_LEAVES {
-            return Err(Error::TooLarge { what: Counted::Leaves, limit: MAX_LEAVES });
-        }
         let mut layout = Self::blank();
         let (flat, nests) = layout.parts_mut();
         let mut start = 0;
         for &end in ends {
             let part = &modes[start..end];
+            if flat.len() + part.len().max(1) > MAX_LEAVES {
+                return Err(Error::TooLarge { what: Counted::Leaves, limit: MAX_LEAVES });
+            }
             if part.is_empty() {
                 flat.push(Mode { extent: 1, stride: S::ZERO });
             }
@@ -222,6 +218,27 @@ impl<S: Stride> Layout<S> {
         }
         layout.seal_checked()?;
         Ok(layout)
+    }
+
+    /// [`concat`](Layout::concat) of layouts whose strides are of any kind.
+    ///
+    /// ```
+    /// use reshard_layout::{At, Layout};
+    ///
+    /// let (a, b): (Layout<At>, Layout<At>) = ("4:1".parse()?, "(2,3):(1@0,1@1)".parse()?);
+    /// assert_eq!(Layout::tuple(&[a, b])?.to_string(), "(4,(2,3)):(1,(1@0,1@1))");
+    /// # Ok::<(), reshard_layout::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `overflow`, `too_deep`, `too_large`; for no modes the answer is `1:0`.
+    pub fn tuple(modes: &[Self]) -> Result<Self, Error> {
+        let mut tuple = Tuple::new();
+        for mode in modes {
+            tuple.push(mode)?;
+        }
+        tuple.finish()
     }
 
     /// All modes without their nesting, leftmost first.

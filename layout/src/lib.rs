@@ -21,11 +21,12 @@
 //! * [`Layout`] and [`IntTuple`]: the values; `Display` and `FromStr` are inverse of each other, `serde` is the notation.
 //! * [`Mode`], [`Modes`], [`Stride`]: what layouts are made of. A stride is an integer, a step along an axis of a mesh
 //!   ([`At`], `2@0`), or a pair of strides: two layouts of one domain, which is what a copy is.
+//! * [`Named`]: a layout with the names of its axes, `(4,2):(1@tp,8)`, and [`Points`], its values.
 //! * [`algebra`]: the operations and the table of their laws. Tilers, lazy compositions, patterns.
 //! * [`properties`]: the predicates that preconditions are written in.
 //! * [`Swizzle`]: exchanging bits of an index.
 //! * [`expression`]: the algebra as text. [`draw`]: layouts as grids and pictures.
-//! * [`theory`]: three chapters with worked numbers. [`mod@reference`]: the definitions, slow and short.
+//! * [`theory`]: four chapters with worked numbers. [`mod@reference`]: the definitions, slow and short.
 //!
 //! All arithmetic is checked 64-bit; nothing panics; layouts of up to 8 leaves need no heap.
 #![forbid(unsafe_code)]
@@ -37,6 +38,7 @@ pub mod expression;
 mod int_tuple;
 mod layout;
 pub mod modes;
+mod named;
 mod notation;
 mod order;
 mod profile;
@@ -52,6 +54,7 @@ pub use error::{Counted, Defect, Error, ErrorKind, Obstacle, Operation, ParseErr
 pub use int_tuple::IntTuple;
 pub use layout::Layout;
 pub use modes::{Mode, Modes};
+pub use named::{Named, Points};
 pub use profile::{MAX_DEPTH, MAX_LEAVES};
 pub use stride::{At, Point, Stride};
 pub use swizzle::Swizzle;

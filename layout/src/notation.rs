@@ -6,6 +6,9 @@
 //! leaf   = integer                                      of a shape, and of strides in memory or in ranks
 //!        | integer | integer '@' axis                   of strides on a mesh
 //!        | '(' leaf ',' leaf ')'                        of pairs of strides, nested exactly like the shape
+//! axis   = integer | name                               names in expressions, and for [`Named`](crate::Named)
+//! name   = ( letter | '_' ) { letter | digit | '_' | '-' | '.' | '/' }
+//! point  = integer [ '@' axis ] { '+' integer [ '@' axis ] }
 //! ```
 //!
 //! As in Python, `(4,)` is the tuple of one and `(4)` is just 4. White space may stand between the parts. Reading is
@@ -13,11 +16,12 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
 use crate::error::{ErrorKind, ParseError};
-use crate::modes::{Mode, Modes};
+use crate::modes::Mode;
 use crate::profile::{MAX_DEPTH, MAX_LEAVES, Nest, Nests, Profile};
 use crate::stride::{At, ReadStride, Stride};
 use crate::{Error, IntTuple, Layout};
@@ -143,9 +147,9 @@ impl<'a> Cursor<'a> {
     }
 
     /// A tuple of leaves that do not begin with a parenthesis.
-    fn tuple_of<T>(
+    pub(crate) fn tuple_of<T>(
         &mut self,
-        leaf: impl Fn(&mut Self) -> Result<T, Error>,
+        mut leaf: impl FnMut(&mut Self) -> Result<T, Error>,
     ) -> Result<(SmallVec<[T; 8]>, Profile), Error> {
         // For each open parenthesis: the first leaf inside, and whether there was a comma.
         let mut open: SmallVec<[(usize, bool); 8]> = SmallVec::new();
@@ -202,22 +206,37 @@ impl<'a> Cursor<'a> {
         S::read_strides(self, shape)
     }
 
-    /// The strides of a shape and the layout that both are, where a stride does not begin with a parenthesis.
-    pub(crate) fn strides_of<S: ReadStride>(
+    /// The strides of a shape, where a stride does not begin with a parenthesis.
+    pub(crate) fn strides_of<S>(
         &mut self,
         shape: &IntTuple,
-        leaf: impl Fn(&mut Self) -> Result<S, Error>,
-    ) -> Result<Layout<S>, Error> {
+        leaf: impl FnMut(&mut Self) -> Result<S, Error>,
+    ) -> Result<SmallVec<[S; 8]>, Error> {
         let place = self.place();
         let (strides, profile) = self.tuple_of(leaf)?;
-        if profile != *shape.profile() {
-            return Err(self.expected_at(place, &format!("strides that are nested like the shape {shape}")));
-        }
-        Self::side_by_side(shape, strides)
+        self.check_nested(place, shape, &profile)?;
+        Ok(strides)
     }
 
-    /// The strides of a shape and the layout that both are; the parentheses of the shape tell which are a stride's own.
-    pub(crate) fn nested_strides_of<S: ReadStride>(&mut self, shape: &IntTuple) -> Result<Layout<S>, Error> {
+    /// Fails if the strides that begin at this place are not nested like the shape.
+    pub(crate) fn check_nested(
+        &self,
+        place: usize,
+        shape: &IntTuple,
+        strides: &Profile,
+    ) -> Result<(), Error> {
+        if strides == shape.profile() {
+            return Ok(());
+        }
+        Err(self.expected_at(place, &format!("strides that are nested like the shape {shape}")))
+    }
+
+    /// The strides of a shape; its parentheses tell which are a stride's own.
+    pub(crate) fn nested_strides_of<S>(
+        &mut self,
+        shape: &IntTuple,
+        mut leaf: impl FnMut(&mut Self) -> Result<S, Error>,
+    ) -> Result<SmallVec<[S; 8]>, Error> {
         let mut strides: SmallVec<[S; 8]> = SmallVec::new();
         for (at, nest) in shape.profile().nests().iter().enumerate() {
             if at > 0 {
@@ -226,18 +245,40 @@ impl<'a> Cursor<'a> {
             for _ in 0..nest.open {
                 self.expect('(')?;
             }
-            strides.push(S::read(self)?);
+            strides.push(leaf(self)?);
             for _ in 0..nest.close {
                 self.eat(',');
                 self.expect(')')?;
             }
         }
-        Self::side_by_side(shape, strides)
+        Ok(strides)
     }
 
-    fn side_by_side<S: ReadStride>(shape: &IntTuple, strides: SmallVec<[S; 8]>) -> Result<Layout<S>, Error> {
+    /// The axis after an `@`: a name, or a number.
+    pub(crate) fn axis(&mut self) -> Result<Arc<str>, Error> {
+        let starts = |c: char| c.is_ascii_alphabetic() || c == '_';
+        if self.peek().is_some_and(starts) {
+            let continues = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/');
+            let rest = self.rest();
+            let end = rest.find(|c: char| !continues(c)).unwrap_or(rest.len());
+            self.at += end;
+            return Ok(rest[..end].into());
+        }
+        if !self.peek().is_some_and(|c| c.is_ascii_digit()) {
+            return Err(self.expected("an axis such as tp or 0"));
+        }
+        let place = self.place();
+        match u32::try_from(self.integer()?) {
+            Ok(axis) if axis <= At::MAX_AXIS => Ok(axis.to_string().into()),
+            Ok(_) | Err(_) => Err(self.expected_at(place, "the number of an axis")),
+        }
+    }
+}
+
+impl<S: Stride> Layout<S> {
+    pub(crate) fn side_by_side(shape: &IntTuple, strides: SmallVec<[S; 8]>) -> Result<Self, Error> {
         let modes = shape.leaves().iter().zip(strides).map(|(&extent, stride)| Mode { extent, stride });
-        Layout::assemble(modes.collect::<Modes<S>>(), shape.profile().clone())
+        Self::assemble(modes.collect(), shape.profile().clone())
     }
 }
 

@@ -13,7 +13,7 @@
 //! is defined for integers only.
 
 use std::fmt;
-use std::hash::Hash;
+use std::hash::{Hash, Hasher};
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
@@ -138,8 +138,10 @@ impl Stride for i64 {
 /// # Ok::<(), reshard_layout::Error>(())
 /// ```
 ///
+/// A step of 0 is 0 along every axis: `0@1`, `0@0` and `0` are equal, and have no axis.
+///
 /// Source: CuTe's `E<k>` and Axe's named axes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug)]
 pub struct At {
     /// How far it goes.
     pub step: i64,
@@ -163,16 +165,16 @@ impl At {
         At { step, along: NonZeroU32::new(axis.saturating_add(1)) }
     }
 
-    /// The axis, if it is not the local buffer.
+    /// The axis, if it is not the local buffer; none for a step of 0.
     #[inline]
     pub fn axis(self) -> Option<u32> {
-        self.along.map(|n| n.get() - 1)
+        self.along.filter(|_| self.step != 0).map(|n| n.get() - 1)
     }
 
-    /// Whether it steps in the local buffer.
+    /// Whether it steps in the local buffer, or does not move.
     #[inline]
     pub fn is_local(self) -> bool {
-        self.along.is_none()
+        self.along.is_none() || self.step == 0
     }
 
     /// Another step in the same direction.
@@ -180,6 +182,22 @@ impl At {
     #[must_use]
     pub fn with_step(self, step: i64) -> At {
         At { step, ..self }
+    }
+}
+
+impl PartialEq for At {
+    #[inline]
+    fn eq(&self, other: &At) -> bool {
+        self.step == other.step && (self.along == other.along || self.step == 0)
+    }
+}
+
+impl Eq for At {}
+
+impl Hash for At {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.step.hash(state);
+        self.axis().hash(state);
     }
 }
 
@@ -224,7 +242,7 @@ impl Stride for At {
 
     #[inline]
     fn goes_on(self, n: i64, next: At) -> bool {
-        self.along == next.along && self.step.checked_mul(n) == Some(next.step)
+        self.step.checked_mul(n) == Some(next.step) && (self.along == next.along || next.step == 0)
     }
 
     fn add_to(self, n: i64, value: &mut Point) {
@@ -252,7 +270,8 @@ impl Stride for At {
 
     /// What the layout reaches along each axis fits, and its size.
     fn seal<I: Iterator<Item = Mode<At>> + Clone>(modes: I) -> Result<(i64, ()), Error> {
-        let (mut size, mut all) = (1_i64, Some(0_i64));
+        // Counted from 1: the length of an interval of values is one more than what it reaches.
+        let (mut size, mut all) = (1_i64, Some(1_i64));
         for Mode { extent, stride } in modes.clone() {
             if extent < 1 {
                 return Err(Error::BadExtent { extent });
@@ -320,19 +339,51 @@ impl FromStr for At {
     }
 }
 
-impl fmt::Display for Point {
+impl Point {
     /// The local offset, if it is not 0 or there is nothing else, and the steps: `3+1@0+4@1`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    pub(crate) fn write(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        step: impl Fn(&mut fmt::Formatter<'_>, At) -> fmt::Result,
+    ) -> fmt::Result {
         let mut between = "";
         if self.local != 0 || self.along.is_empty() {
-            self.local.fmt(f)?;
+            write!(f, "{}", self.local)?;
             between = "+";
         }
-        for at in &self.along {
-            write!(f, "{between}{at}")?;
+        for &at in &self.along {
+            f.write_str(between)?;
+            step(f, at)?;
             between = "+";
         }
         Ok(())
+    }
+}
+
+/// Reads steps with a `+` between them.
+pub(crate) fn read_point(
+    cursor: &mut Cursor<'_>,
+    mut step: impl FnMut(&mut Cursor<'_>) -> Result<At, Error>,
+) -> Result<Point, Error> {
+    let mut point = Point::default();
+    loop {
+        let place = cursor.place();
+        let at = step(cursor)?;
+        let known = at.axis().map_or(point.local, |axis| point.along(axis));
+        if known.checked_add(at.step).is_none() {
+            return Err(cursor.overflow_at(place));
+        }
+        at.add_to(1, &mut point);
+        if !cursor.eat('+') {
+            return Ok(point);
+        }
+    }
+}
+
+impl fmt::Display for Point {
+    /// `3+1@0+4@1`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f, |f, at| fmt::Display::fmt(&at, f))
     }
 }
 
@@ -340,21 +391,7 @@ impl FromStr for Point {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Point, Error> {
-        read(text, |cursor| {
-            let mut point = Point::default();
-            loop {
-                let place = cursor.place();
-                let at = <At as ReadStride>::read(cursor)?;
-                let known = if at.is_local() { point.local } else { at.axis().map_or(0, |a| point.along(a)) };
-                if known.checked_add(at.step).is_none() {
-                    return Err(cursor.overflow_at(place));
-                }
-                at.add_to(1, &mut point);
-                if !cursor.eat('+') {
-                    return Ok(point);
-                }
-            }
-        })
+        read(text, |cursor| read_point(cursor, <At as ReadStride>::read))
     }
 }
 
@@ -365,7 +402,8 @@ pub(crate) trait ReadStride: Stride {
 
     /// The strides of a shape, as a layout.
     fn read_strides(cursor: &mut Cursor<'_>, shape: IntTuple) -> Result<Layout<Self>, Error> {
-        cursor.strides_of(&shape, Self::read)
+        let strides = cursor.strides_of(&shape, Self::read)?;
+        Layout::side_by_side(&shape, strides)
     }
 }
 
@@ -422,6 +460,7 @@ impl<S: ReadStride, T: ReadStride> ReadStride for (S, T) {
     }
 
     fn read_strides(cursor: &mut Cursor<'_>, shape: IntTuple) -> Result<Layout<(S, T)>, Error> {
-        cursor.nested_strides_of(&shape)
+        let strides = cursor.nested_strides_of(&shape, Self::read)?;
+        Layout::side_by_side(&shape, strides)
     }
 }

@@ -12,7 +12,8 @@ use serde_json::{Value as Json, json};
 
 /// Evaluate an expression of the layout algebra.
 ///
-/// composition((6,2):(8,2), (4,3):(3,1))  is  ((2,2),3):((24,2),8)
+/// composition((6,2):(8,2), (4,3):(3,1))  is  ((2,2),3):((24,2),8).
+/// Strides may go along axes: coalesce((4,2):(1@tp,4@tp))  is  8:1@tp
 #[derive(clap::Args, Debug)]
 pub(crate) struct LayoutArgs {
     /// The expression, such as 'complement((2,3):(1,4), 24)' or '(4,2):(2,1)(5)'
@@ -72,6 +73,10 @@ fn object(value: &Value) -> Json {
         Value::Answer(Answer::Unknown) => json!({ "value": null }),
         Value::Tuple(tuple) => json!({ "tuple": tuple.to_string() }),
         Value::Layout(layout) => json!({ "layout": layout.to_string(), "size": layout.size() }),
+        Value::Named(named) => json!({ "layout": named.to_string(), "size": named.layout().size() }),
+        Value::Pairs(pairs) => json!({ "layout": pairs.to_string(), "size": pairs.layout().size() }),
+        Value::Points(points) if points.is_scalar() => json!({ "value": points.to_string() }),
+        Value::Points(points) => json!({ "tuple": points.to_string() }),
         Value::Composed(composed) => json!({ "composed": composed.to_string(), "size": composed.size() }),
         Value::Swizzle(swizzle) => json!({ "swizzle": swizzle.to_string() }),
         Value::Tiler(tiler) => json!({ "tiler": tiler.to_string() }),
@@ -93,9 +98,35 @@ fn drawing(value: &Value) -> Result<Option<Drawing>, Error> {
         | Value::Bool(_)
         | Value::Answer(_)
         | Value::Tuple(_)
+        | Value::Named(_)
+        | Value::Pairs(_)
+        | Value::Points(_)
         | Value::Swizzle(_)
         | Value::Tiler(_)
         | Value::Pattern(_) => Ok(None),
+    }
+}
+
+/// Why a value is not drawn.
+fn not_drawn(value: &Value) -> String {
+    match value {
+        Value::Named(named) => format!(
+            "{named} steps along {}, and only layouts of integers are drawn: give every axis an integer stride",
+            named.names().collect::<Vec<_>>().join(", ")
+        ),
+        Value::Pairs(pairs) => {
+            format!("{pairs} has two sides, and only single layouts are drawn: draw each side before zip")
+        }
+        Value::Integer(_)
+        | Value::Bool(_)
+        | Value::Answer(_)
+        | Value::Tuple(_)
+        | Value::Layout(_)
+        | Value::Points(_)
+        | Value::Composed(_)
+        | Value::Swizzle(_)
+        | Value::Tiler(_)
+        | Value::Pattern(_) => format!("{value} is not a layout, and only layouts are drawn"),
     }
 }
 
@@ -117,7 +148,7 @@ fn single(args: &LayoutArgs) -> io::Result<ExitCode> {
         match drawing(&value) {
             Ok(Some(drawing)) => Some(drawing),
             Ok(None) => {
-                let message = format!("{value} is not a layout, and only layouts are drawn");
+                let message = not_drawn(&value);
                 let object = json!({"error": {"kind": ErrorKind::Inadmissible.as_str(), "message": message}});
                 return refuse(&message, &object);
             }

@@ -8,7 +8,7 @@
 use libfuzzer_sys::fuzz_target;
 use reshard_layout::draw::Drawing;
 use reshard_layout::expression::{Expression, Value, evaluate};
-use reshard_layout::{Layout, reference};
+use reshard_layout::{At, Layout, Named, Points, reference};
 
 /// Up to this size values are compared with the definition.
 const SMALL: i64 = 4096;
@@ -32,6 +32,19 @@ fuzz_target!(|text: &str| {
                 assert_eq!(layout.coalesce().values().collect::<Vec<_>>(), values);
                 Drawing::of_layout(&layout).expect("small").svg();
             }
+        }
+        Ok(Value::Named(named)) => {
+            assert_eq!(named.to_string().parse::<Named>().as_ref(), Ok(named.as_ref()));
+            assert_eq!(evaluate(&named.to_string()), Ok(Value::Named(named.clone())));
+            let shortest = named.try_map(|layout| Ok(layout.coalesce())).expect("it fits");
+            assert!(shortest.same_function(&named));
+        }
+        Ok(Value::Pairs(pairs)) => {
+            assert_eq!(pairs.to_string().parse::<Named<(At, At)>>().as_ref(), Ok(pairs.as_ref()));
+            assert_eq!(evaluate(&pairs.to_string()), Ok(Value::Pairs(pairs.clone())));
+        }
+        Ok(Value::Points(points)) => {
+            assert_eq!(points.to_string().parse::<Points>().as_ref(), Ok(points.as_ref()));
         }
         Ok(value) => assert!(!value.to_string().is_empty()),
         Err(error) => assert!(!error.to_string().contains('\n')),

@@ -236,8 +236,10 @@ impl Layout {
     /// B(i) = (b(i), t(i))    becomes    R(i) = (A(offset + b(i)) - A(offset), t(i))
     /// ```
     ///
-    /// so one side of a copy goes through another memory. Requires values `offset + B(i)` in `[0, size(A))` and strides
-    /// that are not negative. By the closed form alone: where carries of opposite weight would cancel, it refuses.
+    /// so one side of a copy goes through another memory. Requires values `offset + B(i)` in `[0, size(A))`. By the closed
+    /// form alone: where carries of opposite weight would cancel, it refuses, and where adding the offset carries, though
+    /// there `A` may go on in modes of another size. If weights have one sign it answers exactly where `A o B` is made of
+    /// modes and `A(offset + B(i)) = A(offset) + A(B(i))`.
     ///
     /// ```
     /// use reshard_layout::{Layout, Mode};
@@ -251,10 +253,23 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// `out_of_domain` for an offset that is no index, and an obstacle where the function is not made of modes.
+    /// `out_of_domain` for an offset that is no index, for negative strides and for values beyond the last index;
+    /// `not_representable` as above.
     #[allow(private_bounds, reason = "an inner stride is an integer or a pair with one")]
     pub fn compose_at<S: Inner>(&self, offset: i64, inner: &[Mode<S>]) -> Result<(i64, Modes<S>), Error> {
         let start = self.at(offset)?;
+        let outside = |value| Error::OutOfDomain { operation: Operation::Compose, value, size: self.size() };
+        let mut greatest = offset;
+        for mode in inner {
+            let reach = (mode.extent - 1).saturating_mul(mode.stride.index());
+            if reach < 0 {
+                return Err(outside(reach));
+            }
+            greatest = greatest.saturating_add(reach);
+        }
+        if greatest >= self.size() {
+            return Err(outside(greatest));
+        }
         let mut storage = Modes::new();
         let outer = coalesced(self.flat(), &mut storage);
         let first_stride = outer.first().map_or(0, |mode| mode.stride);

@@ -1,12 +1,14 @@
 //! The algebra of layouts, one operation a file.
 //!
 //! Every operation is a method of [`Layout`](crate::Layout). Each has a law, which is a test in `tests/laws`: over all
-//! small layouts first, then over random ones. `A`, `B`, `T` are layouts, `i` runs over the domain.
+//! small layouts first, then over random ones. `A`, `B`, `T` are layouts, `i` runs over the domain. Laws that hold for
+//! strides of any kind are tested for integers, steps along axes, and pairs of both.
 //!
 //! | operation | law | file | test |
 //! |---|---|---|---|
 //! | coalesce | `coalesce(A)(i) = A(i)`; idempotent, shortest | `coalesce` | `coalesce_keeps_the_function_and_is_idempotent_and_shortest` |
 //! | same function | `coalesce(A) = coalesce(B)` exactly if `A(i) = B(i)` | `coalesce` | `coalesce_is_a_complete_invariant` |
+//! | | the same for steps along axes and for pairs: any two lists | `modes` | `coalesced_forms_are_unique_in_every_module` |
 //! | coalesce by profile | the same, mode by mode | `by_mode` | `coalesce_by_profile_keeps_the_function_and_the_modes` |
 //! | filter | the same set of values | `filter` | `filter_keeps_the_set_of_values` |
 //! | compose | `R(i) = A(B(i))`, `size(R) = size(B)`, the shape of `R` refines that of `B`; a refusal is right | `compose`, `exact` | `compose_is_composition_of_functions_or_says_why_not` |
@@ -14,11 +16,18 @@
 //! | | `A o (B, C) = (A o B, A o C)` where it exists | | `compose_distributes_over_concatenation_where_defined` |
 //! | | `A o id = A = id o A` | | `the_identity_is_neutral` |
 //! | | carries of opposite weight may cancel | | `compose_is_exact_where_weights_have_both_signs` |
+//! | compose from an offset | `R(i) = A(offset + B(i)) - A(offset)`, pairs keep their other side; a refusal is right | `compose` | `composition_from_an_offset_is_the_function_from_there_on` |
 //! | compose extended | the same, the last mode of `A` without end | `compose` | `compose_extended_agrees_within_the_domain_and_goes_on_beyond` |
 //! | compose lazily | `(A o k o B)(i) = A(k + B(i))` | `composed` | `compose_is_composition_of_functions_or_says_why_not` |
 //! | complement | `(A, A*)` is injective, a bijection onto `[0, M)` if it tiles, and the least | `complement` | `complement_tiles_and_is_the_least_that_fits` |
 //! | | `A**` is `A` sorted, if it tiles | | `complement_twice_is_the_sorted_layout` |
 //! | | refused only for overlapping or negative modes | | `complement_is_refused_exactly_for_overlapping_or_negative_modes` |
+//! | gaps | with the modes they cover `[0, M)` once, if all divisions are exact | `complement` | `a_complement_of_modes_fills` |
+//! | zip | `zip(A, B)(i) = (A(i), B(i))`; a refusal is right, and its boundary | `zip` | `a_zip_is_both_functions_or_there_is_none` |
+//! | | the same for every way to write `A` and `B` | | `a_zip_does_not_depend_on_how_its_operands_are_written` |
+//! | split | the parts have their sizes and are coalesced, concatenated they are `A`; a refusal is right | `zip` | `a_split_is_the_function_in_parts_or_there_is_none` |
+//! | | `split((A, B), (size(A), size(B))) = (A, B)` for coalesced `A`, `B` | | `splitting_gives_the_parts_of_a_concatenation_back` |
+//! | | `split(A, shape) = A o column_major(shape)`, with the same refusals | | `a_view_is_a_composition` |
 //! | right inverse | `A(R(i)) = i`, the longest | `inverse` | `right_inverse_finds_the_index_of_each_value` |
 //! | left inverse | `R(A(i)) = i`; `A(R(A(i))) = A(i)` with stride 0 | `inverse` | `left_inverse_finds_the_index_of_each_index` |
 //! | | both are equal for a permutation | | `inverses_of_a_permutation_agree` |
@@ -33,7 +42,12 @@
 //! | null space | `A(N(i)) = 0` | `nullspace` | `nullspace_is_what_modes_of_stride_zero_map_to_zero` |
 //! | swizzle | what it does to bits; composition is one after the other | `swizzle` | `swizzles_compose_to_what_they_do_one_after_the_other` |
 //! | order | lexicographic is reversed colexicographic, for every operation | `order` | `lexicographic_order_is_reversed_colexicographic_order` |
+//! | nested | `flat_modes` undoes it | `layout` | `nested_and_flat_modes_are_inverse` |
+//! | reach | a layout exists if its size and, along every axis, its span fit in 64 bits | `stride` | `what_fits_along_every_axis_is_accepted_and_nothing_else` |
 //! | notation | `FromStr` undoes `Display` | `notation` | `display_then_from_str_is_the_identity` |
+//! | | the same for steps along axes and for pairs | | `display_then_from_str_is_the_identity_for_every_stride` |
+//! | | names of axes are only other numbers | `named` | `names_are_only_other_numbers` |
+//! | | any other text is refused with a sentence | | `mutated_texts_are_read_or_refused` |
 
 mod by_mode;
 mod coalesce;

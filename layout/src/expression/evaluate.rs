@@ -3,13 +3,14 @@
 //! Only [`Expression::value`] recurses, as deep as the expression, and its frames are small: the operations run when all
 //! arguments have their values.
 
+use super::axes::Operand;
 use super::{Expression, Function, Node, Term, Value};
 use crate::algebra::{Composed, Outer, Pattern, Tiler};
 use crate::error::ParseError;
-use crate::{Error, ErrorKind, IntTuple, Layout};
+use crate::{Error, ErrorKind, IntTuple, Layout, Named};
 
 /// A value and the place of the expression that has it.
-type Placed = (usize, Value);
+pub(super) type Placed = (usize, Value);
 
 impl Expression {
     /// The value.
@@ -43,22 +44,26 @@ impl Expression {
 }
 
 /// An operation at a place of a text, for messages.
-struct Operation<'a> {
+pub(super) struct Operation<'a> {
     text: &'a str,
     place: usize,
 }
 
 impl Operation<'_> {
-    fn wrong(&self, place: usize, message: String) -> Error {
+    pub(super) fn wrong(&self, place: usize, message: String) -> Error {
         Error::Parse(Box::new(ParseError::new(ErrorKind::Parse, self.text, place, message)))
     }
 
-    fn expected<T>(&self, what: &str, (place, value): &Placed) -> Result<T, Error> {
+    pub(super) fn expected<T>(&self, what: &str, (place, value): &Placed) -> Result<T, Error> {
         Err(self.wrong(*place, format!("expected {what}, found {}", value.noun())))
     }
 
     fn layout<'v>(&self, value: &'v Placed) -> Result<&'v Layout, Error> {
-        if let Value::Layout(layout) = &value.1 { Ok(layout) } else { self.expected("a layout", value) }
+        if let Value::Layout(layout) = &value.1 {
+            Ok(layout)
+        } else {
+            self.expected_layout("a layout", value)
+        }
     }
 
     fn integer(&self, value: &Placed) -> Result<i64, Error> {
@@ -69,7 +74,7 @@ impl Operation<'_> {
         if let Value::Pattern(pattern) = &value.1 { Ok(pattern) } else { self.expected("a pattern", value) }
     }
 
-    fn index(&self, value: &Placed) -> Result<usize, Error> {
+    pub(super) fn index(&self, value: &Placed) -> Result<usize, Error> {
         let integer = self.integer(value)?;
         usize::try_from(integer)
             .map_err(|_| self.wrong(value.0, format!("expected the number of a mode, found {integer}")))
@@ -82,6 +87,9 @@ impl Operation<'_> {
             Value::Bool(_)
             | Value::Answer(_)
             | Value::Layout(_)
+            | Value::Named(_)
+            | Value::Pairs(_)
+            | Value::Points(_)
             | Value::Composed(_)
             | Value::Swizzle(_)
             | Value::Tiler(_)
@@ -90,7 +98,7 @@ impl Operation<'_> {
     }
 
     /// A tuple without tuples in it.
-    fn flat(&self, value: &Placed) -> Result<IntTuple, Error> {
+    pub(super) fn flat(&self, value: &Placed) -> Result<IntTuple, Error> {
         let tuple = self.tuple(value)?;
         if tuple.depth() > 1 {
             return Err(self.wrong(value.0, format!("expected a tuple of integers, found {tuple}")));
@@ -98,7 +106,7 @@ impl Operation<'_> {
         Ok(tuple)
     }
 
-    fn profile(&self, value: &Placed) -> Result<IntTuple, Error> {
+    pub(super) fn profile(&self, value: &Placed) -> Result<IntTuple, Error> {
         let tuple = self.tuple(value)?;
         if tuple.leaves().iter().any(|leaf| *leaf != 1) {
             return Err(self.wrong(value.0, format!("a profile is a nested tuple of 1s, and {tuple} is not")));
@@ -114,9 +122,12 @@ impl Operation<'_> {
             Value::Bool(_)
             | Value::Answer(_)
             | Value::Tuple(_)
+            | Value::Named(_)
+            | Value::Pairs(_)
+            | Value::Points(_)
             | Value::Composed(_)
             | Value::Swizzle(_)
-            | Value::Pattern(_) => self.expected("a layout or a tiler", value),
+            | Value::Pattern(_) => self.expected_layout("a layout or a tiler", value),
         }
     }
 
@@ -133,16 +144,25 @@ impl Operation<'_> {
             | Value::Bool(_)
             | Value::Answer(_)
             | Value::Tuple(_)
+            | Value::Named(_)
+            | Value::Pairs(_)
+            | Value::Points(_)
             | Value::Composed(_)
             | Value::Tiler(_)
-            | Value::Pattern(_) => self.expected("a layout or a swizzle", value),
+            | Value::Pattern(_) => self.expected_layout("a layout or a swizzle", value),
         }
     }
 
     fn apply(&self, function: &Value, values: &[Placed]) -> Result<Value, Error> {
-        if let (Value::Layout(layout), true) = (function, values.len() != 1) {
+        let coordinates = || {
             let coordinates: Result<Vec<_>, _> = values.iter().map(|value| self.tuple(value)).collect();
-            return layout.offset_at(&IntTuple::tuple(&coordinates?)?).map(Value::Integer);
+            IntTuple::tuple(&coordinates?)
+        };
+        if let (Value::Layout(layout), true) = (function, values.len() != 1) {
+            return layout.offset_at(&coordinates()?).map(Value::Integer);
+        }
+        if let Some(operand) = Operand::of(function) {
+            return operand.at(&if let [index] = values { self.tuple(index)? } else { coordinates()? });
         }
         let [index] = values else {
             return Err(self.wrong(self.place, format!("{} takes one index", function.noun())));
@@ -155,6 +175,9 @@ impl Operation<'_> {
             | Value::Bool(_)
             | Value::Answer(_)
             | Value::Tuple(_)
+            | Value::Named(_)
+            | Value::Pairs(_)
+            | Value::Points(_)
             | Value::Tiler(_)
             | Value::Pattern(_) => {
                 Err(self.wrong(self.place, format!("{} cannot be applied to an index", function.noun())))
@@ -187,6 +210,9 @@ impl Operation<'_> {
 
     fn call(&self, function: Function, arguments: &[Placed]) -> Result<Value, Error> {
         use Function as F;
+        if let Some(answer) = self.call_with_axes(function, arguments) {
+            return answer;
+        }
         let layout = |value| self.layout(value);
         match (function, arguments) {
             (F::Coalesce, [a]) => Ok(Value::Layout(layout(a)?.coalesce())),
@@ -231,6 +257,8 @@ impl Operation<'_> {
             (F::Group, [a, begin, end]) => {
                 layout(a)?.group(self.index(begin)?..self.index(end)?).map(Value::Layout)
             }
+            (F::Split, [a, shape]) => layout(a)?.split(self.flat(shape)?.leaves()).map(Value::Layout),
+            (F::Zip, [a, b]) => Named::from(layout(a)?).zip(&Named::from(layout(b)?)).map(Value::from),
             (F::Flatten, [a]) => Ok(Value::Layout(layout(a)?.flatten())),
             (F::Reversed, [a]) => Ok(Value::Layout(layout(a)?.reversed())),
             (F::Upcast, [a, width]) => layout(a)?.upcast(self.integer(width)?).map(Value::Layout),
@@ -243,8 +271,8 @@ impl Operation<'_> {
             (F::ColumnMajor, [shape]) => Layout::column_major(self.flat(shape)?.leaves()).map(Value::Layout),
             (F::RowMajor, [shape]) => Layout::row_major(self.flat(shape)?.leaves()).map(Value::Layout),
             (F::Mode, [a, k]) => layout(a)?.mode(self.index(k)?).map(Value::Layout),
-            (F::Shape, [a]) => Ok(tuple_value(layout(a)?.shape())),
-            (F::Stride, [a]) => Ok(tuple_value(layout(a)?.stride())),
+            (F::Shape, [a]) => Ok(layout(a)?.shape().into()),
+            (F::Stride, [a]) => Ok(layout(a)?.stride().into()),
             (F::Size, [a]) => match &a.1 {
                 Value::Composed(composed) => Ok(Value::Integer(composed.size())),
                 Value::Layout(_)
@@ -252,6 +280,9 @@ impl Operation<'_> {
                 | Value::Bool(_)
                 | Value::Answer(_)
                 | Value::Tuple(_)
+                | Value::Named(_)
+                | Value::Pairs(_)
+                | Value::Points(_)
                 | Value::Swizzle(_)
                 | Value::Tiler(_)
                 | Value::Pattern(_) => Ok(Value::Integer(layout(a)?.size())),
@@ -275,12 +306,5 @@ impl Operation<'_> {
                 Err(self.wrong(self.place, message))
             }
         }
-    }
-}
-
-fn tuple_value(tuple: IntTuple) -> Value {
-    match tuple.as_scalar() {
-        Some(integer) => Value::Integer(integer),
-        None => Value::Tuple(tuple),
     }
 }

@@ -68,6 +68,8 @@ functions! {
     Slice "slice" "A, pattern" "The modes that the pattern leaves open.";
     Dice "dice" "A, pattern" "The modes that the pattern fixes.";
     Group "group" "A, begin, end" "Modes [begin, end) as one mode.";
+    Split "split" "A, shape" "A cut into modes of these sizes, each coalesced.";
+    Zip "zip" "A, B" "The layout of pairs (A(i), B(i)).";
     Flatten "flatten" "A" "All leaves as modes.";
     Reversed "reversed" "A" "The modes from right to left.";
     Upcast "upcast" "A, n" "Elements n times as wide.";

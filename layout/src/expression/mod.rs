@@ -7,9 +7,25 @@
 //!            | layout | tuple
 //! ```
 //!
+//! A layout is one of integers, `(4,2):(1,8)`; with steps along axes, `(4,2):(1@tp,8)`, where an axis is a name or a
+//! number; or of pairs of these, `(3,4):((1,4),(3,1))`, two layouts of one domain. The grammar of layouts is that of the
+//! notation:
+//!
+//! ```text
+//! layout  = shape ':' strides               shape = tuple;  strides = tuple of strides, nested like the shape
+//! stride  = step | '(' step ',' step ')'    all of them steps, or all pairs
+//! step    = integer [ '@' axis ]
+//! axis    = integer | ( letter | '_' ) { letter | digit | '_' | '-' | '.' | '/' }
+//! ```
+//!
+//! What needs neither an order nor a sum takes layouts of every kind: `coalesce`, `flatten`, `group`, `reversed`, `mode`,
+//! `concat`, `split`, `zip` (not of pairs), `shape`, `stride`, `size`, `rank`, `depth`, `same_function`, `is_compatible`,
+//! `is_congruent`, and application. A value without axes is one of integers, so `mode((4,2):(1@tp,8), 1)` is `2:8`.
+//!
 //! Reading is separate from evaluating; nesting and the number of calls are bounded, so any text is answered in
 //! bounded time, stack and memory.
 
+mod axes;
 mod evaluate;
 mod function;
 mod parse;

@@ -1,8 +1,9 @@
 //! Reading an expression.
 
 use super::{Function, MAX_CALLS, Node, Term, Value};
+use crate::named::{NamedStride, Names};
 use crate::notation::Cursor;
-use crate::{Error, ErrorKind};
+use crate::{At, Error, ErrorKind, IntTuple, Layout, Named};
 
 /// A cursor that counts what is bounded.
 struct Reader<'a> {
@@ -85,15 +86,26 @@ impl Reader<'_> {
     /// A layout, a tuple or an integer.
     fn literal(&mut self, place: usize) -> Result<Node, Error> {
         let tuple = self.cursor.tuple()?;
-        let value = if self.cursor.peek() == Some(':') {
-            Value::Layout(self.cursor.layout_of(tuple)?)
-        } else {
-            match tuple.as_scalar() {
-                Some(integer) => Value::Integer(integer),
-                None => Value::Tuple(tuple),
-            }
-        };
+        let value = if self.cursor.peek() == Some(':') { self.layout_of(tuple)? } else { tuple.into() };
         Ok(Node { place, term: Term::Value(Box::new(value)) })
+    }
+
+    /// The rest of a layout: pairs if there is one for every extent, steps along axes if there are any, else integers.
+    fn layout_of(&mut self, shape: IntTuple) -> Result<Value, Error> {
+        self.cursor.expect(':')?;
+        let (mut ahead, mut names) = (self.cursor.clone(), Names::default());
+        if let Ok(pairs) = <(At, At)>::read_strides(&mut ahead, &shape, &mut names) {
+            self.cursor = ahead;
+            return Named::read(&shape, pairs, names).map(Value::from);
+        }
+        let (place, mut names) = (self.cursor.place(), Names::default());
+        let (steps, profile) = self.cursor.tuple_of(|cursor| names.read(cursor))?;
+        if names.is_empty() {
+            let stride = IntTuple::from_parts(steps.iter().map(|at| at.step).collect(), profile);
+            return Layout::new(shape, stride).map(Value::Layout);
+        }
+        self.cursor.check_nested(place, &shape, &profile)?;
+        Named::read(&shape, steps, names).map(Value::from)
     }
 
     fn arguments(&mut self) -> Result<Vec<Node>, Error> {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::algebra::{Composed, Pattern, Tiler};
 use crate::properties::Answer;
-use crate::{IntTuple, Layout, Swizzle};
+use crate::{At, IntTuple, Layout, Named, Points, Swizzle};
 
 /// The value of an expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,8 +17,14 @@ pub enum Value {
     Answer(Answer),
     /// A tuple that is not an integer.
     Tuple(IntTuple),
-    /// A layout.
+    /// A layout of integers.
     Layout(Layout),
+    /// A layout that steps along axes.
+    Named(Box<Named>),
+    /// A layout of pairs.
+    Pairs(Box<Named<(At, At)>>),
+    /// A point on a mesh, or a tuple of points.
+    Points(Box<Points>),
     /// A composition that is not a layout.
     Composed(Box<Composed>),
     /// A swizzle.
@@ -37,10 +43,48 @@ impl Value {
             Self::Bool(_) | Self::Answer(_) => "a truth value",
             Self::Tuple(_) => "a tuple",
             Self::Layout(_) => "a layout",
+            Self::Named(_) => "a layout with axes",
+            Self::Pairs(_) => "a layout of pairs",
+            Self::Points(_) => "a point",
             Self::Composed(_) => "a composition",
             Self::Swizzle(_) => "a swizzle",
             Self::Tiler(_) => "a tiler",
             Self::Pattern(_) => "a pattern",
+        }
+    }
+}
+
+impl From<IntTuple> for Value {
+    fn from(tuple: IntTuple) -> Self {
+        match tuple.as_scalar() {
+            Some(integer) => Self::Integer(integer),
+            None => Self::Tuple(tuple),
+        }
+    }
+}
+
+/// Without axes it is a layout of integers.
+impl From<Named> for Value {
+    fn from(named: Named) -> Self {
+        match named.integers() {
+            Some(layout) => Self::Layout(layout),
+            None => Self::Named(Box::new(named)),
+        }
+    }
+}
+
+impl From<Named<(At, At)>> for Value {
+    fn from(pairs: Named<(At, At)>) -> Self {
+        Self::Pairs(Box::new(pairs))
+    }
+}
+
+/// Without axes they are integers.
+impl From<Points> for Value {
+    fn from(points: Points) -> Self {
+        match points.integers() {
+            Some(tuple) => tuple.into(),
+            None => Self::Points(Box::new(points)),
         }
     }
 }
@@ -53,6 +97,9 @@ impl fmt::Display for Value {
             Self::Answer(value) => value.fmt(f),
             Self::Tuple(value) => value.fmt(f),
             Self::Layout(value) => value.fmt(f),
+            Self::Named(value) => value.fmt(f),
+            Self::Pairs(value) => value.fmt(f),
+            Self::Points(value) => value.fmt(f),
             Self::Composed(value) => value.fmt(f),
             Self::Swizzle(value) => value.fmt(f),
             Self::Tiler(value) => value.fmt(f),

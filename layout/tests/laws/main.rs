@@ -3,9 +3,15 @@
 //! Bounds of loops come from the inputs, never from the answer. `RESHARD_LAWS=full` takes the larger spaces (minutes);
 //! without it the whole suite takes seconds.
 
+mod drawn;
+mod modules;
 mod nesting;
+mod offsets;
 mod one;
 mod random;
+mod slow;
 mod small;
+mod texts;
 mod three;
 mod two;
+mod zipping;
