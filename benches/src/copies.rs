@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use reshard_kernels::{Copy, Error, Loop, Nest};
+use reshard_kernels::{Copy, Error, Mode, Nest};
 
 use crate::Ratios;
 
@@ -31,8 +31,9 @@ pub fn permutation(shape: &[usize], order: &[usize], item_bytes: usize) -> Resul
     };
     let target: Vec<usize> = order.iter().map(|k| shape[*k]).collect();
     let (source_strides, target_strides) = (strides(shape), strides(&target));
-    let loops = order.iter().zip(&target_strides).map(|(k, t)| Loop::new(shape[*k], source_strides[*k], *t));
-    Copy::new(&Nest::new(0, 0, loops), item_bytes)
+    let modes = order.iter().zip(target_strides).rev();
+    let modes = modes.map(|(&k, target)| Mode::new(shape[k] as i64, (source_strides[k], target)));
+    Copy::new(&Nest::new(0, 0, modes), item_bytes)
 }
 
 /// Memcpy and the permutation in turn, so many times, on one thread.

@@ -350,7 +350,7 @@ fn stays(stage: &Stage) -> bool {
     let same = |piece: &crate::Piece| {
         let nest = &piece.nest;
         nest.source_offset == nest.target_offset
-            && nest.loops.iter().all(|l| l.extent == 1 || l.source_stride == l.target_stride)
+            && nest.modes.iter().all(|mode| mode.extent == 1 || mode.stride.0 == mode.stride.1)
     };
     !exchange.communicates()
         && !exchange.is_reduction()

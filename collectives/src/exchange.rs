@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use reshard_kernels::{Combine, CombineOp, Copy, DType, Divide, Loop, Nest, Side};
+use reshard_kernels::{Combine, CombineOp, Copy, DType, Divide, Mode, Nest, Side};
 use reshard_sharding::ReduceOp;
 use reshard_sharding::redistribute::{Block, Message, Phase, StepOp};
 use smallvec::SmallVec;
 
 use crate::collective::{self, Collective, Reduction};
-use crate::memory::Map;
+use crate::memory::{Map, nest_of};
 use crate::{Error, Move, Piece, Place, Receive, Send};
 
 /// The number of the next exchange.
@@ -173,7 +173,7 @@ impl Exchange {
             dtype,
             divisor: reduce.divisor,
         });
-        let whole = part.target.apply(whole_target(phase.target_len), Side::Target);
+        let whole = part.target.apply(vec![whole_target(phase.target_len)], Side::Target)?;
         if let Some(op) = phase.fill {
             let item = dtype.identity(combine_op(op))?;
             for nest in &whole {
@@ -202,10 +202,7 @@ impl Exchange {
             let peer_map =
                 if message.peer == rank { part.source.clone() } else { (part.peer_source)(message.peer)? };
             let mut any = false;
-            for nest in nests(message)
-                .flat_map(|nest| peer_map.apply(nest, Side::Source))
-                .flat_map(|nest| part.target.apply(nest, Side::Target))
-            {
+            for nest in part.target.apply(peer_map.apply(nests(message), Side::Source)?, Side::Target)? {
                 let copy = Copy::new(&nest, item_bytes)?;
                 if copy.bytes() == 0 {
                     continue;
@@ -233,7 +230,7 @@ impl Exchange {
             overwrite &= reduction.is_none() || !any;
         }
         for message in phase.sends.iter().filter(|message| message.peer != rank) {
-            for nest in nests(message).flat_map(|nest| part.source.apply(nest, Side::Source)) {
+            for nest in part.source.apply(nests(message), Side::Source)? {
                 if nest.len()? > 0 {
                     let at = places.send(message.peer, &mut self.sends);
                     self.sends[at].push(Piece { nest, dtype })?;
@@ -439,16 +436,12 @@ impl Places {
 
 /// Every element of a dense target, from one repeated source element.
 fn whole_target(len: usize) -> Nest {
-    Nest::new(0, 0, [Loop::new(len, 0, 1)])
+    Nest::new(0, 0, [Mode::new(len as i64, (0, 1))])
 }
 
 /// A message's blocks as nests.
-fn nests(message: &Message) -> impl Iterator<Item = Nest> + '_ {
-    message.blocks.iter().map(|block| {
-        let loops = block.modes.iter();
-        let loops = loops.map(|m| Loop::new(m.extent, m.source_stride as i64, m.target_stride as i64));
-        Nest::new(block.source_offset as i64, block.target_offset as i64, loops)
-    })
+fn nests(message: &Message) -> Vec<Nest> {
+    message.blocks.iter().map(nest_of).collect()
 }
 
 /// The kernel's operation; an average is a sum that is divided at the end.

@@ -4,24 +4,23 @@
 //! last, padded. [`Memory`] says how, and compiling rewrites the plan's loop nests accordingly, so that the copies absorb
 //! the difference and nothing moves twice.
 //!
-//! With the row-major index of a local element cut into mixed-radix digits, one per leaf of the memory layout, the element
-//! lies at the dot product of its digits with the leaves' strides. A loop of stride `d` is cut where it first carries into
-//! a next digit; the pieces advance by fixed amounts unless a *sum* of loops carries, and then the outermost loop is
-//! unrolled until none does:
+//! A memory is a layout `A` from the row-major index of a local element to its place. A block of a plan is a nest, a layout
+//! of pairs, and on one side its values are such indices; so where its elements really lie is a composition:
 //!
 //! ```text
-//! P_k = product of the extents below digit k        (r, d):  m = min(r, min over P_k not dividing d of ceil(P_k / (d mod P_k)))
-//! exact if   offset mod P_k + sum_j (m_j - 1) (d_j mod P_k) < P_k   for every k
+//! nest(i) = (b(i), t(i))    becomes    (A(b(i)), t(i))               Layout::compose_at, which carries t along
 //! ```
+//!
+//! There is no such nest where the modes of `b` together carry over a boundary between modes of `A`. Then the slowest mode
+//! is unrolled, until there is one for each part.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use reshard_kernels::{Loop, Nest, Side};
+use reshard_kernels::{Mode, Modes, Nest, Side};
 use reshard_layout::Layout;
-use reshard_sharding::redistribute::Phase;
-use smallvec::SmallVec;
+use reshard_sharding::redistribute::{Block, Phase};
 
 use crate::Error;
 
@@ -139,11 +138,11 @@ impl Memory {
     }
 }
 
-/// One buffer's memory, ready to map loop nests.
+/// One buffer's memory, ready to map nests.
 #[derive(Clone, Debug)]
 pub(crate) struct Map {
-    /// Digits of the row-major index, slowest first, with their strides; `None` for the identity.
-    digits: Option<SmallVec<[(i64, i64); 6]>>,
+    /// From the row-major index to places in the tensor's memory, from `start` on; `None` for the identity.
+    layout: Option<Layout>,
     /// Where row-major element 0 lies in the tensor's memory.
     start: i64,
     /// Elements of the tensor's memory.
@@ -152,10 +151,20 @@ pub(crate) struct Map {
     base: i64,
 }
 
+/// A block of a plan as a nest.
+pub(crate) fn nest_of(block: &Block) -> Nest {
+    // Blocks list their modes slowest first; an extent beyond 64 bits is refused as one that just fits is.
+    let modes = block.modes.iter().rev().map(|m| {
+        let extent = i64::try_from(m.extent).unwrap_or(i64::MAX);
+        Mode::new(extent, (m.source_stride as i64, m.target_stride as i64))
+    });
+    Nest::new(block.source_offset as i64, block.target_offset as i64, modes)
+}
+
 impl Map {
     /// A dense buffer.
     pub(crate) fn dense(len: usize) -> Map {
-        Map { digits: None, start: 0, len, base: 0 }
+        Map { layout: None, start: 0, len, base: 0 }
     }
 
     /// The same memory, so many elements into a buffer.
@@ -174,11 +183,11 @@ impl Map {
         let len = local_shape.iter().try_fold(1usize, |n, e| n.checked_mul(*e));
         let len = len.ok_or(reshard_kernels::Error::Overflow { what: "the size of a shard" })?;
         let Some(layout) = memory.layout(rank, local_shape)? else { return Ok(Map::dense(len)) };
-        let mut digits = SmallVec::new();
-        for mode in layout.modes() {
-            digits.extend(mode.leaves().rev().filter(|leaf| leaf.0 > 1));
-        }
-        Ok(Map { digits: Some(digits), start: 0, len: layout.cosize() as usize, base: 0 })
+        // The last dim is the fastest of the row-major index.
+        let dims: Vec<&[Mode]> = layout.flat_modes().collect();
+        let by_index: Modes = dims.into_iter().rev().flatten().copied().collect();
+        let len = layout.cosize() as usize;
+        Ok(Map { layout: Some(Layout::from_flat(by_index.coalesce())?), start: 0, len, base: 0 })
     }
 
     /// This buffer as seen through a local phase that only picks some of its elements: the phase's target is then not a
@@ -191,134 +200,75 @@ impl Map {
         if !picks || phase.target_len == 0 || block.target_offset != 0 {
             return None;
         }
-        let loops = block.modes.iter().filter(|m| m.extent > 1);
-        let loops = loops.map(|m| Loop::new(m.extent, m.source_stride as i64, m.target_stride as i64));
-        let mut nests = self.within(Nest::new(block.source_offset as i64, 0, loops), Side::Source);
-        let mut nest = nests.pop().filter(|_| nests.is_empty())?;
-        nest.loops.sort_by_key(|l| std::cmp::Reverse(l.target_stride));
+        let mut nest = nest_of(block);
+        nest.modes.retain(|mode| mode.extent > 1);
+        let (start, mut modes) = match &self.layout {
+            None => (nest.source_offset, nest.modes),
+            Some(layout) => layout.compose_at(nest.source_offset, &nest.modes).ok()?,
+        };
+        // Each index of the target comes once: its modes in their order are those of a compact layout.
+        modes.sort_by_key(|mode| mode.stride.1);
         let mut dense = 1;
-        for l in nest.loops.iter().rev() {
-            if l.target_stride != dense {
+        for mode in &modes {
+            if mode.stride.1 != dense {
                 return None;
             }
-            dense *= l.extent as i64;
+            dense *= mode.extent;
         }
-        let digits = nest.loops.iter().map(|l| (l.extent as i64, l.source_stride)).collect();
-        let start = nest.source_offset;
-        let map = Map { digits: Some(digits), start, len: self.len, base: self.base };
+        let by_index: Modes = modes.iter().map(|mode| mode.map(|(source, _)| source)).collect();
+        let layout = Layout::from_flat(by_index.coalesce()).ok()?;
+        let map = Map { layout: Some(layout), start: self.start + start, ..*self };
         (dense == phase.target_len as i64).then_some(map)
     }
 
-    /// Where a row-major index lies, from the start.
-    fn at(&self, index: i64) -> i64 {
-        let Some(digits) = &self.digits else { return index };
-        let (mut left, mut offset) = (index, 0);
-        for &(extent, stride) in digits.iter().rev() {
-            offset += left % extent * stride;
-            left /= extent;
+    /// The nests that reach, on one side, the places of the row-major elements that `nests` reach; in the same order.
+    ///
+    /// Errors: indices that are none of this memory.
+    pub(crate) fn apply(&self, mut nests: Vec<Nest>, side: Side) -> Result<Vec<Nest>, Error> {
+        if side == Side::Target {
+            nests.iter_mut().for_each(swap);
         }
-        offset
-    }
-
-    /// The nests that reach, on one side, the places of the row-major elements that `nest` reaches; in the same order.
-    pub(crate) fn apply(&self, nest: Nest, side: Side) -> Vec<Nest> {
-        let mut nests = self.within(nest, side);
+        if let Some(layout) = &self.layout {
+            let mut composed = Vec::with_capacity(nests.len());
+            for nest in nests.iter().filter(|nest| !nest.is_empty()) {
+                compose(layout, nest, &mut composed)?;
+            }
+            nests = composed;
+        }
         for nest in &mut nests {
-            match side {
-                Side::Source => nest.source_offset += self.base,
-                Side::Target => nest.target_offset += self.base,
+            nest.source_offset += self.base + self.start;
+            if side == Side::Target {
+                swap(nest);
             }
         }
-        nests
+        Ok(nests)
     }
+}
 
-    /// The same in the tensor's memory.
-    fn within(&self, nest: Nest, side: Side) -> Vec<Nest> {
-        let Some(digits) = &self.digits else { return vec![nest] };
-        if nest.is_empty() {
-            return Vec::new();
-        }
-        // The boundaries P_k: products of the faster digits.
-        let mut boundaries: SmallVec<[i64; 6]> = SmallVec::new();
-        let mut product = 1;
-        for &(extent, _) in digits.iter().rev() {
-            product *= extent;
-            boundaries.push(product);
-        }
-        boundaries.pop();
-        let mut result = Vec::new();
-        self.cut(&nest, side, &boundaries, &mut result);
-        result
-    }
+/// Exchanges source and target.
+fn swap(nest: &mut Nest) {
+    std::mem::swap(&mut nest.source_offset, &mut nest.target_offset);
+    nest.modes.iter_mut().for_each(|mode| *mode = mode.map(|(source, target)| (target, source)));
+}
 
-    fn cut(&self, nest: &Nest, side: Side, boundaries: &[i64], result: &mut Vec<Nest>) {
-        if let Some(mapped) = self.try_map(nest, side, boundaries) {
-            result.push(mapped);
-            return;
+/// The source of a nest through a layout: one nest, or those of the slowest mode's coordinates where there is none.
+fn compose(layout: &Layout, nest: &Nest, composed: &mut Vec<Nest>) -> Result<(), Error> {
+    let carry = match layout.compose_at(nest.source_offset, &nest.modes) {
+        Ok((source_offset, modes)) => {
+            composed.push(Nest { source_offset, modes, ..*nest });
+            return Ok(());
         }
-        // Unroll the outermost loop; with no loop left an element always maps.
-        let outermost = nest.loops.iter().position(|l| l.extent > 1).unwrap_or(0);
-        let Some(unrolled) = nest.loops.get(outermost).copied() else { return };
-        for i in 0..unrolled.extent as i64 {
-            let mut part = nest.clone();
-            part.loops.remove(outermost);
-            part.source_offset += i * unrolled.source_stride;
-            part.target_offset += i * unrolled.target_stride;
-            self.cut(&part, side, boundaries, result);
-        }
+        Err(carry @ reshard_layout::Error::NotRepresentable { .. }) => carry,
+        Err(error) => return Err(error.into()),
+    };
+    let mut part = nest.clone();
+    let Some(slowest) = part.modes.pop() else { return Err(carry.into()) };
+    for i in 0..slowest.extent {
+        part.source_offset = nest.source_offset + i * slowest.stride.0;
+        part.target_offset = nest.target_offset + i * slowest.stride.1;
+        compose(layout, &part, composed)?;
     }
-
-    fn try_map(&self, nest: &Nest, side: Side, boundaries: &[i64]) -> Option<Nest> {
-        let offset = match side {
-            Side::Source => nest.source_offset,
-            Side::Target => nest.target_offset,
-        };
-        let mut need: SmallVec<[i64; 6]> = boundaries.iter().map(|p| offset % p).collect();
-        let mut mapped = Nest::new(nest.source_offset, nest.target_offset, []);
-        for l in &nest.loops {
-            let mut pieces: SmallVec<[Loop; 4]> = SmallVec::new();
-            let (mut left, mut source, mut target) = (l.extent as i64, l.source_stride, l.target_stride);
-            if left == 1 {
-                continue;
-            }
-            loop {
-                let stride = match side {
-                    Side::Source => source,
-                    Side::Target => target,
-                };
-                let first_carry = |p: &i64| {
-                    let rest = stride % p;
-                    (rest != 0).then(|| (p + rest - 1) / rest)
-                };
-                let extent = boundaries.iter().filter_map(first_carry).fold(left, i64::min);
-                if left % extent != 0 {
-                    return None;
-                }
-                for (need, p) in need.iter_mut().zip(boundaries) {
-                    *need += (extent - 1) * (stride % p);
-                }
-                let place = self.at(stride);
-                pieces.push(match side {
-                    Side::Source => Loop::new(extent as usize, place, target),
-                    Side::Target => Loop::new(extent as usize, source, place),
-                });
-                left /= extent;
-                if left <= 1 {
-                    break;
-                }
-                (source, target) = (source * extent, target * extent);
-            }
-            mapped.loops.extend(pieces.into_iter().rev());
-        }
-        if need.iter().zip(boundaries).any(|(need, p)| need >= p) {
-            return None;
-        }
-        match side {
-            Side::Source => mapped.source_offset = self.start + self.at(offset),
-            Side::Target => mapped.target_offset = self.start + self.at(offset),
-        }
-        Some(mapped)
-    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -329,26 +279,81 @@ mod tests {
     use super::*;
 
     quickcheck! {
-        /// Every element of the mapped nests is the memory's image of the row-major one, in order.
-        fn mapping_keeps_the_elements(shape: Vec<u8>, order: Vec<u8>, loops: Vec<(u8, u8)>, offset: u8) -> TestResult {
-            let shape: Vec<usize> = shape.iter().take(3).map(|e| usize::from(e % 5) + 1).collect();
-            let size: usize = shape.iter().product();
-            let mut by: Vec<usize> = (0..shape.len()).collect();
-            by.sort_by_key(|k| order.get(*k).copied().unwrap_or(0));
-            let map = Map::new(&Memory::Order(by), 0, &shape).unwrap();
-            let loops: Vec<Loop> = loops
-                .iter()
-                .take(3)
-                .map(|(e, d)| Loop::new(usize::from(e % 4) + 1, i64::from(d % 13), 1))
-                .collect();
-            let nest = Nest::new(i64::from(offset % 9), 5, loops);
-            if nest.extremes(Side::Source).unwrap().is_some_and(|(_, last)| last as usize >= size) {
-                return TestResult::discard();
-            }
-            let mapped: Vec<(i64, i64)> = map.apply(nest.clone(), Side::Source).iter().flat_map(pairs).collect();
-            let direct: Vec<(i64, i64)> = pairs(&nest).into_iter().map(|(s, t)| (map.at(s), t)).collect();
-            TestResult::from_bool(mapped == direct)
+        /// `apply(N)(i) = (A(b(i)), t(i))` with `N(i) = (b(i), t(i))`, in order, on either side.
+        fn applying_is_composition(shape: Vec<u8>, order: Vec<u8>, modes: Vec<(u8, u8, i8)>, offset: u8) -> TestResult {
+            let Some((shape, memory, nest)) = drawn(&shape, &order, &modes, offset) else { return TestResult::discard() };
+            let map = Map::new(&memory, 0, &shape).unwrap().at_element(100);
+            let direct = || pairs(&nest).into_iter().map(|(s, t)| (100 + place(&memory, &shape, s), t));
+            let mut back = nest.clone();
+            swap(&mut back);
+            let there = map.apply(vec![nest.clone()], Side::Source).unwrap();
+            let back = map.apply(vec![back], Side::Target).unwrap();
+            let all = |nests: &[Nest]| -> Vec<(i64, i64)> { nests.iter().flat_map(pairs).collect() };
+            let swapped: Vec<(i64, i64)> = all(&back).into_iter().map(|(s, t)| (t, s)).collect();
+            TestResult::from_bool(all(&there) == direct().collect::<Vec<_>>() && swapped == all(&there))
         }
+    }
+
+    /// A shape, a dense or padded memory of it, and a nest whose source lies within.
+    fn drawn(
+        shape: &[u8],
+        order: &[u8],
+        modes: &[(u8, u8, i8)],
+        offset: u8,
+    ) -> Option<(Vec<usize>, Memory, Nest)> {
+        let shape: Vec<usize> = shape.iter().take(3).map(|e| usize::from(e % 5) + 1).collect();
+        let mut by: Vec<usize> = (0..shape.len()).collect();
+        by.sort_by_key(|k| order.get(*k).copied().unwrap_or(0));
+        let mut memory = Memory::Order(by);
+        if let Some(layout) = memory.layout(0, &shape).unwrap()
+            && !shape.is_empty()
+            && offset.is_multiple_of(3)
+        {
+            // Gaps between the elements, and dims of 4 with the odd coordinates behind the even ones.
+            let halves = |(extent, stride): (i64, i64)| match extent {
+                4 => Layout::from_modes(&[(2, 6 * stride), (2, 3 * stride)]).unwrap(),
+                _ => Layout::scalar(extent, 3 * stride).unwrap(),
+            };
+            let dims: Vec<Layout> = layout.leaves().map(halves).collect();
+            memory = Memory::Layouts(BTreeMap::from([(0, Layout::concat(&dims).unwrap())]));
+        }
+        let modes = modes.iter().take(3);
+        let modes = modes.map(|(e, d, t)| Mode::new(i64::from(e % 5), (i64::from(d % 13), i64::from(*t))));
+        let nest = Nest::new(i64::from(offset % 9), 5, modes);
+        let last = nest.extremes(Side::Source).unwrap().map_or(0, |(_, last)| last);
+        (last < shape.iter().product::<usize>() as i64).then_some((shape, memory, nest))
+    }
+
+    /// The definition: the coordinates of a row-major index, and each one's place by its mode.
+    fn place(memory: &Memory, shape: &[usize], index: i64) -> i64 {
+        let layout = memory.layout(0, shape).unwrap().unwrap();
+        let (mut left, mut place) = (index, 0);
+        for (dim, extent) in shape.iter().enumerate().rev() {
+            place += layout.mode(dim).unwrap().at(left % *extent as i64).unwrap();
+            left /= *extent as i64;
+        }
+        place
+    }
+
+    #[test]
+    fn a_nest_that_carries_is_unrolled_as_far_as_it_must_be() {
+        let map = Map::new(&Memory::Order(vec![1, 0]), 0, &[4, 6]).unwrap();
+        let apply = |nest| map.apply(vec![nest], Side::Source).unwrap();
+        // Rows 1 and 2; 4 elements from the middle of a row on; twice 3 elements, the second time over the end of a row.
+        assert_eq!(
+            apply(Nest::new(6, 0, [Mode::new(12, (1, 1))])),
+            [Nest::new(1, 0, [Mode::new(6, (4, 1)), Mode::new(2, (1, 6))])]
+        );
+        assert_eq!(apply(Nest::new(4, 0, [Mode::new(4, (1, 1))])).len(), 4);
+        let nests = apply(Nest::new(0, 0, [Mode::new(3, (1, 1)), Mode::new(2, (4, 3))]));
+        assert_eq!(nests.iter().map(|nest| nest.len().unwrap()).collect::<Vec<_>>(), [3, 1, 1, 1]);
+    }
+
+    #[test]
+    fn indices_outside_of_the_memory_are_errors() {
+        let map = Map::new(&Memory::Order(vec![1, 0]), 0, &[2, 3]).unwrap();
+        let error = map.apply(vec![Nest::new(6, 0, [])], Side::Source).unwrap_err();
+        assert!(matches!(error, Error::Layout(_)), "{error}");
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::Error;
 /// Elements of one dtype that move together, as a loop nest counted in elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Where the elements lie on both sides, outermost loop first.
+    /// Where the elements lie on both sides, in the order of the message.
     pub nest: Nest,
     /// What they are.
     pub dtype: DType,
@@ -70,12 +70,12 @@ impl Piece {
     pub fn dense(&self, side: Side) -> Nest {
         let mut nest = self.nest.clone();
         let mut stride = 1;
-        for l in nest.loops.iter_mut().rev() {
+        for mode in nest.modes.iter_mut() {
             match side {
-                Side::Source => l.source_stride = stride,
-                Side::Target => l.target_stride = stride,
+                Side::Source => mode.stride.0 = stride,
+                Side::Target => mode.stride.1 = stride,
             }
-            stride *= l.extent as i64;
+            stride *= mode.extent;
         }
         match side {
             Side::Source => nest.source_offset = 0,
@@ -87,20 +87,13 @@ impl Piece {
     /// The bytes that the elements are on one side, if they lie there one behind the other in the order of the message.
     pub fn contiguous(&self, side: Side) -> Option<Range<usize>> {
         let mut dense = 1;
-        for l in self.nest.loops.iter().rev().filter(|l| l.extent != 1) {
-            let stride = match side {
-                Side::Source => l.source_stride,
-                Side::Target => l.target_stride,
-            };
-            if stride != dense {
+        for mode in self.nest.modes.iter().filter(|mode| mode.extent != 1) {
+            if side.of(mode.stride) != dense {
                 return None;
             }
-            dense = dense.checked_mul(l.extent as i64)?;
+            dense = dense.checked_mul(mode.extent)?;
         }
-        let offset = match side {
-            Side::Source => self.nest.source_offset,
-            Side::Target => self.nest.target_offset,
-        };
+        let offset = side.of((self.nest.source_offset, self.nest.target_offset));
         let item = self.item_bytes().ok()?;
         let start = usize::try_from(offset).ok()?.checked_mul(item)?;
         Some(start..start.checked_add(self.bytes().ok()?)?)

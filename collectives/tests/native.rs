@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use reshard_collectives::{Collective, Compiled, Exchange};
-use reshard_kernels::{Combine, DType, Loop, Nest};
+use reshard_kernels::{Combine, DType, Mode, Nest};
 use reshard_sharding::redistribute::{Objective, Planner, StepOp};
 use reshard_sharding::{Mesh, Sharding};
 
@@ -83,7 +83,7 @@ fn reduce<'a>(
         if i == 0 {
             target.copy_from_slice(term);
         } else {
-            let nest = Nest::new(0, 0, [Loop::new(count, 1, 1)]);
+            let nest = Nest::new(0, 0, [Mode::new(count as i64, (1, 1))]);
             Combine::new(&nest, dtype, op).unwrap().run(target, term).unwrap();
         }
     }

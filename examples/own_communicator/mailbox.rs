@@ -188,9 +188,9 @@ fn combine(receive: &Receive, op: CombineOp, letter: &[u8], target: &mut [u8]) -
         let mut nest = piece.nest.clone();
         nest.source_offset = 0;
         let mut stride = 1;
-        for l in nest.loops.iter_mut().rev() {
-            l.source_stride = stride;
-            stride *= l.extent as i64;
+        for mode in nest.modes.iter_mut() {
+            mode.stride.0 = stride;
+            stride *= mode.extent;
         }
         start += Combine::new(&nest, piece.dtype, op)?.run(target, &letter[start..])?;
     }

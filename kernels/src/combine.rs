@@ -1,17 +1,17 @@
 //! Elementwise reductions: one buffer into another, and the division that ends an average.
 //!
-//! The nest is reduced as for a copy; the innermost loop, dense on both sides wherever possible, is a plain loop over
+//! The nest is reduced as for a copy; the fastest mode, dense on both sides wherever possible, is a plain loop over
 //! `a = a op b` that the compiler vectorises. Elements are read and written as bytes, so no alignment is asked for.
 //! f16 and bf16 are computed in f32 and rounded once per operation.
 
 use std::ops::Range;
 
-use reshard_layout::Layout;
+use reshard_layout::{Layout, Mode};
 use smallvec::SmallVec;
 
 use crate::element::{Element, for_arithmetic};
 use crate::prepared::{byte_range, check_range};
-use crate::{CombineOp, DType, Error, Loop, Nest, Side};
+use crate::{CombineOp, DType, Error, Nest, Side};
 
 /// `dst[dst_layout(i)] = dst[dst_layout(i)] op src[src_layout(i)]` for every `i`.
 ///
@@ -24,7 +24,7 @@ use crate::{CombineOp, DType, Error, Loop, Nest, Side};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Errors: those of [`copy`](crate::copy()), and [`Error::NoArithmetic`]. Layouts without common loops are refused as
+/// Errors: those of [`copy`](crate::copy()), and [`Error::NoArithmetic`]. Layouts that do not nest are refused as
 /// [`Error::SizeMismatch`] when their sizes differ and combined element by element when they agree.
 pub fn combine(
     dst: &mut [u8],
@@ -48,8 +48,8 @@ pub fn combine(
 /// A reduction of one buffer into another: checked and laid out once, run many times.
 ///
 /// ```
-/// use reshard_kernels::{Combine, CombineOp, DType, Loop, Nest};
-/// let combine = Combine::new(&Nest::new(0, 0, [Loop::new(2, 1, 1)]), DType::F64, CombineOp::Sum)?;
+/// use reshard_kernels::{Combine, CombineOp, DType, Mode, Nest};
+/// let combine = Combine::new(&Nest::new(0, 0, [Mode::new(2, (1, 1))]), DType::F64, CombineOp::Sum)?;
 /// let mut sum = [1.5f64, 2.0].map(f64::to_ne_bytes).as_flattened().to_vec();
 /// combine.run(&mut sum, [0.25f64, f64::NAN].map(f64::to_ne_bytes).as_flattened())?;
 /// assert_eq!(sum[..8], 1.75f64.to_ne_bytes());
@@ -110,8 +110,8 @@ impl Divide {
             return Err(Error::ZeroDivisor);
         }
         let divisor = u32::try_from(divisor).map_err(|_| Error::Overflow { what: "a divisor" })?;
-        let loops = nest.loops.iter().map(|l| Loop::new(l.extent, l.target_stride, l.target_stride));
-        let nest = Nest::new(nest.target_offset, nest.target_offset, loops);
+        let modes = nest.modes.iter().map(|mode| mode.map(|(_, target)| (target, target)));
+        let nest = Nest::new(nest.target_offset, nest.target_offset, modes);
         Ok(Divide { divisor, dtype, elements: Elements::new(&nest, dtype)? })
     }
 
@@ -164,34 +164,41 @@ impl Elements {
         src.map_or(Ok(()), |src| check_range(&self.source, src, Side::Source))
     }
 
-    /// Calls `body` with (source offset, target offset, innermost loop) at every point of the outer loops.
-    fn rows(&self, mut body: impl FnMut(usize, usize, Loop)) {
-        fn walk(loops: &[Loop], source: i64, target: i64, body: &mut impl FnMut(usize, usize, Loop)) {
-            match loops {
-                [] => body(source as usize, target as usize, Loop::new(1, 0, 0)),
-                [inner] => body(source as usize, target as usize, *inner),
-                [outer, rest @ ..] => {
-                    for i in 0..outer.extent as i64 {
-                        walk(rest, source + i * outer.source_stride, target + i * outer.target_stride, body);
-                    }
-                }
+    /// Calls `body` with (source offset, target offset, fastest mode) at every point of the other modes.
+    fn rows(&self, mut body: impl FnMut(usize, usize, Mode<(i64, i64)>)) {
+        fn walk(
+            modes: &[Mode<(i64, i64)>],
+            (source, target): (i64, i64),
+            body: &mut impl FnMut(usize, usize),
+        ) {
+            let Some((slowest, faster)) = modes.split_last() else {
+                return body(source as usize, target as usize);
+            };
+            let (s, t) = slowest.stride;
+            for i in 0..slowest.extent {
+                walk(faster, (source + i * s, target + i * t), body);
             }
         }
         if self.bytes > 0 {
-            walk(&self.nest.loops, self.nest.source_offset, self.nest.target_offset, &mut body);
+            let (fastest, rest) = match self.nest.modes.as_slice() {
+                [] => (Mode::new(1, (0, 0)), &[][..]),
+                [fastest, rest @ ..] => (*fastest, rest),
+            };
+            let offsets = (self.nest.source_offset, self.nest.target_offset);
+            walk(rest, offsets, &mut |source, target| body(source, target, fastest));
         }
     }
 
     fn combine<T: Element>(&self, dst: &mut [u8], src: &[u8], op: CombineOp) {
         self.rows(|source, target, inner| {
-            let dense = (inner.source_stride, inner.target_stride) == (T::BYTES as i64, T::BYTES as i64);
+            let dense = inner.stride == (T::BYTES as i64, T::BYTES as i64);
             if dense || inner.extent == 1 {
-                let length = inner.extent * T::BYTES;
+                let length = inner.extent as usize * T::BYTES;
                 T::combine_dense(&mut dst[target..target + length], &src[source..source + length], op);
             } else {
-                for i in 0..inner.extent as i64 {
-                    let at = (target as i64 + i * inner.target_stride) as usize;
-                    let from = (source as i64 + i * inner.source_stride) as usize;
+                for i in 0..inner.extent {
+                    let from = (source as i64 + i * inner.stride.0) as usize;
+                    let at = (target as i64 + i * inner.stride.1) as usize;
                     let a = &mut dst[at..at + T::BYTES];
                     T::read(a).combined(T::read(&src[from..from + T::BYTES]), op).write(a);
                 }
@@ -201,8 +208,8 @@ impl Elements {
 
     fn update<T: Element>(&self, dst: &mut [u8], op: impl Fn(T) -> T) {
         self.rows(|_, target, inner| {
-            for i in 0..inner.extent as i64 {
-                let at = (target as i64 + i * inner.target_stride) as usize;
+            for i in 0..inner.extent {
+                let at = (target as i64 + i * inner.stride.1) as usize;
                 let a = &mut dst[at..at + T::BYTES];
                 op(T::read(a)).write(a);
             }
@@ -249,7 +256,8 @@ mod tests {
 
     fn run(dtype: DType, op: CombineOp, a: &[u8], b: &[u8]) -> Vec<u8> {
         let mut result = a.to_vec();
-        let nest = Nest::new(0, 0, [Loop::new(a.len() / dtype.item_bytes().unwrap(), 1, 1)]);
+        let count = a.len() / dtype.item_bytes().unwrap();
+        let nest = Nest::new(0, 0, [Mode::new(count as i64, (1, 1))]);
         assert_eq!(Combine::new(&nest, dtype, op).unwrap().run(&mut result, b), Ok(a.len()));
         result
     }
@@ -327,7 +335,7 @@ mod tests {
 
     #[test]
     fn division_rounds_once_and_leaves_the_rest() {
-        let nest = Nest::new(0, 1, [Loop::new(2, 1, 2)]);
+        let nest = Nest::new(0, 1, [Mode::new(2, (1, 2))]);
         let mut values = [9.0f32, 1.0, 9.0, -7.0, 9.0].map(f32::to_ne_bytes).as_flattened().to_vec();
         Divide::new(&nest, DType::F32, 3).unwrap().run(&mut values).unwrap();
         let want = [9.0f32, 1.0 / 3.0, 9.0, -7.0 / 3.0, 9.0].map(f32::to_ne_bytes);
@@ -355,12 +363,12 @@ mod tests {
         }
 
         fn strided_sums_are_sums(data: Vec<u8>, rows: u8, columns: u8, transposed: bool) -> bool {
-            let (rows, columns) = (usize::from(rows % 9), usize::from(columns % 9));
+            let (rows, columns) = (i64::from(rows % 9), i64::from(columns % 9));
             let source: Vec<u8> = data.into_iter().chain(0..=255).take(100).collect();
             let nest = if transposed {
-                Nest::new(3, 1, [Loop::new(rows, 1, columns as i64), Loop::new(columns, 10, 1)])
+                Nest::new(3, 1, [Mode::new(columns, (10, 1)), Mode::new(rows, (1, columns))])
             } else {
-                Nest::new(3, 1, [Loop::new(rows, 10, columns as i64 + 1), Loop::new(columns, 1, 1)])
+                Nest::new(3, 1, [Mode::new(columns, (1, 1)), Mode::new(rows, (10, columns + 1))])
             };
             let mut fast: Vec<u8> = (0..100).collect();
             let mut slow = fast.clone();

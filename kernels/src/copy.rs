@@ -1,9 +1,9 @@
 //! Copies between two layouts, and fills, in one call.
 
-use reshard_layout::Layout;
+use reshard_layout::{Layout, Mode};
 
 use crate::prepared::{byte_range, check_range};
-use crate::{Copy, Error, Loop, Nest, Side};
+use crate::{Copy, Error, Nest, Side};
 
 /// Copies `src[src_layout(i)]` to `dst[dst_layout(i)]` for every `i`, in elements of `item_bytes` bytes.
 ///
@@ -56,10 +56,9 @@ pub fn copy_at(
         (nest.source_offset, nest.target_offset) = (src_offset, dst_offset);
         return Copy::new(&nest, item_bytes)?.run(dst, src);
     }
-    // The layouts have no common loops: bounds and overlap from each alone, then element by element.
+    // The layouts do not nest: bounds and overlap from each alone, then element by element.
     let side = |offset: i64, layout: &Layout| {
-        let loops = layout.leaves().rev().map(|(extent, stride)| Loop::new(extent as usize, stride, stride));
-        Nest::new(offset, offset, loops)
+        Nest::new(offset, offset, layout.flat().iter().map(|mode| mode.map(|stride| (stride, stride))))
     };
     let (source, target) = (side(src_offset, src_layout), side(dst_offset, dst_layout));
     target.check_target_is_injective()?;
@@ -95,7 +94,7 @@ pub fn fill(dst: &mut [u8], item: &[u8]) -> Result<(), Error> {
         let end = dst.len().next_multiple_of(item.len()) as i64;
         return Err(Error::OutOfBounds { side: Side::Target, first: 0, end, length: Some(dst.len()) });
     }
-    let nest = Nest::new(0, 0, [Loop::new(dst.len() / item.len(), 0, 1)]);
+    let nest = Nest::new(0, 0, [Mode::new((dst.len() / item.len()) as i64, (0, 1))]);
     Copy::new(&nest, item.len())?.run(dst, item)?;
     Ok(())
 }

@@ -13,6 +13,17 @@ pub enum Side {
     Target,
 }
 
+impl Side {
+    /// This side's part of a (source, target) pair.
+    #[inline]
+    pub fn of<T>(self, (source, target): (T, T)) -> T {
+        match self {
+            Side::Source => source,
+            Side::Target => target,
+        }
+    }
+}
+
 impl fmt::Display for Side {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

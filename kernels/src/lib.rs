@@ -12,7 +12,7 @@
 //!
 //! ```text
 //! (dst layout, src layout)  or  a plan's blocks
-//!        |  Nest::between, Nest::new         loops (extent, source stride, target stride), counted in elements
+//!        |  Nest::between, Nest::new         a layout of pairs, extent:(source, target), counted in elements
 //!        v
 //!      Nest --reduce--> Nest                 extent 1 dropped, sorted, both sides coalesced together
 //!        |  Copy::new, Combine::new, ..      extremes and overlap checked once, byte offsets fixed
@@ -23,10 +23,10 @@
 //! What is prepared once can run many times: `run` neither plans nor allocates.
 //!
 //! ```
-//! use reshard_kernels::{Copy, Loop, Nest};
+//! use reshard_kernels::{Copy, Mode, Nest};
 //!
 //! // The transpose of a 2 x 3 matrix of f32: target (j, i) is source (i, j).
-//! let nest = Nest::new(0, 0, [Loop::new(3, 1, 2), Loop::new(2, 3, 1)]);
+//! let nest = Nest::new(0, 0, [Mode::new(2, (3, 1)), Mode::new(3, (1, 2))]);
 //! let copy = Copy::new(&nest, 4)?;
 //! let source: Vec<u8> = [1f32, 2., 3., 4., 5., 6.].iter().flat_map(|x| x.to_ne_bytes()).collect();
 //! let mut target = vec![0; 24];
@@ -52,6 +52,7 @@ pub use combine::{Combine, Divide, combine};
 pub use copy::{copy, copy_at, fill};
 pub use dtype::DType;
 pub use error::{Error, Side};
-pub use nest::{Loop, Nest};
+pub use nest::Nest;
 pub use op::CombineOp;
 pub use prepared::Copy;
+pub use reshard_layout::{Mode, Modes};

@@ -21,9 +21,9 @@ use crate::{Error, Nest, Side};
 /// A copy between two buffers: checked and laid out once, run many times.
 ///
 /// ```
-/// use reshard_kernels::{Copy, Loop, Nest};
+/// use reshard_kernels::{Copy, Mode, Nest};
 /// // Column 1 of a 3 x 4 matrix of u16.
-/// let copy = Copy::new(&Nest::new(1, 0, [Loop::new(3, 4, 1)]), 2)?;
+/// let copy = Copy::new(&Nest::new(1, 0, [Mode::new(3, (4, 1))]), 2)?;
 /// let source: Vec<u8> = (0u16..12).flat_map(u16::to_ne_bytes).collect();
 /// let mut column = [0; 6];
 /// copy.run(&mut column, &source)?;
@@ -38,6 +38,7 @@ pub struct Copy {
     pub(crate) target: Range<usize>,
     pub(crate) source_start: usize,
     pub(crate) target_start: usize,
+    /// Slowest first.
     pub(crate) outer: SmallVec<[ByteLoop; 4]>,
     pub(crate) body: Body,
     pub(crate) bytes: usize,
@@ -93,17 +94,16 @@ impl Copy {
             (scaled.source_offset as usize, scaled.target_offset as usize);
         let stride =
             |n: i64| isize::try_from(n).map_err(|_| Error::Overflow { what: "a byte offset of a copy" });
-        for l in &scaled.loops {
-            let (source, target) = (stride(l.source_stride)?, stride(l.target_stride)?);
-            copy.outer.push(ByteLoop { extent: l.extent, source, target });
-        }
-        let mut item = item_bytes;
-        if let Some(last) = copy.outer.last().copied()
-            && last.source == item as isize
-            && last.target == item as isize
+        let (mut item, mut modes) = (item_bytes, scaled.modes.as_slice());
+        if let [run, rest @ ..] = modes
+            && run.stride == (item as i64, item as i64)
         {
-            item *= last.extent;
-            copy.outer.pop();
+            item *= run.extent as usize;
+            modes = rest;
+        }
+        for mode in modes.iter().rev() {
+            let (source, target) = (stride(mode.stride.0)?, stride(mode.stride.1)?);
+            copy.outer.push(ByteLoop { extent: mode.extent as usize, source, target });
         }
         copy.body = choose_body(&mut copy.outer, item);
         Ok(copy)

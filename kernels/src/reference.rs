@@ -25,13 +25,11 @@ pub fn copy_nest(dst: &mut [u8], src: &[u8], nest: &Nest, item_bytes: usize) {
     }
 }
 
-/// All (source, target) pairs of a nest, in loop order.
+/// All (source, target) pairs of a nest in order, the leftmost mode fastest.
 pub fn pairs(nest: &Nest) -> Vec<(i64, i64)> {
     let start = vec![(nest.source_offset, nest.target_offset)];
-    nest.loops.iter().fold(start, |pairs, l| {
-        let step = |(s, t): (i64, i64)| {
-            (0..l.extent as i64).map(move |i| (s + i * l.source_stride, t + i * l.target_stride))
-        };
+    nest.modes.iter().rev().fold(start, |pairs, mode| {
+        let step = |(s, t)| (0..mode.extent).map(move |i| (s + i * mode.stride.0, t + i * mode.stride.1));
         pairs.into_iter().flat_map(step).collect()
     })
 }

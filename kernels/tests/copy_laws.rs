@@ -1,7 +1,7 @@
 //! The fast copy against its definition.
 
 use quickcheck::{Arbitrary, Gen, quickcheck};
-use reshard_kernels::{Copy, Loop, Nest, Side, copy, copy_at, reference};
+use reshard_kernels::{Copy, Mode, Nest, Side, copy, copy_at, reference};
 use reshard_layout::Layout;
 
 /// A nest whose target is injective by construction: random extents, a random order, and gaps.
@@ -19,28 +19,28 @@ impl Arbitrary for Case {
         let item = *g.choose(&items).unwrap();
         let count = usize::arbitrary(g) % 5;
         let extents = [1, 2, 3, 4, 5, 7, 16, 19, 33, 65, 70];
-        let mut loops: Vec<Loop> = Vec::new();
+        let mut modes: Vec<Mode<(i64, i64)>> = Vec::new();
         let mut total = 1;
         for _ in 0..count {
             let extent = *g.choose(&extents).unwrap();
             if total * extent <= 6000 {
                 total *= extent;
-                loops.push(Loop::new(extent, 0, 0));
+                modes.push(Mode::new(extent, (0, 0)));
             }
         }
         if bool::arbitrary(g) && bool::arbitrary(g) && bool::arbitrary(g) {
-            loops.push(Loop::new(0, 1, 1));
+            modes.push(Mode::new(0, (1, 1)));
         }
         // Strides of one side: dense in some order, perhaps with a gap, perhaps broadcast, perhaps backwards.
         let mut strides = |repeats: bool| -> (Vec<i64>, i64) {
-            let mut order: Vec<usize> = (0..loops.len()).collect();
+            let mut order: Vec<usize> = (0..modes.len()).collect();
             for i in (1..order.len()).rev() {
                 order.swap(i, usize::arbitrary(g) % (i + 1));
             }
             let (mut stride, mut result, mut offset) =
-                (1, vec![0; loops.len()], i64::from(u8::arbitrary(g) % 3));
+                (1, vec![0; modes.len()], i64::from(u8::arbitrary(g) % 3));
             for k in order {
-                let extent = loops[k].extent.max(1) as i64;
+                let extent = modes[k].extent.max(1);
                 if repeats && u8::arbitrary(g) % 8 == 0 {
                     continue;
                 }
@@ -55,10 +55,10 @@ impl Arbitrary for Case {
         };
         let (source, source_offset) = strides(true);
         let (target, target_offset) = strides(false);
-        for (l, (s, t)) in loops.iter_mut().zip(source.into_iter().zip(target)) {
-            (l.source_stride, l.target_stride) = (s, t);
+        for (mode, strides) in modes.iter_mut().zip(source.into_iter().zip(target)) {
+            mode.stride = strides;
         }
-        let nest = Nest::new(source_offset, target_offset, loops);
+        let nest = Nest::new(source_offset, target_offset, modes);
         let length = |side| nest.extremes(side).unwrap().map_or(0, |(_, last)| (last as usize + 1) * item);
         let (source_len, target_len) = (length(Side::Source), length(Side::Target));
         Case { nest, item, source_len, target_len }
@@ -113,7 +113,7 @@ quickcheck! {
 }
 
 #[test]
-fn layouts_without_common_loops_copy_too() {
+fn layouts_that_do_not_nest_copy_too() {
     let (source, target): (Layout, Layout) = ("(2,3):(3,1)".parse().unwrap(), "(3,2):(2,1)".parse().unwrap());
     let data = bytes(12);
     let (mut fast, mut slow) = ([0; 12], [0; 12]);
@@ -130,8 +130,8 @@ fn large_transposes_take_the_streaming_path() {
     for (rows, columns, item) in
         [(2048, 1024, 4), (1000, 1300, 4), (1031, 2053, 2), (4096, 2048, 1), (700, 800, 8), (512, 640, 16)]
     {
-        let nest = Nest::new(0, 0, [Loop::new(columns, 1, rows as i64), Loop::new(rows, columns as i64, 1)]);
-        let source = bytes(rows * columns * item);
+        let nest = Nest::new(0, 0, [Mode::new(rows, (columns, 1)), Mode::new(columns, (1, rows))]);
+        let source = bytes((rows * columns) as usize * item);
         let (mut fast, mut slow) = (vec![0; source.len()], vec![0; source.len()]);
         Copy::new(&nest, item).unwrap().run(&mut fast, &source).unwrap();
         reference::copy_nest(&mut slow, &source, &nest, item);

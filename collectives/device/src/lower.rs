@@ -10,7 +10,7 @@
 
 use reshard_collectives::{Error, Exchange, Move, Piece, Receive};
 use reshard_cuda::Work;
-use reshard_kernels::{CombineOp, Loop, Nest};
+use reshard_kernels::{CombineOp, Mode, Nest};
 
 /// Where everything lies on the device.
 pub(crate) struct Addresses<'a> {
@@ -68,7 +68,7 @@ pub fn fills(exchange: &Exchange, target: i64, constants: i64) -> Result<Vec<Nes
     let fills = exchange.fills().iter().enumerate().map(|(i, fill)| {
         let mut nest = fill.piece.nest.clone();
         nest.source_offset = 0;
-        nest.loops.iter_mut().for_each(|l| l.source_stride = 0);
+        nest.modes.iter_mut().for_each(|mode| mode.stride.0 = 0);
         in_bytes(&Piece { nest, dtype: fill.piece.dtype }, constants + 8 * i as i64, target)
     });
     fills.collect()
@@ -117,7 +117,7 @@ pub fn engine(exchange: &Exchange, error: &reshard_cuda::Error) -> Error {
 pub fn in_bytes(piece: &Piece, source: i64, target: i64) -> Result<Nest, Error> {
     let item = piece.dtype.item_bytes()?;
     let mut nest = piece.nest.scale(item)?;
-    nest.loops.push(Loop::new(item, 1, 1));
+    nest.modes.insert(0, Mode::new(item as i64, (1, 1)));
     let moved = |offset: i64, by: i64| {
         offset.checked_add(by).ok_or(reshard_kernels::Error::Overflow { what: "an address" })
     };
@@ -140,7 +140,7 @@ fn alike(exchange: &Exchange, landings: &[Landing]) -> Option<Vec<(usize, Combin
         landing.pieces.len() == first.pieces.len()
             && landing.pieces.iter().zip(&first.pieces).all(|(a, b)| {
                 a.dtype == b.dtype
-                    && a.nest.loops == b.nest.loops
+                    && a.nest.modes == b.nest.modes
                     && a.nest.target_offset == b.nest.target_offset
             })
     };

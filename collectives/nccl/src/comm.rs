@@ -17,7 +17,7 @@ use reshard_collectives::{Collective, Communicator, Compiled, Error, Exchange, P
 use reshard_cuda::Work;
 use reshard_device::Backend;
 use reshard_device::lower::{constants, engine};
-use reshard_kernels::{Loop, Nest};
+use reshard_kernels::Nest;
 
 use crate::route::{Addresses, Route, Way, native};
 use crate::{Handle, Nccl};
@@ -214,7 +214,7 @@ impl<N: Nccl> Comm<N> {
             // A captured plan holds it too; nothing is running.
             device.allocate(bytes.len()).and_then(|mut through| {
                 device.write(&mut through, bytes)?;
-                let line = Loop::new(bytes.len(), 1, 1);
+                let line = reshard_kernels::Mode::new(bytes.len() as i64, (1, 1));
                 let nest = Nest::new(device.address(&through), buffer.address, [line]);
                 device.run(&device.prepare(&Vec::from_iter(Work::copies(&[nest])?))?)
             })

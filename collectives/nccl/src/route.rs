@@ -25,7 +25,7 @@ use std::ops::Range;
 use reshard_collectives::{Collective, Error, Exchange, Piece, Reduction, Send};
 use reshard_cuda::Work;
 use reshard_device::lower::{Landing, copies, fills, in_bytes, landed};
-use reshard_kernels::{CombineOp, Nest, Side};
+use reshard_kernels::{CombineOp, Mode, Nest, Side};
 use reshard_sharding::redistribute::StepOp;
 
 use crate::{Element, FloatSums};
@@ -384,8 +384,8 @@ fn read_side(pieces: &[Piece]) -> Vec<u8> {
     let mut key = Vec::new();
     for piece in pieces {
         key.extend(format!("{}@{}", piece.dtype, piece.nest.source_offset).into_bytes());
-        for l in &piece.nest.loops {
-            key.extend(format!(",{}:{}", l.extent, l.source_stride).into_bytes());
+        for mode in &piece.nest.modes {
+            key.extend(format!(",{}:{}", mode.extent, mode.stride.0).into_bytes());
         }
         key.push(b';');
     }
@@ -413,17 +413,17 @@ fn staged(piece: &Piece, offset: usize, item: usize) -> Result<Piece, Error> {
     }
     // Only moved, so bytes will do.
     let mut nest = nest.scale(item)?;
-    nest.loops.push(reshard_kernels::Loop::new(item, 1, 1));
+    nest.modes.insert(0, Mode::new(item as i64, (1, 1)));
     nest.source_offset = offset as i64;
     Ok(Piece { nest, dtype: reshard_kernels::DType::U8 })
 }
 
 /// Bytes from one address to another.
 fn line(source: i64, target: i64, bytes: usize) -> Nest {
-    Nest::new(source, target, [reshard_kernels::Loop::new(bytes, 1, 1)])
+    Nest::new(source, target, [Mode::new(bytes as i64, (1, 1))])
 }
 
-/// Writes the strides of a contiguous piece as those of a dense one, which loops of extent 1 may hide.
+/// Writes the strides of a contiguous piece as those of a dense one, which modes of extent 1 may hide.
 fn as_if_dense(piece: &mut Piece) {
     if piece.contiguous(Side::Source).is_some() {
         let offset = piece.nest.source_offset;

@@ -41,7 +41,7 @@ __device__ __forceinline__ void runs(const Job &job, u32 block, const char *sour
     u32 first[UNROLL];
     u32 end[UNROLL];
     u32 shift[UNROLL];
-    const Loop &words = job.loop[0];
+    const JobLoop &words = job.loop[0];
     const long long length = job.columns;
 #pragma unroll
     for (int k = 0; k < UNROLL; ++k) {
@@ -138,8 +138,8 @@ __device__ __forceinline__ void transpose(const Job &job, u32 block, const char 
     const u32 T = K * N;
     const u32 STEP = THREADS / N;
     Word *tile = (Word *)shared;
-    const Loop &across = job.loop[0];
-    const Loop &down = job.loop[1];
+    const JobLoop &across = job.loop[0];
+    const JobLoop &down = job.loop[1];
     u32 rest = (__umulhi(block, across.magic) + block) >> across.shift;
     u32 column0 = (block - rest * across.extent) * T;
     u32 outer = (__umulhi(rest, down.magic) + rest) >> down.shift;

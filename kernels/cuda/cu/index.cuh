@@ -16,7 +16,7 @@ typedef unsigned long long u64;
 #define MAX_LOOPS 10
 #define THREADS 256
 
-struct Loop {
+struct JobLoop {
     u32 extent;
     // n / extent == (umulhi(n, magic) + n) >> shift for n < 2^31
     u32 magic;
@@ -40,7 +40,7 @@ struct Job {
     u32 rows;
     u32 columns;
     u32 unused[2];
-    Loop loop[MAX_LOOPS];
+    JobLoop loop[MAX_LOOPS];
 };
 
 template <int W> struct Unit;
@@ -53,7 +53,7 @@ template <> struct Unit<16> { typedef uint4 type; };
 // Adds the place of index i to both offsets.
 __device__ __forceinline__ void place(const Job &job, u32 first, u32 i, long long &source, long long &target) {
     for (u32 k = first; k < job.loops; ++k) {
-        const Loop &l = job.loop[k];
+        const JobLoop &l = job.loop[k];
         u32 quotient = (__umulhi(i, l.magic) + i) >> l.shift;
         long long digit = i - quotient * l.extent;
         source += digit * l.source;

@@ -1,6 +1,7 @@
 //! What one launch does, in the bytes that the kernels read.
 
 use bytemuck::{Pod, Zeroable};
+use reshard_kernels::Mode;
 
 /// The most loops of one job.
 pub const MAX_LOOPS: usize = 10;
@@ -91,6 +92,13 @@ impl Job {
         self.list[self.loops as usize] = l;
         self.loops += 1;
         self.count *= l.extent;
+    }
+
+    /// Adds these modes, the next slower ones.
+    pub(crate) fn extend<'a>(&mut self, modes: impl IntoIterator<Item = &'a Mode<(i64, i64)>>) {
+        for mode in modes {
+            self.push(JobLoop::new(mode.extent as u32, mode.stride.0, mode.stride.1));
+        }
     }
 }
 

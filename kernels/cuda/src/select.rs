@@ -3,28 +3,28 @@
 //! # From a nest to a launch
 //!
 //! ```text
-//! Nest --reduce, in bytes-->  loops (extent, source stride, target stride), slowest first, and a run:
-//!                             the bytes that are contiguous on both sides
+//! Nest --reduce, in bytes-->  modes extent:(source, target), fastest first, and a run: the bytes that are contiguous on
+//!                             both sides
 //!      --width-->             the widest unit of 1, 2, 4, 8 or 16 bytes that divides the run, every other stride, both
 //!                             offsets and both buffers' alignment
 //!      --kernel-->            rows        units at the digits of their index, the target's order fastest
-//!                             transpose   if the run is one unit, and the source is contiguous along one loop and the
+//!                             transpose   if the run is one unit, and the source is contiguous along one mode and the
 //!                                         target along another, both of at least `LEAST` units
 //!                             runs        if units are of 1 or 2 bytes and runs of `LONG` bytes or more: words of 16 bytes of
 //!                                         the target, whatever its address, and what is left at both ends of a run
 //!      --words-->             of a transpose: several units together, where extents and strides are multiples of them
 //! ```
 //!
-//! Indices are 32 bits in a kernel; more than `MOST` units, or more loops than a job holds, become several launches.
+//! Indices are 32 bits in a kernel; more than `MOST` units, or more modes than a job has loops, become several launches.
 
-use reshard_kernels::{CombineOp, Copy, DType, Loop, Nest};
+use reshard_kernels::{CombineOp, Copy, DType, Mode, Modes, Nest, Side};
 use smallvec::SmallVec;
 
 use crate::Error;
 use crate::job::{Job, JobLoop, MAX_LOOPS, THREADS};
 
 /// A transpose along fewer units than this is done as rows: most of a tile would be empty.
-const LEAST: usize = 8;
+const LEAST: i64 = 8;
 
 /// Runs of so many bytes that are not at multiples of 4 move in words of 16 bytes; of shorter ones too little is whole words.
 const LONG: usize = 64;
@@ -33,7 +33,7 @@ const LONG: usize = 64;
 const WORD: usize = 16;
 
 /// The most units, or tiles, of one launch.
-const MOST: usize = 1 << 30;
+const MOST: i64 = 1 << 30;
 
 /// How far the addresses of both buffers are known to be aligned, in bytes: powers of two, of which 16 is enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,13 +159,13 @@ pub type Launches<K> = SmallVec<[Launch<K>; 1]>;
 ///
 /// ```
 /// use reshard_cuda::{Alignment, CopyKernel, copies};
-/// use reshard_kernels::{Loop, Nest};
+/// use reshard_kernels::{Mode, Nest};
 /// // A transpose of 64 x 96 floats.
-/// let nest = Nest::new(0, 0, [Loop::new(96, 1, 64), Loop::new(64, 96, 1)]);
+/// let nest = Nest::new(0, 0, [Mode::new(64, (96, 1)), Mode::new(96, (1, 64))]);
 /// let launches = copies(&nest, 4, Alignment::FULL)?;
 /// assert_eq!((launches[0].kernel.name().as_str(), launches[0].blocks), ("transpose_4x4", 2));
 /// // Rows of 96 floats.
-/// let nest = Nest::new(0, 0, [Loop::new(64, 128, 96), Loop::new(96, 1, 1)]);
+/// let nest = Nest::new(0, 0, [Mode::new(96, (1, 1)), Mode::new(64, (128, 96))]);
 /// assert_eq!(copies(&nest, 4, Alignment::FULL)?[0].kernel, CopyKernel::Rows { width: 16 });
 /// # Ok::<(), reshard_cuda::Error>(())
 /// ```
@@ -246,14 +246,14 @@ pub fn elementwise(
     Ok(launches)
 }
 
-/// A nest in bytes whose loops fit a job.
+/// A nest in bytes whose modes fit a job.
 #[derive(Clone, Debug)]
 struct Part {
     source: i64,
     target: i64,
     width: usize,
-    /// Slowest first; the last one is a run of units, if there is one.
-    loops: SmallVec<[Loop; 8]>,
+    /// Fastest first; the first one is a run of units, if there is one.
+    modes: Modes<(i64, i64)>,
     alignment: Alignment,
 }
 
@@ -265,50 +265,47 @@ impl Part {
         if reduced.is_empty() {
             return Ok(Vec::new());
         }
-        let Nest { source_offset: source, target_offset: target, mut loops } = reduced.scale(item_bytes)?;
-        let item = item_bytes as i64;
-        let run = match loops.last() {
-            Some(l) if (l.source_stride, l.target_stride) == (item, item) => {
-                let run = l.extent * item_bytes;
-                loops.pop();
-                run
-            }
-            _ => item_bytes,
+        let bytes = reduced.scale(item_bytes)?;
+        let (source, target, item) = (bytes.source_offset, bytes.target_offset, item_bytes as i64);
+        let (run, rest) = match bytes.modes.as_slice() {
+            [run, rest @ ..] if run.stride == (item, item) => (run.extent * item, rest),
+            all => (item, all),
         };
-        let strides = loops.iter().map(|l| l.source_stride | l.target_stride);
-        let all = strides.fold(source | target | run as i64 | 16, |all, s| all | s);
+        let strides = rest.iter().map(|mode| mode.stride.0 | mode.stride.1);
+        let all = strides.fold(source | target | run | 16, |all, s| all | s);
         let width = (1usize << all.trailing_zeros()).min(alignment.source).min(alignment.target);
         if width < least {
             return Err(Error::Alignment { bytes: width, item: least });
         }
-        let mut loops: SmallVec<[Loop; 8]> = loops.into_iter().collect();
-        if run > width {
-            loops.push(Loop::new(run / width, width as i64, width as i64));
+        let mut modes = Modes::new();
+        if run > width as i64 {
+            modes.push(Mode::new(run / width as i64, (width as i64, width as i64)));
         }
+        modes.extend_from_slice(rest);
         let mut parts = Vec::new();
-        Part { source, target, width, loops, alignment }.cut(&mut parts);
+        Part { source, target, width, modes, alignment }.cut(&mut parts);
         Ok(parts)
     }
 
     /// The part, or several that fit.
     fn cut(mut self, parts: &mut Vec<Part>) {
-        let count = self.loops.iter().fold(1usize, |n, l| n.saturating_mul(l.extent));
-        if self.loops.len() <= MAX_LOOPS && count <= MOST {
+        let count = self.modes.iter().fold(1i64, |n, mode| n.saturating_mul(mode.extent));
+        if self.modes.len() <= MAX_LOOPS && count <= MOST {
             parts.push(self);
             return;
         }
-        let slowest = self.loops.remove(0);
+        let Some(slowest) = self.modes.pop() else { return };
         let rest = count / slowest.extent;
-        // As many iterations of the slowest loop at once as fit.
-        let at_once = if self.loops.len() < MAX_LOOPS { (MOST / rest).max(1) } else { 1 };
+        // As many iterations of the slowest mode at once as fit.
+        let at_once = if self.modes.len() < MAX_LOOPS { (MOST / rest).max(1) } else { 1 };
         let mut first = 0;
         while first < slowest.extent {
             let extent = at_once.min(slowest.extent - first);
             let mut part = self.clone();
-            part.source += first as i64 * slowest.source_stride;
-            part.target += first as i64 * slowest.target_stride;
+            part.source += first * slowest.stride.0;
+            part.target += first * slowest.stride.1;
             if extent > 1 {
-                part.loops.insert(0, Loop::new(extent, slowest.source_stride, slowest.target_stride));
+                part.modes.push(Mode { extent, ..slowest });
             }
             part.cut(parts);
             first += extent;
@@ -318,27 +315,23 @@ impl Part {
     /// The job of rows.
     fn job(&self, kind: u32) -> Job {
         let mut job = Job::at(self.source, self.target, kind);
-        for l in self.loops.iter().rev() {
-            job.push(JobLoop::new(l.extent as u32, l.source_stride, l.target_stride));
-        }
+        job.extend(&self.modes);
         job
     }
 
     fn copy(self, launches: &mut Launches<CopyKernel>) {
         let width = self.width as i64;
-        let along = |stride: fn(&Loop) -> i64| self.loops.iter().position(|l| stride(l) == width);
-        let (by_source, by_target) = (along(|l| l.source_stride), along(|l| l.target_stride));
-        match (by_source, by_target) {
+        let along = |side: Side| self.modes.iter().rposition(|mode| side.of(mode.stride) == width);
+        match (along(Side::Source), along(Side::Target)) {
             _ if self.width <= 2 && self.run().is_some_and(|run| run >= LONG) => launches.push(self.runs()),
-            (Some(s), Some(t)) if s != t && self.loops[s].extent.min(self.loops[t].extent) >= LEAST => {
+            (Some(s), Some(t)) if s != t && self.modes[s].extent.min(self.modes[t].extent) >= LEAST => {
                 launches.push(self.transposed(s, t));
             }
             (s, t) => {
                 let mut part = self;
-                // Where the target has no contiguous loop, the source's goes fastest.
+                // Where the target has no contiguous mode, the source's goes fastest.
                 if let (Some(s), None) = (s, t) {
-                    let l = part.loops.remove(s);
-                    part.loops.push(l);
+                    part.modes[..=s].rotate_right(1);
                 }
                 let kernel = CopyKernel::Rows { width: part.width };
                 let job = part.job(kernel.number());
@@ -348,56 +341,53 @@ impl Part {
         }
     }
 
-    /// The bytes of a run, if the fastest loop is one.
+    /// The bytes of a run, if the fastest mode is one.
     fn run(&self) -> Option<usize> {
         let width = self.width as i64;
-        let last = self.loops.last().filter(|l| (l.source_stride, l.target_stride) == (width, width));
-        last.map(|l| l.extent * self.width)
+        let first = self.modes.first().filter(|mode| mode.stride == (width, width));
+        first.map(|mode| mode.extent as usize * self.width)
     }
 
     /// The launch of runs.
-    fn runs(mut self) -> Launch<CopyKernel> {
+    fn runs(&self) -> Launch<CopyKernel> {
         let kernel = CopyKernel::Runs;
-        let run = self.loops.pop().map_or(0, |l| l.extent * self.width);
+        let run = self.run().unwrap_or(0);
         let mut job = Job::at(self.source, self.target, kernel.number());
         job.columns = run as u32;
         // One that begins with the last byte of a word touches as many as any.
         job.push(JobLoop::new(((run + WORD - 2) / WORD + 1) as u32, 0, 0));
-        for l in self.loops.iter().rev() {
-            job.push(JobLoop::new(l.extent as u32, l.source_stride, l.target_stride));
-        }
+        job.extend(&self.modes[1..]);
         let blocks = (job.count as usize).div_ceil(kernel.per_block()) as u32;
         Launch { kernel, job, blocks }
     }
 
     /// The launch of a transpose whose source is contiguous along loop `s` and target along loop `t`.
     fn transposed(&self, s: usize, t: usize) -> Launch<CopyKernel> {
-        let (across, down) = (self.loops[s], self.loops[t]);
-        let batch = || self.loops.iter().enumerate().filter(|(i, _)| *i != s && *i != t).map(|(_, l)| l);
+        let (across, down) = (self.modes[s], self.modes[t]);
+        let batch =
+            || self.modes.iter().enumerate().filter(|(i, _)| *i != s && *i != t).map(|(_, mode)| mode);
         let words = match self.width {
             1..=4 => 4,
             8 => 2,
             _ => 1,
         };
-        let word = words * self.width;
-        let strides = batch().fold(down.source_stride | across.target_stride, |all, l| {
-            all | l.source_stride | l.target_stride
-        });
+        let word = words as usize * self.width;
+        let strides =
+            batch().fold(down.stride.0 | across.stride.1, |all, mode| all | mode.stride.0 | mode.stride.1);
         let together = (strides | self.source | self.target).trailing_zeros() >= word.trailing_zeros()
-            && across.extent.is_multiple_of(words)
-            && down.extent.is_multiple_of(words)
+            && across.extent % words == 0
+            && down.extent % words == 0
             && self.alignment.source.min(self.alignment.target) >= word;
-        let kernel = CopyKernel::Transpose { width: self.width, words: if together { words } else { 1 } };
-        let side = kernel.side();
+        let kernel =
+            CopyKernel::Transpose { width: self.width, words: if together { words as usize } else { 1 } };
+        let tiles = |extent: i64| (extent as usize).div_ceil(kernel.side()) as u32;
         let mut job = Job::at(self.source, self.target, kernel.number());
-        job.row_source = down.source_stride;
-        job.column_target = across.target_stride;
+        job.row_source = down.stride.0;
+        job.column_target = across.stride.1;
         (job.columns, job.rows) = (across.extent as u32, down.extent as u32);
-        job.push(JobLoop::new(across.extent.div_ceil(side) as u32, 0, 0));
-        job.push(JobLoop::new(down.extent.div_ceil(side) as u32, 0, 0));
-        for l in batch().collect::<SmallVec<[&Loop; 8]>>().into_iter().rev() {
-            job.push(JobLoop::new(l.extent as u32, l.source_stride, l.target_stride));
-        }
+        job.push(JobLoop::new(tiles(across.extent), 0, 0));
+        job.push(JobLoop::new(tiles(down.extent), 0, 0));
+        job.extend(batch());
         let blocks = job.count;
         Launch { kernel, job, blocks }
     }

@@ -9,7 +9,7 @@
 //!                   target[place + c column_target + r W] = source[place + r row_source + c W]
 //! ```
 
-use reshard_kernels::{Combine, Divide, Loop, Nest};
+use reshard_kernels::{Combine, Divide, Mode, Nest};
 
 use crate::Error;
 use crate::job::Job;
@@ -97,7 +97,7 @@ pub fn elementwise(
 ) -> Result<(), Error> {
     let width = kernel.width;
     let items = width / kernel.dtype.item_bytes()?;
-    let nest = Nest::new(0, 0, [Loop::new(items, 1, 1)]);
+    let nest = Nest::new(0, 0, [Mode::new(items as i64, (1, 1))]);
     let combine = match kernel.op {
         ElementOp::Combine(op) | ElementOp::Reduce(op) => Some(Combine::new(&nest, kernel.dtype, op)?),
         ElementOp::Divide => None,

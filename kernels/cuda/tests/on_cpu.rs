@@ -10,7 +10,7 @@ use cases::{Case, Misaligned, pattern, same, values};
 use emulator::{Emulator, Memory};
 use quickcheck::{Arbitrary, Gen};
 use reshard_cuda::{Alignment, CopyKernel, ElementOp, Program, batch, copies, elementwise, simulate};
-use reshard_kernels::{Combine, CombineOp, Divide, Loop, Nest, Side, reference};
+use reshard_kernels::{Combine, CombineOp, Divide, Mode, Nest, Side, reference};
 
 fn memory(bytes: &[u8]) -> Memory<'_> {
     Memory { shift: 0, bytes }
@@ -95,7 +95,7 @@ fn batches_are_their_copies() {
             let bytes = |side| (case.bytes(side) as i64 + 15) / 16 * 16;
             let mut nest = case.nest.scale(case.item).unwrap();
             if case.item > 1 {
-                nest.loops.push(Loop::new(case.item, 1, 1));
+                nest.modes.insert(0, Mode::new(case.item as i64, (1, 1)));
             }
             nest.source_offset += source_at;
             nest.target_offset += target_at;
@@ -162,9 +162,9 @@ fn combinations_are_those_of_the_host_bit_for_bit() {
         let mut emulator = Emulator::new(program, &[]);
         // A dense run, rows with gaps, and a transpose.
         let nests = [
-            Nest::new(0, 0, [Loop::new(3000, 1, 1)]),
-            Nest::new(3, 1, [Loop::new(20, 40, 37), Loop::new(33, 1, 1)]),
-            Nest::new(0, 0, [Loop::new(30, 1, 40), Loop::new(40, 30, 1)]),
+            Nest::new(0, 0, [Mode::new(3000, (1, 1))]),
+            Nest::new(3, 1, [Mode::new(33, (1, 1)), Mode::new(20, (40, 37))]),
+            Nest::new(0, 0, [Mode::new(40, (30, 1)), Mode::new(30, (1, 40))]),
         ];
         for nest in &nests {
             let size = |side| nest.extremes(side).unwrap().unwrap().1 as usize + 1;
@@ -225,9 +225,9 @@ fn reductions_are_those_of_the_host_bit_for_bit() {
         let mut emulator = Emulator::new(program, &[]);
         // One term of 1200 elements behind the other; a run, and rows.
         for (nest, terms) in [
-            (Nest::new(0, 0, [Loop::new(1200, 1, 1)]), 5),
-            (Nest::new(3, 1, [Loop::new(20, 40, 37), Loop::new(33, 1, 1)]), 3),
-            (Nest::new(0, 0, [Loop::new(30, 1, 40), Loop::new(40, 30, 1)]), 1),
+            (Nest::new(0, 0, [Mode::new(1200, (1, 1))]), 5),
+            (Nest::new(3, 1, [Mode::new(33, (1, 1)), Mode::new(20, (40, 37))]), 3),
+            (Nest::new(0, 0, [Mode::new(40, (30, 1)), Mode::new(30, (1, 40))]), 1),
         ] {
             let all: Vec<Vec<u8>> = (0..terms).map(|t| values(dtype, 1200, t)).collect();
             let bases: Vec<i64> = (0..terms).map(|t| (t * 1200 * item) as i64).collect();

@@ -6,7 +6,7 @@ mod cases;
 use cases::{Case, Misaligned, pattern, same, values};
 use quickcheck::{Arbitrary, Gen};
 use reshard_cuda::{Device, DeviceBatch, DeviceCombine, DeviceCopy, Program};
-use reshard_kernels::{Combine, CombineOp, Divide, Loop, Nest, Side, reference};
+use reshard_kernels::{Combine, CombineOp, Divide, Mode, Nest, Side, reference};
 
 fn device() -> Option<Device> {
     match Device::open(0) {
@@ -57,7 +57,7 @@ fn batches_are_their_copies() {
         for case in random(&mut g, n) {
             let bytes = |side| (case.bytes(side) as i64 + 15) / 16 * 16;
             let mut nest = case.nest.scale(case.item).unwrap();
-            nest.loops.push(Loop::new(case.item, 1, 1));
+            nest.modes.insert(0, Mode::new(case.item as i64, (1, 1)));
             nest.source_offset += source_at;
             nest.target_offset += target_at;
             (source_at, target_at) = (source_at + bytes(Side::Source), target_at + bytes(Side::Target));
@@ -81,9 +81,9 @@ fn combinations_are_those_of_the_host_bit_for_bit() {
     for program in Program::all() {
         let Program::Element(dtype) = program else { continue };
         for nest in [
-            Nest::new(0, 0, [Loop::new(300_000, 1, 1)]),
-            Nest::new(3, 1, [Loop::new(20, 40, 37), Loop::new(33, 1, 1)]),
-            Nest::new(0, 0, [Loop::new(300, 1, 400), Loop::new(400, 300, 1)]),
+            Nest::new(0, 0, [Mode::new(300_000, (1, 1))]),
+            Nest::new(3, 1, [Mode::new(33, (1, 1)), Mode::new(20, (40, 37))]),
+            Nest::new(0, 0, [Mode::new(400, (300, 1)), Mode::new(300, (1, 400))]),
         ] {
             let size = |side| nest.extremes(side).unwrap().unwrap().1 as usize + 1;
             let (source, before) =
@@ -113,7 +113,7 @@ fn combinations_are_those_of_the_host_bit_for_bit() {
 #[test]
 fn a_buffer_that_is_too_short_is_refused() {
     let Some(device) = device() else { return };
-    let copy = DeviceCopy::new(&Nest::new(0, 0, [Loop::new(100, 1, 1)]), 4).unwrap();
+    let copy = DeviceCopy::new(&Nest::new(0, 0, [Mode::new(100, (1, 1))]), 4).unwrap();
     let (source, mut target) = (device.allocate(400).unwrap(), device.allocate(399).unwrap());
     assert_eq!(copy.run(&device, &mut target, &source).unwrap_err().kind(), "out_of_bounds");
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use reshard_collectives::Compiled;
 use reshard_cuda::{Device, DeviceCopy, Memory};
-use reshard_kernels::{DType, Loop, Nest, Side};
+use reshard_kernels::{DType, Mode, Nest, Side};
 use reshard_sharding::Mesh;
 use reshard_sharding::redistribute::{Objective, Planner};
 
@@ -30,23 +30,24 @@ fn permute(name: &str, extents: &[usize], order: &[usize], item: usize) -> Case 
     };
     let straight: Vec<usize> = (0..extents.len()).collect();
     let (source, target) = (strides(&straight), strides(order));
-    let loops = extents.iter().zip(source.iter().zip(&target)).map(|(&e, (&s, &t))| Loop::new(e, s, t));
-    Case { name: name.to_owned(), nest: Nest::new(0, 0, loops), item }
+    let modes = extents.iter().zip(source.into_iter().zip(target));
+    let modes = modes.rev().map(|(&extent, strides)| Mode::new(extent as i64, strides));
+    Case { name: name.to_owned(), nest: Nest::new(0, 0, modes), item }
 }
 
 /// Rows of so many elements that begin anywhere; between them lie as many as make both sides misaligned alike, or one more.
 fn odd_rows(elements: usize, gap: usize, total: usize, item: usize) -> Case {
     let steps = ((elements + 16 / item + gap) as i64, elements as i64);
-    let nest =
-        Nest::new(1, 1, [Loop::new(total / item / elements, steps.0, steps.1), Loop::new(elements, 1, 1)]);
+    let count = (total / item / elements) as i64;
+    let nest = Nest::new(1, 1, [Mode::new(elements as i64, (1, 1)), Mode::new(count, steps)]);
     let how = if gap == 0 { "alike" } else { "apart" };
     Case { name: format!("rows of {elements} elements, {how}"), nest, item }
 }
 
 /// Rows of so many bytes, with as much left out between them in the source.
 fn rows(bytes: usize, total: usize, item: usize) -> Case {
-    let run = bytes / item;
-    let nest = Nest::new(0, 0, [Loop::new(total / bytes, 2 * run as i64, run as i64), Loop::new(run, 1, 1)]);
+    let (run, count) = ((bytes / item) as i64, (total / bytes) as i64);
+    let nest = Nest::new(0, 0, [Mode::new(run, (1, 1)), Mode::new(count, (2 * run, run))]);
     Case { name: format!("rows of {bytes} B"), nest, item }
 }
 
@@ -55,7 +56,8 @@ pub(crate) fn cases(total: usize) -> Vec<Case> {
     for item in [4, 2] {
         let n = total / item;
         let side = 1usize << (n.ilog2() / 2);
-        all.push(Case { name: "contiguous".to_owned(), nest: Nest::new(0, 0, [Loop::new(n, 1, 1)]), item });
+        let nest = Nest::new(0, 0, [Mode::new(n as i64, (1, 1))]);
+        all.push(Case { name: "contiguous".to_owned(), nest, item });
         all.extend([4096, 512, 256, 128, 64, 32, 16].map(|bytes| rows(bytes, total / 2, item)));
         // Rows of odd lengths, misaligned alike and not.
         all.extend(
@@ -90,15 +92,15 @@ impl Class {
     /// The bytes that lie together on both sides, and the class.
     fn of(nest: &Nest, item: usize) -> Result<(usize, Class)> {
         let reduced = nest.reduce()?;
-        let run = match reduced.loops.last() {
-            Some(l) if (l.source_stride, l.target_stride) == (1, 1) => l.extent * item,
+        let run = match reduced.modes.first() {
+            Some(mode) if mode.stride == (1, 1) => mode.extent as usize * item,
             _ => item,
         };
-        let transposed = run <= 16 && reduced.loops.iter().any(|l| l.source_stride == (run / item) as i64);
+        let transposed = run <= 16 && reduced.modes.iter().any(|mode| mode.stride.0 == (run / item) as i64);
         let class = match run {
             512.. => Class::Long,
             64..512 => Class::Medium,
-            _ if transposed && item == 4 && reduced.loops.len() <= 3 => Class::Float,
+            _ if transposed && item == 4 && reduced.modes.len() <= 3 => Class::Float,
             _ if transposed && item == 2 => Class::Half,
             _ => Class::Rest,
         };
@@ -176,12 +178,12 @@ pub(crate) fn packs(mesh: &Mesh, total: usize, dtype: DType) -> Result<Vec<Case>
                 (nest.source_offset, nest.target_offset) = (0, 0);
                 let nest = nest.reduce()?;
                 let what = if side == Side::Source { "pack" } else { "unpack" };
-                let loops: Vec<String> = nest
-                    .loops
-                    .iter()
-                    .map(|l| format!("{}:{}:{}", l.extent, l.source_stride, l.target_stride))
-                    .collect();
-                let name = format!("{what} on {mesh}: {}", loops.join(" "));
+                let one = |mode: &Mode<(i64, i64)>| {
+                    let (source, target) = mode.stride;
+                    format!("{}:({source},{target})", mode.extent)
+                };
+                let modes: Vec<String> = nest.modes.iter().map(one).collect();
+                let name = format!("{what} on {mesh}: {}", modes.join(" "));
                 seen.entry(name.clone()).or_insert(Case { name, nest, item });
             }
         }

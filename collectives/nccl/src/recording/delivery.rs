@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use reshard_cuda::Error;
-use reshard_kernels::{Combine, CombineOp, Loop, Nest};
+use reshard_kernels::{Combine, CombineOp, Mode, Nest};
 
 use super::{Call, Member, Op, Recording, Round, Shared, lock, wrong};
 use crate::{Element, UniqueId};
@@ -166,7 +166,8 @@ fn reduce<'a>(
     element: Element,
     op: CombineOp,
 ) -> Result<Vec<u8>, Error> {
-    let combine = Combine::new(&Nest::new(0, 0, [Loop::new(count, 1, 1)]), element.dtype(), op)?;
+    let nest = Nest::new(0, 0, [Mode::new(count as i64, (1, 1))]);
+    let combine = Combine::new(&nest, element.dtype(), op)?;
     let mut result = terms.next().map(<[u8]>::to_vec).unwrap_or_default();
     for term in terms {
         combine.run(&mut result, term)?;

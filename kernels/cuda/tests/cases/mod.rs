@@ -4,7 +4,7 @@
 #![allow(clippy::wildcard_enum_match_arm, reason = "all dtypes but the floats are alike here")]
 
 use quickcheck::{Arbitrary, Gen};
-use reshard_kernels::{DType, Loop, Nest, Side};
+use reshard_kernels::{DType, Mode, Nest, Side};
 
 /// A nest whose target is injective, drawn as a permuted box with gaps, and an element size.
 #[derive(Clone, Debug)]
@@ -33,8 +33,9 @@ impl Case {
         };
         let source = strides(&mut (0..extents.len()).rev(), gaps.0);
         let target = strides(&mut order.iter().rev().copied(), gaps.1);
-        let loops = extents.iter().zip(source.iter().zip(&target)).map(|(&e, (&s, &t))| Loop::new(e, s, t));
-        Case { nest: Nest::new(offsets.0, offsets.1, loops), item }
+        let modes = extents.iter().zip(source.into_iter().zip(target));
+        let modes = modes.rev().map(|(&extent, strides)| Mode::new(extent as i64, strides));
+        Case { nest: Nest::new(offsets.0, offsets.1, modes), item }
     }
 
     /// The bytes that it needs of a buffer.
@@ -58,9 +59,7 @@ impl Arbitrary for Misaligned {
         let mut case = Case::of(&[rows, run], &[0, 1], gaps, offsets, item);
         if below(4) == 0 {
             // The last row first.
-            let l = &mut case.nest.loops[0];
-            case.nest.source_offset += l.source_stride * (rows as i64 - 1);
-            l.source_stride = -l.source_stride;
+            backwards(&mut case.nest, 1);
         }
         Misaligned(case)
     }
@@ -86,19 +85,22 @@ impl Arbitrary for Case {
         let offsets = (offset(g), offset(g));
         let item = *g.choose(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16]).unwrap();
         let mut case = Case::of(&extents, &order, gaps, offsets, item);
-        // Sometimes a loop runs backwards in the source, or reads one element again and again.
+        // Sometimes a mode runs backwards in the source, or reads one element again and again.
         let i = usize::arbitrary(g) % dims;
         match u8::arbitrary(g) % 8 {
-            0 => {
-                let l = &mut case.nest.loops[i];
-                case.nest.source_offset += l.source_stride * (l.extent as i64 - 1);
-                l.source_stride = -l.source_stride;
-            }
-            1 => case.nest.loops[i].source_stride = 0,
+            0 => backwards(&mut case.nest, i),
+            1 => case.nest.modes[i].stride.0 = 0,
             _ => {}
         }
         case
     }
+}
+
+/// Turns a mode round in the source.
+fn backwards(nest: &mut Nest, at: usize) {
+    let mode = &mut nest.modes[at];
+    nest.source_offset += mode.stride.0 * (mode.extent - 1);
+    mode.stride.0 = -mode.stride.0;
 }
 
 pub(crate) fn pattern(n: usize, seed: usize) -> Vec<u8> {
