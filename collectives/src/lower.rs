@@ -17,7 +17,8 @@
 //! Slices at the beginning are not carried out where the phase after them can read the source through them.
 
 use reshard_kernels::DType;
-use reshard_sharding::redistribute::{Block, Message, Mode, Phase, Plan, StepOp};
+use reshard_kernels::{Mode, Modes};
+use reshard_sharding::redistribute::{Block, Message, Phase, Plan, StepOp};
 use reshard_sharding::{ReduceOp, Sharding};
 use smallvec::SmallVec;
 
@@ -269,7 +270,7 @@ fn rounds_of(rank: usize, at: usize, tensor: &Tensor<'_>, alone: bool) -> Result
     let mut ordinal = 0;
     for (step, what) in plan.steps().iter().enumerate().skip(begin) {
         let even =
-            what.op == StepOp::AllReduce || (what.before.digits().is_some() && what.after.digits().is_some());
+            what.op == StepOp::AllReduce || (what.before.layout().is_some() && what.after.layout().is_some());
         for (index, phase) in plan.phases(step, rank)?.into_iter().enumerate() {
             let scratch = |len: usize| place(Map::dense(len), tensor.scratch_start);
             let (first, is_last) = (ordinal + index == 0, ordinal + index + 1 == total);
@@ -373,8 +374,8 @@ fn leading_view(plan: &Plan, rank: usize, memory: &Memory, alone: bool) -> Resul
         step == 0
             && plan.from().mesh() == plan.to().mesh()
             && *memory == Memory::RowMajor
-            && at.before.digits().is_some()
-            && at.after.digits().is_some()
+            && at.before.layout().is_some()
+            && at.after.layout().is_some()
     };
     while begin + 1 < plan.steps().len() && !plan.steps()[begin].op.communicates() {
         if !alone && !all_alike(begin) {
@@ -390,8 +391,7 @@ fn leading_view(plan: &Plan, rank: usize, memory: &Memory, alone: bool) -> Resul
 
 /// So many elements from the beginning of one buffer to the beginning of another.
 fn run(len: usize) -> Block {
-    let mut modes = SmallVec::new();
-    modes.push(Mode { extent: len, source_stride: 1, target_stride: 1 });
+    let modes = Modes::from_slice(&[Mode::new(len as i64, (1, 1))]);
     Block { source_offset: 0, target_offset: 0, modes }
 }
 

@@ -153,12 +153,7 @@ pub(crate) struct Map {
 
 /// A block of a plan as a nest.
 pub(crate) fn nest_of(block: &Block) -> Nest {
-    // Blocks list their modes slowest first; an extent beyond 64 bits is refused as one that just fits is.
-    let modes = block.modes.iter().rev().map(|m| {
-        let extent = i64::try_from(m.extent).unwrap_or(i64::MAX);
-        Mode::new(extent, (m.source_stride as i64, m.target_stride as i64))
-    });
-    Nest::new(block.source_offset as i64, block.target_offset as i64, modes)
+    Nest::new(block.source_offset as i64, block.target_offset as i64, block.modes.iter().copied())
 }
 
 impl Map {

@@ -344,7 +344,7 @@ impl<S: Stride> Layout<S> {
     /// use reshard_layout::{At, Layout};
     ///
     /// let mesh: Layout<At> = "(4,2):(1@0,1@1)".parse()?;
-    /// let ranks = mesh.map(|at| if at.axis() == Some(0) { at.step * 2 } else { at.step })?;
+    /// let ranks = mesh.map(|at| if at.axis() == Some(0) { at.step() * 2 } else { at.step() })?;
     /// assert_eq!(ranks, "(4,2):(2,1)".parse()?);
     /// # Ok::<(), reshard_layout::Error>(())
     /// ```

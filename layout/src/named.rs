@@ -44,7 +44,7 @@ impl Names {
 
     /// `1@tp`, or a plain number for the local buffer.
     fn write(&self, at: At, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", at.step)?;
+        write!(f, "{}", at.step())?;
         match at.axis().and_then(|axis| self.0.get(axis as usize)) {
             Some(name) => write!(f, "@{name}"),
             None => Ok(()),
@@ -87,7 +87,7 @@ pub(crate) trait NamedStride: Stride {
 
 impl NamedStride for At {
     fn renumber(self, to: &mut impl FnMut(u32) -> u32) -> At {
-        self.axis().map_or(At::local(self.step), |axis| At::along(self.step, to(axis)))
+        self.axis().map_or(At::local(self.step()), |axis| At::along(self.step(), to(axis)))
     }
 
     fn write(self, names: &Names, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -319,7 +319,7 @@ impl<S: NamedStride> Named<S> {
 impl Named {
     /// The layout of integers, if no axis occurs.
     pub fn integers(&self) -> Option<Layout> {
-        let modes = || self.layout.flat().iter().map(|mode| mode.map(|at| at.step)).collect::<Modes>();
+        let modes = || self.layout.flat().iter().map(|mode| mode.map(|at| at.step())).collect::<Modes>();
         self.names.is_empty().then(|| Layout::known(modes(), self.layout.profile().clone()))
     }
 

@@ -13,7 +13,7 @@
 //! is defined for integers only.
 
 use std::fmt;
-use std::hash::{Hash, Hasher};
+use std::hash::Hash;
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
@@ -141,11 +141,11 @@ impl Stride for i64 {
 /// A step of 0 is 0 along every axis: `0@1`, `0@0` and `0` are equal, and have no axis.
 ///
 /// Source: CuTe's `E<k>` and Axe's named axes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct At {
     /// How far it goes.
-    pub step: i64,
-    /// The number of the axis and one more.
+    step: i64,
+    /// The number of the axis and one more; none for a step of 0.
     along: Option<NonZeroU32>,
 }
 
@@ -162,42 +162,32 @@ impl At {
     /// A step along an axis; requires a number of at most [`MAX_AXIS`](Self::MAX_AXIS).
     #[inline]
     pub const fn along(step: i64, axis: u32) -> At {
-        At { step, along: NonZeroU32::new(axis.saturating_add(1)) }
+        At { step, along: if step == 0 { None } else { NonZeroU32::new(axis.saturating_add(1)) } }
+    }
+
+    /// How far it goes.
+    #[inline]
+    pub const fn step(self) -> i64 {
+        self.step
     }
 
     /// The axis, if it is not the local buffer; none for a step of 0.
     #[inline]
     pub fn axis(self) -> Option<u32> {
-        self.along.filter(|_| self.step != 0).map(|n| n.get() - 1)
+        self.along.map(|n| n.get() - 1)
     }
 
     /// Whether it steps in the local buffer, or does not move.
     #[inline]
     pub fn is_local(self) -> bool {
-        self.along.is_none() || self.step == 0
+        self.along.is_none()
     }
 
     /// Another step in the same direction.
     #[inline]
     #[must_use]
     pub fn with_step(self, step: i64) -> At {
-        At { step, ..self }
-    }
-}
-
-impl PartialEq for At {
-    #[inline]
-    fn eq(&self, other: &At) -> bool {
-        self.step == other.step && (self.along == other.along || self.step == 0)
-    }
-}
-
-impl Eq for At {}
-
-impl Hash for At {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.step.hash(state);
-        self.axis().hash(state);
+        At { step, along: if step == 0 { None } else { self.along } }
     }
 }
 
@@ -242,7 +232,7 @@ impl Stride for At {
 
     #[inline]
     fn goes_on(self, n: i64, next: At) -> bool {
-        self.step.checked_mul(n) == Some(next.step) && (self.along == next.along || next.step == 0)
+        self.along == next.along && self.step.checked_mul(n) == Some(next.step)
     }
 
     fn add_to(self, n: i64, value: &mut Point) {

@@ -27,7 +27,7 @@ use smallvec::SmallVec;
 pub(crate) fn make_dense(modes: &mut [Mode<At>]) {
     let mut step = 1;
     for m in modes.iter_mut().filter(|m| m.stride.is_local()) {
-        m.stride.step = step;
+        m.stride = At::local(step);
         step *= m.extent;
     }
 }

@@ -202,7 +202,7 @@ impl Mesh {
             }
             left -= digit * ranks.abs();
             let digit = if ranks < 0 { extent - 1 - digit } else { digit };
-            c[axis_of(at)] += (digit * at.step) as usize;
+            c[axis_of(at)] += (digit * at.step()) as usize;
         }
         (left == 0).then_some(c)
     }
@@ -323,7 +323,7 @@ impl Mesh {
     #[inline]
     pub fn sub_axis(&self, mode: Mode<At>) -> Option<SubAxis> {
         let axis = mode.stride.axis()? as usize;
-        let span = (mode.stride.step * mode.extent) as usize;
+        let span = (mode.stride.step() * mode.extent) as usize;
         Some(SubAxis { axis, pre: self.axes()[axis].size / span, size: mode.extent as usize })
     }
 
@@ -356,7 +356,7 @@ impl Mesh {
                     continue;
                 }
             }
-            let mut steps: Modes = used.iter().filter(along).map(|m| m.map(|at| at.step)).collect();
+            let mut steps: Modes = used.iter().filter(along).map(|m| m.map(|at| at.step())).collect();
             steps.sort_by_key(|m| m.stride);
             let left = gaps(&steps, a.size as i64).unwrap_or_default();
             let along = |m: &Mode| self.sub_axis(m.map(|step| At::along(step, axis as u32)));
@@ -376,14 +376,14 @@ impl Mesh {
             let Some(axis) = m.stride.axis() else { continue };
             let a = &self.axes()[axis as usize];
             match a.layout.flat() {
-                [one] => ranks.push(m.map(|at| at.step * one.stride)),
+                [one] => ranks.push(m.map(|at| at.step() * one.stride)),
                 many if m.extent as usize == a.size => ranks.extend_from_slice(many),
                 _ => {
                     let of_axis = |x: &&Mode<At>| x.extent > 1 && x.stride.axis() == Some(axis);
                     let asked: Modes<At> = modes.iter().filter(of_axis).copied().collect();
                     let rest = self.complement(&asked);
                     let rest = rest.iter().filter(|x| x.axis == axis as usize).map(|&x| self.mode(x));
-                    let all = asked.iter().copied().chain(rest).map(|x| x.map(|at| at.step)).collect();
+                    let all = asked.iter().copied().chain(rest).map(|x| x.map(|at| at.step())).collect();
                     let at = asked.iter().position(|x| *x == m).unwrap_or(0);
                     let offsets = a.layout.compose(&Layout::from_flat(all)?)?.mode(at)?;
                     ranks.extend(offsets.flat().iter().filter(|m| m.extent > 1).copied());
@@ -415,13 +415,13 @@ pub(crate) fn axis_of(at: At) -> usize {
 /// The digit of a coordinate along a mode.
 #[inline]
 pub(crate) fn digit(c: &[usize], m: Mode<At>) -> i64 {
-    c[axis_of(m.stride)] as i64 / m.stride.step % m.extent
+    c[axis_of(m.stride)] as i64 / m.stride.step() % m.extent
 }
 
 /// Gives a coordinate another digit along a mode.
 #[inline]
 pub(crate) fn set_digit(c: &mut [usize], m: Mode<At>, value: i64) {
-    let moved = (value - digit(c, m)) * m.stride.step;
+    let moved = (value - digit(c, m)) * m.stride.step();
     let x = &mut c[axis_of(m.stride)];
     *x = (*x as i64 + moved) as usize;
 }

@@ -308,7 +308,7 @@ impl Sharding {
             Form::Layout(layout) => {
                 for m in layout.flat() {
                     let axis = m.stride.axis().map_or(0, |axis| axis as usize + 1);
-                    let step = m.stride.step as usize;
+                    let step = m.stride.step() as usize;
                     hasher.write_usize(axis.rotate_left(8) ^ step.rotate_left(24) ^ m.extent as usize);
                 }
             }

@@ -91,7 +91,9 @@ fn main() -> ExitCode {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments[..] {
         ["--list"] => {
-            QUESTIONS.iter().for_each(|q| println!("{q}"));
+            for question in QUESTIONS {
+                println!("{question}");
+            }
             ExitCode::SUCCESS
         }
         [question, times] => {

@@ -11,8 +11,9 @@
 //! ```
 
 use reshard_kernels::DType;
+use reshard_kernels::{Mode, Modes};
 use reshard_sharding::ReduceOp;
-use reshard_sharding::redistribute::{Block, Message, Mode, Phase, Reduce, StepOp};
+use reshard_sharding::redistribute::{Block, Message, Phase, Reduce, StepOp};
 use smallvec::SmallVec;
 
 use super::data::{Kind, bits, mix};
@@ -73,8 +74,7 @@ fn counts(which: usize, members: usize) -> Vec<usize> {
 }
 
 fn block(source_offset: usize, target_offset: usize, extent: usize) -> Block {
-    let mut modes = SmallVec::new();
-    modes.push(Mode { extent, source_stride: 1, target_stride: 1 });
+    let modes = Modes::from_slice(&[Mode::new(extent as i64, (1, 1))]);
     Block { source_offset, target_offset, modes }
 }
 

@@ -101,7 +101,7 @@ impl Reader<'_> {
         let (place, mut names) = (self.cursor.place(), Names::default());
         let (steps, profile) = self.cursor.tuple_of(|cursor| names.read(cursor))?;
         if names.is_empty() {
-            let stride = IntTuple::from_parts(steps.iter().map(|at| at.step).collect(), profile);
+            let stride = IntTuple::from_parts(steps.iter().map(|at| at.step()).collect(), profile);
             return Layout::new(shape, stride).map(Value::Layout);
         }
         self.cursor.check_nested(place, &shape, &profile)?;

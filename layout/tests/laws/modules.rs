@@ -82,7 +82,7 @@ fn fits(modes: &[Mode<At>]) -> bool {
     let along = |axis: Option<u32>| {
         let (mut min, mut max) = (0_i128, 0_i128);
         for mode in modes.iter().filter(|mode| mode.stride.axis() == axis) {
-            let reach = i128::from(mode.extent - 1) * i128::from(mode.stride.step);
+            let reach = i128::from(mode.extent - 1) * i128::from(mode.stride.step());
             if reach < 0 { min += reach } else { max += reach }
         }
         max - min < i128::from(i64::MAX)
@@ -105,10 +105,10 @@ fn what_fits_along_every_axis_is_accepted_and_nothing_else() {
         let sealed = At::seal(modes.iter().copied());
         assert_eq!(sealed.is_ok(), fits(modes), "{modes:?}");
         // A pair fits exactly if both sides do; of integers, all go one way.
-        let integers: Vec<Mode> = modes.iter().map(|mode| mode.map(|at| at.step)).collect();
+        let integers: Vec<Mode> = modes.iter().map(|mode| mode.map(|at| at.step())).collect();
         let local: Vec<Mode<At>> = integers.iter().map(|mode| mode.map(At::local)).collect();
         assert_eq!(i64::seal(integers.iter().copied()).is_ok(), fits(&local), "{integers:?}");
-        let both = <(At, i64)>::seal(modes.iter().map(|mode| mode.map(|at| (at, at.step))));
+        let both = <(At, i64)>::seal(modes.iter().map(|mode| mode.map(|at| (at, at.step()))));
         assert_eq!(both.is_ok(), fits(modes) && fits(&local), "{modes:?}");
         *if sealed.is_ok() { &mut accepted } else { &mut refused } += 1;
     });

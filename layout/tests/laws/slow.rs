@@ -35,12 +35,12 @@ impl Slow for At {
     const WIDTH: usize = 3;
 
     fn add(self, n: i64, place: &mut [i64]) {
-        place[self.axis().map_or(0, |axis| axis as usize + 1)] += n * self.step;
+        place[self.axis().map_or(0, |axis| axis as usize + 1)] += n * self.step();
     }
 
     fn read(value: &Point, place: &mut [i64]) {
         (place[0], place[1], place[2]) = (value.local, value.along(0), value.along(1));
-        assert!(value.steps().iter().all(|at| at.step != 0 && at.axis() < Some(2)), "{value}");
+        assert!(value.steps().iter().all(|at| at.step() != 0 && at.axis() < Some(2)), "{value}");
     }
 }
 

@@ -58,7 +58,7 @@ fn push_dim(
     for m in &modes {
         let mut m = *m;
         if m.stride.is_local() {
-            m.stride.step = *step;
+            m.stride = At::local(*step);
             *step *= m.extent;
         }
         if m.extent > 1 {
@@ -108,7 +108,7 @@ pub(crate) fn share_out(modes: &mut Modes<At>, local: i64, pieces: i64, to: Mode
             modes.insert(at + 1, upper);
         }
         if below >= low {
-            modes[at].stride = to.stride.with_step(below / low * to.stride.step);
+            modes[at].stride = to.stride.with_step(below / low * to.stride.step());
         }
         (below, at) = (end, at + 1);
     }

@@ -65,13 +65,13 @@ pub(crate) fn ownership(mesh: &Mesh, layout: &Layout<At>) -> Option<Layout> {
     let along = |axis: usize, n: usize| -> Option<Layout> {
         let mine = weighted.iter().filter(|m| m.extent > 1 && m.stride.0.axis() == Some(axis as u32));
         let mut mine: Modes<(At, i64)> = mine.copied().collect();
-        mine.sort_by_key(|m| m.stride.0.step);
+        mine.sort_by_key(|m| m.stride.0.step());
         let (mut modes, mut span) = (Modes::new(), 1);
         for m in &mine {
             let (at, weight) = m.stride;
-            modes.push(Mode::new(at.step / span, 0));
+            modes.push(Mode::new(at.step() / span, 0));
             modes.push(m.map(|_| weight));
-            span = at.step * m.extent;
+            span = at.step() * m.extent;
         }
         modes.push(Mode::new(n as i64 / span, 0));
         Layout::coalesced(&modes).ok()

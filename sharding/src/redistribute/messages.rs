@@ -224,9 +224,9 @@ fn block(zip: &[Mode<(At, At)>], sender: &[usize], receiver: &[usize]) -> Block 
     for &m in zip {
         let (before, after) = m.stride;
         match (before.is_local(), after.is_local()) {
-            (true, true) => modes.push_coalesced(0, m.map(|_| (before.step, after.step))),
-            (true, false) => source_offset += digit(receiver, m.map(|_| after)) * before.step,
-            (false, true) => target_offset += digit(sender, m.map(|_| before)) * after.step,
+            (true, true) => modes.push_coalesced(0, m.map(|_| (before.step(), after.step()))),
+            (true, false) => source_offset += digit(receiver, m.map(|_| after)) * before.step(),
+            (false, true) => target_offset += digit(sender, m.map(|_| before)) * after.step(),
             (false, false) => {}
         }
     }
@@ -235,7 +235,7 @@ fn block(zip: &[Mode<(At, At)>], sender: &[usize], receiver: &[usize]) -> Block 
 
 /// Sorts modes of axes: by axis, the slowest first.
 fn sort(modes: &mut Modes<At>) {
-    modes.sort_by_key(|m| (m.stride.axis(), core::cmp::Reverse(m.stride.step)));
+    modes.sort_by_key(|m| (m.stride.axis(), core::cmp::Reverse(m.stride.step())));
 }
 
 impl Move {

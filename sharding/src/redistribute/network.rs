@@ -66,7 +66,7 @@ impl<'a> Network<'a> {
         }
         let axis = digit.stride.axis().map(|axis| &self.mesh.axes()[axis as usize]);
         if let Some([one]) = axis.map(|a| a.layout().flat()) {
-            return self.level_of_ranks(&[digit.map(|at| at.step * one.stride)]);
+            return self.level_of_ranks(&[digit.map(|at| at.step() * one.stride)]);
         }
         match self.mesh.ranks_of(&[digit]) {
             Ok(ranks) => self.level_of_ranks(&ranks),
@@ -96,8 +96,8 @@ impl<'a> Network<'a> {
         let cuts = self.cuts();
         let mut inner: Modes<At> = Modes::new();
         for whole in subs.iter().map(|&s| self.mesh.mode(s)) {
-            let inside = |c: &&At| c.axis() == whole.stride.axis() && c.step > whole.stride.step;
-            let mut ends: SmallVec<[i64; 8]> = cuts.iter().filter(inside).map(|c| c.step).collect();
+            let inside = |c: &&At| c.axis() == whole.stride.axis() && c.step() > whole.stride.step();
+            let mut ends: SmallVec<[i64; 8]> = cuts.iter().filter(inside).map(|c| c.step()).collect();
             ends.sort_unstable_by(|a, b| b.cmp(a));
             let mut keep = |part: Mode<At>| {
                 let (level, nests) = self.level(part);
@@ -108,9 +108,9 @@ impl<'a> Network<'a> {
             // Units that do not nest with the sub-axis cut no digit of it.
             let mut rest = whole;
             for end in ends {
-                if end < rest.stride.step * rest.extent
-                    && end % rest.stride.step == 0
-                    && let Some((low, high)) = rest.cut(end / rest.stride.step)
+                if end < rest.stride.step() * rest.extent
+                    && end % rest.stride.step() == 0
+                    && let Some((low, high)) = rest.cut(end / rest.stride.step())
                 {
                     keep(high);
                     rest = low;

@@ -37,7 +37,7 @@ pub(crate) struct Refined {
 
 /// The end of a mode: the step at which the next slower one begins.
 fn end(m: Mode<At>) -> At {
-    m.stride.with_step(m.stride.step * m.extent)
+    m.stride.with_step(m.stride.step() * m.extent)
 }
 
 /// The part of a mode below the first cut of its axis inside it, and what is above; `None` if that does not divide.
@@ -46,10 +46,11 @@ fn until_cut(m: Mode<At>, cuts: &[At]) -> Option<(Mode<At>, Option<Mode<At>>)> {
     if cuts.is_empty() {
         return Some((m, None));
     }
-    let inside = |c: &&At| c.axis() == m.stride.axis() && m.stride.step < c.step && c.step < end(m).step;
-    let first = cuts.iter().filter(inside).map(|c| c.step).min().filter(|_| !m.stride.is_local());
+    let inside =
+        |c: &&At| c.axis() == m.stride.axis() && m.stride.step() < c.step() && c.step() < end(m).step();
+    let first = cuts.iter().filter(inside).map(|c| c.step()).min().filter(|_| !m.stride.is_local());
     let Some(step) = first else { return Some((m, None)) };
-    let (low, high) = if step % m.stride.step == 0 { m.cut(step / m.stride.step)? } else { return None };
+    let (low, high) = if step % m.stride.step() == 0 { m.cut(step / m.stride.step())? } else { return None };
     Some((low, Some(high)))
 }
 
@@ -81,7 +82,7 @@ fn put(
 ) -> Result<(), [Mode<At>; 2]> {
     let is_before = |a: &Mode<At>, b: &Mode<At>| {
         let (x, y) = (axis_of(a.stride), axis_of(b.stride));
-        x < y || (x == y && a.stride.step >= b.stride.step * b.extent)
+        x < y || (x == y && a.stride.step() >= b.stride.step() * b.extent)
     };
     let mut at = digits.len();
     for (i, known) in digits.iter_mut().enumerate() {
@@ -178,11 +179,11 @@ impl Refined {
             while above > 1 {
                 let known = self.digits.get(at).map(|d| d.mode).filter(|m| axis_of(m.stride) == axis);
                 match known {
-                    Some(m) if end(m).step == above => above = m.stride.step,
+                    Some(m) if end(m).step() == above => above = m.stride.step(),
                     Some(_) | None => {
-                        let below = known.map_or(1, |m| end(m).step);
-                        let inside = |c: &&At| axis_of(**c) == axis && below < c.step && c.step < above;
-                        let below = cuts.iter().filter(inside).map(|c| c.step).fold(below, i64::max);
+                        let below = known.map_or(1, |m| end(m).step());
+                        let inside = |c: &&At| axis_of(**c) == axis && below < c.step() && c.step() < above;
+                        let below = cuts.iter().filter(inside).map(|c| c.step()).fold(below, i64::max);
                         let mode = Mode::new(above / below, At::along(below, axis as u32));
                         if mode.extent * below != above {
                             return None;

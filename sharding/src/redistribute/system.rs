@@ -133,7 +133,7 @@ impl System {
         for Mode { extent, stride } in &mut zip {
             for (at, step) in [(&mut stride.0, &mut first), (&mut stride.1, &mut second)] {
                 if at.is_local() {
-                    at.step = *step;
+                    *at = At::local(*step);
                     *step *= *extent;
                 }
             }
