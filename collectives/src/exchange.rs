@@ -10,7 +10,7 @@ use reshard_sharding::redistribute::{Block, Message, Phase, StepOp};
 use smallvec::SmallVec;
 
 use crate::collective::{self, Collective, Reduction};
-use crate::memory::{Map, nest_of};
+use crate::memory::{Map, Nests, nest_of};
 use crate::{Error, Move, Piece, Place, Receive, Send};
 
 /// The number of the next exchange.
@@ -173,7 +173,8 @@ impl Exchange {
             dtype,
             divisor: reduce.divisor,
         });
-        let whole = part.target.apply(vec![whole_target(phase.target_len)], Side::Target)?;
+        let mut whole = whole_target(phase.target_len);
+        part.target.apply(&mut whole, Side::Target)?;
         if let Some(op) = phase.fill {
             let item = dtype.identity(combine_op(op))?;
             for nest in &whole {
@@ -202,7 +203,10 @@ impl Exchange {
             let peer_map =
                 if message.peer == rank { part.source.clone() } else { (part.peer_source)(message.peer)? };
             let mut any = false;
-            for nest in part.target.apply(peer_map.apply(nests(message), Side::Source)?, Side::Target)? {
+            let mut nests = nests(message);
+            peer_map.apply(&mut nests, Side::Source)?;
+            part.target.apply(&mut nests, Side::Target)?;
+            for nest in nests {
                 let copy = Copy::new(&nest, item_bytes)?;
                 if copy.bytes() == 0 {
                     continue;
@@ -230,7 +234,9 @@ impl Exchange {
             overwrite &= reduction.is_none() || !any;
         }
         for message in phase.sends.iter().filter(|message| message.peer != rank) {
-            for nest in part.source.apply(nests(message), Side::Source)? {
+            let mut nests = nests(message);
+            part.source.apply(&mut nests, Side::Source)?;
+            for nest in nests {
                 if nest.len()? > 0 {
                     let at = places.send(message.peer, &mut self.sends);
                     self.sends[at].push(Piece { nest, dtype })?;
@@ -435,12 +441,12 @@ impl Places {
 }
 
 /// Every element of a dense target, from one repeated source element.
-fn whole_target(len: usize) -> Nest {
-    Nest::new(0, 0, [Mode::new(len as i64, (0, 1))])
+fn whole_target(len: usize) -> Nests {
+    Nests::from_iter([Nest::new(0, 0, [Mode::new(len as i64, (0, 1))])])
 }
 
 /// A message's blocks as nests.
-fn nests(message: &Message) -> Vec<Nest> {
+fn nests(message: &Message) -> Nests {
     message.blocks.iter().map(nest_of).collect()
 }
 

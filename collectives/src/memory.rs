@@ -21,6 +21,7 @@ use std::str::FromStr;
 use reshard_kernels::{Mode, Modes, Nest, Side};
 use reshard_layout::Layout;
 use reshard_sharding::redistribute::{Block, Phase};
+use smallvec::SmallVec;
 
 use crate::Error;
 
@@ -151,6 +152,9 @@ pub(crate) struct Map {
     base: i64,
 }
 
+/// A few nests, mostly one.
+pub(crate) type Nests = SmallVec<[Nest; 1]>;
+
 /// A block of a plan as a nest.
 pub(crate) fn nest_of(block: &Block) -> Nest {
     Nest::new(block.source_offset as i64, block.target_offset as i64, block.modes.iter().copied())
@@ -179,7 +183,7 @@ impl Map {
         let len = len.ok_or(reshard_kernels::Error::Overflow { what: "the size of a shard" })?;
         let Some(layout) = memory.layout(rank, local_shape)? else { return Ok(Map::dense(len)) };
         // The last dim is the fastest of the row-major index.
-        let dims: Vec<&[Mode]> = layout.flat_modes().collect();
+        let dims: SmallVec<[&[Mode]; 8]> = layout.flat_modes().collect();
         let by_index: Modes = dims.into_iter().rev().flatten().copied().collect();
         let len = layout.cosize() as usize;
         Ok(Map { layout: Some(Layout::from_flat(by_index.coalesce())?), start: 0, len, base: 0 })
@@ -216,27 +220,27 @@ impl Map {
         (dense == phase.target_len as i64).then_some(map)
     }
 
-    /// The nests that reach, on one side, the places of the row-major elements that `nests` reach; in the same order.
+    /// Lets nests reach, on one side, the places of the row-major elements that they reach; in the same order.
     ///
     /// Errors: indices that are none of this memory.
-    pub(crate) fn apply(&self, mut nests: Vec<Nest>, side: Side) -> Result<Vec<Nest>, Error> {
+    pub(crate) fn apply(&self, nests: &mut Nests, side: Side) -> Result<(), Error> {
         if side == Side::Target {
             nests.iter_mut().for_each(swap);
         }
         if let Some(layout) = &self.layout {
-            let mut composed = Vec::with_capacity(nests.len());
+            let mut composed = Nests::with_capacity(nests.len());
             for nest in nests.iter().filter(|nest| !nest.is_empty()) {
                 compose(layout, nest, &mut composed)?;
             }
-            nests = composed;
+            *nests = composed;
         }
-        for nest in &mut nests {
+        for nest in nests {
             nest.source_offset += self.base + self.start;
             if side == Side::Target {
                 swap(nest);
             }
         }
-        Ok(nests)
+        Ok(())
     }
 }
 
@@ -247,7 +251,7 @@ fn swap(nest: &mut Nest) {
 }
 
 /// The source of a nest through a layout: one nest, or those of the slowest mode's coordinates where there is none.
-fn compose(layout: &Layout, nest: &Nest, composed: &mut Vec<Nest>) -> Result<(), Error> {
+fn compose(layout: &Layout, nest: &Nest, composed: &mut Nests) -> Result<(), Error> {
     let carry = match layout.compose_at(nest.source_offset, &nest.modes) {
         Ok((source_offset, modes)) => {
             composed.push(Nest { source_offset, modes, ..*nest });
@@ -281,12 +285,18 @@ mod tests {
             let direct = || pairs(&nest).into_iter().map(|(s, t)| (100 + place(&memory, &shape, s), t));
             let mut back = nest.clone();
             swap(&mut back);
-            let there = map.apply(vec![nest.clone()], Side::Source).unwrap();
-            let back = map.apply(vec![back], Side::Target).unwrap();
+            let there = applied(&map, nest.clone(), Side::Source).unwrap();
+            let back = applied(&map, back, Side::Target).unwrap();
             let all = |nests: &[Nest]| -> Vec<(i64, i64)> { nests.iter().flat_map(pairs).collect() };
             let swapped: Vec<(i64, i64)> = all(&back).into_iter().map(|(s, t)| (t, s)).collect();
             TestResult::from_bool(all(&there) == direct().collect::<Vec<_>>() && swapped == all(&there))
         }
+    }
+
+    fn applied(map: &Map, nest: Nest, side: Side) -> Result<Vec<Nest>, Error> {
+        let mut nests = Nests::from_iter([nest]);
+        map.apply(&mut nests, side)?;
+        Ok(nests.into_vec())
     }
 
     /// A shape, a dense or padded memory of it, and a nest whose source lies within.
@@ -333,7 +343,7 @@ mod tests {
     #[test]
     fn a_nest_that_carries_is_unrolled_as_far_as_it_must_be() {
         let map = Map::new(&Memory::Order(vec![1, 0]), 0, &[4, 6]).unwrap();
-        let apply = |nest| map.apply(vec![nest], Side::Source).unwrap();
+        let apply = |nest| applied(&map, nest, Side::Source).unwrap();
         // Rows 1 and 2; 4 elements from the middle of a row on; twice 3 elements, the second time over the end of a row.
         assert_eq!(
             apply(Nest::new(6, 0, [Mode::new(12, (1, 1))])),
@@ -347,7 +357,7 @@ mod tests {
     #[test]
     fn indices_outside_of_the_memory_are_errors() {
         let map = Map::new(&Memory::Order(vec![1, 0]), 0, &[2, 3]).unwrap();
-        let error = map.apply(vec![Nest::new(6, 0, [])], Side::Source).unwrap_err();
+        let error = applied(&map, Nest::new(6, 0, []), Side::Source).unwrap_err();
         assert!(matches!(error, Error::Layout(_)), "{error}");
     }
 
