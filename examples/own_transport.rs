@@ -9,7 +9,8 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use reshard::sharding::redistribute::{Message, Mode, Phase};
+use reshard::layout::Mode;
+use reshard::sharding::redistribute::{Message, Phase};
 use reshard::{Mesh, Plan, Planner, Sharding, scatter};
 
 /// What is on its way.
@@ -86,13 +87,13 @@ fn unpack(message: &Message, elements: &[u32], buffer: &mut [u32]) {
     }
 }
 
-/// Every point of a loop nest, outermost mode first: an offset on either side.
-fn walk(modes: &[Mode], from: usize, to: usize, visit: &mut impl FnMut(usize, usize)) {
+/// Every element of a block, the last mode slowest: an offset on either side.
+fn walk(modes: &[Mode<(i64, i64)>], from: usize, to: usize, visit: &mut impl FnMut(usize, usize)) {
     match modes {
         [] => visit(from, to),
-        [outer, inner @ ..] => {
-            for i in 0..outer.extent {
-                walk(inner, from + i * outer.source_stride, to + i * outer.target_stride, visit);
+        [faster @ .., Mode { extent, stride: (source, target) }] => {
+            for i in 0..*extent {
+                walk(faster, from + (i * source) as usize, to + (i * target) as usize, visit);
             }
         }
     }

@@ -319,7 +319,7 @@ impl<S: NamedStride> Named<S> {
 impl Named {
     /// The layout of integers, if no axis occurs.
     pub fn integers(&self) -> Option<Layout> {
-        let modes = || self.layout.flat().iter().map(|mode| mode.map(|at| at.step())).collect::<Modes>();
+        let modes = || self.layout.flat().iter().map(|mode| mode.map(At::step)).collect::<Modes>();
         self.names.is_empty().then(|| Layout::known(modes(), self.layout.profile().clone()))
     }
 

@@ -356,7 +356,7 @@ impl Mesh {
                     continue;
                 }
             }
-            let mut steps: Modes = used.iter().filter(along).map(|m| m.map(|at| at.step())).collect();
+            let mut steps: Modes = used.iter().filter(along).map(|m| m.map(At::step)).collect();
             steps.sort_by_key(|m| m.stride);
             let left = gaps(&steps, a.size as i64).unwrap_or_default();
             let along = |m: &Mode| self.sub_axis(m.map(|step| At::along(step, axis as u32)));
@@ -383,7 +383,7 @@ impl Mesh {
                     let asked: Modes<At> = modes.iter().filter(of_axis).copied().collect();
                     let rest = self.complement(&asked);
                     let rest = rest.iter().filter(|x| x.axis == axis as usize).map(|&x| self.mode(x));
-                    let all = asked.iter().copied().chain(rest).map(|x| x.map(|at| at.step())).collect();
+                    let all = asked.iter().copied().chain(rest).map(|x| x.map(At::step)).collect();
                     let at = asked.iter().position(|x| *x == m).unwrap_or(0);
                     let offsets = a.layout.compose(&Layout::from_flat(all)?)?.mode(at)?;
                     ranks.extend(offsets.flat().iter().filter(|m| m.extent > 1).copied());

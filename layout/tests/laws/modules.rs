@@ -105,7 +105,7 @@ fn what_fits_along_every_axis_is_accepted_and_nothing_else() {
         let sealed = At::seal(modes.iter().copied());
         assert_eq!(sealed.is_ok(), fits(modes), "{modes:?}");
         // A pair fits exactly if both sides do; of integers, all go one way.
-        let integers: Vec<Mode> = modes.iter().map(|mode| mode.map(|at| at.step())).collect();
+        let integers: Vec<Mode> = modes.iter().map(|mode| mode.map(At::step)).collect();
         let local: Vec<Mode<At>> = integers.iter().map(|mode| mode.map(At::local)).collect();
         assert_eq!(i64::seal(integers.iter().copied()).is_ok(), fits(&local), "{integers:?}");
         let both = <(At, i64)>::seal(modes.iter().map(|mode| mode.map(|at| (at, at.step()))));
