@@ -1,7 +1,7 @@
 # What CI runs, one target a stage, and the longer runs that it does not.
-.PHONY: all help ci fmt clippy doc package test kept unsafe-list minilm bench bench-check laws fuzz instructions cuda gpu gpu-build check-gpu mpi mpi-bench large-mpi soak large
+.PHONY: all help ci fmt one-algebra clippy doc package test kept unsafe-list minilm bench bench-check laws fuzz instructions cuda gpu gpu-build check-gpu mpi mpi-bench large-mpi soak large
 
-all: fmt unsafe-list clippy doc test
+all: fmt unsafe-list one-algebra clippy doc test
 
 help:
 	@echo "make              format, list of unsafe code, clippy, docs, tests"
@@ -30,6 +30,9 @@ fmt:
 
 unsafe-list:
 	scripts/check_unsafe.sh
+
+one-algebra:
+	scripts/check_one_algebra.sh
 
 clippy:
 	cargo clippy --workspace --all-targets -- -D warnings

@@ -83,17 +83,17 @@ impl PartialOrd for Entered {
 }
 
 /// The targets of one input that were asked for, by the letters that spell them.
-type Targets = Vec<(Word, Option<Target>)>;
+type Targets = Vec<(Letters, Option<Target>)>;
 
 /// The letters of one input along every slot.
-type Word = SmallVec<[u8; 8]>;
+type Letters = SmallVec<[u8; 8]>;
 
 /// Paths in order of cost.
 pub(super) struct Search<'p, 'a> {
     problem: &'p Problem<'a>,
     queue: BinaryHeap<Entered>,
     targets: SmallVec<[Targets; 3]>,
-    known_words: SmallVec<[WordMap<Word, u32>; 3]>,
+    known_words: SmallVec<[WordMap<Letters, u32>; 3]>,
     made: Vec<Option<Made>>,
     known_paths: WordMap<Path, u32>,
     /// Only paths that leave the inputs alone.
@@ -278,7 +278,7 @@ impl<'p, 'a> Search<'p, 'a> {
     fn target_at(&mut self, path: &Path, input: usize) -> Option<usize> {
         let p = self.problem;
         let a = &p.inputs[input];
-        let word: Word =
+        let word: Letters =
             path.iter().enumerate().map(|(slot, &row)| a.letters[slot][usize::from(row)]).collect();
         let at = if let Some(&at) = self.known_words[input].get(&word) {
             at as usize
