@@ -4,6 +4,7 @@
 //! device list. A mode `e:w` of the list is the sub-axes it is cut into where mesh axes end; the tiles are these modes split
 //! at their sizes, as a view is.
 
+use reshard_layout::algebra::split_into;
 use reshard_layout::{At, Mode, Modes};
 use smallvec::SmallVec;
 
@@ -165,22 +166,13 @@ fn modes_of(mesh: &Mesh, devices: &DeviceList, text: &str) -> Result<Modes<At>, 
     Ok(modes)
 }
 
-/// The sub-axes of a digit of the position in the mesh, slowest first, if it nests with the axes.
+/// The sub-axes of a mode of the position in the mesh, slowest first, if it nests with the axes: the middle part of the
+/// mesh's axes, last fastest, split at its weight and at its end.
 pub(super) fn sub_axes(mesh: &Mesh, extent: usize, weight: usize) -> Option<SmallVec<[SubAxis; 4]>> {
-    let mut out = SmallVec::new();
-    let mut top = extent.checked_mul(weight)?;
-    let mut end = mesh.size();
-    for (axis, a) in mesh.axes().iter().enumerate() {
-        let start = end / a.size();
-        if top > start && weight < end {
-            let low = weight.max(start);
-            if !end.is_multiple_of(top) || !top.is_multiple_of(low) || !low.is_multiple_of(start) {
-                return None;
-            }
-            out.push(SubAxis { axis, pre: end / top, size: top / low });
-            top = low;
-        }
-        end = start;
-    }
-    (top == weight).then_some(out)
+    let axes: Modes<At> = (0..mesh.axes().len()).rev().map(|a| mesh.mode(mesh.whole(a))).collect();
+    let (mut parts, mut ends) = (Modes::new(), SmallVec::<[usize; 2]>::new());
+    split_into(&axes, [weight as i64, extent as i64], &mut parts, &mut ends).ok()?;
+    let middle = &parts[ends[0]..];
+    let size: i64 = middle.iter().map(|m| m.extent).product();
+    (size == extent as i64).then(|| middle.iter().rev().filter_map(|&m| mesh.sub_axis(m)).collect())
 }
