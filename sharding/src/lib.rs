@@ -24,6 +24,7 @@ pub mod region;
 pub mod rules;
 pub mod sharding;
 pub mod strided;
+pub mod theory;
 mod view;
 
 pub use axis::{Axis, AxisName, SubAxis};
