@@ -13,7 +13,7 @@
 //!
 //! Coalesced by mode the layout is unique, so equal layouts are the same ownership, whatever they were written as; a
 //! replicated axis has no mode. What is asked of a sharding is algebra: placements are read off by slicing earlier axes
-//! away ([`decode`]), regions and ownership are the inverse ([`inverse`]), a view is the flat list split at other dims.
+//! away, regions and ownership are the inverse, a view is the flat list split at other dims.
 
 pub(crate) mod decode;
 pub(crate) mod encode;
