@@ -42,7 +42,7 @@ pub(crate) fn make_dense(modes: &mut [Mode<At>]) {
 pub(crate) fn of_modes(shape: &[usize], mut modes: Modes<At>) -> Result<Layout<At>, Boundary> {
     make_dense(&mut modes);
     let (mut dims, mut ends) = (Modes::new(), SmallVec::<[usize; 8]>::new());
-    split_into(&modes, shape.iter().rev().map(|&n| n as i64), &mut dims, &mut ends)?;
+    split_into(&modes, shape.iter().rev().map(|&n| n as i64), &mut dims, |end| ends.push(end))?;
     Ok(nested(&dims, &ends))
 }
 

@@ -89,7 +89,7 @@ pub fn zip_into<S: Stride, T: Stride>(
 
 /// Cuts modes where parts of these sizes end, one after the other, and appends them to `cut`, each part coalesced.
 ///
-/// `ends` gets the length of `cut` after every part. What is left beyond the last part is dropped.
+/// `part` is called with the length of `cut` after every part. What is left beyond the last part is dropped.
 ///
 /// # Errors
 ///
@@ -99,7 +99,7 @@ pub fn split_into<S: Stride>(
     modes: &[Mode<S>],
     sizes: impl IntoIterator<Item = i64>,
     cut: &mut Modes<S>,
-    ends: &mut impl Extend<usize>,
+    mut part: impl FnMut(usize),
 ) -> Result<(), Boundary> {
     let mut rest = modes.iter().copied();
     let mut next = rest.next();
@@ -126,7 +126,7 @@ pub fn split_into<S: Stride>(
                 next = Some(high);
             }
         }
-        ends.extend([cut.len()]);
+        part(cut.len());
     }
     Ok(())
 }
@@ -196,7 +196,7 @@ impl<S: Stride> Layout<S> {
         let whole = self.coalesce();
         let (mut modes, mut ends) = (Modes::new(), SmallVec::<[usize; 8]>::new());
         let cut = if total == self.size() {
-            split_into(whole.flat(), sizes.iter().copied(), &mut modes, &mut ends)
+            split_into(whole.flat(), sizes.iter().copied(), &mut modes, |end| ends.push(end))
         } else {
             Err(Boundary(total.min(self.size())))
         };

@@ -229,14 +229,19 @@ fn what_is_left_of_a_split_is_dropped() {
         let size = modes.iter().map(|mode| mode.extent).product();
         for shape in shapes(size) {
             let (mut all, mut ends) = (Modes::new(), Vec::new());
-            let Ok(()) = split_into(flat(modes).coalesce().flat(), shape.clone(), &mut all, &mut ends) else {
+            let Ok(()) =
+                split_into(flat(modes).coalesce().flat(), shape.clone(), &mut all, |end| ends.push(end))
+            else {
                 continue;
             };
             assert_eq!(ends.len(), shape.len());
             for parts in 0..shape.len() {
                 let (mut some, mut stops) = (Modes::new(), Vec::new());
                 let sizes = shape[..parts].iter().copied();
-                assert_eq!(split_into(flat(modes).coalesce().flat(), sizes, &mut some, &mut stops), Ok(()));
+                assert_eq!(
+                    split_into(flat(modes).coalesce().flat(), sizes, &mut some, |end| stops.push(end)),
+                    Ok(())
+                );
                 assert_eq!(stops, ends[..parts]);
                 assert_eq!(some.as_slice(), &all[..stops.last().copied().unwrap_or(0)]);
             }

@@ -171,7 +171,7 @@ fn modes_of(mesh: &Mesh, devices: &DeviceList, text: &str) -> Result<Modes<At>, 
 pub(super) fn sub_axes(mesh: &Mesh, extent: usize, weight: usize) -> Option<SmallVec<[SubAxis; 4]>> {
     let axes: Modes<At> = (0..mesh.axes().len()).rev().map(|a| mesh.mode(mesh.whole(a))).collect();
     let (mut parts, mut ends) = (Modes::new(), SmallVec::<[usize; 2]>::new());
-    split_into(&axes, [weight as i64, extent as i64], &mut parts, &mut ends).ok()?;
+    split_into(&axes, [weight as i64, extent as i64], &mut parts, |end| ends.push(end)).ok()?;
     let middle = &parts[ends[0]..];
     let size: i64 = middle.iter().map(|m| m.extent).product();
     (size == extent as i64).then(|| middle.iter().rev().filter_map(|&m| mesh.sub_axis(m)).collect())

@@ -87,7 +87,7 @@ impl ReplicaGroups {
                 let total: i64 = listed.iter().map(|m| m.extent).product();
                 let (mut modes, mut ends) = (Modes::new(), Vec::new());
                 let parts = [*size as i64, total / (*size as i64).max(1)];
-                split_into(&listed, parts, &mut modes, &mut ends).map_err(|_| refused())?;
+                split_into(&listed, parts, &mut modes, |end| ends.push(end)).map_err(|_| refused())?;
                 let (pattern, firsts) = modes.split_at(ends[0]);
                 let group = |modes: &[Mode]| Group::of_modes(Modes::from_slice(modes));
                 Groups::new(group(pattern)?, group(firsts)?, 0)

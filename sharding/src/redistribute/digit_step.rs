@@ -75,9 +75,12 @@ impl Work<'_> {
             let mesh = &c.system.mesh;
             let group = mesh.group_of_modes(&x.axes)?;
             let (motion, sent_bytes) = self.motion(&c.system, weights, m, x);
-            let axes: SmallVec<[SubAxis; 4]> = x.axes.iter().filter_map(|&m| mesh.sub_axis(m)).collect();
+            let mut axes: SmallVec<[SubAxis; 4]> = SmallVec::new();
+            for &m in &x.axes {
+                axes.extend(mesh.sub_axis(m));
+            }
             let (op, cost_us) = (x.op, x.cost_us);
-            let (motion, received_bytes) = (Arc::new(motion), x.received);
+            let received_bytes = x.received;
             steps.push(Step { op, axes, group, before, after, received_bytes, sent_bytes, cost_us, motion });
         }
         Ok(steps)
@@ -93,7 +96,7 @@ impl Work<'_> {
     }
 
     /// How the data of a move goes, and how many bytes the worst rank sends.
-    fn motion(&self, system: &Arc<System>, weights: &[Weight], m: &Move, x: &Measured) -> (Motion, u64) {
+    fn motion(&self, system: &System, weights: &[Weight], m: &Move, x: &Measured) -> (Arc<Motion>, u64) {
         let received = x.received;
         let digits = || (0..m.before.len()).filter(|&d| m.before[d] != m.after[d]);
         let reduce = || {
@@ -106,12 +109,14 @@ impl Work<'_> {
         match x.op {
             StepOp::Slice | StepOp::ZeroFill | StepOp::AllGather => {
                 let moved = messages::Move { zip: zip(), senders: Vec::new(), filled: filled(system, m) };
-                (Motion::Move(moved), received)
+                (Arc::new(Motion::Move(moved)), received)
             }
-            StepOp::ReduceScatter => (Motion::ReduceScatter { zip: zip(), reduce: reduce() }, received),
+            StepOp::ReduceScatter => {
+                (Arc::new(Motion::ReduceScatter { zip: zip(), reduce: reduce() }), received)
+            }
             StepOp::AllReduce => {
                 let modes = digits().map(|d| system.digits[d]).collect();
-                (Motion::AllReduce { modes, reduce: reduce() }, received)
+                (Arc::new(Motion::AllReduce { modes, reduce: reduce() }), received)
             }
             StepOp::AllToAll | StepOp::Exchange => {
                 let sender = senders(system, &m.before, &m.after, |d| weights[d].level);
@@ -120,7 +125,8 @@ impl Work<'_> {
                     (d != by).then(|| system.digits[d].map(|head| (head, system.digits[by].stride)))
                 };
                 let senders = sender.iter().enumerate().filter_map(told).collect();
-                (Motion::Move(messages::Move { zip: zip(), senders, filled: filled(system, m) }), sent)
+                let moved = messages::Move { zip: zip(), senders, filled: filled(system, m) };
+                (Arc::new(Motion::Move(moved)), sent)
             }
         }
     }

@@ -106,7 +106,7 @@ pub struct Phase {
 /// One phase, two for an all-reduce, none for a rank outside the step's mesh.
 pub type Phases = SmallVec<[Phase; 2]>;
 
-/// The layouts before and after a step side by side, in a box: steps are moved about.
+/// The layouts before and after a step side by side; on the heap, because steps are moved about.
 pub(crate) type Zip = Vec<Mode<(At, At)>>;
 
 /// How the data of a step moves.

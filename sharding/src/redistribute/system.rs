@@ -109,7 +109,10 @@ impl System {
 
     /// A state as the layout of the row-major index: the digits where they stand, the rest local.
     pub(crate) fn layout(&self, state: &State) -> Modes<At> {
-        let mut modes: Modes<At> = self.zip.iter().map(|m| m.map(|_| At::local(1))).collect();
+        let mut modes = Modes::new();
+        for m in &self.zip {
+            modes.push(Mode::new(m.extent, At::local(1)));
+        }
         for (digit, place) in self.digits.iter().zip(state) {
             if let Place::At(p) = *place {
                 modes[usize::from(p)].stride = digit.stride;
@@ -120,7 +123,10 @@ impl System {
 
     /// The layouts of two states side by side, one mode for each position, local strides dense.
     pub(crate) fn zip_of(&self, before: &State, after: &State) -> Zip {
-        let mut zip: Zip = self.zip.iter().map(|m| m.map(|_| (At::local(1), At::local(1)))).collect();
+        let mut zip = Zip::with_capacity(self.zip.len());
+        for m in &self.zip {
+            zip.push(Mode::new(m.extent, (At::local(1), At::local(1))));
+        }
         for (digit, (before, after)) in self.digits.iter().zip(before.iter().zip(after)) {
             if let Place::At(p) = *before {
                 zip[usize::from(p)].stride.0 = digit.stride;
