@@ -260,17 +260,16 @@ impl Stride for At {
 
     /// What the layout reaches along each axis fits, and its size.
     fn seal<I: Iterator<Item = Mode<At>> + Clone>(modes: I) -> Result<(i64, ()), Error> {
-        // Counted from 1: the length of an interval of values is one more than what it reaches.
-        let (mut size, mut all) = (1_i64, Some(1_i64));
+        // Below the greatest number: the length of an interval of values is one more than what it reaches.
+        let (mut size, mut all) = (1_i64, 0_u64);
         for Mode { extent, stride } in modes.clone() {
             if extent < 1 {
                 return Err(Error::BadExtent { extent });
             }
             size = size.checked_mul(extent).ok_or_else(|| overflow(Quantity::Size, size, extent))?;
-            let reach = stride.step.checked_abs().and_then(|step| step.checked_mul(extent - 1));
-            all = all.and_then(|all| all.checked_add(reach?));
+            all = all.saturating_add(stride.step.unsigned_abs().saturating_mul(extent as u64 - 1));
         }
-        if all.is_none() {
+        if all >= i64::MAX as u64 {
             // Not all directions together: each for itself.
             for mode in modes.clone() {
                 let same = modes.clone().filter(|other| other.stride.along == mode.stride.along);

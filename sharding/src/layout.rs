@@ -26,9 +26,11 @@ use smallvec::SmallVec;
 /// Gives the local modes the strides of the dense local buffer.
 pub(crate) fn make_dense(modes: &mut [Mode<At>]) {
     let mut step = 1;
-    for m in modes.iter_mut().filter(|m| m.stride.is_local()) {
-        m.stride = At::local(step);
-        step *= m.extent;
+    for m in modes {
+        if m.stride.is_local() {
+            m.stride = At::local(step);
+            step *= m.extent;
+        }
     }
 }
 

@@ -103,27 +103,24 @@ pub fn split_into<S: Stride>(
 ) -> Result<(), Boundary> {
     let mut rest = modes.iter().copied();
     let mut next = rest.next();
-    let mut below = 1_i64;
+    // The number of indices so far, and where the part ends: reached exactly, or inside a mode.
+    let (mut below, mut end) = (1_i64, 1_i64);
     for size in sizes {
-        let (start, mut wanted) = (cut.len(), size);
-        while wanted > 1 {
+        let start = cut.len();
+        end = end.saturating_mul(size.max(1));
+        while below < end {
             let Some(mode) = next else { break };
-            if wanted >= mode.extent {
-                if wanted % mode.extent != 0 {
-                    return Err(Boundary(below.saturating_mul(wanted)));
-                }
+            let above = below.saturating_mul(mode.extent);
+            if above <= end {
                 if mode.extent > 1 {
                     cut.push_coalesced(start, mode);
                 }
-                wanted /= mode.extent;
-                below *= mode.extent;
-                next = rest.next();
+                (below, next) = (above, rest.next());
             } else {
-                let (low, high) = mode.cut(wanted).ok_or(Boundary(below * wanted))?;
+                let inside = if end % below == 0 { mode.cut(end / below) } else { None };
+                let (low, high) = inside.ok_or(Boundary(end))?;
                 cut.push_coalesced(start, low);
-                below *= wanted;
-                wanted = 1;
-                next = Some(high);
+                (below, next) = (end, Some(high));
             }
         }
         part(cut.len());

@@ -101,11 +101,14 @@ impl<S: Stride> Layout<S> {
         if modes.len() > MAX_LEAVES {
             return Err(Error::TooLarge { what: Counted::Leaves, limit: MAX_LEAVES });
         }
-        S::seal(modes.iter().copied())?;
+        if let Some(mode) = modes.iter().find(|mode| mode.extent < 1) {
+            return Err(Error::BadExtent { extent: mode.extent });
+        }
         let mut layout = Self::blank();
         coalesce_into(modes, &mut layout.modes);
         layout.nest_coalesced();
-        layout.seal();
+        // The reach of coalesced modes is that of all.
+        layout.seal_checked()?;
         Ok(layout)
     }
 

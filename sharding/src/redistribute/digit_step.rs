@@ -165,9 +165,13 @@ impl Work<'_> {
         match &*s.motion {
             Motion::Move(m) if s.op == StepOp::Exchange => {
                 let digit = |at: At| system.digits.iter().position(|m| m.stride == at);
-                let told = |(x, y): (At, At)| digit(x).zip(digit(y)).filter(|(x, y)| x != y);
-                let equal: SmallVec<[(usize, usize); 8]> =
-                    m.zip.iter().chain(&m.senders).filter_map(|m| told(m.stride)).collect();
+                let mut equal: SmallVec<[(usize, usize); 8]> = SmallVec::new();
+                for told in m.zip.iter().chain(&m.senders) {
+                    let (x, y) = told.stride;
+                    if !x.is_local() && !y.is_local() && x != y {
+                        equal.extend(digit(x).zip(digit(y)));
+                    }
+                }
                 // Every value of what is gathered is another block of the target.
                 let block = m.zip.iter().filter(|m| m.stride.0.is_local() && m.stride.1.is_local());
                 let block = block.map(|m| m.extent as u64).product::<u64>() * self.item;

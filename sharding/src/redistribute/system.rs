@@ -190,11 +190,13 @@ impl System {
 
     /// The sharding that a state is.
     pub(crate) fn sharding(&self, state: &State) -> Result<Sharding, crate::Error> {
-        let partial = state.iter().zip(&self.digits).filter_map(|(place, &digit)| match *place {
-            Place::Partial(op) => Some(PartialAxis { sub: self.mesh.sub_axis(digit)?, op }),
-            Place::At(_) | Place::Replicated => None,
-        });
-        let partial = canonical_partial(&self.mesh, partial.collect())?;
+        let mut partial: SmallVec<[PartialAxis; 2]> = SmallVec::new();
+        for (place, &digit) in state.iter().zip(&self.digits) {
+            if let Place::Partial(op) = *place {
+                partial.extend(self.mesh.sub_axis(digit).map(|sub| PartialAxis { sub, op }));
+            }
+        }
+        let partial = canonical_partial(&self.mesh, partial)?;
         let sharding = Sharding::from_modes(&self.mesh, &self.shape, self.layout(state), &partial);
         Ok(sharding.expect("positions lie in dims"))
     }
