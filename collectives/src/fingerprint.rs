@@ -37,7 +37,7 @@ impl Fingerprint {
             plan.item_bytes()
         );
         for step in plan.steps() {
-            let (op, after) = (step.op, &step.after);
+            let (op, after) = (step.op(), &step.after);
             let _ = write!(self, "{op} {:?} {after} on {} {};", step.axes, after.mesh(), step.group);
         }
         for memory in [source, target] {

@@ -264,13 +264,13 @@ fn rounds_of(rank: usize, at: usize, tensor: &Tensor<'_>, alone: bool) -> Result
     let source = place(view, tensor.source_start)?;
     let target = place(shard_map(plan.to(), rank, tensor.target)?, tensor.target_start)?;
     let row_major = *tensor.source == Memory::RowMajor && *tensor.target == Memory::RowMajor;
-    let count = |step: usize| if plan.steps()[step].op == StepOp::AllReduce { 2 } else { 1 };
+    let count = |step: usize| if plan.steps()[step].op() == StepOp::AllReduce { 2 } else { 1 };
     let total: usize = (begin..plan.steps().len()).map(count).sum();
     let mut rounds = Vec::new();
     let mut ordinal = 0;
     for (step, what) in plan.steps().iter().enumerate().skip(begin) {
-        let even =
-            what.op == StepOp::AllReduce || (what.before.layout().is_some() && what.after.layout().is_some());
+        let even = what.op() == StepOp::AllReduce
+            || (what.before.layout().is_some() && what.after.layout().is_some());
         for (index, phase) in plan.phases(step, rank)?.into_iter().enumerate() {
             let scratch = |len: usize| place(Map::dense(len), tensor.scratch_start);
             let (first, is_last) = (ordinal + index == 0, ordinal + index + 1 == total);
@@ -280,8 +280,8 @@ fn rounds_of(rank: usize, at: usize, tensor: &Tensor<'_>, alone: bool) -> Result
                 is_last,
                 step,
                 index,
-                op: Some(what.op),
-                communicates: what.op.communicates(),
+                op: Some(what.op()),
+                communicates: what.op().communicates(),
                 symmetric: row_major && begin <= 1 && even,
                 source: if first { source.clone() } else { scratch(phase.source_len)? },
                 target: if is_last { target.clone() } else { scratch(phase.target_len)? },
@@ -322,7 +322,7 @@ fn peer_source(
     alone: bool,
 ) -> Result<Map, Error> {
     let Tensor { plan, dtype, .. } = *tensor;
-    let first_talks = plan.steps().first().is_none_or(|step| step.op.communicates());
+    let first_talks = plan.steps().first().is_none_or(|step| step.op().communicates());
     let (map, begin) = if *tensor.source == Memory::RowMajor && (first_talks || index > 0) {
         // Dense from the beginning to the end: no need to look.
         (Map::dense(0), 0)
@@ -377,7 +377,7 @@ fn leading_view(plan: &Plan, rank: usize, memory: &Memory, alone: bool) -> Resul
             && at.before.layout().is_some()
             && at.after.layout().is_some()
     };
-    while begin + 1 < plan.steps().len() && !plan.steps()[begin].op.communicates() {
+    while begin + 1 < plan.steps().len() && !plan.steps()[begin].op().communicates() {
         if !alone && !all_alike(begin) {
             break;
         }

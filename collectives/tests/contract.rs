@@ -55,7 +55,7 @@ fn golden_plans_have_the_steps_of_their_files() {
             left.swap_remove(at);
             let known = steps_of(&std::fs::read_to_string(folder.join(&name)).unwrap());
             let plan = golden.plan(&topology).unwrap();
-            let steps: Vec<String> = plan.steps().iter().map(|step| step.op.to_string()).collect();
+            let steps: Vec<String> = plan.steps().iter().map(|step| step.op().to_string()).collect();
             if steps != known {
                 differ.push(format!("{name}: {steps:?}, and the file {known:?}"));
             }

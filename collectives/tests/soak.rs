@@ -219,7 +219,7 @@ fn random_redistributions() {
             // Here the bytes that moved are compared with what was promised, too.
             let Ok(placements) = plan.from().placements() else { continue };
             let (from, to) = (plan.from().clone(), plan.to().clone());
-            let planner = plan.planner().clone();
+            let planner = Planner::from(plan.options().clone());
             let is = |op: ReduceOp| from.partial().iter().chain(to.partial()).any(|axis| axis.op == op);
             if dtype.check_average().is_ok() && !is(ReduceOp::Prod) {
                 check_pair(&mut world, &planner, &from, &to, &shards::<f32>(&from, placements.as_ref()));

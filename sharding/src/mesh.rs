@@ -10,10 +10,12 @@
 //! injective and its inverse a division per mode. The last axis is fastest unless strides say otherwise. A mesh may be
 //! a slice of the world: then it does not cover it, and its offset need not be 0.
 
+mod along;
 mod from_ranks;
 pub mod recipes;
 mod transform;
 
+pub(crate) use along::{coordinate_of, for_each_value, members_along};
 pub(crate) use from_ranks::modes_of_line;
 
 use core::fmt;

@@ -213,7 +213,7 @@ fn an_exchange_on_straddled_nodes_is_costed_high() {
                         let plan =
                             Planner::new().topology(nodes.clone()).plan(&parse(i), &parse(j), item).unwrap();
                         for (k, s) in plan.steps().iter().enumerate() {
-                            if !matches!(s.op, StepOp::Exchange | StepOp::AllToAll) {
+                            if !matches!(s.op(), StepOp::Exchange | StepOp::AllToAll) {
                                 continue;
                             }
                             let [real, without] = exchange_us(&plan, k, &nodes);

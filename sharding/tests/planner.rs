@@ -15,7 +15,7 @@ fn plan(mesh: &str, shape: &[usize], from: &str, to: &str) -> Plan {
 }
 
 fn ops(plan: &Plan) -> Vec<StepOp> {
-    plan.steps().iter().map(|s| s.op).collect()
+    plan.steps().iter().map(|s| s.op()).collect()
 }
 
 /// 64 MiB of f32.
@@ -106,12 +106,12 @@ fn levels_decide_the_order_where_groups_are_per_axis() {
     let names: Vec<Vec<String>> = gather
         .steps()
         .iter()
-        .filter(|s| s.op.communicates())
+        .filter(|s| s.op().communicates())
         .map(reshard_sharding::redistribute::Step::axis_names)
         .collect();
     assert_eq!(names, [["dp"], ["tp"]], "across nodes first: {gather}");
     let scatter = plan_with(&limited, "dp=16,tp=8", &shape, "P,P", "S(0),S(0)");
-    let first = scatter.steps().iter().find(|s| s.op.communicates()).unwrap();
+    let first = scatter.steps().iter().find(|s| s.op().communicates()).unwrap();
     assert_eq!(first.axis_names(), ["tp"], "inside first: {scatter}");
     let savings = limited.savings(&gather).unwrap();
     assert_eq!(savings.len(), 1);
@@ -125,8 +125,8 @@ fn levels_decide_the_order_where_groups_are_per_axis() {
 fn a_replicated_inner_axis_is_sliced_before_a_slow_hop() {
     let h100 = Planner::new().topology(Topology::h100());
     let p = plan_with(&h100, "dp=4,tp=8", &[1 << 24], "S(0),R", "R,R");
-    assert_eq!(p.steps()[0].op, StepOp::Slice, "{p}");
-    assert_eq!(p.steps().last().unwrap().op, StepOp::AllGather, "{p}");
+    assert_eq!(p.steps()[0].op(), StepOp::Slice, "{p}");
+    assert_eq!(p.steps().last().unwrap().op(), StepOp::AllGather, "{p}");
 }
 
 #[test]

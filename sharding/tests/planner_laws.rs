@@ -43,7 +43,7 @@ fn bytes(topology: &Topology) -> Planner {
 fn same(a: &Plan, b: &Plan) -> bool {
     let step = |p: &Plan, i: usize| {
         let s = &p.steps()[i];
-        (s.op, s.axes.clone(), s.group.clone(), s.received_bytes, s.sent_bytes, s.cost_us.to_bits())
+        (s.op(), s.axes.clone(), s.group.clone(), s.received_bytes, s.sent_bytes, s.cost_us.to_bits())
     };
     a.steps().len() == b.steps().len()
         && (0..a.steps().len()).all(|i| step(a, i) == step(b, i))

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use clap::Args;
-use reshard_sharding::redistribute::{Explanation, Plan, Step};
+use reshard_sharding::redistribute::{Considered, Explanation, Plan, Step};
 use reshard_sharding::{Group, Mesh, Sharding};
 use serde::{Deserialize, Serialize};
 
@@ -58,7 +58,7 @@ struct Request {
     /// Use only these groups: `axes` (each axis alone), axes like `dp,tp`, or ranks like `4:1`; several with `;`
     #[arg(long)]
     groups: Option<String>,
-    /// Set the plan beside the one that a greedy planner makes axis by axis
+    /// Say which candidates were looked at and why the plan won, and set it beside what a greedy planner does axis by axis
     #[arg(long)]
     #[serde(default)]
     explain: bool,
@@ -81,6 +81,43 @@ struct Answer {
     /// Only with `--explain`: what a greedy planner does; null between two meshes.
     #[serde(skip_serializing_if = "Option::is_none")]
     greedy: Option<Beside>,
+    /// Only with `--explain`: the candidates in order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    considered: Option<Vec<Candidate>>,
+    /// Only with `--explain`: which of them the plan is, from 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    chosen: Option<usize>,
+}
+
+/// A candidate that was looked at; without costs where a search found nothing better.
+#[derive(Debug, Serialize)]
+struct Candidate {
+    origin: String,
+    #[serde(flatten)]
+    way: Option<Costs>,
+}
+
+/// What a candidate does and costs.
+#[derive(Debug, Serialize)]
+struct Costs {
+    steps: String,
+    cost_us: f64,
+    received_bytes: u64,
+    peak_bytes: u64,
+    admitted: bool,
+}
+
+impl Candidate {
+    fn of(considered: &Considered) -> Self {
+        let way = considered.way.as_ref().map(|way| Costs {
+            steps: way.steps.clone(),
+            cost_us: way.cost_us,
+            received_bytes: way.received_bytes,
+            peak_bytes: way.peak_bytes,
+            admitted: way.admitted,
+        });
+        Self { origin: considered.origin.to_string(), way }
+    }
 }
 
 /// What a greedy planner does beside the plan; nothing between two meshes.
@@ -128,9 +165,8 @@ pub(crate) fn run(args: &PlanArgs) -> Result<(), CliError> {
     if args.json {
         return output::print_json(&Answer::of(&answered));
     }
-    let Answered { plan, savings, explained, greedy } = answered;
-    let mut text =
-        if explained { format!("{}\n", Explanation { plan, greedy }) } else { format!("{plan}\n") };
+    let Answered { plan, savings, explanation } = answered;
+    let mut text = explanation.map_or_else(|| format!("{plan}\n"), |explanation| format!("{explanation}\n"));
     for (group, saved_us) in savings.into_iter().flatten() {
         // Writing to a string does not fail.
         let _ = writeln!(text, "  one more group, {group}, would save {saved_us:.1} us");
@@ -141,12 +177,11 @@ pub(crate) fn run(args: &PlanArgs) -> Result<(), CliError> {
 /// What one more group would save, in microseconds.
 type Savings = Vec<(Group, f64)>;
 
-/// The plan; where the groups are given, what one more would save; where asked for, what a greedy planner does.
+/// The plan; where the groups are given, what one more would save; where asked for, why it is the best.
 struct Answered {
     plan: Plan,
     savings: Option<Savings>,
-    explained: bool,
-    greedy: Option<Plan>,
+    explanation: Option<Explanation>,
 }
 
 fn plan(request: &Request) -> Result<Answered, CliError> {
@@ -171,8 +206,9 @@ fn plan(request: &Request) -> Result<Answered, CliError> {
         Some(_) => Some(planner.savings(&plan)?),
         None => None,
     };
-    let greedy = if request.explain { planner.greedy(&from, &to, dtype.item_bytes()?)? } else { None };
-    Ok(Answered { plan, savings, explained: request.explain, greedy })
+    let item_bytes = dtype.item_bytes()?;
+    let explanation = if request.explain { Some(planner.explain(&from, &to, item_bytes)?) } else { None };
+    Ok(Answered { plan, savings, explanation })
 }
 
 /// The groups that exist: `axes` for each axis alone, the names of axes, or layouts of ranks.
@@ -196,7 +232,7 @@ fn groups(text: &str, meshes: &[&Mesh]) -> Result<Vec<Group>, CliError> {
 }
 
 impl Answer {
-    fn of(Answered { plan, savings, explained, greedy }: &Answered) -> Self {
+    fn of(Answered { plan, savings, explanation }: &Answered) -> Self {
         Self {
             steps: plan.steps().iter().map(StepAnswer::of).collect(),
             received_bytes: plan.received_bytes(),
@@ -213,8 +249,11 @@ impl Answer {
                 };
                 savings.iter().map(saving).collect()
             }),
-            greedy: explained
-                .then(|| greedy.as_ref().map_or(Beside::Nothing, |plan| Beside::Plan(Greedy::of(plan)))),
+            greedy: explanation
+                .as_ref()
+                .map(|x| x.greedy.as_ref().map_or(Beside::Nothing, |plan| Beside::Plan(Greedy::of(plan)))),
+            considered: explanation.as_ref().map(|x| x.considered.iter().map(Candidate::of).collect()),
+            chosen: explanation.as_ref().and_then(|x| x.chosen),
         }
     }
 }
@@ -224,7 +263,7 @@ impl Greedy {
         Self {
             cost_us: plan.cost_us(),
             received_bytes: plan.received_bytes(),
-            steps: plan.steps().iter().map(|step| step.op.as_str()).collect(),
+            steps: plan.steps().iter().map(|step| step.op().as_str()).collect(),
         }
     }
 }
@@ -232,7 +271,7 @@ impl Greedy {
 impl StepAnswer {
     pub(super) fn of(step: &Step) -> Self {
         Self {
-            op: step.op.as_str(),
+            op: step.op().as_str(),
             axes: step.axis_names(),
             group: step.group.to_string(),
             received_bytes: step.received_bytes,

@@ -396,7 +396,10 @@ impl Asked {
                     let axes = step.axis_names().join(",");
                     let line = format!(
                         "  {} over {axes} ({}): {} B, {:.1} us",
-                        step.op, step.group, step.received_bytes, step.cost_us
+                        step.op(),
+                        step.group,
+                        step.received_bytes,
+                        step.cost_us
                     );
                     rows.push((String::new(), line));
                 }

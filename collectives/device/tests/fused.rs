@@ -67,7 +67,7 @@ fn check<B: Backend>(device: &B, mesh: &str, shape: &[usize], every: usize) -> u
             })
             .collect();
         assert_eq!(meaning(to, &got), meaning(from, &shards), "{plan}");
-        let moves = plan.steps().iter().filter(|s| s.op.communicates()).count();
+        let moves = plan.steps().iter().filter(|s| s.op().communicates()).count();
         if !from.is_partial() && !to.is_partial() {
             assert!(fused.launches() <= moves.max(1) * 2, "{plan}");
         }

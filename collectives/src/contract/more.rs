@@ -73,7 +73,7 @@ impl<C: Communicator> Suite<'_, C> {
         let (rank, item) = (self.rank, kind.item_bytes());
         let title = title(plan, kind, (source, target));
         let seed = mix(&[self.options.seed, self.report.cases.len() as u64, plan.from().numel() as u64]);
-        let in_order = plan.planner().is_deterministic() && !plan.to().is_partial();
+        let in_order = plan.options().is_deterministic() && !plan.to().is_partial();
         let tensor = Tensor { sharding: plan.from(), kind, seed, op, in_order };
         let takes_part = plan.from().mesh().contains(rank) || plan.to().mesh().contains(rank);
         let mut shard = self.planned(tensor.shard(rank))?;

@@ -6,6 +6,7 @@
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::redistribute::model::Model;
 use crate::redistribute::{Objective, Plan, Planner, Topology};
 use crate::sharding::Shape;
 use crate::{Group, Mesh, Sharding};
@@ -31,12 +32,25 @@ impl<'de> Deserialize<'de> for Sharding {
     }
 }
 
+/// The version of stored plans that is written, and the last that is read.
+const VERSION: u32 = 1;
+
+fn first_version() -> u32 {
+    1
+}
+
 #[derive(Serialize, Deserialize)]
 struct StoredPlan {
+    /// Absent in what was stored before there was one.
+    #[serde(default = "first_version")]
+    version: u32,
     from: Sharding,
     to: Sharding,
     item_bytes: usize,
-    topology: Topology,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    topology: Option<Topology>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cost_model: Option<String>,
     objective: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     max_peak_bytes: Option<u64>,
@@ -48,15 +62,22 @@ struct StoredPlan {
 
 impl Serialize for Plan {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        let options = self.options();
+        let (topology, cost_model) = match &options.model {
+            Model::Topology(topology) => (Some(topology.clone()), None),
+            Model::Other { text, .. } => (None, Some(text.to_string())),
+        };
         StoredPlan {
+            version: VERSION,
             from: self.from().clone(),
             to: self.to().clone(),
             item_bytes: self.item_bytes(),
-            topology: self.planner().topology.clone(),
-            objective: self.planner().objective.to_string(),
-            max_peak_bytes: self.planner().max_peak_bytes,
-            groups: self.planner().groups.as_ref().map(|g| g.iter().map(ToString::to_string).collect()),
-            deterministic: self.planner().deterministic,
+            topology,
+            cost_model,
+            objective: options.objective().to_string(),
+            max_peak_bytes: options.max_peak_bytes(),
+            groups: options.groups().map(|g| g.iter().map(ToString::to_string).collect()),
+            deterministic: options.is_deterministic(),
         }
         .serialize(s)
     }
@@ -65,10 +86,28 @@ impl Serialize for Plan {
 impl<'de> Deserialize<'de> for Plan {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Plan, D::Error> {
         let p = StoredPlan::deserialize(d)?;
+        if p.version > VERSION {
+            let text = format!("a plan of version {}: this reads versions up to {VERSION}", p.version);
+            return Err(D::Error::custom(text));
+        }
+        let topology = match (p.topology, p.cost_model) {
+            (Some(topology), None) => topology,
+            (None, Some(model)) => {
+                let text = format!(
+                    "a plan under the cost model {model}, which no text brings back: plan again with it"
+                );
+                return Err(D::Error::custom(text));
+            }
+            (Some(_), Some(_)) | (None, None) => {
+                return Err(D::Error::custom("a plan has a topology or a cost model, and only one"));
+            }
+        };
         let objective: Objective = p.objective.parse().map_err(D::Error::custom)?;
         let mut planner =
-            Planner::new().topology(p.topology).objective(objective).deterministic(p.deterministic);
-        planner.max_peak_bytes = p.max_peak_bytes;
+            Planner::new().topology(topology).objective(objective).deterministic(p.deterministic);
+        if let Some(bytes) = p.max_peak_bytes {
+            planner = planner.max_peak_bytes(bytes);
+        }
         if let Some(groups) = p.groups {
             let groups: Result<Vec<Group>, _> = groups.iter().map(|g| g.parse()).collect();
             planner = planner.with_groups(groups.map_err(D::Error::custom)?);

@@ -32,6 +32,7 @@
 use crate::propagate::problem::{Alike, Letter, Problem};
 use crate::propagate::slots::Class;
 use crate::propagate::wish::Wish;
+use crate::redistribute::Need;
 use crate::rules::Entry;
 
 /// What is known of an input's target.
@@ -140,7 +141,12 @@ impl Problem<'_> {
         } else {
             0.0
         };
-        picoseconds_below(self.planner.topology.bound_us(&[(elements * input.item_bytes as f64).max(1.0)]))
+        picoseconds_below(
+            self.planner
+                .options()
+                .model
+                .least_us(&[Need::bytes((elements * input.item_bytes as f64).max(1.0))]),
+        )
     }
 
     /// The least that an output's wish can still cost: whether some slot must move.
@@ -164,7 +170,11 @@ impl Problem<'_> {
             }
         });
         let empty = self.op.outputs()[output].contains(&0);
-        if must_move && !empty { picoseconds_below(self.planner.topology.bound_us(&[1.0])) } else { 0 }
+        if must_move && !empty {
+            picoseconds_below(self.planner.options().model.least_us(&[Need::bytes(1.0)]))
+        } else {
+            0
+        }
     }
 
     /// The least that reducing an output's terms to replicas would cost.
@@ -188,7 +198,7 @@ impl Problem<'_> {
         }
         let receipts = (reduced - 1.0) + replicas - 1.0;
         let bytes = numel as f64 * receipts / self.mesh.size() as f64 * self.output_bytes as f64;
-        picoseconds_below(self.planner.topology.bound_us(&[bytes.max(1.0)]))
+        picoseconds_below(self.planner.options().model.least_us(&[Need::bytes(bytes.max(1.0))]))
     }
 }
 

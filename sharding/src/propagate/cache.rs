@@ -14,7 +14,8 @@ use crate::propagate::operand::Operand;
 use crate::propagate::propagator::Propagator;
 use crate::propagate::wish::Wish;
 use crate::redistribute::Interned;
-use crate::redistribute::cache::{Table, WordHasher};
+use crate::redistribute::cache::Table;
+use crate::redistribute::hash::WordHasher;
 use crate::rules::Op;
 use crate::{Error, Mesh};
 

@@ -6,7 +6,7 @@ use crate::propagate::bound::picoseconds_below;
 use crate::propagate::problem::{Path, Problem};
 use crate::propagate::wish::Wish;
 use crate::redistribute::Plan;
-use crate::redistribute::price::{Ask, Price};
+use crate::redistribute::choose::price::{Ask, Price};
 use crate::{Error, Sharding};
 
 /// Outputs after their wishes, and the plan of each that moves.

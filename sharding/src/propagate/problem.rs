@@ -169,7 +169,8 @@ impl<'a> Problem<'a> {
             wishes,
             wished,
             output_bytes,
-            trusts_free: planner.objective == Objective::Time && planner.max_peak_bytes.is_none(),
+            trusts_free: planner.options().objective() == Objective::Time
+                && planner.options().max_peak_bytes().is_none(),
             slots,
         };
         problem.fill(advised.map(|a| classify(&a, &problem.slots)).as_ref());

@@ -24,8 +24,8 @@ use smallvec::SmallVec;
 use crate::propagate::bound::{Known, picoseconds_below};
 use crate::propagate::made::Made;
 use crate::propagate::problem::{Alike, Path, Problem};
-use crate::redistribute::cache::WordMap;
-use crate::redistribute::price::{Ask, Price};
+use crate::redistribute::choose::price::{Ask, Price};
+use crate::redistribute::hash::WordMap;
 use crate::rules::Entry;
 use crate::{Error, Sharding};
 

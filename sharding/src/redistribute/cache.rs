@@ -16,70 +16,14 @@
 //! one; a full young one becomes the old one, and what was not used since is dropped. Readers share a lock and write
 //! nothing where they hit the young generation.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use crate::redistribute::hash::{WordHasher, WordMap};
 use crate::redistribute::plan::Plan;
 use crate::redistribute::planner::Planner;
 use crate::{Error, Sharding};
-
-/// A hasher for keys that nobody chooses to collide: a rotation, an exclusive or and a multiplication per word.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct WordHasher(u64);
-
-/// The map type of keys made of a few numbers.
-pub(crate) type WordMap<K, V> = HashMap<K, V, BuildHasherDefault<WordHasher>>;
-
-impl WordHasher {
-    fn add(&mut self, word: u64) {
-        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    }
-}
-
-impl Hasher for WordHasher {
-    fn finish(&self) -> u64 {
-        // Multiplication moves entropy up only; tables look at both ends.
-        self.0 ^ (self.0 >> 29)
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        let (words, rest) = bytes.as_chunks::<8>();
-        for w in words {
-            self.add(u64::from_le_bytes(*w));
-        }
-        let mut last = [0u8; 8];
-        last[..rest.len()].copy_from_slice(rest);
-        if !rest.is_empty() {
-            self.add(u64::from_le_bytes(last));
-        }
-    }
-
-    fn write_u8(&mut self, x: u8) {
-        self.add(u64::from(x));
-    }
-
-    fn write_u32(&mut self, x: u32) {
-        self.add(u64::from(x));
-    }
-
-    fn write_u64(&mut self, x: u64) {
-        self.add(x);
-    }
-
-    fn write_usize(&mut self, x: usize) {
-        self.add(x as u64);
-    }
-
-    fn write_isize(&mut self, x: isize) {
-        self.add(x as u64);
-    }
-
-    fn write_i64(&mut self, x: i64) {
-        self.add(x as u64);
-    }
-}
 
 /// A value with an id: equal ids mean equal values. Made by [`PlanCache::intern`] and [`PlanCache::intern_planner`].
 #[derive(Clone, Debug)]
@@ -212,13 +156,13 @@ impl PlanCache {
         from.hash_word(&mut hasher);
         to.hash_word(&mut hasher);
         hasher.write_usize(item_bytes);
-        planner.hash_word(&mut hasher);
+        planner.options().hash_word(&mut hasher);
         let key = hasher.finish();
         if let Some(plan) = self.by_value.get(&key)
             && plan.item_bytes == item_bytes
             && *plan.from == *from
             && *plan.to == *to
-            && plan.planner == *planner
+            && plan.options == *planner.options()
         {
             return Ok(plan);
         }
@@ -240,7 +184,7 @@ impl PlanCache {
     /// The planner with an id.
     pub fn intern_planner(&self, planner: &Planner) -> Interned<Planner> {
         let mut hasher = WordHasher::default();
-        planner.hash_word(&mut hasher);
+        planner.options().hash_word(&mut hasher);
         let key = hasher.finish();
         if let Some(known) = self.planners.get(&key).filter(|known| *known.value == *planner) {
             return known;
@@ -323,7 +267,10 @@ mod tests {
                         let by_id = cache.plan_interned(&ids.0, &ids.1, &ids.2, item).unwrap();
                         assert!(Arc::ptr_eq(&known, &by_id));
                         assert_eq!(known.to_string(), planner.plan(from, to, item).unwrap().to_string());
-                        assert_eq!((known.planner(), known.from(), known.to()), (planner, from, to));
+                        assert_eq!(
+                            (known.options(), known.from(), known.to()),
+                            (planner.options(), from, to)
+                        );
                     }
                 }
             }

@@ -15,10 +15,15 @@
 use core::fmt;
 use core::fmt::Write as _;
 
-use crate::redistribute::messages::{Motion, members};
+use crate::mesh::members_along;
+use crate::redistribute::choose;
+use crate::redistribute::choose::considered::{Considered, Watch, Way};
+use crate::redistribute::objective::Objective;
+use crate::redistribute::op::StepOp;
 use crate::redistribute::plan::Plan;
 use crate::redistribute::planner::Planner;
-use crate::redistribute::step::{Step, StepOp};
+use crate::redistribute::question::Question;
+use crate::redistribute::step::{Action, Moves, Step};
 use crate::{Error, Sharding};
 
 /// The most ranks that are listed one by one.
@@ -42,18 +47,27 @@ pub struct Explanation {
     pub plan: Plan,
     /// The greedy planner's, between shardings on one mesh.
     pub greedy: Option<Plan>,
+    /// Every candidate that was looked at, in order; none where there is nothing to do.
+    pub considered: Vec<Considered>,
+    /// Which of them is the plan: the first of the least.
+    pub chosen: Option<usize>,
 }
 
 impl Planner {
     /// The plan, and the one that a greedy planner makes, to be printed side by side.
     pub fn explain(&self, from: &Sharding, to: &Sharding, item_bytes: usize) -> Result<Explanation, Error> {
-        Ok(Explanation { plan: self.plan(from, to, item_bytes)?, greedy: self.greedy(from, to, item_bytes)? })
+        let q = Question::checked(self.options(), from, to, item_bytes)?;
+        let mut watch = Watch::default();
+        let plan = choose::plan(&q, u64::MAX, Some(&mut watch))?;
+        let Watch { considered, best: chosen } = watch;
+        Ok(Explanation { plan, greedy: self.greedy(from, to, item_bytes)?, considered, chosen })
     }
 }
 
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.plan)?;
+        self.write_choice(f)?;
         let Some(greedy) = &self.greedy else {
             return write!(f, "\naxis by axis, a greedy planner: none between two meshes");
         };
@@ -62,6 +76,47 @@ impl fmt::Display for Explanation {
         f.write_str(" of its time and ")?;
         write_ratio(f, self.plan.received_bytes() as f64, greedy.received_bytes() as f64)?;
         f.write_str(" of its bytes")
+    }
+}
+
+impl Explanation {
+    /// The candidates, and why the plan is the one that it is.
+    fn write_choice(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (objective, then) = match self.plan.options().objective() {
+            Objective::Time => ("time", "then the least bytes"),
+            Objective::Bytes => ("bytes", "then the least time"),
+            Objective::Peak => ("peak", "then the least time"),
+        };
+        if self.considered.is_empty() {
+            return Ok(());
+        }
+        write!(f, "\nlooked at, for the least {objective}, {then}, then the first:")?;
+        for (i, one) in self.considered.iter().enumerate() {
+            write!(f, "\n  {} {}. {one}", if self.chosen == Some(i) { '*' } else { ' ' }, i + 1)?;
+        }
+        let Some(chosen) = self.chosen else { return Ok(()) };
+        let key = |i: &usize| self.considered[*i].way.as_ref().map_or(f64::INFINITY, |way| self.first(way));
+        let others = (0..self.considered.len())
+            .filter(|i| *i != chosen && self.considered[*i].way.as_ref().is_some_and(|way| way.admitted));
+        let next = others.min_by(|a, b| key(a).total_cmp(&key(b)));
+        let Some(next) = next else { return write!(f, "\n  {} is the only one", chosen + 1) };
+        write!(f, "\n  {} wins", chosen + 1)?;
+        match (key(&chosen), key(&next)) {
+            (a, b) if a < b && a > 0.0 => {
+                write!(f, ": the next, {}, takes x{:.2} of its {objective}", next + 1, b / a)
+            }
+            (a, b) if a < b => write!(f, ": it takes nothing, the next, {}, does", next + 1),
+            _ => write!(f, " over {} of the same {objective}: {then}, then the first", next + 1),
+        }
+    }
+
+    /// What the objective looks at first.
+    fn first(&self, way: &Way) -> f64 {
+        match self.plan.options().objective() {
+            Objective::Time => way.cost_us,
+            Objective::Bytes => way.received_bytes as f64,
+            Objective::Peak => way.peak_bytes as f64,
+        }
     }
 }
 
@@ -77,7 +132,7 @@ impl fmt::Display for Plan {
         }
         writeln!(f, ", {:?} of {} B", self.from.shape(), self.item_bytes)?;
         for (i, s) in self.steps.iter().enumerate() {
-            write!(f, "  {}. {} over {} ({})", i + 1, s.op, s.axis_names().join(","), s.group)?;
+            write!(f, "  {}. {} over {} ({})", i + 1, s.op(), s.axis_names().join(","), s.group)?;
             writeln!(f, ": {} B, {:.1} us", s.received_bytes, s.cost_us)?;
             write_picture(f, s)?;
             write_groups(f, s)?;
@@ -157,13 +212,13 @@ fn write_picture(f: &mut fmt::Formatter<'_>, s: &Step) -> fmt::Result {
 /// The groups of a step as ranks, on small meshes.
 fn write_groups(f: &mut fmt::Formatter<'_>, s: &Step) -> fmt::Result {
     let mesh = s.before.mesh();
-    if !s.op.communicates() || mesh.size() > LISTED || mesh != s.after.mesh() {
+    if !s.op().communicates() || mesh.size() > LISTED || mesh != s.after.mesh() {
         return Ok(());
     }
     let axes = mesh.modes(&s.axes);
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for rank in mesh.ranks() {
-        if let Ok(mut group) = members(mesh, &axes, rank) {
+        if let Ok(mut group) = members_along(mesh, &axes, rank) {
             group.sort_unstable();
             if !groups.contains(&group) {
                 groups.push(group);
@@ -183,15 +238,15 @@ fn why(plan: &Plan, at: usize) -> String {
     let names = s.axis_names();
     let axes = names.join(",");
     let size: usize = s.axes.iter().map(|a| a.size).product();
-    let next = plan.steps[at + 1..].iter().find(|n| n.op.communicates());
+    let next = plan.steps[at + 1..].iter().find(|n| n.op().communicates());
     let joint = names.len() > 1;
-    match s.op {
+    match s.op() {
         StepOp::Slice => match next {
             None => "every rank already holds its part".to_owned(),
             Some(n) => {
                 let over: Vec<String> = n.axis_names().into_iter().filter(|a| !names.contains(a)).collect();
                 let over = if over.is_empty() { n.axis_names() } else { over };
-                format!("slice {axes} first: {size}x less to {} over {}", verb(n.op), over.join(","))
+                format!("slice {axes} first: {size}x less to {} over {}", verb(n.op()), over.join(","))
             }
         },
         StepOp::ZeroFill => match next {
@@ -199,7 +254,7 @@ fn why(plan: &Plan, at: usize) -> String {
             Some(n) => {
                 format!(
                     "one copy stays as the term at once: nothing of {axes} to {} over {}",
-                    verb(n.op),
+                    verb(n.op()),
                     n.axis_names().join(",")
                 )
             }
@@ -207,7 +262,7 @@ fn why(plan: &Plan, at: usize) -> String {
         StepOp::ReduceScatter => {
             let together = if joint { format!("{axes} together in one reduction: ") } else { String::new() };
             match next {
-                Some(n) if n.op == StepOp::AllGather => {
+                Some(n) if n.op() == StepOp::AllGather => {
                     format!("{together}each rank reduces one part in {size}, the gather shares the results")
                 }
                 Some(_) | None => format!("{together}each rank reduces only the part it keeps"),
@@ -222,13 +277,21 @@ fn why(plan: &Plan, at: usize) -> String {
         StepOp::AllToAll => {
             format!("every rank keeps one part in {size} and trades the rest: the shard stays as large")
         }
-        StepOp::Exchange => match &*s.motion {
-            Motion::ReduceOverlap { .. } => {
+        StepOp::Exchange => match &*s.action {
+            Action::OrderedReduce(..) => {
                 "every owner gets all terms and combines them in rank order: the same bits by any plan"
                     .to_owned()
             }
-            Motion::Overlap(_) => "what source and target share goes straight to who wants it".to_owned(),
-            Motion::Move(_) | Motion::ReduceScatter { .. } | Motion::AllReduce { .. } => {
+            Action::Exchange(Moves::Regions(_)) => {
+                "what source and target share goes straight to who wants it".to_owned()
+            }
+            Action::Slice(_)
+            | Action::ZeroFill(_)
+            | Action::AllGather(_)
+            | Action::AllToAll(_)
+            | Action::ReduceScatter(..)
+            | Action::AllReduce(_)
+            | Action::Exchange(Moves::Modes { .. }) => {
                 if s.after.max_local_numel() > s.before.max_local_numel() {
                     "straight to who wants it: one step instead of an exchange and a gather".to_owned()
                 } else {

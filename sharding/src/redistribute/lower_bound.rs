@@ -12,14 +12,17 @@
 
 use smallvec::SmallVec;
 
-use crate::redistribute::bounds::{self, Codes, Weight};
-use crate::redistribute::digit_step::code;
-use crate::redistribute::network::inside_one_unit;
-use crate::redistribute::overlap::Overlap;
-use crate::redistribute::planner::{Objective, Planner, Work};
-use crate::redistribute::refine::{Moving, Refined};
-use crate::redistribute::system::Place;
-use crate::{Error, ReduceOp, Sharding};
+use crate::redistribute::bounds::need::need;
+use crate::redistribute::choose;
+use crate::redistribute::model::Need;
+use crate::redistribute::model::codes::{Codes, Weight, inside_one_unit};
+use crate::redistribute::objective::Objective;
+use crate::redistribute::planner::Planner;
+use crate::redistribute::question::Question;
+use crate::redistribute::regions::intersection::Intersection;
+use crate::redistribute::states::refine::{Moving, Refined};
+use crate::redistribute::states::system::{code, is_local};
+use crate::{Error, Sharding};
 
 impl Planner {
     /// Microseconds that no plan of this planner for the same question can beat, without making one.
@@ -45,78 +48,18 @@ impl Planner {
     /// Fails if the shapes differ or a shard would have to become a term of an average, as [`Planner::plan`] does. Limits
     /// on memory and groups are not looked at.
     pub fn lower_bound_us(&self, from: &Sharding, to: &Sharding, item_bytes: usize) -> Result<f64, Error> {
-        Planner::check(from, to, item_bytes)?;
-        if from == to || from.numel() == 0 {
+        let q = Question::checked(self.options(), from, to, item_bytes)?;
+        if q.is_trivial() {
             return Ok(0.0);
         }
-        let work = Work::new(self, from, to, item_bytes as u64);
-        match work.bound_of_digits() {
+        match q.bound_of_digits() {
             Some(bound) => Ok(bound),
-            None => work.bound_of_regions(),
-        }
-    }
-
-    /// Microseconds that the plan takes under the model: `plan(from, to, item_bytes)?.cost_us()`, to the bit.
-    ///
-    /// Where the plan only slices or fills, and where it needs no search (one level, no terms, no limits), this costs a
-    /// part of making it, since it makes no steps; elsewhere as much.
-    ///
-    /// ```
-    /// use reshard_sharding::{Mesh, Sharding, redistribute::Planner};
-    /// let mesh: Mesh = "x=2,y=2".parse()?;
-    /// let of = |text: &str| Sharding::parse(&mesh, &[1024, 1024], text);
-    /// let (planner, from, to) = (Planner::new(), of("S(0),S(1)")?, of("S(1),R")?);
-    /// assert_eq!(planner.cost_us(&from, &to, 4)?, planner.plan(&from, &to, 4)?.cost_us());
-    /// # Ok::<(), reshard_sharding::Error>(())
-    /// ```
-    ///
-    /// Fails where [`Planner::plan`] does, with the same error.
-    pub fn cost_us(&self, from: &Sharding, to: &Sharding, item_bytes: usize) -> Result<f64, Error> {
-        Planner::check(from, to, item_bytes)?;
-        let work = Work::new(self, from, to, item_bytes as u64);
-        match work.cost_without_steps()? {
-            Some(cost) => Ok(cost),
-            None => Ok(self.plan(from, to, item_bytes)?.cost_us()),
+            None => q.bound_of_regions(),
         }
     }
 }
 
-/// Whether a slice or a zero-fill is all that a digit needs.
-fn is_local([from, to]: [Place; 2]) -> bool {
-    from == to
-        || match (from, to) {
-            (Place::Replicated, _) => true,
-            (Place::At(_), Place::Partial(op)) => op != ReduceOp::Avg,
-            (Place::At(_), Place::At(_) | Place::Replicated) | (Place::Partial(_), _) => false,
-        }
-}
-
-impl Work<'_> {
-    /// The cost of the plan where it is known without its steps.
-    fn cost_without_steps(&self) -> Result<Option<f64>, Error> {
-        let planner = self.planner;
-        let limited = planner.max_peak_bytes.is_some() || planner.objective == Objective::Peak;
-        if limited || self.from.mesh() != self.to.mesh() {
-            return Ok(None);
-        }
-        if self.from == self.to || self.from.numel() == 0 {
-            return Ok(Some(0.0));
-        }
-        let mut refined = Refined::new();
-        let nests = refined.fill(self.from, self.to, &self.network.cuts());
-        if nests && refined.digits.iter().all(|d| is_local(d.places)) {
-            return Ok(Some(0.0));
-        }
-        let terms = self.from.is_partial() || self.to.is_partial();
-        if !nests || terms || planner.groups.is_some() || self.network.levels() > 1 {
-            return Ok(None);
-        }
-        let ends = self.ends_of(refined.system(self.from));
-        let best = self.best_of_two(&ends)?;
-        // As a plan adds its steps up.
-        Ok(best.map(|(_, measured)| measured.iter().fold(0.0, |total, x| total + x.cost_us)))
-    }
-
+impl Question<'_> {
     /// The bound where the digits nest.
     fn bound_of_digits(&self) -> Option<f64> {
         if self.from.mesh() != self.to.mesh() {
@@ -148,15 +91,17 @@ impl Work<'_> {
         if !nest {
             bounding = inside_one_unit(&bounding);
         }
-        let mut needs = self.needs(&bounding, &s, &t);
-        needs.iter_mut().for_each(|n| *n *= self.item as f64);
+        let mut needs: SmallVec<[Need; 3]> = SmallVec::new();
+        for elements in self.elements_needed(&bounding, &s, &t) {
+            needs.push(Need::bytes(elements * self.item as f64));
+        }
         self.time_needed(&needs)
     }
 
     /// The least time of a plan that communicates, of which the worst rank receives so many bytes from beyond each level.
-    fn time_needed(&self, needs: &[f64]) -> f64 {
-        let bound = self.network.topology.bound_us(needs);
-        if bound > 0.0 { bound } else { self.network.topology.bound_us(&[f64::MIN_POSITIVE]) }
+    fn time_needed(&self, needs: &[Need]) -> f64 {
+        let bound = self.network.model.least_us(needs);
+        if bound > 0.0 { bound } else { self.network.model.least_us(&Need::STEP) }
     }
 
     /// The bound where regions overlap: what the largest shard of the target has more than the largest of the source, or
@@ -165,21 +110,22 @@ impl Work<'_> {
         let (from, to) = (self.from, self.to);
         self.few_ranks()?;
         if to.is_partial() {
-            let plan = self.free().objective(Objective::Time).plan(from, to, self.item as usize)?;
-            let communicates = plan.communicating_steps() > 0;
-            return Ok(if communicates { self.time_needed(&[0.0]) } else { 0.0 });
+            let mut free = self.options.free();
+            free.objective = Objective::Time;
+            let plan = choose::plan(&Question::new(&free, from, to, self.item), u64::MAX, None)?;
+            return Ok(if plan.communicating_steps() > 0 { self.time_needed(&[]) } else { 0.0 });
         }
         let held = if from.is_partial() { 0 } else { from.max_local_numel() };
         let more = to.max_local_numel().saturating_sub(held) as u64 * self.item;
         if more > 0 || !self.each_holds_its_target()? {
-            return Ok(self.time_needed(&[more as f64]));
+            return Ok(self.time_needed(&[Need::bytes(more as f64)]));
         }
         Ok(0.0)
     }
 
     /// Whether every rank holds all that it wants, of a source without terms.
     fn each_holds_its_target(&self) -> Result<bool, Error> {
-        let overlap = Overlap::new(self.from, self.to);
+        let overlap = Intersection::new(self.from, self.to);
         for rank in self.to.mesh().ranks() {
             let (wanted, held) = overlap.wanted_and_held(rank)?;
             if wanted != held {
@@ -190,11 +136,16 @@ impl Work<'_> {
     }
 
     /// Elements that the worst rank cannot do without from beyond each level.
-    pub(super) fn needs(&self, bounding: &[Weight], from: &Codes, to: &Codes) -> SmallVec<[f64; 3]> {
+    pub(crate) fn elements_needed(
+        &self,
+        bounding: &[Weight],
+        from: &Codes,
+        to: &Codes,
+    ) -> SmallVec<[f64; 3]> {
         let numel = self.from.numel() as u64;
         let mut needs = SmallVec::new();
         for level in 0..self.network.levels() {
-            needs.push(bounds::need(bounding, from, to, numel, level));
+            needs.push(need(bounding, from, to, numel, level));
         }
         needs
     }

@@ -5,38 +5,40 @@
 //! numbers of ranks) overlaps the regions of both (`overlap`). Either way a plan is a list of [`Step`]s, each of which
 //! knows what every rank does in it ([`Plan::phases`]).
 
+pub(crate) mod assemble;
 pub(crate) mod bounds;
 pub mod cache;
-pub(crate) mod closed_form;
-pub mod cost;
-pub(crate) mod digit_plan;
-pub(crate) mod digit_step;
-#[cfg(test)]
-mod dijkstra;
-pub(crate) mod direct;
+pub(crate) mod candidates;
+pub(crate) mod choose;
 pub mod explain;
-#[cfg(test)]
-mod fixed_point;
-pub(crate) mod greedy;
-pub(crate) mod grid;
+pub(crate) mod hash;
 pub(crate) mod lower_bound;
-pub mod messages;
-pub(crate) mod network;
-pub(crate) mod overlap;
-pub(crate) mod overlap_step;
-pub(crate) mod partition;
+pub mod message;
+pub mod model;
+pub mod objective;
+pub mod op;
+pub mod options;
 pub mod plan;
 pub mod planner;
-pub(crate) mod price;
-pub(crate) mod refine;
-pub(crate) mod search;
+pub(crate) mod question;
+pub(crate) mod regions;
+pub(crate) mod states;
 pub mod step;
-pub(crate) mod system;
+pub(crate) mod transfers;
 
 pub use cache::{Interned, PlanCache};
-pub use cost::{Level, Topology};
+pub use candidates::Origin;
+pub use choose::considered::{Considered, Way};
 pub use explain::Explanation;
-pub use messages::{Block, Message, Phase, Phases, Reduce};
+pub use message::{Block, Message, Phase, Phases, Reduce};
+pub use model::{CostModel, Level, LevelTraffic, Load, Need, Topology, check};
+pub use objective::Objective;
+pub use op::StepOp;
+pub use options::Options;
 pub use plan::Plan;
-pub use planner::{Objective, Planner};
-pub use step::{Step, StepOp};
+pub use planner::Planner;
+pub use states::closed_form::Form;
+pub use step::Step;
+
+/// The most ranks that are looked at one by one where formulas do not say the same.
+const COUNTED: usize = 1 << 14;

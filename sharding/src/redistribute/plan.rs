@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::redistribute::messages::{self, Phase, Phases};
-use crate::redistribute::planner::Planner;
+use crate::redistribute::message::{Phase, Phases};
+use crate::redistribute::options::Options;
 use crate::redistribute::step::Step;
+use crate::redistribute::transfers;
 use crate::{Error, Group, Sharding};
 
 /// The steps that take a tensor from one sharding to another.
@@ -18,7 +19,7 @@ use crate::{Error, Group, Sharding};
 /// let to = Sharding::parse(&mesh, &[64, 32], "R,S(1)")?;
 /// let plan = Planner::new().plan(&from, &to, 4)?;
 /// assert_eq!(plan.steps().len(), 1);
-/// assert_eq!(plan.steps()[0].op, StepOp::AllGather);
+/// assert_eq!(plan.steps()[0].op(), StepOp::AllGather);
 /// assert_eq!(plan.received_bytes(), 32 * 8 * 4);
 /// assert_eq!(plan.lower_bound_bytes(), Some(32 * 8 * 4));
 /// # Ok::<(), reshard_sharding::Error>(())
@@ -27,7 +28,7 @@ use crate::{Error, Group, Sharding};
 pub struct Plan {
     pub(crate) from: Arc<Sharding>,
     pub(crate) to: Arc<Sharding>,
-    pub(crate) planner: Planner,
+    pub(crate) options: Options,
     pub(crate) item_bytes: usize,
     pub(crate) steps: Vec<Step>,
     pub(crate) received_bytes: u64,
@@ -48,9 +49,9 @@ impl Plan {
         &self.to
     }
 
-    /// The planner that made it.
-    pub fn planner(&self) -> &Planner {
-        &self.planner
+    /// How it was asked for.
+    pub fn options(&self) -> &Options {
+        &self.options
     }
 
     /// Bytes of an element.
@@ -97,7 +98,7 @@ impl Plan {
     /// The groups that the communicating steps need, each once, in the order of first use.
     pub fn groups(&self) -> Vec<&Group> {
         let mut groups: Vec<&Group> = Vec::new();
-        for s in self.steps.iter().filter(|s| s.op.communicates()) {
+        for s in self.steps.iter().filter(|s| s.op().communicates()) {
             if !groups.contains(&&s.group) {
                 groups.push(&s.group);
             }
@@ -107,23 +108,19 @@ impl Plan {
 
     /// The number of steps in which ranks talk to each other.
     pub fn communicating_steps(&self) -> usize {
-        self.steps.iter().filter(|s| s.op.communicates()).count()
+        self.steps.iter().filter(|s| s.op().communicates()).count()
     }
 
     /// All ranks that hold something before or after, ascending.
     pub fn ranks(&self) -> Vec<usize> {
-        let mut ranks: Vec<usize> = self.from.mesh().ranks().chain(self.to.mesh().ranks()).collect();
-        ranks.sort_unstable();
-        ranks.dedup();
-        ranks
+        ranks_of(&self.from, &self.to)
     }
 
     /// What one rank does in one step: one phase, two for an all-reduce, none if it has no part in the step.
     ///
     /// The buffer after a phase is the buffer before the next one. Requires a rank of [`Plan::ranks`].
     pub fn phases(&self, step: usize, rank: usize) -> Result<Phases, Error> {
-        let s = &self.steps[step];
-        messages::phases(&s.motion, &s.before.mesh().modes(&s.axes), &s.before, rank)
+        transfers::phases(&self.steps[step], rank)
     }
 
     /// All that one rank sends and receives, phase after phase, each with the index of its step: what a framework with a
@@ -160,4 +157,12 @@ impl Plan {
         }
         sharding.local_shape(rank).map_or(0, |s| s.iter().product())
     }
+}
+
+/// All ranks of the meshes of two shardings, ascending.
+pub(crate) fn ranks_of(from: &Sharding, to: &Sharding) -> Vec<usize> {
+    let mut ranks: Vec<usize> = from.mesh().ranks().chain(to.mesh().ranks()).collect();
+    ranks.sort_unstable();
+    ranks.dedup();
+    ranks
 }

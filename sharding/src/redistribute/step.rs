@@ -1,97 +1,83 @@
-//! Steps: one collective or local operation each.
+//! Steps: one collective or local operation each, with the motion that carries it out.
 
 use core::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 
+use reshard_layout::{At, Mode};
 use smallvec::SmallVec;
 
 use crate::axis::SubAxis;
-use crate::redistribute::messages::Motion;
-use crate::{Error, Group, Sharding};
+use crate::redistribute::message::Reduce;
+use crate::redistribute::op::StepOp;
+use crate::redistribute::regions::intersection::Intersection;
+use crate::{Group, ReduceOp, Sharding};
 
-/// What kind of operation a step is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum StepOp {
-    /// Every rank keeps a part of what it holds. Local.
-    Slice,
-    /// Every rank gets the shards of its group.
-    AllGather,
-    /// Every rank gets the reduction of its part of the group's terms.
-    ReduceScatter,
-    /// Every rank gets the reduction of all the group's terms.
-    AllReduce,
-    /// Every rank sends an equal block to every member of its group.
-    AllToAll,
-    /// Chosen blocks go to chosen ranks. Of a deterministic planner also all terms of a reduction, to be combined in the
-    /// order in which [`Phase::receives`](crate::redistribute::Phase::receives) lists them.
-    Exchange,
-    /// One copy is kept, the rest is filled with the op's identity: shard or replicate becomes partial. Local.
-    ZeroFill,
+/// What a step does, and to what: the op and its motion are one value, so they cannot disagree.
+#[derive(Clone, Debug)]
+pub(crate) enum Action {
+    Slice(Moves),
+    ZeroFill(Moves),
+    AllGather(Moves),
+    AllToAll(Moves),
+    Exchange(Moves),
+    /// Every rank gets the reduction of its part.
+    ReduceScatter(Moves, Reduction),
+    /// The same, as an exchange of all terms that every rank combines in their order.
+    OrderedReduce(Moves, Reduction),
+    /// Every rank reduces a piece of the local buffer, and all gather the pieces.
+    AllReduce(Reduction),
 }
 
-impl StepOp {
-    /// All of them.
-    pub const ALL: [StepOp; 7] = [
-        StepOp::Slice,
-        StepOp::AllGather,
-        StepOp::ReduceScatter,
-        StepOp::AllReduce,
-        StepOp::AllToAll,
-        StepOp::Exchange,
-        StepOp::ZeroFill,
-    ];
-
-    /// The name in snake case, such as `all_gather`.
-    pub fn as_str(self) -> &'static str {
+impl Action {
+    /// What is printed: an ordered reduction is an exchange.
+    pub(crate) fn op(&self) -> StepOp {
         match self {
-            StepOp::Slice => "slice",
-            StepOp::AllGather => "all_gather",
-            StepOp::ReduceScatter => "reduce_scatter",
-            StepOp::AllReduce => "all_reduce",
-            StepOp::AllToAll => "all_to_all",
-            StepOp::Exchange => "exchange",
-            StepOp::ZeroFill => "zero_fill",
-        }
-    }
-
-    /// Whether ranks talk to each other in it.
-    pub fn communicates(self) -> bool {
-        match self {
-            StepOp::Slice | StepOp::ZeroFill => false,
-            StepOp::AllGather
-            | StepOp::ReduceScatter
-            | StepOp::AllReduce
-            | StepOp::AllToAll
-            | StepOp::Exchange => true,
+            Action::Slice(_) => StepOp::Slice,
+            Action::ZeroFill(_) => StepOp::ZeroFill,
+            Action::AllGather(_) => StepOp::AllGather,
+            Action::AllToAll(_) => StepOp::AllToAll,
+            Action::Exchange(_) | Action::OrderedReduce(..) => StepOp::Exchange,
+            Action::ReduceScatter(..) => StepOp::ReduceScatter,
+            Action::AllReduce(_) => StepOp::AllReduce,
         }
     }
 }
 
-impl fmt::Display for StepOp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
+/// Which elements go where.
+#[derive(Clone, Debug)]
+pub(crate) enum Moves {
+    /// Digits change places.
+    Modes {
+        zip: Zip,
+        /// Digits that stand nowhere before and for which the source has another's value: `(head, tail)`.
+        senders: Vec<Mode<(At, At)>>,
+        /// Digits that become terms by zero-filling.
+        terms: Option<Terms>,
+    },
+    /// Regions overlap.
+    Regions(Box<Intersection>),
 }
 
-impl FromStr for StepOp {
-    type Err = Error;
-    fn from_str(s: &str) -> Result<StepOp, Error> {
-        StepOp::ALL.into_iter().find(|op| op.as_str() == s).ok_or_else(|| Error::Parse {
-            what: "step",
-            input: s.to_owned(),
-            at: 0,
-            expected: "slice, all_gather, reduce_scatter, all_reduce, all_to_all, exchange or zero_fill"
-                .to_owned(),
-        })
-    }
+/// The layouts before and after a step side by side; on the heap, because steps are moved about.
+pub(crate) type Zip = Vec<Mode<(At, At)>>;
+
+/// Along these modes of axes what was one value becomes terms: one copy of it, and the op's identity.
+#[derive(Clone, Debug)]
+pub(crate) struct Terms {
+    pub(crate) op: ReduceOp,
+    pub(crate) modes: Vec<Mode<At>>,
+}
+
+/// The terms along these modes of axes become a value. They combine in the order of the modes' digits, the first slowest.
+#[derive(Clone, Debug)]
+pub(crate) struct Reduction {
+    pub(crate) modes: Vec<Mode<At>>,
+    pub(crate) reduce: Reduce,
 }
 
 /// One operation of a plan.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// What it does.
-    pub op: StepOp,
     /// The (sub-)axes of `before`'s mesh that it runs over.
     pub axes: SmallVec<[SubAxis; 4]>,
     /// The ranks that talk to each other: the pattern of those axes, or for two meshes the span of both.
@@ -104,12 +90,19 @@ pub struct Step {
     pub received_bytes: u64,
     /// Bytes that the rank which sends the most sends, without what it sends itself.
     pub sent_bytes: u64,
+    /// Bytes that the rank which holds the most holds: what the step reads, what it writes, and its staging.
+    pub peak_bytes: u64,
     /// Modelled time, as the worst rank pays it.
     pub cost_us: f64,
-    pub(crate) motion: Arc<Motion>,
+    pub(crate) action: Arc<Action>,
 }
 
 impl Step {
+    /// What kind of operation it is.
+    pub fn op(&self) -> StepOp {
+        self.action.op()
+    }
+
     /// The axes as text: `tp`, or `tp:(1)2` for a part of one.
     pub fn axis_names(&self) -> Vec<String> {
         let axes = self.before.mesh().axes();
@@ -129,7 +122,7 @@ impl fmt::Display for Step {
         write!(
             f,
             "{} over {} ({}): {} -> {}",
-            self.op,
+            self.op(),
             self.axis_names().join(","),
             self.group,
             self.before,

@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::redistribute::cache::WordHasher;
+use crate::redistribute::hash::WordHasher;
 use crate::rules::factor::{Dim, Role, Slicing};
 use crate::rules::rule::{Equation, Form, Rule};
 use crate::rules::strategy::{Part, Strategy};

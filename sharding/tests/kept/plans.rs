@@ -95,9 +95,17 @@ fn asked(r: &mut Random, text: &mut String) -> Result<(), Error> {
         write_phase(text, &phase);
     }
     if chance(r, 5) {
-        let _ = write!(text, " | {}", planner.explain(&from, &to, item)?);
+        let explained = planner.explain(&from, &to, item)?.to_string();
+        let _ = write!(text, " | {}", without_choice(&explained));
     }
     Ok(())
+}
+
+/// An explanation without the candidates that were looked at, which were not yet named when the answers were kept.
+fn without_choice(text: &str) -> String {
+    let (plan, rest) = text.split_once("\nlooked at, ").unwrap_or((text, ""));
+    let greedy = rest.find("\naxis by axis").map_or("", |at| &rest[at..]);
+    format!("{plan}{greedy}")
 }
 
 fn write_plan(text: &mut String, plan: &Plan) {
@@ -116,7 +124,7 @@ fn write_plan(text: &mut String, plan: &Plan) {
         let _ = write!(
             text,
             " | {} {} {} {} -> {} {} {} {:x}",
-            s.op,
+            s.op(),
             names(mesh, axes),
             s.group,
             s.before,

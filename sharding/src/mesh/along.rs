@@ -1,0 +1,36 @@
+//! Ranks that differ along some modes of axes only.
+
+use reshard_layout::{At, Mode};
+
+use super::{Coordinate, Mesh, digit, set_digit};
+use crate::Error;
+
+/// The coordinate of a rank that the mesh must hold.
+pub(crate) fn coordinate_of(mesh: &Mesh, rank: usize) -> Result<Coordinate, Error> {
+    mesh.coordinate(rank).ok_or_else(|| Error::NoSuchRank { rank, mesh: mesh.to_string() })
+}
+
+/// Calls `f` with the coordinate for every combination of digits along these modes, the first slowest.
+pub(crate) fn for_each_value(c: &mut Coordinate, modes: &[Mode<At>], f: &mut impl FnMut(&Coordinate)) {
+    let Some((&m, rest)) = modes.split_first() else { return f(c) };
+    let own = digit(c, m);
+    for value in 0..m.extent {
+        set_digit(c, m, value);
+        for_each_value(c, rest, f);
+    }
+    set_digit(c, m, own);
+}
+
+/// The ranks whose coordinates differ from a rank's at most along these modes, in the order of their digits, the first mode
+/// slowest.
+pub(crate) fn members_along(mesh: &Mesh, modes: &[Mode<At>], rank: usize) -> Result<Vec<usize>, Error> {
+    let mut c = coordinate_of(mesh, rank)?;
+    for &m in modes {
+        set_digit(&mut c, m, 0);
+    }
+    let mut ranks = Vec::with_capacity(modes.iter().map(|m| m.extent as usize).product());
+    for_each_value(&mut c, modes, &mut |c| {
+        ranks.push(mesh.rank_at(c).expect("digits are below their extents"))
+    });
+    Ok(ranks)
+}

@@ -1,0 +1,3 @@
+//! Bounds: what no plan can do without.
+
+pub(crate) mod need;

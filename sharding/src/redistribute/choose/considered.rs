@@ -1,0 +1,109 @@
+//! What the chooser looked at, for those who ask why a plan won.
+
+use core::fmt;
+
+use crate::redistribute::candidates::Origin;
+use crate::redistribute::candidates::state_steps::Measured;
+use crate::redistribute::model::totals::Totals;
+use crate::redistribute::plan::Plan;
+use crate::redistribute::states::closed_form::Route;
+
+/// A candidate as the chooser saw it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Considered {
+    /// Where it comes from.
+    pub origin: Origin,
+    /// What it is, and what it costs; `None` where the origin had nothing better than the candidates before it.
+    pub way: Option<Way>,
+}
+
+/// What a candidate does, and what it costs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Way {
+    /// Its steps: `reduce_scatter tp; all_gather dp`, or `nothing`.
+    pub steps: String,
+    /// Modelled time in microseconds.
+    pub cost_us: f64,
+    /// Bytes that the worst rank receives; of a plan by digits, the sum over steps, each with its worst rank.
+    pub received_bytes: u64,
+    /// Bytes that the worst rank holds.
+    pub peak_bytes: u64,
+    /// Whether it keeps to the memory and the groups that were asked for.
+    pub admitted: bool,
+}
+
+/// What was considered so far, and which of it is the best.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    pub(crate) considered: Vec<Considered>,
+    pub(crate) best: Option<usize>,
+}
+
+impl Watch {
+    pub(super) fn see(watch: &mut Option<&mut Watch>, seen: impl FnOnce() -> Considered) {
+        if let Some(watch) = watch {
+            watch.considered.push(seen());
+        }
+    }
+
+    /// What was seen last is the best.
+    pub(super) fn prefer(watch: &mut Option<&mut Watch>) {
+        if let Some(watch) = watch {
+            watch.best = watch.considered.len().checked_sub(1);
+        }
+    }
+}
+
+impl Considered {
+    pub(super) fn no_better() -> Considered {
+        Considered { origin: Origin::Search, way: None }
+    }
+
+    pub(super) fn route(origin: Origin, route: &Route, measured: &[Measured], admitted: bool) -> Considered {
+        let mesh = &route.system.mesh;
+        let step = |x: &Measured| {
+            let names = x.axes.iter().filter_map(|&m| {
+                let mut text = String::new();
+                mesh.sub_axis(m)?.write(&mut text, mesh.axes()).ok()?;
+                Some(text)
+            });
+            format!("{} {}", x.op, names.collect::<Vec<_>>().join(","))
+        };
+        let totals = Totals::of(measured.iter().map(|x| &x.cost));
+        let way = Way {
+            steps: joined(measured.iter().map(step).collect()),
+            cost_us: measured.iter().fold(0.0, |total, x| total + x.cost.us),
+            received_bytes: totals.bytes,
+            peak_bytes: totals.peak,
+            admitted,
+        };
+        Considered { origin, way: Some(way) }
+    }
+
+    pub(super) fn plan(plan: &Plan, admitted: bool) -> Considered {
+        let step = |s: &crate::redistribute::Step| format!("{} {}", s.op(), s.axis_names().join(","));
+        let way = Way {
+            steps: joined(plan.steps.iter().map(step).collect()),
+            cost_us: plan.cost_us(),
+            received_bytes: plan.received_bytes,
+            peak_bytes: plan.peak_bytes,
+            admitted,
+        };
+        Considered { origin: Origin::Regions, way: Some(way) }
+    }
+}
+
+fn joined(steps: Vec<String>) -> String {
+    if steps.is_empty() { "nothing".to_owned() } else { steps.join("; ") }
+}
+
+impl fmt::Display for Considered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(way) = &self.way else {
+            return write!(f, "{}: nothing better than what stands above", self.origin);
+        };
+        write!(f, "{}: {}: ", self.origin, way.steps)?;
+        write!(f, "{:.1} us, {} B, peak {} B", way.cost_us, way.received_bytes, way.peak_bytes)?;
+        if way.admitted { Ok(()) } else { f.write_str(", beyond the limits") }
+    }
+}

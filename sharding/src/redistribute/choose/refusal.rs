@@ -1,0 +1,56 @@
+//! Why there is no plan that keeps to what was asked for, and what a limit costs.
+
+use crate::redistribute::choose;
+use crate::redistribute::objective::Objective;
+use crate::redistribute::options::Options;
+use crate::redistribute::plan::Plan;
+use crate::redistribute::planner::Planner;
+use crate::redistribute::question::Question;
+use crate::{Error, Group};
+
+/// The least peak is above the limit.
+pub(super) fn of_peak(q: &Question<'_>, least: u64) -> Error {
+    Error::PeakTooSmall { limit: q.options.max_peak_bytes.unwrap_or(0), least }
+}
+
+/// Why no plan keeps to the groups or the memory.
+pub(super) fn explain(q: &Question<'_>) -> Result<Error, Error> {
+    let (from, to) = (q.from, q.to);
+    let mut free = q.options.free();
+    if q.options.groups.is_none() {
+        free.objective = Objective::Peak;
+    }
+    let plan = choose::plan(&Question::new(&free, from, to, q.item), u64::MAX, None)?;
+    if q.options.groups.is_none() {
+        return Ok(of_peak(q, plan.peak_bytes));
+    }
+    let missing: Vec<String> = missing(q.options, &plan).iter().map(ToString::to_string).collect();
+    Ok(Error::Unsupported {
+        reason: format!(
+            "no plan from {from} to {to} uses the given groups only: the best one also needs {}",
+            missing.join(" and ")
+        ),
+    })
+}
+
+/// The groups of a plan that were not given.
+fn missing<'p>(options: &Options, plan: &'p Plan) -> Vec<&'p Group> {
+    plan.groups().into_iter().filter(|g| !options.admits_group(g)).collect()
+}
+
+impl Planner {
+    /// What one more group would save a plan of this planner: each group that the unrestricted plan would use, and the
+    /// microseconds saved if it existed.
+    pub fn savings(&self, plan: &Plan) -> Result<Vec<(Group, f64)>, Error> {
+        let Some(known) = self.options().groups() else { return Ok(Vec::new()) };
+        let free = Planner::from(Options { groups: None, ..self.options().clone() });
+        let unrestricted = free.plan(&plan.from, &plan.to, plan.item_bytes)?;
+        let mut out = Vec::new();
+        for group in missing(self.options(), &unrestricted) {
+            let more = known.iter().chain([group]).cloned();
+            let with = self.clone().with_groups(more).plan(&plan.from, &plan.to, plan.item_bytes)?;
+            out.push((group.clone(), plan.cost_us() - with.cost_us()));
+        }
+        Ok(out)
+    }
+}

@@ -1,0 +1,8 @@
+//! Regions: what any two shardings of a tensor share, uneven, not nesting, or on two meshes.
+//!
+//! A [`grid`] says which modes of axes cut each dim into which regions, a [`partition`] who owns which indices of a dim, and an
+//! [`intersection`] from whom each rank gets what.
+
+pub(crate) mod grid;
+pub(crate) mod intersection;
+pub(crate) mod partition;
