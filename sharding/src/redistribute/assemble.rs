@@ -61,10 +61,15 @@ fn lower_bounds(q: &Question<'_>, ends: Option<&Ends>) -> Result<(Option<u64>, f
     let model = q.network.model;
     if let Some(ends) = ends {
         let (s, t) = (codes(&ends.from, &ends.from), codes(&ends.to, &ends.from));
-        let elements = q.elements_needed(&ends.bounding, &s, &t);
+        let elements = |level: usize| q.elements_needed(&ends.bounding, [&s, &t], level);
         // Over whole elements.
-        let bytes = (elements[0] - 1e-6).max(0.0).ceil() as u64 * q.item;
-        let needs: SmallVec<[Need; 3]> = elements.iter().map(|n| Need::bytes(n * q.item as f64)).collect();
+        let least = elements(0);
+        let bytes = (least - 1e-6).max(0.0).ceil() as u64 * q.item;
+        let mut needs: SmallVec<[Need; 3]> = SmallVec::new();
+        needs.push(Need::bytes(least * q.item as f64));
+        for level in 1..q.network.levels() {
+            needs.push(Need::bytes(elements(level) * q.item as f64));
+        }
         return Ok((Some(bytes), if bytes == 0 { 0.0 } else { model.least_us(&needs) }));
     }
     let overlap = Intersection::new(q.from, q.to);

@@ -92,7 +92,8 @@ impl Question<'_> {
             bounding = inside_one_unit(&bounding);
         }
         let mut needs: SmallVec<[Need; 3]> = SmallVec::new();
-        for elements in self.elements_needed(&bounding, &s, &t) {
+        for level in 0..self.network.levels() {
+            let elements = self.elements_needed(&bounding, [&s, &t], level);
             needs.push(Need::bytes(elements * self.item as f64));
         }
         self.time_needed(&needs)
@@ -135,18 +136,8 @@ impl Question<'_> {
         Ok(true)
     }
 
-    /// Elements that the worst rank cannot do without from beyond each level.
-    pub(crate) fn elements_needed(
-        &self,
-        bounding: &[Weight],
-        from: &Codes,
-        to: &Codes,
-    ) -> SmallVec<[f64; 3]> {
-        let numel = self.from.numel() as u64;
-        let mut needs = SmallVec::new();
-        for level in 0..self.network.levels() {
-            needs.push(need(bounding, from, to, numel, level));
-        }
-        needs
+    /// Elements that the worst rank cannot do without from beyond a level, of digits between codes.
+    pub(crate) fn elements_needed(&self, bounding: &[Weight], [from, to]: [&Codes; 2], level: usize) -> f64 {
+        need(bounding, from, to, self.from.numel() as u64, level)
     }
 }

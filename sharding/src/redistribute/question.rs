@@ -21,12 +21,14 @@ pub(crate) struct Question<'a> {
 }
 
 impl<'a> Question<'a> {
+    #[inline]
     pub(crate) fn new(options: &'a Options, from: &'a Sharding, to: &'a Sharding, item: u64) -> Question<'a> {
         let network = Network::new(&options.model, from.mesh());
         Question { options, network, from, to, item, shared: OnceCell::new() }
     }
 
     /// The question, or why no planner can answer it.
+    #[inline]
     pub(crate) fn checked(
         options: &'a Options,
         from: &'a Sharding,
@@ -71,10 +73,7 @@ impl<'a> Question<'a> {
 
 /// A shard that becomes a term of an average would need its value multiplied by the number of ranks.
 fn refuse_avg_of_shards(from: &Sharding, to: &Sharding) -> Result<(), Error> {
-    if from.mesh() != to.mesh() {
-        return Ok(());
-    }
-    let shards = |axis: usize| from.cutting().any(|sub| sub.axis == axis);
+    let shards = |axis: usize| from.mesh() == to.mesh() && from.cutting().any(|sub| sub.axis == axis);
     let average = |p: &&crate::PartialAxis| p.op == ReduceOp::Avg && shards(p.sub.axis);
     let Some(p) = to.partial().iter().find(average) else { return Ok(()) };
     let name = to.mesh().axes()[p.sub.axis].name();

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use crate::axis::SubAxis;
 use crate::mesh::members_along;
 use crate::redistribute::COUNTED;
-use crate::redistribute::model::load::{LevelTraffic, Load, Span, Traffic, UnitSizes, Volume};
+use crate::redistribute::model::load::{LevelTraffic, Load, Span, Traffic, Volume, all_terms};
 use crate::redistribute::model::totals::Cost;
 use crate::redistribute::op::StepOp;
 use crate::redistribute::question::Question;
@@ -92,7 +92,7 @@ impl Question<'_> {
                 }
             });
             worst.received = worst.received.max(received);
-            let load = Load::exchange(traffic, peak, Span::Group(group));
+            let load = Load::exchange(&traffic, peak, Span::Group(group));
             worst.cost_us = worst.cost_us.max(model.cost_us(&load));
         }
         worst.sent = sent.into_iter().max().unwrap_or(0);
@@ -116,7 +116,7 @@ impl Question<'_> {
             traffic[model.levels().len() - 1] = LevelTraffic { bytes: received as f64, peers };
             total += u128::from(received);
             worst.received = worst.received.max(received);
-            let load = Load::exchange(traffic, peak, Span::Group(group));
+            let load = Load::exchange(&traffic, peak, Span::Group(group));
             worst.cost_us = worst.cost_us.max(model.cost_us(&load));
         }
         let senders = overlap.from.mesh().size() as u128;
@@ -148,8 +148,11 @@ impl Question<'_> {
         let (action, cost) = if self.options.deterministic {
             let block = to.max_local_numel() as u64 * self.item;
             let span = Span::Axes { mesh, modes: &modes };
-            let load = |near: &UnitSizes| Load::all_terms(block, near, volume.peak, span);
-            let us = spread.iter().map(|near| self.network.model.cost_us(&load(near))).fold(0.0, f64::max);
+            let mut us = 0.0f64;
+            for near in &spread {
+                let traffic = all_terms(block, near);
+                us = us.max(self.network.model.cost_us(&Load::exchange(&traffic, volume.peak, span)));
+            }
             (Action::OrderedReduce(moves, reduction), Cost::new(us, volume.received, volume.peak))
         } else {
             let cost = self.network.cost_of_collective(StepOp::ReduceScatter, &volume, &spread, &modes);

@@ -33,7 +33,7 @@ impl Question<'_> {
                 let (before, after) = (codes(&m.before, &m.before), codes(&m.after, &m.before));
                 let x = traffic(weights, &before, &after, b * self.item, self.network.levels());
                 let peers: usize = x.iter().map(|x| x.peers).sum();
-                let cost = self.network.cost_of_exchange(x, volume.peak, &axes);
+                let cost = self.network.cost_of_exchange(&x, volume.peak, &axes);
                 // Who hears from everybody and keeps a part trades equal blocks.
                 let all = peers as u64 + 1 == g && cost.received < b * self.item;
                 (if all { StepOp::AllToAll } else { StepOp::Exchange }, cost)

@@ -44,7 +44,7 @@ pub(crate) type UnitSizes = SmallVec<[usize; 3]>;
 #[derive(Clone, Debug)]
 pub struct Load<'a> {
     op: StepOp,
-    traffic: Traffic,
+    traffic: &'a [LevelTraffic],
     span: Span<'a>,
     received: u64,
     peak: u64,
@@ -65,7 +65,7 @@ impl<'a> Load<'a> {
 
     /// What the worst rank receives over each level, from the inside out.
     pub fn traffic(&self) -> &[LevelTraffic] {
-        &self.traffic
+        self.traffic
     }
 
     /// From how many others it receives.
@@ -101,38 +101,49 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// A collective whose group is spread over units like this.
+    /// A collective that moves so much, over each level so much.
     #[inline]
-    pub(crate) fn collective(op: StepOp, volume: &Volume, near: &[usize], span: Span<'a>) -> Load<'a> {
-        let halves = if op == StepOp::AllReduce { 2.0 } else { 1.0 };
-        let total = volume.gathered as f64;
-        let mut traffic = Traffic::new();
-        let mut below = 1usize;
-        for &n in near {
-            let bytes = halves * total * (1.0 / below as f64 - 1.0 / n as f64);
-            traffic.push(LevelTraffic { bytes, peers: n.div_ceil(below) - 1 });
-            below = n;
-        }
+    pub(crate) fn collective(
+        op: StepOp,
+        volume: &Volume,
+        traffic: &'a [LevelTraffic],
+        span: Span<'a>,
+    ) -> Load<'a> {
         Load { op, traffic, span, received: volume.received, peak: volume.peak }
     }
 
     /// An exchange of counted traffic.
     #[inline]
-    pub(crate) fn exchange(traffic: Traffic, peak: u64, span: Span<'a>) -> Load<'a> {
+    pub(crate) fn exchange(traffic: &'a [LevelTraffic], peak: u64, span: Span<'a>) -> Load<'a> {
         let received = traffic.iter().map(|x| x.bytes).sum::<f64>() as u64;
         Load { op: StepOp::Exchange, traffic, span, received, peak }
     }
+}
 
-    /// Every rank gets a block from each other rank of its group, which is spread over units like this.
-    pub(crate) fn all_terms(block: u64, near: &[usize], peak: u64, span: Span<'a>) -> Load<'a> {
-        let mut traffic = Traffic::new();
-        let mut below = 1;
-        for &n in near {
-            traffic.push(LevelTraffic { bytes: block as f64 * (n - below) as f64, peers: n - below });
-            below = n;
-        }
-        Load::exchange(traffic, peak, span)
+/// What the worst rank receives in a collective whose group is spread over units like this.
+#[inline]
+pub(crate) fn share_of_collective(op: StepOp, volume: &Volume, near: &[usize]) -> Traffic {
+    let halves = if op == StepOp::AllReduce { 2.0 } else { 1.0 };
+    let total = volume.gathered as f64;
+    let mut traffic = Traffic::new();
+    let mut below = 1usize;
+    for &n in near {
+        let bytes = halves * total * (1.0 / below as f64 - 1.0 / n as f64);
+        traffic.push(LevelTraffic { bytes, peers: n.div_ceil(below) - 1 });
+        below = n;
     }
+    traffic
+}
+
+/// What a rank receives that gets a block from each other rank of its group, which is spread over units like this.
+pub(crate) fn all_terms(block: u64, near: &[usize]) -> Traffic {
+    let mut traffic = Traffic::new();
+    let mut below = 1;
+    for &n in near {
+        traffic.push(LevelTraffic { bytes: block as f64 * (n - below) as f64, peers: n - below });
+        below = n;
+    }
+    traffic
 }
 
 /// What a step moves, in bytes of its worst rank, wherever its group is.

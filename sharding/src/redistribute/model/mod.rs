@@ -102,6 +102,7 @@ impl Model {
         Ok(Model::Other { model, text })
     }
 
+    #[inline]
     pub(crate) fn levels(&self) -> &[Level] {
         match self {
             Model::Topology(t) => t.levels(),
@@ -117,6 +118,7 @@ impl Model {
         }
     }
 
+    #[inline]
     pub(crate) fn least_us(&self, need: &[Need]) -> f64 {
         match self {
             Model::Topology(t) => t.least_us(need),

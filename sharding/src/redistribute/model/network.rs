@@ -9,10 +9,10 @@ use reshard_layout::{At, Mode, Modes};
 use smallvec::SmallVec;
 
 use crate::mesh::members_along;
-use crate::redistribute::model::Model;
 use crate::redistribute::model::codes::{Weight, Weights, inside_one_unit};
-use crate::redistribute::model::load::{Load, Span, Traffic, UnitSizes, Volume};
+use crate::redistribute::model::load::{LevelTraffic, Load, Span, UnitSizes, Volume, share_of_collective};
 use crate::redistribute::model::totals::Cost;
+use crate::redistribute::model::{Level, Model};
 use crate::redistribute::op::StepOp;
 use crate::{Error, Mesh, SubAxis};
 
@@ -20,6 +20,7 @@ use crate::{Error, Mesh, SubAxis};
 #[derive(Clone, Debug)]
 pub(crate) struct Network<'a> {
     pub(crate) model: &'a Model,
+    levels: &'a [Level],
     mesh: &'a Mesh,
     /// Whether every digit that divides at unit sizes nests with the units: the mesh starts on a unit boundary.
     aligned: bool,
@@ -30,22 +31,23 @@ const ENUMERATED: usize = 1 << 12;
 
 impl<'a> Network<'a> {
     pub(crate) fn new(model: &'a Model, mesh: &'a Mesh) -> Network<'a> {
-        let units = || model.levels().iter().filter_map(|l| l.ranks);
+        let levels = model.levels();
+        let units = || levels.iter().filter_map(|l| l.ranks);
         let fits = |n: usize| mesh.lowest() / n == (mesh.world() - 1) / n;
         let forward = || mesh.axes().iter().all(|a| a.layout().leaves().all(|(_, d)| d >= 0));
-        let one = model.levels().len() == 1;
+        let one = levels.len() == 1;
         let aligned = one || (units().all(|n| mesh.offset().is_multiple_of(n) || fits(n)) && forward());
-        Network { model, mesh, aligned }
+        Network { model, levels, mesh, aligned }
     }
 
     pub(crate) fn levels(&self) -> usize {
-        self.model.levels().len()
+        self.levels.len()
     }
 
     /// Where units end inside an axis: cuts to seed a digit system with.
     pub(crate) fn cuts(&self) -> SmallVec<[At; 4]> {
         let mut cuts = SmallVec::new();
-        for unit in self.model.levels().iter().filter_map(|l| l.ranks) {
+        for unit in self.levels.iter().filter_map(|l| l.ranks) {
             for (i, a) in self.mesh.axes().iter().enumerate() {
                 let [one] = a.layout().flat() else { continue };
                 let Ok(d) = usize::try_from(one.stride) else { continue };
@@ -77,7 +79,7 @@ impl<'a> Network<'a> {
     /// The same of the ranks of a digit.
     fn level_of_ranks(&self, modes: &[Mode]) -> (usize, bool) {
         let (mut level, mut clean) = (0, self.aligned);
-        for (l, unit) in self.model.levels().iter().enumerate().filter_map(|(l, x)| Some((l, x.ranks?))) {
+        for (l, unit) in self.levels.iter().enumerate().filter_map(|(l, x)| Some((l, x.ranks?))) {
             for &Mode { extent: s, stride: d } in modes {
                 let (d, reach) = (d.unsigned_abs() as usize, s as usize * d.unsigned_abs() as usize);
                 let inside = unit.is_multiple_of(reach) || self.mesh.world() <= unit;
@@ -167,13 +169,14 @@ impl<'a> Network<'a> {
         let span = Span::Axes { mesh: self.mesh, modes: axes };
         let mut us = 0.0f64;
         for near in spread {
-            us = us.max(self.model.cost_us(&Load::collective(op, volume, near, span)));
+            let traffic = share_of_collective(op, volume, near);
+            us = us.max(self.model.cost_us(&Load::collective(op, volume, &traffic, span)));
         }
         Cost::new(us, volume.received, volume.peak)
     }
 
     /// What an exchange of counted traffic costs.
-    pub(crate) fn cost_of_exchange(&self, traffic: Traffic, peak: u64, axes: &[Mode<At>]) -> Cost {
+    pub(crate) fn cost_of_exchange(&self, traffic: &[LevelTraffic], peak: u64, axes: &[Mode<At>]) -> Cost {
         let load = Load::exchange(traffic, peak, Span::Axes { mesh: self.mesh, modes: axes });
         Cost::new(self.model.cost_us(&load), load.received_bytes(), peak)
     }

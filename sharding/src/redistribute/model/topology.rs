@@ -135,23 +135,23 @@ impl Topology {
         super::level_of(&self.levels, a, b)
     }
 
-    /// The least latencies of steps after which a rank may have heard from `units` units of level `l` and `all` ranks.
-    fn wait_us(&self, l: usize, need: &Need, all: u64) -> f64 {
-        let units = need.units.max(1 + u64::from(need.bytes > 0.0));
-        if units <= 1 {
-            return 0.0;
-        }
+    /// The least latencies of steps after which a rank may have heard from so many units of level `l`, and of all ranks
+    /// that take as many rounds.
+    #[inline]
+    fn wait_us(&self, l: usize, units: u64, unit: u64, all: u32) -> f64 {
         let cost = |steps: u32, outer: u32| {
             f64::from(steps) * self.launch_us
                 + self.levels[l].latency_us * f64::from(outer)
-                + self.levels[0].latency_us * f64::from(rounds(all).saturating_sub(outer))
+                + self.levels[0].latency_us * f64::from(all.saturating_sub(outer))
         };
         let mut outer = rounds(units);
         let mut least = cost(1, outer);
-        let unit = need.unit.max(1);
+        if l == 0 || unit <= 1 {
+            return least;
+        }
         let mut left = units.div_ceil(unit);
         for steps in 2..=u64::BITS {
-            if l == 0 || unit == 1 || outer <= 1 {
+            if outer <= 1 {
                 break;
             }
             left = left.div_ceil(unit);
@@ -193,14 +193,19 @@ impl CostModel for Topology {
         }
     }
 
+    #[inline]
     fn least_us(&self, need: &[Need]) -> f64 {
-        let all = need.first().map_or(1, |n| n.units);
+        let all = need.first().map_or(0, |n| rounds(n.units));
         let (mut rate, mut wire, mut wait) = (0.0, 0.0f64, 0.0f64);
         for (l, level) in self.levels.iter().enumerate().rev() {
             rate += level.gbytes_per_s * 1e3;
             let Some(need) = need.get(l) else { continue };
             wire = wire.max(need.bytes / rate);
-            wait = wait.max(self.wait_us(l, need, all));
+            // Whoever needs bytes hears from somebody.
+            let units = need.units.max(1 + u64::from(need.bytes > 0.0));
+            if units > 1 {
+                wait = wait.max(self.wait_us(l, units, need.unit, all));
+            }
         }
         wait + wire
     }

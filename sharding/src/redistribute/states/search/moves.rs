@@ -11,7 +11,7 @@ use super::estimate::digit_must_talk;
 use super::problem::Problem;
 use crate::redistribute::hash::WordMap;
 use crate::redistribute::model::codes::{Code, Codes, NOWHERE, OWED, OWED_LATER, REPLICATED};
-use crate::redistribute::model::load::{Traffic, UnitSizes, Volume, traffic};
+use crate::redistribute::model::load::{LevelTraffic, UnitSizes, Volume, traffic};
 use crate::redistribute::model::totals::Cost;
 use crate::redistribute::op::StepOp;
 
@@ -203,7 +203,7 @@ impl<V: Visitor> Expansion<'_, '_, V> {
                 let (p, item) = (self.problem, self.problem.limits.item);
                 let after = least.peak - self.local * item;
                 let x = traffic(&p.weights, self.state, next, after, p.network.levels());
-                let cost = self.exchange(x, least.peak);
+                let cost = self.exchange(&x, least.peak);
                 self.visitor.visit(next, op, &cost);
             } else {
                 self.visitor.visit(next, op, least);
@@ -260,7 +260,7 @@ impl<V: Visitor> Expansion<'_, '_, V> {
                 for (l, x) in x.iter_mut().enumerate() {
                     x.peers = usize::from(Some(l) == outermost);
                 }
-                self.exchange(x, volume.peak)
+                self.exchange(&x, volume.peak)
             }
             StepOp::AllGather
             | StepOp::ReduceScatter
@@ -271,7 +271,7 @@ impl<V: Visitor> Expansion<'_, '_, V> {
     }
 
     /// An exchange of this traffic, which has no staging.
-    fn exchange(&self, traffic: Traffic, peak: u64) -> Cost {
+    fn exchange(&self, traffic: &[LevelTraffic], peak: u64) -> Cost {
         let axes = &self.groups.all[self.group].axes;
         self.problem.network.cost_of_exchange(traffic, peak, axes)
     }
