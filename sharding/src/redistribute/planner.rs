@@ -47,7 +47,7 @@ impl Planner {
 
     /// The same for another cost model, whatever it is.
     ///
-    /// Fails if the model's levels are none; [`check`](crate::redistribute::check) says whether it keeps the laws of
+    /// Fails if the model's levels are none; [`check_cost_model`](crate::redistribute::check_cost_model) says whether it keeps the laws of
     /// [`CostModel`].
     ///
     /// ```

@@ -101,15 +101,15 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// A collective that moves so much, over each level so much.
+    /// Of what was counted: received and held bytes, and what comes over each level.
     #[inline]
-    pub(crate) fn collective(
+    pub(crate) fn counted(
         op: StepOp,
-        volume: &Volume,
         traffic: &'a [LevelTraffic],
+        [received, peak]: [u64; 2],
         span: Span<'a>,
     ) -> Load<'a> {
-        Load { op, traffic, span, received: volume.received, peak: volume.peak }
+        Load { op, traffic, span, received, peak }
     }
 
     /// An exchange of counted traffic.

@@ -6,10 +6,9 @@
 //!
 //! `load` is the only place that counts what a step moves, and [`CostModel`] is all that says how long that takes; a plan
 //! adds up whole picoseconds (`totals`). [`Topology`], a network of nested levels, is the model that ships; anybody may bring
-//! another, and [`check`] tests it.
+//! another, and [`check_cost_model`](crate::redistribute::check_cost_model) tests it.
 
 pub(crate) mod codes;
-pub(crate) mod law;
 pub(crate) mod load;
 pub(crate) mod network;
 pub(crate) mod topology;
@@ -22,7 +21,6 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-pub use law::check;
 pub use load::{LevelTraffic, Load};
 pub use topology::Topology;
 
@@ -62,7 +60,7 @@ impl Need {
 
 /// How long steps take. [`Topology`] is one; anything else that keeps the laws plans as well.
 ///
-/// Requires, and [`check`] tests:
+/// Requires, and [`check_cost_model`](crate::redistribute::check_cost_model) tests:
 ///
 /// * `cost_us` is finite, from 0, and **monotone**: no number of a load that grows makes a step cheaper;
 /// * `least_us` is a **bound**: no plan that brings `need[l]` over the levels `l` and further out costs less, and it is

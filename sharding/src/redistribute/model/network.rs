@@ -170,7 +170,12 @@ impl<'a> Network<'a> {
         let mut us = 0.0f64;
         for near in spread {
             let traffic = share_of_collective(op, volume, near);
-            us = us.max(self.model.cost_us(&Load::collective(op, volume, &traffic, span)));
+            us = us.max(self.model.cost_us(&Load::counted(
+                op,
+                &traffic,
+                [volume.received, volume.peak],
+                span,
+            )));
         }
         Cost::new(us, volume.received, volume.peak)
     }
