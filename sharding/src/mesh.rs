@@ -15,7 +15,7 @@ mod from_ranks;
 pub mod recipes;
 mod transform;
 
-pub(crate) use along::{coordinate_of, for_each_value, members_along};
+pub(crate) use along::{coordinate_of, for_each_value, members_along, ranks_of_both};
 pub(crate) use from_ranks::modes_of_line;
 
 use core::fmt;

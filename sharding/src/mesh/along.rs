@@ -34,3 +34,11 @@ pub(crate) fn members_along(mesh: &Mesh, modes: &[Mode<At>], rank: usize) -> Res
     });
     Ok(ranks)
 }
+
+/// All ranks of two meshes, ascending.
+pub(crate) fn ranks_of_both(a: &Mesh, b: &Mesh) -> Vec<usize> {
+    let mut ranks: Vec<usize> = a.ranks().chain(b.ranks()).collect();
+    ranks.sort_unstable();
+    ranks.dedup();
+    ranks
+}

@@ -4,9 +4,9 @@
 use smallvec::SmallVec;
 
 use crate::Error;
-use crate::redistribute::COUNTED;
 use crate::redistribute::model::Need;
 use crate::redistribute::plan::Plan;
+use crate::redistribute::question::COUNTED;
 use crate::redistribute::question::Question;
 use crate::redistribute::regions::intersection::Intersection;
 use crate::redistribute::states::ends::Ends;

@@ -10,7 +10,7 @@ use crate::redistribute::planner::Planner;
 use crate::{Error, Group, Mesh, Sharding};
 
 /// The most pairs of shardings for which plans are made.
-const PAIRS: usize = 300;
+const PAIRS: usize = 100;
 
 /// Whether a model keeps the laws of [`CostModel`] for groups, loads and plans on a mesh; the error is the first law that it
 /// breaks, with the numbers.

@@ -12,10 +12,9 @@
 
 use smallvec::SmallVec;
 
-use crate::redistribute::bounds::need::need;
 use crate::redistribute::choose;
 use crate::redistribute::model::Need;
-use crate::redistribute::model::codes::{Codes, Weight, inside_one_unit};
+use crate::redistribute::model::codes::{Codes, inside_one_unit};
 use crate::redistribute::objective::Objective;
 use crate::redistribute::planner::Planner;
 use crate::redistribute::question::Question;
@@ -134,10 +133,5 @@ impl Question<'_> {
             }
         }
         Ok(true)
-    }
-
-    /// Elements that the worst rank cannot do without from beyond a level, of digits between codes.
-    pub(crate) fn elements_needed(&self, bounding: &[Weight], [from, to]: [&Codes; 2], level: usize) -> f64 {
-        need(bounding, from, to, self.from.numel() as u64, level)
     }
 }

@@ -1,9 +1,23 @@
 //! Redistribution: the cheapest way from one sharding of a tensor to another.
 //!
-//! Two shardings on one mesh whose layouts nest are maps from mesh digits to positions of their zip (`system`); their plan
-//! is read off a graph of those maps (`closed_form`). Everything else (uneven dims, layouts that do not nest, two meshes, other
-//! numbers of ranks) overlaps the regions of both (`overlap`). Either way a plan is a list of [`Step`]s, each of which
-//! knows what every rank does in it ([`Plan::phases`]).
+//! The rooms from the ground up; each uses those above it in this list only (`tests/rooms.rs`):
+//!
+//! ```text
+//! objective, op, hash, message   small words
+//! model        what a step costs: loads, the CostModel, totals       bounds       what no plan can do without
+//! options, question              what is asked
+//! regions      what two shardings share, by intervals                states       routes between digit states, and a search
+//! step         what is done, with its motion                         transfers    what each rank sends and receives in it
+//! plan, assemble                 steps with their costs and bounds
+//! candidates   ways from source to target, in a fixed order          choose       compares them, and nobody else does
+//! planner, lower_bound, explain, cost_model_laws, cache              what users hold
+//! ```
+//!
+//! Two shardings on one mesh whose layouts nest are maps from mesh digits to positions of their zip: `states`. Everything
+//! else (uneven dims, layouts that do not nest, two meshes, other numbers of ranks) overlaps the regions of both: `regions`.
+//! Either way a plan is a list of [`Step`]s, each of which knows what every rank does in it ([`Plan::phases`]). Why the plans
+//! are right is told in chapters, from [the closed form](crate::theory::closed_form) to [costs](crate::theory::costs); how to
+//! change a formula, add a step or add a candidate stands in `docs/planner.md`.
 
 pub(crate) mod assemble;
 pub(crate) mod bounds;
@@ -41,6 +55,3 @@ pub use plan::Plan;
 pub use planner::Planner;
 pub use states::closed_form::Form;
 pub use step::Step;
-
-/// The most ranks that are looked at one by one where formulas do not say the same.
-const COUNTED: usize = 1 << 14;

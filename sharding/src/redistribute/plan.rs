@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::mesh::ranks_of_both;
 use crate::redistribute::message::{Phase, Phases};
 use crate::redistribute::options::Options;
 use crate::redistribute::step::Step;
@@ -113,7 +114,7 @@ impl Plan {
 
     /// All ranks that hold something before or after, ascending.
     pub fn ranks(&self) -> Vec<usize> {
-        ranks_of(&self.from, &self.to)
+        ranks_of_both(self.from.mesh(), self.to.mesh())
     }
 
     /// What one rank does in one step: one phase, two for an all-reduce, none if it has no part in the step.
@@ -157,12 +158,4 @@ impl Plan {
         }
         sharding.local_shape(rank).map_or(0, |s| s.iter().product())
     }
-}
-
-/// All ranks of the meshes of two shardings, ascending.
-pub(crate) fn ranks_of(from: &Sharding, to: &Sharding) -> Vec<usize> {
-    let mut ranks: Vec<usize> = from.mesh().ranks().chain(to.mesh().ranks()).collect();
-    ranks.sort_unstable();
-    ranks.dedup();
-    ranks
 }

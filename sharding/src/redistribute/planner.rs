@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use crate::redistribute::choose;
+use crate::redistribute::choose::price::{self, Ask, Price};
+use crate::redistribute::choose::refusal;
 use crate::redistribute::model::{CostModel, Model, Topology};
 use crate::redistribute::objective::Objective;
 use crate::redistribute::options::Options;
@@ -154,5 +156,54 @@ impl Planner {
     pub fn greedy(&self, from: &Sharding, to: &Sharding, item_bytes: usize) -> Result<Option<Plan>, Error> {
         let q = Question::checked(&self.options, from, to, item_bytes)?;
         if q.on_one_mesh() { choose::greedy(&q).map(Some) } else { Ok(None) }
+    }
+
+    /// Microseconds that the plan takes under the model: `plan(from, to, item_bytes)?.cost_us()`, to the bit.
+    ///
+    /// Where the plan only slices or fills, and where it needs no search (one level, no terms, no limits), this costs a
+    /// part of making it, since it makes no steps; elsewhere as much.
+    ///
+    /// ```
+    /// use reshard_sharding::{Mesh, Sharding, redistribute::Planner};
+    /// let mesh: Mesh = "x=2,y=2".parse()?;
+    /// let of = |text: &str| Sharding::parse(&mesh, &[1024, 1024], text);
+    /// let (planner, from, to) = (Planner::new(), of("S(0),S(1)")?, of("S(1),R")?);
+    /// assert_eq!(planner.cost_us(&from, &to, 4)?, planner.plan(&from, &to, 4)?.cost_us());
+    /// # Ok::<(), reshard_sharding::Error>(())
+    /// ```
+    ///
+    /// Fails where [`Planner::plan`] does, with the same error.
+    pub fn cost_us(&self, from: &Sharding, to: &Sharding, item_bytes: usize) -> Result<f64, Error> {
+        let q = Question::checked(&self.options, from, to, item_bytes)?;
+        match price::cost_without_steps(&q)? {
+            Some(cost) => Ok(cost),
+            None => Ok(choose::plan(&q, u64::MAX, None)?.cost_us()),
+        }
+    }
+
+    /// What one more group would save a plan of this planner: each group that the unrestricted plan would use, and the
+    /// microseconds saved if it existed.
+    pub fn savings(&self, plan: &Plan) -> Result<Vec<(Group, f64)>, Error> {
+        let Some(known) = self.options.groups() else { return Ok(Vec::new()) };
+        let free = self.clone().with(|options| options.groups = None);
+        let unrestricted = free.plan(&plan.from, &plan.to, plan.item_bytes)?;
+        let mut out = Vec::new();
+        for group in refusal::missing(&self.options, &unrestricted) {
+            let more = known.iter().chain([group]).cloned();
+            let with = self.clone().with_groups(more).plan(&plan.from, &plan.to, plan.item_bytes)?;
+            out.push((group.clone(), plan.cost_us() - with.cost_us()));
+        }
+        Ok(out)
+    }
+
+    /// The price of a plan, as exactly as asked for; fails where there is none.
+    pub(crate) fn price(
+        &self,
+        from: &Sharding,
+        to: &Sharding,
+        item_bytes: usize,
+        ask: Ask,
+    ) -> Result<Price, Error> {
+        price::price(&Question::checked(&self.options, from, to, item_bytes)?, ask)
     }
 }

@@ -7,6 +7,9 @@ use crate::redistribute::model::network::Network;
 use crate::redistribute::options::Options;
 use crate::{Error, ReduceOp, Sharding};
 
+/// The most ranks that are looked at one by one where formulas do not say the same.
+pub(crate) const COUNTED: usize = 1 << 14;
+
 /// What every generator of candidates is a function of.
 pub(crate) struct Question<'a> {
     pub(crate) options: &'a Options,

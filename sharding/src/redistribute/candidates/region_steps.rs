@@ -7,10 +7,10 @@ use smallvec::SmallVec;
 
 use crate::axis::SubAxis;
 use crate::mesh::members_along;
-use crate::redistribute::COUNTED;
 use crate::redistribute::model::load::{LevelTraffic, Load, Span, Traffic, Volume, all_terms};
 use crate::redistribute::model::totals::Cost;
 use crate::redistribute::op::StepOp;
+use crate::redistribute::question::COUNTED;
 use crate::redistribute::question::Question;
 use crate::redistribute::regions::intersection::{Intersection, Meetings};
 use crate::redistribute::step::{Action, Moves, Reduction, Step};

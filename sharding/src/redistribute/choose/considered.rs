@@ -71,7 +71,7 @@ impl Considered {
         };
         let totals = Totals::of(measured.iter().map(|x| &x.cost));
         let way = Way {
-            steps: joined(measured.iter().map(step).collect()),
+            steps: listed(measured.iter().map(step).collect()),
             cost_us: measured.iter().fold(0.0, |total, x| total + x.cost.us),
             received_bytes: totals.bytes,
             peak_bytes: totals.peak,
@@ -81,9 +81,9 @@ impl Considered {
     }
 
     pub(super) fn plan(plan: &Plan, admitted: bool) -> Considered {
-        let step = |s: &crate::redistribute::Step| format!("{} {}", s.op(), s.axis_names().join(","));
+        let step = |s: &crate::redistribute::step::Step| format!("{} {}", s.op(), s.axis_names().join(","));
         let way = Way {
-            steps: joined(plan.steps.iter().map(step).collect()),
+            steps: listed(plan.steps.iter().map(step).collect()),
             cost_us: plan.cost_us(),
             received_bytes: plan.received_bytes,
             peak_bytes: plan.peak_bytes,
@@ -93,7 +93,7 @@ impl Considered {
     }
 }
 
-fn joined(steps: Vec<String>) -> String {
+fn listed(steps: Vec<String>) -> String {
     if steps.is_empty() { "nothing".to_owned() } else { steps.join("; ") }
 }
 

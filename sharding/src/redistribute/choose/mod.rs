@@ -9,7 +9,7 @@
 
 pub(crate) mod considered;
 pub(crate) mod price;
-mod refusal;
+pub(crate) mod refusal;
 mod routes;
 
 #[cfg(test)]

@@ -4,17 +4,16 @@
 //! the least of some closed forms and of what a search finds; the forms are quick and bound the cost from above, and a
 //! search that is told a limit gives up as soon as nothing within it is left.
 
+use crate::Error;
 use crate::redistribute::candidates::Origin;
 use crate::redistribute::candidates::states::{may_search, routes, searched};
 use crate::redistribute::choose;
 use crate::redistribute::choose::{needs_uneven, routes};
 use crate::redistribute::model::totals::{Cost, Totals};
 use crate::redistribute::objective::Objective;
-use crate::redistribute::planner::Planner;
 use crate::redistribute::question::Question;
 use crate::redistribute::states::refine::Refined;
 use crate::redistribute::states::system::is_local;
-use crate::{Error, Sharding};
 
 /// How exactly a price is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,23 +35,14 @@ pub(crate) enum Price {
     MoreThan(u64),
 }
 
-impl Planner {
-    /// The price of a plan; fails where there is none.
-    pub(crate) fn price(
-        &self,
-        from: &Sharding,
-        to: &Sharding,
-        item_bytes: usize,
-        ask: Ask,
-    ) -> Result<Price, Error> {
-        let q = Question::checked(self.options(), from, to, item_bytes)?;
-        if let Some(price) = price_of_digits(&q, ask)? {
-            return Ok(price);
-        }
-        let plan = choose::plan(&q, u64::MAX, None)?;
-        let totals = Totals::of(plan.steps.iter().map(|s| Cost::new(s.cost_us, 0, 0)));
-        Ok(Price::Exactly(totals.picoseconds))
+/// The price of a plan; fails where there is none.
+pub(crate) fn price(q: &Question<'_>, ask: Ask) -> Result<Price, Error> {
+    if let Some(price) = price_of_digits(q, ask)? {
+        return Ok(price);
     }
+    let plan = choose::plan(q, u64::MAX, None)?;
+    let totals = Totals::of(plan.steps.iter().map(|s| Cost::new(s.cost_us, 0, 0)));
+    Ok(Price::Exactly(totals.picoseconds))
 }
 
 /// The price where the digits nest and only their forms and a search compete.
@@ -96,33 +86,8 @@ fn price_of_digits(q: &Question<'_>, ask: Ask) -> Result<Option<Price>, Error> {
     }
 }
 
-impl Planner {
-    /// Microseconds that the plan takes under the model: `plan(from, to, item_bytes)?.cost_us()`, to the bit.
-    ///
-    /// Where the plan only slices or fills, and where it needs no search (one level, no terms, no limits), this costs a
-    /// part of making it, since it makes no steps; elsewhere as much.
-    ///
-    /// ```
-    /// use reshard_sharding::{Mesh, Sharding, redistribute::Planner};
-    /// let mesh: Mesh = "x=2,y=2".parse()?;
-    /// let of = |text: &str| Sharding::parse(&mesh, &[1024, 1024], text);
-    /// let (planner, from, to) = (Planner::new(), of("S(0),S(1)")?, of("S(1),R")?);
-    /// assert_eq!(planner.cost_us(&from, &to, 4)?, planner.plan(&from, &to, 4)?.cost_us());
-    /// # Ok::<(), reshard_sharding::Error>(())
-    /// ```
-    ///
-    /// Fails where [`Planner::plan`] does, with the same error.
-    pub fn cost_us(&self, from: &Sharding, to: &Sharding, item_bytes: usize) -> Result<f64, Error> {
-        let q = Question::checked(self.options(), from, to, item_bytes)?;
-        match cost_without_steps(&q)? {
-            Some(cost) => Ok(cost),
-            None => Ok(choose::plan(&q, u64::MAX, None)?.cost_us()),
-        }
-    }
-}
-
 /// The cost of the plan where it is known without its steps.
-fn cost_without_steps(q: &Question<'_>) -> Result<Option<f64>, Error> {
+pub(crate) fn cost_without_steps(q: &Question<'_>) -> Result<Option<f64>, Error> {
     let options = q.options;
     if options.max_peak_bytes.is_some() || options.objective == Objective::Peak || !q.on_one_mesh() {
         return Ok(None);

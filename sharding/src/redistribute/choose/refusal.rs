@@ -4,7 +4,6 @@ use crate::redistribute::choose;
 use crate::redistribute::objective::Objective;
 use crate::redistribute::options::Options;
 use crate::redistribute::plan::Plan;
-use crate::redistribute::planner::Planner;
 use crate::redistribute::question::Question;
 use crate::{Error, Group};
 
@@ -34,23 +33,6 @@ pub(super) fn explain(q: &Question<'_>) -> Result<Error, Error> {
 }
 
 /// The groups of a plan that were not given.
-fn missing<'p>(options: &Options, plan: &'p Plan) -> Vec<&'p Group> {
+pub(crate) fn missing<'p>(options: &Options, plan: &'p Plan) -> Vec<&'p Group> {
     plan.groups().into_iter().filter(|g| !options.admits_group(g)).collect()
-}
-
-impl Planner {
-    /// What one more group would save a plan of this planner: each group that the unrestricted plan would use, and the
-    /// microseconds saved if it existed.
-    pub fn savings(&self, plan: &Plan) -> Result<Vec<(Group, f64)>, Error> {
-        let Some(known) = self.options().groups() else { return Ok(Vec::new()) };
-        let free = Planner::from(Options { groups: None, ..self.options().clone() });
-        let unrestricted = free.plan(&plan.from, &plan.to, plan.item_bytes)?;
-        let mut out = Vec::new();
-        for group in missing(self.options(), &unrestricted) {
-            let more = known.iter().chain([group]).cloned();
-            let with = self.clone().with_groups(more).plan(&plan.from, &plan.to, plan.item_bytes)?;
-            out.push((group.clone(), plan.cost_us() - with.cost_us()));
-        }
-        Ok(out)
-    }
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use reshard_layout::{At, Mode};
 
-use crate::redistribute::model::codes::{Weight, Weights, inside_one_unit};
+use crate::redistribute::bounds::need::need;
+use crate::redistribute::model::codes::{Codes, Weight, Weights, inside_one_unit};
 use crate::redistribute::question::Question;
 use crate::redistribute::states::system::{Place, State, System, refine};
 
@@ -70,5 +71,10 @@ impl Question<'_> {
             nest &= nests;
         }
         (weights, nest)
+    }
+
+    /// Elements that the worst rank cannot do without from beyond a level, of digits between codes.
+    pub(crate) fn elements_needed(&self, bounding: &[Weight], [from, to]: [&Codes; 2], level: usize) -> f64 {
+        need(bounding, from, to, self.from.numel() as u64, level)
     }
 }

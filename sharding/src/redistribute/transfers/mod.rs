@@ -22,9 +22,8 @@ mod regions;
 use smallvec::SmallVec;
 
 use crate::Error;
-use crate::mesh::members_along;
+use crate::mesh::{members_along, ranks_of_both};
 use crate::redistribute::message::Phases;
-use crate::redistribute::plan::ranks_of;
 use crate::redistribute::step::{Action, Moves, Step};
 
 /// What a rank does in a step: one phase, two for an all-reduce, none if it has no part in the step.
@@ -35,8 +34,11 @@ pub(crate) fn phases(step: &Step, rank: usize) -> Result<Phases, Error> {
     if one_mesh && !mesh.contains(rank) {
         return Ok(Phases::new());
     }
-    let mut members =
-        if one_mesh { members_along(mesh, &mesh.modes(&step.axes), rank)? } else { ranks_of(before, after) };
+    let mut members = if one_mesh {
+        members_along(mesh, &mesh.modes(&step.axes), rank)?
+    } else {
+        ranks_of_both(mesh, after.mesh())
+    };
     members.sort_unstable();
     let phase = match &*step.action {
         Action::AllReduce(reduction) => return pieces::all_reduced(before, reduction, rank, &members),

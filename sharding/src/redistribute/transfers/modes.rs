@@ -57,17 +57,17 @@ pub(super) fn phase(
     rank: usize,
     members: Vec<usize>,
 ) -> Result<Phase, Error> {
-    Digits { zip, senders, terms }.phase(mesh, rank, members)
+    Sliced { zip, senders, terms }.phase(mesh, rank, members)
 }
 
 /// Digits that change places.
-struct Digits<'a> {
+struct Sliced<'a> {
     zip: &'a [Mode<(At, At)>],
     senders: &'a [Mode<(At, At)>],
     terms: Option<&'a Terms>,
 }
 
-impl Digits<'_> {
+impl Sliced<'_> {
     /// The modes that go along axes before, and those after, each with what it is on the other side.
     fn along(&self) -> impl Iterator<Item = (Mode<At>, At)> + Clone + '_ {
         self.zip.iter().filter(|m| !m.stride.0.is_local()).map(|&m| (m.map(|d| d.0), m.stride.1))
