@@ -1,6 +1,6 @@
 //! Facts about plans: how many steps, over which groups, at which cost.
 
-use reshard_sharding::redistribute::{Level, Objective, Plan, Planner, StepOp, Topology};
+use reshard_sharding::redistribute::{Level, Objective, Plan, Planner, Step, StepOp, Topology};
 use reshard_sharding::{Group, Mesh, Sharding};
 
 fn plan_with(planner: &Planner, mesh: &str, shape: &[usize], from: &str, to: &str) -> Plan {
@@ -15,7 +15,7 @@ fn plan(mesh: &str, shape: &[usize], from: &str, to: &str) -> Plan {
 }
 
 fn ops(plan: &Plan) -> Vec<StepOp> {
-    plan.steps().iter().map(|s| s.op()).collect()
+    plan.steps().iter().map(Step::op).collect()
 }
 
 /// 64 MiB of f32.
@@ -103,12 +103,8 @@ fn levels_decide_the_order_where_groups_are_per_axis() {
     let axes: Vec<Group> = ["dp", "tp"].iter().map(|a| mesh.group_of_axes(&[a]).unwrap()).collect();
     let limited = h100.clone().with_groups(axes);
     let gather = plan_with(&limited, "dp=16,tp=8", &shape, "S(0),S(0)", "R,R");
-    let names: Vec<Vec<String>> = gather
-        .steps()
-        .iter()
-        .filter(|s| s.op().communicates())
-        .map(reshard_sharding::redistribute::Step::axis_names)
-        .collect();
+    let names: Vec<Vec<String>> =
+        gather.steps().iter().filter(|s| s.op().communicates()).map(Step::axis_names).collect();
     assert_eq!(names, [["dp"], ["tp"]], "across nodes first: {gather}");
     let scatter = plan_with(&limited, "dp=16,tp=8", &shape, "P,P", "S(0),S(0)");
     let first = scatter.steps().iter().find(|s| s.op().communicates()).unwrap();

@@ -1,7 +1,7 @@
 //! Ragged shardings are planned and viewed like any uneven one.
 
 use reshard_sharding::meaning::held;
-use reshard_sharding::redistribute::{Planner, StepOp};
+use reshard_sharding::redistribute::{Planner, Step, StepOp};
 use reshard_sharding::{Mesh, Sharding};
 
 fn sharding(mesh: &str, shape: &[usize], text: &str) -> Sharding {
@@ -40,7 +40,7 @@ fn ragged_plans_receive_what_is_missing() {
 fn partial_to_ragged_is_one_reduce_scatter() {
     let (from, to) = (sharding("a=4", &[16, 3], "P"), sharding("a=4", &[16, 3], "RG(0,[3,5,0,8])"));
     let plan = Planner::new().plan(&from, &to, 4).unwrap();
-    let steps: Vec<StepOp> = plan.steps().iter().map(|s| s.op()).collect();
+    let steps: Vec<StepOp> = plan.steps().iter().map(Step::op).collect();
     assert_eq!(steps, [StepOp::ReduceScatter], "{plan}");
 }
 

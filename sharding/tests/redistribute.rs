@@ -4,7 +4,7 @@ mod interpreter;
 
 use interpreter::{bound_by_regions, run, shards_of};
 use reshard_sharding::meaning::meaning;
-use reshard_sharding::redistribute::{Objective, Plan, Planner, StepOp, Topology};
+use reshard_sharding::redistribute::{Objective, Plan, Planner, Step, StepOp, Topology};
 use reshard_sharding::{Mesh, Sharding};
 
 fn check(from: &Sharding, to: &Sharding, objective: Objective) -> Plan {
@@ -231,7 +231,7 @@ fn a_joint_reduction_around_a_shard_still_has_to_be_moved() {
     let of = |text: &str| Sharding::parse(&mesh, &[16], text).unwrap();
     let (from, to) = (of("P,S(0),P"), of("S(0),S(0),S(0)"));
     let plan = Planner::new().objective(Objective::Bytes).plan(&from, &to, 8).unwrap();
-    let ops: Vec<StepOp> = plan.steps().iter().map(|s| s.op()).collect();
+    let ops: Vec<StepOp> = plan.steps().iter().map(Step::op).collect();
     assert_eq!((ops[0], plan.communicating_steps()), (StepOp::ReduceScatter, 2), "{plan}");
     let shards = shards_of(&from, 3);
     let want = meaning(&from, &shards).unwrap();

@@ -30,7 +30,7 @@ pub(crate) fn members_along(mesh: &Mesh, modes: &[Mode<At>], rank: usize) -> Res
     }
     let mut ranks = Vec::with_capacity(modes.iter().map(|m| m.extent as usize).product());
     for_each_value(&mut c, modes, &mut |c| {
-        ranks.push(mesh.rank_at(c).expect("digits are below their extents"))
+        ranks.push(mesh.rank_at(c).expect("digits are below their extents"));
     });
     Ok(ranks)
 }

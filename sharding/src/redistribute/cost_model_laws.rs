@@ -24,6 +24,7 @@ const PAIRS: usize = 100;
 /// check_cost_model(Arc::new(Topology::h100()), &"dp=2,tp=8".parse::<Mesh>()?)?;
 /// # Ok::<(), reshard_sharding::Error>(())
 /// ```
+#[allow(clippy::needless_pass_by_value, reason = "as a planner takes it")]
 pub fn check_cost_model(model: Arc<dyn CostModel>, mesh: &Mesh) -> Result<(), Error> {
     let planner = Planner::new().cost_model(Arc::clone(&model))?;
     says_one_thing(&*model)?;

@@ -130,7 +130,7 @@ impl Question<'_> {
         let spread = self.network.spread(&modes)?;
         let volume = self.volume(StepOp::AllReduce, [from, to], size_of(&reduction));
         let cost = self.network.cost_of_collective(StepOp::AllReduce, &volume, &spread, &modes);
-        self.reduction([from, to], &modes, Action::AllReduce(reduction), cost, cost.received)
+        reduction_step([from, to], &modes, Action::AllReduce(reduction), cost, cost.received)
     }
 
     /// Reduces the terms along some modes of axes onto shards that lie inside each rank's own: one reduce-scatter, or, in
@@ -169,30 +169,30 @@ impl Question<'_> {
                 sent = sent.max(mine * self.item);
             }
         }
-        self.reduction([from, to], &modes, action, cost, sent)
+        reduction_step([from, to], &modes, action, cost, sent)
     }
+}
 
-    fn reduction(
-        &self,
-        [from, to]: [&Sharding; 2],
-        modes: &[Mode<At>],
-        action: Action,
-        cost: Cost,
-        sent_bytes: u64,
-    ) -> Result<Step, Error> {
-        let mesh = from.mesh();
-        Ok(Step {
-            axes: mesh.sub_axes_of(modes.iter().copied()),
-            group: mesh.group_of_modes(modes)?,
-            before: Arc::new(from.clone()),
-            after: Arc::new(to.clone()),
-            received_bytes: cost.received,
-            sent_bytes,
-            peak_bytes: cost.peak,
-            cost_us: cost.us,
-            action: Arc::new(action),
-        })
-    }
+/// The step of a reduction over the group of some modes.
+fn reduction_step(
+    [from, to]: [&Sharding; 2],
+    modes: &[Mode<At>],
+    action: Action,
+    cost: Cost,
+    sent_bytes: u64,
+) -> Result<Step, Error> {
+    let mesh = from.mesh();
+    Ok(Step {
+        axes: mesh.sub_axes_of(modes.iter().copied()),
+        group: mesh.group_of_modes(modes)?,
+        before: Arc::new(from.clone()),
+        after: Arc::new(to.clone()),
+        received_bytes: cost.received,
+        sent_bytes,
+        peak_bytes: cost.peak,
+        cost_us: cost.us,
+        action: Arc::new(action),
+    })
 }
 
 /// The modes of a reduction as its group has them.

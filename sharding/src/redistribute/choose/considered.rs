@@ -71,7 +71,7 @@ impl Considered {
         };
         let totals = Totals::of(measured.iter().map(|x| &x.cost));
         let way = Way {
-            steps: listed(measured.iter().map(step).collect()),
+            steps: listed(&measured.iter().map(step).collect::<Vec<_>>()),
             cost_us: measured.iter().fold(0.0, |total, x| total + x.cost.us),
             received_bytes: totals.bytes,
             peak_bytes: totals.peak,
@@ -83,7 +83,7 @@ impl Considered {
     pub(super) fn plan(plan: &Plan, admitted: bool) -> Considered {
         let step = |s: &crate::redistribute::step::Step| format!("{} {}", s.op(), s.axis_names().join(","));
         let way = Way {
-            steps: listed(plan.steps.iter().map(step).collect()),
+            steps: listed(&plan.steps.iter().map(step).collect::<Vec<_>>()),
             cost_us: plan.cost_us(),
             received_bytes: plan.received_bytes,
             peak_bytes: plan.peak_bytes,
@@ -93,7 +93,7 @@ impl Considered {
     }
 }
 
-fn listed(steps: Vec<String>) -> String {
+fn listed(steps: &[String]) -> String {
     if steps.is_empty() { "nothing".to_owned() } else { steps.join("; ") }
 }
 
