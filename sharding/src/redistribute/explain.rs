@@ -83,9 +83,9 @@ impl Explanation {
     /// The candidates, and why the plan is the one that it is.
     fn write_choice(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (objective, then) = match self.plan.options().objective() {
-            Objective::Time => ("time", "then the least bytes"),
-            Objective::Bytes => ("bytes", "then the least time"),
-            Objective::Peak => ("peak", "then the least time"),
+            Objective::Time => ("time", "then bytes, then steps"),
+            Objective::Bytes => ("bytes", "then time, then steps"),
+            Objective::Peak => ("peak", "then time, then bytes"),
         };
         if self.considered.is_empty() {
             return Ok(());

@@ -1,10 +1,9 @@
 //! The time of a plan that is not made: bounds, and what it would cost.
 //!
 //! ```text
-//! 0                                              if a plan without communication exists
-//! launch + latency of the outermost level        else, with need_l what the worst rank cannot do without from beyond
-//!   that must be crossed                         level l (see `bounds`)
-//!   + max over l of need_l / sum_{k>=l} rate_k
+//! 0                                 if a plan without communication exists
+//! least_us of the cost model        else, of what the worst rank cannot do without from beyond each level (see `bounds`), and
+//!                                   of a step in which ranks talk to each other at least
 //! ```
 //!
 //! Between states of one digit system nothing moves exactly if every digit stays, or was replicated, or becomes partial:

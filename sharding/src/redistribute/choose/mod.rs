@@ -1,8 +1,8 @@
 //! The choice: every candidate is compared here, and nowhere else.
 //!
 //! On one mesh with nesting digits the routes within the digit system are compared (`routes`). Otherwise, and where terms meet
-//! extents that no digit divides or must be combined in order, the ways over regions are, too. The least by objective wins;
-//! ties go to fewer bytes, then to the earlier candidate, so a plan is a pure function of its inputs.
+//! extents that no digit divides or must be combined in order, the ways over regions are, too. The least by objective wins
+//! (`model::totals` says how ties are ordered), of equal ones the earlier, so a plan is a pure function of its inputs.
 //!
 //! Legs that are questions of their own are resolved here, by asking again, without limits: those are kept to by the whole
 //! plan.

@@ -50,7 +50,6 @@ pub(super) fn best_plan(
             {
                 best = Some((key, route, measured));
                 Watch::prefer(watch);
-                Watch::prefer(watch);
             }
         }
         None => Watch::see(watch, Considered::no_better),

@@ -36,7 +36,7 @@ use crate::notation::cursor::Cursor;
 use crate::redistribute::model::{CostModel, Level, Load, Need};
 use crate::redistribute::op::StepOp;
 
-/// What the network is like (see the [module](self)).
+/// What the network is like: levels, from the inside out, each of units that consist of units of the level below.
 ///
 /// ```
 /// use reshard_sharding::redistribute::Topology;
