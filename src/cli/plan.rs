@@ -109,7 +109,7 @@ struct Costs {
 
 impl Candidate {
     fn of(considered: &Considered) -> Self {
-        let way = considered.way.as_ref().map(|way| Costs {
+        let way = considered.way().map(|way| Costs {
             steps: way.steps.clone(),
             cost_us: way.cost_us,
             received_bytes: way.received_bytes,

@@ -74,22 +74,28 @@ fn costs_are_monotone(model: &dyn CostModel, mesh: &Mesh) -> Result<(), Error> {
             }
             broken(format!("{} says {us} us of {load:?}: a cost is one finite number from 0", model.text()))
         };
-        for op in [StepOp::AllGather, StepOp::ReduceScatter, StepOp::AllReduce, StepOp::Exchange] {
+        let others = group.size() - 1;
+        let communicating = |op: &StepOp| op.communicates() && *op != StepOp::AllToAll;
+        for op in StepOp::ALL.into_iter().filter(communicating) {
             for bytes in [0u64, 1, 1 << 10, 1 << 20, 1 << 40] {
-                for peers in [1, group.size() / 2, group.size() - 1] {
+                // Peers at as many levels as there are others, up to as many as fit at each.
+                let talking = levels.min(others);
+                for peers in [1, 2, 4, others / talking].into_iter().filter(|peers| peers * talking <= others)
+                {
                     let at = LevelTraffic { bytes: bytes as f64, peers };
-                    let traffic = Traffic::from_elem(at, levels);
+                    let mut traffic = Traffic::from_elem(LevelTraffic::default(), levels);
+                    traffic[..talking].fill(at);
                     let before = cost(op, &traffic, bytes, bytes)?;
                     let mut more = vec![(traffic.clone(), bytes + 1 + bytes / 2, bytes)];
                     more.push((traffic.clone(), bytes, bytes + 1 + bytes / 2));
-                    for l in 0..levels {
-                        for grown in [
-                            LevelTraffic { bytes: at.bytes * 1.5 + 1.0, ..at },
-                            LevelTraffic { peers: peers + 1, ..at },
-                        ] {
-                            let mut traffic = traffic.clone();
-                            traffic[l] = grown;
-                            more.push((traffic, bytes, bytes));
+                    for l in 0..talking {
+                        let mut grown = traffic.clone();
+                        grown[l].bytes = at.bytes * 1.5 + 1.0;
+                        more.push((grown, bytes, bytes));
+                        if peers * talking < others {
+                            let mut grown = traffic.clone();
+                            grown[l].peers += 1;
+                            more.push((grown, bytes, bytes));
                         }
                     }
                     for (traffic, received, peak) in more {

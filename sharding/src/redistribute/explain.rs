@@ -95,9 +95,9 @@ impl Explanation {
             write!(f, "\n  {} {}. {one}", if self.chosen == Some(i) { '*' } else { ' ' }, i + 1)?;
         }
         let Some(chosen) = self.chosen else { return Ok(()) };
-        let key = |i: &usize| self.considered[*i].way.as_ref().map_or(f64::INFINITY, |way| self.first(way));
+        let key = |i: &usize| self.considered[*i].way().map_or(f64::INFINITY, |way| self.first(way));
         let others = (0..self.considered.len())
-            .filter(|i| *i != chosen && self.considered[*i].way.as_ref().is_some_and(|way| way.admitted));
+            .filter(|i| *i != chosen && self.considered[*i].way().is_some_and(|way| way.admitted));
         let next = others.min_by(|a, b| key(a).total_cmp(&key(b)));
         let Some(next) = next else { return write!(f, "\n  {} is the only one", chosen + 1) };
         write!(f, "\n  {} wins", chosen + 1)?;

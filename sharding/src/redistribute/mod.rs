@@ -43,7 +43,7 @@ pub(crate) mod transfers;
 
 pub use cache::{Interned, PlanCache};
 pub use candidates::Origin;
-pub use choose::considered::{Considered, Way};
+pub use choose::considered::{Considered, Outcome, Way};
 pub use cost_model_laws::check_cost_model;
 pub use explain::Explanation;
 pub use message::{Block, Message, Phase, Phases, Reduce};

@@ -69,10 +69,21 @@ pub(crate) fn may_search(q: &Question<'_>, ends: &Ends) -> bool {
     searches || q.network.levels() > 1 || ends.has_terms()
 }
 
+/// What a search came to.
+#[allow(clippy::large_enum_variant, reason = "one for a question, and taken apart at once")]
+pub(crate) enum Searched {
+    Found(Route),
+    NothingBetter,
+    /// More digits move than it promises the best for.
+    TooManyDigits,
+    /// The closed forms are the best.
+    NotNeeded,
+}
+
 /// A better route than one of this key, where the closed forms may not be the best.
-pub(crate) fn searched(q: &Question<'_>, ends: &Ends, best: Option<[u64; 3]>) -> Option<Route> {
+pub(crate) fn searched(q: &Question<'_>, ends: &Ends, best: Option<[u64; 3]>) -> Searched {
     if !may_search(q, ends) {
-        return None;
+        return Searched::NotNeeded;
     }
     let allowed = |axes: &[Mode<At>]| {
         q.from.mesh().group_of_modes(axes).is_ok_and(|group| q.options.admits_group(&group))
@@ -83,9 +94,10 @@ pub(crate) fn searched(q: &Question<'_>, ends: &Ends, best: Option<[u64; 3]>) ->
         max_peak: q.options.max_peak_bytes,
         allowed: q.options.groups.as_ref().map(|_| &allowed as Allowed<'_>),
     };
-    let problem = Problem::new(&q.network, &limits, &ends.system, &ends.from, &ends.to)?;
-    if problem.moving() > MAX_MOVING {
-        return None;
-    }
-    problem.search(best.map(|[primary, secondary, _]| [primary, secondary]))
+    let problem = Problem::new(&q.network, &limits, &ends.system, &ends.from, &ends.to);
+    let Some(problem) = problem.filter(|problem| problem.moving() <= MAX_MOVING) else {
+        return Searched::TooManyDigits;
+    };
+    let found = problem.search(best.map(|[primary, secondary, _]| [primary, secondary]));
+    found.map_or(Searched::NothingBetter, Searched::Found)
 }

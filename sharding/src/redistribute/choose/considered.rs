@@ -7,14 +7,26 @@ use crate::redistribute::candidates::state_steps::Measured;
 use crate::redistribute::model::totals::Totals;
 use crate::redistribute::plan::Plan;
 use crate::redistribute::states::closed_form::Route;
+use crate::redistribute::states::search::MAX_MOVING;
 
 /// A candidate as the chooser saw it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Considered {
     /// Where it comes from.
     pub origin: Origin,
-    /// What it is, and what it costs; `None` where the origin had nothing better than the candidates before it.
-    pub way: Option<Way>,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// What came of an origin.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// A candidate.
+    Way(Way),
+    /// Nothing that is better than the candidates before it.
+    NothingBetter,
+    /// It was not tried: more digits move than the search promises the best for.
+    TooManyDigits,
 }
 
 /// What a candidate does, and what it costs.
@@ -55,8 +67,16 @@ impl Watch {
 }
 
 impl Considered {
-    pub(super) fn no_better() -> Considered {
-        Considered { origin: Origin::Search, way: None }
+    pub(super) fn search(outcome: Outcome) -> Considered {
+        Considered { origin: Origin::Search, outcome }
+    }
+
+    /// The candidate, if there is one.
+    pub fn way(&self) -> Option<&Way> {
+        match &self.outcome {
+            Outcome::Way(way) => Some(way),
+            Outcome::NothingBetter | Outcome::TooManyDigits => None,
+        }
     }
 
     pub(super) fn route(origin: Origin, route: &Route, measured: &[Measured], admitted: bool) -> Considered {
@@ -77,7 +97,7 @@ impl Considered {
             peak_bytes: totals.peak,
             admitted,
         };
-        Considered { origin, way: Some(way) }
+        Considered { origin, outcome: Outcome::Way(way) }
     }
 
     pub(super) fn plan(plan: &Plan, admitted: bool) -> Considered {
@@ -89,7 +109,7 @@ impl Considered {
             peak_bytes: plan.peak_bytes,
             admitted,
         };
-        Considered { origin: Origin::Regions, way: Some(way) }
+        Considered { origin: Origin::Regions, outcome: Outcome::Way(way) }
     }
 }
 
@@ -99,8 +119,14 @@ fn listed(steps: &[String]) -> String {
 
 impl fmt::Display for Considered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(way) = &self.way else {
-            return write!(f, "{}: nothing better than what stands above", self.origin);
+        let way = match &self.outcome {
+            Outcome::Way(way) => way,
+            Outcome::NothingBetter => {
+                return write!(f, "{}: nothing better than what stands above", self.origin);
+            }
+            Outcome::TooManyDigits => {
+                return write!(f, "{}: not tried, more than {MAX_MOVING} digits move", self.origin);
+            }
         };
         write!(f, "{}: {}: ", self.origin, way.steps)?;
         write!(f, "{:.1} us, {} B, peak {} B", way.cost_us, way.received_bytes, way.peak_bytes)?;

@@ -6,7 +6,7 @@
 
 use crate::Error;
 use crate::redistribute::candidates::Origin;
-use crate::redistribute::candidates::states::{may_search, routes, searched};
+use crate::redistribute::candidates::states::{Searched, may_search, routes, searched};
 use crate::redistribute::choose;
 use crate::redistribute::choose::{needs_uneven, routes};
 use crate::redistribute::model::totals::{Cost, Totals};
@@ -71,7 +71,7 @@ fn price_of_digits(q: &Question<'_>, ask: Ask) -> Result<Option<Price>, Error> {
         Ask::Quick => Ok(best.map(|b| Price::AtMost(b[0]))),
         Ask::Within(limit) => {
             let below = [limit.saturating_add(1), 0, 0];
-            if let Some(route) = searched(q, &ends, Some(best.map_or(below, |b| b.min(below))))
+            if let Searched::Found(route) = searched(q, &ends, Some(best.map_or(below, |b| b.min(below))))
                 && let Some((key, _)) = routes::key(q, &route, &ends.weights, Origin::Search, &mut None)?
             {
                 best = Some(best.map_or(key, |b| b.min(key)));

@@ -6,8 +6,8 @@ use crate::Error;
 use crate::redistribute::assemble::assemble;
 use crate::redistribute::candidates::Origin;
 use crate::redistribute::candidates::state_steps::{Measured, MeasuredMoves};
-use crate::redistribute::candidates::states::{direct, lean, may_search, routes, searched};
-use crate::redistribute::choose::considered::{Considered, Watch};
+use crate::redistribute::candidates::states::{Searched, direct, lean, may_search, routes, searched};
+use crate::redistribute::choose::considered::{Considered, Outcome, Watch};
 use crate::redistribute::model::codes::Weight;
 use crate::redistribute::model::totals::Totals;
 use crate::redistribute::objective::Objective;
@@ -43,7 +43,7 @@ pub(super) fn best_plan(
         (limit < u64::MAX && q.options.objective == Objective::Time).then(|| [limit.saturating_add(1), 0, 0]);
     let below = best.as_ref().map(|b| b.0).into_iter().chain(limit).min();
     match searched(q, ends, below) {
-        Some(route) => {
+        Searched::Found(route) => {
             let found = key(q, &route, &ends.weights, Origin::Search, watch)?;
             if let Some((key, measured)) = found
                 && best.as_ref().is_none_or(|b| key < b.0)
@@ -52,7 +52,9 @@ pub(super) fn best_plan(
                 Watch::prefer(watch);
             }
         }
-        None => Watch::see(watch, Considered::no_better),
+        Searched::NothingBetter => Watch::see(watch, || Considered::search(Outcome::NothingBetter)),
+        Searched::TooManyDigits => Watch::see(watch, || Considered::search(Outcome::TooManyDigits)),
+        Searched::NotNeeded => {}
     }
     best.map(|(_, route, measured)| plan_of(q, &route, ends, &measured)).transpose()
 }

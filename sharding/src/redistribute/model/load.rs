@@ -68,7 +68,7 @@ impl<'a> Load<'a> {
         self.traffic
     }
 
-    /// From how many others it receives.
+    /// From how many others it receives. Collectives go level by level, so this may be far less than the group.
     pub fn peers(&self) -> usize {
         self.traffic.iter().map(|t| t.peers).sum()
     }
@@ -123,7 +123,12 @@ impl<'a> Load<'a> {
 /// What the worst rank receives in a collective whose group is spread over units like this.
 #[inline]
 pub(crate) fn share_of_collective(op: StepOp, volume: &Volume, near: &[usize]) -> Traffic {
-    let halves = if op == StepOp::AllReduce { 2.0 } else { 1.0 };
+    let halves = match op {
+        StepOp::AllReduce => 2.0,
+        StepOp::AllGather | StepOp::ReduceScatter => 1.0,
+        // Not a collective: what is exchanged is counted, and local steps move nothing.
+        StepOp::AllToAll | StepOp::Exchange | StepOp::Slice | StepOp::ZeroFill => 0.0,
+    };
     let total = volume.gathered as f64;
     let mut traffic = Traffic::new();
     let mut below = 1usize;
