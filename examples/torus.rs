@@ -143,3 +143,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     Ok(())
 }
+
+#[test]
+fn it_runs() {
+    main().unwrap();
+}
