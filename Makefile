@@ -49,7 +49,9 @@ RESHARD_KEPT ?= all
 kept:
 	RESHARD_KEPT=$(RESHARD_KEPT) cargo test --release -p reshard-sharding --test kept -- --nocapture
 
+# What an earlier packaging left in cargo's home goes first: cargo would take it for these crates, of the same version.
 package:
+	rm -rf "$${CARGO_HOME:-$$HOME/.cargo}"/registry/src/-*/reshard*
 	cargo package --workspace --allow-dirty
 
 minilm:
