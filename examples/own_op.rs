@@ -4,8 +4,8 @@
 //! cargo run --example own_op
 //! ```
 
-use reshard::sharding::rules::verify::{Local, Tensor, Verifier};
-use reshard::sharding::rules::{Call, Rule, Table};
+use reshard::ops::rules::verify::{Local, Tensor, Verifier};
+use reshard::ops::rules::{Call, Rule, Table};
 
 /// `silu(gate) * x` on one rank's shards.
 fn swiglu(local: &Local<'_>) -> Result<Vec<Tensor>, String> {

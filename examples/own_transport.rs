@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 
 use reshard::layout::Mode;
-use reshard::sharding::redistribute::{Message, Phase};
+use reshard::planner::{Message, Phase};
 use reshard::{Mesh, Plan, Planner, Sharding, scatter};
 
 /// What is on its way.

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use reshard::sharding::redistribute::{CostModel, Level, Load, Need, StepOp, check_cost_model};
+use reshard::planner::{CostModel, Level, Load, Need, StepOp, check_cost_model};
 use reshard::{Mesh, Planner, Sharding};
 
 /// A torus of `rows x columns` ranks.

@@ -8,10 +8,12 @@ pub use reshard_layout as layout;
 pub use reshard_mpi as mpi;
 #[cfg(feature = "nccl")]
 pub use reshard_nccl as nccl;
+pub use reshard_ops as ops;
+pub use reshard_planner as planner;
 pub use reshard_sharding as sharding;
 
 pub use reshard_kernels::DType;
 pub use reshard_layout::{IntTuple, Layout};
+pub use reshard_planner::{Objective, Plan, Planner, Step, StepOp, Topology};
 pub use reshard_sharding::meaning::{meaning, scatter};
-pub use reshard_sharding::redistribute::{Objective, Plan, Planner, Step, StepOp, Topology};
 pub use reshard_sharding::{Group, Mesh, Placement, Placements, ReduceOp, Region, Sharding};

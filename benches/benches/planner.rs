@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use reshard_benches::planning::{KINDS, Kind, Terms};
+use reshard_planner::{PlanCache, Planner};
 use reshard_sharding::Sharding;
-use reshard_sharding::redistribute::{PlanCache, Planner};
 
 /// Microseconds of one call, the median and the least of many batches.
 ///

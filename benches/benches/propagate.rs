@@ -7,8 +7,8 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use reshard_benches::propagating::lists;
 use reshard_benches::transformer::{SCHEMES, graph};
 use reshard_kernels::DType;
-use reshard_sharding::propagate::{Operand, PropagationCache, Propagator};
-use reshard_sharding::rules::Op;
+use reshard_ops::propagate::{Operand, PropagationCache, Propagator};
+use reshard_ops::rules::Op;
 use reshard_sharding::{Mesh, Sharding};
 
 /// Microseconds of one call: the median of a few batches.

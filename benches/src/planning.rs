@@ -4,7 +4,7 @@
 //! chose its members: every pair in which some axis changes, or every one in which each does (so that every digit of the
 //! mesh moves), with or without partial sums, and of those every so many.
 
-use reshard_sharding::redistribute::{Objective, Planner, Topology};
+use reshard_planner::{Objective, Planner, Topology};
 use reshard_sharding::{Mesh, Sharding};
 
 /// Which pairs of placements a list is drawn from.

@@ -1,9 +1,10 @@
 //! The fixed lists of propagations that are timed: matrix products and sums of two tensors on meshes of 1 to 5 axes.
 
 use reshard_kernels::DType;
-use reshard_sharding::propagate::Operand;
-use reshard_sharding::rules::Op;
-use reshard_sharding::{Error, Mesh, Sharding};
+use reshard_ops::Error;
+use reshard_ops::propagate::Operand;
+use reshard_ops::rules::Op;
+use reshard_sharding::{Mesh, Sharding};
 
 /// One list.
 #[derive(Clone, Copy, Debug)]

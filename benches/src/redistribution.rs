@@ -5,7 +5,7 @@ use std::time::Instant;
 use reshard_collectives::threads::{Comm, World};
 use reshard_collectives::{Communicator, Compiled, Error};
 use reshard_kernels::DType;
-use reshard_sharding::redistribute::{Plan, Planner};
+use reshard_planner::{Plan, Planner};
 use reshard_sharding::{Mesh, Sharding};
 
 use crate::Ratios;
@@ -21,7 +21,7 @@ pub const PROMISED_RATIO: f64 = 0.5;
 pub const SHAPE: [usize; 2] = [4096, 4096];
 
 /// The plan between two shardings of a tensor of f32 on `dp=2,tp=4`.
-pub fn plan(shape: &[usize], from: &str, to: &str) -> Result<Plan, reshard_sharding::Error> {
+pub fn plan(shape: &[usize], from: &str, to: &str) -> Result<Plan, reshard_planner::Error> {
     let mesh = Mesh::new([("dp", 2), ("tp", 4)])?;
     let (from, to) = (Sharding::parse(&mesh, shape, from)?, Sharding::parse(&mesh, shape, to)?);
     Planner::new().plan(&from, &to, 4)

@@ -1,9 +1,10 @@
 //! The forward graph of a transformer, whose propagation is timed: 24 layers, 18 ops each.
 
 use reshard_kernels::DType;
-use reshard_sharding::propagate::{Graph, Operand, Value};
-use reshard_sharding::rules::Op;
-use reshard_sharding::{Error, Mesh, Sharding};
+use reshard_ops::Error;
+use reshard_ops::propagate::{Graph, Operand, Value};
+use reshard_ops::rules::Op;
+use reshard_sharding::{Mesh, Sharding};
 
 /// How the tensors of a model lie on a mesh.
 #[derive(Clone, Copy, Debug)]

@@ -8,8 +8,8 @@
 //! knows where its peers have theirs.
 
 use reshard_kernels::DType;
+use reshard_planner::Plan;
 use reshard_sharding::Sharding;
-use reshard_sharding::redistribute::Plan;
 
 use crate::lower::Tensor;
 use crate::{Compiled, Error, Memory};
@@ -22,7 +22,8 @@ const ALIGNMENT: usize = 64;
 /// ```
 /// use reshard_collectives::{Batch, Communicator, threads::World};
 /// use reshard_kernels::DType;
-/// use reshard_sharding::{Mesh, Sharding, redistribute::Planner};
+/// use reshard_sharding::{Mesh, Sharding};
+/// use reshard_planner::Planner;
 ///
 /// let mesh = Mesh::new([("tp", 2)])?;
 /// let parse = |shape: &[usize], text: &str| Sharding::parse(&mesh, shape, text);

@@ -17,7 +17,7 @@
 use std::ops::Range;
 
 use reshard_kernels::{CombineOp, DType, Side};
-use reshard_sharding::redistribute::StepOp;
+use reshard_planner::StepOp;
 
 use crate::Exchange;
 

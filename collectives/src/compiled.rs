@@ -3,7 +3,7 @@
 use std::borrow::{Borrow, BorrowMut};
 
 use reshard_kernels::DType;
-use reshard_sharding::redistribute::{Phase, Plan, StepOp};
+use reshard_planner::{Phase, Plan, StepOp};
 
 use crate::fingerprint::Fingerprint;
 use crate::lower::{self, Buffer, Stage, Tensor};
@@ -16,7 +16,8 @@ use crate::{Communicator, Error, Exchange, Memory};
 /// ```
 /// use reshard_collectives::{Compiled, threads::World};
 /// use reshard_kernels::DType;
-/// use reshard_sharding::{Mesh, Sharding, redistribute::Planner};
+/// use reshard_sharding::{Mesh, Sharding};
+/// use reshard_planner::Planner;
 ///
 /// let mesh = Mesh::new([("tp", 2)])?;
 /// let from = Sharding::parse(&mesh, &[4, 2], "S(0)")?;
@@ -270,7 +271,8 @@ impl Compiled {
     /// ```
     /// use reshard_collectives::{Communicator, Compiled, threads::World};
     /// use reshard_kernels::DType;
-    /// use reshard_sharding::{Mesh, Sharding, redistribute::Planner};
+    /// use reshard_sharding::{Mesh, Sharding};
+    /// use reshard_planner::Planner;
     ///
     /// let mesh = Mesh::new([("dp", 2)])?;
     /// let gradient = Sharding::parse(&mesh, &[4], "P")?;

@@ -30,6 +30,8 @@ impl fmt::Display for Place {
 pub enum Error {
     /// The sharding crate refused.
     Sharding(reshard_sharding::Error),
+    /// The planner refused.
+    Planner(reshard_planner::Error),
     /// The kernels refused.
     Kernel(reshard_kernels::Error),
     /// The layout crate refused.
@@ -172,6 +174,7 @@ impl Error {
     pub fn kind(&self) -> &'static str {
         match self {
             Error::Sharding(error) => error.kind(),
+            Error::Planner(error) => error.kind(),
             Error::Kernel(error) => error.kind(),
             Error::Layout(_) | Error::Memory { .. } => "memory",
             Error::Parse { .. } => "parse",
@@ -197,6 +200,7 @@ impl Error {
             | Error::Mismatch { rank, .. }
             | Error::Planted { rank, .. } => Some(*rank),
             Error::Sharding(_)
+            | Error::Planner(_)
             | Error::Kernel(_)
             | Error::Layout(_)
             | Error::NotInPlan { .. }
@@ -219,6 +223,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Sharding(error) => error.fmt(f),
+            Error::Planner(error) => error.fmt(f),
             Error::Kernel(error) => error.fmt(f),
             Error::Layout(error) => error.fmt(f),
             Error::NotInPlan { rank } => write!(f, "rank {rank} takes no part in the plan"),
@@ -261,6 +266,15 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+impl From<reshard_planner::Error> for Error {
+    fn from(error: reshard_planner::Error) -> Self {
+        match error {
+            reshard_planner::Error::Sharding(error) => Error::Sharding(error),
+            error => Error::Planner(error),
+        }
+    }
+}
 
 impl From<reshard_sharding::Error> for Error {
     fn from(error: reshard_sharding::Error) -> Self {

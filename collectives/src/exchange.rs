@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use reshard_kernels::{Combine, CombineOp, Copy, DType, Divide, Mode, Nest, Side};
+use reshard_planner::{Block, Message, Phase, StepOp};
 use reshard_sharding::ReduceOp;
-use reshard_sharding::redistribute::{Block, Message, Phase, StepOp};
 use smallvec::SmallVec;
 
 use crate::collective::{self, Collective, Reduction};

@@ -3,7 +3,7 @@
 use std::fmt::{self, Write};
 
 use reshard_kernels::DType;
-use reshard_sharding::redistribute::Plan;
+use reshard_planner::Plan;
 
 use crate::Memory;
 

@@ -10,7 +10,8 @@
 //! ```
 //! use reshard_collectives::threads;
 //! use reshard_kernels::DType;
-//! use reshard_sharding::{Mesh, Sharding, redistribute::Planner};
+//! use reshard_sharding::{Mesh, Sharding};
+//! use reshard_planner::Planner;
 //!
 //! let mesh = Mesh::new([("dp", 2), ("tp", 2)])?;
 //! let from = Sharding::parse(&mesh, &[2, 2], "S(0),S(1)")?;

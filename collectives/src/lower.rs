@@ -18,7 +18,7 @@
 
 use reshard_kernels::DType;
 use reshard_kernels::{Mode, Modes};
-use reshard_sharding::redistribute::{Block, Message, Phase, Plan, StepOp};
+use reshard_planner::{Block, Message, Phase, Plan, StepOp};
 use reshard_sharding::{ReduceOp, Sharding};
 use smallvec::SmallVec;
 

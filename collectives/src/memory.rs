@@ -20,7 +20,7 @@ use std::str::FromStr;
 
 use reshard_kernels::{Mode, Modes, Nest, Side};
 use reshard_layout::Layout;
-use reshard_sharding::redistribute::{Block, Phase};
+use reshard_planner::{Block, Phase};
 use smallvec::SmallVec;
 
 use crate::Error;

@@ -7,7 +7,7 @@ use pair::{Item, check_pair, shards, to_bytes};
 use reshard_collectives::Memory;
 use reshard_collectives::threads::World;
 use reshard_kernels::DType;
-use reshard_sharding::redistribute::Planner;
+use reshard_planner::Planner;
 use reshard_sharding::{Mesh, Placement, ReduceOp, Sharding};
 
 const PER_AXIS: [Placement; 6] = [

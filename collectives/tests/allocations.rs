@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use reshard_collectives::threads::World;
 use reshard_collectives::{Batch, Communicator, Compiled, Memory};
 use reshard_kernels::DType;
-use reshard_sharding::redistribute::{Plan, Planner};
+use reshard_planner::{Plan, Planner};
 use reshard_sharding::{Mesh, Sharding};
 
 struct Counting;

@@ -3,7 +3,7 @@
 use reshard_collectives::threads::World;
 use reshard_collectives::{Batch, Trace};
 use reshard_kernels::DType;
-use reshard_sharding::redistribute::{Plan, Planner};
+use reshard_planner::{Plan, Planner};
 use reshard_sharding::{Mesh, Sharding};
 
 /// The tensors of the sentence encoder all-MiniLM-L6-v2: how many, of which shape.

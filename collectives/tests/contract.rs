@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use reshard_collectives::contract::{self, GOLDEN, Options, Report};
 use reshard_collectives::threads::World;
-use reshard_sharding::redistribute::Topology;
+use reshard_planner::Topology;
 
 fn on_threads(ranks: usize, options: &Options) -> Vec<Report> {
     let reports = World::new(ranks).unwrap().run(|comm| Ok(contract::check(comm, options)));

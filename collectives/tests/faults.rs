@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use reshard_collectives::threads::{Comm, Fault, FaultKind, World};
 use reshard_collectives::{Communicator, Compiled, Error};
 use reshard_kernels::DType;
-use reshard_sharding::redistribute::{Plan, Planner};
+use reshard_planner::{Plan, Planner};
 use reshard_sharding::{Mesh, Sharding};
 
 fn plan(from: &str, to: &str, shape: &[usize]) -> Plan {

@@ -3,7 +3,7 @@
 use reshard_collectives::threads::World;
 use reshard_collectives::{Communicator, Compiled, Error};
 use reshard_kernels::DType;
-use reshard_sharding::redistribute::Planner;
+use reshard_planner::Planner;
 use reshard_sharding::{Mesh, Sharding};
 
 /// Elements of a shard: its own number of bytes needs 32 bits, twice as many need 33.

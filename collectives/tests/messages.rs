@@ -12,7 +12,7 @@ use reshard_collectives::contract::{self, Options};
 use reshard_collectives::threads::World;
 use reshard_collectives::{Communicator, Compiled, Error};
 use reshard_kernels::DType;
-use reshard_sharding::redistribute::{Plan, Planner};
+use reshard_planner::{Plan, Planner};
 use reshard_sharding::{Mesh, Sharding};
 
 /// Carries a plan out with a thread and a mailbox for each rank.

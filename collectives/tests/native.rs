@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use reshard_collectives::{Collective, Compiled, Exchange};
 use reshard_kernels::{Combine, DType, Mode, Nest};
-use reshard_sharding::redistribute::{Objective, Planner, StepOp};
+use reshard_planner::{Objective, Planner, StepOp};
 use reshard_sharding::{Mesh, Sharding};
 
 /// The members' buffers, by rank.

@@ -18,7 +18,7 @@ use reshard_collectives::contract::{Failure, Options, Trial, check_batch, check_
 use reshard_collectives::threads::World;
 use reshard_kernels::DType;
 use reshard_layout::Layout;
-use reshard_sharding::redistribute::{Objective, Plan, Planner};
+use reshard_planner::{Objective, Plan, Planner};
 use reshard_sharding::{Mesh, Placement, ReduceOp, Sharding};
 
 const RANKS: usize = 12;

@@ -25,7 +25,6 @@ use crate::{CombineOp, Error};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(non_camel_case_types, reason = "the names that the file format and the hardware use")]
 #[allow(missing_docs, reason = "the names say it all")]
-#[non_exhaustive]
 pub enum DType {
     Bool,
     F4,

@@ -117,7 +117,8 @@ impl SubAxis {
     /// Whether both may stand in one sharding or group: sub-axes of different axes, or digits of one mixed-radix number.
     ///
     /// `(1)2` and `(3)2` of an axis of 6 do not overlap, but the numbers that they count are not independent.
-    pub(crate) fn nests_beside(self, other: SubAxis) -> bool {
+    #[doc(hidden)]
+    pub fn nests_beside(self, other: SubAxis) -> bool {
         let (major, minor) = if self.pre <= other.pre { (self, other) } else { (other, self) };
         major.axis != minor.axis || minor.size == 1 || minor.pre.is_multiple_of(major.pre * major.size)
     }
@@ -139,7 +140,8 @@ impl SubAxis {
     }
 
     /// Prints the sub-axis with the names of a mesh: `tp` for a whole axis, otherwise `tp:(pre)size`.
-    pub(crate) fn write(self, f: &mut impl fmt::Write, axes: &[Axis]) -> fmt::Result {
+    #[doc(hidden)]
+    pub fn write(self, f: &mut impl fmt::Write, axes: &[Axis]) -> fmt::Result {
         let axis = &axes[self.axis];
         if self.pre == 1 && self.size == axis.size {
             write!(f, "{}", axis.name)

@@ -31,7 +31,7 @@ use crate::region::{Interval, Intervals, push};
 pub(crate) const MAX_PIECES: usize = 1 << 24;
 
 /// Piece `i` of `n` of a length.
-pub(crate) fn chunk(len: usize, n: usize, i: usize) -> Interval {
+pub fn chunk(len: usize, n: usize, i: usize) -> Interval {
     let c = len.div_ceil(n);
     // i * c may leave usize only where it is past the end anyway.
     let start = i.saturating_mul(c).min(len);
@@ -40,30 +40,35 @@ pub(crate) fn chunk(len: usize, n: usize, i: usize) -> Interval {
 
 /// One cut of a dim among the ranks of an axis (see the [module](self)).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Cut {
+pub enum Cut {
     /// Chunked into `pieces`, each chunked over the ranks; rank `i` keeps the `i`-th of every piece.
-    Chunks { pieces: usize, ranks: usize },
+    Chunks {
+        /// The split factor.
+        pieces: usize,
+        /// Over how many ranks.
+        ranks: usize,
+    },
     /// A size for each rank.
     Sizes(Arc<[usize]>),
 }
 
 impl Cut {
     /// Chunks of `pieces` over `ranks`; one piece makes plain chunks.
-    pub(crate) fn chunks(pieces: usize, ranks: usize) -> Cut {
+    pub fn chunks(pieces: usize, ranks: usize) -> Cut {
         Cut::Chunks { pieces, ranks }
     }
 
     /// These sizes, which become plain chunks where that is what they are.
     ///
     /// Requires that their sum fits.
-    pub(crate) fn ragged(sizes: &Arc<[usize]>) -> Cut {
+    pub fn ragged(sizes: &Arc<[usize]>) -> Cut {
         let (n, total) = (sizes.len(), sizes.iter().sum());
         let plain = sizes.iter().enumerate().all(|(i, &s)| s == chunk(total, n, i).len);
         if plain { Cut::chunks(1, n) } else { Cut::Sizes(Arc::clone(sizes)) }
     }
 
     /// The same, as plain chunks where its sizes are those.
-    pub(crate) fn simplest(self) -> Cut {
+    pub fn simplest(self) -> Cut {
         match self {
             Cut::Chunks { .. } => self,
             Cut::Sizes(sizes) => Cut::ragged(&sizes),
@@ -71,7 +76,7 @@ impl Cut {
     }
 
     /// The same without a split factor: plain chunks over as many ranks, or these sizes.
-    pub(crate) fn in_one_piece(self) -> Cut {
+    pub fn in_one_piece(self) -> Cut {
         match self {
             Cut::Chunks { ranks, .. } => Cut::chunks(1, ranks),
             Cut::Sizes(_) => self,
@@ -81,7 +86,7 @@ impl Cut {
     /// The same cut of `len`, with as many pieces as that really makes.
     ///
     /// Requires that there is something to cut.
-    pub(crate) fn without_empty_pieces(&self, len: usize) -> Cut {
+    pub fn without_empty_pieces(&self, len: usize) -> Cut {
         match self {
             Cut::Chunks { pieces, ranks } => Cut::chunks(len.div_ceil(len.div_ceil(*pieces)), *ranks),
             Cut::Sizes(_) => self.clone(),
@@ -89,7 +94,7 @@ impl Cut {
     }
 
     /// The cut that leaves every rank what it keeps of the indices `part` of `len`, if these are whole pieces.
-    pub(crate) fn narrowed(&self, len: usize, part: Range<usize>) -> Option<Cut> {
+    pub fn narrowed(&self, len: usize, part: Range<usize>) -> Option<Cut> {
         match *self {
             Cut::Chunks { pieces, ranks } => {
                 if part.is_empty() {
@@ -107,7 +112,7 @@ impl Cut {
     }
 
     /// How many ranks the axis has.
-    pub(crate) fn ranks(&self) -> usize {
+    pub fn ranks(&self) -> usize {
         match self {
             Cut::Chunks { ranks, .. } => *ranks,
             Cut::Sizes(sizes) => sizes.len(),
@@ -115,7 +120,7 @@ impl Cut {
     }
 
     /// Into how many pieces it first cuts a dim, each of which goes to all ranks; 1 for sizes.
-    pub(crate) fn pieces(&self) -> usize {
+    pub fn pieces(&self) -> usize {
         match self {
             Cut::Chunks { pieces, .. } => *pieces,
             Cut::Sizes(_) => 1,
@@ -123,7 +128,7 @@ impl Cut {
     }
 
     /// The sizes, where it has its own.
-    pub(crate) fn sizes(&self) -> Option<&Arc<[usize]>> {
+    pub fn sizes(&self) -> Option<&Arc<[usize]>> {
         match self {
             Cut::Chunks { .. } => None,
             Cut::Sizes(sizes) => Some(sizes),
@@ -131,7 +136,7 @@ impl Cut {
     }
 
     /// Whether it is plain chunks.
-    pub(crate) fn is_plain(&self) -> bool {
+    pub fn is_plain(&self) -> bool {
         match self {
             Cut::Chunks { pieces, .. } => *pieces == 1,
             Cut::Sizes(_) => false,
@@ -139,14 +144,14 @@ impl Cut {
     }
 
     /// The only length that it cuts, where there is only one.
-    pub(crate) fn total(&self) -> Option<usize> {
+    pub fn total(&self) -> Option<usize> {
         self.sizes().map(|sizes| sizes.iter().sum())
     }
 
     /// How many pieces there really are of `len`, if all are equal and give every rank as much.
     ///
     /// Requires that there is something to cut. Sizes are never taken for equal.
-    pub(crate) fn even_pieces(&self, len: usize) -> Option<usize> {
+    pub fn even_pieces(&self, len: usize) -> Option<usize> {
         match *self {
             Cut::Chunks { pieces, ranks } => {
                 let piece = len.div_ceil(pieces);
@@ -157,7 +162,7 @@ impl Cut {
     }
 
     /// How many elements rank `i` of the axis keeps of `len`.
-    pub(crate) fn len(&self, len: usize, i: usize) -> usize {
+    pub fn len(&self, len: usize, i: usize) -> usize {
         match self {
             Cut::Chunks { pieces: 1, ranks } => chunk(len, *ranks, i).len,
             Cut::Chunks { pieces, ranks } => {
@@ -175,7 +180,7 @@ impl Cut {
     ///
     /// `chunk` gives full pieces up to index `floor(len / piece)`, one short piece there, and nothing after it, so the
     /// lengths can change only at those places of its two parts.
-    pub(crate) fn places(&self, len: usize) -> SmallVec<[usize; 8]> {
+    pub fn places(&self, len: usize) -> SmallVec<[usize; 8]> {
         match self {
             Cut::Chunks { pieces, ranks } => {
                 let c = len.div_ceil(*pieces).max(1);
@@ -192,7 +197,7 @@ impl Cut {
     }
 
     /// Every length that some rank of the axis keeps of `len`, in few candidates.
-    pub(crate) fn lens(&self, len: usize) -> SmallVec<[usize; 8]> {
+    pub fn lens(&self, len: usize) -> SmallVec<[usize; 8]> {
         self.places(len).into_iter().map(|i| self.len(len, i)).collect()
     }
 
@@ -201,7 +206,7 @@ impl Cut {
     /// A piece of `m` gives `c = ceil(m/n)` each, and then `ceil(c/n')` each. Over both at once it gives
     /// `ceil(m/(n n')) = ceil(c/n')` each, so the places are the same if `n'` divides `c`, or if nothing is left for the
     /// second rank. The next cut must cut every share for itself.
-    pub(crate) fn goes_on(&self, next: &Cut, len: usize) -> bool {
+    pub fn goes_on(&self, next: &Cut, len: usize) -> bool {
         let (pieces, ranks, next_pieces, next_ranks) = match (self, next) {
             (&Cut::Chunks { pieces, ranks }, &Cut::Chunks { pieces: next_pieces, ranks: next_ranks }) => {
                 (pieces, ranks, next_pieces, next_ranks)
@@ -225,7 +230,7 @@ impl Cut {
     }
 
     /// Which elements rank `i` of the axis keeps of a list, in order.
-    pub(crate) fn keep(&self, list: &[Interval], i: usize, dim: usize) -> Result<Intervals, Error> {
+    pub fn keep(&self, list: &[Interval], i: usize, dim: usize) -> Result<Intervals, Error> {
         let total: usize = list.iter().map(|x| x.len).sum();
         let mut taker = Taker { list, at: 0, before: 0 };
         let mut kept = Intervals::new();

@@ -1,8 +1,8 @@
-//! What can be wrong with a mesh, a sharding or a plan: values with operands, printed as one sentence.
+//! What can be wrong with a mesh or a sharding: values with operands, printed as one sentence.
 
 use core::fmt;
 
-/// Why a mesh, placement, sharding or plan could not be made.
+/// Why a mesh, placement, sharding or view could not be made.
 ///
 /// `Display` is one sentence with the offending values; [`Error::kind`] is the word that machines read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,18 +101,6 @@ pub enum Error {
         /// The most that is listed.
         limit: usize,
     },
-    /// A network that cannot be.
-    Topology {
-        /// The reason, with the values.
-        reason: String,
-    },
-    /// No plan stays within the memory that was asked for.
-    PeakTooSmall {
-        /// The limit, in bytes.
-        limit: u64,
-        /// The least peak of any plan known.
-        least: u64,
-    },
     /// A view that cannot be, such as one of another number of elements.
     View {
         /// The reason, with the values.
@@ -127,31 +115,9 @@ pub enum Error {
         /// How many elements the worst rank receives on the way there.
         elements: u64,
     },
-    /// An op that takes its inputs only after a redistribution, where none may be implied.
-    ImplicitRedistribute {
-        /// The op, its operands, and what stands in the way.
-        reason: String,
-        /// What to redistribute, cheapest first.
-        fixes: String,
-    },
-    /// Two shardings that no plan can connect.
-    Incompatible {
-        /// The reason, with the values.
-        reason: String,
-    },
     /// Shards that do not denote one tensor.
     Meaningless {
         /// The reason, with the values.
-        reason: String,
-    },
-    /// A rule that cannot be, or does not fit the operands it is given.
-    Rule {
-        /// The reason, with the values.
-        reason: String,
-    },
-    /// A request that this planner does not take.
-    Unsupported {
-        /// The reason, with the way out.
         reason: String,
     },
     /// An error of the layout algebra underneath.
@@ -180,19 +146,16 @@ impl Error {
             Error::Uneven { .. } => "uneven",
             Error::NotExpressible { .. } => "not_expressible",
             Error::TooFragmented { .. } => "too_fragmented",
-            Error::Topology { .. } => "topology",
-            Error::PeakTooSmall { .. } => "peak_too_small",
             Error::View { .. } => "view",
-            Error::NeedsRedistribute { .. } | Error::ImplicitRedistribute { .. } => "needs_redistribute",
-            Error::Incompatible { .. } => "incompatible",
+            Error::NeedsRedistribute { .. } => "needs_redistribute",
             Error::Meaningless { .. } => "meaningless",
-            Error::Rule { .. } => "rule",
-            Error::Unsupported { .. } => "unsupported",
             Error::Layout(e) => e.kind(),
         }
     }
 
-    pub(crate) fn overflow(what: impl Into<String>) -> Error {
+    /// The error of a number that does not fit.
+    #[doc(hidden)]
+    pub fn overflow(what: impl Into<String>) -> Error {
         Error::Overflow { what: what.into() }
     }
 }
@@ -210,15 +173,8 @@ impl fmt::Display for Error {
             | Error::NotALayout { reason }
             | Error::Placement { reason }
             | Error::Uneven { reason }
-            | Error::Topology { reason }
             | Error::View { reason }
-            | Error::Incompatible { reason }
-            | Error::Meaningless { reason }
-            | Error::Rule { reason }
-            | Error::Unsupported { reason } => f.write_str(reason),
-            Error::PeakTooSmall { limit, least } => {
-                write!(f, "no plan stays within {limit} bytes on every rank: the least peak is {least} bytes")
-            }
+            | Error::Meaningless { reason } => f.write_str(reason),
             Error::NoSuchRank { rank, mesh } => write!(f, "rank {rank} is not in the mesh {mesh}"),
             Error::NoSuchAxis { axis, mesh } => write!(f, "the mesh {mesh} has no axis {axis:?}"),
             Error::PlacementCount { placements, axes, mesh } => write!(
@@ -244,7 +200,6 @@ impl fmt::Display for Error {
                 f,
                 "{reason}: redistribute to {first} first, for which the worst rank receives {elements} elements"
             ),
-            Error::ImplicitRedistribute { reason, fixes } => write!(f, "{reason}; {fixes}"),
             Error::Layout(e) => e.fmt(f),
         }
     }

@@ -73,7 +73,8 @@ impl Group {
     }
 
     /// The modes in ascending order; none for a group of one.
-    pub(crate) fn modes(&self) -> impl DoubleEndedIterator<Item = Mode> + '_ {
+    #[doc(hidden)]
+    pub fn modes(&self) -> impl DoubleEndedIterator<Item = Mode> + '_ {
         self.layout.flat().iter().copied().filter(|m| m.extent > 1)
     }
 

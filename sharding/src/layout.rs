@@ -54,11 +54,11 @@ pub(crate) fn nested(dims: &[Mode<At>], ends: &[usize]) -> Layout<At> {
 }
 
 /// The modes of a dim, fastest first; one of extent 1 for a dim of 1.
-pub(crate) fn dim_of(layout: &Layout<At>, dims: usize, dim: usize) -> &[Mode<At>] {
+pub fn dim_of(layout: &Layout<At>, dims: usize, dim: usize) -> &[Mode<At>] {
     layout.flat_modes().nth(dims - 1 - dim).unwrap_or_default()
 }
 
 /// The number of local indices of some modes.
-pub(crate) fn local_len(modes: &[Mode<At>]) -> i64 {
+pub fn local_len(modes: &[Mode<At>]) -> i64 {
     modes.iter().filter(|m| m.stride.is_local()).map(|m| m.extent).product()
 }

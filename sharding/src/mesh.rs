@@ -15,7 +15,7 @@ mod from_ranks;
 pub mod recipes;
 mod transform;
 
-pub(crate) use along::{coordinate_of, for_each_value, members_along, ranks_of_both};
+pub use along::{coordinate_of, for_each_value, members_along, ranks_of_both};
 pub(crate) use from_ranks::modes_of_line;
 
 use core::fmt;
@@ -292,7 +292,8 @@ impl Mesh {
     }
 
     /// The group of some modes along axes: their ranks, sorted and coalesced.
-    pub(crate) fn group_of_modes(&self, modes: &[Mode<At>]) -> Result<Group, Error> {
+    #[doc(hidden)]
+    pub fn group_of_modes(&self, modes: &[Mode<At>]) -> Result<Group, Error> {
         Group::of_modes(self.ranks_of(modes)?)
     }
 
@@ -315,7 +316,8 @@ impl Mesh {
     }
 
     /// Sub-axes as modes, in the same order.
-    pub(crate) fn modes(&self, subs: &[SubAxis]) -> Modes<At> {
+    #[doc(hidden)]
+    pub fn modes(&self, subs: &[SubAxis]) -> Modes<At> {
         subs.iter().map(|&s| self.mode(s)).collect()
     }
 
@@ -332,10 +334,8 @@ impl Mesh {
     /// Some modes along axes, coalesced, as sub-axes: outermost first.
     ///
     /// Requires modes sorted like [`System::digits`](crate::redistribute): by axis, slowest first.
-    pub(crate) fn sub_axes_of(
-        &self,
-        modes: impl DoubleEndedIterator<Item = Mode<At>>,
-    ) -> SmallVec<[SubAxis; 4]> {
+    #[doc(hidden)]
+    pub fn sub_axes_of(&self, modes: impl DoubleEndedIterator<Item = Mode<At>>) -> SmallVec<[SubAxis; 4]> {
         let mut coalesced = Modes::new();
         for mode in modes.rev().filter(|m| m.extent > 1) {
             coalesced.push_coalesced(0, mode);
@@ -372,7 +372,8 @@ impl Mesh {
     /// A mode `size : post@a` of an axis whose layout is `L` has the offsets `L o (size : post)`. For an axis of several
     /// modes that is only right if all that is asked of the axis composes with `L` *together*: each mode may do so alone,
     /// and their sum still carry over a boundary, so that ranks of one group would be told apart by it.
-    pub(crate) fn ranks_of(&self, modes: &[Mode<At>]) -> Result<Modes, Error> {
+    #[doc(hidden)]
+    pub fn ranks_of(&self, modes: &[Mode<At>]) -> Result<Modes, Error> {
         let mut ranks = Modes::new();
         for &m in modes.iter().filter(|m| m.extent > 1) {
             let Some(axis) = m.stride.axis() else { continue };
@@ -410,19 +411,19 @@ impl Mesh {
 
 /// The axis that a mode of a mesh goes along.
 #[inline]
-pub(crate) fn axis_of(at: At) -> usize {
+pub fn axis_of(at: At) -> usize {
     at.axis().map_or(0, |axis| axis as usize)
 }
 
 /// The digit of a coordinate along a mode.
 #[inline]
-pub(crate) fn digit(c: &[usize], m: Mode<At>) -> i64 {
+pub fn digit(c: &[usize], m: Mode<At>) -> i64 {
     c[axis_of(m.stride)] as i64 / m.stride.step() % m.extent
 }
 
 /// Gives a coordinate another digit along a mode.
 #[inline]
-pub(crate) fn set_digit(c: &mut [usize], m: Mode<At>, value: i64) {
+pub fn set_digit(c: &mut [usize], m: Mode<At>, value: i64) {
     let moved = (value - digit(c, m)) * m.stride.step();
     let x = &mut c[axis_of(m.stride)];
     *x = (*x as i64 + moved) as usize;

@@ -23,7 +23,6 @@ use crate::{Error, ReduceOp};
 /// # Ok::<(), reshard_sharding::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum Placement {
     /// Every rank holds the same.
     Replicate,
@@ -94,7 +93,8 @@ impl Placement {
     }
 
     /// The dim that it shards over `n` ranks, and how.
-    pub(crate) fn cut(&self, n: usize) -> Option<(usize, Cut)> {
+    #[doc(hidden)]
+    pub fn cut(&self, n: usize) -> Option<(usize, Cut)> {
         match self {
             Placement::Shard(dim) => Some((*dim, Cut::chunks(1, n))),
             Placement::StridedShard { dim, split_factor } => Some((*dim, Cut::chunks(*split_factor, n))),
@@ -121,7 +121,8 @@ impl Placement {
         }
     }
 
-    pub(crate) fn read(r: &mut Cursor<'_>) -> Result<Placement, Error> {
+    #[doc(hidden)]
+    pub fn read(r: &mut Cursor<'_>) -> Result<Placement, Error> {
         let at = r.here();
         let start = r.clone();
         let mut word = r.take_while(|c| c.is_ascii_alphanumeric() || c == '_');

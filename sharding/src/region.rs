@@ -8,6 +8,7 @@ pub struct Interval {
     /// The first index.
     pub start: usize,
     /// How many.
+    /// Elements of each.
     pub len: usize,
 }
 
@@ -51,7 +52,7 @@ impl Region {
 }
 
 /// Appends an interval, joined to the last one where they touch.
-pub(crate) fn push(out: &mut Intervals, x: Interval) {
+pub fn push(out: &mut Intervals, x: Interval) {
     if x.len == 0 {
         return;
     }
@@ -63,13 +64,19 @@ pub(crate) fn push(out: &mut Intervals, x: Interval) {
 
 /// A regular family of ranges that lie in two lists at once: `count` ranges of `len` indices, each a step further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Run {
-    pub(crate) source: usize,
-    pub(crate) target: usize,
-    pub(crate) len: usize,
-    pub(crate) count: usize,
-    pub(crate) source_step: usize,
-    pub(crate) target_step: usize,
+pub struct Run {
+    /// Where the first one starts in the source.
+    pub source: usize,
+    /// Where the first one starts in the target.
+    pub target: usize,
+    /// Elements of each.
+    pub len: usize,
+    /// How many there are.
+    pub count: usize,
+    /// From one to the next in the source.
+    pub source_step: usize,
+    /// From one to the next in the target.
+    pub target_step: usize,
 }
 
 /// The ranges in which two ascending lists overlap, as `(source local index, target local index, length)`.
@@ -100,7 +107,7 @@ fn overlaps<'a>(
 }
 
 /// Where the indices that two ascending lists share lie in each (as local indices), in few regular runs.
-pub(crate) fn shared(source: &[Interval], target: &[Interval]) -> Vec<Run> {
+pub fn shared(source: &[Interval], target: &[Interval]) -> Vec<Run> {
     let mut runs = Vec::new();
     for (s, t, len) in overlaps(source, target) {
         append(&mut runs, s, t, len);
@@ -109,12 +116,12 @@ pub(crate) fn shared(source: &[Interval], target: &[Interval]) -> Vec<Run> {
 }
 
 /// How many indices two ascending lists share.
-pub(crate) fn shared_len(source: &[Interval], target: &[Interval]) -> usize {
+pub fn shared_len(source: &[Interval], target: &[Interval]) -> usize {
     overlaps(source, target).map(|(.., len)| len).sum()
 }
 
 /// Adds one range to the runs: grown onto the last one, or as a repetition of it, where it continues it.
-pub(crate) fn append(runs: &mut Vec<Run>, source: usize, target: usize, len: usize) {
+pub fn append(runs: &mut Vec<Run>, source: usize, target: usize, len: usize) {
     if let Some(last) = runs.last_mut() {
         if last.count == 1 && source == last.source + last.len && target == last.target + last.len {
             last.len += len;

@@ -12,7 +12,7 @@
 
 mod normal;
 
-pub(crate) use normal::canonical_partial;
+pub use normal::canonical_partial;
 use normal::{lens_after, normal_cuts};
 use reshard_layout::algebra::Boundary;
 use reshard_layout::{At, Layout, Mode, Modes};
@@ -59,14 +59,17 @@ pub struct Sharding {
 
 /// One cut of a dim by a sub-axis, whose size is that of the cut.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct AxisCut {
-    pub(crate) dim: usize,
-    pub(crate) sub: SubAxis,
-    pub(crate) cut: Cut,
+pub struct AxisCut {
+    /// The dim.
+    pub dim: usize,
+    /// Over which ranks.
+    pub sub: SubAxis,
+    /// How.
+    pub cut: Cut,
 }
 
 /// The cuts of some dims, those of one dim in the order in which they apply.
-pub(crate) type Cuts = SmallVec<[AxisCut; 4]>;
+pub type Cuts = SmallVec<[AxisCut; 4]>;
 
 /// How the tensor lies on the mesh.
 #[derive(Debug, Eq)]
@@ -161,7 +164,8 @@ impl Sharding {
     }
 
     /// The sharding of these cuts, applied in the order given; cuts by sub-axes that overlap are the caller's fault.
-    pub(crate) fn from_cuts(
+    #[doc(hidden)]
+    pub fn from_cuts(
         mesh: &Mesh,
         shape: &[usize],
         mut cuts: Cuts,
@@ -190,7 +194,8 @@ impl Sharding {
     ///
     /// Requires that the extents multiply to the number of elements, which is not 0, and that no sub-axis is used twice.
     /// Fails only where a dim ends inside a mode that it does not divide, and says which boundary that is.
-    pub(crate) fn from_modes(
+    #[doc(hidden)]
+    pub fn from_modes(
         mesh: &Mesh,
         shape: &[usize],
         modes: Modes<At>,
@@ -206,7 +211,8 @@ impl Sharding {
     }
 
     /// The same tensor on the same mesh with other modes, of which it is known that they nest with its dims.
-    pub(crate) fn with_modes(&self, modes: impl Iterator<Item = Mode<At>>) -> Sharding {
+    #[doc(hidden)]
+    pub fn with_modes(&self, modes: impl Iterator<Item = Mode<At>>) -> Sharding {
         Sharding::from_modes(&self.mesh, &self.shape, modes.collect(), &self.partial)
             .expect("the modes of each dim stay in it")
     }
@@ -232,7 +238,8 @@ impl Sharding {
     }
 
     /// The same with its terms reduced to replicas.
-    pub(crate) fn settled(&self) -> Sharding {
+    #[doc(hidden)]
+    pub fn settled(&self) -> Sharding {
         Sharding { partial: SmallVec::new(), ..self.clone() }
     }
 
@@ -264,12 +271,14 @@ impl Sharding {
     }
 
     /// The modes of the row-major index, fastest first, where there is a layout.
-    pub(crate) fn modes(&self) -> Option<&[Mode<At>]> {
+    #[doc(hidden)]
+    pub fn modes(&self) -> Option<&[Mode<At>]> {
         self.layout().map(Layout::flat)
     }
 
     /// The cuts, by dim and in order of application, where there are no digits.
-    pub(crate) fn cuts(&self) -> Option<&[AxisCut]> {
+    #[doc(hidden)]
+    pub fn cuts(&self) -> Option<&[AxisCut]> {
         match &self.form {
             Form::Layout(_) => None,
             Form::Cuts(c) => Some(c),
@@ -277,7 +286,8 @@ impl Sharding {
     }
 
     /// The modes of a dim that divides, whatever the others do, coalesced, fastest first; one of extent 1 for a dim of 1.
-    pub(crate) fn dim_modes(&self, dim: usize) -> Option<Modes<At>> {
+    #[doc(hidden)]
+    pub fn dim_modes(&self, dim: usize) -> Option<Modes<At>> {
         match &self.form {
             Form::Layout(layout) => Some(Modes::from_slice(layout::dim_of(layout, self.shape.len(), dim))),
             Form::Cuts(cuts) => dim_of_cuts(&self.mesh, dim, self.shape[dim], cuts),
@@ -285,7 +295,8 @@ impl Sharding {
     }
 
     /// The cuts of a dim in order of application, whatever the form.
-    pub(crate) fn dim_cuts(&self, dim: usize) -> Cuts {
+    #[doc(hidden)]
+    pub fn dim_cuts(&self, dim: usize) -> Cuts {
         match &self.form {
             Form::Layout(layout) => cuts_of(&self.mesh, dim, layout::dim_of(layout, self.shape.len(), dim)),
             Form::Cuts(cuts) => cuts.iter().filter(|c| c.dim == dim).cloned().collect(),
@@ -293,13 +304,15 @@ impl Sharding {
     }
 
     /// The sub-axes that shard a dim, by dim and in order of application.
-    pub(crate) fn cutting(&self) -> impl Iterator<Item = SubAxis> + Clone + '_ {
+    #[doc(hidden)]
+    pub fn cutting(&self) -> impl Iterator<Item = SubAxis> + Clone + '_ {
         let modes = self.modes().unwrap_or_default().iter().rev().filter_map(|&m| self.mesh.sub_axis(m));
         modes.chain(self.cuts().unwrap_or_default().iter().map(|x| x.sub))
     }
 
     /// Feeds a hasher with a part of what tells shardings apart: equal ones alike, and quickly.
-    pub(crate) fn hash_word(&self, hasher: &mut impl core::hash::Hasher) {
+    #[doc(hidden)]
+    pub fn hash_word(&self, hasher: &mut impl core::hash::Hasher) {
         hasher.write_usize(self.mesh.size() ^ self.mesh.world().rotate_left(32));
         for &n in &self.shape {
             hasher.write_usize(n);
@@ -324,10 +337,8 @@ impl Sharding {
     }
 
     /// This sharding with other partial axes.
-    pub(crate) fn with_partial(
-        &self,
-        partial: impl IntoIterator<Item = PartialAxis>,
-    ) -> Result<Sharding, Error> {
+    #[doc(hidden)]
+    pub fn with_partial(&self, partial: impl IntoIterator<Item = PartialAxis>) -> Result<Sharding, Error> {
         let partial = canonical_partial(&self.mesh, partial.into_iter().collect())?;
         Ok(Sharding { partial, ..self.clone() })
     }
@@ -382,7 +393,8 @@ impl Sharding {
     }
 
     /// Which indices of one dim the rank at a coordinate holds.
-    pub(crate) fn intervals(&self, dim: usize, c: &[usize]) -> Result<Intervals, Error> {
+    #[doc(hidden)]
+    pub fn intervals(&self, dim: usize, c: &[usize]) -> Result<Intervals, Error> {
         let len = self.shape[dim];
         match &self.form {
             Form::Layout(layout) => inverse::intervals(layout::dim_of(layout, self.shape.len(), dim), dim, c),
@@ -425,7 +437,7 @@ fn check_shape(shape: &[usize]) -> Result<(), Error> {
 }
 
 /// The number of elements of a shape; that of its dims that are not 0 must fit, so that every partial product does.
-pub(crate) fn numel(shape: &[usize]) -> Result<usize, Error> {
+pub fn numel(shape: &[usize]) -> Result<usize, Error> {
     let product = shape
         .iter()
         .filter(|&&n| n > 0)
@@ -435,7 +447,7 @@ pub(crate) fn numel(shape: &[usize]) -> Result<usize, Error> {
 }
 
 /// Fails unless there is a size for each rank of an axis and their sum fits.
-pub(crate) fn check_sizes(sizes: &[usize], p: &Placement, axis: &crate::Axis) -> Result<(), Error> {
+pub fn check_sizes(sizes: &[usize], p: &Placement, axis: &crate::Axis) -> Result<(), Error> {
     if sizes.len() != axis.size() {
         return Err(Error::Placement {
             reason: format!(

@@ -141,6 +141,25 @@ impl From<reshard_sharding::Error> for CliError {
     }
 }
 
+impl From<reshard_planner::Error> for CliError {
+    fn from(error: reshard_planner::Error) -> Self {
+        match error {
+            reshard_planner::Error::Sharding(error) => error.into(),
+            error => Self::refused(error.kind(), error.to_string()),
+        }
+    }
+}
+
+impl From<reshard_ops::Error> for CliError {
+    fn from(error: reshard_ops::Error) -> Self {
+        match error {
+            reshard_ops::Error::Sharding(error) => error.into(),
+            reshard_ops::Error::Planner(error) => error.into(),
+            error => Self::refused(error.kind(), error.to_string()),
+        }
+    }
+}
+
 impl From<reshard_kernels::Error> for CliError {
     fn from(error: reshard_kernels::Error) -> Self {
         Self::refused(error.kind(), error.to_string())

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use reshard_sharding::redistribute::{Planner, Topology};
+use reshard_planner::{Planner, Topology};
 
 use super::error::CliError;
 

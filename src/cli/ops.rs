@@ -1,6 +1,6 @@
 //! Ops of a request: a call and the shapes of its operands, bound by the standard table.
 
-use reshard_sharding::rules::{Call, Op, Rule, Table};
+use reshard_ops::rules::{Call, Op, Rule, Table};
 
 use super::error::CliError;
 

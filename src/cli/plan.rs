@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use clap::Args;
-use reshard_sharding::redistribute::{Considered, Explanation, Plan, Step};
+use reshard_planner::{Considered, Explanation, Plan, Step};
 use reshard_sharding::{Group, Mesh, Sharding};
 use serde::{Deserialize, Serialize};
 

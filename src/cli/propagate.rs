@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use clap::Args;
 use reshard_kernels::DType;
-use reshard_sharding::propagate::{Choice, Operand, Propagator, Side, Wish};
-use reshard_sharding::redistribute::Plan;
-use reshard_sharding::rules::{Call, Op, Table};
+use reshard_ops::propagate::{Choice, Operand, Propagator, Side, Wish};
+use reshard_ops::rules::{Call, Op, Table};
+use reshard_planner::Plan;
 use reshard_sharding::{Mesh, Sharding, SubAxis};
 use serde::{Deserialize, Serialize};
 

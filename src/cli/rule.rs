@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use clap::Args;
-use reshard_sharding::rules::{Call, Op, Rule, Strategy, Table};
+use reshard_ops::rules::{Call, Op, Rule, Strategy, Table};
 use serde::{Deserialize, Serialize};
 
 use super::error::CliError;

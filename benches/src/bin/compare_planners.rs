@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::io::{Write, stdout};
 
-use reshard_sharding::redistribute::{Objective, Planner};
+use reshard_planner::{Objective, Planner};
 use reshard_sharding::{Mesh, Sharding};
 use serde_json::Value;
 

@@ -16,7 +16,7 @@ use mpi::traits::CommunicatorCollectives;
 use reshard_collectives::{Communicator, Compiled};
 use reshard_kernels::DType;
 use reshard_mpi::Comm;
-use reshard_sharding::redistribute::Planner;
+use reshard_planner::Planner;
 use reshard_sharding::{Mesh, Sharding};
 
 /// Turns of the bare call and ours.

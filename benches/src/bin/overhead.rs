@@ -9,7 +9,7 @@ use std::time::Instant;
 use reshard_collectives::threads::{Comm, World};
 use reshard_collectives::{Communicator, Compiled, Error};
 use reshard_kernels::DType;
-use reshard_sharding::redistribute::Planner;
+use reshard_planner::Planner;
 use reshard_sharding::{Mesh, Sharding};
 
 const TURNS: usize = 41;

@@ -11,7 +11,7 @@ use std::hint::black_box;
 use std::process::ExitCode;
 
 use reshard_benches::propagating::lists;
-use reshard_sharding::propagate::Propagator;
+use reshard_ops::propagate::Propagator;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -10,7 +10,7 @@
 use std::hint::black_box;
 use std::process::ExitCode;
 
-use reshard_sharding::redistribute::{Objective, Plan, Planner};
+use reshard_planner::{Objective, Plan, Planner};
 use reshard_sharding::{Mesh, Placements, Sharding};
 
 /// Eight even shardings of a tensor of 4096 x 1024 x 8192 over dp=4, cp=2, tp=8.

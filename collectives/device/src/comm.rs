@@ -15,7 +15,7 @@ use std::time::Duration;
 use reshard_collectives::threads::Comm;
 use reshard_collectives::{Communicator, Compiled, Error, Exchange};
 use reshard_kernels::{DType, Side};
-use reshard_sharding::redistribute::{Phase, StepOp};
+use reshard_planner::{Phase, StepOp};
 
 use crate::Backend;
 use crate::lower::{Addresses, constants, engine, lower};

@@ -15,7 +15,7 @@ use std::time::Duration;
 use reshard_collectives::{Communicator, Compiled, Error, Exchange};
 use reshard_cuda::Work;
 use reshard_kernels::DType;
-use reshard_sharding::redistribute::Plan;
+use reshard_planner::Plan;
 
 use crate::Backend;
 use crate::lower::{Addresses, constants, lower};
@@ -25,7 +25,8 @@ use crate::lower::{Addresses, constants, lower};
 /// ```
 /// use reshard_device::{Fused, Simulated};
 /// use reshard_kernels::DType;
-/// use reshard_sharding::{Mesh, Sharding, redistribute::Planner};
+/// use reshard_sharding::{Mesh, Sharding};
+/// use reshard_planner::Planner;
 ///
 /// let mesh: Mesh = "x=2".parse()?;
 /// let plan = Planner::new()

@@ -15,7 +15,8 @@ use crate::{Backend, DeviceComm};
 /// use reshard_collectives::{Communicator, Compiled};
 /// use reshard_device::{DeviceWorld, Simulated};
 /// use reshard_kernels::DType;
-/// use reshard_sharding::{Mesh, Sharding, redistribute::Planner};
+/// use reshard_sharding::{Mesh, Sharding};
+/// use reshard_planner::Planner;
 ///
 /// let mesh: Mesh = "dp=2".parse()?;
 /// let gradient = Sharding::parse(&mesh, &[4], "P")?;

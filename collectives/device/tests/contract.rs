@@ -7,7 +7,7 @@ use reshard_collectives::threads::{Fault, FaultKind};
 use reshard_collectives::{Communicator, Compiled};
 use reshard_device::{Backend, DeviceWorld, Simulated};
 use reshard_kernels::DType;
-use reshard_sharding::redistribute::Planner;
+use reshard_planner::Planner;
 use reshard_sharding::{Mesh, Sharding};
 
 fn keeps_the_contract<B: Backend>(device: &B, ranks: usize, options: &Options) {

@@ -2,8 +2,8 @@
 
 use reshard_device::{Backend, Fused, Simulated};
 use reshard_kernels::DType;
+use reshard_planner::{Objective, Planner};
 use reshard_sharding::meaning::meaning;
-use reshard_sharding::redistribute::{Objective, Planner};
 use reshard_sharding::{Mesh, Sharding};
 
 fn shardings(mesh: &Mesh, shape: &[usize]) -> Vec<Sharding> {

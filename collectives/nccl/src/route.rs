@@ -26,7 +26,7 @@ use reshard_collectives::{Collective, Error, Exchange, Piece, Reduction, Send};
 use reshard_cuda::Work;
 use reshard_device::lower::{Landing, copies, fills, in_bytes, landed};
 use reshard_kernels::{CombineOp, Mode, Nest, Side};
-use reshard_sharding::redistribute::StepOp;
+use reshard_planner::StepOp;
 
 use crate::{Element, FloatSums};
 

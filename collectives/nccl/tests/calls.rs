@@ -5,7 +5,7 @@ use std::time::Duration;
 use reshard_collectives::{Communicator, Compiled};
 use reshard_kernels::{CombineOp, DType};
 use reshard_nccl::{Call, Comm, Element, FloatSums, Handle, RecordingWorld};
-use reshard_sharding::redistribute::Planner;
+use reshard_planner::Planner;
 use reshard_sharding::{Mesh, Sharding};
 
 /// The calls of a rank in one run of a plan, after its scratch was made.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use reshard_collectives::{Communicator, Compiled};
 use reshard_kernels::DType;
 use reshard_nccl::{Call, Comm, Fault, FaultKind, Nccl, Recording, RecordingWorld};
-use reshard_sharding::redistribute::{Plan, Planner};
+use reshard_planner::{Plan, Planner};
 use reshard_sharding::{Mesh, Sharding};
 
 fn plan(mesh: &str, shape: &[usize], from: &str, to: &str) -> Plan {

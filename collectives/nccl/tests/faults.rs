@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use reshard_collectives::{Communicator, Compiled, Error};
 use reshard_kernels::DType;
 use reshard_nccl::{Call, Comm, Fault, FaultKind, RecordingWorld};
-use reshard_sharding::redistribute::Planner;
+use reshard_planner::Planner;
 use reshard_sharding::{Mesh, Sharding};
 
 const TIME_OUT: Duration = Duration::from_millis(500);

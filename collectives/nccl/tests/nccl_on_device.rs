@@ -12,7 +12,7 @@ use reshard_collectives::{Communicator, Compiled};
 use reshard_kernels::DType;
 use reshard_nccl::bootstrap::Rendezvous;
 use reshard_nccl::{Comm, Real};
-use reshard_sharding::redistribute::Planner;
+use reshard_planner::Planner;
 use reshard_sharding::{Mesh, Sharding};
 
 const TIME_OUT: Duration = Duration::from_mins(1);

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use reshard_collectives::{Communicator, Compiled, Error};
 use reshard_kernels::DType;
 use reshard_nccl::{Comm, Nccl, Real};
-use reshard_sharding::redistribute::Planner;
+use reshard_planner::Planner;
 use reshard_sharding::{Mesh, Sharding};
 
 const RANKS: usize = 4;

@@ -12,8 +12,8 @@
 
 use reshard_kernels::DType;
 use reshard_kernels::{Mode, Modes};
+use reshard_planner::{Block, Message, Phase, Reduce, StepOp};
 use reshard_sharding::ReduceOp;
-use reshard_sharding::redistribute::{Block, Message, Phase, Reduce, StepOp};
 use smallvec::SmallVec;
 
 use super::data::{Kind, bits, mix};

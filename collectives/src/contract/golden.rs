@@ -3,8 +3,8 @@
 //! Tensors of millions of elements are asked for as smaller ones here, on a network that is slower by the same factor, so
 //! that every cost and so every plan is that of the golden file.
 
-use reshard_sharding::redistribute::{Level, Objective, Plan, Planner, Topology};
-use reshard_sharding::{Error, Mesh, Sharding};
+use reshard_planner::{Error, Level, Objective, Plan, Planner, Topology};
+use reshard_sharding::{Mesh, Sharding};
 
 /// A question to the planner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -40,8 +40,8 @@ mod plans;
 use std::fmt;
 
 use reshard_kernels::DType;
+use reshard_planner::Plan;
 use reshard_sharding::ReduceOp;
-use reshard_sharding::redistribute::Plan;
 
 use crate::{Communicator, Compiled, Error, Memory};
 use data::Kind;

@@ -4,7 +4,7 @@ use std::borrow::{Borrow, BorrowMut};
 use std::collections::BTreeMap;
 
 use reshard_layout::Layout;
-use reshard_sharding::redistribute::Plan;
+use reshard_planner::Plan;
 use reshard_sharding::{Mesh, ReduceOp, Sharding};
 
 use super::data::{Kind, Tensor, mix};

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
+use reshard_planner::{Plan, Planner, Topology};
 use reshard_sharding::meaning::held;
-use reshard_sharding::redistribute::{Plan, Planner, Topology};
 use reshard_sharding::{Mesh, ReduceOp, Region, Sharding};
 
 use super::data::{Kind, Tensor, mix, terms};
@@ -99,12 +99,10 @@ impl<C: Communicator> Suite<'_, C> {
                             continue;
                         }
                         // An average that is not there yet has no terms to make up.
-                        let plan = Sharding::parse(&mesh, shape, from).and_then(|from| {
-                            let to = Sharding::parse(&mesh, shape, to)?;
-                            let planner = Planner::new().deterministic(n.is_multiple_of(4));
-                            planner.plan(&from, &to, kind.item_bytes())
-                        });
-                        let Ok(plan) = plan else { continue };
+                        let ends = [from, to].map(|text| Sharding::parse(&mesh, shape, text));
+                        let [Ok(from), Ok(to)] = ends else { continue };
+                        let planner = Planner::new().deterministic(n.is_multiple_of(4));
+                        let Ok(plan) = planner.plan(&from, &to, kind.item_bytes()) else { continue };
                         self.redistribute(&plan, kind, Some(op))?;
                     }
                 }

@@ -7,7 +7,8 @@ use std::time::Duration;
 /// ```
 /// use reshard_collectives::threads::{Fault, FaultKind, World};
 /// use reshard_kernels::DType;
-/// use reshard_sharding::{Mesh, Sharding, redistribute::Planner};
+/// use reshard_sharding::{Mesh, Sharding};
+/// use reshard_planner::Planner;
 ///
 /// let mesh = Mesh::new([("tp", 2)])?;
 /// let parse = |text: &str| Sharding::parse(&mesh, &[4], text);

@@ -10,7 +10,7 @@ mod meeting;
 mod world;
 
 use reshard_kernels::DType;
-use reshard_sharding::redistribute::Plan;
+use reshard_planner::Plan;
 
 pub use comm::{Comm, Pending};
 pub use fault::{Fault, FaultKind};

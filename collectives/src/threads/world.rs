@@ -8,7 +8,7 @@ use std::thread::{JoinHandle, Thread};
 use std::time::Duration;
 
 use reshard_kernels::DType;
-use reshard_sharding::redistribute::Plan;
+use reshard_planner::Plan;
 
 use super::comm::Comm;
 use super::fault::Fault;

@@ -3,8 +3,8 @@
 use reshard_collectives::Trace;
 use reshard_collectives::threads::World;
 use reshard_kernels::DType;
+use reshard_planner::{Plan, Planner};
 use reshard_sharding::meaning::{Term, held, meaning};
-use reshard_sharding::redistribute::{Plan, Planner};
 use reshard_sharding::{Mesh, Placement, Sharding};
 
 /// An element type of the tests: how to make it up, and its bytes.

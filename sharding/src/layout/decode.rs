@@ -83,13 +83,15 @@ impl Sharding {
     }
 
     /// Whether only whole axes cut and owe.
-    pub(crate) fn whole_axes(&self) -> bool {
+    #[doc(hidden)]
+    pub fn whole_axes(&self) -> bool {
         let mesh = self.mesh();
         self.partial().iter().map(|p| p.sub).chain(self.cutting()).all(|s| s == mesh.whole(s.axis))
     }
 
     /// Whether there is a text that means this sharding: not where sub-axes meet uneven cuts that only placements hold.
-    pub(crate) fn has_notation(&self) -> bool {
+    #[doc(hidden)]
+    pub fn has_notation(&self) -> bool {
         self.layout().is_some() || self.whole_axes() || self.by_tensor().is_ok()
     }
 }

@@ -71,7 +71,7 @@ fn push_dim(
 /// Of every one of `pieces` equal pieces of the `local` indices, an equal share for each rank of `to`: how many are left.
 ///
 /// `None`, and the modes are spoilt, where a share ends inside a mode that it does not divide.
-pub(crate) fn share_out(modes: &mut Modes<At>, local: i64, pieces: i64, to: Mode<At>) -> Option<i64> {
+pub fn share_out(modes: &mut Modes<At>, local: i64, pieces: i64, to: Mode<At>) -> Option<i64> {
     let high = local / pieces;
     let low = high / to.extent;
     if to.extent == 1 {

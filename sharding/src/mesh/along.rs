@@ -6,12 +6,12 @@ use super::{Coordinate, Mesh, digit, set_digit};
 use crate::Error;
 
 /// The coordinate of a rank that the mesh must hold.
-pub(crate) fn coordinate_of(mesh: &Mesh, rank: usize) -> Result<Coordinate, Error> {
+pub fn coordinate_of(mesh: &Mesh, rank: usize) -> Result<Coordinate, Error> {
     mesh.coordinate(rank).ok_or_else(|| Error::NoSuchRank { rank, mesh: mesh.to_string() })
 }
 
 /// Calls `f` with the coordinate for every combination of digits along these modes, the first slowest.
-pub(crate) fn for_each_value(c: &mut Coordinate, modes: &[Mode<At>], f: &mut impl FnMut(&Coordinate)) {
+pub fn for_each_value(c: &mut Coordinate, modes: &[Mode<At>], f: &mut impl FnMut(&Coordinate)) {
     let Some((&m, rest)) = modes.split_first() else { return f(c) };
     let own = digit(c, m);
     for value in 0..m.extent {
@@ -23,7 +23,7 @@ pub(crate) fn for_each_value(c: &mut Coordinate, modes: &[Mode<At>], f: &mut imp
 
 /// The ranks whose coordinates differ from a rank's at most along these modes, in the order of their digits, the first mode
 /// slowest.
-pub(crate) fn members_along(mesh: &Mesh, modes: &[Mode<At>], rank: usize) -> Result<Vec<usize>, Error> {
+pub fn members_along(mesh: &Mesh, modes: &[Mode<At>], rank: usize) -> Result<Vec<usize>, Error> {
     let mut c = coordinate_of(mesh, rank)?;
     for &m in modes {
         set_digit(&mut c, m, 0);
@@ -36,7 +36,7 @@ pub(crate) fn members_along(mesh: &Mesh, modes: &[Mode<At>], rank: usize) -> Res
 }
 
 /// All ranks of two meshes, ascending.
-pub(crate) fn ranks_of_both(a: &Mesh, b: &Mesh) -> Vec<usize> {
+pub fn ranks_of_both(a: &Mesh, b: &Mesh) -> Vec<usize> {
     let mut ranks: Vec<usize> = a.ranks().chain(b.ranks()).collect();
     ranks.sort_unstable();
     ranks.dedup();

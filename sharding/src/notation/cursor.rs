@@ -6,30 +6,31 @@ use crate::{Error, Group};
 
 /// A position in a text being read as `what`.
 #[derive(Clone, Debug)]
-pub(crate) struct Cursor<'a> {
+pub struct Cursor<'a> {
     what: &'static str,
     input: &'a str,
     at: usize,
 }
 
 impl<'a> Cursor<'a> {
-    pub(crate) fn new(what: &'static str, input: &'a str) -> Cursor<'a> {
+    /// A cursor at the start of a text; `what` names the notation in errors.
+    pub fn new(what: &'static str, input: &'a str) -> Cursor<'a> {
         Cursor { what, input, at: 0 }
     }
 
     /// The whole text.
-    pub(crate) fn input(&self) -> &'a str {
+    pub fn input(&self) -> &'a str {
         self.input
     }
 
     /// Where the next token starts, in bytes.
-    pub(crate) fn here(&mut self) -> usize {
+    pub fn here(&mut self) -> usize {
         self.rest();
         self.at
     }
 
     /// What is left, without leading blanks.
-    pub(crate) fn rest(&mut self) -> &'a str {
+    pub fn rest(&mut self) -> &'a str {
         let rest = &self.input[self.at..];
         let trimmed = rest.trim_start();
         self.at += rest.len() - trimmed.len();
@@ -37,12 +38,12 @@ impl<'a> Cursor<'a> {
     }
 
     /// Whether nothing but blanks is left.
-    pub(crate) fn is_done(&mut self) -> bool {
+    pub fn is_done(&mut self) -> bool {
         self.rest().is_empty()
     }
 
     /// Takes `token` if it comes next.
-    pub(crate) fn eat(&mut self, token: &str) -> bool {
+    pub fn eat(&mut self, token: &str) -> bool {
         let found = self.rest().starts_with(token);
         if found {
             self.at += token.len();
@@ -51,12 +52,12 @@ impl<'a> Cursor<'a> {
     }
 
     /// Takes `token` or fails.
-    pub(crate) fn expect(&mut self, token: &str) -> Result<(), Error> {
+    pub fn expect(&mut self, token: &str) -> Result<(), Error> {
         if self.eat(token) { Ok(()) } else { Err(self.error(format!("{token:?}"))) }
     }
 
     /// The longest run of characters of which each satisfies `ok`; may be empty.
-    pub(crate) fn take_while(&mut self, ok: impl Fn(char) -> bool) -> &'a str {
+    pub fn take_while(&mut self, ok: impl Fn(char) -> bool) -> &'a str {
         let rest = self.rest();
         let len = rest.find(|c| !ok(c)).unwrap_or(rest.len());
         self.at += len;
@@ -64,7 +65,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// A whole number.
-    pub(crate) fn number(&mut self, expected: &str) -> Result<usize, Error> {
+    pub fn number(&mut self, expected: &str) -> Result<usize, Error> {
         let start = self.here();
         let digits = self.take_while(|c| c.is_ascii_digit());
         if digits.is_empty() {
@@ -77,7 +78,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// A layout's text up to (not including) the first of `ends` outside parentheses.
-    pub(crate) fn until_outside_parens(&mut self, ends: &[char]) -> &'a str {
+    pub fn until_outside_parens(&mut self, ends: &[char]) -> &'a str {
         let rest = self.rest();
         let mut depth = 0usize;
         for (i, c) in rest.char_indices() {
@@ -96,30 +97,30 @@ impl<'a> Cursor<'a> {
     }
 
     /// A layout, up to the first of `ends` outside parentheses.
-    pub(crate) fn layout(&mut self, ends: &[char]) -> Result<Layout, Error> {
+    pub fn layout(&mut self, ends: &[char]) -> Result<Layout, Error> {
         let at = self.here();
         let text = self.until_outside_parens(ends);
         text.parse::<Layout>().map_err(|e| self.error_at(at, format!("a layout such as 2:4 ({e})")))
     }
 
     /// A group's pattern, up to the first of `ends` outside parentheses.
-    pub(crate) fn group(&mut self, ends: &[char]) -> Result<Group, Error> {
+    pub fn group(&mut self, ends: &[char]) -> Result<Group, Error> {
         Group::new(&self.layout(ends)?)
     }
 
     /// Fails unless everything was read.
-    pub(crate) fn finish(mut self) -> Result<(), Error> {
+    pub fn finish(mut self) -> Result<(), Error> {
         if self.is_done() { Ok(()) } else { Err(self.error("the end")) }
     }
 
     /// An error at the next token.
-    pub(crate) fn error(&mut self, expected: impl Into<String>) -> Error {
+    pub fn error(&mut self, expected: impl Into<String>) -> Error {
         let at = self.here();
         self.error_at(at, expected)
     }
 
     /// An error at a place seen before.
-    pub(crate) fn error_at(&self, at: usize, expected: impl Into<String>) -> Error {
+    pub fn error_at(&self, at: usize, expected: impl Into<String>) -> Error {
         Error::Parse { what: self.what, input: self.input.to_owned(), at, expected: expected.into() }
     }
 }

@@ -46,7 +46,7 @@ pub(super) fn normal_cuts(mesh: &Mesh, shape: &[usize], cuts: &[AxisCut]) -> Cut
 }
 
 /// Partial axes in mesh order, consecutive ones joined, those of one rank gone; fails if their ops do not mix.
-pub(crate) fn canonical_partial(
+pub fn canonical_partial(
     mesh: &Mesh,
     mut partial: SmallVec<[PartialAxis; 2]>,
 ) -> Result<SmallVec<[PartialAxis; 2]>, Error> {

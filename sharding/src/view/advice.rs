@@ -7,13 +7,13 @@
 //! Where there is no layout, cuts stand in the way: as few as possible are placed anew, as plain chunks of any dim or
 //! nowhere, and of those placements that have the view the one is taken for which the worst rank receives least.
 
+use reshard_layout::algebra::zip;
 use reshard_layout::{At, Mode, Modes};
 use smallvec::SmallVec;
 
 use super::{ending_at, ends_of, reshaped};
 use crate::cut::Cut;
 use crate::layout::make_dense;
-use crate::redistribute::{Objective, Planner};
 use crate::region::shared_len;
 use crate::sharding::{AxisCut, Cuts};
 use crate::{Error, Sharding, SubAxis};
@@ -31,7 +31,7 @@ const COUNTED: usize = 1 << 10;
 const MOST_WAYS: usize = 1 << 8;
 
 /// A sharding from which the view is free, and how many elements the worst rank receives on the way there.
-pub(crate) fn advised(s: &Sharding, shape: &[usize]) -> Result<(Sharding, u64), Error> {
+pub fn advised(s: &Sharding, shape: &[usize]) -> Result<(Sharding, u64), Error> {
     match s.modes() {
         Some(modes) => best(s, modes, shape),
         None => recut(s, shape),
@@ -166,6 +166,26 @@ fn received(from: &Sharding, to: &Sharding) -> Result<u64, Error> {
     Ok(most)
 }
 
+/// [`received`] of two shardings that are layouts, read off their zip; `None` where these do not nest.
+///
+/// Where a mode changes hands some rank holds nothing of what it wants; otherwise every rank holds its own part of each
+/// mode that is gathered.
+fn received_of_layouts(from: &Sharding, to: &Sharding) -> Option<u64> {
+    let zipped = zip(from.modes()?, to.modes()?).ok()?;
+    let local: i64 = to.modes()?.iter().filter(|m| m.stride.is_local()).map(|m| m.extent).product();
+    let mut gathered = 1;
+    for &Mode { extent, stride: (before, after) } in zipped.iter() {
+        if before.is_local() || before == after {
+            continue;
+        }
+        if !after.is_local() {
+            return Some(local as u64);
+        }
+        gathered *= extent;
+    }
+    Some((local - local / gathered) as u64)
+}
+
 fn best(s: &Sharding, modes: &[Mode<At>], shape: &[usize]) -> Result<(Sharding, u64), Error> {
     let modes = refined(Modes::from_slice(modes), s.shape(), shape);
     // Slowest first, so that ties fall to the slowest.
@@ -186,9 +206,12 @@ fn best(s: &Sharding, modes: &[Mode<At>], shape: &[usize]) -> Result<(Sharding, 
         let Ok(first) = Sharding::from_modes(s.mesh(), s.shape(), whole_index(freed), s.partial()) else {
             continue;
         };
-        let plan = Planner::new().objective(Objective::Bytes).plan(s, &first, 1)?;
-        if found.as_ref().is_none_or(|f| plan.received_bytes() < f.1) {
-            found = Some((first, plan.received_bytes(), subset.count_ones()));
+        let elements = match received_of_layouts(s, &first) {
+            Some(elements) => elements,
+            None => received(s, &first)?,
+        };
+        if found.as_ref().is_none_or(|f| elements < f.1) {
+            found = Some((first, elements, subset.count_ones()));
         }
     }
     found.map(|f| (f.0, f.1)).ok_or_else(|| Error::View { reason: String::new() })

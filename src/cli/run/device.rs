@@ -3,7 +3,7 @@
 use reshard_collectives::Error;
 use reshard_device::{Backend, Fused};
 use reshard_kernels::DType;
-use reshard_sharding::redistribute::Plan;
+use reshard_planner::Plan;
 
 /// A device, and what it prepared last: many tensors of a checkpoint take the same way one after the other.
 pub(crate) struct OnDevice<B: Backend> {

@@ -11,8 +11,8 @@ use std::time::Duration;
 use reshard_collectives::threads::World;
 use reshard_collectives::{Batch, Compiled};
 use reshard_kernels::DType;
+use reshard_planner::{Plan, Planner};
 use reshard_sharding::Sharding;
-use reshard_sharding::redistribute::{Plan, Planner};
 
 use super::Engine;
 use super::decision::Move;

@@ -19,7 +19,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use reshard_collectives::{Compiled, Error};
-use reshard_sharding::redistribute::{Plan, Planner};
+use reshard_planner::{Plan, Planner};
 use reshard_sharding::{Mesh, Sharding};
 
 use super::checkpoint::{Checkpoint, Data};

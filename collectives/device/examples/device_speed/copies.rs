@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use reshard_collectives::Compiled;
 use reshard_cuda::{Device, DeviceCopy, Memory};
 use reshard_kernels::{DType, Mode, Nest, Side};
+use reshard_planner::{Objective, Planner};
 use reshard_sharding::Mesh;
-use reshard_sharding::redistribute::{Objective, Planner};
 
 use super::{Result, shardings, time};
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 use reshard_cuda::Device;
 use reshard_device::{Backend, Cuda, Fused};
 use reshard_kernels::DType;
-use reshard_sharding::redistribute::{Objective, Planner};
+use reshard_planner::{Objective, Planner};
 use reshard_sharding::{Mesh, Sharding};
 
 use super::{Result, row, shardings, time};

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use reshard_collectives::{Communicator, Compiled, Error};
 use reshard_kernels::DType;
 use reshard_mpi::Comm;
-use reshard_sharding::redistribute::{Plan, Planner};
+use reshard_planner::{Plan, Planner};
 use reshard_sharding::{Mesh, Sharding};
 
 use crate::launch::{Job, Outcome};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use reshard_collectives::{Communicator, Compiled, Memory};
 use reshard_kernels::DType;
 use reshard_mpi::Comm;
-use reshard_sharding::redistribute::Planner;
+use reshard_planner::Planner;
 use reshard_sharding::{Mesh, Sharding};
 
 /// Neither side divides a piece of a message, and their product is above 2^31.

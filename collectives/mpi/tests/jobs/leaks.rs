@@ -7,8 +7,8 @@ use mpi::topology::SimpleCommunicator;
 use reshard_collectives::{Communicator, Compiled};
 use reshard_kernels::DType;
 use reshard_mpi::Comm;
+use reshard_planner::Planner;
 use reshard_sharding::Sharding;
-use reshard_sharding::redistribute::Planner;
 
 use crate::random::Dice;
 

@@ -3,7 +3,7 @@
 use reshard_collectives::{Communicator, Compiled, Memory, threads};
 use reshard_kernels::DType;
 use reshard_mpi::Comm;
-use reshard_sharding::redistribute::{Objective, Planner};
+use reshard_planner::{Objective, Planner};
 use reshard_sharding::{Mesh, Placement, ReduceOp, Sharding};
 
 /// A xorshift generator, the same on every rank.

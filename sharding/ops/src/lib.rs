@@ -1,0 +1,12 @@
+//! What an op means for shardings.
+//!
+//! * [`rules`]: what an op may be along one mesh axis: equations, strategies, the [table](rules::Table) of ops, and the
+//!   [verifier](rules::verify) that tries a rule on data.
+//! * [`propagate`]: the strategy of least cost for an op on a whole mesh, by the planner's own model, and for graphs of ops.
+#![forbid(unsafe_code)]
+
+mod error;
+pub mod propagate;
+pub mod rules;
+
+pub use error::Error;

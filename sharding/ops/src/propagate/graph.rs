@@ -1,0 +1,308 @@
+//! Straight-line graphs of ops, propagated forward.
+//!
+//! A graph is a list of ops on one mesh, each on values made before it. Propagation goes through them in order: an op's
+//! inputs are what earlier ops made, and its outputs are what the cheapest strategy makes of them. A value may be given a
+//! sharding; then the op that makes it is chosen with the cost of getting there, and that plan is inserted. Otherwise its
+//! terms are counted at what they will cost ([`Wish::Settled`]), and kept as long as ops let them pass.
+//!
+//! A value that was brought to some sharding for one op is not brought there again for another: the copy is used.
+
+use core::fmt;
+use std::sync::Arc;
+
+use reshard_kernels::DType;
+
+use crate::Error;
+use crate::propagate::cache::PropagationCache;
+use crate::propagate::choice::Side;
+use crate::propagate::operand::Operand;
+use crate::propagate::wish::Wish;
+use crate::rules::{Brackets, Op};
+use reshard_planner::Plan;
+use reshard_sharding::{Mesh, Sharding};
+
+/// A value of a graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Value(usize);
+
+#[derive(Clone, Debug)]
+struct Node {
+    op: Op,
+    inputs: Vec<Value>,
+    outputs: Vec<Value>,
+}
+
+#[derive(Clone, Debug)]
+struct Known {
+    name: String,
+    dtype: DType,
+    shape: Vec<usize>,
+    /// The sharding of an input of the graph.
+    given: Option<Sharding>,
+    constraint: Option<Sharding>,
+}
+
+/// A list of ops on values (see the [module](self)).
+///
+/// ```
+/// use reshard_kernels::DType;
+/// use reshard_sharding::{Mesh, Sharding};
+/// use reshard_ops::rules::Op;
+/// use reshard_ops::propagate::{Graph, Operand, PropagationCache, Propagator};
+/// let mesh: Mesh = "dp=2,tp=4".parse()?;
+/// let mut graph = Graph::new(&mesh);
+/// let of = |shape: &[usize], p: &str| Sharding::parse(&mesh, shape, p).map(|s| Operand::new(DType::BF16, s));
+/// let x = graph.input("x", of(&[64, 32], "S(0),R")?)?;
+/// let up = graph.input("up", of(&[32, 128], "R,S(1)")?)?;
+/// let down = graph.input("down", of(&[128, 32], "R,S(0)")?)?;
+/// let mm = "mk,kn->mn".parse()?;
+/// let h = graph.apply(&Op::new("mm", &mm, &[&[64, 32], &[32, 128]])?, &[x, up])?[0];
+/// let y = graph.apply(&Op::new("mm", &mm, &[&[64, 128], &[128, 32]])?, &[h, down])?[0];
+/// graph.constrain(y, Sharding::parse(&mesh, &[64, 32], "S(0),R")?)?;
+/// let report = graph.propagate(&PropagationCache::new(Propagator::new(), 64))?;
+/// assert_eq!(report.sharding(h).to_string(), "S(0),S(1)");
+/// // One all-reduce over tp, after the second product.
+/// assert_eq!(report.communications().len(), 1);
+/// assert_eq!(report.communications()[0].plan.steps().len(), 1);
+/// # Ok::<(), reshard_ops::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Graph {
+    mesh: Mesh,
+    values: Vec<Known>,
+    nodes: Vec<Node>,
+}
+
+impl Graph {
+    /// A graph without ops.
+    pub fn new(mesh: &Mesh) -> Graph {
+        Graph { mesh: mesh.clone(), values: Vec::new(), nodes: Vec::new() }
+    }
+
+    /// A value that comes from outside. Fails if it is on another mesh.
+    pub fn input(&mut self, name: &str, operand: Operand) -> Result<Value, Error> {
+        if *operand.sharding.mesh() != self.mesh {
+            return Err(Error::Rule {
+                reason: format!(
+                    "the graph is on {}, and {name} is {operand}: redistribute it first",
+                    self.mesh
+                ),
+            });
+        }
+        self.values.push(Known {
+            name: name.to_owned(),
+            dtype: operand.dtype,
+            shape: operand.sharding.shape().to_vec(),
+            given: Some(operand.sharding),
+            constraint: None,
+        });
+        Ok(Value(self.values.len() - 1))
+    }
+
+    /// Appends an op; its outputs have the element type of its first input (f32 without inputs).
+    ///
+    /// Fails if the inputs are not of this graph or have not the op's shapes.
+    pub fn apply(&mut self, op: &Op, inputs: &[Value]) -> Result<Vec<Value>, Error> {
+        let first = inputs.first().and_then(|v| self.values.get(v.0)).map_or(DType::F32, |v| v.dtype);
+        self.apply_as(op, inputs, &vec![first; op.outputs().len()])
+    }
+
+    /// The same with the element type of each output.
+    pub fn apply_as(&mut self, op: &Op, inputs: &[Value], dtypes: &[DType]) -> Result<Vec<Value>, Error> {
+        let node = self.nodes.len();
+        let bad = |reason: String| Err(Error::Rule { reason: format!("op {node}, {}: {reason}", op.name()) });
+        if inputs.len() != op.inputs().len() || dtypes.len() != op.outputs().len() {
+            return bad(format!(
+                "it has {} inputs and {} outputs, not {} and {}",
+                op.inputs().len(),
+                op.outputs().len(),
+                inputs.len(),
+                dtypes.len()
+            ));
+        }
+        for (i, (value, shape)) in inputs.iter().zip(op.inputs()).enumerate() {
+            let Some(known) = self.values.get(value.0) else {
+                return bad(format!("input {i} is no value of this graph"));
+            };
+            if known.shape != shape.as_slice() {
+                return bad(format!(
+                    "input {i} is {}, whose shape is {} and not {}",
+                    known.name,
+                    Brackets(&known.shape),
+                    Brackets(shape)
+                ));
+            }
+        }
+        let outputs: Vec<Value> = op
+            .outputs()
+            .iter()
+            .zip(dtypes)
+            .map(|(shape, &dtype)| {
+                self.values.push(Known {
+                    name: format!("{}.{node}", op.name()),
+                    dtype,
+                    shape: shape.to_vec(),
+                    given: None,
+                    constraint: None,
+                });
+                Value(self.values.len() - 1)
+            })
+            .collect();
+        self.nodes.push(Node { op: op.clone(), inputs: inputs.to_vec(), outputs: outputs.clone() });
+        Ok(outputs)
+    }
+
+    /// Gives a value a sharding: it is redistributed to it where it is made.
+    ///
+    /// Fails if the sharding is on another mesh or of another shape.
+    pub fn constrain(&mut self, value: Value, sharding: Sharding) -> Result<(), Error> {
+        let Some(known) = self.values.get_mut(value.0) else {
+            return Err(Error::Rule { reason: format!("there is no value {} in this graph", value.0) });
+        };
+        if *sharding.mesh() != self.mesh || sharding.shape() != known.shape.as_slice() {
+            return Err(Error::Rule {
+                reason: format!(
+                    "{} is {} on {}, which cannot be {sharding} of {} on {}",
+                    known.name,
+                    Brackets(&known.shape),
+                    self.mesh,
+                    Brackets(sharding.shape()),
+                    sharding.mesh()
+                ),
+            });
+        }
+        known.constraint = Some(sharding);
+        Ok(())
+    }
+
+    /// The shardings of all values and every communication that they need.
+    ///
+    /// Fails where an op takes its inputs by no strategy at all; the error names the op.
+    pub fn propagate(&self, cache: &PropagationCache) -> Result<Report, Error> {
+        let mut report = Report { shardings: vec![None; self.values.len()], communications: Vec::new() };
+        // The shardings in which each value is at hand, besides its own.
+        let mut copies: Vec<Vec<Sharding>> = vec![Vec::new(); self.values.len()];
+        for (i, value) in self.values.iter().enumerate() {
+            let Some(given) = &value.given else { continue };
+            let now = value.constraint.as_ref().unwrap_or(given);
+            if now != given {
+                let planner = cache.propagator().get_planner();
+                let item = Operand::new(value.dtype, given.clone()).item_bytes()?;
+                let plan = Arc::new(planner.plan(given, now, item)?);
+                report.communications.push(Communication {
+                    at: None,
+                    value: Value(i),
+                    name: value.name.clone(),
+                    plan,
+                });
+            }
+            report.shardings[i] = Some(now.clone());
+        }
+        for (n, node) in self.nodes.iter().enumerate() {
+            let inputs: Vec<Operand> = node
+                .inputs
+                .iter()
+                .map(|v| Operand::new(self.values[v.0].dtype, report.sharding(*v).clone()))
+                .collect();
+            let wish = |v: &Value| match &self.values[v.0].constraint {
+                Some(sharding) => Wish::Become(sharding.clone()),
+                None => Wish::Settled,
+            };
+            let wishes: Vec<Wish> = node.outputs.iter().map(wish).collect();
+            let choice = cache.propagate(&node.op, &self.mesh, &inputs, &wishes)?;
+            for ((&v, to), plan) in node.inputs.iter().zip(&choice.inputs).zip(&choice.plans) {
+                let Some(plan) = plan else { continue };
+                if !copies[v.0].contains(to) {
+                    copies[v.0].push(to.clone());
+                    report.insert(Side::Input, n, &node.op, v, &self.values[v.0].name, plan);
+                }
+            }
+            for ((&v, is), plan) in node.outputs.iter().zip(&choice.outputs).zip(&choice.output_plans) {
+                report.shardings[v.0] = Some(is.clone());
+                if let Some(plan) = plan {
+                    report.insert(Side::Output, n, &node.op, v, &self.values[v.0].name, plan);
+                }
+            }
+        }
+        Ok(report)
+    }
+}
+
+/// One redistribution that a graph needs.
+#[derive(Clone, Debug)]
+pub struct Communication {
+    /// Before or after which op, counted from 0, and its name; `None` for a constraint on an input of the graph.
+    pub at: Option<(Side, usize, String)>,
+    /// What is redistributed.
+    pub value: Value,
+    /// Its name.
+    pub name: String,
+    /// How.
+    pub plan: Arc<Plan>,
+}
+
+impl fmt::Display for Communication {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.at {
+            None => f.write_str("at the start")?,
+            Some((Side::Input, n, op)) => write!(f, "before op {n}, {op}")?,
+            Some((Side::Output, n, op)) => write!(f, "after op {n}, {op}")?,
+        }
+        write!(
+            f,
+            ": {} [{}] -> [{}], {} bytes, {:.1} us",
+            self.name,
+            self.plan.from(),
+            self.plan.to(),
+            self.plan.received_bytes(),
+            self.plan.cost_us()
+        )
+    }
+}
+
+/// What propagation through a graph found.
+#[derive(Clone, Debug)]
+pub struct Report {
+    shardings: Vec<Option<Sharding>>,
+    communications: Vec<Communication>,
+}
+
+impl Report {
+    /// The sharding of a value of the graph that made this report.
+    ///
+    /// # Panics
+    ///
+    /// If the value is of another, larger graph.
+    pub fn sharding(&self, value: Value) -> &Sharding {
+        self.shardings[value.0].as_ref().expect("every op before has been propagated")
+    }
+
+    /// Every redistribution, in order: those with steps that communicate and those that only slice or fill.
+    pub fn communications(&self) -> &[Communication] {
+        &self.communications
+    }
+
+    /// What all of them cost, in microseconds.
+    pub fn cost_us(&self) -> f64 {
+        self.communications.iter().map(|c| c.plan.cost_us()).fold(0.0, |a, b| a + b)
+    }
+
+    /// The bytes that the worst rank of each receives, added up.
+    pub fn received_bytes(&self) -> u64 {
+        self.communications.iter().map(|c| c.plan.received_bytes()).sum()
+    }
+
+    fn insert(&mut self, side: Side, n: usize, op: &Op, value: Value, name: &str, plan: &Arc<Plan>) {
+        let at = Some((side, n, op.name().to_owned()));
+        self.communications.push(Communication { at, value, name: name.to_owned(), plan: Arc::clone(plan) });
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for c in &self.communications {
+            writeln!(f, "{c}")?;
+        }
+        write!(f, "{} bytes, {:.1} us", self.received_bytes(), self.cost_us())
+    }
+}

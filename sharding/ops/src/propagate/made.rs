@@ -1,0 +1,114 @@
+//! What a whole path makes: the outputs, and what is wished of them.
+
+use std::sync::Arc;
+
+use crate::Error;
+use crate::propagate::bound::picoseconds_below;
+use crate::propagate::problem::{Path, Problem};
+use crate::propagate::wish::Wish;
+use reshard_planner::Plan;
+use reshard_planner::internal::{Ask, Price};
+use reshard_sharding::Sharding;
+
+/// Outputs after their wishes, and the plan of each that moves.
+pub(super) type Finished = (Vec<Sharding>, Vec<Option<Arc<Plan>>>);
+
+/// The outputs of a path, as the op leaves them, and what their wishes cost.
+#[derive(Clone, Debug)]
+pub(super) struct Made {
+    outputs: Vec<Sharding>,
+    /// At least, in picoseconds.
+    pub(super) least: u64,
+    /// At most, once that was asked for; equal to the least where it is exact.
+    pub(super) most: Option<u64>,
+}
+
+impl Made {
+    /// The outputs with the bounds that cost little to have.
+    pub(super) fn new(p: &Problem<'_>, path: &Path, first: Option<&Sharding>) -> Result<Made, Error> {
+        let mut made = Made { outputs: p.outputs(path, first)?, least: 0, most: None };
+        let mut exact = true;
+        let bounds = made.wishes_cost(p, |out, sharding| {
+            let bound = p.planner.lower_bound_us(out, sharding, p.output_bytes)?;
+            exact &= bound == 0.0 && p.trusts_free;
+            Ok(Some(picoseconds_below(bound)))
+        })?;
+        made.least = bounds.unwrap_or(0);
+        made.most = exact.then_some(made.least);
+        Ok(made)
+    }
+
+    pub(super) fn is_exact(&self) -> bool {
+        self.most == Some(self.least)
+    }
+
+    /// What the wishes cost at most, by closed forms.
+    pub(super) fn bound_from_above(&mut self, p: &Problem<'_>) {
+        if self.most.is_none() {
+            self.most = self.priced(p, Ask::Quick).ok().flatten();
+        }
+    }
+
+    /// Asks for the exact cost, if it is at most so many picoseconds; else it is known to be more.
+    pub(super) fn price(&mut self, p: &Problem<'_>, limit: u64) -> Result<(), Error> {
+        if !self.is_exact() {
+            match self.priced(p, Ask::Within(limit))? {
+                Some(cost) => (self.least, self.most) = (cost, Some(cost)),
+                None => self.least = self.least.max(limit.saturating_add(1)),
+            }
+        }
+        Ok(())
+    }
+
+    /// The sum of what the wishes cost, if it is known by that way of asking.
+    fn priced(&self, p: &Problem<'_>, ask: Ask) -> Result<Option<u64>, Error> {
+        self.wishes_cost(p, |out, sharding| match p.planner.price(out, sharding, p.output_bytes, ask)? {
+            Price::Exactly(cost) | Price::AtMost(cost) => Ok(Some(cost)),
+            Price::MoreThan(_) => Ok(None),
+        })
+    }
+
+    /// The sum of what the wishes cost; `moved` says what it costs that an output becomes another sharding.
+    fn wishes_cost(
+        &self,
+        p: &Problem<'_>,
+        mut moved: impl FnMut(&Sharding, &Sharding) -> Result<Option<u64>, Error>,
+    ) -> Result<Option<u64>, Error> {
+        let mut sum = 0u64;
+        for (out, wish) in self.outputs.iter().zip(p.wishes) {
+            let cost = match wish {
+                Wish::Become(sharding) if out != sharding => match moved(out, sharding)? {
+                    Some(cost) => cost,
+                    None => return Ok(None),
+                },
+                Wish::Settled if out.is_partial() => {
+                    match p.planner.price(out, &out.settled(), p.output_bytes, Ask::Quick)? {
+                        Price::Exactly(cost) | Price::AtMost(cost) | Price::MoreThan(cost) => cost,
+                    }
+                }
+                Wish::Prefer { sharding, penalty_us } if out != sharding => {
+                    (penalty_us.max(0.0) * 1e6).round() as u64
+                }
+                Wish::Any | Wish::Settled | Wish::Prefer { .. } | Wish::Become(_) => 0,
+            };
+            sum = sum.saturating_add(cost);
+        }
+        Ok(Some(sum))
+    }
+
+    /// The outputs after their wishes, and the plans that take them there.
+    pub(super) fn finish(&self, p: &Problem<'_>) -> Result<Finished, Error> {
+        let mut outputs = self.outputs.clone();
+        let mut plans = vec![None; outputs.len()];
+        for ((out, wish), plan) in outputs.iter_mut().zip(p.wishes).zip(&mut plans) {
+            if let Wish::Become(sharding) = wish
+                && out != sharding
+            {
+                let limit = self.most.unwrap_or(u64::MAX);
+                *plan = Some(Arc::new(p.planner.plan_within(out, sharding, p.output_bytes, limit)?));
+                *out = sharding.clone();
+            }
+        }
+        Ok((outputs, plans))
+    }
+}

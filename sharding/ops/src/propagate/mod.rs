@@ -1,0 +1,35 @@
+//! Propagation: the strategy of least cost for an op on a mesh.
+//!
+//! The rule of an op says what it may be along *one* axis ([`crate::rules`]); a mesh takes one such strategy for each
+//! axis. [`Propagator::propagate`] finds the combination for which bringing the inputs there costs least by the planner's
+//! own model, exactly as trying all of them would, and without trying all of them (`search`).
+//!
+//! ```text
+//! slots     the axes, or their sub-axes where some input uses these                   (`slots`)
+//! rows      the op's strategies of one axis, filled with the kinds of shards that the inputs have
+//! path      one row for each slot; spells the target of every operand                 (`problem`)
+//! cost      of all inputs from where they are to their targets, plus wishes of outputs
+//! ```
+//!
+//! Three ways to ask: [`propagate`](Propagator::propagate) takes the cheapest, [`advise`](Propagator::advise) lists the
+//! cheapest few with their plans, [`explicit`](Propagator::explicit) takes the inputs as they are or says what is wrong.
+mod bound;
+mod cache;
+mod choice;
+mod graph;
+mod made;
+mod operand;
+mod problem;
+mod propagator;
+mod refusal;
+mod search;
+mod slots;
+mod wish;
+
+pub use cache::PropagationCache;
+pub use choice::{Choice, Side};
+pub use graph::{Communication, Graph, Report, Value};
+pub use operand::Operand;
+pub use propagator::Propagator;
+pub use slots::Kind;
+pub use wish::Wish;

@@ -1,0 +1,47 @@
+//! Operands: tensors as ops see them.
+
+use core::fmt;
+
+use reshard_kernels::DType;
+
+use crate::Error;
+use crate::rules::Brackets;
+use reshard_sharding::Sharding;
+
+/// The element type of a tensor and who holds which elements.
+///
+/// ```
+/// use reshard_kernels::DType;
+/// use reshard_sharding::{Mesh, Sharding};
+/// use reshard_ops::propagate::Operand;
+/// let mesh: Mesh = "dp=2,tp=4".parse()?;
+/// let x = Operand::new(DType::F32, Sharding::parse(&mesh, &[2048, 256], "S(0),R")?);
+/// assert_eq!(x.to_string(), "f32[2048,256] [S(0),R] on dp=2,tp=4");
+/// # Ok::<(), reshard_ops::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Operand {
+    /// The element type.
+    pub dtype: DType,
+    /// Who holds which elements.
+    pub sharding: Sharding,
+}
+
+impl Operand {
+    /// An operand.
+    pub fn new(dtype: DType, sharding: Sharding) -> Operand {
+        Operand { dtype, sharding }
+    }
+
+    /// Bytes of an element.
+    pub(super) fn item_bytes(&self) -> Result<usize, Error> {
+        self.dtype.item_bytes().map_err(|e| Error::Unsupported { reason: e.to_string() })
+    }
+}
+
+impl fmt::Display for Operand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let s = &self.sharding;
+        write!(f, "{}{} [{s}] on {}", self.dtype, Brackets(s.shape()), s.mesh())
+    }
+}

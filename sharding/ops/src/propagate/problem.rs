@@ -1,0 +1,439 @@
+//! One propagation problem: slots, rows for each slot, and inputs that are alike taken together.
+//!
+//! The rows of a slot are the op's rows, each placeholder filled with each kind that some tensor has along that slot, and
+//! plain ones. Terms are kept, never made: a row whose inputs are terms needs one input that holds such terms along the
+//! slot already. (Replicas and shards become terms without communication, so that otherwise the cheapest way to add two
+//! shards of different dims would be to blow both up to whole tensors and owe the sum.)
+//!
+//! The rows of an operand are few letters: what it becomes along the slot. A path (one row for each slot) spells one word
+//! for each operand, and the word is its target.
+
+use reshard_kernels::DType;
+use smallvec::SmallVec;
+
+use crate::Error;
+use crate::propagate::operand::Operand;
+use crate::propagate::slots::{Class, Kind, PerSlot, classify, slots};
+use crate::propagate::wish::Wish;
+use crate::rules::{Bound, Entry, Op, Row};
+use reshard_planner::{Objective, Planner};
+use reshard_sharding::internal::AxisCut;
+use reshard_sharding::{Mesh, PartialAxis, Sharding, SubAxis};
+
+/// One row for each slot, so far.
+pub(super) type Path = SmallVec<[u16; 8]>;
+
+/// What an operand becomes along one slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Letter {
+    pub(super) entry: Entry,
+    /// Which of the slot's kinds, for shards.
+    pub(super) kind: u16,
+}
+
+/// A row of a slot: one of the op's, filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SlotRow {
+    pub(super) row: u16,
+    pub(super) kind: u16,
+}
+
+/// Inputs with one source, one element type and one column of entries.
+pub(super) struct Alike<'a> {
+    pub(super) source: &'a Sharding,
+    pub(super) item_bytes: usize,
+    /// The first of them.
+    pub(super) operand: usize,
+    pub(super) count: u64,
+    /// What the source is along each slot.
+    pub(super) at: PerSlot<Class>,
+    /// By slot and row, the number of its letter among those of the slot.
+    pub(super) letters: PerSlot<SmallVec<[u8; 16]>>,
+    /// How much smaller the target can become by the slots from here on, by shards and terms.
+    pub(super) shrink: PerSlot<f64>,
+    /// The product of the slots from here on along which the source holds terms.
+    pub(super) open_terms: PerSlot<f64>,
+    /// Whether the source holds terms, and whether it is anything without a name.
+    pub(super) has_terms: bool,
+    pub(super) is_mixed: bool,
+}
+
+/// The problem.
+pub(super) struct Problem<'a> {
+    pub(super) op: &'a Op,
+    pub(super) planner: &'a Planner,
+    pub(super) bound: Bounded<'a>,
+    pub(super) mesh: Mesh,
+    pub(super) slots: PerSlot<SubAxis>,
+    pub(super) kinds: PerSlot<SmallVec<[Kind; 2]>>,
+    pub(super) rows: PerSlot<SmallVec<[SlotRow; 12]>>,
+    pub(super) inputs: SmallVec<[Alike<'a>; 3]>,
+    /// For every input, its place in `inputs`.
+    pub(super) alike: SmallVec<[u16; 4]>,
+    pub(super) wishes: &'a [Wish],
+    /// What wished outputs are along each slot.
+    pub(super) wished: SmallVec<[Option<PerSlot<Class>>; 2]>,
+    pub(super) output_bytes: usize,
+    /// Whether a bound of nothing is a plan for nothing: the planner takes the plan of least time, and refuses none.
+    pub(super) trusts_free: bool,
+}
+
+/// The op's rows; those of a view are made for it.
+pub(super) enum Bounded<'a> {
+    Rows(&'a Bound),
+    View(Bound),
+}
+
+impl Bounded<'_> {
+    pub(super) fn get(&self) -> &Bound {
+        match self {
+            Bounded::Rows(b) => b,
+            Bounded::View(b) => b,
+        }
+    }
+}
+
+impl<'a> Problem<'a> {
+    pub(super) fn new(
+        planner: &'a Planner,
+        op: &'a Op,
+        mesh: &Mesh,
+        inputs: &'a [Operand],
+        wishes: &'a [Wish],
+    ) -> Result<Problem<'a>, Error> {
+        check(op, mesh, inputs, wishes)?;
+        let bound = match op.bound() {
+            Some(b) => Bounded::Rows(b),
+            None => Bounded::View(rows_of_view(op)),
+        };
+        // What a view that is not free would be advised to, so that its kinds and sub-axes are among the candidates.
+        let advised = match inputs {
+            [x] if op.is_view() && x.sharding.view_if_free(&op.outputs()[0]).is_none() => {
+                reshard_sharding::internal::advised(&x.sharding, &op.outputs()[0]).ok().map(|a| a.0)
+            }
+            _ => None,
+        };
+        let tensors = inputs.iter().map(|i| &i.sharding).chain(wishes.iter().filter_map(Wish::sharding));
+        let tensors = tensors.chain(&advised);
+        let slots = slots(mesh, &tensors);
+        // Inputs that are alike.
+        let mut distinct: SmallVec<[Alike<'a>; 3]> = SmallVec::new();
+        let mut alike = SmallVec::new();
+        for (i, input) in inputs.iter().enumerate() {
+            let item_bytes = input.item_bytes()?;
+            let rows = &bound.get().rows;
+            let same = |a: &Alike<'_>| {
+                a.item_bytes == item_bytes
+                    && *a.source == input.sharding
+                    && rows.iter().all(|r| r.entries[a.operand] == r.entries[i])
+            };
+            if let Some(known) = distinct.iter().position(same) {
+                distinct[known].count += 1;
+                alike.push(known as u16);
+                continue;
+            }
+            alike.push(distinct.len() as u16);
+            let at = classify(&input.sharding, &slots);
+            distinct.push(Alike {
+                source: &input.sharding,
+                item_bytes,
+                operand: i,
+                count: 1,
+                has_terms: input.sharding.is_partial(),
+                is_mixed: at.contains(&Class::Mixed),
+                at,
+                letters: PerSlot::new(),
+                shrink: PerSlot::new(),
+                open_terms: PerSlot::new(),
+            });
+        }
+        let wished: SmallVec<[_; 2]> =
+            wishes.iter().map(|w| w.sharding().map(|s| classify(s, &slots))).collect();
+        // A condition or an index often comes first; what comes out is mostly of the first real input's type.
+        let real = |x: &&Operand| {
+            !matches!(x.dtype, DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::U16)
+                && !matches!(x.dtype, DType::I32 | DType::U32 | DType::I64 | DType::U64)
+        };
+        let output_bytes = match inputs.iter().find(real).or(inputs.first()) {
+            Some(like) => like.item_bytes()?,
+            None => 4,
+        };
+        let mut problem = Problem {
+            op,
+            planner,
+            bound,
+            mesh: mesh.clone(),
+            kinds: PerSlot::new(),
+            rows: PerSlot::new(),
+            inputs: distinct,
+            alike,
+            wishes,
+            wished,
+            output_bytes,
+            trusts_free: planner.options().objective() == Objective::Time
+                && planner.options().max_peak_bytes().is_none(),
+            slots,
+        };
+        problem.fill(advised.map(|a| classify(&a, &problem.slots)).as_ref());
+        Ok(problem)
+    }
+
+    /// The rows of every slot, and the letters that they spell.
+    fn fill(&mut self, advised: Option<&PerSlot<Class>>) {
+        for slot in 0..self.slots.len() {
+            let mut kinds: SmallVec<[Kind; 2]> = SmallVec::new();
+            kinds.push(Kind::Plain);
+            let classes =
+                self.inputs.iter().map(|a| &a.at).chain(self.wished.iter().flatten()).chain(advised);
+            for class in classes {
+                if let Class::Shard { kind, .. } = &class[slot]
+                    && !kinds.contains(kind)
+                {
+                    kinds.push(kind.clone());
+                }
+            }
+            let bound = self.bound.get();
+            let mut rows: SmallVec<[SlotRow; 12]> = SmallVec::new();
+            // All replicated first: of what costs the same, the simplest.
+            let is_plain = |r: &Row| r.entries.iter().all(|e| *e == Entry::Replicate);
+            let order = (0..bound.rows.len())
+                .filter(|&r| is_plain(&bound.rows[r]))
+                .chain((0..bound.rows.len()).filter(|&r| !is_plain(&bound.rows[r])));
+            for row in order {
+                let entries = &bound.rows[row].entries;
+                if !self.admits(slot, entries) {
+                    continue;
+                }
+                let fills =
+                    if entries.iter().any(|e| matches!(e, Entry::Shard { .. })) { kinds.len() } else { 1 };
+                rows.extend((0..fills).map(|kind| SlotRow { row: row as u16, kind: kind as u16 }));
+            }
+            for a in &mut self.inputs {
+                let mut seen: SmallVec<[Letter; 8]> = SmallVec::new();
+                let mut numbers: SmallVec<[u8; 16]> = SmallVec::new();
+                for r in &rows {
+                    let letter = letter(bound, *r, a.operand);
+                    let at = seen.iter().position(|l| *l == letter).unwrap_or_else(|| {
+                        seen.push(letter);
+                        seen.len() - 1
+                    });
+                    numbers.push(at as u8);
+                }
+                a.letters.push(numbers);
+            }
+            self.kinds.push(kinds);
+            self.rows.push(rows);
+        }
+        let bound = self.bound.get();
+        let slots = self.slots.len();
+        for a in &mut self.inputs {
+            a.shrink = SmallVec::from_elem(1.0, slots + 1);
+            a.open_terms = SmallVec::from_elem(1.0, slots + 1);
+            for slot in (0..slots).rev() {
+                let n = self.slots[slot].size as f64;
+                let divides =
+                    |r: &SlotRow| bound.rows[usize::from(r.row)].entries[a.operand] != Entry::Replicate;
+                let shrinks = self.rows[slot].iter().any(divides);
+                a.shrink[slot] = a.shrink[slot + 1] * if shrinks { n } else { 1.0 };
+                let terms = matches!(a.at[slot], Class::Partial(_));
+                a.open_terms[slot] = a.open_terms[slot + 1] * if terms { n } else { 1.0 };
+            }
+        }
+    }
+
+    /// Whether a row may stand for a slot at all.
+    fn admits(&self, slot: usize, entries: &[Entry]) -> bool {
+        let bound = self.bound.get();
+        let inputs = &entries[..self.alike.len()];
+        let makes_terms = inputs.iter().any(|e| matches!(e, Entry::Partial(_)));
+        let holds = |(e, &a): (&Entry, &u16)| match (e, &self.inputs[usize::from(a)].at[slot]) {
+            (Entry::Partial(op), Class::Partial(held)) => op.mixes_with(*held),
+            (Entry::Partial(_), Class::Mixed) => true,
+            _ => false,
+        };
+        if makes_terms && !inputs.iter().zip(&self.alike).any(holds) {
+            return false;
+        }
+        let even = |e: &Entry| match e {
+            Entry::Shard { factor: Some(f), .. } => {
+                let factor = &bound.factors[usize::from(*f)];
+                !factor.even || factor.size.is_multiple_of(self.slots[slot].size)
+            }
+            Entry::Shard { factor: None, .. } | Entry::Replicate | Entry::Partial(_) | Entry::Fixed(_) => {
+                true
+            }
+        };
+        entries.iter().all(even)
+    }
+
+    pub(super) fn letter(&self, slot: usize, row: u16, operand: usize) -> Letter {
+        letter(self.bound.get(), self.rows[slot][usize::from(row)], operand)
+    }
+
+    /// Whether the factors that must be cut evenly are, by a path.
+    pub(super) fn is_even(&self, path: &[u16]) -> bool {
+        let bound = self.bound.get();
+        if bound.factors.iter().all(|f| !f.even) {
+            return true;
+        }
+        let mut left: SmallVec<[usize; 8]> = bound.factors.iter().map(|f| f.size).collect();
+        for (slot, &row) in path.iter().enumerate() {
+            let entries = &bound.rows[usize::from(self.rows[slot][usize::from(row)].row)].entries;
+            let factor = entries.iter().find_map(|e| match e {
+                Entry::Shard { factor, .. } => *factor,
+                Entry::Replicate | Entry::Partial(_) | Entry::Fixed(_) => None,
+            });
+            if let Some(f) = factor.map(usize::from).filter(|&f| bound.factors[f].even) {
+                let n = self.slots[slot].size;
+                let kind = &self.kinds[slot][usize::from(self.rows[slot][usize::from(row)].kind)];
+                // Pieces of pieces are equal parts if there are equally many of each.
+                let parts = kind.split_factor().and_then(|k| k.checked_mul(n));
+                if parts.is_none_or(|parts| !left[f].is_multiple_of(parts)) {
+                    return false;
+                }
+                left[f] /= n;
+            }
+        }
+        true
+    }
+
+    /// What an operand (inputs before outputs) becomes by a whole path; an error where no sharding is that.
+    pub(super) fn target(&self, path: &[u16], operand: usize, shape: &[usize]) -> Result<Sharding, Error> {
+        let bound = self.bound.get();
+        let mut cuts = reshard_sharding::internal::Cuts::new();
+        let mut partial: SmallVec<[PartialAxis; 2]> = SmallVec::new();
+        for (slot, &row) in path.iter().enumerate() {
+            let sub = self.slots[slot];
+            let letter = self.letter(slot, row, operand);
+            match letter.entry {
+                Entry::Replicate => {}
+                Entry::Partial(op) => partial.push(PartialAxis { sub, op }),
+                Entry::Shard { dim, factor } => {
+                    let kind = &self.kinds[slot][usize::from(letter.kind)];
+                    let skip = self.skipped(path, slot, operand, usize::from(dim), factor);
+                    let splits = skip == 1 || self.splits(path, slot, operand, factor, kind);
+                    let cut = kind.cut(sub.size, skip).filter(|_| splits).ok_or_else(|| {
+                        Error::Unsupported { reason: format!("{kind} of a part of dim {dim}") }
+                    })?;
+                    cuts.push(AxisCut { dim: dim.into(), sub, cut });
+                }
+                Entry::Fixed(i) => {
+                    let placement = &bound.fixed[usize::from(i)];
+                    if let reshard_sharding::Placement::Ragged { sizes, .. } = placement {
+                        let axis = &self.mesh.axes()[sub.axis];
+                        reshard_sharding::internal::check_sizes(sizes, placement, axis)?;
+                    }
+                    if let Some((dim, cut)) = placement.cut(sub.size) {
+                        cuts.push(AxisCut { dim, sub, cut });
+                    }
+                }
+            }
+        }
+        let made = Sharding::from_cuts(&self.mesh, shape, cuts, partial)?;
+        if made.has_notation() {
+            Ok(made)
+        } else {
+            Err(Error::Unsupported { reason: "no notation holds that sharding".to_owned() })
+        }
+    }
+
+    /// The product of what is left locally, at a slot, of the factors before this one in a dim.
+    fn skipped(&self, path: &[u16], slot: usize, operand: usize, dim: usize, factor: Option<u16>) -> usize {
+        let bound = self.bound.get();
+        let Some(factor) = factor else { return 1 };
+        let Some(Some(list)) = bound.dims.get(operand).and_then(|dims| dims.get(dim)) else { return 1 };
+        let before = list.iter().take_while(|&&f| f != factor);
+        let left = |f: u16| bound.factors[usize::from(f)].size / self.taken(path, slot, operand, f);
+        before.map(|&f| left(f)).product()
+    }
+
+    /// Into how many parts the slots before one cut a factor.
+    fn taken(&self, path: &[u16], slot: usize, operand: usize, f: u16) -> usize {
+        let cuts = |s: &usize| match self.letter(*s, path[*s], operand).entry {
+            Entry::Shard { factor, .. } => factor == Some(f),
+            Entry::Replicate | Entry::Partial(_) | Entry::Fixed(_) => false,
+        };
+        (0..slot).filter(cuts).map(|s| self.slots[s].size).product()
+    }
+
+    /// Whether the pieces of a kind behind other factors start where those do: its split factor divides what is left of
+    /// this factor, on every rank.
+    fn splits(&self, path: &[u16], slot: usize, operand: usize, factor: Option<u16>, kind: &Kind) -> bool {
+        match (kind.split_factor(), factor) {
+            (Some(1), _) => true,
+            (Some(k), Some(f)) => {
+                let (size, taken) =
+                    (self.bound.get().factors[usize::from(f)].size, self.taken(path, slot, operand, f));
+                taken.checked_mul(k).is_some_and(|parts| size.is_multiple_of(parts))
+            }
+            (Some(_), None) | (None, _) => false,
+        }
+    }
+
+    /// The outputs of a path; the first input is what a view looks at.
+    pub(super) fn outputs(&self, path: &[u16], first: Option<&Sharding>) -> Result<Vec<Sharding>, Error> {
+        if let (Bounded::View(_), Some(first)) = (&self.bound, first) {
+            let out = first.view_if_free(&self.op.outputs()[0]);
+            return out.map(|o| vec![o]).ok_or_else(|| {
+                let reason = "not free".to_owned();
+                Error::Sharding(reshard_sharding::Error::View { reason })
+            });
+        }
+        let inputs = self.alike.len();
+        let shapes = self.op.outputs().iter().enumerate();
+        shapes.map(|(o, shape)| self.target(path, inputs + o, shape)).collect()
+    }
+}
+
+fn letter(bound: &Bound, r: SlotRow, operand: usize) -> Letter {
+    let entry = bound.rows[usize::from(r.row)].entries[operand];
+    let kind = if matches!(entry, Entry::Shard { .. }) { r.kind } else { 0 };
+    Letter { entry, kind }
+}
+
+/// A view takes any shard and any terms; what it makes of them is asked when a path is whole.
+fn rows_of_view(op: &Op) -> Bound {
+    let one = |entry| Row { entries: vec![entry, Entry::Replicate] };
+    let mut rows = vec![one(Entry::Replicate)];
+    rows.extend((0..op.inputs()[0].len()).map(|d| one(Entry::Shard { dim: d as u16, factor: None })));
+    rows.extend(reshard_sharding::ReduceOp::ALL.map(|op| one(Entry::Partial(op))));
+    Bound { factors: Vec::new(), dims: Vec::new(), rows, fixed: Vec::new() }
+}
+
+/// Refuses operands that are not the op's.
+fn check(op: &Op, mesh: &Mesh, inputs: &[Operand], wishes: &[Wish]) -> Result<(), Error> {
+    let bad = |reason: String| Err(Error::Rule { reason });
+    let name = op.name();
+    if inputs.len() != op.inputs().len() {
+        return bad(format!("{name} has {} inputs, not {}", op.inputs().len(), inputs.len()));
+    }
+    for (i, (input, shape)) in inputs.iter().zip(op.inputs()).enumerate() {
+        if input.sharding.shape() != shape.as_slice() {
+            return bad(format!("input {i} of {name} is {input}, but its shape must be {shape:?}"));
+        }
+        if input.sharding.mesh() != mesh {
+            return bad(format!(
+                "input {i} of {name} is {input}, and the op runs on {mesh}: redistribute it to that mesh first"
+            ));
+        }
+    }
+    if wishes.len() > op.outputs().len() {
+        return bad(format!(
+            "{name} has {} outputs, and there are {} wishes",
+            op.outputs().len(),
+            wishes.len()
+        ));
+    }
+    for (w, shape) in wishes.iter().zip(op.outputs()) {
+        if let Some(s) = w.sharding()
+            && (s.mesh() != mesh || s.shape() != shape.as_slice())
+        {
+            return bad(format!(
+                "an output of {name} is {shape:?} on {mesh}: {s} of {:?} on {} cannot be wished for",
+                s.shape(),
+                s.mesh()
+            ));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,148 @@
+//! The propagator: from the shardings of an op's inputs to those of its outputs.
+
+use crate::propagate::choice::Choice;
+use crate::propagate::operand::Operand;
+use crate::propagate::problem::Problem;
+use crate::propagate::refusal;
+use crate::propagate::search::{Found, Search};
+use crate::propagate::wish::Wish;
+use std::sync::Arc;
+
+use crate::Error;
+use crate::rules::Op;
+use reshard_planner::Planner;
+use reshard_sharding::Mesh;
+
+/// Propagates shardings through ops on one network.
+///
+/// ```
+/// use reshard_kernels::DType;
+/// use reshard_sharding::{Mesh, Sharding};
+/// use reshard_ops::{propagate::{Operand, Propagator}, rules::Op};
+/// let mesh: Mesh = "dp=2,tp=4".parse()?;
+/// let mm = Op::new("mm", &"mk,kn->mn".parse()?, &[&[64, 32], &[32, 16]])?;
+/// let of = |shape: &[usize], p: &str| Sharding::parse(&mesh, shape, p).map(|s| Operand::new(DType::F32, s));
+/// let inputs = [of(&[64, 32], "S(0),R")?, of(&[32, 16], "R,S(1)")?];
+/// let choice = Propagator::new().propagate(&mm, &mesh, &inputs, &[])?;
+/// assert_eq!((choice.cost_us, choice.outputs[0].to_string()), (0.0, "S(0),S(1)".to_string()));
+/// # Ok::<(), reshard_ops::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Propagator {
+    pub(super) planner: Planner,
+}
+
+impl Propagator {
+    /// A propagator for the `uniform` network.
+    pub fn new() -> Propagator {
+        Propagator::default()
+    }
+
+    /// The same with another planner, whose costs are what is least.
+    #[must_use]
+    pub fn planner(self, planner: Planner) -> Propagator {
+        Propagator { planner }
+    }
+
+    /// The planner.
+    pub fn get_planner(&self) -> &Planner {
+        &self.planner
+    }
+
+    /// The cheapest strategy: least cost of redistributing the inputs, plus what is wished of the outputs; of those the
+    /// one that changes fewest inputs, then the first in the order of the op's strategies, all replicated first.
+    ///
+    /// Requires all inputs on `mesh`, with the op's shapes. `wishes` holds one wish per output, or fewer; bytes of outputs
+    /// are those of the first input of real or complex numbers, or else of the first input.
+    pub fn propagate(
+        &self,
+        op: &Op,
+        mesh: &Mesh,
+        inputs: &[Operand],
+        wishes: &[Wish],
+    ) -> Result<Choice, Error> {
+        let mut best = self.advise(op, mesh, inputs, wishes, 1)?;
+        Ok(best.remove(0))
+    }
+
+    /// The cheapest strategies with their plans, best first: at least one, at most `most`.
+    pub fn advise(
+        &self,
+        op: &Op,
+        mesh: &Mesh,
+        inputs: &[Operand],
+        wishes: &[Wish],
+        most: usize,
+    ) -> Result<Vec<Choice>, Error> {
+        let problem = Problem::new(&self.planner, op, mesh, inputs, wishes)?;
+        let mut search = Search::new(&problem, false, most <= 1);
+        let mut out: Vec<Choice> = Vec::new();
+        while out.len() < most.max(1) {
+            let Some(found) = search.next_best() else { break };
+            let choice = chosen(&problem, &mut search, &found)?;
+            if !out.iter().any(|c| c.inputs == choice.inputs && c.outputs == choice.outputs) {
+                out.push(choice);
+            }
+        }
+        if out.is_empty() {
+            return Err(refusal::nothing_fits(op, inputs, search.refusal));
+        }
+        Ok(out)
+    }
+
+    /// What comes out if no input may be redistributed, not even for free.
+    ///
+    /// Fails where no strategy takes the inputs as they are, with the axis, the reason and the cheapest ways out.
+    ///
+    /// ```
+    /// use reshard_kernels::DType;
+    /// use reshard_sharding::{Mesh, Sharding};
+    /// use reshard_ops::{propagate::{Operand, Propagator}, rules::Op};
+    /// let mesh: Mesh = "dp=2,tp=4".parse()?;
+    /// let mm = Op::new("mm", &"mk,kn->mn".parse()?, &[&[64, 32], &[32, 16]])?;
+    /// let of = |shape: &[usize], p: &str| Sharding::parse(&mesh, shape, p).map(|s| Operand::new(DType::F32, s));
+    /// let inputs = [of(&[64, 32], "S(0),R")?, of(&[32, 16], "R,S(0)")?];
+    /// let error = Propagator::new().explicit(&mm, &mesh, &inputs).unwrap_err();
+    /// assert_eq!(error.kind(), "needs_redistribute");
+    /// assert!(error.to_string().starts_with(
+    ///     "mm of f32[64,32] [S(0),R] on dp=2,tp=4 and f32[32,16] [R,S(0)] on dp=2,tp=4: \
+    ///      along tp the inputs are R,S(0), which no strategy takes"
+    /// ));
+    /// # Ok::<(), reshard_ops::Error>(())
+    /// ```
+    pub fn explicit(&self, op: &Op, mesh: &Mesh, inputs: &[Operand]) -> Result<Choice, Error> {
+        let problem = Problem::new(&self.planner, op, mesh, inputs, &[])?;
+        let mut search = Search::new(&problem, true, true);
+        match search.next_best() {
+            Some(found) => chosen(&problem, &mut search, &found),
+            None => Err(refusal::needs_redistribute(self, &problem, op, mesh, inputs)),
+        }
+    }
+}
+
+/// The choice that a path stands for.
+fn chosen(problem: &Problem<'_>, search: &mut Search<'_, '_>, found: &Found) -> Result<Choice, Error> {
+    let gone = || Error::Unsupported { reason: "a path without targets".to_owned() };
+    let mut targets = Vec::with_capacity(problem.inputs.len());
+    for (i, a) in problem.inputs.iter().enumerate() {
+        let target = search.target(&found.path, i).ok_or_else(gone)?;
+        let plan = if target.changed {
+            let limit = target.most.unwrap_or(u64::MAX);
+            Some(Arc::new(problem.planner.plan_within(a.source, &target.sharding, a.item_bytes, limit)?))
+        } else {
+            None
+        };
+        targets.push((target.sharding.clone(), plan));
+    }
+    let (inputs, plans) = problem.alike.iter().map(|&a| targets[usize::from(a)].clone()).unzip();
+    let made = search.made(&found.path).ok_or_else(gone)?;
+    let (outputs, output_plans) = made.finish(problem)?;
+    let mut strategies = Vec::new();
+    if !problem.op.is_view() {
+        for (slot, &row) in found.path.iter().enumerate() {
+            let row = problem.rows[slot][usize::from(row)];
+            strategies.extend(problem.op.strategy(row.row.into()).map(|s| (problem.slots[slot], s)));
+        }
+    }
+    Ok(Choice { inputs, plans, outputs, output_plans, strategies, cost_us: found.picoseconds as f64 / 1e6 })
+}

@@ -1,0 +1,124 @@
+//! Refusals: what stands in the way of an op, and the ways out, tried before they are named.
+
+use crate::Error;
+use crate::propagate::choice::Choice;
+use crate::propagate::operand::Operand;
+use crate::propagate::problem::Problem;
+use crate::propagate::propagator::Propagator;
+use crate::propagate::slots::Class;
+use crate::rules::{Entry, Op};
+use reshard_sharding::Mesh;
+
+/// More ranks than this are asked for one way out only: the others may be uneven, which takes a look at every rank.
+const MANY_RANKS: usize = 1 << 12;
+
+/// The most operands that are spelled out.
+const SHOWN: usize = 4;
+
+/// `mm of f32[64,32] [S(0),R] on dp=2,tp=4 and ..`.
+fn call(op: &Op, inputs: &[Operand]) -> String {
+    let shown: Vec<String> = inputs.iter().take(SHOWN).map(ToString::to_string).collect();
+    let more =
+        if inputs.len() > SHOWN { format!(" and {} more", inputs.len() - SHOWN) } else { String::new() };
+    format!("{} of {}{more}", op.name(), shown.join(" and "))
+}
+
+/// No strategy can be had at all.
+pub(super) fn nothing_fits(op: &Op, inputs: &[Operand], last: Option<Error>) -> Error {
+    let why = last.map_or(String::new(), |e| format!(": {e}"));
+    Error::Unsupported { reason: format!("{}: no strategy can be had{why}", call(op, inputs)) }
+}
+
+/// The inputs are taken as they are by no strategy.
+pub(super) fn needs_redistribute(
+    propagator: &Propagator,
+    problem: &Problem<'_>,
+    op: &Op,
+    mesh: &Mesh,
+    inputs: &[Operand],
+) -> Error {
+    let fixes: Vec<String> = propagator
+        .advise(op, mesh, inputs, &[], if mesh.size() > MANY_RANKS { 1 } else { 3 })
+        .unwrap_or_default()
+        .iter()
+        .filter(|c| typechecks(propagator, op, mesh, inputs, c))
+        .map(fix)
+        .collect();
+    let fixes = if fixes.is_empty() {
+        "no redistribution of the inputs helps".to_owned()
+    } else {
+        format!("redistribute {}", fixes.join(", or "))
+    };
+    Error::ImplicitRedistribute { reason: format!("{}: {}", call(op, inputs), why(problem)), fixes }
+}
+
+/// Whether the inputs of a choice are taken as they are.
+fn typechecks(propagator: &Propagator, op: &Op, mesh: &Mesh, inputs: &[Operand], choice: &Choice) -> bool {
+    let changed: Vec<Operand> =
+        inputs.iter().zip(&choice.inputs).map(|(x, s)| Operand::new(x.dtype, s.clone())).collect();
+    propagator.propagate(op, mesh, &changed, &[]).is_ok_and(|c| c.plans.iter().all(Option::is_none))
+}
+
+/// `input 1 to [R,S(1)] (6.7 us)`.
+fn fix(choice: &Choice) -> String {
+    let mut moves: Vec<String> = Vec::new();
+    for (i, plan) in choice.plans.iter().enumerate() {
+        if plan.is_some() && moves.len() < SHOWN {
+            moves.push(format!("input {i} to [{}]", choice.inputs[i]));
+        }
+    }
+    let more = choice.plans.iter().flatten().count() - moves.len();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{more} ({:.1} us, {} bytes)", moves.join(" and "), choice.cost_us, choice.received_bytes())
+}
+
+/// The first axis along which no strategy takes what the inputs are.
+fn why(problem: &Problem<'_>) -> String {
+    if problem.op.is_view() {
+        return "the view is not free".to_owned();
+    }
+    for (slot, sub) in problem.slots.iter().enumerate() {
+        let takes = |row: u16| {
+            problem.inputs.iter().all(|a| {
+                let letter = problem.letter(slot, row, a.operand);
+                match (letter.entry, &a.at[slot]) {
+                    (Entry::Replicate, Class::Replicate) | (Entry::Fixed(_), _) => true,
+                    (Entry::Partial(op), Class::Partial(held)) => op == *held,
+                    (Entry::Shard { dim, .. }, Class::Shard { dim: d, kind }) => {
+                        usize::from(dim) == *d && problem.kinds[slot][usize::from(letter.kind)] == *kind
+                    }
+                    _ => false,
+                }
+            })
+        };
+        if !(0..problem.rows[slot].len() as u16).any(takes) {
+            let name = sub.printed(problem.mesh.axes());
+            let are: Vec<String> = problem
+                .alike
+                .iter()
+                .take(SHOWN)
+                .map(|&a| printed(&problem.inputs[usize::from(a)].at[slot]))
+                .collect();
+            let more = if problem.alike.len() > SHOWN { ",.." } else { "" };
+            return format!("along {name} the inputs are {}{more}, which no strategy takes", are.join(","));
+        }
+    }
+    "each axis has a strategy that takes what the inputs are, but not all of them together: the axes cut a dim in \
+     different orders, or a dim that must be cut evenly does not divide"
+        .to_owned()
+}
+
+fn printed(class: &Class) -> String {
+    match class {
+        Class::Replicate => "R".to_owned(),
+        Class::Partial(op) => reshard_sharding::Placement::Partial(*op).to_string(),
+        Class::Shard { dim, kind } => {
+            let kind = kind.to_string();
+            match kind.split_once('(') {
+                None => format!("{kind}({dim})"),
+                Some((name, rest)) => format!("{name}({dim},{rest}"),
+            }
+        }
+        Class::Mixed => "parts of axes that do not divide each other".to_owned(),
+    }
+}

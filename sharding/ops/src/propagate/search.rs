@@ -1,0 +1,344 @@
+//! The cheapest path: best-first over rows of slots, with an admissible bound.
+//!
+//! ```text
+//! cost(path) = sum over inputs  cost(source -> target spelled by the path)
+//!            + sum over outputs cost of what is wished of them
+//! ```
+//!
+//! The cost of an input is not a sum over slots (two shards gathered together cost one launch; a slice on one axis can
+//! make another axis cheaper), so that rows cannot be chosen slot by slot. A queue holds paths ordered by
+//!
+//! ```text
+//! (least possible cost, inputs that certainly change, path)           the last in lexicographic order of rows
+//! ```
+//!
+//! A partial path goes back with one more row. A whole path goes back with its exact cost, one input at a time, and when
+//! it comes out with nothing left open it is the minimum of that order over all paths: what comes out next is second
+//! best, and so on. Each input's cost is asked of the planner once for each target.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use smallvec::SmallVec;
+
+use crate::Error;
+use crate::propagate::bound::{Known, picoseconds_below};
+use crate::propagate::made::Made;
+use crate::propagate::problem::{Alike, Path, Problem};
+use crate::rules::Entry;
+use reshard_planner::internal::WordMap;
+use reshard_planner::internal::{Ask, Price};
+use reshard_sharding::Sharding;
+
+/// What one input becomes.
+#[derive(Clone, Debug)]
+pub(super) struct Target {
+    pub(super) sharding: Sharding,
+    /// Whether it is not the source.
+    pub(super) changed: bool,
+    /// What it cannot cost less than.
+    least: u64,
+    /// What it costs at most, once that was asked for.
+    pub(super) most: Option<u64>,
+}
+
+impl Target {
+    fn is_exact(&self) -> bool {
+        self.most == Some(self.least)
+    }
+}
+
+/// A whole path with its cost.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    pub(super) path: Path,
+    pub(super) picoseconds: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Entered {
+    least: u64,
+    changed: u64,
+    path: Path,
+    /// Of a whole path: 0 if `least` is the bound of what the slots are, 1 if it is the planner's bound, then one more for
+    /// every input whose exact cost is in it, and one when the outputs' is.
+    exact: usize,
+}
+
+impl Ord for Entered {
+    // The greatest comes out first.
+    fn cmp(&self, other: &Entered) -> Ordering {
+        (other.least, other.changed, &other.path, self.exact).cmp(&(
+            self.least,
+            self.changed,
+            &self.path,
+            other.exact,
+        ))
+    }
+}
+
+impl PartialOrd for Entered {
+    fn partial_cmp(&self, other: &Entered) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// The targets of one input that were asked for, by the letters that spell them.
+type Targets = Vec<(Letters, Option<Target>)>;
+
+/// The letters of one input along every slot.
+type Letters = SmallVec<[u8; 8]>;
+
+/// Paths in order of cost.
+pub(super) struct Search<'p, 'a> {
+    problem: &'p Problem<'a>,
+    queue: BinaryHeap<Entered>,
+    targets: SmallVec<[Targets; 3]>,
+    known_words: SmallVec<[WordMap<Letters, u32>; 3]>,
+    made: Vec<Option<Made>>,
+    known_paths: WordMap<Path, u32>,
+    /// Only paths that leave the inputs alone.
+    untouched: bool,
+    /// Whether only the best path is wanted, and what it costs at most.
+    only_one: bool,
+    most: u64,
+    /// Why the last whole path was no strategy.
+    pub(super) refusal: Option<Error>,
+}
+
+impl<'p, 'a> Search<'p, 'a> {
+    pub(super) fn new(problem: &'p Problem<'a>, untouched: bool, only_one: bool) -> Search<'p, 'a> {
+        let mut queue = BinaryHeap::new();
+        queue.push(Entered { least: 0, changed: 0, path: Path::new(), exact: 0 });
+        let targets = problem.inputs.iter().map(|_| Vec::new()).collect();
+        let known_words = problem.inputs.iter().map(|_| WordMap::default()).collect();
+        Search {
+            problem,
+            queue,
+            targets,
+            known_words,
+            made: Vec::new(),
+            known_paths: WordMap::default(),
+            untouched,
+            only_one,
+            most: u64::MAX,
+            refusal: None,
+        }
+    }
+
+    /// The next best path.
+    pub(super) fn next_best(&mut self) -> Option<Found> {
+        let whole = self.problem.slots.len();
+        while let Some(top) = self.queue.pop() {
+            if top.path.len() < whole {
+                self.extend(&top);
+            } else if top.exact > self.problem.inputs.len() + 1 {
+                return Some(Found { path: top.path, picoseconds: top.least });
+            } else {
+                self.refine(top);
+            }
+        }
+        None
+    }
+
+    /// What is known of every input by a path.
+    fn known(&self, path: &[u16]) -> SmallVec<[Known; 3]> {
+        let p = self.problem;
+        let of = |a: &Alike<'_>| {
+            path.iter().enumerate().fold(Known::NOTHING, |k, (slot, &row)| self.grown(k, a, slot, row))
+        };
+        p.inputs.iter().map(of).collect()
+    }
+
+    fn grown(&self, known: Known, a: &Alike<'_>, slot: usize, row: u16) -> Known {
+        let p = self.problem;
+        let letter = p.letter(slot, row, a.operand);
+        let fixed = match letter.entry {
+            Entry::Fixed(i) => p.bound.get().fixed[usize::from(i)].dim(),
+            Entry::Replicate | Entry::Partial(_) | Entry::Shard { .. } => None,
+        };
+        known.with(&a.at[slot], letter, p.slots[slot].size, fixed, a.source.layout().is_some())
+    }
+
+    fn extend(&mut self, top: &Entered) {
+        let p = self.problem;
+        let slot = top.path.len();
+        let known = self.known(&top.path);
+        for row in 0..p.rows[slot].len() as u16 {
+            let (mut least, mut changed) = (0u64, 0u64);
+            for (a, k) in p.inputs.iter().zip(&known) {
+                let k = self.grown(*k, a, slot, row);
+                least = least.saturating_add(a.count.saturating_mul(p.least(a, &k, slot + 1)));
+                changed += if k.changed { a.count } else { 0 };
+            }
+            if self.untouched && (least > 0 || changed > 0) {
+                continue;
+            }
+            let mut path = top.path.clone();
+            path.push(row);
+            if !p.is_even(&path) {
+                continue;
+            }
+            let wishes = (0..p.wishes.len()).map(|o| p.least_of_wish(o, &path));
+            least = wishes.fold(least, u64::saturating_add);
+            if least <= self.most {
+                self.queue.push(Entered { least, changed, path, exact: 0 });
+            }
+        }
+    }
+
+    /// Takes the planner's bounds, the exact cost of one more input, or that of the outputs into a whole path.
+    fn refine(&mut self, mut top: Entered) {
+        let p = self.problem;
+        top.exact += 1;
+        let mut at: SmallVec<[usize; 4]> = SmallVec::new();
+        for i in 0..p.inputs.len() {
+            let Some(found) = self.target_at(&top.path, i) else { return };
+            at.push(found);
+        }
+        if top.exact == 2 {
+            self.bound_from_above(&top.path, &at);
+        }
+        if top.exact > 1 && !self.price_one(&at, top.exact - 2) {
+            return;
+        }
+        let known = self.known(&top.path);
+        (top.least, top.changed) = (0, 0);
+        for (i, a) in p.inputs.iter().enumerate() {
+            let Some(target) = &self.targets[i][at[i]].1 else { return };
+            let bound = if target.is_exact() { 0 } else { p.least(a, &known[i], p.slots.len()) };
+            top.least = top.least.saturating_add(a.count.saturating_mul(target.least.max(bound)));
+            top.changed += if target.changed { a.count } else { 0 };
+        }
+        if self.untouched && top.changed > 0 {
+            return;
+        }
+        if top.exact > p.inputs.len() + 1 || !p.wishes.is_empty() {
+            let limit = if self.most == u64::MAX { u64::MAX } else { self.most.saturating_sub(top.least) };
+            let is_last = top.exact > p.inputs.len() + 1;
+            let Some(made) = self.made(&top.path) else { return };
+            if is_last && let Err(e) = made.price(p, limit) {
+                self.refusal = Some(e.into());
+                return;
+            }
+            top.least = top.least.saturating_add(made.least);
+        }
+        if top.least <= self.most {
+            self.queue.push(top);
+        }
+    }
+
+    /// What a whole path costs at most may rule out others, where only one is looked for.
+    fn bound_from_above(&mut self, path: &Path, at: &[usize]) {
+        let p = self.problem;
+        if !self.only_one {
+            return;
+        }
+        let mut most = 0u64;
+        for (i, a) in p.inputs.iter().enumerate() {
+            let Some(target) = &mut self.targets[i][at[i]].1 else { return };
+            if target.most.is_none() {
+                match p.planner.price(a.source, &target.sharding, a.item_bytes, Ask::Quick) {
+                    Ok(Price::Exactly(cost)) => (target.least, target.most) = (cost, Some(cost)),
+                    Ok(Price::AtMost(cost)) => target.most = Some(cost),
+                    Ok(Price::MoreThan(_)) | Err(_) => {}
+                }
+            }
+            most = most.saturating_add(a.count.saturating_mul(target.most.unwrap_or(u64::MAX)));
+        }
+        if most >= self.most {
+            return;
+        }
+        // The path must also have outputs, and these their cost.
+        let Some(made) = self.made(path) else { return };
+        made.bound_from_above(p);
+        most = most.saturating_add(made.most.unwrap_or(u64::MAX));
+        self.most = self.most.min(most);
+    }
+
+    /// Asks the planner for the exact cost of one input, if it can still matter; whether it can be had.
+    fn price_one(&mut self, at: &[usize], input: usize) -> bool {
+        let p = self.problem;
+        let Some(a) = p.inputs.get(input) else { return true };
+        let others = |i: usize| {
+            let least = self.targets[i][at[i]].1.as_ref().map_or(0, |t| t.least);
+            p.inputs[i].count.saturating_mul(least)
+        };
+        let rest = (0..p.inputs.len()).filter(|&i| i != input).map(others).fold(0, u64::saturating_add);
+        let limit = self.most.saturating_sub(rest) / a.count;
+        self.price(input, at[input], if self.most == u64::MAX { u64::MAX } else { limit })
+    }
+
+    /// What one input becomes by a whole path.
+    pub(super) fn target(&mut self, path: &Path, input: usize) -> Option<&Target> {
+        let at = self.target_at(path, input)?;
+        self.targets[input][at].1.as_ref()
+    }
+
+    /// Where that is kept; `None` where it cannot be.
+    fn target_at(&mut self, path: &Path, input: usize) -> Option<usize> {
+        let p = self.problem;
+        let a = &p.inputs[input];
+        let word: Letters =
+            path.iter().enumerate().map(|(slot, &row)| a.letters[slot][usize::from(row)]).collect();
+        let at = if let Some(&at) = self.known_words[input].get(&word) {
+            at as usize
+        } else {
+            let made = bounded(p, a, path).map_err(|e| self.refusal = Some(e)).ok();
+            let at = self.targets[input].len();
+            self.targets[input].push((word.clone(), made));
+            self.known_words[input].insert(word, at as u32);
+            at
+        };
+        self.targets[input][at].1.is_some().then_some(at)
+    }
+
+    /// Asks the planner for the cost of a target, if it is not known: exactly within a limit, else a better bound. Whether
+    /// it can be had.
+    fn price(&mut self, input: usize, at: usize, limit: u64) -> bool {
+        let p = self.problem;
+        let a = &p.inputs[input];
+        let Some(target) = &mut self.targets[input][at].1 else { return false };
+        if target.is_exact() || target.least > limit {
+            return true;
+        }
+        match p.planner.price(a.source, &target.sharding, a.item_bytes, Ask::Within(limit)) {
+            Ok(Price::Exactly(cost)) => (target.least, target.most) = (cost, Some(cost)),
+            Ok(Price::MoreThan(limit)) => target.least = limit.saturating_add(1),
+            Ok(Price::AtMost(cost)) => target.most = Some(cost),
+            Err(e) => {
+                self.refusal = Some(e.into());
+                self.targets[input][at].1 = None;
+                return false;
+            }
+        }
+        true
+    }
+
+    /// What the outputs are by a whole path.
+    pub(super) fn made(&mut self, path: &Path) -> Option<&mut Made> {
+        let p = self.problem;
+        let at = if let Some(&at) = self.known_paths.get(path) {
+            at as usize
+        } else {
+            let first = if p.op.is_view() { self.target(path, 0).map(|t| t.sharding.clone()) } else { None };
+            let made = Made::new(p, path, first.as_ref()).map_err(|e| self.refusal = Some(e)).ok();
+            self.made.push(made);
+            self.known_paths.insert(path.clone(), self.made.len() as u32 - 1);
+            self.made.len() - 1
+        };
+        self.made[at].as_mut()
+    }
+}
+
+/// A target with what the planner says that it cannot cost less than.
+fn bounded(p: &Problem<'_>, a: &Alike<'_>, path: &Path) -> Result<Target, Error> {
+    let sharding = p.target(path, a.operand, a.source.shape())?;
+    if sharding == *a.source {
+        return Ok(Target { sharding, changed: false, least: 0, most: Some(0) });
+    }
+    let bound = p.planner.lower_bound_us(a.source, &sharding, a.item_bytes)?;
+    // The bound is 0 exactly where nothing has to be said.
+    let free = bound == 0.0 && p.trusts_free;
+    Ok(Target { sharding, changed: true, least: picoseconds_below(bound), most: free.then_some(0) })
+}

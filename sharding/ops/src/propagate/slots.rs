@@ -1,0 +1,222 @@
+//! Slots: the parts of mesh axes that take a strategy each, and what a tensor is along them.
+//!
+//! Usually a slot is a whole mesh axis. Where a tensor uses sub-axes, every axis is cut at every place where some tensor
+//! cuts it, so that along a slot each tensor is one thing:
+//!
+//! ```text
+//! tp=8, one operand [{tp:(1)2}], another [{tp:(2)4}]        slots tp:(1)2 and tp:(2)4
+//! ```
+//!
+//! An axis that is cut at places which do not divide each other (at 2 and at 3 of 6) stays whole; then what some tensor is
+//! along it has no name, and only strategies that move that tensor remain.
+
+use core::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::Error;
+use reshard_sharding::internal::Cut;
+use reshard_sharding::{Mesh, Placement, ReduceOp, Sharding, SubAxis};
+
+/// How a shard cuts: what fills the placeholder of a strategy.
+///
+/// ```
+/// use reshard_ops::propagate::Kind;
+/// assert_eq!("SS(2)".parse::<Kind>()?, Kind::Strided(2));
+/// assert_eq!(Kind::Plain.to_string(), "S");
+/// # Ok::<(), reshard_ops::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// `S(d)`.
+    Plain,
+    /// `SS(d,k)` with this split factor.
+    Strided(usize),
+    /// `RG(d,[..])` with these sizes.
+    Ragged(Arc<[usize]>),
+}
+
+impl Kind {
+    fn of(cut: &Cut) -> Kind {
+        match cut.sizes() {
+            Some(sizes) => Kind::Ragged(Arc::clone(sizes)),
+            None => Kind::strided(cut.pieces()),
+        }
+    }
+
+    fn strided(split_factor: usize) -> Kind {
+        if split_factor == 1 { Kind::Plain } else { Kind::Strided(split_factor) }
+    }
+
+    /// Into how many pieces it first cuts a dim: 1 for plain shards; none for sizes.
+    pub(super) fn split_factor(&self) -> Option<usize> {
+        match self {
+            Kind::Plain => Some(1),
+            Kind::Strided(k) => Some(*k),
+            Kind::Ragged(_) => None,
+        }
+    }
+
+    /// The cut over `n` ranks, behind local digits of product `skip`; none for sizes that cannot be behind anything.
+    pub(super) fn cut(&self, n: usize, skip: usize) -> Option<Cut> {
+        match self {
+            Kind::Plain => Some(Cut::chunks(skip, n)),
+            Kind::Strided(k) => k.checked_mul(skip).map(|k| Cut::chunks(k, n)),
+            Kind::Ragged(sizes) => (skip == 1 && sizes.len() == n).then(|| Cut::ragged(sizes)),
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Kind::Plain => f.write_str("S"),
+            Kind::Strided(k) => write!(f, "SS({k})"),
+            Kind::Ragged(sizes) => {
+                let text: Vec<String> = sizes.iter().map(ToString::to_string).collect();
+                write!(f, "RG([{}])", text.join(","))
+            }
+        }
+    }
+}
+
+impl FromStr for Kind {
+    type Err = Error;
+    fn from_str(s: &str) -> Result<Kind, Error> {
+        // A kind is a placement without its dim.
+        let text = match s.trim().split_once('(') {
+            None => format!("{}(0)", s.trim()),
+            Some((name, rest)) => format!("{name}(0,{rest}"),
+        };
+        match text.parse::<Placement>() {
+            Ok(Placement::Shard(_)) => Ok(Kind::Plain),
+            Ok(Placement::StridedShard { split_factor, .. }) if split_factor > 0 => {
+                Ok(Kind::strided(split_factor))
+            }
+            Ok(Placement::Ragged { sizes, .. }) => Ok(Kind::Ragged(sizes)),
+            Ok(Placement::StridedShard { .. } | Placement::Replicate | Placement::Partial(_)) | Err(_) => {
+                Err(Error::Sharding(reshard_sharding::Error::Parse {
+                    what: "kind of shard",
+                    input: s.to_owned(),
+                    at: 0,
+                    expected: "S, SS(2) or RG([3,5])".to_owned(),
+                }))
+            }
+        }
+    }
+}
+
+/// What a tensor is along one slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    Replicate,
+    Partial(ReduceOp),
+    Shard {
+        dim: usize,
+        kind: Kind,
+    },
+    /// Nothing that has a name.
+    Mixed,
+}
+
+/// One value for each slot.
+pub(super) type PerSlot<T> = SmallVec<[T; 6]>;
+
+/// The slots of a mesh for these tensors, outermost first.
+pub(super) fn slots<'a>(
+    mesh: &Mesh,
+    tensors: &(impl Iterator<Item = &'a Sharding> + Clone),
+) -> PerSlot<SubAxis> {
+    let mut out = PerSlot::new();
+    let whole = tensors.clone().all(Sharding::whole_axes);
+    for (axis, a) in mesh.axes().iter().enumerate() {
+        let mut cuts: SmallVec<[usize; 8]> = SmallVec::from_slice(&[1, a.size()]);
+        if !whole {
+            for t in tensors.clone() {
+                for sub in used(t).filter(|s| s.axis == axis) {
+                    cuts.extend([sub.pre, sub.pre * sub.size]);
+                }
+            }
+            cuts.sort_unstable();
+            cuts.dedup();
+            if cuts.windows(2).any(|w| !w[1].is_multiple_of(w[0])) {
+                cuts = SmallVec::from_slice(&[1, a.size()]);
+            }
+        }
+        let parts = cuts.windows(2).map(|w| SubAxis { axis, pre: w[0], size: w[1] / w[0] });
+        out.extend(parts.filter(|s| s.size > 1));
+    }
+    out
+}
+
+/// The sub-axes that a tensor is not replicated over.
+fn used(t: &Sharding) -> impl Iterator<Item = SubAxis> + '_ {
+    let partial = t.partial().iter().map(|p| p.sub);
+    partial.chain(t.cutting())
+}
+
+/// Whether a slot lies within a sub-axis.
+fn within(slot: SubAxis, sub: SubAxis) -> bool {
+    let end = |s: SubAxis| s.pre * s.size;
+    slot.axis == sub.axis
+        && slot.pre.is_multiple_of(sub.pre)
+        && end(sub).is_multiple_of(end(slot))
+        && slot.pre >= sub.pre
+        && end(slot) <= end(sub)
+}
+
+/// Whether two sub-axes have ranks' digits in common.
+fn overlaps(a: SubAxis, b: SubAxis) -> bool {
+    a.axis == b.axis && a.pre < b.pre * b.size && b.pre < a.pre * a.size
+}
+
+/// What a tensor is along each slot.
+pub(super) fn classify(t: &Sharding, slots: &[SubAxis]) -> PerSlot<Class> {
+    let mut out: PerSlot<Class> = slots.iter().map(|_| Class::Replicate).collect();
+    let mark = |out: &mut PerSlot<Class>, sub: SubAxis, class: &dyn Fn(usize) -> Class| {
+        for (i, &slot) in slots.iter().enumerate() {
+            if within(slot, sub) {
+                out[i] = class(i);
+            } else if overlaps(slot, sub) {
+                out[i] = Class::Mixed;
+            }
+        }
+    };
+    for p in t.partial() {
+        mark(&mut out, p.sub, &|_| Class::Partial(p.op));
+    }
+    for dim in 0..t.shape().len() {
+        let Some(modes) = t.dim_modes(dim) else {
+            for c in t.cuts().into_iter().flatten().filter(|c| c.dim == dim) {
+                let exact = |i: usize| slots[i] == c.sub;
+                mark(&mut out, c.sub, &|i| {
+                    if exact(i) { Class::Shard { dim, kind: Kind::of(&c.cut) } } else { Class::Mixed }
+                });
+            }
+            continue;
+        };
+        if modes.iter().all(|m| m.stride.is_local()) {
+            continue;
+        }
+        // The modes in pieces of slots, slowest first; a placement skips what is local or goes to a later slot.
+        let mut pieces: SmallVec<[(Option<usize>, usize); 12]> = SmallVec::new();
+        for &m in modes.iter().rev() {
+            match t.mesh().sub_axis(m) {
+                None => pieces.push((None, m.extent as usize)),
+                Some(sub) => {
+                    let inside = (0..slots.len()).filter(|&i| within(slots[i], sub));
+                    pieces.extend(inside.map(|i| (Some(i), slots[i].size)));
+                    mark(&mut out, sub, &|_| Class::Mixed);
+                }
+            }
+        }
+        for (at, &(owner, _)) in pieces.iter().enumerate() {
+            let Some(i) = owner else { continue };
+            let skipped = pieces[..at].iter().filter(|(o, _)| o.is_none_or(|o| o > i));
+            out[i] = Class::Shard { dim, kind: Kind::strided(skipped.map(|p| p.1).product()) };
+        }
+    }
+    out
+}

@@ -1,0 +1,180 @@
+//! Calls: an op and its arguments, as a text.
+//!
+//! ```text
+//! call   =  name [ "(" key "=" value "," .. ")" ]   |   a rule, which is its own op
+//! value  =  whole number  |  "true"  |  "false"  |  word  |  "[" whole number "," .. "]"
+//! ```
+
+use core::fmt;
+use std::str::FromStr;
+
+use crate::Error;
+use crate::rules::rule::Rule;
+use crate::rules::strategy::write_list;
+use reshard_sharding::internal::Cursor;
+
+/// An argument of a call: only what a rule or a shape may depend on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Value {
+    /// A whole number; dims may be negative, counted from the end.
+    Number(i64),
+    /// Yes or no.
+    Flag(bool),
+    /// Whole numbers.
+    Numbers(Vec<i64>),
+    /// One of a few words, like `sum`.
+    Word(String),
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Number(n) => n.fmt(f),
+            Value::Flag(b) => b.fmt(f),
+            Value::Word(w) => f.write_str(w),
+            Value::Numbers(list) => {
+                f.write_str("[")?;
+                write_list(f, list)?;
+                f.write_str("]")
+            }
+        }
+    }
+}
+
+/// What is called: an op of a table with its arguments, or a rule itself.
+///
+/// ```
+/// use reshard_ops::rules::Call;
+/// let call: Call = "sum( dims=[0,-1], keepdim=true )".parse()?;
+/// assert_eq!(call.to_string(), "sum(dims=[0,-1],keepdim=true)");
+/// assert_eq!("mk, kn -> mn".parse::<Call>()?.to_string(), "mk,kn->mn");
+/// assert_eq!(Call::new("mm").to_string(), "mm");
+/// assert!("cat(dim)".parse::<Call>().is_err());
+/// # Ok::<(), reshard_ops::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Call {
+    /// An op of a table.
+    Named {
+        /// Its name.
+        name: String,
+        /// Its arguments in the order in which they were given; no key twice.
+        arguments: Vec<(String, Value)>,
+    },
+    /// An op that is nothing but its rule.
+    Rule(Rule),
+}
+
+impl Call {
+    /// A call without arguments.
+    pub fn new(name: &str) -> Call {
+        Call::Named { name: name.to_owned(), arguments: Vec::new() }
+    }
+
+    /// The call with one argument more, or another value of it.
+    ///
+    /// ```
+    /// use reshard_ops::rules::{Call, Value};
+    /// assert_eq!(Call::new("softmax").with("dim", Value::Number(1)).to_string(), "softmax(dim=1)");
+    /// ```
+    #[must_use]
+    pub fn with(mut self, key: &str, value: Value) -> Call {
+        if let Call::Named { arguments, .. } = &mut self {
+            match arguments.iter_mut().find(|(k, _)| k == key) {
+                Some((_, old)) => *old = value,
+                None => arguments.push((key.to_owned(), value)),
+            }
+        }
+        self
+    }
+
+    /// The argument of this key.
+    pub fn argument(&self, key: &str) -> Option<&Value> {
+        match self {
+            Call::Named { arguments, .. } => arguments.iter().find(|(k, _)| k == key).map(|(_, v)| v),
+            Call::Rule(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Call::Rule(rule) => rule.fmt(f),
+            Call::Named { name, arguments } => {
+                f.write_str(name)?;
+                for (i, (key, value)) in arguments.iter().enumerate() {
+                    write!(f, "{}{key}={value}", if i == 0 { "(" } else { "," })?;
+                }
+                f.write_str(if arguments.is_empty() { "" } else { ")" })
+            }
+        }
+    }
+}
+
+impl FromStr for Call {
+    type Err = Error;
+    fn from_str(s: &str) -> Result<Call, Error> {
+        if s.contains("->") {
+            return s.parse().map(Call::Rule);
+        }
+        let mut r = Cursor::new("call", s);
+        let name = word(&mut r);
+        if !name.starts_with(|c: char| c.is_ascii_alphabetic()) {
+            return Err(r
+                .error_at(0, "the name of an op, like softmax(dim=1), or a rule, like mk,kn->mn")
+                .into());
+        }
+        let mut arguments: Vec<(String, Value)> = Vec::new();
+        if r.eat("(") && !r.eat(")") {
+            loop {
+                let at = r.here();
+                let key = word(&mut r);
+                if key.is_empty() || arguments.iter().any(|(k, _)| k == key) {
+                    return Err(r.error_at(at, "the name of an argument, each once").into());
+                }
+                r.expect("=")?;
+                arguments.push((key.to_owned(), value(&mut r)?));
+                if !r.eat(",") {
+                    break;
+                }
+            }
+            r.expect(")")?;
+        }
+        r.finish()?;
+        Ok(Call::Named { name: name.to_owned(), arguments })
+    }
+}
+
+fn word<'a>(r: &mut Cursor<'a>) -> &'a str {
+    r.take_while(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.')
+}
+
+fn value(r: &mut Cursor<'_>) -> Result<Value, Error> {
+    if r.eat("[") {
+        let mut list = Vec::new();
+        while !r.eat("]") {
+            if !list.is_empty() {
+                r.expect(",")?;
+            }
+            list.push(number(r)?);
+        }
+        return Ok(Value::Numbers(list));
+    }
+    if r.rest().starts_with(|c: char| c.is_ascii_digit() || c == '-') {
+        return number(r).map(Value::Number);
+    }
+    let at = r.here();
+    Ok(match word(r) {
+        "" => return Err(r.error_at(at, "a number, true, false, a word or a list like [0,2]").into()),
+        "true" => Value::Flag(true),
+        "false" => Value::Flag(false),
+        other => Value::Word(other.to_owned()),
+    })
+}
+
+fn number(r: &mut Cursor<'_>) -> Result<i64, Error> {
+    let negative = r.eat("-");
+    let n = r.number("a whole number")? as i64;
+    Ok(if negative { -n } else { n })
+}

@@ -1,0 +1,75 @@
+//! Factors: the loops of an op, one letter each.
+
+use core::fmt;
+
+use reshard_sharding::ReduceOp;
+
+/// What sharding a factor does to the op.
+///
+/// | role | the loop | inputs that carry it | outputs that carry it | outputs that do not |
+/// |---|---|---|---|---|
+/// | `Pass` | independent iterations | `S` | `S` | none |
+/// | `Reduce(op)` | iterations combined by `op` | `S` | `S` | `P(op)` |
+/// | `Replicate` | needs all its iterations | never sharded | never sharded | |
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// Every output carries it: each rank computes its own part.
+    Pass,
+    /// Some output does not carry it: each rank computes a term of that output.
+    Reduce(ReduceOp),
+    /// An iteration depends on all others: no rank may hold a part.
+    Replicate,
+}
+
+/// What a factor demands of the cut that shards it.
+///
+/// All operands that carry a factor are always cut alike: one strategy cuts them with one placeholder, which is filled
+/// with one kind, so a plain shard never meets a strided one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Slicing {
+    /// Any cut, uneven ones too.
+    #[default]
+    Any,
+    /// Every rank holds equally many indices.
+    Even,
+}
+
+/// One factor of a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Factor {
+    /// Its letter.
+    pub name: char,
+    /// What sharding it does.
+    pub role: Role,
+    /// What it demands of a cut.
+    pub slicing: Slicing,
+    /// How many iterations it has, where the rule fixes that.
+    pub size: Option<usize>,
+}
+
+/// One dim of an operand in an equation.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Dim {
+    /// The product of these factors (positions in the rule's list), most significant first; none for a dim of size 1.
+    Factors(smallvec::SmallVec<[usize; 2]>),
+    /// `...`: any number of dims, aligned at the right and broadcast, as NumPy does.
+    Rest,
+    /// `*`: a dim of any size that no rank may hold a part of.
+    Whole,
+}
+
+impl Dim {
+    pub(super) fn write(&self, f: &mut fmt::Formatter<'_>, factors: &[Factor]) -> fmt::Result {
+        match self {
+            Dim::Rest => f.write_str("..."),
+            Dim::Whole => f.write_str("*"),
+            Dim::Factors(list) if list.is_empty() => f.write_str("1"),
+            Dim::Factors(list) => {
+                let compound = list.len() > 1;
+                f.write_str(if compound { "(" } else { "" })?;
+                list.iter().try_for_each(|&x| write!(f, "{}", factors[x].name))?;
+                f.write_str(if compound { ")" } else { "" })
+            }
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Other shapes of the same elements.
+
+use super::reduce::operand;
+use crate::Error;
+use crate::rules::op::Op;
+use crate::rules::request::Request;
+
+/// `abc->cab`.
+pub(super) fn permute(r: &Request<'_>) -> Result<Op, Error> {
+    r.inputs_of(1..=1)?;
+    let rank = r.inputs[0].len();
+    let dims = r.dims("dims", rank)?;
+    if dims.len() != rank || r.call.argument("dims").is_none() {
+        return Err(r.error(format!("needs dims, which name each of the {rank} dims once")));
+    }
+    reorder(r, &dims)
+}
+
+fn reorder(r: &Request<'_>, dims: &[usize]) -> Result<Op, Error> {
+    let letters = r.letters(dims.len())?;
+    let input: String = letters.iter().collect();
+    let output: String = dims.iter().map(|&d| letters[d]).collect();
+    r.op(&format!("{}->{} {{selecting}}", operand(&input), operand(&output)))
+}
+
+/// Two dims change places.
+pub(super) fn transpose(r: &Request<'_>) -> Result<Op, Error> {
+    r.inputs_of(1..=1)?;
+    let rank = r.inputs[0].len();
+    let mut dims: Vec<usize> = (0..rank).collect();
+    dims.swap(r.dim("dim0", rank, -2)?, r.dim("dim1", rank, -1)?);
+    reorder(r, &dims)
+}
+
+/// `j->ij`, `1j->ij`: what is broadcast is a factor of the output alone.
+pub(super) fn expand(r: &Request<'_>) -> Result<Op, Error> {
+    r.inputs_of(1..=1)?;
+    let x = r.inputs[0];
+    let Some(shape) = r.numbers("shape")? else {
+        return Err(r.error("needs shape: write expand(shape=[4,-1])"));
+    };
+    let Some(new) = shape.len().checked_sub(x.len()) else {
+        return Err(r.error(format!("shape has fewer dims than the {} of the input", x.len())));
+    };
+    let letters = r.letters(shape.len())?;
+    let (mut input, mut items, mut out) = (String::new(), Vec::new(), Vec::new());
+    for (d, &n) in shape.iter().enumerate() {
+        let was = d.checked_sub(new).map(|i| x[i]);
+        let size = match (n, was) {
+            (-1, Some(was)) => was,
+            (n, _) if n < 0 => return Err(r.error(format!("shape has {n} where there is no dim to keep"))),
+            (n, _) => n as usize,
+        };
+        match was {
+            Some(was) if was == size => input.push(letters[d]),
+            Some(1) => input.push('1'),
+            Some(was) => return Err(r.error(format!("dim {d} is {was}, which does not become {size}"))),
+            None => {}
+        }
+        if was != Some(size) {
+            items.push(format!("{}: {size}, ", letters[d]));
+        }
+        out.push(size);
+    }
+    let output: String = letters.iter().collect();
+    r.op_to(&format!("{}->{} {{{}selecting}}", operand(&input), operand(&output), items.concat()), &[&out])
+}
+
+/// `ij->(ai)(bj)`: each dim so many times, one after the other.
+pub(super) fn repeat(r: &Request<'_>) -> Result<Op, Error> {
+    r.inputs_of(1..=1)?;
+    let x = r.inputs[0];
+    let Some(times) = r.sizes("times", 1)? else {
+        return Err(r.error("needs times: write repeat(times=[2,1])"));
+    };
+    let Some(new) = times.len().checked_sub(x.len()) else {
+        return Err(r.error(format!("times has fewer numbers than the {} dims of the input", x.len())));
+    };
+    let letters = r.letters(2 * times.len())?;
+    let (of_times, of_dims) = letters.split_at(times.len());
+    let (mut output, mut items) = (Vec::new(), Vec::new());
+    for (d, &n) in times.iter().enumerate() {
+        let (t, i) = (of_times[d], of_dims[d]);
+        match (n, d >= new) {
+            (1, true) => output.push(i.to_string()),
+            (_, true) => output.push(format!("({t}{i})")),
+            (_, false) => output.push(t.to_string()),
+        }
+        if n != 1 || d < new {
+            items.push(format!("{t}: {n}, "));
+        }
+    }
+    let input: String = of_dims[new..].iter().collect();
+    let (output, items) = (output.concat(), items.concat());
+    r.op(&format!("{}->{} {{{items}selecting}}", operand(&input), operand(&output)))
+}
+
+/// `i->(it)`: each index of a dim so many times.
+pub(super) fn repeat_interleave(r: &Request<'_>) -> Result<Op, Error> {
+    r.inputs_of(1..=1)?;
+    let rank = r.inputs[0].len();
+    let dim = r.dim("dim", rank, 0)?;
+    let times = r.required("times", 1)?;
+    let letters = r.letters(rank + 1)?;
+    let t = letters[rank];
+    let input: String = letters[..rank].iter().collect();
+    let output = input.replace(letters[dim], &format!("({}{t})", letters[dim]));
+    r.op(&format!("{input}->{output} {{{t}: {times}, selecting}}"))
+}
+
+/// Dims of size 1 vanish: all of them, or those that are given.
+pub(super) fn squeeze(r: &Request<'_>) -> Result<Op, Error> {
+    r.inputs_of(1..=1)?;
+    let x = r.inputs[0];
+    let dims = r.dims("dims", x.len())?;
+    let letters = r.letters(x.len())?;
+    let gone = |d: &usize| dims.contains(d) && x[*d] == 1;
+    let input: String = (0..x.len()).map(|d| if gone(&d) { '1' } else { letters[d] }).collect();
+    let output: String = (0..x.len()).filter(|d| !gone(d)).map(|d| letters[d]).collect();
+    r.op(&format!("{}->{} {{selecting}}", operand(&input), operand(&output)))
+}
+
+/// A dim of size 1 appears.
+pub(super) fn unsqueeze(r: &Request<'_>) -> Result<Op, Error> {
+    r.inputs_of(1..=1)?;
+    let rank = r.inputs[0].len();
+    let dim = r.dim("dim", rank + 1, 0)?;
+    let input: String = r.letters(rank)?.iter().collect();
+    let mut output = input.clone();
+    output.insert(dim, '1');
+    r.op(&format!("{}->{output} {{selecting}}", operand(&input)))
+}
+
+/// A shape in which one size may be -1.
+fn completed(r: &Request<'_>, list: &[i64], all: usize) -> Result<Vec<usize>, Error> {
+    let known = list.iter().filter(|&&n| n >= 0).try_fold(1usize, |p, &n| p.checked_mul(n as usize));
+    let Some(known) = known else { return Err(Error::overflow(format!("the shape of {}", r.call))) };
+    let open = list.iter().filter(|&&n| n < 0).count();
+    let fits = if open == 0 { known == all } else { known > 0 && all.is_multiple_of(known) };
+    if list.iter().any(|&n| n < -1) || open > 1 || !fits {
+        return Err(r.error(format!("{all} elements do not fit that shape, in which one size may be -1")));
+    }
+    Ok(list.iter().map(|&n| if n < 0 { all / known } else { n as usize }).collect())
+}
+
+/// The elements in row-major order in another shape.
+pub(super) fn view(r: &Request<'_>) -> Result<Op, Error> {
+    r.inputs_of(1..=1)?;
+    let Some(list) = r.numbers("shape")? else {
+        return Err(r.error("needs shape: write view(shape=[2,-1])"));
+    };
+    let all = reshard_sharding::internal::numel(r.inputs[0])?;
+    Op::view(r.inputs[0], &completed(r, &list, all)?)
+}
+
+/// The dims from `start` to `end` become one.
+pub(super) fn flatten(r: &Request<'_>) -> Result<Op, Error> {
+    r.inputs_of(1..=1)?;
+    let x = r.inputs[0];
+    if x.is_empty() {
+        return Op::view(x, &[1]);
+    }
+    let (start, end) = (r.dim("start", x.len(), 0)?, r.dim("end", x.len(), -1)?);
+    if start > end {
+        return Err(r.error(format!("start is dim {start}, which is after end, dim {end}")));
+    }
+    let joined = reshard_sharding::internal::numel(&x[start..=end])?;
+    Op::view(x, &[&x[..start], &[joined], &x[end + 1..]].concat())
+}
+
+/// A dim becomes several.
+pub(super) fn unflatten(r: &Request<'_>) -> Result<Op, Error> {
+    r.inputs_of(1..=1)?;
+    let x = r.inputs[0];
+    let dim = r.dim("dim", x.len(), 0)?;
+    let Some(list) = r.numbers("sizes")? else {
+        return Err(r.error("needs sizes: write unflatten(dim=0,sizes=[2,-1])"));
+    };
+    Op::view(x, &[&x[..dim], &completed(r, &list, x[dim])?[..], &x[dim + 1..]].concat())
+}

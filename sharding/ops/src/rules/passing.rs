@@ -1,0 +1,128 @@
+//! How an op treats partial sums: which terms pass through it.
+
+use core::fmt;
+
+use super::strategy::{Part, Strategy, write_list};
+use reshard_sharding::ReduceOp::{self, Avg, Max, Min, Prod, Sum};
+
+/// Which inputs a word speaks of.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Operands {
+    /// Every input.
+    All,
+    /// These inputs, counted from 0.
+    Listed(Vec<usize>),
+}
+
+/// One way in which terms pass.
+///
+/// An operand that is `P(op)` along an axis is `x = op_r x_r` over that axis' ranks. Terms pass `f` if running it on the
+/// terms gives terms of the result:
+///
+/// | word | terms of | that pass | because |
+/// |---|---|---|---|
+/// | `linear` | all listed inputs at once | `P -> P`, `P(avg) -> P(avg)` | `f(sum x_r, sum y_r) = sum f(x_r, y_r)` |
+/// | `multilinear` | exactly one listed input | `P -> P`, `P(avg) -> P(avg)` | `f(sum x_r, y) = sum f(x_r, y)` |
+/// | `affine` | exactly one listed input | `P(avg) -> P(avg)` | `f(avg x_r, y) = avg f(x_r, y)`, as in `x + y` |
+/// | `increasing` | exactly one listed input | `P(max) -> P(max)`, `P(min) -> P(min)` | `f(max x_r, y) = max f(x_r, y)` |
+/// | `decreasing` | exactly one listed input | `P(max) -> P(min)`, `P(min) -> P(max)` | `f(max x_r, y) = min f(x_r, y)` |
+/// | `selecting` | all listed inputs at once | every op | every output element is one input element |
+///
+/// Inputs that are not listed are replicated. Where the rule has a reduction of its own, only terms of that reduction
+/// pass: `max_j min_r x` is not `min_r max_j x`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Passing {
+    /// Sums and averages, of all listed inputs at once.
+    Linear(Operands),
+    /// Sums and averages, of one listed input.
+    Multilinear(Operands),
+    /// Averages, of one listed input.
+    Affine(Operands),
+    /// Greatest and least, of one listed input.
+    Increasing(Operands),
+    /// Greatest and least, swapped, of one listed input.
+    Decreasing(Operands),
+    /// Every op, of all listed inputs at once.
+    Selecting(Operands),
+    /// Exactly this row, which may shard a factor: `(P,S(k),S(k) -> P)`.
+    Row(Strategy),
+}
+
+impl Passing {
+    /// The rows of an op with so many inputs and outputs.
+    pub(super) fn rows(&self, inputs: usize, outputs: usize) -> Vec<Strategy> {
+        let listed = |o: &Operands| match o {
+            Operands::All => (0..inputs).collect::<Vec<_>>(),
+            Operands::Listed(list) => list.clone(),
+        };
+        let row = |partial: &[usize], before: ReduceOp, after: ReduceOp| {
+            let mut row = Strategy::replicated(inputs, 0);
+            for &i in partial {
+                row.inputs[i] = Part::Partial(before);
+            }
+            row.outputs = vec![Part::Partial(after); outputs];
+            row
+        };
+        let together = |o: &Operands, ops: &[ReduceOp]| {
+            let list = listed(o);
+            ops.iter().map(|&op| row(&list, op, op)).collect::<Vec<_>>()
+        };
+        let one_each = |o: &Operands, ops: &[(ReduceOp, ReduceOp)]| {
+            let list = listed(o);
+            ops.iter()
+                .flat_map(|&(before, after)| {
+                    list.iter().map(move |&i| (i, before, after)).collect::<Vec<_>>()
+                })
+                .map(|(i, before, after)| row(&[i], before, after))
+                .collect::<Vec<_>>()
+        };
+        match self {
+            Passing::Linear(o) => together(o, &[Sum, Avg]),
+            Passing::Multilinear(o) => one_each(o, &[(Sum, Sum), (Avg, Avg)]),
+            Passing::Affine(o) => one_each(o, &[(Avg, Avg)]),
+            Passing::Increasing(o) => one_each(o, &[(Max, Max), (Min, Min)]),
+            Passing::Decreasing(o) => one_each(o, &[(Max, Min), (Min, Max)]),
+            Passing::Selecting(o) => together(o, &[Sum, Avg, Prod, Min, Max]),
+            Passing::Row(row) => vec![row.clone()],
+        }
+    }
+
+    /// The inputs that it lists.
+    pub(super) fn listed(&self) -> &[usize] {
+        match self {
+            Passing::Linear(o)
+            | Passing::Multilinear(o)
+            | Passing::Affine(o)
+            | Passing::Increasing(o)
+            | Passing::Decreasing(o)
+            | Passing::Selecting(o) => match o {
+                Operands::All => &[],
+                Operands::Listed(list) => list,
+            },
+            Passing::Row(_) => &[],
+        }
+    }
+}
+
+impl fmt::Display for Passing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (word, operands) = match self {
+            Passing::Linear(o) => ("linear", o),
+            Passing::Multilinear(o) => ("multilinear", o),
+            Passing::Affine(o) => ("affine", o),
+            Passing::Increasing(o) => ("increasing", o),
+            Passing::Decreasing(o) => ("decreasing", o),
+            Passing::Selecting(o) => ("selecting", o),
+            Passing::Row(row) => return write!(f, "({row})"),
+        };
+        f.write_str(word)?;
+        match operands {
+            Operands::All => Ok(()),
+            Operands::Listed(list) => {
+                f.write_str("(")?;
+                write_list(f, list)?;
+                f.write_str(")")
+            }
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! The rule of an op: what it means to run it on parts, as data.
+
+use core::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use crate::Error;
+use crate::rules::factor::{Dim, Factor, Role};
+use crate::rules::passing::Passing;
+use crate::rules::strategy::{Part, REST, Strategy};
+use reshard_sharding::ReduceOp;
+
+/// An equation over factors, or an explicit list of strategies.
+///
+/// ```
+/// use reshard_ops::rules::Rule;
+/// let mm: Rule = "mk,kn->mn".parse()?;
+/// let rows: Vec<String> = mm.strategies().iter().map(ToString::to_string).collect();
+/// assert_eq!(rows, [
+///     "S(m),R -> S(m)",
+///     "R,S(n) -> S(n)",
+///     "S(k),S(k) -> P",
+///     "R,R -> R",
+///     "P,R -> P",
+///     "R,P -> P",
+///     "P(avg),R -> P(avg)",
+///     "R,P(avg) -> P(avg)",
+/// ]);
+/// let softmax: Rule = "ij->ij {j: replicate}".parse()?;
+/// assert_eq!(softmax.strategies().len(), 2);
+/// let ported: Rule = "?0,R->?0; R,?1->?1".parse()?;
+/// assert_eq!(ported.to_string(), "?0,R -> ?0; R,?1 -> ?1");
+/// # Ok::<(), reshard_ops::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Rule(pub(super) Arc<Form>);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Form {
+    Equation(Equation),
+    List(Vec<Strategy>),
+}
+
+/// Factors tied to dims.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Equation {
+    /// The factors, in the order in which they first appear: outputs' first, then the others.
+    pub factors: Vec<Factor>,
+    /// The dims of each input.
+    pub inputs: Vec<Vec<Dim>>,
+    /// The dims of each output.
+    pub outputs: Vec<Vec<Dim>>,
+    /// How terms pass.
+    pub passings: Vec<Passing>,
+}
+
+impl Rule {
+    /// The rule that is exactly these strategies; all replicated is always one more.
+    ///
+    /// Fails unless all have the same number of operands, and none speaks of factors.
+    pub fn from_strategies(list: Vec<Strategy>) -> Result<Rule, Error> {
+        let bad = |reason: String| Err(Error::Rule { reason });
+        let Some(first) = list.first() else {
+            return bad("a rule needs at least one strategy".to_owned());
+        };
+        let counts = (first.inputs.len(), first.outputs.len());
+        for row in &list {
+            if (row.inputs.len(), row.outputs.len()) != counts {
+                return bad(format!("{row} has not as many operands as {first}"));
+            }
+            if row.inputs.iter().chain(&row.outputs).any(|p| matches!(p, Part::Factor(_))) {
+                return bad(format!(
+                    "{row} names a factor, but a list of strategies has none: write its dim, like S(m0) or ?0"
+                ));
+            }
+        }
+        Ok(Rule(Arc::new(Form::List(list))))
+    }
+
+    /// The equation, unless it is a list.
+    pub fn equation(&self) -> Option<&Equation> {
+        match &*self.0 {
+            Form::Equation(e) => Some(e),
+            Form::List(_) => None,
+        }
+    }
+
+    /// The number of inputs and of outputs.
+    pub fn operands(&self) -> (usize, usize) {
+        match &*self.0 {
+            Form::Equation(e) => (e.inputs.len(), e.outputs.len()),
+            Form::List(rows) => (rows[0].inputs.len(), rows[0].outputs.len()),
+        }
+    }
+
+    /// Every strategy of one mesh axis: the factors in order, all replicated, then the terms that pass.
+    pub fn strategies(&self) -> Vec<Strategy> {
+        match &*self.0 {
+            Form::Equation(e) => e.strategies(),
+            Form::List(rows) => {
+                let mut out = rows.clone();
+                let all = Strategy::replicated(rows[0].inputs.len(), rows[0].outputs.len());
+                if !out.contains(&all) {
+                    out.push(all);
+                }
+                out
+            }
+        }
+    }
+}
+
+impl Equation {
+    /// Whether some operand has an ellipsis.
+    pub(super) fn has_rest(&self) -> bool {
+        self.inputs.iter().chain(&self.outputs).flatten().any(|d| *d == Dim::Rest)
+    }
+
+    /// Whether one operand carries a factor twice, as in a diagonal: then no axis can shard both dims.
+    pub(super) fn is_diagonal(&self, factor: usize) -> bool {
+        let twice = |dims: &Vec<Dim>| {
+            let times = |d: &Dim| match d {
+                Dim::Factors(list) => list.iter().filter(|&&x| x == factor).count(),
+                Dim::Rest | Dim::Whole => 0,
+            };
+            dims.iter().map(times).sum::<usize>() > 1
+        };
+        self.inputs.iter().chain(&self.outputs).any(twice)
+    }
+
+    /// Whether an operand carries a factor.
+    pub(super) fn carries(dims: &[Dim], factor: usize) -> bool {
+        dims.iter().any(|d| match d {
+            Dim::Factors(list) => list.contains(&factor),
+            Dim::Rest | Dim::Whole => false,
+        })
+    }
+
+    /// The op of a reduction of its own, if it has one.
+    fn reductions(&self) -> impl Iterator<Item = ReduceOp> + '_ {
+        self.factors.iter().filter_map(|f| match f.role {
+            Role::Reduce(op) => Some(op.combining()),
+            Role::Pass | Role::Replicate => None,
+        })
+    }
+
+    fn strategies(&self) -> Vec<Strategy> {
+        let mut out = Vec::new();
+        for (x, factor) in self.factors.iter().enumerate() {
+            let lacking = match factor.role {
+                Role::Pass => Part::Replicate,
+                Role::Reduce(op) => Part::Partial(op),
+                Role::Replicate => continue,
+            };
+            if self.is_diagonal(x) {
+                continue;
+            }
+            let part = |dims: &Vec<Dim>, lacking: &Part| {
+                if Equation::carries(dims, x) { Part::Factor(factor.name) } else { lacking.clone() }
+            };
+            out.push(Strategy {
+                inputs: self.inputs.iter().map(|d| part(d, &Part::Replicate)).collect(),
+                outputs: self.outputs.iter().map(|d| part(d, &lacking)).collect(),
+            });
+        }
+        if self.has_rest() {
+            let part = |dims: &Vec<Dim>| {
+                if dims.contains(&Dim::Rest) { Part::Factor(REST) } else { Part::Replicate }
+            };
+            out.push(Strategy {
+                inputs: self.inputs.iter().map(part).collect(),
+                outputs: self.outputs.iter().map(part).collect(),
+            });
+        }
+        out.push(Strategy::replicated(self.inputs.len(), self.outputs.len()));
+        out.extend(self.partial_rows());
+        out
+    }
+
+    /// The strategies in which terms pass.
+    pub(super) fn partial_rows(&self) -> Vec<Strategy> {
+        let mut out: Vec<Strategy> = Vec::new();
+        for passing in &self.passings {
+            for row in passing.rows(self.inputs.len(), self.outputs.len()) {
+                let agrees = |p: &Part| match p {
+                    Part::Partial(op) => self.reductions().all(|own| own == op.combining()),
+                    Part::Replicate | Part::Factor(_) | Part::Dim { .. } | Part::Fixed(_) => true,
+                };
+                let is_row = matches!(passing, Passing::Row(_));
+                if !out.contains(&row) && (is_row || row.inputs.iter().chain(&row.outputs).all(agrees)) {
+                    out.push(row);
+                }
+            }
+        }
+        out
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        super::notation::write(self, f)
+    }
+}
+
+impl FromStr for Rule {
+    type Err = Error;
+    fn from_str(s: &str) -> Result<Rule, Error> {
+        super::notation::read(s)
+    }
+}

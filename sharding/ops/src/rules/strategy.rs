@@ -1,0 +1,147 @@
+//! Strategies of one mesh axis: what each operand is along it.
+//!
+//! A strategy is a row, one [`Part`] per operand. `S(m)` is a placeholder: *some* shard of the factor `m`, the same kind
+//! in the whole row. Reading a row: if the inputs are so along an axis and each rank runs the op on what it holds, the
+//! outputs are so.
+
+use core::fmt;
+use std::str::FromStr;
+
+use crate::Error;
+use reshard_sharding::internal::Cursor;
+use reshard_sharding::{Placement, ReduceOp};
+
+/// What one operand is along one mesh axis.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Part {
+    /// The same on every rank: `R`.
+    Replicate,
+    /// Every rank holds a term: `P(max)`, `P` for sums.
+    Partial(ReduceOp),
+    /// Sharded along the dim with this factor: `S(m)`; `S(...)` for the dims of an ellipsis.
+    Factor(char),
+    /// Sharded along this dim: `S(m0)` with the label `m`, which only readers use, or `?0` without one.
+    Dim {
+        /// A letter for readers.
+        label: Option<char>,
+        /// The dim of the operand.
+        dim: usize,
+    },
+    /// Exactly this placement, which no kind fills: `S(0)`, `SS(0,2)`.
+    Fixed(Placement),
+}
+
+/// The letter that stands for the dims of an ellipsis.
+pub(super) const REST: char = '…';
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Part::Replicate => f.write_str("R"),
+            Part::Partial(ReduceOp::Sum) => f.write_str("P"),
+            Part::Partial(op) => write!(f, "P({op})"),
+            Part::Factor(REST) => f.write_str("S(...)"),
+            Part::Factor(name) => write!(f, "S({name})"),
+            Part::Dim { label: Some(label), dim } => write!(f, "S({label}{dim})"),
+            Part::Dim { label: None, dim } => write!(f, "?{dim}"),
+            Part::Fixed(placement) => placement.fmt(f),
+        }
+    }
+}
+
+impl Part {
+    pub(super) fn read(r: &mut Cursor<'_>) -> Result<Part, Error> {
+        if r.eat("?") {
+            return Ok(Part::Dim { label: None, dim: r.number("the dim of a placeholder, like ?0")? });
+        }
+        let mut ahead = r.clone();
+        if ahead.eat("S") && ahead.eat("(") {
+            if ahead.eat("...") {
+                ahead.expect(")")?;
+                *r = ahead;
+                return Ok(Part::Factor(REST));
+            }
+            let word = ahead.take_while(|c| c.is_ascii_alphabetic());
+            if let Some(label) = word.chars().next().filter(|_| word.len() == 1) {
+                let part = if ahead.rest().starts_with(|c: char| c.is_ascii_digit()) {
+                    Part::Dim { label: Some(label), dim: ahead.number("a dim")? }
+                } else {
+                    Part::Factor(label)
+                };
+                ahead.expect(")")?;
+                *r = ahead;
+                return Ok(part);
+            }
+        }
+        Ok(match Placement::read(r)? {
+            Placement::Replicate => Part::Replicate,
+            Placement::Partial(op) => Part::Partial(op),
+            fixed @ (Placement::Shard(_) | Placement::StridedShard { .. } | Placement::Ragged { .. }) => {
+                Part::Fixed(fixed)
+            }
+        })
+    }
+}
+
+/// One row: what each input and each output is along one axis.
+///
+/// ```
+/// use reshard_ops::rules::Strategy;
+/// let row: Strategy = "S(k),S(k)->P(sum)".parse()?;
+/// assert_eq!(row.to_string(), "S(k),S(k) -> P");
+/// assert_eq!("?1,R->?1".parse::<Strategy>()?.to_string(), "?1,R -> ?1");
+/// # Ok::<(), reshard_ops::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Strategy {
+    /// One per input.
+    pub inputs: Vec<Part>,
+    /// One per output.
+    pub outputs: Vec<Part>,
+}
+
+impl Strategy {
+    /// Everything replicated.
+    pub(super) fn replicated(inputs: usize, outputs: usize) -> Strategy {
+        Strategy { inputs: vec![Part::Replicate; inputs], outputs: vec![Part::Replicate; outputs] }
+    }
+
+    pub(super) fn read(r: &mut Cursor<'_>) -> Result<Strategy, Error> {
+        let inputs = if r.rest().starts_with("->") { Vec::new() } else { read_parts(r)? };
+        r.expect("->")?;
+        Ok(Strategy { inputs, outputs: read_parts(r)? })
+    }
+}
+
+fn read_parts(r: &mut Cursor<'_>) -> Result<Vec<Part>, Error> {
+    let mut parts = vec![Part::read(r)?];
+    while r.eat(",") {
+        parts.push(Part::read(r)?);
+    }
+    Ok(parts)
+}
+
+pub(super) fn write_list<T: fmt::Display>(f: &mut fmt::Formatter<'_>, list: &[T]) -> fmt::Result {
+    for (i, x) in list.iter().enumerate() {
+        write!(f, "{}{x}", if i == 0 { "" } else { "," })?;
+    }
+    Ok(())
+}
+
+impl fmt::Display for Strategy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_list(f, &self.inputs)?;
+        f.write_str(if self.inputs.is_empty() { "-> " } else { " -> " })?;
+        write_list(f, &self.outputs)
+    }
+}
+
+impl FromStr for Strategy {
+    type Err = Error;
+    fn from_str(s: &str) -> Result<Strategy, Error> {
+        let mut r = Cursor::new("strategy", s);
+        let row = Strategy::read(&mut r)?;
+        r.finish()?;
+        Ok(row)
+    }
+}

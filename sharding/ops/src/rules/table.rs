@@ -1,0 +1,326 @@
+//! The table of ops: a name, a rule.
+//!
+//! [`Table::standard`] holds ours; a framework adds its own, or replaces ours, with one call of [`Table::add`]. Ops whose
+//! rule depends on arguments or on the number of dims are families: functions from a [`Request`] to an [`Op`].
+
+use core::fmt;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::Error;
+use crate::rules::call::Call;
+use crate::rules::families;
+use crate::rules::op::Op;
+use crate::rules::request::Request;
+use crate::rules::rule::Rule;
+
+/// One line each: an op and its rule.
+#[rustfmt::skip]
+pub(super) const RULES: &[(&str, &str)] = &[
+    // Pointwise, one input. What increases lets greatest and least terms pass, also the identities of empty shards:
+    // log and sqrt do not, which have no value for -inf.
+    ("relu", "...->... {increasing}"),
+    ("relu6", "...->... {increasing}"),
+    ("exp", "...->... {increasing, (P -> P(prod))}"),
+    ("expm1", "...->... {increasing}"),
+    ("sigmoid", "...->... {increasing}"),
+    ("tanh", "...->... {increasing}"),
+    ("sinh", "...->... {increasing}"),
+    ("asinh", "...->... {increasing}"),
+    ("atan", "...->... {increasing}"),
+    ("erf", "...->... {increasing}"),
+    ("floor", "...->... {increasing}"),
+    ("ceil", "...->... {increasing}"),
+    ("round", "...->... {increasing}"),
+    ("trunc", "...->... {increasing}"),
+    ("sign", "...->... {increasing, (P(prod) -> P(prod))}"),
+    ("leaky_relu", "...->... {increasing}"),
+    ("elu", "...->... {increasing}"),
+    ("selu", "...->... {increasing}"),
+    ("celu", "...->... {increasing}"),
+    ("softplus", "...->... {increasing}"),
+    ("hardtanh", "...->... {increasing}"),
+    ("hardsigmoid", "...->... {increasing}"),
+    ("log_sigmoid", "...->... {increasing}"),
+    ("hardshrink", "...->... {increasing}"),
+    ("softshrink", "...->... {increasing}"),
+    ("tanhshrink", "...->... {increasing}"),
+    ("cbrt", "...->... {increasing, (P(prod) -> P(prod))}"),
+    ("clamp", "...->... {increasing}"),
+    ("log", "...->... {none}"),
+    ("log2", "...->... {none}"),
+    ("log10", "...->... {none}"),
+    ("log1p", "...->... {none}"),
+    ("sqrt", "...->... {none}"),
+    ("rsqrt", "...->... {none}"),
+    ("sin", "...->... {none}"),
+    ("cos", "...->... {none}"),
+    ("tan", "...->... {none}"),
+    ("asin", "...->... {none}"),
+    ("acos", "...->... {none}"),
+    ("atanh", "...->... {none}"),
+    ("cosh", "...->... {none}"),
+    ("gelu", "...->... {none}"),
+    ("silu", "...->... {none}"),
+    ("mish", "...->... {none}"),
+    ("hardswish", "...->... {none}"),
+    ("softsign", "...->... {none}"),
+    ("threshold", "...->... {none}"),
+    ("frac", "...->... {none}"),
+    ("isnan", "...->... {none}"),
+    ("isinf", "...->... {none}"),
+    ("isfinite", "...->... {none}"),
+    ("pow_scalar", "...->... {none}"),
+    ("nan_to_num", "...->... {none}"),
+    ("bernoulli", "...->... {none}"),
+    ("abs", "...->... {(P(prod) -> P(prod))}"),
+    ("square", "...->... {(P(prod) -> P(prod))}"),
+    ("reciprocal", "...->... {(P(prod) -> P(prod))}"),
+    ("neg", "...->... {linear, decreasing}"),
+    ("erfc", "...->... {decreasing}"),
+    ("logical_not", "...->... {none}"),
+    ("add_scalar", "...->... {affine, increasing}"),
+    ("sub_scalar", "...->... {affine, increasing}"),
+    ("rsub_scalar", "...->... {affine, decreasing}"),
+    ("mul_scalar", "...->... {linear}"),
+    ("div_scalar", "...->... {linear}"),
+    ("copy", "...->... {selecting}"),
+    ("clone", "...->... {selecting}"),
+    ("detach", "...->... {selecting}"),
+    ("contiguous", "...->... {selecting}"),
+    ("cast", "...->... {selecting}"),
+    ("zeros_like", "...->... {(P -> R), (P(avg) -> R), (P(prod) -> R), (P(min) -> R), (P(max) -> R)}"),
+    ("ones_like", "...->... {(P -> R), (P(avg) -> R), (P(prod) -> R), (P(min) -> R), (P(max) -> R)}"),
+    ("full_like", "...->... {(P -> R), (P(avg) -> R), (P(prod) -> R), (P(min) -> R), (P(max) -> R)}"),
+    ("rand_like", "...->... {(P -> R), (P(avg) -> R), (P(prod) -> R), (P(min) -> R), (P(max) -> R)}"),
+    ("dropout", "...->... {linear, increasing}"),
+    ("native_dropout", "...->...,... {(P -> P,R), (P(avg) -> P(avg),R), (P(min) -> P(min),R), (P(max) -> P(max),R)}"),
+    // Pointwise, several inputs, broadcast.
+    ("add", "...,...->... {linear, affine, increasing}"),
+    ("sub", "...,...->... {linear, affine, increasing(0), decreasing(1)}"),
+    ("mul", "...,...->... {multilinear, (P(prod),P(prod) -> P(prod))}"),
+    ("div", "...,...->... {multilinear(0), (P(prod),P(prod) -> P(prod))}"),
+    ("pow", "...,...->... {none}"),
+    ("atan2", "...,...->... {none}"),
+    ("hypot", "...,...->... {none}"),
+    ("xlogy", "...,...->... {none}"),
+    ("copysign", "...,...->... {none}"),
+    ("fmod", "...,...->... {none}"),
+    ("remainder", "...,...->... {none}"),
+    ("floor_divide", "...,...->... {none}"),
+    ("eq", "...,...->... {none}"),
+    ("ne", "...,...->... {none}"),
+    ("logical_xor", "...,...->... {none}"),
+    ("maximum", "...,...->... {increasing, (P(max),P(max) -> P(max))}"),
+    ("minimum", "...,...->... {increasing, (P(min),P(min) -> P(min))}"),
+    ("logical_and", "...,...->... {none}"),
+    ("logical_or", "...,...->... {none}"),
+    ("logaddexp", "...,...->... {increasing}"),
+    ("lt", "...,...->... {decreasing(0), increasing(1)}"),
+    ("le", "...,...->... {decreasing(0), increasing(1)}"),
+    ("gt", "...,...->... {increasing(0), decreasing(1)}"),
+    ("ge", "...,...->... {increasing(0), decreasing(1)}"),
+    ("copy_", "...,...->... {selecting, selecting(1)}"),
+    ("where", "...,...,...->... {selecting(1,2), affine(1,2), increasing(1,2)}"),
+    ("lerp", "...,...,...->... {linear(0,1), affine}"),
+    ("addcmul", "...,...,...->... {linear(0,1), linear(0,2), affine, increasing(0)}"),
+    ("addcdiv", "...,...,...->... {linear(0,1), affine(0,1), increasing(0)}"),
+    ("clamp_tensor", "...,...,...->... {increasing, (P(max),P(max),R -> P(max)), (P(min),R,P(min) -> P(min)), (R,P(min),P(min) -> P(min))}"),
+    // Products.
+    ("mm", "mk,kn->mn"),
+    ("bmm", "bmk,bkn->bmn"),
+    ("dot", "k,k->"),
+    ("vdot", "k,k->"),
+    ("mv", "mk,k->m"),
+    ("outer", "m,n->mn {multilinear, (P(prod),P(prod) -> P(prod))}"),
+    // Indexing.
+    ("embedding", "vd,...->...d {multilinear(0), (P(prod),R -> P(prod)), (P(min),R -> P(min)), (P(max),R -> P(max))}"),
+    ("searchsorted", "n,...->... {(R,P(min) -> P(min)), (R,P(max) -> P(max))}"),
+    // Matrices.
+    ("t", "ij->ji {selecting}"),
+    ("tril", "...ij->...ij {selecting}"),
+    ("triu", "...ij->...ij {selecting}"),
+    ("diagonal", "...ii->...i {selecting}"),
+    ("trace", "ii-> {linear}"),
+    // Attention and optimisers.
+    ("rotary", "...sd,sd,sd->...sd {d: replicate, multilinear(0), linear(1,2)}"),
+    ("sgd", "...,...->... {linear, affine, increasing(0), decreasing(1)}"),
+    ("sgd_momentum", "...,...,...->...,... {linear, (P(avg),R,R -> P(avg),R), (P(min),R,R -> P(min),R), (P(max),R,R -> P(max),R)}"),
+    ("adam", "...,...,...,...->...,...,... {none}"),
+    ("adamw", "...,...,...,...->...,...,... {none}"),
+    ("scale_by_norm", "...,()->... {multilinear(0)}"),
+];
+
+/// A function from a request to an op.
+type Family = dyn Fn(&Request<'_>) -> Result<Op, Error> + Send + Sync;
+
+#[derive(Clone)]
+enum Entry {
+    Rule(Rule),
+    Family { parameters: Vec<String>, make: Arc<Family> },
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Entry::Rule(rule) => write!(f, "{rule}"),
+            Entry::Family { parameters, .. } => write!(f, "family({})", parameters.join(",")),
+        }
+    }
+}
+
+/// Ops by name.
+///
+/// ```
+/// use reshard_ops::rules::{Call, Table};
+/// let mut table = Table::standard();
+/// let op = table.op(&"sum(dims=[1],keepdim=true)".parse()?, &[&[8, 6]])?;
+/// assert_eq!(op.outputs()[0].as_slice(), [8, 1]);
+/// assert_eq!(op.strategies()[1].to_string(), "S(b1) -> P");
+///
+/// table.add("gated", "bsh,bsh->bsh {multilinear}".parse()?);
+/// assert_eq!(table.op(&Call::new("gated"), &[&[2, 3, 4], &[2, 3, 4]])?.strategies()[0].to_string(),
+///     "S(b0),S(b0) -> S(b0)");
+///
+/// let unknown = table.op(&Call::new("sofmax"), &[&[8, 6]]).unwrap_err();
+/// assert_eq!(unknown.to_string(), "no op sofmax: did you mean softmax?");
+/// # Ok::<(), reshard_ops::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Table {
+    entries: BTreeMap<String, Entry>,
+}
+
+impl Default for Table {
+    fn default() -> Table {
+        Table::standard()
+    }
+}
+
+impl Table {
+    /// A table without ops.
+    pub fn empty() -> Table {
+        Table { entries: BTreeMap::new() }
+    }
+
+    /// The ops that everybody has.
+    pub fn standard() -> Table {
+        let mut table = Table::empty();
+        for (name, text) in RULES {
+            match text.parse() {
+                Ok(rule) => table.add(name, rule),
+                // A test reads every line.
+                Err(error) => debug_assert!(false, "{name}: {error}"),
+            }
+        }
+        for family in families::ALL {
+            table.add_family(family.name, family.parameters, family.make);
+        }
+        table
+    }
+
+    /// Adds an op, or replaces the one of this name.
+    pub fn add(&mut self, name: &str, rule: Rule) {
+        self.entries.insert(name.to_owned(), Entry::Rule(rule));
+    }
+
+    /// Adds ops whose rule depends on their arguments, of which these are the names, or on the shapes.
+    pub fn add_family(
+        &mut self,
+        name: &str,
+        parameters: &[&str],
+        make: impl Fn(&Request<'_>) -> Result<Op, Error> + Send + Sync + 'static,
+    ) {
+        let parameters = parameters.iter().map(|&p| p.to_owned()).collect();
+        self.entries.insert(name.to_owned(), Entry::Family { parameters, make: Arc::new(make) });
+    }
+
+    /// The names, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.entries.keys().map(String::as_str)
+    }
+
+    /// The arguments that an op takes, or none if there is no such op.
+    pub fn parameters(&self, name: &str) -> Option<&[String]> {
+        self.entries.get(name).map(|e| match e {
+            Entry::Rule(_) => &[][..],
+            Entry::Family { parameters, .. } => parameters,
+        })
+    }
+
+    /// The rule of an op that needs no arguments, as it was added.
+    pub fn rule(&self, name: &str) -> Option<&Rule> {
+        match self.entries.get(name)? {
+            Entry::Rule(rule) => Some(rule),
+            Entry::Family { .. } => None,
+        }
+    }
+
+    /// The op of a call on inputs of these shapes.
+    ///
+    /// Fails for names and arguments that it does not know, and for shapes that do not fit.
+    pub fn op(&self, call: &Call, inputs: &[&[usize]]) -> Result<Op, Error> {
+        let (name, arguments) = match call {
+            Call::Rule(rule) => return Op::new(&rule.to_string(), rule, inputs),
+            Call::Named { name, arguments } => (name, arguments),
+        };
+        let Some(entry) = self.entries.get(name) else { return Err(self.unknown(name)) };
+        let parameters = match entry {
+            Entry::Rule(_) => &[][..],
+            Entry::Family { parameters, .. } => parameters,
+        };
+        if let Some((key, _)) = arguments.iter().find(|(key, _)| !parameters.contains(key)) {
+            let takes = if parameters.is_empty() { "no arguments".to_owned() } else { parameters.join(", ") };
+            return Err(Error::Rule {
+                reason: format!("{call}: {name} has no argument {key}; it takes {takes}"),
+            });
+        }
+        match entry {
+            Entry::Rule(rule) => Op::new(name, rule, inputs),
+            Entry::Family { make, .. } => make(&Request { call, inputs }),
+        }
+    }
+
+    /// The op of a call on inputs of these shapes that gives outputs of these: for rules that are lists of strategies,
+    /// which say nothing of shapes.
+    ///
+    /// ```
+    /// use reshard_ops::rules::{Call, Table};
+    /// let mut table = Table::empty();
+    /// table.add("ported", "?0,R -> ?0; R,?1 -> ?1".parse()?);
+    /// let op = table.op_to(&Call::new("ported"), &[&[4, 6], &[6, 8]], &[&[4, 8]])?;
+    /// assert_eq!(op.strategies().len(), 3);
+    /// # Ok::<(), reshard_ops::Error>(())
+    /// ```
+    ///
+    /// Fails as [`Table::op`] does, and for outputs that are not the op's.
+    pub fn op_to(&self, call: &Call, inputs: &[&[usize]], outputs: &[&[usize]]) -> Result<Op, Error> {
+        let rule = match call {
+            Call::Rule(rule) => Some(rule),
+            Call::Named { name, .. } => self.rule(name),
+        };
+        if let Some(rule) = rule {
+            return Op::with_outputs(&call.to_string(), rule, inputs, outputs);
+        }
+        let op = self.op(call, inputs)?;
+        let own: Vec<&[usize]> = op.outputs().iter().map(smallvec::SmallVec::as_slice).collect();
+        if own == outputs {
+            return Ok(op);
+        }
+        Err(Request { call, inputs }.error(format!("gives outputs {own:?}, not {outputs:?}")))
+    }
+
+    fn unknown(&self, name: &str) -> Error {
+        let near = |known: &&String| strsim::damerau_levenshtein(known, name);
+        let best = self.entries.keys().min_by_key(near).filter(|k| near(k) <= 1 + name.len() / 3);
+        Error::Rule {
+            reason: match best {
+                Some(best) => format!("no op {name}: did you mean {best}?"),
+                None => format!(
+                    "no op {name}; Table::names lists the {} there are, and a rule is an op too: mk,kn->mn",
+                    self.entries.len()
+                ),
+            },
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Rows under test: what each operand is along an axis, filled with a kind of shard.
+
+use crate::rules::op::{Bound, Entry, Row};
+use crate::rules::strategy::{Part, Strategy};
+use reshard_sharding::{Placement, ReduceOp};
+
+/// The kinds that fill placeholders: a plain shard, and one strided by 2.
+pub(super) const KINDS: [usize; 2] = [1, 2];
+
+/// Whether whatever is `a` along an axis is also `b`: equal copies are terms of their average, maximum and minimum.
+pub(super) fn is_also(a: Entry, b: Entry) -> bool {
+    let idle = |op| matches!(op, ReduceOp::Avg | ReduceOp::Max | ReduceOp::Min);
+    a == b || (a == Entry::Replicate && matches!(b, Entry::Partial(op) if idle(op)))
+}
+
+/// A row without factors and what it demands of sizes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Candidate {
+    pub(super) entries: Vec<Entry>,
+    /// Whether it holds only where every rank holds as much.
+    pub(super) even: bool,
+}
+
+impl Candidate {
+    /// Whether this one follows from `other`, so that it says nothing new.
+    pub(super) fn follows_from(&self, other: &Candidate, inputs: usize) -> bool {
+        let weaker = self
+            .entries
+            .iter()
+            .zip(&other.entries)
+            .enumerate()
+            .all(|(o, (&a, &b))| if o < inputs { is_also(a, b) } else { is_also(b, a) });
+        weaker && (self.even || !other.even)
+    }
+
+    pub(super) fn strategy(&self, inputs: usize) -> Strategy {
+        let part = |e: &Entry| match *e {
+            Entry::Replicate | Entry::Fixed(_) => Part::Replicate,
+            Entry::Partial(op) => Part::Partial(op),
+            Entry::Shard { dim, .. } => Part::Dim { label: None, dim: dim.into() },
+        };
+        let mut all: Vec<Part> = self.entries.iter().map(part).collect();
+        let outputs = all.split_off(inputs);
+        Strategy { inputs: all, outputs }
+    }
+}
+
+/// The placements of a row, filled with a kind, or none where it does not apply: something that must be even is not, or
+/// it has a shard that no kind fills.
+pub(super) fn fill(bound: &Bound, row: &Row, kind: usize, n: usize) -> Option<Vec<Placement>> {
+    let mut out = Vec::with_capacity(row.entries.len());
+    for (o, entry) in row.entries.iter().enumerate() {
+        out.push(match *entry {
+            Entry::Replicate => Placement::Replicate,
+            Entry::Partial(op) => Placement::Partial(op),
+            Entry::Fixed(i) => {
+                let fixed = bound.fixed[usize::from(i)].clone();
+                if kind != 1 && fixed.dim().is_some() {
+                    return None;
+                }
+                fixed
+            }
+            Entry::Shard { dim, factor } => {
+                let mut split = kind;
+                if let Some(x) = factor {
+                    let f = &bound.factors[usize::from(x)];
+                    if f.even && !f.size.is_multiple_of(kind * n) {
+                        return None;
+                    }
+                    let before = bound.dims[o][usize::from(dim)].iter().flatten().take_while(|&&y| y != x);
+                    let skipped: usize = before.map(|&y| bound.factors[usize::from(y)].size).product();
+                    // Pieces of pieces: only equal ones start where the factors before this one do.
+                    if skipped > 1 && !f.size.is_multiple_of(kind) {
+                        return None;
+                    }
+                    split *= skipped;
+                }
+                shard(dim.into(), split)
+            }
+        });
+    }
+    Some(out)
+}
+
+/// A shard of a dim with a split factor.
+pub(super) fn shard(dim: usize, split_factor: usize) -> Placement {
+    if split_factor <= 1 { Placement::Shard(dim) } else { Placement::StridedShard { dim, split_factor } }
+}
+
+/// Whether a row shards a factor that others stand before in its dim: then its dims alone do not tell its placements.
+pub(super) fn is_minor(bound: &Bound, row: &Row) -> bool {
+    row.entries.iter().enumerate().any(|(o, e)| match *e {
+        Entry::Shard { dim, factor: Some(x) } => {
+            bound.dims[o][usize::from(dim)].as_ref().is_some_and(|l| l.first() != Some(&x))
+        }
+        Entry::Shard { .. } | Entry::Replicate | Entry::Partial(_) | Entry::Fixed(_) => false,
+    })
+}
+
+/// Whether a row shards a factor that has to be cut evenly.
+pub(super) fn is_even(bound: &Bound, row: &Row) -> bool {
+    row.entries.iter().any(|e| match *e {
+        Entry::Shard { factor: Some(x), .. } => bound.factors[usize::from(x)].even,
+        Entry::Shard { .. } | Entry::Replicate | Entry::Partial(_) | Entry::Fixed(_) => false,
+    })
+}
+
+/// A row without its factors.
+pub(super) fn plain(row: &Row) -> Vec<Entry> {
+    let strip = |e: &Entry| match *e {
+        Entry::Shard { dim, .. } => Entry::Shard { dim, factor: None },
+        other @ (Entry::Replicate | Entry::Partial(_) | Entry::Fixed(_)) => other,
+    };
+    row.entries.iter().map(strip).collect()
+}
+
+/// All that an operand with so many dims may be.
+pub(super) fn options(dims: usize) -> Vec<Entry> {
+    let shards = (0..dims).map(|d| Entry::Shard { dim: d as u16, factor: None });
+    let terms = ReduceOp::ALL.into_iter().map(Entry::Partial);
+    core::iter::once(Entry::Replicate).chain(shards).chain(terms).collect()
+}
+
+/// The placement of an entry of a candidate.
+pub(super) fn placement(entry: Entry, kind: usize) -> Placement {
+    match entry {
+        Entry::Replicate | Entry::Fixed(_) => Placement::Replicate,
+        Entry::Partial(op) => Placement::Partial(op),
+        Entry::Shard { dim, .. } => shard(dim.into(), kind),
+    }
+}

@@ -1,0 +1,63 @@
+//! What the op under test is given on one rank.
+
+use reshard_sharding::Region;
+
+/// A tensor in row-major order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tensor {
+    /// Its shape.
+    pub shape: Vec<usize>,
+    /// Its elements.
+    pub data: Vec<f64>,
+}
+
+impl Tensor {
+    /// A tensor of this shape.
+    pub fn new(shape: &[usize], data: Vec<f64>) -> Tensor {
+        Tensor { shape: shape.to_vec(), data }
+    }
+}
+
+/// Which indices of a whole tensor a local one holds.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// The indices, dim by dim.
+    pub region: Region,
+    /// The shape of the whole.
+    pub whole: Vec<usize>,
+}
+
+impl Place {
+    /// The shape of what is held.
+    pub fn shape(&self) -> Vec<usize> {
+        self.region.local_shape().to_vec()
+    }
+
+    /// The global indices of one dim, in local order.
+    pub fn indices(&self, dim: usize) -> Vec<usize> {
+        self.region.indices(dim).collect()
+    }
+
+    /// The row-major global index of every element held, in local order.
+    pub fn elements(&self) -> Vec<usize> {
+        let mut all = vec![0usize];
+        for (dim, &n) in self.whole.iter().enumerate() {
+            all = all.iter().flat_map(|&e| self.region.indices(dim).map(move |i| e * n + i)).collect();
+        }
+        all
+    }
+}
+
+/// One rank's part of a call.
+#[derive(Debug)]
+pub struct Local<'a> {
+    /// What it holds of each input.
+    pub inputs: Vec<&'a Tensor>,
+    /// Where that lies in the whole input; all of it for terms.
+    pub places: Vec<&'a Place>,
+    /// What it should make of each output, for ops that no input tells: factories, `expand`, `one_hot`.
+    pub wanted: Vec<&'a Place>,
+}
+
+/// An op on one rank's tensors; an error, in words, counts as a wrong result.
+pub type LocalOp<'a> = dyn Fn(&Local<'_>) -> Result<Vec<Tensor>, String> + 'a;

@@ -1,0 +1,438 @@
+//! The validator: is a rule true of an op?
+//!
+//! A strategy claims: if the inputs lie along an axis as it says and each rank runs the op on what it holds, the outputs
+//! lie as it says. The validator runs the op and looks:
+//!
+//! ```text
+//! meaning(outputs as said, [op(shard of rank 0), op(shard of rank 1), ..])  ==  op(meaning(inputs))
+//! ```
+//!
+//! on one axis of 2 and of 3 ranks, with plain and strided shards, on all the shapes that it is given, which should
+//! have sizes that divide, that do not, and that leave a rank nothing. The other side of the equation is the op on whole
+//! tensors, so that the op itself need not be known.
+//!
+//! **What that proves.** A strategy that fails is wrong: there are the data. One that passes is true of these shapes and
+//! data; of others it is tested, not proved. Of an op that is polynomial in its inputs, a false equation holds for random
+//! data only with a small probability (Schwartz and Zippel: at most degree over the number of values, for each element),
+//! and each is tried on several data sets. Of an op with branches (max, threshold), the data have to reach them: terms
+//! are offset in both signs, each rank holds the extreme of some elements, identities are among the terms.
+//! One axis is enough: the next axis runs the same op on what is left.
+//!
+//! **What could prove too much**, and is refused: results that are zero or the same everywhere, or NaN; inputs that change
+//! nothing; a strategy that no size given was fit to try. Terms are made so that no rank's term is the whole.
+//!
+//! **What is missing** is a warning: [`Report::missing`] are the true strategies that follow from no declared one, found
+//! among all combinations within a budget. `R` is also `P(avg)`, `P(max)` and `P(min)`, so that much follows.
+//! [`Verifier::discover`] makes a rule of nothing but the op.
+
+mod candidate;
+mod data;
+mod local;
+mod mutants;
+mod on_mesh;
+mod search;
+mod trial;
+
+use core::fmt;
+use core::ops::RangeInclusive;
+
+pub use data::{Data, Random};
+pub use local::{Local, LocalOp, Place, Tensor};
+pub use mutants::Mutants;
+
+use candidate::{Candidate, KINDS, fill, is_even, is_minor, plain};
+use smallvec::SmallVec;
+use trial::{Shapes, Trial};
+
+use crate::Error;
+use crate::rules::op::{Brackets, Entry, Op};
+use crate::rules::rule::Rule;
+use crate::rules::strategy::Strategy;
+
+/// How many data sets a strategy has to pass.
+const SETS: usize = 6;
+
+/// An op to run, and what is known of it.
+///
+/// ```
+/// use reshard_ops::rules::verify::{Tensor, Verifier};
+/// use reshard_ops::rules::{Op, Rule};
+/// let relu = Verifier::new("relu", |local| {
+///     let x = local.inputs[0];
+///     Ok(vec![Tensor::new(&x.shape, x.data.iter().map(|v| v.max(0.0)).collect())])
+/// });
+/// let right: Rule = "...->... {increasing}".parse()?;
+/// let report = relu.verify(&[Op::new("relu", &right, &[&[6, 5]])?])?;
+/// assert!(report.missing.is_empty());
+///
+/// let wrong: Rule = "...->... {linear}".parse()?;
+/// let error = relu.verify(&[Op::new("relu", &wrong, &[&[6, 5]])?]).unwrap_err().to_string();
+/// assert!(error.starts_with("relu on [6,5]: P -> P is wrong on 2 ranks: element [0,"), "{error}");
+/// # Ok::<(), reshard_ops::Error>(())
+/// ```
+#[allow(clippy::struct_excessive_bools, reason = "each says one thing of the op")]
+pub struct Verifier<'a> {
+    name: String,
+    run: Box<LocalOp<'a>>,
+    data: Vec<Data>,
+    tolerance: f64,
+    constant: bool,
+    idle: bool,
+    wants: bool,
+    blind: bool,
+    budget: usize,
+    ranks: RangeInclusive<usize>,
+    seed: u64,
+}
+
+impl fmt::Debug for Verifier<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Verifier of {}", self.name)
+    }
+}
+
+/// What was looked at, and what was found besides.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Report {
+    /// How many runs of declared strategies were compared: strategies, times shapes, ranks and kinds.
+    pub checks: usize,
+    /// True strategies that follow from no declared one.
+    pub missing: Vec<Found>,
+    /// How many combinations of inputs were searched, and of how many.
+    pub searched: (usize, usize),
+    /// All that the search found, by calls with the same strategies.
+    truths: Vec<search::Truths>,
+}
+
+/// A strategy that holds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    /// The strategy.
+    pub strategy: Strategy,
+    /// Whether it holds only where every rank holds as much.
+    pub even: bool,
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.strategy, if self.even { " (even)" } else { "" })
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (tried, of) = self.searched;
+        write!(f, "{} checks; {tried} of {of} combinations of inputs searched", self.checks)?;
+        for found in &self.missing {
+            write!(f, "; missing {found}")?;
+        }
+        Ok(())
+    }
+}
+
+/// A rule made of nothing but an op.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Discovery {
+    /// The strategies that follow from no other.
+    pub found: Vec<Found>,
+    /// How many combinations of inputs were searched, and of how many.
+    pub searched: (usize, usize),
+}
+
+impl Discovery {
+    /// As a rule; those that hold only for even sizes are left out.
+    pub fn rule(&self) -> Result<Rule, Error> {
+        Rule::from_strategies(self.found.iter().filter(|f| !f.even).map(|f| f.strategy.clone()).collect())
+    }
+}
+
+impl fmt::Display for Discovery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, found) in self.found.iter().enumerate() {
+            write!(f, "{}{found}", if i == 0 { "" } else { "; " })?;
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Verifier<'a> {
+    /// A verifier of an op that runs on local tensors.
+    pub fn new(name: &str, run: impl Fn(&Local<'_>) -> Result<Vec<Tensor>, String> + 'a) -> Verifier<'a> {
+        Verifier {
+            name: name.to_owned(),
+            run: Box::new(run),
+            data: Vec::new(),
+            tolerance: 0.0,
+            constant: false,
+            idle: false,
+            wants: false,
+            blind: false,
+            budget: 4096,
+            ranks: 2..=3,
+            seed: 1,
+        }
+    }
+
+    /// What the numbers of each input are; whole numbers where nothing is said.
+    #[must_use]
+    pub fn data(mut self, data: &[Data]) -> Self {
+        self.data = data.to_vec();
+        self
+    }
+
+    /// How far results may differ, relative to one more than their size; not at all where nothing is said.
+    #[must_use]
+    pub fn tolerance(mut self, tolerance: f64) -> Self {
+        self.tolerance = tolerance;
+        self
+    }
+
+    /// Says that the results are the same for all data, as of `zeros_like`.
+    #[must_use]
+    pub fn constant(mut self) -> Self {
+        (self.constant, self.idle) = (true, true);
+        self
+    }
+
+    /// Says that some inputs change nothing but shapes, or so little that small data do not show it.
+    #[must_use]
+    pub fn idle_inputs(mut self) -> Self {
+        self.idle = true;
+        self
+    }
+
+    /// Says that the op reads [`Local::wanted`], so that it has to be run for every placement of its outputs.
+    #[must_use]
+    pub fn wants_outputs(mut self) -> Self {
+        self.wants = true;
+        self
+    }
+
+    /// Tells the op of every shard as if it were the whole: what still holds needs no region.
+    #[must_use]
+    pub fn blind(mut self) -> Self {
+        self.blind = true;
+        self
+    }
+
+    /// How many combinations of inputs are searched for missing strategies; 0 for none.
+    #[must_use]
+    pub fn budget(mut self, budget: usize) -> Self {
+        self.budget = budget;
+        self
+    }
+
+    /// Other random numbers.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    fn error(&self, shapes: &Shapes, reason: impl fmt::Display) -> Error {
+        let on: Vec<String> = shapes.inputs.iter().take(8).map(|s| Brackets(s).to_string()).collect();
+        let on = if on.is_empty() { "nothing".to_owned() } else { on.join(" and ") };
+        Error::Rule { reason: format!("{} on {on}: {reason}", self.name) }
+    }
+
+    /// Checks every declared strategy of these calls of one op, and searches for others.
+    ///
+    /// Fails with the first strategy that is wrong, naming ranks, shapes and the first element that differs; with a
+    /// strategy that no call was fit to try; and with data that prove nothing.
+    pub fn verify(&self, ops: &[Op]) -> Result<Report, Error> {
+        let mut report = Report::default();
+        let shapes = Self::shapes(ops);
+        let mut tried: Vec<(String, bool)> = Vec::new();
+        for (c, (op, shapes)) in ops.iter().zip(&shapes).enumerate() {
+            let Some(bound) = op.bound() else {
+                return Err(self.error(shapes, "a view has no strategies of one axis"));
+            };
+            let texts: Vec<String> = op.strategies().iter().map(ToString::to_string).collect();
+            for n in self.ranks.clone() {
+                let trial = Trial::new(self, shapes, n, self.seed ^ ((c as u64) << 8) ^ n as u64, SETS)?;
+                self.guard(&trial)?;
+                for (row, text) in bound.rows.iter().zip(&texts) {
+                    let at = tried.iter().position(|(t, _)| t == text).unwrap_or_else(|| {
+                        tried.push((text.clone(), false));
+                        tried.len() - 1
+                    });
+                    for kind in KINDS {
+                        let Some(placements) = fill(bound, row, kind, n) else { continue };
+                        if let Err(e) = trial.check(&placements) {
+                            let as_said: Vec<String> = placements.iter().map(ToString::to_string).collect();
+                            let filled =
+                                if kind == 1 { String::new() } else { format!(" as {}", as_said.join(",")) };
+                            return Err(self.error(
+                                shapes,
+                                format!("{text}{filled} is wrong on {n} ranks: {}", reason(&e)),
+                            ));
+                        }
+                        report.checks += 1;
+                        tried[at].1 = true;
+                    }
+                }
+            }
+        }
+        if let (Some((text, _)), Some(s)) = (tried.iter().find(|(_, t)| !t), shapes.first()) {
+            return Err(self.error(s, format!("{text} was never tried: add a call whose sizes divide by 2")));
+        }
+        if self.budget > 0 {
+            for group in groups(ops) {
+                let truths = self.truths(&group, &shapes, self.seed ^ 0x55)?;
+                report.searched = (truths.tried, truths.of);
+                let inputs = ops[group[0]].inputs().len();
+                let news = truths.news(&declared(&ops[group[0]]), inputs);
+                let found = |c: &Candidate| Found { strategy: c.strategy(inputs), even: c.even };
+                report.missing.extend(news.iter().map(found));
+                report.truths.push(truths);
+            }
+        }
+        Ok(report)
+    }
+
+    /// The strategies of these calls that fail somewhere; of a [`blind`](Verifier::blind) verifier of a right rule, those
+    /// for which the op has to know its region.
+    pub fn failing(&self, ops: &[Op]) -> Result<Vec<Strategy>, Error> {
+        let mut out: Vec<Strategy> = Vec::new();
+        for (c, (op, shapes)) in ops.iter().zip(&Self::shapes(ops)).enumerate() {
+            let Some(bound) = op.bound() else { continue };
+            for n in self.ranks.clone() {
+                let trial = Trial::new(self, shapes, n, self.seed ^ ((c as u64) << 8) ^ n as u64, SETS)?;
+                for (row, strategy) in bound.rows.iter().zip(op.strategies()) {
+                    let fails =
+                        |kind: &usize| fill(bound, row, *kind, n).is_some_and(|p| trial.check(&p).is_err());
+                    if !out.contains(&strategy) && KINDS.iter().any(fails) {
+                        out.push(strategy);
+                    }
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    /// Makes every strategy of these calls wrong in every small way and counts what is caught.
+    ///
+    /// The report is that of [`Verifier::verify`] on the same calls: its search shows which mutants are true.
+    pub fn mutants(&self, ops: &[Op], report: &Report) -> Result<Mutants, Error> {
+        let shapes = Self::shapes(ops);
+        let mut all = Mutants::default();
+        for (g, group) in groups(ops).iter().enumerate() {
+            let of_group: Vec<&Op> = group.iter().map(|&c| &ops[c]).collect();
+            let shapes: Vec<&Shapes> = group.iter().map(|&c| &shapes[c]).collect();
+            let more = mutants::mutants(self, &of_group, &shapes, report.truths.get(g))?;
+            all.caught += more.caught;
+            all.equivalent += more.equivalent;
+            all.upheld += more.upheld;
+            all.missed.extend(more.missed);
+        }
+        Ok(all)
+    }
+
+    /// Every strategy that holds on calls with these shapes of inputs and outputs, and follows from no other.
+    ///
+    /// All calls need operands with the same numbers of dims.
+    ///
+    /// ```
+    /// use reshard_ops::rules::verify::{Tensor, Verifier};
+    /// let transpose = Verifier::new("transpose of a vector", |local| Ok(vec![local.inputs[0].clone()]));
+    /// let found = transpose.discover(&[(&[&[6]], &[&[6]]), (&[&[5]], &[&[5]])])?;
+    /// assert_eq!(found.to_string(),
+    ///     "R -> R; ?0 -> ?0; P -> P; P(avg) -> P(avg); P(prod) -> P(prod); P(min) -> P(min); P(max) -> P(max)");
+    /// # Ok::<(), reshard_ops::Error>(())
+    /// ```
+    #[allow(clippy::type_complexity, reason = "shapes of inputs and outputs of each call")]
+    pub fn discover(&self, calls: &[(&[&[usize]], &[&[usize]])]) -> Result<Discovery, Error> {
+        let list = |shapes: &[&[usize]]| shapes.iter().map(|s| s.iter().copied().collect()).collect();
+        let shapes: Vec<Shapes> =
+            calls.iter().map(|(i, o)| Shapes { inputs: list(i), outputs: list(o) }).collect();
+        let Some(first) = shapes.first() else {
+            return Err(Error::Rule { reason: format!("{}: nothing is discovered from no call", self.name) });
+        };
+        let dims = |s: &Shapes| s.inputs.iter().chain(&s.outputs).map(SmallVec::len).collect::<Vec<_>>();
+        if let Some(other) = shapes.iter().find(|s| dims(s) != dims(first)) {
+            return Err(self.error(
+                other,
+                format!("operands have {:?} dims here and {:?} before", dims(other), dims(first)),
+            ));
+        }
+        for (c, s) in shapes.iter().enumerate() {
+            for n in self.ranks.clone() {
+                self.guard(&Trial::new(self, s, n, self.seed ^ ((c as u64) << 8) ^ n as u64, SETS)?)?;
+            }
+        }
+        let truths = search::search(self, &shapes.iter().collect::<Vec<_>>(), self.seed, 2 * SETS)?;
+        let inputs = first.inputs.len();
+        let found = truths
+            .news(&[], inputs)
+            .iter()
+            .map(|c| Found { strategy: c.strategy(inputs), even: c.even })
+            .collect();
+        Ok(Discovery { found, searched: (truths.tried, truths.of) })
+    }
+
+    fn shapes(ops: &[Op]) -> Vec<Shapes> {
+        ops.iter().map(|op| Shapes { inputs: op.inputs().to_vec(), outputs: op.outputs().to_vec() }).collect()
+    }
+
+    fn truths(&self, group: &[usize], shapes: &[Shapes], seed: u64) -> Result<search::Truths, Error> {
+        let of_group: Vec<&Shapes> = group.iter().map(|&c| &shapes[c]).collect();
+        search::search(self, &of_group, seed, SETS)
+    }
+
+    /// Refuses data that would prove anything.
+    fn guard(&self, trial: &Trial<'_>) -> Result<(), Error> {
+        if !self.constant {
+            for o in 0..trial.shapes.outputs.len() {
+                let mut all = trial.truths().iter().flat_map(|t| &t[o].data).peekable();
+                let Some(&&first) = all.peek() else {
+                    return Err(
+                        self.error(trial.shapes, format!("output {o} is empty, which proves nothing"))
+                    );
+                };
+                if all.all(|x| x.to_bits() == first.to_bits()) {
+                    let what =
+                        format!("output {o} is {first} everywhere, which proves nothing: give other data");
+                    return Err(self.error(trial.shapes, what));
+                }
+            }
+        }
+        if !self.idle
+            && let Some(i) = trial.idle_inputs().first()
+        {
+            let what = format!("input {i} changes nothing, so that nothing is proved of it: give other data");
+            return Err(self.error(trial.shapes, what));
+        }
+        Ok(())
+    }
+}
+
+/// Calls that have the same strategies, by position.
+fn groups(ops: &[Op]) -> Vec<Vec<usize>> {
+    let mut out: Vec<(Vec<Strategy>, Vec<usize>)> = Vec::new();
+    for (c, op) in ops.iter().enumerate() {
+        let rows = op.strategies();
+        match out.iter_mut().find(|(r, _)| *r == rows) {
+            Some((_, list)) => list.push(c),
+            None => out.push((rows, vec![c])),
+        }
+    }
+    out.into_iter().map(|(_, list)| list).collect()
+}
+
+/// The rows of an op that the search may find too.
+fn declared(op: &Op) -> Vec<Candidate> {
+    let Some(bound) = op.bound() else { return Vec::new() };
+    (bound.rows.iter())
+        .filter(|row| !is_minor(bound, row) && !row.entries.iter().any(|e| matches!(e, Entry::Fixed(_))))
+        .map(|row| Candidate { entries: plain(row), even: is_even(bound, row) })
+        .collect()
+}
+
+/// An error's reason without its kind.
+fn reason(e: &Error) -> String {
+    if let Error::Rule { reason } | Error::Sharding(reshard_sharding::Error::Meaningless { reason }) = e {
+        reason.clone()
+    } else {
+        e.to_string()
+    }
+}

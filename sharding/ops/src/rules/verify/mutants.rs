@@ -1,0 +1,149 @@
+//! Wrong rules made of right ones, to see that examples are sharp enough to catch them.
+//!
+//! Of every strategy of a call, each operand in turn becomes everything else that it might be (a shard of another dim,
+//! replicated, terms of another op); all terms of a row become terms of another op; what had to be even need not be; and
+//! of the replicated row an input and an output together become shards of every pair of dims, which is what a factor
+//! that needs replication gives if it is said to pass.
+//!
+//! A mutant that no check catches has to be true: then it is among what the exhaustive search finds, on other data. Where
+//! the search was not exhaustive, or its rows cannot say the mutant, it has to pass eight times as many other data sets.
+
+use super::candidate::{Candidate, KINDS, fill, is_even, is_minor, options, plain};
+use super::search::Truths;
+use super::trial::{Shapes, Trial};
+use super::{SETS, Verifier};
+use smallvec::SmallVec;
+
+use crate::Error;
+use crate::rules::op::{Bound, Entry, Op, Row};
+use reshard_sharding::ReduceOp;
+
+/// What became of mutants.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mutants {
+    /// How many a check caught.
+    pub caught: usize,
+    /// How many no check caught and the exhaustive search shows to be true.
+    pub equivalent: usize,
+    /// How many no check caught, that no exhaustive search speaks of, and that passed eight times as many other data.
+    pub upheld: usize,
+    /// Those that no check caught and nothing shows to be true.
+    pub missed: Vec<String>,
+}
+
+struct Mutant {
+    row: Row,
+    drop_even: bool,
+    /// A row that shards the minor factor of a dim is not one of the search's.
+    searched: bool,
+}
+
+fn of_row(bound: &Bound, row: &Row, dims: &[usize], inputs: usize) -> Vec<Mutant> {
+    let mut out = Vec::new();
+    let minor = is_minor(bound, row);
+    let mut push = |row: Row, drop_even: bool, searched: bool| out.push(Mutant { row, drop_even, searched });
+    for (o, (&dims, was)) in dims.iter().zip(plain(row)).enumerate() {
+        for option in options(dims).into_iter().filter(|&x| x != was) {
+            let mut mutant = row.clone();
+            mutant.entries[o] = option;
+            push(mutant, false, !minor);
+        }
+    }
+    for op in ReduceOp::ALL {
+        let mut mutant = row.clone();
+        for e in &mut mutant.entries {
+            if let Entry::Partial(_) = e {
+                *e = Entry::Partial(op);
+            }
+        }
+        if mutant != *row {
+            push(mutant, false, !minor);
+        }
+    }
+    if is_even(bound, row) {
+        push(row.clone(), true, !minor);
+    }
+    if row.entries.iter().all(|e| *e == Entry::Replicate) {
+        for i in 0..inputs {
+            for o in inputs..row.entries.len() {
+                for (a, b) in (0..dims[i]).flat_map(|a| (0..dims[o]).map(move |b| (a, b))) {
+                    let mut mutant = row.clone();
+                    mutant.entries[i] = Entry::Shard { dim: a as u16, factor: None };
+                    mutant.entries[o] = Entry::Shard { dim: b as u16, factor: None };
+                    push(mutant, false, true);
+                }
+            }
+        }
+    }
+    out
+}
+
+/// Every mutant of the rows of calls that have the same rows.
+pub(super) fn mutants(
+    v: &Verifier<'_>,
+    ops: &[&Op],
+    shapes: &[&Shapes],
+    truths: Option<&Truths>,
+) -> Result<Mutants, Error> {
+    let mut count = Mutants::default();
+    let Some((first, bound)) = ops.first().and_then(|op| Some((op, op.bound()?))) else { return Ok(count) };
+    let inputs = first.inputs().len();
+    let dims: Vec<usize> = first.inputs().iter().chain(first.outputs()).map(SmallVec::len).collect();
+    let trials = |seed: u64, sets: usize| -> Result<Vec<Trial<'_>>, Error> {
+        let mut out = Vec::new();
+        for (c, &s) in shapes.iter().enumerate() {
+            for n in v.ranks.clone() {
+                out.push(Trial::new(v, s, n, seed ^ ((c as u64) << 8) ^ n as u64, sets)?);
+            }
+        }
+        Ok(out)
+    };
+    let quick = trials(v.seed, SETS)?;
+    let mut slow = None;
+    for (r, row) in bound.rows.iter().enumerate() {
+        for m in of_row(bound, row, &dims, inputs) {
+            let holds = |trials: &[Trial<'_>]| {
+                trials.iter().enumerate().all(|(t, trial)| {
+                    let call = t / v.ranks.clone().count();
+                    let Some(own) = ops[call].bound() else { return true };
+                    let mut own = own.clone();
+                    if m.drop_even {
+                        own.factors.iter_mut().for_each(|f| f.even = false);
+                    }
+                    KINDS.iter().all(|&kind| {
+                        // What its own row demands, the mutant demands.
+                        if !m.drop_even && fill(&own, &own.rows[r], kind, trial.n).is_none() {
+                            return true;
+                        }
+                        fill(&own, &m.row, kind, trial.n)
+                            .is_none_or(|placements| trial.check(&placements).is_ok())
+                    })
+                })
+            };
+            if !holds(&quick) {
+                count.caught += 1;
+                continue;
+            }
+            let even = is_even(bound, row) && !m.drop_even;
+            let candidate = Candidate { entries: plain(&m.row), even };
+            let searched = truths.filter(|t| m.searched && t.tried == t.of);
+            let proved = if let Some(truths) = searched {
+                truths.hold(&candidate, inputs)
+            } else {
+                if slow.is_none() {
+                    slow = Some(trials(v.seed ^ 0xABCD, 8 * SETS)?);
+                }
+                slow.as_deref().is_some_and(holds)
+            };
+            if proved && searched.is_some() {
+                count.equivalent += 1;
+            } else if proved {
+                count.upheld += 1;
+            } else {
+                let even = if m.drop_even { " of uneven sizes" } else { "" };
+                count.missed.push(format!("{}{even}", candidate.strategy(inputs)));
+            }
+        }
+    }
+    Ok(count)
+}

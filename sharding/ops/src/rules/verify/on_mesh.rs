@@ -1,0 +1,111 @@
+//! One call on a whole mesh: whether local results in some shardings mean the whole result.
+
+use super::data::Random;
+use super::local::{Local, Place, Tensor};
+use super::trial::{Shapes, on_the_whole, same};
+use super::{SETS, Verifier};
+use crate::Error;
+use crate::rules::Op;
+use reshard_sharding::meaning;
+use reshard_sharding::{ReduceOp, Sharding};
+
+impl Verifier<'_> {
+    /// Whether the op, run by every rank on what it holds of inputs in these shardings, makes outputs in those.
+    ///
+    /// This is what [propagation](crate::propagate) claims of what it chooses, on any number of axes.
+    ///
+    /// ```
+    /// use reshard_sharding::{Mesh, Sharding};
+    /// use reshard_ops::rules::{Op, verify::{Tensor, Verifier}};
+    /// let double = Verifier::new("double", |local| {
+    ///     let x = local.inputs[0];
+    ///     Ok(vec![Tensor::new(&x.shape, x.data.iter().map(|v| 2.0 * v).collect())])
+    /// });
+    /// let op = Op::new("double", &"ij->ij".parse()?, &[&[6, 5]])?;
+    /// let mesh: Mesh = "x=2,y=3".parse()?;
+    /// let of = |text: &str| Sharding::parse(&mesh, &[6, 5], text);
+    /// double.holds(&op, &[of("S(1),P")?], &[of("S(1),P")?])?;
+    /// let error = double.holds(&op, &[of("S(1),P")?], &[of("S(1),P(max)")?]).unwrap_err();
+    /// assert!(error.to_string().contains("element [0,"));
+    /// # Ok::<(), reshard_ops::Error>(())
+    /// ```
+    ///
+    /// Fails with the first element that differs, and where the shardings are not the operands'.
+    pub fn holds(&self, op: &Op, inputs: &[Sharding], outputs: &[Sharding]) -> Result<(), Error> {
+        let shapes = Shapes { inputs: op.inputs().to_vec(), outputs: op.outputs().to_vec() };
+        let agree = |given: &[Sharding], shapes: &[reshard_sharding::internal::Shape]| {
+            given.len() == shapes.len() && given.iter().zip(shapes).all(|(s, n)| s.shape() == n.as_slice())
+        };
+        let first = inputs.iter().chain(outputs).next();
+        let Some(mesh) = first.map(Sharding::mesh).filter(|m| {
+            let here = |s: &Sharding| s.mesh() == *m;
+            inputs.iter().chain(outputs).all(here)
+        }) else {
+            return Err(self.error(&shapes, "its operands are not on one mesh"));
+        };
+        if !agree(inputs, &shapes.inputs) || !agree(outputs, &shapes.outputs) {
+            return Err(self.error(&shapes, "the shardings are not of its operands' shapes"));
+        }
+        let mut random = Random::new(self.seed ^ 0x3E57);
+        for _ in 0..SETS {
+            let wholes: Vec<Tensor> = (shapes.inputs.iter().enumerate())
+                .map(|(i, s)| Tensor::new(s, self.data_of(i).whole(s, &mut random)))
+                .collect();
+            let truths = on_the_whole(self, &shapes, &wholes)?;
+            let mut terms = Vec::with_capacity(inputs.len());
+            for (i, (whole, s)) in wholes.iter().zip(inputs).enumerate() {
+                terms.push(self.terms_of(i, whole, s, &mut random));
+            }
+            let mut locals = Vec::new();
+            for rank in mesh.ranks() {
+                let place = |s: &Sharding| -> Result<Place, Error> {
+                    Ok(Place { region: s.region(rank)?, whole: s.shape().to_vec() })
+                };
+                let places = inputs.iter().map(place).collect::<Result<Vec<Place>, Error>>()?;
+                let wanted = outputs.iter().map(place).collect::<Result<Vec<Place>, Error>>()?;
+                let mut held = Vec::with_capacity(inputs.len());
+                for ((s, terms), place) in inputs.iter().zip(&terms).zip(&places) {
+                    let term = &terms[term_of(s, rank)];
+                    let data = meaning::held(s, rank)?.iter().map(|&e| term[e]).collect();
+                    held.push(Tensor { shape: place.shape(), data });
+                }
+                let local = Local {
+                    inputs: held.iter().collect(),
+                    places: places.iter().collect(),
+                    wanted: wanted.iter().collect(),
+                };
+                let out = (self.run)(&local);
+                locals.push(out.map_err(|e| self.error(&shapes, format!("rank {rank} fails: {e}")))?);
+            }
+            for (o, (sharding, truth)) in outputs.iter().zip(&truths).enumerate() {
+                same(self, o, sharding, truth, &locals).map_err(|e| self.error(&shapes, e))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The terms of a whole tensor over the partial axes of a sharding; the whole itself without any.
+    fn terms_of(&self, input: usize, whole: &Tensor, s: &Sharding, random: &mut Random) -> Vec<Vec<f64>> {
+        let ops: Vec<ReduceOp> = s.partial().iter().map(|p| p.op).collect();
+        let (Some(&op), Some((combining, divisor))) = (ops.first(), s.reduction()) else {
+            return vec![whole.data.clone()];
+        };
+        let n = s.partial().iter().map(|p| p.sub.size).product();
+        if ops.iter().all(|o| *o == op) {
+            return self.data_of(input).terms(op, &whole.data, n, random);
+        }
+        // Sums and averages: the sum of all, divided once.
+        let mut terms = self.data_of(input).terms(combining, &whole.data, n, random);
+        terms.iter_mut().flatten().for_each(|x| *x *= divisor as f64);
+        terms
+    }
+}
+
+/// Which term a rank holds.
+fn term_of(s: &Sharding, rank: usize) -> usize {
+    let coordinate = s.mesh().coordinate(rank).unwrap_or_default();
+    s.partial().iter().fold(0, |term, p| {
+        let n = s.mesh().axes()[p.sub.axis].size();
+        term * p.sub.size + p.sub.digit(coordinate[p.sub.axis], n)
+    })
+}

@@ -1,0 +1,281 @@
+//! One call on one mesh axis: data, its shards in any placement, and whether local results mean the whole result.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use super::Verifier;
+use super::data::{Data, Random};
+use super::local::{Local, Place, Tensor};
+use crate::Error;
+use crate::rules::op::Brackets;
+use reshard_sharding::internal::Shape;
+use reshard_sharding::{Interval, Mesh, Placement, Region, Sharding, meaning};
+
+/// The operand shapes of a call.
+#[derive(Clone, Debug)]
+pub(super) struct Shapes {
+    pub(super) inputs: Vec<Shape>,
+    pub(super) outputs: Vec<Shape>,
+}
+
+/// A call on one axis of `n` ranks with several data sets.
+pub(super) struct Trial<'a> {
+    verifier: &'a Verifier<'a>,
+    pub(super) shapes: &'a Shapes,
+    pub(super) n: usize,
+    mesh: Mesh,
+    /// By data set, by input.
+    wholes: Vec<Vec<Tensor>>,
+    /// By data set, by output.
+    truths: Vec<Vec<Tensor>>,
+    cache: RefCell<HashMap<(usize, Placement), Rc<Operand>>>,
+    seed: u64,
+}
+
+/// An operand in one placement.
+struct Operand {
+    sharding: Sharding,
+    /// By rank.
+    places: Vec<Place>,
+    /// By data set, by rank; nothing for outputs.
+    shards: Vec<Vec<Tensor>>,
+}
+
+fn everything(shape: &[usize]) -> Place {
+    let whole = |&n: &usize| {
+        if n == 0 { [].into_iter().collect() } else { [Interval { start: 0, len: n }].into_iter().collect() }
+    };
+    Place { region: Region { dims: shape.iter().map(whole).collect() }, whole: shape.to_vec() }
+}
+
+impl<'a> Trial<'a> {
+    pub(super) fn new(
+        verifier: &'a Verifier<'a>,
+        shapes: &'a Shapes,
+        n: usize,
+        seed: u64,
+        sets: usize,
+    ) -> Result<Trial<'a>, Error> {
+        let mut random = Random::new(seed);
+        let mut wholes = Vec::with_capacity(sets);
+        let mut truths = Vec::with_capacity(sets);
+        for _ in 0..sets {
+            let tensors: Vec<Tensor> = (shapes.inputs.iter().enumerate())
+                .map(|(i, s)| Tensor::new(s, verifier.data_of(i).whole(s, &mut random)))
+                .collect();
+            truths.push(on_the_whole(verifier, shapes, &tensors)?);
+            wholes.push(tensors);
+        }
+        let mesh = Mesh::new([("x", n)])?;
+        Ok(Trial { verifier, shapes, n, mesh, wholes, truths, cache: RefCell::default(), seed })
+    }
+
+    pub(super) fn sets(&self) -> usize {
+        self.wholes.len()
+    }
+
+    /// The results on the whole, by data set and output.
+    pub(super) fn truths(&self) -> &[Vec<Tensor>] {
+        &self.truths
+    }
+
+    /// The inputs that change no result when they alone are changed.
+    pub(super) fn idle_inputs(&self) -> Vec<usize> {
+        let matters = |i: usize| {
+            (0..self.sets()).any(|s| {
+                let mut mixed = self.wholes[s].clone();
+                mixed[i] = self.wholes[(s + 1) % self.sets()][i].clone();
+                // Data that do not go together say nothing against an input.
+                on_the_whole(self.verifier, self.shapes, &mixed).map_or(true, |out| out != self.truths[s])
+            })
+        };
+        (0..self.shapes.inputs.len()).filter(|&i| !matters(i)).collect()
+    }
+
+    fn operand(&self, o: usize, placement: &Placement) -> Result<Rc<Operand>, Error> {
+        if let Some(found) = self.cache.borrow().get(&(o, placement.clone())) {
+            return Ok(found.clone());
+        }
+        let inputs = self.shapes.inputs.len();
+        let shape = if o < inputs { &self.shapes.inputs[o] } else { &self.shapes.outputs[o - inputs] };
+        let sharding = Sharding::new(&self.mesh, shape, std::slice::from_ref(placement))?;
+        let mut places = Vec::new();
+        let mut held = Vec::new();
+        for rank in self.mesh.ranks() {
+            let region = sharding.region(rank)?;
+            held.push(meaning::held(&sharding, rank)?);
+            places.push(if self.verifier.blind {
+                everything(&region.local_shape())
+            } else {
+                Place { region, whole: shape.to_vec() }
+            });
+        }
+        let mut shards = Vec::new();
+        if o < inputs {
+            let mut random = Random::new(self.seed ^ (o as u64 + 1) << 32);
+            for set in &self.wholes {
+                let whole = &set[o].data;
+                let by_rank: Vec<Vec<f64>> = match placement {
+                    Placement::Partial(op) => self.verifier.data_of(o).terms(*op, whole, self.n, &mut random),
+                    Placement::Replicate
+                    | Placement::Shard(_)
+                    | Placement::StridedShard { .. }
+                    | Placement::Ragged { .. } => {
+                        held.iter().map(|h| h.iter().map(|&e| whole[e]).collect()).collect()
+                    }
+                };
+                shards.push(
+                    by_rank
+                        .into_iter()
+                        .zip(&places)
+                        .map(|(data, p)| Tensor { shape: p.shape(), data })
+                        .collect(),
+                );
+            }
+        }
+        let made = Rc::new(Operand { sharding, places, shards });
+        self.cache.borrow_mut().insert((o, placement.clone()), made.clone());
+        Ok(made)
+    }
+
+    /// Runs the op on every rank; by rank, by output.
+    pub(super) fn run(&self, set: usize, placements: &[Placement]) -> Result<Vec<Vec<Tensor>>, Error> {
+        let inputs = self.shapes.inputs.len();
+        let operands: Vec<Rc<Operand>> =
+            placements.iter().enumerate().map(|(o, p)| self.operand(o, p)).collect::<Result<_, _>>()?;
+        (0..self.n)
+            .map(|rank| {
+                let local = Local {
+                    inputs: operands[..inputs].iter().map(|x| &x.shards[set][rank]).collect(),
+                    places: operands[..inputs].iter().map(|x| &x.places[rank]).collect(),
+                    wanted: operands[inputs..].iter().map(|x| &x.places[rank]).collect(),
+                };
+                let out = (self.verifier.run)(&local)
+                    .map_err(|e| Error::Rule { reason: format!("rank {rank} fails: {e}") })?;
+                if out.len() != self.shapes.outputs.len() {
+                    let (has, wants) = (out.len(), self.shapes.outputs.len());
+                    return Err(Error::Rule {
+                        reason: format!("rank {rank} makes {has} outputs, not {wants}"),
+                    });
+                }
+                Ok(out)
+            })
+            .collect()
+    }
+
+    /// Whether these local results, in this placement, mean what the op makes of the whole.
+    pub(super) fn compare(
+        &self,
+        set: usize,
+        output: usize,
+        placement: &Placement,
+        locals: &[Vec<Tensor>],
+    ) -> Result<(), Error> {
+        let operand = self.operand(self.shapes.inputs.len() + output, placement)?;
+        same(self.verifier, output, &operand.sharding, &self.truths[set][output], locals)
+    }
+
+    /// All outputs on all data sets.
+    pub(super) fn check(&self, placements: &[Placement]) -> Result<(), Error> {
+        let inputs = self.shapes.inputs.len();
+        for set in 0..self.sets() {
+            let locals = self.run(set, placements)?;
+            for (o, placement) in placements[inputs..].iter().enumerate() {
+                self.compare(set, o, placement, &locals)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether local results in this sharding, by place in the mesh and output, mean the whole result.
+pub(super) fn same(
+    v: &Verifier<'_>,
+    output: usize,
+    sharding: &Sharding,
+    truth: &Tensor,
+    locals: &[Vec<Tensor>],
+) -> Result<(), Error> {
+    let mut shards = Vec::with_capacity(locals.len());
+    for (rank, local) in sharding.mesh().ranks().zip(locals) {
+        let has = &local[output];
+        let wants = sharding.local_shape(rank)?;
+        if has.shape != wants.as_slice() || has.data.len() != wants.iter().product::<usize>() {
+            let (has, wants) = (Brackets(&has.shape), Brackets(&wants));
+            return Err(Error::Rule {
+                reason: format!(
+                    "rank {rank} makes {has} of output {output}, and {sharding} is {wants} there"
+                ),
+            });
+        }
+        // 0.0 and -0.0 are one value.
+        shards.push(has.data.iter().map(|x| x + 0.0).collect());
+    }
+    let got = meaning::meaning(sharding, &shards)?;
+    for (e, (&got, &want)) in got.iter().zip(&truth.data).enumerate() {
+        let near =
+            got.to_bits() == (want + 0.0).to_bits() || (got - want).abs() <= v.tolerance * (1.0 + want.abs());
+        if !near {
+            return Err(Error::Rule {
+                reason: format!(
+                    "element {} of output {output} is {got}, and of the whole {want}",
+                    Brackets(&index(e, &truth.shape))
+                ),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The coordinates of a row-major index.
+fn index(mut e: usize, shape: &[usize]) -> Vec<usize> {
+    let mut out: Vec<usize> = shape
+        .iter()
+        .rev()
+        .map(|&n| {
+            let c = e % n;
+            e /= n;
+            c
+        })
+        .collect();
+    out.reverse();
+    out
+}
+
+pub(super) fn on_the_whole(
+    v: &Verifier<'_>,
+    shapes: &Shapes,
+    inputs: &[Tensor],
+) -> Result<Vec<Tensor>, Error> {
+    let bad = |reason: String| Err(Error::Rule { reason: format!("{}: on whole tensors {reason}", v.name) });
+    let places: Vec<Place> = shapes.inputs.iter().map(|s| everything(s)).collect();
+    let wanted: Vec<Place> = shapes.outputs.iter().map(|s| everything(s)).collect();
+    let local = Local {
+        inputs: inputs.iter().collect(),
+        places: places.iter().collect(),
+        wanted: wanted.iter().collect(),
+    };
+    let out = match (v.run)(&local) {
+        Ok(out) => out,
+        Err(e) => return bad(format!("it fails: {e}")),
+    };
+    if out.len() != shapes.outputs.len() {
+        return bad(format!("it makes {} outputs, and the rule has {}", out.len(), shapes.outputs.len()));
+    }
+    for (o, (t, shape)) in out.iter().zip(&shapes.outputs).enumerate() {
+        if t.shape != shape.as_slice() || t.data.len() != shape.iter().product::<usize>() {
+            return bad(format!("output {o} is {}, and by the rule {}", Brackets(&t.shape), Brackets(shape)));
+        }
+        if t.data.iter().any(|x| x.is_nan()) {
+            return bad(format!("output {o} has a NaN, with which nothing can be compared"));
+        }
+    }
+    Ok(out)
+}
+
+impl Verifier<'_> {
+    pub(super) fn data_of(&self, input: usize) -> Data {
+        self.data.get(input).copied().unwrap_or(Data::Integers)
+    }
+}

@@ -1,0 +1,9 @@
+//! The laws of rules and their propagation, a file per concept.
+
+mod propagation;
+mod reference_ops;
+mod rules;
+mod rules_page;
+mod table;
+mod torch_choices;
+mod verifier;

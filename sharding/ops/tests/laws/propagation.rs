@@ -1,0 +1,631 @@
+//! Propagation: facts, and equality with full enumeration.
+
+use reshard_kernels::DType;
+use reshard_ops::Error;
+use reshard_ops::propagate::{Choice, Operand, Propagator, Wish};
+use reshard_ops::rules::{Op, Rule};
+use reshard_sharding::{Mesh, Sharding};
+
+fn mesh(text: &str) -> Mesh {
+    text.parse().unwrap()
+}
+
+fn operand(mesh: &Mesh, shape: &[usize], text: &str) -> Operand {
+    Operand::new(DType::F32, Sharding::parse(mesh, shape, text).unwrap())
+}
+
+fn op(name: &str, rule: &str, shapes: &[&[usize]]) -> Op {
+    Op::new(name, &rule.parse::<Rule>().unwrap(), shapes).unwrap()
+}
+
+fn choose(mesh: &Mesh, rule: &str, inputs: &[(&[usize], &str)]) -> Result<Choice, Error> {
+    let shapes: Vec<&[usize]> = inputs.iter().map(|i| i.0).collect();
+    let operands: Vec<Operand> = inputs.iter().map(|(s, p)| operand(mesh, s, p)).collect();
+    Propagator::new().propagate(&op("op", rule, &shapes), mesh, &operands, &[])
+}
+
+const ADD: &str = "...,...->... {linear, increasing}";
+
+#[test]
+fn what_is_free_stays_free() {
+    let m = mesh("x=2,y=2");
+    let c = choose(&m, "mk,kn->mn", &[(&[8, 8], "S(0),R"), (&[8, 8], "R,S(1)")]).unwrap();
+    assert_eq!((c.cost_us, c.outputs[0].to_string()), (0.0, "S(0),S(1)".to_owned()));
+    assert!(c.plans.iter().all(Option::is_none));
+    let m = mesh("x=2,y=2,z=2");
+    let c = choose(&m, ADD, &[(&[8, 8], "R,R,S(1)"), (&[8, 8], "S(0),R,R")]).unwrap();
+    assert_eq!((c.cost_us, c.outputs[0].to_string()), (0.0, "S(0),R,S(1)".to_owned()));
+}
+
+#[test]
+fn the_smaller_move_wins() {
+    let m = mesh("x=2,y=2,z=2");
+    let shapes: [&[usize]; 2] = [&[8, 1 << 20], &[8, 1 << 20]];
+    let operands = [operand(&m, shapes[0], "R,R,S(1)"), operand(&m, shapes[1], "S(1),S(1),S(1)")];
+    let cat = Op::with_outputs("cat", &"*j,*j->*j {selecting}".parse().unwrap(), &shapes, &[&[16, 1 << 20]])
+        .unwrap();
+    let c = Propagator::new().propagate(&cat, &m, &operands, &[]).unwrap();
+    assert_eq!(c.outputs[0].to_string(), "S(1),S(1),S(1)");
+    assert!(c.plans[0].is_some() && c.plans[1].is_none());
+}
+
+#[test]
+fn plain_and_strided_do_not_contract() {
+    let m = mesh("x=2,y=2");
+    let c = choose(&m, "mk,kn->mn", &[(&[4, 4], "S(1),S(1)"), (&[4, 4], "SS(0,2),S(0)")]).unwrap();
+    assert!(c.cost_us > 0.0 && c.plans.iter().any(Option::is_some), "{c:?}");
+}
+
+#[test]
+fn wishes_are_paid_for() {
+    let m = mesh("x=2,y=2");
+    let mm = op("mm", "mk,kn->mn", &[&[64, 64], &[64, 64]]);
+    let inputs = [operand(&m, &[64, 64], "S(1),R"), operand(&m, &[64, 64], "S(0),R")];
+    let to = Sharding::parse(&m, &[64, 64], "R,R").unwrap();
+    let p = Propagator::new();
+    let free = p.propagate(&mm, &m, &inputs, &[]).unwrap();
+    assert_eq!((free.cost_us, free.outputs[0].to_string()), (0.0, "P(sum),R".to_owned()));
+    let c = p.propagate(&mm, &m, &inputs, &[Wish::Become(to.clone())]).unwrap();
+    assert_eq!(c.outputs[0], to);
+    assert!(c.cost_us > 0.0);
+    let c = p.propagate(&mm, &m, &inputs, &[Wish::Prefer { sharding: to, penalty_us: 1e-3 }]).unwrap();
+    assert_eq!((c.cost_us, c.outputs[0].to_string()), (1e-3, "P(sum),R".to_owned()));
+}
+
+#[test]
+fn terms_of_a_large_product_are_counted_where_that_is_wished() {
+    let m = mesh("x=4");
+    let mm = op("mm", "mk,kn->mn", &[&[4096, 64], &[64, 4096]]);
+    let inputs = [operand(&m, &[4096, 64], "S(1)"), operand(&m, &[64, 4096], "S(0)")];
+    let p = Propagator::new();
+    let now = p.propagate(&mm, &m, &inputs, &[]).unwrap();
+    assert_eq!((now.cost_us, now.outputs[0].to_string()), (0.0, "P(sum)".to_owned()));
+    let c = p.propagate(&mm, &m, &inputs, &[Wish::Settled]).unwrap();
+    assert!(!c.outputs[0].is_partial());
+    // 64 MiB of terms cost more than moving a mebibyte.
+    let terms = Sharding::parse(&m, &[4096, 4096], "P").unwrap();
+    let whole = Sharding::replicated(&m, &[4096, 4096]).unwrap();
+    assert!(c.cost_us < p.get_planner().cost_us(&terms, &whole, 4).unwrap() / 10.0, "{}", c.cost_us);
+}
+
+/// Full enumeration: every product of strategies of one axis, filled with every kind that some input has along that axis
+/// or plain ones; the least cost, and of those the least number of changed inputs.
+mod enumeration {
+    use super::*;
+    use reshard_ops::rules::{Part, Strategy};
+    use reshard_planner::Planner;
+    use reshard_sharding::{Placement, Placements};
+
+    /// What the major factors before a label in a dim leave: their letters and sizes.
+    pub(super) type Majors = fn(usize, usize, Option<char>) -> Vec<(char, usize)>;
+
+    pub(super) struct Best {
+        pub(super) picoseconds: u64,
+        pub(super) changed: usize,
+        pub(super) tried: usize,
+    }
+
+    fn fill(part: &Part, split: usize) -> Option<Placement> {
+        Some(match part {
+            Part::Replicate => Placement::Replicate,
+            Part::Partial(op) => Placement::Partial(*op),
+            Part::Dim { dim, .. } if split == 1 => Placement::Shard(*dim),
+            Part::Dim { dim, .. } => Placement::StridedShard { dim: *dim, split_factor: split },
+            Part::Fixed(p) => p.clone(),
+            Part::Factor(_) => return None,
+        })
+    }
+
+    fn kind(p: &Placement) -> Option<usize> {
+        match p {
+            Placement::Shard(_) => Some(1),
+            Placement::StridedShard { split_factor, .. } => Some(*split_factor),
+            Placement::Replicate | Placement::Ragged { .. } | Placement::Partial(_) => None,
+        }
+    }
+
+    fn terms_are_kept(row: &Strategy, held: &[&Placement]) -> bool {
+        let mut makes = false;
+        let mut holds = false;
+        for (part, held) in row.inputs.iter().zip(held) {
+            if let Part::Partial(op) = part {
+                makes = true;
+                holds |= matches!(held, Placement::Partial(h) if h.mixes_with(*op));
+            }
+        }
+        holds || !makes
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the whole question")]
+    pub(super) fn best(
+        planner: &Planner,
+        op: &Op,
+        mesh: &Mesh,
+        inputs: &[Operand],
+        evens: &[(char, usize)],
+        sizes: &[(char, usize)],
+        majors: Majors,
+        to: Option<&Sharding>,
+    ) -> Option<Best> {
+        let have: Vec<Placements> = inputs.iter().map(|i| i.sharding.placements().unwrap()).collect();
+        let wanted = to.map(|t| t.placements().unwrap());
+        let rows = op.strategies();
+        let axes = mesh.axes().len();
+        // The filled rows of every axis.
+        let choices: Vec<Vec<(&Strategy, usize)>> = (0..axes)
+            .map(|axis| {
+                let held: Vec<&Placement> = have.iter().map(|p| &p[axis]).collect();
+                let mut kinds = vec![1];
+                kinds.extend(held.iter().copied().chain(wanted.iter().map(|w| &w[axis])).filter_map(kind));
+                kinds.sort_unstable();
+                kinds.dedup();
+                let rows = rows.iter().filter(|r| terms_are_kept(r, &held));
+                rows.flat_map(|r| kinds.iter().map(move |&k| (r, k))).collect()
+            })
+            .collect();
+        let mut best: Option<Best> = None;
+        let mut tried = 0;
+        let mut at = vec![0; axes];
+        'all: loop {
+            tried += 1;
+            let picked: Vec<(&Strategy, usize)> = (0..axes).map(|a| choices[a][at[a]]).collect();
+            // The target of an operand.
+            let target = |o: usize, shape: &[usize], output: bool| -> Option<Sharding> {
+                let mut placements = Vec::new();
+                let mut cut: Vec<(char, usize)> = Vec::new();
+                for (axis, (row, kind)) in picked.iter().enumerate() {
+                    let n = mesh.axes()[axis].size();
+                    let part = if output { &row.outputs[o] } else { &row.inputs[o] };
+                    let number = if output { inputs.len() + o } else { o };
+                    let mut split = *kind;
+                    if let Part::Dim { dim, label } = part {
+                        let taken = |letter: char| -> usize {
+                            cut.iter().filter(|c| c.0 == letter).map(|c| c.1).product()
+                        };
+                        let skip: usize =
+                            majors(number, *dim, *label).iter().map(|&(l, size)| size / taken(l)).product();
+                        // Pieces of pieces behind other factors must be those factors' own.
+                        if skip > 1 && *kind > 1 {
+                            let label = label.expect("a factor behind others");
+                            let size = sizes.iter().find(|s| s.0 == label).expect("its size").1;
+                            if size % (taken(label) * kind) != 0 {
+                                return None;
+                            }
+                        }
+                        split *= skip;
+                        if let Some(label) = label {
+                            cut.push((*label, n));
+                        }
+                    }
+                    placements.push(fill(part, split)?);
+                }
+                Sharding::new(mesh, shape, &placements).ok()
+            };
+            let even = evens.iter().all(|&(letter, size)| {
+                let mut left = size;
+                picked.iter().enumerate().all(|(axis, (row, kind))| {
+                    let cuts = row
+                        .inputs
+                        .iter()
+                        .chain(&row.outputs)
+                        .any(|p| matches!(p, Part::Dim { label: Some(l), .. } if *l == letter));
+                    let n = mesh.axes()[axis].size();
+                    let fits = !cuts || left % (n * kind) == 0;
+                    left /= if cuts { n } else { 1 };
+                    fits
+                })
+            });
+            let cost = || -> Option<(u64, usize)> {
+                let (mut cost, mut changed) = (0, 0);
+                let picoseconds = |from: &Sharding, to: &Sharding| {
+                    let plan = planner.plan(from, to, 4).ok()?;
+                    Some(plan.steps().iter().map(|s| (s.cost_us * 1e6).round() as u64).sum::<u64>())
+                };
+                for (i, x) in inputs.iter().enumerate() {
+                    let t = target(i, &op.inputs()[i], false)?;
+                    cost += picoseconds(&x.sharding, &t)?;
+                    changed += usize::from(t != x.sharding);
+                }
+                let out = target(0, &op.outputs()[0], true)?;
+                if let Some(to) = to {
+                    cost += picoseconds(&out, to)?;
+                }
+                Some((cost, changed))
+            };
+            if even
+                && let Some((cost, changed)) = cost()
+                && best.as_ref().is_none_or(|b| (cost, changed) < (b.picoseconds, b.changed))
+            {
+                best = Some(Best { picoseconds: cost, changed, tried: 0 });
+            }
+            for a in (0..axes).rev() {
+                at[a] += 1;
+                if at[a] < choices[a].len() {
+                    continue 'all;
+                }
+                at[a] = 0;
+            }
+            break;
+        }
+        best.map(|b| Best { tried, ..b })
+    }
+}
+
+/// A small generator, so that a failure can be seen again.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % n
+    }
+
+    fn placements(&mut self, shape: &[usize], axes: usize, terms: &[&str]) -> String {
+        let term = terms[self.below(terms.len())];
+        let one = |r: &mut Random| match r.below(7) {
+            2..=4 if !shape.is_empty() => format!("S({})", r.below(shape.len())),
+            5 if !shape.is_empty() => format!("SS({},2)", r.below(shape.len())),
+            6 => term.to_owned(),
+            _ => "R".to_owned(),
+        };
+        (0..axes).map(|_| one(self)).collect::<Vec<_>>().join(",")
+    }
+}
+
+/// A rule, the shapes of its inputs, those of its outputs where they do not follow, and what must be cut evenly.
+type Family = (&'static str, Vec<&'static [usize]>, Option<Vec<&'static [usize]>>, Vec<(char, usize)>);
+
+#[test]
+fn the_choice_is_what_full_enumeration_finds() {
+    use reshard_planner::{Level, Planner, Topology};
+    let none: enumeration::Majors = |_, _, _| Vec::new();
+    // `(ij)k->i(jk)` with i = 4 and j = 6: what stands before a factor in its dim.
+    let regroup: enumeration::Majors = |operand, dim, label| match (operand, dim, label) {
+        (0, 0, Some('j')) => vec![('i', 4)],
+        (1, 1, Some('k')) => vec![('j', 6)],
+        _ => Vec::new(),
+    };
+    let families: Vec<(Family, enumeration::Majors)> = vec![
+        (("mk,kn->mn", vec![&[24, 12], &[12, 36]], None, vec![]), none),
+        (("mk,kn->mn", vec![&[5, 7], &[7, 3]], None, vec![]), none),
+        (("bmk,bkn->bmn", vec![&[4, 12, 24], &[4, 24, 8]], None, vec![]), none),
+        (("...,...->... {linear, increasing}", vec![&[24, 12], &[24, 12]], None, vec![]), none),
+        (("...,...->... {linear, increasing}", vec![&[24, 12], &[12]], None, vec![]), none),
+        (("...,...->... {multilinear}", vec![&[7, 1], &[7, 5]], None, vec![]), none),
+        (("*j,*j->*j {selecting}", vec![&[24, 12], &[12, 12]], Some(vec![&[36, 12]]), vec![]), none),
+        (("ij->i {j: max}", vec![&[24, 12]], None, vec![]), none),
+        (("ij->i {j: avg, linear}", vec![&[9, 12]], None, vec![('j', 12)]), none),
+        (("ij->ij {j: replicate}", vec![&[24, 12]], None, vec![]), none),
+        (
+            ("ij,im,mj->ij {linear(0,1), linear(0,2)}", vec![&[24, 12], &[24, 6], &[6, 12]], None, vec![]),
+            none,
+        ),
+        (
+            (
+                "?0,R->?0; R,?1->?1; ?1,?0->P; S(0),S(0)->S(0)",
+                vec![&[8, 6], &[6, 8]],
+                Some(vec![&[8, 8]]),
+                vec![],
+            ),
+            none,
+        ),
+        (("(ij)k->i(jk) {i: 4}", vec![&[24, 6]], None, vec![('i', 4), ('j', 6)]), regroup),
+    ];
+    let sizes = [('i', 4), ('j', 6), ('k', 6)];
+    let mut random = Random(7);
+    let (mut cases, mut products) = (0, 0);
+    for round in 0..40 {
+        for ((rule, shapes, outs, evens), majors) in &families {
+            let rule: Rule = rule.parse().unwrap();
+            let op = match outs {
+                None => Op::new("op", &rule, shapes).unwrap(),
+                Some(outs) => Op::with_outputs("op", &rule, shapes, outs).unwrap(),
+            };
+            let mesh: Mesh = ["x=2", "x=3", "x=2,y=2", "x=2,y=3", "x=4,y=2", "x=2,y=2,z=2"]
+                [if round % 8 == 0 { 5 } else { random.below(5) }]
+            .parse()
+            .unwrap();
+            let axes = mesh.axes().len();
+            // Bytes weigh nothing, much, or all; and there may be nodes of two ranks.
+            let level = |ranks, latency_us, gbytes_per_s| Level { ranks, latency_us, gbytes_per_s };
+            let topology = match random.below(4) {
+                0 => Topology::uniform(),
+                1 => Topology::new(6.6, 0.2, &[level(None, 0.0, 1e-4)]).unwrap(),
+                2 => Topology::new(0.1, 0.0, &[level(None, 0.0, 1e-5)]).unwrap(),
+                _ => Topology::new(6.6, 0.2, &[level(Some(2), 1.0, 1e-3), level(None, 5.0, 1e-4)]).unwrap(),
+            };
+            let planner = Planner::new().topology(topology);
+            let terms = [&["P"][..], &["P(max)"], &["P", "P(avg)"], &["R"]][random.below(4)];
+            let inputs: Vec<Operand> = shapes
+                .iter()
+                .map(|s| {
+                    loop {
+                        let text = random.placements(s, axes, terms);
+                        if let Ok(made) = Sharding::parse(&mesh, s, &text) {
+                            return Operand::new(DType::F32, made);
+                        }
+                    }
+                })
+                .collect();
+            let wish = (random.below(3) == 0).then(|| {
+                let text = random.placements(&op.outputs()[0], axes, &["R"]);
+                Sharding::parse(&mesh, &op.outputs()[0], &text).unwrap()
+            });
+            let wishes: Vec<Wish> = wish.iter().cloned().map(Wish::Become).collect();
+            let ours = Propagator::new().planner(planner.clone()).propagate(&op, &mesh, &inputs, &wishes);
+            let best =
+                enumeration::best(&planner, &op, &mesh, &inputs, evens, &sizes, *majors, wish.as_ref());
+            let shown: Vec<String> = inputs.iter().map(ToString::to_string).collect();
+            let shown = format!("{rule} of {} wish {wish:?}", shown.join(" and "));
+            match (ours, best) {
+                (Ok(ours), Some(best)) => {
+                    let changed = ours.plans.iter().filter(|p| p.is_some()).count();
+                    let least = (ours.cost_us * 1e6).round() as u64;
+                    assert_eq!((least, changed), (best.picoseconds, best.changed), "{shown}: {ours:?}");
+                    cases += 1;
+                    products += best.tried;
+                }
+                (Err(_), None) => {}
+                (Ok(ours), None) => panic!("{shown}: enumeration finds nothing, we {ours:?}"),
+                (Err(e), Some(_)) => panic!("{shown}: {e}"),
+            }
+        }
+    }
+    println!("{cases} propagations equal to the best of {products} products of strategies");
+    assert!(cases > 400);
+}
+
+/// Sums of two tensors of the size where bytes weigh as much as launches, all pairs of placements of two axes.
+#[test]
+fn every_pair_of_placements_is_added_and_multiplied_at_least_cost() {
+    let m = mesh("a=2,b=2");
+    let shape: &[usize] = &[1024, 1024];
+    let none: enumeration::Majors = |_, _, _| Vec::new();
+    let words = ["R", "S(0)", "S(1)", "P"];
+    let planner = reshard_planner::Planner::new();
+    for rule in [ADD, "mk,kn->mn"] {
+        let op = op("op", rule, &[shape, shape]);
+        for code in 0..256usize {
+            let word = |i: usize| words[code >> (2 * i) & 3];
+            let text = |i: usize| format!("{},{}", word(i), word(i + 1));
+            let inputs = [operand(&m, shape, &text(0)), operand(&m, shape, &text(2))];
+            let ours = Propagator::new().propagate(&op, &m, &inputs, &[]).unwrap();
+            let best = enumeration::best(&planner, &op, &m, &inputs, &[], &[], none, None).unwrap();
+            let changed = ours.plans.iter().filter(|p| p.is_some()).count();
+            let least = (ours.cost_us * 1e6).round() as u64;
+            assert_eq!(
+                (least, changed),
+                (best.picoseconds, best.changed),
+                "{rule} of {} and {}",
+                inputs[0],
+                inputs[1]
+            );
+        }
+    }
+}
+
+#[test]
+fn sub_axes_are_slots_of_their_own() {
+    let m = mesh("dp=2,tp=8");
+    // Two of eight ranks share rows, four share columns: a contraction over the four leaves terms over them.
+    let c = choose(&m, "mk,kn->mn", &[(&[64, 64], "[{tp:(1)2},{tp:(2)4}]"), (&[64, 64], "[{tp:(2)4},{}]")])
+        .unwrap();
+    assert_eq!((c.cost_us, c.outputs[0].to_string()), (0.0, "[{tp:(1)2},{}] unreduced={tp:(2)4}".to_owned()));
+    assert!(c.plans.iter().all(Option::is_none));
+    // Another order of axes is a kind of shard, and kinds pass.
+    let c = choose(&m, ADD, &[(&[64, 64], "[{tp,dp},{}]"), (&[64, 64], "[{tp,dp},{}]")]).unwrap();
+    assert_eq!((c.cost_us, c.outputs[0].to_string()), (0.0, "SS(0,8),S(0)".to_owned()));
+    // Cuts of an axis at 2 and at 3 have no common refinement: something is moved.
+    let m = mesh("x=6");
+    let c = choose(&m, ADD, &[(&[36], "[{x:(1)2}]"), (&[36], "[{x:(1)3}]")]).unwrap();
+    assert!(c.plans.iter().any(Option::is_some));
+}
+
+#[test]
+fn views_take_all_axes_at_once() {
+    let m = mesh("dp=2,tp=4");
+    let ask = |from: &[usize], to: &[usize], text: &str| {
+        let view = Op::view(from, to).unwrap();
+        Propagator::new().propagate(&view, &m, &[operand(&m, from, text)], &[]).unwrap()
+    };
+    let c = ask(&[4, 16, 8], &[64, 8], "S(0),S(1)");
+    assert_eq!((c.cost_us, c.outputs[0].to_string()), (0.0, "S(0),SS(0,2)".to_owned()));
+    let c = ask(&[64, 8], &[4, 16, 8], "P,S(0)");
+    assert_eq!((c.cost_us, c.outputs[0].to_string()), (0.0, "P(sum),S(0)".to_owned()));
+    // Three heads do not share four ranks: something moves, and what comes out is a view of what went in.
+    let c = ask(&[64, 12], &[64, 3, 4], "S(0),S(1)");
+    assert!(c.cost_us > 0.0);
+    assert_eq!(c.inputs[0].view(&[64, 3, 4]).unwrap(), c.outputs[0]);
+    assert!(Op::view(&[4, 4], &[3, 5]).is_err());
+}
+
+#[test]
+fn a_view_that_is_not_free_costs_no_more_than_its_advice() {
+    let m = mesh("x=2,y=3");
+    let mut random = Random(3);
+    let mut moved = 0;
+    let shapes: [(&[usize], &[usize]); 4] =
+        [(&[12, 6], &[6, 12]), (&[36, 4], &[9, 16]), (&[5, 6], &[30]), (&[24], &[2, 3, 4])];
+    for _ in 0..60 {
+        for (from, to) in shapes {
+            let text = random.placements(from, 2, &["P", "R"]);
+            let x = operand(&m, from, &text);
+            let c = Propagator::new()
+                .propagate(&Op::view(from, to).unwrap(), &m, core::slice::from_ref(&x), &[])
+                .unwrap();
+            match x.sharding.view(to) {
+                Ok(free) => assert_eq!((c.cost_us, &c.outputs[0]), (0.0, &free), "{x}"),
+                Err(reshard_sharding::Error::NeedsRedistribute { first, .. }) => {
+                    moved += 1;
+                    assert_eq!(c.inputs[0].view(to).as_ref(), Ok(&c.outputs[0]), "{x}");
+                    let planner = reshard_planner::Planner::new();
+                    let first = Sharding::parse(&m, from, &first).unwrap();
+                    let advised = planner.plan(&x.sharding, &first, 4).unwrap().cost_us();
+                    assert!(
+                        c.cost_us <= advised + 1e-6,
+                        "{x} as {to:?}: {} and {first} costs {advised}",
+                        c.cost_us
+                    );
+                }
+                Err(e) => panic!("{x}: {e}"),
+            }
+        }
+    }
+    assert!(moved > 20, "{moved}");
+}
+
+#[test]
+fn explicit_mode_moves_nothing_and_says_what_would_help() {
+    let m = mesh("dp=2,tp=4");
+    let mm = op("mm", "mk,kn->mn", &[&[64, 32], &[32, 16]]);
+    let p = Propagator::new();
+    let inputs = [operand(&m, &[64, 32], "S(0),S(1)"), operand(&m, &[32, 16], "R,S(0)")];
+    let c = p.explicit(&mm, &m, &inputs).unwrap();
+    assert_eq!(c.outputs[0].to_string(), "S(0),P(sum)");
+    // Plain against strided.
+    let inputs = [operand(&m, &[64, 32], "S(0),S(1)"), operand(&m, &[32, 16], "R,SS(0,2)")];
+    let e = p.explicit(&mm, &m, &inputs).unwrap_err();
+    assert_eq!(e.kind(), "needs_redistribute");
+    let text = e.to_string();
+    assert!(
+        text.contains("along tp the inputs are S(1),SS(0,2), which no strategy takes; redistribute"),
+        "{text}"
+    );
+    // A slice is free, and still no strategy takes the inputs as they are.
+    let add = op("add", ADD, &[&[64, 32], &[64, 32]]);
+    let e =
+        p.explicit(&add, &m, &[operand(&m, &[64, 32], "R,R"), operand(&m, &[64, 32], "R,S(0)")]).unwrap_err();
+    assert!(e.to_string().contains("redistribute input 0 to [R,S(0)] (0.0 us, 0 bytes)"), "{e}");
+}
+
+#[test]
+fn advice_is_in_order_of_cost_and_typechecks() {
+    let m = mesh("dp=2,tp=4");
+    let mm = op("mm", "mk,kn->mn", &[&[1024, 1024], &[1024, 1024]]);
+    let p = Propagator::new();
+    let inputs = [operand(&m, &[1024, 1024], "S(0),S(0)"), operand(&m, &[1024, 1024], "S(1),S(0)")];
+    let all = p.advise(&mm, &m, &inputs, &[], 8).unwrap();
+    assert_eq!(all.len(), 8);
+    assert!(all.windows(2).all(|w| w[0].cost_us <= w[1].cost_us));
+    for choice in &all {
+        let as_chosen: Vec<Operand> =
+            choice.inputs.iter().map(|s| Operand::new(DType::F32, s.clone())).collect();
+        assert_eq!(p.explicit(&mm, &m, &as_chosen).unwrap().inputs, choice.inputs);
+        let cost: f64 = choice.moves().map(|(_, _, plan)| plan.cost_us()).sum();
+        assert!((cost - choice.cost_us).abs() < 1e-5);
+    }
+    assert_eq!(p.propagate(&mm, &m, &inputs, &[]).unwrap().inputs, all[0].inputs);
+}
+
+#[test]
+fn a_thousand_inputs_are_a_few_that_are_alike() {
+    let m = mesh("x=2,y=2");
+    let shapes: Vec<&[usize]> = vec![&[8, 8]; 1000];
+    let rule = format!("{}->*j {{selecting}}", vec!["*j"; 1000].join(","));
+    let cat = Op::with_outputs("cat", &rule.parse().unwrap(), &shapes, &[&[8000, 8]]).unwrap();
+    let inputs: Vec<Operand> =
+        (0..1000).map(|i| operand(&m, &[8, 8], ["S(1),R", "R,S(1)", "S(0),R"][i % 3])).collect();
+    let c = Propagator::new().propagate(&cat, &m, &inputs, &[]).unwrap();
+    assert_eq!(c.inputs.len(), 1000);
+    assert!(c.inputs.iter().all(|s| *s == c.inputs[0]));
+}
+
+#[test]
+fn a_graph_reports_what_it_inserts() {
+    use reshard_ops::propagate::{Graph, PropagationCache};
+    let m = mesh("dp=2,tp=4");
+    let mut graph = Graph::new(&m);
+    let x = graph.input("x", operand(&m, &[64, 32], "S(0),R")).unwrap();
+    let w = graph.input("w", operand(&m, &[32, 32], "S(0),S(1)")).unwrap();
+    let mm = op("mm", "mk,kn->mn", &[&[64, 32], &[32, 32]]);
+    // The weight is gathered over dp once, for both products.
+    graph.constrain(w, Sharding::parse(&m, &[32, 32], "R,S(1)").unwrap()).unwrap();
+    let a = graph.apply(&mm, &[x, w]).unwrap()[0];
+    graph.constrain(a, Sharding::parse(&m, &[64, 32], "S(0),R").unwrap()).unwrap();
+    let b = graph.apply(&mm, &[a, w]).unwrap()[0];
+    let report = graph.propagate(&PropagationCache::new(Propagator::new(), 16)).unwrap();
+    assert_eq!(report.sharding(b).to_string(), "S(0),S(1)");
+    let lines: Vec<String> = report.communications().iter().map(ToString::to_string).collect();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(lines[0].starts_with("at the start: w [S(0),S(1)] -> [R,S(1)], 512 bytes"), "{lines:?}");
+    assert!(lines[1].starts_with("after op 0, mm: mm.0 [S(0),S(1)] -> [S(0),R], 3072 bytes"), "{lines:?}");
+    assert_eq!(report.received_bytes(), 512 + 3072);
+    // Errors name the op and the value.
+    let error = graph.apply(&mm, &[w, x]).unwrap_err().to_string();
+    assert_eq!(error, "op 2, mm: input 0 is w, whose shape is [32,32] and not [64,32]");
+    assert!(graph.constrain(a, Sharding::parse(&m, &[32, 32], "R,R").unwrap()).is_err());
+}
+
+#[test]
+fn kinds_cut_a_part_of_a_dim_only_where_their_pieces_are_its_own() {
+    let m = mesh("x=2");
+    // Columns repeated twice: three columns do not split into two pieces and two ranks.
+    let repeat = op("repeat", "ij->i(tj) {t: 2, t: replicate}", &[&[4, 3]]);
+    let x = operand(&m, &[4, 3], "SS(1,2)");
+    assert!(Propagator::new().explicit(&repeat, &m, core::slice::from_ref(&x)).is_err());
+    let c = Propagator::new().propagate(&repeat, &m, &[x], &[]).unwrap();
+    assert!(c.cost_us > 0.0, "{c:?}");
+    let repeat = op("repeat", "ij->i(tj) {t: 2, t: replicate}", &[&[4, 8]]);
+    let c = Propagator::new().explicit(&repeat, &m, &[operand(&m, &[4, 8], "SS(1,2)")]).unwrap();
+    assert_eq!(c.outputs[0].to_string(), "SS(1,4)");
+    // Six groups of two are not two pieces of two halves each.
+    let groups = op("groups", "(gc)->(gc) {g: 6, c: replicate, none}", &[&[12]]);
+    assert!(Propagator::new().explicit(&groups, &m, &[operand(&m, &[12], "SS(0,2)")]).is_err());
+    let groups = op("groups", "(gc)->(gc) {g: 4, c: replicate, none}", &[&[8]]);
+    assert!(Propagator::new().explicit(&groups, &m, &[operand(&m, &[8], "SS(0,2)")]).is_ok());
+}
+
+/// Where a dim is so short that one rank holds all of it, what looks like a move may be none.
+#[test]
+fn short_dims_are_chosen_for_as_enumeration_does() {
+    let none: enumeration::Majors = |_, _, _| Vec::new();
+    let planner = reshard_planner::Planner::new();
+    let mut random = Random(11);
+    let mut checked = 0;
+    let families: [(&str, [&[usize]; 2]); 4] = [
+        ("mk,kn->mn", [&[1, 1], &[1, 1]]),
+        ("mk,kn->mn", [&[3, 1], &[1, 2]]),
+        (ADD, [&[1, 4], &[1, 4]]),
+        ("ab,ac->bc", [&[3, 1], &[3, 2]]),
+    ];
+    for _ in 0..60 {
+        for (rule, shapes) in families {
+            let m = mesh(["x=2", "x=3", "x=2,y=2", "x=4"][random.below(4)]);
+            let op = op("op", rule, &shapes);
+            let mut text = |shape: &[usize]| {
+                let axes: Vec<String> = (0..m.axes().len())
+                    .map(|_| match random.below(4) {
+                        0 => "R".to_owned(),
+                        1 => format!("SS({},4)", random.below(shape.len())),
+                        _ => format!("S({})", random.below(shape.len())),
+                    })
+                    .collect();
+                axes.join(",")
+            };
+            let inputs = [operand(&m, shapes[0], &text(shapes[0])), operand(&m, shapes[1], &text(shapes[1]))];
+            let ours = Propagator::new().propagate(&op, &m, &inputs, &[]).unwrap();
+            let best = enumeration::best(&planner, &op, &m, &inputs, &[], &[], none, None).unwrap();
+            let least = (ours.cost_us * 1e6).round() as u64;
+            assert_eq!(least, best.picoseconds, "{rule} of {} and {}", inputs[0], inputs[1]);
+            checked += 1;
+        }
+    }
+    assert_eq!(checked, 240);
+}
+
+#[test]
+fn costs_beyond_all_numbers_do_not_overflow() {
+    let m = mesh("x=2,y=2");
+    let mm = op("mm", "mk,kn->mn", &[&[4, 4], &[4, 4]]);
+    let inputs = [operand(&m, &[4, 4], "S(0),R"), operand(&m, &[4, 4], "R,S(1)")];
+    let sharding = Sharding::parse(&m, &[4, 4], "R,R").unwrap();
+    for penalty_us in [1e15, 1e308, f64::INFINITY] {
+        let wish = Wish::Prefer { sharding: sharding.clone(), penalty_us };
+        let c = Propagator::new().propagate(&mm, &m, &inputs, &[wish]).unwrap();
+        assert_eq!(c.outputs[0], sharding);
+    }
+    // More ranks than can be looked at one by one are an error, not a wait.
+    let m = mesh("x=9223372036854775807");
+    let inputs = [operand(&m, &[4, 4], "S(1)"), operand(&m, &[4, 4], "R")];
+    assert!(Propagator::new().propagate(&mm, &m, &inputs, &[]).is_err());
+}

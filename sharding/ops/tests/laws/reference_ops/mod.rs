@@ -1,0 +1,226 @@
+//! Reference ops in f64, as short as their definitions, and the calls on which the table is checked.
+#![allow(dead_code, unreachable_pub, reason = "each test uses a part")]
+#![allow(clippy::type_complexity, clippy::float_cmp, reason = "lists of functions; exact data")]
+#![allow(clippy::wildcard_enum_match_arm, clippy::items_after_statements, reason = "short definitions")]
+
+mod along;
+mod indexing;
+mod pointwise;
+mod products;
+mod reductions;
+mod shapes;
+mod windows;
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use ndarray::{ArrayD, Axis, IxDyn};
+use reshard_ops::rules::verify::{Data, Local, Tensor, Verifier};
+use reshard_ops::rules::{Call, Op, Table};
+
+pub type A = ArrayD<f64>;
+type Run = Box<dyn Fn(&Local<'_>) -> Vec<A>>;
+
+/// A call of the table, shapes to try it on, and what it computes.
+pub struct Example {
+    pub call: &'static str,
+    pub shapes: Vec<Vec<Vec<usize>>>,
+    data: Vec<Data>,
+    tolerance: f64,
+    pub constant: bool,
+    idle: bool,
+    pub wants: bool,
+    budget: usize,
+    run: Run,
+}
+
+/// An example; shapes are written `6,5 7; 2,3 1`: calls by `;`, inputs by blanks, `()` for a scalar, `-` for none.
+pub fn example(call: &'static str, shapes: &str, run: impl Fn(&Local<'_>) -> Vec<A> + 'static) -> Example {
+    let sizes = |s: &str| -> Vec<usize> {
+        if s == "()" { Vec::new() } else { s.split(',').map(|n| n.parse().expect("a size")).collect() }
+    };
+    let inputs = |s: &str| s.split_whitespace().filter(|s| *s != "-").map(sizes).collect();
+    Example {
+        call,
+        shapes: shapes.split(';').map(inputs).collect(),
+        data: Vec::new(),
+        tolerance: 0.0,
+        constant: false,
+        idle: false,
+        wants: false,
+        budget: 1024,
+        run: Box::new(run),
+    }
+}
+
+impl Example {
+    pub fn data(mut self, data: &[Data]) -> Example {
+        self.data = data.to_vec();
+        self
+    }
+
+    pub fn near(mut self) -> Example {
+        self.tolerance = 1e-9;
+        self
+    }
+
+    pub fn constant(mut self) -> Example {
+        self.constant = true;
+        self
+    }
+
+    pub fn idle(mut self) -> Example {
+        self.idle = true;
+        self
+    }
+
+    pub fn wants(mut self) -> Example {
+        self.wants = true;
+        self
+    }
+
+    /// How many combinations of inputs are searched.
+    pub fn budget(mut self, budget: usize) -> Example {
+        self.budget = budget;
+        self
+    }
+
+    /// The name of the op.
+    pub fn name(&self) -> String {
+        match self.call.parse().unwrap() {
+            Call::Named { name, .. } => name,
+            Call::Rule(rule) => rule.to_string(),
+        }
+    }
+
+    /// The calls, bound by a table.
+    pub fn ops(&self, table: &Table) -> Vec<Op> {
+        let call: Call = self.call.parse().unwrap();
+        self.shapes
+            .iter()
+            .map(|shapes| {
+                let inputs: Vec<&[usize]> = shapes.iter().map(Vec::as_slice).collect();
+                table.op(&call, &inputs).unwrap()
+            })
+            .collect()
+    }
+
+    pub fn verifier(&self) -> Verifier<'_> {
+        let run = move |l: &Local<'_>| {
+            quietly(|| (self.run)(l)).map(|list| {
+                list.into_iter()
+                    .map(|a| Tensor::new(a.shape(), a.iter().copied().collect()))
+                    .collect::<Vec<_>>()
+            })
+        };
+        let mut v =
+            Verifier::new(self.call, run).data(&self.data).tolerance(self.tolerance).budget(self.budget);
+        if self.constant {
+            v = v.constant();
+        }
+        if self.idle {
+            v = v.idle_inputs();
+        }
+        if self.wants {
+            v = v.wants_outputs();
+        }
+        v
+    }
+}
+
+thread_local! {
+    static QUIET: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs an op; where shapes do not fit, its panic becomes words and nothing is printed.
+fn quietly<T>(f: impl FnOnce() -> T) -> Result<T, String> {
+    static HOOK: std::sync::Once = std::sync::Once::new();
+    HOOK.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if !QUIET.get() {
+                before(info);
+            }
+        }));
+    });
+    QUIET.set(true);
+    let result = catch_unwind(AssertUnwindSafe(f));
+    QUIET.set(false);
+    result.map_err(|e| {
+        let text = e.downcast_ref::<String>().cloned();
+        text.or_else(|| e.downcast_ref::<&str>().map(|s| (*s).to_owned())).unwrap_or_default()
+    })
+}
+
+/// An input.
+pub fn x(l: &Local<'_>, i: usize) -> A {
+    A::from_shape_vec(IxDyn(&l.inputs[i].shape), l.inputs[i].data.clone()).expect("a shape")
+}
+
+/// A tensor by its elements.
+pub fn make(shape: &[usize], f: impl Fn(&[usize]) -> f64) -> A {
+    A::from_shape_fn(IxDyn(shape), |i| f(ndarray::Dimension::slice(&i)))
+}
+
+/// The shape of an array with another size along a dim.
+pub fn with_size(a: &A, dim: usize, n: usize) -> Vec<usize> {
+    let mut s = a.shape().to_vec();
+    s[dim] = n;
+    s
+}
+
+/// Each line along a dim as another line.
+pub fn lines(a: &A, dim: usize, f: impl Fn(&[f64]) -> Vec<f64>) -> A {
+    let list: Vec<Vec<f64>> = a.lanes(Axis(dim)).into_iter().map(|l| f(&l.to_vec())).collect();
+    // The lines come in the row-major order of the other dims.
+    let n = list.first().map_or_else(|| f(&vec![0.0; a.shape()[dim]]).len(), Vec::len);
+    let mut other = a.shape().to_vec();
+    other.remove(dim);
+    make(&with_size(a, dim, n), |i| {
+        let line = i.iter().enumerate().filter(|(d, _)| *d != dim).map(|(_, c)| c);
+        let at = line.zip(&other).fold(0, |at, (c, n)| at * n + c);
+        list[at][i[dim]]
+    })
+}
+
+/// Each line along a dim as a number.
+pub fn fold(a: &A, dim: usize, f: impl Fn(&[f64]) -> f64) -> A {
+    a.map_axis(Axis(dim), |l| f(&l.to_vec()))
+}
+
+/// Two arrays, broadcast.
+pub fn zip(a: &A, b: &A, f: impl Fn(f64, f64) -> f64) -> A {
+    let n = a.ndim().max(b.ndim());
+    let size = |s: &[usize], d: usize| (d + s.len()).checked_sub(n).map_or(1, |i| s[i]);
+    let shape: Vec<usize> = (0..n)
+        .map(|d| match (size(a.shape(), d), size(b.shape(), d)) {
+            (1, m) | (m, 1) => m,
+            (p, q) if p == q => p,
+            (p, q) => panic!("{p} and {q} do not broadcast"),
+        })
+        .collect();
+    let (a, b) = (a.broadcast(IxDyn(&shape)).expect("fits"), b.broadcast(IxDyn(&shape)).expect("fits"));
+    make(&shape, |i| f(a[IxDyn(i)], b[IxDyn(i)]))
+}
+
+/// A random number between 0 and 1 that is a function of the global index.
+pub fn noise(element: usize) -> f64 {
+    let z = (element as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let z = (z ^ (z >> 31)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    ((z ^ (z >> 29)) >> 11) as f64 / (1u64 << 53) as f64
+}
+
+pub fn all() -> Vec<Example> {
+    [
+        pointwise::all(),
+        reductions::all(),
+        along::all(),
+        products::all(),
+        windows::all(),
+        indexing::all(),
+        shapes::all(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}

@@ -1,0 +1,219 @@
+//! Every op of the table against its reference.
+
+use std::collections::BTreeSet;
+
+use crate::reference_ops::Example;
+use reshard_kernels::DType;
+use reshard_ops::propagate::{Operand, Propagator};
+use reshard_ops::rules::verify::{Mutants, Random, Report};
+use reshard_ops::rules::{Call, Table};
+use reshard_sharding::{Mesh, Sharding};
+
+/// Ops that only regroup digits: they have no strategies of one axis, and `tests/views.rs` checks what they do.
+const VIEWS: [&str; 4] = ["view", "reshape", "flatten", "unflatten"];
+
+/// Does something with every example, on two threads, in order.
+fn each<T: Send>(f: impl Fn(&Example, &Table) -> T + Sync) -> Vec<(String, T)> {
+    let table = Table::standard();
+    let n = crate::reference_ops::all().len();
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    let done = std::sync::Mutex::new(Vec::new());
+    std::thread::scope(|s| {
+        for _ in 0..std::thread::available_parallelism().map_or(2, usize::from) {
+            s.spawn(|| {
+                let examples = crate::reference_ops::all();
+                loop {
+                    let i = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    let Some(e) = examples.get(i) else { break };
+                    let result = f(e, &table);
+                    done.lock().unwrap().push((i, e.call.to_owned(), result));
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().unwrap();
+    assert_eq!(done.len(), n);
+    done.sort_by_key(|(i, ..)| *i);
+    done.into_iter().map(|(_, call, t)| (call, t)).collect()
+}
+
+#[test]
+fn every_op_has_a_reference() {
+    let have: BTreeSet<String> = crate::reference_ops::all().iter().map(Example::name).collect();
+    let table = Table::standard();
+    let lack: Vec<&str> = table.names().filter(|n| !have.contains(*n) && !VIEWS.contains(n)).collect();
+    assert!(lack.is_empty(), "without a reference: {lack:?}");
+    println!("{} ops, {} examples", table.names().count(), crate::reference_ops::all().len());
+}
+
+#[test]
+fn every_rule_is_true() {
+    let started = std::time::Instant::now();
+    let results = each(|e, table| e.verifier().budget(0).verify(&e.ops(table)));
+    let wrong: Vec<String> =
+        results.iter().filter_map(|(_, r)| r.as_ref().err().map(ToString::to_string)).collect();
+    let checks: usize = results.iter().filter_map(|(_, r)| r.as_ref().ok().map(|r: &Report| r.checks)).sum();
+    println!("{} examples, {checks} checks, {:.1?}", results.len(), started.elapsed());
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Propagation of every example on meshes of two axes, from inputs in any placements: what it says comes out does.
+#[test]
+fn what_is_chosen_is_true_on_several_axes() {
+    let meshes = ["x=2,y=2", "x=2,y=3", "x=4,y=2"].map(|m| m.parse::<Mesh>().unwrap());
+    let propagator = Propagator::new();
+    let results = each(|e, table| {
+        let mut random = Random::new(e.call.len() as u64);
+        let (mut checks, mut moved) = (0, 0);
+        for op in e.ops(table).iter().filter(|op| !op.inputs().is_empty()) {
+            for round in 0..6 {
+                let mesh = &meshes[round % 3];
+                let term = ["P", "P(max)", "P(avg)", "R"][random.below(4)];
+                let mut inputs = Vec::new();
+                for shape in op.inputs() {
+                    let mut one = || match random.below(6) {
+                        0 => "R".to_owned(),
+                        1 => term.to_owned(),
+                        2 if !shape.is_empty() => format!("SS({},2)", random.below(shape.len())),
+                        _ if shape.is_empty() => "R".to_owned(),
+                        _ => format!("S({})", random.below(shape.len())),
+                    };
+                    let text = format!("{},{}", one(), one());
+                    let sharding = Sharding::parse(mesh, shape, &text).unwrap();
+                    inputs.push(Operand::new(DType::F64, sharding));
+                }
+                // A shard cannot become a term of an average, which may leave nothing.
+                let Ok(choice) = propagator.propagate(op, mesh, &inputs, &[]) else { continue };
+                let is = |(i, x): (usize, &Operand)| format!("{x} as {}", choice.inputs[i]);
+                let shown: Vec<String> = inputs.iter().enumerate().map(is).collect();
+                if let Err(wrong) = e.verifier().holds(op, &choice.inputs, &choice.outputs) {
+                    return Err(format!(
+                        "{}: {} makes {:?}: {wrong}",
+                        e.call,
+                        shown.join(", "),
+                        choice.outputs[0].to_string()
+                    ));
+                }
+                checks += 1;
+                moved += usize::from(choice.plans.iter().any(Option::is_some));
+            }
+        }
+        Ok((checks, moved))
+    });
+    let wrong: Vec<&String> = results.iter().filter_map(|(_, r)| r.as_ref().err()).collect();
+    assert!(
+        wrong.is_empty(),
+        "{} wrong:\n{}",
+        wrong.len(),
+        wrong.iter().map(|w| w.as_str()).collect::<Vec<_>>().join("\n")
+    );
+    let (checks, moved) =
+        results.iter().filter_map(|(_, r)| r.as_ref().ok()).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+    println!("{checks} choices, {moved} of which move something");
+    assert!(checks > 1000);
+}
+
+#[test]
+fn every_mutant_is_caught_or_true() {
+    let started = std::time::Instant::now();
+    let results = each(|e, table| {
+        if e.constant {
+            return (Report::default(), Mutants::default());
+        }
+        let (v, ops) = (e.verifier(), e.ops(table));
+        let report = v.verify(&ops).unwrap();
+        let mutants = v.mutants(&ops, &report).unwrap();
+        (report, mutants)
+    });
+    let mut all = Mutants::default();
+    for (call, (report, m)) in results {
+        if !report.missing.is_empty() || report.searched.0 != report.searched.1 {
+            println!("{call}: {report}");
+        }
+        all.caught += m.caught;
+        all.equivalent += m.equivalent;
+        all.upheld += m.upheld;
+        all.missed.extend(m.missed.into_iter().map(|s| format!("{call}: {s}")));
+    }
+    println!(
+        "{} mutants caught, {} true by exhaustive search, {} by more data, {} missed, {:.1?}",
+        all.caught,
+        all.equivalent,
+        all.upheld,
+        all.missed.len(),
+        started.elapsed()
+    );
+    assert!(all.missed.is_empty(), "{} missed:\n{}", all.missed.len(), all.missed.join("\n"));
+    assert!(all.caught > 30_000, "too few");
+}
+
+#[test]
+fn calls_are_checked_in_one_sentence() {
+    let table = Table::standard();
+    for (call, shapes, message) in [
+        ("sofmax", &[&[2, 3][..]][..], "no op sofmax: did you mean softmax?"),
+        ("xyzzyplugh", &[], "no op xyzzyplugh; Table::names lists the"),
+        ("softmax(dims=[1])", &[&[2, 3]], "softmax has no argument dims; it takes dim"),
+        ("mm(dim=1)", &[&[2, 3], &[3, 4]], "mm has no argument dim; it takes no arguments"),
+        ("softmax(dim=2)", &[&[2, 3]], "softmax(dim=2) on [2,3]: dim=2 is no dim of a tensor with 2 dims"),
+        ("softmax(dim=true)", &[&[2, 3]], "dim is true, and should be a whole number"),
+        ("sum(dims=[0,-2])", &[&[2, 3]], "dims names dim 0 twice"),
+        ("sum(keepdim=1)", &[&[2, 3]], "keepdim is 1, and should be true or false"),
+        ("sum", &[&[2], &[3]], "takes 1 input, not 2"),
+        ("topk(k=4)", &[&[2, 3]], "k is 4, and dim 1 has 3"),
+        ("topk", &[&[2, 3]], "needs k: write topk(k=0)"),
+        ("view(shape=[4,-1])", &[&[2, 3]], "6 elements do not fit that shape"),
+        ("conv1d(groups=4)", &[&[2, 6, 5], &[4, 2, 3]], "dim 1 of input 0 is 6, which is not (gi)"),
+        (
+            "conv1d",
+            &[&[2, 6, 2], &[4, 6, 3]],
+            "a window of 3 with dilation 1 does not fit into 2 padded by 0",
+        ),
+        ("cat(dim=0)", &[&[2, 3], &[2, 4]], "is 3 in input 0 and 4 in input 1"),
+        (
+            "scaled_dot_product_attention",
+            &[&[2, 6, 3, 4], &[2, 4, 3, 4], &[2, 4, 3, 4]],
+            "6 heads of queries do not share 4 heads of keys",
+        ),
+        ("norm(p=3)", &[&[2, 3]], "p is 3, and should be 2 or 1 or 0 or inf"),
+        ("mk,kn->mn", &[&[2, 3], &[4, 5]], "k is 3 in input 0 and 4 in input 1"),
+        ("zeros(shape=[9223372036854775807,9])", &[], "does not fit in 63 bits"),
+    ] {
+        let call: Call = call.parse().unwrap();
+        let error = table.op(&call, shapes).unwrap_err().to_string();
+        assert!(error.contains(message), "{error}");
+    }
+}
+
+#[test]
+fn calls_print_and_read() {
+    for text in [
+        "softmax(dim=1)",
+        "cat(dim=-1)",
+        "sum(dims=[0,2],keepdim=true)",
+        "mm",
+        "norm(p=inf)",
+        "view(shape=[])",
+        "mk,kn->mn",
+    ] {
+        let call: Call = text.parse().unwrap();
+        assert_eq!(call.to_string(), text);
+        assert_eq!(call.to_string().parse::<Call>().unwrap(), call);
+    }
+    assert_eq!("mm()".parse::<Call>().unwrap(), Call::new("mm"));
+    for bad in [
+        "",
+        "(",
+        "mm(",
+        "mm(a)",
+        "mm(a=)",
+        "mm(a=1,a=2)",
+        "mm(a=[1)",
+        "mm(a=1) x",
+        "7",
+        "a=1",
+        "mm(a=99999999999999999999)",
+    ] {
+        assert!(bad.parse::<Call>().is_err(), "{bad}");
+    }
+}

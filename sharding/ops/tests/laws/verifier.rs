@@ -1,0 +1,174 @@
+//! The validator on small ops: what it must find, and what it must refuse.
+
+#![allow(
+    clippy::type_complexity,
+    clippy::needless_range_loop,
+    clippy::unnecessary_wraps,
+    reason = "small ops"
+)]
+
+use reshard_ops::rules::verify::{Data, Local, Tensor, Verifier};
+use reshard_ops::rules::{Op, Rule};
+
+type Out = Result<Vec<Tensor>, String>;
+
+fn pointwise(f: fn(f64) -> f64) -> impl Fn(&Local<'_>) -> Out {
+    move |l| {
+        let x = l.inputs[0];
+        Ok(vec![Tensor::new(&x.shape, x.data.iter().map(|&v| f(v)).collect())])
+    }
+}
+
+fn batched(l: &Local<'_>) -> Out {
+    let (x, w) = (l.inputs[0], l.inputs[1]);
+    let [a, b, i] = x.shape[..] else { return Err("three dims".into()) };
+    let [a2, o, i2] = w.shape[..] else { return Err("three dims".into()) };
+    if (a, i) != (a2, i2) {
+        return Err("the factors differ".into());
+    }
+    let mut out = Vec::new();
+    for p in 0..a {
+        for q in 0..b {
+            for r in 0..o {
+                out.push((0..i).map(|s| x.data[(p * b + q) * i + s] * w.data[(p * o + r) * i + s]).sum());
+            }
+        }
+    }
+    Ok(vec![Tensor::new(&[a, b, o], out)])
+}
+
+fn found(v: &Verifier<'_>, calls: &[(&[&[usize]], &[&[usize]])]) -> Vec<String> {
+    v.discover(calls).unwrap().found.iter().map(ToString::to_string).collect()
+}
+
+fn op(rule: &str, inputs: &[&[usize]]) -> Op {
+    Op::new("op", &rule.parse().unwrap(), inputs).unwrap()
+}
+
+#[test]
+fn a_batched_product_has_exactly_nine_strategies() {
+    let v = Verifier::new("abi,aoi->abo", batched);
+    let calls: &[(&[&[usize]], &[&[usize]])] =
+        &[(&[&[6, 4, 5], &[6, 3, 5]], &[&[6, 4, 3]]), (&[&[3, 5, 6], &[3, 6, 6]], &[&[3, 5, 6]])];
+    let mut all = found(&v, calls);
+    all.sort();
+    let mut wanted = vec![
+        "?0,?0 -> ?0",
+        "?1,R -> ?1",
+        "R,?1 -> ?2",
+        "?2,?2 -> P",
+        "R,R -> R",
+        "P,R -> P",
+        "R,P -> P",
+        "P(avg),R -> P(avg)",
+        "R,P(avg) -> P(avg)",
+    ];
+    // Terms of a product are a product of terms in one way more: none here, for the sum of products is no product.
+    wanted.sort_unstable();
+    assert_eq!(all, wanted);
+    let ops: Vec<Op> = calls.iter().map(|(i, _)| op("abi,aoi->abo", i)).collect();
+    let report = v.verify(&ops).unwrap();
+    assert!(report.missing.is_empty(), "{report}");
+    assert_eq!(report.searched, (81, 81));
+    let mutants = v.mutants(&ops, &report).unwrap();
+    assert!(mutants.missed.is_empty() && mutants.caught > 150, "{mutants:?}");
+}
+
+#[test]
+fn what_passes_terms_and_what_does_not() {
+    let abs = Verifier::new("abs", pointwise(f64::abs));
+    let calls: &[(&[&[usize]], &[&[usize]])] = &[(&[&[6, 5]], &[&[6, 5]]), (&[&[2, 3]], &[&[2, 3]])];
+    assert_eq!(found(&abs, calls), ["R -> R", "?0 -> ?0", "?1 -> ?1", "P(prod) -> P(prod)"]);
+    let threshold = Verifier::new("threshold", pointwise(|x| if x > 1.0 { x } else { 5.0 }));
+    assert_eq!(found(&threshold, calls), ["R -> R", "?0 -> ?0", "?1 -> ?1"]);
+    let relu = Verifier::new("relu", pointwise(|x| x.max(0.0)));
+    let terms = ["P(min) -> P(min)", "P(max) -> P(max)"];
+    assert_eq!(found(&relu, calls)[3..], terms);
+    let neg = Verifier::new("neg", pointwise(|x| -x));
+    let terms = ["P -> P", "P(avg) -> P(avg)", "P(min) -> P(max)", "P(max) -> P(min)"];
+    assert_eq!(found(&neg, calls)[3..], terms);
+    let exp = Verifier::new("exp", pointwise(f64::exp)).tolerance(1e-12);
+    let terms = ["P -> P(prod)", "P(min) -> P(min)", "P(max) -> P(max)"];
+    assert_eq!(found(&exp, calls)[3..], terms);
+    for (wrong, rule) in [("P -> P", "...->... {linear}"), ("P(max) -> P(max)", "...->... {increasing}")] {
+        let e = abs.verify(&[op(rule, &[&[6, 5]])]).unwrap_err().to_string();
+        assert!(e.contains(wrong) && e.contains("is wrong on 2 ranks: element [0,"), "{e}");
+    }
+    assert!(threshold.verify(&[op("...->... {increasing}", &[&[6, 5]])]).is_err());
+}
+
+#[test]
+fn the_transpose_of_a_vector_moves_no_shard() {
+    let v = Verifier::new("t", |l| Ok(vec![l.inputs[0].clone()]));
+    let all = found(&v, &[(&[&[6]], &[&[6]]), (&[&[5]], &[&[5]])]);
+    assert_eq!(all[..2], ["R -> R", "?0 -> ?0"]);
+    let e = v.verify(
+        &["R -> ?0", "?0 -> R"]
+            .map(|r| Op::with_outputs("t", &r.parse::<Rule>().unwrap(), &[&[6]], &[&[6]]).unwrap()),
+    );
+    let e = e.unwrap_err().to_string();
+    assert!(e.contains("rank 0 makes [6] of output 0, and S(0) is [3] there"), "{e}");
+}
+
+fn max_with_index(l: &Local<'_>) -> Out {
+    let x = l.inputs[0];
+    let (rows, columns) = (x.shape[0], x.shape[1]);
+    let of = l.places[0].indices(1);
+    let (mut values, mut indices) = (Vec::new(), Vec::new());
+    for i in 0..rows {
+        let mut best = (f64::NEG_INFINITY, -1.0);
+        for j in 0..columns {
+            if x.data[i * columns + j] > best.0 {
+                best = (x.data[i * columns + j], of[j] as f64);
+            }
+        }
+        values.push(best.0);
+        indices.push(best.1);
+    }
+    Ok(vec![Tensor::new(&[rows], values), Tensor::new(&[rows], indices)])
+}
+
+#[test]
+fn a_maximum_has_terms_and_its_index_has_none() {
+    let v = Verifier::new("max", max_with_index).data(&[Data::Distinct]);
+    let calls: &[(&[&[usize]], &[&[usize]])] = &[(&[&[6, 6]], &[&[6], &[6]]), (&[&[4, 5]], &[&[4], &[4]])];
+    assert_eq!(found(&v, calls), ["R -> R,R", "?0 -> ?0,?0"]);
+    let values = Verifier::new("amax", |l| max_with_index(l).map(|mut o| vec![o.remove(0)]));
+    let calls: &[(&[&[usize]], &[&[usize]])] = &[(&[&[6, 6]], &[&[6]]), (&[&[4, 2]], &[&[4]])];
+    assert_eq!(found(&values, calls), ["R -> R", "?0 -> ?0", "?1 -> P(max)", "P(max) -> P(max)"]);
+}
+
+#[test]
+fn averages_need_equal_parts() {
+    let mean = |l: &Local<'_>| {
+        let x = l.inputs[0];
+        let n = x.data.len() as f64;
+        Ok(vec![Tensor::new(&[], vec![x.data.iter().sum::<f64>() / n])])
+    };
+    let v = Verifier::new("mean", mean).tolerance(1e-12);
+    let all = found(&v, &[(&[&[12]], &[&[]]), (&[&[7]], &[&[]])]);
+    assert_eq!(all, ["R -> R", "?0 -> P(avg) (even)", "P -> P", "P(avg) -> P(avg)"]);
+    let ops = [op("i-> {i: avg, linear}", &[&[12]]), op("i-> {i: avg, linear}", &[&[7]])];
+    let mutants = v.mutants(&ops, &v.verify(&ops).unwrap()).unwrap();
+    assert!(mutants.missed.is_empty(), "{mutants:?}");
+    let never = v.verify(&ops[1..]).unwrap_err().to_string();
+    assert!(never.contains("S(i0) -> P(avg) was never tried: add a call whose sizes divide by 2"), "{never}");
+}
+
+#[test]
+fn what_proves_nothing_is_refused() {
+    let refused = |v: Verifier<'_>, rule: &str, inputs: &[&[usize]]| {
+        v.verify(&[op(rule, inputs)]).unwrap_err().to_string()
+    };
+    let zero = || Verifier::new("zeros", pointwise(|_| 0.0));
+    let e = refused(zero(), "...->...", &[&[6]]);
+    assert_eq!(e, "zeros on [6]: output 0 is 0 everywhere, which proves nothing: give other data");
+    assert!(zero().constant().verify(&[op("...->...", &[&[6]])]).is_ok());
+    let nan = Verifier::new("nan", pointwise(f64::ln));
+    assert!(refused(nan, "...->...", &[&[6]]).contains("has a NaN"));
+    let first = Verifier::new("first", |l| Ok(vec![l.inputs[0].clone()]));
+    let e = refused(first, "...,...->...", &[&[6], &[6]]);
+    assert!(e.contains("input 1 changes nothing"), "{e}");
+    let shape = Verifier::new("shape", |l| Ok(vec![Tensor::new(&[1], vec![l.inputs[0].data[0]])]));
+    assert!(refused(shape, "i->i", &[&[6]]).contains("output 0 is [1], and by the rule [6]"));
+}

@@ -1,0 +1,306 @@
+//! A bounded cache of plans, shared by threads.
+//!
+//! A plan is a pure function of source, target, element size and planner, so that a cache needs no invalidation. There
+//! are two ways in:
+//!
+//! ```text
+//! by value        hash source, target, size, planner   ->  compare with the key  ->  Arc<Plan>
+//! by handle       ids of interned source, target, planner, and size              ->  Arc<Plan>
+//! ```
+//!
+//! Interning a value gives it an id that is never used again: equal ids mean equal values, so nothing of a key is looked
+//! at but four numbers. The same value interned again after it was evicted gets another id, and its plans are then found
+//! by value.
+//!
+//! **Bounded**: each table has two generations of half the capacity. A hit in the old one moves the entry to the young
+//! one; a full young one becomes the old one, and what was not used since is dropped. Readers share a lock and write
+//! nothing where they hit the young generation.
+
+use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use crate::Error;
+use crate::hash::{WordHasher, WordMap};
+use crate::plan::Plan;
+use crate::planner::Planner;
+use reshard_sharding::Sharding;
+
+/// A value with an id: equal ids mean equal values. Made by [`PlanCache::intern`] and [`PlanCache::intern_planner`].
+#[derive(Clone, Debug)]
+pub struct Interned<T> {
+    id: u64,
+    value: Arc<T>,
+}
+
+impl<T> Interned<T> {
+    #[doc(hidden)]
+    pub fn new(id: u64, value: T) -> Interned<T> {
+        Interned { id, value: Arc::new(value) }
+    }
+
+    #[doc(hidden)]
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The value.
+    pub fn value(&self) -> &T {
+        &self.value
+    }
+}
+
+/// Two generations of entries.
+#[derive(Debug)]
+struct Generations<K, V> {
+    young: WordMap<K, V>,
+    old: WordMap<K, V>,
+}
+
+/// A bounded map that keeps what was used lately.
+#[derive(Debug)]
+pub struct Table<K, V> {
+    entries: RwLock<Generations<K, V>>,
+    /// The most entries of a generation.
+    half: usize,
+}
+
+impl<K: Hash + Eq, V: Clone> Table<K, V> {
+    /// A table that keeps at most this many entries.
+    pub fn new(capacity: usize) -> Table<K, V> {
+        let entries = RwLock::new(Generations { young: WordMap::default(), old: WordMap::default() });
+        Table { entries, half: (capacity / 2).max(1) }
+    }
+
+    /// The value of a key, from either generation.
+    pub fn get(&self, key: &K) -> Option<V> {
+        {
+            let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+            if let Some(v) = entries.young.get(key) {
+                return Some(v.clone());
+            }
+            if entries.old.is_empty() {
+                return None;
+            }
+        }
+        let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
+        let (k, v) = entries.old.remove_entry(key)?;
+        self.put(&mut entries, k, v.clone());
+        Some(v)
+    }
+
+    /// Keeps a value; what was used least lately may go.
+    pub fn insert(&self, key: K, value: V) {
+        let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
+        self.put(&mut entries, key, value);
+    }
+
+    fn put(&self, entries: &mut Generations<K, V>, key: K, value: V) {
+        if entries.young.len() >= self.half && !entries.young.contains_key(&key) {
+            entries.old = core::mem::take(&mut entries.young);
+        }
+        entries.young.insert(key, value);
+    }
+
+    /// How many entries there are.
+    pub fn len(&self) -> usize {
+        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        entries.young.len() + entries.old.len()
+    }
+}
+
+/// Plans by value, in buckets of equal hash; the plan itself is the key.
+type ByValue = Table<u64, Arc<Plan>>;
+
+/// Plans that were made before (see the [module](self)).
+///
+/// ```
+/// use reshard_sharding::{Mesh, Sharding};
+/// use reshard_planner::{PlanCache, Planner};
+/// let mesh: Mesh = "x=2,y=2".parse()?;
+/// let from = Sharding::parse(&mesh, &[64, 64], "S(0),R")?;
+/// let to = Sharding::parse(&mesh, &[64, 64], "R,S(1)")?;
+/// let (cache, planner) = (PlanCache::new(1024), Planner::new());
+/// let first = cache.plan(&planner, &from, &to, 4)?;
+/// assert!(std::sync::Arc::ptr_eq(&first, &cache.plan(&planner, &from, &to, 4)?));
+/// // By handle nothing is hashed but four numbers.
+/// let (p, a, b) = (cache.intern_planner(&planner), cache.intern(&from), cache.intern(&to));
+/// assert!(std::sync::Arc::ptr_eq(&first, &cache.plan_interned(&p, &a, &b, 4)?));
+/// # Ok::<(), reshard_planner::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct PlanCache {
+    by_value: ByValue,
+    by_handle: Table<[u64; 4], Arc<Plan>>,
+    shardings: Table<Sharding, Interned<Sharding>>,
+    planners: Table<u64, Interned<Planner>>,
+    next: AtomicU64,
+}
+
+impl PlanCache {
+    /// A cache of at most `capacity` plans each way, and as many interned shardings and planners.
+    pub fn new(capacity: usize) -> PlanCache {
+        PlanCache {
+            by_value: Table::new(capacity),
+            by_handle: Table::new(capacity),
+            shardings: Table::new(capacity),
+            planners: Table::new(capacity),
+            next: AtomicU64::new(0),
+        }
+    }
+
+    /// The plan, made if it is not known. Errors are not remembered.
+    ///
+    /// Two threads that ask for an unknown plan at once may both make it: they make the same one.
+    pub fn plan(
+        &self,
+        planner: &Planner,
+        from: &Sharding,
+        to: &Sharding,
+        item_bytes: usize,
+    ) -> Result<Arc<Plan>, Error> {
+        let mut hasher = WordHasher::default();
+        from.hash_word(&mut hasher);
+        to.hash_word(&mut hasher);
+        hasher.write_usize(item_bytes);
+        planner.options().hash_word(&mut hasher);
+        let key = hasher.finish();
+        if let Some(plan) = self.by_value.get(&key)
+            && plan.item_bytes == item_bytes
+            && *plan.from == *from
+            && *plan.to == *to
+            && plan.options == *planner.options()
+        {
+            return Ok(plan);
+        }
+        let plan = Arc::new(planner.plan(from, to, item_bytes)?);
+        self.by_value.insert(key, Arc::clone(&plan));
+        Ok(plan)
+    }
+
+    /// The sharding with an id.
+    pub fn intern(&self, sharding: &Sharding) -> Interned<Sharding> {
+        if let Some(known) = self.shardings.get(sharding) {
+            return known;
+        }
+        let new = Interned::new(self.next.fetch_add(1, Ordering::Relaxed), sharding.clone());
+        self.shardings.insert(sharding.clone(), new.clone());
+        new
+    }
+
+    /// The planner with an id.
+    pub fn intern_planner(&self, planner: &Planner) -> Interned<Planner> {
+        let mut hasher = WordHasher::default();
+        planner.options().hash_word(&mut hasher);
+        let key = hasher.finish();
+        if let Some(known) = self.planners.get(&key).filter(|known| *known.value == *planner) {
+            return known;
+        }
+        let new = Interned::new(self.next.fetch_add(1, Ordering::Relaxed), planner.clone());
+        self.planners.insert(key, new.clone());
+        new
+    }
+
+    /// The plan, found by ids alone; else by value, made if it is not known.
+    ///
+    /// Requires that this cache interned all three.
+    pub fn plan_interned(
+        &self,
+        planner: &Interned<Planner>,
+        from: &Interned<Sharding>,
+        to: &Interned<Sharding>,
+        item_bytes: usize,
+    ) -> Result<Arc<Plan>, Error> {
+        let key = [from.id, to.id, planner.id, item_bytes as u64];
+        if let Some(plan) = self.by_handle.get(&key) {
+            return Ok(plan);
+        }
+        let plan = self.plan(&planner.value, &from.value, &to.value, item_bytes)?;
+        self.by_handle.insert(key, Arc::clone(&plan));
+        Ok(plan)
+    }
+
+    /// How many plans are known by value.
+    pub fn len(&self) -> usize {
+        self.by_value.len()
+    }
+
+    /// Whether no plan is known.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Objective, Topology};
+    use reshard_sharding::Mesh;
+
+    #[test]
+    fn it_is_bounded_and_keeps_what_is_used() {
+        let mesh: Mesh = "x=2".parse().unwrap();
+        let cache = PlanCache::new(8);
+        let planner = Planner::new();
+        let of = |n: usize, p: &str| Sharding::parse(&mesh, &[2 * n + 2], p).unwrap();
+        let hot = cache.plan(&planner, &of(0, "S(0)"), &of(0, "R"), 4).unwrap();
+        for n in 1..100 {
+            cache.plan(&planner, &of(n, "S(0)"), &of(n, "R"), 4).unwrap();
+            assert!(cache.len() <= 8);
+            assert!(Arc::ptr_eq(&hot, &cache.plan(&planner, &of(0, "S(0)"), &of(0, "R"), 4).unwrap()));
+        }
+    }
+
+    #[test]
+    fn whatever_differs_is_another_plan() {
+        let mesh: Mesh = "x=2,y=2".parse().unwrap();
+        let of = |p: &str| Sharding::parse(&mesh, &[8, 8], p).unwrap();
+        let cache = PlanCache::new(100);
+        let planners = [
+            Planner::new(),
+            Planner::new().topology(Topology::h100()),
+            Planner::new().objective(Objective::Bytes),
+            Planner::new().max_peak_bytes(1 << 20),
+            Planner::new().deterministic(true),
+            Planner::new().with_groups([mesh.group_of_axes(&["x", "y"]).unwrap()]),
+        ];
+        let pairs = [(of("P,P"), of("R,R")), (of("R,R"), of("S(0),S(1)")), (of("S(0),S(0)"), of("R,R"))];
+        for _ in 0..2 {
+            for planner in &planners {
+                for (from, to) in &pairs {
+                    for item in [2, 4] {
+                        let known = cache.plan(planner, from, to, item).unwrap();
+                        let ids = (cache.intern_planner(planner), cache.intern(from), cache.intern(to));
+                        let by_id = cache.plan_interned(&ids.0, &ids.1, &ids.2, item).unwrap();
+                        assert!(Arc::ptr_eq(&known, &by_id));
+                        assert_eq!(known.to_string(), planner.plan(from, to, item).unwrap().to_string());
+                        assert_eq!(
+                            (known.options(), known.from(), known.to()),
+                            (planner.options(), from, to)
+                        );
+                    }
+                }
+            }
+        }
+        assert_eq!(cache.len(), 6 * 3 * 2);
+    }
+
+    #[test]
+    fn threads_get_the_same_plans() {
+        let mesh: Mesh = "x=2,y=2".parse().unwrap();
+        let of = |p: &str| Sharding::parse(&mesh, &[8, 8], p).unwrap();
+        let cache = PlanCache::new(4);
+        let pairs = [(of("P,P"), of("R,R")), (of("R,S(0)"), of("S(0),S(1)")), (of("S(0),S(0)"), of("R,R"))];
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for (from, to) in pairs.iter().cycle().take(300) {
+                        let plan = cache.plan(&Planner::new(), from, to, 4).unwrap();
+                        assert_eq!((plan.from(), plan.to()), (from, to));
+                    }
+                });
+            }
+        });
+        assert!(cache.len() <= 4);
+    }
+}

@@ -1,0 +1,169 @@
+//! The plan of a greedy planner: one mesh axis at a time, each by the collective between its two placements.
+//!
+//! What frameworks do by default, to set a plan beside. Placements apply from the outermost axis in, so an axis can only
+//! change while nothing further in shards the same dim by another rule:
+//!
+//! ```text
+//! from the innermost axis out:  where the target shards a dim that the axes further out do not shard alike yet:
+//!                               replicate this axis; otherwise go to the target's placement at once
+//! from the outermost axis in:   go to the target's placement
+//!
+//! S -> R all-gather    P -> R all-reduce     R -> S slice                 -> P  zero-fill
+//! S -> S all-to-all    P -> S reduce-scatter
+//! ```
+//!
+//! Shardings that placements cannot hold are replicated axis by axis and sliced.
+
+use reshard_layout::At;
+use smallvec::SmallVec;
+
+use crate::Error;
+use crate::candidates::Leg;
+use crate::candidates::regions::{self, Legs};
+use crate::op::StepOp;
+use crate::question::Question;
+use crate::states::closed_form::{Move, Route};
+use crate::states::system::{Place, State};
+use reshard_sharding::{Placement, Sharding};
+
+/// The way of a greedy planner on one mesh.
+pub(crate) fn way(q: &Question<'_>) -> Result<Legs, Error> {
+    let mut legs = Legs::new();
+    if !q.is_trivial() {
+        for pair in stages(q.from, q.to)?.windows(2) {
+            legs.extend(hop(q, &pair[0], &pair[1])?);
+        }
+    }
+    Ok(legs)
+}
+
+/// The step or two between shardings that differ in one axis.
+fn hop(q: &Question<'_>, before: &Sharding, after: &Sharding) -> Result<Legs, Error> {
+    if before == after {
+        return Ok(Legs::new());
+    }
+    let free = q.options.free();
+    let hop = Question::new(&free, before, after, q.item);
+    let Some(ends) = hop.ends() else {
+        // The last way reduces straight onto the target, the first onto everybody.
+        return Ok(regions::ways(&hop)?.pop().unwrap_or_default());
+    };
+    match moves(&ends.from, &ends.to) {
+        Some(moves) => {
+            let steps = hop.steps(&Route { system: ends.system, moves })?;
+            Ok(steps.into_iter().map(|step| Leg::Step(Box::new(step))).collect())
+        }
+        None => Ok(vec![Leg::Plan { to: after.clone() }]),
+    }
+}
+
+/// One collective, or a reduction and its embedding as another op; `None` where digits do different things.
+fn moves(s: &State, t: &State) -> Option<SmallVec<[Move; 4]>> {
+    let mut ops: SmallVec<[StepOp; 4]> = SmallVec::new();
+    let mut reduced = s.clone();
+    for (d, (&a, &b)) in s.iter().zip(t).enumerate().filter(|(_, (a, b))| a != b) {
+        let op = match (a, b) {
+            (Place::Replicated, Place::At(_)) => StepOp::Slice,
+            (Place::At(_), Place::At(_)) => StepOp::Exchange,
+            (Place::At(_), Place::Replicated) => StepOp::AllGather,
+            (Place::Partial(_), Place::At(_)) => StepOp::ReduceScatter,
+            (Place::Partial(_), Place::Replicated) => StepOp::AllReduce,
+            (Place::Partial(_), Place::Partial(_)) => {
+                reduced[d] = Place::Replicated;
+                StepOp::ZeroFill
+            }
+            (Place::At(_) | Place::Replicated, Place::Partial(_)) => StepOp::ZeroFill,
+            (Place::Replicated, Place::Replicated) => continue,
+        };
+        if !ops.contains(&op) {
+            ops.push(op);
+        }
+    }
+    let op = match ops.as_slice() {
+        [] => return Some(SmallVec::new()),
+        [one] => *one,
+        many => {
+            let moves =
+                |op: &StepOp| *op == StepOp::Slice || *op == StepOp::Exchange || *op == StepOp::AllGather;
+            if !many.iter().all(moves) {
+                return None;
+            }
+            StepOp::Exchange
+        }
+    };
+    let mut out = SmallVec::new();
+    if reduced != *s {
+        out.push(Move { op: StepOp::AllReduce, before: s.clone(), after: reduced.clone() });
+    }
+    out.push(Move { op, before: reduced, after: t.clone() });
+    Some(out)
+}
+
+/// The shardings that a greedy planner goes through, source and target included.
+fn stages(from: &Sharding, to: &Sharding) -> Result<Vec<Sharding>, Error> {
+    // Placements may not hold an end, or ragged ones what lies between.
+    placed(from, to).or_else(|_| through_replicas(from, to))
+}
+
+fn placed(from: &Sharding, to: &Sharding) -> Result<Vec<Sharding>, Error> {
+    let (mut now, target) = (from.placements()?, to.placements()?);
+    let dim_of = |p: &Placement| match p {
+        Placement::Shard(dim) | Placement::StridedShard { dim, .. } | Placement::Ragged { dim, .. } => {
+            Some(*dim)
+        }
+        Placement::Replicate | Placement::Partial(_) => None,
+    };
+    let mut stages = vec![from.clone()];
+    let go = |now: &[Placement], stages: &mut Vec<Sharding>| -> Result<(), Error> {
+        stages.push(Sharding::new(from.mesh(), from.shape(), now)?);
+        Ok(())
+    };
+    for axis in (0..now.len()).rev() {
+        let shards = |list: &[Placement], dim| -> SmallVec<[usize; 4]> {
+            (0..axis).filter(|&a| dim_of(&list[a]) == Some(dim)).collect()
+        };
+        let blocked = match &target[axis] {
+            Placement::Shard(dim) | Placement::StridedShard { dim, .. } | Placement::Ragged { dim, .. } => {
+                shards(&now, *dim) != shards(&target, *dim)
+            }
+            // Terms of two ops do not meet: what is owed goes first.
+            Placement::Partial(_) => {
+                now.iter().any(|p| *p != target[axis] && matches!(p, Placement::Partial(_)))
+            }
+            Placement::Replicate => false,
+        };
+        let wanted = if blocked { Placement::Replicate } else { target[axis].clone() };
+        if now[axis] != wanted {
+            now.0[axis] = wanted;
+            go(&now, &mut stages)?;
+        }
+    }
+    for axis in 0..now.len() {
+        if now[axis] != target[axis] {
+            now.0[axis] = target[axis].clone();
+            go(&now, &mut stages)?;
+        }
+    }
+    // Where placements spell one sharding in two ways, the last one is the target itself.
+    if stages.last() != Some(to) {
+        stages.push(to.clone());
+    }
+    Ok(stages)
+}
+
+/// Everything is replicated axis by axis, then sliced.
+fn through_replicas(from: &Sharding, to: &Sharding) -> Result<Vec<Sharding>, Error> {
+    let mut stages = vec![from.clone()];
+    let Some(modes) = from.modes() else { return Ok(vec![from.clone(), to.clone()]) };
+    for axis in (0..from.mesh().axes().len()).rev() {
+        let goes = |at: At| at.axis().is_some_and(|a| a as usize >= axis);
+        let kept = modes.iter().map(|m| m.map(|at| if goes(at) { At::local(1) } else { at }));
+        let partial = from.partial().iter().copied().filter(|p| p.sub.axis < axis);
+        let next = from.with_modes(kept).with_partial(partial)?;
+        if stages.last() != Some(&next) {
+            stages.push(next);
+        }
+    }
+    stages.push(to.clone());
+    Ok(stages)
+}

@@ -1,0 +1,64 @@
+//! Candidates: ways from the source to the target, each made by a function of the question, in a fixed order.
+//!
+//! ```text
+//! states    on one mesh where digits nest      the forms of the closed form, one direct exchange, what a search finds
+//! regions   everywhere                         reduce what is owed, then move what is missing; by unit, through shards, ..
+//! greedy    on one mesh                        axis by axis, as frameworks do: to compare with, never chosen
+//! ```
+//!
+//! A generator compares nothing and plans nothing: where a part of a way is a question of its own it leaves a
+//! [`Leg::Plan`], which only `choose` resolves.
+
+pub(crate) mod greedy;
+pub(crate) mod received;
+pub(crate) mod region_steps;
+pub(crate) mod regions;
+pub(crate) mod state_steps;
+pub(crate) mod states;
+
+use core::fmt;
+
+use crate::states::closed_form::Form;
+use crate::step::Step;
+use reshard_sharding::Sharding;
+
+/// A part of a way.
+#[derive(Clone, Debug)]
+pub(crate) enum Leg {
+    /// This step.
+    Step(Box<Step>),
+    /// The best plan from where the way has led to this sharding, without limits.
+    Plan { to: Sharding },
+    /// The same, and the whole way is none if anything is received in it.
+    Local { to: Sharding },
+}
+
+/// Where a candidate comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A form of the closed form, with or without positions that neither end uses.
+    ClosedForm {
+        /// Which digits take part although they need not.
+        form: Form,
+        /// Whether digits may take positions that are local in both ends.
+        spares: bool,
+    },
+    /// One exchange straight from source to target, of digits.
+    Direct,
+    /// The search over digit states.
+    Search,
+    /// Regions that overlap.
+    Regions,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::ClosedForm { form, spares: true } => write!(f, "closed form, {form}"),
+            Origin::ClosedForm { form, spares: false } => write!(f, "closed form, {form}, no spares"),
+            Origin::Direct => f.write_str("one direct exchange"),
+            Origin::Search => f.write_str("search"),
+            Origin::Regions => f.write_str("overlapping regions"),
+        }
+    }
+}

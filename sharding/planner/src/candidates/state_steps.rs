@@ -1,0 +1,196 @@
+//! The steps of routes within a digit system: what each move costs, and what is done in it.
+
+use std::sync::Arc;
+
+use reshard_layout::{At, Mode};
+use smallvec::SmallVec;
+
+use crate::Error;
+use crate::message::reduce_of;
+use crate::model::codes::Weight;
+use crate::model::load::{Volume, traffic};
+use crate::model::totals::Cost;
+use crate::op::StepOp;
+use crate::question::Question;
+use crate::states::closed_form::{Move, Route, senders};
+use crate::states::system::{Place, State, System, codes};
+use crate::step::{Action, Moves, Reduction, Step, Terms};
+use reshard_sharding::{ReduceOp, SubAxis};
+
+impl Question<'_> {
+    /// What one move costs.
+    pub(crate) fn measure(&self, system: &System, weights: &[Weight], m: &Move) -> Result<Measured, Error> {
+        let axes = system.changed(&m.before, &m.after);
+        let g: u64 = axes.iter().map(|m| m.extent as u64).product();
+        let (a, b) = (system.local_numel(&m.before) as u64, system.local_numel(&m.after) as u64);
+        let volume = Volume::new(m.op, [a, b], g, self.item);
+        let (op, cost) = match m.op {
+            StepOp::Slice | StepOp::ZeroFill => (m.op, Cost::new(0.0, 0, volume.peak)),
+            StepOp::AllGather | StepOp::ReduceScatter | StepOp::AllReduce => {
+                let spread = self.network.spread(&axes)?;
+                (m.op, self.network.cost_of_collective(m.op, &volume, &spread, &axes))
+            }
+            StepOp::AllToAll | StepOp::Exchange => {
+                let (before, after) = (codes(&m.before, &m.before), codes(&m.after, &m.before));
+                let x = traffic(weights, &before, &after, b * self.item, self.network.levels());
+                let peers: usize = x.iter().map(|x| x.peers).sum();
+                let cost = self.network.cost_of_exchange(&x, volume.peak, &axes);
+                // Who hears from everybody and keeps a part trades equal blocks.
+                let all = peers as u64 + 1 == g && cost.received < b * self.item;
+                (if all { StepOp::AllToAll } else { StepOp::Exchange }, cost)
+            }
+        };
+        Ok(Measured { op, axes, cost })
+    }
+
+    /// What the moves of a route cost.
+    pub(crate) fn measure_all(&self, route: &Route, weights: &[Weight]) -> Result<MeasuredMoves, Error> {
+        let mut all = MeasuredMoves::new();
+        for m in &route.moves {
+            all.push(self.measure(&route.system, weights, m)?);
+        }
+        Ok(all)
+    }
+
+    /// The steps of a route.
+    pub(crate) fn steps(&self, route: &Route) -> Result<Vec<Step>, Error> {
+        let (weights, _) = self.weigh(route.system.digits.iter().copied());
+        self.measured_steps(route, &weights, &self.measure_all(route, &weights)?)
+    }
+
+    /// The same, of moves that have been measured.
+    pub(crate) fn measured_steps(
+        &self,
+        route: &Route,
+        weights: &[Weight],
+        measured: &[Measured],
+    ) -> Result<Vec<Step>, Error> {
+        let system = &route.system;
+        let mut steps: Vec<Step> = Vec::with_capacity(route.moves.len());
+        for (i, (m, x)) in route.moves.iter().zip(measured).enumerate() {
+            let [from, to] = self.shared();
+            let before = Arc::clone(steps.last().map_or(from, |s: &Step| &s.after));
+            let last = i + 1 == route.moves.len();
+            let after = if last { Arc::clone(to) } else { Arc::new(system.sharding(&m.after)?) };
+            let group = system.mesh.group_of_modes(&x.axes)?;
+            let (action, sent_bytes) = self.action(system, weights, m, x);
+            let mut axes: SmallVec<[SubAxis; 4]> = SmallVec::new();
+            for &m in &x.axes {
+                axes.extend(system.mesh.sub_axis(m));
+            }
+            let Cost { us: cost_us, received: received_bytes, peak: peak_bytes, .. } = x.cost;
+            let action = Arc::new(action);
+            steps.push(Step {
+                axes,
+                group,
+                before,
+                after,
+                received_bytes,
+                sent_bytes,
+                peak_bytes,
+                cost_us,
+                action,
+            });
+        }
+        Ok(steps)
+    }
+
+    /// What is done in a move, and how many bytes the worst rank sends.
+    fn action(&self, system: &System, weights: &[Weight], m: &Move, x: &Measured) -> (Action, u64) {
+        let reduction = || {
+            let changed = || (0..m.before.len()).filter(|&d| m.before[d] != m.after[d]);
+            let reduce = reduce_of(changed().filter_map(|d| match m.before[d] {
+                Place::Partial(op) => Some((op, system.digits[d].extent as usize)),
+                Place::At(_) | Place::Replicated => None,
+            }));
+            Reduction { modes: changed().map(|d| system.digits[d]).collect(), reduce }
+        };
+        let zip = || system.zip_of(&m.before, &m.after);
+        let still = || Moves::Modes { zip: zip(), senders: Vec::new(), terms: None };
+        let sent = x.cost.received;
+        match x.op {
+            StepOp::Slice => (Action::Slice(still()), sent),
+            StepOp::AllGather => (Action::AllGather(still()), sent),
+            StepOp::ZeroFill => (
+                Action::ZeroFill(Moves::Modes { zip: zip(), senders: Vec::new(), terms: terms(system, m) }),
+                sent,
+            ),
+            StepOp::ReduceScatter => (Action::ReduceScatter(still(), reduction()), sent),
+            StepOp::AllReduce => (Action::AllReduce(reduction()), sent),
+            StepOp::AllToAll | StepOp::Exchange => {
+                let sender = senders(system, &m.before, &m.after, |d| weights[d].level);
+                let sent = most_sent(system, &m.before, &m.after, &sender) * self.item;
+                let told = |(d, &by): (usize, &usize)| {
+                    (d != by).then(|| system.digits[d].map(|head| (head, system.digits[by].stride)))
+                };
+                let senders = sender.iter().enumerate().filter_map(told).collect();
+                let moves = Moves::Modes { zip: zip(), senders, terms: terms(system, m) };
+                let all = x.op == StepOp::AllToAll;
+                (if all { Action::AllToAll(moves) } else { Action::Exchange(moves) }, sent)
+            }
+        }
+    }
+}
+
+/// The digits that become terms by zero-filling in a move, and the op; replicas are terms of an average as they are.
+fn terms(system: &System, m: &Move) -> Option<Terms> {
+    let mut found: Option<Terms> = None;
+    for (d, (before, after)) in m.before.iter().zip(&m.after).enumerate() {
+        if let (Place::At(_) | Place::Replicated, Place::Partial(op)) = (before, after)
+            && *op != ReduceOp::Avg
+        {
+            found.get_or_insert_with(|| Terms { op: *op, modes: Vec::new() }).modes.push(system.digits[d]);
+        }
+    }
+    found
+}
+
+/// What the moves of a route cost.
+pub(crate) type MeasuredMoves = SmallVec<[Measured; 3]>;
+
+/// What one move costs, and what it turned out to be.
+pub(crate) struct Measured {
+    pub(crate) op: StepOp,
+    /// The digits that change, coalesced: by axis, slowest first.
+    pub(crate) axes: SmallVec<[Mode<At>; 4]>,
+    pub(crate) cost: Cost,
+}
+
+/// The most elements that a rank sends in an exchange: one block for every receiver whose digits its own do not fix.
+///
+/// A receiver's digit `b` is fixed by all the sender's digits `d` that are read off it, which must then agree. Where they
+/// agree with the sender's own `b` every time, every sender is its own receiver.
+fn most_sent(system: &System, before: &State, after: &State, sender: &[usize]) -> u64 {
+    let (standing_before, standing_after) = (system.standing(before), system.standing(after));
+    let n = before.len();
+    // Receiver digit `by` has the value of my digit `d`; where several of mine say so, they are equal on who sends.
+    let mut told: SmallVec<[(usize, usize); 8]> = SmallVec::new();
+    for (d, a) in before.iter().enumerate() {
+        let by = match *a {
+            Place::At(p) => standing_after[usize::from(p)].map(usize::from),
+            Place::Replicated | Place::Partial(_) => Some(sender[d]),
+        };
+        told.extend(by.map(|by| (d, by)));
+    }
+    let mut class: SmallVec<[usize; 8]> = (0..n).collect();
+    for i in 0..told.len() {
+        for j in 0..i {
+            if told[i].1 == told[j].1 {
+                let (x, y) = (class[told[i].0], class[told[j].0]);
+                class.iter_mut().filter(|c| **c == x).for_each(|c| *c = y);
+            }
+        }
+    }
+    // Unless all that is told to a digit is its own value, somebody sends to others only.
+    let tells_others = told.iter().any(|&(d, by)| class[d] != class[by]);
+    let is_free = |d: &usize| told.iter().all(|t| t.1 != *d);
+    let receivers: u64 = (0..n).filter(is_free).map(|d| system.digits[d].extent as u64).product();
+    let block: u64 = system
+        .zip
+        .iter()
+        .enumerate()
+        .filter(|&(p, _)| standing_before[p].is_none() && standing_after[p].is_none())
+        .map(|(_, m)| m.extent as u64)
+        .product();
+    (receivers - u64::from(!tells_others)) * block
+}

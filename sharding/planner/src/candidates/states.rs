@@ -1,0 +1,103 @@
+//! Candidates within a digit system: the forms of the closed form, the direct exchange, and what a search finds.
+
+use std::sync::Arc;
+
+use reshard_layout::{At, Mode};
+use smallvec::SmallVec;
+
+use crate::candidates::Origin;
+use crate::objective::Objective;
+use crate::op::StepOp;
+use crate::question::Question;
+use crate::states::closed_form::{self, Form, Move, Route};
+use crate::states::ends::Ends;
+use crate::states::search::{Allowed, Limits, MAX_MOVING, Problem};
+use crate::states::system::State;
+
+/// The closed form in its leanest way; `None` where a head would have to be embedded as an average.
+pub(crate) fn lean(ends: &Ends) -> Option<Route> {
+    closed_form::plan(&ends.system, &ends.from, &ends.to, Form::Lean, true)
+}
+
+/// The exchange straight from one end to the other.
+pub(crate) fn direct(ends: &Ends) -> Route {
+    let [before, after] = [&ends.from, &ends.to].map(|s| State::from_slice(s));
+    let moves = SmallVec::from_iter([Move { op: StepOp::Exchange, before, after }]);
+    Route { system: Arc::clone(&ends.system), moves }
+}
+
+/// The forms of the closed form; without reductions also one direct exchange if it saves a step.
+pub(crate) fn routes(ends: &Ends) -> SmallVec<[(Origin, Route); 1]> {
+    const ALL: [(Form, bool); 6] = [
+        (Form::Lean, true),
+        (Form::Full, true),
+        (Form::Plain, true),
+        (Form::Lean, false),
+        (Form::Plain, false),
+        (Form::Full, false),
+    ];
+    let Ends { system, from, to, .. } = ends;
+    let forms = if ends.has_terms() { &ALL[..] } else { &ALL[..1] };
+    let mut routes: SmallVec<[(Origin, Route); 1]> = SmallVec::new();
+    for &(form, spares) in forms {
+        if let Some(route) = closed_form::plan(system, from, to, form, spares)
+            && !routes.iter().any(|(_, other)| same_moves(other, &route))
+        {
+            routes.push((Origin::ClosedForm { form, spares }, route));
+        }
+    }
+    let reduces = from.iter().zip(to).any(|(a, b)| a != b && (a.is_partial() || b.is_partial()));
+    let fewest = routes.iter().map(|(_, route)| route.communicating_moves()).min();
+    if !reduces && fewest.unwrap_or(0) > 1 {
+        routes.push((Origin::Direct, direct(ends)));
+    }
+    routes
+}
+
+fn same_moves(a: &Route, b: &Route) -> bool {
+    a.moves.len() == b.moves.len()
+        && a.moves.iter().zip(&b.moves).all(|(x, y)| x.op == y.op && x.after == y.after)
+        && (Arc::ptr_eq(&a.system, &b.system) || a.system == b.system)
+}
+
+/// Whether there may be better routes than the closed forms.
+///
+/// On one level and without partial sums, the closed form and the direct exchange receive no byte too many. For tiny
+/// tensors a gather and a slice would save the time of a few messages, and move more: that is not done.
+pub(crate) fn may_search(q: &Question<'_>, ends: &Ends) -> bool {
+    let searches = q.options.is_limited() || q.options.objective == Objective::Peak;
+    searches || q.network.levels() > 1 || ends.has_terms()
+}
+
+/// What a search came to.
+#[allow(clippy::large_enum_variant, reason = "one for a question, and taken apart at once")]
+pub(crate) enum Searched {
+    Found(Route),
+    NothingBetter,
+    /// More digits move than it promises the best for.
+    TooManyDigits,
+    /// The closed forms are the best.
+    NotNeeded,
+}
+
+/// A better route than one of this key, where the closed forms may not be the best.
+pub(crate) fn searched(q: &Question<'_>, ends: &Ends, best: Option<[u64; 3]>) -> Searched {
+    if !may_search(q, ends) {
+        return Searched::NotNeeded;
+    }
+    let allowed = |axes: &[Mode<At>]| {
+        q.from.mesh().group_of_modes(axes).is_ok_and(|group| q.options.admits_group(&group))
+    };
+    let limits = Limits {
+        objective: q.options.objective,
+        item: q.item,
+        max_peak: q.options.max_peak_bytes,
+        allowed: q.options.groups.as_ref().map(|_| &allowed as Allowed<'_>),
+    };
+    let problem = Problem::new(&q.network, &limits, &ends.system, &ends.from, &ends.to);
+    let Some(problem) = problem.filter(|problem| problem.moving() <= MAX_MOVING) else {
+        return Searched::TooManyDigits;
+    };
+    let found = problem.search(best.map(|[primary, secondary, _]| [primary, secondary]));
+    found.map_or(Searched::NothingBetter, Searched::Found)
+}

@@ -1,0 +1,135 @@
+//! What the chooser looked at, for those who ask why a plan won.
+
+use core::fmt;
+
+use crate::candidates::Origin;
+use crate::candidates::state_steps::Measured;
+use crate::model::totals::Totals;
+use crate::plan::Plan;
+use crate::states::closed_form::Route;
+use crate::states::search::MAX_MOVING;
+
+/// A candidate as the chooser saw it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Considered {
+    /// Where it comes from.
+    pub origin: Origin,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// What came of an origin.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// A candidate.
+    Way(Way),
+    /// Nothing that is better than the candidates before it.
+    NothingBetter,
+    /// It was not tried: more digits move than the search promises the best for.
+    TooManyDigits,
+}
+
+/// What a candidate does, and what it costs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Way {
+    /// Its steps: `reduce_scatter tp; all_gather dp`, or `nothing`.
+    pub steps: String,
+    /// Modelled time in microseconds.
+    pub cost_us: f64,
+    /// Bytes that the worst rank receives; of a plan by digits, the sum over steps, each with its worst rank.
+    pub received_bytes: u64,
+    /// Bytes that the worst rank holds.
+    pub peak_bytes: u64,
+    /// Whether it keeps to the memory and the groups that were asked for.
+    pub admitted: bool,
+}
+
+/// What was considered so far, and which of it is the best.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    pub(crate) considered: Vec<Considered>,
+    pub(crate) best: Option<usize>,
+}
+
+impl Watch {
+    pub(super) fn see(watch: &mut Option<&mut Watch>, seen: impl FnOnce() -> Considered) {
+        if let Some(watch) = watch {
+            watch.considered.push(seen());
+        }
+    }
+
+    /// What was seen last is the best.
+    pub(super) fn prefer(watch: &mut Option<&mut Watch>) {
+        if let Some(watch) = watch {
+            watch.best = watch.considered.len().checked_sub(1);
+        }
+    }
+}
+
+impl Considered {
+    pub(super) fn search(outcome: Outcome) -> Considered {
+        Considered { origin: Origin::Search, outcome }
+    }
+
+    /// The candidate, if there is one.
+    pub fn way(&self) -> Option<&Way> {
+        match &self.outcome {
+            Outcome::Way(way) => Some(way),
+            Outcome::NothingBetter | Outcome::TooManyDigits => None,
+        }
+    }
+
+    pub(super) fn route(origin: Origin, route: &Route, measured: &[Measured], admitted: bool) -> Considered {
+        let mesh = &route.system.mesh;
+        let step = |x: &Measured| {
+            let names = x.axes.iter().filter_map(|&m| {
+                let mut text = String::new();
+                mesh.sub_axis(m)?.write(&mut text, mesh.axes()).ok()?;
+                Some(text)
+            });
+            format!("{} {}", x.op, names.collect::<Vec<_>>().join(","))
+        };
+        let totals = Totals::of(measured.iter().map(|x| &x.cost));
+        let way = Way {
+            steps: listed(&measured.iter().map(step).collect::<Vec<_>>()),
+            cost_us: measured.iter().fold(0.0, |total, x| total + x.cost.us),
+            received_bytes: totals.bytes,
+            peak_bytes: totals.peak,
+            admitted,
+        };
+        Considered { origin, outcome: Outcome::Way(way) }
+    }
+
+    pub(super) fn plan(plan: &Plan, admitted: bool) -> Considered {
+        let step = |s: &crate::step::Step| format!("{} {}", s.op(), s.axis_names().join(","));
+        let way = Way {
+            steps: listed(&plan.steps.iter().map(step).collect::<Vec<_>>()),
+            cost_us: plan.cost_us(),
+            received_bytes: plan.received_bytes,
+            peak_bytes: plan.peak_bytes,
+            admitted,
+        };
+        Considered { origin: Origin::Regions, outcome: Outcome::Way(way) }
+    }
+}
+
+fn listed(steps: &[String]) -> String {
+    if steps.is_empty() { "nothing".to_owned() } else { steps.join("; ") }
+}
+
+impl fmt::Display for Considered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let way = match &self.outcome {
+            Outcome::Way(way) => way,
+            Outcome::NothingBetter => {
+                return write!(f, "{}: nothing better than what stands above", self.origin);
+            }
+            Outcome::TooManyDigits => {
+                return write!(f, "{}: not tried, more than {MAX_MOVING} digits move", self.origin);
+            }
+        };
+        write!(f, "{}: {}: ", self.origin, way.steps)?;
+        write!(f, "{:.1} us, {} B, peak {} B", way.cost_us, way.received_bytes, way.peak_bytes)?;
+        if way.admitted { Ok(()) } else { f.write_str(", beyond the limits") }
+    }
+}

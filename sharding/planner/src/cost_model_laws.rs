@@ -1,0 +1,192 @@
+//! The laws of a cost model, to test anybody's.
+
+use std::sync::Arc;
+
+use crate::Error;
+use crate::model::load::{LevelTraffic, Load, Span, Traffic};
+use crate::model::{CostModel, Need};
+use crate::objective::Objective;
+use crate::op::StepOp;
+use crate::planner::Planner;
+use reshard_sharding::{Group, Mesh, Sharding};
+
+/// The most pairs of shardings for which plans are made.
+const PAIRS: usize = 100;
+
+/// Whether a model keeps the laws of [`CostModel`] for groups, loads and plans on a mesh; the error is the first law that it
+/// breaks, with the numbers.
+///
+/// Looked at are groups of every one and two axes, loads over many sizes with each number raised in turn, and plans between
+/// placements of a 2-D tensor.
+///
+/// ```
+/// use std::sync::Arc;
+/// use reshard_sharding::Mesh;
+/// use reshard_planner::{Topology, check_cost_model};
+/// check_cost_model(Arc::new(Topology::h100()), &"dp=2,tp=8".parse::<Mesh>()?)?;
+/// # Ok::<(), reshard_planner::Error>(())
+/// ```
+#[allow(clippy::needless_pass_by_value, reason = "as a planner takes it")]
+pub fn check_cost_model(model: Arc<dyn CostModel>, mesh: &Mesh) -> Result<(), Error> {
+    let planner = Planner::new().cost_model(Arc::clone(&model))?;
+    says_one_thing(&*model)?;
+    costs_are_monotone(&*model, mesh)?;
+    bounds_are_monotone(&*model)?;
+    plans_keep_the_bounds(&*model, &planner, mesh)
+}
+
+fn broken<T>(reason: String) -> Result<T, Error> {
+    Err(Error::Topology { reason })
+}
+
+/// The text is one line, and the same each time.
+fn says_one_thing(model: &dyn CostModel) -> Result<(), Error> {
+    let (text, again) = (model.text(), model.text());
+    if text.is_empty() || text.contains('\n') || text != again {
+        return broken(format!(
+            "the text of a cost model is one line, always the same, not {text:?} and {again:?}"
+        ));
+    }
+    Ok(())
+}
+
+/// Groups of one axis, and of two.
+fn groups(mesh: &Mesh) -> Result<Vec<Group>, Error> {
+    let names: Vec<&str> = mesh.axes().iter().map(|a| a.name().as_str()).collect();
+    let mut groups = Vec::new();
+    for (i, a) in names.iter().enumerate() {
+        groups.push(mesh.group_of_axes(&[a])?);
+        for b in &names[i + 1..] {
+            groups.push(mesh.group_of_axes(&[a, b])?);
+        }
+    }
+    groups.retain(|g| g.size() > 1);
+    Ok(groups)
+}
+
+/// A cost is a number from 0, and no number of a load that grows makes it less.
+fn costs_are_monotone(model: &dyn CostModel, mesh: &Mesh) -> Result<(), Error> {
+    let levels = model.levels().len();
+    for group in groups(mesh)? {
+        let cost = |op: StepOp, traffic: &Traffic, received: u64, peak: u64| -> Result<f64, Error> {
+            let load = Load::counted(op, traffic, [received, peak], Span::Group(&group));
+            let us = model.cost_us(&load);
+            if us.is_finite() && us >= 0.0 && us.to_bits() == model.cost_us(&load).to_bits() {
+                return Ok(us);
+            }
+            broken(format!("{} says {us} us of {load:?}: a cost is one finite number from 0", model.text()))
+        };
+        let others = group.size() - 1;
+        let communicating = |op: &StepOp| op.communicates() && *op != StepOp::AllToAll;
+        for op in StepOp::ALL.into_iter().filter(communicating) {
+            for bytes in [0u64, 1, 1 << 10, 1 << 20, 1 << 40] {
+                // Peers at as many levels as there are others, up to as many as fit at each.
+                let talking = levels.min(others);
+                for peers in [1, 2, 4, others / talking].into_iter().filter(|peers| peers * talking <= others)
+                {
+                    let at = LevelTraffic { bytes: bytes as f64, peers };
+                    let mut traffic = Traffic::from_elem(LevelTraffic::default(), levels);
+                    traffic[..talking].fill(at);
+                    let before = cost(op, &traffic, bytes, bytes)?;
+                    let mut more = vec![(traffic.clone(), bytes + 1 + bytes / 2, bytes)];
+                    more.push((traffic.clone(), bytes, bytes + 1 + bytes / 2));
+                    for l in 0..talking {
+                        let mut grown = traffic.clone();
+                        grown[l].bytes = at.bytes * 1.5 + 1.0;
+                        more.push((grown, bytes, bytes));
+                        if peers * talking < others {
+                            let mut grown = traffic.clone();
+                            grown[l].peers += 1;
+                            more.push((grown, bytes, bytes));
+                        }
+                    }
+                    for (traffic, received, peak) in more {
+                        let after = cost(op, &traffic, received, peak)?;
+                        if after < before {
+                            let text = model.text();
+                            return broken(format!(
+                                "{text}: {op} over {group} takes {before} us with {bytes} bytes from {peers} peers at each \
+                                 level, and less, {after} us, with more: {traffic:?}, {received} received, {peak} held"
+                            ));
+                        }
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Nothing takes no time, something does, and more takes no less.
+fn bounds_are_monotone(model: &dyn CostModel) -> Result<(), Error> {
+    let levels = model.levels().len();
+    let text = model.text();
+    let nothing = vec![Need { bytes: 0.0, units: 1, unit: 1 }; levels];
+    let none = model.least_us(&nothing);
+    if none != 0.0 || model.least_us(&[]) != 0.0 {
+        return broken(format!("{text}: where nothing is needed the least time is 0, not {none} us"));
+    }
+    for l in 0..levels {
+        let (mut least, mut last) = (0.0, 0.0);
+        for bytes in [0.0, 1.0, 1e2, 1e3, 1e4, 1e5, 1e6, 1e8, 1e12] {
+            for units in [2, 8] {
+                let mut need = nothing.clone();
+                need[..=l].fill(Need { units, ..Need::bytes(bytes) });
+                let us = model.least_us(&need);
+                let ordered = us.is_finite() && us >= least;
+                if !ordered {
+                    return broken(format!(
+                        "{text}: {bytes} bytes of {units} units beyond level {l} take {us} us at least, and fewer, {last} bytes, \
+                         {least} us"
+                    ));
+                }
+                if units == 2 {
+                    (least, last) = (us, bytes);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// No plan takes less than its bounds, nor a step less than a step at least takes.
+fn plans_keep_the_bounds(model: &dyn CostModel, planner: &Planner, mesh: &Mesh) -> Result<(), Error> {
+    let mut texts = vec![String::new()];
+    for _ in mesh.axes() {
+        let with =
+            |text: &String, p: &str| if text.is_empty() { p.to_owned() } else { format!("{text},{p}") };
+        texts =
+            texts.iter().flat_map(|t| ["R", "S(0)", "S(1)", "P"].map(|p| with(t, p))).take(1 << 10).collect();
+    }
+    let side = mesh.size().saturating_mul(8).min(1 << 20);
+    let shardings: Vec<Sharding> =
+        texts.iter().map(|text| Sharding::parse(mesh, &[side, side], text)).collect::<Result<_, _>>()?;
+    let all = shardings.len() * shardings.len();
+    let least = model.least_us(&Need::STEP);
+    for pair in (0..all).step_by(all.div_ceil(PAIRS) | 1) {
+        let (from, to) = (&shardings[pair / shardings.len()], &shardings[pair % shardings.len()]);
+        for objective in Objective::ALL {
+            let planner = planner.clone().objective(objective);
+            let plan = planner.plan(from, to, 4)?;
+            let bound = planner.lower_bound_us(from, to, 4)?.max(plan.lower_bound_us());
+            // What is added up in another order differs in the last digits.
+            if plan.cost_us() < bound * (1.0 - 1e-9) {
+                return broken(format!(
+                    "{}: a plan takes {} us, less than least_us says, {bound} us: {plan}",
+                    model.text(),
+                    plan.cost_us()
+                ));
+            }
+            for step in plan.steps().iter().filter(|s| s.op().communicates()) {
+                if step.cost_us < least * (1.0 - 1e-9) {
+                    return broken(format!(
+                        "{}: a step takes {} us, and least_us says that every step takes {least} us: {step}",
+                        model.text(),
+                        step.cost_us
+                    ));
+                }
+            }
+        }
+    }
+    Ok(())
+}

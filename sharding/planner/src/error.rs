@@ -1,0 +1,91 @@
+//! What can be wrong with a question to the planner: values with operands, printed as one sentence.
+
+use core::fmt;
+
+/// Why there is no plan.
+///
+/// `Display` is one sentence with the offending values; [`Error::kind`] is the word that machines read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Error {
+    /// An error of a mesh or a sharding underneath.
+    Sharding(reshard_sharding::Error),
+    /// A network that cannot be.
+    Topology {
+        /// The reason, with the values.
+        reason: String,
+    },
+    /// No plan stays within the memory that was asked for.
+    PeakTooSmall {
+        /// The limit, in bytes.
+        limit: u64,
+        /// The least peak of any plan known.
+        least: u64,
+    },
+    /// Two shardings that no plan can connect.
+    Incompatible {
+        /// The reason, with the values.
+        reason: String,
+    },
+    /// A request that this planner does not take.
+    Unsupported {
+        /// The reason, with the way out.
+        reason: String,
+    },
+}
+
+impl Error {
+    /// The kind of the error in one word, as machines read it.
+    ///
+    /// ```
+    /// let e = "nodes:0x1/2".parse::<reshard_planner::Topology>().unwrap_err();
+    /// assert_eq!(e.kind(), "parse");
+    /// ```
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Error::Sharding(e) => e.kind(),
+            Error::Topology { .. } => "topology",
+            Error::PeakTooSmall { .. } => "peak_too_small",
+            Error::Incompatible { .. } => "incompatible",
+            Error::Unsupported { .. } => "unsupported",
+        }
+    }
+
+    /// A word that is none of those that are known.
+    pub(crate) fn unknown(what: &'static str, input: &str, expected: &str) -> Error {
+        let (input, expected) = (input.to_owned(), expected.to_owned());
+        Error::Sharding(reshard_sharding::Error::Parse { what, input, at: 0, expected })
+    }
+
+    pub(crate) fn overflow(what: impl Into<String>) -> Error {
+        Error::Sharding(reshard_sharding::Error::Overflow { what: what.into() })
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Sharding(e) => e.fmt(f),
+            Error::Topology { reason } | Error::Incompatible { reason } | Error::Unsupported { reason } => {
+                f.write_str(reason)
+            }
+            Error::PeakTooSmall { limit, least } => {
+                write!(f, "no plan stays within {limit} bytes on every rank: the least peak is {least} bytes")
+            }
+        }
+    }
+}
+
+impl core::error::Error for Error {}
+
+impl From<reshard_sharding::Error> for Error {
+    fn from(e: reshard_sharding::Error) -> Error {
+        Error::Sharding(e)
+    }
+}
+
+impl From<reshard_layout::Error> for Error {
+    fn from(e: reshard_layout::Error) -> Error {
+        Error::Sharding(e.into())
+    }
+}

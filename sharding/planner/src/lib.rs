@@ -1,0 +1,70 @@
+//! Redistribution: the cheapest way from one sharding of a tensor to another.
+//!
+//! The rooms from the ground up; each uses those above it in this list only (`tests/rooms.rs`):
+//!
+//! ```text
+//! objective, op, hash, message   small words
+//! model        what a step costs: loads, the CostModel, totals       bounds       what no plan can do without
+//! options, question              what is asked
+//! regions      what two shardings share, by intervals                states       routes between digit states, and a search
+//! step         what is done, with its motion                         transfers    what each rank sends and receives in it
+//! plan, assemble                 steps with their costs and bounds
+//! candidates   ways from source to target, in a fixed order          choose       compares them, and nobody else does
+//! planner, lower_bound, explain, cost_model_laws, cache              what users hold
+//! ```
+//!
+//! Two shardings on one mesh whose layouts nest are maps from mesh digits to positions of their zip: `states`. Everything
+//! else (uneven dims, layouts that do not nest, two meshes, other numbers of ranks) overlaps the regions of both: `regions`.
+//! Either way a plan is a list of [`Step`]s, each of which knows what every rank does in it ([`Plan::phases`]). Why the plans
+//! are right is told in chapters, from [the closed form](crate::theory::closed_form) to [costs](crate::theory::costs); how to
+//! change a formula, add a step or add a candidate stands in `docs/planner.md`.
+#![forbid(unsafe_code)]
+
+mod assemble;
+mod bounds;
+mod cache;
+mod candidates;
+mod choose;
+mod cost_model_laws;
+mod error;
+mod explain;
+mod hash;
+mod lower_bound;
+mod message;
+mod model;
+mod objective;
+mod op;
+mod options;
+mod plan;
+mod planner;
+mod question;
+mod regions;
+mod states;
+mod step;
+mod stored;
+pub mod theory;
+mod transfers;
+
+pub use cache::{Interned, PlanCache};
+pub use candidates::Origin;
+pub use choose::considered::{Considered, Outcome, Way};
+pub use cost_model_laws::check_cost_model;
+pub use error::Error;
+pub use explain::Explanation;
+pub use message::{Block, Message, Phase, Phases, Reduce};
+pub use model::{CostModel, Level, LevelTraffic, Load, Need, Topology};
+pub use objective::Objective;
+pub use op::StepOp;
+pub use options::Options;
+pub use plan::Plan;
+pub use planner::Planner;
+pub use states::closed_form::Form;
+pub use step::Step;
+
+/// What only the other crates of this project need; it may change with any version.
+#[doc(hidden)]
+pub mod internal {
+    pub use crate::cache::Table;
+    pub use crate::choose::price::{Ask, Price};
+    pub use crate::hash::{WordHasher, WordMap};
+}

@@ -1,0 +1,138 @@
+//! The time of a plan that is not made: bounds, and what it would cost.
+//!
+//! ```text
+//! 0                                 if a plan without communication exists
+//! least_us of the cost model        else, of what the worst rank cannot do without from beyond each level (see `bounds`), and
+//!                                   of a step in which ranks talk to each other at least
+//! ```
+//!
+//! Between states of one digit system nothing moves exactly if every digit stays, or was replicated, or becomes partial:
+//! a replicated digit takes its position by a slice, and one that becomes partial is zero-filled.
+
+use smallvec::SmallVec;
+
+use crate::Error;
+use crate::choose;
+use crate::model::Need;
+use crate::model::codes::{Codes, inside_one_unit};
+use crate::objective::Objective;
+use crate::planner::Planner;
+use crate::question::Question;
+use crate::regions::intersection::Intersection;
+use crate::states::refine::{Moving, Refined};
+use crate::states::system::{code, is_local};
+use reshard_sharding::Sharding;
+
+impl Planner {
+    /// Microseconds that no plan of this planner for the same question can beat, without making one.
+    ///
+    /// Ensures `lower_bound_us(a, b, n) <= plan(a, b, n).cost_us()`, and 0 exactly where there is a plan that only slices and
+    /// fills (which objective `peak` may still not take). Where the digits of both shardings nest this looks at digits
+    /// alone; otherwise it may look at every rank, and into partial targets make the plan. It is at least what
+    /// [`Plan::lower_bound_us`](crate::Plan::lower_bound_us) says where digits nest, and also says something
+    /// of partial targets.
+    ///
+    /// ```
+    /// use reshard_sharding::{Mesh, Sharding};
+    /// use reshard_planner::Planner;
+    /// let mesh: Mesh = "x=2,y=2".parse()?;
+    /// let of = |text: &str| Sharding::parse(&mesh, &[1024, 1024], text);
+    /// let planner = Planner::new();
+    /// assert_eq!(planner.lower_bound_us(&of("R,S(0)")?, &of("S(1),S(0)")?, 4)?, 0.0); // a slice
+    /// let (from, to) = (of("S(0),P")?, of("S(1),R")?);
+    /// let bound = planner.lower_bound_us(&from, &to, 4)?;
+    /// assert!(bound > 6.6 && bound <= planner.plan(&from, &to, 4)?.cost_us());
+    /// # Ok::<(), reshard_planner::Error>(())
+    /// ```
+    ///
+    /// Fails if the shapes differ or a shard would have to become a term of an average, as [`Planner::plan`] does. Limits
+    /// on memory and groups are not looked at.
+    pub fn lower_bound_us(&self, from: &Sharding, to: &Sharding, item_bytes: usize) -> Result<f64, Error> {
+        let q = Question::checked(self.options(), from, to, item_bytes)?;
+        if q.is_trivial() {
+            return Ok(0.0);
+        }
+        match q.bound_of_digits() {
+            Some(bound) => Ok(bound),
+            None => q.bound_of_regions(),
+        }
+    }
+}
+
+impl Question<'_> {
+    /// The bound where the digits nest.
+    fn bound_of_digits(&self) -> Option<f64> {
+        if self.from.mesh() != self.to.mesh() {
+            return None;
+        }
+        let mut refined = Refined::new();
+        if refined.fill(self.from, self.to, &self.network.cuts()) {
+            return Some(self.bound_of_moving(&refined.digits));
+        }
+        let (system, from, to) = self.states()?;
+        let mut digits: SmallVec<[Moving; 8]> = SmallVec::new();
+        for (d, &mode) in system.digits.iter().enumerate() {
+            digits.push(Moving { mode, places: [from[d], to[d]] });
+        }
+        Some(self.bound_of_moving(&digits))
+    }
+
+    fn bound_of_moving(&self, digits: &[Moving]) -> f64 {
+        if digits.iter().all(|d| is_local(d.places)) {
+            return 0.0;
+        }
+        let (mut s, mut t) = (Codes::new(), Codes::new());
+        for d in digits {
+            let [from, to] = d.places;
+            s.push(code(from, from));
+            t.push(code(to, from));
+        }
+        let (mut bounding, nest) = self.weigh(digits.iter().map(|d| d.mode));
+        if !nest {
+            bounding = inside_one_unit(&bounding);
+        }
+        let mut needs: SmallVec<[Need; 3]> = SmallVec::new();
+        for level in 0..self.network.levels() {
+            let elements = self.elements_needed(&bounding, [&s, &t], level);
+            needs.push(Need::bytes(elements * self.item as f64));
+        }
+        self.time_needed(&needs)
+    }
+
+    /// The least time of a plan that communicates, of which the worst rank receives so many bytes from beyond each level.
+    fn time_needed(&self, needs: &[Need]) -> f64 {
+        let bound = self.network.model.least_us(needs);
+        if bound > 0.0 { bound } else { self.network.model.least_us(&Need::STEP) }
+    }
+
+    /// The bound where regions overlap: what the largest shard of the target has more than the largest of the source, or
+    /// all of it where terms are reduced.
+    fn bound_of_regions(&self) -> Result<f64, Error> {
+        let (from, to) = (self.from, self.to);
+        self.few_ranks()?;
+        if to.is_partial() {
+            let mut free = self.options.free();
+            free.objective = Objective::Time;
+            let plan = choose::plan(&Question::new(&free, from, to, self.item), u64::MAX, None)?;
+            return Ok(if plan.communicating_steps() > 0 { self.time_needed(&[]) } else { 0.0 });
+        }
+        let held = if from.is_partial() { 0 } else { from.max_local_numel() };
+        let more = to.max_local_numel().saturating_sub(held) as u64 * self.item;
+        if more > 0 || !self.each_holds_its_target()? {
+            return Ok(self.time_needed(&[Need::bytes(more as f64)]));
+        }
+        Ok(0.0)
+    }
+
+    /// Whether every rank holds all that it wants, of a source without terms.
+    fn each_holds_its_target(&self) -> Result<bool, Error> {
+        let overlap = Intersection::new(self.from, self.to);
+        for rank in self.to.mesh().ranks() {
+            let (wanted, held) = overlap.wanted_and_held(rank)?;
+            if wanted != held {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}

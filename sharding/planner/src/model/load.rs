@@ -1,0 +1,217 @@
+//! Loads: what the worst rank of a step sends, receives and holds. The one place where that is counted.
+//!
+//! **Collectives.** With `g` ranks, and `p` the elements of one rank's piece,
+//!
+//! ```text
+//!                   piece p            received               staged
+//! all-gather        a rank's input     (g - 1) p              0
+//! reduce-scatter    a rank's output    (g - 1) p              0
+//! all-reduce of n   ceil(n / g)        (g - 1) p + n - p      p
+//! ```
+//!
+//! and of the `T = g p` that are gathered a rank gets `T (1/n_{l-1} - 1/n_l)` over level `l`, if `n_l` of its group are in its
+//! unit of level `l`: hierarchical, the fair share that a unit must import, from `ceil(n_l / n_{l-1}) - 1` peers. An all-reduce
+//! does it twice.
+//!
+//! **Exchanges** go directly: what comes from each level is counted by digits ([`traffic`]) or rank by rank.
+
+use reshard_layout::{At, Mode};
+use smallvec::SmallVec;
+
+use crate::model::codes::{Code, NOWHERE, Weight};
+use crate::op::StepOp;
+use reshard_sharding::{Group, Mesh};
+
+/// What one rank receives over one level of the network.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LevelTraffic {
+    /// Bytes.
+    pub bytes: f64,
+    /// From how many others.
+    pub peers: usize,
+}
+
+/// The same for each level, from the inside out.
+pub(crate) type Traffic = SmallVec<[LevelTraffic; 3]>;
+
+/// For one rank, how many of a group are in its unit of each level.
+pub(crate) type UnitSizes = SmallVec<[usize; 3]>;
+
+/// What the worst rank of a communicating step bears: all that a [`CostModel`](super::CostModel) sees.
+///
+/// Where units of the network cut a group in different ways, its ranks bear different loads, and the step costs what the
+/// dearest does.
+#[derive(Clone, Debug)]
+pub struct Load<'a> {
+    op: StepOp,
+    traffic: &'a [LevelTraffic],
+    span: Span<'a>,
+    received: u64,
+    peak: u64,
+}
+
+/// Who takes part in a step; a group is made of it only where a model asks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Span<'a> {
+    Axes { mesh: &'a Mesh, modes: &'a [Mode<At>] },
+    Group(&'a Group),
+}
+
+impl<'a> Load<'a> {
+    /// What kind of step it is; an all-to-all is an [`StepOp::Exchange`] with all others of the group.
+    pub fn op(&self) -> StepOp {
+        self.op
+    }
+
+    /// What the worst rank receives over each level, from the inside out.
+    pub fn traffic(&self) -> &[LevelTraffic] {
+        self.traffic
+    }
+
+    /// From how many others it receives. Collectives go level by level, so this may be far less than the group.
+    pub fn peers(&self) -> usize {
+        self.traffic.iter().map(|t| t.peers).sum()
+    }
+
+    /// Bytes that it receives.
+    pub fn received_bytes(&self) -> u64 {
+        self.received
+    }
+
+    /// Bytes that it holds at most: what the step reads, what it writes, and its staging.
+    pub fn peak_bytes(&self) -> u64 {
+        self.peak
+    }
+
+    /// The ranks that take part, from the lowest on: what a network that has no levels goes by.
+    pub fn group(&self) -> Group {
+        match self.span {
+            Span::Group(group) => group.clone(),
+            Span::Axes { mesh, modes } => {
+                mesh.group_of_modes(modes).expect("modes of a mesh are a group of its ranks")
+            }
+        }
+    }
+
+    /// How many ranks take part.
+    pub fn group_size(&self) -> usize {
+        match self.span {
+            Span::Group(group) => group.size(),
+            Span::Axes { modes, .. } => modes.iter().map(|m| m.extent as usize).product(),
+        }
+    }
+
+    /// Of what was counted: received and held bytes, and what comes over each level.
+    #[inline]
+    pub(crate) fn counted(
+        op: StepOp,
+        traffic: &'a [LevelTraffic],
+        [received, peak]: [u64; 2],
+        span: Span<'a>,
+    ) -> Load<'a> {
+        Load { op, traffic, span, received, peak }
+    }
+
+    /// An exchange of counted traffic.
+    #[inline]
+    pub(crate) fn exchange(traffic: &'a [LevelTraffic], peak: u64, span: Span<'a>) -> Load<'a> {
+        let received = traffic.iter().map(|x| x.bytes).sum::<f64>() as u64;
+        Load { op: StepOp::Exchange, traffic, span, received, peak }
+    }
+}
+
+/// What the worst rank receives in a collective whose group is spread over units like this.
+#[inline]
+pub(crate) fn share_of_collective(op: StepOp, volume: &Volume, near: &[usize]) -> Traffic {
+    let halves = match op {
+        StepOp::AllReduce => 2.0,
+        StepOp::AllGather | StepOp::ReduceScatter => 1.0,
+        // Not a collective: what is exchanged is counted, and local steps move nothing.
+        StepOp::AllToAll | StepOp::Exchange | StepOp::Slice | StepOp::ZeroFill => 0.0,
+    };
+    let total = volume.gathered as f64;
+    let mut traffic = Traffic::new();
+    let mut below = 1usize;
+    for &n in near {
+        let bytes = halves * total * (1.0 / below as f64 - 1.0 / n as f64);
+        traffic.push(LevelTraffic { bytes, peers: n.div_ceil(below) - 1 });
+        below = n;
+    }
+    traffic
+}
+
+/// What a rank receives that gets a block from each other rank of its group, which is spread over units like this.
+pub(crate) fn all_terms(block: u64, near: &[usize]) -> Traffic {
+    let mut traffic = Traffic::new();
+    let mut below = 1;
+    for &n in near {
+        traffic.push(LevelTraffic { bytes: block as f64 * (n - below) as f64, peers: n - below });
+        below = n;
+    }
+    traffic
+}
+
+/// What a step moves, in bytes of its worst rank, wherever its group is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Volume {
+    pub(crate) received: u64,
+    /// What a collective gathers in all, as the model charges for it: whole pieces.
+    pub(crate) gathered: u64,
+    pub(crate) peak: u64,
+}
+
+impl Volume {
+    /// Of a step over `g` ranks, from `a` elements of a rank to `b`. An exchange receives what its traffic says.
+    #[inline]
+    pub(crate) fn new(op: StepOp, [a, b]: [u64; 2], g: u64, item: u64) -> Volume {
+        let (piece, received, staged) = match op {
+            StepOp::AllGather => (a, (g - 1) * a, 0),
+            StepOp::ReduceScatter => (b, (g - 1) * b, 0),
+            StepOp::AllReduce => {
+                let piece = a.div_ceil(g);
+                (piece, (g - 1) * piece + a - piece, piece)
+            }
+            StepOp::Slice | StepOp::ZeroFill | StepOp::AllToAll | StepOp::Exchange => (0, 0, 0),
+        };
+        Volume { received: received * item, gathered: g * piece * item, peak: (a + b + staged) * item }
+    }
+}
+
+/// Bytes and peers of the worst rank at each level, in an exchange from codes `f` to `g` with targets of `bytes`.
+///
+/// A moved digit is *free* if no digit takes over its place (every value is another peer), else *forced* (some rank's
+/// value is not its own). With `F` the outermost level of a forced digit (-1 without) and `X_l` the bytes from beyond
+/// level `l`,
+///
+/// ```text
+/// X_l = bytes (1 - 1 / prod_{k > l} free_k);   r_l = X_{l-1} - X_l for l > F,   r_F = bytes - X_F,   0 below F
+/// ```
+pub(crate) fn traffic(weights: &[Weight], f: &[Code], g: &[Code], bytes: u64, levels: usize) -> Traffic {
+    let mut free: SmallVec<[u64; 3]> = SmallVec::from_elem(1, levels);
+    let mut forced: Option<usize> = None;
+    for d in 0..f.len() {
+        if f[d] >= NOWHERE || f[d] == g[d] {
+            continue;
+        }
+        if g.contains(&f[d]) {
+            forced = forced.max(Some(weights[d].level));
+        } else {
+            free[weights[d].level] *= weights[d].radix;
+        }
+    }
+    let mut out = Traffic::new();
+    let beyond = |l: usize| -> u64 { free[l..].iter().product() };
+    let mut within = 1usize;
+    for l in 0..levels {
+        let before = within;
+        within *= free[l] as usize;
+        let (inner, outer) = (bytes / beyond(l), bytes / beyond(l + 1));
+        let (bytes, peers) = match forced {
+            Some(f) if l < f => (0.0, 0),
+            Some(f) if l == f => (outer as f64, within),
+            Some(_) | None => ((outer - inner) as f64, within - before),
+        };
+        out.push(LevelTraffic { bytes, peers });
+    }
+    out
+}

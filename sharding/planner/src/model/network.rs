@@ -1,0 +1,189 @@
+//! A mesh on a network: at which level a digit moves, and how a group spreads over units.
+//!
+//! A digit whose values stay inside units of level `l` but cross those of `l - 1` is of level `l`. Axes are cut where a
+//! unit ends inside them, so that digits have a level wherever the cut divides. A group of digits that nest with the
+//! units has `n_l = product of its radices of levels up to l` members in every unit; otherwise the ranks are looked at
+//! one by one, and what counts is the worst.
+
+use reshard_layout::{At, Mode, Modes};
+use smallvec::SmallVec;
+
+use crate::Error;
+use crate::model::codes::{Weight, Weights, inside_one_unit};
+use crate::model::load::{LevelTraffic, Load, Span, UnitSizes, Volume, share_of_collective};
+use crate::model::totals::Cost;
+use crate::model::{Level, Model};
+use crate::op::StepOp;
+use reshard_sharding::internal::members_along;
+use reshard_sharding::{Mesh, SubAxis};
+
+/// A mesh on a network (see the [module](self)).
+#[derive(Clone, Debug)]
+pub(crate) struct Network<'a> {
+    pub(crate) model: &'a Model,
+    levels: &'a [Level],
+    mesh: &'a Mesh,
+    /// Whether every digit that divides at unit sizes nests with the units: the mesh starts on a unit boundary.
+    aligned: bool,
+}
+
+/// The most ranks that are looked at one by one.
+const ENUMERATED: usize = 1 << 12;
+
+impl<'a> Network<'a> {
+    pub(crate) fn new(model: &'a Model, mesh: &'a Mesh) -> Network<'a> {
+        let levels = model.levels();
+        let units = || levels.iter().filter_map(|l| l.ranks);
+        let fits = |n: usize| mesh.lowest() / n == (mesh.world() - 1) / n;
+        let forward = || mesh.axes().iter().all(|a| a.layout().leaves().all(|(_, d)| d >= 0));
+        let one = levels.len() == 1;
+        let aligned = one || (units().all(|n| mesh.offset().is_multiple_of(n) || fits(n)) && forward());
+        Network { model, levels, mesh, aligned }
+    }
+
+    pub(crate) fn levels(&self) -> usize {
+        self.levels.len()
+    }
+
+    /// Where units end inside an axis: cuts to seed a digit system with.
+    pub(crate) fn cuts(&self) -> SmallVec<[At; 4]> {
+        let mut cuts = SmallVec::new();
+        for unit in self.levels.iter().filter_map(|l| l.ranks) {
+            for (i, a) in self.mesh.axes().iter().enumerate() {
+                let [one] = a.layout().flat() else { continue };
+                let Ok(d) = usize::try_from(one.stride) else { continue };
+                let reach = a.size().saturating_mul(d);
+                if d < unit && unit < reach && unit.is_multiple_of(d) && reach.is_multiple_of(unit) {
+                    cuts.push(At::along((unit / d) as i64, i as u32));
+                }
+            }
+        }
+        cuts
+    }
+
+    /// The level of one digit, and whether it nests with every unit.
+    pub(crate) fn level(&self, digit: Mode<At>) -> (usize, bool) {
+        let top = self.levels() - 1;
+        if top == 0 {
+            return (0, true);
+        }
+        let axis = digit.stride.axis().map(|axis| &self.mesh.axes()[axis as usize]);
+        if let Some([one]) = axis.map(|a| a.layout().flat()) {
+            return self.level_of_ranks(&[digit.map(|at| at.step() * one.stride)]);
+        }
+        match self.mesh.ranks_of(&[digit]) {
+            Ok(ranks) => self.level_of_ranks(&ranks),
+            Err(_) => (top, false),
+        }
+    }
+
+    /// The same of the ranks of a digit.
+    fn level_of_ranks(&self, modes: &[Mode]) -> (usize, bool) {
+        let (mut level, mut clean) = (0, self.aligned);
+        for (l, unit) in self.levels.iter().enumerate().filter_map(|(l, x)| Some((l, x.ranks?))) {
+            for &Mode { extent: s, stride: d } in modes {
+                let (d, reach) = (d.unsigned_abs() as usize, s as usize * d.unsigned_abs() as usize);
+                let inside = unit.is_multiple_of(reach) || self.mesh.world() <= unit;
+                let outside = d.is_multiple_of(unit);
+                if !inside {
+                    level = level.max(l + 1);
+                }
+                clean &= inside || outside;
+            }
+        }
+        (level.min(self.levels() - 1), clean)
+    }
+
+    /// The parts of sub-axes that stay inside a unit of some level below the last.
+    pub(crate) fn inner(&self, subs: &[SubAxis]) -> SmallVec<[SubAxis; 4]> {
+        let cuts = self.cuts();
+        let mut inner: Modes<At> = Modes::new();
+        for whole in subs.iter().map(|&s| self.mesh.mode(s)) {
+            let inside = |c: &&At| c.axis() == whole.stride.axis() && c.step() > whole.stride.step();
+            let mut ends: SmallVec<[i64; 8]> = cuts.iter().filter(inside).map(|c| c.step()).collect();
+            ends.sort_unstable_by(|a, b| b.cmp(a));
+            let mut keep = |part: Mode<At>| {
+                let (level, nests) = self.level(part);
+                if nests && level + 1 < self.levels() {
+                    inner.push(part);
+                }
+            };
+            // Units that do not nest with the sub-axis cut no digit of it.
+            let mut rest = whole;
+            for end in ends {
+                if end < rest.stride.step() * rest.extent
+                    && end % rest.stride.step() == 0
+                    && let Some((low, high)) = rest.cut(end / rest.stride.step())
+                {
+                    keep(high);
+                    rest = low;
+                }
+            }
+            keep(rest);
+        }
+        self.mesh.sub_axes_of(inner.iter().copied())
+    }
+
+    /// Digits as bounds see them: see [`inside_one_unit`].
+    pub(crate) fn bounding(&self, weights: &[Weight], digits: impl IntoIterator<Item = Mode<At>>) -> Weights {
+        let nest = digits.into_iter().all(|d| self.level(d).1);
+        if nest { SmallVec::from_slice(weights) } else { inside_one_unit(weights) }
+    }
+
+    /// The different spreads of a group over units that its ranks see.
+    pub(crate) fn spread(&self, axes: &[Mode<At>]) -> Result<SmallVec<[UnitSizes; 2]>, Error> {
+        let members_of = |modes: &mut dyn Iterator<Item = &Mode<At>>| -> usize {
+            modes.map(|m| m.extent as usize).product()
+        };
+        if self.levels() == 1 {
+            let mut one = SmallVec::new();
+            one.push(UnitSizes::from_slice(&[members_of(&mut axes.iter())]));
+            return Ok(one);
+        }
+        let levels: SmallVec<[(usize, bool); 8]> = axes.iter().map(|&m| self.level(m)).collect();
+        let by_level =
+            |l: usize| members_of(&mut axes.iter().zip(&levels).filter(|(_, x)| x.0 <= l).map(|(m, _)| m));
+        let product: UnitSizes = (0..self.levels()).map(by_level).collect();
+        if levels.iter().all(|x| x.1) || self.mesh.size() > ENUMERATED {
+            return Ok(SmallVec::from_iter([product]));
+        }
+        let mut all: SmallVec<[UnitSizes; 2]> = SmallVec::new();
+        for rank in self.mesh.ranks() {
+            let group = members_along(self.mesh, axes, rank)?;
+            let near = |l: usize| group.iter().filter(|&&r| self.model.level_of(rank, r) <= l).count();
+            let sizes: UnitSizes = (0..self.levels()).map(near).collect();
+            if !all.contains(&sizes) {
+                all.push(sizes);
+            }
+        }
+        Ok(all)
+    }
+
+    /// What a collective over these modes costs: the dearest spread of their groups.
+    pub(crate) fn cost_of_collective(
+        &self,
+        op: StepOp,
+        volume: &Volume,
+        spread: &[UnitSizes],
+        axes: &[Mode<At>],
+    ) -> Cost {
+        let span = Span::Axes { mesh: self.mesh, modes: axes };
+        let mut us = 0.0f64;
+        for near in spread {
+            let traffic = share_of_collective(op, volume, near);
+            us = us.max(self.model.cost_us(&Load::counted(
+                op,
+                &traffic,
+                [volume.received, volume.peak],
+                span,
+            )));
+        }
+        Cost::new(us, volume.received, volume.peak)
+    }
+
+    /// What an exchange of counted traffic costs.
+    pub(crate) fn cost_of_exchange(&self, traffic: &[LevelTraffic], peak: u64, axes: &[Mode<At>]) -> Cost {
+        let load = Load::exchange(traffic, peak, Span::Axes { mesh: self.mesh, modes: axes });
+        Cost::new(self.model.cost_us(&load), load.received_bytes(), peak)
+    }
+}

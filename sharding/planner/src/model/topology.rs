@@ -1,0 +1,324 @@
+//! What a step costs on a network of levels: the worst rank's latency and bytes.
+//!
+//! Levels go from the inside out. The unit of rank `c` at level `l` is `floor(c / ranks_l)`; the last level has one
+//! unit. A step costs
+//!
+//! ```text
+//! launch + sum over levels l used of latency_l * ceil(log2(1 + p_l)) + max_l r_l / rate_l   (+ message * peers)
+//! ```
+//!
+//! with `r_l` the bytes and `p_l` the peers of the worst rank at level `l` (its [`Load`]), the latencies twice in an all-reduce,
+//! and the last term in exchanges only. No plan takes less than
+//!
+//! ```text
+//! wire + latencies
+//! wire      = max over l of need_l / (the rates of level l and up)
+//! latencies = max over l of min over k of   k launch + latency_l R_l(k) + latency_0 (rounds(D_0) - R_l(k))
+//! R_l(1)    = rounds(D_l),       R_l(k) = max(1, rounds(D_l / U_l^k)) for k > 1
+//! rounds(n) = ceil(log2 n)
+//! ```
+//!
+//! with `D_l` the number of units of level `l` that a rank's target depends on, and `U_l` the ranks of a unit ([`Need`]). In one
+//! step a rank hears from each of them itself. In several, what it hears was gathered by others: a step in which every rank
+//! of a unit has `p` peers beyond the unit multiplies the units that the unit knows of by at most `1 + U_l p`, and takes
+//! `ceil(log2(1 + p))` rounds; and whatever the levels, rounds at most double what a rank knows of.
+//!
+//! Local steps cost nothing. Profiles are monotone: outer levels are slower and later.
+
+use core::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
+
+use crate::Error;
+use crate::model::{CostModel, Level, Load, Need};
+use crate::op::StepOp;
+use reshard_sharding::internal::Cursor;
+
+/// What the network is like: levels, from the inside out, each of units that consist of units of the level below.
+///
+/// ```
+/// use reshard_planner::Topology;
+/// assert_eq!("uniform".parse::<Topology>()?, Topology::uniform());
+/// assert_eq!(Topology::h100().levels().len(), 2);
+/// let mine: Topology = "launch=5;message=0.1;level=4:1:200;level=*:10:25".parse()?;
+/// assert_eq!(mine.to_string().parse::<Topology>()?, mine);
+/// # Ok::<(), reshard_planner::Error>(())
+/// ```
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Profile", into = "Profile")]
+pub struct Topology {
+    launch_us: f64,
+    message_us: f64,
+    levels: SmallVec<[Level; 3]>,
+}
+
+impl Clone for Topology {
+    // Every plan holds one: a plain copy of the levels.
+    fn clone(&self) -> Topology {
+        Topology { levels: SmallVec::from_slice(&self.levels), ..*self }
+    }
+}
+
+/// A topology as a file holds it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Profile {
+    launch_us: f64,
+    message_us: f64,
+    levels: Vec<Level>,
+}
+
+impl TryFrom<Profile> for Topology {
+    type Error = Error;
+    fn try_from(p: Profile) -> Result<Topology, Error> {
+        Topology::new(p.launch_us, p.message_us, &p.levels)
+    }
+}
+
+impl From<Topology> for Profile {
+    fn from(t: Topology) -> Profile {
+        Profile { launch_us: t.launch_us, message_us: t.message_us, levels: t.levels.into_vec() }
+    }
+}
+
+impl Topology {
+    /// A network: time to start a communicating step, time per peer of an exchange, levels from the inside out.
+    ///
+    /// Requires at least one level, numbers that are not negative and rates above 0, unit sizes that divide the next
+    /// level's, and monotone levels (outer ones neither faster nor earlier).
+    pub fn new(launch_us: f64, message_us: f64, levels: &[Level]) -> Result<Topology, Error> {
+        let refuse = |reason: String| Err(Error::Topology { reason });
+        if !time(launch_us) || !time(message_us) {
+            return refuse(format!(
+                "launch {launch_us} us and message {message_us} us must be numbers from 0"
+            ));
+        }
+        check_levels(levels)?;
+        let mut levels: SmallVec<[Level; 3]> = SmallVec::from_slice(levels);
+        let top = levels.len() - 1;
+        levels[top].ranks = None;
+        Ok(Topology { launch_us, message_us, levels })
+    }
+
+    /// One level: launch 6.6 us, latency 0, 100 GB/s, 0.2 us per message.
+    pub fn uniform() -> Topology {
+        let level = Level { ranks: None, latency_us: 0.0, gbytes_per_s: 100.0 };
+        Topology { launch_us: 6.6, message_us: 0.2, levels: SmallVec::from_iter([level]) }
+    }
+
+    /// Nodes of 8 ranks at 370 GB/s and 2 us, 45 GB/s and 8 us between them; launch 6.6 us, 0.2 us per message.
+    pub fn h100() -> Topology {
+        let node = Level { ranks: Some(8), latency_us: 2.0, gbytes_per_s: 370.0 };
+        let net = Level { ranks: None, latency_us: 8.0, gbytes_per_s: 45.0 };
+        Topology { launch_us: 6.6, message_us: 0.2, levels: SmallVec::from_iter([node, net]) }
+    }
+
+    /// The levels, from the inside out.
+    pub fn levels(&self) -> &[Level] {
+        &self.levels
+    }
+
+    /// Time to start a communicating step, in microseconds.
+    pub fn launch_us(&self) -> f64 {
+        self.launch_us
+    }
+
+    /// Time per peer of an exchange or all-to-all, in microseconds.
+    pub fn message_us(&self) -> f64 {
+        self.message_us
+    }
+
+    /// The innermost level whose unit holds both ranks.
+    pub fn level_of(&self, a: usize, b: usize) -> usize {
+        super::level_of(&self.levels, a, b)
+    }
+
+    /// The least latencies of steps after which a rank may have heard from so many units of level `l`, and of all ranks
+    /// that take as many rounds.
+    #[inline]
+    fn wait_us(&self, l: usize, units: u64, unit: u64, all: u32) -> f64 {
+        let cost = |steps: u32, outer: u32| {
+            f64::from(steps) * self.launch_us
+                + self.levels[l].latency_us * f64::from(outer)
+                + self.levels[0].latency_us * f64::from(all.saturating_sub(outer))
+        };
+        let mut outer = rounds(units);
+        let mut least = cost(1, outer);
+        if l == 0 || unit <= 1 {
+            return least;
+        }
+        let mut left = units.div_ceil(unit);
+        for steps in 2..=u64::BITS {
+            if outer <= 1 {
+                break;
+            }
+            left = left.div_ceil(unit);
+            outer = rounds(left).max(1);
+            least = least.min(cost(steps, outer));
+        }
+        least
+    }
+}
+
+/// `ceil(log2 n)`, from 1.
+fn rounds(n: u64) -> u32 {
+    u64::BITS - n.saturating_sub(1).leading_zeros()
+}
+
+impl CostModel for Topology {
+    fn levels(&self) -> &[Level] {
+        &self.levels
+    }
+
+    #[inline]
+    fn cost_us(&self, load: &Load<'_>) -> f64 {
+        let mut latency = 0.0;
+        let mut wire = 0.0f64;
+        for (l, at) in self.levels.iter().zip(load.traffic()) {
+            if at.peers > 0 {
+                let doublings = usize::BITS - at.peers.leading_zeros();
+                latency += l.latency_us * f64::from(doublings);
+            }
+            wire = wire.max(at.bytes / (l.gbytes_per_s * 1e3));
+        }
+        match load.op() {
+            StepOp::AllReduce => self.launch_us + 2.0 * latency + wire,
+            StepOp::Exchange | StepOp::AllToAll => {
+                self.launch_us + latency + wire + self.message_us * load.peers() as f64
+            }
+            StepOp::AllGather | StepOp::ReduceScatter => self.launch_us + latency + wire,
+            StepOp::Slice | StepOp::ZeroFill => 0.0,
+        }
+    }
+
+    #[inline]
+    fn least_us(&self, need: &[Need]) -> f64 {
+        let all = need.first().map_or(0, |n| rounds(n.units));
+        let (mut rate, mut wire, mut wait) = (0.0, 0.0f64, 0.0f64);
+        for (l, level) in self.levels.iter().enumerate().rev() {
+            rate += level.gbytes_per_s * 1e3;
+            let Some(need) = need.get(l) else { continue };
+            wire = wire.max(need.bytes / rate);
+            // Whoever needs bytes hears from somebody.
+            let units = need.units.max(1 + u64::from(need.bytes > 0.0));
+            if units > 1 {
+                wait = wait.max(self.wait_us(l, units, need.unit, all));
+            }
+        }
+        wait + wire
+    }
+
+    fn text(&self) -> String {
+        self.to_string()
+    }
+}
+
+/// Requires at least one level, numbers that are not negative and rates above 0, unit sizes that divide the next level's, and
+/// outer levels that are neither faster nor earlier.
+pub(crate) fn check_levels(levels: &[Level]) -> Result<(), Error> {
+    let refuse = |reason: String| Err(Error::Topology { reason });
+    let Some((_, inner)) = levels.split_last() else {
+        return refuse("a network has at least one level".to_owned());
+    };
+    for l in levels {
+        if !time(l.latency_us) || !l.gbytes_per_s.is_finite() || l.gbytes_per_s <= 0.0 {
+            return refuse(format!(
+                "a level of latency {} us and {} GB/s: latency is from 0, the rate above 0",
+                l.latency_us, l.gbytes_per_s
+            ));
+        }
+    }
+    for w in levels.windows(2) {
+        if w[1].latency_us < w[0].latency_us || w[1].gbytes_per_s > w[0].gbytes_per_s {
+            return refuse(format!(
+                "the level of {} us and {} GB/s lies outside one of {} us and {} GB/s: outer levels are slower",
+                w[1].latency_us, w[1].gbytes_per_s, w[0].latency_us, w[0].gbytes_per_s
+            ));
+        }
+    }
+    let mut below = 1;
+    for l in inner {
+        match l.ranks {
+            Some(n) if n > below && n % below == 0 => below = n,
+            Some(n) => return refuse(format!("units of {n} ranks do not consist of units of {below}")),
+            None => return refuse("only the last level may leave out its number of ranks".to_owned()),
+        }
+    }
+    Ok(())
+}
+
+/// Whether a time is a number from 0.
+fn time(x: f64) -> bool {
+    x.is_finite() && x >= 0.0
+}
+
+impl Default for Topology {
+    fn default() -> Topology {
+        Topology::uniform()
+    }
+}
+
+impl fmt::Display for Topology {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Topology::uniform() {
+            return f.write_str("uniform");
+        }
+        if *self == Topology::h100() {
+            return f.write_str("h100");
+        }
+        write!(f, "launch={};message={}", self.launch_us, self.message_us)?;
+        for l in &self.levels {
+            match l.ranks {
+                Some(n) => write!(f, ";level={n}")?,
+                None => f.write_str(";level=*")?,
+            }
+            write!(f, ":{}:{}", l.latency_us, l.gbytes_per_s)?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Topology {
+    type Err = Error;
+
+    /// `uniform`, `h100`, or `launch=us;message=us;level=ranks:us:GB/s;..;level=*:us:GB/s`.
+    fn from_str(s: &str) -> Result<Topology, Error> {
+        match s {
+            "uniform" => return Ok(Topology::uniform()),
+            "h100" => return Ok(Topology::h100()),
+            _ => {}
+        }
+        let mut r = Cursor::new("topology", s);
+        let begins = r.eat("launch");
+        if !begins {
+            let expected = "uniform, h100, or launch=us;message=us;level=ranks:us:GB/s;..;level=*:us:GB/s";
+            return Err(r.error(expected).into());
+        }
+        r.expect("=")?;
+        let launch = number(&mut r)?;
+        r.expect(";")?;
+        r.expect("message")?;
+        r.expect("=")?;
+        let message = number(&mut r)?;
+        let mut levels = Vec::new();
+        while r.eat(";") {
+            r.expect("level")?;
+            r.expect("=")?;
+            let ranks = if r.eat("*") { None } else { Some(r.number("a number of ranks, or *")?) };
+            r.expect(":")?;
+            let latency_us = number(&mut r)?;
+            r.expect(":")?;
+            levels.push(Level { ranks, latency_us, gbytes_per_s: number(&mut r)? });
+        }
+        r.finish()?;
+        Topology::new(launch, message, &levels)
+    }
+}
+
+fn number(r: &mut Cursor<'_>) -> Result<f64, Error> {
+    let at = r.here();
+    let text = r.take_while(|c| c.is_ascii_digit() || matches!(c, '.' | 'e' | 'E' | '-' | '+'));
+    text.parse().map_err(|_| r.error_at(at, "a number").into())
+}

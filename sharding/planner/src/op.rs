@@ -1,0 +1,83 @@
+//! The kinds of steps.
+
+use core::fmt;
+use std::str::FromStr;
+
+use crate::Error;
+
+/// What kind of operation a step is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StepOp {
+    /// Every rank keeps a part of what it holds. Local.
+    Slice,
+    /// Every rank gets the shards of its group.
+    AllGather,
+    /// Every rank gets the reduction of its part of the group's terms.
+    ReduceScatter,
+    /// Every rank gets the reduction of all the group's terms.
+    AllReduce,
+    /// Every rank sends an equal block to every member of its group.
+    AllToAll,
+    /// Chosen blocks go to chosen ranks. Of a deterministic planner also all terms of a reduction, to be combined in the
+    /// order in which [`Phase::receives`](crate::Phase::receives) lists them.
+    Exchange,
+    /// One copy is kept, the rest is filled with the op's identity: shard or replicate becomes partial. Local.
+    ZeroFill,
+}
+
+impl StepOp {
+    /// All of them.
+    pub const ALL: [StepOp; 7] = [
+        StepOp::Slice,
+        StepOp::AllGather,
+        StepOp::ReduceScatter,
+        StepOp::AllReduce,
+        StepOp::AllToAll,
+        StepOp::Exchange,
+        StepOp::ZeroFill,
+    ];
+
+    /// The name in snake case, such as `all_gather`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            StepOp::Slice => "slice",
+            StepOp::AllGather => "all_gather",
+            StepOp::ReduceScatter => "reduce_scatter",
+            StepOp::AllReduce => "all_reduce",
+            StepOp::AllToAll => "all_to_all",
+            StepOp::Exchange => "exchange",
+            StepOp::ZeroFill => "zero_fill",
+        }
+    }
+
+    /// Whether ranks talk to each other in it.
+    pub fn communicates(self) -> bool {
+        match self {
+            StepOp::Slice | StepOp::ZeroFill => false,
+            StepOp::AllGather
+            | StepOp::ReduceScatter
+            | StepOp::AllReduce
+            | StepOp::AllToAll
+            | StepOp::Exchange => true,
+        }
+    }
+}
+
+impl fmt::Display for StepOp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for StepOp {
+    type Err = Error;
+    fn from_str(s: &str) -> Result<StepOp, Error> {
+        StepOp::ALL.into_iter().find(|op| op.as_str() == s).ok_or_else(|| {
+            Error::unknown(
+                "step",
+                s,
+                "slice, all_gather, reduce_scatter, all_reduce, all_to_all, exchange or zero_fill",
+            )
+        })
+    }
+}

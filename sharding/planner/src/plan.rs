@@ -1,0 +1,164 @@
+//! Plans: the steps from one sharding to another, and what they cost.
+
+use std::sync::Arc;
+
+use crate::Error;
+use crate::message::{Phase, Phases};
+use crate::options::Options;
+use crate::step::Step;
+use crate::transfers;
+use reshard_sharding::internal::ranks_of_both;
+use reshard_sharding::{Group, Sharding};
+
+/// The steps that take a tensor from one sharding to another.
+///
+/// A plan is a pure function of its inputs: every rank that makes it makes the same one.
+///
+/// ```
+/// use reshard_sharding::{Mesh, Sharding};
+/// use reshard_planner::{Planner, StepOp};
+/// let mesh: Mesh = "dp=2,tp=4".parse()?;
+/// let from = Sharding::parse(&mesh, &[64, 32], "S(0),S(1)")?;
+/// let to = Sharding::parse(&mesh, &[64, 32], "R,S(1)")?;
+/// let plan = Planner::new().plan(&from, &to, 4)?;
+/// assert_eq!(plan.steps().len(), 1);
+/// assert_eq!(plan.steps()[0].op(), StepOp::AllGather);
+/// assert_eq!(plan.received_bytes(), 32 * 8 * 4);
+/// assert_eq!(plan.lower_bound_bytes(), Some(32 * 8 * 4));
+/// # Ok::<(), reshard_planner::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub(crate) from: Arc<Sharding>,
+    pub(crate) to: Arc<Sharding>,
+    pub(crate) options: Options,
+    pub(crate) item_bytes: usize,
+    pub(crate) steps: Vec<Step>,
+    pub(crate) received_bytes: u64,
+    pub(crate) lower_bound_bytes: Option<u64>,
+    pub(crate) lower_bound_us: f64,
+    pub(crate) peak_bytes: u64,
+    pub(crate) max_shard_bytes: u64,
+}
+
+impl Plan {
+    /// Who holds what before.
+    pub fn from(&self) -> &Sharding {
+        &self.from
+    }
+
+    /// Who holds what after.
+    pub fn to(&self) -> &Sharding {
+        &self.to
+    }
+
+    /// How it was asked for.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Bytes of an element.
+    pub fn item_bytes(&self) -> usize {
+        self.item_bytes
+    }
+
+    /// The steps in order; none if every rank already holds its target.
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// The greatest total of bytes that any one rank receives.
+    pub fn received_bytes(&self) -> u64 {
+        self.received_bytes
+    }
+
+    /// Bytes that the worst rank cannot do without; `None` where nothing simple is true (partial targets).
+    pub fn lower_bound_bytes(&self) -> Option<u64> {
+        self.lower_bound_bytes
+    }
+
+    /// Modelled time in microseconds: the sum of the steps'.
+    pub fn cost_us(&self) -> f64 {
+        // An empty sum of floats would be -0.0.
+        self.steps.iter().fold(0.0, |total, s| total + s.cost_us)
+    }
+
+    /// Time that no plan can beat under the same model.
+    pub fn lower_bound_us(&self) -> f64 {
+        self.lower_bound_us
+    }
+
+    /// The most bytes that any rank holds at one moment: what a step reads, what it writes, and its staging.
+    pub fn peak_bytes(&self) -> u64 {
+        self.peak_bytes
+    }
+
+    /// Bytes of the largest shard among source, target and what lies between.
+    pub fn max_shard_bytes(&self) -> u64 {
+        self.max_shard_bytes
+    }
+
+    /// The groups that the communicating steps need, each once, in the order of first use.
+    pub fn groups(&self) -> Vec<&Group> {
+        let mut groups: Vec<&Group> = Vec::new();
+        for s in self.steps.iter().filter(|s| s.op().communicates()) {
+            if !groups.contains(&&s.group) {
+                groups.push(&s.group);
+            }
+        }
+        groups
+    }
+
+    /// The number of steps in which ranks talk to each other.
+    pub fn communicating_steps(&self) -> usize {
+        self.steps.iter().filter(|s| s.op().communicates()).count()
+    }
+
+    /// All ranks that hold something before or after, ascending.
+    pub fn ranks(&self) -> Vec<usize> {
+        ranks_of_both(self.from.mesh(), self.to.mesh())
+    }
+
+    /// What one rank does in one step: one phase, two for an all-reduce, none if it has no part in the step.
+    ///
+    /// The buffer after a phase is the buffer before the next one. Requires a rank of [`Plan::ranks`].
+    pub fn phases(&self, step: usize, rank: usize) -> Result<Phases, Error> {
+        transfers::phases(&self.steps[step], rank)
+    }
+
+    /// All that one rank sends and receives, phase after phase, each with the index of its step: what a framework with a
+    /// transport of its own carries out.
+    ///
+    /// ```
+    /// use reshard_sharding::{Mesh, Sharding};
+    /// use reshard_planner::Planner;
+    /// let mesh: Mesh = "x=2".parse()?;
+    /// let from = Sharding::parse(&mesh, &[4], "S(0)")?;
+    /// let plan = Planner::new().plan(&from, &Sharding::parse(&mesh, &[4], "R")?, 4)?;
+    /// let messages = plan.messages(0)?;
+    /// let (step, phase) = &messages[0];
+    /// assert_eq!((messages.len(), *step, phase.source_len, phase.target_len), (1, 0, 2, 4));
+    /// let sent = &phase.sends[0];
+    /// assert_eq!((sent.peer, sent.numel(), sent.blocks[0].source_offset), (1, 2, 0));
+    /// let lands: Vec<_> = phase.receives.iter().map(|m| (m.peer, m.blocks[0].target_offset)).collect();
+    /// assert_eq!(lands, [(0, 0), (1, 2)]); // its own part is copied
+    /// # Ok::<(), reshard_planner::Error>(())
+    /// ```
+    ///
+    /// Requires a rank of [`Plan::ranks`].
+    pub fn messages(&self, rank: usize) -> Result<Vec<(usize, Phase)>, Error> {
+        let mut all = Vec::new();
+        for step in 0..self.steps.len() {
+            all.extend(self.phases(step, rank)?.into_iter().map(|phase| (step, phase)));
+        }
+        Ok(all)
+    }
+
+    /// Elements of a rank's local buffer in a sharding of this plan; 0 if the mesh does not hold the rank.
+    pub fn local_numel(sharding: &Sharding, rank: usize) -> usize {
+        if !sharding.mesh().contains(rank) {
+            return 0;
+        }
+        sharding.local_shape(rank).map_or(0, |s| s.iter().product())
+    }
+}

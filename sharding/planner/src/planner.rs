@@ -1,0 +1,210 @@
+//! The planner: options, and the questions that it answers.
+
+use std::sync::Arc;
+
+use crate::Error;
+use crate::choose;
+use crate::choose::price::{self, Ask, Price};
+use crate::choose::refusal;
+use crate::model::{CostModel, Model, Topology};
+use crate::objective::Objective;
+use crate::options::Options;
+use crate::plan::Plan;
+use crate::question::Question;
+use reshard_sharding::{Group, Sharding};
+
+/// Makes plans for one network and one objective.
+///
+/// ```
+/// use reshard_sharding::{Mesh, Sharding};
+/// use reshard_planner::{Objective, Planner};
+/// let mesh: Mesh = "x=2,y=2".parse()?;
+/// let from = Sharding::parse(&mesh, &[8], "P,P")?;
+/// let to = Sharding::parse(&mesh, &[8], "R,R")?;
+/// let plan = Planner::new().objective(Objective::Bytes).plan(&from, &to, 4)?;
+/// assert_eq!(plan.communicating_steps(), 1);
+/// assert_eq!(plan.groups()[0].to_string(), "4:1");
+/// # Ok::<(), reshard_planner::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Planner {
+    options: Options,
+}
+
+impl From<Options> for Planner {
+    fn from(options: Options) -> Planner {
+        Planner { options }
+    }
+}
+
+impl Planner {
+    /// A planner for the `uniform` network and objective `time`.
+    pub fn new() -> Planner {
+        Planner::default()
+    }
+
+    /// The same for another network.
+    #[must_use]
+    pub fn topology(self, topology: Topology) -> Planner {
+        self.with(|options| options.model = Model::Topology(topology))
+    }
+
+    /// The same for another cost model, whatever it is.
+    ///
+    /// Fails if the model's levels are none; [`check_cost_model`](crate::check_cost_model) says whether it keeps the laws of
+    /// [`CostModel`].
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use reshard_planner::{Planner, Topology};
+    /// let planner = Planner::new().cost_model(Arc::new(Topology::h100()))?;
+    /// assert_eq!(planner.options().cost_model(), "h100");
+    /// # Ok::<(), reshard_planner::Error>(())
+    /// ```
+    pub fn cost_model(self, model: Arc<dyn CostModel>) -> Result<Planner, Error> {
+        let model = Model::of(model)?;
+        Ok(self.with(|options| options.model = model))
+    }
+
+    /// The same for another objective.
+    #[must_use]
+    pub fn objective(self, objective: Objective) -> Planner {
+        self.with(|options| options.objective = objective)
+    }
+
+    /// The same, but no rank may ever hold more than these bytes: source, target and staging of any step.
+    #[must_use]
+    pub fn max_peak_bytes(self, bytes: u64) -> Planner {
+        self.with(|options| options.max_peak_bytes = Some(bytes))
+    }
+
+    /// The same, but only groups with the members of a given one are used.
+    #[must_use]
+    pub fn with_groups(self, groups: impl IntoIterator<Item = Group>) -> Planner {
+        self.with(|options| options.groups = Some(groups.into_iter().collect()))
+    }
+
+    /// The same, but every reduction is an exchange of all its terms and a local combine in their order.
+    ///
+    /// Then each element is one left fold over the coordinates of the partial axes that go away, outermost axis first,
+    /// divided once at the end where some are averages: what [`meaning`](reshard_sharding::meaning::meaning) computes, bit for bit,
+    /// whatever the plan, the target, the network and the engine. Terms that stay terms are not touched.
+    ///
+    /// ```
+    /// use reshard_sharding::{Mesh, Sharding};
+    /// use reshard_planner::{Planner, StepOp};
+    /// let mesh: Mesh = "x=4".parse()?;
+    /// let from = Sharding::parse(&mesh, &[8], "P")?;
+    /// let to = Sharding::parse(&mesh, &[8], "S(0)")?;
+    /// let plan = Planner::new().deterministic(true).plan(&from, &to, 4)?;
+    /// assert_eq!(plan.steps()[0].op(), StepOp::Exchange);
+    /// let phases = plan.phases(0, 1)?;
+    /// let order: Vec<usize> = phases[0].receives.iter().map(|m| m.peer).collect();
+    /// assert_eq!(order, [0, 1, 2, 3]);
+    /// # Ok::<(), reshard_planner::Error>(())
+    /// ```
+    #[must_use]
+    pub fn deterministic(self, deterministic: bool) -> Planner {
+        self.with(|options| options.deterministic = deterministic)
+    }
+
+    /// Whether every reduction is combined in the order of its terms, see [`deterministic`](Planner::deterministic).
+    pub fn is_deterministic(&self) -> bool {
+        self.options.deterministic
+    }
+
+    /// How it plans.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Options)) -> Planner {
+        change(&mut self.options);
+        self
+    }
+
+    /// The plan from one sharding to another of the same tensor, with elements of `item_bytes`.
+    ///
+    /// Fails if the shapes differ, a shard would have to become a term of an average, or no plan keeps to the memory or
+    /// the groups that were asked for.
+    pub fn plan(&self, from: &Sharding, to: &Sharding, item_bytes: usize) -> Result<Plan, Error> {
+        self.plan_within(from, to, item_bytes, u64::MAX)
+    }
+
+    /// The same plan, found sooner if it is known to cost at most so many picoseconds.
+    #[doc(hidden)]
+    pub fn plan_within(
+        &self,
+        from: &Sharding,
+        to: &Sharding,
+        item_bytes: usize,
+        limit: u64,
+    ) -> Result<Plan, Error> {
+        choose::plan(&Question::checked(&self.options, from, to, item_bytes)?, limit, None)
+    }
+
+    /// The plan that a greedy planner makes axis by axis, costed on the same network; `None` between two meshes, where
+    /// there are no axes to go by. It keeps to no limit of memory or groups.
+    ///
+    /// ```
+    /// use reshard_sharding::{Mesh, Sharding};
+    /// use reshard_planner::Planner;
+    /// let mesh: Mesh = "x=2,y=2".parse()?;
+    /// let from = Sharding::parse(&mesh, &[64, 64], "S(0),S(1)")?;
+    /// let to = Sharding::parse(&mesh, &[64, 64], "S(1),S(0)")?;
+    /// let greedy = Planner::new().greedy(&from, &to, 4)?.unwrap();
+    /// let ours = Planner::new().plan(&from, &to, 4)?;
+    /// assert_eq!(greedy.communicating_steps(), 2);
+    /// assert!(ours.received_bytes() < greedy.received_bytes());
+    /// # Ok::<(), reshard_planner::Error>(())
+    /// ```
+    pub fn greedy(&self, from: &Sharding, to: &Sharding, item_bytes: usize) -> Result<Option<Plan>, Error> {
+        let q = Question::checked(&self.options, from, to, item_bytes)?;
+        if q.on_one_mesh() { choose::greedy(&q).map(Some) } else { Ok(None) }
+    }
+
+    /// Microseconds that the plan takes under the model: `plan(from, to, item_bytes)?.cost_us()`, to the bit.
+    ///
+    /// Where the plan only slices or fills, and where it needs no search (one level, no terms, no limits), this costs a
+    /// part of making it, since it makes no steps; elsewhere as much.
+    ///
+    /// ```
+    /// use reshard_sharding::{Mesh, Sharding};
+    /// use reshard_planner::Planner;
+    /// let mesh: Mesh = "x=2,y=2".parse()?;
+    /// let of = |text: &str| Sharding::parse(&mesh, &[1024, 1024], text);
+    /// let (planner, from, to) = (Planner::new(), of("S(0),S(1)")?, of("S(1),R")?);
+    /// assert_eq!(planner.cost_us(&from, &to, 4)?, planner.plan(&from, &to, 4)?.cost_us());
+    /// # Ok::<(), reshard_planner::Error>(())
+    /// ```
+    ///
+    /// Fails where [`Planner::plan`] does, with the same error.
+    pub fn cost_us(&self, from: &Sharding, to: &Sharding, item_bytes: usize) -> Result<f64, Error> {
+        let q = Question::checked(&self.options, from, to, item_bytes)?;
+        match price::cost_without_steps(&q)? {
+            Some(cost) => Ok(cost),
+            None => Ok(choose::plan(&q, u64::MAX, None)?.cost_us()),
+        }
+    }
+
+    /// What one more group would save a plan of this planner: each group that the unrestricted plan would use, and the
+    /// microseconds saved if it existed.
+    pub fn savings(&self, plan: &Plan) -> Result<Vec<(Group, f64)>, Error> {
+        let Some(known) = self.options.groups() else { return Ok(Vec::new()) };
+        let free = self.clone().with(|options| options.groups = None);
+        let unrestricted = free.plan(&plan.from, &plan.to, plan.item_bytes)?;
+        let mut out = Vec::new();
+        for group in refusal::missing(&self.options, &unrestricted) {
+            let more = known.iter().chain([group]).cloned();
+            let with = self.clone().with_groups(more).plan(&plan.from, &plan.to, plan.item_bytes)?;
+            out.push((group.clone(), plan.cost_us() - with.cost_us()));
+        }
+        Ok(out)
+    }
+
+    /// The price of a plan, as exactly as asked for; fails where there is none.
+    #[doc(hidden)]
+    pub fn price(&self, from: &Sharding, to: &Sharding, item_bytes: usize, ask: Ask) -> Result<Price, Error> {
+        price::price(&Question::checked(&self.options, from, to, item_bytes)?, ask)
+    }
+}

@@ -1,0 +1,90 @@
+//! One planning question: the two shardings, the element size, and how the plan is wanted.
+
+use core::cell::OnceCell;
+use std::sync::Arc;
+
+use crate::Error;
+use crate::model::network::Network;
+use crate::options::Options;
+use reshard_sharding::{ReduceOp, Sharding};
+
+/// The most ranks that are looked at one by one where formulas do not say the same.
+pub(crate) const COUNTED: usize = 1 << 14;
+
+/// What every generator of candidates is a function of.
+pub(crate) struct Question<'a> {
+    pub(crate) options: &'a Options,
+    /// The source's mesh on the network.
+    pub(crate) network: Network<'a>,
+    pub(crate) from: &'a Sharding,
+    pub(crate) to: &'a Sharding,
+    /// Bytes of an element.
+    pub(crate) item: u64,
+    /// Both ends as plans and steps hold them.
+    shared: OnceCell<[Arc<Sharding>; 2]>,
+}
+
+impl<'a> Question<'a> {
+    #[inline]
+    pub(crate) fn new(options: &'a Options, from: &'a Sharding, to: &'a Sharding, item: u64) -> Question<'a> {
+        let network = Network::new(&options.model, from.mesh());
+        Question { options, network, from, to, item, shared: OnceCell::new() }
+    }
+
+    /// The question, or why no planner can answer it.
+    #[inline]
+    pub(crate) fn checked(
+        options: &'a Options,
+        from: &'a Sharding,
+        to: &'a Sharding,
+        item_bytes: usize,
+    ) -> Result<Question<'a>, Error> {
+        if from.shape() != to.shape() {
+            let reason = format!(
+                "a tensor {:?} does not become {:?}: the shapes must be equal",
+                from.shape(),
+                to.shape()
+            );
+            return Err(Error::Incompatible { reason });
+        }
+        let most = from.numel().max(1).checked_mul(item_bytes.max(1)).and_then(|b| i64::try_from(b).ok());
+        if most.is_none() {
+            return Err(Error::overflow(format!("{:?} elements of {item_bytes} bytes", from.shape())));
+        }
+        refuse_avg_of_shards(from, to)?;
+        Ok(Question::new(options, from, to, item_bytes as u64))
+    }
+
+    /// Both ends, to be shared by all steps of all candidates.
+    pub(crate) fn shared(&self) -> &[Arc<Sharding>; 2] {
+        self.shared.get_or_init(|| [self.from, self.to].map(|s| Arc::new(s.clone())))
+    }
+
+    /// Whether there is nothing to do: the same sharding, or no elements.
+    pub(crate) fn is_trivial(&self) -> bool {
+        self.from == self.to || self.from.numel() == 0
+    }
+
+    pub(crate) fn on_one_mesh(&self) -> bool {
+        self.from.mesh() == self.to.mesh()
+    }
+
+    /// Whether terms must be combined in their order, which only regions do.
+    pub(crate) fn reduces_in_order(&self) -> bool {
+        self.options.deterministic && self.from.is_partial()
+    }
+}
+
+/// A shard that becomes a term of an average would need its value multiplied by the number of ranks.
+fn refuse_avg_of_shards(from: &Sharding, to: &Sharding) -> Result<(), Error> {
+    let shards = |axis: usize| from.mesh() == to.mesh() && from.cutting().any(|sub| sub.axis == axis);
+    let average = |p: &&reshard_sharding::PartialAxis| p.op == ReduceOp::Avg && shards(p.sub.axis);
+    let Some(p) = to.partial().iter().find(average) else { return Ok(()) };
+    let name = to.mesh().axes()[p.sub.axis].name();
+    Err(Error::Sharding(reshard_sharding::Error::Placement {
+        reason: format!(
+            "a shard cannot become a term of an average: {from} shards over {name}, which {to} averages over; \
+             make it P(sum), or replicate it first"
+        ),
+    }))
+}

@@ -1,0 +1,259 @@
+//! Regions of two shardings that overlap: whatever source and target share moves from one holder to every wanter, in one exchange.
+//!
+//! Ranks that differ only in axes that shard nothing hold the same: they are replicas. Ranks that differ in others hold
+//! disjoint regions, each a product over dims. So what receiver `c` wants splits, dim by dim, over the coordinates that
+//! shard that dim; for every combination one replica is the source:
+//!
+//! ```text
+//! in the innermost unit of the network around the receiver that holds a replica:
+//!     the replica at the receiver's own coordinates (itself, if it holds it), if it is there
+//!     else replica number (receiver's index mod number of replicas there)
+//! ```
+//!
+//! which is a pure function of both shardings and the network, so senders find the same blocks by asking it for every
+//! wanter.
+//!
+//! **Terms.** Where axes of the target become partial, the terms of each element are its value, once, and the identity.
+//! Who has the value is the receiver that shares the sources' digits of those axes, so that nothing moves along them;
+//! where they were replicated, the one at coordinate 0.
+
+use std::sync::{Arc, OnceLock};
+
+use reshard_layout::{At, Modes};
+use smallvec::SmallVec;
+
+use crate::Error;
+use crate::model::Level;
+use crate::regions::grid::Grid;
+use crate::regions::partition::Partition;
+use reshard_sharding::SubAxis;
+use reshard_sharding::internal::shared_len;
+use reshard_sharding::internal::{Coordinate, digit, set_digit};
+use reshard_sharding::{ReduceOp, Sharding};
+
+/// Two shardings of one tensor whose regions overlap; the meshes may differ.
+#[derive(Clone, Debug)]
+pub(crate) struct Intersection {
+    pub(crate) from: Sharding,
+    pub(crate) to: Sharding,
+    /// What becomes partial and was replicated: only coordinate 0 receives, the rest is filled.
+    embeds: Modes<At>,
+    /// What becomes partial and sharded: source and receiver have the same digit.
+    anchors: Modes<At>,
+    pub(crate) fill: Option<ReduceOp>,
+    /// Ranks of a unit of each inner level of the network.
+    units: SmallVec<[usize; 2]>,
+    partitions: Arc<OnceLock<Partitions>>,
+}
+
+/// The regions of every dim of both sides.
+#[derive(Debug)]
+pub(crate) struct Partitions {
+    pub(crate) source: SmallVec<[Partition; 4]>,
+    pub(crate) target: SmallVec<[Partition; 4]>,
+}
+
+/// By dim and region of the target: the regions of the source that it meets, and in how many indices.
+pub(crate) type Meetings = Vec<Vec<Vec<(usize, usize)>>>;
+
+impl Intersection {
+    pub(crate) fn new(from: &Sharding, to: &Sharding) -> Intersection {
+        Intersection {
+            from: from.clone(),
+            to: to.clone(),
+            embeds: Modes::new(),
+            anchors: Modes::new(),
+            fill: None,
+            units: SmallVec::new(),
+            partitions: Arc::default(),
+        }
+    }
+
+    /// The same on a network: sources are near.
+    pub(crate) fn on(self, levels: &[Level]) -> Intersection {
+        let units = levels.iter().filter_map(|l| l.ranks).collect();
+        Intersection { units, ..self }
+    }
+
+    /// Whether a source may be another replica than the one at the receiver's coordinates.
+    pub(crate) fn picks_replicas(&self) -> bool {
+        !self.units.is_empty()
+    }
+
+    /// The same where a sub-axis of the target becomes partial, of which the source owes nothing.
+    pub(crate) fn into_terms(mut self, sub: SubAxis, op: ReduceOp) -> Intersection {
+        self.fill = Some(op);
+        let replicated: SmallVec<[SubAxis; 4]> =
+            if self.one_mesh() { self.from.replicated_axes() } else { SmallVec::from_slice(&[sub]) };
+        let end = |s: SubAxis| s.pre * s.size;
+        let mut pre = sub.pre;
+        let (mut embeds, mut anchors) = (SmallVec::<[SubAxis; 2]>::new(), SmallVec::<[SubAxis; 2]>::new());
+        for r in replicated.iter().filter(|r| r.axis == sub.axis && r.pre < end(sub) && sub.pre < end(**r)) {
+            let (low, high) = (r.pre.max(sub.pre), end(*r).min(end(sub)));
+            let nests = |s: SubAxis| low.is_multiple_of(s.pre) && end(s).is_multiple_of(high);
+            if !nests(sub) || !nests(*r) || !high.is_multiple_of(low) || !low.is_multiple_of(pre) {
+                // No digit of both: the one at coordinate 0 receives everything.
+                self.embeds.push(self.to.mesh().mode(sub));
+                return self;
+            }
+            if low > pre {
+                anchors.push(SubAxis { pre, size: low / pre, ..sub });
+            }
+            embeds.push(SubAxis { pre: low, size: high / low, ..sub });
+            pre = high;
+        }
+        if end(sub) > pre {
+            anchors.push(SubAxis { pre, size: end(sub) / pre, ..sub });
+        }
+        self.embeds.extend(embeds.iter().map(|&s| self.to.mesh().mode(s)));
+        self.anchors.extend(anchors.iter().map(|&s| self.to.mesh().mode(s)));
+        self
+    }
+
+    /// Whether source and receiver may meet: they have the same digits of what becomes partial.
+    fn may_meet(&self, source: &[usize], receiver: &[usize]) -> bool {
+        self.anchors.iter().all(|&m| digit(source, m) == digit(receiver, m))
+    }
+
+    /// The partitions of both sides, made at first use.
+    pub(crate) fn partitions(&self) -> Result<&Partitions, Error> {
+        if let Some(known) = self.partitions.get() {
+            return Ok(known);
+        }
+        let of = |grid: &Grid<'_>| -> Result<SmallVec<[Partition; 4]>, Error> {
+            (0..grid.dims.len())
+                .map(|dim| Partition::new(grid.regions(dim), |i| grid.intervals(dim, i)))
+                .collect()
+        };
+        let made = Partitions { source: of(&Grid::new(&self.from))?, target: of(&Grid::new(&self.to))? };
+        Ok(self.partitions.get_or_init(|| made))
+    }
+
+    /// Whether both shardings are on one mesh.
+    pub(crate) fn one_mesh(&self) -> bool {
+        self.from.mesh() == self.to.mesh()
+    }
+
+    /// The rank that `receiver` gets these regions of the source from; `None` if others get them.
+    pub(crate) fn source_of(&self, grid: &Grid<'_>, receiver: usize, regions: &[usize]) -> Option<usize> {
+        let mesh = self.from.mesh();
+        let mine = mesh.coordinate(receiver);
+        let mut c = mine.clone().unwrap_or_else(|| Coordinate::from_elem(0, mesh.axes().len()));
+        for (dim, &i) in regions.iter().enumerate() {
+            grid.set(&mut c, dim, i);
+        }
+        if let Some(mine) = &mine
+            && !self.may_meet(&c, mine)
+        {
+            return None;
+        }
+        let own = mesh.rank_at(&c).expect("digits are below their radix");
+        let is_near = |rank: usize, unit: usize| rank / unit == receiver / unit;
+        if mine.is_some() && self.units.first().is_none_or(|&u| is_near(own, u)) {
+            return Some(own);
+        }
+        let index = self.to.mesh().index_of(receiver).unwrap_or(0);
+        let replicated = self.from.replicated_axes();
+        if let Ok(replicas) = mesh.members(&replicated, own).as_ref() {
+            for &unit in &self.units {
+                if mine.is_some() && is_near(own, unit) {
+                    break;
+                }
+                let near = replicas.on_node_of(receiver, unit).unwrap_or(0..0);
+                if !near.is_empty() {
+                    let offset = replicas.pattern().layout().at((near.start + index % near.len()) as i64);
+                    return Some(replicas.first() + offset.expect("it is a member") as usize);
+                }
+            }
+        }
+        if mine.is_none() {
+            let mut left = index as i64;
+            for m in replicated.iter().rev().map(|&s| mesh.mode(s)) {
+                set_digit(&mut c, m, left % m.extent);
+                left /= m.extent;
+            }
+        }
+        Some(mesh.rank_at(&c).expect("digits are below their radix"))
+    }
+
+    /// Whether a rank of the target receives, or is only filled.
+    pub(crate) fn receives(&self, rank: usize) -> bool {
+        let mesh = self.to.mesh();
+        let Some(c) = mesh.coordinate(rank) else { return false };
+        self.embeds.iter().all(|&m| digit(&c, m) == 0)
+    }
+
+    pub(crate) fn local_len(s: &Sharding, rank: usize) -> Result<usize, Error> {
+        if s.mesh().contains(rank) { Ok(s.local_shape(rank)?.iter().product()) } else { Ok(0) }
+    }
+
+    /// For every dim and region of the target, the regions of the source that it meets, and in how many indices.
+    pub(crate) fn meetings(&self) -> Result<Meetings, Error> {
+        let target = Grid::new(&self.to);
+        let parts = &self.partitions()?.source;
+        (0..parts.len())
+            .map(|dim| {
+                let met = |j: usize| Ok(parts[dim].met(&target.intervals(dim, j)?));
+                (0..target.regions(dim)).map(met).collect()
+            })
+            .collect()
+    }
+
+    /// How many messages are received in all, what ranks send themselves included, as far as a number goes.
+    pub(crate) fn message_count(&self, meetings: &Meetings) -> usize {
+        let grid = Grid::new(&self.to);
+        let of_dim = |(dim, met): (usize, &Vec<Vec<(usize, usize)>>)| {
+            // Every region of a dim is that of as many ranks.
+            let ranks = self.to.mesh().size() / grid.regions(dim).max(1);
+            (met.iter().map(Vec::len).sum::<usize>(), ranks)
+        };
+        // Regions of different dims meet independently of each other: the mean of a product is the product of means.
+        let mean = |(sum, ranks): (usize, usize)| sum as f64 * ranks as f64 / self.to.mesh().size() as f64;
+        let each: f64 = meetings.iter().enumerate().map(|x| mean(of_dim(x))).product();
+        (each * self.to.mesh().size() as f64) as usize
+    }
+
+    /// Calls `f` with every source of a rank, itself perhaps, and the number of elements.
+    pub(crate) fn pulls(&self, rank: usize, meetings: &Meetings, f: &mut impl FnMut(usize, usize)) {
+        let source = Grid::new(&self.from);
+        let Some(c) = self.to.mesh().coordinate(rank).filter(|_| self.receives(rank)) else { return };
+        let regions = Grid::new(&self.to).regions_of(&c);
+        let met: SmallVec<[&[(usize, usize)]; 4]> =
+            regions.iter().zip(meetings).map(|(&j, met)| met[j].as_slice()).collect();
+        if met.iter().any(|m| m.is_empty()) {
+            return;
+        }
+        let mut at: SmallVec<[usize; 4]> = SmallVec::from_elem(0, met.len());
+        loop {
+            let chosen = || met.iter().zip(&at).map(|(m, &i)| m[i]);
+            let regions: SmallVec<[usize; 4]> = chosen().map(|x| x.0).collect();
+            if let Some(peer) = self.source_of(&source, rank, &regions) {
+                f(peer, chosen().map(|x| x.1).product());
+            }
+            let Some(dim) = (0..met.len()).rev().find(|&d| at[d] + 1 < met[d].len()) else { return };
+            at[dim] += 1;
+            at[dim + 1..].fill(0);
+        }
+    }
+
+    /// How many ranks a rank hears from, itself included, if nothing becomes partial.
+    pub(crate) fn sources(&self, rank: usize, meetings: &Meetings) -> usize {
+        let Some(c) = self.to.mesh().coordinate(rank).filter(|_| self.receives(rank)) else { return 0 };
+        Grid::new(&self.to).regions_of(&c).iter().zip(meetings).map(|(&j, met)| met[j].len()).product()
+    }
+
+    /// Elements that a rank wants and elements of those that it holds itself.
+    pub(crate) fn wanted_and_held(&self, rank: usize) -> Result<(usize, usize), Error> {
+        if !self.receives(rank) {
+            return Ok((0, 0));
+        }
+        let want = self.to.region(rank)?;
+        let wanted = want.numel();
+        if !self.from.mesh().contains(rank) {
+            return Ok((wanted, 0));
+        }
+        let have = self.from.region(rank)?;
+        let held = want.dims.iter().zip(&have.dims).map(|(w, h)| shared_len(h, w)).product();
+        Ok((wanted, held))
+    }
+}

@@ -1,0 +1,334 @@
+//! The oracle of the search: an exhaustive Dijkstra over every digit state, written separately and simply.
+//!
+//! Same states (every digit at any place of its kind, replicated, or partial), same moves. Costs are counted rank by rank
+//! and element by element, not by formula.
+
+use std::collections::BTreeMap;
+
+use crate::candidates::Origin;
+use crate::candidates::states::routes;
+use crate::choose::key_of_route;
+use crate::model::codes::{Code, OWED, REPLICATED};
+use crate::model::network::Network;
+use crate::model::{Model, Topology};
+use crate::objective::Objective;
+use crate::op::StepOp;
+use crate::question::Question;
+use crate::states::closed_form::Route;
+use crate::states::search::{Limits, Problem, View};
+use reshard_sharding::{Mesh, Sharding};
+
+/// Where a digit stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Stand {
+    At(usize),
+    Everywhere,
+    Owed,
+}
+
+/// Every state: each digit at one of its places, no two at one.
+fn states(v: &View) -> Vec<Vec<Stand>> {
+    let mut all: Vec<Vec<Stand>> = vec![Vec::new()];
+    for d in 0..v.radices.len() {
+        let mut options: Vec<Stand> =
+            (0..v.sites.len()).filter(|&i| v.sites[i] == v.kinds[d]).map(Stand::At).collect();
+        options.push(Stand::Everywhere);
+        if v.from.contains(&None) || v.to.contains(&None) {
+            options.push(Stand::Owed);
+        }
+        all = all
+            .iter()
+            .flat_map(|s| {
+                options.iter().filter(|o| !matches!(o, Stand::At(_)) || !s.contains(o)).map(|&o| {
+                    let mut s = s.clone();
+                    s.push(o);
+                    s
+                })
+            })
+            .collect();
+    }
+    all
+}
+
+/// Launch, doublings of latency, the slowest wire; bytes and peers by level.
+fn time_us(topology: &Topology, traffic: &[(f64, usize)], rounds: f64) -> f64 {
+    let latency: f64 = (topology.levels().iter().zip(traffic))
+        .map(|(l, x)| l.latency_us * (x.1 as f64 + 1.0).log2().ceil())
+        .sum();
+    let wire = topology.levels().iter().zip(traffic).map(|(l, x)| x.0 / (l.gbytes_per_s * 1e3));
+    topology.launch_us() + rounds * latency + wire.fold(0.0, f64::max)
+}
+
+/// `n[l]` of the group are in a unit of level `l`.
+fn collective_us(topology: &Topology, total: f64, n: &[usize], halves: f64) -> f64 {
+    let below = |l: usize| if l == 0 { 1 } else { n[l - 1] };
+    let of_level = |l: usize| {
+        let bytes = halves * total * (1.0 / below(l) as f64 - 1.0 / n[l] as f64);
+        (bytes, n[l].div_ceil(below(l)) - 1)
+    };
+    time_us(topology, &(0..n.len()).map(of_level).collect::<Vec<_>>(), halves)
+}
+
+fn exchange_us(topology: &Topology, traffic: &[(f64, usize)]) -> f64 {
+    let peers: usize = traffic.iter().map(|x| x.1).sum();
+    time_us(topology, traffic, 1.0) + topology.message_us() * peers as f64
+}
+
+/// The one step that leads from a state to another, if one does.
+fn step(a: &[Stand], b: &[Stand]) -> Option<StepOp> {
+    use Stand::{At, Everywhere, Owed};
+    let mut ops = Vec::new();
+    for (x, y) in a.iter().zip(b).filter(|(x, y)| x != y) {
+        ops.push(match (x, y) {
+            (Everywhere, At(_)) => StepOp::Slice,
+            (At(_), At(_)) => StepOp::Exchange,
+            (At(_), Everywhere) => StepOp::AllGather,
+            (Owed, At(_)) => StepOp::ReduceScatter,
+            (Owed, Everywhere) => StepOp::AllReduce,
+            (At(_) | Everywhere, Owed) => StepOp::ZeroFill,
+            (Owed, Owed) | (Everywhere, Everywhere) => return None,
+        });
+    }
+    ops.sort_by_key(|o| o.as_str());
+    ops.dedup();
+    match ops.as_slice() {
+        [one] => Some(*one),
+        [] => None,
+        many => many
+            .iter()
+            .all(|o| matches!(o, StepOp::Slice | StepOp::Exchange | StepOp::AllGather))
+            .then_some(StepOp::Exchange),
+    }
+}
+
+/// Mixed-radix digits of a number, most significant first.
+fn digits(mut n: usize, radices: &[usize]) -> Vec<usize> {
+    let mut out = vec![0; radices.len()];
+    for (x, r) in out.iter_mut().zip(radices).rev() {
+        *x = n % r;
+        n /= r;
+    }
+    out
+}
+
+/// Time and bytes of a step, by looking at every rank.
+fn cost(v: &View, topology: &Topology, item: u64, a: &[Stand], b: &[Stand], op: StepOp) -> (u64, u64) {
+    let radices: Vec<usize> = v.radices.iter().map(|&r| r as usize).collect();
+    let ranks: usize = radices.iter().product();
+    let levels = topology.levels().len();
+    let sites: Vec<usize> = v.sites.iter().map(|k| k.iter().product::<i64>() as usize).collect();
+    let cells: usize = sites.iter().product();
+    // Elements per cell: what is not a site.
+    let each = v.whole / cells as u64;
+    let holds = |state: &[Stand], rank: &[usize], cell: &[usize]| {
+        state.iter().zip(rank).all(|(s, &c)| !matches!(s, Stand::At(p) if cell[*p] != c))
+    };
+    let local = |state: &[Stand]| -> u64 {
+        let placed: u64 = state
+            .iter()
+            .zip(&v.radices)
+            .filter(|(s, _)| matches!(s, Stand::At(_)))
+            .map(|(_, &r)| r)
+            .product();
+        v.whole / placed
+    };
+    let level = |x: &[usize], y: &[usize]| (0..x.len()).filter(|&d| x[d] != y[d]).map(|d| v.levels[d]).max();
+    let ps = |us: f64| (us * 1e6).round() as u64;
+    match op {
+        StepOp::Slice | StepOp::ZeroFill => (0, 0),
+        StepOp::AllGather | StepOp::ReduceScatter | StepOp::AllReduce => {
+            let moved: Vec<usize> = (0..a.len()).filter(|&d| a[d] != b[d]).collect();
+            let me = vec![0; radices.len()];
+            let group: Vec<Vec<usize>> = (0..ranks)
+                .map(|r| digits(r, &radices))
+                .filter(|c| (0..c.len()).all(|d| moved.contains(&d) || c[d] == 0))
+                .collect();
+            let n: Vec<usize> = (0..levels)
+                .map(|l| group.iter().filter(|c| level(c, &me).is_none_or(|x| x <= l)).count())
+                .collect();
+            let g = group.len() as u64;
+            let large = local(a).max(local(b));
+            if op == StepOp::AllReduce {
+                let piece = large.div_ceil(g);
+                let us = collective_us(topology, (g * piece * item) as f64, &n, 2.0);
+                (ps(us), ((g - 1) * piece + large - piece) * item)
+            } else {
+                let us = collective_us(topology, (large * item) as f64, &n, 1.0);
+                (ps(us), (large - local(a).min(local(b))) * item)
+            }
+        }
+        StepOp::Exchange | StepOp::AllToAll => {
+            let (mut worst_us, mut worst_bytes) = (0.0f64, 0);
+            for r in 0..ranks {
+                let me = digits(r, &radices);
+                let mut peers: BTreeMap<Vec<usize>, u64> = BTreeMap::new();
+                for cell in (0..cells).map(|c| digits(c, &sites)).filter(|cell| holds(b, &me, cell)) {
+                    // The nearest holder: every digit that need not differ is mine.
+                    let source: Vec<usize> = (0..me.len())
+                        .map(|d| match a[d] {
+                            Stand::At(p) => cell[p],
+                            Stand::Everywhere | Stand::Owed => me[d],
+                        })
+                        .collect();
+                    *peers.entry(source).or_default() += each * item;
+                }
+                let mut traffic = vec![(0.0, 0); levels];
+                let mut bytes = 0;
+                for (peer, n) in &peers {
+                    if let Some(l) = level(peer, &me) {
+                        traffic[l] = (traffic[l].0 + *n as f64, traffic[l].1 + 1);
+                        bytes += n;
+                    }
+                }
+                worst_us = worst_us.max(exchange_us(topology, &traffic));
+                worst_bytes = worst_bytes.max(bytes);
+            }
+            (ps(worst_us), worst_bytes)
+        }
+    }
+}
+
+#[allow(clippy::option_option, reason = "the notation of the view")]
+fn stands(place: &[Option<Option<usize>>]) -> Vec<Stand> {
+    let one = |p: &Option<Option<usize>>| match p {
+        Some(Some(i)) => Stand::At(*i),
+        Some(None) => Stand::Everywhere,
+        None => Stand::Owed,
+    };
+    place.iter().map(one).collect()
+}
+
+/// From every state the least `[time, bytes]` or `[bytes, time]` to the target.
+fn least(v: &View, topology: &Topology, item: u64, objective: Objective) -> BTreeMap<Vec<Stand>, [u64; 2]> {
+    let all = states(v);
+    let to = all.iter().position(|x| *x == stands(&v.to)).expect("every state is listed");
+    let mut best = vec![[u64::MAX; 2]; all.len()];
+    let mut done = vec![false; all.len()];
+    best[to] = [0, 0];
+    while let Some(next) =
+        (0..all.len()).filter(|&i| !done[i] && best[i] != [u64::MAX; 2]).min_by_key(|&i| best[i])
+    {
+        done[next] = true;
+        for i in (0..all.len()).filter(|&i| !done[i]) {
+            let Some(op) = step(&all[i], &all[next]) else { continue };
+            // What becomes replicated is the last reduction: nothing more is owed but what the target owes.
+            let owed = |(x, to): (&Stand, &Stand)| *x == Stand::Owed && *to != Stand::Owed;
+            if op == StepOp::AllReduce && all[next].iter().zip(&all[to]).any(owed) {
+                continue;
+            }
+            let (time, bytes) = cost(v, topology, item, &all[i], &all[next], op);
+            let add = match objective {
+                Objective::Time | Objective::Peak => [time, bytes],
+                Objective::Bytes => [bytes, time],
+            };
+            best[i] = best[i].min([best[next][0] + add[0], best[next][1] + add[1]]);
+        }
+    }
+    all.into_iter().zip(best).collect()
+}
+
+/// A state as the search writes it.
+fn codes(state: &[Stand]) -> Vec<Code> {
+    let one = |s: &Stand| match s {
+        Stand::At(i) => *i as Code,
+        Stand::Everywhere => REPLICATED,
+        Stand::Owed => OWED,
+    };
+    state.iter().map(one).collect()
+}
+
+fn compare(mesh: &str, shape: &[usize], choices: &[&str], topology: &Topology, every: usize) -> usize {
+    let mesh: Mesh = mesh.parse().unwrap();
+    let mut all = vec![String::new()];
+    for _ in 0..mesh.axes().len() {
+        all = all
+            .iter()
+            .flat_map(|p| {
+                choices.iter().map(move |c| if p.is_empty() { (*c).to_owned() } else { format!("{p},{c}") })
+            })
+            .collect();
+    }
+    let shardings: Vec<Sharding> = all.iter().filter_map(|p| Sharding::parse(&mesh, shape, p).ok()).collect();
+    let mut count = 0;
+    let mut turn = 0;
+    let mut misses = Vec::new();
+    for from in &shardings {
+        for to in shardings.iter().filter(|t| *t != from) {
+            turn += 1;
+            if turn % every != 0 {
+                continue;
+            }
+            for (objective, item) in [(Objective::Time, 4), (Objective::Time, 40_000), (Objective::Bytes, 4)]
+            {
+                let planner = crate::Planner::new().topology(topology.clone()).objective(objective);
+                let model = Model::Topology(topology.clone());
+                let network = Network::new(&model, &mesh);
+                let q = Question::new(planner.options(), from, to, item);
+                let Some(ends) = q.ends() else { continue };
+                let limits = Limits { objective, item, max_peak: None, allowed: None };
+                let Some(problem) = Problem::new(&network, &limits, &ends.system, &ends.from, &ends.to)
+                else {
+                    continue;
+                };
+                let v = problem.view();
+                if states(&v).len() > 160 || v.sites.iter().flatten().product::<i64>() > 256 {
+                    continue;
+                }
+                let all = least(&v, topology, item, objective);
+                for (state, truth) in &all {
+                    let bound = problem.bound(&codes(state));
+                    assert!(
+                        bound <= truth[0],
+                        "{from} -> {to} on {mesh}, {objective}, {item} bytes: {bound} > {} from {state:?} to {:?}",
+                        truth[0],
+                        stands(&v.to)
+                    );
+                }
+                let truth = all[&stands(&v.from)];
+                let found = problem.search(None).expect("the target is reachable");
+                let key = |route: &Route| {
+                    let (weights, _) = q.weigh(route.system.digits.iter().copied());
+                    let [a, b, _] =
+                        key_of_route(&q, route, &weights, Origin::Search, &mut None).unwrap().unwrap().0;
+                    [a, b]
+                };
+                assert_eq!(key(&found), truth, "{from} -> {to} on {mesh}, {objective}, {item} bytes");
+                // The planner's own answer is as good, by search or without.
+                let plan = planner.plan(from, to, item as usize).unwrap();
+                let best =
+                    routes(&ends).iter().map(|(_, route)| key(route)).min().unwrap_or(truth).min(truth);
+                let of = |p: &crate::Plan| {
+                    let time: u64 = p.steps().iter().map(|s| (s.cost_us * 1e6).round() as u64).sum();
+                    match objective {
+                        Objective::Time | Objective::Peak => time,
+                        Objective::Bytes => p.received_bytes(),
+                    }
+                };
+                let searched = from.is_partial() || to.is_partial() || topology.levels().len() > 1;
+                if of(&plan) != best[0] && (searched || objective == Objective::Bytes) {
+                    misses.push(format!("{plan} {objective}, {item} bytes: {} is best", best[0]));
+                }
+                count += 1;
+            }
+        }
+    }
+    assert!(misses.is_empty(), "{} of {count}:\n{}", misses.len(), misses[..misses.len().min(9)].join("\n"));
+    count
+}
+
+#[test]
+fn search_equals_exhaustive_dijkstra() {
+    let uniform = Topology::uniform();
+    let two: Topology = "launch=6.6;message=0.2;level=2:2:370;level=*:8:45".parse().unwrap();
+    let choices = ["R", "S(0)", "S(1)", "SS(0,2)", "P"];
+    let mut count = 0;
+    for topology in [&uniform, &two] {
+        count += compare("x=2", &[16, 4], &choices, topology, 1);
+        count += compare("x=2,y=2", &[16, 4], &choices, topology, 3);
+        count += compare("x=3,y=2", &[12, 6], &choices[..3], topology, 1);
+        count += compare("x=4,y=2", &[16, 8], &["R", "S(0)", "P"], topology, 1);
+        count += compare("x=2,y=2,z=2", &[8, 4], &["R", "S(0)", "P"], topology, 7);
+    }
+    println!("{count} cases equal to an exhaustive Dijkstra");
+    assert!(count > 1000, "only {count} cases were small enough");
+}

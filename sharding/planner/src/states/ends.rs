@@ -1,0 +1,80 @@
+//! Both ends of a question as states of one digit system.
+
+use std::sync::Arc;
+
+use reshard_layout::{At, Mode};
+
+use crate::bounds::need::need;
+use crate::model::codes::{Codes, Weight, Weights, inside_one_unit};
+use crate::question::Question;
+use crate::states::system::{Place, State, System, refine};
+
+/// A digit system, and both ends as states of it.
+pub(crate) struct Ends {
+    pub(crate) system: Arc<System>,
+    pub(crate) from: State,
+    pub(crate) to: State,
+    /// What traffic knows of the digits, and what bounds do.
+    pub(crate) weights: Weights,
+    pub(crate) bounding: Weights,
+}
+
+impl Ends {
+    pub(crate) fn has_terms(&self) -> bool {
+        self.from.iter().chain(&self.to).any(|p| p.is_partial())
+    }
+
+    /// Whether terms are reduced, and some digit that could share the work finds no position that it divides.
+    pub(crate) fn lacks_spares(&self) -> bool {
+        let Ends { system, from, to, .. } = self;
+        if !from.iter().zip(to).any(|(a, b)| a.is_partial() && a != b) {
+            return false;
+        }
+        let (standing_from, standing_to) = (system.standing(from), system.standing(to));
+        let free = |p: &usize| standing_from[*p].is_none() && standing_to[*p].is_none();
+        let finds =
+            |extent: i64| (0..system.zip.len()).filter(free).any(|p| system.zip[p].extent % extent == 0);
+        let shares = |(_, place): &(usize, &Place)| place.position().is_none();
+        let lacks = |(d, _): (usize, &Place)| to[d].position().is_none() && !finds(system.digits[d].extent);
+        from.iter().enumerate().filter(shares).any(lacks)
+    }
+}
+
+impl Question<'_> {
+    /// The digit system of both ends, cut at the network's units if that nests, and both as states of it.
+    pub(crate) fn states(&self) -> Option<(Arc<System>, State, State)> {
+        if !self.on_one_mesh() {
+            return None;
+        }
+        let seeds = self.network.cuts();
+        let seeded = refine(self.from, self.to, &seeds);
+        if seeded.is_some() || seeds.is_empty() { seeded } else { refine(self.from, self.to, &[]) }
+    }
+
+    /// The same with what is known of the digits.
+    pub(crate) fn ends(&self) -> Option<Ends> {
+        Some(self.ends_of(self.states()?))
+    }
+
+    pub(crate) fn ends_of(&self, (system, from, to): (Arc<System>, State, State)) -> Ends {
+        let (weights, nest) = self.weigh(system.digits.iter().copied());
+        let bounding = if nest { Weights::from_slice(&weights) } else { inside_one_unit(&weights) };
+        Ends { system, from, to, weights, bounding }
+    }
+
+    /// What traffic knows of some digits, and whether all nest with the network's units.
+    pub(crate) fn weigh(&self, digits: impl IntoIterator<Item = Mode<At>>) -> (Weights, bool) {
+        let (mut weights, mut nest) = (Weights::new(), true);
+        for d in digits {
+            let (level, nests) = self.network.level(d);
+            weights.push(Weight { radix: d.extent as u64, level });
+            nest &= nests;
+        }
+        (weights, nest)
+    }
+
+    /// Elements that the worst rank cannot do without from beyond a level, of digits between codes.
+    pub(crate) fn elements_needed(&self, bounding: &[Weight], [from, to]: [&Codes; 2], level: usize) -> f64 {
+        need(bounding, from, to, self.from.numel() as u64, level)
+    }
+}

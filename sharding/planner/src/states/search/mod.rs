@@ -1,0 +1,171 @@
+//! Search: the best plan over digit states, by A*.
+//!
+//! The **problem** (`problem`) is a map from few digits to few places. **Moves** (`moves`) go from a state to any other that
+//! one step reaches: a slice, zero-fill, all-gather, reduce-scatter or all-reduce of any set of digits at any places, or
+//! an exchange of any digits that are not partial.
+//!
+//! **Order.** Nodes leave the queue by `cost so far + lower bound of the rest` (`estimate`), ties by a total order, and
+//! nothing that cannot beat the best known candidate enters it. The bound never exceeds the truth, so the first arrival at
+//! the target is optimal over these moves.
+
+mod estimate;
+mod moves;
+mod problem;
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+use reshard_layout::{At, Mode};
+use smallvec::SmallVec;
+
+use crate::hash::WordMap;
+use crate::model::codes::{Code, Codes};
+use crate::model::totals::{Cost, Key, add};
+use crate::objective::Objective;
+use crate::op::StepOp;
+use crate::states::closed_form::{Move, Route};
+use moves::{Groups, Visitor};
+
+pub(crate) use problem::Problem;
+#[cfg(test)]
+pub(crate) use problem::View;
+
+/// The most digits that move for which the search promises the optimum.
+pub(crate) const MAX_MOVING: usize = 4;
+/// The most moves that are looked at before the best found so far is taken.
+const MAX_EDGES: usize = 4_000_000;
+
+/// Whether the group of some sub-axes may be used.
+pub(crate) type Allowed<'a> = &'a dyn Fn(&[Mode<At>]) -> bool;
+
+/// What a search may use.
+pub(crate) struct Limits<'a> {
+    pub(crate) objective: Objective,
+    pub(crate) item: u64,
+    pub(crate) max_peak: Option<u64>,
+    /// Which groups may be used; all without.
+    pub(crate) allowed: Option<Allowed<'a>>,
+}
+
+/// A state as one number, a byte for each of at most eight digits; ordered as the codes are.
+type Packed = u64;
+
+fn packed(codes: &[Code]) -> Packed {
+    codes.iter().fold(0, |x, &c| x << 8 | u64::from(c))
+}
+
+/// What is known of a state.
+struct Node {
+    /// What is left from it at least.
+    left: u64,
+    /// The least cost at which it was reached, from where and how.
+    cost: Key,
+    parent: Option<(Packed, StepOp)>,
+}
+
+/// All that a search knows.
+struct Search<'p> {
+    problem: &'p Problem<'p>,
+    nodes: WordMap<Packed, Node>,
+    queue: BinaryHeap<Reverse<(Key, usize, Packed)>>,
+    target: Packed,
+    /// The least cost known to lead to the target.
+    known: Option<Key>,
+    /// The state that is expanded: itself, its cost, its steps.
+    at: (Packed, Key, usize),
+    moves: usize,
+}
+
+/// Where no cost is known.
+const UNREACHED: Key = [u64::MAX; 2];
+
+impl Visitor for Search<'_> {
+    fn wants(&self, step: &Cost, talks: bool) -> bool {
+        let limits = self.problem.limits;
+        if limits.max_peak.is_some_and(|m| step.peak > m) {
+            return false;
+        }
+        let mut least = add(limits.objective, self.at.1, step);
+        if talks && limits.objective == Objective::Time {
+            least[0] = least[0].saturating_add(self.problem.least_step);
+        }
+        self.known.is_none_or(|k| least < k)
+    }
+
+    fn visit(&mut self, next: &Codes, op: StepOp, step: &Cost) {
+        self.moves += 1;
+        let total = add(self.problem.limits.objective, self.at.1, step);
+        if self.known.is_some_and(|k| total >= k) {
+            return;
+        }
+        let to = packed(next);
+        let node = self.nodes.entry(to).or_insert_with(|| Node {
+            left: self.problem.bound(next),
+            cost: UNREACHED,
+            parent: None,
+        });
+        let estimate = [total[0].saturating_add(node.left), total[1]];
+        if node.cost <= total || self.known.is_some_and(|k| estimate >= k) {
+            return;
+        }
+        node.cost = total;
+        node.parent = Some((self.at.0, op));
+        if to == self.target {
+            self.known = Some(total);
+        }
+        self.queue.push(Reverse((estimate, self.at.2 + 1, to)));
+    }
+}
+
+impl Problem<'_> {
+    /// The best plan, if one is better than `best` (or any, without one).
+    pub(crate) fn search(&self, best: Option<Key>) -> Option<Route> {
+        let mut groups = Groups::default();
+        let (first, target) = (packed(&self.from), packed(&self.to));
+        let left = self.bound(&self.from);
+        let mut s = Search {
+            problem: self,
+            nodes: WordMap::default(),
+            queue: BinaryHeap::new(),
+            target,
+            known: best,
+            at: (first, [0, 0], 0),
+            moves: 0,
+        };
+        s.nodes.insert(first, Node { left, cost: [0, 0], parent: None });
+        s.queue.push(Reverse(([left, 0], 0, first)));
+        while let Some(Reverse((estimate, steps, at))) = s.queue.pop() {
+            let Some(node) = s.nodes.get(&at) else { continue };
+            let cost = node.cost;
+            if at == target || s.known.is_some_and(|k| estimate >= k) || s.moves > MAX_EDGES {
+                break;
+            }
+            if [cost[0].saturating_add(node.left), cost[1]] != estimate {
+                // It was reached at less cost since.
+                continue;
+            }
+            s.at = (at, cost, steps);
+            self.moves(&self.unpacked(at), &mut groups, &mut s);
+        }
+        let found = s.nodes.get(&target).is_some_and(|n| n.cost != UNREACHED);
+        found.then(|| self.plan(&s.nodes))
+    }
+
+    fn unpacked(&self, state: Packed) -> Codes {
+        let n = self.to.len();
+        (0..n).map(|d| (state >> (8 * (n - 1 - d))) as Code).collect()
+    }
+
+    fn plan(&self, nodes: &WordMap<Packed, Node>) -> Route {
+        let mut moves: SmallVec<[Move; 4]> = SmallVec::new();
+        let mut at = packed(&self.to);
+        while let Some((before, op)) = nodes.get(&at).and_then(|n| n.parent) {
+            let state = |x: Packed| self.real(&self.unpacked(x));
+            moves.push(Move { op, before: state(before), after: state(at) });
+            at = before;
+        }
+        moves.reverse();
+        Route { system: Arc::clone(&self.system), moves }
+    }
+}

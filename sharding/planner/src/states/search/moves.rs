@@ -1,0 +1,278 @@
+//! The moves of the search: every state that one step reaches.
+//!
+//! First *what* every digit does (stay, take a place, become replicated, become a term), then *which* place each takes.
+//! What a collective costs is known from the first alone, and for an exchange a least cost is: so most places are never
+//! looked at.
+
+use reshard_layout::{At, Modes};
+use smallvec::SmallVec;
+
+use super::estimate::digit_must_talk;
+use super::problem::Problem;
+use crate::hash::WordMap;
+use crate::model::codes::{Code, Codes, NOWHERE, OWED, OWED_LATER, REPLICATED};
+use crate::model::load::{LevelTraffic, UnitSizes, Volume, traffic};
+use crate::model::totals::Cost;
+use crate::op::StepOp;
+
+/// What one digit does in a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Act {
+    Stay,
+    /// Slice, reduce-scatter or move onto a place.
+    Take,
+    /// Gather or all-reduce.
+    Spread,
+    /// Become a term.
+    Owe(Code),
+}
+
+type Acts = SmallVec<[Act; 8]>;
+
+/// The groups met so far: whether they may be used, and how they spread.
+#[derive(Default)]
+pub(super) struct Groups {
+    index: WordMap<u32, usize>,
+    all: Vec<Known>,
+}
+
+/// What is known of a group.
+struct Known {
+    axes: Modes<At>,
+    allowed: bool,
+    spread: SmallVec<[UnitSizes; 2]>,
+}
+
+// What the digits of a step do.
+const SLICE: u8 = 1;
+const FILL: u8 = 2;
+const GATHER: u8 = 4;
+const SCATTER: u8 = 8;
+const REDUCE: u8 = 16;
+const MOVE: u8 = 32;
+
+/// Whether digits may do these in one step: all the same, or anything an exchange does.
+fn may_be_step(kinds: u8) -> bool {
+    kinds.count_ones() <= 1 || kinds & !(SLICE | GATHER | MOVE) == 0
+}
+
+fn step_of(kinds: u8) -> Option<StepOp> {
+    match kinds {
+        0 => None,
+        SLICE => Some(StepOp::Slice),
+        FILL => Some(StepOp::ZeroFill),
+        GATHER => Some(StepOp::AllGather),
+        SCATTER => Some(StepOp::ReduceScatter),
+        REDUCE => Some(StepOp::AllReduce),
+        _ => Some(StepOp::Exchange),
+    }
+}
+
+/// Whoever is told of the moves.
+pub(super) trait Visitor {
+    /// Whether a move of this cost (of an exchange: at least) may be worth it, `talks` if others must follow it.
+    fn wants(&self, step: &Cost, talks: bool) -> bool;
+    /// A move.
+    fn visit(&mut self, next: &Codes, op: StepOp, step: &Cost);
+}
+
+/// The moves of one state.
+struct Expansion<'p, 'v, V> {
+    problem: &'p Problem<'p>,
+    groups: &'v mut Groups,
+    visitor: &'v mut V,
+    state: &'p Codes,
+    local: u64,
+    pending: bool,
+    /// The group of the step that is looked at.
+    group: usize,
+}
+
+impl Problem<'_> {
+    /// Tells of every state that one step reaches from a state.
+    pub(super) fn moves(&self, state: &Codes, groups: &mut Groups, visitor: &mut impl Visitor) {
+        // Terms of two ops do not meet: what the source owes goes first.
+        let pending = self.common.is_none() && state.contains(&OWED);
+        let mut x =
+            Expansion { problem: self, groups, visitor, state, local: self.local(state), pending, group: 0 };
+        let mut acts = Acts::new();
+        x.choose(&mut acts, 0, x.local);
+    }
+
+    fn group(&self, mask: u32, groups: &mut Groups) -> usize {
+        if let Some(&i) = groups.index.get(&mask) {
+            return i;
+        }
+        let axes: Modes<At> = (0..self.digits.len())
+            .filter(|d| mask >> d & 1 == 1)
+            .flat_map(|d| self.digits[d].real.iter().map(|&r| self.system.digits[r]))
+            .collect();
+        let allowed = self.limits.allowed.is_none_or(|f| f(&axes));
+        let spread = self.network.spread(&axes).unwrap_or_default();
+        groups.all.push(Known { axes, allowed, spread });
+        groups.index.insert(mask, groups.all.len() - 1);
+        groups.all.len() - 1
+    }
+}
+
+impl<V: Visitor> Expansion<'_, '_, V> {
+    /// Chooses what the next digit does; `local` is what a rank holds after the choices so far.
+    fn choose(&mut self, acts: &mut Acts, kinds: u8, local: u64) {
+        let d = acts.len();
+        if d == self.state.len() {
+            self.place_all(acts, kinds, local);
+            return;
+        }
+        let (now, p, pending) = (self.state[d], self.problem, self.pending);
+        let (at, owed) = (now < NOWHERE, now == OWED);
+        let radix = p.weights[d].radix;
+        let mut go = |act: Act, kind: u8, local: u64| {
+            if may_be_step(kinds | kind) {
+                acts.push(act);
+                self.choose(acts, kinds | kind, local);
+                acts.pop();
+            }
+        };
+        go(Act::Stay, 0, local);
+        if now == OWED_LATER {
+            return;
+        }
+        let left = |local: u64| local / radix;
+        if at {
+            go(Act::Take, MOVE, local);
+            go(Act::Spread, GATHER, local * radix);
+        } else if owed {
+            go(Act::Take, SCATTER, left(local));
+            go(Act::Spread, REDUCE, local);
+        } else {
+            go(Act::Take, SLICE, left(local));
+        }
+        let digit = &p.digits[d];
+        let grown = if at { local * radix } else { local };
+        if !owed && digit.fills {
+            go(Act::Owe(OWED), FILL, grown);
+        }
+        // Only replicas will do as terms of an average.
+        if !owed && p.to[d] == OWED_LATER && !pending && (now == REPLICATED || !digit.ends_avg) {
+            go(Act::Owe(OWED_LATER), FILL, grown);
+        }
+    }
+
+    /// Every choice of places for what the digits do.
+    fn place_all(&mut self, acts: &Acts, kinds: u8, after: u64) {
+        let Some(op) = step_of(kinds) else { return };
+        let p = self.problem;
+        // Replicas come of one reduction of all that is still to be reduced, unless only some groups may be used: else each
+        // would be the last reduction's of another group, which may round otherwise.
+        let reduced = |d: usize| p.to[d] != OWED && p.to[d] != OWED_LATER;
+        let leaves = |d: usize| self.state[d] == OWED && acts[d] == Act::Stay && reduced(d);
+        let leaves_terms = || (0..acts.len()).any(leaves);
+        if op == StepOp::AllReduce && p.limits.allowed.is_none() && leaves_terms() {
+            return;
+        }
+        if op.communicates() {
+            let moves = (0..acts.len()).filter(|&d| acts[d] != Act::Stay);
+            self.group = p.group(moves.fold(0, |mask, d| mask | 1 << d), self.groups);
+        }
+        let Some(least) = self.least_cost(acts, op, after) else { return };
+        let must = |d: usize| match acts[d] {
+            Act::Stay => digit_must_talk(self.state[d], p.to[d]),
+            Act::Take => p.to[d] == REPLICATED,
+            Act::Spread => false,
+            Act::Owe(code) => digit_must_talk(code, p.to[d]),
+        };
+        if !self.visitor.wants(&least, (0..acts.len()).any(must)) {
+            return;
+        }
+        let mut next = self.state.clone();
+        let mut used = 0u32;
+        for d in 0..acts.len() {
+            match acts[d] {
+                Act::Stay if next[d] < NOWHERE => used |= 1 << next[d],
+                Act::Stay | Act::Take => {}
+                Act::Spread => next[d] = REPLICATED,
+                Act::Owe(code) => next[d] = code,
+            }
+        }
+        self.place(acts, 0, &mut next, used, op, &least);
+    }
+
+    fn place(&mut self, acts: &Acts, from: usize, next: &mut Codes, used: u32, op: StepOp, least: &Cost) {
+        let Some(d) = (from..acts.len()).find(|&d| acts[d] == Act::Take) else {
+            if op == StepOp::Exchange {
+                let (p, item) = (self.problem, self.problem.limits.item);
+                let after = least.peak - self.local * item;
+                let x = traffic(&p.weights, self.state, next, after, p.network.levels());
+                let cost = self.exchange(&x, least.peak);
+                self.visitor.visit(next, op, &cost);
+            } else {
+                self.visitor.visit(next, op, least);
+            }
+            return;
+        };
+        let now = self.state[d];
+        let mut spare_seen = false;
+        for (i, site) in self.problem.sites.iter().enumerate() {
+            let code = i as Code;
+            if code == now || used >> i & 1 == 1 || site.kind != self.problem.digits[d].kind {
+                continue;
+            }
+            if site.spare && !self.state.contains(&code) {
+                // Spares of a kind are alike: the first free one stands for all.
+                if spare_seen {
+                    continue;
+                }
+                spare_seen = true;
+            }
+            next[d] = code;
+            self.place(acts, d + 1, next, used | 1 << i, op, least);
+        }
+        next[d] = now;
+    }
+
+    /// What a step costs at least, exactly unless it is an exchange; `None` if its group may not be used.
+    fn least_cost(&mut self, acts: &Acts, op: StepOp, after: u64) -> Option<Cost> {
+        let (p, item) = (self.problem, self.problem.limits.item);
+        let mut size = 1u64;
+        for d in (0..acts.len()).filter(|&d| acts[d] != Act::Stay) {
+            size *= p.weights[d].radix;
+        }
+        let volume = Volume::new(op, [self.local, after], size, item);
+        if !op.communicates() {
+            return Some(Cost::new(0.0, 0, volume.peak));
+        }
+        let group = &self.groups.all[self.group];
+        if !group.allowed {
+            return None;
+        }
+        Some(match op {
+            StepOp::AllToAll | StepOp::Exchange => {
+                // Least bytes where nobody takes over a place: some of the target is one's own. Least peers where everybody
+                // does: one, as far away as the outermost digit that moves.
+                let mut free: Codes = self.state.clone();
+                for d in 0..acts.len() {
+                    if acts[d] != Act::Stay && free[d] < NOWHERE {
+                        free[d] = REPLICATED;
+                    }
+                }
+                let mut x = traffic(&p.weights, self.state, &free, after * item, p.network.levels());
+                let outermost = x.iter().rposition(|x| x.peers > 0);
+                for (l, x) in x.iter_mut().enumerate() {
+                    x.peers = usize::from(Some(l) == outermost);
+                }
+                self.exchange(&x, volume.peak)
+            }
+            StepOp::AllGather
+            | StepOp::ReduceScatter
+            | StepOp::AllReduce
+            | StepOp::Slice
+            | StepOp::ZeroFill => p.network.cost_of_collective(op, &volume, &group.spread, &group.axes),
+        })
+    }
+
+    /// An exchange of this traffic, which has no staging.
+    fn exchange(&self, traffic: &[LevelTraffic], peak: u64) -> Cost {
+        let axes = &self.groups.all[self.group].axes;
+        self.problem.network.cost_of_exchange(traffic, peak, axes)
+    }
+}

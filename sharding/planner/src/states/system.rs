@@ -1,0 +1,233 @@
+//! Digit systems: the coarsest cut of dims and mesh axes in which two shardings are maps from digits to positions.
+//!
+//! A *position* is a mode of the zip of the two layouts, a *digit* is a mode of the mesh; a state says of every digit where
+//! it stands: at a position (injectively, of equal extents), replicated, or partial. The system of two shardings is the
+//! zip refined until digits and positions match:
+//!
+//! ```text
+//! zip(A, B), then   where steps [d, e) and [d', e') of one axis overlap, cut both at d, e, d', e', and zip again
+//! ```
+//!
+//! Every cut is forced, so a cut that does not divide means that no digit system exists. The definition of the same, as the
+//! least fixed point of sets of cuts, is what the tests compare with:
+//!
+//! ```text
+//! axis_cuts[a] = {1, n_a};  dim_cuts[i] = {1, N_i}              cuts are products of extents from the slowest end
+//! for each digit [u, v) of axis a that stands at [b, c) of dim i, in either sharding:
+//!     axis_cuts[a] += {u, v};  dim_cuts[i] += {b, c}
+//!     dim_cuts[i]  += b*k/u  for k in axis_cuts[a], u < k < v
+//!     axis_cuts[a] += u*k/b  for k in dim_cuts[i],  b < k < c
+//! ```
+//!
+//! in which every set must stay a chain (each cut divides the next).
+//!
+//! **The zip of two states is the geometry of the step between them.** With the digits at their positions, each mode of the
+//! zip has a stride before and a stride after ([`System::zip_of`]):
+//!
+//! ```text
+//! (local, local)   a loop of every block            (a@x, local)   gathered: a message for each value of the digit
+//! (local, b@y)     my y digit picks what I read     (a@x, b@y)     permuted: the sender's x digit is my y digit
+//! ```
+
+use std::sync::Arc;
+
+use reshard_layout::{At, Mode, Modes};
+use smallvec::SmallVec;
+
+use crate::model::codes::{Code, Codes, OWED, OWED_LATER, REPLICATED};
+use crate::states::refine::Refined;
+use reshard_sharding::PartialAxis;
+use reshard_sharding::internal::canonical_partial;
+use reshard_sharding::{Mesh, ReduceOp, Sharding};
+
+/// Where a mesh digit stands in a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Place {
+    /// At a position (its index in [`System::zip`], of which there are at most 62: their product fits in an `i64`).
+    At(u8),
+    /// Replicated.
+    Replicated,
+    /// Partial with this op.
+    Partial(ReduceOp),
+}
+
+impl Place {
+    pub(crate) fn at(position: usize) -> Place {
+        Place::At(position as u8)
+    }
+
+    pub(crate) fn position(self) -> Option<usize> {
+        match self {
+            Place::At(p) => Some(usize::from(p)),
+            Place::Replicated | Place::Partial(_) => None,
+        }
+    }
+
+    pub(crate) fn is_partial(self) -> bool {
+        match self {
+            Place::Partial(_) => true,
+            Place::At(_) | Place::Replicated => false,
+        }
+    }
+}
+
+/// A place for every digit of a system.
+pub(crate) type State = SmallVec<[Place; 8]>;
+
+/// The digits of a mesh and the zip of two shardings of a tensor on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct System {
+    pub(crate) mesh: Mesh,
+    pub(crate) shape: SmallVec<[usize; 4]>,
+    /// By axis, slowest first; none of extent 1.
+    pub(crate) digits: Modes<At>,
+    /// The positions, the fastest of the row-major index first; none of extent 1.
+    pub(crate) zip: Modes<(At, At)>,
+}
+
+/// The system of two shardings of one tensor on one mesh and their states, or `None` if their digits do not nest.
+///
+/// `seeds` are cuts of axes to start from.
+pub(crate) fn refine(from: &Sharding, to: &Sharding, seeds: &[At]) -> Option<(Arc<System>, State, State)> {
+    let mut refined = Refined::new();
+    refined.fill(from, to, seeds).then(|| refined.system(from))
+}
+
+/// A digit for each position, where one stands; a mesh has at most 62.
+pub(crate) type Standing = SmallVec<[Option<u8>; 32]>;
+
+impl System {
+    /// The digit at each position in a state: its inverse.
+    pub(crate) fn standing(&self, state: &State) -> Standing {
+        let mut standing = Standing::from_elem(None, self.zip.len());
+        for (d, place) in state.iter().enumerate() {
+            if let Place::At(p) = *place {
+                standing[usize::from(p)] = Some(d as u8);
+            }
+        }
+        standing
+    }
+
+    /// A state as the layout of the row-major index: the digits where they stand, the rest local.
+    pub(crate) fn layout(&self, state: &State) -> Modes<At> {
+        let mut modes = Modes::new();
+        for m in &self.zip {
+            modes.push(Mode::new(m.extent, At::local(1)));
+        }
+        for (digit, place) in self.digits.iter().zip(state) {
+            if let Place::At(p) = *place {
+                modes[usize::from(p)].stride = digit.stride;
+            }
+        }
+        modes
+    }
+
+    /// The layouts of two states side by side, one mode for each position, local strides dense.
+    pub(crate) fn zip_of(&self, before: &State, after: &State) -> Vec<Mode<(At, At)>> {
+        let mut zip = Vec::with_capacity(self.zip.len());
+        for m in &self.zip {
+            zip.push(Mode::new(m.extent, (At::local(1), At::local(1))));
+        }
+        for (digit, (before, after)) in self.digits.iter().zip(before.iter().zip(after)) {
+            if let Place::At(p) = *before {
+                zip[usize::from(p)].stride.0 = digit.stride;
+            }
+            if let Place::At(p) = *after {
+                zip[usize::from(p)].stride.1 = digit.stride;
+            }
+        }
+        let (mut first, mut second) = (1, 1);
+        for Mode { extent, stride } in &mut zip {
+            for (at, step) in [(&mut stride.0, &mut first), (&mut stride.1, &mut second)] {
+                if at.is_local() {
+                    *at = At::local(*step);
+                    *step *= *extent;
+                }
+            }
+        }
+        zip
+    }
+
+    /// The digits that change between two states, coalesced: by axis, slowest first.
+    pub(crate) fn changed(&self, before: &State, after: &State) -> SmallVec<[Mode<At>; 4]> {
+        let mut changed = Modes::new();
+        for d in (0..before.len()).rev().filter(|&d| before[d] != after[d]) {
+            changed.push_coalesced(0, self.digits[d]);
+        }
+        changed.reverse();
+        SmallVec::from_slice(&changed)
+    }
+
+    /// The number of elements that every rank holds in a state.
+    pub(crate) fn local_numel(&self, state: &State) -> usize {
+        let placed = state.iter().zip(&self.digits).filter(|(x, _)| x.position().is_some());
+        self.numel() / placed.map(|(_, d)| d.extent as usize).product::<usize>()
+    }
+
+    /// The number of elements of the tensor.
+    pub(crate) fn numel(&self) -> usize {
+        self.zip.iter().map(|m| m.extent as usize).product()
+    }
+
+    /// Splits a position that no state uses so that its slower part has this extent, and returns where that is; positions
+    /// beyond move up by one.
+    pub(crate) fn split(&mut self, position: usize, extent: i64, states: &mut [&mut State]) -> usize {
+        let whole = self.zip[position];
+        if whole.extent == extent {
+            return position;
+        }
+        let (low, high) = whole.cut(whole.extent / extent).expect("the extent divides the position");
+        self.zip[position] = low;
+        self.zip.insert(position + 1, high);
+        for place in states.iter_mut().flat_map(|s| s.iter_mut()) {
+            if let Place::At(p) = place
+                && usize::from(*p) > position
+            {
+                *p += 1;
+            }
+        }
+        position + 1
+    }
+
+    /// The sharding that a state is.
+    pub(crate) fn sharding(&self, state: &State) -> Result<Sharding, crate::Error> {
+        let mut partial: SmallVec<[PartialAxis; 2]> = SmallVec::new();
+        for (place, &digit) in state.iter().zip(&self.digits) {
+            if let Place::Partial(op) = *place {
+                partial.extend(self.mesh.sub_axis(digit).map(|sub| PartialAxis { sub, op }));
+            }
+        }
+        let partial = canonical_partial(&self.mesh, partial)?;
+        let sharding = Sharding::from_modes(&self.mesh, &self.shape, self.layout(state), &partial);
+        Ok(sharding.expect("positions lie in dims"))
+    }
+}
+
+/// A state of a system as codes, partial digits told apart from their source.
+pub(crate) fn codes(state: &State, source: &State) -> Codes {
+    let mut codes = Codes::new();
+    for (&x, &s) in state.iter().zip(source) {
+        codes.push(code(x, s));
+    }
+    codes
+}
+
+/// One place as a code, told apart from its source where it is partial.
+pub(crate) fn code(place: Place, source: Place) -> Code {
+    match place {
+        Place::At(p) => p,
+        Place::Replicated => REPLICATED,
+        Place::Partial(_) if place == source => OWED,
+        Place::Partial(_) => OWED_LATER,
+    }
+}
+
+/// Whether a slice or a zero-fill is all that a digit needs.
+pub(crate) fn is_local([from, to]: [Place; 2]) -> bool {
+    from == to
+        || match (from, to) {
+            (Place::Replicated, _) => true,
+            (Place::At(_), Place::Partial(op)) => op != ReduceOp::Avg,
+            (Place::At(_), Place::At(_) | Place::Replicated) | (Place::Partial(_), _) => false,
+        }
+}

@@ -1,0 +1,133 @@
+//! Steps: one collective or local operation each, with the motion that carries it out.
+
+use core::fmt;
+use std::sync::Arc;
+
+use reshard_layout::{At, Mode};
+use smallvec::SmallVec;
+
+use crate::message::Reduce;
+use crate::op::StepOp;
+use crate::regions::intersection::Intersection;
+use reshard_sharding::SubAxis;
+use reshard_sharding::{Group, ReduceOp, Sharding};
+
+/// What a step does, and to what: the op and its motion are one value, so they cannot disagree.
+#[derive(Clone, Debug)]
+pub(crate) enum Action {
+    Slice(Moves),
+    ZeroFill(Moves),
+    AllGather(Moves),
+    AllToAll(Moves),
+    Exchange(Moves),
+    /// Every rank gets the reduction of its part.
+    ReduceScatter(Moves, Reduction),
+    /// The same, as an exchange of all terms that every rank combines in their order.
+    OrderedReduce(Moves, Reduction),
+    /// Every rank reduces a piece of the local buffer, and all gather the pieces.
+    AllReduce(Reduction),
+}
+
+impl Action {
+    /// What is printed: an ordered reduction is an exchange.
+    pub(crate) fn op(&self) -> StepOp {
+        match self {
+            Action::Slice(_) => StepOp::Slice,
+            Action::ZeroFill(_) => StepOp::ZeroFill,
+            Action::AllGather(_) => StepOp::AllGather,
+            Action::AllToAll(_) => StepOp::AllToAll,
+            Action::Exchange(_) | Action::OrderedReduce(..) => StepOp::Exchange,
+            Action::ReduceScatter(..) => StepOp::ReduceScatter,
+            Action::AllReduce(_) => StepOp::AllReduce,
+        }
+    }
+}
+
+/// Which elements go where.
+#[derive(Clone, Debug)]
+pub(crate) enum Moves {
+    /// Digits change places.
+    Modes {
+        zip: Zip,
+        /// Digits that stand nowhere before and for which the source has another's value: `(head, tail)`.
+        senders: Vec<Mode<(At, At)>>,
+        /// Digits that become terms by zero-filling.
+        terms: Option<Terms>,
+    },
+    /// Regions overlap.
+    Regions(Box<Intersection>),
+}
+
+/// The layouts before and after a step side by side; on the heap, because steps are moved about.
+pub(crate) type Zip = Vec<Mode<(At, At)>>;
+
+/// Along these modes of axes what was one value becomes terms: one copy of it, and the op's identity.
+#[derive(Clone, Debug)]
+pub(crate) struct Terms {
+    pub(crate) op: ReduceOp,
+    pub(crate) modes: Vec<Mode<At>>,
+}
+
+/// The terms along these modes of axes become a value. They combine in the order of the modes' digits, the first slowest.
+#[derive(Clone, Debug)]
+pub(crate) struct Reduction {
+    pub(crate) modes: Vec<Mode<At>>,
+    pub(crate) reduce: Reduce,
+}
+
+/// One operation of a plan.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// The (sub-)axes of `before`'s mesh that it runs over.
+    pub axes: SmallVec<[SubAxis; 4]>,
+    /// The ranks that talk to each other: the pattern of those axes, or for two meshes the span of both.
+    pub group: Group,
+    /// Who holds what before it; shared with the step before.
+    pub before: Arc<Sharding>,
+    /// Who holds what after it.
+    pub after: Arc<Sharding>,
+    /// Bytes that the rank which receives the most receives, without what it sends itself.
+    pub received_bytes: u64,
+    /// Bytes that the rank which sends the most sends, without what it sends itself.
+    pub sent_bytes: u64,
+    /// Bytes that the rank which holds the most holds: what the step reads, what it writes, and its staging.
+    pub peak_bytes: u64,
+    /// Modelled time, as the worst rank pays it.
+    pub cost_us: f64,
+    pub(crate) action: Arc<Action>,
+}
+
+impl Step {
+    /// What kind of operation it is.
+    pub fn op(&self) -> StepOp {
+        self.action.op()
+    }
+
+    /// The axes as text: `tp`, or `tp:(1)2` for a part of one.
+    pub fn axis_names(&self) -> Vec<String> {
+        let axes = self.before.mesh().axes();
+        self.axes
+            .iter()
+            .map(|sub| {
+                let mut text = String::new();
+                sub.write(&mut text, axes).expect("writing to a String");
+                text
+            })
+            .collect()
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} over {} ({}): {} -> {}",
+            self.op(),
+            self.axis_names().join(","),
+            self.group,
+            self.before,
+            self.after
+        )?;
+        write!(f, ", {} B, {:.1} us", self.received_bytes, self.cost_us)
+    }
+}

@@ -1,0 +1,96 @@
+//! Plans as they are stored: texts that people can read, in any serde format.
+//!
+//! A plan is a pure function of its inputs, so those are what is stored, and reading one plans again.
+
+use reshard_sharding::{Group, Sharding};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::model::{Model, Topology};
+use crate::objective::Objective;
+use crate::plan::Plan;
+use crate::planner::Planner;
+
+/// The version of stored plans that is written, and the last that is read.
+const VERSION: u32 = 1;
+
+fn first_version() -> u32 {
+    1
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredPlan {
+    /// Absent in what was stored before there was one.
+    #[serde(default = "first_version")]
+    version: u32,
+    from: Sharding,
+    to: Sharding,
+    item_bytes: usize,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    topology: Option<Topology>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cost_model: Option<String>,
+    objective: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    max_peak_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    groups: Option<Vec<String>>,
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    deterministic: bool,
+}
+
+impl Serialize for Plan {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        let options = self.options();
+        let (topology, cost_model) = match &options.model {
+            Model::Topology(topology) => (Some(topology.clone()), None),
+            Model::Other { text, .. } => (None, Some(text.to_string())),
+        };
+        StoredPlan {
+            version: VERSION,
+            from: self.from().clone(),
+            to: self.to().clone(),
+            item_bytes: self.item_bytes(),
+            topology,
+            cost_model,
+            objective: options.objective().to_string(),
+            max_peak_bytes: options.max_peak_bytes(),
+            groups: options.groups().map(|g| g.iter().map(ToString::to_string).collect()),
+            deterministic: options.is_deterministic(),
+        }
+        .serialize(s)
+    }
+}
+
+impl<'de> Deserialize<'de> for Plan {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Plan, D::Error> {
+        let p = StoredPlan::deserialize(d)?;
+        if p.version > VERSION {
+            let text = format!("a plan of version {}: this reads versions up to {VERSION}", p.version);
+            return Err(D::Error::custom(text));
+        }
+        let topology = match (p.topology, p.cost_model) {
+            (Some(topology), None) => topology,
+            (None, Some(model)) => {
+                let text = format!(
+                    "a plan under the cost model {model}, which no text brings back: plan again with it"
+                );
+                return Err(D::Error::custom(text));
+            }
+            (Some(_), Some(_)) | (None, None) => {
+                return Err(D::Error::custom("a plan has a topology or a cost model, and only one"));
+            }
+        };
+        let objective: Objective = p.objective.parse().map_err(D::Error::custom)?;
+        let mut planner =
+            Planner::new().topology(topology).objective(objective).deterministic(p.deterministic);
+        if let Some(bytes) = p.max_peak_bytes {
+            planner = planner.max_peak_bytes(bytes);
+        }
+        if let Some(groups) = p.groups {
+            let groups: Result<Vec<Group>, _> = groups.iter().map(|g| g.parse()).collect();
+            planner = planner.with_groups(groups.map_err(D::Error::custom)?);
+        }
+        planner.plan(&p.from, &p.to, p.item_bytes).map_err(D::Error::custom)
+    }
+}

@@ -1,0 +1,61 @@
+//! What one rank does in one step: which blocks it receives from whom, sends to whom, and where they lie.
+//!
+//! The layouts before and after a step, zipped, are its geometry (see `system`), and what one rank does is that list sliced
+//! at its coordinates. Receiver `r` needs the elements at which the modes that go along axes afterwards have its digits. With
+//! `x`, `y` a step and the digit that goes along it, they lie on the rank whose digit is
+//!
+//! ```text
+//! (x, y)          the receiver's y digit                                     permuted
+//! (x, local)      every value in turn, or its own where x becomes partial    gathered
+//! not before      its own, except that the head of a path R -> .. -> R or R -> .. -> local takes its tail's,
+//!                 which makes the exchange a permutation
+//! ```
+//!
+//! so the peers are the product of the free digits, and every block is the modes that are local both before and after: a
+//! layout of pairs. Sends invert the same equations. Uneven steps do the same with overlapping regions
+//! (`regions`), and an all-reduce works on pieces of the flat buffer (`pieces`).
+
+mod modes;
+mod pieces;
+mod regions;
+
+use smallvec::SmallVec;
+
+use crate::Error;
+use crate::message::Phases;
+use crate::step::{Action, Moves, Step};
+use reshard_sharding::internal::{members_along, ranks_of_both};
+
+/// What a rank does in a step: one phase, two for an all-reduce, none if it has no part in the step.
+pub(crate) fn phases(step: &Step, rank: usize) -> Result<Phases, Error> {
+    let (before, after) = (&*step.before, &*step.after);
+    let mesh = before.mesh();
+    let one_mesh = mesh == after.mesh();
+    if one_mesh && !mesh.contains(rank) {
+        return Ok(Phases::new());
+    }
+    let mut members = if one_mesh {
+        members_along(mesh, &mesh.modes(&step.axes), rank)?
+    } else {
+        ranks_of_both(mesh, after.mesh())
+    };
+    members.sort_unstable();
+    let phase = match &*step.action {
+        Action::AllReduce(reduction) => return pieces::all_reduced(before, reduction, rank, &members),
+        Action::Slice(moves)
+        | Action::ZeroFill(moves)
+        | Action::AllGather(moves)
+        | Action::AllToAll(moves)
+        | Action::Exchange(moves) => match moves {
+            Moves::Modes { zip, senders, terms } => {
+                modes::phase([zip, senders], terms.as_ref(), mesh, rank, members)?
+            }
+            Moves::Regions(regions) => regions.phase(rank, members)?,
+        },
+        Action::ReduceScatter(moves, reduction) | Action::OrderedReduce(moves, reduction) => match moves {
+            Moves::Modes { zip, .. } => modes::reduced(zip, reduction, mesh, rank, members)?,
+            Moves::Regions(regions) => regions.reduced(rank, reduction, members)?,
+        },
+    };
+    Ok(SmallVec::from_iter([phase]))
+}

@@ -1,0 +1,167 @@
+//! Digits that change places: the zip of a step sliced at the coordinates of a sender and a receiver.
+
+use reshard_layout::{At, Mode, Modes};
+use smallvec::SmallVec;
+
+use crate::Error;
+use crate::message::{Block, Message, Phase, Reduce};
+use crate::step::{Reduction, Terms};
+use reshard_sharding::Mesh;
+use reshard_sharding::internal::{coordinate_of, digit, for_each_value, set_digit};
+
+fn rank_at(mesh: &Mesh, c: &[usize]) -> usize {
+    mesh.rank_at(c).expect("digits are below their extents")
+}
+
+/// A phase of a zip in which nothing moves yet.
+fn phase_of(zip: &[Mode<(At, At)>], reduce: Option<Reduce>, members: Vec<usize>) -> Phase {
+    let local = |side: fn(&(At, At)) -> At| -> usize {
+        zip.iter().filter(|m| side(&m.stride).is_local()).map(|m| m.extent as usize).product()
+    };
+    Phase {
+        source_len: local(|d| d.0),
+        target_len: local(|d| d.1),
+        fill: None,
+        receives: Vec::new(),
+        sends: Vec::new(),
+        reduce,
+        members,
+    }
+}
+
+/// The zip sliced at the coordinates of a sender and a receiver: what goes from one to the other.
+fn block(zip: &[Mode<(At, At)>], sender: &[usize], receiver: &[usize]) -> Block {
+    let (mut source_offset, mut target_offset) = (0, 0);
+    let mut modes = Modes::new();
+    for &m in zip {
+        let (before, after) = m.stride;
+        match (before.is_local(), after.is_local()) {
+            (true, true) => modes.push_coalesced(0, m.map(|_| (before.step(), after.step()))),
+            (true, false) => source_offset += digit(receiver, m.map(|_| after)) * before.step(),
+            (false, true) => target_offset += digit(sender, m.map(|_| before)) * after.step(),
+            (false, false) => {}
+        }
+    }
+    Block { source_offset: source_offset as usize, target_offset: target_offset as usize, modes }
+}
+
+/// Sorts modes of axes: by axis, the slowest first.
+fn sort(modes: &mut Modes<At>) {
+    modes.sort_by_key(|m| (m.stride.axis(), core::cmp::Reverse(m.stride.step())));
+}
+
+/// What a rank does where digits change places.
+pub(super) fn phase(
+    [zip, senders]: [&[Mode<(At, At)>]; 2],
+    terms: Option<&Terms>,
+    mesh: &Mesh,
+    rank: usize,
+    members: Vec<usize>,
+) -> Result<Phase, Error> {
+    Sliced { zip, senders, terms }.phase(mesh, rank, members)
+}
+
+/// Digits that change places.
+struct Sliced<'a> {
+    zip: &'a [Mode<(At, At)>],
+    senders: &'a [Mode<(At, At)>],
+    terms: Option<&'a Terms>,
+}
+
+impl Sliced<'_> {
+    /// The modes that go along axes before, and those after, each with what it is on the other side.
+    fn along(&self) -> impl Iterator<Item = (Mode<At>, At)> + Clone + '_ {
+        self.zip.iter().filter(|m| !m.stride.0.is_local()).map(|&m| (m.map(|d| d.0), m.stride.1))
+    }
+
+    fn is_filled(&self, m: Mode<At>) -> bool {
+        self.terms.is_some_and(|terms| terms.modes.contains(&m))
+    }
+
+    /// The digits that a receiver hears from in all values, and those that a sender reaches in all values.
+    fn free(&self) -> [Modes<At>; 2] {
+        let gathered = |&(m, after): &(Mode<At>, At)| after.is_local() && !self.is_filled(m);
+        let mut heard: Modes<At> = self.along().filter(gathered).map(|(m, _)| m).collect();
+        let told = |m: &Mode<At>| {
+            self.along().any(|(_, after)| after == m.stride)
+                || self.senders.iter().any(|x| x.stride.1 == m.stride)
+                || self.is_filled(*m)
+        };
+        let mut reached: Modes<At> = self.along().map(|(m, _)| m).filter(|m| !told(m)).collect();
+        sort(&mut heard);
+        sort(&mut reached);
+        [heard, reached]
+    }
+
+    fn phase(&self, mesh: &Mesh, rank: usize, members: Vec<usize>) -> Result<Phase, Error> {
+        let me = coordinate_of(mesh, rank)?;
+        let mut phase = phase_of(self.zip, None, members);
+        let was_placed = |at: At| self.along().any(|(m, _)| m.stride == at);
+        if let Some(Terms { op, modes }) = self.terms {
+            phase.fill = Some(*op);
+            // One copy of what was replicated is kept.
+            if modes.iter().any(|&m| !was_placed(m.stride) && digit(&me, m) != 0) {
+                return Ok(phase);
+            }
+        }
+        let [heard, reached] = self.free();
+        // Receives: the sender's digits, its own or told by mine.
+        let mut from = me.clone();
+        for (m, after) in self.along() {
+            if !after.is_local() {
+                set_digit(&mut from, m, digit(&me, m.map(|_| after)));
+            }
+        }
+        for &m in self.senders {
+            let (head, tail) = m.stride;
+            set_digit(&mut from, m.map(|_| head), digit(&me, m.map(|_| tail)));
+        }
+        for_each_value(&mut from, &heard, &mut |from| {
+            let blocks = SmallVec::from_iter([block(self.zip, from, &me)]);
+            phase.receives.push(Message { peer: rank_at(mesh, from), blocks });
+        });
+        // Sends: the receiver's digits, told by mine. One that stood nowhere and takes no other's value is told its own as
+        // well, and then both must agree.
+        let mut to = me.clone();
+        for (m, after) in self.along().filter(|(_, after)| !after.is_local()) {
+            let told = digit(&me, m);
+            let keeps_own = !was_placed(after) && self.senders.iter().all(|x| x.stride.0 != after);
+            if keeps_own && digit(&me, m.map(|_| after)) != told {
+                return Ok(phase);
+            }
+            set_digit(&mut to, m.map(|_| after), told);
+        }
+        for &m in self.senders {
+            let (head, tail) = m.stride;
+            set_digit(&mut to, m.map(|_| tail), digit(&me, m.map(|_| head)));
+        }
+        for_each_value(&mut to, &reached, &mut |to| {
+            if *to != me {
+                let blocks = SmallVec::from_iter([block(self.zip, &me, to)]);
+                phase.sends.push(Message { peer: rank_at(mesh, to), blocks });
+            }
+        });
+        Ok(phase)
+    }
+}
+
+/// The phase in which every rank gets the reduction of its part of the terms along `modes`.
+pub(super) fn reduced(
+    zip: &[Mode<(At, At)>],
+    reduction: &Reduction,
+    mesh: &Mesh,
+    rank: usize,
+    members: Vec<usize>,
+) -> Result<Phase, Error> {
+    let me = coordinate_of(mesh, rank)?;
+    let mut phase = phase_of(zip, Some(reduction.reduce), members);
+    let mut peer = me.clone();
+    for_each_value(&mut peer, &reduction.modes, &mut |peer| {
+        let message = |block| Message { peer: rank_at(mesh, peer), blocks: SmallVec::from_iter([block]) };
+        phase.receives.push(message(block(zip, peer, &me)));
+        if *peer != me {
+            phase.sends.push(message(block(zip, &me, peer)));
+        }
+    });
+    Ok(phase)
+}

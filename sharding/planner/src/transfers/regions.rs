@@ -1,0 +1,180 @@
+//! Regions that overlap: the blocks that every rank receives and sends.
+
+use reshard_layout::{At, Mode, Modes};
+use smallvec::SmallVec;
+
+use crate::Error;
+use crate::message::{Block, Message, Phase};
+use crate::regions::grid::Grid;
+use crate::regions::intersection::Intersection;
+use crate::regions::partition::{Shares, Side};
+use crate::step::Reduction;
+use reshard_sharding::Sharding;
+use reshard_sharding::internal::{Coordinate, members_along};
+use reshard_sharding::internal::{Run, shared};
+
+impl Intersection {
+    /// A phase in which nothing moves yet.
+    fn still(&self, rank: usize, members: Vec<usize>) -> Result<Phase, Error> {
+        Ok(Phase {
+            source_len: Intersection::local_len(&self.from, rank)?,
+            target_len: Intersection::local_len(&self.to, rank)?,
+            fill: None,
+            receives: Vec::new(),
+            sends: Vec::new(),
+            reduce: None,
+            members,
+        })
+    }
+
+    /// What a rank receives.
+    fn received(&self, rank: usize) -> Result<Vec<Message>, Error> {
+        let mut messages = Vec::new();
+        if !self.receives(rank) || Intersection::local_len(&self.to, rank)? == 0 {
+            return Ok(messages);
+        }
+        let source = Grid::new(&self.from);
+        let region = self.to.region(rank)?;
+        let parts = &self.partitions()?.source;
+        let shares: Vec<Shares> =
+            parts.iter().zip(&region.dims).map(|(part, list)| part.shares(list, Side::Source)).collect();
+        for_each_choice(&shares, &mut |regions, runs| {
+            if let Some(peer) = self.source_of(&source, rank, regions) {
+                let blocks = blocks(runs, &self.from.local_shape(peer)?, &self.to.local_shape(rank)?);
+                messages.push(Message { peer, blocks });
+            }
+            Ok(())
+        })?;
+        Ok(messages)
+    }
+
+    pub(super) fn phase(&self, rank: usize, members: Vec<usize>) -> Result<Phase, Error> {
+        let mut phase = self.still(rank, members)?;
+        phase.fill = self.fill;
+        phase.receives = self.received(rank)?;
+        let (source, target) = (Grid::new(&self.from), Grid::new(&self.to));
+        if phase.source_len > 0 {
+            let region = self.from.region(rank)?;
+            let mine = self.from.mesh().coordinate(rank).expect("it holds something");
+            let my_regions = source.regions_of(&mine);
+            let parts = &self.partitions()?.target;
+            let shares: Vec<Shares> =
+                parts.iter().zip(&region.dims).map(|(part, list)| part.shares(list, Side::Target)).collect();
+            // Whoever shares these regions of the target: its replicas and its partial coordinates.
+            let mesh = self.to.mesh();
+            let partial = self.to.partial().iter().map(|p| p.sub);
+            let others: Modes<At> =
+                self.to.replicated_axes().into_iter().chain(partial).map(|s| mesh.mode(s)).collect();
+            for_each_choice(&shares, &mut |regions, runs| {
+                let mut c = Coordinate::from_elem(0, mesh.axes().len());
+                for (dim, &i) in regions.iter().enumerate() {
+                    target.set(&mut c, dim, i);
+                }
+                let first = mesh.rank_at(&c).expect("digits are below their radix");
+                for receiver in members_along(mesh, &others, first)? {
+                    if receiver != rank
+                        && self.receives(receiver)
+                        && self.source_of(&source, receiver, &my_regions) == Some(rank)
+                    {
+                        let blocks =
+                            blocks(runs, &self.from.local_shape(rank)?, &self.to.local_shape(receiver)?);
+                        phase.sends.push(Message { peer: receiver, blocks });
+                    }
+                }
+                Ok(())
+            })?;
+        }
+        Ok(phase)
+    }
+
+    /// The phase in which every rank gets the reduction of its target region over the ranks along some modes.
+    pub(super) fn reduced(
+        &self,
+        rank: usize,
+        reduction: &Reduction,
+        members: Vec<usize>,
+    ) -> Result<Phase, Error> {
+        let mut phase = self.still(rank, members)?;
+        phase.reduce = Some(reduction.reduce);
+        for peer in members_along(self.from.mesh(), &reduction.modes, rank)? {
+            if phase.target_len > 0 {
+                let blocks = between(&self.from, peer, &self.to, rank)?;
+                phase.receives.push(Message { peer, blocks });
+            }
+            if peer != rank {
+                let blocks = between(&self.from, rank, &self.to, peer)?;
+                if !blocks.is_empty() {
+                    phase.sends.push(Message { peer, blocks });
+                }
+            }
+        }
+        Ok(phase)
+    }
+}
+
+/// What two ranks' regions share, as blocks from one local buffer to the other.
+fn between(
+    from: &Sharding,
+    source: usize,
+    to: &Sharding,
+    target: usize,
+) -> Result<SmallVec<[Block; 1]>, Error> {
+    let (s, t) = (from.region(source)?, to.region(target)?);
+    let runs: Vec<Vec<Run>> = s.dims.iter().zip(&t.dims).map(|(s, t)| shared(s, t)).collect();
+    let runs: Vec<&[Run]> = runs.iter().map(Vec::as_slice).collect();
+    Ok(blocks(&runs, &s.local_shape(), &t.local_shape()))
+}
+
+/// Calls `f` with every combination of one region per dim and the runs shared there.
+fn for_each_choice(
+    shares: &[Shares],
+    f: &mut impl FnMut(&[usize], &[&[Run]]) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let mut at = vec![0usize; shares.len()];
+    if shares.iter().any(Vec::is_empty) {
+        return Ok(());
+    }
+    loop {
+        let regions: SmallVec<[usize; 4]> = shares.iter().zip(&at).map(|(s, &i)| s[i].0).collect();
+        let runs: SmallVec<[&[Run]; 4]> = shares.iter().zip(&at).map(|(s, &i)| s[i].1.as_slice()).collect();
+        f(&regions, &runs)?;
+        let Some(dim) = (0..shares.len()).rev().find(|&d| at[d] + 1 < shares[d].len()) else { return Ok(()) };
+        at[dim] += 1;
+        at[dim + 1..].fill(0);
+    }
+}
+
+/// One block for every combination of one run per dim.
+fn blocks(runs: &[&[Run]], source_shape: &[usize], target_shape: &[usize]) -> SmallVec<[Block; 1]> {
+    let mut out: SmallVec<[Block; 1]> = SmallVec::new();
+    if runs.iter().any(|r| r.is_empty()) {
+        return out;
+    }
+    let strides = |shape: &[usize]| -> SmallVec<[usize; 4]> {
+        let mut strides: SmallVec<[usize; 4]> = SmallVec::from_elem(1, shape.len());
+        for d in (1..shape.len()).rev() {
+            strides[d - 1] = strides[d] * shape[d];
+        }
+        strides
+    };
+    let (s, t) = (strides(source_shape), strides(target_shape));
+    let mut at = vec![0usize; runs.len()];
+    loop {
+        let mut block = Block { source_offset: 0, target_offset: 0, modes: Modes::new() };
+        for (d, &i) in at.iter().enumerate().rev() {
+            let r = runs[d][i];
+            block.source_offset += r.source * s[d];
+            block.target_offset += r.target * t[d];
+            for (extent, source, target) in [(r.len, 1, 1), (r.count, r.source_step, r.target_step)] {
+                if extent > 1 {
+                    let stride = ((source * s[d]) as i64, (target * t[d]) as i64);
+                    block.modes.push_coalesced(0, Mode::new(extent as i64, stride));
+                }
+            }
+        }
+        out.push(block);
+        let Some(d) = (0..runs.len()).rev().find(|&d| at[d] + 1 < runs[d].len()) else { return out };
+        at[d] += 1;
+        at[d + 1..].fill(0);
+    }
+}

@@ -1,0 +1,14 @@
+//! The laws of plans, a file per concept.
+
+mod algebra;
+mod by_unit;
+mod cost_model;
+mod golden;
+mod interpreter;
+mod lower_bound;
+mod peers;
+mod planner;
+mod planner_laws;
+mod ragged;
+mod redistribute;
+mod rooms;

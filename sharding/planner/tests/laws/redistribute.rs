@@ -1,0 +1,244 @@
+//! Plans of all pairs of placements, carried out by a few lines that know nothing but phases, and compared by meaning.
+
+use crate::interpreter::{bound_by_regions, run, shards_of};
+use reshard_planner::{Objective, Plan, Planner, Step, StepOp, Topology};
+use reshard_sharding::meaning::meaning;
+use reshard_sharding::{Mesh, Sharding};
+
+fn check(from: &Sharding, to: &Sharding, objective: Objective) -> Plan {
+    let plan = Planner::new()
+        .objective(objective)
+        .plan(from, to, 8)
+        .unwrap_or_else(|e| panic!("{from} -> {to}: {e}"));
+    let shards = shards_of(from, 12345);
+    let want = meaning(from, &shards).unwrap();
+    let world = from.mesh().world().max(to.mesh().world());
+    let (got, received) = run(&plan, world, &shards);
+    let got = meaning(to, &got).unwrap_or_else(|e| panic!("{e}: {plan}"));
+    assert_eq!(got, want, "{plan}");
+    assert_eq!(received, plan.received_bytes(), "{plan}");
+    if let Some(bound) = plan.lower_bound_bytes() {
+        assert!(received >= bound, "below the bound: {plan}");
+        if !from.is_partial() {
+            let truth = bound_by_regions(from, to) * 8;
+            assert_eq!(truth, bound, "{plan}");
+            assert_eq!(received, truth, "{plan}");
+        }
+    }
+    plan
+}
+
+fn all_placements(choices: &[&str], axes: usize) -> Vec<String> {
+    let mut all = vec![String::new()];
+    for _ in 0..axes {
+        all = all
+            .iter()
+            .flat_map(|p| {
+                choices.iter().map(move |c| if p.is_empty() { (*c).to_owned() } else { format!("{p},{c}") })
+            })
+            .collect();
+    }
+    all
+}
+
+fn all_pairs(mesh: &str, shapes: &[&[usize]], choices: &[&str]) -> usize {
+    let mesh: Mesh = mesh.parse().unwrap();
+    let mut n = 0;
+    for &shape in shapes {
+        let shardings: Vec<Sharding> = all_placements(choices, mesh.axes().len())
+            .iter()
+            .filter_map(|p| Sharding::parse(&mesh, shape, p).ok())
+            .collect();
+        for from in &shardings {
+            for to in &shardings {
+                for objective in [Objective::Time, Objective::Bytes] {
+                    check(from, to, objective);
+                    n += 1;
+                }
+            }
+        }
+    }
+    n
+}
+
+const CHOICES: [&str; 6] = ["R", "S(0)", "S(1)", "SS(0,2)", "SS(1,3)", "P"];
+
+#[test]
+fn all_pairs_on_one_axis() {
+    for mesh in ["x=1", "x=2", "x=3", "x=4"] {
+        all_pairs(mesh, &[&[12, 6], &[5, 7], &[8, 12], &[], &[0, 5], &[1], &[6]], &CHOICES);
+    }
+}
+
+#[test]
+fn all_pairs_on_two_axes() {
+    for mesh in ["x=2,y=2", "x=2,y=3", "x=4,y=2"] {
+        all_pairs(mesh, &[&[24, 12], &[5, 7], &[12, 8], &[], &[0, 5], &[1]], &CHOICES);
+    }
+}
+
+#[test]
+fn sub_axes_that_are_not_digits_of_one_number() {
+    for (mesh, shape, texts) in [
+        ("x=6", &[12, 6], ["[{x:(1)2},{}]", "[{x:(3)2},{}]", "[{},{x:(2)3}]", "[{x:(1)3},{}]"]),
+        (
+            "x=12",
+            &[24, 12],
+            ["[{x:(3)4},{}]", "[{x:(1)2},{}]", "[{},{x:(6)2}]", "[{x:(4)3},{}] unreduced={x:(1)2}"],
+        ),
+    ] {
+        let mesh: Mesh = mesh.parse().unwrap();
+        let all = texts.map(|t| Sharding::parse(&mesh, shape, t).unwrap());
+        for from in &all {
+            for to in &all {
+                for objective in [Objective::Time, Objective::Bytes] {
+                    check(from, to, objective);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn sub_axes_beside_dims_that_do_not_divide() {
+    let mesh: Mesh = "x=2,y=4".parse().unwrap();
+    let texts = [
+        "[{},{}]",
+        "[{x},{y}]",
+        "[{y},{x}]",
+        "[{x},{y:(1)2}]",
+        "[{y:(1)2},{y:(2)2,x}]",
+        "[{y:(2)2},{y:(1)2}]",
+        "[{y:(2)2},{2,x,y:(1)2}]",
+        "[{x},{y:(1)2}] unreduced={y:(2)2}",
+        "[{},{x,y:(2)2}] unreduced={y:(1)2}",
+        "[{y:(1)2},{}] unreduced={x,y:(2)2}",
+        "SS(0,2),S(0)",
+        "RG(0,[4,1]),S(1)",
+    ];
+    let all: Vec<Sharding> = texts.iter().map(|t| Sharding::parse(&mesh, &[5, 16], t).unwrap()).collect();
+    for (from, text) in all.iter().zip(texts) {
+        assert_eq!(Sharding::parse(&mesh, &[5, 16], &from.to_string()).as_ref(), Ok(from), "{text}");
+        for to in &all {
+            for objective in [Objective::Time, Objective::Bytes, Objective::Peak] {
+                check(from, to, objective);
+            }
+        }
+    }
+}
+
+#[test]
+fn all_ops_on_two_axes() {
+    for op in ["sum", "avg", "prod", "min", "max"] {
+        let p = format!("P({op})");
+        for mesh in ["x=2,y=2", "x=3,y=2"] {
+            let mesh: Mesh = mesh.parse().unwrap();
+            for shape in [&[12, 6][..], &[5, 3]] {
+                for a in all_placements(&["R", "S(0)", &p, "P(max)"], 2) {
+                    for b in all_placements(&["R", "S(0)", &p, "P(sum)"], 2) {
+                        let (Ok(from), Ok(to)) =
+                            (Sharding::parse(&mesh, shape, &a), Sharding::parse(&mesh, shape, &b))
+                        else {
+                            continue;
+                        };
+                        if Planner::new().plan(&from, &to, 8).is_err() {
+                            assert!(b.contains("avg"), "{from} -> {to}");
+                            continue;
+                        }
+                        check(&from, &to, Objective::Time);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_sample_on_three_axes() {
+    let mesh: Mesh = "x=2,y=2,z=2".parse().unwrap();
+    let all = all_placements(&CHOICES, 3);
+    let mut seed = 7u64;
+    for shape in [&[24, 24][..], &[7, 5], &[8, 3]] {
+        for _ in 0..1500 {
+            let mut pick = || {
+                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                &all[(seed >> 33) as usize % all.len()]
+            };
+            let (a, b) = (pick(), pick());
+            let from = Sharding::parse(&mesh, shape, a).unwrap();
+            let to = Sharding::parse(&mesh, shape, b).unwrap();
+            check(&from, &to, Objective::Time);
+        }
+    }
+}
+
+#[test]
+fn two_meshes_and_other_world_sizes() {
+    let meshes = ["x=2,y=2", "x=4", "x=6", "x=2,y=2@4", "x=3@1", "a=2:1,b=2:2", "x=1@9", "y=4:2"];
+    for a in meshes {
+        for b in meshes {
+            let (a, b): (Mesh, Mesh) = (a.parse().unwrap(), b.parse().unwrap());
+            for shape in [&[12, 6][..], &[5, 7], &[]] {
+                for p in all_placements(&["R", "S(0)", "SS(1,3)", "P"], a.axes().len()) {
+                    for q in all_placements(&["R", "S(1)", "P"], b.axes().len()) {
+                        let (Ok(from), Ok(to)) =
+                            (Sharding::parse(&a, shape, &p), Sharding::parse(&b, shape, &q))
+                        else {
+                            continue;
+                        };
+                        check(&from, &to, Objective::Time);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn plans_and_shardings_can_be_stored() {
+    let mesh: Mesh = "x=2,y=4@8".parse().unwrap();
+    let from = Sharding::parse(&mesh, &[16, 6], "SS(0,4),S(0)").unwrap();
+    let to = Sharding::parse(&mesh, &[16, 6], "P(max),S(1)").unwrap();
+    let plan = Planner::new().plan(&from, &to, 2).unwrap();
+    let text = serde_json::to_string(&plan).unwrap();
+    let back: Plan = serde_json::from_str(&text).unwrap();
+    assert_eq!(back.to_string(), plan.to_string());
+    assert_eq!(serde_json::from_str::<Sharding>(&serde_json::to_string(&from).unwrap()).unwrap(), from);
+    is_send_and_sync(&plan);
+    // Whatever a planner was told is stored.
+    let group = mesh.group_of_axes(&["x", "y"]).unwrap();
+    let from = Sharding::parse(&mesh, &[16, 6], "P,P").unwrap();
+    for planner in [
+        Planner::new().deterministic(true),
+        Planner::new().topology(Topology::h100()).objective(Objective::Peak).max_peak_bytes(1 << 20),
+        Planner::new().with_groups([group]),
+    ] {
+        let plan = planner.plan(&from, &Sharding::parse(&mesh, &[16, 6], "R,R").unwrap(), 2).unwrap();
+        let back: Plan = serde_json::from_str(&serde_json::to_string(&plan).unwrap()).unwrap();
+        assert_eq!((back.options(), back.to_string()), (planner.options(), plan.to_string()));
+    }
+}
+
+fn is_send_and_sync<T: Send + Sync + 'static>(_: &T) {}
+
+/// The axis between two that are reduced together keeps its place: what a joint reduce-scatter leaves is not the target,
+/// although its shards have the same shape.
+#[test]
+fn a_joint_reduction_around_a_shard_still_has_to_be_moved() {
+    let mesh: Mesh = "x=2,y=2,z=2".parse().unwrap();
+    let of = |text: &str| Sharding::parse(&mesh, &[16], text).unwrap();
+    let (from, to) = (of("P,S(0),P"), of("S(0),S(0),S(0)"));
+    let plan = Planner::new().objective(Objective::Bytes).plan(&from, &to, 8).unwrap();
+    let ops: Vec<StepOp> = plan.steps().iter().map(Step::op).collect();
+    assert_eq!((ops[0], plan.communicating_steps()), (StepOp::ReduceScatter, 2), "{plan}");
+    let shards = shards_of(&from, 3);
+    let want = meaning(&from, &shards).unwrap();
+    assert_eq!(meaning(&to, &run(&plan, 8, &shards).0).unwrap(), want);
+    // The first step alone.
+    let between = &plan.steps()[0].after;
+    let reduced = Planner::new().objective(Objective::Bytes).plan(&from, between, 8).unwrap();
+    assert_eq!(reduced.steps().len(), 1, "{reduced}");
+    let (got, _) = run(&reduced, 8, &shards);
+    assert_eq!(meaning(between, &got).unwrap(), want);
+    assert_ne!(meaning(&to, &got).unwrap(), want, "{reduced} is no way to {to}");
+}

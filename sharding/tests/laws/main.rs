@@ -1,0 +1,8 @@
+//! The laws of meshes, placements, notations and views, a file per concept.
+#![allow(clippy::needless_pass_by_value, reason = "quickcheck hands cases to laws by value")]
+
+mod meshes;
+mod notations;
+mod recipes;
+mod shardings;
+mod views;
