@@ -47,7 +47,7 @@ test:
 
 RESHARD_KEPT ?= all
 kept:
-	RESHARD_KEPT=$(RESHARD_KEPT) cargo test --release -p reshard-sharding --test kept -- --nocapture
+	RESHARD_KEPT=$(RESHARD_KEPT) cargo test --release -p reshard-planner --test kept -- --nocapture
 
 # What an earlier packaging left in cargo's home goes first: cargo would take it for these crates, of the same version.
 package:
@@ -66,7 +66,7 @@ bench-check:
 
 laws:
 	RESHARD_LAWS=full cargo test --release -p reshard-layout --test laws
-	RESHARD_LAWS=full cargo test --release -p reshard-sharding --test planner_laws --test lower_bound -- --nocapture
+	RESHARD_LAWS=full cargo test --release -p reshard-planner --test laws -- --nocapture planner_laws lower_bound
 
 SOAK_SECONDS ?= 600
 soak:

@@ -16,14 +16,14 @@ gone() {
     fi
 }
 
-sharding=('sharding/src/*.rs')
-planner=('sharding/src/redistribute/*.rs')
+sharding=('sharding/src/*.rs' 'sharding/planner/src/*.rs' 'sharding/ops/src/*.rs')
+planner=('sharding/planner/src/*.rs')
 kernels=('kernels/src/*.rs' 'kernels/cuda/src/*.rs')
 collectives=('collectives/src/*.rs' 'collectives/*/src/*.rs')
 
 gone '\b(struct|enum|type) (Digit|Digits|Owner|Word|Words|Position|Positions)\b' \
     'a digit is a Mode<At>, whose stride says who holds it; a dim is a list of Modes' "${sharding[@]}"
-gone '\bmod (digits|merge|extent)\b' 'these are layout, redistribute::refine and cut' "${sharding[@]}"
+gone '\bmod (digits|merge|extent)\b' 'these are layout, states::refine and cut' "${sharding[@]}"
 gone '\bfn (canonical|canonical_word|cut_word|word_of|joined|join_digits)\b' \
     'coalesce: Modes::push_coalesced, Layout::coalesced' "${sharding[@]}"
 gone '\bfn (give|decode_axis|regroup|intervals_of_word)\b' \
@@ -37,6 +37,6 @@ gone '\bfn (try_map|boundaries|within_boundaries)\b' 'Layout::compose_at' "${col
 gone '\bSmallVec<\[\((i64, i64|usize, usize)\); [0-9]+\]>.*(modes|digits)' 'Modes' 'sharding/src/group.rs' \
     'sharding/src/group/*.rs' 'sharding/src/mesh.rs' 'sharding/src/notation/*.rs'
 # Coordinates become ranks in one place, so that a mesh may have its devices in any order.
-gone 'layout(\(\))?\.at\(c' 'Mesh::rank_at' 'sharding/src/redistribute/*.rs' 'sharding/src/layout/*.rs' \
+gone 'layout(\(\))?\.at\(c' 'Mesh::rank_at' 'sharding/planner/src/*.rs' 'sharding/src/layout/*.rs' \
     'sharding/src/meaning.rs' 'sharding/src/sharding.rs' 'sharding/src/notation/*.rs'
 exit "$status"

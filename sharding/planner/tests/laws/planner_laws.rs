@@ -1,6 +1,6 @@
 //! The laws of the planner: over all small pairs first, then over random redistributions, which are also carried out.
 //!
-//! A sample runs by default. `RESHARD_LAWS=full cargo test --release -p reshard-sharding --test planner_laws` carries out
+//! A sample runs by default. `RESHARD_LAWS=full cargo test --release -p reshard-planner --test laws planner_laws` carries out
 //! 100,000 distinct redistributions.
 
 use std::collections::HashSet;
