@@ -11,7 +11,7 @@ use std::io::{self, Write};
 
 use reshard::layout::Mode;
 use reshard::planner::{Message, Phase};
-use reshard::{Mesh, Plan, Planner, Sharding, scatter};
+use reshard::{DType, Mesh, Plan, Planner, Sharding, scatter};
 
 /// What is on its way.
 type Transport = HashMap<(usize, usize), Vec<u32>>;
@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mesh: Mesh = "dp=2,tp=4".parse()?;
     let from = Sharding::parse(&mesh, &[6, 16], "S(0),S(1)")?;
     let to = Sharding::parse(&mesh, &[6, 16], "R,S(0)")?;
-    let plan = Planner::new().plan(&from, &to, size_of::<u32>())?;
+    let plan = Planner::new().plan(&from, &to, DType::U32)?;
     writeln!(io::stdout(), "{plan}")?;
 
     let tensor: Vec<u32> = (0..6 * 16).collect();

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use reshard::planner::{CostModel, Level, Load, Need, StepOp, check_cost_model};
-use reshard::{Mesh, Planner, Sharding};
+use reshard::{DType, Mesh, Planner, Sharding};
 
 /// A torus of `rows x columns` ranks.
 #[derive(Debug)]
@@ -129,7 +129,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let from = Sharding::parse(&mesh, &[4096, 4096], from)?;
         let to = Sharding::parse(&mesh, &[4096, 4096], to)?;
         for planner in [&uniform, &torus] {
-            let plan = planner.plan(&from, &to, 2)?;
+            let plan = planner.plan(&from, &to, DType::BF16)?;
             let steps: Vec<String> =
                 plan.steps().iter().map(|s| format!("{} {}", s.op(), s.axis_names().join(","))).collect();
             println!(
@@ -138,7 +138,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 plan.cost_us(),
                 planner.options().cost_model()
             );
-            assert!(plan.cost_us() >= planner.lower_bound_us(&from, &to, 2)?);
+            assert!(plan.cost_us() >= planner.lower_bound_us(&from, &to, DType::BF16)?);
         }
     }
     Ok(())

@@ -129,10 +129,10 @@ fn what_is_chosen_computes_the_product() {
             let (from, to) = (parse(from), parse(to.as_str().unwrap()));
             let mut shards = scatter(&from, &arange, 0).unwrap();
             if from != to {
-                let plan = Planner::new().plan(&from, &to, 8).unwrap();
+                let plan = Planner::new().plan(&from, &to, DType::F64).unwrap();
                 cost_us += plan.cost_us();
                 let bytes: Vec<&[u8]> = shards.iter().map(|shard| bytemuck::cast_slice(shard)).collect();
-                let landed = threads::redistribute(&plan, DType::I64, &bytes).unwrap().0;
+                let landed = threads::redistribute(&plan, &bytes).unwrap().0;
                 shards = landed.iter().map(|shard| bytemuck::pod_collect_to_vec(shard)).collect();
             }
             moved.push((to, shards));

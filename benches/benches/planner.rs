@@ -3,6 +3,7 @@
 //! One criterion benchmark a kind, over all its pairs in turn, divided by their number; the table of the median, mean and
 //! worst of single pairs goes to stdout before. 8 and 131,072 ranks are asked for the same digits.
 
+use reshard_kernels::DType;
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -54,7 +55,7 @@ fn table() {
             .enumerate()
             .map(|(i, (a, b))| {
                 let plan = || {
-                    black_box(planner.plan(black_box(a), black_box(b), 4).expect("a plan"));
+                    black_box(planner.plan(black_box(a), black_box(b), DType::F32).expect("a plan"));
                 };
                 (batches_us(10, plan)[0], i)
             })
@@ -67,8 +68,8 @@ fn table() {
         let (n, title, target) = (all.len(), kind.title, kind.target_us);
         println!("| {title} | {n} | {median:.2} | {mean:.2} | {worst:.2} | `{from} -> {to}` | {target} |");
     }
-    let bound: Question = |p, a, b| p.lower_bound_us(a, b, 4).expect("a bound");
-    let cost: Question = |p, a, b| p.cost_us(a, b, 4).expect("a cost");
+    let bound: Question = |p, a, b| p.lower_bound_us(a, b, DType::F32).expect("a bound");
+    let cost: Question = |p, a, b| p.cost_us(a, b, DType::F32).expect("a cost");
     for (name, ask, target) in [("bound", bound, "0.15"), ("cost", cost, "")] {
         for kind in KINDS.iter().filter(|k| name == "bound" || k.terms == Terms::None) {
             let (planner, pairs) = ((kind.planner)(), kind.shardings());
@@ -85,7 +86,7 @@ fn table() {
     let (cache, planner) = (PlanCache::new(1024), (kind(CACHED).planner)());
     let (pairs, again) = (kind(CACHED).shardings(), kind(CACHED).shardings());
     for (from, to) in &pairs {
-        cache.plan(&planner, from, to, 4).expect("a plan");
+        cache.plan(&planner, from, to, DType::F32).expect("a plan");
     }
     let ids: Vec<_> = pairs.iter().map(|(a, b)| (cache.intern(a), cache.intern(b))).collect();
     let by = cache.intern_planner(&planner);
@@ -99,17 +100,17 @@ fn table() {
     };
     let times = batches_us(1000, || {
         let (a, b) = &pairs[next()];
-        black_box(cache.plan(&planner, a, b, 4).expect("a plan"));
+        black_box(cache.plan(&planner, a, b, DType::F32).expect("a plan"));
     });
     row("by value", times, 0.15);
     let times = batches_us(1000, || {
         let (a, b) = &again[next()];
-        black_box(cache.plan(&planner, a, b, 4).expect("a plan"));
+        black_box(cache.plan(&planner, a, b, DType::F32).expect("a plan"));
     });
     row("by value, on an equal mesh made again", times, 0.15);
     let times = batches_us(1000, || {
         let (a, b) = &ids[next()];
-        black_box(cache.plan_interned(&by, a, b, 4).expect("a plan"));
+        black_box(cache.plan_interned(&by, a, b, DType::F32).expect("a plan"));
     });
     row("by handle", times, 0.05);
 }
@@ -123,7 +124,7 @@ fn bench(c: &mut Criterion) {
         group.bench_function(BenchmarkId::from_parameter(kind.name), |b| {
             b.iter(|| {
                 for (from, to) in &pairs {
-                    black_box(planner.plan(black_box(from), black_box(to), 4).expect("a plan"));
+                    black_box(planner.plan(black_box(from), black_box(to), DType::F32).expect("a plan"));
                 }
             });
         });
@@ -134,22 +135,28 @@ fn bench(c: &mut Criterion) {
     let (cache, planner) = (PlanCache::new(1024), (kind(CACHED).planner)());
     let pairs = kind(CACHED).shardings();
     for (from, to) in &pairs {
-        cache.plan(&planner, from, to, 4).expect("a plan");
+        cache.plan(&planner, from, to, DType::F32).expect("a plan");
     }
     let (from, to) = &pairs[2];
     group.bench_function("by value", |b| {
-        b.iter(|| cache.plan(black_box(&planner), black_box(from), black_box(to), 4).expect("a plan"));
+        b.iter(|| {
+            cache.plan(black_box(&planner), black_box(from), black_box(to), DType::F32).expect("a plan")
+        });
     });
     let parsed = &kind(CACHED).shardings()[2];
     group.bench_function("by value, shardings parsed again", |b| {
         b.iter(|| {
-            cache.plan(black_box(&planner), black_box(&parsed.0), black_box(&parsed.1), 4).expect("a plan")
+            cache
+                .plan(black_box(&planner), black_box(&parsed.0), black_box(&parsed.1), DType::F32)
+                .expect("a plan")
         });
     });
     let ids = (cache.intern_planner(&planner), cache.intern(from), cache.intern(to));
     group.bench_function("by handle", |b| {
         b.iter(|| {
-            cache.plan_interned(black_box(&ids.0), black_box(&ids.1), black_box(&ids.2), 4).expect("a plan")
+            cache
+                .plan_interned(black_box(&ids.0), black_box(&ids.1), black_box(&ids.2), DType::F32)
+                .expect("a plan")
         });
     });
     group.finish();

@@ -24,7 +24,7 @@ pub const SHAPE: [usize; 2] = [4096, 4096];
 pub fn plan(shape: &[usize], from: &str, to: &str) -> Result<Plan, reshard_planner::Error> {
     let mesh = Mesh::new([("dp", 2), ("tp", 4)])?;
     let (from, to) = (Sharding::parse(&mesh, shape, from)?, Sharding::parse(&mesh, shape, to)?);
-    Planner::new().plan(&from, &to, 4)
+    Planner::new().plan(&from, &to, DType::F32)
 }
 
 /// A rank's buffers for a plan: allocated, touched, and ready to run.
@@ -40,7 +40,7 @@ pub struct Ready {
 impl Ready {
     /// Compiles and allocates.
     pub fn new(plan: &Plan, comm: &mut Comm) -> Result<Ready, Error> {
-        let compiled = Compiled::new(plan, comm.rank(), DType::F32)?;
+        let compiled = Compiled::new(plan, comm.rank())?;
         let rank = comm.rank() as u8;
         let filled = |bytes| vec![rank + 1; bytes];
         let (source, target) = (filled(compiled.source_bytes()), filled(compiled.target_bytes()));

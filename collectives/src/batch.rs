@@ -7,7 +7,6 @@
 //! All sources lie in one buffer and all targets in another, each tensor where it begins on every rank, so that a rank
 //! knows where its peers have theirs.
 
-use reshard_kernels::DType;
 use reshard_planner::Plan;
 use reshard_sharding::Sharding;
 
@@ -20,18 +19,18 @@ const ALIGNMENT: usize = 64;
 /// Plans of several tensors, to be compiled together.
 ///
 /// ```
-/// use reshard_collectives::{Batch, Communicator, threads::World};
 /// use reshard_kernels::DType;
-/// use reshard_sharding::{Mesh, Sharding};
+/// use reshard_collectives::{Batch, Communicator, threads::World};
+/// /// use reshard_sharding::{Mesh, Sharding};
 /// use reshard_planner::Planner;
 ///
 /// let mesh = Mesh::new([("tp", 2)])?;
 /// let parse = |shape: &[usize], text: &str| Sharding::parse(&mesh, shape, text);
-/// let weight = Planner::new().plan(&parse(&[2, 2], "S(0)")?, &parse(&[2, 2], "S(1)")?, 1)?;
-/// let bias = Planner::new().plan(&parse(&[4], "S(0)")?, &parse(&[4], "R")?, 1)?;
+/// let weight = Planner::new().plan(&parse(&[2, 2], "S(0)")?, &parse(&[2, 2], "S(1)")?, DType::U8)?;
+/// let bias = Planner::new().plan(&parse(&[4], "S(0)")?, &parse(&[4], "R")?, DType::U8)?;
 /// let mut batch = Batch::new();
-/// let weight = batch.add(&weight, DType::U8)?;
-/// let bias = batch.add(&bias, DType::U8)?;
+/// let weight = batch.add(&weight)?;
+/// let bias = batch.add(&bias)?;
 ///
 /// let results = World::new(2)?.run(|comm| {
 ///     let compiled = batch.compile(comm.rank())?;
@@ -65,10 +64,10 @@ impl<'a> Batch<'a> {
 
     /// Adds a tensor with dense row-major buffers behind those that are there already, and returns its index.
     ///
-    /// Errors: [`Error::ItemBytes`]; [`Error::Kernel`] for sizes that overflow.
-    pub fn add(&mut self, plan: &'a Plan, dtype: DType) -> Result<usize, Error> {
+    /// Errors: [`Error::Kernel`] for sizes that overflow.
+    pub fn add(&mut self, plan: &'a Plan) -> Result<usize, Error> {
         let (source, target) = (aligned(self.source_bytes)?, aligned(self.target_bytes)?);
-        self.add_at(plan, dtype, (&Memory::RowMajor, source), (&Memory::RowMajor, target))
+        self.add_at(plan, (&Memory::RowMajor, source), (&Memory::RowMajor, target))
     }
 
     /// Adds a tensor whose source and target lie in memory like this and begin at these bytes, on every rank; returns its
@@ -79,14 +78,10 @@ impl<'a> Batch<'a> {
     pub fn add_at(
         &mut self,
         plan: &'a Plan,
-        dtype: DType,
         (source, source_start): (&'a Memory, usize),
         (target, target_start): (&'a Memory, usize),
     ) -> Result<usize, Error> {
-        let item = dtype.item_bytes()?;
-        if item != plan.item_bytes() {
-            return Err(Error::ItemBytes { plan: plan.item_bytes(), dtype, bytes: item });
-        }
+        let item = plan.item_bytes();
         for start in [source_start, target_start] {
             if !start.is_multiple_of(item) {
                 let message = format!("byte {start} is inside of an item of {item} bytes");
@@ -100,7 +95,7 @@ impl<'a> Batch<'a> {
         self.scratch_bytes = end(scratch_start, scratch, 1)?;
         self.source_bytes = self.source_bytes.max(source_end);
         self.target_bytes = self.target_bytes.max(target_end);
-        self.tensors.push(Tensor { plan, dtype, source, target, source_start, target_start, scratch_start });
+        self.tensors.push(Tensor { plan, source, target, source_start, target_start, scratch_start });
         Ok(self.tensors.len() - 1)
     }
 

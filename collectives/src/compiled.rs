@@ -22,12 +22,12 @@ use crate::{Communicator, Error, Exchange, Memory};
 /// let mesh = Mesh::new([("tp", 2)])?;
 /// let from = Sharding::parse(&mesh, &[4, 2], "S(0)")?;
 /// let to = Sharding::parse(&mesh, &[4, 2], "S(1)")?;
-/// let plan = Planner::new().plan(&from, &to, 1)?;
+/// let plan = Planner::new().plan(&from, &to, DType::U8)?;
 ///
 /// let shards = [[0, 1, 2, 3], [4, 5, 6, 7]];
 /// let mut world = World::new(2)?;
 /// let results = world.run(|comm| {
-///     let compiled = Compiled::new(&plan, comm.rank(), DType::U8)?;
+///     let compiled = Compiled::new(&plan, comm.rank())?;
 ///     let mut scratch = compiled.scratch(comm)?;
 ///     let mut target = vec![0; compiled.target_bytes()];
 ///     for _ in 0..3 {
@@ -62,10 +62,10 @@ pub struct Scratch<Owned> {
 impl Compiled {
     /// Compiles a plan for a rank, with dense row-major buffers.
     ///
-    /// Errors: [`Error::NotInPlan`]; [`Error::ItemBytes`] if the dtype has another size than the plan's items;
-    /// [`Error::Kernel`] if a partial tensor has a dtype without that arithmetic.
-    pub fn new(plan: &Plan, rank: usize, dtype: DType) -> Result<Compiled, Error> {
-        Compiled::with_memory(plan, rank, dtype, &Memory::RowMajor, &Memory::RowMajor)
+    /// Errors: [`Error::NotInPlan`]; [`Error::Kernel`] if a partial tensor is of a dtype without that arithmetic, which a plan
+    /// leaves to the framework.
+    pub fn new(plan: &Plan, rank: usize) -> Result<Compiled, Error> {
+        Compiled::with_memory(plan, rank, &Memory::RowMajor, &Memory::RowMajor)
     }
 
     /// Compiles a plan for a rank whose source and target lie in memory as `source` and `target` say.
@@ -74,12 +74,10 @@ impl Compiled {
     pub fn with_memory(
         plan: &Plan,
         rank: usize,
-        dtype: DType,
         source: &Memory,
         target: &Memory,
     ) -> Result<Compiled, Error> {
-        let tensor =
-            Tensor { plan, dtype, source, target, source_start: 0, target_start: 0, scratch_start: 0 };
+        let tensor = Tensor { plan, source, target, source_start: 0, target_start: 0, scratch_start: 0 };
         Compiled::of_tensors(rank, &[tensor])
     }
 
@@ -90,7 +88,7 @@ impl Compiled {
         }
         let mut hash = Fingerprint::new();
         for tensor in tensors {
-            hash.add(tensor.plan, tensor.dtype, tensor.source, tensor.target);
+            hash.add(tensor.plan, tensor.source, tensor.target);
             hash.add_number(tensor.source_start);
             hash.add_number(tensor.scratch_start);
         }
@@ -276,9 +274,9 @@ impl Compiled {
     ///
     /// let mesh = Mesh::new([("dp", 2)])?;
     /// let gradient = Sharding::parse(&mesh, &[4], "P")?;
-    /// let plan = Planner::new().plan(&gradient, &Sharding::parse(&mesh, &[4], "R")?, 1)?;
+    /// let plan = Planner::new().plan(&gradient, &Sharding::parse(&mesh, &[4], "R")?, DType::U8)?;
     /// let results = World::new(2)?.run(|comm| {
-    ///     let compiled = Compiled::new(&plan, comm.rank(), DType::U8)?;
+    ///     let compiled = Compiled::new(&plan, comm.rank())?;
     ///     assert!(compiled.is_in_place());
     ///     let mut scratch = compiled.scratch(comm)?;
     ///     let mut buffer = vec![1 + comm.rank() as u8; compiled.in_place_bytes()];

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::time::Duration;
 
-use reshard_kernels::DType;
-
 /// Where in a plan something happened: the step and the ranks that take part in it with the rank that tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -40,15 +38,6 @@ pub enum Error {
     NotInPlan {
         /// The rank.
         rank: usize,
-    },
-    /// The plan is for items of another size.
-    ItemBytes {
-        /// Bytes an item has in the plan.
-        plan: usize,
-        /// The dtype.
-        dtype: DType,
-        /// Bytes an item of that dtype has.
-        bytes: usize,
     },
     /// A memory layout that does not fit the local shape.
     Memory {
@@ -179,7 +168,6 @@ impl Error {
             Error::Layout(_) | Error::Memory { .. } => "memory",
             Error::Parse { .. } => "parse",
             Error::NotInPlan { .. } | Error::WorldTooSmall { .. } => "rank",
-            Error::ItemBytes { .. } => "dtype",
             Error::Buffer { .. } | Error::ShardCount { .. } | Error::TensorCount { .. } => "buffer",
             Error::Phase { .. } => "phase",
             Error::RankFailed { .. } | Error::Panicked { .. } | Error::Planted { .. } => "rank_failed",
@@ -204,7 +192,6 @@ impl Error {
             | Error::Kernel(_)
             | Error::Layout(_)
             | Error::NotInPlan { .. }
-            | Error::ItemBytes { .. }
             | Error::Memory { .. }
             | Error::Parse { .. }
             | Error::Buffer { .. }
@@ -227,9 +214,6 @@ impl fmt::Display for Error {
             Error::Kernel(error) => error.fmt(f),
             Error::Layout(error) => error.fmt(f),
             Error::NotInPlan { rank } => write!(f, "rank {rank} takes no part in the plan"),
-            Error::ItemBytes { plan, dtype, bytes } => {
-                write!(f, "the plan is for items of {plan} bytes but {dtype} has {bytes}")
-            }
             Error::Memory { rank, message } => write!(f, "memory of rank {rank}: {message}"),
             Error::Parse { input, message } => write!(f, "{message}, not {input:?}"),
             Error::Buffer { rank, which, needed, given } => {

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use reshard_kernels::{Combine, CombineOp, Copy, DType, Divide, Mode, Nest, Side};
+use reshard_kernels::{Combine, Copy, DType, Divide, Mode, Nest, Side};
+use reshard_planner::internal::combine_op;
 use reshard_planner::{Block, Message, Phase, StepOp};
-use reshard_sharding::ReduceOp;
 use smallvec::SmallVec;
 
 use crate::collective::{self, Collective, Reduction};
@@ -448,14 +448,4 @@ fn whole_target(len: usize) -> Nests {
 /// A message's blocks as nests.
 fn nests(message: &Message) -> Nests {
     message.blocks.iter().map(nest_of).collect()
-}
-
-/// The kernel's operation; an average is a sum that is divided at the end.
-pub(crate) fn combine_op(op: ReduceOp) -> CombineOp {
-    match op {
-        ReduceOp::Sum | ReduceOp::Avg => CombineOp::Sum,
-        ReduceOp::Prod => CombineOp::Prod,
-        ReduceOp::Min => CombineOp::Min,
-        ReduceOp::Max => CombineOp::Max,
-    }
 }

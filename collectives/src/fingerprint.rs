@@ -2,7 +2,6 @@
 
 use std::fmt::{self, Write};
 
-use reshard_kernels::DType;
 use reshard_planner::Plan;
 
 use crate::Memory;
@@ -25,15 +24,16 @@ impl Fingerprint {
     }
 
     /// Adds a tensor's plan and memory.
-    pub(crate) fn add(&mut self, plan: &Plan, dtype: DType, source: &Memory, target: &Memory) {
+    pub(crate) fn add(&mut self, plan: &Plan, source: &Memory, target: &Memory) {
         let (from, to) = (plan.from(), plan.to());
         // Writing here never fails.
         let _ = write!(
             self,
-            "{from} on {} -> {to} on {} of {:?} {dtype} {}:",
+            "{from} on {} -> {to} on {} of {:?} {} {}:",
             from.mesh(),
             to.mesh(),
             from.shape(),
+            plan.dtype(),
             plan.item_bytes()
         );
         for step in plan.steps() {

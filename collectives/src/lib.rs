@@ -1,7 +1,7 @@
 //! Redistribution plans carried out: compiled once per rank, run many times, by any engine.
 //!
 //! ```text
-//! Plan --Compiled::new(plan, rank, dtype)--> Compiled --run(comm, source, target, scratch)--> this rank's new shard
+//! Plan --Compiled::new(plan, rank)--> Compiled --run(comm, source, target, scratch)--> this rank's new shard
 //! ```
 //!
 //! [`Communicator`] is what an engine must do; [`threads`] is the engine that needs nothing installed: ranks are threads
@@ -16,9 +16,9 @@
 //! let mesh = Mesh::new([("dp", 2), ("tp", 2)])?;
 //! let from = Sharding::parse(&mesh, &[2, 2], "S(0),S(1)")?;
 //! let to = Sharding::parse(&mesh, &[2, 2], "R,S(1)")?;
-//! let plan = Planner::new().plan(&from, &to, 1)?;
+//! let plan = Planner::new().plan(&from, &to, DType::U8)?;
 //!
-//! let (shards, trace) = threads::redistribute(&plan, DType::U8, &[vec![1], vec![2], vec![3], vec![4]])?;
+//! let (shards, trace) = threads::redistribute(&plan, &[vec![1], vec![2], vec![3], vec![4]])?;
 //! assert_eq!(shards, [[1, 3], [2, 4], [1, 3], [2, 4]]);
 //! assert_eq!(trace.received_by(0), plan.received_bytes());
 //! # Ok::<(), Box<dyn std::error::Error>>(())

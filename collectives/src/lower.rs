@@ -19,18 +19,18 @@
 use reshard_kernels::DType;
 use reshard_kernels::{Mode, Modes};
 use reshard_planner::{Block, Message, Phase, Plan, StepOp};
-use reshard_sharding::{ReduceOp, Sharding};
+use reshard_sharding::Sharding;
 use smallvec::SmallVec;
 
-use crate::exchange::{Head, Part, combine_op};
+use crate::exchange::{Head, Part};
 use crate::memory::Map;
 use crate::{Error, Exchange, Memory};
+use reshard_planner::internal::check_partial;
 
 /// A tensor to redistribute, and where it lies in the buffers; offsets in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tensor<'a> {
     pub(crate) plan: &'a Plan,
-    pub(crate) dtype: DType,
     pub(crate) source: &'a Memory,
     pub(crate) target: &'a Memory,
     pub(crate) source_start: usize,
@@ -242,18 +242,15 @@ fn exchange(head: Head, group: &[&Round], tensors: &[Tensor<'_>], alone: bool) -
     let parts: Vec<Part<'_>> = group
         .iter()
         .zip(&sources)
-        .map(|(round, source)| part(round, tensors[round.tensor].dtype, source))
+        .map(|(round, source)| part(round, tensors[round.tensor].plan.dtype(), source))
         .collect();
     Exchange::new(head, &parts)
 }
 
 /// The phases of one tensor on one rank, in order.
 fn rounds_of(rank: usize, at: usize, tensor: &Tensor<'_>, alone: bool) -> Result<Vec<Round>, Error> {
-    let Tensor { plan, dtype, .. } = *tensor;
-    let bytes = dtype.item_bytes()?;
-    if bytes != plan.item_bytes() {
-        return Err(Error::ItemBytes { plan: plan.item_bytes(), dtype, bytes });
-    }
+    let Tensor { plan, .. } = *tensor;
+    let dtype = plan.dtype();
     check_partial(plan.from(), dtype)?;
     check_partial(plan.to(), dtype)?;
     if !takes_part(plan, rank) {
@@ -321,7 +318,8 @@ fn peer_source(
     peer: usize,
     alone: bool,
 ) -> Result<Map, Error> {
-    let Tensor { plan, dtype, .. } = *tensor;
+    let Tensor { plan, .. } = *tensor;
+    let dtype = plan.dtype();
     let first_talks = plan.steps().first().is_none_or(|step| step.op().communicates());
     let (map, begin) = if *tensor.source == Memory::RowMajor && (first_talks || index > 0) {
         // Dense from the beginning to the end: no need to look.
@@ -339,19 +337,6 @@ fn peer_source(
 /// A tensor's memory, so many bytes into a buffer.
 fn place(map: Map, start: usize, dtype: DType) -> Result<Map, Error> {
     Ok(map.at_element(start / dtype.item_bytes()?))
-}
-
-/// Succeeds if what a sharding leaves to be reduced can be reduced in this dtype.
-fn check_partial(sharding: &Sharding, dtype: DType) -> Result<(), Error> {
-    for partial in sharding.partial() {
-        match partial.op {
-            ReduceOp::Avg => dtype.check_average()?,
-            ReduceOp::Sum | ReduceOp::Prod | ReduceOp::Min | ReduceOp::Max => {
-                dtype.check_combine(combine_op(partial.op))?;
-            }
-        }
-    }
-    Ok(())
 }
 
 /// The memory of a rank's shard; empty if the mesh does not hold the rank.

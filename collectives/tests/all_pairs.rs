@@ -206,14 +206,13 @@ fn buffers_of_any_memory_layout() {
                     Sharding::parse(&mesh, &shape, from).unwrap(),
                     Sharding::parse(&mesh, &shape, to).unwrap(),
                 );
-                let plan = Planner::new().plan(&source, &target, 8).unwrap();
+                let plan = Planner::new().plan(&source, &target, DType::F64).unwrap();
                 let data = to_bytes(&shards::<i64>(&source, source.placements().unwrap().as_ref()));
-                let (want, _) = world.redistribute(&plan, DType::I64, &data).unwrap();
+                let (want, _) = world.redistribute(&plan, &data).unwrap();
                 for (a, b) in [(1, 2), (3, 0), (0, 1), (2, 2)] {
                     let (here, there) = (Memory::Order(orders[a].clone()), Memory::Order(orders[b].clone()));
                     let moved = permute(&source, &data, &Memory::RowMajor, &here);
-                    let (got, _) =
-                        world.redistribute_memory(&plan, DType::I64, &moved, &here, &there).unwrap();
+                    let (got, _) = world.redistribute_memory(&plan, &moved, &here, &there).unwrap();
                     assert!(
                         permute(&target, &got, &there, &Memory::RowMajor) == want,
                         "{from} -> {to} of {shape:?}"

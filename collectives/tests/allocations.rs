@@ -51,7 +51,7 @@ static ALONE: Mutex<()> = Mutex::new(());
 fn plan(mesh: &str, shape: &[usize], from: &str, to: &str) -> Plan {
     let mesh: Mesh = mesh.parse().unwrap();
     let parse = |text: &str| Sharding::parse(&mesh, shape, text).unwrap();
-    Planner::new().plan(&parse(from), &parse(to), 4).unwrap()
+    Planner::new().plan(&parse(from), &parse(to), DType::F32).unwrap()
 }
 
 /// How often the heap is asked for memory while eight ranks run this fifty times, after the first time.
@@ -108,7 +108,7 @@ fn runs_do_not_allocate() {
     ] {
         for shape in [shape, [7, 5]] {
             let plan = plan("x=2,y=4", &shape, from, to);
-            let calls = calls_of_runs(&mut world, |rank| Compiled::new(&plan, rank, DType::F32).unwrap());
+            let calls = calls_of_runs(&mut world, |rank| Compiled::new(&plan, rank).unwrap());
             assert_eq!(calls, 0, "{from} -> {to} of {shape:?}");
         }
     }
@@ -116,11 +116,11 @@ fn runs_do_not_allocate() {
     let moved = plan("x=2,y=4", &shape, "S(0),S(1)", "S(1),S(0)");
     let mut batch = Batch::new();
     for plan in [&reduction, &moved, &reduction] {
-        batch.add(plan, DType::F32).unwrap();
+        batch.add(plan).unwrap();
     }
     assert_eq!(calls_of_runs(&mut world, |rank| batch.compile(rank).unwrap()), 0, "a batch");
     let transposed = Memory::Order(vec![1, 0]);
-    let compile = |rank| Compiled::with_memory(&moved, rank, DType::F32, &transposed, &transposed).unwrap();
+    let compile = |rank| Compiled::with_memory(&moved, rank, &transposed, &transposed).unwrap();
     assert_eq!(calls_of_runs(&mut world, compile), 0, "transposed buffers");
 }
 
@@ -129,8 +129,7 @@ fn large_runs_do_not_allocate() {
     let _alone = ALONE.lock();
     // So much that ranks take from each other as they come.
     let plan = plan("x=2,y=4", &[2048, 1024], "S(0),S(1)", "S(1),S(0)");
-    let calls =
-        calls_of_runs(&mut World::new(8).unwrap(), |rank| Compiled::new(&plan, rank, DType::F32).unwrap());
+    let calls = calls_of_runs(&mut World::new(8).unwrap(), |rank| Compiled::new(&plan, rank).unwrap());
     assert_eq!(calls, 0);
 }
 
@@ -150,7 +149,7 @@ fn a_thousand_plans_leave_nothing_behind() {
         for turn in 0..turns {
             let (from, to) = pairs[turn % pairs.len()];
             let plan = plan("x=2,y=2", &[8 + turn % 5, 12], from, to);
-            world.redistribute(&plan, DType::F32, &shards(&plan)).unwrap();
+            world.redistribute(&plan, &shards(&plan)).unwrap();
         }
     };
     let mut world = World::new(4).unwrap();

@@ -35,24 +35,24 @@ fn shards(plan: &Plan, salt: usize) -> Vec<Vec<u8>> {
 }
 
 /// Messages one by one, and in one batch.
-fn messages(plans: &[(Plan, DType)], ranks: usize) -> (u64, u64) {
+fn messages(plans: &[Plan], ranks: usize) -> (u64, u64) {
     let mut world = World::new(ranks).unwrap();
     let sources: Vec<Vec<Vec<u8>>> =
-        plans.iter().enumerate().map(|(salt, (plan, _))| shards(plan, salt)).collect();
+        plans.iter().enumerate().map(|(salt, plan)| shards(plan, salt)).collect();
     let mut one_by_one = Trace::default();
     let mut should = Vec::new();
-    for ((plan, dtype), source) in plans.iter().zip(&sources) {
-        let (targets, trace) = world.redistribute(plan, *dtype, source).unwrap();
+    for (plan, source) in plans.iter().zip(&sources) {
+        let (targets, trace) = world.redistribute(plan, source).unwrap();
         one_by_one.merge(&trace);
         should.push(targets);
     }
     let mut batch = Batch::new();
-    for (plan, dtype) in plans {
-        batch.add(plan, *dtype).unwrap();
+    for plan in plans {
+        batch.add(plan).unwrap();
     }
     let (targets, trace) = world.redistribute_batch(&batch, &sources).unwrap();
     for (at, (is, should)) in targets.iter().zip(&should).enumerate() {
-        assert!(is == should, "tensor {at}: {}", plans[at].0);
+        assert!(is == should, "tensor {at}: {}", plans[at]);
     }
     assert_eq!(targets.len(), plans.len());
     assert_eq!(trace.total(), one_by_one.total(), "the same bytes move");
@@ -75,8 +75,8 @@ fn a_real_checkpoint_takes_a_third_of_the_messages_or_less() {
         for (count, shape) in MINILM {
             let dtype = if shape == [1, 512] { DType::I64 } else { DType::F32 };
             let (source, target) = (fits(&mesh, shape, from), fits(&to_mesh, shape, to));
-            let plan = Planner::new().plan(&source, &target, dtype.item_bytes().unwrap()).unwrap();
-            plans.extend((0..count).map(|_| (plan.clone(), dtype)));
+            let plan = Planner::new().plan(&source, &target, dtype).unwrap();
+            plans.extend((0..count).map(|_| plan.clone()));
         }
         assert_eq!(plans.len(), 104);
         let (one_by_one, together) = messages(&plans, 8);
@@ -94,7 +94,7 @@ fn batches_of_all_kinds_of_steps() {
         let dtype = [DType::I64, DType::I32, DType::U8][n % 3];
         let shape: &[usize] = if n % 2 == 0 { &[8, 12] } else { &[7, 5] };
         let (from, to) = (fits(&mesh, shape, from), fits(&mesh, shape, to));
-        plans.push((Planner::new().plan(&from, &to, dtype.item_bytes().unwrap()).unwrap(), dtype));
+        plans.push(Planner::new().plan(&from, &to, dtype).unwrap());
     }
     let (one_by_one, together) = messages(&plans, 4);
     assert!(together < one_by_one, "{together} of {one_by_one}");
@@ -103,13 +103,9 @@ fn batches_of_all_kinds_of_steps() {
 #[test]
 fn bad_batches_are_one_sentence_each() {
     let mesh: Mesh = "x=2".parse().unwrap();
-    let plan = Planner::new().plan(&fits(&mesh, &[4], "S(0)"), &fits(&mesh, &[4], "R"), 4).unwrap();
+    let plan = Planner::new().plan(&fits(&mesh, &[4], "S(0)"), &fits(&mesh, &[4], "R"), DType::F32).unwrap();
     let mut batch = Batch::new();
-    assert_eq!(
-        batch.add(&plan, DType::F64).unwrap_err().to_string(),
-        "the plan is for items of 4 bytes but f64 has 8"
-    );
-    batch.add(&plan, DType::F32).unwrap();
+    batch.add(&plan).unwrap();
     let mut world = World::new(2).unwrap();
     let mut said =
         |shards: &[Vec<Vec<u8>>]| world.redistribute_batch(&batch, shards).unwrap_err().to_string();

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 use reshard_collectives::threads::{Comm, Fault, FaultKind, World};
 use reshard_collectives::{Communicator, Compiled, Error};
 use reshard_kernels::DType;
-use reshard_planner::{Plan, Planner};
+use reshard_planner::{Arithmetic, Plan, Planner};
 use reshard_sharding::{Mesh, Sharding};
 
 fn plan(from: &str, to: &str, shape: &[usize]) -> Plan {
     let mesh = Mesh::new([("x", 2), ("y", 2)]).unwrap();
     let parse = |text: &str| Sharding::parse(&mesh, shape, text).unwrap();
-    Planner::new().plan(&parse(from), &parse(to), 4).unwrap()
+    Planner::new().plan(&parse(from), &parse(to), DType::F32).unwrap()
 }
 
 fn shards(plan: &Plan) -> Vec<Vec<u8>> {
@@ -25,7 +25,7 @@ fn shards(plan: &Plan) -> Vec<Vec<u8>> {
 fn run(world: &mut World, plan: &Plan) -> Vec<(Result<(), Error>, Duration)> {
     let data = shards(plan);
     let results = world.run(|comm| {
-        let compiled = Compiled::new(plan, comm.rank(), DType::F32)?;
+        let compiled = Compiled::new(plan, comm.rank())?;
         let mut scratch = compiled.scratch(comm)?;
         let mut target = vec![0; compiled.target_bytes()];
         let begin = Instant::now();
@@ -117,7 +117,7 @@ fn different_plans_are_noticed() {
     let mut world = World::new(4).unwrap();
     let results = world.run(|comm| {
         let plan = &plans[usize::from(comm.rank() == 3)];
-        let compiled = Compiled::new(plan, comm.rank(), DType::F32)?;
+        let compiled = Compiled::new(plan, comm.rank())?;
         let mut scratch = compiled.scratch(comm)?;
         let (source, mut target) = (vec![0; compiled.source_bytes()], vec![0; compiled.target_bytes()]);
         compiled.run(comm, &source, &mut target, &mut scratch)
@@ -137,11 +137,11 @@ fn different_plans_are_noticed() {
 fn a_reader_that_is_done_and_leaves_is_not_missed() {
     // Rank 0 has much and waits for its readers, who have nothing and wait for nobody.
     let parse = |mesh: &str| Sharding::replicated(&mesh.parse().unwrap(), &[24, 24, 24]).unwrap();
-    let plan = Planner::new().plan(&parse("a=1"), &parse("a=4@1"), 8).unwrap();
+    let plan = Planner::new().plan(&parse("a=1"), &parse("a=4@1"), DType::F64).unwrap();
     let whole: Vec<u8> = (0..24 * 24 * 24 * 8).map(|i| (i % 251) as u8).collect();
     let mut world = World::new(5).unwrap();
     for _ in 0..300 {
-        let (shards, _) = world.redistribute(&plan, DType::I64, &[&whole]).unwrap();
+        let (shards, _) = world.redistribute(&plan, &[&whole]).unwrap();
         assert!(shards.iter().all(|shard| *shard == whole));
     }
 }
@@ -151,14 +151,14 @@ fn a_flipped_byte_shows_and_a_wrong_count_fails() {
     let plan = plan("S(0),S(1)", "S(1),S(0)", &[8, 8]);
     let mut world = World::new(4).unwrap();
     let data: Vec<Vec<u8>> = (0..4).map(|rank| (0..64).map(|i| rank * 64 + i).collect()).collect();
-    let (right, trace) = world.redistribute(&plan, DType::F32, &data).unwrap();
+    let (right, trace) = world.redistribute(&plan, &data).unwrap();
     assert_eq!(trace.worst_received(), plan.received_bytes());
     world.plant([Fault { rank: 1, step: 0, kind: FaultKind::FlipByte(7) }]);
-    let (wrong, _) = world.redistribute(&plan, DType::F32, &data).unwrap();
+    let (wrong, _) = world.redistribute(&plan, &data).unwrap();
     let differing: Vec<bool> = right.iter().zip(&wrong).map(|(a, b)| a != b).collect();
     assert_eq!(differing, [false, true, false, false]);
     world.plant([Fault { rank: 1, step: 0, kind: FaultKind::Miscount(4) }]);
-    let error = world.redistribute(&plan, DType::F32, &data).unwrap_err();
+    let error = world.redistribute(&plan, &data).unwrap_err();
     assert_eq!((error.kind(), error.failed_rank()), ("trace", None));
 }
 
@@ -167,26 +167,24 @@ fn bad_requests_are_one_sentence_each() {
     let plan = plan("P,P", "R,R", &[4, 4]);
     let mut world = World::new(4).unwrap();
     let data = shards(&plan);
-    let mut message =
-        |dtype, shards: &[Vec<u8>]| world.redistribute(&plan, dtype, shards).unwrap_err().to_string();
-    assert_eq!(message(DType::F64, &data), "the plan is for items of 4 bytes but f64 has 8");
-    assert_eq!(message(DType::F32, &data[..3]), "3 shards were given but the source mesh has 4 ranks");
+    let mut message = |shards: &[Vec<u8>]| world.redistribute(&plan, shards).unwrap_err().to_string();
+    assert_eq!(message(&data[..3]), "3 shards were given but the source mesh has 4 ranks");
     let mut short = data.clone();
     short[2].pop();
-    assert_eq!(message(DType::F32, &short), "the source of rank 2 has 63 bytes but 64 are needed");
-    assert_eq!(
-        Compiled::new(&plan, 9, DType::F32).unwrap_err().to_string(),
-        "rank 9 takes no part in the plan"
-    );
-    let error = World::new(2).unwrap().redistribute(&plan, DType::F32, &data).unwrap_err();
+    assert_eq!(message(&short), "the source of rank 2 has 63 bytes but 64 are needed");
+    assert_eq!(Compiled::new(&plan, 9).unwrap_err().to_string(), "rank 9 takes no part in the plan");
+    let error = World::new(2).unwrap().redistribute(&plan, &data).unwrap_err();
     assert_eq!(error.to_string(), "the plan needs 4 ranks but the engine has 2");
     let mesh = Mesh::new([("x", 2)]).unwrap();
-    let partial = |text: &str, item| {
-        let from = Sharding::parse(&mesh, &[4], text).unwrap();
-        Planner::new().plan(&from, &Sharding::replicated(&mesh, &[4]).unwrap(), item).unwrap()
-    };
     let refused = |text: &str, dtype: DType| {
-        Compiled::new(&partial(text, dtype.item_bytes().unwrap()), 0, dtype).unwrap_err().to_string()
+        let (from, to) =
+            (Sharding::parse(&mesh, &[4], text).unwrap(), Sharding::replicated(&mesh, &[4]).unwrap());
+        let planned = Planner::new().plan(&from, &to, dtype).unwrap_err().to_string();
+        // Who plans for another arithmetic is told by the engine.
+        let planner = Planner::new().arithmetic(Arithmetic::Framework);
+        let compiled = Compiled::new(&planner.plan(&from, &to, dtype).unwrap(), 0).unwrap_err().to_string();
+        assert_eq!(planned, compiled);
+        planned
     };
     assert_eq!(refused("P(sum)", DType::Bool), "no sum of bool");
     assert_eq!(refused("P(avg)", DType::I32), "no avg of i32");
@@ -198,6 +196,6 @@ fn many_runs_leave_nothing_behind() {
     let mut world = World::new(4).unwrap();
     for i in 0..500 {
         let plan = &plans[i % 2];
-        world.redistribute(plan, DType::F32, &shards(plan)).unwrap();
+        world.redistribute(plan, &shards(plan)).unwrap();
     }
 }

@@ -20,9 +20,9 @@ fn a_byte_tensor_of_more_than_two_to_the_31() {
     let mesh = Mesh::new([("x", 2)]).unwrap();
     let parse = |text: &str| Sharding::parse(&mesh, &[SHARD], text).unwrap();
     for (from, to) in [("S(0)", "R"), ("R", "S(0)")] {
-        let plan = Planner::new().plan(&parse(from), &parse(to), 1).unwrap();
+        let plan = Planner::new().plan(&parse(from), &parse(to), DType::U8).unwrap();
         let results = World::new(2).unwrap().run(|comm| {
-            let compiled = Compiled::new(&plan, comm.rank(), DType::U8)?;
+            let compiled = Compiled::new(&plan, comm.rank())?;
             let start = |sharding: &str| if sharding == "R" { 0 } else { comm.rank() * SHARD / 2 };
             let (here, there) = (start(from), start(to));
             let source: Vec<u8> = (here..here + compiled.source_bytes()).map(byte).collect();
@@ -45,9 +45,9 @@ fn a_byte_tensor_of_more_than_two_to_the_31() {
 fn a_message_of_more_than_two_to_the_31() {
     // From one rank to another, on two meshes.
     let parse = |mesh: &str| Sharding::replicated(&mesh.parse::<Mesh>().unwrap(), &[SHARD]).unwrap();
-    let plan = Planner::new().plan(&parse("x=1"), &parse("x=1@1"), 1).unwrap();
+    let plan = Planner::new().plan(&parse("x=1"), &parse("x=1@1"), DType::U8).unwrap();
     let whole: Vec<u8> = (0..SHARD).map(byte).collect();
-    let (shards, trace) = World::new(2).unwrap().redistribute(&plan, DType::U8, &[&whole]).unwrap();
+    let (shards, trace) = World::new(2).unwrap().redistribute(&plan, &[&whole]).unwrap();
     assert!(shards[0] == whole);
     assert_eq!(trace.between(1, 0), SHARD as u64);
 }

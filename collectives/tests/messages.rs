@@ -16,12 +16,12 @@ use reshard_planner::{Plan, Planner};
 use reshard_sharding::{Mesh, Sharding};
 
 /// Carries a plan out with a thread and a mailbox for each rank.
-fn by_mail(plan: &Plan, dtype: DType, shards: &[Vec<u8>]) -> Vec<Vec<u8>> {
+fn by_mail(plan: &Plan, shards: &[Vec<u8>]) -> Vec<Vec<u8>> {
     thread::scope(|scope| {
         let run = |(mut mailbox, shard): (Mailbox, &'_ Vec<u8>)| {
             let shard = shard.clone();
             scope.spawn(move || {
-                let compiled = Compiled::new(plan, mailbox.rank(), dtype)?;
+                let compiled = Compiled::new(plan, mailbox.rank())?;
                 let mut scratch = compiled.scratch(&mut mailbox)?;
                 let mut target = vec![0; compiled.target_bytes()];
                 compiled.run(&mut mailbox, &shard, &mut target, &mut scratch)?;
@@ -46,7 +46,7 @@ fn messages_and_shared_memory_agree() {
             for to in texts {
                 let parse = |text: &str| Sharding::parse(&mesh, shape, text).unwrap();
                 let (source, target) = (parse(from), parse(to));
-                let plan = Planner::new().plan(&source, &target, 4).unwrap();
+                let plan = Planner::new().plan(&source, &target, DType::F32).unwrap();
                 // Replicas must agree, so the data depends on the place in the shard only.
                 let shard = |rank: usize| {
                     let held = reshard_sharding::meaning::held(&source, rank).unwrap();
@@ -55,8 +55,8 @@ fn messages_and_shared_memory_agree() {
                         .collect::<Vec<u8>>()
                 };
                 let shards: Vec<Vec<u8>> = mesh.ranks().map(shard).collect();
-                let (want, _) = world.redistribute(&plan, DType::F32, &shards).unwrap();
-                assert!(by_mail(&plan, DType::F32, &shards) == want, "{from} -> {to} of {shape:?}");
+                let (want, _) = world.redistribute(&plan, &shards).unwrap();
+                assert!(by_mail(&plan, &shards) == want, "{from} -> {to} of {shape:?}");
             }
         }
     }

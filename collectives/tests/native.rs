@@ -114,12 +114,11 @@ fn collectives_are_what_their_exchanges_are() {
                     continue;
                 }
                 let objective = Objective::ALL[n % 3];
-                let Ok(plan) = Planner::new().objective(objective).plan(from, to, 4) else { continue };
-                let ranks: Vec<Compiled> = plan
-                    .ranks()
-                    .into_iter()
-                    .map(|rank| Compiled::new(&plan, rank, DType::F32).unwrap())
-                    .collect();
+                let Ok(plan) = Planner::new().objective(objective).plan(from, to, DType::F32) else {
+                    continue;
+                };
+                let ranks: Vec<Compiled> =
+                    plan.ranks().into_iter().map(|rank| Compiled::new(&plan, rank).unwrap()).collect();
                 let mut together: BTreeMap<_, BTreeMap<usize, &Exchange>> = BTreeMap::new();
                 for exchange in ranks.iter().flat_map(Compiled::exchanges_and_all_reduces) {
                     let is_whole = matches!(exchange.collective(), Some(Collective::AllReduce { .. }));
@@ -162,8 +161,8 @@ fn the_plain_ones_are_recognised() {
     let mesh = Mesh::new([("x", 4)]).unwrap();
     let kinds = |shape: &[usize], from: &str, to: &str| -> Vec<Option<&str>> {
         let parse = |text: &str| Sharding::parse(&mesh, shape, text).unwrap();
-        let plan = Planner::new().plan(&parse(from), &parse(to), 4).unwrap();
-        let compiled = Compiled::new(&plan, 2, DType::F32).unwrap();
+        let plan = Planner::new().plan(&parse(from), &parse(to), DType::F32).unwrap();
+        let compiled = Compiled::new(&plan, 2).unwrap();
         compiled.exchanges_and_all_reduces().map(|exchange| exchange.collective().map(kind)).collect()
     };
     assert_eq!(kinds(&[8, 4], "S(0)", "R"), [Some("all_gather")]);
@@ -176,7 +175,7 @@ fn the_plain_ones_are_recognised() {
     assert_eq!(kinds(&[8, 4], "S(0)", "S(1)"), [None]);
     let plan = Planner::new();
     let parse = |text: &str| Sharding::parse(&mesh, &[8, 4], text).unwrap();
-    let plan = plan.plan(&parse("S(0)"), &parse("S(1)"), 4).unwrap();
-    let compiled = Compiled::new(&plan, 2, DType::F32).unwrap();
+    let plan = plan.plan(&parse("S(0)"), &parse("S(1)"), DType::F32).unwrap();
+    let compiled = Compiled::new(&plan, 2).unwrap();
     assert_eq!(compiled.exchanges().next().unwrap().op(), Some(StepOp::AllToAll));
 }

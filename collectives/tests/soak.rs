@@ -130,7 +130,7 @@ impl Dice {
             return None;
         }
         let planner = self.planner();
-        let plan = planner.plan(&source, &target, dtype.item_bytes().unwrap());
+        let plan = planner.plan(&source, &target, dtype);
         Some(
             plan.unwrap_or_else(|error| {
                 panic!("{source} on {from} -> {target} on {to} of {shape:?}: {error}")

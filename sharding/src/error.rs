@@ -112,7 +112,8 @@ pub enum Error {
         reason: String,
         /// A sharding, printed, from which the view is free.
         first: String,
-        /// How many elements the worst rank receives on the way there.
+        /// How many elements the worst rank wants there and does not hold; where terms are left to be reduced, a plan may do
+        /// with fewer.
         elements: u64,
     },
     /// Shards that do not denote one tensor.

@@ -6,6 +6,7 @@
 //! collective there is not valid, and is counted apart. Bytes are relative to the bound: the total over all pairs, and
 //! the worst pair.
 
+use reshard_kernels::DType;
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::io::{Write, stdout};
@@ -68,8 +69,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             .collect();
         let sharding = |key: &str| Sharding::parse(&mesh, &shape, row[key].as_str().unwrap_or_default());
         let (from, to) = (sharding("from")?, sharding("to")?);
-        let bytes = Planner::new().objective(Objective::Bytes).plan(&from, &to, 4)?;
-        let time = Planner::new().plan(&from, &to, 4)?;
+        let bytes = Planner::new().objective(Objective::Bytes).plan(&from, &to, DType::F32)?;
+        let time = Planner::new().plan(&from, &to, DType::F32)?;
         let Some(bound) = bytes.lower_bound_bytes().filter(|&b| b > 0) else {
             unbounded += 1;
             continue;

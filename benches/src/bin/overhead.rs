@@ -57,10 +57,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         {
             let mesh = Mesh::new([("x", ranks)])?;
             let parse = |text: &str| Sharding::parse(&mesh, &[8, ranks * 8], text);
-            let plan = Planner::new().plan(&parse(from)?, &parse(to)?, 4)?;
+            let plan = Planner::new().plan(&parse(from)?, &parse(to)?, DType::F32)?;
             let mut world = World::new(ranks)?;
             let results = world.run(|comm| {
-                let compiled = Compiled::new(&plan, comm.rank(), DType::F32)?;
+                let compiled = Compiled::new(&plan, comm.rank())?;
                 measure(comm, &compiled)
             });
             let turns = results.into_iter().next().ok_or("no ranks")??;

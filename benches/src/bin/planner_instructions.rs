@@ -8,6 +8,7 @@
 //!
 //! `instructions.sh` runs it under callgrind.
 
+use reshard_kernels::DType;
 use std::hint::black_box;
 use std::process::ExitCode;
 
@@ -40,9 +41,9 @@ fn main() -> ExitCode {
                 for (from, to) in pairs.iter().cycle().take(plans) {
                     let (from, to) = (black_box(from), black_box(to));
                     if bound {
-                        black_box(planner.lower_bound_us(from, to, 4).expect("a bound"));
+                        black_box(planner.lower_bound_us(from, to, DType::F32).expect("a bound"));
                     } else {
-                        black_box(planner.plan(from, to, 4).expect("a plan"));
+                        black_box(planner.plan(from, to, DType::F32).expect("a plan"));
                     }
                 }
                 return ExitCode::SUCCESS;

@@ -7,6 +7,7 @@
 //!
 //! `instructions.sh` runs it under callgrind.
 
+use reshard_kernels::DType;
 use std::hint::black_box;
 use std::process::ExitCode;
 
@@ -60,7 +61,7 @@ impl Subjects {
         let next = |i: usize| {
             let to = &shardings[(i + 1) % shardings.len()];
             let to = if to.is_partial() { &shardings[0] } else { to };
-            planner.plan(&shardings[i], to, 4).expect("a plan")
+            planner.plan(&shardings[i], to, DType::F32).expect("a plan")
         };
         let plans = (0..shardings.len()).map(next).collect();
         Subjects { mesh, placements, shardings, others, plans }

@@ -14,7 +14,6 @@ use std::time::Duration;
 
 use reshard_collectives::{Communicator, Compiled, Error, Exchange};
 use reshard_cuda::Work;
-use reshard_kernels::DType;
 use reshard_planner::Plan;
 
 use crate::Backend;
@@ -30,8 +29,8 @@ use crate::lower::{Addresses, constants, lower};
 ///
 /// let mesh: Mesh = "x=2".parse()?;
 /// let plan = Planner::new()
-///     .plan(&Sharding::parse(&mesh, &[4], "S(0)")?, &Sharding::parse(&mesh, &[4], "R")?, 1)?;
-/// let mut fused = Fused::new(&Simulated::new(), &plan, DType::U8)?;
+///     .plan(&Sharding::parse(&mesh, &[4], "S(0)")?, &Sharding::parse(&mesh, &[4], "R")?, DType::U8)?;
+/// let mut fused = Fused::new(&Simulated::new(), &plan)?;
 /// fused.write(0, &[1, 2])?;
 /// fused.write(1, &[3, 4])?;
 /// fused.run()?;
@@ -39,6 +38,7 @@ use crate::lower::{Addresses, constants, lower};
 /// assert_eq!(fused.launches(), 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+/// use reshard_kernels::DType;
 #[derive(Debug)]
 pub struct Fused<B: Backend> {
     device: B,
@@ -123,7 +123,7 @@ impl<B: Backend> Fused<B> {
     /// Compiles a plan for every rank of its meshes, and allocates their buffers.
     ///
     /// Errors: those of [`Compiled::new`], and the device's.
-    pub fn new(device: &B, plan: &Plan, dtype: DType) -> Result<Fused<B>, Error> {
+    pub fn new(device: &B, plan: &Plan) -> Result<Fused<B>, Error> {
         let size = plan.from().mesh().world().max(plan.to().mesh().world());
         let mut ranks: Vec<usize> = plan.from().mesh().ranks().chain(plan.to().mesh().ranks()).collect();
         ranks.sort_unstable();
@@ -132,7 +132,7 @@ impl<B: Backend> Fused<B> {
         let mut received = 0;
         let mut phases: BTreeMap<(usize, usize), BTreeMap<usize, Recorded>> = BTreeMap::new();
         for rank in ranks {
-            let compiled = Compiled::new(plan, rank, dtype)?;
+            let compiled = Compiled::new(plan, rank)?;
             received = received.max(compiled.received_bytes());
             let source = device.allocate(compiled.source_bytes()).map_err(failed(rank))?;
             let target = device.allocate(compiled.target_bytes()).map_err(failed(rank))?;

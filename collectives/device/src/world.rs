@@ -20,9 +20,9 @@ use crate::{Backend, DeviceComm};
 ///
 /// let mesh: Mesh = "dp=2".parse()?;
 /// let gradient = Sharding::parse(&mesh, &[4], "P")?;
-/// let plan = Planner::new().plan(&gradient, &Sharding::parse(&mesh, &[4], "R")?, 1)?;
+/// let plan = Planner::new().plan(&gradient, &Sharding::parse(&mesh, &[4], "R")?, DType::U8)?;
 /// let results = DeviceWorld::new(Simulated::new(), 2)?.run(|comm| {
-///     let compiled = Compiled::new(&plan, comm.rank(), DType::U8)?;
+///     let compiled = Compiled::new(&plan, comm.rank())?;
 ///     let mut scratch = compiled.scratch(comm)?;
 ///     let (mut source, mut target) = (comm.allocate(4)?, comm.allocate(4)?);
 ///     comm.write(&mut source, &[1 + comm.rank() as u8; 4])?;

@@ -56,14 +56,14 @@ fn a_real_device_keeps_the_contract() {
 fn a_rank_that_stalls_panics_or_fails_is_named_by_all_others() {
     let mesh: Mesh = "x=4".parse().unwrap();
     let sharding = |text: &str| Sharding::parse(&mesh, &[16], text).unwrap();
-    let plan = Planner::new().plan(&sharding("P"), &sharding("R"), 4).unwrap();
+    let plan = Planner::new().plan(&sharding("P"), &sharding("R"), DType::F32).unwrap();
     let mut world = DeviceWorld::new(Simulated::new(), 4).unwrap();
     world.set_time_out(Duration::from_millis(400));
     for kind in [FaultKind::Panic, FaultKind::Fail, FaultKind::Stall(Duration::from_millis(900))] {
         world.plant([Fault { rank: 2, step: 0, kind }]);
         let started = Instant::now();
         let results = world.run(|comm| {
-            let compiled = Compiled::new(&plan, comm.rank(), DType::F32)?;
+            let compiled = Compiled::new(&plan, comm.rank())?;
             let mut scratch = compiled.scratch(comm)?;
             let (source, mut target) = (comm.allocate(64)?, comm.allocate(64)?);
             compiled.run(comm, &source, &mut target, &mut scratch)

@@ -20,13 +20,13 @@ fn calls_as(
     let mesh: Mesh = mesh.parse().unwrap();
     let sharding = |text: &str| Sharding::parse(&mesh, shape, text).unwrap();
     let planner = Planner::new();
-    let plan = planner.plan(&sharding(from), &sharding(to), dtype.item_bytes().unwrap()).unwrap();
+    let plan = planner.plan(&sharding(from), &sharding(to), dtype).unwrap();
     let world = RecordingWorld::new(mesh.world());
     world.run(|nccl| {
         let rank = reshard_nccl::Nccl::rank(&nccl);
         let mut comm = Comm::with_time_out(nccl, Duration::from_secs(30)).unwrap();
         comm.set_float_sums(floats);
-        let compiled = Compiled::new(&plan, rank, dtype).unwrap();
+        let compiled = Compiled::new(&plan, rank).unwrap();
         let mut scratch = compiled.scratch(&mut comm).unwrap();
         world.take_log(rank);
         let mut source = comm.allocate(compiled.source_bytes()).unwrap();
@@ -125,13 +125,13 @@ fn averages_by_nccl_are_divided_here() {
 fn groups_have_communicators_of_their_own_that_are_kept() {
     let mesh: Mesh = "dp=2,tp=2".parse().unwrap();
     let sharding = |text: &str| Sharding::parse(&mesh, &[8, 8], text).unwrap();
-    let plan = Planner::new().plan(&sharding("S(0),S(1)"), &sharding("S(0),R"), 4).unwrap();
+    let plan = Planner::new().plan(&sharding("S(0),S(1)"), &sharding("S(0),R"), DType::F32).unwrap();
     let world = RecordingWorld::new(4);
     let logs = world.run(|nccl| {
         let rank = reshard_nccl::Nccl::rank(&nccl);
         let mut comm = Comm::with_time_out(nccl, Duration::from_secs(30)).unwrap();
         for _ in 0..2 {
-            let compiled = Compiled::new(&plan, rank, DType::F32).unwrap();
+            let compiled = Compiled::new(&plan, rank).unwrap();
             let _ = compiled.scratch(&mut comm).unwrap();
         }
         (reshard_nccl::Nccl::communicators(comm.nccl()), world.take_log(rank))
@@ -153,10 +153,10 @@ fn what_all_peers_take_is_packed_once() {
     // Not an all-gather for NCCL, as blocks are uneven: 3, 3 and 1 columns.
     let mesh: Mesh = "x=3".parse().unwrap();
     let sharding = |text: &str| Sharding::parse(&mesh, &[4, 7], text).unwrap();
-    let plan = Planner::new().plan(&sharding("S(1)"), &sharding("R"), 1).unwrap();
+    let plan = Planner::new().plan(&sharding("S(1)"), &sharding("R"), DType::U8).unwrap();
     let memory = reshard_collectives::Memory::Order(vec![1, 0]);
     let rows = reshard_collectives::Memory::RowMajor;
-    let compiled = Compiled::with_memory(&plan, 0, DType::U8, &memory, &rows).unwrap();
+    let compiled = Compiled::with_memory(&plan, 0, &memory, &rows).unwrap();
     let world = RecordingWorld::new(1);
     let comm = Comm::new(world.rank(0)).unwrap();
     let exchange = compiled.exchanges().next().unwrap();
@@ -176,14 +176,14 @@ fn what_all_peers_take_is_packed_once() {
 fn enqueued_plans_follow_each_other_and_are_waited_for_once() {
     let mesh: Mesh = "x=2".parse().unwrap();
     let sharding = |text: &str| Sharding::parse(&mesh, &[4, 4], text).unwrap();
-    let there = Planner::new().plan(&sharding("S(0)"), &sharding("S(1)"), 1).unwrap();
-    let back = Planner::new().plan(&sharding("S(1)"), &sharding("S(0)"), 1).unwrap();
+    let there = Planner::new().plan(&sharding("S(0)"), &sharding("S(1)"), DType::U8).unwrap();
+    let back = Planner::new().plan(&sharding("S(1)"), &sharding("S(0)"), DType::U8).unwrap();
     let world = RecordingWorld::new(2);
     world.run(|nccl| {
         let rank = reshard_nccl::Nccl::rank(&nccl);
         let mut comm = Comm::with_time_out(nccl, Duration::from_secs(30)).unwrap();
-        let there = Compiled::new(&there, rank, DType::U8).unwrap();
-        let back = Compiled::new(&back, rank, DType::U8).unwrap();
+        let there = Compiled::new(&there, rank).unwrap();
+        let back = Compiled::new(&back, rank).unwrap();
         let mut scratch = [there.scratch(&mut comm).unwrap(), back.scratch(&mut comm).unwrap()];
         let mut buffers = [comm.allocate(8).unwrap(), comm.allocate(8).unwrap(), comm.allocate(8).unwrap()];
         let bytes: [u8; 8] = std::array::from_fn(|i| (rank * 8 + i) as u8);

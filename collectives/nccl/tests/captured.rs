@@ -11,7 +11,7 @@ use reshard_sharding::{Mesh, Sharding};
 fn plan(mesh: &str, shape: &[usize], from: &str, to: &str) -> Plan {
     let mesh: Mesh = mesh.parse().unwrap();
     let sharding = |text: &str| Sharding::parse(&mesh, shape, text).unwrap();
-    Planner::new().plan(&sharding(from), &sharding(to), 4).unwrap()
+    Planner::new().plan(&sharding(from), &sharding(to), DType::F32).unwrap()
 }
 
 fn comm(nccl: Recording) -> Comm<Recording> {
@@ -25,7 +25,7 @@ fn a_captured_plan_is_replayed_on_what_the_source_holds_now() {
     world.run(|nccl| {
         let rank = nccl.rank();
         let mut comm = comm(nccl);
-        let compiled = Compiled::new(&plan, rank, DType::F32).unwrap();
+        let compiled = Compiled::new(&plan, rank).unwrap();
         let mut scratch = compiled.scratch(&mut comm).unwrap();
         let mut source = comm.allocate(72).unwrap();
         let mut target = comm.allocate(72).unwrap();
@@ -65,7 +65,7 @@ fn a_replay_is_one_call_of_many() {
         let counts = world.run(|nccl| {
             let rank = nccl.rank();
             let mut comm = comm(nccl);
-            let compiled = Compiled::new(&plan, rank, DType::F32).unwrap();
+            let compiled = Compiled::new(&plan, rank).unwrap();
             let mut scratch = compiled.scratch(&mut comm).unwrap();
             let mut source = comm.allocate(compiled.source_bytes()).unwrap();
             comm.write(&mut source, &vec![0; compiled.source_bytes()]).unwrap();
@@ -92,7 +92,7 @@ fn a_replay_that_fails_names_what_was_captured() {
     let world = RecordingWorld::new(2);
     let said = world.run(|nccl| {
         let mut comm = Comm::with_time_out(nccl, Duration::from_millis(500)).unwrap();
-        let compiled = Compiled::new(&plan, comm.rank(), DType::F32).unwrap();
+        let compiled = Compiled::new(&plan, comm.rank()).unwrap();
         let mut scratch = compiled.scratch(&mut comm).unwrap();
         let (source, mut target) = (comm.allocate(64).unwrap(), comm.allocate(64).unwrap());
         let graph = comm.capture(&compiled, &source, &mut target, &mut scratch).unwrap();
@@ -118,7 +118,7 @@ fn a_capture_that_fails_aborts_and_says_so() {
     world.plant([0, 1].map(|rank| Fault { rank, group: 3, kind: FaultKind::Refused }));
     for said in world.run(|nccl| {
         let mut comm = comm(nccl);
-        let compiled = Compiled::new(&plan, comm.rank(), DType::F32).unwrap();
+        let compiled = Compiled::new(&plan, comm.rank()).unwrap();
         let mut scratch = compiled.scratch(&mut comm).unwrap();
         let (source, mut target) = (comm.allocate(64).unwrap(), comm.allocate(64).unwrap());
         comm.capture(&compiled, &source, &mut target, &mut scratch).unwrap_err().to_string()
@@ -131,7 +131,7 @@ fn a_capture_that_fails_aborts_and_says_so() {
 fn a_graph_of_another_communicator_is_refused() {
     let plan = plan("x=1", &[4, 4], "S(0)", "R");
     let captured = |comm: &mut Comm<Recording>| {
-        let compiled = Compiled::new(&plan, 0, DType::F32).unwrap();
+        let compiled = Compiled::new(&plan, 0).unwrap();
         let mut scratch = compiled.scratch(comm).unwrap();
         let (source, mut target) = (comm.allocate(64).unwrap(), comm.allocate(64).unwrap());
         comm.capture(&compiled, &source, &mut target, &mut scratch).unwrap()

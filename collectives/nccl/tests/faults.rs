@@ -14,13 +14,13 @@ const TIME_OUT: Duration = Duration::from_millis(500);
 fn run(fault: Fault) -> (Vec<(Error, Error)>, Vec<Vec<Call>>) {
     let mesh: Mesh = "x=3".parse().unwrap();
     let sharding = |text: &str| Sharding::parse(&mesh, &[6, 6], text).unwrap();
-    let plan = Planner::new().plan(&sharding("P"), &sharding("R"), 4).unwrap();
+    let plan = Planner::new().plan(&sharding("P"), &sharding("R"), DType::F32).unwrap();
     let world = RecordingWorld::new(3);
     world.plant([fault]);
     let start = Instant::now();
     let said = world.run(|nccl| {
         let mut comm = Comm::with_time_out(nccl, TIME_OUT).unwrap();
-        let compiled = Compiled::new(&plan, comm.rank(), DType::F32).unwrap();
+        let compiled = Compiled::new(&plan, comm.rank()).unwrap();
         let mut once = || -> Result<(), Error> {
             let mut scratch = compiled.scratch(&mut comm)?;
             let (source, mut target) = (comm.allocate(144)?, comm.allocate(144)?);
@@ -77,13 +77,13 @@ fn a_rank_that_never_comes_costs_the_time_out_and_no_more() {
 fn a_failure_of_what_was_enqueued_says_where_it_may_have_been() {
     let mesh: Mesh = "x=2".parse().unwrap();
     let sharding = |text: &str| Sharding::parse(&mesh, &[4, 4], text).unwrap();
-    let plan = Planner::new().plan(&sharding("P"), &sharding("R"), 4).unwrap();
+    let plan = Planner::new().plan(&sharding("P"), &sharding("R"), DType::F32).unwrap();
     let world = RecordingWorld::new(2);
     // Groups: the words, then two of each run.
     world.plant([Fault { rank: 0, group: 3, kind: FaultKind::Stalled }]);
     let said = world.run(|nccl| {
         let mut comm = Comm::with_time_out(nccl, TIME_OUT).unwrap();
-        let compiled = Compiled::new(&plan, comm.rank(), DType::F32).unwrap();
+        let compiled = Compiled::new(&plan, comm.rank()).unwrap();
         let mut scratch = compiled.scratch(&mut comm).unwrap();
         let (source, mut target) = (comm.allocate(64).unwrap(), comm.allocate(64).unwrap());
         compiled.run(&mut comm, &source, &mut target, &mut scratch).unwrap();

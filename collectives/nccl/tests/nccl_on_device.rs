@@ -41,8 +41,8 @@ fn captures(comm: &mut Comm<Real>) {
     let (rank, size) = (comm.rank(), comm.size());
     let mesh = Mesh::new([("x", size)]).unwrap();
     let sharding = |text: &str| Sharding::parse(&mesh, &[size * 4, 6], text).unwrap();
-    let plan = Planner::new().plan(&sharding("P"), &sharding("R"), 4).unwrap();
-    let compiled = Compiled::new(&plan, rank, DType::F32).unwrap();
+    let plan = Planner::new().plan(&sharding("P"), &sharding("R"), DType::F32).unwrap();
+    let compiled = Compiled::new(&plan, rank).unwrap();
     let mut scratch = compiled.scratch(comm).unwrap();
     let mut source = comm.allocate(compiled.source_bytes()).unwrap();
     let mut target = comm.allocate(compiled.target_bytes()).unwrap();

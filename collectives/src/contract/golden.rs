@@ -3,6 +3,7 @@
 //! Tensors of millions of elements are asked for as smaller ones here, on a network that is slower by the same factor, so
 //! that every cost and so every plan is that of the golden file.
 
+use reshard_kernels::DType;
 use reshard_planner::{Error, Level, Objective, Plan, Planner, Topology};
 use reshard_sharding::{Mesh, Sharding};
 
@@ -125,6 +126,6 @@ impl Golden {
         } else {
             planner
         };
-        planner.plan(&from, &to, size_of::<f32>())
+        planner.plan(&from, &to, DType::F32)
     }
 }

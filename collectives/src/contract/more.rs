@@ -78,7 +78,7 @@ impl<C: Communicator> Suite<'_, C> {
         let takes_part = plan.from().mesh().contains(rank) || plan.to().mesh().contains(rank);
         let mut shard = self.planned(tensor.shard(rank))?;
         if takes_part {
-            let compiled = Compiled::with_memory(plan, rank, kind.dtype(), source, target);
+            let compiled = Compiled::with_memory(plan, rank, source, target);
             let compiled = self.planned(compiled)?;
             let mut lies = vec![0; compiled.source_bytes()];
             self.planned(place(plan.from(), rank, source, &mut lies, &shard, item, true))?;
@@ -121,8 +121,8 @@ impl<C: Communicator> Suite<'_, C> {
         };
         let of = |plan: &Plan| plan.from().mesh().contains(rank) || plan.to().mesh().contains(rank);
         let mut batch = Batch::new();
-        for (kind, _, plan) in items {
-            self.planned(batch.add(plan, kind.dtype()))?;
+        for (_, _, plan) in items {
+            self.planned(batch.add(plan))?;
         }
         let title = format!("{} tensors in one batch", items.len());
         let mut result = Vec::new();
@@ -170,7 +170,7 @@ impl<C: Communicator> Suite<'_, C> {
                 let mut result = self.planned(tensor.shard(self.rank))?;
                 let takes_part = mesh.contains(self.rank);
                 if takes_part {
-                    let compiled = self.planned(Compiled::new(&plan, self.rank, kind.dtype()))?;
+                    let compiled = self.planned(Compiled::new(&plan, self.rank))?;
                     // A single exchange needs two buffers.
                     let results = if compiled.is_in_place() {
                         self.run_in_place(&compiled, &result)
@@ -214,7 +214,7 @@ impl<C: Communicator> Suite<'_, C> {
             let mut ready = Vec::new();
             for (seed, (from, to)) in plans.iter().enumerate() {
                 let plan = self.plan(&mesh, shape, kind, from, to)?;
-                let compiled = self.planned(Compiled::new(&plan, self.rank, kind.dtype()))?;
+                let compiled = self.planned(Compiled::new(&plan, self.rank))?;
                 ready.push((seed as u64, plan, compiled));
             }
             let results =
@@ -272,7 +272,7 @@ impl<C: Communicator> Suite<'_, C> {
         for odd in [self.size - 1, 0] {
             let other = self.plan(&mesh, &shape, Kind::F32, "S(1)", "S(0)")?;
             let mine = if self.rank == odd { &other } else { &plan };
-            let compiled = self.planned(Compiled::new(mine, self.rank, Kind::F32.dtype()))?;
+            let compiled = self.planned(Compiled::new(mine, self.rank))?;
             match compiled.scratch(self.comm) {
                 Err(Error::Mismatch { .. }) => self.count(),
                 Err(error) => {
@@ -281,8 +281,9 @@ impl<C: Communicator> Suite<'_, C> {
                 Ok(_) => self.wrong(format!("rank {odd} means another plan, and this rank is not told")),
             }
             // Another dtype of the same size is another plan too.
-            let dtype = if self.rank == odd { Kind::I32 } else { Kind::F32 };
-            let compiled = self.planned(Compiled::new(&plan, self.rank, dtype.dtype()))?;
+            let kind = if self.rank == odd { Kind::I32 } else { Kind::F32 };
+            let mine = self.plan(&mesh, &shape, kind, "S(0)", "S(1)")?;
+            let compiled = self.planned(Compiled::new(&mine, self.rank))?;
             match compiled.scratch(self.comm) {
                 Err(Error::Mismatch { .. }) => self.count(),
                 Err(error) => {

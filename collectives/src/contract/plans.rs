@@ -102,7 +102,7 @@ impl<C: Communicator> Suite<'_, C> {
                         let ends = [from, to].map(|text| Sharding::parse(&mesh, shape, text));
                         let [Ok(from), Ok(to)] = ends else { continue };
                         let planner = Planner::new().deterministic(n.is_multiple_of(4));
-                        let Ok(plan) = planner.plan(&from, &to, kind.item_bytes()) else { continue };
+                        let Ok(plan) = planner.plan(&from, &to, kind.dtype()) else { continue };
                         self.redistribute(&plan, kind, Some(op))?;
                     }
                 }
@@ -124,7 +124,7 @@ impl<C: Communicator> Suite<'_, C> {
                 let from = self.planned(Sharding::parse(mesh, shape, &each(&format!("P({op})"))))?;
                 let to = self.planned(Sharding::parse(mesh, shape, &each(to)))?;
                 let planner = Planner::new().deterministic(true);
-                let plan = self.planned(planner.plan(&from, &to, kind.item_bytes()))?;
+                let plan = self.planned(planner.plan(&from, &to, kind.dtype()))?;
                 self.redistribute(&plan, kind, Some(op))?;
             }
         }
@@ -158,7 +158,7 @@ impl<C: Communicator> Suite<'_, C> {
     ) -> Result<Plan, Failure> {
         let from = self.planned(Sharding::parse(mesh, shape, from))?;
         let to = self.planned(Sharding::parse(mesh, shape, to))?;
-        self.planned(Planner::new().plan(&from, &to, kind.item_bytes()))
+        self.planned(Planner::new().plan(&from, &to, kind.dtype()))
     }
 
     /// Carries a plan out, and judges what this rank holds then.
@@ -185,10 +185,10 @@ impl<C: Communicator> Suite<'_, C> {
         let mut rounded = terms(plan.from()) + terms(plan.to());
         if last.is_partial() {
             last = self.planned(Sharding::replicated(last.mesh(), last.shape()))?;
-            let ends = self.planned(Planner::new().plan(plan.to(), &last, kind.item_bytes()))?;
+            let ends = self.planned(Planner::new().plan(plan.to(), &last, kind.dtype()))?;
             rounded *= 2;
             if takes_part {
-                let compiled = self.planned(Compiled::new(&ends, self.rank, kind.dtype()))?;
+                let compiled = self.planned(Compiled::new(&ends, self.rank))?;
                 let results = self.run(&compiled, &[result]);
                 result = results.map_err(|error| self.broken(title, error))?.pop().unwrap_or_default();
             }
@@ -215,7 +215,7 @@ impl<C: Communicator> Suite<'_, C> {
         let hash = mix(&words.collect::<Vec<_>>());
         let mesh = self.planned(Mesh::new([("world", self.size)]))?;
         let plan = self.plan(&mesh, &[self.size], Kind::I64, "S(0)", "R")?;
-        let compiled = self.planned(Compiled::new(&plan, self.rank, Kind::I64.dtype()))?;
+        let compiled = self.planned(Compiled::new(&plan, self.rank))?;
         let hashes = self.run(&compiled, &[hash.to_ne_bytes().to_vec()]);
         let hashes = hashes.map_err(|error| self.broken("comparing replicas", error))?;
         let hashes: Vec<&[u8]> = hashes.iter().flat_map(|all| all.chunks_exact(8)).collect();

@@ -12,13 +12,13 @@ use std::time::Duration;
 ///
 /// let mesh = Mesh::new([("tp", 2)])?;
 /// let parse = |text: &str| Sharding::parse(&mesh, &[4], text);
-/// let plan = Planner::new().plan(&parse("S(0)")?, &parse("R")?, 1)?;
+/// let plan = Planner::new().plan(&parse("S(0)")?, &parse("R")?, DType::U8)?;
 /// let mut world = World::new(2)?;
 /// world.plant([Fault { rank: 1, step: 0, kind: FaultKind::FlipByte(2) }]);
-/// let (shards, _) = world.redistribute(&plan, DType::U8, &[[1, 2], [3, 4]])?;
+/// let (shards, _) = world.redistribute(&plan, &[[1, 2], [3, 4]])?;
 /// assert_ne!(shards[1], [1, 2, 3, 4]);
 /// world.plant([Fault { rank: 0, step: 0, kind: FaultKind::Miscount(1) }]);
-/// assert_eq!(world.redistribute(&plan, DType::U8, &[[1, 2], [3, 4]]).unwrap_err().kind(), "trace");
+/// assert_eq!(world.redistribute(&plan, &[[1, 2], [3, 4]]).unwrap_err().kind(), "trace");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

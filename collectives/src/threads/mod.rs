@@ -9,7 +9,6 @@ mod fault;
 mod meeting;
 mod world;
 
-use reshard_kernels::DType;
 use reshard_planner::Plan;
 
 pub use comm::{Comm, Pending};
@@ -23,8 +22,7 @@ use crate::{Error, Trace};
 /// Errors: as there.
 pub fn redistribute<S: AsRef<[u8]> + Sync>(
     plan: &Plan,
-    dtype: DType,
     shards: &[S],
 ) -> Result<(Vec<Vec<u8>>, Trace), Error> {
-    World::new(plan.from().mesh().world().max(plan.to().mesh().world()))?.redistribute(plan, dtype, shards)
+    World::new(plan.from().mesh().world().max(plan.to().mesh().world()))?.redistribute(plan, shards)
 }

@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::thread::{JoinHandle, Thread};
 use std::time::Duration;
 
-use reshard_kernels::DType;
 use reshard_planner::Plan;
 
 use super::comm::Comm;
@@ -239,17 +238,15 @@ impl World {
     pub fn redistribute<S: AsRef<[u8]> + Sync>(
         &mut self,
         plan: &Plan,
-        dtype: DType,
         shards: &[S],
     ) -> Result<(Vec<Vec<u8>>, Trace), Error> {
-        self.redistribute_memory(plan, dtype, shards, &Memory::RowMajor, &Memory::RowMajor)
+        self.redistribute_memory(plan, shards, &Memory::RowMajor, &Memory::RowMajor)
     }
 
     /// As [`redistribute`](World::redistribute), with shards that lie in memory as `source` and `target` say.
     pub fn redistribute_memory<S: AsRef<[u8]> + Sync>(
         &mut self,
         plan: &Plan,
-        dtype: DType,
         shards: &[S],
         source: &Memory,
         target: &Memory,
@@ -263,7 +260,7 @@ impl World {
             if !takes_part(plan, rank) {
                 return Ok((Vec::new(), Trace::default()));
             }
-            let compiled = Compiled::with_memory(plan, rank, dtype, source, target)?;
+            let compiled = Compiled::with_memory(plan, rank, source, target)?;
             let shard = shard_of.get(&rank).copied().unwrap_or(&[]);
             if shard.len() != compiled.source_bytes() {
                 let (needed, given) = (compiled.source_bytes(), shard.len());

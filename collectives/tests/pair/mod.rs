@@ -99,10 +99,9 @@ pub(crate) fn check_pair<T: Item>(
     source: &[Vec<T>],
 ) {
     let what = format!("{from} on {} -> {to} on {} of {:?}", from.mesh(), to.mesh(), from.shape());
-    let plan =
-        planner.plan(from, to, T::DTYPE.item_bytes().unwrap()).unwrap_or_else(|e| panic!("{what}: {e}"));
+    let plan = planner.plan(from, to, T::DTYPE).unwrap_or_else(|e| panic!("{what}: {e}"));
     let (result, trace) = world
-        .redistribute(&plan, T::DTYPE, &to_bytes(source))
+        .redistribute(&plan, &to_bytes(source))
         .unwrap_or_else(|error| panic!("{what}: {error}\n{plan}"));
     let before = meaning(from, source).unwrap();
     let after =

@@ -33,7 +33,7 @@ pub(crate) fn assemble(
         from,
         to,
         options: q.options.clone(),
-        item_bytes: q.item as usize,
+        dtype: q.dtype,
         received_bytes: received.unwrap_or_else(|| steps.iter().map(|s| s.received_bytes).sum()),
         steps,
         lower_bound_bytes,
@@ -136,5 +136,5 @@ fn total_received(plan: &Plan) -> Result<u64, Error> {
             }
         }
     }
-    Ok(totals.into_iter().max().unwrap_or(0) * plan.item_bytes as u64)
+    Ok(totals.into_iter().max().unwrap_or(0) * plan.item_bytes() as u64)
 }

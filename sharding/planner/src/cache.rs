@@ -21,6 +21,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::Error;
+use reshard_kernels::DType;
+
 use crate::hash::{WordHasher, WordMap};
 use crate::plan::Plan;
 use crate::planner::Planner;
@@ -121,11 +123,11 @@ type ByValue = Table<u64, Arc<Plan>>;
 /// let from = Sharding::parse(&mesh, &[64, 64], "S(0),R")?;
 /// let to = Sharding::parse(&mesh, &[64, 64], "R,S(1)")?;
 /// let (cache, planner) = (PlanCache::new(1024), Planner::new());
-/// let first = cache.plan(&planner, &from, &to, 4)?;
-/// assert!(std::sync::Arc::ptr_eq(&first, &cache.plan(&planner, &from, &to, 4)?));
+/// let first = cache.plan(&planner, &from, &to, DType::F32)?;
+/// assert!(std::sync::Arc::ptr_eq(&first, &cache.plan(&planner, &from, &to, DType::F32)?));
 /// // By handle nothing is hashed but four numbers.
 /// let (p, a, b) = (cache.intern_planner(&planner), cache.intern(&from), cache.intern(&to));
-/// assert!(std::sync::Arc::ptr_eq(&first, &cache.plan_interned(&p, &a, &b, 4)?));
+/// assert!(std::sync::Arc::ptr_eq(&first, &cache.plan_interned(&p, &a, &b, DType::F32)?));
 /// # Ok::<(), reshard_planner::Error>(())
 /// ```
 #[derive(Debug)]
@@ -157,23 +159,23 @@ impl PlanCache {
         planner: &Planner,
         from: &Sharding,
         to: &Sharding,
-        item_bytes: usize,
+        dtype: DType,
     ) -> Result<Arc<Plan>, Error> {
         let mut hasher = WordHasher::default();
         from.hash_word(&mut hasher);
         to.hash_word(&mut hasher);
-        hasher.write_usize(item_bytes);
+        hasher.write_u8(dtype as u8);
         planner.options().hash_word(&mut hasher);
         let key = hasher.finish();
         if let Some(plan) = self.by_value.get(&key)
-            && plan.item_bytes == item_bytes
+            && plan.dtype == dtype
             && *plan.from == *from
             && *plan.to == *to
             && plan.options == *planner.options()
         {
             return Ok(plan);
         }
-        let plan = Arc::new(planner.plan(from, to, item_bytes)?);
+        let plan = Arc::new(planner.plan(from, to, dtype)?);
         self.by_value.insert(key, Arc::clone(&plan));
         Ok(plan)
     }
@@ -209,13 +211,13 @@ impl PlanCache {
         planner: &Interned<Planner>,
         from: &Interned<Sharding>,
         to: &Interned<Sharding>,
-        item_bytes: usize,
+        dtype: DType,
     ) -> Result<Arc<Plan>, Error> {
-        let key = [from.id, to.id, planner.id, item_bytes as u64];
+        let key = [from.id, to.id, planner.id, dtype as u64];
         if let Some(plan) = self.by_handle.get(&key) {
             return Ok(plan);
         }
-        let plan = self.plan(&planner.value, &from.value, &to.value, item_bytes)?;
+        let plan = self.plan(&planner.value, &from.value, &to.value, dtype)?;
         self.by_handle.insert(key, Arc::clone(&plan));
         Ok(plan)
     }
@@ -235,6 +237,7 @@ impl PlanCache {
 mod tests {
     use super::*;
     use crate::{Objective, Topology};
+    use reshard_kernels::DType;
     use reshard_sharding::Mesh;
 
     #[test]
@@ -243,11 +246,14 @@ mod tests {
         let cache = PlanCache::new(8);
         let planner = Planner::new();
         let of = |n: usize, p: &str| Sharding::parse(&mesh, &[2 * n + 2], p).unwrap();
-        let hot = cache.plan(&planner, &of(0, "S(0)"), &of(0, "R"), 4).unwrap();
+        let hot = cache.plan(&planner, &of(0, "S(0)"), &of(0, "R"), DType::F32).unwrap();
         for n in 1..100 {
-            cache.plan(&planner, &of(n, "S(0)"), &of(n, "R"), 4).unwrap();
+            cache.plan(&planner, &of(n, "S(0)"), &of(n, "R"), DType::F32).unwrap();
             assert!(cache.len() <= 8);
-            assert!(Arc::ptr_eq(&hot, &cache.plan(&planner, &of(0, "S(0)"), &of(0, "R"), 4).unwrap()));
+            assert!(Arc::ptr_eq(
+                &hot,
+                &cache.plan(&planner, &of(0, "S(0)"), &of(0, "R"), DType::F32).unwrap()
+            ));
         }
     }
 
@@ -268,12 +274,12 @@ mod tests {
         for _ in 0..2 {
             for planner in &planners {
                 for (from, to) in &pairs {
-                    for item in [2, 4] {
-                        let known = cache.plan(planner, from, to, item).unwrap();
+                    for dtype in [DType::BF16, DType::F32, DType::I32] {
+                        let known = cache.plan(planner, from, to, dtype).unwrap();
                         let ids = (cache.intern_planner(planner), cache.intern(from), cache.intern(to));
-                        let by_id = cache.plan_interned(&ids.0, &ids.1, &ids.2, item).unwrap();
+                        let by_id = cache.plan_interned(&ids.0, &ids.1, &ids.2, dtype).unwrap();
                         assert!(Arc::ptr_eq(&known, &by_id));
-                        assert_eq!(known.to_string(), planner.plan(from, to, item).unwrap().to_string());
+                        assert_eq!(known.to_string(), planner.plan(from, to, dtype).unwrap().to_string());
                         assert_eq!(
                             (known.options(), known.from(), known.to()),
                             (planner.options(), from, to)
@@ -282,7 +288,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(cache.len(), 6 * 3 * 2);
+        assert_eq!(cache.len(), 6 * 3 * 3);
     }
 
     #[test]
@@ -295,7 +301,7 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for (from, to) in pairs.iter().cycle().take(300) {
-                        let plan = cache.plan(&Planner::new(), from, to, 4).unwrap();
+                        let plan = cache.plan(&Planner::new(), from, to, DType::F32).unwrap();
                         assert_eq!((plan.from(), plan.to()), (from, to));
                     }
                 });

@@ -1,5 +1,6 @@
 //! The laws of a cost model, to test anybody's.
 
+use reshard_kernels::DType;
 use std::sync::Arc;
 
 use crate::Error;
@@ -167,8 +168,8 @@ fn plans_keep_the_bounds(model: &dyn CostModel, planner: &Planner, mesh: &Mesh) 
         let (from, to) = (&shardings[pair / shardings.len()], &shardings[pair % shardings.len()]);
         for objective in Objective::ALL {
             let planner = planner.clone().objective(objective);
-            let plan = planner.plan(from, to, 4)?;
-            let bound = planner.lower_bound_us(from, to, 4)?.max(plan.lower_bound_us());
+            let plan = planner.plan(from, to, DType::F32)?;
+            let bound = planner.lower_bound_us(from, to, DType::F32)?.max(plan.lower_bound_us());
             // What is added up in another order differs in the last digits.
             if plan.cost_us() < bound * (1.0 - 1e-9) {
                 return broken(format!(

@@ -10,6 +10,8 @@ use core::fmt;
 pub enum Error {
     /// An error of a mesh or a sharding underneath.
     Sharding(reshard_sharding::Error),
+    /// An element type that cannot be moved alone, or not reduced.
+    Kernel(reshard_kernels::Error),
     /// A network that cannot be.
     Topology {
         /// The reason, with the values.
@@ -44,6 +46,7 @@ impl Error {
     pub fn kind(&self) -> &'static str {
         match self {
             Error::Sharding(e) => e.kind(),
+            Error::Kernel(e) => e.kind(),
             Error::Topology { .. } => "topology",
             Error::PeakTooSmall { .. } => "peak_too_small",
             Error::Incompatible { .. } => "incompatible",
@@ -66,6 +69,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Sharding(e) => e.fmt(f),
+            Error::Kernel(e) => e.fmt(f),
             Error::Topology { reason } | Error::Incompatible { reason } | Error::Unsupported { reason } => {
                 f.write_str(reason)
             }
@@ -81,6 +85,12 @@ impl core::error::Error for Error {}
 impl From<reshard_sharding::Error> for Error {
     fn from(e: reshard_sharding::Error) -> Error {
         Error::Sharding(e)
+    }
+}
+
+impl From<reshard_kernels::Error> for Error {
+    fn from(e: reshard_kernels::Error) -> Error {
+        Error::Kernel(e)
     }
 }
 

@@ -24,6 +24,7 @@ use crate::plan::Plan;
 use crate::planner::Planner;
 use crate::question::Question;
 use crate::step::{Action, Moves, Step};
+use reshard_kernels::DType;
 use reshard_sharding::Sharding;
 use reshard_sharding::internal::members_along;
 
@@ -38,11 +39,12 @@ const LISTED: usize = 16;
 /// let mesh: Mesh = "x=2,y=2".parse()?;
 /// let from = Sharding::parse(&mesh, &[64, 64], "P,P")?;
 /// let to = Sharding::parse(&mesh, &[64, 64], "R,R")?;
-/// let text = Planner::new().explain(&from, &to, 4)?.to_string();
+/// let text = Planner::new().explain(&from, &to, DType::F32)?.to_string();
 /// assert!(text.contains("all_reduce over x,y (4:1)"));
 /// assert!(text.contains("axis by axis, a greedy planner:"));
 /// # Ok::<(), reshard_planner::Error>(())
 /// ```
+/// use reshard_kernels::DType;
 #[derive(Clone, Debug)]
 pub struct Explanation {
     /// The plan.
@@ -57,12 +59,12 @@ pub struct Explanation {
 
 impl Planner {
     /// The plan, and the one that a greedy planner makes, to be printed side by side.
-    pub fn explain(&self, from: &Sharding, to: &Sharding, item_bytes: usize) -> Result<Explanation, Error> {
-        let q = Question::checked(self.options(), from, to, item_bytes)?;
+    pub fn explain(&self, from: &Sharding, to: &Sharding, dtype: DType) -> Result<Explanation, Error> {
+        let q = Question::checked(self.options(), from, to, dtype)?;
         let mut watch = Watch::default();
         let plan = choose::plan(&q, u64::MAX, Some(&mut watch))?;
         let Watch { considered, best: chosen } = watch;
-        Ok(Explanation { plan, greedy: self.greedy(from, to, item_bytes)?, considered, chosen })
+        Ok(Explanation { plan, greedy: self.greedy(from, to, dtype)?, considered, chosen })
     }
 }
 
@@ -132,7 +134,7 @@ impl fmt::Display for Plan {
         if self.from.mesh() != self.to.mesh() {
             write!(f, " on {}", self.to.mesh())?;
         }
-        writeln!(f, ", {:?} of {} B", self.from.shape(), self.item_bytes)?;
+        writeln!(f, ", {:?} of {} B", self.from.shape(), self.item_bytes())?;
         for (i, s) in self.steps.iter().enumerate() {
             write!(f, "  {}. {} over {} ({})", i + 1, s.op(), s.axis_names().join(","), s.group)?;
             writeln!(f, ": {} B, {:.1} us", s.received_bytes, s.cost_us)?;

@@ -3,7 +3,7 @@
 //! The rooms from the ground up; each uses those above it in this list only (`tests/rooms.rs`):
 //!
 //! ```text
-//! objective, op, hash, message   small words
+//! objective, op, arithmetic, hash, message   small words
 //! model        what a step costs: loads, the CostModel, totals       bounds       what no plan can do without
 //! options, question              what is asked
 //! regions      what two shardings share, by intervals                states       routes between digit states, and a search
@@ -20,6 +20,7 @@
 //! change a formula, add a step or add a candidate stands in `docs/planner.md`.
 #![forbid(unsafe_code)]
 
+mod arithmetic;
 mod assemble;
 mod bounds;
 mod cache;
@@ -45,6 +46,7 @@ mod stored;
 pub mod theory;
 mod transfers;
 
+pub use arithmetic::Arithmetic;
 pub use cache::{Interned, PlanCache};
 pub use candidates::Origin;
 pub use choose::considered::{Considered, Outcome, Way};
@@ -64,6 +66,7 @@ pub use step::Step;
 /// What only the other crates of this project need; it may change with any version.
 #[doc(hidden)]
 pub mod internal {
+    pub use crate::arithmetic::{check_partial, combine_op};
     pub use crate::cache::Table;
     pub use crate::choose::price::{Ask, Price};
     pub use crate::hash::{WordHasher, WordMap};

@@ -21,6 +21,7 @@ use crate::question::Question;
 use crate::regions::intersection::Intersection;
 use crate::states::refine::{Moving, Refined};
 use crate::states::system::{code, is_local};
+use reshard_kernels::DType;
 use reshard_sharding::Sharding;
 
 impl Planner {
@@ -38,17 +39,18 @@ impl Planner {
     /// let mesh: Mesh = "x=2,y=2".parse()?;
     /// let of = |text: &str| Sharding::parse(&mesh, &[1024, 1024], text);
     /// let planner = Planner::new();
-    /// assert_eq!(planner.lower_bound_us(&of("R,S(0)")?, &of("S(1),S(0)")?, 4)?, 0.0); // a slice
+    /// assert_eq!(planner.lower_bound_us(&of("R,S(0)")?, &of("S(1),S(0)")?, DType::F32)?, 0.0); // a slice
     /// let (from, to) = (of("S(0),P")?, of("S(1),R")?);
-    /// let bound = planner.lower_bound_us(&from, &to, 4)?;
-    /// assert!(bound > 6.6 && bound <= planner.plan(&from, &to, 4)?.cost_us());
+    /// let bound = planner.lower_bound_us(&from, &to, DType::F32)?;
+    /// assert!(bound > 6.6 && bound <= planner.plan(&from, &to, DType::F32)?.cost_us());
     /// # Ok::<(), reshard_planner::Error>(())
     /// ```
+    /// use reshard_kernels::DType;
     ///
     /// Fails if the shapes differ or a shard would have to become a term of an average, as [`Planner::plan`] does. Limits
     /// on memory and groups are not looked at.
-    pub fn lower_bound_us(&self, from: &Sharding, to: &Sharding, item_bytes: usize) -> Result<f64, Error> {
-        let q = Question::checked(self.options(), from, to, item_bytes)?;
+    pub fn lower_bound_us(&self, from: &Sharding, to: &Sharding, dtype: DType) -> Result<f64, Error> {
+        let q = Question::checked(self.options(), from, to, dtype)?;
         if q.is_trivial() {
             return Ok(0.0);
         }
@@ -113,7 +115,7 @@ impl Question<'_> {
         if to.is_partial() {
             let mut free = self.options.free();
             free.objective = Objective::Time;
-            let plan = choose::plan(&Question::new(&free, from, to, self.item), u64::MAX, None)?;
+            let plan = choose::plan(&self.part(&free, from, to), u64::MAX, None)?;
             return Ok(if plan.communicating_steps() > 0 { self.time_needed(&[]) } else { 0.0 });
         }
         let held = if from.is_partial() { 0 } else { from.max_local_numel() };

@@ -3,6 +3,7 @@
 use core::hash::Hasher;
 use std::sync::Arc;
 
+use crate::arithmetic::Arithmetic;
 use crate::model::{Model, Need};
 use crate::objective::Objective;
 use reshard_sharding::Group;
@@ -24,6 +25,7 @@ pub struct Options {
     pub(crate) max_peak_bytes: Option<u64>,
     pub(crate) groups: Option<Arc<[Group]>>,
     pub(crate) deterministic: bool,
+    pub(crate) arithmetic: Arithmetic,
 }
 
 impl Options {
@@ -59,6 +61,11 @@ impl Options {
         self.deterministic
     }
 
+    /// Whose arithmetic reduces terms.
+    pub fn arithmetic(&self) -> Arithmetic {
+        self.arithmetic
+    }
+
     /// The same without limits: what parts of a plan are planned with, the limits being kept to by the whole.
     pub(crate) fn free(&self) -> Options {
         Options { groups: None, max_peak_bytes: None, ..self.clone() }
@@ -78,7 +85,9 @@ impl Options {
 
     /// Feeds a hasher: equal options alike.
     pub(crate) fn hash_word(&self, hasher: &mut impl Hasher) {
-        hasher.write_u64(self.objective as u64 | u64::from(self.deterministic) << 8);
+        hasher.write_u64(
+            self.objective as u64 | u64::from(self.deterministic) << 8 | (self.arithmetic as u64) << 9,
+        );
         hasher.write_u64(self.max_peak_bytes.map_or(0, |b| b.wrapping_add(1)));
         hasher.write_u64(self.groups.as_ref().map_or(0, |g| g.len() as u64 + 1));
         self.model.hash_word(hasher);

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use reshard_kernels::DType;
+
 use crate::Error;
 use crate::message::{Phase, Phases};
 use crate::options::Options;
@@ -15,12 +17,13 @@ use reshard_sharding::{Group, Sharding};
 /// A plan is a pure function of its inputs: every rank that makes it makes the same one.
 ///
 /// ```
+/// use reshard_kernels::DType;
 /// use reshard_sharding::{Mesh, Sharding};
 /// use reshard_planner::{Planner, StepOp};
 /// let mesh: Mesh = "dp=2,tp=4".parse()?;
 /// let from = Sharding::parse(&mesh, &[64, 32], "S(0),S(1)")?;
 /// let to = Sharding::parse(&mesh, &[64, 32], "R,S(1)")?;
-/// let plan = Planner::new().plan(&from, &to, 4)?;
+/// let plan = Planner::new().plan(&from, &to, DType::F32)?;
 /// assert_eq!(plan.steps().len(), 1);
 /// assert_eq!(plan.steps()[0].op(), StepOp::AllGather);
 /// assert_eq!(plan.received_bytes(), 32 * 8 * 4);
@@ -32,7 +35,7 @@ pub struct Plan {
     pub(crate) from: Arc<Sharding>,
     pub(crate) to: Arc<Sharding>,
     pub(crate) options: Options,
-    pub(crate) item_bytes: usize,
+    pub(crate) dtype: DType,
     pub(crate) steps: Vec<Step>,
     pub(crate) received_bytes: u64,
     pub(crate) lower_bound_bytes: Option<u64>,
@@ -57,9 +60,14 @@ impl Plan {
         &self.options
     }
 
+    /// The type of the elements.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
     /// Bytes of an element.
     pub fn item_bytes(&self) -> usize {
-        self.item_bytes
+        self.dtype.bits() / 8
     }
 
     /// The steps in order; none if every rank already holds its target.
@@ -130,11 +138,12 @@ impl Plan {
     /// transport of its own carries out.
     ///
     /// ```
+    /// use reshard_kernels::DType;
     /// use reshard_sharding::{Mesh, Sharding};
     /// use reshard_planner::Planner;
     /// let mesh: Mesh = "x=2".parse()?;
     /// let from = Sharding::parse(&mesh, &[4], "S(0)")?;
-    /// let plan = Planner::new().plan(&from, &Sharding::parse(&mesh, &[4], "R")?, 4)?;
+    /// let plan = Planner::new().plan(&from, &Sharding::parse(&mesh, &[4], "R")?, DType::F32)?;
     /// let messages = plan.messages(0)?;
     /// let (step, phase) = &messages[0];
     /// assert_eq!((messages.len(), *step, phase.source_len, phase.target_len), (1, 0, 2, 4));

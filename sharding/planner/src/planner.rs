@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
+use reshard_kernels::DType;
+
 use crate::Error;
+use crate::arithmetic::Arithmetic;
 use crate::choose;
 use crate::choose::price::{self, Ask, Price};
 use crate::choose::refusal;
@@ -16,12 +19,13 @@ use reshard_sharding::{Group, Sharding};
 /// Makes plans for one network and one objective.
 ///
 /// ```
+/// use reshard_kernels::DType;
 /// use reshard_sharding::{Mesh, Sharding};
 /// use reshard_planner::{Objective, Planner};
 /// let mesh: Mesh = "x=2,y=2".parse()?;
 /// let from = Sharding::parse(&mesh, &[8], "P,P")?;
 /// let to = Sharding::parse(&mesh, &[8], "R,R")?;
-/// let plan = Planner::new().objective(Objective::Bytes).plan(&from, &to, 4)?;
+/// let plan = Planner::new().objective(Objective::Bytes).plan(&from, &to, DType::F32)?;
 /// assert_eq!(plan.communicating_steps(), 1);
 /// assert_eq!(plan.groups()[0].to_string(), "4:1");
 /// # Ok::<(), reshard_planner::Error>(())
@@ -91,12 +95,13 @@ impl Planner {
     /// whatever the plan, the target, the network and the engine. Terms that stay terms are not touched.
     ///
     /// ```
+    /// use reshard_kernels::DType;
     /// use reshard_sharding::{Mesh, Sharding};
     /// use reshard_planner::{Planner, StepOp};
     /// let mesh: Mesh = "x=4".parse()?;
     /// let from = Sharding::parse(&mesh, &[8], "P")?;
     /// let to = Sharding::parse(&mesh, &[8], "S(0)")?;
-    /// let plan = Planner::new().deterministic(true).plan(&from, &to, 4)?;
+    /// let plan = Planner::new().deterministic(true).plan(&from, &to, DType::F32)?;
     /// assert_eq!(plan.steps()[0].op(), StepOp::Exchange);
     /// let phases = plan.phases(0, 1)?;
     /// let order: Vec<usize> = phases[0].receives.iter().map(|m| m.peer).collect();
@@ -106,6 +111,12 @@ impl Planner {
     #[must_use]
     pub fn deterministic(self, deterministic: bool) -> Planner {
         self.with(|options| options.deterministic = deterministic)
+    }
+
+    /// The same, but terms are reduced by this arithmetic, which may know types that our kernels do not.
+    #[must_use]
+    pub fn arithmetic(self, arithmetic: Arithmetic) -> Planner {
+        self.with(|options| options.arithmetic = arithmetic)
     }
 
     /// Whether every reduction is combined in the order of its terms, see [`deterministic`](Planner::deterministic).
@@ -123,12 +134,13 @@ impl Planner {
         self
     }
 
-    /// The plan from one sharding to another of the same tensor, with elements of `item_bytes`.
+    /// The plan from one sharding to another of the same tensor, whose elements are of type `dtype`.
     ///
-    /// Fails if the shapes differ, a shard would have to become a term of an average, or no plan keeps to the memory or
+    /// Fails if the shapes differ, elements of that type share bytes or cannot be reduced as the shardings ask (unless that
+    /// is left to the [framework](Planner::arithmetic)), a shard would have to become a term of an average, or no plan keeps to the memory or
     /// the groups that were asked for.
-    pub fn plan(&self, from: &Sharding, to: &Sharding, item_bytes: usize) -> Result<Plan, Error> {
-        self.plan_within(from, to, item_bytes, u64::MAX)
+    pub fn plan(&self, from: &Sharding, to: &Sharding, dtype: DType) -> Result<Plan, Error> {
+        self.plan_within(from, to, dtype, u64::MAX)
     }
 
     /// The same plan, found sooner if it is known to cost at most so many picoseconds.
@@ -137,50 +149,52 @@ impl Planner {
         &self,
         from: &Sharding,
         to: &Sharding,
-        item_bytes: usize,
+        dtype: DType,
         limit: u64,
     ) -> Result<Plan, Error> {
-        choose::plan(&Question::checked(&self.options, from, to, item_bytes)?, limit, None)
+        choose::plan(&Question::checked(&self.options, from, to, dtype)?, limit, None)
     }
 
     /// The plan that a greedy planner makes axis by axis, costed on the same network; `None` between two meshes, where
     /// there are no axes to go by. It keeps to no limit of memory or groups.
     ///
     /// ```
+    /// use reshard_kernels::DType;
     /// use reshard_sharding::{Mesh, Sharding};
     /// use reshard_planner::Planner;
     /// let mesh: Mesh = "x=2,y=2".parse()?;
     /// let from = Sharding::parse(&mesh, &[64, 64], "S(0),S(1)")?;
     /// let to = Sharding::parse(&mesh, &[64, 64], "S(1),S(0)")?;
-    /// let greedy = Planner::new().greedy(&from, &to, 4)?.unwrap();
-    /// let ours = Planner::new().plan(&from, &to, 4)?;
+    /// let greedy = Planner::new().greedy(&from, &to, DType::F32)?.unwrap();
+    /// let ours = Planner::new().plan(&from, &to, DType::F32)?;
     /// assert_eq!(greedy.communicating_steps(), 2);
     /// assert!(ours.received_bytes() < greedy.received_bytes());
     /// # Ok::<(), reshard_planner::Error>(())
     /// ```
-    pub fn greedy(&self, from: &Sharding, to: &Sharding, item_bytes: usize) -> Result<Option<Plan>, Error> {
-        let q = Question::checked(&self.options, from, to, item_bytes)?;
+    pub fn greedy(&self, from: &Sharding, to: &Sharding, dtype: DType) -> Result<Option<Plan>, Error> {
+        let q = Question::checked(&self.options, from, to, dtype)?;
         if q.on_one_mesh() { choose::greedy(&q).map(Some) } else { Ok(None) }
     }
 
-    /// Microseconds that the plan takes under the model: `plan(from, to, item_bytes)?.cost_us()`, to the bit.
+    /// Microseconds that the plan takes under the model: `plan(from, to, dtype)?.cost_us()`, to the bit.
     ///
     /// Where the plan only slices or fills, and where it needs no search (one level, no terms, no limits), this costs a
     /// part of making it, since it makes no steps; elsewhere as much.
     ///
     /// ```
+    /// use reshard_kernels::DType;
     /// use reshard_sharding::{Mesh, Sharding};
     /// use reshard_planner::Planner;
     /// let mesh: Mesh = "x=2,y=2".parse()?;
     /// let of = |text: &str| Sharding::parse(&mesh, &[1024, 1024], text);
     /// let (planner, from, to) = (Planner::new(), of("S(0),S(1)")?, of("S(1),R")?);
-    /// assert_eq!(planner.cost_us(&from, &to, 4)?, planner.plan(&from, &to, 4)?.cost_us());
+    /// assert_eq!(planner.cost_us(&from, &to, DType::F32)?, planner.plan(&from, &to, DType::F32)?.cost_us());
     /// # Ok::<(), reshard_planner::Error>(())
     /// ```
     ///
     /// Fails where [`Planner::plan`] does, with the same error.
-    pub fn cost_us(&self, from: &Sharding, to: &Sharding, item_bytes: usize) -> Result<f64, Error> {
-        let q = Question::checked(&self.options, from, to, item_bytes)?;
+    pub fn cost_us(&self, from: &Sharding, to: &Sharding, dtype: DType) -> Result<f64, Error> {
+        let q = Question::checked(&self.options, from, to, dtype)?;
         match price::cost_without_steps(&q)? {
             Some(cost) => Ok(cost),
             None => Ok(choose::plan(&q, u64::MAX, None)?.cost_us()),
@@ -192,11 +206,11 @@ impl Planner {
     pub fn savings(&self, plan: &Plan) -> Result<Vec<(Group, f64)>, Error> {
         let Some(known) = self.options.groups() else { return Ok(Vec::new()) };
         let free = self.clone().with(|options| options.groups = None);
-        let unrestricted = free.plan(&plan.from, &plan.to, plan.item_bytes)?;
+        let unrestricted = free.plan(&plan.from, &plan.to, plan.dtype)?;
         let mut out = Vec::new();
         for group in refusal::missing(&self.options, &unrestricted) {
             let more = known.iter().chain([group]).cloned();
-            let with = self.clone().with_groups(more).plan(&plan.from, &plan.to, plan.item_bytes)?;
+            let with = self.clone().with_groups(more).plan(&plan.from, &plan.to, plan.dtype)?;
             out.push((group.clone(), plan.cost_us() - with.cost_us()));
         }
         Ok(out)
@@ -204,7 +218,7 @@ impl Planner {
 
     /// The price of a plan, as exactly as asked for; fails where there is none.
     #[doc(hidden)]
-    pub fn price(&self, from: &Sharding, to: &Sharding, item_bytes: usize, ask: Ask) -> Result<Price, Error> {
-        price::price(&Question::checked(&self.options, from, to, item_bytes)?, ask)
+    pub fn price(&self, from: &Sharding, to: &Sharding, dtype: DType, ask: Ask) -> Result<Price, Error> {
+        price::price(&Question::checked(&self.options, from, to, dtype)?, ask)
     }
 }

@@ -3,7 +3,10 @@
 use core::cell::OnceCell;
 use std::sync::Arc;
 
+use reshard_kernels::DType;
+
 use crate::Error;
+use crate::arithmetic::{Arithmetic, check_partial};
 use crate::model::network::Network;
 use crate::options::Options;
 use reshard_sharding::{ReduceOp, Sharding};
@@ -18,6 +21,7 @@ pub(crate) struct Question<'a> {
     pub(crate) network: Network<'a>,
     pub(crate) from: &'a Sharding,
     pub(crate) to: &'a Sharding,
+    pub(crate) dtype: DType,
     /// Bytes of an element.
     pub(crate) item: u64,
     /// Both ends as plans and steps hold them.
@@ -26,9 +30,15 @@ pub(crate) struct Question<'a> {
 
 impl<'a> Question<'a> {
     #[inline]
-    pub(crate) fn new(options: &'a Options, from: &'a Sharding, to: &'a Sharding, item: u64) -> Question<'a> {
+    pub(crate) fn new(
+        options: &'a Options,
+        from: &'a Sharding,
+        to: &'a Sharding,
+        dtype: DType,
+        item: u64,
+    ) -> Question<'a> {
         let network = Network::new(&options.model, from.mesh());
-        Question { options, network, from, to, item, shared: OnceCell::new() }
+        Question { options, network, from, to, dtype, item, shared: OnceCell::new() }
     }
 
     /// The question, or why no planner can answer it.
@@ -37,7 +47,7 @@ impl<'a> Question<'a> {
         options: &'a Options,
         from: &'a Sharding,
         to: &'a Sharding,
-        item_bytes: usize,
+        dtype: DType,
     ) -> Result<Question<'a>, Error> {
         if from.shape() != to.shape() {
             let reason = format!(
@@ -47,12 +57,27 @@ impl<'a> Question<'a> {
             );
             return Err(Error::Incompatible { reason });
         }
-        let most = from.numel().max(1).checked_mul(item_bytes.max(1)).and_then(|b| i64::try_from(b).ok());
+        let item = dtype.item_bytes()?;
+        let most = from.numel().max(1).checked_mul(item).and_then(|b| i64::try_from(b).ok());
         if most.is_none() {
-            return Err(Error::overflow(format!("{:?} elements of {item_bytes} bytes", from.shape())));
+            return Err(Error::overflow(format!("{:?} elements of {item} bytes", from.shape())));
+        }
+        if options.arithmetic == Arithmetic::Kernels {
+            check_partial(from, dtype)?;
+            check_partial(to, dtype)?;
         }
         refuse_avg_of_shards(from, to)?;
-        Ok(Question::new(options, from, to, item_bytes as u64))
+        Ok(Question::new(options, from, to, dtype, item as u64))
+    }
+
+    /// The same question about other shardings of the tensor: what is asked for a part of a plan.
+    pub(crate) fn part<'b>(
+        &self,
+        options: &'b Options,
+        from: &'b Sharding,
+        to: &'b Sharding,
+    ) -> Question<'b> {
+        Question::new(options, from, to, self.dtype, self.item)
     }
 
     /// Both ends, to be shared by all steps of all candidates.

@@ -2,17 +2,19 @@
 //!
 //! A plan is a pure function of its inputs, so those are what is stored, and reading one plans again.
 
+use reshard_kernels::DType;
 use reshard_sharding::{Group, Sharding};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::arithmetic::Arithmetic;
 use crate::model::{Model, Topology};
 use crate::objective::Objective;
 use crate::plan::Plan;
 use crate::planner::Planner;
 
 /// The version of stored plans that is written, and the last that is read.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 fn first_version() -> u32 {
     1
@@ -25,7 +27,11 @@ struct StoredPlan {
     version: u32,
     from: Sharding,
     to: Sharding,
-    item_bytes: usize,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    dtype: Option<DType>,
+    /// In place of the type, in version 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    item_bytes: Option<usize>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     topology: Option<Topology>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -37,6 +43,26 @@ struct StoredPlan {
     groups: Option<Vec<String>>,
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     deterministic: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    arithmetic: Option<Arithmetic>,
+}
+
+impl StoredPlan {
+    /// The element type; of version 1, which had its bytes only, some type that moves alike, where nothing is reduced.
+    fn dtype(&self) -> Result<DType, String> {
+        let reduces = self.from.is_partial() || self.to.is_partial();
+        match (self.dtype, self.item_bytes) {
+            (Some(dtype), None) => Ok(dtype),
+            (None, Some(1)) if !reduces => Ok(DType::U8),
+            (None, Some(2)) if !reduces => Ok(DType::U16),
+            (None, Some(4)) if !reduces => Ok(DType::U32),
+            (None, Some(8)) if !reduces => Ok(DType::U64),
+            (None, Some(bytes)) => Err(format!(
+                "a plan for elements of {bytes} bytes, of which it does not say the type: plan again"
+            )),
+            (Some(_), Some(_)) | (None, None) => Err("a plan has a dtype, and no item_bytes".to_owned()),
+        }
+    }
 }
 
 impl Serialize for Plan {
@@ -50,13 +76,15 @@ impl Serialize for Plan {
             version: VERSION,
             from: self.from().clone(),
             to: self.to().clone(),
-            item_bytes: self.item_bytes(),
+            dtype: Some(self.dtype()),
+            item_bytes: None,
             topology,
             cost_model,
             objective: options.objective().to_string(),
             max_peak_bytes: options.max_peak_bytes(),
             groups: options.groups().map(|g| g.iter().map(ToString::to_string).collect()),
             deterministic: options.is_deterministic(),
+            arithmetic: Some(options.arithmetic()).filter(|&a| a != Arithmetic::default()),
         }
         .serialize(s)
     }
@@ -69,6 +97,7 @@ impl<'de> Deserialize<'de> for Plan {
             let text = format!("a plan of version {}: this reads versions up to {VERSION}", p.version);
             return Err(D::Error::custom(text));
         }
+        let dtype = p.dtype().map_err(D::Error::custom)?;
         let topology = match (p.topology, p.cost_model) {
             (Some(topology), None) => topology,
             (None, Some(model)) => {
@@ -84,6 +113,7 @@ impl<'de> Deserialize<'de> for Plan {
         let objective: Objective = p.objective.parse().map_err(D::Error::custom)?;
         let mut planner =
             Planner::new().topology(topology).objective(objective).deterministic(p.deterministic);
+        planner = planner.arithmetic(p.arithmetic.unwrap_or_default());
         if let Some(bytes) = p.max_peak_bytes {
             planner = planner.max_peak_bytes(bytes);
         }
@@ -91,6 +121,6 @@ impl<'de> Deserialize<'de> for Plan {
             let groups: Result<Vec<Group>, _> = groups.iter().map(|g| g.parse()).collect();
             planner = planner.with_groups(groups.map_err(D::Error::custom)?);
         }
-        planner.plan(&p.from, &p.to, p.item_bytes).map_err(D::Error::custom)
+        planner.plan(&p.from, &p.to, dtype).map_err(D::Error::custom)
     }
 }

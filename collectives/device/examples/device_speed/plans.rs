@@ -19,7 +19,7 @@ pub(crate) fn fused(device: &Cuda, mesh: &Mesh, total: usize) -> Result<()> {
     for (from, to) in all.iter().flat_map(|from| all.iter().map(move |to| (from, to))).filter(|(a, b)| a != b)
     {
         let plan = Planner::new().objective(Objective::Bytes).plan(from, to, item)?;
-        let mut plan_of_all = Fused::new(device, &plan, DType::F32)?;
+        let mut plan_of_all = Fused::new(device, &plan)?;
         let target: usize = mesh
             .ranks()
             .map(|r| to.local_shape(r).map(|s| s.iter().product::<usize>()))
@@ -87,8 +87,9 @@ pub(crate) fn captured() -> Result<bool> {
     for (mesh, from, to) in CAPTURED {
         let mesh: Mesh = mesh.parse()?;
         let sharding = |text: &str| Sharding::parse(&mesh, &[128, 128], text);
-        let plan = Planner::new().objective(Objective::Bytes).plan(&sharding(from)?, &sharding(to)?, 4)?;
-        let mut plan_of_all = Fused::new(&device, &plan, DType::F32)?;
+        let plan =
+            Planner::new().objective(Objective::Bytes).plan(&sharding(from)?, &sharding(to)?, DType::F32)?;
+        let mut plan_of_all = Fused::new(&device, &plan)?;
         let launches = plan_of_all.launches();
         let values = |turn: usize, rank: usize| -> Result<Vec<u8>> {
             let elements: usize = plan.from().local_shape(rank)?.iter().product();

@@ -23,12 +23,12 @@ const SLACK: Duration = Duration::from_secs(15);
 pub(crate) fn plan(ranks: usize, shape: &[usize], from: &str, to: &str) -> Plan {
     let mesh = Mesh::new([("tp", ranks)]).unwrap();
     let [from, to] = [from, to].map(|text| Sharding::parse(&mesh, shape, text).unwrap());
-    Planner::new().plan(&from, &to, 4).unwrap()
+    Planner::new().plan(&from, &to, DType::F32).unwrap()
 }
 
 /// Compiles, runs once with bytes that depend on the rank, and returns the target.
 pub(crate) fn run(comm: &mut Comm, plan: &Plan, times: usize) -> Result<Vec<u8>, Error> {
-    let compiled = Compiled::new(plan, comm.rank(), DType::F32)?;
+    let compiled = Compiled::new(plan, comm.rank())?;
     let mut scratch = compiled.scratch(comm)?;
     let source: Vec<u8> = (0..compiled.source_bytes()).map(|i| (i * 3 + comm.rank() * 101) as u8).collect();
     let mut target = vec![0; compiled.target_bytes()];
@@ -95,7 +95,7 @@ pub(crate) fn disagreeing(comm: &mut Comm) {
     let target = run(comm, &usual, 1).unwrap();
     assert!(target.iter().any(|byte| *byte != target[0]));
     let dtype = if odd { DType::I32 } else { DType::F32 };
-    let compiled = Compiled::new(&usual, comm.rank(), dtype).unwrap();
+    let compiled = Compiled::new(&usual, comm.rank()).unwrap();
     refused(compiled.scratch(comm).map(|_| Vec::new()));
     assert_eq!(run(comm, &usual, 1).unwrap(), target);
 }

@@ -33,11 +33,11 @@ fn one(comm: &mut Comm, dice: &mut Dice, groups: &mut BTreeSet<Vec<usize>>) {
         let placements = dice.placements(&mesh, &shape, None);
         Sharding::new(&mesh, &shape, &placements).unwrap()
     });
-    let plan = Planner::new().plan(&from, &to, 4).unwrap();
+    let plan = Planner::new().plan(&from, &to, DType::F32).unwrap();
     if !mesh.contains(comm.rank()) {
         return;
     }
-    let compiled = Compiled::new(&plan, comm.rank(), DType::F32).unwrap();
+    let compiled = Compiled::new(&plan, comm.rank()).unwrap();
     let mut scratch = compiled.scratch(comm).unwrap();
     let (source, mut target) = (vec![1; compiled.source_bytes()], vec![0; compiled.target_bytes()]);
     compiled.run(comm, &source, &mut target, &mut scratch).unwrap();

@@ -90,7 +90,7 @@ pub(crate) fn run(comm: &mut Comm, seed: u64, count: usize) {
         let planner = Planner::new().objective(Objective::ALL[dice.roll(3)]);
         let source = Sharding::new(&from, &shape, &before).unwrap();
         let target = Sharding::new(&to, &shape, &after).unwrap();
-        let plan = planner.plan(&source, &target, dtype.item_bytes().unwrap()).unwrap();
+        let plan = planner.plan(&source, &target, dtype).unwrap();
         let orders: Vec<usize> = (0..shape.len()).rev().collect();
         let memory = |roll: usize| if roll == 0 { Memory::Order(orders.clone()) } else { Memory::RowMajor };
         let (here, there) = (memory(dice.roll(3)), memory(dice.roll(3)));
@@ -109,12 +109,12 @@ pub(crate) fn run(comm: &mut Comm, seed: u64, count: usize) {
         );
         let mut threads = threads::World::new(from.world().max(to.world())).unwrap();
         let (wanted, wanted_trace) = threads
-            .redistribute_memory(&plan, dtype, &shards, &here, &there)
+            .redistribute_memory(&plan, &shards, &here, &there)
             .unwrap_or_else(|error| panic!("{what}: {error}"));
         let rank = comm.rank();
         comm.take_trace();
         if from.contains(rank) || to.contains(rank) {
-            let compiled = Compiled::with_memory(&plan, rank, dtype, &here, &there).unwrap();
+            let compiled = Compiled::with_memory(&plan, rank, &here, &there).unwrap();
             let shard = from.ranks().position(|r| r == rank).map_or(Vec::new(), |at| shards[at].clone());
             let mut scratch = compiled.scratch(comm).unwrap();
             let mut got = vec![0xEE; compiled.target_bytes()];

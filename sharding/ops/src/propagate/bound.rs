@@ -142,7 +142,9 @@ impl Problem<'_> {
             0.0
         };
         picoseconds_below(
-            self.planner.options().least_us(&[Need::bytes((elements * input.item_bytes as f64).max(1.0))]),
+            self.planner
+                .options()
+                .least_us(&[Need::bytes((elements * (input.dtype.bits() / 8) as f64).max(1.0))]),
         )
     }
 
@@ -194,7 +196,7 @@ impl Problem<'_> {
             return 0;
         }
         let receipts = (reduced - 1.0) + replicas - 1.0;
-        let bytes = numel as f64 * receipts / self.mesh.size() as f64 * self.output_bytes as f64;
+        let bytes = numel as f64 * receipts / self.mesh.size() as f64 * (self.output_dtype.bits() / 8) as f64;
         picoseconds_below(self.planner.options().least_us(&[Need::bytes(bytes.max(1.0))]))
     }
 }

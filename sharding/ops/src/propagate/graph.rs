@@ -187,8 +187,8 @@ impl Graph {
             let now = value.constraint.as_ref().unwrap_or(given);
             if now != given {
                 let planner = cache.propagator().get_planner();
-                let item = Operand::new(value.dtype, given.clone()).item_bytes()?;
-                let plan = Arc::new(planner.plan(given, now, item)?);
+                let dtype = Operand::new(value.dtype, given.clone()).whole_bytes()?;
+                let plan = Arc::new(planner.plan(given, now, dtype)?);
                 report.communications.push(Communication {
                     at: None,
                     value: Value(i),

@@ -29,7 +29,7 @@ impl Made {
         let mut made = Made { outputs: p.outputs(path, first)?, least: 0, most: None };
         let mut exact = true;
         let bounds = made.wishes_cost(p, |out, sharding| {
-            let bound = p.planner.lower_bound_us(out, sharding, p.output_bytes)?;
+            let bound = p.planner.lower_bound_us(out, sharding, p.output_dtype)?;
             exact &= bound == 0.0 && p.trusts_free;
             Ok(Some(picoseconds_below(bound)))
         })?;
@@ -62,7 +62,7 @@ impl Made {
 
     /// The sum of what the wishes cost, if it is known by that way of asking.
     fn priced(&self, p: &Problem<'_>, ask: Ask) -> Result<Option<u64>, Error> {
-        self.wishes_cost(p, |out, sharding| match p.planner.price(out, sharding, p.output_bytes, ask)? {
+        self.wishes_cost(p, |out, sharding| match p.planner.price(out, sharding, p.output_dtype, ask)? {
             Price::Exactly(cost) | Price::AtMost(cost) => Ok(Some(cost)),
             Price::MoreThan(_) => Ok(None),
         })
@@ -82,7 +82,7 @@ impl Made {
                     None => return Ok(None),
                 },
                 Wish::Settled if out.is_partial() => {
-                    match p.planner.price(out, &out.settled(), p.output_bytes, Ask::Quick)? {
+                    match p.planner.price(out, &out.settled(), p.output_dtype, Ask::Quick)? {
                         Price::Exactly(cost) | Price::AtMost(cost) | Price::MoreThan(cost) => cost,
                     }
                 }
@@ -105,7 +105,7 @@ impl Made {
                 && out != sharding
             {
                 let limit = self.most.unwrap_or(u64::MAX);
-                *plan = Some(Arc::new(p.planner.plan_within(out, sharding, p.output_bytes, limit)?));
+                *plan = Some(Arc::new(p.planner.plan_within(out, sharding, p.output_dtype, limit)?));
                 *out = sharding.clone();
             }
         }

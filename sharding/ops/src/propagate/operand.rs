@@ -33,9 +33,12 @@ impl Operand {
         Operand { dtype, sharding }
     }
 
-    /// Bytes of an element.
-    pub(super) fn item_bytes(&self) -> Result<usize, Error> {
-        self.dtype.item_bytes().map_err(|e| Error::Unsupported { reason: e.to_string() })
+    /// The element type, whose elements do not share bytes.
+    pub(super) fn whole_bytes(&self) -> Result<DType, Error> {
+        match self.dtype.item_bytes() {
+            Ok(_) => Ok(self.dtype),
+            Err(e) => Err(Error::Unsupported { reason: e.to_string() }),
+        }
     }
 }
 

@@ -41,7 +41,7 @@ pub(super) struct SlotRow {
 /// Inputs with one source, one element type and one column of entries.
 pub(super) struct Alike<'a> {
     pub(super) source: &'a Sharding,
-    pub(super) item_bytes: usize,
+    pub(super) dtype: DType,
     /// The first of them.
     pub(super) operand: usize,
     pub(super) count: u64,
@@ -73,7 +73,7 @@ pub(super) struct Problem<'a> {
     pub(super) wishes: &'a [Wish],
     /// What wished outputs are along each slot.
     pub(super) wished: SmallVec<[Option<PerSlot<Class>>; 2]>,
-    pub(super) output_bytes: usize,
+    pub(super) output_dtype: DType,
     /// Whether a bound of nothing is a plan for nothing: the planner takes the plan of least time, and refuses none.
     pub(super) trusts_free: bool,
 }
@@ -120,10 +120,10 @@ impl<'a> Problem<'a> {
         let mut distinct: SmallVec<[Alike<'a>; 3]> = SmallVec::new();
         let mut alike = SmallVec::new();
         for (i, input) in inputs.iter().enumerate() {
-            let item_bytes = input.item_bytes()?;
+            let dtype = input.whole_bytes()?;
             let rows = &bound.get().rows;
             let same = |a: &Alike<'_>| {
-                a.item_bytes == item_bytes
+                a.dtype == dtype
                     && *a.source == input.sharding
                     && rows.iter().all(|r| r.entries[a.operand] == r.entries[i])
             };
@@ -136,7 +136,7 @@ impl<'a> Problem<'a> {
             let at = classify(&input.sharding, &slots);
             distinct.push(Alike {
                 source: &input.sharding,
-                item_bytes,
+                dtype,
                 operand: i,
                 count: 1,
                 has_terms: input.sharding.is_partial(),
@@ -154,9 +154,9 @@ impl<'a> Problem<'a> {
             !matches!(x.dtype, DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::U16)
                 && !matches!(x.dtype, DType::I32 | DType::U32 | DType::I64 | DType::U64)
         };
-        let output_bytes = match inputs.iter().find(real).or(inputs.first()) {
-            Some(like) => like.item_bytes()?,
-            None => 4,
+        let output_dtype = match inputs.iter().find(real).or(inputs.first()) {
+            Some(like) => like.whole_bytes()?,
+            None => DType::F32,
         };
         let mut problem = Problem {
             op,
@@ -169,7 +169,7 @@ impl<'a> Problem<'a> {
             alike,
             wishes,
             wished,
-            output_bytes,
+            output_dtype,
             trusts_free: planner.options().objective() == Objective::Time
                 && planner.options().max_peak_bytes().is_none(),
             slots,

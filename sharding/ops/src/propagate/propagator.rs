@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::Error;
 use crate::rules::Op;
-use reshard_planner::Planner;
+use reshard_planner::{Arithmetic, Planner};
 use reshard_sharding::Mesh;
 
 /// Propagates shardings through ops on one network.
@@ -27,9 +27,18 @@ use reshard_sharding::Mesh;
 /// assert_eq!((choice.cost_us, choice.outputs[0].to_string()), (0.0, "S(0),S(1)".to_string()));
 /// # Ok::<(), reshard_ops::Error>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq)]
+///
+/// Ops are computed by a framework, so terms of any element type may be left to it: plans are made with
+/// [`Arithmetic::Framework`], whatever the planner had.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Propagator {
     pub(super) planner: Planner,
+}
+
+impl Default for Propagator {
+    fn default() -> Propagator {
+        Propagator { planner: Planner::new().arithmetic(Arithmetic::Framework) }
+    }
 }
 
 impl Propagator {
@@ -41,7 +50,7 @@ impl Propagator {
     /// The same with another planner, whose costs are what is least.
     #[must_use]
     pub fn planner(self, planner: Planner) -> Propagator {
-        Propagator { planner }
+        Propagator { planner: planner.arithmetic(Arithmetic::Framework) }
     }
 
     /// The planner.
@@ -128,7 +137,7 @@ fn chosen(problem: &Problem<'_>, search: &mut Search<'_, '_>, found: &Found) -> 
         let target = search.target(&found.path, i).ok_or_else(gone)?;
         let plan = if target.changed {
             let limit = target.most.unwrap_or(u64::MAX);
-            Some(Arc::new(problem.planner.plan_within(a.source, &target.sharding, a.item_bytes, limit)?))
+            Some(Arc::new(problem.planner.plan_within(a.source, &target.sharding, a.dtype, limit)?))
         } else {
             None
         };

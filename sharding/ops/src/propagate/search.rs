@@ -238,7 +238,7 @@ impl<'p, 'a> Search<'p, 'a> {
         for (i, a) in p.inputs.iter().enumerate() {
             let Some(target) = &mut self.targets[i][at[i]].1 else { return };
             if target.most.is_none() {
-                match p.planner.price(a.source, &target.sharding, a.item_bytes, Ask::Quick) {
+                match p.planner.price(a.source, &target.sharding, a.dtype, Ask::Quick) {
                     Ok(Price::Exactly(cost)) => (target.least, target.most) = (cost, Some(cost)),
                     Ok(Price::AtMost(cost)) => target.most = Some(cost),
                     Ok(Price::MoreThan(_)) | Err(_) => {}
@@ -302,7 +302,7 @@ impl<'p, 'a> Search<'p, 'a> {
         if target.is_exact() || target.least > limit {
             return true;
         }
-        match p.planner.price(a.source, &target.sharding, a.item_bytes, Ask::Within(limit)) {
+        match p.planner.price(a.source, &target.sharding, a.dtype, Ask::Within(limit)) {
             Ok(Price::Exactly(cost)) => (target.least, target.most) = (cost, Some(cost)),
             Ok(Price::MoreThan(limit)) => target.least = limit.saturating_add(1),
             Ok(Price::AtMost(cost)) => target.most = Some(cost),
@@ -337,7 +337,7 @@ fn bounded(p: &Problem<'_>, a: &Alike<'_>, path: &Path) -> Result<Target, Error>
     if sharding == *a.source {
         return Ok(Target { sharding, changed: false, least: 0, most: Some(0) });
     }
-    let bound = p.planner.lower_bound_us(a.source, &sharding, a.item_bytes)?;
+    let bound = p.planner.lower_bound_us(a.source, &sharding, a.dtype)?;
     // The bound is 0 exactly where nothing has to be said.
     let free = bound == 0.0 && p.trusts_free;
     Ok(Target { sharding, changed: true, least: picoseconds_below(bound), most: free.then_some(0) })

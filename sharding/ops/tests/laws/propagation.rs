@@ -85,7 +85,7 @@ fn terms_of_a_large_product_are_counted_where_that_is_wished() {
     // 64 MiB of terms cost more than moving a mebibyte.
     let terms = Sharding::parse(&m, &[4096, 4096], "P").unwrap();
     let whole = Sharding::replicated(&m, &[4096, 4096]).unwrap();
-    assert!(c.cost_us < p.get_planner().cost_us(&terms, &whole, 4).unwrap() / 10.0, "{}", c.cost_us);
+    assert!(c.cost_us < p.get_planner().cost_us(&terms, &whole, DType::F32).unwrap() / 10.0, "{}", c.cost_us);
 }
 
 /// Full enumeration: every product of strategies of one axis, filled with every kind that some input has along that axis
@@ -218,7 +218,7 @@ mod enumeration {
             let cost = || -> Option<(u64, usize)> {
                 let (mut cost, mut changed) = (0, 0);
                 let picoseconds = |from: &Sharding, to: &Sharding| {
-                    let plan = planner.plan(from, to, 4).ok()?;
+                    let plan = planner.plan(from, to, DType::F32).ok()?;
                     Some(plan.steps().iter().map(|s| (s.cost_us * 1e6).round() as u64).sum::<u64>())
                 };
                 for (i, x) in inputs.iter().enumerate() {
@@ -460,7 +460,7 @@ fn a_view_that_is_not_free_costs_no_more_than_its_advice() {
                     assert_eq!(c.inputs[0].view(to).as_ref(), Ok(&c.outputs[0]), "{x}");
                     let planner = reshard_planner::Planner::new();
                     let first = Sharding::parse(&m, from, &first).unwrap();
-                    let advised = planner.plan(&x.sharding, &first, 4).unwrap().cost_us();
+                    let advised = planner.plan(&x.sharding, &first, DType::F32).unwrap().cost_us();
                     assert!(
                         c.cost_us <= advised + 1e-6,
                         "{x} as {to:?}: {} and {first} costs {advised}",

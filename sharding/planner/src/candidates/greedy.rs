@@ -43,7 +43,7 @@ fn hop(q: &Question<'_>, before: &Sharding, after: &Sharding) -> Result<Legs, Er
         return Ok(Legs::new());
     }
     let free = q.options.free();
-    let hop = Question::new(&free, before, after, q.item);
+    let hop = q.part(&free, before, after);
     let Some(ends) = hop.ends() else {
         // The last way reduces straight onto the target, the first onto everybody.
         return Ok(regions::ways(&hop)?.pop().unwrap_or_default());

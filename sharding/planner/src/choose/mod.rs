@@ -97,7 +97,7 @@ fn part(q: &Question<'_>, steps: &[Step], to: &Sharding) -> Result<Plan, Error> 
     let from = steps.last().map_or(q.from, |s| &s.after);
     let options =
         if q.options.is_limited() { Cow::Owned(q.options.free()) } else { Cow::Borrowed(q.options) };
-    plan(&Question::checked(&options, from, to, q.item as usize)?, u64::MAX, None)
+    plan(&Question::checked(&options, from, to, q.dtype)?, u64::MAX, None)
 }
 
 /// Whether a plan keeps to the memory and the groups that were asked for.

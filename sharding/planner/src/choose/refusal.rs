@@ -20,7 +20,7 @@ pub(super) fn explain(q: &Question<'_>) -> Result<Error, Error> {
     if q.options.groups.is_none() {
         free.objective = Objective::Peak;
     }
-    let plan = choose::plan(&Question::new(&free, from, to, q.item), u64::MAX, None)?;
+    let plan = choose::plan(&q.part(&free, from, to), u64::MAX, None)?;
     if q.options.groups.is_none() {
         return Ok(of_peak(q, plan.peak_bytes));
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use crate::candidates::Origin;
 use crate::candidates::states::routes;
-use crate::choose::key_of_route;
+use crate::choose::{self, key_of_route};
 use crate::model::codes::{Code, OWED, REPLICATED};
 use crate::model::network::Network;
 use crate::model::{Model, Topology};
@@ -16,6 +16,7 @@ use crate::op::StepOp;
 use crate::question::Question;
 use crate::states::closed_form::Route;
 use crate::states::search::{Limits, Problem, View};
+use reshard_kernels::DType;
 use reshard_sharding::{Mesh, Sharding};
 
 /// Where a digit stands.
@@ -263,7 +264,7 @@ fn compare(mesh: &str, shape: &[usize], choices: &[&str], topology: &Topology, e
                 let planner = crate::Planner::new().topology(topology.clone()).objective(objective);
                 let model = Model::Topology(topology.clone());
                 let network = Network::new(&model, &mesh);
-                let q = Question::new(planner.options(), from, to, item);
+                let q = Question::new(planner.options(), from, to, DType::U8, item);
                 let Some(ends) = q.ends() else { continue };
                 let limits = Limits { objective, item, max_peak: None, allowed: None };
                 let Some(problem) = Problem::new(&network, &limits, &ends.system, &ends.from, &ends.to)
@@ -294,7 +295,7 @@ fn compare(mesh: &str, shape: &[usize], choices: &[&str], topology: &Topology, e
                 };
                 assert_eq!(key(&found), truth, "{from} -> {to} on {mesh}, {objective}, {item} bytes");
                 // The planner's own answer is as good, by search or without.
-                let plan = planner.plan(from, to, item as usize).unwrap();
+                let plan = choose::plan(&q, u64::MAX, None).unwrap();
                 let best =
                     routes(&ends).iter().map(|(_, route)| key(route)).min().unwrap_or(truth).min(truth);
                 let of = |p: &crate::Plan| {

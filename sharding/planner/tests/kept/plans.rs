@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
+use reshard_kernels::DType;
 use reshard_ops::rules::verify::Random;
-use reshard_planner::{Error, Level, Objective, Phase, Plan, Planner, Topology};
+use reshard_planner::{Arithmetic, Error, Level, Objective, Phase, Plan, Planner, Topology};
 use reshard_sharding::{Group, Mesh, Sharding};
 
 use crate::answers::{chance, mesh, names, placements, shape, some_sub_axes};
@@ -54,10 +55,13 @@ fn asked(r: &mut Random, text: &mut String) -> Result<(), Error> {
     let terms = chance(r, 45);
     let into_terms = terms && chance(r, 40);
     let (from, to) = (placements(r, &a, &whole, terms), placements(r, &b, &whole, into_terms));
-    let item = [1, 2, 4, 8][r.below(4)];
+    // What has to be reduced is nothing to a cost.
+    let dtype = [DType::U8, DType::BF16, DType::F32, DType::F64][r.below(4)];
+    let item = dtype.bits() / 8;
     let (network, topology) = topology(r);
     let objective = Objective::ALL[r.below(3)];
-    let mut planner = Planner::new().topology(topology).objective(objective);
+    let mut planner =
+        Planner::new().topology(topology).objective(objective).arithmetic(Arithmetic::Framework);
     let _ = write!(text, " {a} {b} {whole:?} {from} -> {to} {item} {network} {objective}");
     let known = chance(r, 12).then(|| groups(r, [&a, &b]));
     let limit = chance(r, 14).then(|| 2 + r.below(9));
@@ -80,10 +84,10 @@ fn asked(r: &mut Random, text: &mut String) -> Result<(), Error> {
         let _ = write!(text, " within {bytes}");
         planner = planner.max_peak_bytes(bytes);
     }
-    if let Ok(us) = planner.lower_bound_us(&from, &to, item) {
+    if let Ok(us) = planner.lower_bound_us(&from, &to, dtype) {
         let _ = write!(text, " >= {:x}", us.to_bits());
     }
-    let plan = planner.plan(&from, &to, item)?;
+    let plan = planner.plan(&from, &to, dtype)?;
     write_plan(text, &plan);
     for (group, us) in planner.savings(&plan)? {
         let _ = write!(text, " | {group} saves {:x}", us.to_bits());
@@ -95,7 +99,7 @@ fn asked(r: &mut Random, text: &mut String) -> Result<(), Error> {
         write_phase(text, &phase);
     }
     if chance(r, 5) {
-        let explained = planner.explain(&from, &to, item)?.to_string();
+        let explained = planner.explain(&from, &to, dtype)?.to_string();
         let _ = write!(text, " | {}", without_choice(&explained));
     }
     Ok(())

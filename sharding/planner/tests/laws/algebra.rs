@@ -1,5 +1,6 @@
 //! A sharding is a layout: its laws, with every index, rank and message looked at one by one.
 
+use reshard_kernels::DType;
 use std::collections::BTreeMap;
 
 use reshard_layout::{At, Layout, Mode};
@@ -143,7 +144,7 @@ fn messages_are_a_sliced_zip() {
     for family in families() {
         for from in family.iter().step_by(2) {
             for to in family.iter().step_by(3) {
-                let plan = planner.plan(from, to, 1).unwrap();
+                let plan = planner.plan(from, to, DType::U8).unwrap();
                 for (at, step) in plan.steps().iter().enumerate() {
                     let (Some(before), Some(after)) = (step.before.layout(), step.after.layout()) else {
                         continue;

@@ -1,19 +1,21 @@
 //! Direct plans on a network: what comes into a node, and from where.
 
 use crate::interpreter::{run, shards_of};
+use reshard_kernels::DType;
 use reshard_planner::{Objective, Plan, Planner, StepOp, Topology};
 use reshard_sharding::meaning::meaning;
 use reshard_sharding::{Mesh, Sharding};
+use reshard_test_support::slower;
 
 /// Nodes of 8 ranks.
 const NODE: usize = 8;
 
-fn plan_of(planner: &Planner, from: (&str, &str), to: (&str, &str), shape: &[usize], item: usize) -> Plan {
+fn plan_of(planner: &Planner, from: (&str, &str), to: (&str, &str), shape: &[usize]) -> Plan {
     let sharding = |(mesh, p): (&str, &str)| {
         let mesh: Mesh = mesh.parse().unwrap();
         Sharding::parse(&mesh, shape, p).unwrap()
     };
-    planner.plan(&sharding(from), &sharding(to), item).unwrap()
+    planner.plan(&sharding(from), &sharding(to), DType::F32).unwrap()
 }
 
 /// Elements that come into each node from others, over all steps.
@@ -72,7 +74,9 @@ fn missing(plan: &Plan, node: usize) -> Vec<usize> {
 
 #[test]
 fn a_replicated_target_behind_a_slow_level_gets_each_block_once_per_node() {
-    let h100 = Planner::new().topology(Topology::h100());
+    // Elements of 64 KiB.
+    let h100 = Planner::new().topology(slower(&Topology::h100(), 1 << 14));
+    let uniform = Planner::new().topology(slower(&Topology::uniform(), 1 << 14));
     for (from, to, shape) in [
         // Uneven rows across three nodes, wanted everywhere.
         (("x=3,y=8", "S(0),R"), ("x=3,y=8", "R,R"), &[1000, 48][..]),
@@ -83,12 +87,11 @@ fn a_replicated_target_behind_a_slow_level_gets_each_block_once_per_node() {
         // Terms are reduced first, then copied.
         (("dp=4,tp=2", "P,S(1)"), ("x=8@8", "R"), &[64, 63]),
     ] {
-        let item = 1 << 16;
-        let plan = plan_of(&h100, from, to, shape, item);
+        let plan = plan_of(&h100, from, to, shape);
         carried_out(&plan);
         assert_eq!(imports(&plan, NODE), missing(&plan, NODE), "{plan}");
         // On one level of the slow network all come from their sources at once.
-        let flat = plan_of(&Planner::new(), from, to, shape, item);
+        let flat = plan_of(&uniform, from, to, shape);
         let (many, once) = (imports(&flat, NODE), imports(&plan, NODE));
         assert!(many.iter().sum::<usize>() >= 4 * once.iter().sum::<usize>(), "{flat}");
     }
@@ -97,7 +100,7 @@ fn a_replicated_target_behind_a_slow_level_gets_each_block_once_per_node() {
 #[test]
 fn small_tensors_are_not_cut_for_a_second_step() {
     let h100 = Planner::new().topology(Topology::h100());
-    let plan = plan_of(&h100, ("dp=1", "R"), ("x=8@8", "R"), &[8], 4);
+    let plan = plan_of(&h100, ("dp=1", "R"), ("x=8@8", "R"), &[8]);
     assert_eq!(plan.communicating_steps(), 1, "{plan}");
     carried_out(&plan);
 }
@@ -107,7 +110,7 @@ fn sources_are_near() {
     // Six replicas on ranks 0..6, wanted by ranks 6 and 7, in nodes of four: ranks 4 and 5 are on their node.
     let nodes: Topology = "launch=6.6;message=0.2;level=4:2:370;level=*:8:45".parse().unwrap();
     let planner = Planner::new().topology(nodes);
-    let plan = plan_of(&planner, ("x=6", "R"), ("y=2@6", "R"), &[12], 4);
+    let plan = plan_of(&planner, ("x=6", "R"), ("y=2@6", "R"), &[12]);
     carried_out(&plan);
     assert_eq!(imports(&plan, 4), [0, 0], "{plan}");
     let peers: Vec<usize> = (6..8).map(|r| plan.phases(0, r).unwrap()[0].receives[0].peer).collect();
@@ -139,8 +142,8 @@ fn bounds_hold_where_nodes_are_straddled() {
                         let parse = |p: &str| Sharding::parse(&mesh, shape, p).unwrap();
                         let (from, to) = (parse(&word(i)), parse(&word(j)));
                         for objective in Objective::ALL {
-                            let planner = Planner::new().topology(nodes.clone()).objective(objective);
-                            let plan = planner.plan(&from, &to, 4096).unwrap();
+                            let planner = Planner::new().topology(slower(&nodes, 1024)).objective(objective);
+                            let plan = planner.plan(&from, &to, DType::F32).unwrap();
                             assert!(
                                 plan.cost_us() * (1.0 + 1e-9) >= plan.lower_bound_us(),
                                 "{node} {plan} {objective}"
@@ -206,9 +209,11 @@ fn an_exchange_on_straddled_nodes_is_costed_high() {
             for i in 0..3usize.pow(axes) {
                 for j in 0..3usize.pow(axes) {
                     let parse = |i| Sharding::parse(&mesh, &[720, 720], &word(i)).unwrap();
-                    for item in [1, 4096] {
-                        let plan =
-                            Planner::new().topology(nodes.clone()).plan(&parse(i), &parse(j), item).unwrap();
+                    for nodes in [nodes.clone(), slower(&nodes, 1024)] {
+                        let plan = Planner::new()
+                            .topology(nodes.clone())
+                            .plan(&parse(i), &parse(j), DType::F32)
+                            .unwrap();
                         for (k, s) in plan.steps().iter().enumerate() {
                             if !matches!(s.op(), StepOp::Exchange | StepOp::AllToAll) {
                                 continue;

@@ -1,5 +1,6 @@
 //! Cost models: the laws find what breaks them, and a model plans the same whoever wrote it.
 
+use reshard_kernels::DType;
 use std::sync::Arc;
 
 use reshard_planner::{
@@ -128,10 +129,13 @@ fn a_model_plans_the_same_whoever_brings_it() {
                     for objective in Objective::ALL {
                         let ours = Planner::new().topology(topology.clone()).objective(objective);
                         let theirs = ours.clone().cost_model(theirs.clone()).unwrap();
-                        let (a, b) = (ours.plan(from, to, 4).unwrap(), theirs.plan(from, to, 4).unwrap());
+                        let (a, b) = (
+                            ours.plan(from, to, DType::F32).unwrap(),
+                            theirs.plan(from, to, DType::F32).unwrap(),
+                        );
                         assert_eq!(a.to_string(), b.to_string());
                         assert_eq!(a.lower_bound_us().to_bits(), b.lower_bound_us().to_bits());
-                        let us = |planner: &Planner| planner.cost_us(from, to, 4).unwrap().to_bits();
+                        let us = |planner: &Planner| planner.cost_us(from, to, DType::F32).unwrap().to_bits();
                         assert_eq!(us(&ours), us(&theirs));
                         plans += 1;
                     }
@@ -164,7 +168,7 @@ fn a_load_says_what_its_step_moves() {
     let mesh: Mesh = "x=2,y=8".parse().unwrap();
     for from in shardings(&mesh, &[64, 64]) {
         for to in shardings(&mesh, &[64, 64]) {
-            let plan = planner.plan(&from, &to, 4).unwrap();
+            let plan = planner.plan(&from, &to, DType::F32).unwrap();
             let bytes: u64 = plan.steps().iter().map(|s| s.received_bytes).sum();
             let cost = (bytes + plan.communicating_steps() as u64) as f64;
             assert_eq!(plan.cost_us().to_bits(), cost.to_bits(), "{plan}");
@@ -179,11 +183,11 @@ fn plans_under_models_without_a_text_form_are_not_read_back() {
         (Sharding::parse(&mesh, &[8], "S(0)").unwrap(), Sharding::parse(&mesh, &[8], "R").unwrap());
     let mine = Arc::new(Strange::of(&Topology::uniform(), "mine"));
     let planner = Planner::new().cost_model(mine).unwrap();
-    let text = serde_json::to_string(&planner.plan(&from, &to, 4).unwrap()).unwrap();
+    let text = serde_json::to_string(&planner.plan(&from, &to, DType::F32).unwrap()).unwrap();
     let error = serde_json::from_str::<reshard_planner::Plan>(&text).unwrap_err().to_string();
     assert!(error.contains("under the cost model mine"), "{error}");
     // Of the model that ships, what was stored without a version is read, and what a later one wrote is not.
-    let text = serde_json::to_string(&Planner::new().plan(&from, &to, 4).unwrap()).unwrap();
+    let text = serde_json::to_string(&Planner::new().plan(&from, &to, DType::F32).unwrap()).unwrap();
     let read = |text: &str| serde_json::from_str::<reshard_planner::Plan>(text);
     assert_eq!(
         read(&text.replace(r#""version":1,"#, "")).unwrap().to_string(),
@@ -200,7 +204,7 @@ fn models_of_equal_texts_share_their_plans() {
         (Sharding::parse(&mesh, &[8], "S(0)").unwrap(), Sharding::parse(&mesh, &[8], "R").unwrap());
     let cache = PlanCache::new(16);
     let of = |text| Planner::new().cost_model(Arc::new(Strange::of(&Topology::uniform(), text))).unwrap();
-    let plan = |planner: &Planner| cache.plan(planner, &from, &to, 4).unwrap();
+    let plan = |planner: &Planner| cache.plan(planner, &from, &to, DType::F32).unwrap();
     assert!(Arc::ptr_eq(&plan(&of("a")), &plan(&of("a"))));
     assert!(!Arc::ptr_eq(&plan(&of("a")), &plan(&of("b"))));
     assert!(!Arc::ptr_eq(&plan(&of("uniform")), &plan(&Planner::new())));

@@ -8,6 +8,7 @@
 //!
 //! and read the difference.
 
+use reshard_kernels::DType;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -119,7 +120,7 @@ fn answer(q: &Question) -> String {
     let to_mesh: Mesh = q.to_mesh.unwrap_or(q.mesh).parse().expect("a mesh");
     let from = Sharding::parse(&mesh, q.shape, q.from).expect("a sharding");
     let to = Sharding::parse(&to_mesh, q.shape, q.to).expect("a sharding");
-    format!("{}\n", q.planner.explain(&from, &to, 4).expect("a plan"))
+    format!("{}\n", q.planner.explain(&from, &to, DType::F32).expect("a plan"))
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! Objective `bytes` is never worse than the best peer, and equal to the information bound where nothing is partial;
 //! objective `time` never takes more communicating steps than the best peer where the tensor is small.
 
+use reshard_kernels::DType;
 use reshard_planner::{Objective, Planner};
 use reshard_sharding::{Mesh, Sharding};
 use serde_json::Value;
@@ -20,8 +21,8 @@ fn never_worse_than_the_best_peer() {
         assert_eq!(row["dtype"], "f32");
         let parse = |key: &str| Sharding::parse(&mesh, &shape, row[key].as_str().unwrap()).unwrap();
         let (from, to) = (parse("from"), parse("to"));
-        let bytes = Planner::new().objective(Objective::Bytes).plan(&from, &to, 4).unwrap();
-        let time = Planner::new().plan(&from, &to, 4).unwrap();
+        let bytes = Planner::new().objective(Objective::Bytes).plan(&from, &to, DType::F32).unwrap();
+        let time = Planner::new().plan(&from, &to, DType::F32).unwrap();
         rows += 1;
         let least = |suffix: &str| {
             row.as_object()
@@ -101,8 +102,8 @@ fn every_pair_without_terms_receives_the_bound() {
         for from in &all {
             let have: Vec<_> = mesh.ranks().map(|r| from.region(r).unwrap()).collect();
             for to in &all {
-                let bytes = Planner::new().objective(Objective::Bytes).plan(from, to, 4).unwrap();
-                let time = Planner::new().plan(from, to, 4).unwrap();
+                let bytes = Planner::new().objective(Objective::Bytes).plan(from, to, DType::F32).unwrap();
+                let time = Planner::new().plan(from, to, DType::F32).unwrap();
                 // By the regions: indices of both dims that a rank wants, without those it holds.
                 let missing = mesh.ranks().zip(&have).map(|(rank, have)| {
                     let want = to.region(rank).unwrap();
@@ -143,8 +144,8 @@ fn every_pair_with_terms_takes_few_steps_where_the_tensor_is_small() {
                 if !from.is_partial() && !to.is_partial() {
                     continue;
                 }
-                let time = Planner::new().plan(&from, &to, 4).unwrap();
-                let greedy = Planner::new().greedy(&from, &to, 4).unwrap().unwrap();
+                let time = Planner::new().plan(&from, &to, DType::F32).unwrap();
+                let greedy = Planner::new().greedy(&from, &to, DType::F32).unwrap().unwrap();
                 let steps = time.communicating_steps();
                 assert!(steps <= 2 && steps <= greedy.communicating_steps(), "{time}\n{greedy}");
                 count[steps] += 1;

@@ -1,5 +1,6 @@
 //! Facts about plans: how many steps, over which groups, at which cost.
 
+use reshard_kernels::DType;
 use reshard_planner::{Level, Objective, Plan, Planner, Step, StepOp, Topology};
 use reshard_sharding::{Group, Mesh, Sharding};
 
@@ -7,7 +8,7 @@ fn plan_with(planner: &Planner, mesh: &str, shape: &[usize], from: &str, to: &st
     let mesh: Mesh = mesh.parse().unwrap();
     let from = Sharding::parse(&mesh, shape, from).unwrap();
     let to = Sharding::parse(&mesh, shape, to).unwrap();
-    planner.plan(&from, &to, 4).unwrap()
+    planner.plan(&from, &to, DType::F32).unwrap()
 }
 
 fn plan(mesh: &str, shape: &[usize], from: &str, to: &str) -> Plan {
@@ -182,7 +183,7 @@ fn memory_is_honoured_or_refused_with_the_least_peak() {
     let mesh: Mesh = mesh.parse().unwrap();
     let from = Sharding::parse(&mesh, &shape, "S(0),R").unwrap();
     let to = Sharding::parse(&mesh, &shape, "R,S(0)").unwrap();
-    let e = Planner::new().max_peak_bytes(least.peak_bytes() - 1).plan(&from, &to, 4).unwrap_err();
+    let e = Planner::new().max_peak_bytes(least.peak_bytes() - 1).plan(&from, &to, DType::F32).unwrap_err();
     assert_eq!(e.kind(), "peak_too_small");
     assert!(e.to_string().contains(&least.peak_bytes().to_string()), "{e}");
 }

@@ -3,6 +3,7 @@
 //! A sample runs by default. `RESHARD_LAWS=full cargo test --release -p reshard-planner --test laws planner_laws` carries out
 //! 100,000 distinct redistributions.
 
+use reshard_kernels::DType;
 use std::collections::HashSet;
 
 use crate::interpreter::{bound_by_regions, run, shards_of};
@@ -10,6 +11,7 @@ use quickcheck::{Arbitrary, Gen};
 use reshard_planner::{Objective, Plan, Planner, Topology};
 use reshard_sharding::meaning::meaning;
 use reshard_sharding::{Mesh, Sharding};
+use reshard_test_support::{placements, shardings, slower};
 
 /// Nodes of two ranks, with the figures of `h100`: small meshes have two levels.
 fn pairs_of_ranks() -> Topology {
@@ -18,19 +20,6 @@ fn pairs_of_ranks() -> Topology {
 
 fn topologies() -> [Topology; 2] {
     [Topology::uniform(), pairs_of_ranks()]
-}
-
-fn words(choices: &[&str], axes: usize) -> Vec<String> {
-    let mut all = vec![String::new()];
-    for _ in 0..axes {
-        let longer = |p: &String, c: &str| if p.is_empty() { c.to_owned() } else { format!("{p},{c}") };
-        all = all.iter().flat_map(|p| choices.iter().map(move |c| longer(p, c))).collect();
-    }
-    all
-}
-
-fn all_shardings(mesh: &Mesh, shape: &[usize], choices: &[&str]) -> Vec<Sharding> {
-    words(choices, mesh.axes().len()).iter().filter_map(|p| Sharding::parse(mesh, shape, p).ok()).collect()
 }
 
 fn bytes(topology: &Topology) -> Planner {
@@ -55,11 +44,11 @@ fn same(a: &Plan, b: &Plan) -> bool {
 /// by way of `S(0),P`, which is a reduction of one axis in uneven rows and then of the other in uneven columns.
 fn triangle(mesh: &str, shape: &[usize], choices: &[&str]) -> usize {
     let mesh: Mesh = mesh.parse().unwrap();
-    let all = all_shardings(&mesh, shape, choices);
+    let all = shardings(&mesh, shape, choices);
     let planner = bytes(&Topology::uniform());
     let b: Vec<Vec<u64>> = all
         .iter()
-        .map(|s| all.iter().map(|t| planner.plan(s, t, 4).unwrap().received_bytes()).collect())
+        .map(|s| all.iter().map(|t| planner.plan(s, t, DType::F32).unwrap().received_bytes()).collect())
         .collect();
     let n = all.len();
     let mut broken = Vec::new();
@@ -93,9 +82,9 @@ fn between_equal_shardings_nothing_moves() {
     for mesh in ["x=2,y=2", "x=3,y=4", "x=2,y=2@3"] {
         let mesh: Mesh = mesh.parse().unwrap();
         for shape in [&[12, 6][..], &[5, 7], &[], &[0, 3]] {
-            for s in all_shardings(&mesh, shape, &["R", "S(0)", "S(1)", "SS(0,2)", "P", "P(avg)"]) {
+            for s in shardings(&mesh, shape, &["R", "S(0)", "S(1)", "SS(0,2)", "P", "P(avg)"]) {
                 for topology in topologies() {
-                    let p = Planner::new().topology(topology).plan(&s, &s, 4).unwrap();
+                    let p = Planner::new().topology(topology).plan(&s, &s, DType::F32).unwrap();
                     assert!(p.steps().is_empty() && p.received_bytes() == 0, "{p}");
                     assert_eq!((p.cost_us().to_bits(), p.lower_bound_us().to_bits()), (0, 0));
                 }
@@ -109,13 +98,16 @@ fn names_of_axes_do_not_matter() {
     let (a, b): (Mesh, Mesh) = ("x=2,y=4".parse().unwrap(), "tp=2,a=4".parse().unwrap());
     for shape in [&[16, 8][..], &[5, 7]] {
         let choices = ["R", "S(0)", "S(1)", "P"];
-        let (one, two) = (all_shardings(&a, shape, &choices), all_shardings(&b, shape, &choices));
+        let (one, two) = (shardings(&a, shape, &choices), shardings(&b, shape, &choices));
         for topology in topologies() {
             for objective in Objective::ALL {
                 let planner = Planner::new().topology(topology.clone()).objective(objective);
                 for (s, s2) in one.iter().zip(&two) {
                     for (t, t2) in one.iter().zip(&two) {
-                        let (p, q) = (planner.plan(s, t, 4).unwrap(), planner.plan(s2, t2, 4).unwrap());
+                        let (p, q) = (
+                            planner.plan(s, t, DType::F32).unwrap(),
+                            planner.plan(s2, t2, DType::F32).unwrap(),
+                        );
                         assert!(same(&p, &q), "{p}\n{q}");
                     }
                 }
@@ -129,7 +121,7 @@ fn never_dearer(
     meshes: [&str; 2],
     shape: &[usize],
     pairs: &[[String; 2]],
-    sizes: &[usize],
+    slow: &[usize],
     topology: &Topology,
 ) {
     let [a, b]: [Mesh; 2] = meshes.map(|m| m.parse().unwrap());
@@ -140,9 +132,10 @@ fn never_dearer(
         for y in pairs {
             let all = [sharding(&a, &x[0]), sharding(&a, &y[0]), sharding(&b, &x[1]), sharding(&b, &y[1])];
             let [Some(s), Some(t), Some(s2), Some(t2)] = all else { continue };
-            for &item in sizes {
-                let planner = Planner::new().topology(topology.clone());
-                let (p, q) = (planner.plan(&s, &t, item).unwrap(), planner.plan(&s2, &t2, item).unwrap());
+            for &by in slow {
+                let planner = Planner::new().topology(slower(topology, by));
+                let (p, q) =
+                    (planner.plan(&s, &t, DType::F32).unwrap(), planner.plan(&s2, &t2, DType::F32).unwrap());
                 count += 1;
                 if q.cost_us() > p.cost_us() + 1e-6 {
                     broken.push(format!("{} > {} us: {p}\n{q}", q.cost_us(), p.cost_us()));
@@ -161,32 +154,32 @@ fn an_axis_split_in_two_never_costs_more() {
         let choices = ["R", "S(0)", "S(1)", "P"];
         let one: Vec<[String; 2]> =
             choices.iter().filter_map(|c| Some([(*c).to_owned(), twice(c)?])).collect();
-        never_dearer(["x=4", "x=2,w=2"], &[64, 64], &one, &[4, 40_000], &topology);
+        never_dearer(["x=4", "x=2,w=2"], &[64, 64], &one, &[1, 10_000], &topology);
         let two: Vec<[String; 2]> = choices
             .iter()
             .flat_map(|a| choices.iter().map(move |b| (a, b)))
             .filter_map(|(a, b)| Some([format!("{a},{b}"), format!("{},{b}", twice(a)?)]))
             .collect();
-        never_dearer(["x=4,y=2", "x=2,w=2,y=2"], &[64, 64], &two, &[4, 40_000], &topology);
+        never_dearer(["x=4,y=2", "x=2,w=2,y=2"], &[64, 64], &two, &[1, 10_000], &topology);
     }
 }
 
 #[test]
 fn an_idle_outer_axis_never_costs_more() {
     for topology in topologies() {
-        let all: Vec<[String; 2]> = words(&["R", "S(0)", "S(1)", "P"], 2)
+        let all: Vec<[String; 2]> = placements(&["R", "S(0)", "S(1)", "P"], 2)
             .into_iter()
             .map(|p| [p.clone(), format!("R,{p}")])
             .collect();
-        never_dearer(["x=2,y=2", "i=2,x=2,y=2"], &[64, 64], &all, &[4, 40_000], &topology);
-        never_dearer(["x=4,y=2", "i=3,x=4,y=2"], &[64, 64], &all, &[4, 40_000], &topology);
+        never_dearer(["x=2,y=2", "i=2,x=2,y=2"], &[64, 64], &all, &[1, 10_000], &topology);
+        never_dearer(["x=4,y=2", "i=3,x=4,y=2"], &[64, 64], &all, &[1, 10_000], &topology);
     }
 }
 
 #[test]
 fn plans_are_the_same_every_time_and_everywhere() {
     let mesh: Mesh = "x=2,y=4".parse().unwrap();
-    let all = all_shardings(&mesh, &[16, 8], &["R", "S(0)", "S(1)", "P"]);
+    let all = shardings(&mesh, &[16, 8], &["R", "S(0)", "S(1)", "P"]);
     for topology in topologies() {
         let planner = Planner::new().topology(topology);
         let make = |backwards: bool| -> Vec<Plan> {
@@ -197,7 +190,9 @@ fn plans_are_the_same_every_time_and_everywhere() {
             }
             let mut plans: Vec<((usize, usize), Plan)> = order
                 .into_iter()
-                .map(|(i, j)| ((i, j), planner.clone().plan(&all[i].clone(), &all[j].clone(), 4).unwrap()))
+                .map(|(i, j)| {
+                    ((i, j), planner.clone().plan(&all[i].clone(), &all[j].clone(), DType::F32).unwrap())
+                })
                 .collect();
             plans.sort_by_key(|p| p.0);
             plans.into_iter().map(|p| p.1).collect()
@@ -344,16 +339,16 @@ fn carry_out(q: &Question) -> Option<Plan> {
     let to = Sharding::parse(&b, &q.shape, &q.to).ok()?;
     let topology = topologies()[q.profile].clone();
     let planner = Planner::new().objective(q.objective).topology(topology);
-    let plan = match planner.plan(&from, &to, 8) {
+    let plan = match planner.plan(&from, &to, DType::F64) {
         Ok(plan) => plan,
         Err(e) => {
             assert!(q.to.contains("avg"), "{q:?}: {e}");
             return None;
         }
     };
-    let told = planner.cost_us(&from, &to, 8).unwrap();
+    let told = planner.cost_us(&from, &to, DType::F64).unwrap();
     assert_eq!(told.to_bits(), plan.cost_us().to_bits(), "the cost alone: {plan}");
-    let bound = planner.lower_bound_us(&from, &to, 8).unwrap();
+    let bound = planner.lower_bound_us(&from, &to, DType::F64).unwrap();
     assert!(plan.cost_us() * (1.0 + 1e-9) >= bound, "below the bound alone, {bound} us: {plan}");
     let free = plan.communicating_steps() == 0;
     assert!(free == (bound == 0.0) || q.objective == Objective::Peak, "{bound} us: {plan}");
@@ -413,7 +408,7 @@ fn an_objective_is_least_in_its_own() {
         let sharding = |m: &Mesh, p: &str| Sharding::parse(m, &q.shape, p).ok();
         let (Some(from), Some(to)) = (sharding(&a, &q.from), sharding(&b, &q.to)) else { continue };
         let topology = topologies()[q.profile].clone();
-        let make = |o| Planner::new().topology(topology.clone()).objective(o).plan(&from, &to, 8);
+        let make = |o| Planner::new().topology(topology.clone()).objective(o).plan(&from, &to, DType::F64);
         let [Ok(time), Ok(bytes), Ok(peak)] = Objective::ALL.map(make) else { continue };
         count += 1;
         for p in [&time, &bytes, &peak] {
@@ -472,7 +467,7 @@ fn deterministic_plans_combine_in_rank_order_bit_for_bit() {
         let mesh: Mesh = mesh.parse().unwrap();
         let choices: &[&str] =
             if shape.len() > 1 { &["R", "S(0)", "S(1)", "P"] } else { &["R", "S(0)", "P"] };
-        let all = all_shardings(&mesh, shape, choices);
+        let all = shardings(&mesh, shape, choices);
         for (i, from) in all.iter().enumerate().filter(|(_, s)| s.is_partial()) {
             let shards = order_dependent(from);
             let want = meaning(from, &shards).unwrap();
@@ -482,7 +477,7 @@ fn deterministic_plans_combine_in_rank_order_bit_for_bit() {
                 }
                 for topology in topologies() {
                     let planner = Planner::new().topology(topology).deterministic(true);
-                    let plan = planner.plan(from, to, 8).unwrap();
+                    let plan = planner.plan(from, to, DType::F64).unwrap();
                     let (got, received) = run(&plan, mesh.world(), &shards);
                     assert_eq!(received, plan.received_bytes(), "{plan}");
                     let got = meaning(to, &got).unwrap_or_else(|e| panic!("{e}: {plan}"));
@@ -505,7 +500,7 @@ fn deterministic_plans_keep_terms_that_stay() {
     for (from, to) in [("P,P", "P,S(0)"), ("P,P", "P,R"), ("P,S(0)", "P,R"), ("P(avg),P", "R,S(0)")] {
         let from = Sharding::parse(&mesh, &[8, 8], from).unwrap();
         let to = Sharding::parse(&mesh, &[8, 8], to).unwrap();
-        let plan = Planner::new().deterministic(true).plan(&from, &to, 8).unwrap();
+        let plan = Planner::new().deterministic(true).plan(&from, &to, DType::F64).unwrap();
         let shards = shards_of(&from, 5);
         let (got, _) = run(&plan, 4, &shards);
         assert_eq!(meaning(&to, &got).unwrap(), meaning(&from, &shards).unwrap(), "{plan}");

@@ -1,5 +1,6 @@
 //! Ragged shardings are planned and viewed like any uneven one.
 
+use reshard_kernels::DType;
 use reshard_planner::{Planner, Step, StepOp};
 use reshard_sharding::meaning::held;
 use reshard_sharding::{Mesh, Sharding};
@@ -31,7 +32,8 @@ fn ragged_plans_receive_what_is_missing() {
         ("a=2,b=4", &[16, 4], "S(1),RG(0,[3,5,0,8])", "RG(0,[4,12]),S(1)"),
     ] {
         let (from, to) = (sharding(mesh, shape, from), sharding(mesh, shape, to));
-        let plan = Planner::new().plan(&from, &to, 4).unwrap_or_else(|e| panic!("{from} -> {to}: {e}"));
+        let plan =
+            Planner::new().plan(&from, &to, DType::F32).unwrap_or_else(|e| panic!("{from} -> {to}: {e}"));
         assert_eq!(plan.received_bytes(), 4 * lacks(&from, &to) as u64, "{plan}");
     }
 }
@@ -39,7 +41,7 @@ fn ragged_plans_receive_what_is_missing() {
 #[test]
 fn partial_to_ragged_is_one_reduce_scatter() {
     let (from, to) = (sharding("a=4", &[16, 3], "P"), sharding("a=4", &[16, 3], "RG(0,[3,5,0,8])"));
-    let plan = Planner::new().plan(&from, &to, 4).unwrap();
+    let plan = Planner::new().plan(&from, &to, DType::F32).unwrap();
     let steps: Vec<StepOp> = plan.steps().iter().map(Step::op).collect();
     assert_eq!(steps, [StepOp::ReduceScatter], "{plan}");
 }

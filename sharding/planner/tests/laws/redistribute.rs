@@ -1,6 +1,7 @@
 //! Plans of all pairs of placements, carried out by a few lines that know nothing but phases, and compared by meaning.
 
 use crate::interpreter::{bound_by_regions, run, shards_of};
+use reshard_kernels::DType;
 use reshard_planner::{Objective, Plan, Planner, Step, StepOp, Topology};
 use reshard_sharding::meaning::meaning;
 use reshard_sharding::{Mesh, Sharding};
@@ -8,7 +9,7 @@ use reshard_sharding::{Mesh, Sharding};
 fn check(from: &Sharding, to: &Sharding, objective: Objective) -> Plan {
     let plan = Planner::new()
         .objective(objective)
-        .plan(from, to, 8)
+        .plan(from, to, DType::F64)
         .unwrap_or_else(|e| panic!("{from} -> {to}: {e}"));
     let shards = shards_of(from, 12345);
     let want = meaning(from, &shards).unwrap();
@@ -141,7 +142,7 @@ fn all_ops_on_two_axes() {
                         else {
                             continue;
                         };
-                        if Planner::new().plan(&from, &to, 8).is_err() {
+                        if Planner::new().plan(&from, &to, DType::F64).is_err() {
                             assert!(b.contains("avg"), "{from} -> {to}");
                             continue;
                         }
@@ -199,7 +200,7 @@ fn plans_and_shardings_can_be_stored() {
     let mesh: Mesh = "x=2,y=4@8".parse().unwrap();
     let from = Sharding::parse(&mesh, &[16, 6], "SS(0,4),S(0)").unwrap();
     let to = Sharding::parse(&mesh, &[16, 6], "P(max),S(1)").unwrap();
-    let plan = Planner::new().plan(&from, &to, 2).unwrap();
+    let plan = Planner::new().plan(&from, &to, DType::BF16).unwrap();
     let text = serde_json::to_string(&plan).unwrap();
     let back: Plan = serde_json::from_str(&text).unwrap();
     assert_eq!(back.to_string(), plan.to_string());
@@ -213,7 +214,8 @@ fn plans_and_shardings_can_be_stored() {
         Planner::new().topology(Topology::h100()).objective(Objective::Peak).max_peak_bytes(1 << 20),
         Planner::new().with_groups([group]),
     ] {
-        let plan = planner.plan(&from, &Sharding::parse(&mesh, &[16, 6], "R,R").unwrap(), 2).unwrap();
+        let plan =
+            planner.plan(&from, &Sharding::parse(&mesh, &[16, 6], "R,R").unwrap(), DType::BF16).unwrap();
         let back: Plan = serde_json::from_str(&serde_json::to_string(&plan).unwrap()).unwrap();
         assert_eq!((back.options(), back.to_string()), (planner.options(), plan.to_string()));
     }
@@ -228,7 +230,7 @@ fn a_joint_reduction_around_a_shard_still_has_to_be_moved() {
     let mesh: Mesh = "x=2,y=2,z=2".parse().unwrap();
     let of = |text: &str| Sharding::parse(&mesh, &[16], text).unwrap();
     let (from, to) = (of("P,S(0),P"), of("S(0),S(0),S(0)"));
-    let plan = Planner::new().objective(Objective::Bytes).plan(&from, &to, 8).unwrap();
+    let plan = Planner::new().objective(Objective::Bytes).plan(&from, &to, DType::F64).unwrap();
     let ops: Vec<StepOp> = plan.steps().iter().map(Step::op).collect();
     assert_eq!((ops[0], plan.communicating_steps()), (StepOp::ReduceScatter, 2), "{plan}");
     let shards = shards_of(&from, 3);
@@ -236,7 +238,7 @@ fn a_joint_reduction_around_a_shard_still_has_to_be_moved() {
     assert_eq!(meaning(&to, &run(&plan, 8, &shards).0).unwrap(), want);
     // The first step alone.
     let between = &plan.steps()[0].after;
-    let reduced = Planner::new().objective(Objective::Bytes).plan(&from, between, 8).unwrap();
+    let reduced = Planner::new().objective(Objective::Bytes).plan(&from, between, DType::F64).unwrap();
     assert_eq!(reduced.steps().len(), 1, "{reduced}");
     let (got, _) = run(&reduced, 8, &shards);
     assert_eq!(meaning(between, &got).unwrap(), want);

@@ -1,0 +1,82 @@
+//! Who reduces terms: our kernels, or the framework that carries the plan out.
+
+use core::fmt;
+use core::str::FromStr;
+
+use reshard_kernels::{CombineOp, DType};
+use reshard_sharding::{ReduceOp, Sharding};
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+
+/// Whose arithmetic reduces terms, and so which element types may have them.
+///
+/// ```
+/// use reshard_kernels::DType;
+/// use reshard_planner::{Arithmetic, Planner};
+/// use reshard_sharding::{Mesh, Sharding};
+/// let mesh: Mesh = "x=2".parse()?;
+/// let (from, to) = (Sharding::parse(&mesh, &[8], "P")?, Sharding::parse(&mesh, &[8], "S(0)")?);
+/// assert_eq!(Planner::new().plan(&from, &to, DType::C64).unwrap_err().to_string(), "no sum of c64");
+/// assert!(Planner::new().arithmetic(Arithmetic::Framework).plan(&from, &to, DType::C64).is_ok());
+/// # Ok::<(), reshard_planner::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Arithmetic {
+    /// Our kernels: what they cannot reduce is refused when it is planned.
+    #[default]
+    Kernels,
+    /// That of whoever carries out the plan: nothing is refused. Our engines still refuse what they cannot compute.
+    Framework,
+}
+
+impl Arithmetic {
+    /// All of them.
+    pub const ALL: [Arithmetic; 2] = [Arithmetic::Kernels, Arithmetic::Framework];
+
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Arithmetic::Kernels => "kernels",
+            Arithmetic::Framework => "framework",
+        }
+    }
+}
+
+impl fmt::Display for Arithmetic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Arithmetic {
+    type Err = Error;
+    fn from_str(s: &str) -> Result<Arithmetic, Error> {
+        let found = Arithmetic::ALL.into_iter().find(|a| a.as_str() == s);
+        found.ok_or_else(|| Error::unknown("arithmetic", s, "kernels or framework"))
+    }
+}
+
+/// What combines two terms; those of an average are summed, and the sum is divided once.
+pub fn combine_op(op: ReduceOp) -> CombineOp {
+    match op {
+        ReduceOp::Sum | ReduceOp::Avg => CombineOp::Sum,
+        ReduceOp::Prod => CombineOp::Prod,
+        ReduceOp::Min => CombineOp::Min,
+        ReduceOp::Max => CombineOp::Max,
+    }
+}
+
+/// Succeeds if our kernels can reduce what a sharding leaves to be reduced.
+pub fn check_partial(sharding: &Sharding, dtype: DType) -> Result<(), reshard_kernels::Error> {
+    for partial in sharding.partial() {
+        match partial.op {
+            ReduceOp::Avg => dtype.check_average()?,
+            ReduceOp::Sum | ReduceOp::Prod | ReduceOp::Min | ReduceOp::Max => {
+                dtype.check_combine(combine_op(partial.op))?;
+            }
+        }
+    }
+    Ok(())
+}
