@@ -10,6 +10,7 @@ use reshard_layout::{Error, ErrorKind};
 use serde_json::{Value as Json, json};
 
 use super::Status;
+use super::arguments::Format;
 use super::console::Console;
 
 /// Evaluate an expression of the layout algebra.
@@ -22,9 +23,8 @@ pub(crate) struct LayoutArgs {
     #[arg(required_unless_present = "batch", conflicts_with = "batch", allow_hyphen_values = true)]
     expr: Option<String>,
 
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
 
     /// Draw the layout as a grid of offsets
     #[arg(long, conflicts_with = "batch")]
@@ -53,7 +53,7 @@ pub(crate) fn run(args: &LayoutArgs, console: &mut Console<'_>) -> Status {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Status(0),
         Err(error) => {
             let _ = writeln!(console.err, "error: {error}");
-            if args.json {
+            if args.format.json {
                 let _ = writeln!(
                     console.out,
                     "{}",
@@ -134,7 +134,7 @@ fn not_drawn(value: &Value) -> String {
 
 fn single(args: &LayoutArgs, console: &mut Console<'_>) -> io::Result<Status> {
     let mut refuse = |message: &str, object: &Json| {
-        if args.json {
+        if args.format.json {
             writeln!(console.out, "{object}")?;
         }
         // The sentence, and below it, indented, the line with the caret.
@@ -164,7 +164,7 @@ fn single(args: &LayoutArgs, console: &mut Console<'_>) -> io::Result<Status> {
         })?;
     }
     let out = &mut *console.out;
-    match (&drawing, args.json) {
+    match (&drawing, args.format.json) {
         (_, true) => writeln!(out, "{}", object(&value))?,
         (Some(drawing), false) if args.draw => write!(out, "{drawing}")?,
         (_, false) => writeln!(out, "{value}")?,

@@ -12,6 +12,7 @@
 //! with the values that caused it. [`main`] is the whole program, and [`run`] is it on a [`Console`] of the caller's.
 #![forbid(unsafe_code)]
 
+mod arguments;
 mod batch;
 mod console;
 mod element;
@@ -111,13 +112,13 @@ pub fn run<A: Into<OsString>>(args: impl IntoIterator<Item = A>, console: &mut C
     };
     let (done, json) = match command {
         Command::Layout(args) => return layout::run(&args, console),
-        Command::Shards(args) => (shards::run(&args, console), args.json),
-        Command::Plan(args) => (plan::run(&args, console), args.json),
-        Command::Mesh(args) => (mesh::run(&args, console), args.json),
-        Command::View(args) => (view::run(&args, console), args.json),
-        Command::Rule(args) => (rule::run(&args, console), args.json),
-        Command::Propagate(args) => (propagate::run(&args, console), args.json),
-        Command::Run(args) => (run::run(&args, console), args.json),
+        Command::Shards(args) => (shards::run(&args, console), args.format.json),
+        Command::Plan(args) => (plan::run(&args, console), args.format.json),
+        Command::Mesh(args) => (mesh::run(&args, console), args.format.json),
+        Command::View(args) => (view::run(&args, console), args.format.json),
+        Command::Rule(args) => (rule::run(&args, console), args.format.json),
+        Command::Propagate(args) => (propagate::run(&args, console), args.format.json),
+        Command::Run(args) => (run::run(&args, console), args.format.json),
     };
     finish(done, json, console)
 }
@@ -147,4 +148,40 @@ fn usage(error: &clap::Error, json: bool, console: &mut Console<'_>) -> Status {
 /// A value that a request cannot do without, whether it came as a flag or as a key.
 fn required<'a, T: ?Sized>(key: &str, value: Option<&'a T>) -> Result<&'a T, CliError> {
     value.ok_or_else(|| CliError::refused("usage", format!("the request lacks `{key}` (see --help)")))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::error::ErrorKind;
+    use clap::{CommandFactory, Parser};
+
+    use super::Cli;
+
+    /// A batch takes its requests from its lines, and none from flags.
+    #[test]
+    fn no_flag_of_a_request_goes_with_a_batch() {
+        let command = Cli::command();
+        command.clone().debug_assert();
+        let mut tried = 0;
+        for sub in command.get_subcommands() {
+            let flags: Vec<_> = sub.get_arguments().collect();
+            if !flags.iter().any(|flag| flag.get_id() == "batch") {
+                continue;
+            }
+            for flag in flags {
+                if ["batch", "json", "help"].contains(&flag.get_id().as_str()) {
+                    continue;
+                }
+                let mut line = vec!["reshard".to_owned(), sub.get_name().to_owned(), "--batch".to_owned()];
+                line.extend(flag.get_long().map(|long| format!("--{long}")));
+                if flag.get_action().takes_values() {
+                    line.push("1".to_owned());
+                }
+                let error = Cli::try_parse_from(&line).expect_err("a batch took a flag");
+                assert_eq!(error.kind(), ErrorKind::ArgumentConflict, "{line:?}: {error}");
+                tried += 1;
+            }
+        }
+        assert!(tried > 30, "{tried}");
+    }
 }

@@ -8,6 +8,7 @@ use reshard_sharding::Mesh;
 use reshard_sharding::mesh::recipes::{Kind, Recipe, Role};
 use serde::Serialize;
 
+use super::arguments::Format;
 use super::console::Console;
 use super::error::CliError;
 
@@ -25,9 +26,8 @@ pub(crate) struct MeshArgs {
     /// Refuse degrees that do not multiply to so many ranks
     #[arg(long)]
     world: Option<usize>,
-    /// Print one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) format: Format,
 }
 
 /// The answer for one mesh or recipe.
@@ -85,10 +85,10 @@ pub(crate) fn run(args: &MeshArgs, console: &mut Console<'_>) -> Result<(), CliE
                 "--groups and --world need a mesh or a recipe (see --help)",
             ));
         }
-        return list(args.json, console);
+        return list(args.format.json, console);
     };
     let answer = answer(text, args)?;
-    if args.json { console.print_json(&answer) } else { console.print(&answer.text()) }
+    if args.format.json { console.print_json(&answer) } else { console.print(&answer.text()) }
 }
 
 fn list(json: bool, console: &mut Console<'_>) -> Result<(), CliError> {

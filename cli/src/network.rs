@@ -2,15 +2,37 @@
 
 use std::path::Path;
 
+use clap::Args;
 use reshard_sharding::redistribute::{Planner, Topology};
+use serde::Deserialize;
 
 use super::error::CliError;
 
-/// The planner of `--topology` and `--objective`, each with its default.
-pub(crate) fn planner(network: Option<&str>, objective: Option<&str>) -> Result<Planner, CliError> {
+/// `--topology`.
+#[derive(Clone, Debug, Default, Args, Deserialize)]
+#[group(skip)]
+#[serde(transparent)]
+pub(crate) struct TopologyArg {
+    /// What steps cost: uniform, h100, or a TOML file with launch_us, message_us and [[levels]] [default: uniform]
+    #[arg(long)]
+    topology: Option<String>,
+}
+
+/// `--objective`.
+#[derive(Clone, Debug, Default, Args, Deserialize)]
+#[group(skip)]
+#[serde(transparent)]
+pub(crate) struct ObjectiveArg {
+    /// What to minimise first: time, bytes or peak [default: time]
+    #[arg(long)]
+    objective: Option<String>,
+}
+
+/// The planner of both, each with its default.
+pub(crate) fn planner(network: &TopologyArg, objective: &ObjectiveArg) -> Result<Planner, CliError> {
     Ok(Planner::new()
-        .topology(topology(network.unwrap_or("uniform"))?)
-        .objective(objective.unwrap_or("time").parse()?))
+        .topology(topology(network.topology.as_deref().unwrap_or("uniform"))?)
+        .objective(objective.objective.as_deref().unwrap_or("time").parse()?))
 }
 
 /// A profile by its name or notation, or else a file.

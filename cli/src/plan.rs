@@ -7,34 +7,36 @@ use reshard_sharding::redistribute::{Considered, Explanation, Plan, Step};
 use reshard_sharding::{Group, Mesh, Sharding};
 use serde::{Deserialize, Serialize};
 
+use super::arguments::Format;
+use super::arguments::MeshArg;
+use super::arguments::ShapeArg;
 use super::console::Console;
 use super::error::CliError;
-use super::shape::Shape;
-use super::{batch, element, network, required};
+use super::network::{self, ObjectiveArg, TopologyArg};
+use super::{batch, element, required};
 
 /// Arguments of `reshard plan`.
 #[derive(Debug, Args)]
+#[command(mut_arg("mesh", |arg| arg.help("The mesh of the source, like dp=2,tp=4")))]
 pub(crate) struct PlanArgs {
     #[command(flatten)]
     request: Request,
     /// Answer one JSON request a line from stdin, like {"mesh":"dp=2,tp=4","shape":[64,32],"from":"S(0),R","to":"R,R"}
     #[arg(long, conflicts_with = "Request")]
     batch: bool,
-    /// Print one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) format: Format,
 }
 
 /// One question, from flags or from a line.
 #[derive(Debug, Args, Deserialize)]
+#[group(args = ["mesh", "shape", "dtype", "from", "to", "topology", "objective", "max_peak_bytes", "to_mesh", "groups", "explain"])]
 #[serde(deny_unknown_fields)]
 struct Request {
-    /// The mesh of the source, like dp=2,tp=4
-    #[arg(long)]
-    mesh: Option<String>,
-    /// The tensor's shape, like 1024,4096
-    #[arg(long, allow_hyphen_values = true)]
-    shape: Option<Shape>,
+    #[command(flatten)]
+    mesh: MeshArg,
+    #[command(flatten)]
+    shape: ShapeArg,
     /// The type of the elements [default: f32]
     #[arg(long)]
     dtype: Option<String>,
@@ -44,12 +46,10 @@ struct Request {
     /// The sharding to reach
     #[arg(long)]
     to: Option<String>,
-    /// What steps cost: uniform, h100, or a TOML file with launch_us, message_us and [[levels]] [default: uniform]
-    #[arg(long)]
-    topology: Option<String>,
-    /// What to minimise first: time, bytes or peak [default: time]
-    #[arg(long)]
-    objective: Option<String>,
+    #[command(flatten)]
+    topology: TopologyArg,
+    #[command(flatten)]
+    objective: ObjectiveArg,
     /// Refuse a plan in which a rank holds more than this at any moment
     #[arg(long)]
     max_peak_bytes: Option<u64>,
@@ -163,7 +163,7 @@ pub(crate) fn run(args: &PlanArgs, console: &mut Console<'_>) -> Result<(), CliE
         return batch::run(console, |request| plan(request).map(|answered| Answer::of(&answered)));
     }
     let answered = plan(&args.request)?;
-    if args.json {
+    if args.format.json {
         return console.print_json(&Answer::of(&answered));
     }
     let Answered { plan, savings, explanation } = answered;
@@ -186,16 +186,16 @@ struct Answered {
 }
 
 fn plan(request: &Request) -> Result<Answered, CliError> {
-    let mesh: Mesh = required("mesh", request.mesh.as_deref())?.parse()?;
+    let mesh = request.mesh.required()?;
     let to_mesh = request.to_mesh.as_deref().map_or_else(|| Ok(mesh.clone()), str::parse)?;
-    let shape = required("shape", request.shape.as_ref())?.dims()?;
+    let shape = request.shape.required()?;
     let from = Sharding::parse(&mesh, &shape, required("from", request.from.as_deref())?)?;
     let to = Sharding::parse(&to_mesh, &shape, required("to", request.to.as_deref())?)?;
     let dtype = element::dtype(request.dtype.as_deref())?;
     for sharding in [&from, &to] {
         element::computes(dtype, sharding)?;
     }
-    let mut planner = network::planner(request.topology.as_deref(), request.objective.as_deref())?;
+    let mut planner = network::planner(&request.topology, &request.objective)?;
     if let Some(bytes) = request.max_peak_bytes {
         planner = planner.max_peak_bytes(bytes);
     }

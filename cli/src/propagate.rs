@@ -10,13 +10,17 @@ use reshard_sharding::rules::{Call, Op, Table};
 use reshard_sharding::{Mesh, Sharding, SubAxis};
 use serde::{Deserialize, Serialize};
 
+use super::arguments::Format;
+use super::arguments::MeshArg;
+use super::arguments::OutShapesArg;
+use super::arguments::ShapesArg;
 use super::console::Console;
 use super::error::CliError;
 use super::listed::Listed;
+use super::network::{self, ObjectiveArg, TopologyArg};
 use super::plan::StepAnswer;
-use super::rule::{StrategyAnswer, shapes};
-use super::shape::Shape;
-use super::{batch, element, network, ops, required};
+use super::rule::StrategyAnswer;
+use super::{batch, element, ops, required};
 
 /// How many runners-up are printed where nobody says how many.
 const RUNNERS_UP: usize = 3;
@@ -27,8 +31,13 @@ const MANY_RANKS: usize = 1 << 12;
 /// More runners-up than this are not listed.
 const MOST: usize = 1000;
 
+/// What is minimised here is not the whole cost of a choice.
+const OBJECTIVE: &str =
+    "What the redistribution of a tensor minimises first: time, bytes or peak [default: time]";
+
 /// Arguments of `reshard propagate`.
 #[derive(Debug, Args)]
+#[command(mut_arg("objective", |arg| arg.help(OBJECTIVE)))]
 pub(crate) struct PropagateArgs {
     #[command(flatten)]
     request: Request,
@@ -36,24 +45,22 @@ pub(crate) struct PropagateArgs {
     /// {"mesh":"dp=2,tp=4","op":"mm","shapes":"64,32;32,16","in":"S(0),R;R,S(1)"}
     #[arg(long, conflicts_with = "Request")]
     batch: bool,
-    /// Print one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) format: Format,
 }
 
 /// One question, from flags or from a line.
 #[derive(Debug, Args, Deserialize)]
+#[group(args = ["mesh", "op", "shapes", "inputs", "dtype", "topology", "objective", "out", "prefer", "penalty_us", "out_shapes", "explicit", "advise"])]
 #[serde(deny_unknown_fields)]
 struct Request {
-    /// The mesh, like dp=2,tp=4
-    #[arg(long)]
-    mesh: Option<String>,
+    #[command(flatten)]
+    mesh: MeshArg,
     /// The name of an op, like mm or softmax(dim=1), or a rule, like 'mk,kn->mn' (`reshard rule` lists the names)
     #[arg(long)]
     op: Option<String>,
-    /// The shapes of the inputs, like '64,32;32,16'; an empty one is a scalar's
-    #[arg(long, allow_hyphen_values = true)]
-    shapes: Option<Listed<Shape>>,
+    #[command(flatten)]
+    shapes: ShapesArg,
     /// The shardings of the inputs, like 'S(0),R;R,S(1)'
     #[arg(long = "in", value_name = "IN")]
     #[serde(rename = "in")]
@@ -61,12 +68,10 @@ struct Request {
     /// The type of the elements, one for all inputs or one each, like 'i64;f32' [default: f32]
     #[arg(long)]
     dtype: Option<Listed<String>>,
-    /// What steps cost: uniform, h100, or a TOML file with `launch_us`, `message_us` and [[levels]] [default: uniform]
-    #[arg(long)]
-    topology: Option<String>,
-    /// What the redistribution of a tensor minimises first: time, bytes or peak [default: time]
-    #[arg(long)]
-    objective: Option<String>,
+    #[command(flatten)]
+    topology: TopologyArg,
+    #[command(flatten)]
+    objective: ObjectiveArg,
     /// The shardings that the outputs must have in the end; an empty one may be any
     #[arg(long)]
     out: Option<Listed<String>>,
@@ -76,9 +81,8 @@ struct Request {
     /// What an output that is not as preferred costs, in microseconds
     #[arg(long, requires = "prefer", allow_negative_numbers = true)]
     penalty_us: Option<f64>,
-    /// The shapes of the outputs, where they do not follow
-    #[arg(long, allow_hyphen_values = true)]
-    out_shapes: Option<Listed<Shape>>,
+    #[command(flatten)]
+    out_shapes: OutShapesArg,
     /// Refuse where an input would have to be redistributed, and say what would help
     #[arg(long)]
     #[serde(default)]
@@ -157,25 +161,29 @@ pub(crate) fn run(args: &PropagateArgs, console: &mut Console<'_>) -> Result<(),
         return batch::run(console, answer);
     }
     let request = &args.request;
-    if args.json {
+    if args.format.json {
         let asked = propagate(&table, request, request.advise.unwrap_or(0))?;
         return console.print_json(&Answer::of(&asked, request.advise.is_some()));
     }
-    let few =
-        request.mesh.as_deref().and_then(|m| m.parse::<Mesh>().ok()).is_none_or(|m| m.size() <= MANY_RANKS);
+    let few = request
+        .mesh
+        .mesh
+        .as_deref()
+        .and_then(|m| m.parse::<Mesh>().ok())
+        .is_none_or(|m| m.size() <= MANY_RANKS);
     let by_default = if few { RUNNERS_UP } else { 0 };
     let runners_up = if request.explicit { 0 } else { request.advise.unwrap_or(by_default) };
     console.print(&propagate(&table, request, runners_up)?.text())
 }
 
 fn propagate(table: &Table, request: &Request, runners_up: usize) -> Result<Asked, CliError> {
-    let mesh: Mesh = required("mesh", request.mesh.as_deref())?.parse()?;
+    let mesh = request.mesh.required()?;
     let call: Call = required("op", request.op.as_deref())?.parse()?;
     // Ops without inputs need not say so twice.
-    let (input_shapes, placements) = match (&request.shapes, &request.inputs) {
+    let (input_shapes, placements) = match (request.shapes.dims()?, &request.inputs) {
         (None, None) if table.op(&call, &[]).is_ok() => (Vec::new(), Vec::new()),
         (given, placements) => {
-            (shapes(required("shapes", given.as_ref())?)?, required("in", placements.as_ref())?.each())
+            (required("shapes", given.as_deref())?.to_vec(), required("in", placements.as_ref())?.each())
         }
     };
     if input_shapes.len() != placements.len() {
@@ -184,7 +192,7 @@ fn propagate(table: &Table, request: &Request, runners_up: usize) -> Result<Aske
             format!("`shapes` and `in` have one value for each input, not {shapes} and {shardings}");
         return Err(CliError::refused("usage", message));
     }
-    let output_shapes = request.out_shapes.as_ref().map(shapes).transpose()?;
+    let output_shapes = request.out_shapes.dims()?;
     let op = ops::bind(table, &call, &input_shapes, output_shapes.as_deref())?;
     let dtypes = dtypes(request.dtype.as_ref(), input_shapes.len())?;
     let mut inputs = Vec::with_capacity(input_shapes.len());
@@ -195,7 +203,7 @@ fn propagate(table: &Table, request: &Request, runners_up: usize) -> Result<Aske
         inputs.push(Operand::new(dtype, sharding));
     }
     let wishes = wishes(request, &mesh, &op)?;
-    let planner = network::planner(request.topology.as_deref(), request.objective.as_deref())?;
+    let planner = network::planner(&request.topology, &request.objective)?;
     let propagator = Propagator::new().planner(planner);
     let choices = if request.explicit {
         let asked_more = [

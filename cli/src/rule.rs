@@ -9,40 +9,44 @@ use clap::Args;
 use reshard_sharding::rules::{Call, Op, Rule, Strategy, Table};
 use serde::{Deserialize, Serialize};
 
+use super::arguments::Format;
+use super::arguments::OutShapesArg;
+use super::arguments::ShapesArg;
 use super::console::Console;
 use super::error::CliError;
-use super::listed::Listed;
-use super::shape::Shape;
 use super::{batch, ops, required};
 
 /// The size of the dims of shapes that nobody gave.
 const ASSUMED: usize = 8;
 
+/// What the shapes of the inputs change here.
+const SHAPES: &str =
+    "The shapes of the inputs, like '64,32;32,16': the strategies are then those over their dims";
+
 /// Arguments of `reshard rule`.
 #[derive(Debug, Args)]
+#[command(mut_arg("shapes", |arg| arg.help(SHAPES)))]
 pub(crate) struct RuleArgs {
     #[command(flatten)]
     request: Request,
     /// Answer one JSON request a line from stdin, like {"op":"softmax(dim=1)","shapes":[[64,32]]}
     #[arg(long, conflicts_with = "Request")]
     batch: bool,
-    /// Print one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) format: Format,
 }
 
 /// One question, from flags or from a line.
 #[derive(Debug, Args, Deserialize)]
+#[group(args = ["op", "shapes", "out_shapes"])]
 #[serde(deny_unknown_fields)]
 struct Request {
     /// The name of an op, like mm or softmax(dim=1), or a rule, like 'mk,kn->mn'; without one, all names are listed
     op: Option<String>,
-    /// The shapes of the inputs, like '64,32;32,16': the strategies are then those over their dims
-    #[arg(long, allow_hyphen_values = true)]
-    shapes: Option<Listed<Shape>>,
-    /// The shapes of the outputs, where they do not follow
-    #[arg(long, allow_hyphen_values = true)]
-    out_shapes: Option<Listed<Shape>>,
+    #[command(flatten)]
+    shapes: ShapesArg,
+    #[command(flatten)]
+    out_shapes: OutShapesArg,
 }
 
 /// The answer.
@@ -89,18 +93,18 @@ pub(crate) fn run(args: &RuleArgs, console: &mut Console<'_>) -> Result<(), CliE
     if args.batch {
         return batch::run(console, |request| answer(&table, request));
     }
-    if args.request.op.is_none() && args.request.shapes.is_none() && args.request.out_shapes.is_none() {
+    if args.request.op.is_none() && !args.request.shapes.is_given() && !args.request.out_shapes.is_given() {
         let names = Names::of(&table);
-        return if args.json { console.print_json(&names) } else { console.print(&names.text()) };
+        return if args.format.json { console.print_json(&names) } else { console.print(&names.text()) };
     }
     let answer = answer(&table, &args.request)?;
-    if args.json { console.print_json(&answer) } else { console.print(&answer.text()) }
+    if args.format.json { console.print_json(&answer) } else { console.print(&answer.text()) }
 }
 
 fn answer(table: &Table, request: &Request) -> Result<Answer, CliError> {
     let call: Call = required("op", request.op.as_deref())?.parse()?;
-    let outputs = request.out_shapes.as_ref().map(shapes).transpose()?;
-    if let Some(inputs) = request.shapes.as_ref().map(shapes).transpose()? {
+    let outputs = request.out_shapes.dims()?;
+    if let Some(inputs) = request.shapes.dims()? {
         let op = ops::bind(table, &call, &inputs, outputs.as_deref())?;
         let strategies = op.strategies();
         return Ok(Answer::of(&call, op.rule(), &strategies, Some(inputs), false));
@@ -115,11 +119,6 @@ fn answer(table: &Table, request: &Request) -> Result<Answer, CliError> {
     let (op, inputs) = assume(table, &call)?;
     let strategies = op.rule().map_or_else(Vec::new, Rule::strategies);
     Ok(Answer::of(&call, op.rule(), &strategies, Some(inputs), true))
-}
-
-/// The dims of every operand.
-pub(super) fn shapes(listed: &Listed<Shape>) -> Result<Vec<Vec<usize>>, CliError> {
-    listed.each().iter().map(Shape::dims).collect()
 }
 
 /// The op of a call on the first small shapes that it takes, and these.

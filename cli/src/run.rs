@@ -10,6 +10,8 @@ use clap::{Args, ValueEnum};
 use reshard_checkpoint::Engine;
 use reshard_checkpoint::Job;
 
+use super::arguments::Format;
+use super::arguments::MeshArg;
 use super::console::Console;
 use super::error::CliError;
 use progress::Screen;
@@ -17,13 +19,13 @@ use table::table;
 
 /// Arguments of `reshard run`.
 #[derive(Debug, Default, Args)]
+#[command(mut_arg("mesh", |arg| arg.help("The mesh to shard over, like dp=2,tp=4")))]
 pub(crate) struct RunArgs {
     /// A .safetensors file, a folder with model.safetensors.index.json, or the output of an earlier run
     /// [default: a small transformer block made by code]
     input: Option<PathBuf>,
-    /// The mesh to shard over, like dp=2,tp=4
-    #[arg(long)]
-    mesh: Option<String>,
+    #[command(flatten)]
+    mesh: MeshArg,
     /// The sharding to start from, where the input is whole [default: replicated]
     #[arg(long)]
     from: Option<String>,
@@ -51,9 +53,8 @@ pub(crate) struct RunArgs {
     /// Replace an output that is there already
     #[arg(long)]
     force: bool,
-    /// Print one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) format: Format,
 }
 
 /// The engines, as arguments.
@@ -72,9 +73,9 @@ enum EngineName {
 
 /// Runs, and prints the report; of a job of processes the first one's.
 pub(crate) fn run(args: &RunArgs, console: &mut Console<'_>) -> Result<(), CliError> {
-    let done = args.job().run(&mut Screen::new(console, args.json));
+    let done = args.job().run(&mut Screen::new(console, args.format.json));
     match done {
-        Ok(Some(report)) if args.json => console.print_json(&report),
+        Ok(Some(report)) if args.format.json => console.print_json(&report),
         Ok(Some(report)) => console.print(&table(&report)),
         Ok(None) => Ok(()),
         Err(error) => Err(CliError::told(error.status())),
@@ -85,7 +86,7 @@ impl RunArgs {
     fn job(&self) -> Job {
         Job {
             input: self.input.clone(),
-            mesh: self.mesh.clone(),
+            mesh: self.mesh.mesh.clone(),
             from: self.from.clone(),
             to: self.to.clone(),
             tensor: self.tensor.clone(),

@@ -3,13 +3,16 @@
 use std::fmt::Write as _;
 
 use clap::Args;
-use reshard_sharding::{Mesh, Sharding};
+use reshard_sharding::Sharding;
 use serde::{Deserialize, Serialize};
 
+use super::arguments::Format;
+use super::arguments::MeshArg;
+use super::arguments::PlacementsArg;
+use super::arguments::ShapeArg;
+use super::batch;
 use super::console::Console;
 use super::error::CliError;
-use super::shape::Shape;
-use super::{batch, required};
 
 /// More ranks than this are not listed one by one.
 const MOST_RANKS: usize = 1 << 20;
@@ -22,24 +25,21 @@ pub(crate) struct ShardsArgs {
     /// Answer one JSON request a line from stdin, like {"mesh":"dp=2,tp=4","shape":[64,32],"placements":"S(0),R"}
     #[arg(long, conflicts_with = "Request")]
     batch: bool,
-    /// Print one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) format: Format,
 }
 
 /// One question, from flags or from a line.
 #[derive(Debug, Args, Deserialize)]
+#[group(args = ["mesh", "shape", "placements"])]
 #[serde(deny_unknown_fields)]
 struct Request {
-    /// The mesh, like dp=2,tp=4
-    #[arg(long)]
-    mesh: Option<String>,
-    /// The tensor's shape, like 1024,4096
-    #[arg(long, allow_hyphen_values = true)]
-    shape: Option<Shape>,
-    /// One placement per mesh axis, like S(0),R
-    #[arg(long)]
-    placements: Option<String>,
+    #[command(flatten)]
+    mesh: MeshArg,
+    #[command(flatten)]
+    shape: ShapeArg,
+    #[command(flatten)]
+    placements: PlacementsArg,
 }
 
 /// The answer.
@@ -66,13 +66,13 @@ pub(crate) fn run(args: &ShardsArgs, console: &mut Console<'_>) -> Result<(), Cl
         return batch::run(console, answer);
     }
     let shards = answer(&args.request)?;
-    if args.json { console.print_json(&shards) } else { console.print(&shards.table()) }
+    if args.format.json { console.print_json(&shards) } else { console.print(&shards.table()) }
 }
 
 fn answer(request: &Request) -> Result<Shards, CliError> {
-    let mesh: Mesh = required("mesh", request.mesh.as_deref())?.parse()?;
-    let shape = required("shape", request.shape.as_ref())?.dims()?;
-    let sharding = Sharding::parse(&mesh, &shape, required("placements", request.placements.as_deref())?)?;
+    let mesh = request.mesh.required()?;
+    let shape = request.shape.required()?;
+    let sharding = Sharding::parse(&mesh, &shape, request.placements.required()?)?;
     if mesh.size() > MOST_RANKS {
         let message =
             format!("the mesh `{mesh}` has {} ranks, and at most {MOST_RANKS} are listed", mesh.size());

@@ -1,43 +1,45 @@
 //! `reshard view`: the sharding of the same tensor in another shape, if the view moves nothing.
 
 use clap::Args;
-use reshard_sharding::{Mesh, Sharding};
+use reshard_sharding::Sharding;
 use serde::{Deserialize, Serialize};
 
-use super::batch;
+use super::arguments::Format;
+use super::arguments::MeshArg;
+use super::arguments::PlacementsArg;
+use super::arguments::ShapeArg;
 use super::console::Console;
 use super::error::CliError;
 use super::shape::Shape;
+use super::{batch, required};
 
 /// Arguments of `reshard view`.
 #[derive(Debug, Args)]
+#[command(mut_arg("placements", |arg| arg.help("The sharding of the tensor, like S(0),R")))]
 pub(crate) struct ViewArgs {
     #[command(flatten)]
     request: Request,
     /// Answer one JSON request a line from stdin, like {"mesh":"tp=3","shape":[4,6],"to_shape":[24],"placements":"S(1)"}
     #[arg(long, conflicts_with = "Request")]
     batch: bool,
-    /// Print one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) format: Format,
 }
 
 /// One question, from flags or from a line.
 #[derive(Debug, Args, Deserialize)]
+#[group(args = ["mesh", "shape", "to_shape", "placements"])]
 #[serde(deny_unknown_fields)]
 struct Request {
-    /// The mesh, like dp=2,tp=4
-    #[arg(long)]
-    mesh: Option<String>,
-    /// The tensor's shape, like 1024,4096
-    #[arg(long, allow_hyphen_values = true)]
-    shape: Option<Shape>,
+    #[command(flatten)]
+    mesh: MeshArg,
+    #[command(flatten)]
+    shape: ShapeArg,
     /// The shape it is viewed as, like 1024,64,64
     #[arg(long, allow_hyphen_values = true)]
     to_shape: Option<Shape>,
-    /// The sharding of the tensor, like S(0),R
-    #[arg(long)]
-    placements: Option<String>,
+    #[command(flatten)]
+    placements: PlacementsArg,
 }
 
 /// The sharding of the view.
@@ -57,14 +59,14 @@ pub(crate) fn run(args: &ViewArgs, console: &mut Console<'_>) -> Result<(), CliE
         return batch::run(console, answer);
     }
     let view = answer(&args.request)?;
-    if args.json { console.print_json(&view) } else { console.print(&view.text()) }
+    if args.format.json { console.print_json(&view) } else { console.print(&view.text()) }
 }
 
 fn answer(request: &Request) -> Result<View, CliError> {
-    let mesh: Mesh = super::required("mesh", request.mesh.as_ref())?.parse()?;
-    let shape = super::required("shape", request.shape.as_ref())?.dims()?;
-    let to_shape = super::required("to_shape", request.to_shape.as_ref())?.dims()?;
-    let placements = super::required("placements", request.placements.as_ref())?;
+    let mesh = request.mesh.required()?;
+    let shape = request.shape.required()?;
+    let to_shape = required("to_shape", request.to_shape.as_ref())?.dims()?;
+    let placements = request.placements.required()?;
     let view = Sharding::parse(&mesh, &shape, placements)?.view(&to_shape)?;
     let first = mesh.rank_at(&vec![0; mesh.axes().len()]).unwrap_or(mesh.offset());
     Ok(View {
