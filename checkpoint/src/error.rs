@@ -48,7 +48,6 @@ impl Error {
     }
 
     /// What another process of the job says, which ends with this status.
-    #[cfg(any(test, feature = "mpi", feature = "nccl"))]
     pub(crate) fn told_elsewhere(status: u8) -> Self {
         Self {
             kind: "elsewhere",

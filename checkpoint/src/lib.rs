@@ -33,6 +33,7 @@ mod observer;
 mod one_process;
 mod outputs;
 mod parallel;
+mod pipeline;
 #[cfg(any(test, feature = "mpi", feature = "nccl"))]
 mod processes;
 mod report;
@@ -40,6 +41,7 @@ mod runs;
 mod shard_files;
 mod spec;
 mod staging;
+mod together;
 mod units;
 mod verify;
 mod wish;

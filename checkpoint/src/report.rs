@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use reshard_sharding::redistribute::Plan;
 use serde::Serialize;
 
 use super::decision::Move;
-use super::exchange::Moved;
 
 /// What a job did; all of it has been verified.
 ///
@@ -62,7 +62,7 @@ pub struct TensorReport {
 
 impl TensorReport {
     /// A tensor that has arrived and been verified.
-    pub(crate) fn new(tensor: &Move<'_>, moved: &Moved) -> Self {
+    pub(crate) fn new(tensor: &Move<'_>, plan: &Plan, received_bytes: u64) -> Self {
         Self {
             name: tensor.tensor.name.clone(),
             shape: tensor.tensor.shape.clone(),
@@ -70,9 +70,9 @@ impl TensorReport {
             from: tensor.from.to_string(),
             to: tensor.to.to_string(),
             replicated: tensor.replicated.clone(),
-            steps: moved.steps,
-            received_bytes: moved.received_bytes,
-            lower_bound_bytes: moved.lower_bound_bytes,
+            steps: plan.steps().len(),
+            received_bytes,
+            lower_bound_bytes: plan.lower_bound_bytes(),
             verified: true,
             bytes: tensor.tensor.byte_len(),
         }

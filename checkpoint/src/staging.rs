@@ -176,7 +176,6 @@ fn parent(target: &Path) -> &Path {
 }
 
 /// Where the process of this number writes an output meanwhile.
-#[cfg(any(test, feature = "mpi", feature = "nccl"))]
 pub(crate) fn staged_by(target: &Path, process: u32) -> Result<PathBuf, Error> {
     Ok(sibling(&absolute(target)?, "new", process))
 }

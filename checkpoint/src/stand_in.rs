@@ -9,17 +9,21 @@ use reshard_nccl::{Comm, Fault, FaultKind, RecordingWorld};
 
 use super::job::{Engine, Job};
 use super::one_process::carry_out;
-use super::processes;
+use super::pipeline;
+use super::processes::OneRank;
 use super::report::Report;
+use super::together::Stop;
 use crate::error::{Class, Error};
-use processes::Stop;
 
 type Outcome = Result<Report, Stop>;
 
 /// What each of so many ranks makes of a run.
 fn run(world: &RecordingWorld, args: &Job, time_out: Duration) -> Vec<Outcome> {
     let args = Job { engine: Engine::Nccl, ..args.clone() };
-    world.run(|nccl| processes::carry_out(&args, &mut Comm::with_time_out(nccl, time_out)?, &mut ()))
+    world.run(|nccl| {
+        let mut one = OneRank::new(Comm::with_time_out(nccl, time_out)?);
+        pipeline::carry_out(&args, &mut one, &mut (), &mut |_, _| {})
+    })
 }
 
 const LONG: Duration = Duration::from_mins(1);

@@ -47,15 +47,6 @@ pub(crate) fn assemble<'a>(
     Ok(all_in_first.map_or(Cow::Owned(whole), Cow::Borrowed))
 }
 
-/// Cuts a whole tensor into shards, borrowed where a rank holds all of it or a stretch of it.
-pub(crate) fn cut<'a>(
-    sharding: &Sharding,
-    item_bytes: usize,
-    whole: &'a [u8],
-) -> Result<Vec<Cow<'a, [u8]>>, Error> {
-    sharding.mesh().ranks().map(|rank| cut_rank(sharding, item_bytes, rank, whole)).collect()
-}
-
 /// Cuts one rank's shard from a whole tensor, borrowed where it is a stretch of it.
 pub(crate) fn cut_rank<'a>(
     sharding: &Sharding,
@@ -81,28 +72,28 @@ pub(crate) fn cut_rank<'a>(
     Ok(shard)
 }
 
-/// Compares every rank's shard with the slices of the whole that its region names.
+/// Compares the shards of these ranks with the slices of the whole that their regions name.
 pub(crate) fn verify(
     sharding: &Sharding,
     item_bytes: usize,
+    ranks: &[usize],
     shards: &[Vec<u8>],
     whole: &[u8],
 ) -> Result<(), Error> {
-    if shards.len() != sharding.mesh().size() {
-        let message =
-            format!("{} shards came for the {} ranks of the mesh", shards.len(), sharding.mesh().size());
+    if shards.len() != ranks.len() {
+        let message = format!("{} shards came for the {} ranks of the mesh", shards.len(), ranks.len());
         return Err(Error::failed("verification", message));
     }
-    let mut ranks: Vec<(usize, &[u8])> =
-        sharding.mesh().ranks().zip(shards.iter().map(Vec::as_slice)).collect();
     let threads = parallel::threads_for(shards.iter().map(Vec::len).sum());
+    let mut ranks: Vec<(usize, &[u8])> =
+        ranks.iter().copied().zip(shards.iter().map(Vec::as_slice)).collect();
     parallel::for_each(threads, &mut ranks, |&mut (rank, shard)| {
         verify_rank(sharding, item_bytes, rank, shard, whole)
     })
 }
 
 /// Compares one rank's shard with the slices of the whole that its region names.
-pub(crate) fn verify_rank(
+fn verify_rank(
     sharding: &Sharding,
     item_bytes: usize,
     rank: usize,
