@@ -36,7 +36,7 @@ one-algebra:
 
 clippy:
 	cargo clippy --workspace --all-targets -- -D warnings
-	cargo clippy -p reshard --features cuda,nccl --all-targets -- -D warnings
+	cargo clippy -p reshard -p reshard-checkpoint -p reshard-cli --features cuda,nccl --all-targets -- -D warnings
 	cargo clippy -p reshard-cuda -p reshard-device -p reshard-nccl --features reshard-nccl/nccl --all-targets -- -D warnings
 
 doc:
@@ -55,7 +55,7 @@ package:
 	cargo package --workspace --allow-dirty
 
 minilm:
-	RESHARD_MINILM="$$(scripts/fetch_minilm.sh)" cargo test --release --test minilm -- --nocapture
+	RESHARD_MINILM="$$(scripts/fetch_minilm.sh)" cargo test --release -p reshard-cli --test minilm -- --nocapture
 
 bench:
 	cargo bench -p reshard-benches
@@ -87,9 +87,9 @@ instructions:
 
 cuda:
 	eval "$$(scripts/fetch_nvrtc.sh)" && RESHARD_NEED_NVRTC=1 cargo test -p reshard-cuda -p reshard-device -p reshard-nccl --features reshard-nccl/nccl --test nvrtc --test on_device --test select --test contract --test nccl_on_device --test real_over_stand_ins --example device_speed
-	cargo test -p reshard --features cuda,nccl --bin reshard --test gpu_run --test cli_run_refusals
+	cargo test -p reshard-checkpoint -p reshard-cli --features cuda,nccl --lib --test gpu_run --test cli
 
-MPI = --workspace --features reshard/mpi,reshard-mpi/mpi
+MPI = --workspace --features reshard/mpi,reshard-mpi/mpi,reshard-checkpoint/mpi,reshard-cli/mpi
 MPIRUN ?= mpirun --oversubscribe --allow-run-as-root --bind-to none
 mpi:
 	cargo clippy $(MPI),reshard-benches/mpi --all-targets -- -D warnings

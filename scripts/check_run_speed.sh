@@ -10,7 +10,7 @@ most=${1:-3}
 tries=${2:-9}
 
 file=${RESHARD_MINILM:-$(scripts/fetch_minilm.sh)}
-cargo build --release --quiet
+cargo build --release --quiet -p reshard-cli
 program=${CARGO_TARGET_DIR:-target}/release/reshard
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

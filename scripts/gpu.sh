@@ -26,9 +26,9 @@ build() {
         cargo test --release --no-run --message-format=json -p reshard-cuda -p reshard-device \
             --features reshard-device/cuda --test on_device --test contract --test fused
         cargo test --release --no-run --message-format=json -p reshard-nccl --features nccl --test nccl_on_device
-        cargo test --release --no-run --message-format=json -p reshard --features cuda,nccl --test gpu_run
+        cargo test --release --no-run --message-format=json -p reshard-cli --features cuda,nccl --test gpu_run
         cargo build --release --message-format=json -p reshard-device --features cuda --example device_speed
-        cargo build --release --message-format=json -p reshard --features cuda,nccl --bin reshard
+        cargo build --release --message-format=json -p reshard-cli --features cuda,nccl --bin reshard
     } | python3 -c '
 import json, shutil, sys
 wanted = {"on_device", "contract", "fused", "nccl_on_device", "gpu_run", "device_speed", "reshard"}

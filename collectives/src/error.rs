@@ -255,6 +255,7 @@ impl From<reshard_planner::Error> for Error {
     fn from(error: reshard_planner::Error) -> Self {
         match error {
             reshard_planner::Error::Sharding(error) => Error::Sharding(error),
+            reshard_planner::Error::Kernel(error) => Error::Kernel(error),
             error => Error::Planner(error),
         }
     }

@@ -18,14 +18,13 @@
 
 use reshard_kernels::DType;
 use reshard_kernels::{Mode, Modes};
-use reshard_planner::{Block, Message, Phase, Plan, StepOp};
+use reshard_planner::{Arithmetic, Block, Message, Phase, Plan, StepOp};
 use reshard_sharding::Sharding;
 use smallvec::SmallVec;
 
 use crate::exchange::{Head, Part};
 use crate::memory::Map;
 use crate::{Error, Exchange, Memory};
-use reshard_planner::internal::check_partial;
 
 /// A tensor to redistribute, and where it lies in the buffers; offsets in bytes.
 #[derive(Clone, Copy, Debug)]
@@ -251,8 +250,8 @@ fn exchange(head: Head, group: &[&Round], tensors: &[Tensor<'_>], alone: bool) -
 fn rounds_of(rank: usize, at: usize, tensor: &Tensor<'_>, alone: bool) -> Result<Vec<Round>, Error> {
     let Tensor { plan, .. } = *tensor;
     let dtype = plan.dtype();
-    check_partial(plan.from(), dtype)?;
-    check_partial(plan.to(), dtype)?;
+    Arithmetic::Kernels.check(plan.from(), dtype)?;
+    Arithmetic::Kernels.check(plan.to(), dtype)?;
     if !takes_part(plan, rank) {
         return Ok(Vec::new());
     }

@@ -39,7 +39,8 @@ fn steps_of(file: &str) -> Vec<String> {
 
 #[test]
 fn golden_plans_have_the_steps_of_their_files() {
-    let folder: PathBuf = [env!("CARGO_MANIFEST_DIR"), "..", "sharding", "tests", "plans"].iter().collect();
+    let folder: PathBuf =
+        [env!("CARGO_MANIFEST_DIR"), "..", "sharding", "planner", "tests", "plans"].iter().collect();
     let mut left: Vec<String> = std::fs::read_dir(&folder)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())

@@ -1,7 +1,7 @@
 //! What existing planners do with the same redistributions, beside this one; prints the tables of
 //! `docs/benchmarks.md`.
 //!
-//! The peers' figures are in `sharding/tests/data/peer_plans.jsonl`, one pair of shardings a line: bytes of the worst
+//! The peers' figures are in `sharding/planner/tests/data/peer_plans.jsonl`, one pair of shardings a line: bytes of the worst
 //! rank and the number of collectives. Pairs are counted where something must move (a bound above 0); a plan without a
 //! collective there is not valid, and is counted apart. Bytes are relative to the bound: the total over all pairs, and
 //! the worst pair.
@@ -54,7 +54,7 @@ impl Sums {
 type Cell = (String, bool, String);
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../sharding/tests/data/peer_plans.jsonl");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../sharding/planner/tests/data/peer_plans.jsonl");
     let mut cells: BTreeMap<Cell, Sums> = BTreeMap::new();
     let mut unbounded = 0;
     for line in std::fs::read_to_string(path)?.lines() {

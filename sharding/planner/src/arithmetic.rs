@@ -42,6 +42,24 @@ impl Arithmetic {
             Arithmetic::Framework => "framework",
         }
     }
+
+    /// Succeeds if it reduces elements of this type as the sharding asks.
+    pub fn check(self, sharding: &Sharding, dtype: DType) -> Result<(), Error> {
+        match self {
+            Arithmetic::Framework => {}
+            Arithmetic::Kernels => {
+                for partial in sharding.partial() {
+                    match partial.op {
+                        ReduceOp::Avg => dtype.check_average()?,
+                        ReduceOp::Sum | ReduceOp::Prod | ReduceOp::Min | ReduceOp::Max => {
+                            dtype.check_combine(combine_op(partial.op))?;
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 impl fmt::Display for Arithmetic {
@@ -66,17 +84,4 @@ pub fn combine_op(op: ReduceOp) -> CombineOp {
         ReduceOp::Min => CombineOp::Min,
         ReduceOp::Max => CombineOp::Max,
     }
-}
-
-/// Succeeds if our kernels can reduce what a sharding leaves to be reduced.
-pub fn check_partial(sharding: &Sharding, dtype: DType) -> Result<(), reshard_kernels::Error> {
-    for partial in sharding.partial() {
-        match partial.op {
-            ReduceOp::Avg => dtype.check_average()?,
-            ReduceOp::Sum | ReduceOp::Prod | ReduceOp::Min | ReduceOp::Max => {
-                dtype.check_combine(combine_op(partial.op))?;
-            }
-        }
-    }
-    Ok(())
 }

@@ -66,7 +66,7 @@ pub use step::Step;
 /// What only the other crates of this project need; it may change with any version.
 #[doc(hidden)]
 pub mod internal {
-    pub use crate::arithmetic::{check_partial, combine_op};
+    pub use crate::arithmetic::combine_op;
     pub use crate::cache::Table;
     pub use crate::choose::price::{Ask, Price};
     pub use crate::hash::{WordHasher, WordMap};

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use reshard_kernels::DType;
 
 use crate::Error;
-use crate::arithmetic::{Arithmetic, check_partial};
 use crate::model::network::Network;
 use crate::options::Options;
 use reshard_sharding::{ReduceOp, Sharding};
@@ -62,10 +61,8 @@ impl<'a> Question<'a> {
         if most.is_none() {
             return Err(Error::overflow(format!("{:?} elements of {item} bytes", from.shape())));
         }
-        if options.arithmetic == Arithmetic::Kernels {
-            check_partial(from, dtype)?;
-            check_partial(to, dtype)?;
-        }
+        options.arithmetic.check(from, dtype)?;
+        options.arithmetic.check(to, dtype)?;
         refuse_avg_of_shards(from, to)?;
         Ok(Question::new(options, from, to, dtype, item as u64))
     }

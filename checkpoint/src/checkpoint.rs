@@ -1,0 +1,284 @@
+//! What a run starts from: every tensor of a checkpoint with the shards it has now.
+//!
+//! ```text
+//! nothing                          -> the embedded block          whole tensors
+//! FILE.safetensors                 -> one file                    whole tensors
+//! a folder with an index           -> the files it names          whole tensors
+//! a folder with one such file      -> that file                   whole tensors
+//! a directory of an earlier run    -> rank files and manifest     one shard per rank, and the sharding
+//! ```
+//!
+//! Opening reads headers only; the bytes stay in their files until a tensor's turn comes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use reshard_sharding::{Mesh, Sharding};
+use safetensors::Dtype;
+
+use super::header::{self, FreeTexts, Stored};
+use super::index::{INDEX_NAME, Index};
+use super::manifest::{Entry, MANIFEST_NAME, Manifest, rank_file_name};
+use super::mapped::Bytes;
+use super::{embedded, header::Opened};
+use crate::error::Error;
+
+/// The tensors of an input; opening reads headers only.
+///
+/// ```
+/// use reshard_checkpoint::Checkpoint;
+///
+/// let block = Checkpoint::open(None)?; // the one made by code
+/// let embedding = block.tensors().iter().find(|tensor| tensor.name() == "embedding.weight").unwrap();
+/// assert_eq!((embedding.shape(), embedding.byte_len()), (&[2003, 256][..], 2003 * 256 * 4));
+/// assert!(embedding.sharding().is_none()); // it is whole
+/// # Ok::<(), reshard_checkpoint::Error>(())
+/// ```
+pub struct Checkpoint {
+    pub(crate) tensors: Vec<Tensor>,
+    pub(crate) free_texts: Option<FreeTexts>,
+    pub(crate) origin: Origin,
+}
+
+/// Where a checkpoint comes from, which decides what `--from` and `--mesh` mean when they are not given.
+pub(crate) enum Origin {
+    /// Made by this program.
+    Embedded,
+    /// Whole tensors in files.
+    Files,
+    /// A directory of an earlier run, sharded over this mesh.
+    Sharded(Mesh),
+}
+
+/// One tensor of an input.
+pub struct Tensor {
+    pub(crate) name: String,
+    pub(crate) dtype: Dtype,
+    pub(crate) shape: Vec<usize>,
+    pub(crate) data: Data,
+}
+
+/// The bytes of a tensor.
+pub(crate) enum Data {
+    /// All of them, in row-major order.
+    Whole(Bytes),
+    /// One shard per rank of the sharding's mesh, in the order of its ranks.
+    Shards { sharding: Box<Sharding>, shards: Vec<Bytes> },
+}
+
+impl Checkpoint {
+    /// Opens what `path` is, or makes the embedded checkpoint.
+    pub fn open(path: Option<&Path>) -> Result<Self, Error> {
+        let Some(path) = path else { return Ok(embedded::checkpoint()) };
+        let kind = fs::metadata(path).map_err(|error| {
+            Error::refused("input", format!("the input {} cannot be read: {error}", path.display()))
+        })?;
+        if kind.is_dir() {
+            return Self::open_directory(path);
+        }
+        if path.file_name().is_some_and(|name| name == INDEX_NAME) {
+            return Self::open_indexed(path.parent().unwrap_or(Path::new("")), path);
+        }
+        Ok(Self::whole(header::open(path)?))
+    }
+
+    /// Every tensor; of an earlier job's output in the order of its manifest, else as the files name them.
+    pub fn tensors(&self) -> &[Tensor] {
+        &self.tensors
+    }
+
+    fn open_directory(dir: &Path) -> Result<Self, Error> {
+        let manifest = dir.join(MANIFEST_NAME);
+        if manifest.exists() {
+            return Self::open_sharded(dir, &manifest);
+        }
+        let index = dir.join(INDEX_NAME);
+        if index.exists() {
+            return Self::open_indexed(dir, &index);
+        }
+        let files = safetensors_files(dir)?;
+        let refused =
+            |why: &str| Err(Error::refused("input", format!("the directory {} {why}", dir.display())));
+        if let Some(rank_file) = files.iter().find(|name| name.starts_with("rank-")) {
+            return refused(&format!(
+                "holds {rank_file} but not the {MANIFEST_NAME} that says what it is a shard of"
+            ));
+        }
+        let mut files = files.into_iter();
+        match (files.next(), files.next()) {
+            (Some(only), None) => Ok(Self::whole(header::open(&dir.join(only))?)),
+            (Some(_), Some(_)) => refused(&format!("holds several .safetensors files and no {INDEX_NAME}")),
+            (None, _) => {
+                refused(&format!("holds no .safetensors file, no {INDEX_NAME} and no {MANIFEST_NAME}"))
+            }
+        }
+    }
+
+    fn whole(file: Opened) -> Self {
+        let tensors = file.tensors.into_iter().map(|(name, stored)| Tensor::whole(name, stored)).collect();
+        Self { tensors, free_texts: file.free_texts, origin: Origin::Files }
+    }
+
+    /// The files that an index names; index and files must agree about every tensor.
+    fn open_indexed(dir: &Path, path: &Path) -> Result<Self, Error> {
+        let index = Index::read(path)?;
+        let refused = |why: String| Err(Error::refused("index", format!("{}: {why}", path.display())));
+        let mut tensors: BTreeMap<String, (String, Stored)> = BTreeMap::new();
+        let mut free_texts: Option<FreeTexts> = None;
+        for file in index.files() {
+            let file_path = dir.join(file);
+            if !file_path.exists() {
+                return refused(format!("it names {file}, which is not in the folder"));
+            }
+            let opened = header::open(&file_path)?;
+            for (name, stored) in opened.tensors {
+                if let Some((first, _)) = tensors.get(&name) {
+                    return refused(format!("tensor `{name}` is both in {first} and in {file}"));
+                }
+                match index.file_of(&name) {
+                    Some(said) if said == file => {}
+                    Some(said) => return refused(format!("tensor `{name}` is in {file}, not in {said}")),
+                    None => return refused(format!("tensor `{name}` of {file} is not in the index")),
+                }
+                tensors.insert(name, (file.to_owned(), stored));
+            }
+            // Files of one checkpoint repeat the same texts; where they differ the first one stays.
+            if let Some(texts) = opened.free_texts {
+                let merged = free_texts.get_or_insert_default();
+                for (key, text) in texts {
+                    merged.entry(key).or_insert(text);
+                }
+            }
+        }
+        if let Some((name, file)) = index.entries().find(|(name, _)| !tensors.contains_key(*name)) {
+            return refused(format!("tensor `{name}` is not in {file}"));
+        }
+        let tensors = tensors.into_iter().map(|(name, (_, stored))| Tensor::whole(name, stored)).collect();
+        Ok(Self { tensors, free_texts, origin: Origin::Files })
+    }
+
+    /// The rank files of an earlier run; manifest and files must agree about every rank and every tensor.
+    fn open_sharded(dir: &Path, path: &Path) -> Result<Self, Error> {
+        let (manifest, mesh) = Manifest::read(path)?;
+        let expected: BTreeSet<String> =
+            mesh.ranks().map(|rank| rank_file_name(rank, mesh.world())).collect();
+        let present = safetensors_files(dir)?;
+        let refused = |why: String| Err(Error::refused("rank_files", format!("{}: {why}", dir.display())));
+        if let Some(missing) = expected.difference(&present).next() {
+            return refused(format!("the rank file {missing} of mesh `{mesh}` is missing"));
+        }
+        if let Some(extra) = present.difference(&expected).next() {
+            return refused(format!("{extra} is not a rank file of mesh `{mesh}`"));
+        }
+        let mut tensors = Vec::new();
+        for (name, entry) in manifest.tensors {
+            let sharding = Sharding::parse(&mesh, &entry.shape, &entry.sharding)
+                .map_err(|error| Error::from(error).about(format!("{}, tensor `{name}`", path.display())))?;
+            if sharding.is_partial() {
+                let message = format!(
+                    "{}: tensor `{name}` is `{sharding}`, and files hold no terms of sums",
+                    path.display()
+                );
+                return Err(Error::refused("manifest", message));
+            }
+            let Entry { shape, dtype, .. } = entry;
+            tensors.push(Tensor {
+                name,
+                dtype,
+                shape,
+                data: Data::Shards { sharding: Box::new(sharding), shards: Vec::new() },
+            });
+        }
+        let mut free_texts = None;
+        for (position, rank) in mesh.ranks().enumerate() {
+            let file = rank_file_name(rank, mesh.world());
+            let opened = header::open(&dir.join(&file))?;
+            if position == 0 {
+                free_texts = opened.free_texts;
+            }
+            take_shards(&mut tensors, opened.tensors, rank)
+                .map_err(|why| Error::refused("manifest", format!("{}: {why}", dir.join(&file).display())))?;
+        }
+        Ok(Self { tensors, free_texts, origin: Origin::Sharded(mesh) })
+    }
+}
+
+impl Tensor {
+    fn whole(name: String, stored: Stored) -> Self {
+        Self { name, dtype: stored.dtype, shape: stored.shape, data: Data::Whole(stored.bytes) }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The shape of the whole.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// The type of its elements, as safetensors names it: `F32`, `BF16`, ..
+    pub fn dtype(&self) -> String {
+        self.dtype.to_string()
+    }
+
+    /// The sharding that it has in the files; None where it is whole.
+    pub fn sharding(&self) -> Option<&Sharding> {
+        match &self.data {
+            Data::Whole(_) => None,
+            Data::Shards { sharding, .. } => Some(sharding),
+        }
+    }
+
+    /// The bytes of the whole tensor.
+    pub fn byte_len(&self) -> u64 {
+        header::byte_len(self.dtype, &self.shape).unwrap_or(0) as u64
+    }
+}
+
+/// Hands every tensor its shard from one rank's file, if the file holds exactly what the manifest says.
+fn take_shards(
+    tensors: &mut [Tensor],
+    mut stored: BTreeMap<String, Stored>,
+    rank: usize,
+) -> Result<(), String> {
+    for tensor in tensors {
+        let Data::Shards { sharding, shards } = &mut tensor.data else { continue };
+        let name = &tensor.name;
+        let Some(shard) = stored.remove(name) else {
+            return Err(format!("tensor `{name}` of the manifest is missing"));
+        };
+        let local = sharding.local_shape(rank).map_err(|error| error.to_string())?;
+        if shard.dtype != tensor.dtype || shard.shape != local.as_slice() {
+            return Err(format!(
+                "tensor `{name}` is {} {:?}, and by the manifest's `{sharding}` it is {} {:?}",
+                shard.dtype,
+                shard.shape,
+                tensor.dtype,
+                local.as_slice()
+            ));
+        }
+        shards.push(shard.bytes);
+    }
+    match stored.into_keys().next() {
+        None => Ok(()),
+        Some(name) => Err(format!("tensor `{name}` is not in the manifest")),
+    }
+}
+
+/// The names of all `.safetensors` files of a directory.
+fn safetensors_files(dir: &Path) -> Result<BTreeSet<String>, Error> {
+    let failed = |error| Error::io("reading", dir, &error);
+    let mut names = BTreeSet::new();
+    for entry in fs::read_dir(dir).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
+        if Path::new(&name).extension().is_some_and(|extension| extension == "safetensors")
+            && !name.starts_with('.')
+        {
+            names.insert(name);
+        }
+    }
+    Ok(names)
+}

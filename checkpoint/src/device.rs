@@ -1,0 +1,42 @@
+//! Plans carried out on one device, for all ranks at once.
+
+use reshard_collectives::Error;
+use reshard_device::{Backend, Fused};
+use reshard_planner::Plan;
+
+/// A device, and what it prepared last: many tensors of a checkpoint take the same way one after the other.
+pub(crate) struct OnDevice<B: Backend> {
+    device: B,
+    last: Option<(Plan, Fused<B>)>,
+}
+
+impl<B: Backend> OnDevice<B> {
+    pub(crate) fn new(device: B) -> Self {
+        Self { device, last: None }
+    }
+
+    /// The shards of the target in the order of its mesh, and what the worst rank received.
+    pub(crate) fn redistribute(
+        &mut self,
+        plan: &Plan,
+        sources: &[&[u8]],
+    ) -> Result<(Vec<Vec<u8>>, u64), Error> {
+        let same = |(known, _): &(Plan, Fused<B>)| {
+            (known.from(), known.to(), known.dtype()) == (plan.from(), plan.to(), plan.dtype())
+        };
+        if !self.last.as_ref().is_some_and(same) {
+            // Its memory first.
+            self.last = None;
+            let fused = Fused::new(&self.device, plan)?;
+            self.last = Some((plan.clone(), fused));
+        }
+        let Some((_, fused)) = &mut self.last else { return Err(Error::NotInPlan { rank: 0 }) };
+        let ranks = || plan.from().mesh().ranks();
+        for (rank, source) in ranks().zip(sources) {
+            fused.write(rank, source)?;
+        }
+        fused.run()?;
+        let shards = plan.to().mesh().ranks().map(|rank| fused.read(rank)).collect::<Result<_, Error>>()?;
+        Ok((shards, fused.received_bytes()))
+    }
+}

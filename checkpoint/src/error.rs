@@ -1,0 +1,128 @@
+//! Why a job did not succeed: a kind for programs, a sentence for people, and whether it was refused or failed.
+
+use std::fmt;
+use std::path::Path;
+
+/// One error: the kind is stable and for programs, the message is one sentence with the offending values.
+///
+/// ```
+/// use reshard_checkpoint::{Checkpoint, Class};
+///
+/// let error = Checkpoint::open(Some("/nowhere".as_ref())).err().unwrap();
+/// assert_eq!((error.kind(), error.class(), error.status()), ("input", Class::Refused, 2));
+/// assert!(error.to_string().starts_with("the input /nowhere cannot be read"));
+/// ```
+#[derive(Debug)]
+pub struct Error {
+    kind: &'static str,
+    message: String,
+    place: Option<(String, usize)>,
+    class: Class,
+}
+
+/// What kind of end an error is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// The input is bad or the request is refused; nothing was begun.
+    Refused,
+    /// The job failed, by verification, by an engine or by I/O.
+    Failed,
+    /// Another process of the job says what is wrong, and ends with this status.
+    ToldElsewhere(u8),
+}
+
+impl Error {
+    /// Bad input, or a request that is refused.
+    pub(crate) fn refused(kind: &'static str, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), place: None, class: Class::Refused }
+    }
+
+    /// A job that failed.
+    pub(crate) fn failed(kind: &'static str, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), place: None, class: Class::Failed }
+    }
+
+    /// Reading or writing `path` failed in the middle of the work.
+    pub(crate) fn io(doing: &str, path: &Path, error: &std::io::Error) -> Self {
+        Self::failed("io", format!("{doing} {} failed: {error}", path.display()))
+    }
+
+    /// What another process of the job says, which ends with this status.
+    pub(crate) fn told_elsewhere(status: u8) -> Self {
+        Self {
+            kind: "elsewhere",
+            message: "another process of the job says what is wrong".to_owned(),
+            place: None,
+            class: Class::ToldElsewhere(status),
+        }
+    }
+
+    /// The same error, said about something: `about: message`.
+    pub(crate) fn about(mut self, about: impl fmt::Display) -> Self {
+        self.message = format!("{about}: {}", self.message);
+        self
+    }
+
+    /// The same error, said about one tensor.
+    pub(crate) fn about_tensor(self, name: &str) -> Self {
+        self.about(format_args!("tensor `{}`", name.escape_debug()))
+    }
+
+    /// The stable word for what is wrong: `input`, `rank_files`, `verification`, ..
+    pub fn kind(&self) -> &'static str {
+        self.kind
+    }
+
+    /// Whether it was refused or failed, or is told elsewhere.
+    pub fn class(&self) -> Class {
+        self.class
+    }
+
+    /// The status that a process ends with after it: 2 for what is refused, 1 for what failed.
+    pub fn status(&self) -> u8 {
+        match self.class {
+            Class::Failed => 1,
+            Class::Refused => 2,
+            Class::ToldElsewhere(status) => status,
+        }
+    }
+
+    /// Of a text that does not parse: the text, and the byte where it does not.
+    pub fn place(&self) -> Option<(&str, usize)> {
+        self.place.as_ref().map(|(text, at)| (&text[..], *at))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<reshard_sharding::Error> for Error {
+    fn from(error: reshard_sharding::Error) -> Self {
+        if let reshard_sharding::Error::Parse { what, input, at, expected } = error {
+            let message = format!("cannot read the {what} `{input}`: expected {expected} at byte {at}");
+            return Self { place: Some((input, at)), ..Self::refused("parse", message) };
+        }
+        Self::refused(error.kind(), error.to_string())
+    }
+}
+
+impl From<reshard_planner::Error> for Error {
+    fn from(error: reshard_planner::Error) -> Self {
+        match error {
+            reshard_planner::Error::Sharding(error) => error.into(),
+            error => Self::refused(error.kind(), error.to_string()),
+        }
+    }
+}
+
+/// An exchange that went wrong is a job that failed.
+impl From<reshard_collectives::Error> for Error {
+    fn from(error: reshard_collectives::Error) -> Self {
+        Self::failed(error.kind(), error.to_string())
+    }
+}

@@ -1,0 +1,108 @@
+//! What is to be done with a checkpoint, and what does it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::error::Error;
+#[cfg(feature = "mpi")]
+use super::mpi;
+#[cfg(feature = "nccl")]
+use super::nccl;
+use super::observer::{Observer, told};
+use super::one_process;
+#[cfg(any(feature = "mpi", feature = "nccl"))]
+use super::processes;
+use super::report::Report;
+
+/// Everything that a job may be told; what is left out has the default that is said there.
+///
+/// ```
+/// use reshard_checkpoint::Job;
+///
+/// let job = Job { mesh: Some("tp=2".into()), to: Some("S(0)".into()), ..Job::default() };
+/// let report = job.run(&mut ())?.expect("one process reports");
+/// assert!(report.verified && report.written.is_empty());
+/// # Ok::<(), reshard_checkpoint::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Job {
+    /// A .safetensors file, a folder with an index, or the output of an earlier job; else a small block made by code.
+    pub input: Option<PathBuf>,
+    /// The mesh to shard over, like `dp=2,tp=4`; else the input's own.
+    pub mesh: Option<String>,
+    /// The sharding to start from, where the input is whole; else replicated.
+    pub from: Option<String>,
+    /// The sharding to reach; a tensor that lacks its dims is replicated. With `gather` it may be left out: replicated.
+    pub to: Option<String>,
+    /// Only this tensor.
+    pub tensor: Option<String>,
+    /// A TOML file of name patterns and their placements (see [`Spec`](crate::Spec)); the first match wins over `to`.
+    pub spec: Option<PathBuf>,
+    /// Where to write one file per rank and `sharding.json`; else nowhere.
+    pub out: Option<PathBuf>,
+    /// Where to write the whole tensors, as one file; else nowhere.
+    pub gather: Option<PathBuf>,
+    /// What carries out the plans.
+    pub engine: Engine,
+    /// How long a rank waits for another that does not come; else a minute.
+    pub time_out: Option<Duration>,
+    /// Whether an output that is there already is replaced.
+    pub force: bool,
+}
+
+/// What carries out a plan.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Engine {
+    /// Ranks are threads of this process.
+    #[default]
+    Threads,
+    /// Ranks are processes of an MPI job (feature `mpi`).
+    Mpi,
+    /// Ranks share one CUDA device (feature `cuda`).
+    Cuda,
+    /// Ranks are processes with a CUDA device each (feature `nccl`).
+    Nccl,
+}
+
+impl Job {
+    /// Does the whole job; nothing is written before everything that can be refused has been.
+    ///
+    /// The report is None in a process that is not the first of its job. An error has been told to the observer.
+    pub fn run(&self, observer: &mut dyn Observer) -> Result<Option<Report>, Error> {
+        if let Err(error) = self.engine.check() {
+            return Err(told(error, observer));
+        }
+        #[cfg(feature = "mpi")]
+        if self.engine == Engine::Mpi {
+            let comm = mpi::comm(self).map_err(|error| told(error, observer))?;
+            return processes::run(self, comm, observer);
+        }
+        #[cfg(feature = "nccl")]
+        if self.engine == Engine::Nccl {
+            let comm = nccl::comm(self).map_err(|error| told(error, observer))?;
+            return processes::run(self, comm, observer);
+        }
+        match one_process::carry_out(self, observer, &mut |_, _| {}) {
+            Ok(report) => Ok(Some(report)),
+            Err(error) => Err(told(error, observer)),
+        }
+    }
+}
+
+impl Engine {
+    fn check(self) -> Result<(), Error> {
+        let feature = match self {
+            Self::Threads => return Ok(()),
+            Self::Mpi if cfg!(feature = "mpi") => return Ok(()),
+            Self::Mpi => "mpi",
+            Self::Cuda if cfg!(feature = "cuda") => return Ok(()),
+            Self::Cuda => "cuda",
+            Self::Nccl if cfg!(feature = "nccl") => return Ok(()),
+            Self::Nccl => "nccl",
+        };
+        let message = format!(
+            "the engine {feature} needs a build with the feature `{feature}`; --engine threads is always there"
+        );
+        Err(Error::refused("no_such_engine", message))
+    }
+}

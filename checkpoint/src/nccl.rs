@@ -1,0 +1,66 @@
+//! The engine `nccl`: processes with a GPU each, started by torchrun or with its variables.
+
+use reshard_collectives::Error as EngineError;
+use reshard_collectives::{Communicator, Compiled};
+use reshard_nccl::{Comm, Nccl};
+
+#[cfg(feature = "nccl")]
+use super::job::Job;
+use super::processes::Crew;
+#[cfg(feature = "nccl")]
+use crate::error::Error;
+
+/// How long anything is waited for, unless said otherwise.
+#[cfg(feature = "nccl")]
+const TIME_OUT: std::time::Duration = std::time::Duration::from_mins(1);
+
+/// This process as a rank of the job that it was started in.
+#[cfg(feature = "nccl")]
+pub(super) fn comm(job: &Job) -> Result<Comm<reshard_nccl::Real>, Error> {
+    // What the command line lacks is refused; what the machine lacks is a failure.
+    reshard_nccl::bootstrap::Rendezvous::from_env().map_err(|error| {
+        let text = if let EngineError::Engine { message, .. } = error { message } else { error.to_string() };
+        Error::refused("rank", text)
+    })?;
+    reshard_nccl::Real::check().map_err(|error| Error::failed(error.kind(), error.to_string()))?;
+    Ok(Comm::from_env(job.time_out.unwrap_or(TIME_OUT))?)
+}
+
+impl<N: Nccl> Crew for Comm<N> {
+    const NAME: &'static str = "NCCL";
+
+    fn launcher(processes: usize) -> String {
+        format!("torchrun --no-python --nproc-per-node {processes} reshard run --engine nccl ..")
+    }
+
+    fn rank(&self) -> usize {
+        Communicator::rank(self)
+    }
+
+    fn size(&self) -> usize {
+        Communicator::size(self)
+    }
+
+    fn share(&mut self, words: &[u64]) -> Result<Vec<Vec<u64>>, EngineError> {
+        Comm::share(self, words)
+    }
+
+    fn redistribute(&mut self, compiled: &Compiled, source: &[u8]) -> Result<(Vec<u8>, u64), EngineError> {
+        let mut scratch = compiled.scratch(self)?;
+        let mut on_device = self.allocate(compiled.source_bytes())?;
+        self.write(&mut on_device, source)?;
+        let mut target = self.allocate(compiled.target_bytes())?;
+        compiled.run(self, &on_device, &mut target, &mut scratch)?;
+        let mut shard = vec![0; compiled.target_bytes()];
+        self.read(&target, &mut shard)?;
+        Ok((shard, self.take_received_bytes()))
+    }
+
+    fn finish(mut self) -> Result<(), EngineError> {
+        Comm::share(&mut self, &[0]).map(drop)
+    }
+
+    fn abort(self) {
+        Comm::abort(self);
+    }
+}

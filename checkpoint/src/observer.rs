@@ -1,0 +1,49 @@
+//! Who watches a job.
+
+use super::error::{Class, Error};
+
+/// Whom a job tells how far it is, and what went wrong; `()` does not listen.
+///
+/// ```
+/// use reshard_checkpoint::{Job, Observer};
+///
+/// struct Counted(u64);
+/// impl Observer for Counted {
+///     fn moved(&mut self, bytes: u64) {
+///         self.0 += bytes;
+///     }
+/// }
+/// let mut counted = Counted(0);
+/// let report = Job::default().run(&mut counted)?.expect("one process reports");
+/// assert_eq!(counted.0, report.bytes);
+/// # Ok::<(), reshard_checkpoint::Error>(())
+/// ```
+pub trait Observer {
+    /// Everything is decided, and so many bytes of tensors are to come.
+    fn begins(&mut self, _bytes: u64) {}
+
+    /// The next tensors are exchanged; the first of them has this name.
+    fn reaches(&mut self, _tensor: &str) {}
+
+    /// So many more bytes of tensors are where they should be, verified.
+    fn moved(&mut self, _bytes: u64) {}
+
+    /// All are.
+    fn ends(&mut self) {}
+
+    /// The job fails with this error, which it returns later.
+    ///
+    /// A process of a job says it here at once: its launcher may end everything as soon as one process has left.
+    fn fails(&mut self, _error: &Error) {}
+}
+
+impl Observer for () {}
+
+/// Tells an error, unless another process does.
+pub(crate) fn told(error: Error, observer: &mut dyn Observer) -> Error {
+    match error.class() {
+        Class::Refused | Class::Failed => observer.fails(&error),
+        Class::ToldElsewhere(_) => {}
+    }
+    error
+}

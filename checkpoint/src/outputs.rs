@@ -1,0 +1,166 @@
+//! Where verified tensors go: rank files with a manifest, one gathered file, both, or nowhere.
+//!
+//! Every process writes the files of its ranks. What there is one of for all (the directory under its hidden name, the
+//! manifest, the gathered file, the renaming) is the first process's.
+
+use std::fs::{self, File};
+use std::path::Path;
+
+use reshard_sharding::Mesh;
+use safetensors::Dtype;
+
+use super::checkpoint::Checkpoint;
+use super::decision::Move;
+use super::exchange::{Exchange, Shards};
+use super::job::Job;
+use super::manifest::{Entry, MANIFEST_NAME, Manifest, rank_file_name};
+use super::parallel;
+use super::shard_files::ShardFile;
+use super::staging::{self, Staging};
+use super::together::{Stop, together};
+use crate::error::Error;
+
+/// How many files are synced at a time.
+const SYNCS: usize = 16;
+
+/// This process's part of outputs that have been begun, and appear when they are finished.
+pub(crate) struct Outputs {
+    /// The directory and its number of rank files, in the first process.
+    directory: Option<(Staging, usize)>,
+    /// The files of this process's ranks.
+    files: Vec<ShardFile>,
+    /// The gathered file, in the first process.
+    gathered: Option<(Staging, ShardFile)>,
+    /// Whether there is a gathered file, in whatever process.
+    gathers: bool,
+}
+
+impl Outputs {
+    /// Refuses what may not be replaced, then creates every file with its header and the manifest.
+    pub(crate) fn begin<X: Exchange>(
+        job: &Job,
+        exchange: &mut X,
+        mesh: &Mesh,
+        moves: &[Move<'_>],
+        checkpoint: &Checkpoint,
+    ) -> Result<Self, Stop> {
+        let first = exchange.process() == 0;
+        let staged = if first { stage(job, mesh, moves, checkpoint) } else { Ok((None, None)) };
+        let (directory, gathered) = together(exchange, staged)?;
+        // The staging directory is named after the first process.
+        let processes = exchange.share(&[u64::from(std::process::id())])?.concat();
+        let files = match (&job.out, processes.first()) {
+            (Some(out), Some(process)) => {
+                let held = mesh.ranks().filter(|rank| exchange.holds(*rank));
+                staging::staged_by(out, *process as u32).and_then(|staged| {
+                    held.map(|rank| rank_file(&staged, rank, mesh, moves, checkpoint)).collect()
+                })
+            }
+            (_, _) => Ok(Vec::new()),
+        };
+        let files = together(exchange, files)?;
+        let directory = directory.map(|staging| (staging, mesh.size()));
+        Ok(Self { directory, files, gathered, gathers: job.gather.is_some() })
+    }
+
+    /// Takes the next tensor, in the order of the moves that the outputs were begun with: the new shards of this process's
+    /// ranks, and the whole that a gathered one must be.
+    pub(crate) fn write(
+        &mut self,
+        tensor: &Move<'_>,
+        shards: &Shards,
+        whole: &[u8],
+        exchange: &mut impl Exchange,
+    ) -> Result<(), Error> {
+        let threads = parallel::threads_for(shards.iter().map(Vec::len).sum());
+        let mut appends: Vec<(&mut ShardFile, &Vec<u8>)> = self.files.iter_mut().zip(shards).collect();
+        parallel::for_each(threads, &mut appends, |(file, shard)| file.append(shard))?;
+        if !self.gathers {
+            return Ok(());
+        }
+        let gathered = exchange.gather(tensor, shards)?;
+        let Some((_, file)) = &mut self.gathered else { return Ok(()) };
+        if *gathered != *whole {
+            return Err(Error::failed("verification", "what was gathered differs from the whole tensor"));
+        }
+        file.append(&gathered)
+    }
+
+    /// Syncs this process's files; when all have, the first puts everything in place. Says where it is.
+    pub(crate) fn finish(mut self, exchange: &mut impl Exchange) -> Result<Vec<String>, Stop> {
+        // Syncing waits for the disk, which takes many files at once.
+        let mut synced = parallel::for_each(SYNCS, &mut self.files, ShardFile::finish);
+        if let (Ok(()), Some((_, file))) = (&synced, &mut self.gathered) {
+            synced = file.finish();
+        }
+        together(exchange, synced)?;
+        let mut written = Vec::new();
+        let mut ready = Vec::new();
+        if let Some((staging, count)) = self.directory {
+            written.push(format!("{count} rank files and {MANIFEST_NAME} in {}", staging.target().display()));
+            ready.push(staging);
+        }
+        if let Some((staging, _)) = self.gathered {
+            written.push(format!("whole tensors in {}", staging.target().display()));
+            ready.push(staging);
+        }
+        together(exchange, ready.into_iter().try_for_each(Staging::put_in_place))?;
+        Ok(written)
+    }
+}
+
+/// What the first process begins: the directory with its manifest, and the gathered file.
+type Staged = (Option<Staging>, Option<(Staging, ShardFile)>);
+
+fn stage(job: &Job, mesh: &Mesh, moves: &[Move<'_>], checkpoint: &Checkpoint) -> Result<Staged, Error> {
+    let (out, gather) = (job.out.as_deref(), job.gather.as_deref());
+    staging::check(out, gather, job.force)?;
+    let directory = out.map(|dir| Staging::directory(dir, job.force)).transpose()?;
+    if let Some(staging) = &directory {
+        write_manifest(staging.path(), mesh, moves)?;
+    }
+    let gathered = match gather {
+        None => None,
+        Some(file) => {
+            let staging = Staging::file(file, job.force)?;
+            let tensors = moves.iter().map(|tensor| describe(tensor, &tensor.tensor.shape));
+            let file = ShardFile::create(staging.path(), tensors, checkpoint.free_texts.as_ref())?;
+            Some((staging, file))
+        }
+    };
+    Ok((directory, gathered))
+}
+
+/// Creates the file of one rank in the directory under its hidden name.
+fn rank_file(
+    staged: &Path,
+    rank: usize,
+    mesh: &Mesh,
+    moves: &[Move<'_>],
+    checkpoint: &Checkpoint,
+) -> Result<ShardFile, Error> {
+    let shapes: Vec<_> = moves.iter().map(|tensor| tensor.to.local_shape(rank)).collect::<Result<_, _>>()?;
+    let tensors = moves.iter().zip(&shapes).map(|(tensor, shape)| describe(tensor, shape));
+    let path = staged.join(rank_file_name(rank, mesh.world()));
+    ShardFile::create(&path, tensors, checkpoint.free_texts.as_ref())
+}
+
+/// A tensor as a file that holds so much of it says it.
+fn describe<'a>(tensor: &'a Move<'_>, shape: &'a [usize]) -> (&'a str, Dtype, &'a [usize]) {
+    (&tensor.tensor.name, tensor.tensor.dtype, shape)
+}
+
+/// Writes and syncs the manifest of a directory.
+fn write_manifest(dir: &Path, mesh: &Mesh, moves: &[Move<'_>]) -> Result<(), Error> {
+    let entry = |tensor: &Move<'_>| Entry {
+        shape: tensor.tensor.shape.clone(),
+        dtype: tensor.tensor.dtype,
+        sharding: tensor.to.to_string(),
+    };
+    let tensors = moves.iter().map(|tensor| (tensor.tensor.name.clone(), entry(tensor))).collect();
+    let path = dir.join(MANIFEST_NAME);
+    let text = Manifest::new(mesh, tensors).to_text()?;
+    fs::write(&path, text)
+        .and_then(|()| File::open(&path)?.sync_all())
+        .map_err(|error| Error::io("writing", &path, &error))
+}

@@ -1,0 +1,135 @@
+//! Which tensors get which placements, by name.
+//!
+//! ```toml
+//! "*.attention.*.weight" = "R,S(0)"
+//! "embeddings.*"         = "S(0),R"
+//! "*"                    = "R,R"
+//! ```
+//!
+//! The first pattern that matches a name wins; a pattern that never wins is an error, because it is either misspelled
+//! or hidden behind an earlier one.
+
+use std::path::Path;
+use std::str::FromStr;
+
+use globset::{Glob, GlobMatcher};
+
+use crate::error::Error;
+
+/// The rules of a file, in its order.
+///
+/// ```
+/// use reshard_checkpoint::Spec;
+///
+/// let spec: Spec = "\"*.weight\" = \"R,S(0)\"\n\"*\" = \"R,R\"".parse()?;
+/// assert_eq!(spec.placements("mlp.weight"), Some("R,S(0)"));
+/// assert_eq!(spec.placements("mlp.bias"), Some("R,R"));
+/// # Ok::<(), reshard_checkpoint::Error>(())
+/// ```
+pub struct Spec {
+    rules: Vec<Rule>,
+}
+
+struct Rule {
+    pattern: String,
+    matcher: GlobMatcher,
+    placements: String,
+}
+
+impl Spec {
+    /// The rules of this file.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            Error::refused("spec", format!("the spec {} cannot be read: {error}", path.display()))
+        })?;
+        text.parse::<Self>().map_err(|error| error.about(format!("the spec {}", path.display())))
+    }
+
+    /// The placements of the first pattern that matches.
+    pub fn placements(&self, name: &str) -> Option<&str> {
+        self.winner(name).map(|rule| &self.rules[rule].placements[..])
+    }
+
+    /// Every pattern must decide about one of these names at least.
+    pub(crate) fn all_used<'a>(&self, names: impl Iterator<Item = &'a str>) -> Result<(), Error> {
+        let mut used = vec![false; self.rules.len()];
+        for rule in names.filter_map(|name| self.winner(name)) {
+            used[rule] = true;
+        }
+        let unused: Vec<&str> = self
+            .rules
+            .iter()
+            .zip(used)
+            .filter(|(_, used)| !used)
+            .map(|(rule, _)| &rule.pattern[..])
+            .collect();
+        if unused.is_empty() {
+            return Ok(());
+        }
+        let message = format!(
+            "the patterns `{}` decide about no tensor: misspelled, or hidden behind an earlier one",
+            unused.join("`, `")
+        );
+        Err(Error::refused("unused_pattern", message))
+    }
+
+    /// The first rule that matches.
+    fn winner(&self, name: &str) -> Option<usize> {
+        self.rules.iter().position(|rule| rule.matcher.is_match(name))
+    }
+}
+
+impl FromStr for Spec {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
+            let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
+            let sentence = error.message().lines().next().unwrap_or_default().to_owned();
+            Error::refused("spec", format!("line {line} is not TOML: {sentence}"))
+        })?;
+        let mut rules = Vec::new();
+        for (pattern, value) in table {
+            let toml::Value::String(placements) = value else {
+                let message = format!(
+                    "the pattern `{pattern}` must be given placements as a string, not as {}",
+                    value.type_str()
+                );
+                return Err(Error::refused("spec", message));
+            };
+            let glob = Glob::new(&pattern).map_err(|error| {
+                Error::refused("spec", format!("`{pattern}` is no glob: {}", error.kind()))
+            })?;
+            rules.push(Rule { pattern, matcher: glob.compile_matcher(), placements });
+        }
+        Ok(Self { rules })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Spec;
+
+    fn parsed(text: &str) -> Spec {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn the_first_match_wins_and_order_is_the_files() {
+        let spec = parsed("\"z.*\" = \"S(0)\"\n\"*\" = \"R\"\n");
+        assert_eq!(spec.placements("z.w"), Some("S(0)"));
+        assert_eq!(spec.placements("a.w"), Some("R"));
+        spec.all_used(["z.w", "a.w"].into_iter()).unwrap();
+        let hidden = parsed("\"*\" = \"R\"\n\"z.*\" = \"S(0)\"\n");
+        assert_eq!(hidden.placements("z.w"), Some("R"));
+        assert!(hidden.all_used(["z.w", "a.w"].into_iter()).unwrap_err().to_string().contains("z.*"));
+    }
+
+    #[test]
+    fn what_is_no_spec_is_refused_in_one_sentence() {
+        for text in ["\"a\" = 3", "a b c", "\"[\" = \"R\"", "[a]\nb = \"R\""] {
+            let error = text.parse::<Spec>().err().expect(text).to_string();
+            assert!(!error.contains('\n'), "{error}");
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Arguments that several subcommands take, each declared once: as a flag, and as the key of that name in a request.
+//!
+//! A request names them as fields, so that it still knows all its keys; the subcommand flattens each into its flags, and
+//! where the general words would mislead gives it help of its own (`mut_arg`).
+
+use clap::Args;
+use reshard_sharding::Mesh;
+use serde::Deserialize;
+
+use super::error::CliError;
+use super::listed::Listed;
+use super::required;
+use super::shape::Shape;
+
+/// `--json`.
+#[derive(Clone, Copy, Debug, Default, Args)]
+#[group(skip)]
+pub(crate) struct Format {
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `--mesh`.
+#[derive(Clone, Debug, Default, Args, Deserialize)]
+#[group(skip)]
+#[serde(transparent)]
+pub(crate) struct MeshArg {
+    /// The mesh, like dp=2,tp=4
+    #[arg(long)]
+    pub(crate) mesh: Option<String>,
+}
+
+/// `--shape`.
+#[derive(Clone, Debug, Default, Args, Deserialize)]
+#[group(skip)]
+#[serde(transparent)]
+pub(crate) struct ShapeArg {
+    /// The tensor's shape, like 1024,4096
+    #[arg(long, allow_hyphen_values = true)]
+    shape: Option<Shape>,
+}
+
+/// `--placements`.
+#[derive(Clone, Debug, Default, Args, Deserialize)]
+#[group(skip)]
+#[serde(transparent)]
+pub(crate) struct PlacementsArg {
+    /// One placement per mesh axis, like S(0),R
+    #[arg(long)]
+    placements: Option<String>,
+}
+
+/// `--shapes`.
+#[derive(Clone, Debug, Default, Args, Deserialize)]
+#[group(skip)]
+#[serde(transparent)]
+pub(crate) struct ShapesArg {
+    /// The shapes of the inputs, like '64,32;32,16'; an empty one is a scalar's
+    #[arg(long, allow_hyphen_values = true)]
+    shapes: Option<Listed<Shape>>,
+}
+
+/// `--out-shapes`.
+#[derive(Clone, Debug, Default, Args, Deserialize)]
+#[group(skip)]
+#[serde(transparent)]
+pub(crate) struct OutShapesArg {
+    /// The shapes of the outputs, where they do not follow
+    #[arg(long, allow_hyphen_values = true)]
+    out_shapes: Option<Listed<Shape>>,
+}
+
+impl MeshArg {
+    /// The mesh, which a request cannot do without.
+    pub(crate) fn required(&self) -> Result<Mesh, CliError> {
+        Ok(required("mesh", self.mesh.as_deref())?.parse()?)
+    }
+}
+
+impl ShapeArg {
+    /// The sizes of the dims, which a request cannot do without.
+    pub(crate) fn required(&self) -> Result<Vec<usize>, CliError> {
+        required("shape", self.shape.as_ref())?.dims()
+    }
+}
+
+impl PlacementsArg {
+    /// The text, which a request cannot do without.
+    pub(crate) fn required(&self) -> Result<&str, CliError> {
+        required("placements", self.placements.as_deref())
+    }
+}
+
+impl ShapesArg {
+    /// The dims of every input, where they were given.
+    pub(crate) fn dims(&self) -> Result<Option<Vec<Vec<usize>>>, CliError> {
+        self.shapes.as_ref().map(dims).transpose()
+    }
+
+    pub(crate) fn is_given(&self) -> bool {
+        self.shapes.is_some()
+    }
+}
+
+impl OutShapesArg {
+    /// The dims of every output, where they were given.
+    pub(crate) fn dims(&self) -> Result<Option<Vec<Vec<usize>>>, CliError> {
+        self.out_shapes.as_ref().map(dims).transpose()
+    }
+
+    pub(crate) fn is_given(&self) -> bool {
+        self.out_shapes.is_some()
+    }
+}
+
+fn dims(listed: &Listed<Shape>) -> Result<Vec<Vec<usize>>, CliError> {
+    listed.each().iter().map(Shape::dims).collect()
+}

@@ -1,0 +1,40 @@
+//! `--batch`: one JSON request a line in, one JSON answer a line out.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::console::{Console, error_json};
+use super::error::CliError;
+
+/// Answers every line in order: what `answer` returns, or its error in place. Every line gets exactly one answer, and
+/// gets it before the next line is read, so that a program can talk to this one through two pipes.
+pub(crate) fn run<Request, Answer>(
+    console: &mut Console<'_>,
+    mut answer: impl FnMut(&Request) -> Result<Answer, CliError>,
+) -> Result<(), CliError>
+where
+    Request: DeserializeOwned,
+    Answer: Serialize,
+{
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let read = console
+            .input
+            .read_until(b'\n', &mut line)
+            .map_err(|error| CliError::failed("io", format!("reading from stdin failed: {error}")))?;
+        if read == 0 {
+            return Ok(());
+        }
+        match request(&line).and_then(|request| answer(&request)) {
+            Ok(reply) => console.print_json(&reply)?,
+            Err(error) => console.print_json(&error_json(&error))?,
+        }
+    }
+}
+
+/// One line as a request. What serde says about it names the column, the unknown key or the missing one.
+fn request<Request: DeserializeOwned>(line: &[u8]) -> Result<Request, CliError> {
+    serde_json::from_slice(line)
+        .map_err(|error| CliError::refused("parse", format!("not a request: {error}")))
+}

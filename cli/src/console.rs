@@ -1,0 +1,72 @@
+//! The one place that writes: answers to `out`, errors to `err`.
+
+use std::io::{self, BufRead, Write};
+
+use serde::Serialize;
+use serde_json::json;
+
+use super::Status;
+use super::error::{CliError, Exit};
+
+/// What the command line reads from and writes to.
+pub struct Console<'a> {
+    /// Where requests of a batch come from.
+    pub input: &'a mut dyn BufRead,
+    /// Where answers go, and with `--json` errors too.
+    pub out: &'a mut dyn Write,
+    /// Where errors go, a sentence each.
+    pub err: &'a mut dyn Write,
+    /// Whether `run` may draw a bar on the stderr of the process.
+    pub progress: bool,
+}
+
+impl Console<'_> {
+    /// Writes an answer; a reader that has gone is not a failure of ours.
+    pub(crate) fn print(&mut self, text: &str) -> Result<(), CliError> {
+        let written = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush());
+        written.map_err(|error| {
+            if error.kind() == io::ErrorKind::BrokenPipe {
+                CliError::reader_gone()
+            } else {
+                CliError::failed("io", format!("writing to stdout failed: {error}"))
+            }
+        })
+    }
+
+    /// Writes an answer as JSON on one line.
+    pub(crate) fn print_json(&mut self, value: &impl Serialize) -> Result<(), CliError> {
+        let line = serde_json::to_string(value).map_err(|error| {
+            CliError::failed("json", format!("the answer cannot be written as JSON: {error}"))
+        })?;
+        self.print(&(line + "\n"))
+    }
+
+    /// Reports an error, with `--json` also as an answer, and gives the status it stands for.
+    pub(crate) fn report(&mut self, error: &CliError, json: bool) -> Status {
+        let status = Status(error.status());
+        match error.exit() {
+            Exit::ReaderGone | Exit::Told(_) => return status,
+            Exit::Refused | Exit::Failed => {}
+        }
+        // Nobody may be reading; there is no better place left to complain to.
+        if json {
+            let _ = self.print_json(&error_json(error));
+        }
+        let _ = writeln!(self.err, "error: {error}");
+        if let Some(place) = error.place() {
+            for line in place.lines() {
+                let _ = writeln!(self.err, "  {line}");
+            }
+        }
+        status
+    }
+}
+
+/// The JSON of an error: `{"error":{"kind":..,"message":..}}`.
+pub(crate) fn error_json(error: &CliError) -> serde_json::Value {
+    let mut value = json!({"error": {"kind": error.kind(), "message": error.to_string()}});
+    if let Some(first) = error.first() {
+        value["error"]["move"] = json!(first);
+    }
+    value
+}

@@ -1,0 +1,177 @@
+//! The error of the command line: a kind for programs, a sentence for people, and an exit status.
+
+use std::fmt;
+
+use reshard_checkpoint::Class;
+
+/// How the process ends after an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// The input is bad or the request is refused: 2.
+    Refused,
+    /// The run failed, by verification or by I/O: 1.
+    Failed,
+    /// Whoever read stdout has gone: nothing left to say, and nothing went wrong here: 0.
+    ReaderGone,
+    /// What is wrong has been said, here or by another process of the job; this is the status.
+    Told(u8),
+}
+
+/// One error: `kind` is stable and for programs, the message is one sentence with the offending values.
+#[derive(Debug)]
+pub(crate) struct CliError {
+    kind: &'static str,
+    message: String,
+    /// For a text that does not parse: the text and a caret under the place, as lines of their own.
+    place: Option<String>,
+    exit: Exit,
+    /// What to redistribute to before a view that is not free.
+    first: Option<String>,
+}
+
+impl CliError {
+    /// Bad input, or a request that is refused.
+    pub(crate) fn refused(kind: &'static str, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), place: None, first: None, exit: Exit::Refused }
+    }
+
+    /// A run that failed.
+    pub(crate) fn failed(kind: &'static str, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), place: None, first: None, exit: Exit::Failed }
+    }
+
+    /// The reader of stdout has closed it.
+    pub(crate) fn reader_gone() -> Self {
+        Self { kind: "closed", message: String::new(), place: None, first: None, exit: Exit::ReaderGone }
+    }
+
+    /// What has been said already, with the status that it stands for.
+    pub(crate) fn told(status: u8) -> Self {
+        let exit = Exit::Told(status);
+        Self { kind: "told", message: String::new(), place: None, first: None, exit }
+    }
+
+    /// A text that does not parse, with a caret at byte `offset` of it.
+    pub(crate) fn parse(text: &str, offset: usize, message: impl Into<String>) -> Self {
+        Self {
+            kind: "parse",
+            message: message.into(),
+            place: caret(text, offset),
+            first: None,
+            exit: Exit::Refused,
+        }
+    }
+
+    /// A command line that clap refuses. Its first paragraph is the sentence; the rest is advice, which `--help`
+    /// gives in full.
+    pub(crate) fn usage(rendered: &str) -> Self {
+        let paragraph = rendered.split("\n\n").next().unwrap_or(rendered);
+        let words: Vec<&str> = paragraph.split_whitespace().collect();
+        let sentence = words.join(" ");
+        let sentence = sentence.strip_prefix("error: ").unwrap_or(&sentence);
+        Self::refused("usage", format!("{sentence} (see --help)"))
+    }
+
+    /// The same error, said about something: `about: message`.
+    pub(crate) fn about(mut self, about: impl fmt::Display) -> Self {
+        self.message = format!("{about}: {}", self.message);
+        self
+    }
+
+    pub(crate) fn kind(&self) -> &'static str {
+        self.kind
+    }
+
+    pub(crate) fn exit(&self) -> Exit {
+        self.exit
+    }
+
+    /// The number that the process ends with.
+    pub(crate) fn status(&self) -> u8 {
+        match self.exit {
+            Exit::ReaderGone => 0,
+            Exit::Failed => 1,
+            Exit::Refused => 2,
+            Exit::Told(status) => status,
+        }
+    }
+
+    /// The sharding to redistribute to first, for a view that is not free.
+    pub(crate) fn first(&self) -> Option<&str> {
+        self.first.as_deref()
+    }
+
+    /// The text and the caret line, where there is one.
+    pub(crate) fn place(&self) -> Option<&str> {
+        self.place.as_deref()
+    }
+}
+
+impl fmt::Display for CliError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for CliError {}
+
+impl From<reshard_sharding::Error> for CliError {
+    fn from(error: reshard_sharding::Error) -> Self {
+        let first = if let reshard_sharding::Error::NeedsRedistribute { first, .. } = &error {
+            Some(first.clone())
+        } else {
+            None
+        };
+        Self { first, ..Self::from(&reshard_checkpoint::Error::from(error)) }
+    }
+}
+
+impl From<&reshard_checkpoint::Error> for CliError {
+    fn from(error: &reshard_checkpoint::Error) -> Self {
+        Self {
+            kind: error.kind(),
+            message: error.to_string(),
+            place: error.place().and_then(|(text, at)| caret(text, at)),
+            exit: match error.class() {
+                Class::Refused => Exit::Refused,
+                Class::Failed => Exit::Failed,
+                Class::ToldElsewhere(status) => Exit::Told(status),
+            },
+            first: None,
+        }
+    }
+}
+
+impl From<reshard_planner::Error> for CliError {
+    fn from(error: reshard_planner::Error) -> Self {
+        match error {
+            reshard_planner::Error::Sharding(error) => error.into(),
+            error => Self::refused(error.kind(), error.to_string()),
+        }
+    }
+}
+
+impl From<reshard_ops::Error> for CliError {
+    fn from(error: reshard_ops::Error) -> Self {
+        match error {
+            reshard_ops::Error::Sharding(error) => error.into(),
+            reshard_ops::Error::Planner(error) => error.into(),
+            error => Self::refused(error.kind(), error.to_string()),
+        }
+    }
+}
+
+impl From<reshard_kernels::Error> for CliError {
+    fn from(error: reshard_kernels::Error) -> Self {
+        Self::refused(error.kind(), error.to_string())
+    }
+}
+
+/// The text with a caret under the character at byte `offset`; none for texts that do not fit a line.
+fn caret(text: &str, offset: usize) -> Option<String> {
+    let before = text.get(..offset.min(text.len()))?;
+    if text.contains(['\n', '\r', '\t']) || text.len() > 200 {
+        return None;
+    }
+    Some(format!("{text}\n{}^", " ".repeat(before.chars().count())))
+}

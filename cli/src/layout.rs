@@ -1,0 +1,212 @@
+//! `reshard layout`: the algebra of layouts, from the command line.
+
+use std::io::{self, BufRead, Read, Write};
+use std::path::PathBuf;
+
+use reshard_layout::draw::Drawing;
+use reshard_layout::expression::{Value, evaluate};
+use reshard_layout::properties::Answer;
+use reshard_layout::{Error, ErrorKind};
+use serde_json::{Value as Json, json};
+
+use super::Status;
+use super::arguments::Format;
+use super::console::Console;
+
+/// Evaluate an expression of the layout algebra.
+///
+/// composition((6,2):(8,2), (4,3):(3,1))  is  ((2,2),3):((24,2),8).
+/// Strides may go along axes: coalesce((4,2):(1@tp,4@tp))  is  8:1@tp
+#[derive(clap::Args, Debug)]
+pub(crate) struct LayoutArgs {
+    /// The expression, such as 'complement((2,3):(1,4), 24)' or '(4,2):(2,1)(5)'
+    #[arg(required_unless_present = "batch", conflicts_with = "batch", allow_hyphen_values = true)]
+    expr: Option<String>,
+
+    #[command(flatten)]
+    format: Format,
+
+    /// Draw the layout as a grid of offsets
+    #[arg(long, conflicts_with = "batch")]
+    draw: bool,
+
+    /// Write the drawing to this file as SVG, in colour
+    #[arg(long, value_name = "FILE", conflicts_with = "batch")]
+    svg: Option<PathBuf>,
+
+    /// Read one expression a line from standard input, answer one JSON object a line
+    #[arg(long)]
+    batch: bool,
+}
+
+/// Bad input, and what is refused.
+const REFUSED: Status = Status(2);
+/// A run that failed.
+const FAILED: Status = Status(1);
+
+/// Runs the command.
+pub(crate) fn run(args: &LayoutArgs, console: &mut Console<'_>) -> Status {
+    let done = if args.batch { batch(console) } else { single(args, console) };
+    match done {
+        Ok(code) => code,
+        // A reader that has seen enough is no failure.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Status(0),
+        Err(error) => {
+            let _ = writeln!(console.err, "error: {error}");
+            if args.format.json {
+                let _ = writeln!(
+                    console.out,
+                    "{}",
+                    json!({"error": {"kind": "io", "message": error.to_string()}})
+                );
+            }
+            FAILED
+        }
+    }
+}
+
+/// The answer as a JSON object.
+fn object(value: &Value) -> Json {
+    match value {
+        Value::Integer(value) => json!({ "value": value }),
+        Value::Bool(value) => json!({ "value": value }),
+        Value::Answer(Answer::Yes) => json!({ "value": true }),
+        Value::Answer(Answer::No) => json!({ "value": false }),
+        Value::Answer(Answer::Unknown) => json!({ "value": null }),
+        Value::Tuple(tuple) => json!({ "tuple": tuple.to_string() }),
+        Value::Layout(layout) => json!({ "layout": layout.to_string(), "size": layout.size() }),
+        Value::Named(named) => json!({ "layout": named.to_string(), "size": named.layout().size() }),
+        Value::Pairs(pairs) => json!({ "layout": pairs.to_string(), "size": pairs.layout().size() }),
+        Value::Points(points) if points.is_scalar() => json!({ "value": points.to_string() }),
+        Value::Points(points) => json!({ "tuple": points.to_string() }),
+        Value::Composed(composed) => json!({ "composed": composed.to_string(), "size": composed.size() }),
+        Value::Swizzle(swizzle) => json!({ "swizzle": swizzle.to_string() }),
+        Value::Tiler(tiler) => json!({ "tiler": tiler.to_string() }),
+        Value::Pattern(pattern) => json!({ "pattern": pattern.to_string() }),
+    }
+}
+
+/// The error as a JSON object.
+fn error_object(error: &Error) -> Json {
+    json!({"error": {"kind": error.kind(), "message": error.to_string()}})
+}
+
+/// The drawing of a value, if it can be drawn.
+fn drawing(value: &Value) -> Result<Option<Drawing>, Error> {
+    match value {
+        Value::Layout(layout) => Drawing::of_layout(layout).map(Some),
+        Value::Composed(composed) => Drawing::of_composed(composed).map(Some),
+        Value::Integer(_)
+        | Value::Bool(_)
+        | Value::Answer(_)
+        | Value::Tuple(_)
+        | Value::Named(_)
+        | Value::Pairs(_)
+        | Value::Points(_)
+        | Value::Swizzle(_)
+        | Value::Tiler(_)
+        | Value::Pattern(_) => Ok(None),
+    }
+}
+
+/// Why a value is not drawn.
+fn not_drawn(value: &Value) -> String {
+    match value {
+        Value::Named(named) => format!(
+            "{named} steps along {}, and only layouts of integers are drawn: give every axis an integer stride",
+            named.names().collect::<Vec<_>>().join(", ")
+        ),
+        Value::Pairs(pairs) => {
+            format!("{pairs} has two sides, and only single layouts are drawn: draw each side before zip")
+        }
+        Value::Integer(_)
+        | Value::Bool(_)
+        | Value::Answer(_)
+        | Value::Tuple(_)
+        | Value::Layout(_)
+        | Value::Points(_)
+        | Value::Composed(_)
+        | Value::Swizzle(_)
+        | Value::Tiler(_)
+        | Value::Pattern(_) => format!("{value} is not a layout, and only layouts are drawn"),
+    }
+}
+
+fn single(args: &LayoutArgs, console: &mut Console<'_>) -> io::Result<Status> {
+    let mut refuse = |message: &str, object: &Json| {
+        if args.format.json {
+            writeln!(console.out, "{object}")?;
+        }
+        // The sentence, and below it, indented, the line with the caret.
+        writeln!(console.err, "error: {}", message.replace('\n', "\n  "))?;
+        Ok(REFUSED)
+    };
+    let value = match evaluate(args.expr.as_deref().unwrap_or_default()) {
+        Ok(value) => value,
+        Err(error) => return refuse(&error.render(), &error_object(&error)),
+    };
+    let drawing = if args.draw || args.svg.is_some() {
+        match drawing(&value) {
+            Ok(Some(drawing)) => Some(drawing),
+            Ok(None) => {
+                let message = not_drawn(&value);
+                let object = json!({"error": {"kind": ErrorKind::Inadmissible.as_str(), "message": message}});
+                return refuse(&message, &object);
+            }
+            Err(error) => return refuse(&error.render(), &error_object(&error)),
+        }
+    } else {
+        None
+    };
+    if let (Some(drawing), Some(path)) = (&drawing, &args.svg) {
+        std::fs::write(path, drawing.svg()).map_err(|error| {
+            io::Error::new(error.kind(), format!("{} cannot be written: {error}", path.display()))
+        })?;
+    }
+    let out = &mut *console.out;
+    match (&drawing, args.format.json) {
+        (_, true) => writeln!(out, "{}", object(&value))?,
+        (Some(drawing), false) if args.draw => write!(out, "{drawing}")?,
+        (_, false) => writeln!(out, "{value}")?,
+    }
+    Ok(Status(0))
+}
+
+/// The longest line that is read as an expression; what follows is skipped.
+const MAX_LINE: u64 = 1 << 20;
+
+fn batch(console: &mut Console<'_>) -> io::Result<Status> {
+    let mut input = io::BufReader::new(&mut *console.input);
+    let mut out = io::BufWriter::new(&mut *console.out);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        if input.by_ref().take(MAX_LINE).read_until(b'\n', &mut line)? == 0 {
+            break;
+        }
+        let cut = line.len() as u64 == MAX_LINE && line.last() != Some(&b'\n');
+        let answer = if cut {
+            input.skip_until(b'\n')?;
+            let message = format!("a line is longer than {MAX_LINE} bytes");
+            json!({"error": {"kind": ErrorKind::TooLarge.as_str(), "message": message}})
+        } else {
+            match std::str::from_utf8(&line) {
+                Ok(text) => match evaluate(text.trim_end_matches(['\n', '\r'])) {
+                    Ok(value) => object(&value),
+                    Err(error) => error_object(&error),
+                },
+                Err(error) => {
+                    let message = format!("the line is not UTF-8 at byte {}", error.valid_up_to());
+                    json!({"error": {"kind": ErrorKind::Parse.as_str(), "message": message}})
+                }
+            }
+        };
+        writeln!(out, "{answer}")?;
+        // Whoever writes line by line may wait for each answer; buffered input is answered in one go.
+        if input.buffer().is_empty() {
+            out.flush()?;
+        }
+    }
+    out.flush()?;
+    Ok(Status(0))
+}

@@ -1,0 +1,187 @@
+//! The command line: one file per subcommand, one place that prints answers and errors.
+//!
+//! Data flow of every subcommand but `layout`, which answers for itself:
+//!
+//! ```text
+//! arguments --clap--> request --the library--> answer   --print--> out, status 0
+//!     |                  |                        |
+//!     '--- usage ---> CliError <--- refused or failed      --report--> err (and JSON on out), status 2 or 1
+//! ```
+//!
+//! Nothing here panics: an `out` that is closed early ends the program quietly, and every other failure is one sentence
+//! with the values that caused it. [`main`] is the whole program, and [`run`] is it on a [`Console`] of the caller's.
+#![forbid(unsafe_code)]
+
+mod arguments;
+mod batch;
+mod console;
+mod element;
+mod error;
+mod layout;
+mod listed;
+mod mesh;
+mod network;
+mod ops;
+mod plan;
+mod propagate;
+mod rule;
+mod run;
+mod shape;
+mod shards;
+mod view;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+
+pub use console::Console;
+use error::CliError;
+
+/// Where is an element, who holds it, how does it get there: layouts, shardings and redistribution plans.
+#[derive(Debug, Parser)]
+#[command(name = "reshard", version, max_term_width = 110)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Evaluate an expression of the layout algebra
+    Layout(layout::LayoutArgs),
+    /// Show which indices of a tensor every rank holds
+    Shards(shards::ShardsArgs),
+    /// Show the cheapest steps from one sharding to another
+    Plan(plan::PlanArgs),
+    /// List recipes, draw a mesh, show the groups of its axes
+    Mesh(mesh::MeshArgs),
+    /// Show the sharding of a tensor viewed in another shape
+    View(view::ViewArgs),
+    /// Show the rule of an op and the strategies of one mesh axis
+    Rule(rule::RuleArgs),
+    /// Show the cheapest strategy of an op on a mesh, what moves for it, and the runners-up
+    Propagate(propagate::PropagateArgs),
+    /// Reshard a checkpoint for real and verify every byte
+    Run(run::RunArgs),
+}
+
+/// How the program ends: 0, 1 for a run that failed, 2 for what is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status(u8);
+
+impl Status {
+    /// The number.
+    pub fn code(self) -> u8 {
+        self.0
+    }
+}
+
+impl From<Status> for ExitCode {
+    fn from(status: Status) -> Self {
+        Self::from(status.0)
+    }
+}
+
+/// The whole program: the first of `args` is its name; a batch reads the stdin of the process.
+///
+/// ```
+/// let (mut out, mut err) = (Vec::new(), Vec::new());
+/// let status = reshard_cli::main(["reshard", "layout", "coalesce((2,3):(1,2))"], &mut out, &mut err);
+/// assert_eq!((status.code(), &out[..], &err[..]), (0, &b"6:1\n"[..], &b""[..]));
+/// ```
+pub fn main<A: Into<OsString>>(
+    args: impl IntoIterator<Item = A>,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> Status {
+    run(args, &mut Console { input: &mut io::stdin().lock(), out, err, progress: false })
+}
+
+/// Parses the arguments, runs the subcommand and says with which status the program ends.
+pub fn run<A: Into<OsString>>(args: impl IntoIterator<Item = A>, console: &mut Console<'_>) -> Status {
+    let args: Vec<OsString> = args.into_iter().map(Into::into).collect();
+    let command = match Cli::try_parse_from(&args) {
+        Ok(cli) => cli.command,
+        Err(error) => {
+            let json = args.iter().skip(1).any(|argument| argument == "--json");
+            return usage(&error, json, console);
+        }
+    };
+    let (done, json) = match command {
+        Command::Layout(args) => return layout::run(&args, console),
+        Command::Shards(args) => (shards::run(&args, console), args.format.json),
+        Command::Plan(args) => (plan::run(&args, console), args.format.json),
+        Command::Mesh(args) => (mesh::run(&args, console), args.format.json),
+        Command::View(args) => (view::run(&args, console), args.format.json),
+        Command::Rule(args) => (rule::run(&args, console), args.format.json),
+        Command::Propagate(args) => (propagate::run(&args, console), args.format.json),
+        Command::Run(args) => (run::run(&args, console), args.format.json),
+    };
+    finish(done, json, console)
+}
+
+/// What a subcommand returned, as a status; errors are reported on the way.
+fn finish(done: Result<(), CliError>, json: bool, console: &mut Console<'_>) -> Status {
+    match done {
+        Ok(()) => Status(0),
+        Err(error) => console.report(&error, json),
+    }
+}
+
+/// Help and version are answers, with status 0; a wrong use of the command line is an error like any other.
+fn usage(error: &clap::Error, json: bool, console: &mut Console<'_>) -> Status {
+    if !error.use_stderr() {
+        let printed = console.print(&format!("{}\n", error.render().to_string().trim_end()));
+        return finish(printed, false, console);
+    }
+    let sentence = if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        "no subcommand was given: layout, shards, plan, mesh, view, rule, propagate or run".to_owned()
+    } else {
+        error.render().to_string()
+    };
+    console.report(&CliError::usage(&sentence), json)
+}
+
+/// A value that a request cannot do without, whether it came as a flag or as a key.
+fn required<'a, T: ?Sized>(key: &str, value: Option<&'a T>) -> Result<&'a T, CliError> {
+    value.ok_or_else(|| CliError::refused("usage", format!("the request lacks `{key}` (see --help)")))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::error::ErrorKind;
+    use clap::{CommandFactory, Parser};
+
+    use super::Cli;
+
+    /// A batch takes its requests from its lines, and none from flags.
+    #[test]
+    fn no_flag_of_a_request_goes_with_a_batch() {
+        let command = Cli::command();
+        command.clone().debug_assert();
+        let mut tried = 0;
+        for sub in command.get_subcommands() {
+            let flags: Vec<_> = sub.get_arguments().collect();
+            if !flags.iter().any(|flag| flag.get_id() == "batch") {
+                continue;
+            }
+            for flag in flags {
+                if ["batch", "json", "help"].contains(&flag.get_id().as_str()) {
+                    continue;
+                }
+                let mut line = vec!["reshard".to_owned(), sub.get_name().to_owned(), "--batch".to_owned()];
+                line.extend(flag.get_long().map(|long| format!("--{long}")));
+                if flag.get_action().takes_values() {
+                    line.push("1".to_owned());
+                }
+                let error = Cli::try_parse_from(&line).expect_err("a batch took a flag");
+                assert_eq!(error.kind(), ErrorKind::ArgumentConflict, "{line:?}: {error}");
+                tried += 1;
+            }
+        }
+        assert!(tried > 30, "{tried}");
+    }
+}

@@ -1,0 +1,240 @@
+//! `reshard mesh`: recipes, the ranks of a mesh as a grid, and the groups of any set of its axes.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use clap::Args;
+use reshard_sharding::Mesh;
+use reshard_sharding::mesh::recipes::{Kind, Recipe, Role};
+use serde::Serialize;
+
+use super::arguments::Format;
+use super::console::Console;
+use super::error::CliError;
+
+/// More ranks than this are not drawn, and more members not listed.
+const MOST_RANKS: usize = 1 << 12;
+
+/// Arguments of `reshard mesh`.
+#[derive(Debug, Args)]
+pub(crate) struct MeshArgs {
+    /// A mesh like dp=2,tp=4, or a recipe like ep:dp_shard=2,cp=2,tp=2,ep=4; without one, the recipes are listed
+    mesh: Option<String>,
+    /// Show the groups of these axes or sub-axes, like dp,tp or tp:(1)2 (of the sparse mesh of a recipe if they are its)
+    #[arg(long)]
+    groups: Option<String>,
+    /// Refuse degrees that do not multiply to so many ranks
+    #[arg(long)]
+    world: Option<usize>,
+    #[command(flatten)]
+    pub(crate) format: Format,
+}
+
+/// The answer for one mesh or recipe.
+#[derive(Debug, Serialize)]
+struct Answer {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    recipe: Option<String>,
+    mesh: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sparse: Option<String>,
+    ranks: usize,
+    axes: Vec<AxisLine>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    roles: BTreeMap<&'static str, Vec<&'static str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    groups: Option<GroupLines>,
+    #[serde(skip)]
+    grid: String,
+}
+
+/// One axis.
+#[derive(Debug, Serialize)]
+struct AxisLine {
+    name: String,
+    size: usize,
+    /// Coordinate to rank offset.
+    layout: String,
+}
+
+/// The groups of a set of axes.
+#[derive(Debug, Serialize)]
+struct GroupLines {
+    axes: String,
+    /// Member number to offset from the lowest member.
+    pattern: String,
+    count: usize,
+    /// Every group's members, unless there are too many.
+    members: Option<Vec<Vec<usize>>>,
+}
+
+/// One recipe of the list.
+#[derive(Debug, Serialize)]
+struct RecipeLine {
+    recipe: &'static str,
+    about: &'static str,
+    axes: Vec<&'static str>,
+}
+
+/// Lists the recipes, or shows one mesh.
+pub(crate) fn run(args: &MeshArgs, console: &mut Console<'_>) -> Result<(), CliError> {
+    let Some(text) = &args.mesh else {
+        if args.groups.is_some() || args.world.is_some() {
+            return Err(CliError::refused(
+                "usage",
+                "--groups and --world need a mesh or a recipe (see --help)",
+            ));
+        }
+        return list(args.format.json, console);
+    };
+    let answer = answer(text, args)?;
+    if args.format.json { console.print_json(&answer) } else { console.print(&answer.text()) }
+}
+
+fn list(json: bool, console: &mut Console<'_>) -> Result<(), CliError> {
+    let line = |kind: &Kind| RecipeLine {
+        recipe: kind.as_str(),
+        about: kind.about(),
+        axes: kind.dense_axes().iter().chain(kind.sparse_axes()).copied().collect(),
+    };
+    let lines: Vec<RecipeLine> = Kind::ALL.iter().map(line).collect();
+    if json {
+        return console.print_json(&serde_json::json!({ "recipes": lines }));
+    }
+    let mut text = String::new();
+    for l in lines {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{:<8} {}\n         axes: {}", l.recipe, l.about, l.axes.join(", "));
+    }
+    console.print(&text)
+}
+
+fn answer(text: &str, args: &MeshArgs) -> Result<Answer, CliError> {
+    let recipe = if is_recipe(text) { Some(text.parse::<Recipe>()?) } else { None };
+    let recipe = match (recipe, args.world) {
+        (Some(r), Some(world)) => Some(r.on_world(world)?),
+        (r, _) => r,
+    };
+    let mesh: Mesh = match &recipe {
+        Some(r) => r.mesh().clone(),
+        None => text.parse()?,
+    };
+    if let Some(world) = args.world.filter(|&w| w != mesh.size()) {
+        let message = format!("the mesh `{mesh}` has {} ranks, not {world}", mesh.size());
+        return Err(CliError::refused("mesh", message));
+    }
+    let sparse = recipe.as_ref().and_then(Recipe::sparse);
+    let groups = match &args.groups {
+        Some(axes) => Some(groups_of(&mesh, sparse, axes)?),
+        None => None,
+    };
+    let mut roles = BTreeMap::new();
+    if let Some(r) = &recipe {
+        for role in Role::ALL.into_iter().filter(|&role| !r.axes(role).is_empty()) {
+            roles.insert(role.as_str(), r.axes(role).to_vec());
+        }
+    }
+    let line = |a: &reshard_sharding::Axis| AxisLine {
+        name: a.name().to_string(),
+        size: a.size(),
+        layout: a.layout().to_string(),
+    };
+    Ok(Answer {
+        recipe: recipe.as_ref().map(ToString::to_string),
+        mesh: mesh.to_string(),
+        sparse: sparse.map(ToString::to_string),
+        ranks: mesh.size(),
+        axes: mesh.axes().iter().map(line).collect(),
+        roles,
+        groups,
+        grid: if mesh.size() > MOST_RANKS { String::new() } else { grid(&mesh) },
+    })
+}
+
+/// A recipe starts with a name that no `=` follows.
+fn is_recipe(text: &str) -> bool {
+    let text = text.trim_start();
+    let name = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());
+    name > 0 && matches!(text[name..].trim_start().chars().next(), None | Some(':'))
+}
+
+/// The groups of axes of the mesh, or of the sparse one if it alone has them.
+fn groups_of(mesh: &Mesh, sparse: Option<&Mesh>, axes: &str) -> Result<GroupLines, CliError> {
+    let dense = mesh.sub_axes(axes);
+    let (mesh, subs) = match (dense, sparse.map(|s| (s, s.sub_axes(axes)))) {
+        (Ok(subs), _) => (mesh, subs),
+        (Err(_), Some((sparse, Ok(subs)))) => (sparse, subs),
+        (Err(e), _) => return Err(e.into()),
+    };
+    let groups = mesh.groups(&subs)?;
+    let members = (mesh.size() <= MOST_RANKS).then(|| groups.iter().map(|g| g.iter().collect()).collect());
+    Ok(GroupLines {
+        axes: axes.to_owned(),
+        pattern: groups.pattern().to_string(),
+        count: groups.count(),
+        members,
+    })
+}
+
+/// The ranks as a table of the last two axes, one below the other for every coordinate of the others.
+fn grid(mesh: &Mesh) -> String {
+    let axes = mesh.axes();
+    let width = mesh.world().saturating_sub(1).to_string().len();
+    let tail = axes.len().saturating_sub(2);
+    let inner: usize = axes[tail..].iter().map(reshard_sharding::Axis::size).product();
+    let columns = axes.last().map_or(1, reshard_sharding::Axis::size);
+    let ranks: Vec<usize> = mesh.ranks().collect();
+    let mut text = String::new();
+    for (i, block) in ranks.chunks(inner.max(1)).enumerate() {
+        // Writing to a string does not fail.
+        if tail > 0 {
+            let c = mesh.coordinate_of_index(i * inner);
+            let at: Vec<String> =
+                axes[..tail].iter().zip(&c).map(|(a, x)| format!("{}={x}", a.name())).collect();
+            let _ = writeln!(text, "{}", at.join(" "));
+        }
+        if let [rows, columns] = &axes[tail..] {
+            let _ = writeln!(text, "  {} down, {} across", rows.name(), columns.name());
+        }
+        for row in block.chunks(columns.max(1)) {
+            let cells: Vec<String> = row.iter().map(|r| format!("{r:>width$}")).collect();
+            let _ = writeln!(text, "  {}", cells.join(" "));
+        }
+    }
+    text
+}
+
+impl Answer {
+    fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string does not fail.
+        if let Some(recipe) = &self.recipe {
+            let _ = writeln!(text, "recipe  {recipe}");
+        }
+        let _ = writeln!(text, "mesh    {}   ({} ranks)", self.mesh, self.ranks);
+        if let Some(sparse) = &self.sparse {
+            let _ = writeln!(text, "sparse  {sparse}");
+        }
+        for (role, axes) in &self.roles {
+            let _ = writeln!(text, "  {role:<18} {}", axes.join(", "));
+        }
+        match &self.groups {
+            Some(groups) => {
+                let _ = writeln!(
+                    text,
+                    "groups of {}: {} of pattern {}",
+                    groups.axes, groups.count, groups.pattern
+                );
+                for members in groups.members.iter().flatten() {
+                    let ranks: Vec<String> = members.iter().map(usize::to_string).collect();
+                    let _ = writeln!(text, "  ({})", ranks.join(","));
+                }
+            }
+            None if self.grid.is_empty() => {
+                let _ = writeln!(text, "(more than {MOST_RANKS} ranks are not drawn)");
+            }
+            None => text.push_str(&self.grid),
+        }
+        text
+    }
+}

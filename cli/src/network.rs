@@ -1,0 +1,49 @@
+//! What steps cost, and what to minimise: the part of a request that makes a planner.
+
+use std::path::Path;
+
+use clap::Args;
+use reshard_planner::{Planner, Topology};
+use serde::Deserialize;
+
+use super::error::CliError;
+
+/// `--topology`.
+#[derive(Clone, Debug, Default, Args, Deserialize)]
+#[group(skip)]
+#[serde(transparent)]
+pub(crate) struct TopologyArg {
+    /// What steps cost: uniform, h100, or a TOML file with launch_us, message_us and [[levels]] [default: uniform]
+    #[arg(long)]
+    topology: Option<String>,
+}
+
+/// `--objective`.
+#[derive(Clone, Debug, Default, Args, Deserialize)]
+#[group(skip)]
+#[serde(transparent)]
+pub(crate) struct ObjectiveArg {
+    /// What to minimise first: time, bytes or peak [default: time]
+    #[arg(long)]
+    objective: Option<String>,
+}
+
+/// The planner of both, each with its default.
+pub(crate) fn planner(network: &TopologyArg, objective: &ObjectiveArg) -> Result<Planner, CliError> {
+    Ok(Planner::new()
+        .topology(topology(network.topology.as_deref().unwrap_or("uniform"))?)
+        .objective(objective.objective.as_deref().unwrap_or("time").parse()?))
+}
+
+/// A profile by its name or notation, or else a file.
+fn topology(text: &str) -> Result<Topology, CliError> {
+    let is_file =
+        Path::new(text).extension().is_some_and(|extension| extension == "toml") || text.contains('/');
+    if !is_file {
+        return Ok(text.parse()?);
+    }
+    let refused = |why: String| CliError::refused("topology", format!("the topology file {text} {why}"));
+    let content =
+        std::fs::read_to_string(text).map_err(|error| refused(format!("cannot be read: {error}")))?;
+    toml::from_str(&content).map_err(|error| refused(format!("is not a profile: {}", error.message())))
+}

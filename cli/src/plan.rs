@@ -1,0 +1,281 @@
+//! `reshard plan`: the cheapest steps from one sharding to another.
+
+use std::fmt::Write as _;
+
+use clap::Args;
+use reshard_planner::{Considered, Explanation, Plan, Step};
+use reshard_sharding::{Group, Mesh, Sharding};
+use serde::{Deserialize, Serialize};
+
+use super::arguments::Format;
+use super::arguments::MeshArg;
+use super::arguments::ShapeArg;
+use super::console::Console;
+use super::error::CliError;
+use super::network::{self, ObjectiveArg, TopologyArg};
+use super::{batch, element, required};
+
+/// Arguments of `reshard plan`.
+#[derive(Debug, Args)]
+#[command(mut_arg("mesh", |arg| arg.help("The mesh of the source, like dp=2,tp=4")))]
+pub(crate) struct PlanArgs {
+    #[command(flatten)]
+    request: Request,
+    /// Answer one JSON request a line from stdin, like {"mesh":"dp=2,tp=4","shape":[64,32],"from":"S(0),R","to":"R,R"}
+    #[arg(long, conflicts_with = "Request")]
+    batch: bool,
+    #[command(flatten)]
+    pub(crate) format: Format,
+}
+
+/// One question, from flags or from a line.
+#[derive(Debug, Args, Deserialize)]
+#[group(args = ["mesh", "shape", "dtype", "from", "to", "topology", "objective", "max_peak_bytes", "to_mesh", "groups", "explain"])]
+#[serde(deny_unknown_fields)]
+struct Request {
+    #[command(flatten)]
+    mesh: MeshArg,
+    #[command(flatten)]
+    shape: ShapeArg,
+    /// The type of the elements [default: f32]
+    #[arg(long)]
+    dtype: Option<String>,
+    /// The sharding to start from, one placement per mesh axis, like S(0),R
+    #[arg(long)]
+    from: Option<String>,
+    /// The sharding to reach
+    #[arg(long)]
+    to: Option<String>,
+    #[command(flatten)]
+    topology: TopologyArg,
+    #[command(flatten)]
+    objective: ObjectiveArg,
+    /// Refuse a plan in which a rank holds more than this at any moment
+    #[arg(long)]
+    max_peak_bytes: Option<u64>,
+    /// The mesh of the target, if it is another
+    #[arg(long)]
+    to_mesh: Option<String>,
+    /// Use only these groups: `axes` (each axis alone), axes like `dp,tp`, or ranks like `4:1`; several with `;`
+    #[arg(long)]
+    groups: Option<String>,
+    /// Say which candidates were looked at and why the plan won, and set it beside what a greedy planner does axis by axis
+    #[arg(long)]
+    #[serde(default)]
+    explain: bool,
+}
+
+/// The answer.
+#[derive(Debug, Serialize)]
+struct Answer {
+    steps: Vec<StepAnswer>,
+    received_bytes: u64,
+    cost_us: f64,
+    lower_bound_us: f64,
+    lower_bound_bytes: Option<u64>,
+    peak_bytes: u64,
+    max_shard_bytes: u64,
+    groups: Vec<String>,
+    /// Only with `--groups`: what one more group would have saved.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    savings: Option<Vec<Saving>>,
+    /// Only with `--explain`: what a greedy planner does; null between two meshes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    greedy: Option<Beside>,
+    /// Only with `--explain`: the candidates in order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    considered: Option<Vec<Candidate>>,
+    /// Only with `--explain`: which of them the plan is, from 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    chosen: Option<usize>,
+}
+
+/// A candidate that was looked at; without costs where a search found nothing better.
+#[derive(Debug, Serialize)]
+struct Candidate {
+    origin: String,
+    #[serde(flatten)]
+    way: Option<Costs>,
+}
+
+/// What a candidate does and costs.
+#[derive(Debug, Serialize)]
+struct Costs {
+    steps: String,
+    cost_us: f64,
+    received_bytes: u64,
+    peak_bytes: u64,
+    admitted: bool,
+}
+
+impl Candidate {
+    fn of(considered: &Considered) -> Self {
+        let way = considered.way().map(|way| Costs {
+            steps: way.steps.clone(),
+            cost_us: way.cost_us,
+            received_bytes: way.received_bytes,
+            peak_bytes: way.peak_bytes,
+            admitted: way.admitted,
+        });
+        Self { origin: considered.origin.to_string(), way }
+    }
+}
+
+/// What a greedy planner does beside the plan; nothing between two meshes.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Beside {
+    Plan(Greedy),
+    Nothing,
+}
+
+/// The plan of a greedy planner, in short.
+#[derive(Debug, Serialize)]
+struct Greedy {
+    cost_us: f64,
+    received_bytes: u64,
+    steps: Vec<&'static str>,
+}
+
+/// A group that does not exist, and what it would be worth.
+#[derive(Debug, Serialize)]
+struct Saving {
+    group: String,
+    saved_us: f64,
+}
+
+/// One step; bytes are those of its worst rank.
+#[derive(Debug, Serialize)]
+pub(super) struct StepAnswer {
+    op: &'static str,
+    axes: Vec<String>,
+    group: String,
+    received_bytes: u64,
+    sent_bytes: u64,
+    cost_us: f64,
+    from: String,
+    to: String,
+}
+
+/// Answers the flags, or every line of stdin.
+pub(crate) fn run(args: &PlanArgs, console: &mut Console<'_>) -> Result<(), CliError> {
+    if args.batch {
+        return batch::run(console, |request| plan(request).map(|answered| Answer::of(&answered)));
+    }
+    let answered = plan(&args.request)?;
+    if args.format.json {
+        return console.print_json(&Answer::of(&answered));
+    }
+    let Answered { plan, savings, explanation } = answered;
+    let mut text = explanation.map_or_else(|| format!("{plan}\n"), |explanation| format!("{explanation}\n"));
+    for (group, saved_us) in savings.into_iter().flatten() {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "  one more group, {group}, would save {saved_us:.1} us");
+    }
+    console.print(&text)
+}
+
+/// What one more group would save, in microseconds.
+type Savings = Vec<(Group, f64)>;
+
+/// The plan; where the groups are given, what one more would save; where asked for, why it is the best.
+struct Answered {
+    plan: Plan,
+    savings: Option<Savings>,
+    explanation: Option<Explanation>,
+}
+
+fn plan(request: &Request) -> Result<Answered, CliError> {
+    let mesh = request.mesh.required()?;
+    let to_mesh = request.to_mesh.as_deref().map_or_else(|| Ok(mesh.clone()), str::parse)?;
+    let shape = request.shape.required()?;
+    let from = Sharding::parse(&mesh, &shape, required("from", request.from.as_deref())?)?;
+    let to = Sharding::parse(&to_mesh, &shape, required("to", request.to.as_deref())?)?;
+    let dtype = element::dtype(request.dtype.as_deref())?;
+    let mut planner = network::planner(&request.topology, &request.objective)?;
+    if let Some(bytes) = request.max_peak_bytes {
+        planner = planner.max_peak_bytes(bytes);
+    }
+    if let Some(text) = &request.groups {
+        planner = planner.with_groups(groups(text, &[&mesh, &to_mesh])?);
+    }
+    let plan = planner.plan(&from, &to, dtype)?;
+    let savings = match request.groups {
+        Some(_) => Some(planner.savings(&plan)?),
+        None => None,
+    };
+    let explanation = if request.explain { Some(planner.explain(&from, &to, dtype)?) } else { None };
+    Ok(Answered { plan, savings, explanation })
+}
+
+/// The groups that exist: `axes` for each axis alone, the names of axes, or layouts of ranks.
+fn groups(text: &str, meshes: &[&Mesh]) -> Result<Vec<Group>, CliError> {
+    let mut groups = Vec::new();
+    for entry in text.split(';').map(str::trim) {
+        if entry == "axes" {
+            for mesh in meshes {
+                for axis in mesh.axes() {
+                    groups.push(mesh.group_of_axes(&[axis.name().as_str()])?);
+                }
+            }
+        } else if entry.contains(':') {
+            groups.push(entry.parse()?);
+        } else {
+            let names: Vec<&str> = entry.split(',').map(str::trim).collect();
+            groups.push(meshes[0].group_of_axes(&names)?);
+        }
+    }
+    Ok(groups)
+}
+
+impl Answer {
+    fn of(Answered { plan, savings, explanation }: &Answered) -> Self {
+        Self {
+            steps: plan.steps().iter().map(StepAnswer::of).collect(),
+            received_bytes: plan.received_bytes(),
+            cost_us: plan.cost_us(),
+            lower_bound_us: plan.lower_bound_us(),
+            lower_bound_bytes: plan.lower_bound_bytes(),
+            peak_bytes: plan.peak_bytes(),
+            max_shard_bytes: plan.max_shard_bytes(),
+            groups: plan.groups().into_iter().map(ToString::to_string).collect(),
+            savings: savings.as_ref().map(|savings| {
+                let saving = |(group, saved_us): &(Group, f64)| Saving {
+                    group: group.to_string(),
+                    saved_us: *saved_us,
+                };
+                savings.iter().map(saving).collect()
+            }),
+            greedy: explanation
+                .as_ref()
+                .map(|x| x.greedy.as_ref().map_or(Beside::Nothing, |plan| Beside::Plan(Greedy::of(plan)))),
+            considered: explanation.as_ref().map(|x| x.considered.iter().map(Candidate::of).collect()),
+            chosen: explanation.as_ref().and_then(|x| x.chosen),
+        }
+    }
+}
+
+impl Greedy {
+    fn of(plan: &Plan) -> Self {
+        Self {
+            cost_us: plan.cost_us(),
+            received_bytes: plan.received_bytes(),
+            steps: plan.steps().iter().map(|step| step.op().as_str()).collect(),
+        }
+    }
+}
+
+impl StepAnswer {
+    pub(super) fn of(step: &Step) -> Self {
+        Self {
+            op: step.op().as_str(),
+            axes: step.axis_names(),
+            group: step.group.to_string(),
+            received_bytes: step.received_bytes,
+            sent_bytes: step.sent_bytes,
+            cost_us: step.cost_us,
+            from: step.before.to_string(),
+            to: step.after.to_string(),
+        }
+    }
+}

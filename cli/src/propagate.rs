@@ -1,0 +1,426 @@
+//! `reshard propagate`: the strategy of least cost for an op on a mesh, what moves for it, and the runners-up.
+
+use std::fmt::Write as _;
+
+use clap::Args;
+use reshard_kernels::DType;
+use reshard_ops::propagate::{Choice, Operand, Propagator, Side, Wish};
+use reshard_ops::rules::{Call, Op, Table};
+use reshard_planner::Arithmetic;
+use reshard_planner::Plan;
+use reshard_sharding::{Mesh, Sharding, SubAxis};
+use serde::{Deserialize, Serialize};
+
+use super::arguments::Format;
+use super::arguments::MeshArg;
+use super::arguments::OutShapesArg;
+use super::arguments::ShapesArg;
+use super::console::Console;
+use super::error::CliError;
+use super::listed::Listed;
+use super::network::{self, ObjectiveArg, TopologyArg};
+use super::plan::StepAnswer;
+use super::rule::StrategyAnswer;
+use super::{batch, element, ops, required};
+
+/// How many runners-up are printed where nobody says how many.
+const RUNNERS_UP: usize = 3;
+
+/// More ranks than this have no runners-up unless they are asked for: each may take a look at every rank.
+const MANY_RANKS: usize = 1 << 12;
+
+/// More runners-up than this are not listed.
+const MOST: usize = 1000;
+
+/// What is minimised here is not the whole cost of a choice.
+const OBJECTIVE: &str =
+    "What the redistribution of a tensor minimises first: time, bytes or peak [default: time]";
+
+/// Arguments of `reshard propagate`.
+#[derive(Debug, Args)]
+#[command(mut_arg("objective", |arg| arg.help(OBJECTIVE)))]
+pub(crate) struct PropagateArgs {
+    #[command(flatten)]
+    request: Request,
+    /// Answer one JSON request a line from stdin, like
+    /// {"mesh":"dp=2,tp=4","op":"mm","shapes":"64,32;32,16","in":"S(0),R;R,S(1)"}
+    #[arg(long, conflicts_with = "Request")]
+    batch: bool,
+    #[command(flatten)]
+    pub(crate) format: Format,
+}
+
+/// One question, from flags or from a line.
+#[derive(Debug, Args, Deserialize)]
+#[group(args = ["mesh", "op", "shapes", "inputs", "dtype", "topology", "objective", "out", "prefer", "penalty_us", "out_shapes", "explicit", "advise"])]
+#[serde(deny_unknown_fields)]
+struct Request {
+    #[command(flatten)]
+    mesh: MeshArg,
+    /// The name of an op, like mm or softmax(dim=1), or a rule, like 'mk,kn->mn' (`reshard rule` lists the names)
+    #[arg(long)]
+    op: Option<String>,
+    #[command(flatten)]
+    shapes: ShapesArg,
+    /// The shardings of the inputs, like 'S(0),R;R,S(1)'
+    #[arg(long = "in", value_name = "IN")]
+    #[serde(rename = "in")]
+    inputs: Option<Listed<String>>,
+    /// The type of the elements, one for all inputs or one each, like 'i64;f32' [default: f32]
+    #[arg(long)]
+    dtype: Option<Listed<String>>,
+    #[command(flatten)]
+    topology: TopologyArg,
+    #[command(flatten)]
+    objective: ObjectiveArg,
+    /// The shardings that the outputs must have in the end; an empty one may be any
+    #[arg(long)]
+    out: Option<Listed<String>>,
+    /// The shardings that the outputs had better have; an empty one may be any
+    #[arg(long, requires = "penalty_us")]
+    prefer: Option<Listed<String>>,
+    /// What an output that is not as preferred costs, in microseconds
+    #[arg(long, requires = "prefer", allow_negative_numbers = true)]
+    penalty_us: Option<f64>,
+    #[command(flatten)]
+    out_shapes: OutShapesArg,
+    /// Refuse where an input would have to be redistributed, and say what would help
+    #[arg(long)]
+    #[serde(default)]
+    explicit: bool,
+    /// How many runners-up to print [default: 3]; in JSON, every option then has its strategies and moves
+    #[arg(long)]
+    advise: Option<usize>,
+}
+
+/// The answer.
+#[derive(Debug, Serialize)]
+struct Answer {
+    #[serde(flatten)]
+    best: OptionAnswer,
+    /// Only with `advise`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    runners_up: Option<Vec<OptionAnswer>>,
+}
+
+/// One option.
+#[derive(Debug, Default, Serialize)]
+struct OptionAnswer {
+    /// What the inputs become.
+    r#in: Vec<String>,
+    /// What the outputs are.
+    out: Vec<String>,
+    /// What all redistributions cost together, and the penalty of outputs that are not as preferred.
+    cost_us: f64,
+    /// How many steps communicate.
+    steps: usize,
+    /// Only with `advise`: the strategy of every axis; none of a view.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    strategies: Option<Vec<AxisStrategy>>,
+    /// Only with `advise`: what is redistributed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    moves: Option<Vec<Move>>,
+}
+
+/// The strategy of one axis.
+#[derive(Debug, Serialize)]
+struct AxisStrategy {
+    axis: String,
+    #[serde(flatten)]
+    strategy: StrategyAnswer,
+}
+
+/// The redistribution of one operand.
+#[derive(Debug, Serialize)]
+struct Move {
+    /// `input 0` or `output 0`.
+    operand: String,
+    from: String,
+    to: String,
+    received_bytes: u64,
+    cost_us: f64,
+    steps: Vec<StepAnswer>,
+}
+
+/// What was asked, understood.
+struct Asked {
+    mesh: Mesh,
+    op: Op,
+    inputs: Vec<Operand>,
+    /// Best first.
+    choices: Vec<Choice>,
+}
+
+/// Answers the flags, or every line of stdin.
+pub(crate) fn run(args: &PropagateArgs, console: &mut Console<'_>) -> Result<(), CliError> {
+    let table = Table::standard();
+    if args.batch {
+        let answer = |request: &Request| {
+            let asked = propagate(&table, request, request.advise.unwrap_or(0))?;
+            Ok(Answer::of(&asked, request.advise.is_some()))
+        };
+        return batch::run(console, answer);
+    }
+    let request = &args.request;
+    if args.format.json {
+        let asked = propagate(&table, request, request.advise.unwrap_or(0))?;
+        return console.print_json(&Answer::of(&asked, request.advise.is_some()));
+    }
+    let few = request
+        .mesh
+        .mesh
+        .as_deref()
+        .and_then(|m| m.parse::<Mesh>().ok())
+        .is_none_or(|m| m.size() <= MANY_RANKS);
+    let by_default = if few { RUNNERS_UP } else { 0 };
+    let runners_up = if request.explicit { 0 } else { request.advise.unwrap_or(by_default) };
+    console.print(&propagate(&table, request, runners_up)?.text())
+}
+
+fn propagate(table: &Table, request: &Request, runners_up: usize) -> Result<Asked, CliError> {
+    let mesh = request.mesh.required()?;
+    let call: Call = required("op", request.op.as_deref())?.parse()?;
+    // Ops without inputs need not say so twice.
+    let (input_shapes, placements) = match (request.shapes.dims()?, &request.inputs) {
+        (None, None) if table.op(&call, &[]).is_ok() => (Vec::new(), Vec::new()),
+        (given, placements) => {
+            (required("shapes", given.as_deref())?.to_vec(), required("in", placements.as_ref())?.each())
+        }
+    };
+    if input_shapes.len() != placements.len() {
+        let (shapes, shardings) = (input_shapes.len(), placements.len());
+        let message =
+            format!("`shapes` and `in` have one value for each input, not {shapes} and {shardings}");
+        return Err(CliError::refused("usage", message));
+    }
+    let output_shapes = request.out_shapes.dims()?;
+    let op = ops::bind(table, &call, &input_shapes, output_shapes.as_deref())?;
+    let dtypes = dtypes(request.dtype.as_ref(), input_shapes.len())?;
+    let mut inputs = Vec::with_capacity(input_shapes.len());
+    for (i, ((shape, placements), dtype)) in input_shapes.iter().zip(&placements).zip(dtypes).enumerate() {
+        let about = |error: CliError| error.about(format_args!("input {i}"));
+        let sharding = Sharding::parse(&mesh, shape, placements).map_err(|error| about(error.into()))?;
+        Arithmetic::Kernels.check(&sharding, dtype).map_err(|error| about(error.into()))?;
+        inputs.push(Operand::new(dtype, sharding));
+    }
+    let wishes = wishes(request, &mesh, &op)?;
+    let planner = network::planner(&request.topology, &request.objective)?;
+    let propagator = Propagator::new().planner(planner);
+    let choices = if request.explicit {
+        let asked_more = [
+            ("advise", runners_up > 0),
+            ("out", request.out.is_some()),
+            ("prefer", request.prefer.is_some()),
+        ];
+        if let Some((key, _)) = asked_more.into_iter().find(|(_, is)| *is) {
+            let message = format!(
+                "`explicit` takes the inputs as they are: there is nothing to choose, as `{key}` would have it"
+            );
+            return Err(CliError::refused("usage", message));
+        }
+        vec![propagator.explicit(&op, &mesh, &inputs)?]
+    } else {
+        if runners_up > MOST {
+            let message = format!("{runners_up} runners-up are more than the {MOST} that are listed at most");
+            return Err(CliError::refused("usage", message));
+        }
+        propagator.advise(&op, &mesh, &inputs, &wishes, runners_up + 1)?
+    };
+    Ok(Asked { mesh, op, inputs, choices })
+}
+
+/// The element type of each input.
+fn dtypes(listed: Option<&Listed<String>>, inputs: usize) -> Result<Vec<DType>, CliError> {
+    let Some(listed) = listed else { return Ok(vec![element::dtype(None)?; inputs]) };
+    let dtypes: Vec<DType> =
+        listed.each().iter().map(|name| element::dtype(Some(name))).collect::<Result<_, _>>()?;
+    match dtypes[..] {
+        [all] => Ok(vec![all; inputs]),
+        _ if dtypes.len() == inputs => Ok(dtypes),
+        _ => {
+            let message =
+                format!("`dtype` names {} types for {inputs} inputs: one for all, or one each", dtypes.len());
+            Err(CliError::refused("usage", message))
+        }
+    }
+}
+
+/// What is wanted of each output.
+fn wishes(request: &Request, mesh: &Mesh, op: &Op) -> Result<Vec<Wish>, CliError> {
+    let (key, listed) = match (&request.out, &request.prefer) {
+        (None, None) => {
+            if request.penalty_us.is_some() {
+                return Err(CliError::refused(
+                    "usage",
+                    "`penalty_us` needs `prefer`, the shardings to prefer",
+                ));
+            }
+            return Ok(Vec::new());
+        }
+        (Some(_), Some(_)) => {
+            let message =
+                "`out` and `prefer` cannot both be given: outputs become a sharding, or had better have it";
+            return Err(CliError::refused("usage", message));
+        }
+        (Some(out), None) => ("out", out.each()),
+        (None, Some(prefer)) => ("prefer", prefer.each()),
+    };
+    let penalty_us = match (key, request.penalty_us) {
+        ("out", None) => None,
+        ("out", Some(_)) => {
+            return Err(CliError::refused("usage", "`penalty_us` needs `prefer`, the shardings to prefer"));
+        }
+        (_, Some(us)) if us >= 0.0 && us.is_finite() => Some(us),
+        (_, Some(us)) => {
+            return Err(CliError::refused(
+                "usage",
+                format!("`penalty_us` is {us}, and should be a time of at least 0"),
+            ));
+        }
+        (_, None) => {
+            return Err(CliError::refused(
+                "usage",
+                "`prefer` needs `penalty_us`, what other shardings cost more",
+            ));
+        }
+    };
+    if listed.len() > op.outputs().len() {
+        let message = format!(
+            "`{key}` has {} shardings, and {} has {} outputs",
+            listed.len(),
+            op.name(),
+            op.outputs().len()
+        );
+        return Err(CliError::refused("usage", message));
+    }
+    let wish = |(o, text): (usize, &String)| {
+        if text.is_empty() {
+            return Ok(Wish::Any);
+        }
+        let sharding = Sharding::parse(mesh, &op.outputs()[o], text)
+            .map_err(|error| CliError::from(error).about(format_args!("output {o}")))?;
+        Ok(match penalty_us {
+            None => Wish::Become(sharding),
+            Some(penalty_us) => Wish::Prefer { sharding, penalty_us },
+        })
+    };
+    listed.iter().enumerate().map(wish).collect()
+}
+
+impl Answer {
+    fn of(asked: &Asked, explained: bool) -> Self {
+        let mut options = asked.choices.iter().map(|choice| OptionAnswer::of(asked, choice, explained));
+        // There is always one.
+        let best = options.next().unwrap_or_default();
+        Self { best, runners_up: explained.then(|| options.collect()) }
+    }
+}
+
+impl OptionAnswer {
+    fn of(asked: &Asked, choice: &Choice, explained: bool) -> Self {
+        let strategies = || {
+            let of = |(sub, strategy): &(SubAxis, _)| AxisStrategy {
+                axis: sub.printed(asked.mesh.axes()),
+                strategy: StrategyAnswer::of(strategy),
+            };
+            choice.strategies.iter().map(of).collect()
+        };
+        let moves = || choice.moves().map(|(side, i, plan)| Move::of(side, i, plan)).collect();
+        Self {
+            r#in: texts(&choice.inputs),
+            out: texts(&choice.outputs),
+            cost_us: choice.cost_us,
+            steps: choice.communicating_steps(),
+            strategies: explained.then(strategies),
+            moves: explained.then(moves),
+        }
+    }
+}
+
+impl Move {
+    fn of(side: Side, operand: usize, plan: &Plan) -> Self {
+        Self {
+            operand: format!("{side} {operand}"),
+            from: plan.from().to_string(),
+            to: plan.to().to_string(),
+            received_bytes: plan.received_bytes(),
+            cost_us: plan.cost_us(),
+            steps: plan.steps().iter().map(StepAnswer::of).collect(),
+        }
+    }
+}
+
+fn texts(shardings: &[Sharding]) -> Vec<String> {
+    shardings.iter().map(ToString::to_string).collect()
+}
+
+/// `2 steps`.
+fn steps(n: usize) -> String {
+    format!("{n} communicating step{}", if n == 1 { "" } else { "s" })
+}
+
+impl Asked {
+    /// The op, the strategy of every axis, what every operand becomes and how; then one line for each runner-up.
+    fn text(&self) -> String {
+        let operands: Vec<String> = self.inputs.iter().map(ToString::to_string).collect();
+        let of =
+            if operands.is_empty() { format!("nothing, on {}", self.mesh) } else { operands.join(" and ") };
+        let mut text = format!("{} of {of}\n", self.op.name());
+        let Some((best, others)) = self.choices.split_first() else { return text };
+        self.write(&mut text, best);
+        if !others.is_empty() {
+            text.push_str("runners-up\n");
+        }
+        for choice in others {
+            // Writing to a string does not fail.
+            let _ = writeln!(
+                text,
+                "  {:>8.1} us, {}:  [{}] -> [{}]",
+                choice.cost_us,
+                steps(choice.communicating_steps()),
+                texts(&choice.inputs).join("] and ["),
+                texts(&choice.outputs).join("] and ["),
+            );
+        }
+        text
+    }
+
+    fn write(&self, text: &mut String, choice: &Choice) {
+        let mut rows: Vec<(String, String)> = Vec::new();
+        for (sub, strategy) in &choice.strategies {
+            rows.push((sub.printed(self.mesh.axes()), strategy.to_string()));
+        }
+        let sides = [
+            (Side::Input, &choice.inputs, &choice.plans, "stays"),
+            (Side::Output, &choice.outputs, &choice.output_plans, ""),
+        ];
+        for (side, shardings, plans, stays) in sides {
+            for (i, (sharding, plan)) in shardings.iter().zip(plans).enumerate() {
+                let name = format!("{side} {i}");
+                let Some(plan) = plan else {
+                    rows.push((name, format!("[{sharding}] {stays}").trim_end().to_owned()));
+                    continue;
+                };
+                rows.push((name, format!("[{}] -> [{sharding}]", plan.from())));
+                for step in plan.steps() {
+                    let axes = step.axis_names().join(",");
+                    let line = format!(
+                        "  {} over {axes} ({}): {} B, {:.1} us",
+                        step.op(),
+                        step.group,
+                        step.received_bytes,
+                        step.cost_us
+                    );
+                    rows.push((String::new(), line));
+                }
+            }
+        }
+        let cost = format!("{:.1} us, {}", choice.cost_us, steps(choice.communicating_steps()));
+        rows.push(("cost".to_owned(), cost));
+        let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+        for (name, what) in rows {
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "  {name:width$}   {what}");
+        }
+    }
+}

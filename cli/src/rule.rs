@@ -1,0 +1,240 @@
+//! `reshard rule`: the rule of an op, and the strategies of one mesh axis that follow from it.
+//!
+//! An op whose rule depends on its arguments and on its inputs' dims has one only on some shapes. Where none are given,
+//! it is asked about small ones until it takes them.
+
+use std::fmt::Write as _;
+
+use clap::Args;
+use reshard_ops::rules::{Call, Op, Rule, Strategy, Table};
+use serde::{Deserialize, Serialize};
+
+use super::arguments::Format;
+use super::arguments::OutShapesArg;
+use super::arguments::ShapesArg;
+use super::console::Console;
+use super::error::CliError;
+use super::{batch, ops, required};
+
+/// The size of the dims of shapes that nobody gave.
+const ASSUMED: usize = 8;
+
+/// What the shapes of the inputs change here.
+const SHAPES: &str =
+    "The shapes of the inputs, like '64,32;32,16': the strategies are then those over their dims";
+
+/// Arguments of `reshard rule`.
+#[derive(Debug, Args)]
+#[command(mut_arg("shapes", |arg| arg.help(SHAPES)))]
+pub(crate) struct RuleArgs {
+    #[command(flatten)]
+    request: Request,
+    /// Answer one JSON request a line from stdin, like {"op":"softmax(dim=1)","shapes":[[64,32]]}
+    #[arg(long, conflicts_with = "Request")]
+    batch: bool,
+    #[command(flatten)]
+    pub(crate) format: Format,
+}
+
+/// One question, from flags or from a line.
+#[derive(Debug, Args, Deserialize)]
+#[group(args = ["op", "shapes", "out_shapes"])]
+#[serde(deny_unknown_fields)]
+struct Request {
+    /// The name of an op, like mm or softmax(dim=1), or a rule, like 'mk,kn->mn'; without one, all names are listed
+    op: Option<String>,
+    #[command(flatten)]
+    shapes: ShapesArg,
+    #[command(flatten)]
+    out_shapes: OutShapesArg,
+}
+
+/// The answer.
+#[derive(Debug, Serialize)]
+struct Answer {
+    op: String,
+    /// None for a view, which regroups the digits of all axes at once.
+    rule: Option<String>,
+    strategies: Vec<StrategyAnswer>,
+    /// Of an op whose rule depends on them, or where they were given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shapes: Option<Vec<Vec<usize>>>,
+    /// Whether `shapes` were not given.
+    #[serde(skip)]
+    assumed: bool,
+}
+
+/// One strategy: what each operand is along one axis.
+#[derive(Debug, Serialize)]
+pub(super) struct StrategyAnswer {
+    r#in: Vec<String>,
+    out: Vec<String>,
+    text: String,
+}
+
+/// An op of the table.
+#[derive(Debug, Serialize)]
+struct Named {
+    op: String,
+    /// None where it depends on the arguments or the shapes.
+    rule: Option<String>,
+    arguments: Vec<String>,
+}
+
+/// All ops of the table.
+#[derive(Debug, Serialize)]
+struct Names {
+    ops: Vec<Named>,
+}
+
+/// Answers the flags, or every line of stdin.
+pub(crate) fn run(args: &RuleArgs, console: &mut Console<'_>) -> Result<(), CliError> {
+    let table = Table::standard();
+    if args.batch {
+        return batch::run(console, |request| answer(&table, request));
+    }
+    if args.request.op.is_none() && !args.request.shapes.is_given() && !args.request.out_shapes.is_given() {
+        let names = Names::of(&table);
+        return if args.format.json { console.print_json(&names) } else { console.print(&names.text()) };
+    }
+    let answer = answer(&table, &args.request)?;
+    if args.format.json { console.print_json(&answer) } else { console.print(&answer.text()) }
+}
+
+fn answer(table: &Table, request: &Request) -> Result<Answer, CliError> {
+    let call: Call = required("op", request.op.as_deref())?.parse()?;
+    let outputs = request.out_shapes.dims()?;
+    if let Some(inputs) = request.shapes.dims()? {
+        let op = ops::bind(table, &call, &inputs, outputs.as_deref())?;
+        let strategies = op.strategies();
+        return Ok(Answer::of(&call, op.rule(), &strategies, Some(inputs), false));
+    }
+    if outputs.is_some() {
+        let message = "`out_shapes` says nothing without `shapes`, the shapes of the inputs";
+        return Err(CliError::refused("usage", message));
+    }
+    if let Some(rule) = ops::stated(table, &call) {
+        return Ok(Answer::of(&call, Some(rule), &rule.strategies(), None, false));
+    }
+    let (op, inputs) = assume(table, &call)?;
+    let strategies = op.rule().map_or_else(Vec::new, Rule::strategies);
+    Ok(Answer::of(&call, op.rule(), &strategies, Some(inputs), true))
+}
+
+/// The op of a call on the first small shapes that it takes, and these.
+fn assume(table: &Table, call: &Call) -> Result<(Op, Vec<Vec<usize>>), CliError> {
+    if let Call::Named { name, arguments } = call {
+        let knows = |known: &[String]| arguments.iter().all(|(key, _)| known.contains(key));
+        if !table.parameters(name).is_some_and(knows) {
+            // No shapes help.
+            return Ok((table.op(call, &[])?, Vec::new()));
+        }
+    }
+    let fits = |inputs: Vec<Vec<usize>>| ops::bind(table, call, &inputs, None).ok().map(|op| (op, inputs));
+    if let Some(found) = small().find_map(fits) {
+        return Ok(found);
+    }
+    // One input of two dims is what most ops say something useful about.
+    let why = ops::bind(table, call, &[vec![ASSUMED; 2]], None).err();
+    let why = why.map_or_else(String::new, |error| format!(" ({error})"));
+    let message = format!(
+        "{call} takes none of the small shapes that were tried{why}: give its arguments, or the shapes of its inputs"
+    );
+    Err(CliError::refused("rule", message))
+}
+
+/// The shapes to try, for 2 inputs, 1, 3 and more: of those that fit, two inputs say more than one where an op takes any
+/// number. The first has 2 dims, 3 and so on, and the others as many, or else any number of them.
+fn small() -> impl Iterator<Item = Vec<Vec<usize>>> {
+    const DIMS: [usize; 5] = [2, 3, 4, 1, 5];
+    let alike = |inputs: usize, dims: usize| vec![vec![ASSUMED; dims]; inputs];
+    let others = |inputs: u32, first: usize, code: usize| {
+        let dims = (0..inputs - 1).map(|i| DIMS[code / DIMS.len().pow(i) % DIMS.len()]);
+        std::iter::once(first).chain(dims).map(|dims| vec![ASSUMED; dims]).collect::<Vec<_>>()
+    };
+    let few = [2, 1, 3, 4].into_iter().flat_map(move |inputs: u32| {
+        DIMS.into_iter().flat_map(move |first| {
+            let all = (0..DIMS.len().pow(inputs - 1)).map(move |code| others(inputs, first, code));
+            std::iter::once(alike(inputs as usize, first)).chain(all)
+        })
+    });
+    let more = (1..8).flat_map(move |inputs| [2, 3, 4, 1, 5, 6, 7, 8].map(|dims| alike(inputs, dims)));
+    few.chain(more).chain([Vec::new()])
+}
+
+impl Answer {
+    fn of(
+        call: &Call,
+        rule: Option<&Rule>,
+        strategies: &[Strategy],
+        shapes: Option<Vec<Vec<usize>>>,
+        assumed: bool,
+    ) -> Self {
+        Self {
+            op: call.to_string(),
+            rule: rule.map(ToString::to_string),
+            strategies: strategies.iter().map(StrategyAnswer::of).collect(),
+            shapes,
+            assumed,
+        }
+    }
+
+    /// The rule, and one strategy a line.
+    fn text(&self) -> String {
+        let mut text = self.rule.clone().unwrap_or_else(|| {
+            "a view: it regroups the digits of all axes at once, and has no strategies of one (see reshard view)"
+                .to_owned()
+        });
+        if let (Some(shapes), true) = (&self.shapes, self.assumed) {
+            let shapes: Vec<String> =
+                shapes.iter().map(|shape| format!("{shape:?}").replace(' ', "")).collect();
+            let on = if shapes.is_empty() { "nothing".to_owned() } else { shapes.join(" and ") };
+            let _ = write!(text, "      (on {on}; --shapes for others)");
+        }
+        text.push('\n');
+        for strategy in &self.strategies {
+            text.push_str(&strategy.text);
+            text.push('\n');
+        }
+        text
+    }
+}
+
+impl StrategyAnswer {
+    pub(super) fn of(strategy: &Strategy) -> Self {
+        Self {
+            r#in: strategy.inputs.iter().map(ToString::to_string).collect(),
+            out: strategy.outputs.iter().map(ToString::to_string).collect(),
+            text: strategy.to_string(),
+        }
+    }
+}
+
+impl Names {
+    fn of(table: &Table) -> Self {
+        let named = |name: &str| Named {
+            op: name.to_owned(),
+            rule: table.rule(name).map(ToString::to_string),
+            arguments: table.parameters(name).unwrap_or_default().to_vec(),
+        };
+        Self { ops: table.names().map(named).collect() }
+    }
+
+    /// `mm        mk,kn->mn`, and `softmax(dim)`.
+    fn text(&self) -> String {
+        let call = |op: &Named| match &op.arguments[..] {
+            [] => op.op.clone(),
+            arguments => format!("{}({})", op.op, arguments.join(",")),
+        };
+        let width = self.ops.iter().filter(|op| op.rule.is_some()).map(|op| op.op.len()).max().unwrap_or(0);
+        let mut text = String::new();
+        for op in &self.ops {
+            // Writing to a string does not fail.
+            let _ = match &op.rule {
+                Some(rule) => writeln!(text, "{:width$}   {rule}", call(op)),
+                None => writeln!(text, "{}", call(op)),
+            };
+        }
+        text
+    }
+}

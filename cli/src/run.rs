@@ -1,0 +1,120 @@
+//! `reshard run`: reshards a checkpoint for real, verifies every byte, and writes the result.
+
+mod progress;
+mod table;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use reshard_checkpoint::Engine;
+use reshard_checkpoint::Job;
+
+use super::arguments::Format;
+use super::arguments::MeshArg;
+use super::console::Console;
+use super::error::CliError;
+use progress::Screen;
+use table::table;
+
+/// Arguments of `reshard run`.
+#[derive(Debug, Default, Args)]
+#[command(mut_arg("mesh", |arg| arg.help("The mesh to shard over, like dp=2,tp=4")))]
+pub(crate) struct RunArgs {
+    /// A .safetensors file, a folder with model.safetensors.index.json, or the output of an earlier run
+    /// [default: a small transformer block made by code]
+    input: Option<PathBuf>,
+    #[command(flatten)]
+    mesh: MeshArg,
+    /// The sharding to start from, where the input is whole [default: replicated]
+    #[arg(long)]
+    from: Option<String>,
+    /// The sharding to reach, like `S(0),R`; tensors that lack its dims are replicated [default with --gather: replicated]
+    #[arg(long)]
+    to: Option<String>,
+    /// Reshard only this tensor
+    #[arg(long)]
+    tensor: Option<String>,
+    /// A TOML file of name patterns and their placements; the first match wins over --to
+    #[arg(long)]
+    spec: Option<PathBuf>,
+    /// Write one file per rank and sharding.json into this directory
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// Write the whole tensors into this file
+    #[arg(long)]
+    gather: Option<PathBuf>,
+    /// What carries out the plan
+    #[arg(long, value_enum, default_value_t)]
+    engine: EngineName,
+    /// How many seconds a rank waits for another that does not come [default: 60]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    time_out: Option<Duration>,
+    /// Replace an output that is there already
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    pub(crate) format: Format,
+}
+
+/// The engines, as arguments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum EngineName {
+    /// Ranks are threads of this process
+    #[default]
+    Threads,
+    /// Ranks are processes of an MPI job
+    Mpi,
+    /// Ranks share one CUDA device
+    Cuda,
+    /// Ranks are processes with a CUDA device each
+    Nccl,
+}
+
+/// Runs, and prints the report; of a job of processes the first one's.
+pub(crate) fn run(args: &RunArgs, console: &mut Console<'_>) -> Result<(), CliError> {
+    let done = args.job().run(&mut Screen::new(console, args.format.json));
+    match done {
+        Ok(Some(report)) if args.format.json => console.print_json(&report),
+        Ok(Some(report)) => console.print(&table(&report)),
+        Ok(None) => Ok(()),
+        Err(error) => Err(CliError::told(error.status())),
+    }
+}
+
+impl RunArgs {
+    fn job(&self) -> Job {
+        Job {
+            input: self.input.clone(),
+            mesh: self.mesh.mesh.clone(),
+            from: self.from.clone(),
+            to: self.to.clone(),
+            tensor: self.tensor.clone(),
+            spec: self.spec.clone(),
+            out: self.out.clone(),
+            gather: self.gather.clone(),
+            engine: self.engine.into(),
+            time_out: self.time_out,
+            force: self.force,
+        }
+    }
+}
+
+impl From<EngineName> for Engine {
+    fn from(name: EngineName) -> Self {
+        match name {
+            EngineName::Threads => Self::Threads,
+            EngineName::Mpi => Self::Mpi,
+            EngineName::Cuda => Self::Cuda,
+            EngineName::Nccl => Self::Nccl,
+        }
+    }
+}
+
+/// A positive number of seconds.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds
+        .filter(|time| !time.is_zero())
+        .ok_or_else(|| format!("`{text}` is not a positive number of seconds"))
+}

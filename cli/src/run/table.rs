@@ -1,0 +1,36 @@
+//! What a run says to people at its end.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use indicatif::HumanBytes;
+use reshard_checkpoint::Report;
+
+/// The closing table.
+pub(crate) fn table(report: &Report) -> String {
+    let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
+    for reason in report.tensors.iter().filter_map(|tensor| tensor.replicated.as_deref()) {
+        *reasons.entry(reason).or_default() += 1;
+    }
+    let steps: usize = report.tensors.iter().map(|tensor| tensor.steps).sum();
+    let rate = if report.seconds > 0.0 { report.bytes as f64 / report.seconds } else { 0.0 };
+    let mut rows = vec![
+        ("tensors", report.tensors.len().to_string()),
+        ("bytes", format!("{} ({})", report.bytes, HumanBytes(report.bytes))),
+        ("steps", steps.to_string()),
+        (
+            "moved",
+            format!("{} bytes to the worst rank, bound {}", report.received_bytes, report.lower_bound_bytes),
+        ),
+        ("time", format!("{:.3} s, {}/s", report.seconds, HumanBytes(rate as u64))),
+        ("verified", if report.verified { "every byte of every rank" } else { "NO" }.to_owned()),
+    ];
+    rows.extend(reasons.iter().map(|(reason, count)| ("replicated", format!("{count} times: {reason}"))));
+    rows.extend(report.written.iter().map(|place| ("written", place.clone())));
+    let mut table = String::new();
+    for (label, value) in rows {
+        // Writing to a string does not fail.
+        let _ = writeln!(table, "{label:<11} {value}");
+    }
+    table
+}

@@ -1,0 +1,90 @@
+//! `reshard view`: the sharding of the same tensor in another shape, if the view moves nothing.
+
+use clap::Args;
+use reshard_sharding::Sharding;
+use serde::{Deserialize, Serialize};
+
+use super::arguments::Format;
+use super::arguments::MeshArg;
+use super::arguments::PlacementsArg;
+use super::arguments::ShapeArg;
+use super::console::Console;
+use super::error::CliError;
+use super::shape::Shape;
+use super::{batch, required};
+
+/// Arguments of `reshard view`.
+#[derive(Debug, Args)]
+#[command(mut_arg("placements", |arg| arg.help("The sharding of the tensor, like S(0),R")))]
+pub(crate) struct ViewArgs {
+    #[command(flatten)]
+    request: Request,
+    /// Answer one JSON request a line from stdin, like {"mesh":"tp=3","shape":[4,6],"to_shape":[24],"placements":"S(1)"}
+    #[arg(long, conflicts_with = "Request")]
+    batch: bool,
+    #[command(flatten)]
+    pub(crate) format: Format,
+}
+
+/// One question, from flags or from a line.
+#[derive(Debug, Args, Deserialize)]
+#[group(args = ["mesh", "shape", "to_shape", "placements"])]
+#[serde(deny_unknown_fields)]
+struct Request {
+    #[command(flatten)]
+    mesh: MeshArg,
+    #[command(flatten)]
+    shape: ShapeArg,
+    /// The shape it is viewed as, like 1024,64,64
+    #[arg(long, allow_hyphen_values = true)]
+    to_shape: Option<Shape>,
+    #[command(flatten)]
+    placements: PlacementsArg,
+}
+
+/// The sharding of the view.
+#[derive(Debug, Serialize)]
+struct View {
+    /// One placement per mesh axis, unless only sub-axes can hold the sharding.
+    placements: Option<String>,
+    /// The axes of each dim, unless the chunks of an uneven dim have more than one reading.
+    by_tensor: Option<String>,
+    /// The local shape of the first rank, which is the largest.
+    local_shape: Vec<usize>,
+}
+
+/// Answers the flags, or every line of stdin.
+pub(crate) fn run(args: &ViewArgs, console: &mut Console<'_>) -> Result<(), CliError> {
+    if args.batch {
+        return batch::run(console, answer);
+    }
+    let view = answer(&args.request)?;
+    if args.format.json { console.print_json(&view) } else { console.print(&view.text()) }
+}
+
+fn answer(request: &Request) -> Result<View, CliError> {
+    let mesh = request.mesh.required()?;
+    let shape = request.shape.required()?;
+    let to_shape = required("to_shape", request.to_shape.as_ref())?.dims()?;
+    let placements = request.placements.required()?;
+    let view = Sharding::parse(&mesh, &shape, placements)?.view(&to_shape)?;
+    let first = mesh.rank_at(&vec![0; mesh.axes().len()]).unwrap_or(mesh.offset());
+    Ok(View {
+        placements: view.placements().ok().map(|p| p.to_string()),
+        by_tensor: view.by_tensor().ok(),
+        local_shape: view.local_shape(first)?.to_vec(),
+    })
+}
+
+impl View {
+    /// `S(0),S(1)   [{a},{b}]   local [1,4]`.
+    fn text(&self) -> String {
+        let absent = || "-".to_owned();
+        format!(
+            "placements   {}\nby tensor    {}\nlocal shape  {:?}\n",
+            self.placements.clone().unwrap_or_else(absent),
+            self.by_tensor.clone().unwrap_or_else(absent),
+            self.local_shape
+        )
+    }
+}

@@ -1,0 +1,15 @@
+//! The command line, subcommand by subcommand, as its contract has it.
+
+#[path = "../checkpoints/mod.rs"]
+mod checkpoints;
+mod layout;
+mod plan;
+mod process;
+#[path = "../program/mod.rs"]
+mod program;
+mod propagate;
+mod rule;
+mod run;
+mod run_refusals;
+mod shards;
+mod view_mesh;

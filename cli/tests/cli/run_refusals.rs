@@ -1,0 +1,262 @@
+//! `reshard run` on bad input: one sentence, exit 2, and nothing written.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::checkpoints::{mixed, rank_files, read, tensor, write, write_index, write_indexed};
+use crate::program::{Outcome, reshard, text};
+use safetensors::Dtype;
+use serde_json::json;
+use tempfile::{TempDir, tempdir};
+
+/// A folder with a whole checkpoint, and a place for an output that must stay absent.
+struct Setting {
+    dir: TempDir,
+}
+
+impl Setting {
+    fn new() -> Self {
+        let dir = tempdir().unwrap();
+        write(&dir.path().join("w.safetensors"), &mixed());
+        Self { dir }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Runs on this input and asserts that no output appears, nor anything beside it.
+    #[track_caller]
+    fn run(&self, input: &Path, more: &[&str]) -> Outcome {
+        let place = self.path("place");
+        fs::create_dir_all(&place).unwrap();
+        let (out, gather) = (place.join("out"), place.join("gathered.safetensors"));
+        let mut arguments =
+            vec!["run", "--json", text(input), "--out", text(&out), "--gather", text(&gather)];
+        arguments.extend_from_slice(more);
+        let outcome = reshard(&arguments);
+        assert_eq!(fs::read_dir(&place).unwrap().count(), 0, "{outcome:?}");
+        outcome
+    }
+
+    #[track_caller]
+    fn whole(&self, more: &[&str]) -> Outcome {
+        self.run(&self.path("w.safetensors"), more)
+    }
+
+    /// The output of an earlier run on four ranks.
+    fn sharded(&self) -> PathBuf {
+        let out = self.path("sharded");
+        let input = self.path("w.safetensors");
+        reshard(&["run", "--json", text(&input), "--mesh", "a=4", "--to", "S(0)", "--out", text(&out)])
+            .json();
+        out
+    }
+}
+
+fn edit_manifest(dir: &Path, from: &str, to: &str) {
+    let path = dir.join("sharding.json");
+    let before = fs::read_to_string(&path).unwrap();
+    let after = before.replace(from, to);
+    assert_ne!(before, after);
+    fs::write(&path, after).unwrap();
+}
+
+const TO: [&str; 4] = ["--mesh", "a=2", "--to", "S(0)"];
+
+#[test]
+fn files_that_are_not_whole() {
+    let setting = Setting::new();
+    let good = fs::read(setting.path("w.safetensors")).unwrap();
+    let spoilt = setting.path("spoilt.safetensors");
+    let check = |bytes: &[u8], said: &str| {
+        fs::write(&spoilt, bytes).unwrap();
+        setting.run(&spoilt, &TO).refused("safetensors", said);
+    };
+    for len in [0, 5, 8, 100, good.len() - 1] {
+        check(&good[..len], "spoilt.safetensors");
+    }
+    check(&[&good[..], &[0]].concat(), "not fully covered");
+    check(&[&[0xff; 8][..], &good[8..]].concat(), "header");
+    let text = |from: &str, to: &str| {
+        let at = good.windows(from.len()).position(|window| window == from.as_bytes()).unwrap();
+        [&good[..at], to.as_bytes(), &good[at + from.len()..]].concat()
+    };
+    check(&text("\"F64\"", "\"F99\""), "F99");
+    check(&text("[37,16]", "[37,17]"), "shape");
+    check(&text("\"dtype\"", "\"dtypf\""), "dtype");
+    setting.run(&setting.path("absent.safetensors"), &TO).refused("input", "absent.safetensors");
+    let empty = setting.path("empty");
+    fs::create_dir(&empty).unwrap();
+    setting.run(&empty, &TO).refused("input", "no .safetensors file");
+    setting.run(Path::new("/dev/null"), &TO).refused("input", "not a regular file");
+}
+
+#[test]
+fn rank_files_and_manifest_that_disagree() {
+    type Spoil = fn(&Path);
+    let cases: [(Spoil, &str, &str); 12] = [
+        (
+            |dir| fs::remove_file(&rank_files(dir)[2]).unwrap(),
+            "rank_files",
+            "rank-00002-of-00004.safetensors",
+        ),
+        (
+            |dir| {
+                fs::copy(&rank_files(dir)[0], dir.join("rank-00004-of-00004.safetensors")).unwrap();
+            },
+            "rank_files",
+            "rank-00004-of-00004.safetensors",
+        ),
+        (|dir| fs::remove_file(dir.join("sharding.json")).unwrap(), "input", "sharding.json"),
+        (|dir| edit_manifest(dir, "\"a=4\"", "\"a=5\""), "world", "a=5"),
+        (|dir| edit_manifest(dir, "\"world\": 4", "\"world\": 3"), "world", "world 3"),
+        (|dir| edit_manifest(dir, "\"F32\"", "\"I32\""), "manifest", "I32"),
+        (|dir| edit_manifest(dir, "\"F32\"", "\"F33\""), "manifest", "F33"),
+        (|dir| edit_manifest(dir, "37,", "38,"), "manifest", "embed.weight"),
+        (|dir| edit_manifest(dir, "\"S(0)\"", "\"S(7)\""), "no_such_dim", "S(7)"),
+        (|dir| edit_manifest(dir, "embed.weight", "embed.height"), "manifest", "embed.height"),
+        (|dir| edit_manifest(dir, "\"version\": 1", "\"version\": 9"), "manifest", "version 9"),
+        (|dir| edit_manifest(dir, "{", "["), "manifest", "sharding.json"),
+    ];
+    for (spoil, kind, said) in cases {
+        let setting = Setting::new();
+        let dir = setting.sharded();
+        spoil(&dir);
+        setting.run(&dir, &TO).refused(kind, said);
+    }
+}
+
+#[test]
+fn a_tensor_too_many_or_too_few_in_a_rank_file() {
+    let setting = Setting::new();
+    let dir = setting.sharded();
+    let file = &rank_files(&dir)[1];
+    let (mut tensors, _) = read(file);
+    tensors.extend([tensor("stowaway", Dtype::U8, &[3])]);
+    write(file, &tensors);
+    setting.run(&dir, &TO).refused("manifest", "stowaway");
+    tensors.remove("stowaway");
+    tensors.remove("mask");
+    write(file, &tensors);
+    setting.run(&dir, &TO).refused("manifest", "mask");
+}
+
+#[test]
+fn replicas_that_differ_are_no_tensor() {
+    let setting = Setting::new();
+    let dir = setting.sharded();
+    let file = &rank_files(&dir)[3];
+    let (mut tensors, _) = read(file);
+    tensors.get_mut("scalar").unwrap().bytes[0] ^= 1;
+    write(file, &tensors);
+    setting.run(&dir, &TO).refused("replicas", "ranks 0 and 3");
+}
+
+#[test]
+fn an_index_that_does_not_fit_its_files() {
+    let setting = Setting::new();
+    let dir = setting.path("hub");
+    let part = |name: &str| [tensor(name, Dtype::U8, &[4])].into();
+    let fresh = || {
+        let _ = fs::remove_dir_all(&dir);
+        write_indexed(&dir, &[("one.safetensors", part("a")), ("two.safetensors", part("b"))]);
+    };
+    fresh();
+    fs::remove_file(dir.join("two.safetensors")).unwrap();
+    setting.run(&dir, &TO).refused("index", "two.safetensors");
+    fresh();
+    for (map, said) in [
+        (json!({"a": "one.safetensors", "b": "../two.safetensors"}), "../two.safetensors"),
+        (json!({"a": "one.safetensors", "b": "/etc/passwd"}), "/etc/passwd"),
+        (json!({"a": "one.safetensors", "b": ""}), "``"),
+        (json!({"a": "one.safetensors", "b": "one.safetensors"}), "`b`"),
+        (json!({"b": "one.safetensors", "a": "two.safetensors"}), "`a`"),
+        (json!({"b": "two.safetensors", "c": "one.safetensors"}), "`a`"),
+        (json!({"a": 3}), "index.json"),
+    ] {
+        write_index(&dir, &json!({ "weight_map": map }));
+        setting.run(&dir, &TO).refused("index", said);
+    }
+    write_index(&dir, &json!({"map": {}}));
+    setting.run(&dir, &TO).refused("index", "weight_map");
+    fresh();
+    write(&dir.join("two.safetensors"), &[tensor("a", Dtype::U8, &[4]), tensor("b", Dtype::U8, &[4])].into());
+    setting.run(&dir, &TO).refused("index", "both in one.safetensors and in two.safetensors");
+    fs::remove_file(dir.join("model.safetensors.index.json")).unwrap();
+    setting.run(&dir, &TO).refused("input", "several");
+}
+
+#[test]
+fn wishes_that_cannot_be_granted() {
+    let setting = Setting::new();
+    setting.whole(&["--to", "S(0)"]).refused("usage", "--mesh");
+    setting
+        .run(&setting.path("w.safetensors"), &["--mesh", "a=2", "--to", "P"])
+        .refused("partial_target", "partial");
+    setting.whole(&["--mesh", "a=2", "--from", "P", "--to", "R"]).refused("partial_source", "partial");
+    setting.whole(&["--mesh", "a=2", "--to", "S(9)"]).refused("no_such_dim", "S(9)");
+    setting.whole(&["--mesh", "a=2", "--to", "S(0"]).refused("parse", "S(0");
+    setting.whole(&["--mesh", "a=2", "--to", "S(0),R"]).refused("placement_count", "2 placements");
+    setting.whole(&["--mesh", "a2", "--to", "S(0)"]).refused("parse", "a2");
+    setting
+        .whole(&["--mesh", "a=2", "--to", "S(0)", "--tensor", "absent"])
+        .refused("no_such_tensor", "absent");
+    setting
+        .whole(&["--mesh", "a=2", "--to", "S(1)", "--tensor", "layer.0.bias"])
+        .refused("no_such_dim", "S(1)");
+    let built =
+        [("mpi", cfg!(feature = "mpi")), ("cuda", cfg!(feature = "cuda")), ("nccl", cfg!(feature = "nccl"))];
+    for (engine, _) in built.into_iter().filter(|(_, built)| !built) {
+        setting.whole(&["--mesh", "a=2", "--to", "R", "--engine", engine]).refused("no_such_engine", engine);
+    }
+    setting.whole(&["--mesh", "a=2", "--to", "R", "--engine", "steam"]).refused("usage", "steam");
+    let sharded = setting.sharded();
+    setting.run(&sharded, &["--mesh", "a=4", "--from", "R", "--to", "R"]).refused("from", "manifest");
+}
+
+#[test]
+fn specs_that_do_not_hold() {
+    let setting = Setting::new();
+    let spec = setting.path("spec.toml");
+    for (content, kind, said) in [
+        ("\"*.weight\" = \"S(0)\"\n", "spec", "no pattern"),
+        ("\"*\" = \"R\"\n\"*.weight\" = \"S(0)\"\n", "unused_pattern", "*.weight"),
+        ("\"*.height\" = \"R\"\n\"*\" = \"R\"\n", "unused_pattern", "*.height"),
+        ("\"*\" = \"S(1)\"\n", "no_such_dim", "S(1)"),
+        ("\"*\" = \"P\"\n", "partial_target", "partial"),
+        ("\"*\" = \"S(\"\n", "parse", "S("),
+        ("\"*\" = 3\n", "spec", "`*`"),
+        ("\"[\" = \"R\"\n", "spec", "`[`"),
+        ("* = R\n", "spec", "line 1"),
+    ] {
+        fs::write(&spec, content).unwrap();
+        setting.whole(&["--mesh", "a=2", "--spec", text(&spec)]).refused(kind, said);
+    }
+    setting.whole(&["--mesh", "a=2", "--spec", text(&setting.path("absent"))]).refused("spec", "absent");
+}
+
+#[test]
+fn outputs_that_are_in_the_way() {
+    let setting = Setting::new();
+    let (out, file) = (setting.path("out"), setting.path("file"));
+    fs::create_dir(&out).unwrap();
+    fs::write(out.join("thesis.txt"), "years of work").unwrap();
+    fs::write(&file, "more of it").unwrap();
+    let run = |more: &[&str]| reshard(&[&["run", "--json"], more].concat());
+    run(&["--out", text(&out)]).refused("output", "not empty");
+    run(&["--out", text(&file)]).refused("output", "not a directory");
+    run(&["--gather", text(&file)]).refused("output", "--force");
+    run(&["--gather", text(&out)]).refused("output", "is a directory");
+    run(&["--out", text(&setting.path("new")), "--gather", text(&setting.path("new/f"))])
+        .refused("output", "inside");
+    assert_eq!(fs::read_to_string(out.join("thesis.txt")).unwrap(), "years of work");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "more of it");
+}
+
+/// Writing into a place that does not take it is a run that failed, not bad input.
+#[test]
+fn a_full_disk_is_status_one() {
+    let outcome = reshard(&["run", "--json", "--out", "/proc/reshard/out"]);
+    outcome.error(1, "io", "/proc/reshard");
+}

@@ -1,0 +1,234 @@
+//! `reshard run --engine mpi` under `mpirun`: the same bytes as the threads engine, refusals told once, and outputs that
+//! are whole or absent when a rank is killed or stalls.
+#![cfg(feature = "mpi")]
+
+mod checkpoints;
+mod program;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use checkpoints::{Tensors, mixed, tensor, write};
+use program::{Outcome, started, text};
+use safetensors::Dtype;
+use tempfile::{TempDir, tempdir_in};
+
+/// The command that starts jobs, up to the number of ranks; `RESHARD_MPIRUN` replaces it.
+const MPIRUN: &str = "mpirun --oversubscribe --allow-run-as-root --bind-to none";
+
+fn folder() -> TempDir {
+    tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+fn start(ranks: usize, arguments: &[&str]) -> Child {
+    let mpirun = std::env::var("RESHARD_MPIRUN").unwrap_or_else(|_| MPIRUN.to_string());
+    let mut words = mpirun.split_whitespace();
+    Command::new(words.next().unwrap())
+        .args(words)
+        .args(["-n", &ranks.to_string(), env!("CARGO_BIN_EXE_reshard"), "run", "--engine", "mpi"])
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("mpirun starts")
+}
+
+fn end(child: Child) -> Outcome {
+    let output = child.wait_with_output().unwrap();
+    Outcome {
+        status: output.status.code().unwrap_or(-1),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+fn mpi(ranks: usize, arguments: &[&str]) -> Outcome {
+    end(start(ranks, arguments))
+}
+
+fn threads(arguments: &[&str]) -> Outcome {
+    started(&[&["run"], arguments].concat())
+}
+
+/// The names and bytes of all files of a directory.
+fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
+    let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap());
+    entries.map(|e| (e.file_name().into_string().unwrap(), fs::read(e.path()).unwrap())).collect()
+}
+
+/// One run by both engines into two directories and two files, which must be the same; returns the directory.
+#[track_caller]
+fn both(dir: &Path, name: &str, ranks: usize, arguments: &[&str]) -> String {
+    let path = |engine: &str, what: &str| text(&dir.join(format!("{name}-{engine}{what}"))).to_owned();
+    let run = |engine: &str, run: &dyn Fn(&[&str]) -> Outcome| {
+        let outputs = ["--json", "--out", &path(engine, ""), "--gather", &path(engine, ".safetensors")];
+        let mut report = run(&[arguments, &outputs].concat()).json();
+        report["seconds"] = 0.into();
+        report
+    };
+    let ours = run("mpi", &|arguments| mpi(ranks, arguments));
+    assert_eq!(ours, run("threads", &threads), "the reports differ");
+    assert!(
+        files(Path::new(&path("mpi", ""))) == files(Path::new(&path("threads", ""))),
+        "{name}: files differ"
+    );
+    let whole = |engine: &str| fs::read(path(engine, ".safetensors")).unwrap();
+    assert!(whole("mpi") == whole("threads"), "{name}: gathered files differ");
+    path("mpi", "")
+}
+
+#[test]
+fn every_file_is_that_of_the_threads_engine() {
+    let dir = folder();
+    let input = dir.path().join("input.safetensors");
+    write(&input, &mixed());
+    let eight = both(dir.path(), "eight", 8, &[text(&input), "--mesh", "dp=2,tp=4", "--to", "S(0),S(1)"]);
+    let six = both(dir.path(), "six", 8, &[&eight, "--mesh", "cp=3,tp=2", "--to", "S(0),R"]);
+    both(dir.path(), "five", 6, &[&six, "--mesh", "x=3@2", "--to", "S(0)"]);
+    both(dir.path(), "from", 3, &[text(&input), "--mesh", "x=3", "--from", "S(0)", "--to", "S(1)"]);
+    both(dir.path(), "embedded", 8, &[]);
+}
+
+#[test]
+fn the_real_checkpoint_over_four_ranks() {
+    let Some(file) = std::env::var_os("RESHARD_MINILM").filter(|path| Path::new(path).is_file()) else {
+        eprintln!("SKIPPED: RESHARD_MINILM does not name the file; see scripts/fetch_minilm.sh");
+        return;
+    };
+    let dir = folder();
+    let first =
+        both(dir.path(), "first", 4, &[text(Path::new(&file)), "--mesh", "dp=2,tp=2", "--to", "S(0),S(1)"]);
+    let second = both(dir.path(), "second", 4, &[&first, "--mesh", "tp=4", "--to", "S(0)"]);
+    both(dir.path(), "third", 4, &[&second, "--mesh", "dp=2,tp=2", "--to", "S(1),R"]);
+}
+
+#[test]
+fn refusals_are_told_once() {
+    let dir = folder();
+    let (input, out) = (dir.path().join("input.safetensors"), dir.path().join("out"));
+    write(&input, &mixed());
+    let input = text(&input);
+    let refused = |ranks: usize, arguments: &[&str], kind: &str, said: &str| {
+        let outcome = mpi(ranks, &[arguments, &["--json", "--out", text(&out)]].concat());
+        assert_eq!(outcome.status, 2, "{outcome:?}");
+        let sentences: Vec<&str> =
+            outcome.stderr.lines().filter(|line| line.starts_with("error: ")).collect();
+        assert!(matches!(sentences[..], [one] if one.contains(said)), "{said:?}: {outcome:?}");
+        assert_eq!(outcome.stdout.lines().count(), 1, "{outcome:?}");
+        let object: serde_json::Value = serde_json::from_str(&outcome.stdout).unwrap();
+        assert_eq!(object["error"]["kind"], kind);
+        let left: Vec<String> = files(dir.path()).into_keys().collect();
+        assert_eq!(left, ["input.safetensors"], "something was left behind");
+    };
+    refused(3, &[input, "--mesh", "a=4", "--to", "S(0)"], "rank", "`mpirun -n 4`");
+    refused(5, &[input, "--mesh", "a=4", "--to", "S(0)"], "rank", "the MPI job has 5");
+    refused(2, &[input, "--mesh", "a=2", "--to", "S(9)"], "no_such_dim", "S(9)");
+    refused(2, &[input, "--mesh", "a=2"], "usage", "--to");
+    refused(2, &["/nowhere", "--mesh", "a=2", "--to", "R"], "input", "/nowhere");
+    refused(2, &[input, "--mesh", "a=2", "--to", "R", "--tensor", "x"], "no_such_tensor", "`x`");
+}
+
+#[test]
+fn an_output_that_is_there_is_not_replaced() {
+    let dir = folder();
+    let out = dir.path().join("out");
+    fs::create_dir(&out).unwrap();
+    fs::write(out.join("precious"), "x").unwrap();
+    let outcome = mpi(8, &["--out", text(&out)]);
+    assert!(outcome.status == 2 && outcome.stderr.contains("--force"), "{outcome:?}");
+    assert_eq!(files(&out).len(), 1);
+    assert_eq!(mpi(8, &["--out", text(&out), "--force"]).status, 0);
+    assert_eq!(files(&out).len(), 9);
+}
+
+/// How long a struck run may take to end: the time-out, and what a busy machine takes.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// Whether an output has been begun here.
+fn has_begun(dir: &Path) -> bool {
+    let mut names = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name());
+    names.any(|name| name.to_string_lossy().starts_with(".out.reshard-new-"))
+}
+
+/// The processes of a run that writes to this directory, without the one that started it.
+fn ranks_of(out: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let id = entry.file_name().into_string().unwrap_or_default();
+        let words = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let words: Vec<&[u8]> = words.split(|byte| *byte == 0).collect();
+        let is_ours = words.first().is_some_and(|word| word.ends_with(b"/reshard"));
+        if is_ours && words.contains(&out.as_bytes()) {
+            found.push(id);
+        }
+    }
+    found
+}
+
+/// Strikes a run that reshards and writes with a signal at many moments.
+fn strike(signal: &str) {
+    let dir = folder();
+    let input = dir.path().join("input.safetensors");
+    let names: Vec<String> = (0..24).map(|i| format!("layer.{i}")).collect();
+    let tensors: Tensors = names.iter().map(|name| tensor(name, Dtype::F32, &[1024, 512])).collect();
+    write(&input, &tensors);
+    let arguments = [text(&input), "--mesh", "a=4", "--from", "S(0)", "--to", "S(1)", "--time-out", "2"];
+    let (wanted, out) = (dir.path().join("wanted"), dir.path().join("out"));
+    assert_eq!(threads(&[&arguments[..7], &["--out", text(&wanted)]].concat()).status, 0);
+    let (wanted, mut failed) = (files(&wanted), 0);
+    for turn in 0..12_u32 {
+        for entry in fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap()) {
+            if entry.file_name().to_string_lossy().contains("out") {
+                fs::remove_dir_all(entry.path()).unwrap();
+            }
+        }
+        let child = start(4, &[&arguments[..], &["--out", text(&out)]].concat());
+        let begin = Instant::now();
+        // Struck while it moves and writes: from when the hidden directory is there.
+        while !has_begun(dir.path()) && !out.exists() {
+            assert!(begin.elapsed() < Duration::from_mins(1), "the run does not get going: {:?}", end(child));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_millis(turn.into()) * 4);
+        if let Some(victim) = ranks_of(text(&out)).get(turn as usize % 4) {
+            let _ = Command::new("kill").args([signal, victim]).stderr(Stdio::null()).status();
+        }
+        let struck = Instant::now();
+        let (done, watch) = std::sync::mpsc::channel::<()>();
+        let rest = text(&out).to_owned();
+        let watcher = std::thread::spawn(move || {
+            // A rank that stalls when everything is in place keeps nobody waiting but the launcher.
+            if watch.recv_timeout(LIMIT) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+                let _ = Command::new("kill").arg("-KILL").args(ranks_of(&rest)).status();
+            }
+        });
+        let outcome = end(child);
+        drop(done);
+        watcher.join().unwrap();
+        let took = struck.elapsed();
+        let success = outcome.stdout.contains("every byte of every rank");
+        assert!(took < LIMIT || out.exists(), "turn {turn}: it took {took:?}: {outcome:?}");
+        // A rank that is struck when everything is in place may still end the job with an error.
+        assert!(success || outcome.status != 0, "turn {turn}: {outcome:?}");
+        // Absent or whole; and not absent after a success.
+        assert!(out.exists() || !success, "turn {turn}: {outcome:?}");
+        assert!(!out.exists() || files(&out) == wanted, "turn {turn}: half an output: {outcome:?}");
+        failed += usize::from(!success);
+    }
+    println!("{signal}: {failed} of 12 runs failed");
+    assert!(failed > 0, "no strike came in time");
+}
+
+#[test]
+fn an_output_is_whole_or_absent_when_a_rank_is_killed() {
+    strike("-KILL");
+}
+
+#[test]
+fn an_output_is_whole_or_absent_when_a_rank_stalls() {
+    strike("-STOP");
+}
