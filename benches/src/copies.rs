@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use reshard_kernels::{Copy, Error, Mode, Nest};
+use reshard_kernels::{Copy, Error, Nest};
+use reshard_layout::Mode;
 
 use crate::Ratios;
 

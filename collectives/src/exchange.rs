@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use reshard_kernels::{Combine, Copy, DType, Divide, Mode, Nest, Side};
+use reshard_kernels::{Combine, Copy, DType, Divide, Nest, Side};
+use reshard_layout::Mode;
 use reshard_planner::internal::combine_op;
 use reshard_planner::{Block, Message, Phase, StepOp};
 use smallvec::SmallVec;

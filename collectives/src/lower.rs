@@ -17,7 +17,7 @@
 //! Slices at the beginning are not carried out where the phase after them can read the source through them.
 
 use reshard_kernels::DType;
-use reshard_kernels::{Mode, Modes};
+use reshard_layout::{Mode, Modes};
 use reshard_planner::{Arithmetic, Block, Message, Phase, Plan, StepOp};
 use reshard_sharding::Sharding;
 use smallvec::SmallVec;

@@ -18,8 +18,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use reshard_kernels::{Mode, Modes, Nest, Side};
+use reshard_kernels::{Nest, Side};
 use reshard_layout::Layout;
+use reshard_layout::{Mode, Modes};
 use reshard_planner::{Block, Phase};
 use smallvec::SmallVec;
 

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use reshard_collectives::{Collective, Compiled, Exchange};
-use reshard_kernels::{Combine, DType, Mode, Nest};
+use reshard_kernels::{Combine, DType, Nest};
+use reshard_layout::Mode;
 use reshard_planner::{Objective, Planner, StepOp};
 use reshard_sharding::{Mesh, Sharding};
 

@@ -48,7 +48,8 @@ pub fn combine(
 /// A reduction of one buffer into another: checked and laid out once, run many times.
 ///
 /// ```
-/// use reshard_kernels::{Combine, CombineOp, DType, Mode, Nest};
+/// use reshard_kernels::{Combine, CombineOp, DType, Nest};
+/// use reshard_layout::Mode;
 /// let combine = Combine::new(&Nest::new(0, 0, [Mode::new(2, (1, 1))]), DType::F64, CombineOp::Sum)?;
 /// let mut sum = [1.5f64, 2.0].map(f64::to_ne_bytes).as_flattened().to_vec();
 /// combine.run(&mut sum, [0.25f64, f64::NAN].map(f64::to_ne_bytes).as_flattened())?;

@@ -23,7 +23,8 @@
 //! What is prepared once can run many times: `run` neither plans nor allocates.
 //!
 //! ```
-//! use reshard_kernels::{Copy, Mode, Nest};
+//! use reshard_kernels::{Copy, Nest};
+//! use reshard_layout::Mode;
 //!
 //! // The transpose of a 2 x 3 matrix of f32: target (j, i) is source (i, j).
 //! let nest = Nest::new(0, 0, [Mode::new(2, (3, 1)), Mode::new(3, (1, 2))]);
@@ -55,4 +56,3 @@ pub use error::{Error, Side};
 pub use nest::Nest;
 pub use op::CombineOp;
 pub use prepared::Copy;
-pub use reshard_layout::{Mode, Modes};

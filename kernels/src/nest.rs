@@ -21,7 +21,8 @@ use crate::{Error, Side};
 /// A copy as a layout of pairs, leftmost mode fastest, counted in elements.
 ///
 /// ```
-/// use reshard_kernels::{Mode, Nest};
+/// use reshard_kernels::Nest;
+/// use reshard_layout::Mode;
 /// // Rows 1 and 2 of a 4 x 6 matrix into a dense 2 x 6 one: the modes merge into a single run of 12.
 /// let nest = Nest::new(6, 0, [Mode::new(6, (1, 1)), Mode::new(1, (0, 0)), Mode::new(2, (6, 6))]);
 /// let reduced = nest.reduce()?;

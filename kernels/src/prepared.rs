@@ -21,7 +21,8 @@ use crate::{Error, Nest, Side};
 /// A copy between two buffers: checked and laid out once, run many times.
 ///
 /// ```
-/// use reshard_kernels::{Copy, Mode, Nest};
+/// use reshard_kernels::{Copy, Nest};
+/// use reshard_layout::Mode;
 /// // Column 1 of a 3 x 4 matrix of u16.
 /// let copy = Copy::new(&Nest::new(1, 0, [Mode::new(3, (4, 1))]), 2)?;
 /// let source: Vec<u8> = (0u16..12).flat_map(u16::to_ne_bytes).collect();

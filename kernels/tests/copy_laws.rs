@@ -1,8 +1,9 @@
 //! The fast copy against its definition.
 
 use quickcheck::{Arbitrary, Gen, quickcheck};
-use reshard_kernels::{Copy, Mode, Nest, Side, copy, copy_at, reference};
+use reshard_kernels::{Copy, Nest, Side, copy, copy_at, reference};
 use reshard_layout::Layout;
+use reshard_layout::Mode;
 
 /// A nest whose target is injective by construction: random extents, a random order, and gaps.
 #[derive(Clone, Debug)]

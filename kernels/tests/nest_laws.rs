@@ -1,8 +1,9 @@
 //! The laws of nests, against merging and cutting written out loop by loop, slowest first.
 
 use quickcheck::{Arbitrary, Gen, TestResult, quickcheck};
-use reshard_kernels::{Error, Mode, Nest, reference};
+use reshard_kernels::{Error, Nest, reference};
 use reshard_layout::Layout;
+use reshard_layout::Mode;
 
 /// Extent, source stride, target stride.
 type Triple = (i128, i128, i128);

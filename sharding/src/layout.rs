@@ -19,7 +19,8 @@ pub(crate) mod decode;
 pub(crate) mod encode;
 pub(crate) mod inverse;
 
-use reshard_layout::algebra::{Boundary, split_into};
+use reshard_layout::Boundary;
+use reshard_layout::algebra::split_into;
 use reshard_layout::{At, Layout, Mode, Modes};
 use smallvec::SmallVec;
 

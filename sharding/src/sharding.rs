@@ -14,7 +14,7 @@ mod normal;
 
 pub use normal::canonical_partial;
 use normal::{lens_after, normal_cuts};
-use reshard_layout::algebra::Boundary;
+use reshard_layout::Boundary;
 use reshard_layout::{At, Layout, Mode, Modes};
 use smallvec::SmallVec;
 

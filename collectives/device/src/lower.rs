@@ -10,7 +10,8 @@
 
 use reshard_collectives::{Error, Exchange, Move, Piece, Receive};
 use reshard_cuda::Work;
-use reshard_kernels::{CombineOp, Mode, Nest};
+use reshard_kernels::{CombineOp, Nest};
+use reshard_layout::Mode;
 
 /// Where everything lies on the device.
 pub(crate) struct Addresses<'a> {

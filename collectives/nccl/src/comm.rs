@@ -214,7 +214,7 @@ impl<N: Nccl> Comm<N> {
             // A captured plan holds it too; nothing is running.
             device.allocate(bytes.len()).and_then(|mut through| {
                 device.write(&mut through, bytes)?;
-                let line = reshard_kernels::Mode::new(bytes.len() as i64, (1, 1));
+                let line = reshard_layout::Mode::new(bytes.len() as i64, (1, 1));
                 let nest = Nest::new(device.address(&through), buffer.address, [line]);
                 device.run(&device.prepare(&Vec::from_iter(Work::copies(&[nest])?))?)
             })

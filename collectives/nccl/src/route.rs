@@ -25,7 +25,8 @@ use std::ops::Range;
 use reshard_collectives::{Collective, Error, Exchange, Piece, Reduction, Send};
 use reshard_cuda::Work;
 use reshard_device::lower::{Landing, copies, fills, in_bytes, landed};
-use reshard_kernels::{CombineOp, Mode, Nest, Side};
+use reshard_kernels::{CombineOp, Nest, Side};
+use reshard_layout::Mode;
 use reshard_planner::StepOp;
 
 use crate::{Element, FloatSums};

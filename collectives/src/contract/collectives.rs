@@ -11,7 +11,7 @@
 //! ```
 
 use reshard_kernels::DType;
-use reshard_kernels::{Mode, Modes};
+use reshard_layout::{Mode, Modes};
 use reshard_planner::{Block, Message, Phase, Reduce, StepOp};
 use reshard_sharding::ReduceOp;
 use smallvec::SmallVec;

@@ -1,7 +1,7 @@
 //! What one launch does, in the bytes that the kernels read.
 
 use bytemuck::{Pod, Zeroable};
-use reshard_kernels::Mode;
+use reshard_layout::Mode;
 
 /// The most loops of one job.
 pub const MAX_LOOPS: usize = 10;

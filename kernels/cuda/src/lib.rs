@@ -15,7 +15,8 @@
 //!
 //! ```
 //! use reshard_cuda::{Alignment, copies};
-//! use reshard_kernels::{Mode, Nest};
+//! use reshard_kernels::Nest;
+//! use reshard_layout::Mode;
 //! let nest = Nest::new(0, 0, [Mode::new(1 << 20, (1, 1))]);
 //! let launches = copies(&nest, 2, Alignment::FULL)?;
 //! assert_eq!(launches[0].kernel.name(), "rows_16");

@@ -17,7 +17,8 @@
 //!
 //! Indices are 32 bits in a kernel; more than `MOST` units, or more modes than a job has loops, become several launches.
 
-use reshard_kernels::{CombineOp, Copy, DType, Mode, Modes, Nest, Side};
+use reshard_kernels::{CombineOp, Copy, DType, Nest, Side};
+use reshard_layout::{Mode, Modes};
 use smallvec::SmallVec;
 
 use crate::Error;
@@ -159,7 +160,8 @@ pub type Launches<K> = SmallVec<[Launch<K>; 1]>;
 ///
 /// ```
 /// use reshard_cuda::{Alignment, CopyKernel, copies};
-/// use reshard_kernels::{Mode, Nest};
+/// use reshard_kernels::Nest;
+/// use reshard_layout::Mode;
 /// // A transpose of 64 x 96 floats.
 /// let nest = Nest::new(0, 0, [Mode::new(64, (96, 1)), Mode::new(96, (1, 64))]);
 /// let launches = copies(&nest, 4, Alignment::FULL)?;

@@ -9,7 +9,8 @@
 //!                   target[place + c column_target + r W] = source[place + r row_source + c W]
 //! ```
 
-use reshard_kernels::{Combine, Divide, Mode, Nest};
+use reshard_kernels::{Combine, Divide, Nest};
+use reshard_layout::Mode;
 
 use crate::Error;
 use crate::job::Job;

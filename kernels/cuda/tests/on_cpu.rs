@@ -10,7 +10,8 @@ use cases::{Case, Misaligned, pattern, same, values};
 use emulator::{Emulator, Memory};
 use quickcheck::{Arbitrary, Gen};
 use reshard_cuda::{Alignment, CopyKernel, ElementOp, Program, batch, copies, elementwise, simulate};
-use reshard_kernels::{Combine, CombineOp, Divide, Mode, Nest, Side, reference};
+use reshard_kernels::{Combine, CombineOp, Divide, Nest, Side, reference};
+use reshard_layout::Mode;
 
 fn memory(bytes: &[u8]) -> Memory<'_> {
     Memory { shift: 0, bytes }

@@ -6,7 +6,8 @@ mod cases;
 use cases::{Case, Misaligned, pattern, same, values};
 use quickcheck::{Arbitrary, Gen};
 use reshard_cuda::{Device, DeviceBatch, DeviceCombine, DeviceCopy, Program};
-use reshard_kernels::{Combine, CombineOp, Divide, Mode, Nest, Side, reference};
+use reshard_kernels::{Combine, CombineOp, Divide, Nest, Side, reference};
+use reshard_layout::Mode;
 
 fn device() -> Option<Device> {
     match Device::open(0) {

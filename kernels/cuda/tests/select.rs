@@ -5,7 +5,8 @@ mod cases;
 use cases::Case;
 use quickcheck::quickcheck;
 use reshard_cuda::{Alignment, CopyKernel, THREADS, copies};
-use reshard_kernels::{Mode, Nest, Side};
+use reshard_kernels::{Nest, Side};
+use reshard_layout::Mode;
 
 /// Rows of so many bytes, whose beginnings are so many bytes apart on both sides.
 fn rows(count: usize, run: usize, steps: (i64, i64), offsets: (i64, i64)) -> Nest {

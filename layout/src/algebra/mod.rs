@@ -65,7 +65,7 @@ mod product;
 mod recast;
 mod slice;
 mod tile_to_shape;
-mod zip;
+pub(crate) mod zip;
 
 pub use by_mode::Tiler;
 pub use complement::gaps;
@@ -73,4 +73,4 @@ pub use composed::{Composed, Outer};
 pub use exact::ENUMERATION_BUDGET;
 pub(crate) use exact::recognise;
 pub use slice::Pattern;
-pub use zip::{Boundary, split_into, zip, zip_into};
+pub use zip::{split_into, zip, zip_into};

@@ -21,7 +21,7 @@ pub(crate) mod advice;
 mod dims;
 mod uneven;
 
-use reshard_layout::algebra::Boundary;
+use reshard_layout::Boundary;
 use reshard_layout::{At, Layout, Mode, Modes};
 use smallvec::SmallVec;
 

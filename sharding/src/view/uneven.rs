@@ -14,7 +14,7 @@
 
 use core::ops::Range;
 
-use reshard_layout::algebra::Boundary;
+use reshard_layout::Boundary;
 use reshard_layout::{At, Modes};
 use smallvec::SmallVec;
 

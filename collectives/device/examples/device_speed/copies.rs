@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use reshard_collectives::Compiled;
 use reshard_cuda::{Device, DeviceCopy, Memory};
-use reshard_kernels::{DType, Mode, Nest, Side};
+use reshard_kernels::{DType, Nest, Side};
+use reshard_layout::Mode;
 use reshard_planner::{Objective, Planner};
 use reshard_sharding::Mesh;
 

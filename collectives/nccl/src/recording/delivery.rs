@@ -4,7 +4,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use reshard_cuda::Error;
-use reshard_kernels::{Combine, CombineOp, Mode, Nest};
+use reshard_kernels::{Combine, CombineOp, Nest};
+use reshard_layout::Mode;
 
 use super::{Call, Member, Op, Recording, Round, Shared, lock, wrong};
 use crate::{Element, UniqueId};

@@ -4,7 +4,8 @@
 #![allow(clippy::wildcard_enum_match_arm, reason = "all dtypes but the floats are alike here")]
 
 use quickcheck::{Arbitrary, Gen};
-use reshard_kernels::{DType, Mode, Nest, Side};
+use reshard_kernels::{DType, Nest, Side};
+use reshard_layout::Mode;
 
 /// A nest whose target is injective, drawn as a permuted box with gaps, and an element size.
 #[derive(Clone, Debug)]
