@@ -4,12 +4,13 @@
 //! * [`Placement`]: what one mesh axis does to a tensor, with PyTorch's exact semantics, also for sizes that do not
 //!   divide; [`Sharding`]: who holds which elements, canonical, with its [ownership](Sharding::ownership) as one layout
 //!   where there is one and a [region](Sharding::region) always.
+//! * [`cut::Cut`]: any other way to share a dim out among ranks, for which zigzag is one and anybody brings theirs.
 //! * [`meaning`]: the one tensor that a set of shards denotes: the definition everything is tested against.
 //! * [`redistribute`]: the cheapest way from one sharding to another.
 #![forbid(unsafe_code)]
 
 pub mod axis;
-mod cut;
+pub mod cut;
 mod error;
 pub mod group;
 pub mod layout;

@@ -17,7 +17,7 @@ use reshard_layout::{At, Mode};
 use smallvec::SmallVec;
 
 use crate::notation::dims::same_elements;
-use crate::sharding::{AxisCut, Cuts};
+use crate::sharding::{AxisCut, Cuts, made};
 use crate::{Error, Mesh, Placement, Sharding};
 
 /// What stands above an axis in the dim that it shards.
@@ -124,7 +124,8 @@ impl Sharding {
         let literal = Sharding::new(mesh, shape, placements)?;
         let ordered = Sharding::in_order_of_axes(mesh, shape, placements)?;
         let agree = literal == ordered || {
-            let (a, b) = (plain_cuts(mesh, placements), ordered_cuts(mesh, placements)?);
+            let a = made(shape, plain_cuts(mesh, placements))?;
+            let b = made(shape, ordered_cuts(mesh, placements)?)?;
             shape.iter().enumerate().all(|(dim, &len)| {
                 let of =
                     |cuts: &[AxisCut]| -> Cuts { cuts.iter().filter(|c| c.dim == dim).cloned().collect() };

@@ -1,15 +1,17 @@
 //! Shardings and plans as they are stored: texts that people can read, in any serde format.
 //!
 //! A sharding is its mesh, shape and notation. A plan is a pure function of its inputs, so those are what is stored, and
-//! reading one plans again.
+//! reading one plans again. What has a cut that somebody brings is stored by the cut's name and arguments, and read with a
+//! registry that knows it.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::cut::CutRegistry;
 use crate::redistribute::model::Model;
 use crate::redistribute::{Objective, Plan, Planner, Topology};
 use crate::sharding::Shape;
-use crate::{Group, Mesh, Sharding};
+use crate::{Error, Group, Mesh, Sharding};
 
 #[derive(Serialize, Deserialize)]
 struct StoredSharding {
@@ -20,15 +22,44 @@ struct StoredSharding {
 
 impl Serialize for Sharding {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        let (mesh, shape) = (self.mesh().clone(), Shape::from_slice(self.shape()));
-        StoredSharding { mesh, shape, sharding: self.to_string() }.serialize(s)
+        StoredSharding::of(self).serialize(s)
+    }
+}
+
+impl StoredSharding {
+    fn of(s: &Sharding) -> StoredSharding {
+        let (mesh, shape) = (s.mesh().clone(), Shape::from_slice(s.shape()));
+        StoredSharding { mesh, shape, sharding: s.to_string() }
+    }
+
+    fn read(&self, cuts: &CutRegistry) -> Result<Sharding, Error> {
+        Sharding::parse_with(cuts, &self.mesh, &self.shape, &self.sharding)
     }
 }
 
 impl<'de> Deserialize<'de> for Sharding {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Sharding, D::Error> {
-        let s = StoredSharding::deserialize(d)?;
-        Sharding::parse(&s.mesh, &s.shape, &s.sharding).map_err(D::Error::custom)
+        Sharding::deserialize_with(&CutRegistry::new(), d)
+    }
+}
+
+impl Sharding {
+    /// Reads a stored sharding whose cuts may be these.
+    ///
+    /// ```
+    /// use reshard_sharding::{Mesh, Sharding, cut::CutRegistry};
+    /// let mesh: Mesh = "cp=2".parse()?;
+    /// let s = Sharding::parse(&mesh, &[8], "Z(0)")?;
+    /// let stored = serde_json::to_string(&s)?;
+    /// let mut json = serde_json::Deserializer::from_str(&stored);
+    /// assert_eq!(Sharding::deserialize_with(&CutRegistry::new(), &mut json)?, s);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn deserialize_with<'de, D: Deserializer<'de>>(
+        cuts: &CutRegistry,
+        d: D,
+    ) -> Result<Sharding, D::Error> {
+        StoredSharding::deserialize(d)?.read(cuts).map_err(D::Error::custom)
     }
 }
 
@@ -44,8 +75,8 @@ struct StoredPlan {
     /// Absent in what was stored before there was one.
     #[serde(default = "first_version")]
     version: u32,
-    from: Sharding,
-    to: Sharding,
+    from: StoredSharding,
+    to: StoredSharding,
     item_bytes: usize,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     topology: Option<Topology>,
@@ -69,8 +100,8 @@ impl Serialize for Plan {
         };
         StoredPlan {
             version: VERSION,
-            from: self.from().clone(),
-            to: self.to().clone(),
+            from: StoredSharding::of(self.from()),
+            to: StoredSharding::of(self.to()),
             item_bytes: self.item_bytes(),
             topology,
             cost_model,
@@ -85,6 +116,13 @@ impl Serialize for Plan {
 
 impl<'de> Deserialize<'de> for Plan {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Plan, D::Error> {
+        Plan::deserialize_with(&CutRegistry::new(), d)
+    }
+}
+
+impl Plan {
+    /// Reads a stored plan between shardings whose cuts may be these.
+    pub fn deserialize_with<'de, D: Deserializer<'de>>(cuts: &CutRegistry, d: D) -> Result<Plan, D::Error> {
         let p = StoredPlan::deserialize(d)?;
         if p.version > VERSION {
             let text = format!("a plan of version {}: this reads versions up to {VERSION}", p.version);
@@ -112,6 +150,8 @@ impl<'de> Deserialize<'de> for Plan {
             let groups: Result<Vec<Group>, _> = groups.iter().map(|g| g.parse()).collect();
             planner = planner.with_groups(groups.map_err(D::Error::custom)?);
         }
-        planner.plan(&p.from, &p.to, p.item_bytes).map_err(D::Error::custom)
+        let (from, to) =
+            (p.from.read(cuts).map_err(D::Error::custom)?, p.to.read(cuts).map_err(D::Error::custom)?);
+        planner.plan(&from, &to, p.item_bytes).map_err(D::Error::custom)
     }
 }

@@ -7,6 +7,7 @@
 use core::fmt;
 use std::str::FromStr;
 
+use crate::cut::CutRegistry;
 use crate::notation::cursor::Cursor;
 use crate::{Error, Placement, ReduceOp};
 
@@ -72,12 +73,13 @@ impl Part {
                 return Ok(part);
             }
         }
-        Ok(match Placement::read(r)? {
+        Ok(match Placement::read(r, &CutRegistry::new())? {
             Placement::Replicate => Part::Replicate,
             Placement::Partial(op) => Part::Partial(op),
-            fixed @ (Placement::Shard(_) | Placement::StridedShard { .. } | Placement::Ragged { .. }) => {
-                Part::Fixed(fixed)
-            }
+            fixed @ (Placement::Shard(_)
+            | Placement::StridedShard { .. }
+            | Placement::Ragged { .. }
+            | Placement::Cut { .. }) => Part::Fixed(fixed),
         })
     }
 }

@@ -9,7 +9,7 @@ use reshard_layout::{At, Modes};
 use smallvec::SmallVec;
 
 use crate::axis::SubAxis;
-use crate::cut::Cut;
+use crate::cut::DimCut;
 use crate::layout::encode::share_out;
 use crate::layout::{dim_of, local_len};
 use crate::redistribute::candidates::Leg;
@@ -305,7 +305,7 @@ fn pieces(whole: &Sharding, subs: &[SubAxis], dim: usize) -> Result<Option<Shard
             placements.iter().enumerate().filter_map(cut).collect()
         }
     };
-    cuts.extend(subs.iter().map(|&s| AxisCut { dim, sub: s, cut: Cut::chunks(1, s.size) }));
+    cuts.extend(subs.iter().map(|&s| AxisCut { dim, sub: s, cut: DimCut::chunks(1, s.size) }));
     let partial = whole.partial().iter().copied().collect();
     let pieces = Sharding::from_cuts(mesh, shape, cuts, partial)?;
     Ok(pieces.has_notation().then_some(pieces))

@@ -1,0 +1,10 @@
+//! Cuts by pieces, zigzag and those that others bring, against their definitions element by element.
+
+mod brought;
+mod definition;
+#[path = "../interpreter/mod.rs"]
+mod interpreter;
+mod moved;
+mod said;
+mod shared_out;
+mod trusted;
