@@ -167,6 +167,21 @@ impl DimCut {
         }
     }
 
+    /// Whether it is chunks, which cut every length.
+    #[inline]
+    pub(crate) fn is_chunks(&self) -> bool {
+        match self {
+            DimCut::Chunks { .. } => true,
+            DimCut::Sizes(_) | DimCut::Other(_) => false,
+        }
+    }
+
+    /// Another cut, which is not asked yet.
+    #[inline(never)]
+    pub(crate) fn by(cut: &NamedCut, ranks: usize) -> DimCut {
+        DimCut::Other(Arc::new(Made::new(cut, ranks)))
+    }
+
     /// Whether it is plain chunks.
     pub(crate) fn is_plain(&self) -> bool {
         match self {

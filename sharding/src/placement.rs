@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::cut::{Cut, CutRegistry, DimCut, Made, NamedCut};
+use crate::cut::{Cut, CutRegistry, DimCut, NamedCut};
 use crate::notation::cursor::Cursor;
 use crate::{Error, ReduceOp};
 
@@ -151,12 +151,13 @@ impl Placement {
     }
 
     /// The dim that it shards over `n` ranks, and how.
+    #[inline]
     pub(crate) fn cut(&self, n: usize) -> Option<(usize, DimCut)> {
         match self {
             Placement::Shard(dim) => Some((*dim, DimCut::chunks(1, n))),
             Placement::StridedShard { dim, split_factor } => Some((*dim, DimCut::chunks(*split_factor, n))),
             Placement::Ragged { dim, sizes } => Some((*dim, DimCut::ragged(sizes))),
-            Placement::Cut { dim, cut } => Some((*dim, DimCut::Other(Arc::new(Made::new(cut, n))))),
+            Placement::Cut { dim, cut } => Some((*dim, DimCut::by(cut, n))),
             Placement::Replicate | Placement::Partial(_) => None,
         }
     }

@@ -145,7 +145,7 @@ impl Sharding {
                 // Its sizes are plain chunks, of that length only.
                 check_total(shape, &cuts, dim, sizes.iter().sum(), p)?;
             }
-            let cut = cut_after(shape, &cuts, dim, cut)?;
+            let cut = if cut.is_chunks() { cut } else { cut_after(shape, &cuts, dim, cut)? };
             cuts.push(AxisCut { dim, sub: mesh.whole(axis), cut });
         }
         Sharding::from_cuts(mesh, shape, cuts, partial)
@@ -181,13 +181,14 @@ impl Sharding {
         check_shape(shape)?;
         let partial = canonical_partial(mesh, partial)?;
         for i in 0..cuts.len() {
+            if cuts[i].cut.is_chunks() {
+                continue;
+            }
             if let Some(total) = cuts[i].cut.total() {
                 let p = Placement::of_cut(cuts[i].dim, &cuts[i].cut);
                 check_total(shape, &cuts[..i], cuts[i].dim, total, &p)?;
             }
-            if cuts[i].cut.other().is_some() {
-                cuts[i].cut = cut_after(shape, &cuts[..i], cuts[i].dim, cuts[i].cut.clone())?;
-            }
+            cuts[i].cut = cut_after(shape, &cuts[..i], cuts[i].dim, cuts[i].cut.clone())?;
         }
         cuts.retain(|c| c.cut.ranks() > 1);
         cuts.sort_by_key(|c| c.dim);
