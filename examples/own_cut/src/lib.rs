@@ -38,10 +38,10 @@ impl Cut for BlockCyclic {
 
     fn pieces(&self, extent: usize, ranks: usize) -> Result<Pieces, Error> {
         let mut pieces = Pieces::new(ranks);
-        // `give` refuses too many pieces, so that no extent makes this long.
+        // `add` refuses too many pieces, so that no extent makes this long.
         for (i, start) in (0..extent).step_by(self.block.get()).enumerate() {
             let end = start.saturating_add(self.block.get()).min(extent);
-            pieces.give(i % ranks, start..end)?;
+            pieces.add(i % ranks, start..end)?;
         }
         Ok(pieces)
     }

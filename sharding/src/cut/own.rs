@@ -32,7 +32,7 @@ use crate::Error;
 ///         let mut pieces = Pieces::new(ranks);
 ///         let chunk = extent.div_ceil(ranks);
 ///         for i in 0..ranks {
-///             pieces.give(ranks - 1 - i, (i * chunk).min(extent)..((i + 1) * chunk).min(extent))?;
+///             pieces.add(ranks - 1 - i, (i * chunk).min(extent)..((i + 1) * chunk).min(extent))?;
 ///         }
 ///         Ok(pieces)
 ///     }

@@ -14,12 +14,12 @@ pub(super) const MOST_RANKS: usize = 1 << 20;
 /// ```
 /// use reshard_sharding::cut::Pieces;
 /// let mut pieces = Pieces::new(2);
-/// pieces.give(1, 0..3)?;
-/// pieces.give(0, 3..5)?;
-/// pieces.give(1, 5..5)?;
-/// pieces.give(0, 5..6)?;
+/// pieces.add(1, 0..3)?;
+/// pieces.add(0, 3..5)?;
+/// pieces.add(1, 5..5)?;
+/// pieces.add(0, 5..6)?;
 /// assert_eq!(pieces.of(0), [reshard_sharding::Interval { start: 3, len: 3 }]);
-/// assert!(pieces.give(1, 2..4).unwrap_err().to_string().starts_with("rank 1 keeps 0..3 and then 2..4"));
+/// assert!(pieces.add(1, 2..4).unwrap_err().to_string().starts_with("rank 1 keeps 0..3 and then 2..4"));
 /// # Ok::<(), reshard_sharding::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl Pieces {
     ///
     /// Fails with `placement` for indices that are not behind them, for a rank that is not there, and for more than 2^24
     /// pieces or 2^20 ranks in all.
-    pub fn give(&mut self, rank: usize, indices: Range<usize>) -> Result<(), Error> {
+    pub fn add(&mut self, rank: usize, indices: Range<usize>) -> Result<(), Error> {
         let bad = |reason: String| Err(Error::Placement { reason });
         if rank >= self.ranks {
             return bad(format!("rank {rank} gets {indices:?}, and ranks are below {}", self.ranks));

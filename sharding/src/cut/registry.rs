@@ -30,8 +30,8 @@ type Constructor = Arc<dyn Fn(&str) -> Result<Arc<dyn Cut>, Error> + Send + Sync
 ///     }
 ///     fn pieces(&self, extent: usize, ranks: usize) -> Result<Pieces, Error> {
 ///         let mut pieces = Pieces::new(ranks);
-///         pieces.give(0, 0..extent.saturating_sub(self.0))?;
-///         pieces.give(ranks - 1, extent.saturating_sub(self.0)..extent)?;
+///         pieces.add(0, 0..extent.saturating_sub(self.0))?;
+///         pieces.add(ranks - 1, extent.saturating_sub(self.0)..extent)?;
 ///         Ok(pieces)
 ///     }
 /// }

@@ -31,7 +31,7 @@ impl Cut for Zigzag {
         for rank in 0..ranks {
             for i in [rank, twice - 1 - rank] {
                 let x = chunk(extent, twice, i);
-                pieces.give(rank, x.start..x.start + x.len)?;
+                pieces.add(rank, x.start..x.start + x.len)?;
             }
         }
         Ok(pieces)

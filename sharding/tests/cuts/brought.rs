@@ -23,7 +23,7 @@ impl Cut for BlockCyclic {
         let mut rank = 0;
         while start < extent {
             let end = extent.min(start.saturating_add(self.0));
-            pieces.give(rank, start..end)?;
+            pieces.add(rank, start..end)?;
             (start, rank) = (end, (rank + 1) % ranks);
         }
         Ok(pieces)
@@ -73,26 +73,26 @@ impl Cut for Bad {
         let half = extent / 2;
         match self.0 {
             Wrong::Overlap => {
-                pieces.give(0, 0..half + 1)?;
-                pieces.give(ranks - 1, half..extent)?;
+                pieces.add(0, 0..half + 1)?;
+                pieces.add(ranks - 1, half..extent)?;
             }
             Wrong::Gap => {
-                pieces.give(0, 0..half)?;
-                pieces.give(ranks - 1, half + 1..extent)?;
+                pieces.add(0, 0..half)?;
+                pieces.add(ranks - 1, half + 1..extent)?;
             }
-            Wrong::Beyond => pieces.give(0, 0..extent + 1)?,
+            Wrong::Beyond => pieces.add(0, 0..extent + 1)?,
             Wrong::Descending => {
-                pieces.give(0, half..extent)?;
-                pieces.give(0, 0..half)?;
+                pieces.add(0, half..extent)?;
+                pieces.add(0, 0..half)?;
             }
             Wrong::OtherRanks => {
                 pieces = Pieces::new(ranks + 1);
-                pieces.give(ranks, 0..extent)?;
+                pieces.add(ranks, 0..extent)?;
             }
-            Wrong::NoSuchRank => pieces.give(ranks, 0..extent)?,
+            Wrong::NoSuchRank => pieces.add(ranks, 0..extent)?,
             Wrong::TooMany => {
                 for i in 0..extent {
-                    pieces.give(i % ranks, i..i + 1)?;
+                    pieces.add(i % ranks, i..i + 1)?;
                 }
             }
             Wrong::Refuses => {
@@ -115,7 +115,7 @@ impl Cut for Fickle {
         let turn = self.0.fetch_add(1, Ordering::Relaxed);
         let mut pieces = Pieces::new(ranks);
         for i in 0..extent {
-            pieces.give((i * i + turn) % ranks, i..i + 1)?;
+            pieces.add((i * i + turn) % ranks, i..i + 1)?;
         }
         Ok(pieces)
     }
@@ -134,7 +134,7 @@ impl Cut for Called {
     }
     fn pieces(&self, extent: usize, ranks: usize) -> Result<Pieces, Error> {
         let mut pieces = Pieces::new(ranks);
-        pieces.give(ranks - 1, 0..extent)?;
+        pieces.add(ranks - 1, 0..extent)?;
         Ok(pieces)
     }
 }
