@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use reshard_sharding::group::Existing;
+use reshard_sharding::Existing;
 use reshard_sharding::{Mesh, Placements, Sharding};
 
 fn mesh(text: &str) -> Mesh {

@@ -3,8 +3,8 @@
 //! The one definition that verification, assembling and cutting share: where each stretch of a rank's row-major shard
 //! lies in the row-major whole. It is computed from `region(rank)` alone and never from a plan, so it can judge one.
 
+use reshard_sharding::Intervals;
 use reshard_sharding::Region;
-use reshard_sharding::region::Intervals;
 
 /// A stretch of bytes that is contiguous both in a rank's shard and in the whole tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use clap::Args;
 use reshard_sharding::Mesh;
-use reshard_sharding::mesh::recipes::{Kind, Recipe, Role};
+use reshard_sharding::recipes::{Kind, Recipe, Role};
 use serde::Serialize;
 
 use super::arguments::Format;

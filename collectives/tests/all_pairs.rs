@@ -8,7 +8,7 @@ use reshard_collectives::Memory;
 use reshard_collectives::threads::World;
 use reshard_kernels::DType;
 use reshard_planner::Planner;
-use reshard_sharding::{Mesh, Placement, ReduceOp, Sharding};
+use reshard_sharding::{Mesh, Placement, Placements, ReduceOp, Sharding};
 
 const PER_AXIS: [Placement; 6] = [
     Placement::Replicate,
@@ -125,6 +125,41 @@ fn two_meshes_and_other_world_sizes() {
                             &data,
                         );
                     }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn zigzag_goes_everywhere_and_back() {
+    for (mesh, texts) in [
+        ("x=4", &["Z(0)", "Z(1)", "S(0)", "S(1)", "SS(0,3)", "R", "P"][..]),
+        (
+            "x=2,y=3",
+            &[
+                "Z(0),S(0)",
+                "S(0),Z(0)",
+                "Z(0),Z(0)",
+                "Z(1),Z(0)",
+                "R,Z(0)",
+                "P,Z(0)",
+                "Z(0),P",
+                "R,R",
+                "S(1),S(0)",
+            ],
+        ),
+    ] {
+        let mesh: Mesh = mesh.parse().unwrap();
+        let mut world = World::new(mesh.size()).unwrap();
+        for shape in [&[24, 6][..], &[16, 5], &[7, 13], &[0, 5], &[1, 2]] {
+            for from in texts {
+                let placements: Placements = from.parse().unwrap();
+                let source = Sharding::new(&mesh, shape, &placements).unwrap();
+                let data = shards::<i64>(&source, &placements);
+                for to in texts {
+                    let target = Sharding::parse(&mesh, shape, to).unwrap();
+                    check_pair(&mut world, &Planner::new(), &source, &target, &data);
                 }
             }
         }

@@ -15,9 +15,27 @@
 //! **Sizes** `s_0, .., s_(n-1)` (`Ragged`) are for the one length that they add up to, of which rank `i` keeps
 //! `[s_0 + .. + s_(i-1), s_0 + .. + s_i)`.
 //!
-//! Only this module and the comparison of uneven views match on the two forms, and everybody else asks by method, so that
-//! a further form (ragged cuts over a prefix of the dims, sizes in relative units, cuts that others bring) is a new
-//! variant and no change to callers.
+//! **Any other cut** is a [`Cut`], which says for a length and a number of ranks who keeps which indices: [`Zigzag`], or one
+//! that somebody else brings ([`CutRegistry`]). It is asked when a sharding is made, once for each length that the cuts
+//! before it leave, and what it says is checked and kept, so that afterwards it is a list like any other. Where that list is
+//! what chunks give, it is those chunks; the list of one rank is everything, so there is nothing to cut.
+//!
+//! Only this module and the comparison of uneven views match on the three forms, and everybody else asks by method, so that
+//! a further form (ragged cuts over a prefix of the dims, sizes in relative units) is a new variant and no change to callers.
+
+mod laws;
+mod made;
+mod own;
+mod pieces;
+mod registry;
+mod zigzag;
+
+pub use laws::check_cut;
+pub use made::Made;
+pub use own::{Cut, NamedCut};
+pub use pieces::Pieces;
+pub use registry::CutRegistry;
+pub use zigzag::Zigzag;
 
 use core::ops::Range;
 use std::sync::Arc;
@@ -40,7 +58,7 @@ pub fn chunk(len: usize, n: usize, i: usize) -> Interval {
 
 /// One cut of a dim among the ranks of an axis (see the [module](self)).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Cut {
+pub enum DimCut {
     /// Chunked into `pieces`, each chunked over the ranks; rank `i` keeps the `i`-th of every piece.
     Chunks {
         /// The split factor.
@@ -50,53 +68,55 @@ pub enum Cut {
     },
     /// A size for each rank.
     Sizes(Arc<[usize]>),
+    /// What another cut says.
+    Other(Arc<Made>),
 }
 
-impl Cut {
+impl DimCut {
     /// Chunks of `pieces` over `ranks`; one piece makes plain chunks.
-    pub fn chunks(pieces: usize, ranks: usize) -> Cut {
-        Cut::Chunks { pieces, ranks }
+    pub fn chunks(pieces: usize, ranks: usize) -> DimCut {
+        DimCut::Chunks { pieces, ranks }
     }
 
     /// These sizes, which become plain chunks where that is what they are.
     ///
     /// Requires that their sum fits.
-    pub fn ragged(sizes: &Arc<[usize]>) -> Cut {
+    pub fn ragged(sizes: &Arc<[usize]>) -> DimCut {
         let (n, total) = (sizes.len(), sizes.iter().sum());
         let plain = sizes.iter().enumerate().all(|(i, &s)| s == chunk(total, n, i).len);
-        if plain { Cut::chunks(1, n) } else { Cut::Sizes(Arc::clone(sizes)) }
+        if plain { DimCut::chunks(1, n) } else { DimCut::Sizes(Arc::clone(sizes)) }
     }
 
     /// The same, as plain chunks where its sizes are those.
-    pub fn simplest(self) -> Cut {
+    pub fn simplest(self) -> DimCut {
         match self {
-            Cut::Chunks { .. } => self,
-            Cut::Sizes(sizes) => Cut::ragged(&sizes),
+            DimCut::Chunks { .. } | DimCut::Other(_) => self,
+            DimCut::Sizes(sizes) => DimCut::ragged(&sizes),
         }
     }
 
     /// The same without a split factor: plain chunks over as many ranks, or these sizes.
-    pub fn in_one_piece(self) -> Cut {
+    pub fn in_one_piece(self) -> DimCut {
         match self {
-            Cut::Chunks { ranks, .. } => Cut::chunks(1, ranks),
-            Cut::Sizes(_) => self,
+            DimCut::Chunks { ranks, .. } => DimCut::chunks(1, ranks),
+            DimCut::Sizes(_) | DimCut::Other(_) => self,
         }
     }
 
     /// The same cut of `len`, with as many pieces as that really makes.
     ///
     /// Requires that there is something to cut.
-    pub fn without_empty_pieces(&self, len: usize) -> Cut {
+    pub fn without_empty_pieces(&self, len: usize) -> DimCut {
         match self {
-            Cut::Chunks { pieces, ranks } => Cut::chunks(len.div_ceil(len.div_ceil(*pieces)), *ranks),
-            Cut::Sizes(_) => self.clone(),
+            DimCut::Chunks { pieces, ranks } => DimCut::chunks(len.div_ceil(len.div_ceil(*pieces)), *ranks),
+            DimCut::Sizes(_) | DimCut::Other(_) => self.clone(),
         }
     }
 
     /// The cut that leaves every rank what it keeps of the indices `part` of `len`, if these are whole pieces.
-    pub fn narrowed(&self, len: usize, part: Range<usize>) -> Option<Cut> {
+    pub fn narrowed(&self, len: usize, part: Range<usize>) -> Option<DimCut> {
         match *self {
-            Cut::Chunks { pieces, ranks } => {
+            DimCut::Chunks { pieces, ranks } => {
                 if part.is_empty() {
                     return None;
                 }
@@ -105,41 +125,73 @@ impl Cut {
                     part.start.is_multiple_of(piece) && (part.len().is_multiple_of(piece) || part.end == len);
                 let pieces = part.len().div_ceil(piece);
                 // The pieces of the new extent must be those of the old one.
-                (whole && part.len().div_ceil(pieces) == piece).then(|| Cut::chunks(pieces, ranks))
+                (whole && part.len().div_ceil(pieces) == piece).then(|| DimCut::chunks(pieces, ranks))
             }
-            Cut::Sizes(_) => None,
+            DimCut::Sizes(_) | DimCut::Other(_) => None,
         }
     }
 
     /// How many ranks the axis has.
     pub fn ranks(&self) -> usize {
         match self {
-            Cut::Chunks { ranks, .. } => *ranks,
-            Cut::Sizes(sizes) => sizes.len(),
+            DimCut::Chunks { ranks, .. } => *ranks,
+            DimCut::Sizes(sizes) => sizes.len(),
+            DimCut::Other(made) => made.ranks(),
         }
     }
 
-    /// Into how many pieces it first cuts a dim, each of which goes to all ranks; 1 for sizes.
+    /// Into how many pieces it first cuts a dim, each of which goes to all ranks; 1 where it is not chunks.
     pub fn pieces(&self) -> usize {
         match self {
-            Cut::Chunks { pieces, .. } => *pieces,
-            Cut::Sizes(_) => 1,
+            DimCut::Chunks { pieces, .. } => *pieces,
+            DimCut::Sizes(_) | DimCut::Other(_) => 1,
         }
     }
 
     /// The sizes, where it has its own.
     pub fn sizes(&self) -> Option<&Arc<[usize]>> {
         match self {
-            Cut::Chunks { .. } => None,
-            Cut::Sizes(sizes) => Some(sizes),
+            DimCut::Chunks { .. } | DimCut::Other(_) => None,
+            DimCut::Sizes(sizes) => Some(sizes),
         }
+    }
+
+    /// What another cut says, where it is one.
+    pub fn other(&self) -> Option<&Arc<Made>> {
+        match self {
+            DimCut::Chunks { .. } | DimCut::Sizes(_) => None,
+            DimCut::Other(made) => Some(made),
+        }
+    }
+
+    /// The same for a dim of which earlier cuts leave ranks these lengths, ascending: another cut is asked about each.
+    pub fn of_lens(self, lens: &[usize]) -> Result<DimCut, Error> {
+        match self {
+            DimCut::Chunks { .. } | DimCut::Sizes(_) => Ok(self),
+            DimCut::Other(made) => made.of_lens(lens),
+        }
+    }
+
+    /// Whether it is chunks, which cut every length.
+    #[inline]
+    pub fn is_chunks(&self) -> bool {
+        match self {
+            DimCut::Chunks { .. } => true,
+            DimCut::Sizes(_) | DimCut::Other(_) => false,
+        }
+    }
+
+    /// Another cut, which is not asked yet.
+    #[inline(never)]
+    pub fn by(cut: &NamedCut, ranks: usize) -> DimCut {
+        DimCut::Other(Arc::new(Made::new(cut, ranks)))
     }
 
     /// Whether it is plain chunks.
     pub fn is_plain(&self) -> bool {
         match self {
-            Cut::Chunks { pieces, .. } => *pieces == 1,
-            Cut::Sizes(_) => false,
+            DimCut::Chunks { pieces, .. } => *pieces == 1,
+            DimCut::Sizes(_) | DimCut::Other(_) => false,
         }
     }
 
@@ -150,29 +202,30 @@ impl Cut {
 
     /// How many pieces there really are of `len`, if all are equal and give every rank as much.
     ///
-    /// Requires that there is something to cut. Sizes are never taken for equal.
+    /// Requires that there is something to cut. Only chunks are taken for equal.
     pub fn even_pieces(&self, len: usize) -> Option<usize> {
         match *self {
-            Cut::Chunks { pieces, ranks } => {
+            DimCut::Chunks { pieces, ranks } => {
                 let piece = len.div_ceil(pieces);
                 (len.is_multiple_of(piece) && piece.is_multiple_of(ranks)).then(|| len / piece)
             }
-            Cut::Sizes(_) => None,
+            DimCut::Sizes(_) | DimCut::Other(_) => None,
         }
     }
 
     /// How many elements rank `i` of the axis keeps of `len`.
     pub fn len(&self, len: usize, i: usize) -> usize {
         match self {
-            Cut::Chunks { pieces: 1, ranks } => chunk(len, *ranks, i).len,
-            Cut::Chunks { pieces, ranks } => {
+            DimCut::Chunks { pieces: 1, ranks } => chunk(len, *ranks, i).len,
+            DimCut::Chunks { pieces, ranks } => {
                 let c = len.div_ceil(*pieces);
                 if c == 0 {
                     return 0;
                 }
                 (len / c) * chunk(c, *ranks, i).len + chunk(len % c, *ranks, i).len
             }
-            Cut::Sizes(sizes) => sizes[i],
+            DimCut::Sizes(sizes) => sizes[i],
+            DimCut::Other(made) => made.len(len, i),
         }
     }
 
@@ -182,7 +235,7 @@ impl Cut {
     /// lengths can change only at those places of its two parts.
     pub fn places(&self, len: usize) -> SmallVec<[usize; 8]> {
         match self {
-            Cut::Chunks { pieces, ranks } => {
+            DimCut::Chunks { pieces, ranks } => {
                 let c = len.div_ceil(*pieces).max(1);
                 let last = ranks - 1;
                 let mut at: SmallVec<[usize; 8]> = SmallVec::from_slice(&[0, last]);
@@ -192,7 +245,8 @@ impl Cut {
                 }
                 at
             }
-            Cut::Sizes(sizes) => (0..sizes.len()).collect(),
+            DimCut::Sizes(sizes) => (0..sizes.len()).collect(),
+            DimCut::Other(made) => made.places(len),
         }
     }
 
@@ -206,12 +260,17 @@ impl Cut {
     /// A piece of `m` gives `c = ceil(m/n)` each, and then `ceil(c/n')` each. Over both at once it gives
     /// `ceil(m/(n n')) = ceil(c/n')` each, so the places are the same if `n'` divides `c`, or if nothing is left for the
     /// second rank. The next cut must cut every share for itself.
-    pub fn goes_on(&self, next: &Cut, len: usize) -> bool {
+    pub fn goes_on(&self, next: &DimCut, len: usize) -> bool {
         let (pieces, ranks, next_pieces, next_ranks) = match (self, next) {
-            (&Cut::Chunks { pieces, ranks }, &Cut::Chunks { pieces: next_pieces, ranks: next_ranks }) => {
-                (pieces, ranks, next_pieces, next_ranks)
-            }
-            (Cut::Chunks { .. }, Cut::Sizes(_)) | (Cut::Sizes(_), Cut::Chunks { .. } | Cut::Sizes(_)) => {
+            (
+                &DimCut::Chunks { pieces, ranks },
+                &DimCut::Chunks { pieces: next_pieces, ranks: next_ranks },
+            ) => (pieces, ranks, next_pieces, next_ranks),
+            (DimCut::Chunks { .. }, DimCut::Sizes(_) | DimCut::Other(_))
+            | (
+                DimCut::Sizes(_) | DimCut::Other(_),
+                DimCut::Chunks { .. } | DimCut::Sizes(_) | DimCut::Other(_),
+            ) => {
                 return false;
             }
         };
@@ -235,7 +294,7 @@ impl Cut {
         let mut taker = Taker { list, at: 0, before: 0 };
         let mut kept = Intervals::new();
         match self {
-            Cut::Chunks { pieces, ranks } => {
+            DimCut::Chunks { pieces, ranks } => {
                 let c = total.div_ceil(*pieces);
                 if c == 0 {
                     return Ok(kept);
@@ -253,10 +312,18 @@ impl Cut {
                     return Err(Error::TooFragmented { dim, pieces: kept.len(), limit: MAX_PIECES });
                 }
             }
-            Cut::Sizes(sizes) => {
+            DimCut::Sizes(sizes) => {
                 let start = sizes[..i].iter().sum();
                 // Made for this length only; elsewhere it keeps what there is.
                 taker.take(start, sizes[i].min(total.saturating_sub(start)), &mut kept);
+            }
+            DimCut::Other(made) => {
+                for x in made.of(total, i) {
+                    taker.take(x.start, x.len, &mut kept);
+                }
+                if kept.len() > MAX_PIECES {
+                    return Err(Error::TooFragmented { dim, pieces: kept.len(), limit: MAX_PIECES });
+                }
             }
         }
         Ok(kept)

@@ -4,47 +4,51 @@
 //! * [`Placement`]: what one mesh axis does to a tensor, with PyTorch's exact semantics, also for sizes that do not
 //!   divide; [`Sharding`]: who holds which elements, canonical, with its [ownership](Sharding::ownership) as one layout
 //!   where there is one and a [region](Sharding::region) always.
+//! * [`Cut`]: any other way to share a dim out among ranks, for which zigzag is one and anybody brings theirs.
 //! * [`meaning`]: the one tensor that a set of shards denotes: the definition everything is tested against.
 //!
 //! The cheapest way from one sharding to another is `reshard-planner`, what ops do to shardings `reshard-ops`.
 #![forbid(unsafe_code)]
 
-pub mod axis;
+mod axis;
 mod cut;
 mod error;
-pub mod group;
-pub mod layout;
+mod group;
+mod layout;
 pub mod meaning;
-pub mod mesh;
+mod mesh;
 pub mod notation;
-pub mod placement;
-pub mod reduce;
-pub mod region;
-pub mod sharding;
-pub mod strided;
+mod placement;
+mod reduce;
+mod region;
+mod sharding;
+mod strided;
 pub mod theory;
 mod view;
 
 pub use axis::{Axis, AxisName, SubAxis};
+pub use cut::{Cut, CutRegistry, NamedCut, Pieces, Zigzag, check_cut};
 pub use error::Error;
-pub use group::Group;
-pub use mesh::Mesh;
+pub use group::{Existing, Group, Groups, Members};
+pub use mesh::{Coordinate, Mesh, recipes};
 pub use placement::{Placement, Placements};
 pub use reduce::ReduceOp;
-pub use region::{Interval, Region};
+pub use region::{Interval, Intervals, Region};
 pub use sharding::{PartialAxis, Sharding};
+pub use strided::Strided;
 
 /// What only the other crates of this project need; it may change with any version.
 #[doc(hidden)]
 pub mod internal {
-    pub use crate::cut::{Cut, chunk};
+    pub use crate::cut::{DimCut, Made, chunk};
     pub use crate::layout::encode::share_out;
     pub use crate::layout::{dim_of, local_len};
     pub use crate::mesh::{
-        Coordinate, axis_of, coordinate_of, digit, for_each_value, members_along, ranks_of_both, set_digit,
+        axis_of, coordinate_of, digit, for_each_value, members_along, ranks_of_both, set_digit,
     };
+    pub use crate::notation::StoredSharding;
     pub use crate::notation::cursor::Cursor;
-    pub use crate::region::{Intervals, Run, append, shared, shared_len};
-    pub use crate::sharding::{AxisCut, Cuts, Shape, canonical_partial, check_sizes, numel};
+    pub use crate::region::{Run, append, shared, shared_len};
+    pub use crate::sharding::{AxisCut, Cuts, Shape, canonical_partial, check_sizes, cut_after, numel};
     pub use crate::view::advice::advised;
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::cut::Cut;
+use crate::cut::{Cut, CutRegistry, DimCut, NamedCut};
 use crate::notation::cursor::Cursor;
 use crate::{Error, ReduceOp};
 
@@ -45,8 +45,36 @@ pub enum Placement {
         /// How many indices each rank of the axis keeps.
         sizes: Arc<[usize]>,
     },
+    /// Another way to share a dim out among the ranks, with a name: `Z(0)`, zigzag, or one that somebody brings.
+    Cut {
+        /// The dim that is sharded.
+        dim: usize,
+        /// Which rank of the axis keeps what.
+        cut: NamedCut,
+    },
     /// Every rank holds a whole term; the value is their reduction.
     Partial(ReduceOp),
+}
+
+/// The words of the placements that are no [`Cut`].
+pub(crate) const WORDS: [&str; 12] = [
+    "R",
+    "Replicate",
+    "S",
+    "Shard",
+    "SS",
+    "StridedShard",
+    "_StridedShard",
+    "_S",
+    "RG",
+    "Ragged",
+    "P",
+    "Partial",
+];
+
+/// Whether a word is the placement R or P with another one behind it, as PyTorch prints specs: `RRS(0)`, `PS(0)`.
+pub(crate) fn runs_on(word: &str) -> bool {
+    word.starts_with(['R', 'P']) && word[1..].starts_with(['R', 'S', 'P', '_'])
 }
 
 impl fmt::Display for Placement {
@@ -62,6 +90,7 @@ impl fmt::Display for Placement {
                 }
                 f.write_str("])")
             }
+            Placement::Cut { dim, cut } => cut.write(f, *dim),
             Placement::Partial(op) => write!(f, "P({op})"),
         }
     }
@@ -82,32 +111,63 @@ impl Placement {
         Placement::Ragged { dim, sizes: sizes.into() }
     }
 
+    /// Zigzag over a dim: see [`Zigzag`](crate::cut::Zigzag).
+    ///
+    /// ```
+    /// use reshard_sharding::Placement;
+    /// assert_eq!(Placement::zigzag(1).to_string(), "Z(1)");
+    /// assert_eq!("Z(1)".parse::<Placement>()?, Placement::zigzag(1));
+    /// # Ok::<(), reshard_sharding::Error>(())
+    /// ```
+    pub fn zigzag(dim: usize) -> Placement {
+        Placement::Cut { dim, cut: NamedCut::zigzag() }
+    }
+
+    /// A dim cut by a cut of one's own: see [`Cut`].
+    ///
+    /// Fails like [`NamedCut::new`].
+    pub fn by(dim: usize, cut: Arc<dyn Cut>) -> Result<Placement, Error> {
+        Ok(Placement::Cut { dim, cut: NamedCut::new(cut)? })
+    }
+
+    /// Reads a placement that may be one of these cuts.
+    pub fn parse_with(cuts: &CutRegistry, text: &str) -> Result<Placement, Error> {
+        let mut r = Cursor::new("placement", text);
+        let p = Placement::read(&mut r, cuts)?;
+        r.finish()?;
+        Ok(p)
+    }
+
     /// The dim that it shards, if it shards one.
     pub fn dim(&self) -> Option<usize> {
         match self {
-            Placement::Shard(dim) | Placement::StridedShard { dim, .. } | Placement::Ragged { dim, .. } => {
-                Some(*dim)
-            }
+            Placement::Shard(dim)
+            | Placement::StridedShard { dim, .. }
+            | Placement::Ragged { dim, .. }
+            | Placement::Cut { dim, .. } => Some(*dim),
             Placement::Replicate | Placement::Partial(_) => None,
         }
     }
 
     /// The dim that it shards over `n` ranks, and how.
     #[doc(hidden)]
-    pub fn cut(&self, n: usize) -> Option<(usize, Cut)> {
+    #[inline]
+    pub fn cut(&self, n: usize) -> Option<(usize, DimCut)> {
         match self {
-            Placement::Shard(dim) => Some((*dim, Cut::chunks(1, n))),
-            Placement::StridedShard { dim, split_factor } => Some((*dim, Cut::chunks(*split_factor, n))),
-            Placement::Ragged { dim, sizes } => Some((*dim, Cut::ragged(sizes))),
+            Placement::Shard(dim) => Some((*dim, DimCut::chunks(1, n))),
+            Placement::StridedShard { dim, split_factor } => Some((*dim, DimCut::chunks(*split_factor, n))),
+            Placement::Ragged { dim, sizes } => Some((*dim, DimCut::ragged(sizes))),
+            Placement::Cut { dim, cut } => Some((*dim, DimCut::by(cut, n))),
             Placement::Replicate | Placement::Partial(_) => None,
         }
     }
 
     /// The placement that cuts a dim so.
-    pub(crate) fn of_cut(dim: usize, cut: &Cut) -> Placement {
-        match cut.sizes() {
-            Some(sizes) => Placement::Ragged { dim, sizes: sizes.clone() },
-            None => Placement::of_chunks(dim, cut.pieces()),
+    pub(crate) fn of_cut(dim: usize, cut: &DimCut) -> Placement {
+        match (cut.sizes(), cut.other()) {
+            (Some(sizes), _) => Placement::Ragged { dim, sizes: sizes.clone() },
+            (None, Some(made)) => Placement::Cut { dim, cut: made.cut().clone() },
+            (None, None) => Placement::of_chunks(dim, cut.pieces()),
         }
     }
 
@@ -122,12 +182,12 @@ impl Placement {
     }
 
     #[doc(hidden)]
-    pub fn read(r: &mut Cursor<'_>) -> Result<Placement, Error> {
+    pub fn read(r: &mut Cursor<'_>, cuts: &CutRegistry) -> Result<Placement, Error> {
         let at = r.here();
         let start = r.clone();
         let mut word = r.take_while(|c| c.is_ascii_alphanumeric() || c == '_');
         // PyTorch prints specs without commas: RRS(0) starts with R.
-        if word.starts_with(['R', 'P']) && word[1..].starts_with(['R', 'S', 'P', '_']) {
+        if runs_on(word) {
             word = &word[..1];
             *r = start;
             r.expect(word)?;
@@ -189,9 +249,35 @@ impl Placement {
                 }
                 Ok(Placement::Partial(op))
             }
-            _ => {
-                Err(r.error_at(at, "a placement: R, S(dim), SS(dim,split_factor), RG(dim,[sizes]) or P(op)"))
+            name => Placement::read_cut(r, cuts, at, name),
+        }
+    }
+
+    /// Reads what stands behind the name of a cut: `(dim)` or `(dim,arguments)`.
+    fn read_cut(r: &mut Cursor<'_>, cuts: &CutRegistry, at: usize, name: &str) -> Result<Placement, Error> {
+        let known = || cuts.names().map(|name| format!("{name}(dim)")).collect::<Vec<_>>().join(", ");
+        let all =
+            || format!("a placement: R, S(dim), SS(dim,split_factor), RG(dim,[sizes]), {} or P(op)", known());
+        if name.is_empty() || !r.eat("(") {
+            return Err(r.error_at(at, all()));
+        }
+        keyword(r, &["dim"]);
+        let dim = r.number("the number of a dim, counted from 0");
+        let place = r.here();
+        let arguments = match &dim {
+            Ok(_) if r.eat(",") => r.up_to_bracket(),
+            Ok(_) | Err(_) => "",
+        };
+        match cuts.cut(name, arguments) {
+            Ok(Some(cut)) => {
+                let dim = dim?;
+                r.expect(")")?;
+                Ok(Placement::Cut { dim, cut })
             }
+            Ok(None) => Err(
+                r.error_at(at, format!("{}; a cut {name} is read with a CutRegistry that knows it", all()))
+            ),
+            Err(e) => Err(r.error_at(place, format!("what {name} takes ({e})"))),
         }
     }
 }
@@ -210,10 +296,7 @@ fn keyword(r: &mut Cursor<'_>, names: &[&str]) {
 impl FromStr for Placement {
     type Err = Error;
     fn from_str(s: &str) -> Result<Placement, Error> {
-        let mut r = Cursor::new("placement", s);
-        let p = Placement::read(&mut r)?;
-        r.finish()?;
-        Ok(p)
+        Placement::parse_with(&CutRegistry::new(), s)
     }
 }
 
@@ -258,7 +341,7 @@ pub(crate) type ShardNumbers = SmallVec<[Option<usize>; 4]>;
 
 impl Placements {
     /// Reads placements; of each, its number in PyTorch's shard order, as in `S(0)[1]S(0)[0]`, where it has one.
-    pub(crate) fn read(r: &mut Cursor<'_>) -> Result<(Placements, ShardNumbers), Error> {
+    pub(crate) fn read(r: &mut Cursor<'_>, cuts: &CutRegistry) -> Result<(Placements, ShardNumbers), Error> {
         let mut numbers = SmallVec::new();
         let close = if r.eat("[") {
             Some("]")
@@ -273,7 +356,7 @@ impl Placements {
             if ended && (list.is_empty() || close.is_some()) {
                 break;
             }
-            let p = Placement::read(r)?;
+            let p = Placement::read(r, cuts)?;
             let numbered = matches!(p, Placement::Shard(_)) && r.eat("[");
             list.push(p);
             numbers.push(if numbered { Some(r.number("a number in the order of axes")?) } else { None });
@@ -291,17 +374,22 @@ impl Placements {
         }
         Ok((Placements(list), numbers))
     }
-}
 
-impl FromStr for Placements {
-    type Err = Error;
-    fn from_str(s: &str) -> Result<Placements, Error> {
-        let mut r = Cursor::new("placements", s);
-        let (list, numbers) = Placements::read(&mut r)?;
+    /// Reads placements that may be some of these cuts.
+    pub fn parse_with(cuts: &CutRegistry, text: &str) -> Result<Placements, Error> {
+        let mut r = Cursor::new("placements", text);
+        let (list, numbers) = Placements::read(&mut r, cuts)?;
         if numbers.iter().any(Option::is_some) {
             return Err(r.error_at(0, "placements without [..] (an order of axes is read with a mesh)"));
         }
         r.finish()?;
         Ok(list)
+    }
+}
+
+impl FromStr for Placements {
+    type Err = Error;
+    fn from_str(s: &str) -> Result<Placements, Error> {
+        Placements::parse_with(&CutRegistry::new(), s)
     }
 }

@@ -52,7 +52,7 @@ impl Region {
 }
 
 /// Appends an interval, joined to the last one where they touch.
-pub fn push(out: &mut Intervals, x: Interval) {
+pub(crate) fn push(out: &mut Intervals, x: Interval) {
     if x.len == 0 {
         return;
     }

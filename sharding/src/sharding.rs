@@ -12,14 +12,15 @@
 
 mod normal;
 
-pub use normal::canonical_partial;
+pub(crate) use normal::made;
+pub use normal::{canonical_partial, cut_after};
 use normal::{lens_after, normal_cuts};
 use reshard_layout::Boundary;
 use reshard_layout::{At, Layout, Mode, Modes};
 use smallvec::SmallVec;
 
 use crate::axis::SubAxis;
-use crate::cut::Cut;
+use crate::cut::{CutRegistry, DimCut};
 use crate::layout::encode::{cuts_of, dim_of_cuts, layout_of};
 use crate::layout::{self, inverse};
 use crate::region::{Interval, Intervals, Region, push};
@@ -65,7 +66,7 @@ pub struct AxisCut {
     /// Over which ranks.
     pub sub: SubAxis,
     /// How.
-    pub cut: Cut,
+    pub cut: DimCut,
 }
 
 /// The cuts of some dims, those of one dim in the order in which they apply.
@@ -148,6 +149,7 @@ impl Sharding {
                 // Its sizes are plain chunks, of that length only.
                 check_total(shape, &cuts, dim, sizes.iter().sum(), p)?;
             }
+            let cut = if cut.is_chunks() { cut } else { cut_after(shape, &cuts, dim, cut)? };
             cuts.push(AxisCut { dim, sub: mesh.whole(axis), cut });
         }
         Sharding::from_cuts(mesh, shape, cuts, partial)
@@ -155,7 +157,17 @@ impl Sharding {
 
     /// The sharding that a text means on this mesh and shape: placements or by tensor.
     pub fn parse(mesh: &Mesh, shape: &[usize], text: &str) -> Result<Sharding, Error> {
-        crate::notation::parse_sharding(mesh, shape, text)
+        crate::notation::parse_sharding(&CutRegistry::new(), mesh, shape, text)
+    }
+
+    /// The same where placements may be cuts that these are the names of: see [`CutRegistry`].
+    pub fn parse_with(
+        cuts: &CutRegistry,
+        mesh: &Mesh,
+        shape: &[usize],
+        text: &str,
+    ) -> Result<Sharding, Error> {
+        crate::notation::parse_sharding(cuts, mesh, shape, text)
     }
 
     /// Everything everywhere.
@@ -174,10 +186,14 @@ impl Sharding {
         check_shape(shape)?;
         let partial = canonical_partial(mesh, partial)?;
         for i in 0..cuts.len() {
+            if cuts[i].cut.is_chunks() {
+                continue;
+            }
             if let Some(total) = cuts[i].cut.total() {
                 let p = Placement::of_cut(cuts[i].dim, &cuts[i].cut);
                 check_total(shape, &cuts[..i], cuts[i].dim, total, &p)?;
             }
+            cuts[i].cut = cut_after(shape, &cuts[..i], cuts[i].dim, cuts[i].cut.clone())?;
         }
         cuts.retain(|c| c.cut.ranks() > 1);
         cuts.sort_by_key(|c| c.dim);

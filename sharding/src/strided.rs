@@ -17,7 +17,7 @@ use reshard_layout::{At, Mode};
 use smallvec::SmallVec;
 
 use crate::notation::dims::same_elements;
-use crate::sharding::{AxisCut, Cuts};
+use crate::sharding::{AxisCut, Cuts, made};
 use crate::{Error, Mesh, Placement, Sharding};
 
 /// What stands above an axis in the dim that it shards.
@@ -53,7 +53,7 @@ impl Sharding {
     /// What a mesh axis is in the dim that it shards; `None` if it shards none, or there is no layout.
     ///
     /// ```
-    /// use reshard_sharding::{Mesh, Sharding, strided::Strided};
+    /// use reshard_sharding::{Mesh, Sharding, Strided};
     /// let mesh: Mesh = "dp=2,tp=4".parse()?;
     /// let s = Sharding::parse(&mesh, &[64], "SS(0,4),S(0)")?;
     /// assert_eq!(s.strided(0), Some(Strided::Order([1].into_iter().collect())));
@@ -124,7 +124,8 @@ impl Sharding {
         let literal = Sharding::new(mesh, shape, placements)?;
         let ordered = Sharding::in_order_of_axes(mesh, shape, placements)?;
         let agree = literal == ordered || {
-            let (a, b) = (plain_cuts(mesh, placements), ordered_cuts(mesh, placements)?);
+            let a = made(shape, plain_cuts(mesh, placements))?;
+            let b = made(shape, ordered_cuts(mesh, placements)?)?;
             shape.iter().enumerate().all(|(dim, &len)| {
                 let of =
                     |cuts: &[AxisCut]| -> Cuts { cuts.iter().filter(|c| c.dim == dim).cloned().collect() };

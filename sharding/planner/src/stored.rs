@@ -3,7 +3,8 @@
 //! A plan is a pure function of its inputs, so those are what is stored, and reading one plans again.
 
 use reshard_kernels::DType;
-use reshard_sharding::{Group, Sharding};
+use reshard_sharding::internal::StoredSharding;
+use reshard_sharding::{CutRegistry, Group};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -25,8 +26,8 @@ struct StoredPlan {
     /// Absent in what was stored before there was one.
     #[serde(default = "first_version")]
     version: u32,
-    from: Sharding,
-    to: Sharding,
+    from: StoredSharding,
+    to: StoredSharding,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     dtype: Option<DType>,
     /// In place of the type, in version 1.
@@ -49,8 +50,7 @@ struct StoredPlan {
 
 impl StoredPlan {
     /// The element type; of version 1, which had its bytes only, some type that moves alike, where nothing is reduced.
-    fn dtype(&self) -> Result<DType, String> {
-        let reduces = self.from.is_partial() || self.to.is_partial();
+    fn dtype(&self, reduces: bool) -> Result<DType, String> {
         match (self.dtype, self.item_bytes) {
             (Some(dtype), None) => Ok(dtype),
             (None, Some(1)) if !reduces => Ok(DType::U8),
@@ -74,8 +74,8 @@ impl Serialize for Plan {
         };
         StoredPlan {
             version: VERSION,
-            from: self.from().clone(),
-            to: self.to().clone(),
+            from: StoredSharding::of(self.from()),
+            to: StoredSharding::of(self.to()),
             dtype: Some(self.dtype()),
             item_bytes: None,
             topology,
@@ -92,12 +92,22 @@ impl Serialize for Plan {
 
 impl<'de> Deserialize<'de> for Plan {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Plan, D::Error> {
+        Plan::deserialize_with(&CutRegistry::new(), d)
+    }
+}
+
+impl Plan {
+    /// Reads a stored plan between shardings whose cuts may be these.
+    pub fn deserialize_with<'de, D: Deserializer<'de>>(cuts: &CutRegistry, d: D) -> Result<Plan, D::Error> {
         let p = StoredPlan::deserialize(d)?;
         if p.version > VERSION {
             let text = format!("a plan of version {}: this reads versions up to {VERSION}", p.version);
             return Err(D::Error::custom(text));
         }
-        let dtype = p.dtype().map_err(D::Error::custom)?;
+        let read = |s: &StoredSharding| s.read(cuts).map_err(D::Error::custom);
+        let (from, to) = (read(&p.from)?, read(&p.to)?);
+        let reduces = from.is_partial() || to.is_partial();
+        let dtype = p.dtype(reduces).map_err(D::Error::custom)?;
         let topology = match (p.topology, p.cost_model) {
             (Some(topology), None) => topology,
             (None, Some(model)) => {
@@ -121,6 +131,6 @@ impl<'de> Deserialize<'de> for Plan {
             let groups: Result<Vec<Group>, _> = groups.iter().map(|g| g.parse()).collect();
             planner = planner.with_groups(groups.map_err(D::Error::custom)?);
         }
-        planner.plan(&p.from, &p.to, dtype).map_err(D::Error::custom)
+        planner.plan(&from, &to, dtype).map_err(D::Error::custom)
     }
 }

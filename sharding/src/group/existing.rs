@@ -9,7 +9,7 @@ use crate::{Error, Mesh, SubAxis};
 /// whatever mesh, view or order of axes it was made from.
 ///
 /// ```
-/// use reshard_sharding::{Mesh, group::Existing};
+/// use reshard_sharding::{Mesh, Existing};
 /// let world: Mesh = "dp=2,pp=2,tp=4".parse()?;
 /// let mut existing = Existing::new();
 /// existing.add_axes(&world)?;

@@ -13,7 +13,7 @@ use crate::notation::cursor::Cursor;
 /// One communicator: the ranks `first + pattern`. Equal values are the same ranks, however they were spelled.
 ///
 /// ```
-/// use reshard_sharding::group::Members;
+/// use reshard_sharding::Members;
 /// let members: Members = "(4,2):(1,8)@4".parse()?;
 /// assert_eq!(members.iter().collect::<Vec<_>>(), [4, 5, 6, 7, 12, 13, 14, 15]);
 /// assert!(members.contains(13) && !members.contains(8));
@@ -97,7 +97,7 @@ impl Members {
     /// Members ascend with their number, so those of a node are a range, whatever the pattern and the size of the node.
     ///
     /// ```
-    /// use reshard_sharding::group::Members;
+    /// use reshard_sharding::Members;
     /// let members: Members = "(4,2):(1,8)@4".parse()?;
     /// assert_eq!(members.on_node_of(6, 8), Some(0..4));
     /// assert_eq!(members.on_node_of(13, 3), Some(4..7));

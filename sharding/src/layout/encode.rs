@@ -13,7 +13,7 @@ use reshard_layout::{At, Layout, Mode, Modes};
 use smallvec::SmallVec;
 
 use super::nested;
-use crate::cut::Cut;
+use crate::cut::DimCut;
 use crate::sharding::{AxisCut, Cuts};
 use crate::{Mesh, SubAxis};
 
@@ -121,7 +121,7 @@ pub(crate) fn cuts_of(mesh: &Mesh, dim: usize, modes: &[Mode<At>]) -> Cuts {
     let mut cuts = Cuts::new();
     for &m in modes.iter().rev() {
         match mesh.sub_axis(m) {
-            Some(sub) => cuts.push(AxisCut { dim, sub, cut: Cut::chunks(skipped, sub.size) }),
+            Some(sub) => cuts.push(AxisCut { dim, sub, cut: DimCut::chunks(skipped, sub.size) }),
             None => skipped *= m.extent as usize,
         }
     }

@@ -70,7 +70,7 @@ pub enum Role {
 /// A recipe with its degrees, checked (see the [module](self)).
 ///
 /// ```
-/// use reshard_sharding::mesh::recipes::{Recipe, Role};
+/// use reshard_sharding::recipes::{Recipe, Role};
 /// let recipe: Recipe = "ep:dp_shard=2,cp=2,tp=2,ep=4".parse()?;
 /// assert_eq!(recipe.mesh().to_string(), "pp=1,dp_replicate=1,dp_shard=2,cp=2,tp=2");
 /// assert_eq!(recipe.sparse().unwrap().to_string(), "pp=1,dp_replicate=1,efsdp=2,ep=4,etp=1");
@@ -253,7 +253,7 @@ impl Recipe {
     /// The same recipe, if its degrees multiply to this number of ranks.
     ///
     /// ```
-    /// use reshard_sharding::mesh::recipes::Recipe;
+    /// use reshard_sharding::recipes::Recipe;
     /// let e = "hsdp:dp_replicate=2,dp_shard=3".parse::<Recipe>()?.on_world(8).unwrap_err();
     /// assert_eq!(e.to_string(), "dp_replicate * dp_shard = 2 * 3 = 6, but there are 8 ranks: change a degree");
     /// # Ok::<(), reshard_sharding::Error>(())

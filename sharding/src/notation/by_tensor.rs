@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 
 use crate::axis::{AxisName, SubAxis};
 use crate::notation::cursor::Cursor;
-use crate::notation::dims::{Token, build};
+use crate::notation::dims::{Token, build, only_chunks};
 use crate::sharding::PartialAxis;
 use crate::{Error, Mesh, ReduceOp, Sharding};
 
@@ -213,6 +213,7 @@ impl Sharding {
         if self.layout().is_some() {
             return Ok(ByTensor(self).to_string());
         }
+        only_chunks(self, "by-tensor")?;
         let text = ByTensor(self).to_string();
         match parse(self.mesh(), self.shape(), &text) {
             Ok(s) if s == *self => Ok(text),

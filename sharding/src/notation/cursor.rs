@@ -77,6 +77,27 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// What stands before the bracket that closes one which is open here, without blanks around it; the rest if none does.
+    pub(crate) fn up_to_bracket(&mut self) -> &'a str {
+        let rest = self.rest();
+        let mut depth = 0usize;
+        let closes = |(_, c): &(usize, char)| match c {
+            '(' | '[' | '{' => {
+                depth += 1;
+                false
+            }
+            ')' | ']' | '}' if depth > 0 => {
+                depth -= 1;
+                false
+            }
+            ')' | ']' | '}' => true,
+            _ => false,
+        };
+        let end = rest.char_indices().find(closes).map_or(rest.len(), |(i, _)| i);
+        self.at += end;
+        rest[..end].trim_end()
+    }
+
     /// A layout's text up to (not including) the first of `ends` outside parentheses.
     pub fn until_outside_parens(&mut self, ends: &[char]) -> &'a str {
         let rest = self.rest();

@@ -7,7 +7,7 @@ use reshard_layout::{At, Modes};
 use smallvec::SmallVec;
 
 use crate::axis::SubAxis;
-use crate::cut::{Cut, chunk};
+use crate::cut::{DimCut, chunk};
 use crate::layout::encode::{cuts_of, dim_of_parts};
 use crate::region::{Interval, Intervals, push};
 use crate::sharding::{AxisCut, Cuts, PartialAxis};
@@ -65,7 +65,7 @@ pub(crate) fn build(
         for t in tokens {
             match *t {
                 Token::Sub(s) if s.size == 1 => {}
-                Token::Sub(sub) => of_dim.push(AxisCut { dim, sub, cut: Cut::chunks(1, sub.size) }),
+                Token::Sub(sub) => of_dim.push(AxisCut { dim, sub, cut: DimCut::chunks(1, sub.size) }),
                 Token::Local(1) => {}
                 Token::Local(_) => {
                     return Err(uneven(text, dim, len, "a local digit divides it or has no meaning"));
@@ -106,7 +106,7 @@ fn readings_agree(len: usize, cuts: &[AxisCut]) -> bool {
     let mut literal: Cuts = cuts.iter().cloned().collect();
     for i in 0..literal.len() {
         let k = cuts[..i].iter().filter(|c| c.sub > cuts[i].sub).map(|c| c.cut.ranks()).product();
-        literal[i].cut = Cut::chunks(k, cuts[i].cut.ranks());
+        literal[i].cut = DimCut::chunks(k, cuts[i].cut.ranks());
     }
     literal.sort_by_key(|c| c.sub);
     let flat_chunks = |flat: usize| {
@@ -156,6 +156,22 @@ pub(crate) fn same_elements(len: usize, a: &[AxisCut], b: &[AxisCut]) -> bool {
     })
 }
 
+/// Refuses a sharding with a cut that only its own name says.
+pub(crate) fn only_chunks(s: &Sharding, notation: &'static str) -> Result<(), Error> {
+    let other = s.cuts().unwrap_or_default().iter().find(|c| c.cut.other().is_some());
+    other.map_or(Ok(()), |c| Err(not_chunks(s, notation, c.dim)))
+}
+
+/// The error of a notation that has no word for the cut of a dim.
+pub(crate) fn not_chunks(s: &Sharding, notation: &'static str, dim: usize) -> Error {
+    Error::NotExpressible {
+        notation,
+        reason: format!(
+            "in {s}, dim {dim} is not cut into chunks, and only placements have names for such cuts"
+        ),
+    }
+}
+
 /// The sub-axes of each dim, most significant first.
 pub(crate) type AxesOfDims = SmallVec<[SmallVec<[SubAxis; 4]>; 4]>;
 
@@ -187,6 +203,7 @@ pub(crate) fn axes_of_dims(s: &Sharding, notation: &'static str) -> Result<AxesO
             }
         }
         (None, cuts) => {
+            only_chunks(s, notation)?;
             for c in cuts.unwrap_or_default() {
                 dims[c.dim].push(c.sub);
             }

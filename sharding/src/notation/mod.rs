@@ -3,7 +3,7 @@
 //! Wherever a sharding is read, each of these is accepted:
 //!
 //! ```text
-//! S(0),R,SS(0,2),P(sum)                       placements, one per mesh axis; order={b,a} if the axes apply in another order
+//! S(0),R,SS(0,2),Z(1),P(sum)                  placements, one per mesh axis; order={b,a} if the axes apply in another order
 //! S(0)[1]S(0)[0]                              PyTorch's: the number of an axis in the shard order of its dim
 //! [{dp,tp},{}] unreduced={cp}                 by tensor: for each dim its axes, most significant first
 //! #sdy.sharding<@mesh, [{"dp"}, {}]>          Shardy, and XLA's {mesh['dp'=2,'tp'=4], [{'dp'}, {}]}
@@ -28,19 +28,26 @@ mod stored;
 pub(crate) use hlo::numbers;
 pub use hlo::{DeviceList, HloSharding, LastDim};
 pub use replica_groups::ReplicaGroups;
+pub use stored::StoredSharding;
 
 use core::fmt;
 
 use smallvec::SmallVec;
 
 use crate::axis::AxisName;
+use crate::cut::CutRegistry;
 use crate::placement::{Placement, Placements};
 use crate::sharding::{AxisCut, Cuts};
 use crate::{Error, Mesh, Sharding};
 use cursor::Cursor;
 
-/// Reads a sharding in any notation.
-pub(crate) fn parse_sharding(mesh: &Mesh, shape: &[usize], text: &str) -> Result<Sharding, Error> {
+/// Reads a sharding in any notation; placements may be these cuts.
+pub(crate) fn parse_sharding(
+    cuts: &CutRegistry,
+    mesh: &Mesh,
+    shape: &[usize],
+    text: &str,
+) -> Result<Sharding, Error> {
     if is_by_tensor(text) {
         return by_tensor::parse(mesh, shape, text);
     }
@@ -54,7 +61,7 @@ pub(crate) fn parse_sharding(mesh: &Mesh, shape: &[usize], text: &str) -> Result
         return jax::parse(mesh, shape, text);
     }
     let mut r = Cursor::new("placements", text);
-    let (placements, numbers) = Placements::read(&mut r)?;
+    let (placements, numbers) = Placements::read(&mut r, cuts)?;
     let mut order = if r.eat("order") { Some(read_order(&mut r, mesh)?) } else { None };
     if numbers.iter().any(Option::is_some) {
         order = Some(pytorch::order(&r, &placements, &numbers)?);
@@ -98,9 +105,13 @@ fn in_order(
     placements: &[Placement],
     order: &[usize],
 ) -> Result<Sharding, Error> {
-    // Ragged sizes count what is left in this order, so they are left out where the rest is checked.
+    // Ragged sizes and other cuts are for what is left in this order, so they are left out where the rest is checked.
     let plain = |p: &Placement| {
-        if let Placement::Ragged { dim, .. } = p { Placement::Shard(*dim) } else { p.clone() }
+        if let Placement::Ragged { dim, .. } | Placement::Cut { dim, .. } = p {
+            Placement::Shard(*dim)
+        } else {
+            p.clone()
+        }
     };
     let plain = Sharding::new(mesh, shape, &placements.iter().map(plain).collect::<Placements>())?;
     let mut cuts: Cuts = Cuts::new();

@@ -8,9 +8,11 @@ use core::fmt::Write as _;
 use smallvec::SmallVec;
 
 use super::cursor::Cursor;
-use super::dims::axes_of_dims;
+use super::dims::{axes_of_dims, not_chunks};
 use crate::placement::Placement;
 use crate::{Error, Sharding};
+
+const NOTATION: &str = "PyTorch";
 
 /// The order in which axes apply, from the numbers behind their shards.
 pub(super) fn order(
@@ -22,10 +24,10 @@ pub(super) fn order(
     for (axis, (p, number)) in placements.iter().zip(numbers).enumerate() {
         match (p, *number) {
             (Placement::Shard(dim), number) => keyed.push((*dim, number.unwrap_or(0), axis)),
-            (Placement::StridedShard { .. } | Placement::Ragged { .. }, _) => {
+            (Placement::StridedShard { .. } | Placement::Ragged { .. } | Placement::Cut { .. }, _) => {
                 return Err(r.error_at(
                     0,
-                    "no strided or ragged shards beside numbered ones: numbers are an order of plain shards",
+                    "no strided or ragged shards, or other cuts, beside numbered ones: numbers are an order of plain shards",
                 ));
             }
             (Placement::Replicate | Placement::Partial(_), _) => {}
@@ -72,6 +74,7 @@ impl Sharding {
                 | Placement::Partial(_) => {
                     write!(text, "{p}")
                 }
+                Placement::Cut { dim, .. } => return Err(not_chunks(self, NOTATION, *dim)),
             };
         }
         Ok(text)
@@ -85,7 +88,7 @@ impl Sharding {
             }
             Some(_) => return None,
             None => {
-                let dims = axes_of_dims(self, "PyTorch").ok()?;
+                let dims = axes_of_dims(self, NOTATION).ok()?;
                 let whole = |&s: &crate::SubAxis| (s == self.mesh().whole(s.axis)).then_some(s.axis);
                 let pairs = dims
                     .iter()

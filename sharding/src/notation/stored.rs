@@ -1,13 +1,18 @@
 //! Shardings as they are stored: the mesh, the shape and the notation, texts that people can read, in any serde format.
+//!
+//! What has a cut that somebody brings is stored by the cut's name and arguments, and read with a
+//! registry that knows it.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::cut::CutRegistry;
 use crate::sharding::Shape;
-use crate::{Mesh, Sharding};
+use crate::{Error, Mesh, Sharding};
 
-#[derive(Serialize, Deserialize)]
-struct StoredSharding {
+/// A sharding as it is stored, not yet read.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct StoredSharding {
     mesh: Mesh,
     shape: Shape,
     sharding: String,
@@ -15,14 +20,45 @@ struct StoredSharding {
 
 impl Serialize for Sharding {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        let (mesh, shape) = (self.mesh().clone(), Shape::from_slice(self.shape()));
-        StoredSharding { mesh, shape, sharding: self.to_string() }.serialize(s)
+        StoredSharding::of(self).serialize(s)
+    }
+}
+
+impl StoredSharding {
+    /// How a sharding is stored.
+    pub fn of(s: &Sharding) -> StoredSharding {
+        let (mesh, shape) = (s.mesh().clone(), Shape::from_slice(s.shape()));
+        StoredSharding { mesh, shape, sharding: s.to_string() }
+    }
+
+    /// The sharding, whose cuts may be these.
+    pub fn read(&self, cuts: &CutRegistry) -> Result<Sharding, Error> {
+        Sharding::parse_with(cuts, &self.mesh, &self.shape, &self.sharding)
     }
 }
 
 impl<'de> Deserialize<'de> for Sharding {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Sharding, D::Error> {
-        let s = StoredSharding::deserialize(d)?;
-        Sharding::parse(&s.mesh, &s.shape, &s.sharding).map_err(D::Error::custom)
+        Sharding::deserialize_with(&CutRegistry::new(), d)
+    }
+}
+
+impl Sharding {
+    /// Reads a stored sharding whose cuts may be these.
+    ///
+    /// ```
+    /// use reshard_sharding::{Mesh, Sharding, CutRegistry};
+    /// let mesh: Mesh = "cp=2".parse()?;
+    /// let s = Sharding::parse(&mesh, &[8], "Z(0)")?;
+    /// let stored = serde_json::to_string(&s)?;
+    /// let mut json = serde_json::Deserializer::from_str(&stored);
+    /// assert_eq!(Sharding::deserialize_with(&CutRegistry::new(), &mut json)?, s);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn deserialize_with<'de, D: Deserializer<'de>>(
+        cuts: &CutRegistry,
+        d: D,
+    ) -> Result<Sharding, D::Error> {
+        StoredSharding::deserialize(d)?.read(cuts).map_err(D::Error::custom)
     }
 }

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::{AxisCut, Cuts, PartialAxis};
-use crate::cut::Cut;
+use crate::cut::DimCut;
 use crate::layout::encode::{cuts_of, dim_of_cuts};
 use crate::{Error, Mesh};
 
@@ -16,6 +16,25 @@ pub(super) fn lens_after<'a>(len: usize, cuts: impl Iterator<Item = &'a AxisCut>
         lens.dedup();
     }
     lens
+}
+
+/// A cut of a dim of which these cuts come before: another cut than chunks and sizes is asked about what they leave.
+pub fn cut_after(shape: &[usize], earlier: &[AxisCut], dim: usize, cut: DimCut) -> Result<DimCut, Error> {
+    if cut.other().is_none() {
+        return Ok(cut);
+    }
+    let Some(&len) = shape.get(dim) else { return Ok(cut) };
+    cut.of_lens(&lens_after(len, earlier.iter().filter(|c| c.dim == dim)))
+}
+
+/// Cuts in the order in which they apply, each made for what the earlier ones leave.
+pub(crate) fn made(shape: &[usize], cuts: Cuts) -> Result<Cuts, Error> {
+    let mut out = Cuts::new();
+    for c in cuts {
+        let cut = cut_after(shape, &out, c.dim, c.cut)?;
+        out.push(AxisCut { cut, ..c });
+    }
+    Ok(out)
 }
 
 /// The cuts of one dim, normalised.
@@ -35,7 +54,7 @@ pub(super) fn normal_cuts(mesh: &Mesh, shape: &[usize], cuts: &[AxisCut]) -> Cut
         let goes_on = |len: &usize| cuts[i].cut.goes_on(&cuts[i + 1].cut, *len);
         match both[..] {
             [sub] if lens_after(len, cuts[..i].iter()).iter().all(goes_on) => {
-                let cut = Cut::chunks(cuts[i].cut.pieces(), sub.size);
+                let cut = DimCut::chunks(cuts[i].cut.pieces(), sub.size);
                 cuts[i] = AxisCut { dim, sub, cut };
                 cuts.remove(i + 1);
             }

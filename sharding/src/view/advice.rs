@@ -12,7 +12,7 @@ use reshard_layout::{At, Mode, Modes};
 use smallvec::SmallVec;
 
 use super::{ending_at, ends_of, reshaped};
-use crate::cut::Cut;
+use crate::cut::DimCut;
 use crate::layout::make_dense;
 use crate::region::shared_len;
 use crate::sharding::{AxisCut, Cuts};
@@ -99,7 +99,7 @@ fn placed(kept: &Sharding, subs: &[SubAxis]) -> Vec<Sharding> {
             let dim = left % choices;
             left /= choices;
             if dim < kept.shape().len() {
-                all.push(AxisCut { dim, sub, cut: Cut::chunks(1, sub.size) });
+                all.push(AxisCut { dim, sub, cut: DimCut::chunks(1, sub.size) });
             }
         }
         let partial = kept.partial().iter().copied().collect();

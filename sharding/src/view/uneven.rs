@@ -13,13 +13,14 @@
 //! because a cut leaves few different lengths), so no rank is enumerated.
 
 use core::ops::Range;
+use std::sync::Arc;
 
 use reshard_layout::Boundary;
 use reshard_layout::{At, Modes};
 use smallvec::SmallVec;
 
 use super::{ending_at, ends_of, reshaped, runs, straddles};
-use crate::cut::Cut;
+use crate::cut::{DimCut, Made};
 use crate::layout::encode::{cuts_of, dim_of_cuts};
 use crate::layout::{dim_of, make_dense};
 use crate::sharding::{AxisCut, Cuts};
@@ -51,12 +52,14 @@ enum Effect {
     Even { count: usize, len: usize, step: usize },
     /// One piece per rank, of these lengths, `outer` times.
     Sizes { outer: usize, sizes: SmallVec<[usize; 8]> },
+    /// What another cut gives of `len` runs of `behind` indices, `outer` times.
+    Other { outer: usize, made: Arc<Made>, len: usize, behind: usize },
     /// `outer` times `count` pieces, of which the last has another length and step.
     Short { outer: usize, count: usize, len: usize, step: usize, last: (usize, usize) },
 }
 
 impl Effect {
-    fn of(lens: &[usize], at: usize, cut: &Cut) -> Effect {
+    fn of(lens: &[usize], at: usize, cut: &DimCut) -> Effect {
         let (before, behind) =
             (lens[..at].iter().product::<usize>(), lens[at + 1..].iter().product::<usize>());
         let len = lens[at];
@@ -64,9 +67,12 @@ impl Effect {
             return Effect::Nothing;
         }
         let (pieces, ranks) = match cut {
-            Cut::Chunks { pieces, ranks } => (*pieces, *ranks),
-            Cut::Sizes(sizes) => {
+            DimCut::Chunks { pieces, ranks } => (*pieces, *ranks),
+            DimCut::Sizes(sizes) => {
                 return Effect::Sizes { outer: before, sizes: sizes.iter().map(|s| s * behind).collect() };
+            }
+            DimCut::Other(made) => {
+                return Effect::Other { outer: before, made: Arc::clone(made), len, behind };
             }
         };
         let c = len.div_ceil(pieces);
@@ -84,19 +90,23 @@ impl Effect {
     }
 
     /// The cut over `n` ranks that could have this effect on dim `at` of these extents.
-    fn cut(self, lens: &[usize], at: usize, n: usize) -> Option<Cut> {
+    fn cut(self, lens: &[usize], at: usize, n: usize) -> Option<DimCut> {
         let behind = lens[at + 1..].iter().product::<usize>();
         match self {
             Effect::Nothing => None,
-            Effect::First => Some(Cut::chunks(lens[at].max(1), n)),
+            Effect::First => Some(DimCut::chunks(lens[at].max(1), n)),
             Effect::Even { len, .. } | Effect::Short { len, .. } => (behind > 0
                 && len.is_multiple_of(behind))
-            .then(|| Cut::chunks(lens[at].div_ceil(len / behind).max(1), n)),
+            .then(|| DimCut::chunks(lens[at].div_ceil(len / behind).max(1), n)),
+            // The same cut of as many runs.
+            Effect::Other { made, len, behind: runs, .. } => {
+                (len == lens[at] && runs == behind).then_some(DimCut::Other(made))
+            }
             Effect::Sizes { sizes, .. } => {
                 let whole = behind > 0 && sizes.iter().all(|s| s.is_multiple_of(behind));
                 let total = sizes.iter().sum::<usize>().checked_div(behind);
                 let sizes = sizes.iter().map(|s| s / behind.max(1)).collect::<Vec<usize>>();
-                (whole && total == Some(lens[at])).then(|| Cut::Sizes(sizes.into()))
+                (whole && total == Some(lens[at])).then(|| DimCut::Sizes(sizes.into()))
             }
         }
     }
@@ -219,7 +229,7 @@ fn forms(
 fn in_order_of_axes(mut cuts: Cuts) -> Cuts {
     for i in 0..cuts.len() {
         let later: usize = cuts[..i].iter().filter(|c| c.sub > cuts[i].sub).map(|c| c.cut.ranks()).product();
-        cuts[i].cut = Cut::chunks(cuts[i].cut.pieces() * later, cuts[i].cut.ranks());
+        cuts[i].cut = DimCut::chunks(cuts[i].cut.pieces() * later, cuts[i].cut.ranks());
     }
     cuts.sort_by_key(|c| c.sub);
     cuts
@@ -288,17 +298,17 @@ fn match_cuts(
 }
 
 /// The dim and cut of the new shape with the effect of this cut, for all variants; a plain one where there is one.
-fn matching(variants: &[Variant], at: usize, cut: &Cut) -> Option<(usize, Cut)> {
+fn matching(variants: &[Variant], at: usize, cut: &DimCut) -> Option<(usize, DimCut)> {
     let effect = |v: &Variant| Effect::of(&v.from, at, cut);
     let dims = variants.first()?.to.len();
     let mut strided = None;
     for dim in 0..dims {
-        let mut tried: SmallVec<[Cut; 4]> = SmallVec::new();
+        let mut tried: SmallVec<[DimCut; 4]> = SmallVec::new();
         // Ranks that hold nothing allow any cut.
         let could = variants
             .iter()
             .filter_map(|v| effect(v).cut(&v.to, dim, cut.ranks()))
-            .chain([Cut::chunks(1, cut.ranks())]);
+            .chain([DimCut::chunks(1, cut.ranks())]);
         for new in could {
             if tried.contains(&new) {
                 continue;
@@ -320,10 +330,10 @@ fn matching(variants: &[Variant], at: usize, cut: &Cut) -> Option<(usize, Cut)> 
 /// The dim of the new shape on which the pieces of this cut are pieces of other sizes, one per rank.
 ///
 /// That is so where every rank keeps one run of the row-major index: one piece of a dim before which nothing is left.
-fn as_sizes(variants: &[Variant], at: usize, cut: &Cut) -> Option<(usize, Cut)> {
+fn as_sizes(variants: &[Variant], at: usize, cut: &DimCut) -> Option<(usize, DimCut)> {
     let (pieces, ranks) = match cut {
-        Cut::Chunks { pieces, ranks } => (*pieces, *ranks),
-        Cut::Sizes(_) => return None,
+        DimCut::Chunks { pieces, ranks } => (*pieces, *ranks),
+        DimCut::Sizes(_) | DimCut::Other(_) => return None,
     };
     if ranks > MOST_SIZES {
         return None;

@@ -2,7 +2,7 @@
 use std::collections::BTreeSet;
 
 use quickcheck::{Arbitrary, Gen, QuickCheck};
-use reshard_sharding::group::{Existing, Groups, Members};
+use reshard_sharding::{Existing, Groups, Members};
 use reshard_sharding::{Group, Mesh, SubAxis};
 
 fn mesh(text: &str) -> Mesh {

@@ -1,9 +1,9 @@
 //! Every notation against every sharding: what it can hold comes back, what it cannot is an error of the right kind,
 //! and what it means is checked against its own definition where that is another one.
 use quickcheck::{Arbitrary, Gen, QuickCheck};
+use reshard_sharding::Strided;
 use reshard_sharding::meaning::held;
 use reshard_sharding::notation::{DeviceList, HloSharding, LastDim, ReplicaGroups};
-use reshard_sharding::strided::Strided;
 use reshard_sharding::{Mesh, Placement, Placements, ReduceOp, Sharding, SubAxis};
 
 fn mesh(text: &str) -> Mesh {
@@ -354,10 +354,7 @@ fn no_text_makes_a_parser_panic() {
             }
         }
         let _ = (text.parse::<Mesh>(), text.parse::<ReplicaGroups>(), text.parse::<HloSharding>());
-        let _ = (
-            text.parse::<reshard_sharding::group::Groups>(),
-            text.parse::<reshard_sharding::group::Members>(),
-        );
+        let _ = (text.parse::<reshard_sharding::Groups>(), text.parse::<reshard_sharding::Members>());
         true
     }
     QuickCheck::new().tests(100_000).quickcheck(law as fn(Vec<u8>) -> bool);

@@ -1,7 +1,7 @@
 //! Recipes: their groups, their two views of one world, their checks.
 
 use reshard_sharding::Mesh;
-use reshard_sharding::mesh::recipes::{Kind, Recipe, Role};
+use reshard_sharding::recipes::{Kind, Recipe, Role};
 
 fn recipe(text: &str) -> Recipe {
     text.parse().unwrap_or_else(|e| panic!("{text}: {e}"))

@@ -1,8 +1,11 @@
 //! What the tests of several crates share.
 //!
 //! * [`every`], [`placements`], [`shardings`]: all small cases of a kind, the last position fastest.
+//! * [`interpreter`]: plans carried out on lists of numbers, by their messages, which are checked on the way.
 //! * [`slower`]: a network on which small tensors cost what large ones do elsewhere.
 #![forbid(unsafe_code)]
+
+pub mod interpreter;
 
 use reshard_planner::{Level, Topology};
 use reshard_sharding::{Mesh, Sharding};

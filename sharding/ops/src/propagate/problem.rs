@@ -17,7 +17,7 @@ use crate::propagate::slots::{Class, Kind, PerSlot, classify, slots};
 use crate::propagate::wish::Wish;
 use crate::rules::{Bound, Entry, Op, Row};
 use reshard_planner::{Objective, Planner};
-use reshard_sharding::internal::AxisCut;
+use reshard_sharding::internal::{AxisCut, cut_after};
 use reshard_sharding::{Mesh, PartialAxis, Sharding, SubAxis};
 
 /// One row for each slot, so far.
@@ -315,6 +315,11 @@ impl<'a> Problem<'a> {
                     let cut = kind.cut(sub.size, skip).filter(|_| splits).ok_or_else(|| {
                         Error::Unsupported { reason: format!("{kind} of a part of dim {dim}") }
                     })?;
+                    // Like sizes, another cut is for the lengths for which an input has it.
+                    if cut.other().is_some() && cut_after(shape, &cuts, dim.into(), cut.clone())? != cut {
+                        let reason = format!("{kind} of dim {dim} of other lengths");
+                        return Err(Error::Unsupported { reason });
+                    }
                     cuts.push(AxisCut { dim: dim.into(), sub, cut });
                 }
                 Entry::Fixed(i) => {

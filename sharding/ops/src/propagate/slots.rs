@@ -17,10 +17,12 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::Error;
-use reshard_sharding::internal::Cut;
+use reshard_sharding::internal::{DimCut, Made};
 use reshard_sharding::{Mesh, Placement, ReduceOp, Sharding, SubAxis};
 
 /// How a shard cuts: what fills the placeholder of a strategy.
+///
+/// Texts are read back but for other cuts, whose pieces only a sharding has.
 ///
 /// ```
 /// use reshard_ops::propagate::Kind;
@@ -36,13 +38,16 @@ pub enum Kind {
     Strided(usize),
     /// `RG(d,[..])` with these sizes.
     Ragged(Arc<[usize]>),
+    /// Another cut, of the lengths for which some input has it.
+    Other(Arc<Made>),
 }
 
 impl Kind {
-    fn of(cut: &Cut) -> Kind {
-        match cut.sizes() {
-            Some(sizes) => Kind::Ragged(Arc::clone(sizes)),
-            None => Kind::strided(cut.pieces()),
+    fn of(cut: &DimCut) -> Kind {
+        match (cut.sizes(), cut.other()) {
+            (Some(sizes), _) => Kind::Ragged(Arc::clone(sizes)),
+            (None, Some(made)) => Kind::Other(Arc::clone(made)),
+            (None, None) => Kind::strided(cut.pieces()),
         }
     }
 
@@ -50,21 +55,22 @@ impl Kind {
         if split_factor == 1 { Kind::Plain } else { Kind::Strided(split_factor) }
     }
 
-    /// Into how many pieces it first cuts a dim: 1 for plain shards; none for sizes.
+    /// Into how many pieces it first cuts a dim: 1 for plain shards; none for what is not chunks.
     pub(super) fn split_factor(&self) -> Option<usize> {
         match self {
             Kind::Plain => Some(1),
             Kind::Strided(k) => Some(*k),
-            Kind::Ragged(_) => None,
+            Kind::Ragged(_) | Kind::Other(_) => None,
         }
     }
 
-    /// The cut over `n` ranks, behind local digits of product `skip`; none for sizes that cannot be behind anything.
-    pub(super) fn cut(&self, n: usize, skip: usize) -> Option<Cut> {
+    /// The cut over `n` ranks, behind local digits of product `skip`; none for what is not chunks and cannot be behind anything.
+    pub(super) fn cut(&self, n: usize, skip: usize) -> Option<DimCut> {
         match self {
-            Kind::Plain => Some(Cut::chunks(skip, n)),
-            Kind::Strided(k) => k.checked_mul(skip).map(|k| Cut::chunks(k, n)),
-            Kind::Ragged(sizes) => (skip == 1 && sizes.len() == n).then(|| Cut::ragged(sizes)),
+            Kind::Plain => Some(DimCut::chunks(skip, n)),
+            Kind::Strided(k) => k.checked_mul(skip).map(|k| DimCut::chunks(k, n)),
+            Kind::Ragged(sizes) => (skip == 1 && sizes.len() == n).then(|| DimCut::ragged(sizes)),
+            Kind::Other(made) => (skip == 1 && made.ranks() == n).then(|| DimCut::Other(Arc::clone(made))),
         }
     }
 }
@@ -78,6 +84,7 @@ impl fmt::Display for Kind {
                 let text: Vec<String> = sizes.iter().map(ToString::to_string).collect();
                 write!(f, "RG([{}])", text.join(","))
             }
+            Kind::Other(made) => made.fmt(f),
         }
     }
 }
@@ -96,14 +103,18 @@ impl FromStr for Kind {
                 Ok(Kind::strided(split_factor))
             }
             Ok(Placement::Ragged { sizes, .. }) => Ok(Kind::Ragged(sizes)),
-            Ok(Placement::StridedShard { .. } | Placement::Replicate | Placement::Partial(_)) | Err(_) => {
-                Err(Error::Sharding(reshard_sharding::Error::Parse {
-                    what: "kind of shard",
-                    input: s.to_owned(),
-                    at: 0,
-                    expected: "S, SS(2) or RG([3,5])".to_owned(),
-                }))
-            }
+            Ok(
+                Placement::StridedShard { .. }
+                | Placement::Cut { .. }
+                | Placement::Replicate
+                | Placement::Partial(_),
+            )
+            | Err(_) => Err(Error::Sharding(reshard_sharding::Error::Parse {
+                what: "kind of shard",
+                input: s.to_owned(),
+                at: 0,
+                expected: "S, SS(2) or RG([3,5])".to_owned(),
+            })),
         }
     }
 }

@@ -8,6 +8,7 @@ use core::fmt;
 use std::str::FromStr;
 
 use crate::Error;
+use reshard_sharding::CutRegistry;
 use reshard_sharding::internal::Cursor;
 use reshard_sharding::{Placement, ReduceOp};
 
@@ -73,12 +74,13 @@ impl Part {
                 return Ok(part);
             }
         }
-        Ok(match Placement::read(r)? {
+        Ok(match Placement::read(r, &CutRegistry::new())? {
             Placement::Replicate => Part::Replicate,
             Placement::Partial(op) => Part::Partial(op),
-            fixed @ (Placement::Shard(_) | Placement::StridedShard { .. } | Placement::Ragged { .. }) => {
-                Part::Fixed(fixed)
-            }
+            fixed @ (Placement::Shard(_)
+            | Placement::StridedShard { .. }
+            | Placement::Ragged { .. }
+            | Placement::Cut { .. }) => Part::Fixed(fixed),
         })
     }
 }

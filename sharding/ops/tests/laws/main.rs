@@ -1,5 +1,6 @@
 //! The laws of rules and their propagation, a file per concept.
 
+mod cuts;
 mod propagation;
 mod reference_ops;
 mod rules;

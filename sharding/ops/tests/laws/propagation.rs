@@ -120,7 +120,10 @@ mod enumeration {
         match p {
             Placement::Shard(_) => Some(1),
             Placement::StridedShard { split_factor, .. } => Some(*split_factor),
-            Placement::Replicate | Placement::Ragged { .. } | Placement::Partial(_) => None,
+            Placement::Replicate
+            | Placement::Ragged { .. }
+            | Placement::Cut { .. }
+            | Placement::Partial(_) => None,
         }
     }
 

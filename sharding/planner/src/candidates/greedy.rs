@@ -107,12 +107,6 @@ fn stages(from: &Sharding, to: &Sharding) -> Result<Vec<Sharding>, Error> {
 
 fn placed(from: &Sharding, to: &Sharding) -> Result<Vec<Sharding>, Error> {
     let (mut now, target) = (from.placements()?, to.placements()?);
-    let dim_of = |p: &Placement| match p {
-        Placement::Shard(dim) | Placement::StridedShard { dim, .. } | Placement::Ragged { dim, .. } => {
-            Some(*dim)
-        }
-        Placement::Replicate | Placement::Partial(_) => None,
-    };
     let mut stages = vec![from.clone()];
     let go = |now: &[Placement], stages: &mut Vec<Sharding>| -> Result<(), Error> {
         stages.push(Sharding::new(from.mesh(), from.shape(), now)?);
@@ -120,12 +114,13 @@ fn placed(from: &Sharding, to: &Sharding) -> Result<Vec<Sharding>, Error> {
     };
     for axis in (0..now.len()).rev() {
         let shards = |list: &[Placement], dim| -> SmallVec<[usize; 4]> {
-            (0..axis).filter(|&a| dim_of(&list[a]) == Some(dim)).collect()
+            (0..axis).filter(|&a| list[a].dim() == Some(dim)).collect()
         };
         let blocked = match &target[axis] {
-            Placement::Shard(dim) | Placement::StridedShard { dim, .. } | Placement::Ragged { dim, .. } => {
-                shards(&now, *dim) != shards(&target, *dim)
-            }
+            Placement::Shard(dim)
+            | Placement::StridedShard { dim, .. }
+            | Placement::Ragged { dim, .. }
+            | Placement::Cut { dim, .. } => shards(&now, *dim) != shards(&target, *dim),
             // Terms of two ops do not meet: what is owed goes first.
             Placement::Partial(_) => {
                 now.iter().any(|p| *p != target[axis] && matches!(p, Placement::Partial(_)))

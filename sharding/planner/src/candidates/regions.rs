@@ -18,7 +18,7 @@ use crate::regions::intersection::Intersection;
 use crate::step::{Reduction, Step};
 use reshard_sharding::PartialAxis;
 use reshard_sharding::SubAxis;
-use reshard_sharding::internal::Cut;
+use reshard_sharding::internal::DimCut;
 use reshard_sharding::internal::share_out;
 use reshard_sharding::internal::{AxisCut, Cuts};
 use reshard_sharding::internal::{dim_of, local_len};
@@ -307,7 +307,7 @@ fn pieces(whole: &Sharding, subs: &[SubAxis], dim: usize) -> Result<Option<Shard
             placements.iter().enumerate().filter_map(cut).collect()
         }
     };
-    cuts.extend(subs.iter().map(|&s| AxisCut { dim, sub: s, cut: Cut::chunks(1, s.size) }));
+    cuts.extend(subs.iter().map(|&s| AxisCut { dim, sub: s, cut: DimCut::chunks(1, s.size) }));
     let partial = whole.partial().iter().copied().collect();
     let pieces = Sharding::from_cuts(mesh, shape, cuts, partial)?;
     Ok(pieces.has_notation().then_some(pieces))

@@ -4,9 +4,10 @@ use reshard_layout::{At, Modes};
 use smallvec::SmallVec;
 
 use crate::Error;
+use reshard_sharding::Coordinate;
+use reshard_sharding::Intervals;
 use reshard_sharding::Sharding;
-use reshard_sharding::internal::Intervals;
-use reshard_sharding::internal::{Coordinate, digit, set_digit};
+use reshard_sharding::internal::{digit, set_digit};
 
 /// A sharding as a grid: for each dim the modes that shard it, in order of application.
 pub(crate) struct Grid<'a> {

@@ -26,9 +26,10 @@ use crate::Error;
 use crate::model::Level;
 use crate::regions::grid::Grid;
 use crate::regions::partition::Partition;
+use reshard_sharding::Coordinate;
 use reshard_sharding::SubAxis;
 use reshard_sharding::internal::shared_len;
-use reshard_sharding::internal::{Coordinate, digit, set_digit};
+use reshard_sharding::internal::{digit, set_digit};
 use reshard_sharding::{ReduceOp, Sharding};
 
 /// Two shardings of one tensor whose regions overlap; the meshes may differ.

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 
 use crate::Error;
 use reshard_sharding::Interval;
-use reshard_sharding::internal::{Intervals, Run, append};
+use reshard_sharding::Intervals;
+use reshard_sharding::internal::{Run, append};
 
 /// What a dim of one rank shares with each region of the other side: (region, runs).
 pub(crate) type Shares = Vec<(usize, Vec<Run>)>;

@@ -9,8 +9,9 @@ use crate::regions::grid::Grid;
 use crate::regions::intersection::Intersection;
 use crate::regions::partition::{Shares, Side};
 use crate::step::Reduction;
+use reshard_sharding::Coordinate;
 use reshard_sharding::Sharding;
-use reshard_sharding::internal::{Coordinate, members_along};
+use reshard_sharding::internal::members_along;
 use reshard_sharding::internal::{Run, shared};
 
 impl Intersection {

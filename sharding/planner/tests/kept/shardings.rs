@@ -84,7 +84,7 @@ fn write_sharding(text: &mut String, s: &Sharding) {
 }
 
 fn region(region: &Region) -> String {
-    let list = |dim: &reshard_sharding::region::Intervals| {
+    let list = |dim: &reshard_sharding::Intervals| {
         dim.iter().map(|x| format!("{}+{}", x.start, x.len)).collect::<Vec<_>>().join(",")
     };
     region.dims.iter().map(list).collect::<Vec<_>>().join(" x ")

@@ -1,10 +1,10 @@
 //! Direct plans on a network: what comes into a node, and from where.
 
-use crate::interpreter::{run, shards_of};
 use reshard_kernels::DType;
 use reshard_planner::{Objective, Plan, Planner, StepOp, Topology};
 use reshard_sharding::meaning::meaning;
 use reshard_sharding::{Mesh, Sharding};
+use reshard_test_support::interpreter::{run, shards_of};
 use reshard_test_support::slower;
 
 /// Nodes of 8 ranks.

@@ -4,7 +4,6 @@ mod algebra;
 mod by_unit;
 mod cost_model;
 mod golden;
-mod interpreter;
 mod lower_bound;
 mod peers;
 mod planner;

@@ -6,11 +6,11 @@
 use reshard_kernels::DType;
 use std::collections::HashSet;
 
-use crate::interpreter::{bound_by_regions, run, shards_of};
 use quickcheck::{Arbitrary, Gen};
 use reshard_planner::{Objective, Plan, Planner, Topology};
 use reshard_sharding::meaning::meaning;
 use reshard_sharding::{Mesh, Sharding};
+use reshard_test_support::interpreter::{bound_by_regions, run, shards_of};
 use reshard_test_support::{placements, shardings, slower};
 
 /// Nodes of two ranks, with the figures of `h100`: small meshes have two levels.

@@ -1,10 +1,10 @@
 //! Plans of all pairs of placements, carried out by a few lines that know nothing but phases, and compared by meaning.
 
-use crate::interpreter::{bound_by_regions, run, shards_of};
 use reshard_kernels::DType;
 use reshard_planner::{Objective, Plan, Planner, Step, StepOp, Topology};
 use reshard_sharding::meaning::meaning;
 use reshard_sharding::{Mesh, Sharding};
+use reshard_test_support::interpreter::{bound_by_regions, run, shards_of};
 
 fn check(from: &Sharding, to: &Sharding, objective: Objective) -> Plan {
     let plan = Planner::new()

@@ -121,7 +121,8 @@ impl<'a> Trial<'a> {
                     Placement::Replicate
                     | Placement::Shard(_)
                     | Placement::StridedShard { .. }
-                    | Placement::Ragged { .. } => {
+                    | Placement::Ragged { .. }
+                    | Placement::Cut { .. } => {
                         held.iter().map(|h| h.iter().map(|&e| whole[e]).collect()).collect()
                     }
                 };

@@ -1,5 +1,4 @@
 //! A few lines that carry out plans and know nothing but phases, and random terms to try them with.
-#![allow(dead_code, unreachable_pub, reason = "each test uses a part")]
 
 use reshard_planner::{Block, Phase, Plan};
 use reshard_sharding::meaning::Term;

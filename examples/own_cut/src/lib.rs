@@ -1,0 +1,58 @@
+//! Block-cyclic shards, `BC(dim,b)`: blocks of `b` indices are dealt round, as `ScaLAPACK` distributes matrices.
+//!
+//! Everything that the library does with its own placements it does with this one: texts, stored shardings and plans, plans
+//! on any engine, ops.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use reshard_sharding::{Cut, CutRegistry, Pieces};
+use reshard_sharding::{Error, Placement};
+
+/// Blocks of so many indices, dealt round.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockCyclic {
+    block: NonZeroUsize,
+}
+
+impl BlockCyclic {
+    /// Blocks of this many indices.
+    pub fn new(block: NonZeroUsize) -> BlockCyclic {
+        BlockCyclic { block }
+    }
+
+    /// The placement of a dim.
+    pub fn of(self, dim: usize) -> Result<Placement, Error> {
+        Placement::by(dim, Arc::new(self))
+    }
+}
+
+impl Cut for BlockCyclic {
+    fn name(&self) -> &'static str {
+        "BC"
+    }
+
+    fn arguments(&self) -> String {
+        self.block.to_string()
+    }
+
+    fn pieces(&self, extent: usize, ranks: usize) -> Result<Pieces, Error> {
+        let mut pieces = Pieces::new(ranks);
+        // `add` refuses too many pieces, so that no extent makes this long.
+        for (i, start) in (0..extent).step_by(self.block.get()).enumerate() {
+            let end = start.saturating_add(self.block.get()).min(extent);
+            pieces.add(i % ranks, start..end)?;
+        }
+        Ok(pieces)
+    }
+}
+
+/// A registry that knows `BC` beside the cuts of the library.
+pub fn registry() -> Result<CutRegistry, Error> {
+    CutRegistry::new().with("BC", |arguments| match arguments.parse() {
+        Ok(block) => Ok(Arc::new(BlockCyclic::new(block))),
+        Err(_) => Err(Error::Placement {
+            reason: format!("BC(dim,b) takes the size of a block, from 1, not {arguments:?}"),
+        }),
+    })
+}

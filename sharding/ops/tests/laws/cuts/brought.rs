@@ -1,0 +1,140 @@
+//! Cuts that a stranger could bring, good and bad.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use reshard_sharding::{Cut, CutRegistry, Pieces};
+use reshard_sharding::{Error, Placement};
+
+/// Block-cyclic: blocks of so many indices are dealt round.
+#[derive(Debug)]
+pub(crate) struct BlockCyclic(pub(crate) usize);
+
+impl Cut for BlockCyclic {
+    fn name(&self) -> &'static str {
+        "BC"
+    }
+    fn arguments(&self) -> String {
+        self.0.to_string()
+    }
+    fn pieces(&self, extent: usize, ranks: usize) -> Result<Pieces, Error> {
+        let mut pieces = Pieces::new(ranks);
+        let mut start = 0;
+        let mut rank = 0;
+        while start < extent {
+            let end = extent.min(start.saturating_add(self.0));
+            pieces.add(rank, start..end)?;
+            (start, rank) = (end, (rank + 1) % ranks);
+        }
+        Ok(pieces)
+    }
+}
+
+pub(crate) fn block_cyclic(dim: usize, block: usize) -> Placement {
+    Placement::by(dim, Arc::new(BlockCyclic(block))).unwrap()
+}
+
+/// The registry that knows it.
+pub(crate) fn registry() -> CutRegistry {
+    let make = |arguments: &str| -> Result<Arc<dyn Cut>, Error> {
+        match arguments.parse() {
+            Ok(block) if block > 0 => Ok(Arc::new(BlockCyclic(block))),
+            Ok(_) | Err(_) => {
+                Err(Error::Placement { reason: format!("blocks of at least 1, not {arguments:?}") })
+            }
+        }
+    };
+    CutRegistry::new().with("BC", make).unwrap()
+}
+
+/// What a wrong cut does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Wrong {
+    Overlap,
+    Gap,
+    Beyond,
+    Descending,
+    OtherRanks,
+    NoSuchRank,
+    TooMany,
+    Refuses,
+}
+
+/// A cut that is none.
+#[derive(Debug)]
+pub(crate) struct Bad(pub(crate) Wrong);
+
+impl Cut for Bad {
+    fn name(&self) -> &'static str {
+        "Bad"
+    }
+    fn pieces(&self, extent: usize, ranks: usize) -> Result<Pieces, Error> {
+        let mut pieces = Pieces::new(ranks);
+        let half = extent / 2;
+        match self.0 {
+            Wrong::Overlap => {
+                pieces.add(0, 0..half + 1)?;
+                pieces.add(ranks - 1, half..extent)?;
+            }
+            Wrong::Gap => {
+                pieces.add(0, 0..half)?;
+                pieces.add(ranks - 1, half + 1..extent)?;
+            }
+            Wrong::Beyond => pieces.add(0, 0..extent + 1)?,
+            Wrong::Descending => {
+                pieces.add(0, half..extent)?;
+                pieces.add(0, 0..half)?;
+            }
+            Wrong::OtherRanks => {
+                pieces = Pieces::new(ranks + 1);
+                pieces.add(ranks, 0..extent)?;
+            }
+            Wrong::NoSuchRank => pieces.add(ranks, 0..extent)?,
+            Wrong::TooMany => {
+                for i in 0..extent {
+                    pieces.add(i % ranks, i..i + 1)?;
+                }
+            }
+            Wrong::Refuses => {
+                return Err(Error::Placement { reason: format!("{extent} is not for this cut") });
+            }
+        }
+        Ok(pieces)
+    }
+}
+
+/// Another partition each time it is asked, under one name.
+#[derive(Debug, Default)]
+pub(crate) struct Fickle(AtomicUsize);
+
+impl Cut for Fickle {
+    fn name(&self) -> &'static str {
+        "Fickle"
+    }
+    fn pieces(&self, extent: usize, ranks: usize) -> Result<Pieces, Error> {
+        let turn = self.0.fetch_add(1, Ordering::Relaxed);
+        let mut pieces = Pieces::new(ranks);
+        for i in 0..extent {
+            pieces.add((i * i + turn) % ranks, i..i + 1)?;
+        }
+        Ok(pieces)
+    }
+}
+
+/// A cut of any name and arguments.
+#[derive(Debug)]
+pub(crate) struct Called(pub(crate) &'static str, pub(crate) &'static str);
+
+impl Cut for Called {
+    fn name(&self) -> &str {
+        self.0
+    }
+    fn arguments(&self) -> String {
+        self.1.to_owned()
+    }
+    fn pieces(&self, extent: usize, ranks: usize) -> Result<Pieces, Error> {
+        let mut pieces = Pieces::new(ranks);
+        pieces.add(ranks - 1, 0..extent)?;
+        Ok(pieces)
+    }
+}

@@ -1,0 +1,88 @@
+//! Every placement written out literally over lists of indices, one index after the other.
+
+use reshard_sharding::{Mesh, Placement};
+
+/// `torch.chunk(list, n)`.
+fn chunks(list: &[usize], n: usize) -> Vec<Vec<usize>> {
+    let piece = list.len().div_ceil(n).max(1);
+    let mut pieces: Vec<Vec<usize>> = list.chunks(piece).map(<[usize]>::to_vec).collect();
+    pieces.resize(n, Vec::new());
+    pieces
+}
+
+/// What rank `i` of `n` keeps of a list.
+fn kept(p: &Placement, list: &[usize], n: usize, i: usize) -> Vec<usize> {
+    match p {
+        Placement::Shard(_) => chunks(list, n).swap_remove(i),
+        Placement::StridedShard { split_factor, .. } => {
+            chunks(list, *split_factor).iter().flat_map(|piece| chunks(piece, n).swap_remove(i)).collect()
+        }
+        Placement::Ragged { sizes, .. } => {
+            let before: usize = sizes[..i].iter().sum();
+            list[before..before + sizes[i]].to_vec()
+        }
+        Placement::Cut { cut, .. } if cut.name() == "Z" => {
+            let all = chunks(list, 2 * n);
+            [&all[i][..], &all[2 * n - 1 - i]].concat()
+        }
+        Placement::Cut { cut, .. } => {
+            assert_eq!(cut.name(), "BC");
+            let block: usize = cut.arguments().parse().unwrap();
+            list.iter().enumerate().filter(|(at, _)| at / block % n == i).map(|(_, &x)| x).collect()
+        }
+        other @ (Placement::Replicate | Placement::Partial(_)) => unreachable!("{other} cuts no dim"),
+    }
+}
+
+/// The indices of every dim that a rank holds.
+pub(crate) fn indices(
+    mesh: &Mesh,
+    shape: &[usize],
+    placements: &[Placement],
+    rank: usize,
+) -> Vec<Vec<usize>> {
+    let c = mesh.coordinate(rank).unwrap();
+    let of_dim = |dim: usize| {
+        let whole: Vec<usize> = (0..shape[dim]).collect();
+        let cuts = placements.iter().enumerate().filter(|(_, p)| p.dim() == Some(dim));
+        cuts.fold(whole, |list, (axis, p)| kept(p, &list, mesh.axes()[axis].size(), c[axis]))
+    };
+    (0..shape.len()).map(of_dim).collect()
+}
+
+/// The row-major elements that a rank holds, in order.
+pub(crate) fn elements(mesh: &Mesh, shape: &[usize], placements: &[Placement], rank: usize) -> Vec<usize> {
+    let dims = indices(mesh, shape, placements, rank);
+    shape.iter().zip(&dims).fold(vec![0], |all, (&n, list)| {
+        all.iter().flat_map(|&e| list.iter().map(move |&i| e * n + i).collect::<Vec<_>>()).collect()
+    })
+}
+
+/// All placements of one dim for an axis of `n` ranks behind earlier axes that leave lists of this length.
+pub(crate) fn choices(dim: usize, n: usize, left: usize) -> Vec<Placement> {
+    // Sizes that are no chunks where there is room for that: the last rank has all but one.
+    let mut sizes = vec![0; n];
+    sizes[n - 1] = left - left.min(1);
+    sizes[0] += left.min(1);
+    vec![
+        Placement::Replicate,
+        Placement::Shard(dim),
+        Placement::StridedShard { dim, split_factor: 2 },
+        Placement::StridedShard { dim, split_factor: 3 },
+        Placement::ragged(dim, &sizes),
+        Placement::zigzag(dim),
+        super::brought::block_cyclic(dim, 2),
+    ]
+}
+
+/// All lists of placements of one dim over the axes of a mesh; ragged ones on the first axis only.
+pub(crate) fn lists(mesh: &Mesh, len: usize) -> Vec<Vec<Placement>> {
+    let sizes = mesh.axes().iter().map(reshard_sharding::Axis::size);
+    sizes.enumerate().fold(vec![vec![]], |lists, (axis, n)| {
+        let fits = |p: &Placement| axis == 0 || !matches!(p, Placement::Ragged { .. });
+        let longer = |list: &Vec<Placement>| -> Vec<Vec<Placement>> {
+            choices(0, n, len).into_iter().filter(fits).map(|p| [&list[..], &[p]].concat()).collect()
+        };
+        lists.iter().flat_map(longer).collect()
+    })
+}
