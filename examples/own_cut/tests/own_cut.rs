@@ -6,9 +6,9 @@ use std::num::NonZeroUsize;
 use own_cut::{BlockCyclic, registry};
 use reshard_collectives::threads::World;
 use reshard_kernels::DType;
+use reshard_planner::{Plan, Planner};
 use reshard_sharding::check_cut;
 use reshard_sharding::meaning::{held, meaning, scatter};
-use reshard_planner::{Plan, Planner};
 use reshard_sharding::{Mesh, Sharding};
 
 fn block_cyclic(block: usize) -> BlockCyclic {
@@ -82,7 +82,7 @@ fn plans_are_carried_out() {
                 let bytes = |shard: &Vec<i64>| shard.iter().flat_map(|x| x.to_ne_bytes()).collect();
                 let shards: Vec<Vec<u8>> = scatter(&from, &whole, 0).unwrap().iter().map(bytes).collect();
                 let plan = Planner::new().plan(&from, &to, DType::F64).unwrap();
-                let (result, _) = world.redistribute(&plan, DType::I64, &shards).unwrap();
+                let (result, _) = world.redistribute(&plan, &shards).unwrap();
                 let item = |x: &[u8]| i64::from_ne_bytes(x.try_into().unwrap());
                 let result: Vec<Vec<i64>> =
                     result.iter().map(|s| s.chunks_exact(8).map(item).collect()).collect();
