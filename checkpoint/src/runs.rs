@@ -28,7 +28,7 @@ pub(crate) fn all_runs(
     mut visit: impl FnMut(Run) -> bool,
 ) -> bool {
     let dims = &region.dims;
-    if dims.iter().any(Intervals::is_empty) {
+    if dims.iter().any(|intervals| intervals.is_empty()) {
         return true;
     }
     // Dims from `split` on are whole; the dim before them is cut into intervals; the dims before that are loops.

@@ -17,10 +17,9 @@
 //! Slices at the beginning are not carried out where the phase after them can read the source through them.
 
 use reshard_kernels::DType;
-use reshard_layout::{Mode, Modes};
+use reshard_layout::{Few, Mode, Modes};
 use reshard_planner::{Arithmetic, Block, Message, Phase, Plan, StepOp};
 use reshard_sharding::Sharding;
-use smallvec::SmallVec;
 
 use crate::exchange::{Head, Part};
 use crate::memory::Map;
@@ -200,7 +199,7 @@ fn all_reduce_end(groups: &[Vec<&Round>], at: usize) -> Option<usize> {
 /// The phase in which every member reduces everybody's whole buffer by itself.
 fn whole_reduction(scatter: &Phase) -> Phase {
     let len = scatter.source_len;
-    let message = |peer: usize| Message { peer, blocks: SmallVec::from_iter([run(len)]) };
+    let message = |peer: usize| Message { peer, blocks: Few::from_iter([run(len)]) };
     let all = || scatter.members.iter().copied().filter(|_| len > 0);
     Phase {
         source_len: len,
@@ -381,7 +380,7 @@ fn run(len: usize) -> Block {
 
 /// What a rank does when nothing moves: its target is its source.
 fn local_copy(rank: usize, len: usize) -> Phase {
-    let receives = (len > 0).then(|| Message { peer: rank, blocks: SmallVec::from_iter([run(len)]) });
+    let receives = (len > 0).then(|| Message { peer: rank, blocks: Few::from_iter([run(len)]) });
     Phase {
         source_len: len,
         target_len: len,

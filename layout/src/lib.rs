@@ -35,6 +35,7 @@ pub mod algebra;
 pub mod draw;
 mod error;
 pub mod expression;
+mod few;
 mod int_tuple;
 mod layout;
 mod modes;
@@ -51,6 +52,7 @@ pub mod theory;
 
 pub use algebra::zip::Boundary;
 pub use error::{Counted, Defect, Error, ErrorKind, Obstacle, Operation, ParseError, Quantity};
+pub use few::{Few, Values};
 pub use int_tuple::IntTuple;
 pub use layout::Layout;
 pub use modes::{Mode, Modes, size_of};

@@ -19,6 +19,7 @@ pub use along::{coordinate_of, for_each_value, members_along, ranks_of_both};
 pub(crate) use from_ranks::modes_of_line;
 
 use core::fmt;
+use reshard_layout::Few;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -32,7 +33,7 @@ use crate::group::{Group, separable};
 use crate::notation::cursor::Cursor;
 
 /// One coordinate per mesh axis.
-pub type Coordinate = SmallVec<[usize; 6]>;
+pub type Coordinate = Few<usize, 6>;
 
 /// Named axes over ranks (see the [module](self)); cheap to clone.
 ///
@@ -335,7 +336,7 @@ impl Mesh {
     ///
     /// Requires modes sorted like [`System::digits`](crate::redistribute): by axis, slowest first.
     #[doc(hidden)]
-    pub fn sub_axes_of(&self, modes: impl DoubleEndedIterator<Item = Mode<At>>) -> SmallVec<[SubAxis; 4]> {
+    pub fn sub_axes_of(&self, modes: impl DoubleEndedIterator<Item = Mode<At>>) -> Few<SubAxis, 4> {
         let mut coalesced = Modes::new();
         for mode in modes.rev().filter(|m| m.extent > 1) {
             coalesced.push_coalesced(0, mode);
@@ -346,8 +347,8 @@ impl Mesh {
     /// What some modes leave of the axes, outermost first: the complement of the steps of every axis.
     ///
     /// Of modes that overlap the answer is part of that.
-    pub(crate) fn complement(&self, used: &[Mode<At>]) -> SmallVec<[SubAxis; 4]> {
-        let mut out = SmallVec::new();
+    pub(crate) fn complement(&self, used: &[Mode<At>]) -> Few<SubAxis, 4> {
+        let mut out = Few::new();
         for (axis, a) in self.axes().iter().enumerate() {
             let along = |m: &&Mode<At>| m.extent > 1 && m.stride.axis() == Some(axis as u32);
             match used.iter().find(along) {

@@ -3,6 +3,7 @@
 //! One placement per mesh axis, applied from the outermost axis in; each splits what the earlier ones left this rank.
 
 use core::fmt;
+use reshard_layout::Few;
 use std::str::FromStr;
 
 use std::sync::Arc;
@@ -309,7 +310,7 @@ impl FromStr for Placement {
 /// # Ok::<(), reshard_sharding::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Placements(pub SmallVec<[Placement; 4]>);
+pub struct Placements(pub Few<Placement, 4>);
 
 impl core::ops::Deref for Placements {
     type Target = [Placement];
@@ -350,7 +351,7 @@ impl Placements {
         } else {
             None
         };
-        let mut list = SmallVec::new();
+        let mut list = Few::new();
         loop {
             let ended = close.map_or(r.is_done(), |c| r.rest().starts_with(c));
             if ended && (list.is_empty() || close.is_some()) {

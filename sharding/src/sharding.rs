@@ -16,6 +16,7 @@ pub(crate) use normal::made;
 pub use normal::{canonical_partial, cut_after};
 use normal::{lens_after, normal_cuts};
 use reshard_layout::Boundary;
+use reshard_layout::Few;
 use reshard_layout::{At, Layout, Mode, Modes};
 use smallvec::SmallVec;
 
@@ -27,7 +28,7 @@ use crate::region::{Interval, Intervals, Region, push};
 use crate::{Error, Mesh, Placement, ReduceOp};
 
 /// The extents of a tensor's dims.
-pub type Shape = SmallVec<[usize; 4]>;
+pub type Shape = Few<usize, 4>;
 
 /// A sub-axis over which the tensor is a reduction that is still owed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -369,9 +370,9 @@ impl Sharding {
     }
 
     /// The extents of the local tensor of a rank.
-    pub fn local_shape(&self, rank: usize) -> Result<SmallVec<[usize; 6]>, Error> {
+    pub fn local_shape(&self, rank: usize) -> Result<Few<usize, 6>, Error> {
         let c = self.coordinate(rank)?;
-        let mut local: SmallVec<[usize; 6]> = SmallVec::from_slice(&self.shape);
+        let mut local = Few::from_slice(&self.shape);
         match &self.form {
             Form::Layout(layout) => {
                 for (n, dim) in local.iter_mut().rev().zip(layout.flat_modes()) {
@@ -435,7 +436,7 @@ impl Sharding {
     }
 
     /// The sub-axes that neither shard a dim nor are partial: the tensor is the same along them.
-    pub fn replicated_axes(&self) -> SmallVec<[SubAxis; 4]> {
+    pub fn replicated_axes(&self) -> Few<SubAxis, 4> {
         let mut used: Modes<At> = self.partial.iter().map(|p| self.mesh.mode(p.sub)).collect();
         match &self.form {
             Form::Layout(layout) => {

@@ -11,10 +11,9 @@
 //! ```
 
 use reshard_kernels::DType;
-use reshard_layout::{Mode, Modes};
+use reshard_layout::{Few, Mode, Modes};
 use reshard_planner::{Block, Message, Phase, Reduce, StepOp};
 use reshard_sharding::ReduceOp;
-use smallvec::SmallVec;
 
 use super::data::{Kind, bits, mix};
 use super::{Failure, Suite};
@@ -79,7 +78,7 @@ fn block(source_offset: usize, target_offset: usize, extent: usize) -> Block {
 }
 
 fn message(peer: usize, block: Block) -> Option<Message> {
-    (block.numel() > 0).then(|| Message { peer, blocks: SmallVec::from_iter([block]) })
+    (block.numel() > 0).then(|| Message { peer, blocks: Few::from_iter([block]) })
 }
 
 /// The phases of a collective, each with its step and op.

@@ -1,7 +1,7 @@
 //! Messages: what one rank sends, receives and reduces in one phase of a step, and where the elements lie.
 
+use reshard_layout::Few;
 use reshard_layout::Modes;
-use smallvec::SmallVec;
 
 use reshard_sharding::ReduceOp;
 
@@ -35,7 +35,7 @@ pub struct Message {
     /// The other rank: the sender of what is received, the receiver of what is sent.
     pub peer: usize,
     /// What moves.
-    pub blocks: SmallVec<[Block; 1]>,
+    pub blocks: Few<Block, 1>,
 }
 
 impl Message {
@@ -87,4 +87,4 @@ pub struct Phase {
 }
 
 /// One phase, two for an all-reduce, none for a rank outside the step's mesh.
-pub type Phases = SmallVec<[Phase; 2]>;
+pub type Phases = Few<Phase, 2>;

@@ -1,10 +1,10 @@
 //! Steps: one collective or local operation each, with the motion that carries it out.
 
 use core::fmt;
+use reshard_layout::Few;
 use std::sync::Arc;
 
 use reshard_layout::{At, Mode};
-use smallvec::SmallVec;
 
 use crate::message::Reduce;
 use crate::op::StepOp;
@@ -79,7 +79,7 @@ pub(crate) struct Reduction {
 #[derive(Clone, Debug)]
 pub struct Step {
     /// The (sub-)axes of `before`'s mesh that it runs over.
-    pub axes: SmallVec<[SubAxis; 4]>,
+    pub axes: Few<SubAxis, 4>,
     /// The ranks that talk to each other: the pattern of those axes, or for two meshes the span of both.
     pub group: Group,
     /// Who holds what before it; shared with the step before.

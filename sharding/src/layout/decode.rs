@@ -9,8 +9,8 @@
 //!
 //! An axis of which only a part is there, or which is in several modes, is not what placements say.
 
+use reshard_layout::Few;
 use reshard_layout::{At, Mode, Modes};
-use smallvec::SmallVec;
 
 use super::encode::dim_of_cuts;
 use crate::sharding::Form;
@@ -20,7 +20,7 @@ impl Sharding {
     /// The placements that mean this sharding, or why none do.
     pub fn placements(&self) -> Result<Placements, Error> {
         let mesh = self.mesh();
-        let mut out = Placements(SmallVec::from_elem(Placement::Replicate, mesh.axes().len()));
+        let mut out = Placements(Few::from_elem(Placement::Replicate, mesh.axes().len()));
         for p in self.partial() {
             if p.sub != mesh.whole(p.sub.axis) {
                 return Err(no_placements("only a part of an axis is partial"));

@@ -74,7 +74,7 @@ impl Mesh {
             Some(i) => Err(Error::NotALayout {
                 reason: format!(
                     "the ranks are not a layout: coordinate {:?} is rank {}, but along the axes it would be {}",
-                    mesh.coordinate_of_index(i).as_slice(),
+                    mesh.coordinate_of_index(i).as_ref(),
                     ranks[i],
                     mesh.rank_at(&mesh.coordinate_of_index(i)).unwrap_or_default()
                 ),

@@ -9,6 +9,7 @@
 //! The order of members belongs to a step, not to the group: [`Groups`] keep the members only.
 
 use core::fmt;
+use reshard_layout::Few;
 use std::str::FromStr;
 
 use reshard_layout::algebra::split_into;
@@ -50,7 +51,7 @@ pub enum ReplicaGroups {
         /// The mesh.
         mesh: Mesh,
         /// The sub-axes along which members differ, slowest first.
-        axes: SmallVec<[SubAxis; 4]>,
+        axes: Few<SubAxis, 4>,
     },
 }
 
@@ -154,11 +155,11 @@ impl Mesh {
     /// Fails like [`Mesh::groups`].
     pub fn replica_groups_v3(&self, subs: &[SubAxis]) -> Result<ReplicaGroups, Error> {
         self.groups(subs)?;
-        Ok(ReplicaGroups::Axes { mesh: self.clone(), axes: SmallVec::from_slice(subs) })
+        Ok(ReplicaGroups::Axes { mesh: self.clone(), axes: Few::from_slice(subs) })
     }
 
     /// The sub-axes of a text such as `dp,tp:(1)2`, each at most once.
-    pub fn sub_axes(&self, text: &str) -> Result<SmallVec<[SubAxis; 4]>, Error> {
+    pub fn sub_axes(&self, text: &str) -> Result<Few<SubAxis, 4>, Error> {
         let mut r = Cursor::new("list of axes", text);
         let subs = read_sub_axes(&mut r, self, "")?;
         r.finish()?;
@@ -167,9 +168,9 @@ impl Mesh {
 }
 
 /// Reads sub-axes with commas between, up to `close` or the end.
-fn read_sub_axes(r: &mut Cursor<'_>, mesh: &Mesh, close: &str) -> Result<SmallVec<[SubAxis; 4]>, Error> {
+fn read_sub_axes(r: &mut Cursor<'_>, mesh: &Mesh, close: &str) -> Result<Few<SubAxis, 4>, Error> {
     let mut used = SmallVec::new();
-    let mut subs = SmallVec::new();
+    let mut subs = Few::new();
     loop {
         let ended = if close.is_empty() { r.is_done() } else { r.rest().starts_with(close) };
         if ended && subs.is_empty() {

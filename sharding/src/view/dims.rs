@@ -1,6 +1,7 @@
 //! Views that name dims: flatten, split, squeeze, unsqueeze, permute, expand and narrow.
 
 use core::ops::Range;
+use reshard_layout::Few;
 
 use reshard_layout::{At, Mode, Modes};
 use smallvec::SmallVec;
@@ -90,7 +91,7 @@ impl Sharding {
     /// Fails with `view` unless every dim is named once.
     pub fn permute(&self, order: &[usize]) -> Result<Sharding, Error> {
         let n = self.shape().len();
-        let mut to: Shape = SmallVec::from_elem(n, n);
+        let mut to: Shape = Few::from_elem(n, n);
         for (i, &d) in order.iter().enumerate() {
             if let Some(x) = to.get_mut(d) {
                 *x = i;

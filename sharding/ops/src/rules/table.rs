@@ -303,7 +303,7 @@ impl Table {
             return Op::with_outputs(&call.to_string(), rule, inputs, outputs);
         }
         let op = self.op(call, inputs)?;
-        let own: Vec<&[usize]> = op.outputs().iter().map(smallvec::SmallVec::as_slice).collect();
+        let own: Vec<&[usize]> = op.outputs().iter().map(reshard_layout::Few::as_slice).collect();
         if own == outputs {
             return Ok(op);
         }

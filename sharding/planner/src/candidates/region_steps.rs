@@ -1,5 +1,6 @@
 //! Steps by overlapping regions: their axes and groups, and what their worst rank receives, sends and pays.
 
+use reshard_layout::Few;
 use std::sync::Arc;
 
 use reshard_layout::{At, Mode, Modes};
@@ -207,7 +208,7 @@ fn size_of(reduction: &Reduction) -> u64 {
 
 /// The sub-axes over which an overlap on one mesh moves anything: those of every dim that is sharded differently, and
 /// where any replica may be the source, all that are replicated.
-fn moving_axes(from: &Sharding, to: &Sharding, replicas: bool) -> SmallVec<[SubAxis; 4]> {
+fn moving_axes(from: &Sharding, to: &Sharding, replicas: bool) -> Few<SubAxis, 4> {
     let same_form = from.layout().is_some() == to.layout().is_some();
     let mut subs: SmallVec<[SubAxis; 8]> = SmallVec::new();
     for dim in 0..from.shape().len() {
@@ -224,7 +225,7 @@ fn moving_axes(from: &Sharding, to: &Sharding, replicas: bool) -> SmallVec<[SubA
     }
     // Sub-axes of one axis that are not digits of one number count as the whole of it.
     let mesh = from.mesh();
-    let mut axes: SmallVec<[SubAxis; 4]> = SmallVec::new();
+    let mut axes: Few<SubAxis, 4> = Few::new();
     for axis in 0..mesh.axes().len() {
         let mut mine: SmallVec<[SubAxis; 8]> = subs.iter().copied().filter(|s| s.axis == axis).collect();
         mine.sort();
@@ -245,6 +246,6 @@ fn span_of(a: &Mesh, b: &Mesh) -> Result<Group, Error> {
     Ok(Group::new(&reshard_layout::Layout::from_modes(&[((high - low) as i64, 1)])?)?)
 }
 
-fn all_axes(mesh: &Mesh) -> SmallVec<[SubAxis; 4]> {
+fn all_axes(mesh: &Mesh) -> Few<SubAxis, 4> {
     mesh.sub_axes_of((0..mesh.axes().len()).map(|a| mesh.mode(mesh.whole(a))))
 }

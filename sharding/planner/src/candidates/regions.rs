@@ -5,6 +5,7 @@
 //! inside what the rank holds a term of; idle replicas may take a part first. Then one exchange moves whatever is still
 //! missing, or, where that is cheaper on the network, each block goes into a unit once and is gathered there.
 
+use reshard_layout::Few;
 use reshard_layout::{At, Modes};
 use smallvec::SmallVec;
 
@@ -43,7 +44,7 @@ pub(crate) fn ways(q: &Question<'_>) -> Result<Vec<Legs>, Error> {
     if gone.is_empty() {
         return q.onward(from);
     }
-    let subs: SmallVec<[SubAxis; 4]> = gone.iter().map(|p| p.sub).collect();
+    let subs: Few<SubAxis, 4> = gone.iter().map(|p| p.sub).collect();
     let reduction = Reduction {
         modes: from.mesh().modes(&subs).to_vec(),
         reduce: reduce_of(gone.iter().map(|p| (p.op, p.sub.size))),
@@ -67,7 +68,7 @@ struct Owed {
     /// Terms that stay.
     stay: Vec<PartialAxis>,
     /// Terms that go away.
-    subs: SmallVec<[SubAxis; 4]>,
+    subs: Few<SubAxis, 4>,
     reduction: Reduction,
 }
 
@@ -219,7 +220,7 @@ impl Question<'_> {
         if new.is_empty() {
             return Ok(plans);
         }
-        let subs: SmallVec<[SubAxis; 4]> = new.iter().map(|p| p.sub).collect();
+        let subs: Few<SubAxis, 4> = new.iter().map(|p| p.sub).collect();
         let bare = to.with_partial(stay)?;
         for dim in 0..to.shape().len() {
             if let Some(parts) = pieces(&bare, &subs, dim)? {

@@ -1,5 +1,6 @@
 //! The steps of routes within a digit system: what each move costs, and what is done in it.
 
+use reshard_layout::Few;
 use std::sync::Arc;
 
 use reshard_layout::{At, Mode};
@@ -74,7 +75,7 @@ impl Question<'_> {
             let after = if last { Arc::clone(to) } else { Arc::new(system.sharding(&m.after)?) };
             let group = system.mesh.group_of_modes(&x.axes)?;
             let (action, sent_bytes) = self.action(system, weights, m, x);
-            let mut axes: SmallVec<[SubAxis; 4]> = SmallVec::new();
+            let mut axes: Few<SubAxis, 4> = Few::new();
             for &m in &x.axes {
                 axes.extend(system.mesh.sub_axis(m));
             }

@@ -5,6 +5,7 @@
 //! units has `n_l = product of its radices of levels up to l` members in every unit; otherwise the ranks are looked at
 //! one by one, and what counts is the worst.
 
+use reshard_layout::Few;
 use reshard_layout::{At, Mode, Modes};
 use smallvec::SmallVec;
 
@@ -95,7 +96,7 @@ impl<'a> Network<'a> {
     }
 
     /// The parts of sub-axes that stay inside a unit of some level below the last.
-    pub(crate) fn inner(&self, subs: &[SubAxis]) -> SmallVec<[SubAxis; 4]> {
+    pub(crate) fn inner(&self, subs: &[SubAxis]) -> Few<SubAxis, 4> {
         let cuts = self.cuts();
         let mut inner: Modes<At> = Modes::new();
         for whole in subs.iter().map(|&s| self.mesh.mode(s)) {

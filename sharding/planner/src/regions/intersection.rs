@@ -17,6 +17,7 @@
 //! Who has the value is the receiver that shares the sources' digits of those axes, so that nothing moves along them;
 //! where they were replicated, the one at coordinate 0.
 
+use reshard_layout::Few;
 use std::sync::{Arc, OnceLock};
 
 use reshard_layout::{At, Modes};
@@ -84,8 +85,8 @@ impl Intersection {
     /// The same where a sub-axis of the target becomes partial, of which the source owes nothing.
     pub(crate) fn into_terms(mut self, sub: SubAxis, op: ReduceOp) -> Intersection {
         self.fill = Some(op);
-        let replicated: SmallVec<[SubAxis; 4]> =
-            if self.one_mesh() { self.from.replicated_axes() } else { SmallVec::from_slice(&[sub]) };
+        let replicated: Few<SubAxis, 4> =
+            if self.one_mesh() { self.from.replicated_axes() } else { Few::from_slice(&[sub]) };
         let end = |s: SubAxis| s.pre * s.size;
         let mut pre = sub.pre;
         let (mut embeds, mut anchors) = (SmallVec::<[SubAxis; 2]>::new(), SmallVec::<[SubAxis; 2]>::new());

@@ -19,7 +19,7 @@ mod modes;
 mod pieces;
 mod regions;
 
-use smallvec::SmallVec;
+use reshard_layout::Few;
 
 use crate::Error;
 use crate::message::Phases;
@@ -57,5 +57,5 @@ pub(crate) fn phases(step: &Step, rank: usize) -> Result<Phases, Error> {
             Moves::Regions(regions) => regions.reduced(rank, reduction, members)?,
         },
     };
-    Ok(SmallVec::from_iter([phase]))
+    Ok(Few::from_iter([phase]))
 }

@@ -1,7 +1,7 @@
 //! Digits that change places: the zip of a step sliced at the coordinates of a sender and a receiver.
 
+use reshard_layout::Few;
 use reshard_layout::{At, Mode, Modes};
-use smallvec::SmallVec;
 
 use crate::Error;
 use crate::message::{Block, Message, Phase, Reduce};
@@ -117,7 +117,7 @@ impl Sliced<'_> {
             set_digit(&mut from, m.map(|_| head), digit(&me, m.map(|_| tail)));
         }
         for_each_value(&mut from, &heard, &mut |from| {
-            let blocks = SmallVec::from_iter([block(self.zip, from, &me)]);
+            let blocks = Few::from_iter([block(self.zip, from, &me)]);
             phase.receives.push(Message { peer: rank_at(mesh, from), blocks });
         });
         // Sends: the receiver's digits, told by mine. One that stood nowhere and takes no other's value is told its own as
@@ -137,7 +137,7 @@ impl Sliced<'_> {
         }
         for_each_value(&mut to, &reached, &mut |to| {
             if *to != me {
-                let blocks = SmallVec::from_iter([block(self.zip, &me, to)]);
+                let blocks = Few::from_iter([block(self.zip, &me, to)]);
                 phase.sends.push(Message { peer: rank_at(mesh, to), blocks });
             }
         });
@@ -157,7 +157,7 @@ pub(super) fn reduced(
     let mut phase = phase_of(zip, Some(reduction.reduce), members);
     let mut peer = me.clone();
     for_each_value(&mut peer, &reduction.modes, &mut |peer| {
-        let message = |block| Message { peer: rank_at(mesh, peer), blocks: SmallVec::from_iter([block]) };
+        let message = |block| Message { peer: rank_at(mesh, peer), blocks: Few::from_iter([block]) };
         phase.receives.push(message(block(zip, peer, &me)));
         if *peer != me {
             phase.sends.push(message(block(zip, &me, peer)));

@@ -1,7 +1,7 @@
 //! All-reduces: a reduce-scatter, then an all-gather, of pieces of the flat local buffer.
 
+use reshard_layout::Few;
 use reshard_layout::{Mode, Modes};
-use smallvec::SmallVec;
 
 use crate::Error;
 use crate::message::{Block, Message, Phase, Phases};
@@ -31,7 +31,7 @@ pub(super) fn all_reduced(
     let g = order.len();
     let mine = order.iter().position(|&r| r == rank).expect("a rank is in its own group");
     let piece = |i: usize| chunk(n, g, i);
-    let message = |peer: usize, block: Block| Message { peer, blocks: SmallVec::from_iter([block]) };
+    let message = |peer: usize, block: Block| Message { peer, blocks: Few::from_iter([block]) };
     let my = piece(mine);
     let mut first = Phase {
         source_len: n,
@@ -60,5 +60,5 @@ pub(super) fn all_reduced(
             }
         }
     }
-    Ok(SmallVec::from_iter([first, second]))
+    Ok(Few::from_iter([first, second]))
 }

@@ -1,5 +1,6 @@
 //! Regions that overlap: the blocks that every rank receives and sends.
 
+use reshard_layout::Few;
 use reshard_layout::{At, Mode, Modes};
 use smallvec::SmallVec;
 
@@ -114,12 +115,7 @@ impl Intersection {
 }
 
 /// What two ranks' regions share, as blocks from one local buffer to the other.
-fn between(
-    from: &Sharding,
-    source: usize,
-    to: &Sharding,
-    target: usize,
-) -> Result<SmallVec<[Block; 1]>, Error> {
+fn between(from: &Sharding, source: usize, to: &Sharding, target: usize) -> Result<Few<Block, 1>, Error> {
     let (s, t) = (from.region(source)?, to.region(target)?);
     let runs: Vec<Vec<Run>> = s.dims.iter().zip(&t.dims).map(|(s, t)| shared(s, t)).collect();
     let runs: Vec<&[Run]> = runs.iter().map(Vec::as_slice).collect();
@@ -146,8 +142,8 @@ fn for_each_choice(
 }
 
 /// One block for every combination of one run per dim.
-fn blocks(runs: &[&[Run]], source_shape: &[usize], target_shape: &[usize]) -> SmallVec<[Block; 1]> {
-    let mut out: SmallVec<[Block; 1]> = SmallVec::new();
+fn blocks(runs: &[&[Run]], source_shape: &[usize], target_shape: &[usize]) -> Few<Block, 1> {
+    let mut out: Few<Block, 1> = Few::new();
     if runs.iter().any(|r| r.is_empty()) {
         return out;
     }

@@ -41,7 +41,6 @@ pub use local::{Local, LocalOp, Place, Tensor};
 pub use mutants::Mutants;
 
 use candidate::{Candidate, KINDS, fill, is_even, is_minor, plain};
-use smallvec::SmallVec;
 use trial::{Shapes, Trial};
 
 use crate::Error;
@@ -348,7 +347,8 @@ impl<'a> Verifier<'a> {
         let Some(first) = shapes.first() else {
             return Err(Error::Rule { reason: format!("{}: nothing is discovered from no call", self.name) });
         };
-        let dims = |s: &Shapes| s.inputs.iter().chain(&s.outputs).map(SmallVec::len).collect::<Vec<_>>();
+        let dims =
+            |s: &Shapes| s.inputs.iter().chain(&s.outputs).map(|shape| shape.len()).collect::<Vec<_>>();
         if let Some(other) = shapes.iter().find(|s| dims(s) != dims(first)) {
             return Err(self.error(
                 other,

@@ -12,7 +12,6 @@ use super::candidate::{Candidate, KINDS, fill, is_even, is_minor, options, plain
 use super::search::Truths;
 use super::trial::{Shapes, Trial};
 use super::{SETS, Verifier};
-use smallvec::SmallVec;
 
 use crate::Error;
 use crate::rules::op::{Bound, Entry, Op, Row};
@@ -88,7 +87,7 @@ pub(super) fn mutants(
     let mut count = Mutants::default();
     let Some((first, bound)) = ops.first().and_then(|op| Some((op, op.bound()?))) else { return Ok(count) };
     let inputs = first.inputs().len();
-    let dims: Vec<usize> = first.inputs().iter().chain(first.outputs()).map(SmallVec::len).collect();
+    let dims: Vec<usize> = first.inputs().iter().chain(first.outputs()).map(|shape| shape.len()).collect();
     let trials = |seed: u64, sets: usize| -> Result<Vec<Trial<'_>>, Error> {
         let mut out = Vec::new();
         for (c, &s) in shapes.iter().enumerate() {
