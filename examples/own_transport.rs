@@ -11,7 +11,7 @@ use std::io::{self, Write};
 
 use reshard::layout::Mode;
 use reshard::planner::{Message, Phase};
-use reshard::{DType, Mesh, Plan, Planner, Sharding, scatter};
+use reshard::prelude::*;
 
 /// What is on its way.
 type Transport = HashMap<(usize, usize), Vec<u32>>;

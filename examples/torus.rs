@@ -9,8 +9,8 @@
 
 use std::sync::Arc;
 
-use reshard::planner::{CostModel, Level, Load, Need, StepOp, check_cost_model};
-use reshard::{DType, Mesh, Planner, Sharding};
+use reshard::planner::{CostModel, Level, Load, Need, check_cost_model};
+use reshard::prelude::*;
 
 /// A torus of `rows x columns` ranks.
 #[derive(Debug)]

@@ -1,4 +1,16 @@
 #![doc = include_str!("../README.md")]
+//!
+//! # Where to go
+//!
+//! Each crate below is a module here, and each of its types has one path: `reshard::planner::Topology`. What most programs
+//! need is in the [`prelude`].
+//!
+//! * [`layout`]: where is an element? Layouts, their algebra, [strides in a module](layout::Stride), swizzles.
+//! * [`sharding`]: who holds it? Meshes, placements, shardings, regions, views, notations.
+//! * [`planner`]: how does it get there? Plans, their steps, costs and bounds, networks, caches.
+//! * [`ops`]: what do ops do to shardings? Rules, strategies, propagation.
+//! * [`kernels`]: element types, copies, reductions.
+//! * [`collectives`]: plans carried out, and engines; `mpi` and `nccl` with the features of these names.
 #![forbid(unsafe_code)]
 
 pub use reshard_collectives as collectives;
@@ -12,8 +24,24 @@ pub use reshard_ops as ops;
 pub use reshard_planner as planner;
 pub use reshard_sharding as sharding;
 
-pub use reshard_kernels::DType;
-pub use reshard_layout::{IntTuple, Layout};
-pub use reshard_planner::{Objective, Plan, Planner, Step, StepOp, Topology};
-pub use reshard_sharding::meaning::{meaning, scatter};
-pub use reshard_sharding::{Group, Mesh, Placement, Placements, ReduceOp, Region, Sharding};
+/// What most programs need: `use reshard::prelude::*;`.
+///
+/// ```
+/// use reshard::prelude::*;
+///
+/// let mesh: Mesh = "dp=2,tp=4".parse()?;
+/// let (from, to) = (Sharding::parse(&mesh, &[64, 32], "S(0),R")?, Sharding::replicated(&mesh, &[64, 32])?);
+/// let plan = Planner::new().topology(Topology::h100()).plan(&from, &to, DType::BF16)?;
+/// assert_eq!(plan.steps()[0].op(), StepOp::AllGather);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub mod prelude {
+    pub use reshard_collectives::{Communicator, Compiled, threads};
+    pub use reshard_kernels::DType;
+    pub use reshard_layout::Layout;
+    pub use reshard_ops::propagate::{Operand, Propagator};
+    pub use reshard_ops::rules::Op;
+    pub use reshard_planner::{Objective, Plan, Planner, Step, StepOp, Topology};
+    pub use reshard_sharding::meaning::{meaning, scatter};
+    pub use reshard_sharding::{Group, Mesh, Placement, Placements, ReduceOp, Region, Sharding};
+}

@@ -27,8 +27,8 @@ where
             return Ok(());
         }
         match request(&line).and_then(|request| answer(&request)) {
-            Ok(reply) => console.print_json(&reply)?,
-            Err(error) => console.print_json(&error_json(&error))?,
+            Ok(reply) => console.print_line(&reply)?,
+            Err(error) => console.print_line(&error_json(&error))?,
         }
     }
 }

@@ -33,8 +33,13 @@ impl Console<'_> {
         })
     }
 
-    /// Writes an answer as JSON on one line.
-    pub(crate) fn print_json(&mut self, value: &impl Serialize) -> Result<(), CliError> {
+    /// Writes an answer as a JSON object with the version, on one line.
+    pub(crate) fn print_json(&mut self, answer: &impl Serialize) -> Result<(), CliError> {
+        self.print_line(&Versioned::new(answer))
+    }
+
+    /// Writes one answer of a batch as JSON on one line.
+    pub(crate) fn print_line(&mut self, value: &impl Serialize) -> Result<(), CliError> {
         let line = serde_json::to_string(value).map_err(|error| {
             CliError::failed("json", format!("the answer cannot be written as JSON: {error}"))
         })?;
@@ -59,6 +64,26 @@ impl Console<'_> {
             }
         }
         status
+    }
+}
+
+/// What `--json` prints: an object, and which version of these objects it is. It grows where one changes its meaning or
+/// goes, not where one comes; the answers of a batch are the same without it.
+#[derive(Debug, Serialize)]
+pub(crate) struct Versioned<'a, T> {
+    version: u32,
+    #[serde(flatten)]
+    answer: &'a T,
+}
+
+impl<'a, T: Serialize> Versioned<'a, T> {
+    pub(crate) fn new(answer: &'a T) -> Versioned<'a, T> {
+        Versioned { version: 1, answer }
+    }
+
+    pub(crate) fn line(&self) -> String {
+        // Objects of texts and numbers are always written.
+        serde_json::to_string(self).unwrap_or_default()
     }
 }
 

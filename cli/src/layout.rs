@@ -11,7 +11,7 @@ use serde_json::{Value as Json, json};
 
 use super::Status;
 use super::arguments::Format;
-use super::console::Console;
+use super::console::{Console, Versioned};
 
 /// Evaluate an expression of the layout algebra.
 ///
@@ -54,11 +54,8 @@ pub(crate) fn run(args: &LayoutArgs, console: &mut Console<'_>) -> Status {
         Err(error) => {
             let _ = writeln!(console.err, "error: {error}");
             if args.format.json {
-                let _ = writeln!(
-                    console.out,
-                    "{}",
-                    json!({"error": {"kind": "io", "message": error.to_string()}})
-                );
+                let object = json!({"error": {"kind": "io", "message": error.to_string()}});
+                let _ = writeln!(console.out, "{}", Versioned::new(&object).line());
             }
             FAILED
         }
@@ -135,7 +132,7 @@ fn not_drawn(value: &Value) -> String {
 fn single(args: &LayoutArgs, console: &mut Console<'_>) -> io::Result<Status> {
     let mut refuse = |message: &str, object: &Json| {
         if args.format.json {
-            writeln!(console.out, "{object}")?;
+            writeln!(console.out, "{}", Versioned::new(object).line())?;
         }
         // The sentence, and below it, indented, the line with the caret.
         writeln!(console.err, "error: {}", message.replace('\n', "\n  "))?;
@@ -165,7 +162,7 @@ fn single(args: &LayoutArgs, console: &mut Console<'_>) -> io::Result<Status> {
     }
     let out = &mut *console.out;
     match (&drawing, args.format.json) {
-        (_, true) => writeln!(out, "{}", object(&value))?,
+        (_, true) => writeln!(out, "{}", Versioned::new(&object(&value)).line())?,
         (Some(drawing), false) if args.draw => write!(out, "{drawing}")?,
         (_, false) => writeln!(out, "{value}")?,
     }

@@ -241,7 +241,7 @@ fn buffers_of_any_memory_layout() {
                     Sharding::parse(&mesh, &shape, from).unwrap(),
                     Sharding::parse(&mesh, &shape, to).unwrap(),
                 );
-                let plan = Planner::new().plan(&source, &target, DType::F64).unwrap();
+                let plan = Planner::new().plan(&source, &target, DType::I64).unwrap();
                 let data = to_bytes(&shards::<i64>(&source, source.placements().unwrap().as_ref()));
                 let (want, _) = world.redistribute(&plan, &data).unwrap();
                 for (a, b) in [(1, 2), (3, 0), (0, 1), (2, 2)] {

@@ -137,7 +137,7 @@ fn different_plans_are_noticed() {
 fn a_reader_that_is_done_and_leaves_is_not_missed() {
     // Rank 0 has much and waits for its readers, who have nothing and wait for nobody.
     let parse = |mesh: &str| Sharding::replicated(&mesh.parse().unwrap(), &[24, 24, 24]).unwrap();
-    let plan = Planner::new().plan(&parse("a=1"), &parse("a=4@1"), DType::F64).unwrap();
+    let plan = Planner::new().plan(&parse("a=1"), &parse("a=4@1"), DType::I64).unwrap();
     let whole: Vec<u8> = (0..24 * 24 * 24 * 8).map(|i| (i % 251) as u8).collect();
     let mut world = World::new(5).unwrap();
     for _ in 0..300 {

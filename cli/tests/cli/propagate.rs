@@ -1,8 +1,7 @@
 //! `reshard propagate`: facts with real numbers, modes, errors, and batches of bad input.
 
 use crate::program::{Outcome, reshard, reshard_with};
-use reshard::collectives::threads;
-use reshard::{DType, Mesh, Planner, Sharding, meaning, scatter};
+use reshard::prelude::*;
 use serde_json::{Value, json};
 
 /// The answer to `--op`, `--shapes` and `--in` on a mesh, with more flags.
@@ -127,7 +126,7 @@ fn what_is_chosen_computes_the_product() {
             let (from, to) = (parse(from), parse(to.as_str().unwrap()));
             let mut shards = scatter(&from, &arange, 0).unwrap();
             if from != to {
-                let plan = Planner::new().plan(&from, &to, DType::F64).unwrap();
+                let plan = Planner::new().plan(&from, &to, DType::I64).unwrap();
                 cost_us += plan.cost_us();
                 let bytes: Vec<&[u8]> = shards.iter().map(|shard| bytemuck::cast_slice(shard)).collect();
                 let landed = threads::redistribute(&plan, &bytes).unwrap().0;

@@ -38,7 +38,7 @@ fn on_all_ranks<T: Send>(time_out: Duration, job: impl Fn(&mut Comm<Real>) -> T 
 fn run(comm: &mut Comm<Real>, mesh: &str, from: &str, to: &str) -> Result<Vec<i32>, Error> {
     let mesh: Mesh = mesh.parse().unwrap();
     let sharding = |text: &str| Sharding::parse(&mesh, &[8, 6], text).unwrap();
-    let plan = Planner::new().plan(&sharding(from), &sharding(to), DType::F32).unwrap();
+    let plan = Planner::new().plan(&sharding(from), &sharding(to), DType::I32).unwrap();
     let compiled = Compiled::new(&plan, comm.rank())?;
     let mut scratch = compiled.scratch(comm)?;
     let mut source = comm.allocate(compiled.source_bytes())?;

@@ -117,6 +117,7 @@ type ByValue = Table<u64, Arc<Plan>>;
 /// Plans that were made before (see the [module](self)).
 ///
 /// ```
+/// use reshard_kernels::DType;
 /// use reshard_sharding::{Mesh, Sharding};
 /// use reshard_planner::{PlanCache, Planner};
 /// let mesh: Mesh = "x=2,y=2".parse()?;

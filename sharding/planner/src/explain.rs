@@ -34,6 +34,7 @@ const LISTED: usize = 16;
 /// A plan beside the one that a greedy planner makes axis by axis.
 ///
 /// ```
+/// use reshard_kernels::DType;
 /// use reshard_sharding::{Mesh, Sharding};
 /// use reshard_planner::Planner;
 /// let mesh: Mesh = "x=2,y=2".parse()?;

@@ -34,6 +34,7 @@ impl Planner {
     /// of partial targets.
     ///
     /// ```
+    /// use reshard_kernels::DType;
     /// use reshard_sharding::{Mesh, Sharding};
     /// use reshard_planner::Planner;
     /// let mesh: Mesh = "x=2,y=2".parse()?;

@@ -94,8 +94,8 @@ pub(crate) fn disagreeing(comm: &mut Comm) {
     refused(run(comm, if odd { &other } else { &usual }, 1));
     let target = run(comm, &usual, 1).unwrap();
     assert!(target.iter().any(|byte| *byte != target[0]));
-    let dtype = if odd { DType::I32 } else { DType::F32 };
-    let compiled = Compiled::new(&usual, comm.rank()).unwrap();
+    let integers = Planner::new().plan(usual.from(), usual.to(), DType::I32).unwrap();
+    let compiled = Compiled::new(if odd { &integers } else { &usual }, comm.rank()).unwrap();
     refused(compiled.scratch(comm).map(|_| Vec::new()));
     assert_eq!(run(comm, &usual, 1).unwrap(), target);
 }
