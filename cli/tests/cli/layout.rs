@@ -9,10 +9,13 @@ fn an_expression_is_answered_as_text_and_as_json() {
     assert_eq!(reshard(&["layout", expression]).stdout, "((2,2),3):((24,2),8)\n");
     assert_eq!(
         reshard(&["layout", expression, "--json"]).json(),
-        json!({"layout": "((2,2),3):((24,2),8)", "size": 12})
+        json!({"version": 1, "layout": "((2,2),3):((24,2),8)", "size": 12})
     );
-    assert_eq!(reshard(&["layout", "size((6,2):(8,2))", "--json"]).json(), json!({"value": 12}));
-    assert_eq!(reshard(&["layout", "(4,2):(2,1)(5)", "--json"]).json(), json!({"value": 3}));
+    assert_eq!(
+        reshard(&["layout", "size((6,2):(8,2))", "--json"]).json(),
+        json!({"version": 1, "value": 12})
+    );
+    assert_eq!(reshard(&["layout", "(4,2):(2,1)(5)", "--json"]).json(), json!({"version": 1, "value": 3}));
 }
 
 #[test]
@@ -33,9 +36,12 @@ fn steps_along_axes_and_pairs_are_printed_as_layouts_are() {
         ("(3,4):((1,4),(3,1))(5)", "(5,9)", json!({"tuple": "(5,9)"})),
     ] {
         assert_eq!(reshard(&["layout", expression]).stdout, format!("{text}\n"), "{expression}");
-        assert_eq!(reshard(&["layout", expression, "--json"]).json(), object, "{expression}");
+        // A batch answers the same without the version.
         let batch = reshard_with(&["layout", "--batch"], expression).stdout;
         assert_eq!(serde_json::from_str::<Value>(&batch).unwrap(), object, "{expression}");
+        let mut versioned = object;
+        versioned["version"] = json!(1);
+        assert_eq!(reshard(&["layout", expression, "--json"]).json(), versioned, "{expression}");
     }
     reshard(&["layout", "complement((4,2):(1@tp,8), 24)", "--json"]).refused("parse", "steps along tp");
     reshard(&["layout", "cosize(zip(4:1, 4:2))", "--json"]).refused("parse", "4:(1,2)");
