@@ -141,7 +141,7 @@ impl Graph {
                 self.values.push(Known {
                     name: format!("{}.{node}", op.name()),
                     dtype,
-                    shape: shape.to_vec(),
+                    shape: shape.clone(),
                     given: None,
                     constraint: None,
                 });

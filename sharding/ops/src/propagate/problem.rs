@@ -399,10 +399,8 @@ fn letter(bound: &Bound, r: SlotRow, operand: usize) -> Letter {
 /// A view takes any shard and any terms; what it makes of them is asked when a path is whole.
 fn rows_of_view(op: &Op) -> Bound {
     let one = |entry| Row { entries: vec![entry, Entry::Replicate] };
-    let mut rows = vec![one(Entry::Replicate)];
-    rows.extend((0..op.inputs()[0].len()).map(|d| one(Entry::Shard { dim: d as u16, factor: None })));
-    rows.extend(reshard_sharding::ReduceOp::ALL.map(|op| one(Entry::Partial(op))));
-    Bound { factors: Vec::new(), dims: Vec::new(), rows, fixed: Vec::new() }
+    let rows = Entry::all(op.inputs()[0].len()).map(one).collect();
+    Bound { rows, ..Bound::default() }
 }
 
 /// Refuses operands that are not the op's.

@@ -218,7 +218,7 @@ impl<'p, 'a> Search<'p, 'a> {
             let is_last = top.exact > p.inputs.len() + 1;
             let Some(made) = self.made(&top.path) else { return };
             if is_last && let Err(e) = made.price(p, limit) {
-                self.refusal = Some(e.into());
+                self.refusal = Some(e);
                 return;
             }
             top.least = top.least.saturating_add(made.least);

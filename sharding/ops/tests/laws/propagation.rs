@@ -112,7 +112,7 @@ mod enumeration {
             Part::Dim { dim, .. } if split == 1 => Placement::Shard(*dim),
             Part::Dim { dim, .. } => Placement::StridedShard { dim: *dim, split_factor: split },
             Part::Fixed(p) => p.clone(),
-            Part::Factor(_) => return None,
+            Part::Factor(_) | Part::Rest => return None,
         })
     }
 

@@ -175,6 +175,11 @@ fn calls_are_checked_in_one_sentence() {
             &[&[2, 6, 3, 4], &[2, 4, 3, 4], &[2, 4, 3, 4]],
             "6 heads of queries do not share 4 heads of keys",
         ),
+        (
+            "instance_norm",
+            &[&[2, 3]],
+            "instance_norm on [2,3]: needs an input with batch, channels and space",
+        ),
         ("norm(p=3)", &[&[2, 3]], "p is 3, and should be 2 or 1 or 0 or inf"),
         ("mk,kn->mn", &[&[2, 3], &[4, 5]], "k is 3 in input 0 and 4 in input 1"),
         ("zeros(shape=[9223372036854775807,9])", &[], "does not fit in 63 bits"),

@@ -41,11 +41,11 @@ pub use local::{Local, LocalOp, Place, Tensor};
 pub use mutants::Mutants;
 
 use candidate::{Candidate, KINDS, fill, is_even, is_minor, plain};
-use smallvec::SmallVec;
 use trial::{Shapes, Trial};
 
 use crate::Error;
-use crate::rules::op::{Brackets, Entry, Op};
+use crate::rules::op::{Brackets, Op};
+use crate::rules::row::Entry;
 use crate::rules::rule::Rule;
 use crate::rules::strategy::Strategy;
 
@@ -342,13 +342,13 @@ impl<'a> Verifier<'a> {
     /// ```
     #[allow(clippy::type_complexity, reason = "shapes of inputs and outputs of each call")]
     pub fn discover(&self, calls: &[(&[&[usize]], &[&[usize]])]) -> Result<Discovery, Error> {
-        let list = |shapes: &[&[usize]]| shapes.iter().map(|s| s.iter().copied().collect()).collect();
+        let list = |shapes: &[&[usize]]| shapes.iter().map(|s| s.to_vec()).collect();
         let shapes: Vec<Shapes> =
             calls.iter().map(|(i, o)| Shapes { inputs: list(i), outputs: list(o) }).collect();
         let Some(first) = shapes.first() else {
             return Err(Error::Rule { reason: format!("{}: nothing is discovered from no call", self.name) });
         };
-        let dims = |s: &Shapes| s.inputs.iter().chain(&s.outputs).map(SmallVec::len).collect::<Vec<_>>();
+        let dims = |s: &Shapes| s.inputs.iter().chain(&s.outputs).map(Vec::len).collect::<Vec<_>>();
         if let Some(other) = shapes.iter().find(|s| dims(s) != dims(first)) {
             return Err(self.error(
                 other,

@@ -33,7 +33,7 @@ impl Verifier<'_> {
     /// Fails with the first element that differs, and where the shardings are not the operands'.
     pub fn holds(&self, op: &Op, inputs: &[Sharding], outputs: &[Sharding]) -> Result<(), Error> {
         let shapes = Shapes { inputs: op.inputs().to_vec(), outputs: op.outputs().to_vec() };
-        let agree = |given: &[Sharding], shapes: &[reshard_sharding::internal::Shape]| {
+        let agree = |given: &[Sharding], shapes: &[Vec<usize>]| {
             given.len() == shapes.len() && given.iter().zip(shapes).all(|(s, n)| s.shape() == n.as_slice())
         };
         let first = inputs.iter().chain(outputs).next();

@@ -9,14 +9,13 @@ use super::data::{Data, Random};
 use super::local::{Local, Place, Tensor};
 use crate::Error;
 use crate::rules::op::Brackets;
-use reshard_sharding::internal::Shape;
 use reshard_sharding::{Interval, Mesh, Placement, Region, Sharding, meaning};
 
 /// The operand shapes of a call.
 #[derive(Clone, Debug)]
 pub(super) struct Shapes {
-    pub(super) inputs: Vec<Shape>,
-    pub(super) outputs: Vec<Shape>,
+    pub(super) inputs: Vec<Vec<usize>>,
+    pub(super) outputs: Vec<Vec<usize>>,
 }
 
 /// A call on one axis of `n` ranks with several data sets.
@@ -108,7 +107,7 @@ impl<'a> Trial<'a> {
             places.push(if self.verifier.blind {
                 everything(&region.local_shape())
             } else {
-                Place { region, whole: shape.to_vec() }
+                Place { region, whole: shape.clone() }
             });
         }
         let mut shards = Vec::new();
