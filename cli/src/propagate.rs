@@ -205,7 +205,7 @@ fn propagate(table: &Table, request: &Request, runners_up: usize) -> Result<Aske
     }
     let wishes = wishes(request, &mesh, &op)?;
     let planner = network::planner(&request.topology, &request.objective)?;
-    let propagator = Propagator::new().planner(planner);
+    let propagator = Propagator::new().with_planner(planner);
     let choices = if request.explicit {
         let asked_more = [
             ("advise", runners_up > 0),

@@ -186,7 +186,7 @@ impl Graph {
             let Some(given) = &value.given else { continue };
             let now = value.constraint.as_ref().unwrap_or(given);
             if now != given {
-                let planner = cache.propagator().get_planner();
+                let planner = cache.propagator().planner();
                 let dtype = Operand::new(value.dtype, given.clone()).whole_bytes()?;
                 let plan = Arc::new(planner.plan(given, now, dtype)?);
                 report.communications.push(Communication {

@@ -49,12 +49,12 @@ impl Propagator {
 
     /// The same with another planner, whose costs are what is least.
     #[must_use]
-    pub fn planner(self, planner: Planner) -> Propagator {
+    pub fn with_planner(self, planner: Planner) -> Propagator {
         Propagator { planner: planner.arithmetic(Arithmetic::Framework) }
     }
 
-    /// The planner.
-    pub fn get_planner(&self) -> &Planner {
+    /// The planner, whose costs are what is least.
+    pub fn planner(&self) -> &Planner {
         &self.planner
     }
 

@@ -85,7 +85,7 @@ fn terms_of_a_large_product_are_counted_where_that_is_wished() {
     // 64 MiB of terms cost more than moving a mebibyte.
     let terms = Sharding::parse(&m, &[4096, 4096], "P").unwrap();
     let whole = Sharding::replicated(&m, &[4096, 4096]).unwrap();
-    assert!(c.cost_us < p.get_planner().cost_us(&terms, &whole, DType::F32).unwrap() / 10.0, "{}", c.cost_us);
+    assert!(c.cost_us < p.planner().cost_us(&terms, &whole, DType::F32).unwrap() / 10.0, "{}", c.cost_us);
 }
 
 /// Full enumeration: every product of strategies of one axis, filled with every kind that some input has along that axis
@@ -355,7 +355,7 @@ fn the_choice_is_what_full_enumeration_finds() {
                 Sharding::parse(&mesh, &op.outputs()[0], &text).unwrap()
             });
             let wishes: Vec<Wish> = wish.iter().cloned().map(Wish::Become).collect();
-            let ours = Propagator::new().planner(planner.clone()).propagate(&op, &mesh, &inputs, &wishes);
+            let ours = Propagator::new().with_planner(planner.clone()).propagate(&op, &mesh, &inputs, &wishes);
             let best =
                 enumeration::best(&planner, &op, &mesh, &inputs, evens, &sizes, *majors, wish.as_ref());
             let shown: Vec<String> = inputs.iter().map(ToString::to_string).collect();

@@ -84,7 +84,7 @@ fn never_dearer_than_torch() {
     let propagator = Propagator::new();
     let mut tallies: BTreeMap<(String, usize), Tally> = BTreeMap::new();
     let cost = |from: &Sharding, to: &Sharding| {
-        if from == to { 0.0 } else { propagator.get_planner().plan(from, to, DType::F32).unwrap().cost_us() }
+        if from == to { 0.0 } else { propagator.planner().plan(from, to, DType::F32).unwrap().cost_us() }
     };
     let rows = rows(&mesh);
     assert_eq!(rows.len(), 517);
