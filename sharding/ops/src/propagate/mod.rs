@@ -31,5 +31,5 @@ pub use choice::{Choice, Side};
 pub use graph::{Communication, Graph, Report, Value};
 pub use operand::Operand;
 pub use propagator::Propagator;
-pub use slots::Kind;
+pub use slots::ShardKind;
 pub use wish::Wish;

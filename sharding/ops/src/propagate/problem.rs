@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use crate::Error;
 use crate::propagate::operand::Operand;
-use crate::propagate::slots::{Class, Kind, PerSlot, classify, slots};
+use crate::propagate::slots::{Class, PerSlot, ShardKind, classify, slots};
 use crate::propagate::wish::Wish;
 use crate::rules::{Bound, Entry, Op, Row};
 use reshard_planner::{Objective, Planner};
@@ -65,7 +65,7 @@ pub(super) struct Problem<'a> {
     pub(super) bound: Bounded<'a>,
     pub(super) mesh: Mesh,
     pub(super) slots: PerSlot<SubAxis>,
-    pub(super) kinds: PerSlot<SmallVec<[Kind; 2]>>,
+    pub(super) kinds: PerSlot<SmallVec<[ShardKind; 2]>>,
     pub(super) rows: PerSlot<SmallVec<[SlotRow; 12]>>,
     pub(super) inputs: SmallVec<[Alike<'a>; 3]>,
     /// For every input, its place in `inputs`.
@@ -181,8 +181,8 @@ impl<'a> Problem<'a> {
     /// The rows of every slot, and the letters that they spell.
     fn fill(&mut self, advised: Option<&PerSlot<Class>>) {
         for slot in 0..self.slots.len() {
-            let mut kinds: SmallVec<[Kind; 2]> = SmallVec::new();
-            kinds.push(Kind::Plain);
+            let mut kinds: SmallVec<[ShardKind; 2]> = SmallVec::new();
+            kinds.push(ShardKind::Plain);
             let classes =
                 self.inputs.iter().map(|a| &a.at).chain(self.wished.iter().flatten()).chain(advised);
             for class in classes {
@@ -363,7 +363,14 @@ impl<'a> Problem<'a> {
 
     /// Whether the pieces of a kind behind other factors start where those do: its split factor divides what is left of
     /// this factor, on every rank.
-    fn splits(&self, path: &[u16], slot: usize, operand: usize, factor: Option<u16>, kind: &Kind) -> bool {
+    fn splits(
+        &self,
+        path: &[u16],
+        slot: usize,
+        operand: usize,
+        factor: Option<u16>,
+        kind: &ShardKind,
+    ) -> bool {
         match (kind.split_factor(), factor) {
             (Some(1), _) => true,
             (Some(k), Some(f)) => {

@@ -355,7 +355,8 @@ fn the_choice_is_what_full_enumeration_finds() {
                 Sharding::parse(&mesh, &op.outputs()[0], &text).unwrap()
             });
             let wishes: Vec<Wish> = wish.iter().cloned().map(Wish::Become).collect();
-            let ours = Propagator::new().with_planner(planner.clone()).propagate(&op, &mesh, &inputs, &wishes);
+            let ours =
+                Propagator::new().with_planner(planner.clone()).propagate(&op, &mesh, &inputs, &wishes);
             let best =
                 enumeration::best(&planner, &op, &mesh, &inputs, evens, &sizes, *majors, wish.as_ref());
             let shown: Vec<String> = inputs.iter().map(ToString::to_string).collect();
