@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use clap::Args;
 use reshard_kernels::DType;
-use reshard_ops::propagate::{Choice, Operand, Propagator, Side, Wish};
+use reshard_ops::propagate::{Choice, Constraint, Operand, Propagator, Side};
 use reshard_ops::rules::{Call, Op, Table};
 use reshard_planner::Arithmetic;
 use reshard_planner::Plan;
@@ -203,7 +203,7 @@ fn propagate(table: &Table, request: &Request, runners_up: usize) -> Result<Aske
         Arithmetic::Kernels.check(&sharding, dtype).map_err(|error| about(error.into()))?;
         inputs.push(Operand::new(dtype, sharding));
     }
-    let wishes = wishes(request, &mesh, &op)?;
+    let constraints = constraints(request, &mesh, &op)?;
     let planner = network::planner(&request.topology, &request.objective)?;
     let propagator = Propagator::new().with_planner(planner);
     let choices = if request.explicit {
@@ -224,7 +224,7 @@ fn propagate(table: &Table, request: &Request, runners_up: usize) -> Result<Aske
             let message = format!("{runners_up} runners-up are more than the {MOST} that are listed at most");
             return Err(CliError::refused("usage", message));
         }
-        propagator.advise(&op, &mesh, &inputs, &wishes, runners_up + 1)?
+        propagator.advise(&op, &mesh, &inputs, &constraints, runners_up + 1)?
     };
     Ok(Asked { mesh, op, inputs, choices })
 }
@@ -246,7 +246,7 @@ fn dtypes(listed: Option<&Listed<String>>, inputs: usize) -> Result<Vec<DType>, 
 }
 
 /// What is wanted of each output.
-fn wishes(request: &Request, mesh: &Mesh, op: &Op) -> Result<Vec<Wish>, CliError> {
+fn constraints(request: &Request, mesh: &Mesh, op: &Op) -> Result<Vec<Constraint>, CliError> {
     let (key, listed) = match (&request.out, &request.prefer) {
         (None, None) => {
             if request.penalty_us.is_some() {
@@ -293,18 +293,18 @@ fn wishes(request: &Request, mesh: &Mesh, op: &Op) -> Result<Vec<Wish>, CliError
         );
         return Err(CliError::refused("usage", message));
     }
-    let wish = |(o, text): (usize, &String)| {
+    let constraint = |(o, text): (usize, &String)| {
         if text.is_empty() {
-            return Ok(Wish::Any);
+            return Ok(Constraint::Any);
         }
         let sharding = Sharding::parse(mesh, &op.outputs()[o], text)
             .map_err(|error| CliError::from(error).about(format_args!("output {o}")))?;
         Ok(match penalty_us {
-            None => Wish::Become(sharding),
-            Some(penalty_us) => Wish::Prefer { sharding, penalty_us },
+            None => Constraint::Exactly(sharding),
+            Some(penalty_us) => Constraint::Prefer { sharding, penalty_us },
         })
     };
-    listed.iter().enumerate().map(wish).collect()
+    listed.iter().enumerate().map(constraint).collect()
 }
 
 impl Answer {

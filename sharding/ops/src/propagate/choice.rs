@@ -15,9 +15,9 @@ pub struct Choice {
     pub inputs: Vec<Sharding>,
     /// How each input gets there; `None` for one that stays as it is.
     pub plans: Vec<Option<Arc<Plan>>>,
-    /// What each output is, after what was wished of it.
+    /// What each output is, after what was wanted of it.
     pub outputs: Vec<Sharding>,
-    /// How an output gets to what was wished of it, where it is not that already.
+    /// How an output gets to what was wanted of it, where it is not that already.
     pub output_plans: Vec<Option<Arc<Plan>>>,
     /// The strategy of each (sub-)axis with more than one rank; none for a view.
     pub strategies: Vec<(SubAxis, Strategy)>,

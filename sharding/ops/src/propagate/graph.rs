@@ -3,7 +3,7 @@
 //! A graph is a list of ops on one mesh, each on values made before it. Propagation goes through them in order: an op's
 //! inputs are what earlier ops made, and its outputs are what the cheapest strategy makes of them. A value may be given a
 //! sharding; then the op that makes it is chosen with the cost of getting there, and that plan is inserted. Otherwise its
-//! terms are counted at what they will cost ([`Wish::Settled`]), and kept as long as ops let them pass.
+//! terms are counted at what they will cost ([`Constraint::Reduced`]), and kept as long as ops let them pass.
 //!
 //! A value that was brought to some sharding for one op is not brought there again for another: the copy is used.
 
@@ -15,8 +15,8 @@ use reshard_kernels::DType;
 use crate::Error;
 use crate::propagate::cache::PropagationCache;
 use crate::propagate::choice::Side;
+use crate::propagate::constraint::Constraint;
 use crate::propagate::operand::Operand;
-use crate::propagate::wish::Wish;
 use crate::rules::{Brackets, Op};
 use reshard_planner::Plan;
 use reshard_sharding::{Mesh, Sharding};
@@ -204,12 +204,12 @@ impl Graph {
                 .iter()
                 .map(|v| Operand::new(self.values[v.0].dtype, report.sharding(*v).clone()))
                 .collect();
-            let wish = |v: &Value| match &self.values[v.0].constraint {
-                Some(sharding) => Wish::Become(sharding.clone()),
-                None => Wish::Settled,
+            let constraint = |v: &Value| match &self.values[v.0].constraint {
+                Some(sharding) => Constraint::Exactly(sharding.clone()),
+                None => Constraint::Reduced,
             };
-            let wishes: Vec<Wish> = node.outputs.iter().map(wish).collect();
-            let choice = cache.propagate(&node.op, &self.mesh, &inputs, &wishes)?;
+            let constraints: Vec<Constraint> = node.outputs.iter().map(constraint).collect();
+            let choice = cache.propagate(&node.op, &self.mesh, &inputs, &constraints)?;
             for ((&v, to), plan) in node.inputs.iter().zip(&choice.inputs).zip(&choice.plans) {
                 let Some(plan) = plan else { continue };
                 if !copies[v.0].contains(to) {

@@ -2,7 +2,7 @@
 
 use reshard_kernels::DType;
 use reshard_ops::Error;
-use reshard_ops::propagate::{Choice, Operand, Propagator, Wish};
+use reshard_ops::propagate::{Choice, Constraint, Operand, Propagator};
 use reshard_ops::rules::{Op, Rule};
 use reshard_sharding::{Mesh, Sharding};
 
@@ -57,7 +57,7 @@ fn plain_and_strided_do_not_contract() {
 }
 
 #[test]
-fn wishes_are_paid_for() {
+fn constraints_are_paid_for() {
     let m = mesh("x=2,y=2");
     let mm = op("mm", "mk,kn->mn", &[&[64, 64], &[64, 64]]);
     let inputs = [operand(&m, &[64, 64], "S(1),R"), operand(&m, &[64, 64], "S(0),R")];
@@ -65,22 +65,22 @@ fn wishes_are_paid_for() {
     let p = Propagator::new();
     let free = p.propagate(&mm, &m, &inputs, &[]).unwrap();
     assert_eq!((free.cost_us, free.outputs[0].to_string()), (0.0, "P(sum),R".to_owned()));
-    let c = p.propagate(&mm, &m, &inputs, &[Wish::Become(to.clone())]).unwrap();
+    let c = p.propagate(&mm, &m, &inputs, &[Constraint::Exactly(to.clone())]).unwrap();
     assert_eq!(c.outputs[0], to);
     assert!(c.cost_us > 0.0);
-    let c = p.propagate(&mm, &m, &inputs, &[Wish::Prefer { sharding: to, penalty_us: 1e-3 }]).unwrap();
+    let c = p.propagate(&mm, &m, &inputs, &[Constraint::Prefer { sharding: to, penalty_us: 1e-3 }]).unwrap();
     assert_eq!((c.cost_us, c.outputs[0].to_string()), (1e-3, "P(sum),R".to_owned()));
 }
 
 #[test]
-fn terms_of_a_large_product_are_counted_where_that_is_wished() {
+fn terms_of_a_large_product_are_counted_where_that_is_asked_for() {
     let m = mesh("x=4");
     let mm = op("mm", "mk,kn->mn", &[&[4096, 64], &[64, 4096]]);
     let inputs = [operand(&m, &[4096, 64], "S(1)"), operand(&m, &[64, 4096], "S(0)")];
     let p = Propagator::new();
     let now = p.propagate(&mm, &m, &inputs, &[]).unwrap();
     assert_eq!((now.cost_us, now.outputs[0].to_string()), (0.0, "P(sum)".to_owned()));
-    let c = p.propagate(&mm, &m, &inputs, &[Wish::Settled]).unwrap();
+    let c = p.propagate(&mm, &m, &inputs, &[Constraint::Reduced]).unwrap();
     assert!(!c.outputs[0].is_partial());
     // 64 MiB of terms cost more than moving a mebibyte.
     let terms = Sharding::parse(&m, &[4096, 4096], "P").unwrap();
@@ -350,17 +350,17 @@ fn the_choice_is_what_full_enumeration_finds() {
                     }
                 })
                 .collect();
-            let wish = (random.below(3) == 0).then(|| {
+            let constraint = (random.below(3) == 0).then(|| {
                 let text = random.placements(&op.outputs()[0], axes, &["R"]);
                 Sharding::parse(&mesh, &op.outputs()[0], &text).unwrap()
             });
-            let wishes: Vec<Wish> = wish.iter().cloned().map(Wish::Become).collect();
+            let constraints: Vec<Constraint> = constraint.iter().cloned().map(Constraint::Exactly).collect();
             let ours =
-                Propagator::new().with_planner(planner.clone()).propagate(&op, &mesh, &inputs, &wishes);
+                Propagator::new().with_planner(planner.clone()).propagate(&op, &mesh, &inputs, &constraints);
             let best =
-                enumeration::best(&planner, &op, &mesh, &inputs, evens, &sizes, *majors, wish.as_ref());
+                enumeration::best(&planner, &op, &mesh, &inputs, evens, &sizes, *majors, constraint.as_ref());
             let shown: Vec<String> = inputs.iter().map(ToString::to_string).collect();
-            let shown = format!("{rule} of {} wish {wish:?}", shown.join(" and "));
+            let shown = format!("{rule} of {} constraint {constraint:?}", shown.join(" and "));
             match (ours, best) {
                 (Ok(ours), Some(best)) => {
                     let changed = ours.plans.iter().filter(|p| p.is_some()).count();
@@ -624,8 +624,8 @@ fn costs_beyond_all_numbers_do_not_overflow() {
     let inputs = [operand(&m, &[4, 4], "S(0),R"), operand(&m, &[4, 4], "R,S(1)")];
     let sharding = Sharding::parse(&m, &[4, 4], "R,R").unwrap();
     for penalty_us in [1e15, 1e308, f64::INFINITY] {
-        let wish = Wish::Prefer { sharding: sharding.clone(), penalty_us };
-        let c = Propagator::new().propagate(&mm, &m, &inputs, &[wish]).unwrap();
+        let constraint = Constraint::Prefer { sharding: sharding.clone(), penalty_us };
+        let c = Propagator::new().propagate(&mm, &m, &inputs, &[constraint]).unwrap();
         assert_eq!(c.outputs[0], sharding);
     }
     // More ranks than can be looked at one by one are an error, not a wait.
