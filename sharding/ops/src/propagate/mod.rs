@@ -29,7 +29,7 @@ mod slots;
 pub use cache::PropagationCache;
 pub use choice::{Choice, Side};
 pub use constraint::Constraint;
-pub use graph::{Communication, Graph, Report, Value};
+pub use graph::{Communication, Graph, Propagation, Value};
 pub use operand::Operand;
 pub use propagator::Propagator;
 pub use slots::ShardKind;
