@@ -32,12 +32,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // The right one, in one call.
     table.add("swiglu", "...,...->... {multilinear(1)}".parse()?);
     let ops = bind(&table)?;
-    let report = verifier.verify(&ops)?;
-    println!("right:      {report}");
-    assert!(report.missing.is_empty());
+    let verdict = verifier.verify(&ops)?;
+    println!("right:      {verdict}");
+    assert!(verdict.missing.is_empty());
 
     // Are the shapes and data sharp enough to tell? Every small change of the rule must be caught, or be true.
-    let mutants = verifier.mutants(&ops, &report)?;
+    let mutants = verifier.mutants(&ops, &verdict)?;
     println!(
         "mutants:    {} caught, {} true, {} missed",
         mutants.caught,

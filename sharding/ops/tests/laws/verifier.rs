@@ -67,10 +67,10 @@ fn a_batched_product_has_exactly_nine_strategies() {
     wanted.sort_unstable();
     assert_eq!(all, wanted);
     let ops: Vec<Op> = calls.iter().map(|(i, _)| op("abi,aoi->abo", i)).collect();
-    let report = v.verify(&ops).unwrap();
-    assert!(report.missing.is_empty(), "{report}");
-    assert_eq!(report.searched, (81, 81));
-    let mutants = v.mutants(&ops, &report).unwrap();
+    let verdict = v.verify(&ops).unwrap();
+    assert!(verdict.missing.is_empty(), "{verdict}");
+    assert_eq!(verdict.searched, (81, 81));
+    let mutants = v.mutants(&ops, &verdict).unwrap();
     assert!(mutants.missed.is_empty() && mutants.caught > 150, "{mutants:?}");
 }
 
