@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use clap::Args;
 use reshard_kernels::DType;
-use reshard_ops::propagate::{Choice, Constraint, Operand, Propagator, Side};
+use reshard_ops::propagate::{Choice, Constraint, Operand, OperandIndex, Propagator};
 use reshard_ops::rules::{Call, Op, Table};
 use reshard_planner::Arithmetic;
 use reshard_planner::Plan;
@@ -325,7 +325,7 @@ impl OptionAnswer {
             };
             choice.strategies.iter().map(of).collect()
         };
-        let moves = || choice.moves().map(|(side, i, plan)| Move::of(side, i, plan)).collect();
+        let moves = || choice.moves().map(|(operand, plan)| Move::of(operand, plan)).collect();
         Self {
             r#in: texts(&choice.inputs),
             out: texts(&choice.outputs),
@@ -338,9 +338,9 @@ impl OptionAnswer {
 }
 
 impl Move {
-    fn of(side: Side, operand: usize, plan: &Plan) -> Self {
+    fn of(operand: OperandIndex, plan: &Plan) -> Self {
         Self {
-            operand: format!("{side} {operand}"),
+            operand: operand.to_string(),
             from: plan.from().to_string(),
             to: plan.to().to_string(),
             received_bytes: plan.received_bytes(),
@@ -390,29 +390,25 @@ impl Asked {
         for (sub, strategy) in &choice.strategies {
             rows.push((sub.printed(self.mesh.axes()), strategy.to_string()));
         }
-        let sides = [
-            (Side::Input, &choice.inputs, &choice.plans, "stays"),
-            (Side::Output, &choice.outputs, &choice.output_plans, ""),
-        ];
-        for (side, shardings, plans, stays) in sides {
-            for (i, (sharding, plan)) in shardings.iter().zip(plans).enumerate() {
-                let name = format!("{side} {i}");
-                let Some(plan) = plan else {
-                    rows.push((name, format!("[{sharding}] {stays}").trim_end().to_owned()));
-                    continue;
-                };
-                rows.push((name, format!("[{}] -> [{sharding}]", plan.from())));
-                for step in plan.steps() {
-                    let axes = step.axis_names().join(",");
-                    let line = format!(
-                        "  {} over {axes} ({}): {} B, {:.1} us",
-                        step.op(),
-                        step.group,
-                        step.received_bytes,
-                        step.cost_us
-                    );
-                    rows.push((String::new(), line));
-                }
+        let inputs = choice.inputs.iter().enumerate().map(|(i, is)| (OperandIndex::Input(i), is, "stays"));
+        let outputs = choice.outputs.iter().enumerate().map(|(o, is)| (OperandIndex::Output(o), is, ""));
+        for (operand, sharding, stays) in inputs.chain(outputs) {
+            let name = operand.to_string();
+            let Some(plan) = choice.plan(operand) else {
+                rows.push((name, format!("[{sharding}] {stays}").trim_end().to_owned()));
+                continue;
+            };
+            rows.push((name, format!("[{}] -> [{sharding}]", plan.from())));
+            for step in plan.steps() {
+                let axes = step.axis_names().join(",");
+                let line = format!(
+                    "  {} over {axes} ({}): {} B, {:.1} us",
+                    step.op(),
+                    step.group,
+                    step.received_bytes,
+                    step.cost_us
+                );
+                rows.push((String::new(), line));
             }
         }
         let cost = format!("{:.1} us, {}", choice.cost_us, steps(choice.communicating_steps()));

@@ -14,7 +14,7 @@ use reshard_kernels::DType;
 
 use crate::Error;
 use crate::propagate::cache::PropagationCache;
-use crate::propagate::choice::Side;
+use crate::propagate::choice::OperandIndex;
 use crate::propagate::constraint::Constraint;
 use crate::propagate::operand::Operand;
 use crate::rules::{Brackets, Op};
@@ -211,17 +211,19 @@ impl Graph {
             };
             let constraints: Vec<Constraint> = node.outputs.iter().map(constraint).collect();
             let choice = cache.propagate(&node.op, &self.mesh, &inputs, &constraints)?;
-            for ((&v, to), plan) in node.inputs.iter().zip(&choice.inputs).zip(&choice.plans) {
+            let taken = node.inputs.iter().zip(&choice.inputs).zip(&choice.plans);
+            for (i, ((&v, to), plan)) in taken.enumerate() {
                 let Some(plan) = plan else { continue };
                 if !copies[v.0].contains(to) {
                     copies[v.0].push(to.clone());
-                    found.insert(Side::Input, n, &node.op, v, &self.values[v.0].name, plan);
+                    found.insert(OperandIndex::Input(i), n, &node.op, v, &self.values[v.0].name, plan);
                 }
             }
-            for ((&v, is), plan) in node.outputs.iter().zip(&choice.outputs).zip(&choice.output_plans) {
+            let made = node.outputs.iter().zip(&choice.outputs).zip(&choice.output_plans);
+            for (o, ((&v, is), plan)) in made.enumerate() {
                 found.shardings[v.0] = Some(is.clone());
                 if let Some(plan) = plan {
-                    found.insert(Side::Output, n, &node.op, v, &self.values[v.0].name, plan);
+                    found.insert(OperandIndex::Output(o), n, &node.op, v, &self.values[v.0].name, plan);
                 }
             }
         }
@@ -236,8 +238,8 @@ fn no_value(value: Value) -> Error {
 /// One redistribution that a graph needs.
 #[derive(Clone, Debug)]
 pub struct Communication {
-    /// Before or after which op, counted from 0, and its name; `None` for a constraint on an input of the graph.
-    pub at: Option<(Side, usize, String)>,
+    /// Before or after which op: its operand, its number, counted from 0, and its name; `None` for a constraint on an input of the graph.
+    pub at: Option<(OperandIndex, usize, String)>,
     /// What is redistributed.
     pub value: Value,
     /// Its name.
@@ -250,8 +252,8 @@ impl fmt::Display for Communication {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.at {
             None => f.write_str("at the start")?,
-            Some((Side::Input, n, op)) => write!(f, "before op {n}, {op}")?,
-            Some((Side::Output, n, op)) => write!(f, "after op {n}, {op}")?,
+            Some((OperandIndex::Input(_), n, op)) => write!(f, "before op {n}, {op}")?,
+            Some((OperandIndex::Output(_), n, op)) => write!(f, "after op {n}, {op}")?,
         }
         write!(
             f,
@@ -293,8 +295,16 @@ impl Propagation {
         self.communications.iter().map(|c| c.plan.received_bytes()).sum()
     }
 
-    fn insert(&mut self, side: Side, n: usize, op: &Op, value: Value, name: &str, plan: &Arc<Plan>) {
-        let at = Some((side, n, op.name().to_owned()));
+    fn insert(
+        &mut self,
+        operand: OperandIndex,
+        n: usize,
+        op: &Op,
+        value: Value,
+        name: &str,
+        plan: &Arc<Plan>,
+    ) {
+        let at = Some((operand, n, op.name().to_owned()));
         self.communications.push(Communication { at, value, name: name.to_owned(), plan: Arc::clone(plan) });
     }
 }

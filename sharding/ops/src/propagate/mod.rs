@@ -27,7 +27,7 @@ mod search;
 mod slots;
 
 pub use cache::PropagationCache;
-pub use choice::{Choice, Side};
+pub use choice::{Choice, OperandIndex};
 pub use constraint::Constraint;
 pub use graph::{Communication, Graph, Propagation, Value};
 pub use operand::Operand;

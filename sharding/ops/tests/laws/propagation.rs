@@ -515,7 +515,7 @@ fn advice_is_in_order_of_cost_and_typechecks() {
         let as_chosen: Vec<Operand> =
             choice.inputs.iter().map(|s| Operand::new(DType::F32, s.clone())).collect();
         assert_eq!(p.explicit(&mm, &m, &as_chosen).unwrap().inputs, choice.inputs);
-        let cost: f64 = choice.moves().map(|(_, _, plan)| plan.cost_us()).sum();
+        let cost: f64 = choice.moves().map(|(_, plan)| plan.cost_us()).sum();
         assert!((cost - choice.cost_us).abs() < 1e-5);
     }
     assert_eq!(p.propagate(&mm, &m, &inputs, &[]).unwrap().inputs, all[0].inputs);
