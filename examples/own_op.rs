@@ -4,11 +4,11 @@
 //! cargo run --example own_op
 //! ```
 
-use reshard::ops::rules::verify::{Local, Tensor, Verifier};
+use reshard::ops::rules::verify::{LocalView, Tensor, Verifier};
 use reshard::ops::rules::{Call, Rule, Table};
 
 /// `silu(gate) * x` on one rank's shards.
-fn swiglu(local: &Local<'_>) -> Result<Vec<Tensor>, String> {
+fn swiglu(local: &LocalView<'_>) -> Result<Vec<Tensor>, String> {
     let (gate, x) = (local.inputs[0], local.inputs[1]);
     if gate.shape != x.shape {
         return Err("a gate and a value of different shapes".to_owned());

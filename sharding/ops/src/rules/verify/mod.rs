@@ -38,7 +38,7 @@ use core::fmt;
 use core::ops::RangeInclusive;
 
 pub use data::{Data, Random};
-pub use local::{Local, LocalOp, Place, Tensor};
+pub use local::{LocalOp, LocalRegion, LocalView, Tensor};
 pub use mutants::Mutants;
 pub use verdict::{Discovery, Found, Verdict};
 
@@ -94,7 +94,7 @@ impl fmt::Debug for Verifier<'_> {
 
 impl<'a> Verifier<'a> {
     /// A verifier of an op that runs on local tensors.
-    pub fn new(name: &str, run: impl Fn(&Local<'_>) -> Result<Vec<Tensor>, String> + 'a) -> Verifier<'a> {
+    pub fn new(name: &str, run: impl Fn(&LocalView<'_>) -> Result<Vec<Tensor>, String> + 'a) -> Verifier<'a> {
         Verifier {
             name: name.to_owned(),
             run: Box::new(run),
@@ -138,7 +138,7 @@ impl<'a> Verifier<'a> {
         self
     }
 
-    /// Says that the op reads [`Local::wanted`], so that it has to be run for every placement of its outputs.
+    /// Says that the op reads [`LocalView::wanted`], so that it has to be run for every placement of its outputs.
     #[must_use]
     pub fn wants_outputs(mut self) -> Self {
         self.wants = true;
