@@ -4,11 +4,11 @@
 //! cargo run --example own_op
 //! ```
 
-use reshard::ops::rules::verify::{Local, Tensor, Verifier};
+use reshard::ops::rules::verify::{LocalView, Tensor, Verifier};
 use reshard::ops::rules::{Call, Rule, Table};
 
 /// `silu(gate) * x` on one rank's shards.
-fn swiglu(local: &Local<'_>) -> Result<Vec<Tensor>, String> {
+fn swiglu(local: &LocalView<'_>) -> Result<Vec<Tensor>, String> {
     let (gate, x) = (local.inputs[0], local.inputs[1]);
     if gate.shape != x.shape {
         return Err("a gate and a value of different shapes".to_owned());
@@ -32,12 +32,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // The right one, in one call.
     table.add("swiglu", "...,...->... {multilinear(1)}".parse()?);
     let ops = bind(&table)?;
-    let report = verifier.verify(&ops)?;
-    println!("right:      {report}");
-    assert!(report.missing.is_empty());
+    let verdict = verifier.verify(&ops)?;
+    println!("right:      {verdict}");
+    assert!(verdict.missing.is_empty());
 
     // Are the shapes and data sharp enough to tell? Every small change of the rule must be caught, or be true.
-    let mutants = verifier.mutants(&ops, &report)?;
+    let mutants = verifier.mutants(&ops, &verdict)?;
     println!(
         "mutants:    {} caught, {} true, {} missed",
         mutants.caught,

@@ -121,20 +121,20 @@ fn cat() {
 fn transformer() {
     for scheme in &SCHEMES {
         let (graph, _) = graph(scheme).expect("a graph");
-        let ask = || graph.propagate(&PropagationCache::new(Propagator::new(), 4096)).expect("a report");
+        let ask = || graph.propagate(&PropagationCache::new(Propagator::new(), 4096)).expect("a propagation");
         let us = median_us(|| {
             black_box(ask());
         });
-        let report = ask();
+        let found = ask();
         println!(
             "transformer on ({}): {:.2} ms cold, {} redistributions, {:.1} MB, {:.0} us modelled",
             scheme.name,
             us / 1e3,
-            report.communications().len(),
-            report.received_bytes() as f64 / 1e6,
-            report.cost_us()
+            found.communications().len(),
+            found.received_bytes() as f64 / 1e6,
+            found.cost_us()
         );
-        for c in report.communications().iter().take(12) {
+        for c in found.communications().iter().take(12) {
             println!("    {c}");
         }
     }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use clap::Args;
 use reshard_kernels::DType;
-use reshard_ops::propagate::{Choice, Operand, Propagator, Side, Wish};
+use reshard_ops::propagate::{Choice, Constraint, Operand, OperandIndex, Propagator};
 use reshard_ops::rules::{Call, Op, Table};
 use reshard_planner::Arithmetic;
 use reshard_planner::Plan;
@@ -203,9 +203,9 @@ fn propagate(table: &Table, request: &Request, runners_up: usize) -> Result<Aske
         Arithmetic::Kernels.check(&sharding, dtype).map_err(|error| about(error.into()))?;
         inputs.push(Operand::new(dtype, sharding));
     }
-    let wishes = wishes(request, &mesh, &op)?;
+    let constraints = constraints(request, &mesh, &op)?;
     let planner = network::planner(&request.topology, &request.objective)?;
-    let propagator = Propagator::new().planner(planner);
+    let propagator = Propagator::new().with_planner(planner);
     let choices = if request.explicit {
         let asked_more = [
             ("advise", runners_up > 0),
@@ -224,7 +224,7 @@ fn propagate(table: &Table, request: &Request, runners_up: usize) -> Result<Aske
             let message = format!("{runners_up} runners-up are more than the {MOST} that are listed at most");
             return Err(CliError::refused("usage", message));
         }
-        propagator.advise(&op, &mesh, &inputs, &wishes, runners_up + 1)?
+        propagator.advise(&op, &mesh, &inputs, &constraints, runners_up + 1)?
     };
     Ok(Asked { mesh, op, inputs, choices })
 }
@@ -246,7 +246,7 @@ fn dtypes(listed: Option<&Listed<String>>, inputs: usize) -> Result<Vec<DType>, 
 }
 
 /// What is wanted of each output.
-fn wishes(request: &Request, mesh: &Mesh, op: &Op) -> Result<Vec<Wish>, CliError> {
+fn constraints(request: &Request, mesh: &Mesh, op: &Op) -> Result<Vec<Constraint>, CliError> {
     let (key, listed) = match (&request.out, &request.prefer) {
         (None, None) => {
             if request.penalty_us.is_some() {
@@ -293,18 +293,18 @@ fn wishes(request: &Request, mesh: &Mesh, op: &Op) -> Result<Vec<Wish>, CliError
         );
         return Err(CliError::refused("usage", message));
     }
-    let wish = |(o, text): (usize, &String)| {
+    let constraint = |(o, text): (usize, &String)| {
         if text.is_empty() {
-            return Ok(Wish::Any);
+            return Ok(Constraint::Any);
         }
         let sharding = Sharding::parse(mesh, &op.outputs()[o], text)
             .map_err(|error| CliError::from(error).about(format_args!("output {o}")))?;
         Ok(match penalty_us {
-            None => Wish::Become(sharding),
-            Some(penalty_us) => Wish::Prefer { sharding, penalty_us },
+            None => Constraint::Exactly(sharding),
+            Some(penalty_us) => Constraint::Prefer { sharding, penalty_us },
         })
     };
-    listed.iter().enumerate().map(wish).collect()
+    listed.iter().enumerate().map(constraint).collect()
 }
 
 impl Answer {
@@ -325,7 +325,7 @@ impl OptionAnswer {
             };
             choice.strategies.iter().map(of).collect()
         };
-        let moves = || choice.moves().map(|(side, i, plan)| Move::of(side, i, plan)).collect();
+        let moves = || choice.moves().map(|(operand, plan)| Move::of(operand, plan)).collect();
         Self {
             r#in: texts(&choice.inputs),
             out: texts(&choice.outputs),
@@ -338,9 +338,9 @@ impl OptionAnswer {
 }
 
 impl Move {
-    fn of(side: Side, operand: usize, plan: &Plan) -> Self {
+    fn of(operand: OperandIndex, plan: &Plan) -> Self {
         Self {
-            operand: format!("{side} {operand}"),
+            operand: operand.to_string(),
             from: plan.from().to_string(),
             to: plan.to().to_string(),
             received_bytes: plan.received_bytes(),
@@ -390,29 +390,25 @@ impl Asked {
         for (sub, strategy) in &choice.strategies {
             rows.push((sub.printed(self.mesh.axes()), strategy.to_string()));
         }
-        let sides = [
-            (Side::Input, &choice.inputs, &choice.plans, "stays"),
-            (Side::Output, &choice.outputs, &choice.output_plans, ""),
-        ];
-        for (side, shardings, plans, stays) in sides {
-            for (i, (sharding, plan)) in shardings.iter().zip(plans).enumerate() {
-                let name = format!("{side} {i}");
-                let Some(plan) = plan else {
-                    rows.push((name, format!("[{sharding}] {stays}").trim_end().to_owned()));
-                    continue;
-                };
-                rows.push((name, format!("[{}] -> [{sharding}]", plan.from())));
-                for step in plan.steps() {
-                    let axes = step.axis_names().join(",");
-                    let line = format!(
-                        "  {} over {axes} ({}): {} B, {:.1} us",
-                        step.op(),
-                        step.group,
-                        step.received_bytes,
-                        step.cost_us
-                    );
-                    rows.push((String::new(), line));
-                }
+        let inputs = choice.inputs.iter().enumerate().map(|(i, is)| (OperandIndex::Input(i), is, "stays"));
+        let outputs = choice.outputs.iter().enumerate().map(|(o, is)| (OperandIndex::Output(o), is, ""));
+        for (operand, sharding, stays) in inputs.chain(outputs) {
+            let name = operand.to_string();
+            let Some(plan) = choice.plan(operand) else {
+                rows.push((name, format!("[{sharding}] {stays}").trim_end().to_owned()));
+                continue;
+            };
+            rows.push((name, format!("[{}] -> [{sharding}]", plan.from())));
+            for step in plan.steps() {
+                let axes = step.axis_names().join(",");
+                let line = format!(
+                    "  {} over {axes} ({}): {} B, {:.1} us",
+                    step.op(),
+                    step.group,
+                    step.received_bytes,
+                    step.cost_us
+                );
+                rows.push((String::new(), line));
             }
         }
         let cost = format!("{:.1} us, {}", choice.cost_us, steps(choice.communicating_steps()));

@@ -74,10 +74,7 @@ impl From<reshard_sharding::Error> for Error {
 
 impl From<reshard_planner::Error> for Error {
     fn from(e: reshard_planner::Error) -> Error {
-        match e {
-            reshard_planner::Error::Sharding(e) => Error::Sharding(e),
-            e => Error::Planner(e),
-        }
+        if let reshard_planner::Error::Sharding(e) = e { Error::Sharding(e) } else { Error::Planner(e) }
     }
 }
 

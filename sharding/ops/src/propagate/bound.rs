@@ -29,9 +29,9 @@
 //!
 //! A bound never exceeds the cost of a plan, so the first complete path that is taken from the queue is a cheapest one.
 
+use crate::propagate::constraint::Constraint;
 use crate::propagate::problem::{Alike, Letter, Problem};
 use crate::propagate::slots::Class;
-use crate::propagate::wish::Wish;
 use crate::rules::Entry;
 use reshard_planner::Need;
 
@@ -148,18 +148,18 @@ impl Problem<'_> {
         )
     }
 
-    /// The least that an output's wish can still cost: whether some slot must move.
-    pub(super) fn least_of_wish(&self, output: usize, path: &[u16]) -> u64 {
-        if self.wishes.get(output) == Some(&Wish::Settled) {
-            return self.least_to_settle(output, path);
+    /// The least that an output's constraint can still cost: whether some slot must move.
+    pub(super) fn least_of_constraint(&self, output: usize, path: &[u16]) -> u64 {
+        if self.constraints.get(output) == Some(&Constraint::Reduced) {
+            return self.least_to_reduce(output, path);
         }
-        let Some(Some(wished)) = self.wished.get(output) else { return 0 };
-        if !matches!(self.wishes[output], Wish::Become(_)) || self.op.is_view() {
+        let Some(Some(constrained)) = self.constrained.get(output) else { return 0 };
+        if !matches!(self.constraints[output], Constraint::Exactly(_)) || self.op.is_view() {
             return 0;
         }
         let operand = self.alike.len() + output;
         let must_move = path.iter().enumerate().any(|(slot, &row)| {
-            match (self.letter(slot, row, operand).entry, &wished[slot]) {
+            match (self.letter(slot, row, operand).entry, &constrained[slot]) {
                 (Entry::Shard { .. }, Class::Replicate)
                 | (Entry::Partial(_), Class::Replicate | Class::Shard { .. }) => true,
                 (Entry::Partial(op), Class::Partial(held)) => !op.mixes_with(*held),
@@ -177,7 +177,7 @@ impl Problem<'_> {
     }
 
     /// The least that reducing an output's terms to replicas would cost.
-    fn least_to_settle(&self, output: usize, path: &[u16]) -> u64 {
+    fn least_to_reduce(&self, output: usize, path: &[u16]) -> u64 {
         let operand = self.alike.len() + output;
         let (mut reduced, mut replicas) = (1.0, 1.0);
         for (slot, &row) in path.iter().enumerate() {

@@ -1,6 +1,6 @@
 //! A bounded cache of choices, shared by threads.
 //!
-//! A choice is a pure function of propagator, op, mesh, inputs and wishes, so that nothing is ever invalidated. As for
+//! A choice is a pure function of propagator, op, mesh, inputs and constraints, so that nothing is ever invalidated. As for
 //! plans there are two ways in: by value (hash, then compare) and by handle (ids of what was interned).
 
 use std::hash::Hasher;
@@ -11,9 +11,9 @@ use smallvec::SmallVec;
 
 use crate::Error;
 use crate::propagate::choice::Choice;
+use crate::propagate::constraint::Constraint;
 use crate::propagate::operand::Operand;
 use crate::propagate::propagator::Propagator;
-use crate::propagate::wish::Wish;
 use crate::rules::Op;
 use reshard_planner::Interned;
 use reshard_planner::internal::Table;
@@ -26,7 +26,7 @@ struct Answer {
     op: Op,
     mesh: Mesh,
     inputs: Vec<Operand>,
-    wishes: Vec<Wish>,
+    constraints: Vec<Constraint>,
     choice: Arc<Choice>,
 }
 
@@ -87,7 +87,7 @@ impl PropagationCache {
         op: &Op,
         mesh: &Mesh,
         inputs: &[Operand],
-        wishes: &[Wish],
+        constraints: &[Constraint],
     ) -> Result<Arc<Choice>, Error> {
         let mut hasher = WordHasher::default();
         hasher.write_u64(op.hash_word());
@@ -95,24 +95,24 @@ impl PropagationCache {
             input.sharding.hash_word(&mut hasher);
             hasher.write_u8(input.dtype as u8);
         }
-        for wished in wishes.iter().filter_map(Wish::sharding) {
-            wished.hash_word(&mut hasher);
+        for constrained in constraints.iter().filter_map(Constraint::sharding) {
+            constrained.hash_word(&mut hasher);
         }
         let key = hasher.finish();
         if let Some(known) = self.by_value.get(&key)
             && known.op == *op
             && known.inputs == inputs
-            && known.wishes == wishes
+            && known.constraints == constraints
             && known.mesh == *mesh
         {
             return Ok(Arc::clone(&known.choice));
         }
-        let choice = Arc::new(self.propagator.propagate(op, mesh, inputs, wishes)?);
+        let choice = Arc::new(self.propagator.propagate(op, mesh, inputs, constraints)?);
         let answer = Answer {
             op: op.clone(),
             mesh: mesh.clone(),
             inputs: inputs.to_vec(),
-            wishes: wishes.to_vec(),
+            constraints: constraints.to_vec(),
             choice: Arc::clone(&choice),
         };
         self.by_value.insert(key, Arc::new(answer));
@@ -129,7 +129,7 @@ impl PropagationCache {
         intern(&self.ops, &self.next, op)
     }
 
-    /// The choice without wishes, found by ids alone; else by value, made if it is not known.
+    /// The choice without constraints, found by ids alone; else by value, made if it is not known.
     ///
     /// Requires at least one input, and that this cache interned the op and all inputs.
     pub fn propagate_interned(
@@ -212,15 +212,15 @@ mod tests {
         );
         let cache = PropagationCache::new(Propagator::new(), 1024);
         let all = ["R,R", "S(0),R", "R,S(1)", "P,R"].map(|t| operand(&mesh, 8, t));
-        let wish = Wish::Become(all[0].sharding.clone());
+        let constraint = Constraint::Exactly(all[0].sharding.clone());
         let ask = || {
             for op in [&mm, &named] {
                 for a in &all {
                     for b in &all {
                         let inputs = [a.clone(), b.clone()];
-                        for wishes in [&[][..], core::slice::from_ref(&wish)] {
-                            let known = cache.propagate(op, &mesh, &inputs, wishes).unwrap();
-                            let new = cache.propagator().propagate(op, &mesh, &inputs, wishes).unwrap();
+                        for constraints in [&[][..], core::slice::from_ref(&constraint)] {
+                            let known = cache.propagate(op, &mesh, &inputs, constraints).unwrap();
+                            let new = cache.propagator().propagate(op, &mesh, &inputs, constraints).unwrap();
                             assert_eq!((&known.inputs, &known.outputs), (&new.inputs, &new.outputs));
                             assert!((known.cost_us - new.cost_us).abs() < 1e-9);
                         }

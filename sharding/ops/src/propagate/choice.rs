@@ -15,9 +15,9 @@ pub struct Choice {
     pub inputs: Vec<Sharding>,
     /// How each input gets there; `None` for one that stays as it is.
     pub plans: Vec<Option<Arc<Plan>>>,
-    /// What each output is, after what was wished of it.
+    /// What each output is, after what was wanted of it.
     pub outputs: Vec<Sharding>,
-    /// How an output gets to what was wished of it, where it is not that already.
+    /// How an output gets to what was wanted of it, where it is not that already.
     pub output_plans: Vec<Option<Arc<Plan>>>,
     /// The strategy of each (sub-)axis with more than one rank; none for a view.
     pub strategies: Vec<(SubAxis, Strategy)>,
@@ -26,30 +26,29 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// Every plan with its operand: input or output, and its number.
-    pub fn moves(&self) -> impl Iterator<Item = (Side, usize, &Plan)> {
-        let of = |side: Side, plans: &'_ [Option<Arc<Plan>>]| -> Vec<(Side, usize)> {
-            plans.iter().enumerate().filter(|(_, p)| p.is_some()).map(|(i, _)| (side, i)).collect()
-        };
-        let mut list = of(Side::Input, &self.plans);
-        list.extend(of(Side::Output, &self.output_plans));
-        list.into_iter().filter_map(|(side, i)| {
-            let plans = match side {
-                Side::Input => &self.plans,
-                Side::Output => &self.output_plans,
-            };
-            plans[i].as_deref().map(|p| (side, i, p))
-        })
+    /// Every plan with its operand, inputs' first.
+    pub fn moves(&self) -> impl Iterator<Item = (OperandIndex, &Plan)> {
+        let inputs = (0..self.plans.len()).map(OperandIndex::Input);
+        let outputs = (0..self.output_plans.len()).map(OperandIndex::Output);
+        inputs.chain(outputs).filter_map(|operand| Some((operand, self.plan(operand)?)))
+    }
+
+    /// How an operand gets where it has to be; none for one that stays, or that the op has not.
+    pub fn plan(&self, operand: OperandIndex) -> Option<&Plan> {
+        match operand {
+            OperandIndex::Input(i) => self.plans.get(i)?.as_deref(),
+            OperandIndex::Output(i) => self.output_plans.get(i)?.as_deref(),
+        }
     }
 
     /// How many steps of all plans communicate.
     pub fn communicating_steps(&self) -> usize {
-        self.moves().map(|(_, _, p)| p.communicating_steps()).sum()
+        self.moves().map(|(_, p)| p.communicating_steps()).sum()
     }
 
     /// The bytes that the worst rank of each plan receives, added up.
     pub fn received_bytes(&self) -> u64 {
-        self.moves().map(|(_, _, p)| p.received_bytes()).sum()
+        self.moves().map(|(_, p)| p.received_bytes()).sum()
     }
 
     /// One line for each input: what it is and what it becomes.
@@ -66,20 +65,20 @@ impl Choice {
     }
 }
 
-/// Whether a plan is one of an input or of an output.
+/// An operand of an op by its number: an input, before the op, or an output, after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Side {
-    /// Of an input, before the op.
-    Input,
-    /// Of an output, after it.
-    Output,
+pub enum OperandIndex {
+    /// This input, counted from 0.
+    Input(usize),
+    /// This output, counted from 0.
+    Output(usize),
 }
 
-impl fmt::Display for Side {
+impl fmt::Display for OperandIndex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Side::Input => "input",
-            Side::Output => "output",
-        })
+        match self {
+            OperandIndex::Input(i) => write!(f, "input {i}"),
+            OperandIndex::Output(i) => write!(f, "output {i}"),
+        }
     }
 }

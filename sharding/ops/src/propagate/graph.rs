@@ -3,7 +3,7 @@
 //! A graph is a list of ops on one mesh, each on values made before it. Propagation goes through them in order: an op's
 //! inputs are what earlier ops made, and its outputs are what the cheapest strategy makes of them. A value may be given a
 //! sharding; then the op that makes it is chosen with the cost of getting there, and that plan is inserted. Otherwise its
-//! terms are counted at what they will cost ([`Wish::Settled`]), and kept as long as ops let them pass.
+//! terms are counted at what they will cost ([`Constraint::Reduced`]), and kept as long as ops let them pass.
 //!
 //! A value that was brought to some sharding for one op is not brought there again for another: the copy is used.
 
@@ -14,9 +14,9 @@ use reshard_kernels::DType;
 
 use crate::Error;
 use crate::propagate::cache::PropagationCache;
-use crate::propagate::choice::Side;
+use crate::propagate::choice::OperandIndex;
+use crate::propagate::constraint::Constraint;
 use crate::propagate::operand::Operand;
-use crate::propagate::wish::Wish;
 use crate::rules::{Brackets, Op};
 use reshard_planner::Plan;
 use reshard_sharding::{Mesh, Sharding};
@@ -59,11 +59,11 @@ struct Known {
 /// let h = graph.apply(&Op::new("mm", &mm, &[&[64, 32], &[32, 128]])?, &[x, up])?[0];
 /// let y = graph.apply(&Op::new("mm", &mm, &[&[64, 128], &[128, 32]])?, &[h, down])?[0];
 /// graph.constrain(y, Sharding::parse(&mesh, &[64, 32], "S(0),R")?)?;
-/// let report = graph.propagate(&PropagationCache::new(Propagator::new(), 64))?;
-/// assert_eq!(report.sharding(h).to_string(), "S(0),S(1)");
+/// let found = graph.propagate(&PropagationCache::new(Propagator::new(), 64))?;
+/// assert_eq!(found.sharding(h).map(ToString::to_string).as_deref(), Some("S(0),S(1)"));
 /// // One all-reduce over tp, after the second product.
-/// assert_eq!(report.communications().len(), 1);
-/// assert_eq!(report.communications()[0].plan.steps().len(), 1);
+/// assert_eq!(found.communications().len(), 1);
+/// assert_eq!(found.communications()[0].plan.steps().len(), 1);
 /// # Ok::<(), reshard_ops::Error>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -141,7 +141,7 @@ impl Graph {
                 self.values.push(Known {
                     name: format!("{}.{node}", op.name()),
                     dtype,
-                    shape: shape.to_vec(),
+                    shape: shape.clone(),
                     given: None,
                     constraint: None,
                 });
@@ -157,7 +157,7 @@ impl Graph {
     /// Fails if the sharding is on another mesh or of another shape.
     pub fn constrain(&mut self, value: Value, sharding: Sharding) -> Result<(), Error> {
         let Some(known) = self.values.get_mut(value.0) else {
-            return Err(Error::Rule { reason: format!("there is no value {} in this graph", value.0) });
+            return Err(no_value(value));
         };
         if *sharding.mesh() != self.mesh || sharding.shape() != known.shape.as_slice() {
             return Err(Error::Rule {
@@ -178,61 +178,68 @@ impl Graph {
     /// The shardings of all values and every communication that they need.
     ///
     /// Fails where an op takes its inputs by no strategy at all; the error names the op.
-    pub fn propagate(&self, cache: &PropagationCache) -> Result<Report, Error> {
-        let mut report = Report { shardings: vec![None; self.values.len()], communications: Vec::new() };
+    pub fn propagate(&self, cache: &PropagationCache) -> Result<Propagation, Error> {
+        let mut found = Propagation { shardings: vec![None; self.values.len()], communications: Vec::new() };
         // The shardings in which each value is at hand, besides its own.
         let mut copies: Vec<Vec<Sharding>> = vec![Vec::new(); self.values.len()];
         for (i, value) in self.values.iter().enumerate() {
             let Some(given) = &value.given else { continue };
             let now = value.constraint.as_ref().unwrap_or(given);
             if now != given {
-                let planner = cache.propagator().get_planner();
+                let planner = cache.propagator().planner();
                 let dtype = Operand::new(value.dtype, given.clone()).whole_bytes()?;
                 let plan = Arc::new(planner.plan(given, now, dtype)?);
-                report.communications.push(Communication {
+                found.communications.push(Communication {
                     at: None,
                     value: Value(i),
                     name: value.name.clone(),
                     plan,
                 });
             }
-            report.shardings[i] = Some(now.clone());
+            found.shardings[i] = Some(now.clone());
         }
         for (n, node) in self.nodes.iter().enumerate() {
-            let inputs: Vec<Operand> = node
-                .inputs
-                .iter()
-                .map(|v| Operand::new(self.values[v.0].dtype, report.sharding(*v).clone()))
-                .collect();
-            let wish = |v: &Value| match &self.values[v.0].constraint {
-                Some(sharding) => Wish::Become(sharding.clone()),
-                None => Wish::Settled,
+            let mut inputs = Vec::with_capacity(node.inputs.len());
+            for &v in &node.inputs {
+                // `apply` takes values that are there.
+                let is = found.sharding(v).cloned().ok_or_else(|| no_value(v))?;
+                inputs.push(Operand::new(self.values[v.0].dtype, is));
+            }
+            let constraint = |v: &Value| match &self.values[v.0].constraint {
+                Some(sharding) => Constraint::Exactly(sharding.clone()),
+                None => Constraint::Reduced,
             };
-            let wishes: Vec<Wish> = node.outputs.iter().map(wish).collect();
-            let choice = cache.propagate(&node.op, &self.mesh, &inputs, &wishes)?;
-            for ((&v, to), plan) in node.inputs.iter().zip(&choice.inputs).zip(&choice.plans) {
+            let constraints: Vec<Constraint> = node.outputs.iter().map(constraint).collect();
+            let choice = cache.propagate(&node.op, &self.mesh, &inputs, &constraints)?;
+            let taken = node.inputs.iter().zip(&choice.inputs).zip(&choice.plans);
+            for (i, ((&v, to), plan)) in taken.enumerate() {
                 let Some(plan) = plan else { continue };
                 if !copies[v.0].contains(to) {
                     copies[v.0].push(to.clone());
-                    report.insert(Side::Input, n, &node.op, v, &self.values[v.0].name, plan);
+                    found.insert(OperandIndex::Input(i), n, &node.op, v, &self.values[v.0].name, plan);
                 }
             }
-            for ((&v, is), plan) in node.outputs.iter().zip(&choice.outputs).zip(&choice.output_plans) {
-                report.shardings[v.0] = Some(is.clone());
+            let made = node.outputs.iter().zip(&choice.outputs).zip(&choice.output_plans);
+            for (o, ((&v, is), plan)) in made.enumerate() {
+                found.shardings[v.0] = Some(is.clone());
                 if let Some(plan) = plan {
-                    report.insert(Side::Output, n, &node.op, v, &self.values[v.0].name, plan);
+                    found.insert(OperandIndex::Output(o), n, &node.op, v, &self.values[v.0].name, plan);
                 }
             }
         }
-        Ok(report)
+        Ok(found)
     }
+}
+
+fn no_value(value: Value) -> Error {
+    Error::Rule { reason: format!("there is no value {} in this graph", value.0) }
 }
 
 /// One redistribution that a graph needs.
 #[derive(Clone, Debug)]
 pub struct Communication {
-    /// Before or after which op, counted from 0, and its name; `None` for a constraint on an input of the graph.
-    pub at: Option<(Side, usize, String)>,
+    /// Before or after which op: its operand, its number, counted from 0, and its name; `None` for a constraint on an input of the graph.
+    pub at: Option<(OperandIndex, usize, String)>,
     /// What is redistributed.
     pub value: Value,
     /// Its name.
@@ -245,8 +252,8 @@ impl fmt::Display for Communication {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.at {
             None => f.write_str("at the start")?,
-            Some((Side::Input, n, op)) => write!(f, "before op {n}, {op}")?,
-            Some((Side::Output, n, op)) => write!(f, "after op {n}, {op}")?,
+            Some((OperandIndex::Input(_), n, op)) => write!(f, "before op {n}, {op}")?,
+            Some((OperandIndex::Output(_), n, op)) => write!(f, "after op {n}, {op}")?,
         }
         write!(
             f,
@@ -262,19 +269,15 @@ impl fmt::Display for Communication {
 
 /// What propagation through a graph found.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct Propagation {
     shardings: Vec<Option<Sharding>>,
     communications: Vec<Communication>,
 }
 
-impl Report {
-    /// The sharding of a value of the graph that made this report.
-    ///
-    /// # Panics
-    ///
-    /// If the value is of another, larger graph.
-    pub fn sharding(&self, value: Value) -> &Sharding {
-        self.shardings[value.0].as_ref().expect("every op before has been propagated")
+impl Propagation {
+    /// The sharding of a value of the graph that this was made of; none for a value of another, larger one.
+    pub fn sharding(&self, value: Value) -> Option<&Sharding> {
+        self.shardings.get(value.0)?.as_ref()
     }
 
     /// Every redistribution, in order: those with steps that communicate and those that only slice or fill.
@@ -292,13 +295,21 @@ impl Report {
         self.communications.iter().map(|c| c.plan.received_bytes()).sum()
     }
 
-    fn insert(&mut self, side: Side, n: usize, op: &Op, value: Value, name: &str, plan: &Arc<Plan>) {
-        let at = Some((side, n, op.name().to_owned()));
+    fn insert(
+        &mut self,
+        operand: OperandIndex,
+        n: usize,
+        op: &Op,
+        value: Value,
+        name: &str,
+        plan: &Arc<Plan>,
+    ) {
+        let at = Some((operand, n, op.name().to_owned()));
         self.communications.push(Communication { at, value, name: name.to_owned(), plan: Arc::clone(plan) });
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for Propagation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for c in &self.communications {
             writeln!(f, "{c}")?;

@@ -1,19 +1,19 @@
-//! What a whole path makes: the outputs, and what is wished of them.
+//! What a whole path makes: the outputs, and what is wanted of them.
 
 use std::sync::Arc;
 
 use crate::Error;
 use crate::propagate::bound::picoseconds_below;
+use crate::propagate::constraint::Constraint;
 use crate::propagate::problem::{Path, Problem};
-use crate::propagate::wish::Wish;
 use reshard_planner::Plan;
 use reshard_planner::internal::{Ask, Price};
 use reshard_sharding::Sharding;
 
-/// Outputs after their wishes, and the plan of each that moves.
+/// Outputs after their constraints, and the plan of each that moves.
 pub(super) type Finished = (Vec<Sharding>, Vec<Option<Arc<Plan>>>);
 
-/// The outputs of a path, as the op leaves them, and what their wishes cost.
+/// The outputs of a path, as the op leaves them, and what their constraints cost.
 #[derive(Clone, Debug)]
 pub(super) struct Made {
     outputs: Vec<Sharding>,
@@ -28,7 +28,7 @@ impl Made {
     pub(super) fn new(p: &Problem<'_>, path: &Path, first: Option<&Sharding>) -> Result<Made, Error> {
         let mut made = Made { outputs: p.outputs(path, first)?, least: 0, most: None };
         let mut exact = true;
-        let bounds = made.wishes_cost(p, |out, sharding| {
+        let bounds = made.constraints_cost(p, |out, sharding| {
             let bound = p.planner.lower_bound_us(out, sharding, p.output_dtype)?;
             exact &= bound == 0.0 && p.trusts_free;
             Ok(Some(picoseconds_below(bound)))
@@ -42,7 +42,7 @@ impl Made {
         self.most == Some(self.least)
     }
 
-    /// What the wishes cost at most, by closed forms.
+    /// What the constraints cost at most, by closed forms.
     pub(super) fn bound_from_above(&mut self, p: &Problem<'_>) {
         if self.most.is_none() {
             self.most = self.priced(p, Ask::Quick).ok().flatten();
@@ -60,48 +60,53 @@ impl Made {
         Ok(())
     }
 
-    /// The sum of what the wishes cost, if it is known by that way of asking.
+    /// The sum of what the constraints cost, if it is known by that way of asking.
     fn priced(&self, p: &Problem<'_>, ask: Ask) -> Result<Option<u64>, Error> {
-        self.wishes_cost(p, |out, sharding| match p.planner.price(out, sharding, p.output_dtype, ask)? {
-            Price::Exactly(cost) | Price::AtMost(cost) => Ok(Some(cost)),
-            Price::MoreThan(_) => Ok(None),
+        self.constraints_cost(p, |out, sharding| {
+            match p.planner.price(out, sharding, p.output_dtype, ask)? {
+                Price::Exactly(cost) | Price::AtMost(cost) => Ok(Some(cost)),
+                Price::MoreThan(_) => Ok(None),
+            }
         })
     }
 
-    /// The sum of what the wishes cost; `moved` says what it costs that an output becomes another sharding.
-    fn wishes_cost(
+    /// The sum of what the constraints cost; `moved` says what it costs that an output becomes another sharding.
+    fn constraints_cost(
         &self,
         p: &Problem<'_>,
         mut moved: impl FnMut(&Sharding, &Sharding) -> Result<Option<u64>, Error>,
     ) -> Result<Option<u64>, Error> {
         let mut sum = 0u64;
-        for (out, wish) in self.outputs.iter().zip(p.wishes) {
-            let cost = match wish {
-                Wish::Become(sharding) if out != sharding => match moved(out, sharding)? {
+        for (out, constraint) in self.outputs.iter().zip(p.constraints) {
+            let cost = match constraint {
+                Constraint::Exactly(sharding) if out != sharding => match moved(out, sharding)? {
                     Some(cost) => cost,
                     None => return Ok(None),
                 },
-                Wish::Settled if out.is_partial() => {
+                Constraint::Reduced if out.is_partial() => {
                     match p.planner.price(out, &out.settled(), p.output_dtype, Ask::Quick)? {
                         Price::Exactly(cost) | Price::AtMost(cost) | Price::MoreThan(cost) => cost,
                     }
                 }
-                Wish::Prefer { sharding, penalty_us } if out != sharding => {
+                Constraint::Prefer { sharding, penalty_us } if out != sharding => {
                     (penalty_us.max(0.0) * 1e6).round() as u64
                 }
-                Wish::Any | Wish::Settled | Wish::Prefer { .. } | Wish::Become(_) => 0,
+                Constraint::Any
+                | Constraint::Reduced
+                | Constraint::Prefer { .. }
+                | Constraint::Exactly(_) => 0,
             };
             sum = sum.saturating_add(cost);
         }
         Ok(Some(sum))
     }
 
-    /// The outputs after their wishes, and the plans that take them there.
+    /// The outputs after their constraints, and the plans that take them there.
     pub(super) fn finish(&self, p: &Problem<'_>) -> Result<Finished, Error> {
         let mut outputs = self.outputs.clone();
         let mut plans = vec![None; outputs.len()];
-        for ((out, wish), plan) in outputs.iter_mut().zip(p.wishes).zip(&mut plans) {
-            if let Wish::Become(sharding) = wish
+        for ((out, constraint), plan) in outputs.iter_mut().zip(p.constraints).zip(&mut plans) {
+            if let Constraint::Exactly(sharding) = constraint
                 && out != sharding
             {
                 let limit = self.most.unwrap_or(u64::MAX);

@@ -8,7 +8,7 @@
 //! slots     the axes, or their sub-axes where some input uses these                   (`slots`)
 //! rows      the op's strategies of one axis, filled with the kinds of shards that the inputs have
 //! path      one row for each slot; spells the target of every operand                 (`problem`)
-//! cost      of all inputs from where they are to their targets, plus wishes of outputs
+//! cost      of all inputs from where they are to their targets, plus constraints of outputs
 //! ```
 //!
 //! Three ways to ask: [`propagate`](Propagator::propagate) takes the cheapest, [`advise`](Propagator::advise) lists the
@@ -16,6 +16,7 @@
 mod bound;
 mod cache;
 mod choice;
+mod constraint;
 mod graph;
 mod made;
 mod operand;
@@ -24,12 +25,11 @@ mod propagator;
 mod refusal;
 mod search;
 mod slots;
-mod wish;
 
 pub use cache::PropagationCache;
-pub use choice::{Choice, Side};
-pub use graph::{Communication, Graph, Report, Value};
+pub use choice::{Choice, OperandIndex};
+pub use constraint::Constraint;
+pub use graph::{Communication, Graph, Propagation, Value};
 pub use operand::Operand;
 pub use propagator::Propagator;
-pub use slots::Kind;
-pub use wish::Wish;
+pub use slots::ShardKind;

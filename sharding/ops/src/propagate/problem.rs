@@ -12,9 +12,9 @@ use reshard_kernels::DType;
 use smallvec::SmallVec;
 
 use crate::Error;
+use crate::propagate::constraint::Constraint;
 use crate::propagate::operand::Operand;
-use crate::propagate::slots::{Class, Kind, PerSlot, classify, slots};
-use crate::propagate::wish::Wish;
+use crate::propagate::slots::{Class, PerSlot, ShardKind, classify, slots};
 use crate::rules::{Bound, Entry, Op, Row};
 use reshard_planner::{Objective, Planner};
 use reshard_sharding::internal::{AxisCut, cut_after};
@@ -65,14 +65,14 @@ pub(super) struct Problem<'a> {
     pub(super) bound: Bounded<'a>,
     pub(super) mesh: Mesh,
     pub(super) slots: PerSlot<SubAxis>,
-    pub(super) kinds: PerSlot<SmallVec<[Kind; 2]>>,
+    pub(super) kinds: PerSlot<SmallVec<[ShardKind; 2]>>,
     pub(super) rows: PerSlot<SmallVec<[SlotRow; 12]>>,
     pub(super) inputs: SmallVec<[Alike<'a>; 3]>,
     /// For every input, its place in `inputs`.
     pub(super) alike: SmallVec<[u16; 4]>,
-    pub(super) wishes: &'a [Wish],
-    /// What wished outputs are along each slot.
-    pub(super) wished: SmallVec<[Option<PerSlot<Class>>; 2]>,
+    pub(super) constraints: &'a [Constraint],
+    /// What constrained outputs are along each slot.
+    pub(super) constrained: SmallVec<[Option<PerSlot<Class>>; 2]>,
     pub(super) output_dtype: DType,
     /// Whether a bound of nothing is a plan for nothing: the planner takes the plan of least time, and refuses none.
     pub(super) trusts_free: bool,
@@ -99,9 +99,9 @@ impl<'a> Problem<'a> {
         op: &'a Op,
         mesh: &Mesh,
         inputs: &'a [Operand],
-        wishes: &'a [Wish],
+        constraints: &'a [Constraint],
     ) -> Result<Problem<'a>, Error> {
-        check(op, mesh, inputs, wishes)?;
+        check(op, mesh, inputs, constraints)?;
         let bound = match op.bound() {
             Some(b) => Bounded::Rows(b),
             None => Bounded::View(rows_of_view(op)),
@@ -113,7 +113,8 @@ impl<'a> Problem<'a> {
             }
             _ => None,
         };
-        let tensors = inputs.iter().map(|i| &i.sharding).chain(wishes.iter().filter_map(Wish::sharding));
+        let tensors =
+            inputs.iter().map(|i| &i.sharding).chain(constraints.iter().filter_map(Constraint::sharding));
         let tensors = tensors.chain(&advised);
         let slots = slots(mesh, &tensors);
         // Inputs that are alike.
@@ -147,8 +148,8 @@ impl<'a> Problem<'a> {
                 open_terms: PerSlot::new(),
             });
         }
-        let wished: SmallVec<[_; 2]> =
-            wishes.iter().map(|w| w.sharding().map(|s| classify(s, &slots))).collect();
+        let constrained: SmallVec<[_; 2]> =
+            constraints.iter().map(|w| w.sharding().map(|s| classify(s, &slots))).collect();
         // A condition or an index often comes first; what comes out is mostly of the first real input's type.
         let real = |x: &&Operand| {
             !matches!(x.dtype, DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::U16)
@@ -167,8 +168,8 @@ impl<'a> Problem<'a> {
             rows: PerSlot::new(),
             inputs: distinct,
             alike,
-            wishes,
-            wished,
+            constraints,
+            constrained,
             output_dtype,
             trusts_free: planner.options().objective() == Objective::Time
                 && planner.options().max_peak_bytes().is_none(),
@@ -181,10 +182,10 @@ impl<'a> Problem<'a> {
     /// The rows of every slot, and the letters that they spell.
     fn fill(&mut self, advised: Option<&PerSlot<Class>>) {
         for slot in 0..self.slots.len() {
-            let mut kinds: SmallVec<[Kind; 2]> = SmallVec::new();
-            kinds.push(Kind::Plain);
+            let mut kinds: SmallVec<[ShardKind; 2]> = SmallVec::new();
+            kinds.push(ShardKind::Plain);
             let classes =
-                self.inputs.iter().map(|a| &a.at).chain(self.wished.iter().flatten()).chain(advised);
+                self.inputs.iter().map(|a| &a.at).chain(self.constrained.iter().flatten()).chain(advised);
             for class in classes {
                 if let Class::Shard { kind, .. } = &class[slot]
                     && !kinds.contains(kind)
@@ -363,7 +364,14 @@ impl<'a> Problem<'a> {
 
     /// Whether the pieces of a kind behind other factors start where those do: its split factor divides what is left of
     /// this factor, on every rank.
-    fn splits(&self, path: &[u16], slot: usize, operand: usize, factor: Option<u16>, kind: &Kind) -> bool {
+    fn splits(
+        &self,
+        path: &[u16],
+        slot: usize,
+        operand: usize,
+        factor: Option<u16>,
+        kind: &ShardKind,
+    ) -> bool {
         match (kind.split_factor(), factor) {
             (Some(1), _) => true,
             (Some(k), Some(f)) => {
@@ -399,14 +407,12 @@ fn letter(bound: &Bound, r: SlotRow, operand: usize) -> Letter {
 /// A view takes any shard and any terms; what it makes of them is asked when a path is whole.
 fn rows_of_view(op: &Op) -> Bound {
     let one = |entry| Row { entries: vec![entry, Entry::Replicate] };
-    let mut rows = vec![one(Entry::Replicate)];
-    rows.extend((0..op.inputs()[0].len()).map(|d| one(Entry::Shard { dim: d as u16, factor: None })));
-    rows.extend(reshard_sharding::ReduceOp::ALL.map(|op| one(Entry::Partial(op))));
-    Bound { factors: Vec::new(), dims: Vec::new(), rows, fixed: Vec::new() }
+    let rows = Entry::all(op.inputs()[0].len()).map(one).collect();
+    Bound { rows, ..Bound::default() }
 }
 
 /// Refuses operands that are not the op's.
-fn check(op: &Op, mesh: &Mesh, inputs: &[Operand], wishes: &[Wish]) -> Result<(), Error> {
+fn check(op: &Op, mesh: &Mesh, inputs: &[Operand], constraints: &[Constraint]) -> Result<(), Error> {
     let bad = |reason: String| Err(Error::Rule { reason });
     let name = op.name();
     if inputs.len() != op.inputs().len() {
@@ -422,19 +428,19 @@ fn check(op: &Op, mesh: &Mesh, inputs: &[Operand], wishes: &[Wish]) -> Result<()
             ));
         }
     }
-    if wishes.len() > op.outputs().len() {
+    if constraints.len() > op.outputs().len() {
         return bad(format!(
-            "{name} has {} outputs, and there are {} wishes",
+            "{name} has {} outputs, and there are {} constraints",
             op.outputs().len(),
-            wishes.len()
+            constraints.len()
         ));
     }
-    for (w, shape) in wishes.iter().zip(op.outputs()) {
+    for (w, shape) in constraints.iter().zip(op.outputs()) {
         if let Some(s) = w.sharding()
             && (s.mesh() != mesh || s.shape() != shape.as_slice())
         {
             return bad(format!(
-                "an output of {name} is {shape:?} on {mesh}: {s} of {:?} on {} cannot be wished for",
+                "an output of {name} is {shape:?} on {mesh}: {s} of {:?} on {} cannot be asked of it",
                 s.shape(),
                 s.mesh()
             ));

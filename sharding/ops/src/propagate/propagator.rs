@@ -1,11 +1,11 @@
 //! The propagator: from the shardings of an op's inputs to those of its outputs.
 
 use crate::propagate::choice::Choice;
+use crate::propagate::constraint::Constraint;
 use crate::propagate::operand::Operand;
 use crate::propagate::problem::Problem;
 use crate::propagate::refusal;
 use crate::propagate::search::{Found, Search};
-use crate::propagate::wish::Wish;
 use std::sync::Arc;
 
 use crate::Error;
@@ -49,28 +49,28 @@ impl Propagator {
 
     /// The same with another planner, whose costs are what is least.
     #[must_use]
-    pub fn planner(self, planner: Planner) -> Propagator {
+    pub fn with_planner(self, planner: Planner) -> Propagator {
         Propagator { planner: planner.arithmetic(Arithmetic::Framework) }
     }
 
-    /// The planner.
-    pub fn get_planner(&self) -> &Planner {
+    /// The planner, whose costs are what is least.
+    pub fn planner(&self) -> &Planner {
         &self.planner
     }
 
-    /// The cheapest strategy: least cost of redistributing the inputs, plus what is wished of the outputs; of those the
+    /// The cheapest strategy: least cost of redistributing the inputs, plus what is wanted of the outputs; of those the
     /// one that changes fewest inputs, then the first in the order of the op's strategies, all replicated first.
     ///
-    /// Requires all inputs on `mesh`, with the op's shapes. `wishes` holds one wish per output, or fewer; bytes of outputs
-    /// are those of the first input of real or complex numbers, or else of the first input.
+    /// Requires all inputs on `mesh`, with the op's shapes. `constraints` holds one for each output, or fewer; bytes of
+    /// outputs are those of the first input of real or complex numbers, or else of the first input.
     pub fn propagate(
         &self,
         op: &Op,
         mesh: &Mesh,
         inputs: &[Operand],
-        wishes: &[Wish],
+        constraints: &[Constraint],
     ) -> Result<Choice, Error> {
-        let mut best = self.advise(op, mesh, inputs, wishes, 1)?;
+        let mut best = self.advise(op, mesh, inputs, constraints, 1)?;
         Ok(best.remove(0))
     }
 
@@ -80,10 +80,10 @@ impl Propagator {
         op: &Op,
         mesh: &Mesh,
         inputs: &[Operand],
-        wishes: &[Wish],
+        constraints: &[Constraint],
         most: usize,
     ) -> Result<Vec<Choice>, Error> {
-        let problem = Problem::new(&self.planner, op, mesh, inputs, wishes)?;
+        let problem = Problem::new(&self.planner, op, mesh, inputs, constraints)?;
         let mut search = Search::new(&problem, false, most <= 1);
         let mut out: Vec<Choice> = Vec::new();
         while out.len() < most.max(1) {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cost(path) = sum over inputs  cost(source -> target spelled by the path)
-//!            + sum over outputs cost of what is wished of them
+//!            + sum over outputs cost of what is wanted of them
 //! ```
 //!
 //! The cost of an input is not a sum over slots (two shards gathered together cost one launch; a slice on one axis can
@@ -179,8 +179,8 @@ impl<'p, 'a> Search<'p, 'a> {
             if !p.is_even(&path) {
                 continue;
             }
-            let wishes = (0..p.wishes.len()).map(|o| p.least_of_wish(o, &path));
-            least = wishes.fold(least, u64::saturating_add);
+            let constraints = (0..p.constraints.len()).map(|o| p.least_of_constraint(o, &path));
+            least = constraints.fold(least, u64::saturating_add);
             if least <= self.most {
                 self.queue.push(Entered { least, changed, path, exact: 0 });
             }
@@ -213,12 +213,12 @@ impl<'p, 'a> Search<'p, 'a> {
         if self.untouched && top.changed > 0 {
             return;
         }
-        if top.exact > p.inputs.len() + 1 || !p.wishes.is_empty() {
+        if top.exact > p.inputs.len() + 1 || !p.constraints.is_empty() {
             let limit = if self.most == u64::MAX { u64::MAX } else { self.most.saturating_sub(top.least) };
             let is_last = top.exact > p.inputs.len() + 1;
             let Some(made) = self.made(&top.path) else { return };
             if is_last && let Err(e) = made.price(p, limit) {
-                self.refusal = Some(e.into());
+                self.refusal = Some(e);
                 return;
             }
             top.least = top.least.saturating_add(made.least);

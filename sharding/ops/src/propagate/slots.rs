@@ -25,13 +25,13 @@ use reshard_sharding::{Mesh, Placement, ReduceOp, Sharding, SubAxis};
 /// Texts are read back but for other cuts, whose pieces only a sharding has.
 ///
 /// ```
-/// use reshard_ops::propagate::Kind;
-/// assert_eq!("SS(2)".parse::<Kind>()?, Kind::Strided(2));
-/// assert_eq!(Kind::Plain.to_string(), "S");
+/// use reshard_ops::propagate::ShardKind;
+/// assert_eq!("SS(2)".parse::<ShardKind>()?, ShardKind::Strided(2));
+/// assert_eq!(ShardKind::Plain.to_string(), "S");
 /// # Ok::<(), reshard_ops::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum ShardKind {
     /// `S(d)`.
     Plain,
     /// `SS(d,k)` with this split factor.
@@ -42,67 +42,69 @@ pub enum Kind {
     Other(Arc<Made>),
 }
 
-impl Kind {
-    fn of(cut: &DimCut) -> Kind {
+impl ShardKind {
+    fn of(cut: &DimCut) -> ShardKind {
         match (cut.sizes(), cut.other()) {
-            (Some(sizes), _) => Kind::Ragged(Arc::clone(sizes)),
-            (None, Some(made)) => Kind::Other(Arc::clone(made)),
-            (None, None) => Kind::strided(cut.pieces()),
+            (Some(sizes), _) => ShardKind::Ragged(Arc::clone(sizes)),
+            (None, Some(made)) => ShardKind::Other(Arc::clone(made)),
+            (None, None) => ShardKind::strided(cut.pieces()),
         }
     }
 
-    fn strided(split_factor: usize) -> Kind {
-        if split_factor == 1 { Kind::Plain } else { Kind::Strided(split_factor) }
+    fn strided(split_factor: usize) -> ShardKind {
+        if split_factor == 1 { ShardKind::Plain } else { ShardKind::Strided(split_factor) }
     }
 
     /// Into how many pieces it first cuts a dim: 1 for plain shards; none for what is not chunks.
     pub(super) fn split_factor(&self) -> Option<usize> {
         match self {
-            Kind::Plain => Some(1),
-            Kind::Strided(k) => Some(*k),
-            Kind::Ragged(_) | Kind::Other(_) => None,
+            ShardKind::Plain => Some(1),
+            ShardKind::Strided(k) => Some(*k),
+            ShardKind::Ragged(_) | ShardKind::Other(_) => None,
         }
     }
 
     /// The cut over `n` ranks, behind local digits of product `skip`; none for what is not chunks and cannot be behind anything.
     pub(super) fn cut(&self, n: usize, skip: usize) -> Option<DimCut> {
         match self {
-            Kind::Plain => Some(DimCut::chunks(skip, n)),
-            Kind::Strided(k) => k.checked_mul(skip).map(|k| DimCut::chunks(k, n)),
-            Kind::Ragged(sizes) => (skip == 1 && sizes.len() == n).then(|| DimCut::ragged(sizes)),
-            Kind::Other(made) => (skip == 1 && made.ranks() == n).then(|| DimCut::Other(Arc::clone(made))),
+            ShardKind::Plain => Some(DimCut::chunks(skip, n)),
+            ShardKind::Strided(k) => k.checked_mul(skip).map(|k| DimCut::chunks(k, n)),
+            ShardKind::Ragged(sizes) => (skip == 1 && sizes.len() == n).then(|| DimCut::ragged(sizes)),
+            ShardKind::Other(made) => {
+                (skip == 1 && made.ranks() == n).then(|| DimCut::Other(Arc::clone(made)))
+            }
         }
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for ShardKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Kind::Plain => f.write_str("S"),
-            Kind::Strided(k) => write!(f, "SS({k})"),
-            Kind::Ragged(sizes) => {
+            ShardKind::Plain => f.write_str("S"),
+            ShardKind::Strided(k) => write!(f, "SS({k})"),
+            ShardKind::Ragged(sizes) => {
                 let text: Vec<String> = sizes.iter().map(ToString::to_string).collect();
                 write!(f, "RG([{}])", text.join(","))
             }
-            Kind::Other(made) => made.fmt(f),
+            ShardKind::Other(made) => made.fmt(f),
         }
     }
 }
 
-impl FromStr for Kind {
+impl FromStr for ShardKind {
     type Err = Error;
-    fn from_str(s: &str) -> Result<Kind, Error> {
+    fn from_str(s: &str) -> Result<ShardKind, Error> {
         // A kind is a placement without its dim.
         let text = match s.trim().split_once('(') {
             None => format!("{}(0)", s.trim()),
             Some((name, rest)) => format!("{name}(0,{rest}"),
         };
         match text.parse::<Placement>() {
-            Ok(Placement::Shard(_)) => Ok(Kind::Plain),
+            Ok(Placement::Shard(_)) => Ok(ShardKind::Plain),
             Ok(Placement::StridedShard { split_factor, .. }) if split_factor > 0 => {
-                Ok(Kind::strided(split_factor))
+                Ok(ShardKind::strided(split_factor))
             }
-            Ok(Placement::Ragged { sizes, .. }) => Ok(Kind::Ragged(sizes)),
+            Ok(Placement::Ragged { sizes, .. }) => Ok(ShardKind::Ragged(sizes)),
             Ok(
                 Placement::StridedShard { .. }
                 | Placement::Cut { .. }
@@ -126,7 +128,7 @@ pub(super) enum Class {
     Partial(ReduceOp),
     Shard {
         dim: usize,
-        kind: Kind,
+        kind: ShardKind,
     },
     /// Nothing that has a name.
     Mixed,
@@ -203,7 +205,7 @@ pub(super) fn classify(t: &Sharding, slots: &[SubAxis]) -> PerSlot<Class> {
             for c in t.cuts().into_iter().flatten().filter(|c| c.dim == dim) {
                 let exact = |i: usize| slots[i] == c.sub;
                 mark(&mut out, c.sub, &|i| {
-                    if exact(i) { Class::Shard { dim, kind: Kind::of(&c.cut) } } else { Class::Mixed }
+                    if exact(i) { Class::Shard { dim, kind: ShardKind::of(&c.cut) } } else { Class::Mixed }
                 });
             }
             continue;
@@ -226,7 +228,7 @@ pub(super) fn classify(t: &Sharding, slots: &[SubAxis]) -> PerSlot<Class> {
         for (at, &(owner, _)) in pieces.iter().enumerate() {
             let Some(i) = owner else { continue };
             let skipped = pieces[..at].iter().filter(|(o, _)| o.is_none_or(|o| o > i));
-            out[i] = Class::Shard { dim, kind: Kind::strided(skipped.map(|p| p.1).product()) };
+            out[i] = Class::Shard { dim, kind: ShardKind::strided(skipped.map(|p| p.1).product()) };
         }
     }
     out

@@ -48,10 +48,17 @@ pub struct Factor {
 }
 
 /// One dim of an operand in an equation.
+///
+/// ```
+/// use reshard_ops::rules::Dim;
+/// assert_eq!(Dim::from('m').to_string(), "m");
+/// assert_eq!(Dim::compound(['h', 'g']).to_string(), "(hg)");
+/// assert_eq!(Dim::ONE.to_string(), "1");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Dim {
-    /// The product of these factors (positions in the rule's list), most significant first; none for a dim of size 1.
-    Factors(smallvec::SmallVec<[usize; 2]>),
+    /// The product of these factors, most significant first; none for a dim of size 1.
+    Factors(Vec<char>),
     /// `...`: any number of dims, aligned at the right and broadcast, as NumPy does.
     Rest,
     /// `*`: a dim of any size that no rank may hold a part of.
@@ -59,17 +66,39 @@ pub enum Dim {
 }
 
 impl Dim {
-    pub(super) fn write(&self, f: &mut fmt::Formatter<'_>, factors: &[Factor]) -> fmt::Result {
+    /// A dim of size 1.
+    pub const ONE: Dim = Dim::Factors(Vec::new());
+
+    /// The dim that is the product of these factors, most significant first.
+    pub fn compound(factors: impl IntoIterator<Item = char>) -> Dim {
+        Dim::Factors(factors.into_iter().collect())
+    }
+
+    /// Its factors; none for `...` and `*`.
+    pub fn factors(&self) -> &[char] {
+        match self {
+            Dim::Factors(list) => list,
+            Dim::Rest | Dim::Whole => &[],
+        }
+    }
+}
+
+impl From<char> for Dim {
+    fn from(factor: char) -> Dim {
+        Dim::Factors(vec![factor])
+    }
+}
+
+impl fmt::Display for Dim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Dim::Rest => f.write_str("..."),
             Dim::Whole => f.write_str("*"),
-            Dim::Factors(list) if list.is_empty() => f.write_str("1"),
-            Dim::Factors(list) => {
-                let compound = list.len() > 1;
-                f.write_str(if compound { "(" } else { "" })?;
-                list.iter().try_for_each(|&x| write!(f, "{}", factors[x].name))?;
-                f.write_str(if compound { ")" } else { "" })
-            }
+            Dim::Factors(list) => match list[..] {
+                [] => f.write_str("1"),
+                [factor] => write!(f, "{factor}"),
+                _ => write!(f, "({})", list.iter().collect::<String>()),
+            },
         }
     }
 }

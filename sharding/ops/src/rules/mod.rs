@@ -20,6 +20,8 @@
 //! The next axis cuts what is left of the loops, which is an op of the same rule on smaller sizes. All operands that
 //! carry a factor must be cut into the *same* parts, or a rank would multiply row 3 with column 5: one strategy has one
 //! placeholder, filled with one kind for all of them.
+mod bind;
+mod builder;
 mod call;
 mod factor;
 mod families;
@@ -27,17 +29,23 @@ mod notation;
 mod op;
 mod passing;
 mod request;
+mod row;
 mod rule;
+mod sizes;
+mod standard;
 mod strategy;
 mod table;
+mod terms;
 pub mod verify;
 
+pub use builder::RuleBuilder;
 pub use call::{Call, Value};
 pub use factor::{Dim, Factor, Role, Slicing};
+pub(crate) use op::Brackets;
 pub use op::Op;
-pub(crate) use op::{Bound, Brackets, Entry, Row};
 pub use passing::{Operands, Passing};
 pub use request::Request;
+pub(crate) use row::{Bound, Entry, Row};
 pub use rule::{Equation, Rule};
 pub use strategy::{Part, Strategy};
 pub use table::Table;

@@ -14,6 +14,12 @@ pub enum Operands {
     Listed(Vec<usize>),
 }
 
+impl<const N: usize> From<[usize; N]> for Operands {
+    fn from(list: [usize; N]) -> Operands {
+        Operands::Listed(list.to_vec())
+    }
+}
+
 /// One way in which terms pass.
 ///
 /// An operand that is `P(op)` along an axis is `x = op_r x_r` over that axis' ranks. Terms pass `f` if running it on the
@@ -87,8 +93,8 @@ impl Passing {
         }
     }
 
-    /// The inputs that it lists.
-    pub(super) fn listed(&self) -> &[usize] {
+    /// The inputs that it lists; none where it speaks of all of them, or is a row.
+    pub(super) fn listed(&self) -> Option<&[usize]> {
         match self {
             Passing::Linear(o)
             | Passing::Multilinear(o)
@@ -96,10 +102,10 @@ impl Passing {
             | Passing::Increasing(o)
             | Passing::Decreasing(o)
             | Passing::Selecting(o) => match o {
-                Operands::All => &[],
-                Operands::Listed(list) => list,
+                Operands::All => None,
+                Operands::Listed(list) => Some(list),
             },
-            Passing::Row(_) => &[],
+            Passing::Row(_) => None,
         }
     }
 }

@@ -4,12 +4,13 @@ use core::fmt;
 
 use crate::Error;
 use crate::rules::call::{Call, Value};
+use crate::rules::factor::Dim;
 use crate::rules::op::{Brackets, Op};
 use crate::rules::rule::Rule;
 
 /// A call of a family of ops on inputs of these shapes.
 ///
-/// Its methods read arguments and check them; [`Request::op`] answers with a rule's text.
+/// Its methods read arguments and check them; [`Request::op`] answers with a rule.
 #[derive(Debug)]
 pub struct Request<'a> {
     /// The call.
@@ -162,14 +163,19 @@ impl Request<'_> {
     }
 
     /// The answer: an op with this rule, whose output shapes follow from it.
-    pub fn op(&self, rule: &str) -> Result<Op, Error> {
-        Op::new(&self.call.to_string(), &rule.parse()?, self.inputs)
+    pub fn op(&self, rule: &Rule) -> Result<Op, Error> {
+        Op::new(&self.call.to_string(), rule, self.inputs)
     }
 
     /// The answer: an op with this rule and these output shapes.
-    pub fn op_to(&self, rule: &str, outputs: &[&[usize]]) -> Result<Op, Error> {
-        let rule: Rule = rule.parse()?;
-        Op::with_outputs(&self.call.to_string(), &rule, self.inputs, outputs)
+    pub fn op_to(&self, rule: &Rule, outputs: &[&[usize]]) -> Result<Op, Error> {
+        Op::with_outputs(&self.call.to_string(), rule, self.inputs, outputs)
+    }
+
+    /// A dim for each of `n`, of a letter each, but for those of which no rank may hold a part.
+    pub fn dims_whole(&self, n: usize, whole: &[usize]) -> Result<Vec<Dim>, Error> {
+        let letters = self.letters(n)?.into_iter().enumerate();
+        Ok(letters.map(|(d, letter)| if whole.contains(&d) { Dim::Whole } else { letter.into() }).collect())
     }
 
     /// A letter for each of `n` dims.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::Error;
 use crate::rules::factor::{Dim, Factor, Role};
 use crate::rules::passing::Passing;
-use crate::rules::strategy::{Part, REST, Strategy};
+use crate::rules::strategy::{Part, Strategy};
 use reshard_sharding::ReduceOp;
 
 /// An equation over factors, or an explicit list of strategies.
@@ -68,7 +68,7 @@ impl Rule {
             if (row.inputs.len(), row.outputs.len()) != counts {
                 return bad(format!("{row} has not as many operands as {first}"));
             }
-            if row.inputs.iter().chain(&row.outputs).any(|p| matches!(p, Part::Factor(_))) {
+            if row.inputs.iter().chain(&row.outputs).any(|p| matches!(p, Part::Factor(_) | Part::Rest)) {
                 return bad(format!(
                     "{row} names a factor, but a list of strategies has none: write its dim, like S(m0) or ?0"
                 ));
@@ -93,7 +93,7 @@ impl Rule {
         }
     }
 
-    /// Every strategy of one mesh axis: the factors in order, all replicated, then the terms that pass.
+    /// Every strategy of one mesh axis: the factors in order, the ellipsis, all replicated, then the terms that pass.
     pub fn strategies(&self) -> Vec<Strategy> {
         match &*self.0 {
             Form::Equation(e) => e.strategies(),
@@ -111,65 +111,53 @@ impl Rule {
 
 impl Equation {
     /// Whether some operand has an ellipsis.
-    pub(super) fn has_rest(&self) -> bool {
+    fn has_rest(&self) -> bool {
         self.inputs.iter().chain(&self.outputs).flatten().any(|d| *d == Dim::Rest)
     }
 
     /// Whether one operand carries a factor twice, as in a diagonal: then no axis can shard both dims.
-    pub(super) fn is_diagonal(&self, factor: usize) -> bool {
-        let twice = |dims: &Vec<Dim>| {
-            let times = |d: &Dim| match d {
-                Dim::Factors(list) => list.iter().filter(|&&x| x == factor).count(),
-                Dim::Rest | Dim::Whole => 0,
-            };
-            dims.iter().map(times).sum::<usize>() > 1
-        };
+    pub(super) fn is_diagonal(&self, factor: char) -> bool {
+        let twice =
+            |dims: &Vec<Dim>| dims.iter().flat_map(Dim::factors).filter(|&&name| name == factor).count() > 1;
         self.inputs.iter().chain(&self.outputs).any(twice)
     }
 
     /// Whether an operand carries a factor.
-    pub(super) fn carries(dims: &[Dim], factor: usize) -> bool {
-        dims.iter().any(|d| match d {
-            Dim::Factors(list) => list.contains(&factor),
-            Dim::Rest | Dim::Whole => false,
-        })
+    pub(super) fn carries(dims: &[Dim], factor: char) -> bool {
+        dims.iter().any(|d| d.factors().contains(&factor))
     }
 
-    /// The op of a reduction of its own, if it has one.
-    fn reductions(&self) -> impl Iterator<Item = ReduceOp> + '_ {
+    /// The ops of reductions of its own.
+    pub(super) fn reductions(&self) -> impl Iterator<Item = ReduceOp> + '_ {
         self.factors.iter().filter_map(|f| match f.role {
             Role::Reduce(op) => Some(op.combining()),
             Role::Pass | Role::Replicate => None,
         })
     }
 
+    /// The one expansion: all other lists of strategies, of calls and of rows, are this one with dims put in.
     fn strategies(&self) -> Vec<Strategy> {
         let mut out = Vec::new();
-        for (x, factor) in self.factors.iter().enumerate() {
+        let mut push = |part: Part, carries: &dyn Fn(&[Dim]) -> bool, lacking: Part| {
+            let of =
+                |dims: &[Dim], lacking: &Part| if carries(dims) { part.clone() } else { lacking.clone() };
+            out.push(Strategy {
+                inputs: self.inputs.iter().map(|d| of(d, &Part::Replicate)).collect(),
+                outputs: self.outputs.iter().map(|d| of(d, &lacking)).collect(),
+            });
+        };
+        for factor in &self.factors {
             let lacking = match factor.role {
                 Role::Pass => Part::Replicate,
                 Role::Reduce(op) => Part::Partial(op),
                 Role::Replicate => continue,
             };
-            if self.is_diagonal(x) {
-                continue;
+            if !self.is_diagonal(factor.name) {
+                push(Part::Factor(factor.name), &|dims| Equation::carries(dims, factor.name), lacking);
             }
-            let part = |dims: &Vec<Dim>, lacking: &Part| {
-                if Equation::carries(dims, x) { Part::Factor(factor.name) } else { lacking.clone() }
-            };
-            out.push(Strategy {
-                inputs: self.inputs.iter().map(|d| part(d, &Part::Replicate)).collect(),
-                outputs: self.outputs.iter().map(|d| part(d, &lacking)).collect(),
-            });
         }
         if self.has_rest() {
-            let part = |dims: &Vec<Dim>| {
-                if dims.contains(&Dim::Rest) { Part::Factor(REST) } else { Part::Replicate }
-            };
-            out.push(Strategy {
-                inputs: self.inputs.iter().map(part).collect(),
-                outputs: self.outputs.iter().map(part).collect(),
-            });
+            push(Part::Rest, &|dims| dims.contains(&Dim::Rest), Part::Replicate);
         }
         out.push(Strategy::replicated(self.inputs.len(), self.outputs.len()));
         out.extend(self.partial_rows());
@@ -177,13 +165,15 @@ impl Equation {
     }
 
     /// The strategies in which terms pass.
-    pub(super) fn partial_rows(&self) -> Vec<Strategy> {
+    fn partial_rows(&self) -> Vec<Strategy> {
         let mut out: Vec<Strategy> = Vec::new();
         for passing in &self.passings {
             for row in passing.rows(self.inputs.len(), self.outputs.len()) {
                 let agrees = |p: &Part| match p {
                     Part::Partial(op) => self.reductions().all(|own| own == op.combining()),
-                    Part::Replicate | Part::Factor(_) | Part::Dim { .. } | Part::Fixed(_) => true,
+                    Part::Replicate | Part::Factor(_) | Part::Rest | Part::Dim { .. } | Part::Fixed(_) => {
+                        true
+                    }
                 };
                 let is_row = matches!(passing, Passing::Row(_));
                 if !out.contains(&row) && (is_row || row.inputs.iter().chain(&row.outputs).all(agrees)) {

@@ -19,8 +19,10 @@ pub enum Part {
     Replicate,
     /// Every rank holds a term: `P(max)`, `P` for sums.
     Partial(ReduceOp),
-    /// Sharded along the dim with this factor: `S(m)`; `S(...)` for the dims of an ellipsis.
+    /// Sharded along the dim with this factor: `S(m)`.
     Factor(char),
+    /// Sharded along one of the dims of the ellipsis, the same one for all operands: `S(...)`.
+    Rest,
     /// Sharded along this dim: `S(m0)` with the label `m`, which only readers use, or `?0` without one.
     Dim {
         /// A letter for readers.
@@ -32,16 +34,13 @@ pub enum Part {
     Fixed(Placement),
 }
 
-/// The letter that stands for the dims of an ellipsis.
-pub(super) const REST: char = '…';
-
 impl fmt::Display for Part {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Part::Replicate => f.write_str("R"),
             Part::Partial(ReduceOp::Sum) => f.write_str("P"),
             Part::Partial(op) => write!(f, "P({op})"),
-            Part::Factor(REST) => f.write_str("S(...)"),
+            Part::Rest => f.write_str("S(...)"),
             Part::Factor(name) => write!(f, "S({name})"),
             Part::Dim { label: Some(label), dim } => write!(f, "S({label}{dim})"),
             Part::Dim { label: None, dim } => write!(f, "?{dim}"),
@@ -60,7 +59,7 @@ impl Part {
             if ahead.eat("...") {
                 ahead.expect(")")?;
                 *r = ahead;
-                return Ok(Part::Factor(REST));
+                return Ok(Part::Rest);
             }
             let word = ahead.take_while(|c| c.is_ascii_alphabetic());
             if let Some(label) = word.chars().next().filter(|_| word.len() == 1) {

@@ -13,143 +13,7 @@ use crate::rules::families;
 use crate::rules::op::Op;
 use crate::rules::request::Request;
 use crate::rules::rule::Rule;
-
-/// One line each: an op and its rule.
-#[rustfmt::skip]
-pub(super) const RULES: &[(&str, &str)] = &[
-    // Pointwise, one input. What increases lets greatest and least terms pass, also the identities of empty shards:
-    // log and sqrt do not, which have no value for -inf.
-    ("relu", "...->... {increasing}"),
-    ("relu6", "...->... {increasing}"),
-    ("exp", "...->... {increasing, (P -> P(prod))}"),
-    ("expm1", "...->... {increasing}"),
-    ("sigmoid", "...->... {increasing}"),
-    ("tanh", "...->... {increasing}"),
-    ("sinh", "...->... {increasing}"),
-    ("asinh", "...->... {increasing}"),
-    ("atan", "...->... {increasing}"),
-    ("erf", "...->... {increasing}"),
-    ("floor", "...->... {increasing}"),
-    ("ceil", "...->... {increasing}"),
-    ("round", "...->... {increasing}"),
-    ("trunc", "...->... {increasing}"),
-    ("sign", "...->... {increasing, (P(prod) -> P(prod))}"),
-    ("leaky_relu", "...->... {increasing}"),
-    ("elu", "...->... {increasing}"),
-    ("selu", "...->... {increasing}"),
-    ("celu", "...->... {increasing}"),
-    ("softplus", "...->... {increasing}"),
-    ("hardtanh", "...->... {increasing}"),
-    ("hardsigmoid", "...->... {increasing}"),
-    ("log_sigmoid", "...->... {increasing}"),
-    ("hardshrink", "...->... {increasing}"),
-    ("softshrink", "...->... {increasing}"),
-    ("tanhshrink", "...->... {increasing}"),
-    ("cbrt", "...->... {increasing, (P(prod) -> P(prod))}"),
-    ("clamp", "...->... {increasing}"),
-    ("log", "...->... {none}"),
-    ("log2", "...->... {none}"),
-    ("log10", "...->... {none}"),
-    ("log1p", "...->... {none}"),
-    ("sqrt", "...->... {none}"),
-    ("rsqrt", "...->... {none}"),
-    ("sin", "...->... {none}"),
-    ("cos", "...->... {none}"),
-    ("tan", "...->... {none}"),
-    ("asin", "...->... {none}"),
-    ("acos", "...->... {none}"),
-    ("atanh", "...->... {none}"),
-    ("cosh", "...->... {none}"),
-    ("gelu", "...->... {none}"),
-    ("silu", "...->... {none}"),
-    ("mish", "...->... {none}"),
-    ("hardswish", "...->... {none}"),
-    ("softsign", "...->... {none}"),
-    ("threshold", "...->... {none}"),
-    ("frac", "...->... {none}"),
-    ("isnan", "...->... {none}"),
-    ("isinf", "...->... {none}"),
-    ("isfinite", "...->... {none}"),
-    ("pow_scalar", "...->... {none}"),
-    ("nan_to_num", "...->... {none}"),
-    ("bernoulli", "...->... {none}"),
-    ("abs", "...->... {(P(prod) -> P(prod))}"),
-    ("square", "...->... {(P(prod) -> P(prod))}"),
-    ("reciprocal", "...->... {(P(prod) -> P(prod))}"),
-    ("neg", "...->... {linear, decreasing}"),
-    ("erfc", "...->... {decreasing}"),
-    ("logical_not", "...->... {none}"),
-    ("add_scalar", "...->... {affine, increasing}"),
-    ("sub_scalar", "...->... {affine, increasing}"),
-    ("rsub_scalar", "...->... {affine, decreasing}"),
-    ("mul_scalar", "...->... {linear}"),
-    ("div_scalar", "...->... {linear}"),
-    ("copy", "...->... {selecting}"),
-    ("clone", "...->... {selecting}"),
-    ("detach", "...->... {selecting}"),
-    ("contiguous", "...->... {selecting}"),
-    ("cast", "...->... {selecting}"),
-    ("zeros_like", "...->... {(P -> R), (P(avg) -> R), (P(prod) -> R), (P(min) -> R), (P(max) -> R)}"),
-    ("ones_like", "...->... {(P -> R), (P(avg) -> R), (P(prod) -> R), (P(min) -> R), (P(max) -> R)}"),
-    ("full_like", "...->... {(P -> R), (P(avg) -> R), (P(prod) -> R), (P(min) -> R), (P(max) -> R)}"),
-    ("rand_like", "...->... {(P -> R), (P(avg) -> R), (P(prod) -> R), (P(min) -> R), (P(max) -> R)}"),
-    ("dropout", "...->... {linear, increasing}"),
-    ("native_dropout", "...->...,... {(P -> P,R), (P(avg) -> P(avg),R), (P(min) -> P(min),R), (P(max) -> P(max),R)}"),
-    // Pointwise, several inputs, broadcast.
-    ("add", "...,...->... {linear, affine, increasing}"),
-    ("sub", "...,...->... {linear, affine, increasing(0), decreasing(1)}"),
-    ("mul", "...,...->... {multilinear, (P(prod),P(prod) -> P(prod))}"),
-    ("div", "...,...->... {multilinear(0), (P(prod),P(prod) -> P(prod))}"),
-    ("pow", "...,...->... {none}"),
-    ("atan2", "...,...->... {none}"),
-    ("hypot", "...,...->... {none}"),
-    ("xlogy", "...,...->... {none}"),
-    ("copysign", "...,...->... {none}"),
-    ("fmod", "...,...->... {none}"),
-    ("remainder", "...,...->... {none}"),
-    ("floor_divide", "...,...->... {none}"),
-    ("eq", "...,...->... {none}"),
-    ("ne", "...,...->... {none}"),
-    ("logical_xor", "...,...->... {none}"),
-    ("maximum", "...,...->... {increasing, (P(max),P(max) -> P(max))}"),
-    ("minimum", "...,...->... {increasing, (P(min),P(min) -> P(min))}"),
-    ("logical_and", "...,...->... {none}"),
-    ("logical_or", "...,...->... {none}"),
-    ("logaddexp", "...,...->... {increasing}"),
-    ("lt", "...,...->... {decreasing(0), increasing(1)}"),
-    ("le", "...,...->... {decreasing(0), increasing(1)}"),
-    ("gt", "...,...->... {increasing(0), decreasing(1)}"),
-    ("ge", "...,...->... {increasing(0), decreasing(1)}"),
-    ("copy_", "...,...->... {selecting, selecting(1)}"),
-    ("where", "...,...,...->... {selecting(1,2), affine(1,2), increasing(1,2)}"),
-    ("lerp", "...,...,...->... {linear(0,1), affine}"),
-    ("addcmul", "...,...,...->... {linear(0,1), linear(0,2), affine, increasing(0)}"),
-    ("addcdiv", "...,...,...->... {linear(0,1), affine(0,1), increasing(0)}"),
-    ("clamp_tensor", "...,...,...->... {increasing, (P(max),P(max),R -> P(max)), (P(min),R,P(min) -> P(min)), (R,P(min),P(min) -> P(min))}"),
-    // Products.
-    ("mm", "mk,kn->mn"),
-    ("bmm", "bmk,bkn->bmn"),
-    ("dot", "k,k->"),
-    ("vdot", "k,k->"),
-    ("mv", "mk,k->m"),
-    ("outer", "m,n->mn {multilinear, (P(prod),P(prod) -> P(prod))}"),
-    // Indexing.
-    ("embedding", "vd,...->...d {multilinear(0), (P(prod),R -> P(prod)), (P(min),R -> P(min)), (P(max),R -> P(max))}"),
-    ("searchsorted", "n,...->... {(R,P(min) -> P(min)), (R,P(max) -> P(max))}"),
-    // Matrices.
-    ("t", "ij->ji {selecting}"),
-    ("tril", "...ij->...ij {selecting}"),
-    ("triu", "...ij->...ij {selecting}"),
-    ("diagonal", "...ii->...i {selecting}"),
-    ("trace", "ii-> {linear}"),
-    // Attention and optimisers.
-    ("rotary", "...sd,sd,sd->...sd {d: replicate, multilinear(0), linear(1,2)}"),
-    ("sgd", "...,...->... {linear, affine, increasing(0), decreasing(1)}"),
-    ("sgd_momentum", "...,...,...->...,... {linear, (P(avg),R,R -> P(avg),R), (P(min),R,R -> P(min),R), (P(max),R,R -> P(max),R)}"),
-    ("adam", "...,...,...,...->...,...,... {none}"),
-    ("adamw", "...,...,...,...->...,...,... {none}"),
-    ("scale_by_norm", "...,()->... {multilinear(0)}"),
-];
+use crate::rules::standard;
 
 /// A function from a request to an op.
 type Family = dyn Fn(&Request<'_>) -> Result<Op, Error> + Send + Sync;
@@ -206,14 +70,14 @@ impl Table {
     /// The ops that everybody has.
     pub fn standard() -> Table {
         let mut table = Table::empty();
-        for (name, text) in RULES {
-            match text.parse() {
-                Ok(rule) => table.add(name, rule),
-                // A test reads every line.
-                Err(error) => debug_assert!(false, "{name}: {error}"),
+        for (names, rule) in standard::rules() {
+            match rule.build() {
+                Ok(rule) => names.iter().for_each(|name| table.add(name, rule.clone())),
+                // A test makes every one.
+                Err(error) => debug_assert!(false, "{names:?}: {error}"),
             }
         }
-        for family in families::ALL {
+        for family in families::FAMILIES {
             table.add_family(family.name, family.parameters, family.make);
         }
         table
@@ -303,7 +167,7 @@ impl Table {
             return Op::with_outputs(&call.to_string(), rule, inputs, outputs);
         }
         let op = self.op(call, inputs)?;
-        let own: Vec<&[usize]> = op.outputs().iter().map(reshard_layout::Few::as_slice).collect();
+        let own: Vec<&[usize]> = op.outputs().iter().map(Vec::as_slice).collect();
         if own == outputs {
             return Ok(op);
         }

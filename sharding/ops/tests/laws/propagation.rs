@@ -2,7 +2,7 @@
 
 use reshard_kernels::DType;
 use reshard_ops::Error;
-use reshard_ops::propagate::{Choice, Operand, Propagator, Wish};
+use reshard_ops::propagate::{Choice, Constraint, Operand, Propagator};
 use reshard_ops::rules::{Op, Rule};
 use reshard_sharding::{Mesh, Sharding};
 
@@ -57,7 +57,7 @@ fn plain_and_strided_do_not_contract() {
 }
 
 #[test]
-fn wishes_are_paid_for() {
+fn constraints_are_paid_for() {
     let m = mesh("x=2,y=2");
     let mm = op("mm", "mk,kn->mn", &[&[64, 64], &[64, 64]]);
     let inputs = [operand(&m, &[64, 64], "S(1),R"), operand(&m, &[64, 64], "S(0),R")];
@@ -65,27 +65,27 @@ fn wishes_are_paid_for() {
     let p = Propagator::new();
     let free = p.propagate(&mm, &m, &inputs, &[]).unwrap();
     assert_eq!((free.cost_us, free.outputs[0].to_string()), (0.0, "P(sum),R".to_owned()));
-    let c = p.propagate(&mm, &m, &inputs, &[Wish::Become(to.clone())]).unwrap();
+    let c = p.propagate(&mm, &m, &inputs, &[Constraint::Exactly(to.clone())]).unwrap();
     assert_eq!(c.outputs[0], to);
     assert!(c.cost_us > 0.0);
-    let c = p.propagate(&mm, &m, &inputs, &[Wish::Prefer { sharding: to, penalty_us: 1e-3 }]).unwrap();
+    let c = p.propagate(&mm, &m, &inputs, &[Constraint::Prefer { sharding: to, penalty_us: 1e-3 }]).unwrap();
     assert_eq!((c.cost_us, c.outputs[0].to_string()), (1e-3, "P(sum),R".to_owned()));
 }
 
 #[test]
-fn terms_of_a_large_product_are_counted_where_that_is_wished() {
+fn terms_of_a_large_product_are_counted_where_that_is_asked_for() {
     let m = mesh("x=4");
     let mm = op("mm", "mk,kn->mn", &[&[4096, 64], &[64, 4096]]);
     let inputs = [operand(&m, &[4096, 64], "S(1)"), operand(&m, &[64, 4096], "S(0)")];
     let p = Propagator::new();
     let now = p.propagate(&mm, &m, &inputs, &[]).unwrap();
     assert_eq!((now.cost_us, now.outputs[0].to_string()), (0.0, "P(sum)".to_owned()));
-    let c = p.propagate(&mm, &m, &inputs, &[Wish::Settled]).unwrap();
+    let c = p.propagate(&mm, &m, &inputs, &[Constraint::Reduced]).unwrap();
     assert!(!c.outputs[0].is_partial());
     // 64 MiB of terms cost more than moving a mebibyte.
     let terms = Sharding::parse(&m, &[4096, 4096], "P").unwrap();
     let whole = Sharding::replicated(&m, &[4096, 4096]).unwrap();
-    assert!(c.cost_us < p.get_planner().cost_us(&terms, &whole, DType::F32).unwrap() / 10.0, "{}", c.cost_us);
+    assert!(c.cost_us < p.planner().cost_us(&terms, &whole, DType::F32).unwrap() / 10.0, "{}", c.cost_us);
 }
 
 /// Full enumeration: every product of strategies of one axis, filled with every kind that some input has along that axis
@@ -112,7 +112,7 @@ mod enumeration {
             Part::Dim { dim, .. } if split == 1 => Placement::Shard(*dim),
             Part::Dim { dim, .. } => Placement::StridedShard { dim: *dim, split_factor: split },
             Part::Fixed(p) => p.clone(),
-            Part::Factor(_) => return None,
+            Part::Factor(_) | Part::Rest => return None,
         })
     }
 
@@ -350,16 +350,17 @@ fn the_choice_is_what_full_enumeration_finds() {
                     }
                 })
                 .collect();
-            let wish = (random.below(3) == 0).then(|| {
+            let constraint = (random.below(3) == 0).then(|| {
                 let text = random.placements(&op.outputs()[0], axes, &["R"]);
                 Sharding::parse(&mesh, &op.outputs()[0], &text).unwrap()
             });
-            let wishes: Vec<Wish> = wish.iter().cloned().map(Wish::Become).collect();
-            let ours = Propagator::new().planner(planner.clone()).propagate(&op, &mesh, &inputs, &wishes);
+            let constraints: Vec<Constraint> = constraint.iter().cloned().map(Constraint::Exactly).collect();
+            let ours =
+                Propagator::new().with_planner(planner.clone()).propagate(&op, &mesh, &inputs, &constraints);
             let best =
-                enumeration::best(&planner, &op, &mesh, &inputs, evens, &sizes, *majors, wish.as_ref());
+                enumeration::best(&planner, &op, &mesh, &inputs, evens, &sizes, *majors, constraint.as_ref());
             let shown: Vec<String> = inputs.iter().map(ToString::to_string).collect();
-            let shown = format!("{rule} of {} wish {wish:?}", shown.join(" and "));
+            let shown = format!("{rule} of {} constraint {constraint:?}", shown.join(" and "));
             match (ours, best) {
                 (Ok(ours), Some(best)) => {
                     let changed = ours.plans.iter().filter(|p| p.is_some()).count();
@@ -514,7 +515,7 @@ fn advice_is_in_order_of_cost_and_typechecks() {
         let as_chosen: Vec<Operand> =
             choice.inputs.iter().map(|s| Operand::new(DType::F32, s.clone())).collect();
         assert_eq!(p.explicit(&mm, &m, &as_chosen).unwrap().inputs, choice.inputs);
-        let cost: f64 = choice.moves().map(|(_, _, plan)| plan.cost_us()).sum();
+        let cost: f64 = choice.moves().map(|(_, plan)| plan.cost_us()).sum();
         assert!((cost - choice.cost_us).abs() < 1e-5);
     }
     assert_eq!(p.propagate(&mm, &m, &inputs, &[]).unwrap().inputs, all[0].inputs);
@@ -534,7 +535,7 @@ fn a_thousand_inputs_are_a_few_that_are_alike() {
 }
 
 #[test]
-fn a_graph_reports_what_it_inserts() {
+fn a_graph_says_what_it_inserts() {
     use reshard_ops::propagate::{Graph, PropagationCache};
     let m = mesh("dp=2,tp=4");
     let mut graph = Graph::new(&m);
@@ -546,13 +547,13 @@ fn a_graph_reports_what_it_inserts() {
     let a = graph.apply(&mm, &[x, w]).unwrap()[0];
     graph.constrain(a, Sharding::parse(&m, &[64, 32], "S(0),R").unwrap()).unwrap();
     let b = graph.apply(&mm, &[a, w]).unwrap()[0];
-    let report = graph.propagate(&PropagationCache::new(Propagator::new(), 16)).unwrap();
-    assert_eq!(report.sharding(b).to_string(), "S(0),S(1)");
-    let lines: Vec<String> = report.communications().iter().map(ToString::to_string).collect();
+    let found = graph.propagate(&PropagationCache::new(Propagator::new(), 16)).unwrap();
+    assert_eq!(found.sharding(b).unwrap().to_string(), "S(0),S(1)");
+    let lines: Vec<String> = found.communications().iter().map(ToString::to_string).collect();
     assert_eq!(lines.len(), 2, "{lines:?}");
     assert!(lines[0].starts_with("at the start: w [S(0),S(1)] -> [R,S(1)], 512 bytes"), "{lines:?}");
     assert!(lines[1].starts_with("after op 0, mm: mm.0 [S(0),S(1)] -> [S(0),R], 3072 bytes"), "{lines:?}");
-    assert_eq!(report.received_bytes(), 512 + 3072);
+    assert_eq!(found.received_bytes(), 512 + 3072);
     // Errors name the op and the value.
     let error = graph.apply(&mm, &[w, x]).unwrap_err().to_string();
     assert_eq!(error, "op 2, mm: input 0 is w, whose shape is [32,32] and not [64,32]");
@@ -623,8 +624,8 @@ fn costs_beyond_all_numbers_do_not_overflow() {
     let inputs = [operand(&m, &[4, 4], "S(0),R"), operand(&m, &[4, 4], "R,S(1)")];
     let sharding = Sharding::parse(&m, &[4, 4], "R,R").unwrap();
     for penalty_us in [1e15, 1e308, f64::INFINITY] {
-        let wish = Wish::Prefer { sharding: sharding.clone(), penalty_us };
-        let c = Propagator::new().propagate(&mm, &m, &inputs, &[wish]).unwrap();
+        let constraint = Constraint::Prefer { sharding: sharding.clone(), penalty_us };
+        let c = Propagator::new().propagate(&mm, &m, &inputs, &[constraint]).unwrap();
         assert_eq!(c.outputs[0], sharding);
     }
     // More ranks than can be looked at one by one are an error, not a wait.

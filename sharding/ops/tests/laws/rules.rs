@@ -1,6 +1,7 @@
 //! The notation of rules and their binding to shapes.
 
-use reshard_ops::rules::{Op, Rule};
+use reshard_ops::rules::{Dim, Op, Operands, Passing, Role, Rule, RuleBuilder};
+use reshard_sharding::ReduceOp;
 
 fn strategies(text: &str) -> Vec<String> {
     let rule: Rule = text.parse().unwrap();
@@ -137,8 +138,45 @@ fn bad_rules_are_refused_in_one_sentence() {
         ("(ij->k", "letters and \")\""),
         ("......->i", "one ellipsis"),
         ("ij->i {j: 99999999999999999999}", "a number below 2^63"),
+        ("iS->iS", "a factor is a letter other than P, R and S, which are placements, not S"),
     ] {
         let error = text.parse::<Rule>().unwrap_err().to_string();
         assert!(error.contains(message), "{text}: {error}");
+    }
+}
+
+#[test]
+fn rules_of_parts_are_those_of_texts_or_refused() {
+    let all = |passing| RuleBuilder::new().input(['i', 'j']).output(['i']).passing(passing);
+    for (made, text) in [
+        (all(Passing::Linear(Operands::All)), "ij->i {linear}"),
+        (
+            all(Passing::Affine([0].into())).role('j', Role::Reduce(ReduceOp::Avg)),
+            "ij->i {j: avg, affine(0)}",
+        ),
+        (RuleBuilder::new().inputs(2, [Dim::Rest]).output([Dim::Rest]).passings([]), "...,...->... {none}"),
+        (RuleBuilder::new().output(['m']).size('m', 4).even('m'), "->m {m: even 4}"),
+        (RuleBuilder::new().input([Dim::compound(['i', 'j']), Dim::Whole]).output([Dim::ONE]), "(ij)*->1"),
+    ] {
+        let rule = made.build().unwrap();
+        assert_eq!((rule.to_string().as_str(), &text.parse::<Rule>().unwrap()), (text, &rule));
+    }
+    let (one, none): ([char; 1], [char; 0]) = (['i'], []);
+    for (wrong, message) in [
+        (RuleBuilder::new().input(one), "it has no output"),
+        (RuleBuilder::new().input([Dim::Rest, Dim::Rest]).output(none), "more than one ellipsis"),
+        (RuleBuilder::new().input(['R']).output(['R']), "a letter other than P, R and S"),
+        (RuleBuilder::new().input(['\u{e9}']).output(['\u{e9}']), "a letter other than P, R and S"),
+        (
+            RuleBuilder::new().input(one).output(one).role('k', Role::Replicate),
+            "k is no factor of an operand",
+        ),
+        (RuleBuilder::new().input(one).output(one).size('i', usize::MAX), "does not fit in 63 bits"),
+        (all(Passing::Linear([].into())), "a list of inputs names none"),
+        (all(Passing::Linear([1].into())), "linear(1) names input 1"),
+        (RuleBuilder::new().input(one).output(none).role('i', Role::Pass), "an output lacks i"),
+    ] {
+        let error = wrong.build().unwrap_err().to_string();
+        assert!(error.contains(message), "{error}");
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::reference_ops::Example;
 use reshard_kernels::DType;
 use reshard_ops::propagate::{Operand, Propagator};
-use reshard_ops::rules::verify::{Mutants, Random, Report};
+use reshard_ops::rules::verify::{Mutants, Random, Verdict};
 use reshard_ops::rules::{Call, Table};
 use reshard_sharding::{Mesh, Sharding};
 
@@ -52,7 +52,7 @@ fn every_rule_is_true() {
     let results = each(|e, table| e.verifier().budget(0).verify(&e.ops(table)));
     let wrong: Vec<String> =
         results.iter().filter_map(|(_, r)| r.as_ref().err().map(ToString::to_string)).collect();
-    let checks: usize = results.iter().filter_map(|(_, r)| r.as_ref().ok().map(|r: &Report| r.checks)).sum();
+    let checks: usize = results.iter().filter_map(|(_, r)| r.as_ref().ok().map(|r: &Verdict| r.checks)).sum();
     println!("{} examples, {checks} checks, {:.1?}", results.len(), started.elapsed());
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
 }
@@ -118,17 +118,17 @@ fn every_mutant_is_caught_or_true() {
     let started = std::time::Instant::now();
     let results = each(|e, table| {
         if e.constant {
-            return (Report::default(), Mutants::default());
+            return (Verdict::default(), Mutants::default());
         }
         let (v, ops) = (e.verifier(), e.ops(table));
-        let report = v.verify(&ops).unwrap();
-        let mutants = v.mutants(&ops, &report).unwrap();
-        (report, mutants)
+        let verdict = v.verify(&ops).unwrap();
+        let mutants = v.mutants(&ops, &verdict).unwrap();
+        (verdict, mutants)
     });
     let mut all = Mutants::default();
-    for (call, (report, m)) in results {
-        if !report.missing.is_empty() || report.searched.0 != report.searched.1 {
-            println!("{call}: {report}");
+    for (call, (verdict, m)) in results {
+        if !verdict.missing.is_empty() || verdict.searched.0 != verdict.searched.1 {
+            println!("{call}: {verdict}");
         }
         all.caught += m.caught;
         all.equivalent += m.equivalent;
@@ -174,6 +174,11 @@ fn calls_are_checked_in_one_sentence() {
             "scaled_dot_product_attention",
             &[&[2, 6, 3, 4], &[2, 4, 3, 4], &[2, 4, 3, 4]],
             "6 heads of queries do not share 4 heads of keys",
+        ),
+        (
+            "instance_norm",
+            &[&[2, 3]],
+            "instance_norm on [2,3]: needs an input with batch, channels and space",
         ),
         ("norm(p=3)", &[&[2, 3]], "p is 3, and should be 2 or 1 or 0 or inf"),
         ("mk,kn->mn", &[&[2, 3], &[4, 5]], "k is 3 in input 0 and 4 in input 1"),

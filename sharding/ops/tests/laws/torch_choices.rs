@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use reshard_kernels::DType;
-use reshard_ops::propagate::{Operand, Propagator, Wish};
+use reshard_ops::propagate::{Constraint, Operand, Propagator};
 use reshard_ops::rules::{Op, Table};
 use reshard_sharding::{Mesh, Sharding};
 use serde_json::Value;
@@ -84,7 +84,7 @@ fn never_dearer_than_torch() {
     let propagator = Propagator::new();
     let mut tallies: BTreeMap<(String, usize), Tally> = BTreeMap::new();
     let cost = |from: &Sharding, to: &Sharding| {
-        if from == to { 0.0 } else { propagator.get_planner().plan(from, to, DType::F32).unwrap().cost_us() }
+        if from == to { 0.0 } else { propagator.planner().plan(from, to, DType::F32).unwrap().cost_us() }
     };
     let rows = rows(&mesh);
     assert_eq!(rows.len(), 517);
@@ -114,8 +114,8 @@ fn never_dearer_than_torch() {
         assert_eq!(same.outputs[0], asked.output, "{row}");
         let replicated = Sharding::parse(&mesh, asked.output.shape(), "R,R").unwrap();
         let whole_theirs = theirs + cost(&asked.output, &replicated);
-        let wish = [Wish::Become(replicated)];
-        let whole = propagator.propagate(&op, &mesh, &operands(&asked.inputs), &wish).unwrap();
+        let constraint = [Constraint::Exactly(replicated)];
+        let whole = propagator.propagate(&op, &mesh, &operands(&asked.inputs), &constraint).unwrap();
         assert!(
             whole.cost_us <= whole_theirs + 1e-6,
             "{row}: {} and {whole_theirs} us when whole",

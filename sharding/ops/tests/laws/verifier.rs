@@ -7,19 +7,19 @@
     reason = "small ops"
 )]
 
-use reshard_ops::rules::verify::{Data, Local, Tensor, Verifier};
+use reshard_ops::rules::verify::{Data, LocalView, Tensor, Verifier};
 use reshard_ops::rules::{Op, Rule};
 
 type Out = Result<Vec<Tensor>, String>;
 
-fn pointwise(f: fn(f64) -> f64) -> impl Fn(&Local<'_>) -> Out {
+fn pointwise(f: fn(f64) -> f64) -> impl Fn(&LocalView<'_>) -> Out {
     move |l| {
         let x = l.inputs[0];
         Ok(vec![Tensor::new(&x.shape, x.data.iter().map(|&v| f(v)).collect())])
     }
 }
 
-fn batched(l: &Local<'_>) -> Out {
+fn batched(l: &LocalView<'_>) -> Out {
     let (x, w) = (l.inputs[0], l.inputs[1]);
     let [a, b, i] = x.shape[..] else { return Err("three dims".into()) };
     let [a2, o, i2] = w.shape[..] else { return Err("three dims".into()) };
@@ -67,10 +67,10 @@ fn a_batched_product_has_exactly_nine_strategies() {
     wanted.sort_unstable();
     assert_eq!(all, wanted);
     let ops: Vec<Op> = calls.iter().map(|(i, _)| op("abi,aoi->abo", i)).collect();
-    let report = v.verify(&ops).unwrap();
-    assert!(report.missing.is_empty(), "{report}");
-    assert_eq!(report.searched, (81, 81));
-    let mutants = v.mutants(&ops, &report).unwrap();
+    let verdict = v.verify(&ops).unwrap();
+    assert!(verdict.missing.is_empty(), "{verdict}");
+    assert_eq!(verdict.searched, (81, 81));
+    let mutants = v.mutants(&ops, &verdict).unwrap();
     assert!(mutants.missed.is_empty() && mutants.caught > 150, "{mutants:?}");
 }
 
@@ -110,7 +110,7 @@ fn the_transpose_of_a_vector_moves_no_shard() {
     assert!(e.contains("rank 0 makes [6] of output 0, and S(0) is [3] there"), "{e}");
 }
 
-fn max_with_index(l: &Local<'_>) -> Out {
+fn max_with_index(l: &LocalView<'_>) -> Out {
     let x = l.inputs[0];
     let (rows, columns) = (x.shape[0], x.shape[1]);
     let of = l.places[0].indices(1);
@@ -140,7 +140,7 @@ fn a_maximum_has_terms_and_its_index_has_none() {
 
 #[test]
 fn averages_need_equal_parts() {
-    let mean = |l: &Local<'_>| {
+    let mean = |l: &LocalView<'_>| {
         let x = l.inputs[0];
         let n = x.data.len() as f64;
         Ok(vec![Tensor::new(&[], vec![x.data.iter().sum::<f64>() / n])])

@@ -1,8 +1,11 @@
 //! Scaled dot-product attention, with grouped heads and a mask.
 
 use crate::Error;
+use crate::rules::builder::RuleBuilder;
+use crate::rules::factor::{Dim, Role};
 use crate::rules::op::Op;
 use crate::rules::request::Request;
+use crate::rules::terms::multilinear;
 
 /// `b(hg)qd,bhkd,bhke->b(hg)qe`: `g` queries share a head of keys and values.
 ///
@@ -18,24 +21,23 @@ pub(super) fn attention(r: &Request<'_>) -> Result<Op, Error> {
     if shared == 0 || !heads.is_multiple_of(shared) {
         return Err(r.error(format!("{heads} heads of queries do not share {shared} heads of keys")));
     }
-    let grouped = if heads == shared { "h" } else { "(hg)" };
-    let mask = if n == 4 {
+    let grouped = if heads == shared { Dim::from('h') } else { Dim::compound(['h', 'g']) };
+    let queries = |width: char| ['b'.into(), grouped.clone(), 'q'.into(), width.into()];
+    let mut rule =
+        RuleBuilder::new().input(queries('d')).input(['b', 'h', 'k', 'd']).input(['b', 'h', 'k', 'e']);
+    if n == 4 {
         let m = r.inputs[3];
-        let full = [(q[0], "b"), (heads, grouped), (q[2], "q"), (k[2], "k")];
-        if m.len() > 4 {
+        let full = [(q[0], 'b'.into()), (heads, grouped.clone()), (q[2], 'q'.into()), (k[2], 'k'.into())];
+        let Some(left_out) = full.len().checked_sub(m.len()) else {
             return Err(r.error(format!("the mask has {} dims, and at most 4 fit", m.len())));
-        }
-        let dims: String = full[4 - m.len()..]
-            .iter()
-            .zip(m)
-            .map(|(&(n, dim), &has)| if has == 1 && n != 1 { "1" } else { dim })
-            .collect();
-        format!(",{}", super::reduce::operand(&dims))
-    } else {
-        String::new()
-    };
-    let group = if heads == shared { String::new() } else { format!("g: {}, ", heads / shared) };
-    r.op(&format!(
-        "b{grouped}qd,bhkd,bhke{mask}->b{grouped}qe {{{group}d: replicate, k: replicate, multilinear(2)}}"
-    ))
+        };
+        let dims = full[left_out..].iter().zip(m);
+        rule =
+            rule.input(dims.map(|((n, dim), &has)| if has == 1 && *n != 1 { Dim::ONE } else { dim.clone() }));
+    }
+    rule = rule.output(queries('e')).roles(['d', 'k'], Role::Replicate).passing(multilinear([2]));
+    if heads != shared {
+        rule = rule.size('g', heads / shared);
+    }
+    r.op(&rule.build()?)
 }

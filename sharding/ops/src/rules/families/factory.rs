@@ -1,7 +1,7 @@
 //! Tensors made of nothing: each rank makes what it is to hold. Random numbers are a function of the global index.
 
-use super::reduce::operand;
 use crate::Error;
+use crate::rules::builder::RuleBuilder;
 use crate::rules::op::Op;
 use crate::rules::request::Request;
 
@@ -9,9 +9,9 @@ use crate::rules::request::Request;
 fn made(r: &Request<'_>, shape: &[usize]) -> Result<Op, Error> {
     r.inputs_of(0..=0)?;
     let letters = r.letters(shape.len())?;
-    let items: Vec<String> = letters.iter().zip(shape).map(|(c, n)| format!("{c}: {n}")).collect();
-    let output: String = letters.iter().collect();
-    r.op(&format!("->{} {{{}}}", operand(&output), items.join(", ")))
+    let rule = RuleBuilder::new().output(letters.iter().copied());
+    let sized = letters.iter().zip(shape).fold(rule, |rule, (&factor, &n)| rule.size(factor, n));
+    r.op(&sized.build()?)
 }
 
 /// A shape.

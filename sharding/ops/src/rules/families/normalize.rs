@@ -1,19 +1,21 @@
 //! Ops along dims in which everything depends on everything.
 
-use super::reduce::operand;
 use crate::Error;
+use crate::rules::builder::RuleBuilder;
+use crate::rules::factor::{Dim, Role};
 use crate::rules::op::Op;
+use crate::rules::passing::Passing;
 use crate::rules::request::Request;
+use crate::rules::terms::{AVG, P, R, affine, increasing, linear, multilinear, row};
 
 /// `ij->ij {j: replicate}`, with as many outputs as said.
-pub(super) fn along(r: &Request<'_>, outputs: usize, terms: &str) -> Result<Op, Error> {
+pub(super) fn along(r: &Request<'_>, outputs: usize, terms: Option<Passing>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let rank = r.inputs[0].len();
     let dim = r.dim("dim", rank, -1)?;
     let letters = r.letters(rank)?;
-    let all: String = letters.iter().collect();
-    let output = vec![all.as_str(); outputs].join(",");
-    r.op(&format!("{all}->{output} {{{}: replicate, {terms}}}", letters[dim]))
+    let rule = RuleBuilder::new().input(letters.iter().copied()).outputs(outputs, letters.iter().copied());
+    r.op(&rule.role(letters[dim], Role::Replicate).passings(terms).build()?)
 }
 
 /// The `k` greatest along a dim and where they are.
@@ -25,20 +27,19 @@ pub(super) fn topk(r: &Request<'_>) -> Result<Op, Error> {
     if k > r.inputs[0][dim] {
         return Err(r.error(format!("k is {k}, and dim {dim} has {}", r.inputs[0][dim])));
     }
-    let mut letters = r.letters(rank)?;
-    letters[dim] = '*';
-    let all: String = letters.iter().collect();
+    let dims = r.dims_whole(rank, &[dim])?;
     let mut shape = r.inputs[0].to_vec();
     shape[dim] = k;
-    r.op_to(&format!("{all}->{all},{all} {{none}}"), &[&shape, &shape])
+    let rule = RuleBuilder::new().input(dims.clone()).outputs(2, dims).passings([]);
+    r.op_to(&rule.build()?, &[&shape, &shape])
 }
 
 /// The different values of a tensor, of which the caller knows the number.
 pub(super) fn unique(r: &Request<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let count = r.required("count", 0)?;
-    let dims = "*".repeat(r.inputs[0].len());
-    r.op_to(&format!("{}->* {{none}}", operand(&dims)), &[&[count]])
+    let rule = RuleBuilder::new().input(vec![Dim::Whole; r.inputs[0].len()]).output([Dim::Whole]);
+    r.op_to(&rule.passings([]).build()?, &[&[count]])
 }
 
 /// Complex numbers lie in a last dim of two.
@@ -48,110 +49,128 @@ pub(super) fn fft(r: &Request<'_>) -> Result<Op, Error> {
     let Some((2, rest)) = shape.split_last().map(|(&n, rest)| (n, rest)) else {
         return Err(r.error("needs a last dim of 2, the real and the imaginary part"));
     };
-    let dims = r.dims("dims", rest.len())?;
-    let letters = r.letters(rest.len())?;
-    let all: String = (0..rest.len()).map(|d| if dims.contains(&d) { '*' } else { letters[d] }).collect();
-    r.op_to(&format!("{all}*->{all}* {{linear}}"), &[shape])
+    let mut dims = r.dims_whole(rest.len(), &r.dims("dims", rest.len())?)?;
+    dims.push(Dim::Whole);
+    let rule = RuleBuilder::new().input(dims.clone()).output(dims);
+    r.op_to(&rule.passing(linear(crate::rules::terms::ALL)).build()?, &[shape])
 }
 
 /// A tensor made shorter if its norm is too great: every dim is needed whole.
 pub(super) fn clip(r: &Request<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
-    let dims = "*".repeat(r.inputs[0].len());
-    r.op_to(&format!("{0}->{0} {{none}}", operand(&dims)), &[r.inputs[0]])
+    let dims = vec![Dim::Whole; r.inputs[0].len()];
+    r.op_to(&RuleBuilder::new().input(dims.clone()).output(dims).passings([]).build()?, &[r.inputs[0]])
 }
 
-/// The letters of an input, of which the last `dims` are normalised, and what is said of them.
-fn layer_dims(r: &Request<'_>) -> Result<(String, String, String), Error> {
+/// The letters of an input, and how many of the last are normalised.
+fn layer_dims(r: &Request<'_>) -> Result<(Vec<char>, usize), Error> {
     let rank = r.input(0)?.len();
     let k = r.at_least("dims", 1, 1)?;
     if k > rank {
         return Err(r.error(format!("dims is {k}, and the input has {rank} dims")));
     }
-    let letters = r.letters(rank)?;
-    let all: String = letters.iter().collect();
-    let last: String = letters[rank - k..].iter().collect();
-    let items: Vec<String> = last.chars().map(|c| format!("{c}: replicate")).collect();
-    Ok((all, last, items.join(", ")))
+    Ok((r.letters(rank)?, k))
 }
 
 /// `...n,n,n->...n {n: replicate}`: normalised over the last dims, with a weight and perhaps a bias.
-pub(super) fn layer(r: &Request<'_>, terms: &[&str]) -> Result<Op, Error> {
-    let most = terms.len().min(2) + 1;
+fn layer(r: &Request<'_>, most: usize, terms: impl FnOnce(usize) -> Vec<Passing>) -> Result<Op, Error> {
     let n = r.inputs_of(1..=most)?;
-    let (all, last, whole) = layer_dims(r)?;
-    let weights = format!(",{last}").repeat(n - 1);
-    let terms = match n {
-        1 => "none".to_owned(),
-        2 => "multilinear(1)".to_owned(),
-        _ => terms.join(", "),
-    };
-    r.op(&format!("{all}{weights}->{all} {{{whole}, {terms}}}"))
+    let (all, k) = layer_dims(r)?;
+    let last = &all[all.len() - k..];
+    let rule = RuleBuilder::new()
+        .input(all.iter().copied())
+        .inputs(n - 1, last.iter().copied())
+        .output(all.iter().copied())
+        .roles(last.iter().copied(), Role::Replicate)
+        .passings(terms(n));
+    r.op(&rule.build()?)
+}
+
+/// With a weight and a bias.
+pub(super) fn layer_norm(r: &Request<'_>) -> Result<Op, Error> {
+    layer(r, 3, |n| match n {
+        1 => vec![],
+        2 => vec![multilinear([1])],
+        _ => vec![linear([1, 2]), affine([2]), increasing([2]), row([R, AVG, R], [AVG])],
+    })
+}
+
+/// With a weight.
+pub(super) fn rms_norm(r: &Request<'_>) -> Result<Op, Error> {
+    layer(r, 2, |n| if n == 1 { vec![] } else { vec![multilinear([1])] })
 }
 
 /// `layer_norm` that also gives mean and inverse deviation, of size 1 along what is normalised.
 pub(super) fn native_layer(r: &Request<'_>) -> Result<Op, Error> {
     r.inputs_of(3..=3)?;
-    let (all, last, whole) = layer_dims(r)?;
-    let kept = &all[..all.len() - last.len()];
-    let stats = format!("{kept}{}", "1".repeat(last.len()));
-    r.op(&format!("{all},{last},{last}->{all},{stats},{stats} {{{whole}, (R,P,P -> P,R,R), (R,P(avg),P(avg) -> P(avg),R,R)}}"))
+    let (all, k) = layer_dims(r)?;
+    let (kept, last) = all.split_at(all.len() - k);
+    let stats = kept.iter().map(|&c| Dim::from(c)).chain(std::iter::repeat_n(Dim::ONE, k));
+    let rule = RuleBuilder::new()
+        .input(all.iter().copied())
+        .inputs(2, last.iter().copied())
+        .output(all.iter().copied())
+        .outputs(2, stats)
+        .roles(last.iter().copied(), Role::Replicate)
+        .passings([row([R, P, P], [P, R, R]), row([R, AVG, AVG], [AVG, R, R])]);
+    r.op(&rule.build()?)
 }
 
-fn spatial(r: &Request<'_>, rank: usize) -> Result<(String, String), Error> {
-    let letters: String =
-        r.letters(26)?.into_iter().filter(|c| !"bcgi".contains(*c)).take(rank - 2).collect();
-    let items: Vec<String> = letters.chars().map(|c| format!(", {c}: replicate")).collect();
-    Ok((letters, items.concat()))
+/// Batch and channels, and dims of space, of which a rule speaks by letters that are not theirs.
+struct Channels {
+    inputs: usize,
+    space: Vec<char>,
 }
 
-fn with_channels(r: &Request<'_>, least: usize, most: usize) -> Result<(usize, String, String), Error> {
-    let n = r.inputs_of(least..=most)?;
-    let rank = r.input(0)?.len();
-    if rank < 2 {
-        return Err(r.error("needs an input with dims for batch and channels"));
+impl Channels {
+    fn of(r: &Request<'_>, least: usize, most: usize) -> Result<Channels, Error> {
+        let inputs = r.inputs_of(least..=most)?;
+        let Some(n) = r.input(0)?.len().checked_sub(2) else {
+            return Err(r.error("needs an input with dims for batch and channels"));
+        };
+        let space = r.letters(26)?.into_iter().filter(|c| !"bcgi".contains(*c)).take(n).collect();
+        Ok(Channels { inputs, space })
     }
-    let (space, items) = spatial(r, rank)?;
-    Ok((n, space, items))
-}
 
-fn affine_terms(n: usize) -> &'static str {
-    match n {
-        1 => "none",
-        2 => "multilinear(1)",
-        _ => "linear(1,2), affine(1,2), increasing(2)",
+    /// Input and output with these channels, and all other inputs, which have nothing else.
+    fn rule(&self, channels: &Dim) -> RuleBuilder {
+        let all = || ['b'.into(), channels.clone()].into_iter().chain(self.space.iter().map(|&c| c.into()));
+        RuleBuilder::new().input(all()).inputs(self.inputs - 1, [channels.clone()]).output(all())
+    }
+
+    /// The same, normalised over space, with what weight and bias let pass.
+    fn normalised(&self, channels: &Dim) -> RuleBuilder {
+        self.rule(channels).roles(self.space.iter().copied(), Role::Replicate).passings(match self.inputs {
+            1 => vec![],
+            2 => vec![multilinear([1])],
+            _ => vec![linear([1, 2]), affine([1, 2]), increasing([2])],
+        })
     }
 }
 
 /// `b(gc)hw,(gc),(gc)->b(gc)hw`: each group of channels is normalised for itself.
 pub(super) fn group(r: &Request<'_>) -> Result<Op, Error> {
-    let (n, space, whole) = with_channels(r, 1, 3)?;
+    let channels = Channels::of(r, 1, 3)?;
     let groups = r.required("groups", 1)?;
-    let weights = ",(gc)".repeat(n - 1);
-    r.op(&format!(
-        "b(gc){space}{weights}->b(gc){space} {{g: {groups}, c: replicate{whole}, {}}}",
-        affine_terms(n)
-    ))
+    let rule = channels.normalised(&Dim::compound(['g', 'c']));
+    r.op(&rule.size('g', groups).role('c', Role::Replicate).build()?)
 }
 
 /// Each channel is normalised over the batch; in evaluation by what is given.
 pub(super) fn batch(r: &Request<'_>) -> Result<Op, Error> {
     if r.flag("training", true)? {
-        let (n, space, whole) = with_channels(r, 1, 3)?;
-        let weights = ",c".repeat(n - 1);
-        return r.op(&format!("bc{space}{weights}->bc{space} {{b: replicate{whole}, {}}}", affine_terms(n)));
+        let rule = Channels::of(r, 1, 3)?.normalised(&'c'.into());
+        return r.op(&rule.role('b', Role::Replicate).build()?);
     }
-    let (_, space, _) = with_channels(r, 5, 5)?;
-    r.op(&format!("bc{space},c,c,c,c->bc{space} {{linear(1,2), affine(0,1,2), increasing(2)}}"))
+    let rule = Channels::of(r, 5, 5)?.rule(&'c'.into());
+    r.op(&rule.passings([linear([1, 2]), affine([0, 1, 2]), increasing([2])]).build()?)
 }
 
 /// Each channel of each image is normalised for itself.
 pub(super) fn instance(r: &Request<'_>) -> Result<Op, Error> {
-    let (n, space, whole) = with_channels(r, 1, 3)?;
-    let weights = ",c".repeat(n - 1);
-    r.op(&format!(
-        "bc{space}{weights}->bc{space} {{{}, {}}}",
-        whole.trim_start_matches(", "),
-        affine_terms(n)
-    ))
+    let channels = Channels::of(r, 1, 3)?;
+    if channels.space.is_empty() {
+        return Err(r.error("needs an input with batch, channels and space"));
+    }
+    r.op(&channels.normalised(&'c'.into()).build()?)
 }

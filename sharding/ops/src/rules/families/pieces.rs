@@ -1,13 +1,15 @@
 //! Pieces of tensors: the dim that is cut or joined stays whole, and every element is one that was.
 
 use crate::Error;
+use crate::rules::builder::RuleBuilder;
+use crate::rules::factor::Dim;
 use crate::rules::op::Op;
 use crate::rules::request::Request;
+use crate::rules::terms::{ALL, affine, increasing, selecting};
 
-/// The letters of a tensor, with `*` for some dims.
-fn starred(r: &Request<'_>, rank: usize, dims: &[usize]) -> Result<String, Error> {
-    let letters = r.letters(rank)?;
-    Ok((0..rank).map(|d| if dims.contains(&d) { '*' } else { letters[d] }).collect())
+/// As many inputs and outputs with these dims as said, of which every element is one that was.
+fn selected(inputs: (usize, Vec<Dim>), outputs: (usize, Vec<Dim>)) -> RuleBuilder {
+    RuleBuilder::new().inputs(inputs.0, inputs.1).outputs(outputs.0, outputs.1).passing(selecting(ALL))
 }
 
 /// `i*,i*->i*`.
@@ -24,8 +26,8 @@ pub(super) fn cat(r: &Request<'_>) -> Result<Op, Error> {
         shape[dim] =
             shape[dim].checked_add(size).ok_or_else(|| Error::overflow(format!("dim {dim} of a cat")))?;
     }
-    let dims = starred(r, rank, &[dim])?;
-    r.op_to(&format!("{}->{dims} {{selecting}}", vec![dims.as_str(); n].join(",")), &[&shape])
+    let dims = r.dims_whole(rank, &[dim])?;
+    r.op_to(&selected((n, dims.clone()), (1, dims)).build()?, &[&shape])
 }
 
 /// `ij,ij->i*j`.
@@ -35,18 +37,16 @@ pub(super) fn stack(r: &Request<'_>) -> Result<Op, Error> {
     let dim = r.dim("dim", rank + 1, 0)?;
     let mut shape = r.inputs[0].to_vec();
     shape.insert(dim, n);
-    let letters = r.letters(rank)?;
-    let input: String = letters.iter().collect();
+    let input = r.dims_whole(rank, &[])?;
     let mut output = input.clone();
-    output.insert(dim, '*');
-    let input = super::reduce::operand(&input);
-    r.op_to(&format!("{}->{output} {{selecting}}", vec![input; n].join(",")), &[&shape])
+    output.insert(dim, Dim::Whole);
+    r.op_to(&selected((n, input), (1, output)).build()?, &[&shape])
 }
 
 /// Pieces of these sizes.
 fn cut(r: &Request<'_>, dim: usize, sizes: &[usize]) -> Result<Op, Error> {
     let shape = r.inputs[0];
-    let dims = starred(r, shape.len(), &[dim])?;
+    let dims = r.dims_whole(shape.len(), &[dim])?;
     let shapes: Vec<Vec<usize>> = sizes
         .iter()
         .map(|&n| {
@@ -56,7 +56,7 @@ fn cut(r: &Request<'_>, dim: usize, sizes: &[usize]) -> Result<Op, Error> {
         })
         .collect();
     let outputs: Vec<&[usize]> = shapes.iter().map(Vec::as_slice).collect();
-    r.op_to(&format!("{dims}->{} {{selecting}}", vec![dims.as_str(); sizes.len()].join(",")), &outputs)
+    r.op_to(&selected((1, dims.clone()), (sizes.len(), dims)).build()?, &outputs)
 }
 
 /// Pieces of one size, the last one less, or of given sizes.
@@ -117,12 +117,11 @@ pub(super) fn select(r: &Request<'_>) -> Result<Op, Error> {
 /// `i*->i`, so many times.
 fn without(r: &Request<'_>, dim: usize, outputs: usize) -> Result<Op, Error> {
     let shape = r.inputs[0];
-    let dims = starred(r, shape.len(), &[dim])?;
-    let output = dims.replace('*', "");
-    let mut left = shape.to_vec();
+    let dims = r.dims_whole(shape.len(), &[dim])?;
+    let (mut output, mut left) = (dims.clone(), shape.to_vec());
+    output.remove(dim);
     left.remove(dim);
-    let list = vec![super::reduce::operand(&output); outputs].join(",");
-    r.op_to(&format!("{dims}->{list} {{selecting}}"), &vec![left.as_slice(); outputs])
+    r.op_to(&selected((1, dims), (outputs, output)).build()?, &vec![left.as_slice(); outputs])
 }
 
 /// The indices of a dim from `start` up to `end`, each `step`-th.
@@ -174,20 +173,18 @@ pub(super) fn pad(r: &Request<'_>) -> Result<Op, Error> {
     }
     let terms = match (r.word("mode", &["constant", "reflect", "replicate", "circular"])?, r.number("value")?)
     {
-        ("constant", Some(n)) if n != 0 => "affine, increasing",
+        ("constant", Some(n)) if n != 0 => vec![affine(ALL), increasing(ALL)],
         // Zeros are terms of zero for every op.
-        _ => "selecting",
+        _ => vec![selecting(ALL)],
     };
-    let dims = starred(r, shape.len(), &whole)?;
-    let dims = super::reduce::operand(&dims);
-    r.op_to(&format!("{dims}->{dims} {{{terms}}}"), &[&out])
+    let dims = r.dims_whole(shape.len(), &whole)?;
+    r.op_to(&RuleBuilder::new().input(dims.clone()).output(dims).passings(terms).build()?, &[&out])
 }
 
 /// Elements move along some dims.
 pub(super) fn whole_dims(r: &Request<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let shape = r.inputs[0];
-    let dims = starred(r, shape.len(), &r.dims("dims", shape.len())?)?;
-    let dims = super::reduce::operand(&dims);
-    r.op_to(&format!("{dims}->{dims} {{selecting}}"), &[shape])
+    let dims = r.dims_whole(shape.len(), &r.dims("dims", shape.len())?)?;
+    r.op_to(&selected((1, dims.clone()), (1, dims)).build()?, &[shape])
 }

@@ -1,57 +1,83 @@
 //! Products of matrices with more to them.
 
 use crate::Error;
+use crate::rules::builder::RuleBuilder;
+use crate::rules::factor::Dim::{self, Rest};
+use crate::rules::factor::Role;
 use crate::rules::op::Op;
 use crate::rules::request::Request;
+use crate::rules::standard::SCALAR;
+use crate::rules::terms::{ALL, P, affine, increasing, linear as together, row, s};
 
 /// NumPy's product: vectors, matrices, and batches of them broadcast.
 pub(super) fn matmul(r: &Request<'_>) -> Result<Op, Error> {
     r.inputs_of(2..=2)?;
-    match (r.inputs[0].len(), r.inputs[1].len()) {
-        (0, _) | (_, 0) => Err(r.error("has no product with a scalar: use mul")),
-        (1, 1) => r.op("k,k->"),
-        (1, _) => r.op("k,...kn->...n"),
-        (_, 1) => r.op("...mk,k->...m"),
-        (2, 2) => r.op("mk,kn->mn"),
-        _ => r.op("...mk,...kn->...mn"),
-    }
+    let [m, k, n] = ['m', 'k', 'n'].map(Dim::from);
+    let rule = RuleBuilder::new();
+    let rule = match (r.inputs[0].len(), r.inputs[1].len()) {
+        (0, _) | (_, 0) => return Err(r.error("has no product with a scalar: use mul")),
+        (1, 1) => rule.input([k.clone()]).input([k]).output(SCALAR),
+        (1, _) => rule.input([k.clone()]).input([Rest, k, n.clone()]).output([Rest, n]),
+        (_, 1) => rule.input([Rest, m.clone(), k.clone()]).input([k]).output([Rest, m]),
+        (2, 2) => rule.input([m.clone(), k.clone()]).input([k, n.clone()]).output([m, n]),
+        _ => rule.input([Rest, m.clone(), k.clone()]).input([Rest, k, n.clone()]).output([Rest, m, n]),
+    };
+    r.op(&rule.build()?)
 }
-
-/// What is said of a product with something added: each rank adds a term of it where the product is in terms.
-const ADDED_FIRST: &str = "k: replicate, (P,S(k),S(k) -> P), linear(0,1), linear(0,2), affine, increasing(0)";
 
 /// `x w^T + b`.
 pub(super) fn linear(r: &Request<'_>) -> Result<Op, Error> {
-    if r.inputs_of(2..=3)? == 2 {
-        return r.op("...k,nk->...n");
+    let bias = r.inputs_of(2..=3)? == 3;
+    let mut rule = RuleBuilder::new().input([Rest, 'k'.into()]).input(['n', 'k']).output([Rest, 'n'.into()]);
+    if bias {
+        // Each rank adds a term of the bias where the product is in terms.
+        rule = rule.input(['n']).role('k', Role::Replicate).passings([
+            row([s('k'), s('k'), P], [P]),
+            together([0, 2]),
+            together([1, 2]),
+            affine(ALL),
+            increasing([2]),
+        ]);
     }
-    r.op(
-        "...k,nk,n->...n {k: replicate, (S(k),S(k),P -> P), linear(0,2), linear(1,2), affine, increasing(2)}",
-    )
+    r.op(&rule.build()?)
 }
 
-/// Something, broadcast, and a product.
-pub(super) fn added(r: &Request<'_>, batch: &str, a: &str, b: &str, out: &str) -> Result<Op, Error> {
+/// Something, broadcast, and a product: each rank adds a term of it where the product is in terms.
+pub(super) fn added(
+    r: &Request<'_>,
+    batch: &[char],
+    a: &[char],
+    b: &[char],
+    out: &[char],
+) -> Result<Op, Error> {
     r.inputs_of(3..=3)?;
-    let out = format!("{batch}{out}");
+    let [a, b, out] = [a, b, out].map(|dims| [batch, dims].concat());
     let shape = r.inputs[0];
-    if shape.len() > out.len() {
+    let Some(left_out) = out.len().checked_sub(shape.len()) else {
         return Err(r.error(format!(
             "the first input has {} dims, and the product {}",
             shape.len(),
             out.len()
         )));
-    }
-    let size = |letter: char| {
-        [(1, format!("{batch}{a}")), (2, format!("{batch}{b}"))]
-            .into_iter()
-            .find_map(|(i, dims)| Some(*r.inputs[i].get(dims.find(letter)?)?))
     };
-    let added: String = out[out.len() - shape.len()..]
-        .chars()
+    let size = |factor: char| {
+        [(1, &a), (2, &b)].into_iter().find_map(|(i, dims)| {
+            let dim = dims.iter().position(|&name| name == factor)?;
+            r.inputs[i].get(dim).copied()
+        })
+    };
+    let added: Vec<Dim> = out[left_out..]
+        .iter()
         .zip(shape)
-        .map(|(c, &n)| if n == 1 && size(c) != Some(1) { '1' } else { c })
+        .map(|(&c, &n)| if n == 1 && size(c) != Some(1) { Dim::ONE } else { c.into() })
         .collect();
-    let added = super::reduce::operand(&added);
-    r.op(&format!("{added},{batch}{a},{batch}{b}->{out} {{{ADDED_FIRST}}}"))
+    let rule =
+        RuleBuilder::new().input(added).input(a).input(b).output(out).role('k', Role::Replicate).passings([
+            row([P, s('k'), s('k')], [P]),
+            together([0, 1]),
+            together([0, 2]),
+            affine(ALL),
+            increasing([0]),
+        ]);
+    r.op(&rule.build()?)
 }

@@ -1,11 +1,21 @@
 //! Reductions over given dims.
 
 use crate::Error;
+use crate::rules::builder::RuleBuilder;
+use crate::rules::factor::{Dim, Role};
 use crate::rules::op::Op;
+use crate::rules::passing::Passing;
 use crate::rules::request::Request;
+use reshard_sharding::ReduceOp;
 
-/// `abc->ac {b: op}`: each of the dims is combined by `role`, with what is said of terms.
-pub(super) fn fold(r: &Request<'_>, role: &str, terms: &str) -> Result<Op, Error> {
+/// How terms pass; `None` where that follows from the equation.
+pub(super) type Terms = Option<Vec<Passing>>;
+
+/// Terms that pass in no way.
+pub(super) const NONE: Terms = Some(Vec::new());
+
+/// `abc->ac {b: op}`: each of the dims is combined as its role says, with what is said of terms.
+pub(super) fn fold(r: &Request<'_>, role: Role, terms: Terms) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let rank = r.inputs[0].len();
     over(r, &r.dims("dims", rank)?, 1, role, terms)
@@ -14,9 +24,9 @@ pub(super) fn fold(r: &Request<'_>, role: &str, terms: &str) -> Result<Op, Error
 /// The norms of which terms can be put together, and those of which they cannot.
 pub(super) fn norm(r: &Request<'_>) -> Result<Op, Error> {
     match r.word("p", &["2", "1", "0", "inf"])? {
-        "inf" => fold(r, "max", "none"),
-        "2" => fold(r, "replicate", "none"),
-        _ => fold(r, "sum", "none"),
+        "inf" => fold(r, Role::Reduce(ReduceOp::Max), NONE),
+        "2" => fold(r, Role::Replicate, NONE),
+        _ => fold(r, Role::Reduce(ReduceOp::Sum), NONE),
     }
 }
 
@@ -28,26 +38,22 @@ pub(super) fn one_dim(r: &Request<'_>, outputs: usize) -> Result<Op, Error> {
         Some(dim) => vec![r.resolve("dim", dim, rank)?],
         None => (0..rank).collect(),
     };
-    over(r, &dims, outputs, "replicate", "none")
+    over(r, &dims, outputs, Role::Replicate, NONE)
 }
 
-fn over(r: &Request<'_>, dims: &[usize], outputs: usize, role: &str, terms: &str) -> Result<Op, Error> {
+fn over(r: &Request<'_>, dims: &[usize], outputs: usize, role: Role, terms: Terms) -> Result<Op, Error> {
     let rank = r.inputs[0].len();
     let keep = r.flag("keepdim", false)?;
     let letters = r.letters(rank)?;
-    let output: String = (0..rank)
+    let output = (0..rank)
         .filter(|d| keep || !dims.contains(d))
-        .map(|d| if dims.contains(&d) { '1' } else { letters[d] })
-        .collect();
-    let mut items: Vec<String> = dims.iter().map(|&d| format!("{}: {role}", letters[d])).collect();
-    if !terms.is_empty() {
-        items.push(terms.to_owned());
+        .map(|d| if dims.contains(&d) { Dim::ONE } else { letters[d].into() });
+    let mut rule = RuleBuilder::new()
+        .outputs(outputs, output)
+        .input(letters.iter().copied())
+        .roles(dims.iter().map(|&d| letters[d]), role);
+    if let Some(terms) = terms {
+        rule = rule.passings(terms);
     }
-    let output = vec![operand(&output); outputs].join(",");
-    r.op(&format!("{}->{output} {{{}}}", operand(&letters.iter().collect::<String>()), items.join(", ")))
-}
-
-/// The dims of an operand, which may be none.
-pub(super) fn operand(dims: &str) -> &str {
-    if dims.is_empty() { "()" } else { dims }
+    r.op(&rule.build()?)
 }

@@ -1,9 +1,16 @@
 //! Other shapes of the same elements.
 
-use super::reduce::operand;
 use crate::Error;
+use crate::rules::builder::RuleBuilder;
+use crate::rules::factor::Dim;
 use crate::rules::op::Op;
 use crate::rules::request::Request;
+use crate::rules::terms::{ALL, selecting};
+
+/// One input and one output, of which every element is one of the input's.
+fn selected(input: impl IntoIterator<Item = impl Into<Dim>>, output: Vec<Dim>) -> RuleBuilder {
+    RuleBuilder::new().input(input).output(output).passing(selecting(ALL))
+}
 
 /// `abc->cab`.
 pub(super) fn permute(r: &Request<'_>) -> Result<Op, Error> {
@@ -18,9 +25,8 @@ pub(super) fn permute(r: &Request<'_>) -> Result<Op, Error> {
 
 fn reorder(r: &Request<'_>, dims: &[usize]) -> Result<Op, Error> {
     let letters = r.letters(dims.len())?;
-    let input: String = letters.iter().collect();
-    let output: String = dims.iter().map(|&d| letters[d]).collect();
-    r.op(&format!("{}->{} {{selecting}}", operand(&input), operand(&output)))
+    let output = dims.iter().map(|&d| letters[d].into()).collect();
+    r.op(&selected(letters, output).build()?)
 }
 
 /// Two dims change places.
@@ -43,7 +49,7 @@ pub(super) fn expand(r: &Request<'_>) -> Result<Op, Error> {
         return Err(r.error(format!("shape has fewer dims than the {} of the input", x.len())));
     };
     let letters = r.letters(shape.len())?;
-    let (mut input, mut items, mut out) = (String::new(), Vec::new(), Vec::new());
+    let (mut input, mut sizes, mut out) = (Vec::new(), Vec::new(), Vec::new());
     for (d, &n) in shape.iter().enumerate() {
         let was = d.checked_sub(new).map(|i| x[i]);
         let size = match (n, was) {
@@ -52,18 +58,19 @@ pub(super) fn expand(r: &Request<'_>) -> Result<Op, Error> {
             (n, _) => n as usize,
         };
         match was {
-            Some(was) if was == size => input.push(letters[d]),
-            Some(1) => input.push('1'),
+            Some(was) if was == size => input.push(letters[d].into()),
+            Some(1) => input.push(Dim::ONE),
             Some(was) => return Err(r.error(format!("dim {d} is {was}, which does not become {size}"))),
             None => {}
         }
         if was != Some(size) {
-            items.push(format!("{}: {size}, ", letters[d]));
+            sizes.push((letters[d], size));
         }
         out.push(size);
     }
-    let output: String = letters.iter().collect();
-    r.op_to(&format!("{}->{} {{{}selecting}}", operand(&input), operand(&output), items.concat()), &[&out])
+    let rule = selected(input, letters.into_iter().map(Dim::from).collect());
+    let sized = sizes.into_iter().fold(rule, |rule, (factor, n)| rule.size(factor, n));
+    r.op_to(&sized.build()?, &[&out])
 }
 
 /// `ij->(ai)(bj)`: each dim so many times, one after the other.
@@ -78,21 +85,20 @@ pub(super) fn repeat(r: &Request<'_>) -> Result<Op, Error> {
     };
     let letters = r.letters(2 * times.len())?;
     let (of_times, of_dims) = letters.split_at(times.len());
-    let (mut output, mut items) = (Vec::new(), Vec::new());
+    let (mut output, mut sizes) = (Vec::new(), Vec::new());
     for (d, &n) in times.iter().enumerate() {
         let (t, i) = (of_times[d], of_dims[d]);
-        match (n, d >= new) {
-            (1, true) => output.push(i.to_string()),
-            (_, true) => output.push(format!("({t}{i})")),
-            (_, false) => output.push(t.to_string()),
-        }
+        output.push(match (n, d >= new) {
+            (1, true) => Dim::from(i),
+            (_, true) => Dim::compound([t, i]),
+            (_, false) => Dim::from(t),
+        });
         if n != 1 || d < new {
-            items.push(format!("{t}: {n}, "));
+            sizes.push((t, n));
         }
     }
-    let input: String = of_dims[new..].iter().collect();
-    let (output, items) = (output.concat(), items.concat());
-    r.op(&format!("{}->{} {{{items}selecting}}", operand(&input), operand(&output)))
+    let rule = selected(of_dims[new..].iter().copied(), output);
+    r.op(&sizes.into_iter().fold(rule, |rule, (factor, n)| rule.size(factor, n)).build()?)
 }
 
 /// `i->(it)`: each index of a dim so many times.
@@ -102,10 +108,10 @@ pub(super) fn repeat_interleave(r: &Request<'_>) -> Result<Op, Error> {
     let dim = r.dim("dim", rank, 0)?;
     let times = r.required("times", 1)?;
     let letters = r.letters(rank + 1)?;
-    let t = letters[rank];
-    let input: String = letters[..rank].iter().collect();
-    let output = input.replace(letters[dim], &format!("({}{t})", letters[dim]));
-    r.op(&format!("{input}->{output} {{{t}: {times}, selecting}}"))
+    let (input, t) = (&letters[..rank], letters[rank]);
+    let mut output: Vec<Dim> = input.iter().map(|&c| c.into()).collect();
+    output[dim] = Dim::compound([letters[dim], t]);
+    r.op(&selected(input.iter().copied(), output).size(t, times).build()?)
 }
 
 /// Dims of size 1 vanish: all of them, or those that are given.
@@ -115,9 +121,9 @@ pub(super) fn squeeze(r: &Request<'_>) -> Result<Op, Error> {
     let dims = r.dims("dims", x.len())?;
     let letters = r.letters(x.len())?;
     let gone = |d: &usize| dims.contains(d) && x[*d] == 1;
-    let input: String = (0..x.len()).map(|d| if gone(&d) { '1' } else { letters[d] }).collect();
-    let output: String = (0..x.len()).filter(|d| !gone(d)).map(|d| letters[d]).collect();
-    r.op(&format!("{}->{} {{selecting}}", operand(&input), operand(&output)))
+    let input = (0..x.len()).map(|d| if gone(&d) { Dim::ONE } else { letters[d].into() });
+    let output = (0..x.len()).filter(|d| !gone(d)).map(|d| letters[d].into()).collect();
+    r.op(&selected(input, output).build()?)
 }
 
 /// A dim of size 1 appears.
@@ -125,10 +131,10 @@ pub(super) fn unsqueeze(r: &Request<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let rank = r.inputs[0].len();
     let dim = r.dim("dim", rank + 1, 0)?;
-    let input: String = r.letters(rank)?.iter().collect();
+    let input = r.dims_whole(rank, &[])?;
     let mut output = input.clone();
-    output.insert(dim, '1');
-    r.op(&format!("{}->{output} {{selecting}}", operand(&input)))
+    output.insert(dim, Dim::ONE);
+    r.op(&selected(input, output).build()?)
 }
 
 /// A shape in which one size may be -1.

@@ -1,8 +1,13 @@
 //! Windows over space: space stays whole, batch and channels may be sharded.
 
 use crate::Error;
+use crate::rules::builder::RuleBuilder;
+use crate::rules::factor::{Dim, Role};
 use crate::rules::op::Op;
+use crate::rules::passing::Passing;
 use crate::rules::request::Request;
+use crate::rules::rule::Rule;
+use crate::rules::terms::{ALL, P, affine, increasing, linear, multilinear, row, s, selecting};
 
 /// The size of an output dim.
 fn extent(
@@ -23,13 +28,39 @@ fn extent(
     }
 }
 
-/// Terms of a convolution with and without a bias, of which each rank adds a term where the product is in terms.
-fn terms(bias: bool) -> &'static str {
-    if bias {
-        "i: replicate, (S(i),S(i),P -> P), linear(0,2), linear(1,2), affine, increasing(2)"
-    } else {
-        "multilinear"
+/// A dim of channels and dims of space, which stay whole, after a first dim.
+fn with_space(first: Dim, channels: Dim, spatial: usize) -> Vec<Dim> {
+    [first, channels].into_iter().chain(std::iter::repeat_n(Dim::Whole, spatial)).collect()
+}
+
+/// A factor within each of so many groups, which are no factor where there is one.
+fn grouped(groups: usize, factor: char) -> Dim {
+    if groups == 1 { factor.into() } else { Dim::compound(['g', factor]) }
+}
+
+/// `bi**` or `b(gi)**`, this weight, and perhaps a bias of the output's channels, of which each rank adds a term where the
+/// product is in terms.
+fn convolved(groups: usize, weight: Vec<Dim>, bias: bool, spatial: usize) -> Result<Rule, Error> {
+    let out = grouped(groups, 'o');
+    let mut rule = RuleBuilder::new()
+        .input(with_space('b'.into(), grouped(groups, 'i'), spatial))
+        .input(weight)
+        .output(with_space('b'.into(), out.clone(), spatial));
+    if groups != 1 {
+        rule = rule.size('g', groups);
     }
+    if bias {
+        rule = rule.input([out]).role('i', Role::Replicate).passings([
+            row([s('i'), s('i'), P], [P]),
+            linear([0, 2]),
+            linear([1, 2]),
+            affine(ALL),
+            increasing([2]),
+        ]);
+    } else {
+        rule = rule.passing(multilinear(ALL));
+    }
+    rule.build()
 }
 
 /// The shapes of input and weight.
@@ -59,15 +90,8 @@ pub(super) fn conv(r: &Request<'_>, spatial: Option<usize>) -> Result<Op, Error>
     for d in 0..n {
         out.push(extent(r, x[d + 2], w[d + 2], stride[d], padding[d], dilation[d])?);
     }
-    let space = "*".repeat(n);
-    let terms = terms(bias);
-    let rule = match (groups, bias) {
-        (1, false) => format!("bi{space},oi{space}->bo{space} {{{terms}}}"),
-        (1, true) => format!("bi{space},oi{space},o->bo{space} {{{terms}}}"),
-        (_, false) => format!("b(gi){space},(go)i{space}->b(go){space} {{g: {groups}, {terms}}}"),
-        (_, true) => format!("b(gi){space},(go)i{space},(go)->b(go){space} {{g: {groups}, {terms}}}"),
-    };
-    r.op_to(&rule, &[&out])
+    let weight = with_space(grouped(groups, 'o'), 'i'.into(), n);
+    r.op_to(&convolved(groups, weight, bias, n)?, &[&out])
 }
 
 /// The transpose of a convolution: `bi**,io**->bo**`.
@@ -87,19 +111,12 @@ pub(super) fn conv_transpose(r: &Request<'_>, n: usize) -> Result<Op, Error> {
         let size = reach.and_then(|k| k.checked_sub(padding[d].checked_mul(2)?));
         out.push(size.ok_or_else(|| r.error(format!("spatial dim {d} would be less than nothing")))?);
     }
-    let space = "*".repeat(n);
-    let terms = terms(bias);
-    let rule = match (groups, bias) {
-        (1, false) => format!("bi{space},io{space}->bo{space} {{{terms}}}"),
-        (1, true) => format!("bi{space},io{space},o->bo{space} {{{terms}}}"),
-        (_, false) => format!("b(gi){space},(gi)o{space}->b(go){space} {{g: {groups}, {terms}}}"),
-        (_, true) => format!("b(gi){space},(gi)o{space},(go)->b(go){space} {{g: {groups}, {terms}}}"),
-    };
-    r.op_to(&rule, &[&out])
+    let weight = with_space(grouped(groups, 'i'), 'o'.into(), n);
+    r.op_to(&convolved(groups, weight, bias, n)?, &[&out])
 }
 
 /// `bc**->bc**`.
-pub(super) fn pool(r: &Request<'_>, n: usize, outputs: usize, terms: &str) -> Result<Op, Error> {
+pub(super) fn pool(r: &Request<'_>, n: usize, outputs: usize, terms: Option<Passing>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let x = r.inputs[0];
     if x.len() != n + 2 {
@@ -116,9 +133,9 @@ pub(super) fn pool(r: &Request<'_>, n: usize, outputs: usize, terms: &str) -> Re
     for d in 0..n {
         out.push(extent(r, x[d + 2], kernel[d], stride[d], padding[d], 1)?);
     }
-    let dims = format!("bc{}", "*".repeat(n));
-    let rule = format!("{dims}->{} {{{terms}}}", vec![dims.as_str(); outputs].join(","));
-    r.op_to(&rule, &vec![out.as_slice(); outputs])
+    let dims = with_space('b'.into(), 'c'.into(), n);
+    let rule = RuleBuilder::new().input(dims.clone()).outputs(outputs, dims).passings(terms);
+    r.op_to(&rule.build()?, &vec![out.as_slice(); outputs])
 }
 
 /// Another size of space: the nearest values, or weighted ones.
@@ -133,16 +150,24 @@ pub(super) fn interpolate(r: &Request<'_>) -> Result<Op, Error> {
     }
     let size = r.spatial("size", x.len() - 2, 1, 1)?;
     let terms = match r.word("mode", &["nearest", "linear"])? {
-        "nearest" => "selecting",
-        _ => "linear",
+        "nearest" => selecting(ALL),
+        _ => linear(ALL),
     };
-    let dims = format!("bc{}", "*".repeat(size.len()));
-    r.op_to(&format!("{dims}->{dims} {{{terms}}}"), &[&[&x[..2], &size[..]].concat()])
+    let dims = with_space('b'.into(), 'c'.into(), size.len());
+    let rule = RuleBuilder::new().input(dims.clone()).output(dims).passing(terms);
+    r.op_to(&rule.build()?, &[&[&x[..2], &size[..]].concat()])
 }
 
 /// `b(crs)hw->bc(hr)(ws)`.
 pub(super) fn pixel_shuffle(r: &Request<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let f = r.required("factor", 1)?;
-    r.op(&format!("b(crs)hw->bc(hr)(ws) {{r: {f} replicate, s: {f} replicate, selecting}}"))
+    let rule = RuleBuilder::new()
+        .input(['b'.into(), Dim::compound(['c', 'r', 's']), 'h'.into(), 'w'.into()])
+        .output(['b'.into(), 'c'.into(), Dim::compound(['h', 'r']), Dim::compound(['w', 's'])])
+        .size('r', f)
+        .size('s', f)
+        .roles(['r', 's'], Role::Replicate)
+        .passing(selecting(ALL));
+    r.op(&rule.build()?)
 }

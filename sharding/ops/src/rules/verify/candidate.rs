@@ -1,7 +1,7 @@
 //! Rows under test: what each operand is along an axis, filled with a kind of shard.
 
-use crate::rules::op::{Bound, Entry, Row};
-use crate::rules::strategy::{Part, Strategy};
+use crate::rules::row::{Bound, Entry, Row};
+use crate::rules::strategy::Strategy;
 use reshard_sharding::{Placement, ReduceOp};
 
 /// The kinds that fill placeholders: a plain shard, and one strided by 2.
@@ -33,15 +33,9 @@ impl Candidate {
         weaker && (self.even || !other.even)
     }
 
+    /// As readers see it.
     pub(super) fn strategy(&self, inputs: usize) -> Strategy {
-        let part = |e: &Entry| match *e {
-            Entry::Replicate | Entry::Fixed(_) => Part::Replicate,
-            Entry::Partial(op) => Part::Partial(op),
-            Entry::Shard { dim, .. } => Part::Dim { label: None, dim: dim.into() },
-        };
-        let mut all: Vec<Part> = self.entries.iter().map(part).collect();
-        let outputs = all.split_off(inputs);
-        Strategy { inputs: all, outputs }
+        Bound::default().strategy(&self.entries, inputs)
     }
 }
 
@@ -112,13 +106,6 @@ pub(super) fn plain(row: &Row) -> Vec<Entry> {
         other @ (Entry::Replicate | Entry::Partial(_) | Entry::Fixed(_)) => other,
     };
     row.entries.iter().map(strip).collect()
-}
-
-/// All that an operand with so many dims may be.
-pub(super) fn options(dims: usize) -> Vec<Entry> {
-    let shards = (0..dims).map(|d| Entry::Shard { dim: d as u16, factor: None });
-    let terms = ReduceOp::ALL.into_iter().map(Entry::Partial);
-    core::iter::once(Entry::Replicate).chain(shards).chain(terms).collect()
 }
 
 /// The placement of an entry of a candidate.

@@ -20,14 +20,14 @@ impl Tensor {
 
 /// Which indices of a whole tensor a local one holds.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct LocalRegion {
     /// The indices, dim by dim.
     pub region: Region,
     /// The shape of the whole.
     pub whole: Vec<usize>,
 }
 
-impl Place {
+impl LocalRegion {
     /// The shape of what is held.
     pub fn shape(&self) -> Vec<usize> {
         self.region.local_shape().to_vec()
@@ -50,14 +50,14 @@ impl Place {
 
 /// One rank's part of a call.
 #[derive(Debug)]
-pub struct Local<'a> {
+pub struct LocalView<'a> {
     /// What it holds of each input.
     pub inputs: Vec<&'a Tensor>,
     /// Where that lies in the whole input; all of it for terms.
-    pub places: Vec<&'a Place>,
+    pub places: Vec<&'a LocalRegion>,
     /// What it should make of each output, for ops that no input tells: factories, `expand`, `one_hot`.
-    pub wanted: Vec<&'a Place>,
+    pub wanted: Vec<&'a LocalRegion>,
 }
 
 /// An op on one rank's tensors; an error, in words, counts as a wrong result.
-pub type LocalOp<'a> = dyn Fn(&Local<'_>) -> Result<Vec<Tensor>, String> + 'a;
+pub type LocalOp<'a> = dyn Fn(&LocalView<'_>) -> Result<Vec<Tensor>, String> + 'a;

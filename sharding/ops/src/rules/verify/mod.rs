@@ -21,7 +21,7 @@
 //! **What could prove too much**, and is refused: results that are zero or the same everywhere, or NaN; inputs that change
 //! nothing; a strategy that no size given was fit to try. Terms are made so that no rank's term is the whole.
 //!
-//! **What is missing** is a warning: [`Report::missing`] are the true strategies that follow from no declared one, found
+//! **What is missing** is a warning: [`Verdict::missing`] are the true strategies that follow from no declared one, found
 //! among all combinations within a budget. `R` is also `P(avg)`, `P(max)` and `P(min)`, so that much follows.
 //! [`Verifier::discover`] makes a rule of nothing but the op.
 
@@ -32,20 +32,22 @@ mod mutants;
 mod on_mesh;
 mod search;
 mod trial;
+mod verdict;
 
 use core::fmt;
 use core::ops::RangeInclusive;
 
 pub use data::{Data, Random};
-pub use local::{Local, LocalOp, Place, Tensor};
+pub use local::{LocalOp, LocalRegion, LocalView, Tensor};
 pub use mutants::Mutants;
+pub use verdict::{Discovery, Found, Verdict};
 
 use candidate::{Candidate, KINDS, fill, is_even, is_minor, plain};
 use trial::{Shapes, Trial};
 
 use crate::Error;
-use crate::rules::op::{Brackets, Entry, Op};
-use crate::rules::rule::Rule;
+use crate::rules::op::{Brackets, Op};
+use crate::rules::row::Entry;
 use crate::rules::strategy::Strategy;
 
 /// How many data sets a strategy has to pass.
@@ -61,8 +63,8 @@ const SETS: usize = 6;
 ///     Ok(vec![Tensor::new(&x.shape, x.data.iter().map(|v| v.max(0.0)).collect())])
 /// });
 /// let right: Rule = "...->... {increasing}".parse()?;
-/// let report = relu.verify(&[Op::new("relu", &right, &[&[6, 5]])?])?;
-/// assert!(report.missing.is_empty());
+/// let verdict = relu.verify(&[Op::new("relu", &right, &[&[6, 5]])?])?;
+/// assert!(verdict.missing.is_empty());
 ///
 /// let wrong: Rule = "...->... {linear}".parse()?;
 /// let error = relu.verify(&[Op::new("relu", &wrong, &[&[6, 5]])?]).unwrap_err().to_string();
@@ -90,73 +92,9 @@ impl fmt::Debug for Verifier<'_> {
     }
 }
 
-/// What was looked at, and what was found besides.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Report {
-    /// How many runs of declared strategies were compared: strategies, times shapes, ranks and kinds.
-    pub checks: usize,
-    /// True strategies that follow from no declared one.
-    pub missing: Vec<Found>,
-    /// How many combinations of inputs were searched, and of how many.
-    pub searched: (usize, usize),
-    /// All that the search found, by calls with the same strategies.
-    truths: Vec<search::Truths>,
-}
-
-/// A strategy that holds.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Found {
-    /// The strategy.
-    pub strategy: Strategy,
-    /// Whether it holds only where every rank holds as much.
-    pub even: bool,
-}
-
-impl fmt::Display for Found {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.strategy, if self.even { " (even)" } else { "" })
-    }
-}
-
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (tried, of) = self.searched;
-        write!(f, "{} checks; {tried} of {of} combinations of inputs searched", self.checks)?;
-        for found in &self.missing {
-            write!(f, "; missing {found}")?;
-        }
-        Ok(())
-    }
-}
-
-/// A rule made of nothing but an op.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Discovery {
-    /// The strategies that follow from no other.
-    pub found: Vec<Found>,
-    /// How many combinations of inputs were searched, and of how many.
-    pub searched: (usize, usize),
-}
-
-impl Discovery {
-    /// As a rule; those that hold only for even sizes are left out.
-    pub fn rule(&self) -> Result<Rule, Error> {
-        Rule::from_strategies(self.found.iter().filter(|f| !f.even).map(|f| f.strategy.clone()).collect())
-    }
-}
-
-impl fmt::Display for Discovery {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, found) in self.found.iter().enumerate() {
-            write!(f, "{}{found}", if i == 0 { "" } else { "; " })?;
-        }
-        Ok(())
-    }
-}
-
 impl<'a> Verifier<'a> {
     /// A verifier of an op that runs on local tensors.
-    pub fn new(name: &str, run: impl Fn(&Local<'_>) -> Result<Vec<Tensor>, String> + 'a) -> Verifier<'a> {
+    pub fn new(name: &str, run: impl Fn(&LocalView<'_>) -> Result<Vec<Tensor>, String> + 'a) -> Verifier<'a> {
         Verifier {
             name: name.to_owned(),
             run: Box::new(run),
@@ -200,7 +138,7 @@ impl<'a> Verifier<'a> {
         self
     }
 
-    /// Says that the op reads [`Local::wanted`], so that it has to be run for every placement of its outputs.
+    /// Says that the op reads [`LocalView::wanted`], so that it has to be run for every placement of its outputs.
     #[must_use]
     pub fn wants_outputs(mut self) -> Self {
         self.wants = true;
@@ -238,8 +176,8 @@ impl<'a> Verifier<'a> {
     ///
     /// Fails with the first strategy that is wrong, naming ranks, shapes and the first element that differs; with a
     /// strategy that no call was fit to try; and with data that prove nothing.
-    pub fn verify(&self, ops: &[Op]) -> Result<Report, Error> {
-        let mut report = Report::default();
+    pub fn verify(&self, ops: &[Op]) -> Result<Verdict, Error> {
+        let mut verdict = Verdict::default();
         let shapes = Self::shapes(ops);
         let mut tried: Vec<(String, bool)> = Vec::new();
         for (c, (op, shapes)) in ops.iter().zip(&shapes).enumerate() {
@@ -266,7 +204,7 @@ impl<'a> Verifier<'a> {
                                 format!("{text}{filled} is wrong on {n} ranks: {}", reason(&e)),
                             ));
                         }
-                        report.checks += 1;
+                        verdict.checks += 1;
                         tried[at].1 = true;
                     }
                 }
@@ -278,15 +216,15 @@ impl<'a> Verifier<'a> {
         if self.budget > 0 {
             for group in groups(ops) {
                 let truths = self.truths(&group, &shapes, self.seed ^ 0x55)?;
-                report.searched = (truths.tried, truths.of);
+                verdict.searched = (truths.tried, truths.of);
                 let inputs = ops[group[0]].inputs().len();
                 let news = truths.news(&declared(&ops[group[0]]), inputs);
                 let found = |c: &Candidate| Found { strategy: c.strategy(inputs), even: c.even };
-                report.missing.extend(news.iter().map(found));
-                report.truths.push(truths);
+                verdict.missing.extend(news.iter().map(found));
+                verdict.truths.push(truths);
             }
         }
-        Ok(report)
+        Ok(verdict)
     }
 
     /// The strategies of these calls that fail somewhere; of a [`blind`](Verifier::blind) verifier of a right rule, those
@@ -311,14 +249,14 @@ impl<'a> Verifier<'a> {
 
     /// Makes every strategy of these calls wrong in every small way and counts what is caught.
     ///
-    /// The report is that of [`Verifier::verify`] on the same calls: its search shows which mutants are true.
-    pub fn mutants(&self, ops: &[Op], report: &Report) -> Result<Mutants, Error> {
+    /// The verdict is that of [`Verifier::verify`] on the same calls: its search shows which mutants are true.
+    pub fn mutants(&self, ops: &[Op], verdict: &Verdict) -> Result<Mutants, Error> {
         let shapes = Self::shapes(ops);
         let mut all = Mutants::default();
         for (g, group) in groups(ops).iter().enumerate() {
             let of_group: Vec<&Op> = group.iter().map(|&c| &ops[c]).collect();
             let shapes: Vec<&Shapes> = group.iter().map(|&c| &shapes[c]).collect();
-            let more = mutants::mutants(self, &of_group, &shapes, report.truths.get(g))?;
+            let more = mutants::mutants(self, &of_group, &shapes, verdict.truths.get(g))?;
             all.caught += more.caught;
             all.equivalent += more.equivalent;
             all.upheld += more.upheld;
@@ -341,14 +279,13 @@ impl<'a> Verifier<'a> {
     /// ```
     #[allow(clippy::type_complexity, reason = "shapes of inputs and outputs of each call")]
     pub fn discover(&self, calls: &[(&[&[usize]], &[&[usize]])]) -> Result<Discovery, Error> {
-        let list = |shapes: &[&[usize]]| shapes.iter().map(|s| s.iter().copied().collect()).collect();
+        let list = |shapes: &[&[usize]]| shapes.iter().map(|s| s.to_vec()).collect();
         let shapes: Vec<Shapes> =
             calls.iter().map(|(i, o)| Shapes { inputs: list(i), outputs: list(o) }).collect();
         let Some(first) = shapes.first() else {
             return Err(Error::Rule { reason: format!("{}: nothing is discovered from no call", self.name) });
         };
-        let dims =
-            |s: &Shapes| s.inputs.iter().chain(&s.outputs).map(|shape| shape.len()).collect::<Vec<_>>();
+        let dims = |s: &Shapes| s.inputs.iter().chain(&s.outputs).map(Vec::len).collect::<Vec<_>>();
         if let Some(other) = shapes.iter().find(|s| dims(s) != dims(first)) {
             return Err(self.error(
                 other,

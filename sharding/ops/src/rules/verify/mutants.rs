@@ -8,13 +8,13 @@
 //! A mutant that no check catches has to be true: then it is among what the exhaustive search finds, on other data. Where
 //! the search was not exhaustive, or its rows cannot say the mutant, it has to pass eight times as many other data sets.
 
-use super::candidate::{Candidate, KINDS, fill, is_even, is_minor, options, plain};
+use super::candidate::{Candidate, KINDS, fill, is_even, is_minor, plain};
 use super::search::Truths;
 use super::trial::{Shapes, Trial};
 use super::{SETS, Verifier};
-
 use crate::Error;
-use crate::rules::op::{Bound, Entry, Op, Row};
+use crate::rules::op::Op;
+use crate::rules::row::{Bound, Entry, Row};
 use reshard_sharding::ReduceOp;
 
 /// What became of mutants.
@@ -42,7 +42,7 @@ fn of_row(bound: &Bound, row: &Row, dims: &[usize], inputs: usize) -> Vec<Mutant
     let minor = is_minor(bound, row);
     let mut push = |row: Row, drop_even: bool, searched: bool| out.push(Mutant { row, drop_even, searched });
     for (o, (&dims, was)) in dims.iter().zip(plain(row)).enumerate() {
-        for option in options(dims).into_iter().filter(|&x| x != was) {
+        for option in Entry::all(dims).filter(|&x| x != was) {
             let mut mutant = row.clone();
             mutant.entries[o] = option;
             push(mutant, false, !minor);
@@ -87,7 +87,7 @@ pub(super) fn mutants(
     let mut count = Mutants::default();
     let Some((first, bound)) = ops.first().and_then(|op| Some((op, op.bound()?))) else { return Ok(count) };
     let inputs = first.inputs().len();
-    let dims: Vec<usize> = first.inputs().iter().chain(first.outputs()).map(|shape| shape.len()).collect();
+    let dims: Vec<usize> = first.inputs().iter().chain(first.outputs()).map(Vec::len).collect();
     let trials = |seed: u64, sets: usize| -> Result<Vec<Trial<'_>>, Error> {
         let mut out = Vec::new();
         for (c, &s) in shapes.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! One call on a whole mesh: whether local results in some shardings mean the whole result.
 
 use super::data::Random;
-use super::local::{Local, Place, Tensor};
+use super::local::{LocalRegion, LocalView, Tensor};
 use super::trial::{Shapes, on_the_whole, same};
 use super::{SETS, Verifier};
 use crate::Error;
@@ -33,7 +33,7 @@ impl Verifier<'_> {
     /// Fails with the first element that differs, and where the shardings are not the operands'.
     pub fn holds(&self, op: &Op, inputs: &[Sharding], outputs: &[Sharding]) -> Result<(), Error> {
         let shapes = Shapes { inputs: op.inputs().to_vec(), outputs: op.outputs().to_vec() };
-        let agree = |given: &[Sharding], shapes: &[reshard_sharding::internal::Shape]| {
+        let agree = |given: &[Sharding], shapes: &[Vec<usize>]| {
             given.len() == shapes.len() && given.iter().zip(shapes).all(|(s, n)| s.shape() == n.as_slice())
         };
         let first = inputs.iter().chain(outputs).next();
@@ -58,18 +58,18 @@ impl Verifier<'_> {
             }
             let mut locals = Vec::new();
             for rank in mesh.ranks() {
-                let place = |s: &Sharding| -> Result<Place, Error> {
-                    Ok(Place { region: s.region(rank)?, whole: s.shape().to_vec() })
+                let place = |s: &Sharding| -> Result<LocalRegion, Error> {
+                    Ok(LocalRegion { region: s.region(rank)?, whole: s.shape().to_vec() })
                 };
-                let places = inputs.iter().map(place).collect::<Result<Vec<Place>, Error>>()?;
-                let wanted = outputs.iter().map(place).collect::<Result<Vec<Place>, Error>>()?;
+                let places = inputs.iter().map(place).collect::<Result<Vec<LocalRegion>, Error>>()?;
+                let wanted = outputs.iter().map(place).collect::<Result<Vec<LocalRegion>, Error>>()?;
                 let mut held = Vec::with_capacity(inputs.len());
                 for ((s, terms), place) in inputs.iter().zip(&terms).zip(&places) {
                     let term = &terms[term_of(s, rank)];
                     let data = meaning::held(s, rank)?.iter().map(|&e| term[e]).collect();
                     held.push(Tensor { shape: place.shape(), data });
                 }
-                let local = Local {
+                let local = LocalView {
                     inputs: held.iter().collect(),
                     places: places.iter().collect(),
                     wanted: wanted.iter().collect(),

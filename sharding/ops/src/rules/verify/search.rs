@@ -5,10 +5,10 @@
 //! the product over the *inputs*. Combinations with fewest parts that are not `R` come first, and a budget ends the list.
 
 use super::Verifier;
-use super::candidate::{Candidate, KINDS, is_also, options, placement};
+use super::candidate::{Candidate, KINDS, is_also, placement};
 use super::trial::{Shapes, Trial};
 use crate::Error;
-use crate::rules::op::Entry;
+use crate::rules::row::Entry;
 
 /// What was found true.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,8 +73,8 @@ struct Live {
 /// The true rows of calls whose operands have the same numbers of dims.
 pub(super) fn search(v: &Verifier<'_>, calls: &[&Shapes], seed: u64, sets: usize) -> Result<Truths, Error> {
     let Some(first) = calls.first() else { return Ok(Truths { found: Vec::new(), tried: 0, of: 0 }) };
-    let of_inputs: Vec<Vec<Entry>> = first.inputs.iter().map(|s| options(s.len())).collect();
-    let of_outputs: Vec<Vec<Entry>> = first.outputs.iter().map(|s| options(s.len())).collect();
+    let of_inputs: Vec<Vec<Entry>> = first.inputs.iter().map(|s| Entry::all(s.len()).collect()).collect();
+    let of_outputs: Vec<Vec<Entry>> = first.outputs.iter().map(|s| Entry::all(s.len()).collect()).collect();
     let of = of_inputs.iter().map(Vec::len).try_fold(1usize, usize::checked_mul).unwrap_or(usize::MAX);
     let mut live: Vec<Live> = combinations(&of_inputs, v.budget)
         .into_iter()

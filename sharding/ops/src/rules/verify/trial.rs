@@ -6,17 +6,16 @@ use std::rc::Rc;
 
 use super::Verifier;
 use super::data::{Data, Random};
-use super::local::{Local, Place, Tensor};
+use super::local::{LocalRegion, LocalView, Tensor};
 use crate::Error;
 use crate::rules::op::Brackets;
-use reshard_sharding::internal::Shape;
 use reshard_sharding::{Interval, Mesh, Placement, Region, Sharding, meaning};
 
 /// The operand shapes of a call.
 #[derive(Clone, Debug)]
 pub(super) struct Shapes {
-    pub(super) inputs: Vec<Shape>,
-    pub(super) outputs: Vec<Shape>,
+    pub(super) inputs: Vec<Vec<usize>>,
+    pub(super) outputs: Vec<Vec<usize>>,
 }
 
 /// A call on one axis of `n` ranks with several data sets.
@@ -37,16 +36,16 @@ pub(super) struct Trial<'a> {
 struct Operand {
     sharding: Sharding,
     /// By rank.
-    places: Vec<Place>,
+    places: Vec<LocalRegion>,
     /// By data set, by rank; nothing for outputs.
     shards: Vec<Vec<Tensor>>,
 }
 
-fn everything(shape: &[usize]) -> Place {
+fn everything(shape: &[usize]) -> LocalRegion {
     let whole = |&n: &usize| {
         if n == 0 { [].into_iter().collect() } else { [Interval { start: 0, len: n }].into_iter().collect() }
     };
-    Place { region: Region { dims: shape.iter().map(whole).collect() }, whole: shape.to_vec() }
+    LocalRegion { region: Region { dims: shape.iter().map(whole).collect() }, whole: shape.to_vec() }
 }
 
 impl<'a> Trial<'a> {
@@ -108,7 +107,7 @@ impl<'a> Trial<'a> {
             places.push(if self.verifier.blind {
                 everything(&region.local_shape())
             } else {
-                Place { region, whole: shape.to_vec() }
+                LocalRegion { region, whole: shape.clone() }
             });
         }
         let mut shards = Vec::new();
@@ -147,7 +146,7 @@ impl<'a> Trial<'a> {
             placements.iter().enumerate().map(|(o, p)| self.operand(o, p)).collect::<Result<_, _>>()?;
         (0..self.n)
             .map(|rank| {
-                let local = Local {
+                let local = LocalView {
                     inputs: operands[..inputs].iter().map(|x| &x.shards[set][rank]).collect(),
                     places: operands[..inputs].iter().map(|x| &x.places[rank]).collect(),
                     wanted: operands[inputs..].iter().map(|x| &x.places[rank]).collect(),
@@ -250,9 +249,9 @@ pub(super) fn on_the_whole(
     inputs: &[Tensor],
 ) -> Result<Vec<Tensor>, Error> {
     let bad = |reason: String| Err(Error::Rule { reason: format!("{}: on whole tensors {reason}", v.name) });
-    let places: Vec<Place> = shapes.inputs.iter().map(|s| everything(s)).collect();
-    let wanted: Vec<Place> = shapes.outputs.iter().map(|s| everything(s)).collect();
-    let local = Local {
+    let places: Vec<LocalRegion> = shapes.inputs.iter().map(|s| everything(s)).collect();
+    let wanted: Vec<LocalRegion> = shapes.outputs.iter().map(|s| everything(s)).collect();
+    let local = LocalView {
         inputs: inputs.iter().collect(),
         places: places.iter().collect(),
         wanted: wanted.iter().collect(),

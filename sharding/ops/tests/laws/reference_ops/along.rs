@@ -1,7 +1,7 @@
 //! Along a dim in which everything depends on everything.
 
 use ndarray::Axis;
-use reshard_ops::rules::verify::{Data, Local};
+use reshard_ops::rules::verify::{Data, LocalView};
 
 use super::{A, Example, example, fold, lines, make, x, zip};
 
@@ -74,7 +74,7 @@ pub fn all() -> Vec<Example> {
     for &(name, f) in real {
         out.push(example(name, two, move |l| vec![lines(&x(l, 0), 1, f)]).data(&[Data::Real]).near());
     }
-    let places = |l: &Local<'_>, dim: usize, v: &[f64]| -> Vec<f64> {
+    let places = |l: &LocalView<'_>, dim: usize, v: &[f64]| -> Vec<f64> {
         let of = l.places[0].indices(dim);
         order(v).into_iter().map(|i| of[i] as f64).collect()
     };
@@ -140,7 +140,7 @@ pub fn all() -> Vec<Example> {
         .data(&[Data::Real])
         .near(),
     );
-    let layer = |l: &Local<'_>, root: bool| {
+    let layer = |l: &LocalView<'_>, root: bool| {
         let a = x(l, 0);
         let d = a.ndim() - 1;
         let mut y = if root {
@@ -180,7 +180,7 @@ pub fn all() -> Vec<Example> {
         .data(&[Data::Real; 3])
         .near(),
     );
-    let scaled = |l: &Local<'_>, y: A| {
+    let scaled = |l: &LocalView<'_>, y: A| {
         let y = per_channel(&y, &x(l, 1), |a, w| a * w);
         vec![per_channel(&y, &x(l, 2), |a, b| a + b)]
     };

@@ -1,7 +1,7 @@
 //! Indexing, in which a rank leaves out what it does not hold.
 
 use ndarray::IxDyn;
-use reshard_ops::rules::verify::{Data, Local, Random};
+use reshard_ops::rules::verify::{Data, LocalView, Random};
 
 use super::{A, Example, example, make, x};
 
@@ -25,7 +25,7 @@ fn different(shape: &[usize], r: &mut Random) -> Vec<f64> {
         .collect()
 }
 
-fn gather(l: &Local<'_>, dim: usize) -> Vec<A> {
+fn gather(l: &LocalView<'_>, dim: usize) -> Vec<A> {
     let (a, index) = (x(l, 0), x(l, 1));
     let held = l.places[0].indices(dim);
     for d in (0..a.ndim()).filter(|&d| d != dim) {
@@ -35,7 +35,7 @@ fn gather(l: &Local<'_>, dim: usize) -> Vec<A> {
     vec![make(index.shape(), |i| find(&held, index[i]).map_or(0.0, |at| a[IxDyn(&with(i, dim, at))]))]
 }
 
-fn select(l: &Local<'_>, dim: usize) -> Vec<A> {
+fn select(l: &LocalView<'_>, dim: usize) -> Vec<A> {
     let (a, index) = (x(l, 0), x(l, 1));
     let held = l.places[0].indices(dim);
     vec![make(&super::with_size(&a, dim, index.len()), |i| {
@@ -44,7 +44,7 @@ fn select(l: &Local<'_>, dim: usize) -> Vec<A> {
 }
 
 /// Writes along a dim; the index has all dims, or only that one.
-fn scatter(l: &Local<'_>, dim: usize, f: fn(f64, f64) -> f64) -> Vec<A> {
+fn scatter(l: &LocalView<'_>, dim: usize, f: fn(f64, f64) -> f64) -> Vec<A> {
     let (mut a, index, source) = (x(l, 0), x(l, 1), x(l, 2));
     let held = l.places[0].indices(dim);
     if index.ndim() == a.ndim() && index.ndim() > 1 {
@@ -72,7 +72,7 @@ pub fn all() -> Vec<Example> {
     let apart = Data::Made(different);
     let put: fn(f64, f64) -> f64 = |_, v| v;
     let add: fn(f64, f64) -> f64 = |a, v| a + v;
-    let embedding = |l: &Local<'_>| {
+    let embedding = |l: &LocalView<'_>| {
         let (w, index) = (x(l, 0), x(l, 1));
         let held = l.places[0].indices(0);
         let mut shape = index.shape().to_vec();
@@ -83,7 +83,7 @@ pub fn all() -> Vec<Example> {
         })]
     };
     let bag = |mean: bool| {
-        move |l: &Local<'_>| {
+        move |l: &LocalView<'_>| {
             let (w, index) = (x(l, 0), x(l, 1));
             let held = l.places[0].indices(0);
             let n = index.shape()[1];
@@ -94,7 +94,7 @@ pub fn all() -> Vec<Example> {
             })]
         }
     };
-    let wanted = |l: &Local<'_>, dim: usize| l.wanted[0].indices(dim);
+    let wanted = |l: &LocalView<'_>, dim: usize| l.wanted[0].indices(dim);
     vec![
         example("embedding", "6,5 6,4; 5,6 3,6", embedding).data(&[int, five]),
         example("embedding_bag", "6,5 6,6; 5,6 4,3", bag(false)).data(&[int, five]),

@@ -15,11 +15,11 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ndarray::{ArrayD, Axis, IxDyn};
-use reshard_ops::rules::verify::{Data, Local, Tensor, Verifier};
+use reshard_ops::rules::verify::{Data, LocalView, Tensor, Verifier};
 use reshard_ops::rules::{Call, Op, Table};
 
 pub type A = ArrayD<f64>;
-type Run = Box<dyn Fn(&Local<'_>) -> Vec<A>>;
+type Run = Box<dyn Fn(&LocalView<'_>) -> Vec<A>>;
 
 /// A call of the table, shapes to try it on, and what it computes.
 pub struct Example {
@@ -35,7 +35,11 @@ pub struct Example {
 }
 
 /// An example; shapes are written `6,5 7; 2,3 1`: calls by `;`, inputs by blanks, `()` for a scalar, `-` for none.
-pub fn example(call: &'static str, shapes: &str, run: impl Fn(&Local<'_>) -> Vec<A> + 'static) -> Example {
+pub fn example(
+    call: &'static str,
+    shapes: &str,
+    run: impl Fn(&LocalView<'_>) -> Vec<A> + 'static,
+) -> Example {
     let sizes = |s: &str| -> Vec<usize> {
         if s == "()" { Vec::new() } else { s.split(',').map(|n| n.parse().expect("a size")).collect() }
     };
@@ -106,7 +110,7 @@ impl Example {
     }
 
     pub fn verifier(&self) -> Verifier<'_> {
-        let run = move |l: &Local<'_>| {
+        let run = move |l: &LocalView<'_>| {
             quietly(|| (self.run)(l)).map(|list| {
                 list.into_iter()
                     .map(|a| Tensor::new(a.shape(), a.iter().copied().collect()))
@@ -153,7 +157,7 @@ fn quietly<T>(f: impl FnOnce() -> T) -> Result<T, String> {
 }
 
 /// An input.
-pub fn x(l: &Local<'_>, i: usize) -> A {
+pub fn x(l: &LocalView<'_>, i: usize) -> A {
     A::from_shape_vec(IxDyn(&l.inputs[i].shape), l.inputs[i].data.clone()).expect("a shape")
 }
 

@@ -1,6 +1,6 @@
 //! Element by element.
 
-use reshard_ops::rules::verify::{Data, Local};
+use reshard_ops::rules::verify::{Data, LocalView};
 
 use super::{A, Example, example, noise, x, zip};
 
@@ -38,11 +38,11 @@ fn elu(x: f64) -> f64 {
 }
 
 /// The global index of every element of an input.
-fn elements(l: &Local<'_>, i: usize) -> Vec<usize> {
+fn elements(l: &LocalView<'_>, i: usize) -> Vec<usize> {
     l.places[i].elements()
 }
 
-fn dropped(l: &Local<'_>) -> (A, A) {
+fn dropped(l: &LocalView<'_>) -> (A, A) {
     let a = x(l, 0);
     let of = elements(l, 0);
     let keep: Vec<bool> = of.into_iter().map(|e| noise(e) < 0.5).collect();
@@ -174,7 +174,7 @@ pub fn all() -> Vec<Example> {
     for (name, value) in [("zeros_like", 0.0), ("ones_like", 1.0), ("full_like", 7.0)] {
         out.push(example(name, SHAPES, move |l| vec![x(l, 0).mapv(|_| value)]).constant());
     }
-    let random = |l: &Local<'_>| {
+    let random = |l: &LocalView<'_>| {
         let list = elements(l, 0).into_iter().map(noise).collect();
         vec![A::from_shape_vec(x(l, 0).raw_dim(), list).expect("a shape")]
     };
@@ -189,7 +189,7 @@ pub fn all() -> Vec<Example> {
     );
     let chance =
         Data::Made(|shape, r| Data::Real.whole(shape, r).into_iter().map(|v| (v + 3.0) / 6.0).collect());
-    let bernoulli = |l: &Local<'_>| {
+    let bernoulli = |l: &LocalView<'_>| {
         let a = x(l, 0);
         let list = a.iter().zip(elements(l, 0)).map(|(&p, e)| truth(noise(e) < p)).collect();
         vec![A::from_shape_vec(a.raw_dim(), list).expect("a shape")]
@@ -218,7 +218,7 @@ pub fn all() -> Vec<Example> {
         ("sgd", |p, g| p - 0.5 * g),
     ];
     for &(name, f) in binary {
-        let run = move |l: &Local<'_>| vec![zip(&x(l, 0), &x(l, 1), f)];
+        let run = move |l: &LocalView<'_>| vec![zip(&x(l, 0), &x(l, 1), f)];
         out.push(example(name, TWO, run).data(&[Data::Real, Data::Real]).near());
     }
     let divisors: &[(&'static str, fn(f64, f64) -> f64)] = &[
@@ -230,18 +230,18 @@ pub fn all() -> Vec<Example> {
         ("xlogy", |a, b| if a == 0.0 { 0.0 } else { a * b.ln() }),
     ];
     for &(name, f) in divisors {
-        let run = move |l: &Local<'_>| vec![zip(&x(l, 0), &x(l, 1), f)];
+        let run = move |l: &LocalView<'_>| vec![zip(&x(l, 0), &x(l, 1), f)];
         out.push(example(name, TWO, run).data(&[Data::Real, Data::Positive]).near());
     }
     let logic: &[(&'static str, fn(f64, f64) -> f64)] =
         &[("logical_and", f64::min), ("logical_or", f64::max), ("logical_xor", |a, b| truth(a != b))];
     for &(name, f) in logic {
-        let run = move |l: &Local<'_>| vec![zip(&x(l, 0), &x(l, 1), f)];
+        let run = move |l: &LocalView<'_>| vec![zip(&x(l, 0), &x(l, 1), f)];
         out.push(example(name, TWO, run).data(&[mask, mask]));
     }
     out.push(example("copy_", "6,5 6,5; 2,3 2,3", |l| vec![zip(&x(l, 0), &x(l, 1), |_, b| b)]).idle());
 
-    let choose = |l: &Local<'_>| {
+    let choose = |l: &LocalView<'_>| {
         let (c, a, b) = (x(l, 0), x(l, 1), x(l, 2));
         let left = zip(&c, &a, |c, a| if c > 0.5 { a } else { f64::NAN });
         vec![zip(&left, &zip(&c, &b, |c, b| if c > 0.5 { f64::NAN } else { b }), |a, b| {
@@ -250,7 +250,7 @@ pub fn all() -> Vec<Example> {
     };
     let three = "6,5 6,5 6,5; 2,3 2,3 2,3; 5,4 4 5,1";
     out.push(example("where", three, choose).data(&[mask, Data::Real, Data::Real]));
-    fn ternary(l: &Local<'_>, f: fn(f64, f64, f64) -> f64) -> Vec<A> {
+    fn ternary(l: &LocalView<'_>, f: fn(f64, f64, f64) -> f64) -> Vec<A> {
         let (a, b, c) = (x(l, 0), x(l, 1), x(l, 2));
         assert!(a.shape() == b.shape() && b.shape() == c.shape(), "one shape");
         let list = a.iter().zip(&b).zip(&c).map(|((&a, &b), &c)| f(a, b, c)).collect();
@@ -264,16 +264,16 @@ pub fn all() -> Vec<Example> {
     for &(name, f) in triple {
         out.push(example(name, THREE, move |l| ternary(l, f)).data(&[Data::Real; 3]).near());
     }
-    let addcdiv = |l: &Local<'_>| ternary(l, |a, b, c| a + 0.5 * b / c);
+    let addcdiv = |l: &LocalView<'_>| ternary(l, |a, b, c| a + 0.5 * b / c);
     out.push(example("addcdiv", THREE, addcdiv).data(&[Data::Real, Data::Real, Data::Positive]).near());
 
-    let momentum = |l: &Local<'_>| {
+    let momentum = |l: &LocalView<'_>| {
         let m = zip(&x(l, 1), &x(l, 2), |g, m| 0.5 * m + g);
         vec![zip(&x(l, 0), &m, |p, m| p - 0.25 * m), m]
     };
     out.push(example("sgd_momentum", THREE, momentum).data(&[Data::Real; 3]).near());
     for (name, decay) in [("adam", 0.0), ("adamw", 0.1)] {
-        let adam = move |l: &Local<'_>| {
+        let adam = move |l: &LocalView<'_>| {
             let g = x(l, 1);
             let m = zip(&x(l, 2), &g, |m, g| 0.9 * m + 0.1 * g);
             let v = zip(&x(l, 3), &g, |v, g| 0.99 * v + 0.01 * g * g);
@@ -294,7 +294,8 @@ pub fn all() -> Vec<Example> {
     for (name, value) in
         [("masked_fill(value=0)", 0.0), ("masked_fill(value=1)", 1.0), ("masked_fill(value=-5)", -5.0)]
     {
-        let fill = move |l: &Local<'_>| vec![zip(&x(l, 0), &x(l, 1), |a, m| if m > 0.5 { value } else { a })];
+        let fill =
+            move |l: &LocalView<'_>| vec![zip(&x(l, 0), &x(l, 1), |a, m| if m > 0.5 { value } else { a })];
         out.push(example(name, "6,5 6,5; 2,3 2,3; 5,4 4", fill).data(&[Data::Real, mask]));
     }
     out

@@ -1,7 +1,7 @@
 //! Products, attention and rotary embedding.
 
 use ndarray::IxDyn;
-use reshard_ops::rules::verify::{Data, Local};
+use reshard_ops::rules::verify::{Data, LocalView};
 
 use super::{A, Example, example, make, x, zip};
 
@@ -50,11 +50,11 @@ pub fn einsum(equation: &str, inputs: &[A]) -> A {
     })
 }
 
-fn of(equation: &'static str, n: usize) -> impl Fn(&Local<'_>) -> Vec<A> {
+fn of(equation: &'static str, n: usize) -> impl Fn(&LocalView<'_>) -> Vec<A> {
     move |l| vec![einsum(equation, &(0..n).map(|i| x(l, i)).collect::<Vec<_>>())]
 }
 
-fn attention(l: &Local<'_>, causal: bool) -> Vec<A> {
+fn attention(l: &LocalView<'_>, causal: bool) -> Vec<A> {
     let (q, k, v) = (x(l, 0), x(l, 1), x(l, 2));
     assert!(q.shape()[0] == k.shape()[0] && q.shape()[0] == v.shape()[0], "batch");
     assert!(q.shape()[3] == k.shape()[3] && k.shape()[..3] == v.shape()[..3], "keys");
@@ -100,14 +100,14 @@ fn attention(l: &Local<'_>, causal: bool) -> Vec<A> {
 
 pub fn all() -> Vec<Example> {
     let plus = |equation: &'static str| {
-        move |l: &Local<'_>| {
+        move |l: &LocalView<'_>| {
             let y = einsum(equation, &[x(l, 1), x(l, 2)]);
             let z = zip(&x(l, 0), &y, |a, b| a + b);
             assert_eq!(z.shape(), y.shape());
             vec![z]
         }
     };
-    let linear = |l: &Local<'_>| {
+    let linear = |l: &LocalView<'_>| {
         let y = einsum("mk,nk->mn", &[x(l, 0), x(l, 1)]);
         if l.inputs.len() == 2 {
             return vec![y];

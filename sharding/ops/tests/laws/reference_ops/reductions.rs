@@ -1,7 +1,7 @@
 //! Reductions and losses.
 
 use ndarray::Axis;
-use reshard_ops::rules::verify::{Data, Local};
+use reshard_ops::rules::verify::{Data, LocalView};
 
 use super::{A, Example, example, fold, lines, make, x, zip};
 
@@ -59,9 +59,9 @@ fn middle(v: &[f64]) -> f64 {
 
 pub fn all() -> Vec<Example> {
     let mut out = Vec::new();
-    let whole = |f: fn(&[f64]) -> f64| move |l: &Local<'_>| vec![over(&x(l, 0), &[0, 1], false, f)];
-    let last = |f: fn(&[f64]) -> f64| move |l: &Local<'_>| vec![over(&x(l, 0), &[1], false, f)];
-    let kept = |f: fn(&[f64]) -> f64| move |l: &Local<'_>| vec![over(&x(l, 0), &[0, 2], true, f)];
+    let whole = |f: fn(&[f64]) -> f64| move |l: &LocalView<'_>| vec![over(&x(l, 0), &[0, 1], false, f)];
+    let last = |f: fn(&[f64]) -> f64| move |l: &LocalView<'_>| vec![over(&x(l, 0), &[1], false, f)];
+    let kept = |f: fn(&[f64]) -> f64| move |l: &LocalView<'_>| vec![over(&x(l, 0), &[0, 2], true, f)];
     let two = "6,6; 4,5; 2,3; 1,4";
     let three = "6,5,6; 4,3,2";
     let folds: &[(&'static str, &'static str, &'static str, fn(&[f64]) -> f64, Data)] = &[
@@ -251,7 +251,7 @@ pub fn all() -> Vec<Example> {
     for (names, f, data) in losses {
         let f = *f;
         for (i, name) in names.iter().enumerate() {
-            let run = move |l: &Local<'_>| {
+            let run = move |l: &LocalView<'_>| {
                 let (a, b) = (x(l, 0), x(l, 1));
                 assert_eq!(a.shape(), b.shape());
                 let e = zip(&a, &b, f);
@@ -265,7 +265,7 @@ pub fn all() -> Vec<Example> {
         }
     }
     let classes = |logits: bool, how: usize| {
-        move |l: &Local<'_>| {
+        move |l: &LocalView<'_>| {
             let (a, t) = (x(l, 0), x(l, 1));
             assert_eq!(a.shape()[0], t.len());
             let held = l.places[0].indices(1);

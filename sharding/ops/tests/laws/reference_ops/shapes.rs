@@ -1,7 +1,7 @@
 //! Pieces, other orders, other shapes, and tensors made of nothing.
 
 use ndarray::{Axis, Slice, concatenate, stack};
-use reshard_ops::rules::verify::Local;
+use reshard_ops::rules::verify::LocalView;
 
 use super::{A, Example, example, make, noise, with_size, x};
 
@@ -11,7 +11,7 @@ fn cut(a: &A, dim: usize, start: usize, end: usize) -> A {
 }
 
 /// What lies at global indices of the input: an output by where each of its elements comes from.
-fn from(l: &Local<'_>, source: impl Fn(&[usize]) -> Vec<usize>) -> Vec<A> {
+fn from(l: &LocalView<'_>, source: impl Fn(&[usize]) -> Vec<usize>) -> Vec<A> {
     let a = x(l, 0);
     let held: Vec<Vec<usize>> = (0..a.ndim()).map(|d| l.places[0].indices(d)).collect();
     let wanted: Vec<Vec<usize>> = (0..l.wanted[0].whole.len()).map(|d| l.wanted[0].indices(d)).collect();
@@ -24,14 +24,14 @@ fn from(l: &Local<'_>, source: impl Fn(&[usize]) -> Vec<usize>) -> Vec<A> {
     })]
 }
 
-fn triangle(l: &Local<'_>, keep: fn(usize, usize) -> bool) -> Vec<A> {
+fn triangle(l: &LocalView<'_>, keep: fn(usize, usize) -> bool) -> Vec<A> {
     let a = x(l, 0);
     let n = a.ndim();
     let (rows, columns) = (l.places[0].indices(n - 2), l.places[0].indices(n - 1));
     vec![make(a.shape(), |i| if keep(rows[i[n - 2]], columns[i[n - 1]]) { a[i] } else { 0.0 })]
 }
 
-fn padded(l: &Local<'_>, value: f64) -> Vec<A> {
+fn padded(l: &LocalView<'_>, value: f64) -> Vec<A> {
     let a = x(l, 0);
     let n = a.shape()[1];
     vec![make(&with_size(&a, 1, n + 3), |i| {
@@ -43,38 +43,39 @@ fn padded(l: &Local<'_>, value: f64) -> Vec<A> {
 pub fn all() -> Vec<Example> {
     let two = "6,5; 4,6; 2,3";
     let cats = |dim: usize| {
-        move |l: &Local<'_>| {
+        move |l: &LocalView<'_>| {
             let list: Vec<A> = (0..l.inputs.len()).map(|i| x(l, i)).collect();
             let views: Vec<_> = list.iter().map(|a| a.view()).collect();
             vec![concatenate(Axis(dim), &views).expect("fits")]
         }
     };
     let stacks = |dim: usize| {
-        move |l: &Local<'_>| {
+        move |l: &LocalView<'_>| {
             let list: Vec<A> = (0..l.inputs.len()).map(|i| x(l, i)).collect();
             let views: Vec<_> = list.iter().map(|a| a.view()).collect();
             vec![stack(Axis(dim), &views).expect("fits")]
         }
     };
-    let permuted = |order: &'static [usize]| move |l: &Local<'_>| vec![x(l, 0).permuted_axes(order.to_vec())];
-    let rolled = |l: &Local<'_>| {
+    let permuted =
+        |order: &'static [usize]| move |l: &LocalView<'_>| vec![x(l, 0).permuted_axes(order.to_vec())];
+    let rolled = |l: &LocalView<'_>| {
         let a = x(l, 0);
         let n = a.shape()[1];
         vec![make(a.shape(), |i| a[[i[0], (i[1] + n - 1) % n]])]
     };
-    let flipped = |l: &Local<'_>| {
+    let flipped = |l: &LocalView<'_>| {
         let a = x(l, 0);
         let n = a.shape()[1];
         vec![make(a.shape(), |i| a[[i[0], n - 1 - i[1]]])]
     };
-    let diagonal = |l: &Local<'_>| -> A {
+    let diagonal = |l: &LocalView<'_>| -> A {
         let a = x(l, 0);
         let (rows, columns) = (l.places[0].indices(0), l.places[0].indices(1));
         assert_eq!(rows, columns);
         make(&[rows.len()], |i| a[[i[0], i[0]]])
     };
     let by_element = |f: fn(usize) -> f64| {
-        move |l: &Local<'_>| {
+        move |l: &LocalView<'_>| {
             let list: Vec<f64> = l.wanted[0].elements().into_iter().map(f).collect();
             vec![A::from_shape_vec(l.wanted[0].shape(), list).expect("a shape")]
         }
@@ -144,7 +145,7 @@ pub fn all() -> Vec<Example> {
     ];
     for (call, value) in [("zeros(shape=[6,5])", 0.0), ("ones(shape=[6,5])", 1.0), ("full(shape=[6,5])", 7.0)]
     {
-        let filled = move |l: &Local<'_>| vec![make(&l.wanted[0].shape(), |_| value)];
+        let filled = move |l: &LocalView<'_>| vec![make(&l.wanted[0].shape(), |_| value)];
         out.push(example(call, "-", filled).wants().constant());
     }
     out

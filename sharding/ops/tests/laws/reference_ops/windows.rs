@@ -1,7 +1,7 @@
 //! Windows over space.
 
 use ndarray::IxDyn;
-use reshard_ops::rules::verify::{Data, Local};
+use reshard_ops::rules::verify::{Data, LocalView};
 
 use super::{A, Example, example, make, x};
 
@@ -15,7 +15,7 @@ fn coordinates(shape: &[usize]) -> Vec<Vec<usize>> {
 }
 
 /// A convolution with groups as many as the weight's channels leave.
-fn conv(l: &Local<'_>, stride: usize, padding: usize) -> Vec<A> {
+fn conv(l: &LocalView<'_>, stride: usize, padding: usize) -> Vec<A> {
     let (a, w) = (x(l, 0), x(l, 1));
     let (inputs, each, outputs) = (a.shape()[1], w.shape()[1], w.shape()[0]);
     let groups = if each == 0 {
@@ -55,7 +55,7 @@ fn conv(l: &Local<'_>, stride: usize, padding: usize) -> Vec<A> {
 }
 
 /// The transpose of a convolution without padding.
-fn transposed(l: &Local<'_>, stride: usize, groups: usize) -> Vec<A> {
+fn transposed(l: &LocalView<'_>, stride: usize, groups: usize) -> Vec<A> {
     let (a, w) = (x(l, 0), x(l, 1));
     let each_out = w.shape()[1];
     // Which groups the channels here belong to.
@@ -136,7 +136,7 @@ pub fn all() -> Vec<Example> {
         example("avg_pool2d(kernel=2)", "6,5,4,2; 2,6,2,4", move |l| vec![pool(&x(l, 0), mean)]).near(),
         example("avg_pool3d(kernel=2)", "6,5,4,2,2; 2,6,2,2,4", move |l| vec![pool(&x(l, 0), mean)]).near(),
     ];
-    let indices = move |l: &Local<'_>| vec![pool(&x(l, 0), greatest), pool(&x(l, 0), place)];
+    let indices = move |l: &LocalView<'_>| vec![pool(&x(l, 0), greatest), pool(&x(l, 0), place)];
     out.push(
         example("max_pool2d_with_indices(kernel=2)", "6,5,4,2; 2,6,2,4", indices).data(&[Data::Distinct]),
     );

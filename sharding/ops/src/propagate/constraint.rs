@@ -4,7 +4,7 @@ use reshard_sharding::Sharding;
 
 /// What is wanted of an output, beyond the cost of its inputs.
 #[derive(Clone, Debug, PartialEq, Default)]
-pub enum Wish {
+pub enum Constraint {
     /// Nothing.
     #[default]
     Any,
@@ -12,7 +12,7 @@ pub enum Wish {
     ///
     /// Whoever looks at one op only finds terms free, however large the tensor is that holds them: a product that contracts
     /// over every axis may cost less now and a thousand times more at the next op.
-    Settled,
+    Reduced,
     /// This sharding, or as many microseconds more.
     Prefer {
         /// The preferred sharding.
@@ -21,14 +21,14 @@ pub enum Wish {
         penalty_us: f64,
     },
     /// This sharding: what the op makes is redistributed to it, and the plan is part of the choice.
-    Become(Sharding),
+    Exactly(Sharding),
 }
 
-impl Wish {
+impl Constraint {
     pub(super) fn sharding(&self) -> Option<&Sharding> {
         match self {
-            Wish::Any | Wish::Settled => None,
-            Wish::Prefer { sharding, .. } | Wish::Become(sharding) => Some(sharding),
+            Constraint::Any | Constraint::Reduced => None,
+            Constraint::Prefer { sharding, .. } | Constraint::Exactly(sharding) => Some(sharding),
         }
     }
 }

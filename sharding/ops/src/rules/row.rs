@@ -1,0 +1,81 @@
+//! Rows: the strategies of one call, over the dims of its operands, as propagation and the validator work on them.
+
+use smallvec::SmallVec;
+
+use crate::rules::strategy::{Part, Strategy};
+use reshard_sharding::{Placement, ReduceOp};
+
+/// A factor of one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct BoundFactor {
+    /// Its letter, or none for a dim of an ellipsis.
+    pub(crate) name: Option<char>,
+    pub(crate) size: usize,
+    /// Whether every cut must divide it.
+    pub(crate) even: bool,
+}
+
+/// The factors of one dim, most significant first; `None` for a dim of any size that must stay whole.
+pub(crate) type DimFactors = Option<SmallVec<[u16; 2]>>;
+
+/// The dims of one operand.
+pub(crate) type OperandDims = SmallVec<[DimFactors; 4]>;
+
+/// The factors, dims and rows of one call.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Bound {
+    pub(crate) factors: Vec<BoundFactor>,
+    /// The dims of each operand, inputs before outputs; empty for a list of strategies.
+    pub(crate) dims: Vec<OperandDims>,
+    pub(crate) rows: Vec<Row>,
+    /// What [`Entry::Fixed`] counts.
+    pub(crate) fixed: Vec<Placement>,
+}
+
+/// One strategy: an entry for each operand, inputs before outputs.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Row {
+    pub(crate) entries: Vec<Entry>,
+}
+
+/// What an operand is along an axis, in its dims.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Entry {
+    Replicate,
+    Partial(ReduceOp),
+    /// A shard of this dim, of the kind that fills the row; with the factor that it shards.
+    Shard {
+        dim: u16,
+        factor: Option<u16>,
+    },
+    /// Exactly this placement of the list.
+    Fixed(u16),
+}
+
+impl Entry {
+    /// All that an operand with so many dims may be, whatever its rule.
+    pub(crate) fn all(dims: usize) -> impl Iterator<Item = Entry> {
+        let shards = (0..dims).map(|d| Entry::Shard { dim: d as u16, factor: None });
+        core::iter::once(Entry::Replicate).chain(shards).chain(ReduceOp::ALL.into_iter().map(Entry::Partial))
+    }
+
+    fn part(self, bound: &Bound) -> Part {
+        match self {
+            Entry::Replicate => Part::Replicate,
+            Entry::Partial(op) => Part::Partial(op),
+            Entry::Shard { dim, factor } => {
+                Part::Dim { label: factor.and_then(|f| bound.factors[usize::from(f)].name), dim: dim.into() }
+            }
+            Entry::Fixed(i) => Part::Fixed(bound.fixed[usize::from(i)].clone()),
+        }
+    }
+}
+
+impl Bound {
+    /// Entries as readers see them, the first of them those of inputs.
+    pub(crate) fn strategy(&self, entries: &[Entry], inputs: usize) -> Strategy {
+        let (inputs, outputs) = entries.split_at(inputs);
+        let parts = |list: &[Entry]| list.iter().map(|e| e.part(self)).collect();
+        Strategy { inputs: parts(inputs), outputs: parts(outputs) }
+    }
+}

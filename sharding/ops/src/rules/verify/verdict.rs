@@ -1,0 +1,72 @@
+//! What the validator says: of declared strategies, of those that are missing, and of an op without a rule.
+
+use core::fmt;
+
+use super::search::Truths;
+use crate::Error;
+use crate::rules::rule::Rule;
+use crate::rules::strategy::Strategy;
+
+/// What was looked at, and what was found besides.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Verdict {
+    /// How many runs of declared strategies were compared: strategies, times shapes, ranks and kinds.
+    pub checks: usize,
+    /// True strategies that follow from no declared one.
+    pub missing: Vec<Found>,
+    /// How many combinations of inputs were searched, and of how many.
+    pub searched: (usize, usize),
+    /// All that the search found, by calls with the same strategies.
+    pub(super) truths: Vec<Truths>,
+}
+
+/// A strategy that holds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    /// The strategy.
+    pub strategy: Strategy,
+    /// Whether it holds only where every rank holds as much.
+    pub even: bool,
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.strategy, if self.even { " (even)" } else { "" })
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (tried, of) = self.searched;
+        write!(f, "{} checks; {tried} of {of} combinations of inputs searched", self.checks)?;
+        for found in &self.missing {
+            write!(f, "; missing {found}")?;
+        }
+        Ok(())
+    }
+}
+
+/// A rule made of nothing but an op.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Discovery {
+    /// The strategies that follow from no other.
+    pub found: Vec<Found>,
+    /// How many combinations of inputs were searched, and of how many.
+    pub searched: (usize, usize),
+}
+
+impl Discovery {
+    /// As a rule; those that hold only for even sizes are left out.
+    pub fn rule(&self) -> Result<Rule, Error> {
+        Rule::from_strategies(self.found.iter().filter(|f| !f.even).map(|f| f.strategy.clone()).collect())
+    }
+}
+
+impl fmt::Display for Discovery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, found) in self.found.iter().enumerate() {
+            write!(f, "{}{found}", if i == 0 { "" } else { "; " })?;
+        }
+        Ok(())
+    }
+}
