@@ -51,7 +51,7 @@ fn check<B: Backend>(device: &B, mesh: &str, shape: &[usize], every: usize) -> u
             }
             shard(from, mesh.rank_at(&first).unwrap())
         };
-        let plan = Planner::new().objective(Objective::Bytes).plan(from, to, DType::F64).unwrap();
+        let plan = Planner::new().objective(Objective::Bytes).plan(from, to, DType::I64).unwrap();
         let mut fused = Fused::new(device, &plan).unwrap();
         let shards: Vec<Vec<i64>> = mesh.ranks().map(values).collect();
         for (rank, shard) in mesh.ranks().zip(&shards) {
