@@ -21,7 +21,7 @@ const ALIGNMENT: usize = 64;
 /// ```
 /// use reshard_kernels::DType;
 /// use reshard_collectives::{Batch, Communicator, threads::World};
-/// /// use reshard_sharding::{Mesh, Sharding};
+/// use reshard_sharding::{Mesh, Sharding};
 /// use reshard_planner::Planner;
 ///
 /// let mesh = Mesh::new([("tp", 2)])?;
