@@ -5,7 +5,8 @@
 //! ```
 //!
 //! [`Communicator`] is what an engine must do; [`threads`] is the engine that needs nothing installed: ranks are threads
-//! of this process and copy straight from each other's buffers. [`Trace`] counts what really moved.
+//! of this process and copy straight from each other's buffers. [`Trace`] counts what really moved. [`testing`] is for the
+//! tests of engines.
 //!
 //! ```
 //! use reshard_collectives::threads;
@@ -25,25 +26,26 @@
 //! ```
 
 mod batch;
+mod buffer_layout;
+mod check;
 mod collective;
 mod communicator;
 mod compiled;
-pub mod contract;
 mod error;
 mod exchange;
 mod fingerprint;
 mod lower;
-mod memory;
 mod message;
+pub mod testing;
 pub mod threads;
 mod trace;
 
 pub use batch::Batch;
+pub use buffer_layout::BufferLayout;
 pub use collective::{Collective, Reduction, dense_order};
 pub use communicator::Communicator;
 pub use compiled::{Compiled, Scratch};
 pub use error::{Error, Place};
 pub use exchange::{Average, Exchange, Fill};
-pub use memory::Memory;
 pub use message::{Move, Piece, Receive, Send};
 pub use trace::Trace;

@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use reshard_collectives::threads::World;
-use reshard_collectives::{Batch, Communicator, Compiled, Memory};
+use reshard_collectives::{Batch, BufferLayout, Communicator, Compiled};
 use reshard_kernels::DType;
 use reshard_planner::{Plan, Planner};
 use reshard_sharding::{Mesh, Sharding};
@@ -57,6 +57,7 @@ fn plan(mesh: &str, shape: &[usize], from: &str, to: &str) -> Plan {
 /// How often the heap is asked for memory while eight ranks run this fifty times, after the first time.
 fn calls_of_runs(world: &mut World, compile: impl Fn(usize) -> Compiled + Sync) -> u64 {
     let results = world.run(|comm| {
+        let all = [0, 1, 2, 3, 4, 5, 6, 7];
         COUNTED.set(true);
         let compiled = compile(comm.rank());
         let mut scratch = compiled.scratch(comm)?;
@@ -64,17 +65,17 @@ fn calls_of_runs(world: &mut World, compile: impl Fn(usize) -> Compiled + Sync) 
         for _ in 0..3 {
             compiled.run(comm, &source, &mut target, &mut scratch)?;
         }
-        comm.barrier()?;
+        comm.barrier(&all)?;
         let before = CALLS.load(Ordering::Relaxed);
         // Nobody begins before all have looked.
-        comm.barrier()?;
+        comm.barrier(&all)?;
         for _ in 0..50 {
             compiled.run(comm, &source, &mut target, &mut scratch)?;
         }
-        comm.barrier()?;
+        comm.barrier(&all)?;
         let after = CALLS.load(Ordering::Relaxed);
         COUNTED.set(false);
-        comm.barrier()?;
+        comm.barrier(&all)?;
         Ok(after - before)
     });
     results.into_iter().map(Result::unwrap).max().unwrap()
@@ -119,7 +120,7 @@ fn runs_do_not_allocate() {
         batch.add(plan).unwrap();
     }
     assert_eq!(calls_of_runs(&mut world, |rank| batch.compile(rank).unwrap()), 0, "a batch");
-    let transposed = Memory::Order(vec![1, 0]);
+    let transposed = BufferLayout::Order(vec![1, 0]);
     let compile = |rank| Compiled::with_memory(&moved, rank, &transposed, &transposed).unwrap();
     assert_eq!(calls_of_runs(&mut world, compile), 0, "transposed buffers");
 }

@@ -38,7 +38,6 @@ use crate::lower::{Addresses, constants, lower};
 /// assert_eq!(fused.launches(), 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-/// use reshard_kernels::DType;
 #[derive(Debug)]
 pub struct Fused<B: Backend> {
     device: B,
@@ -109,6 +108,7 @@ impl<B: Backend> Communicator for Recorder<'_, B> {
         target: &'a mut Address,
         _: &'a mut Address,
     ) -> Result<(), Error> {
+        exchange.check_rank(self.rank, self.size)?;
         exchange.check_buffers(source.1, target.1)?;
         self.recorded.push(Recorded { exchange: exchange.clone(), source: source.0, target: target.0 });
         Ok(())

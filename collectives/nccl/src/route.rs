@@ -24,7 +24,7 @@ use std::ops::Range;
 
 use reshard_collectives::{Collective, Error, Exchange, Piece, Reduction, Send};
 use reshard_cuda::Work;
-use reshard_device::lower::{Landing, copies, fills, in_bytes, landed};
+use reshard_device::internal::{Landing, copies, fills, in_bytes, landed};
 use reshard_kernels::{CombineOp, Nest, Side};
 use reshard_layout::Mode;
 use reshard_planner::StepOp;
@@ -154,7 +154,7 @@ impl Way {
     pub(crate) fn new(exchange: &Exchange, floats: FloatSums) -> Result<Way, Error> {
         let way =
             Way { route: Route::Nothing, staging: 0, packs: Vec::new(), stages: Vec::new(), realigned: 0 };
-        if !exchange.communicates() || exchange.members().len() == 1 {
+        if exchange.is_local() {
             let stages = (0..exchange.receives().len()).map(|i| (i, Stage::Source)).collect();
             return Ok(Way { stages, ..way });
         }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use reshard_collectives::{Communicator, Compiled};
 use reshard_kernels::{CombineOp, DType};
-use reshard_nccl::{Call, Comm, Element, FloatSums, Handle, RecordingWorld};
+use reshard_nccl::testing::{Call, RecordingWorld};
+use reshard_nccl::{Comm, Element, FloatSums, Handle};
 use reshard_planner::Planner;
 use reshard_sharding::{Mesh, Sharding};
 
@@ -154,8 +155,8 @@ fn what_all_peers_take_is_packed_once() {
     let mesh: Mesh = "x=3".parse().unwrap();
     let sharding = |text: &str| Sharding::parse(&mesh, &[4, 7], text).unwrap();
     let plan = Planner::new().plan(&sharding("S(1)"), &sharding("R"), DType::U8).unwrap();
-    let memory = reshard_collectives::Memory::Order(vec![1, 0]);
-    let rows = reshard_collectives::Memory::RowMajor;
+    let memory = reshard_collectives::BufferLayout::Order(vec![1, 0]);
+    let rows = reshard_collectives::BufferLayout::RowMajor;
     let compiled = Compiled::with_memory(&plan, 0, &memory, &rows).unwrap();
     let world = RecordingWorld::new(1);
     let comm = Comm::new(world.rank(0)).unwrap();

@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use reshard_collectives::{Communicator, Compiled, Error};
 use reshard_kernels::DType;
-use reshard_nccl::{Call, Comm, Fault, FaultKind, RecordingWorld};
+use reshard_nccl::Comm;
+use reshard_nccl::testing::{Call, Fault, FaultKind, RecordingWorld};
 use reshard_planner::Planner;
 use reshard_sharding::{Mesh, Sharding};
 
@@ -71,6 +72,24 @@ fn a_rank_that_never_comes_costs_the_time_out_and_no_more() {
         said,
         "rank 0: NCCL was not done within 500ms in opening the communicator of all ranks; the communicator is aborted"
     );
+}
+
+#[test]
+fn a_rank_that_never_comes_to_a_barrier_costs_the_time_out_and_the_group_is_named() {
+    let world = RecordingWorld::new(3);
+    let said = world.run(|nccl| {
+        let mut comm = Comm::with_time_out(nccl, TIME_OUT).unwrap();
+        if comm.rank() == 1 { Ok(()) } else { comm.barrier(&[0, 1, 2]) }
+    });
+    for (rank, result) in said.into_iter().enumerate().filter(|(rank, _)| *rank != 1) {
+        assert_eq!(
+            result.unwrap_err().to_string(),
+            format!(
+                "rank {rank}: NCCL was not done within 500ms in agreeing on a meeting of group [0,1,2]; \
+                 the communicator is aborted"
+            )
+        );
+    }
 }
 
 #[test]

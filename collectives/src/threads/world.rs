@@ -10,9 +10,9 @@ use std::time::Duration;
 use reshard_planner::Plan;
 
 use super::comm::Comm;
-use super::fault::Fault;
 use super::meeting::{Meeting, Workshop};
-use crate::{Batch, Communicator, Compiled, Error, Memory, Trace};
+use crate::testing::Fault;
+use crate::{Batch, BufferLayout, Communicator, Compiled, Error, Trace};
 
 /// The shards of a tensor, of the ranks of its mesh in their order.
 type Shards = Vec<Vec<u8>>;
@@ -26,7 +26,7 @@ const TIME_OUT: Duration = Duration::from_mins(1);
 /// use reshard_collectives::{Communicator, threads::World};
 /// let mut world = World::new(3)?;
 /// let results = world.run(|comm| {
-///     comm.barrier()?;
+///     comm.barrier(&[0, 1, 2])?;
 ///     Ok(comm.rank() * 10)
 /// });
 /// assert_eq!(results, [Ok(0), Ok(10), Ok(20)]);
@@ -240,7 +240,7 @@ impl World {
         plan: &Plan,
         shards: &[S],
     ) -> Result<(Vec<Vec<u8>>, Trace), Error> {
-        self.redistribute_memory(plan, shards, &Memory::RowMajor, &Memory::RowMajor)
+        self.redistribute_memory(plan, shards, &BufferLayout::RowMajor, &BufferLayout::RowMajor)
     }
 
     /// As [`redistribute`](World::redistribute), with shards that lie in memory as `source` and `target` say.
@@ -248,8 +248,8 @@ impl World {
         &mut self,
         plan: &Plan,
         shards: &[S],
-        source: &Memory,
-        target: &Memory,
+        source: &BufferLayout,
+        target: &BufferLayout,
     ) -> Result<(Vec<Vec<u8>>, Trace), Error> {
         self.check(plan, shards.len())?;
         let shard_of: HashMap<usize, &[u8]> =

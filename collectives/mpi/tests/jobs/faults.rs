@@ -21,9 +21,13 @@ const TIME_OUT: Duration = Duration::from_secs(2);
 const SLACK: Duration = Duration::from_secs(15);
 
 pub(crate) fn plan(ranks: usize, shape: &[usize], from: &str, to: &str) -> Plan {
+    plan_of(DType::F32, ranks, shape, from, to)
+}
+
+fn plan_of(dtype: DType, ranks: usize, shape: &[usize], from: &str, to: &str) -> Plan {
     let mesh = Mesh::new([("tp", ranks)]).unwrap();
     let [from, to] = [from, to].map(|text| Sharding::parse(&mesh, shape, text).unwrap());
-    Planner::new().plan(&from, &to, DType::F32).unwrap()
+    Planner::new().plan(&from, &to, dtype).unwrap()
 }
 
 /// Compiles, runs once with bytes that depend on the rank, and returns the target.
@@ -81,6 +85,17 @@ pub(crate) fn leaving(comm: &mut Comm) {
     run(comm, &plan, 1).unwrap();
 }
 
+/// A rank of a job in which rank 1 never comes to a barrier.
+pub(crate) fn missing(comm: &mut Comm) {
+    comm.set_time_out(TIME_OUT);
+    let all: Vec<usize> = (0..comm.size()).collect();
+    comm.barrier(&all).unwrap();
+    if comm.rank() == 1 {
+        std::thread::sleep(TIME_OUT + SLACK);
+    }
+    comm.barrier(&all).unwrap();
+}
+
 /// A rank of a job in which rank 1 means another plan, then thinks better of it, and then another dtype.
 pub(crate) fn disagreeing(comm: &mut Comm) {
     let ranks = comm.size();
@@ -94,8 +109,9 @@ pub(crate) fn disagreeing(comm: &mut Comm) {
     refused(run(comm, if odd { &other } else { &usual }, 1));
     let target = run(comm, &usual, 1).unwrap();
     assert!(target.iter().any(|byte| *byte != target[0]));
-    let integers = Planner::new().plan(usual.from(), usual.to(), DType::I32).unwrap();
-    let compiled = Compiled::new(if odd { &integers } else { &usual }, comm.rank()).unwrap();
+    let dtype = if odd { DType::I32 } else { DType::F32 };
+    let other = plan_of(dtype, ranks, &[64, 64], "S(0)", "S(1)");
+    let compiled = Compiled::new(&other, comm.rank()).unwrap();
     refused(compiled.scratch(comm).map(|_| Vec::new()));
     assert_eq!(run(comm, &usual, 1).unwrap(), target);
 }
