@@ -113,10 +113,10 @@ impl From<reshard_sharding::Error> for Error {
 
 impl From<reshard_planner::Error> for Error {
     fn from(error: reshard_planner::Error) -> Self {
-        match error {
-            reshard_planner::Error::Sharding(error) => error.into(),
-            error => Self::refused(error.kind(), error.to_string()),
+        if let reshard_planner::Error::Sharding(error) = error {
+            return error.into();
         }
+        Self::refused(error.kind(), error.to_string())
     }
 }
 

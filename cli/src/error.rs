@@ -144,10 +144,7 @@ impl From<&reshard_checkpoint::Error> for CliError {
 
 impl From<reshard_planner::Error> for CliError {
     fn from(error: reshard_planner::Error) -> Self {
-        match error {
-            reshard_planner::Error::Sharding(error) => error.into(),
-            error => Self::refused(error.kind(), error.to_string()),
-        }
+        Self::from(&reshard_checkpoint::Error::from(error))
     }
 }
 
@@ -156,7 +153,10 @@ impl From<reshard_ops::Error> for CliError {
         match error {
             reshard_ops::Error::Sharding(error) => error.into(),
             reshard_ops::Error::Planner(error) => error.into(),
-            error => Self::refused(error.kind(), error.to_string()),
+            error @ (reshard_ops::Error::Rule { .. }
+            | reshard_ops::Error::ImplicitRedistribute { .. }
+            | reshard_ops::Error::Unsupported { .. }
+            | _) => Self::refused(error.kind(), error.to_string()),
         }
     }
 }

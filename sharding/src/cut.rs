@@ -88,6 +88,7 @@ impl DimCut {
     }
 
     /// The same, as plain chunks where its sizes are those.
+    #[must_use]
     pub fn simplest(self) -> DimCut {
         match self {
             DimCut::Chunks { .. } | DimCut::Other(_) => self,
@@ -96,6 +97,7 @@ impl DimCut {
     }
 
     /// The same without a split factor: plain chunks over as many ranks, or these sizes.
+    #[must_use]
     pub fn in_one_piece(self) -> DimCut {
         match self {
             DimCut::Chunks { ranks, .. } => DimCut::chunks(1, ranks),
@@ -106,6 +108,7 @@ impl DimCut {
     /// The same cut of `len`, with as many pieces as that really makes.
     ///
     /// Requires that there is something to cut.
+    #[must_use]
     pub fn without_empty_pieces(&self, len: usize) -> DimCut {
         match self {
             DimCut::Chunks { pieces, ranks } => DimCut::chunks(len.div_ceil(len.div_ceil(*pieces)), *ranks),

@@ -229,6 +229,7 @@ impl Sharding {
 
     /// The same tensor on the same mesh with other modes, of which it is known that they nest with its dims.
     #[doc(hidden)]
+    #[must_use]
     pub fn with_modes(&self, modes: impl Iterator<Item = Mode<At>>) -> Sharding {
         Sharding::from_modes(&self.mesh, &self.shape, modes.collect(), &self.partial)
             .expect("the modes of each dim stay in it")
@@ -256,7 +257,8 @@ impl Sharding {
 
     /// The same with its terms reduced to replicas.
     #[doc(hidden)]
-    pub fn settled(&self) -> Sharding {
+    #[must_use]
+    pub fn reduced(&self) -> Sharding {
         Sharding { partial: SmallVec::new(), ..self.clone() }
     }
 

@@ -104,6 +104,11 @@ impl<K: Hash + Eq, V: Clone> Table<K, V> {
         entries.young.insert(key, value);
     }
 
+    /// Whether there are no entries.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// How many entries there are.
     pub fn len(&self) -> usize {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);

@@ -174,7 +174,7 @@ fn received_of_layouts(from: &Sharding, to: &Sharding) -> Option<u64> {
     let zipped = zip(from.modes()?, to.modes()?).ok()?;
     let local: i64 = to.modes()?.iter().filter(|m| m.stride.is_local()).map(|m| m.extent).product();
     let mut gathered = 1;
-    for &Mode { extent, stride: (before, after) } in zipped.iter() {
+    for &Mode { extent, stride: (before, after) } in &*zipped {
         if before.is_local() || before == after {
             continue;
         }

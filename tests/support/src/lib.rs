@@ -18,7 +18,8 @@ use reshard_sharding::{Mesh, Sharding};
 /// ```
 pub fn every<T: Clone>(choices: &[T], length: usize) -> Vec<Vec<T>> {
     (0..length).fold(vec![Vec::new()], |all, _| {
-        let longer = |list: Vec<T>| choices.iter().map(move |c| [&list[..], &[c.clone()]].concat());
+        let longer =
+            |list: Vec<T>| choices.iter().map(move |c| [&list[..], std::slice::from_ref(c)].concat());
         all.into_iter().flat_map(longer).collect()
     })
 }

@@ -84,7 +84,7 @@ impl Made {
                     None => return Ok(None),
                 },
                 Constraint::Reduced if out.is_partial() => {
-                    match p.planner.price(out, &out.settled(), p.output_dtype, Ask::Quick)? {
+                    match p.planner.price(out, &out.reduced(), p.output_dtype, Ask::Quick)? {
                         Price::Exactly(cost) | Price::AtMost(cost) | Price::MoreThan(cost) => cost,
                     }
                 }
