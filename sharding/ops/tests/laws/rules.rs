@@ -78,7 +78,7 @@ fn strategies_follow_from_factors() {
 #[test]
 fn shapes_are_bound_and_checked() {
     let op = |text: &str, inputs: &[&[usize]]| Op::new("op", &text.parse().unwrap(), inputs);
-    let out = |text: &str, inputs: &[&[usize]]| op(text, inputs).unwrap().outputs()[0].to_vec();
+    let out = |text: &str, inputs: &[&[usize]]| op(text, inputs).unwrap().outputs()[0].clone();
     assert_eq!(out("mk,kn->mn", &[&[3, 4], &[4, 5]]), [3, 5]);
     assert_eq!(out("...,...->...", &[&[8, 1, 3], &[5, 3]]), [8, 5, 3]);
     assert_eq!(out("...,...->...", &[&[], &[5, 3]]), [5, 3]);
