@@ -25,6 +25,7 @@ mod propagator;
 mod refusal;
 mod search;
 mod slots;
+mod target;
 
 pub use cache::PropagationCache;
 pub use choice::{Choice, OperandIndex};

@@ -230,6 +230,12 @@ fn refusal(e: &Equation) -> Option<String> {
     if operands().any(|dims| dims.iter().filter(|d| **d == Dim::Rest).count() > 1) {
         return Some("an operand has more than one ellipsis".to_owned());
     }
+    let has_rest = |dims: &Vec<Dim>| dims.contains(&Dim::Rest);
+    if e.inputs.iter().any(has_rest) && !e.outputs.iter().all(has_rest) {
+        return Some(
+            "an output lacks the ellipsis, whose dims pass: give letters to dims that are reduced".to_owned(),
+        );
+    }
     for f in &e.factors {
         let name = f.name;
         if !name.is_ascii_alphabetic() || matches!(name, 'P' | 'R' | 'S') {

@@ -138,6 +138,8 @@ fn bad_rules_are_refused_in_one_sentence() {
         ("(ij->k", "letters and \")\""),
         ("......->i", "one ellipsis"),
         ("ij->i {j: 99999999999999999999}", "a number below 2^63"),
+        ("...->", "an output lacks the ellipsis, whose dims pass: give letters to dims that are reduced"),
+        ("...i->...,i", "an output lacks the ellipsis"),
         ("iS->iS", "a factor is a letter other than P, R and S, which are placements, not S"),
     ] {
         let error = text.parse::<Rule>().unwrap_err().to_string();
@@ -164,7 +166,7 @@ fn rules_of_parts_are_those_of_texts_or_refused() {
     let (one, none): ([char; 1], [char; 0]) = (['i'], []);
     for (wrong, message) in [
         (RuleBuilder::new().input(one), "it has no output"),
-        (RuleBuilder::new().input([Dim::Rest, Dim::Rest]).output(none), "more than one ellipsis"),
+        (RuleBuilder::new().input([Dim::Rest, Dim::Rest]).output([Dim::Rest]), "more than one ellipsis"),
         (RuleBuilder::new().input(['R']).output(['R']), "a letter other than P, R and S"),
         (RuleBuilder::new().input(['\u{e9}']).output(['\u{e9}']), "a letter other than P, R and S"),
         (
