@@ -57,7 +57,7 @@ apply() {
 
 stale() {
     fail "$recipes/$1.diff no longer applies $2. Either" \
-        "    git apply --3way $recipes/$1.diff        and mend what is in conflict," \
+        "    git apply --3way $recipes/$1.diff        and mend and git add what is in conflict," \
         "or follow the recipe in CONTRIBUTING.md again; run its tests, and then" \
         "    scripts/check_recipes.sh --make $1"
 }
