@@ -1,5 +1,5 @@
 # What CI runs, one target a stage, and the longer runs that it does not.
-.PHONY: all help ci fmt one-algebra clippy doc package test own-cut kept unsafe-list minilm bench bench-check laws fuzz instructions cuda gpu gpu-build check-gpu mpi mpi-bench large-mpi soak large
+.PHONY: all help ci fmt one-algebra clippy doc package test recipes own-cut kept unsafe-list minilm bench bench-check laws fuzz instructions cuda gpu gpu-build check-gpu mpi mpi-bench large-mpi soak large
 
 all: fmt unsafe-list one-algebra clippy doc test
 
@@ -7,6 +7,7 @@ help:
 	@echo "make              format, list of unsafe code, clippy, docs, tests"
 	@echo "make ci           all that CI runs, from packages to the real checkpoint"
 	@echo "make minilm       the real checkpoint alone (fetches 90 MB once)"
+	@echo "make recipes      the diffs of docs/recipes applied to a copy, and their tests run there"
 	@echo "make own-cut      a placement of one's own, from a package outside of the workspace"
 	@echo "make kept         200,000 plans and 100,000 shardings against the hashes kept of them (RESHARD_KEPT=0..7 an eighth)"
 	@echo "make bench        all benchmarks; the tables are in docs/benchmarks.md"
@@ -45,6 +46,9 @@ doc:
 
 test:
 	cargo test --workspace
+
+recipes:
+	scripts/check_recipes.sh
 
 # No member of the workspace: it sees what a stranger sees. One target directory, so that nothing is built twice.
 OWN_CUT = --manifest-path examples/own_cut/Cargo.toml

@@ -1,0 +1,113 @@
+#!/usr/bin/env bash
+# Whether the recipes of CONTRIBUTING.md still work: every diff of docs/recipes is applied to a copy of the tracked files, alone and
+# together with the others, and the tests that stand in front of them run there.
+#
+#     scripts/check_recipes.sh                 all of them
+#     scripts/check_recipes.sh NAME..          these
+#     scripts/check_recipes.sh --make NAME     writes docs/recipes/NAME.diff anew: what HEAD lacks of the working tree
+#
+# A diff begins with what it adds and with its tests, one `    cargo test SELECTION -- FILTER..` a line.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+recipes=docs/recipes
+
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+
+fail() {
+    printf '%s\n' "$@" >&2
+    exit 1
+}
+
+# What stands in front of a diff.
+comment() {
+    sed '/^diff --git /,$d' "$1"
+}
+
+if [ "${1:-}" = --make ]; then
+    file=$recipes/${2:?the name of a recipe}.diff
+    [ -f "$file" ] || fail "there is no $file: write what it adds and its tests there first"
+    comment "$file" >"$tmp/diff"
+    # An index of its own, so that new files are in the diff and the real index stays as it is. One line around each change:
+    # the less a diff quotes, the longer it applies.
+    export GIT_INDEX_FILE=$tmp/index
+    git read-tree HEAD
+    git add -A -- . ":!$recipes"
+    git diff --cached -U1 --full-index HEAD -- . ":!$recipes" >>"$tmp/diff"
+    grep -q '^diff --git ' "$tmp/diff" || fail "$file: the working tree is HEAD, so there is nothing to write"
+    cp "$tmp/diff" "$file"
+    echo "$file is written; put its change away with: git stash push -u -- . ':!$recipes'"
+    exit
+fi
+
+names=("$@")
+if [ ${#names[@]} -eq 0 ]; then
+    for file in "$recipes"/*.diff; do names+=("$(basename "$file" .diff)"); done
+fi
+
+mkdir "$tmp/tree"
+while IFS= read -r -d '' file; do
+    if [ -f "$file" ]; then printf '%s\0' "$file"; fi
+done < <(git ls-files -z) | tar --null --files-from - --create | tar --extract --directory "$tmp/tree"
+
+# Inside a repository `git apply` would look for the paths there.
+apply() {
+    (cd "$tmp/tree" && GIT_CEILING_DIRECTORIES=$tmp git apply "$@")
+}
+
+stale() {
+    fail "$recipes/$1.diff no longer applies $2. Either" \
+        "    git apply --3way $recipes/$1.diff        and mend and git add what is in conflict," \
+        "or follow the recipe in CONTRIBUTING.md again; run its tests, and then" \
+        "    scripts/check_recipes.sh --make $1"
+}
+
+declare -A filters=()
+selections=()
+for name in "${names[@]}"; do
+    file=$PWD/$recipes/$name.diff
+    [ -f "$file" ] || fail "there is no $recipes/$name.diff"
+    grep -q '^diff --git ' "$file" || fail "$recipes/$name.diff is empty"
+    apply --check "$file" || stale "$name" "to the tree"
+    [ -n "$(apply --numstat "$file")" ] || fail "$recipes/$name.diff changes nothing"
+    tests=0
+    while IFS= read -r line; do
+        [[ $line =~ ^"    cargo test "(.+)" -- "(.+)$ ]] || continue
+        [ -n "${filters[${BASH_REMATCH[1]}]:-}" ] || selections+=("${BASH_REMATCH[1]}")
+        filters[${BASH_REMATCH[1]}]+=" ${BASH_REMATCH[2]}"
+        tests=$((tests + 1))
+    done < <(comment "$file")
+    [ $tests -gt 0 ] || fail "$recipes/$name.diff names no test: a line such as \"    cargo test -p reshard-planner --test laws -- golden\""
+done
+for name in "${names[@]}"; do
+    apply "$PWD/$recipes/$name.diff" || stale "$name" "after those before it: ${names[*]}"
+    echo "applied: $name"
+done
+
+# One folder from run to run, in which only what differs is written, so that cargo finds what it has built.
+tree=${CARGO_TARGET_DIR:-target}/recipes
+mkdir -p "$tree"
+tree=$(cd "$tree" && pwd)
+(cd "$tree" && find . -type f -print0) | while IFS= read -r -d '' file; do
+    if [ ! -f "$tmp/tree/$file" ]; then rm "$tree/$file"; fi
+done
+(cd "$tmp/tree" && find . -type f -print0) | while IFS= read -r -d '' file; do
+    if ! cmp --silent "$tmp/tree/$file" "$tree/$file"; then
+        mkdir -p "$(dirname "$tree/$file")"
+        cp "$tmp/tree/$file" "$tree/$file"
+    fi
+done
+export CARGO_TARGET_DIR=${tree%/recipes}
+cd "$tree"
+
+for selection in "${selections[@]}"; do
+    read -ra select <<<"$selection"
+    read -ra all <<<"${filters[$selection]}"
+    listed=$(cargo test --locked --quiet "${select[@]}" -- --list)
+    for filter in "${all[@]}"; do
+        grep -q -F -- "$filter" <(grep ': test$' <<<"$listed") || fail "cargo test $selection -- $filter: no test has that name"
+    done
+    printf '\ncargo test %s --%s\n' "$selection" "${filters[$selection]}"
+    cargo test --locked "${select[@]}" -- "${all[@]}"
+done
+echo "${#names[@]} recipes apply, and their tests pass: ${names[*]}"
