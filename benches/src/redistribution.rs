@@ -30,6 +30,7 @@ pub fn plan(shape: &[usize], from: &str, to: &str) -> Result<Plan, reshard_plann
 /// A rank's buffers for a plan: allocated, touched, and ready to run.
 #[derive(Debug)]
 pub struct Ready {
+    all: Vec<usize>,
     compiled: Compiled,
     source: Vec<u8>,
     target: Vec<u8>,
@@ -45,12 +46,17 @@ impl Ready {
         let filled = |bytes| vec![rank + 1; bytes];
         let (source, target) = (filled(compiled.source_bytes()), filled(compiled.target_bytes()));
         let (plain, scratch) = (filled(compiled.target_bytes()), compiled.scratch(comm)?);
-        Ok(Ready { compiled, source, target, plain, scratch })
+        Ok(Ready { all: (0..comm.size()).collect(), compiled, source, target, plain, scratch })
+    }
+
+    /// Waits for all ranks.
+    fn meet(&self, comm: &mut Comm) -> Result<(), Error> {
+        comm.barrier(&self.all)
     }
 
     /// One redistribution after a barrier: when this rank began and ended.
     pub fn redistribute(&mut self, comm: &mut Comm) -> Result<Span, Error> {
-        comm.barrier()?;
+        self.meet(comm)?;
         let begin = Instant::now();
         self.compiled.run(comm, &self.source, &mut self.target, &mut self.scratch)?;
         Ok((begin, Instant::now()))
@@ -58,7 +64,7 @@ impl Ready {
 
     /// One plain copy, after a barrier, of as many bytes as land in the target.
     pub fn memcpy(&mut self, comm: &mut Comm) -> Result<Span, Error> {
-        comm.barrier()?;
+        self.meet(comm)?;
         let begin = Instant::now();
         self.target.copy_from_slice(&self.plain);
         Ok((begin, Instant::now()))
@@ -86,7 +92,7 @@ pub fn measure(world: &mut World, plan: &Plan, turns: usize) -> Result<Ratios, E
         for _ in 0..turns {
             spans.push((ready.memcpy(comm)?, ready.redistribute(comm)?));
         }
-        comm.barrier()?;
+        ready.meet(comm)?;
         Ok((spans, ready.target.len()))
     });
     let ranks = results.into_iter().collect::<Result<Vec<_>, Error>>()?;

@@ -31,11 +31,13 @@ use crate::{Error, Exchange};
 ///
 /// * All members of a group post the same exchanges of that group in the same order, and wait for them in that order.
 ///   Several may be posted before the first is waited for.
+/// * [`barrier`](Communicator::barrier) holds every member until the last has come.
 /// * [`Exchange::members`] are a group. Groups may overlap; no two ranks come to the exchanges of two groups in different
 ///   orders.
 /// * When [`wait`](Communicator::wait) succeeds the target is complete, and nobody reads the source any more.
 /// * When any rank of a group fails (it panics, returns an error, leaves, or stalls past the time-out), every other
-///   member's [`wait`](Communicator::wait) returns an error that names it; none blocks for longer than the time-out.
+///   member's [`wait`](Communicator::wait), [`agree`](Communicator::agree) or [`barrier`](Communicator::barrier) returns an
+///   error that names it; none blocks for longer than the time-out.
 ///   After an error the contents of targets and staging are unspecified, and nobody reads the source any more either.
 /// * A [`Pending`](Communicator::Pending) may be dropped or leaked instead of being waited for. An engine must then stay
 ///   sound: it lends the caller's memory to others only during `post` and `wait` themselves.
@@ -68,10 +70,39 @@ pub trait Communicator {
     /// Whether the ranks of an exchange mean the same plan: compares [`Exchange::tag`] with the other members'.
     ///
     /// Called by all members together, once for every group of a plan and before anything moves, by
-    /// [`Compiled::scratch`](crate::Compiled::scratch); an engine may open here whatever it keeps per group.
+    /// [`Compiled::scratch`](crate::Compiled::scratch), and by [`barrier`](Communicator::barrier); an engine may open here
+    /// whatever it keeps per group.
+    /// Ensures: nobody returns before all members have come, since nobody knows before what they mean.
+    /// [`Exchange::check_rank`] and [`Exchange::check_tags`] are what engines have in common here.
     /// Errors: [`Error::Mismatch`] on every member if the tags are not all the same, and the communicator can be used as
     /// before; or as [`wait`](Communicator::wait), if a member fails or does not come.
     fn agree(&mut self, exchange: &Exchange) -> Result<(), Error>;
+
+    /// Waits until all members of a group have come here.
+    ///
+    /// Requires ascending members, this rank among them, and that all of them call it, in the same order as the exchanges
+    /// of the group. Ensures: nobody returns before the last has come.
+    /// Errors: [`Error::Group`], before anybody is waited for; [`Error::Mismatch`] where another member agrees on a plan
+    /// instead; or as [`wait`](Communicator::wait), if a member fails or does not come.
+    ///
+    /// A barrier is an agreement on nothing, for [`agree`](Communicator::agree) cannot return before it has heard of
+    /// everybody; an engine that can meet in less may say how.
+    ///
+    /// ```
+    /// use reshard_collectives::{Communicator, threads::World};
+    /// let results = World::new(3)?.run(|comm| {
+    ///     if comm.rank() > 0 {
+    ///         comm.barrier(&[1, 2])?;
+    ///     }
+    ///     comm.barrier(&[0, 1, 2])
+    /// });
+    /// assert!(results.iter().all(Result::is_ok));
+    /// # Ok::<(), reshard_collectives::Error>(())
+    /// ```
+    fn barrier(&mut self, members: &[usize]) -> Result<(), Error> {
+        let meeting = Exchange::meeting(self.rank(), self.size(), members)?;
+        if meeting.is_local() { Ok(()) } else { self.agree(&meeting) }
+    }
 
     /// Whether this engine wants this all-reduce as one exchange, and not as a reduce-scatter and an all-gather.
     ///
@@ -85,6 +116,7 @@ pub trait Communicator {
     /// Begins an exchange and does not wait for others.
     ///
     /// Requires buffers of the sizes that the exchange says; `staging` of [`staging_bytes`](Communicator::staging_bytes).
+    /// [`Exchange::check_rank`], [`Exchange::check_buffers`] and [`Exchange::check_staging`] say so.
     fn post<'a>(
         &mut self,
         exchange: &'a Exchange,

@@ -187,14 +187,13 @@ impl Compiled {
         if comm.rank() != self.rank {
             return Err(Error::NotInPlan { rank: comm.rank() });
         }
-        let talks = |exchange: &Exchange| exchange.communicates() && exchange.members().len() > 1;
         let mut staging = 0;
         for (at, stage) in self.stages.iter().enumerate() {
             let exchange = &stage.exchange;
             let knows = |earlier: &Stage| {
-                talks(&earlier.exchange) && earlier.exchange.members() == exchange.members()
+                !earlier.exchange.is_local() && earlier.exchange.members() == exchange.members()
             };
-            if talks(exchange) && !self.stages[..at].iter().any(knows) {
+            if !exchange.is_local() && !self.stages[..at].iter().any(knows) {
                 comm.agree(exchange)?;
             }
             let whole = stage.whole.iter().map(|whole| &whole.1).filter(|whole| comm.all_reduces(whole));

@@ -3,23 +3,31 @@
 use std::fmt;
 use std::time::Duration;
 
-/// Where in a plan something happened: the step and the ranks that take part in it with the rank that tells.
+/// Where something happened: the step of a plan, or a meeting, and the ranks that take part in it with the rank that tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Index of the step in the plan.
-    pub step: usize,
+    /// Index of the step in the plan; `None` where ranks meet without one, as in
+    /// [`barrier`](crate::Communicator::barrier).
+    pub step: Option<usize>,
     /// The ranks of the group, ascending.
     pub group: Vec<usize>,
 }
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "step {} of group ", self.step)?;
-        let shown: Vec<String> = self.group.iter().take(16).map(usize::to_string).collect();
-        let more =
-            if self.group.len() > 16 { format!(",.. ({} ranks)", self.group.len()) } else { String::new() };
-        write!(f, "[{}{more}]", shown.join(","))
+        match self.step {
+            Some(step) => write!(f, "step {step} of group ")?,
+            None => write!(f, "a meeting of group ")?,
+        }
+        show_group(&self.group, f)
     }
+}
+
+/// The first ranks of a group, and how many there are.
+fn show_group(group: &[usize], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let shown: Vec<String> = group.iter().take(16).map(usize::to_string).collect();
+    let more = if group.len() > 16 { format!(",.. ({} ranks)", group.len()) } else { String::new() };
+    write!(f, "[{}{more}]", shown.join(","))
 }
 
 /// Why a plan was not compiled or not carried out; displays as one sentence that names ranks and values.
@@ -38,6 +46,15 @@ pub enum Error {
     NotInPlan {
         /// The rank.
         rank: usize,
+    },
+    /// Ranks that cannot meet as a group.
+    Group {
+        /// The rank that asked.
+        rank: usize,
+        /// The group.
+        group: Vec<usize>,
+        /// What is wrong with it, as a clause.
+        message: String,
     },
     /// A memory layout that does not fit the local shape.
     Memory {
@@ -124,6 +141,13 @@ pub enum Error {
         /// Where that was noticed.
         place: Place,
     },
+    /// A group was met that has not yet agreed on a plan, by an engine that keeps something for each group.
+    NotAgreed {
+        /// This rank.
+        rank: usize,
+        /// Where that was noticed.
+        place: Place,
+    },
     /// A receiver counted other bytes than the sender.
     Trace {
         /// The step.
@@ -167,12 +191,13 @@ impl Error {
             Error::Kernel(error) => error.kind(),
             Error::Layout(_) | Error::Memory { .. } => "memory",
             Error::Parse { .. } => "parse",
-            Error::NotInPlan { .. } | Error::WorldTooSmall { .. } => "rank",
+            Error::NotInPlan { .. } | Error::WorldTooSmall { .. } | Error::Group { .. } => "rank",
             Error::Buffer { .. } | Error::ShardCount { .. } | Error::TensorCount { .. } => "buffer",
             Error::Phase { .. } => "phase",
             Error::RankFailed { .. } | Error::Panicked { .. } | Error::Planted { .. } => "rank_failed",
             Error::TimedOut { .. } => "timed_out",
             Error::Mismatch { .. } => "mismatch",
+            Error::NotAgreed { .. } => "not_agreed",
             Error::Trace { .. } => "trace",
             Error::Threads { .. } => "threads",
             Error::Engine { .. } => "engine",
@@ -192,6 +217,7 @@ impl Error {
             | Error::Kernel(_)
             | Error::Layout(_)
             | Error::NotInPlan { .. }
+            | Error::Group { .. }
             | Error::Memory { .. }
             | Error::Parse { .. }
             | Error::Buffer { .. }
@@ -199,6 +225,7 @@ impl Error {
             | Error::TensorCount { .. }
             | Error::WorldTooSmall { .. }
             | Error::Phase { .. }
+            | Error::NotAgreed { .. }
             | Error::Trace { .. }
             | Error::Threads { .. }
             | Error::Engine { .. } => None,
@@ -214,6 +241,11 @@ impl fmt::Display for Error {
             Error::Kernel(error) => error.fmt(f),
             Error::Layout(error) => error.fmt(f),
             Error::NotInPlan { rank } => write!(f, "rank {rank} takes no part in the plan"),
+            Error::Group { rank, group, message } => {
+                write!(f, "rank {rank} cannot meet group ")?;
+                show_group(group, f)?;
+                write!(f, ": {message}")
+            }
             Error::Memory { rank, message } => write!(f, "memory of rank {rank}: {message}"),
             Error::Parse { input, message } => write!(f, "{message}, not {input:?}"),
             Error::Buffer { rank, which, needed, given } => {
@@ -238,6 +270,11 @@ impl fmt::Display for Error {
                 write!(f, "rank {rank} did not come to {place} within {after:?}")
             }
             Error::Mismatch { rank, place } => write!(f, "rank {rank} carries out another plan in {place}"),
+            Error::NotAgreed { rank, place } => {
+                write!(f, "rank {rank}: the members of group ")?;
+                show_group(&place.group, f)?;
+                f.write_str(" have not agreed on a plan; see `Compiled::scratch`")
+            }
             Error::Trace { step, receiver, sender, received, sent } => write!(
                 f,
                 "in step {step} rank {receiver} received {received} bytes from rank {sender}, which sent {sent}"
@@ -253,10 +290,13 @@ impl std::error::Error for Error {}
 
 impl From<reshard_planner::Error> for Error {
     fn from(error: reshard_planner::Error) -> Self {
-        match error {
-            reshard_planner::Error::Sharding(error) => Error::Sharding(error),
-            reshard_planner::Error::Kernel(error) => Error::Kernel(error),
-            error => Error::Planner(error),
+        // What the planner was told itself is said as if it had been told here.
+        if let reshard_planner::Error::Sharding(error) = error {
+            Error::Sharding(error)
+        } else if let reshard_planner::Error::Kernel(error) = error {
+            Error::Kernel(error)
+        } else {
+            Error::Planner(error)
         }
     }
 }

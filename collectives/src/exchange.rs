@@ -1,21 +1,17 @@
 //! One phase of a plan, or of several plans together, compiled for one rank.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+mod build;
 
-use reshard_kernels::{Combine, Copy, DType, Divide, Nest, Side};
-use reshard_layout::Mode;
-use reshard_planner::internal::combine_op;
-use reshard_planner::{Block, Message, Phase, StepOp};
+use std::sync::Arc;
+
+use reshard_kernels::{Copy, DType, Divide};
+use reshard_planner::StepOp;
 use smallvec::SmallVec;
 
-use crate::collective::{self, Collective, Reduction};
-use crate::memory::{Map, Nests, nest_of};
-use crate::{Error, Move, Piece, Place, Receive, Send};
+pub(crate) use build::{Head, Part};
 
-/// The number of the next exchange.
-static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+use crate::collective::{Collective, Reduction};
+use crate::{Error, Piece, Place, Receive, Send};
 
 /// What one rank does in one phase: everything checked, every offset fixed, nothing that depends on the data.
 ///
@@ -28,6 +24,8 @@ pub struct Exchange {
     id: u64,
     rank: usize,
     step: usize,
+    /// Whether it is no step of a plan: ranks meet, and nothing moves.
+    is_meeting: bool,
     phase: usize,
     op: Option<StepOp>,
     dtype: Option<DType>,
@@ -65,212 +63,7 @@ pub struct Average {
     divide: Divide,
 }
 
-/// What compiling an exchange needs to know besides its parts.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Head {
-    pub(crate) rank: usize,
-    pub(crate) step: usize,
-    pub(crate) phase: usize,
-    /// The same on all ranks that carry out the same plans.
-    pub(crate) tag: u64,
-}
-
-/// A tensor's part in an exchange.
-pub(crate) struct Part<'a> {
-    pub(crate) dtype: DType,
-    pub(crate) phase: &'a Phase,
-    /// What the plan calls it; `None` if it comes from no plan.
-    pub(crate) op: Option<StepOp>,
-    /// Whether ranks talk to each other in this step.
-    pub(crate) communicates: bool,
-    /// Whether shapes and memory are the same on all members, up to where things begin.
-    pub(crate) symmetric: bool,
-    /// The memory of this rank's source and target.
-    pub(crate) source: Map,
-    pub(crate) target: Map,
-    /// The memory of a peer's source.
-    pub(crate) peer_source: &'a dyn Fn(usize) -> Result<Map, Error>,
-}
-
 impl Exchange {
-    /// Compiles the phases of one tensor or more, all of the same members; reductions only together with reductions
-    /// whose terms come in the same order.
-    pub(crate) fn new(head: Head, parts: &[Part<'_>]) -> Result<Exchange, Error> {
-        let Head { rank, step, .. } = head;
-        let wrong = |message: String| Error::Phase { step, message };
-        let Some(first) = parts.first() else { return Err(wrong("there is nothing to do".to_string())) };
-        let mut members: SmallVec<[usize; 16]> = first.phase.members.iter().copied().collect();
-        members.sort_unstable();
-        let Ok(my_place) = members.binary_search(&rank) else {
-            return Err(wrong(format!("rank {rank} is not a member of its own group {members:?}")));
-        };
-        let all_same = |same: &dyn Fn(&Part<'_>) -> bool| parts.iter().all(same);
-        let mut exchange = Exchange {
-            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
-            rank,
-            step,
-            phase: head.phase,
-            op: first.op.filter(|_| all_same(&|part| part.op == first.op)),
-            dtype: all_same(&|part| part.dtype == first.dtype).then_some(first.dtype),
-            members: members.as_slice().into(),
-            communicates: first.communicates,
-            source_bytes: 0,
-            target_bytes: 0,
-            fills: Vec::new(),
-            receives: Vec::new(),
-            sends: Vec::new(),
-            reduces: first.phase.reduce.is_some(),
-            reduction: None,
-            averages: Vec::new(),
-            tag: head.tag ^ ((step as u64) << 8 | head.phase as u64),
-            collective: None,
-        };
-        let mut reductions = Vec::with_capacity(parts.len());
-        let mut places = Places::default();
-        for part in parts {
-            if part.phase.reduce.is_some() != first.phase.reduce.is_some()
-                || part.communicates != first.communicates
-            {
-                return Err(wrong("steps of different kinds cannot be one exchange".to_string()));
-            }
-            reductions.push(exchange.add(part, &mut places)?);
-        }
-        let same = reductions.first().copied().flatten();
-        exchange.reduction = same.filter(|_| reductions.iter().all(|other| *other == same));
-        if !exchange.reduces {
-            // Not everybody reads the same rank first: start with oneself.
-            let n = exchange.members.len();
-            let place = |peer: &usize| members.binary_search(peer).unwrap_or(0);
-            exchange.receives.sort_by_key(|receive| (place(&receive.peer()) + n - my_place) % n);
-        }
-        if !exchange.communicates && exchange.receives.iter().any(|receive| receive.peer() != rank) {
-            return Err(wrong(format!("rank {rank} receives from others in a local step")));
-        }
-        if let (Some(op), [part]) = (exchange.op, parts)
-            && part.symmetric
-            && exchange.fills.is_empty()
-        {
-            exchange.collective = collective::recognise(&exchange, op);
-        }
-        Ok(exchange)
-    }
-
-    /// Adds a tensor's part, and says how its terms combine.
-    fn add(&mut self, part: &Part<'_>, places: &mut Places) -> Result<Option<Reduction>, Error> {
-        let Part { dtype, phase, .. } = *part;
-        let (rank, step) = (self.rank, self.step);
-        let item_bytes = dtype.item_bytes()?;
-        let wrong = |message: String| Error::Phase { step, message };
-        let end = |map: &Map| {
-            map.end()
-                .and_then(|elements| elements.checked_mul(item_bytes))
-                .ok_or(reshard_kernels::Error::Overflow { what: "the size of a buffer" })
-        };
-        let target_end = end(&part.target)?;
-        self.source_bytes = self.source_bytes.max(end(&part.source)?);
-        self.target_bytes = self.target_bytes.max(target_end);
-        let reduction = phase.reduce.map(|reduce| Reduction {
-            op: combine_op(reduce.op),
-            dtype,
-            divisor: reduce.divisor,
-        });
-        let mut whole = whole_target(phase.target_len);
-        part.target.apply(&mut whole, Side::Target)?;
-        if let Some(op) = phase.fill {
-            let item = dtype.identity(combine_op(op))?;
-            for nest in &whole {
-                let copy = Copy::new(nest, item_bytes)?;
-                self.fills.push(Fill {
-                    piece: Piece { nest: nest.clone(), dtype },
-                    item: item.clone(),
-                    copy,
-                });
-            }
-        }
-        let mut overwrite = phase.fill.is_none();
-        let mut last = 0;
-        for message in &phase.receives {
-            if self.members.binary_search(&message.peer).is_err() {
-                return Err(wrong(format!(
-                    "rank {} is not a member of group {:?}",
-                    message.peer, self.members
-                )));
-            }
-            if reduction.is_some()
-                && message.blocks.iter().map(Block::numel).sum::<usize>() != phase.target_len
-            {
-                return Err(wrong(format!("the term of rank {} does not cover the target", message.peer)));
-            }
-            let peer_map =
-                if message.peer == rank { part.source.clone() } else { (part.peer_source)(message.peer)? };
-            let mut any = false;
-            let mut nests = nests(message);
-            peer_map.apply(&mut nests, Side::Source)?;
-            part.target.apply(&mut nests, Side::Target)?;
-            for nest in nests {
-                let copy = Copy::new(&nest, item_bytes)?;
-                if copy.bytes() == 0 {
-                    continue;
-                }
-                if copy.target_range().end > target_end {
-                    return Err(wrong(format!(
-                        "a block of rank {} ends outside of the target",
-                        message.peer
-                    )));
-                }
-                let one = match reduction {
-                    Some(Reduction { op, .. }) if !overwrite => {
-                        Move::Combine(Combine::new(&nest, dtype, op)?)
-                    }
-                    Some(_) | None => Move::Copy(copy),
-                };
-                let at = places.receive(message.peer, &mut self.receives);
-                if reduction.is_some() && at < last {
-                    return Err(wrong("terms in different orders cannot be one exchange".to_string()));
-                }
-                last = at;
-                self.receives[at].push(Piece { nest, dtype }, one)?;
-                any = true;
-            }
-            overwrite &= reduction.is_none() || !any;
-        }
-        for message in phase.sends.iter().filter(|message| message.peer != rank) {
-            let mut nests = nests(message);
-            part.source.apply(&mut nests, Side::Source)?;
-            for nest in nests {
-                if nest.len()? > 0 {
-                    let at = places.send(message.peer, &mut self.sends);
-                    self.sends[at].push(Piece { nest, dtype })?;
-                }
-            }
-        }
-        if let Some(Reduction { op, divisor, .. }) = reduction {
-            dtype.check_combine(op)?;
-            if divisor != 1 {
-                for nest in &whole {
-                    let divide = Divide::new(nest, dtype, divisor)?;
-                    let piece = Piece { nest: nest.clone(), dtype };
-                    self.averages.push(Average { piece, divisor, divide });
-                }
-            }
-        }
-        Ok(reduction)
-    }
-
-    /// Makes an all-reduce of an exchange in which every member gets every member's whole source.
-    pub(crate) fn into_all_reduce(mut self, symmetric: bool) -> Option<Exchange> {
-        let reduction = self.reduction()?;
-        let pieces = self.receives.iter().find(|receive| receive.peer() == self.rank).map(Receive::pieces);
-        let (source, target) = match pieces {
-            None => (0..0, 0..0),
-            Some([piece]) => (piece.contiguous(Side::Source)?, piece.contiguous(Side::Target)?),
-            Some(_) => return None,
-        };
-        self.op = Some(StepOp::AllReduce);
-        self.collective = symmetric.then_some(Collective::AllReduce { source, target, reduction });
-        self.collective.is_some().then_some(self)
-    }
-
     /// A number that no other exchange of this process has; copies of an exchange have the same.
     ///
     /// By it an engine finds again what it has prepared for an exchange.
@@ -319,7 +112,7 @@ impl Exchange {
 
     /// Where this is, for errors.
     pub fn place(&self) -> Place {
-        Place { step: self.step, group: self.members.to_vec() }
+        Place { step: (!self.is_meeting).then_some(self.step), group: self.members.to_vec() }
     }
 
     /// Whether ranks talk to each other; if not, everything comes from this rank's own source.
@@ -402,51 +195,4 @@ impl Exchange {
         }
         Ok(())
     }
-
-    /// Succeeds if buffers of these sizes are large enough.
-    ///
-    /// Errors: [`Error::Buffer`].
-    pub fn check_buffers(&self, source: usize, target: usize) -> Result<(), Error> {
-        for (which, needed, given) in
-            [("source", self.source_bytes, source), ("target", self.target_bytes, target)]
-        {
-            if given < needed {
-                return Err(Error::Buffer { rank: self.rank, which, needed, given });
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Where the messages of each peer are listed.
-#[derive(Default)]
-struct Places {
-    receives: HashMap<usize, usize>,
-    sends: HashMap<usize, usize>,
-}
-
-impl Places {
-    fn receive(&mut self, peer: usize, all: &mut Vec<Receive>) -> usize {
-        *self.receives.entry(peer).or_insert_with(|| {
-            all.push(Receive::new(peer));
-            all.len() - 1
-        })
-    }
-
-    fn send(&mut self, peer: usize, all: &mut Vec<Send>) -> usize {
-        *self.sends.entry(peer).or_insert_with(|| {
-            all.push(Send::new(peer));
-            all.len() - 1
-        })
-    }
-}
-
-/// Every element of a dense target, from one repeated source element.
-fn whole_target(len: usize) -> Nests {
-    Nests::from_iter([Nest::new(0, 0, [Mode::new(len as i64, (0, 1))])])
-}
-
-/// A message's blocks as nests.
-fn nests(message: &Message) -> Nests {
-    message.blocks.iter().map(nest_of).collect()
 }

@@ -25,6 +25,7 @@
 //! ```
 
 mod batch;
+mod check;
 mod collective;
 mod communicator;
 mod compiled;

@@ -146,6 +146,17 @@ impl Receive {
         self.bytes
     }
 
+    /// Bytes that the peer's source must have for it.
+    pub fn source_bytes(&self) -> Result<usize, Error> {
+        let overflow = || reshard_kernels::Error::Overflow { what: "the size of a source" };
+        self.pieces.iter().try_fold(0, |most, piece| {
+            let Some((_, last)) = piece.nest.extremes(Side::Source)? else { return Ok(most) };
+            let items = usize::try_from(last).ok().and_then(|last| last.checked_add(1));
+            let end = items.and_then(|items| items.checked_mul(piece.item_bytes().ok()?));
+            Ok(most.max(end.ok_or_else(overflow)?))
+        })
+    }
+
     /// What it brings: from the peer's source into this rank's target.
     pub fn pieces(&self) -> &[Piece] {
         &self.pieces

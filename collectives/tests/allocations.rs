@@ -57,6 +57,7 @@ fn plan(mesh: &str, shape: &[usize], from: &str, to: &str) -> Plan {
 /// How often the heap is asked for memory while eight ranks run this fifty times, after the first time.
 fn calls_of_runs(world: &mut World, compile: impl Fn(usize) -> Compiled + Sync) -> u64 {
     let results = world.run(|comm| {
+        let all = [0, 1, 2, 3, 4, 5, 6, 7];
         COUNTED.set(true);
         let compiled = compile(comm.rank());
         let mut scratch = compiled.scratch(comm)?;
@@ -64,17 +65,17 @@ fn calls_of_runs(world: &mut World, compile: impl Fn(usize) -> Compiled + Sync) 
         for _ in 0..3 {
             compiled.run(comm, &source, &mut target, &mut scratch)?;
         }
-        comm.barrier()?;
+        comm.barrier(&all)?;
         let before = CALLS.load(Ordering::Relaxed);
         // Nobody begins before all have looked.
-        comm.barrier()?;
+        comm.barrier(&all)?;
         for _ in 0..50 {
             compiled.run(comm, &source, &mut target, &mut scratch)?;
         }
-        comm.barrier()?;
+        comm.barrier(&all)?;
         let after = CALLS.load(Ordering::Relaxed);
         COUNTED.set(false);
-        comm.barrier()?;
+        comm.barrier(&all)?;
         Ok(after - before)
     });
     results.into_iter().map(Result::unwrap).max().unwrap()

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use reshard_collectives::threads::{Comm, Fault, FaultKind, World};
-use reshard_collectives::{Communicator, Compiled, Error};
+use reshard_collectives::threads::{Fault, FaultKind, World};
+use reshard_collectives::{Communicator, Compiled, Error, contract};
 use reshard_kernels::DType;
 use reshard_planner::{Arithmetic, Plan, Planner};
 use reshard_sharding::{Mesh, Sharding};
@@ -103,12 +103,37 @@ fn a_stalled_rank_is_named(world: &mut World, plan: &Plan) {
 #[test]
 fn a_rank_that_leaves_early_is_named() {
     let mut world = World::new(3).unwrap();
-    let results = world.run(|comm| if comm.rank() == 1 { Ok(()) } else { comm.barrier() });
+    let results = world.run(|comm| if comm.rank() == 1 { Ok(()) } else { comm.barrier(&[0, 1, 2]) });
     assert_eq!(results[1], Ok(()));
     for rank in [0, 2] {
-        assert_eq!(results[rank].as_ref().unwrap_err().failed_rank(), Some(1));
+        let error = results[rank].as_ref().unwrap_err();
+        assert_eq!(error.failed_rank(), Some(1));
+        assert!(
+            error.to_string().ends_with("while it was waited for in a meeting of group [0,1,2]"),
+            "{error}"
+        );
     }
-    assert!(world.run(Comm::barrier).iter().all(Result::is_ok));
+    assert!(world.run(|comm| comm.barrier(&[0, 1, 2])).iter().all(Result::is_ok));
+}
+
+#[test]
+fn a_rank_that_never_comes_to_a_barrier_is_named() {
+    let mut world = World::new(3).unwrap();
+    world.set_time_out(Duration::from_millis(200));
+    // It leaves, or it is there and does something else for too long.
+    for stall in [Duration::ZERO, Duration::from_millis(800)] {
+        for missing in 0..3 {
+            let checked = world.run(|comm| {
+                let checked = contract::check_missing(comm, missing);
+                if comm.rank() == missing {
+                    std::thread::sleep(stall);
+                }
+                Ok(checked)
+            });
+            let failed = checked.iter().flatten().find_map(|checked| checked.as_ref().err());
+            assert_eq!(failed, None);
+        }
+    }
 }
 
 #[test]

@@ -79,6 +79,19 @@ fn a_mailbox_keeps_the_contract() {
 }
 
 #[test]
+fn a_rank_that_never_comes_to_a_barrier_is_named() {
+    for missing in 0..3 {
+        let check = move |mut mailbox: Mailbox| {
+            mailbox.set_time_out(std::time::Duration::from_millis(200));
+            contract::check_missing(&mut mailbox, missing)
+        };
+        let mailboxes = Mailbox::all(3, Habit::Sound).into_iter();
+        let ranks: Vec<_> = mailboxes.map(|mailbox| thread::spawn(move || check(mailbox))).collect();
+        assert!(ranks.into_iter().all(|rank| rank.join().unwrap() == Ok(())));
+    }
+}
+
+#[test]
 fn every_wrong_habit_is_caught() {
     for habit in Habit::WRONG {
         let failures: Vec<_> = contract_of(habit, 4, Options::quick()).into_iter().flatten().collect();

@@ -36,13 +36,15 @@ pub enum Habit {
     OwnTermFirst,
     /// Takes it for granted that all ranks mean the same plan.
     NeverAgrees,
+    /// Waits for nobody where nothing moves.
+    NeverMeets,
     /// Knows no letters of more than one piece.
     OnePiece,
 }
 
 impl Habit {
     /// The wrong ones.
-    pub const WRONG: [Habit; 11] = [
+    pub const WRONG: [Habit; 12] = [
         Habit::Backwards,
         Habit::WrongPeer,
         Habit::LosesLastByte,
@@ -53,6 +55,7 @@ impl Habit {
         Habit::ForgetsToDivide,
         Habit::OwnTermFirst,
         Habit::NeverAgrees,
+        Habit::NeverMeets,
         Habit::OnePiece,
     ];
 }
@@ -71,6 +74,7 @@ pub struct Mailbox {
     early: VecDeque<Letter>,
     addresses: Vec<Sender<Letter>>,
     habit: Habit,
+    time_out: Duration,
     /// Tags of exchanges that were carried out before.
     seen: HashSet<u64>,
 }
@@ -93,9 +97,16 @@ impl Mailbox {
             early: VecDeque::new(),
             addresses: addresses.clone(),
             habit,
+            time_out: Duration::from_secs(if habit == Habit::Sound { 20 } else { 1 }),
             seen: HashSet::new(),
         };
         inboxes.into_iter().enumerate().map(mailbox).collect()
+    }
+
+    /// How long a letter is waited for from now on.
+    #[allow(dead_code, reason = "for tests that have this module")]
+    pub fn set_time_out(&mut self, time_out: Duration) {
+        self.time_out = time_out;
     }
 
     fn send(&self, peer: usize, tag: u64, bytes: Vec<u8>) {
@@ -220,7 +231,7 @@ impl Communicator for Mailbox {
     }
 
     fn time_out(&self) -> Duration {
-        Duration::from_secs(if self.habit == Habit::Sound { 20 } else { 1 })
+        self.time_out
     }
 
     fn allocate(&self, bytes: usize) -> Result<Vec<u8>, Error> {
@@ -228,19 +239,23 @@ impl Communicator for Mailbox {
     }
 
     fn agree(&mut self, exchange: &Exchange) -> Result<(), Error> {
-        if self.habit == Habit::NeverAgrees {
+        exchange.check_rank(self.rank, self.size())?;
+        let nothing_moves = exchange.receives().is_empty() && exchange.sends().is_empty();
+        if self.habit == Habit::NeverAgrees || self.habit == Habit::NeverMeets && nothing_moves {
             return Ok(());
         }
         let others = || exchange.members().iter().copied().filter(|peer| *peer != exchange.rank());
         for peer in others() {
             self.send(peer, AGREEMENT, exchange.tag().to_ne_bytes().to_vec());
         }
-        let mut other = None;
+        let mut tags = Vec::new();
         for peer in others() {
-            let tag = self.fetch(peer, AGREEMENT, exchange)?;
-            other = other.or((tag != exchange.tag().to_ne_bytes()).then_some(peer));
+            let mut tag = [0; 8];
+            // All letters about agreements are as long.
+            tag.copy_from_slice(&self.fetch(peer, AGREEMENT, exchange)?);
+            tags.push((peer, u64::from_ne_bytes(tag)));
         }
-        other.map_or(Ok(()), |rank| Err(Error::Mismatch { rank, place: exchange.place() }))
+        exchange.check_tags(tags)
     }
 
     fn post<'a>(
@@ -250,6 +265,7 @@ impl Communicator for Mailbox {
         target: &'a mut [u8],
         _staging: &'a mut [u8],
     ) -> Result<Posted<'a>, Error> {
+        exchange.check_rank(self.rank, self.size())?;
         exchange.check_buffers(source.len(), target.len())?;
         for send in exchange.sends() {
             let mut letter = vec![0; send.bytes()];

@@ -70,7 +70,8 @@ const ITEM: usize = size_of::<f32>();
 
 /// Milliseconds of one turn: of the slowest rank.
 fn turn(comm: &mut Comm, call: impl FnOnce(&mut Comm)) -> f64 {
-    comm.barrier().expect("all ranks come");
+    let all: Vec<usize> = (0..comm.size()).collect();
+    comm.barrier(&all).expect("all ranks come");
     let begin = Instant::now();
     call(comm);
     let nanoseconds = begin.elapsed().as_nanos() as u64;
@@ -101,7 +102,7 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
         let mesh = Mesh::new([("tp", ranks)])?;
         let from = Sharding::parse(&mesh, &case.shape, case.from)?;
         let to = Sharding::parse(&mesh, &case.shape, case.to)?;
-        let plan = Planner::new().plan(&from, &to, ITEM)?;
+        let plan = Planner::new().plan(&from, &to, DType::F32)?;
         let compiled = Compiled::new(&plan, rank)?;
         let source: Vec<f32> =
             (0..compiled.source_bytes() / ITEM).map(|i| ((i * 7 + rank * 131) % 1000) as f32).collect();

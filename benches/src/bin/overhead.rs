@@ -29,11 +29,12 @@ fn microseconds(turn: &mut dyn FnMut() -> Result<(), Error>) -> Result<f64, Erro
 fn measure(comm: &mut Comm, compiled: &Compiled) -> Result<Vec<(f64, f64)>, Error> {
     let mut scratch = compiled.scratch(comm)?;
     let (source, mut target) = (vec![1; compiled.source_bytes()], vec![0; compiled.target_bytes()]);
+    let all: Vec<usize> = (0..comm.size()).collect();
     let mut turns = Vec::with_capacity(TURNS);
     for _ in 0..TURNS {
-        comm.barrier()?;
-        let barrier = microseconds(&mut || comm.barrier())?;
-        comm.barrier()?;
+        comm.barrier(&all)?;
+        let barrier = microseconds(&mut || comm.barrier(&all))?;
+        comm.barrier(&all)?;
         let exchange = microseconds(&mut || compiled.run(comm, &source, &mut target, &mut scratch))?;
         turns.push((barrier, exchange));
     }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use reshard_collectives::threads::Comm;
 use reshard_collectives::{Communicator, Compiled, Error, Exchange};
-use reshard_kernels::{DType, Side};
+use reshard_kernels::DType;
 use reshard_planner::{Phase, StepOp};
 
 use crate::Backend;
@@ -182,16 +182,7 @@ impl<'a, B: Backend> DeviceComm<'a, B> {
                 reason: "it shows no source".to_owned(),
                 place: Some(exchange.place()),
             })?;
-            let given = self.device.len(&memory);
-            let mut needed = 0;
-            for piece in receive.pieces() {
-                let item = piece.dtype.item_bytes()?;
-                let last = piece.nest.extremes(Side::Source)?.map(|(_, last)| last as usize * item);
-                needed = needed.max(last.map_or(0, |last| last + item));
-            }
-            if given < needed {
-                return Err(Error::Buffer { rank: peer, which: "source", needed, given });
-            }
+            exchange.check_peer(receive, self.device.len(&memory))?;
             sources.push(memory);
         }
         self.launch(exchange, &sources, &target.memory)
@@ -231,13 +222,14 @@ impl<B: Backend> Communicator for DeviceComm<'_, B> {
         target: &'p mut DeviceBuffer<B>,
         _: &'p mut DeviceBuffer<B>,
     ) -> Result<Pending<'p, B>, Error> {
+        exchange.check_rank(self.rank(), self.size())?;
         exchange.check_buffers(self.device.len(&source.memory), self.device.len(&target.memory))?;
         Ok(Pending { exchange, source, target })
     }
 
     fn wait(&mut self, pending: Pending<'_, B>) -> Result<(), Error> {
         let Pending { exchange, source, target } = pending;
-        if !exchange.communicates() || exchange.members().len() == 1 {
+        if exchange.is_local() {
             return self.carry_out(exchange, source, target);
         }
         let rank = self.inner.rank();

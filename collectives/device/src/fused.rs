@@ -109,6 +109,7 @@ impl<B: Backend> Communicator for Recorder<'_, B> {
         target: &'a mut Address,
         _: &'a mut Address,
     ) -> Result<(), Error> {
+        exchange.check_rank(self.rank, self.size)?;
         exchange.check_buffers(source.1, target.1)?;
         self.recorded.push(Recorded { exchange: exchange.clone(), source: source.0, target: target.0 });
         Ok(())

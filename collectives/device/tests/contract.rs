@@ -53,6 +53,17 @@ fn a_real_device_keeps_the_contract() {
 }
 
 #[test]
+fn a_rank_that_never_comes_to_a_barrier_is_named() {
+    let mut world = DeviceWorld::new(Simulated::new(), 3).unwrap();
+    world.set_time_out(Duration::from_millis(200));
+    for missing in 0..3 {
+        for checked in world.run(|comm| Ok(contract::check_missing(comm, missing))) {
+            checked.unwrap().unwrap_or_else(|failure| panic!("{failure}"));
+        }
+    }
+}
+
+#[test]
 fn a_rank_that_stalls_panics_or_fails_is_named_by_all_others() {
     let mesh: Mesh = "x=4".parse().unwrap();
     let sharding = |text: &str| Sharding::parse(&mesh, &[16], text).unwrap();

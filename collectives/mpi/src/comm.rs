@@ -130,16 +130,9 @@ impl Comm {
     /// Requires as many words on every rank. Ends the job if a rank does not come in time.
     pub fn share(&mut self, words: &[u64]) -> Result<Vec<Vec<u64>>, Error> {
         let members: Vec<usize> = (0..self.size).collect();
-        let place = Place { step: 0, group: members };
+        let place = Place { step: None, group: members };
         let Some(groups) = &self.groups else { return Err(Error::NotInPlan { rank: self.rank }) };
         meet(groups.world(), TAGS as i32 - 1, words, &place, &mut self.requests, self.time_out)
-    }
-
-    /// Waits until all ranks have come here.
-    ///
-    /// Ends the job if a rank does not come in time.
-    pub fn barrier(&mut self) -> Result<(), Error> {
-        self.share(&[0]).map(drop)
     }
 
     /// Ends the job at once, on all ranks, with a status that is no success; for a rank that cannot go on while others
@@ -159,7 +152,7 @@ impl Comm {
         if self.groups.is_none() || mpi::environment::is_finalized() {
             return Ok(());
         }
-        let met = self.barrier();
+        let met = self.share(&[0]).map(drop);
         let (groups, universe) = (self.groups.take(), self.universe.take());
         watchdog::within(self.time_out, "leaving the job", || {
             drop(groups);
@@ -170,15 +163,11 @@ impl Comm {
 
     fn carry_out(&mut self, pending: Pending<'_>) -> Result<(), Error> {
         let Pending { exchange, source, target, staging } = pending;
-        if !exchange.communicates() || exchange.members().len() == 1 {
-            exchange.prepare(target)?;
-            for one in exchange.receives() {
-                one.take(target, source)?;
-            }
-            return exchange.finish(target);
+        if exchange.is_local() {
+            return exchange.run_local(source, target);
         }
         let Some(groups) = &self.groups else { return Err(Error::NotInPlan { rank: self.rank }) };
-        let group = groups.get(exchange.members())?;
+        let group = groups.get(exchange)?;
         let room = (&mut self.requests, &mut self.starts);
         carry_out(exchange, group, room, self.time_out, source, target, staging)?;
         for send in exchange.sends() {
@@ -194,18 +183,9 @@ impl Comm {
 
     /// Succeeds if this rank can take part in an exchange.
     fn check(&self, exchange: &Exchange) -> Result<(), Error> {
-        if let Some(error) = &self.failed {
-            let (reason, place) = (error.to_string(), Some(exchange.place()));
-            return Err(Error::RankFailed { rank: self.rank, reason, place });
-        }
-        if exchange.rank() != self.rank {
-            return Err(Error::NotInPlan { rank: self.rank });
-        }
-        match exchange.members().last() {
-            Some(&last) if last >= self.size => {
-                Err(Error::WorldTooSmall { needed: last + 1, given: self.size })
-            }
-            Some(_) | None => Ok(()),
+        match &self.failed {
+            Some(error) => Err(error.again(self.rank, Some(exchange.place()))),
+            None => exchange.check_rank(self.rank, self.size),
         }
     }
 }
@@ -238,7 +218,7 @@ impl Communicator for Comm {
     fn agree(&mut self, exchange: &Exchange) -> Result<(), Error> {
         self.check(exchange)?;
         let Some(groups) = &mut self.groups else { return Err(Error::NotInPlan { rank: self.rank }) };
-        let result = groups.agree(&exchange.place(), exchange.tag(), &mut self.requests, self.time_out);
+        let result = groups.agree(exchange, &mut self.requests, self.time_out);
         match &result {
             // Everybody knows, and nobody is waited for.
             Ok(()) | Err(Error::Mismatch { .. }) => {}
@@ -256,10 +236,7 @@ impl Communicator for Comm {
     ) -> Result<Pending<'a>, Error> {
         self.check(exchange)?;
         exchange.check_buffers(source.len(), target.len())?;
-        let (needed, given) = (staging_bytes(exchange)?, staging.len());
-        if given < needed {
-            return Err(Error::Buffer { rank: self.rank, which: "staging", needed, given });
-        }
+        exchange.check_staging(staging_bytes(exchange)?, staging.len())?;
         Ok(Pending { exchange, source, target, staging })
     }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ffi::c_int;
 use std::time::Duration;
 
-use reshard_collectives::{Error, Place};
+use reshard_collectives::{Error, Exchange, Place};
 
 use crate::exchange::Patience;
 use crate::raw::{Handle, Requests, TAGS};
@@ -31,34 +31,27 @@ impl Groups {
         self.made.len() + 1
     }
 
-    /// The communicator of some members, ascending, if it is there.
-    pub(crate) fn get(&self, members: &[usize]) -> Result<&Handle, Error> {
+    /// The communicator of an exchange's members, if it is there.
+    pub(crate) fn get(&self, exchange: &Exchange) -> Result<&Handle, Error> {
+        let members = exchange.members();
         let whole = members.len() == self.world.size();
         let known = if whole { Some(&self.world) } else { self.made.get(members) };
-        known.ok_or_else(|| {
-            let group = Place { step: 0, group: members.to_vec() };
-            let message =
-                format!("the members of {group} have not agreed on a plan; see `Compiled::scratch`");
-            Error::Engine { rank: self.world.rank(), message }
-        })
+        known.ok_or_else(|| exchange.not_agreed())
     }
 
-    /// Compares the members' words, and makes their communicator if it is not there yet. Collective over them.
+    /// Compares the members' tags, and makes their communicator if it is not there yet. Collective over them.
     ///
-    /// Errors: [`Error::Mismatch`] on every member if the words differ.
+    /// Errors: [`Error::Mismatch`] on every member if the tags differ.
     pub(crate) fn agree(
         &mut self,
-        place: &Place,
-        word: u64,
+        exchange: &Exchange,
         requests: &mut Requests,
         time_out: Duration,
     ) -> Result<(), Error> {
-        let members = place.group.as_slice();
+        let (members, place) = (exchange.members(), exchange.place());
         let tag = (TAGS / 2 + fingerprint(members) % (TAGS / 2 - 1)) as c_int;
-        let words = meet(&self.world, tag, &[word], place, requests, time_out)?;
-        if let Some(other) = words.iter().position(|other| *other != [word]) {
-            return Err(Error::Mismatch { rank: members[other], place: place.clone() });
-        }
+        let words = meet(&self.world, tag, &[exchange.tag()], &place, requests, time_out)?;
+        exchange.check_tags(members.iter().copied().zip(words.into_iter().flatten()))?;
         if members.len() < self.world.size() && !self.made.contains_key(members) {
             // All are here, so this does not wait for long; and if it does, it ends.
             let what = format!("making the communicator of {place}");

@@ -203,7 +203,7 @@ impl<N: Nccl> Comm<N> {
     ///
     /// Errors: a buffer that is too short, or of another communicator; and those of [`finish`](Comm::finish).
     pub fn write(&mut self, buffer: &mut Buffer<N>, bytes: &[u8]) -> Result<(), Error> {
-        self.owns(buffer, "buffer", bytes.len())?;
+        self.has(buffer, bytes.len())?;
         self.finish()?;
         let device = self.nccl.device();
         let written = if let Some(memory) = Arc::get_mut(&mut buffer.memory) {
@@ -226,7 +226,7 @@ impl<N: Nccl> Comm<N> {
     ///
     /// Errors: as [`write`](Comm::write).
     pub fn read(&mut self, buffer: &Buffer<N>, bytes: &mut [u8]) -> Result<(), Error> {
-        self.owns(buffer, "buffer", bytes.len())?;
+        self.has(buffer, bytes.len())?;
         self.finish()?;
         self.nccl.device().read(&buffer.memory, bytes).map_err(|e| self.refused(&e))
     }
@@ -266,7 +266,7 @@ impl<N: Nccl> Comm<N> {
             return Ok(());
         }
         if let Some(error) = &self.failed {
-            return Err(self.again(error, None));
+            return Err(error.again(self.rank, None));
         }
         let done = self.until(N::idle);
         let done = done.map_err(|what| {
@@ -327,36 +327,29 @@ impl<N: Nccl> Comm<N> {
         self.engine(e.to_string())
     }
 
-    /// What is said after a failure.
-    pub(crate) fn again(&self, error: &Error, place: Option<Place>) -> Error {
-        Error::RankFailed { rank: self.rank, reason: error.to_string(), place }
-    }
-
     /// Succeeds if this rank can take part in an exchange.
     fn check(&self, exchange: &Exchange) -> Result<(), Error> {
-        if let Some(error) = &self.failed {
-            return Err(self.again(error, Some(exchange.place())));
-        }
-        if exchange.rank() != self.rank {
-            return Err(Error::NotInPlan { rank: self.rank });
-        }
-        match exchange.members().last() {
-            Some(&last) if last >= self.size => {
-                Err(Error::WorldTooSmall { needed: last + 1, given: self.size })
-            }
-            Some(_) | None => Ok(()),
+        match &self.failed {
+            Some(error) => Err(error.again(self.rank, Some(exchange.place()))),
+            None => exchange.check_rank(self.rank, self.size),
         }
     }
 
-    /// Succeeds if a buffer is this communicator's and long enough.
-    fn owns(&self, buffer: &Buffer<N>, which: &'static str, needed: usize) -> Result<(), Error> {
+    /// Succeeds if a buffer is this communicator's.
+    fn owns(&self, buffer: &Buffer<N>, which: &'static str) -> Result<(), Error> {
         if buffer.comm != self.id {
             return Err(self.engine(format!(
                 "the {which} was allocated by another communicator, whose stream knows nothing of this one's"
             )));
         }
+        Ok(())
+    }
+
+    /// Succeeds if a buffer is this communicator's, and has so many bytes to write or to read.
+    fn has(&self, buffer: &Buffer<N>, needed: usize) -> Result<(), Error> {
+        self.owns(buffer, "buffer")?;
         if buffer.len < needed {
-            return Err(Error::Buffer { rank: self.rank, which, needed, given: buffer.len });
+            return Err(Error::Buffer { rank: self.rank, which: "buffer", needed, given: buffer.len });
         }
         Ok(())
     }
@@ -412,7 +405,7 @@ impl<N: Nccl> Comm<N> {
         let Pending { exchange, source, target, staging } = pending;
         let at = Addresses { source: source.address, target: target.address, staging: staging.address };
         let ready = self.ready(exchange, at)?;
-        self.owns(staging, "staging", ready.staging)?;
+        exchange.check_staging(ready.staging, staging.len)?;
         let place = exchange.place();
         let buffers = [&source.memory, &target.memory, &staging.memory].map(Arc::clone);
         let kept = InFlight { place: place.clone(), _ready: Arc::clone(&ready), _buffers: buffers };
@@ -422,11 +415,9 @@ impl<N: Nccl> Comm<N> {
             Route::AllGather { .. }
             | Route::ReduceScatter { .. }
             | Route::AllReduce { .. }
-            | Route::Messages { .. } => self.handle(exchange.members()).ok_or_else(|| {
-                self.engine(format!(
-                    "the members of {place} have not agreed on a plan; see `Compiled::scratch`"
-                ))
-            })?,
+            | Route::Messages { .. } => {
+                self.handle(exchange.members()).ok_or_else(|| exchange.not_agreed())?
+            }
         };
         let enqueued = self.steps(&ready, on, at);
         enqueued.map_err(|what| self.fail(&what, &place.to_string()))
@@ -511,11 +502,8 @@ impl<N: Nccl> Communicator for Comm<N> {
         self.check(exchange)?;
         self.finish()?;
         let place = exchange.place();
-        let agreed = self.agree_on(&place, exchange.tag());
-        match agreed.map_err(|what| self.fail(&what, &format!("agreeing on {place}")))? {
-            None => Ok(()),
-            Some(rank) => Err(Error::Mismatch { rank, place }),
-        }
+        let agreed = self.agree_on(exchange);
+        agreed.map_err(|what| self.fail(&what, &format!("agreeing on {place}")))?
     }
 
     fn all_reduces(&self, exchange: &Exchange) -> bool {
@@ -536,9 +524,10 @@ impl<N: Nccl> Communicator for Comm<N> {
         staging: &'p mut Buffer<N>,
     ) -> Result<Pending<'p, N>, Error> {
         self.check(exchange)?;
-        self.owns(source, "source", exchange.source_bytes())?;
-        self.owns(target, "target", exchange.target_bytes())?;
-        self.owns(staging, "staging", 0)?;
+        for (buffer, which) in [(source, "source"), (&*target, "target"), (&*staging, "staging")] {
+            self.owns(buffer, which)?;
+        }
+        exchange.check_buffers(source.len, target.len)?;
         Ok(Pending { exchange, source, target, staging })
     }
 

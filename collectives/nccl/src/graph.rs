@@ -62,7 +62,7 @@ impl<N: Nccl> Comm<N> {
         }
         self.finish()?;
         if let Some(error) = &self.failed {
-            return Err(self.again(error, graph.kept.first().map(|one| one.place.clone())));
+            return Err(error.again(self.rank, graph.kept.first().map(|one| one.place.clone())));
         }
         let place = graph.places();
         self.nccl.replay(&graph.inner).map_err(|e| self.fail(&e.to_string(), &place))?;

@@ -1,7 +1,7 @@
 //! What ranks tell each other besides the data of plans: that they mean the same plan, the id of a group's communicator, and
 //! words of the caller.
 
-use reshard_collectives::{Error, Place};
+use reshard_collectives::{Error, Exchange};
 use reshard_device::Backend;
 
 use crate::{Comm, Handle, Nccl, UniqueId};
@@ -25,7 +25,7 @@ impl<N: Nccl> Comm<N> {
     pub fn share(&mut self, words: &[u64]) -> Result<Vec<Vec<u64>>, Error> {
         self.finish()?;
         if let Some(error) = &self.failed {
-            return Err(self.again(error, None));
+            return Err(error.again(self.rank, None));
         }
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let all = self.gather(&bytes);
@@ -82,16 +82,11 @@ impl<N: Nccl> Comm<N> {
     }
 
     /// Gives every member's word to every member, in their order: its tag, and an id if one is needed.
-    fn meet(
-        &mut self,
-        place: &Place,
-        tag: u64,
-        id: Option<UniqueId>,
-    ) -> Result<Vec<(u64, UniqueId)>, String> {
-        let members = place.group.as_slice();
+    fn meet(&mut self, exchange: &Exchange, id: Option<UniqueId>) -> Result<Vec<(u64, UniqueId)>, String> {
+        let members = exchange.members();
         let known = self.handle(members);
         let mut words = vec![0; WORD * (members.len() + 1)];
-        words[..8].copy_from_slice(&tag.to_le_bytes());
+        words[..8].copy_from_slice(&exchange.tag().to_le_bytes());
         words[8..8 + UniqueId::BYTES].copy_from_slice(&id.map_or([0; UniqueId::BYTES], |id| id.0));
         let own = words[..WORD].to_vec();
         let rank = self.rank;
@@ -115,26 +110,24 @@ impl<N: Nccl> Comm<N> {
         Ok(members.iter().enumerate().map(word).collect())
     }
 
-    /// Compares tags, and opens the group's communicator if there is none.
+    /// Compares tags, and opens the group's communicator if there is none and all mean the same.
     ///
     /// NCCL's own split needs all ranks, and those of other groups are elsewhere: the group's first member makes an id, and
     /// the communicator of all ranks carries it to the others together with the tags.
-    pub(crate) fn agree_on(&mut self, place: &Place, tag: u64) -> Result<Option<usize>, String> {
+    pub(crate) fn agree_on(&mut self, exchange: &Exchange) -> Result<Result<(), Error>, String> {
         let said = |e: reshard_cuda::Error| e.to_string();
-        let members = place.group.as_slice();
+        let members = exchange.members();
         let is_new = self.handle(members).is_none();
         let leads = members.first() == Some(&self.rank);
         let id = if is_new && leads { Some(self.nccl.unique_id().map_err(said)?) } else { None };
-        let words = self.meet(place, tag, id)?;
-        if let Some(other) = words.iter().position(|(other, _)| *other != tag) {
-            return Ok(Some(members[other]));
-        }
-        if is_new {
+        let words = self.meet(exchange, id)?;
+        let same = exchange.check_tags(members.iter().copied().zip(words.iter().map(|(tag, _)| *tag)));
+        if is_new && same.is_ok() {
             let at = members.iter().position(|member| *member == self.rank).unwrap_or(0);
             let handle = self.nccl.open(&words[0].1, at, members.len()).map_err(said)?;
             self.until(N::settled)?;
             self.groups.insert(members.into(), handle);
         }
-        Ok(None)
+        Ok(same)
     }
 }

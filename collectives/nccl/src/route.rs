@@ -154,7 +154,7 @@ impl Way {
     pub(crate) fn new(exchange: &Exchange, floats: FloatSums) -> Result<Way, Error> {
         let way =
             Way { route: Route::Nothing, staging: 0, packs: Vec::new(), stages: Vec::new(), realigned: 0 };
-        if !exchange.communicates() || exchange.members().len() == 1 {
+        if exchange.is_local() {
             let stages = (0..exchange.receives().len()).map(|i| (i, Stage::Source)).collect();
             return Ok(Way { stages, ..way });
         }

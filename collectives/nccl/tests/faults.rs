@@ -74,6 +74,24 @@ fn a_rank_that_never_comes_costs_the_time_out_and_no_more() {
 }
 
 #[test]
+fn a_rank_that_never_comes_to_a_barrier_costs_the_time_out_and_the_group_is_named() {
+    let world = RecordingWorld::new(3);
+    let said = world.run(|nccl| {
+        let mut comm = Comm::with_time_out(nccl, TIME_OUT).unwrap();
+        if comm.rank() == 1 { Ok(()) } else { comm.barrier(&[0, 1, 2]) }
+    });
+    for (rank, result) in said.into_iter().enumerate().filter(|(rank, _)| *rank != 1) {
+        assert_eq!(
+            result.unwrap_err().to_string(),
+            format!(
+                "rank {rank}: NCCL was not done within 500ms in agreeing on a meeting of group [0,1,2]; \
+                 the communicator is aborted"
+            )
+        );
+    }
+}
+
+#[test]
 fn a_failure_of_what_was_enqueued_says_where_it_may_have_been() {
     let mesh: Mesh = "x=2".parse().unwrap();
     let sharding = |text: &str| Sharding::parse(&mesh, &[4, 4], text).unwrap();

@@ -19,6 +19,7 @@
 //! | case | what must hold |
 //! |---|---|
 //! | `collectives` | all-gather, all-to-all, reduce-scatter, all-reduce, ring exchange on contiguous, strided, scattered, reversed groups and groups of one; even and uneven counts, blocks of size zero; every dtype; each exchange run twice with new data |
+//! | `barriers` | nobody leaves before the last has come, whoever that is; what is no group of the rank is refused |
 //! | `plans` | redistributions of tensors over meshes of all these kinds, exact to the bit where nothing is reduced |
 //! | `reductions` | every dtype and op; integers, least and greatest exact; floats within [`Options::bound`], and exact where the plan says in which order terms combine; replicas equal to the bit |
 //! | `memory` | transposed and padded local buffers |
@@ -28,9 +29,12 @@
 //! | `golden` | the plans that the planner is tested by, of those that have no more ranks than the engine |
 //! | `different_plans` | a rank with another plan: every rank is told before anything moves, and all can go on |
 //!
+//! [`check_missing`] tries besides what an engine may not survive: a rank that never comes.
+//!
 //! A result that is wrong does not end the suite: all ranks go on in step, and the first failure is returned. An error of
 //! the engine ends it on the rank that got it; the contract demands that the others are told.
 
+mod barriers;
 mod collectives;
 mod data;
 mod golden;
@@ -150,8 +154,9 @@ pub fn check_with<C: Communicator>(
     load: Load<'_, C>,
 ) -> Result<Report, Failure> {
     let mut suite = Suite::new(comm, options, store, load);
-    let cases: [(&'static str, Case<'_, C>); 9] = [
+    let cases: [(&'static str, Case<'_, C>); 10] = [
         ("collectives", Suite::collectives),
+        ("barriers", Suite::barriers),
         ("plans", Suite::plans),
         ("reductions", Suite::reductions),
         ("memory", Suite::memory),
@@ -170,6 +175,19 @@ pub fn check_with<C: Communicator>(
         Some(failure) => Err(failure),
         None => Ok(suite.report),
     }
+}
+
+/// Whether a rank that never comes to a barrier is an error that names it, on all others and within the time-out.
+///
+/// Requires that all ranks call it together, as the last thing that they do with the engine, and a time-out that one
+/// likes to wait for; the rank that is missing returns at once. For engines that can name a rank: those that end the
+/// whole job, or whose library does not know whom it waits for, say so in their documentation.
+pub fn check_missing<C: Communicator>(comm: &mut C, missing: usize) -> Result<(), Failure> {
+    let unused = |_: &mut C, _: &mut C::Buffer, _: &[u8]| Ok(());
+    let mut suite = Suite::new(comm, &Options::default(), &unused, &|_, _, _| Ok(()));
+    suite.case = "missing";
+    suite.missing(missing);
+    suite.failure.map_or(Ok(()), Err)
 }
 
 /// A redistribution to be tried and judged.

@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use super::fault::{Fault, FaultKind};
 use super::meeting::{Look, Meeting};
 use super::world::Shared;
+use crate::check::check_group;
 use crate::trace::Recorder;
 use crate::{Communicator, Error, Exchange, Place, Receive, Trace};
 
@@ -44,7 +45,6 @@ const LONGEST_PARK: Duration = Duration::from_millis(20);
 pub struct Comm {
     rank: usize,
     shared: Arc<Shared>,
-    everybody: Arc<[usize]>,
     meetings: Vec<Arc<Meeting>>,
     generation: u64,
     recorder: Recorder,
@@ -62,9 +62,8 @@ pub struct Pending<'a> {
 impl Comm {
     pub(super) fn new(rank: usize, shared: Arc<Shared>) -> Comm {
         let size = shared.size();
-        let everybody = (0..size).collect();
         let recorder = Recorder::new(rank, size);
-        Comm { rank, shared, everybody, meetings: Vec::new(), generation: 0, recorder, faults: Vec::new() }
+        Comm { rank, shared, meetings: Vec::new(), generation: 0, recorder, faults: Vec::new() }
     }
 
     /// Begins a job: forgets what belongs to runs before a failure.
@@ -84,25 +83,12 @@ impl Comm {
         self.recorder.take()
     }
 
-    /// Waits until all ranks of the world have come here.
-    ///
-    /// Errors: [`Error::RankFailed`], [`Error::TimedOut`].
-    pub fn barrier(&mut self) -> Result<(), Error> {
-        let everybody = Arc::clone(&self.everybody);
-        let (meeting, place) = self.meeting(&everybody)?;
-        let result = self.come_together(&meeting, place, 0);
-        result.inspect_err(|error| self.shared.fail(error.failed_rank().unwrap_or(self.rank), error))
-    }
-
     /// The meeting of a group, and this rank's place in it.
     fn meeting(&mut self, members: &[usize]) -> Result<(Arc<Meeting>, usize), Error> {
         let known = self.meetings.iter().find(|meeting| *meeting.members == *members);
         let meeting = if let Some(meeting) = known {
             Arc::clone(meeting)
         } else {
-            if let Some(&rank) = members.iter().find(|member| **member >= self.shared.size()) {
-                return Err(Error::WorldTooSmall { needed: rank + 1, given: self.shared.size() });
-            }
             let meeting = self.shared.meeting(members);
             self.meetings.push(Arc::clone(&meeting));
             meeting
@@ -121,7 +107,7 @@ impl Comm {
         }
     }
 
-    fn wait_for_all(&self, meeting: &Meeting, number: u64, step: usize) -> Result<(), Error> {
+    fn wait_for_all(&self, meeting: &Meeting, number: u64, step: Option<usize>) -> Result<(), Error> {
         let come = |seat: usize| meeting.seats[seat].arrivals.load(Ordering::Acquire) >= number;
         let missing =
             || (0..meeting.members.len()).find(|seat| !come(*seat)).map(|seat| meeting.members[seat]);
@@ -132,18 +118,15 @@ impl Comm {
     fn compare(&mut self, exchange: &Exchange) -> Result<(), Error> {
         let (meeting, place) = self.meeting(exchange.members())?;
         meeting.seats[place].agreed.store(exchange.tag(), Ordering::Relaxed);
-        self.come_together(&meeting, place, exchange.step())?;
-        let other =
-            meeting.seats.iter().position(|seat| seat.agreed.load(Ordering::Relaxed) != exchange.tag());
-        self.come_together(&meeting, place, exchange.step())?;
-        match other {
-            Some(seat) => Err(Error::Mismatch { rank: meeting.members[seat], place: exchange.place() }),
-            None => Ok(()),
-        }
+        self.come_together(&meeting, place, Some(exchange.step()))?;
+        let tags = meeting.seats.iter().map(|seat| seat.agreed.load(Ordering::Relaxed));
+        let compared = exchange.check_tags(meeting.members.iter().copied().zip(tags));
+        self.come_together(&meeting, place, Some(exchange.step()))?;
+        compared
     }
 
     /// Arrives, and waits until all members of a group have.
-    fn come_together(&self, meeting: &Meeting, place: usize, step: usize) -> Result<(), Error> {
+    fn come_together(&self, meeting: &Meeting, place: usize, step: Option<usize>) -> Result<(), Error> {
         let number = meeting.seats[place].arrivals.load(Ordering::Relaxed) + 1;
         if meeting.arrive(place, number) {
             self.wake(meeting, place);
@@ -201,12 +184,8 @@ impl Comm {
     fn carry_out(&mut self, exchange: &Exchange, source: &[u8], target: &mut [u8]) -> Result<(), Error> {
         self.recorder.reserve(exchange.step());
         self.before(exchange)?;
-        if !exchange.communicates() || exchange.members().len() == 1 {
-            exchange.prepare(target)?;
-            for receive in exchange.receives() {
-                receive.take(target, source)?;
-            }
-            exchange.finish(target)?;
+        if exchange.is_local() {
+            exchange.run_local(source, target)?;
             self.after(exchange);
             return Ok(());
         }
@@ -273,7 +252,7 @@ impl Comm {
             receive.take(target, source)?;
         }
         if exchange.is_reduction() || theirs.len() > 64 || !is_much(exchange.received_bytes()) {
-            self.wait_for_all(meeting, number, exchange.step())?;
+            self.wait_for_all(meeting, number, Some(exchange.step()))?;
             for receive in theirs {
                 if receive.peer() == self.rank {
                     receive.take(target, source)?;
@@ -284,7 +263,7 @@ impl Comm {
         } else {
             self.take_as_they_come(meeting, number, exchange, theirs, target)?;
             // Nobody succeeds unless all have come, also those from whom nothing was wanted.
-            self.wait_for_all(meeting, number, exchange.step())?;
+            self.wait_for_all(meeting, number, Some(exchange.step()))?;
         }
         // A rank that comes late may find all others: those who have given it up in the meantime.
         if let Some((rank, reason)) = self.shared.failure() {
@@ -447,6 +426,7 @@ impl Communicator for Comm {
     }
 
     fn agree(&mut self, exchange: &Exchange) -> Result<(), Error> {
+        exchange.check_rank(self.rank, self.size())?;
         let result = self.compare(exchange);
         match result {
             // Everybody knows, and nobody is waited for.
@@ -458,6 +438,14 @@ impl Communicator for Comm {
         }
     }
 
+    /// In one meeting, where agreeing takes two.
+    fn barrier(&mut self, members: &[usize]) -> Result<(), Error> {
+        check_group(self.rank, self.size(), members)?;
+        let (meeting, place) = self.meeting(members)?;
+        let result = self.come_together(&meeting, place, None);
+        result.inspect_err(|error| self.shared.fail(error.failed_rank().unwrap_or(self.rank), error))
+    }
+
     fn post<'a>(
         &mut self,
         exchange: &'a Exchange,
@@ -465,10 +453,8 @@ impl Communicator for Comm {
         target: &'a mut [u8],
         _staging: &'a mut [u8],
     ) -> Result<Pending<'a>, Error> {
+        exchange.check_rank(self.rank, self.size())?;
         exchange.check_buffers(source.len(), target.len())?;
-        if exchange.rank() != self.rank {
-            return Err(Error::NotInPlan { rank: self.rank });
-        }
         Ok(Pending { exchange, source, target })
     }
 
@@ -484,6 +470,6 @@ fn is_much(bytes: usize) -> bool {
     bytes >= MUCH
 }
 
-fn place_of(meeting: &Meeting, step: usize) -> Place {
+fn place_of(meeting: &Meeting, step: Option<usize>) -> Place {
     Place { step, group: meeting.members.to_vec() }
 }

@@ -26,7 +26,7 @@ const TIME_OUT: Duration = Duration::from_mins(1);
 /// use reshard_collectives::{Communicator, threads::World};
 /// let mut world = World::new(3)?;
 /// let results = world.run(|comm| {
-///     comm.barrier()?;
+///     comm.barrier(&[0, 1, 2])?;
 ///     Ok(comm.rank() * 10)
 /// });
 /// assert_eq!(results, [Ok(0), Ok(10), Ok(20)]);

@@ -81,6 +81,17 @@ pub(crate) fn leaving(comm: &mut Comm) {
     run(comm, &plan, 1).unwrap();
 }
 
+/// A rank of a job in which rank 1 never comes to a barrier.
+pub(crate) fn missing(comm: &mut Comm) {
+    comm.set_time_out(TIME_OUT);
+    let all: Vec<usize> = (0..comm.size()).collect();
+    comm.barrier(&all).unwrap();
+    if comm.rank() == 1 {
+        std::thread::sleep(TIME_OUT + SLACK);
+    }
+    comm.barrier(&all).unwrap();
+}
+
 /// A rank of a job in which rank 1 means another plan, then thinks better of it, and then another dtype.
 pub(crate) fn disagreeing(comm: &mut Comm) {
     let ranks = comm.size();

@@ -26,6 +26,7 @@ fn rank() {
         "endless" => faults::endless(&mut comm),
         "panicking" => faults::panicking(&mut comm),
         "leaving" => faults::leaving(&mut comm),
+        "missing" => faults::missing(&mut comm),
         "disagreeing" => faults::disagreeing(&mut comm),
         "too few" => faults::too_few(&mut comm),
         "large" => large::run(&mut comm),
@@ -69,6 +70,11 @@ fn a_rank_that_panics_ends_the_job() {
 #[test]
 fn a_rank_that_leaves_ends_the_job() {
     faults::fails(3, "leaving", "");
+}
+
+#[test]
+fn a_rank_that_never_comes_to_a_barrier_is_named() {
+    faults::fails(3, "missing", "rank 1 did not come to a meeting of group [0,1,2] within 2s");
 }
 
 #[test]
