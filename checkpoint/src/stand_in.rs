@@ -5,7 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use reshard_nccl::{Comm, Fault, FaultKind, RecordingWorld};
+use reshard_nccl::Comm;
+use reshard_nccl::testing::{Fault, FaultKind, RecordingWorld};
 
 use super::job::{Engine, Job};
 use super::one_process::carry_out;

@@ -5,8 +5,8 @@ mod build;
 use std::sync::Arc;
 
 use reshard_kernels::{Copy, DType, Divide};
+use reshard_layout::Few;
 use reshard_planner::StepOp;
-use smallvec::SmallVec;
 
 pub(crate) use build::{Head, Part};
 
@@ -49,7 +49,7 @@ pub struct Fill {
     /// The target elements; the source side means nothing.
     pub piece: Piece,
     /// The bytes of one element.
-    pub item: SmallVec<[u8; 8]>,
+    pub item: Few<u8, 8>,
     copy: Copy,
 }
 

@@ -5,7 +5,8 @@
 //! ```
 //!
 //! [`Communicator`] is what an engine must do; [`threads`] is the engine that needs nothing installed: ranks are threads
-//! of this process and copy straight from each other's buffers. [`Trace`] counts what really moved.
+//! of this process and copy straight from each other's buffers. [`Trace`] counts what really moved. [`testing`] is for the
+//! tests of engines.
 //!
 //! ```
 //! use reshard_collectives::threads;
@@ -29,13 +30,13 @@ mod check;
 mod collective;
 mod communicator;
 mod compiled;
-pub mod contract;
 mod error;
 mod exchange;
 mod fingerprint;
 mod lower;
 mod memory;
 mod message;
+pub mod testing;
 pub mod threads;
 mod trace;
 

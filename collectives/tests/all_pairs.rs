@@ -22,11 +22,8 @@ const PER_AXIS: [Placement; 6] = [
 /// All lists of placements for a mesh whose dims the shape has.
 fn all_placements(axes: usize, dims: usize) -> Vec<Vec<Placement>> {
     let fits = |placement: &Placement| {
-        let dim = match *placement {
-            Placement::Shard(dim) | Placement::StridedShard { dim, .. } => Some(dim),
-            Placement::Replicate | Placement::Partial(_) | _ => None,
-        };
-        dim.is_none_or(|dim| dim < dims)
+        let (Placement::Shard(dim) | Placement::StridedShard { dim, .. }) = *placement else { return true };
+        dim < dims
     };
     (0..axes).fold(vec![Vec::new()], |lists, _| {
         let longer = |list: Vec<Placement>| {

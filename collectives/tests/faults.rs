@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use reshard_collectives::threads::{Fault, FaultKind, World};
-use reshard_collectives::{Communicator, Compiled, Error, contract};
+use reshard_collectives::testing::{Fault, FaultKind};
+use reshard_collectives::threads::World;
+use reshard_collectives::{Communicator, Compiled, Error, testing};
 use reshard_kernels::DType;
 use reshard_planner::{Arithmetic, Plan, Planner};
 use reshard_sharding::{Mesh, Sharding};
@@ -124,7 +125,7 @@ fn a_rank_that_never_comes_to_a_barrier_is_named() {
     for stall in [Duration::ZERO, Duration::from_millis(800)] {
         for missing in 0..3 {
             let checked = world.run(|comm| {
-                let checked = contract::check_missing(comm, missing);
+                let checked = testing::check_missing(comm, missing);
                 if comm.rank() == missing {
                     std::thread::sleep(stall);
                 }

@@ -8,7 +8,7 @@ mod mailbox;
 use std::thread;
 
 use mailbox::{Habit, Mailbox};
-use reshard_collectives::contract::{self, Options};
+use reshard_collectives::testing::{self, Options};
 use reshard_collectives::threads::World;
 use reshard_collectives::{Communicator, Compiled, Error};
 use reshard_kernels::DType;
@@ -63,8 +63,8 @@ fn messages_and_shared_memory_agree() {
 }
 
 /// What the contract says of ranks with a habit: of each rank its failure, if it saw one.
-fn contract_of(habit: Habit, ranks: usize, options: Options) -> Vec<Option<contract::Failure>> {
-    let check = move |mut mailbox: Mailbox| contract::check(&mut mailbox, &options).err();
+fn contract_of(habit: Habit, ranks: usize, options: Options) -> Vec<Option<testing::Failure>> {
+    let check = move |mut mailbox: Mailbox| testing::check(&mut mailbox, &options).err();
     let threads: Vec<_> =
         Mailbox::all(ranks, habit).into_iter().map(|mailbox| thread::spawn(move || check(mailbox))).collect();
     threads.into_iter().map(|rank| rank.join().unwrap()).collect()
@@ -83,7 +83,7 @@ fn a_rank_that_never_comes_to_a_barrier_is_named() {
     for missing in 0..3 {
         let check = move |mut mailbox: Mailbox| {
             mailbox.set_time_out(std::time::Duration::from_millis(200));
-            contract::check_missing(&mut mailbox, missing)
+            testing::check_missing(&mut mailbox, missing)
         };
         let mailboxes = Mailbox::all(3, Habit::Sound).into_iter();
         let ranks: Vec<_> = mailboxes.map(|mailbox| thread::spawn(move || check(mailbox))).collect();

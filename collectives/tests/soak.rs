@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 use mailbox::{Habit, Mailbox};
 use pair::{check_pair, shards};
 use reshard_collectives::Memory;
-use reshard_collectives::contract::{Failure, Options, Trial, check_batch, check_one};
+use reshard_collectives::testing::{Failure, Options, Trial, check_batch, check_one};
 use reshard_collectives::threads::World;
 use reshard_kernels::DType;
 use reshard_layout::Layout;

@@ -38,7 +38,6 @@ use crate::lower::{Addresses, constants, lower};
 /// assert_eq!(fused.launches(), 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-/// use reshard_kernels::DType;
 #[derive(Debug)]
 pub struct Fused<B: Backend> {
     device: B,

@@ -17,7 +17,7 @@ mod comm;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod fused;
-pub mod lower;
+mod lower;
 mod simulated;
 mod world;
 
@@ -28,3 +28,9 @@ pub use cuda::{Captured, Cuda};
 pub use fused::Fused;
 pub use simulated::{Allocation, Simulated};
 pub use world::DeviceWorld;
+
+/// What only the other crates of this project need; it may change with any version.
+#[doc(hidden)]
+pub mod internal {
+    pub use crate::lower::{Landing, constants, copies, engine, fills, in_bytes, landed};
+}

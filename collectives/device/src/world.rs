@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use reshard_collectives::Error;
-use reshard_collectives::threads::{Fault, World};
+use reshard_collectives::testing::Fault;
+use reshard_collectives::threads::World;
 
 use crate::comm::Shown;
 use crate::{Backend, DeviceComm};

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use reshard_collectives::{Collective, Communicator, Compiled, Error, Exchange, Place, Scratch};
 use reshard_cuda::Work;
 use reshard_device::Backend;
-use reshard_device::lower::{constants, engine};
+use reshard_device::internal::{constants, engine};
 use reshard_kernels::Nest;
 
 use crate::route::{Addresses, Route, Way, native};

@@ -15,7 +15,7 @@ impl<N: Nccl> Comm<N> {
     /// Requires as many words on every rank. Errors: those of [`finish`](Comm::finish), for what was enqueued before, too.
     ///
     /// ```
-    /// use reshard_nccl::{Comm, RecordingWorld};
+    /// use reshard_nccl::{Comm, testing::RecordingWorld};
     /// let shared = RecordingWorld::new(3).run(|nccl| {
     ///     let rank = reshard_nccl::Nccl::rank(&nccl) as u64;
     ///     Comm::new(nccl)?.share(&[rank, 10 * rank])

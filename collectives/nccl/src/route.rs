@@ -24,7 +24,7 @@ use std::ops::Range;
 
 use reshard_collectives::{Collective, Error, Exchange, Piece, Reduction, Send};
 use reshard_cuda::Work;
-use reshard_device::lower::{Landing, copies, fills, in_bytes, landed};
+use reshard_device::internal::{Landing, copies, fills, in_bytes, landed};
 use reshard_kernels::{CombineOp, Nest, Side};
 use reshard_layout::Mode;
 use reshard_planner::StepOp;

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use reshard_collectives::{Communicator, Compiled};
 use reshard_kernels::{CombineOp, DType};
-use reshard_nccl::{Call, Comm, Element, FloatSums, Handle, RecordingWorld};
+use reshard_nccl::testing::{Call, RecordingWorld};
+use reshard_nccl::{Comm, Element, FloatSums, Handle};
 use reshard_planner::Planner;
 use reshard_sharding::{Mesh, Sharding};
 

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use reshard_collectives::{Communicator, Compiled};
 use reshard_kernels::DType;
-use reshard_nccl::{Call, Comm, Fault, FaultKind, Nccl, Recording, RecordingWorld};
+use reshard_nccl::testing::{Call, Fault, FaultKind, Recording, RecordingWorld};
+use reshard_nccl::{Comm, Nccl};
 use reshard_planner::{Plan, Planner};
 use reshard_sharding::{Mesh, Sharding};
 

@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
-use reshard_collectives::contract::{self, Options};
-use reshard_nccl::{Comm, FloatSums, RecordingWorld};
+use reshard_collectives::testing::{self, Options};
+use reshard_nccl::testing::RecordingWorld;
+use reshard_nccl::{Comm, FloatSums};
 
 fn keeps_the_contract(ranks: usize, options: &Options, floats: FloatSums) {
     let world = RecordingWorld::new(ranks);
     let reports = world.run(|nccl| {
         let mut comm = Comm::with_time_out(nccl, Duration::from_mins(2)).unwrap();
         comm.set_float_sums(floats);
-        contract::check_with(
+        testing::check_with(
             &mut comm,
             options,
             &|comm, buffer, bytes| comm.write(buffer, bytes),

@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use reshard_collectives::{Communicator, Compiled, Error};
 use reshard_kernels::DType;
-use reshard_nccl::{Call, Comm, Fault, FaultKind, RecordingWorld};
+use reshard_nccl::Comm;
+use reshard_nccl::testing::{Call, Fault, FaultKind, RecordingWorld};
 use reshard_planner::Planner;
 use reshard_sharding::{Mesh, Sharding};
 

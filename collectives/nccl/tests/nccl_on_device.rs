@@ -7,7 +7,7 @@ use std::net::TcpListener;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use reshard_collectives::contract::{self, Options};
+use reshard_collectives::testing::{self, Options};
 use reshard_collectives::{Communicator, Compiled};
 use reshard_kernels::DType;
 use reshard_nccl::bootstrap::Rendezvous;
@@ -26,7 +26,7 @@ fn missing() -> Option<String> {
 }
 
 fn keeps_the_contract(comm: &mut Comm<Real>, options: &Options) {
-    let report = contract::check_with(
+    let report = testing::check_with(
         comm,
         options,
         &|comm, buffer, bytes| comm.write(buffer, bytes),

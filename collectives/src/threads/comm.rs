@@ -13,15 +13,14 @@
 //! wakes the others. Where much moves, the barrier is loosened: a rank takes from each peer as soon as that one has
 //! arrived, and who arrives wakes those who take from it.
 
-use std::panic::panic_any;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::fault::{Fault, FaultKind};
 use super::meeting::{Look, Meeting};
 use super::world::Shared;
 use crate::check::check_group;
+use crate::testing::Fault;
 use crate::trace::Recorder;
 use crate::{Communicator, Error, Exchange, Place, Receive, Trace};
 
@@ -43,12 +42,12 @@ const LONGEST_PARK: Duration = Duration::from_millis(20);
 /// One rank of a [`World`](super::World), handed to the job that the world runs.
 #[derive(Debug)]
 pub struct Comm {
-    rank: usize,
+    pub(super) rank: usize,
     shared: Arc<Shared>,
     meetings: Vec<Arc<Meeting>>,
     generation: u64,
-    recorder: Recorder,
-    faults: Vec<Fault>,
+    pub(super) recorder: Recorder,
+    pub(super) faults: Vec<Fault>,
 }
 
 /// An exchange that was posted to a [`Comm`]. Nothing is shown to others before it is waited for.
@@ -335,72 +334,6 @@ impl Comm {
                 Err(Error::RankFailed { rank, reason, place: Some(exchange.place()) })
             }
         }
-    }
-
-    /// Faults planted before a step.
-    fn before(&self, exchange: &Exchange) -> Result<(), Error> {
-        for fault in self.faults(exchange) {
-            match fault.kind {
-                FaultKind::Panic => panic_any(format!("planted in step {}", fault.step)),
-                FaultKind::Fail => return Err(Error::Planted { rank: self.rank, step: fault.step }),
-                FaultKind::Stall(time) => std::thread::sleep(time),
-                FaultKind::PanicInside | FaultKind::FlipByte(_) | FaultKind::Miscount(_) => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// Faults planted in the middle of a step.
-    fn inside(&self, exchange: &Exchange) {
-        for fault in self.faults(exchange) {
-            match fault.kind {
-                FaultKind::PanicInside => panic_any(format!("planted inside of step {}", fault.step)),
-                FaultKind::Panic
-                | FaultKind::Fail
-                | FaultKind::Stall(_)
-                | FaultKind::FlipByte(_)
-                | FaultKind::Miscount(_) => {}
-            }
-        }
-    }
-
-    /// Faults planted after a step.
-    fn after(&mut self, exchange: &Exchange) {
-        let mut extra = 0;
-        for fault in self.faults(exchange) {
-            match fault.kind {
-                FaultKind::Miscount(bytes) => extra += bytes,
-                FaultKind::Panic
-                | FaultKind::PanicInside
-                | FaultKind::Fail
-                | FaultKind::Stall(_)
-                | FaultKind::FlipByte(_) => {}
-            }
-        }
-        if extra > 0 {
-            let peer = exchange.members().iter().copied().find(|member| *member != self.rank);
-            self.recorder.received(exchange.step(), peer.unwrap_or(self.rank), extra);
-        }
-    }
-
-    /// Faults planted behind a plan.
-    pub(super) fn behind(&self, shard: &mut [u8]) {
-        for fault in &self.faults {
-            match fault.kind {
-                FaultKind::FlipByte(at) if !shard.is_empty() => shard[at % shard.len()] ^= 1,
-                FaultKind::FlipByte(_)
-                | FaultKind::Miscount(_)
-                | FaultKind::Panic
-                | FaultKind::PanicInside
-                | FaultKind::Fail
-                | FaultKind::Stall(_) => {}
-            }
-        }
-    }
-
-    fn faults(&self, exchange: &Exchange) -> impl Iterator<Item = Fault> + '_ {
-        let (step, first_phase) = (exchange.step(), exchange.phase() == 0);
-        self.faults.iter().filter(move |fault| first_phase && fault.step == step).copied()
     }
 }
 

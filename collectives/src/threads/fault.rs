@@ -1,52 +1,75 @@
-//! Faults to plant in the threads engine, to see that they are noticed. For tests.
+//! Where planted faults happen on a rank.
 
-use std::time::Duration;
+use std::panic::panic_any;
 
-/// Something that goes wrong in one step of one rank, see [`World::plant`](super::World::plant).
-///
-/// ```
-/// use reshard_collectives::threads::{Fault, FaultKind, World};
-/// use reshard_kernels::DType;
-/// use reshard_sharding::{Mesh, Sharding};
-/// use reshard_planner::Planner;
-///
-/// let mesh = Mesh::new([("tp", 2)])?;
-/// let parse = |text: &str| Sharding::parse(&mesh, &[4], text);
-/// let plan = Planner::new().plan(&parse("S(0)")?, &parse("R")?, DType::U8)?;
-/// let mut world = World::new(2)?;
-/// world.plant([Fault { rank: 1, step: 0, kind: FaultKind::FlipByte(2) }]);
-/// let (shards, _) = world.redistribute(&plan, &[[1, 2], [3, 4]])?;
-/// assert_ne!(shards[1], [1, 2, 3, 4]);
-/// world.plant([Fault { rank: 0, step: 0, kind: FaultKind::Miscount(1) }]);
-/// assert_eq!(world.redistribute(&plan, &[[1, 2], [3, 4]]).unwrap_err().kind(), "trace");
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fault {
-    /// The rank that it happens to.
-    pub rank: usize,
-    /// The step of the plan in which it happens.
-    pub step: usize,
-    /// What happens.
-    pub kind: FaultKind,
-}
+use super::Comm;
+use crate::testing::{Fault, FaultKind};
+use crate::{Error, Exchange};
 
-/// What goes wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FaultKind {
-    /// The rank panics before it comes to the step.
-    Panic,
-    /// The rank panics in the middle of the step, while others may be reading its buffer.
-    PanicInside,
-    /// The rank returns an error instead of coming to the step.
-    Fail,
-    /// The rank comes late.
-    Stall(Duration),
-    /// One bit of this byte (modulo the length) of the rank's shard is flipped when [`World::redistribute`] has carried the
-    /// whole plan out; the step does not matter.
-    ///
-    /// [`World::redistribute`]: super::World::redistribute
-    FlipByte(usize),
-    /// The rank counts so many bytes too many.
-    Miscount(u64),
+impl Comm {
+    /// Faults planted before a step.
+    pub(super) fn before(&self, exchange: &Exchange) -> Result<(), Error> {
+        for fault in self.faults(exchange) {
+            match fault.kind {
+                FaultKind::Panic => panic_any(format!("planted in step {}", fault.step)),
+                FaultKind::Fail => return Err(Error::Planted { rank: self.rank, step: fault.step }),
+                FaultKind::Stall(time) => std::thread::sleep(time),
+                FaultKind::PanicInside | FaultKind::FlipByte(_) | FaultKind::Miscount(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Faults planted in the middle of a step.
+    pub(super) fn inside(&self, exchange: &Exchange) {
+        for fault in self.faults(exchange) {
+            match fault.kind {
+                FaultKind::PanicInside => panic_any(format!("planted inside of step {}", fault.step)),
+                FaultKind::Panic
+                | FaultKind::Fail
+                | FaultKind::Stall(_)
+                | FaultKind::FlipByte(_)
+                | FaultKind::Miscount(_) => {}
+            }
+        }
+    }
+
+    /// Faults planted after a step.
+    pub(super) fn after(&mut self, exchange: &Exchange) {
+        let mut extra = 0;
+        for fault in self.faults(exchange) {
+            match fault.kind {
+                FaultKind::Miscount(bytes) => extra += bytes,
+                FaultKind::Panic
+                | FaultKind::PanicInside
+                | FaultKind::Fail
+                | FaultKind::Stall(_)
+                | FaultKind::FlipByte(_) => {}
+            }
+        }
+        if extra > 0 {
+            let peer = exchange.members().iter().copied().find(|member| *member != self.rank);
+            self.recorder.received(exchange.step(), peer.unwrap_or(self.rank), extra);
+        }
+    }
+
+    /// Faults planted behind a plan.
+    pub(super) fn behind(&self, shard: &mut [u8]) {
+        for fault in &self.faults {
+            match fault.kind {
+                FaultKind::FlipByte(at) if !shard.is_empty() => shard[at % shard.len()] ^= 1,
+                FaultKind::FlipByte(_)
+                | FaultKind::Miscount(_)
+                | FaultKind::Panic
+                | FaultKind::PanicInside
+                | FaultKind::Fail
+                | FaultKind::Stall(_) => {}
+            }
+        }
+    }
+
+    fn faults(&self, exchange: &Exchange) -> impl Iterator<Item = Fault> + '_ {
+        let (step, first_phase) = (exchange.step(), exchange.phase() == 0);
+        self.faults.iter().filter(move |fault| first_phase && fault.step == step).copied()
+    }
 }

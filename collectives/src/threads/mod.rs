@@ -12,7 +12,6 @@ mod world;
 use reshard_planner::Plan;
 
 pub use comm::{Comm, Pending};
-pub use fault::{Fault, FaultKind};
 pub use world::World;
 
 use crate::{Error, Trace};

@@ -10,8 +10,8 @@ use std::time::Duration;
 use reshard_planner::Plan;
 
 use super::comm::Comm;
-use super::fault::Fault;
 use super::meeting::{Meeting, Workshop};
+use crate::testing::Fault;
 use crate::{Batch, Communicator, Compiled, Error, Memory, Trace};
 
 /// The shards of a tensor, of the ranks of its mesh in their order.

@@ -161,7 +161,7 @@ pub(crate) fn packs(mesh: &Mesh, total: usize, dtype: DType) -> Result<Vec<Case>
     let mut seen: BTreeMap<String, Case> = BTreeMap::new();
     let all = shardings(mesh, &shape);
     for (from, to) in all.iter().flat_map(|from| all.iter().map(move |to| (from, to))) {
-        let plan = Planner::new().objective(Objective::Bytes).plan(from, to, item)?;
+        let plan = Planner::new().objective(Objective::Bytes).plan(from, to, dtype)?;
         let compiled = Compiled::new(&plan, 0)?;
         for exchange in compiled.exchanges().filter(|exchange| exchange.communicates()) {
             let sends = exchange

@@ -18,7 +18,7 @@ pub(crate) fn fused(device: &Cuda, mesh: &Mesh, total: usize) -> Result<()> {
     let mut ratios: Vec<(f32, String)> = Vec::new();
     for (from, to) in all.iter().flat_map(|from| all.iter().map(move |to| (from, to))).filter(|(a, b)| a != b)
     {
-        let plan = Planner::new().objective(Objective::Bytes).plan(from, to, item)?;
+        let plan = Planner::new().objective(Objective::Bytes).plan(from, to, DType::F32)?;
         let mut plan_of_all = Fused::new(device, &plan)?;
         let target: usize = mesh
             .ranks()

@@ -11,7 +11,7 @@ mod random;
 
 use launch::{JOB, succeeds};
 use reshard_collectives::Communicator;
-use reshard_collectives::contract::Options;
+use reshard_collectives::testing::Options;
 use reshard_mpi::Comm;
 
 /// What every rank of a job does; nothing in a plain run of the tests.

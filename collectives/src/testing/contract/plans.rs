@@ -7,8 +7,8 @@ use reshard_sharding::meaning::held;
 use reshard_sharding::{Mesh, ReduceOp, Region, Sharding};
 
 use super::data::{Kind, Tensor, mix, terms};
-use super::golden::GOLDEN;
 use super::{Failure, Suite};
+use crate::testing::GOLDEN;
 use crate::{Communicator, Compiled, Error, Memory};
 
 /// Even, uneven, with empty shards, with nothing at all.
