@@ -11,7 +11,7 @@ use reshard_planner::Plan;
 use reshard_sharding::Sharding;
 
 use crate::lower::Tensor;
-use crate::{Compiled, Error, Memory};
+use crate::{BufferLayout, Compiled, Error};
 
 /// Tensors begin at multiples of so many bytes, unless the caller says where.
 const ALIGNMENT: usize = 64;
@@ -67,7 +67,7 @@ impl<'a> Batch<'a> {
     /// Errors: [`Error::Kernel`] for sizes that overflow.
     pub fn add(&mut self, plan: &'a Plan) -> Result<usize, Error> {
         let (source, target) = (aligned(self.source_bytes)?, aligned(self.target_bytes)?);
-        self.add_at(plan, (&Memory::RowMajor, source), (&Memory::RowMajor, target))
+        self.add_at(plan, (&BufferLayout::RowMajor, source), (&BufferLayout::RowMajor, target))
     }
 
     /// Adds a tensor whose source and target lie in memory like this and begin at these bytes, on every rank; returns its
@@ -78,8 +78,8 @@ impl<'a> Batch<'a> {
     pub fn add_at(
         &mut self,
         plan: &'a Plan,
-        (source, source_start): (&'a Memory, usize),
-        (target, target_start): (&'a Memory, usize),
+        (source, source_start): (&'a BufferLayout, usize),
+        (target, target_start): (&'a BufferLayout, usize),
     ) -> Result<usize, Error> {
         let item = plan.item_bytes();
         for start in [source_start, target_start] {
@@ -158,11 +158,11 @@ fn overflow() -> reshard_kernels::Error {
 }
 
 /// The most elements that the buffer of any rank has.
-fn most_elements(sharding: &Sharding, memory: &Memory) -> usize {
+fn most_elements(sharding: &Sharding, memory: &BufferLayout) -> usize {
     let dense = sharding.max_local_numel();
     match memory {
-        Memory::RowMajor | Memory::Order(_) => dense,
-        Memory::Layouts(layouts) => {
+        BufferLayout::RowMajor | BufferLayout::Order(_) => dense,
+        BufferLayout::Layouts(layouts) => {
             layouts.values().map(|layout| layout.cosize() as usize).max().unwrap_or(0).max(dense)
         }
     }

@@ -7,7 +7,7 @@ use reshard_planner::{Phase, Plan, StepOp};
 
 use crate::fingerprint::Fingerprint;
 use crate::lower::{self, Buffer, Stage, Tensor};
-use crate::{Communicator, Error, Exchange, Memory};
+use crate::{BufferLayout, Communicator, Error, Exchange};
 
 /// What one rank does to carry out a plan: compiled once, run many times, by any engine.
 ///
@@ -65,7 +65,7 @@ impl Compiled {
     /// Errors: [`Error::NotInPlan`]; [`Error::Kernel`] if a partial tensor is of a dtype without that arithmetic, which a plan
     /// leaves to the framework.
     pub fn new(plan: &Plan, rank: usize) -> Result<Compiled, Error> {
-        Compiled::with_memory(plan, rank, &Memory::RowMajor, &Memory::RowMajor)
+        Compiled::with_memory(plan, rank, &BufferLayout::RowMajor, &BufferLayout::RowMajor)
     }
 
     /// Compiles a plan for a rank whose source and target lie in memory as `source` and `target` say.
@@ -74,8 +74,8 @@ impl Compiled {
     pub fn with_memory(
         plan: &Plan,
         rank: usize,
-        source: &Memory,
-        target: &Memory,
+        source: &BufferLayout,
+        target: &BufferLayout,
     ) -> Result<Compiled, Error> {
         let tensor = Tensor { plan, source, target, source_start: 0, target_start: 0, scratch_start: 0 };
         Compiled::of_tensors(rank, &[tensor])

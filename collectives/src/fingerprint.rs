@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 
 use reshard_planner::Plan;
 
-use crate::Memory;
+use crate::BufferLayout;
 
 /// Hashes what is written to it.
 pub(crate) struct Fingerprint(u64);
@@ -24,7 +24,7 @@ impl Fingerprint {
     }
 
     /// Adds a tensor's plan and memory.
-    pub(crate) fn add(&mut self, plan: &Plan, source: &Memory, target: &Memory) {
+    pub(crate) fn add(&mut self, plan: &Plan, source: &BufferLayout, target: &BufferLayout) {
         let (from, to) = (plan.from(), plan.to());
         // Writing here never fails.
         let _ = write!(
@@ -41,7 +41,7 @@ impl Fingerprint {
             let _ = write!(self, "{op} {:?} {after} on {} {};", step.axes, after.mesh(), step.group);
         }
         for memory in [source, target] {
-            if *memory != Memory::RowMajor {
+            if *memory != BufferLayout::RowMajor {
                 let _ = write!(self, "{memory:?}");
             }
         }

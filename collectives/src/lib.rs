@@ -26,6 +26,7 @@
 //! ```
 
 mod batch;
+mod buffer_layout;
 mod check;
 mod collective;
 mod communicator;
@@ -34,18 +35,17 @@ mod error;
 mod exchange;
 mod fingerprint;
 mod lower;
-mod memory;
 mod message;
 pub mod testing;
 pub mod threads;
 mod trace;
 
 pub use batch::Batch;
+pub use buffer_layout::BufferLayout;
 pub use collective::{Collective, Reduction, dense_order};
 pub use communicator::Communicator;
 pub use compiled::{Compiled, Scratch};
 pub use error::{Error, Place};
 pub use exchange::{Average, Exchange, Fill};
-pub use memory::Memory;
 pub use message::{Move, Piece, Receive, Send};
 pub use trace::Trace;

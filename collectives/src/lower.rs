@@ -21,16 +21,16 @@ use reshard_layout::{Few, Mode, Modes};
 use reshard_planner::{Arithmetic, Block, Message, Phase, Plan, StepOp};
 use reshard_sharding::Sharding;
 
+use crate::buffer_layout::BufferMap;
 use crate::exchange::{Head, Part};
-use crate::memory::Map;
-use crate::{Error, Exchange, Memory};
+use crate::{BufferLayout, Error, Exchange};
 
 /// A tensor to redistribute, and where it lies in the buffers; offsets in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tensor<'a> {
     pub(crate) plan: &'a Plan,
-    pub(crate) source: &'a Memory,
-    pub(crate) target: &'a Memory,
+    pub(crate) source: &'a BufferLayout,
+    pub(crate) target: &'a BufferLayout,
     pub(crate) source_start: usize,
     pub(crate) target_start: usize,
     pub(crate) scratch_start: usize,
@@ -70,8 +70,8 @@ struct Round {
     communicates: bool,
     symmetric: bool,
     phase: Phase,
-    source: Map,
-    target: Map,
+    source: BufferMap,
+    target: BufferMap,
 }
 
 impl Round {
@@ -173,11 +173,11 @@ pub(crate) fn stages_of_phases(
             op: Some(*op),
             communicates: op.communicates(),
             symmetric: true,
-            source: Map::dense(phase.source_len),
-            target: Map::dense(phase.target_len),
+            source: BufferMap::dense(phase.source_len),
+            target: BufferMap::dense(phase.target_len),
             phase: phase.clone(),
         };
-        let part = part(&round, dtype, &|_| Ok(Map::dense(0)));
+        let part = part(&round, dtype, &|_| Ok(BufferMap::dense(0)));
         let head = Head { rank, step: *step, phase: round.index, tag: 0 };
         let exchange = Exchange::new(head, &[part])?;
         stages.push(Stage { from: round.from(), to: round.to(), exchange, whole: None, ends: None });
@@ -215,7 +215,7 @@ fn whole_reduction(scatter: &Phase) -> Phase {
 fn part<'a>(
     round: &'a Round,
     dtype: DType,
-    peer_source: &'a dyn Fn(usize) -> Result<Map, Error>,
+    peer_source: &'a dyn Fn(usize) -> Result<BufferMap, Error>,
 ) -> Part<'a> {
     Part {
         dtype,
@@ -254,11 +254,11 @@ fn rounds_of(rank: usize, at: usize, tensor: &Tensor<'_>, alone: bool) -> Result
     if !takes_part(plan, rank) {
         return Ok(Vec::new());
     }
-    let place = |map: Map, start: usize| place(map, start, dtype);
+    let place = |map: BufferMap, start: usize| place(map, start, dtype);
     let (view, begin) = leading_view(plan, rank, tensor.source, alone)?;
     let source = place(view, tensor.source_start)?;
     let target = place(shard_map(plan.to(), rank, tensor.target)?, tensor.target_start)?;
-    let row_major = *tensor.source == Memory::RowMajor && *tensor.target == Memory::RowMajor;
+    let row_major = *tensor.source == BufferLayout::RowMajor && *tensor.target == BufferLayout::RowMajor;
     let count = |step: usize| if plan.steps()[step].op() == StepOp::AllReduce { 2 } else { 1 };
     let total: usize = (begin..plan.steps().len()).map(count).sum();
     let mut rounds = Vec::new();
@@ -267,7 +267,7 @@ fn rounds_of(rank: usize, at: usize, tensor: &Tensor<'_>, alone: bool) -> Result
         let even = what.op() == StepOp::AllReduce
             || (what.before.layout().is_some() && what.after.layout().is_some());
         for (index, phase) in plan.phases(step, rank)?.into_iter().enumerate() {
-            let scratch = |len: usize| place(Map::dense(len), tensor.scratch_start);
+            let scratch = |len: usize| place(BufferMap::dense(len), tensor.scratch_start);
             let (first, is_last) = (ordinal + index == 0, ordinal + index + 1 == total);
             rounds.push(Round {
                 tensor: at,
@@ -315,48 +315,53 @@ fn peer_source(
     index: usize,
     peer: usize,
     alone: bool,
-) -> Result<Map, Error> {
+) -> Result<BufferMap, Error> {
     let Tensor { plan, .. } = *tensor;
     let dtype = plan.dtype();
     let first_talks = plan.steps().first().is_none_or(|step| step.op().communicates());
-    let (map, begin) = if *tensor.source == Memory::RowMajor && (first_talks || index > 0) {
+    let (map, begin) = if *tensor.source == BufferLayout::RowMajor && (first_talks || index > 0) {
         // Dense from the beginning to the end: no need to look.
-        (Map::dense(0), 0)
+        (BufferMap::dense(0), 0)
     } else {
         leading_view(plan, peer, tensor.source, alone)?
     };
     if index == 0 && step == begin {
         place(map, tensor.source_start, dtype)
     } else {
-        place(Map::dense(0), tensor.scratch_start, dtype)
+        place(BufferMap::dense(0), tensor.scratch_start, dtype)
     }
 }
 
 /// A tensor's memory, so many bytes into a buffer.
-fn place(map: Map, start: usize, dtype: DType) -> Result<Map, Error> {
+fn place(map: BufferMap, start: usize, dtype: DType) -> Result<BufferMap, Error> {
     Ok(map.at_element(start / dtype.item_bytes()?))
 }
 
 /// The memory of a rank's shard; empty if the mesh does not hold the rank.
-fn shard_map(sharding: &Sharding, rank: usize, memory: &Memory) -> Result<Map, Error> {
+fn shard_map(sharding: &Sharding, rank: usize, memory: &BufferLayout) -> Result<BufferMap, Error> {
     if !sharding.mesh().contains(rank) {
-        return Ok(Map::dense(0));
+        return Ok(BufferMap::dense(0));
     }
-    Map::new(memory, rank, &sharding.local_shape(rank)?)
+    BufferMap::new(memory, rank, &sharding.local_shape(rank)?)
 }
 
 /// How a rank's first communicating step may read the rank's source through the slices before it, and with which step to
 /// begin then. Slices so skipped move nothing.
 ///
 /// With other tensors, only where all ranks skip alike.
-fn leading_view(plan: &Plan, rank: usize, memory: &Memory, alone: bool) -> Result<(Map, usize), Error> {
+fn leading_view(
+    plan: &Plan,
+    rank: usize,
+    memory: &BufferLayout,
+    alone: bool,
+) -> Result<(BufferMap, usize), Error> {
     let mut map = shard_map(plan.from(), rank, memory)?;
     let mut begin = 0;
     let all_alike = |step: usize| {
         let at = &plan.steps()[step];
         step == 0
             && plan.from().mesh() == plan.to().mesh()
-            && *memory == Memory::RowMajor
+            && *memory == BufferLayout::RowMajor
             && at.before.layout().is_some()
             && at.after.layout().is_some()
     };

@@ -4,7 +4,7 @@
 mod pair;
 
 use pair::{Item, check_pair, shards, to_bytes};
-use reshard_collectives::Memory;
+use reshard_collectives::BufferLayout;
 use reshard_collectives::threads::World;
 use reshard_kernels::DType;
 use reshard_planner::Planner;
@@ -242,11 +242,12 @@ fn buffers_of_any_memory_layout() {
                 let data = to_bytes(&shards::<i64>(&source, source.placements().unwrap().as_ref()));
                 let (want, _) = world.redistribute(&plan, &data).unwrap();
                 for (a, b) in [(1, 2), (3, 0), (0, 1), (2, 2)] {
-                    let (here, there) = (Memory::Order(orders[a].clone()), Memory::Order(orders[b].clone()));
-                    let moved = permute(&source, &data, &Memory::RowMajor, &here);
+                    let (here, there) =
+                        (BufferLayout::Order(orders[a].clone()), BufferLayout::Order(orders[b].clone()));
+                    let moved = permute(&source, &data, &BufferLayout::RowMajor, &here);
                     let (got, _) = world.redistribute_memory(&plan, &moved, &here, &there).unwrap();
                     assert!(
-                        permute(&target, &got, &there, &Memory::RowMajor) == want,
+                        permute(&target, &got, &there, &BufferLayout::RowMajor) == want,
                         "{from} -> {to} of {shape:?}"
                     );
                 }
@@ -256,18 +257,18 @@ fn buffers_of_any_memory_layout() {
 }
 
 /// Every shard from one memory layout to another.
-fn permute(sharding: &Sharding, shards: &[Vec<u8>], from: &Memory, to: &Memory) -> Vec<Vec<u8>> {
+fn permute(sharding: &Sharding, shards: &[Vec<u8>], from: &BufferLayout, to: &BufferLayout) -> Vec<Vec<u8>> {
     let one = |(rank, shard): (usize, &Vec<u8>)| {
         let shape = sharding.local_shape(rank).unwrap();
         let extents: Vec<i64> = shape.iter().map(|n| *n as i64).collect();
         if shape.contains(&0) {
             return Vec::new();
         }
-        let layout = |memory: &Memory| {
+        let layout = |memory: &BufferLayout| {
             let given = memory.layout(rank, &shape).unwrap();
             given.unwrap_or_else(|| {
                 let orders: Vec<usize> = (0..extents.len()).collect();
-                Memory::Order(orders).layout(rank, &shape).unwrap().unwrap()
+                BufferLayout::Order(orders).layout(rank, &shape).unwrap().unwrap()
             })
         };
         let mut result = vec![0; shard.len()];

@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use reshard_collectives::threads::World;
-use reshard_collectives::{Batch, Communicator, Compiled, Memory};
+use reshard_collectives::{Batch, BufferLayout, Communicator, Compiled};
 use reshard_kernels::DType;
 use reshard_planner::{Plan, Planner};
 use reshard_sharding::{Mesh, Sharding};
@@ -120,7 +120,7 @@ fn runs_do_not_allocate() {
         batch.add(plan).unwrap();
     }
     assert_eq!(calls_of_runs(&mut world, |rank| batch.compile(rank).unwrap()), 0, "a batch");
-    let transposed = Memory::Order(vec![1, 0]);
+    let transposed = BufferLayout::Order(vec![1, 0]);
     let compile = |rank| Compiled::with_memory(&moved, rank, &transposed, &transposed).unwrap();
     assert_eq!(calls_of_runs(&mut world, compile), 0, "transposed buffers");
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use mailbox::{Habit, Mailbox};
 use pair::{check_pair, shards};
-use reshard_collectives::Memory;
+use reshard_collectives::BufferLayout;
 use reshard_collectives::testing::{Failure, Options, Trial, check_batch, check_one};
 use reshard_collectives::threads::World;
 use reshard_kernels::DType;
@@ -86,7 +86,7 @@ impl Dice {
     }
 
     /// Dense in any order of dims, or with gaps behind the rows.
-    fn memory(&mut self, sharding: &Sharding) -> Memory {
+    fn memory(&mut self, sharding: &Sharding) -> BufferLayout {
         let dims = sharding.shape().len();
         match self.roll(4) {
             0 => {
@@ -94,7 +94,7 @@ impl Dice {
                 for i in (1..dims).rev() {
                     order.swap(i, self.roll(i + 1));
                 }
-                Memory::Order(order)
+                BufferLayout::Order(order)
             }
             1 if dims > 0 => {
                 let gap = self.roll(4) as i64;
@@ -108,9 +108,9 @@ impl Dice {
                     }
                     (!shape.contains(&0)).then(|| (rank, Layout::from_modes(&modes).unwrap()))
                 };
-                Memory::Layouts(sharding.mesh().ranks().filter_map(layout).collect::<BTreeMap<_, _>>())
+                BufferLayout::Layouts(sharding.mesh().ranks().filter_map(layout).collect::<BTreeMap<_, _>>())
             }
-            _ => Memory::RowMajor,
+            _ => BufferLayout::RowMajor,
         }
     }
 
@@ -193,7 +193,7 @@ fn random_redistributions() {
                     Some((dtype, dice.plan(dtype)?))
                 })
                 .collect();
-            let dense = &Memory::RowMajor;
+            let dense = &BufferLayout::RowMajor;
             let trial = |(dtype, plan)| Trial { plan, dtype, source: dense, target: dense };
             let trials: Vec<Trial<'_>> = list.iter().map(|(dtype, plan)| trial((*dtype, plan))).collect();
             let what: Vec<String> = list.iter().map(|(dtype, plan)| format!("{dtype} {plan}")).collect();

@@ -10,8 +10,8 @@ use reshard_planner::{Block, Message, Phase, StepOp};
 use smallvec::SmallVec;
 
 use super::{Average, Exchange, Fill};
+use crate::buffer_layout::{BufferMap, Nests, nest_of};
 use crate::collective::{self, Collective, Reduction};
-use crate::memory::{Map, Nests, nest_of};
 use crate::{Error, Move, Piece, Receive, Send};
 
 /// The number of the next exchange.
@@ -41,10 +41,10 @@ pub(crate) struct Part<'a> {
     /// Whether shapes and memory are the same on all members, up to where things begin.
     pub(crate) symmetric: bool,
     /// The memory of this rank's source and target.
-    pub(crate) source: Map,
-    pub(crate) target: Map,
+    pub(crate) source: BufferMap,
+    pub(crate) target: BufferMap,
     /// The memory of a peer's source.
-    pub(crate) peer_source: &'a dyn Fn(usize) -> Result<Map, Error>,
+    pub(crate) peer_source: &'a dyn Fn(usize) -> Result<BufferMap, Error>,
 }
 
 impl Exchange {
@@ -143,7 +143,7 @@ impl Exchange {
         let (rank, step) = (self.rank, self.step);
         let item_bytes = dtype.item_bytes()?;
         let wrong = |message: String| Error::Phase { step, message };
-        let end = |map: &Map| {
+        let end = |map: &BufferMap| {
             map.end()
                 .and_then(|elements| elements.checked_mul(item_bytes))
                 .ok_or(reshard_kernels::Error::Overflow { what: "the size of a buffer" })

@@ -12,7 +12,7 @@ use reshard_planner::Plan;
 use super::comm::Comm;
 use super::meeting::{Meeting, Workshop};
 use crate::testing::Fault;
-use crate::{Batch, Communicator, Compiled, Error, Memory, Trace};
+use crate::{Batch, BufferLayout, Communicator, Compiled, Error, Trace};
 
 /// The shards of a tensor, of the ranks of its mesh in their order.
 type Shards = Vec<Vec<u8>>;
@@ -240,7 +240,7 @@ impl World {
         plan: &Plan,
         shards: &[S],
     ) -> Result<(Vec<Vec<u8>>, Trace), Error> {
-        self.redistribute_memory(plan, shards, &Memory::RowMajor, &Memory::RowMajor)
+        self.redistribute_memory(plan, shards, &BufferLayout::RowMajor, &BufferLayout::RowMajor)
     }
 
     /// As [`redistribute`](World::redistribute), with shards that lie in memory as `source` and `target` say.
@@ -248,8 +248,8 @@ impl World {
         &mut self,
         plan: &Plan,
         shards: &[S],
-        source: &Memory,
-        target: &Memory,
+        source: &BufferLayout,
+        target: &BufferLayout,
     ) -> Result<(Vec<Vec<u8>>, Trace), Error> {
         self.check(plan, shards.len())?;
         let shard_of: HashMap<usize, &[u8]> =

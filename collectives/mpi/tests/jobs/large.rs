@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use reshard_collectives::{Communicator, Compiled, Memory};
+use reshard_collectives::{BufferLayout, Communicator, Compiled};
 use reshard_kernels::DType;
 use reshard_mpi::Comm;
 use reshard_planner::Planner;
@@ -24,9 +24,9 @@ pub(crate) fn run(comm: &mut Comm) {
         Sharding::parse(&mesh, &SHAPE, "R").unwrap()
     };
     let rank = comm.rank();
-    let move_it = |comm: &mut Comm, from: usize, source: &[u8], memory: &Memory| {
+    let move_it = |comm: &mut Comm, from: usize, source: &[u8], memory: &BufferLayout| {
         let plan = Planner::new().plan(&on(from), &on(1 - from), DType::U8).unwrap();
-        let compiled = Compiled::with_memory(&plan, rank, &Memory::RowMajor, memory).unwrap();
+        let compiled = Compiled::with_memory(&plan, rank, &BufferLayout::RowMajor, memory).unwrap();
         let mut scratch = compiled.scratch(comm).unwrap();
         let mut target = vec![0; compiled.target_bytes()];
         compiled.run(comm, source, &mut target, &mut scratch).unwrap();
@@ -42,7 +42,7 @@ pub(crate) fn run(comm: &mut Comm) {
             source.extend((0..columns).map(|j| byte(i, j)));
         }
     }
-    let there = move_it(comm, 0, &source, &Memory::RowMajor);
+    let there = move_it(comm, 0, &source, &BufferLayout::RowMajor);
     drop(source);
     if rank == 1 {
         for (i, row) in there.chunks_exact(columns).enumerate() {
@@ -52,7 +52,7 @@ pub(crate) fn run(comm: &mut Comm) {
     // Back, with rows that lie a few bytes apart: what comes cannot be received where it is to be.
     let pitch = columns + 5;
     let padded = format!("({rows},{columns}):({pitch},1)").parse().unwrap();
-    let back = move_it(comm, 1, &there, &Memory::Layouts(BTreeMap::from([(0, padded)])));
+    let back = move_it(comm, 1, &there, &BufferLayout::Layouts(BTreeMap::from([(0, padded)])));
     drop(there);
     if rank == 0 {
         for i in 0..rows {

@@ -1,6 +1,6 @@
 //! Random redistributions over MPI against the threads engine: every byte of every rank.
 
-use reshard_collectives::{Communicator, Compiled, Memory, threads};
+use reshard_collectives::{BufferLayout, Communicator, Compiled, threads};
 use reshard_kernels::DType;
 use reshard_mpi::Comm;
 use reshard_planner::{Objective, Planner};
@@ -92,7 +92,9 @@ pub(crate) fn run(comm: &mut Comm, seed: u64, count: usize) {
         let target = Sharding::new(&to, &shape, &after).unwrap();
         let plan = planner.plan(&source, &target, dtype).unwrap();
         let orders: Vec<usize> = (0..shape.len()).rev().collect();
-        let memory = |roll: usize| if roll == 0 { Memory::Order(orders.clone()) } else { Memory::RowMajor };
+        let memory = |roll: usize| {
+            if roll == 0 { BufferLayout::Order(orders.clone()) } else { BufferLayout::RowMajor }
+        };
         let (here, there) = (memory(dice.roll(3)), memory(dice.roll(3)));
 
         // Replicas hold the same bytes only where nothing is partial; the engines must agree on any.

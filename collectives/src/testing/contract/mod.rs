@@ -12,7 +12,7 @@ use reshard_kernels::DType;
 use reshard_planner::Plan;
 use reshard_sharding::ReduceOp;
 
-use crate::{Communicator, Compiled, Error, Memory};
+use crate::{BufferLayout, Communicator, Compiled, Error};
 use data::Kind;
 
 /// How much is tried, and with which data.
@@ -162,9 +162,9 @@ pub struct Trial<'a> {
     /// What the tensor is made of: f64, f32, f16, bf16, i64, i32, u8 or bool.
     pub dtype: DType,
     /// How sources lie in memory.
-    pub source: &'a Memory,
+    pub source: &'a BufferLayout,
     /// And targets.
-    pub target: &'a Memory,
+    pub target: &'a BufferLayout,
 }
 
 /// Carries one redistribution of a made-up tensor out on an engine whose memory is the host's, and judges the result as

@@ -10,7 +10,7 @@ use reshard_sharding::{Mesh, ReduceOp, Sharding};
 use super::data::{Kind, Tensor, mix};
 use super::plans::{DENSE, SHAPES, meshes, placements, title};
 use super::{Failure, Suite};
-use crate::{Batch, Communicator, Compiled, Error, Memory};
+use crate::{Batch, BufferLayout, Communicator, Compiled, Error};
 
 /// A tensor of a batch; the same placement on every axis.
 struct Row {
@@ -47,7 +47,8 @@ impl<C: Communicator> Suite<'_, C> {
                         continue;
                     }
                     let plan = self.plan(&mesh, shape, Kind::I32, from, to)?;
-                    let memories = [Memory::RowMajor, Memory::Order(vec![1, 0]), Memory::RowMajor];
+                    let memories =
+                        [BufferLayout::RowMajor, BufferLayout::Order(vec![1, 0]), BufferLayout::RowMajor];
                     let pick = |at: usize, sharding: &Sharding| match at % 3 {
                         2 => padded(sharding),
                         at => Ok(memories[at].clone()),
@@ -68,7 +69,7 @@ impl<C: Communicator> Suite<'_, C> {
         plan: &Plan,
         kind: Kind,
         op: Option<ReduceOp>,
-        (source, target): (&Memory, &Memory),
+        (source, target): (&BufferLayout, &BufferLayout),
     ) -> Result<(), Failure> {
         let (rank, item) = (self.rank, kind.item_bytes());
         let title = title(plan, kind, (source, target));
@@ -298,7 +299,7 @@ impl<C: Communicator> Suite<'_, C> {
 }
 
 /// Rows with three elements between them, on every rank that holds any.
-fn padded(sharding: &Sharding) -> Result<Memory, Error> {
+fn padded(sharding: &Sharding) -> Result<BufferLayout, Error> {
     let mut layouts = BTreeMap::new();
     for rank in sharding.mesh().ranks() {
         let shape = sharding.local_shape(rank)?;
@@ -309,14 +310,14 @@ fn padded(sharding: &Sharding) -> Result<Memory, Error> {
             layouts.insert(rank, Layout::from_modes(&[(rows, columns + 3), (columns, 1)])?);
         }
     }
-    Ok(Memory::Layouts(layouts))
+    Ok(BufferLayout::Layouts(layouts))
 }
 
 /// Copies a rank's dense shard to where its memory has it (`out`), or back.
 fn place(
     sharding: &Sharding,
     rank: usize,
-    memory: &Memory,
+    memory: &BufferLayout,
     to: &mut [u8],
     from: &[u8],
     item: usize,
@@ -330,7 +331,7 @@ fn place(
         return Ok(());
     }
     let dims: Vec<usize> = (0..shape.len()).collect();
-    let Some(dense) = Memory::Order(dims).layout(rank, &shape)? else { return Ok(()) };
+    let Some(dense) = BufferLayout::Order(dims).layout(rank, &shape)? else { return Ok(()) };
     let there = memory.layout(rank, &shape)?.unwrap_or_else(|| dense.clone());
     let (target, source) = if out { (&there, &dense) } else { (&dense, &there) };
     reshard_kernels::copy(to, target, from, source, item)?;

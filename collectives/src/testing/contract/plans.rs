@@ -9,7 +9,7 @@ use reshard_sharding::{Mesh, ReduceOp, Region, Sharding};
 use super::data::{Kind, Tensor, mix, terms};
 use super::{Failure, Suite};
 use crate::testing::GOLDEN;
-use crate::{Communicator, Compiled, Error, Memory};
+use crate::{BufferLayout, Communicator, Compiled, Error};
 
 /// Even, uneven, with empty shards, with nothing at all.
 pub(super) const SHAPES: [&[usize]; 4] = [&[12, 24], &[7, 5], &[2, 3], &[0, 4]];
@@ -233,9 +233,9 @@ impl<C: Communicator> Suite<'_, C> {
 }
 
 /// Source and target as plans assume them.
-pub(super) const DENSE: (&Memory, &Memory) = (&Memory::RowMajor, &Memory::RowMajor);
+pub(super) const DENSE: (&BufferLayout, &BufferLayout) = (&BufferLayout::RowMajor, &BufferLayout::RowMajor);
 
-pub(super) fn title(plan: &Plan, kind: Kind, memory: (&Memory, &Memory)) -> String {
+pub(super) fn title(plan: &Plan, kind: Kind, memory: (&BufferLayout, &BufferLayout)) -> String {
     let (from, to) = (plan.from(), plan.to());
     let shape = from.shape();
     let title =

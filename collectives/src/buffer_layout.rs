@@ -1,7 +1,7 @@
 //! Where the elements of a local buffer lie.
 //!
 //! Plans speak of dense row-major local buffers. A rank's real source and target may lie otherwise: transposed, channels
-//! last, padded. [`Memory`] says how, and compiling rewrites the plan's loop nests accordingly, so that the copies absorb
+//! last, padded. [`BufferLayout`] says how, and compiling rewrites the plan's loop nests accordingly, so that the copies absorb
 //! the difference and nothing moves twice.
 //!
 //! A memory is a layout `A` from the row-major index of a local element to its place. A block of a plan is a nest, a layout
@@ -29,15 +29,15 @@ use crate::Error;
 /// How the ranks lay out their local buffers; the same value on every rank.
 ///
 /// ```
-/// use reshard_collectives::Memory;
-/// let transposed = Memory::Order(vec![1, 0]); // dim 1 outermost, dim 0 dense
+/// use reshard_collectives::BufferLayout;
+/// let transposed = BufferLayout::Order(vec![1, 0]); // dim 1 outermost, dim 0 dense
 /// assert_eq!(transposed.layout(0, &[2, 3])?.unwrap().to_string(), "(2,3):(1,2)");
-/// assert_eq!(Memory::RowMajor.layout(0, &[2, 3])?, None);
-/// assert_eq!("order 1,0".parse::<Memory>()?, transposed);
+/// assert_eq!(BufferLayout::RowMajor.layout(0, &[2, 3])?, None);
+/// assert_eq!("order 1,0".parse::<BufferLayout>()?, transposed);
 /// # Ok::<(), reshard_collectives::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Memory {
+pub enum BufferLayout {
     /// Dense, the last dim fastest; what plans assume.
     #[default]
     RowMajor,
@@ -48,16 +48,16 @@ pub enum Memory {
     Layouts(BTreeMap<usize, Layout>),
 }
 
-impl fmt::Display for Memory {
+impl fmt::Display for BufferLayout {
     /// `row_major`, `order 2,0,1`, or `layouts 0=(2,3):(1,2) 4=..`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Memory::RowMajor => f.write_str("row_major"),
-            Memory::Order(order) => {
+            BufferLayout::RowMajor => f.write_str("row_major"),
+            BufferLayout::Order(order) => {
                 let dims: Vec<String> = order.iter().map(usize::to_string).collect();
                 write!(f, "order {}", dims.join(","))
             }
-            Memory::Layouts(layouts) => {
+            BufferLayout::Layouts(layouts) => {
                 f.write_str("layouts")?;
                 layouts.iter().try_for_each(|(rank, layout)| write!(f, " {rank}={layout}"))
             }
@@ -65,21 +65,21 @@ impl fmt::Display for Memory {
     }
 }
 
-impl FromStr for Memory {
+impl FromStr for BufferLayout {
     type Err = Error;
 
-    fn from_str(text: &str) -> Result<Memory, Error> {
+    fn from_str(text: &str) -> Result<BufferLayout, Error> {
         let wrong = |what: String| Error::Parse {
             input: text.to_string(),
             message: format!("{what}: write row_major, order 1,0 or layouts 0=(2,3):(1,2)"),
         };
         let (kind, rest) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
         match kind {
-            "row_major" if rest.is_empty() => Ok(Memory::RowMajor),
+            "row_major" if rest.is_empty() => Ok(BufferLayout::RowMajor),
             "order" => {
                 let dim = |dim: &str| dim.trim().parse().map_err(|_| wrong(format!("{dim:?} is no dim")));
                 let dims = rest.split(',').filter(|dim| !dim.trim().is_empty());
-                dims.map(dim).collect::<Result<_, _>>().map(Memory::Order)
+                dims.map(dim).collect::<Result<_, _>>().map(BufferLayout::Order)
             }
             "layouts" => {
                 let one = |item: &str| {
@@ -88,14 +88,14 @@ impl FromStr for Memory {
                     let rank = rank.parse().map_err(|_| wrong(format!("{rank:?} is no rank")))?;
                     Ok((rank, layout.parse::<Layout>()?))
                 };
-                rest.split_whitespace().map(one).collect::<Result<_, Error>>().map(Memory::Layouts)
+                rest.split_whitespace().map(one).collect::<Result<_, Error>>().map(BufferLayout::Layouts)
             }
-            _ => Err(wrong(format!("{kind:?} is no memory"))),
+            _ => Err(wrong(format!("{kind:?} is no buffer layout"))),
         }
     }
 }
 
-impl Memory {
+impl BufferLayout {
     /// The layout of a rank's buffer, one mode per dim; `None` if it is dense and row-major, or if it is empty.
     ///
     /// Errors: [`Error::Memory`] if the order is no permutation of the dims, or the layout's modes have other extents
@@ -106,8 +106,8 @@ impl Memory {
             return Ok(None);
         }
         match self {
-            Memory::RowMajor => Ok(None),
-            Memory::Order(order) => {
+            BufferLayout::RowMajor => Ok(None),
+            BufferLayout::Order(order) => {
                 let mut sorted = order.clone();
                 sorted.sort_unstable();
                 if !sorted.iter().copied().eq(0..local_shape.len()) {
@@ -122,7 +122,7 @@ impl Memory {
                 }
                 Ok(Some(Layout::from_modes(&modes)?))
             }
-            Memory::Layouts(layouts) => {
+            BufferLayout::Layouts(layouts) => {
                 let Some(layout) = layouts.get(&rank) else { return Ok(None) };
                 let extents: Vec<i64> = layout.modes().map(|mode| mode.size()).collect();
                 let scalar = local_shape.is_empty() && layout.size() == 1;
@@ -142,7 +142,7 @@ impl Memory {
 
 /// One buffer's memory, ready to map nests.
 #[derive(Clone, Debug)]
-pub(crate) struct Map {
+pub(crate) struct BufferMap {
     /// From the row-major index to places in the tensor's memory, from `start` on; `None` for the identity.
     layout: Option<Layout>,
     /// Where row-major element 0 lies in the tensor's memory.
@@ -161,14 +161,14 @@ pub(crate) fn nest_of(block: &Block) -> Nest {
     Nest::new(block.source_offset as i64, block.target_offset as i64, block.modes.iter().copied())
 }
 
-impl Map {
+impl BufferMap {
     /// A dense buffer.
-    pub(crate) fn dense(len: usize) -> Map {
-        Map { layout: None, start: 0, len, base: 0 }
+    pub(crate) fn dense(len: usize) -> BufferMap {
+        BufferMap { layout: None, start: 0, len, base: 0 }
     }
 
     /// The same memory, so many elements into a buffer.
-    pub(crate) fn at_element(mut self, base: usize) -> Map {
+    pub(crate) fn at_element(mut self, base: usize) -> BufferMap {
         self.base = base as i64;
         self
     }
@@ -179,20 +179,20 @@ impl Map {
     }
 
     /// The memory of a rank's shard.
-    pub(crate) fn new(memory: &Memory, rank: usize, local_shape: &[usize]) -> Result<Map, Error> {
+    pub(crate) fn new(memory: &BufferLayout, rank: usize, local_shape: &[usize]) -> Result<BufferMap, Error> {
         let len = local_shape.iter().try_fold(1usize, |n, e| n.checked_mul(*e));
         let len = len.ok_or(reshard_kernels::Error::Overflow { what: "the size of a shard" })?;
-        let Some(layout) = memory.layout(rank, local_shape)? else { return Ok(Map::dense(len)) };
+        let Some(layout) = memory.layout(rank, local_shape)? else { return Ok(BufferMap::dense(len)) };
         // The last dim is the fastest of the row-major index.
         let dims: SmallVec<[&[Mode]; 8]> = layout.flat_modes().collect();
         let by_index: Modes = dims.into_iter().rev().flatten().copied().collect();
         let len = layout.cosize() as usize;
-        Ok(Map { layout: Some(Layout::from_flat(by_index.coalesce())?), start: 0, len, base: 0 })
+        Ok(BufferMap { layout: Some(Layout::from_flat(by_index.coalesce())?), start: 0, len, base: 0 })
     }
 
     /// This buffer as seen through a local phase that only picks some of its elements: the phase's target is then not a
     /// buffer but a way to read this one. `None` unless the phase is one block that fills its target in order.
-    pub(crate) fn through(&self, phase: &Phase, rank: usize) -> Option<Map> {
+    pub(crate) fn through(&self, phase: &Phase, rank: usize) -> Option<BufferMap> {
         let [message] = phase.receives.as_slice() else { return None };
         let [block] = message.blocks.as_slice() else { return None };
         let picks =
@@ -217,7 +217,7 @@ impl Map {
         }
         let by_index: Modes = modes.iter().map(|mode| mode.map(|(source, _)| source)).collect();
         let layout = Layout::from_flat(by_index.coalesce()).ok()?;
-        let map = Map { layout: Some(layout), start: self.start + start, ..*self };
+        let map = BufferMap { layout: Some(layout), start: self.start + start, ..*self };
         (dense == phase.target_len as i64).then_some(map)
     }
 
@@ -282,7 +282,7 @@ mod tests {
         /// `apply(N)(i) = (A(b(i)), t(i))` with `N(i) = (b(i), t(i))`, in order, on either side.
         fn applying_is_composition(shape: Vec<u8>, order: Vec<u8>, modes: Vec<(u8, u8, i8)>, offset: u8) -> TestResult {
             let Some((shape, memory, nest)) = drawn(&shape, &order, &modes, offset) else { return TestResult::discard() };
-            let map = Map::new(&memory, 0, &shape).unwrap().at_element(100);
+            let map = BufferMap::new(&memory, 0, &shape).unwrap().at_element(100);
             let direct = || pairs(&nest).into_iter().map(|(s, t)| (100 + place(&memory, &shape, s), t));
             let mut back = nest.clone();
             swap(&mut back);
@@ -294,7 +294,7 @@ mod tests {
         }
     }
 
-    fn applied(map: &Map, nest: Nest, side: Side) -> Result<Vec<Nest>, Error> {
+    fn applied(map: &BufferMap, nest: Nest, side: Side) -> Result<Vec<Nest>, Error> {
         let mut nests = Nests::from_iter([nest]);
         map.apply(&mut nests, side)?;
         Ok(nests.into_vec())
@@ -306,11 +306,11 @@ mod tests {
         order: &[u8],
         modes: &[(u8, u8, i8)],
         offset: u8,
-    ) -> Option<(Vec<usize>, Memory, Nest)> {
+    ) -> Option<(Vec<usize>, BufferLayout, Nest)> {
         let shape: Vec<usize> = shape.iter().take(3).map(|e| usize::from(e % 5) + 1).collect();
         let mut by: Vec<usize> = (0..shape.len()).collect();
         by.sort_by_key(|k| order.get(*k).copied().unwrap_or(0));
-        let mut memory = Memory::Order(by);
+        let mut memory = BufferLayout::Order(by);
         if let Some(layout) = memory.layout(0, &shape).unwrap()
             && !shape.is_empty()
             && offset.is_multiple_of(3)
@@ -321,7 +321,7 @@ mod tests {
                 _ => Layout::scalar(extent, 3 * stride).unwrap(),
             };
             let dims: Vec<Layout> = layout.leaves().map(halves).collect();
-            memory = Memory::Layouts(BTreeMap::from([(0, Layout::concat(&dims).unwrap())]));
+            memory = BufferLayout::Layouts(BTreeMap::from([(0, Layout::concat(&dims).unwrap())]));
         }
         let modes = modes.iter().take(3);
         let modes = modes.map(|(e, d, t)| Mode::new(i64::from(e % 5), (i64::from(d % 13), i64::from(*t))));
@@ -331,7 +331,7 @@ mod tests {
     }
 
     /// The definition: the coordinates of a row-major index, and each one's place by its mode.
-    fn place(memory: &Memory, shape: &[usize], index: i64) -> i64 {
+    fn place(memory: &BufferLayout, shape: &[usize], index: i64) -> i64 {
         let layout = memory.layout(0, shape).unwrap().unwrap();
         let (mut left, mut place) = (index, 0);
         for (dim, extent) in shape.iter().enumerate().rev() {
@@ -343,7 +343,7 @@ mod tests {
 
     #[test]
     fn a_nest_that_carries_is_unrolled_as_far_as_it_must_be() {
-        let map = Map::new(&Memory::Order(vec![1, 0]), 0, &[4, 6]).unwrap();
+        let map = BufferMap::new(&BufferLayout::Order(vec![1, 0]), 0, &[4, 6]).unwrap();
         let apply = |nest| applied(&map, nest, Side::Source).unwrap();
         // Rows 1 and 2; 4 elements from the middle of a row on; twice 3 elements, the second time over the end of a row.
         assert_eq!(
@@ -357,7 +357,7 @@ mod tests {
 
     #[test]
     fn indices_outside_of_the_memory_are_errors() {
-        let map = Map::new(&Memory::Order(vec![1, 0]), 0, &[2, 3]).unwrap();
+        let map = BufferMap::new(&BufferLayout::Order(vec![1, 0]), 0, &[2, 3]).unwrap();
         let error = applied(&map, Nest::new(6, 0, []), Side::Source).unwrap_err();
         assert!(matches!(error, Error::Layout(_)), "{error}");
     }
@@ -365,26 +365,27 @@ mod tests {
     #[test]
     fn memories_print_and_parse() {
         for text in ["row_major", "order 2,0,1", "order ", "layouts", "layouts 0=(2,3):(1,2) 7=(4,1):(3,0)"] {
-            let memory: Memory = text.parse().unwrap();
+            let memory: BufferLayout = text.parse().unwrap();
             assert_eq!(memory.to_string(), text);
-            assert_eq!(memory.to_string().parse::<Memory>(), Ok(memory));
+            assert_eq!(memory.to_string().parse::<BufferLayout>(), Ok(memory));
         }
-        let message = "columns".parse::<Memory>().unwrap_err().to_string();
+        let message = "columns".parse::<BufferLayout>().unwrap_err().to_string();
         assert_eq!(
             message,
-            "\"columns\" is no memory: write row_major, order 1,0 or layouts 0=(2,3):(1,2), not \"columns\""
+            "\"columns\" is no buffer layout: write row_major, order 1,0 or layouts 0=(2,3):(1,2), not \"columns\""
         );
-        assert!("order 0,x".parse::<Memory>().is_err() && "layouts 0".parse::<Memory>().is_err());
+        assert!("order 0,x".parse::<BufferLayout>().is_err() && "layouts 0".parse::<BufferLayout>().is_err());
     }
 
     #[test]
     fn memory_that_does_not_fit_says_why() {
-        let message = |memory: Memory, shape: &[usize]| memory.layout(3, shape).unwrap_err().to_string();
+        let message =
+            |memory: BufferLayout, shape: &[usize]| memory.layout(3, shape).unwrap_err().to_string();
         assert_eq!(
-            message(Memory::Order(vec![0, 0]), &[2, 3]),
+            message(BufferLayout::Order(vec![0, 0]), &[2, 3]),
             "memory of rank 3: [0, 0] is not an order of 2 dims"
         );
-        let layouts = Memory::Layouts(BTreeMap::from([(3, "(2,4):(1,2)".parse().unwrap())]));
+        let layouts = BufferLayout::Layouts(BTreeMap::from([(3, "(2,4):(1,2)".parse().unwrap())]));
         assert_eq!(
             message(layouts, &[2, 3]),
             "memory of rank 3: (2,4):(1,2) has modes of sizes [2, 4], the shard [2, 3]"
