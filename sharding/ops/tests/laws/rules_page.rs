@@ -1,4 +1,4 @@
-//! The tables of docs/rules.md, made anew and compared: `RESHARD_WRITE=1 cargo test --test rules_page` writes them.
+//! The tables of docs/rules.md, made anew and compared: `RESHARD_WRITE=1 cargo test -p reshard-ops --test laws rules_page` writes them.
 //!
 //! `data/torch_rules.json` holds the rows of one mesh axis that torch 2.15.0 registers for 56 calls, outputs before
 //! inputs. A row that one side has and the other lacks is a difference, and who is right is not an opinion: the row is

@@ -9,7 +9,7 @@ use reshard_ops::rules::verify::{Mutants, Random, Verdict};
 use reshard_ops::rules::{Call, Table};
 use reshard_sharding::{Mesh, Sharding};
 
-/// Ops that only regroup digits: they have no strategies of one axis, and `tests/views.rs` checks what they do.
+/// Ops that only regroup digits: they have no strategies of one axis, and the laws of views in `reshard-sharding` check what they do.
 const VIEWS: [&str; 4] = ["view", "reshape", "flatten", "unflatten"];
 
 /// Does something with every example, on two threads, in order.

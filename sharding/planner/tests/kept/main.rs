@@ -4,7 +4,7 @@
 //! every cost to the bit and every message of one rank, and a line of the kept file is the hash of [`BLOCK`] such texts.
 //!
 //! ```text
-//! cargo test --release -p reshard-sharding --test kept                        a sixty-fourth of the blocks
+//! cargo test --release -p reshard-planner --test kept                        a sixty-fourth of the blocks
 //! RESHARD_KEPT=all     ..                                                     all of them
 //! RESHARD_KEPT=3       ..                                                     the eighth that holds blocks 3, 11, 19 ..
 //! RESHARD_KEPT=write   ..                                                     keeps the answers of today

@@ -3,7 +3,7 @@
 //! Each question has a file in `tests/plans/` with its explanation. After a change that is meant, refresh them all with
 //!
 //! ```text
-//! RESHARD_REFRESH=1 cargo test -p reshard-sharding --test golden
+//! RESHARD_REFRESH=1 cargo test -p reshard-planner --test laws golden
 //! ```
 //!
 //! and read the difference.
