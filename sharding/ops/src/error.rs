@@ -35,7 +35,7 @@ impl Error {
     /// The kind of the error in one word, as machines read it.
     ///
     /// ```
-    /// let e = "ij->k".parse::<reshard_ops::rules::Rule>().unwrap_err();
+    /// let e = "ij->ij {j: sum}".parse::<reshard_ops::rules::Rule>().unwrap_err();
     /// assert_eq!(e.kind(), "rule");
     /// ```
     pub fn kind(&self) -> &'static str {
