@@ -106,6 +106,7 @@ impl DType {
     }
 
     /// Bits of one element.
+    #[inline]
     pub fn bits(self) -> usize {
         match self {
             DType::F4 => 4,
@@ -127,11 +128,13 @@ impl DType {
     /// Bytes of one element.
     ///
     /// Errors: [`Error::SubByte`] for f4 and f6, whose elements share bytes with their neighbours.
+    #[inline]
     pub fn item_bytes(self) -> Result<usize, Error> {
         if self.bits().is_multiple_of(8) { Ok(self.bits() / 8) } else { Err(Error::SubByte { dtype: self }) }
     }
 
     /// What can be computed with the elements.
+    #[inline]
     pub(crate) fn arithmetic(self) -> Arithmetic {
         match self {
             DType::Bool
@@ -162,6 +165,7 @@ impl DType {
     /// Succeeds if elements can be combined with `op`.
     ///
     /// Errors: [`Error::NoArithmetic`] for bool, the 8-bit and smaller floats, and complex numbers.
+    #[inline]
     pub fn check_combine(self, op: CombineOp) -> Result<(), Error> {
         if self.arithmetic() == Arithmetic::None {
             return Err(Error::NoArithmetic { dtype: self, op: op.name() });

@@ -35,8 +35,8 @@ impl Error {
     /// The kind of the error in one word, as machines read it.
     ///
     /// ```
-    /// let e = reshard_ops::rules::Op::view(&[4], &[5]).unwrap_err();
-    /// assert_eq!(e.kind(), "view");
+    /// let e = "ij->ij {j: sum}".parse::<reshard_ops::rules::Rule>().unwrap_err();
+    /// assert_eq!(e.kind(), "rule");
     /// ```
     pub fn kind(&self) -> &'static str {
         match self {

@@ -44,6 +44,7 @@ impl Arithmetic {
     }
 
     /// Succeeds if it reduces elements of this type as the sharding asks.
+    #[inline]
     pub fn check(self, sharding: &Sharding, dtype: DType) -> Result<(), Error> {
         match self {
             Arithmetic::Framework => {}
