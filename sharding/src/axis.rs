@@ -75,6 +75,7 @@ impl Axis {
     }
 
     /// The number of coordinates.
+    #[inline]
     pub fn size(&self) -> usize {
         self.size
     }

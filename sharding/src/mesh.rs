@@ -157,6 +157,7 @@ impl Mesh {
     }
 
     /// The axes, outermost first.
+    #[inline]
     pub fn axes(&self) -> &[Axis] {
         &self.0.axes
     }
@@ -167,6 +168,7 @@ impl Mesh {
     }
 
     /// The number of ranks: the product of the axis sizes.
+    #[inline]
     pub fn size(&self) -> usize {
         self.0.size
     }
@@ -190,6 +192,7 @@ impl Mesh {
     }
 
     /// The whole axis of this index as a sub-axis.
+    #[inline]
     pub fn whole(&self, axis: usize) -> SubAxis {
         SubAxis { axis, pre: 1, size: self.axes()[axis].size }
     }

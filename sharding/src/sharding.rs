@@ -236,21 +236,25 @@ impl Sharding {
     }
 
     /// The mesh.
+    #[inline]
     pub fn mesh(&self) -> &Mesh {
         &self.mesh
     }
 
     /// The extents of the whole tensor.
+    #[inline]
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
 
     /// The number of elements of the whole tensor.
+    #[inline]
     pub fn numel(&self) -> usize {
         self.shape.iter().product()
     }
 
     /// The partial axes, outermost first; none for a tensor that owes nothing.
+    #[inline]
     pub fn partial(&self) -> &[PartialAxis] {
         &self.partial
     }
@@ -263,6 +267,7 @@ impl Sharding {
     }
 
     /// Whether ranks hold terms of a reduction that is still owed.
+    #[inline]
     pub fn is_partial(&self) -> bool {
         !self.partial.is_empty()
     }
@@ -290,12 +295,14 @@ impl Sharding {
     }
 
     /// The modes of the row-major index, fastest first, where there is a layout.
+    #[inline]
     #[doc(hidden)]
     pub fn modes(&self) -> Option<&[Mode<At>]> {
         self.layout().map(Layout::flat)
     }
 
     /// The cuts, by dim and in order of application, where there are no digits.
+    #[inline]
     #[doc(hidden)]
     pub fn cuts(&self) -> Option<&[AxisCut]> {
         match &self.form {
@@ -305,6 +312,7 @@ impl Sharding {
     }
 
     /// The modes of a dim that divides, whatever the others do, coalesced, fastest first; one of extent 1 for a dim of 1.
+    #[inline]
     #[doc(hidden)]
     pub fn dim_modes(&self, dim: usize) -> Option<Modes<At>> {
         match &self.form {
@@ -456,6 +464,7 @@ fn check_shape(shape: &[usize]) -> Result<(), Error> {
 }
 
 /// The number of elements of a shape; that of its dims that are not 0 must fit, so that every partial product does.
+#[inline]
 pub fn numel(shape: &[usize]) -> Result<usize, Error> {
     let product = shape
         .iter()
