@@ -86,7 +86,7 @@ impl Axis {
     }
 }
 
-/// A divisor of a mesh axis, `tp:(pre)size`: one mixed-radix digit of its coordinate (see the [module](self)).
+/// A divisor of a mesh axis, `tp:(pre)size`: one mixed-radix digit of its coordinate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SubAxis {
     /// Which axis of the mesh, counted from the outermost.

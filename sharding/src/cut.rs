@@ -56,7 +56,7 @@ pub fn chunk(len: usize, n: usize, i: usize) -> Interval {
     Interval { start, len: c.min(len - start) }
 }
 
-/// One cut of a dim among the ranks of an axis (see the [module](self)).
+/// One cut of a dim among the ranks of an axis.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum DimCut {
     /// Chunked into `pieces`, each chunked over the ranks; rank `i` keeps the `i`-th of every piece.

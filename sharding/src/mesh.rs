@@ -35,7 +35,7 @@ use crate::notation::cursor::Cursor;
 /// One coordinate per mesh axis.
 pub type Coordinate = Few<usize, 6>;
 
-/// Named axes over ranks (see the [module](self)); cheap to clone.
+/// Named axes over ranks; cheap to clone.
 ///
 /// ```
 /// use reshard_sharding::Mesh;

@@ -2,7 +2,7 @@
 //!
 //! A sharding is a mesh, a shape, the partial axes, and one of two forms:
 //!
-//! * a **layout** wherever every cut divides (see the module [`layout`](mod@crate::layout)): coalesced by dim, so that `==` means the same
+//! * a **layout** wherever every cut divides: coalesced by dim, so that `==` means the same
 //!   ownership, whatever placements it was made from;
 //! * **cuts** where one does not, or a dim is of size 0: the list of cuts of each dim in the order in which they apply,
 //!   normalised. A dim that divides has the cuts of its modes, slowest first, each with the product of the local modes above
@@ -39,7 +39,7 @@ pub struct PartialAxis {
     pub op: ReduceOp,
 }
 
-/// Who holds which elements of a tensor of a given shape (see the [module](self)); canonical by construction.
+/// Who holds which elements of a tensor of a given shape; canonical by construction.
 ///
 /// ```
 /// use reshard_sharding::{Mesh, Sharding};
@@ -282,7 +282,7 @@ impl Sharding {
     /// The layout from the row-major index of the tensor to coordinates and local offset, or `None` where there is none.
     ///
     /// One mode per dim, the last dim first; `step@a` goes along axis `a` of the mesh, plain strides are those of the dense
-    /// local buffer (see the module [`layout`](mod@crate::layout)). Uneven and zero-size tensors have none.
+    /// local buffer. Uneven and zero-size tensors have none.
     pub fn layout(&self) -> Option<&Layout<At>> {
         match &self.form {
             Form::Layout(layout) => Some(layout),

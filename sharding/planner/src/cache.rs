@@ -119,7 +119,7 @@ impl<K: Hash + Eq, V: Clone> Table<K, V> {
 /// Plans by value, in buckets of equal hash; the plan itself is the key.
 type ByValue = Table<u64, Arc<Plan>>;
 
-/// Plans that were made before (see the [module](self)).
+/// Plans that were made before.
 ///
 /// ```
 /// use reshard_kernels::DType;

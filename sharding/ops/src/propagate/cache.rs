@@ -33,7 +33,7 @@ struct Answer {
 /// The ids of an op and of its inputs.
 type Ids = SmallVec<[u64; 6]>;
 
-/// The choices of one propagator that were made before (see the [module](self)).
+/// The choices of one propagator that were made before.
 ///
 /// ```
 /// use reshard_kernels::DType;

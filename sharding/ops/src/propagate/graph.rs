@@ -42,7 +42,7 @@ struct Known {
     constraint: Option<Sharding>,
 }
 
-/// A list of ops on values (see the [module](self)).
+/// A list of ops on values.
 ///
 /// ```
 /// use reshard_kernels::DType;
