@@ -84,8 +84,10 @@ for name in "${names[@]}"; do
     echo "applied: $name"
 done
 
-# One folder from run to run, in which only what differs is written, so that cargo finds what it has built.
-tree=${CARGO_TARGET_DIR:-target}/recipes
+# One folder from run to run, in which only what differs is written, so that cargo finds what it has built. Its target directory
+# is its own: cargo tells the members of two copies of a workspace apart by their paths from its root alone, and would take what
+# it built from this tree for what it has to build from the other.
+tree=${CARGO_TARGET_DIR:-target}/recipes/tree
 mkdir -p "$tree"
 tree=$(cd "$tree" && pwd)
 (cd "$tree" && find . -type f -print0) | while IFS= read -r -d '' file; do
@@ -97,7 +99,7 @@ done
         cp "$tmp/tree/$file" "$tree/$file"
     fi
 done
-export CARGO_TARGET_DIR=${tree%/recipes}
+export CARGO_TARGET_DIR=${tree%/tree}/target
 cd "$tree"
 
 for selection in "${selections[@]}"; do
