@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use reshard_sharding::Existing;
+use reshard_sharding::GroupRegistry;
 use reshard_sharding::{Mesh, Placements, Sharding};
 
 fn mesh(text: &str) -> Mesh {
@@ -57,11 +57,11 @@ fn groups(c: &mut Criterion) {
         c.bench_function(&format!("mesh_flatten/{name}"), |b| {
             b.iter(|| black_box(&mesh).flatten(&["dp", "cp"], "dp_cp"));
         });
-        let mut existing = Existing::new();
-        existing.add_axes(&mesh).expect("groups of the axes");
-        existing.add("dp_tp", groups.clone());
+        let mut registry = GroupRegistry::new();
+        registry.add_axes(&mesh).expect("groups of the axes");
+        registry.add("dp_tp", groups.clone());
         c.bench_function(&format!("serving/{name}"), |b| {
-            b.iter(|| black_box(&existing).serving(black_box(&groups)));
+            b.iter(|| black_box(&registry).serving(black_box(&groups)));
         });
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use clap::Args;
 use reshard_sharding::Mesh;
-use reshard_sharding::recipes::{Kind, Recipe, Role};
+use reshard_sharding::recipes::{Parallelism, Recipe, Role};
 use serde::Serialize;
 
 use super::arguments::Format;
@@ -92,12 +92,12 @@ pub(crate) fn run(args: &MeshArgs, console: &mut Console<'_>) -> Result<(), CliE
 }
 
 fn list(json: bool, console: &mut Console<'_>) -> Result<(), CliError> {
-    let line = |kind: &Kind| RecipeLine {
+    let line = |kind: &Parallelism| RecipeLine {
         recipe: kind.as_str(),
         about: kind.about(),
         axes: kind.dense_axes().iter().chain(kind.sparse_axes()).copied().collect(),
     };
-    let lines: Vec<RecipeLine> = Kind::ALL.iter().map(line).collect();
+    let lines: Vec<RecipeLine> = Parallelism::ALL.iter().map(line).collect();
     if json {
         return console.print_json(&serde_json::json!({ "recipes": lines }));
     }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use clap::Args;
 use reshard_planner::{Considered, Explanation, Plan, Step};
-use reshard_sharding::{Group, Mesh, Sharding};
+use reshard_sharding::{GroupPattern, Mesh, Sharding};
 use serde::{Deserialize, Serialize};
 
 use super::arguments::Format;
@@ -176,7 +176,7 @@ pub(crate) fn run(args: &PlanArgs, console: &mut Console<'_>) -> Result<(), CliE
 }
 
 /// What one more group would save, in microseconds.
-type Savings = Vec<(Group, f64)>;
+type Savings = Vec<(GroupPattern, f64)>;
 
 /// The plan; where the groups are given, what one more would save; where asked for, why it is the best.
 struct Answered {
@@ -209,7 +209,7 @@ fn plan(request: &Request) -> Result<Answered, CliError> {
 }
 
 /// The groups that exist: `axes` for each axis alone, the names of axes, or layouts of ranks.
-fn groups(text: &str, meshes: &[&Mesh]) -> Result<Vec<Group>, CliError> {
+fn groups(text: &str, meshes: &[&Mesh]) -> Result<Vec<GroupPattern>, CliError> {
     let mut groups = Vec::new();
     for entry in text.split(';').map(str::trim) {
         if entry == "axes" {
@@ -240,7 +240,7 @@ impl Answer {
             max_shard_bytes: plan.max_shard_bytes(),
             groups: plan.groups().into_iter().map(ToString::to_string).collect(),
             savings: savings.as_ref().map(|savings| {
-                let saving = |(group, saved_us): &(Group, f64)| Saving {
+                let saving = |(group, saved_us): &(GroupPattern, f64)| Saving {
                     group: group.to_string(),
                     saved_us: *saved_us,
                 };

@@ -137,7 +137,7 @@ impl<'a> Batch<'a> {
     /// Compiles all tensors for a rank. Steps of its [`exchanges`](Compiled::exchanges) are rounds: round `i` has the
     /// `i`-th phases of all tensors.
     ///
-    /// Errors: as [`Compiled::with_memory`]; [`Error::NotInPlan`] if the rank has a part in none of them.
+    /// Errors: as [`Compiled::with_layouts`]; [`Error::NotInPlan`] if the rank has a part in none of them.
     pub fn compile(&self, rank: usize) -> Result<Compiled, Error> {
         Compiled::of_tensors(rank, &self.tensors)
     }

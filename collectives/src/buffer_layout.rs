@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use reshard_kernels::{Nest, Side};
+use reshard_kernels::{CopySide, Nest};
 use reshard_layout::Layout;
 use reshard_layout::{Mode, Modes};
 use reshard_planner::{Block, Phase};
@@ -224,8 +224,8 @@ impl BufferMap {
     /// Lets nests reach, on one side, the places of the row-major elements that they reach; in the same order.
     ///
     /// Errors: indices that are none of this memory.
-    pub(crate) fn apply(&self, nests: &mut Nests, side: Side) -> Result<(), Error> {
-        if side == Side::Target {
+    pub(crate) fn apply(&self, nests: &mut Nests, side: CopySide) -> Result<(), Error> {
+        if side == CopySide::Target {
             nests.iter_mut().for_each(swap);
         }
         if let Some(layout) = &self.layout {
@@ -237,7 +237,7 @@ impl BufferMap {
         }
         for nest in nests {
             nest.source_offset += self.base + self.start;
-            if side == Side::Target {
+            if side == CopySide::Target {
                 swap(nest);
             }
         }
@@ -286,15 +286,15 @@ mod tests {
             let direct = || pairs(&nest).into_iter().map(|(s, t)| (100 + place(&memory, &shape, s), t));
             let mut back = nest.clone();
             swap(&mut back);
-            let there = applied(&map, nest.clone(), Side::Source).unwrap();
-            let back = applied(&map, back, Side::Target).unwrap();
+            let there = applied(&map, nest.clone(), CopySide::Source).unwrap();
+            let back = applied(&map, back, CopySide::Target).unwrap();
             let all = |nests: &[Nest]| -> Vec<(i64, i64)> { nests.iter().flat_map(pairs).collect() };
             let swapped: Vec<(i64, i64)> = all(&back).into_iter().map(|(s, t)| (t, s)).collect();
             TestResult::from_bool(all(&there) == direct().collect::<Vec<_>>() && swapped == all(&there))
         }
     }
 
-    fn applied(map: &BufferMap, nest: Nest, side: Side) -> Result<Vec<Nest>, Error> {
+    fn applied(map: &BufferMap, nest: Nest, side: CopySide) -> Result<Vec<Nest>, Error> {
         let mut nests = Nests::from_iter([nest]);
         map.apply(&mut nests, side)?;
         Ok(nests.into_vec())
@@ -326,7 +326,7 @@ mod tests {
         let modes = modes.iter().take(3);
         let modes = modes.map(|(e, d, t)| Mode::new(i64::from(e % 5), (i64::from(d % 13), i64::from(*t))));
         let nest = Nest::new(i64::from(offset % 9), 5, modes);
-        let last = nest.extremes(Side::Source).unwrap().map_or(0, |(_, last)| last);
+        let last = nest.extremes(CopySide::Source).unwrap().map_or(0, |(_, last)| last);
         (last < shape.iter().product::<usize>() as i64).then_some((shape, memory, nest))
     }
 
@@ -344,7 +344,7 @@ mod tests {
     #[test]
     fn a_nest_that_carries_is_unrolled_as_far_as_it_must_be() {
         let map = BufferMap::new(&BufferLayout::Order(vec![1, 0]), 0, &[4, 6]).unwrap();
-        let apply = |nest| applied(&map, nest, Side::Source).unwrap();
+        let apply = |nest| applied(&map, nest, CopySide::Source).unwrap();
         // Rows 1 and 2; 4 elements from the middle of a row on; twice 3 elements, the second time over the end of a row.
         assert_eq!(
             apply(Nest::new(6, 0, [Mode::new(12, (1, 1))])),
@@ -358,7 +358,7 @@ mod tests {
     #[test]
     fn indices_outside_of_the_memory_are_errors() {
         let map = BufferMap::new(&BufferLayout::Order(vec![1, 0]), 0, &[2, 3]).unwrap();
-        let error = applied(&map, Nest::new(6, 0, []), Side::Source).unwrap_err();
+        let error = applied(&map, Nest::new(6, 0, []), CopySide::Source).unwrap_err();
         assert!(matches!(error, Error::Layout(_)), "{error}");
     }
 

@@ -16,7 +16,7 @@
 
 use std::ops::Range;
 
-use reshard_kernels::{CombineOp, DType, Side};
+use reshard_kernels::{CombineOp, CopySide, DType};
 use reshard_planner::StepOp;
 
 use crate::Exchange;
@@ -113,7 +113,7 @@ fn landing(exchange: &Exchange) -> Option<Vec<Range<usize>>> {
     let mut all = vec![0..0; exchange.members().len()];
     for receive in exchange.receives() {
         let [piece] = receive.pieces() else { return None };
-        all[exchange.place_of(receive.peer())?] = piece.contiguous(Side::Target)?;
+        all[exchange.place_of(receive.peer())?] = piece.contiguous(CopySide::Target)?;
     }
     close_gaps(&mut all);
     Some(all)
@@ -124,11 +124,11 @@ fn leaving(exchange: &Exchange) -> Option<Vec<Range<usize>>> {
     let mut all = vec![0..0; exchange.members().len()];
     for send in exchange.sends() {
         let [piece] = send.pieces() else { return None };
-        all[exchange.place_of(send.peer())?] = piece.contiguous(Side::Source)?;
+        all[exchange.place_of(send.peer())?] = piece.contiguous(CopySide::Source)?;
     }
     for receive in exchange.receives().iter().filter(|receive| receive.peer() == exchange.rank()) {
         let [piece] = receive.pieces() else { return None };
-        all[exchange.place_of(receive.peer())?] = piece.contiguous(Side::Source)?;
+        all[exchange.place_of(receive.peer())?] = piece.contiguous(CopySide::Source)?;
     }
     close_gaps(&mut all);
     Some(all)

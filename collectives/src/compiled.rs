@@ -65,13 +65,13 @@ impl Compiled {
     /// Errors: [`Error::NotInPlan`]; [`Error::Kernel`] if a partial tensor is of a dtype without that arithmetic, which a plan
     /// leaves to the framework.
     pub fn new(plan: &Plan, rank: usize) -> Result<Compiled, Error> {
-        Compiled::with_memory(plan, rank, &BufferLayout::RowMajor, &BufferLayout::RowMajor)
+        Compiled::with_layouts(plan, rank, &BufferLayout::RowMajor, &BufferLayout::RowMajor)
     }
 
     /// Compiles a plan for a rank whose source and target lie in memory as `source` and `target` say.
     ///
     /// Requires the same two values on every rank. Errors: as [`Compiled::new`], and [`Error::Memory`].
-    pub fn with_memory(
+    pub fn with_layouts(
         plan: &Plan,
         rank: usize,
         source: &BufferLayout,

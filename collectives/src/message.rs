@@ -11,7 +11,7 @@
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use reshard_kernels::{Combine, Copy, DType, Nest, Side};
+use reshard_kernels::{Combine, Copy, CopySide, DType, Nest};
 
 use crate::Error;
 
@@ -67,25 +67,25 @@ impl Piece {
     }
 
     /// The same elements, dense from element 0 on one side: how they lie in a message of their own.
-    pub fn dense(&self, side: Side) -> Nest {
+    pub fn dense(&self, side: CopySide) -> Nest {
         let mut nest = self.nest.clone();
         let mut stride = 1;
         for mode in nest.modes.iter_mut() {
             match side {
-                Side::Source => mode.stride.0 = stride,
-                Side::Target => mode.stride.1 = stride,
+                CopySide::Source => mode.stride.0 = stride,
+                CopySide::Target => mode.stride.1 = stride,
             }
             stride *= mode.extent;
         }
         match side {
-            Side::Source => nest.source_offset = 0,
-            Side::Target => nest.target_offset = 0,
+            CopySide::Source => nest.source_offset = 0,
+            CopySide::Target => nest.target_offset = 0,
         }
         nest
     }
 
     /// The bytes that the elements are on one side, if they lie there one behind the other in the order of the message.
-    pub fn contiguous(&self, side: Side) -> Option<Range<usize>> {
+    pub fn contiguous(&self, side: CopySide) -> Option<Range<usize>> {
         let mut dense = 1;
         for mode in self.nest.modes.iter().filter(|mode| mode.extent != 1) {
             if side.of(mode.stride) != dense {
@@ -101,7 +101,7 @@ impl Piece {
 }
 
 /// The bytes of several pieces on one side, if those of each begin where those of the one before end.
-fn contiguous(pieces: &[Piece], side: Side) -> Option<Range<usize>> {
+fn contiguous(pieces: &[Piece], side: CopySide) -> Option<Range<usize>> {
     let mut pieces = pieces.iter();
     let mut all = pieces.next()?.contiguous(side)?;
     for piece in pieces {
@@ -150,7 +150,7 @@ impl Receive {
     pub fn source_bytes(&self) -> Result<usize, Error> {
         let overflow = || reshard_kernels::Error::Overflow { what: "the size of a source" };
         self.pieces.iter().try_fold(0, |most, piece| {
-            let Some((_, last)) = piece.nest.extremes(Side::Source)? else { return Ok(most) };
+            let Some((_, last)) = piece.nest.extremes(CopySide::Source)? else { return Ok(most) };
             let items = usize::try_from(last).ok().and_then(|last| last.checked_add(1));
             let end = items.and_then(|items| items.checked_mul(piece.item_bytes().ok()?));
             Ok(most.max(end.ok_or_else(overflow)?))
@@ -181,7 +181,7 @@ impl Receive {
             Move::Copy(_) => true,
             Move::Combine(_) => false,
         };
-        if self.moves.iter().all(copies) { contiguous(&self.pieces, Side::Target) } else { None }
+        if self.moves.iter().all(copies) { contiguous(&self.pieces, CopySide::Target) } else { None }
     }
 
     /// Moves a message that the peer packed with [`Send::pack`] into the target.
@@ -191,7 +191,7 @@ impl Receive {
         let moves = self.unpack.get_or_init(|| {
             let mut at = 0;
             let one = |(piece, old): (&Piece, &Move)| {
-                let dense = piece.dense(Side::Source);
+                let dense = piece.dense(CopySide::Source);
                 let start = at;
                 at += piece.bytes()?;
                 let one = match old {
@@ -237,7 +237,7 @@ impl Send {
 
     /// The bytes of the source that a message of this send simply is: an engine can send straight from them.
     pub fn contiguous(&self) -> Option<Range<usize>> {
-        contiguous(&self.pieces, Side::Source)
+        contiguous(&self.pieces, CopySide::Source)
     }
 
     /// Packs the message.
@@ -249,7 +249,7 @@ impl Send {
             let one = |piece: &Piece| {
                 let start = at;
                 at += piece.bytes()?;
-                Ok((Copy::new(&piece.dense(Side::Target), piece.item_bytes()?)?, start..at))
+                Ok((Copy::new(&piece.dense(CopySide::Target), piece.item_bytes()?)?, start..at))
             };
             self.pieces.iter().map(one).collect()
         });

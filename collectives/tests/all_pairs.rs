@@ -245,7 +245,7 @@ fn buffers_of_any_memory_layout() {
                     let (here, there) =
                         (BufferLayout::Order(orders[a].clone()), BufferLayout::Order(orders[b].clone()));
                     let moved = permute(&source, &data, &BufferLayout::RowMajor, &here);
-                    let (got, _) = world.redistribute_memory(&plan, &moved, &here, &there).unwrap();
+                    let (got, _) = world.redistribute_layouts(&plan, &moved, &here, &there).unwrap();
                     assert!(
                         permute(&target, &got, &there, &BufferLayout::RowMajor) == want,
                         "{from} -> {to} of {shape:?}"

@@ -121,7 +121,7 @@ fn runs_do_not_allocate() {
     }
     assert_eq!(calls_of_runs(&mut world, |rank| batch.compile(rank).unwrap()), 0, "a batch");
     let transposed = BufferLayout::Order(vec![1, 0]);
-    let compile = |rank| Compiled::with_memory(&moved, rank, &transposed, &transposed).unwrap();
+    let compile = |rank| Compiled::with_layouts(&moved, rank, &transposed, &transposed).unwrap();
     assert_eq!(calls_of_runs(&mut world, compile), 0, "transposed buffers");
 }
 

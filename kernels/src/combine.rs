@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use crate::element::{Element, for_arithmetic};
 use crate::prepared::{byte_range, check_range};
-use crate::{CombineOp, DType, Error, Nest, Side};
+use crate::{CombineOp, CopySide, DType, Error, Nest};
 
 /// `dst[dst_layout(i)] = dst[dst_layout(i)] op src[src_layout(i)]` for every `i`.
 ///
@@ -155,14 +155,14 @@ impl Elements {
         let reduced = nest.reduce()?;
         let bytes = reduced.len()?.checked_mul(item).ok_or(Error::Overflow { what: "the size of a copy" })?;
         let nest = reduced.scale(item)?;
-        let source = byte_range(&nest, Side::Source, item)?;
-        let target = byte_range(&nest, Side::Target, item)?;
+        let source = byte_range(&nest, CopySide::Source, item)?;
+        let target = byte_range(&nest, CopySide::Target, item)?;
         Ok(Elements { nest, source, target, bytes })
     }
 
     fn check(&self, dst: usize, src: Option<usize>) -> Result<(), Error> {
-        check_range(&self.target, dst, Side::Target)?;
-        src.map_or(Ok(()), |src| check_range(&self.source, src, Side::Source))
+        check_range(&self.target, dst, CopySide::Target)?;
+        src.map_or(Ok(()), |src| check_range(&self.source, src, CopySide::Source))
     }
 
     /// Calls `body` with (source offset, target offset, fastest mode) at every point of the other modes.

@@ -3,7 +3,7 @@
 use reshard_layout::{Layout, Mode};
 
 use crate::prepared::{byte_range, check_range};
-use crate::{Copy, Error, Nest, Side};
+use crate::{Copy, CopySide, Error, Nest};
 
 /// Copies `src[src_layout(i)]` to `dst[dst_layout(i)]` for every `i`, in elements of `item_bytes` bytes.
 ///
@@ -65,8 +65,16 @@ pub fn copy_at(
     if item_bytes == 0 {
         return Err(Error::ZeroItem);
     }
-    check_range(&byte_range(&source.scale(item_bytes)?, Side::Source, item_bytes)?, src.len(), Side::Source)?;
-    check_range(&byte_range(&target.scale(item_bytes)?, Side::Target, item_bytes)?, dst.len(), Side::Target)?;
+    check_range(
+        &byte_range(&source.scale(item_bytes)?, CopySide::Source, item_bytes)?,
+        src.len(),
+        CopySide::Source,
+    )?;
+    check_range(
+        &byte_range(&target.scale(item_bytes)?, CopySide::Target, item_bytes)?,
+        dst.len(),
+        CopySide::Target,
+    )?;
     for (to, from) in dst_layout.values().zip(src_layout.values()) {
         let to = (dst_offset + to) as usize * item_bytes;
         let from = (src_offset + from) as usize * item_bytes;
@@ -92,7 +100,7 @@ pub fn fill(dst: &mut [u8], item: &[u8]) -> Result<(), Error> {
     }
     if !dst.len().is_multiple_of(item.len()) {
         let end = dst.len().next_multiple_of(item.len()) as i64;
-        return Err(Error::OutOfBounds { side: Side::Target, first: 0, end, length: Some(dst.len()) });
+        return Err(Error::OutOfBounds { side: CopySide::Target, first: 0, end, length: Some(dst.len()) });
     }
     let nest = Nest::new(0, 0, [Mode::new((dst.len() / item.len()) as i64, (0, 1))]);
     Copy::new(&nest, item.len())?.run(dst, item)?;

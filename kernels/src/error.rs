@@ -6,29 +6,29 @@ use crate::DType;
 
 /// Which of the two buffers of a copy is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Side {
+pub enum CopySide {
     /// The buffer that is read.
     Source,
     /// The buffer that is written.
     Target,
 }
 
-impl Side {
+impl CopySide {
     /// This side's part of a (source, target) pair.
     #[inline]
     pub fn of<T>(self, (source, target): (T, T)) -> T {
         match self {
-            Side::Source => source,
-            Side::Target => target,
+            CopySide::Source => source,
+            CopySide::Target => target,
         }
     }
 }
 
-impl fmt::Display for Side {
+impl fmt::Display for CopySide {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Side::Source => "source",
-            Side::Target => "target",
+            CopySide::Source => "source",
+            CopySide::Target => "target",
         })
     }
 }
@@ -73,7 +73,7 @@ pub enum Error {
     /// The loops reach outside of the buffer.
     OutOfBounds {
         /// Which buffer.
-        side: Side,
+        side: CopySide,
         /// First byte that is touched, or would be.
         first: i64,
         /// One past the last byte that is touched.

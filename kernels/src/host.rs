@@ -13,7 +13,7 @@
 //! pointer below is `start + sum_k i_k stride_k` with `0 <= i_k < extent_k`, in range by construction.
 
 use crate::prepared::{Body, ByteLoop, check_range};
-use crate::{Copy, Error, Side};
+use crate::{Copy, CopySide, Error};
 
 /// Copies of at least this many bytes are written past the caches.
 const STREAM_BYTES: usize = 4 << 20;
@@ -28,8 +28,8 @@ impl Copy {
     /// Neither plans nor allocates; checks only that both ranges lie within the slices.
     /// Errors: [`Error::OutOfBounds`], and then nothing was written.
     pub fn run(&self, dst: &mut [u8], src: &[u8]) -> Result<usize, Error> {
-        check_range(&self.source, src.len(), Side::Source)?;
-        check_range(&self.target, dst.len(), Side::Target)?;
+        check_range(&self.source, src.len(), CopySide::Source)?;
+        check_range(&self.target, dst.len(), CopySide::Target)?;
         #[allow(unsafe_code, reason = "strided access without a bounds check per element")]
         // SAFETY: both ranges lie within the slices, `source_start` and `target_start` and everything that the loops
         // add to them lie within the ranges (see the head of this file), and `dst` is borrowed exclusively, so that the

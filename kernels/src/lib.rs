@@ -52,7 +52,7 @@ pub mod reference;
 pub use combine::{Combine, Divide, combine};
 pub use copy::{copy, copy_at, fill};
 pub use dtype::DType;
-pub use error::{Error, Side};
+pub use error::{CopySide, Error};
 pub use nest::Nest;
 pub use op::CombineOp;
 pub use prepared::Copy;

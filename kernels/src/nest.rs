@@ -16,7 +16,7 @@
 use reshard_layout::algebra::zip;
 use reshard_layout::{Layout, Mode, Modes};
 
-use crate::{Error, Side};
+use crate::{CopySide, Error};
 
 /// A copy as a layout of pairs, leftmost mode fastest, counted in elements.
 ///
@@ -128,7 +128,7 @@ impl Nest {
     /// Least and greatest element that is touched on one side; `None` if the nest is empty.
     ///
     /// Errors: [`Error::Overflow`].
-    pub fn extremes(&self, side: Side) -> Result<Option<(i64, i64)>, Error> {
+    pub fn extremes(&self, side: CopySide) -> Result<Option<(i64, i64)>, Error> {
         if self.is_empty() {
             return Ok(None);
         }
@@ -149,7 +149,7 @@ impl Nest {
     /// Errors: [`Error::Overlap`], [`Error::Overflow`].
     pub fn check_target_is_injective(&self) -> Result<(), Error> {
         let reduced = self.reduce()?;
-        reduced.extremes(Side::Target)?;
+        reduced.extremes(CopySide::Target)?;
         if has_zero_difference(&reduced.modes, 0, false) {
             let loops = self.modes.iter().rev().map(|mode| format!("{}:{}", mode.extent, mode.stride.1));
             return Err(Error::Overlap { loops: format!("({})", loops.collect::<Vec<_>>().join(",")) });
@@ -215,7 +215,7 @@ mod tests {
             let all = pairs(&nest.0);
             let source = all.iter().map(|p| p.0).min().zip(all.iter().map(|p| p.0).max());
             let target = all.iter().map(|p| p.1).min().zip(all.iter().map(|p| p.1).max());
-            nest.0.extremes(Side::Source) == Ok(source) && nest.0.extremes(Side::Target) == Ok(target)
+            nest.0.extremes(CopySide::Source) == Ok(source) && nest.0.extremes(CopySide::Target) == Ok(target)
         }
 
         fn overlap_is_found_exactly(nest: SmallNest) -> bool {
@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn overflow_is_an_error() {
         let nest = Nest::new(i64::MAX, 0, [Mode::new(2, (1, 1))]);
-        assert_eq!(nest.extremes(Side::Source).unwrap_err().kind(), "overflow");
+        assert_eq!(nest.extremes(CopySide::Source).unwrap_err().kind(), "overflow");
         let twice = [Mode::new(i64::MAX, (1, 1)), Mode::new(2, (0, 0))];
         assert_eq!(Nest::new(0, 0, twice).len().unwrap_err().kind(), "overflow");
         assert_eq!(Nest::new(0, 0, [Mode::new(3, (1, i64::MAX))]).scale(4).unwrap_err().kind(), "overflow");
@@ -250,7 +250,10 @@ mod tests {
         for extent in [0, -1, i64::MIN] {
             let nest = Nest::new(3, 4, [Mode::new(2, (1, 1)), Mode::new(extent, (2, 2))]);
             assert_eq!((nest.is_empty(), nest.len(), pairs(&nest).len()), (true, Ok(0), 0));
-            assert_eq!((nest.extremes(Side::Source), nest.check_target_is_injective()), (Ok(None), Ok(())));
+            assert_eq!(
+                (nest.extremes(CopySide::Source), nest.check_target_is_injective()),
+                (Ok(None), Ok(()))
+            );
             assert_eq!(nest.reduce().unwrap(), Nest::new(0, 0, [Mode::new(0, (1, 1))]));
         }
     }

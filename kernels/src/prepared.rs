@@ -16,7 +16,7 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use crate::host::LINE;
-use crate::{Error, Nest, Side};
+use crate::{CopySide, Error, Nest};
 
 /// A copy between two buffers: checked and laid out once, run many times.
 ///
@@ -76,8 +76,8 @@ impl Copy {
         let elements = nest.reduce()?;
         let count = elements.len()?;
         let scaled = elements.scale(item_bytes)?;
-        let source = byte_range(&scaled, Side::Source, item_bytes)?;
-        let target = byte_range(&scaled, Side::Target, item_bytes)?;
+        let source = byte_range(&scaled, CopySide::Source, item_bytes)?;
+        let target = byte_range(&scaled, CopySide::Target, item_bytes)?;
         let bytes = count.checked_mul(item_bytes).ok_or(Error::Overflow { what: "the size of a copy" })?;
         let mut copy = Copy {
             source,
@@ -127,7 +127,7 @@ impl Copy {
 }
 
 /// The bytes that a nest with byte offsets reaches on one side.
-pub(crate) fn byte_range(nest: &Nest, side: Side, item_bytes: usize) -> Result<Range<usize>, Error> {
+pub(crate) fn byte_range(nest: &Nest, side: CopySide, item_bytes: usize) -> Result<Range<usize>, Error> {
     let Some((first, last)) = nest.extremes(side)? else { return Ok(0..0) };
     let end = i64::try_from(item_bytes).ok().and_then(|item| last.checked_add(item));
     let end = end.ok_or(Error::Overflow { what: "a byte offset of a copy" })?;
@@ -138,7 +138,7 @@ pub(crate) fn byte_range(nest: &Nest, side: Side, item_bytes: usize) -> Result<R
 }
 
 /// Succeeds if the range lies within a buffer of `length` bytes.
-pub(crate) fn check_range(range: &Range<usize>, length: usize, side: Side) -> Result<(), Error> {
+pub(crate) fn check_range(range: &Range<usize>, length: usize, side: CopySide) -> Result<(), Error> {
     if range.end > length {
         let (first, end) = (range.start as i64, range.end as i64);
         return Err(Error::OutOfBounds { side, first, end, length: Some(length) });

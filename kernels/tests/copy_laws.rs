@@ -1,7 +1,7 @@
 //! The fast copy against its definition.
 
 use quickcheck::{Arbitrary, Gen, quickcheck};
-use reshard_kernels::{Copy, Nest, Side, copy, copy_at, reference};
+use reshard_kernels::{Copy, CopySide, Nest, copy, copy_at, reference};
 use reshard_layout::Layout;
 use reshard_layout::Mode;
 
@@ -61,7 +61,7 @@ impl Arbitrary for Case {
         }
         let nest = Nest::new(source_offset, target_offset, modes);
         let length = |side| nest.extremes(side).unwrap().map_or(0, |(_, last)| (last as usize + 1) * item);
-        let (source_len, target_len) = (length(Side::Source), length(Side::Target));
+        let (source_len, target_len) = (length(CopySide::Source), length(CopySide::Target));
         Case { nest, item, source_len, target_len }
     }
 }

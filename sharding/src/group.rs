@@ -10,13 +10,13 @@
 //! spelled. Which groups of a pattern exist is the complement within the mesh: one for every coordinate of the other
 //! axes. No rank is ever enumerated to answer a question about groups.
 
-mod existing;
-mod family;
-mod members;
+mod process_group;
+mod process_groups;
+mod registry;
 
-pub use existing::Existing;
-pub use family::Groups;
-pub use members::Members;
+pub use process_group::ProcessGroup;
+pub use process_groups::ProcessGroups;
+pub use registry::GroupRegistry;
 
 use core::fmt;
 use std::str::FromStr;
@@ -39,27 +39,27 @@ use crate::notation::cursor::Cursor;
 /// # Ok::<(), reshard_sharding::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Group {
+pub struct GroupPattern {
     layout: Layout,
 }
 
-impl Group {
+impl GroupPattern {
     /// The group with the members that a layout's values are, relative to the lowest of them.
     ///
     /// Requires radix-separable modes: sorted by stride, each stride exceeds the span of those below.
-    pub fn new(layout: &Layout) -> Result<Group, Error> {
-        Group::of_modes(Modes::from_slice(layout.flat()))
+    pub fn new(layout: &Layout) -> Result<GroupPattern, Error> {
+        GroupPattern::of_modes(Modes::from_slice(layout.flat()))
     }
 
     /// The group of these modes in any order, those of one member among them.
-    pub(crate) fn of_modes(mut modes: Modes) -> Result<Group, Error> {
+    pub(crate) fn of_modes(mut modes: Modes) -> Result<GroupPattern, Error> {
         modes.retain(|m| m.extent > 1);
         for Mode { stride, .. } in modes.iter_mut() {
             *stride = stride.checked_abs().ok_or_else(|| Error::overflow(format!("the stride {stride}")))?;
         }
         modes.sort_by_key(|m| m.stride);
         separable(&modes).map_err(|reason| Error::NotALayout { reason })?;
-        Ok(Group { layout: Layout::coalesced(&modes)? })
+        Ok(GroupPattern { layout: Layout::coalesced(&modes)? })
     }
 
     /// The pattern as a layout from member number to offset.
@@ -81,19 +81,19 @@ impl Group {
     /// Whether two patterns are orthogonal: every sum of their members is another rank.
     ///
     /// ```
-    /// use reshard_sharding::Group;
-    /// let [a, b, c]: [Group; 3] = ["4:1".parse()?, "2:4".parse()?, "2:2".parse()?];
+    /// use reshard_sharding::GroupPattern;
+    /// let [a, b, c]: [GroupPattern; 3] = ["4:1".parse()?, "2:4".parse()?, "2:2".parse()?];
     /// assert!(a.is_orthogonal_to(&b) && !a.is_orthogonal_to(&c));
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
-    pub fn is_orthogonal_to(&self, other: &Group) -> bool {
-        Group::are_orthogonal(&[self, other])
+    pub fn is_orthogonal_to(&self, other: &GroupPattern) -> bool {
+        GroupPattern::are_orthogonal(&[self, other])
     }
 
     /// Whether patterns are orthogonal together: sorted by stride, each mode's stride exceeds the span of those below.
     ///
     /// That is more than by pairs: of the strides 5, 6, 7 of size 2 any two are orthogonal, the three are not.
-    pub fn are_orthogonal(groups: &[&Group]) -> bool {
+    pub fn are_orthogonal(groups: &[&GroupPattern]) -> bool {
         let mut modes: Modes = groups.iter().flat_map(|g| g.modes()).collect();
         modes.sort_by_key(|m| m.stride);
         separable(&modes).is_ok()
@@ -106,15 +106,15 @@ impl Group {
     }
 }
 
-impl fmt::Display for Group {
+impl fmt::Display for GroupPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.layout.fmt(f)
     }
 }
 
-impl FromStr for Group {
+impl FromStr for GroupPattern {
     type Err = Error;
-    fn from_str(s: &str) -> Result<Group, Error> {
+    fn from_str(s: &str) -> Result<GroupPattern, Error> {
         let mut r = Cursor::new("group", s);
         let group = r.group(&[])?;
         r.finish()?;

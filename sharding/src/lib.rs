@@ -1,6 +1,6 @@
 //! Device meshes, placements and shardings as layouts: who holds which elements of a tensor.
 //!
-//! * [`Mesh`]: named axes over ranks, an offset and a layout; [`Group`]: the ranks that talk to each other.
+//! * [`Mesh`]: named axes over ranks, an offset and a layout; [`GroupPattern`]: the ranks that talk to each other.
 //! * [`Placement`]: what one mesh axis does to a tensor, with PyTorch's exact semantics, also for sizes that do not
 //!   divide; [`Sharding`]: who holds which elements, canonical, with its [ownership](Sharding::ownership) as one layout
 //!   where there is one and a [region](Sharding::region) always.
@@ -29,7 +29,7 @@ mod view;
 pub use axis::{Axis, AxisName, SubAxis};
 pub use cut::{Cut, CutRegistry, NamedCut, Pieces, Zigzag, check_cut};
 pub use error::Error;
-pub use group::{Existing, Group, Groups, Members};
+pub use group::{GroupPattern, GroupRegistry, ProcessGroup, ProcessGroups};
 pub use mesh::{Coordinate, Mesh, recipes};
 pub use placement::{Placement, Placements};
 pub use reduce::ReduceOp;

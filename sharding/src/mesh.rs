@@ -29,7 +29,7 @@ use smallvec::SmallVec;
 
 use crate::Error;
 use crate::axis::{Axis, AxisName, SubAxis};
-use crate::group::{Group, separable};
+use crate::group::{GroupPattern, separable};
 use crate::notation::cursor::Cursor;
 
 /// One coordinate per mesh axis.
@@ -256,7 +256,7 @@ impl Mesh {
     }
 
     /// The group of whole axes, by name, in any order.
-    pub fn group_of_axes(&self, names: &[&str]) -> Result<Group, Error> {
+    pub fn group_of_axes(&self, names: &[&str]) -> Result<GroupPattern, Error> {
         let subs = names
             .iter()
             .map(|n| Ok(self.whole(self.axis(n)?)))
@@ -267,7 +267,7 @@ impl Mesh {
     /// The group of some sub-axes, in any order.
     ///
     /// Requires sub-axes that are digits of one number where they are of one axis: `(1)2` and `(3)2` of 6 are not.
-    pub fn group(&self, subs: &[SubAxis]) -> Result<Group, Error> {
+    pub fn group(&self, subs: &[SubAxis]) -> Result<GroupPattern, Error> {
         let mut modes: Modes<At> = Modes::new();
         for (i, &s) in subs.iter().enumerate() {
             let Some(a) = self.axes().get(s.axis) else {
@@ -297,8 +297,8 @@ impl Mesh {
 
     /// The group of some modes along axes: their ranks, sorted and coalesced.
     #[doc(hidden)]
-    pub fn group_of_modes(&self, modes: &[Mode<At>]) -> Result<Group, Error> {
-        Group::of_modes(self.ranks_of(modes)?)
+    pub fn group_of_modes(&self, modes: &[Mode<At>]) -> Result<GroupPattern, Error> {
+        GroupPattern::of_modes(self.ranks_of(modes)?)
     }
 
     /// A sub-axis as the mode that it is, `size : post@axis`.

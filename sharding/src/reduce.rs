@@ -1,4 +1,4 @@
-//! Reductions that a partial tensor still owes.
+//! Reductions that are pending in a partial tensor.
 
 use core::fmt;
 use std::str::FromStr;
@@ -50,7 +50,7 @@ impl ReduceOp {
         }
     }
 
-    /// Whether one tensor may owe both: the same op, or sum and avg.
+    /// Whether both may be pending in one tensor: the same op, or sum and avg.
     ///
     /// ```
     /// use reshard_sharding::ReduceOp::{Avg, Max, Sum};

@@ -30,7 +30,7 @@ use crate::{Error, Mesh, Placement, ReduceOp};
 /// The extents of a tensor's dims.
 pub type Shape = Few<usize, 4>;
 
-/// A sub-axis over which the tensor is a reduction that is still owed.
+/// A sub-axis over which the tensor is partial: its ranks hold summands whose reduction is pending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PartialAxis {
     /// The sub-axis whose ranks hold the terms.
@@ -253,7 +253,7 @@ impl Sharding {
         self.shape.iter().product()
     }
 
-    /// The partial axes, outermost first; none for a tensor that owes nothing.
+    /// The partial axes, outermost first; none for a tensor in which no reduction is pending.
     #[inline]
     pub fn partial(&self) -> &[PartialAxis] {
         &self.partial
@@ -266,7 +266,7 @@ impl Sharding {
         Sharding { partial: SmallVec::new(), ..self.clone() }
     }
 
-    /// Whether ranks hold terms of a reduction that is still owed.
+    /// Whether ranks hold terms whose reduction is pending.
     #[inline]
     pub fn is_partial(&self) -> bool {
         !self.partial.is_empty()

@@ -148,9 +148,9 @@ fn plain_and_strided_do_not_contract() {
     let [left, right] = ["S(1),S(1)", "SS(0,2),S(0)"].map(|p| Sharding::parse(&mesh, &[4, 4], p).unwrap());
     let arange: Vec<i64> = (0..16).collect();
     // What comes out if they do: each rank multiplies columns with other rows.
-    let owed = Sharding::parse(&mesh, &[4, 4], "P,P").unwrap();
+    let partial = Sharding::parse(&mesh, &[4, 4], "P,P").unwrap();
     let [a, b] = [&left, &right].map(|s| scatter(s, &arange, 0).unwrap());
-    assert_eq!(multiply((&left, &a), (&right, &b), &owed)[..4], [52, 58, 64, 70]);
+    assert_eq!(multiply((&left, &a), (&right, &b), &partial)[..4], [52, 58, 64, 70]);
     let answer = propagate("a=2,b=2", "mm", "4,4;4,4", "S(1),S(1);SS(0,2),S(0)", &[]);
     assert!(answer["steps"].as_u64().unwrap() > 0 && answer["cost_us"].as_f64().unwrap() > 0.0, "{answer}");
     // `what_is_chosen_computes_the_product` carries this pair out too; refusing it in explicit mode is the other half.
@@ -172,8 +172,8 @@ fn explicit_takes_inputs_as_they_are_or_says_why_not() {
 
 #[test]
 fn outputs_become_what_is_wished_or_are_charged() {
-    let owed = propagate("x=2,y=2", "mm", "64,64;64,64", "S(1),R;S(0),R", &[]);
-    assert_eq!((&owed["out"], &owed["cost_us"]), (&json!(["P(sum),R"]), &json!(0.0)));
+    let partial = propagate("x=2,y=2", "mm", "64,64;64,64", "S(1),R;S(0),R", &[]);
+    assert_eq!((&partial["out"], &partial["cost_us"]), (&json!(["P(sum),R"]), &json!(0.0)));
     let whole =
         propagate("x=2,y=2", "mm", "64,64;64,64", "S(1),R;S(0),R", &["--out", "R,R", "--advise", "0"]);
     assert_eq!((&whole["out"], &whole["runners_up"]), (&json!(["R,R"]), &json!([])));

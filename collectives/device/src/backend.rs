@@ -1,6 +1,6 @@
 //! What the engine needs of a device: memory with addresses, and launches.
 
-use reshard_cuda::{Error, Work};
+use reshard_cuda::{Command, Error};
 
 /// A device, or what stands in for one.
 pub trait Backend: Clone + Send + Sync + core::fmt::Debug + 'static {
@@ -28,7 +28,7 @@ pub trait Backend: Clone + Send + Sync + core::fmt::Debug + 'static {
     fn read(&self, memory: &Self::Memory, bytes: &mut [u8]) -> Result<(), Error>;
 
     /// Makes launches ready.
-    fn prepare(&self, work: &[Work]) -> Result<Self::Prepared, Error>;
+    fn prepare(&self, work: &[Command]) -> Result<Self::Prepared, Error>;
 
     /// Runs launches in order and waits for the last.
     ///

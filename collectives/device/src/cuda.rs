@@ -1,6 +1,6 @@
 //! A CUDA device as the engine's backend.
 
-use reshard_cuda::{Device, Error, Graph, Memory, Prepared, Work};
+use reshard_cuda::{Command, Device, DeviceMemory, Error, Graph, Prepared};
 
 use crate::{Backend, Fused};
 
@@ -30,34 +30,34 @@ impl Cuda {
 }
 
 impl Backend for Cuda {
-    type Memory = Memory;
+    type Memory = DeviceMemory;
     type Prepared = Prepared;
 
     fn for_thread(&self) -> Result<Cuda, Error> {
         Ok(Cuda { device: self.device.with_own_stream()? })
     }
 
-    fn allocate(&self, bytes: usize) -> Result<Memory, Error> {
+    fn allocate(&self, bytes: usize) -> Result<DeviceMemory, Error> {
         let memory = self.device.allocate(bytes)?;
         // Other streams use it from now on.
         self.device.synchronize()?;
         Ok(memory)
     }
 
-    fn address(&self, memory: &Memory) -> i64 {
+    fn address(&self, memory: &DeviceMemory) -> i64 {
         memory.address(&self.device) as i64
     }
 
-    fn len(&self, memory: &Memory) -> usize {
+    fn len(&self, memory: &DeviceMemory) -> usize {
         memory.len()
     }
 
-    fn write(&self, memory: &mut Memory, bytes: &[u8]) -> Result<(), Error> {
+    fn write(&self, memory: &mut DeviceMemory, bytes: &[u8]) -> Result<(), Error> {
         self.device.write(memory, bytes)?;
         self.device.synchronize()
     }
 
-    fn read(&self, memory: &Memory, bytes: &mut [u8]) -> Result<(), Error> {
+    fn read(&self, memory: &DeviceMemory, bytes: &mut [u8]) -> Result<(), Error> {
         let all = self.device.download(memory)?;
         let length = all.len();
         let needed = bytes.len();
@@ -69,7 +69,7 @@ impl Backend for Cuda {
         Ok(())
     }
 
-    fn prepare(&self, work: &[Work]) -> Result<Prepared, Error> {
+    fn prepare(&self, work: &[Command]) -> Result<Prepared, Error> {
         let prepared = self.device.prepare(work)?;
         self.device.synchronize()?;
         Ok(prepared)

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use reshard_collectives::{Communicator, Compiled, Error, Exchange};
-use reshard_cuda::Work;
+use reshard_cuda::Command;
 use reshard_planner::Plan;
 
 use crate::Backend;
@@ -204,9 +204,9 @@ fn phase<B: Backend>(
     device: &B,
     of_ranks: &BTreeMap<usize, Recorded>,
     kept: &mut Vec<B::Memory>,
-) -> Result<Vec<Work>, Error> {
+) -> Result<Vec<Command>, Error> {
     // The n-th launch of every rank may go together with those of the others: ranks do not write what others read.
-    let mut rounds: Vec<Vec<Work>> = Vec::new();
+    let mut rounds: Vec<Vec<Command>> = Vec::new();
     for (&rank, one) in of_ranks {
         let items = constants(&one.exchange);
         let mut constants = 0;
@@ -230,10 +230,10 @@ fn phase<B: Backend>(
         let (mut all, mut blocks_of_all) = (Vec::new(), 0u32);
         for work in round {
             match work {
-                Work::Copies { jobs, blocks } => {
+                Command::Copies { jobs, blocks } => {
                     let sum = blocks_of_all.checked_add(blocks).filter(|&sum| sum < 1 << 31);
                     let Some(sum) = sum else {
-                        out.push(Work::Copies { jobs, blocks });
+                        out.push(Command::Copies { jobs, blocks });
                         continue;
                     };
                     all.extend(jobs.into_iter().map(|mut job| {
@@ -242,11 +242,11 @@ fn phase<B: Backend>(
                     }));
                     blocks_of_all = sum;
                 }
-                Work::Element { .. } => out.push(work),
+                Command::Element { .. } => out.push(work),
             }
         }
         if !all.is_empty() {
-            out.push(Work::Copies { jobs: all, blocks: blocks_of_all });
+            out.push(Command::Copies { jobs: all, blocks: blocks_of_all });
         }
     }
     Ok(out)

@@ -4,7 +4,7 @@
 //! # Data flow
 //!
 //! ```text
-//! Exchange, addresses of all sources and of the target --lower--> [Work] --prepare--> launches, kept for the next run
+//! Exchange, addresses of all sources and of the target --lower--> [Command] --prepare--> launches, kept for the next run
 //! ```
 //!
 //! It moves at the speed of the device's memory, and so shows what a plan costs where no link is in the way; and it runs

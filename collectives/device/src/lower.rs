@@ -9,7 +9,7 @@
 //! ```
 
 use reshard_collectives::{Error, Exchange, Move, Piece, Receive};
-use reshard_cuda::Work;
+use reshard_cuda::Command;
 use reshard_kernels::{CombineOp, Nest};
 use reshard_layout::Mode;
 
@@ -56,7 +56,7 @@ pub fn constants(exchange: &Exchange) -> Vec<u8> {
 }
 
 /// The launches of one rank's part, in order.
-pub(crate) fn lower(exchange: &Exchange, at: &Addresses<'_>) -> Result<Vec<Work>, Error> {
+pub(crate) fn lower(exchange: &Exchange, at: &Addresses<'_>) -> Result<Vec<Command>, Error> {
     let mut work = Vec::from_iter(copies(exchange, &fills(exchange, at.target, at.constants)?)?);
     let landing = |receive: &Receive| Landing::of(receive, (at.source_of)(receive.peer()));
     let landings: Vec<Landing> = exchange.receives().iter().map(landing).collect();
@@ -78,7 +78,7 @@ pub fn fills(exchange: &Exchange, target: i64, constants: i64) -> Result<Vec<Nes
 /// The launches by which everything lands that is to land, and by which averages are divided.
 ///
 /// Requires of a reduction all landings, in the order of the exchange's receives.
-pub fn landed(exchange: &Exchange, landings: &[Landing], target: i64) -> Result<Vec<Work>, Error> {
+pub fn landed(exchange: &Exchange, landings: &[Landing], target: i64) -> Result<Vec<Command>, Error> {
     let mut work = Vec::new();
     if !exchange.is_reduction() {
         let pieces = landings.iter().flat_map(|landing| {
@@ -101,7 +101,7 @@ pub fn landed(exchange: &Exchange, landings: &[Landing], target: i64) -> Result<
     };
     for average in exchange.averages().iter().filter(|_| !divided) {
         let Piece { nest, dtype } = &average.piece;
-        let divide = Work::divide(nest, *dtype, target, average.divisor);
+        let divide = Command::divide(nest, *dtype, target, average.divisor);
         work.extend(divide.map_err(|e| engine(exchange, &e))?);
     }
     Ok(work)
@@ -128,8 +128,8 @@ pub fn in_bytes(piece: &Piece, source: i64, target: i64) -> Result<Nest, Error> 
 }
 
 /// Copies in one launch; none if there is nothing to copy.
-pub fn copies(exchange: &Exchange, nests: &[Nest]) -> Result<Option<Work>, Error> {
-    Work::copies(nests).map_err(|e| engine(exchange, &e))
+pub fn copies(exchange: &Exchange, nests: &[Nest]) -> Result<Option<Command>, Error> {
+    Command::copies(nests).map_err(|e| engine(exchange, &e))
 }
 
 /// The pieces of a reduction whose terms lie alike, each with its op; `None` if they do not, or combine into a fill.
@@ -162,23 +162,23 @@ fn reduced(
     piece: usize,
     op: CombineOp,
     divisor: usize,
-) -> Result<Vec<Work>, Error> {
+) -> Result<Vec<Command>, Error> {
     let Piece { mut nest, dtype } = landings[0].pieces[piece].clone();
     let item = dtype.item_bytes()? as i64;
     nest.source_offset = 0;
     let base = |landing: &Landing| landing.base + landing.pieces[piece].nest.source_offset * item;
     let bases: Vec<i64> = landings.iter().map(base).collect();
-    Work::reduce(&nest, dtype, op, &bases, target, divisor).map_err(|e| engine(exchange, &e))
+    Command::reduce(&nest, dtype, op, &bases, target, divisor).map_err(|e| engine(exchange, &e))
 }
 
 /// One term.
-fn term(exchange: &Exchange, landing: &Landing, target: i64) -> Result<Vec<Work>, Error> {
+fn term(exchange: &Exchange, landing: &Landing, target: i64) -> Result<Vec<Command>, Error> {
     let (mut work, mut moved) = (Vec::new(), Vec::new());
     for (piece, op) in landing.pieces.iter().zip(&landing.ops) {
         match op {
             None => moved.push(in_bytes(piece, landing.base, target)?),
             Some(op) => {
-                let combined = Work::combine(&piece.nest, piece.dtype, *op, landing.base, target);
+                let combined = Command::combine(&piece.nest, piece.dtype, *op, landing.base, target);
                 work.extend(combined.map_err(|e| engine(exchange, &e))?);
             }
         }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use reshard_cuda::simulate::{self, Addressed};
-use reshard_cuda::{Error, Work};
+use reshard_cuda::{Command, Error};
 
 use crate::Backend;
 
@@ -98,7 +98,7 @@ impl Drop for Allocation {
 
 impl Backend for Simulated {
     type Memory = Allocation;
-    type Prepared = Vec<Work>;
+    type Prepared = Vec<Command>;
 
     fn for_thread(&self) -> Result<Simulated, Error> {
         Ok(self.clone())
@@ -128,18 +128,18 @@ impl Backend for Simulated {
         self.memory().read(memory.address, bytes)
     }
 
-    fn prepare(&self, work: &[Work]) -> Result<Vec<Work>, Error> {
+    fn prepare(&self, work: &[Command]) -> Result<Vec<Command>, Error> {
         Ok(work.to_vec())
     }
 
-    fn run(&self, prepared: &Vec<Work>) -> Result<(), Error> {
+    fn run(&self, prepared: &Vec<Command>) -> Result<(), Error> {
         let mut memory = self.memory();
         for work in prepared {
             match work {
-                Work::Copies { jobs, .. } => {
+                Command::Copies { jobs, .. } => {
                     jobs.iter().try_for_each(|job| simulate::copy(&mut *memory, job))?;
                 }
-                Work::Element { launch, bases, divisor } => {
+                Command::Element { launch, bases, divisor } => {
                     simulate::elementwise(&mut *memory, launch.kernel, &launch.job, bases, *divisor)?;
                 }
             }

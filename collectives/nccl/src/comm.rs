@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use reshard_collectives::{Collective, Communicator, Compiled, Error, Exchange, Place, Scratch};
-use reshard_cuda::Work;
+use reshard_cuda::Command;
 use reshard_device::Backend;
 use reshard_device::internal::{constants, engine};
 use reshard_kernels::Nest;
@@ -216,7 +216,7 @@ impl<N: Nccl> Comm<N> {
                 device.write(&mut through, bytes)?;
                 let line = reshard_layout::Mode::new(bytes.len() as i64, (1, 1));
                 let nest = Nest::new(device.address(&through), buffer.address, [line]);
-                device.run(&device.prepare(&Vec::from_iter(Work::copies(&[nest])?))?)
+                device.run(&device.prepare(&Vec::from_iter(Command::copies(&[nest])?))?)
             })
         };
         written.map_err(|e| self.refused(&e))
@@ -385,7 +385,7 @@ impl<N: Nccl> Comm<N> {
         }
         let constants = memory.as_ref().map_or(0, |memory| device.address(memory));
         let (before, after) = way.launches(exchange, at, constants)?;
-        let prepare = |work: Vec<Work>| {
+        let prepare = |work: Vec<Command>| {
             if work.is_empty() { Ok(None) } else { device.prepare(&work).map(|work| Some(Arc::new(work))) }
         };
         let ready = Arc::new(Ready {

@@ -19,7 +19,7 @@ mod delivery;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use reshard_cuda::{Error, Work};
+use reshard_cuda::{Command, Error};
 use reshard_device::{Backend, Simulated};
 use reshard_kernels::CombineOp;
 
@@ -84,7 +84,7 @@ struct Member {
 /// What is in a queue.
 #[derive(Clone, Debug)]
 enum Item {
-    Launch(Arc<Vec<Work>>),
+    Launch(Arc<Vec<Command>>),
     Group { ops: Vec<Op>, posted: bool },
 }
 
@@ -266,7 +266,7 @@ impl Nccl for Recording {
         Ok(Handle(self.members.len() - 1))
     }
 
-    fn launch(&mut self, work: &Arc<Vec<Work>>) -> Result<(), Error> {
+    fn launch(&mut self, work: &Arc<Vec<Command>>) -> Result<(), Error> {
         self.alive()?;
         self.log(Call::Launch { kernels: work.len() });
         self.enqueue(Item::Launch(Arc::clone(work)));

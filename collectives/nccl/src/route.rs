@@ -23,9 +23,9 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use reshard_collectives::{Collective, Error, Exchange, Piece, Reduction, Send};
-use reshard_cuda::Work;
+use reshard_cuda::Command;
 use reshard_device::internal::{Landing, copies, fills, in_bytes, landed};
-use reshard_kernels::{CombineOp, Nest, Side};
+use reshard_kernels::{CombineOp, CopySide, Nest};
 use reshard_layout::Mode;
 use reshard_planner::StepOp;
 
@@ -230,7 +230,7 @@ impl Way {
             let bytes = receive.bytes();
             if receive.peer() == exchange.rank() {
                 // Terms that lie alike are reduced in one launch, and those of the others are dense.
-                let dense = |piece: &Piece| piece.contiguous(Side::Source).is_some();
+                let dense = |piece: &Piece| piece.contiguous(CopySide::Source).is_some();
                 let stage = if exchange.is_reduction() && !receive.pieces().iter().all(dense) {
                     let at = room.take(bytes)?;
                     self.packs.push((receive.pieces().to_vec(), at));
@@ -284,11 +284,11 @@ impl Way {
         exchange: &Exchange,
         at: Addresses,
         constants: i64,
-    ) -> Result<(Vec<Work>, Vec<Work>), Error> {
+    ) -> Result<(Vec<Command>, Vec<Command>), Error> {
         let mut before = fills(exchange, at.target, constants)?;
         for (pieces, start) in &self.packs {
             for (piece, offset) in offsets(pieces, *start)? {
-                let nest = piece.dense(Side::Target);
+                let nest = piece.dense(CopySide::Target);
                 let piece = Piece { nest, dtype: piece.dtype };
                 before.push(in_bytes(&piece, at.source, at.staging + offset as i64)?);
             }
@@ -407,7 +407,7 @@ fn offsets(pieces: &[Piece], start: usize) -> Result<Vec<(&Piece, usize)>, Error
 
 /// A piece that lies dense from a byte of a buffer on.
 fn staged(piece: &Piece, offset: usize, item: usize) -> Result<Piece, Error> {
-    let mut nest = piece.dense(Side::Source);
+    let mut nest = piece.dense(CopySide::Source);
     if offset.is_multiple_of(item) {
         nest.source_offset = (offset / item) as i64;
         return Ok(Piece { nest, dtype: piece.dtype });
@@ -426,9 +426,9 @@ fn line(source: i64, target: i64, bytes: usize) -> Nest {
 
 /// Writes the strides of a contiguous piece as those of a dense one, which modes of extent 1 may hide.
 fn as_if_dense(piece: &mut Piece) {
-    if piece.contiguous(Side::Source).is_some() {
+    if piece.contiguous(CopySide::Source).is_some() {
         let offset = piece.nest.source_offset;
-        piece.nest = piece.dense(Side::Source);
+        piece.nest = piece.dense(CopySide::Source);
         piece.nest.source_offset = offset;
     }
 }

@@ -157,7 +157,7 @@ fn what_all_peers_take_is_packed_once() {
     let plan = Planner::new().plan(&sharding("S(1)"), &sharding("R"), DType::U8).unwrap();
     let memory = reshard_collectives::BufferLayout::Order(vec![1, 0]);
     let rows = reshard_collectives::BufferLayout::RowMajor;
-    let compiled = Compiled::with_memory(&plan, 0, &memory, &rows).unwrap();
+    let compiled = Compiled::with_layouts(&plan, 0, &memory, &rows).unwrap();
     let world = RecordingWorld::new(1);
     let comm = Comm::new(world.rank(0)).unwrap();
     let exchange = compiled.exchanges().next().unwrap();

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use reshard_kernels::{Combine, Copy, DType, Divide, Nest, Side};
+use reshard_kernels::{Combine, Copy, CopySide, DType, Divide, Nest};
 use reshard_layout::Mode;
 use reshard_planner::internal::combine_op;
 use reshard_planner::{Block, Message, Phase, StepOp};
@@ -157,7 +157,7 @@ impl Exchange {
             divisor: reduce.divisor,
         });
         let mut whole = whole_target(phase.target_len);
-        part.target.apply(&mut whole, Side::Target)?;
+        part.target.apply(&mut whole, CopySide::Target)?;
         if let Some(op) = phase.fill {
             let item = dtype.identity(combine_op(op))?;
             for nest in &whole {
@@ -187,8 +187,8 @@ impl Exchange {
                 if message.peer == rank { part.source.clone() } else { (part.peer_source)(message.peer)? };
             let mut any = false;
             let mut nests = nests(message);
-            peer_map.apply(&mut nests, Side::Source)?;
-            part.target.apply(&mut nests, Side::Target)?;
+            peer_map.apply(&mut nests, CopySide::Source)?;
+            part.target.apply(&mut nests, CopySide::Target)?;
             for nest in nests {
                 let copy = Copy::new(&nest, item_bytes)?;
                 if copy.bytes() == 0 {
@@ -218,7 +218,7 @@ impl Exchange {
         }
         for message in phase.sends.iter().filter(|message| message.peer != rank) {
             let mut nests = nests(message);
-            part.source.apply(&mut nests, Side::Source)?;
+            part.source.apply(&mut nests, CopySide::Source)?;
             for nest in nests {
                 if nest.len()? > 0 {
                     let at = places.send(message.peer, &mut self.sends);
@@ -245,7 +245,7 @@ impl Exchange {
         let pieces = self.receives.iter().find(|receive| receive.peer() == self.rank).map(Receive::pieces);
         let (source, target) = match pieces {
             None => (0..0, 0..0),
-            Some([piece]) => (piece.contiguous(Side::Source)?, piece.contiguous(Side::Target)?),
+            Some([piece]) => (piece.contiguous(CopySide::Source)?, piece.contiguous(CopySide::Target)?),
             Some(_) => return None,
         };
         self.op = Some(StepOp::AllReduce);

@@ -240,11 +240,11 @@ impl World {
         plan: &Plan,
         shards: &[S],
     ) -> Result<(Vec<Vec<u8>>, Trace), Error> {
-        self.redistribute_memory(plan, shards, &BufferLayout::RowMajor, &BufferLayout::RowMajor)
+        self.redistribute_layouts(plan, shards, &BufferLayout::RowMajor, &BufferLayout::RowMajor)
     }
 
     /// As [`redistribute`](World::redistribute), with shards that lie in memory as `source` and `target` say.
-    pub fn redistribute_memory<S: AsRef<[u8]> + Sync>(
+    pub fn redistribute_layouts<S: AsRef<[u8]> + Sync>(
         &mut self,
         plan: &Plan,
         shards: &[S],
@@ -260,7 +260,7 @@ impl World {
             if !takes_part(plan, rank) {
                 return Ok((Vec::new(), Trace::default()));
             }
-            let compiled = Compiled::with_memory(plan, rank, source, target)?;
+            let compiled = Compiled::with_layouts(plan, rank, source, target)?;
             let shard = shard_of.get(&rank).copied().unwrap_or(&[]);
             if shard.len() != compiled.source_bytes() {
                 let (needed, given) = (compiled.source_bytes(), shard.len());

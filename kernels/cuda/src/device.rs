@@ -10,13 +10,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cudarc::driver::sys::CUdevice_attribute;
 use cudarc::driver::{CudaContext, CudaFunction, CudaModule, CudaSlice, CudaStream, DriverError};
 use cudarc::driver::{DevicePtr, DeviceRepr, LaunchConfig, PushKernelArg};
-use reshard_kernels::{CombineOp, Copy, DType, Nest, Side};
+use reshard_kernels::{CombineOp, Copy, CopySide, DType, Nest};
 
 use crate::library::Library;
 use crate::select::{
     Alignment, CopyKernel, ElementKernel, ElementOp, Launch, Launches, batch, copies, elementwise,
 };
-use crate::{Arch, Error, Job, Program, THREADS, Work, compile, exported};
+use crate::{Arch, Command, Error, Job, Program, THREADS, compile, exported};
 
 // SAFETY: a job is plain numbers without padding, laid out as `Job` in `cu/index.cuh`.
 #[allow(unsafe_code, reason = "a job is passed to kernels by value")]
@@ -34,11 +34,11 @@ pub struct Device {
 
 /// Memory of a device; starts at a multiple of 256 bytes.
 #[derive(Debug)]
-pub struct Memory {
+pub struct DeviceMemory {
     slice: CudaSlice<u8>,
 }
 
-impl Memory {
+impl DeviceMemory {
     /// The number of bytes.
     pub fn len(&self) -> usize {
         self.slice.len()
@@ -93,30 +93,30 @@ impl Device {
     }
 
     /// Memory of so many bytes, all 0.
-    pub fn allocate(&self, bytes: usize) -> Result<Memory, Error> {
+    pub fn allocate(&self, bytes: usize) -> Result<DeviceMemory, Error> {
         Library::Driver.call(|| {
             let slice = self.stream.alloc_zeros(bytes.max(1)).map_err(driver("cuMemAlloc"))?;
-            Ok(Memory { slice })
+            Ok(DeviceMemory { slice })
         })
     }
 
     /// Memory with these bytes.
-    pub fn upload(&self, bytes: &[u8]) -> Result<Memory, Error> {
+    pub fn upload(&self, bytes: &[u8]) -> Result<DeviceMemory, Error> {
         Library::Driver.call(|| {
             let mut slice = self.stream.alloc_zeros(bytes.len().max(1)).map_err(driver("cuMemAlloc"))?;
             self.stream.memcpy_htod(bytes, &mut slice).map_err(driver("cuMemcpyHtoDAsync"))?;
-            Ok(Memory { slice })
+            Ok(DeviceMemory { slice })
         })
     }
 
     /// The bytes of some memory, after everything before is done.
-    pub fn download(&self, memory: &Memory) -> Result<Vec<u8>, Error> {
+    pub fn download(&self, memory: &DeviceMemory) -> Result<Vec<u8>, Error> {
         Library::Driver.call(|| self.stream.clone_dtoh(&memory.slice).map_err(driver("cuMemcpyDtoHAsync")))
     }
 
     /// Copies memory byte by byte by the driver: what the speed of copies is measured against.
-    pub fn copy_all(&self, target: &mut Memory, source: &Memory) -> Result<(), Error> {
-        check(Side::Target, source.len(), target.len())?;
+    pub fn copy_all(&self, target: &mut DeviceMemory, source: &DeviceMemory) -> Result<(), Error> {
+        check(CopySide::Target, source.len(), target.len())?;
         Library::Driver.call(|| {
             self.stream.memcpy_dtod(&source.slice, &mut target.slice).map_err(driver("cuMemcpyDtoDAsync"))
         })
@@ -168,7 +168,7 @@ fn grid(blocks: u32) -> LaunchConfig {
     LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (THREADS, 1, 1), shared_mem_bytes: 0 }
 }
 
-fn check(side: Side, needed: usize, length: usize) -> Result<(), Error> {
+fn check(side: CopySide, needed: usize, length: usize) -> Result<(), Error> {
     if needed <= length {
         return Ok(());
     }
@@ -208,9 +208,14 @@ impl DeviceCopy {
     ///
     /// Errors: a buffer that is too short, and those of the driver.
     #[allow(unsafe_code, reason = "a launch")]
-    pub fn run(&self, device: &Device, target: &mut Memory, source: &Memory) -> Result<(), Error> {
-        check(Side::Source, self.source, source.len())?;
-        check(Side::Target, self.target, target.len())?;
+    pub fn run(
+        &self,
+        device: &Device,
+        target: &mut DeviceMemory,
+        source: &DeviceMemory,
+    ) -> Result<(), Error> {
+        check(CopySide::Source, self.source, source.len())?;
+        check(CopySide::Target, self.target, target.len())?;
         for l in &self.launches {
             let function = device.function(Program::Copy, &l.kernel.name())?;
             Library::Driver.call(|| {
@@ -263,9 +268,14 @@ impl DeviceBatch {
     ///
     /// Errors: a buffer that is too short, and those of the driver.
     #[allow(unsafe_code, reason = "a launch")]
-    pub fn run(&self, device: &Device, target: &mut Memory, source: &Memory) -> Result<(), Error> {
-        check(Side::Source, self.source, source.len())?;
-        check(Side::Target, self.target, target.len())?;
+    pub fn run(
+        &self,
+        device: &Device,
+        target: &mut DeviceMemory,
+        source: &DeviceMemory,
+    ) -> Result<(), Error> {
+        check(CopySide::Source, self.source, source.len())?;
+        check(CopySide::Target, self.target, target.len())?;
         let Some(jobs) = &self.jobs else { return Ok(()) };
         let function = device.function(Program::Copy, "copy_jobs")?;
         Library::Driver.call(|| {
@@ -313,9 +323,14 @@ impl DeviceCombine {
     ///
     /// Errors: a buffer that is too short, and those of the driver.
     #[allow(unsafe_code, reason = "a launch")]
-    pub fn run(&self, device: &Device, target: &mut Memory, source: &Memory) -> Result<(), Error> {
-        check(Side::Source, self.source, source.len())?;
-        check(Side::Target, self.target, target.len())?;
+    pub fn run(
+        &self,
+        device: &Device,
+        target: &mut DeviceMemory,
+        source: &DeviceMemory,
+    ) -> Result<(), Error> {
+        check(CopySide::Source, self.source, source.len())?;
+        check(CopySide::Target, self.target, target.len())?;
         for l in &self.launches {
             let (source, target) = (source.address(device), target.address(device));
             // SAFETY: the job stays within both buffers, whose lengths were just compared with the ends of its nest.
@@ -353,8 +368,8 @@ impl Device {
     /// Writes bytes to the beginning of some memory, after everything before.
     ///
     /// Errors: more bytes than there is memory, and those of the driver.
-    pub fn write(&self, memory: &mut Memory, bytes: &[u8]) -> Result<(), Error> {
-        check(Side::Target, bytes.len(), memory.len())?;
+    pub fn write(&self, memory: &mut DeviceMemory, bytes: &[u8]) -> Result<(), Error> {
+        check(CopySide::Target, bytes.len(), memory.len())?;
         Library::Driver.call(|| {
             let mut place = memory.slice.slice_mut(..bytes.len());
             self.stream.memcpy_htod(bytes, &mut place).map_err(driver("cuMemcpyHtoDAsync"))
@@ -362,14 +377,14 @@ impl Device {
     }
 
     /// Makes launches ready to be run again and again.
-    pub fn prepare(&self, work: &[Work]) -> Result<Prepared, Error> {
-        let part = |work: &Work| match work {
-            Work::Copies { jobs, blocks } => Library::Driver.call(|| {
+    pub fn prepare(&self, work: &[Command]) -> Result<Prepared, Error> {
+        let part = |work: &Command| match work {
+            Command::Copies { jobs, blocks } => Library::Driver.call(|| {
                 let on_device = self.stream.clone_htod(bytemuck::cast_slice::<Job, u64>(jobs));
                 let jobs_on_device = on_device.map_err(driver("cuMemcpyHtoDAsync"))?;
                 Ok(Part::Copies { jobs: jobs_on_device, count: jobs.len() as u32, blocks: *blocks })
             }),
-            Work::Element { launch, bases, divisor } => Library::Driver.call(|| {
+            Command::Element { launch, bases, divisor } => Library::Driver.call(|| {
                 let upload = || self.stream.clone_htod(bases.as_slice()).map_err(driver("cuMemcpyHtoDAsync"));
                 let on_device = if bases.is_empty() { None } else { Some(upload()?) };
                 Ok(Part::Element {

@@ -24,6 +24,7 @@
 //! # Ok::<(), reshard_cuda::Error>(())
 //! ```
 
+mod command;
 #[cfg(feature = "cuda")]
 mod compile;
 #[cfg(feature = "cuda")]
@@ -37,12 +38,12 @@ mod library;
 mod select;
 pub mod simulate;
 mod source;
-mod work;
 
+pub use command::Command;
 #[cfg(feature = "cuda")]
 pub use compile::{Arch, Binary, compile};
 #[cfg(feature = "cuda")]
-pub use device::{Device, DeviceBatch, DeviceCombine, DeviceCopy, Memory, Prepared};
+pub use device::{Device, DeviceBatch, DeviceCombine, DeviceCopy, DeviceMemory, Prepared};
 pub use error::Error;
 #[cfg(feature = "cuda")]
 pub use graph::Graph;
@@ -53,4 +54,3 @@ pub use select::{
     Alignment, CopyKernel, ElementKernel, ElementOp, Launch, Launches, batch, copies, elementwise,
 };
 pub use source::{Program, exported};
-pub use work::Work;

@@ -17,7 +17,7 @@
 //!
 //! Indices are 32 bits in a kernel; more than `MOST` units, or more modes than a job has loops, become several launches.
 
-use reshard_kernels::{CombineOp, Copy, DType, Nest, Side};
+use reshard_kernels::{CombineOp, Copy, CopySide, DType, Nest};
 use reshard_layout::{Mode, Modes};
 use smallvec::SmallVec;
 
@@ -323,8 +323,8 @@ impl Part {
 
     fn copy(self, launches: &mut Launches<CopyKernel>) {
         let width = self.width as i64;
-        let along = |side: Side| self.modes.iter().rposition(|mode| side.of(mode.stride) == width);
-        match (along(Side::Source), along(Side::Target)) {
+        let along = |side: CopySide| self.modes.iter().rposition(|mode| side.of(mode.stride) == width);
+        match (along(CopySide::Source), along(CopySide::Target)) {
             _ if self.width <= 2 && self.run().is_some_and(|run| run >= LONG) => launches.push(self.runs()),
             (Some(s), Some(t)) if s != t && self.modes[s].extent.min(self.modes[t].extent) >= LEAST => {
                 launches.push(self.transposed(s, t));

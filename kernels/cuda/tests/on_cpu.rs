@@ -10,7 +10,7 @@ use cases::{Case, Misaligned, pattern, same, values};
 use emulator::{Emulator, Memory};
 use quickcheck::{Arbitrary, Gen};
 use reshard_cuda::{Alignment, CopyKernel, ElementOp, Program, batch, copies, elementwise, simulate};
-use reshard_kernels::{Combine, CombineOp, Divide, Nest, Side, reference};
+use reshard_kernels::{Combine, CombineOp, CopySide, Divide, Nest, reference};
 use reshard_layout::Mode;
 
 fn memory(bytes: &[u8]) -> Memory<'_> {
@@ -20,8 +20,8 @@ fn memory(bytes: &[u8]) -> Memory<'_> {
 /// Runs a case in both orders of threads and compares with the definition; the names of the kernels.
 fn check(emulator: &mut Emulator, case: &Case, alignment: Alignment) -> Vec<String> {
     let launches = copies(&case.nest, case.item, alignment).unwrap();
-    let source = pattern(case.bytes(Side::Source), 1);
-    let before = pattern(case.bytes(Side::Target), 2);
+    let source = pattern(case.bytes(CopySide::Source), 1);
+    let before = pattern(case.bytes(CopySide::Target), 2);
     let mut want = before.clone();
     reference::copy_nest(&mut want, &source, &case.nest, case.item);
     for descending in [false, true] {
@@ -100,7 +100,8 @@ fn batches_are_their_copies() {
             }
             nest.source_offset += source_at;
             nest.target_offset += target_at;
-            (source_at, target_at) = (source_at + bytes(Side::Source), target_at + bytes(Side::Target));
+            (source_at, target_at) =
+                (source_at + bytes(CopySide::Source), target_at + bytes(CopySide::Target));
             launches.extend(copies(&nest, 1, Alignment::FULL).unwrap());
             shifted.push(nest);
         }
@@ -126,8 +127,8 @@ fn a_missing_barrier_is_found() {
         let case = Case::of(&[64, 64], &[1, 0], (0, 0), (0, 0), item);
         let launches = copies(&case.nest, item, Alignment::FULL).unwrap();
         assert!(matches!(launches[0].kernel, CopyKernel::Transpose { .. }), "{launches:?}");
-        let source = pattern(case.bytes(Side::Source), 1);
-        let before = pattern(case.bytes(Side::Target), 2);
+        let source = pattern(case.bytes(CopySide::Source), 1);
+        let before = pattern(case.bytes(CopySide::Target), 2);
         let mut want = before.clone();
         reference::copy_nest(&mut want, &source, &case.nest, item);
         let wrong = [false, true].into_iter().any(|descending| {
@@ -170,7 +171,7 @@ fn combinations_are_those_of_the_host_bit_for_bit() {
         for nest in &nests {
             let size = |side| nest.extremes(side).unwrap().unwrap().1 as usize + 1;
             let (source, before) =
-                (values(dtype, size(Side::Source), 1), values(dtype, size(Side::Target), 2));
+                (values(dtype, size(CopySide::Source), 1), values(dtype, size(CopySide::Target), 2));
             for op in CombineOp::ALL {
                 let mut want = before.clone();
                 Combine::new(nest, dtype, op).unwrap().run(&mut want, &source).unwrap();
@@ -232,7 +233,7 @@ fn reductions_are_those_of_the_host_bit_for_bit() {
         ] {
             let all: Vec<Vec<u8>> = (0..terms).map(|t| values(dtype, 1200, t)).collect();
             let bases: Vec<i64> = (0..terms).map(|t| (t * 1200 * item) as i64).collect();
-            let size = nest.extremes(Side::Target).unwrap().unwrap().1 as usize + 1;
+            let size = nest.extremes(CopySide::Target).unwrap().unwrap().1 as usize + 1;
             let before = values(dtype, size, 9);
             let divisors = if dtype.check_average().is_ok() { vec![1, 6] } else { vec![1] };
             for (op, divisor) in
@@ -270,8 +271,8 @@ fn simulated_copies_are_the_definition() {
     let mut g = Gen::new(30);
     for i in 0..2000 {
         let case = if i % 4 == 3 { Misaligned::arbitrary(&mut g).0 } else { Case::arbitrary(&mut g) };
-        let source = pattern(case.bytes(Side::Source), 1);
-        let before = pattern(case.bytes(Side::Target), 2);
+        let source = pattern(case.bytes(CopySide::Source), 1);
+        let before = pattern(case.bytes(CopySide::Target), 2);
         let mut want = before.clone();
         reference::copy_nest(&mut want, &source, &case.nest, case.item);
         let start = source.len().next_multiple_of(16);

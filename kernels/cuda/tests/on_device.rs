@@ -6,7 +6,7 @@ mod cases;
 use cases::{Case, Misaligned, pattern, same, values};
 use quickcheck::{Arbitrary, Gen};
 use reshard_cuda::{Device, DeviceBatch, DeviceCombine, DeviceCopy, Program};
-use reshard_kernels::{Combine, CombineOp, Divide, Nest, Side, reference};
+use reshard_kernels::{Combine, CombineOp, CopySide, Divide, Nest, reference};
 use reshard_layout::Mode;
 
 fn device() -> Option<Device> {
@@ -36,8 +36,8 @@ fn copies_are_the_definition() {
             .map(|(rows, columns)| Case::of(&[rows, columns], &[1, 0], (0, 0), (0, 0), item))
     });
     for case in edges.chain(random(&mut g, 4000)) {
-        let source = pattern(case.bytes(Side::Source), 1);
-        let before = pattern(case.bytes(Side::Target), 2);
+        let source = pattern(case.bytes(CopySide::Source), 1);
+        let before = pattern(case.bytes(CopySide::Target), 2);
         let mut want = before.clone();
         reference::copy_nest(&mut want, &source, &case.nest, case.item);
         let copy = DeviceCopy::new(&case.nest, case.item).unwrap();
@@ -61,7 +61,8 @@ fn batches_are_their_copies() {
             nest.modes.insert(0, Mode::new(case.item as i64, (1, 1)));
             nest.source_offset += source_at;
             nest.target_offset += target_at;
-            (source_at, target_at) = (source_at + bytes(Side::Source), target_at + bytes(Side::Target));
+            (source_at, target_at) =
+                (source_at + bytes(CopySide::Source), target_at + bytes(CopySide::Target));
             nests.push(nest);
         }
         let (source, before) = (pattern(source_at as usize, n), pattern(target_at as usize, n + 1));
@@ -88,7 +89,7 @@ fn combinations_are_those_of_the_host_bit_for_bit() {
         ] {
             let size = |side| nest.extremes(side).unwrap().unwrap().1 as usize + 1;
             let (source, before) =
-                (values(dtype, size(Side::Source), 1), values(dtype, size(Side::Target), 2));
+                (values(dtype, size(CopySide::Source), 1), values(dtype, size(CopySide::Target), 2));
             let on_device = device.upload(&source).unwrap();
             let run = |combine: DeviceCombine| {
                 let mut target = device.upload(&before).unwrap();

@@ -5,7 +5,7 @@ mod cases;
 use cases::Case;
 use quickcheck::quickcheck;
 use reshard_cuda::{Alignment, CopyKernel, THREADS, copies};
-use reshard_kernels::{Nest, Side};
+use reshard_kernels::{CopySide, Nest};
 use reshard_layout::Mode;
 
 /// Rows of so many bytes, whose beginnings are so many bytes apart on both sides.
@@ -100,6 +100,6 @@ quickcheck! {
         };
         let launches = copies(&case.nest, case.item, Alignment::FULL).unwrap();
         let needed = case.nest.len().unwrap() * case.item;
-        case.bytes(Side::Target) >= needed && launches.iter().map(bytes).sum::<usize>() == needed
+        case.bytes(CopySide::Target) >= needed && launches.iter().map(bytes).sum::<usize>() == needed
     }
 }

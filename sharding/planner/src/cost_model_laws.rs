@@ -9,7 +9,7 @@ use crate::model::{CostModel, Need};
 use crate::objective::Objective;
 use crate::op::StepOp;
 use crate::planner::Planner;
-use reshard_sharding::{Group, Mesh, Sharding};
+use reshard_sharding::{GroupPattern, Mesh, Sharding};
 
 /// The most pairs of shardings for which plans are made.
 const PAIRS: usize = 100;
@@ -52,7 +52,7 @@ fn says_one_thing(model: &dyn CostModel) -> Result<(), Error> {
 }
 
 /// Groups of one axis, and of two.
-fn groups(mesh: &Mesh) -> Result<Vec<Group>, Error> {
+fn groups(mesh: &Mesh) -> Result<Vec<GroupPattern>, Error> {
     let names: Vec<&str> = mesh.axes().iter().map(|a| a.name().as_str()).collect();
     let mut groups = Vec::new();
     for (i, a) in names.iter().enumerate() {
@@ -122,7 +122,7 @@ fn costs_are_monotone(model: &dyn CostModel, mesh: &Mesh) -> Result<(), Error> {
 fn bounds_are_monotone(model: &dyn CostModel) -> Result<(), Error> {
     let levels = model.levels().len();
     let text = model.text();
-    let nothing = vec![Need { bytes: 0.0, units: 1, unit: 1 }; levels];
+    let nothing = vec![Need { bytes: 0.0, domains: 1, domain_size: 1 }; levels];
     let none = model.least_us(&nothing);
     if none != 0.0 || model.least_us(&[]) != 0.0 {
         return broken(format!("{text}: where nothing is needed the least time is 0, not {none} us"));
@@ -130,18 +130,18 @@ fn bounds_are_monotone(model: &dyn CostModel) -> Result<(), Error> {
     for l in 0..levels {
         let (mut least, mut last) = (0.0, 0.0);
         for bytes in [0.0, 1.0, 1e2, 1e3, 1e4, 1e5, 1e6, 1e8, 1e12] {
-            for units in [2, 8] {
+            for domains in [2, 8] {
                 let mut need = nothing.clone();
-                need[..=l].fill(Need { units, ..Need::bytes(bytes) });
+                need[..=l].fill(Need { domains, ..Need::bytes(bytes) });
                 let us = model.least_us(&need);
                 let ordered = us.is_finite() && us >= least;
                 if !ordered {
                     return broken(format!(
-                        "{text}: {bytes} bytes of {units} units beyond level {l} take {us} us at least, and fewer, {last} bytes, \
+                        "{text}: {bytes} bytes of {domains} domains beyond level {l} take {us} us at least, and fewer, {last} bytes, \
                          {least} us"
                     ));
                 }
-                if units == 2 {
+                if domains == 2 {
                     (least, last) = (us, bytes);
                 }
             }

@@ -179,8 +179,8 @@ fn modes(s: &Sharding, dim: usize) -> Option<String> {
     Some(text)
 }
 
-/// What is owed: `sum over x,y`.
-fn owed(s: &Sharding) -> String {
+/// What is partial: `sum over x,y`.
+fn partial(s: &Sharding) -> String {
     let terms: Vec<String> = s
         .partial()
         .iter()
@@ -209,7 +209,7 @@ fn write_picture(f: &mut fmt::Formatter<'_>, s: &Step) -> fmt::Result {
         }
     }
     if s.before.partial() != s.after.partial() {
-        writeln!(f, "       owed: {} -> {}", owed(&s.before), owed(&s.after))?;
+        writeln!(f, "       partial: {} -> {}", partial(&s.before), partial(&s.after))?;
     }
     Ok(())
 }

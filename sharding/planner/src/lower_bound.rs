@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 use crate::Error;
 use crate::choose;
 use crate::model::Need;
-use crate::model::codes::{Codes, inside_one_unit};
+use crate::model::codes::{Codes, inside_one_domain};
 use crate::objective::Objective;
 use crate::planner::Planner;
 use crate::question::Question;
@@ -92,7 +92,7 @@ impl Question<'_> {
         }
         let (mut bounding, nest) = self.weigh(digits.iter().map(|d| d.mode));
         if !nest {
-            bounding = inside_one_unit(&bounding);
+            bounding = inside_one_domain(&bounding);
         }
         let mut needs: SmallVec<[Need; 3]> = SmallVec::new();
         for level in 0..self.network.levels() {

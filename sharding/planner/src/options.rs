@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::arithmetic::Arithmetic;
 use crate::model::{Model, Need};
 use crate::objective::Objective;
-use reshard_sharding::Group;
+use reshard_sharding::GroupPattern;
 
 /// How a [`Planner`](crate::Planner) was asked to plan; every [`Plan`](crate::Plan) says how it
 /// was.
@@ -23,7 +23,7 @@ pub struct Options {
     pub(crate) model: Model,
     pub(crate) objective: Objective,
     pub(crate) max_peak_bytes: Option<u64>,
-    pub(crate) groups: Option<Arc<[Group]>>,
+    pub(crate) groups: Option<Arc<[GroupPattern]>>,
     pub(crate) deterministic: bool,
     pub(crate) arithmetic: Arithmetic,
 }
@@ -52,7 +52,7 @@ impl Options {
     }
 
     /// The only groups that may be used, if not all.
-    pub fn groups(&self) -> Option<&[Group]> {
+    pub fn groups(&self) -> Option<&[GroupPattern]> {
         self.groups.as_deref()
     }
 
@@ -79,7 +79,7 @@ impl Options {
         self.max_peak_bytes.is_none_or(|m| peak <= m)
     }
 
-    pub(crate) fn admits_group(&self, group: &Group) -> bool {
+    pub(crate) fn admits_group(&self, group: &GroupPattern) -> bool {
         self.groups.as_ref().is_none_or(|known| known.contains(group))
     }
 

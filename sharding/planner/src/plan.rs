@@ -10,7 +10,7 @@ use crate::options::Options;
 use crate::step::Step;
 use crate::transfers;
 use reshard_sharding::internal::ranks_of_both;
-use reshard_sharding::{Group, Sharding};
+use reshard_sharding::{GroupPattern, Sharding};
 
 /// The steps that take a tensor from one sharding to another.
 ///
@@ -107,8 +107,8 @@ impl Plan {
     }
 
     /// The groups that the communicating steps need, each once, in the order of first use.
-    pub fn groups(&self) -> Vec<&Group> {
-        let mut groups: Vec<&Group> = Vec::new();
+    pub fn groups(&self) -> Vec<&GroupPattern> {
+        let mut groups: Vec<&GroupPattern> = Vec::new();
         for s in self.steps.iter().filter(|s| s.op().communicates()) {
             if !groups.contains(&&s.group) {
                 groups.push(&s.group);

@@ -14,7 +14,7 @@ use crate::objective::Objective;
 use crate::options::Options;
 use crate::plan::Plan;
 use crate::question::Question;
-use reshard_sharding::{Group, Sharding};
+use reshard_sharding::{GroupPattern, Sharding};
 
 /// Makes plans for one network and one objective.
 ///
@@ -84,7 +84,7 @@ impl Planner {
 
     /// The same, but only groups with the members of a given one are used.
     #[must_use]
-    pub fn with_groups(self, groups: impl IntoIterator<Item = Group>) -> Planner {
+    pub fn with_groups(self, groups: impl IntoIterator<Item = GroupPattern>) -> Planner {
         self.with(|options| options.groups = Some(groups.into_iter().collect()))
     }
 
@@ -203,7 +203,7 @@ impl Planner {
 
     /// What one more group would save a plan of this planner: each group that the unrestricted plan would use, and the
     /// microseconds saved if it existed.
-    pub fn savings(&self, plan: &Plan) -> Result<Vec<(Group, f64)>, Error> {
+    pub fn savings(&self, plan: &Plan) -> Result<Vec<(GroupPattern, f64)>, Error> {
         let Some(known) = self.options.groups() else { return Ok(Vec::new()) };
         let free = self.clone().with(|options| options.groups = None);
         let unrestricted = free.plan(&plan.from, &plan.to, plan.dtype)?;

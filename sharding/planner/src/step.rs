@@ -10,7 +10,7 @@ use crate::message::Reduce;
 use crate::op::StepOp;
 use crate::regions::intersection::Intersection;
 use reshard_sharding::SubAxis;
-use reshard_sharding::{Group, ReduceOp, Sharding};
+use reshard_sharding::{GroupPattern, ReduceOp, Sharding};
 
 /// What a step does, and to what: the op and its motion are one value, so they cannot disagree.
 #[derive(Clone, Debug)]
@@ -81,7 +81,7 @@ pub struct Step {
     /// The (sub-)axes of `before`'s mesh that it runs over.
     pub axes: Few<SubAxis, 4>,
     /// The ranks that talk to each other: the pattern of those axes, or for two meshes the span of both.
-    pub group: Group,
+    pub group: GroupPattern,
     /// Who holds what before it; shared with the step before.
     pub before: Arc<Sharding>,
     /// Who holds what after it.

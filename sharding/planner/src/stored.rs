@@ -4,7 +4,7 @@
 
 use reshard_kernels::DType;
 use reshard_sharding::internal::StoredSharding;
-use reshard_sharding::{CutRegistry, Group};
+use reshard_sharding::{CutRegistry, GroupPattern};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -128,7 +128,7 @@ impl Plan {
             planner = planner.max_peak_bytes(bytes);
         }
         if let Some(groups) = p.groups {
-            let groups: Result<Vec<Group>, _> = groups.iter().map(|g| g.parse()).collect();
+            let groups: Result<Vec<GroupPattern>, _> = groups.iter().map(|g| g.parse()).collect();
             planner = planner.with_groups(groups.map_err(D::Error::custom)?);
         }
         planner.plan(&from, &to, dtype).map_err(D::Error::custom)

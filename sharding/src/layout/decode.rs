@@ -82,7 +82,7 @@ impl Sharding {
         Ok(())
     }
 
-    /// Whether only whole axes cut and owe.
+    /// Whether only whole axes cut and are partial.
     #[doc(hidden)]
     pub fn whole_axes(&self) -> bool {
         let mesh = self.mesh();

@@ -24,7 +24,7 @@ use crate::{Error, Mesh};
 
 /// A way to train in parallel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum Parallelism {
     /// Copies of the model, each on its part of the batch.
     DataParallel,
     /// Data parallel, with parameters, gradients and optimizer state sharded over the same ranks.
@@ -80,85 +80,89 @@ pub enum Role {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recipe {
-    kind: Kind,
+    kind: Parallelism,
     degrees: SmallVec<[(&'static str, usize); 8]>,
     mesh: Mesh,
     sparse: Option<Mesh>,
 }
 
-impl Kind {
+impl Parallelism {
     /// All of them.
-    pub const ALL: [Kind; 9] = [
-        Kind::DataParallel,
-        Kind::Fsdp,
-        Kind::Hsdp,
-        Kind::TensorParallel,
-        Kind::SequenceParallel,
-        Kind::Ulysses,
-        Kind::ContextParallel,
-        Kind::Pipeline,
-        Kind::ExpertParallel,
+    pub const ALL: [Parallelism; 9] = [
+        Parallelism::DataParallel,
+        Parallelism::Fsdp,
+        Parallelism::Hsdp,
+        Parallelism::TensorParallel,
+        Parallelism::SequenceParallel,
+        Parallelism::Ulysses,
+        Parallelism::ContextParallel,
+        Parallelism::Pipeline,
+        Parallelism::ExpertParallel,
     ];
 
     /// The short name: `dp`, `fsdp`, `hsdp`, `tp`, `sp`, `ulysses`, `cp`, `pp` or `ep`.
     pub fn as_str(self) -> &'static str {
         match self {
-            Kind::DataParallel => "dp",
-            Kind::Fsdp => "fsdp",
-            Kind::Hsdp => "hsdp",
-            Kind::TensorParallel => "tp",
-            Kind::SequenceParallel => "sp",
-            Kind::Ulysses => "ulysses",
-            Kind::ContextParallel => "cp",
-            Kind::Pipeline => "pp",
-            Kind::ExpertParallel => "ep",
+            Parallelism::DataParallel => "dp",
+            Parallelism::Fsdp => "fsdp",
+            Parallelism::Hsdp => "hsdp",
+            Parallelism::TensorParallel => "tp",
+            Parallelism::SequenceParallel => "sp",
+            Parallelism::Ulysses => "ulysses",
+            Parallelism::ContextParallel => "cp",
+            Parallelism::Pipeline => "pp",
+            Parallelism::ExpertParallel => "ep",
         }
     }
 
     /// What it is, in a phrase.
     pub fn about(self) -> &'static str {
         match self {
-            Kind::DataParallel => "data parallel: copies of the model, each on its part of the batch",
-            Kind::Fsdp => {
+            Parallelism::DataParallel => "data parallel: copies of the model, each on its part of the batch",
+            Parallelism::Fsdp => {
                 "fully sharded data parallel: parameters sharded over the ranks that share the batch"
             }
-            Kind::Hsdp => "hybrid: fully sharded within dp_shard, copies over dp_replicate",
-            Kind::TensorParallel => "tensor parallel: the weights of a layer split over tp",
-            Kind::SequenceParallel => {
+            Parallelism::Hsdp => "hybrid: fully sharded within dp_shard, copies over dp_replicate",
+            Parallelism::TensorParallel => "tensor parallel: the weights of a layer split over tp",
+            Parallelism::SequenceParallel => {
                 "tensor parallel, activations between blocks split along the sequence over tp"
             }
-            Kind::Ulysses => "sequence split over sp, exchanged for heads around attention",
-            Kind::ContextParallel => "sequence split over cp, keys and values passed around",
-            Kind::Pipeline => "layers in stages over pp",
-            Kind::ExpertParallel => "experts spread over ep, a sparse view of the dense ranks",
+            Parallelism::Ulysses => "sequence split over sp, exchanged for heads around attention",
+            Parallelism::ContextParallel => "sequence split over cp, keys and values passed around",
+            Parallelism::Pipeline => "layers in stages over pp",
+            Parallelism::ExpertParallel => "experts spread over ep, a sparse view of the dense ranks",
         }
     }
 
     /// The axes of the dense mesh, outermost first.
     pub fn dense_axes(self) -> &'static [&'static str] {
         match self {
-            Kind::DataParallel => &["dp"],
-            Kind::Fsdp => &["dp_shard"],
-            Kind::Hsdp => &["dp_replicate", "dp_shard"],
-            Kind::TensorParallel | Kind::SequenceParallel => &["dp_replicate", "dp_shard", "tp"],
-            Kind::Ulysses => &["dp_replicate", "dp_shard", "sp"],
-            Kind::ContextParallel => &["dp_replicate", "dp_shard", "cp", "tp"],
-            Kind::Pipeline | Kind::ExpertParallel => &["pp", "dp_replicate", "dp_shard", "cp", "tp"],
+            Parallelism::DataParallel => &["dp"],
+            Parallelism::Fsdp => &["dp_shard"],
+            Parallelism::Hsdp => &["dp_replicate", "dp_shard"],
+            Parallelism::TensorParallel | Parallelism::SequenceParallel => {
+                &["dp_replicate", "dp_shard", "tp"]
+            }
+            Parallelism::Ulysses => &["dp_replicate", "dp_shard", "sp"],
+            Parallelism::ContextParallel => &["dp_replicate", "dp_shard", "cp", "tp"],
+            Parallelism::Pipeline | Parallelism::ExpertParallel => {
+                &["pp", "dp_replicate", "dp_shard", "cp", "tp"]
+            }
         }
     }
 
     /// The degrees that only the sparse mesh has.
     pub fn sparse_axes(self) -> &'static [&'static str] {
         match self {
-            Kind::ExpertParallel => &["ep", "etp"],
-            Kind::DataParallel
-            | Kind::Fsdp
-            | Kind::Hsdp
-            | Kind::TensorParallel
-            | Kind::SequenceParallel
-            | Kind::Ulysses
-            | Kind::ContextParallel
-            | Kind::Pipeline => &[],
+            Parallelism::ExpertParallel => &["ep", "etp"],
+            Parallelism::DataParallel
+            | Parallelism::Fsdp
+            | Parallelism::Hsdp
+            | Parallelism::TensorParallel
+            | Parallelism::SequenceParallel
+            | Parallelism::Ulysses
+            | Parallelism::ContextParallel
+            | Parallelism::Pipeline => &[],
         }
     }
 }
@@ -193,8 +197,8 @@ impl Role {
     }
 
     /// The axes that may have this role in a recipe; those that its meshes do not have fall away.
-    fn candidates(self, kind: Kind) -> &'static [&'static str] {
-        let sequence_parallel = kind == Kind::SequenceParallel;
+    fn candidates(self, kind: Parallelism) -> &'static [&'static str] {
+        let sequence_parallel = kind == Parallelism::SequenceParallel;
         match self {
             Role::Batch => &["dp", "dp_replicate", "dp_shard"],
             Role::Sequence if sequence_parallel => &["tp"],
@@ -216,7 +220,7 @@ impl Recipe {
     ///
     /// Fails with `mesh` for an axis that the recipe does not have, a degree of 0, or expert degrees whose product does
     /// not divide that of the ranks they are spread over, and with `overflow`.
-    pub fn new(kind: Kind, degrees: &[(&str, usize)]) -> Result<Recipe, Error> {
+    pub fn new(kind: Parallelism, degrees: &[(&str, usize)]) -> Result<Recipe, Error> {
         let known = || kind.dense_axes().iter().chain(kind.sparse_axes()).copied();
         let mut all: SmallVec<[(&'static str, usize); 8]> = known().map(|name| (name, 1)).collect();
         let mut seen: SmallVec<[&str; 8]> = SmallVec::new();
@@ -238,15 +242,15 @@ impl Recipe {
         let dense = kind.dense_axes().len();
         let mesh = Mesh::new(all[..dense].iter().copied())?;
         let sparse = match kind {
-            Kind::ExpertParallel => Some(sparse_view(&mesh, &all)?),
-            Kind::DataParallel
-            | Kind::Fsdp
-            | Kind::Hsdp
-            | Kind::TensorParallel
-            | Kind::SequenceParallel
-            | Kind::Ulysses
-            | Kind::ContextParallel
-            | Kind::Pipeline => None,
+            Parallelism::ExpertParallel => Some(sparse_view(&mesh, &all)?),
+            Parallelism::DataParallel
+            | Parallelism::Fsdp
+            | Parallelism::Hsdp
+            | Parallelism::TensorParallel
+            | Parallelism::SequenceParallel
+            | Parallelism::Ulysses
+            | Parallelism::ContextParallel
+            | Parallelism::Pipeline => None,
         };
         Ok(Recipe { kind, degrees: all, mesh, sparse })
     }
@@ -274,7 +278,7 @@ impl Recipe {
     }
 
     /// Which recipe it is.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> Parallelism {
         self.kind
     }
 
@@ -340,18 +344,18 @@ fn product_text(degrees: &[(&'static str, usize)]) -> String {
     format!("{} = {}", names.join(" * "), sizes.join(" * "))
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for Parallelism {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
 }
 
-impl FromStr for Kind {
+impl FromStr for Parallelism {
     type Err = Error;
 
-    fn from_str(text: &str) -> Result<Kind, Error> {
-        Kind::ALL.into_iter().find(|k| k.as_str() == text.trim()).ok_or_else(|| {
-            let names: Vec<&str> = Kind::ALL.iter().map(|k| k.as_str()).collect();
+    fn from_str(text: &str) -> Result<Parallelism, Error> {
+        Parallelism::ALL.into_iter().find(|k| k.as_str() == text.trim()).ok_or_else(|| {
+            let names: Vec<&str> = Parallelism::ALL.iter().map(|k| k.as_str()).collect();
             Cursor::new("recipe", text).error_at(0, format!("one of {}", names.join(", ")))
         })
     }
@@ -373,7 +377,7 @@ impl FromStr for Recipe {
 
     fn from_str(text: &str) -> Result<Recipe, Error> {
         let mut r = Cursor::new("recipe", text);
-        let kind: Kind = r.take_while(|c| c.is_ascii_alphanumeric() || c == '_').parse()?;
+        let kind: Parallelism = r.take_while(|c| c.is_ascii_alphanumeric() || c == '_').parse()?;
         let mut degrees: Vec<(&str, usize)> = Vec::new();
         if r.eat(":") {
             loop {

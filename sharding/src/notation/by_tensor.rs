@@ -3,7 +3,7 @@
 //! ```text
 //! [{dp,tp},{}]                      dim 0 over dp, then tp; dim 1 whole
 //! [{tp:(1)2},{}]                    over the major half of tp=4
-//! [{4,dp},{}] unreduced={cp:max}    a local digit of 4, then dp; cp owes a max        (Shardy has no local digits)
+//! [{4,dp},{}] unreduced={cp:max}    a local digit of 4, then dp; cp: a max is pending        (Shardy has no local digits)
 //! ```
 //!
 //! What is not named is replicated. The list of a dim reads as digits; on a dim that does not divide, where nested

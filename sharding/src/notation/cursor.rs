@@ -2,7 +2,7 @@
 
 use reshard_layout::Layout;
 
-use crate::{Error, Group};
+use crate::{Error, GroupPattern};
 
 /// A position in a text being read as `what`.
 #[derive(Clone, Debug)]
@@ -125,8 +125,8 @@ impl<'a> Cursor<'a> {
     }
 
     /// A group's pattern, up to the first of `ends` outside parentheses.
-    pub fn group(&mut self, ends: &[char]) -> Result<Group, Error> {
-        Group::new(&self.layout(ends)?)
+    pub fn group(&mut self, ends: &[char]) -> Result<GroupPattern, Error> {
+        GroupPattern::new(&self.layout(ends)?)
     }
 
     /// Fails unless everything was read.

@@ -229,10 +229,7 @@ pub(crate) fn sums(s: &Sharding, notation: &'static str) -> Result<SmallVec<[Sub
         if p.op == crate::ReduceOp::Sum {
             return Ok(p.sub);
         }
-        Err(Error::NotExpressible {
-            notation,
-            reason: format!("{s} owes a reduction by {}, not a sum", p.op),
-        })
+        Err(Error::NotExpressible { notation, reason: format!("{s} is partial by {}, not by sum", p.op) })
     };
     s.partial().iter().map(sum).collect()
 }

@@ -6,7 +6,7 @@
 //! mesh['dp'=2,'tp'=4] {'tp':(1)2}            V3: the axes of a mesh that form the groups
 //! ```
 //!
-//! The order of members belongs to a step, not to the group: [`Groups`] keep the members only.
+//! The order of members belongs to a step, not to the group: [`ProcessGroups`] keep the members only.
 
 use core::fmt;
 use reshard_layout::Few;
@@ -19,8 +19,8 @@ use smallvec::SmallVec;
 use super::cursor::Cursor;
 use super::hlo::{DeviceList, join, numbers, product};
 use super::{by_tensor, shardy};
-use crate::group::Groups;
-use crate::{Error, Group, Mesh, SubAxis};
+use crate::group::ProcessGroups;
+use crate::{Error, GroupPattern, Mesh, SubAxis};
 
 const NOTATION: &str = "replica groups";
 
@@ -57,7 +57,7 @@ pub enum ReplicaGroups {
 
 impl ReplicaGroups {
     /// The groups, if they are of one pattern and their first members are a layout.
-    pub fn groups(&self) -> Result<Groups, Error> {
+    pub fn groups(&self) -> Result<ProcessGroups, Error> {
         let refused = || Error::NotALayout {
             reason: format!("the groups {self} are not of one pattern that is a layout"),
         };
@@ -79,9 +79,9 @@ impl ReplicaGroups {
                 let firsts: Vec<i64> = sorted.iter().map(|g| (g[0] - first) as i64).collect();
                 let group = |line: &[i64]| {
                     let modes = crate::mesh::modes_of_line(line).map_err(|_| refused())?;
-                    Group::of_modes(modes).map_err(|_| refused())
+                    GroupPattern::of_modes(modes).map_err(|_| refused())
                 };
-                Groups::new(group(&pattern)?, group(&firsts)?, first).map_err(|_| refused())
+                ProcessGroups::new(group(&pattern)?, group(&firsts)?, first).map_err(|_| refused())
             }
             ReplicaGroups::Iota { size, devices, .. } => {
                 let listed = devices.modes().ok_or_else(refused)?;
@@ -90,15 +90,15 @@ impl ReplicaGroups {
                 let parts = [*size as i64, total / (*size as i64).max(1)];
                 split_into(&listed, parts, &mut modes, |end| ends.push(end)).map_err(|_| refused())?;
                 let (pattern, firsts) = modes.split_at(ends[0]);
-                let group = |modes: &[Mode]| Group::of_modes(Modes::from_slice(modes));
-                Groups::new(group(pattern)?, group(firsts)?, 0)
+                let group = |modes: &[Mode]| GroupPattern::of_modes(Modes::from_slice(modes));
+                ProcessGroups::new(group(pattern)?, group(firsts)?, 0)
             }
             ReplicaGroups::Axes { mesh, axes } => mesh.groups(axes),
         }
     }
 }
 
-impl Groups {
+impl ProcessGroups {
     /// The groups in V1, member by member in ascending order.
     ///
     /// Fails with `not_expressible` for more than 2^20 members.

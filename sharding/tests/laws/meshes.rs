@@ -2,8 +2,8 @@
 use std::collections::BTreeSet;
 
 use quickcheck::{Arbitrary, Gen, QuickCheck};
-use reshard_sharding::{Existing, Groups, Members};
-use reshard_sharding::{Group, Mesh, SubAxis};
+use reshard_sharding::{GroupPattern, Mesh, SubAxis};
+use reshard_sharding::{GroupRegistry, ProcessGroup, ProcessGroups};
 
 fn mesh(text: &str) -> Mesh {
     text.parse().unwrap_or_else(|e| panic!("{text}: {e}"))
@@ -36,7 +36,7 @@ fn enumerated(mesh: &Mesh, subs: &[SubAxis]) -> BTreeSet<Vec<usize>> {
         .collect()
 }
 
-fn listed(groups: &Groups) -> BTreeSet<Vec<usize>> {
+fn listed(groups: &ProcessGroups) -> BTreeSet<Vec<usize>> {
     groups.iter().map(|g| g.iter().collect()).collect()
 }
 
@@ -101,7 +101,7 @@ fn groups_are_the_ranks_that_agree_on_the_rest() {
         same && groups.count() * groups.pattern().size() == mesh.size()
             && by_rank
             && outside
-            && groups.to_string().parse::<Groups>().as_ref() == Ok(&groups)
+            && groups.to_string().parse::<ProcessGroups>().as_ref() == Ok(&groups)
     }
     QuickCheck::new().tests(5_000).quickcheck(law as fn(Case) -> bool);
 }
@@ -135,7 +135,7 @@ fn members_below_a_rank_and_on_a_node_are_counted_right() {
                 let nodes: BTreeSet<usize> = all.iter().map(|m| m / node).collect();
                 across.size() == nodes.len() && all.iter().all(|&m| near(m).len() == inside.size())
             });
-            below && on_node && split_right && g.to_string().parse::<Members>() == Ok(g)
+            below && on_node && split_right && g.to_string().parse::<ProcessGroup>() == Ok(g)
         })
     }
     QuickCheck::new().tests(2_000).quickcheck(law as fn(Case, u8) -> bool);
@@ -224,9 +224,9 @@ fn dense_and_sparse_views_of_sixteen_ranks() {
 
 #[test]
 fn strides_five_six_seven_are_orthogonal_only_by_pairs() {
-    let group = |stride: usize| format!("2:{stride}").parse::<Group>().unwrap();
+    let group = |stride: usize| format!("2:{stride}").parse::<GroupPattern>().unwrap();
     let all = [group(5), group(6), group(7)];
-    assert!(!Group::are_orthogonal(&[&all[0], &all[1], &all[2]]));
+    assert!(!GroupPattern::are_orthogonal(&[&all[0], &all[1], &all[2]]));
     assert!(all[0].is_orthogonal_to(&all[1]) && all[1].is_orthogonal_to(&all[2]));
     let e = "a=2:5,b=2:6,c=2:7".parse::<Mesh>().unwrap_err();
     assert_eq!(e.kind(), "mesh");
@@ -235,22 +235,22 @@ fn strides_five_six_seven_are_orthogonal_only_by_pairs() {
 #[test]
 fn groups_that_exist_serve_under_any_name() {
     let world = mesh("dp=2,pp=2,tp=4");
-    let mut existing = Existing::new();
-    existing.add_axes(&world).unwrap();
-    existing.add_world(16).unwrap();
+    let mut registry = GroupRegistry::new();
+    registry.add_axes(&world).unwrap();
+    registry.add_world(16).unwrap();
     let other = world.reinterpret(&[("x", 4), ("y", 4)]).unwrap();
-    assert_eq!(existing.serving(&other.groups_of_axes(&["y"]).unwrap()), Some("tp"));
-    assert_eq!(existing.serving(&other.groups_of_axes(&["x"]).unwrap()), None);
+    assert_eq!(registry.serving(&other.groups_of_axes(&["y"]).unwrap()), Some("tp"));
+    assert_eq!(registry.serving(&other.groups_of_axes(&["x"]).unwrap()), None);
     let all = world.groups_of_axes(&["tp", "dp", "pp"]).unwrap();
-    assert_eq!(existing.serving(&all), Some("dp=2,pp=2,tp=4"));
-    existing.add("x", other.groups_of_axes(&["x"]).unwrap());
-    assert_eq!(existing.serving(&world.groups_of_axes(&["pp", "dp"]).unwrap()), Some("x"));
+    assert_eq!(registry.serving(&all), Some("dp=2,pp=2,tp=4"));
+    registry.add("x", other.groups_of_axes(&["x"]).unwrap());
+    assert_eq!(registry.serving(&world.groups_of_axes(&["pp", "dp"]).unwrap()), Some("x"));
     // (dp, tp) sliced out of [dp, pp, tp] has one group; the world's two hold it.
     let stage = world.at(&[("pp", 1)]).unwrap();
     let wanted = stage.groups_of_axes(&["dp", "tp"]).unwrap();
-    assert_eq!(existing.serving(&wanted), None);
-    existing.add("dp_tp", world.groups_of_axes(&["dp", "tp"]).unwrap());
-    assert_eq!(existing.serving(&wanted), Some("dp_tp"));
+    assert_eq!(registry.serving(&wanted), None);
+    registry.add("dp_tp", world.groups_of_axes(&["dp", "tp"]).unwrap());
+    assert_eq!(registry.serving(&wanted), Some("dp_tp"));
     assert!(!wanted.same_members(&world.groups_of_axes(&["dp", "tp"]).unwrap()));
     assert_eq!(wanted.group_of(13), world.groups_of_axes(&["dp", "tp"]).unwrap().group_of(13));
 }
@@ -310,7 +310,7 @@ fn mesh_errors_name_the_values() {
 
 #[test]
 fn groups_among_others_whose_strides_carry_are_found() {
-    let groups = |text: &str| text.parse::<Groups>().unwrap();
+    let groups = |text: &str| text.parse::<ProcessGroups>().unwrap();
     let others = groups("2:100@0+(3,3):(1,4)");
     assert!(groups("2:100@0+5:2").all_in(&others));
     assert!(groups("2:100@1+2:4").all_in(&others));

@@ -354,7 +354,8 @@ fn no_text_makes_a_parser_panic() {
             }
         }
         let _ = (text.parse::<Mesh>(), text.parse::<ReplicaGroups>(), text.parse::<HloSharding>());
-        let _ = (text.parse::<reshard_sharding::Groups>(), text.parse::<reshard_sharding::Members>());
+        let _ =
+            (text.parse::<reshard_sharding::ProcessGroups>(), text.parse::<reshard_sharding::ProcessGroup>());
         true
     }
     QuickCheck::new().tests(100_000).quickcheck(law as fn(Vec<u8>) -> bool);

@@ -1,7 +1,7 @@
 //! Recipes: their groups, their two views of one world, their checks.
 
 use reshard_sharding::Mesh;
-use reshard_sharding::recipes::{Kind, Recipe, Role};
+use reshard_sharding::recipes::{Parallelism, Recipe, Role};
 
 fn recipe(text: &str) -> Recipe {
     text.parse().unwrap_or_else(|e| panic!("{text}: {e}"))
@@ -25,7 +25,7 @@ fn eight_ranks_dense_and_sparse() {
 
 #[test]
 fn every_recipe_comes_back_and_covers_its_world() {
-    for kind in Kind::ALL {
+    for kind in Parallelism::ALL {
         for n in [1, 2, 3] {
             let degrees: Vec<(&str, usize)> =
                 kind.dense_axes().iter().enumerate().map(|(i, a)| (*a, n + i % 2)).collect();
@@ -42,7 +42,7 @@ fn every_recipe_comes_back_and_covers_its_world() {
             }
             // Whoever reads other samples or tokens reduces the loss and the gradients.
             for role in [Role::Batch, Role::Sequence] {
-                if kind != Kind::SequenceParallel || role == Role::Batch {
+                if kind != Parallelism::SequenceParallel || role == Role::Batch {
                     let has = |other| r.axes(role).iter().all(|a| r.axes(other).contains(a));
                     assert!(has(Role::Loss) && has(Role::Gradients) && has(Role::NormGradients), "{r}");
                 }
@@ -69,8 +69,8 @@ fn wrong_degrees_name_the_product() {
         assert!(e.to_string().contains(part), "{text}: {e}");
     }
     let big = usize::MAX >> 1;
-    let e = Recipe::new(Kind::ExpertParallel, &[("dp_shard", big), ("tp", 4)]).unwrap_err();
+    let e = Recipe::new(Parallelism::ExpertParallel, &[("dp_shard", big), ("tp", 4)]).unwrap_err();
     assert_eq!(e.kind(), "overflow");
-    let e = Recipe::new(Kind::ExpertParallel, &[("ep", big), ("etp", 4)]).unwrap_err();
+    let e = Recipe::new(Parallelism::ExpertParallel, &[("ep", big), ("etp", 4)]).unwrap_err();
     assert!(e.to_string().contains("more than fits"), "{e}");
 }

@@ -1,7 +1,7 @@
 //! Shardings against PyTorch's semantics written out literally, and against brute force over what every rank holds.
 use quickcheck::{Arbitrary, Gen, QuickCheck};
 use reshard_sharding::meaning::{held, meaning, scatter};
-use reshard_sharding::{Group, Mesh, Placement, Placements, ReduceOp, Sharding};
+use reshard_sharding::{GroupPattern, Mesh, Placement, Placements, ReduceOp, Sharding};
 
 /// `torch.chunk(list, n)`: pieces of `ceil(len/n)`, the last one shorter, missing ones empty.
 fn torch_chunk(list: &[usize], n: usize) -> Vec<Vec<usize>> {
@@ -341,7 +341,7 @@ fn random_shardings_are_what_torch_says_and_come_back() {
         let text = Sharding::parse(&mesh, &shape, &s.to_string()).as_ref() == Ok(&s);
         let mesh_text = mesh.to_string().parse::<Mesh>().as_ref() == Ok(&mesh);
         let group = mesh.group_of_axes(&["a"]).unwrap();
-        let group_text = group.to_string().parse::<Group>() == Ok(group);
+        let group_text = group.to_string().parse::<GroupPattern>() == Ok(group);
         held_right && layout_right && by_tensor && text && mesh_text && group_text
     }
     QuickCheck::new().tests(20_000).quickcheck(law as fn(Case) -> bool);

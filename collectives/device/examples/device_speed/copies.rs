@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use reshard_collectives::Compiled;
-use reshard_cuda::{Device, DeviceCopy, Memory};
-use reshard_kernels::{DType, Nest, Side};
+use reshard_cuda::{Device, DeviceCopy, DeviceMemory};
+use reshard_kernels::{CopySide, DType, Nest};
 use reshard_layout::Mode;
 use reshard_planner::{Objective, Planner};
 use reshard_sharding::Mesh;
@@ -168,17 +168,17 @@ pub(crate) fn packs(mesh: &Mesh, total: usize, dtype: DType) -> Result<Vec<Case>
                 .sends()
                 .iter()
                 .flat_map(reshard_collectives::Send::pieces)
-                .map(|p| (Side::Source, p));
+                .map(|p| (CopySide::Source, p));
             let receives = exchange.receives().iter().flat_map(reshard_collectives::Receive::pieces);
-            for (side, piece) in sends.chain(receives.map(|p| (Side::Target, p))) {
+            for (side, piece) in sends.chain(receives.map(|p| (CopySide::Target, p))) {
                 // On the other side the message is dense.
                 let mut nest = match side {
-                    Side::Source => piece.dense(Side::Target),
-                    Side::Target => piece.dense(Side::Source),
+                    CopySide::Source => piece.dense(CopySide::Target),
+                    CopySide::Target => piece.dense(CopySide::Source),
                 };
                 (nest.source_offset, nest.target_offset) = (0, 0);
                 let nest = nest.reduce()?;
-                let what = if side == Side::Source { "pack" } else { "unpack" };
+                let what = if side == CopySide::Source { "pack" } else { "unpack" };
                 let one = |mode: &Mode<(i64, i64)>| {
                     let (source, target) = mode.stride;
                     format!("{}:({source},{target})", mode.extent)
@@ -194,8 +194,8 @@ pub(crate) fn packs(mesh: &Mesh, total: usize, dtype: DType) -> Result<Vec<Case>
 
 /// What is copied between.
 pub(crate) struct Buffers {
-    pub(crate) source: Memory,
-    pub(crate) target: Memory,
+    pub(crate) source: DeviceMemory,
+    pub(crate) target: DeviceMemory,
 }
 
 /// Measures the cases, prints a table, and adds their ratios.

@@ -26,7 +26,7 @@ pub(crate) fn run(comm: &mut Comm) {
     let rank = comm.rank();
     let move_it = |comm: &mut Comm, from: usize, source: &[u8], memory: &BufferLayout| {
         let plan = Planner::new().plan(&on(from), &on(1 - from), DType::U8).unwrap();
-        let compiled = Compiled::with_memory(&plan, rank, &BufferLayout::RowMajor, memory).unwrap();
+        let compiled = Compiled::with_layouts(&plan, rank, &BufferLayout::RowMajor, memory).unwrap();
         let mut scratch = compiled.scratch(comm).unwrap();
         let mut target = vec![0; compiled.target_bytes()];
         compiled.run(comm, source, &mut target, &mut scratch).unwrap();

@@ -111,12 +111,12 @@ pub(crate) fn run(comm: &mut Comm, seed: u64, count: usize) {
         );
         let mut threads = threads::World::new(from.world().max(to.world())).unwrap();
         let (wanted, wanted_trace) = threads
-            .redistribute_memory(&plan, &shards, &here, &there)
+            .redistribute_layouts(&plan, &shards, &here, &there)
             .unwrap_or_else(|error| panic!("{what}: {error}"));
         let rank = comm.rank();
         comm.take_trace();
         if from.contains(rank) || to.contains(rank) {
-            let compiled = Compiled::with_memory(&plan, rank, &here, &there).unwrap();
+            let compiled = Compiled::with_layouts(&plan, rank, &here, &there).unwrap();
             let shard = from.ranks().position(|r| r == rank).map_or(Vec::new(), |at| shards[at].clone());
             let mut scratch = compiled.scratch(comm).unwrap();
             let mut got = vec![0xEE; compiled.target_bytes()];

@@ -179,7 +179,7 @@ pub fn check_one<C: Communicator<Buffer = [u8]>>(
     let mut suite = Suite::new(comm, options, &store, &load);
     suite.case = "one";
     let (kind, op) = suite.kind_and_op(trial)?;
-    suite.redistribute_memory(trial.plan, kind, op, (trial.source, trial.target))?;
+    suite.redistribute_layouts(trial.plan, kind, op, (trial.source, trial.target))?;
     suite.failure.map_or(Ok(()), Err)
 }
 

@@ -56,7 +56,7 @@ impl<C: Communicator> Suite<'_, C> {
                     let source = self.planned(pick(n / 3, plan.from()))?;
                     let target = self.planned(pick(n, plan.to()))?;
                     let op = plan.from().is_partial().then_some(ReduceOp::Sum);
-                    self.redistribute_memory(&plan, Kind::I32, op, (&source, &target))?;
+                    self.redistribute_layouts(&plan, Kind::I32, op, (&source, &target))?;
                 }
             }
         }
@@ -64,7 +64,7 @@ impl<C: Communicator> Suite<'_, C> {
     }
 
     /// Carries a plan out between buffers of any memory, and judges what this rank holds then.
-    pub(super) fn redistribute_memory(
+    pub(super) fn redistribute_layouts(
         &mut self,
         plan: &Plan,
         kind: Kind,
@@ -79,7 +79,7 @@ impl<C: Communicator> Suite<'_, C> {
         let takes_part = plan.from().mesh().contains(rank) || plan.to().mesh().contains(rank);
         let mut shard = self.planned(tensor.shard(rank))?;
         if takes_part {
-            let compiled = Compiled::with_memory(plan, rank, source, target);
+            let compiled = Compiled::with_layouts(plan, rank, source, target);
             let compiled = self.planned(compiled)?;
             let mut lies = vec![0; compiled.source_bytes()];
             self.planned(place(plan.from(), rank, source, &mut lies, &shard, item, true))?;

@@ -168,7 +168,7 @@ impl<C: Communicator> Suite<'_, C> {
         kind: Kind,
         op: Option<ReduceOp>,
     ) -> Result<(), Failure> {
-        self.redistribute_memory(plan, kind, op, DENSE)
+        self.redistribute_layouts(plan, kind, op, DENSE)
     }
 
     /// Judges what a rank holds after a plan. What is still to be reduced is reduced first, by the engine.

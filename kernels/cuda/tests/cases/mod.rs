@@ -4,7 +4,7 @@
 #![allow(clippy::wildcard_enum_match_arm, reason = "all dtypes but the floats are alike here")]
 
 use quickcheck::{Arbitrary, Gen};
-use reshard_kernels::{DType, Nest, Side};
+use reshard_kernels::{CopySide, DType, Nest};
 use reshard_layout::Mode;
 
 /// A nest whose target is injective, drawn as a permuted box with gaps, and an element size.
@@ -40,7 +40,7 @@ impl Case {
     }
 
     /// The bytes that it needs of a buffer.
-    pub(crate) fn bytes(&self, side: Side) -> usize {
+    pub(crate) fn bytes(&self, side: CopySide) -> usize {
         let last = self.nest.extremes(side).unwrap().map_or(0, |(_, last)| last + 1);
         last as usize * self.item
     }

@@ -3,7 +3,7 @@
 //! The rows of a slot are the op's rows, each placeholder filled with each kind that some tensor has along that slot, and
 //! plain ones. Terms are kept, never made: a row whose inputs are terms needs one input that holds such terms along the
 //! slot already. (Replicas and shards become terms without communication, so that otherwise the cheapest way to add two
-//! shards of different dims would be to blow both up to whole tensors and owe the sum.)
+//! shards of different dims would be to blow both up to whole tensors and leave the sum pending.)
 //!
 //! The rows of an operand are few letters: what it becomes along the slot. A path (one row for each slot) spells one word
 //! for each operand, and the word is its target.

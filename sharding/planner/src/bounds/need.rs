@@ -1,12 +1,12 @@
 //! Lower bounds: what no plan can do without, for the digits of one network level and up.
 //!
-//! Seen from level `l`, a *unit* is all ranks that differ in digits below `l` only; what its ranks hold together, they
-//! can share without crossing level `l`. A *reader* is the units that together hold one copy of the target: one unit, or,
+//! Seen from level `l`, a *domain* is all ranks that differ in digits below `l` only; what its ranks hold together, they
+//! can share without crossing level `l`. A *reader* is the domains that together hold one copy of the target: one domain, or,
 //! where the target is partial, all those whose terms add up. There are `m` readers of an element, `m` the product of the
 //! digits replicated in the target, and `q` terms of it, `q` the product of the partial digits of the source, of which a
 //! reader holds `k` from the beginning if it holds any: the product of the digits that are partial in both.
 //!
-//! **Words of one element**, each a linear combination of its terms that one unit sends to another:
+//! **Words of one element**, each a linear combination of its terms that one domain sends to another:
 //!
 //! ```text
 //! k < q:   q - k   + m - 1    if some reader holds terms of it
@@ -14,7 +14,7 @@
 //! else     q       + m - 1    if none does
 //! ```
 //!
-//! Terms that a reader lacks leave their holders in different words, since holders of different terms are different units;
+//! Terms that a reader lacks leave their holders in different words, since holders of different terms are different domains;
 //! so before the first reader is complete there are as many words as it lacks terms. Every other reader that is not
 //! complete by then receives one more. Some reader holds one element in `1/phi`, the product of `radix` over a spanning
 //! forest of the links `s(d) - t(d)` of digits that move between positions: there the element's digits must be equal.
@@ -23,18 +23,18 @@
 //! one digit owns in the source and another in the target leaves some reader with nothing of what it wants, else it holds
 //! one part in the product of the radices that its digits give up.
 //!
-//! Either, over the ranks of the units, is what the worst rank receives at least.
+//! Either, over the ranks of the domains, is what the worst rank receives at least.
 
-use crate::model::codes::{Code, NOWHERE, OWED, OWED_LATER, REPLICATED, Weight};
+use crate::model::codes::{Code, NOWHERE, PARTIAL, PARTIAL_LATER, REPLICATED, Weight};
 
-/// The least elements per rank that must cross level `min_level` or a further one, on average over the units of the
+/// The least elements per rank that must cross level `min_level` or a further one, on average over the domains of the
 /// readers that need most.
 ///
 /// `whole` is the number of elements that a rank holds when no digit stands anywhere.
 pub(crate) fn need(digits: &[Weight], s: &[Code], t: &[Code], whole: u64, min_level: usize) -> f64 {
     // Products of radices, by where a digit stands; of this level and up, unless it says otherwise.
     let (mut ranks, mut placed, mut low_replicated, mut all_owed_later) = (1u64, 1u64, 1u64, 1u64);
-    let (mut owed, mut kept, mut readers, mut gathered, mut given_up) = (1u64, 1u64, 1u64, 1u64, 1u64);
+    let (mut partial, mut kept, mut readers, mut gathered, mut given_up) = (1u64, 1u64, 1u64, 1u64, 1u64);
     let mut taken_over = false;
     let mut moves = false;
     for d in 0..s.len() {
@@ -55,7 +55,7 @@ pub(crate) fn need(digits: &[Weight], s: &[Code], t: &[Code], whole: u64, min_le
         }
         if s[d] >= NOWHERE {
             if s[d] != REPLICATED {
-                owed *= radix;
+                partial *= radix;
                 kept *= if s[d] == t[d] { radix } else { 1 };
             }
         } else if s[d] != t[d] && (t[d] < NOWHERE || t[d] == REPLICATED) {
@@ -66,13 +66,13 @@ pub(crate) fn need(digits: &[Weight], s: &[Code], t: &[Code], whole: u64, min_le
         }
     }
     let wanted = (whole / placed) as f64 / (low_replicated * all_owed_later) as f64;
-    let of_reader = if owed > kept || taken_over { wanted } else { wanted - wanted / given_up as f64 };
-    if owed == 1 {
+    let of_reader = if partial > kept || taken_over { wanted } else { wanted - wanted / given_up as f64 };
+    if partial == 1 {
         return of_reader;
     }
     let phi = if moves { 1.0 / forest(digits, s, t, min_level) } else { 1.0 };
-    let (q, k, m) = (owed as f64, kept as f64, readers as f64);
-    let words = if owed > kept {
+    let (q, k, m) = (partial as f64, kept as f64, readers as f64);
+    let words = if partial > kept {
         q + m - 1.0 - k * phi
     } else {
         phi * (m - m / gathered as f64) + (1.0 - phi) * (q + m - 1.0)
@@ -80,16 +80,16 @@ pub(crate) fn need(digits: &[Weight], s: &[Code], t: &[Code], whole: u64, min_le
     of_reader.max(whole as f64 * words / ranks as f64)
 }
 
-/// How many units of a level and up the ranks of one reader depend on, for each unit that the reader is.
+/// How many domains of a level and up the ranks of one reader depend on, for each domain that the reader is.
 ///
-/// A rank depends on every value of a digit that is gathered or owed, and of one that moves away from a position that
-/// nobody takes over. What a reader of many units depends on is shared by them.
+/// A rank depends on every value of a digit that is gathered or partial, and of one that moves away from a position that
+/// nobody takes over. What a reader of many domains depends on is shared by them.
 pub(crate) fn depends_on(digits: &[Weight], s: &[Code], t: &[Code], min_level: usize) -> u64 {
     let (mut on, mut shared_by) = (1u64, 1u64);
     for d in (0..s.len()).filter(|&d| digits[d].level >= min_level && s[d] != t[d]) {
         let every = s[d] != REPLICATED && (s[d] >= NOWHERE || !t.contains(&s[d]));
         on *= if every { digits[d].radix } else { 1 };
-        shared_by *= if t[d] == OWED || t[d] == OWED_LATER { digits[d].radix } else { 1 };
+        shared_by *= if t[d] == PARTIAL || t[d] == PARTIAL_LATER { digits[d].radix } else { 1 };
     }
     on.div_ceil(shared_by)
 }

@@ -121,7 +121,7 @@ fn placed(from: &Sharding, to: &Sharding) -> Result<Vec<Sharding>, Error> {
             | Placement::StridedShard { dim, .. }
             | Placement::Ragged { dim, .. }
             | Placement::Cut { dim, .. } => shards(&now, *dim) != shards(&target, *dim),
-            // Terms of two ops do not meet: what is owed goes first.
+            // Terms of two ops do not meet: what is partial is reduced first.
             Placement::Partial(_) => {
                 now.iter().any(|p| *p != target[axis] && matches!(p, Placement::Partial(_)))
             }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! states    on one mesh where digits nest      the forms of the closed form, one direct exchange, what a search finds
-//! regions   everywhere                         reduce what is owed, then move what is missing; by unit, through shards, ..
+//! regions   everywhere                         reduce what is partial, then move what is missing; by domain, through shards, ..
 //! greedy    on one mesh                        axis by axis, as frameworks do: to compare with, never chosen
 //! ```
 //!

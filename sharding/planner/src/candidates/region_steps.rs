@@ -16,7 +16,7 @@ use crate::regions::intersection::{Intersection, Meetings};
 use crate::step::{Action, Moves, Reduction, Step};
 use reshard_sharding::SubAxis;
 use reshard_sharding::internal::members_along;
-use reshard_sharding::{Group, Mesh, Sharding};
+use reshard_sharding::{GroupPattern, Mesh, Sharding};
 
 /// The most messages that are counted one by one.
 const MESSAGES: usize = 1 << 24;
@@ -70,21 +70,21 @@ impl Question<'_> {
     }
 
     /// What the worst rank receives, sends and pays in an exchange of overlapping regions.
-    fn count(&self, overlap: &Intersection, group: &Group) -> Result<Counted, Error> {
+    fn count(&self, intersection: &Intersection, group: &GroupPattern) -> Result<Counted, Error> {
         let model = self.network.model;
-        let peak = self.volume(StepOp::Exchange, [&overlap.from, &overlap.to], 1).peak;
-        let meetings = overlap.meetings()?;
-        if overlap.message_count(&meetings) > MESSAGES {
-            return self.estimate(overlap, &meetings, group);
+        let peak = self.volume(StepOp::Exchange, [&intersection.from, &intersection.to], 1).peak;
+        let meetings = intersection.meetings()?;
+        if intersection.message_count(&meetings) > MESSAGES {
+            return self.estimate(intersection, &meetings, group);
         }
         // Ranks of both meshes from the lowest on.
-        let low = overlap.from.mesh().lowest();
-        let mut sent = vec![0u64; overlap.from.mesh().world() - low];
+        let low = intersection.from.mesh().lowest();
+        let mut sent = vec![0u64; intersection.from.mesh().world() - low];
         let mut worst = Counted::default();
-        for rank in overlap.to.mesh().ranks() {
+        for rank in intersection.to.mesh().ranks() {
             let mut traffic: Traffic = SmallVec::from_elem(LevelTraffic::default(), model.levels().len());
             let mut received = 0u64;
-            overlap.pulls(rank, &meetings, &mut |peer, numel| {
+            intersection.pulls(rank, &meetings, &mut |peer, numel| {
                 if peer != rank {
                     let bytes = numel as u64 * self.item;
                     received += bytes;
@@ -105,15 +105,20 @@ impl Question<'_> {
     ///
     /// What is sent is counted as if the replicas of a source shared its wanters evenly, and all comes from the outermost
     /// level.
-    fn estimate(&self, overlap: &Intersection, meetings: &Meetings, group: &Group) -> Result<Counted, Error> {
+    fn estimate(
+        &self,
+        intersection: &Intersection,
+        meetings: &Meetings,
+        group: &GroupPattern,
+    ) -> Result<Counted, Error> {
         let model = self.network.model;
-        let peak = self.volume(StepOp::Exchange, [&overlap.from, &overlap.to], 1).peak;
+        let peak = self.volume(StepOp::Exchange, [&intersection.from, &intersection.to], 1).peak;
         let mut worst = Counted::default();
         let mut total = 0u128;
-        for rank in overlap.to.mesh().ranks() {
-            let (wanted, held) = overlap.wanted_and_held(rank)?;
+        for rank in intersection.to.mesh().ranks() {
+            let (wanted, held) = intersection.wanted_and_held(rank)?;
             let received = (wanted - held) as u64 * self.item;
-            let peers = overlap.sources(rank, meetings).saturating_sub(usize::from(held > 0));
+            let peers = intersection.sources(rank, meetings).saturating_sub(usize::from(held > 0));
             let mut traffic: Traffic = SmallVec::from_elem(LevelTraffic::default(), model.levels().len());
             traffic[model.levels().len() - 1] = LevelTraffic { bytes: received as f64, peers };
             total += u128::from(received);
@@ -121,7 +126,7 @@ impl Question<'_> {
             let load = Load::exchange(&traffic, peak, Span::Group(group));
             worst.cost_us = worst.cost_us.max(model.cost_us(&load));
         }
-        let senders = overlap.from.mesh().size() as u128;
+        let senders = intersection.from.mesh().size() as u128;
         worst.sent = u64::try_from(total.div_ceil(senders)).unwrap_or(u64::MAX).max(worst.received);
         Ok(worst)
     }
@@ -129,9 +134,9 @@ impl Question<'_> {
     /// Reduces the terms along some modes of axes onto all their ranks.
     pub(crate) fn all_reduce(&self, [from, to]: [&Sharding; 2], reduction: Reduction) -> Result<Step, Error> {
         let modes = coalesced(from.mesh(), &reduction);
-        let spread = self.network.spread(&modes)?;
+        let sizes = self.network.domain_sizes(&modes)?;
         let volume = self.volume(StepOp::AllReduce, [from, to], size_of(&reduction));
-        let cost = self.network.cost_of_collective(StepOp::AllReduce, &volume, &spread, &modes);
+        let cost = self.network.cost_of_collective(StepOp::AllReduce, &volume, &sizes, &modes);
         reduction_step([from, to], &modes, Action::AllReduce(reduction), cost, cost.received)
     }
 
@@ -144,20 +149,20 @@ impl Question<'_> {
     ) -> Result<Step, Error> {
         let mesh = from.mesh();
         let modes = coalesced(mesh, &reduction);
-        let spread = self.network.spread(&modes)?;
+        let sizes = self.network.domain_sizes(&modes)?;
         let volume = self.volume(StepOp::ReduceScatter, [from, to], size_of(&reduction));
         let moves = Moves::Regions(Box::new(Intersection::new(from, to)));
         let (action, cost) = if self.options.deterministic {
             let block = to.max_local_numel() as u64 * self.item;
             let span = Span::Axes { mesh, modes: &modes };
             let mut us = 0.0f64;
-            for near in &spread {
+            for near in &sizes {
                 let traffic = all_terms(block, near);
                 us = us.max(self.network.model.cost_us(&Load::exchange(&traffic, volume.peak, span)));
             }
             (Action::OrderedReduce(moves, reduction), Cost::new(us, volume.received, volume.peak))
         } else {
-            let cost = self.network.cost_of_collective(StepOp::ReduceScatter, &volume, &spread, &modes);
+            let cost = self.network.cost_of_collective(StepOp::ReduceScatter, &volume, &sizes, &modes);
             (Action::ReduceScatter(moves, reduction), cost)
         };
         let mut sent = volume.received;
@@ -240,10 +245,10 @@ fn moving_axes(from: &Sharding, to: &Sharding, replicas: bool) -> Few<SubAxis, 4
 }
 
 /// The ranks of two meshes as one group: from the lowest to the highest of both.
-fn span_of(a: &Mesh, b: &Mesh) -> Result<Group, Error> {
+fn span_of(a: &Mesh, b: &Mesh) -> Result<GroupPattern, Error> {
     let low = a.lowest().min(b.lowest());
     let high = a.world().max(b.world());
-    Ok(Group::new(&reshard_layout::Layout::from_modes(&[((high - low) as i64, 1)])?)?)
+    Ok(GroupPattern::new(&reshard_layout::Layout::from_modes(&[((high - low) as i64, 1)])?)?)
 }
 
 fn all_axes(mesh: &Mesh) -> Few<SubAxis, 4> {

@@ -3,7 +3,7 @@
 //! Partial axes that go away are reduced first, in the source's own cuts, where one sharding always nests: onto all
 //! ranks of the group, onto equal pieces of one dim, or straight onto the target where every rank's part of it lies
 //! inside what the rank holds a term of; idle replicas may take a part first. Then one exchange moves whatever is still
-//! missing, or, where that is cheaper on the network, each block goes into a unit once and is gathered there.
+//! missing, or, where that is cheaper on the network, each block goes into a domain once and is gathered there.
 
 use reshard_layout::Few;
 use reshard_layout::{At, Modes};
@@ -49,22 +49,22 @@ pub(crate) fn ways(q: &Question<'_>) -> Result<Vec<Legs>, Error> {
         modes: from.mesh().modes(&subs).to_vec(),
         reduce: reduce_of(gone.iter().map(|p| (p.op, p.sub.size))),
     };
-    let owed = Owed { stay, subs, reduction };
+    let pending = Pending { stay, subs, reduction };
     let mut ways = Vec::new();
     // Idle replicas share the work: each first keeps a part of a dim.
     let idle = from.replicated_axes();
     for dim in (0..from.shape().len()).filter(|_| !idle.is_empty()) {
         if let Some(parts) = pieces(from, &idle, dim)? {
             let slice = q.straight(from, &parts)?;
-            q.reduce_and_go_on(slice.as_ref(), &parts, &owed, &mut ways)?;
+            q.reduce_and_go_on(slice.as_ref(), &parts, &pending, &mut ways)?;
         }
     }
-    q.reduce_and_go_on(None, from, &owed, &mut ways)?;
+    q.reduce_and_go_on(None, from, &pending, &mut ways)?;
     Ok(ways)
 }
 
-/// What the source owes.
-struct Owed {
+/// The reductions pending in the source.
+struct Pending {
     /// Terms that stay.
     stay: Vec<PartialAxis>,
     /// Terms that go away.
@@ -93,12 +93,12 @@ impl Question<'_> {
         &self,
         slice: Option<&Step>,
         from: &Sharding,
-        owed: &Owed,
+        pending: &Pending,
         ways: &mut Vec<Legs>,
     ) -> Result<(), Error> {
-        let reduction = || owed.reduction.clone();
+        let reduction = || pending.reduction.clone();
         // Onto everybody, then move.
-        let whole = from.with_partial(owed.stay.iter().copied())?;
+        let whole = from.with_partial(pending.stay.iter().copied())?;
         let first = if self.options.deterministic {
             self.reduce_inside([from, &whole], reduction())?
         } else {
@@ -107,13 +107,13 @@ impl Question<'_> {
         self.go_on(slice, &first, &whole, ways)?;
         // Onto equal pieces of one dim, then move.
         for dim in 0..from.shape().len() {
-            if let Some(pieces) = pieces(&whole, &owed.subs, dim)? {
+            if let Some(pieces) = pieces(&whole, &pending.subs, dim)? {
                 self.go_on(slice, &self.reduce_inside([from, &pieces], reduction())?, &pieces, ways)?;
             }
         }
         // Straight onto the target, where every rank's part lies inside what it holds a term of.
         let to = self.to;
-        if from.mesh() == to.mesh() && to.partial().len() == owed.stay.len() && lies_inside(from, to)? {
+        if from.mesh() == to.mesh() && to.partial().len() == pending.stay.len() && lies_inside(from, to)? {
             let last = self.reduce_inside([from, to], reduction())?;
             ways.push(slice.cloned().into_iter().chain([last]).map(step).collect());
         }
@@ -135,7 +135,7 @@ impl Question<'_> {
         Ok(())
     }
 
-    /// The ways from a sharding whose partial axes stay: one overlap, what becomes partial at once and then the rest, and
+    /// The ways from a sharding whose partial axes stay: one exchange of regions, what becomes partial at once and then the rest, and
     /// after combining in rank order by digits, where that is sure to reduce nothing.
     fn onward(&self, from: &Sharding) -> Result<Vec<Legs>, Error> {
         let to = self.to;
@@ -143,7 +143,7 @@ impl Question<'_> {
         match self.straight(from, to)? {
             None => ways.push(Vec::new()),
             Some(straight) => {
-                ways.extend(self.by_unit(from, &straight)?);
+                ways.extend(self.by_domain(from, &straight)?);
                 ways.extend(self.through_shards(from)?);
                 ways.extend(self.by_near_sources(from, &straight)?);
                 ways.push(vec![step(straight)]);
@@ -186,22 +186,22 @@ impl Question<'_> {
         if from == to {
             return Ok(None);
         }
-        self.region_step(self.overlap(from, to)).map(Some)
+        self.region_step(self.intersection(from, to)).map(Some)
     }
 
-    /// The overlap of two shardings, into what the target owes beyond the source. Between two meshes sources are near.
-    fn overlap(&self, from: &Sharding, to: &Sharding) -> Intersection {
-        let mut overlap = Intersection::new(from, to);
-        let one_mesh = overlap.one_mesh();
+    /// The intersection of two shardings, into the terms in which the target is partial and the source is not. Between two meshes sources are near.
+    fn intersection(&self, from: &Sharding, to: &Sharding) -> Intersection {
+        let mut intersection = Intersection::new(from, to);
+        let one_mesh = intersection.one_mesh();
         if !one_mesh {
-            overlap = overlap.on(self.network.model.levels());
+            intersection = intersection.on(self.network.model.levels());
         }
         for p in to.partial().iter().filter(|p| !(one_mesh && from.partial().contains(p))) {
             if p.op != ReduceOp::Avg {
-                overlap = overlap.into_terms(p.sub, p.op);
+                intersection = intersection.into_terms(p.sub, p.op);
             }
         }
-        overlap
+        intersection
     }
 
     /// Two steps into terms: each rank gets its part of a dim as if the axes that become partial sharded it, and what it
@@ -231,31 +231,31 @@ impl Question<'_> {
         Ok(plans)
     }
 
-    /// The direct step on one mesh whose groups straddle the network's units: there another replica may be nearer than
+    /// The direct step on one mesh whose groups straddle the network's domains: there another replica may be nearer than
     /// the one at the receiver's own coordinates, for which the group is the larger by the replicated axes.
     fn by_near_sources(&self, from: &Sharding, direct: &Step) -> Result<Option<Legs>, Error> {
         let replicated = from.replicated_axes();
-        let overlap = self.overlap(from, self.to);
+        let intersection = self.intersection(from, self.to);
         let straddles =
             direct.axes.iter().chain(&replicated).any(|&s| !self.network.level(from.mesh().mode(s)).1);
-        if !overlap.one_mesh() || !direct.op().communicates() || replicated.is_empty() || !straddles {
+        if !intersection.one_mesh() || !direct.op().communicates() || replicated.is_empty() || !straddles {
             return Ok(None);
         }
-        Ok(Some(vec![step(self.region_step(overlap.on(self.network.model.levels()))?)]))
+        Ok(Some(vec![step(self.region_step(intersection.on(self.network.model.levels()))?)]))
     }
 
-    /// Two steps where the target is replicated inside units of the network: every block comes into a unit once, to
+    /// Two steps where the target is replicated inside domains of the network: every block comes into a domain once, to
     /// one of its ranks, and is gathered there.
     ///
     /// ```text
-    /// target    [x 3] over the slow level, replicated over y = 8 inside a unit
-    /// between   [x 3][y 8]: each rank of a unit gets one part in 8 of what the unit wants, from wherever it is
-    /// then      all ranks of the unit gather their parts
+    /// target    [x 3] over the slow level, replicated over y = 8 inside a domain
+    /// between   [x 3][y 8]: each rank of a domain gets one part in 8 of what the domain wants, from wherever it is
+    /// then      all ranks of the domain gather their parts
     /// ```
     ///
-    /// The parts are cut along the dim in which they are the most even. `None` where nothing comes from beyond a unit, or
+    /// The parts are cut along the dim in which they are the most even. `None` where nothing comes from beyond a domain, or
     /// nothing is replicated inside one.
-    fn by_unit(&self, from: &Sharding, direct: &Step) -> Result<Option<Legs>, Error> {
+    fn by_domain(&self, from: &Sharding, direct: &Step) -> Result<Option<Legs>, Error> {
         let to = self.to;
         if self.network.levels() == 1 || direct.received_bytes == 0 || to.is_partial() {
             return Ok(None);
@@ -319,9 +319,9 @@ fn lies_inside(from: &Sharding, to: &Sharding) -> Result<bool, Error> {
     if from.mesh().size() > COUNTED {
         return Ok(false);
     }
-    let overlap = Intersection::new(from, to);
+    let intersection = Intersection::new(from, to);
     for rank in from.mesh().ranks() {
-        let (wanted, held) = overlap.wanted_and_held(rank)?;
+        let (wanted, held) = intersection.wanted_and_held(rank)?;
         if wanted != held {
             return Ok(false);
         }

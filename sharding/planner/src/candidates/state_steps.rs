@@ -28,8 +28,8 @@ impl Question<'_> {
         let (op, cost) = match m.op {
             StepOp::Slice | StepOp::ZeroFill => (m.op, Cost::new(0.0, 0, volume.peak)),
             StepOp::AllGather | StepOp::ReduceScatter | StepOp::AllReduce => {
-                let spread = self.network.spread(&axes)?;
-                (m.op, self.network.cost_of_collective(m.op, &volume, &spread, &axes))
+                let sizes = self.network.domain_sizes(&axes)?;
+                (m.op, self.network.cost_of_collective(m.op, &volume, &sizes, &axes))
             }
             StepOp::AllToAll | StepOp::Exchange => {
                 let (before, after) = (codes(&m.before, &m.before), codes(&m.after, &m.before));

@@ -6,7 +6,7 @@ use crate::objective::Objective;
 use crate::options::Options;
 use crate::plan::Plan;
 use crate::question::Question;
-use reshard_sharding::Group;
+use reshard_sharding::GroupPattern;
 
 /// The least peak is above the limit.
 pub(super) fn of_peak(q: &Question<'_>, least: u64) -> Error {
@@ -34,6 +34,6 @@ pub(super) fn explain(q: &Question<'_>) -> Result<Error, Error> {
 }
 
 /// The groups of a plan that were not given.
-pub(crate) fn missing<'p>(options: &Options, plan: &'p Plan) -> Vec<&'p Group> {
+pub(crate) fn missing<'p>(options: &Options, plan: &'p Plan) -> Vec<&'p GroupPattern> {
     plan.groups().into_iter().filter(|g| !options.admits_group(g)).collect()
 }

@@ -7,9 +7,9 @@ pub(crate) type Code = u8;
 /// Replicated.
 pub(crate) const REPLICATED: Code = 0xFF;
 /// Partial, as the source is.
-pub(crate) const OWED: Code = 0xFE;
+pub(crate) const PARTIAL: Code = 0xFE;
 /// Partial, as the target is, where that is another op.
-pub(crate) const OWED_LATER: Code = 0xFD;
+pub(crate) const PARTIAL_LATER: Code = 0xFD;
 /// The first code that is no position.
 pub(crate) const NOWHERE: Code = 0xFD;
 
@@ -26,8 +26,8 @@ pub(crate) type Codes = SmallVec<[Code; 8]>;
 /// What is known of each digit of a system.
 pub(crate) type Weights = SmallVec<[Weight; 8]>;
 
-/// Digits of which some do not nest with the network's units, as bounds see them: ranks that differ in one may share a
-/// unit, and nothing is known of any level but the innermost.
-pub(crate) fn inside_one_unit(weights: &[Weight]) -> Weights {
+/// Digits of which some do not nest with the network's domains, as bounds see them: ranks that differ in one may share a
+/// domain, and nothing is known of any level but the innermost.
+pub(crate) fn inside_one_domain(weights: &[Weight]) -> Weights {
     weights.iter().map(|w| Weight { level: 0, ..*w }).collect()
 }

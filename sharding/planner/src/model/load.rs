@@ -10,7 +10,7 @@
 //! ```
 //!
 //! and of the `T = g p` that are gathered a rank gets `T (1/n_{l-1} - 1/n_l)` over level `l`, if `n_l` of its group are in its
-//! unit of level `l`: hierarchical, the fair share that a unit must import, from `ceil(n_l / n_{l-1}) - 1` peers. An all-reduce
+//! domain of level `l`: hierarchical, the fair share that a domain must import, from `ceil(n_l / n_{l-1}) - 1` peers. An all-reduce
 //! does it twice.
 //!
 //! **Exchanges** go directly: what comes from each level is counted by digits ([`traffic`]) or rank by rank.
@@ -20,7 +20,7 @@ use smallvec::SmallVec;
 
 use crate::model::codes::{Code, NOWHERE, Weight};
 use crate::op::StepOp;
-use reshard_sharding::{Group, Mesh};
+use reshard_sharding::{GroupPattern, Mesh};
 
 /// What one rank receives over one level of the network.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -34,12 +34,12 @@ pub struct LevelTraffic {
 /// The same for each level, from the inside out.
 pub(crate) type Traffic = SmallVec<[LevelTraffic; 3]>;
 
-/// For one rank, how many of a group are in its unit of each level.
-pub(crate) type UnitSizes = SmallVec<[usize; 3]>;
+/// For one rank, how many of a group are in its domain of each level.
+pub(crate) type DomainSizes = SmallVec<[usize; 3]>;
 
 /// What the worst rank of a communicating step bears: all that a [`CostModel`](super::CostModel) sees.
 ///
-/// Where units of the network cut a group in different ways, its ranks bear different loads, and the step costs what the
+/// Where domains of the network cut a group in different ways, its ranks bear different loads, and the step costs what the
 /// dearest does.
 #[derive(Clone, Debug)]
 pub struct Load<'a> {
@@ -54,7 +54,7 @@ pub struct Load<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Span<'a> {
     Axes { mesh: &'a Mesh, modes: &'a [Mode<At>] },
-    Group(&'a Group),
+    Group(&'a GroupPattern),
 }
 
 impl<'a> Load<'a> {
@@ -84,7 +84,7 @@ impl<'a> Load<'a> {
     }
 
     /// The ranks that take part, from the lowest on: what a network that has no levels goes by.
-    pub fn group(&self) -> Group {
+    pub fn group(&self) -> GroupPattern {
         match self.span {
             Span::Group(group) => group.clone(),
             Span::Axes { mesh, modes } => {
@@ -120,7 +120,7 @@ impl<'a> Load<'a> {
     }
 }
 
-/// What the worst rank receives in a collective whose group is spread over units like this.
+/// What the worst rank receives in a collective whose group is spread over domains like this.
 #[inline]
 pub(crate) fn share_of_collective(op: StepOp, volume: &Volume, near: &[usize]) -> Traffic {
     let halves = match op {
@@ -140,7 +140,7 @@ pub(crate) fn share_of_collective(op: StepOp, volume: &Volume, near: &[usize]) -
     traffic
 }
 
-/// What a rank receives that gets a block from each other rank of its group, which is spread over units like this.
+/// What a rank receives that gets a block from each other rank of its group, which is spread over domains like this.
 pub(crate) fn all_terms(block: u64, near: &[usize]) -> Traffic {
     let mut traffic = Traffic::new();
     let mut below = 1;

@@ -28,7 +28,7 @@ pub use topology::Topology;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Level {
-    /// How many consecutive ranks are one unit of this level; absent at the last level, which is one unit.
+    /// How many consecutive ranks are one domain of this level; absent at the last level, which is one domain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranks: Option<usize>,
     /// Time of one message round in microseconds.
@@ -40,22 +40,22 @@ pub struct Level {
 /// What the worst rank cannot do without from beyond one level: all that a bound may use.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Need {
-    /// Bytes from beyond the units of the level below; at level 0 from other ranks.
+    /// Bytes from beyond the domains of the level below; at level 0 from other ranks.
     pub bytes: f64,
-    /// Of how many units of the level below (at level 0: ranks) its target depends on what they hold, its own included.
-    pub units: u64,
-    /// How many of the ranks that take part share such a unit.
-    pub unit: u64,
+    /// Of how many domains of the level below (at level 0: ranks) its target depends on what they hold, its own included.
+    pub domains: u64,
+    /// How many of the ranks that take part share such a domain.
+    pub domain_size: u64,
 }
 
 impl Need {
     /// So many bytes, from somebody.
     pub fn bytes(bytes: f64) -> Need {
-        Need { bytes, units: 1 + u64::from(bytes > 0.0), unit: 1 }
+        Need { bytes, domains: 1 + u64::from(bytes > 0.0), domain_size: 1 }
     }
 
     /// A step in which ranks talk to each other, however little they say.
-    pub const STEP: [Need; 1] = [Need { bytes: 0.0, units: 2, unit: 1 }];
+    pub const STEP: [Need; 1] = [Need { bytes: 0.0, domains: 2, domain_size: 1 }];
 }
 
 /// How long steps take. [`Topology`] is one; anything else that keeps the laws plans as well.
@@ -65,13 +65,13 @@ impl Need {
 /// * `cost_us` is finite, from 0, and **monotone**: no number of a load that grows makes a step cheaper;
 /// * `least_us` is a **bound**: no plan that brings `need[l]` over the levels `l` and further out costs less, and it is
 ///   monotone, and 0 where nothing is needed;
-/// * `levels` are units that consist of the units below, outer ones neither faster nor earlier, the last without a number;
+/// * `levels` are domains that consist of the domains below, outer ones neither faster nor earlier, the last without a number;
 /// * `text` says everything: **models of equal texts cost the same**. Plans are kept, cached and agreed on by it.
 ///
 /// Only communicating steps are asked about: slices and zero-fills cost nothing under any model. `examples/torus.rs` is a
 /// model of a network that has no levels.
 pub trait CostModel: Send + Sync + fmt::Debug {
-    /// Units from the inside out: where axes are cut and what bounds tell apart. One level if the network has none.
+    /// Domains from the inside out: where axes are cut and what bounds tell apart. One level if the network has none.
     fn levels(&self) -> &[Level];
     /// Microseconds of a step of this load.
     fn cost_us(&self, load: &Load<'_>) -> f64;
@@ -93,7 +93,7 @@ impl Model {
     pub(crate) fn of(model: Arc<dyn CostModel>) -> Result<Model, Error> {
         topology::check_levels(model.levels())?;
         if let Some(Level { ranks: Some(n), .. }) = model.levels().last() {
-            let reason = format!("the last level is one unit of all ranks: leave out its {n} ranks");
+            let reason = format!("the last level is one domain of all ranks: leave out its {n} ranks");
             return Err(Error::Topology { reason });
         }
         let text = model.text().into();
@@ -131,7 +131,7 @@ impl Model {
         }
     }
 
-    /// The innermost level whose unit holds both ranks.
+    /// The innermost level whose domain holds both ranks.
     pub(crate) fn level_of(&self, a: usize, b: usize) -> usize {
         level_of(self.levels(), a, b)
     }
@@ -150,7 +150,7 @@ impl Model {
     }
 }
 
-/// The innermost level whose unit holds both ranks.
+/// The innermost level whose domain holds both ranks.
 fn level_of(levels: &[Level], a: usize, b: usize) -> usize {
     levels.iter().position(|l| l.ranks.is_none_or(|n| a / n == b / n)).unwrap_or(levels.len() - 1)
 }

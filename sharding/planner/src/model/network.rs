@@ -1,8 +1,8 @@
-//! A mesh on a network: at which level a digit moves, and how a group spreads over units.
+//! A mesh on a network: at which level a digit moves, and how a group spreads over domains.
 //!
-//! A digit whose values stay inside units of level `l` but cross those of `l - 1` is of level `l`. Axes are cut where a
-//! unit ends inside them, so that digits have a level wherever the cut divides. A group of digits that nest with the
-//! units has `n_l = product of its radices of levels up to l` members in every unit; otherwise the ranks are looked at
+//! A digit whose values stay inside domains of level `l` but cross those of `l - 1` is of level `l`. Axes are cut where a
+//! domain ends inside them, so that digits have a level wherever the cut divides. A group of digits that nest with the
+//! domains has `n_l = product of its radices of levels up to l` members in every domain; otherwise the ranks are looked at
 //! one by one, and what counts is the worst.
 
 use reshard_layout::Few;
@@ -10,8 +10,8 @@ use reshard_layout::{At, Mode, Modes};
 use smallvec::SmallVec;
 
 use crate::Error;
-use crate::model::codes::{Weight, Weights, inside_one_unit};
-use crate::model::load::{LevelTraffic, Load, Span, UnitSizes, Volume, share_of_collective};
+use crate::model::codes::{Weight, Weights, inside_one_domain};
+use crate::model::load::{DomainSizes, LevelTraffic, Load, Span, Volume, share_of_collective};
 use crate::model::totals::Cost;
 use crate::model::{Level, Model};
 use crate::op::StepOp;
@@ -24,7 +24,7 @@ pub(crate) struct Network<'a> {
     pub(crate) model: &'a Model,
     levels: &'a [Level],
     mesh: &'a Mesh,
-    /// Whether every digit that divides at unit sizes nests with the units: the mesh starts on a unit boundary.
+    /// Whether every digit that divides at domain sizes nests with the domains: the mesh starts on a domain boundary.
     aligned: bool,
 }
 
@@ -34,11 +34,11 @@ const ENUMERATED: usize = 1 << 12;
 impl<'a> Network<'a> {
     pub(crate) fn new(model: &'a Model, mesh: &'a Mesh) -> Network<'a> {
         let levels = model.levels();
-        let units = || levels.iter().filter_map(|l| l.ranks);
+        let domains = || levels.iter().filter_map(|l| l.ranks);
         let fits = |n: usize| mesh.lowest() / n == (mesh.world() - 1) / n;
         let forward = || mesh.axes().iter().all(|a| a.layout().leaves().all(|(_, d)| d >= 0));
         let one = levels.len() == 1;
-        let aligned = one || (units().all(|n| mesh.offset().is_multiple_of(n) || fits(n)) && forward());
+        let aligned = one || (domains().all(|n| mesh.offset().is_multiple_of(n) || fits(n)) && forward());
         Network { model, levels, mesh, aligned }
     }
 
@@ -46,23 +46,23 @@ impl<'a> Network<'a> {
         self.levels.len()
     }
 
-    /// Where units end inside an axis: cuts to seed a digit system with.
+    /// Where domains end inside an axis: cuts to seed a digit system with.
     pub(crate) fn cuts(&self) -> SmallVec<[At; 4]> {
         let mut cuts = SmallVec::new();
-        for unit in self.levels.iter().filter_map(|l| l.ranks) {
+        for domain in self.levels.iter().filter_map(|l| l.ranks) {
             for (i, a) in self.mesh.axes().iter().enumerate() {
                 let [one] = a.layout().flat() else { continue };
                 let Ok(d) = usize::try_from(one.stride) else { continue };
                 let reach = a.size().saturating_mul(d);
-                if d < unit && unit < reach && unit.is_multiple_of(d) && reach.is_multiple_of(unit) {
-                    cuts.push(At::along((unit / d) as i64, i as u32));
+                if d < domain && domain < reach && domain.is_multiple_of(d) && reach.is_multiple_of(domain) {
+                    cuts.push(At::along((domain / d) as i64, i as u32));
                 }
             }
         }
         cuts
     }
 
-    /// The level of one digit, and whether it nests with every unit.
+    /// The level of one digit, and whether it nests with every domain.
     pub(crate) fn level(&self, digit: Mode<At>) -> (usize, bool) {
         let top = self.levels() - 1;
         if top == 0 {
@@ -81,11 +81,11 @@ impl<'a> Network<'a> {
     /// The same of the ranks of a digit.
     fn level_of_ranks(&self, modes: &[Mode]) -> (usize, bool) {
         let (mut level, mut clean) = (0, self.aligned);
-        for (l, unit) in self.levels.iter().enumerate().filter_map(|(l, x)| Some((l, x.ranks?))) {
+        for (l, domain) in self.levels.iter().enumerate().filter_map(|(l, x)| Some((l, x.ranks?))) {
             for &Mode { extent: s, stride: d } in modes {
                 let (d, reach) = (d.unsigned_abs() as usize, s as usize * d.unsigned_abs() as usize);
-                let inside = unit.is_multiple_of(reach) || self.mesh.world() <= unit;
-                let outside = d.is_multiple_of(unit);
+                let inside = domain.is_multiple_of(reach) || self.mesh.world() <= domain;
+                let outside = d.is_multiple_of(domain);
                 if !inside {
                     level = level.max(l + 1);
                 }
@@ -95,7 +95,7 @@ impl<'a> Network<'a> {
         (level.min(self.levels() - 1), clean)
     }
 
-    /// The parts of sub-axes that stay inside a unit of some level below the last.
+    /// The parts of sub-axes that stay inside a domain of some level below the last.
     pub(crate) fn inner(&self, subs: &[SubAxis]) -> Few<SubAxis, 4> {
         let cuts = self.cuts();
         let mut inner: Modes<At> = Modes::new();
@@ -109,7 +109,7 @@ impl<'a> Network<'a> {
                     inner.push(part);
                 }
             };
-            // Units that do not nest with the sub-axis cut no digit of it.
+            // Domains that do not nest with the sub-axis cut no digit of it.
             let mut rest = whole;
             for end in ends {
                 if end < rest.stride.step() * rest.extent
@@ -125,34 +125,34 @@ impl<'a> Network<'a> {
         self.mesh.sub_axes_of(inner.iter().copied())
     }
 
-    /// Digits as bounds see them: see [`inside_one_unit`].
+    /// Digits as bounds see them: see [`inside_one_domain`].
     pub(crate) fn bounding(&self, weights: &[Weight], digits: impl IntoIterator<Item = Mode<At>>) -> Weights {
         let nest = digits.into_iter().all(|d| self.level(d).1);
-        if nest { SmallVec::from_slice(weights) } else { inside_one_unit(weights) }
+        if nest { SmallVec::from_slice(weights) } else { inside_one_domain(weights) }
     }
 
-    /// The different spreads of a group over units that its ranks see.
-    pub(crate) fn spread(&self, axes: &[Mode<At>]) -> Result<SmallVec<[UnitSizes; 2]>, Error> {
+    /// The different spreads of a group over domains that its ranks see.
+    pub(crate) fn domain_sizes(&self, axes: &[Mode<At>]) -> Result<SmallVec<[DomainSizes; 2]>, Error> {
         let members_of = |modes: &mut dyn Iterator<Item = &Mode<At>>| -> usize {
             modes.map(|m| m.extent as usize).product()
         };
         if self.levels() == 1 {
             let mut one = SmallVec::new();
-            one.push(UnitSizes::from_slice(&[members_of(&mut axes.iter())]));
+            one.push(DomainSizes::from_slice(&[members_of(&mut axes.iter())]));
             return Ok(one);
         }
         let levels: SmallVec<[(usize, bool); 8]> = axes.iter().map(|&m| self.level(m)).collect();
         let by_level =
             |l: usize| members_of(&mut axes.iter().zip(&levels).filter(|(_, x)| x.0 <= l).map(|(m, _)| m));
-        let product: UnitSizes = (0..self.levels()).map(by_level).collect();
+        let product: DomainSizes = (0..self.levels()).map(by_level).collect();
         if levels.iter().all(|x| x.1) || self.mesh.size() > ENUMERATED {
             return Ok(SmallVec::from_iter([product]));
         }
-        let mut all: SmallVec<[UnitSizes; 2]> = SmallVec::new();
+        let mut all: SmallVec<[DomainSizes; 2]> = SmallVec::new();
         for rank in self.mesh.ranks() {
             let group = members_along(self.mesh, axes, rank)?;
             let near = |l: usize| group.iter().filter(|&&r| self.model.level_of(rank, r) <= l).count();
-            let sizes: UnitSizes = (0..self.levels()).map(near).collect();
+            let sizes: DomainSizes = (0..self.levels()).map(near).collect();
             if !all.contains(&sizes) {
                 all.push(sizes);
             }
@@ -165,12 +165,12 @@ impl<'a> Network<'a> {
         &self,
         op: StepOp,
         volume: &Volume,
-        spread: &[UnitSizes],
+        sizes: &[DomainSizes],
         axes: &[Mode<At>],
     ) -> Cost {
         let span = Span::Axes { mesh: self.mesh, modes: axes };
         let mut us = 0.0f64;
-        for near in spread {
+        for near in sizes {
             let traffic = share_of_collective(op, volume, near);
             us = us.max(self.model.cost_us(&Load::counted(
                 op,

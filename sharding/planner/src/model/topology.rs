@@ -1,7 +1,7 @@
 //! What a step costs on a network of levels: the worst rank's latency and bytes.
 //!
-//! Levels go from the inside out. The unit of rank `c` at level `l` is `floor(c / ranks_l)`; the last level has one
-//! unit. A step costs
+//! Levels go from the inside out. The domain of rank `c` at level `l` is `floor(c / ranks_l)`; the last level has one
+//! domain. A step costs
 //!
 //! ```text
 //! launch + sum over levels l used of latency_l * ceil(log2(1 + p_l)) + max_l r_l / rate_l   (+ message * peers)
@@ -18,9 +18,9 @@
 //! rounds(n) = ceil(log2 n)
 //! ```
 //!
-//! with `D_l` the number of units of level `l` that a rank's target depends on, and `U_l` the ranks of a unit ([`Need`]). In one
+//! with `D_l` the number of domains of level `l` that a rank's target depends on, and `U_l` the ranks of a domain ([`Need`]). In one
 //! step a rank hears from each of them itself. In several, what it hears was gathered by others: a step in which every rank
-//! of a unit has `p` peers beyond the unit multiplies the units that the unit knows of by at most `1 + U_l p`, and takes
+//! of a domain has `p` peers beyond the domain multiplies the domains that the domain knows of by at most `1 + U_l p`, and takes
 //! `ceil(log2(1 + p))` rounds; and whatever the levels, rounds at most double what a rank knows of.
 //!
 //! Local steps cost nothing. Profiles are monotone: outer levels are slower and later.
@@ -36,7 +36,7 @@ use crate::model::{CostModel, Level, Load, Need};
 use crate::op::StepOp;
 use reshard_sharding::internal::Cursor;
 
-/// What the network is like: levels, from the inside out, each of units that consist of units of the level below.
+/// What the network is like: levels, from the inside out, each of domains that consist of domains of the level below.
 ///
 /// ```
 /// use reshard_planner::Topology;
@@ -86,7 +86,7 @@ impl From<Topology> for Profile {
 impl Topology {
     /// A network: time to start a communicating step, time per peer of an exchange, levels from the inside out.
     ///
-    /// Requires at least one level, numbers that are not negative and rates above 0, unit sizes that divide the next
+    /// Requires at least one level, numbers that are not negative and rates above 0, domain sizes that divide the next
     /// level's, and monotone levels (outer ones neither faster nor earlier).
     pub fn new(launch_us: f64, message_us: f64, levels: &[Level]) -> Result<Topology, Error> {
         let refuse = |reason: String| Err(Error::Topology { reason });
@@ -130,31 +130,31 @@ impl Topology {
         self.message_us
     }
 
-    /// The innermost level whose unit holds both ranks.
+    /// The innermost level whose domain holds both ranks.
     pub fn level_of(&self, a: usize, b: usize) -> usize {
         super::level_of(&self.levels, a, b)
     }
 
-    /// The least latencies of steps after which a rank may have heard from so many units of level `l`, and of all ranks
+    /// The least latencies of steps after which a rank may have heard from so many domains of level `l`, and of all ranks
     /// that take as many rounds.
     #[inline]
-    fn wait_us(&self, l: usize, units: u64, unit: u64, all: u32) -> f64 {
+    fn wait_us(&self, l: usize, domains: u64, domain_size: u64, all: u32) -> f64 {
         let cost = |steps: u32, outer: u32| {
             f64::from(steps) * self.launch_us
                 + self.levels[l].latency_us * f64::from(outer)
                 + self.levels[0].latency_us * f64::from(all.saturating_sub(outer))
         };
-        let mut outer = rounds(units);
+        let mut outer = rounds(domains);
         let mut least = cost(1, outer);
-        if l == 0 || unit <= 1 {
+        if l == 0 || domain_size <= 1 {
             return least;
         }
-        let mut left = units.div_ceil(unit);
+        let mut left = domains.div_ceil(domain_size);
         for steps in 2..=u64::BITS {
             if outer <= 1 {
                 break;
             }
-            left = left.div_ceil(unit);
+            left = left.div_ceil(domain_size);
             outer = rounds(left).max(1);
             least = least.min(cost(steps, outer));
         }
@@ -195,16 +195,16 @@ impl CostModel for Topology {
 
     #[inline]
     fn least_us(&self, need: &[Need]) -> f64 {
-        let all = need.first().map_or(0, |n| rounds(n.units));
+        let all = need.first().map_or(0, |n| rounds(n.domains));
         let (mut rate, mut wire, mut wait) = (0.0, 0.0f64, 0.0f64);
         for (l, level) in self.levels.iter().enumerate().rev() {
             rate += level.gbytes_per_s * 1e3;
             let Some(need) = need.get(l) else { continue };
             wire = wire.max(need.bytes / rate);
             // Whoever needs bytes hears from somebody.
-            let units = need.units.max(1 + u64::from(need.bytes > 0.0));
-            if units > 1 {
-                wait = wait.max(self.wait_us(l, units, need.unit, all));
+            let domains = need.domains.max(1 + u64::from(need.bytes > 0.0));
+            if domains > 1 {
+                wait = wait.max(self.wait_us(l, domains, need.domain_size, all));
             }
         }
         wait + wire
@@ -215,7 +215,7 @@ impl CostModel for Topology {
     }
 }
 
-/// Requires at least one level, numbers that are not negative and rates above 0, unit sizes that divide the next level's, and
+/// Requires at least one level, numbers that are not negative and rates above 0, domain sizes that divide the next level's, and
 /// outer levels that are neither faster nor earlier.
 pub(crate) fn check_levels(levels: &[Level]) -> Result<(), Error> {
     let refuse = |reason: String| Err(Error::Topology { reason });
@@ -242,7 +242,7 @@ pub(crate) fn check_levels(levels: &[Level]) -> Result<(), Error> {
     for l in inner {
         match l.ranks {
             Some(n) if n > below && n % below == 0 => below = n,
-            Some(n) => return refuse(format!("units of {n} ranks do not consist of units of {below}")),
+            Some(n) => return refuse(format!("domains of {n} ranks do not consist of domains of {below}")),
             None => return refuse("only the last level may leave out its number of ranks".to_owned()),
         }
     }

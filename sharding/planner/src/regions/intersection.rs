@@ -5,7 +5,7 @@
 //! shard that dim; for every combination one replica is the source:
 //!
 //! ```text
-//! in the innermost unit of the network around the receiver that holds a replica:
+//! in the innermost domain of the network around the receiver that holds a replica:
 //!     the replica at the receiver's own coordinates (itself, if it holds it), if it is there
 //!     else replica number (receiver's index mod number of replicas there)
 //! ```
@@ -43,8 +43,8 @@ pub(crate) struct Intersection {
     /// What becomes partial and sharded: source and receiver have the same digit.
     anchors: Modes<At>,
     pub(crate) fill: Option<ReduceOp>,
-    /// Ranks of a unit of each inner level of the network.
-    units: SmallVec<[usize; 2]>,
+    /// Ranks of a domain of each inner level of the network.
+    domain_sizes: SmallVec<[usize; 2]>,
     partitions: Arc<OnceLock<Partitions>>,
 }
 
@@ -66,23 +66,23 @@ impl Intersection {
             embeds: Modes::new(),
             anchors: Modes::new(),
             fill: None,
-            units: SmallVec::new(),
+            domain_sizes: SmallVec::new(),
             partitions: Arc::default(),
         }
     }
 
     /// The same on a network: sources are near.
     pub(crate) fn on(self, levels: &[Level]) -> Intersection {
-        let units = levels.iter().filter_map(|l| l.ranks).collect();
-        Intersection { units, ..self }
+        let domain_sizes = levels.iter().filter_map(|l| l.ranks).collect();
+        Intersection { domain_sizes, ..self }
     }
 
     /// Whether a source may be another replica than the one at the receiver's coordinates.
     pub(crate) fn picks_replicas(&self) -> bool {
-        !self.units.is_empty()
+        !self.domain_sizes.is_empty()
     }
 
-    /// The same where a sub-axis of the target becomes partial, of which the source owes nothing.
+    /// The same where a sub-axis of the target becomes partial, in which the source is not.
     pub(crate) fn into_terms(mut self, sub: SubAxis, op: ReduceOp) -> Intersection {
         self.fill = Some(op);
         let replicated: Few<SubAxis, 4> =
@@ -150,18 +150,18 @@ impl Intersection {
             return None;
         }
         let own = mesh.rank_at(&c).expect("digits are below their radix");
-        let is_near = |rank: usize, unit: usize| rank / unit == receiver / unit;
-        if mine.is_some() && self.units.first().is_none_or(|&u| is_near(own, u)) {
+        let is_near = |rank: usize, size: usize| rank / size == receiver / size;
+        if mine.is_some() && self.domain_sizes.first().is_none_or(|&size| is_near(own, size)) {
             return Some(own);
         }
         let index = self.to.mesh().index_of(receiver).unwrap_or(0);
         let replicated = self.from.replicated_axes();
         if let Ok(replicas) = mesh.members(&replicated, own).as_ref() {
-            for &unit in &self.units {
-                if mine.is_some() && is_near(own, unit) {
+            for &size in &self.domain_sizes {
+                if mine.is_some() && is_near(own, size) {
                     break;
                 }
-                let near = replicas.on_node_of(receiver, unit).unwrap_or(0..0);
+                let near = replicas.on_node_of(receiver, size).unwrap_or(0..0);
                 if !near.is_empty() {
                     let offset = replicas.pattern().layout().at((near.start + index % near.len()) as i64);
                     return Some(replicas.first() + offset.expect("it is a member") as usize);

@@ -117,7 +117,7 @@ pub(crate) fn senders(
     sender
 }
 
-/// Whether a digit is owed the same before and after.
+/// Whether a digit is partial in the same way before and after.
 fn kept(a: Place, b: Place) -> bool {
     a.is_partial() && a == b
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use crate::candidates::Origin;
 use crate::candidates::states::routes;
 use crate::choose::{self, key_of_route};
-use crate::model::codes::{Code, OWED, REPLICATED};
+use crate::model::codes::{Code, PARTIAL, REPLICATED};
 use crate::model::network::Network;
 use crate::model::{Model, Topology};
 use crate::objective::Objective;
@@ -24,7 +24,7 @@ use reshard_sharding::{Mesh, Sharding};
 enum Stand {
     At(usize),
     Everywhere,
-    Owed,
+    Partial,
 }
 
 /// Every state: each digit at one of its places, no two at one.
@@ -35,7 +35,7 @@ fn states(v: &View) -> Vec<Vec<Stand>> {
             (0..v.sites.len()).filter(|&i| v.sites[i] == v.kinds[d]).map(Stand::At).collect();
         options.push(Stand::Everywhere);
         if v.from.contains(&None) || v.to.contains(&None) {
-            options.push(Stand::Owed);
+            options.push(Stand::Partial);
         }
         all = all
             .iter()
@@ -60,7 +60,7 @@ fn time_us(topology: &Topology, traffic: &[(f64, usize)], rounds: f64) -> f64 {
     topology.launch_us() + rounds * latency + wire.fold(0.0, f64::max)
 }
 
-/// `n[l]` of the group are in a unit of level `l`.
+/// `n[l]` of the group are in a domain of level `l`.
 fn collective_us(topology: &Topology, total: f64, n: &[usize], halves: f64) -> f64 {
     let below = |l: usize| if l == 0 { 1 } else { n[l - 1] };
     let of_level = |l: usize| {
@@ -77,17 +77,17 @@ fn exchange_us(topology: &Topology, traffic: &[(f64, usize)]) -> f64 {
 
 /// The one step that leads from a state to another, if one does.
 fn step(a: &[Stand], b: &[Stand]) -> Option<StepOp> {
-    use Stand::{At, Everywhere, Owed};
+    use Stand::{At, Everywhere, Partial};
     let mut ops = Vec::new();
     for (x, y) in a.iter().zip(b).filter(|(x, y)| x != y) {
         ops.push(match (x, y) {
             (Everywhere, At(_)) => StepOp::Slice,
             (At(_), At(_)) => StepOp::Exchange,
             (At(_), Everywhere) => StepOp::AllGather,
-            (Owed, At(_)) => StepOp::ReduceScatter,
-            (Owed, Everywhere) => StepOp::AllReduce,
-            (At(_) | Everywhere, Owed) => StepOp::ZeroFill,
-            (Owed, Owed) | (Everywhere, Everywhere) => return None,
+            (Partial, At(_)) => StepOp::ReduceScatter,
+            (Partial, Everywhere) => StepOp::AllReduce,
+            (At(_) | Everywhere, Partial) => StepOp::ZeroFill,
+            (Partial, Partial) | (Everywhere, Everywhere) => return None,
         });
     }
     ops.sort_by_key(|o| o.as_str());
@@ -168,7 +168,7 @@ fn cost(v: &View, topology: &Topology, item: u64, a: &[Stand], b: &[Stand], op: 
                     let source: Vec<usize> = (0..me.len())
                         .map(|d| match a[d] {
                             Stand::At(p) => cell[p],
-                            Stand::Everywhere | Stand::Owed => me[d],
+                            Stand::Everywhere | Stand::Partial => me[d],
                         })
                         .collect();
                     *peers.entry(source).or_default() += each * item;
@@ -194,7 +194,7 @@ fn stands(place: &[Option<Option<usize>>]) -> Vec<Stand> {
     let one = |p: &Option<Option<usize>>| match p {
         Some(Some(i)) => Stand::At(*i),
         Some(None) => Stand::Everywhere,
-        None => Stand::Owed,
+        None => Stand::Partial,
     };
     place.iter().map(one).collect()
 }
@@ -212,9 +212,9 @@ fn least(v: &View, topology: &Topology, item: u64, objective: Objective) -> BTre
         done[next] = true;
         for i in (0..all.len()).filter(|&i| !done[i]) {
             let Some(op) = step(&all[i], &all[next]) else { continue };
-            // What becomes replicated is the last reduction: nothing more is owed but what the target owes.
-            let owed = |(x, to): (&Stand, &Stand)| *x == Stand::Owed && *to != Stand::Owed;
-            if op == StepOp::AllReduce && all[next].iter().zip(&all[to]).any(owed) {
+            // What becomes replicated is the last reduction: nothing is partial any more but what is partial in the target.
+            let reduced = |(x, to): (&Stand, &Stand)| *x == Stand::Partial && *to != Stand::Partial;
+            if op == StepOp::AllReduce && all[next].iter().zip(&all[to]).any(reduced) {
                 continue;
             }
             let (time, bytes) = cost(v, topology, item, &all[i], &all[next], op);
@@ -233,7 +233,7 @@ fn codes(state: &[Stand]) -> Vec<Code> {
     let one = |s: &Stand| match s {
         Stand::At(i) => *i as Code,
         Stand::Everywhere => REPLICATED,
-        Stand::Owed => OWED,
+        Stand::Partial => PARTIAL,
     };
     state.iter().map(one).collect()
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use reshard_layout::{At, Mode};
 
 use crate::bounds::need::need;
-use crate::model::codes::{Codes, Weight, Weights, inside_one_unit};
+use crate::model::codes::{Codes, Weight, Weights, inside_one_domain};
 use crate::question::Question;
 use crate::states::system::{Place, State, System, refine};
 
@@ -41,7 +41,7 @@ impl Ends {
 }
 
 impl Question<'_> {
-    /// The digit system of both ends, cut at the network's units if that nests, and both as states of it.
+    /// The digit system of both ends, cut at the network's domains if that nests, and both as states of it.
     pub(crate) fn states(&self) -> Option<(Arc<System>, State, State)> {
         if !self.on_one_mesh() {
             return None;
@@ -58,11 +58,11 @@ impl Question<'_> {
 
     pub(crate) fn ends_of(&self, (system, from, to): (Arc<System>, State, State)) -> Ends {
         let (weights, nest) = self.weigh(system.digits.iter().copied());
-        let bounding = if nest { Weights::from_slice(&weights) } else { inside_one_unit(&weights) };
+        let bounding = if nest { Weights::from_slice(&weights) } else { inside_one_domain(&weights) };
         Ends { system, from, to, weights, bounding }
     }
 
-    /// What traffic knows of some digits, and whether all nest with the network's units.
+    /// What traffic knows of some digits, and whether all nest with the network's domains.
     pub(crate) fn weigh(&self, digits: impl IntoIterator<Item = Mode<At>>) -> (Weights, bool) {
         let (mut weights, mut nest) = (Weights::new(), true);
         for d in digits {

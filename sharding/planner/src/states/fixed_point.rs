@@ -116,9 +116,9 @@ pub(crate) fn fixed_point(from: &Sharding, to: &Sharding, seeds: &[(usize, usize
             let at = dim_cuts[s.dim].binary_search(&cut).expect("a cut of the fixed point");
             return Place::at(positions.len() - 1 - (first_of_dim[s.dim] + at));
         }
-        let owes =
+        let pending =
             |p: &&PartialAxis| p.sub.axis == d.axis && p.sub.pre <= d.pre && d.pre < p.sub.pre * p.sub.size;
-        partial.iter().find(owes).map_or(Place::Replicated, |p| Place::Partial(p.op))
+        partial.iter().find(pending).map_or(Place::Replicated, |p| Place::Partial(p.op))
     };
     let state = |which: usize, partial: &[PartialAxis]| -> State {
         let mut state = State::new();

@@ -34,7 +34,7 @@ use std::sync::Arc;
 use reshard_layout::{At, Mode, Modes};
 use smallvec::SmallVec;
 
-use crate::model::codes::{Code, Codes, OWED, OWED_LATER, REPLICATED};
+use crate::model::codes::{Code, Codes, PARTIAL, PARTIAL_LATER, REPLICATED};
 use crate::states::refine::Refined;
 use reshard_sharding::PartialAxis;
 use reshard_sharding::internal::canonical_partial;
@@ -217,8 +217,8 @@ pub(crate) fn code(place: Place, source: Place) -> Code {
     match place {
         Place::At(p) => p,
         Place::Replicated => REPLICATED,
-        Place::Partial(_) if place == source => OWED,
-        Place::Partial(_) => OWED_LATER,
+        Place::Partial(_) if place == source => PARTIAL,
+        Place::Partial(_) => PARTIAL_LATER,
     }
 }
 

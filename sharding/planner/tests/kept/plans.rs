@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use reshard_kernels::DType;
 use reshard_ops::rules::verify::Random;
 use reshard_planner::{Arithmetic, Error, Level, Objective, Phase, Plan, Planner, Topology};
-use reshard_sharding::{Group, Mesh, Sharding};
+use reshard_sharding::{GroupPattern, Mesh, Sharding};
 
 use crate::answers::{chance, mesh, names, placements, shape, some_sub_axes};
 
@@ -29,7 +29,7 @@ fn topology(r: &mut Random) -> (&'static str, Topology) {
 }
 
 /// Groups of some sub-axes of both meshes.
-fn groups(r: &mut Random, meshes: [&Mesh; 2]) -> Vec<Group> {
+fn groups(r: &mut Random, meshes: [&Mesh; 2]) -> Vec<GroupPattern> {
     let mut all = Vec::new();
     for _ in 0..=r.below(4) {
         let m = meshes[r.below(2)];

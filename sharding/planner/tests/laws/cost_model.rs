@@ -92,9 +92,9 @@ fn a_model_that_breaks_a_law_is_found_with_its_numbers() {
         ("least_us says", Strange { cost_us: |t, l| 0.3 * t.cost_us(l), ..good() }),
         ("one line", Strange { text: "two\nlines", ..good() }),
         ("at least one level", Strange { levels: Vec::new(), ..good() }),
-        ("is one unit of all ranks", Strange { levels: vec![level(Some(8))], ..good() }),
+        ("is one domain of all ranks", Strange { levels: vec![level(Some(8))], ..good() }),
         (
-            "do not consist of units",
+            "do not consist of domains",
             Strange { levels: vec![level(Some(8)), level(Some(12)), level(None)], ..good() },
         ),
     ];

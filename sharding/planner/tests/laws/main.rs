@@ -1,7 +1,7 @@
 //! The laws of plans, a file per concept.
 
 mod algebra;
-mod by_unit;
+mod by_domain;
 mod cost_model;
 mod golden;
 mod lower_bound;

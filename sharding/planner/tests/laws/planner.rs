@@ -2,7 +2,7 @@
 
 use reshard_kernels::DType;
 use reshard_planner::{Level, Objective, Plan, Planner, Step, StepOp, Topology};
-use reshard_sharding::{Group, Mesh, Sharding};
+use reshard_sharding::{GroupPattern, Mesh, Sharding};
 
 fn plan_with(planner: &Planner, mesh: &str, shape: &[usize], from: &str, to: &str) -> Plan {
     let mesh: Mesh = mesh.parse().unwrap();
@@ -101,7 +101,7 @@ fn levels_decide_the_order_where_groups_are_per_axis() {
     let shape = [128 * 200_000];
     let joint = plan_with(&h100, "dp=16,tp=8", &shape, "S(0),S(0)", "R,R");
     assert_eq!(joint.communicating_steps(), 1, "{joint}");
-    let axes: Vec<Group> = ["dp", "tp"].iter().map(|a| mesh.group_of_axes(&[a]).unwrap()).collect();
+    let axes: Vec<GroupPattern> = ["dp", "tp"].iter().map(|a| mesh.group_of_axes(&[a]).unwrap()).collect();
     let limited = h100.clone().with_groups(axes);
     let gather = plan_with(&limited, "dp=16,tp=8", &shape, "S(0),S(0)", "R,R");
     let names: Vec<Vec<String>> =

@@ -271,7 +271,7 @@ fn sharding(g: &mut Gen, sizes: &[usize], dims: usize, op: &str) -> String {
     }
     // Sub-axes in any order.
     let mut list: Vec<Vec<String>> = vec![Vec::new(); dims];
-    let mut owed: Vec<String> = Vec::new();
+    let mut unreduced: Vec<String> = Vec::new();
     for (n, name) in sizes.iter().zip(["a", "b", "c", "d"]) {
         let parts = match (n, pick(g, &[false, true])) {
             (4, true) => vec![format!("{name}:(1)2"), format!("{name}:(2)2")],
@@ -285,14 +285,15 @@ fn sharding(g: &mut Gen, sizes: &[usize], dims: usize, op: &str) -> String {
                     let at = pick(g, &(0..=list[dim].len()).collect::<Vec<_>>());
                     list[dim].insert(at, part);
                 }
-                2 => owed.push(format!("{part}:{op}")),
+                2 => unreduced.push(format!("{part}:{op}")),
                 _ => {}
             }
         }
     }
     let dims: Vec<String> = list.iter().map(|l| format!("{{{}}}", l.join(","))).collect();
-    let owed = if owed.is_empty() { String::new() } else { format!(" unreduced={{{}}}", owed.join(",")) };
-    format!("[{}]{owed}", dims.join(","))
+    let unreduced =
+        if unreduced.is_empty() { String::new() } else { format!(" unreduced={{{}}}", unreduced.join(",")) };
+    format!("[{}]{unreduced}", dims.join(","))
 }
 
 impl Arbitrary for Question {

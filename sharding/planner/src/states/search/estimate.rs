@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use crate::bounds::need::{depends_on, need};
 use crate::model::Need;
-use crate::model::codes::{NOWHERE, OWED, OWED_LATER};
+use crate::model::codes::{NOWHERE, PARTIAL, PARTIAL_LATER};
 use crate::model::totals::picoseconds_below;
 use crate::objective::Objective;
 
@@ -32,14 +32,14 @@ impl Problem<'_> {
         let mut needs = SmallVec::new();
         for l in 0..self.network.levels() {
             let bytes = need(&self.bounding, state, &self.to, self.whole, l) * self.limits.item as f64;
-            let units = depends_on(&self.bounding, state, &self.to, l);
-            needs.push(Need { bytes, units, unit: self.units[l] });
+            let domains = depends_on(&self.bounding, state, &self.to, l);
+            needs.push(Need { bytes, domains, domain_size: self.domain_sizes[l] });
         }
         needs
     }
 
     /// Whether slices and zero-fills alone do not lead from a state to the target: what stands somewhere else, or must be
-    /// gathered, or is owed, needs others.
+    /// gathered, or is partial, needs others.
     pub(super) fn must_talk(&self, state: &[u8]) -> bool {
         state.iter().zip(&self.to).any(|(&c, &t)| digit_must_talk(c, t))
     }
@@ -47,5 +47,5 @@ impl Problem<'_> {
 
 /// Whether a digit does not get from a place to its target by slices and zero-fills.
 pub(super) fn digit_must_talk(c: u8, t: u8) -> bool {
-    c != t && (c == OWED || (c < NOWHERE && t != OWED && t != OWED_LATER))
+    c != t && (c == PARTIAL || (c < NOWHERE && t != PARTIAL && t != PARTIAL_LATER))
 }

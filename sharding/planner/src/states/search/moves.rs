@@ -10,8 +10,8 @@ use smallvec::SmallVec;
 use super::estimate::digit_must_talk;
 use super::problem::Problem;
 use crate::hash::WordMap;
-use crate::model::codes::{Code, Codes, NOWHERE, OWED, OWED_LATER, REPLICATED};
-use crate::model::load::{LevelTraffic, UnitSizes, Volume, traffic};
+use crate::model::codes::{Code, Codes, NOWHERE, PARTIAL, PARTIAL_LATER, REPLICATED};
+use crate::model::load::{DomainSizes, LevelTraffic, Volume, traffic};
 use crate::model::totals::Cost;
 use crate::op::StepOp;
 
@@ -24,12 +24,12 @@ enum Act {
     /// Gather or all-reduce.
     Spread,
     /// Become a term.
-    Owe(Code),
+    BecomePartial(Code),
 }
 
 type Acts = SmallVec<[Act; 8]>;
 
-/// The groups met so far: whether they may be used, and how they spread.
+/// The groups met so far: whether they may be used, and their sizes in domains.
 #[derive(Default)]
 pub(super) struct Groups {
     index: WordMap<u32, usize>,
@@ -40,7 +40,7 @@ pub(super) struct Groups {
 struct Known {
     axes: Modes<At>,
     allowed: bool,
-    spread: SmallVec<[UnitSizes; 2]>,
+    sizes: SmallVec<[DomainSizes; 2]>,
 }
 
 // What the digits of a step do.
@@ -91,8 +91,8 @@ struct Expansion<'p, 'v, V> {
 impl Problem<'_> {
     /// Tells of every state that one step reaches from a state.
     pub(super) fn moves(&self, state: &Codes, groups: &mut Groups, visitor: &mut impl Visitor) {
-        // Terms of two ops do not meet: what the source owes goes first.
-        let pending = self.common.is_none() && state.contains(&OWED);
+        // Terms of two ops do not meet: what is partial in the source is reduced first.
+        let pending = self.common.is_none() && state.contains(&PARTIAL);
         let mut x =
             Expansion { problem: self, groups, visitor, state, local: self.local(state), pending, group: 0 };
         let mut acts = Acts::new();
@@ -108,8 +108,8 @@ impl Problem<'_> {
             .flat_map(|d| self.digits[d].real.iter().map(|&r| self.system.digits[r]))
             .collect();
         let allowed = self.limits.allowed.is_none_or(|f| f(&axes));
-        let spread = self.network.spread(&axes).unwrap_or_default();
-        groups.all.push(Known { axes, allowed, spread });
+        let sizes = self.network.domain_sizes(&axes).unwrap_or_default();
+        groups.all.push(Known { axes, allowed, sizes });
         groups.index.insert(mask, groups.all.len() - 1);
         groups.all.len() - 1
     }
@@ -124,7 +124,7 @@ impl<V: Visitor> Expansion<'_, '_, V> {
             return;
         }
         let (now, p, pending) = (self.state[d], self.problem, self.pending);
-        let (at, owed) = (now < NOWHERE, now == OWED);
+        let (at, partial) = (now < NOWHERE, now == PARTIAL);
         let radix = p.weights[d].radix;
         let mut go = |act: Act, kind: u8, local: u64| {
             if may_be_step(kinds | kind) {
@@ -134,14 +134,14 @@ impl<V: Visitor> Expansion<'_, '_, V> {
             }
         };
         go(Act::Stay, 0, local);
-        if now == OWED_LATER {
+        if now == PARTIAL_LATER {
             return;
         }
         let left = |local: u64| local / radix;
         if at {
             go(Act::Take, MOVE, local);
             go(Act::Spread, GATHER, local * radix);
-        } else if owed {
+        } else if partial {
             go(Act::Take, SCATTER, left(local));
             go(Act::Spread, REDUCE, local);
         } else {
@@ -149,12 +149,12 @@ impl<V: Visitor> Expansion<'_, '_, V> {
         }
         let digit = &p.digits[d];
         let grown = if at { local * radix } else { local };
-        if !owed && digit.fills {
-            go(Act::Owe(OWED), FILL, grown);
+        if !partial && digit.fills {
+            go(Act::BecomePartial(PARTIAL), FILL, grown);
         }
         // Only replicas will do as terms of an average.
-        if !owed && p.to[d] == OWED_LATER && !pending && (now == REPLICATED || !digit.ends_avg) {
-            go(Act::Owe(OWED_LATER), FILL, grown);
+        if !partial && p.to[d] == PARTIAL_LATER && !pending && (now == REPLICATED || !digit.ends_avg) {
+            go(Act::BecomePartial(PARTIAL_LATER), FILL, grown);
         }
     }
 
@@ -164,8 +164,8 @@ impl<V: Visitor> Expansion<'_, '_, V> {
         let p = self.problem;
         // Replicas come of one reduction of all that is still to be reduced, unless only some groups may be used: else each
         // would be the last reduction's of another group, which may round otherwise.
-        let reduced = |d: usize| p.to[d] != OWED && p.to[d] != OWED_LATER;
-        let leaves = |d: usize| self.state[d] == OWED && acts[d] == Act::Stay && reduced(d);
+        let reduced = |d: usize| p.to[d] != PARTIAL && p.to[d] != PARTIAL_LATER;
+        let leaves = |d: usize| self.state[d] == PARTIAL && acts[d] == Act::Stay && reduced(d);
         let leaves_terms = || (0..acts.len()).any(leaves);
         if op == StepOp::AllReduce && p.limits.allowed.is_none() && leaves_terms() {
             return;
@@ -179,7 +179,7 @@ impl<V: Visitor> Expansion<'_, '_, V> {
             Act::Stay => digit_must_talk(self.state[d], p.to[d]),
             Act::Take => p.to[d] == REPLICATED,
             Act::Spread => false,
-            Act::Owe(code) => digit_must_talk(code, p.to[d]),
+            Act::BecomePartial(code) => digit_must_talk(code, p.to[d]),
         };
         if !self.visitor.wants(&least, (0..acts.len()).any(must)) {
             return;
@@ -191,7 +191,7 @@ impl<V: Visitor> Expansion<'_, '_, V> {
                 Act::Stay if next[d] < NOWHERE => used |= 1 << next[d],
                 Act::Stay | Act::Take => {}
                 Act::Spread => next[d] = REPLICATED,
-                Act::Owe(code) => next[d] = code,
+                Act::BecomePartial(code) => next[d] = code,
             }
         }
         self.place(acts, 0, &mut next, used, op, &least);
@@ -266,7 +266,7 @@ impl<V: Visitor> Expansion<'_, '_, V> {
             | StepOp::ReduceScatter
             | StepOp::AllReduce
             | StepOp::Slice
-            | StepOp::ZeroFill => p.network.cost_of_collective(op, &volume, &group.spread, &group.axes),
+            | StepOp::ZeroFill => p.network.cost_of_collective(op, &volume, &group.sizes, &group.axes),
         })
     }
 

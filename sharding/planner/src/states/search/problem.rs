@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use super::Limits;
 use crate::model::Need;
-use crate::model::codes::{Code, Codes, NOWHERE, OWED, OWED_LATER, REPLICATED, Weight};
+use crate::model::codes::{Code, Codes, NOWHERE, PARTIAL, PARTIAL_LATER, REPLICATED, Weight};
 use crate::model::network::Network;
 use crate::model::totals::picoseconds_below;
 use crate::states::closed_form::paths;
@@ -68,7 +68,7 @@ pub(crate) struct Problem<'a> {
     target: State,
     pub(super) digits: SmallVec<[Merged; 8]>,
     pub(super) weights: SmallVec<[Weight; 8]>,
-    /// The same as bounds see them: where some digit does not nest with the network's units, nothing is known of levels.
+    /// The same as bounds see them: where some digit does not nest with the network's domains, nothing is known of levels.
     pub(super) bounding: SmallVec<[Weight; 8]>,
     pub(super) sites: SmallVec<[Site; 16]>,
     pub(super) from: Codes,
@@ -77,8 +77,8 @@ pub(crate) struct Problem<'a> {
     pub(super) common: Option<ReduceOp>,
     /// Elements of a rank when no digit of the problem stands anywhere.
     pub(super) whole: u64,
-    /// Ranks of a unit below each level, as far as digits of the problem go.
-    pub(super) units: SmallVec<[u64; 3]>,
+    /// Ranks of a domain below each level, as far as digits of the problem go.
+    pub(super) domain_sizes: SmallVec<[u64; 3]>,
     /// What a communicating step takes at least, in picoseconds.
     pub(super) least_step: u64,
     moving: usize,
@@ -117,7 +117,7 @@ impl<'a> Problem<'a> {
             to: Codes::new(),
             common,
             whole: 0,
-            units: SmallVec::new(),
+            domain_sizes: SmallVec::new(),
             least_step: picoseconds_below(network.model.least_us(&Need::STEP)),
             moving: 0,
         };
@@ -138,7 +138,7 @@ impl<'a> Problem<'a> {
         p.bounding =
             network.bounding(&p.weights, p.digits.iter().flat_map(|d| &d.real).map(|&r| p.system.digits[r]));
         let below = |l: usize| p.bounding.iter().filter(|w| w.level < l).map(|w| w.radix).product();
-        p.units = (0..network.levels()).map(below).collect();
+        p.domain_sizes = (0..network.levels()).map(below).collect();
         Some(p)
     }
 
@@ -220,14 +220,14 @@ impl<'a> Problem<'a> {
                         p.site(at, false)
                     }
                     Place::Replicated => REPLICATED,
-                    Place::Partial(_) => OWED,
+                    Place::Partial(_) => PARTIAL,
                 };
                 let (a, mut b) = (code(self, s), code(self, t));
                 let (first, last) = (s[real[0]], t[real[0]]);
                 let by_common =
                     !first.is_partial() && self.common.is_some_and(|op| last == Place::Partial(op));
-                if b == OWED && first != last && !by_common {
-                    b = OWED_LATER;
+                if b == PARTIAL && first != last && !by_common {
+                    b = PARTIAL_LATER;
                 }
                 let average = Place::Partial(ReduceOp::Avg);
                 let fills = self.common.is_some() && first != average;
@@ -247,10 +247,10 @@ impl<'a> Problem<'a> {
 
     /// Splits off positions local in both states, for every digit that could use one.
     fn add_spares(&mut self, s: &mut State, t: &mut State) {
-        // Digits that are owed something first, then other moving ones, then idle ones.
+        // Digits that are partial first, then other moving ones, then idle ones.
         let mut wanting: SmallVec<[usize; 8]> =
             (0..self.digits.len()).filter(|&d| self.from[d] >= NOWHERE || self.to[d] >= NOWHERE).collect();
-        wanting.sort_by_key(|&d| (self.from[d] != OWED, self.from[d] == self.to[d]));
+        wanting.sort_by_key(|&d| (self.from[d] != PARTIAL, self.from[d] == self.to[d]));
         for d in wanting {
             let kind = self.digits[d].kind.clone();
             let mut real: SmallVec<[usize; 2]> = SmallVec::new();
@@ -284,8 +284,8 @@ impl<'a> Problem<'a> {
         self.whole / placed
     }
 
-    /// How a real digit is owed: as in the source, or by the common op.
-    fn owed(&self, real: usize) -> Place {
+    /// How a real digit is partial: as in the source, or by the common op.
+    fn partial(&self, real: usize) -> Place {
         match (self.base[real], self.common) {
             (Place::At(_) | Place::Replicated, Some(op)) => Place::Partial(op),
             (place, _) => place,
@@ -299,8 +299,8 @@ impl<'a> Problem<'a> {
             for (i, &real) in self.digits[d].real.iter().enumerate() {
                 state[real] = match code {
                     REPLICATED => Place::Replicated,
-                    OWED => self.owed(real),
-                    OWED_LATER => self.target[real],
+                    PARTIAL => self.partial(real),
+                    PARTIAL_LATER => self.target[real],
                     at => Place::at(self.sites[at as usize].real[i]),
                 };
             }
@@ -330,7 +330,7 @@ impl Problem<'_> {
         let place = |codes: &Codes| -> Vec<Option<Option<usize>>> {
             let one = |&c: &Code| match c {
                 REPLICATED => Some(None),
-                OWED | OWED_LATER => None,
+                PARTIAL | PARTIAL_LATER => None,
                 at => Some(Some(usize::from(at))),
             };
             codes.iter().map(one).collect()

@@ -7,7 +7,7 @@ use crate::{Error, Job};
 
 /// One launch; offsets are addresses of the device.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Work {
+pub enum Command {
     /// Copies, none of which writes what another one reads or writes.
     Copies {
         /// The jobs, each with its first block.
@@ -26,18 +26,18 @@ pub enum Work {
     },
 }
 
-impl Work {
+impl Command {
     /// Copies along nests that are counted in bytes from address 0; nothing if there is nothing to copy.
     ///
     /// Requires that no two of them write the same place, and that none reads what one writes. Errors: those of
     /// [`copies`] and [`batch`].
-    pub fn copies(nests: &[Nest]) -> Result<Option<Work>, Error> {
+    pub fn copies(nests: &[Nest]) -> Result<Option<Command>, Error> {
         let mut launches = Vec::new();
         for nest in nests {
             launches.extend(copies(nest, 1, Alignment::FULL)?);
         }
         let (jobs, blocks) = batch(launches)?;
-        Ok((!jobs.is_empty()).then_some(Work::Copies { jobs, blocks }))
+        Ok((!jobs.is_empty()).then_some(Command::Copies { jobs, blocks }))
     }
 
     /// `target = target op source` along a nest of elements that begin at these addresses.
@@ -49,8 +49,8 @@ impl Work {
         op: CombineOp,
         source: i64,
         target: i64,
-    ) -> Result<Vec<Work>, Error> {
-        Work::elements(nest, dtype, ElementOp::Combine(op), (source, target), &[], 1)
+    ) -> Result<Vec<Command>, Error> {
+        Command::elements(nest, dtype, ElementOp::Combine(op), (source, target), &[], 1)
     }
 
     /// `target = (term_0 op term_1 ..) / divisor` along a nest whose source is each of the terms, at these addresses.
@@ -63,18 +63,18 @@ impl Work {
         terms: &[i64],
         target: i64,
         divisor: usize,
-    ) -> Result<Vec<Work>, Error> {
+    ) -> Result<Vec<Command>, Error> {
         if divisor != 1 {
             dtype.check_average()?;
         }
-        Work::elements(nest, dtype, ElementOp::Reduce(op), (0, target), terms, divisor)
+        Command::elements(nest, dtype, ElementOp::Reduce(op), (0, target), terms, divisor)
     }
 
     /// `target = target / divisor` along the target side of a nest of elements that begin at this address.
     ///
     /// Errors: those of [`elementwise`].
-    pub fn divide(nest: &Nest, dtype: DType, target: i64, divisor: usize) -> Result<Vec<Work>, Error> {
-        Work::elements(nest, dtype, ElementOp::Divide, (target, target), &[], divisor)
+    pub fn divide(nest: &Nest, dtype: DType, target: i64, divisor: usize) -> Result<Vec<Command>, Error> {
+        Command::elements(nest, dtype, ElementOp::Divide, (target, target), &[], divisor)
     }
 
     fn elements(
@@ -84,14 +84,14 @@ impl Work {
         (source, target): (i64, i64),
         bases: &[i64],
         divisor: usize,
-    ) -> Result<Vec<Work>, Error> {
+    ) -> Result<Vec<Command>, Error> {
         // What all addresses have in common; those of terms count as the source's.
         let all = bases.iter().fold(source, |all, base| all | base);
         let launches = elementwise(nest, dtype, op, Alignment::of(all as u64, target as u64))?;
         let at = |mut launch: Launch<ElementKernel>| {
             launch.job.source += source;
             launch.job.target += target;
-            Work::Element { launch: Box::new(launch), bases: bases.to_vec(), divisor }
+            Command::Element { launch: Box::new(launch), bases: bases.to_vec(), divisor }
         };
         Ok(launches.into_iter().map(at).collect())
     }

@@ -1,6 +1,6 @@
 //! The groups that a program has made, and whether one of them already serves.
 
-use super::family::Groups;
+use super::process_groups::ProcessGroups;
 use crate::{Error, Mesh, SubAxis};
 
 /// Groups that exist, each under the name it was made with.
@@ -9,30 +9,30 @@ use crate::{Error, Mesh, SubAxis};
 /// whatever mesh, view or order of axes it was made from.
 ///
 /// ```
-/// use reshard_sharding::{Mesh, Existing};
+/// use reshard_sharding::{Mesh, GroupRegistry};
 /// let world: Mesh = "dp=2,pp=2,tp=4".parse()?;
-/// let mut existing = Existing::new();
-/// existing.add_axes(&world)?;
-/// existing.add("dp_tp", world.groups_of_axes(&["dp", "tp"])?);
+/// let mut registry = GroupRegistry::new();
+/// registry.add_axes(&world)?;
+/// registry.add("dp_tp", world.groups_of_axes(&["dp", "tp"])?);
 /// let stage = world.at(&[("pp", 1)])?;
-/// assert_eq!(existing.serving(&stage.groups_of_axes(&["tp", "dp"])?), Some("dp_tp"));
-/// assert_eq!(existing.serving(&stage.groups_of_axes(&["tp"])?), Some("tp"));
-/// assert_eq!(existing.serving(&world.groups_of_axes(&["dp", "pp"])?), None);
+/// assert_eq!(registry.serving(&stage.groups_of_axes(&["tp", "dp"])?), Some("dp_tp"));
+/// assert_eq!(registry.serving(&stage.groups_of_axes(&["tp"])?), Some("tp"));
+/// assert_eq!(registry.serving(&world.groups_of_axes(&["dp", "pp"])?), None);
 /// # Ok::<(), reshard_sharding::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Existing {
-    list: Vec<(String, Groups)>,
+pub struct GroupRegistry {
+    list: Vec<(String, ProcessGroups)>,
 }
 
-impl Existing {
+impl GroupRegistry {
     /// No groups at all.
-    pub fn new() -> Existing {
-        Existing::default()
+    pub fn new() -> GroupRegistry {
+        GroupRegistry::default()
     }
 
     /// Adds groups under a name.
-    pub fn add(&mut self, name: impl Into<String>, groups: Groups) {
+    pub fn add(&mut self, name: impl Into<String>, groups: ProcessGroups) {
         self.list.push((name.into(), groups));
     }
 
@@ -56,12 +56,12 @@ impl Existing {
     }
 
     /// The name of the first groups that serve all of the wanted ones, if any do.
-    pub fn serving(&self, wanted: &Groups) -> Option<&str> {
+    pub fn serving(&self, wanted: &ProcessGroups) -> Option<&str> {
         self.list.iter().find(|(_, has)| wanted.all_in(has)).map(|(name, _)| name.as_str())
     }
 
     /// All of them, in the order they were added.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &Groups)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &ProcessGroups)> {
         self.list.iter().map(|(name, groups)| (name.as_str(), groups))
     }
 }

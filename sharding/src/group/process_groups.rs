@@ -15,8 +15,8 @@ use std::str::FromStr;
 use reshard_layout::{Mode, Modes};
 use smallvec::SmallVec;
 
-use super::members::Members;
-use super::{Group, separable};
+use super::process_group::ProcessGroup;
+use super::{GroupPattern, separable};
 use crate::notation::cursor::Cursor;
 use crate::{Error, Mesh, SubAxis};
 
@@ -34,33 +34,33 @@ const LISTED: usize = 1 << 10;
 /// # Ok::<(), reshard_sharding::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Groups {
-    pattern: Group,
-    firsts: Group,
+pub struct ProcessGroups {
+    pattern: GroupPattern,
+    firsts: GroupPattern,
     lowest: usize,
 }
 
-impl Groups {
+impl ProcessGroups {
     /// The groups `lowest + firsts(j) + pattern`.
     ///
     /// Requires that pattern and firsts are separable together, else two groups would share a rank: `not_a_layout`.
-    pub fn new(pattern: Group, firsts: Group, lowest: usize) -> Result<Groups, Error> {
+    pub fn new(pattern: GroupPattern, firsts: GroupPattern, lowest: usize) -> Result<ProcessGroups, Error> {
         let mut modes: Modes = pattern.modes().chain(firsts.modes()).collect();
         modes.sort_by_key(|m| m.stride);
         let span = separable(&modes).map_err(|reason| Error::NotALayout { reason })?;
         if i64::try_from(lowest).ok().and_then(|l| l.checked_add(span)?.checked_add(1)).is_none() {
             return Err(Error::overflow("the greatest rank of the groups"));
         }
-        Ok(Groups { pattern, firsts, lowest })
+        Ok(ProcessGroups { pattern, firsts, lowest })
     }
 
     /// The pattern that all groups have.
-    pub fn pattern(&self) -> &Group {
+    pub fn pattern(&self) -> &GroupPattern {
         &self.pattern
     }
 
     /// The pattern of the groups' lowest members.
-    pub fn firsts(&self) -> &Group {
+    pub fn firsts(&self) -> &GroupPattern {
         &self.firsts
     }
 
@@ -75,12 +75,12 @@ impl Groups {
     }
 
     /// All groups by lowest member.
-    pub fn iter(&self) -> impl Iterator<Item = Members> + '_ {
-        self.firsts.members(self.lowest).map(|first| Members::known(self.pattern.clone(), first))
+    pub fn iter(&self) -> impl Iterator<Item = ProcessGroup> + '_ {
+        self.firsts.members(self.lowest).map(|first| ProcessGroup::known(self.pattern.clone(), first))
     }
 
     /// The group that holds a rank: its lowest member is the rank without the digits of the pattern.
-    pub fn group_of(&self, rank: usize) -> Option<Members> {
+    pub fn group_of(&self, rank: usize) -> Option<ProcessGroup> {
         let mut left = i64::try_from(rank.checked_sub(self.lowest)?).ok()?;
         let mut first = self.lowest;
         // Both ascend; from the greatest stride down, whichever has it.
@@ -102,11 +102,11 @@ impl Groups {
                 first += (digit * d) as usize;
             }
         }
-        (left == 0).then(|| Members::known(self.pattern.clone(), first))
+        (left == 0).then(|| ProcessGroup::known(self.pattern.clone(), first))
     }
 
     /// The pattern of the members that share a node of so many ranks, and the pattern that leads from node to node; or
-    /// `None` where the groups straddle nodes unequally (then ask [`Members::on_node_of`], which always answers).
+    /// `None` where the groups straddle nodes unequally (then ask [`ProcessGroup::on_node_of`], which always answers).
     ///
     /// Every mode is cut at the node; the cut is right if what stays inside, from the greatest place on a node where a
     /// group starts, does not reach the next node.
@@ -118,7 +118,7 @@ impl Groups {
     /// assert_eq!((inside.to_string(), across.to_string()), ("4:2".to_owned(), "4:8".to_owned()));
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
-    pub fn split_at_node(&self, node: usize) -> Option<(Group, Group)> {
+    pub fn split_at_node(&self, node: usize) -> Option<(GroupPattern, GroupPattern)> {
         let size = i64::try_from(node).ok().filter(|&n| n > 0)?;
         let (inside, across) = cut(&self.pattern, size)?;
         let (firsts, _) = cut(&self.firsts, size)?;
@@ -129,7 +129,7 @@ impl Groups {
     }
 
     /// Whether these are the same communicators as the others, whatever they are called: equality.
-    pub fn same_members(&self, other: &Groups) -> bool {
+    pub fn same_members(&self, other: &ProcessGroups) -> bool {
         self == other
     }
 
@@ -143,7 +143,7 @@ impl Groups {
     ///
     /// Where they carry (possible only if the others' strides do not divide one another), up to 1,024 of these groups
     /// are looked up one by one; more are said not to be among the others.
-    pub fn all_in(&self, other: &Groups) -> bool {
+    pub fn all_in(&self, other: &ProcessGroups) -> bool {
         let Some(offset) = self.lowest.checked_sub(other.lowest) else { return false };
         let modes: Modes = other.firsts.modes().collect();
         let digits = |value: i64| -> Option<SmallVec<[i64; 8]>> {
@@ -171,7 +171,7 @@ impl Groups {
 }
 
 /// A pattern cut at a node: the modes inside, and those whose strides are whole nodes.
-fn cut(pattern: &Group, node: i64) -> Option<(Group, Group)> {
+fn cut(pattern: &GroupPattern, node: i64) -> Option<(GroupPattern, GroupPattern)> {
     let (mut inside, mut across) = (Modes::new(), Modes::new());
     for m in pattern.modes() {
         if m.stride % node == 0 {
@@ -186,21 +186,21 @@ fn cut(pattern: &Group, node: i64) -> Option<(Group, Group)> {
             return None;
         }
     }
-    Some((Group::of_modes(inside).ok()?, Group::of_modes(across).ok()?))
+    Some((GroupPattern::of_modes(inside).ok()?, GroupPattern::of_modes(across).ok()?))
 }
 
 impl Mesh {
     /// The groups of some sub-axes, in any order: one for every coordinate of the rest of the mesh.
     ///
     /// Fails with `mesh` for sub-axes that do not divide, and with `not_a_layout` if two overlap.
-    pub fn groups(&self, subs: &[SubAxis]) -> Result<Groups, Error> {
+    pub fn groups(&self, subs: &[SubAxis]) -> Result<ProcessGroups, Error> {
         let pattern = self.group(subs)?;
         let firsts = self.group(&self.complement(&self.modes(subs)))?;
-        Groups::new(pattern, firsts, self.lowest())
+        ProcessGroups::new(pattern, firsts, self.lowest())
     }
 
     /// The groups of whole axes, by name, in any order.
-    pub fn groups_of_axes(&self, names: &[&str]) -> Result<Groups, Error> {
+    pub fn groups_of_axes(&self, names: &[&str]) -> Result<ProcessGroups, Error> {
         let subs = names
             .iter()
             .map(|n| Ok(self.whole(self.axis(n)?)))
@@ -209,12 +209,12 @@ impl Mesh {
     }
 
     /// The group of some sub-axes that holds a rank.
-    pub fn members(&self, subs: &[SubAxis], rank: usize) -> Result<Members, Error> {
+    pub fn members(&self, subs: &[SubAxis], rank: usize) -> Result<ProcessGroup, Error> {
         self.groups(subs)?.group_of(rank).ok_or_else(|| Error::NoSuchRank { rank, mesh: self.to_string() })
     }
 }
 
-impl fmt::Display for Groups {
+impl fmt::Display for ProcessGroups {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}@{}", self.pattern, self.lowest)?;
         if self.count() > 1 {
@@ -224,16 +224,16 @@ impl fmt::Display for Groups {
     }
 }
 
-impl FromStr for Groups {
+impl FromStr for ProcessGroups {
     type Err = Error;
 
-    fn from_str(text: &str) -> Result<Groups, Error> {
+    fn from_str(text: &str) -> Result<ProcessGroups, Error> {
         let mut r = Cursor::new("groups", text);
         let pattern = r.group(&['@'])?;
         r.expect("@")?;
         let lowest = r.number("the lowest rank")?;
         let firsts = if r.eat("+") { r.group(&[])? } else { "1:0".parse()? };
         r.finish()?;
-        Groups::new(pattern, firsts, lowest)
+        ProcessGroups::new(pattern, firsts, lowest)
     }
 }

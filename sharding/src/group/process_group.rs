@@ -6,44 +6,44 @@ use std::str::FromStr;
 
 use reshard_layout::Mode;
 
-use super::Group;
+use super::GroupPattern;
 use crate::Error;
 use crate::notation::cursor::Cursor;
 
 /// One communicator: the ranks `first + pattern`. Equal values are the same ranks, however they were spelled.
 ///
 /// ```
-/// use reshard_sharding::Members;
-/// let members: Members = "(4,2):(1,8)@4".parse()?;
+/// use reshard_sharding::ProcessGroup;
+/// let members: ProcessGroup = "(4,2):(1,8)@4".parse()?;
 /// assert_eq!(members.iter().collect::<Vec<_>>(), [4, 5, 6, 7, 12, 13, 14, 15]);
 /// assert!(members.contains(13) && !members.contains(8));
 /// # Ok::<(), reshard_sharding::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Members {
-    pattern: Group,
+pub struct ProcessGroup {
+    pattern: GroupPattern,
     first: usize,
 }
 
-impl Members {
+impl ProcessGroup {
     /// The group of this pattern whose lowest member is `first`.
-    pub fn new(pattern: Group, first: usize) -> Result<Members, Error> {
+    pub fn new(pattern: GroupPattern, first: usize) -> Result<ProcessGroup, Error> {
         let greatest = i64::try_from(first)
             .ok()
             .and_then(|f| f.checked_add(pattern.layout().max_value())?.checked_add(1));
         match greatest {
-            Some(_) => Ok(Members { pattern, first }),
+            Some(_) => Ok(ProcessGroup { pattern, first }),
             None => Err(Error::overflow(format!("the greatest rank of the group {pattern}@{first}"))),
         }
     }
 
     /// Requires that the ranks fit.
-    pub(super) fn known(pattern: Group, first: usize) -> Members {
-        Members { pattern, first }
+    pub(super) fn known(pattern: GroupPattern, first: usize) -> ProcessGroup {
+        ProcessGroup { pattern, first }
     }
 
     /// The pattern.
-    pub fn pattern(&self) -> &Group {
+    pub fn pattern(&self) -> &GroupPattern {
         &self.pattern
     }
 
@@ -97,8 +97,8 @@ impl Members {
     /// Members ascend with their number, so those of a node are a range, whatever the pattern and the size of the node.
     ///
     /// ```
-    /// use reshard_sharding::Members;
-    /// let members: Members = "(4,2):(1,8)@4".parse()?;
+    /// use reshard_sharding::ProcessGroup;
+    /// let members: ProcessGroup = "(4,2):(1,8)@4".parse()?;
     /// assert_eq!(members.on_node_of(6, 8), Some(0..4));
     /// assert_eq!(members.on_node_of(13, 3), Some(4..7));
     /// # Ok::<(), reshard_sharding::Error>(())
@@ -111,20 +111,20 @@ impl Members {
     }
 }
 
-impl fmt::Display for Members {
+impl fmt::Display for ProcessGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}@{}", self.pattern, self.first)
     }
 }
 
-impl FromStr for Members {
+impl FromStr for ProcessGroup {
     type Err = Error;
 
-    fn from_str(text: &str) -> Result<Members, Error> {
+    fn from_str(text: &str) -> Result<ProcessGroup, Error> {
         let mut r = Cursor::new("group", text);
         let pattern = r.group(&['@'])?;
         let first = if r.eat("@") { r.number("the lowest member")? } else { 0 };
         r.finish()?;
-        Members::new(pattern, first)
+        ProcessGroup::new(pattern, first)
     }
 }
