@@ -83,10 +83,10 @@ laws:
 
 SOAK_SECONDS ?= 600
 soak:
-	RESHARD_SOAK_SECONDS=$(SOAK_SECONDS) cargo test --release -p reshard-collectives --test soak -- --nocapture
+	RESHARD_SOAK_SECONDS=$(SOAK_SECONDS) cargo test --release -p reshard-collectives --test laws -- --nocapture soak
 
 large:
-	cargo test --release -p reshard-collectives --test large -- --ignored --nocapture --test-threads=1
+	cargo test --release -p reshard-collectives --test laws -- --ignored --nocapture --test-threads=1 large
 
 FUZZ_SECONDS ?= 60
 fuzz:
@@ -99,7 +99,7 @@ instructions:
 	benches/instructions.sh propagation --check
 
 cuda:
-	eval "$$(scripts/fetch_nvrtc.sh)" && RESHARD_NEED_NVRTC=1 cargo test -p reshard-cuda -p reshard-device -p reshard-nccl --features reshard-nccl/nccl --test nvrtc --test on_device --test select --test contract --test nccl_on_device --test real_over_stand_ins --example device_speed
+	eval "$$(scripts/fetch_nvrtc.sh)" && RESHARD_NEED_NVRTC=1 cargo test -p reshard-cuda -p reshard-device -p reshard-nccl --features reshard-nccl/nccl --test nvrtc --test on_device --test laws --test contract --test nccl_on_device --test real_over_stand_ins --example device_speed
 	cargo test -p reshard-checkpoint -p reshard-cli --features cuda,nccl --lib --test gpu_run --test cli
 
 MPI = --workspace --features reshard/mpi,reshard-mpi/mpi,reshard-checkpoint/mpi,reshard-cli/mpi

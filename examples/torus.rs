@@ -21,7 +21,7 @@ struct Torus {
     hop_us: f64,
     /// Of a link, in each direction.
     gbytes_per_s: f64,
-    /// The whole network is one unit.
+    /// The whole network is one domain.
     levels: [Level; 1],
 }
 
@@ -103,7 +103,7 @@ impl CostModel for Torus {
     /// A rank has four links, and the first message takes a launch.
     fn least_us(&self, need: &[Need]) -> f64 {
         match need.first() {
-            Some(need) if need.units > 1 || need.bytes > 0.0 => {
+            Some(need) if need.domains > 1 || need.bytes > 0.0 => {
                 self.launch_us + need.bytes / (4e3 * self.gbytes_per_s)
             }
             Some(_) | None => 0.0,

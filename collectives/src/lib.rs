@@ -48,4 +48,4 @@ pub use compiled::{Compiled, Scratch};
 pub use error::{Error, Place};
 pub use exchange::{Average, Exchange, Fill};
 pub use message::{Move, Piece, Receive, Send};
-pub use trace::Trace;
+pub use trace::{Hop, Trace};

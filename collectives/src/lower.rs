@@ -266,7 +266,7 @@ fn rounds_of(rank: usize, at: usize, tensor: &Tensor<'_>, alone: bool) -> Result
     for (step, what) in plan.steps().iter().enumerate().skip(begin) {
         let even = what.op() == StepOp::AllReduce
             || (what.before.layout().is_some() && what.after.layout().is_some());
-        for (index, phase) in plan.phases(step, rank)?.into_iter().enumerate() {
+        for (index, phase) in plan.steps()[step].phases(rank)?.into_iter().enumerate() {
             let scratch = |len: usize| place(BufferMap::dense(len), tensor.scratch_start);
             let (first, is_last) = (ordinal + index == 0, ordinal + index + 1 == total);
             rounds.push(Round {
@@ -295,7 +295,7 @@ fn rounds_of(rank: usize, at: usize, tensor: &Tensor<'_>, alone: bool) -> Result
             op: None,
             communicates: false,
             symmetric: false,
-            phase: local_copy(rank, Plan::local_numel(plan.to(), rank)),
+            phase: local_copy(rank, plan.to().local_numel(rank)),
             source,
             target,
         });
@@ -369,7 +369,7 @@ fn leading_view(
         if !alone && !all_alike(begin) {
             break;
         }
-        let phases = plan.phases(begin, rank)?;
+        let phases = plan.steps()[begin].phases(rank)?;
         let [phase] = phases.as_slice() else { break };
         let Some(view) = map.through(phase, rank) else { break };
         (map, begin) = (view, begin + 1);

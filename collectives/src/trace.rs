@@ -8,18 +8,27 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Error;
 
-/// One (step, receiver, sender) of a [`Trace`].
-type Key = (usize, usize, usize);
+/// From whom to whom in which step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Hop {
+    /// The index of the step in the plan.
+    pub step: usize,
+    /// The rank to which bytes went.
+    pub receiver: usize,
+    /// The rank from which they came.
+    pub sender: usize,
+}
 
 /// Bytes per step and ordered pair of ranks.
 ///
 /// ```
-/// use reshard_collectives::Trace;
+/// use reshard_collectives::{Hop, Trace};
 /// let mut trace = Trace::default();
-/// trace.record_received(0, 1, 2, 64); // in step 0 rank 1 received 64 bytes from rank 2
-/// trace.record_sent(0, 1, 2, 64);
-/// trace.record_received(1, 1, 3, 8);
-/// assert_eq!((trace.received_by(1), trace.sent_by(2), trace.between(1, 2)), (72, 64, 64));
+/// trace.record_received(Hop { step: 0, sender: 2, receiver: 1 }, 64);
+/// trace.record_sent(Hop { step: 0, sender: 2, receiver: 1 }, 64);
+/// trace.record_received(Hop { step: 1, sender: 3, receiver: 1 }, 8);
+/// assert_eq!((trace.received_by(1), trace.sent_by(2)), (72, 64));
+/// assert_eq!(trace.received(|hop| hop.step == 1 && hop.receiver == 1), 8);
 /// assert_eq!(
 ///     trace.check().unwrap_err().to_string(),
 ///     "in step 1 rank 1 received 8 bytes from rank 3, which sent 0"
@@ -27,43 +36,36 @@ type Key = (usize, usize, usize);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
-    received: BTreeMap<Key, u64>,
-    sent: BTreeMap<Key, u64>,
-    messages: BTreeMap<Key, u64>,
+    received: BTreeMap<Hop, u64>,
+    sent: BTreeMap<Hop, u64>,
+    messages: BTreeMap<Hop, u64>,
 }
 
 impl Trace {
-    /// Adds bytes that landed at `receiver`.
-    pub fn record_received(&mut self, step: usize, receiver: usize, sender: usize, bytes: u64) {
-        if bytes > 0 {
-            *self.received.entry((step, receiver, sender)).or_default() += bytes;
-        }
+    /// Adds bytes that landed at the receiver.
+    pub fn record_received(&mut self, hop: Hop, bytes: u64) {
+        add(&mut self.received, hop, bytes);
     }
 
-    /// Adds bytes that `sender` handed over.
-    pub fn record_sent(&mut self, step: usize, receiver: usize, sender: usize, bytes: u64) {
-        if bytes > 0 {
-            *self.sent.entry((step, receiver, sender)).or_default() += bytes;
-        }
+    /// Adds bytes that the sender handed over.
+    pub fn record_sent(&mut self, hop: Hop, bytes: u64) {
+        add(&mut self.sent, hop, bytes);
     }
 
-    /// Adds how often `receiver` took something from `sender`.
-    pub fn record_messages(&mut self, step: usize, receiver: usize, sender: usize, messages: u64) {
-        if messages > 0 {
-            *self.messages.entry((step, receiver, sender)).or_default() += messages;
-        }
+    /// Adds how often the receiver took something from the sender.
+    pub fn record_messages(&mut self, hop: Hop, messages: u64) {
+        add(&mut self.messages, hop, messages);
     }
 
     /// Adds another trace, e.g. of another rank.
     pub fn merge(&mut self, other: &Trace) {
-        for (&(step, receiver, sender), &bytes) in &other.received {
-            self.record_received(step, receiver, sender, bytes);
-        }
-        for (&(step, receiver, sender), &bytes) in &other.sent {
-            self.record_sent(step, receiver, sender, bytes);
-        }
-        for (&(step, receiver, sender), &messages) in &other.messages {
-            self.record_messages(step, receiver, sender, messages);
+        let all = [
+            (&mut self.received, &other.received),
+            (&mut self.sent, &other.sent),
+            (&mut self.messages, &other.messages),
+        ];
+        for (mine, theirs) in all {
+            theirs.iter().for_each(|(&hop, &count)| add(mine, hop, count));
         }
     }
 
@@ -77,63 +79,65 @@ impl Trace {
         self.received.values().sum()
     }
 
+    /// Bytes that landed, counted at their receivers, on those hops.
+    pub fn received(&self, on: impl Fn(&Hop) -> bool) -> u64 {
+        sum(&self.received, on)
+    }
+
+    /// Bytes that were handed over, counted at their senders, on those hops.
+    pub fn sent(&self, on: impl Fn(&Hop) -> bool) -> u64 {
+        sum(&self.sent, on)
+    }
+
     /// Bytes that landed at a rank.
     pub fn received_by(&self, rank: usize) -> u64 {
-        self.received.iter().filter(|((_, receiver, _), _)| *receiver == rank).map(|(_, bytes)| bytes).sum()
+        self.received(|hop| hop.receiver == rank)
     }
 
     /// Bytes that a rank handed over.
     pub fn sent_by(&self, rank: usize) -> u64 {
-        self.sent.iter().filter(|((_, _, sender), _)| *sender == rank).map(|(_, bytes)| bytes).sum()
-    }
-
-    /// Bytes that landed at a rank in one step.
-    pub fn received_in_step(&self, step: usize, rank: usize) -> u64 {
-        let here = self.received.iter().filter(|((at, receiver, _), _)| (*at, *receiver) == (step, rank));
-        here.map(|(_, bytes)| bytes).sum()
-    }
-
-    /// Bytes that a rank handed over in one step.
-    pub fn sent_in_step(&self, step: usize, rank: usize) -> u64 {
-        let here = self.sent.iter().filter(|((at, _, sender), _)| (*at, *sender) == (step, rank));
-        here.map(|(_, bytes)| bytes).sum()
-    }
-
-    /// Bytes that landed at `receiver` and came from `sender`.
-    pub fn between(&self, receiver: usize, sender: usize) -> u64 {
-        let pair = self.received.iter().filter(|((_, r, s), _)| (*r, *s) == (receiver, sender));
-        pair.map(|(_, bytes)| bytes).sum()
+        self.sent(|hop| hop.sender == rank)
     }
 
     /// The greatest number of bytes that landed at any one rank.
     pub fn worst_received(&self) -> u64 {
         let mut totals: BTreeMap<usize, u64> = BTreeMap::new();
-        for (&(_, receiver, _), bytes) in &self.received {
-            *totals.entry(receiver).or_default() += bytes;
+        for (hop, bytes) in &self.received {
+            *totals.entry(hop.receiver).or_default() += bytes;
         }
         totals.into_values().max().unwrap_or(0)
     }
 
-    /// All entries as (step, receiver, sender, bytes), in order.
-    pub fn entries(&self) -> impl Iterator<Item = (usize, usize, usize, u64)> + '_ {
-        self.received.iter().map(|(&(step, receiver, sender), &bytes)| (step, receiver, sender, bytes))
+    /// The bytes that landed on each hop, in order.
+    pub fn hops(&self) -> impl Iterator<Item = (Hop, u64)> + '_ {
+        self.received.iter().map(|(&hop, &bytes)| (hop, bytes))
     }
 
     /// Succeeds if every pair's receiver and sender counted the same in every step.
     ///
     /// Errors: [`Error::Trace`] with the first pair that disagrees.
     pub fn check(&self) -> Result<(), Error> {
-        let keys: BTreeSet<&Key> = self.received.keys().chain(self.sent.keys()).collect();
-        for key in keys {
-            let received = self.received.get(key).copied().unwrap_or(0);
-            let sent = self.sent.get(key).copied().unwrap_or(0);
+        let hops: BTreeSet<&Hop> = self.received.keys().chain(self.sent.keys()).collect();
+        for hop in hops {
+            let received = self.received.get(hop).copied().unwrap_or(0);
+            let sent = self.sent.get(hop).copied().unwrap_or(0);
             if received != sent {
-                let &(step, receiver, sender) = key;
+                let &Hop { step, receiver, sender } = hop;
                 return Err(Error::Trace { step, receiver, sender, received, sent });
             }
         }
         Ok(())
     }
+}
+
+fn add(counts: &mut BTreeMap<Hop, u64>, hop: Hop, count: u64) {
+    if count > 0 {
+        *counts.entry(hop).or_default() += count;
+    }
+}
+
+fn sum(counts: &BTreeMap<Hop, u64>, on: impl Fn(&Hop) -> bool) -> u64 {
+    counts.iter().filter(|(hop, _)| on(hop)).map(|(_, count)| count).sum()
 }
 
 /// One rank's counts while it runs: grows when a step or peer is first seen, and then never again.
@@ -174,14 +178,17 @@ impl Recorder {
     /// Hands the counts out and starts over at zero, keeping the room.
     pub(crate) fn take(&mut self) -> Trace {
         let mut trace = Trace::default();
+        let (rank, world) = (self.rank, self.world);
+        let from = |i: usize| Hop { step: i / world, receiver: rank, sender: i % world };
+        let to = |i: usize| Hop { step: i / world, receiver: i % world, sender: rank };
         for (i, bytes) in self.received.iter_mut().enumerate() {
-            trace.record_received(i / self.world, self.rank, i % self.world, std::mem::take(bytes));
+            trace.record_received(from(i), std::mem::take(bytes));
         }
         for (i, count) in self.messages.iter_mut().enumerate() {
-            trace.record_messages(i / self.world, self.rank, i % self.world, std::mem::take(count));
+            trace.record_messages(from(i), std::mem::take(count));
         }
         for (i, bytes) in self.sent.iter_mut().enumerate() {
-            trace.record_sent(i / self.world, i % self.world, self.rank, std::mem::take(bytes));
+            trace.record_sent(to(i), std::mem::take(bytes));
         }
         trace
     }
@@ -203,8 +210,8 @@ mod tests {
         trace.merge(&other.take());
         assert_eq!(trace.check(), Ok(()));
         assert_eq!(trace.messages(), 1);
-        assert_eq!((trace.total(), trace.worst_received(), trace.sent_in_step(1, 1)), (10, 10, 10));
-        trace.record_received(1, 0, 1, 1);
+        assert_eq!((trace.total(), trace.worst_received(), trace.sent(|hop| hop.step == 1)), (10, 10, 10));
+        trace.record_received(Hop { step: 1, receiver: 0, sender: 1 }, 1);
         assert_eq!(trace.check().unwrap_err().kind(), "trace");
         assert_eq!(recorder.take(), Trace::default());
     }

@@ -143,7 +143,7 @@ fn a_thousand_plans_leave_nothing_behind() {
     let _alone = ALONE.lock();
     let shards = |plan: &Plan| -> Vec<Vec<u8>> {
         let mesh = plan.from().mesh();
-        mesh.ranks().map(|rank| vec![rank as u8; Plan::local_numel(plan.from(), rank) * 4]).collect()
+        mesh.ranks().map(|rank| vec![rank as u8; plan.from().local_numel(rank) * 4]).collect()
     };
     let pairs = [("S(0),S(1)", "S(1),S(0)"), ("P,S(0)", "S(0),S(0)"), ("P,P", "R,R"), ("R,S(1)", "S(0),R")];
     let run = |world: &mut World, turns: usize| {

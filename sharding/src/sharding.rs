@@ -398,6 +398,11 @@ impl Sharding {
         Ok(local)
     }
 
+    /// The number of elements of a rank's shard; 0 if the mesh does not hold the rank.
+    pub fn local_numel(&self, rank: usize) -> usize {
+        self.local_shape(rank).map_or(0, |shape| shape.iter().product())
+    }
+
     /// The greatest number of elements that any rank holds.
     pub fn max_local_numel(&self) -> usize {
         match &self.form {

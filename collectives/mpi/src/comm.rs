@@ -9,7 +9,7 @@ use mpi::environment::Universe;
 use mpi::ffi::MPI_Comm;
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::AsRaw;
-use reshard_collectives::{Communicator, Error, Exchange, Place, Trace};
+use reshard_collectives::{Communicator, Error, Exchange, Hop, Place, Trace};
 
 use crate::exchange::{Starts, carry_out, staging_bytes};
 use crate::groups::{Groups, meet};
@@ -171,12 +171,14 @@ impl Comm {
         let room = (&mut self.requests, &mut self.starts);
         carry_out(exchange, group, room, self.time_out, source, target, staging)?;
         for send in exchange.sends() {
-            self.trace.record_sent(exchange.step(), send.peer(), self.rank, send.bytes() as u64);
+            let hop = Hop { step: exchange.step(), receiver: send.peer(), sender: self.rank };
+            self.trace.record_sent(hop, send.bytes() as u64);
         }
         for receive in exchange.receives().iter().filter(|receive| receive.peer() != self.rank) {
             // So many bytes came, or there would have been an error.
             let bytes = receive.bytes() as u64;
-            self.trace.record_received(exchange.step(), self.rank, receive.peer(), bytes);
+            let hop = Hop { step: exchange.step(), receiver: self.rank, sender: receive.peer() };
+            self.trace.record_received(hop, bytes);
         }
         Ok(())
     }

@@ -306,7 +306,7 @@ impl World {
             let mut source = comm.allocate(compiled.source_bytes())?;
             for (tensor, (plan, shards)) in plans().zip(&shard_of).enumerate() {
                 let shard = shards.get(&rank).copied().unwrap_or(&[]);
-                let needed = Plan::local_numel(plan.from(), rank) * plan.item_bytes();
+                let needed = plan.from().local_numel(rank) * plan.item_bytes();
                 if shard.len() != needed {
                     return Err(Error::Buffer { rank, which: "source", needed, given: shard.len() });
                 }
@@ -318,7 +318,7 @@ impl World {
             let mut all = comm.allocate(compiled.target_bytes())?;
             compiled.run(comm, &source, &mut all, &mut scratch)?;
             for (tensor, (target, plan)) in targets.iter_mut().zip(plans()).enumerate() {
-                let bytes = Plan::local_numel(plan.to(), rank) * plan.item_bytes();
+                let bytes = plan.to().local_numel(rank) * plan.item_bytes();
                 if bytes > 0 {
                     target.extend_from_slice(&all[batch.target_start(tensor)..][..bytes]);
                 }

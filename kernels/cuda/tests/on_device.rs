@@ -1,6 +1,7 @@
 //! The kernels on a device against the definition. Skips itself, and says so, where there is none.
 #![cfg(feature = "cuda")]
 
+#[path = "laws/cases/mod.rs"]
 mod cases;
 
 use cases::{Case, Misaligned, pattern, same, values};

@@ -3,7 +3,9 @@
 //! Bounds of loops come from the inputs, never from the answer. `RESHARD_LAWS=full` takes the larger spaces (minutes);
 //! without it the whole suite takes seconds.
 
+mod cases;
 mod drawn;
+mod expressions;
 mod modules;
 mod nesting;
 mod offsets;

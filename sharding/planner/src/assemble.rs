@@ -130,7 +130,7 @@ fn total_received(plan: &Plan) -> Result<u64, Error> {
             if let Some((regions, meetings)) = &meetings {
                 regions.pulls(rank, meetings, &mut add);
             } else {
-                for phase in plan.phases(i, rank)? {
+                for phase in plan.steps()[i].phases(rank)? {
                     phase.receives.iter().for_each(|m| add(m.peer, m.numel()));
                 }
             }

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use reshard_kernels::DType;
 
 use crate::Error;
-use crate::message::{Phase, Phases};
+use crate::message::Phase;
 use crate::options::Options;
 use crate::step::Step;
-use crate::transfers;
 use reshard_sharding::internal::ranks_of_both;
 use reshard_sharding::{GroupPattern, Sharding};
 
@@ -127,13 +126,6 @@ impl Plan {
         ranks_of_both(self.from.mesh(), self.to.mesh())
     }
 
-    /// What one rank does in one step: one phase, two for an all-reduce, none if it has no part in the step.
-    ///
-    /// The buffer after a phase is the buffer before the next one. Requires a rank of [`Plan::ranks`].
-    pub fn phases(&self, step: usize, rank: usize) -> Result<Phases, Error> {
-        transfers::phases(&self.steps[step], rank)
-    }
-
     /// All that one rank sends and receives, phase after phase, each with the index of its step: what a framework with a
     /// transport of its own carries out.
     ///
@@ -157,17 +149,9 @@ impl Plan {
     /// Requires a rank of [`Plan::ranks`].
     pub fn messages(&self, rank: usize) -> Result<Vec<(usize, Phase)>, Error> {
         let mut all = Vec::new();
-        for step in 0..self.steps.len() {
-            all.extend(self.phases(step, rank)?.into_iter().map(|phase| (step, phase)));
+        for (index, step) in self.steps.iter().enumerate() {
+            all.extend(step.phases(rank)?.into_iter().map(|phase| (index, phase)));
         }
         Ok(all)
-    }
-
-    /// Elements of a rank's local buffer in a sharding of this plan; 0 if the mesh does not hold the rank.
-    pub fn local_numel(sharding: &Sharding, rank: usize) -> usize {
-        if !sharding.mesh().contains(rank) {
-            return 0;
-        }
-        sharding.local_shape(rank).map_or(0, |s| s.iter().product())
     }
 }

@@ -103,7 +103,7 @@ impl Planner {
     /// let to = Sharding::parse(&mesh, &[8], "S(0)")?;
     /// let plan = Planner::new().deterministic(true).plan(&from, &to, DType::F32)?;
     /// assert_eq!(plan.steps()[0].op(), StepOp::Exchange);
-    /// let phases = plan.phases(0, 1)?;
+    /// let phases = plan.steps()[0].phases(1)?;
     /// let order: Vec<usize> = phases[0].receives.iter().map(|m| m.peer).collect();
     /// assert_eq!(order, [0, 1, 2, 3]);
     /// # Ok::<(), reshard_planner::Error>(())

@@ -143,10 +143,10 @@ impl Sharding {
         )
     }
 
-    /// The view of the indices `start .. start + len` of one dim.
+    /// The view of a range of the indices of one dim.
     ///
     /// ```text
-    /// new[.., j, ..] = old[.., start + j, ..]
+    /// new[.., j, ..] = old[.., range.start + j, ..]
     /// ```
     ///
     /// Free where every rank holds its share of the range: where the dim is whole on every rank, and where its most
@@ -156,19 +156,21 @@ impl Sharding {
     /// use reshard_sharding::{Mesh, Sharding};
     /// let mesh: Mesh = "dp=2,tp=4".parse()?;
     /// let s = Sharding::parse(&mesh, &[24, 8], "SS(0,3),S(1)")?;
-    /// assert_eq!(s.narrow(0, 8, 16)?.to_string(), "SS(0,2),S(1)");
-    /// assert_eq!(s.narrow(0, 4, 8).unwrap_err().kind(), "needs_redistribute");
+    /// assert_eq!(s.narrow(0, 8..24)?.to_string(), "SS(0,2),S(1)");
+    /// assert_eq!(s.narrow(0, 4..12).unwrap_err().kind(), "needs_redistribute");
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     ///
     /// Fails with `view` for indices that are not there, and with `needs_redistribute` where something has to move.
-    pub fn narrow(&self, dim: usize, start: usize, len: usize) -> Result<Sharding, Error> {
+    pub fn narrow(&self, dim: usize, range: Range<usize>) -> Result<Sharding, Error> {
         let old = self.extent(dim)?;
-        if start.checked_add(len).is_none_or(|end| end > old) {
+        let Range { start, end } = range;
+        if start > end || end > old {
             return Err(Error::View {
-                reason: format!("dim {dim} has {old} indices, not {len} from {start} on"),
+                reason: format!("dim {dim} has the indices 0..{old}, not {start}..{end}"),
             });
         }
+        let len = end - start;
         if len == old {
             return Ok(self.clone());
         }

@@ -398,11 +398,11 @@ fn narrows_are_local() {
         let old = s.shape()[dim];
         let start = start % (old + 1);
         let len = len % (old - start + 1);
-        let t = match s.narrow(dim, start, len) {
+        let t = match s.narrow(dim, start..start + len) {
             Ok(t) => t,
             Err(Error::NeedsRedistribute { first, .. }) => {
                 let first = Sharding::parse(s.mesh(), s.shape(), &first).unwrap();
-                return first.narrow(dim, start, len).is_ok();
+                return first.narrow(dim, start..start + len).is_ok();
             }
             Err(e) => panic!("{e}"),
         };

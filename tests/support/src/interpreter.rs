@@ -64,7 +64,11 @@ pub fn run<T: Value>(plan: &Plan, world: usize, shards: &[Vec<T>]) -> (Vec<Vec<T
         let (step_received, step_sent) = (received.clone(), sent.clone());
         let all: Vec<Vec<Phase>> = (0..world)
             .map(|r| {
-                if plan.ranks().contains(&r) { plan.phases(step, r).unwrap().into_vec() } else { Vec::new() }
+                if plan.ranks().contains(&r) {
+                    plan.steps()[step].phases(r).unwrap().into_vec()
+                } else {
+                    Vec::new()
+                }
             })
             .collect();
         let count = all.iter().map(Vec::len).max().unwrap();

@@ -85,7 +85,7 @@ impl<C: Communicator> Suite<'_, C> {
             self.planned(place(plan.from(), rank, source, &mut lies, &shard, item, true))?;
             let results = self.run(&compiled, &[lies]);
             let result = results.map_err(|error| self.broken(&title, error))?.pop().unwrap_or_default();
-            shard = vec![0; Plan::local_numel(plan.to(), rank) * item];
+            shard = vec![0; plan.to().local_numel(rank) * item];
             // What is between the rows is nobody's to write.
             let mut untouched = vec![0xa5; result.len()];
             self.planned(place(plan.to(), rank, target, &mut shard, &result, item, false))?;
@@ -144,7 +144,7 @@ impl<C: Communicator> Suite<'_, C> {
             result = results.into_iter().next_back().unwrap_or_default();
         }
         for (i, (kind, _, plan)) in items.iter().enumerate() {
-            let bytes = Plan::local_numel(plan.to(), rank) * kind.item_bytes();
+            let bytes = plan.to().local_numel(rank) * kind.item_bytes();
             let start = batch.target_start(i);
             let shard = if bytes > 0 { result[start..start + bytes].to_vec() } else { Vec::new() };
             let title = format!("{title}, {i}: {}", super::plans::title(plan, *kind, DENSE));

@@ -55,7 +55,7 @@ fn asked(r: &mut Random, text: &mut String) -> Result<(), Error> {
         let start = r.below(whole[dim] + 1);
         let len = r.below(whole[dim] + 1 - start);
         let _ = write!(text, " | permute {order:?}: {}", shown(s.permute(&order)));
-        let _ = write!(text, " | narrow {dim} {start} {len}: {}", shown(s.narrow(dim, start, len)));
+        let _ = write!(text, " | narrow {dim} {start} {len}: {}", shown(s.narrow(dim, start..start + len)));
         let _ = write!(text, " | flatten: {}", shown(s.flatten(0..dim + 1)));
         let _ = write!(text, " | expand: {}", shown(s.unsqueeze(dim).and_then(|s| s.expand(dim, 6))));
         let _ = write!(text, " | squeeze: {}", shown(s.unsqueeze(dim).and_then(|s| s.squeeze(dim))));

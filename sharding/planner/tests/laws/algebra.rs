@@ -152,7 +152,7 @@ fn messages_are_a_sliced_zip() {
                     // By rank and local offset, which index of the tensor lies there afterwards.
                     for rank in from.mesh().ranks() {
                         let held = reshard_sharding::meaning::held(&step.after, rank).unwrap();
-                        let phases = plan.phases(at, rank).unwrap();
+                        let phases = plan.steps()[at].phases(rank).unwrap();
                         let mut landed = vec![false; held.len()];
                         for message in &phases[0].receives {
                             let peer = from.mesh().coordinate(message.peer).unwrap();

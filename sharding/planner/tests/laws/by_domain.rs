@@ -24,7 +24,7 @@ fn imports(plan: &Plan, node: usize) -> Vec<usize> {
     let mut imports = vec![0; world.div_ceil(node)];
     for step in 0..plan.steps().len() {
         for rank in plan.ranks() {
-            for phase in plan.phases(step, rank).unwrap() {
+            for phase in plan.steps()[step].phases(rank).unwrap() {
                 let far = phase.receives.iter().filter(|m| m.peer / node != rank / node);
                 imports[rank / node] += far.map(reshard_planner::Message::numel).sum::<usize>();
             }
@@ -113,7 +113,7 @@ fn sources_are_near() {
     let plan = plan_of(&planner, ("x=6", "R"), ("y=2@6", "R"), &[12]);
     carried_out(&plan);
     assert_eq!(imports(&plan, 4), [0, 0], "{plan}");
-    let peers: Vec<usize> = (6..8).map(|r| plan.phases(0, r).unwrap()[0].receives[0].peer).collect();
+    let peers: Vec<usize> = (6..8).map(|r| plan.steps()[0].phases(r).unwrap()[0].receives[0].peer).collect();
     assert_eq!(peers, [4, 5], "balanced: {plan}");
 }
 
@@ -172,7 +172,7 @@ fn exchange_us(plan: &Plan, step: usize, topology: &Topology) -> [f64; 2] {
     let mut worst = [0.0f64; 2];
     for rank in plan.ranks() {
         let mut levels = vec![(0.0, 0usize); topology.levels().len()];
-        for phase in plan.phases(step, rank).unwrap() {
+        for phase in plan.steps()[step].phases(rank).unwrap() {
             for m in phase.receives.iter().filter(|m| m.peer != rank) {
                 let at = &mut levels[topology.level_of(rank, m.peer)];
                 *at = (at.0 + (m.numel() * plan.item_bytes()) as f64, at.1 + 1);

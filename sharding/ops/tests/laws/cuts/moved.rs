@@ -193,7 +193,7 @@ fn views_hold_the_same_or_are_refused() {
             }
             for (dim, &n) in shape.iter().enumerate() {
                 for (start, len) in [(0, n), (0, n / 2), (n / 2, n - n / 2), (n, 0)] {
-                    let Ok(t) = s.narrow(dim, start, len) else { continue };
+                    let Ok(t) = s.narrow(dim, start..start + len) else { continue };
                     for r in mesh.ranks() {
                         let (old, new) = (s.region(r).unwrap(), t.region(r).unwrap());
                         let part = |i: &usize| (start..start + len).contains(i);

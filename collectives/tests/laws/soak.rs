@@ -2,17 +2,12 @@
 //! `RESHARD_SOAK_SECONDS` says (one unless it says otherwise), from the seed `RESHARD_SOAK_SEED`. Every result is judged by
 //! what it denotes. A failure prints what was tried; the seed is printed at the beginning and at the end.
 
-#[allow(unreachable_pub, dead_code, reason = "the module of an example")]
-#[path = "../../examples/own_communicator/mailbox.rs"]
-mod mailbox;
-mod pair;
-
 use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use mailbox::{Habit, Mailbox};
-use pair::{check_pair, shards};
+use crate::mailbox::{Habit, Mailbox};
+use crate::pair::{check_pair, shards};
 use reshard_collectives::BufferLayout;
 use reshard_collectives::testing::{Failure, Options, Trial, check_batch, check_one};
 use reshard_collectives::threads::World;

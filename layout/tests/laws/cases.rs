@@ -6,7 +6,7 @@ use reshard_layout::expression::{Value, evaluate};
 use reshard_layout::{Error, Layout};
 use serde_json::Value as Json;
 
-const CASES: &str = include_str!("data/layout_cases.jsonl");
+const CASES: &str = include_str!("../data/layout_cases.jsonl");
 
 /// FNV-1a over the little-endian bytes of all values.
 fn fnv(layout: &Layout) -> String {

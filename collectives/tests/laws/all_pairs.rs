@@ -1,9 +1,7 @@
 //! Every pair of placements: plan, execute on threads, compare the meaning, compare the bytes that moved with the bytes
 //! that the plan promised.
 
-mod pair;
-
-use pair::{Item, check_pair, shards, to_bytes};
+use crate::pair::{Item, check_pair, shards, to_bytes};
 use reshard_collectives::BufferLayout;
 use reshard_collectives::threads::World;
 use reshard_kernels::DType;

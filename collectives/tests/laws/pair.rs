@@ -84,8 +84,8 @@ pub(crate) fn check_promises(plan: &Plan, trace: &Trace, what: &str) {
     assert_eq!(trace.worst_received(), plan.received_bytes(), "received in all: {what}\n{plan}");
     for (index, step) in plan.steps().iter().enumerate() {
         let worst = |bytes: &dyn Fn(usize) -> u64| plan.ranks().into_iter().map(bytes).max().unwrap_or(0);
-        let received = worst(&|rank| trace.received_in_step(index, rank));
-        let sent = worst(&|rank| trace.sent_in_step(index, rank));
+        let received = worst(&|rank| trace.received(|hop| (hop.step, hop.receiver) == (index, rank)));
+        let sent = worst(&|rank| trace.sent(|hop| (hop.step, hop.sender) == (index, rank)));
         assert_eq!((received, sent), (step.received_bytes, step.sent_bytes), "step {index}: {what}\n{plan}");
     }
 }

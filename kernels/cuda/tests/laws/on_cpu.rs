@@ -1,13 +1,10 @@
 //! The CUDA sources against the definition, on a CPU: what they read and write, and that their barriers are where they
 //! must be.
 
-mod cases;
-mod emulator;
-
 use std::collections::BTreeMap;
 
-use cases::{Case, Misaligned, pattern, same, values};
-use emulator::{Emulator, Memory};
+use crate::cases::{Case, Misaligned, pattern, same, values};
+use crate::emulator::{Emulator, Memory};
 use quickcheck::{Arbitrary, Gen};
 use reshard_cuda::{Alignment, CopyKernel, ElementOp, Program, batch, copies, elementwise, simulate};
 use reshard_kernels::{Combine, CombineOp, CopySide, Divide, Nest, reference};
@@ -36,7 +33,7 @@ fn check(emulator: &mut Emulator, case: &Case, alignment: Alignment) -> Vec<Stri
 
 #[test]
 fn copies_are_the_definition() {
-    if emulator::is_missing() {
+    if crate::emulator::is_missing() {
         return;
     }
     let mut emulator = Emulator::new(Program::Copy, &[]);
@@ -81,7 +78,7 @@ fn copies_are_the_definition() {
 
 #[test]
 fn batches_are_their_copies() {
-    if emulator::is_missing() {
+    if crate::emulator::is_missing() {
         return;
     }
     let mut emulator = Emulator::new(Program::Copy, &[]);
@@ -119,7 +116,7 @@ fn batches_are_their_copies() {
 
 #[test]
 fn a_missing_barrier_is_found() {
-    if emulator::is_missing() {
+    if crate::emulator::is_missing() {
         return;
     }
     let mut emulator = Emulator::new(Program::Copy, &["PLANT_MISSING_BARRIER"]);
@@ -141,11 +138,13 @@ fn a_missing_barrier_is_found() {
 
 #[test]
 fn transposes_have_no_bank_conflicts() {
-    if emulator::is_missing() {
+    if crate::emulator::is_missing() {
         return;
     }
-    let (ours, planted) =
-        (emulator::worst_bank_conflicts(&[]), emulator::worst_bank_conflicts(&["PLANT_BANK_CONFLICTS"]));
+    let (ours, planted) = (
+        crate::emulator::worst_bank_conflicts(&[]),
+        crate::emulator::worst_bank_conflicts(&["PLANT_BANK_CONFLICTS"]),
+    );
     for kernel in CopyKernel::ALL {
         let transposes = matches!(kernel, CopyKernel::Transpose { .. });
         assert_eq!(ours[&kernel.name()], usize::from(transposes), "{kernel:?}");
@@ -156,7 +155,7 @@ fn transposes_have_no_bank_conflicts() {
 
 #[test]
 fn combinations_are_those_of_the_host_bit_for_bit() {
-    if emulator::is_missing() {
+    if crate::emulator::is_missing() {
         return;
     }
     for program in Program::all() {
@@ -218,7 +217,7 @@ fn combinations_are_those_of_the_host_bit_for_bit() {
 
 #[test]
 fn reductions_are_those_of_the_host_bit_for_bit() {
-    if emulator::is_missing() {
+    if crate::emulator::is_missing() {
         return;
     }
     for program in Program::all() {

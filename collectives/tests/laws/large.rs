@@ -49,5 +49,5 @@ fn a_message_of_more_than_two_to_the_31() {
     let whole: Vec<u8> = (0..SHARD).map(byte).collect();
     let (shards, trace) = World::new(2).unwrap().redistribute(&plan, &[&whole]).unwrap();
     assert!(shards[0] == whole);
-    assert_eq!(trace.between(1, 0), SHARD as u64);
+    assert_eq!(trace.received(|hop| (hop.receiver, hop.sender) == (1, 0)), SHARD as u64);
 }

@@ -1,8 +1,6 @@
 //! Which kernel a nest gets: pure, against a definition that is written otherwise.
 
-mod cases;
-
-use cases::Case;
+use crate::cases::Case;
 use quickcheck::quickcheck;
 use reshard_cuda::{Alignment, CopyKernel, THREADS, copies};
 use reshard_kernels::{CopySide, Nest};

@@ -1,13 +1,9 @@
 //! An engine of somebody else: ranks that share no memory and send messages through channels. It shows that the contract
 //! needs no view of a peer's buffer, and checks packing and unpacking against the threads engine.
 
-#[allow(unreachable_pub, reason = "the module of an example")]
-#[path = "../../examples/own_communicator/mailbox.rs"]
-mod mailbox;
-
 use std::thread;
 
-use mailbox::{Habit, Mailbox};
+use crate::mailbox::{Habit, Mailbox};
 use reshard_collectives::testing::{self, Options};
 use reshard_collectives::threads::World;
 use reshard_collectives::{Communicator, Compiled, Error};

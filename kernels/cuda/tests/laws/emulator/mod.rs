@@ -49,7 +49,7 @@ pub(crate) fn is_missing() -> bool {
 /// The compiled program: by what it is made of, so that it is compiled once, whoever asks, and again when anything changes.
 fn compiled(program: Program, defines: &[&str]) -> PathBuf {
     let source = program.source().expect("a program with kernels");
-    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/emulator");
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/laws/emulator");
     let text = |name: &str| std::fs::read_to_string(here.join(name)).expect("a file of the emulator");
     let compiler = Command::new("g++").arg("--version").output().expect("g++: install it").stdout;
     let flags: Vec<String> =

@@ -1,0 +1,14 @@
+//! The laws of execution: plans carried out on engines of one process, judged by what shards denote.
+
+mod all_pairs;
+mod batches;
+mod contract;
+mod faults;
+mod large;
+#[allow(unreachable_pub, dead_code, reason = "the module of an example")]
+#[path = "../../../examples/own_communicator/mailbox.rs"]
+mod mailbox;
+mod messages;
+mod native;
+mod pair;
+mod soak;

@@ -1,0 +1,6 @@
+//! The laws of CUDA kernels that need no device: which kernel a nest gets, and its source run on a CPU.
+
+mod cases;
+mod emulator;
+mod on_cpu;
+mod select;
