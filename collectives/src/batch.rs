@@ -1,11 +1,4 @@
 //! Several tensors redistributed together.
-//!
-//! A model has hundreds of small tensors, and each exchange costs its latency whatever it moves. A batch carries the
-//! `i`-th phases of all its tensors out together: those between the same ranks are one exchange, so that a message brings
-//! the pieces of all tensors.
-//!
-//! All sources lie in one buffer and all targets in another, each tensor where it begins on every rank, so that a rank
-//! knows where its peers have theirs.
 
 use reshard_planner::Plan;
 use reshard_sharding::Sharding;
@@ -17,6 +10,13 @@ use crate::{BufferLayout, Compiled, Error};
 const ALIGNMENT: usize = 64;
 
 /// Plans of several tensors, to be compiled together.
+///
+/// A model has hundreds of small tensors, and each exchange costs its latency whatever it moves. A batch carries the
+/// `i`-th phases of all its tensors out together: those between the same ranks are one exchange, so that a message brings
+/// the pieces of all tensors.
+///
+/// All sources lie in one buffer and all targets in another, each tensor where it begins on every rank, so that a rank
+/// knows where its peers have theirs.
 ///
 /// ```
 /// use reshard_kernels::DType;

@@ -1,18 +1,4 @@
 //! Where the elements of a local buffer lie.
-//!
-//! Plans speak of dense row-major local buffers. A rank's real source and target may lie otherwise: transposed, channels
-//! last, padded. [`BufferLayout`] says how, and compiling rewrites the plan's loop nests accordingly, so that the copies absorb
-//! the difference and nothing moves twice.
-//!
-//! A memory is a layout `A` from the row-major index of a local element to its place. A block of a plan is a nest, a layout
-//! of pairs, and on one side its values are such indices; so where its elements really lie is a composition:
-//!
-//! ```text
-//! nest(i) = (b(i), t(i))    becomes    (A(b(i)), t(i))               Layout::compose_at, which carries t along
-//! ```
-//!
-//! There is no such nest where the modes of `b` together carry over a boundary between modes of `A`. Then the slowest mode
-//! is unrolled, until there is one for each part.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,6 +13,20 @@ use smallvec::SmallVec;
 use crate::Error;
 
 /// How the ranks lay out their local buffers; the same value on every rank.
+///
+/// Plans speak of dense row-major local buffers. A rank's real source and target may lie otherwise: transposed, channels
+/// last, padded. [`BufferLayout`] says how, and compiling rewrites the plan's loop nests accordingly, so that the copies absorb
+/// the difference and nothing moves twice.
+///
+/// A memory is a layout `A` from the row-major index of a local element to its place. A block of a plan is a nest, a layout
+/// of pairs, and on one side its values are such indices; so where its elements really lie is a composition:
+///
+/// ```text
+/// nest(i) = (b(i), t(i))    becomes    (A(b(i)), t(i))               Layout::compose_at, which carries t along
+/// ```
+///
+/// There is no such nest where the modes of `b` together carry over a boundary between modes of `A`. Then the slowest mode
+/// is unrolled, until there is one for each part.
 ///
 /// ```
 /// use reshard_collectives::BufferLayout;

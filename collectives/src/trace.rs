@@ -1,8 +1,4 @@
 //! Bytes that really moved, counted where they land.
-//!
-//! Every engine counts in its own copy routine, at the receiver, per (step, receiver, sender), without what a rank gives
-//! itself. What a sender hands over is counted apart, at the sender; [`Trace::check`] compares the two. Nothing here is
-//! read off a plan, so that a plan's promises can be compared with it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,6 +16,10 @@ pub struct Hop {
 }
 
 /// Bytes per step and ordered pair of ranks.
+///
+/// Every engine counts in its own copy routine, at the receiver, per (step, receiver, sender), without what a rank gives
+/// itself. What a sender hands over is counted apart, at the sender; [`Trace::check`] compares the two. Nothing here is
+/// read off a plan, so that a plan's promises can be compared with it.
 ///
 /// ```
 /// use reshard_collectives::{Hop, Trace};

@@ -1,15 +1,4 @@
 //! Mesh axes and their divisors, the sub-axes.
-//!
-//! An axis of size `n` counts `0..n`. A sub-axis `(pre)size` of it is one mixed-radix digit of that count: with
-//! `pre * size * post = n`, coordinate `c` has the digit
-//!
-//! ```text
-//! digit(c) = floor(c / post) mod size                 most significant sub-axis: pre = 1
-//! ```
-//!
-//! That is the mode `size : post@axis`, and `(pre)size` is how it is written: [`Mesh::mode`](crate::Mesh::mode) and
-//! [`Mesh::sub_axis`](crate::Mesh::sub_axis) lead from one to the other. The whole axis is `(1)n`, the mode `n : 1@axis`.
-//! Sub-axes that follow one another are one by coalescing their modes.
 
 use core::fmt;
 use std::sync::Arc;
@@ -87,6 +76,17 @@ impl Axis {
 }
 
 /// A divisor of a mesh axis, `tp:(pre)size`: one mixed-radix digit of its coordinate.
+///
+/// An axis of size `n` counts `0..n`. A sub-axis `(pre)size` of it is one mixed-radix digit of that count: with
+/// `pre * size * post = n`, coordinate `c` has the digit
+///
+/// ```text
+/// digit(c) = floor(c / post) mod size                 most significant sub-axis: pre = 1
+/// ```
+///
+/// That is the mode `size : post@axis`, and `(pre)size` is how it is written: [`Mesh::mode`](crate::Mesh::mode) and
+/// [`Mesh::sub_axis`](crate::Mesh::sub_axis) lead from one to the other. The whole axis is `(1)n`, the mode `n : 1@axis`.
+/// Sub-axes that follow one another are one by coalescing their modes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SubAxis {
     /// Which axis of the mesh, counted from the outermost.

@@ -1,15 +1,6 @@
 //! Shardings: who holds which elements of a tensor.
-//!
-//! A sharding is a mesh, a shape, the partial axes, and one of two forms:
-//!
-//! * a **layout** wherever every cut divides: coalesced by dim, so that `==` means the same
-//!   ownership, whatever placements it was made from;
-//! * **cuts** where one does not, or a dim is of size 0: the list of cuts of each dim in the order in which they apply,
-//!   normalised. A dim that divides has the cuts of its modes, slowest first, each with the product of the local modes above
-//!   it as its split factor; on one that does not, needless split factors are gone. Axes of size 1 are gone from both.
-//!
-//! Either form gives `region(rank)`, and both are what PyTorch's placements mean, exactly.
 
+mod local;
 mod normal;
 
 pub(crate) use normal::made;
@@ -22,9 +13,8 @@ use smallvec::SmallVec;
 
 use crate::axis::SubAxis;
 use crate::cut::{CutRegistry, DimCut};
+use crate::layout;
 use crate::layout::encode::{cuts_of, dim_of_cuts, layout_of};
-use crate::layout::{self, inverse};
-use crate::region::{Interval, Intervals, Region, push};
 use crate::{Error, Mesh, Placement, ReduceOp};
 
 /// The extents of a tensor's dims.
@@ -40,6 +30,16 @@ pub struct PartialAxis {
 }
 
 /// Who holds which elements of a tensor of a given shape; canonical by construction.
+///
+/// A sharding is a mesh, a shape, the partial axes, and one of two forms:
+///
+/// * a **layout** wherever every cut divides: coalesced by dim, so that `==` means the same
+///   ownership, whatever placements it was made from;
+/// * **cuts** where one does not, or a dim is of size 0: the list of cuts of each dim in the order in which they apply,
+///   normalised. A dim that divides has the cuts of its modes, slowest first, each with the product of the local modes above
+///   it as its split factor; on one that does not, needless split factors are gone. Axes of size 1 are gone from both.
+///
+/// Either form gives `region(rank)`, and both are what PyTorch's placements mean, exactly.
 ///
 /// ```
 /// use reshard_sharding::{Mesh, Sharding};
@@ -368,98 +368,6 @@ impl Sharding {
     pub fn with_partial(&self, partial: impl IntoIterator<Item = PartialAxis>) -> Result<Sharding, Error> {
         let partial = canonical_partial(&self.mesh, partial.into_iter().collect())?;
         Ok(Sharding { partial, ..self.clone() })
-    }
-
-    fn coordinate(&self, rank: usize) -> Result<crate::mesh::Coordinate, Error> {
-        self.mesh.coordinate(rank).ok_or_else(|| Error::NoSuchRank { rank, mesh: self.mesh.to_string() })
-    }
-
-    /// Which piece of a cut the rank at a coordinate keeps.
-    fn place(&self, x: &AxisCut, c: &[usize]) -> usize {
-        x.sub.digit(c[x.sub.axis], self.mesh.axes()[x.sub.axis].size())
-    }
-
-    /// The extents of the local tensor of a rank.
-    pub fn local_shape(&self, rank: usize) -> Result<Few<usize, 6>, Error> {
-        let c = self.coordinate(rank)?;
-        let mut local = Few::from_slice(&self.shape);
-        match &self.form {
-            Form::Layout(layout) => {
-                for (n, dim) in local.iter_mut().rev().zip(layout.flat_modes()) {
-                    *n = layout::local_len(dim) as usize;
-                }
-            }
-            Form::Cuts(cuts) => {
-                for x in cuts {
-                    local[x.dim] = x.cut.len(local[x.dim], self.place(x, &c));
-                }
-            }
-        }
-        Ok(local)
-    }
-
-    /// The number of elements of a rank's shard; 0 if the mesh does not hold the rank.
-    pub fn local_numel(&self, rank: usize) -> usize {
-        self.local_shape(rank).map_or(0, |shape| shape.iter().product())
-    }
-
-    /// The greatest number of elements that any rank holds.
-    pub fn max_local_numel(&self) -> usize {
-        match &self.form {
-            Form::Layout(layout) => layout::local_len(layout.flat()) as usize,
-            // No sub-axis cuts two dims, so the greatest of each dim meet on one rank.
-            Form::Cuts(cuts) => (0..self.shape.len())
-                .map(|dim| {
-                    let cuts = cuts.iter().filter(|x| x.dim == dim);
-                    lens_after(self.shape[dim], cuts).into_iter().max().unwrap_or(0)
-                })
-                .product(),
-        }
-    }
-
-    /// Which global indices a rank holds.
-    pub fn region(&self, rank: usize) -> Result<Region, Error> {
-        let c = self.coordinate(rank)?;
-        let dims = (0..self.shape.len()).map(|dim| self.intervals(dim, &c)).collect::<Result<_, Error>>()?;
-        Ok(Region { dims })
-    }
-
-    /// Which indices of one dim the rank at a coordinate holds.
-    #[doc(hidden)]
-    pub fn intervals(&self, dim: usize, c: &[usize]) -> Result<Intervals, Error> {
-        let len = self.shape[dim];
-        match &self.form {
-            Form::Layout(layout) => inverse::intervals(layout::dim_of(layout, self.shape.len(), dim), dim, c),
-            Form::Cuts(cuts) => {
-                let mut list = Intervals::new();
-                push(&mut list, Interval { start: 0, len });
-                for x in cuts.iter().filter(|x| x.dim == dim) {
-                    list = x.cut.keep(&list, self.place(x, c), dim)?;
-                }
-                Ok(list)
-            }
-        }
-    }
-
-    /// The ownership as one layout `(mesh modes, local modes) -> global row-major index`, or `None` where there is none.
-    ///
-    /// Both modes are in the order of memory, reversed as row-major is: index `i` of the first counts ranks in mesh
-    /// order (last axis fastest), index `j` of the second is the row-major offset in the local tensor. Replicated and
-    /// partial axes have stride 0. Uneven and zero-size tensors have none.
-    pub fn ownership(&self) -> Option<Layout> {
-        inverse::ownership(&self.mesh, self.layout()?)
-    }
-
-    /// The sub-axes that neither shard a dim nor are partial: the tensor is the same along them.
-    pub fn replicated_axes(&self) -> Few<SubAxis, 4> {
-        let mut used: Modes<At> = self.partial.iter().map(|p| self.mesh.mode(p.sub)).collect();
-        match &self.form {
-            Form::Layout(layout) => {
-                used.extend(layout.flat().iter().copied().filter(|m| !m.stride.is_local()));
-            }
-            Form::Cuts(cuts) => used.extend(cuts.iter().map(|x| self.mesh.mode(x.sub))),
-        }
-        self.mesh.complement(&used)
     }
 }
 

@@ -1,17 +1,4 @@
 //! What a strided shard is: an order of axes, what a view gives, or plain; and PyTorch's two readings of it.
-//!
-//! The split factor of an axis is the product of the modes above its own in its dim that earlier axes have not taken. Each
-//! of those goes along a later axis or is local:
-//!
-//! ```text
-//! SS(0,4),S(0)  ->  [tp 4][dp 2][local]      later axes only: the order (tp, dp), FSDP over tensor parallelism
-//! SS(0,4),R     ->  [local 4][dp 2][local]   local only: what a flatten of (4, ..) gives
-//! SS(0,1)       ->  [dp 2][local]            nothing: plain
-//! ```
-//!
-//! PyTorch has used `_StridedShard` for both. The literal reading (chunk into pieces, chunk each) is what
-//! [`Sharding::new`] means by it. The other one chunks the dim in the order of axes that the factors spell,
-//! [`Sharding::in_order_of_axes`]. Both are the same where the dim divides, and differ for most other sizes.
 
 use reshard_layout::{At, Mode};
 use smallvec::SmallVec;
@@ -21,6 +8,19 @@ use crate::sharding::{AxisCut, Cuts, made};
 use crate::{Error, Mesh, Placement, Sharding};
 
 /// What stands above an axis in the dim that it shards.
+///
+/// The split factor of an axis is the product of the modes above its own in its dim that earlier axes have not taken. Each
+/// of those goes along a later axis or is local:
+///
+/// ```text
+/// SS(0,4),S(0)  ->  [tp 4][dp 2][local]      later axes only: the order (tp, dp), FSDP over tensor parallelism
+/// SS(0,4),R     ->  [local 4][dp 2][local]   local only: what a flatten of (4, ..) gives
+/// SS(0,1)       ->  [dp 2][local]            nothing: plain
+/// ```
+///
+/// PyTorch has used `_StridedShard` for both. The literal reading (chunk into pieces, chunk each) is what
+/// [`Sharding::new`] means by it. The other one chunks the dim in the order of axes that the factors spell,
+/// [`Sharding::in_order_of_axes`]. Both are the same where the dim divides, and differ for most other sizes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Strided {
     /// Nothing: a plain shard.
