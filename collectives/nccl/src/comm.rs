@@ -8,6 +8,8 @@
 //! With [`Comm::enqueue`] the steps of a plan follow each other on the stream without the host in between, and
 //! [`Comm::finish`] waits once for all of them. What is enqueued keeps its buffers and launches until it is done.
 
+mod ready;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,16 +18,15 @@ use std::time::{Duration, Instant};
 use reshard_collectives::{Collective, Communicator, Compiled, Error, Exchange, Place, Scratch};
 use reshard_cuda::Command;
 use reshard_device::Backend;
-use reshard_device::internal::{constants, engine};
 use reshard_kernels::Nest;
 
-use crate::route::{Addresses, Route, Way, native};
+use ready::{Key, Ready};
+
+use crate::route::{Way, native};
 use crate::{Handle, Nccl};
 
 /// How long something under way is waited for, unless said otherwise.
 const TIME_OUT: Duration = Duration::from_mins(1);
-/// More prepared exchanges than this are forgotten together, when buffers come and go.
-const MOST_PREPARED: usize = 1024;
 /// Looks without a pause so often; then gives the processor away for so long, before it sleeps between two looks.
 const SPINS: u32 = 200;
 const RESTLESS: Duration = Duration::from_millis(20);
@@ -102,24 +103,6 @@ pub(crate) enum Mode {
     Deferred,
     /// As deferred, and nothing may be allocated.
     Captured,
-}
-
-/// An exchange and where its buffers lie.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Key {
-    exchange: u64,
-    at: Addresses,
-}
-
-/// An exchange that needs but be enqueued.
-#[derive(Debug)]
-struct Ready<N: Nccl> {
-    route: Route,
-    received: u64,
-    staging: usize,
-    before: Option<Arc<Prepared<N>>>,
-    after: Option<Arc<Prepared<N>>>,
-    _constants: Option<Memory<N>>,
 }
 
 /// What may be running on the device, with all that it uses.
@@ -358,112 +341,6 @@ impl<N: Nccl> Comm<N> {
     pub(crate) fn handle(&self, members: &[usize]) -> Option<Handle> {
         if members.len() == self.size { Some(Handle::WORLD) } else { self.groups.get(members).copied() }
     }
-
-    /// The launches of an exchange between these buffers, made when first met.
-    fn ready(&mut self, exchange: &Exchange, at: Addresses) -> Result<Arc<Ready<N>>, Error> {
-        let key = Key { exchange: exchange.id(), at };
-        if let Some(ready) = self.ready.get(&key) {
-            return Ok(Arc::clone(ready));
-        }
-        if self.mode == Mode::Captured {
-            return Err(self.engine(format!("{} was not prepared before its capture", exchange.place())));
-        }
-        // Preparing waits for the device, and that must not last longer than the time-out.
-        self.finish()?;
-        if self.ready.len() >= MOST_PREPARED {
-            self.ready.clear();
-        }
-        let way = Way::new(exchange, self.floats)?;
-        let failed = |e: reshard_cuda::Error| engine(exchange, &e);
-        let device = self.nccl.device();
-        let items = constants(exchange);
-        let mut memory = None;
-        if !items.is_empty() {
-            let mut new = device.allocate(items.len()).map_err(failed)?;
-            device.write(&mut new, &items).map_err(failed)?;
-            memory = Some(new);
-        }
-        let constants = memory.as_ref().map_or(0, |memory| device.address(memory));
-        let (before, after) = way.launches(exchange, at, constants)?;
-        let prepare = |work: Vec<Command>| {
-            if work.is_empty() { Ok(None) } else { device.prepare(&work).map(|work| Some(Arc::new(work))) }
-        };
-        let ready = Arc::new(Ready {
-            received: way.route.received(exchange.members().len())?,
-            route: way.route,
-            staging: way.staging,
-            before: prepare(before).map_err(failed)?,
-            after: prepare(after).map_err(failed)?,
-            _constants: memory,
-        });
-        self.ready.insert(key, Arc::clone(&ready));
-        Ok(ready)
-    }
-
-    /// Enqueues an exchange.
-    fn begin(&mut self, pending: Pending<'_, N>) -> Result<(), Error> {
-        let Pending { exchange, source, target, staging } = pending;
-        let at = Addresses { source: source.address, target: target.address, staging: staging.address };
-        let ready = self.ready(exchange, at)?;
-        exchange.check_staging(ready.staging, staging.len)?;
-        let place = exchange.place();
-        let buffers = [&source.memory, &target.memory, &staging.memory].map(Arc::clone);
-        let kept = InFlight { place: place.clone(), _ready: Arc::clone(&ready), _buffers: buffers };
-        self.in_flight.push(kept);
-        let on = match ready.route {
-            Route::Nothing => Handle::WORLD,
-            Route::AllGather { .. }
-            | Route::ReduceScatter { .. }
-            | Route::AllReduce { .. }
-            | Route::Messages { .. } => {
-                self.handle(exchange.members()).ok_or_else(|| exchange.not_agreed())?
-            }
-        };
-        let enqueued = self.steps(&ready, on, at);
-        enqueued.map_err(|what| self.fail(&what, &place.to_string()))
-    }
-
-    fn steps(&mut self, ready: &Ready<N>, on: Handle, at: Addresses) -> Result<(), String> {
-        let said = |e: reshard_cuda::Error| e.to_string();
-        if let Some(work) = &ready.before {
-            self.nccl.launch(work).map_err(said)?;
-        }
-        if ready.route != Route::Nothing {
-            call(&mut self.nccl, &ready.route, on, at).map_err(said)?;
-            self.until(N::settled)?;
-        }
-        if let Some(work) = &ready.after {
-            self.nccl.launch(work).map_err(said)?;
-        }
-        self.received += ready.received;
-        Ok(())
-    }
-}
-
-/// Makes the calls of a route, as one group.
-fn call<N: Nccl>(nccl: &mut N, route: &Route, on: Handle, at: Addresses) -> Result<(), reshard_cuda::Error> {
-    nccl.group_start()?;
-    match route {
-        Route::Nothing => {}
-        Route::AllGather { source, target, bytes } => {
-            nccl.all_gather(on, at.of(*source), at.of(*target), *bytes)?;
-        }
-        Route::ReduceScatter { source, target, count, element, op } => {
-            nccl.reduce_scatter(on, at.of(*source), at.of(*target), *count, *element, *op)?;
-        }
-        Route::AllReduce { source, target, count, element, op } => {
-            nccl.all_reduce(on, at.of(*source), at.of(*target), *count, *element, *op)?;
-        }
-        Route::Messages { sends, receives } => {
-            for send in sends {
-                nccl.send(on, send.peer, at.of(send.at), send.bytes)?;
-            }
-            for receive in receives {
-                nccl.receive(on, receive.peer, at.of(receive.at), receive.bytes)?;
-            }
-        }
-    }
-    nccl.group_end()
 }
 
 impl<N: Nccl> Communicator for Comm<N> {

@@ -1,6 +1,7 @@
 //! The laws of rules and their propagation, a file per concept.
 
 mod cuts;
+mod enumeration;
 mod kept_rules;
 mod propagation;
 mod reference_ops;

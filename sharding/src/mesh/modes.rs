@@ -1,0 +1,147 @@
+//! Sub-axes as modes of a mesh, `size : post@axis`, and modes as ranks.
+
+use reshard_layout::algebra::gaps;
+use reshard_layout::{At, Few, Layout, Mode, Modes};
+
+use crate::axis::SubAxis;
+use crate::group::GroupPattern;
+use crate::{Error, Mesh};
+
+impl Mesh {
+    /// The group of some modes along axes: their ranks, sorted and coalesced.
+    #[doc(hidden)]
+    pub fn group_of_modes(&self, modes: &[Mode<At>]) -> Result<GroupPattern, Error> {
+        GroupPattern::of_modes(self.ranks_of(modes)?)
+    }
+
+    /// A sub-axis as the mode that it is, `size : post@axis`.
+    ///
+    /// ```
+    /// use reshard_sharding::{Mesh, SubAxis};
+    /// let mesh: Mesh = "dp=2,tp=8".parse()?;
+    /// let minor = SubAxis { axis: 1, pre: 2, size: 2 };
+    /// assert_eq!(mesh.mode(minor).to_string(), "2:2@1");
+    /// assert_eq!(mesh.sub_axis(mesh.mode(minor)), Some(minor));
+    /// # Ok::<(), reshard_sharding::Error>(())
+    /// ```
+    ///
+    /// Requires a sub-axis of this mesh.
+    #[inline]
+    pub fn mode(&self, s: SubAxis) -> Mode<At> {
+        let post = s.post(self.axes()[s.axis].size);
+        Mode::new(s.size as i64, At::along(post as i64, s.axis as u32))
+    }
+
+    /// Sub-axes as modes, in the same order.
+    #[doc(hidden)]
+    pub fn modes(&self, subs: &[SubAxis]) -> Modes<At> {
+        subs.iter().map(|&s| self.mode(s)).collect()
+    }
+
+    /// A mode along an axis as the sub-axis that it is; `None` for one of the local buffer.
+    ///
+    /// Requires a mode that divides an axis of this mesh.
+    #[inline]
+    pub fn sub_axis(&self, mode: Mode<At>) -> Option<SubAxis> {
+        let axis = mode.stride.axis()? as usize;
+        let span = (mode.stride.step() * mode.extent) as usize;
+        Some(SubAxis { axis, pre: self.axes()[axis].size / span, size: mode.extent as usize })
+    }
+
+    /// Some modes along axes, coalesced, as sub-axes: outermost first.
+    ///
+    /// Requires modes sorted like [`System::digits`](crate::redistribute): by axis, slowest first.
+    #[doc(hidden)]
+    pub fn sub_axes_of(&self, modes: impl DoubleEndedIterator<Item = Mode<At>>) -> Few<SubAxis, 4> {
+        let mut coalesced = Modes::new();
+        for mode in modes.rev().filter(|m| m.extent > 1) {
+            coalesced.push_coalesced(0, mode);
+        }
+        coalesced.iter().rev().filter_map(|&m| self.sub_axis(m)).collect()
+    }
+
+    /// What some modes leave of the axes, outermost first: the complement of the steps of every axis.
+    ///
+    /// Of modes that overlap the answer is part of that.
+    pub(crate) fn complement(&self, used: &[Mode<At>]) -> Few<SubAxis, 4> {
+        let mut out = Few::new();
+        for (axis, a) in self.axes().iter().enumerate() {
+            let along = |m: &&Mode<At>| m.extent > 1 && m.stride.axis() == Some(axis as u32);
+            match used.iter().find(along) {
+                Some(m) if m.extent < a.size as i64 => {}
+                Some(_) => continue,
+                None => {
+                    out.extend((a.size > 1).then(|| self.whole(axis)));
+                    continue;
+                }
+            }
+            let mut steps: Modes = used.iter().filter(along).map(|m| m.map(At::step)).collect();
+            steps.sort_by_key(|m| m.stride);
+            let left = gaps(&steps, a.size as i64).unwrap_or_default();
+            let along = |m: &Mode| self.sub_axis(m.map(|step| At::along(step, axis as u32)));
+            out.extend(left.iter().rev().filter_map(along));
+        }
+        out
+    }
+
+    /// Some modes along axes as modes of ranks: the mesh maps `1@a` to the strides of the axis `a`.
+    ///
+    /// A mode `size : post@a` of an axis whose layout is `L` has the offsets `L o (size : post)`. For an axis of several
+    /// modes that is only right if all that is asked of the axis composes with `L` *together*: each mode may do so alone,
+    /// and their sum still carry over a boundary, so that ranks of one group would be told apart by it.
+    #[doc(hidden)]
+    pub fn ranks_of(&self, modes: &[Mode<At>]) -> Result<Modes, Error> {
+        let mut ranks = Modes::new();
+        for &m in modes.iter().filter(|m| m.extent > 1) {
+            let Some(axis) = m.stride.axis() else { continue };
+            let a = &self.axes()[axis as usize];
+            match a.layout.flat() {
+                [one] => ranks.push(m.map(|at| at.step() * one.stride)),
+                many if m.extent as usize == a.size => ranks.extend_from_slice(many),
+                _ => {
+                    let of_axis = |x: &&Mode<At>| x.extent > 1 && x.stride.axis() == Some(axis);
+                    let asked: Modes<At> = modes.iter().filter(of_axis).copied().collect();
+                    let rest = self.complement(&asked);
+                    let rest = rest.iter().filter(|x| x.axis == axis as usize).map(|&x| self.mode(x));
+                    let all = asked.iter().copied().chain(rest).map(|x| x.map(At::step)).collect();
+                    let at = asked.iter().position(|x| *x == m).unwrap_or(0);
+                    let offsets = a.layout.compose(&Layout::from_flat(all)?)?.mode(at)?;
+                    ranks.extend(offsets.flat().iter().filter(|m| m.extent > 1).copied());
+                }
+            }
+        }
+        Ok(ranks)
+    }
+
+    /// Whether strides and offset are those of [`Mesh::new`].
+    pub(crate) fn is_row_major(&self) -> bool {
+        let mut stride = 1;
+        for a in self.axes().iter().rev() {
+            if a.size > 1 && a.layout.flat() != [Mode::new(a.size as i64, stride)] {
+                return false;
+            }
+            stride *= a.size as i64;
+        }
+        true
+    }
+}
+
+/// The axis that a mode of a mesh goes along.
+#[inline]
+pub fn axis_of(at: At) -> usize {
+    at.axis().map_or(0, |axis| axis as usize)
+}
+
+/// The digit of a coordinate along a mode.
+#[inline]
+pub fn digit(c: &[usize], m: Mode<At>) -> i64 {
+    c[axis_of(m.stride)] as i64 / m.stride.step() % m.extent
+}
+
+/// Gives a coordinate another digit along a mode.
+#[inline]
+pub fn set_digit(c: &mut [usize], m: Mode<At>, value: i64) {
+    let moved = (value - digit(c, m)) * m.stride.step();
+    let x = &mut c[axis_of(m.stride)];
+    *x = (*x as i64 + moved) as usize;
+}

@@ -1,0 +1,104 @@
+//! What a rank holds: the extents and the region of its shard, and all shards as one layout.
+
+use reshard_layout::{At, Few, Layout, Modes};
+
+use crate::axis::SubAxis;
+use crate::layout::{self, inverse};
+use crate::region::{Interval, Intervals, Region, push};
+use crate::sharding::normal::lens_after;
+use crate::sharding::{AxisCut, Form};
+use crate::{Error, Sharding};
+
+impl Sharding {
+    fn coordinate(&self, rank: usize) -> Result<crate::mesh::Coordinate, Error> {
+        self.mesh.coordinate(rank).ok_or_else(|| Error::NoSuchRank { rank, mesh: self.mesh.to_string() })
+    }
+
+    /// Which piece of a cut the rank at a coordinate keeps.
+    fn place(&self, x: &AxisCut, c: &[usize]) -> usize {
+        x.sub.digit(c[x.sub.axis], self.mesh.axes()[x.sub.axis].size())
+    }
+
+    /// The extents of the local tensor of a rank.
+    pub fn local_shape(&self, rank: usize) -> Result<Few<usize, 6>, Error> {
+        let c = self.coordinate(rank)?;
+        let mut local = Few::from_slice(&self.shape);
+        match &self.form {
+            Form::Layout(layout) => {
+                for (n, dim) in local.iter_mut().rev().zip(layout.flat_modes()) {
+                    *n = layout::local_len(dim) as usize;
+                }
+            }
+            Form::Cuts(cuts) => {
+                for x in cuts {
+                    local[x.dim] = x.cut.len(local[x.dim], self.place(x, &c));
+                }
+            }
+        }
+        Ok(local)
+    }
+
+    /// The number of elements of a rank's shard; 0 if the mesh does not hold the rank.
+    pub fn local_numel(&self, rank: usize) -> usize {
+        self.local_shape(rank).map_or(0, |shape| shape.iter().product())
+    }
+
+    /// The greatest number of elements that any rank holds.
+    pub fn max_local_numel(&self) -> usize {
+        match &self.form {
+            Form::Layout(layout) => layout::local_len(layout.flat()) as usize,
+            // No sub-axis cuts two dims, so the greatest of each dim meet on one rank.
+            Form::Cuts(cuts) => (0..self.shape.len())
+                .map(|dim| {
+                    let cuts = cuts.iter().filter(|x| x.dim == dim);
+                    lens_after(self.shape[dim], cuts).into_iter().max().unwrap_or(0)
+                })
+                .product(),
+        }
+    }
+
+    /// Which global indices a rank holds.
+    pub fn region(&self, rank: usize) -> Result<Region, Error> {
+        let c = self.coordinate(rank)?;
+        let dims = (0..self.shape.len()).map(|dim| self.intervals(dim, &c)).collect::<Result<_, Error>>()?;
+        Ok(Region { dims })
+    }
+
+    /// Which indices of one dim the rank at a coordinate holds.
+    #[doc(hidden)]
+    pub fn intervals(&self, dim: usize, c: &[usize]) -> Result<Intervals, Error> {
+        let len = self.shape[dim];
+        match &self.form {
+            Form::Layout(layout) => inverse::intervals(layout::dim_of(layout, self.shape.len(), dim), dim, c),
+            Form::Cuts(cuts) => {
+                let mut list = Intervals::new();
+                push(&mut list, Interval { start: 0, len });
+                for x in cuts.iter().filter(|x| x.dim == dim) {
+                    list = x.cut.keep(&list, self.place(x, c), dim)?;
+                }
+                Ok(list)
+            }
+        }
+    }
+
+    /// The ownership as one layout `(mesh modes, local modes) -> global row-major index`, or `None` where there is none.
+    ///
+    /// Both modes are in the order of memory, reversed as row-major is: index `i` of the first counts ranks in mesh
+    /// order (last axis fastest), index `j` of the second is the row-major offset in the local tensor. Replicated and
+    /// partial axes have stride 0. Uneven and zero-size tensors have none.
+    pub fn ownership(&self) -> Option<Layout> {
+        inverse::ownership(&self.mesh, self.layout()?)
+    }
+
+    /// The sub-axes that neither shard a dim nor are partial: the tensor is the same along them.
+    pub fn replicated_axes(&self) -> Few<SubAxis, 4> {
+        let mut used: Modes<At> = self.partial.iter().map(|p| self.mesh.mode(p.sub)).collect();
+        match &self.form {
+            Form::Layout(layout) => {
+                used.extend(layout.flat().iter().copied().filter(|m| !m.stride.is_local()));
+            }
+            Form::Cuts(cuts) => used.extend(cuts.iter().map(|x| self.mesh.mode(x.sub))),
+        }
+        self.mesh.complement(&used)
+    }
+}
