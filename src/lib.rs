@@ -11,7 +11,10 @@
 //! * [`ops`]: what do ops do to shardings? Rules, strategies, propagation.
 //! * [`kernels`]: element types, copies, reductions.
 //! * [`collectives`]: plans carried out, and engines; `mpi` and `nccl` with the features of these names.
+//! * [`glossary`]: the words, what they mean and whose they are.
 #![forbid(unsafe_code)]
+
+pub mod glossary;
 
 pub use reshard_collectives as collectives;
 pub use reshard_kernels as kernels;

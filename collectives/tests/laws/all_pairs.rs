@@ -7,6 +7,7 @@ use reshard_collectives::threads::World;
 use reshard_kernels::DType;
 use reshard_planner::Planner;
 use reshard_sharding::{Mesh, Placement, Placements, ReduceOp, Sharding};
+use reshard_test_support::every;
 
 const PER_AXIS: [Placement; 6] = [
     Placement::Replicate,
@@ -23,16 +24,7 @@ fn all_placements(axes: usize, dims: usize) -> Vec<Vec<Placement>> {
         let (Placement::Shard(dim) | Placement::StridedShard { dim, .. }) = *placement else { return true };
         dim < dims
     };
-    (0..axes).fold(vec![Vec::new()], |lists, _| {
-        let longer = |list: Vec<Placement>| {
-            PER_AXIS
-                .iter()
-                .filter(|p| fits(p))
-                .map(move |p| list.iter().chain([p]).cloned().collect())
-                .collect::<Vec<_>>()
-        };
-        lists.into_iter().flat_map(longer).collect()
-    })
+    every(&PER_AXIS.iter().filter(|p| fits(p)).cloned().collect::<Vec<_>>(), axes)
 }
 
 fn check_mesh<T: Item>(mesh: &[usize], shapes: &[&[usize]], every: usize) -> usize {

@@ -2,6 +2,7 @@
 use quickcheck::{Arbitrary, Gen, QuickCheck};
 use reshard_sharding::meaning::{held, meaning, scatter};
 use reshard_sharding::{GroupPattern, Mesh, Placement, Placements, ReduceOp, Sharding};
+use reshard_test_support::every;
 
 /// `torch.chunk(list, n)`: pieces of `ceil(len/n)`, the last one shorter, missing ones empty.
 fn torch_chunk(list: &[usize], n: usize) -> Vec<Vec<usize>> {
@@ -93,11 +94,7 @@ fn choices() -> Vec<Placement> {
 }
 
 fn all_placements(axes: usize) -> Vec<Placements> {
-    (0..axes).fold(vec![Placements::default()], |all, _| {
-        all.iter()
-            .flat_map(|p| choices().into_iter().map(|c| p.iter().cloned().chain([c]).collect()))
-            .collect()
-    })
+    every(&choices(), axes).into_iter().map(Placements::from_iter).collect()
 }
 
 fn mesh(sizes: &[usize]) -> Mesh {

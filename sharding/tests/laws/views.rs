@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use quickcheck::{Arbitrary, Gen, QuickCheck};
 use reshard_sharding::meaning::held;
 use reshard_sharding::{Error, Mesh, Placement, Placements, Sharding};
+use reshard_test_support::every;
 
 fn mesh(sizes: &[usize]) -> Mesh {
     Mesh::new(["a", "b", "c"].into_iter().zip(sizes.iter().copied())).unwrap()
@@ -31,11 +32,7 @@ fn choices(shape: &[usize]) -> Vec<Placement> {
 }
 
 fn all_placements(shape: &[usize], axes: usize) -> Vec<Placements> {
-    (0..axes).fold(vec![Placements::default()], |all, _| {
-        all.iter()
-            .flat_map(|p| choices(shape).into_iter().map(|c| p.iter().cloned().chain([c]).collect()))
-            .collect()
-    })
+    every(&choices(shape), axes).into_iter().map(Placements::from_iter).collect()
 }
 
 type Held = Vec<Vec<usize>>;

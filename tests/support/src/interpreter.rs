@@ -4,6 +4,8 @@ use reshard_planner::{Block, Phase, Plan};
 use reshard_sharding::meaning::Term;
 use reshard_sharding::{ReduceOp, Sharding};
 
+use crate::Random;
+
 /// Calls `f` with (source offset, target offset) of every element of a block.
 fn each(block: &Block, f: &mut impl FnMut(usize, usize)) {
     let n = block.numel();
@@ -138,7 +140,7 @@ pub fn run<T: Value>(plan: &Plan, world: usize, shards: &[Vec<T>]) -> (Vec<Vec<T
 
 /// Random terms whose meaning is the whole, different on every rank: a multiple of 720720, so that averages are whole.
 pub fn shards_of(s: &Sharding, seed: u64) -> Vec<Vec<i64>> {
-    let mut x = seed | 1;
+    let mut random = Random(seed | 1);
     let mut terms: std::collections::HashMap<(Vec<usize>, usize), i64> = std::collections::HashMap::new();
     s.mesh()
         .ranks()
@@ -153,8 +155,7 @@ pub fn shards_of(s: &Sharding, seed: u64) -> Vec<Vec<i64>> {
             held.into_iter()
                 .map(|e| {
                     *terms.entry((term.clone(), e)).or_insert_with(|| {
-                        x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                        let small = ((x >> 33) % 7) as i64 - 3;
+                        let small = random.below(7) as i64 - 3;
                         if s.reduction().is_some_and(|(op, _)| op == ReduceOp::Prod) {
                             small
                         } else {

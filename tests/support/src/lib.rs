@@ -2,10 +2,14 @@
 //!
 //! * [`every`], [`placements`], [`shardings`]: all small cases of a kind, the last position fastest.
 //! * [`interpreter`]: plans carried out on lists of numbers, by their messages, which are checked on the way.
+//! * [`Random`]: numbers that look drawn, the same every time.
 //! * [`slower`]: a network on which small tensors cost what large ones do elsewhere.
 #![forbid(unsafe_code)]
 
 pub mod interpreter;
+mod random;
+
+pub use random::Random;
 
 use reshard_planner::{Level, Topology};
 use reshard_sharding::{Mesh, Sharding};

@@ -9,6 +9,8 @@ use reshard_sharding::Mesh;
 
 use reshard_sharding::{Placement, Placements, Sharding};
 
+use reshard_test_support::Random;
+
 use crate::propagation::{ADD, mesh, op, operand};
 
 /// What the major factors before a label in a dim leave: their letters and sizes.
@@ -167,25 +169,15 @@ fn best(
     best.map(|b| Best { tried, ..b })
 }
 
-/// A small generator, so that a failure can be seen again.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % n
-    }
-
-    fn placements(&mut self, shape: &[usize], axes: usize, terms: &[&str]) -> String {
-        let term = terms[self.below(terms.len())];
-        let one = |r: &mut Random| match r.below(7) {
-            2..=4 if !shape.is_empty() => format!("S({})", r.below(shape.len())),
-            5 if !shape.is_empty() => format!("SS({},2)", r.below(shape.len())),
-            6 => term.to_owned(),
-            _ => "R".to_owned(),
-        };
-        (0..axes).map(|_| one(self)).collect::<Vec<_>>().join(",")
-    }
+pub(crate) fn placements(random: &mut Random, shape: &[usize], axes: usize, terms: &[&str]) -> String {
+    let term = *random.pick(terms);
+    let one = |r: &mut Random| match r.below(7) {
+        2..=4 if !shape.is_empty() => format!("S({})", r.below(shape.len())),
+        5 if !shape.is_empty() => format!("SS({},2)", r.below(shape.len())),
+        6 => term.to_owned(),
+        _ => "R".to_owned(),
+    };
+    (0..axes).map(|_| one(random)).collect::<Vec<_>>().join(",")
 }
 
 /// A rule, the shapes of its inputs, those of its outputs where they do not follow, and what must be cut evenly.
@@ -256,7 +248,7 @@ fn the_choice_is_what_full_enumeration_finds() {
                 .iter()
                 .map(|s| {
                     loop {
-                        let text = random.placements(s, axes, terms);
+                        let text = placements(&mut random, s, axes, terms);
                         if let Ok(made) = Sharding::parse(&mesh, s, &text) {
                             return Operand::new(DType::F32, made);
                         }
@@ -264,7 +256,7 @@ fn the_choice_is_what_full_enumeration_finds() {
                 })
                 .collect();
             let constraint = (random.below(3) == 0).then(|| {
-                let text = random.placements(&op.outputs()[0], axes, &["R"]);
+                let text = placements(&mut random, &op.outputs()[0], axes, &["R"]);
                 Sharding::parse(&mesh, &op.outputs()[0], &text).unwrap()
             });
             let constraints: Vec<Constraint> = constraint.iter().cloned().map(Constraint::Exactly).collect();
@@ -298,7 +290,7 @@ fn every_pair_of_placements_is_added_and_multiplied_at_least_cost() {
     let shape: &[usize] = &[1024, 1024];
     let none: Majors = |_, _, _| Vec::new();
     let words = ["R", "S(0)", "S(1)", "P"];
-    let planner = reshard_planner::Planner::new();
+    let planner = Planner::new();
     for rule in [ADD, "mk,kn->mn"] {
         let op = op("op", rule, &[shape, shape]);
         for code in 0..256usize {
@@ -324,7 +316,7 @@ fn every_pair_of_placements_is_added_and_multiplied_at_least_cost() {
 #[test]
 fn short_dims_are_chosen_for_as_enumeration_does() {
     let none: Majors = |_, _, _| Vec::new();
-    let planner = reshard_planner::Planner::new();
+    let planner = Planner::new();
     let mut random = Random(11);
     let mut checked = 0;
     let families: [(&str, [&[usize]; 2]); 4] = [

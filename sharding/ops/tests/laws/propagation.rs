@@ -5,6 +5,9 @@ use reshard_ops::Error;
 use reshard_ops::propagate::{Choice, Constraint, Operand, Propagator};
 use reshard_ops::rules::{Op, Rule};
 use reshard_sharding::{Mesh, Sharding};
+use reshard_test_support::Random;
+
+use crate::enumeration::placements;
 
 pub(crate) fn mesh(text: &str) -> Mesh {
     text.parse().unwrap()
@@ -132,7 +135,7 @@ fn a_view_that_is_not_free_costs_no_more_than_its_advice() {
         [(&[12, 6], &[6, 12]), (&[36, 4], &[9, 16]), (&[5, 6], &[30]), (&[24], &[2, 3, 4])];
     for _ in 0..60 {
         for (from, to) in shapes {
-            let text = random.placements(from, 2, &["P", "R"]);
+            let text = placements(&mut random, from, 2, &["P", "R"]);
             let x = operand(&m, from, &text);
             let c = Propagator::new()
                 .propagate(&Op::view(from, to).unwrap(), &m, core::slice::from_ref(&x), &[])

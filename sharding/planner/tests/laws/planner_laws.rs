@@ -11,7 +11,7 @@ use reshard_planner::{Objective, Plan, Planner, Topology};
 use reshard_sharding::meaning::meaning;
 use reshard_sharding::{Mesh, Sharding};
 use reshard_test_support::interpreter::{bound_by_regions, run, shards_of};
-use reshard_test_support::{placements, shardings, slower};
+use reshard_test_support::{Random, placements, shardings, slower};
 
 /// Nodes of two ranks, with the figures of `h100`: small meshes have two levels.
 fn pairs_of_ranks() -> Topology {
@@ -442,10 +442,8 @@ fn order_dependent(s: &Sharding) -> Vec<Vec<f64>> {
                 t * p.sub.size + p.sub.digit(c[p.sub.axis], s.mesh().axes()[p.sub.axis].size())
             });
             let value = |e: usize| {
-                let mut x = (e * 31 + term * 1009 + 7) as u64;
-                for _ in 0..3 {
-                    x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                }
+                let mut random = Random((e * 31 + term * 1009 + 7) as u64);
+                let x = [0; 3].map(|_| random.next_u64())[2];
                 let sign = if x >> 63 == 1 { -1.0 } else { 1.0 };
                 sign * (1.0 + (x >> 12) as f64 * 2f64.powi(-52)) * 2f64.powi((x >> 50) as i32 % 60)
             };

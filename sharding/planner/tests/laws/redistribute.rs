@@ -5,6 +5,7 @@ use reshard_planner::{Objective, Plan, Planner, Step, StepOp, Topology};
 use reshard_sharding::meaning::meaning;
 use reshard_sharding::{Mesh, Sharding};
 use reshard_test_support::interpreter::{bound_by_regions, run, shards_of};
+use reshard_test_support::{Random, placements};
 
 fn check(from: &Sharding, to: &Sharding, objective: Objective) -> Plan {
     let plan = Planner::new()
@@ -29,24 +30,11 @@ fn check(from: &Sharding, to: &Sharding, objective: Objective) -> Plan {
     plan
 }
 
-fn all_placements(choices: &[&str], axes: usize) -> Vec<String> {
-    let mut all = vec![String::new()];
-    for _ in 0..axes {
-        all = all
-            .iter()
-            .flat_map(|p| {
-                choices.iter().map(move |c| if p.is_empty() { (*c).to_owned() } else { format!("{p},{c}") })
-            })
-            .collect();
-    }
-    all
-}
-
 fn all_pairs(mesh: &str, shapes: &[&[usize]], choices: &[&str]) -> usize {
     let mesh: Mesh = mesh.parse().unwrap();
     let mut n = 0;
     for &shape in shapes {
-        let shardings: Vec<Sharding> = all_placements(choices, mesh.axes().len())
+        let shardings: Vec<Sharding> = placements(choices, mesh.axes().len())
             .iter()
             .filter_map(|p| Sharding::parse(&mesh, shape, p).ok())
             .collect();
@@ -135,8 +123,8 @@ fn all_ops_on_two_axes() {
         for mesh in ["x=2,y=2", "x=3,y=2"] {
             let mesh: Mesh = mesh.parse().unwrap();
             for shape in [&[12, 6][..], &[5, 3]] {
-                for a in all_placements(&["R", "S(0)", &p, "P(max)"], 2) {
-                    for b in all_placements(&["R", "S(0)", &p, "P(sum)"], 2) {
+                for a in placements(&["R", "S(0)", &p, "P(max)"], 2) {
+                    for b in placements(&["R", "S(0)", &p, "P(sum)"], 2) {
                         let (Ok(from), Ok(to)) =
                             (Sharding::parse(&mesh, shape, &a), Sharding::parse(&mesh, shape, &b))
                         else {
@@ -157,15 +145,11 @@ fn all_ops_on_two_axes() {
 #[test]
 fn a_sample_on_three_axes() {
     let mesh: Mesh = "x=2,y=2,z=2".parse().unwrap();
-    let all = all_placements(&CHOICES, 3);
-    let mut seed = 7u64;
+    let all = placements(&CHOICES, 3);
+    let mut random = Random(7);
     for shape in [&[24, 24][..], &[7, 5], &[8, 3]] {
         for _ in 0..1500 {
-            let mut pick = || {
-                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                &all[(seed >> 33) as usize % all.len()]
-            };
-            let (a, b) = (pick(), pick());
+            let (a, b) = (random.pick(&all), random.pick(&all));
             let from = Sharding::parse(&mesh, shape, a).unwrap();
             let to = Sharding::parse(&mesh, shape, b).unwrap();
             check(&from, &to, Objective::Time);
@@ -180,8 +164,8 @@ fn two_meshes_and_other_world_sizes() {
         for b in meshes {
             let (a, b): (Mesh, Mesh) = (a.parse().unwrap(), b.parse().unwrap());
             for shape in [&[12, 6][..], &[5, 7], &[]] {
-                for p in all_placements(&["R", "S(0)", "SS(1,3)", "P"], a.axes().len()) {
-                    for q in all_placements(&["R", "S(1)", "P"], b.axes().len()) {
+                for p in placements(&["R", "S(0)", "SS(1,3)", "P"], a.axes().len()) {
+                    for q in placements(&["R", "S(1)", "P"], b.axes().len()) {
                         let (Ok(from), Ok(to)) =
                             (Sharding::parse(&a, shape, &p), Sharding::parse(&b, shape, &q))
                         else {
