@@ -1,5 +1,5 @@
 # What CI runs, one target a stage, and the longer runs that it does not.
-.PHONY: all help ci fmt one-algebra clippy doc package test recipes own-cut kept unsafe-list minilm bench bench-check laws fuzz instructions cuda gpu gpu-build check-gpu mpi mpi-bench large-mpi soak large
+.PHONY: all help ci fmt one-algebra clippy doc package test recipes own-cut kept exhaustive unsafe-list minilm bench bench-check fuzz instructions cuda gpu gpu-build check-gpu mpi mpi-bench large-mpi soak large
 
 all: fmt unsafe-list one-algebra clippy doc test
 
@@ -9,7 +9,7 @@ help:
 	@echo "make minilm       the real checkpoint alone (fetches 90 MB once)"
 	@echo "make recipes      the diffs of docs/recipes applied to a copy, and their tests run there"
 	@echo "make own-cut      a placement of one's own, from a package outside of the workspace"
-	@echo "make kept         200,000 plans and 100,000 shardings against the hashes kept of them (RESHARD_KEPT=0..7 an eighth)"
+	@echo "make kept         200,000 plans and 100,000 shardings against the hashes kept of them (RESHARD_EXHAUSTIVE=0..7 an eighth)"
 	@echo "make bench        all benchmarks; the tables are in docs/benchmarks.md"
 	@echo "make bench-check  fails where a promised ratio is missed"
 	@echo "make cuda         the CUDA kernels compiled for sm_90 and checked, without a GPU (fetches 90 MB once)"
@@ -18,7 +18,7 @@ help:
 	@echo "make large-mpi    a tensor of more than 2^31 bytes over MPI (8 GiB of memory)"
 	@echo "make gpu          all that needs a GPU; where there is no Rust, after a make gpu-build elsewhere"
 	@echo "make check-gpu    the script behind make gpu, over stand-ins for a GPU and all that it runs"
-	@echo "make laws         the laws of layouts and plans over larger spaces (minutes)"
+	@echo "make exhaustive   the laws of layouts and plans over larger spaces, and all kept answers (RESHARD_EXHAUSTIVE=0..7 an eighth)"
 	@echo "make soak         random redistributions on every engine of one process for SOAK_SECONDS (ten minutes)"
 	@echo "make large        tensors and messages of more than 2^31 bytes (7 GiB)"
 	@echo "make fuzz         arbitrary layout expressions for a minute (nightly, cargo-fuzz)"
@@ -58,9 +58,13 @@ own-cut:
 	cargo clippy $(OWN_CUT) --all-targets -- -D warnings
 	cargo test $(OWN_CUT)
 
-RESHARD_KEPT ?= all
+kept: export RESHARD_EXHAUSTIVE ?= all
 kept:
-	RESHARD_KEPT=$(RESHARD_KEPT) cargo test --release -p reshard-planner --test kept -- --nocapture
+	cargo test --release -p reshard-planner --test kept -- --nocapture
+
+exhaustive: export RESHARD_EXHAUSTIVE ?= all
+exhaustive:
+	cargo test --release -p reshard-layout -p reshard-planner --test laws --test kept -- --nocapture
 
 # What an earlier packaging left in cargo's home goes first: cargo would take it for these crates, of the same version.
 package:
@@ -76,10 +80,6 @@ bench:
 bench-check:
 	cargo run --release --package reshard-benches --bin bench_check
 	scripts/check_run_speed.sh
-
-laws:
-	RESHARD_LAWS=full cargo test --release -p reshard-layout --test laws
-	RESHARD_LAWS=full cargo test --release -p reshard-planner --test laws -- --nocapture planner_laws lower_bound
 
 SOAK_SECONDS ?= 600
 soak:

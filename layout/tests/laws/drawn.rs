@@ -2,9 +2,9 @@
 
 use quickcheck::{Arbitrary, Gen, QuickCheck, Testable};
 use reshard_layout::{At, Layout, Mode};
+use reshard_test_support::Sweep;
 
 use crate::slow::Slow;
-use crate::small::full;
 
 /// The greatest size of a random list, so that enumerating its values stays quick.
 const MAX_SIZE: i64 = 512;
@@ -107,7 +107,7 @@ pub(crate) fn cut<S: Slow>(modes: &[Mode<S>], where_to: &[u8]) -> Vec<Mode<S>> {
 
 /// 5,000 random cases, or 200,000; discarded ones do not count.
 pub(crate) fn check<A: Testable>(law: A) {
-    let tests = if full() { 200_000 } else { 5_000 };
+    let tests = Sweep::asked().count(5_000, 200_000);
     match QuickCheck::new().tests(tests).max_tests(tests * 20).quicktest(law) {
         Ok(passed) => assert!(passed * 2 >= tests, "only {passed} cases"),
         Err(failed) => panic!("{failed:?}"),

@@ -4,8 +4,7 @@
 use quickcheck::{Arbitrary, Gen, QuickCheck, TestResult};
 use reshard_layout::algebra::{Composed, Tiler};
 use reshard_layout::{Layout, Swizzle, reference};
-
-use crate::small::full;
+use reshard_test_support::Sweep;
 
 /// The greatest size of a random layout, so that enumerating its values stays quick.
 const MAX_SIZE: i64 = 2048;
@@ -97,7 +96,7 @@ impl Arbitrary for Random {
 }
 
 fn check<A: quickcheck::Testable>(law: A) {
-    let tests = if full() { 200_000 } else { 5_000 };
+    let tests = Sweep::asked().count(5_000, 200_000);
     QuickCheck::new().tests(tests).max_tests(tests * 20).quickcheck(law);
 }
 

@@ -7,10 +7,10 @@ use std::str::FromStr;
 use quickcheck::{Arbitrary, Gen};
 use reshard_layout::expression::{Value, evaluate};
 use reshard_layout::{At, Error, Layout, Mode, Named, Point, Points};
+use reshard_test_support::Sweep;
 
 use crate::drawn::{Drawn, List, below, check};
 use crate::slow::{pairs, steps};
-use crate::small::full;
 
 /// `FromStr` undoes `Display`.
 fn round_trips<T: Display + FromStr<Err = Error> + PartialEq>(value: &T) -> bool {
@@ -184,7 +184,7 @@ fn mutated_texts_are_read_or_refused() {
     }
     let mut g = Gen::new(64);
     let mut counts = [0, 0];
-    for _ in 0..if full() { 200_000 } else { 2_000 } {
+    for _ in 0..Sweep::asked().count(2_000, 200_000) {
         let cuts = Vec::<u8>::arbitrary(&mut g);
         let texts = [
             nest(&List::<At>::arbitrary(&mut g).0, &cuts).to_string(),

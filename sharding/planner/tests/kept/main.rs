@@ -5,10 +5,10 @@
 //!
 //! ```text
 //! cargo test --release -p reshard-planner --test kept                        a sixty-fourth of the blocks
-//! RESHARD_KEPT=all     ..                                                     all of them
-//! RESHARD_KEPT=3       ..                                                     the eighth that holds blocks 3, 11, 19 ..
-//! RESHARD_KEPT=write   ..                                                     keeps the answers of today
-//! RESHARD_KEPT=show:17 .. -- --nocapture plans                                the texts of one block, to compare with others
+//! RESHARD_EXHAUSTIVE=all ..                                                   all of them
+//! RESHARD_EXHAUSTIVE=3   ..                                                   the eighth that holds blocks 3, 11, 19 ..
+//! RESHARD_KEPT=write     ..                                                   keeps the answers of today
+//! RESHARD_KEPT=show:17   .. -- --nocapture plans                              the texts of one block, to compare with others
 //! ```
 
 mod answers;
@@ -18,14 +18,14 @@ mod shardings;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use reshard_test_support::Sweep;
+
 /// Questions a line.
 const BLOCK: u64 = 100;
 
 /// What the environment asks for.
 enum Asked {
-    Few,
-    All,
-    Eighth(u64),
+    Compare(Sweep),
     Write,
     Show(u64),
 }
@@ -33,14 +33,11 @@ enum Asked {
 fn asked() -> Asked {
     let text = std::env::var("RESHARD_KEPT").unwrap_or_default();
     match text.as_str() {
-        "" => Asked::Few,
-        "all" => Asked::All,
+        "" => Asked::Compare(Sweep::asked()),
         "write" => Asked::Write,
         other => match other.strip_prefix("show:").map(str::parse) {
-            Some(block) => Asked::Show(block.expect("RESHARD_KEPT=show:BLOCK")),
-            None => Asked::Eighth(
-                other.parse::<u64>().expect("RESHARD_KEPT is all, write, a number or show:BLOCK") % 8,
-            ),
+            Some(Ok(block)) => Asked::Show(block),
+            Some(Err(_)) | None => panic!("RESHARD_KEPT is write or show:BLOCK, not {other}"),
         },
     }
 }
@@ -56,9 +53,9 @@ fn compare(name: &str, blocks: u64, answer: impl Fn(u64) -> String + Sync) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/kept/{name}.txt"));
     let asked = asked();
     let chosen = |b: &u64| match asked {
-        Asked::All | Asked::Write => true,
-        Asked::Few => b.is_multiple_of(64),
-        Asked::Eighth(k) => b % 8 == k,
+        Asked::Write => true,
+        Asked::Compare(Sweep::Sample) => b.is_multiple_of(64),
+        Asked::Compare(sweep @ (Sweep::All | Sweep::Eighth(_))) => sweep.takes(*b),
         Asked::Show(only) => *b == only,
     };
     let chosen: Vec<u64> = (0..blocks).filter(chosen).collect();

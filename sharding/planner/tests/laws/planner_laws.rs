@@ -1,6 +1,6 @@
 //! The laws of the planner: over all small pairs first, then over random redistributions, which are also carried out.
 //!
-//! A sample runs by default. `RESHARD_LAWS=full cargo test --release -p reshard-planner --test laws planner_laws` carries out
+//! A sample runs by default. `RESHARD_EXHAUSTIVE=all cargo test --release -p reshard-planner --test laws planner_laws` carries out
 //! 100,000 distinct redistributions.
 
 use reshard_kernels::DType;
@@ -11,7 +11,7 @@ use reshard_planner::{Objective, Plan, Planner, Topology};
 use reshard_sharding::meaning::meaning;
 use reshard_sharding::{Mesh, Sharding};
 use reshard_test_support::interpreter::{bound_by_regions, run, shards_of};
-use reshard_test_support::{Random, placements, shardings, slower};
+use reshard_test_support::{Random, Sweep, placements, shardings, slower};
 
 /// Nodes of two ranks, with the figures of `h100`: small meshes have two levels.
 fn pairs_of_ranks() -> Topology {
@@ -370,18 +370,13 @@ fn carry_out(q: &Question) -> Option<Plan> {
     Some(plan)
 }
 
-/// How many distinct redistributions to carry out.
-fn wanted() -> usize {
-    let full = std::env::var_os("RESHARD_LAWS").is_some_and(|v| v == "full");
-    if full { 100_000 } else { 3_000 }
-}
-
 #[test]
 fn what_a_plan_promises_is_what_happens() {
-    let mut g = Gen::from_size_and_seed(64, 1);
+    let sweep = Sweep::asked();
+    let mut g = Gen::from_size_and_seed(64, 1 + sweep.seed());
     let mut seen: HashSet<Question> = HashSet::new();
     let (mut done, mut steps, mut empty) = (0, 0, 0);
-    while done < wanted() {
+    while done < sweep.count(3_000, 100_000) {
         let q = Question::arbitrary(&mut g);
         if seen.contains(&q) {
             continue;
@@ -389,7 +384,7 @@ fn what_a_plan_promises_is_what_happens() {
         let Ok(outcome) = std::panic::catch_unwind(|| carry_out(&q)) else { panic!("{q:?}") };
         if let Some(plan) = outcome {
             done += 1;
-            steps += plan.steps().len();
+            steps += plan.steps().len() as u64;
             empty += usize::from(plan.steps().is_empty());
             seen.insert(q);
         }

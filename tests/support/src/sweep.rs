@@ -1,0 +1,72 @@
+//! How much of a sweep runs: a sample with the tests, all of it, or an eighth.
+
+/// How many cases a sweep takes; `RESHARD_EXHAUSTIVE` says it.
+///
+/// ```text
+/// unset            a sample, in seconds
+/// all              every case, in minutes
+/// a number k       the eighth of them whose number is k modulo 8
+/// ```
+///
+/// ```
+/// use reshard_test_support::Sweep;
+/// assert!((0..8).all(|k| (0..100).filter(|&case| Sweep::Eighth(k).takes(case)).count() >= 12));
+/// assert_eq!((Sweep::Sample.count(5, 800), Sweep::All.count(5, 800), Sweep::Eighth(3).count(5, 800)), (5, 800, 100));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sweep {
+    /// What runs with the tests.
+    Sample,
+    /// Everything.
+    All,
+    /// One eighth of everything, below 8.
+    Eighth(u64),
+}
+
+impl Sweep {
+    /// What `RESHARD_EXHAUSTIVE` asks for.
+    ///
+    /// # Panics
+    ///
+    /// If it is neither `all` nor a number.
+    pub fn asked() -> Sweep {
+        match std::env::var("RESHARD_EXHAUSTIVE").as_deref() {
+            Err(_) | Ok("") => Sweep::Sample,
+            Ok("all") => Sweep::All,
+            Ok(number) => match number.parse::<u64>() {
+                Ok(k) => Sweep::Eighth(k % 8),
+                Err(_) => panic!("RESHARD_EXHAUSTIVE is all or the number of an eighth, not {number:?}"),
+            },
+        }
+    }
+
+    /// Whether the larger space is swept, or an eighth of it.
+    pub fn is_exhaustive(self) -> bool {
+        self != Sweep::Sample
+    }
+
+    /// Whether the case of this number is looked at. Of a sample all are.
+    pub fn takes(self, case: u64) -> bool {
+        match self {
+            Sweep::Sample | Sweep::All => true,
+            Sweep::Eighth(k) => case % 8 == k,
+        }
+    }
+
+    /// How many random cases are drawn, of so many in a sample and so many in all.
+    pub fn count(self, sample: u64, all: u64) -> u64 {
+        match self {
+            Sweep::Sample => sample,
+            Sweep::All => all,
+            Sweep::Eighth(_) => all / 8,
+        }
+    }
+
+    /// What to draw them from: every eighth has cases of its own.
+    pub fn seed(self) -> u64 {
+        match self {
+            Sweep::Sample | Sweep::All => 0,
+            Sweep::Eighth(k) => 1000 * (k + 1),
+        }
+    }
+}
