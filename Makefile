@@ -64,7 +64,7 @@ kept:
 
 exhaustive: export RESHARD_EXHAUSTIVE ?= all
 exhaustive:
-	cargo test --release -p reshard-layout -p reshard-planner --test laws --test kept -- --nocapture
+	cargo test --release -p reshard-layout -p reshard-planner -p reshard-ops --lib --test laws --test kept -- --nocapture
 
 # What an earlier packaging left in cargo's home goes first: cargo would take it for these crates, of the same version.
 package:

@@ -122,7 +122,7 @@ fn a_fault_ends_every_rank_and_an_output_is_whole_or_absent() {
         world.plant([Fault { rank: turn % 8, group, kind }]);
         let start = Instant::now();
         // Without a fault nothing waits in vain, however busy the machine is.
-        let outcomes = run(&world, &args, if group < 10_000 { Duration::from_secs(2) } else { LONG });
+        let outcomes = run(&world, &args, if group < 10_000 { Duration::from_millis(700) } else { LONG });
         assert!(start.elapsed() < Duration::from_mins(1), "{kind:?} in {group}");
         let there = folder.path().join(format!("out{turn}"));
         assert!(!there.exists() || files(&there) == wanted, "half an output: {kind:?} in {group}");

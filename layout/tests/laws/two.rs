@@ -94,7 +94,13 @@ fn divide_is_a_permutation_when_the_tile_tiles() {
 
 #[test]
 fn product_begins_with_its_first_operand_and_repeats_it() {
+    // A sample of every seventh pair: five products of each are many values.
+    let mut pair = 0_u32;
     for_each_two(|a, b| {
+        pair += 1;
+        if !(full() || pair.is_multiple_of(7)) {
+            return;
+        }
         let tiler = Tiler::Layout(b.clone());
         let Ok(r) = a.logical_product(&tiler) else { return };
         assert_eq!(r.mode(0).as_ref(), Ok(a));

@@ -62,6 +62,16 @@ impl Sweep {
         }
     }
 
+    /// How many cases a sweep that was not empty has at least, of so many in a sample and so many in all: an eighth need not
+    /// be an equal part.
+    pub fn least(self, sample: u64, all: u64) -> u64 {
+        match self {
+            Sweep::Sample => sample,
+            Sweep::All => all,
+            Sweep::Eighth(_) => all / 16,
+        }
+    }
+
     /// What to draw them from: every eighth has cases of its own.
     pub fn seed(self) -> u64 {
         match self {
