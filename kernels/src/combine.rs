@@ -6,8 +6,7 @@
 
 use std::ops::Range;
 
-use reshard_layout::{Layout, Mode};
-use smallvec::SmallVec;
+use reshard_layout::{Few, Layout, Mode};
 
 use crate::element::{Element, for_arithmetic};
 use crate::prepared::{byte_range, check_range};
@@ -131,9 +130,9 @@ impl DType {
     /// The bytes of the element that changes nothing when it is combined with another.
     ///
     /// Errors: [`Error::NoArithmetic`].
-    pub fn identity(self, op: CombineOp) -> Result<SmallVec<[u8; 8]>, Error> {
+    pub fn identity(self, op: CombineOp) -> Result<Few<u8, 8>, Error> {
         self.check_combine(op)?;
-        let mut bytes = SmallVec::from_elem(0, self.item_bytes()?);
+        let mut bytes = Few::from_elem(0, self.item_bytes()?);
         for_arithmetic!(self, T => T::identity(op).write(&mut bytes));
         Ok(bytes)
     }
@@ -321,9 +320,9 @@ mod tests {
         for dtype in DType::ALL.into_iter().filter(|d| d.check_combine(CombineOp::Sum).is_ok()) {
             for op in CombineOp::ALL {
                 let identity = dtype.identity(op).unwrap();
-                let mut values: Vec<SmallVec<[u8; 8]>> =
+                let mut values: Vec<Few<u8, 8>> =
                     CombineOp::ALL.into_iter().map(|op| dtype.identity(op).unwrap()).collect();
-                values.push(SmallVec::from_elem(0, identity.len()));
+                values.push(Few::from_elem(0, identity.len()));
                 for value in values {
                     assert_eq!(run(dtype, op, &identity, &value), value.to_vec(), "{dtype} {op}");
                     assert_eq!(run(dtype, op, &value, &identity), value.to_vec(), "{dtype} {op}");

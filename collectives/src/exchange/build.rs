@@ -164,7 +164,7 @@ impl Exchange {
                 let copy = Copy::new(nest, item_bytes)?;
                 self.fills.push(Fill {
                     piece: Piece { nest: nest.clone(), dtype },
-                    item: item.iter().copied().collect(),
+                    item: item.clone(),
                     copy,
                 });
             }

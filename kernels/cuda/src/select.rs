@@ -18,8 +18,7 @@
 //! Indices are 32 bits in a kernel; more than `MOST` units, or more modes than a job has loops, become several launches.
 
 use reshard_kernels::{CombineOp, Copy, CopySide, DType, Nest};
-use reshard_layout::{Mode, Modes};
-use smallvec::SmallVec;
+use reshard_layout::{Few, Mode, Modes};
 
 use crate::Error;
 use crate::job::{Job, JobLoop, MAX_LOOPS, THREADS};
@@ -151,7 +150,7 @@ pub struct Launch<K> {
 }
 
 /// A few launches, mostly one.
-pub type Launches<K> = SmallVec<[Launch<K>; 1]>;
+pub type Launches<K> = Few<Launch<K>, 1>;
 
 /// The launches that copy along a nest of elements of so many bytes.
 ///
