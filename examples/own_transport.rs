@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 /// Every rank's buffer, phase by phase. There are no partial sums here, so nothing is reduced and nothing filled.
 fn carry_out(plan: &Plan, mut buffers: Vec<Vec<u32>>) -> Result<Vec<Vec<u32>>, Box<dyn std::error::Error>> {
-    let ranks = (0..buffers.len()).map(|rank| plan.messages(rank)).collect::<Result<Vec<_>, _>>()?;
+    let ranks = (0..buffers.len()).map(|rank| plan.phases(rank)).collect::<Result<Vec<_>, _>>()?;
     for at in 0..ranks[0].len() {
         let mut transport = Transport::new();
         for (rank, (phases, buffer)) in ranks.iter().zip(&buffers).enumerate() {

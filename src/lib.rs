@@ -10,13 +10,15 @@
 //! * [`planner`]: how does it get there? Plans, their steps, costs and bounds, networks, caches.
 //! * [`ops`]: what do ops do to shardings? Rules, strategies, propagation.
 //! * [`kernels`]: element types, copies, reductions.
-//! * [`collectives`]: plans carried out, and engines; `mpi` and `nccl` with the features of these names.
+//! * [`collectives`]: plans carried out, and engines; `mpi`, `nccl` and, with the feature `cuda`, `device` are the others.
 //! * [`glossary`]: the words, what they mean and whose they are.
 #![forbid(unsafe_code)]
 
 pub mod glossary;
 
 pub use reshard_collectives as collectives;
+#[cfg(feature = "cuda")]
+pub use reshard_device as device;
 pub use reshard_kernels as kernels;
 pub use reshard_layout as layout;
 #[cfg(feature = "mpi")]

@@ -46,7 +46,7 @@ pub(crate) struct ShapeArg {
 #[group(skip)]
 #[serde(transparent)]
 pub(crate) struct PlacementsArg {
-    /// One placement per mesh axis, like S(0),R
+    /// One placement per mesh axis, like S(0),R; or by tensor, like [{dp},{tp}]; or as PyTorch, JAX, Shardy and HLO write it
     #[arg(long)]
     placements: Option<String>,
 }

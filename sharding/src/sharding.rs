@@ -156,7 +156,19 @@ impl Sharding {
         Sharding::from_cuts(mesh, shape, cuts, partial)
     }
 
-    /// The sharding that a text means on this mesh and shape: placements or by tensor.
+    /// The sharding that a text means on this mesh and shape, in any of the [notations](crate::notation): placements, by
+    /// tensor, PyTorch's, JAX's, Shardy's, HLO's.
+    ///
+    /// ```
+    /// use reshard_sharding::{Mesh, Sharding};
+    /// let mesh: Mesh = "dp=2,tp=4".parse()?;
+    /// let s = Sharding::parse(&mesh, &[64, 32], "S(0),R")?;
+    /// assert_eq!(s, Sharding::parse(&mesh, &[64, 32], "[{dp},{}]")?);
+    /// assert_eq!(s, Sharding::parse(&mesh, &[64, 32], "PartitionSpec('dp', None)")?);
+    /// # Ok::<(), reshard_sharding::Error>(())
+    /// ```
+    ///
+    /// Fails with `parse` for a text that is none of these, and as [`Sharding::new`].
     pub fn parse(mesh: &Mesh, shape: &[usize], text: &str) -> Result<Sharding, Error> {
         crate::notation::parse_sharding(&CutRegistry::new(), mesh, shape, text)
     }

@@ -80,7 +80,7 @@ impl Subjects {
             "region" => drop(black_box(s.region(black_box(37)))),
             "replicated" => drop(black_box(s.replicated_axes())),
             "group" => drop(black_box(self.mesh.group_of_axes(black_box(&["dp", "tp"])))),
-            "messages" => drop(black_box(self.plans[k].messages(black_box(37)))),
+            "messages" => drop(black_box(self.plans[k].phases(black_box(37)))),
             _ => return false,
         }
         true

@@ -1,7 +1,8 @@
 //! What an op means for shardings.
 //!
 //! * [`rules`]: what an op may be along one mesh axis: equations, strategies, the [table](rules::Table) of ops, and the
-//!   [verifier](rules::verify) that tries a rule on data.
+//!   [verifier](rules::verify) that tries a rule on data. Rules of one line are declared in `rules/standard.rs`, families of
+//!   ops that depend on arguments in `rules/families`.
 //! * [`propagate`]: the strategy of least cost for an op on a whole mesh, by the planner's own model, and for graphs of ops.
 #![forbid(unsafe_code)]
 

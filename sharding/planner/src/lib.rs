@@ -1,6 +1,6 @@
 //! Redistribution: the cheapest way from one sharding of a tensor to another.
 //!
-//! The rooms from the ground up; each uses those above it in this list only (`tests/rooms.rs`):
+//! The rooms from the ground up; each uses those above it in this list only (`tests/laws/rooms.rs`):
 //!
 //! ```text
 //! objective, op, arithmetic, hash, message   small words
@@ -15,7 +15,7 @@
 //!
 //! Two shardings on one mesh whose layouts nest are maps from mesh digits to positions of their zip: `states`. Everything
 //! else (uneven dims, layouts that do not nest, two meshes, other numbers of ranks) overlaps the regions of both: `regions`.
-//! Either way a plan is a list of [`Step`]s, each of which knows what every rank does in it ([`Plan::phases`]). Why the plans
+//! Either way a plan is a list of [`Step`]s, each of which knows what every rank does in it ([`Step::phases`]). Why the plans
 //! are right is told in chapters, from [the closed form](crate::theory::closed_form) to [costs](crate::theory::costs); how to
 //! change a formula, add a step or add a candidate stands in `docs/planner.md`.
 #![forbid(unsafe_code)]

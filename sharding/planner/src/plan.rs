@@ -136,9 +136,9 @@ impl Plan {
     /// let mesh: Mesh = "x=2".parse()?;
     /// let from = Sharding::parse(&mesh, &[4], "S(0)")?;
     /// let plan = Planner::new().plan(&from, &Sharding::parse(&mesh, &[4], "R")?, DType::F32)?;
-    /// let messages = plan.messages(0)?;
-    /// let (step, phase) = &messages[0];
-    /// assert_eq!((messages.len(), *step, phase.source_len, phase.target_len), (1, 0, 2, 4));
+    /// let phases = plan.phases(0)?;
+    /// let (step, phase) = &phases[0];
+    /// assert_eq!((phases.len(), *step, phase.source_len, phase.target_len), (1, 0, 2, 4));
     /// let sent = &phase.sends[0];
     /// assert_eq!((sent.peer, sent.numel(), sent.blocks[0].source_offset), (1, 2, 0));
     /// let lands: Vec<_> = phase.receives.iter().map(|m| (m.peer, m.blocks[0].target_offset)).collect();
@@ -147,7 +147,7 @@ impl Plan {
     /// ```
     ///
     /// Requires a rank of [`Plan::ranks`].
-    pub fn messages(&self, rank: usize) -> Result<Vec<(usize, Phase)>, Error> {
+    pub fn phases(&self, rank: usize) -> Result<Vec<(usize, Phase)>, Error> {
         let mut all = Vec::new();
         for (index, step) in self.steps.iter().enumerate() {
             all.extend(step.phases(rank)?.into_iter().map(|phase| (index, phase)));

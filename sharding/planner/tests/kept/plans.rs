@@ -94,7 +94,7 @@ fn asked(r: &mut Random, text: &mut String) -> Result<(), Error> {
     }
     let ranks = plan.ranks();
     let rank = ranks[r.below(ranks.len())];
-    for (step, phase) in plan.messages(rank)? {
+    for (step, phase) in plan.phases(rank)? {
         let _ = write!(text, " | {rank} in {step}:");
         write_phase(text, &phase);
     }
