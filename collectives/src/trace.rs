@@ -65,7 +65,9 @@ impl Trace {
             (&mut self.messages, &other.messages),
         ];
         for (mine, theirs) in all {
-            theirs.iter().for_each(|(&hop, &count)| add(mine, hop, count));
+            for (&hop, &count) in theirs {
+                add(mine, hop, count);
+            }
         }
     }
 

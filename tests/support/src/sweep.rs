@@ -33,10 +33,10 @@ impl Sweep {
         match std::env::var("RESHARD_EXHAUSTIVE").as_deref() {
             Err(_) | Ok("") => Sweep::Sample,
             Ok("all") => Sweep::All,
-            Ok(number) => match number.parse::<u64>() {
-                Ok(k) => Sweep::Eighth(k % 8),
-                Err(_) => panic!("RESHARD_EXHAUSTIVE is all or the number of an eighth, not {number:?}"),
-            },
+            Ok(number) => {
+                let k: u64 = number.parse().expect("RESHARD_EXHAUSTIVE is all, or the number of an eighth");
+                Sweep::Eighth(k % 8)
+            }
         }
     }
 
