@@ -23,6 +23,7 @@
 //! Only this module and the comparison of uneven views match on the three forms, and everybody else asks by method, so that
 //! a further form (ragged cuts over a prefix of the dims, sizes in relative units) is a new variant and no change to callers.
 
+mod balance;
 mod laws;
 mod made;
 mod own;
