@@ -244,12 +244,13 @@ fn compare(mesh: &str, shape: &[usize], choices: &[&str], topology: &Topology, e
     let all = placements(choices, mesh.axes().len());
     let shardings: Vec<Sharding> = all.iter().filter_map(|p| Sharding::parse(&mesh, shape, p).ok()).collect();
     let mut count = 0;
+    let sweep = Sweep::asked();
     let mut turn = 0;
     let mut misses = Vec::new();
     for from in &shardings {
         for to in shardings.iter().filter(|t| *t != from) {
             turn += 1;
-            if turn % every != 0 {
+            if turn % every != 0 || !sweep.takes(turn as u64) {
                 continue;
             }
             for (objective, item) in [(Objective::Time, 4), (Objective::Time, 40_000), (Objective::Bytes, 4)]
@@ -327,5 +328,5 @@ fn search_equals_exhaustive_dijkstra() {
         count += compare("x=2,y=2,z=2", &[8, 4], &["R", "S(0)", "P"], topology, one_in(17));
     }
     println!("{count} cases equal to an exhaustive Dijkstra");
-    assert!(count > 1000, "only {count} cases were small enough");
+    assert!(count as u64 > sweep.least(1_000, 6_000), "only {count} cases were small enough");
 }
