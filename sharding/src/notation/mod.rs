@@ -27,6 +27,7 @@ mod stored;
 
 pub(crate) use hlo::numbers;
 pub use hlo::{DeviceList, HloSharding, LastDim};
+pub use jax::{PartitionSpec, SpecDim};
 pub use replica_groups::ReplicaGroups;
 pub use stored::StoredSharding;
 
@@ -61,7 +62,7 @@ pub(crate) fn parse_sharding(
         return jax::parse(mesh, shape, text);
     }
     let mut r = Cursor::new("placements", text);
-    let (placements, numbers) = Placements::read(&mut r, cuts)?;
+    let (placements, numbers) = Placements::read(&mut r, cuts, Some(shape.len()))?;
     let mut order = if r.eat("order") { Some(read_order(&mut r, mesh)?) } else { None };
     if numbers.iter().any(Option::is_some) {
         order = Some(pytorch::order(&r, &placements, &numbers)?);
