@@ -3,6 +3,7 @@
 //! One placement per mesh axis, applied from the outermost axis in; each splits what the earlier ones left this rank.
 
 use core::fmt;
+use core::num::NonZeroUsize;
 use reshard_layout::Few;
 use std::str::FromStr;
 
@@ -46,7 +47,7 @@ pub enum Placement {
         /// How many indices each rank of the axis keeps.
         sizes: Arc<[usize]>,
     },
-    /// Another way to share a dim out among the ranks, with a name: `Z(0)`, zigzag, or one that somebody brings.
+    /// Another way to share a dim out among the ranks, with a name: `Z(0)`, zigzag, `BL(0,4)`, blocks, or one that somebody brings.
     Cut {
         /// The dim that is sharded.
         dim: usize,
@@ -122,6 +123,19 @@ impl Placement {
     /// ```
     pub fn zigzag(dim: usize) -> Placement {
         Placement::Cut { dim, cut: NamedCut::zigzag() }
+    }
+
+    /// Blocks of a dim: see [`Block`](crate::cut::Block).
+    ///
+    /// ```
+    /// use reshard_sharding::Placement;
+    /// let p = Placement::block(1, 3.try_into()?);
+    /// assert_eq!(p.to_string(), "BL(1,3)");
+    /// assert_eq!("BL(1,3)".parse::<Placement>()?, p);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn block(dim: usize, len: NonZeroUsize) -> Placement {
+        Placement::Cut { dim, cut: NamedCut::block(len) }
     }
 
     /// A dim cut by a cut of one's own: see [`Cut`].
@@ -316,7 +330,9 @@ fn read_dim(r: &mut Cursor<'_>, dims: Option<usize>) -> Result<usize, Error> {
         Some(dims) => {
             Err(r.error_at(at, format!("a dim of the {dims} from 0 to {} or -{dims} to -1", dims - 1)))
         }
-        None => Err(r.error_at(at, "a dim counted from 0 (from the end only where the tensor's shape is known)")),
+        None => {
+            Err(r.error_at(at, "a dim counted from 0 (from the end only where the tensor's shape is known)"))
+        }
     }
 }
 

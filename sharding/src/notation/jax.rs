@@ -122,7 +122,8 @@ fn read_axis(r: &mut Cursor<'_>, used: &mut Vec<AxisName>) -> Result<AxisName, E
     let Some(quote) = ["'", "\""].into_iter().find(|q| r.eat(q)) else {
         return Err(r.error_at(at, "an axis name in quotes, a tuple of them, None or UNCONSTRAINED"));
     };
-    let name = AxisName::new(r.take_while(AxisName::continues)).map_err(|_| r.error_at(at, "an axis name"))?;
+    let name =
+        AxisName::new(r.take_while(AxisName::continues)).map_err(|_| r.error_at(at, "an axis name"))?;
     r.expect(quote)?;
     if used.contains(&name) {
         return Err(r.error_at(at, format!("each axis at most once ({name} stands here twice)")));
@@ -133,9 +134,8 @@ fn read_axis(r: &mut Cursor<'_>, used: &mut Vec<AxisName>) -> Result<AxisName, E
 
 impl fmt::Display for PartitionSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let quoted = |names: &[AxisName]| {
-            names.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ")
-        };
+        let quoted =
+            |names: &[AxisName]| names.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ");
         let dim = |dim: &SpecDim| match dim {
             SpecDim::Unconstrained => "UNCONSTRAINED".to_owned(),
             SpecDim::Axes(names) => match names[..] {

@@ -23,12 +23,15 @@ mod jax;
 mod pytorch;
 mod replica_groups;
 pub(crate) mod shardy;
+mod shardy_text;
 mod stored;
 
 pub(crate) use hlo::numbers;
-pub use hlo::{DeviceList, HloSharding, LastDim};
+pub use hlo::{DeviceList, HloSharding, HloShardings, LastDim};
 pub use jax::{PartitionSpec, SpecDim};
 pub use replica_groups::ReplicaGroups;
+pub use shardy::inlined_mesh;
+pub use shardy_text::{AxisPart, ShardyDim, ShardyMesh, ShardySharding};
 pub use stored::StoredSharding;
 
 use core::fmt;

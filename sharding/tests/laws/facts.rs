@@ -44,7 +44,11 @@ fn otherwise(fact: &Value) -> Option<String> {
 /// Devices in an order that is no digits of the mesh are another matter: refused, and never answered wrongly.
 fn permuted(fact: &Value) -> bool {
     fact["kind"].as_str().unwrap().contains("permuted")
-        || fact["text"].as_str().unwrap().parse::<HloSharding>().is_ok_and(|hlo| !hlo.to_string().contains("<="))
+        || fact["text"]
+            .as_str()
+            .unwrap()
+            .parse::<HloSharding>()
+            .is_ok_and(|hlo| !hlo.to_string().contains("<="))
 }
 
 #[test]
@@ -85,12 +89,18 @@ fn local_shapes_and_offsets_are_torchs() {
         let mesh = Mesh::new(["a", "b", "c", "d"].into_iter().zip(sizes)).unwrap();
         let shape = numbers(&fact["shape"]);
         let s = Sharding::parse(&mesh, &shape, fact["placements"].as_str().unwrap()).unwrap();
-        let answers: Vec<&Value> = ["torch", "expect"].into_iter().map(|key| &fact[key]).filter(|v| !v.is_null()).collect();
+        let answers: Vec<&Value> =
+            ["torch", "expect"].into_iter().map(|key| &fact[key]).filter(|v| !v.is_null()).collect();
         for want in answers {
             for (rank, want) in want.as_array().unwrap().iter().enumerate() {
                 let (local, offset) = (numbers(&want[0]), numbers(&want[1]));
                 let region = s.region(rank).unwrap();
-                let first: Vec<usize> = region.dims.iter().zip(&shape).map(|(d, &len)| d.first().map_or(len, |x| x.start)).collect();
+                let first: Vec<usize> = region
+                    .dims
+                    .iter()
+                    .zip(&shape)
+                    .map(|(d, &len)| d.first().map_or(len, |x| x.start))
+                    .collect();
                 if s.local_shape(rank).unwrap().as_slice() != local || first != offset {
                     list.push(format!("{} of {shape:?} on {mesh}, rank {rank}: {local:?} at {offset:?}, and not {:?} at {first:?}", fact["placements"], s.local_shape(rank).unwrap()));
                 }
