@@ -309,7 +309,10 @@ impl Placement {
             Ok(None) => Err(
                 r.error_at(at, format!("{}; a cut {name} is read with a CutRegistry that knows it", all()))
             ),
-            Err(e) => Err(r.error_at(place, format!("what {name} takes ({e})"))),
+            Err(e) => {
+                dim?;
+                Err(r.error_at(place, format!("what {name} takes ({e})")))
+            }
         }
     }
 }

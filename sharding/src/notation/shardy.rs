@@ -32,13 +32,10 @@ pub(crate) fn is_mesh(text: &str) -> bool {
 /// Reads a sharding: what stands around the lists by tensor, and those.
 pub(super) fn parse(mesh: &Mesh, shape: &[usize], text: &str) -> Result<Sharding, Error> {
     let mut r = Cursor::new("Shardy sharding", text);
+    let at = r.here();
     let (of, close) = read_mesh_of(&mut r)?;
     if let Some(named) = of.mesh().filter(|&named| named != mesh) {
-        return Err(Error::Mesh {
-            reason: format!(
-                "{text} is a sharding over the mesh {named}, and not over {mesh}: give that mesh"
-            ),
-        });
+        return Err(r.error_at(at, format!("a sharding over the mesh {mesh}, and not over {named},")));
     }
     r.expect(",")?;
     let sharding = by_tensor::read(&mut r, mesh, shape)?;

@@ -224,7 +224,7 @@ impl Sharding {
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     ///
-    /// Fails with `not_expressible` for open dims and priorities, with `mesh` where the mesh that it names is another one,
+    /// Fails with `not_expressible` for open dims and priorities, with `parse` where the mesh in it is another one,
     /// and otherwise like [`Sharding::parse`].
     pub fn from_shardy(mesh: &Mesh, shape: &[usize], sharding: &ShardySharding) -> Result<Sharding, Error> {
         shardy::parse(mesh, shape, &sharding.to_string())

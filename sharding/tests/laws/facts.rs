@@ -51,13 +51,21 @@ fn permuted(fact: &Value) -> bool {
             .is_ok_and(|hlo| !hlo.to_string().contains("<="))
 }
 
+/// The lines of `jax_maps.jsonl` that may be refused, and why.
+const REFUSED: [(&str, &str); 1] = [(
+    "{devices=[3,1,2]<=[3,2]T(1,0)} of [3, 3, 8] on d=6",
+    "the devices 0,2,4,1,3,5 of one axis fill 3 x 2 tiles, so no digit of the axis is the first or the last tile dim",
+)];
+
 #[test]
 fn every_device_holds_what_jax_says() {
     let (mut answered, mut list) = (0, Vec::new());
     for fact in facts(include_str!("../data/jax_maps.jsonl")) {
         match otherwise(&fact) {
             None => answered += 1,
-            Some(why) if permuted(&fact) => assert!(!why.contains("holds"), "{why}"),
+            Some(why) if permuted(&fact) || REFUSED.iter().any(|(line, _)| why.starts_with(line)) => {
+                assert!(!why.contains("holds"), "{why}")
+            }
             Some(why) => list.push(why),
         }
     }

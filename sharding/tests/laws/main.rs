@@ -6,4 +6,5 @@ mod meshes;
 mod notations;
 mod recipes;
 mod shardings;
+mod texts;
 mod views;

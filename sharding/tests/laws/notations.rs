@@ -275,7 +275,8 @@ fn refusals_have_their_kind() {
         (&[64, 32], "S(0)[1]SS(0,2)", "parse"),
         (&[64, 32], "{mesh['dp'=4,'tp'=4], [{'dp'}, {}]}", "parse"),
         (&[5, 32], "[{dp,tp},{}]", "uneven"),
-        (&[5, 32], "{devices=[8,1]<=[8]}", "uneven"),
+        // Flat chunks over dp and a part of tp: only whole axes have words for blocks.
+        (&[5, 32], "{devices=[4,1,2]<=[8] last_tile_dim_replicate}", "uneven"),
         (&[5, 32], "PartitionSpec(('dp','tp'))", "uneven"),
         (&[5, 32], "[{2,dp},{}]", "uneven"),
         (&[5, 32], "[{tp:(2)2,dp},{}]", "uneven"),
