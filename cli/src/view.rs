@@ -64,7 +64,7 @@ pub(crate) fn run(args: &ViewArgs, console: &mut Console<'_>) -> Result<(), CliE
 }
 
 fn answer(request: &Request) -> Result<View, CliError> {
-    let mesh = request.mesh.required()?;
+    let mesh = request.mesh.or_inlined([request.placements.text()])?;
     let shape = request.shape.required()?;
     let to_shape = required("to_shape", request.to_shape.as_ref())?.dims()?;
     let placements = request.placements.required()?;

@@ -3,16 +3,17 @@
 //! Wherever a sharding is read, each of these is accepted:
 //!
 //! ```text
-//! S(0),R,SS(0,2),Z(1),P(sum)                  placements, one per mesh axis; order={b,a} if the axes apply in another order
+//! S(0),R,SS(0,2),Z(-1),P(sum)                 placements, one per mesh axis; order={b,a} if the axes apply in another order
 //! S(0)[1]S(0)[0]                              PyTorch's: the number of an axis in the shard order of its dim
 //! [{dp,tp},{}] unreduced={cp}                 by tensor: for each dim its axes, most significant first
 //! #sdy.sharding<@mesh, [{"dp"}, {}]>          Shardy, and XLA's {mesh['dp'=2,'tp'=4], [{'dp'}, {}]}
-//! PartitionSpec(('dp', 'tp'), None)           JAX; P(..) where it cannot be a partial placement
+//! PartitionSpec(('dp', 'tp'), None)           JAX; P(..) where it cannot be a partial placement; P() as the whole text
 //! {devices=[2,4]<=[8]}                        XLA's HloSharding, V1 and V2
 //! ```
 //!
 //! It is printed as placements where they can hold it, else by tensor. The others are printed on request, or say what
-//! they cannot hold. Groups have XLA's [`ReplicaGroups`], V1 to V3.
+//! they cannot hold. What frameworks write and no sharding has (open dims, tuples) is kept by [`PartitionSpec`],
+//! [`ShardySharding`] and [`HloShardings`]. Groups have XLA's [`ReplicaGroups`], V1 to V3.
 
 pub(crate) mod by_tensor;
 pub(crate) mod cursor;
