@@ -64,7 +64,7 @@ fn every_device_holds_what_jax_says() {
         match otherwise(&fact) {
             None => answered += 1,
             Some(why) if permuted(&fact) || REFUSED.iter().any(|(line, _)| why.starts_with(line)) => {
-                assert!(!why.contains("holds"), "{why}")
+                assert!(!why.contains("holds"), "{why}");
             }
             Some(why) => list.push(why),
         }

@@ -170,7 +170,9 @@ fn a_shardy_sharding_is_of_its_mesh_and_complete_or_refused() {
         let dims: Vec<String> = l.dims.iter().enumerate().map(dim).collect();
         let mut text = format!("#sdy.sharding<{header}, [{}]", dims.join(", "));
         if !l.unreduced.is_empty() {
-            text += &format!(", unreduced={{{}}}", Lists::names(&l.unreduced, '"').join(", "));
+            text += ", unreduced={";
+            text += &Lists::names(&l.unreduced, '"').join(", ");
+            text += "}";
         }
         text.push('>');
         let written: ShardySharding = text.parse().unwrap_or_else(|e| panic!("{text}: {e}"));

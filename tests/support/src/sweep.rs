@@ -35,7 +35,7 @@ impl Sweep {
             Ok("all") => Sweep::All,
             Ok(number) => match number.parse::<u64>() {
                 Ok(k) => Sweep::Eighth(k % 8),
-                Err(_) => panic!("RESHARD_EXHAUSTIVE is all or the number of an eighth, not {number:?}"),
+                Err(e) => panic!("RESHARD_EXHAUSTIVE is all or the number of an eighth, not {number:?}: {e}"),
             },
         }
     }
