@@ -7,7 +7,7 @@
 //! S(0)[1]S(0)[0]                              PyTorch's: the number of an axis in the shard order of its dim
 //! [{dp,tp},{}] unreduced={cp}                 by tensor: for each dim its axes, most significant first
 //! #sdy.sharding<@mesh, [{"dp"}, {}]>          Shardy, and XLA's {mesh['dp'=2,'tp'=4], [{'dp'}, {}]}
-//! PartitionSpec(('dp', 'tp'), None)           JAX; P(..) where it cannot be a partial placement; P() as the whole text
+//! PartitionSpec(('dp', 'tp'), None)           JAX; P(..) where it cannot be a partial placement
 //! {devices=[2,4]<=[8]}                        XLA's HloSharding, V1 and V2
 //! ```
 //!
