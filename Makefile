@@ -21,7 +21,7 @@ help:
 	@echo "make exhaustive   the laws of layouts and plans over larger spaces, and all kept answers (RESHARD_EXHAUSTIVE=0..7 an eighth)"
 	@echo "make soak         random redistributions on every engine of one process for SOAK_SECONDS (ten minutes)"
 	@echo "make large        tensors and messages of more than 2^31 bytes (7 GiB)"
-	@echo "make fuzz         arbitrary layout expressions for a minute (nightly, cargo-fuzz)"
+	@echo "make fuzz         arbitrary texts for every parser, FUZZ_SECONDS in all (a minute; nightly, cargo-fuzz)"
 	@echo "make instructions instruction counts of layouts, shardings, plans and propagation against the kept ones (valgrind)"
 
 ci:
@@ -90,7 +90,7 @@ large:
 
 FUZZ_SECONDS ?= 60
 fuzz:
-	cd layout && cargo +nightly fuzz run expressions -- -max_total_time=$(FUZZ_SECONDS) -dict=fuzz/expressions.dict
+	fuzz/run $(FUZZ_SECONDS)
 
 instructions:
 	benches/instructions.sh layout --check

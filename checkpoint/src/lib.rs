@@ -54,6 +54,8 @@ mod tests;
 pub use checkpoint::{Checkpoint, Tensor};
 pub use error::{Class, Error};
 pub use job::{Engine, Job};
+#[doc(hidden)]
+pub use manifest::manifest_again;
 pub use observer::Observer;
 pub use report::{Report, TensorReport};
 pub use spec::Spec;

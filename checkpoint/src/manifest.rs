@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use reshard_sharding::Mesh;
+use reshard_sharding::{Mesh, Sharding};
 use safetensors::Dtype;
 use serde::{Deserialize, Serialize};
 
@@ -49,8 +49,14 @@ impl Manifest {
     pub(crate) fn read(path: &Path) -> Result<(Self, Mesh), Error> {
         let bad = |why: String| Error::refused("manifest", format!("{} {why}", path.display()));
         let text = std::fs::read(path).map_err(|error| bad(format!("cannot be read: {error}")))?;
+        Self::of(&text, path)
+    }
+
+    /// Reads a manifest's text and the mesh that it names; errors name the path.
+    fn of(text: &[u8], path: &Path) -> Result<(Self, Mesh), Error> {
+        let bad = |why: String| Error::refused("manifest", format!("{} {why}", path.display()));
         let manifest: Self =
-            serde_json::from_slice(&text).map_err(|error| bad(format!("is not a manifest: {error}")))?;
+            serde_json::from_slice(text).map_err(|error| bad(format!("is not a manifest: {error}")))?;
         if manifest.format != FORMAT || manifest.version != VERSION {
             let (format, version) = (&manifest.format, manifest.version);
             return Err(bad(format!(
@@ -77,6 +83,18 @@ impl Manifest {
             Error::failed("manifest", format!("the manifest cannot be written as JSON: {error}"))
         })
     }
+}
+
+/// A manifest read from its text and written again, with all that its texts mean.
+#[doc(hidden)]
+pub fn manifest_again(text: &[u8]) -> Result<String, Error> {
+    let (manifest, mesh) = Manifest::of(text, Path::new(MANIFEST_NAME))?;
+    let mut tensors = BTreeMap::new();
+    for (name, entry) in manifest.tensors {
+        let sharding = Sharding::parse(&mesh, &entry.shape, &entry.sharding)?.to_string();
+        tensors.insert(name, Entry { sharding, ..entry });
+    }
+    Manifest::new(&mesh, tensors).to_text()
 }
 
 /// The name of the file of one rank.

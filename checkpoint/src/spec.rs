@@ -9,6 +9,7 @@
 //! The first pattern that matches a name wins; a pattern that never wins is an error, because it is either misspelled
 //! or hidden behind an earlier one.
 
+use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
@@ -24,16 +25,39 @@ use crate::error::Error;
 /// let spec: Spec = "\"*.weight\" = \"R,S(0)\"\n\"*\" = \"R,R\"".parse()?;
 /// assert_eq!(spec.placements("mlp.weight"), Some("R,S(0)"));
 /// assert_eq!(spec.placements("mlp.bias"), Some("R,R"));
+/// assert_eq!(spec.to_string().parse::<Spec>()?, spec);
 /// # Ok::<(), reshard_checkpoint::Error>(())
 /// ```
+#[derive(Debug, PartialEq, Eq)]
 pub struct Spec {
     rules: Vec<Rule>,
 }
 
+#[derive(Debug)]
 struct Rule {
     pattern: String,
     matcher: GlobMatcher,
     placements: String,
+}
+
+impl PartialEq for Rule {
+    fn eq(&self, other: &Self) -> bool {
+        // The matcher is the pattern's.
+        self.pattern == other.pattern && self.placements == other.placements
+    }
+}
+
+impl Eq for Rule {}
+
+impl fmt::Display for Spec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for rule in &self.rules {
+            let mut line = toml::Table::new();
+            line.insert(rule.pattern.clone(), toml::Value::String(rule.placements.clone()));
+            write!(f, "{line}")?;
+        }
+        Ok(())
+    }
 }
 
 impl Spec {

@@ -5,6 +5,7 @@
 
 use clap::Args;
 use reshard_sharding::Mesh;
+use reshard_sharding::notation::inlined_mesh;
 use serde::Deserialize;
 
 use super::error::CliError;
@@ -76,6 +77,21 @@ impl MeshArg {
     pub(crate) fn required(&self) -> Result<Mesh, CliError> {
         Ok(required("mesh", self.mesh.as_deref())?.parse()?)
     }
+
+    /// The mesh, or the first that stands in the text of a sharding, as in `#sdy.sharding<mesh<["x"=2]>, [{"x"}]>`.
+    pub(crate) fn or_inlined<'a>(
+        &self,
+        shardings: impl IntoIterator<Item = Option<&'a str>>,
+    ) -> Result<Mesh, CliError> {
+        if self.mesh.is_none() {
+            for text in shardings.into_iter().flatten() {
+                if let Some(mesh) = inlined_mesh(text)? {
+                    return Ok(mesh);
+                }
+            }
+        }
+        self.required()
+    }
 }
 
 impl ShapeArg {
@@ -86,6 +102,11 @@ impl ShapeArg {
 }
 
 impl PlacementsArg {
+    /// The text, if there is one.
+    pub(crate) fn text(&self) -> Option<&str> {
+        self.placements.as_deref()
+    }
+
     /// The text, which a request cannot do without.
     pub(crate) fn required(&self) -> Result<&str, CliError> {
         required("placements", self.placements.as_deref())

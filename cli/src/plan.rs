@@ -186,7 +186,7 @@ struct Answered {
 }
 
 fn plan(request: &Request) -> Result<Answered, CliError> {
-    let mesh = request.mesh.required()?;
+    let mesh = request.mesh.or_inlined([request.from.as_deref(), request.to.as_deref()])?;
     let to_mesh = request.to_mesh.as_deref().map_or_else(|| Ok(mesh.clone()), str::parse)?;
     let shape = request.shape.required()?;
     let from = Sharding::parse(&mesh, &shape, required("from", request.from.as_deref())?)?;

@@ -70,7 +70,7 @@ pub(crate) fn run(args: &ShardsArgs, console: &mut Console<'_>) -> Result<(), Cl
 }
 
 fn answer(request: &Request) -> Result<Shards, CliError> {
-    let mesh = request.mesh.required()?;
+    let mesh = request.mesh.or_inlined([request.placements.text()])?;
     let shape = request.shape.required()?;
     let sharding = Sharding::parse(&mesh, &shape, request.placements.required()?)?;
     if mesh.size() > MOST_RANKS {

@@ -45,7 +45,8 @@ struct Request {
 /// The sharding of the view.
 #[derive(Debug, Serialize)]
 struct View {
-    /// One placement per mesh axis, unless only sub-axes can hold the sharding.
+    /// One placement per mesh axis, with the order in which they apply where it is not the mesh's, unless only sub-axes
+    /// can hold the sharding; then it is by tensor.
     placements: Option<String>,
     /// The axes of each dim, unless the chunks of an uneven dim have more than one reading.
     by_tensor: Option<String>,
@@ -63,17 +64,23 @@ pub(crate) fn run(args: &ViewArgs, console: &mut Console<'_>) -> Result<(), CliE
 }
 
 fn answer(request: &Request) -> Result<View, CliError> {
-    let mesh = request.mesh.required()?;
+    let mesh = request.mesh.or_inlined([request.placements.text()])?;
     let shape = request.shape.required()?;
     let to_shape = required("to_shape", request.to_shape.as_ref())?.dims()?;
     let placements = request.placements.required()?;
     let view = Sharding::parse(&mesh, &shape, placements)?.view(&to_shape)?;
     let first = mesh.rank_at(&vec![0; mesh.axes().len()]).unwrap_or(mesh.offset());
     Ok(View {
-        placements: view.placements().ok().map(|p| p.to_string()),
+        placements: placements_of(&view),
         by_tensor: view.by_tensor().ok(),
         local_shape: view.local_shape(first)?.to_vec(),
     })
+}
+
+/// The sharding as placements, in an order of axes if need be; none where sub-axes are what it is.
+fn placements_of(view: &Sharding) -> Option<String> {
+    let held = view.placements().is_ok() || (view.layout().is_none() && view.whole_axes());
+    held.then(|| view.to_string())
 }
 
 impl View {

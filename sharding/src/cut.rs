@@ -15,7 +15,7 @@
 //! **Sizes** `s_0, .., s_(n-1)` (`Ragged`) are for the one length that they add up to, of which rank `i` keeps
 //! `[s_0 + .. + s_(i-1), s_0 + .. + s_i)`.
 //!
-//! **Any other cut** is a [`Cut`], which says for a length and a number of ranks who keeps which indices: [`Zigzag`], or one
+//! **Any other cut** is a [`Cut`], which says for a length and a number of ranks who keeps which indices: [`Zigzag`], [`Block`], or one
 //! that somebody else brings ([`CutRegistry`]). It is asked when a sharding is made, once for each length that the cuts
 //! before it leave, and what it says is checked and kept, so that afterwards it is a list like any other. Where that list is
 //! what chunks give, it is those chunks; the list of one rank is everything, so there is nothing to cut.
@@ -24,6 +24,7 @@
 //! a further form (ragged cuts over a prefix of the dims, sizes in relative units) is a new variant and no change to callers.
 
 mod balance;
+mod block;
 mod laws;
 mod made;
 mod own;
@@ -31,6 +32,7 @@ mod pieces;
 mod registry;
 mod zigzag;
 
+pub use block::Block;
 pub use laws::check_cut;
 pub use made::Made;
 pub use own::{Cut, NamedCut};

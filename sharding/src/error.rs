@@ -176,11 +176,12 @@ impl fmt::Display for Error {
             | Error::Uneven { reason }
             | Error::View { reason }
             | Error::Meaningless { reason } => f.write_str(reason),
-            Error::NoSuchRank { rank, mesh } => write!(f, "rank {rank} is not in the mesh {mesh}"),
-            Error::NoSuchAxis { axis, mesh } => write!(f, "the mesh {mesh} has no axis {axis:?}"),
+            Error::NoSuchRank { rank, mesh } => write!(f, "rank {rank} is not in {}", named(mesh)),
+            Error::NoSuchAxis { axis, mesh } => write!(f, "{} has no axis {axis:?}", named(mesh)),
             Error::PlacementCount { placements, axes, mesh } => write!(
                 f,
-                "the mesh {mesh} has {axes} axes but there are {placements} placements: give one per axis"
+                "{} has {axes} axes but there are {placements} placements: give one per axis",
+                named(mesh)
             ),
             Error::NoSuchDim { dim, dims, placement } => {
                 write!(f, "{placement} shards dim {dim}, but the tensor has {dims} dims (counted from 0)")
@@ -204,6 +205,11 @@ impl fmt::Display for Error {
             Error::Layout(e) => e.fmt(f),
         }
     }
+}
+
+/// A mesh in a sentence; one without axes prints as nothing.
+fn named(mesh: &str) -> String {
+    if mesh.is_empty() { "the mesh without axes".to_owned() } else { format!("the mesh {mesh}") }
 }
 
 impl core::error::Error for Error {}

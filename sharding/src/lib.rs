@@ -27,7 +27,7 @@ pub mod theory;
 mod view;
 
 pub use axis::{Axis, AxisName, SubAxis};
-pub use cut::{Cut, CutRegistry, NamedCut, Pieces, Zigzag, check_cut};
+pub use cut::{Block, Cut, CutRegistry, NamedCut, Pieces, Zigzag, check_cut};
 pub use error::Error;
 pub use group::{GroupPattern, GroupRegistry, ProcessGroup, ProcessGroups};
 pub use mesh::{Coordinate, Mesh, recipes};

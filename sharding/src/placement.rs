@@ -3,6 +3,7 @@
 //! One placement per mesh axis, applied from the outermost axis in; each splits what the earlier ones left this rank.
 
 use core::fmt;
+use core::num::NonZeroUsize;
 use reshard_layout::Few;
 use std::str::FromStr;
 
@@ -46,7 +47,7 @@ pub enum Placement {
         /// How many indices each rank of the axis keeps.
         sizes: Arc<[usize]>,
     },
-    /// Another way to share a dim out among the ranks, with a name: `Z(0)`, zigzag, or one that somebody brings.
+    /// Another way to share a dim out among the ranks, with a name: `Z(0)`, zigzag, `BL(0,4)`, blocks, or one that somebody brings.
     Cut {
         /// The dim that is sharded.
         dim: usize,
@@ -124,6 +125,19 @@ impl Placement {
         Placement::Cut { dim, cut: NamedCut::zigzag() }
     }
 
+    /// Blocks of a dim: see [`Block`](crate::cut::Block).
+    ///
+    /// ```
+    /// use reshard_sharding::Placement;
+    /// let p = Placement::block(1, 3.try_into()?);
+    /// assert_eq!(p.to_string(), "BL(1,3)");
+    /// assert_eq!("BL(1,3)".parse::<Placement>()?, p);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn block(dim: usize, len: NonZeroUsize) -> Placement {
+        Placement::Cut { dim, cut: NamedCut::block(len) }
+    }
+
     /// A dim cut by a cut of one's own: see [`Cut`].
     ///
     /// Fails like [`NamedCut::new`].
@@ -184,6 +198,11 @@ impl Placement {
 
     #[doc(hidden)]
     pub fn read(r: &mut Cursor<'_>, cuts: &CutRegistry) -> Result<Placement, Error> {
+        Placement::read_of(r, cuts, None)
+    }
+
+    /// Reads a placement of a tensor with so many dims, where that is known: then dims may be counted from the end.
+    fn read_of(r: &mut Cursor<'_>, cuts: &CutRegistry, dims: Option<usize>) -> Result<Placement, Error> {
         let at = r.here();
         let start = r.clone();
         let mut word = r.take_while(|c| c.is_ascii_alphanumeric() || c == '_');
@@ -203,14 +222,14 @@ impl Placement {
             "S" | "Shard" => {
                 r.expect("(")?;
                 keyword(r, &["dim"]);
-                let dim = r.number("the number of a dim, counted from 0")?;
+                let dim = read_dim(r, dims)?;
                 r.expect(")")?;
                 Ok(Placement::Shard(dim))
             }
             "SS" | "StridedShard" | "_StridedShard" | "_S" => {
                 r.expect("(")?;
                 keyword(r, &["dim"]);
-                let dim = r.number("the number of a dim, counted from 0")?;
+                let dim = read_dim(r, dims)?;
                 r.expect(",")?;
                 keyword(r, &["split_factor", "sf"]);
                 let place = r.here();
@@ -224,7 +243,7 @@ impl Placement {
             "RG" | "Ragged" => {
                 r.expect("(")?;
                 keyword(r, &["dim"]);
-                let dim = r.number("the number of a dim, counted from 0")?;
+                let dim = read_dim(r, dims)?;
                 r.expect(",")?;
                 keyword(r, &["sizes"]);
                 r.expect("[")?;
@@ -239,7 +258,13 @@ impl Placement {
             }
             "P" | "Partial" => {
                 let mut op = ReduceOp::Sum;
-                if r.eat("(") && !r.eat(")") {
+                if r.eat("(") {
+                    if r.eat(")") {
+                        if word == "Partial" {
+                            return Ok(Placement::Partial(op));
+                        }
+                        return Err(r.error_at(at, TWO_READINGS));
+                    }
                     keyword(r, &["reduce_op"]);
                     let quote = ["'", "\""].into_iter().find(|q| r.eat(q));
                     op = ReduceOp::read(r)?;
@@ -250,12 +275,18 @@ impl Placement {
                 }
                 Ok(Placement::Partial(op))
             }
-            name => Placement::read_cut(r, cuts, at, name),
+            name => Placement::read_cut(r, cuts, at, name, dims),
         }
     }
 
     /// Reads what stands behind the name of a cut: `(dim)` or `(dim,arguments)`.
-    fn read_cut(r: &mut Cursor<'_>, cuts: &CutRegistry, at: usize, name: &str) -> Result<Placement, Error> {
+    fn read_cut(
+        r: &mut Cursor<'_>,
+        cuts: &CutRegistry,
+        at: usize,
+        name: &str,
+        dims: Option<usize>,
+    ) -> Result<Placement, Error> {
         let known = || cuts.names().map(|name| format!("{name}(dim)")).collect::<Vec<_>>().join(", ");
         let all =
             || format!("a placement: R, S(dim), SS(dim,split_factor), RG(dim,[sizes]), {} or P(op)", known());
@@ -263,7 +294,7 @@ impl Placement {
             return Err(r.error_at(at, all()));
         }
         keyword(r, &["dim"]);
-        let dim = r.number("the number of a dim, counted from 0");
+        let dim = read_dim(r, dims);
         let place = r.here();
         let arguments = match &dim {
             Ok(_) if r.eat(",") => r.up_to_bracket(),
@@ -278,7 +309,32 @@ impl Placement {
             Ok(None) => Err(
                 r.error_at(at, format!("{}; a cut {name} is read with a CutRegistry that knows it", all()))
             ),
-            Err(e) => Err(r.error_at(place, format!("what {name} takes ({e})"))),
+            Err(e) => {
+                dim?;
+                Err(r.error_at(place, format!("what {name} takes ({e})")))
+            }
+        }
+    }
+}
+
+/// What is expected where `P()` stands among placements.
+const TWO_READINGS: &str = "P or P(sum) for a partial placement, or R for a replicated one: P() is JAX's replicated PartitionSpec where it is the whole text, and neither here,";
+
+/// Reads the number of a dim, counted from 0, or from the end as `-1` where it is known how many there are.
+fn read_dim(r: &mut Cursor<'_>, dims: Option<usize>) -> Result<usize, Error> {
+    let at = r.here();
+    if !r.eat("-") {
+        return r.number("the number of a dim, counted from 0");
+    }
+    let back = r.number("how many dims from the end, as in -1")?;
+    match dims {
+        Some(dims) if (1..=dims).contains(&back) => Ok(dims - back),
+        Some(0) => Err(r.error_at(at, "no shards: the tensor has no dims")),
+        Some(dims) => {
+            Err(r.error_at(at, format!("a dim of the {dims} from 0 to {} or -{dims} to -1", dims - 1)))
+        }
+        None => {
+            Err(r.error_at(at, "a dim counted from 0 (from the end only where the tensor's shape is known)"))
         }
     }
 }
@@ -342,7 +398,13 @@ pub(crate) type ShardNumbers = SmallVec<[Option<usize>; 4]>;
 
 impl Placements {
     /// Reads placements; of each, its number in PyTorch's shard order, as in `S(0)[1]S(0)[0]`, where it has one.
-    pub(crate) fn read(r: &mut Cursor<'_>, cuts: &CutRegistry) -> Result<(Placements, ShardNumbers), Error> {
+    ///
+    /// `dims` is the number of dims of the tensor, where it is known.
+    pub(crate) fn read(
+        r: &mut Cursor<'_>,
+        cuts: &CutRegistry,
+        dims: Option<usize>,
+    ) -> Result<(Placements, ShardNumbers), Error> {
         let mut numbers = SmallVec::new();
         let close = if r.eat("[") {
             Some("]")
@@ -357,7 +419,7 @@ impl Placements {
             if ended && (list.is_empty() || close.is_some()) {
                 break;
             }
-            let p = Placement::read(r, cuts)?;
+            let p = Placement::read_of(r, cuts, dims)?;
             let numbered = matches!(p, Placement::Shard(_)) && r.eat("[");
             list.push(p);
             numbers.push(if numbered { Some(r.number("a number in the order of axes")?) } else { None });
@@ -378,8 +440,24 @@ impl Placements {
 
     /// Reads placements that may be some of these cuts.
     pub fn parse_with(cuts: &CutRegistry, text: &str) -> Result<Placements, Error> {
+        Placements::parse(cuts, None, text)
+    }
+
+    /// Reads placements of a tensor with so many dims, of which some may be counted from the end.
+    ///
+    /// ```
+    /// use reshard_sharding::Placements;
+    /// assert_eq!(Placements::of_dims(3, "S(-1), R, SS(-3,2)")?.to_string(), "S(2),R,SS(0,2)");
+    /// assert!(Placements::of_dims(3, "S(-4)").unwrap_err().to_string().contains("-3 to -1"));
+    /// # Ok::<(), reshard_sharding::Error>(())
+    /// ```
+    pub fn of_dims(dims: usize, text: &str) -> Result<Placements, Error> {
+        Placements::parse(&CutRegistry::new(), Some(dims), text)
+    }
+
+    fn parse(cuts: &CutRegistry, dims: Option<usize>, text: &str) -> Result<Placements, Error> {
         let mut r = Cursor::new("placements", text);
-        let (list, numbers) = Placements::read(&mut r, cuts)?;
+        let (list, numbers) = Placements::read(&mut r, cuts, dims)?;
         if numbers.iter().any(Option::is_some) {
             return Err(r.error_at(0, "placements without [..] (an order of axes is read with a mesh)"));
         }

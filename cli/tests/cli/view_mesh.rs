@@ -40,3 +40,26 @@ fn meshes_have_groups() {
     let joint = reshard(&["mesh", "dp=2,pp=2,tp=4", "--groups", "dp,tp", "--json"]).json();
     assert_eq!(joint["groups"]["pattern"], "(4,2):(1,8)");
 }
+
+#[test]
+fn a_view_whose_axes_apply_in_another_order_says_which() {
+    let answer = view("a=2,b=3", "3,6", "18", "S(0),S(1)");
+    assert_eq!(answer["placements"], "RG(0,[4,2]),SS(0,3) order={b,a}");
+    let text = answer["placements"].as_str().unwrap();
+    let back = view("a=2,b=3", "18", "3,6", text);
+    assert_eq!(back["placements"], "S(0),S(1)");
+}
+
+#[test]
+fn a_sharding_may_bring_its_mesh() {
+    let text = r#"#sdy.sharding<mesh<["x"=2, "y"=3]>, [{}, {"y"}]>"#;
+    let flags = ["shards", "--shape", "4,6", "--placements", text, "--json"];
+    let given = ["shards", "--mesh", "x=2,y=3", "--shape", "4,6", "--placements", "R,S(1)", "--json"];
+    assert_eq!(reshard(&flags).json(), reshard(&given).json());
+    let other = ["shards", "--mesh", "x=3,y=2", "--shape", "4,6", "--placements", text, "--json"];
+    reshard(&other).refused("parse", "a sharding over the mesh x=3,y=2, and not over x=2,y=3");
+    let flags = ["view", "--shape", "4,6", "--to-shape", "24", "--placements", text, "--json"];
+    assert_eq!(reshard(&flags).json()["placements"], "R,SS(0,4)");
+    let plan = ["plan", "--shape", "4,6", "--from", text, "--to", "R,R", "--json"];
+    assert_eq!(reshard(&plan).json()["steps"][0]["op"], "all_gather");
+}

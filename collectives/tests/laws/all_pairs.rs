@@ -121,7 +121,7 @@ fn two_meshes_and_other_world_sizes() {
 #[test]
 fn zigzag_goes_everywhere_and_back() {
     for (mesh, texts) in [
-        ("x=4", &["Z(0)", "Z(1)", "S(0)", "S(1)", "SS(0,3)", "R", "P"][..]),
+        ("x=4", &["Z(0)", "Z(1)", "BL(0,7)", "S(0)", "S(1)", "SS(0,3)", "R", "P"][..]),
         (
             "x=2,y=3",
             &[
@@ -132,6 +132,7 @@ fn zigzag_goes_everywhere_and_back() {
                 "R,Z(0)",
                 "P,Z(0)",
                 "Z(0),P",
+                "BL(0,14),BL(0,5)",
                 "R,R",
                 "S(1),S(0)",
             ],

@@ -1,6 +1,7 @@
 //! What a cut is to those who bring one, and its name.
 
 use core::fmt;
+use core::num::NonZeroUsize;
 use std::sync::Arc;
 
 use super::Pieces;
@@ -103,6 +104,16 @@ impl NamedCut {
     /// The cut of [`Zigzag`](super::Zigzag).
     pub fn zigzag() -> NamedCut {
         NamedCut::read_once(Arc::new(super::Zigzag))
+    }
+
+    /// The cut of [`Block`](super::Block).
+    pub fn block(len: NonZeroUsize) -> NamedCut {
+        NamedCut::read_once(Arc::new(super::Block(len)))
+    }
+
+    /// A cut of this library.
+    pub(super) fn shipped(cut: Arc<dyn Cut>) -> NamedCut {
+        NamedCut::read_once(cut)
     }
 
     /// Its name and arguments are asked for once.

@@ -4,7 +4,7 @@ use core::fmt;
 use std::sync::Arc;
 
 use super::own::check_name;
-use super::{Cut, NamedCut};
+use super::{Block, Cut, NamedCut};
 use crate::Error;
 
 /// Makes a cut from its arguments.
@@ -55,13 +55,15 @@ pub struct CutRegistry {
 /// The names that need no adding, the short one first.
 const ZIGZAG: [&str; 2] = ["Z", "Zigzag"];
 
+const BLOCK: [&str; 2] = ["BL", "Block"];
+
 /// Whether a name is that of a cut of this library.
 pub(super) fn is_shipped(name: &str) -> bool {
-    ZIGZAG.contains(&name)
+    ZIGZAG.contains(&name) || BLOCK.contains(&name)
 }
 
 impl CutRegistry {
-    /// Those of this library: `Z`.
+    /// Those of this library: `Z` and `BL`.
     pub const fn new() -> CutRegistry {
         CutRegistry { added: Vec::new() }
     }
@@ -84,13 +86,16 @@ impl CutRegistry {
 
     /// The names that it knows.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        ZIGZAG[..1].iter().copied().chain(self.added.iter().map(|(name, _)| name.as_str()))
+        [ZIGZAG[0], BLOCK[0]].into_iter().chain(self.added.iter().map(|(name, _)| name.as_str()))
     }
 
     /// The cut of this name with these arguments; none where it knows no such name.
     ///
     /// Fails as its constructor does, and with `placement` where that makes a cut of another name.
     pub fn cut(&self, name: &str, arguments: &str) -> Result<Option<NamedCut>, Error> {
+        if BLOCK.contains(&name) {
+            return Ok(Some(NamedCut::shipped(Block::read(arguments)?)));
+        }
         if is_shipped(name) {
             if arguments.is_empty() {
                 return Ok(Some(NamedCut::zigzag()));

@@ -37,6 +37,9 @@ pub(crate) fn read(r: &mut Cursor<'_>, mesh: &Mesh, shape: &[usize]) -> Result<S
         loop {
             r.expect("{")?;
             dims.push(read_dim(r, mesh, &mut used)?);
+            if r.rest().starts_with('p') {
+                return Err(unsettled(r, "a priority, as p1", "leave the priority out"));
+            }
             if !r.eat(",") {
                 break;
             }
@@ -79,9 +82,7 @@ fn read_dim(
         }
         let at = r.here();
         if r.rest().starts_with('?') {
-            return Err(
-                r.error_at(at, "axes or } (a sharding is complete: open dims, ?, have no meaning here)")
-            );
+            return Err(unsettled(r, "an open dim, ?", "leave the ? out"));
         }
         if r.rest().starts_with(|c: char| c.is_ascii_digit()) {
             let n = r.number("a local digit")?;
@@ -94,6 +95,17 @@ fn read_dim(
         }
     }
     Ok(tokens)
+}
+
+/// The error of what only matters until who holds what is settled.
+fn unsettled(r: &Cursor<'_>, what: &str, way_out: &str) -> Error {
+    Error::NotExpressible {
+        notation: "placements",
+        reason: format!(
+            "{} has {what}, which is for propagation, and does not say exactly who holds what; {way_out}",
+            r.input()
+        ),
+    }
 }
 
 fn read_unreduced(

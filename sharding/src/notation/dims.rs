@@ -1,13 +1,16 @@
 //! From the digits that a notation lists for each dim to a sharding, and back.
 //!
 //! A list reads as digits, most significant first. On a dim that does not divide, nested chunks, strided chunks and flat
-//! chunks differ: it is refused unless all readings agree.
+//! chunks differ: it is refused unless all readings agree, but where a notation means one of them. XLA's tiles are flat
+//! chunks: [`flat`] makes those of blocks.
+
+use core::num::NonZeroUsize;
 
 use reshard_layout::{At, Modes};
 use smallvec::SmallVec;
 
 use crate::axis::SubAxis;
-use crate::cut::{DimCut, chunk};
+use crate::cut::{DimCut, NamedCut, chunk};
 use crate::layout::encode::{cuts_of, dim_of_parts};
 use crate::region::{Interval, Intervals, push};
 use crate::sharding::{AxisCut, Cuts, PartialAxis};
@@ -23,8 +26,29 @@ pub(crate) enum Token {
     Sub(SubAxis),
 }
 
+/// What a list of digits means on a dim that does not divide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// Nothing, unless nested chunks, strided chunks and flat chunks agree.
+    Any,
+    /// Flat chunks.
+    Flat,
+}
+
 /// The sharding in which each dim has these digits, most significant first, and what they leave is local.
 pub(crate) fn build(
+    mesh: &Mesh,
+    shape: &[usize],
+    text: &str,
+    dims: &[SmallVec<[Token; 4]>],
+    partial: SmallVec<[PartialAxis; 2]>,
+) -> Result<Sharding, Error> {
+    build_as(Reading::Any, mesh, shape, text, dims, partial)
+}
+
+/// The same, with a reading of dims that do not divide.
+pub(crate) fn build_as(
+    reading: Reading,
     mesh: &Mesh,
     shape: &[usize],
     text: &str,
@@ -73,11 +97,44 @@ pub(crate) fn build(
             }
         }
         if len > 0 && !readings_agree(len, &of_dim) {
-            return Err(uneven(text, dim, len, "nested chunks, strided chunks and flat chunks differ"));
+            match reading {
+                Reading::Any => {
+                    return Err(uneven(
+                        text,
+                        dim,
+                        len,
+                        "nested chunks, strided chunks and flat chunks differ",
+                    ));
+                }
+                Reading::Flat => flat(len, &mut of_dim)
+                    .ok_or_else(|| uneven(text, dim, len, "the number of its tiles does not fit"))?,
+            }
         }
         cuts.extend(of_dim);
     }
-    Sharding::from_cuts(mesh, shape, cuts, partial)
+    let sharding = Sharding::from_cuts(mesh, shape, cuts, partial)?;
+    if reading == Reading::Flat && !sharding.has_notation() {
+        return Err(Error::Uneven {
+            reason: format!(
+                "{text} chunks a dim of {shape:?} that does not divide over several axes of {mesh}, and another, or the same, over \
+                 parts of an axis, for which there is no notation: split the axis of the mesh"
+            ),
+        });
+    }
+    Ok(sharding)
+}
+
+/// Makes plain chunks, one after the other, flat ones: blocks of the same length on every rank.
+fn flat(len: usize, cuts: &mut [AxisCut]) -> Option<()> {
+    let total = cuts.iter().try_fold(1usize, |p, c| p.checked_mul(c.cut.ranks()))?;
+    let mut block = len.div_ceil(total);
+    for c in cuts.iter_mut().rev() {
+        let ranks = c.cut.ranks();
+        c.cut = DimCut::by(&NamedCut::block(NonZeroUsize::new(block)?), ranks);
+        // A block beyond the dim is all of it.
+        block = block.saturating_mul(ranks);
+    }
+    Some(())
 }
 
 fn radix(t: Token) -> usize {
@@ -178,6 +235,15 @@ pub(crate) type AxesOfDims = SmallVec<[SmallVec<[SubAxis; 4]>; 4]>;
 /// The sub-axes of each dim, if they are all there is to a sharding: `not_expressible` where a local digit stands before
 /// one (a strided shard), `uneven` where the chunks of a dim have more than one reading.
 pub(crate) fn axes_of_dims(s: &Sharding, notation: &'static str) -> Result<AxesOfDims, Error> {
+    axes_of_dims_as(Reading::Any, s, notation)
+}
+
+/// The same in a notation that reads dims that do not divide so.
+pub(crate) fn axes_of_dims_as(
+    reading: Reading,
+    s: &Sharding,
+    notation: &'static str,
+) -> Result<AxesOfDims, Error> {
     let mut dims: AxesOfDims = SmallVec::from_elem(SmallVec::new(), s.shape().len());
     match (s.layout(), s.cuts()) {
         (Some(layout), _) => {
@@ -203,14 +269,15 @@ pub(crate) fn axes_of_dims(s: &Sharding, notation: &'static str) -> Result<AxesO
             }
         }
         (None, cuts) => {
-            only_chunks(s, notation)?;
             for c in cuts.unwrap_or_default() {
                 dims[c.dim].push(c.sub);
             }
             let tokens: Vec<SmallVec<[Token; 4]>> =
                 dims.iter().map(|subs| subs.iter().map(|&x| Token::Sub(x)).collect()).collect();
-            let same = build(s.mesh(), s.shape(), "it", &tokens, s.partial().iter().copied().collect());
+            let partial = s.partial().iter().copied().collect();
+            let same = build_as(reading, s.mesh(), s.shape(), "it", &tokens, partial);
             if same.as_ref() != Ok(s) {
+                only_chunks(s, notation)?;
                 return Err(Error::Uneven {
                     reason: format!(
                         "{s} of {:?} does not divide, and in the {notation} notation its chunks would have more than one reading",

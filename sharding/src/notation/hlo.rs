@@ -6,6 +6,8 @@
 //! {devices=[2,4]<=[8]}   {devices=[2,4]<=[4,2]T(1,0)}         V2: iota, reshaped and transposed
 //! {devices=[2,1,4]<=[8] last_tile_dim_replicate}              a last tile dim over which the tiles are copies
 //! {devices=[2,2,2]<=[8] last_tile_dims={unreduced, replicated}}
+//! {replicated metadata={op_name="jit(f)/dot"}}                where it came from, which is not kept
+//! {{devices=[2,4]<=[8]}, {replicated}}                        a tuple: one for each of several tensors
 //! ```
 //!
 //! Devices are the positions of [`crate::Mesh::ranks`], as in a device assignment.
@@ -235,29 +237,135 @@ impl fmt::Display for HloSharding {
     }
 }
 
+/// What XLA writes behind `sharding=`: one sharding, or a tuple with one for each tensor of a tuple.
+///
+/// ```
+/// use reshard_sharding::notation::{HloSharding, HloShardings};
+/// let text = "{{devices=[2,4]<=[8]}, {replicated}}";
+/// let HloShardings::Tuple(all) = text.parse()? else { unreachable!() };
+/// assert_eq!(all[1], HloSharding::Replicated);
+/// assert_eq!(HloShardings::Tuple(all).to_string(), text);
+/// assert!(text.parse::<HloSharding>().unwrap_err().to_string().contains("a tuple of 2"));
+/// # Ok::<(), reshard_sharding::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum HloShardings {
+    /// `{replicated}`.
+    One(HloSharding),
+    /// `{{replicated}, {replicated}}`, at least one.
+    Tuple(Vec<HloSharding>),
+}
+
+impl HloShardings {
+    /// The shardings, in order.
+    pub fn all(&self) -> &[HloSharding] {
+        match self {
+            HloShardings::One(one) => core::slice::from_ref(one),
+            HloShardings::Tuple(all) => all,
+        }
+    }
+}
+
+impl fmt::Display for HloShardings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HloShardings::One(one) => one.fmt(f),
+            HloShardings::Tuple(all) => {
+                let all: Vec<String> = all.iter().map(ToString::to_string).collect();
+                write!(f, "{{{}}}", all.join(", "))
+            }
+        }
+    }
+}
+
+impl FromStr for HloShardings {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<HloShardings, Error> {
+        let mut r = Cursor::new("HLO sharding", text);
+        let mut ahead = r.clone();
+        let read = if ahead.eat("{") && ahead.rest().starts_with('{') {
+            r.expect("{")?;
+            let mut all = vec![read_one(&mut r)?];
+            while r.eat(",") {
+                all.push(read_one(&mut r)?);
+            }
+            r.expect("}")?;
+            HloShardings::Tuple(all)
+        } else {
+            HloShardings::One(read_one(&mut r)?)
+        };
+        r.finish()?;
+        Ok(read)
+    }
+}
+
 impl FromStr for HloSharding {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<HloSharding, Error> {
-        let mut r = Cursor::new("HLO sharding", text);
-        r.expect("{")?;
-        let at = r.here();
-        let sharding = match r.take_while(|c| c.is_ascii_alphabetic() || c == '_') {
-            "replicated" => HloSharding::Replicated,
-            "unreduced" => HloSharding::Unreduced,
-            "manual" => HloSharding::Manual,
-            "maximal" => {
-                r.expect("device")?;
-                r.expect("=")?;
-                HloSharding::Maximal(r.number("a device")?)
+        match text.parse()? {
+            HloShardings::One(one) => Ok(one),
+            HloShardings::Tuple(all) => {
+                let many = format!("one sharding, where this is a tuple of {}: name one of them", all.len());
+                Err(Cursor::new("HLO sharding", text).error(many))
             }
-            "devices" => read_tiled(&mut r)?,
-            _ => return Err(r.error_at(at, "devices=[..], replicated, unreduced, manual or maximal device=")),
-        };
-        r.expect("}")?;
-        r.finish()?;
-        Ok(sharding)
+        }
     }
+}
+
+/// Reads a sharding from its brace to the other one.
+fn read_one(r: &mut Cursor<'_>) -> Result<HloSharding, Error> {
+    r.expect("{")?;
+    let at = r.here();
+    let sharding = match r.take_while(|c| c.is_ascii_alphabetic() || c == '_') {
+        "replicated" => HloSharding::Replicated,
+        "unreduced" => HloSharding::Unreduced,
+        "manual" => HloSharding::Manual,
+        "maximal" => {
+            r.expect("device")?;
+            r.expect("=")?;
+            HloSharding::Maximal(r.number("a device")?)
+        }
+        "devices" => read_tiled(r)?,
+        _ => return Err(r.error_at(at, "devices=[..], replicated, unreduced, manual or maximal device=")),
+    };
+    skip_metadata(r)?;
+    r.expect("}")?;
+    Ok(sharding)
+}
+
+/// Passes over `metadata={op_name="..." source_line=3}`, which says nothing of who holds what.
+fn skip_metadata(r: &mut Cursor<'_>) -> Result<(), Error> {
+    let mut ahead = r.clone();
+    let _ = ahead.eat(",");
+    if !ahead.eat("metadata") {
+        return Ok(());
+    }
+    *r = ahead;
+    r.expect("=")?;
+    r.expect("{")?;
+    let mut open = 1usize;
+    while open > 0 {
+        r.take_while(|c| !matches!(c, '{' | '}' | '"'));
+        if r.eat("{") {
+            open += 1;
+        } else if r.eat("\"") {
+            // Quotes inside a text are escaped.
+            while !r.eat("\"") {
+                r.take_while(|c| !matches!(c, '"' | '\\'));
+                let escape = r.eat("\\") && (r.eat("\\") || r.eat("\"") || !r.is_done());
+                if !escape && r.is_done() {
+                    return Err(r.error("the quote that closes a text of the metadata"));
+                }
+            }
+        } else if r.eat("}") {
+            open -= 1;
+        } else {
+            return Err(r.error("the brace that closes the metadata"));
+        }
+    }
+    Ok(())
 }
 
 fn read_tiled(r: &mut Cursor<'_>) -> Result<HloSharding, Error> {

@@ -8,7 +8,7 @@ use reshard_layout::algebra::split_into;
 use reshard_layout::{At, Mode, Modes};
 use smallvec::SmallVec;
 
-use super::dims::{Token, axes_of_dims, build, sums};
+use super::dims::{Reading, Token, axes_of_dims_as, build_as, sums};
 use super::hlo::{DeviceList, HloSharding, LastDim};
 use crate::axis::SubAxis;
 use crate::layout::of_modes;
@@ -29,7 +29,8 @@ impl Sharding {
     /// ```
     ///
     /// Fails with `not_expressible` where the devices are no digits of the mesh or something is maximal or manual, with
-    /// `dim_count` for another number of dims, with `placement` for one of devices, and with `uneven` where a dim's chunks have several readings.
+    /// `dim_count` for another number of dims, with `placement` for one of devices, and with `uneven` where
+    /// flat chunks of a dim that does not divide would need parts of axes.
     pub fn from_hlo(mesh: &Mesh, shape: &[usize], hlo: &HloSharding) -> Result<Sharding, Error> {
         let refused = |reason: String| Error::NotExpressible { notation: "placements", reason };
         match hlo {
@@ -73,7 +74,7 @@ impl Sharding {
                         }
                     }
                 }
-                build(mesh, shape, &hlo.to_string(), &dims, partial)
+                build_as(Reading::Flat, mesh, shape, &hlo.to_string(), &dims, partial)
             }
         }
     }
@@ -92,7 +93,7 @@ impl Sharding {
     ///
     /// Fails with `not_expressible` for strided shards and reductions other than sums, and with `uneven`.
     pub fn hlo(&self) -> Result<HloSharding, Error> {
-        let dims = axes_of_dims(self, NOTATION)?;
+        let dims = axes_of_dims_as(Reading::Flat, self, NOTATION)?;
         let unreduced = sums(self, NOTATION)?;
         let replicated = self.replicated_axes();
         let size = |subs: &[SubAxis]| subs.iter().map(|s| s.size).product::<usize>();

@@ -3,9 +3,13 @@
 //! ```text
 //! PartitionSpec('dp', None, ('tp', 'pp'))        missing dims at the end are whole
 //! P(None, 'tp', unreduced={'dp'})                P in short
+//! P(P.UNCONSTRAINED, 'dp')                       the compiler chooses: kept and printed, and no sharding
 //! ```
+//!
+//! `P()` is one where it is the whole text; `P` and `P(sum)` are partial placements.
 
-use core::fmt::Write as _;
+use core::fmt;
+use std::str::FromStr;
 
 use smallvec::SmallVec;
 
@@ -17,76 +21,160 @@ use crate::{Error, Mesh, ReduceOp, Sharding};
 
 const NOTATION: &str = "PartitionSpec";
 
+/// A JAX `PartitionSpec`, whatever the mesh.
+///
+/// ```
+/// use reshard_sharding::notation::PartitionSpec;
+/// let spec: PartitionSpec = "P('x', None, ('y', 'z'), P.UNCONSTRAINED,)".parse()?;
+/// assert_eq!(spec.to_string(), "PartitionSpec('x', None, ('y', 'z'), UNCONSTRAINED)");
+/// # Ok::<(), reshard_sharding::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub struct PartitionSpec {
+    /// What each dim is; those that are missing are whole.
+    pub dims: Vec<SpecDim>,
+    /// The axes whose ranks hold terms of a sum.
+    pub unreduced: Vec<AxisName>,
+}
+
+/// What a `PartitionSpec` says of a dim.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum SpecDim {
+    /// Its axes, most significant first; `None` for none.
+    Axes(Vec<AxisName>),
+    /// Whatever the compiler chooses.
+    Unconstrained,
+}
+
 /// Whether a text is one: `P(` alone could also be a partial placement, whose op has no quotes.
 pub(super) fn is_spec(text: &str) -> bool {
+    const FIRST: [&str; 8] = ["'", "\"", "None", "(", "unreduced", "reduced", "UNCONSTRAINED", "P"];
     let mut r = Cursor::new(NOTATION, text);
     r.eat(NOTATION)
         || (r.eat("P")
             && r.eat("(")
-            && ["'", "\"", "None", "(", "unreduced", "reduced"].iter().any(|t| r.rest().starts_with(t)))
+            && (FIRST.iter().any(|t| r.rest().starts_with(t)) || (r.eat(")") && r.is_done())))
 }
 
-/// Reads a spec.
-pub(super) fn parse(mesh: &Mesh, shape: &[usize], text: &str) -> Result<Sharding, Error> {
-    let mut r = Cursor::new(NOTATION, text);
-    let _ = r.eat(NOTATION) || r.eat("P");
-    r.expect("(")?;
-    let mut used: SmallVec<[usize; 8]> = SmallVec::new();
-    let mut dims: Vec<SmallVec<[Token; 4]>> = Vec::new();
-    let mut partial: SmallVec<[PartialAxis; 2]> = SmallVec::new();
-    while !r.eat(")") {
-        let at = r.here();
-        if r.eat("None") {
-            dims.push(SmallVec::new());
-        } else if r.eat("unreduced") {
-            r.expect("=")?;
-            r.expect("{")?;
-            while !r.eat("}") {
-                let sub = read_axis(&mut r, mesh, &mut used)?;
-                partial.push(PartialAxis { sub, op: ReduceOp::Sum });
-                let _ = r.eat(",");
-            }
-        } else if r.rest().starts_with("reduced") || r.rest().starts_with("PartitionSpec.UNCONSTRAINED") {
-            return Err(r.error_at(at, "axes, None or unreduced={..} (a sharding is complete and of values)"));
-        } else if r.eat("(") {
-            let mut tokens = SmallVec::new();
-            while !r.eat(")") {
-                tokens.push(Token::Sub(read_axis(&mut r, mesh, &mut used)?));
-                let _ = r.eat(",");
-            }
-            dims.push(tokens);
-        } else {
-            dims.push(SmallVec::from_iter([Token::Sub(read_axis(&mut r, mesh, &mut used)?)]));
+impl FromStr for PartitionSpec {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<PartitionSpec, Error> {
+        let mut r = Cursor::new(NOTATION, text);
+        if !r.eat(NOTATION) {
+            r.expect("P")?;
         }
+        r.expect("(")?;
+        let mut used: Vec<AxisName> = Vec::new();
+        let mut spec = PartitionSpec::default();
+        while !r.eat(")") {
+            let at = r.here();
+            if r.eat("unreduced") {
+                r.expect("=")?;
+                r.expect("{")?;
+                spec.unreduced.extend(read_axes(&mut r, "}", &mut used)?);
+            } else if r.eat("reduced") {
+                return Err(r.error_at(at, "axes, None or unreduced={..} (a sharding is of values)"));
+            } else {
+                spec.dims.push(read_dim(&mut r, &mut used)?);
+            }
+            if !r.eat(",") {
+                r.expect(")")?;
+                break;
+            }
+        }
+        r.finish()?;
+        Ok(spec)
+    }
+}
+
+fn read_dim(r: &mut Cursor<'_>, used: &mut Vec<AxisName>) -> Result<SpecDim, Error> {
+    if r.eat("None") {
+        return Ok(SpecDim::Axes(Vec::new()));
+    }
+    let mut ahead = r.clone();
+    let _ = (ahead.eat(NOTATION) || ahead.eat("P")) && ahead.eat(".");
+    if ahead.eat("UNCONSTRAINED") {
+        *r = ahead;
+        return Ok(SpecDim::Unconstrained);
+    }
+    if r.eat("(") {
+        return Ok(SpecDim::Axes(read_axes(r, ")", used)?));
+    }
+    Ok(SpecDim::Axes(vec![read_axis(r, used)?]))
+}
+
+/// Axes with commas between, up to what closes them.
+fn read_axes(r: &mut Cursor<'_>, close: &str, used: &mut Vec<AxisName>) -> Result<Vec<AxisName>, Error> {
+    let mut axes = Vec::new();
+    while !r.eat(close) {
+        axes.push(read_axis(r, used)?);
         if !r.eat(",") {
-            r.expect(")")?;
+            r.expect(close)?;
             break;
         }
     }
-    r.finish()?;
-    if dims.len() > shape.len() {
-        return Err(Error::DimCount { named: dims.len(), dims: shape.len(), text: text.to_owned() });
-    }
-    dims.resize(shape.len(), SmallVec::new());
-    build(mesh, shape, text, &dims, partial)
+    Ok(axes)
 }
 
-fn read_axis(r: &mut Cursor<'_>, mesh: &Mesh, used: &mut SmallVec<[usize; 8]>) -> Result<SubAxis, Error> {
+fn read_axis(r: &mut Cursor<'_>, used: &mut Vec<AxisName>) -> Result<AxisName, Error> {
     let at = r.here();
     let Some(quote) = ["'", "\""].into_iter().find(|q| r.eat(q)) else {
-        return Err(r.error_at(at, "an axis name in quotes, a tuple of them, or None"));
+        return Err(r.error_at(at, "an axis name in quotes, a tuple of them, None or UNCONSTRAINED"));
     };
-    let name = r.take_while(AxisName::continues);
+    let name =
+        AxisName::new(r.take_while(AxisName::continues)).map_err(|_| r.error_at(at, "an axis name"))?;
     r.expect(quote)?;
-    let axis = mesh.axis(name)?;
-    if used.contains(&axis) {
+    if used.contains(&name) {
         return Err(r.error_at(at, format!("each axis at most once ({name} stands here twice)")));
     }
-    used.push(axis);
-    Ok(mesh.whole(axis))
+    used.push(name.clone());
+    Ok(name)
+}
+
+impl fmt::Display for PartitionSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let quoted =
+            |names: &[AxisName]| names.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ");
+        let dim = |dim: &SpecDim| match dim {
+            SpecDim::Unconstrained => "UNCONSTRAINED".to_owned(),
+            SpecDim::Axes(names) => match names[..] {
+                [] => "None".to_owned(),
+                [_] => quoted(names),
+                _ => format!("({})", quoted(names)),
+            },
+        };
+        let mut parts: Vec<String> = self.dims.iter().map(dim).collect();
+        if !self.unreduced.is_empty() {
+            parts.push(format!("unreduced={{{}}}", quoted(&self.unreduced)));
+        }
+        write!(f, "PartitionSpec({})", parts.join(", "))
+    }
 }
 
 impl Sharding {
+    /// The sharding of a tensor of this shape that a `PartitionSpec` means on a mesh.
+    ///
+    /// ```
+    /// use reshard_sharding::{Mesh, Sharding};
+    /// let mesh: Mesh = "dp=2,tp=4".parse()?;
+    /// let s = Sharding::from_partition_spec(&mesh, &[64, 32], &"P(None, 'tp')".parse()?)?;
+    /// assert_eq!(s.to_string(), "R,S(1)");
+    /// let e = Sharding::from_partition_spec(&mesh, &[64, 32], &"P(P.UNCONSTRAINED, 'tp')".parse()?).unwrap_err();
+    /// assert_eq!(e.kind(), "not_expressible");
+    /// # Ok::<(), reshard_sharding::Error>(())
+    /// ```
+    ///
+    /// Fails with `not_expressible` where a dim is unconstrained, with `no_such_axis`, with `dim_count` for more dims than
+    /// the tensor has, and with `uneven` where a dim's chunks have several readings.
+    pub fn from_partition_spec(
+        mesh: &Mesh,
+        shape: &[usize],
+        spec: &PartitionSpec,
+    ) -> Result<Sharding, Error> {
+        of_spec(mesh, shape, spec, &spec.to_string())
+    }
+
     /// The sharding as a JAX `PartitionSpec`, or why that notation cannot hold it.
     ///
     /// ```
@@ -100,31 +188,50 @@ impl Sharding {
     /// Fails with `not_expressible` for sub-axes, strided shards and reductions other than sums, and with `uneven`.
     pub fn partition_spec(&self) -> Result<String, Error> {
         let whole = |s: &SubAxis| {
+            let name = self.mesh().axes()[s.axis].name();
             if *s == self.mesh().whole(s.axis) {
-                return Ok(format!("'{}'", self.mesh().axes()[s.axis].name()));
+                return Ok(name.clone());
             }
             Err(Error::NotExpressible {
                 notation: NOTATION,
-                reason: format!("{self} splits the axis {} into sub-axes", self.mesh().axes()[s.axis].name()),
+                reason: format!("{self} splits the axis {name} into sub-axes"),
             })
         };
-        let mut text = String::from("PartitionSpec(");
-        for (i, dim) in axes_of_dims(self, NOTATION)?.iter().enumerate() {
-            let names = dim.iter().map(whole).collect::<Result<Vec<String>, Error>>()?;
-            let comma = if i > 0 { ", " } else { "" };
-            // Writing to a string does not fail.
-            let _ = match &names[..] {
-                [] => write!(text, "{comma}None"),
-                [one] => write!(text, "{comma}{one}"),
-                many => write!(text, "{comma}({})", many.join(", ")),
-            };
-        }
-        let unreduced = sums(self, NOTATION)?.iter().map(whole).collect::<Result<Vec<String>, Error>>()?;
-        if !unreduced.is_empty() {
-            let comma = if text.ends_with('(') { "" } else { ", " };
-            let _ = write!(text, "{comma}unreduced={{{}}}", unreduced.join(", "));
-        }
-        text.push(')');
-        Ok(text)
+        let names = |subs: &[SubAxis]| subs.iter().map(whole).collect::<Result<Vec<AxisName>, Error>>();
+        let dims = axes_of_dims(self, NOTATION)?;
+        let dims = dims.iter().map(|d| Ok(SpecDim::Axes(names(d)?))).collect::<Result<_, Error>>()?;
+        Ok(PartitionSpec { dims, unreduced: names(&sums(self, NOTATION)?)? }.to_string())
     }
+}
+
+/// Reads a spec as a sharding.
+pub(super) fn parse(mesh: &Mesh, shape: &[usize], text: &str) -> Result<Sharding, Error> {
+    of_spec(mesh, shape, &text.parse()?, text)
+}
+
+fn of_spec(mesh: &Mesh, shape: &[usize], spec: &PartitionSpec, text: &str) -> Result<Sharding, Error> {
+    let whole = |name: &AxisName| Ok(mesh.whole(mesh.axis(name.as_str())?));
+    let mut dims: Vec<SmallVec<[Token; 4]>> = Vec::new();
+    for (at, dim) in spec.dims.iter().enumerate() {
+        match dim {
+            SpecDim::Axes(names) => {
+                dims.push(names.iter().map(|n| whole(n).map(Token::Sub)).collect::<Result<_, Error>>()?);
+            }
+            SpecDim::Unconstrained => {
+                return Err(Error::NotExpressible {
+                    notation: "placements",
+                    reason: format!(
+                        "{text} leaves dim {at} to the compiler (UNCONSTRAINED), which does not say who holds what; name its axes, or None"
+                    ),
+                });
+            }
+        }
+    }
+    let term = |name: &AxisName| Ok(PartialAxis { sub: whole(name)?, op: ReduceOp::Sum });
+    let partial = spec.unreduced.iter().map(term).collect::<Result<_, Error>>()?;
+    if dims.len() > shape.len() {
+        return Err(Error::DimCount { named: dims.len(), dims: shape.len(), text: text.to_owned() });
+    }
+    dims.resize(shape.len(), SmallVec::new());
+    build(mesh, shape, text, &dims, partial)
 }

@@ -3,7 +3,7 @@
 //! Wherever a sharding is read, each of these is accepted:
 //!
 //! ```text
-//! S(0),R,SS(0,2),Z(1),P(sum)                  placements, one per mesh axis; order={b,a} if the axes apply in another order
+//! S(0),R,SS(0,2),Z(-1),P(sum)                 placements, one per mesh axis; order={b,a} if the axes apply in another order
 //! S(0)[1]S(0)[0]                              PyTorch's: the number of an axis in the shard order of its dim
 //! [{dp,tp},{}] unreduced={cp}                 by tensor: for each dim its axes, most significant first
 //! #sdy.sharding<@mesh, [{"dp"}, {}]>          Shardy, and XLA's {mesh['dp'=2,'tp'=4], [{'dp'}, {}]}
@@ -12,7 +12,8 @@
 //! ```
 //!
 //! It is printed as placements where they can hold it, else by tensor. The others are printed on request, or say what
-//! they cannot hold. Groups have XLA's [`ReplicaGroups`], V1 to V3.
+//! they cannot hold. What frameworks write and no sharding has (open dims, tuples) is kept by [`PartitionSpec`],
+//! [`ShardySharding`] and [`HloShardings`]. Groups have XLA's [`ReplicaGroups`], V1 to V3.
 
 pub(crate) mod by_tensor;
 pub(crate) mod cursor;
@@ -23,11 +24,15 @@ mod jax;
 mod pytorch;
 mod replica_groups;
 pub(crate) mod shardy;
+mod shardy_text;
 mod stored;
 
 pub(crate) use hlo::numbers;
-pub use hlo::{DeviceList, HloSharding, LastDim};
+pub use hlo::{DeviceList, HloSharding, HloShardings, LastDim};
+pub use jax::{PartitionSpec, SpecDim};
 pub use replica_groups::ReplicaGroups;
+pub use shardy::inlined_mesh;
+pub use shardy_text::{AxisPart, ShardyDim, ShardyMesh, ShardySharding};
 pub use stored::StoredSharding;
 
 use core::fmt;
@@ -61,7 +66,7 @@ pub(crate) fn parse_sharding(
         return jax::parse(mesh, shape, text);
     }
     let mut r = Cursor::new("placements", text);
-    let (placements, numbers) = Placements::read(&mut r, cuts)?;
+    let (placements, numbers) = Placements::read(&mut r, cuts, Some(shape.len()))?;
     let mut order = if r.eat("order") { Some(read_order(&mut r, mesh)?) } else { None };
     if numbers.iter().any(Option::is_some) {
         order = Some(pytorch::order(&r, &placements, &numbers)?);

@@ -3,6 +3,7 @@
 //! ```text
 //! #sdy.mesh<["dp"=2, "tp"=4]>                                       mesh['dp'=2,'tp'=4]
 //! #sdy.sharding<@mesh, [{"dp", "tp":(1)2}, {}], unreduced={"cp"}>   {mesh['dp'=2,'tp'=4], [{'dp'}, {}]}
+//! #sdy.sharding<mesh<["dp"=2, "tp"=4]>, [{"dp"}, {}]>               of the mesh itself, which must be the given one
 //! ```
 
 use core::fmt::Write as _;
@@ -10,6 +11,7 @@ use core::fmt::Write as _;
 use super::by_tensor;
 use super::cursor::Cursor;
 use super::dims::{axes_of_dims, sums};
+use super::shardy_text::ShardyMesh;
 use crate::axis::{AxisName, SubAxis};
 use crate::{Error, Mesh, Sharding};
 
@@ -18,43 +20,69 @@ const NOTATION: &str = "Shardy";
 /// Whether a text is a sharding in this spelling.
 pub(super) fn is_sharding(text: &str) -> bool {
     let text = text.trim_start();
-    ["#sdy.sharding", "sdy.sharding", "<@", "{mesh["].iter().any(|p| text.starts_with(p))
+    ["#sdy.sharding", "sdy.sharding", "<@", "<mesh", "{mesh"].iter().any(|p| text.starts_with(p))
 }
 
 /// Whether a text is a mesh in this spelling.
 pub(crate) fn is_mesh(text: &str) -> bool {
     let text = text.trim_start();
-    ["#sdy.mesh", "sdy.mesh", "<[", "mesh["].iter().any(|p| text.starts_with(p))
+    ["#sdy.mesh", "sdy.mesh", "<[", "mesh[", "mesh<"].iter().any(|p| text.starts_with(p))
 }
 
 /// Reads a sharding: what stands around the lists by tensor, and those.
 pub(super) fn parse(mesh: &Mesh, shape: &[usize], text: &str) -> Result<Sharding, Error> {
     let mut r = Cursor::new("Shardy sharding", text);
-    let close = if r.eat("{") {
-        let at = r.here();
-        let named = read_mesh(&mut r)?;
-        let same = named.axes().len() == mesh.axes().len()
-            && named
-                .axes()
-                .iter()
-                .zip(mesh.axes())
-                .all(|(a, b)| a.name() == b.name() && a.size() == b.size());
-        if !same {
-            return Err(r.error_at(at, format!("the mesh {mesh}")));
-        }
-        "}"
-    } else {
-        let _ = r.eat("#sdy.sharding") || r.eat("sdy.sharding");
-        r.expect("<")?;
-        r.expect("@")?;
-        r.take_while(AxisName::continues);
-        ">"
-    };
+    let at = r.here();
+    let (of, close) = read_mesh_of(&mut r)?;
+    if let Some(named) = of.mesh().filter(|&named| named != mesh) {
+        return Err(r.error_at(at, format!("a sharding over the mesh {mesh}, and not over {named},")));
+    }
     r.expect(",")?;
     let sharding = by_tensor::read(&mut r, mesh, shape)?;
     r.expect(close)?;
     r.finish()?;
     Ok(sharding)
+}
+
+/// Reads what stands before the lists, and says what closes them.
+pub(super) fn read_mesh_of(r: &mut Cursor<'_>) -> Result<(ShardyMesh, &'static str), Error> {
+    let close = if r.eat("{") {
+        "}"
+    } else {
+        let _ = r.eat("#sdy.sharding") || r.eat("sdy.sharding");
+        r.expect("<")?;
+        ">"
+    };
+    if close == ">" && r.eat("@") {
+        return Ok((ShardyMesh::Named(r.take_while(AxisName::continues).to_owned()), close));
+    }
+    let at = r.here();
+    if !r.rest().starts_with("mesh") {
+        return Err(r.error_at(at, if close == ">" { "@name or mesh<[..]>" } else { "mesh[..]" }));
+    }
+    let mesh = read_mesh(r)?;
+    // What is kept is printed again.
+    mesh.shardy()?;
+    Ok((ShardyMesh::Inlined(mesh), close))
+}
+
+/// The mesh that stands in the text of a sharding, if one does: Shardy's, inlined.
+///
+/// ```
+/// use reshard_sharding::notation::inlined_mesh;
+/// let mesh = inlined_mesh(r#"#sdy.sharding<mesh<["x"=2, "y"=3]>, [{"x"}, {}]>"#)?;
+/// assert_eq!(mesh.unwrap().to_string(), "x=2,y=3");
+/// assert_eq!(inlined_mesh("S(0),R")?, None);
+/// # Ok::<(), reshard_sharding::Error>(())
+/// ```
+///
+/// Fails where the text begins as such a sharding and does not go on as one.
+pub fn inlined_mesh(text: &str) -> Result<Option<Mesh>, Error> {
+    if !is_sharding(text) {
+        return Ok(None);
+    }
+    let (of, _) = read_mesh_of(&mut Cursor::new("Shardy sharding", text))?;
+    Ok(of.mesh().cloned())
 }
 
 /// Reads a mesh.
@@ -65,11 +93,12 @@ pub(crate) fn parse_mesh(text: &str) -> Result<Mesh, Error> {
     Ok(mesh)
 }
 
-/// Reads `mesh['a'=2]` or `#sdy.mesh<["a"=2], device_ids=[..]>`.
+/// Reads `mesh['a'=2]`, `mesh<["a"=2]>` or `#sdy.mesh<["a"=2], device_ids=[..]>`.
 pub(super) fn read_mesh(r: &mut Cursor<'_>) -> Result<Mesh, Error> {
-    let angle = !r.eat("mesh");
+    let short = r.eat("mesh");
+    let angle = !short || r.rest().starts_with('<');
     if angle {
-        let _ = r.eat("#sdy.mesh") || r.eat("sdy.mesh");
+        let _ = !short && (r.eat("#sdy.mesh") || r.eat("sdy.mesh"));
         r.expect("<")?;
     }
     r.expect("[")?;

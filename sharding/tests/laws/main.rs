@@ -1,9 +1,11 @@
 //! The laws of meshes, placements, notations and views, a file per concept.
 #![allow(clippy::needless_pass_by_value, reason = "quickcheck hands cases to laws by value")]
 
-mod blocks;
+mod balance;
+mod facts;
 mod meshes;
 mod notations;
 mod recipes;
 mod shardings;
+mod texts;
 mod views;

@@ -3,7 +3,9 @@
 use quickcheck::{Arbitrary, Gen, QuickCheck};
 use reshard_sharding::Strided;
 use reshard_sharding::meaning::held;
-use reshard_sharding::notation::{DeviceList, HloSharding, LastDim, ReplicaGroups};
+use reshard_sharding::notation::{
+    DeviceList, HloSharding, HloShardings, LastDim, PartitionSpec, ReplicaGroups, ShardySharding,
+};
 use reshard_sharding::{Mesh, Placement, Placements, ReduceOp, Sharding, SubAxis};
 
 fn mesh(text: &str) -> Mesh {
@@ -275,7 +277,8 @@ fn refusals_have_their_kind() {
         (&[64, 32], "S(0)[1]SS(0,2)", "parse"),
         (&[64, 32], "{mesh['dp'=4,'tp'=4], [{'dp'}, {}]}", "parse"),
         (&[5, 32], "[{dp,tp},{}]", "uneven"),
-        (&[5, 32], "{devices=[8,1]<=[8]}", "uneven"),
+        // Flat chunks over dp and a part of tp: only whole axes have words for blocks.
+        (&[5, 32], "{devices=[4,1,2]<=[8] last_tile_dim_replicate}", "uneven"),
         (&[5, 32], "PartitionSpec(('dp','tp'))", "uneven"),
         (&[5, 32], "[{2,dp},{}]", "uneven"),
         (&[5, 32], "[{tp:(2)2,dp},{}]", "uneven"),
@@ -336,6 +339,14 @@ fn no_text_makes_a_parser_panic() {
             "order",
             "SS(0,2)",
             "last_tile_dims",
+            "metadata",
+            "{replicated}",
+            "UNCONSTRAINED",
+            "?",
+            "p1",
+            "BL(0,2)",
+            "S(-1)",
+            "mesh<[]>",
             "99999999999999999999",
             "R",
             "#sdy.mesh",
@@ -354,6 +365,7 @@ fn no_text_makes_a_parser_panic() {
             }
         }
         let _ = (text.parse::<Mesh>(), text.parse::<ReplicaGroups>(), text.parse::<HloSharding>());
+        let _ = (text.parse::<HloShardings>(), text.parse::<PartitionSpec>(), text.parse::<ShardySharding>());
         let _ =
             (text.parse::<reshard_sharding::ProcessGroups>(), text.parse::<reshard_sharding::ProcessGroup>());
         true

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use quickcheck::{Arbitrary, Gen, QuickCheck};
 use reshard_sharding::meaning::held;
 use reshard_sharding::{Error, Mesh, Placement, Placements, Sharding};
-use reshard_test_support::every;
+use reshard_test_support::{Sweep, every};
 
 fn mesh(sizes: &[usize]) -> Mesh {
     Mesh::new(["a", "b", "c"].into_iter().zip(sizes.iter().copied())).unwrap()
@@ -431,4 +431,33 @@ fn views_there_and_back_are_the_same() {
         }
     }
     QuickCheck::new().tests(5_000).quickcheck(law as fn(Case, usize) -> bool);
+}
+
+#[test]
+fn every_view_is_printed_and_read_back() {
+    let (mut free, mut ordered) = (0, 0);
+    for sizes in [&[2][..], &[3], &[2, 2], &[2, 3], &[3, 2], &[4, 2]] {
+        let mesh = mesh(sizes);
+        for n in 1..=if Sweep::asked().is_exhaustive() { 18 } else { 12 } {
+            let shapes = shapes(n);
+            for shape in &shapes {
+                for placements in all_placements(shape, sizes.len()) {
+                    let s = Sharding::new(&mesh, shape, &placements).unwrap();
+                    for to in &shapes {
+                        let Ok(view) = s.view(to) else { continue };
+                        let text = view.to_string();
+                        let back = Sharding::parse(&mesh, to, &text);
+                        assert_eq!(
+                            back.as_ref(),
+                            Ok(&view),
+                            "{s} of {shape:?} as {to:?} on {mesh} prints {text}"
+                        );
+                        free += 1;
+                        ordered += usize::from(text.contains("order="));
+                    }
+                }
+            }
+        }
+    }
+    assert!(free > 1000 && ordered > 0, "{free} {ordered}");
 }

@@ -1,5 +1,7 @@
 //! Every placement written out literally over lists of indices, one index after the other.
 
+use core::num::NonZeroUsize;
+
 use reshard_sharding::{Mesh, Placement};
 
 /// `torch.chunk(list, n)`.
@@ -24,6 +26,10 @@ fn kept(p: &Placement, list: &[usize], n: usize, i: usize) -> Vec<usize> {
         Placement::Cut { cut, .. } if cut.name() == "Z" => {
             let all = chunks(list, 2 * n);
             [&all[i][..], &all[2 * n - 1 - i]].concat()
+        }
+        Placement::Cut { cut, .. } if cut.name() == "BL" => {
+            let block: usize = cut.arguments().parse().unwrap();
+            list.iter().enumerate().filter(|(at, _)| at / block == i).map(|(_, &x)| x).collect()
         }
         Placement::Cut { cut, .. } => {
             assert_eq!(cut.name(), "BC");
@@ -71,6 +77,8 @@ pub(crate) fn choices(dim: usize, n: usize, left: usize) -> Vec<Placement> {
         Placement::StridedShard { dim, split_factor: 3 },
         Placement::ragged(dim, &sizes),
         Placement::zigzag(dim),
+        // Longer than chunks of all of it, so that every part of it fits.
+        Placement::block(dim, NonZeroUsize::MIN.saturating_add(left.div_ceil(n))),
         super::brought::block_cyclic(dim, 2),
     ]
 }

@@ -131,7 +131,8 @@ impl Arbitrary for Pair {
         let side = |g: &mut Gen| {
             let one = |_| {
                 let dim = usize::arbitrary(g) % 2;
-                match usize::arbitrary(g) % 8 {
+                match usize::arbitrary(g) % 10 {
+                    8 | 9 => format!("BL({dim},{})", 15 + usize::arbitrary(g) % 4),
                     0 => "R".to_owned(),
                     1 => "P".to_owned(),
                     2 => format!("S({dim})"),

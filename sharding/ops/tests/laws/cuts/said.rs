@@ -16,6 +16,8 @@ fn placements_are_read_and_printed() {
     for (text, printed) in [
         ("Z(0)", "Z(0)"),
         ("Zigzag(dim=2)", "Z(2)"),
+        ("BL(1,4)", "BL(1,4)"),
+        ("Block(dim=0, 07)", "BL(0,7)"),
         ("BC(1,4)", "BC(1,4)"),
         (" BC ( dim=1 , 4 ) ", "BC(1,4)"),
     ] {
@@ -29,6 +31,9 @@ fn placements_are_read_and_printed() {
     assert_ne!(list[1], block_cyclic(0, 3));
     for (text, says) in [
         ("Z(0,3)", "Z takes a dim alone"),
+        ("BL(0)", "BL takes the length of a block"),
+        ("BL(0,0)", "BL takes the length of a block"),
+        ("BL(0,+1)", "BL takes the length of a block"),
         ("Z", "a placement: R, S(dim)"),
         ("Z()", "counted from 0"),
         ("Z(0", "\")\""),

@@ -2,8 +2,8 @@
 
 use quickcheck::{Arbitrary, Gen, QuickCheck};
 use reshard_sharding::meaning::{held, meaning, scatter};
+use reshard_sharding::{Block, Cut, Zigzag, check_cut};
 use reshard_sharding::{Mesh, Placement, Sharding};
-use reshard_sharding::{Zigzag, check_cut};
 
 use super::brought::{BlockCyclic, block_cyclic, registry};
 use super::definition::{elements, indices, lists};
@@ -42,6 +42,12 @@ fn is_as_defined(mesh: &Mesh, shape: &[usize], placements: &[Placement]) -> Shar
 #[test]
 fn the_shipped_cut_and_a_good_one_keep_the_laws() {
     check_cut(&Zigzag, 0..=40, 1..=9).unwrap();
+    for (block, ranks) in (1..=6).flat_map(|block| (1..=9).map(move |ranks| (block, ranks))) {
+        // More than the blocks hold is refused.
+        let cut = Block(block.try_into().unwrap());
+        check_cut(&cut, 0..=block * ranks, ranks..=ranks).unwrap();
+        assert!(cut.pieces(block * ranks + 1, ranks).is_err());
+    }
     for block in 1..=5 {
         check_cut(&BlockCyclic(block), 0..=40, 1..=9).unwrap();
     }

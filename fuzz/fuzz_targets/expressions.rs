@@ -1,7 +1,7 @@
 //! Reads and evaluates arbitrary expressions: no panic, no overflow, and what is printed is read again.
 //!
 //! ```text
-//! cd layout && cargo +nightly fuzz run expressions -- -max_total_time=60 -dict=fuzz/expressions.dict
+//! cargo +nightly fuzz run -s none expressions -- -max_total_time=60 -dict=fuzz/dictionaries/expressions.dict
 //! ```
 #![no_main]
 

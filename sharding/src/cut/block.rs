@@ -1,0 +1,69 @@
+//! Blocks: pieces of a given length, whatever the number of ranks.
+
+use core::num::NonZeroUsize;
+use std::sync::Arc;
+
+use super::{Cut, Pieces};
+use crate::Error;
+
+/// `BL(d,m)`: rank `i` keeps the indices `[i m, (i+1) m)` of the dim, the last ones fewer or none.
+///
+/// `Shard` finds the length of its pieces from what the earlier axes left this rank; a block has the same length on every rank.
+/// So flat chunks over several axes, which is what XLA's tiles are, are blocks one after the other: of `N` over `a` times
+/// `b` ranks, with `c = ceil(N / ab)`,
+///
+/// ```text
+/// chunk(N, ab)_(i b + j)  =  [(i b + j) c, (i b + j + 1) c)  =  block j of c of  block i of b c
+/// ```
+///
+/// ```
+/// use reshard_sharding::{Mesh, Sharding, meaning::held};
+/// let mesh: Mesh = "a=2,b=4".parse()?;
+/// let s = Sharding::from_hlo(&mesh, &[11], &"{devices=[8]<=[8]}".parse()?)?;
+/// assert_eq!(s.to_string(), "BL(0,8),BL(0,2)");
+/// assert_eq!(held(&s, 5)?, [10]); // of 8..11 by nested chunks it would be 9
+/// # Ok::<(), reshard_sharding::Error>(())
+/// ```
+///
+/// More than the ranks have blocks for is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block(pub NonZeroUsize);
+
+impl Block {
+    /// A block from what stands behind the dim.
+    pub(super) fn read(arguments: &str) -> Result<Arc<dyn Cut>, Error> {
+        let digits = !arguments.is_empty() && arguments.bytes().all(|b| b.is_ascii_digit());
+        let len = arguments.parse().ok().filter(|_| digits);
+        let len = len.ok_or_else(|| Error::Placement {
+            reason: format!("BL takes the length of a block, at least 1, behind the dim, not {arguments:?}"),
+        })?;
+        Ok(Arc::new(Block(len)))
+    }
+}
+
+impl Cut for Block {
+    fn name(&self) -> &'static str {
+        "BL"
+    }
+
+    fn arguments(&self) -> String {
+        self.0.to_string()
+    }
+
+    fn pieces(&self, extent: usize, ranks: usize) -> Result<Pieces, Error> {
+        let len = self.0.get();
+        if len.saturating_mul(ranks) < extent {
+            return Err(Error::Placement {
+                reason: format!(
+                    "{ranks} blocks of {len} are fewer than the {extent} indices that they share out: a block has at least {}",
+                    extent.div_ceil(ranks)
+                ),
+            });
+        }
+        let mut pieces = Pieces::new(ranks);
+        for rank in 0..ranks.min(extent.div_ceil(len)) {
+            pieces.add(rank, rank * len..((rank + 1).saturating_mul(len)).min(extent))?;
+        }
+        Ok(pieces)
+    }
+}

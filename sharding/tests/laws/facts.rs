@@ -1,0 +1,119 @@
+//! Facts of others: what jax says every device holds, what torch says of local shapes and offsets, which placements the
+//! tests of both expect of views. The first line of each file says where its facts come from.
+//!
+//! Each law goes over all lines and lists those that are answered otherwise; what may stand in the list has a reason here.
+use reshard_sharding::notation::HloSharding;
+use reshard_sharding::{Mesh, Sharding};
+use serde_json::Value;
+
+fn facts(text: &str) -> Vec<Value> {
+    text.lines().skip(1).map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn numbers(v: &Value) -> Vec<usize> {
+    v.as_array().unwrap().iter().map(|n| usize::try_from(n.as_u64().unwrap()).unwrap()).collect()
+}
+
+/// What jax says a rank holds: per dim `[start, length]`.
+fn holds(s: &Sharding, rank: usize, want: &Value) -> bool {
+    let region = s.region(rank).unwrap();
+    let want: Vec<Vec<usize>> = want.as_array().unwrap().iter().map(numbers).collect();
+    let have: Vec<Vec<usize>> =
+        region.dims.iter().map(|dim| dim.iter().flat_map(|x| [x.start, x.len]).collect()).collect();
+    let nothing = |x: &[usize]| x.is_empty() || x.get(1) == Some(&0);
+    have.len() == want.len() && have.iter().zip(&want).all(|(h, w)| h == w || (nothing(h) && nothing(w)))
+}
+
+/// How a line of `jax_maps.jsonl` is answered otherwise, if it is.
+fn otherwise(fact: &Value) -> Option<String> {
+    let (text, shape) = (fact["text"].as_str().unwrap(), numbers(&fact["shape"]));
+    let mesh: Mesh = match fact["mesh"].as_str().unwrap().parse() {
+        Ok(mesh) => mesh,
+        Err(e) => return Some(format!("{text}: {e}")),
+    };
+    let s = match Sharding::parse(&mesh, &shape, text) {
+        Ok(s) => s,
+        Err(e) => return Some(format!("{text} of {shape:?} on {mesh}: {e}")),
+    };
+    let ranks = fact["ranks"].as_object().unwrap();
+    assert_eq!(ranks.len(), mesh.size(), "{text}");
+    let wrong = ranks.iter().find(|(rank, want)| !holds(&s, rank.parse().unwrap(), want));
+    wrong.map(|(rank, want)| format!("{text} of {shape:?} on {mesh} is {s}, and rank {rank} holds {want}"))
+}
+
+/// Devices in an order that is no digits of the mesh are another matter: refused, and never answered wrongly.
+fn permuted(fact: &Value) -> bool {
+    fact["kind"].as_str().unwrap().contains("permuted")
+        || fact["text"]
+            .as_str()
+            .unwrap()
+            .parse::<HloSharding>()
+            .is_ok_and(|hlo| !hlo.to_string().contains("<="))
+}
+
+/// The lines of `jax_maps.jsonl` that may be refused, and why.
+const REFUSED: [(&str, &str); 1] = [(
+    "{devices=[3,1,2]<=[3,2]T(1,0)} of [3, 3, 8] on d=6",
+    "the devices 0,2,4,1,3,5 of one axis fill 3 x 2 tiles, so no digit of the axis is the first or the last tile dim",
+)];
+
+#[test]
+fn every_device_holds_what_jax_says() {
+    let (mut answered, mut list) = (0, Vec::new());
+    for fact in facts(include_str!("../data/jax_maps.jsonl")) {
+        match otherwise(&fact) {
+            None => answered += 1,
+            Some(why) if permuted(&fact) || REFUSED.iter().any(|(line, _)| why.starts_with(line)) => {
+                assert!(!why.contains("holds"), "{why}");
+            }
+            Some(why) => list.push(why),
+        }
+    }
+    assert!(list.is_empty(), "{} answered, otherwise:\n{}", answered, list.join("\n"));
+    assert!(answered > 500, "{answered}");
+}
+
+#[test]
+fn views_have_the_placements_that_others_expect() {
+    let mut list = Vec::new();
+    for fact in facts(include_str!("../data/views.jsonl")) {
+        let ask = &fact["ask"];
+        let mesh: Mesh = ask["mesh"].as_str().unwrap().parse().unwrap();
+        let (shape, to) = (numbers(&ask["shape"]), numbers(&ask["to_shape"]));
+        let view = Sharding::parse(&mesh, &shape, ask["placements"].as_str().unwrap()).unwrap().view(&to);
+        let want = Sharding::parse(&mesh, &to, fact["want"].as_str().unwrap()).unwrap();
+        if view.as_ref() != Ok(&want) {
+            list.push(format!("{ask}: {want}, and not {view:?}"));
+        }
+    }
+    assert!(list.is_empty(), "{}", list.join("\n"));
+}
+
+#[test]
+fn local_shapes_and_offsets_are_torchs() {
+    let mut list = Vec::new();
+    for fact in facts(include_str!("../data/torch_offsets.jsonl")) {
+        let sizes = numbers(&fact["mesh"]);
+        let mesh = Mesh::new(["a", "b", "c", "d"].into_iter().zip(sizes)).unwrap();
+        let shape = numbers(&fact["shape"]);
+        let s = Sharding::parse(&mesh, &shape, fact["placements"].as_str().unwrap()).unwrap();
+        let answers: Vec<&Value> =
+            ["torch", "expect"].into_iter().map(|key| &fact[key]).filter(|v| !v.is_null()).collect();
+        for want in answers {
+            for (rank, want) in want.as_array().unwrap().iter().enumerate() {
+                let (local, offset) = (numbers(&want[0]), numbers(&want[1]));
+                let region = s.region(rank).unwrap();
+                let first: Vec<usize> = region
+                    .dims
+                    .iter()
+                    .zip(&shape)
+                    .map(|(d, &len)| d.first().map_or(len, |x| x.start))
+                    .collect();
+                if s.local_shape(rank).unwrap().as_slice() != local || first != offset {
+                    list.push(format!("{} of {shape:?} on {mesh}, rank {rank}: {local:?} at {offset:?}, and not {:?} at {first:?}", fact["placements"], s.local_shape(rank).unwrap()));
+                }
+            }
+        }
+    }
+    assert!(list.is_empty(), "{}", list.join("\n"));
+}
