@@ -1,5 +1,6 @@
 //! `reshard plan`: the cheapest steps from one sharding to another.
 
+use std::cmp::Ordering;
 use std::fmt::Write as _;
 
 use clap::Args;
@@ -185,12 +186,25 @@ struct Answered {
     explanation: Option<Explanation>,
 }
 
+/// Both of the tensor with fewer dims: where one is a ragged shard of several dims, it is of the tensor with these as one.
+fn of_one_shape(from: Sharding, to: Sharding) -> Result<(Sharding, Sharding), CliError> {
+    Ok(match from.shape().len().cmp(&to.shape().len()) {
+        Ordering::Equal => (from, to),
+        Ordering::Greater => (from.view(to.shape())?, to),
+        Ordering::Less => {
+            let viewed = to.view(from.shape())?;
+            (from, viewed)
+        }
+    })
+}
+
 fn plan(request: &Request) -> Result<Answered, CliError> {
     let mesh = request.mesh.or_inlined([request.from.as_deref(), request.to.as_deref()])?;
     let to_mesh = request.to_mesh.as_deref().map_or_else(|| Ok(mesh.clone()), str::parse)?;
     let shape = request.shape.required()?;
     let from = Sharding::parse(&mesh, &shape, required("from", request.from.as_deref())?)?;
     let to = Sharding::parse(&to_mesh, &shape, required("to", request.to.as_deref())?)?;
+    let (from, to) = of_one_shape(from, to)?;
     let dtype = element::dtype(request.dtype.as_deref())?;
     let mut planner = network::planner(&request.topology, &request.objective)?;
     if let Some(bytes) = request.max_peak_bytes {

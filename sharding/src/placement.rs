@@ -198,11 +198,15 @@ impl Placement {
 
     #[doc(hidden)]
     pub fn read(r: &mut Cursor<'_>, cuts: &CutRegistry) -> Result<Placement, Error> {
-        Placement::read_of(r, cuts, None)
+        let (at, mut of) = (r.here(), Of::default());
+        let p = Placement::read_of(r, cuts, &mut of)?;
+        of.needs_no_shape(r, at)?;
+        Ok(p)
     }
 
-    /// Reads a placement of a tensor with so many dims, where that is known: then dims may be counted from the end.
-    fn read_of(r: &mut Cursor<'_>, cuts: &CutRegistry, dims: Option<usize>) -> Result<Placement, Error> {
+    /// Reads a placement of a tensor, of which something may be known.
+    fn read_of(r: &mut Cursor<'_>, cuts: &CutRegistry, of: &mut Of) -> Result<Placement, Error> {
+        let dims = of.dims;
         let at = r.here();
         let start = r.clone();
         let mut word = r.take_while(|c| c.is_ascii_alphanumeric() || c == '_');
@@ -240,19 +244,24 @@ impl Placement {
                 r.expect(")")?;
                 Ok(Placement::StridedShard { dim, split_factor })
             }
-            "RG" | "Ragged" => {
+            "RG" | "Ragged" | "RaggedShard" => {
                 r.expect("(")?;
-                keyword(r, &["dim"]);
-                let dim = read_dim(r, dims)?;
+                keyword(r, &["dims", "dim"]);
+                let dim = if r.eat("(") { read_prefix(r, of)? } else { read_dim(r, dims)? };
                 r.expect(",")?;
+                of.units |= ["local_units", "units"].into_iter().any(|word| r.eat(word) && r.eat("="));
                 keyword(r, &["sizes"]);
-                r.expect("[")?;
+                let close = if r.eat("(") { ")" } else { "]" };
+                if close == "]" {
+                    r.expect("[")?;
+                }
                 let at = r.here();
                 let sizes = crate::notation::numbers(r, "the size of the first rank's piece")?;
                 if sizes.iter().try_fold(0i64, |sum, &n| sum.checked_add(n as i64)).is_none() {
                     return Err(r.error_at(at, "sizes whose sum is below 2^63"));
                 }
-                r.expect("]")?;
+                r.eat(",");
+                r.expect(close)?;
                 r.expect(")")?;
                 Ok(Placement::Ragged { dim, sizes: sizes.into() })
             }
@@ -319,6 +328,45 @@ impl Placement {
 
 /// What is expected where `P()` stands among placements.
 const TWO_READINGS: &str = "P or P(sum) for a partial placement, or R for a replicated one: P() is JAX's replicated PartitionSpec where it is the whole text, and neither here,";
+
+/// What is known of the tensor that placements are of, and what one of them wants to know.
+#[derive(Default)]
+struct Of {
+    /// How many dims it has.
+    dims: Option<usize>,
+    /// A ragged shard is of so many dims, the first ones.
+    prefix: Option<usize>,
+    /// Its sizes are shares.
+    units: bool,
+}
+
+impl Of {
+    /// Fails where the placement at a place is only one of a tensor whose shape is known.
+    fn needs_no_shape(&self, r: &Cursor<'_>, at: usize) -> Result<(), Error> {
+        if self.prefix.is_none() && !self.units {
+            return Ok(());
+        }
+        Err(r.error_at(
+            at,
+            "sizes of one dim: units, and ragged shards of several dims, are read with the tensor's shape,",
+        ))
+    }
+}
+
+/// Reads the dims of a ragged shard of several, behind their bracket; the placement is of the first.
+fn read_prefix(r: &mut Cursor<'_>, of: &mut Of) -> Result<usize, Error> {
+    let at = r.here();
+    let dims = crate::notation::numbers(r, "the number of a dim, counted from 0")?;
+    r.eat(",");
+    r.expect(")")?;
+    if dims.is_empty() || dims.iter().enumerate().any(|(i, &dim)| i != dim) {
+        return Err(r.error_at(at, "the first dims in order, such as (0,1)"));
+    }
+    if dims.len() > 1 {
+        of.prefix = Some(dims.len());
+    }
+    Ok(0)
+}
 
 /// Reads the number of a dim, counted from 0, or from the end as `-1` where it is known how many there are.
 fn read_dim(r: &mut Cursor<'_>, dims: Option<usize>) -> Result<usize, Error> {
@@ -396,16 +444,23 @@ impl fmt::Display for Placements {
 /// Of each placement, its number in the shard order of its dim, where one is written.
 pub(crate) type ShardNumbers = SmallVec<[Option<usize>; 4]>;
 
+/// Placements as they are written, with what only the shape of the tensor tells the meaning of.
+pub(crate) struct Read {
+    pub(crate) placements: Placements,
+    pub(crate) numbers: ShardNumbers,
+    /// Ragged shards are of so many dims, the first ones.
+    pub(crate) prefix: Option<usize>,
+    /// Of each, whether its sizes are shares of what is left.
+    pub(crate) units: SmallVec<[bool; 4]>,
+}
+
 impl Placements {
     /// Reads placements; of each, its number in PyTorch's shard order, as in `S(0)[1]S(0)[0]`, where it has one.
     ///
     /// `dims` is the number of dims of the tensor, where it is known.
-    pub(crate) fn read(
-        r: &mut Cursor<'_>,
-        cuts: &CutRegistry,
-        dims: Option<usize>,
-    ) -> Result<(Placements, ShardNumbers), Error> {
+    pub(crate) fn read(r: &mut Cursor<'_>, cuts: &CutRegistry, dims: Option<usize>) -> Result<Read, Error> {
         let mut numbers = SmallVec::new();
+        let (mut prefix, mut units) = (None, SmallVec::new());
         let close = if r.eat("[") {
             Some("]")
         } else if r.eat("(") {
@@ -419,7 +474,16 @@ impl Placements {
             if ended && (list.is_empty() || close.is_some()) {
                 break;
             }
-            let p = Placement::read_of(r, cuts, dims)?;
+            let (at, mut of) = (r.here(), Of { dims, ..Of::default() });
+            let p = Placement::read_of(r, cuts, &mut of)?;
+            if dims.is_none() {
+                of.needs_no_shape(r, at)?;
+            }
+            if of.prefix.is_some() && prefix.is_some() && of.prefix != prefix {
+                return Err(r.error_at(at, "a ragged shard of the same dims as the one before it"));
+            }
+            prefix = of.prefix.or(prefix);
+            units.push(of.units);
             let numbered = matches!(p, Placement::Shard(_)) && r.eat("[");
             list.push(p);
             numbers.push(if numbered { Some(r.number("a number in the order of axes")?) } else { None });
@@ -435,7 +499,7 @@ impl Placements {
         if let Some(c) = close {
             r.expect(c)?;
         }
-        Ok((Placements(list), numbers))
+        Ok(Read { placements: Placements(list), numbers, prefix, units })
     }
 
     /// Reads placements that may be some of these cuts.
@@ -457,12 +521,13 @@ impl Placements {
 
     fn parse(cuts: &CutRegistry, dims: Option<usize>, text: &str) -> Result<Placements, Error> {
         let mut r = Cursor::new("placements", text);
-        let (list, numbers) = Placements::read(&mut r, cuts, dims)?;
+        let Read { placements, numbers, prefix, units } = Placements::read(&mut r, cuts, dims)?;
         if numbers.iter().any(Option::is_some) {
             return Err(r.error_at(0, "placements without [..] (an order of axes is read with a mesh)"));
         }
+        Of { dims, prefix, units: units.contains(&true) }.needs_no_shape(&r, 0)?;
         r.finish()?;
-        Ok(list)
+        Ok(placements)
     }
 }
 

@@ -188,3 +188,24 @@ fn bad_requests_are_refused() {
     run(&["--from", "S(0),R", "--to", "R,R", "--max-peak-bytes", "7"]).refused("peak_too_small", "7");
     run(&["--batch", "--from", "R,R"]).refused("usage", "--batch");
 }
+
+#[test]
+fn a_ragged_shard_of_several_dims_is_of_the_tensor_with_these_as_one() {
+    let plan = plan("x=2,y=2", "6,5,4", "S(0),S(1)", "RG((0,1),[11,19]),R");
+    assert_eq!(plan["steps"][0]["to"], "RG(0,[11,19]),R");
+    assert_eq!(plan["received_bytes"], plan["lower_bound_bytes"]);
+    let back = reshard(&[
+        "plan",
+        "--mesh",
+        "x=2",
+        "--shape",
+        "6,5",
+        "--from",
+        "RG((0,1),[11,19])",
+        "--to",
+        "S(0)",
+        "--json",
+    ])
+    .json();
+    assert_eq!(back["received_bytes"], json!(4 * 4));
+}

@@ -21,6 +21,7 @@ pub(crate) mod dims;
 mod hlo;
 mod hlo_digits;
 mod jax;
+mod prefix;
 mod pytorch;
 mod replica_groups;
 pub(crate) mod shardy;
@@ -66,12 +67,19 @@ pub(crate) fn parse_sharding(
         return jax::parse(mesh, shape, text);
     }
     let mut r = Cursor::new("placements", text);
-    let (placements, numbers) = Placements::read(&mut r, cuts, Some(shape.len()))?;
+    let read = Placements::read(&mut r, cuts, Some(shape.len()))?;
     let mut order = if r.eat("order") { Some(read_order(&mut r, mesh)?) } else { None };
-    if numbers.iter().any(Option::is_some) {
-        order = Some(pytorch::order(&r, &placements, &numbers)?);
+    if read.numbers.iter().any(Option::is_some) {
+        order = Some(pytorch::order(&r, &read.placements, &read.numbers)?);
     }
     r.finish()?;
+    let (flat, placements);
+    let (shape, placements) = if read.prefix.is_some() || read.units.contains(&true) {
+        (flat, placements) = prefix::resolved(mesh, shape, &read, order.as_deref())?;
+        (&flat[..], placements)
+    } else {
+        (shape, read.placements)
+    };
     match order {
         None => Sharding::new(mesh, shape, &placements),
         Some(order) => in_order(mesh, shape, &placements, &order),

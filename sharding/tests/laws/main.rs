@@ -5,6 +5,7 @@ mod balance;
 mod facts;
 mod meshes;
 mod notations;
+mod prefixes;
 mod recipes;
 mod shardings;
 mod texts;

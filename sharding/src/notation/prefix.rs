@@ -1,0 +1,153 @@
+//! Ragged shards of several dims, and in units: `RG((0,1),[5,3])`, `RG(0,units=[1,2,1])`.
+//!
+//! A ragged shard of the dims `0 .. k` cuts their row-major index, wherever that is within a row. So the sharding is one of the
+//! tensor with these dims as one, which has the same memory:
+//!
+//! ```text
+//! [n_0, .., n_(k-1), n_k, ..]  ->  [n_0 * .. * n_(k-1), n_k, ..]
+//! ```
+//!
+//! and the other placements become those of that tensor, with `m_j` what earlier ones leave of dim `j` and `in` the product of
+//! the `m` behind `d`:
+//!
+//! ```text
+//! S(0)    RG(0,[in * |chunk(m_0, n)_i|])                plain where that is what chunks give
+//! S(d)    SS(0, m_0 * .. * m_(d-1))                     where m_d divides, or in = 1
+//! S(d)    S(d - k + 1)                                  behind the prefix
+//! ```
+//!
+//! Behind a ragged shard of the prefix nothing of it is a box, so nothing else shards it there; before it, which
+//! `order={..}` says, anything above may.
+//!
+//! Units are shares: rank `r` gets `units_r` parts of their sum, which divides what is left.
+
+use crate::cut::chunk;
+use crate::placement::{Placement, Placements, Read};
+use crate::{Error, Mesh, Sharding};
+
+fn refused(reason: String) -> Error {
+    Error::Placement { reason }
+}
+
+/// The shape and the placements that were meant, without prefixes and units; the placements as they apply in `order`.
+pub(super) fn resolved(
+    mesh: &Mesh,
+    shape: &[usize],
+    read: &Read,
+    order: Option<&[usize]>,
+) -> Result<(Vec<usize>, Placements), Error> {
+    let axes: Vec<usize> = match order {
+        Some(order) => order.to_vec(),
+        None => (0..read.placements.len()).collect(),
+    };
+    let mut list: Vec<Placement> = read.placements.iter().cloned().collect();
+    if list.len() != mesh.axes().len() {
+        // What is said of that is said where shardings are made.
+        return Ok((shape.to_vec(), read.placements.clone()));
+    }
+    let mut all = shape.to_vec();
+    if let Some(k) = read.prefix {
+        all = flattened(mesh, shape, k, &mut list, &axes)?;
+    }
+    for (place, &axis) in axes.iter().enumerate() {
+        let Placement::Ragged { dim, sizes } = &list[axis] else { continue };
+        if !read.units.get(axis).copied().unwrap_or(false) {
+            continue;
+        }
+        // What is left by those before it: the same on every rank, or making the sharding says so.
+        let earlier =
+            |a: usize| if axes[..place].contains(&a) { list[a].clone() } else { Placement::Replicate };
+        let before: Placements = (0..list.len()).map(earlier).collect();
+        let before = match order {
+            None => Sharding::new(mesh, &all, &before)?,
+            Some(_) => super::in_order(mesh, &all, &before, &axes)?,
+        };
+        let left = before.local_shape(mesh.lowest())?;
+        let Some(&len) = left.get(*dim) else {
+            return Err(Error::NoSuchDim { dim: *dim, dims: all.len(), placement: list[axis].to_string() });
+        };
+        list[axis] = Placement::ragged_in_units(*dim, len, sizes)?;
+    }
+    Ok((all, list.into_iter().collect()))
+}
+
+/// Makes the first `k` dims one: gives the shape, and rewrites the placements.
+fn flattened(
+    mesh: &Mesh,
+    shape: &[usize],
+    k: usize,
+    list: &mut [Placement],
+    axes: &[usize],
+) -> Result<Vec<usize>, Error> {
+    if k > shape.len() {
+        return Err(refused(format!(
+            "a ragged shard of the dims 0 to {} of a tensor with {} dims",
+            k - 1,
+            shape.len()
+        )));
+    }
+    let numel = |dims: &[usize]| {
+        dims.iter()
+            .try_fold(1usize, |p, &n| p.checked_mul(n).filter(|&n| i64::try_from(n).is_ok()))
+            .ok_or_else(|| Error::overflow(format!("the number of indices of the dims {dims:?} as one")))
+    };
+    // What is left of the dims of the prefix on every rank; nothing that is a box after a ragged shard.
+    let mut left = Some(shape[..k].to_vec());
+    for &axis in axes {
+        let p = list[axis].clone();
+        let n = mesh.axes()[axis].size();
+        let Some(dim) = p.dim() else { continue };
+        if dim >= k {
+            list[axis] = moved(&p, dim + 1 - k);
+            continue;
+        }
+        if let Placement::Ragged { .. } = p {
+            left = None;
+            continue;
+        }
+        let Some(m) = &mut left else {
+            return Err(refused(format!(
+                "{p} shards what a ragged shard of the dims 0 to {} has left, which is no box: put it before, with order={{..}}",
+                k - 1
+            )));
+        };
+        let (rows, inner) = (numel(&m[..dim])?, numel(&m[dim + 1..])?);
+        let Placement::Shard(_) = p else {
+            return Err(refused(format!("{p} shards a dim of a ragged prefix: only S(dim) does beside it")));
+        };
+        let even = m[dim].is_multiple_of(n);
+        list[axis] = if dim > 0 && (even || inner == 1) {
+            Placement::StridedShard { dim: 0, split_factor: rows.max(1) }
+        } else if dim == 0 {
+            let sizes: Vec<usize> = (0..n).map(|i| chunk(m[0], n, i).len * inner).collect();
+            Placement::ragged(0, &sizes)
+        } else {
+            return Err(refused(format!(
+                "{p} cuts the {} indices of dim {dim} unevenly inside of a ragged prefix: with these dims as one it has no placement; \
+                 shard dim 0, or a dim that divides",
+                m[dim]
+            )));
+        };
+        if even {
+            m[dim] /= n;
+        } else {
+            left = None;
+        }
+    }
+    let mut all = vec![numel(&shape[..k])?];
+    all.extend_from_slice(&shape[k..]);
+    Ok(all)
+}
+
+/// The same of another dim.
+fn moved(p: &Placement, dim: usize) -> Placement {
+    match p {
+        Placement::Replicate | Placement::Partial(_) => p.clone(),
+        Placement::Shard(_) => Placement::Shard(dim),
+        Placement::StridedShard { split_factor, .. } => {
+            Placement::StridedShard { dim, split_factor: *split_factor }
+        }
+        Placement::Ragged { sizes, .. } => Placement::Ragged { dim, sizes: sizes.clone() },
+        Placement::Cut { cut, .. } => Placement::Cut { dim, cut: cut.clone() },
+    }
+}
