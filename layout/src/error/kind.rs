@@ -85,6 +85,10 @@ pub enum Operation {
     Recast,
     /// [`Layout::tile_to_shape`].
     TileToShape,
+    /// [`Layout::zipped_divide`] and the other forms that put tiles before rests.
+    Zip,
+    /// [`Layout::domain_distribute`].
+    Distribute,
 }
 
 impl fmt::Display for Operation {
@@ -97,6 +101,8 @@ impl fmt::Display for Operation {
             Self::LeftInverse => "left inverse",
             Self::Recast => "recast",
             Self::TileToShape => "tiling to that shape",
+            Self::Zip => "form with all tiles before all rests",
+            Self::Distribute => "distribution over that domain",
         })
     }
 }
