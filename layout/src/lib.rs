@@ -46,6 +46,7 @@ mod profile;
 pub mod properties;
 pub mod reference;
 mod serde_impls;
+mod shapes;
 mod stride;
 mod swizzle;
 pub mod theory;

@@ -129,10 +129,30 @@ impl Layout {
         Self::from_flat(leaves)
     }
 
+    /// [`column_major`](Self::column_major) of a nested shape, congruent to it.
+    ///
+    /// ```
+    /// use reshard_layout::Layout;
+    ///
+    /// assert_eq!(Layout::column_major_of(&"(4,(2,3))".parse()?)?.to_string(), "(4,(2,3)):(1,(4,8))");
+    /// # Ok::<(), reshard_layout::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `bad_extent`, `overflow`.
+    pub fn column_major_of(shape: &IntTuple) -> Result<Self, Error> {
+        let flat = Self::column_major(shape.leaves())?;
+        Self::assemble(Modes::from_slice(flat.flat()), shape.profile().clone())
+    }
+
     /// The memory layout of a row-major tensor with these extents: the **reversed** list of its dims, so that the
     /// last dim is the leftmost mode, and the linear index runs over the tensor in the order of its memory.
     ///
     /// `row_major(&[N_0, ..., N_{n-1}])` is `(N_{n-1}, ..., N_0):(1, N_{n-1}, ...)`; dim `d` is mode `n - 1 - d`.
+    ///
+    /// CuTe's `LayoutRight` of a shape keeps the modes where they are, `(2,4):(4,1)`, so that the linear index runs over the
+    /// tensor in another order than its memory; it is [`reversed`](Self::reversed) of this, here `(4,2):(1,4)`.
     ///
     /// ```
     /// use reshard_layout::Layout;
@@ -147,6 +167,24 @@ impl Layout {
     pub fn row_major(extents: &[i64]) -> Result<Self, Error> {
         let reversed: smallvec::SmallVec<[i64; 8]> = extents.iter().rev().copied().collect();
         Self::column_major(&reversed)
+    }
+
+    /// [`row_major`](Self::row_major) of a nested shape, congruent to its mirror image.
+    ///
+    /// ```
+    /// use reshard_layout::Layout;
+    ///
+    /// let memory = Layout::row_major_of(&"(4,(2,3))".parse()?)?;
+    /// assert_eq!(memory.to_string(), "((3,2),4):((1,3),6)");
+    /// assert_eq!(memory.reversed().to_string(), "(4,(2,3)):(6,(3,1))"); // what CuTe calls row-major
+    /// # Ok::<(), reshard_layout::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `bad_extent`, `overflow`.
+    pub fn row_major_of(shape: &IntTuple) -> Result<Self, Error> {
+        Self::column_major_of(&Self::column_major_of(shape)?.mirror().shape())
     }
 
     /// The same modes from right to left: turns the colexicographic order of this layout into the lexicographic one.
