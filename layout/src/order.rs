@@ -12,7 +12,7 @@
 
 use crate::modes::{Mode, Modes};
 use crate::stride::Stride;
-use crate::{Error, IntTuple, Layout, Operation, Quantity};
+use crate::{Defect, Error, IntTuple, Layout, Operation, Quantity};
 
 /// Quotient and remainder of non-negative numbers; 32-bit division is several times quicker where it will do.
 #[inline]
@@ -102,6 +102,39 @@ impl Layout {
             return Err(Error::OutOfDomain { operation, value: index, size });
         }
         Ok(coordinates(self, index))
+    }
+
+    /// The digits of a number by the strides, `floor(i / d) mod s` of every leaf, and 0 where the stride is 0.
+    ///
+    /// Where the layout is a permutation of `[0, size)` by ascending digits, these are the coordinates with the value `i`.
+    ///
+    /// ```
+    /// use reshard_layout::Layout;
+    ///
+    /// let layout: Layout = "(4,(2,3)):(6,(3,1))".parse()?;
+    /// assert_eq!(layout.digits(16)?.to_string(), "(2,(1,1))");
+    /// assert_eq!(layout.offset_at(&layout.digits(16)?)?, 16);
+    /// # Ok::<(), reshard_layout::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `out_of_domain` for a negative number, `inadmissible` for a negative stride.
+    pub fn digits(&self, number: i64) -> Result<IntTuple, Error> {
+        let operation = Operation::Evaluate;
+        if number < 0 {
+            return Err(Error::OutOfDomain { operation, value: number, size: i64::MAX });
+        }
+        let digits = self.flat().iter().map(|leaf| match leaf.stride {
+            0 => Ok(0),
+            stride if stride < 0 => {
+                let defect = Defect::NegativeStride { extent: leaf.extent, stride };
+                Err(Error::Inadmissible { operation, operand: Box::new(self.clone()), defect })
+            }
+            stride => Ok(number / stride % leaf.extent),
+        });
+        let digits: Result<_, Error> = digits.collect();
+        Ok(IntTuple::from_parts(digits?, self.profile().clone()))
     }
 
     /// The compact layout whose leftmost coordinate varies fastest, `(e_0, e_1, ...):(1, e_0, e_0 e_1, ...)`.

@@ -67,6 +67,7 @@ mod pick;
 mod product;
 mod recast;
 mod slice;
+mod swizzled;
 mod tile_to_shape;
 pub(crate) mod zip;
 

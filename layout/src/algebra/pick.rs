@@ -204,3 +204,24 @@ picking!(Layout<S>, [<S: Stride>], "(2,(3,5),7):(1,(2,6),30)", "(7,2):(30,1)", "
     "(2,2,7):(1,1,30)");
 picking!(IntTuple, [], "(2,(3,5),7)", "(7,2)", "(2,(3,5))", "(2,(3,5),7,2)", "(2,(3,5),7,2,2)", "(2,2,(3,5),7)",
     "(2,2,7)");
+
+impl IntTuple {
+    /// The components of a range made one component.
+    ///
+    /// ```
+    /// use reshard_layout::IntTuple;
+    ///
+    /// assert_eq!("(2,3,5)".parse::<IntTuple>()?.group(1..3)?.to_string(), "(2,(3,5))");
+    /// # Ok::<(), reshard_layout::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `no_such_mode` if the range is empty or ends beyond the rank, `too_deep`.
+    pub fn group(&self, range: Range<usize>) -> Result<Self, Error> {
+        let group = self.take(range.clone())?;
+        let mut parts = self.parts();
+        parts.splice(range, [group]);
+        Self::whole(parts)
+    }
+}

@@ -1,6 +1,7 @@
 //! Reading an expression.
 
 use super::{Function, MAX_CALLS, Node, Term, Value};
+use crate::algebra::Tiler;
 use crate::named::{NamedStride, Names};
 use crate::notation::Cursor;
 use crate::{At, Error, ErrorKind, IntTuple, Layout, Named};
@@ -48,7 +49,7 @@ impl Reader<'_> {
             Some(first) if first.is_ascii_alphabetic() => match self.function(place)? {
                 None => self.swizzle(place),
                 Some(function) => {
-                    let arguments = if matches!(function, Function::Slice | Function::Dice) {
+                    let arguments = if matches!(function, Function::Slice | Function::SliceAndOffset | Function::Dice) {
                         self.pattern_arguments()?
                     } else {
                         self.arguments()?
@@ -58,7 +59,7 @@ impl Reader<'_> {
             },
             Some('<') => {
                 self.cursor.expect('<')?;
-                Ok(Node { place, term: Term::Tiler(self.list('>')?) })
+                Ok(Node { place, term: Term::Tiler(self.tilers()?) })
             }
             Some('(' | '-' | '0'..='9') => self.literal(place),
             Some(_) | None => Err(self.cursor.expected("a function, a layout, a tuple or a tiler")),
@@ -83,8 +84,13 @@ impl Reader<'_> {
         Ok(Node { place, term: Term::Value(Box::new(Value::Swizzle(swizzle))) })
     }
 
-    /// A layout, a tuple or an integer.
+    /// A layout, a tuple or an integer. `():()`, the layout of no modes, is `1:0`.
     fn literal(&mut self, place: usize) -> Result<Node, Error> {
+        let mut ahead = self.cursor.clone();
+        if ['(', ')', ':', '(', ')'].into_iter().all(|token| ahead.eat(token)) {
+            self.cursor = ahead;
+            return Ok(Node { place, term: Term::Value(Box::new(Value::Layout(Layout::unit()))) });
+        }
         let tuple = self.cursor.tuple()?;
         let value = if self.cursor.peek() == Some(':') { self.layout_of(tuple)? } else { tuple.into() };
         Ok(Node { place, term: Term::Value(Box::new(value)) })
@@ -131,6 +137,25 @@ impl Reader<'_> {
         let pattern = Node { place, term: Term::Value(Box::new(Value::Pattern(self.cursor.pattern(0)?))) };
         self.cursor.expect(')')?;
         Ok(vec![layout, pattern])
+    }
+
+    /// The parts of a tiler, of which `_` is one, and its end.
+    fn tilers(&mut self) -> Result<Vec<Node>, Error> {
+        let mut nodes = Vec::new();
+        loop {
+            let place = self.cursor.place();
+            nodes.push(if self.cursor.eat('_') {
+                Node { place, term: Term::Value(Box::new(Value::Tiler(Tiler::Any))) }
+            } else {
+                self.expression()?
+            });
+            if self.cursor.eat('>') {
+                return Ok(nodes);
+            }
+            if !self.cursor.eat(',') {
+                return Err(self.cursor.expected("',' or '>'"));
+            }
+        }
     }
 
     fn list(&mut self, close: char) -> Result<Vec<Node>, Error> {

@@ -4,6 +4,8 @@
 //! a number an eighth of them; without it the whole suite takes seconds.
 
 mod cases;
+mod compact;
+mod cute;
 mod drawn;
 mod expressions;
 mod modules;
@@ -12,7 +14,9 @@ mod offsets;
 mod one;
 mod random;
 mod slow;
+mod shapes;
 mod small;
+mod swizzled;
 mod texts;
 mod three;
 mod two;
