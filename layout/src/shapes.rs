@@ -42,11 +42,7 @@ impl IntTuple {
     }
 
     /// Divides by a tuple component by component, by an integer from the left; `one` divides two integers.
-    fn divide(
-        &self,
-        other: &Self,
-        one: &impl Fn(i64, i64) -> Option<i64>,
-    ) -> Result<(Self, Self), Error> {
+    fn divide(&self, other: &Self, one: &impl Fn(i64, i64) -> Option<i64>) -> Result<(Self, Self), Error> {
         match (self.as_scalar(), other.as_scalar()) {
             (Some(a), _) => {
                 let b = other.product()?;
@@ -255,7 +251,9 @@ impl IntTuple {
     fn is_nested_in(&self, other: &Self, leaf: &impl Fn(i64, i64) -> bool) -> bool {
         if let Some(mine) = self.as_scalar() {
             // i64::MIN % -1 does not fit; extents are never so small.
-            return other.product().is_ok_and(|size| mine != i64::MIN && size != i64::MIN && leaf(mine, size));
+            return other
+                .product()
+                .is_ok_and(|size| mine != i64::MIN && size != i64::MIN && leaf(mine, size));
         }
         // Recursion is as deep as the tuple, which is at most MAX_DEPTH.
         other.as_scalar().is_none()

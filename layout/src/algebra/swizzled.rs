@@ -187,7 +187,11 @@ impl Composed {
     }
 
     /// `inverse(B) o S^-1`, as a swizzle of the inverse.
-    fn inverted(&self, operation: Operation, inverse: &impl Fn(&Layout) -> Result<Layout, Error>) -> Result<Self, Error> {
+    fn inverted(
+        &self,
+        operation: Operation,
+        inverse: &impl Fn(&Layout) -> Result<Layout, Error>,
+    ) -> Result<Self, Error> {
         match self.outer() {
             Outer::Layout(_) => {
                 let inverse = inverse(&self.to_layout()?)?;
@@ -196,11 +200,12 @@ impl Composed {
             Outer::Swizzle(swizzle) => {
                 let inner = inverse(self.inner())?;
                 let back = if self.offset() == 0 { swizzle.inverse() } else { None };
-                let through = back.and_then(|back| back.through(&inner)).ok_or_else(|| Error::Inadmissible {
-                    operation,
-                    operand: Box::new(self.inner().clone()),
-                    defect: Defect::Entangled,
-                })?;
+                let through =
+                    back.and_then(|back| back.through(&inner)).ok_or_else(|| Error::Inadmissible {
+                        operation,
+                        operand: Box::new(self.inner().clone()),
+                        defect: Defect::Entangled,
+                    })?;
                 Ok(Self::partial(through.into(), 0, inner))
             }
         }
@@ -241,7 +246,9 @@ impl Composed {
     /// `inadmissible` if it does not, or there is an offset before it; those of [`Layout::compose`].
     pub fn after(&self, layout: &Layout) -> Result<Self, Error> {
         match self.outer() {
-            Outer::Layout(outer) => Self::new(layout.compose(outer)?.into(), self.offset(), self.inner().clone()),
+            Outer::Layout(outer) => {
+                Self::new(layout.compose(outer)?.into(), self.offset(), self.inner().clone())
+            }
             Outer::Swizzle(swizzle) => {
                 let through = if self.offset() == 0 { swizzle.through(layout) } else { None };
                 let through = through.ok_or_else(|| Error::Inadmissible {

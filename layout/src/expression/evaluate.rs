@@ -310,7 +310,9 @@ impl Operation<'_> {
             (F::Prepend, [a, mode, rank]) => {
                 layout(a)?.prepend_to(self.index(rank)?, layout(mode)?).map(Value::Layout)
             }
-            (F::Replace, [a, k, mode]) => layout(a)?.replace(self.index(k)?, layout(mode)?).map(Value::Layout),
+            (F::Replace, [a, k, mode]) => {
+                layout(a)?.replace(self.index(k)?, layout(mode)?).map(Value::Layout)
+            }
             (F::Mode, [a, k]) => layout(a)?.mode(self.index(k)?).map(Value::Layout),
             (F::Shape, [a]) => Ok(layout(a)?.shape().into()),
             (F::Stride, [a]) => Ok(layout(a)?.stride().into()),

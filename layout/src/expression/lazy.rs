@@ -17,7 +17,9 @@ impl Operation<'_> {
     ) -> Option<Result<Value, Error>> {
         use Function as F;
         match (function, arguments) {
-            (F::Composition, [outer, (_, Value::Composed(inner))]) => Some(self.after_composition(outer, inner)),
+            (F::Composition, [outer, (_, Value::Composed(inner))]) => {
+                Some(self.after_composition(outer, inner))
+            }
             (_, [(_, Value::Composed(first)), rest @ ..]) => self.of_composition(function, first, rest),
             (_, _) => None,
         }
@@ -58,7 +60,8 @@ impl Operation<'_> {
         rest: &[Placed],
     ) -> Option<Result<Value, Error>> {
         use Function as F;
-        let inner = |operation: &dyn Fn(&Layout) -> Result<Layout, Error>| f.map_inner(operation).map(Value::from);
+        let inner =
+            |operation: &dyn Fn(&Layout) -> Result<Layout, Error>| f.map_inner(operation).map(Value::from);
         let layout = |value| self.layout(value);
         Some(match (function, rest) {
             (F::Coalesce, []) => inner(&|b| Ok(b.coalesce())),
@@ -98,7 +101,9 @@ impl Operation<'_> {
                 self.pattern(pattern).and_then(|pattern| f.slice(pattern)).map(Value::from)
             }
             (F::Upcast, [width]) => self.integer(width).and_then(|width| f.upcast(width)).map(Value::from),
-            (F::Downcast, [width]) => self.integer(width).and_then(|width| f.downcast(width)).map(Value::from),
+            (F::Downcast, [width]) => {
+                self.integer(width).and_then(|width| f.downcast(width)).map(Value::from)
+            }
             (F::RightInverse, []) => f.right_inverse().map(Value::from),
             (F::LeftInverse, []) => f.left_inverse().map(Value::from),
             (F::MakeLayoutLike, []) => f.inner().make_like().map(Value::Layout),

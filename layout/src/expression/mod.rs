@@ -37,10 +37,10 @@
 
 mod axes;
 mod evaluate;
-mod lazy;
-mod tuples;
 mod function;
+mod lazy;
 mod parse;
+mod tuples;
 mod value;
 
 use std::fmt;

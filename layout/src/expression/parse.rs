@@ -49,11 +49,12 @@ impl Reader<'_> {
             Some(first) if first.is_ascii_alphabetic() => match self.function(place)? {
                 None => self.swizzle(place),
                 Some(function) => {
-                    let arguments = if matches!(function, Function::Slice | Function::SliceAndOffset | Function::Dice) {
-                        self.pattern_arguments()?
-                    } else {
-                        self.arguments()?
-                    };
+                    let arguments =
+                        if matches!(function, Function::Slice | Function::SliceAndOffset | Function::Dice) {
+                            self.pattern_arguments()?
+                        } else {
+                            self.arguments()?
+                        };
                     Ok(Node { place, term: Term::Call(function, arguments) })
                 }
             },

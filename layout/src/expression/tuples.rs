@@ -26,9 +26,9 @@ impl Operation<'_> {
             (F::RowMajor, [shape]) => {
                 tuple(shape).and_then(|shape| Layout::row_major_of(&shape)).map(Value::Layout)
             }
-            (F::MakeOrderedLayout, [shape, order]) => tuple(shape)
-                .and_then(|shape| Layout::make_ordered(&shape, &tuple(order)?))
-                .map(Value::Layout),
+            (F::MakeOrderedLayout, [shape, order]) => {
+                tuple(shape).and_then(|shape| Layout::make_ordered(&shape, &tuple(order)?)).map(Value::Layout)
+            }
             (F::DomainDistribute, [shape, count]) => self
                 .shape_of(shape)
                 .and_then(|shape| Layout::domain_distribute(&shape, self.shape_of(count)?.product()?))
@@ -75,9 +75,13 @@ impl Operation<'_> {
             (F::Select, [_, ..]) => self.indices(rest).and_then(|modes| whole.select(&modes)),
             (F::Take, [begin, end]) => range(begin, end).and_then(|range| whole.take(range)),
             (F::Append, [part]) => tuple(part).and_then(|part| whole.append(&part)),
-            (F::Append, [part, rank]) => tuple(part).and_then(|part| whole.append_to(self.index(rank)?, &part)),
+            (F::Append, [part, rank]) => {
+                tuple(part).and_then(|part| whole.append_to(self.index(rank)?, &part))
+            }
             (F::Prepend, [part]) => tuple(part).and_then(|part| whole.prepend(&part)),
-            (F::Prepend, [part, rank]) => tuple(part).and_then(|part| whole.prepend_to(self.index(rank)?, &part)),
+            (F::Prepend, [part, rank]) => {
+                tuple(part).and_then(|part| whole.prepend_to(self.index(rank)?, &part))
+            }
             (F::Replace, [k, part]) => tuple(part).and_then(|part| whole.replace(self.index(k)?, &part)),
             (F::Mode, [k]) => self.index(k).and_then(|k| whole.mode(k)),
             (F::Flatten, []) => IntTuple::flat(whole.leaves()),

@@ -14,7 +14,8 @@ fn coordinates(extents: &[i64]) -> Vec<Vec<i64>> {
 
 /// How many coordinates come before each when they are compared by the leaf that is last in the order, then the one before.
 fn ranks(extents: &[i64], leaves: &[usize]) -> Vec<i64> {
-    let key = |coordinate: &[i64]| -> Vec<i64> { leaves.iter().rev().map(|leaf| coordinate[*leaf]).collect() };
+    let key =
+        |coordinate: &[i64]| -> Vec<i64> { leaves.iter().rev().map(|leaf| coordinate[*leaf]).collect() };
     let mut keys: Vec<Vec<i64>> = coordinates(extents).iter().map(|coordinate| key(coordinate)).collect();
     let all = keys.clone();
     keys.sort();
@@ -26,12 +27,16 @@ fn ranks(extents: &[i64], leaves: &[usize]) -> Vec<i64> {
 fn by_key(keys: &[i64], taken: impl Fn(usize) -> bool) -> Vec<usize> {
     let least = keys.iter().copied().min().unwrap_or(0);
     let greatest = keys.iter().copied().max().unwrap_or(0);
-    (least..=greatest).flat_map(|key| (0..keys.len()).filter(move |at| keys[*at] == key)).filter(|at| taken(*at)).collect()
+    (least..=greatest)
+        .flat_map(|key| (0..keys.len()).filter(move |at| keys[*at] == key))
+        .filter(|at| taken(*at))
+        .collect()
 }
 
 #[test]
 fn a_compact_layout_in_an_order_numbers_the_coordinates_in_that_order() {
-    for extents in [vec![1], vec![3], vec![2, 3], vec![3, 1], vec![2, 3, 4], vec![4, 1, 2], vec![2, 2, 3, 2]] {
+    for extents in [vec![1], vec![3], vec![2, 3], vec![3, 1], vec![2, 3, 4], vec![4, 1, 2], vec![2, 2, 3, 2]]
+    {
         let shape = IntTuple::flat(&extents).expect("some");
         for order in coordinates(&vec![3; extents.len()]) {
             let keys = IntTuple::flat(&order).expect("some");
@@ -50,7 +55,8 @@ fn a_compact_layout_in_an_order_numbers_the_coordinates_in_that_order() {
     }
     for (shape, order) in [("(2,3)", "(1,0,2)"), ("4", "(0,1)"), ("(2,3)", "(0,(1,2))")] {
         let parse = |text: &str| text.parse::<IntTuple>().expect("a tuple");
-        let refused = Layout::make_ordered(&parse(shape), &parse(order)).expect_err("not nested like the shape");
+        let refused =
+            Layout::make_ordered(&parse(shape), &parse(order)).expect_err("not nested like the shape");
         assert_eq!(refused.kind(), "not_congruent");
     }
 }
@@ -125,15 +131,23 @@ fn picked_modes_are_the_modes() {
 
 #[test]
 fn what_is_distributed_ascends_divides_and_composes_with_every_layout_of_the_shape() {
-    for extents in [vec![1], vec![6], vec![4, 6], vec![15, 14], vec![2, 3, 4], vec![6, 1, 10], vec![192, 8, 8]] {
+    for extents in
+        [vec![1], vec![6], vec![4, 6], vec![15, 14], vec![2, 3, 4], vec![6, 1, 10], vec![192, 8, 8]]
+    {
         let shape = IntTuple::flat(&extents).expect("some");
-        let memory = Layout::make_ordered(&shape, &IntTuple::flat(&(0..extents.len() as i64).rev().collect::<Vec<_>>()).expect("some"));
+        let memory = Layout::make_ordered(
+            &shape,
+            &IntTuple::flat(&(0..extents.len() as i64).rev().collect::<Vec<_>>()).expect("some"),
+        );
         let memory = memory.expect("small");
         for count in (1..=48).chain([128, 1024]) {
             let over = Layout::domain_distribute(&shape, count).expect("small");
             let picked = reference::values(&over);
             assert!(picked.windows(2).all(|pair| pair[0] < pair[1]), "{over}");
-            assert!(count % over.size() == 0 && memory.compose(&over).is_ok(), "{count} over {shape}: {over}");
+            assert!(
+                count % over.size() == 0 && memory.compose(&over).is_ok(),
+                "{count} over {shape}: {over}"
+            );
             // Of every extent as many as divide it and what is left.
             let mut left = count;
             for extent in &extents {

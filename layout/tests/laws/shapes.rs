@@ -31,7 +31,9 @@ fn relations_of_shapes_hold_leaf_by_leaf() {
     for a in &small() {
         for b in &small() {
             let places = places(a, b);
-            let all = |holds: fn(&(i64, i64)) -> bool| places.as_ref().is_some_and(|places| places.iter().all(holds));
+            let all = |holds: fn(&(i64, i64)) -> bool| {
+                places.as_ref().is_some_and(|places| places.iter().all(holds))
+            };
             assert_eq!(a.is_weakly_congruent(b), places.is_some(), "{a} {b}");
             assert_eq!(a.is_compatible(b), all(|(a, b)| a == b), "{a} {b}");
             assert_eq!(a.is_weakly_compatible(b), all(|(a, b)| b % a == 0), "{a} {b}");
@@ -53,12 +55,20 @@ fn division_of_shapes_is_from_the_left_and_leaf_by_leaf() {
             let first = (1..).find(|parts| parts * by >= x).expect("enough");
             let rest = (1..).find(|parts| parts * x >= by).expect("enough");
             let second = (1..).find(|parts| parts * rest >= y).expect("enough");
-            assert_eq!(a.ceil_div(&by.into()).map(|q| q.leaves().to_vec()), Ok(vec![first, second]), "{a} / {by}");
+            assert_eq!(
+                a.ceil_div(&by.into()).map(|q| q.leaves().to_vec()),
+                Ok(vec![first, second]),
+                "{a} / {by}"
+            );
             let exact = |a: i64, b: i64| {
                 (1..=a).find(|q| q * b == a).or_else(|| (1..=b).any(|q| q * a == b).then_some(1))
             };
-            let expected = exact(x, by).zip(exact(by, x)).and_then(|(q, rest)| Some(vec![q, exact(y, rest)?]));
-            assert_eq!(a.shape_div(&by.into()).ok().map(|q| q.leaves().to_vec()).is_some(), expected.is_some() && exact(exact(by, x).unwrap_or(1), y).is_some());
+            let expected =
+                exact(x, by).zip(exact(by, x)).and_then(|(q, rest)| Some(vec![q, exact(y, rest)?]));
+            assert_eq!(
+                a.shape_div(&by.into()).ok().map(|q| q.leaves().to_vec()).is_some(),
+                expected.is_some() && exact(exact(by, x).unwrap_or(1), y).is_some()
+            );
             if let (Ok(q), Some(expected)) = (a.shape_div(&by.into()), expected) {
                 assert_eq!(q.leaves(), expected, "{a} / {by}");
             }

@@ -23,7 +23,9 @@ fn values(composed: &Composed) -> Vec<Option<i64>> {
 }
 
 fn swizzles() -> impl Iterator<Item = Swizzle> {
-    (0..3).flat_map(|bits| (0..3).flat_map(move |base| (-3..4).filter_map(move |shift| Swizzle::new(bits, base, shift).ok())))
+    (0..3).flat_map(|bits| {
+        (0..3).flat_map(move |base| (-3..4).filter_map(move |shift| Swizzle::new(bits, base, shift).ok()))
+    })
 }
 
 #[test]
@@ -117,9 +119,10 @@ fn inverses_of_a_swizzled_layout_are_inverses() {
 #[test]
 fn a_recast_composition_reads_the_same_memory() {
     for b in up_to_two().iter().filter(|b| b.min_value() >= 0) {
-        let outers = swizzles().map(Outer::from).chain(["(8,4):(4,1)", "(4,12):(1,5)"].map(|text| {
-            Outer::from(text.parse::<Layout>().expect("a layout"))
-        }));
+        let outers = swizzles().map(Outer::from).chain(
+            ["(8,4):(4,1)", "(4,12):(1,5)"]
+                .map(|text| Outer::from(text.parse::<Layout>().expect("a layout"))),
+        );
         for outer in outers {
             for width in [1, 2, 3, 4] {
                 let words = Composed::partial(outer.clone(), 1, b.clone());
@@ -145,9 +148,10 @@ fn composition_from_an_offset_goes_backwards_where_strides_are_negative() {
     let signed = [-3, -2, -1, 1, 2];
     for a in up_to_two() {
         let all = reference::values(&a);
-        for (offset, extent, stride, other) in
-            (0..a.size()).flat_map(|k| (2..=3).flat_map(move |s| signed.into_iter().flat_map(move |d| (1..=2).map(move |e| (k, s, d, e)))))
-        {
+        for (offset, extent, stride, other) in (0..a.size()).flat_map(|k| {
+            (2..=3)
+                .flat_map(move |s| signed.into_iter().flat_map(move |d| (1..=2).map(move |e| (k, s, d, e))))
+        }) {
             let inner = [Mode::new(extent, stride), Mode::new(2, -other)];
             let b = Layout::from_modes(&[(extent, stride), (2, -other)]).expect("small");
             let expected: Option<Vec<i64>> = reference::values(&b)
@@ -157,10 +161,13 @@ fn composition_from_an_offset_goes_backwards_where_strides_are_negative() {
             match (a.compose_at(offset, &inner), expected) {
                 (Ok((start, modes)), Some(expected)) => {
                     let found = Layout::from_flat(modes).expect("small");
-                    let found: Vec<i64> = reference::values(&found).iter().map(|value| start + value).collect();
+                    let found: Vec<i64> =
+                        reference::values(&found).iter().map(|value| start + value).collect();
                     assert_eq!(found, expected, "{a} from {offset} o {b}");
                 }
-                (Err(error), Some(_)) => assert_eq!(error.kind(), "not_representable", "{a} from {offset} o {b}"),
+                (Err(error), Some(_)) => {
+                    assert_eq!(error.kind(), "not_representable", "{a} from {offset} o {b}")
+                }
                 (Err(error), None) => assert_eq!(error.kind(), "out_of_domain", "{a} from {offset} o {b}"),
                 (Ok(found), None) => panic!("{a} from {offset} o {b} is {found:?}"),
             }
