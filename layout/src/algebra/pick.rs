@@ -88,14 +88,14 @@ fn replace<P: Parts>(whole: &P, mode: usize, part: &P) -> Result<P, Error> {
 }
 
 macro_rules! picking {
-    ($type:ty, [$($generics:tt)*], $whole:literal, $selected:literal, $taken:literal, $after:literal, $padded:literal,
+    ($type:ty, $name:literal, [$($generics:tt)*], $whole:literal, $selected:literal, $taken:literal, $after:literal, $padded:literal,
      $before:literal, $replaced:literal) => {
         impl $($generics)* $type {
             /// These modes, in this order.
             ///
             /// ```
             /// # use reshard_layout::{IntTuple, Layout};
-            #[doc = concat!("let whole: ", stringify!($type), " = \"", $whole, "\".parse()?;")]
+            #[doc = concat!("let whole: ", $name, " = \"", $whole, "\".parse()?;")]
             #[doc = concat!("assert_eq!(whole.select(&[2, 0])?.to_string(), \"", $selected, "\");")]
             /// # Ok::<(), reshard_layout::Error>(())
             /// ```
@@ -111,7 +111,7 @@ macro_rules! picking {
             ///
             /// ```
             /// # use reshard_layout::{IntTuple, Layout};
-            #[doc = concat!("let whole: ", stringify!($type), " = \"", $whole, "\".parse()?;")]
+            #[doc = concat!("let whole: ", $name, " = \"", $whole, "\".parse()?;")]
             #[doc = concat!("assert_eq!(whole.take(0..2)?.to_string(), \"", $taken, "\");")]
             /// # Ok::<(), reshard_layout::Error>(())
             /// ```
@@ -127,7 +127,7 @@ macro_rules! picking {
             ///
             /// ```
             /// # use reshard_layout::{IntTuple, Layout};
-            #[doc = concat!("let whole: ", stringify!($type), " = \"", $whole, "\".parse()?;")]
+            #[doc = concat!("let whole: ", $name, " = \"", $whole, "\".parse()?;")]
             #[doc = concat!("assert_eq!(whole.append(&whole.mode(0)?)?.to_string(), \"", $after, "\");")]
             /// # Ok::<(), reshard_layout::Error>(())
             /// ```
@@ -143,7 +143,7 @@ macro_rules! picking {
             ///
             /// ```
             /// # use reshard_layout::{IntTuple, Layout};
-            #[doc = concat!("let whole: ", stringify!($type), " = \"", $whole, "\".parse()?;")]
+            #[doc = concat!("let whole: ", $name, " = \"", $whole, "\".parse()?;")]
             #[doc = concat!("assert_eq!(whole.append_to(5, &whole.mode(0)?)?.to_string(), \"", $padded, "\");")]
             /// # Ok::<(), reshard_layout::Error>(())
             /// ```
@@ -159,7 +159,7 @@ macro_rules! picking {
             ///
             /// ```
             /// # use reshard_layout::{IntTuple, Layout};
-            #[doc = concat!("let whole: ", stringify!($type), " = \"", $whole, "\".parse()?;")]
+            #[doc = concat!("let whole: ", $name, " = \"", $whole, "\".parse()?;")]
             #[doc = concat!("assert_eq!(whole.prepend(&whole.mode(0)?)?.to_string(), \"", $before, "\");")]
             /// # Ok::<(), reshard_layout::Error>(())
             /// ```
@@ -184,7 +184,7 @@ macro_rules! picking {
             ///
             /// ```
             /// # use reshard_layout::{IntTuple, Layout};
-            #[doc = concat!("let whole: ", stringify!($type), " = \"", $whole, "\".parse()?;")]
+            #[doc = concat!("let whole: ", $name, " = \"", $whole, "\".parse()?;")]
             #[doc = concat!("assert_eq!(whole.replace(1, &whole.mode(0)?)?.to_string(), \"", $replaced, "\");")]
             /// # Ok::<(), reshard_layout::Error>(())
             /// ```
@@ -199,7 +199,7 @@ macro_rules! picking {
     };
 }
 
-picking!(Layout<S>, [<S: Stride>], "(2,(3,5),7):(1,(2,6),30)", "(7,2):(30,1)", "(2,(3,5)):(1,(2,6))",
+picking!(Layout<S>, "Layout", [<S: Stride>], "(2,(3,5),7):(1,(2,6),30)", "(7,2):(30,1)", "(2,(3,5)):(1,(2,6))",
     "(2,(3,5),7,2):(1,(2,6),30,1)", "(2,(3,5),7,2,2):(1,(2,6),30,1,1)", "(2,2,(3,5),7):(1,1,(2,6),30)",
     "(2,2,7):(1,1,30)");
 picking!(

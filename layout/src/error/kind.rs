@@ -87,8 +87,6 @@ pub enum Operation {
     TileToShape,
     /// [`Layout::zipped_divide`] and the other forms that put tiles before rests.
     Zip,
-    /// [`Layout::domain_distribute`].
-    Distribute,
 }
 
 impl fmt::Display for Operation {
@@ -102,7 +100,6 @@ impl fmt::Display for Operation {
             Self::Recast => "recast",
             Self::TileToShape => "tiling to that shape",
             Self::Zip => "form with all tiles before all rests",
-            Self::Distribute => "distribution over that domain",
         })
     }
 }

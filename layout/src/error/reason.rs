@@ -75,8 +75,6 @@ pub enum Defect {
         /// How many modes it has.
         rank: usize,
     },
-    /// Two indices have the same value.
-    Repeats,
     /// A swizzle exchanges bits within a word.
     SwizzledWord {
         /// The number of elements in a word.
@@ -112,7 +110,6 @@ impl fmt::Display for Defect {
                 f,
                 "a mode that _ keeps is taken for a tile and a rest, and this has {rank} modes: name a tile such as 1:0"
             ),
-            Self::Repeats => f.write_str("two of its indices have the same value"),
             Self::SwizzledWord { width } => write!(
                 f,
                 "what is applied to its values does not act on whole words of {width}, a power of two up to the lowest \

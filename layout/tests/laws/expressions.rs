@@ -315,8 +315,7 @@ fn what_needs_integers_says_so() {
             let others = match function.name() {
                 "slice" | "slice_and_offset" | "dice" => ", (_,_)",
                 "take" => ", 0, 1",
-                "replace" => ", 0, 4:1",
-                "composed" | "composition_at" => ", 0, 4:1",
+                "replace" | "composed" | "composition_at" => ", 0, 4:1",
                 "tile_to_shape" => ", (8,2)",
                 _ if function.parameters() == "A" => "",
                 name if name.contains("div") || name.contains("prod") || name.contains("common") => ", 4:1",

@@ -52,9 +52,9 @@ fn division_of_shapes_is_from_the_left_and_leaf_by_leaf() {
         let [x, y] = a.leaves()[..] else { continue };
         for by in 1..=12_i64 {
             // As many as the first takes, and then what is left of the divisor.
-            let first = (1..).find(|parts| parts * by >= x).expect("enough");
-            let rest = (1..).find(|parts| parts * x >= by).expect("enough");
-            let second = (1..).find(|parts| parts * rest >= y).expect("enough");
+            let first = (1..=x).find(|parts| parts * by >= x).expect("enough");
+            let rest = (1..=by).find(|parts| parts * x >= by).expect("enough");
+            let second = (1..=y).find(|parts| parts * rest >= y).expect("enough");
             assert_eq!(
                 a.ceil_div(&by.into()).map(|q| q.leaves().to_vec()),
                 Ok(vec![first, second]),

@@ -133,7 +133,8 @@ fn a_recast_composition_reads_the_same_memory() {
                     .flat_map(|word| (0..width).map(move |k| word.map(|word| word * width + k)))
                     .collect();
                 let mut found = values(&narrow);
-                (expected.sort_unstable(), found.sort_unstable());
+                expected.sort_unstable();
+                found.sort_unstable();
                 assert_eq!(found, expected, "{words} as {width} each is {narrow}");
                 if let Ok(back) = narrow.upcast(width) {
                     assert_eq!(values(&back), values(&words), "{narrow}");
@@ -166,7 +167,7 @@ fn composition_from_an_offset_goes_backwards_where_strides_are_negative() {
                     assert_eq!(found, expected, "{a} from {offset} o {b}");
                 }
                 (Err(error), Some(_)) => {
-                    assert_eq!(error.kind(), "not_representable", "{a} from {offset} o {b}")
+                    assert_eq!(error.kind(), "not_representable", "{a} from {offset} o {b}");
                 }
                 (Err(error), None) => assert_eq!(error.kind(), "out_of_domain", "{a} from {offset} o {b}"),
                 (Ok(found), None) => panic!("{a} from {offset} o {b} is {found:?}"),

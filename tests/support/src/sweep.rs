@@ -33,10 +33,9 @@ impl Sweep {
         match std::env::var("RESHARD_EXHAUSTIVE").as_deref() {
             Err(_) | Ok("") => Sweep::Sample,
             Ok("all") => Sweep::All,
-            Ok(number) => match number.parse::<u64>() {
-                Ok(k) => Sweep::Eighth(k % 8),
-                Err(_) => panic!("RESHARD_EXHAUSTIVE is all or the number of an eighth, not {number:?}"),
-            },
+            Ok(number) => Sweep::Eighth(
+                number.parse::<u64>().expect("RESHARD_EXHAUSTIVE is all or the number of an eighth") % 8,
+            ),
         }
     }
 
