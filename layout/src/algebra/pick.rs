@@ -88,8 +88,8 @@ fn replace<P: Parts>(whole: &P, mode: usize, part: &P) -> Result<P, Error> {
 }
 
 macro_rules! picking {
-    ($type:ty, $name:literal, [$($generics:tt)*], $whole:literal, $selected:literal, $taken:literal, $after:literal, $padded:literal,
-     $before:literal, $replaced:literal) => {
+    ($type:ty, $name:literal, [$($generics:tt)*], $whole:literal, $selected:literal, $taken:literal, $after:literal,
+     $padded:literal, $before:literal, $replaced:literal) => {
         impl $($generics)* $type {
             /// These modes, in this order.
             ///
@@ -204,6 +204,7 @@ picking!(Layout<S>, "Layout", [<S: Stride>], "(2,(3,5),7):(1,(2,6),30)", "(7,2):
     "(2,2,7):(1,1,30)");
 picking!(
     IntTuple,
+    "IntTuple",
     [],
     "(2,(3,5),7)",
     "(7,2)",
