@@ -106,6 +106,12 @@ impl Composed {
         Self { outer, offset, inner }
     }
 
+    /// The function `i -> offset + inner(i)`: a layout that begins at another value than 0, behind the swizzle that changes
+    /// nothing.
+    pub fn from_offset(offset: i64, inner: Layout) -> Self {
+        Self::partial(Swizzle::IDENTITY.into(), offset, inner)
+    }
+
     /// Whether every index has a value.
     pub fn is_total(&self) -> bool {
         self.outside().is_none()

@@ -45,6 +45,7 @@
 //! | compact like another | the same in the order of its strides | `ordered` | `a_layout_like_another_numbers_its_coordinates_in_the_order_of_its_strides` |
 //! | select, take, append, ... | the modes that are named | `pick` | `picked_modes_are_the_modes` |
 //! | distribute | ascending, `size(R)` divides `n`, `A o R` exists for all `A` of the shape | `distribute` | `what_is_distributed_ascends_divides_and_composes_with_every_layout_of_the_shape` |
+//! | local tile, partition | the tiles cover `A` once, and so do the parts of all threads | `partition` | `tiles_and_parts_of_threads_cover_a_layout_once` |
 //! | slice, dice | `A(c) = offset + R(open coordinates of c)` | `slice` | `slice_and_dice_split_the_function` |
 //! | group, flatten | the same function | `group` | `nesting_does_not_change_the_function` |
 //! | recast | upcast undoes downcast | `recast` | `upcast_undoes_downcast` |
@@ -72,6 +73,7 @@ mod group;
 mod inverse;
 mod nullspace;
 mod ordered;
+mod partition;
 mod pick;
 mod product;
 mod recast;

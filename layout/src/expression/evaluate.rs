@@ -244,7 +244,7 @@ impl Operation<'_> {
             (F::CompositionAt, [a, offset, b]) => {
                 let (a, offset, b) = (layout(a)?, self.integer(offset)?, layout(b)?);
                 let (start, modes) = a.compose_at(offset, b.flat())?;
-                Ok(Composed::partial(Swizzle::IDENTITY.into(), start, Layout::from_flat(modes)?).into())
+                Ok(Composed::from_offset(start, Layout::from_flat(modes)?).into())
             }
             (F::Complement, [a]) => {
                 let a = layout(a)?;
@@ -277,7 +277,15 @@ impl Operation<'_> {
             }
             (F::SliceAndOffset, [a, pattern]) => {
                 let (open, value) = layout(a)?.slice(self.pattern(pattern)?)?;
-                Ok(Composed::partial(Swizzle::IDENTITY.into(), value, open).into())
+                Ok(Composed::from_offset(value, open).into())
+            }
+            (F::LocalTile, [a, tiler, coordinate]) => {
+                let part = layout(a)?.local_tile(&self.tiler(tiler)?, self.pattern(coordinate)?)?;
+                Ok(Composed::from_offset(part.1, part.0).into())
+            }
+            (F::LocalPartition, [a, threads, thread]) => {
+                let part = layout(a)?.local_partition(layout(threads)?, self.integer(thread)?)?;
+                Ok(Composed::from_offset(part.1, part.0).into())
             }
             (F::Dice, [a, pattern]) => layout(a)?.dice(self.pattern(pattern)?).map(Value::Layout),
             (F::Group, [a, begin, end]) => {

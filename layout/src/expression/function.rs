@@ -64,6 +64,8 @@ functions! {
     FlatProduct "flat_product" "A, B" "(A, ..., copies, ...).";
     BlockedProduct "blocked_product" "A, B" "Blocks of A side by side.";
     RakedProduct "raked_product" "A, B" "Copies of A interleaved.";
+    LocalTile "local_tile" "A, T, pattern" "The tiles that the pattern leaves open, from where they begin on.";
+    LocalPartition "local_partition" "A, threads, t" "What thread t has of A, from where it begins on.";
     TileToShape "tile_to_shape" "A, shape [, order]" "A shape covered with copies of A.";
     DomainDistribute "domain_distribute" "shape, n" "Indices of a domain for n workers, or as many as divide.";
     MaxCommonLayout "max_common_layout" "A, B" "A(R(i)) = i = B(R(i)).";
@@ -84,6 +86,8 @@ functions! {
     Upcast "upcast" "A, n" "Elements n times as wide.";
     Downcast "downcast" "A, n" "Elements 1/n times as wide.";
     Nullspace "nullspace" "A" "The indices that modes of stride 0 map to 0.";
+    BankSwizzle "bank_swizzle" "row, element, access" "Of rows of elements of so many bytes: no conflicts in 32 banks.";
+    BankWays "bank_ways" "A, element, access" "Accesses at A(i): the most words of one of 32 banks.";
     Concat "concat" "A, B, ..." "The tuple of these layouts.";
     ColumnMajor "column_major" "shape" "The compact layout, leftmost fastest.";
     RowMajor "row_major" "shape" "The compact layout of the reversed shape; CuTe's is reversed(row_major(shape)).";

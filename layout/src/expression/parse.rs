@@ -49,12 +49,14 @@ impl Reader<'_> {
             Some(first) if first.is_ascii_alphabetic() => match self.function(place)? {
                 None => self.swizzle(place),
                 Some(function) => {
-                    let arguments =
-                        if matches!(function, Function::Slice | Function::SliceAndOffset | Function::Dice) {
-                            self.pattern_arguments()?
-                        } else {
-                            self.arguments()?
-                        };
+                    let arguments = if function == Function::LocalTile {
+                        self.pattern_arguments(2)?
+                    } else if matches!(function, Function::Slice | Function::SliceAndOffset | Function::Dice)
+                    {
+                        self.pattern_arguments(1)?
+                    } else {
+                        self.arguments()?
+                    };
                     Ok(Node { place, term: Term::Call(function, arguments) })
                 }
             },
@@ -129,15 +131,19 @@ impl Reader<'_> {
         self.list(')')
     }
 
-    /// `(expression, pattern)`.
-    fn pattern_arguments(&mut self) -> Result<Vec<Node>, Error> {
+    /// So many expressions, and a pattern.
+    fn pattern_arguments(&mut self, before: usize) -> Result<Vec<Node>, Error> {
         self.cursor.expect('(')?;
-        let layout = self.expression()?;
-        self.cursor.expect(',')?;
+        let mut nodes = Vec::with_capacity(before + 1);
+        for _ in 0..before {
+            nodes.push(self.expression()?);
+            self.cursor.expect(',')?;
+        }
         let place = self.cursor.place();
         let pattern = Node { place, term: Term::Value(Box::new(Value::Pattern(self.cursor.pattern(0)?))) };
         self.cursor.expect(')')?;
-        Ok(vec![layout, pattern])
+        nodes.push(pattern);
+        Ok(nodes)
     }
 
     /// The parts of a tiler, of which `_` is one, and its end.

@@ -2,7 +2,7 @@
 
 use super::evaluate::{Operation, Placed};
 use super::{Function, Value};
-use crate::{Error, IntTuple, Layout};
+use crate::{Banks, Error, IntTuple, Layout};
 
 impl Operation<'_> {
     /// The answer of a function that takes tuples, or of one that takes them beside layouts.
@@ -56,6 +56,8 @@ impl Operation<'_> {
                 .and_then(|from| Layout::column_major_of(&from)?.offset_at(&tuple(coordinate)?))
                 .and_then(|index| self.shape_of(to)?.coordinate(&index.into()))
                 .map(Value::from),
+            (F::BankSwizzle, [row, element, access]) => self.bank_swizzle(row, element, access),
+            (F::BankWays, [a, element, access]) => self.bank_ways(a, element, access),
             (F::Compatible, [a, b]) => related(a, b, IntTuple::is_compatible),
             (F::WeaklyCompatible, [a, b]) => related(a, b, IntTuple::is_weakly_compatible),
             (F::SoftlyCompatible, [a, b]) => related(a, b, IntTuple::is_softly_compatible),
@@ -64,6 +66,32 @@ impl Operation<'_> {
             (_, [(_, Value::Tuple(whole)), rest @ ..]) => return self.pick(function, whole, rest),
             (_, _) => return None,
         })
+    }
+
+    fn bank_swizzle(&self, row: &Placed, element: &Placed, access: &Placed) -> Result<Value, Error> {
+        let [row_length, bytes, chunk] = [self.integer(row)?, self.integer(element)?, self.integer(access)?];
+        Banks::SHARED.swizzle(row_length, bytes, chunk).map(Value::Swizzle).ok_or_else(|| {
+            let message = format!(
+                "rows of {row_length} elements of {bytes} bytes, accessed by {chunk} bytes, have no swizzle: all three are \
+                 powers of two, and an access is whole elements, part of a row, and up to 128 bytes"
+            );
+            self.wrong(row.0, message)
+        })
+    }
+
+    fn bank_ways(&self, a: &Placed, element: &Placed, access: &Placed) -> Result<Value, Error> {
+        let (bytes, chunk) = (self.integer(element)?, self.integer(access)?);
+        let size = self.shape_of(a)?.product()?;
+        let (1..=128, 1..=1024) = (chunk, size) else {
+            let message = format!("an access is 1 to 128 bytes of 1 to 1024 threads, not {chunk} of {size}");
+            return Err(self.wrong(access.0, message));
+        };
+        let at = |index: i64| {
+            if let Value::Composed(composed) = &a.1 { composed.at(index) } else { self.layout(a)?.at(index) }
+        };
+        let addresses: Result<Vec<i64>, Error> =
+            (0..size).map(|index| Ok(at(index)?.saturating_mul(bytes))).collect();
+        Ok(Value::Integer(Banks::SHARED.ways(addresses?, chunk as u32) as i64))
     }
 
     /// Components of a tuple.

@@ -1,5 +1,6 @@
 //! Compact layouts in an order, modes that are picked, and workers that are distributed over a domain.
 
+use reshard_layout::algebra::{Pattern, Tiler};
 use reshard_layout::{IntTuple, Layout, reference};
 
 use crate::small::{for_each_one, nestings};
@@ -159,5 +160,47 @@ fn what_is_distributed_ascends_divides_and_composes_with_every_layout_of_the_sha
     for (shape, count) in [("(4,0)", 2), ("4", 0)] {
         let refused = Layout::domain_distribute(&shape.parse().expect("a tuple"), count);
         assert_eq!(refused.map_err(|error| error.kind()), Err("bad_extent"));
+    }
+}
+
+#[test]
+fn tiles_and_parts_of_threads_cover_a_layout_once() {
+    let parse = |text: &str| text.parse::<Layout>().expect("a layout");
+    for a in ["(8,6):(6,1)", "(8,6):(1,8)", "((4,2),6):((1,24),4)", "(8,(2,3)):(10,(1,2))"].map(parse) {
+        let mut all = reference::values(&a);
+        all.sort_unstable();
+        let sorted = |parts: Vec<(Layout, i64)>| {
+            let values = |(part, start): &(Layout, i64)| {
+                reference::values(part).into_iter().map(|value| start + value).collect::<Vec<_>>()
+            };
+            let mut values = parts.iter().flat_map(values).collect::<Vec<_>>();
+            values.sort_unstable();
+            values
+        };
+        for (rows, columns) in [(1, 1), (2, 3), (4, 2), (8, 6), (4, 6)] {
+            let tiler = Tiler::of_shape(&IntTuple::flat(&[rows, columns]).expect("two")).expect("positive");
+            let tiles = (0..8 / rows).flat_map(|r| (0..6 / columns).map(move |c| (r, c)));
+            let tile = |(r, c)| a.local_tile(&tiler, &Pattern::Modes(vec![Pattern::At(r), Pattern::At(c)]));
+            let tiles: Result<Vec<_>, _> = tiles.map(tile).collect();
+            let tiles = tiles.expect("it divides");
+            assert_eq!(tiles[0].0, a.compose_by(&tiler).expect("it divides"));
+            assert_eq!(sorted(tiles), all);
+            for threads in
+                [format!("({rows},{columns}):(1,{rows})"), format!("({rows},{columns}):({columns},1)")]
+            {
+                let threads = parse(&threads);
+                let part = |thread| a.local_partition(&threads, thread);
+                let parts: Result<Vec<_>, _> = (0..rows * columns).map(part).collect();
+                let parts = parts.expect("it divides");
+                // A thread begins where it lies on the first tile.
+                for r in 0..rows {
+                    for c in 0..columns {
+                        let thread = threads.offset_of(&[r, c]).expect("inside");
+                        assert_eq!(parts[thread as usize].1, a.offset_of(&[r, c]).expect("inside"));
+                    }
+                }
+                assert_eq!(sorted(parts), all);
+            }
+        }
     }
 }

@@ -116,6 +116,11 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("is_softly_compatible((8,6), ((2,2),3):((1,2),4))", "true"),
     ("is_weakly_congruent((4,6), (1,(2,3)))", "true"),
     ("is_compatible((4,6), ((2,2),6))", "true"),
+    ("local_tile((8,6):(6,1), <4,3>, (1,_))", "Sw<0,0,0> o 24 o (4,3,2):(6,1,3)"),
+    ("local_partition((8,6):(6,1), (2,3):(3,1), 5)", "Sw<0,0,0> o 8 o (4,2):(12,3)"),
+    ("bank_swizzle(64, 2, 16)", "Sw<3,3,3>"),
+    ("bank_ways(8:64, 2, 16)", "8"),
+    ("bank_ways(composed(bank_swizzle(64, 2, 16), 8, 8:64), 2, 16)", "1"),
 ];
 
 /// Functions of compositions that are not layouts.
@@ -300,6 +305,7 @@ fn what_needs_integers_says_so() {
         "product",
         "product_each",
         "inner_product",
+        "bank_swizzle",
         "is_weakly_compatible",
         "is_softly_compatible",
         "is_weakly_congruent",
@@ -314,7 +320,9 @@ fn what_needs_integers_says_so() {
         for function in Function::ALL.iter().filter(|function| !TAKE_AXES.contains(&function.name())) {
             let others = match function.name() {
                 "slice" | "slice_and_offset" | "dice" => ", (_,_)",
-                "take" => ", 0, 1",
+                "local_tile" => ", 4:1, (_,_)",
+                "local_partition" => ", 4:1, 0",
+                "take" | "bank_ways" => ", 0, 1",
                 "replace" | "composed" | "composition_at" => ", 0, 4:1",
                 "tile_to_shape" => ", (8,2)",
                 _ if function.parameters() == "A" => "",

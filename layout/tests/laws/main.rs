@@ -3,6 +3,7 @@
 //! Bounds of loops come from the inputs, never from the answer. `RESHARD_EXHAUSTIVE=all` takes the larger spaces (minutes),
 //! a number an eighth of them; without it the whole suite takes seconds.
 
+mod banks;
 mod cases;
 mod compact;
 mod cute;
