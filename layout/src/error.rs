@@ -172,7 +172,24 @@ impl fmt::Display for Error {
                 write!(f, "the shape {shape} and the stride {stride} are not nested alike")
             }
             Self::OutOfDomain { operation, value, size } => {
-                write!(f, "the {operation} needs the value {value}, which is outside the domain [0, {size})")
+                write!(
+                    f,
+                    "the {operation} needs the value {value}, which is outside the domain [0, {size})"
+                )?;
+                // Beyond the end CuTe goes on; before the beginning nobody does.
+                match operation {
+                    Operation::Compose if *value >= *size => {
+                        f.write_str("; composed extended, the last leaf of the outer layout goes on there")
+                    }
+                    Operation::Compose
+                    | Operation::Evaluate
+                    | Operation::Complement
+                    | Operation::RightInverse
+                    | Operation::LeftInverse
+                    | Operation::Recast
+                    | Operation::TileToShape
+                    | Operation::Zip => Ok(()),
+                }
             }
             Self::NotRepresentable { operands, obstacle } => {
                 write!(f, "{} o {} is not a layout: ", operands.0, operands.1)?;

@@ -24,7 +24,7 @@
 //! * [`Named`]: a layout with the names of its axes, `(4,2):(1@tp,8)`, and [`Points`], its values.
 //! * [`algebra`]: the operations and the table of their laws. Tilers, lazy compositions, patterns.
 //! * [`properties`]: the predicates that preconditions are written in.
-//! * [`Swizzle`]: exchanging bits of an index.
+//! * [`Swizzle`]: exchanging bits of an index. [`Banks`]: when that avoids waiting, and which swizzle does.
 //! * [`expression`]: the algebra as text. [`draw`]: layouts as grids and pictures.
 //! * [`theory`]: four chapters with worked numbers. [`mod@reference`]: the definitions, slow and short.
 //!
@@ -32,6 +32,7 @@
 #![forbid(unsafe_code)]
 
 pub mod algebra;
+mod banks;
 pub mod draw;
 mod error;
 pub mod expression;
@@ -46,11 +47,13 @@ mod profile;
 pub mod properties;
 pub mod reference;
 mod serde_impls;
+mod shapes;
 mod stride;
 mod swizzle;
 pub mod theory;
 
 pub use algebra::zip::Boundary;
+pub use banks::Banks;
 pub use error::{Counted, Defect, Error, ErrorKind, Obstacle, Operation, ParseError, Quantity};
 pub use few::{Few, Values};
 pub use int_tuple::IntTuple;

@@ -12,7 +12,7 @@
 
 use crate::modes::{Mode, Modes};
 use crate::stride::Stride;
-use crate::{Error, IntTuple, Layout, Operation, Quantity};
+use crate::{Defect, Error, IntTuple, Layout, Operation, Quantity};
 
 /// Quotient and remainder of non-negative numbers; 32-bit division is several times quicker where it will do.
 #[inline]
@@ -104,6 +104,39 @@ impl Layout {
         Ok(coordinates(self, index))
     }
 
+    /// The digits of a number by the strides, `floor(i / d) mod s` of every leaf, and 0 where the stride is 0.
+    ///
+    /// Where the layout is a permutation of `[0, size)` by ascending digits, these are the coordinates with the value `i`.
+    ///
+    /// ```
+    /// use reshard_layout::Layout;
+    ///
+    /// let layout: Layout = "(4,(2,3)):(6,(3,1))".parse()?;
+    /// assert_eq!(layout.digits(16)?.to_string(), "(2,(1,1))");
+    /// assert_eq!(layout.offset_at(&layout.digits(16)?)?, 16);
+    /// # Ok::<(), reshard_layout::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `out_of_domain` for a negative number, `inadmissible` for a negative stride.
+    pub fn digits(&self, number: i64) -> Result<IntTuple, Error> {
+        let operation = Operation::Evaluate;
+        if number < 0 {
+            return Err(Error::OutOfDomain { operation, value: number, size: i64::MAX });
+        }
+        let digits = self.flat().iter().map(|leaf| match leaf.stride {
+            0 => Ok(0),
+            stride if stride < 0 => {
+                let defect = Defect::NegativeStride { extent: leaf.extent, stride };
+                Err(Error::Inadmissible { operation, operand: Box::new(self.clone()), defect })
+            }
+            stride => Ok(number / stride % leaf.extent),
+        });
+        let digits: Result<_, Error> = digits.collect();
+        Ok(IntTuple::from_parts(digits?, self.profile().clone()))
+    }
+
     /// The compact layout whose leftmost coordinate varies fastest, `(e_0, e_1, ...):(1, e_0, e_0 e_1, ...)`.
     ///
     /// As a function it is the identity on `[0, size)`. Ensures: flat, and `1:0` for no extents.
@@ -129,10 +162,30 @@ impl Layout {
         Self::from_flat(leaves)
     }
 
+    /// [`column_major`](Self::column_major) of a nested shape, congruent to it.
+    ///
+    /// ```
+    /// use reshard_layout::Layout;
+    ///
+    /// assert_eq!(Layout::column_major_of(&"(4,(2,3))".parse()?)?.to_string(), "(4,(2,3)):(1,(4,8))");
+    /// # Ok::<(), reshard_layout::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `bad_extent`, `overflow`.
+    pub fn column_major_of(shape: &IntTuple) -> Result<Self, Error> {
+        let flat = Self::column_major(shape.leaves())?;
+        Self::assemble(Modes::from_slice(flat.flat()), shape.profile().clone())
+    }
+
     /// The memory layout of a row-major tensor with these extents: the **reversed** list of its dims, so that the
     /// last dim is the leftmost mode, and the linear index runs over the tensor in the order of its memory.
     ///
     /// `row_major(&[N_0, ..., N_{n-1}])` is `(N_{n-1}, ..., N_0):(1, N_{n-1}, ...)`; dim `d` is mode `n - 1 - d`.
+    ///
+    /// CuTe's `LayoutRight` of a shape keeps the modes where they are, `(2,4):(4,1)`, so that the linear index runs over the
+    /// tensor in another order than its memory; it is [`reversed`](Self::reversed) of this, here `(4,2):(1,4)`.
     ///
     /// ```
     /// use reshard_layout::Layout;
@@ -147,6 +200,24 @@ impl Layout {
     pub fn row_major(extents: &[i64]) -> Result<Self, Error> {
         let reversed: smallvec::SmallVec<[i64; 8]> = extents.iter().rev().copied().collect();
         Self::column_major(&reversed)
+    }
+
+    /// [`row_major`](Self::row_major) of a nested shape, congruent to its mirror image.
+    ///
+    /// ```
+    /// use reshard_layout::Layout;
+    ///
+    /// let memory = Layout::row_major_of(&"(4,(2,3))".parse()?)?;
+    /// assert_eq!(memory.to_string(), "((3,2),4):((1,3),6)");
+    /// assert_eq!(memory.reversed().to_string(), "(4,(2,3)):(6,(3,1))"); // what CuTe calls row-major
+    /// # Ok::<(), reshard_layout::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `bad_extent`, `overflow`.
+    pub fn row_major_of(shape: &IntTuple) -> Result<Self, Error> {
+        Self::column_major_of(&Self::column_major_of(shape)?.mirror().shape())
     }
 
     /// The same modes from right to left: turns the colexicographic order of this layout into the lexicographic one.

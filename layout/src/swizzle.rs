@@ -37,6 +37,9 @@ pub struct Swizzle {
 }
 
 impl Swizzle {
+    /// `Sw<0,0,0>`, which changes nothing.
+    pub const IDENTITY: Self = Self { bits: 0, base: 0, shift: 0 };
+
     /// How many bits of an index there are.
     const WIDTH: u8 = 62;
 
@@ -136,10 +139,17 @@ impl Swizzle {
     /// ```
     pub fn after(self, first: Self) -> Option<Self> {
         // Both are linear over the bits, so what happens to every single bit is all there is.
-        let mut found: Option<Self> = None;
-        for bit in 0..Self::WIDTH {
+        Self::of_bits((0..Self::WIDTH).map(|bit| {
             let unit = 1_i64 << bit;
-            let added = self.apply(first.apply(unit)) ^ unit;
+            (unit, self.apply(first.apply(unit)) ^ unit)
+        }))
+    }
+
+    /// The swizzle that adds to each of these bits, ascending, what stands beside it, if there is one.
+    pub(crate) fn of_bits(acts: impl IntoIterator<Item = (i64, i64)>) -> Option<Self> {
+        let mut found: Option<Self> = None;
+        for (unit, added) in acts {
+            let bit = u8::try_from(unit.trailing_zeros()).ok()?;
             if added == 0 {
                 continue;
             }
@@ -162,7 +172,7 @@ impl Swizzle {
                 }
             };
         }
-        Some(found.unwrap_or(Self { bits: 0, base: 0, shift: 0 }))
+        Some(found.unwrap_or(Self::IDENTITY))
     }
 }
 

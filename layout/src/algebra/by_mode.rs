@@ -4,7 +4,8 @@
 //! op(A, <T_0, ..., T_k>)  =  (op(A_0, T_0), ..., op(A_k, T_k), A_{k+1}, ..., A_n)
 //! ```
 //!
-//! Modes that the tiler does not name are kept.
+//! Modes that the tiler does not name are kept, and so are those that it names by `_`. (CuTe drops the former of a
+//! composition, and keeps them in divisions and products; here they are kept everywhere, and `take` drops them.)
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,11 +13,12 @@ use std::str::FromStr;
 use crate::layout::Tuple;
 use crate::notation::Cursor;
 use crate::stride::Stride;
-use crate::{Error, IntTuple, Layout};
+use crate::{Defect, Error, IntTuple, Layout, Operation};
 
 /// A layout for the whole operand, or one tiler for each of its first modes, written `<4:1, 2:1>`.
 ///
-/// In a tiler the integer `4` is short for `4:1`.
+/// In a tiler the integer `4` is short for `4:1`, and `_` leaves its mode as it is; the zipped, tiled and flat forms take
+/// such a mode for a tile and a rest, as in CuTe, so it has two modes.
 ///
 /// ```
 /// use reshard_layout::{Layout, algebra::Tiler};
@@ -33,6 +35,30 @@ pub enum Tiler {
     Layout(Layout),
     /// Applies to its first modes, one each.
     Modes(Vec<Tiler>),
+    /// `_`: leaves its mode as it is.
+    Any,
+}
+
+impl Tiler {
+    /// The tiler of a shape: `(4,(2,3))` is `<4:1,<2:1,3:1>>`, and `4` is `4:1`.
+    ///
+    /// ```
+    /// use reshard_layout::algebra::Tiler;
+    ///
+    /// assert_eq!(Tiler::of_shape(&"(4,(2,3))".parse()?)?.to_string(), "<4:1,<2:1,3:1>>");
+    /// # Ok::<(), reshard_layout::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `bad_extent`.
+    pub fn of_shape(shape: &IntTuple) -> Result<Self, Error> {
+        if let Some(extent) = shape.as_scalar() {
+            return Layout::scalar(extent, 1).map(Self::Layout);
+        }
+        // Recursion is as deep as the shape, which is at most MAX_DEPTH.
+        shape.modes().map(|mode| Self::of_shape(&mode)).collect::<Result<_, _>>().map(Self::Modes)
+    }
 }
 
 impl From<Layout> for Tiler {
@@ -52,6 +78,7 @@ impl fmt::Display for Tiler {
                 }
                 f.write_str(">")
             }
+            Self::Any => f.write_str("_"),
         }
     }
 }
@@ -71,6 +98,9 @@ impl Cursor<'_> {
     /// Recursion is as deep as the text nests, at most as [`Cursor::check_depth`] allows.
     pub(crate) fn tiler(&mut self, depth: usize) -> Result<Tiler, Error> {
         self.check_depth(depth)?;
+        if self.eat('_') {
+            return Ok(Tiler::Any);
+        }
         if !self.eat('<') {
             let shape = self.tuple()?;
             if self.peek() == Some(':') {
@@ -98,6 +128,7 @@ pub(crate) fn by_mode(
 ) -> Result<Layout, Error> {
     match tiler {
         Tiler::Layout(tile) => operation(layout, tile),
+        Tiler::Any => Ok(layout.clone()),
         Tiler::Modes(tilers) => {
             let rank = layout.rank();
             if tilers.len() > rank {
@@ -134,10 +165,15 @@ pub(crate) fn by_profile<S: Stride>(
 
 /// Splits a layout that was divided or multiplied by mode, each mode `(tile, rest)`, into all tiles and all rests.
 ///
-/// Modes that the tiler does not name belong to the rest.
+/// Modes that the tiler does not name belong to the rest. A mode that `_` leaves as it is must be a pair already.
 pub(crate) fn unzip(layout: &Layout, tiler: &Tiler) -> Result<(Layout, Layout), Error> {
     match tiler {
-        Tiler::Layout(_) => Ok((layout.mode(0)?, layout.mode(1)?)),
+        Tiler::Any if layout.rank() != 2 => Err(Error::Inadmissible {
+            operation: Operation::Zip,
+            operand: Box::new(layout.clone()),
+            defect: Defect::NotAPair { rank: layout.rank() },
+        }),
+        Tiler::Layout(_) | Tiler::Any => Ok((layout.mode(0)?, layout.mode(1)?)),
         Tiler::Modes(tilers) => {
             let (mut tiles, mut rests) = (Tuple::new(), Tuple::new());
             for (at, mode) in layout.modes().enumerate() {

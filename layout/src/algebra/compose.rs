@@ -236,10 +236,16 @@ impl Layout {
     /// B(i) = (b(i), t(i))    becomes    R(i) = (A(offset + b(i)) - A(offset), t(i))
     /// ```
     ///
-    /// so one side of a copy goes through another memory. Requires values `offset + B(i)` in `[0, size(A))`. By the closed
-    /// form alone: where carries of opposite weight would cancel, it refuses, and where adding the offset carries, though
-    /// there `A` may go on in modes of another size. If weights have one sign it answers exactly where `A o B` is made of
-    /// modes and `A(offset + B(i)) = A(offset) + A(B(i))`.
+    /// so one side of a copy goes through another memory. Requires values `offset + B(i)` in `[0, size(A))`, and nothing of
+    /// the signs of `B`: a mode of negative stride is the one of positive stride read backwards, from its least value on,
+    ///
+    /// ```text
+    /// offset + c (-d)  =  (offset - (s-1) d) + (s-1-c) d        so R has the modes from there on, their strides negated
+    /// ```
+    ///
+    /// By the closed form alone: where carries of opposite weight would cancel, it refuses, and where adding the least value
+    /// `l = offset + min(B)` carries, though there `A` may go on in modes of another size. If weights have one sign it
+    /// answers exactly where `A o (B read from its least value on)` is made of modes and `A(l + x) = A(l) + A(x)` for them.
     ///
     /// ```
     /// use reshard_layout::{Layout, Mode};
@@ -253,38 +259,46 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// `out_of_domain` for an offset that is no index, for negative strides and for values beyond the last index;
-    /// `not_representable` as above.
+    /// `out_of_domain` for an offset that is no index and for values that are none; `not_representable` as above.
     #[allow(private_bounds, reason = "an inner stride is an integer or a pair with one")]
     pub fn compose_at<S: Inner>(&self, offset: i64, inner: &[Mode<S>]) -> Result<(i64, Modes<S>), Error> {
         let start = self.at(offset)?;
         let outside = |value| Error::OutOfDomain { operation: Operation::Compose, value, size: self.size() };
-        let mut greatest = offset;
+        let (mut least, mut greatest) = (offset, offset);
         for mode in inner {
             let reach = (mode.extent - 1).saturating_mul(mode.stride.index());
-            if reach < 0 {
-                return Err(outside(reach));
-            }
-            greatest = greatest.saturating_add(reach);
+            let end = if reach < 0 { &mut least } else { &mut greatest };
+            *end = end.saturating_add(reach);
         }
-        if greatest >= self.size() {
-            return Err(outside(greatest));
+        if least < 0 || greatest >= self.size() {
+            return Err(outside(if least < 0 { least } else { greatest }));
         }
         let mut storage = Modes::new();
         let outer = coalesced(self.flat(), &mut storage);
         let first_stride = outer.first().map_or(0, |mode| mode.stride);
         let (mut boundaries, mut modes) = (Carries::new(), Modes::new());
-        push_carries(outer, offset, &mut boundaries);
+        push_carries(outer, least, &mut boundaries);
         for (at, &mode) in inner.iter().enumerate() {
             if mode.extent == 1 {
                 continue;
             }
-            if mode.stride.index() == 0 {
+            let step = mode.stride.index();
+            if step == 0 {
                 modes.push(mode);
-            } else if let Err(obstacle) = compose_leaf(first_stride, &mut boundaries, at, mode, &mut modes) {
+                continue;
+            }
+            // What is reached from an index fits, so neither the step nor a value of the outer layout is the least integer.
+            let forward = mode.map(|stride| stride.with_index(step.wrapping_abs()));
+            let from = modes.len();
+            if let Err(obstacle) = compose_leaf(first_stride, &mut boundaries, at, forward, &mut modes) {
                 let inner = inner.iter().map(|mode| mode.map(S::index)).collect();
                 let operands = Box::new((self.clone().into(), Layout::from_flat(inner)?));
                 return Err(Error::NotRepresentable { operands, obstacle });
+            }
+            if step < 0 {
+                for mode in modes.iter_mut().skip(from) {
+                    mode.stride = mode.stride.with_index(mode.stride.index().wrapping_neg());
+                }
             }
         }
         Ok((start, modes))
@@ -347,8 +361,14 @@ impl Layout {
             .map_err(|refusal| refusal.into_error(self.clone().into(), inner))
     }
 
-    /// CuTe's variant of [`compose`](Self::compose), in which the last mode of the coalesced outer layout goes on
-    /// without end.
+    /// CuTe's variant of [`compose`](Self::compose), in which the last leaf of the outer layout goes on without end.
+    ///
+    /// ```text
+    /// R(i)  =  A'(B(i))        A' = (s_1, ..., s_{n-1}, inf) : (d_1, ..., d_n),   which is  at_extended
+    /// ```
+    ///
+    /// The last leaf is that of `A` as it is written, of extent 1 and of stride 0 too: coalescing `A` first would drop it,
+    /// and another leaf would grow. Within the domain it is [`compose`](Self::compose).
     ///
     /// ```
     /// use reshard_layout::Layout;
@@ -357,6 +377,8 @@ impl Layout {
     /// let b: Layout = "3:4".parse()?;
     /// assert_eq!(a.compose(&b).unwrap_err().kind(), "out_of_domain");
     /// assert_eq!(a.compose_extended(&b)?.to_string(), "3:100");
+    /// let a: Layout = "(4,3,1):(3,1,0)".parse()?;
+    /// assert_eq!(a.compose_extended(&"24:1".parse()?)?.to_string(), "(4,3,2):(3,1,0)");
     /// # Ok::<(), reshard_layout::Error>(())
     /// ```
     ///
@@ -365,13 +387,14 @@ impl Layout {
     /// As [`compose`](Self::compose), `out_of_domain` only for negative values of `inner`; `overflow` if the outer
     /// layout, continued as far as the inner one reaches, does not fit in 64 bits.
     pub fn compose_extended(&self, inner: &Self) -> Result<Self, Error> {
-        if inner.max_value() < self.size() {
+        let reach = inner.max_value();
+        let Some((last, below)) = self.flat().split_last().filter(|_| reach >= self.size()) else {
             return self.compose(inner);
-        }
-        let mut outer = Modes::from_slice(self.coalesce().flat());
-        let Some(last) = outer.pop() else { return self.compose(inner) };
-        let below: i64 = outer.iter().map(|leaf| leaf.extent).product();
-        outer.push(Mode { extent: inner.max_value() / below + 1, stride: last.stride });
+        };
+        let mut outer = Modes::from_slice(below);
+        // At least as large as the extent of the last leaf, because the reach is not less than the size.
+        let extent = reach / below.iter().map(|leaf| leaf.extent).product::<i64>() + 1;
+        outer.push(Mode { extent, stride: last.stride });
         Self::from_flat(outer)?.compose(inner)
     }
 }

@@ -3,12 +3,17 @@
 //! ```text
 //! (outer o offset o inner)(i)  =  outer(offset + inner(i))
 //! ```
+//!
+//! What acts on indices acts on the inner layout, because composition is associative: `(A o B) o C = A o (B o C)`. A tile of
+//! a swizzled layout is the swizzle of the tile, whatever the swizzle does. So regrouping, division and products of a
+//! composition are those of its inner layout ([`map_inner`](Composed::map_inner)); what needs strides or the set of values
+//! is not, and each such operation says for itself what it is: [`recast`](Composed::upcast), [inverses](Composed::right_inverse).
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::notation::Cursor;
-use crate::{Error, Layout, Operation, Swizzle};
+use crate::{Error, IntTuple, Layout, Operation, Swizzle};
 
 /// What a [`Composed`] applies last.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -72,17 +77,53 @@ impl Composed {
     /// The composition, once it is known that all of `offset + inner(i)` lie in the domain of `outer`.
     ///
     /// # Errors
-    ///
-    /// `out_of_domain`.
+    ///    /// `out_of_domain`; [`partial`](Self::partial) has no value there instead.
     pub fn new(outer: Outer, offset: i64, inner: Layout) -> Result<Self, Error> {
-        let size = outer.size();
-        for extreme in [inner.min_value(), inner.max_value()] {
-            let value = offset.saturating_add(extreme);
-            if !(0..size).contains(&value) {
-                return Err(Error::OutOfDomain { operation: Operation::Compose, value, size });
+        let composed = Self::partial(outer, offset, inner);
+        match composed.outside() {
+            None => Ok(composed),
+            Some(value) => {
+                let size = composed.outer.size();
+                Err(Error::OutOfDomain { operation: Operation::Compose, value, size })
             }
         }
-        Ok(Self { outer, offset, inner })
+    }
+
+    /// The composition, which has no value where `offset + inner(i)` is outside the domain of `outer`.
+    ///
+    /// This is what a tensor is whose tiles reach over its end: its tiles can be named, and those within it be read.
+    ///
+    /// ```
+    /// use reshard_layout::{Layout, algebra::Composed};
+    ///
+    /// let (a, b): (Layout, Layout) = ("(2,3):(3,1)".parse()?, "(2,4):(1,2)".parse()?);
+    /// let partial = Composed::partial(a.into(), 2, b);
+    /// assert_eq!((partial.is_total(), partial.at(3)?), (false, 5));
+    /// assert_eq!(partial.at(4).unwrap_err().kind(), "out_of_domain");
+    /// # Ok::<(), reshard_layout::Error>(())
+    /// ```
+    pub fn partial(outer: Outer, offset: i64, inner: Layout) -> Self {
+        Self { outer, offset, inner }
+    }
+
+    /// The function `i -> offset + inner(i)`: a layout that begins at another value than 0, behind the swizzle that changes
+    /// nothing.
+    pub fn from_offset(offset: i64, inner: Layout) -> Self {
+        Self::partial(Swizzle::IDENTITY.into(), offset, inner)
+    }
+
+    /// Whether every index has a value.
+    pub fn is_total(&self) -> bool {
+        self.outside().is_none()
+    }
+
+    /// An extreme of `offset + inner(i)` that is outside the domain of `outer`, if one is.
+    fn outside(&self) -> Option<i64> {
+        let extremes = [self.inner.min_value(), self.inner.max_value()];
+        extremes
+            .map(|extreme| self.offset.saturating_add(extreme))
+            .into_iter()
+            .find(|value| !(0..self.outer.size()).contains(value))
     }
 
     /// What is applied last.
@@ -109,9 +150,24 @@ impl Composed {
     ///
     /// # Errors
     ///
-    /// `out_of_domain`.
+    /// `out_of_domain`, for an index beyond the size and where the composition is [partial](Self::partial).
     pub fn at(&self, index: i64) -> Result<i64, Error> {
-        self.outer.at(self.offset + self.inner.at(index)?)
+        self.value_of(self.inner.at(index)?)
+    }
+
+    /// The value at a coordinate nested like the shape, or less.
+    ///
+    /// # Errors
+    ///
+    /// As [`Layout::offset_at`].
+    pub fn value_at(&self, coordinate: &IntTuple) -> Result<i64, Error> {
+        self.value_of(self.inner.offset_at(coordinate)?)
+    }
+
+    /// The value where the inner layout has this one.
+    fn value_of(&self, inner: i64) -> Result<i64, Error> {
+        // A sum that does not fit is outside every domain.
+        self.outer.at(self.offset.saturating_add(inner))
     }
 
     /// The layout of the same function, if the offset is 0 and there is one whose shape refines that of `inner`.
@@ -161,6 +217,6 @@ impl FromStr for Composed {
         cursor.expect('o')?;
         let inner = cursor.layout()?;
         cursor.finish()?;
-        Self::new(outer, offset, inner)
+        Ok(Self::partial(outer, offset, inner))
     }
 }

@@ -31,4 +31,23 @@ impl Layout {
         layout.seal();
         layout
     }
+
+    /// The layout with extent 1 where the stride is 0: the same set of values, each mode in its place.
+    ///
+    /// ```
+    /// use reshard_layout::Layout;
+    ///
+    /// let layout: Layout = "((2,3),4):((1,0),2)".parse()?;
+    /// assert_eq!(layout.filter_zeros().to_string(), "((2,1),4):((1,0),2)");
+    /// # Ok::<(), reshard_layout::Error>(())
+    /// ```
+    #[must_use]
+    pub fn filter_zeros(&self) -> Self {
+        let mut layout = self.clone();
+        for leaf in layout.modes_mut().iter_mut().filter(|leaf| leaf.stride == 0) {
+            leaf.extent = 1;
+        }
+        layout.seal();
+        layout
+    }
 }

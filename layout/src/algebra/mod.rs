@@ -17,8 +17,13 @@
 //! | | `A o id = A = id o A` | | `the_identity_is_neutral` |
 //! | | carries of opposite weight may cancel | | `compose_is_exact_where_weights_have_both_signs` |
 //! | compose from an offset | `R(i) = A(offset + B(i)) - A(offset)`, pairs keep their other side; a refusal is right | `compose` | `composition_from_an_offset_is_the_function_from_there_on` |
-//! | compose extended | the same, the last mode of `A` without end | `compose` | `compose_extended_agrees_within_the_domain_and_goes_on_beyond` |
+//! | | modes of `B` with negative strides are read from its least value on | `compose` | `composition_from_an_offset_goes_backwards_where_strides_are_negative` |
+//! | compose extended | the same, the last leaf of `A` without end | `compose` | `compose_extended_agrees_within_the_domain_and_goes_on_beyond` |
 //! | compose lazily | `(A o k o B)(i) = A(k + B(i))` | `composed` | `compose_is_composition_of_functions_or_says_why_not` |
+//! | | it has these values and no others | `composed` | `a_composition_has_the_values_of_its_definition_and_no_others` |
+//! | of a composition | `(S o B) o C = S o (B o C)` | `swizzled` | `what_acts_on_indices_acts_on_what_is_applied_first` |
+//! | | `A(S(x)) = S'(A(x))` | `swizzled` | `a_swizzle_through_a_layout_is_the_layout_after_the_swizzle` |
+//! | | its inverses are inverses, recast it is the same memory | `swizzled` | `inverses_of_a_swizzled_layout_are_inverses`, `a_recast_composition_reads_the_same_memory` |
 //! | complement | `(A, A*)` is injective, a bijection onto `[0, M)` if it tiles, and the least | `complement` | `complement_tiles_and_is_the_least_that_fits` |
 //! | | `A**` is `A` sorted, if it tiles | | `complement_twice_is_the_sorted_layout` |
 //! | | refused only for overlapping or negative modes | | `complement_is_refused_exactly_for_overlapping_or_negative_modes` |
@@ -36,6 +41,11 @@
 //! | by mode | `op(A, <T, U>) = (op(A_0, T), op(A_1, U), ...)` | `by_mode` | `by_mode_is_mode_by_mode` |
 //! | tile to shape | mode `k` has the size asked for | `tile_to_shape` | `tile_to_shape_covers_the_shape` |
 //! | common layout | `A(R(i)) = i = B(R(i))` | `common` | `common_layout_is_the_identity_through_both` |
+//! | compact in an order | `R(c)` is the number of coordinates before `c` in the order | `ordered` | `a_compact_layout_in_an_order_numbers_the_coordinates_in_that_order` |
+//! | compact like another | the same in the order of its strides | `ordered` | `a_layout_like_another_numbers_its_coordinates_in_the_order_of_its_strides` |
+//! | select, take, append, ... | the modes that are named | `pick` | `picked_modes_are_the_modes` |
+//! | distribute | ascending, `size(R)` divides `n`, `A o R` exists for all `A` of the shape | `distribute` | `what_is_distributed_ascends_divides_and_composes_with_every_layout_of_the_shape` |
+//! | local tile, partition | the tiles cover `A` once, and so do the parts of all threads | `partition` | `tiles_and_parts_of_threads_cover_a_layout_once` |
 //! | slice, dice | `A(c) = offset + R(open coordinates of c)` | `slice` | `slice_and_dice_split_the_function` |
 //! | group, flatten | the same function | `group` | `nesting_does_not_change_the_function` |
 //! | recast | upcast undoes downcast | `recast` | `upcast_undoes_downcast` |
@@ -55,15 +65,20 @@ mod common;
 mod complement;
 mod compose;
 mod composed;
+mod distribute;
 mod divide;
 mod exact;
 mod filter;
 mod group;
 mod inverse;
 mod nullspace;
+mod ordered;
+mod partition;
+mod pick;
 mod product;
 mod recast;
 mod slice;
+mod swizzled;
 mod tile_to_shape;
 pub(crate) mod zip;
 

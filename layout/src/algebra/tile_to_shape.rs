@@ -3,6 +3,9 @@
 //! ```text
 //! tile_to_shape(A, (N_0, N_1))  =  blocked_product(A, compact layout of (N_0 / size(A_0), N_1 / size(A_1)))
 //! ```
+//!
+//! Of a nested shape the extents are the products of its modes ([`IntTuple::product_each`]), as in CuTe: the block and its
+//! copies say how a mode of the result is nested, not the shape.
 
 use crate::{Defect, Error, IntTuple, Layout, Operation};
 

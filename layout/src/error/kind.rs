@@ -85,6 +85,8 @@ pub enum Operation {
     Recast,
     /// [`Layout::tile_to_shape`].
     TileToShape,
+    /// [`Layout::zipped_divide`] and the other forms that put tiles before rests.
+    Zip,
 }
 
 impl fmt::Display for Operation {
@@ -97,6 +99,7 @@ impl fmt::Display for Operation {
             Self::LeftInverse => "left inverse",
             Self::Recast => "recast",
             Self::TileToShape => "tiling to that shape",
+            Self::Zip => "form with all tiles before all rests",
         })
     }
 }

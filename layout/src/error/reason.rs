@@ -70,6 +70,18 @@ pub enum Defect {
         /// The extent.
         extent: i64,
     },
+    /// A mode that a tiler leaves as it is by `_` is not a tile and a rest.
+    NotAPair {
+        /// How many modes it has.
+        rank: usize,
+    },
+    /// A swizzle exchanges bits within a word.
+    SwizzledWord {
+        /// The number of elements in a word.
+        width: i64,
+    },
+    /// A swizzle of bits and a layout cannot be exchanged.
+    Entangled,
 }
 
 impl fmt::Display for Defect {
@@ -94,6 +106,19 @@ impl fmt::Display for Defect {
             Self::PartialBlock { block, extent } => {
                 write!(f, "its mode of size {block} does not divide the extent {extent}")
             }
+            Self::NotAPair { rank } => write!(
+                f,
+                "a mode that _ keeps is taken for a tile and a rest, and this has {rank} modes: name a tile such as 1:0"
+            ),
+            Self::SwizzledWord { width } => write!(
+                f,
+                "what is applied to its values does not act on whole words of {width}, a power of two up to the lowest \
+                 bit that it touches"
+            ),
+            Self::Entangled => f.write_str(
+                "the swizzle that is applied to its values does not map bits of this layout to bits of it, so it cannot \
+                 be applied first instead",
+            ),
         }
     }
 }

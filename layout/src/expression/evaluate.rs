@@ -7,7 +7,7 @@ use super::axes::Operand;
 use super::{Expression, Function, Node, Term, Value};
 use crate::algebra::{Composed, Outer, Pattern, Tiler};
 use crate::error::ParseError;
-use crate::{Error, ErrorKind, IntTuple, Layout, Named};
+use crate::{Error, ErrorKind, IntTuple, Layout, Named, Swizzle};
 
 /// A value and the place of the expression that has it.
 pub(super) type Placed = (usize, Value);
@@ -50,6 +50,10 @@ pub(super) struct Operation<'a> {
 }
 
 impl Operation<'_> {
+    pub(super) fn place(&self) -> usize {
+        self.place
+    }
+
     pub(super) fn wrong(&self, place: usize, message: String) -> Error {
         Error::Parse(Box::new(ParseError::new(ErrorKind::Parse, self.text, place, message)))
     }
@@ -58,7 +62,7 @@ impl Operation<'_> {
         Err(self.wrong(*place, format!("expected {what}, found {}", value.noun())))
     }
 
-    fn layout<'v>(&self, value: &'v Placed) -> Result<&'v Layout, Error> {
+    pub(super) fn layout<'v>(&self, value: &'v Placed) -> Result<&'v Layout, Error> {
         if let Value::Layout(layout) = &value.1 {
             Ok(layout)
         } else {
@@ -66,11 +70,11 @@ impl Operation<'_> {
         }
     }
 
-    fn integer(&self, value: &Placed) -> Result<i64, Error> {
+    pub(super) fn integer(&self, value: &Placed) -> Result<i64, Error> {
         if let Value::Integer(integer) = &value.1 { Ok(*integer) } else { self.expected("an integer", value) }
     }
 
-    fn pattern<'v>(&self, value: &'v Placed) -> Result<&'v Pattern, Error> {
+    pub(super) fn pattern<'v>(&self, value: &'v Placed) -> Result<&'v Pattern, Error> {
         if let Value::Pattern(pattern) = &value.1 { Ok(pattern) } else { self.expected("a pattern", value) }
     }
 
@@ -80,7 +84,11 @@ impl Operation<'_> {
             .map_err(|_| self.wrong(value.0, format!("expected the number of a mode, found {integer}")))
     }
 
-    fn tuple(&self, value: &Placed) -> Result<IntTuple, Error> {
+    pub(super) fn indices(&self, values: &[Placed]) -> Result<Vec<usize>, Error> {
+        values.iter().map(|value| self.index(value)).collect()
+    }
+
+    pub(super) fn tuple(&self, value: &Placed) -> Result<IntTuple, Error> {
         match &value.1 {
             Value::Integer(integer) => Ok(IntTuple::scalar(*integer)),
             Value::Tuple(tuple) => Ok(tuple.clone()),
@@ -97,6 +105,11 @@ impl Operation<'_> {
         }
     }
 
+    /// The products of the components of a shape.
+    pub(super) fn extents(&self, value: &Placed) -> Result<IntTuple, Error> {
+        self.tuple(value)?.product_each()
+    }
+
     /// A tuple without tuples in it.
     pub(super) fn flat(&self, value: &Placed) -> Result<IntTuple, Error> {
         let tuple = self.tuple(value)?;
@@ -106,22 +119,19 @@ impl Operation<'_> {
         Ok(tuple)
     }
 
+    /// A profile: a tuple of which only the nesting counts, whatever its numbers are.
     pub(super) fn profile(&self, value: &Placed) -> Result<IntTuple, Error> {
-        let tuple = self.tuple(value)?;
-        if tuple.leaves().iter().any(|leaf| *leaf != 1) {
-            return Err(self.wrong(value.0, format!("a profile is a nested tuple of 1s, and {tuple} is not")));
-        }
-        Ok(tuple)
+        self.tuple(value)
     }
 
-    fn tiler(&self, value: &Placed) -> Result<Tiler, Error> {
+    pub(super) fn tiler(&self, value: &Placed) -> Result<Tiler, Error> {
         match &value.1 {
             Value::Layout(layout) => Ok(Tiler::Layout(layout.clone())),
             Value::Tiler(tiler) => Ok(tiler.clone()),
             Value::Integer(extent) => Layout::scalar(*extent, 1).map(Tiler::Layout),
+            Value::Tuple(shape) => Tiler::of_shape(shape),
             Value::Bool(_)
             | Value::Answer(_)
-            | Value::Tuple(_)
             | Value::Named(_)
             | Value::Pairs(_)
             | Value::Points(_)
@@ -164,12 +174,15 @@ impl Operation<'_> {
         if let Some(operand) = Operand::of(function) {
             return operand.at(&if let [index] = values { self.tuple(index)? } else { coordinates()? });
         }
+        if let (Value::Composed(composed), true) = (function, values.len() != 1) {
+            return composed.value_at(&coordinates()?).map(Value::Integer);
+        }
         let [index] = values else {
             return Err(self.wrong(self.place, format!("{} takes one index", function.noun())));
         };
         match function {
             Value::Layout(layout) => layout.offset_at(&self.tuple(index)?),
-            Value::Composed(composed) => composed.at(self.integer(index)?),
+            Value::Composed(composed) => composed.value_at(&self.tuple(index)?),
             Value::Swizzle(swizzle) => swizzle.at(self.integer(index)?),
             Value::Integer(_)
             | Value::Bool(_)
@@ -196,21 +209,25 @@ impl Operation<'_> {
                 Ok(layout) => Ok(Value::Layout(layout)),
                 // A swizzled layout is rarely a layout, and is used as it is.
                 Err(Error::NotRepresentable { .. } | Error::Undecided { .. }) => {
-                    Composed::new(swizzle.into(), 0, layout)
-                        .map(|composed| Value::Composed(Box::new(composed)))
+                    Composed::new(swizzle.into(), 0, layout).map(Value::from)
                 }
                 Err(error) => Err(error),
             },
-            Outer::Swizzle(first) => match swizzle.after(first) {
-                Some(swizzle) => Ok(Value::Swizzle(swizzle)),
-                None => Err(self.wrong(outer.0, format!("{swizzle} after {first} is not a swizzle"))),
-            },
+            Outer::Swizzle(first) => self.after(outer, swizzle, first).map(Value::Swizzle),
         }
+    }
+
+    /// A swizzle after another one, if both are one.
+    pub(super) fn after(&self, outer: &Placed, swizzle: Swizzle, first: Swizzle) -> Result<Swizzle, Error> {
+        let message = || format!("{swizzle} after {first} is not a swizzle: apply one after the other");
+        swizzle.after(first).ok_or_else(|| self.wrong(outer.0, message()))
     }
 
     fn call(&self, function: Function, arguments: &[Placed]) -> Result<Value, Error> {
         use Function as F;
-        if let Some(answer) = self.call_with_axes(function, arguments) {
+        let special = self.call_with_axes(function, arguments);
+        let special = special.or_else(|| self.call_with_composition(function, arguments));
+        if let Some(answer) = special.or_else(|| self.call_with_tuples(function, arguments)) {
             return answer;
         }
         let layout = |value| self.layout(value);
@@ -221,8 +238,13 @@ impl Operation<'_> {
             (F::Composition, [a, b]) => self.composition(a, b),
             (F::CompositionExtended, [a, b]) => layout(a)?.compose_extended(layout(b)?).map(Value::Layout),
             (F::Composed, [a, offset, b]) => {
-                Composed::new(self.outer(a)?, self.integer(offset)?, layout(b)?.clone())
-                    .map(|composed| Value::Composed(Box::new(composed)))
+                let (outer, offset) = (self.outer(a)?, self.integer(offset)?);
+                Ok(Composed::partial(outer, offset, layout(b)?.clone()).into())
+            }
+            (F::CompositionAt, [a, offset, b]) => {
+                let (a, offset, b) = (layout(a)?, self.integer(offset)?, layout(b)?);
+                let (start, modes) = a.compose_at(offset, b.flat())?;
+                Ok(Composed::from_offset(start, Layout::from_flat(modes)?).into())
             }
             (F::Complement, [a]) => {
                 let a = layout(a)?;
@@ -243,15 +265,27 @@ impl Operation<'_> {
             (F::BlockedProduct, [a, b]) => layout(a)?.blocked_product(layout(b)?).map(Value::Layout),
             (F::RakedProduct, [a, b]) => layout(a)?.raked_product(layout(b)?).map(Value::Layout),
             (F::TileToShape, [a, shape]) => {
-                layout(a)?.tile_to_shape(self.flat(shape)?.leaves()).map(Value::Layout)
+                layout(a)?.tile_to_shape(self.extents(shape)?.leaves()).map(Value::Layout)
             }
             (F::TileToShape, [a, shape, order]) => layout(a)?
-                .tile_to_shape_ordered(self.flat(shape)?.leaves(), self.flat(order)?.leaves())
+                .tile_to_shape_ordered(self.extents(shape)?.leaves(), self.flat(order)?.leaves())
                 .map(Value::Layout),
             (F::MaxCommonLayout, [a, b]) => layout(a)?.max_common_layout(layout(b)?).map(Value::Layout),
             (F::MaxCommonVector, [a, b]) => layout(a)?.max_common_vector(layout(b)?).map(Value::Integer),
             (F::Slice, [a, pattern]) => {
                 layout(a)?.slice(self.pattern(pattern)?).map(|(layout, _)| Value::Layout(layout))
+            }
+            (F::SliceAndOffset, [a, pattern]) => {
+                let (open, value) = layout(a)?.slice(self.pattern(pattern)?)?;
+                Ok(Composed::from_offset(value, open).into())
+            }
+            (F::LocalTile, [a, tiler, coordinate]) => {
+                let part = layout(a)?.local_tile(&self.tiler(tiler)?, self.pattern(coordinate)?)?;
+                Ok(Composed::from_offset(part.1, part.0).into())
+            }
+            (F::LocalPartition, [a, threads, thread]) => {
+                let part = layout(a)?.local_partition(layout(threads)?, self.integer(thread)?)?;
+                Ok(Composed::from_offset(part.1, part.0).into())
             }
             (F::Dice, [a, pattern]) => layout(a)?.dice(self.pattern(pattern)?).map(Value::Layout),
             (F::Group, [a, begin, end]) => {
@@ -268,25 +302,29 @@ impl Operation<'_> {
                 let modes: Result<Vec<_>, _> = arguments.iter().map(|value| layout(value).cloned()).collect();
                 Layout::concat(&modes?).map(Value::Layout)
             }
-            (F::ColumnMajor, [shape]) => Layout::column_major(self.flat(shape)?.leaves()).map(Value::Layout),
-            (F::RowMajor, [shape]) => Layout::row_major(self.flat(shape)?.leaves()).map(Value::Layout),
+            (F::FilterZeros, [a]) => Ok(Value::Layout(layout(a)?.filter_zeros())),
+            (F::MakeLayoutLike, [a]) => layout(a)?.make_like().map(Value::Layout),
+            (F::Select, [a, modes @ ..]) if !modes.is_empty() => {
+                layout(a)?.select(&self.indices(modes)?).map(Value::Layout)
+            }
+            (F::Take, [a, begin, end]) => {
+                layout(a)?.take(self.index(begin)?..self.index(end)?).map(Value::Layout)
+            }
+            (F::Append, [a, mode]) => layout(a)?.append(layout(mode)?).map(Value::Layout),
+            (F::Append, [a, mode, rank]) => {
+                layout(a)?.append_to(self.index(rank)?, layout(mode)?).map(Value::Layout)
+            }
+            (F::Prepend, [a, mode]) => layout(a)?.prepend(layout(mode)?).map(Value::Layout),
+            (F::Prepend, [a, mode, rank]) => {
+                layout(a)?.prepend_to(self.index(rank)?, layout(mode)?).map(Value::Layout)
+            }
+            (F::Replace, [a, k, mode]) => {
+                layout(a)?.replace(self.index(k)?, layout(mode)?).map(Value::Layout)
+            }
             (F::Mode, [a, k]) => layout(a)?.mode(self.index(k)?).map(Value::Layout),
             (F::Shape, [a]) => Ok(layout(a)?.shape().into()),
             (F::Stride, [a]) => Ok(layout(a)?.stride().into()),
-            (F::Size, [a]) => match &a.1 {
-                Value::Composed(composed) => Ok(Value::Integer(composed.size())),
-                Value::Layout(_)
-                | Value::Integer(_)
-                | Value::Bool(_)
-                | Value::Answer(_)
-                | Value::Tuple(_)
-                | Value::Named(_)
-                | Value::Pairs(_)
-                | Value::Points(_)
-                | Value::Swizzle(_)
-                | Value::Tiler(_)
-                | Value::Pattern(_) => Ok(Value::Integer(layout(a)?.size())),
-            },
+            (F::Size, [a]) => Ok(Value::Integer(layout(a)?.size())),
             (F::Cosize, [a]) => Ok(Value::Integer(layout(a)?.cosize())),
             (F::Rank, [a]) => Ok(Value::Integer(layout(a)?.rank() as i64)),
             (F::Depth, [a]) => Ok(Value::Integer(layout(a)?.depth() as i64)),
@@ -298,8 +336,6 @@ impl Operation<'_> {
             (F::Compact, [a]) => Ok(Value::Bool(layout(a)?.is_compact())),
             (F::Disjoint, [a, b]) => Ok(Value::Answer(layout(a)?.is_disjoint(layout(b)?))),
             (F::Orthogonal, [a]) => Ok(Value::Bool(layout(a)?.is_orthogonal())),
-            (F::Compatible, [a, b]) => Ok(Value::Bool(layout(a)?.is_compatible(layout(b)?))),
-            (F::Congruent, [a, b]) => Ok(Value::Bool(layout(a)?.is_congruent(layout(b)?))),
             (function, arguments) => {
                 let (parameters, given) = (function.parameters(), arguments.len());
                 let message = format!("{function} takes ({parameters}), and is given {given} arguments");

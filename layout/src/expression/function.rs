@@ -46,9 +46,11 @@ functions! {
     Coalesce "coalesce" "A [, profile]" "The shortest layout of the same function, or that by profile.";
     Filter "filter" "A" "Without modes of stride 0 and extent 1.";
     Composition "composition" "A, B" "R(i) = A(B(i)); B may be a tiler, A may be a swizzle.";
-    CompositionExtended "composition_extended" "A, B" "The same, with the last mode of A unbounded.";
+    CompositionAt "composition_at" "A, k, B" "The function i -> A(k + B(i)) as A(k + B(0)) and a flat layout.";
+    CompositionExtended "composition_extended" "A, B" "The same, with the last leaf of A unbounded.";
     Composed "composed" "A, offset, B" "The function i -> A(offset + B(i)), not simplified.";
     Complement "complement" "A [, M]" "What fills the gaps of A up to M, by default its cosize.";
+    FilterZeros "filter_zeros" "A" "With extent 1 where the stride is 0.";
     Tiles "tiles" "A, M" "Whether A and its complement cover [0, M) exactly.";
     RightInverse "right_inverse" "A" "A(R(i)) = i.";
     LeftInverse "left_inverse" "A" "R(A(i)) = i.";
@@ -62,11 +64,20 @@ functions! {
     FlatProduct "flat_product" "A, B" "(A, ..., copies, ...).";
     BlockedProduct "blocked_product" "A, B" "Blocks of A side by side.";
     RakedProduct "raked_product" "A, B" "Copies of A interleaved.";
+    LocalTile "local_tile" "A, T, pattern" "The tiles that the pattern leaves open, from where they begin on.";
+    LocalPartition "local_partition" "A, threads, t" "What thread t has of A, from where it begins on.";
     TileToShape "tile_to_shape" "A, shape [, order]" "A shape covered with copies of A.";
+    DomainDistribute "domain_distribute" "shape, n" "Indices of a domain for n workers, or as many as divide.";
     MaxCommonLayout "max_common_layout" "A, B" "A(R(i)) = i = B(R(i)).";
     MaxCommonVector "max_common_vector" "A, B" "How many elements can move at once.";
     Slice "slice" "A, pattern" "The modes that the pattern leaves open.";
     Dice "dice" "A, pattern" "The modes that the pattern fixes.";
+    SliceAndOffset "slice_and_offset" "A, pattern" "The function of the open modes, with the value of the fixed ones.";
+    Select "select" "A, k, ..." "Modes of A or of a tuple, in this order.";
+    Take "take" "A, begin, end" "Modes [begin, end).";
+    Append "append" "A, X [, n]" "The modes and X, or as many X as make n modes.";
+    Prepend "prepend" "A, X [, n]" "X and the modes, or as many X as make n modes.";
+    Replace "replace" "A, k, X" "X in place of mode k.";
     Group "group" "A, begin, end" "Modes [begin, end) as one mode.";
     Split "split" "A, shape" "A cut into modes of these sizes, each coalesced.";
     Zip "zip" "A, B" "The layout of pairs (A(i), B(i)).";
@@ -75,9 +86,22 @@ functions! {
     Upcast "upcast" "A, n" "Elements n times as wide.";
     Downcast "downcast" "A, n" "Elements 1/n times as wide.";
     Nullspace "nullspace" "A" "The indices that modes of stride 0 map to 0.";
+    BankSwizzle "bank_swizzle" "row, element, access" "Of rows of elements of so many bytes: no conflicts in 32 banks.";
+    BankWays "bank_ways" "A, element, access" "Accesses at A(i): the most words of one of 32 banks.";
     Concat "concat" "A, B, ..." "The tuple of these layouts.";
     ColumnMajor "column_major" "shape" "The compact layout, leftmost fastest.";
-    RowMajor "row_major" "shape" "The compact layout of the reversed shape.";
+    RowMajor "row_major" "shape" "The compact layout of the reversed shape; CuTe's is reversed(row_major(shape)).";
+    MakeOrderedLayout "make_ordered_layout" "shape, order" "The compact layout, the least of the order fastest.";
+    MakeLayoutLike "make_layout_like" "A" "The compact layout with the modes in the order of those of A.";
+    Crd2Idx "crd2idx" "coordinate, shape [, stride]" "The index or value at a coordinate; the shape may be a layout.";
+    Idx2Crd "idx2crd" "index, shape [, stride]" "The coordinate of an index, nested like the shape.";
+    Crd2Crd "crd2crd" "coordinate, from, to" "The coordinate of the same index in another shape.";
+    CeilDiv "ceil_div" "a, b" "How many b cover a, leaf by leaf.";
+    ShapeDiv "shape_div" "a, b" "a / b where one divides the other, from the left.";
+    ElemScale "elem_scale" "a, b" "Every leaf of a times the size of b there.";
+    Product "product" "shape" "The product of the leaves.";
+    ProductEach "product_each" "shape" "The product of every component.";
+    InnerProduct "inner_product" "a, b" "The sum of the products of the leaves.";
     Mode "mode" "A, k" "Mode k.";
     Shape "shape" "A" "The extents.";
     Stride "stride" "A" "The strides.";
@@ -92,6 +116,9 @@ functions! {
     Disjoint "is_disjoint" "A, B" "Whether 0 is the only value of both.";
     Orthogonal "is_orthogonal" "A" "Whether the modes are radix-separable.";
     Compatible "is_compatible" "A, B" "Whether the shape of B refines that of A.";
+    WeaklyCompatible "is_weakly_compatible" "A, B" "Whether the extents of A divide those of B there.";
+    SoftlyCompatible "is_softly_compatible" "A, B" "Whether those of B divide the extents of A.";
+    WeaklyCongruent "is_weakly_congruent" "A, B" "Whether B is nested like A, or deeper.";
     Congruent "is_congruent" "A, B" "Whether both are nested alike.";
 }
 

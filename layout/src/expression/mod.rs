@@ -22,13 +22,25 @@
 //! `concat`, `split`, `zip` (not of pairs), `shape`, `stride`, `size`, `rank`, `depth`, `same_function`, `is_compatible`,
 //! `is_congruent`, and application. A value without axes is one of integers, so `mode((4,2):(1@tp,8), 1)` is `2:8`.
 //!
+//! A **composition** that is not a layout, `composed(Sw<3,4,3>, 0, (8,8):(8,1))`, stands wherever a layout may: what
+//! acts on indices (division, products, tiling, grouping, picking, slicing, composition) acts on its inner layout, inverses
+//! and recasts are those of the whole, and what needs strides is refused with the reason. It may have no value at some
+//! indices; they are refused when they are asked for.
+//!
+//! Where CuTe differs: `row_major((2,4))` is `(4,2):(1,4)`, the reversed list of dims, so that the index runs over memory,
+//! and CuTe's is `reversed(row_major((2,4)))`, `(2,4):(4,1)`. `composition` is checked, and `composition_extended` lets the
+//! last leaf go on without end as CuTe does. In `composition(A, <T>)` modes that the tiler does not name are kept.
+//! A shape is a tiler: `(4,8)` is `<4:1,8:1>`; `_` in a tiler leaves its mode as it is. `():()` is `1:0`.
+//!
 //! Reading is separate from evaluating; nesting and the number of calls are bounded, so any text is answered in
 //! bounded time, stack and memory.
 
 mod axes;
 mod evaluate;
 mod function;
+mod lazy;
 mod parse;
+mod tuples;
 mod value;
 
 use std::fmt;

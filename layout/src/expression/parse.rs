@@ -1,6 +1,7 @@
 //! Reading an expression.
 
 use super::{Function, MAX_CALLS, Node, Term, Value};
+use crate::algebra::Tiler;
 use crate::named::{NamedStride, Names};
 use crate::notation::Cursor;
 use crate::{At, Error, ErrorKind, IntTuple, Layout, Named};
@@ -48,8 +49,11 @@ impl Reader<'_> {
             Some(first) if first.is_ascii_alphabetic() => match self.function(place)? {
                 None => self.swizzle(place),
                 Some(function) => {
-                    let arguments = if matches!(function, Function::Slice | Function::Dice) {
-                        self.pattern_arguments()?
+                    let arguments = if function == Function::LocalTile {
+                        self.pattern_arguments(2)?
+                    } else if matches!(function, Function::Slice | Function::SliceAndOffset | Function::Dice)
+                    {
+                        self.pattern_arguments(1)?
                     } else {
                         self.arguments()?
                     };
@@ -58,7 +62,7 @@ impl Reader<'_> {
             },
             Some('<') => {
                 self.cursor.expect('<')?;
-                Ok(Node { place, term: Term::Tiler(self.list('>')?) })
+                Ok(Node { place, term: Term::Tiler(self.tilers()?) })
             }
             Some('(' | '-' | '0'..='9') => self.literal(place),
             Some(_) | None => Err(self.cursor.expected("a function, a layout, a tuple or a tiler")),
@@ -83,8 +87,13 @@ impl Reader<'_> {
         Ok(Node { place, term: Term::Value(Box::new(Value::Swizzle(swizzle))) })
     }
 
-    /// A layout, a tuple or an integer.
+    /// A layout, a tuple or an integer. `():()`, the layout of no modes, is `1:0`.
     fn literal(&mut self, place: usize) -> Result<Node, Error> {
+        let mut ahead = self.cursor.clone();
+        if ['(', ')', ':', '(', ')'].into_iter().all(|token| ahead.eat(token)) {
+            self.cursor = ahead;
+            return Ok(Node { place, term: Term::Value(Box::new(Value::Layout(Layout::unit()))) });
+        }
         let tuple = self.cursor.tuple()?;
         let value = if self.cursor.peek() == Some(':') { self.layout_of(tuple)? } else { tuple.into() };
         Ok(Node { place, term: Term::Value(Box::new(value)) })
@@ -122,15 +131,38 @@ impl Reader<'_> {
         self.list(')')
     }
 
-    /// `(expression, pattern)`.
-    fn pattern_arguments(&mut self) -> Result<Vec<Node>, Error> {
+    /// So many expressions, and a pattern.
+    fn pattern_arguments(&mut self, before: usize) -> Result<Vec<Node>, Error> {
         self.cursor.expect('(')?;
-        let layout = self.expression()?;
-        self.cursor.expect(',')?;
+        let mut nodes = Vec::with_capacity(before + 1);
+        for _ in 0..before {
+            nodes.push(self.expression()?);
+            self.cursor.expect(',')?;
+        }
         let place = self.cursor.place();
         let pattern = Node { place, term: Term::Value(Box::new(Value::Pattern(self.cursor.pattern(0)?))) };
         self.cursor.expect(')')?;
-        Ok(vec![layout, pattern])
+        nodes.push(pattern);
+        Ok(nodes)
+    }
+
+    /// The parts of a tiler, of which `_` is one, and its end.
+    fn tilers(&mut self) -> Result<Vec<Node>, Error> {
+        let mut nodes = Vec::new();
+        loop {
+            let place = self.cursor.place();
+            nodes.push(if self.cursor.eat('_') {
+                Node { place, term: Term::Value(Box::new(Value::Tiler(Tiler::Any))) }
+            } else {
+                self.expression()?
+            });
+            if self.cursor.eat('>') {
+                return Ok(nodes);
+            }
+            if !self.cursor.eat(',') {
+                return Err(self.cursor.expected("',' or '>'"));
+            }
+        }
     }
 
     fn list(&mut self, close: char) -> Result<Vec<Node>, Error> {

@@ -63,6 +63,18 @@ impl From<IntTuple> for Value {
     }
 }
 
+impl From<Layout> for Value {
+    fn from(layout: Layout) -> Self {
+        Self::Layout(layout)
+    }
+}
+
+impl From<Composed> for Value {
+    fn from(composed: Composed) -> Self {
+        Self::Composed(Box::new(composed))
+    }
+}
+
 /// Without axes it is a layout of integers.
 impl From<Named> for Value {
     fn from(named: Named) -> Self {

@@ -71,7 +71,116 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("split((4,6):(6,1), (2,2,6))", "(2,2,6):(6,12,1)"),
     ("split(24:1, 24)", "(24,):(1,)"),
     ("zip(12:1, (3,4):(4,1))", "(3,4):((1,4),(3,1))"),
+    ("coalesce(((2,2),(2,2)):((1,2),(16,32)), (1,2))", "(4,4):(1,16)"),
+    ("composition_extended((4,3,1):(3,1,0), 24:1)", "(4,3,2):(3,1,0)"),
+    ("composition_at((4,3):(3,1), 3, 4:-1)", "Sw<0,0,0> o 9 o (4,):(-3,)"),
+    ("complement(():(), 128)", "128:1"),
+    ("filter_zeros((4,3,2):(1,0,4))", "(4,1,2):(1,0,4)"),
+    ("logical_divide((8,6):(6,1), (4,3))", "((4,2),(3,2)):((6,24),(1,3))"),
+    ("logical_divide((8,6):(6,1), <_,3>)", "(8,(3,2)):(6,(1,3))"),
+    ("tiled_divide(((4,2),6):((1,4),8), <_,3>)", "((4,3),2,2):((1,8),4,24)"),
+    ("composition((8,6):(6,1), <_,3>)", "(8,3):(6,1)"),
+    ("tile_to_shape((64,8):(1,64), ((128,1),(16,1)))", "((64,2),(8,2)):((1,512),(64,1024))"),
+    ("domain_distribute((15,14), 6)", "(3,2):(1,15)"),
+    ("domain_distribute((192,(8,8)), 1024)", "(64,16):(1,192)"),
+    ("slice_and_offset((4,(2,3)):(6,(1,2)), (2,_))", "Sw<0,0,0> o 12 o ((2,3),):((1,2),)"),
+    ("select((4,(2,3),5):(1,(4,8),24), 2, 0)", "(5,4):(24,1)"),
+    ("select((4,(2,3),5), 1)", "((2,3),)"),
+    ("take((4,(2,3),5):(1,(4,8),24), 1, 3)", "((2,3),5):((4,8),24)"),
+    ("append((4,3):(1,4), 2:12)", "(4,3,2):(1,4,12)"),
+    ("append((4,3):(1,4), 1:0, 4)", "(4,3,1,1):(1,4,0,0)"),
+    ("append((4,3), (2,2))", "(4,3,(2,2))"),
+    ("prepend((4,3):(1,4), 2:12)", "(2,4,3):(12,1,4)"),
+    ("prepend(4:1, 1:0, 3)", "(1,1,4):(0,0,1)"),
+    ("replace((4,3):(1,4), 1, (2,2):(4,8))", "(4,(2,2)):(1,(4,8))"),
+    ("group((2,3,5), 1, 3)", "(2,(3,5))"),
+    ("column_major((4,(2,3)))", "(4,(2,3)):(1,(4,8))"),
+    ("row_major((4,(2,3)))", "((3,2),4):((1,3),6)"),
+    ("reversed(row_major((2,4)))", "(2,4):(4,1)"),
+    ("make_ordered_layout((2,3,4), (2,0,1))", "(2,3,4):(12,1,3)"),
+    ("make_layout_like((4,(2,3),5):(40,(200,0),8))", "(4,(2,3),5):(5,(20,0),1)"),
+    ("crd2idx((1,(1,1)), (4,(2,3)))", "13"),
+    ("crd2idx((1,3), (4,(2,3)):(2,(1,8)))", "11"),
+    ("crd2idx((1,3), (4,6), (6,1))", "9"),
+    ("idx2crd(13, (4,(2,3)))", "(1,(1,1))"),
+    ("idx2crd(16, (4,(2,3)), (6,(3,1)))", "(2,(1,1))"),
+    ("crd2crd((1,3), (4,6), (8,3))", "(5,1)"),
+    ("ceil_div((10,6), (4,4))", "(3,2)"),
+    ("ceil_div((8,6), 16)", "(1,3)"),
+    ("shape_div((2,8), 4)", "(1,4)"),
+    ("elem_scale((3,4), (2,5))", "(6,20)"),
+    ("product((2,(3,4)))", "24"),
+    ("product_each((2,(3,4)))", "(2,12)"),
+    ("inner_product((1,(2,3)), (1,(4,8)))", "33"),
+    ("is_weakly_compatible((4,3), ((2,4),6))", "true"),
+    ("is_softly_compatible((8,6), ((2,2),3):((1,2),4))", "true"),
+    ("is_weakly_congruent((4,6), (1,(2,3)))", "true"),
+    ("is_compatible((4,6), ((2,2),6))", "true"),
+    ("local_tile((8,6):(6,1), <4,3>, (1,_))", "Sw<0,0,0> o 24 o (4,3,2):(6,1,3)"),
+    ("local_partition((8,6):(6,1), (2,3):(3,1), 5)", "Sw<0,0,0> o 8 o (4,2):(12,3)"),
+    ("bank_swizzle(64, 2, 16)", "Sw<3,3,3>"),
+    ("bank_ways(8:64, 2, 16)", "8"),
+    ("bank_ways(composed(bank_swizzle(64, 2, 16), 8, 8:64), 2, 16)", "1"),
 ];
+
+/// Functions of compositions that are not layouts.
+const OF_COMPOSITIONS: &[(&str, &str)] = &[
+    ("logical_divide(S, <4,2>)", "Sw<3,0,3> o 0 o ((4,2),(2,4)):((8,32),(1,2))"),
+    ("zipped_divide(S, (4,2))", "Sw<3,0,3> o 0 o ((4,2),(2,4)):((8,1),(32,2))"),
+    ("tile_to_shape(S, (16,8))", "Sw<3,0,3> o 0 o (16,8):(8,1)"),
+    ("tile_to_shape(S, (16,16), (1,0))", "Sw<3,0,3> o 0 o ((8,2),(8,2)):((8,128),(1,64))"),
+    ("composition(S, 8:8)", "Sw<3,0,3> o 0 o 8:1"),
+    ("composition((8,8):(8,1), S)", "Sw<3,0,-3> o 0 o (8,8):(1,8)"),
+    ("composition(Sw<3,0,3>, S)", "Sw<0,0,0> o 0 o (8,8):(8,1)"),
+    ("slice(S, (3,_))", "Sw<3,0,3> o 24 o (8,):(1,)"),
+    ("mode(S, 1)", "Sw<3,0,3> o 0 o 8:1"),
+    ("append(S, 2:64)", "Sw<3,0,3> o 0 o (8,8,2):(8,1,64)"),
+    ("select(S, 1)", "Sw<3,0,3> o 0 o (8,):(1,)"),
+    ("downcast(S, 2)", "Sw<3,1,3> o 0 o (8,16):(16,1)"),
+    ("upcast(downcast(S, 2), 2)", "Sw<3,0,3> o 0 o (8,8):(8,1)"),
+    ("right_inverse(S)", "Sw<3,0,-3> o 0 o (8,8):(8,1)"),
+    ("make_layout_like(S)", "(8,8):(8,1)"),
+    ("is_compatible((8,8), S)", "true"),
+    ("size(S)", "64"),
+    ("cosize(S)", "64"),
+    ("S(1,2)", "11"),
+    ("S((1,2))", "11"),
+    ("S(17)", "11"),
+    ("crd2idx((1,2), S)", "11"),
+];
+
+#[test]
+fn compositions_stand_where_layouts_do() {
+    let with = |text: &str| text.replace('S', "composed(Sw<3,0,3>, 0, (8,8):(8,1))");
+    for (text, expected) in OF_COMPOSITIONS {
+        let text = text.replace("Sw<3,0,3>, S", "Sw<3,0,3>, composed(Sw<3,0,3>, 0, (8,8):(8,1))");
+        let text = if text.contains("composed") { text } else { with(&text) };
+        let value = evaluate(&text).map(|value| value.to_string());
+        assert_eq!(value.as_deref(), Ok(*expected), "{text}");
+    }
+    for text in ["stride(S)", "complement(S, 64)", "nullspace(S)", "tiles(S, 64)", "is_orthogonal(S)"] {
+        let message = evaluate(&with(text)).expect_err(text).to_string();
+        assert!(
+            message.contains("is decided by strides, and Sw<3,0,3> o 0 o (8,8):(8,1) has none"),
+            "{message}"
+        );
+    }
+    for (text, expected) in [
+        ("upcast(S, 2)", "does not act on whole words of 2"),
+        ("downcast(S, 3)", "does not act on whole words of 3"),
+        ("composition((12,8):(8,1), S)", "does not map bits of this layout to bits of it"),
+        (
+            "zipped_divide(S, <_,4>)",
+            "a mode that _ keeps is taken for a tile and a rest, and this has 1 modes",
+        ),
+        ("concat(S, 4:1)", "expected a layout, found a composition"),
+        ("logical_divide(8:1, S)", "expected a layout or a tiler, found a composition"),
+        ("S(8,0)", "the evaluation needs the value 8, which is outside the domain [0, 8)"),
+    ] {
+        let message = evaluate(&with(text)).expect_err(text).to_string();
+        assert!(message.contains(expected), "{text}: {message}");
+    }
+}
 
 /// The same with steps along axes, and with pairs.
 const WITH_AXES: &[(&str, &str)] = &[
@@ -185,6 +294,21 @@ fn what_needs_integers_says_so() {
         "is_congruent",
         "column_major",
         "row_major",
+        "make_ordered_layout",
+        "domain_distribute",
+        "crd2idx",
+        "idx2crd",
+        "crd2crd",
+        "ceil_div",
+        "shape_div",
+        "elem_scale",
+        "product",
+        "product_each",
+        "inner_product",
+        "bank_swizzle",
+        "is_weakly_compatible",
+        "is_softly_compatible",
+        "is_weakly_congruent",
     ];
     for (layout, way_out) in [
         (
@@ -195,8 +319,11 @@ fn what_needs_integers_says_so() {
     ] {
         for function in Function::ALL.iter().filter(|function| !TAKE_AXES.contains(&function.name())) {
             let others = match function.name() {
-                "slice" | "dice" => ", (_,_)",
-                "composed" => ", 0, 4:1",
+                "slice" | "slice_and_offset" | "dice" => ", (_,_)",
+                "local_tile" => ", 4:1, (_,_)",
+                "local_partition" => ", 4:1, 0",
+                "take" | "bank_ways" => ", 0, 1",
+                "replace" | "composed" | "composition_at" => ", 0, 4:1",
                 "tile_to_shape" => ", (8,2)",
                 _ if function.parameters() == "A" => "",
                 name if name.contains("div") || name.contains("prod") || name.contains("common") => ", 4:1",
@@ -228,7 +355,7 @@ fn what_needs_integers_says_so() {
         ("concat(4:1, 4:(1,2))", "4:1 is not one of pairs"),
         ("same_function(4:(1,2), 4:1@tp)", "4:1@tp is not one of pairs"),
         ("zip(4:1, 4:(1,2))", "4:(1,2) already has two"),
-        ("coalesce(4:1@tp, 4)", "a profile is a nested tuple of 1s"),
+        ("coalesce(4:1@tp, 4:1)", "expected a tuple, found a layout"),
         ("size(4:1@tp(1))", "expected a layout, found a point"),
         ("4:1(4:1@tp)", "expected a tuple, found a layout with axes"),
         ("mode(4:1, 4:(1,2))", "expected an integer, found a layout of pairs"),

@@ -3,7 +3,10 @@
 //! Bounds of loops come from the inputs, never from the answer. `RESHARD_EXHAUSTIVE=all` takes the larger spaces (minutes),
 //! a number an eighth of them; without it the whole suite takes seconds.
 
+mod banks;
 mod cases;
+mod compact;
+mod cute;
 mod drawn;
 mod expressions;
 mod modules;
@@ -11,8 +14,10 @@ mod nesting;
 mod offsets;
 mod one;
 mod random;
+mod shapes;
 mod slow;
 mod small;
+mod swizzled;
 mod texts;
 mod three;
 mod two;

@@ -1,0 +1,74 @@
+//! One tile of a layout, and what one thread has of it.
+//!
+//! ```text
+//! local_tile(A, T, c)        =  zipped_divide(A, T) at (_, c)              the tile c, all of it
+//! local_partition(A, P, t)   =  zipped_divide(A, shape of P) at (c, _)     of every tile the element c, P(c) = t
+//! ```
+//!
+//! Both are a layout and the value at its index 0. The tiles of all `c` cover `A` once, and so do the parts of all `t`, if
+//! the tile divides `A`: division is a permutation of its values.
+
+use super::by_mode::Tiler;
+use super::slice::Pattern;
+use crate::{Error, Layout};
+
+impl Layout {
+    /// The tile at a coordinate among the tiles, and the value where it begins.
+    ///
+    /// Open places of the coordinate stay modes, behind those of the tile.
+    ///
+    /// ```
+    /// use reshard_layout::Layout;
+    ///
+    /// let a: Layout = "(8,6):(6,1)".parse()?;
+    /// let (tile, start) = a.local_tile(&"<4,3>".parse()?, &"(1,_)".parse()?)?;
+    /// assert_eq!((tile.to_string(), start), ("(4,3,2):(6,1,3)".to_owned(), 24));
+    /// # Ok::<(), reshard_layout::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`zipped_divide`](Self::zipped_divide) and [`slice`](Self::slice).
+    pub fn local_tile(&self, tiler: &Tiler, coordinate: &Pattern) -> Result<(Self, i64), Error> {
+        let tiles = self.zipped_divide(tiler)?;
+        let tile = tiles.mode(0)?;
+        let whole =
+            if tile.is_scalar() { Pattern::Any } else { Pattern::Modes(vec![Pattern::Any; tile.rank()]) };
+        tiles.slice(&Pattern::Modes(vec![whole, coordinate.clone()]))
+    }
+
+    /// What thread `thread` has of this layout, when the threads lie on every tile as `threads` says, and where it begins.
+    ///
+    /// Requires: `threads` is a layout of positive strides from the coordinates within a tile to threads.
+    ///
+    /// ```
+    /// use reshard_layout::Layout;
+    ///
+    /// let a: Layout = "(8,6):(6,1)".parse()?;
+    /// let (part, start) = a.local_partition(&"(2,3):(3,1)".parse()?, 5)?; // thread 5 is at (1,2) of 2 x 3
+    /// assert_eq!((part.to_string(), start), ("(4,2):(12,3)".to_owned(), 8));
+    /// # Ok::<(), reshard_layout::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`zipped_divide`](Self::zipped_divide); `out_of_domain` for a thread below 0, `inadmissible` for negative strides.
+    pub fn local_partition(&self, threads: &Self, thread: i64) -> Result<(Self, i64), Error> {
+        let tiler = Tiler::of_shape(&threads.shape().product_each()?)?;
+        let digits = threads.digits(thread)?;
+        let within: Result<Vec<Pattern>, Error> = threads
+            .modes()
+            .zip(digits.modes())
+            .map(|(mode, digits)| Self::column_major_of(&mode.shape())?.offset_at(&digits).map(Pattern::At))
+            .collect();
+        let within = match within?.as_slice() {
+            [Pattern::At(index)] if threads.is_scalar() => Pattern::At(*index),
+            several => Pattern::Modes(several.to_vec()),
+        };
+        let tiles = self.zipped_divide(&tiler)?;
+        let rest = tiles.mode(1)?;
+        let whole =
+            if rest.is_scalar() { Pattern::Any } else { Pattern::Modes(vec![Pattern::Any; rest.rank()]) };
+        tiles.slice(&Pattern::Modes(vec![within, whole]))
+    }
+}
