@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn what_is_no_spec_is_refused_in_one_sentence() {
         for text in ["\"a\" = 3", "a b c", "\"[\" = \"R\"", "[a]\nb = \"R\""] {
-            let error = text.parse::<Spec>().err().expect(text).to_string();
+            let error = text.parse::<Spec>().expect_err(text).to_string();
             assert!(!error.contains('\n'), "{error}");
         }
     }

@@ -92,10 +92,7 @@ fn read_dim(r: &mut Cursor<'_>, used: &mut Vec<AxisName>) -> Result<SpecDim, Err
     if r.eat("None") {
         return Ok(SpecDim::Axes(Vec::new()));
     }
-    let mut ahead = r.clone();
-    let _ = (ahead.eat(NOTATION) || ahead.eat("P")) && ahead.eat(".");
-    if ahead.eat("UNCONSTRAINED") {
-        *r = ahead;
+    if ["UNCONSTRAINED", "P.UNCONSTRAINED", "PartitionSpec.UNCONSTRAINED"].iter().any(|word| r.eat(word)) {
         return Ok(SpecDim::Unconstrained);
     }
     if r.eat("(") {
