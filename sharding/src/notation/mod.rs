@@ -25,7 +25,7 @@ mod replica_groups;
 pub(crate) mod shardy;
 mod stored;
 
-pub(crate) use hlo::numbers;
+pub(crate) use hlo::{join, numbers};
 pub use hlo::{DeviceList, HloSharding, LastDim};
 pub use replica_groups::ReplicaGroups;
 pub use stored::StoredSharding;

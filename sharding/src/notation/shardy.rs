@@ -2,7 +2,9 @@
 //!
 //! ```text
 //! #sdy.mesh<["dp"=2, "tp"=4]>                                       mesh['dp'=2,'tp'=4]
+//! #sdy.mesh<["x"=2, "y"=2], device_ids=[1, 2, 3, 0]>                ranks in any other order
 //! #sdy.sharding<@mesh, [{"dp", "tp":(1)2}, {}], unreduced={"cp"}>   {mesh['dp'=2,'tp'=4], [{'dp'}, {}]}
+//! #sdy.sharding<mesh<["dp"=2, "tp"=4]>, [{"dp"}, {}]>               the same with its mesh
 //! ```
 
 use core::fmt::Write as _;
@@ -24,30 +26,24 @@ pub(super) fn is_sharding(text: &str) -> bool {
 /// Whether a text is a mesh in this spelling.
 pub(crate) fn is_mesh(text: &str) -> bool {
     let text = text.trim_start();
-    ["#sdy.mesh", "sdy.mesh", "<[", "mesh["].iter().any(|p| text.starts_with(p))
+    ["#sdy.mesh", "sdy.mesh", "<[", "mesh[", "mesh<["].iter().any(|p| text.starts_with(p))
 }
 
 /// Reads a sharding: what stands around the lists by tensor, and those.
 pub(super) fn parse(mesh: &Mesh, shape: &[usize], text: &str) -> Result<Sharding, Error> {
     let mut r = Cursor::new("Shardy sharding", text);
     let close = if r.eat("{") {
-        let at = r.here();
-        let named = read_mesh(&mut r)?;
-        let same = named.axes().len() == mesh.axes().len()
-            && named
-                .axes()
-                .iter()
-                .zip(mesh.axes())
-                .all(|(a, b)| a.name() == b.name() && a.size() == b.size());
-        if !same {
-            return Err(r.error_at(at, format!("the mesh {mesh}")));
-        }
+        read_this_mesh(&mut r, mesh)?;
         "}"
     } else {
         let _ = r.eat("#sdy.sharding") || r.eat("sdy.sharding");
         r.expect("<")?;
-        r.expect("@")?;
-        r.take_while(AxisName::continues);
+        if r.rest().starts_with("mesh") {
+            read_this_mesh(&mut r, mesh)?;
+        } else {
+            r.expect("@")?;
+            r.take_while(AxisName::continues);
+        }
         ">"
     };
     r.expect(",")?;
@@ -55,6 +51,17 @@ pub(super) fn parse(mesh: &Mesh, shape: &[usize], text: &str) -> Result<Sharding
     r.expect(close)?;
     r.finish()?;
     Ok(sharding)
+}
+
+/// Reads the mesh that a sharding says it is on, which must be this one; without a list of devices it may be in any order.
+fn read_this_mesh(r: &mut Cursor<'_>, mesh: &Mesh) -> Result<(), Error> {
+    let at = r.here();
+    let named = read_mesh(r)?;
+    let row_major = named.is_row_major() && named.offset() == 0;
+    let same = (row_major || named == *mesh)
+        && named.axes().len() == mesh.axes().len()
+        && named.axes().iter().zip(mesh.axes()).all(|(a, b)| a.name() == b.name() && a.size() == b.size());
+    if same { Ok(()) } else { Err(r.error_at(at, format!("the mesh {mesh}"))) }
 }
 
 /// Reads a mesh.
@@ -65,10 +72,10 @@ pub(crate) fn parse_mesh(text: &str) -> Result<Mesh, Error> {
     Ok(mesh)
 }
 
-/// Reads `mesh['a'=2]` or `#sdy.mesh<["a"=2], device_ids=[..]>`.
+/// Reads `mesh['a'=2]`, `mesh<["a"=2]>` or `#sdy.mesh<["a"=2], device_ids=[..]>`.
 pub(super) fn read_mesh(r: &mut Cursor<'_>) -> Result<Mesh, Error> {
-    let angle = !r.eat("mesh");
-    if angle {
+    let square = r.eat("mesh") && r.rest().starts_with('[');
+    if !square {
         let _ = r.eat("#sdy.mesh") || r.eat("sdy.mesh");
         r.expect("<")?;
     }
@@ -99,7 +106,7 @@ pub(super) fn read_mesh(r: &mut Cursor<'_>) -> Result<Mesh, Error> {
         ids = Some(super::hlo::numbers(r, "a device")?);
         r.expect("]")?;
     }
-    if angle {
+    if !square {
         r.expect(">")?;
     }
     match ids {

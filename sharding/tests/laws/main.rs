@@ -3,6 +3,7 @@
 
 mod meshes;
 mod notations;
+mod permuted;
 mod recipes;
 mod shardings;
 mod views;
