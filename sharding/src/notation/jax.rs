@@ -17,9 +17,14 @@ use crate::{Error, Mesh, ReduceOp, Sharding};
 
 const NOTATION: &str = "PartitionSpec";
 
-/// Whether a text is one: `P(` alone could also be a partial placement, whose op has no quotes.
+/// Whether a text is one: `P(` alone could also be a partial placement, whose op has no quotes. `P()` is the spec that
+/// shards nothing, on a mesh of any axes.
 pub(super) fn is_spec(text: &str) -> bool {
     let mut r = Cursor::new(NOTATION, text);
+    let mut empty = r.clone();
+    if empty.eat("P") && empty.eat("(") && empty.eat(")") && empty.is_done() {
+        return true;
+    }
     r.eat(NOTATION)
         || (r.eat("P")
             && r.eat("(")
