@@ -101,6 +101,20 @@ impl GroupPattern {
         }
     }
 
+    /// The offsets of the members from the lowest, ascending: of every group, or of the first of those that are listed.
+    ///
+    /// ```
+    /// use reshard_sharding::GroupPattern;
+    /// let [a, b]: [GroupPattern; 2] = ["(2,2):(1,8)".parse()?, "{{1,2,5},{3,6,7}}".parse()?];
+    /// assert_eq!(a.offsets().collect::<Vec<_>>(), [0, 1, 8, 9]);
+    /// assert_eq!(b.offsets().collect::<Vec<_>>(), [0, 1, 4]);
+    /// # Ok::<(), reshard_sharding::Error>(())
+    /// ```
+    pub fn offsets(&self) -> impl Iterator<Item = usize> + '_ {
+        let first = self.lists().and_then(|lists| lists.groups().first()).map_or(0, |g| g[0]);
+        self.members(first).map(move |rank| rank - first)
+    }
+
     /// The number of members.
     pub fn size(&self) -> usize {
         match &self.0 {
