@@ -40,3 +40,46 @@ fn meshes_have_groups() {
     let joint = reshard(&["mesh", "dp=2,pp=2,tp=4", "--groups", "dp,tp", "--json"]).json();
     assert_eq!(joint["groups"]["pattern"], "(4,2):(1,8)");
 }
+
+#[test]
+fn groups_lie_on_nodes_alike_or_with_a_warning() {
+    let mesh = reshard(&["mesh", "ddp=8,fsdp=5", "--topology", "h100", "--json"]).json();
+    let on = &mesh["nodes"][0];
+    assert_eq!(on["ranks"], 8);
+    let [ddp, fsdp] = [&on["groups"][0], &on["groups"][1]];
+    assert_eq!((&fsdp["axes"], &fsdp["count"]), (&json!("fsdp"), &json!(8)));
+    assert_eq!((&fsdp["inside"], &fsdp["straddling"], &fsdp["alike"]), (&json!(4), &json!(4), &json!(false)));
+    assert_eq!(fsdp["ways"][0], json!({"members": [5], "groups": 4}));
+    assert_eq!((&ddp["inside"], &ddp["straddling"]), (&json!(0), &json!(5)));
+    let text = reshard(&["mesh", "ddp=8,fsdp=5", "--topology", "h100", "--groups", "fsdp"]).stdout;
+    assert!(text.contains("fsdp: 8 groups, 4 in one node, 4 straddle nodes"), "{text}");
+    assert!(text.contains("warning: groups of fsdp lie unlike each other (4 as 5, 1 as 3+2"), "{text}");
+    assert!(!text.contains("ddp: "), "{text}");
+
+    let even = reshard(&["mesh", "dp=4,tp=8", "--topology", "h100"]).stdout;
+    assert!(even.contains("tp: 4 groups, each in one node\n"), "{even}");
+    assert!(even.contains("dp: 8 groups, each straddles nodes\n") && !even.contains("warning"), "{even}");
+    let one = reshard(&["mesh", "dp=4,tp=8", "--topology", "uniform"]).stdout;
+    assert!(one.contains("one node: no group straddles any\n"), "{one}");
+    let none = reshard(&["mesh", "dp=4,tp=8", "--json"]).json();
+    assert_eq!(none.get("nodes"), None);
+    assert_eq!(reshard(&["mesh", "--topology", "h100"]).code, 2);
+}
+
+#[test]
+fn meshes_are_in_any_order_of_ranks() {
+    let mesh = reshard(&["mesh", "x=2,y=3@[0,1,3,2,4,5]", "--groups", "y", "--json"]).json();
+    assert_eq!(mesh["mesh"], "x=2,y=3@[0,1,3,2,4,5]");
+    assert_eq!(mesh["groups"]["members"], json!([[0, 1, 3], [2, 4, 5]]));
+    assert_eq!(mesh["groups"]["pattern"], "{{0,1,3},{2,4,5}}");
+    let shards = ["shards", "--mesh", "x=4@[1,2,3,0]", "--shape", "8", "--placements", "S(0)"];
+    let shards = reshard(&[&shards[..], &["--json"]].concat()).json();
+    assert!(shards.to_string().contains("x=4@[1,2,3,0]"), "{shards}");
+    let plan = ["plan", "--mesh", "x=2,y=3@[0,1,3,2,4,5]", "--shape", "6,6", "--from", "S(0),S(1)", "--to", "S(0),R"];
+    let only = reshard(&[&plan[..], &["--groups", "{{0,1,3},{2,4,5}}", "--json"]].concat()).json();
+    assert_eq!(only["groups"], json!(["{{0,1,3},{2,4,5}}"]));
+    let refused = reshard(&[&plan[..], &["--groups", "3:1", "--json"]].concat());
+    assert!(refused.code != 0, "{}", refused.stdout);
+    let twice = reshard(&["mesh", "x=2@[3,3]"]);
+    assert!(twice.stderr.contains("rank 3 stands at the coordinates [0] and [1]"), "{}", twice.stderr);
+}

@@ -61,7 +61,7 @@ const AXES: [&[(&str, usize)]; 5] = [
 const CHOICES: [&str; 5] = ["R", "S(0)", "S(1)", "P", "SS(0,2)"];
 
 /// Pairs of shardings on a permuted mesh, and the same on the row-major one.
-fn pairs(each: usize, mut f: impl FnMut(&mut Random, [&Sharding; 2], [&Sharding; 2], &[usize])) {
+fn pairs(each: u64, mut f: impl FnMut(&mut Random, [&Sharding; 2], [&Sharding; 2], &[usize])) {
     let mut random = Random(19);
     for axes in AXES {
         let plain = Mesh::new(axes.iter().copied()).unwrap();
