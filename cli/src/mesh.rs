@@ -21,8 +21,7 @@ use nodes::NodeLines;
 const MOST_RANKS: usize = 1 << 12;
 
 /// What `--topology` is for.
-const TOPOLOGY: &str =
-    "Say which groups straddle nodes of this network (uniform, h100, or a TOML file), and whether those of an axis lie alike";
+const TOPOLOGY: &str = "Say which groups straddle nodes of this network (uniform, h100, or a TOML file), and whether those of an axis lie alike";
 
 /// Arguments of `reshard mesh`.
 #[derive(Debug, Args)]

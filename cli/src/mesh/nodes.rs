@@ -56,7 +56,9 @@ pub(super) fn lines(
     let nodes = topology.levels().iter().filter_map(|level| level.ranks);
     nodes
         .map(|ranks| {
-            let of = |(axes, subs): &(String, Vec<SubAxis>)| on_nodes(axes, &mesh.groups(subs)?, mesh.size(), ranks);
+            let of = |(axes, subs): &(String, Vec<SubAxis>)| {
+                on_nodes(axes, &mesh.groups(subs)?, mesh.size(), ranks)
+            };
             Ok(NodeLines { ranks, groups: axes.iter().map(of).collect::<Result<_, CliError>>()? })
         })
         .collect()
@@ -110,7 +112,10 @@ impl NodeLines {
                 }
                 (Some(0), Some(_)) => writeln!(text, "  {axes}: {count} {groups}, each straddles nodes"),
                 (Some(inside), Some(straddling)) => {
-                    writeln!(text, "  {axes}: {count} {groups}, {inside} in one node, {straddling} straddle nodes")
+                    writeln!(
+                        text,
+                        "  {axes}: {count} {groups}, {inside} in one node, {straddling} straddle nodes"
+                    )
                 }
                 (_, _) => writeln!(text, "  {axes}: {count} {groups}, too many ranks to look at one by one"),
             };

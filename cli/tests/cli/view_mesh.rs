@@ -74,8 +74,22 @@ fn meshes_are_in_any_order_of_ranks() {
     assert_eq!(mesh["groups"]["pattern"], "{{0,1,3},{2,4,5}}");
     let shards = ["shards", "--mesh", "x=4@[1,2,3,0]", "--shape", "8", "--placements", "S(0)"];
     let shards = reshard(&[&shards[..], &["--json"]].concat()).json();
-    assert!(shards.to_string().contains("x=4@[1,2,3,0]"), "{shards}");
-    let plan = ["plan", "--mesh", "x=2,y=3@[0,1,3,2,4,5]", "--shape", "6,6", "--from", "S(0),S(1)", "--to", "S(0),R"];
+    assert_eq!(shards["ranks"][3], json!({"rank": 0, "coord": [3], "local_shape": [2], "dims": [[[6, 2]]]}));
+    let device = "{devices=[4]0,2,3,1}";
+    let listed = ["shards", "--mesh", "d=4", "--shape", "8", "--placements", device, "--json"];
+    assert_eq!(reshard(&listed).json()["ranks"][1]["rank"], 2);
+    assert_eq!(view("d=4", "8", "4,2", device)["mesh"], "d0=4@[0,2,3,1]");
+    let plan = [
+        "plan",
+        "--mesh",
+        "x=2,y=3@[0,1,3,2,4,5]",
+        "--shape",
+        "6,6",
+        "--from",
+        "S(0),S(1)",
+        "--to",
+        "S(0),R",
+    ];
     let only = reshard(&[&plan[..], &["--groups", "{{0,1,3},{2,4,5}}", "--json"]].concat()).json();
     assert_eq!(only["groups"], json!(["{{0,1,3},{2,4,5}}"]));
     let refused = reshard(&[&plan[..], &["--groups", "3:1", "--json"]].concat());

@@ -173,7 +173,8 @@ pub(crate) fn modes_of_line(line: &[i64]) -> Result<Modes, usize> {
         }
         let repeats = |i: usize| {
             let inner = i % run;
-            stride.checked_mul(inner as i64).and_then(|x| x.checked_add(line[(i - inner) * step])) == Some(line[i * step])
+            stride.checked_mul(inner as i64).and_then(|x| x.checked_add(line[(i - inner) * step]))
+                == Some(line[i * step])
         };
         if let Some(i) = (0..n).find(|&i| !repeats(i)) {
             return Err(i * step);

@@ -79,7 +79,10 @@ impl FromStr for Mesh {
             let ranks = crate::notation::numbers(&mut r, "a rank")?;
             r.expect("]")?;
             if !strided.is_empty() {
-                return Err(r.error_at(listed, "the first rank: a list of ranks stands after sizes, as in x=2,y=2@[1,2,3,0]"));
+                return Err(r.error_at(
+                    listed,
+                    "the first rank: a list of ranks stands after sizes, as in x=2,y=2@[1,2,3,0]",
+                ));
             }
             r.finish()?;
             return Mesh::from_ranks(plain.iter().map(|(n, s)| (n.as_str(), *s)), &ranks);

@@ -176,7 +176,9 @@ impl Mesh {
         match self.table() {
             None => self.flat_positions(),
             Some(_) => Err(Error::NotALayout {
-                reason: format!("the ranks of {self} are in an order that is no layout: ask for them one by one"),
+                reason: format!(
+                    "the ranks of {self} are in an order that is no layout: ask for them one by one"
+                ),
             }),
         }
     }
@@ -263,7 +265,9 @@ impl Mesh {
         let Some(listed) = meshes.iter().find(|m| m.table().is_some()) else {
             return Mesh::with_layouts(axes, offset);
         };
-        if meshes.iter().any(|m| m != listed && m.size() > 1) || meshes.iter().filter(|m| *m == listed).count() > 1 {
+        if meshes.iter().any(|m| m != listed && m.size() > 1)
+            || meshes.iter().filter(|m| *m == listed).count() > 1
+        {
             return Err(Error::NotALayout {
                 reason: format!(
                     "the ranks of {listed} are no layout, so they do not say those beside it: slice the mesh of all axes"

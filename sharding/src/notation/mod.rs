@@ -25,8 +25,8 @@ mod replica_groups;
 pub(crate) mod shardy;
 mod stored;
 
-pub(crate) use hlo::{join, numbers};
 pub use hlo::{DeviceList, HloSharding, LastDim};
+pub(crate) use hlo::{join, numbers};
 pub use replica_groups::ReplicaGroups;
 pub use stored::StoredSharding;
 

@@ -5,7 +5,8 @@
 use std::collections::BTreeSet;
 
 use reshard_sharding::{
-    Error, GroupPattern, GroupRegistry, Interval, Mesh, ProcessGroup, ProcessGroups, Sharding, SubAxis, meaning,
+    Error, GroupPattern, GroupRegistry, Interval, Mesh, ProcessGroup, ProcessGroups, Sharding, SubAxis,
+    meaning,
 };
 use reshard_test_support::Random;
 
@@ -184,7 +185,8 @@ fn defined(mesh: &Mesh, subs: &[SubAxis]) -> BTreeSet<Vec<usize>> {
         }
         c
     };
-    let at: Vec<(usize, Vec<usize>)> = mesh.ranks().map(|r| (r, rest(&mesh.coordinate(r).unwrap()))).collect();
+    let at: Vec<(usize, Vec<usize>)> =
+        mesh.ranks().map(|r| (r, rest(&mesh.coordinate(r).unwrap()))).collect();
     let with = |x: &Vec<usize>| {
         let mut group: Vec<usize> = at.iter().filter(|(_, y)| y == x).map(|(r, _)| *r).collect();
         group.sort_unstable();
@@ -234,7 +236,8 @@ fn groups_are_the_ranks_that_agree_on_the_rest_in_any_order() {
                         assert_eq!(group.below(x), members.iter().filter(|&&m| m < x).count());
                         assert_eq!(group.position(x), members.iter().position(|&m| m == x));
                         assert_eq!(group.member(x), members.get(x).copied());
-                        let near: Vec<usize> = (0..members.len()).filter(|&i| members[i] / 3 == x / 3).collect();
+                        let near: Vec<usize> =
+                            (0..members.len()).filter(|&i| members[i] / 3 == x / 3).collect();
                         assert!(group.on_node_of(x, 3).unwrap().eq(near), "{group} {x}");
                     }
                 }
@@ -252,11 +255,10 @@ fn equal_groups_of_meshes_in_any_order_are_the_same_ranks() {
         .flat_map(|o| [Mesh::from_ranks([("x", 2), ("y", 2)], o), Mesh::from_ranks([("x", 4)], o)])
         .map(Result::unwrap)
         .collect();
-    let all: Vec<ProcessGroups> = meshes
-        .iter()
-        .flat_map(|m| sub_axes(m).into_iter().map(|subs| m.groups(&subs).unwrap()))
-        .collect();
-    let members = |g: &ProcessGroups| -> BTreeSet<Vec<usize>> { g.iter().map(|g| g.iter().collect()).collect() };
+    let all: Vec<ProcessGroups> =
+        meshes.iter().flat_map(|m| sub_axes(m).into_iter().map(|subs| m.groups(&subs).unwrap())).collect();
+    let members =
+        |g: &ProcessGroups| -> BTreeSet<Vec<usize>> { g.iter().map(|g| g.iter().collect()).collect() };
     for a in &all {
         for b in &all {
             assert_eq!(a == b, members(a) == members(b), "{a} {b}");
@@ -306,7 +308,11 @@ fn shardings_are_those_of_the_row_major_mesh_with_ranks_renamed() {
 #[test]
 fn what_is_no_mesh_or_group_in_any_order_is_refused_with_the_way_out() {
     let refused: [(Error, &str, &str); 9] = [
-        (Mesh::from_ranks([("x", 3)], &[0, 2, 2]).unwrap_err(), "mesh", "rank 2 stands at the coordinates [1] and [2]"),
+        (
+            Mesh::from_ranks([("x", 3)], &[0, 2, 2]).unwrap_err(),
+            "mesh",
+            "rank 2 stands at the coordinates [1] and [2]",
+        ),
         (Mesh::from_ranks([("x", 2), ("y", 1)], &[7, 7]).unwrap_err(), "mesh", "[0, 0] and [1, 0]"),
         (Mesh::from_ranks([("x", 2)], &[0, usize::MAX]).unwrap_err(), "overflow", "the rank"),
         (Mesh::from_ranks([("x", 2)], &[0, i64::MAX as usize]).unwrap_err(), "overflow", "the rank"),
