@@ -63,7 +63,7 @@ fn groups_lie_on_nodes_alike_or_with_a_warning() {
     assert!(one.contains("one node: no group straddles any\n"), "{one}");
     let none = reshard(&["mesh", "dp=4,tp=8", "--json"]).json();
     assert_eq!(none.get("nodes"), None);
-    assert_eq!(reshard(&["mesh", "--topology", "h100"]).code, 2);
+    assert_eq!(reshard(&["mesh", "--topology", "h100"]).status, 2);
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn meshes_are_in_any_order_of_ranks() {
     let only = reshard(&[&plan[..], &["--groups", "{{0,1,3},{2,4,5}}", "--json"]].concat()).json();
     assert_eq!(only["groups"], json!(["{{0,1,3},{2,4,5}}"]));
     let refused = reshard(&[&plan[..], &["--groups", "3:1", "--json"]].concat());
-    assert!(refused.code != 0, "{}", refused.stdout);
+    assert!(refused.status != 0, "{}", refused.stdout);
     let twice = reshard(&["mesh", "x=2@[3,3]"]);
     assert!(twice.stderr.contains("rank 3 stands at the coordinates [0] and [1]"), "{}", twice.stderr);
 }

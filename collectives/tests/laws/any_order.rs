@@ -4,6 +4,7 @@ use crate::pair::{check_pair, shards};
 use reshard_collectives::threads::World;
 use reshard_planner::{Planner, Topology};
 use reshard_sharding::{Mesh, Placements, Sharding};
+use reshard_test_support::every;
 
 const ORDERS: [&str; 5] = [
     "x=4@[1,2,3,0]",
@@ -15,9 +16,9 @@ const ORDERS: [&str; 5] = [
 
 /// All placements of a mesh of these axes.
 fn all(mesh: &Mesh, shape: &[usize]) -> Vec<(Sharding, Placements)> {
-    let lists = reshard_test_support::placements(&["R", "S(0)", "S(1)", "P"], mesh.axes().len());
-    let read = |text: &String| {
-        let placements: Placements = text.parse().unwrap();
+    let lists = every(&["R", "S(0)", "S(1)", "P"], mesh.axes().len());
+    let read = |list: &Vec<&str>| {
+        let placements: Placements = list.join(",").parse().unwrap();
         Some((Sharding::new(mesh, shape, &placements).ok()?, placements))
     };
     lists.iter().filter_map(read).collect()
