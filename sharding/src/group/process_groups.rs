@@ -239,13 +239,10 @@ impl Mesh {
     /// Fails with `mesh` for sub-axes that do not divide, and with `not_a_layout` if two overlap.
     pub fn groups(&self, subs: &[SubAxis]) -> Result<ProcessGroups, Error> {
         let pattern = self.group(subs)?;
-        if self.table().is_some() || pattern.lists().is_some() {
+        if self.table().is_some() {
             return self.listed_groups(&self.modes(subs));
         }
         let firsts = self.group(&self.complement(&self.modes(subs)))?;
-        if firsts.lists().is_some() {
-            return self.listed_groups(&self.modes(subs));
-        }
         ProcessGroups::new(pattern, firsts, self.lowest())
     }
 

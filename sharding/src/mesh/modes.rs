@@ -7,23 +7,15 @@ use crate::axis::SubAxis;
 use crate::group::GroupPattern;
 use crate::{Error, Mesh};
 
-/// Groups of more ranks than this are not listed member by member, unless the ranks are a list anyway.
-const LISTED: usize = 1 << 20;
-
 impl Mesh {
-    /// The group of some modes along axes: their ranks, sorted and coalesced, or listed where they are no layout.
+    /// The group of some modes along axes: their ranks, sorted and coalesced; where the ranks are a table and these none
+    /// of a layout, listed.
     #[doc(hidden)]
     pub fn group_of_modes(&self, modes: &[Mode<At>]) -> Result<GroupPattern, Error> {
-        let listed = || Ok(self.listed_groups(modes)?.pattern().clone());
-        if self.table().is_some() {
-            return listed();
+        match self.table() {
+            None => GroupPattern::of_modes(self.ranks_of(modes)?),
+            Some(_) => Ok(self.listed_groups(modes)?.pattern().clone()),
         }
-        let refused = match self.ranks_of(modes).and_then(GroupPattern::of_modes) {
-            Ok(pattern) => return Ok(pattern),
-            Err(refused) => refused,
-        };
-        // Digits of a hierarchical axis may be no modes of ranks.
-        if self.size() > LISTED { Err(refused) } else { listed() }
     }
 
     /// A sub-axis as the mode that it is, `size : post@axis`.

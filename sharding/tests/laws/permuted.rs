@@ -214,7 +214,17 @@ fn groups_are_the_ranks_that_agree_on_the_rest_in_any_order() {
     let (mut listed, mut patterns) = (0, 0);
     for (mesh, ..) in renamed() {
         for subs in sub_axes(&mesh) {
-            let groups = mesh.groups(&subs).unwrap();
+            let groups = match mesh.groups(&subs) {
+                Ok(groups) => groups,
+                // A digit of a hierarchical axis may be no mode of ranks.
+                Err(e) => {
+                    assert!(
+                        mesh.table().is_none() && subs.iter().any(|&s| s != mesh.whole(s.axis)),
+                        "{mesh}: {e}"
+                    );
+                    continue;
+                }
+            };
             let expected = defined(&mesh, &subs);
             let all: BTreeSet<Vec<usize>> = groups.iter().map(|g| g.iter().collect()).collect();
             assert_eq!(all, expected, "{mesh} {subs:?}");
@@ -256,7 +266,7 @@ fn equal_groups_of_meshes_in_any_order_are_the_same_ranks() {
         .map(Result::unwrap)
         .collect();
     let all: Vec<ProcessGroups> =
-        meshes.iter().flat_map(|m| sub_axes(m).into_iter().map(|subs| m.groups(&subs).unwrap())).collect();
+        meshes.iter().flat_map(|m| sub_axes(m).into_iter().filter_map(|subs| m.groups(&subs).ok())).collect();
     let members =
         |g: &ProcessGroups| -> BTreeSet<Vec<usize>> { g.iter().map(|g| g.iter().collect()).collect() };
     for a in &all {
