@@ -45,8 +45,8 @@ impl Listed {
         }
         let mut all: Vec<usize> = groups.iter().flat_map(|g| g.iter().copied()).collect();
         all.sort_unstable();
-        if let Some(twice) = all.windows(2).find(|w| w[0] == w[1]) {
-            return refused(format!("the rank {} stands twice in the groups: name each rank once", twice[0]));
+        if let Some([twice, ..]) = all.windows(2).find(|w| w[0] == w[1]) {
+            return refused(format!("the rank {twice} stands twice in the groups: name each rank once"));
         }
         match all.last() {
             Some(&greatest) if i64::try_from(greatest).is_ok_and(|r| r < i64::MAX) => {}
