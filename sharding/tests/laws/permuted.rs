@@ -52,8 +52,11 @@ fn orders(n: usize) -> Vec<Vec<usize>> {
     orders(n - 1).into_iter().flat_map(insert).collect()
 }
 
+/// Axes by name and size, and the ranks at their coordinates.
+type Case = (Vec<(&'static str, usize)>, Vec<usize>);
+
 /// Axes, and the ranks at their coordinates: all orders of few ranks, then drawn ones of more, spread out.
-fn cases() -> Vec<(Vec<(&'static str, usize)>, Vec<usize>)> {
+fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for axes in [
         vec![],
@@ -70,7 +73,7 @@ fn cases() -> Vec<(Vec<(&'static str, usize)>, Vec<usize>)> {
     let mut random = Random(46);
     for _ in 0..200 {
         let mut axes = Vec::new();
-        for name in &["x", "y", "z"][..random.below(3) + 1] {
+        for name in &["x", "y", "z"][..=random.below(3)] {
             axes.push((*name, *random.pick(&[1, 2, 3, 4, 6])));
         }
         let size = axes.iter().map(|a| a.1).product();
@@ -141,7 +144,7 @@ fn transformed(mesh: &Mesh) -> Vec<Mesh> {
         out.push(mesh.rename(name, "w").unwrap());
         out.push(mesh.at(&[(name, size - 1)]).unwrap());
         out.push(mesh.at(&[(name, 0)]).unwrap());
-        if size % 2 == 0 {
+        if size.is_multiple_of(2) {
             out.push(mesh.split(name, &[("a", size / 2), ("b", 2)]).unwrap());
         }
     }
@@ -201,7 +204,7 @@ fn sub_axes(mesh: &Mesh) -> Vec<Vec<SubAxis>> {
     let mut out = vec![vec![], all.clone()];
     for &s in &all {
         out.push(vec![s]);
-        if s.size % 2 == 0 {
+        if s.size.is_multiple_of(2) {
             out.push(vec![SubAxis { size: 2, ..s }]);
             out.push(vec![SubAxis { pre: s.size / 2, size: 2, ..s }]);
         }
@@ -242,7 +245,7 @@ fn groups_are_the_ranks_that_agree_on_the_rest_in_any_order() {
                     assert_eq!(group.iter().collect::<Vec<_>>(), *members);
                     assert_eq!(ProcessGroup::of_members(members).as_ref(), Ok(&group));
                     assert_eq!(group.to_string().parse::<ProcessGroup>().as_ref(), Ok(&group), "{group}");
-                    for x in 0..mesh.world() + 1 {
+                    for x in 0..=mesh.world() {
                         assert_eq!(group.below(x), members.iter().filter(|&&m| m < x).count());
                         assert_eq!(group.position(x), members.iter().position(|&m| m == x));
                         assert_eq!(group.member(x), members.get(x).copied());

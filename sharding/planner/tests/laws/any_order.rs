@@ -101,7 +101,7 @@ fn plans_are_those_of_the_row_major_mesh_with_ranks_renamed() {
                     (a.steps()[step].phases(rank).unwrap(), b.steps()[step].phases(position).unwrap());
                 for (x, y) in ours.iter().zip(&theirs) {
                     let mut renamed: Vec<usize> = y.members.iter().map(|&p| table[p]).collect();
-                    let mut members = x.members.to_vec();
+                    let mut members = x.members.clone();
                     renamed.sort_unstable();
                     members.sort_unstable();
                     assert_eq!(members, renamed, "{a}");
@@ -129,7 +129,7 @@ fn orders_that_keep_nodes_together_cost_what_the_row_major_mesh_does() {
     let mut compared = 0;
     pairs(Sweep::asked().count(8, 80), |random, ours, theirs, table| {
         let node = *random.pick(&[2, 4]);
-        let whole = table.len() % node == 0;
+        let whole = table.len().is_multiple_of(node);
         let keeps = table.chunks(node).all(|chunk| chunk.iter().all(|r| r / node == chunk[0] / node));
         if !keeps || !whole || ours[0].mesh().table().is_none() {
             return;
