@@ -65,8 +65,7 @@ impl Torus {
     /// The group of a step along both dimensions, where it has more than one rank.
     fn lines(&self, load: &Load<'_>) -> Vec<Line> {
         let group = load.group();
-        let ranks: Vec<usize> =
-            (0..group.size()).filter_map(|i| group.layout().at(i as i64).ok()).map(|r| r as usize).collect();
+        let ranks: Vec<usize> = group.offsets().collect();
         let rows = Line::of(ranks.iter().map(|r| r / self.columns % self.rows).collect(), self.rows);
         let columns = Line::of(ranks.iter().map(|r| r % self.columns).collect(), self.columns);
         [rows, columns].into_iter().filter(|line| line.n > 1).collect()

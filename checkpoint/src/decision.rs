@@ -162,6 +162,13 @@ fn parse_or_replicate(
     tally: &mut Tally,
 ) -> Result<(Sharding, Option<String>), Error> {
     match Sharding::parse(mesh, &tensor.shape, text) {
+        Ok(sharding) if sharding.mesh() != mesh => Err(Error::refused(
+            "mesh",
+            format!(
+                "{text} is a sharding on the mesh {}, in an order of its own: give that mesh and {sharding}",
+                sharding.mesh()
+            ),
+        )),
         Ok(sharding) => {
             tally.any = true;
             Ok((sharding, None))

@@ -27,7 +27,7 @@ pub(crate) struct Format {
 #[group(skip)]
 #[serde(transparent)]
 pub(crate) struct MeshArg {
-    /// The mesh, like dp=2,tp=4
+    /// The mesh, like dp=2,tp=4, or x=2,y=2@[1,2,3,0] with its ranks in any other order
     #[arg(long)]
     pub(crate) mesh: Option<String>,
 }

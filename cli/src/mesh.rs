@@ -1,28 +1,39 @@
-//! `reshard mesh`: recipes, the ranks of a mesh as a grid, and the groups of any set of its axes.
+//! `reshard mesh`: recipes, the ranks of a mesh as a grid, the groups of any set of its axes, and how they lie on a network.
+
+mod nodes;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use clap::Args;
-use reshard_sharding::Mesh;
+use reshard_planner::Topology;
 use reshard_sharding::recipes::{Parallelism, Recipe, Role};
+use reshard_sharding::{Mesh, SubAxis};
 use serde::Serialize;
 
 use super::arguments::Format;
 use super::console::Console;
 use super::error::CliError;
+use super::network::{self, TopologyArg};
+use nodes::NodeLines;
 
 /// More ranks than this are not drawn, and more members not listed.
 const MOST_RANKS: usize = 1 << 12;
 
+/// What `--topology` is for.
+const TOPOLOGY: &str = "Say which groups straddle nodes of this network (uniform, h100, or a TOML file), and whether those of an axis lie alike";
+
 /// Arguments of `reshard mesh`.
 #[derive(Debug, Args)]
+#[command(mut_arg("topology", |arg| arg.help(TOPOLOGY)))]
 pub(crate) struct MeshArgs {
-    /// A mesh like dp=2,tp=4, or a recipe like ep:dp_shard=2,cp=2,tp=2,ep=4; without one, the recipes are listed
+    /// A mesh like dp=2,tp=4 or x=2,y=2@[1,2,3,0], or a recipe like ep:dp_shard=2,cp=2,tp=2,ep=4; without one, the recipes are listed
     mesh: Option<String>,
     /// Show the groups of these axes or sub-axes, like dp,tp or tp:(1)2 (of the sparse mesh of a recipe if they are its)
     #[arg(long)]
     groups: Option<String>,
+    #[command(flatten)]
+    topology: TopologyArg,
     /// Refuse degrees that do not multiply to so many ranks
     #[arg(long)]
     world: Option<usize>,
@@ -44,6 +55,8 @@ struct Answer {
     roles: BTreeMap<&'static str, Vec<&'static str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     groups: Option<GroupLines>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nodes: Option<Vec<NodeLines>>,
     #[serde(skip)]
     grid: String,
 }
@@ -53,15 +66,16 @@ struct Answer {
 struct AxisLine {
     name: String,
     size: usize,
-    /// Coordinate to rank offset.
-    layout: String,
+    /// Coordinate to rank offset; the ranks of a mesh may be no layout.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    layout: Option<String>,
 }
 
 /// The groups of a set of axes.
 #[derive(Debug, Serialize)]
 struct GroupLines {
     axes: String,
-    /// Member number to offset from the lowest member.
+    /// Member number to offset from the lowest member, or every group's members where that is no layout.
     pattern: String,
     count: usize,
     /// Every group's members, unless there are too many.
@@ -79,10 +93,10 @@ struct RecipeLine {
 /// Lists the recipes, or shows one mesh.
 pub(crate) fn run(args: &MeshArgs, console: &mut Console<'_>) -> Result<(), CliError> {
     let Some(text) = &args.mesh else {
-        if args.groups.is_some() || args.world.is_some() {
+        if args.groups.is_some() || args.world.is_some() || args.topology.name().is_some() {
             return Err(CliError::refused(
                 "usage",
-                "--groups and --world need a mesh or a recipe (see --help)",
+                "--groups, --topology and --world need a mesh or a recipe (see --help)",
             ));
         }
         return list(args.format.json, console);
@@ -128,6 +142,10 @@ fn answer(text: &str, args: &MeshArgs) -> Result<Answer, CliError> {
         Some(axes) => Some(groups_of(&mesh, sparse, axes)?),
         None => None,
     };
+    let nodes = match args.topology.name() {
+        Some(name) => Some(nodes_of(&mesh, sparse, args.groups.as_deref(), &network::topology(name)?)?),
+        None => None,
+    };
     let mut roles = BTreeMap::new();
     if let Some(r) = &recipe {
         for role in Role::ALL.into_iter().filter(|&role| !r.axes(role).is_empty()) {
@@ -137,7 +155,7 @@ fn answer(text: &str, args: &MeshArgs) -> Result<Answer, CliError> {
     let line = |a: &reshard_sharding::Axis| AxisLine {
         name: a.name().to_string(),
         size: a.size(),
-        layout: a.layout().to_string(),
+        layout: mesh.table().is_none().then(|| a.layout().to_string()),
     };
     Ok(Answer {
         recipe: recipe.as_ref().map(ToString::to_string),
@@ -147,6 +165,7 @@ fn answer(text: &str, args: &MeshArgs) -> Result<Answer, CliError> {
         axes: mesh.axes().iter().map(line).collect(),
         roles,
         groups,
+        nodes,
         grid: if mesh.size() > MOST_RANKS { String::new() } else { grid(&mesh) },
     })
 }
@@ -160,12 +179,7 @@ fn is_recipe(text: &str) -> bool {
 
 /// The groups of axes of the mesh, or of the sparse one if it alone has them.
 fn groups_of(mesh: &Mesh, sparse: Option<&Mesh>, axes: &str) -> Result<GroupLines, CliError> {
-    let dense = mesh.sub_axes(axes);
-    let (mesh, subs) = match (dense, sparse.map(|s| (s, s.sub_axes(axes)))) {
-        (Ok(subs), _) => (mesh, subs),
-        (Err(_), Some((sparse, Ok(subs)))) => (sparse, subs),
-        (Err(e), _) => return Err(e.into()),
-    };
+    let (mesh, subs) = holding(mesh, sparse, axes)?;
     let groups = mesh.groups(&subs)?;
     let members = (mesh.size() <= MOST_RANKS).then(|| groups.iter().map(|g| g.iter().collect()).collect());
     Ok(GroupLines {
@@ -174,6 +188,36 @@ fn groups_of(mesh: &Mesh, sparse: Option<&Mesh>, axes: &str) -> Result<GroupLine
         count: groups.count(),
         members,
     })
+}
+
+/// The mesh that has these axes, the sparse one if it alone does, and the axes.
+fn holding<'m>(
+    mesh: &'m Mesh,
+    sparse: Option<&'m Mesh>,
+    axes: &str,
+) -> Result<(&'m Mesh, Vec<SubAxis>), CliError> {
+    match (mesh.sub_axes(axes), sparse.map(|s| (s, s.sub_axes(axes)))) {
+        (Ok(subs), _) => Ok((mesh, subs.to_vec())),
+        (Err(_), Some((sparse, Ok(subs)))) => Ok((sparse, subs.to_vec())),
+        (Err(e), _) => Err(e.into()),
+    }
+}
+
+/// How the groups of these axes, or of each axis of several ranks, lie on a network.
+fn nodes_of(
+    mesh: &Mesh,
+    sparse: Option<&Mesh>,
+    axes: Option<&str>,
+    topology: &Topology,
+) -> Result<Vec<NodeLines>, CliError> {
+    if let Some(axes) = axes {
+        let (mesh, subs) = holding(mesh, sparse, axes)?;
+        return nodes::lines(mesh, &[(axes.to_owned(), subs)], topology);
+    }
+    let wide = mesh.axes().iter().enumerate().filter(|(_, a)| a.size() > 1);
+    let each: Vec<(String, Vec<SubAxis>)> =
+        wide.map(|(i, a)| (a.name().to_string(), vec![mesh.whole(i)])).collect();
+    nodes::lines(mesh, &each, topology)
 }
 
 /// The ranks as a table of the last two axes, one below the other for every coordinate of the others.
@@ -234,6 +278,11 @@ impl Answer {
                 let _ = writeln!(text, "(more than {MOST_RANKS} ranks are not drawn)");
             }
             None => text.push_str(&self.grid),
+        }
+        match self.nodes.as_deref() {
+            None => {}
+            Some([]) => text.push_str("one node: no group straddles any\n"),
+            Some(nodes) => nodes.iter().for_each(|on| on.write(&mut text)),
         }
         text
     }

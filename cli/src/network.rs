@@ -35,8 +35,15 @@ pub(crate) fn planner(network: &TopologyArg, objective: &ObjectiveArg) -> Result
         .objective(objective.objective.as_deref().unwrap_or("time").parse()?))
 }
 
+impl TopologyArg {
+    /// What was given, if anything was.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.topology.as_deref()
+    }
+}
+
 /// A profile by its name or notation, or else a file.
-fn topology(text: &str) -> Result<Topology, CliError> {
+pub(crate) fn topology(text: &str) -> Result<Topology, CliError> {
     let is_file =
         Path::new(text).extension().is_some_and(|extension| extension == "toml") || text.contains('/');
     if !is_file {

@@ -57,7 +57,7 @@ struct Request {
     /// The mesh of the target, if it is another
     #[arg(long)]
     to_mesh: Option<String>,
-    /// Use only these groups: `axes` (each axis alone), axes like `dp,tp`, or ranks like `4:1`; several with `;`
+    /// Use only these groups: `axes` (each axis alone), axes like `dp,tp`, or ranks like `4:1` or `{{0,1,3},{2,4,5}}`; several with `;`
     #[arg(long)]
     groups: Option<String>,
     /// Say which candidates were looked at and why the plan won, and set it beside what a greedy planner does axis by axis
@@ -222,7 +222,7 @@ fn plan(request: &Request) -> Result<Answered, CliError> {
     Ok(Answered { plan, savings, explanation })
 }
 
-/// The groups that exist: `axes` for each axis alone, the names of axes, or layouts of ranks.
+/// The groups that exist: `axes` for each axis alone, the names of axes, layouts of ranks, or lists of them.
 fn groups(text: &str, meshes: &[&Mesh]) -> Result<Vec<GroupPattern>, CliError> {
     let mut groups = Vec::new();
     for entry in text.split(';').map(str::trim) {
@@ -232,7 +232,7 @@ fn groups(text: &str, meshes: &[&Mesh]) -> Result<Vec<GroupPattern>, CliError> {
                     groups.push(mesh.group_of_axes(&[axis.name().as_str()])?);
                 }
             }
-        } else if entry.contains(':') {
+        } else if entry.contains(':') || entry.starts_with('{') {
             groups.push(entry.parse()?);
         } else {
             let names: Vec<&str> = entry.split(',').map(str::trim).collect();

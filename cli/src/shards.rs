@@ -78,7 +78,9 @@ fn answer(request: &Request) -> Result<Shards, CliError> {
             format!("the mesh `{mesh}` has {} ranks, and at most {MOST_RANKS} are listed", mesh.size());
         return Err(CliError::refused("too_many_ranks", message));
     }
-    let ranks = mesh.ranks().map(|rank| RankShard::of(&sharding, rank)).collect::<Result<_, _>>()?;
+    // A list of devices may be a mesh of its own, in whose order the layout counts ranks.
+    let ranks =
+        sharding.mesh().ranks().map(|rank| RankShard::of(&sharding, rank)).collect::<Result<_, _>>()?;
     Ok(Shards { ranks, layout: sharding.ownership().map(|layout| layout.to_string()) })
 }
 

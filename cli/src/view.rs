@@ -52,6 +52,9 @@ struct View {
     by_tensor: Option<String>,
     /// The local shape of the first rank, which is the largest.
     local_shape: Vec<usize>,
+    /// The mesh of the placements, where a list of devices is one of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mesh: Option<String>,
 }
 
 /// Answers the flags, or every line of stdin.
@@ -69,11 +72,12 @@ fn answer(request: &Request) -> Result<View, CliError> {
     let to_shape = required("to_shape", request.to_shape.as_ref())?.dims()?;
     let placements = request.placements.required()?;
     let view = Sharding::parse(&mesh, &shape, placements)?.view(&to_shape)?;
-    let first = mesh.rank_at(&vec![0; mesh.axes().len()]).unwrap_or(mesh.offset());
+    let first = view.mesh().offset();
     Ok(View {
         placements: placements_of(&view),
         by_tensor: view.by_tensor().ok(),
         local_shape: view.local_shape(first)?.to_vec(),
+        mesh: (*view.mesh() != mesh).then(|| view.mesh().to_string()),
     })
 }
 
@@ -87,8 +91,9 @@ impl View {
     /// `S(0),S(1)   [{a},{b}]   local [1,4]`.
     fn text(&self) -> String {
         let absent = || "-".to_owned();
+        let mesh = self.mesh.as_ref().map(|mesh| format!("mesh         {mesh}\n")).unwrap_or_default();
         format!(
-            "placements   {}\nby tensor    {}\nlocal shape  {:?}\n",
+            "{mesh}placements   {}\nby tensor    {}\nlocal shape  {:?}\n",
             self.placements.clone().unwrap_or_else(absent),
             self.by_tensor.clone().unwrap_or_else(absent),
             self.local_shape

@@ -69,7 +69,8 @@ impl Axis {
         self.size
     }
 
-    /// Coordinate to offset in ranks; hierarchical for flattened axes that are not one stride.
+    /// Coordinate to offset in ranks; hierarchical for flattened axes that are not one stride. Where the mesh has a
+    /// [`table`](crate::Mesh::table), to offset in positions.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }

@@ -8,8 +8,10 @@
 //!
 //! so two groups are the same communicator exactly if their patterns (and offsets) are equal, however they were
 //! spelled. Which groups of a pattern exist is the complement within the mesh: one for every coordinate of the other
-//! axes. No rank is ever enumerated to answer a question about groups.
+//! axes. No rank is ever enumerated to answer a question about groups, unless the ranks of the mesh are a table: groups
+//! that no layout says are listed member by member.
 
+mod listed;
 mod process_group;
 mod process_groups;
 mod registry;
@@ -17,6 +19,8 @@ mod registry;
 pub use process_group::ProcessGroup;
 pub use process_groups::ProcessGroups;
 pub use registry::GroupRegistry;
+
+pub(crate) use listed::Listed;
 
 use core::fmt;
 use std::str::FromStr;
@@ -28,7 +32,9 @@ use crate::notation::cursor::Cursor;
 
 /// The pattern of ranks that talk to each other: member number to offset from the lowest member.
 ///
-/// Strides are positive and ascending, and neighbouring modes are merged: equal groups are equal values.
+/// Strides are positive and ascending, and neighbouring modes are merged: equal groups are equal values. Groups of a mesh
+/// whose ranks are a table may have no pattern in common that is a layout; then they are the lists of their members,
+/// `{{0,1,3},{2,4,5}}`, which never say what a layout can.
 ///
 /// ```
 /// use reshard_sharding::Mesh;
@@ -39,8 +45,15 @@ use crate::notation::cursor::Cursor;
 /// # Ok::<(), reshard_sharding::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct GroupPattern {
-    layout: Layout,
+pub struct GroupPattern(Members);
+
+/// Who is in the groups of a pattern.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Members {
+    /// Offsets from the lowest member.
+    Layout(Layout),
+    /// The members of every group.
+    Listed(Listed),
 }
 
 impl GroupPattern {
@@ -59,23 +72,82 @@ impl GroupPattern {
         }
         modes.sort_by_key(|m| m.stride);
         separable(&modes).map_err(|reason| Error::NotALayout { reason })?;
-        Ok(GroupPattern { layout: Layout::coalesced(&modes)? })
+        Ok(GroupPattern(Members::Layout(Layout::coalesced(&modes)?)))
     }
 
-    /// The pattern as a layout from member number to offset.
-    pub fn layout(&self) -> &Layout {
-        &self.layout
+    /// The groups with these members: a pattern if they have one that is a layout, otherwise lists.
+    pub(crate) fn of_lists(lists: &Listed) -> GroupPattern {
+        lists.pattern().unwrap_or_else(|| GroupPattern(Members::Listed(lists.clone())))
+    }
+
+    /// The one group with these members, which ascend.
+    pub(crate) fn of_members(members: &[usize]) -> Result<GroupPattern, Error> {
+        Ok(GroupPattern::of_lists(&Listed::new([members.to_vec()])?))
+    }
+
+    /// The pattern as a layout from member number to offset; `None` for groups that are listed.
+    pub fn layout(&self) -> Option<&Layout> {
+        match &self.0 {
+            Members::Layout(layout) => Some(layout),
+            Members::Listed(_) => None,
+        }
+    }
+
+    /// The groups where they are listed.
+    pub(crate) fn lists(&self) -> Option<&Listed> {
+        match &self.0 {
+            Members::Layout(_) => None,
+            Members::Listed(lists) => Some(lists),
+        }
+    }
+
+    /// The offsets of the members from the lowest, ascending: of every group, or of the first of those that are listed.
+    ///
+    /// ```
+    /// use reshard_sharding::GroupPattern;
+    /// let [a, b]: [GroupPattern; 2] = ["(2,2):(1,8)".parse()?, "{{1,2,5},{3,6,7}}".parse()?];
+    /// assert_eq!(a.offsets().collect::<Vec<_>>(), [0, 1, 8, 9]);
+    /// assert_eq!(b.offsets().collect::<Vec<_>>(), [0, 1, 4]);
+    /// # Ok::<(), reshard_sharding::Error>(())
+    /// ```
+    pub fn offsets(&self) -> impl Iterator<Item = usize> + '_ {
+        let first = self.lists().and_then(|lists| lists.groups().first()).map_or(0, |g| g[0]);
+        self.members(first).map(move |rank| rank - first)
     }
 
     /// The number of members.
     pub fn size(&self) -> usize {
-        self.layout.size() as usize
+        match &self.0 {
+            Members::Layout(layout) => layout.size() as usize,
+            Members::Listed(lists) => lists.size(),
+        }
     }
 
-    /// The modes in ascending order; none for a group of one.
+    /// The modes in ascending order; none for a group of one, and for groups that are listed.
     #[doc(hidden)]
     pub fn modes(&self) -> impl DoubleEndedIterator<Item = Mode> + '_ {
-        self.layout.flat().iter().copied().filter(|m| m.extent > 1)
+        let modes = self.layout().map(Layout::flat).unwrap_or_default();
+        modes.iter().copied().filter(|m| m.extent > 1)
+    }
+
+    /// Whether each group that this pattern stands for is one of the other's: the same pattern, or some of its lists.
+    ///
+    /// ```
+    /// use reshard_sharding::GroupPattern;
+    /// let wanted: GroupPattern = "{{0,1,3}}".parse()?;
+    /// assert!(wanted.is_served_by(&"{{0,1,3},{2,4,5}}".parse()?));
+    /// assert!(!wanted.is_served_by(&"3:1".parse()?));
+    /// # Ok::<(), reshard_sharding::Error>(())
+    /// ```
+    #[inline]
+    pub fn is_served_by(&self, other: &GroupPattern) -> bool {
+        match (&self.0, &other.0) {
+            (Members::Layout(a), Members::Layout(b)) => a == b,
+            (Members::Listed(a), Members::Listed(b)) => {
+                a.groups().iter().all(|g| b.starting(g[0]) == Some(&**g))
+            }
+            (Members::Layout(_), Members::Listed(_)) | (Members::Listed(_), Members::Layout(_)) => false,
+        }
     }
 
     /// Whether two patterns are orthogonal: every sum of their members is another rank.
@@ -92,31 +164,46 @@ impl GroupPattern {
 
     /// Whether patterns are orthogonal together: sorted by stride, each mode's stride exceeds the span of those below.
     ///
-    /// That is more than by pairs: of the strides 5, 6, 7 of size 2 any two are orthogonal, the three are not.
+    /// That is more than by pairs: of the strides 5, 6, 7 of size 2 any two are orthogonal, the three are not. Groups that
+    /// are listed have no offsets to add, and are orthogonal to none.
     pub fn are_orthogonal(groups: &[&GroupPattern]) -> bool {
+        if groups.len() > 1 && groups.iter().any(|g| g.lists().is_some()) {
+            return false;
+        }
         let mut modes: Modes = groups.iter().flat_map(|g| g.modes()).collect();
         modes.sort_by_key(|m| m.stride);
         separable(&modes).is_ok()
     }
 
-    /// The members of the group of this pattern whose lowest member is `first`, in ascending order.
+    /// The members of the group of this pattern whose lowest member is `first`, in ascending order; none if the groups are
+    /// listed without such a one.
     pub fn members(&self, first: usize) -> impl Iterator<Item = usize> + '_ {
         // Strides are positive.
-        self.layout.values().map(move |offset| first + offset as usize)
+        let offsets = self.layout().into_iter().flat_map(Layout::values);
+        let listed = self.lists().and_then(|lists| lists.starting(first)).unwrap_or_default();
+        offsets.map(move |offset| first + offset as usize).chain(listed.iter().copied())
     }
 }
 
 impl fmt::Display for GroupPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.layout.fmt(f)
+        match &self.0 {
+            Members::Layout(layout) => layout.fmt(f),
+            Members::Listed(lists) => lists.fmt(f),
+        }
     }
 }
 
 impl FromStr for GroupPattern {
     type Err = Error;
+
     fn from_str(s: &str) -> Result<GroupPattern, Error> {
         let mut r = Cursor::new("group", s);
-        let group = r.group(&[])?;
+        let group = if Listed::is_next(&mut r) {
+            GroupPattern::of_lists(&Listed::read(&mut r)?)
+        } else {
+            r.group(&[])?
+        };
         r.finish()?;
         Ok(group)
     }

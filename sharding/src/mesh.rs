@@ -2,8 +2,10 @@
 
 mod along;
 mod from_ranks;
+mod groups;
 mod modes;
 pub mod recipes;
+mod table;
 mod text;
 mod transform;
 
@@ -21,6 +23,7 @@ use smallvec::SmallVec;
 use crate::Error;
 use crate::axis::{Axis, AxisName, SubAxis};
 use crate::group::{GroupPattern, separable};
+use table::Table;
 
 /// One coordinate per mesh axis.
 pub type Coordinate = Few<usize, 6>;
@@ -37,6 +40,16 @@ pub type Coordinate = Few<usize, 6>;
 /// injective and its inverse a division per mode. The last axis is fastest unless strides say otherwise. A mesh may be
 /// a slice of the world: then it does not cover it, and its offset need not be 0.
 ///
+/// Ranks may come in any other order, as the devices of real machines do: then the layouts lead to positions, row-major,
+/// and a table from there to ranks,
+///
+/// ```text
+/// rank(c) = table[sum over axes a of layout_a(c_a)]
+/// ```
+///
+/// There is a table exactly where the ranks are no layout, so equal meshes are equal values. Shardings and plans are
+/// about coordinates and do not see it; groups and costs are about ranks and do.
+///
 /// ```
 /// use reshard_sharding::Mesh;
 /// let mesh = Mesh::new([("dp", 2), ("tp", 4)])?;
@@ -45,6 +58,8 @@ pub type Coordinate = Few<usize, 6>;
 /// assert_eq!(mesh.coordinate(6).unwrap().as_slice(), [1, 2]);
 /// let part: Mesh = "dp=2:8,tp=4:1@32".parse()?;
 /// assert_eq!(part.ranks().collect::<Vec<_>>(), [32, 33, 34, 35, 40, 41, 42, 43]);
+/// let ring: Mesh = "x=2,y=2@[1,2,3,0]".parse()?;
+/// assert_eq!(ring.rank_at(&[1, 1]), Some(0));
 /// # Ok::<(), reshard_sharding::Error>(())
 /// ```
 #[derive(Clone)]
@@ -61,6 +76,8 @@ struct Inner {
     lowest: usize,
     /// Steps along axes and the ranks that they are apart, by |ranks| descending.
     modes: Modes<(At, i64)>,
+    /// Where the ranks are no layout: what all of the above calls ranks are positions, and these are their ranks.
+    table: Option<Table>,
 }
 
 impl PartialEq for Mesh {
@@ -153,7 +170,7 @@ impl Mesh {
         let lowest = usize::try_from(low).map_err(|_| Error::Mesh {
             reason: format!("the mesh would hold rank {low}: ranks start at 0"),
         })?;
-        Ok(Mesh(Arc::new(Inner { axes, offset, size: size as usize, world, lowest, modes })))
+        Ok(Mesh(Arc::new(Inner { axes, offset, size: size as usize, world, lowest, modes, table: None })))
     }
 
     /// The axes, outermost first.
@@ -164,7 +181,7 @@ impl Mesh {
 
     /// The rank at coordinate 0.
     pub fn offset(&self) -> usize {
-        self.0.offset
+        self.0.table.as_ref().map_or(self.0.offset, |t| t.ranks()[self.0.offset])
     }
 
     /// The number of ranks: the product of the axis sizes.
@@ -175,12 +192,28 @@ impl Mesh {
 
     /// The greatest rank plus one: how many ranks a world needs to hold this mesh.
     pub fn world(&self) -> usize {
-        self.0.world
+        self.0.table.as_ref().map_or(self.0.world, |t| t.greatest() + 1)
     }
 
     /// The lowest rank of the mesh.
     pub fn lowest(&self) -> usize {
-        self.0.lowest
+        self.0.table.as_ref().map_or(self.0.lowest, Table::lowest)
+    }
+
+    /// The rank at every position of [`Mesh::ranks`], if the ranks are no layout of coordinates.
+    ///
+    /// Then the layouts of the axes lead to these positions, otherwise to ranks.
+    ///
+    /// ```
+    /// use reshard_sharding::Mesh;
+    /// let ring: Mesh = "x=4@[1,2,3,0]".parse()?;
+    /// assert_eq!(ring.table(), Some(&[1, 2, 3, 0][..]));
+    /// assert_eq!("x=4@[1,3,5,7]".parse::<Mesh>()?.to_string(), "x=4:2@1");
+    /// # Ok::<(), reshard_sharding::Error>(())
+    /// ```
+    #[inline]
+    pub fn table(&self) -> Option<&[usize]> {
+        self.0.table.as_ref().map(Table::ranks)
     }
 
     /// The index of the axis of this name.
@@ -197,8 +230,13 @@ impl Mesh {
         SubAxis { axis, pre: 1, size: self.axes()[axis].size }
     }
 
-    /// The coordinate of a rank, or `None` if the mesh does not hold it: one division per mode.
+    /// The coordinate of a rank, or `None` if the mesh does not hold it: one division per mode, after a search in the table
+    /// if there is one.
     pub fn coordinate(&self, rank: usize) -> Option<Coordinate> {
+        let rank = match &self.0.table {
+            None => rank,
+            Some(table) => table.position(rank)?,
+        };
         let mut left = i64::try_from(rank.checked_sub(self.0.lowest)?).ok()?;
         let mut c = Coordinate::from_elem(0, self.axes().len());
         for &Mode { extent, stride: (at, ranks) } in &self.0.modes {
@@ -225,7 +263,11 @@ impl Mesh {
             }
             rank += a.layout.at(c as i64).ok()?;
         }
-        usize::try_from(rank).ok()
+        let rank = usize::try_from(rank).ok()?;
+        match &self.0.table {
+            None => Some(rank),
+            Some(table) => table.ranks().get(rank).copied(),
+        }
     }
 
     /// Whether the mesh holds this rank.

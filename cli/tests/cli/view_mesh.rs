@@ -63,3 +63,60 @@ fn a_sharding_may_bring_its_mesh() {
     let plan = ["plan", "--shape", "4,6", "--from", text, "--to", "R,R", "--json"];
     assert_eq!(reshard(&plan).json()["steps"][0]["op"], "all_gather");
 }
+
+#[test]
+fn groups_lie_on_nodes_alike_or_with_a_warning() {
+    let mesh = reshard(&["mesh", "ddp=8,fsdp=5", "--topology", "h100", "--json"]).json();
+    let on = &mesh["nodes"][0];
+    assert_eq!(on["ranks"], 8);
+    let [ddp, fsdp] = [&on["groups"][0], &on["groups"][1]];
+    assert_eq!((&fsdp["axes"], &fsdp["count"]), (&json!("fsdp"), &json!(8)));
+    assert_eq!((&fsdp["inside"], &fsdp["straddling"], &fsdp["alike"]), (&json!(4), &json!(4), &json!(false)));
+    assert_eq!(fsdp["ways"][0], json!({"members": [5], "groups": 4}));
+    assert_eq!((&ddp["inside"], &ddp["straddling"]), (&json!(0), &json!(5)));
+    let text = reshard(&["mesh", "ddp=8,fsdp=5", "--topology", "h100", "--groups", "fsdp"]).stdout;
+    assert!(text.contains("fsdp: 8 groups, 4 in one node, 4 straddle nodes"), "{text}");
+    assert!(text.contains("warning: groups of fsdp lie unlike each other (4 as 5, 1 as 3+2"), "{text}");
+    assert!(!text.contains("ddp: "), "{text}");
+
+    let even = reshard(&["mesh", "dp=4,tp=8", "--topology", "h100"]).stdout;
+    assert!(even.contains("tp: 4 groups, each in one node\n"), "{even}");
+    assert!(even.contains("dp: 8 groups, each straddles nodes\n") && !even.contains("warning"), "{even}");
+    let one = reshard(&["mesh", "dp=4,tp=8", "--topology", "uniform"]).stdout;
+    assert!(one.contains("one node: no group straddles any\n"), "{one}");
+    let none = reshard(&["mesh", "dp=4,tp=8", "--json"]).json();
+    assert_eq!(none.get("nodes"), None);
+    assert_eq!(reshard(&["mesh", "--topology", "h100"]).status, 2);
+}
+
+#[test]
+fn meshes_are_in_any_order_of_ranks() {
+    let mesh = reshard(&["mesh", "x=2,y=3@[0,1,3,2,4,5]", "--groups", "y", "--json"]).json();
+    assert_eq!(mesh["mesh"], "x=2,y=3@[0,1,3,2,4,5]");
+    assert_eq!(mesh["groups"]["members"], json!([[0, 1, 3], [2, 4, 5]]));
+    assert_eq!(mesh["groups"]["pattern"], "{{0,1,3},{2,4,5}}");
+    let shards = ["shards", "--mesh", "x=4@[1,2,3,0]", "--shape", "8", "--placements", "S(0)"];
+    let shards = reshard(&[&shards[..], &["--json"]].concat()).json();
+    assert_eq!(shards["ranks"][3], json!({"rank": 0, "coord": [3], "local_shape": [2], "dims": [[[6, 2]]]}));
+    let device = "{devices=[4]0,2,3,1}";
+    let listed = ["shards", "--mesh", "d=4", "--shape", "8", "--placements", device, "--json"];
+    assert_eq!(reshard(&listed).json()["ranks"][1]["rank"], 2);
+    assert_eq!(view("d=4", "8", "4,2", device)["mesh"], "d0=4@[0,2,3,1]");
+    let plan = [
+        "plan",
+        "--mesh",
+        "x=2,y=3@[0,1,3,2,4,5]",
+        "--shape",
+        "6,6",
+        "--from",
+        "S(0),S(1)",
+        "--to",
+        "S(0),R",
+    ];
+    let only = reshard(&[&plan[..], &["--groups", "{{0,1,3},{2,4,5}}", "--json"]].concat()).json();
+    assert_eq!(only["groups"], json!(["{{0,1,3},{2,4,5}}"]));
+    let refused = reshard(&[&plan[..], &["--groups", "3:1", "--json"]].concat());
+    assert!(refused.status != 0, "{}", refused.stdout);
+    let twice = reshard(&["mesh", "x=2@[3,3]"]);
+    assert!(twice.stderr.contains("rank 3 stands at the coordinates [0] and [1]"), "{}", twice.stderr);
+}

@@ -1,6 +1,7 @@
 //! The laws of execution: plans carried out on engines of one process, judged by what shards denote.
 
 mod all_pairs;
+mod any_order;
 mod batches;
 mod contract;
 mod faults;

@@ -10,6 +10,15 @@ pub(crate) fn full() -> bool {
     Sweep::asked().is_exhaustive()
 }
 
+/// Keeps one case in `n` where a law costs much, unless the larger spaces are asked for.
+pub(crate) fn one_in(n: u32) -> impl FnMut() -> bool {
+    let mut case = 0;
+    move || {
+        case += 1;
+        full() || case % n == 0
+    }
+}
+
 /// Keeps the cases that the sweep takes, of all that it is called with.
 fn taken() -> impl FnMut() -> bool {
     let (sweep, mut case) = (Sweep::asked(), 0);

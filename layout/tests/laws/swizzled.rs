@@ -3,7 +3,7 @@
 use reshard_layout::algebra::{Composed, Outer, Tiler};
 use reshard_layout::{Layout, Mode, Swizzle, reference};
 
-use crate::small::{for_each_two, up_to_two};
+use crate::small::{for_each_two, one_in, up_to_two};
 
 /// The values of a composition, from the definitions; none outside the domain of what is applied last.
 fn values(composed: &Composed) -> Vec<Option<i64>> {
@@ -30,7 +30,11 @@ fn swizzles() -> impl Iterator<Item = Swizzle> {
 
 #[test]
 fn a_composition_has_the_values_of_its_definition_and_no_others() {
+    let mut taken = one_in(7);
     for_each_two(|a, b| {
+        if !taken() {
+            return;
+        }
         for offset in [-1, 0, 3] {
             let composed = Composed::partial(a.clone().into(), offset, b.clone());
             let expected = values(&composed);

@@ -80,7 +80,7 @@ impl Options {
     }
 
     pub(crate) fn admits_group(&self, group: &GroupPattern) -> bool {
-        self.groups.as_ref().is_none_or(|known| known.contains(group))
+        self.groups.as_ref().is_none_or(|known| known.iter().any(|one| group.is_served_by(one)))
     }
 
     /// Feeds a hasher: equal options alike.

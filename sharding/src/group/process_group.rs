@@ -4,13 +4,15 @@ use core::fmt;
 use core::ops::Range;
 use std::str::FromStr;
 
-use reshard_layout::Mode;
+use reshard_layout::{Layout, Mode};
 
 use super::GroupPattern;
 use crate::Error;
 use crate::notation::cursor::Cursor;
+use crate::notation::{join, numbers};
 
-/// One communicator: the ranks `first + pattern`. Equal values are the same ranks, however they were spelled.
+/// One communicator: the ranks `first + pattern`, or `{0,1,3}` where they are no layout. Equal values are the same ranks,
+/// however they were spelled.
 ///
 /// ```
 /// use reshard_sharding::ProcessGroup;
@@ -30,11 +32,37 @@ impl ProcessGroup {
     pub fn new(pattern: GroupPattern, first: usize) -> Result<ProcessGroup, Error> {
         let greatest = i64::try_from(first)
             .ok()
-            .and_then(|f| f.checked_add(pattern.layout().max_value())?.checked_add(1));
+            .and_then(|f| f.checked_add(pattern.layout().map_or(0, Layout::max_value))?.checked_add(1));
+        if let Some(lists) = pattern.lists() {
+            let members = lists.starting(first).ok_or_else(|| Error::NotALayout {
+                reason: format!("none of the groups {pattern} has the lowest member {first}"),
+            })?;
+            return ProcessGroup::of_members(members);
+        }
         match greatest {
             Some(_) => Ok(ProcessGroup { pattern, first }),
             None => Err(Error::overflow(format!("the greatest rank of the group {pattern}@{first}"))),
         }
+    }
+
+    /// The group of these ranks, in any order.
+    ///
+    /// ```
+    /// use reshard_sharding::ProcessGroup;
+    /// assert_eq!(ProcessGroup::of_members(&[3, 0, 1])?.to_string(), "{0,1,3}");
+    /// assert_eq!(ProcessGroup::of_members(&[7, 5, 6])?.to_string(), "3:1@5");
+    /// # Ok::<(), reshard_sharding::Error>(())
+    /// ```
+    ///
+    /// Fails with `not_a_layout` for no ranks and for a rank that stands twice.
+    pub fn of_members(ranks: &[usize]) -> Result<ProcessGroup, Error> {
+        let first = ranks.iter().min().copied().unwrap_or_default();
+        Ok(ProcessGroup { pattern: GroupPattern::of_members(ranks)?, first })
+    }
+
+    /// The members where they are listed.
+    fn listed(&self) -> Option<&[usize]> {
+        self.pattern.lists()?.starting(self.first)
     }
 
     /// Requires that the ranks fit.
@@ -62,15 +90,36 @@ impl ProcessGroup {
         self.pattern.members(self.first)
     }
 
+    /// The member of this number, in ascending order.
+    ///
+    /// ```
+    /// use reshard_sharding::ProcessGroup;
+    /// assert_eq!("(4,2):(1,8)@4".parse::<ProcessGroup>()?.member(5), Some(13));
+    /// # Ok::<(), reshard_sharding::Error>(())
+    /// ```
+    pub fn member(&self, number: usize) -> Option<usize> {
+        match (self.listed(), self.pattern.layout()) {
+            (Some(members), _) => members.get(number).copied(),
+            (None, Some(layout)) if number < self.size() => {
+                let offset = layout.at(i64::try_from(number).ok()?).ok()?;
+                Some(self.first + usize::try_from(offset).ok()?)
+            }
+            (None, _) => None,
+        }
+    }
+
     /// How many members are below a rank, in O(modes).
     ///
     /// Members ascend with their number, so this is also the number of the first one that is not below it. With the
     /// modes sorted by stride and `q` the digit of the greatest one, `min(floor(x / d), s - 1)`, all members of smaller
     /// digits are below `x`, none of greater ones is, and the rest is the same question about `x - q d`.
     pub fn below(&self, rank: usize) -> usize {
+        if let Some(members) = self.listed() {
+            return members.partition_point(|&r| r < rank);
+        }
         let Some(x) = rank.checked_sub(self.first) else { return 0 };
         let mut left = i64::try_from(x).unwrap_or(i64::MAX);
-        let mut inner = self.pattern.layout().size();
+        let mut inner = self.pattern.size() as i64;
         let mut count = 0;
         for Mode { extent: s, stride: d } in self.pattern.modes().rev() {
             inner /= s;
@@ -113,7 +162,10 @@ impl ProcessGroup {
 
 impl fmt::Display for ProcessGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}@{}", self.pattern, self.first)
+        match self.listed() {
+            Some(members) => write!(f, "{{{}}}", join(members)),
+            None => write!(f, "{}@{}", self.pattern, self.first),
+        }
     }
 }
 
@@ -122,6 +174,12 @@ impl FromStr for ProcessGroup {
 
     fn from_str(text: &str) -> Result<ProcessGroup, Error> {
         let mut r = Cursor::new("group", text);
+        if r.eat("{") {
+            let members = numbers(&mut r, "a rank")?;
+            r.expect("}")?;
+            r.finish()?;
+            return ProcessGroup::of_members(&members);
+        }
         let pattern = r.group(&['@'])?;
         let first = if r.eat("@") { r.number("the lowest member")? } else { 0 };
         r.finish()?;

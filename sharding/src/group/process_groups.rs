@@ -7,6 +7,8 @@
 //! groups(axes) = { lowest + F(j) + P : j }             P and F sorted by stride, coalesced, jointly separable
 //! ```
 //!
+//! Groups of a mesh whose ranks are a table are listed, member by member, unless they are groups of this form.
+//!
 //! Two values are equal exactly if they are the same set of communicators, whatever mesh, axes or order they came from.
 
 use core::fmt;
@@ -16,7 +18,8 @@ use reshard_layout::{Mode, Modes};
 use smallvec::SmallVec;
 
 use super::process_group::ProcessGroup;
-use super::{GroupPattern, separable};
+use super::{GroupPattern, Listed, separable};
+use crate::mesh::members_along;
 use crate::notation::cursor::Cursor;
 use crate::{Error, Mesh, SubAxis};
 
@@ -38,6 +41,8 @@ pub struct ProcessGroups {
     pattern: GroupPattern,
     firsts: GroupPattern,
     lowest: usize,
+    /// All groups, where pattern and firsts do not say them.
+    listed: Option<Listed>,
 }
 
 impl ProcessGroups {
@@ -45,21 +50,48 @@ impl ProcessGroups {
     ///
     /// Requires that pattern and firsts are separable together, else two groups would share a rank: `not_a_layout`.
     pub fn new(pattern: GroupPattern, firsts: GroupPattern, lowest: usize) -> Result<ProcessGroups, Error> {
+        if pattern.lists().is_some() || firsts.lists().is_some() {
+            return Err(Error::NotALayout {
+                reason: format!("{pattern} at {firsts} is no layout: list the members of every group"),
+            });
+        }
         let mut modes: Modes = pattern.modes().chain(firsts.modes()).collect();
         modes.sort_by_key(|m| m.stride);
         let span = separable(&modes).map_err(|reason| Error::NotALayout { reason })?;
         if i64::try_from(lowest).ok().and_then(|l| l.checked_add(span)?.checked_add(1)).is_none() {
             return Err(Error::overflow("the greatest rank of the groups"));
         }
-        Ok(ProcessGroups { pattern, firsts, lowest })
+        Ok(ProcessGroups { pattern, firsts, lowest, listed: None })
     }
 
-    /// The pattern that all groups have.
+    /// The groups with these members, in any order.
+    ///
+    /// ```
+    /// use reshard_sharding::ProcessGroups;
+    /// let groups = ProcessGroups::listed([vec![3, 0, 1], vec![2, 4, 5]])?;
+    /// assert_eq!(groups.to_string(), "{{0,1,3},{2,4,5}}");
+    /// assert_eq!(ProcessGroups::listed([vec![2, 3], vec![0, 1]])?, "2:1@0+2:2".parse()?);
+    /// # Ok::<(), reshard_sharding::Error>(())
+    /// ```
+    ///
+    /// Fails with `not_a_layout` where there are none, they differ in size, or a rank is in two.
+    pub fn listed(groups: impl IntoIterator<Item = Vec<usize>>) -> Result<ProcessGroups, Error> {
+        let listed = Listed::new(groups)?;
+        let firsts = listed.firsts();
+        let lowest = firsts.first().copied().unwrap_or_default();
+        let (pattern, firsts) = (GroupPattern::of_lists(&listed), GroupPattern::of_members(&firsts)?);
+        if let Ok(digits) = ProcessGroups::new(pattern.clone(), firsts.clone(), lowest) {
+            return Ok(digits);
+        }
+        Ok(ProcessGroups { pattern, firsts, lowest, listed: Some(listed) })
+    }
+
+    /// The pattern that all groups have, or the lists of their members.
     pub fn pattern(&self) -> &GroupPattern {
         &self.pattern
     }
 
-    /// The pattern of the groups' lowest members.
+    /// The pattern of the groups' lowest members, or the list of them.
     pub fn firsts(&self) -> &GroupPattern {
         &self.firsts
     }
@@ -76,11 +108,18 @@ impl ProcessGroups {
 
     /// All groups by lowest member.
     pub fn iter(&self) -> impl Iterator<Item = ProcessGroup> + '_ {
-        self.firsts.members(self.lowest).map(|first| ProcessGroup::known(self.pattern.clone(), first))
+        let one = |first| match &self.listed {
+            None => Some(ProcessGroup::known(self.pattern.clone(), first)),
+            Some(listed) => ProcessGroup::of_members(listed.starting(first)?).ok(),
+        };
+        self.firsts.members(self.lowest).filter_map(one)
     }
 
     /// The group that holds a rank: its lowest member is the rank without the digits of the pattern.
     pub fn group_of(&self, rank: usize) -> Option<ProcessGroup> {
+        if let Some(listed) = &self.listed {
+            return ProcessGroup::of_members(listed.holding(rank)?).ok();
+        }
         let mut left = i64::try_from(rank.checked_sub(self.lowest)?).ok()?;
         let mut first = self.lowest;
         // Both ascend; from the greatest stride down, whichever has it.
@@ -106,7 +145,7 @@ impl ProcessGroups {
     }
 
     /// The pattern of the members that share a node of so many ranks, and the pattern that leads from node to node; or
-    /// `None` where the groups straddle nodes unequally (then ask [`ProcessGroup::on_node_of`], which always answers).
+    /// `None` where the groups straddle nodes unequally or are listed (then ask [`ProcessGroup::on_node_of`], which always answers).
     ///
     /// Every mode is cut at the node; the cut is right if what stays inside, from the greatest place on a node where a
     /// group starts, does not reach the next node.
@@ -119,12 +158,12 @@ impl ProcessGroups {
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     pub fn split_at_node(&self, node: usize) -> Option<(GroupPattern, GroupPattern)> {
-        let size = i64::try_from(node).ok().filter(|&n| n > 0)?;
+        let size = i64::try_from(node).ok().filter(|&n| n > 0 && self.listed.is_none())?;
         let (inside, across) = cut(&self.pattern, size)?;
         let (firsts, _) = cut(&self.firsts, size)?;
         let start = (self.lowest % node) as i64;
         let reach =
-            inside.layout().max_value().checked_add(firsts.layout().max_value())?.checked_add(start)?;
+            inside.layout()?.max_value().checked_add(firsts.layout()?.max_value())?.checked_add(start)?;
         (reach < size).then_some((inside, across))
     }
 
@@ -144,6 +183,11 @@ impl ProcessGroups {
     /// Where they carry (possible only if the others' strides do not divide one another), up to 1,024 of these groups
     /// are looked up one by one; more are said not to be among the others.
     pub fn all_in(&self, other: &ProcessGroups) -> bool {
+        if self.listed.is_some() || other.listed.is_some() {
+            // No more than the other has, so that what is listed bounds the work.
+            let fits = self.count() <= other.count() || other.listed.is_none();
+            return fits && self.iter().all(|g| other.group_of(g.first()).as_ref() == Some(&g));
+        }
         let Some(offset) = self.lowest.checked_sub(other.lowest) else { return false };
         let modes: Modes = other.firsts.modes().collect();
         let digits = |value: i64| -> Option<SmallVec<[i64; 8]>> {
@@ -195,6 +239,9 @@ impl Mesh {
     /// Fails with `mesh` for sub-axes that do not divide, and with `not_a_layout` if two overlap.
     pub fn groups(&self, subs: &[SubAxis]) -> Result<ProcessGroups, Error> {
         let pattern = self.group(subs)?;
+        if self.table().is_some() {
+            return self.listed_groups(&self.modes(subs));
+        }
         let firsts = self.group(&self.complement(&self.modes(subs)))?;
         ProcessGroups::new(pattern, firsts, self.lowest())
     }
@@ -210,12 +257,18 @@ impl Mesh {
 
     /// The group of some sub-axes that holds a rank.
     pub fn members(&self, subs: &[SubAxis], rank: usize) -> Result<ProcessGroup, Error> {
+        if self.table().is_some() {
+            return ProcessGroup::of_members(&members_along(self, &self.modes(subs), rank)?);
+        }
         self.groups(subs)?.group_of(rank).ok_or_else(|| Error::NoSuchRank { rank, mesh: self.to_string() })
     }
 }
 
 impl fmt::Display for ProcessGroups {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(listed) = &self.listed {
+            return listed.fmt(f);
+        }
         write!(f, "{}@{}", self.pattern, self.lowest)?;
         if self.count() > 1 {
             write!(f, "+{}", self.firsts)?;
@@ -229,6 +282,11 @@ impl FromStr for ProcessGroups {
 
     fn from_str(text: &str) -> Result<ProcessGroups, Error> {
         let mut r = Cursor::new("groups", text);
+        if Listed::is_next(&mut r) {
+            let listed = Listed::read(&mut r)?;
+            r.finish()?;
+            return ProcessGroups::listed(listed.groups().iter().map(|g| g.to_vec()));
+        }
         let pattern = r.group(&['@'])?;
         r.expect("@")?;
         let lowest = r.number("the lowest rank")?;

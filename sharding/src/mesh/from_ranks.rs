@@ -1,4 +1,4 @@
-//! A mesh from a list of ranks, if the list is a layout.
+//! A mesh from a list of ranks: a layout if the list is one, else a layout of positions and the list as its table.
 //!
 //! The ranks of a row-major array are a mesh exactly if they are a sum of one function per axis,
 //!
@@ -11,25 +11,32 @@
 
 use reshard_layout::{Layout, Mode, Modes};
 use smallvec::SmallVec;
+use std::sync::Arc;
 
-use super::Mesh;
+use super::table::{Table, check_ranks};
+use super::{Inner, Mesh};
 use crate::Error;
 use crate::axis::AxisName;
 use crate::notation::cursor::Cursor;
 
+/// Axes by name and size.
+type Named = SmallVec<[(AxisName, usize); 4]>;
+
 impl Mesh {
-    /// The mesh of these axes whose ranks, last axis fastest, are this list.
+    /// The mesh of these axes whose ranks, last axis fastest, are this list: any order of different ranks.
     ///
     /// ```
     /// use reshard_sharding::Mesh;
     /// let mesh = Mesh::from_ranks([("dp", 2), ("tp", 2)], &[8, 10, 12, 14])?;
     /// assert_eq!(mesh.to_string(), "dp=2:4,tp=2:2@8");
-    /// assert_eq!(Mesh::from_ranks([("x", 4)], &[0, 1, 2, 4]).unwrap_err().kind(), "not_a_layout");
+    /// let ring = Mesh::from_ranks([("x", 4)], &[1, 2, 3, 0])?;
+    /// assert_eq!(ring.to_string(), "x=4@[1,2,3,0]");
+    /// assert_eq!(ring.coordinate(0).unwrap().as_slice(), [3]);
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     ///
-    /// Fails with `not_a_layout` at the first rank that departs from a layout, and with `mesh` where the sizes or names
-    /// cannot be, or two coordinates are one rank.
+    /// Fails with `mesh` where the sizes or names cannot be, or two coordinates are one rank, and with `overflow` for a
+    /// rank of 2^63 - 1 or more.
     pub fn from_ranks<N: AsRef<str>>(
         axes: impl IntoIterator<Item = (N, usize)>,
         ranks: &[usize],
@@ -37,7 +44,7 @@ impl Mesh {
         let axes = axes
             .into_iter()
             .map(|(name, n)| Ok((AxisName::new(name.as_ref())?, n)))
-            .collect::<Result<SmallVec<[(AxisName, usize); 4]>, Error>>()?;
+            .collect::<Result<Named, Error>>()?;
         let size = axes.iter().try_fold(1usize, |p, a| p.checked_mul(a.1));
         if size != Some(ranks.len()) || ranks.is_empty() {
             let sizes: Vec<String> = axes.iter().map(|(name, n)| format!("{name}={n}")).collect();
@@ -49,37 +56,50 @@ impl Mesh {
                 ),
             });
         }
-        let signed = ranks
-            .iter()
-            .map(|&r| i64::try_from(r).map_err(|_| Error::overflow(format!("the rank {r}"))))
-            .collect::<Result<Vec<i64>, Error>>()?;
-        let mut weight = 1;
-        let mut layouts: SmallVec<[(AxisName, Layout); 4]> = SmallVec::new();
-        for (name, n) in axes.into_iter().rev() {
-            let line: Vec<i64> = (0..n).map(|i| signed[i * weight] - signed[0]).collect();
-            let modes = modes_of_line(&line).map_err(|i| Error::NotALayout {
-                reason: format!(
-                    "the ranks are not a layout: along {name}, coordinate {i} is rank {}, which breaks the pattern of those before it",
-                    ranks[i * weight]
-                ),
-            })?;
-            layouts.push((name, Layout::from_flat(modes)?));
-            weight *= n;
+        check_ranks(ranks)?;
+        if let Some(layouts) = layouts_of(&axes, ranks)
+            && let Ok(mesh) = Mesh::with_layouts(layouts, ranks[0])
+            && mesh.ranks().eq(ranks.iter().copied())
+        {
+            return Ok(mesh);
         }
-        layouts.reverse();
-        let mesh = Mesh::with_layouts(layouts, ranks[0])?;
-        let departs = mesh.ranks().zip(ranks).position(|(a, &b)| a != b);
-        match departs {
-            None => Ok(mesh),
-            Some(i) => Err(Error::NotALayout {
+        // Positions: what refuses names refuses them here.
+        let positions = Mesh::new(axes.iter().map(|(name, n)| (name.as_str(), *n)))?;
+        let table = Table::new(ranks).map_err(|[a, b]| {
+            let at = |i| positions.coordinate_of_index(i).to_vec();
+            Error::Mesh {
                 reason: format!(
-                    "the ranks are not a layout: coordinate {:?} is rank {}, but along the axes it would be {}",
-                    mesh.coordinate_of_index(i).as_ref(),
-                    ranks[i],
-                    mesh.rank_at(&mesh.coordinate_of_index(i)).unwrap_or_default()
+                    "rank {} stands at the coordinates {:?} and {:?}: each has a rank of its own",
+                    ranks[a],
+                    at(a),
+                    at(b)
                 ),
-            }),
-        }
+            }
+        })?;
+        let Inner { axes, offset, size, world, lowest, modes, .. } = &*positions.0;
+        Ok(Mesh(Arc::new(Inner {
+            axes: axes.clone(),
+            offset: *offset,
+            size: *size,
+            world: *world,
+            lowest: *lowest,
+            modes: modes.clone(),
+            table: Some(table),
+        })))
+    }
+
+    /// The mesh of these layouts from coordinates to what this mesh's layouts lead to, ranks or positions in its table.
+    ///
+    /// So every transform is layout algebra, followed by the table.
+    pub(super) fn through_table(
+        &self,
+        axes: impl IntoIterator<Item = (AxisName, Layout)>,
+        offset: usize,
+    ) -> Result<Mesh, Error> {
+        let part = Mesh::with_layouts(axes, offset)?;
+        let Some(table) = self.table() else { return Ok(part) };
+        let ranks: Vec<usize> = part.ranks().map(|position| table[position]).collect();
+        Mesh::from_ranks(part.axes().iter().map(|a| (a.name().as_str(), a.size())), &ranks)
     }
 
     /// The mesh of a nested list of ranks as it is printed, one name per level.
@@ -100,6 +120,20 @@ impl Mesh {
         r.finish()?;
         Mesh::from_ranks(names.iter().zip(sizes).map(|(name, n)| (name, n.unwrap_or(0))), &ranks)
     }
+}
+
+/// The layouts of the lines through coordinate 0 of all axes, relative to the rank there, if each is one.
+fn layouts_of(axes: &Named, ranks: &[usize]) -> Option<SmallVec<[(AxisName, Layout); 4]>> {
+    let mut weight = 1;
+    let mut layouts: SmallVec<[(AxisName, Layout); 4]> = SmallVec::new();
+    for (name, n) in axes.iter().rev() {
+        // Ranks are below 2^63.
+        let line: Vec<i64> = (0..*n).map(|i| ranks[i * weight] as i64 - ranks[0] as i64).collect();
+        layouts.push((name.clone(), Layout::from_flat(modes_of_line(&line).ok()?).ok()?));
+        weight *= n;
+    }
+    layouts.reverse();
+    Some(layouts)
 }
 
 /// Reads one level of a nested list; `sizes` are those of this level and the ones inside, once known.
@@ -139,7 +173,8 @@ pub(crate) fn modes_of_line(line: &[i64]) -> Result<Modes, usize> {
         }
         let repeats = |i: usize| {
             let inner = i % run;
-            line[i * step] == line[(i - inner) * step] + stride * inner as i64
+            stride.checked_mul(inner as i64).and_then(|x| x.checked_add(line[(i - inner) * step]))
+                == Some(line[i * step])
         };
         if let Some(i) = (0..n).find(|&i| !repeats(i)) {
             return Err(i * step);

@@ -8,10 +8,14 @@ use crate::group::GroupPattern;
 use crate::{Error, Mesh};
 
 impl Mesh {
-    /// The group of some modes along axes: their ranks, sorted and coalesced.
+    /// The group of some modes along axes: their ranks, sorted and coalesced; where the ranks are a table and these none
+    /// of a layout, listed.
     #[doc(hidden)]
     pub fn group_of_modes(&self, modes: &[Mode<At>]) -> Result<GroupPattern, Error> {
-        GroupPattern::of_modes(self.ranks_of(modes)?)
+        match self.table() {
+            None => GroupPattern::of_modes(self.ranks_of(modes)?),
+            Some(_) => Ok(self.listed_groups(modes)?.pattern().clone()),
+        }
     }
 
     /// A sub-axis as the mode that it is, `size : post@axis`.
@@ -84,7 +88,7 @@ impl Mesh {
         out
     }
 
-    /// Some modes along axes as modes of ranks: the mesh maps `1@a` to the strides of the axis `a`.
+    /// Some modes along axes as modes of ranks, or of positions in the table if there is one: the mesh maps `1@a` to the strides of the axis `a`.
     ///
     /// A mode `size : post@a` of an axis whose layout is `L` has the offsets `L o (size : post)`. For an axis of several
     /// modes that is only right if all that is asked of the axis composes with `L` *together*: each mode may do so alone,
@@ -115,6 +119,9 @@ impl Mesh {
 
     /// Whether strides and offset are those of [`Mesh::new`].
     pub(crate) fn is_row_major(&self) -> bool {
+        if self.table().is_some() {
+            return false;
+        }
         let mut stride = 1;
         for a in self.axes().iter().rev() {
             if a.size > 1 && a.layout.flat() != [Mode::new(a.size as i64, stride)] {

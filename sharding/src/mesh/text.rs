@@ -1,4 +1,10 @@
-//! Meshes as text, `dp=2:8,tp=4:1@32`, and the inverse.
+//! Meshes as text, and the inverse.
+//!
+//! ```text
+//! dp=2,tp=4                row-major from rank 0
+//! dp=2:8,tp=4:1@32         a layout for each axis, and the rank at coordinate 0
+//! x=2,y=2@[1,2,3,0]        the rank at every coordinate, last axis fastest, where they are no layout
+//! ```
 
 use core::fmt;
 use std::str::FromStr;
@@ -11,7 +17,7 @@ use crate::{Error, Mesh};
 
 impl fmt::Display for Mesh {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let plain = self.is_row_major();
+        let plain = self.is_row_major() || self.table().is_some();
         for (i, a) in self.axes().iter().enumerate() {
             if i > 0 {
                 f.write_str(",")?;
@@ -22,7 +28,9 @@ impl fmt::Display for Mesh {
                 write!(f, "{}={}", a.name, a.layout)?;
             }
         }
-        if self.offset() != 0 {
+        if let Some(table) = self.table() {
+            write!(f, "@[{}]", crate::notation::join(table))?;
+        } else if self.offset() != 0 {
             write!(f, "@{}", self.offset())?;
         }
         Ok(())
@@ -63,6 +71,21 @@ impl FromStr for Mesh {
             if !plain.is_empty() && !strided.is_empty() {
                 return Err(r.error_at(at, "strides for all axes or for none"));
             }
+        }
+        let listed = r.here();
+        let mut ahead = r.clone();
+        if ahead.eat("@") && ahead.eat("[") {
+            r = ahead;
+            let ranks = crate::notation::numbers(&mut r, "a rank")?;
+            r.expect("]")?;
+            if !strided.is_empty() {
+                return Err(r.error_at(
+                    listed,
+                    "the first rank: a list of ranks stands after sizes, as in x=2,y=2@[1,2,3,0]",
+                ));
+            }
+            r.finish()?;
+            return Mesh::from_ranks(plain.iter().map(|(n, s)| (n.as_str(), *s)), &ranks);
         }
         let offset = if r.eat("@") { r.number("the first rank")? } else { 0 };
         r.finish()?;

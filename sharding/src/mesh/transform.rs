@@ -1,6 +1,7 @@
 //! Meshes from meshes: slices, other orders, flattened and split axes, concatenations and other views.
 //!
-//! A mesh is a list of layouts and an offset, so each of these is a line of layout algebra and none looks at a rank:
+//! A mesh is a list of layouts and an offset, so each of these is a line of layout algebra and none looks at a rank (where
+//! the ranks are a table, it is read at the end):
 //!
 //! ```text
 //! slice, at           some of the layouts; the offset moves by layout_a(c_a) for every axis fixed at c_a
@@ -34,7 +35,7 @@ impl Mesh {
     /// Fails with `no_such_axis`, and with `mesh` if an axis stands twice.
     pub fn slice(&self, names: &[&str]) -> Result<Mesh, Error> {
         let axes = names.iter().map(|n| self.named(n)).collect::<Result<NamedLayouts, Error>>()?;
-        Mesh::with_layouts(axes, self.offset())
+        self.through_table(axes, self.0.offset)
     }
 
     /// The part of the mesh at fixed coordinates of some axes, along the others in mesh order.
@@ -48,7 +49,7 @@ impl Mesh {
     ///
     /// Fails with `no_such_axis`, and with `mesh` for a coordinate outside its axis or an axis fixed twice.
     pub fn at(&self, fixed: &[(&str, usize)]) -> Result<Mesh, Error> {
-        let mut offset = self.offset() as i64;
+        let mut offset = self.0.offset as i64;
         let mut gone: SmallVec<[usize; 4]> = SmallVec::new();
         for &(name, c) in fixed {
             let axis = self.axis(name)?;
@@ -67,7 +68,7 @@ impl Mesh {
         }
         let left = self.axes().iter().enumerate().filter(|(i, _)| !gone.contains(i));
         let axes = left.map(|(_, a)| (a.name().clone(), a.layout().clone())).collect::<NamedLayouts>();
-        Mesh::with_layouts(axes, usize::try_from(offset).map_err(|_| Error::overflow("the first rank"))?)
+        self.through_table(axes, usize::try_from(offset).map_err(|_| Error::overflow("the first rank"))?)
     }
 
     /// The part of the mesh along these axes that holds `rank`.
@@ -122,7 +123,7 @@ impl Mesh {
         let name = |(i, a): (usize, &crate::Axis)| {
             (if i == axis { to.clone() } else { a.name().clone() }, a.layout().clone())
         };
-        Mesh::with_layouts(self.axes().iter().enumerate().map(name), self.offset())
+        self.through_table(self.axes().iter().enumerate().map(name), self.0.offset)
     }
 
     /// The mesh with these axes as one, which stands where the outermost of them stood.
@@ -141,12 +142,13 @@ impl Mesh {
     ///
     /// Fails with `no_such_axis`, and with `mesh` for an axis named twice, none at all, or a name that is taken.
     pub fn flatten(&self, names: &[&str], into: &str) -> Result<Mesh, Error> {
-        let flat = self.slice(names)?;
+        let named = names.iter().map(|n| self.named(n)).collect::<Result<NamedLayouts, Error>>()?;
+        let flat = Mesh::with_layouts(named, self.0.offset)?;
         let at = names.iter().map(|n| self.axis(n)).collect::<Result<SmallVec<[usize; 4]>, _>>()?;
         let Some(&outermost) = at.iter().min() else {
             return Err(Error::Mesh { reason: format!("{into} flattens no axes: name at least one") });
         };
-        let layout = flat.flat_layout()?;
+        let layout = flat.flat_positions()?;
         let into = AxisName::new(into)?;
         let mut axes = NamedLayouts::new();
         for (i, a) in self.axes().iter().enumerate() {
@@ -157,7 +159,7 @@ impl Mesh {
                 axes.push((a.name().clone(), a.layout().clone()));
             }
         }
-        Mesh::with_layouts(axes, self.offset())
+        self.through_table(axes, self.0.offset)
     }
 
     /// Position in [`Mesh::ranks`] to rank offset: the coalesced layout of the axes reversed, last fastest.
@@ -168,7 +170,21 @@ impl Mesh {
     /// assert_eq!(mesh.flat_layout()?.to_string(), "16:1");
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
+    ///
+    /// Fails with `not_a_layout` where the ranks are none.
     pub fn flat_layout(&self) -> Result<Layout, Error> {
+        match self.table() {
+            None => self.flat_positions(),
+            Some(_) => Err(Error::NotALayout {
+                reason: format!(
+                    "the ranks of {self} are in an order that is no layout: ask for them one by one"
+                ),
+            }),
+        }
+    }
+
+    /// The same where the layouts lead to positions in a table.
+    fn flat_positions(&self) -> Result<Layout, Error> {
         let modes: SmallVec<[Layout; 4]> = self.axes().iter().rev().map(|a| a.layout().clone()).collect();
         if modes.is_empty() {
             return Ok(Layout::unit());
@@ -199,7 +215,7 @@ impl Mesh {
                 axes.push((a.name().clone(), a.layout().clone()));
             }
         }
-        Mesh::with_layouts(axes, self.offset())
+        self.through_table(axes, self.0.offset)
     }
 
     /// Another view of the same ranks: the list of ranks in mesh order, cut into other axes, last fastest.
@@ -216,8 +232,8 @@ impl Mesh {
     /// Requires that the sizes multiply to the number of ranks; fails with `mesh`, or with what the layout algebra says
     /// if the ranks in that order are not a layout.
     pub fn reinterpret(&self, axes: &[(&str, usize)]) -> Result<Mesh, Error> {
-        let parts = split_layout(&self.flat_layout()?, axes, &format!("the mesh {self}"))?;
-        Mesh::with_layouts(parts, self.offset())
+        let parts = split_layout(&self.flat_positions()?, axes, &format!("the mesh {self}"))?;
+        self.through_table(parts, self.0.offset)
     }
 
     /// The mesh of the axes of several meshes that start at the same rank.
@@ -231,6 +247,9 @@ impl Mesh {
     /// ```
     ///
     /// Fails with `mesh` if the meshes start at different ranks, share a name, or are not orthogonal.
+    ///
+    /// Of a mesh whose ranks are no layout, the lines do not say the ranks between them: `not_a_layout`, unless all others
+    /// have one rank.
     pub fn concatenate(meshes: &[Mesh]) -> Result<Mesh, Error> {
         let offset = meshes.first().map_or(0, Mesh::offset);
         if let Some(other) = meshes.iter().find(|m| m.offset() != offset) {
@@ -243,11 +262,32 @@ impl Mesh {
             });
         }
         let axes = meshes.iter().flat_map(Mesh::axes).map(|a| (a.name().clone(), a.layout().clone()));
-        Mesh::with_layouts(axes, offset)
+        let Some(listed) = meshes.iter().find(|m| m.table().is_some()) else {
+            return Mesh::with_layouts(axes, offset);
+        };
+        if meshes.iter().any(|m| m != listed && m.size() > 1)
+            || meshes.iter().filter(|m| *m == listed).count() > 1
+        {
+            return Err(Error::NotALayout {
+                reason: format!(
+                    "the ranks of {listed} are no layout, so they do not say those beside it: slice the mesh of all axes"
+                ),
+            });
+        }
+        listed.through_table(axes, listed.0.offset)
     }
 
     /// Whether two meshes hold the same ranks, in whatever order and under whatever names.
     pub fn same_ranks(&self, other: &Mesh) -> bool {
+        if self.0.table.is_some() || other.0.table.is_some() {
+            let ascending = |m: &Mesh| {
+                let mut ranks: Vec<usize> = m.ranks().collect();
+                ranks.sort_unstable();
+                ranks
+            };
+            // Of the sizes of a list, so that neither is long for nothing.
+            return self.size() == other.size() && ascending(self) == ascending(other);
+        }
         self.lowest() == other.lowest()
             && match (self.group_of_all(), other.group_of_all()) {
                 (Ok(a), Ok(b)) => a == b,

@@ -3,6 +3,8 @@
 //! The number of a device is a mixed-radix number twice: over the mesh axes, last fastest, and over the dims of the
 //! device list. A mode `e:w` of the list is the sub-axes it is cut into where mesh axes end; the tiles are these modes split
 //! at their sizes, as a view is.
+//!
+//! A list of devices in any other order is a mesh of its own: an axis for each tile dim, and the list as its ranks.
 
 use reshard_layout::algebra::split_into;
 use reshard_layout::{At, Mode, Modes};
@@ -13,7 +15,7 @@ use super::hlo::{DeviceList, HloSharding, LastDim};
 use crate::axis::SubAxis;
 use crate::layout::of_modes;
 use crate::sharding::PartialAxis;
-use crate::{Error, Mesh, ReduceOp, Sharding};
+use crate::{Error, Mesh, Placement, ReduceOp, Sharding};
 
 const NOTATION: &str = "HLO";
 
@@ -28,9 +30,19 @@ impl Sharding {
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     ///
-    /// Fails with `not_expressible` where the devices are no digits of the mesh or something is maximal or manual, with
-    /// `dim_count` for another number of dims, with `placement` for one of devices, and with `uneven` where
-    /// flat chunks of a dim that does not divide would need parts of axes.
+    /// Devices that are no digits of the mesh are a mesh of their own over the same ranks, on which the sharding is then:
+    ///
+    /// ```
+    /// use reshard_sharding::{Mesh, Sharding};
+    /// let mesh: Mesh = "d=4".parse()?;
+    /// let s = Sharding::parse(&mesh, &[8], "{devices=[4]0,2,3,1}")?;
+    /// assert_eq!((s.mesh().to_string(), s.to_string()), ("d0=4@[0,2,3,1]".to_owned(), "S(0)".to_owned()));
+    /// # Ok::<(), reshard_sharding::Error>(())
+    /// ```
+    ///
+    /// Fails with `not_expressible` where something is maximal or manual or more than 2^20 devices are no digits, with
+    /// `dim_count` for another number of dims, with `placement` for one of devices, and with `uneven` where flat chunks of a
+    /// dim that does not divide would need parts of axes.
     pub fn from_hlo(mesh: &Mesh, shape: &[usize], hlo: &HloSharding) -> Result<Sharding, Error> {
         let refused = |reason: String| Error::NotExpressible { notation: "placements", reason };
         match hlo {
@@ -49,12 +61,17 @@ impl Sharding {
                     let named = tiles.len().saturating_sub(last.len());
                     return Err(Error::DimCount { named, dims: shape.len(), text: hlo.to_string() });
                 }
-                let modes = modes_of(mesh, devices, &hlo.to_string())?;
-                let tiled = of_modes(tiles, modes.coalesce()).map_err(|_| {
-                    refused(format!(
-                        "a tile dim of {hlo} ends inside a digit of {mesh} that does not divide there"
-                    ))
-                })?;
+                if devices.len() != Some(mesh.size()) {
+                    return Err(Error::Placement {
+                        reason: format!(
+                            "{hlo} has {} devices, but the mesh {mesh} has {} ranks",
+                            devices.len().unwrap_or_default(),
+                            mesh.size()
+                        ),
+                    });
+                }
+                let digits = modes_of(mesh, devices).and_then(|modes| of_modes(tiles, modes.coalesce()).ok());
+                let Some(tiled) = digits else { return in_any_order(mesh, shape, hlo, tiles, devices, last) };
                 let mut dims: Vec<SmallVec<[Token; 4]>> = vec![SmallVec::new(); shape.len()];
                 let mut partial: SmallVec<[PartialAxis; 2]> = SmallVec::new();
                 let tile_dims: SmallVec<[&[Mode<At>]; 6]> = tiled.flat_modes().collect();
@@ -142,29 +159,60 @@ pub(super) fn weight(mesh: &Mesh, s: SubAxis) -> usize {
     later * s.post(mesh.axes()[s.axis].size())
 }
 
-/// The modes of axes that a device list is, fastest first.
-fn modes_of(mesh: &Mesh, devices: &DeviceList, text: &str) -> Result<Modes<At>, Error> {
-    if devices.len() != Some(mesh.size()) {
-        return Err(Error::Placement {
+/// The sharding on a mesh with an axis for each tile dim, whose ranks are the list of devices.
+fn in_any_order(
+    mesh: &Mesh,
+    shape: &[usize],
+    hlo: &HloSharding,
+    tiles: &[usize],
+    devices: &DeviceList,
+    last: &[LastDim],
+) -> Result<Sharding, Error> {
+    let DeviceList::Listed(list) = devices.listed()? else {
+        return Err(Error::NotExpressible {
+            notation: "placements",
+            reason: format!("the devices of {hlo} are in an order that is no digits of the mesh {mesh}"),
+        });
+    };
+    let rank_of = |&device: &usize| {
+        let rank = (device < mesh.size()).then(|| mesh.rank_at(&mesh.coordinate_of_index(device))).flatten();
+        rank.ok_or_else(|| Error::Placement {
             reason: format!(
-                "{text} has {} devices, but the mesh {mesh} has {} ranks",
-                devices.len().unwrap_or_default(),
+                "{hlo} names the device {device}, but the mesh {mesh} has {} ranks: count devices from 0",
                 mesh.size()
             ),
-        });
+        })
+    };
+    let ranks = list.iter().map(rank_of).collect::<Result<Vec<usize>, Error>>()?;
+    let (mut axes, mut placements) = (Vec::new(), Vec::new());
+    for (dim, &n) in tiles.iter().enumerate() {
+        let placement = match dim.checked_sub(shape.len()).map(|i| last[i]) {
+            None => Placement::Shard(dim),
+            Some(LastDim::Replicated) => Placement::Replicate,
+            Some(LastDim::Unreduced) => Placement::Partial(ReduceOp::Sum),
+            Some(LastDim::Manual) => {
+                return Err(Error::NotExpressible {
+                    notation: "placements",
+                    reason: format!("the manual tile dim of {hlo} does not say who holds what"),
+                });
+            }
+        };
+        if n > 1 {
+            axes.push((format!("d{dim}"), n));
+            placements.push(placement);
+        }
     }
-    let refused = |reason: String| Error::NotExpressible { notation: "placements", reason };
-    let listed = devices.modes().ok_or_else(|| {
-        refused(format!("the devices of {text} are in an order that is no digits of the mesh {mesh}"))
-    })?;
+    Sharding::new(&Mesh::from_ranks(axes, &ranks)?, shape, &placements)
+}
+
+/// The modes of axes that a device list is, fastest first, if it is digits of the mesh.
+fn modes_of(mesh: &Mesh, devices: &DeviceList) -> Option<Modes<At>> {
     let mut modes = Modes::new();
-    for &Mode { extent, stride } in &listed {
-        let subs = sub_axes(mesh, extent as usize, stride as usize).ok_or_else(|| {
-            refused(format!("the {extent} devices {stride} apart in {text} are no axes of {mesh}"))
-        })?;
+    for &Mode { extent, stride } in &devices.modes()? {
+        let subs = sub_axes(mesh, extent as usize, stride as usize)?;
         modes.extend(subs.iter().rev().map(|&s| mesh.mode(s)));
     }
-    Ok(modes)
+    Some(modes)
 }
 
 /// The sub-axes of a mode of the position in the mesh, slowest first, if it nests with the axes: the middle part of the

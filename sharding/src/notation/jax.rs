@@ -50,6 +50,10 @@ pub enum SpecDim {
 pub(super) fn is_spec(text: &str) -> bool {
     const FIRST: [&str; 8] = ["'", "\"", "None", "(", "unreduced", "reduced", "UNCONSTRAINED", "P"];
     let mut r = Cursor::new(NOTATION, text);
+    let mut empty = r.clone();
+    if empty.eat("P") && empty.eat("(") && empty.eat(")") && empty.is_done() {
+        return true;
+    }
     r.eat(NOTATION)
         || (r.eat("P")
             && r.eat("(")

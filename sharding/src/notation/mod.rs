@@ -28,8 +28,8 @@ pub(crate) mod shardy;
 mod shardy_text;
 mod stored;
 
-pub(crate) use hlo::numbers;
 pub use hlo::{DeviceList, HloSharding, HloShardings, LastDim};
+pub(crate) use hlo::{join, numbers};
 pub use jax::{PartitionSpec, SpecDim};
 pub use replica_groups::ReplicaGroups;
 pub use shardy::inlined_mesh;

@@ -56,46 +56,38 @@ pub enum ReplicaGroups {
 }
 
 impl ReplicaGroups {
-    /// The groups, if they are of one pattern and their first members are a layout.
+    /// The groups.
+    ///
+    /// Fails with `not_a_layout` where they differ in size.
     pub fn groups(&self) -> Result<ProcessGroups, Error> {
-        let refused = || Error::NotALayout {
-            reason: format!("the groups {self} are not of one pattern that is a layout"),
-        };
         match self {
-            ReplicaGroups::Listed(list) => {
-                let mut sorted = list.clone();
-                for group in &mut sorted {
-                    group.sort_unstable();
-                }
-                sorted.sort_unstable();
-                let first = sorted.first().and_then(|g| g.first()).copied().ok_or_else(refused)?;
-                let relative = |g: &[usize]| -> Option<Vec<i64>> {
-                    g.iter().map(|&x| i64::try_from(x - g[0]).ok()).collect()
-                };
-                let pattern = relative(&sorted[0]).ok_or_else(refused)?;
-                if sorted.iter().any(|g| g.is_empty() || relative(g).as_ref() != Some(&pattern)) {
-                    return Err(refused());
-                }
-                let firsts: Vec<i64> = sorted.iter().map(|g| (g[0] - first) as i64).collect();
-                let group = |line: &[i64]| {
-                    let modes = crate::mesh::modes_of_line(line).map_err(|_| refused())?;
-                    GroupPattern::of_modes(modes).map_err(|_| refused())
-                };
-                ProcessGroups::new(group(&pattern)?, group(&firsts)?, first).map_err(|_| refused())
-            }
-            ReplicaGroups::Iota { size, devices, .. } => {
-                let listed = devices.modes().ok_or_else(refused)?;
-                let total: i64 = listed.iter().map(|m| m.extent).product();
-                let (mut modes, mut ends) = (Modes::new(), Vec::new());
-                let parts = [*size as i64, total / (*size as i64).max(1)];
-                split_into(&listed, parts, &mut modes, |end| ends.push(end)).map_err(|_| refused())?;
-                let (pattern, firsts) = modes.split_at(ends[0]);
-                let group = |modes: &[Mode]| GroupPattern::of_modes(Modes::from_slice(modes));
-                ProcessGroups::new(group(pattern)?, group(firsts)?, 0)
-            }
+            ReplicaGroups::Listed(list) => ProcessGroups::listed(list.iter().cloned()),
+            ReplicaGroups::Iota { size, devices, .. } => match groups_of_digits(*size, devices) {
+                Some(groups) => Ok(groups),
+                None => match devices.listed()? {
+                    DeviceList::Listed(list) => {
+                        ProcessGroups::listed(list.chunks((*size).max(1)).map(<[usize]>::to_vec))
+                    }
+                    DeviceList::Iota { .. } => Err(Error::NotALayout {
+                        reason: format!("the groups {self} are not of one pattern that is a layout"),
+                    }),
+                },
+            },
             ReplicaGroups::Axes { mesh, axes } => mesh.groups(axes),
         }
     }
+}
+
+/// The groups of a device list that splits into a pattern and its firsts.
+fn groups_of_digits(size: usize, devices: &DeviceList) -> Option<ProcessGroups> {
+    let listed = devices.modes()?;
+    let total: i64 = listed.iter().map(|m| m.extent).product();
+    let (mut modes, mut ends) = (Modes::new(), Vec::new());
+    let parts = [size as i64, total / (size as i64).max(1)];
+    split_into(&listed, parts, &mut modes, |end| ends.push(end)).ok()?;
+    let (pattern, firsts) = modes.split_at(*ends.first()?);
+    let group = |modes: &[Mode]| GroupPattern::of_modes(Modes::from_slice(modes)).ok();
+    ProcessGroups::new(group(pattern)?, group(firsts)?, 0).ok()
 }
 
 impl ProcessGroups {
@@ -126,7 +118,8 @@ impl ProcessGroups {
     /// Fails with `not_expressible` where the groups do not hold all ranks from 0 on.
     pub fn replica_groups_v2(&self) -> Result<ReplicaGroups, Error> {
         let modes: Modes = self.pattern().modes().chain(self.firsts().modes()).collect();
-        let compact = Layout::from_flat(modes.clone())?.is_compact();
+        let listed = self.pattern().lists().is_some() || self.firsts().lists().is_some();
+        let compact = !listed && Layout::from_flat(modes.clone())?.is_compact();
         if !compact || self.lowest() != 0 {
             return Err(Error::NotExpressible {
                 notation: NOTATION,

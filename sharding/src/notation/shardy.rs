@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! #sdy.mesh<["dp"=2, "tp"=4]>                                       mesh['dp'=2,'tp'=4]
+//! #sdy.mesh<["x"=2, "y"=2], device_ids=[1, 2, 3, 0]>                ranks in any other order
 //! #sdy.sharding<@mesh, [{"dp", "tp":(1)2}, {}], unreduced={"cp"}>   {mesh['dp'=2,'tp'=4], [{'dp'}, {}]}
 //! #sdy.sharding<mesh<["dp"=2, "tp"=4]>, [{"dp"}, {}]>               of the mesh itself, which must be the given one
 //! ```

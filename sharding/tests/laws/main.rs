@@ -5,6 +5,7 @@ mod balance;
 mod facts;
 mod meshes;
 mod notations;
+mod permuted;
 mod prefixes;
 mod recipes;
 mod shardings;

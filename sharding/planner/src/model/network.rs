@@ -4,6 +4,11 @@
 //! domain ends inside them, so that digits have a level wherever the cut divides. A group of digits that nest with the
 //! domains has `n_l = product of its radices of levels up to l` members in every domain; otherwise the ranks are looked at
 //! one by one, and what counts is the worst.
+//!
+//! **Ranks of a table.** Where the table takes the positions of each domain to the ranks of one domain, `t(p) div n` being
+//! a one-to-one function of `p div n`, two ranks share a domain exactly if their positions do, and all of the above is said
+//! of positions. Otherwise a digit is of the outermost level that two of its values are apart anywhere, and nests with
+//! nothing.
 
 use reshard_layout::Few;
 use reshard_layout::{At, Mode, Modes};
@@ -26,20 +31,41 @@ pub(crate) struct Network<'a> {
     mesh: &'a Mesh,
     /// Whether every digit that divides at domain sizes nests with the domains: the mesh starts on a domain boundary.
     aligned: bool,
+    /// Whether ranks are as near to each other as what the layouts of the axes lead to.
+    faithful: bool,
+    /// Beyond the greatest of what the layouts of the axes lead to.
+    end: usize,
 }
 
 /// The most ranks that are looked at one by one.
 const ENUMERATED: usize = 1 << 12;
 
+/// Whether two positions share a domain of this size exactly if their ranks do.
+fn keeps_domains(table: &[usize], domain: usize) -> bool {
+    let of_ranks: SmallVec<[usize; 16]> = table.chunks(domain).map(|block| block[0] / domain).collect();
+    let mut sorted = of_ranks.clone();
+    sorted.sort_unstable();
+    sorted.dedup();
+    sorted.len() == of_ranks.len()
+        && table.chunks(domain).zip(of_ranks).all(|(block, of)| block.iter().all(|rank| rank / domain == of))
+}
+
 impl<'a> Network<'a> {
     pub(crate) fn new(model: &'a Model, mesh: &'a Mesh) -> Network<'a> {
         let levels = model.levels();
         let domains = || levels.iter().filter_map(|l| l.ranks);
-        let fits = |n: usize| mesh.lowest() / n == (mesh.world() - 1) / n;
+        let faithful = levels.len() == 1
+            || mesh.table().is_none_or(|table| domains().all(|domain| keeps_domains(table, domain)));
+        // Of positions, where there is a table.
+        let (first, lowest, end) = match mesh.table() {
+            None => (mesh.offset(), mesh.lowest(), mesh.world()),
+            Some(table) => (0, 0, table.len()),
+        };
+        let fits = |n: usize| lowest / n == (end - 1) / n;
         let forward = || mesh.axes().iter().all(|a| a.layout().leaves().all(|(_, d)| d >= 0));
         let one = levels.len() == 1;
-        let aligned = one || (domains().all(|n| mesh.offset().is_multiple_of(n) || fits(n)) && forward());
-        Network { model, levels, mesh, aligned }
+        let aligned = one || (domains().all(|n| first.is_multiple_of(n) || fits(n)) && forward());
+        Network { model, levels, mesh, aligned: aligned && faithful, faithful, end }
     }
 
     pub(crate) fn levels(&self) -> usize {
@@ -49,6 +75,9 @@ impl<'a> Network<'a> {
     /// Where domains end inside an axis: cuts to seed a digit system with.
     pub(crate) fn cuts(&self) -> SmallVec<[At; 4]> {
         let mut cuts = SmallVec::new();
+        if !self.faithful {
+            return cuts;
+        }
         for domain in self.levels.iter().filter_map(|l| l.ranks) {
             for (i, a) in self.mesh.axes().iter().enumerate() {
                 let [one] = a.layout().flat() else { continue };
@@ -68,6 +97,9 @@ impl<'a> Network<'a> {
         if top == 0 {
             return (0, true);
         }
+        if !self.faithful {
+            return (self.level_of_table(digit), false);
+        }
         let axis = digit.stride.axis().map(|axis| &self.mesh.axes()[axis as usize]);
         if let Some([one]) = axis.map(|a| a.layout().flat()) {
             return self.level_of_ranks(&[digit.map(|at| at.step() * one.stride)]);
@@ -84,7 +116,7 @@ impl<'a> Network<'a> {
         for (l, domain) in self.levels.iter().enumerate().filter_map(|(l, x)| Some((l, x.ranks?))) {
             for &Mode { extent: s, stride: d } in modes {
                 let (d, reach) = (d.unsigned_abs() as usize, s as usize * d.unsigned_abs() as usize);
-                let inside = domain.is_multiple_of(reach) || self.mesh.world() <= domain;
+                let inside = domain.is_multiple_of(reach) || self.end <= domain;
                 let outside = d.is_multiple_of(domain);
                 if !inside {
                     level = level.max(l + 1);
@@ -93,6 +125,26 @@ impl<'a> Network<'a> {
             }
         }
         (level.min(self.levels() - 1), clean)
+    }
+
+    /// The outermost level at which ranks that differ along one digit only are apart.
+    fn level_of_table(&self, digit: Mode<At>) -> usize {
+        let top = self.levels() - 1;
+        if self.mesh.size() > ENUMERATED {
+            return top;
+        }
+        let mut level = 0;
+        for rank in self.mesh.ranks() {
+            // Sharing a domain is transitive: it is enough to look from one value.
+            let Ok(group) = members_along(self.mesh, &[digit], rank) else { return top };
+            if group[0] == rank {
+                level = group.iter().map(|&r| self.model.level_of(rank, r)).fold(level, usize::max);
+            }
+            if level == top {
+                break;
+            }
+        }
+        level
     }
 
     /// The parts of sub-axes that stay inside a domain of some level below the last.

@@ -163,8 +163,8 @@ impl Intersection {
                 }
                 let near = replicas.on_node_of(receiver, size).unwrap_or(0..0);
                 if !near.is_empty() {
-                    let offset = replicas.pattern().layout().at((near.start + index % near.len()) as i64);
-                    return Some(replicas.first() + offset.expect("it is a member") as usize);
+                    let near = replicas.member(near.start + index % near.len());
+                    return Some(near.expect("it is a member"));
                 }
             }
         }

@@ -1,6 +1,7 @@
 //! The laws of plans, a file per concept.
 
 mod algebra;
+mod any_order;
 mod by_domain;
 mod cost_model;
 mod golden;
