@@ -57,14 +57,14 @@ pub(super) fn lines(
     nodes
         .map(|ranks| {
             let of = |(axes, subs): &(String, Vec<SubAxis>)| {
-                on_nodes(axes, &mesh.groups(subs)?, mesh.size(), ranks)
+                Ok(on_nodes(axes, &mesh.groups(subs)?, mesh.size(), ranks))
             };
             Ok(NodeLines { ranks, groups: axes.iter().map(of).collect::<Result<_, CliError>>()? })
         })
         .collect()
 }
 
-fn on_nodes(axes: &str, groups: &ProcessGroups, size: usize, node: usize) -> Result<OnNodes, CliError> {
+fn on_nodes(axes: &str, groups: &ProcessGroups, size: usize, node: usize) -> OnNodes {
     let count = groups.count();
     let mut ways: Vec<Way> = Vec::new();
     if let Some((inside, across)) = groups.split_at_node(node) {
@@ -88,14 +88,14 @@ fn on_nodes(axes: &str, groups: &ProcessGroups, size: usize, node: usize) -> Res
     }
     let known = !ways.is_empty();
     let inside = ways.iter().filter(|way| way.members.len() == 1).map(|way| way.groups).sum::<usize>();
-    Ok(OnNodes {
+    OnNodes {
         axes: axes.to_owned(),
         count,
         inside: known.then_some(inside),
         straddling: known.then_some(count - inside),
         alike: known.then_some(ways.len() == 1),
         ways,
-    })
+    }
 }
 
 impl NodeLines {

@@ -5,37 +5,9 @@
 use std::collections::BTreeSet;
 
 use reshard_sharding::{
-    Error, GroupPattern, GroupRegistry, Interval, Mesh, ProcessGroup, ProcessGroups, Sharding, SubAxis,
-    meaning,
+    Error, GroupPattern, GroupRegistry, Mesh, ProcessGroup, ProcessGroups, Sharding, SubAxis, meaning,
 };
 use reshard_test_support::Random;
-
-/// What a newer jax said of every device, as `[start, length]` for each dim (see the first line of the file).
-const FACTS: &str = include_str!("../data/jax_maps.jsonl");
-
-#[test]
-fn every_device_holds_what_jax_says() {
-    let mut lines = 0;
-    for line in FACTS.lines() {
-        let fact: serde_json::Value = serde_json::from_str(line).unwrap();
-        let Some(text) = fact["text"].as_str() else { continue };
-        let mesh: Mesh = fact["mesh"].as_str().unwrap().parse().unwrap();
-        let shape: Vec<usize> = serde_json::from_value(fact["shape"].clone()).unwrap();
-        let s = Sharding::parse(&mesh, &shape, text).unwrap_or_else(|e| panic!("{line}: {e}"));
-        let ranks = fact["ranks"].as_object().unwrap();
-        assert_eq!(ranks.len(), mesh.size(), "{line}");
-        for (rank, said) in ranks {
-            let said: Vec<[usize; 2]> = serde_json::from_value(said.clone()).unwrap();
-            let region = s.region(rank.parse().unwrap()).unwrap();
-            for (dim, [start, len]) in said.into_iter().enumerate() {
-                let said: &[Interval] = if len == 0 { &[] } else { &[Interval { start, len }] };
-                assert_eq!(&region.dims[dim][..], said, "{line}: rank {rank}, dim {dim}");
-            }
-        }
-        lines += 1;
-    }
-    assert!(lines > 200, "{lines} facts");
-}
 
 /// All orders of `0..n`.
 fn orders(n: usize) -> Vec<Vec<usize>> {
