@@ -150,13 +150,6 @@ impl<T, const N: usize> AsRef<[T]> for Few<T, N> {
     }
 }
 
-impl<T, const N: usize> From<SmallVec<[T; N]>> for Few<T, N> {
-    #[inline]
-    fn from(list: SmallVec<[T; N]>) -> Few<T, N> {
-        Few(list)
-    }
-}
-
 impl<T, const N: usize> FromIterator<T> for Few<T, N> {
     #[inline]
     fn from_iter<I: IntoIterator<Item = T>>(values: I) -> Few<T, N> {

@@ -1,6 +1,6 @@
 //! What a strided shard is: an order of axes, what a view gives, or plain; and PyTorch's two readings of it.
 
-use reshard_layout::{At, Mode};
+use reshard_layout::{At, Few, Mode};
 use smallvec::SmallVec;
 
 use crate::notation::dims::same_elements;
@@ -26,7 +26,7 @@ pub enum Strided {
     /// Nothing: a plain shard.
     Plain,
     /// Only later axes, in this order: the dim is chunked by them first.
-    Order(SmallVec<[usize; 4]>),
+    Order(Few<usize, 4>),
     /// Only local modes, of this product: what a view gives.
     View(usize),
     /// Local modes of this product among later axes.
@@ -34,7 +34,7 @@ pub enum Strided {
         /// The product of the local modes.
         local: usize,
         /// The later axes, in the order in which they stand.
-        axes: SmallVec<[usize; 4]>,
+        axes: Few<usize, 4>,
     },
 }
 
@@ -65,7 +65,7 @@ impl Sharding {
         let goes = |m: &Mode<At>| m.stride.axis() == Some(axis as u32);
         let dims: SmallVec<[&[Mode<At>]; 4]> = self.layout()?.flat_modes().collect();
         let dim = dims.iter().rev().find(|dim| dim.iter().any(goes))?;
-        let (mut local, mut axes) = (1, SmallVec::<[usize; 4]>::new());
+        let (mut local, mut axes) = (1, Few::<usize, 4>::new());
         for m in dim.iter().rev().take_while(|m| !goes(m)) {
             match m.stride.axis().map(|a| a as usize) {
                 None => local *= m.extent as usize,

@@ -15,8 +15,7 @@
 use core::fmt;
 use std::str::FromStr;
 
-use reshard_layout::{Layout, Mode, Modes};
-use smallvec::SmallVec;
+use reshard_layout::{Few, Layout, Mode, Modes};
 
 use crate::Error;
 use crate::notation::cursor::Cursor;
@@ -27,9 +26,9 @@ pub enum DeviceList {
     /// `<=[4,2]T(1,0)`: the row-major numbers of this shape, with its dims in another order.
     Iota {
         /// The shape of the consecutive numbers.
-        reshape: SmallVec<[usize; 4]>,
+        reshape: Few<usize, 4>,
         /// Which of its dims comes where, slowest first.
-        transpose: SmallVec<[usize; 4]>,
+        transpose: Few<usize, 4>,
     },
     /// `0,1,2,3`.
     Listed(Vec<usize>),
@@ -67,11 +66,11 @@ pub enum HloSharding {
     /// Tiles of equal size, the last ones short or empty.
     Tiled {
         /// How many tiles each dim of the tensor has, then the sizes of the last dims.
-        tiles: SmallVec<[usize; 6]>,
+        tiles: Few<usize, 6>,
         /// The devices of the tiles, row-major.
         devices: DeviceList,
         /// What the last tile dims mean.
-        last: SmallVec<[LastDim; 2]>,
+        last: Few<LastDim, 2>,
     },
 }
 
@@ -82,7 +81,7 @@ impl DeviceList {
     pub(crate) fn modes(&self) -> Option<Modes> {
         match self {
             DeviceList::Iota { reshape, transpose } => {
-                let mut weights: SmallVec<[i64; 4]> = SmallVec::from_elem(1, reshape.len());
+                let mut weights: Few<i64, 4> = Few::from_elem(1, reshape.len());
                 for i in (1..reshape.len()).rev() {
                     weights[i - 1] = weights[i] * reshape[i] as i64;
                 }
@@ -143,19 +142,19 @@ impl DeviceList {
         }
         r.expect("[")?;
         let at = r.here();
-        let reshape: SmallVec<[usize; 4]> = numbers(r, "a size")?.into();
+        let reshape: Few<usize, 4> = numbers(r, "a size")?.into_iter().collect();
         if product(&reshape).is_none_or(|p| p == 0) {
             return Err(r.error_at(at, "sizes of at least 1 whose product fits"));
         }
         r.expect("]")?;
-        let mut transpose: SmallVec<[usize; 4]> = (0..reshape.len()).collect();
+        let mut transpose: Few<usize, 4> = (0..reshape.len()).collect();
         let mut ahead = r.clone();
         let _ = ahead.eat(",");
         if ahead.eat("T") {
             *r = ahead;
             r.expect("(")?;
             let at = r.here();
-            transpose = numbers(r, "the number of a dim")?.into();
+            transpose = numbers(r, "the number of a dim")?.into_iter().collect();
             let mut sorted = transpose.clone();
             sorted.sort_unstable();
             if !sorted.iter().copied().eq(0..reshape.len()) {
@@ -372,7 +371,7 @@ fn read_tiled(r: &mut Cursor<'_>) -> Result<HloSharding, Error> {
     r.expect("=")?;
     r.expect("[")?;
     let at = r.here();
-    let tiles: SmallVec<[usize; 6]> = numbers(r, "a number of tiles")?.into();
+    let tiles: Few<usize, 6> = numbers(r, "a number of tiles")?.into_iter().collect();
     r.expect("]")?;
     let devices = DeviceList::read(r)?;
     let count = product(&tiles);
@@ -380,7 +379,7 @@ fn read_tiled(r: &mut Cursor<'_>) -> Result<HloSharding, Error> {
         return Err(r.error_at(at, format!("as many tiles as devices, {}", devices.len().unwrap_or(0))));
     }
     let _ = r.eat(",");
-    let mut last = SmallVec::new();
+    let mut last = Few::new();
     if r.eat("last_tile_dims") {
         r.expect("=")?;
         r.expect("{")?;

@@ -7,7 +7,7 @@
 //! A list of devices in any other order is a mesh of its own: an axis for each tile dim, and the list as its ranks.
 
 use reshard_layout::algebra::split_into;
-use reshard_layout::{At, Mode, Modes};
+use reshard_layout::{At, Few, Mode, Modes};
 use smallvec::SmallVec;
 
 use super::dims::{Reading, Token, axes_of_dims_as, build_as, sums};
@@ -114,8 +114,8 @@ impl Sharding {
         let unreduced = sums(self, NOTATION)?;
         let replicated = self.replicated_axes();
         let size = |subs: &[SubAxis]| subs.iter().map(|s| s.size).product::<usize>();
-        let mut tiles: SmallVec<[usize; 6]> = dims.iter().map(|d| size(d)).collect();
-        let mut last: SmallVec<[LastDim; 2]> = SmallVec::new();
+        let mut tiles: Few<usize, 6> = dims.iter().map(|d| size(d)).collect();
+        let mut last: Few<LastDim, 2> = Few::new();
         for (subs, kind) in [(&unreduced[..], LastDim::Unreduced), (&replicated[..], LastDim::Replicated)] {
             if size(subs) > 1 {
                 last.push(kind);
