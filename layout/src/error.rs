@@ -188,7 +188,8 @@ impl fmt::Display for Error {
                     | Operation::LeftInverse
                     | Operation::Recast
                     | Operation::TileToShape
-                    | Operation::Zip => Ok(()),
+                    | Operation::Zip
+                    | Operation::ThreadValues => Ok(()),
                 }
             }
             Self::NotRepresentable { operands, obstacle } => {

@@ -46,6 +46,8 @@
 //! | select, take, append, ... | the modes that are named | `pick` | `picked_modes_are_the_modes` |
 //! | distribute | ascending, `size(R)` divides `n`, `A o R` exists for all `A` of the shape | `distribute` | `what_is_distributed_ascends_divides_and_composes_with_every_layout_of_the_shape` |
 //! | local tile, partition | the tiles cover `A` once, and so do the parts of all threads | `partition` | `tiles_and_parts_of_threads_cover_a_layout_once` |
+//! | thread values | `TV(t, v)` is the element at `q + size(V) p`, `P(p) = t`, `V(q) = v` | `thread_values` | `a_tiled_copy_has_every_value_beside_those_of_its_thread` |
+//! | | a partition is the tensor at the elements of every thread | | `a_partition_is_the_tensor_at_the_elements_of_every_thread` |
 //! | slice, dice | `A(c) = offset + R(open coordinates of c)` | `slice` | `slice_and_dice_split_the_function` |
 //! | group, flatten | the same function | `group` | `nesting_does_not_change_the_function` |
 //! | recast | upcast undoes downcast | `recast` | `upcast_undoes_downcast` |
@@ -79,6 +81,7 @@ mod product;
 mod recast;
 mod slice;
 mod swizzled;
+mod thread_values;
 mod tile_to_shape;
 pub(crate) mod zip;
 
@@ -88,4 +91,5 @@ pub use composed::{Composed, Outer};
 pub use exact::ENUMERATION_BUDGET;
 pub(crate) use exact::recognise;
 pub use slice::Pattern;
+pub use thread_values::ThreadValues;
 pub use zip::{split_into, zip, zip_into};

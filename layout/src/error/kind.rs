@@ -87,6 +87,8 @@ pub enum Operation {
     TileToShape,
     /// [`Layout::zipped_divide`] and the other forms that put tiles before rests.
     Zip,
+    /// [`ThreadValues`](crate::algebra::ThreadValues).
+    ThreadValues,
 }
 
 impl fmt::Display for Operation {
@@ -100,6 +102,7 @@ impl fmt::Display for Operation {
             Self::Recast => "recast",
             Self::TileToShape => "tiling to that shape",
             Self::Zip => "form with all tiles before all rests",
+            Self::ThreadValues => "thread-value layout",
         })
     }
 }

@@ -82,6 +82,8 @@ pub enum Defect {
     },
     /// A swizzle of bits and a layout cannot be exchanged.
     Entangled,
+    /// Not every number below the size is a value, once.
+    NoPermutation,
 }
 
 impl fmt::Display for Defect {
@@ -119,6 +121,7 @@ impl fmt::Display for Defect {
                 "the swizzle that is applied to its values does not map bits of this layout to bits of it, so it cannot \
                  be applied first instead",
             ),
+            Self::NoPermutation => f.write_str("its values are not every number below its size once"),
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use super::axes::Operand;
 use super::{Expression, Function, Node, Term, Value};
-use crate::algebra::{Composed, Outer, Pattern, Tiler};
+use crate::algebra::{Composed, Outer, Pattern, ThreadValues, Tiler};
 use crate::error::ParseError;
 use crate::{Error, ErrorKind, IntTuple, Layout, Named, Swizzle};
 
@@ -282,6 +282,18 @@ impl Operation<'_> {
             (F::LocalTile, [a, tiler, coordinate]) => {
                 let part = layout(a)?.local_tile(&self.tiler(tiler)?, self.pattern(coordinate)?)?;
                 Ok(Composed::from_offset(part.1, part.0).into())
+            }
+            (F::ThreadValues, [threads, values]) => {
+                let copy = ThreadValues::of_grid(layout(threads)?, layout(values)?)?;
+                Ok(Value::Layout(copy.layout().clone()))
+            }
+            (F::ThreadPartition, [a, tile, threads]) => {
+                let tensor = layout(a)?;
+                let threads = ThreadValues::new(&self.extents(tile)?, layout(threads)?)?;
+                threads.partition(tensor).map(Value::Layout)
+            }
+            (F::ThreadOwners, [tile, threads]) => {
+                ThreadValues::new(&self.extents(tile)?, layout(threads)?)?.owners().map(Value::Layout)
             }
             (F::LocalPartition, [a, threads, thread]) => {
                 let part = layout(a)?.local_partition(layout(threads)?, self.integer(thread)?)?;

@@ -65,6 +65,9 @@ functions! {
     BlockedProduct "blocked_product" "A, B" "Blocks of A side by side.";
     RakedProduct "raked_product" "A, B" "Copies of A interleaved.";
     LocalTile "local_tile" "A, T, pattern" "The tiles that the pattern leaves open, from where they begin on.";
+    ThreadValues "thread_values" "P, V" "(thread, value) to the index in a tile: threads P, each with a block of values V.";
+    ThreadPartition "thread_partition" "A, tile, TV" "A as ((thread, value), rests).";
+    ThreadOwners "thread_owners" "tile, TV" "The thread of every element of a tile, plus the number of threads for each value before.";
     LocalPartition "local_partition" "A, threads, t" "What thread t has of A, from where it begins on.";
     TileToShape "tile_to_shape" "A, shape [, order]" "A shape covered with copies of A.";
     DomainDistribute "domain_distribute" "shape, n" "Indices of a domain for n workers, or as many as divide.";

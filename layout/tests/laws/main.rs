@@ -19,6 +19,7 @@ mod slow;
 mod small;
 mod swizzled;
 mod texts;
+mod thread_values;
 mod three;
 mod two;
 mod zipping;
