@@ -109,9 +109,10 @@ __device__ __forceinline__ void runs(const Job &job, u32 block, const char *sour
     }
 }
 
-// Where in the tile a word of S bytes is stored and loaded.
+// Where in the tile a word of S bytes is stored and loaded. TILE_PAD comes before this text: how many words rows of S bytes
+// a word are apart beyond their own.
 #ifndef PLANT_BANK_CONFLICTS
-#define TILE_ROW(S, N) ((N) + ((S) < 4 ? 4 / (S) : 1))
+#define TILE_ROW(S, N) ((N) + TILE_PAD(S))
 #else
 #define TILE_ROW(S, N) (N)
 #endif
@@ -128,9 +129,8 @@ __device__ __forceinline__ u32 loaded_at(u32 x, u32 y, u32 j) {
 //
 // A thread reads K words below each other, K x K units, transposes them in registers and stores them into the tile as K
 // words. Word x of a row of the tile holds units x*K .. of the target's contiguous dim; the row of column c of the source is
-// c / K + N * (c % K), so that neighbouring threads store to neighbouring rows. Rows are N + 1 words apart, or where
-// these are smaller than a bank N words and 4 bytes, an odd number of banks, hence neither side has bank conflicts: a phase
-// of 128 bytes stores at row * lane + const and reads at lane + const, in words.
+// c / K + N * (c % K), so that neighbouring threads store to neighbouring rows. Rows are as far apart as TILE_ROW says, so
+// that neither side has bank conflicts: a phase of 128 bytes stores at row * lane + const and reads at lane + const, in words.
 template <int W, int K, int N>
 __device__ __forceinline__ void transpose(const Job &job, u32 block, const char *source, char *target, char *shared) {
     typedef typename Unit<W>::type U;

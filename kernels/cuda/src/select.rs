@@ -128,6 +128,14 @@ impl CopyKernel {
         }
     }
 
+    /// Words along a side of a tile.
+    pub(crate) fn words_along_a_side(self) -> usize {
+        match self {
+            CopyKernel::Rows { .. } | CopyKernel::Runs => 1,
+            CopyKernel::Transpose { words, .. } => self.side() / words,
+        }
+    }
+
     /// Units or tiles that a block takes.
     fn per_block(self) -> usize {
         match self {

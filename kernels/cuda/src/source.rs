@@ -1,6 +1,7 @@
 //! The kernels' sources, and which of their names a program has.
 
 use reshard_kernels::{CombineOp, DType};
+use reshard_layout::Banks;
 
 use crate::select::{CopyKernel, ElementKernel, ElementOp};
 
@@ -27,7 +28,7 @@ impl Program {
     /// CUDA C++ that needs no header, or `None` for a dtype without arithmetic.
     pub fn source(self) -> Option<String> {
         match self {
-            Program::Copy => Some(format!("{INDEX}\n{COPY}")),
+            Program::Copy => Some(format!("{INDEX}\n{}\n{COPY}", tile_pads())),
             Program::Element(dtype) => {
                 let number = 1 + ELEMENTS.iter().position(|d| *d == dtype)?;
                 Some(format!("#define ELEMENT {number}\n{INDEX}\n{ELEMENT}\n{COMBINE}"))
@@ -58,6 +59,29 @@ impl Program {
     }
 }
 
+/// How many words of `word` bytes the rows of a tile with `side` words are apart beyond their own: the fewest with which rows
+/// begin in a bank, and a column, of which a phase takes 128 bytes, waits for no bank.
+fn tile_pad(word: usize, side: usize) -> usize {
+    let lanes = (128 / word).min(side) as i64;
+    let waits = |row: usize| {
+        let column = (0..lanes).map(|lane| lane * (row * word) as i64);
+        (row * word) % 4 > 0 || Banks::SHARED.ways(column, word as u32) > 1
+    };
+    (0..side).find(|pad| !waits(side + pad)).unwrap_or(0)
+}
+
+/// The pads of all tiles, by the bytes of a word, as a macro.
+fn tile_pads() -> String {
+    let mut pads = std::collections::BTreeMap::new();
+    for kernel in CopyKernel::ALL {
+        if let CopyKernel::Transpose { width, words } = kernel {
+            pads.insert(width * words, tile_pad(width * words, kernel.words_along_a_side()));
+        }
+    }
+    let cases: String = pads.iter().map(|(word, pad)| format!("(S) == {word} ? {pad} : ")).collect();
+    format!("#define TILE_PAD(S) ({cases}0)")
+}
+
 /// The name under which a kernel is found in its module.
 pub fn exported(name: &str) -> String {
     format!("reshard_{name}")
@@ -78,3 +102,21 @@ const ELEMENTS: [DType; 12] = [
     DType::F32,
     DType::F64,
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// By the formula that the kernels were measured with, and without conflicts.
+    #[test]
+    fn rows_of_tiles_are_an_odd_number_of_banks_apart() {
+        for kernel in CopyKernel::ALL {
+            let CopyKernel::Transpose { width, words } = kernel else { continue };
+            let (word, side) = (width * words, kernel.words_along_a_side());
+            let pad = tile_pad(word, side);
+            assert_eq!(pad, if word < 4 { 4 / word } else { 1 }, "{kernel:?}");
+            assert!(((side + pad) * word / 4) % 2 == 1 || word > 4, "{kernel:?}");
+            assert!(tile_pads().contains(&format!("(S) == {word} ? {pad} : ")), "{}", tile_pads());
+        }
+    }
+}

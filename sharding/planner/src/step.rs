@@ -6,11 +6,9 @@ use std::sync::Arc;
 
 use reshard_layout::{At, Mode};
 
-use crate::Error;
-use crate::message::{Phases, Reduce};
+use crate::message::Reduce;
 use crate::op::StepOp;
 use crate::regions::intersection::Intersection;
-use crate::transfers;
 use reshard_sharding::{GroupPattern, ReduceOp, Sharding, SubAxis};
 
 /// What a step does, and to what: the op and its motion are one value, so they cannot disagree.
@@ -102,14 +100,6 @@ impl Step {
     /// What kind of operation it is.
     pub fn op(&self) -> StepOp {
         self.action.op()
-    }
-
-    /// What one rank does in it: one phase, two for an all-reduce, none if it has no part in the step.
-    ///
-    /// The buffer after a phase is the buffer before the next one. Requires a rank of the plan's
-    /// [`ranks`](crate::Plan::ranks).
-    pub fn phases(&self, rank: usize) -> Result<Phases, Error> {
-        transfers::phases(self, rank)
     }
 
     /// The axes as text: `tp`, or `tp:(1)2` for a part of one.

@@ -26,36 +26,43 @@ use crate::message::Phases;
 use crate::step::{Action, Moves, Step};
 use reshard_sharding::internal::{members_along, ranks_of_both};
 
-/// What a rank does in a step: one phase, two for an all-reduce, none if it has no part in the step.
-pub(crate) fn phases(step: &Step, rank: usize) -> Result<Phases, Error> {
-    let (before, after) = (&*step.before, &*step.after);
-    let mesh = before.mesh();
-    let one_mesh = mesh == after.mesh();
-    if one_mesh && !mesh.contains(rank) {
-        return Ok(Phases::new());
-    }
-    let mut members = if one_mesh {
-        members_along(mesh, &mesh.modes(&step.axes), rank)?
-    } else {
-        ranks_of_both(mesh, after.mesh())
-    };
-    members.sort_unstable();
-    let phase = match &*step.action {
-        Action::AllReduce(reduction) => return pieces::all_reduced(before, reduction, rank, &members),
-        Action::Slice(moves)
-        | Action::ZeroFill(moves)
-        | Action::AllGather(moves)
-        | Action::AllToAll(moves)
-        | Action::Exchange(moves) => match moves {
-            Moves::Modes { zip, senders, terms } => {
-                modes::phase([zip, senders], terms.as_ref(), mesh, rank, members)?
+impl Step {
+    /// What one rank does in it: one phase, two for an all-reduce, none if it has no part in the step.
+    ///
+    /// The buffer after a phase is the buffer before the next one. Requires a rank of the plan's
+    /// [`ranks`](crate::Plan::ranks).
+    pub fn phases(&self, rank: usize) -> Result<Phases, Error> {
+        let (before, after) = (&*self.before, &*self.after);
+        let mesh = before.mesh();
+        let one_mesh = mesh == after.mesh();
+        if one_mesh && !mesh.contains(rank) {
+            return Ok(Phases::new());
+        }
+        let mut members = if one_mesh {
+            members_along(mesh, &mesh.modes(&self.axes), rank)?
+        } else {
+            ranks_of_both(mesh, after.mesh())
+        };
+        members.sort_unstable();
+        let phase = match &*self.action {
+            Action::AllReduce(reduction) => return pieces::all_reduced(before, reduction, rank, &members),
+            Action::Slice(moves)
+            | Action::ZeroFill(moves)
+            | Action::AllGather(moves)
+            | Action::AllToAll(moves)
+            | Action::Exchange(moves) => match moves {
+                Moves::Modes { zip, senders, terms } => {
+                    modes::phase([zip, senders], terms.as_ref(), mesh, rank, members)?
+                }
+                Moves::Regions(regions) => regions.phase(rank, members)?,
+            },
+            Action::ReduceScatter(moves, reduction) | Action::OrderedReduce(moves, reduction) => {
+                match moves {
+                    Moves::Modes { zip, .. } => modes::reduced(zip, reduction, mesh, rank, members)?,
+                    Moves::Regions(regions) => regions.reduced(rank, reduction, members)?,
+                }
             }
-            Moves::Regions(regions) => regions.phase(rank, members)?,
-        },
-        Action::ReduceScatter(moves, reduction) | Action::OrderedReduce(moves, reduction) => match moves {
-            Moves::Modes { zip, .. } => modes::reduced(zip, reduction, mesh, rank, members)?,
-            Moves::Regions(regions) => regions.reduced(rank, reduction, members)?,
-        },
-    };
-    Ok(Few::from_iter([phase]))
+        };
+        Ok(Few::from_iter([phase]))
+    }
 }
