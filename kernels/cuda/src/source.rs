@@ -65,7 +65,7 @@ fn tile_pad(word: usize, side: usize) -> usize {
     let lanes = (128 / word).min(side) as i64;
     let waits = |row: usize| {
         let column = (0..lanes).map(|lane| lane * (row * word) as i64);
-        (row * word) % 4 > 0 || Banks::SHARED.ways(column, word as u32) > 1
+        !(row * word).is_multiple_of(4) || Banks::SHARED.ways(column, word as u32) > 1
     };
     (0..side).find(|pad| !waits(side + pad)).unwrap_or(0)
 }
@@ -78,8 +78,8 @@ fn tile_pads() -> String {
             pads.insert(width * words, tile_pad(width * words, kernel.words_along_a_side()));
         }
     }
-    let cases: String = pads.iter().map(|(word, pad)| format!("(S) == {word} ? {pad} : ")).collect();
-    format!("#define TILE_PAD(S) ({cases}0)")
+    let cases: Vec<String> = pads.iter().map(|(word, pad)| format!("(S) == {word} ? {pad} : ")).collect();
+    format!("#define TILE_PAD(S) ({}0)", cases.concat())
 }
 
 /// The name under which a kernel is found in its module.
