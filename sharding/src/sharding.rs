@@ -388,9 +388,20 @@ fn check_shape(shape: &[usize]) -> Result<(), Error> {
     numel(shape).map(|_| ())
 }
 
+/// More dims than any tensor has; layouts have room for as many, each cut several times.
+const MOST_DIMS: usize = 256;
+
 /// The number of elements of a shape; that of its dims that are not 0 must fit, so that every partial product does.
 #[inline]
 pub fn numel(shape: &[usize]) -> Result<usize, Error> {
+    if shape.len() > MOST_DIMS {
+        return Err(Error::Placement {
+            reason: format!(
+                "the tensor has {} dims, and at most {MOST_DIMS} are sharded: make some of them one",
+                shape.len()
+            ),
+        });
+    }
     let product = shape
         .iter()
         .filter(|&&n| n > 0)
@@ -416,7 +427,7 @@ pub fn check_sizes(sizes: &[usize], p: &Placement, axis: &crate::Axis) -> Result
 }
 
 /// Fails unless earlier cuts leave every rank exactly `total` indices of a dim, for a ragged cut that has so many.
-fn check_total(
+pub(crate) fn check_total(
     shape: &[usize],
     earlier: &[AxisCut],
     dim: usize,

@@ -43,7 +43,7 @@ use smallvec::SmallVec;
 use crate::axis::AxisName;
 use crate::cut::CutRegistry;
 use crate::placement::{Placement, Placements};
-use crate::sharding::{AxisCut, Cuts};
+use crate::sharding::{AxisCut, Cuts, check_sizes, check_total};
 use crate::{Error, Mesh, Sharding};
 use cursor::Cursor;
 
@@ -127,13 +127,8 @@ fn in_order(
         }
     };
     let plain = Sharding::new(mesh, shape, &placements.iter().map(plain).collect::<Placements>())?;
-    let mut cuts: Cuts = Cuts::new();
     for (axis, p) in placements.iter().enumerate() {
-        if let Placement::Ragged { sizes, .. } = p {
-            crate::sharding::check_sizes(sizes, p, &mesh.axes()[axis])?;
-        }
-        let Some((dim, cut)) = p.cut(mesh.axes()[axis].size()) else { continue };
-        if !order.contains(&axis) {
+        if p.dim().is_some() && !order.contains(&axis) {
             let name = mesh.axes()[axis].name();
             return Err(Error::Placement {
                 reason: format!(
@@ -141,9 +136,18 @@ fn in_order(
                 ),
             });
         }
+    }
+    let mut cuts: Cuts = Cuts::new();
+    for &axis in order {
+        let (a, p) = (&mesh.axes()[axis], &placements[axis]);
+        let Some((dim, cut)) = p.cut(a.size()) else { continue };
+        if let Placement::Ragged { sizes, .. } = p {
+            check_sizes(sizes, p, a)?;
+            // Also where they are plain chunks, which they are of that length only.
+            check_total(shape, &cuts, dim, sizes.iter().sum(), p)?;
+        }
         cuts.push(AxisCut { dim, sub: mesh.whole(axis), cut });
     }
-    cuts.sort_by_key(|c| order.iter().position(|&a| a == c.sub.axis));
     let partial = plain.partial().iter().copied().collect();
     Sharding::from_cuts(mesh, shape, cuts, partial)
 }

@@ -91,8 +91,9 @@ fn flattened(
             .try_fold(1usize, |p, &n| p.checked_mul(n).filter(|&n| i64::try_from(n).is_ok()))
             .ok_or_else(|| Error::overflow(format!("the number of indices of the dims {dims:?} as one")))
     };
-    // What is left of the dims of the prefix on every rank; nothing that is a box after a ragged shard.
-    let mut left = Some(shape[..k].to_vec());
+    // What is left of the dims of the prefix on every rank: nothing that is a box after a ragged shard, nothing that is the
+    // same on all after an uneven one.
+    let mut left = Ok(shape[..k].to_vec());
     for &axis in axes {
         let p = list[axis].clone();
         let n = mesh.axes()[axis].size();
@@ -102,14 +103,22 @@ fn flattened(
             continue;
         }
         if let Placement::Ragged { .. } = p {
-            left = None;
+            left = Err(p);
             continue;
         }
-        let Some(m) = &mut left else {
-            return Err(refused(format!(
-                "{p} shards what a ragged shard of the dims 0 to {} has left, which is no box: put it before, with order={{..}}",
-                k - 1
-            )));
+        let m = match &mut left {
+            Ok(m) => m,
+            Err(Placement::Ragged { .. }) => {
+                return Err(refused(format!(
+                    "{p} shards what a ragged shard of the dims 0 to {} has left, which is no box: put it before, with order={{..}}",
+                    k - 1
+                )));
+            }
+            Err(uneven) => {
+                return Err(refused(format!(
+                    "{p} shards what {uneven} leaves of a ragged prefix, which is not as much on every rank: shard a dim that divides"
+                )));
+            }
         };
         let (rows, inner) = (numel(&m[..dim])?, numel(&m[dim + 1..])?);
         let Placement::Shard(_) = p else {
@@ -131,7 +140,7 @@ fn flattened(
         if even {
             m[dim] /= n;
         } else {
-            left = None;
+            left = Err(p);
         }
     }
     let mut all = vec![numel(&shape[..k])?];

@@ -159,3 +159,34 @@ fn what_has_no_shape_or_is_no_prefix_is_refused() {
         assert!(said.contains("shape"), "{said}");
     }
 }
+
+/// Sizes are for what is left where they apply, in any order of axes, also where they are chunks of another length.
+#[test]
+fn sizes_that_do_not_fit_what_is_left_are_refused_in_every_order() {
+    for (mesh, shape, text) in [
+        ("x=3,y=2", &[4][..], "S(0),RG(0,[0,0]) order={x,y}"),
+        ("x=3,y=2@[2,3,4,5,1,0]", &[4], "S(0),RG(0,units=[1,0]) order={x,y}"),
+        ("x=3,y=2", &[8, 2], "S(0),RG((0,1),[3,3]) order={x,y}"),
+        ("x=2,y=3", &[4], "S(0),RG(0,[1,1,0]) order={y,x}"),
+        ("x=2,y=3", &[4], "S(0),RG(0,[1,1,0])"),
+    ] {
+        let mesh: Mesh = mesh.parse().unwrap();
+        let refused = Sharding::parse(&mesh, shape, text);
+        // The last one fits: two rows are left.
+        assert_eq!(refused.is_ok(), text == "S(0),RG(0,[1,1,0])", "{text}: {refused:?}");
+    }
+    let mesh: Mesh = "x=3,y=2,z=1".parse().unwrap();
+    let said = Sharding::parse(&mesh, &[4, 8, 2], "S(0),S(0),RG((0,1),[16])").unwrap_err().to_string();
+    assert!(said.contains("not as much on every rank"), "{said}");
+}
+
+#[test]
+fn more_dims_than_any_tensor_has_are_refused() {
+    let mesh: Mesh = "x=2".parse().unwrap();
+    for dims in [257, 1025, 30_000] {
+        let said = Sharding::parse(&mesh, &vec![1; dims], "S(0)").unwrap_err().to_string();
+        assert!(said.contains("at most 256"), "{said}");
+    }
+    let s = Sharding::parse(&mesh, &[2; 62], "S(61)").unwrap();
+    assert!(s.view(&vec![1; 300]).is_err() && s.layout().is_some());
+}
