@@ -122,6 +122,17 @@ impl Clone for Sharding {
 impl Sharding {
     /// The sharding that these placements mean, one per mesh axis, applied from the outermost axis in.
     pub fn new(mesh: &Mesh, shape: &[usize], placements: &[Placement]) -> Result<Sharding, Error> {
+        Sharding::applied(mesh, shape, placements, 0..placements.len())
+    }
+
+    /// The same, applied in an order of all axes.
+    #[inline]
+    pub(crate) fn applied(
+        mesh: &Mesh,
+        shape: &[usize],
+        placements: &[Placement],
+        order: impl Iterator<Item = usize>,
+    ) -> Result<Sharding, Error> {
         if placements.len() != mesh.axes().len() {
             return Err(Error::PlacementCount {
                 placements: placements.len(),
@@ -131,8 +142,8 @@ impl Sharding {
         }
         let mut cuts = Cuts::new();
         let mut partial: SmallVec<[PartialAxis; 2]> = SmallVec::new();
-        for (axis, p) in placements.iter().enumerate() {
-            let a = &mesh.axes()[axis];
+        for axis in order {
+            let (a, p) = (&mesh.axes()[axis], &placements[axis]);
             if let Placement::Partial(op) = *p {
                 partial.push(PartialAxis { sub: mesh.whole(axis), op });
             }
@@ -427,7 +438,7 @@ pub fn check_sizes(sizes: &[usize], p: &Placement, axis: &crate::Axis) -> Result
 }
 
 /// Fails unless earlier cuts leave every rank exactly `total` indices of a dim, for a ragged cut that has so many.
-pub(crate) fn check_total(
+fn check_total(
     shape: &[usize],
     earlier: &[AxisCut],
     dim: usize,

@@ -241,17 +241,7 @@ impl Recipe {
         }
         let dense = kind.dense_axes().len();
         let mesh = Mesh::new(all[..dense].iter().copied())?;
-        let sparse = match kind {
-            Parallelism::ExpertParallel => Some(sparse_view(&mesh, &all)?),
-            Parallelism::DataParallel
-            | Parallelism::Fsdp
-            | Parallelism::Hsdp
-            | Parallelism::TensorParallel
-            | Parallelism::SequenceParallel
-            | Parallelism::Ulysses
-            | Parallelism::ContextParallel
-            | Parallelism::Pipeline => None,
-        };
+        let sparse = if kind.sparse_axes().is_empty() { None } else { Some(sparse_view(&mesh, &all)?) };
         Ok(Recipe { kind, degrees: all, mesh, sparse })
     }
 

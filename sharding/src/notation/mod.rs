@@ -43,7 +43,6 @@ use smallvec::SmallVec;
 use crate::axis::AxisName;
 use crate::cut::CutRegistry;
 use crate::placement::{Placement, Placements};
-use crate::sharding::{AxisCut, Cuts, check_sizes, check_total};
 use crate::{Error, Mesh, Sharding};
 use cursor::Cursor;
 
@@ -118,18 +117,9 @@ fn in_order(
     placements: &[Placement],
     order: &[usize],
 ) -> Result<Sharding, Error> {
-    // Ragged sizes and other cuts are for what is left in this order, so they are left out where the rest is checked.
-    let plain = |p: &Placement| {
-        if let Placement::Ragged { dim, .. } | Placement::Cut { dim, .. } = p {
-            Placement::Shard(*dim)
-        } else {
-            p.clone()
-        }
-    };
-    let plain = Sharding::new(mesh, shape, &placements.iter().map(plain).collect::<Placements>())?;
-    for (axis, p) in placements.iter().enumerate() {
+    for (axis, (p, a)) in placements.iter().zip(mesh.axes()).enumerate() {
         if p.dim().is_some() && !order.contains(&axis) {
-            let name = mesh.axes()[axis].name();
+            let name = a.name();
             return Err(Error::Placement {
                 reason: format!(
                     "order={{..}} lacks the axis {name}, which is {p}: name every axis that shards"
@@ -137,19 +127,9 @@ fn in_order(
             });
         }
     }
-    let mut cuts: Cuts = Cuts::new();
-    for &axis in order {
-        let (a, p) = (&mesh.axes()[axis], &placements[axis]);
-        let Some((dim, cut)) = p.cut(a.size()) else { continue };
-        if let Placement::Ragged { sizes, .. } = p {
-            check_sizes(sizes, p, a)?;
-            // Also where they are plain chunks, which they are of that length only.
-            check_total(shape, &cuts, dim, sizes.iter().sum(), p)?;
-        }
-        cuts.push(AxisCut { dim, sub: mesh.whole(axis), cut });
-    }
-    let partial = plain.partial().iter().copied().collect();
-    Sharding::from_cuts(mesh, shape, cuts, partial)
+    // Those that do not shard may come last.
+    let others = (0..placements.len()).filter(|axis| !order.contains(axis));
+    Sharding::applied(mesh, shape, placements, order.iter().copied().chain(others))
 }
 
 impl fmt::Display for Sharding {

@@ -176,6 +176,9 @@ fn sizes_that_do_not_fit_what_is_left_are_refused_in_every_order() {
         assert_eq!(refused.is_ok(), text == "S(0),RG(0,[1,1,0])", "{text}: {refused:?}");
     }
     let mesh: Mesh = "x=3,y=2,z=1".parse().unwrap();
+    for text in ["S(0),S(0) order={x,y}", "S(0),S(0),R,S(1) order={x,y}"] {
+        assert_eq!(Sharding::parse(&mesh, &[4, 8, 2], text).unwrap_err().kind(), "placement_count", "{text}");
+    }
     let said = Sharding::parse(&mesh, &[4, 8, 2], "S(0),S(0),RG((0,1),[16])").unwrap_err().to_string();
     assert!(said.contains("not as much on every rank"), "{said}");
 }
