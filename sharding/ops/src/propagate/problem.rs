@@ -1,9 +1,16 @@
 //! One propagation problem: slots, rows for each slot, and inputs that are alike taken together.
 //!
 //! The rows of a slot are the op's rows, each placeholder filled with each kind that some tensor has along that slot, and
-//! plain ones. Terms are kept, never made: a row whose inputs are terms needs one input that holds such terms along the
-//! slot already. (Replicas and shards become terms without communication, so that otherwise the cheapest way to add two
-//! shards of different dims would be to blow both up to whole tensors and leave the sum pending.)
+//! plain ones. Replicas and shards become terms without communication, so that the cheapest way to add two shards of
+//! different dims would be to blow both up to whole tensors and leave the sum pending. So a row whose inputs are terms is a
+//! candidate where somebody answers for the terms:
+//!
+//! ```text
+//! kept        an input holds such terms along the slot already                      P + R   =  P + P   ->  P
+//! pending     the op itself leaves terms, as its row shards a factor                R + S(k) @ S(k)    ->  P
+//! counted     every output that holds terms for it is constrained, so that the      S(0) + S(1), and R is wanted
+//!             reduction is part of the cost
+//! ```
 //!
 //! The rows of an operand are few letters: what it becomes along the slot. A path (one row for each slot) spells one word
 //! for each operand, and the word is its target.
@@ -251,7 +258,9 @@ impl<'a> Problem<'a> {
             (Entry::Partial(_), Class::Mixed) => true,
             _ => false,
         };
-        if makes_terms && !inputs.iter().zip(&self.alike).any(holds) {
+        let kept = || inputs.iter().zip(&self.alike).any(holds);
+        let pending = || inputs.iter().any(|e| matches!(e, Entry::Shard { .. }));
+        if makes_terms && !kept() && !pending() && !self.counts(&entries[self.alike.len()..]) {
             return false;
         }
         let even = |e: &Entry| match e {
@@ -266,6 +275,14 @@ impl<'a> Problem<'a> {
         entries.iter().all(even)
     }
 
+    /// Whether the cost of every output that would hold terms contains their reduction.
+    fn counts(&self, outputs: &[Entry]) -> bool {
+        outputs.iter().enumerate().all(|(o, entry)| match self.constraints.get(o) {
+            Some(Constraint::Exactly(_) | Constraint::Reduced) => true,
+            None | Some(Constraint::Any | Constraint::Prefer { .. }) => !matches!(entry, Entry::Partial(_)),
+        })
+    }
+
     pub(super) fn letter(&self, slot: usize, row: u16, operand: usize) -> Letter {
         letter(self.bound.get(), self.rows[slot][usize::from(row)], operand)
     }
@@ -277,9 +294,12 @@ fn letter(bound: &Bound, r: SlotRow, operand: usize) -> Letter {
     Letter { entry, kind }
 }
 
-/// A view takes any shard and any terms; what it makes of them is asked when a path is whole.
+/// A view takes any shard and any terms; terms pass, and what it makes of shards is asked when a path is whole.
 fn rows_of_view(op: &Op) -> Bound {
-    let one = |entry| Row { entries: vec![entry, Entry::Replicate] };
+    let one = |entry| {
+        let made = if matches!(entry, Entry::Partial(_)) { entry } else { Entry::Replicate };
+        Row { entries: vec![entry, made] }
+    };
     let rows = Entry::all(op.inputs()[0].len()).map(one).collect();
     Bound { rows, ..Bound::default() }
 }

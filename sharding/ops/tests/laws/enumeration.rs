@@ -43,7 +43,9 @@ fn kind(p: &Placement) -> Option<usize> {
     }
 }
 
-fn terms_are_kept(row: &Strategy, held: &[&Placement]) -> bool {
+/// Whether somebody answers for the terms that a row makes of its inputs: one of them holds such terms, the op itself leaves
+/// terms, or the output is wanted as something, so that their reduction is counted.
+fn terms_are_answered_for(row: &Strategy, held: &[&Placement], counted: bool) -> bool {
     let mut makes = false;
     let mut holds = false;
     for (part, held) in row.inputs.iter().zip(held) {
@@ -52,7 +54,8 @@ fn terms_are_kept(row: &Strategy, held: &[&Placement]) -> bool {
             holds |= matches!(held, Placement::Partial(h) if h.mixes_with(*op));
         }
     }
-    holds || !makes
+    let leaves = row.inputs.iter().any(|p| matches!(p, Part::Dim { .. }));
+    holds || leaves || counted || !makes
 }
 
 #[allow(clippy::too_many_arguments, reason = "the whole question")]
@@ -78,7 +81,7 @@ fn best(
             kinds.extend(held.iter().copied().chain(wanted.iter().map(|w| &w[axis])).filter_map(kind));
             kinds.sort_unstable();
             kinds.dedup();
-            let rows = rows.iter().filter(|r| terms_are_kept(r, &held));
+            let rows = rows.iter().filter(|r| terms_are_answered_for(r, &held, to.is_some()));
             rows.flat_map(|r| kinds.iter().map(move |&k| (r, k))).collect()
         })
         .collect();

@@ -1,9 +1,12 @@
-//! What PyTorch 2.15 chooses for mm and add on a (2,2) mesh, and what it would cost by our planner: ours is never above.
+//! What PyTorch 2.15 chooses, and what it would cost by our planner: ours is never above.
 //!
-//! `data/torch_choices.json` holds 517 rows: the op, the size N of its N x N operands, what the operands are, what torch
-//! redistributes them to, and what it says of the output. Both choices are costed alike: every operand that is not as
-//! chosen is redistributed by the plan of least time on the network `uniform`. An output that holds terms has work left to
-//! do, so that both are also costed up to a replicated output.
+//! * `data/torch_choices.json` holds 517 rows for mm and add on a (2,2) mesh: the op, the size N of its N x N operands, what
+//!   the operands are, what torch redistributes them to, and what it says of the output.
+//! * `data/torch_bias_choices.jsonl` and `data/torch_op_choices.jsonl` hold as much of 1,010 calls of 60 ops, on one axis of 4
+//!   or on dp=2,tp=4.
+//!
+//! Both choices are costed alike: every operand that is not as chosen is redistributed by the plan of least time on the
+//! network `uniform`. An output that holds terms has work left to do, so that both are also costed up to a replicated output.
 
 use std::collections::BTreeMap;
 
@@ -15,17 +18,18 @@ use serde_json::Value;
 
 /// One row, as shardings.
 struct Asked {
-    name: String,
-    side: usize,
-    inputs: [Sharding; 2],
-    taken: [Sharding; 2],
+    /// Of the table of figures.
+    group: String,
+    op: Op,
+    inputs: Vec<Operand>,
+    taken: Vec<Sharding>,
     output: Sharding,
 }
 
-fn rows(mesh: &Mesh) -> Vec<Asked> {
-    let text = include_str!("../data/torch_choices.json");
-    let data: Value = serde_json::from_str(text).unwrap();
-    let rows = data["rows"].as_array().unwrap();
+/// The rows of mm and add.
+fn squares(table: &Table) -> Vec<Asked> {
+    let mesh: Mesh = "a=2,b=2".parse().unwrap();
+    let data: Value = serde_json::from_str(include_str!("../data/torch_choices.json")).unwrap();
     let row = |row: &Value| {
         let side = row[1].as_u64().unwrap() as usize;
         let sharding = |words: &Value| {
@@ -37,29 +41,56 @@ fn rows(mesh: &Mesh) -> Vec<Asked> {
                 other => panic!("{other}"),
             };
             let words: Vec<&str> = words.as_array().unwrap().iter().map(spelled).collect();
-            Sharding::parse(mesh, &[side, side], &words.join(",")).unwrap()
+            Sharding::parse(&mesh, &[side, side], &words.join(",")).unwrap()
         };
+        let name = row[0].as_str().unwrap();
         Asked {
-            name: row[0].as_str().unwrap().to_owned(),
-            side,
-            inputs: [sharding(&row[2]), sharding(&row[3])],
-            taken: [sharding(&row[4][0]), sharding(&row[4][1])],
+            group: format!("{name} {side}"),
+            op: table.op(&name.parse().unwrap(), &[&[side, side], &[side, side]]).unwrap(),
+            inputs: [&row[2], &row[3]].map(|x| Operand::new(DType::F32, sharding(x))).to_vec(),
+            taken: vec![sharding(&row[4][0]), sharding(&row[4][1])],
             output: sharding(&row[5]),
         }
     };
-    rows.iter().map(row).collect()
+    data["rows"].as_array().unwrap().iter().map(row).collect()
 }
 
-fn op(table: &Table, asked: &Asked) -> Op {
-    let shape = [asked.side, asked.side];
-    table.op(&asked.name.parse().unwrap(), &[&shape, &shape]).unwrap()
+/// The rows of all other ops.
+fn calls(table: &Table) -> Vec<Asked> {
+    let files =
+        [include_str!("../data/torch_bias_choices.jsonl"), include_str!("../data/torch_op_choices.jsonl")];
+    let rows = files.into_iter().flat_map(|text| text.lines().skip(1));
+    let row = |line: &str| {
+        let row: Value = serde_json::from_str(line).unwrap();
+        let text = |v: &Value| v.as_str().unwrap().to_owned();
+        let list = |key: &str| row[key].as_array().into_iter().flatten().cloned().collect::<Vec<_>>();
+        let mesh: Mesh = row["mesh"].as_str().unwrap_or("x=4").parse().unwrap();
+        let number = |n: &Value| n.as_u64().unwrap() as usize;
+        let shapes: Vec<Vec<usize>> =
+            list("shapes").iter().map(|s| s.as_array().unwrap().iter().map(number).collect()).collect();
+        let shapes: Vec<&[usize]> = shapes.iter().map(Vec::as_slice).collect();
+        let call = text(&row["op"]);
+        let op = table.op(&call.parse().unwrap(), &shapes).unwrap();
+        let sharding = |shape: &[usize], v: &Value| {
+            Sharding::parse(&mesh, shape, &text(v).replace("NormP", "P(norm2)")).unwrap()
+        };
+        let shardings = |key: &str| -> Vec<Sharding> {
+            shapes.iter().zip(list(key)).map(|(shape, v)| sharding(shape, &v)).collect()
+        };
+        let dtypes = list("dtypes").into_iter().map(|d| text(&d).parse().unwrap());
+        let dtypes = dtypes.chain(std::iter::repeat(DType::F32));
+        Asked {
+            group: op.name().split('(').next().unwrap().to_owned(),
+            inputs: dtypes.zip(shardings("ins")).map(|(d, s)| Operand::new(d, s)).collect(),
+            taken: shardings("to"),
+            output: sharding(&op.outputs()[0], &row["out"]),
+            op,
+        }
+    };
+    rows.map(row).collect()
 }
 
-fn operands(of: &[Sharding; 2]) -> Vec<Operand> {
-    of.iter().map(|s| Operand::new(DType::F32, s.clone())).collect()
-}
-
-/// What becomes of the rows of one op and size.
+/// What becomes of the rows of one group.
 #[derive(Debug, Default)]
 struct Tally {
     rows: usize,
@@ -75,54 +106,57 @@ struct Tally {
     whole_theirs_us: f64,
     /// The greatest of theirs over ours.
     whole_worst: f64,
+    /// Where torch's strategy is not one of ours, or ours says something else of the output.
+    unlike: usize,
 }
 
-#[test]
-fn never_dearer_than_torch() {
-    let mesh: Mesh = "a=2,b=2".parse().unwrap();
-    let table = Table::standard();
+/// The figures of rows; fails where torch's choice is cheaper.
+fn tallied(rows: &[Asked]) -> BTreeMap<String, Tally> {
     let propagator = Propagator::new();
-    let mut tallies: BTreeMap<(String, usize), Tally> = BTreeMap::new();
-    let cost = |from: &Sharding, to: &Sharding| {
-        if from == to { 0.0 } else { propagator.planner().plan(from, to, DType::F32).unwrap().cost_us() }
-    };
-    let rows = rows(&mesh);
-    assert_eq!(rows.len(), 517);
-    for asked in &rows {
-        let op = op(&table, asked);
-        let ours = propagator.propagate(&op, &mesh, &operands(&asked.inputs), &[]).unwrap();
-        let theirs: f64 = asked.inputs.iter().zip(&asked.taken).map(|(from, to)| cost(from, to)).sum();
+    let mut tallies: BTreeMap<String, Tally> = BTreeMap::new();
+    let mut dearer = Vec::new();
+    for asked in rows {
+        let cost = |from: &Sharding, to: &Sharding, dtype| {
+            if from == to { 0.0 } else { propagator.planner().plan(from, to, dtype).unwrap().cost_us() }
+        };
+        let mesh = asked.output.mesh();
+        let (op, inputs) = (&asked.op, &asked.inputs);
+        let ours = propagator.propagate(op, mesh, inputs, &[]).unwrap();
+        let theirs: f64 =
+            inputs.iter().zip(&asked.taken).map(|(from, to)| cost(&from.sharding, to, from.dtype)).sum();
+        let texts = |list: &[Sharding]| list.iter().map(|s| format!("[{s}]")).collect::<Vec<_>>().join(" ");
+        let have: Vec<Sharding> = inputs.iter().map(|i| i.sharding.clone()).collect();
         let row = format!(
-            "{} {}  [{}] [{}]: torch takes [{}] [{}] -> [{}], {theirs:.3} us; ours [{}] [{}] -> [{}], {:.3} us",
-            asked.name,
-            asked.side,
-            asked.inputs[0],
-            asked.inputs[1],
-            asked.taken[0],
-            asked.taken[1],
+            "{} {:?} {}: torch takes {} -> [{}], {theirs:.3} us; ours {} -> [{}], {:.3} us",
+            op.name(),
+            op.inputs(),
+            texts(&have),
+            texts(&asked.taken),
             asked.output,
-            ours.inputs[0],
-            ours.inputs[1],
+            texts(&ours.inputs),
             ours.outputs[0],
             ours.cost_us,
         );
         // Costs are added in another order.
-        assert!(ours.cost_us <= theirs + 1e-6, "{row}");
-        // Torch's strategy is one of ours, and says the same of the output.
-        let same =
-            propagator.explicit(&op, &mesh, &operands(&asked.taken)).unwrap_or_else(|e| panic!("{row}: {e}"));
-        assert_eq!(same.outputs[0], asked.output, "{row}");
-        let replicated = Sharding::parse(&mesh, asked.output.shape(), "R,R").unwrap();
-        let whole_theirs = theirs + cost(&asked.output, &replicated);
+        if ours.cost_us > theirs + 1e-6 {
+            dearer.push(row.clone());
+        }
+        let replicated = Sharding::replicated(mesh, asked.output.shape()).unwrap();
+        let whole_theirs = theirs + cost(&asked.output, &replicated, inputs[0].dtype);
         let constraint = [Constraint::Exactly(replicated)];
-        let whole = propagator.propagate(&op, &mesh, &operands(&asked.inputs), &constraint).unwrap();
-        assert!(
-            whole.cost_us <= whole_theirs + 1e-6,
-            "{row}: {} and {whole_theirs} us when whole",
-            whole.cost_us
-        );
+        let whole = propagator.propagate(op, mesh, inputs, &constraint).unwrap();
+        if whole.cost_us > whole_theirs + 1e-6 {
+            dearer.push(format!("{row}: {} and {whole_theirs} us when whole", whole.cost_us));
+        }
 
-        let tally = tallies.entry((asked.name.clone(), asked.side)).or_default();
+        let tally = tallies.entry(asked.group.clone()).or_default();
+        let taken: Vec<Operand> =
+            inputs.iter().zip(&asked.taken).map(|(i, t)| Operand::new(i.dtype, t.clone())).collect();
+        let same = propagator.explicit(op, mesh, &taken);
+        if same.as_ref().map(|c| &c.outputs[0]).ok() != Some(&asked.output) {
+            tally.unlike += 1;
+            println!("not alike: {row}");
+        }
         tally.rows += 1;
         tally.ours_us += ours.cost_us;
         tally.theirs_us += theirs;
@@ -140,11 +174,11 @@ fn never_dearer_than_torch() {
         }
     }
     println!(
-        "| op | rows | below | free here alone | us: here, torch | below, whole | us, whole: here, torch | worst |"
+        "| op | rows | below | free here alone | us: here, torch | below, whole | us, whole: here, torch | worst | unlike |"
     );
-    for ((name, side), t) in &tallies {
+    for (group, t) in &tallies {
         println!(
-            "| {name} {side} | {} | {} ({}) | {} | {:.0}, {:.0} | {} | {:.0}, {:.0} | {:.2} |",
+            "| {group} | {} | {} ({}) | {} | {:.0}, {:.0} | {} | {:.0}, {:.0} | {:.2} | {} |",
             t.rows,
             t.below,
             t.below_alike,
@@ -155,9 +189,28 @@ fn never_dearer_than_torch() {
             t.whole_ours_us,
             t.whole_theirs_us,
             t.whole_worst,
+            t.unlike,
         );
     }
+    assert!(dearer.is_empty(), "{} dearer:\n{}", dearer.len(), dearer.join("\n"));
+    tallies
+}
+
+#[test]
+fn never_dearer_than_torch_for_products_and_sums() {
+    let rows = squares(&Table::standard());
+    assert_eq!(rows.len(), 517);
+    let tallies = tallied(&rows);
+    // Torch's strategy is one of ours, and says the same of the output.
+    assert!(tallies.values().all(|t| t.unlike == 0));
     // `docs/propagation.md` has these figures.
     let below: Vec<usize> = tallies.values().map(|t| t.below).collect();
-    assert_eq!(below, [66, 54, 31, 27]);
+    assert_eq!(below, [54, 66, 27, 31]);
+}
+
+#[test]
+fn never_dearer_than_torch_for_any_op() {
+    let rows = calls(&Table::standard());
+    assert_eq!(rows.len(), 1010);
+    tallied(&rows);
 }
