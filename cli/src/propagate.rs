@@ -108,7 +108,9 @@ struct Answer {
 struct OptionAnswer {
     /// What the inputs become.
     r#in: Vec<String>,
-    /// What the outputs are.
+    /// What the op makes of the outputs.
+    made: Vec<String>,
+    /// What the outputs are, after what was wanted of them.
     out: Vec<String>,
     /// What all redistributions cost together, and the penalty of outputs that are not as preferred.
     cost_us: f64,
@@ -328,6 +330,7 @@ impl OptionAnswer {
         let moves = || choice.moves().map(|(operand, plan)| Move::of(operand, plan)).collect();
         Self {
             r#in: texts(&choice.inputs),
+            made: choice.made().map(ToString::to_string).collect(),
             out: texts(&choice.outputs),
             cost_us: choice.cost_us,
             steps: choice.communicating_steps(),

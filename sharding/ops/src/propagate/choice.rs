@@ -41,6 +41,26 @@ impl Choice {
         }
     }
 
+    /// What the op itself makes of each output, before what was wanted of it.
+    ///
+    /// ```
+    /// use reshard_kernels::DType;
+    /// use reshard_sharding::{Mesh, Sharding};
+    /// use reshard_ops::{propagate::{Constraint, Operand, Propagator}, rules::Op};
+    /// let mesh: Mesh = "tp=4".parse()?;
+    /// let mm = Op::new("mm", &"mk,kn->mn".parse()?, &[&[64, 32], &[32, 16]])?;
+    /// let of = |shape: &[usize], p: &str| Sharding::parse(&mesh, shape, p).map(|s| Operand::new(DType::F32, s));
+    /// let inputs = [of(&[64, 32], "S(1)")?, of(&[32, 16], "S(0)")?];
+    /// let replicated = Constraint::Exactly(Sharding::replicated(&mesh, &[64, 16])?);
+    /// let choice = Propagator::new().propagate(&mm, &mesh, &inputs, &[replicated])?;
+    /// assert_eq!(choice.made().map(ToString::to_string).collect::<Vec<_>>(), ["P(sum)"]);
+    /// assert_eq!(choice.outputs[0].to_string(), "R");
+    /// # Ok::<(), reshard_ops::Error>(())
+    /// ```
+    pub fn made(&self) -> impl Iterator<Item = &Sharding> {
+        self.outputs.iter().zip(&self.output_plans).map(|(out, plan)| plan.as_ref().map_or(out, |p| p.from()))
+    }
+
     /// How many steps of all plans communicate.
     pub fn communicating_steps(&self) -> usize {
         self.moves().map(|(_, p)| p.communicating_steps()).sum()

@@ -23,6 +23,9 @@
 mod bind;
 mod builder;
 mod call;
+mod composite;
+mod derive;
+mod digits;
 mod factor;
 mod families;
 mod notation;
@@ -40,6 +43,7 @@ pub mod verify;
 
 pub use builder::RuleBuilder;
 pub use call::{Call, Value};
+pub use composite::Composite;
 pub use factor::{Dim, Factor, Role, Slicing};
 pub(crate) use op::Brackets;
 pub use op::Op;

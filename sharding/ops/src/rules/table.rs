@@ -9,11 +9,16 @@ use std::sync::Arc;
 
 use crate::Error;
 use crate::rules::call::Call;
+use crate::rules::composite::Composite;
+use crate::rules::derive::derive;
 use crate::rules::families;
 use crate::rules::op::Op;
 use crate::rules::request::Request;
 use crate::rules::rule::Rule;
 use crate::rules::standard;
+
+/// How deep composites of composites may go.
+const DEEPEST: usize = 32;
 
 /// A function from a request to an op.
 type Family = dyn Fn(&Request<'_>) -> Result<Op, Error> + Send + Sync;
@@ -22,6 +27,7 @@ type Family = dyn Fn(&Request<'_>) -> Result<Op, Error> + Send + Sync;
 enum Entry {
     Rule(Rule),
     Family { parameters: Vec<String>, make: Arc<Family> },
+    Composite(Composite),
 }
 
 impl fmt::Debug for Entry {
@@ -29,6 +35,7 @@ impl fmt::Debug for Entry {
         match self {
             Entry::Rule(rule) => write!(f, "{rule}"),
             Entry::Family { parameters, .. } => write!(f, "family({})", parameters.join(",")),
+            Entry::Composite(body) => write!(f, "{body}"),
         }
     }
 }
@@ -99,6 +106,46 @@ impl Table {
         self.entries.insert(name.to_owned(), Entry::Family { parameters, make: Arc::new(make) });
     }
 
+    /// Adds an op that is made of others, or replaces the one of this name: its rule is derived from theirs on every call.
+    ///
+    /// A row of the composite is what is left of rows of its ops, one each, that agree on every value between them, so that
+    /// nothing is moved inside.
+    ///
+    /// ```
+    /// use reshard_ops::rules::{Call, Table};
+    /// let mut table = Table::standard();
+    /// table.add_composite("mlp", "x, up, down -> y: h = mm(x, up); a = gelu(h); y = mm(a, down)".parse()?)?;
+    /// let op = table.op(&Call::new("mlp"), &[&[8, 6], &[6, 16], &[16, 6]])?;
+    /// let rows: Vec<String> = op.strategies().iter().map(ToString::to_string).collect();
+    /// assert_eq!(rows[0], "S(a0),R,R -> S(a0)");
+    /// assert_eq!(rows[2], "R,S(d1),S(d0) -> P");
+    /// # Ok::<(), reshard_ops::Error>(())
+    /// ```
+    ///
+    /// Fails where the body calls an op that the table has not, or itself.
+    pub fn add_composite(&mut self, name: &str, body: Composite) -> Result<(), Error> {
+        for (call, _, _) in body.calls() {
+            if let Call::Named { name: called, .. } = call {
+                if called == name {
+                    return Err(Error::Rule { reason: format!("{name} cannot be made of itself: {body}") });
+                }
+                if !self.entries.contains_key(called) {
+                    return Err(self.unknown(called));
+                }
+            }
+        }
+        self.entries.insert(name.to_owned(), Entry::Composite(body));
+        Ok(())
+    }
+
+    /// The body of a composite; none of other ops.
+    pub fn composite(&self, name: &str) -> Option<&Composite> {
+        match self.entries.get(name)? {
+            Entry::Composite(body) => Some(body),
+            Entry::Rule(_) | Entry::Family { .. } => None,
+        }
+    }
+
     /// The names, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.entries.keys().map(String::as_str)
@@ -107,7 +154,7 @@ impl Table {
     /// The arguments that an op takes, or none if there is no such op.
     pub fn parameters(&self, name: &str) -> Option<&[String]> {
         self.entries.get(name).map(|e| match e {
-            Entry::Rule(_) => &[][..],
+            Entry::Rule(_) | Entry::Composite(_) => &[][..],
             Entry::Family { parameters, .. } => parameters,
         })
     }
@@ -116,7 +163,7 @@ impl Table {
     pub fn rule(&self, name: &str) -> Option<&Rule> {
         match self.entries.get(name)? {
             Entry::Rule(rule) => Some(rule),
-            Entry::Family { .. } => None,
+            Entry::Family { .. } | Entry::Composite(_) => None,
         }
     }
 
@@ -124,13 +171,18 @@ impl Table {
     ///
     /// Fails for names and arguments that it does not know, and for shapes that do not fit.
     pub fn op(&self, call: &Call, inputs: &[&[usize]]) -> Result<Op, Error> {
+        self.op_at(call, inputs, DEEPEST)
+    }
+
+    /// The op of a call in so many composites at most.
+    fn op_at(&self, call: &Call, inputs: &[&[usize]], deep: usize) -> Result<Op, Error> {
         let (name, arguments) = match call {
             Call::Rule(rule) => return Op::new(&rule.to_string(), rule, inputs),
             Call::Named { name, arguments } => (name, arguments),
         };
         let Some(entry) = self.entries.get(name) else { return Err(self.unknown(name)) };
         let parameters = match entry {
-            Entry::Rule(_) => &[][..],
+            Entry::Rule(_) | Entry::Composite(_) => &[][..],
             Entry::Family { parameters, .. } => parameters,
         };
         if let Some((key, _)) = arguments.iter().find(|(key, _)| !parameters.contains(key)) {
@@ -142,6 +194,12 @@ impl Table {
         match entry {
             Entry::Rule(rule) => Op::new(name, rule, inputs),
             Entry::Family { make, .. } => make(&Request { call, inputs }),
+            Entry::Composite(_) if deep == 0 => Err(Error::Rule {
+                reason: format!("{name} is a composite within {DEEPEST} others: one of them contains itself"),
+            }),
+            Entry::Composite(body) => {
+                derive(body, &Request { call, inputs }, |call, inputs| self.op_at(call, inputs, deep - 1))
+            }
         }
     }
 

@@ -1,5 +1,6 @@
 //! The laws of rules and their propagation, a file per concept.
 
+mod composites;
 mod cuts;
 mod enumeration;
 mod kept_rules;

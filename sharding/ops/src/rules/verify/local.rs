@@ -1,6 +1,6 @@
 //! What the op under test is given on one rank.
 
-use reshard_sharding::Region;
+use reshard_sharding::{Interval, Region};
 
 /// A tensor in row-major order.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,6 +28,17 @@ pub struct LocalRegion {
 }
 
 impl LocalRegion {
+    /// All of a tensor of this shape.
+    ///
+    /// ```
+    /// use reshard_ops::rules::verify::LocalRegion;
+    /// assert_eq!(LocalRegion::whole(&[2, 3]).elements(), [0, 1, 2, 3, 4, 5]);
+    /// ```
+    pub fn whole(shape: &[usize]) -> LocalRegion {
+        let all = |&n: &usize| (n > 0).then_some(Interval { start: 0, len: n }).into_iter().collect();
+        LocalRegion { region: Region { dims: shape.iter().map(all).collect() }, whole: shape.to_vec() }
+    }
+
     /// The shape of what is held.
     pub fn shape(&self) -> Vec<usize> {
         self.region.local_shape().to_vec()

@@ -9,7 +9,7 @@ use super::data::{Data, Random};
 use super::local::{LocalRegion, LocalView, Tensor};
 use crate::Error;
 use crate::rules::op::Brackets;
-use reshard_sharding::{Interval, Mesh, Placement, Region, Sharding, meaning};
+use reshard_sharding::{Mesh, Placement, Sharding, meaning};
 
 /// The operand shapes of a call.
 #[derive(Clone, Debug)]
@@ -39,13 +39,6 @@ struct Operand {
     places: Vec<LocalRegion>,
     /// By data set, by rank; nothing for outputs.
     shards: Vec<Vec<Tensor>>,
-}
-
-fn everything(shape: &[usize]) -> LocalRegion {
-    let whole = |&n: &usize| {
-        if n == 0 { [].into_iter().collect() } else { [Interval { start: 0, len: n }].into_iter().collect() }
-    };
-    LocalRegion { region: Region { dims: shape.iter().map(whole).collect() }, whole: shape.to_vec() }
 }
 
 impl<'a> Trial<'a> {
@@ -105,7 +98,7 @@ impl<'a> Trial<'a> {
             let region = sharding.region(rank)?;
             held.push(meaning::held(&sharding, rank)?);
             places.push(if self.verifier.blind {
-                everything(&region.local_shape())
+                LocalRegion::whole(&region.local_shape())
             } else {
                 LocalRegion { region, whole: shape.clone() }
             });
@@ -249,8 +242,8 @@ pub(super) fn on_the_whole(
     inputs: &[Tensor],
 ) -> Result<Vec<Tensor>, Error> {
     let bad = |reason: String| Err(Error::Rule { reason: format!("{}: on whole tensors {reason}", v.name) });
-    let places: Vec<LocalRegion> = shapes.inputs.iter().map(|s| everything(s)).collect();
-    let wanted: Vec<LocalRegion> = shapes.outputs.iter().map(|s| everything(s)).collect();
+    let places: Vec<LocalRegion> = shapes.inputs.iter().map(|s| LocalRegion::whole(s)).collect();
+    let wanted: Vec<LocalRegion> = shapes.outputs.iter().map(|s| LocalRegion::whole(s)).collect();
     let local = LocalView {
         inputs: inputs.iter().collect(),
         places: places.iter().collect(),
