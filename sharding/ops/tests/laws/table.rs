@@ -177,11 +177,9 @@ fn calls_are_checked_in_one_sentence() {
             &[&[2, 6, 2], &[4, 6, 3]],
             "a window of 3 with dilation 1 does not fit into 2 padded by 0",
         ),
-        (
-            "rms_norm(dims=[2])",
-            &[&[4, 6]],
-            "rms_norm has no argument dims; it takes last: number of dims = 1",
-        ),
+        ("rms_norm(dims=[2])", &[&[4, 6]], "dims=2 is no dim of a tensor with 2 dims"),
+        ("rms_norm(dims=[0])", &[&[4, 6]], "dims are [0], and not the last of 2: move them there first"),
+        ("rms_norm(dims=[1],last=2)", &[&[4, 6]], "last and dims say different things: give one of them"),
         (
             "rms_norm(last=[1])",
             &[&[4, 6]],

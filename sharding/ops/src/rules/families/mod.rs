@@ -79,9 +79,9 @@ families! {
     "unique" ("count: number >= 0") => normalize::unique;
     "fft" ("dims: complex dims = all") => normalize::fft;
     "clip_by_norm" ("") => normalize::clip;
-    "layer_norm" ("last: number of dims = 1") => normalize::layer_norm;
-    "native_layer_norm" ("last: number of dims = 1") => normalize::native_layer;
-    "rms_norm" ("last: number of dims = 1") => normalize::rms_norm;
+    "layer_norm" ("last: number of dims = 1, dims: dims = none") => normalize::layer_norm;
+    "native_layer_norm" ("last: number of dims = 1, dims: dims = none") => normalize::native_layer;
+    "rms_norm" ("last: number of dims = 1, dims: dims = none") => normalize::rms_norm;
     "group_norm" ("groups: number >= 1") => normalize::group;
     "batch_norm" ("training: flag = true") => normalize::batch;
     "instance_norm" ("") => normalize::instance;

@@ -62,9 +62,23 @@ pub(super) fn clip(r: &Request<'_>) -> Result<Op, Error> {
     r.op_to(&RuleBuilder::new().input(dims.clone()).output(dims).passings([]).build()?, &[r.inputs[0]])
 }
 
-/// The letters of an input, and how many of the last are normalised.
+/// The letters of an input, and how many of the last are normalised: so many, or these dims.
 fn layer_dims(r: &Request<'_>) -> Result<(Vec<char>, usize), Error> {
-    Ok((r.letters(r.input(0)?.len())?, r.count("last")?))
+    let rank = r.input(0)?.len();
+    let letters = r.letters(rank)?;
+    if r.call.argument("dims").is_none() {
+        return Ok((letters, r.count("last")?));
+    }
+    let mut dims = r.dims("dims")?;
+    dims.sort_unstable();
+    let k = dims.len();
+    if k == 0 || !dims.iter().copied().eq(rank - k..rank) {
+        return Err(r.error(format!("dims are {dims:?}, and not the last of {rank}: move them there first")));
+    }
+    if r.call.argument("last").is_some() && r.count("last")? != k {
+        return Err(r.error("last and dims say different things: give one of them"));
+    }
+    Ok((letters, k))
 }
 
 /// `...n,n,n->...n {n: replicate}`: normalised over the last dims, with a weight and perhaps a bias.
