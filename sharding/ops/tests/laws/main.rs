@@ -11,3 +11,4 @@ mod rules_page;
 mod table;
 mod torch_choices;
 mod verifier;
+mod written;
