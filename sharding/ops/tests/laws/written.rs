@@ -204,7 +204,7 @@ fn refusals_say_what_to_do() {
     assert!(error.ends_with(" before it, or use the op that makes a new tensor"), "{error}");
     let explicit = Propagator::new().explicit(&relu_, &mesh, &[x]).unwrap_err().to_string();
     assert!(
-        explicit.contains("along y the inputs are P, which no strategy takes; redistribute input 0 to"),
+        explicit.contains("along y the inputs are P(sum), which no strategy takes; redistribute input 0 to"),
         "{explicit}"
     );
 }
