@@ -16,7 +16,7 @@ pub(crate) fn bind(
     let Some(outputs) = outputs else { return Ok(table.op(call, &inputs)?) };
     let given: Vec<&[usize]> = outputs.iter().map(Vec::as_slice).collect();
     if let Some(rule) = stated(table, call) {
-        return Ok(Op::with_outputs(&call.to_string(), rule, &inputs, &given)?);
+        return Ok(Op::with_outputs(&call.to_string(), &rule, &inputs, &given)?);
     }
     let op = table.op(call, &inputs)?;
     if op.outputs().iter().map(|shape| &shape[..]).eq(given.iter().copied()) {
@@ -27,9 +27,9 @@ pub(crate) fn bind(
 }
 
 /// The rule of a call that needs no shapes to have one.
-pub(crate) fn stated<'a>(table: &'a Table, call: &'a Call) -> Option<&'a Rule> {
+pub(crate) fn stated(table: &Table, call: &Call) -> Option<Rule> {
     match call {
-        Call::Rule(rule) => Some(rule),
+        Call::Rule(rule) => Some(rule.clone()),
         Call::Named { name, arguments } => table.rule(name).filter(|_| arguments.is_empty()),
     }
 }

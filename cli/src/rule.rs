@@ -125,7 +125,7 @@ fn answer(table: &Table, request: &Request) -> Result<Answer, CliError> {
         return Err(CliError::refused("usage", message));
     }
     if let Some(rule) = ops::stated(table, &call) {
-        return Ok(Answer::of(table, &call, Some(rule), &rule.strategies(), None, false));
+        return Ok(Answer::of(table, &call, Some(&rule), &rule.strategies(), None, false));
     }
     let (op, inputs) = assume(table, &call)?;
     let strategies = op.rule().map_or_else(Vec::new, Rule::strategies);
@@ -251,7 +251,7 @@ impl Names {
     fn of(table: &Table) -> Self {
         let named = |name: &str| Named {
             op: name.to_owned(),
-            rule: table.rule(name).map(ToString::to_string),
+            rule: table.rule(name).map(|rule| rule.to_string()),
             arguments: arguments(table, name),
         };
         Self { ops: table.names().map(named).collect() }

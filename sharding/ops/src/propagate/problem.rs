@@ -48,6 +48,8 @@ pub(super) struct SlotRow {
 pub(super) struct Alike<'a> {
     pub(super) source: &'a Sharding,
     pub(super) dtype: DType,
+    /// Whether they stay as they are.
+    pub(super) stays: bool,
     /// The first of them.
     pub(super) operand: usize,
     pub(super) count: u64,
@@ -62,6 +64,17 @@ pub(super) struct Alike<'a> {
     /// Whether the source holds terms, and whether it is anything without a name.
     pub(super) has_terms: bool,
     pub(super) is_mixed: bool,
+}
+
+/// Which inputs stay as they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stays {
+    /// None.
+    Nothing,
+    /// Those into which the op writes.
+    Written,
+    /// All of them.
+    All,
 }
 
 /// The problem.
@@ -106,6 +119,7 @@ impl<'a> Problem<'a> {
         mesh: &Mesh,
         inputs: &'a [Operand],
         constraints: &'a [Constraint],
+        stays: Stays,
     ) -> Result<Problem<'a>, Error> {
         check(op, mesh, inputs, constraints)?;
         let bound = match op.bound() {
@@ -129,8 +143,14 @@ impl<'a> Problem<'a> {
         for (i, input) in inputs.iter().enumerate() {
             let dtype = input.whole_bytes()?;
             let rows = &bound.get().rows;
+            let stays = match stays {
+                Stays::Nothing => false,
+                Stays::Written => bound.get().written.iter().any(|&(written, _)| usize::from(written) == i),
+                Stays::All => true,
+            };
             let same = |a: &Alike<'_>| {
                 a.dtype == dtype
+                    && a.stays == stays
                     && *a.source == input.sharding
                     && rows.iter().all(|r| r.entries[a.operand] == r.entries[i])
             };
@@ -144,6 +164,7 @@ impl<'a> Problem<'a> {
             distinct.push(Alike {
                 source: &input.sharding,
                 dtype,
+                stays,
                 operand: i,
                 count: 1,
                 has_terms: input.sharding.is_partial(),

@@ -3,7 +3,7 @@
 use crate::propagate::choice::Choice;
 use crate::propagate::constraint::Constraint;
 use crate::propagate::operand::Operand;
-use crate::propagate::problem::Problem;
+use crate::propagate::problem::{Problem, Stays};
 use crate::propagate::refusal;
 use crate::propagate::search::{Found, Search};
 use std::sync::Arc;
@@ -63,6 +63,9 @@ impl Propagator {
     ///
     /// Requires all inputs on `mesh`, with the op's shapes. `constraints` holds one for each output, or fewer; bytes of
     /// outputs are those of the first input of real or complex numbers, or else of the first input.
+    ///
+    /// A tensor into which the op writes ([`Op::written`]) stays as it is, and what is written there is sharded as it is;
+    /// fails with what to redistribute before where no strategy allows that.
     pub fn propagate(
         &self,
         op: &Op,
@@ -83,20 +86,28 @@ impl Propagator {
         constraints: &[Constraint],
         most: usize,
     ) -> Result<Vec<Choice>, Error> {
-        let problem = Problem::new(&self.planner, op, mesh, inputs, constraints)?;
-        let mut search = Search::new(&problem, false, most <= 1);
-        let mut out: Vec<Choice> = Vec::new();
-        while out.len() < most.max(1) {
-            let Some(found) = search.next_best() else { break };
-            let choice = chosen(&problem, &mut search, &found)?;
-            if !out.iter().any(|c| c.inputs == choice.inputs && c.outputs == choice.outputs) {
-                out.push(choice);
-            }
+        let problem = Problem::new(&self.planner, op, mesh, inputs, constraints, Stays::Written)?;
+        let (out, last) = best(&problem, most)?;
+        if !out.is_empty() {
+            return Ok(out);
         }
-        if out.is_empty() {
-            return Err(refusal::nothing_fits(op, inputs, search.refusal));
-        }
-        Ok(out)
+        Err(if problem.inputs.iter().any(|a| a.stays) {
+            refusal::written_moves(self, op, mesh, inputs)
+        } else {
+            refusal::nothing_fits(op, inputs, last)
+        })
+    }
+
+    /// The cheapest strategies if the tensors into which the op writes may be redistributed before.
+    pub(super) fn moving_written(
+        &self,
+        op: &Op,
+        mesh: &Mesh,
+        inputs: &[Operand],
+        most: usize,
+    ) -> Result<Vec<Choice>, Error> {
+        let problem = Problem::new(&self.planner, op, mesh, inputs, &[], Stays::Nothing)?;
+        Ok(best(&problem, most)?.0)
     }
 
     /// What comes out if no input may be redistributed, not even for free.
@@ -120,13 +131,27 @@ impl Propagator {
     /// # Ok::<(), reshard_ops::Error>(())
     /// ```
     pub fn explicit(&self, op: &Op, mesh: &Mesh, inputs: &[Operand]) -> Result<Choice, Error> {
-        let problem = Problem::new(&self.planner, op, mesh, inputs, &[])?;
-        let mut search = Search::new(&problem, true, true);
+        let problem = Problem::new(&self.planner, op, mesh, inputs, &[], Stays::All)?;
+        let mut search = Search::new(&problem, true);
         match search.next_best() {
             Some(found) => chosen(&problem, &mut search, &found),
             None => Err(refusal::needs_redistribute(self, &problem, op, mesh, inputs)),
         }
     }
+}
+
+/// The best choices, at most so many; and why the last path was none.
+fn best(problem: &Problem<'_>, most: usize) -> Result<(Vec<Choice>, Option<Error>), Error> {
+    let mut search = Search::new(problem, most <= 1);
+    let mut out: Vec<Choice> = Vec::new();
+    while out.len() < most.max(1) {
+        let Some(found) = search.next_best() else { break };
+        let choice = chosen(problem, &mut search, &found)?;
+        if !out.iter().any(|c| c.inputs == choice.inputs && c.outputs == choice.outputs) {
+            out.push(choice);
+        }
+    }
+    Ok((out, search.refusal))
 }
 
 /// The choice that a path stands for.

@@ -37,19 +37,45 @@ pub(super) fn needs_redistribute(
     mesh: &Mesh,
     inputs: &[Operand],
 ) -> Error {
-    let fixes: Vec<String> = propagator
-        .advise(op, mesh, inputs, &[], if mesh.size() > MANY_RANKS { 1 } else { 3 })
-        .unwrap_or_default()
-        .iter()
-        .filter(|c| typechecks(propagator, op, mesh, inputs, c))
-        .map(fix)
-        .collect();
-    let fixes = if fixes.is_empty() {
-        "no redistribution of the inputs helps".to_owned()
-    } else {
-        format!("redistribute {}", fixes.join(", or "))
+    let choices = match propagator.advise(op, mesh, inputs, &[], advised(mesh)) {
+        Err(_) if !op.written().is_empty() => propagator.moving_written(op, mesh, inputs, advised(mesh)),
+        choices => choices,
     };
+    let fixes = ways_out(propagator, op, mesh, inputs, &choices.unwrap_or_default());
+    let fixes = fixes.unwrap_or_else(|| "no redistribution of the inputs helps".to_owned());
     Error::ImplicitRedistribute { reason: format!("{}: {}", call(op, inputs), why(problem)), fixes }
+}
+
+/// A tensor into which the op writes would have to move.
+pub(super) fn written_moves(propagator: &Propagator, op: &Op, mesh: &Mesh, inputs: &[Operand]) -> Error {
+    let written: Vec<String> = op.written().iter().take(SHOWN).map(|(i, _)| format!("input {i}")).collect();
+    let (written, are) = (written.join(" and "), if written.len() == 1 { "is" } else { "are" });
+    let stays = format!("{written} {are} written and cannot move");
+    let choices = propagator.moving_written(op, mesh, inputs, advised(mesh)).unwrap_or_default();
+    let fixes = ways_out(propagator, op, mesh, inputs, &choices);
+    let fixes = fixes.map_or_else(String::new, |fixes| format!("{fixes} before it, or "));
+    Error::ImplicitRedistribute {
+        reason: format!("{}: {stays}, and no strategy takes it as it is and leaves it so", call(op, inputs)),
+        fixes: format!("{fixes}use the op that makes a new tensor"),
+    }
+}
+
+/// How many ways out are named.
+fn advised(mesh: &Mesh) -> usize {
+    if mesh.size() > MANY_RANKS { 1 } else { 3 }
+}
+
+/// `redistribute input 1 to [R,S(1)] (6.7 us), or ..`, of those that work.
+fn ways_out(
+    propagator: &Propagator,
+    op: &Op,
+    mesh: &Mesh,
+    inputs: &[Operand],
+    choices: &[Choice],
+) -> Option<String> {
+    let works = choices.iter().filter(|c| typechecks(propagator, op, mesh, inputs, c));
+    let fixes: Vec<String> = works.map(fix).collect();
+    (!fixes.is_empty()).then(|| format!("redistribute {}", fixes.join(", or ")))
 }
 
 /// Whether the inputs of a choice are taken as they are.

@@ -97,8 +97,6 @@ pub(super) struct Search<'p, 'a> {
     known_words: SmallVec<[WordMap<Letters, u32>; 3]>,
     made: Vec<Option<Made>>,
     known_paths: WordMap<Path, u32>,
-    /// Only paths that leave the inputs alone.
-    untouched: bool,
     /// Whether only the best path is wanted, and what it costs at most.
     only_one: bool,
     most: u64,
@@ -107,7 +105,7 @@ pub(super) struct Search<'p, 'a> {
 }
 
 impl<'p, 'a> Search<'p, 'a> {
-    pub(super) fn new(problem: &'p Problem<'a>, untouched: bool, only_one: bool) -> Search<'p, 'a> {
+    pub(super) fn new(problem: &'p Problem<'a>, only_one: bool) -> Search<'p, 'a> {
         let mut queue = BinaryHeap::new();
         queue.push(Entered { least: 0, changed: 0, path: Path::new(), exact: 0 });
         let targets = problem.inputs.iter().map(|_| Vec::new()).collect();
@@ -119,7 +117,6 @@ impl<'p, 'a> Search<'p, 'a> {
             known_words,
             made: Vec::new(),
             known_paths: WordMap::default(),
-            untouched,
             only_one,
             most: u64::MAX,
             refusal: None,
@@ -166,12 +163,14 @@ impl<'p, 'a> Search<'p, 'a> {
         let known = self.known(&top.path);
         for row in 0..p.rows[slot].len() as u16 {
             let (mut least, mut changed) = (0u64, 0u64);
+            let mut moves = false;
             for (a, k) in p.inputs.iter().zip(&known) {
                 let k = self.grown(*k, a, slot, row);
+                moves |= a.stays && k.changed;
                 least = least.saturating_add(a.count.saturating_mul(p.least(a, &k, slot + 1)));
                 changed += if k.changed { a.count } else { 0 };
             }
-            if self.untouched && (least > 0 || changed > 0) {
+            if moves {
                 continue;
             }
             let mut path = top.path.clone();
@@ -209,9 +208,9 @@ impl<'p, 'a> Search<'p, 'a> {
             let bound = if target.is_exact() { 0 } else { p.least(a, &known[i], p.slots.len()) };
             top.least = top.least.saturating_add(a.count.saturating_mul(target.least.max(bound)));
             top.changed += if target.changed { a.count } else { 0 };
-        }
-        if self.untouched && top.changed > 0 {
-            return;
+            if a.stays && target.changed {
+                return;
+            }
         }
         if top.exact > p.inputs.len() + 1 || !p.constraints.is_empty() {
             let limit = if self.most == u64::MAX { u64::MAX } else { self.most.saturating_sub(top.least) };

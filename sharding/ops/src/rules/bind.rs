@@ -30,6 +30,7 @@ use crate::rules::row::{Bound, BoundFactor, DimFactors, Entry, OperandDims, Row}
 use crate::rules::rule::{Equation, Rule};
 use crate::rules::sizes::Sizes;
 use crate::rules::strategy::{Part, Strategy};
+use crate::rules::written::Written;
 
 /// What is being bound.
 pub(super) struct Binding<'a> {
@@ -51,7 +52,7 @@ impl Binding<'_> {
     /// The rows of the rule on these shapes, and the shapes of its outputs, which follow from an equation.
     pub(super) fn bound(&self, outputs: Option<&[&[usize]]>) -> Result<(Bound, Vec<Vec<usize>>), Error> {
         let (mut bound, outputs) = match self.rule.equation() {
-            Some(e) => self.equation(e, outputs)?,
+            Some(e) => self.written(e, outputs)?,
             None => match outputs {
                 Some(outputs) => (Bound::default(), outputs.iter().map(|s| s.to_vec()).collect()),
                 None => {
@@ -121,6 +122,30 @@ impl Binding<'_> {
             });
         }
         Ok(Row { entries })
+    }
+
+    /// The equation of an op that may write into tensors that are there: those are as large as what is written.
+    fn written(&self, e: &Equation, outputs: Option<&[&[usize]]>) -> Result<(Bound, Vec<Vec<usize>>), Error> {
+        if e.written == Written::New {
+            return self.equation(e, outputs);
+        }
+        let reads = e.reads();
+        let read = Binding { inputs: &self.inputs[..reads], ..*self };
+        let (mut bound, shapes) = read.equation(&e.of_new(), outputs)?;
+        let dims = bound.dims[reads..].to_vec();
+        bound.dims.splice(reads..reads, dims.into_iter().take(e.inputs.len() - reads));
+        bound.written = e.written.pairs(e.inputs.len(), e.outputs.len());
+        for &(i, o) in &bound.written {
+            let (has, makes) = (self.inputs[usize::from(i)], &shapes[usize::from(o)]);
+            if has != makes.as_slice() {
+                let (has, makes) = (Brackets(has), Brackets(makes));
+                return Err(self.error(format!(
+                    "input {i} is written and has {has}, and what is written has {makes}: make it as large, or use the \
+                     op that makes a new tensor"
+                )));
+            }
+        }
+        Ok((bound, shapes))
     }
 
     fn equation(
@@ -233,7 +258,7 @@ impl Binding<'_> {
             BoundFactor { name: e.factors.get(x).map(|f| f.name), size, even }
         };
         let factors = sizes.iter().enumerate().map(factor).collect();
-        Bound { factors, dims, rows: Vec::new(), fixed: Vec::new() }
+        Bound { factors, dims, ..Bound::default() }
     }
 }
 

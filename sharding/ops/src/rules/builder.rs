@@ -11,6 +11,7 @@ use crate::rules::factor::{Dim, Factor, Role, Slicing};
 use crate::rules::passing::{Operands, Passing};
 use crate::rules::rule::{Equation, Form, Rule};
 use crate::rules::strategy::{Part, Strategy};
+use crate::rules::written::Written;
 use reshard_sharding::ReduceOp;
 
 /// An equation in the making.
@@ -40,6 +41,7 @@ pub struct RuleBuilder {
     outputs: Vec<Vec<Dim>>,
     said: Vec<(char, Said)>,
     passings: Option<Vec<Passing>>,
+    written: Written,
 }
 
 /// What is said of a factor.
@@ -127,6 +129,13 @@ impl RuleBuilder {
         self
     }
 
+    /// Where outputs go: into new tensors where nothing is said.
+    #[must_use]
+    pub fn written(mut self, written: Written) -> RuleBuilder {
+        self.written = written;
+        self
+    }
+
     /// The rule.
     ///
     /// Fails for what no op can mean, and for what could not be read back.
@@ -147,7 +156,7 @@ impl RuleBuilder {
     fn finish(self, text: Option<&str>) -> Result<Rule, Error> {
         let unknown = self.said.iter().map(|&(name, _)| name).find(|&name| !self.names(name));
         let (said, passings) = (self.said, self.passings);
-        let mut e = Equation::of(self.inputs, self.outputs);
+        let mut e = Equation::of(self.inputs, self.outputs, self.written);
         for (name, what) in said {
             let Some(factor) = e.factors.iter_mut().find(|f| f.name == name) else { continue };
             match what {
@@ -161,27 +170,35 @@ impl RuleBuilder {
         }
         e.passings = passings.unwrap_or_else(|| e.default_passings());
         let reason = unknown.map(|name| format!("{name} is no factor of an operand")).or_else(|| refusal(&e));
-        match (reason, text) {
-            (None, _) => Ok(Rule(Arc::new(Form::Equation(e)))),
-            (Some(reason), Some(text)) => Err(Error::Rule { reason: format!("{text:?}: {reason}") }),
-            (Some(reason), None) => {
-                let text = Rule(Arc::new(Form::Equation(e))).to_string();
-                Err(Error::Rule { reason: format!("{text:?}: {reason}") })
-            }
-        }
+        made(e, text, reason)
+    }
+}
+
+/// The rule of an equation, if an op can mean it.
+pub(super) fn checked(e: Equation) -> Result<Rule, Error> {
+    let reason = refusal(&e);
+    made(e, None, reason)
+}
+
+fn made(e: Equation, text: Option<&str>, reason: Option<String>) -> Result<Rule, Error> {
+    let rule = Rule(Arc::new(Form::Equation(e)));
+    match (reason, text) {
+        (None, _) => Ok(rule),
+        (Some(reason), Some(text)) => Err(Error::Rule { reason: format!("{text:?}: {reason}") }),
+        (Some(reason), None) => Err(Error::Rule { reason: format!("\"{rule}\": {reason}") }),
     }
 }
 
 impl Equation {
     /// The equation of these operands of which nothing else is said; how terms pass is still open.
-    fn of(inputs: Vec<Vec<Dim>>, outputs: Vec<Vec<Dim>>) -> Equation {
+    fn of(inputs: Vec<Vec<Dim>>, outputs: Vec<Vec<Dim>>, written: Written) -> Equation {
         let mut names: Vec<char> = Vec::new();
         for &name in outputs.iter().chain(&inputs).flatten().flat_map(Dim::factors) {
             if !names.contains(&name) {
                 names.push(name);
             }
         }
-        let mut e = Equation { factors: Vec::new(), inputs, outputs, passings: Vec::new() };
+        let mut e = Equation { factors: Vec::new(), inputs, outputs, passings: Vec::new(), written };
         e.factors = names
             .into_iter()
             .map(|name| Factor { name, role: e.default_role(name), slicing: Slicing::Any, size: None })
@@ -200,16 +217,17 @@ impl Equation {
 
     /// How terms pass if nothing was said.
     pub(super) fn default_passings(&self) -> Vec<Passing> {
+        let inputs = self.reads();
         let replicates = self.factors.iter().any(|f| f.role == Role::Replicate)
             || self.inputs.iter().chain(&self.outputs).flatten().any(|d| *d == Dim::Whole);
         let mut ops: Vec<ReduceOp> = self.reductions().collect();
         ops.dedup();
-        if replicates || self.inputs.is_empty() {
+        if replicates || inputs == 0 {
             return Vec::new();
         }
         match ops.as_slice() {
             [] | [ReduceOp::Sum] => vec![Passing::Multilinear(Operands::All)],
-            [op] if self.inputs.len() == 1 => {
+            [op] if inputs == 1 => {
                 let row = Strategy {
                     inputs: vec![Part::Partial(*op)],
                     outputs: vec![Part::Partial(*op); self.outputs.len()],
@@ -259,11 +277,11 @@ fn refusal(e: &Equation) -> Option<String> {
             Role::Pass | Role::Reduce(_) | Role::Replicate => {}
         }
     }
-    e.passings.iter().find_map(|p| refusal_of_passing(e, p))
+    e.refuses_written().or_else(|| e.passings.iter().find_map(|p| refusal_of_passing(e, p)))
 }
 
 fn refusal_of_passing(e: &Equation, p: &Passing) -> Option<String> {
-    let inputs = e.inputs.len();
+    let inputs = e.reads();
     if let Some(list) = p.listed() {
         if let Some(i) = list.iter().find(|&&i| i >= inputs) {
             return Some(format!("{p} names input {i}, but there are {inputs}, counted from 0"));
@@ -274,7 +292,7 @@ fn refusal_of_passing(e: &Equation, p: &Passing) -> Option<String> {
     if (row.inputs.len(), row.outputs.len()) != (inputs, e.outputs.len()) {
         return Some(format!("({row}) has not as many operands as the equation"));
     }
-    let operands = e.inputs.iter().chain(&e.outputs);
+    let operands = e.inputs[..inputs].iter().chain(&e.outputs);
     row.inputs.iter().chain(&row.outputs).zip(operands).find_map(|(part, dims)| match part {
         Part::Replicate | Part::Partial(_) => None,
         Part::Factor(name) => (!Equation::carries(dims, *name) || e.is_diagonal(*name))

@@ -41,6 +41,7 @@ mod strategy;
 mod table;
 mod terms;
 pub mod verify;
+mod written;
 
 pub use builder::RuleBuilder;
 pub use call::{Call, Value};
@@ -55,3 +56,4 @@ pub(crate) use row::{Bound, Entry, Row};
 pub use rule::{Equation, Rule};
 pub use strategy::{Part, Strategy};
 pub use table::Table;
+pub use written::Written;

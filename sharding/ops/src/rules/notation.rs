@@ -7,6 +7,7 @@
 //! dim        =  letter | "(" letter letter .. ")" | "1" | "*" | "..."
 //! item       =  letter ":" (op | "replicate" | "pass" | "even" | number) ..      a factor
 //!            |  "linear" | "multilinear" | "affine" | "increasing" | "decreasing" | "selecting"  [ "(" input "," .. ")" ]
+//!            |  "writes" "(" input "," .. ")"  |  "out"        where outputs go
 //!            |  "(" strategy ")"  |  "none"                    how terms pass; a strategy more, of R, P and S(letter)
 //! ```
 //!
@@ -21,6 +22,7 @@ use crate::rules::factor::{Dim, Role, Slicing};
 use crate::rules::passing::{Operands, Passing};
 use crate::rules::rule::{Equation, Form, Rule};
 use crate::rules::strategy::Strategy;
+use crate::rules::written::Written;
 use reshard_sharding::ReduceOp;
 use reshard_sharding::internal::Cursor;
 
@@ -113,6 +115,11 @@ fn read_item(r: &mut Cursor<'_>, rule: RuleBuilder) -> Result<RuleBuilder, Error
     }
     let make = match word {
         "none" => return Ok(rule.passings([])),
+        "out" => return Ok(rule.written(Written::Out)),
+        "writes" => {
+            r.expect("(")?;
+            return Ok(rule.written(Written::InPlace(read_inputs(r)?)));
+        }
         "linear" => Passing::Linear,
         "multilinear" => Passing::Multilinear,
         "affine" => Passing::Affine,
@@ -122,22 +129,23 @@ fn read_item(r: &mut Cursor<'_>, rule: RuleBuilder) -> Result<RuleBuilder, Error
         _ => {
             return Err(r.error_at(
                 at,
-                "a factor like \"j: max\", linear, multilinear, affine, increasing, decreasing, selecting, none or a \
-                 strategy in parentheses",
+                "a factor like \"j: max\", linear, multilinear, affine, increasing, decreasing, selecting, none, \
+                 writes(0), out or a strategy in parentheses",
             ).into());
         }
     };
-    let operands = if r.eat("(") {
-        let mut listed = vec![r.number("the number of an input")?];
-        while r.eat(",") {
-            listed.push(r.number("the number of an input")?);
-        }
-        r.expect(")")?;
-        Operands::Listed(listed)
-    } else {
-        Operands::All
-    };
+    let operands = if r.eat("(") { Operands::Listed(read_inputs(r)?) } else { Operands::All };
     Ok(rule.passing(make(operands)))
+}
+
+/// `0,2)`.
+fn read_inputs(r: &mut Cursor<'_>) -> Result<Vec<usize>, Error> {
+    let mut listed = vec![r.number("the number of an input")?];
+    while r.eat(",") {
+        listed.push(r.number("the number of an input")?);
+    }
+    r.expect(")")?;
+    Ok(listed)
 }
 
 /// `max`, `replicate`, `even`, `4`, in any order.
@@ -220,6 +228,9 @@ fn write_equation(e: &Equation, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if e.passings.is_empty() {
             items.push("none".to_owned());
         }
+    }
+    if e.written != Written::New {
+        items.push(e.written.to_string());
     }
     if items.is_empty() {
         return Ok(());

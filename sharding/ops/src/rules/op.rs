@@ -152,6 +152,22 @@ impl Op {
         self.0.rule.0.as_ref()
     }
 
+    /// The inputs that are written, each with the output that is written there; both counted from 0.
+    ///
+    /// ```
+    /// use reshard_ops::rules::Table;
+    /// let table = Table::standard();
+    /// let op = |call: &str, shapes: &[&[usize]]| table.op(&call.parse()?, shapes);
+    /// assert!(op("add", &[&[8, 6], &[6]])?.written().is_empty());
+    /// assert_eq!(op("add_", &[&[8, 6], &[6]])?.written(), [(0, 0)]);
+    /// assert_eq!(op("add.out", &[&[8, 6], &[6], &[8, 6]])?.written(), [(2, 0)]);
+    /// # Ok::<(), reshard_ops::Error>(())
+    /// ```
+    pub fn written(&self) -> Vec<(usize, usize)> {
+        let pairs = self.bound().map_or(&[][..], |b| &b.written);
+        pairs.iter().map(|&(i, o)| (i.into(), o.into())).collect()
+    }
+
     /// Whether it only regroups digits: then its axes are not independent and it has no strategies of one axis.
     pub fn is_view(&self) -> bool {
         self.0.body == Body::View

@@ -30,6 +30,8 @@ pub(crate) struct Bound {
     pub(crate) rows: Vec<Row>,
     /// What [`Entry::Fixed`] counts.
     pub(crate) fixed: Vec<Placement>,
+    /// The inputs that are written, each with the output that is written there.
+    pub(crate) written: Vec<(u16, u16)>,
 }
 
 /// One strategy: an entry for each operand, inputs before outputs.

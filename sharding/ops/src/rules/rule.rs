@@ -8,6 +8,7 @@ use crate::Error;
 use crate::rules::factor::{Dim, Factor, Role};
 use crate::rules::passing::Passing;
 use crate::rules::strategy::{Part, Strategy};
+use crate::rules::written::Written;
 use reshard_sharding::ReduceOp;
 
 /// An equation over factors, or an explicit list of strategies.
@@ -52,6 +53,8 @@ pub struct Equation {
     pub outputs: Vec<Vec<Dim>>,
     /// How terms pass.
     pub passings: Vec<Passing>,
+    /// Where outputs go.
+    pub written: Written,
 }
 
 impl Rule {
@@ -137,6 +140,14 @@ impl Equation {
 
     /// The one expansion: all other lists of strategies, of calls and of rows, are this one with dims put in.
     fn strategies(&self) -> Vec<Strategy> {
+        match self.written {
+            Written::New => self.rows(),
+            Written::InPlace(_) | Written::Out => self.written_rows(self.of_new().rows()),
+        }
+    }
+
+    /// Those of the op that makes new tensors.
+    fn rows(&self) -> Vec<Strategy> {
         let mut out = Vec::new();
         let mut push = |part: Part, carries: &dyn Fn(&[Dim]) -> bool, lacking: Part| {
             let of =

@@ -6,6 +6,7 @@ use super::factor::Role;
 use super::terms::{
     ALL, AVG, MAX, MIN, P, PROD, R, affine, decreasing, increasing, linear, multilinear, row, selecting,
 };
+use super::written::Written;
 
 /// The dims of a scalar.
 pub(super) const SCALAR: [Dim; 0] = [];
@@ -66,7 +67,7 @@ pub(super) fn rules() -> Vec<Alike> {
         (&["logaddexp"], pointwise(2).passing(increasing(ALL))),
         (&["lt", "le"], pointwise(2).passings([decreasing([0]), increasing([1])])),
         (&["gt", "ge"], pointwise(2).passings([increasing([0]), decreasing([1])])),
-        (&["copy_"], pointwise(2).passings([selecting(ALL), selecting([1])])),
+        (&["copy_"], pointwise(2).passing(selecting(ALL)).written(Written::InPlace(vec![0]))),
         (&["where"], pointwise(3).passings([selecting([1, 2]), affine([1, 2]), increasing([1, 2])])),
         (&["lerp"], pointwise(3).passings([linear([0, 1]), affine(ALL)])),
         (&["addcmul"], pointwise(3).passings([linear([0, 1]), linear([0, 2]), affine(ALL), increasing([0])])),

@@ -40,6 +40,16 @@ impl Entry {
     }
 }
 
+/// How a name calls an entry: by its own name, or as an op that writes into a tensor that is there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Variant {
+    Itself,
+    /// `add_`.
+    InPlace,
+    /// `add.out`.
+    Out,
+}
+
 impl fmt::Debug for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -62,6 +72,11 @@ impl fmt::Debug for Entry {
 /// table.add("gated", "bsh,bsh->bsh {multilinear}".parse()?);
 /// assert_eq!(table.op(&Call::new("gated"), &[&[2, 3, 4], &[2, 3, 4]])?.strategies()[0].to_string(),
 ///     "S(b0),S(b0) -> S(b0)");
+///
+/// // An op may write into its first input, or into an input more for each output.
+/// let (x, bias): (&[usize], &[usize]) = (&[8, 6], &[6]);
+/// assert_eq!(table.op(&Call::new("add_"), &[x, bias])?.strategies()[0].to_string(), "?0,R -> ?0");
+/// assert_eq!(table.op(&Call::new("add.out"), &[x, bias, x])?.strategies()[0].to_string(), "?0,R,?0 -> ?0");
 ///
 /// let unknown = table.op(&Call::new("sofmax"), &[&[8, 6]]).unwrap_err();
 /// assert_eq!(unknown.to_string(), "no op sofmax: did you mean softmax?");
@@ -155,7 +170,7 @@ impl Table {
                 if called == name {
                     return Err(Error::Rule { reason: format!("{name} cannot be made of itself: {body}") });
                 }
-                if !self.entries.contains_key(called) {
+                if self.entry(called).is_none() {
                     return Err(self.unknown(called));
                 }
             }
@@ -188,15 +203,25 @@ impl Table {
     /// assert_eq!(of("no_op"), None);
     /// ```
     pub fn parameters(&self, name: &str) -> Option<&Parameters> {
-        self.entries.get(name).map(Entry::parameters)
+        self.entry(name).map(|(entry, _)| entry.parameters())
     }
 
-    /// The rule of an op that needs no arguments, as it was added.
-    pub fn rule(&self, name: &str) -> Option<&Rule> {
-        match self.entries.get(name)? {
-            Entry::Rule(rule) => Some(rule),
-            Entry::Family { .. } | Entry::Composite(_) => None,
+    /// The rule of an op that needs no arguments, as it was added, or of its variant that writes into a tensor.
+    pub fn rule(&self, name: &str) -> Option<Rule> {
+        match self.entry(name)? {
+            (Entry::Rule(rule), Variant::Itself) => Some(rule.clone()),
+            (Entry::Rule(rule), Variant::InPlace) => rule.in_place().ok(),
+            (Entry::Rule(rule), Variant::Out) => rule.out().ok(),
+            (Entry::Family { .. } | Entry::Composite(_), _) => None,
         }
+    }
+
+    /// What a name calls: an entry of that name, or else the one before `_` or `.out`.
+    fn entry(&self, name: &str) -> Option<(&Entry, Variant)> {
+        let of = |name: &str, variant| Some((self.entries.get(name)?, variant));
+        of(name, Variant::Itself)
+            .or_else(|| of(name.strip_suffix(".out")?, Variant::Out))
+            .or_else(|| of(name.strip_suffix('_')?, Variant::InPlace))
     }
 
     /// The op of a call on inputs of these shapes.
@@ -212,9 +237,9 @@ impl Table {
             Call::Rule(rule) => return Op::new(&rule.to_string(), rule, inputs),
             Call::Named { name, .. } => name,
         };
-        let Some(entry) = self.entries.get(name) else { return Err(self.unknown(name)) };
+        let Some((entry, variant)) = self.entry(name) else { return Err(self.unknown(name)) };
         entry.parameters().check(call)?;
-        match entry {
+        let made = |inputs: &[&[usize]]| match entry {
             Entry::Rule(rule) => Op::new(name, rule, inputs),
             Entry::Family { parameters, make } => make(&Request { call, inputs, parameters }),
             Entry::Composite(_) if deep == 0 => Err(Error::Rule {
@@ -223,6 +248,46 @@ impl Table {
             Entry::Composite(body) => {
                 let request = Request { call, inputs, parameters: entry.parameters() };
                 derive(body, &request, |call, inputs| self.op_at(call, inputs, deep - 1))
+            }
+        };
+        match variant {
+            Variant::Itself => made(inputs),
+            Variant::InPlace => {
+                let op = made(inputs)?;
+                let written = inputs.first().is_some_and(|first| op.outputs() == [first.to_vec()]);
+                let reason = match op.rule() {
+                    Some(rule) if written => {
+                        return Op::with_outputs(&call.to_string(), &rule.in_place()?, inputs, &[inputs[0]]);
+                    }
+                    Some(_) => {
+                        "its output is not as large as its first input, into which it would be written"
+                    }
+                    None => "a view writes nothing",
+                };
+                let request = Request { call, inputs, parameters: entry.parameters() };
+                let new = name.strip_suffix('_').unwrap_or(name);
+                Err(request.error(format!("{reason}: use {new}")))
+            }
+            Variant::Out => {
+                // An input more for each output, of which the op itself says how many there are.
+                let fits = |&outputs: &usize| {
+                    made(&inputs[..inputs.len() - outputs]).is_ok_and(|op| op.outputs().len() == outputs)
+                };
+                let outputs = (1..=inputs.len()).find(fits).unwrap_or(1);
+                let request = Request { call, inputs, parameters: entry.parameters() };
+                let Some(read) = inputs.len().checked_sub(outputs) else {
+                    return Err(
+                        request.error("takes an input more for each output, into which that is written")
+                    );
+                };
+                let op = made(&inputs[..read])?;
+                match op.rule() {
+                    Some(rule) => {
+                        let outputs: Vec<&[usize]> = op.outputs().iter().map(Vec::as_slice).collect();
+                        Op::with_outputs(&call.to_string(), &rule.out()?, inputs, &outputs)
+                    }
+                    None => Err(request.error("a view writes nothing")),
+                }
             }
         }
     }
@@ -242,11 +307,11 @@ impl Table {
     /// Fails as [`Table::op`] does, and for outputs that are not the op's.
     pub fn op_to(&self, call: &Call, inputs: &[&[usize]], outputs: &[&[usize]]) -> Result<Op, Error> {
         let rule = match call {
-            Call::Rule(rule) => Some(rule),
+            Call::Rule(rule) => Some(rule.clone()),
             Call::Named { name, .. } => self.rule(name),
         };
         if let Some(rule) = rule {
-            return Op::with_outputs(&call.to_string(), rule, inputs, outputs);
+            return Op::with_outputs(&call.to_string(), &rule, inputs, outputs);
         }
         let op = self.op(call, inputs)?;
         let own: Vec<&[usize]> = op.outputs().iter().map(Vec::as_slice).collect();

@@ -12,3 +12,4 @@ mod rules_page;
 mod table;
 mod torch_choices;
 mod verifier;
+mod written;

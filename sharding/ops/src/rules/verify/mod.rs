@@ -218,7 +218,11 @@ impl<'a> Verifier<'a> {
                 let truths = self.truths(&group, &shapes, self.seed ^ 0x55)?;
                 verdict.searched = (truths.tried, truths.of);
                 let inputs = ops[group[0]].inputs().len();
-                let news = truths.news(&declared(&ops[group[0]]), inputs);
+                let written = ops[group[0]].written();
+                let stays =
+                    |c: &Candidate| written.iter().all(|&(i, o)| c.entries[i] == c.entries[inputs + o]);
+                let mut news = truths.news(&declared(&ops[group[0]]), inputs);
+                news.retain(stays);
                 let found = |c: &Candidate| Found { strategy: c.strategy(inputs), even: c.even };
                 verdict.missing.extend(news.iter().map(found));
                 verdict.truths.push(truths);
