@@ -2,10 +2,12 @@
 
 use std::fmt;
 
+mod excerpt;
 mod kind;
 mod parse;
 mod reason;
 
+pub use excerpt::Excerpt;
 pub use kind::{Counted, ErrorKind, Operation, Quantity};
 pub use parse::ParseError;
 pub use reason::{Defect, Obstacle};
@@ -192,6 +194,12 @@ impl fmt::Display for Error {
                     | Operation::ThreadValues => Ok(()),
                 }
             }
+            Self::NotRepresentable { operands, obstacle: Obstacle::Parts { index } } => write!(
+                f,
+                "the parts of {} do not lie beside each other after {}: at index {index} what it makes of their sum is not \
+                 the sum of what it makes of them",
+                operands.1, operands.0
+            ),
             Self::NotRepresentable { operands, obstacle } => {
                 write!(f, "{} o {} is not a layout: ", operands.0, operands.1)?;
                 match obstacle {
@@ -205,7 +213,7 @@ impl fmt::Display for Error {
                         "the leaves of the inner layout together reach {reach} within a mode of the outer one that \
                          ends at {boundary}, and carry over it"
                     ),
-                    Obstacle::Enumeration { index } => {
+                    Obstacle::Enumeration { index } | Obstacle::Parts { index } => {
                         write!(
                             f,
                             "the value at index {index} is not the sum of what its coordinates give alone"

@@ -296,7 +296,7 @@ impl Placement {
         name: &str,
         dims: Option<usize>,
     ) -> Result<Placement, Error> {
-        let known = || cuts.names().map(|name| format!("{name}(dim)")).collect::<Vec<_>>().join(", ");
+        let known = || cuts.usages().collect::<Vec<_>>().join(", ");
         let all =
             || format!("a placement: R, S(dim), SS(dim,split_factor), RG(dim,[sizes]), {} or P(op)", known());
         if name.is_empty() || !r.eat("(") {

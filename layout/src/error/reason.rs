@@ -21,6 +21,11 @@ pub enum Obstacle {
         /// The greatest sum of the remainders below it.
         reach: i64,
     },
+    /// One function applied to the sum of parts is not the sum of what it makes of them.
+    Parts {
+        /// The first index at which it is not.
+        index: i64,
+    },
     /// Enumeration found the function is not additive over the leaves of `B`.
     Enumeration {
         /// The first index at which the only candidate has another value.
@@ -82,6 +87,8 @@ pub enum Defect {
     },
     /// A swizzle of bits and a layout cannot be exchanged.
     Entangled,
+    /// Another swizzle is applied to what comes of it than was applied before, and both are no one swizzle.
+    TwoSwizzles,
     /// Not every number below the size is a value, once.
     NoPermutation,
 }
@@ -120,6 +127,10 @@ impl fmt::Display for Defect {
             Self::Entangled => f.write_str(
                 "the swizzle that is applied to its values does not map bits of this layout to bits of it, so it cannot \
                  be applied first instead",
+            ),
+            Self::TwoSwizzles => f.write_str(
+                "a swizzle is applied before it and another one after it, and both together are no swizzle of a layout: \
+                 apply one after the other",
             ),
             Self::NoPermutation => f.write_str("its values are not every number below its size once"),
         }
