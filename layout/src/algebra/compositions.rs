@@ -155,7 +155,7 @@ impl Composed {
     ///
     /// let (a, f): (Layout, Composed) = ("(8,8):(8,1)".parse()?, "Sw<2,0,3> o 9 o (4,2):(8,2)".parse()?);
     /// let after = f.after(&a)?;
-    /// assert_eq!(after.to_string(), "Sw<2,3,-3> o 9 o (4,2):(1,16)");
+    /// assert_eq!(after.to_string(), "Sw<2,0,-3> o 9 o (4,2):(1,16)");
     /// assert!((0..8).all(|i| f.at(i).and_then(|j| a.at(j)) == after.at(i)));
     /// # Ok::<(), reshard_layout::Error>(())
     /// ```

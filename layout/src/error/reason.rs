@@ -80,6 +80,11 @@ pub enum Defect {
         /// How many modes it has.
         rank: usize,
     },
+    /// A layout from threads and values does not have these two modes.
+    NotThreadsAndValues {
+        /// How many modes it has.
+        rank: usize,
+    },
     /// A swizzle exchanges bits within a word.
     SwizzledWord {
         /// The number of elements in a word.
@@ -119,6 +124,9 @@ impl fmt::Display for Defect {
                 f,
                 "a mode that _ keeps is taken for a tile and a rest, and this has {rank} modes: name a tile such as 1:0"
             ),
+            Self::NotThreadsAndValues { rank } => {
+                write!(f, "it has {rank} modes, and threads and values are two")
+            }
             Self::SwizzledWord { width } => write!(
                 f,
                 "what is applied to its values does not act on whole words of {width}, a power of two up to the lowest \

@@ -93,7 +93,7 @@ fn a_layout_or_composition_after_a_composition_is_one_function_of_the_other() {
                     assert_eq!(total(&after), extended, "{a} extended o {g}");
                 }
                 Err(error) => {
-                    assert!(["not_representable", "inadmissible"].contains(&error.kind()), "{error}")
+                    assert!(["not_representable", "inadmissible"].contains(&error.kind()), "{error}");
                 }
             }
         }
@@ -102,7 +102,7 @@ fn a_layout_or_composition_after_a_composition_is_one_function_of_the_other() {
             match f.compose(g) {
                 Ok(after) => assert_eq!(Some(total(&after)), expected, "{f} o {g}"),
                 Err(error) => {
-                    assert!(error.kind() != "out_of_domain" || expected.is_none(), "{f} o {g}: {error}")
+                    assert!(error.kind() != "out_of_domain" || expected.is_none(), "{f} o {g}: {error}");
                 }
             }
         }
@@ -146,7 +146,7 @@ fn what_is_divided_by_a_composition_is_its_function_of_the_tile_and_of_the_rest(
                             there += 1;
                         }
                         Err(error) => {
-                            assert!(expected.is_none() || error.kind() != "out_of_domain", "{error}")
+                            assert!(expected.is_none() || error.kind() != "out_of_domain", "{error}");
                         }
                     }
                 }
