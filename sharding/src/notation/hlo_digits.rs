@@ -40,13 +40,13 @@ impl Sharding {
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     ///
-    /// So are tiles of a dim that does not divide, where they are over parts of axes of the mesh:
+    /// So are tiles of a dim that does not divide, where no digits of the mesh say them, as over parts of several axes:
     ///
     /// ```
     /// use reshard_sharding::{Mesh, Sharding};
-    /// let mesh: Mesh = "x=4".parse()?;
-    /// let s = Sharding::parse(&mesh, &[5], "{devices=[2,2]<=[4] last_tile_dim_replicate}")?;
-    /// assert_eq!((s.mesh().to_string(), s.to_string()), ("d0=2,d1=2".to_owned(), "S(0),R".to_owned()));
+    /// let mesh: Mesh = "x=2,y=4".parse()?;
+    /// let s = Sharding::parse(&mesh, &[5], "{devices=[4,2]<=[8] last_tile_dim_replicate}")?;
+    /// assert_eq!((s.mesh().to_string(), s.to_string()), ("d0=4,d1=2".to_owned(), "S(0),R".to_owned()));
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     ///
