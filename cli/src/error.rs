@@ -1,8 +1,10 @@
 //! The error of the command line: a kind for programs, a sentence for people, and an exit status.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use reshard_checkpoint::Class;
+use reshard_layout::Excerpt;
 
 /// How the process ends after an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +58,7 @@ impl CliError {
         Self {
             kind: "parse",
             message: message.into(),
-            place: caret(text, offset),
+            place: Some(Excerpt::around(text, offset).caret()),
             first: None,
             exit: Exit::Refused,
         }
@@ -109,7 +111,7 @@ impl CliError {
 
 impl fmt::Display for CliError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
+        f.write_str(&shortened(&self.message))
     }
 }
 
@@ -131,7 +133,7 @@ impl From<&reshard_checkpoint::Error> for CliError {
         Self {
             kind: error.kind(),
             message: error.to_string(),
-            place: error.place().and_then(|(text, at)| caret(text, at)),
+            place: error.place().map(|(text, at)| Excerpt::around(text, at).caret()),
             exit: match error.class() {
                 Class::Refused => Exit::Refused,
                 Class::Failed => Exit::Failed,
@@ -167,11 +169,17 @@ impl From<reshard_kernels::Error> for CliError {
     }
 }
 
-/// The text with a caret under the character at byte `offset`; none for texts that do not fit a line.
-fn caret(text: &str, offset: usize) -> Option<String> {
-    let before = text.get(..offset.min(text.len()))?;
-    if text.contains(['\n', '\r', '\t']) || text.len() > 200 {
-        return None;
+/// The longest message that is written; of a longer one, the middle is left out.
+const LONGEST: usize = 2000;
+
+/// A message, without its middle where it is too long to be read: what was given to a command may be any length.
+pub(crate) fn shortened(message: &str) -> Cow<'_, str> {
+    let count = message.chars().count();
+    if count <= LONGEST {
+        return Cow::Borrowed(message);
     }
-    Some(format!("{text}\n{}^", " ".repeat(before.chars().count())))
+    let kept = LONGEST / 2;
+    let begin: String = message.chars().take(kept).collect();
+    let end: String = message.chars().skip(count - kept).collect();
+    Cow::Owned(format!("{begin} … {end}"))
 }

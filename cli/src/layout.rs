@@ -12,6 +12,7 @@ use serde_json::{Value as Json, json};
 use super::Status;
 use super::arguments::Format;
 use super::console::{Console, Versioned};
+use super::error::shortened;
 
 /// Evaluate an expression of the layout algebra.
 ///
@@ -85,48 +86,29 @@ fn object(value: &Value) -> Json {
 
 /// The error as a JSON object.
 fn error_object(error: &Error) -> Json {
-    json!({"error": {"kind": error.kind(), "message": error.to_string()}})
+    json!({"error": {"kind": error.kind(), "message": shortened(&error.to_string())}})
 }
 
 /// The drawing of a value, if it can be drawn.
 fn drawing(value: &Value) -> Result<Option<Drawing>, Error> {
-    match value {
-        Value::Layout(layout) => Drawing::of_layout(layout).map(Some),
-        Value::Composed(composed) => Drawing::of_composed(composed).map(Some),
-        Value::Integer(_)
-        | Value::Bool(_)
-        | Value::Answer(_)
-        | Value::Tuple(_)
-        | Value::Named(_)
-        | Value::Pairs(_)
-        | Value::Points(_)
-        | Value::Swizzle(_)
-        | Value::Tiler(_)
-        | Value::Pattern(_) => Ok(None),
-    }
+    let layout = value.as_layout().map(Drawing::of_layout);
+    layout.or_else(|| value.as_composed().map(Drawing::of_composed)).transpose()
 }
 
 /// Why a value is not drawn.
 fn not_drawn(value: &Value) -> String {
-    match value {
-        Value::Named(named) => format!(
+    if let Some(named) = value.as_named() {
+        return format!(
             "{named} steps along {}, and only layouts of integers are drawn: give every axis an integer stride",
             named.names().collect::<Vec<_>>().join(", ")
-        ),
-        Value::Pairs(pairs) => {
-            format!("{pairs} has two sides, and only single layouts are drawn: draw each side before zip")
-        }
-        Value::Integer(_)
-        | Value::Bool(_)
-        | Value::Answer(_)
-        | Value::Tuple(_)
-        | Value::Layout(_)
-        | Value::Points(_)
-        | Value::Composed(_)
-        | Value::Swizzle(_)
-        | Value::Tiler(_)
-        | Value::Pattern(_) => format!("{value} is not a layout, and only layouts are drawn"),
+        );
     }
+    if let Some(pairs) = value.as_pairs() {
+        return format!(
+            "{pairs} has two sides, and only single layouts are drawn: draw each side before zip"
+        );
+    }
+    format!("{value} is not a layout, and only layouts are drawn")
 }
 
 fn single(args: &LayoutArgs, console: &mut Console<'_>) -> io::Result<Status> {
@@ -135,7 +117,7 @@ fn single(args: &LayoutArgs, console: &mut Console<'_>) -> io::Result<Status> {
             writeln!(console.out, "{}", Versioned::new(object).line())?;
         }
         // The sentence, and below it, indented, the line with the caret.
-        writeln!(console.err, "error: {}", message.replace('\n', "\n  "))?;
+        writeln!(console.err, "error: {}", shortened(&message.replace('\n', "\n  ")))?;
         Ok(REFUSED)
     };
     let value = match evaluate(args.expr.as_deref().unwrap_or_default()) {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use reshard_layout::Excerpt;
 use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
 
 use super::error::CliError;
@@ -40,7 +41,10 @@ fn parse(text: &str) -> Result<Vec<usize>, CliError> {
                 CliError::parse(
                     text,
                     text.len(),
-                    format!("cannot read the shape `{text}`: its bracket is not closed"),
+                    format!(
+                        "cannot read the shape `{}`: its bracket is not closed",
+                        Excerpt::around(text, text.len())
+                    ),
                 )
             })?
         }
@@ -53,7 +57,8 @@ fn parse(text: &str) -> Result<Vec<usize>, CliError> {
         let size = part.trim();
         let dim = size.parse().map_err(|_| {
             let place = at + part.len() - part.trim_start().len();
-            CliError::parse(text, place, format!("cannot read the shape `{text}`: `{size}` is not a size"))
+            let (shown, size) = (Excerpt::around(text, place), Excerpt::of(size));
+            CliError::parse(text, place, format!("cannot read the shape `{shown}`: `{size}` is not a size"))
         })?;
         dims.push(dim);
         at += part.len() + 1;

@@ -2,10 +2,12 @@
 
 use std::fmt;
 
+mod excerpt;
 mod kind;
 mod parse;
 mod reason;
 
+pub use excerpt::Excerpt;
 pub use kind::{Counted, ErrorKind, Operation, Quantity};
 pub use parse::ParseError;
 pub use reason::{Defect, Obstacle};
@@ -108,6 +110,29 @@ pub enum Error {
         /// The limit.
         limit: usize,
     },
+    /// A range of modes that is empty, or ends beyond the rank.
+    NoSuchRange {
+        /// Where it begins.
+        begin: usize,
+        /// Where it ends, the first mode that is not in it.
+        end: usize,
+        /// How many modes there are.
+        rank: usize,
+    },
+    /// There are more modes than are asked for.
+    TooManyModes {
+        /// How many are asked for.
+        asked: usize,
+        /// How many there are.
+        rank: usize,
+    },
+    /// Components that are not one for each mode: another number of them, or a tuple for a mode that is none.
+    NotOneEach {
+        /// How many components there are.
+        given: usize,
+        /// How many modes there are.
+        rank: usize,
+    },
     /// There is no mode of this number.
     NoSuchMode {
         /// The number asked for, from 0.
@@ -132,7 +157,10 @@ impl Error {
             Self::Undecided { .. } => ErrorKind::Undecided,
             Self::TooDeep { .. } => ErrorKind::TooDeep,
             Self::TooLarge { .. } => ErrorKind::TooLarge,
-            Self::NoSuchMode { .. } => ErrorKind::NoSuchMode,
+            Self::NoSuchRange { .. }
+            | Self::TooManyModes { .. }
+            | Self::NotOneEach { .. }
+            | Self::NoSuchMode { .. } => ErrorKind::NoSuchMode,
         }
     }
 
@@ -155,6 +183,9 @@ impl Error {
             | Self::Undecided { .. }
             | Self::TooDeep { .. }
             | Self::TooLarge { .. }
+            | Self::NoSuchRange { .. }
+            | Self::TooManyModes { .. }
+            | Self::NotOneEach { .. }
             | Self::NoSuchMode { .. } => self.to_string(),
         }
     }
@@ -192,6 +223,12 @@ impl fmt::Display for Error {
                     | Operation::ThreadValues => Ok(()),
                 }
             }
+            Self::NotRepresentable { operands, obstacle: Obstacle::Parts { index } } => write!(
+                f,
+                "the parts of {} do not lie beside each other after {}: at index {index} what it makes of their sum is not \
+                 the sum of what it makes of them",
+                operands.1, operands.0
+            ),
             Self::NotRepresentable { operands, obstacle } => {
                 write!(f, "{} o {} is not a layout: ", operands.0, operands.1)?;
                 match obstacle {
@@ -205,7 +242,7 @@ impl fmt::Display for Error {
                         "the leaves of the inner layout together reach {reach} within a mode of the outer one that \
                          ends at {boundary}, and carry over it"
                     ),
-                    Obstacle::Enumeration { index } => {
+                    Obstacle::Enumeration { index } | Obstacle::Parts { index } => {
                         write!(
                             f,
                             "the value at index {index} is not the sum of what its coordinates give alone"
@@ -235,6 +272,19 @@ impl fmt::Display for Error {
             ),
             Self::TooDeep { limit } => write!(f, "nesting is deeper than {limit}"),
             Self::TooLarge { what, limit } => write!(f, "there are more than {limit} {what}"),
+            Self::NoSuchRange { begin, end, rank } => write!(
+                f,
+                "there are no modes from {begin} up to {end}, without it: the rank is {rank}, and a range is not empty"
+            ),
+            Self::TooManyModes { asked, rank } => {
+                write!(f, "{asked} modes are asked for, and there are {rank} already")
+            }
+            Self::NotOneEach { given, rank } if given == rank => {
+                f.write_str("a tuple is given for a mode that is none: give an integer")
+            }
+            Self::NotOneEach { given, rank } => {
+                write!(f, "{given} components are given for {rank} modes: give one for each")
+            }
             Self::NoSuchMode { mode, rank } => write!(f, "there is no mode {mode}, the rank is {rank}"),
         }
     }

@@ -54,7 +54,7 @@ pub mod theory;
 
 pub use algebra::zip::Boundary;
 pub use banks::Banks;
-pub use error::{Counted, Defect, Error, ErrorKind, Obstacle, Operation, ParseError, Quantity};
+pub use error::{Counted, Defect, Error, ErrorKind, Excerpt, Obstacle, Operation, ParseError, Quantity};
 pub use few::{Few, Values};
 pub use int_tuple::IntTuple;
 pub use layout::Layout;

@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use reshard_layout::Excerpt;
+
 /// Why a mesh, placement, sharding or view could not be made.
 ///
 /// `Display` is one sentence with the offending values; [`Error::kind`] is the word that machines read.
@@ -165,9 +167,8 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Parse { what, input, at, expected } => {
-                write!(f, "cannot read the {what}: expected {expected} at byte {at}\n  {input}\n  ")?;
-                let column = input.get(..*at).map_or(0, |s| s.chars().count());
-                write!(f, "{}^", " ".repeat(column))
+                let caret = Excerpt::around(input, *at).caret().replace('\n', "\n  ");
+                write!(f, "cannot read the {what}: expected {expected} at byte {at}\n  {caret}")
             }
             Error::Overflow { what } => write!(f, "{what} does not fit in 63 bits"),
             Error::Mesh { reason }
@@ -177,7 +178,9 @@ impl fmt::Display for Error {
             | Error::View { reason }
             | Error::Meaningless { reason } => f.write_str(reason),
             Error::NoSuchRank { rank, mesh } => write!(f, "rank {rank} is not in {}", named(mesh)),
-            Error::NoSuchAxis { axis, mesh } => write!(f, "{} has no axis {axis:?}", named(mesh)),
+            Error::NoSuchAxis { axis, mesh } => {
+                write!(f, "{} has no axis {:?}", named(mesh), Excerpt::of(axis).to_string())
+            }
             Error::PlacementCount { placements, axes, mesh } => write!(
                 f,
                 "{} has {axes} axes but there are {placements} placements: give one per axis",
@@ -187,6 +190,7 @@ impl fmt::Display for Error {
                 write!(f, "{placement} shards dim {dim}, but the tensor has {dims} dims (counted from 0)")
             }
             Error::DimCount { named, dims, text } => {
+                let text = Excerpt::of(text);
                 write!(f, "{text} names {named} dims, but the tensor has {dims}: give one {{..}} per dim")
             }
             Error::NotExpressible { notation, reason } => {

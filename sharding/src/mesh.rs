@@ -297,13 +297,14 @@ impl Mesh {
         Some(self.axes().iter().zip(&c).fold(0, |i, (a, &x)| i * a.size + x))
     }
 
+    /// These axes as sub-axes.
+    pub(crate) fn whole_axes_named(&self, names: &[&str]) -> Result<SmallVec<[SubAxis; 4]>, Error> {
+        names.iter().map(|name| Ok(self.whole(self.axis(name)?))).collect()
+    }
+
     /// The group of whole axes, by name, in any order.
     pub fn group_of_axes(&self, names: &[&str]) -> Result<GroupPattern, Error> {
-        let subs = names
-            .iter()
-            .map(|n| Ok(self.whole(self.axis(n)?)))
-            .collect::<Result<SmallVec<[_; 4]>, Error>>()?;
-        self.group(&subs)
+        self.group(&self.whole_axes_named(names)?)
     }
 
     /// The group of some sub-axes, in any order.

@@ -31,20 +31,27 @@ impl Layout {
     ///
     /// None today; a `Result` like the rest of the algebra.
     pub fn max_common_layout(&self, other: &Self) -> Result<Self, Error> {
+        self.common_up_to(other, i64::MAX)
+    }
+
+    /// The beginning of the [common layout](Self::max_common_layout) that has at most so many indices.
+    pub(crate) fn common_up_to(&self, other: &Self, most: i64) -> Result<Self, Error> {
         let (left, right) = (self.right_inverse()?, other.right_inverse()?);
         let mut layout = Self::blank();
         let leaves = layout.modes_mut();
+        let mut room = most;
         for (a, b) in left.flat().iter().zip(right.flat()) {
             if a.stride != b.stride {
                 break;
             }
-            let extent = a.extent.min(b.extent);
+            let extent = a.extent.min(b.extent).min(room);
             if extent > 1 {
                 leaves.push_coalesced(0, Mode { extent, stride: a.stride });
             }
-            if a.extent != b.extent {
+            if (a.extent, b.extent) != (extent, extent) {
                 break;
             }
+            room /= extent;
         }
         layout.nest_coalesced();
         layout.seal();

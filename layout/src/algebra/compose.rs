@@ -180,11 +180,32 @@ enum Failure {
     Error(Error),
 }
 
-/// `outer o inner` by the closed form; `outer` is coalesced, and the values of `inner` lie in its domain.
-fn closed_form(outer: &[Mode], inner: &Layout, layout: &mut Layout) -> Result<(), Failure> {
+/// A leaf of the inner layout in either direction: backwards it is the forward one with its strides negated.
+fn compose_either_way<S: Inner>(
+    first_stride: i64,
+    boundaries: &mut [Carry],
+    at: usize,
+    leaf: Mode<S>,
+    leaves: &mut Modes<S>,
+) -> Result<(), Obstacle> {
+    let (step, start) = (leaf.stride.index(), leaves.len());
+    // What is reached from an index fits, so neither the step nor a value of the outer layout is the least integer.
+    let forward = leaf.map(|stride| stride.with_index(step.wrapping_abs()));
+    compose_leaf(first_stride, boundaries, at, forward, leaves)?;
+    if step < 0 {
+        for mode in leaves.iter_mut().skip(start) {
+            mode.stride = mode.stride.with_index(mode.stride.index().wrapping_neg());
+        }
+    }
+    Ok(())
+}
+
+/// `i -> outer(offset + inner(i)) - outer(offset)` by the closed form; `outer` is coalesced, the values `offset + inner(i)` lie
+/// in its domain, and `least` is the least of them.
+fn closed_form(outer: &[Mode], least: i64, inner: &Layout, layout: &mut Layout) -> Result<(), Failure> {
     let first_stride = outer.first().map_or(0, |leaf| leaf.stride);
     let mut boundaries = Carries::new();
-    push_carries(outer, 0, &mut boundaries);
+    push_carries(outer, least, &mut boundaries);
     let (leaves, nests) = layout.parts_mut();
     let whole = inner.profile().nests();
     // Few leaves become tuples; the nesting of those between is copied as it is.
@@ -194,7 +215,7 @@ fn closed_form(outer: &[Mode], inner: &Layout, layout: &mut Layout) -> Result<()
         if leaf.extent == 1 || leaf.stride == 0 {
             leaves.push(Mode { extent: leaf.extent, stride: 0 });
         } else {
-            compose_leaf(first_stride, &mut boundaries, at, leaf, leaves).map_err(Failure::Obstacle)?;
+            compose_either_way(first_stride, &mut boundaries, at, leaf, leaves).map_err(Failure::Obstacle)?;
         }
         let count = leaves.len() - start;
         if count > 1 {
@@ -263,16 +284,7 @@ impl Layout {
     #[allow(private_bounds, reason = "an inner stride is an integer or a pair with one")]
     pub fn compose_at<S: Inner>(&self, offset: i64, inner: &[Mode<S>]) -> Result<(i64, Modes<S>), Error> {
         let start = self.at(offset)?;
-        let outside = |value| Error::OutOfDomain { operation: Operation::Compose, value, size: self.size() };
-        let (mut least, mut greatest) = (offset, offset);
-        for mode in inner {
-            let reach = (mode.extent - 1).saturating_mul(mode.stride.index());
-            let end = if reach < 0 { &mut least } else { &mut greatest };
-            *end = end.saturating_add(reach);
-        }
-        if least < 0 || greatest >= self.size() {
-            return Err(outside(if least < 0 { least } else { greatest }));
-        }
+        let least = self.least_from(offset, inner.iter().map(|mode| mode.map(S::index)))?;
         let mut storage = Modes::new();
         let outer = coalesced(self.flat(), &mut storage);
         let first_stride = outer.first().map_or(0, |mode| mode.stride);
@@ -282,26 +294,67 @@ impl Layout {
             if mode.extent == 1 {
                 continue;
             }
-            let step = mode.stride.index();
-            if step == 0 {
+            if mode.stride.index() == 0 {
                 modes.push(mode);
                 continue;
             }
-            // What is reached from an index fits, so neither the step nor a value of the outer layout is the least integer.
-            let forward = mode.map(|stride| stride.with_index(step.wrapping_abs()));
-            let from = modes.len();
-            if let Err(obstacle) = compose_leaf(first_stride, &mut boundaries, at, forward, &mut modes) {
+            if let Err(obstacle) = compose_either_way(first_stride, &mut boundaries, at, mode, &mut modes) {
                 let inner = inner.iter().map(|mode| mode.map(S::index)).collect();
                 let operands = Box::new((self.clone().into(), Layout::from_flat(inner)?));
                 return Err(Error::NotRepresentable { operands, obstacle });
             }
-            if step < 0 {
-                for mode in modes.iter_mut().skip(from) {
-                    mode.stride = mode.stride.with_index(mode.stride.index().wrapping_neg());
-                }
-            }
         }
         Ok((start, modes))
+    }
+
+    /// The least of the values that modes reach from an offset on.
+    ///
+    /// # Errors
+    ///
+    /// `out_of_domain` unless all of them are indices of this layout.
+    fn least_from(&self, offset: i64, modes: impl Iterator<Item = Mode>) -> Result<i64, Error> {
+        let (mut least, mut greatest) = (offset, offset);
+        for mode in modes {
+            let reach = (mode.extent - 1).saturating_mul(mode.stride);
+            let end = if reach < 0 { &mut least } else { &mut greatest };
+            *end = end.saturating_add(reach);
+        }
+        if least < 0 || greatest >= self.size() {
+            let value = if least < 0 { least } else { greatest };
+            return Err(Error::OutOfDomain { operation: Operation::Compose, value, size: self.size() });
+        }
+        Ok(least)
+    }
+
+    /// The layout `R` with `R(i) = A(offset + B(i)) - A(offset)`, and `A(offset)`: [`compose_at`](Self::compose_at) of a
+    /// layout, whose shape `R` refines.
+    ///
+    /// ```
+    /// use reshard_layout::Layout;
+    ///
+    /// let a: Layout = "(4,3):(3,1)".parse()?;
+    /// let (start, r) = a.compose_from(11, &"((2,2),3):((-1,-2),-4)".parse()?)?;
+    /// assert_eq!((start, r.to_string()), (11, "((2,2),3):((-3,-6),-1)".to_owned()));
+    /// # Ok::<(), reshard_layout::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`compose`](Self::compose), and `out_of_domain` for an offset that is no index.
+    pub fn compose_from(&self, offset: i64, inner: &Self) -> Result<(i64, Self), Error> {
+        let start = self.at(offset)?;
+        let least = self.least_from(offset, inner.flat().iter().copied())?;
+        let mut storage = Modes::new();
+        let outer = coalesced(self.flat(), &mut storage);
+        let mut layout = Self::blank();
+        match closed_form(outer, least, inner, &mut layout) {
+            Ok(()) => Ok((start, layout)),
+            Err(Failure::Error(error)) => Err(error),
+            // Where adding the least value carries, its modes are of another size; enumeration finds them.
+            Err(Failure::Obstacle(_)) => recognise(inner, |value| value_at(outer, offset + value) - start)
+                .map(|exact| (start, exact))
+                .map_err(|refusal| refusal.into_error(self.clone().into(), inner)),
+        }
     }
 
     /// The layout `R` with `R(i) = A(B(i))`, `A` being this layout and `B` the inner one.
@@ -341,7 +394,7 @@ impl Layout {
         }
         let mut storage = Modes::new();
         let outer = coalesced(self.flat(), &mut storage);
-        match closed_form(outer, inner, layout) {
+        match closed_form(outer, 0, inner, layout) {
             Ok(()) => Ok(()),
             Err(Failure::Error(error)) => Err(error),
             Err(Failure::Obstacle(obstacle)) => {
@@ -387,14 +440,18 @@ impl Layout {
     /// As [`compose`](Self::compose), `out_of_domain` only for negative values of `inner`; `overflow` if the outer
     /// layout, continued as far as the inner one reaches, does not fit in 64 bits.
     pub fn compose_extended(&self, inner: &Self) -> Result<Self, Error> {
-        let reach = inner.max_value();
+        self.extended_to(inner.max_value())?.compose(inner)
+    }
+
+    /// The layout with its last leaf continued, so that `reach` is in its domain.
+    pub(crate) fn extended_to(&self, reach: i64) -> Result<Self, Error> {
         let Some((last, below)) = self.flat().split_last().filter(|_| reach >= self.size()) else {
-            return self.compose(inner);
+            return Ok(self.clone());
         };
         let mut outer = Modes::from_slice(below);
         // At least as large as the extent of the last leaf, because the reach is not less than the size.
         let extent = reach / below.iter().map(|leaf| leaf.extent).product::<i64>() + 1;
         outer.push(Mode { extent, stride: last.stride });
-        Self::from_flat(outer)?.compose(inner)
+        Self::from_flat(outer)
     }
 }

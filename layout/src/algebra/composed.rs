@@ -77,16 +77,12 @@ impl Composed {
     /// The composition, once it is known that all of `offset + inner(i)` lie in the domain of `outer`.
     ///
     /// # Errors
-    ///    /// `out_of_domain`; [`partial`](Self::partial) has no value there instead.
+    ///
+    /// `out_of_domain`; [`partial`](Self::partial) has no value there instead.
     pub fn new(outer: Outer, offset: i64, inner: Layout) -> Result<Self, Error> {
         let composed = Self::partial(outer, offset, inner);
-        match composed.outside() {
-            None => Ok(composed),
-            Some(value) => {
-                let size = composed.outer.size();
-                Err(Error::OutOfDomain { operation: Operation::Compose, value, size })
-            }
-        }
+        composed.check_total()?;
+        Ok(composed)
     }
 
     /// The composition, which has no value where `offset + inner(i)` is outside the domain of `outer`.
@@ -110,6 +106,17 @@ impl Composed {
     /// nothing.
     pub fn from_offset(offset: i64, inner: Layout) -> Self {
         Self::partial(Swizzle::IDENTITY.into(), offset, inner)
+    }
+
+    /// Fails with `out_of_domain` unless every index has a value.
+    pub(crate) fn check_total(&self) -> Result<(), Error> {
+        match self.outside() {
+            None => Ok(()),
+            Some(value) => {
+                let size = self.outer.size();
+                Err(Error::OutOfDomain { operation: Operation::Compose, value, size })
+            }
+        }
     }
 
     /// Whether every index has a value.

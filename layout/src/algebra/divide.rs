@@ -9,7 +9,8 @@
 //! If `T` tiles `[0, size(A))`, this is a permutation of the values of `A`. The complement is bounded by the size of
 //! the mode that is divided. CuTe C++ bounds it by the shape of `A` padded to a multiple of the tile and lets the last
 //! mode of `A` go on without end, so that 10 elements divided by a tile of 4 are three tiles, the last of which
-//! reaches over the end; here that is `out_of_domain`, because the result would have values that `A` has not.
+//! reaches over the end. Here that is `out_of_domain`, because the result would have values that `A` has not; the forms
+//! called `extended` are CuTe's, [`compose_extended`](Layout::compose_extended) in place of `compose`.
 //!
 //! The variants only regroup the modes. With `A` divided by mode, by `<T_0, T_1>`, and `(t_k, r_k)` the result of mode
 //! `k`:
@@ -23,13 +24,23 @@ use super::by_mode::{Tiler, by_mode, unzip};
 use crate::layout::Tuple;
 use crate::{Error, Layout};
 
-/// `A / T` for one layout.
-fn divide(layout: &Layout, tile: &Layout) -> Result<Layout, Error> {
+/// `(T, T*)`, the tile and where it begins.
+fn tile_and_rest(layout: &Layout, tile: &Layout) -> Result<Layout, Error> {
     let rest = tile.complement(layout.size())?;
     let mut both = Tuple::new();
     both.push(tile)?;
     both.push(&rest)?;
-    layout.compose(&both.finish()?)
+    both.finish()
+}
+
+/// `A / T` for one layout.
+fn divide(layout: &Layout, tile: &Layout) -> Result<Layout, Error> {
+    layout.compose(&tile_and_rest(layout, tile)?)
+}
+
+/// The same where `A` goes on without end.
+fn divide_extended(layout: &Layout, tile: &Layout) -> Result<Layout, Error> {
+    layout.compose_extended(&tile_and_rest(layout, tile)?)
 }
 
 /// `(tile, rest modes...)`.
@@ -118,5 +129,60 @@ impl Layout {
     pub fn flat_divide(&self, tiler: &Tiler) -> Result<Self, Error> {
         let (tile, rest) = unzip(&self.logical_divide(tiler)?, tiler)?;
         flat(&tile, &rest)
+    }
+}
+
+macro_rules! extended {
+    ($($name:ident $like:literal $tiler:literal $result:literal |$tile:ident, $rest:ident| $form:expr;)*) => {
+        impl Layout {
+            $(
+                #[doc = concat!("As [`", $like, "`](Self::", $like, "), the last leaf of what is divided going on without end.")]
+                ///
+                /// ```
+                /// use reshard_layout::Layout;
+                ///
+                /// let a: Layout = "(10,6):(6,1)".parse()?;
+                #[doc = concat!("let tiler = \"", $tiler, "\".parse()?;")]
+                #[doc = concat!("assert_eq!(a.", $like, "(&tiler).unwrap_err().kind(), \"out_of_domain\");")]
+                #[doc = concat!("assert_eq!(a.", stringify!($name), "(&tiler)?.to_string(), \"", $result, "\");")]
+                /// # Ok::<(), reshard_layout::Error>(())
+                /// ```
+                ///
+                /// # Errors
+                ///
+                #[doc = concat!("As [`", $like, "`](Self::", $like, "), and `out_of_domain` only for negative values of a tile.")]
+                pub fn $name(&self, tiler: &Tiler) -> Result<Self, Error> {
+                    let ($tile, $rest) = unzip(&self.logical_divide_extended(tiler)?, tiler)?;
+                    $form
+                }
+            )*
+        }
+    };
+}
+
+extended! {
+    zipped_divide_extended "zipped_divide" "<4:1, 3:1>" "((4,3),(3,2)):((6,1),(24,3))"
+        |tile, rest| Self::concat(&[tile, rest]);
+    tiled_divide_extended "tiled_divide" "<4:1, 3:1>" "((4,3),3,2):((6,1),24,3)" |tile, rest| tiled(tile, &rest);
+    flat_divide_extended "flat_divide" "<4:1, 3:1>" "(4,3,3,2):(6,1,24,3)" |tile, rest| flat(&tile, &rest);
+}
+
+impl Layout {
+    /// As [`logical_divide`](Self::logical_divide), the last leaf of what is divided going on without end: CuTe's division.
+    ///
+    /// ```
+    /// use reshard_layout::Layout;
+    ///
+    /// let a: Layout = "10:2".parse()?;
+    /// assert_eq!(a.logical_divide(&"4:1".parse()?).unwrap_err().kind(), "out_of_domain");
+    /// assert_eq!(a.logical_divide_extended(&"4:1".parse()?)?.to_string(), "(4,3):(2,8)");
+    /// # Ok::<(), reshard_layout::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`logical_divide`](Self::logical_divide), and `out_of_domain` only for negative values of a tile.
+    pub fn logical_divide_extended(&self, tiler: &Tiler) -> Result<Self, Error> {
+        by_mode(self, tiler, &divide_extended)
     }
 }

@@ -27,7 +27,7 @@ impl<S: Stride> Layout<S> {
     pub fn group(&self, range: Range<usize>) -> Result<Self, Error> {
         let rank = self.rank();
         if range.is_empty() || range.end > rank {
-            return Err(Error::NoSuchMode { mode: range.end.max(range.start), rank });
+            return Err(Error::NoSuchRange { begin: range.start, end: range.end, rank });
         }
         let group = Tuple::collect(self.modes().take(range.end).skip(range.start).map(Ok));
         let (before, after) = (self.modes().take(range.start), self.modes().skip(range.end));

@@ -6,9 +6,11 @@
 //! ```
 //!
 //! Both are a layout and the value at its index 0. The tiles of all `c` cover `A` once, and so do the parts of all `t`, if
-//! the tile divides `A`: division is a permutation of its values.
+//! the tile divides `A`: division is a permutation of its values. Of a composition `S o k o B` they are those of `B`, from
+//! `k` on.
 
 use super::by_mode::Tiler;
+use super::composed::Composed;
 use super::slice::Pattern;
 use crate::{Error, Layout};
 
@@ -70,5 +72,34 @@ impl Layout {
         let whole =
             if rest.is_scalar() { Pattern::Any } else { Pattern::Modes(vec![Pattern::Any; rest.rank()]) };
         tiles.slice(&Pattern::Modes(vec![within, whole]))
+    }
+}
+
+impl Composed {
+    /// The tile at a coordinate among the tiles: see [`Layout::local_tile`].
+    ///
+    /// ```
+    /// use reshard_layout::algebra::Composed;
+    ///
+    /// let a: Composed = "Sw<2,0,3> o 0 o (8,8):(8,1)".parse()?;
+    /// let tile = a.local_tile(&"<4,2>".parse()?, &"(1,3)".parse()?)?;
+    /// assert_eq!(tile.to_string(), "Sw<2,0,3> o 38 o (4,2):(8,1)");
+    /// # Ok::<(), reshard_layout::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Layout::local_tile`], `overflow`.
+    pub fn local_tile(&self, tiler: &Tiler, coordinate: &Pattern) -> Result<Self, Error> {
+        self.part(self.inner().local_tile(tiler, coordinate)?)
+    }
+
+    /// What thread `thread` has of it: see [`Layout::local_partition`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Layout::local_partition`], `overflow`.
+    pub fn local_partition(&self, threads: &Layout, thread: i64) -> Result<Self, Error> {
+        self.part(self.inner().local_partition(threads, thread)?)
     }
 }

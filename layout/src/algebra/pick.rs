@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use crate::layout::Tuple;
 use crate::stride::Stride;
-use crate::{Error, IntTuple, Layout};
+use crate::{Counted, Error, IntTuple, Layout};
 
 /// What has modes and is made of them.
 trait Parts: Sized + Clone {
@@ -63,15 +63,18 @@ fn select<P: Parts>(whole: &P, modes: &[usize]) -> Result<P, Error> {
 fn take<P: Parts>(whole: &P, range: Range<usize>) -> Result<P, Error> {
     let parts = whole.parts();
     if range.is_empty() || range.end > parts.len() {
-        return Err(Error::NoSuchMode { mode: range.end.max(range.start), rank: parts.len() });
+        return Err(Error::NoSuchRange { begin: range.start, end: range.end, rank: parts.len() });
     }
     P::whole(parts.into_iter().skip(range.start).take(range.len()).collect())
 }
 
 fn insert<P: Parts>(whole: &P, at: impl Fn(usize) -> usize, part: &P, rank: usize) -> Result<P, Error> {
     let mut parts = whole.parts();
-    if rank < parts.len() || rank > crate::MAX_LEAVES {
-        return Err(Error::NoSuchMode { mode: parts.len().max(1) - 1, rank });
+    if rank < parts.len() {
+        return Err(Error::TooManyModes { asked: rank, rank: parts.len() });
+    }
+    if rank > crate::MAX_LEAVES {
+        return Err(Error::TooLarge { what: Counted::Leaves, limit: crate::MAX_LEAVES });
     }
     let missing = rank - parts.len();
     let place = at(parts.len());

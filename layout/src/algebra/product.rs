@@ -25,9 +25,8 @@ use crate::layout::Tuple;
 use crate::modes::Modes;
 use crate::{Error, Layout, Operation, Quantity};
 
-/// `A* o B`: where the copies of `A` go.
-fn copies(layout: &Layout, pattern: &Layout) -> Result<Layout, Error> {
-    let reach = pattern.cosize();
+/// `A*`: where copies of `A` fit, so many of them.
+pub(crate) fn room_for_copies(layout: &Layout, reach: i64) -> Result<Layout, Error> {
     let mut sorted = Modes::new();
     sort_leaves(layout, Operation::Complement, &mut sorted)?;
     let bound = match sorted.last() {
@@ -38,7 +37,12 @@ fn copies(layout: &Layout, pattern: &Layout) -> Result<Layout, Error> {
     let bound = if reach == 1 { Some(1) } else { bound };
     let bound =
         bound.ok_or(Error::Overflow { quantity: Quantity::Span, left: layout.max_value(), right: reach })?;
-    layout.complement(bound)?.compose(pattern)
+    layout.complement(bound)
+}
+
+/// `A* o B`: where the copies of `A` go.
+fn copies(layout: &Layout, pattern: &Layout) -> Result<Layout, Error> {
+    room_for_copies(layout, pattern.cosize())?.compose(pattern)
 }
 
 /// `A (x) B` for one layout.

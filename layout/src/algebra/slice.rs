@@ -103,10 +103,7 @@ fn split(layout: &Layout, pattern: &Pattern, open: &mut Tuple, fixed: &mut Tuple
         Pattern::Modes(patterns) => {
             let rank = layout.rank();
             if patterns.len() != rank {
-                return Err(Error::NoSuchMode {
-                    mode: patterns.len().max(rank) - 1,
-                    rank: patterns.len().min(rank),
-                });
+                return Err(Error::NotOneEach { given: patterns.len(), rank });
             }
             // Values of different modes add up to a value of the layout, which fits.
             layout.modes().zip(patterns).try_fold(0_i64, |value, (mode, pattern)| {

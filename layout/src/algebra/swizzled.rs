@@ -6,6 +6,7 @@
 //! | slice | `S o (k + value of the fixed) o R` | `B(c) = value + R(open)` |
 //! | downcast by `n` | `S_n o n k o downcast(B)` | `S_n(n x + j) = n S(x) + j` for `j < n` |
 //! | upcast by `n` | `S^n o k/n o upcast(B)` | the same, backwards |
+//! | local tile, local partition | `S o (k + start) o part(B)` | they are slices of divisions |
 //! | right, left inverse | `inverse(B) o S^-1 = S' o inverse(B)` | bits go through a layout that permutes bits |
 //!
 //! A swizzle goes **through** a layout `A` if some swizzle `S'` has `A(S(x)) = S'(A(x))` on the domain of `A`. Where extents
@@ -13,7 +14,6 @@
 //! is, so this is to be checked for single bits: `S'` adds to the bit `A(e)` what `A` makes of what `S` adds to `e`.
 
 use super::composed::{Composed, Outer};
-use super::exact::ENUMERATION_BUDGET;
 use super::slice::Pattern;
 use crate::modes::{Mode, Modes, coalesced};
 use crate::{Defect, Error, Layout, Operation, Quantity, Swizzle};
@@ -114,10 +114,14 @@ impl Composed {
     ///
     /// As [`Layout::slice`], `overflow`.
     pub fn slice(&self, pattern: &Pattern) -> Result<Self, Error> {
-        let (open, value) = self.inner().slice(pattern)?;
+        self.part(self.inner().slice(pattern)?)
+    }
+
+    /// The composition with a part of its inner layout, from a value of that on.
+    pub(super) fn part(&self, (part, value): (Layout, i64)) -> Result<Self, Error> {
         let overflow = Error::Overflow { quantity: Quantity::Value, left: self.offset(), right: value };
         let offset = self.offset().checked_add(value).ok_or(overflow)?;
-        Ok(Self::partial(self.outer().clone(), offset, open))
+        Ok(Self::partial(self.outer().clone(), offset, part))
     }
 
     fn broken_word(&self, width: i64) -> Error {
@@ -239,38 +243,13 @@ impl Composed {
         self.inverted(Operation::LeftInverse, &Layout::left_inverse)
     }
 
-    /// The layout `A` after this composition: `A o S = S' o A`, where the swizzle goes through `A`.
-    ///
-    /// # Errors
-    ///
-    /// `inadmissible` if it does not, or there is an offset before it; those of [`Layout::compose`].
-    pub fn after(&self, layout: &Layout) -> Result<Self, Error> {
-        match self.outer() {
-            Outer::Layout(outer) => {
-                Self::new(layout.compose(outer)?.into(), self.offset(), self.inner().clone())
-            }
-            Outer::Swizzle(swizzle) => {
-                let through = if self.offset() == 0 { swizzle.through(layout) } else { None };
-                let through = through.ok_or_else(|| Error::Inadmissible {
-                    operation: Operation::Compose,
-                    operand: Box::new(layout.clone()),
-                    defect: Defect::Entangled,
-                })?;
-                Ok(Self::partial(through.into(), 0, layout.compose(self.inner())?))
-            }
-        }
-    }
-
     /// The length of the interval of values, by enumeration.
     ///
     /// # Errors
     ///
-    /// `out_of_domain` where it is [partial](Self::partial), `undecided` beyond [`ENUMERATION_BUDGET`].
+    /// `out_of_domain` where it is [partial](Self::partial), `undecided` beyond [`ENUMERATION_BUDGET`](super::ENUMERATION_BUDGET).
     pub fn cosize(&self) -> Result<i64, Error> {
-        if self.size() > ENUMERATION_BUDGET {
-            let operands = Box::new((self.outer().clone(), self.inner().clone()));
-            return Err(Error::Undecided { operands, budget: ENUMERATION_BUDGET });
-        }
+        self.check_budget(self.size())?;
         let (mut least, mut greatest) = (i64::MAX, i64::MIN);
         for index in 0..self.size() {
             let value = self.at(index)?;

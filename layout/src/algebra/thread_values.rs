@@ -104,7 +104,7 @@ impl ThreadValues {
         let tile = tile.product_each()?;
         let size = Layout::column_major_of(&tile)?.size();
         if layout.is_scalar() || layout.rank() != 2 {
-            return Err(refused(layout, Defect::NotAPair { rank: layout.rank() }));
+            return Err(refused(layout, Defect::NotThreadsAndValues { rank: layout.rank() }));
         }
         if !layout.is_compact() || layout.size() != size {
             return Err(refused(layout, Defect::NoPermutation));

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::ErrorKind;
+use super::{ErrorKind, Excerpt};
 
 /// The place in a text that could not be read, and what was expected there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -10,27 +10,16 @@ pub struct ParseError {
     pub(super) kind: ErrorKind,
     offset: usize,
     message: String,
-    /// The part of the line around the place, and the column of the place within it.
-    window: String,
-    column: usize,
+    excerpt: Excerpt,
 }
 
 impl ParseError {
-    /// How much of a long line is kept on either side of the place.
-    const MARGIN: usize = 60;
-
     pub(crate) fn new(kind: ErrorKind, text: &str, offset: usize, message: String) -> Self {
         let mut offset = offset.min(text.len());
         while !text.is_char_boundary(offset) {
             offset -= 1;
         }
-        let line_start = text[..offset].rfind('\n').map_or(0, |at| at + 1);
-        let before: Vec<char> = text[line_start..offset].chars().rev().take(Self::MARGIN).collect();
-        let after = text[offset..].chars().take_while(|c| *c != '\n').take(Self::MARGIN);
-        // A control character would move the caret away from its place.
-        let window =
-            before.iter().rev().copied().chain(after).map(|c| if c.is_control() { ' ' } else { c }).collect();
-        Self { kind, offset, message, window, column: before.len() }
+        Self { kind, offset, message, excerpt: Excerpt::around(text, offset) }
     }
 
     /// The byte offset of the place in the text.
@@ -48,7 +37,7 @@ impl ParseError {
     /// assert_eq!(error.caret(), "(4,2:(1,4)\n    ^");
     /// ```
     pub fn caret(&self) -> String {
-        format!("{}\n{}^", self.window, " ".repeat(self.column))
+        self.excerpt.caret()
     }
 }
 

@@ -21,6 +21,11 @@ pub enum Obstacle {
         /// The greatest sum of the remainders below it.
         reach: i64,
     },
+    /// One function applied to the sum of parts is not the sum of what it makes of them.
+    Parts {
+        /// The first index at which it is not.
+        index: i64,
+    },
     /// Enumeration found the function is not additive over the leaves of `B`.
     Enumeration {
         /// The first index at which the only candidate has another value.
@@ -75,6 +80,11 @@ pub enum Defect {
         /// How many modes it has.
         rank: usize,
     },
+    /// A layout from threads and values does not have these two modes.
+    NotThreadsAndValues {
+        /// How many modes it has.
+        rank: usize,
+    },
     /// A swizzle exchanges bits within a word.
     SwizzledWord {
         /// The number of elements in a word.
@@ -82,6 +92,8 @@ pub enum Defect {
     },
     /// A swizzle of bits and a layout cannot be exchanged.
     Entangled,
+    /// Another swizzle is applied to what comes of it than was applied before, and both are no one swizzle.
+    TwoSwizzles,
     /// Not every number below the size is a value, once.
     NoPermutation,
 }
@@ -112,6 +124,9 @@ impl fmt::Display for Defect {
                 f,
                 "a mode that _ keeps is taken for a tile and a rest, and this has {rank} modes: name a tile such as 1:0"
             ),
+            Self::NotThreadsAndValues { rank } => {
+                write!(f, "it has {rank} modes, and threads and values are two")
+            }
             Self::SwizzledWord { width } => write!(
                 f,
                 "what is applied to its values does not act on whole words of {width}, a power of two up to the lowest \
@@ -120,6 +135,10 @@ impl fmt::Display for Defect {
             Self::Entangled => f.write_str(
                 "the swizzle that is applied to its values does not map bits of this layout to bits of it, so it cannot \
                  be applied first instead",
+            ),
+            Self::TwoSwizzles => f.write_str(
+                "a swizzle is applied before it and another one after it, and both together are no swizzle of a layout: \
+                 apply one after the other",
             ),
             Self::NoPermutation => f.write_str("its values are not every number below its size once"),
         }

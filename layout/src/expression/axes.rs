@@ -41,29 +41,8 @@ impl Change {
 impl Operand {
     /// The layout with axes or of pairs that a value is, if it is one.
     pub(super) fn of(value: &Value) -> Option<Self> {
-        match value {
-            Value::Named(named) => Some(Self::Steps(named.as_ref().clone())),
-            Value::Pairs(pairs) => Some(Self::Pairs(pairs.as_ref().clone())),
-            Value::Integer(_)
-            | Value::Bool(_)
-            | Value::Answer(_)
-            | Value::Tuple(_)
-            | Value::Layout(_)
-            | Value::Points(_)
-            | Value::Composed(_)
-            | Value::Swizzle(_)
-            | Value::Tiler(_)
-            | Value::Pattern(_) => None,
-        }
-    }
-
-    /// The value at an index or a coordinate.
-    pub(super) fn at(&self, coordinate: &IntTuple) -> Result<Value, Error> {
-        match self {
-            Self::Steps(named) => named.value_at(coordinate),
-            Self::Pairs(pairs) => pairs.value_at(coordinate),
-        }
-        .map(Value::from)
+        let steps = value.as_named().map(|named| Self::Steps(named.clone()));
+        steps.or_else(|| value.as_pairs().map(|pairs| Self::Pairs(pairs.clone())))
     }
 
     fn change(&self, change: &Change) -> Result<Value, Error> {
@@ -92,41 +71,38 @@ impl Operand {
 impl Operation<'_> {
     /// The error that a layout of integers, or something else, was expected.
     pub(super) fn expected_layout<T>(&self, what: &str, value: &Placed) -> Result<T, Error> {
-        match &value.1 {
-            Value::Named(named) => {
-                let along: Vec<&str> = named.names().collect();
-                let message = format!(
-                    "expected {what} with integer strides, found {named}, which steps along {}: give every axis an \
-                     integer stride, or take a mode without one",
-                    along.join(", ")
-                );
-                Err(self.wrong(value.0, message))
-            }
-            Value::Pairs(pairs) => {
-                let message = format!(
-                    "expected {what} with integer strides, found the pairs {pairs}: take one side, before zip"
-                );
-                Err(self.wrong(value.0, message))
-            }
-            Value::Integer(_)
-            | Value::Bool(_)
-            | Value::Answer(_)
-            | Value::Tuple(_)
-            | Value::Layout(_)
-            | Value::Points(_)
-            | Value::Composed(_)
-            | Value::Swizzle(_)
-            | Value::Tiler(_)
-            | Value::Pattern(_) => self.expected(what, value),
+        if let Some(named) = value.1.as_named() {
+            let along: Vec<&str> = named.names().collect();
+            let message = format!(
+                "expected {what} with integer strides, found {named}, which steps along {}: give every axis an \
+                 integer stride, or take a mode without one",
+                along.join(", ")
+            );
+            return Err(self.refused(value.0, message));
         }
+        if let Some(pairs) = value.1.as_pairs() {
+            let message = format!(
+                "expected {what} with integer strides, found the pairs {pairs}: take one side, before zip"
+            );
+            return Err(self.refused(value.0, message));
+        }
+        if let Some(composed) = value.1.as_composed() {
+            let message = format!(
+                "expected {what}, found the composition {composed}, which has no strides of its own: take {}, which is \
+                 applied first",
+                composed.inner()
+            );
+            return Err(self.refused(value.0, message));
+        }
+        self.expected(what, value)
     }
 
     /// An operand of any kind; one of integers steps in the local buffer.
     fn operand(&self, value: &Placed) -> Result<Operand, Error> {
-        match (&value.1, Operand::of(&value.1)) {
+        match (value.1.as_layout(), Operand::of(&value.1)) {
             (_, Some(operand)) => Ok(operand),
-            (Value::Layout(layout), None) => Ok(Operand::Steps(layout.into())),
-            (_, None) => self.expected("a layout", value),
+            (Some(layout), None) => Ok(Operand::Steps(layout.into())),
+            (None, None) => self.expected_layout("a layout", value),
         }
     }
 
@@ -148,7 +124,7 @@ impl Operation<'_> {
                     "expected layouts of one kind, and {single} is not one of pairs as the others are: zip it with \
                      another side first"
                 );
-                return Err(self.wrong(value.0, message));
+                return Err(self.refused(value.0, message));
             }
         }
         if all_pairs.is_empty() { steps(all_steps) } else { pairs(all_pairs) }
@@ -160,7 +136,7 @@ impl Operation<'_> {
             Operand::Steps(named) => Ok(named),
             Operand::Pairs(pairs) => {
                 let message = format!("zip takes two sides, and {pairs} already has two: zip single layouts");
-                Err(self.wrong(value.0, message))
+                Err(self.refused(value.0, message))
             }
         }
     }

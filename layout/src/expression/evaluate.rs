@@ -3,7 +3,6 @@
 //! Only [`Expression::value`] recurses, as deep as the expression, and its frames are small: the operations run when all
 //! arguments have their values.
 
-use super::axes::Operand;
 use super::{Expression, Function, Node, Term, Value};
 use crate::algebra::{Composed, Outer, Pattern, ThreadValues, Tiler};
 use crate::error::ParseError;
@@ -62,20 +61,26 @@ impl Operation<'_> {
         Err(self.wrong(*place, format!("expected {what}, found {}", value.noun())))
     }
 
+    /// What was read is well formed, and has no answer.
+    pub(super) fn refused(&self, place: usize, message: String) -> Error {
+        Error::Parse(Box::new(ParseError::new(ErrorKind::Inadmissible, self.text, place, message)))
+    }
+
     pub(super) fn layout<'v>(&self, value: &'v Placed) -> Result<&'v Layout, Error> {
-        if let Value::Layout(layout) = &value.1 {
-            Ok(layout)
-        } else {
-            self.expected_layout("a layout", value)
-        }
+        value.1.as_layout().map_or_else(|| self.expected_layout("a layout", value), Ok)
     }
 
     pub(super) fn integer(&self, value: &Placed) -> Result<i64, Error> {
-        if let Value::Integer(integer) = &value.1 { Ok(*integer) } else { self.expected("an integer", value) }
+        value.1.as_integer().map_or_else(|| self.expected("an integer", value), Ok)
     }
 
     pub(super) fn pattern<'v>(&self, value: &'v Placed) -> Result<&'v Pattern, Error> {
-        if let Value::Pattern(pattern) = &value.1 { Ok(pattern) } else { self.expected("a pattern", value) }
+        value.1.as_pattern().map_or_else(|| self.expected("a pattern", value), Ok)
+    }
+
+    /// A layout or a composition.
+    pub(super) fn composed(&self, value: &Placed) -> Result<Composed, Error> {
+        value.1.to_composed().map_or_else(|| self.expected_layout("a layout", value), Ok)
     }
 
     pub(super) fn index(&self, value: &Placed) -> Result<usize, Error> {
@@ -89,20 +94,7 @@ impl Operation<'_> {
     }
 
     pub(super) fn tuple(&self, value: &Placed) -> Result<IntTuple, Error> {
-        match &value.1 {
-            Value::Integer(integer) => Ok(IntTuple::scalar(*integer)),
-            Value::Tuple(tuple) => Ok(tuple.clone()),
-            Value::Bool(_)
-            | Value::Answer(_)
-            | Value::Layout(_)
-            | Value::Named(_)
-            | Value::Pairs(_)
-            | Value::Points(_)
-            | Value::Composed(_)
-            | Value::Swizzle(_)
-            | Value::Tiler(_)
-            | Value::Pattern(_) => self.expected("a tuple", value),
-        }
+        value.1.to_tuple().map_or_else(|| self.expected("a tuple", value), Ok)
     }
 
     /// The products of the components of a shape.
@@ -125,19 +117,27 @@ impl Operation<'_> {
     }
 
     pub(super) fn tiler(&self, value: &Placed) -> Result<Tiler, Error> {
-        match &value.1 {
-            Value::Layout(layout) => Ok(Tiler::Layout(layout.clone())),
-            Value::Tiler(tiler) => Ok(tiler.clone()),
-            Value::Integer(extent) => Layout::scalar(*extent, 1).map(Tiler::Layout),
-            Value::Tuple(shape) => Tiler::of_shape(shape),
-            Value::Bool(_)
-            | Value::Answer(_)
-            | Value::Named(_)
-            | Value::Pairs(_)
-            | Value::Points(_)
-            | Value::Composed(_)
-            | Value::Swizzle(_)
-            | Value::Pattern(_) => self.expected_layout("a layout or a tiler", value),
+        if let Value::Tiler(tiler) = &value.1 {
+            return Ok(tiler.clone());
+        }
+        if let Some(composed) = value.1.as_composed() {
+            // One that is a layout, such as the tile of another one, is taken for it.
+            if let Ok((0, layout)) = composed.from_first_value() {
+                return Ok(Tiler::Layout(layout));
+            }
+            let message = format!(
+                "a tile beside others, or of a layout by mode, has strides, and {composed} has none of its own: divide by \
+                 mode by {}, and apply the rest last",
+                composed.inner()
+            );
+            return Err(self.refused(value.0, message));
+        }
+        if let Some(layout) = value.1.as_layout() {
+            return Ok(Tiler::Layout(layout.clone()));
+        }
+        match value.1.to_tuple() {
+            Some(shape) => Tiler::of_shape(&shape),
+            None => self.expected_layout("a layout or a tiler", value),
         }
     }
 
@@ -147,56 +147,26 @@ impl Operation<'_> {
     }
 
     fn outer(&self, value: &Placed) -> Result<Outer, Error> {
-        match &value.1 {
-            Value::Layout(layout) => Ok(Outer::Layout(layout.clone())),
-            Value::Swizzle(swizzle) => Ok(Outer::Swizzle(*swizzle)),
-            Value::Integer(_)
-            | Value::Bool(_)
-            | Value::Answer(_)
-            | Value::Tuple(_)
-            | Value::Named(_)
-            | Value::Pairs(_)
-            | Value::Points(_)
-            | Value::Composed(_)
-            | Value::Tiler(_)
-            | Value::Pattern(_) => self.expected_layout("a layout or a swizzle", value),
-        }
+        value.1.to_outer().map_or_else(|| self.expected_layout("a layout or a swizzle", value), Ok)
     }
 
     fn apply(&self, function: &Value, values: &[Placed]) -> Result<Value, Error> {
-        let coordinates = || {
-            let coordinates: Result<Vec<_>, _> = values.iter().map(|value| self.tuple(value)).collect();
-            IntTuple::tuple(&coordinates?)
-        };
-        if let (Value::Layout(layout), true) = (function, values.len() != 1) {
-            return layout.offset_at(&coordinates()?).map(Value::Integer);
+        if let Some(swizzle) = function.as_swizzle() {
+            let [index] = values else {
+                return Err(self.wrong(self.place, format!("{} takes one index", function.noun())));
+            };
+            return swizzle.at(self.integer(index)?).map(Value::Integer);
         }
-        if let Some(operand) = Operand::of(function) {
-            return operand.at(&if let [index] = values { self.tuple(index)? } else { coordinates()? });
-        }
-        if let (Value::Composed(composed), true) = (function, values.len() != 1) {
-            return composed.value_at(&coordinates()?).map(Value::Integer);
-        }
-        let [index] = values else {
-            return Err(self.wrong(self.place, format!("{} takes one index", function.noun())));
-        };
-        match function {
-            Value::Layout(layout) => layout.offset_at(&self.tuple(index)?),
-            Value::Composed(composed) => composed.value_at(&self.tuple(index)?),
-            Value::Swizzle(swizzle) => swizzle.at(self.integer(index)?),
-            Value::Integer(_)
-            | Value::Bool(_)
-            | Value::Answer(_)
-            | Value::Tuple(_)
-            | Value::Named(_)
-            | Value::Pairs(_)
-            | Value::Points(_)
-            | Value::Tiler(_)
-            | Value::Pattern(_) => {
-                Err(self.wrong(self.place, format!("{} cannot be applied to an index", function.noun())))
+        let coordinate = match values {
+            [index] => self.tuple(index)?,
+            several => {
+                let coordinates: Result<Vec<_>, _> = several.iter().map(|value| self.tuple(value)).collect();
+                IntTuple::tuple(&coordinates?)?
             }
-        }
-        .map(Value::Integer)
+        };
+        function.at(&coordinate).unwrap_or_else(|| {
+            Err(self.wrong(self.place, format!("{} cannot be applied to an index", function.noun())))
+        })
     }
 
     fn composition(&self, outer: &Placed, inner: &Placed) -> Result<Value, Error> {
@@ -220,11 +190,18 @@ impl Operation<'_> {
     /// A swizzle after another one, if both are one.
     pub(super) fn after(&self, outer: &Placed, swizzle: Swizzle, first: Swizzle) -> Result<Swizzle, Error> {
         let message = || format!("{swizzle} after {first} is not a swizzle: apply one after the other");
-        swizzle.after(first).ok_or_else(|| self.wrong(outer.0, message()))
+        swizzle.after(first).ok_or_else(|| self.refused(outer.0, message()))
     }
 
     fn call(&self, function: Function, arguments: &[Placed]) -> Result<Value, Error> {
         use Function as F;
+        let plain: Vec<Placed>;
+        let arguments = if arguments.iter().any(|(_, value)| value.is_plain_composition()) {
+            plain = arguments.iter().map(|(place, value)| (*place, value.clone().plain())).collect();
+            &plain
+        } else {
+            arguments
+        };
         let special = self.call_with_axes(function, arguments);
         let special = special.or_else(|| self.call_with_composition(function, arguments));
         if let Some(answer) = special.or_else(|| self.call_with_tuples(function, arguments)) {
@@ -242,9 +219,8 @@ impl Operation<'_> {
                 Ok(Composed::partial(outer, offset, layout(b)?.clone()).into())
             }
             (F::CompositionAt, [a, offset, b]) => {
-                let (a, offset, b) = (layout(a)?, self.integer(offset)?, layout(b)?);
-                let (start, modes) = a.compose_at(offset, b.flat())?;
-                Ok(Composed::from_offset(start, Layout::from_flat(modes)?).into())
+                let (start, modes) = layout(a)?.compose_from(self.integer(offset)?, layout(b)?)?;
+                Ok(Composed::from_offset(start, modes).into())
             }
             (F::Complement, [a]) => {
                 let a = layout(a)?;
@@ -258,6 +234,18 @@ impl Operation<'_> {
             (F::ZippedDivide, [a, t]) => layout(a)?.zipped_divide(&self.tiler(t)?).map(Value::Layout),
             (F::TiledDivide, [a, t]) => layout(a)?.tiled_divide(&self.tiler(t)?).map(Value::Layout),
             (F::FlatDivide, [a, t]) => layout(a)?.flat_divide(&self.tiler(t)?).map(Value::Layout),
+            (F::LogicalDivideExtended, [a, t]) => {
+                layout(a)?.logical_divide_extended(&self.tiler(t)?).map(Value::Layout)
+            }
+            (F::ZippedDivideExtended, [a, t]) => {
+                layout(a)?.zipped_divide_extended(&self.tiler(t)?).map(Value::Layout)
+            }
+            (F::TiledDivideExtended, [a, t]) => {
+                layout(a)?.tiled_divide_extended(&self.tiler(t)?).map(Value::Layout)
+            }
+            (F::FlatDivideExtended, [a, t]) => {
+                layout(a)?.flat_divide_extended(&self.tiler(t)?).map(Value::Layout)
+            }
             (F::LogicalProduct, [a, t]) => layout(a)?.logical_product(&self.tiler(t)?).map(Value::Layout),
             (F::ZippedProduct, [a, t]) => layout(a)?.zipped_product(&self.tiler(t)?).map(Value::Layout),
             (F::TiledProduct, [a, t]) => layout(a)?.tiled_product(&self.tiler(t)?).map(Value::Layout),

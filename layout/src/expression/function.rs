@@ -46,7 +46,7 @@ functions! {
     Coalesce "coalesce" "A [, profile]" "The shortest layout of the same function, or that by profile.";
     Filter "filter" "A" "Without modes of stride 0 and extent 1.";
     Composition "composition" "A, B" "R(i) = A(B(i)); B may be a tiler, A may be a swizzle.";
-    CompositionAt "composition_at" "A, k, B" "The function i -> A(k + B(i)) as A(k + B(0)) and a flat layout.";
+    CompositionAt "composition_at" "A, k, B" "The function i -> A(k + B(i)) as A(k) and a layout.";
     CompositionExtended "composition_extended" "A, B" "The same, with the last leaf of A unbounded.";
     Composed "composed" "A, offset, B" "The function i -> A(offset + B(i)), not simplified.";
     Complement "complement" "A [, M]" "What fills the gaps of A up to M, by default its cosize.";
@@ -58,6 +58,10 @@ functions! {
     ZippedDivide "zipped_divide" "A, T" "((tiles), (rests)).";
     TiledDivide "tiled_divide" "A, T" "((tiles), rest, ...).";
     FlatDivide "flat_divide" "A, T" "(tile, ..., rest, ...).";
+    LogicalDivideExtended "logical_divide_extended" "A, T" "The same, with the last leaf of what is divided unbounded, as in CuTe.";
+    ZippedDivideExtended "zipped_divide_extended" "A, T" "((tiles), (rests)) of that.";
+    TiledDivideExtended "tiled_divide_extended" "A, T" "((tiles), rest, ...) of that.";
+    FlatDivideExtended "flat_divide_extended" "A, T" "(tile, ..., rest, ...) of that.";
     LogicalProduct "logical_product" "A, B" "(A, copies of A after B), by mode for a tiler.";
     ZippedProduct "zipped_product" "A, B" "((A), (copies)).";
     TiledProduct "tiled_product" "A, B" "((A), copies, ...).";

@@ -1,11 +1,13 @@
-//! Functions of compositions that are not layouts: those of the inner layout, where that is right.
+//! Functions of compositions that are not layouts.
 //!
-//! What acts on indices acts on what is applied to them first, `(S o B) o C = S o (B o C)`. What asks for strides, for the
-//! set of values or for a complement would answer a question about another function, and is refused.
+//! What acts on indices acts on what is applied to them first, `(S o B) o C = S o (B o C)`, so functions of one composition
+//! are those of its inner layout, where that is right. Of several operands the function by coordinates decides, as in
+//! [`compositions`](crate::algebra::Composed::concat). What asks for strides would answer a question about another function,
+//! and is refused.
 
 use super::evaluate::{Operation, Placed};
 use super::{Function, Value};
-use crate::algebra::{Composed, Outer};
+use crate::algebra::{Composed, Form, ThreadValues};
 use crate::{Error, IntTuple, Layout};
 
 impl Operation<'_> {
@@ -15,40 +17,85 @@ impl Operation<'_> {
         function: Function,
         arguments: &[Placed],
     ) -> Option<Result<Value, Error>> {
-        use Function as F;
-        match (function, arguments) {
-            (F::Composition, [outer, (_, Value::Composed(inner))]) => {
-                Some(self.after_composition(outer, inner))
-            }
-            (_, [(_, Value::Composed(first)), rest @ ..]) => self.of_composition(function, first, rest),
-            (_, _) => None,
+        if !arguments.iter().any(is_composed) {
+            return None;
         }
+        self.of_compositions(function, arguments).or_else(|| match arguments {
+            [(_, Value::Composed(first)), rest @ ..] => self.of_composition(function, first, rest),
+            [..] => None,
+        })
+    }
+
+    /// A function of several layouts, of which one or more are compositions.
+    fn of_compositions(&self, function: Function, arguments: &[Placed]) -> Option<Result<Value, Error>> {
+        use Function as F;
+        let composed = |value| self.composed(value);
+        let divide = |a, tile, form| composed(a)?.divide(&composed(tile)?, form);
+        let product = |a, pattern, form| composed(a)?.product(&composed(pattern)?, form);
+        let answer = match (function, arguments) {
+            (F::Composition, [outer, inner]) if is_composed(inner) => self.after_composition(outer, inner),
+            (F::CompositionExtended, [a, b]) if is_composed(b) => {
+                composed(a).and_then(|a| a.compose_extended(&composed(b)?))
+            }
+            (F::CompositionAt, [a, offset, b]) => {
+                composed(b).and_then(|b| composed(a)?.compose(&b.plus(self.integer(offset)?)?))
+            }
+            (F::Composed, [outer, offset, (place, Value::Composed(inner))]) => self
+                .integer(offset)
+                .and_then(|offset| inner.plus(offset))
+                .and_then(|inner| self.after_composition(outer, &(*place, inner.into()))),
+            (F::LogicalDivide | F::ZippedDivide, [a, tile]) if is_composed(tile) => {
+                divide(a, tile, Form::Logical)
+            }
+            (F::TiledDivide, [a, tile]) if is_composed(tile) => divide(a, tile, Form::Tiled),
+            (F::FlatDivide, [a, tile]) if is_composed(tile) => divide(a, tile, Form::Flat),
+            (F::LogicalProduct | F::ZippedProduct, [a, b]) if is_composed(b) => product(a, b, Form::Logical),
+            (F::TiledProduct, [a, b]) if is_composed(b) => product(a, b, Form::Tiled),
+            (F::FlatProduct, [a, b]) if is_composed(b) => product(a, b, Form::Flat),
+            (F::Concat, parts) => parts
+                .iter()
+                .map(composed)
+                .collect::<Result<Vec<_>, _>>()
+                .and_then(|parts| Composed::concat(&parts)),
+            (F::Append, [(_, Value::Layout(a)), mode]) => {
+                composed(mode).and_then(|mode| beside(a.modes().map(Composed::from).chain([mode])))
+            }
+            (F::Prepend, [(_, Value::Layout(a)), mode]) => composed(mode)
+                .and_then(|mode| beside(std::iter::once(mode).chain(a.modes().map(Composed::from)))),
+            (F::Replace, [(_, Value::Layout(a)), k, mode]) => composed(mode).and_then(|mode| {
+                let at = self.index(k)?;
+                a.mode(at)?;
+                let mut modes: Vec<Composed> = a.modes().map(Composed::from).collect();
+                modes.splice(at..=at, [mode]);
+                beside(modes)
+            }),
+            (F::MaxCommonLayout, [a, b]) => {
+                composed(a).and_then(|a| a.max_common_layout(&composed(b)?)).map(Composed::from)
+            }
+            (F::MaxCommonVector, [a, b]) => {
+                let common = composed(a).and_then(|a| a.max_common_layout(&composed(b)?));
+                return Some(common.map(|layout| Value::Integer(layout.size())));
+            }
+            (F::SameFunction, [a, b]) => {
+                return Some(composed(a).and_then(|a| a.same_function(&composed(b)?)).map(Value::Bool));
+            }
+            (F::Disjoint, [a, b]) => {
+                return Some(composed(a).and_then(|a| a.is_disjoint(&composed(b)?)).map(Value::Answer));
+            }
+            (_, _) => return None,
+        };
+        Some(answer.map(Value::of_composed))
     }
 
     /// What is applied after a composition.
-    fn after_composition(&self, outer: &Placed, inner: &Composed) -> Result<Value, Error> {
-        match (&outer.1, inner.outer()) {
-            (Value::Layout(layout), _) => inner.after(layout).map(Value::from),
-            (Value::Swizzle(swizzle), Outer::Swizzle(first)) => {
-                let both = self.after(outer, *swizzle, *first)?;
-                Ok(Composed::partial(both.into(), inner.offset(), inner.inner().clone()).into())
-            }
-            (Value::Swizzle(swizzle), Outer::Layout(_)) => {
-                Ok(Composed::new((*swizzle).into(), 0, inner.to_layout()?)?.into())
-            }
-            (
-                Value::Integer(_)
-                | Value::Bool(_)
-                | Value::Answer(_)
-                | Value::Tuple(_)
-                | Value::Named(_)
-                | Value::Pairs(_)
-                | Value::Points(_)
-                | Value::Composed(_)
-                | Value::Tiler(_)
-                | Value::Pattern(_),
-                _,
-            ) => self.expected_layout("a layout or a swizzle", outer),
+    fn after_composition(&self, outer: &Placed, inner: &Placed) -> Result<Composed, Error> {
+        let first = self.composed(inner)?;
+        if let Some(swizzle) = outer.1.as_swizzle() {
+            return first.after_swizzle(swizzle);
+        }
+        match outer.1.as_composed() {
+            Some(last) => last.compose(&first),
+            None => first.after(self.layout(outer)?),
         }
     }
 
@@ -76,6 +123,21 @@ impl Operation<'_> {
             (F::ZippedDivide, [t]) => inner(&|b| b.zipped_divide(&self.tiler(t)?)),
             (F::TiledDivide, [t]) => inner(&|b| b.tiled_divide(&self.tiler(t)?)),
             (F::FlatDivide, [t]) => inner(&|b| b.flat_divide(&self.tiler(t)?)),
+            (F::LogicalDivideExtended, [t]) => inner(&|b| b.logical_divide_extended(&self.tiler(t)?)),
+            (F::ZippedDivideExtended, [t]) => inner(&|b| b.zipped_divide_extended(&self.tiler(t)?)),
+            (F::TiledDivideExtended, [t]) => inner(&|b| b.tiled_divide_extended(&self.tiler(t)?)),
+            (F::FlatDivideExtended, [t]) => inner(&|b| b.flat_divide_extended(&self.tiler(t)?)),
+            (F::LocalTile, [t, pattern]) => {
+                self.tiler(t).and_then(|tiler| f.local_tile(&tiler, self.pattern(pattern)?)).map(Value::from)
+            }
+            (F::LocalPartition, [threads, thread]) => layout(threads)
+                .and_then(|threads| f.local_partition(threads, self.integer(thread)?))
+                .map(Value::from),
+            (F::ThreadPartition, [tile, threads]) => self
+                .extents(tile)
+                .and_then(|tile| ThreadValues::new(&tile, layout(threads)?))
+                .and_then(|threads| f.map_inner(|b| threads.partition(b)))
+                .map(Value::from),
             (F::LogicalProduct, [t]) => inner(&|b| b.logical_product(&self.tiler(t)?)),
             (F::ZippedProduct, [t]) => inner(&|b| b.zipped_product(&self.tiler(t)?)),
             (F::TiledProduct, [t]) => inner(&|b| b.tiled_product(&self.tiler(t)?)),
@@ -112,12 +174,22 @@ impl Operation<'_> {
             (F::Cosize, []) => f.cosize().map(Value::Integer),
             (F::Rank, []) => Ok(Value::Integer(f.inner().rank() as i64)),
             (F::Depth, []) => Ok(Value::Integer(f.inner().depth() as i64)),
-            (F::Stride | F::Complement | F::Nullspace | F::Tiles | F::Orthogonal, _) => {
+            (F::Complement, []) => f.cosize().and_then(|bound| f.complement(bound)).map(Value::Layout),
+            (F::Complement, [bound]) => {
+                self.integer(bound).and_then(|bound| f.complement(bound)).map(Value::Layout)
+            }
+            (F::Nullspace, []) => Ok(Value::Layout(f.inner().nullspace())),
+            (F::Injective, []) => f.is_injective().map(Value::Answer),
+            (F::Surjective, [bound]) => {
+                self.integer(bound).and_then(|bound| f.is_surjective_onto(bound)).map(Value::Bool)
+            }
+            (F::Compact, []) => f.is_surjective_onto(f.size()).map(Value::Bool),
+            (F::Stride | F::Tiles | F::Orthogonal, _) => {
                 let message = format!(
                     "{function} is decided by strides, and {f} has none of its own: take {}, which is applied first",
                     f.inner()
                 );
-                Err(self.wrong(self.place(), message))
+                Err(self.refused(self.place(), message))
             }
             // What takes shapes takes this one, and what does not says so.
             (_, _) => return None,
@@ -126,19 +198,15 @@ impl Operation<'_> {
 
     /// The shape of a value that has one.
     pub(super) fn shape_of(&self, value: &Placed) -> Result<IntTuple, Error> {
-        match &value.1 {
-            Value::Composed(composed) => Ok(composed.inner().shape()),
-            Value::Tuple(shape) => Ok(shape.clone()),
-            Value::Integer(extent) => Ok(IntTuple::scalar(*extent)),
-            Value::Layout(layout) => Ok(layout.shape()),
-            Value::Named(named) => Ok(named.layout().shape()),
-            Value::Pairs(pairs) => Ok(pairs.layout().shape()),
-            Value::Bool(_)
-            | Value::Answer(_)
-            | Value::Points(_)
-            | Value::Swizzle(_)
-            | Value::Tiler(_)
-            | Value::Pattern(_) => self.expected("a layout or a shape", value),
-        }
+        let shape = value.1.shape().or_else(|| value.1.to_tuple());
+        shape.map_or_else(|| self.expected("a layout or a shape", value), Ok)
     }
+}
+
+fn is_composed(value: &Placed) -> bool {
+    value.1.as_composed().is_some()
+}
+
+fn beside(modes: impl IntoIterator<Item = Composed>) -> Result<Composed, Error> {
+    Composed::concat(&modes.into_iter().collect::<Vec<_>>())
 }

@@ -75,7 +75,7 @@ impl Operation<'_> {
                 "rows of {row_length} elements of {bytes} bytes, accessed by {chunk} bytes, have no swizzle: all three are \
                  powers of two, and an access is whole elements, part of a row, and up to 128 bytes"
             );
-            self.wrong(row.0, message)
+            self.refused(row.0, message)
         })
     }
 
@@ -84,10 +84,14 @@ impl Operation<'_> {
         let size = self.shape_of(a)?.product()?;
         let (1..=128, 1..=1024) = (chunk, size) else {
             let message = format!("an access is 1 to 128 bytes of 1 to 1024 threads, not {chunk} of {size}");
-            return Err(self.wrong(access.0, message));
+            return Err(self.refused(access.0, message));
         };
         let at = |index: i64| {
-            if let Value::Composed(composed) = &a.1 { composed.at(index) } else { self.layout(a)?.at(index) }
+            if let Some(composed) = a.1.as_composed() {
+                composed.at(index)
+            } else {
+                self.layout(a)?.at(index)
+            }
         };
         let addresses: Result<Vec<i64>, Error> =
             (0..size).map(|index| Ok(at(index)?.saturating_mul(bytes))).collect();
@@ -122,21 +126,8 @@ impl Operation<'_> {
     /// The value of a layout at a coordinate, or the index of a coordinate into a shape.
     fn index_of(&self, coordinate: &Placed, layout: &Placed) -> Result<Value, Error> {
         let at = self.tuple(coordinate)?;
-        match &layout.1 {
-            Value::Layout(layout) => layout.offset_at(&at).map(Value::Integer),
-            Value::Composed(composed) => composed.value_at(&at).map(Value::Integer),
-            Value::Named(named) => named.value_at(&at).map(Value::from),
-            Value::Pairs(pairs) => pairs.value_at(&at).map(Value::from),
-            Value::Integer(_)
-            | Value::Tuple(_)
-            | Value::Bool(_)
-            | Value::Answer(_)
-            | Value::Points(_)
-            | Value::Swizzle(_)
-            | Value::Tiler(_)
-            | Value::Pattern(_) => {
-                Layout::column_major_of(&self.shape_of(layout)?)?.offset_at(&at).map(Value::Integer)
-            }
-        }
+        layout.1.at(&at).unwrap_or_else(|| {
+            Layout::column_major_of(&self.shape_of(layout)?)?.offset_at(&at).map(Value::Integer)
+        })
     }
 }

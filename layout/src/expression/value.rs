@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use crate::algebra::{Composed, Pattern, Tiler};
+use crate::algebra::{Composed, Outer, Pattern, Tiler};
 use crate::properties::Answer;
-use crate::{At, IntTuple, Layout, Named, Points, Swizzle};
+use crate::{At, Error, IntTuple, Layout, Named, Points, Swizzle};
 
 /// The value of an expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +35,93 @@ pub enum Value {
     Pattern(Pattern),
 }
 
+/// What a value is, asked of one kind at a time: `None` is every other kind.
 impl Value {
+    /// The integer that this is.
+    pub fn as_integer(&self) -> Option<i64> {
+        if let Self::Integer(integer) = self { Some(*integer) } else { None }
+    }
+
+    /// The tuple that this is; an integer is one.
+    ///
+    /// ```
+    /// use reshard_layout::expression::evaluate;
+    ///
+    /// assert_eq!(evaluate("shape((4,2):(1,4))")?.to_tuple(), Some("(4,2)".parse()?));
+    /// assert_eq!(evaluate("(4,2):(1,4)")?.to_tuple(), None);
+    /// # Ok::<(), reshard_layout::Error>(())
+    /// ```
+    pub fn to_tuple(&self) -> Option<IntTuple> {
+        if let Self::Tuple(tuple) = self {
+            Some(tuple.clone())
+        } else {
+            self.as_integer().map(IntTuple::scalar)
+        }
+    }
+
+    /// The layout of integers that this is.
+    pub fn as_layout(&self) -> Option<&Layout> {
+        if let Self::Layout(layout) = self { Some(layout) } else { None }
+    }
+
+    /// The layout with axes that this is.
+    pub fn as_named(&self) -> Option<&Named> {
+        if let Self::Named(named) = self { Some(named) } else { None }
+    }
+
+    /// The layout of pairs that this is.
+    pub fn as_pairs(&self) -> Option<&Named<(At, At)>> {
+        if let Self::Pairs(pairs) = self { Some(pairs) } else { None }
+    }
+
+    /// The composition that this is.
+    pub fn as_composed(&self) -> Option<&Composed> {
+        if let Self::Composed(composed) = self { Some(composed) } else { None }
+    }
+
+    /// The swizzle that this is.
+    pub fn as_swizzle(&self) -> Option<Swizzle> {
+        if let Self::Swizzle(swizzle) = self { Some(*swizzle) } else { None }
+    }
+
+    /// The pattern that this is.
+    pub fn as_pattern(&self) -> Option<&Pattern> {
+        if let Self::Pattern(pattern) = self { Some(pattern) } else { None }
+    }
+
+    /// The layout or composition that this is.
+    pub fn to_composed(&self) -> Option<Composed> {
+        self.as_composed().cloned().or_else(|| self.as_layout().cloned().map(Composed::from))
+    }
+
+    /// What may be applied last: a layout or a swizzle.
+    pub fn to_outer(&self) -> Option<Outer> {
+        self.as_swizzle().map(Outer::from).or_else(|| self.as_layout().cloned().map(Outer::from))
+    }
+
+    /// The extents, of whatever kind the layout is.
+    pub fn shape(&self) -> Option<IntTuple> {
+        let integers = self.as_layout().or_else(|| self.as_composed().map(Composed::inner));
+        integers
+            .map(Layout::shape)
+            .or_else(|| self.as_named().map(|named| named.layout().shape()))
+            .or_else(|| self.as_pairs().map(|pairs| pairs.layout().shape()))
+    }
+
+    /// The value at an index or a coordinate, of what is a function of these.
+    pub(super) fn at(&self, coordinate: &IntTuple) -> Option<Result<Self, Error>> {
+        if let Some(named) = self.as_named() {
+            return Some(named.value_at(coordinate).map(Self::from));
+        }
+        if let Some(pairs) = self.as_pairs() {
+            return Some(pairs.value_at(coordinate).map(Self::from));
+        }
+        let integers = self.as_layout().map(|layout| layout.offset_at(coordinate));
+        integers
+            .or_else(|| self.as_composed().map(|composed| composed.value_at(coordinate)))
+            .map(|value| value.map(Self::Integer))
+    }
+
     /// What kind of value this is, as messages write it.
     pub(super) fn noun(&self) -> &'static str {
         match self {
@@ -72,6 +158,23 @@ impl From<Layout> for Value {
 impl From<Composed> for Value {
     fn from(composed: Composed) -> Self {
         Self::Composed(Box::new(composed))
+    }
+}
+
+impl Value {
+    /// The layout, where nothing is applied last and the first value is 0; else the composition.
+    pub(super) fn of_composed(composed: Composed) -> Self {
+        if composed.is_layout() { Self::Layout(composed.inner().clone()) } else { composed.into() }
+    }
+
+    /// The same value, a layout where it is one that is written as a composition.
+    pub(super) fn plain(self) -> Self {
+        if let Self::Composed(composed) = self { Self::of_composed(*composed) } else { self }
+    }
+
+    /// Whether that changes anything.
+    pub(super) fn is_plain_composition(&self) -> bool {
+        self.as_composed().is_some_and(Composed::is_layout)
     }
 }
 

@@ -65,10 +65,7 @@ impl Layout {
     pub fn offset_of(&self, coordinates: &[i64]) -> Result<i64, Error> {
         let rank = self.rank();
         if coordinates.len() != rank {
-            return Err(Error::NoSuchMode {
-                mode: coordinates.len().max(rank) - 1,
-                rank: coordinates.len().min(rank),
-            });
+            return Err(Error::NotOneEach { given: coordinates.len(), rank });
         }
         let mut value = 0_i64;
         for (range, &coordinate) in self.profile.modes().zip(coordinates) {
@@ -99,7 +96,7 @@ impl Layout {
         }
         let (given, rank) = (coordinate.rank(), self.rank());
         if given != rank || self.is_scalar() {
-            return Err(Error::NoSuchMode { mode: given.max(rank) - 1, rank: given.min(rank) });
+            return Err(Error::NotOneEach { given, rank });
         }
         // Recursion is as deep as the coordinate, which is at most MAX_DEPTH.
         self.modes()

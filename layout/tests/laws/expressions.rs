@@ -1,5 +1,8 @@
 //! Every function of expressions, and what is said about bad ones.
 
+mod axes;
+mod compositions;
+
 use reshard_layout::expression::{Expression, Function, Value, evaluate};
 use reshard_layout::properties::Answer;
 use reshard_layout::{ErrorKind, MAX_DEPTH, MAX_LEAVES};
@@ -73,7 +76,11 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("zip(12:1, (3,4):(4,1))", "(3,4):((1,4),(3,1))"),
     ("coalesce(((2,2),(2,2)):((1,2),(16,32)), (1,2))", "(4,4):(1,16)"),
     ("composition_extended((4,3,1):(3,1,0), 24:1)", "(4,3,2):(3,1,0)"),
-    ("composition_at((4,3):(3,1), 3, 4:-1)", "Sw<0,0,0> o 9 o (4,):(-3,)"),
+    ("composition_at((4,3):(3,1), 3, 4:-1)", "Sw<0,0,0> o 9 o 4:-3"),
+    ("logical_divide_extended((10,6):(6,1), <4,3>)", "((4,3),(3,2)):((6,24),(1,3))"),
+    ("zipped_divide_extended(10:2, 4:1)", "(4,3):(2,8)"),
+    ("tiled_divide_extended((10,6):(6,1), <4,3>)", "((4,3),3,2):((6,1),24,3)"),
+    ("flat_divide_extended((10,6):(6,1), <4,3>)", "(4,3,3,2):(6,1,24,3)"),
     ("complement(():(), 128)", "128:1"),
     ("filter_zeros((4,3,2):(1,0,4))", "(4,1,2):(1,0,4)"),
     ("logical_divide((8,6):(6,1), (4,3))", "((4,2),(3,2)):((6,24),(1,3))"),
@@ -126,282 +133,6 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("bank_ways(composed(bank_swizzle(64, 2, 16), 8, 8:64), 2, 16)", "1"),
 ];
 
-/// Functions of compositions that are not layouts.
-const OF_COMPOSITIONS: &[(&str, &str)] = &[
-    ("logical_divide(S, <4,2>)", "Sw<3,0,3> o 0 o ((4,2),(2,4)):((8,32),(1,2))"),
-    ("zipped_divide(S, (4,2))", "Sw<3,0,3> o 0 o ((4,2),(2,4)):((8,1),(32,2))"),
-    ("tile_to_shape(S, (16,8))", "Sw<3,0,3> o 0 o (16,8):(8,1)"),
-    ("tile_to_shape(S, (16,16), (1,0))", "Sw<3,0,3> o 0 o ((8,2),(8,2)):((8,128),(1,64))"),
-    ("composition(S, 8:8)", "Sw<3,0,3> o 0 o 8:1"),
-    ("composition((8,8):(8,1), S)", "Sw<3,0,-3> o 0 o (8,8):(1,8)"),
-    ("composition(Sw<3,0,3>, S)", "Sw<0,0,0> o 0 o (8,8):(8,1)"),
-    ("slice(S, (3,_))", "Sw<3,0,3> o 24 o (8,):(1,)"),
-    ("mode(S, 1)", "Sw<3,0,3> o 0 o 8:1"),
-    ("append(S, 2:64)", "Sw<3,0,3> o 0 o (8,8,2):(8,1,64)"),
-    ("select(S, 1)", "Sw<3,0,3> o 0 o (8,):(1,)"),
-    ("downcast(S, 2)", "Sw<3,1,3> o 0 o (8,16):(16,1)"),
-    ("upcast(downcast(S, 2), 2)", "Sw<3,0,3> o 0 o (8,8):(8,1)"),
-    ("right_inverse(S)", "Sw<3,0,-3> o 0 o (8,8):(8,1)"),
-    ("make_layout_like(S)", "(8,8):(8,1)"),
-    ("is_compatible((8,8), S)", "true"),
-    ("size(S)", "64"),
-    ("cosize(S)", "64"),
-    ("S(1,2)", "11"),
-    ("S((1,2))", "11"),
-    ("S(17)", "11"),
-    ("crd2idx((1,2), S)", "11"),
-];
-
-#[test]
-fn compositions_stand_where_layouts_do() {
-    let with = |text: &str| text.replace('S', "composed(Sw<3,0,3>, 0, (8,8):(8,1))");
-    for (text, expected) in OF_COMPOSITIONS {
-        let text = text.replace("Sw<3,0,3>, S", "Sw<3,0,3>, composed(Sw<3,0,3>, 0, (8,8):(8,1))");
-        let text = if text.contains("composed") { text } else { with(&text) };
-        let value = evaluate(&text).map(|value| value.to_string());
-        assert_eq!(value.as_deref(), Ok(*expected), "{text}");
-    }
-    for text in ["stride(S)", "complement(S, 64)", "nullspace(S)", "tiles(S, 64)", "is_orthogonal(S)"] {
-        let message = evaluate(&with(text)).expect_err(text).to_string();
-        assert!(
-            message.contains("is decided by strides, and Sw<3,0,3> o 0 o (8,8):(8,1) has none"),
-            "{message}"
-        );
-    }
-    for (text, expected) in [
-        ("upcast(S, 2)", "does not act on whole words of 2"),
-        ("downcast(S, 3)", "does not act on whole words of 3"),
-        ("composition((12,8):(8,1), S)", "does not map bits of this layout to bits of it"),
-        (
-            "zipped_divide(S, <_,4>)",
-            "a mode that _ keeps is taken for a tile and a rest, and this has 1 modes",
-        ),
-        ("concat(S, 4:1)", "expected a layout, found a composition"),
-        ("logical_divide(8:1, S)", "expected a layout or a tiler, found a composition"),
-        ("S(8,0)", "the evaluation needs the value 8, which is outside the domain [0, 8)"),
-    ] {
-        let message = evaluate(&with(text)).expect_err(text).to_string();
-        assert!(message.contains(expected), "{text}: {message}");
-    }
-}
-
-/// The same with steps along axes, and with pairs.
-const WITH_AXES: &[(&str, &str)] = &[
-    ("(4,2):(1@tp,8)", "(4,2):(1@tp,8)"),
-    ("(128,4,2):(1,1@1,1@0)", "(128,4,2):(1,1@1,1@0)"),
-    (" ( 4 , 2 ) : ( 1 @ dp.x/y-2 , -8 @ _ ) ", "(4,2):(1@dp.x/y-2,-8@_)"),
-    ("(4,2):(0@tp,1@007)", "(4,2):(0,1@7)"),
-    ("(4,2):(0@tp,1)", "(4,2):(0,1)"),
-    ("coalesce((4,2):(1@tp,4@tp))", "8:1@tp"),
-    ("coalesce((4,2):(1@tp,4@dp))", "(4,2):(1@tp,4@dp)"),
-    ("coalesce((4,1):(1,1@tp))", "4:1"),
-    ("coalesce(((2,2),(2,2)):((1@tp,2@tp),(1,2)), (1,1))", "(4,4):(1@tp,1)"),
-    ("flatten((4,(2,3)):(1,(1@tp,2@tp)))", "(4,2,3):(1,1@tp,2@tp)"),
-    ("reversed((4,(2,3)):(1,(1@tp,2@dp)))", "((3,2),4):((2@dp,1@tp),1)"),
-    ("group((4,2,3):(1,1@tp,2@tp), 1, 3)", "(4,(2,3)):(1,(1@tp,2@tp))"),
-    ("concat(4:1@tp, (2,3):(1@dp,4@tp), 2:8)", "(4,(2,3),2):(1@tp,(1@dp,4@tp),8)"),
-    ("coalesce(concat(4:1@tp, 2:1, 2:2))", "(4,4):(1@tp,1)"),
-    ("mode((4,2):(1@tp,8), 0)", "4:1@tp"),
-    ("mode((4,2):(1@tp,8), 1)", "2:8"),
-    ("complement(mode((4,2):(1@tp,8), 1), 32)", "(8,2):(1,16)"),
-    ("shape((4,(2,3)):(1,(1@tp,2@tp)))", "(4,(2,3))"),
-    ("stride((4,(2,3)):(1,(1@tp,2@dp)))", "(1,(1@tp,2@dp))"),
-    ("stride(4:1@tp)", "1@tp"),
-    ("stride((4,1):(1,0@tp))", "(1,0)"),
-    ("size((4,2):(1@tp,8))", "8"),
-    ("rank((4,2):(1@tp,8))", "2"),
-    ("depth((4,(2,3)):(1,(1@tp,2@tp)))", "2"),
-    ("same_function((4,2):(1@tp,4@tp), 8:1@tp)", "true"),
-    ("same_function((2,2):(1@tp,1@dp), (2,2):(1@dp,1@tp))", "false"),
-    ("same_function((4,1):(1,1@tp), 4:1)", "true"),
-    ("is_congruent((4,2):(1@tp,8), (3,3):(1,2))", "true"),
-    ("is_compatible((4,2):(1@tp,8), ((2,2),2):((1,4),8))", "true"),
-    ("split((4,4):(1,1@tp), (2,8))", "(2,(2,4)):(1,(2,1@tp))"),
-    ("(4,2):(1@tp,8)(7)", "8+3@tp"),
-    ("(4,2):(1@tp,8)(4)", "8"),
-    ("(4,2):(1@tp,8)((3,1))", "8+3@tp"),
-    ("(4,(2,3)):(1,(1@tp,1@dp))(3,(1,2))", "3+1@tp+2@dp"),
-    ("(4,2):(1,1@tp)((4,2):(1@tp,1)(4))", "1"),
-    ("zip(12:1@tp, (3,4):(1@dp,8))", "(3,4):((1@tp,1@dp),(3@tp,8))"),
-    ("zip((4,2):(1@tp,1@dp), (4,2):(1@dp,1@tp))", "(4,2):((1@tp,1@dp),(1@dp,1@tp))"),
-    ("(3,4):((1,4),(3,1))", "(3,4):((1,4),(3,1))"),
-    ("12:(1,2)", "12:(1,2)"),
-    ("(12,):((1,2@tp),)", "(12,):((1,2@tp),)"),
-    ("(3,4):((1,4),(3,1))(5)", "(5,9)"),
-    ("(3,4):((1,4),(3,1@tp))(2,3)", "(11,8+3@tp)"),
-    ("coalesce((3,4):((1,1@tp),(3,3@tp)))", "12:(1,1@tp)"),
-    ("concat(4:(1,1@tp), 2:(4@dp,4@tp))", "(4,2):((1,1@tp),(4@dp,4@tp))"),
-    ("mode((4,2):((1,1@tp),(4,4)), 1)", "2:(4,4)"),
-    ("split(12:(1,2@tp), (3,4))", "(3,4):((1,2@tp),(3,6@tp))"),
-    ("shape((3,4):((1,4),(3,1)))", "(3,4)"),
-    ("stride((3,4):((1,4),(3,1@tp)))", "((1,4),(3,1@tp))"),
-    ("stride(12:(1,2))", "(1,2)"),
-    ("size(12:(1,2))", "12"),
-    ("rank((3,4):((1,4),(3,1)))", "2"),
-    ("same_function(12:(1,2@tp), (3,4):((1,2@tp),(3,6@tp)))", "true"),
-    ("is_congruent((3,4):((1,4),(3,1)), (3,4):(1,2))", "true"),
-];
-
-#[test]
-fn examples_with_axes_have_their_values() {
-    for (text, expected) in WITH_AXES {
-        let value = evaluate(text).map(|value| value.to_string());
-        assert_eq!(value.as_deref(), Ok(*expected), "{text}");
-        let expression: Expression = text.parse().expect("an example");
-        let again: Expression = expression.to_string().parse().expect("what is written is read");
-        assert_eq!((&again, again.evaluate()), (&expression, expression.evaluate()));
-        // A layout is what is written of it, whatever its strides are.
-        match evaluate(text).expect("an example") {
-            Value::Named(named) => {
-                assert_eq!(named.to_string().parse().as_ref(), Ok(named.as_ref()));
-                assert_eq!(evaluate(expected), Ok(Value::Named(named)));
-            }
-            Value::Pairs(pairs) => {
-                assert_eq!(pairs.to_string().parse().as_ref(), Ok(pairs.as_ref()));
-                assert_eq!(evaluate(expected), Ok(Value::Pairs(pairs)));
-            }
-            Value::Points(points) => assert_eq!(points.to_string().parse().as_ref(), Ok(points.as_ref())),
-            Value::Bool(_) => {}
-            Value::Integer(_) | Value::Tuple(_) | Value::Layout(_) => {
-                assert!(!expected.contains('@') && evaluate(expected) == evaluate(text), "{text}");
-            }
-            Value::Answer(_)
-            | Value::Composed(_)
-            | Value::Swizzle(_)
-            | Value::Tiler(_)
-            | Value::Pattern(_) => {
-                panic!("{text} is none of these")
-            }
-        }
-    }
-}
-
-#[test]
-fn what_needs_integers_says_so() {
-    const TAKE_AXES: &[&str] = &[
-        "coalesce",
-        "group",
-        "split",
-        "zip",
-        "flatten",
-        "reversed",
-        "concat",
-        "mode",
-        "shape",
-        "stride",
-        "size",
-        "rank",
-        "depth",
-        "same_function",
-        "is_compatible",
-        "is_congruent",
-        "column_major",
-        "row_major",
-        "make_ordered_layout",
-        "domain_distribute",
-        "crd2idx",
-        "idx2crd",
-        "crd2crd",
-        "ceil_div",
-        "shape_div",
-        "elem_scale",
-        "product",
-        "product_each",
-        "inner_product",
-        "bank_swizzle",
-        "thread_owners",
-        "is_weakly_compatible",
-        "is_softly_compatible",
-        "is_weakly_congruent",
-    ];
-    for (layout, way_out) in [
-        (
-            "(4,2):(1@tp,8)",
-            "which steps along tp: give every axis an integer stride, or take a mode without one",
-        ),
-        ("(4,2):((1,1@tp),(4,4@tp))", "take one side, before zip"),
-    ] {
-        for function in Function::ALL.iter().filter(|function| !TAKE_AXES.contains(&function.name())) {
-            let others = match function.name() {
-                "slice" | "slice_and_offset" | "dice" => ", (_,_)",
-                "local_tile" => ", 4:1, (_,_)",
-                "local_partition" => ", 4:1, 0",
-                "thread_partition" => ", (4,2), 4:1",
-                "take" | "bank_ways" => ", 0, 1",
-                "replace" | "composed" | "composition_at" => ", 0, 4:1",
-                "tile_to_shape" => ", (8,2)",
-                _ if function.parameters() == "A" => "",
-                name if name.contains("div") || name.contains("prod") || name.contains("common") => ", 4:1",
-                "composition" | "composition_extended" | "is_disjoint" => ", 4:1",
-                _ => ", 4",
-            };
-            let text = format!("{function}({layout}{others})");
-            let error = evaluate(&text).expect_err(&text);
-            let message = error.to_string();
-            assert_eq!(error.kind(), "parse", "{text}");
-            assert!(
-                message.contains(&format!(
-                    "found {}{layout}",
-                    if layout.len() > 20 { "the pairs " } else { "" }
-                )),
-                "{message}"
-            );
-            assert!(message.contains(way_out) && message.starts_with("expected a layout"), "{message}");
-            let place = error.render().lines().last().map(|line| line.len() - 1);
-            assert_eq!(place, Some(function.name().len() + 1), "{}", error.render());
-        }
-    }
-    for (text, expected) in [
-        (
-            "composition(4:1, (4,2):(1@tp,8))",
-            "expected a layout or a tiler with integer strides, found (4,2):(1@tp,8)",
-        ),
-        ("logical_divide(8:1, <4:1@tp>)", "found 4:1@tp"),
-        ("concat(4:1, 4:(1,2))", "4:1 is not one of pairs"),
-        ("same_function(4:(1,2), 4:1@tp)", "4:1@tp is not one of pairs"),
-        ("zip(4:1, 4:(1,2))", "4:(1,2) already has two"),
-        ("coalesce(4:1@tp, 4:1)", "expected a tuple, found a layout"),
-        ("size(4:1@tp(1))", "expected a layout, found a point"),
-        ("4:1(4:1@tp)", "expected a tuple, found a layout with axes"),
-        ("mode(4:1, 4:(1,2))", "expected an integer, found a layout of pairs"),
-        ("4:1@", "expected an axis such as tp or 0, the text ends"),
-        ("4:1@-1", "expected an axis such as tp or 0, found '-'"),
-        ("4:1@4294967295", "expected the number of an axis"),
-        ("(4,2):(1@tp)", "expected strides that are nested like the shape (4,2)"),
-        ("(4,2):((1@tp,1),2)", "expected strides that are nested like the shape (4,2)"),
-        ("zip(4:1@tp)", "zip takes (A, B), and is given 1 arguments"),
-        (
-            "zip(4:1, (5,):(1@tp,))",
-            "the shapes 4 and (5,) do not nest: their sizes are 4 and 5, not the same",
-        ),
-        ("split((4,3):(1,8@tp), (6,2))", "the shapes (4,3) and (6,2) do not nest: after 6 indices a mode"),
-        ("size(4:1@tp,1)", "size takes (A), and is given 2 arguments"),
-    ] {
-        let message = evaluate(text).expect_err(text).to_string();
-        assert!(message.contains(expected), "{text}: {message}");
-    }
-    for (text, expected) in [
-        ("zip((4,6):(6,1), (6,4):(1@tp,6))", "not_nesting"),
-        ("zip(4:1, 5:1@tp)", "not_nesting"),
-        ("split(12:1@tp, (5,2))", "not_nesting"),
-        ("split(12:1, (0,2))", "bad_extent"),
-        ("mode(4:1@tp, 1)", "no_such_mode"),
-        ("4:1@tp(4)", "out_of_domain"),
-        ("(4,2):(1@tp,8)((4,0))", "out_of_domain"),
-        ("(4,2):(1@tp,8)(1,1,1)", "no_such_mode"),
-        ("2:9223372036854775807@tp", "overflow"),
-        ("2:(1,9223372036854775807@tp)", "overflow"),
-        ("concat(2:9223372036854775806@tp,2:9223372036854775806@tp)", "overflow"),
-        ("0:1@tp", "bad_extent"),
-        ("(4,2):((1,2),(3,4),(5,6))", "not_congruent"),
-        ("4:((1,2),3)", "not_congruent"),
-    ] {
-        assert_eq!(kind(text), expected, "{text}");
-    }
-    // Each for itself they fit.
-    assert!(evaluate("concat(2:9223372036854775806@tp,2:9223372036854775806@dp)").is_ok());
-}
-
 #[test]
 fn examples_have_their_values() {
     for (text, expected) in EXAMPLES {
@@ -438,7 +169,7 @@ fn display_then_from_str_is_the_identity() {
     }
 }
 
-fn kind(text: &str) -> &'static str {
+pub(super) fn kind(text: &str) -> &'static str {
     match evaluate(text) {
         Ok(value) => panic!("{text} is {value}"),
         Err(error) => {

@@ -6,6 +6,7 @@
 mod banks;
 mod cases;
 mod compact;
+mod compositions;
 mod cute;
 mod drawn;
 mod expressions;

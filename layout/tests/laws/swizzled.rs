@@ -6,7 +6,7 @@ use reshard_layout::{Layout, Mode, Swizzle, reference};
 use crate::small::{for_each_two, one_in, up_to_two};
 
 /// The values of a composition, from the definitions; none outside the domain of what is applied last.
-fn values(composed: &Composed) -> Vec<Option<i64>> {
+pub(crate) fn values(composed: &Composed) -> Vec<Option<i64>> {
     let outer = match composed.outer() {
         Outer::Layout(layout) => Some(reference::values(layout)),
         Outer::Swizzle(_) => None,

@@ -89,6 +89,12 @@ impl CutRegistry {
         [ZIGZAG[0], BLOCK[0]].into_iter().chain(self.added.iter().map(|(name, _)| name.as_str()))
     }
 
+    /// How placements by them are written, as hints say it.
+    pub(crate) fn usages(&self) -> impl Iterator<Item = String> {
+        let added = self.added.iter().map(|(name, _)| format!("{name}(dim,..)"));
+        [format!("{}(dim)", ZIGZAG[0]), format!("{}(dim,length)", BLOCK[0])].into_iter().chain(added)
+    }
+
     /// The cut of this name with these arguments; none where it knows no such name.
     ///
     /// Fails as its constructor does, and with `placement` where that makes a cut of another name.

@@ -248,11 +248,7 @@ impl Mesh {
 
     /// The groups of whole axes, by name, in any order.
     pub fn groups_of_axes(&self, names: &[&str]) -> Result<ProcessGroups, Error> {
-        let subs = names
-            .iter()
-            .map(|n| Ok(self.whole(self.axis(n)?)))
-            .collect::<Result<SmallVec<[SubAxis; 4]>, Error>>()?;
-        self.groups(&subs)
+        self.groups(&self.whole_axes_named(names)?)
     }
 
     /// The group of some sub-axes that holds a rank.

@@ -125,14 +125,23 @@ impl DeviceList {
 
     /// The same list with every number written out.
     pub fn listed(&self) -> Result<DeviceList, Error> {
+        self.values().map(DeviceList::Listed)
+    }
+
+    /// The numbers, one by one.
+    pub(crate) fn values(&self) -> Result<Vec<usize>, Error> {
         const MOST: usize = 1 << 20;
-        let DeviceList::Iota { .. } = self else { return Ok(self.clone()) };
-        let n = self.len().filter(|&n| n <= MOST).ok_or_else(|| Error::NotExpressible {
-            notation: "HLO (V1)",
-            reason: format!("it lists devices one by one, and {self} has more than {MOST}"),
-        })?;
-        let layout = Layout::from_flat(self.modes().unwrap_or_default())?;
-        Ok(DeviceList::Listed(layout.values().take(n).map(|device| device as usize).collect()))
+        match self {
+            DeviceList::Listed(list) => Ok(list.clone()),
+            DeviceList::Iota { .. } => {
+                let n = self.len().filter(|&n| n <= MOST).ok_or_else(|| Error::NotExpressible {
+                    notation: "HLO (V1)",
+                    reason: format!("it lists devices one by one, and {self} has more than {MOST}"),
+                })?;
+                let layout = Layout::from_flat(self.modes().unwrap_or_default())?;
+                Ok(layout.values().take(n).map(|device| device as usize).collect())
+            }
+        }
     }
 
     /// Reads `<=[4,2]T(1,0)` or `0,1,2,3`.
@@ -378,7 +387,11 @@ fn read_tiled(r: &mut Cursor<'_>) -> Result<HloSharding, Error> {
     if count.is_none() || count != devices.len() || count == Some(0) {
         return Err(r.error_at(at, format!("as many tiles as devices, {}", devices.len().unwrap_or(0))));
     }
-    let _ = r.eat(",");
+    let mut ahead = r.clone();
+    let _ = ahead.eat(",");
+    if ahead.rest().starts_with("last_tile_dim") {
+        *r = ahead;
+    }
     let mut last = Few::new();
     if r.eat("last_tile_dims") {
         r.expect("=")?;

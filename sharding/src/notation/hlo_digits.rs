@@ -40,9 +40,18 @@ impl Sharding {
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     ///
-    /// Fails with `not_expressible` where something is maximal or manual or more than 2^20 devices are no digits, with
-    /// `dim_count` for another number of dims, with `placement` for one of devices, and with `uneven` where flat chunks of a
-    /// dim that does not divide would need parts of axes.
+    /// So are tiles of a dim that does not divide, where no digits of the mesh say them, as over parts of several axes:
+    ///
+    /// ```
+    /// use reshard_sharding::{Mesh, Sharding};
+    /// let mesh: Mesh = "x=2,y=4".parse()?;
+    /// let s = Sharding::parse(&mesh, &[5], "{devices=[4,2]<=[8] last_tile_dim_replicate}")?;
+    /// assert_eq!((s.mesh().to_string(), s.to_string()), ("d0=4,d1=2".to_owned(), "S(0),R".to_owned()));
+    /// # Ok::<(), reshard_sharding::Error>(())
+    /// ```
+    ///
+    /// Fails with `not_expressible` where something is maximal or manual or more than 2^20 devices would be written out, with
+    /// `dim_count` for another number of dims, and with `placement` for one of devices.
     pub fn from_hlo(mesh: &Mesh, shape: &[usize], hlo: &HloSharding) -> Result<Sharding, Error> {
         let refused = |reason: String| Error::NotExpressible { notation: "placements", reason };
         match hlo {
@@ -91,7 +100,11 @@ impl Sharding {
                         }
                     }
                 }
-                build_as(Reading::Flat, mesh, shape, &hlo.to_string(), &dims, partial)
+                match build_as(Reading::Flat, mesh, shape, &hlo.to_string(), &dims, partial) {
+                    // Flat chunks over parts of axes have no notation on this mesh; on one of their own they are chunks.
+                    Err(Error::Uneven { .. }) => in_any_order(mesh, shape, hlo, tiles, devices, last),
+                    built => built,
+                }
             }
         }
     }
@@ -168,12 +181,7 @@ fn in_any_order(
     devices: &DeviceList,
     last: &[LastDim],
 ) -> Result<Sharding, Error> {
-    let DeviceList::Listed(list) = devices.listed()? else {
-        return Err(Error::NotExpressible {
-            notation: "placements",
-            reason: format!("the devices of {hlo} are in an order that is no digits of the mesh {mesh}"),
-        });
-    };
+    let list = devices.values()?;
     let rank_of = |&device: &usize| {
         let rank = (device < mesh.size()).then(|| mesh.rank_at(&mesh.coordinate_of_index(device))).flatten();
         rank.ok_or_else(|| Error::Placement {

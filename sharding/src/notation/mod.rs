@@ -97,7 +97,11 @@ fn read_order(r: &mut Cursor<'_>, mesh: &Mesh) -> Result<SmallVec<[usize; 4]>, E
     let mut order = SmallVec::new();
     loop {
         let at = r.here();
-        let axis = mesh.axis(r.take_while(AxisName::continues))?;
+        let name = r.take_while(AxisName::continues);
+        if name.is_empty() {
+            return Err(r.error_at(at, "the name of an axis, as in order={tp,dp}"));
+        }
+        let axis = mesh.axis(name)?;
         if order.contains(&axis) {
             return Err(r.error_at(at, "each axis once"));
         }

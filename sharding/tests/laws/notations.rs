@@ -273,8 +273,8 @@ fn refusals_have_their_kind() {
         (&[64, 32], "S(0)[1]SS(0,2)", "parse"),
         (&[64, 32], "{mesh['dp'=4,'tp'=4], [{'dp'}, {}]}", "parse"),
         (&[5, 32], "[{dp,tp},{}]", "uneven"),
-        // Flat chunks over dp and a part of tp: only whole axes have words for blocks.
-        (&[5, 32], "{devices=[4,1,2]<=[8] last_tile_dim_replicate}", "uneven"),
+        (&[5, 32], "{devices=[8,1]0,1,2,3,4,5,6,7,}", "parse"),
+        (&[5, 32], "{devices=[8,1]0,1,2,3,4,5,6,7, }", "parse"),
         (&[5, 32], "PartitionSpec(('dp','tp'))", "uneven"),
         (&[5, 32], "[{2,dp},{}]", "uneven"),
         (&[5, 32], "[{tp:(2)2,dp},{}]", "uneven"),
@@ -298,6 +298,52 @@ fn refusals_have_their_kind() {
     ] {
         assert_eq!(Sharding::parse(&m, &[5, 32], text).unwrap().to_string(), prints, "{text}");
     }
+}
+
+/// The tiles of XLA, from their definition: tile `t` of `k` of a dim of `n` begins at `t ceil(n/k)`, and device `d` of the list
+/// has the tile at its place, row-major.
+#[test]
+fn devices_in_any_order_hold_their_tiles_whatever_divides() {
+    let (mut in_place, mut own) = (0, 0);
+    for mesh in ["x=4", "x=2,y=2", "x=2,y=3", "x=8", "x=2,y=2,z=2", "x=12", "x=3,y=4"].map(mesh) {
+        for (tiles, last) in [([1, 2], 1), ([2, 1], 1), ([2, 2], 1), ([4, 1], 1), ([3, 2], 1), ([6, 1], 1)]
+            .into_iter()
+            .filter(|(tiles, _)| mesh.size() % (tiles[0] * tiles[1]) == 0)
+            .map(|(tiles, _)| (tiles, mesh.size() / (tiles[0] * tiles[1])))
+        {
+            let n = mesh.size();
+            for step in [1, 2, 3, 5, n - 1] {
+                // Every step-th position, from each of the first ones on: what is no digits of the mesh too.
+                let devices: Vec<usize> = (0..step).flat_map(|first| (first..n).step_by(step)).collect();
+                let list = devices.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+                let text = if last > 1 {
+                    format!("{{devices=[{},{},{last}]{list} last_tile_dim_replicate}}", tiles[0], tiles[1])
+                } else {
+                    format!("{{devices=[{},{}]{list}}}", tiles[0], tiles[1])
+                };
+                for shape in [[5, 7], [1, 6], [8, 12], [13, 3]] {
+                    let s = Sharding::parse(&mesh, &shape, &text).unwrap();
+                    *if *s.mesh() == mesh { &mut in_place } else { &mut own } += 1;
+                    for (place, &device) in devices.iter().enumerate() {
+                        let tile = place / last;
+                        let at = [tile / tiles[1], tile % tiles[1]];
+                        let held = held(&s, device).unwrap();
+                        let mut expected = Vec::new();
+                        for row in 0..shape[0] {
+                            for column in 0..shape[1] {
+                                let of = |i: usize, dim: usize| i / shape[dim].div_ceil(tiles[dim]);
+                                if [of(row, 0), of(column, 1)] == at {
+                                    expected.push(row * shape[1] + column);
+                                }
+                            }
+                        }
+                        assert_eq!(held, expected, "{text} of {shape:?} on {mesh}, device {device}");
+                    }
+                }
+            }
+        }
+    }
+    assert!(in_place > 50 && own > 50, "{in_place} {own}");
 }
 
 #[test]
