@@ -147,7 +147,8 @@ pub fn held(s: &Sharding, rank: usize) -> Result<Vec<usize>, Error> {
     let region = s.region(rank)?;
     let mut all = vec![0usize];
     for (dim, &n) in s.shape().iter().enumerate() {
-        all = all.iter().flat_map(|&e| region.indices(dim).map(move |i| e * n + i)).collect();
+        let indices: Vec<usize> = region.indices(dim).collect();
+        all = all.iter().flat_map(|&e| indices.iter().map(move |i| e * n + i)).collect();
     }
     Ok(all)
 }

@@ -62,6 +62,8 @@ pub struct Recording {
     device: Simulated,
     shared: Arc<Mutex<Shared>>,
     members: Vec<Member>,
+    /// The first so many communicators all have opened; nobody closes one.
+    open: usize,
     group: Option<Vec<Op>>,
     groups: usize,
     queue: VecDeque<Item>,
@@ -129,6 +131,7 @@ impl RecordingWorld {
             device: self.devices[rank].clone(),
             shared: Arc::clone(&self.shared),
             members: vec![member],
+            open: 0,
             group: None,
             groups: 0,
             queue: VecDeque::new(),
@@ -340,8 +343,12 @@ impl Nccl for Recording {
     fn settled(&mut self) -> Result<bool, Error> {
         self.progress()?;
         let shared = lock(&self.shared);
-        let open = |member: &Member| shared.opened.get(&member.id) >= Some(&member.size);
-        Ok(self.members.iter().all(open))
+        while let Some(member) = self.members.get(self.open)
+            && shared.opened.get(&member.id) >= Some(&member.size)
+        {
+            self.open += 1;
+        }
+        Ok(self.open == self.members.len())
     }
 
     fn idle(&mut self) -> Result<bool, Error> {

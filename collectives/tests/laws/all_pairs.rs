@@ -7,7 +7,7 @@ use reshard_collectives::threads::World;
 use reshard_kernels::DType;
 use reshard_planner::Planner;
 use reshard_sharding::{Mesh, Placement, Placements, ReduceOp, Sharding};
-use reshard_test_support::every;
+use reshard_test_support::{Sweep, every};
 
 const PER_AXIS: [Placement; 6] = [
     Placement::Replicate,
@@ -17,6 +17,11 @@ const PER_AXIS: [Placement; 6] = [
     Placement::StridedShard { dim: 1, split_factor: 3 },
     Placement::Partial(ReduceOp::Sum),
 ];
+
+/// One pair in so many, which is prime to the number of pairs; all of them where everything is asked for.
+fn one_in(n: usize) -> usize {
+    if Sweep::asked().is_exhaustive() { 1 } else { n }
+}
 
 /// All lists of placements for a mesh whose dims the shape has.
 fn all_placements(axes: usize, dims: usize) -> Vec<Vec<Placement>> {
@@ -73,7 +78,7 @@ fn all_pairs_on_two_by_three() {
 
 #[test]
 fn all_pairs_on_four_by_two() {
-    assert!(check_mesh::<i64>(&[4, 2], &SHAPES, 1) > 5000);
+    assert!(check_mesh::<i64>(&[4, 2], &SHAPES, one_in(5)) > 1000);
 }
 
 #[test]
@@ -83,10 +88,11 @@ fn a_sample_of_pairs_on_two_by_two_by_two() {
 
 #[test]
 fn floats_whose_sums_depend_on_the_order_leave_equal_replicas() {
-    for mesh in [&[3][..], &[2, 2], &[2, 3], &[4, 2]] {
-        check_mesh::<f32>(mesh, &[&[12, 12], &[7, 5]], 1);
+    assert!(check_mesh::<f32>(&[3], &[&[12, 12], &[7, 5]], 1) > 70);
+    for mesh in [&[2, 2], &[2, 3], &[4, 2]] {
+        assert!(check_mesh::<f32>(mesh, &[&[12, 12], &[7, 5]], one_in(5)) > 500);
     }
-    check_mesh::<f32>(&[2, 2, 2], &[&[16, 24]], 97);
+    assert!(check_mesh::<f32>(&[2, 2, 2], &[&[16, 24]], 97) > 450);
 }
 
 #[test]

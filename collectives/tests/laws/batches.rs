@@ -28,8 +28,13 @@ fn shards(plan: &Plan, salt: usize) -> Vec<Vec<u8>> {
     let shard = |rank: usize| {
         let held = reshard_sharding::meaning::held(plan.from(), rank).unwrap();
         let item = plan.item_bytes();
-        let byte = |e: usize, b: usize| ((e * 31 + b * 7 + salt) % 251) as u8;
-        held.into_iter().flat_map(|e| (0..item).map(move |b| byte(e, b))).collect()
+        let mut bytes = Vec::with_capacity(held.len() * item);
+        for e in held {
+            for b in 0..item {
+                bytes.push(((e * 31 + b * 7 + salt) % 251) as u8);
+            }
+        }
+        bytes
     };
     plan.from().mesh().ranks().map(shard).collect()
 }

@@ -71,7 +71,7 @@ fn a_mailbox_keeps_the_contract() {
     // All of it with few ranks; of the pairs of shardings a part with many.
     for (ranks, options) in [
         (1, Options::default()),
-        (3, Options::default()),
+        (3, Options { every: 4, ..Options::default() }),
         (2, Options::quick()),
         (5, Options::quick()),
         (8, Options::quick()),

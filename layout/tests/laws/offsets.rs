@@ -7,6 +7,7 @@ use reshard_layout::{Layout, Mode, reference};
 
 use crate::drawn::{List, check};
 use crate::slow::{for_each_list, values};
+use crate::small::full;
 
 fn flat(modes: &[Mode]) -> Layout {
     Layout::from_flat(modes.iter().copied().collect()).expect("small")
@@ -166,7 +167,7 @@ fn random_gaps_are_the_other_digits() {
         let (mut step, mut modes, mut others) = (1_i64, Vec::new(), Vec::new());
         for (extent, taken) in extents.iter().zip(&taken).take(8) {
             let mode = Mode::new(i64::from(extent % 4) + 2, step);
-            if step * mode.extent <= 1 << 14 {
+            if step * mode.extent <= 1 << if full() { 14 } else { 10 } {
                 if *taken {
                     modes.push(mode);
                 } else {

@@ -176,9 +176,9 @@ pub fn bound_by_regions(from: &Sharding, to: &Sharding) -> u64 {
         } else {
             Vec::new()
         };
-        let have: std::collections::HashSet<usize> = have.into_iter().collect();
-        reshard_sharding::meaning::held(to, rank).unwrap().into_iter().filter(|e| !have.contains(e)).count()
-            as u64
+        let mut holds = vec![false; from.numel()];
+        have.into_iter().for_each(|e| holds[e] = true);
+        reshard_sharding::meaning::held(to, rank).unwrap().into_iter().filter(|e| !holds[*e]).count() as u64
     };
     to.mesh().ranks().map(missing).max().unwrap()
 }

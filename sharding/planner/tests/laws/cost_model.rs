@@ -7,6 +7,7 @@ use reshard_planner::{
     CostModel, Level, Load, Need, Objective, PlanCache, Planner, StepOp, Topology, check_cost_model,
 };
 use reshard_sharding::{Mesh, Sharding};
+use reshard_test_support::Sweep;
 
 /// A topology as a stranger would bring it, and what is wrong with it.
 #[derive(Debug)]
@@ -118,6 +119,8 @@ fn shardings(mesh: &Mesh, shape: &[usize]) -> Vec<Sharding> {
 
 #[test]
 fn a_model_plans_the_same_whoever_brings_it() {
+    let sweep = Sweep::asked();
+    let one_in = if sweep.is_exhaustive() { 7 } else { 19 };
     let mut plans = 0;
     for topology in networks() {
         let theirs = Arc::new(Strange::of(&topology, "theirs"));
@@ -125,7 +128,10 @@ fn a_model_plans_the_same_whoever_brings_it() {
             let mesh: Mesh = mesh.parse().unwrap();
             let all = shardings(&mesh, &shape);
             for (i, from) in all.iter().enumerate() {
-                for to in all.iter().skip(i % 7).step_by(7) {
+                for (j, to) in all.iter().enumerate().skip(i % one_in).step_by(one_in) {
+                    if !sweep.takes((i * all.len() + j) as u64) {
+                        continue;
+                    }
                     for objective in Objective::ALL {
                         let ours = Planner::new().topology(topology.clone()).objective(objective);
                         let theirs = ours.clone().cost_model(theirs.clone()).unwrap();
@@ -143,7 +149,7 @@ fn a_model_plans_the_same_whoever_brings_it() {
             }
         }
     }
-    assert!(plans > 2_500, "{plans}");
+    assert!(plans > sweep.least(1_000, 2_500), "{plans}");
 }
 
 #[test]

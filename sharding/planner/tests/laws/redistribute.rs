@@ -7,17 +7,35 @@ use reshard_sharding::{Mesh, Sharding};
 use reshard_test_support::interpreter::{bound_by_regions, run, shards_of};
 use reshard_test_support::{Random, placements};
 
+/// A sharding to come from, shards of it, and the tensor that they mean.
+struct Source<'a> {
+    sharding: &'a Sharding,
+    shards: Vec<Vec<i64>>,
+    means: Vec<i64>,
+}
+
+impl Source<'_> {
+    fn of(sharding: &Sharding) -> Source<'_> {
+        let shards = shards_of(sharding, 12345);
+        let means = meaning(sharding, &shards).unwrap();
+        Source { sharding, shards, means }
+    }
+}
+
 fn check(from: &Sharding, to: &Sharding, objective: Objective) -> Plan {
+    check_from(&Source::of(from), to, objective)
+}
+
+fn check_from(source: &Source<'_>, to: &Sharding, objective: Objective) -> Plan {
+    let from = source.sharding;
     let plan = Planner::new()
         .objective(objective)
         .plan(from, to, DType::F64)
         .unwrap_or_else(|e| panic!("{from} -> {to}: {e}"));
-    let shards = shards_of(from, 12345);
-    let want = meaning(from, &shards).unwrap();
     let world = from.mesh().world().max(to.mesh().world());
-    let (got, received) = run(&plan, world, &shards);
+    let (got, received) = run(&plan, world, &source.shards);
     let got = meaning(to, &got).unwrap_or_else(|e| panic!("{e}: {plan}"));
-    assert_eq!(got, want, "{plan}");
+    assert_eq!(got, source.means, "{plan}");
     assert_eq!(received, plan.received_bytes(), "{plan}");
     if let Some(bound) = plan.lower_bound_bytes() {
         assert!(received >= bound, "below the bound: {plan}");
@@ -39,9 +57,10 @@ fn all_pairs(mesh: &str, shapes: &[&[usize]], choices: &[&str]) -> usize {
             .filter_map(|p| Sharding::parse(&mesh, shape, p).ok())
             .collect();
         for from in &shardings {
+            let source = Source::of(from);
             for to in &shardings {
                 for objective in [Objective::Time, Objective::Bytes] {
-                    check(from, to, objective);
+                    check_from(&source, to, objective);
                     n += 1;
                 }
             }

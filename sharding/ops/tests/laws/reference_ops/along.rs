@@ -31,7 +31,10 @@ fn grouped(a: &A, group: impl Fn(&[usize]) -> usize) -> A {
     }
     let moments: std::collections::BTreeMap<usize, (f64, f64)> =
         lists.into_iter().map(|(g, v)| (g, moments(&v))).collect();
-    make(a.shape(), |i| (a[i] - moments[&group(i)].0) * moments[&group(i)].1)
+    make(a.shape(), |i| {
+        let (mean, by) = moments[&group(i)];
+        (a[i] - mean) * by
+    })
 }
 
 fn order(v: &[f64]) -> Vec<usize> {

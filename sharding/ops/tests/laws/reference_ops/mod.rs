@@ -176,6 +176,19 @@ pub fn make(shape: &[usize], f: impl Fn(&[usize]) -> f64) -> A {
     A::from_shape_fn(IxDyn(shape), |i| f(ndarray::Dimension::slice(&i)))
 }
 
+/// Where an element of a dense array lies among its numbers.
+pub fn place(shape: &[usize], at: impl IntoIterator<Item = usize>) -> usize {
+    at.into_iter().zip(shape).fold(0, |place, (c, &n)| {
+        assert!(c < n, "outside");
+        place * n + c
+    })
+}
+
+/// The numbers of a dense array.
+pub fn numbers(a: &A) -> &[f64] {
+    a.as_slice().expect("dense")
+}
+
 /// The shape of an array with another size along a dim.
 pub fn with_size(a: &A, dim: usize, n: usize) -> Vec<usize> {
     let mut s = a.shape().to_vec();

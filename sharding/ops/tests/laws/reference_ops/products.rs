@@ -1,9 +1,8 @@
 //! Products, attention and rotary embedding.
 
-use ndarray::IxDyn;
 use reshard_ops::rules::verify::{Data, LocalView};
 
-use super::{A, Example, example, make, x, zip};
+use super::{A, Example, example, make, numbers, place, x, zip};
 
 /// An equation of letters, one per dim, as einsum.
 pub fn einsum(equation: &str, inputs: &[A]) -> A {
@@ -26,10 +25,16 @@ pub fn einsum(equation: &str, inputs: &[A]) -> A {
     };
     let sizes: Vec<usize> = letters.iter().map(|&c| size(c)).collect();
     let free = right.chars().count();
-    let at: Vec<Vec<usize>> = operands
-        .iter()
-        .map(|o| o.iter().map(|c| letters.iter().position(|l| l == c).expect("a letter")).collect())
+    // How far an operand moves with each letter.
+    let steps: Vec<Vec<usize>> = (operands.iter().zip(inputs))
+        .map(|(o, a)| {
+            let with =
+                |l: &char| o.iter().zip(a.strides()).filter(|(c, _)| *c == l).map(|(_, s)| *s as usize).sum();
+            letters.iter().map(with).collect()
+        })
         .collect();
+    let terms: Vec<(&[f64], &[usize])> =
+        inputs.iter().map(numbers).zip(steps.iter().map(Vec::as_slice)).collect();
     let summed: usize = sizes[free..].iter().product();
     make(&sizes[..free], |i| {
         let mut all = i.to_vec();
@@ -40,11 +45,8 @@ pub fn einsum(equation: &str, inputs: &[A]) -> A {
                     all[d] = s % sizes[d];
                     s /= sizes[d];
                 }
-                inputs
-                    .iter()
-                    .zip(&at)
-                    .map(|(a, at)| a[IxDyn(&at.iter().map(|&d| all[d]).collect::<Vec<_>>())])
-                    .product::<f64>()
+                let at = |steps: &[usize]| all.iter().zip(steps).map(|(c, s)| c * s).sum::<usize>();
+                terms.iter().map(|(a, steps)| a[at(steps)]).product::<f64>()
             })
             .sum()
     })
@@ -66,36 +68,48 @@ fn attention(l: &LocalView<'_>, causal: bool) -> Vec<A> {
     let (rows, columns) = (l.places[0].indices(2), l.places[1].indices(2));
     let mask = (l.inputs.len() > 3).then(|| x(l, 3));
     let (width, length) = (q.shape()[3], k.shape()[2]);
-    let mut shape = q.shape().to_vec();
-    shape[3] = v.shape()[3];
-    vec![make(&shape, |i| {
-        let kv = keys.iter().position(|&h| h == heads[i[1]] / group).expect("its keys");
+    // A row of queries at a time: how much of which row of keys it takes.
+    let taken = |i: [usize; 3], kv: usize| -> Vec<f64> {
         let mut logits: Vec<f64> = (0..length)
             .map(|j| {
-                let dot: f64 = (0..width).map(|d| q[[i[0], i[1], i[2], d]] * k[[i[0], kv, j, d]]).sum();
+                let from_q = place(&q.shape()[..3], i) * width;
+                let from_k = place(&k.shape()[..3], [i[0], kv, j]) * width;
+                let dot: f64 = (0..width).map(|d| numbers(&q)[from_q + d] * numbers(&k)[from_k + d]).sum();
                 if causal && columns[j] > rows[i[2]] { f64::NEG_INFINITY } else { dot * 0.5 }
             })
             .collect();
         if let Some(m) = &mask {
-            let full = [i[0], i[1], i[2]];
+            let sizes = [q.shape()[0], q.shape()[1], q.shape()[2], length];
             for (j, logit) in logits.iter_mut().enumerate() {
-                let all = [full[0], full[1], full[2], j];
-                let sizes = [q.shape()[0], q.shape()[1], q.shape()[2], length];
-                let at: Vec<usize> = (4 - m.ndim()..4)
-                    .zip(m.shape())
-                    .map(|(d, &n)| {
-                        assert!(n == 1 || n == sizes[d], "mask");
-                        if n == 1 { 0 } else { all[d] }
-                    })
-                    .collect();
-                *logit += m[IxDyn(&at)];
+                let all = [i[0], i[1], i[2], j];
+                let at = (4 - m.ndim()..4).zip(m.shape()).map(|(d, &n)| {
+                    assert!(n == 1 || n == sizes[d], "mask");
+                    if n == 1 { 0 } else { all[d] }
+                });
+                *logit += numbers(m)[place(m.shape(), at)];
             }
         }
         let most = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let e: Vec<f64> = logits.iter().map(|x| (x - most).exp()).collect();
         let sum: f64 = e.iter().sum();
-        e.iter().enumerate().map(|(j, p)| p / sum * v[[i[0], kv, j, i[3]]]).sum()
-    })]
+        e.iter().map(|p| p / sum).collect()
+    };
+    let (rows_each, columns_each) = (q.shape()[2], v.shape()[3]);
+    let mut shape = q.shape().to_vec();
+    shape[3] = columns_each;
+    let mut y = Vec::new();
+    for (b, h) in (0..shape[0]).flat_map(|b| (0..shape[1]).map(move |h| (b, h))) {
+        for r in 0..rows_each {
+            if columns_each > 0 {
+                let kv = keys.iter().position(|&key| key == heads[h] / group).expect("its keys");
+                let taken = taken([b, h, r], kv);
+                let value =
+                    |c: usize| taken.iter().enumerate().map(|(j, p)| p * v[[b, kv, j, c]]).sum::<f64>();
+                y.extend((0..columns_each).map(value));
+            }
+        }
+    }
+    vec![A::from_shape_vec(shape, y).expect("a shape")]
 }
 
 pub fn all() -> Vec<Example> {

@@ -1,9 +1,8 @@
 //! Windows over space.
 
-use ndarray::IxDyn;
 use reshard_ops::rules::verify::{Data, LocalView};
 
-use super::{A, Example, example, make, x};
+use super::{A, Example, example, make, numbers, place, x};
 
 /// All coordinates of a shape.
 fn coordinates(shape: &[usize]) -> Vec<Vec<usize>> {
@@ -39,15 +38,15 @@ fn conv(l: &LocalView<'_>, stride: usize, padding: usize) -> Vec<A> {
     vec![make(&shape, |i| {
         let first = i[1] / of_group * each;
         let mut sum = bias.as_ref().map_or(0.0, |b| b[i[1]]);
-        for c in 0..each {
-            for k in &kernel {
-                let at: Option<Vec<usize>> = (2..i.len())
-                    .map(|d| (i[d] * stride + k[d - 2]).checked_sub(padding).filter(|&p| p < a.shape()[d]))
-                    .collect();
-                if let Some(at) = at {
-                    sum += a[IxDyn(&[&[i[0], first + c], &at[..]].concat())]
-                        * w[IxDyn(&[&[i[1], c], &k[..]].concat())];
-                }
+        for k in &kernel {
+            let at: Option<Vec<usize>> = (2..i.len())
+                .map(|d| (i[d] * stride + k[d - 2]).checked_sub(padding).filter(|&p| p < a.shape()[d]))
+                .collect();
+            let Some(at) = at else { continue };
+            for c in 0..each {
+                let of_a = place(a.shape(), [i[0], first + c].into_iter().chain(at.iter().copied()));
+                let of_w = place(w.shape(), [i[1], c].into_iter().chain(k.iter().copied()));
+                sum += numbers(&a)[of_a] * numbers(&w)[of_w];
             }
         }
         sum
@@ -75,13 +74,16 @@ fn transposed(l: &LocalView<'_>, stride: usize, groups: usize) -> Vec<A> {
         assert_eq!(b.len(), shape[1]);
     }
     let mut y = make(&shape, |i| bias.as_ref().map_or(0.0, |b| b[i[1]]));
-    for p in coordinates(a.shape()) {
+    let y_numbers = y.as_slice_mut().expect("dense");
+    let kernel = coordinates(&w.shape()[2..]);
+    for (p, a) in coordinates(a.shape()).iter().zip(numbers(&a)) {
         let g = p[1] / each_in.max(1);
         for o in 0..each_out {
-            for k in coordinates(&w.shape()[2..]) {
-                let at: Vec<usize> = (2..p.len()).map(|d| p[d] * stride + k[d - 2]).collect();
-                y[IxDyn(&[&[p[0], g * each_out + o], &at[..]].concat())] +=
-                    a[IxDyn(&p)] * w[IxDyn(&[&[p[1], o], &k[..]].concat())];
+            for k in &kernel {
+                let at = (2..p.len()).map(|d| p[d] * stride + k[d - 2]);
+                let of_y = place(&shape, [p[0], g * each_out + o].into_iter().chain(at));
+                let of_w = place(w.shape(), [p[1], o].into_iter().chain(k.iter().copied()));
+                y_numbers[of_y] += a * numbers(&w)[of_w];
             }
         }
     }
@@ -95,13 +97,13 @@ fn pool(a: &A, f: impl Fn(&[(f64, usize)]) -> f64) -> A {
         *n /= 2;
     }
     let space = &a.shape()[2..];
+    let window = coordinates(&vec![2; space.len()]);
     make(&shape, |i| {
-        let list: Vec<(f64, usize)> = coordinates(&vec![2; space.len()])
-            .iter()
+        let list: Vec<(f64, usize)> = (window.iter())
             .map(|k| {
-                let at: Vec<usize> = (0..space.len()).map(|d| 2 * i[d + 2] + k[d]).collect();
-                let place = at.iter().zip(space).fold(0, |e, (c, n)| e * n + c);
-                (a[IxDyn(&[&i[..2], &at[..]].concat())], place)
+                let at = (0..space.len()).map(|d| 2 * i[d + 2] + k[d]);
+                let all = i[..2].iter().copied().chain(at.clone());
+                (numbers(a)[place(a.shape(), all)], place(space, at))
             })
             .collect();
         f(&list)
