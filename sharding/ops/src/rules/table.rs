@@ -239,6 +239,9 @@ impl Table {
         };
         let Some((entry, variant)) = self.entry(name) else { return Err(self.unknown(name)) };
         entry.parameters().check(call)?;
+        for shape in inputs {
+            reshard_sharding::internal::numel(shape)?;
+        }
         let made = |inputs: &[&[usize]]| match entry {
             Entry::Rule(rule) => Op::new(name, rule, inputs),
             Entry::Family { parameters, make } => make(&Request { call, inputs, parameters }),

@@ -210,6 +210,7 @@ fn calls_are_checked_in_one_sentence() {
         ),
         ("norm(p=3)", &[&[2, 3]], "p is 3, and should be 2 or 1 or 0 or inf"),
         ("mk,kn->mn", &[&[2, 3], &[4, 5]], "k is 3 in input 0 and 4 in input 1"),
+        ("slice(dim=0)", &[&[1 << 63]], "does not fit in 63 bits"),
         ("zeros(shape=[9223372036854775807,9])", &[], "does not fit in 63 bits"),
     ] {
         let call: Call = call.parse().unwrap();
