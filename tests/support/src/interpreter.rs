@@ -177,7 +177,9 @@ pub fn bound_by_regions(from: &Sharding, to: &Sharding) -> u64 {
             Vec::new()
         };
         let mut holds = vec![false; from.numel()];
-        have.into_iter().for_each(|e| holds[e] = true);
+        for e in have {
+            holds[e] = true;
+        }
         reshard_sharding::meaning::held(to, rank).unwrap().into_iter().filter(|e| !holds[*e]).count() as u64
     };
     to.mesh().ranks().map(missing).max().unwrap()
