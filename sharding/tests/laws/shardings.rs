@@ -2,7 +2,7 @@
 use quickcheck::{Arbitrary, Gen, QuickCheck};
 use reshard_sharding::meaning::{held, meaning, scatter};
 use reshard_sharding::{GroupPattern, Mesh, Placement, Placements, ReduceOp, Sharding};
-use reshard_test_support::every;
+use reshard_test_support::{Sweep, every};
 
 /// `torch.chunk(list, n)`: pieces of `ceil(len/n)`, the last one shorter, missing ones empty.
 fn torch_chunk(list: &[usize], n: usize) -> Vec<Vec<usize>> {
@@ -341,7 +341,7 @@ fn random_shardings_are_what_torch_says_and_come_back() {
         let group_text = group.to_string().parse::<GroupPattern>() == Ok(group);
         held_right && layout_right && by_tensor && text && mesh_text && group_text
     }
-    QuickCheck::new().tests(20_000).quickcheck(law as fn(Case) -> bool);
+    QuickCheck::new().tests(Sweep::asked().count(8_000, 80_000)).quickcheck(law as fn(Case) -> bool);
 }
 
 #[test]

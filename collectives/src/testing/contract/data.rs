@@ -100,8 +100,8 @@ pub(super) fn number(kind: Kind, op: ReduceOp, seed: u64, term: usize, element: 
             Kind::F16 => f16::MANTISSA_DIGITS,
             Kind::BF16 | Kind::I64 | Kind::I32 | Kind::U8 | Kind::Bool => bf16::MANTISSA_DIGITS,
         } - 1;
-        let fraction = (mix(&[bits]) >> (64 - digits)) as f64 / f64::from(digits).exp2();
-        let magnitude = (1.0 + fraction) * f64::from(exponent).exp2();
+        let fraction = (mix(&[bits]) >> (64 - digits)) as f64 / (1_u64 << digits) as f64;
+        let magnitude = (1.0 + fraction) * 2f64.powi(exponent);
         return Number::Float(if bits & 1 == 0 { magnitude } else { -magnitude });
     }
     Number::Int(match kind {
