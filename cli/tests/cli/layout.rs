@@ -43,8 +43,9 @@ fn steps_along_axes_and_pairs_are_printed_as_layouts_are() {
         versioned["version"] = json!(1);
         assert_eq!(reshard(&["layout", expression, "--json"]).json(), versioned, "{expression}");
     }
-    reshard(&["layout", "complement((4,2):(1@tp,8), 24)", "--json"]).refused("parse", "steps along tp");
-    reshard(&["layout", "cosize(zip(4:1, 4:2))", "--json"]).refused("parse", "4:(1,2)");
+    reshard(&["layout", "complement((4,2):(1@tp,8), 24)", "--json"])
+        .refused("inadmissible", "steps along tp");
+    reshard(&["layout", "cosize(zip(4:1, 4:2))", "--json"]).refused("inadmissible", "4:(1,2)");
     reshard(&["layout", "zip((4,6):(6,1), (6,4):(4,1))", "--json"]).error(2, "not_nesting", "do not nest");
     reshard(&["layout", "--draw", "(4,2):(1@tp,8)", "--json"]).refused("inadmissible", "steps along tp");
     reshard(&["layout", "--draw", "zip(4:1, 4:2)", "--json"]).refused("inadmissible", "two sides");

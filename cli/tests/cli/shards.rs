@@ -109,3 +109,41 @@ fn wrong_usage_is_an_error_like_any_other() {
     assert_eq!(reshard(&["--help"]).status, 0);
     assert_eq!(reshard(&["--version"]).stdout, format!("reshard {}\n", env!("CARGO_PKG_VERSION")));
 }
+
+#[test]
+fn what_is_echoed_of_an_input_is_short_and_shows_the_place() {
+    // One argument of a process is at most 128 KiB.
+    let many = "x".repeat(100_000);
+    for placements in [
+        many.clone(),
+        format!("S(0),{many}"),
+        format!("[{{{many}}}]"),
+        format!("{{devices=[{many}"),
+        format!("{{replicated metadata={{{many}"),
+        format!("PartitionSpec('{many}')"),
+        format!("#sdy.sharding<{many}"),
+        format!("Z(0,{many})"),
+        format!("S(0) order={{{many}}}"),
+    ] {
+        let answer =
+            reshard(&["shards", "--mesh", "dp=2", "--shape", "4", "--placements", &placements, "--json"]);
+        assert!(answer.status == 2 && answer.stderr.len() < 3_000, "{}", answer.stderr.len());
+        assert!(answer.stdout.len() < 3_000, "{}", answer.stdout.len());
+    }
+    for command in [["layout", &many], ["mesh", &many], ["rule", &many]] {
+        assert!(reshard(&command).stderr.len() < 3_000);
+    }
+    // The caret stands under the place, whatever is left out before it.
+    let stderr = reshard(&[
+        "shards",
+        "--mesh",
+        "dp=2",
+        "--shape",
+        "4",
+        "--placements",
+        &format!("S(0),{}?", " ".repeat(500)),
+    ])
+    .stderr;
+    let lines: Vec<&str> = stderr.lines().collect();
+    assert_eq!(lines[1].chars().position(|c| c == '?'), lines[2].chars().position(|c| c == '^'), "{stderr}");
+}

@@ -280,8 +280,21 @@ impl Composed {
     ///
     /// As [`complement`](Self::complement) and [`compose`](Self::compose).
     pub fn divide(&self, tile: &Self, form: Form) -> Result<Self, Error> {
-        let rest = tile.complement(self.size())?;
-        self.compose(&Self::concat(&[tile.clone(), rest.into()])?)?.in_form(form)
+        self.compose(&self.tile_and_rest(tile)?)?.in_form(form)
+    }
+
+    /// The same, the last leaf of a layout going on without end.
+    ///
+    /// # Errors
+    ///
+    /// As [`complement`](Self::complement) and [`compose_extended`](Self::compose_extended).
+    pub fn divide_extended(&self, tile: &Self, form: Form) -> Result<Self, Error> {
+        self.compose_extended(&self.tile_and_rest(tile)?)?.in_form(form)
+    }
+
+    /// `(t, t*)`, the tile and where it begins.
+    fn tile_and_rest(&self, tile: &Self) -> Result<Self, Error> {
+        Self::concat(&[tile.clone(), tile.complement(self.size())?.into()])
     }
 
     /// `(this, copies)` of this composition, or of a layout, repeated after the pattern that another one is.

@@ -22,6 +22,14 @@
 //! | compose lazily | `(A o k o B)(i) = A(k + B(i))` | `composed` | `compose_is_composition_of_functions_or_says_why_not` |
 //! | | it has these values and no others | `composed` | `a_composition_has_the_values_of_its_definition_and_no_others` |
 //! | of a composition | `(S o B) o C = S o (B o C)` | `swizzled` | `what_acts_on_indices_acts_on_what_is_applied_first` |
+//! | of two compositions | `(f, g)(i, j) = f(i) + g(j)`, or no one function is applied last | `compositions` | `parts_beside_each_other_are_their_sum_or_no_one_function_is_applied_last` |
+//! | | `A o f`, `f o g`; a refusal for the domain is right | `compositions` | `a_layout_or_composition_after_a_composition_is_one_function_of_the_other` |
+//! | | `f(i) = f(0) + R(i)`, or no layout | `compositions` | `from_its_first_value_on_a_composition_is_a_layout_or_none` |
+//! | | `A / t = A o (t, t*)` | `compositions` | `what_is_divided_by_a_composition_is_its_function_of_the_tile_and_of_the_rest` |
+//! | | a product begins with its first operand; injective if both are | `compositions` | `what_is_repeated_after_a_composition_begins_with_itself_and_is_injective` |
+//! | | tiles and parts of threads are its values there | `partition` | `tiles_and_parts_of_threads_of_a_composition_are_its_values_there` |
+//! | | what two have in common are neighbours in both | `compositions` | `what_two_compositions_have_in_common_are_neighbours_in_both` |
+//! | | questions about values are answered by the values | `compositions` | `questions_about_values_are_answered_by_the_values` |
 //! | | `A(S(x)) = S'(A(x))` | `swizzled` | `a_swizzle_through_a_layout_is_the_layout_after_the_swizzle` |
 //! | | its inverses are inverses, recast it is the same memory | `swizzled` | `inverses_of_a_swizzled_layout_are_inverses`, `a_recast_composition_reads_the_same_memory` |
 //! | complement | `(A, A*)` is injective, a bijection onto `[0, M)` if it tiles, and the least | `complement` | `complement_tiles_and_is_the_least_that_fits` |

@@ -31,6 +31,7 @@ impl Operation<'_> {
         use Function as F;
         let composed = |value| self.composed(value);
         let divide = |a, tile, form| composed(a)?.divide(&composed(tile)?, form);
+        let extended = |a, tile, form| composed(a)?.divide_extended(&composed(tile)?, form);
         let product = |a, pattern, form| composed(a)?.product(&composed(pattern)?, form);
         let answer = match (function, arguments) {
             (F::Composition, [outer, inner]) if is_composed(inner) => self.after_composition(outer, inner),
@@ -49,6 +50,11 @@ impl Operation<'_> {
             }
             (F::TiledDivide, [a, tile]) if is_composed(tile) => divide(a, tile, Form::Tiled),
             (F::FlatDivide, [a, tile]) if is_composed(tile) => divide(a, tile, Form::Flat),
+            (F::LogicalDivideExtended | F::ZippedDivideExtended, [a, tile]) if is_composed(tile) => {
+                extended(a, tile, Form::Logical)
+            }
+            (F::TiledDivideExtended, [a, tile]) if is_composed(tile) => extended(a, tile, Form::Tiled),
+            (F::FlatDivideExtended, [a, tile]) if is_composed(tile) => extended(a, tile, Form::Flat),
             (F::LogicalProduct | F::ZippedProduct, [a, b]) if is_composed(b) => product(a, b, Form::Logical),
             (F::TiledProduct, [a, b]) if is_composed(b) => product(a, b, Form::Tiled),
             (F::FlatProduct, [a, b]) if is_composed(b) => product(a, b, Form::Flat),

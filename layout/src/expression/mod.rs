@@ -23,13 +23,14 @@
 //! `is_congruent`, and application. A value without axes is one of integers, so `mode((4,2):(1@tp,8), 1)` is `2:8`.
 //!
 //! A **composition** that is not a layout, `composed(Sw<3,4,3>, 0, (8,8):(8,1))`, stands wherever a layout may: what
-//! acts on indices (division, products, tiling, grouping, picking, slicing, composition) acts on its inner layout, inverses
-//! and recasts are those of the whole, and what needs strides is refused with the reason. It may have no value at some
-//! indices; they are refused when they are asked for.
+//! acts on indices (division, products, tiling, grouping, picking, slicing, composition) acts on its inner layout; inverses,
+//! recasts and questions about values are those of the whole; beside and after other layouts, and as a tile, the function by
+//! coordinates decides. What needs strides is refused with the reason. It may have no value at some indices; they are refused
+//! when they are asked for.
 //!
 //! Where CuTe differs: `row_major((2,4))` is `(4,2):(1,4)`, the reversed list of dims, so that the index runs over memory,
-//! and CuTe's is `reversed(row_major((2,4)))`, `(2,4):(4,1)`. `composition` is checked, and `composition_extended` lets the
-//! last leaf go on without end as CuTe does. In `composition(A, <T>)` modes that the tiler does not name are kept.
+//! and CuTe's is `reversed(row_major((2,4)))`, `(2,4):(4,1)`. `composition` and the divisions are checked, and `composition_extended`,
+//! `logical_divide_extended` and its forms let the last leaf go on without end as CuTe does. In `composition(A, <T>)` modes that the tiler does not name are kept.
 //! A shape is a tiler: `(4,8)` is `<4:1,8:1>`; `_` in a tiler leaves its mode as it is. `():()` is `1:0`.
 //!
 //! Reading is separate from evaluating; nesting and the number of calls are bounded, so any text is answered in

@@ -139,6 +139,10 @@ fn what_is_divided_by_a_composition_is_its_function_of_the_tile_and_of_the_rest(
                 let a =
                     Layout::concat(&[Layout::scalar(size / a.size(), 64).expect("small"), a]).expect("small");
                 let expected = through(&reference::values(&a), &both);
+                let extended: Vec<i64> = both.iter().map(|&i| a.at_extended(i).expect("an index")).collect();
+                if let Ok(divided) = Composed::from(a.clone()).divide_extended(tile, Form::Flat) {
+                    assert_eq!(total(&divided), extended, "{a} extended / {tile}");
+                }
                 for form in [Form::Logical, Form::Tiled, Form::Flat] {
                     match Composed::from(a.clone()).divide(tile, form) {
                         Ok(divided) => {

@@ -22,6 +22,7 @@ const OF_COMPOSITIONS: &[(&str, &str)] = &[
     ("complement(S, 128)", "2:64"),
     ("logical_divide(128:1, S)", "Sw<3,0,3> o 0 o ((8,8),2):((8,1),64)"),
     ("flat_divide(128:1, S)", "Sw<3,0,3> o 0 o (8,8,2):(8,1,64)"),
+    ("logical_divide_extended(100:1, S)", "Sw<3,0,3> o 0 o ((8,8),2):((8,1),64)"),
     ("logical_product(2:64, composed(Sw<1,0,1>, 0, 4:1))", "Sw<1,0,1> o 0 o (2,4):(64,1)"),
     (
         "logical_divide((8,4):(1,8), <slice_and_offset((4,4):(1,4), (_,0)), 2>)",

@@ -38,6 +38,10 @@ use reshard_sharding::internal::Cursor;
 
 /// What the network is like: levels, from the inside out, each of domains that consist of domains of the level below.
 ///
+/// Where the axes of a mesh do not nest with the domains, who shares one is counted rank by rank, up to 4,096 ranks. Beyond, every
+/// digit of a mesh whose ranks are a table that keeps no domains together counts for the outermost level: give such a mesh in an
+/// order in which the ranks of a node follow each other.
+///
 /// ```
 /// use reshard_planner::Topology;
 /// assert_eq!("uniform".parse::<Topology>()?, Topology::uniform());
