@@ -243,6 +243,38 @@ fn a_graph_says_what_it_inserts() {
     assert!(graph.constrain(a, Sharding::parse(&m, &[32, 32], "R,R").unwrap()).is_err());
 }
 
+/// Of a product that makes queries, keys and values a rank has its heads of each.
+#[test]
+fn a_chunk_of_blocks_that_are_sharded_alike_is_free() {
+    let m = mesh("dp=2,tp=4");
+    let table = reshard_ops::rules::Table::standard();
+    let free = |call: &str, inputs: &[(&[usize], &str)], outputs: &str| {
+        let shapes: Vec<&[usize]> = inputs.iter().map(|i| i.0).collect();
+        let op = table.op(&call.parse().unwrap(), &shapes).unwrap();
+        let operands: Vec<Operand> = inputs.iter().map(|(s, p)| operand(&m, s, p)).collect();
+        let c = Propagator::new().explicit(&op, &m, &operands).unwrap();
+        assert_eq!(
+            c.outputs.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
+            outputs,
+            "{call}"
+        );
+    };
+    free("chunk(chunks=6,dim=1)", &[(&[16, 48], "S(0),SS(1,6)")], &["S(0),S(1)"; 6].join(" "));
+    free("chunk(chunks=3,dim=-1)", &[(&[2, 4, 12], "S(0),SS(2,3)")], &["S(0),S(2)"; 3].join(" "));
+    // Both axes cut every chunk.
+    free("chunk(chunks=2,dim=0)", &[(&[16], "SS(0,2),SS(0,2)")], "S(0),S(0) S(0),S(0)");
+    free("split(size=8,dim=1)", &[(&[16, 24], "R,SS(1,3)")], "R,S(1) R,S(1) R,S(1)");
+    // Four heads of queries share one of keys and values.
+    free("split(sizes=[32,8,8],dim=1)", &[(&[16, 48], "R,SS(1,6)")], "R,SS(1,4) R,S(1) R,S(1)");
+    free("narrow(dim=1,start=8,length=8)", &[(&[16, 24], "R,SS(1,3)")], "R,S(1)");
+    free("slice(dim=1,start=16)", &[(&[16, 24], "R,SS(1,3)")], "R,S(1)");
+    free("slice(dim=1)", &[(&[16, 24], "R,S(1)")], "R,S(1)");
+    free("cat(dim=1)", &[(&[16, 8], "R,S(1)"), (&[16, 8], "R,S(1)")], "R,SS(1,2)");
+    // A shard that holds whole chunks holds no part of the others.
+    let chunk = table.op(&"chunk(chunks=4,dim=1)".parse().unwrap(), &[&[16, 48]]).unwrap();
+    assert!(Propagator::new().explicit(&chunk, &m, &[operand(&m, &[16, 48], "R,S(1)")]).is_err());
+}
+
 #[test]
 fn kinds_cut_a_part_of_a_dim_only_where_their_pieces_are_its_own() {
     let m = mesh("x=2");

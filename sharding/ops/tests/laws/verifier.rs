@@ -155,6 +155,28 @@ fn averages_need_equal_parts() {
     assert!(never.contains("S(i0) -> P(avg) was never tried: add a call whose sizes divide by 2"), "{never}");
 }
 
+/// An op that panics on a shard has that strategy wrong, by name.
+#[test]
+fn an_op_that_panics_names_the_strategy() {
+    let op = |whole: usize| {
+        move |local: &LocalView<'_>| {
+            let x = local.inputs[0];
+            assert!(x.shape[0] == whole, "{} rows of {whole}", x.shape[0]);
+            Ok(vec![x.clone()])
+        }
+    };
+    let rule: Rule = "ij->ij {none}".parse().unwrap();
+    let bound = Op::new("whole", &rule, &[&[6, 5]]).unwrap();
+    let text = Verifier::new("whole", op(6)).verify(core::slice::from_ref(&bound)).unwrap_err().to_string();
+    assert_eq!(text, "whole on [6,5]: S(i0) -> S(i0) is wrong on 2 ranks: rank 0 panics: 3 rows of 6");
+    let text = Verifier::new("none", op(7)).verify(core::slice::from_ref(&bound)).unwrap_err().to_string();
+    assert_eq!(text, "none: on whole tensors it panics: 6 rows of 7");
+    let mesh: reshard_sharding::Mesh = "x=2".parse().unwrap();
+    let rows = [reshard_sharding::Sharding::parse(&mesh, &[6, 5], "S(0)").unwrap()];
+    let text = Verifier::new("whole", op(6)).holds(&bound, &rows, &rows).unwrap_err().to_string();
+    assert_eq!(text, "whole on [6,5]: [S(0)] -> [S(0)] is wrong on x=2: rank 0 panics: 3 rows of 6");
+}
+
 #[test]
 fn what_proves_nothing_is_refused() {
     let refused = |v: Verifier<'_>, rule: &str, inputs: &[&[usize]]| {

@@ -1,8 +1,18 @@
-//! Pieces of tensors: the dim that is cut or joined stays whole, and every element is one that was.
+//! Pieces of tensors: every element is one that was.
+//!
+//! Let the pieces of a dim, which are cut out of it or joined to it, begin at multiples of `b` and be as long as some. Then the dim is
+//! `c` blocks of `b`, a piece is `d` of them, and each block may be cut alike:
+//!
+//! ```text
+//! chunk of 6 blocks    a(cb)->ab,ab,ab,ab,ab,ab        S(b): the dim as SS(1,6), every chunk as S(1)
+//! sizes 4 b, b, b      a(cb)->a(db),ab,ab              queries, keys and values of one product, with c = 6 and d = 4
+//! ```
+//!
+//! so that a rank holds its part of every piece. `b` is the greatest there is; where that is 1 the dim stays whole.
 
 use crate::Error;
 use crate::rules::builder::RuleBuilder;
-use crate::rules::factor::Dim;
+use crate::rules::factor::{Dim, Role};
 use crate::rules::op::Op;
 use crate::rules::request::Request;
 use crate::rules::terms::{ALL, affine, increasing, selecting};
@@ -12,9 +22,48 @@ fn selected(inputs: (usize, Vec<Dim>), outputs: (usize, Vec<Dim>)) -> RuleBuilde
     RuleBuilder::new().inputs(inputs.0, inputs.1).outputs(outputs.0, outputs.1).passing(selecting(ALL))
 }
 
-/// `i*,i*->i*`.
+/// The dims of tensors that are alike but for this dim, in which they have so many indices each, of a dim that is cut into
+/// pieces or joined from them, of which each begins at one of these; and the rule of these inputs and outputs.
+fn in_blocks(
+    r: &Request<'_>,
+    rank: usize,
+    dim: usize,
+    starts: &[usize],
+    (inputs, outputs): (&[usize], &[usize]),
+) -> Result<RuleBuilder, Error> {
+    let lengths = || inputs.iter().chain(outputs).copied();
+    let block = starts.iter().copied().chain(lengths()).fold(0, gcd);
+    let mut counts: Vec<usize> = lengths().map(|n| n / block.max(1)).filter(|&n| n > 1).collect();
+    counts.sort_unstable();
+    counts.dedup();
+    let lists = |of: &dyn Fn(usize) -> Vec<Dim>| {
+        let rule = inputs.iter().fold(RuleBuilder::new(), |rule, &n| rule.input(of(n)));
+        outputs.iter().fold(rule, |rule, &n| rule.output(of(n))).passing(selecting(ALL))
+    };
+    let letters = r.letters(rank + counts.len());
+    let (true, Ok(letters)) = (block > 1 && lengths().all(|n| n > 0), letters) else {
+        let dims = r.dims_whole(rank, &[dim])?;
+        return Ok(lists(&|_| dims.clone()));
+    };
+    let (own, of_counts) = letters.split_at(rank);
+    let rule = lists(&|n| {
+        let mut dims: Vec<Dim> = own.iter().map(|&c| c.into()).collect();
+        if let Ok(at) = counts.binary_search(&(n / block)) {
+            dims[dim] = Dim::compound([of_counts[at], own[dim]]);
+        }
+        dims
+    });
+    let sized = of_counts.iter().zip(&counts).fold(rule, |rule, (&c, &n)| rule.size(c, n));
+    Ok(sized.roles(of_counts.iter().copied(), Role::Replicate))
+}
+
+fn gcd(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// `a(cb),a(cb)->a(db)`, or `i*,i*->i*`.
 pub(super) fn cat(r: &Request<'_>) -> Result<Op, Error> {
-    let n = r.inputs_of(1..=usize::MAX)?;
+    r.inputs_of(1..=usize::MAX)?;
     let rank = r.inputs[0].len();
     let dim = r.dim("dim")?;
     let mut shape = r.inputs[0].to_vec();
@@ -26,8 +75,10 @@ pub(super) fn cat(r: &Request<'_>) -> Result<Op, Error> {
         shape[dim] =
             shape[dim].checked_add(size).ok_or_else(|| Error::overflow(format!("dim {dim} of a cat")))?;
     }
-    let dims = r.dims_whole(rank, &[dim])?;
-    r.op_to(&selected((n, dims.clone()), (1, dims)).build()?, &[&shape])
+    // Pieces follow each other, so that they begin where whole blocks end.
+    let lengths: Vec<usize> = r.inputs.iter().map(|s| s[dim]).collect();
+    let rule = in_blocks(r, rank, dim, &[], (&lengths, &[shape[dim]]))?;
+    r.op_to(&rule.build()?, &[&shape])
 }
 
 /// `ij,ij->i*j`.
@@ -43,10 +94,15 @@ pub(super) fn stack(r: &Request<'_>) -> Result<Op, Error> {
     r.op_to(&selected((n, input), (1, output)).build()?, &[&shape])
 }
 
-/// Pieces of these sizes.
-fn cut(r: &Request<'_>, dim: usize, sizes: &[usize]) -> Result<Op, Error> {
+/// Pieces of these sizes, one after the other from a start.
+fn cut(r: &Request<'_>, dim: usize, start: usize, sizes: &[usize]) -> Result<Op, Error> {
     let shape = r.inputs[0];
-    let dims = r.dims_whole(shape.len(), &[dim])?;
+    let rule = in_blocks(r, shape.len(), dim, &[start], (&[shape[dim]], sizes))?;
+    out_of(r, dim, sizes, rule)
+}
+
+fn out_of(r: &Request<'_>, dim: usize, sizes: &[usize], rule: RuleBuilder) -> Result<Op, Error> {
+    let shape = r.inputs[0];
     let shapes: Vec<Vec<usize>> = sizes
         .iter()
         .map(|&n| {
@@ -56,7 +112,7 @@ fn cut(r: &Request<'_>, dim: usize, sizes: &[usize]) -> Result<Op, Error> {
         })
         .collect();
     let outputs: Vec<&[usize]> = shapes.iter().map(Vec::as_slice).collect();
-    r.op_to(&selected((1, dims.clone()), (sizes.len(), dims)).build()?, &outputs)
+    r.op_to(&rule.build()?, &outputs)
 }
 
 /// Pieces of one size, the last one less, or of given sizes.
@@ -70,7 +126,7 @@ pub(super) fn split(r: &Request<'_>) -> Result<Op, Error> {
         if sum != Some(n) || sizes.is_empty() {
             return Err(r.error(format!("the sizes do not add up to the {n} of dim {dim}")));
         }
-        return cut(r, dim, &sizes);
+        return cut(r, dim, 0, &sizes);
     }
     if !r.has("size")? {
         return Err(r.error("needs size or sizes: write split(size=2)"));
@@ -80,7 +136,7 @@ pub(super) fn split(r: &Request<'_>) -> Result<Op, Error> {
     if pieces > 65_536 {
         return Err(r.error(format!("would have {pieces} pieces")));
     }
-    cut(r, dim, &(0..pieces).map(|i| size.min(n - i * size)).collect::<Vec<_>>())
+    cut(r, dim, 0, &(0..pieces).map(|i| size.min(n - i * size)).collect::<Vec<_>>())
 }
 
 /// At most so many pieces of equal size, the last one less.
@@ -90,7 +146,7 @@ pub(super) fn chunk(r: &Request<'_>) -> Result<Op, Error> {
     let n = r.inputs[0][dim];
     let chunks = r.size("chunks")?;
     let size = n.div_ceil(chunks).max(1);
-    cut(r, dim, &(0..n.div_ceil(size).max(1)).map(|i| size.min(n - i * size)).collect::<Vec<_>>())
+    cut(r, dim, 0, &(0..n.div_ceil(size).max(1)).map(|i| size.min(n - i * size)).collect::<Vec<_>>())
 }
 
 /// Each index of a dim for itself.
@@ -137,7 +193,12 @@ pub(super) fn slice(r: &Request<'_>) -> Result<Op, Error> {
     let start = clamp(r.number("start")?);
     let end = clamp(if r.has("end")? { r.number("end")? } else { n });
     let step = r.size("step")?;
-    cut(r, dim, &[((end - start).max(0) as usize).div_ceil(step)])
+    let taken = ((end - start).max(0) as usize).div_ceil(step);
+    if step == 1 {
+        return cut(r, dim, start as usize, &[taken]);
+    }
+    let dims = r.dims_whole(r.inputs[0].len(), &[dim])?;
+    out_of(r, dim, &[taken], selected((1, dims.clone()), (1, dims)))
 }
 
 /// `length` indices of a dim from `start`.
@@ -149,7 +210,7 @@ pub(super) fn narrow(r: &Request<'_>) -> Result<Op, Error> {
     if start.checked_add(length).is_none_or(|end| end > n) {
         return Err(r.error(format!("{length} indices from {start} are more than dim {dim} has: {n}")));
     }
-    cut(r, dim, &[length])
+    cut(r, dim, start, &[length])
 }
 
 /// Before and after each of the last dims, the last dim first, as PyTorch counts.

@@ -36,6 +36,7 @@ mod verdict;
 
 use core::fmt;
 use core::ops::RangeInclusive;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub use data::{Data, Random};
 pub use local::{LocalOp, LocalRegion, LocalView, Tensor};
@@ -166,6 +167,18 @@ impl<'a> Verifier<'a> {
         self
     }
 
+    /// Runs the op on one rank: what it makes, or in words that it fails or panics, which follow "rank 0" or "it".
+    fn call(&self, local: &LocalView<'_>) -> Result<Vec<Tensor>, String> {
+        match catch_unwind(AssertUnwindSafe(|| (self.run)(local))) {
+            Ok(made) => made.map_err(|e| format!("fails: {e}")),
+            Err(said) => {
+                let text = said.downcast_ref::<&str>().map(ToString::to_string);
+                let text = text.or_else(|| said.downcast_ref::<String>().cloned());
+                Err(text.map_or_else(|| "panics".to_owned(), |text| format!("panics: {text}")))
+            }
+        }
+    }
+
     fn error(&self, shapes: &Shapes, reason: impl fmt::Display) -> Error {
         let on: Vec<String> = shapes.inputs.iter().take(8).map(|s| Brackets(s).to_string()).collect();
         let on = if on.is_empty() { "nothing".to_owned() } else { on.join(" and ") };
@@ -174,7 +187,8 @@ impl<'a> Verifier<'a> {
 
     /// Checks every declared strategy of these calls of one op, and searches for others.
     ///
-    /// Fails with the first strategy that is wrong, naming ranks, shapes and the first element that differs; with a
+    /// Fails with the first strategy that is wrong, naming ranks, shapes and the first element that differs, or what the op says
+    /// as it fails or panics (a panic also prints what it always does, so that an op that returns an error is quieter); with a
     /// strategy that no call was fit to try; and with data that prove nothing.
     pub fn verify(&self, ops: &[Op]) -> Result<Verdict, Error> {
         let mut verdict = Verdict::default();

@@ -3,7 +3,7 @@
 use super::data::Random;
 use super::local::{LocalRegion, LocalView, Tensor};
 use super::trial::{Shapes, on_the_whole, same};
-use super::{SETS, Verifier};
+use super::{SETS, Verifier, reason};
 use crate::Error;
 use crate::rules::Op;
 use reshard_sharding::meaning;
@@ -46,6 +46,8 @@ impl Verifier<'_> {
         if !agree(inputs, &shapes.inputs) || !agree(outputs, &shapes.outputs) {
             return Err(self.error(&shapes, "the shardings are not of its operands' shapes"));
         }
+        let list = |all: &[Sharding]| all.iter().map(|s| format!("[{s}]")).collect::<Vec<_>>().join(",");
+        let said = || format!("{} -> {} is wrong on {mesh}: ", list(inputs), list(outputs));
         let mut random = Random::new(self.seed ^ 0x3E57);
         for _ in 0..SETS {
             let wholes: Vec<Tensor> = (shapes.inputs.iter().enumerate())
@@ -74,11 +76,12 @@ impl Verifier<'_> {
                     places: places.iter().collect(),
                     wanted: wanted.iter().collect(),
                 };
-                let out = (self.run)(&local);
-                locals.push(out.map_err(|e| self.error(&shapes, format!("rank {rank} fails: {e}")))?);
+                let out = self.call(&local);
+                locals.push(out.map_err(|e| self.error(&shapes, format!("{}rank {rank} {e}", said())))?);
             }
             for (o, (sharding, truth)) in outputs.iter().zip(&truths).enumerate() {
-                same(self, o, sharding, truth, &locals).map_err(|e| self.error(&shapes, e))?;
+                same(self, o, sharding, truth, &locals)
+                    .map_err(|e| self.error(&shapes, format!("{}{}", said(), reason(&e))))?;
             }
         }
         Ok(())

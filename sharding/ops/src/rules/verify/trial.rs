@@ -144,8 +144,10 @@ impl<'a> Trial<'a> {
                     places: operands[..inputs].iter().map(|x| &x.places[rank]).collect(),
                     wanted: operands[inputs..].iter().map(|x| &x.places[rank]).collect(),
                 };
-                let out = (self.verifier.run)(&local)
-                    .map_err(|e| Error::Rule { reason: format!("rank {rank} fails: {e}") })?;
+                let out = self
+                    .verifier
+                    .call(&local)
+                    .map_err(|e| Error::Rule { reason: format!("rank {rank} {e}") })?;
                 if out.len() != self.shapes.outputs.len() {
                     let (has, wants) = (out.len(), self.shapes.outputs.len());
                     return Err(Error::Rule {
@@ -249,9 +251,9 @@ pub(super) fn on_the_whole(
         places: places.iter().collect(),
         wanted: wanted.iter().collect(),
     };
-    let out = match (v.run)(&local) {
+    let out = match v.call(&local) {
         Ok(out) => out,
-        Err(e) => return bad(format!("it fails: {e}")),
+        Err(e) => return bad(format!("it {e}")),
     };
     if out.len() != shapes.outputs.len() {
         return bad(format!("it makes {} outputs, and the rule has {}", out.len(), shapes.outputs.len()));

@@ -40,6 +40,27 @@ fn padded(l: &LocalView<'_>, value: f64) -> Vec<A> {
     })]
 }
 
+/// Pieces of dim 1 one after the other, as long as they should be here.
+fn pieces(l: &LocalView<'_>) -> Vec<A> {
+    let a = x(l, 0);
+    let mut start = 0;
+    let mut next = |n: usize| {
+        start += n;
+        cut(&a, 1, start - n, start)
+    };
+    let out = l.wanted.iter().map(|w| next(w.shape()[1])).collect();
+    assert_eq!(start, a.shape()[1]);
+    out
+}
+
+/// The second of three parts of dim 1.
+fn third(l: &LocalView<'_>) -> Vec<A> {
+    let a = x(l, 0);
+    let n = a.shape()[1] / 3;
+    assert_eq!(a.shape()[1], 3 * n);
+    vec![cut(&a, 1, n, 2 * n)]
+}
+
 pub fn all() -> Vec<Example> {
     let two = "6,5; 4,6; 2,3";
     let cats = |dim: usize| {
@@ -81,22 +102,29 @@ pub fn all() -> Vec<Example> {
         }
     };
     let mut out = vec![
+        example("cat(dim=1)", "6,4 6,4; 5,6 5,6; 3,5 3,5; 2,1 2,1", cats(1)),
         example("cat(dim=1)", "6,5 6,2; 4,3 4,6; 2,1 2,3", cats(1)),
         example("cat(dim=0)", "6,5 4,5 3,5; 4,6 2,6 6,6", cats(0)),
         example("stack(dim=1)", "6,5 6,5; 4,6 4,6", stacks(1)),
-        example("split(size=2,dim=1)", "6,4; 4,3", |l| {
+        example("cat(dim=1)", "6,12 6,4 6,4; 5,6 5,2 5,2; 3,15 3,5 3,5", cats(1)),
+        example("split(size=4,dim=1)", "6,12; 5,12", pieces).wants(),
+        example("split(size=2,dim=1)", "4,3; 5,5", pieces).wants(),
+        example("split(size=4,dim=1)", "6,6; 5,10", pieces).wants(),
+        example("split(sizes=[1,3],dim=1)", "6,4; 5,4", pieces).wants(),
+        example("split(sizes=[12,4,4],dim=1)", "6,20; 5,20", pieces).wants(),
+        example("split(sizes=[9,3,3],dim=1)", "6,15; 5,15", pieces).wants(),
+        example("chunk(chunks=2,dim=1)", "6,8; 5,6; 3,12; 2,10; 1,2", |l| {
             let a = x(l, 0);
-            let n = a.shape()[1];
-            vec![cut(&a, 1, 0, 2), cut(&a, 1, 2, n)]
+            let n = a.shape()[1] / 2;
+            assert_eq!(a.shape()[1], 2 * n);
+            vec![cut(&a, 1, 0, n), cut(&a, 1, n, 2 * n)]
         }),
-        example("split(sizes=[1,3],dim=1)", "6,4; 5,4", |l| {
+        example("chunk(chunks=2,dim=1)", "4,3; 5,5", pieces).wants(),
+        example("chunk(chunks=3,dim=0)", "12,5; 6,4; 9,3; 15,2", |l| {
             let a = x(l, 0);
-            vec![cut(&a, 1, 0, 1), cut(&a, 1, 1, 4)]
-        }),
-        example("chunk(chunks=2,dim=1)", "6,4; 5,3", |l| {
-            let a = x(l, 0);
-            let n = a.shape()[1];
-            vec![cut(&a, 1, 0, 2), cut(&a, 1, 2, n)]
+            let n = a.shape()[0] / 3;
+            assert_eq!(a.shape()[0], 3 * n);
+            (0..3).map(|i| cut(&a, 0, i * n, (i + 1) * n)).collect()
         }),
         example("unbind(dim=1)", "6,2; 5,2", |l| {
             let a = x(l, 0);
@@ -109,7 +137,10 @@ pub fn all() -> Vec<Example> {
             let end = 5.min(a.shape()[1]) as isize;
             vec![a.slice_axis(Axis(1), Slice::new(1.min(end), Some(end), 2)).to_owned()]
         }),
+        example("slice(dim=1)", "6,6; 5,4", |l| vec![x(l, 0)]),
+        example("slice(dim=1,start=4,end=8)", "6,12; 5,12", third),
         example("narrow(dim=1,start=1,length=3)", "6,6; 5,4", |l| vec![cut(&x(l, 0), 1, 1, 4)]),
+        example("narrow(dim=1,start=4,length=4)", "6,12; 5,12", third),
         example("pad(pads=[1,2])", two, |l| padded(l, 0.0)),
         example("pad(pads=[1,2],value=-4)", two, |l| padded(l, -4.0)),
         example("pad(pads=[1,2],mode=circular)", "6,6; 5,4", |l| {
