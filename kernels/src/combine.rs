@@ -366,7 +366,7 @@ mod tests {
             }
             let (a, b) = (bytes(&a), bytes(&b));
             [DType::F16, DType::BF16, DType::F32, DType::I16].into_iter().all(|dtype| {
-                CombineOp::ALL.into_iter().all(|op| {
+                CombineOp::ALL.into_iter().chain(CombineOp::NORMS).filter(|op| dtype.check_combine(*op).is_ok()).all(|op| {
                     let item = dtype.item_bytes().unwrap();
                     let row = run(dtype, op, &a, &b);
                     let single = a.chunks(item).zip(b.chunks(item)).flat_map(|(a, b)| run(dtype, op, a, b));
