@@ -155,7 +155,12 @@ mod tests {
     #[test]
     fn series_are_those_of_the_functions() {
         for x in numbers().into_iter().filter(|&x| x > 0.0 && x <= 2.0) {
-            assert!((log(x) - x.ln()).abs() <= 4e-16 * x.ln().abs().max(1e-300), "log {x}: {} {}", log(x), x.ln());
+            assert!(
+                (log(x) - x.ln()).abs() <= 4e-16 * x.ln().abs().max(1e-300),
+                "log {x}: {} {}",
+                log(x),
+                x.ln()
+            );
         }
         for i in -7500..7090 {
             let x = f64::from(i) / 10.0 + 0.037;
@@ -182,7 +187,10 @@ mod tests {
                     assert_eq!(is.to_bits(), other.to_bits(), "commutes");
                     let should = definition(p, a, b);
                     let allowed = 8.0 * f64::EPSILON * (1.0 + 1.0 / p) * should + f64::from_bits(2);
-                    assert!(is == should || (is - should).abs() <= allowed, "{p} of {a} and {b}: {is}, not {should}");
+                    assert!(
+                        is == should || (is - should).abs() <= allowed,
+                        "{p} of {a} and {b}: {is}, not {should}"
+                    );
                 }
             }
         }
@@ -195,8 +203,12 @@ mod tests {
                 assert_eq!(euclidean(x, zero).to_bits(), x.to_bits(), "{x}");
                 assert_eq!(of_exponent(3.0, zero, -x).to_bits(), x.to_bits(), "{x}");
             }
-            assert_eq!((euclidean(x, f64::NEG_INFINITY), of_exponent(0.5, f64::INFINITY, x)), (f64::INFINITY, f64::INFINITY));
-            for (a, b) in [(f64::NAN, x), (x, f64::NAN), (f64::NAN, f64::INFINITY), (f64::INFINITY, f64::NAN)] {
+            assert_eq!(
+                (euclidean(x, f64::NEG_INFINITY), of_exponent(0.5, f64::INFINITY, x)),
+                (f64::INFINITY, f64::INFINITY)
+            );
+            for (a, b) in [(f64::NAN, x), (x, f64::NAN), (f64::NAN, f64::INFINITY), (f64::INFINITY, f64::NAN)]
+            {
                 assert!(euclidean(a, b).is_nan() && of_exponent(3.0, a, b).is_nan());
             }
         }

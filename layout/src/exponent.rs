@@ -88,7 +88,8 @@ impl FromStr for Exponent {
                 return None;
             }
             let n: u16 = whole.parse::<u16>().ok()?.checked_mul(1000)?;
-            NonZeroU16::new(n.checked_add(format!("{decimals:0<3}").parse().ok()?)?).filter(|n| *n != INFINITE)
+            NonZeroU16::new(n.checked_add(format!("{decimals:0<3}").parse().ok()?)?)
+                .filter(|n| *n != INFINITE)
         };
         thousandths().map(Exponent).ok_or_else(|| NoExponent(text.chars().take(40).collect()))
     }
@@ -118,9 +119,15 @@ mod tests {
     #[test]
     fn what_is_no_exponent_is_refused_in_a_sentence() {
         let long = "1".repeat(1000);
-        for text in ["", "0", "0.0", "-1", "65.535", "65.5350", "66", "1.0001", "2.", ".5", "1e3", "+2", "NaN", "infinity", &long] {
+        for text in [
+            "", "0", "0.0", "-1", "65.535", "65.5350", "66", "1.0001", "2.", ".5", "1e3", "+2", "NaN",
+            "infinity", &long,
+        ] {
             let error = text.parse::<Exponent>().unwrap_err().to_string();
-            assert!(error.starts_with("an exponent of a norm is 0.001 to 65.534") && error.len() < 140, "{error}");
+            assert!(
+                error.starts_with("an exponent of a norm is 0.001 to 65.534") && error.len() < 140,
+                "{error}"
+            );
         }
         for p in [0.0, -1.0, 0.0001, 65.535, 1e300, f64::NAN, f64::NEG_INFINITY, 1.0 / 3.0] {
             assert_eq!(Exponent::of(p), None, "{p}");

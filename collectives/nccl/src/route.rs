@@ -123,7 +123,9 @@ pub(crate) fn native(reduction: Reduction, floats: FloatSums) -> Option<Element>
     let is_float = dtype.check_average().is_ok();
     let wanted = match (is_float, op, floats) {
         (false, _, _) | (true, CombineOp::Sum | CombineOp::Prod, FloatSums::Nccl) => true,
-        (true, CombineOp::Min | CombineOp::Max | CombineOp::Norm(_), _) | (true, _, FloatSums::InOrder) => false,
+        (true, CombineOp::Min | CombineOp::Max | CombineOp::Norm(_), _) | (true, _, FloatSums::InOrder) => {
+            false
+        }
     };
     dtype.check_combine(op).ok()?;
     Element::of(dtype).filter(|_| wanted)

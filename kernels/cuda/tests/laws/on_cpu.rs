@@ -155,7 +155,8 @@ fn transposes_have_no_bank_conflicts() {
 
 /// What a dtype can be combined by, norms in all ways in which they are computed.
 fn all_of(dtype: DType) -> Vec<CombineOp> {
-    let all = CombineOp::ALL.into_iter().chain(CombineOp::NORMS).chain([CombineOp::Norm("0.5".parse().unwrap())]);
+    let all =
+        CombineOp::ALL.into_iter().chain(CombineOp::NORMS).chain([CombineOp::Norm("0.5".parse().unwrap())]);
     all.filter(|op| dtype.check_combine(*op).is_ok()).collect()
 }
 

@@ -3,7 +3,8 @@
 //! The rows of a slot are the op's rows, each placeholder filled with each kind that some tensor has along that slot, and
 //! plain ones. Terms are kept, never made: a row whose inputs are terms needs one input that holds such terms along the
 //! slot already. (Replicas and shards become terms without communication, so that otherwise the cheapest way to add two
-//! shards of different dims would be to blow both up to whole tensors and leave the sum pending.)
+//! shards of different dims would be to blow both up to whole tensors and leave the sum pending.) Of a norm there are terms of
+//! magnitudes only, so that an input becomes such terms only if it is known to have no negative element.
 //!
 //! The rows of an operand are few letters: what it becomes along the slot. A path (one row for each slot) spells one word
 //! for each operand, and the word is its target.
@@ -17,7 +18,7 @@ use crate::propagate::operand::Operand;
 use crate::propagate::slots::{Class, PerSlot, ShardKind, classify, slots};
 use crate::rules::{Bound, Entry, Op, Row};
 use reshard_planner::{Objective, Planner};
-use reshard_sharding::{Mesh, Sharding, SubAxis};
+use reshard_sharding::{Exponent, Mesh, ReduceOp, Sharding, SubAxis};
 
 /// One row for each slot, so far.
 pub(super) type Path = SmallVec<[u16; 8]>;
@@ -54,6 +55,8 @@ pub(super) struct Alike<'a> {
     pub(super) open_terms: PerSlot<f64>,
     /// Whether the source holds terms, and whether it is anything without a name.
     pub(super) has_terms: bool,
+    /// Whether no element is negative, as far as is known.
+    nonnegative: bool,
     pub(super) is_mixed: bool,
 }
 
@@ -77,17 +80,17 @@ pub(super) struct Problem<'a> {
     pub(super) trusts_free: bool,
 }
 
-/// The op's rows; those of a view are made for it.
+/// The op's rows; those of a view, and of an op that passes the terms of norms that inputs have, are made for it.
 pub(super) enum Bounded<'a> {
     Rows(&'a Bound),
-    View(Bound),
+    Made(Bound),
 }
 
 impl Bounded<'_> {
     pub(super) fn get(&self) -> &Bound {
         match self {
             Bounded::Rows(b) => b,
-            Bounded::View(b) => b,
+            Bounded::Made(b) => b,
         }
     }
 }
@@ -101,9 +104,11 @@ impl<'a> Problem<'a> {
         constraints: &'a [Constraint],
     ) -> Result<Problem<'a>, Error> {
         check(op, mesh, inputs, constraints)?;
+        let norms = norms_of(inputs);
         let bound = match op.bound() {
-            Some(b) => Bounded::Rows(b),
-            None => Bounded::View(rows_of_view(op)),
+            Some(b) if norms.is_empty() => Bounded::Rows(b),
+            Some(_) => Bounded::Made(op.with_norms(&norms)?.bound().cloned().unwrap_or_default()),
+            None => Bounded::Made(rows_of_view(op, &norms)),
         };
         // What a view that is not free would be advised to, so that its kinds and sub-axes are among the candidates.
         let advised = match inputs {
@@ -124,6 +129,7 @@ impl<'a> Problem<'a> {
             let rows = &bound.get().rows;
             let same = |a: &Alike<'_>| {
                 a.dtype == dtype
+                    && a.nonnegative == input.nonnegative
                     && *a.source == input.sharding
                     && rows.iter().all(|r| r.entries[a.operand] == r.entries[i])
             };
@@ -140,6 +146,7 @@ impl<'a> Problem<'a> {
                 operand: i,
                 count: 1,
                 has_terms: input.sharding.is_partial(),
+                nonnegative: input.nonnegative,
                 is_mixed: at.contains(&Class::Mixed),
                 at,
                 letters: PerSlot::new(),
@@ -254,6 +261,13 @@ impl<'a> Problem<'a> {
         if makes_terms && !inputs.iter().zip(&self.alike).any(holds) {
             return false;
         }
+        let denotes = |(e, &a): (&Entry, &u16)| match e {
+            Entry::Partial(op) => !op.is_of_magnitudes() || self.inputs[usize::from(a)].nonnegative,
+            Entry::Replicate | Entry::Shard { .. } | Entry::Fixed(_) => true,
+        };
+        if makes_terms && !inputs.iter().zip(&self.alike).all(denotes) {
+            return false;
+        }
         let even = |e: &Entry| match e {
             Entry::Shard { factor: Some(f), .. } => {
                 let factor = &bound.factors[usize::from(*f)];
@@ -277,10 +291,28 @@ fn letter(bound: &Bound, r: SlotRow, operand: usize) -> Letter {
     Letter { entry, kind }
 }
 
+/// The exponents of norms of which inputs hold terms, but for that which all rules speak of.
+fn norms_of(inputs: &[Operand]) -> SmallVec<[Exponent; 1]> {
+    let mut out = SmallVec::new();
+    for p in inputs.iter().flat_map(|i| i.sharding.partial()) {
+        match p.op {
+            ReduceOp::Norm(p) if p != Exponent::TWO && !out.contains(&p) => out.push(p),
+            ReduceOp::Norm(_)
+            | ReduceOp::Sum
+            | ReduceOp::Avg
+            | ReduceOp::Prod
+            | ReduceOp::Min
+            | ReduceOp::Max => {}
+        }
+    }
+    out
+}
+
 /// A view takes any shard and any terms; what it makes of them is asked when a path is whole.
-fn rows_of_view(op: &Op) -> Bound {
+fn rows_of_view(op: &Op, norms: &[Exponent]) -> Bound {
     let one = |entry| Row { entries: vec![entry, Entry::Replicate] };
-    let rows = Entry::all(op.inputs()[0].len()).map(one).collect();
+    let terms = norms.iter().map(|&p| Entry::Partial(ReduceOp::Norm(p)));
+    let rows = Entry::all(op.inputs()[0].len()).chain(terms).map(one).collect();
     Bound { rows, ..Bound::default() }
 }
 

@@ -3,6 +3,7 @@
 mod cuts;
 mod enumeration;
 mod kept_rules;
+mod norms;
 mod propagation;
 mod reference_ops;
 mod rules;

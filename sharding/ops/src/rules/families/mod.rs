@@ -51,6 +51,7 @@ families! {
     "std" ("dims", "keepdim") => |r| reduce::fold(r, Role::Replicate, NONE);
     "logsumexp" ("dims", "keepdim") => |r| reduce::fold(r, Role::Replicate, NONE);
     "norm" ("p", "dims", "keepdim") => reduce::norm;
+    "linalg_vector_norm" ("p", "dims", "keepdim") => reduce::norm;
     "argmax" ("dim", "keepdim") => |r| reduce::one_dim(r, 1);
     "argmin" ("dim", "keepdim") => |r| reduce::one_dim(r, 1);
     "max" ("dim", "keepdim") => |r| reduce::one_dim(r, 2);
