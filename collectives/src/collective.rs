@@ -16,7 +16,7 @@
 
 use std::ops::Range;
 
-use reshard_kernels::{CombineOp, CopySide, DType};
+use reshard_kernels::{CombineOp, CopySide, DType, Exponent};
 use reshard_planner::StepOp;
 
 use crate::Exchange;
@@ -33,13 +33,14 @@ pub struct Reduction {
 }
 
 impl Reduction {
-    /// Whether the result does not depend on the order in which terms combine: integers, least and greatest.
+    /// Whether the result does not depend on the order in which terms combine: integers, least, greatest and greatest magnitude.
     ///
     /// Where it does, ranks that hold replicas of the result in different groups get the same bits only if the library
     /// combines the terms of all groups in the same order of their members.
     pub fn is_exact(self) -> bool {
         match self.op {
-            CombineOp::Min | CombineOp::Max => true,
+            CombineOp::Min | CombineOp::Max | CombineOp::Norm(Exponent::INFINITY) => true,
+            CombineOp::Norm(_) => false,
             CombineOp::Sum | CombineOp::Prod => self.dtype.check_average().is_err(),
         }
     }

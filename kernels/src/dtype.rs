@@ -164,11 +164,11 @@ impl DType {
 
     /// Succeeds if elements can be combined with `op`.
     ///
-    /// Errors: [`Error::NoArithmetic`] for bool, the 8-bit and smaller floats, and complex numbers.
+    /// Errors: [`Error::NoArithmetic`] for bool, the 8-bit and smaller floats, and complex numbers; of norms for integers too.
     #[inline]
     pub fn check_combine(self, op: CombineOp) -> Result<(), Error> {
-        if self.arithmetic() == Arithmetic::None {
-            return Err(Error::NoArithmetic { dtype: self, op: op.name() });
+        if self.arithmetic() == Arithmetic::None || (op.is_of_floats() && !self.is_real()) {
+            return Err(Error::NoArithmetic { dtype: self, op: op.to_string() });
         }
         Ok(())
     }
@@ -177,10 +177,13 @@ impl DType {
     ///
     /// Errors: [`Error::NoArithmetic`] unless the dtype is f64, f32, f16 or bf16: an integer mean would have to round.
     pub fn check_average(self) -> Result<(), Error> {
-        if matches!(self, DType::F64 | DType::F32 | DType::F16 | DType::BF16) {
-            return Ok(());
-        }
-        Err(Error::NoArithmetic { dtype: self, op: "avg" })
+        if self.is_real() { Ok(()) } else { Err(Error::NoArithmetic { dtype: self, op: "avg".to_owned() }) }
+    }
+
+    /// Whether elements are floats with arithmetic.
+    #[inline]
+    fn is_real(self) -> bool {
+        matches!(self, DType::F64 | DType::F32 | DType::F16 | DType::BF16)
     }
 }
 
@@ -255,5 +258,10 @@ mod tests {
         for op in CombineOp::ALL {
             assert!(DType::Bool.check_combine(op).is_err() && DType::U8.check_combine(op).is_ok());
         }
+        for (dtype, op) in DType::ALL.into_iter().flat_map(|d| CombineOp::NORMS.map(|op| (d, op))) {
+            assert_eq!(dtype.check_combine(op).is_ok(), dtype.check_average().is_ok(), "{op} of {dtype}");
+        }
+        let norm = CombineOp::NORMS[1];
+        assert_eq!(DType::I32.check_combine(norm).unwrap_err().to_string(), "no norm2 of i32");
     }
 }

@@ -4,6 +4,7 @@ use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
 use crate::CombineOp;
+use crate::norm::{self, Norm};
 
 /// One element type; `sum` and `prod` wrap for integers, `min_of` and `max_of` propagate NaN.
 pub(crate) trait Element: Copy {
@@ -14,6 +15,7 @@ pub(crate) trait Element: Copy {
     fn prod(self, other: Self) -> Self;
     fn min_of(self, other: Self) -> Self;
     fn max_of(self, other: Self) -> Self;
+    fn norm(self, other: Self, norm: Norm) -> Self;
     fn divided_by(self, divisor: f64) -> Self;
     fn identity(op: CombineOp) -> Self;
 
@@ -25,6 +27,7 @@ pub(crate) trait Element: Copy {
             CombineOp::Prod => self.prod(other),
             CombineOp::Min => self.min_of(other),
             CombineOp::Max => self.max_of(other),
+            CombineOp::Norm(p) => self.norm(other, Norm::of(p)),
         }
     }
 
@@ -43,6 +46,12 @@ fn combine_each<T: Element>(dst: &mut [u8], src: &[u8], op: CombineOp) {
         CombineOp::Prod => each(dst, src, T::prod),
         CombineOp::Min => each(dst, src, T::min_of),
         CombineOp::Max => each(dst, src, T::max_of),
+        CombineOp::Norm(p) => match Norm::of(p) {
+            Norm::One => each(dst, src, |a: T, b: T| a.norm(b, Norm::One)),
+            Norm::Two => each(dst, src, |a: T, b: T| a.norm(b, Norm::Two)),
+            Norm::Infinity => each(dst, src, |a: T, b: T| a.norm(b, Norm::Infinity)),
+            other @ Norm::Other(_) => each(dst, src, |a: T, b: T| a.norm(b, other)),
+        },
     }
 }
 
@@ -81,6 +90,10 @@ where
             CombineOp::Prod => pairs.for_each(|(a, b)| *a = a.prod(*b)),
             CombineOp::Min => pairs.for_each(|(a, b)| *a = a.min_of(*b)),
             CombineOp::Max => pairs.for_each(|(a, b)| *a = a.max_of(*b)),
+            CombineOp::Norm(p) => {
+                let norm = Norm::of(p);
+                pairs.for_each(|(a, b)| *a = a.norm(*b, norm));
+            }
         }
         narrow[..n].convert_from_f32_slice(&a[..n]);
         for (item, bytes) in narrow[..n].iter().zip(dst.chunks_exact_mut(T::BYTES)) {
@@ -125,13 +138,17 @@ macro_rules! integer {
             fn max_of(self, other: Self) -> Self {
                 self.max(other)
             }
+            /// Never called: there are no norms of integers.
+            fn norm(self, _: Self, _: Norm) -> Self {
+                self
+            }
             /// Never called: there is no average of integers.
             fn divided_by(self, _: f64) -> Self {
                 self
             }
             fn identity(op: CombineOp) -> Self {
                 match op {
-                    CombineOp::Sum => 0,
+                    CombineOp::Sum | CombineOp::Norm(_) => 0,
                     CombineOp::Prod => 1,
                     CombineOp::Min => Self::MAX,
                     CombineOp::Max => Self::MIN,
@@ -145,7 +162,7 @@ integer!(u8, i8, u16, i16, u32, i32, u64, i64);
 /// Floats that the processor computes with. Equal operands differ at most in the sign of a zero: `|` of the bits gives
 /// the lower, `&` the greater.
 macro_rules! float {
-    ($($t:ty),*) => {$(
+    ($($t:ty, $euclidean:expr;)*) => {$(
         impl Element for $t {
             as_bytes!($t);
             #[inline(always)]
@@ -169,6 +186,15 @@ macro_rules! float {
                 if self == other { Self::from_bits(self.to_bits() & other.to_bits()) } else { greater }
             }
             #[inline(always)]
+            fn norm(self, other: Self, norm: Norm) -> Self {
+                match norm {
+                    Norm::One => self.abs() + other.abs(),
+                    Norm::Two => $euclidean(self, other),
+                    Norm::Infinity => self.abs().max_of(other.abs()),
+                    Norm::Other(p) => norm::of_exponent(p, self.into(), other.into()) as $t,
+                }
+            }
+            #[inline(always)]
             fn divided_by(self, divisor: f64) -> Self {
                 self / divisor as $t
             }
@@ -178,12 +204,21 @@ macro_rules! float {
                     CombineOp::Prod => 1.0,
                     CombineOp::Min => Self::INFINITY,
                     CombineOp::Max => Self::NEG_INFINITY,
+                    CombineOp::Norm(_) => 0.0,
                 }
             }
         }
     )*};
 }
-float!(f32, f64);
+float!(f32, euclidean_of_singles; f64, norm::euclidean;);
+
+/// The Euclidean norm of floats whose squares are doubles, exactly.
+#[inline(always)]
+fn euclidean_of_singles(a: f32, b: f32) -> f32 {
+    let (x, y) = (f64::from(a), f64::from(b));
+    let sum = (x * x + y * y).sqrt() as f32;
+    if a.is_nan() || b.is_nan() { f32::NAN } else { sum }
+}
 
 /// Floats of 16 bits: computed in f32, rounded once.
 macro_rules! half_float {
@@ -205,6 +240,10 @@ macro_rules! half_float {
             #[inline(always)]
             fn max_of(self, other: Self) -> Self {
                 $narrow($widen(self).max_of($widen(other)))
+            }
+            #[inline(always)]
+            fn norm(self, other: Self, norm: Norm) -> Self {
+                $narrow($widen(self).norm($widen(other), norm))
             }
             #[inline(always)]
             fn divided_by(self, divisor: f64) -> Self {

@@ -59,7 +59,7 @@ pub enum Error {
         /// The dtype.
         dtype: DType,
         /// The operation, as a word: `sum`, `avg`, ...
-        op: &'static str,
+        op: String,
     },
     /// An element of zero bytes.
     ZeroItem,

@@ -45,6 +45,8 @@ mod element;
 mod error;
 mod host;
 mod nest;
+#[allow(clippy::inline_always, reason = "the body of a loop that is to be vectorised")]
+mod norm;
 mod op;
 mod prepared;
 pub mod reference;
@@ -56,3 +58,4 @@ pub use error::{CopySide, Error};
 pub use nest::Nest;
 pub use op::CombineOp;
 pub use prepared::Copy;
+pub use reshard_layout::Exponent;

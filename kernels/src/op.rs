@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use reshard_layout::Exponent;
+
 use serde::{Deserialize, Serialize};
 
 /// What [`combine`](crate::combine) does with two elements; all propagate NaN, integers wrap around.
@@ -19,25 +21,40 @@ pub enum CombineOp {
     Min,
     /// The greater one, identity minus infinity (the least integer).
     Max,
+    /// `(|a|^p + |b|^p)^(1/p)`, identity 0 of what a norm can be, which is never negative; floats only.
+    Norm(Exponent),
 }
 
 impl CombineOp {
-    /// All of them.
+    /// Those that every dtype with arithmetic has.
     pub const ALL: [CombineOp; 4] = [CombineOp::Sum, CombineOp::Prod, CombineOp::Min, CombineOp::Max];
 
-    /// `sum`, `prod`, `min` or `max`.
-    pub fn name(self) -> &'static str {
+    /// Norms of each of the ways in which they are computed.
+    pub const NORMS: [CombineOp; 4] = [
+        CombineOp::Norm(Exponent::ONE),
+        CombineOp::Norm(Exponent::TWO),
+        CombineOp::Norm(Exponent::THREE),
+        CombineOp::Norm(Exponent::INFINITY),
+    ];
+
+    /// Whether only floats have it: a norm of integers would have to round.
+    #[inline]
+    pub const fn is_of_floats(self) -> bool {
         match self {
-            CombineOp::Sum => "sum",
-            CombineOp::Prod => "prod",
-            CombineOp::Min => "min",
-            CombineOp::Max => "max",
+            CombineOp::Norm(_) => true,
+            CombineOp::Sum | CombineOp::Prod | CombineOp::Min | CombineOp::Max => false,
         }
     }
 }
 
 impl fmt::Display for CombineOp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        match self {
+            CombineOp::Sum => f.write_str("sum"),
+            CombineOp::Prod => f.write_str("prod"),
+            CombineOp::Min => f.write_str("min"),
+            CombineOp::Max => f.write_str("max"),
+            CombineOp::Norm(p) => write!(f, "norm{p}"),
+        }
     }
 }

@@ -56,15 +56,26 @@ pub fn combine_f64(a: f64, b: f64, op: CombineOp) -> f64 {
                 b
             }
         }
+        CombineOp::Norm(_) if a.is_nan() || b.is_nan() => f64::NAN,
+        CombineOp::Norm(p) => {
+            let (p, a, b) = (p.value(), a.abs(), b.abs());
+            let most = a.max(b);
+            if most == 0.0 || most.is_infinite() || p.is_infinite() {
+                most
+            } else {
+                most * ((a / most).powf(p) + (b / most).powf(p)).powf(1.0 / p)
+            }
+        }
     }
 }
 
-/// `a op b` on integers, to be cut to the dtype's width by the caller.
+/// `a op b` on integers, to be cut to the dtype's width by the caller; of a norm, which integers have not, the magnitude of `a`.
 pub fn combine_int(a: i128, b: i128, op: CombineOp) -> i128 {
     match op {
         CombineOp::Sum => a.wrapping_add(b),
         CombineOp::Prod => a.wrapping_mul(b),
         CombineOp::Min => a.min(b),
         CombineOp::Max => a.max(b),
+        CombineOp::Norm(_) => a.abs(),
     }
 }

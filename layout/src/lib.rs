@@ -25,6 +25,7 @@
 //! * [`algebra`]: the operations and the table of their laws. Tilers, lazy compositions, patterns.
 //! * [`properties`]: the predicates that preconditions are written in.
 //! * [`Swizzle`]: exchanging bits of an index. [`Banks`]: when that avoids waiting, and which swizzle does.
+//! * [`Exponent`]: the exponent of a norm, which reductions name.
 //! * [`expression`]: the algebra as text. [`draw`]: layouts as grids and pictures.
 //! * [`theory`]: four chapters with worked numbers. [`mod@reference`]: the definitions, slow and short.
 //!
@@ -35,6 +36,7 @@ pub mod algebra;
 mod banks;
 pub mod draw;
 mod error;
+mod exponent;
 pub mod expression;
 mod few;
 mod int_tuple;
@@ -55,6 +57,7 @@ pub mod theory;
 pub use algebra::zip::Boundary;
 pub use banks::Banks;
 pub use error::{Counted, Defect, Error, ErrorKind, Excerpt, Obstacle, Operation, ParseError, Quantity};
+pub use exponent::{Exponent, NoExponent};
 pub use few::{Few, Values};
 pub use int_tuple::IntTuple;
 pub use layout::Layout;

@@ -20,6 +20,19 @@ pub trait Term: Copy + PartialEq + core::fmt::Debug {
     fn same(self, other: Self) -> bool;
 }
 
+/// The norm of two numbers, by its definition; scaled, so that no power overflows.
+fn norm(p: f64, a: f64, b: f64) -> f64 {
+    let (a, b) = (a.abs(), b.abs());
+    if a.is_nan() || b.is_nan() {
+        return f64::NAN;
+    }
+    let most = a.max(b);
+    if most == 0.0 || most.is_infinite() || p.is_infinite() {
+        return most;
+    }
+    most * ((a / most).powf(p) + (b / most).powf(p)).powf(1.0 / p)
+}
+
 macro_rules! integer_terms {
     ($($t:ty),*) => {$(
         impl Term for $t {
@@ -29,6 +42,8 @@ macro_rules! integer_terms {
                     ReduceOp::Prod => a.wrapping_mul(b),
                     ReduceOp::Min => a.min(b),
                     ReduceOp::Max => a.max(b),
+                    // No kernel has norms of integers: that of two, rounded.
+                    ReduceOp::Norm(p) => norm(p.value(), a as f64, b as f64).round() as $t,
                 }
             }
             fn divide(self, n: usize) -> $t {
@@ -52,6 +67,7 @@ macro_rules! float_terms {
                     ReduceOp::Min | ReduceOp::Max if a.is_nan() || b.is_nan() => <$t>::NAN,
                     ReduceOp::Min => a.min(b),
                     ReduceOp::Max => a.max(b),
+                    ReduceOp::Norm(p) => norm(p.value(), a.into(), b.into()) as $t,
                 }
             }
             fn divide(self, n: usize) -> $t {

@@ -1,14 +1,41 @@
 //! Reductions that are pending in a partial tensor.
+//!
+//! An op makes one value of the `n` terms `x_0 .. x_{n-1}` that ranks hold:
+//!
+//! ```text
+//! sum      x_0 + ..               identity -0.0     shards and replicas become terms: one copy stays, the rest is the identity
+//! avg      (x_0 + ..) / n         none              replicas are terms as they are; shards cannot become terms
+//! prod     x_0 * ..               1                 as of a sum
+//! min max  the least, greatest    inf, -inf         as of a sum
+//! normP    (|x_0|^P + ..)^(1/P)   0                 as of a sum, of a tensor without negative elements
+//! ```
+//!
+//! All combine two by two, in any order: that of a norm is `f(a, b) = (|a|^P + |b|^P)^(1/P)`, and `f(f(a, b), c) = f(a, f(b, c))`,
+//! as both are the P-th root of the sum of all three powers. (Floats round, as sums do.) `f(a, 0) = |a|`, so that 0 is the
+//! identity of what a norm can be; a tensor with a negative element is no norm, and no terms of one denote it. What a rank
+//! holds may have any sign: `norm1` is the sum of magnitudes, `norminf` the greatest magnitude.
+//!
+//! Terms of different norms do not mix: a norm of order 3 of norms of order 2 is no norm of either order.
 
 use core::fmt;
 use std::str::FromStr;
+
+use reshard_layout::Exponent;
 
 use crate::Error;
 use crate::notation::cursor::Cursor;
 
 /// How the terms that ranks hold make the value.
 ///
-/// With `n` terms `x_0 .. x_{n-1}`: sum `x_0 + ..`, avg `(x_0 + ..) / n`, prod `x_0 * ..`, min and max (NaN propagates).
+/// With `n` terms `x_0 .. x_{n-1}`: sum `x_0 + ..`, avg `(x_0 + ..) / n`, prod `x_0 * ..`, min and max, and for a norm of
+/// exponent `p` `(|x_0|^p + ..)^(1/p)` (NaN propagates).
+///
+/// ```
+/// use reshard_sharding::{Exponent, ReduceOp};
+/// assert_eq!("norm2".parse::<ReduceOp>()?, ReduceOp::Norm(Exponent::TWO));
+/// assert_eq!("norm2.5".parse::<ReduceOp>()?.to_string(), "norm2.5");
+/// # Ok::<(), reshard_sharding::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ReduceOp {
     /// The sum of the terms.
@@ -21,32 +48,28 @@ pub enum ReduceOp {
     Min,
     /// The greatest term.
     Max,
+    /// The norm of the terms with this exponent; not for integers. The value is never negative.
+    Norm(Exponent),
 }
 
 impl ReduceOp {
-    /// All of them.
-    pub const ALL: [ReduceOp; 5] =
-        [ReduceOp::Sum, ReduceOp::Avg, ReduceOp::Prod, ReduceOp::Min, ReduceOp::Max];
-
-    /// The name: `sum`, `avg`, `prod`, `min` or `max`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            ReduceOp::Sum => "sum",
-            ReduceOp::Avg => "avg",
-            ReduceOp::Prod => "prod",
-            ReduceOp::Min => "min",
-            ReduceOp::Max => "max",
-        }
-    }
+    /// One of each kind: of norms the Euclidean one.
+    pub const ALL: [ReduceOp; 6] = [
+        ReduceOp::Sum,
+        ReduceOp::Avg,
+        ReduceOp::Prod,
+        ReduceOp::Min,
+        ReduceOp::Max,
+        ReduceOp::Norm(Exponent::TWO),
+    ];
 
     /// The op that combines two terms: avg combines like sum and divides at the end.
     #[must_use]
+    #[inline]
     pub fn combining(self) -> ReduceOp {
         match self {
             ReduceOp::Sum | ReduceOp::Avg => ReduceOp::Sum,
-            ReduceOp::Prod => ReduceOp::Prod,
-            ReduceOp::Min => ReduceOp::Min,
-            ReduceOp::Max => ReduceOp::Max,
+            ReduceOp::Prod | ReduceOp::Min | ReduceOp::Max | ReduceOp::Norm(_) => self,
         }
     }
 
@@ -60,20 +83,86 @@ impl ReduceOp {
         self.combining() == other.combining()
     }
 
+    /// Whether there is an identity, with which a shard, or one of several replicas, becomes a term: `x op identity = x`.
+    ///
+    /// An average has none. Its terms are the replicas themselves, and what they add up to is [divided](Self::divides).
+    #[inline]
+    pub const fn has_identity(self) -> bool {
+        !self.divides()
+    }
+
+    /// Whether what the terms combine to is divided by their number.
+    ///
+    /// ```
+    /// use reshard_sharding::ReduceOp;
+    /// assert!(ReduceOp::ALL.into_iter().all(|op| op.divides() == (op == ReduceOp::Avg)));
+    /// ```
+    #[inline]
+    pub const fn divides(self) -> bool {
+        match self {
+            ReduceOp::Avg => true,
+            ReduceOp::Sum | ReduceOp::Prod | ReduceOp::Min | ReduceOp::Max | ReduceOp::Norm(_) => false,
+        }
+    }
+
+    /// Whether the value is never negative, whatever the terms, so that a tensor with a negative element has no such terms.
+    #[inline]
+    pub const fn is_of_magnitudes(self) -> bool {
+        match self {
+            ReduceOp::Norm(_) => true,
+            ReduceOp::Sum | ReduceOp::Avg | ReduceOp::Prod | ReduceOp::Min | ReduceOp::Max => false,
+        }
+    }
+
+    /// A number that tells ops apart, for hashes.
+    #[inline]
+    pub(crate) fn hash_word(self) -> usize {
+        match self {
+            ReduceOp::Sum => 0,
+            ReduceOp::Avg => 1,
+            ReduceOp::Prod => 2,
+            ReduceOp::Min => 3,
+            ReduceOp::Max => 4,
+            ReduceOp::Norm(p) => 5 ^ p.value().to_bits() as usize,
+        }
+    }
+
     /// Reads an op at a cursor.
     pub(crate) fn read(r: &mut Cursor<'_>) -> Result<ReduceOp, Error> {
         let at = r.here();
-        let word = r.take_while(|c| c.is_ascii_alphanumeric() || c == '_');
-        ReduceOp::ALL
-            .into_iter()
-            .find(|op| op.as_str() == word)
-            .ok_or_else(|| r.error_at(at, "sum, avg, prod, min or max"))
+        let word = r.take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.'));
+        match word {
+            "sum" => Ok(ReduceOp::Sum),
+            "avg" => Ok(ReduceOp::Avg),
+            "prod" => Ok(ReduceOp::Prod),
+            "min" => Ok(ReduceOp::Min),
+            "max" => Ok(ReduceOp::Max),
+            "norm0" => Err(r.error_at(at, "sum for counts of what is not 0 (norm0 is no norm)")),
+            "norm" if r.rest().starts_with("-inf") => {
+                Err(r.error_at(at, "min for least magnitudes (norm-inf is no norm)"))
+            }
+            _ => {
+                let expected = match word.strip_prefix("norm").map(str::parse::<Exponent>) {
+                    Some(Ok(p)) => return Ok(ReduceOp::Norm(p)),
+                    Some(Err(e)) => format!("norm2, norm2.5 or norminf ({e})"),
+                    None => "sum, avg, prod, min, max or a norm such as norm2 or norminf".to_owned(),
+                };
+                Err(r.error_at(at, expected))
+            }
+        }
     }
 }
 
 impl fmt::Display for ReduceOp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+        match self {
+            ReduceOp::Sum => f.write_str("sum"),
+            ReduceOp::Avg => f.write_str("avg"),
+            ReduceOp::Prod => f.write_str("prod"),
+            ReduceOp::Min => f.write_str("min"),
+            ReduceOp::Max => f.write_str("max"),
+            ReduceOp::Norm(p) => write!(f, "norm{p}"),
+        }
     }
 }
 

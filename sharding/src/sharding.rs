@@ -298,7 +298,7 @@ impl Sharding {
     /// The op that combines the terms, and the number that their combination is divided by (1 without avg).
     pub fn reduction(&self) -> Option<(ReduceOp, usize)> {
         let op = self.partial.first()?.op.combining();
-        let divisor = self.partial.iter().filter(|p| p.op == ReduceOp::Avg).map(|p| p.sub.size).product();
+        let divisor = self.partial.iter().filter(|p| p.op.divides()).map(|p| p.sub.size).product();
         Some((op, divisor))
     }
 
@@ -382,7 +382,7 @@ impl Sharding {
             }
         }
         for p in &self.partial {
-            hasher.write_usize(p.sub.axis ^ p.sub.pre.rotate_left(16) ^ (p.op as usize).rotate_left(56));
+            hasher.write_usize(p.sub.axis ^ p.sub.pre.rotate_left(16) ^ p.op.hash_word().rotate_left(56));
         }
     }
 

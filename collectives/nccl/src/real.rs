@@ -78,13 +78,17 @@ fn data_type(element: Element) -> ncclDataType_t {
     }
 }
 
-fn reduction(op: CombineOp) -> ncclRedOp_t {
-    match op {
+/// NCCL's op; it has no norms, whose terms are sent as messages.
+fn reduction(op: CombineOp) -> Result<ncclRedOp_t, Error> {
+    Ok(match op {
         CombineOp::Sum => ncclRedOp_t::ncclSum,
         CombineOp::Prod => ncclRedOp_t::ncclProd,
         CombineOp::Min => ncclRedOp_t::ncclMin,
         CombineOp::Max => ncclRedOp_t::ncclMax,
-    }
+        CombineOp::Norm(_) => {
+            return Err(Error::Driver { call: "ncclAllReduce", reason: format!("NCCL has no {op}") });
+        }
+    })
 }
 
 impl Real {
@@ -312,7 +316,7 @@ impl Nccl for Real {
         element: Element,
         op: CombineOp,
     ) -> Result<(), Error> {
-        let (kind, op) = (data_type(element), reduction(op));
+        let (kind, op) = (data_type(element), reduction(op)?);
         // SAFETY: as for `send`.
         self.call("ncclReduceScatter", on, |comm, stream| unsafe {
             sys::ncclReduceScatter(source as *const _, target as *mut _, count, kind, op, comm, stream)
@@ -328,7 +332,7 @@ impl Nccl for Real {
         element: Element,
         op: CombineOp,
     ) -> Result<(), Error> {
-        let (kind, op) = (data_type(element), reduction(op));
+        let (kind, op) = (data_type(element), reduction(op)?);
         // SAFETY: as for `send`.
         self.call("ncclAllReduce", on, |comm, stream| unsafe {
             sys::ncclAllReduce(source as *const _, target as *mut _, count, kind, op, comm, stream)

@@ -14,7 +14,7 @@
 //! messages and combined by our own kernel in the order of the terms. That brings every rank the same bytes as a
 //! reduce-scatter, it is what the plan's replicas need to be equal to the bit when several groups compute them, and it is
 //! what a deterministic plan promises; NCCL promises neither order nor equality across groups. NCCL's least and greatest
-//! of floats pass NaN over where ours keep it, so they are never used.
+//! of floats pass NaN over where ours keep it, so they are never used. It has no norms.
 //! [`FloatSums::Nccl`](crate::FloatSums::Nccl) gives float sums and products to NCCL for those who prefer its speed.
 //!
 //! A message is its pieces one behind the other, as for every engine.
@@ -123,7 +123,9 @@ pub(crate) fn native(reduction: Reduction, floats: FloatSums) -> Option<Element>
     let is_float = dtype.check_average().is_ok();
     let wanted = match (is_float, op, floats) {
         (false, _, _) | (true, CombineOp::Sum | CombineOp::Prod, FloatSums::Nccl) => true,
-        (true, CombineOp::Min | CombineOp::Max, _) | (true, _, FloatSums::InOrder) => false,
+        (true, CombineOp::Min | CombineOp::Max | CombineOp::Norm(_), _) | (true, _, FloatSums::InOrder) => {
+            false
+        }
     };
     dtype.check_combine(op).ok()?;
     Element::of(dtype).filter(|_| wanted)

@@ -1,4 +1,5 @@
 // target = target op source, target = target / divisor, and target = (term_0 op term_1 op ..) / divisor, over jobs of rows.
+// Of a norm, p is the exponent; other ops have none.
 
 template <int W>
 struct Items {
@@ -7,7 +8,7 @@ struct Items {
 };
 
 template <int W, int UNROLL, Op OP>
-__device__ __forceinline__ void combine(const Job &job, const char *source, char *target) {
+__device__ __forceinline__ void combine(const Job &job, double p, const char *source, char *target) {
     typedef typename Unit<W>::type U;
     U unit[UNROLL];
     U old[UNROLL];
@@ -31,7 +32,7 @@ __device__ __forceinline__ void combine(const Job &job, const char *source, char
             Items<W> b = __builtin_bit_cast(Items<W>, unit[k]);
 #pragma unroll
             for (int j = 0; j < Items<W>::COUNT; ++j) {
-                a.item[j] = combined<OP>(a.item[j], b.item[j]);
+                a.item[j] = combined<OP>(a.item[j], b.item[j], p);
             }
             *(U *)(target + to[k]) = __builtin_bit_cast(U, a);
         }
@@ -42,7 +43,7 @@ __device__ __forceinline__ void combine(const Job &job, const char *source, char
 // of them is divided if the divisor is not 1.
 template <int W, int UNROLL, Op OP>
 __device__ __forceinline__ void reduce(
-    const Job &job, const long long *bases, u32 terms, double divisor, const char *source, char *target
+    const Job &job, const long long *bases, u32 terms, double divisor, double p, const char *source, char *target
 ) {
     typedef typename Unit<W>::type U;
     Items<W> sum[UNROLL];
@@ -73,7 +74,7 @@ __device__ __forceinline__ void reduce(
             Items<W> next = __builtin_bit_cast(Items<W>, unit[k]);
 #pragma unroll
             for (int j = 0; j < Items<W>::COUNT; ++j) {
-                sum[k].item[j] = combined<OP>(sum[k].item[j], next.item[j]);
+                sum[k].item[j] = combined<OP>(sum[k].item[j], next.item[j], p);
             }
         }
     }
@@ -99,13 +100,13 @@ __device__ __forceinline__ void reduce(
         const __grid_constant__ Job job, const long long *__restrict__ bases, u32 terms, double divisor, \
         const char *__restrict__ source, char *__restrict__ target \
     ) { \
-        reduce<W, UNROLL, OP>(job, bases, terms, divisor, source, target); \
+        reduce<W, UNROLL, OP>(job, bases, terms, divisor, 0.0, source, target); \
     }
 
 #define COMBINE(NAME, W, UNROLL, OP) \
     extern "C" __global__ void __launch_bounds__(THREADS) \
         reshard_##NAME(const __grid_constant__ Job job, const char *__restrict__ source, char *__restrict__ target) { \
-        combine<W, UNROLL, OP>(job, source, target); \
+        combine<W, UNROLL, OP>(job, 0.0, source, target); \
     }
 #define COMBINES(W, UNROLL) \
     COMBINE(sum_##W, W, UNROLL, SUM) \
@@ -116,9 +117,24 @@ __device__ __forceinline__ void reduce(
     REDUCE(prod_terms_##W, W, UNROLL, PROD) \
     REDUCE(min_terms_##W, W, UNROLL, MIN) \
     REDUCE(max_terms_##W, W, UNROLL, MAX) \
-    DIVIDE(W, UNROLL)
+    FLOATS(W, UNROLL)
 
 #if ELEMENT >= ELEMENT_F16
+#define FLOATS(W, UNROLL) \
+    DIVIDE(W, UNROLL) \
+    NORM_KERNELS(W, UNROLL)
+#define NORM_KERNELS(W, UNROLL) \
+    extern "C" __global__ void __launch_bounds__(THREADS) reshard_norm_##W( \
+        const __grid_constant__ Job job, double p, const char *__restrict__ source, char *__restrict__ target \
+    ) { \
+        combine<W, UNROLL, NORM>(job, p, source, target); \
+    } \
+    extern "C" __global__ void __launch_bounds__(THREADS, 2) reshard_norm_terms_##W( \
+        const __grid_constant__ Job job, const long long *__restrict__ bases, u32 terms, double p, \
+        const char *__restrict__ source, char *__restrict__ target \
+    ) { \
+        reduce<W, UNROLL, NORM>(job, bases, terms, 1.0, p, source, target); \
+    }
 #define DIVIDE(W, UNROLL) \
     extern "C" __global__ void __launch_bounds__(THREADS) \
         reshard_divide_##W(const __grid_constant__ Job job, double divisor, char *__restrict__ target) { \
@@ -144,7 +160,7 @@ __device__ __forceinline__ void divide(const Job &job, double divisor, char *tar
     }
 }
 #else
-#define DIVIDE(W, UNROLL)
+#define FLOATS(W, UNROLL)
 #endif
 
 #if ELEMENT <= ELEMENT_I8

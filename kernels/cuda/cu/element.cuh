@@ -36,7 +36,7 @@ typedef float Item;
 typedef double Item;
 #endif
 
-enum Op { SUM, PROD, MIN, MAX };
+enum Op { SUM, PROD, MIN, MAX, NORM };
 
 #if ELEMENT >= ELEMENT_F16
 
@@ -66,9 +66,9 @@ __device__ __forceinline__ double greatest(double a, double b) {
     return (a > b || a != a) ? a : b;
 }
 
-// Each operation rounds by itself: no product and sum become one fused operation.
+// Each operation rounds by itself: no product and sum become one fused operation. Of a norm, p is the exponent.
 template <Op OP, typename F>
-__device__ __forceinline__ F computed(F a, F b) {
+__device__ __forceinline__ F computed(F a, F b, double p) {
     switch (OP) {
     case SUM:
         return a + b;
@@ -76,8 +76,10 @@ __device__ __forceinline__ F computed(F a, F b) {
         return a * b;
     case MIN:
         return least(a, b);
-    default:
+    case MAX:
         return greatest(a, b);
+    default:
+        return norm(a, b, p);
     }
 }
 
@@ -162,16 +164,16 @@ __device__ __forceinline__ Item narrowed(float x) {
 
 #if ELEMENT == ELEMENT_F16 || ELEMENT == ELEMENT_BF16
 template <Op OP>
-__device__ __forceinline__ Item combined(Item a, Item b) {
-    return narrowed(computed<OP>(widened(a), widened(b)));
+__device__ __forceinline__ Item combined(Item a, Item b, double p) {
+    return narrowed(computed<OP>(widened(a), widened(b), p));
 }
 __device__ __forceinline__ Item divided(Item a, double divisor) {
     return rounded<FRACTION_BITS>((double)widened(a) / divisor);
 }
 #else
 template <Op OP>
-__device__ __forceinline__ Item combined(Item a, Item b) {
-    return computed<OP>(a, b);
+__device__ __forceinline__ Item combined(Item a, Item b, double p) {
+    return computed<OP>(a, b, p);
 }
 __device__ __forceinline__ Item divided(Item a, double divisor) { return a / (Item)divisor; }
 #endif
@@ -179,7 +181,7 @@ __device__ __forceinline__ Item divided(Item a, double divisor) { return a / (It
 #else
 
 template <Op OP>
-__device__ __forceinline__ Item combined(Item a, Item b) {
+__device__ __forceinline__ Item combined(Item a, Item b, double) {
     switch (OP) {
     case SUM:
         return (Item)((u64)a + (u64)b);

@@ -442,13 +442,17 @@ impl Device {
         target: u64,
     ) -> Result<(), Error> {
         let function = self.function(Program::Element(launch.kernel.dtype), &launch.kernel.name())?;
+        let exponent = launch.kernel.exponent();
+        // Norms are not divided: their kernels have the exponent in that place.
+        let number = exponent.unwrap_or(divisor);
         Library::Driver.call(|| {
             let mut call = self.stream.launch_builder(&function);
             call.arg(&launch.job);
             match (launch.kernel.op, bases) {
+                (ElementOp::Combine(_), _) if exponent.is_some() => call.arg(&number).arg(&source),
                 (ElementOp::Combine(_), _) => call.arg(&source),
-                (ElementOp::Divide, _) => call.arg(&divisor),
-                (ElementOp::Reduce(_), Some(bases)) => call.arg(bases).arg(&terms).arg(&divisor).arg(&source),
+                (ElementOp::Divide, _) => call.arg(&number),
+                (ElementOp::Reduce(_), Some(bases)) => call.arg(bases).arg(&terms).arg(&number).arg(&source),
                 (ElementOp::Reduce(_), None) => {
                     let reason = "a reduction has no terms".to_owned();
                     return Err(Error::Driver { call: "cuLaunchKernel", reason });

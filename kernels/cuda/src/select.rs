@@ -209,12 +209,26 @@ pub enum ElementOp {
 }
 
 impl ElementKernel {
-    /// The name without the prefix `reshard_`: `sum_16`, `divide_2`; one per dtype.
+    /// The name without the prefix `reshard_`: `sum_16`, `divide_2`; one per dtype, and one for the norms of all exponents.
     pub fn name(self) -> String {
+        let name = |op: CombineOp| match op {
+            CombineOp::Norm(_) => "norm".to_owned(),
+            CombineOp::Sum | CombineOp::Prod | CombineOp::Min | CombineOp::Max => op.to_string(),
+        };
         match self.op {
-            ElementOp::Combine(op) => format!("{}_{}", op.name(), self.width),
-            ElementOp::Reduce(op) => format!("{}_terms_{}", op.name(), self.width),
+            ElementOp::Combine(op) => format!("{}_{}", name(op), self.width),
+            ElementOp::Reduce(op) => format!("{}_terms_{}", name(op), self.width),
             ElementOp::Divide => format!("divide_{}", self.width),
+        }
+    }
+
+    /// The exponent that a kernel of norms is given.
+    pub fn exponent(self) -> Option<f64> {
+        match self.op {
+            ElementOp::Combine(CombineOp::Norm(p)) | ElementOp::Reduce(CombineOp::Norm(p)) => Some(p.value()),
+            ElementOp::Combine(CombineOp::Sum | CombineOp::Prod | CombineOp::Min | CombineOp::Max)
+            | ElementOp::Reduce(CombineOp::Sum | CombineOp::Prod | CombineOp::Min | CombineOp::Max)
+            | ElementOp::Divide => None,
         }
     }
 

@@ -1,12 +1,13 @@
 //! The kernels' sources, and which of their names a program has.
 
-use reshard_kernels::{CombineOp, DType};
+use reshard_kernels::{CombineOp, DType, Exponent};
 use reshard_layout::Banks;
 
 use crate::select::{CopyKernel, ElementKernel, ElementOp};
 
 const INDEX: &str = include_str!("../cu/index.cuh");
 const ELEMENT: &str = include_str!("../cu/element.cuh");
+const NORM: &str = include_str!("../cu/norm.cuh");
 const COPY: &str = include_str!("../cu/copy.cu");
 const COMBINE: &str = include_str!("../cu/combine.cu");
 
@@ -31,7 +32,7 @@ impl Program {
             Program::Copy => Some(format!("{INDEX}\n{}\n{COPY}", tile_pads())),
             Program::Element(dtype) => {
                 let number = 1 + ELEMENTS.iter().position(|d| *d == dtype)?;
-                Some(format!("#define ELEMENT {number}\n{INDEX}\n{ELEMENT}\n{COMBINE}"))
+                Some(format!("#define ELEMENT {number}\n{INDEX}\n{NORM}\n{ELEMENT}\n{COMBINE}"))
             }
         }
     }
@@ -45,8 +46,11 @@ impl Program {
             }
             Program::Element(dtype) => {
                 let item = dtype.item_bytes().unwrap_or(16);
-                let ops =
-                    CombineOp::ALL.into_iter().flat_map(|op| [ElementOp::Combine(op), ElementOp::Reduce(op)]);
+                // One kernel has all norms.
+                let all = CombineOp::ALL.into_iter().chain([CombineOp::Norm(Exponent::TWO)]);
+                let ops = all
+                    .filter(|op| dtype.check_combine(*op).is_ok())
+                    .flat_map(|op| [ElementOp::Combine(op), ElementOp::Reduce(op)]);
                 let divide = dtype.check_average().is_ok().then_some(ElementOp::Divide);
                 let ops: Vec<ElementOp> = ops.chain(divide).collect();
                 let widths = [1, 2, 4, 8, 16].into_iter().filter(|w| *w >= item);

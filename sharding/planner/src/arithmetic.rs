@@ -50,11 +50,10 @@ impl Arithmetic {
             Arithmetic::Framework => {}
             Arithmetic::Kernels => {
                 for partial in sharding.partial() {
-                    match partial.op {
-                        ReduceOp::Avg => dtype.check_average()?,
-                        ReduceOp::Sum | ReduceOp::Prod | ReduceOp::Min | ReduceOp::Max => {
-                            dtype.check_combine(combine_op(partial.op))?;
-                        }
+                    if partial.op.divides() {
+                        dtype.check_average()?;
+                    } else {
+                        dtype.check_combine(combine_op(partial.op))?;
                     }
                 }
             }
@@ -84,5 +83,6 @@ pub fn combine_op(op: ReduceOp) -> CombineOp {
         ReduceOp::Prod => CombineOp::Prod,
         ReduceOp::Min => CombineOp::Min,
         ReduceOp::Max => CombineOp::Max,
+        ReduceOp::Norm(p) => CombineOp::Norm(p),
     }
 }

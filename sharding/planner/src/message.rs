@@ -59,7 +59,7 @@ pub(crate) fn reduce_of(ops: impl Iterator<Item = (ReduceOp, usize)>) -> Reduce 
     let mut reduce = Reduce { op: ReduceOp::Sum, divisor: 1 };
     for (op, size) in ops {
         reduce.op = op.combining();
-        if op == ReduceOp::Avg {
+        if op.divides() {
             reduce.divisor *= size;
         }
     }

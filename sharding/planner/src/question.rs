@@ -8,7 +8,7 @@ use reshard_kernels::DType;
 use crate::Error;
 use crate::model::network::Network;
 use crate::options::Options;
-use reshard_sharding::{ReduceOp, Sharding};
+use reshard_sharding::Sharding;
 
 /// The most ranks that are looked at one by one where formulas do not say the same.
 pub(crate) const COUNTED: usize = 1 << 14;
@@ -100,7 +100,7 @@ impl<'a> Question<'a> {
 /// A shard that becomes a term of an average would need its value multiplied by the number of ranks.
 fn refuse_avg_of_shards(from: &Sharding, to: &Sharding) -> Result<(), Error> {
     let shards = |axis: usize| from.mesh() == to.mesh() && from.cutting().any(|sub| sub.axis == axis);
-    let average = |p: &&reshard_sharding::PartialAxis| p.op == ReduceOp::Avg && shards(p.sub.axis);
+    let average = |p: &&reshard_sharding::PartialAxis| !p.op.has_identity() && shards(p.sub.axis);
     let Some(p) = to.partial().iter().find(average) else { return Ok(()) };
     let name = to.mesh().axes()[p.sub.axis].name();
     Err(Error::Sharding(reshard_sharding::Error::Placement {

@@ -33,7 +33,7 @@ impl Value for i64 {
     const EMPTY: i64 = i64::MIN / 3;
     fn identity(op: ReduceOp) -> i64 {
         match op {
-            ReduceOp::Sum | ReduceOp::Avg => 0,
+            ReduceOp::Sum | ReduceOp::Avg | ReduceOp::Norm(_) => 0,
             ReduceOp::Prod => 1,
             ReduceOp::Min => i64::MAX,
             ReduceOp::Max => i64::MIN,
@@ -49,6 +49,7 @@ impl Value for f64 {
             ReduceOp::Prod => 1.0,
             ReduceOp::Min => f64::INFINITY,
             ReduceOp::Max => f64::NEG_INFINITY,
+            ReduceOp::Norm(_) => 0.0,
         }
     }
 }

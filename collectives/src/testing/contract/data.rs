@@ -75,7 +75,8 @@ impl Kind {
 
     /// Whether tensors of it can be reduced like this.
     pub(super) fn has(self, op: ReduceOp) -> bool {
-        self != Kind::Bool && (op != ReduceOp::Avg || self.rounding().is_some())
+        let needs_floats = op.divides() || op.is_of_magnitudes();
+        self != Kind::Bool && (!needs_floats || self.rounding().is_some())
     }
 }
 
@@ -102,7 +103,9 @@ pub(super) fn number(kind: Kind, op: ReduceOp, seed: u64, term: usize, element: 
         } - 1;
         let fraction = (mix(&[bits]) >> (64 - digits)) as f64 / (1_u64 << digits) as f64;
         let magnitude = (1.0 + fraction) * 2f64.powi(exponent);
-        return Number::Float(if bits & 1 == 0 { magnitude } else { -magnitude });
+        // No terms of a norm denote a negative number.
+        let negative = bits & 1 == 1 && !op.is_of_magnitudes();
+        return Number::Float(if negative { -magnitude } else { magnitude });
     }
     Number::Int(match kind {
         Kind::U8 | Kind::Bool => i64::from(bits as u8),
@@ -191,6 +194,8 @@ impl Tensor<'_> {
     pub(super) fn is_exact(&self) -> bool {
         match self.op {
             None | Some(ReduceOp::Min | ReduceOp::Max) => true,
+            // The definition's powers and roots are the library's, and the kernels' are not.
+            Some(ReduceOp::Norm(_)) => false,
             Some(ReduceOp::Sum | ReduceOp::Avg | ReduceOp::Prod) => {
                 self.in_order && (self.kind == Kind::F64 || self.kind == Kind::F32)
             }

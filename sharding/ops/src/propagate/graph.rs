@@ -40,6 +40,8 @@ struct Known {
     /// The sharding of an input of the graph.
     given: Option<Sharding>,
     constraint: Option<Sharding>,
+    /// Whether it is known to have no negative element.
+    nonnegative: bool,
 }
 
 /// A list of ops on values.
@@ -95,6 +97,7 @@ impl Graph {
             shape: operand.sharding.shape().to_vec(),
             given: Some(operand.sharding),
             constraint: None,
+            nonnegative: operand.nonnegative,
         });
         Ok(Value(self.values.len() - 1))
     }
@@ -137,13 +140,16 @@ impl Graph {
             .outputs()
             .iter()
             .zip(dtypes)
-            .map(|(shape, &dtype)| {
+            .enumerate()
+            .map(|(o, (shape, &dtype))| {
+                let nonnegative = op.is_nonnegative(o, |i| self.values[inputs[i].0].nonnegative);
                 self.values.push(Known {
                     name: format!("{}.{node}", op.name()),
                     dtype,
                     shape: shape.clone(),
                     given: None,
                     constraint: None,
+                    nonnegative,
                 });
                 Value(self.values.len() - 1)
             })
@@ -203,7 +209,9 @@ impl Graph {
             for &v in &node.inputs {
                 // `apply` takes values that are there.
                 let is = found.sharding(v).cloned().ok_or_else(|| no_value(v))?;
-                inputs.push(Operand::new(self.values[v.0].dtype, is));
+                let known = &self.values[v.0];
+                let operand = Operand::new(known.dtype, is);
+                inputs.push(if known.nonnegative { operand.nonnegative() } else { operand });
             }
             let constraint = |v: &Value| match &self.values[v.0].constraint {
                 Some(sharding) => Constraint::Exactly(sharding.clone()),

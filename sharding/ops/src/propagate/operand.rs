@@ -25,12 +25,21 @@ pub struct Operand {
     pub dtype: DType,
     /// Who holds which elements.
     pub sharding: Sharding,
+    /// Whether it is known that no element is negative, as of a norm: only such tensors become terms of one for nothing.
+    pub nonnegative: bool,
 }
 
 impl Operand {
     /// An operand.
     pub fn new(dtype: DType, sharding: Sharding) -> Operand {
-        Operand { dtype, sharding }
+        let nonnegative = sharding.partial().iter().any(|p| p.op.is_of_magnitudes());
+        Operand { dtype, sharding, nonnegative }
+    }
+
+    /// The same, of which it is known that no element is negative.
+    #[must_use]
+    pub fn nonnegative(self) -> Operand {
+        Operand { nonnegative: true, ..self }
     }
 
     /// The element type, whose elements do not share bytes.

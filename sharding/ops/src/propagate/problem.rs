@@ -12,6 +12,9 @@
 //!             reduction is part of the cost
 //! ```
 //!
+//! Of a norm there are terms of magnitudes only, so that an input becomes such terms only if it is known to have no negative
+//! element.
+//!
 //! The rows of an operand are few letters: what it becomes along the slot. A path (one row for each slot) spells one word
 //! for each operand, and the word is its target.
 
@@ -24,7 +27,7 @@ use crate::propagate::operand::Operand;
 use crate::propagate::slots::{Class, PerSlot, ShardKind, classify, slots};
 use crate::rules::{Bound, Entry, Op, Row};
 use reshard_planner::{Objective, Planner};
-use reshard_sharding::{Mesh, Sharding, SubAxis};
+use reshard_sharding::{Exponent, Mesh, ReduceOp, Sharding, SubAxis};
 
 /// One row for each slot, so far.
 pub(super) type Path = SmallVec<[u16; 8]>;
@@ -63,6 +66,8 @@ pub(super) struct Alike<'a> {
     pub(super) open_terms: PerSlot<f64>,
     /// Whether the source holds terms, and whether it is anything without a name.
     pub(super) has_terms: bool,
+    /// Whether no element is negative, as far as is known.
+    nonnegative: bool,
     pub(super) is_mixed: bool,
 }
 
@@ -97,17 +102,17 @@ pub(super) struct Problem<'a> {
     pub(super) trusts_free: bool,
 }
 
-/// The op's rows; those of a view are made for it.
+/// The op's rows; those of a view, and of an op that passes the terms of norms that inputs have, are made for it.
 pub(super) enum Bounded<'a> {
     Rows(&'a Bound),
-    View(Bound),
+    Made(Bound),
 }
 
 impl Bounded<'_> {
     pub(super) fn get(&self) -> &Bound {
         match self {
             Bounded::Rows(b) => b,
-            Bounded::View(b) => b,
+            Bounded::Made(b) => b,
         }
     }
 }
@@ -122,9 +127,11 @@ impl<'a> Problem<'a> {
         stays: Stays,
     ) -> Result<Problem<'a>, Error> {
         check(op, mesh, inputs, constraints)?;
+        let norms = norms_of(inputs);
         let bound = match op.bound() {
-            Some(b) => Bounded::Rows(b),
-            None => Bounded::View(rows_of_view(op)),
+            Some(b) if norms.is_empty() => Bounded::Rows(b),
+            Some(_) => Bounded::Made(op.with_norms(&norms)?.bound().cloned().unwrap_or_default()),
+            None => Bounded::Made(rows_of_view(op, &norms)),
         };
         // What a view that is not free would be advised to, so that its kinds and sub-axes are among the candidates.
         let advised = match inputs {
@@ -151,6 +158,7 @@ impl<'a> Problem<'a> {
             let same = |a: &Alike<'_>| {
                 a.dtype == dtype
                     && a.stays == stays
+                    && a.nonnegative == input.nonnegative
                     && *a.source == input.sharding
                     && rows.iter().all(|r| r.entries[a.operand] == r.entries[i])
             };
@@ -168,6 +176,7 @@ impl<'a> Problem<'a> {
                 operand: i,
                 count: 1,
                 has_terms: input.sharding.is_partial(),
+                nonnegative: input.nonnegative,
                 is_mixed: at.contains(&Class::Mixed),
                 at,
                 letters: PerSlot::new(),
@@ -284,6 +293,13 @@ impl<'a> Problem<'a> {
         if makes_terms && !kept() && !pending() && !self.counts(&entries[self.alike.len()..]) {
             return false;
         }
+        let denotes = |(e, &a): (&Entry, &u16)| match e {
+            Entry::Partial(op) => !op.is_of_magnitudes() || self.inputs[usize::from(a)].nonnegative,
+            Entry::Replicate | Entry::Shard { .. } | Entry::Fixed(_) => true,
+        };
+        if makes_terms && !inputs.iter().zip(&self.alike).all(denotes) {
+            return false;
+        }
         let even = |e: &Entry| match e {
             Entry::Shard { factor: Some(f), .. } => {
                 let factor = &bound.factors[usize::from(*f)];
@@ -315,13 +331,31 @@ fn letter(bound: &Bound, r: SlotRow, operand: usize) -> Letter {
     Letter { entry, kind }
 }
 
+/// The exponents of norms of which inputs hold terms, but for that which all rules speak of.
+fn norms_of(inputs: &[Operand]) -> SmallVec<[Exponent; 1]> {
+    let mut out = SmallVec::new();
+    for p in inputs.iter().flat_map(|i| i.sharding.partial()) {
+        match p.op {
+            ReduceOp::Norm(p) if p != Exponent::TWO && !out.contains(&p) => out.push(p),
+            ReduceOp::Norm(_)
+            | ReduceOp::Sum
+            | ReduceOp::Avg
+            | ReduceOp::Prod
+            | ReduceOp::Min
+            | ReduceOp::Max => {}
+        }
+    }
+    out
+}
+
 /// A view takes any shard and any terms; terms pass, and what it makes of shards is asked when a path is whole.
-fn rows_of_view(op: &Op) -> Bound {
+fn rows_of_view(op: &Op, norms: &[Exponent]) -> Bound {
     let one = |entry| {
         let made = if matches!(entry, Entry::Partial(_)) { entry } else { Entry::Replicate };
         Row { entries: vec![entry, made] }
     };
-    let rows = Entry::all(op.inputs()[0].len()).map(one).collect();
+    let terms = norms.iter().map(|&p| Entry::Partial(ReduceOp::Norm(p)));
+    let rows = Entry::all(op.inputs()[0].len()).chain(terms).map(one).collect();
     Bound { rows, ..Bound::default() }
 }
 

@@ -175,7 +175,9 @@ fn chosen(problem: &Problem<'_>, search: &mut Search<'_, '_>, found: &Found) -> 
     if !problem.op.is_view() {
         for (slot, &row) in found.path.iter().enumerate() {
             let row = problem.rows[slot][usize::from(row)];
-            strategies.extend(problem.op.strategy(row.row.into()).map(|s| (problem.slots[slot], s)));
+            let bound = problem.bound.get();
+            let strategy = bound.strategy(&bound.rows[usize::from(row.row)].entries, problem.alike.len());
+            strategies.push((problem.slots[slot], strategy));
         }
     }
     Ok(Choice { inputs, plans, outputs, output_plans, strategies, cost_us: found.picoseconds as f64 / 1e6 })

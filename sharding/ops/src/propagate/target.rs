@@ -6,7 +6,7 @@
 use smallvec::SmallVec;
 
 use crate::Error;
-use crate::propagate::problem::{Bounded, Problem};
+use crate::propagate::problem::Problem;
 use crate::propagate::slots::ShardKind;
 use crate::rules::Entry;
 use reshard_sharding::internal::{AxisCut, Cuts, check_sizes, cut_after};
@@ -127,7 +127,7 @@ impl Problem<'_> {
 
     /// The outputs of a path; the first input is what a view looks at.
     pub(super) fn outputs(&self, path: &[u16], first: Option<&Sharding>) -> Result<Vec<Sharding>, Error> {
-        if let (Bounded::View(_), Some(first)) = (&self.bound, first) {
+        if let (true, Some(first)) = (self.op.is_view(), first) {
             let out = first.view_if_free(&self.op.outputs()[0]);
             return out.map(|o| vec![o]).ok_or_else(|| {
                 let reason = "not free".to_owned();

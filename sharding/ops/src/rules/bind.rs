@@ -31,6 +31,7 @@ use crate::rules::rule::{Equation, Rule};
 use crate::rules::sizes::Sizes;
 use crate::rules::strategy::{Part, Strategy};
 use crate::rules::written::Written;
+use reshard_sharding::Exponent;
 
 /// What is being bound.
 pub(super) struct Binding<'a> {
@@ -64,6 +65,23 @@ impl Binding<'_> {
             self.expand(&strategy, &outputs, &mut bound)?;
         }
         Ok((bound, outputs))
+    }
+
+    /// These rows, and those in which terms of norms of these exponents pass.
+    pub(super) fn with_norms(
+        &self,
+        bound: &Bound,
+        outputs: &[Vec<usize>],
+        exponents: &[Exponent],
+    ) -> Result<Bound, Error> {
+        let mut bound = bound.clone();
+        for strategy in self.rule.rows_of_norms(exponents) {
+            let row = self.row(&strategy, outputs, None, &mut bound)?;
+            if !bound.rows.contains(&row) {
+                bound.rows.push(row);
+            }
+        }
+        Ok(bound)
     }
 
     /// The rows of a strategy: one, or one for each dim of the ellipsis.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! call   =  name [ "(" key "=" value "," .. ")" ]   |   a rule, which is its own op
-//! value  =  whole number  |  "true"  |  "false"  |  word  |  "[" whole number "," .. "]"
+//! value  =  whole number  |  number  |  "true"  |  "false"  |  word  |  "[" whole number "," .. "]"
 //! ```
 
 use core::fmt;
@@ -22,7 +22,7 @@ pub enum Value {
     Flag(bool),
     /// Whole numbers.
     Numbers(Vec<i64>),
-    /// One of a few words, like `sum`.
+    /// One of a few words, like `sum`, or a number that is not whole, like `2.5` or `-inf`.
     Word(String),
 }
 
@@ -175,6 +175,12 @@ pub(super) fn value(r: &mut Cursor<'_>) -> Result<Value, Error> {
         return Ok(Value::Numbers(list));
     }
     if r.rest().starts_with(|c: char| c.is_ascii_digit() || c == '-') {
+        let mut ahead = r.clone();
+        let text = ahead.take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-'));
+        if text.parse::<i64>().is_err() && text.parse::<f64>().is_ok_and(|n| n.to_string() == text) {
+            *r = ahead;
+            return Ok(Value::Word(text.to_owned()));
+        }
         return whole(r).map(Value::Number);
     }
     let at = r.here();

@@ -157,16 +157,18 @@ fn read_factor(r: &mut Cursor<'_>, mut rule: RuleBuilder, name: char) -> Result<
             rule = rule.size(name, r.number("a size")?);
         } else {
             let word = r.take_while(|c| c.is_ascii_alphabetic());
+            // A norm has its exponent in its name.
+            let exponent = if word == "norm" { r.take_while(|c| c.is_ascii_digit() || c == '.') } else { "" };
             rule = match word {
                 "" if read > 0 => return Ok(rule),
                 "replicate" => rule.role(name, Role::Replicate),
                 "pass" => rule.role(name, Role::Pass),
                 "even" => rule.even(name),
-                _ => match word.parse() {
+                _ => match format!("{word}{exponent}").parse() {
                     Ok(op) => rule.role(name, Role::Reduce(op)),
                     Err(_) => {
                         return Err(r
-                            .error_at(at, "sum, avg, prod, min, max, replicate, pass, even or a size")
+                            .error_at(at, "sum, avg, prod, min, max, a norm like norm2, replicate, pass, even or a size")
                             .into());
                     }
                 },

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use crate::Error;
 use crate::rules::bind::Binding;
-use crate::rules::row::Bound;
+use crate::rules::row::{Bound, Entry, Row};
 use crate::rules::rule::Rule;
 use crate::rules::strategy::Strategy;
 use reshard_planner::internal::WordHasher;
+use reshard_sharding::Exponent;
 
 /// A call of an op: its name, the shapes of its operands, and how it may be sharded.
 ///
@@ -33,6 +34,8 @@ pub struct Op(Arc<Inner>);
 struct Inner {
     /// A hash of the rest: ops are keys of caches.
     hash: u64,
+    /// Whether no output ever has a negative element.
+    nonnegative: bool,
     name: String,
     inputs: Vec<Vec<usize>>,
     outputs: Vec<Vec<usize>>,
@@ -112,6 +115,7 @@ impl Op {
         (name, &inputs, &outputs, &body).hash(&mut hasher);
         Op(Arc::new(Inner {
             hash: hasher.finish(),
+            nonnegative: false,
             name: name.to_owned(),
             inputs,
             outputs,
@@ -166,6 +170,60 @@ impl Op {
     pub fn written(&self) -> Vec<(usize, usize)> {
         let pairs = self.bound().map_or(&[][..], |b| &b.written);
         pairs.iter().map(|&(i, o)| (i.into(), o.into())).collect()
+    }
+
+    /// The same op with the strategies in which terms of norms of these exponents pass, if it passes those of every norm.
+    ///
+    /// Rules that do say so by one exponent, 2. [Propagation](crate::propagate) asks for those that inputs have.
+    ///
+    /// ```
+    /// use reshard_ops::rules::Table;
+    /// let clone = Table::standard().op(&"clone".parse()?, &[&[4]])?;
+    /// let more = clone.with_norms(&["3".parse().unwrap()])?;
+    /// assert_eq!(more.strategies().last().map(ToString::to_string).as_deref(), Some("P(norm3) -> P(norm3)"));
+    /// assert_eq!(more.strategies().len(), clone.strategies().len() + 1);
+    /// # Ok::<(), reshard_ops::Error>(())
+    /// ```
+    pub fn with_norms(&self, exponents: &[Exponent]) -> Result<Op, Error> {
+        let (Some(bound), Some(rule)) = (self.bound(), self.rule()) else { return Ok(self.clone()) };
+        let inputs: Vec<&[usize]> = self.0.inputs.iter().map(Vec::as_slice).collect();
+        let call = Binding { name: &self.0.name, rule, inputs: &inputs };
+        let body = Body::Rows(call.with_norms(bound, &self.0.outputs, exponents)?);
+        let made =
+            Op::made(&self.0.name, self.0.inputs.clone(), self.0.outputs.clone(), body, Some(rule.clone()));
+        Ok(if self.0.nonnegative { made.with_nonnegative_outputs() } else { made })
+    }
+
+    /// The same op, of which it is known that no output ever has a negative element.
+    ///
+    /// Only such tensors become terms of a norm by themselves. What a rule leaves in such terms need not be said.
+    #[must_use]
+    pub fn with_nonnegative_outputs(&self) -> Op {
+        let Inner { hash, name, inputs, outputs, body, rule, .. } = &*self.0;
+        Op(Arc::new(Inner {
+            hash: *hash,
+            nonnegative: true,
+            name: name.clone(),
+            inputs: inputs.clone(),
+            outputs: outputs.clone(),
+            body: body.clone(),
+            rule: rule.clone(),
+        }))
+    }
+
+    /// Whether an output has no negative element, if that is known of these inputs.
+    ///
+    /// A strategy that leaves it in terms of a norm says so: then the whole is a norm. Where it asks for such terms of
+    /// inputs, these have to be without negative elements, as terms of a norm are what such a tensor is made of for nothing.
+    pub(crate) fn is_nonnegative(&self, output: usize, inputs: impl Fn(usize) -> bool) -> bool {
+        let of_norm = |e: &Entry| matches!(e, Entry::Partial(op) if op.is_of_magnitudes());
+        let n = self.0.inputs.len();
+        let says = |row: &Row| {
+            of_norm(&row.entries[n + output]) && (0..n).all(|i| !of_norm(&row.entries[i]) || inputs(i))
+        };
+        self.0.nonnegative
+            || self.bound().is_some_and(|b| b.rows.iter().any(says))
+            || (self.is_view() && inputs(0))
     }
 
     /// Whether it only regroups digits: then its axes are not independent and it has no strategies of one axis.

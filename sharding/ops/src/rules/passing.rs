@@ -3,7 +3,8 @@
 use core::fmt;
 
 use super::strategy::{Part, Strategy, write_list};
-use reshard_sharding::ReduceOp::{self, Avg, Max, Min, Prod, Sum};
+use reshard_sharding::Exponent;
+use reshard_sharding::ReduceOp::{self, Avg, Max, Min, Sum};
 
 /// Which inputs a word speaks of.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -12,6 +13,32 @@ pub enum Operands {
     All,
     /// These inputs, counted from 0.
     Listed(Vec<usize>),
+}
+
+impl Operands {
+    /// The inputs of an op with so many.
+    fn listed(&self, inputs: usize) -> Vec<usize> {
+        match self {
+            Operands::All => (0..inputs).collect(),
+            Operands::Listed(list) => list.clone(),
+        }
+    }
+
+    /// For each op the row in which all of them at once are its terms, and the outputs too.
+    fn together(&self, inputs: usize, outputs: usize, ops: &[ReduceOp]) -> Vec<Strategy> {
+        let list = self.listed(inputs);
+        ops.iter().map(|&op| row(inputs, outputs, &list, op, op)).collect()
+    }
+}
+
+/// The row in which these inputs are terms of one op, and the outputs of another.
+fn row(inputs: usize, outputs: usize, partial: &[usize], before: ReduceOp, after: ReduceOp) -> Strategy {
+    let mut row = Strategy::replicated(inputs, 0);
+    for &i in partial {
+        row.inputs[i] = Part::Partial(before);
+    }
+    row.outputs = vec![Part::Partial(after); outputs];
+    row
 }
 
 impl<const N: usize> From<[usize; N]> for Operands {
@@ -36,6 +63,9 @@ impl<const N: usize> From<[usize; N]> for Operands {
 ///
 /// Inputs that are not listed are replicated. Where the rule has a reduction of its own, only terms of that reduction
 /// pass: `max_j min_r x` is not `min_r max_j x`.
+///
+/// Norms have many exponents. Of a selecting op the rows name that of 2; those of others are made where an input holds such
+/// terms ([`Op::with_norms`](super::Op::with_norms)).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Passing {
     /// Sums and averages, of all listed inputs at once.
@@ -57,29 +87,14 @@ pub enum Passing {
 impl Passing {
     /// The rows of an op with so many inputs and outputs.
     pub(super) fn rows(&self, inputs: usize, outputs: usize) -> Vec<Strategy> {
-        let listed = |o: &Operands| match o {
-            Operands::All => (0..inputs).collect::<Vec<_>>(),
-            Operands::Listed(list) => list.clone(),
-        };
-        let row = |partial: &[usize], before: ReduceOp, after: ReduceOp| {
-            let mut row = Strategy::replicated(inputs, 0);
-            for &i in partial {
-                row.inputs[i] = Part::Partial(before);
-            }
-            row.outputs = vec![Part::Partial(after); outputs];
-            row
-        };
-        let together = |o: &Operands, ops: &[ReduceOp]| {
-            let list = listed(o);
-            ops.iter().map(|&op| row(&list, op, op)).collect::<Vec<_>>()
-        };
+        let together = |o: &Operands, ops: &[ReduceOp]| o.together(inputs, outputs, ops);
         let one_each = |o: &Operands, ops: &[(ReduceOp, ReduceOp)]| {
-            let list = listed(o);
+            let list = o.listed(inputs);
             ops.iter()
                 .flat_map(|&(before, after)| {
                     list.iter().map(move |&i| (i, before, after)).collect::<Vec<_>>()
                 })
-                .map(|(i, before, after)| row(&[i], before, after))
+                .map(|(i, before, after)| row(inputs, outputs, &[i], before, after))
                 .collect::<Vec<_>>()
         };
         match self {
@@ -88,8 +103,29 @@ impl Passing {
             Passing::Affine(o) => one_each(o, &[(Avg, Avg)]),
             Passing::Increasing(o) => one_each(o, &[(Max, Max), (Min, Min)]),
             Passing::Decreasing(o) => one_each(o, &[(Max, Min), (Min, Max)]),
-            Passing::Selecting(o) => together(o, &[Sum, Avg, Prod, Min, Max]),
+            Passing::Selecting(o) => together(o, &ReduceOp::ALL),
             Passing::Row(row) => vec![row.clone()],
+        }
+    }
+
+    /// The rows in which terms of norms of these exponents pass, if those of every norm do.
+    pub(super) fn rows_of_norms(
+        &self,
+        inputs: usize,
+        outputs: usize,
+        exponents: &[Exponent],
+    ) -> Vec<Strategy> {
+        match self {
+            Passing::Selecting(o) => {
+                let ops: Vec<ReduceOp> = exponents.iter().map(|&p| ReduceOp::Norm(p)).collect();
+                o.together(inputs, outputs, &ops)
+            }
+            Passing::Linear(_)
+            | Passing::Multilinear(_)
+            | Passing::Affine(_)
+            | Passing::Increasing(_)
+            | Passing::Decreasing(_)
+            | Passing::Row(_) => Vec::new(),
         }
     }
 

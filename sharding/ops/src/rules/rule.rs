@@ -9,7 +9,7 @@ use crate::rules::factor::{Dim, Factor, Role};
 use crate::rules::passing::Passing;
 use crate::rules::strategy::{Part, Strategy};
 use crate::rules::written::Written;
-use reshard_sharding::ReduceOp;
+use reshard_sharding::{Exponent, ReduceOp};
 
 /// An equation over factors, or an explicit list of strategies.
 ///
@@ -112,6 +112,13 @@ impl Rule {
     }
 }
 
+impl Rule {
+    /// The strategies, of those that pass terms of every norm, for norms of these exponents.
+    pub(super) fn rows_of_norms(&self, exponents: &[Exponent]) -> Vec<Strategy> {
+        self.equation().map_or_else(Vec::new, |e| e.rows_of_norms(exponents))
+    }
+}
+
 impl Equation {
     /// Whether some operand has an ellipsis.
     fn has_rest(&self) -> bool {
@@ -179,20 +186,28 @@ impl Equation {
     fn partial_rows(&self) -> Vec<Strategy> {
         let mut out: Vec<Strategy> = Vec::new();
         for passing in &self.passings {
+            let is_row = matches!(passing, Passing::Row(_));
             for row in passing.rows(self.inputs.len(), self.outputs.len()) {
-                let agrees = |p: &Part| match p {
-                    Part::Partial(op) => self.reductions().all(|own| own == op.combining()),
-                    Part::Replicate | Part::Factor(_) | Part::Rest | Part::Dim { .. } | Part::Fixed(_) => {
-                        true
-                    }
-                };
-                let is_row = matches!(passing, Passing::Row(_));
-                if !out.contains(&row) && (is_row || row.inputs.iter().chain(&row.outputs).all(agrees)) {
+                if !out.contains(&row) && (is_row || self.agrees(&row)) {
                     out.push(row);
                 }
             }
         }
         out
+    }
+
+    /// The strategies in which terms of norms of these exponents pass because those of every norm do.
+    fn rows_of_norms(&self, exponents: &[Exponent]) -> Vec<Strategy> {
+        let of = |p: &Passing| p.rows_of_norms(self.inputs.len(), self.outputs.len(), exponents);
+        self.passings.iter().flat_map(of).filter(|row| self.agrees(row)).collect()
+    }
+
+    /// Whether all terms are of the equation's own reductions, if it has any.
+    fn agrees(&self, row: &Strategy) -> bool {
+        row.inputs.iter().chain(&row.outputs).all(|p| match p {
+            Part::Partial(op) => self.reductions().all(|own| own == op.combining()),
+            Part::Replicate | Part::Factor(_) | Part::Rest | Part::Dim { .. } | Part::Fixed(_) => true,
+        })
     }
 }
 

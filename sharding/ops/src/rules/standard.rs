@@ -4,7 +4,8 @@ use super::builder::RuleBuilder;
 use super::factor::Dim::{self, Rest};
 use super::factor::Role;
 use super::terms::{
-    ALL, AVG, MAX, MIN, P, PROD, R, affine, decreasing, increasing, linear, multilinear, row, selecting,
+    ALL, AVG, MAX, MIN, NORM2, P, PROD, R, affine, decreasing, increasing, linear, multilinear, row,
+    selecting,
 };
 use super::written::Written;
 
@@ -41,7 +42,9 @@ pub(super) fn rules() -> Vec<Alike> {
             "cosh", "gelu", "silu", "mish", "hardswish", "softsign", "threshold", "frac", "isnan", "isinf",
             "isfinite", "pow_scalar", "nan_to_num", "bernoulli", "logical_not",
         ], pointwise(1).passings([])),
-        (&["abs", "square", "reciprocal"], pointwise(1).passing(row([PROD], [PROD]))),
+        (&["abs"], pointwise(1).passings([row([PROD], [PROD]), row([NORM2], [NORM2])])),
+        (&["square"], pointwise(1).passings([row([PROD], [PROD]), row([NORM2], [P])])),
+        (&["reciprocal"], pointwise(1).passing(row([PROD], [PROD]))),
         (&["neg"], pointwise(1).passings([linear(ALL), decreasing(ALL)])),
         (&["erfc"], pointwise(1).passing(decreasing(ALL))),
         (&["add_scalar", "sub_scalar"], pointwise(1).passings([affine(ALL), increasing(ALL)])),
@@ -49,7 +52,8 @@ pub(super) fn rules() -> Vec<Alike> {
         (&["mul_scalar", "div_scalar"], pointwise(1).passing(linear(ALL))),
         (&["copy", "clone", "detach", "contiguous", "cast"], pointwise(1).passing(selecting(ALL))),
         (&["zeros_like", "ones_like", "full_like", "rand_like"], pointwise(1)
-            .passings([row([P], [R]), row([AVG], [R]), row([PROD], [R]), row([MIN], [R]), row([MAX], [R])])),
+            .passings([row([P], [R]), row([AVG], [R]), row([PROD], [R]), row([MIN], [R]), row([MAX], [R]),
+                row([NORM2], [R])])),
         (&["dropout"], pointwise(1).passings([linear(ALL), increasing(ALL)])),
         (&["native_dropout"], RuleBuilder::new().inputs(1, [Rest]).outputs(2, [Rest])
             .passings([row([P], [P, R]), row([AVG], [AVG, R]), row([MIN], [MIN, R]), row([MAX], [MAX, R])])),
@@ -84,7 +88,8 @@ pub(super) fn rules() -> Vec<Alike> {
             .passings([multilinear(ALL), row([PROD, PROD], [PROD])])),
         // Indexing.
         (&["embedding"], RuleBuilder::new().input(['v', 'd']).input([Rest]).output([Rest, one('d')])
-            .passings([multilinear([0]), row([PROD, R], [PROD]), row([MIN, R], [MIN]), row([MAX, R], [MAX])])),
+            .passings([multilinear([0]), row([PROD, R], [PROD]), row([MIN, R], [MIN]), row([MAX, R], [MAX]),
+                row([NORM2, R], [NORM2])])),
         (&["searchsorted"], RuleBuilder::new().input(['n']).input([Rest]).output([Rest])
             .passings([row([R, MIN], [MIN]), row([R, MAX], [MAX])])),
         // Matrices.

@@ -2,7 +2,7 @@
 
 use super::passing::{Operands, Passing};
 use super::strategy::{Part, Strategy};
-use reshard_sharding::ReduceOp;
+use reshard_sharding::{Exponent, ReduceOp};
 
 /// Every input.
 pub(super) const ALL: Operands = Operands::All;
@@ -19,6 +19,14 @@ pub(super) const PROD: Part = Part::Partial(ReduceOp::Prod);
 pub(super) const MIN: Part = Part::Partial(ReduceOp::Min);
 /// Terms of a maximum.
 pub(super) const MAX: Part = Part::Partial(ReduceOp::Max);
+
+/// Terms of a Euclidean norm.
+pub(super) const NORM2: Part = norm(Exponent::TWO);
+
+/// Terms of a norm.
+pub(super) const fn norm(p: Exponent) -> Part {
+    Part::Partial(ReduceOp::Norm(p))
+}
 
 /// A shard of a factor.
 pub(super) const fn s(factor: char) -> Part {

@@ -4,6 +4,7 @@ mod composites;
 mod cuts;
 mod enumeration;
 mod kept_rules;
+mod norms;
 mod parameters;
 mod propagation;
 mod reference_ops;

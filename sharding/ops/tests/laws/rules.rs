@@ -126,7 +126,10 @@ fn bad_rules_are_refused_in_one_sentence() {
         ("ij->i {k: max}", "expected a letter of the equation"),
         ("ij->i {j: pass}", "an output lacks j, so that j cannot pass"),
         ("ij->ij {j: sum}", "j cannot be reduced by sum: every output carries it"),
-        ("ij->i {j: most}", "expected sum, avg, prod, min, max, replicate, pass, even or a size"),
+        (
+            "ij->i {j: most}",
+            "expected sum, avg, prod, min, max, a norm like norm2, replicate, pass, even or a size",
+        ),
         ("ij->i {linear(1)}", "linear(1) names input 1, but there are 1, counted from 0"),
         ("ij->i {(P,P->P)}", "has not as many operands as the equation"),
         ("ij->i {(S(0)->P)}", "a strategy in braces has only R, P and S(letter)"),

@@ -69,7 +69,7 @@ fn what_is_chosen_is_true_on_several_axes() {
         for op in e.ops(table).iter().filter(|op| !op.inputs().is_empty()) {
             for round in 0..6 {
                 let mesh = &meshes[round % 3];
-                let term = ["P", "P(max)", "P(avg)", "R"][random.below(4)];
+                let term = ["P", "P(max)", "P(avg)", "P(norm2)", "R"][random.below(5)];
                 let mut inputs = Vec::new();
                 for shape in op.inputs() {
                     let mut one = || match random.below(6) {
@@ -208,7 +208,7 @@ fn calls_are_checked_in_one_sentence() {
             &[&[2, 3]],
             "instance_norm on [2,3]: needs an input with batch, channels and space",
         ),
-        ("norm(p=3)", &[&[2, 3]], "p is 3, and should be 2 or 1 or 0 or inf"),
+        ("norm(p=fro)", &[&[2, 3]], "p is fro, and should be a number, inf or -inf"),
         ("mk,kn->mn", &[&[2, 3], &[4, 5]], "k is 3 in input 0 and 4 in input 1"),
         ("slice(dim=0)", &[&[1 << 63]], "does not fit in 63 bits"),
         ("zeros(shape=[9223372036854775807,9])", &[], "does not fit in 63 bits"),

@@ -69,7 +69,7 @@ fn a_batched_product_has_exactly_nine_strategies() {
     let ops: Vec<Op> = calls.iter().map(|(i, _)| op("abi,aoi->abo", i)).collect();
     let verdict = v.verify(&ops).unwrap();
     assert!(verdict.missing.is_empty(), "{verdict}");
-    assert_eq!(verdict.searched, (81, 81));
+    assert_eq!(verdict.searched, (100, 100));
     let mutants = v.mutants(&ops, &verdict).unwrap();
     assert!(mutants.missed.is_empty() && mutants.caught > 150, "{mutants:?}");
 }
@@ -78,7 +78,10 @@ fn a_batched_product_has_exactly_nine_strategies() {
 fn what_passes_terms_and_what_does_not() {
     let abs = Verifier::new("abs", pointwise(f64::abs));
     let calls: &[(&[&[usize]], &[&[usize]])] = &[(&[&[6, 5]], &[&[6, 5]]), (&[&[2, 3]], &[&[2, 3]])];
-    assert_eq!(found(&abs, calls), ["R -> R", "?0 -> ?0", "?1 -> ?1", "P(prod) -> P(prod)"]);
+    assert_eq!(
+        found(&abs, calls),
+        ["R -> R", "?0 -> ?0", "?1 -> ?1", "P(prod) -> P(prod)", "P(norm2) -> P(norm2)"]
+    );
     let threshold = Verifier::new("threshold", pointwise(|x| if x > 1.0 { x } else { 5.0 }));
     assert_eq!(found(&threshold, calls), ["R -> R", "?0 -> ?0", "?1 -> ?1"]);
     let relu = Verifier::new("relu", pointwise(|x| x.max(0.0)));

@@ -23,7 +23,7 @@ use reshard_sharding::internal::DimCut;
 use reshard_sharding::internal::share_out;
 use reshard_sharding::internal::{AxisCut, Cuts};
 use reshard_sharding::internal::{dim_of, local_len};
-use reshard_sharding::{Placement, ReduceOp, Sharding};
+use reshard_sharding::{Placement, Sharding};
 
 /// The most ranks for which overlapping regions are planned.
 const MAX_RANKS: usize = 1 << 20;
@@ -168,7 +168,7 @@ impl Question<'_> {
             of_axis.peek().is_some() && of_axis.all(|s| contains(p.sub, s))
         };
         let fills: SmallVec<[PartialAxis; 2]> =
-            to.partial().iter().copied().filter(|p| p.op != ReduceOp::Avg && shards(p)).collect();
+            to.partial().iter().copied().filter(|p| p.op.has_identity() && shards(p)).collect();
         let mixes = |p: &PartialAxis| fills.iter().all(|f| f.op.mixes_with(p.op));
         if fills.is_empty() || !from.partial().iter().all(mixes) {
             return Ok(None);
@@ -197,7 +197,7 @@ impl Question<'_> {
             intersection = intersection.on(self.network.model.levels());
         }
         for p in to.partial().iter().filter(|p| !(one_mesh && from.partial().contains(p))) {
-            if p.op != ReduceOp::Avg {
+            if p.op.has_identity() {
                 intersection = intersection.into_terms(p.sub, p.op);
             }
         }
@@ -215,7 +215,7 @@ impl Question<'_> {
         let (stay, new): (Vec<PartialAxis>, Vec<PartialAxis>) = to
             .partial()
             .iter()
-            .partition(|p| (one_mesh && from.partial().contains(p)) || p.op == ReduceOp::Avg);
+            .partition(|p| (one_mesh && from.partial().contains(p)) || !p.op.has_identity());
         let mut plans = Vec::new();
         if new.is_empty() {
             return Ok(plans);

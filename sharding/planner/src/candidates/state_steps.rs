@@ -16,7 +16,7 @@ use crate::question::Question;
 use crate::states::closed_form::{Move, Route, senders};
 use crate::states::system::{Place, State, System, codes};
 use crate::step::{Action, Moves, Reduction, Step, Terms};
-use reshard_sharding::{ReduceOp, SubAxis};
+use reshard_sharding::SubAxis;
 
 impl Question<'_> {
     /// What one move costs.
@@ -138,7 +138,7 @@ fn terms(system: &System, m: &Move) -> Option<Terms> {
     let mut found: Option<Terms> = None;
     for (d, (before, after)) in m.before.iter().zip(&m.after).enumerate() {
         if let (Place::At(_) | Place::Replicated, Place::Partial(op)) = (before, after)
-            && *op != ReduceOp::Avg
+            && op.has_identity()
         {
             found.get_or_insert_with(|| Terms { op: *op, modes: Vec::new() }).modes.push(system.digits[d]);
         }

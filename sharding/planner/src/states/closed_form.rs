@@ -25,7 +25,6 @@ use smallvec::SmallVec;
 
 use crate::op::StepOp;
 use crate::states::system::{Place, State, System};
-use reshard_sharding::ReduceOp;
 
 /// A step between two states.
 #[derive(Clone, Debug)]
@@ -130,7 +129,7 @@ pub(crate) fn plan(system: &Arc<System>, s: &State, t: &State, form: Form, spare
     let (mut s, mut t, last) = (copy(s), copy(t), copy(t));
     let mut relabelled: SmallVec<[usize; 4]> = SmallVec::new();
     for d in 0..s.len() {
-        if t[d] == Place::Partial(ReduceOp::Avg) && !kept(s[d], t[d]) {
+        if t[d].is_average() && !kept(s[d], t[d]) {
             if s[d].position().is_some() {
                 return None;
             }
@@ -158,7 +157,7 @@ pub(crate) fn plan(system: &Arc<System>, s: &State, t: &State, form: Form, spare
         let (start, end) = (s[head], t[path[path.len() - 1]]);
         if path.len() == 1 && (kept(start, end) || (start, end) == (Place::Replicated, Place::Replicated)) {
             // What was reduced would have to be embedded again, which averages do not do.
-            if form != Form::Full || start == Place::Partial(ReduceOp::Avg) {
+            if form != Form::Full || start.is_average() {
                 continue;
             }
         } else if form != Form::Full && start == Place::Replicated && end == Place::Replicated {

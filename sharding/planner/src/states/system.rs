@@ -69,6 +69,14 @@ impl Place {
             Place::At(_) | Place::Replicated => false,
         }
     }
+
+    /// Whether it is partial with an op whose terms replicas are as they are, and shards cannot become.
+    pub(crate) fn is_average(self) -> bool {
+        match self {
+            Place::Partial(op) => !op.has_identity(),
+            Place::At(_) | Place::Replicated => false,
+        }
+    }
 }
 
 /// A place for every digit of a system.
@@ -227,7 +235,7 @@ pub(crate) fn is_local([from, to]: [Place; 2]) -> bool {
     from == to
         || match (from, to) {
             (Place::Replicated, _) => true,
-            (Place::At(_), Place::Partial(op)) => op != ReduceOp::Avg,
+            (Place::At(_), Place::Partial(op)) => op.has_identity(),
             (Place::At(_), Place::At(_) | Place::Replicated) | (Place::Partial(_), _) => false,
         }
 }

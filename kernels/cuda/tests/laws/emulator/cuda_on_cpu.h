@@ -3,6 +3,7 @@
 // Not here: shuffles, inline PTX, asynchronous copies; kernels keep those behind ON_CPU.
 
 #pragma once
+#include <cmath>
 #include <csetjmp>
 #include <cstdint>
 #include <cstdio>
@@ -47,6 +48,7 @@ inline To bits_as(From x) {
 }
 inline float __uint_as_float(unsigned x) { return bits_as<float>(x); }
 inline unsigned __float_as_uint(float x) { return bits_as<unsigned>(x); }
+inline double __dsqrt_rn(double x) { return sqrt(x); }
 inline double __longlong_as_double(long long x) { return bits_as<double>(x); }
 inline long long __double_as_longlong(double x) { return bits_as<long long>(x); }
 

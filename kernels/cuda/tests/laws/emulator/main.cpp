@@ -63,6 +63,7 @@ struct Call {
 #define ENTRY(NAME) {#NAME, [](Call &c) { reshard_##NAME(*c.jobs, c.source, c.target); }},
 #define TERMS_ENTRY(NAME) \
     {#NAME, [](Call &c) { reshard_##NAME(*c.jobs, c.bases, (u32)c.terms, c.extra, c.source, c.target); }},
+#define NORM_ENTRY(NAME) {#NAME, [](Call &c) { reshard_##NAME(*c.jobs, c.extra, c.source, c.target); }},
 #define DIVIDE_ENTRY(NAME) {#NAME, [](Call &c) { reshard_##NAME(*c.jobs, c.extra, c.target); }},
 #else
 #define ENTRY(NUMBER, NAME, BODY) {#NAME, [](Call &c) { reshard_##NAME(*c.jobs, c.source, c.target); }},
@@ -84,12 +85,13 @@ static const std::map<std::string, void (*)(Call &)> KERNEL_TABLE = {
 #endif
     OPS(8) OPS(16)
 #if ELEMENT >= ELEMENT_F16
-    DIVIDE_ENTRY(divide_8) DIVIDE_ENTRY(divide_16)
+#define NORMS(W) NORM_ENTRY(norm_##W) TERMS_ENTRY(norm_terms_##W) DIVIDE_ENTRY(divide_##W)
+    NORMS(8) NORMS(16)
 #if ELEMENT <= ELEMENT_F32
-    DIVIDE_ENTRY(divide_4)
+    NORMS(4)
 #endif
 #if ELEMENT <= ELEMENT_BF16
-    DIVIDE_ENTRY(divide_2)
+    NORMS(2)
 #endif
 #endif
 #else

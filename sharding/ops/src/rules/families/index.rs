@@ -7,12 +7,16 @@ use crate::rules::op::Op;
 use crate::rules::passing::Passing;
 use crate::rules::request::Request;
 use crate::rules::standard::pointwise;
-use crate::rules::terms::{MAX, MIN, P, PROD, R, affine, increasing, linear, multilinear, row, s, selecting};
+use crate::rules::strategy::Part;
+use crate::rules::terms::{
+    MAX, MIN, NORM2, P, PROD, R, affine, increasing, linear, multilinear, row, s, selecting,
+};
 use reshard_sharding::ReduceOp;
 
 /// Terms of what is looked up: every result is one element, or nothing where the rank does not hold it.
-fn looked_up() -> [Passing; 4] {
-    [multilinear([0]), row([PROD, R], [PROD]), row([MIN, R], [MIN]), row([MAX, R], [MAX])]
+fn looked_up() -> [Passing; 5] {
+    let of = |terms: Part| row([terms.clone(), R], [terms]);
+    [multilinear([0]), of(PROD), of(MIN), of(MAX), of(NORM2)]
 }
 
 /// Terms of what is overwritten.

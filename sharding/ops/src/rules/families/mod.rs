@@ -39,6 +39,7 @@ macro_rules! families {
 
 // What several families take.
 const FOLD: &str = "dims: dims = all, keepdim: flag = false";
+const NORM: &str = "p: any = 2, dims: dims = all, keepdim: flag = false";
 const ARG: &str = "dim: dim = all, keepdim: flag = false";
 const CONV: &str = "stride: spatial >= 1 = 1, padding: spatial >= 0 = 0, dilation: spatial >= 1 = 1, groups: number >= 1 = 1";
 const TRANSPOSED: &str = "stride: spatial >= 1 = 1, padding: spatial >= 0 = 0, groups: number >= 1 = 1";
@@ -58,7 +59,8 @@ families! {
     "var" (FOLD) => |r| reduce::fold(r, Role::Replicate, NONE);
     "std" (FOLD) => |r| reduce::fold(r, Role::Replicate, NONE);
     "logsumexp" (FOLD) => |r| reduce::fold(r, Role::Replicate, NONE);
-    "norm" ("p: 2|1|0|inf = 2, dims: dims = all, keepdim: flag = false") => reduce::norm;
+    "norm" (NORM) => reduce::norm;
+    "linalg_vector_norm" (NORM) => reduce::norm;
     "argmax" (ARG) => |r| reduce::one_dim(r, 1);
     "argmin" (ARG) => |r| reduce::one_dim(r, 1);
     "max" (ARG) => |r| reduce::one_dim(r, 2);

@@ -6,7 +6,8 @@ use crate::rules::factor::{Dim, Role};
 use crate::rules::op::Op;
 use crate::rules::passing::Passing;
 use crate::rules::request::Request;
-use reshard_sharding::ReduceOp;
+use crate::rules::terms::{self, row, s};
+use reshard_sharding::{Exponent, ReduceOp};
 
 /// How terms pass; `None` where that follows from the equation.
 pub(super) type Terms = Option<Vec<Passing>>;
@@ -20,13 +21,38 @@ pub(super) fn fold(r: &Request<'_>, role: Role, terms: Terms) -> Result<Op, Erro
     over(r, &r.dims("dims")?, 1, role, terms)
 }
 
-/// The norms of which terms can be put together, and those of which they cannot.
+/// `(sum |x|^p)^(1/p)` over given dims, for any p: along a dim that is sharded its terms are those of the norm.
+///
+/// ```text
+/// p        sharded              terms that pass     because
+/// 0        P(sum)               none                counts of what is not 0 add up
+/// 1        P(sum), P(norm1)     P(norm1)            what ranks hold is not negative, so that sums are norms
+/// inf      P(max), P(norminf)   P(norminf)          likewise
+/// -inf     P(min)               none                the least magnitude
+/// other    P(norm p)            P(norm p)           the norm of norms is the norm
+/// < 0                           none                no reduction has an op for it, nor for what no exponent is
+/// ```
 pub(super) fn norm(r: &Request<'_>) -> Result<Op, Error> {
-    match r.word("p")?.as_str() {
-        "inf" => fold(r, Role::Reduce(ReduceOp::Max), NONE),
-        "2" => fold(r, Role::Replicate, NONE),
-        _ => fold(r, Role::Reduce(ReduceOp::Sum), NONE),
-    }
+    r.inputs_of(1..=1)?;
+    let p = r.word("p")?;
+    let op = match (p.parse::<Exponent>(), p.as_str(), p.parse::<f64>()) {
+        (Ok(p @ Exponent::ONE), ..) => fold(r, Role::Reduce(ReduceOp::Sum), Some(also_norm(r, p)?)),
+        (Ok(p @ Exponent::INFINITY), ..) => fold(r, Role::Reduce(ReduceOp::Max), Some(also_norm(r, p)?)),
+        (Ok(p), ..) => fold(r, Role::Reduce(ReduceOp::Norm(p)), None),
+        (Err(_), "-inf", _) => fold(r, Role::Reduce(ReduceOp::Min), NONE),
+        (Err(_), _, Ok(p)) if p == 0.0 => fold(r, Role::Reduce(ReduceOp::Sum), NONE),
+        (Err(_), _, Ok(p)) if p.is_finite() => fold(r, Role::Replicate, NONE),
+        (Err(_), ..) => Err(r.error(format!("p is {p}, and should be a number, inf or -inf"))),
+    }?;
+    Ok(op.with_nonnegative_outputs())
+}
+
+/// The rows of a norm whose terms are those of another op too.
+fn also_norm(r: &Request<'_>, p: Exponent) -> Result<Vec<Passing>, Error> {
+    let rank = r.inputs[0].len();
+    let letters = r.letters(rank)?;
+    let sharded = r.dims("dims")?.into_iter().map(|d| row([s(letters[d])], [terms::norm(p)]));
+    Ok(sharded.chain([row([terms::norm(p)], [terms::norm(p)])]).collect())
 }
 
 /// One dim, which is needed whole, or all of them where none is given.

@@ -8,6 +8,7 @@
 //! prod   random signs and powers of two, whose inverses are exact
 //! max    a random rank holds the value, the others random lesser ones or the identity, as an empty shard does
 //! min    likewise
+//! norm   random shares of what is left of the power, of both signs; of a whole that is never negative
 //! ```
 
 use reshard_sharding::ReduceOp;
@@ -120,10 +121,7 @@ impl Data {
                 odd_terms(op, x, last, &mut terms, r);
                 continue;
             }
-            let mut left = match op {
-                ReduceOp::Avg => x * n as f64,
-                ReduceOp::Sum | ReduceOp::Prod | ReduceOp::Min | ReduceOp::Max => x,
-            };
+            let mut left = if op.divides() { x * n as f64 } else { x };
             for i in (0..n).filter(|&i| i != last) {
                 let less = if r.below(6) == 0 { f64::INFINITY } else { r.below(most / 2) as f64 * grain };
                 let t = match op {
@@ -131,11 +129,16 @@ impl Data {
                     ReduceOp::Prod => [1.0, -1.0, 2.0, -2.0, 0.5, -0.5][r.below(6)],
                     ReduceOp::Max => (x - less).max(low),
                     ReduceOp::Min => (x + less).min(high),
+                    ReduceOp::Norm(_) => left * [0.0, 0.25, -0.5, 0.75, -0.875, 0.5][r.below(6)],
                 };
                 match op {
                     ReduceOp::Sum | ReduceOp::Avg => left -= t,
                     ReduceOp::Prod => left /= t,
                     ReduceOp::Min | ReduceOp::Max => {}
+                    ReduceOp::Norm(p) if p.is_infinite() || t == 0.0 => {}
+                    ReduceOp::Norm(p) => {
+                        left = (left.powf(p.value()) - t.abs().powf(p.value())).powf(1.0 / p.value());
+                    }
                 }
                 terms[i].push(t);
             }
@@ -159,8 +162,13 @@ fn odd_terms(op: ReduceOp, x: f64, last: usize, terms: &mut [Vec<f64>], r: &mut 
             ReduceOp::Sum | ReduceOp::Avg if here || (next && x.is_infinite()) => x,
             ReduceOp::Max if here || x == f64::NEG_INFINITY => x,
             ReduceOp::Min if here || x == f64::INFINITY => x,
-            ReduceOp::Prod if here => x,
-            ReduceOp::Sum | ReduceOp::Avg | ReduceOp::Prod | ReduceOp::Min | ReduceOp::Max => other,
+            ReduceOp::Prod | ReduceOp::Norm(_) if here => x,
+            ReduceOp::Sum
+            | ReduceOp::Avg
+            | ReduceOp::Prod
+            | ReduceOp::Min
+            | ReduceOp::Max
+            | ReduceOp::Norm(_) => other,
         });
     }
 }
@@ -175,7 +183,10 @@ mod tests {
             for op in ReduceOp::ALL {
                 for n in [2, 3] {
                     let mut r = Random::new(7);
-                    let whole = data.whole(&[40], &mut r);
+                    let mut whole = data.whole(&[40], &mut r);
+                    if op.is_of_magnitudes() {
+                        whole.iter_mut().for_each(|x| *x = x.abs());
+                    }
                     let terms = data.terms(op, &whole, n, &mut r);
                     for (e, &x) in whole.iter().enumerate() {
                         let all = terms.iter().map(|t| t[e]);
@@ -185,6 +196,7 @@ mod tests {
                             ReduceOp::Prod => all.product(),
                             ReduceOp::Min => all.fold(f64::INFINITY, f64::min),
                             ReduceOp::Max => all.fold(f64::NEG_INFINITY, f64::max),
+                            ReduceOp::Norm(_) => all.map(|t| t * t).sum::<f64>().sqrt(),
                         };
                         assert!((value - x).abs() < 1e-12, "{op} of {n}: {value} is not {x}");
                     }
@@ -193,7 +205,8 @@ mod tests {
                         assert_ne!(t, &whole);
                         assert!(t.iter().zip(&whole).any(|(a, b)| a.to_bits() == b.to_bits()
                             || op == ReduceOp::Sum
-                            || op == ReduceOp::Avg));
+                            || op == ReduceOp::Avg
+                            || op.is_of_magnitudes()));
                     }
                     assert!((1..n).all(|i| terms[i] != terms[0]));
                 }

@@ -50,6 +50,7 @@ use crate::Error;
 use crate::rules::op::{Brackets, Op};
 use crate::rules::row::Entry;
 use crate::rules::strategy::Strategy;
+use reshard_sharding::ReduceOp;
 
 /// How many data sets a strategy has to pass.
 const SETS: usize = 6;
@@ -229,7 +230,7 @@ impl<'a> Verifier<'a> {
         }
         if self.budget > 0 {
             for group in groups(ops) {
-                let truths = self.truths(&group, &shapes, self.seed ^ 0x55)?;
+                let truths = self.truths(&ops[group[0]], &group, &shapes, self.seed ^ 0x55)?;
                 verdict.searched = (truths.tried, truths.of);
                 let inputs = ops[group[0]].inputs().len();
                 let written = ops[group[0]].written();
@@ -292,7 +293,8 @@ impl<'a> Verifier<'a> {
     /// let transpose = Verifier::new("transpose of a vector", |local| Ok(vec![local.inputs[0].clone()]));
     /// let found = transpose.discover(&[(&[&[6]], &[&[6]]), (&[&[5]], &[&[5]])])?;
     /// assert_eq!(found.to_string(),
-    ///     "R -> R; ?0 -> ?0; P -> P; P(avg) -> P(avg); P(prod) -> P(prod); P(min) -> P(min); P(max) -> P(max)");
+    ///     "R -> R; ?0 -> ?0; P -> P; P(avg) -> P(avg); P(prod) -> P(prod); P(min) -> P(min); P(max) -> P(max); \
+    ///      P(norm2) -> P(norm2)");
     /// # Ok::<(), reshard_ops::Error>(())
     /// ```
     #[allow(clippy::type_complexity, reason = "shapes of inputs and outputs of each call")]
@@ -315,7 +317,7 @@ impl<'a> Verifier<'a> {
                 self.guard(&Trial::new(self, s, n, self.seed ^ ((c as u64) << 8) ^ n as u64, SETS)?)?;
             }
         }
-        let truths = search::search(self, &shapes.iter().collect::<Vec<_>>(), self.seed, 2 * SETS)?;
+        let truths = search::search(self, &shapes.iter().collect::<Vec<_>>(), &[], self.seed, 2 * SETS)?;
         let inputs = first.inputs.len();
         let found = truths
             .news(&[], inputs)
@@ -329,9 +331,25 @@ impl<'a> Verifier<'a> {
         ops.iter().map(|op| Shapes { inputs: op.inputs().to_vec(), outputs: op.outputs().to_vec() }).collect()
     }
 
-    fn truths(&self, group: &[usize], shapes: &[Shapes], seed: u64) -> Result<search::Truths, Error> {
+    /// The true rows of calls that have the rows of one of them.
+    fn truths(
+        &self,
+        like: &Op,
+        group: &[usize],
+        shapes: &[Shapes],
+        seed: u64,
+    ) -> Result<search::Truths, Error> {
+        let mut norms: Vec<ReduceOp> = Vec::new();
+        for entry in like.bound().into_iter().flat_map(|b| &b.rows).flat_map(|row| &row.entries) {
+            if let Entry::Partial(op) = entry
+                && !ReduceOp::ALL.contains(op)
+                && !norms.contains(op)
+            {
+                norms.push(*op);
+            }
+        }
         let of_group: Vec<&Shapes> = group.iter().map(|&c| &shapes[c]).collect();
-        search::search(self, &of_group, seed, SETS)
+        search::search(self, &of_group, &norms, seed, SETS)
     }
 
     /// Refuses data that would prove anything.

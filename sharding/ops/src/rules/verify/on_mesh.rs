@@ -2,7 +2,7 @@
 
 use super::data::Random;
 use super::local::{LocalRegion, LocalView, Tensor};
-use super::trial::{Shapes, on_the_whole, same};
+use super::trial::{ROOTS, Shapes, is_of_norms, on_the_whole, same};
 use super::{SETS, Verifier, reason};
 use crate::Error;
 use crate::rules::Op;
@@ -49,10 +49,16 @@ impl Verifier<'_> {
         let list = |all: &[Sharding]| all.iter().map(|s| format!("[{s}]")).collect::<Vec<_>>().join(",");
         let said = || format!("{} -> {} is wrong on {mesh}: ", list(inputs), list(outputs));
         let mut random = Random::new(self.seed ^ 0x3E57);
+        let rounds = inputs.iter().any(is_of_norms);
+        let tolerance = if rounds { self.tolerance.max(ROOTS) } else { self.tolerance };
         for _ in 0..SETS {
-            let wholes: Vec<Tensor> = (shapes.inputs.iter().enumerate())
+            let mut wholes: Vec<Tensor> = (shapes.inputs.iter().enumerate())
                 .map(|(i, s)| Tensor::new(s, self.data_of(i).whole(s, &mut random)))
                 .collect();
+            // Terms of norms denote no negative number.
+            for (whole, _) in wholes.iter_mut().zip(inputs).filter(|(_, s)| is_of_norms(s)) {
+                whole.data.iter_mut().for_each(|x| *x = x.abs());
+            }
             let truths = on_the_whole(self, &shapes, &wholes)?;
             let mut terms = Vec::with_capacity(inputs.len());
             for (i, (whole, s)) in wholes.iter().zip(inputs).enumerate() {
@@ -80,7 +86,7 @@ impl Verifier<'_> {
                 locals.push(out.map_err(|e| self.error(&shapes, format!("{}rank {rank} {e}", said())))?);
             }
             for (o, (sharding, truth)) in outputs.iter().zip(&truths).enumerate() {
-                same(self, o, sharding, truth, &locals)
+                same(tolerance, o, sharding, truth, &locals)
                     .map_err(|e| self.error(&shapes, format!("{}{}", said(), reason(&e))))?;
             }
         }

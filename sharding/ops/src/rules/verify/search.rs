@@ -1,6 +1,6 @@
 //! Every combination that an op might have: the true ones.
 //!
-//! Operands take `R`, `S(d)` or `P(op)`, and once more with every `S(d)` strided by 2, never mixed. The local op is run
+//! Operands take `R`, `S(d)` or `P(op)`, norms of the exponents that the rows have, and once more with every `S(d)` strided by 2, never mixed. The local op is run
 //! once for each combination of inputs, and each output is compared in all its placements at once, so that the work is
 //! the product over the *inputs*. Combinations with fewest parts that are not `R` come first, and a budget ends the list.
 
@@ -9,6 +9,7 @@ use super::candidate::{Candidate, KINDS, is_also, placement};
 use super::trial::{Shapes, Trial};
 use crate::Error;
 use crate::rules::row::Entry;
+use reshard_sharding::ReduceOp;
 
 /// What was found true.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,10 +72,19 @@ struct Live {
 }
 
 /// The true rows of calls whose operands have the same numbers of dims.
-pub(super) fn search(v: &Verifier<'_>, calls: &[&Shapes], seed: u64, sets: usize) -> Result<Truths, Error> {
+pub(super) fn search(
+    v: &Verifier<'_>,
+    calls: &[&Shapes],
+    norms: &[ReduceOp],
+    seed: u64,
+    sets: usize,
+) -> Result<Truths, Error> {
     let Some(first) = calls.first() else { return Ok(Truths { found: Vec::new(), tried: 0, of: 0 }) };
-    let of_inputs: Vec<Vec<Entry>> = first.inputs.iter().map(|s| Entry::all(s.len()).collect()).collect();
-    let of_outputs: Vec<Vec<Entry>> = first.outputs.iter().map(|s| Entry::all(s.len()).collect()).collect();
+    let options = |shape: &Vec<usize>| -> Vec<Entry> {
+        Entry::all(shape.len()).chain(norms.iter().copied().map(Entry::Partial)).collect()
+    };
+    let of_inputs: Vec<Vec<Entry>> = first.inputs.iter().map(options).collect();
+    let of_outputs: Vec<Vec<Entry>> = first.outputs.iter().map(options).collect();
     let of = of_inputs.iter().map(Vec::len).try_fold(1usize, usize::checked_mul).unwrap_or(usize::MAX);
     let mut live: Vec<Live> = combinations(&of_inputs, v.budget)
         .into_iter()
@@ -139,6 +149,11 @@ fn step(v: &Verifier<'_>, trial: &Trial<'_>, l: &mut Live, of_outputs: &[Vec<Ent
     let even = l.inputs.iter().zip(&trial.shapes.inputs).all(|(&e, s)| divides(e, s));
     let inputs: Vec<_> = l.inputs.iter().map(|&e| placement(e, kind)).collect();
     let replicated: Vec<_> = of_outputs.iter().map(|_| placement(Entry::Replicate, 1)).collect();
+    let Ok(magnitudes) = trial.on_magnitudes(&inputs) else {
+        l.outputs.iter_mut().flatten().for_each(|s| *s = State::False);
+        return;
+    };
+    let trial = magnitudes.as_deref().unwrap_or(trial);
     for set in 0..trial.sets() {
         let all: Vec<_> = inputs.iter().chain(&replicated).cloned().collect();
         let once = if v.wants { None } else { Some(trial.run(set, &all)) };

@@ -107,6 +107,27 @@ pub fn all() -> Vec<Example> {
             Data::Real,
         ),
         (
+            "norm(p=3)",
+            "norm(p=3,dims=[1])",
+            "norm(p=3,dims=[0,2],keepdim=true)",
+            |v| v.iter().map(|x| x.abs().powi(3)).sum::<f64>().cbrt(),
+            Data::Real,
+        ),
+        (
+            "norm(p=-inf)",
+            "norm(p=-inf,dims=[1])",
+            "norm(p=-inf,dims=[0,2],keepdim=true)",
+            |v| v.iter().fold(f64::INFINITY, |a, x| f64::min(a, x.abs())),
+            Data::Real,
+        ),
+        (
+            "norm(p=-1)",
+            "norm(p=-1,dims=[1])",
+            "norm(p=-1,dims=[0,2],keepdim=true)",
+            |v| 1.0 / v.iter().map(|x| 1.0 / x.abs()).sum::<f64>(),
+            Data::Positive,
+        ),
+        (
             "norm(p=0)",
             "norm(p=0,dims=[1])",
             "norm(p=0,dims=[0,2],keepdim=true)",
@@ -118,6 +139,13 @@ pub fn all() -> Vec<Example> {
         out.push(example(a, two, whole(f)).data(&[data]).near());
         out.push(example(b, two, last(f)).data(&[data]).near());
         out.push(example(c, three, kept(f)).data(&[data]).near());
+    }
+    let power = |p: f64| move |v: &[f64]| v.iter().map(|x| x.abs().powf(p)).sum::<f64>().powf(1.0 / p);
+    for (call, p) in
+        [("linalg_vector_norm(p=2.5)", 2.5), ("linalg_vector_norm(p=0.5)", 0.5), ("linalg_vector_norm", 2.0)]
+    {
+        let norm = move |l: &LocalView<'_>| vec![over(&x(l, 0), &[0, 1], false, power(p))];
+        out.push(example(call, two, norm).data(&[Data::Real]).near());
     }
     let small = Data::Made(|shape, r| {
         Data::Integers

@@ -229,9 +229,8 @@ impl<'a> Problem<'a> {
                 if b == PARTIAL && first != last && !by_common {
                     b = PARTIAL_LATER;
                 }
-                let average = Place::Partial(ReduceOp::Avg);
-                let fills = self.common.is_some() && first != average;
-                let ends_avg = last == average;
+                let fills = self.common.is_some() && !first.is_average();
+                let ends_avg = last.is_average();
                 self.from.push(a);
                 self.to.push(b);
                 self.moving += usize::from(a != b);

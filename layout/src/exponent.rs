@@ -1,0 +1,137 @@
+//! Exponents of norms.
+//!
+//! The `p` of `(|x_0|^p + |x_1|^p + ..)^(1/p)`, a decimal with at most three places, or infinity. It is kept as a number of
+//! thousandths, so that it can be compared, hashed and printed exactly; its value is the double nearest to the decimal, which
+//! is what a program means that writes `2.5` or `3.3`. Reductions name it in two crates that have only this one in common.
+
+use std::fmt;
+use std::num::NonZeroU16;
+use std::str::FromStr;
+
+/// The exponent of a norm: 0.001 to 65.534 in steps of 0.001, or infinity.
+///
+/// ```
+/// use reshard_layout::Exponent;
+/// let p: Exponent = "2.5".parse().unwrap();
+/// assert_eq!((p.to_string().as_str(), p.value()), ("2.5", 2.5));
+/// assert_eq!("inf".parse(), Ok(Exponent::INFINITY));
+/// assert_eq!(Exponent::of(2.0), Some(Exponent::TWO));
+/// let error = "0".parse::<Exponent>().unwrap_err();
+/// assert_eq!(error.to_string(), "an exponent of a norm is 0.001 to 65.534 with at most three decimals, or inf, not 0");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Exponent(NonZeroU16);
+
+/// What stands for infinity.
+const INFINITE: NonZeroU16 = NonZeroU16::MAX;
+
+impl Exponent {
+    /// The sum of magnitudes.
+    pub const ONE: Exponent = Exponent(NonZeroU16::new(1000).unwrap());
+    /// The Euclidean norm.
+    pub const TWO: Exponent = Exponent(NonZeroU16::new(2000).unwrap());
+    /// The cube root of the sum of cubes.
+    pub const THREE: Exponent = Exponent(NonZeroU16::new(3000).unwrap());
+    /// The greatest magnitude.
+    pub const INFINITY: Exponent = Exponent(INFINITE);
+
+    /// The exponent with this value; none for what is no such decimal.
+    pub fn of(p: f64) -> Option<Exponent> {
+        if p.is_nan() {
+            return None;
+        }
+        p.to_string().parse().ok()
+    }
+
+    /// Whether it is infinity.
+    pub const fn is_infinite(self) -> bool {
+        self.0.get() == INFINITE.get()
+    }
+
+    /// The value: the double nearest to the decimal, or infinity.
+    pub fn value(self) -> f64 {
+        if self.is_infinite() { f64::INFINITY } else { f64::from(self.0.get()) / 1000.0 }
+    }
+}
+
+impl fmt::Display for Exponent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.value())
+    }
+}
+
+/// A text that is no exponent of a norm.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoExponent(String);
+
+impl fmt::Display for NoExponent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = &self.0;
+        write!(f, "an exponent of a norm is 0.001 to 65.534 with at most three decimals, or inf, not {text}")
+    }
+}
+
+impl std::error::Error for NoExponent {}
+
+impl FromStr for Exponent {
+    type Err = NoExponent;
+
+    fn from_str(text: &str) -> Result<Exponent, NoExponent> {
+        if text == "inf" {
+            return Ok(Exponent::INFINITY);
+        }
+        let thousandths = || -> Option<NonZeroU16> {
+            let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
+            let digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
+            let decimals = if digits(decimals) { decimals.trim_end_matches('0') } else { return None };
+            if !digits(whole) || decimals.len() > 3 {
+                return None;
+            }
+            let n: u16 = whole.parse::<u16>().ok()?.checked_mul(1000)?;
+            NonZeroU16::new(n.checked_add(format!("{decimals:0<3}").parse().ok()?)?)
+                .filter(|n| *n != INFINITE)
+        };
+        thousandths().map(Exponent).ok_or_else(|| NoExponent(text.chars().take(40).collect()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_exponent_is_the_decimal_that_it_prints() {
+        for n in (1..=u16::MAX).filter_map(NonZeroU16::new) {
+            let p = Exponent(n);
+            assert_eq!(p.to_string().parse(), Ok(p));
+            assert_eq!(Exponent::of(p.value()), Some(p));
+            if !p.is_infinite() {
+                let thousandths: f64 = format!("{:.3}", p.value()).replace('.', "").parse().unwrap();
+                assert_eq!(thousandths, f64::from(n.get()));
+                assert_eq!(p.to_string().parse::<f64>().unwrap(), p.value());
+            }
+        }
+        for (a, b) in [("2.0", "2"), ("02", "2"), ("2.500", "2.5"), ("0.5", "0.5"), ("65.534", "65.534")] {
+            assert_eq!(a.parse::<Exponent>().unwrap().to_string(), b);
+        }
+    }
+
+    #[test]
+    fn what_is_no_exponent_is_refused_in_a_sentence() {
+        let long = "1".repeat(1000);
+        for text in [
+            "", "0", "0.0", "-1", "65.535", "65.5350", "66", "1.0001", "2.", ".5", "1e3", "+2", "NaN",
+            "infinity", &long,
+        ] {
+            let error = text.parse::<Exponent>().unwrap_err().to_string();
+            assert!(
+                error.starts_with("an exponent of a norm is 0.001 to 65.534") && error.len() < 140,
+                "{error}"
+            );
+        }
+        for p in [0.0, -1.0, 0.0001, 65.535, 1e300, f64::NAN, f64::NEG_INFINITY, 1.0 / 3.0] {
+            assert_eq!(Exponent::of(p), None, "{p}");
+        }
+        assert_eq!(Exponent::of(f64::INFINITY), Some(Exponent::INFINITY));
+    }
+}
