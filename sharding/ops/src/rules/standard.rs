@@ -1,5 +1,11 @@
 //! The ops whose rule needs neither arguments nor shapes: each rule once, with the names that have it.
 
+mod elementwise;
+mod matrices;
+mod optimizers;
+mod random;
+mod special;
+
 use super::builder::RuleBuilder;
 use super::factor::Dim::{self, Rest};
 use super::factor::Role;
@@ -23,8 +29,20 @@ fn one(factor: char) -> Dim {
 type Alike = (&'static [&'static str], RuleBuilder);
 
 /// All of them.
-#[rustfmt::skip]
 pub(super) fn rules() -> Vec<Alike> {
+    [
+        common(),
+        elementwise::rules(),
+        special::rules(),
+        random::rules(),
+        matrices::rules(),
+        optimizers::rules(),
+    ]
+    .concat()
+}
+
+#[rustfmt::skip]
+fn common() -> Vec<Alike> {
     vec![
         // Pointwise, one input. What increases lets greatest and least terms pass, also the identities of empty
         // shards: log and sqrt do not, which have no value for -inf.

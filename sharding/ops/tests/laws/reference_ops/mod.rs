@@ -4,11 +4,16 @@
 #![allow(clippy::wildcard_enum_match_arm, clippy::items_after_statements, reason = "short definitions")]
 
 mod along;
+mod elementwise;
 mod indexing;
+mod matrices;
+mod optimizers;
 mod pointwise;
 mod products;
+mod random;
 mod reductions;
 mod shapes;
+mod special;
 mod windows;
 
 use std::cell::Cell;
@@ -217,9 +222,14 @@ pub fn noise(element: usize) -> f64 {
 pub fn all() -> Vec<Example> {
     [
         pointwise::all(),
+        elementwise::all(),
+        special::all(),
+        random::all(),
+        optimizers::all(),
         reductions::all(),
         along::all(),
         products::all(),
+        matrices::all(),
         windows::all(),
         indexing::all(),
         shapes::all(),
