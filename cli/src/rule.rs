@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use clap::Args;
-use reshard_ops::rules::{Call, Op, Rule, Strategy, Table};
+use reshard_ops::rules::{Call, Op, Parameter, Rule, Strategy, Table};
 use serde::{Deserialize, Serialize};
 
 use super::arguments::Format;
@@ -53,6 +53,7 @@ struct Request {
 #[derive(Debug, Serialize)]
 struct Answer {
     op: String,
+    arguments: Vec<ArgumentAnswer>,
     /// None for a view, which regroups the digits of all axes at once.
     rule: Option<String>,
     strategies: Vec<StrategyAnswer>,
@@ -72,13 +73,23 @@ pub(super) struct StrategyAnswer {
     text: String,
 }
 
+/// An argument that an op takes.
+#[derive(Debug, Serialize)]
+struct ArgumentAnswer {
+    name: String,
+    r#type: String,
+    /// None where it has to be given.
+    default: Option<String>,
+    text: String,
+}
+
 /// An op of the table.
 #[derive(Debug, Serialize)]
 struct Named {
     op: String,
     /// None where it depends on the arguments or the shapes.
     rule: Option<String>,
-    arguments: Vec<String>,
+    arguments: Vec<ArgumentAnswer>,
 }
 
 /// All ops of the table.
@@ -107,27 +118,27 @@ fn answer(table: &Table, request: &Request) -> Result<Answer, CliError> {
     if let Some(inputs) = request.shapes.dims()? {
         let op = ops::bind(table, &call, &inputs, outputs.as_deref())?;
         let strategies = op.strategies();
-        return Ok(Answer::of(&call, op.rule(), &strategies, Some(inputs), false));
+        return Ok(Answer::of(table, &call, op.rule(), &strategies, Some(inputs), false));
     }
     if outputs.is_some() {
         let message = "`out_shapes` says nothing without `shapes`, the shapes of the inputs";
         return Err(CliError::refused("usage", message));
     }
     if let Some(rule) = ops::stated(table, &call) {
-        return Ok(Answer::of(&call, Some(rule), &rule.strategies(), None, false));
+        return Ok(Answer::of(table, &call, Some(rule), &rule.strategies(), None, false));
     }
     let (op, inputs) = assume(table, &call)?;
     let strategies = op.rule().map_or_else(Vec::new, Rule::strategies);
-    Ok(Answer::of(&call, op.rule(), &strategies, Some(inputs), true))
+    Ok(Answer::of(table, &call, op.rule(), &strategies, Some(inputs), true))
 }
 
 /// The op of a call on the first small shapes that it takes, and these.
 fn assume(table: &Table, call: &Call) -> Result<(Op, Vec<Vec<usize>>), CliError> {
-    if let Call::Named { name, arguments } = call {
-        let knows = |known: &[String]| arguments.iter().all(|(key, _)| known.contains(key));
-        if !table.parameters(name).is_some_and(knows) {
+    if let Call::Named { name, .. } = call {
+        match table.parameters(name) {
             // No shapes help.
-            return Ok((table.op(call, &[])?, Vec::new()));
+            None => return Ok((table.op(call, &[])?, Vec::new())),
+            Some(parameters) => parameters.check(call)?,
         }
     }
     let fits = |inputs: Vec<Vec<usize>>| ops::bind(table, call, &inputs, None).ok().map(|op| (op, inputs));
@@ -162,8 +173,26 @@ fn small() -> impl Iterator<Item = Vec<Vec<usize>>> {
     few.chain(more).chain([Vec::new()])
 }
 
+/// The arguments of an op, with their types and defaults.
+fn arguments(table: &Table, name: &str) -> Vec<ArgumentAnswer> {
+    let one = |p: &Parameter| ArgumentAnswer {
+        name: p.name().to_owned(),
+        r#type: p.kind().to_string(),
+        default: p.default_text(),
+        text: p.to_string(),
+    };
+    table.parameters(name).map_or_else(Vec::new, |all| all.iter().map(one).collect())
+}
+
+/// `softmax(dim: dim = -1)`.
+fn signature(name: &str, arguments: &[ArgumentAnswer]) -> String {
+    let texts: Vec<&str> = arguments.iter().map(|a| a.text.as_str()).collect();
+    format!("{name}({})", texts.join(", "))
+}
+
 impl Answer {
     fn of(
+        table: &Table,
         call: &Call,
         rule: Option<&Rule>,
         strategies: &[Strategy],
@@ -172,6 +201,10 @@ impl Answer {
     ) -> Self {
         Self {
             op: call.to_string(),
+            arguments: match call {
+                Call::Named { name, .. } => arguments(table, name),
+                Call::Rule(_) => Vec::new(),
+            },
             rule: rule.map(ToString::to_string),
             strategies: strategies.iter().map(StrategyAnswer::of).collect(),
             shapes,
@@ -179,12 +212,16 @@ impl Answer {
         }
     }
 
-    /// The rule, and one strategy a line.
+    /// The arguments if there are any, the rule, and one strategy a line.
     fn text(&self) -> String {
-        let mut text = self.rule.clone().unwrap_or_else(|| {
-            "a view: it regroups the digits of all axes at once, and has no strategies of one (see reshard view)"
-                .to_owned()
-        });
+        let mut text = String::new();
+        if !self.arguments.is_empty() {
+            let name = self.op.split('(').next().unwrap_or_default();
+            let _ = writeln!(text, "{}", signature(name, &self.arguments));
+        }
+        text.push_str(self.rule.as_deref().unwrap_or(
+            "a view: it regroups the digits of all axes at once, and has no strategies of one (see reshard view)",
+        ));
         if let (Some(shapes), true) = (&self.shapes, self.assumed) {
             let shapes: Vec<String> =
                 shapes.iter().map(|shape| format!("{shape:?}").replace(' ', "")).collect();
@@ -215,16 +252,16 @@ impl Names {
         let named = |name: &str| Named {
             op: name.to_owned(),
             rule: table.rule(name).map(ToString::to_string),
-            arguments: table.parameters(name).unwrap_or_default().to_vec(),
+            arguments: arguments(table, name),
         };
         Self { ops: table.names().map(named).collect() }
     }
 
-    /// `mm        mk,kn->mn`, and `softmax(dim)`.
+    /// `mm        mk,kn->mn`, and `softmax(dim: dim = -1)`.
     fn text(&self) -> String {
         let call = |op: &Named| match &op.arguments[..] {
             [] => op.op.clone(),
-            arguments => format!("{}({})", op.op, arguments.join(",")),
+            arguments => signature(&op.op, arguments),
         };
         let width = self.ops.iter().filter(|op| op.rule.is_some()).map(|op| op.op.len()).max().unwrap_or(0);
         let mut text = String::new();

@@ -26,6 +26,17 @@ pub enum Value {
     Word(String),
 }
 
+impl Value {
+    /// The numbers of a list, or a number alone; none of anything else.
+    pub(super) fn as_list(&self) -> &[i64] {
+        match self {
+            Value::Number(n) => core::slice::from_ref(n),
+            Value::Numbers(list) => list,
+            Value::Flag(_) | Value::Word(_) => &[],
+        }
+    }
+}
+
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -146,23 +157,25 @@ impl FromStr for Call {
     }
 }
 
-fn word<'a>(r: &mut Cursor<'a>) -> &'a str {
+/// The longest run of characters of a name.
+pub(super) fn word<'a>(r: &mut Cursor<'a>) -> &'a str {
     r.take_while(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.')
 }
 
-fn value(r: &mut Cursor<'_>) -> Result<Value, Error> {
+/// An argument's value.
+pub(super) fn value(r: &mut Cursor<'_>) -> Result<Value, Error> {
     if r.eat("[") {
         let mut list = Vec::new();
         while !r.eat("]") {
             if !list.is_empty() {
                 r.expect(",")?;
             }
-            list.push(number(r)?);
+            list.push(whole(r)?);
         }
         return Ok(Value::Numbers(list));
     }
     if r.rest().starts_with(|c: char| c.is_ascii_digit() || c == '-') {
-        return number(r).map(Value::Number);
+        return whole(r).map(Value::Number);
     }
     let at = r.here();
     Ok(match word(r) {
@@ -173,7 +186,8 @@ fn value(r: &mut Cursor<'_>) -> Result<Value, Error> {
     })
 }
 
-fn number(r: &mut Cursor<'_>) -> Result<i64, Error> {
+/// A whole number, which may be negative.
+pub(super) fn whole(r: &mut Cursor<'_>) -> Result<i64, Error> {
     let negative = r.eat("-");
     let n = r.number("a whole number")? as i64;
     Ok(if negative { -n } else { n })

@@ -1,22 +1,39 @@
 //! What a family is asked: a call and the shapes of its inputs; and how it answers.
 
 use core::fmt;
+use std::borrow::Cow;
 
 use crate::Error;
 use crate::rules::call::{Call, Value};
 use crate::rules::factor::Dim;
 use crate::rules::op::{Brackets, Op};
+use crate::rules::parameter::{DefaultValue, Parameter, ParameterKind, Parameters};
 use crate::rules::rule::Rule;
 
 /// A call of a family of ops on inputs of these shapes.
 ///
-/// Its methods read arguments and check them; [`Request::op`] answers with a rule.
+/// The arguments are checked against what the family declares before it sees them: its methods read values, of which one that
+/// is not given is its default. [`Request::op`] answers with a rule.
+///
+/// ```
+/// use reshard_ops::rules::{Role, RuleBuilder, Table};
+/// let mut table = Table::empty();
+/// table.add_family("centred", "dim: dim = -1".parse()?, |r| {
+///     let (dim, letters) = (r.dim("dim")?, r.letters(r.input(0)?.len())?);
+///     let rule = RuleBuilder::new().input(letters.iter().copied()).output(letters.iter().copied());
+///     r.op(&rule.role(letters[dim], Role::Replicate).build()?)
+/// });
+/// let op = table.op(&"centred".parse()?, &[&[4, 6]])?;
+/// assert_eq!(op.strategies()[0].to_string(), "S(a0) -> S(a0)");
+/// # Ok::<(), reshard_ops::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Request<'a> {
     /// The call.
     pub call: &'a Call,
     /// The shapes of the inputs.
     pub inputs: &'a [&'a [usize]],
+    pub(super) parameters: &'a Parameters,
 }
 
 impl Request<'_> {
@@ -42,110 +59,109 @@ impl Request<'_> {
         }))
     }
 
+    /// What holds for an argument: what the call says, or else its default; nothing where the op does without, or where it is
+    /// all dims.
+    fn value(&self, key: &str) -> Result<Option<Cow<'_, Value>>, Error> {
+        let p = self.declared(key)?;
+        if let Some(value) = self.call.argument(key) {
+            return Ok(Some(Cow::Borrowed(value)));
+        }
+        match p.default_value() {
+            DefaultValue::Required => Err(self.error(format!("needs {key}"))),
+            DefaultValue::Absent | DefaultValue::All => Ok(None),
+            DefaultValue::Value(value) => Ok(Some(Cow::Borrowed(value))),
+            // An earlier one, so that this comes to an end.
+            DefaultValue::Same(other) => self.value(other),
+        }
+    }
+
+    fn declared(&self, key: &str) -> Result<&Parameter, Error> {
+        let unknown = || self.error(format!("the family reads {key}, which it does not declare"));
+        self.parameters.get(key).ok_or_else(unknown)
+    }
+
+    /// The value of an argument as the family takes it.
+    fn read<T>(&self, key: &str, what: &str, take: impl FnOnce(&Value) -> Option<T>) -> Result<T, Error> {
+        let value = self.value(key)?;
+        let unfit =
+            || self.error(format!("the family reads {key} as {what}, and declares {}", self.parameters));
+        value.as_deref().and_then(take).ok_or_else(unfit)
+    }
+
+    /// Whether an argument has a value, given or by default.
+    pub fn has(&self, key: &str) -> Result<bool, Error> {
+        self.value(key).map(|v| v.is_some())
+    }
+
     /// A whole number.
-    pub fn number(&self, key: &str) -> Result<Option<i64>, Error> {
-        match self.call.argument(key) {
-            None => Ok(None),
-            Some(Value::Number(n)) => Ok(Some(*n)),
-            Some(v @ (Value::Flag(_) | Value::Numbers(_) | Value::Word(_))) => {
-                Err(self.error(format!("{key} is {v}, and should be a whole number")))
-            }
-        }
+    pub fn number(&self, key: &str) -> Result<i64, Error> {
+        self.read(key, "a whole number", |value| match value {
+            Value::Number(n) => Some(*n),
+            Value::Flag(_) | Value::Numbers(_) | Value::Word(_) => None,
+        })
     }
 
-    /// A whole number of at least `least`, or else `default`.
-    pub fn at_least(&self, key: &str, least: usize, default: usize) -> Result<usize, Error> {
-        match self.number(key)? {
-            None => Ok(default),
-            Some(n) if n >= least as i64 => Ok(n as usize),
-            Some(n) => Err(self.error(format!("{key} is {n}, and should be at least {least}"))),
-        }
+    /// A whole number that is declared not to be negative.
+    pub fn size(&self, key: &str) -> Result<usize, Error> {
+        self.read(key, "a size", |value| match value {
+            Value::Number(n) => usize::try_from(*n).ok(),
+            Value::Flag(_) | Value::Numbers(_) | Value::Word(_) => None,
+        })
     }
 
-    /// A whole number that has to be given.
-    pub fn required(&self, key: &str, least: usize) -> Result<usize, Error> {
-        if self.call.argument(key).is_none() {
-            return Err(self.error(format!(
-                "needs {key}: write {}",
-                self.call.clone().with(key, Value::Number(least as i64))
-            )));
-        }
-        self.at_least(key, least, least)
+    /// True or false.
+    pub fn flag(&self, key: &str) -> Result<bool, Error> {
+        self.read(key, "a flag", |value| match value {
+            Value::Flag(b) => Some(*b),
+            Value::Number(_) | Value::Numbers(_) | Value::Word(_) => None,
+        })
     }
 
-    /// Yes or no.
-    pub fn flag(&self, key: &str, default: bool) -> Result<bool, Error> {
-        match self.call.argument(key) {
-            None => Ok(default),
-            Some(Value::Flag(b)) => Ok(*b),
-            Some(v @ (Value::Number(_) | Value::Numbers(_) | Value::Word(_))) => {
-                Err(self.error(format!("{key} is {v}, and should be true or false")))
-            }
-        }
-    }
-
-    /// One of these words; the first is what holds where nothing is said.
-    pub fn word<'w>(&self, key: &str, words: &[&'w str]) -> Result<&'w str, Error> {
-        let Some(value) = self.call.argument(key) else { return Ok(words[0]) };
-        let text = value.to_string();
-        words
-            .iter()
-            .find(|w| **w == text)
-            .copied()
-            .ok_or_else(|| self.error(format!("{key} is {text}, and should be {}", words.join(" or "))))
+    /// One of the words that are declared; of an argument of any value, its text.
+    pub fn word(&self, key: &str) -> Result<String, Error> {
+        self.read(key, "a word", |value| Some(value.to_string()))
     }
 
     /// A list of whole numbers; a number alone is a list of it.
-    pub fn numbers(&self, key: &str) -> Result<Option<Vec<i64>>, Error> {
-        match self.call.argument(key) {
-            None => Ok(None),
-            Some(Value::Number(n)) => Ok(Some(vec![*n])),
-            Some(Value::Numbers(list)) => Ok(Some(list.clone())),
-            Some(v @ (Value::Flag(_) | Value::Word(_))) => {
-                Err(self.error(format!("{key} is {v}, and should be a list of whole numbers")))
-            }
-        }
+    pub fn numbers(&self, key: &str) -> Result<Vec<i64>, Error> {
+        self.read(key, "a list of numbers", |value| match value {
+            Value::Number(_) | Value::Numbers(_) => Some(value.as_list().to_vec()),
+            Value::Flag(_) | Value::Word(_) => None,
+        })
     }
 
-    /// Sizes: a list of numbers of at least `least`.
-    pub fn sizes(&self, key: &str, least: usize) -> Result<Option<Vec<usize>>, Error> {
-        let Some(list) = self.numbers(key)? else { return Ok(None) };
-        let size = |&n: &i64| {
-            if n >= least as i64 {
-                return Ok(n as usize);
-            }
-            Err(self.error(format!("{key} has {n}, and should have numbers of at least {least}")))
-        };
-        list.iter().map(size).collect::<Result<_, _>>().map(Some)
+    /// A list of whole numbers that are declared not to be negative.
+    pub fn sizes(&self, key: &str) -> Result<Vec<usize>, Error> {
+        let size = |&n: &i64| usize::try_from(n).ok();
+        self.read(key, "sizes", |value| match value {
+            Value::Number(_) | Value::Numbers(_) => value.as_list().iter().map(size).collect(),
+            Value::Flag(_) | Value::Word(_) => None,
+        })
     }
 
     /// For each of `n` spatial dims a number: a list of `n`, or one for all.
-    pub fn spatial(&self, key: &str, n: usize, least: usize, default: usize) -> Result<Vec<usize>, Error> {
-        match self.sizes(key, least)? {
-            None => Ok(vec![default; n]),
-            Some(list) if list.len() == 1 => Ok(vec![list[0]; n]),
-            Some(list) if list.len() == n => Ok(list),
-            Some(list) => Err(self.error(format!("{key} has {} numbers for {n} spatial dims", list.len()))),
+    pub fn spatial(&self, key: &str, n: usize) -> Result<Vec<usize>, Error> {
+        let list = self.sizes(key)?;
+        match list.len() {
+            1 => Ok(vec![list[0]; n]),
+            of if of == n => Ok(list),
+            of => Err(self.error(format!("{key} has {of} numbers for {n} spatial dims"))),
         }
     }
 
-    /// A dim of `dims`, which may be counted from the end.
-    pub fn resolve(&self, key: &str, dim: i64, dims: usize) -> Result<usize, Error> {
-        let n = dims as i64;
-        if (-n..n).contains(&dim) {
-            return Ok((if dim < 0 { dim + n } else { dim }) as usize);
+    /// The dim that an argument names, counted from the start.
+    pub fn dim(&self, key: &str) -> Result<usize, Error> {
+        let dim = self.number(key)?;
+        self.resolve(key, dim, self.dims_to_name(key)?)
+    }
+
+    /// The dims that an argument names, each once, counted from the start; all of them where that is the default.
+    pub fn dims(&self, key: &str) -> Result<Vec<usize>, Error> {
+        let dims = self.dims_to_name(key)?;
+        if *self.declared(key)?.default_value() == DefaultValue::All && self.value(key)?.is_none() {
+            return Ok((0..dims).collect());
         }
-        Err(self.error(format!("{key}={dim} is no dim of a tensor with {dims} dims")))
-    }
-
-    /// The dim of this key among `dims`, or `default` of them.
-    pub fn dim(&self, key: &str, dims: usize, default: i64) -> Result<usize, Error> {
-        self.resolve(key, self.number(key)?.unwrap_or(default), dims)
-    }
-
-    /// The dims of this key, each once; all of them where nothing is said.
-    pub fn dims(&self, key: &str, dims: usize) -> Result<Vec<usize>, Error> {
-        let Some(list) = self.numbers(key)? else { return Ok((0..dims).collect()) };
+        let list = self.numbers(key)?;
         let mut out = Vec::with_capacity(list.len());
         for dim in list {
             let d = self.resolve(key, dim, dims)?;
@@ -155,6 +171,41 @@ impl Request<'_> {
             out.push(d);
         }
         Ok(out)
+    }
+
+    /// How many of the first input's last dims.
+    pub fn count(&self, key: &str) -> Result<usize, Error> {
+        let (n, rank) = (self.size(key)?, self.input(0)?.len());
+        if (1..=rank).contains(&n) {
+            return Ok(n);
+        }
+        Err(self.error(format!("{key} is {n}, and the input has {rank} dims")))
+    }
+
+    /// Of how many dims an argument names some.
+    fn dims_to_name(&self, key: &str) -> Result<usize, Error> {
+        let rank = self.input(0)?.len();
+        match self.declared(key)?.kind() {
+            ParameterKind::Dim(of) | ParameterKind::Dims(of) => Ok(of.count(rank)),
+            ParameterKind::Count
+            | ParameterKind::Number { .. }
+            | ParameterKind::Numbers { .. }
+            | ParameterKind::Spatial { .. }
+            | ParameterKind::Flag
+            | ParameterKind::Word(_)
+            | ParameterKind::Any => {
+                Err(self.error(format!("the family reads {key} as dims, and declares {}", self.parameters)))
+            }
+        }
+    }
+
+    /// A dim of `dims`, which may be counted from the end.
+    fn resolve(&self, key: &str, dim: i64, dims: usize) -> Result<usize, Error> {
+        let n = dims as i64;
+        if (-n..n).contains(&dim) {
+            return Ok((if dim < 0 { dim + n } else { dim }) as usize);
+        }
+        Err(self.error(format!("{key}={dim} is no dim of a tensor with {dims} dims")))
     }
 
     /// The shape of an input.

@@ -11,6 +11,7 @@ use crate::Error;
 use crate::rules::call::Call;
 use crate::rules::families;
 use crate::rules::op::Op;
+use crate::rules::parameter::Parameters;
 use crate::rules::request::Request;
 use crate::rules::rule::Rule;
 use crate::rules::standard;
@@ -21,14 +22,23 @@ type Family = dyn Fn(&Request<'_>) -> Result<Op, Error> + Send + Sync;
 #[derive(Clone)]
 enum Entry {
     Rule(Rule),
-    Family { parameters: Vec<String>, make: Arc<Family> },
+    Family { parameters: Parameters, make: Arc<Family> },
+}
+
+impl Entry {
+    fn parameters(&self) -> &Parameters {
+        match self {
+            Entry::Rule(_) => Parameters::NONE,
+            Entry::Family { parameters, .. } => parameters,
+        }
+    }
 }
 
 impl fmt::Debug for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Entry::Rule(rule) => write!(f, "{rule}"),
-            Entry::Family { parameters, .. } => write!(f, "family({})", parameters.join(",")),
+            Entry::Family { parameters, .. } => write!(f, "family({parameters})"),
         }
     }
 }
@@ -78,7 +88,10 @@ impl Table {
             }
         }
         for family in families::FAMILIES {
-            table.add_family(family.name, family.parameters, family.make);
+            match family.parameters.parse() {
+                Ok(parameters) => table.add_family(family.name, parameters, family.make),
+                Err(error) => debug_assert!(false, "{}: {error}", family.name),
+            }
         }
         table
     }
@@ -88,14 +101,27 @@ impl Table {
         self.entries.insert(name.to_owned(), Entry::Rule(rule));
     }
 
-    /// Adds ops whose rule depends on their arguments, of which these are the names, or on the shapes.
+    /// Adds ops whose rule depends on the shapes, or on arguments, which are declared with their types and defaults.
+    ///
+    /// ```
+    /// use reshard_ops::rules::{Dim, RuleBuilder, Table};
+    /// let mut table = Table::empty();
+    /// table.add_family("blur", "radius: number >= 1 = 1, dim: dim = -1".parse()?, |request| {
+    ///     let rank = request.input(0)?.len();
+    ///     let dims = request.dims_whole(rank, &[request.dim("dim")?])?;       // `a*`: no rank may hold a part
+    ///     request.op_to(&RuleBuilder::new().input(dims.clone()).output(dims).build()?, request.inputs)
+    /// });
+    /// assert_eq!(table.op(&"blur".parse()?, &[&[4, 6]])?.strategies()[0].to_string(), "S(a0) -> S(a0)");
+    /// let refused = table.op(&"blur(radius=0)".parse()?, &[&[4, 6]]).unwrap_err();
+    /// assert_eq!(refused.to_string(), "blur(radius=0): radius is 0, and should be a whole number of at least 1");
+    /// # Ok::<(), reshard_ops::Error>(())
+    /// ```
     pub fn add_family(
         &mut self,
         name: &str,
-        parameters: &[&str],
+        parameters: Parameters,
         make: impl Fn(&Request<'_>) -> Result<Op, Error> + Send + Sync + 'static,
     ) {
-        let parameters = parameters.iter().map(|&p| p.to_owned()).collect();
         self.entries.insert(name.to_owned(), Entry::Family { parameters, make: Arc::new(make) });
     }
 
@@ -105,11 +131,17 @@ impl Table {
     }
 
     /// The arguments that an op takes, or none if there is no such op.
-    pub fn parameters(&self, name: &str) -> Option<&[String]> {
-        self.entries.get(name).map(|e| match e {
-            Entry::Rule(_) => &[][..],
-            Entry::Family { parameters, .. } => parameters,
-        })
+    ///
+    /// ```
+    /// use reshard_ops::rules::Table;
+    /// let table = Table::standard();
+    /// let of = |name| table.parameters(name).map(ToString::to_string);
+    /// assert_eq!(of("sum").as_deref(), Some("dims: dims = all, keepdim: flag = false"));
+    /// assert_eq!(of("mm").as_deref(), Some(""));
+    /// assert_eq!(of("no_op"), None);
+    /// ```
+    pub fn parameters(&self, name: &str) -> Option<&Parameters> {
+        self.entries.get(name).map(Entry::parameters)
     }
 
     /// The rule of an op that needs no arguments, as it was added.
@@ -124,24 +156,15 @@ impl Table {
     ///
     /// Fails for names and arguments that it does not know, and for shapes that do not fit.
     pub fn op(&self, call: &Call, inputs: &[&[usize]]) -> Result<Op, Error> {
-        let (name, arguments) = match call {
+        let name = match call {
             Call::Rule(rule) => return Op::new(&rule.to_string(), rule, inputs),
-            Call::Named { name, arguments } => (name, arguments),
+            Call::Named { name, .. } => name,
         };
         let Some(entry) = self.entries.get(name) else { return Err(self.unknown(name)) };
-        let parameters = match entry {
-            Entry::Rule(_) => &[][..],
-            Entry::Family { parameters, .. } => parameters,
-        };
-        if let Some((key, _)) = arguments.iter().find(|(key, _)| !parameters.contains(key)) {
-            let takes = if parameters.is_empty() { "no arguments".to_owned() } else { parameters.join(", ") };
-            return Err(Error::Rule {
-                reason: format!("{call}: {name} has no argument {key}; it takes {takes}"),
-            });
-        }
+        entry.parameters().check(call)?;
         match entry {
             Entry::Rule(rule) => Op::new(name, rule, inputs),
-            Entry::Family { make, .. } => make(&Request { call, inputs }),
+            Entry::Family { parameters, make } => make(&Request { call, inputs, parameters }),
         }
     }
 
@@ -171,7 +194,8 @@ impl Table {
         if own == outputs {
             return Ok(op);
         }
-        Err(Request { call, inputs }.error(format!("gives outputs {own:?}, not {outputs:?}")))
+        let request = Request { call, inputs, parameters: Parameters::NONE };
+        Err(request.error(format!("gives outputs {own:?}, not {outputs:?}")))
     }
 
     fn unknown(&self, name: &str) -> Error {

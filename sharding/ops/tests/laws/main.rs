@@ -3,6 +3,7 @@
 mod cuts;
 mod enumeration;
 mod kept_rules;
+mod parameters;
 mod propagation;
 mod reference_ops;
 mod rules;

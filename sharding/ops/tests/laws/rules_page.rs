@@ -280,7 +280,7 @@ fn ops() -> String {
     let mut out =
         String::from("| op | rule, or strategies of a call | needs its region for |\n|---|---|---|\n");
     for name in table.names() {
-        let parameters = table.parameters(name).unwrap().join(", ");
+        let parameters = table.parameters(name).unwrap().to_string().replace('|', "\\|");
         let shown = if parameters.is_empty() { name.to_owned() } else { format!("{name}({parameters})") };
         let Some(e) = examples.iter().find(|e| e.name() == name) else {
             writeln!(out, "| {shown} | all axes at once: digits are regrouped | |").unwrap();

@@ -157,15 +157,19 @@ fn calls_are_checked_in_one_sentence() {
     for (call, shapes, message) in [
         ("sofmax", &[&[2, 3][..]][..], "no op sofmax: did you mean softmax?"),
         ("xyzzyplugh", &[], "no op xyzzyplugh; Table::names lists the"),
-        ("softmax(dims=[1])", &[&[2, 3]], "softmax has no argument dims; it takes dim"),
+        ("softmax(dims=[1])", &[&[2, 3]], "softmax has no argument dims; it takes dim: dim = -1"),
         ("mm(dim=1)", &[&[2, 3], &[3, 4]], "mm has no argument dim; it takes no arguments"),
         ("softmax(dim=2)", &[&[2, 3]], "softmax(dim=2) on [2,3]: dim=2 is no dim of a tensor with 2 dims"),
-        ("softmax(dim=true)", &[&[2, 3]], "dim is true, and should be a whole number"),
+        (
+            "softmax(dim=true)",
+            &[&[2, 3]],
+            "softmax(dim=true): dim is true, and should be a whole number, the dim",
+        ),
         ("sum(dims=[0,-2])", &[&[2, 3]], "dims names dim 0 twice"),
         ("sum(keepdim=1)", &[&[2, 3]], "keepdim is 1, and should be true or false"),
         ("sum", &[&[2], &[3]], "takes 1 input, not 2"),
         ("topk(k=4)", &[&[2, 3]], "k is 4, and dim 1 has 3"),
-        ("topk", &[&[2, 3]], "needs k: write topk(k=0)"),
+        ("topk", &[&[2, 3]], "topk: needs k, a whole number of at least 0: write topk(k=2)"),
         ("view(shape=[4,-1])", &[&[2, 3]], "6 elements do not fit that shape"),
         ("conv1d(groups=4)", &[&[2, 6, 5], &[4, 2, 3]], "dim 1 of input 0 is 6, which is not (gi)"),
         (
@@ -173,6 +177,28 @@ fn calls_are_checked_in_one_sentence() {
             &[&[2, 6, 2], &[4, 6, 3]],
             "a window of 3 with dilation 1 does not fit into 2 padded by 0",
         ),
+        (
+            "rms_norm(dims=[2])",
+            &[&[4, 6]],
+            "rms_norm has no argument dims; it takes last: number of dims = 1",
+        ),
+        (
+            "rms_norm(last=[1])",
+            &[&[4, 6]],
+            "last is [1], and should be a whole number of at least 1, how many of the last dims",
+        ),
+        ("layer_norm(last=3)", &[&[4, 6]], "last is 3, and the input has 2 dims"),
+        (
+            "max_pool2d",
+            &[&[2, 3, 4, 4]],
+            "needs kernel, a whole number of at least 1 or a list of one for each spatial",
+        ),
+        (
+            "expand(shape=[-2])",
+            &[&[1]],
+            "shape is [-2], and should be a list of whole numbers of at least -1",
+        ),
+        ("fft(dims=[-2])", &[&[4, 2]], "dims=-2 is no dim of a tensor with 1 dims"),
         ("cat(dim=0)", &[&[2, 3], &[2, 4]], "is 3 in input 0 and 4 in input 1"),
         (
             "scaled_dot_product_attention",

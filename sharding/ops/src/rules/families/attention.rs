@@ -12,7 +12,6 @@ use crate::rules::terms::multilinear;
 /// A mask is added to the logits: `qk`, `hqk` or `bhqk`, each dim as large or 1.
 pub(super) fn attention(r: &Request<'_>) -> Result<Op, Error> {
     let n = r.inputs_of(3..=4)?;
-    r.flag("causal", false)?;
     let (q, k, v) = (r.inputs[0], r.inputs[1], r.inputs[2]);
     if q.len() != 4 || k.len() != 4 || v.len() != 4 {
         return Err(r.error("needs batch, heads, length and width of queries, keys and values"));

@@ -16,20 +16,17 @@ fn made(r: &Request<'_>, shape: &[usize]) -> Result<Op, Error> {
 
 /// A shape.
 pub(super) fn filled(r: &Request<'_>) -> Result<Op, Error> {
-    match r.sizes("shape", 0)? {
-        Some(shape) => made(r, &shape),
-        None => Err(r.error("needs shape: write shape=[2,3]")),
-    }
+    made(r, &r.sizes("shape")?)
 }
 
 /// The numbers from 0.
 pub(super) fn arange(r: &Request<'_>) -> Result<Op, Error> {
-    let n = r.required("size", 0)?;
+    let n = r.size("size")?;
     made(r, &[n])
 }
 
 /// Ones on the diagonal of a square.
 pub(super) fn eye(r: &Request<'_>) -> Result<Op, Error> {
-    let n = r.required("size", 0)?;
+    let n = r.size("size")?;
     made(r, &[n, n])
 }

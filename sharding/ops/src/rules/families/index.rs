@@ -71,7 +71,7 @@ fn beside(r: &Request<'_>, dim: usize, index: &[usize]) -> Result<(Vec<Dim>, Vec
 /// `ij,ik->ik`: along `j` the sum of what each rank finds.
 pub(super) fn gather(r: &Request<'_>) -> Result<Op, Error> {
     r.inputs_of(2..=2)?;
-    let dim = r.dim("dim", r.inputs[0].len(), -1)?;
+    let dim = r.dim("dim")?;
     let (a, b) = beside(r, dim, r.inputs[1])?;
     let rule = RuleBuilder::new().input(a).input(b.clone()).output(b).passings(looked_up());
     r.op_to(&rule.build()?, &[r.inputs[1]])
@@ -80,9 +80,8 @@ pub(super) fn gather(r: &Request<'_>) -> Result<Op, Error> {
 /// `ij,k->ik`.
 pub(super) fn select(r: &Request<'_>) -> Result<Op, Error> {
     r.inputs_of(2..=2)?;
-    let rank = r.inputs[0].len();
-    let dim = r.dim("dim", rank, 0)?;
-    let letters = letters_but_k(r, rank)?;
+    let dim = r.dim("dim")?;
+    let letters = letters_but_k(r, r.inputs[0].len())?;
     let mut output = letters.clone();
     output[dim] = 'k';
     let rule = RuleBuilder::new().input(letters).input(['k']).output(output).passings(looked_up());
@@ -92,7 +91,10 @@ pub(super) fn select(r: &Request<'_>) -> Result<Op, Error> {
 /// `ij,ik,ik->ij`, or `ij,k,ik->ij` with one index for all: each rank writes where it holds.
 pub(super) fn scatter(r: &Request<'_>, one_index: bool, terms: Vec<Passing>) -> Result<Op, Error> {
     r.inputs_of(3..=3)?;
-    let dim = r.dim("dim", r.inputs[0].len(), 0)?;
+    scattered(r, r.dim("dim")?, one_index, terms)
+}
+
+fn scattered(r: &Request<'_>, dim: usize, one_index: bool, terms: Vec<Passing>) -> Result<Op, Error> {
     let (a, b) = beside(r, dim, r.inputs[2])?;
     if !one_index && r.inputs[1] != r.inputs[2] {
         return Err(r.error("the index and what is written have different shapes"));
@@ -104,14 +106,17 @@ pub(super) fn scatter(r: &Request<'_>, one_index: bool, terms: Vec<Passing>) -> 
 
 /// `x[index] = value`, or `+=`, along the first dim.
 pub(super) fn put(r: &Request<'_>) -> Result<Op, Error> {
-    let terms = if r.flag("accumulate", false)? { added() } else { copied() };
-    scatter(r, true, terms)
+    r.inputs_of(3..=3)?;
+    if r.inputs[0].is_empty() {
+        return Err(r.error("the first input has no dim to be indexed"));
+    }
+    scattered(r, 0, true, if r.flag("accumulate")? { added() } else { copied() })
 }
 
 /// A rule with a dim `c` of so many classes, by which no terms pass.
 fn classes(r: &Request<'_>, rule: RuleBuilder) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
-    let n = r.required("classes", 1)?;
+    let n = r.size("classes")?;
     r.op(&rule.size('c', n).passings([]).build()?)
 }
 
@@ -128,7 +133,7 @@ pub(super) fn bincount(r: &Request<'_>) -> Result<Op, Error> {
 /// `vd,bl->bd`: rows of a table, summed or averaged over a bag.
 pub(super) fn bag(r: &Request<'_>) -> Result<Op, Error> {
     r.inputs_of(2..=2)?;
-    let op = match r.word("mode", &["sum", "mean"])? {
+    let op = match r.word("mode")?.as_str() {
         "mean" => ReduceOp::Avg,
         _ => ReduceOp::Sum,
     };
@@ -140,7 +145,7 @@ pub(super) fn bag(r: &Request<'_>) -> Result<Op, Error> {
 pub(super) fn masked_fill(r: &Request<'_>) -> Result<Op, Error> {
     r.inputs_of(2..=2)?;
     // What is filled in has to be its own terms.
-    let its_own = match r.call.argument("value").map(ToString::to_string).as_deref() {
+    let its_own = match r.has("value")?.then(|| r.word("value")).transpose()?.as_deref() {
         Some("0") => Some(selecting([0])),
         Some("1") => Some(row([PROD, R], [PROD])),
         _ => None,

@@ -11,7 +11,7 @@ use reshard_sharding::ReduceOp;
 
 /// What is done with the losses: the role of a factor that is reduced, or none where it passes.
 fn role(r: &Request<'_>) -> Result<Option<Role>, Error> {
-    Ok(match r.word("reduction", &["mean", "sum", "none"])? {
+    Ok(match r.word("reduction")?.as_str() {
         "mean" => Some(Role::Reduce(ReduceOp::Avg)),
         "sum" => Some(Role::Reduce(ReduceOp::Sum)),
         _ => None,

@@ -20,141 +20,149 @@ use crate::rules::request::Request;
 use crate::rules::terms::{ALL, MAX, MIN, PROD, affine, linear, multilinear, row};
 use reshard_sharding::ReduceOp;
 
-/// A family: its name, the names of its arguments, and its rules.
+/// A family: its name, the arguments it takes in the notation of [`Parameters`](crate::rules::Parameters), and its rules.
 pub(super) struct Family {
     pub(super) name: &'static str,
-    pub(super) parameters: &'static [&'static str],
+    pub(super) parameters: &'static str,
     pub(super) make: fn(&Request<'_>) -> Result<Op, Error>,
 }
 
 macro_rules! families {
-    ($($name:literal ($($parameter:literal),*) => $make:expr;)*) => {
+    ($($name:literal ($parameters:expr) => $make:expr;)*) => {
         /// All of them.
         #[rustfmt::skip]
         pub(super) const FAMILIES: &[Family] = &[
-            $(Family { name: $name, parameters: &[$($parameter),*], make: $make },)*
+            $(Family { name: $name, parameters: $parameters, make: $make },)*
         ];
     };
 }
 
+// What several families take.
+const FOLD: &str = "dims: dims = all, keepdim: flag = false";
+const ARG: &str = "dim: dim = all, keepdim: flag = false";
+const CONV: &str = "stride: spatial >= 1 = 1, padding: spatial >= 0 = 0, dilation: spatial >= 1 = 1, groups: number >= 1 = 1";
+const TRANSPOSED: &str = "stride: spatial >= 1 = 1, padding: spatial >= 0 = 0, groups: number >= 1 = 1";
+const POOL: &str = "kernel: spatial >= 1, stride: spatial >= 1 = kernel, padding: spatial >= 0 = 0";
+const LOSS: &str = "reduction: mean|sum|none = mean";
+
 families! {
     // Reductions: over all dims where none is given.
-    "sum" ("dims", "keepdim") => |r| reduce::fold(r, Role::Reduce(ReduceOp::Sum), None);
-    "mean" ("dims", "keepdim") => |r| reduce::fold(r, Role::Reduce(ReduceOp::Avg), Some(vec![linear(ALL)]));
-    "prod" ("dims", "keepdim") => |r| reduce::fold(r, Role::Reduce(ReduceOp::Prod), None);
-    "amax" ("dims", "keepdim") => |r| reduce::fold(r, Role::Reduce(ReduceOp::Max), None);
-    "amin" ("dims", "keepdim") => |r| reduce::fold(r, Role::Reduce(ReduceOp::Min), None);
-    "any" ("dims", "keepdim") => |r| reduce::fold(r, Role::Reduce(ReduceOp::Max), NONE);
-    "all" ("dims", "keepdim") => |r| reduce::fold(r, Role::Reduce(ReduceOp::Min), NONE);
-    "count_nonzero" ("dims", "keepdim") => |r| reduce::fold(r, Role::Reduce(ReduceOp::Sum), NONE);
-    "var" ("dims", "keepdim") => |r| reduce::fold(r, Role::Replicate, NONE);
-    "std" ("dims", "keepdim") => |r| reduce::fold(r, Role::Replicate, NONE);
-    "logsumexp" ("dims", "keepdim") => |r| reduce::fold(r, Role::Replicate, NONE);
-    "norm" ("p", "dims", "keepdim") => reduce::norm;
-    "argmax" ("dim", "keepdim") => |r| reduce::one_dim(r, 1);
-    "argmin" ("dim", "keepdim") => |r| reduce::one_dim(r, 1);
-    "max" ("dim", "keepdim") => |r| reduce::one_dim(r, 2);
-    "min" ("dim", "keepdim") => |r| reduce::one_dim(r, 2);
-    "median" ("dim", "keepdim") => |r| reduce::one_dim(r, 1);
+    "sum" (FOLD) => |r| reduce::fold(r, Role::Reduce(ReduceOp::Sum), None);
+    "mean" (FOLD) => |r| reduce::fold(r, Role::Reduce(ReduceOp::Avg), Some(vec![linear(ALL)]));
+    "prod" (FOLD) => |r| reduce::fold(r, Role::Reduce(ReduceOp::Prod), None);
+    "amax" (FOLD) => |r| reduce::fold(r, Role::Reduce(ReduceOp::Max), None);
+    "amin" (FOLD) => |r| reduce::fold(r, Role::Reduce(ReduceOp::Min), None);
+    "any" (FOLD) => |r| reduce::fold(r, Role::Reduce(ReduceOp::Max), NONE);
+    "all" (FOLD) => |r| reduce::fold(r, Role::Reduce(ReduceOp::Min), NONE);
+    "count_nonzero" (FOLD) => |r| reduce::fold(r, Role::Reduce(ReduceOp::Sum), NONE);
+    "var" (FOLD) => |r| reduce::fold(r, Role::Replicate, NONE);
+    "std" (FOLD) => |r| reduce::fold(r, Role::Replicate, NONE);
+    "logsumexp" (FOLD) => |r| reduce::fold(r, Role::Replicate, NONE);
+    "norm" ("p: 2|1|0|inf = 2, dims: dims = all, keepdim: flag = false") => reduce::norm;
+    "argmax" (ARG) => |r| reduce::one_dim(r, 1);
+    "argmin" (ARG) => |r| reduce::one_dim(r, 1);
+    "max" (ARG) => |r| reduce::one_dim(r, 2);
+    "min" (ARG) => |r| reduce::one_dim(r, 2);
+    "median" (ARG) => |r| reduce::one_dim(r, 1);
     // Along a dim in which everything depends on everything.
-    "softmax" ("dim") => |r| normalize::along(r, 1, None);
-    "log_softmax" ("dim") => |r| normalize::along(r, 1, None);
-    "cumsum" ("dim") => |r| normalize::along(r, 1, Some(linear(ALL)));
-    "cumprod" ("dim") => |r| normalize::along(r, 1, Some(row([PROD], [PROD])));
-    "cummax" ("dim") => |r| normalize::along(r, 1, Some(row([MAX], [MAX])));
-    "cummin" ("dim") => |r| normalize::along(r, 1, Some(row([MIN], [MIN])));
-    "logcumsumexp" ("dim") => |r| normalize::along(r, 1, None);
-    "normalize" ("dim") => |r| normalize::along(r, 1, None);
-    "sort" ("dim") => |r| normalize::along(r, 2, None);
-    "argsort" ("dim") => |r| normalize::along(r, 1, None);
-    "topk" ("k", "dim") => normalize::topk;
-    "unique" ("count") => normalize::unique;
-    "fft" ("dims") => normalize::fft;
-    "clip_by_norm" () => normalize::clip;
-    "layer_norm" ("dims") => normalize::layer_norm;
-    "native_layer_norm" ("dims") => normalize::native_layer;
-    "rms_norm" ("dims") => normalize::rms_norm;
-    "group_norm" ("groups") => normalize::group;
-    "batch_norm" ("training") => normalize::batch;
-    "instance_norm" () => normalize::instance;
+    "softmax" ("dim: dim = -1") => |r| normalize::along(r, 1, None);
+    "log_softmax" ("dim: dim = -1") => |r| normalize::along(r, 1, None);
+    "cumsum" ("dim: dim = -1") => |r| normalize::along(r, 1, Some(linear(ALL)));
+    "cumprod" ("dim: dim = -1") => |r| normalize::along(r, 1, Some(row([PROD], [PROD])));
+    "cummax" ("dim: dim = -1") => |r| normalize::along(r, 1, Some(row([MAX], [MAX])));
+    "cummin" ("dim: dim = -1") => |r| normalize::along(r, 1, Some(row([MIN], [MIN])));
+    "logcumsumexp" ("dim: dim = -1") => |r| normalize::along(r, 1, None);
+    "normalize" ("dim: dim = -1") => |r| normalize::along(r, 1, None);
+    "sort" ("dim: dim = -1") => |r| normalize::along(r, 2, None);
+    "argsort" ("dim: dim = -1") => |r| normalize::along(r, 1, None);
+    "topk" ("k: number >= 0, dim: dim = -1") => normalize::topk;
+    "unique" ("count: number >= 0") => normalize::unique;
+    "fft" ("dims: complex dims = all") => normalize::fft;
+    "clip_by_norm" ("") => normalize::clip;
+    "layer_norm" ("last: number of dims = 1") => normalize::layer_norm;
+    "native_layer_norm" ("last: number of dims = 1") => normalize::native_layer;
+    "rms_norm" ("last: number of dims = 1") => normalize::rms_norm;
+    "group_norm" ("groups: number >= 1") => normalize::group;
+    "batch_norm" ("training: flag = true") => normalize::batch;
+    "instance_norm" ("") => normalize::instance;
     // Products.
-    "matmul" () => product::matmul;
-    "linear" () => product::linear;
-    "addmm" () => |r| product::added(r, &[], &['m', 'k'], &['k', 'n'], &['m', 'n']);
-    "baddbmm" () => |r| product::added(r, &['b'], &['m', 'k'], &['k', 'n'], &['m', 'n']);
-    "addmv" () => |r| product::added(r, &[], &['m', 'k'], &['k'], &['m']);
+    "matmul" ("") => product::matmul;
+    "linear" ("") => product::linear;
+    "addmm" ("") => |r| product::added(r, &[], &['m', 'k'], &['k', 'n'], &['m', 'n']);
+    "baddbmm" ("") => |r| product::added(r, &['b'], &['m', 'k'], &['k', 'n'], &['m', 'n']);
+    "addmv" ("") => |r| product::added(r, &[], &['m', 'k'], &['k'], &['m']);
     // Windows.
-    "conv1d" ("stride", "padding", "dilation", "groups") => |r| window::conv(r, Some(1));
-    "conv2d" ("stride", "padding", "dilation", "groups") => |r| window::conv(r, Some(2));
-    "conv3d" ("stride", "padding", "dilation", "groups") => |r| window::conv(r, Some(3));
-    "convolution" ("stride", "padding", "dilation", "groups") => |r| window::conv(r, None);
-    "conv_transpose1d" ("stride", "padding", "groups") => |r| window::conv_transpose(r, 1);
-    "conv_transpose2d" ("stride", "padding", "groups") => |r| window::conv_transpose(r, 2);
-    "conv_transpose3d" ("stride", "padding", "groups") => |r| window::conv_transpose(r, 3);
-    "max_pool1d" ("kernel", "stride", "padding") => |r| window::pool(r, 1, 1, Some(row([MAX], [MAX])));
-    "max_pool2d" ("kernel", "stride", "padding") => |r| window::pool(r, 2, 1, Some(row([MAX], [MAX])));
-    "max_pool3d" ("kernel", "stride", "padding") => |r| window::pool(r, 3, 1, Some(row([MAX], [MAX])));
-    "max_pool2d_with_indices" ("kernel", "stride", "padding") => |r| window::pool(r, 2, 2, None);
-    "avg_pool1d" ("kernel", "stride", "padding") => |r| window::pool(r, 1, 1, Some(linear(ALL)));
-    "avg_pool2d" ("kernel", "stride", "padding") => |r| window::pool(r, 2, 1, Some(linear(ALL)));
-    "avg_pool3d" ("kernel", "stride", "padding") => |r| window::pool(r, 3, 1, Some(linear(ALL)));
-    "interpolate" ("size", "mode") => window::interpolate;
-    "pixel_shuffle" ("factor") => window::pixel_shuffle;
+    "conv1d" (CONV) => |r| window::conv(r, Some(1));
+    "conv2d" (CONV) => |r| window::conv(r, Some(2));
+    "conv3d" (CONV) => |r| window::conv(r, Some(3));
+    "convolution" (CONV) => |r| window::conv(r, None);
+    "conv_transpose1d" (TRANSPOSED) => |r| window::conv_transpose(r, 1);
+    "conv_transpose2d" (TRANSPOSED) => |r| window::conv_transpose(r, 2);
+    "conv_transpose3d" (TRANSPOSED) => |r| window::conv_transpose(r, 3);
+    "max_pool1d" (POOL) => |r| window::pool(r, 1, 1, Some(row([MAX], [MAX])));
+    "max_pool2d" (POOL) => |r| window::pool(r, 2, 1, Some(row([MAX], [MAX])));
+    "max_pool3d" (POOL) => |r| window::pool(r, 3, 1, Some(row([MAX], [MAX])));
+    "max_pool2d_with_indices" (POOL) => |r| window::pool(r, 2, 2, None);
+    "avg_pool1d" (POOL) => |r| window::pool(r, 1, 1, Some(linear(ALL)));
+    "avg_pool2d" (POOL) => |r| window::pool(r, 2, 1, Some(linear(ALL)));
+    "avg_pool3d" (POOL) => |r| window::pool(r, 3, 1, Some(linear(ALL)));
+    "interpolate" ("size: spatial >= 1, mode: nearest|linear = nearest") => window::interpolate;
+    "pixel_shuffle" ("factor: number >= 1") => window::pixel_shuffle;
     // Indexing.
-    "gather" ("dim") => index::gather;
-    "take_along_dim" ("dim") => index::gather;
-    "index_select" ("dim") => index::select;
-    "scatter" ("dim") => |r| index::scatter(r, false, index::copied());
-    "scatter_add" ("dim") => |r| index::scatter(r, false, index::added());
-    "scatter_amax" ("dim") => |r| index::scatter(r, false, index::raised());
-    "index_copy" ("dim") => |r| index::scatter(r, true, index::copied());
-    "index_add" ("dim") => |r| index::scatter(r, true, index::added());
-    "index_put" ("accumulate") => index::put;
-    "one_hot" ("classes") => index::one_hot;
-    "bincount" ("classes") => index::bincount;
-    "embedding_bag" ("mode") => index::bag;
-    "masked_fill" ("value") => index::masked_fill;
+    "gather" ("dim: dim = -1") => index::gather;
+    "take_along_dim" ("dim: dim = -1") => index::gather;
+    "index_select" ("dim: dim = 0") => index::select;
+    "scatter" ("dim: dim = 0") => |r| index::scatter(r, false, index::copied());
+    "scatter_add" ("dim: dim = 0") => |r| index::scatter(r, false, index::added());
+    "scatter_amax" ("dim: dim = 0") => |r| index::scatter(r, false, index::raised());
+    "index_copy" ("dim: dim = 0") => |r| index::scatter(r, true, index::copied());
+    "index_add" ("dim: dim = 0") => |r| index::scatter(r, true, index::added());
+    "index_put" ("accumulate: flag = false") => index::put;
+    "one_hot" ("classes: number >= 1") => index::one_hot;
+    "bincount" ("classes: number >= 1") => index::bincount;
+    "embedding_bag" ("mode: sum|mean = sum") => index::bag;
+    "masked_fill" ("value: any = none") => index::masked_fill;
     // Pieces.
-    "cat" ("dim") => pieces::cat;
-    "stack" ("dim") => pieces::stack;
-    "split" ("size", "sizes", "dim") => pieces::split;
-    "chunk" ("chunks", "dim") => pieces::chunk;
-    "unbind" ("dim") => pieces::unbind;
-    "select" ("dim", "index") => pieces::select;
-    "slice" ("dim", "start", "end", "step") => pieces::slice;
-    "narrow" ("dim", "start", "length") => pieces::narrow;
-    "pad" ("pads", "value", "mode") => pieces::pad;
-    "roll" ("shifts", "dims") => pieces::whole_dims;
-    "flip" ("dims") => pieces::whole_dims;
+    "cat" ("dim: dim = 0") => pieces::cat;
+    "stack" ("dim: new dim = 0") => pieces::stack;
+    "split" ("size: number >= 1 = none, sizes: numbers >= 0 = none, dim: dim = 0") => pieces::split;
+    "chunk" ("chunks: number >= 1, dim: dim = 0") => pieces::chunk;
+    "unbind" ("dim: dim = 0") => pieces::unbind;
+    "select" ("dim: dim = 0, index: number = 0") => pieces::select;
+    "slice" ("dim: dim = 0, start: number = 0, end: number = none, step: number >= 1 = 1") => pieces::slice;
+    "narrow" ("dim: dim = 0, start: number >= 0 = 0, length: number >= 0") => pieces::narrow;
+    "pad" ("pads: numbers, value: number = 0, mode: constant|reflect|replicate|circular = constant") => pieces::pad;
+    "roll" ("shifts: numbers = 1, dims: dims = all") => pieces::whole_dims;
+    "flip" ("dims: dims = all") => pieces::whole_dims;
     // Shapes.
-    "permute" ("dims") => reshape::permute;
-    "transpose" ("dim0", "dim1") => reshape::transpose;
-    "expand" ("shape") => reshape::expand;
-    "repeat" ("times") => reshape::repeat;
-    "repeat_interleave" ("times", "dim") => reshape::repeat_interleave;
-    "squeeze" ("dims") => reshape::squeeze;
-    "unsqueeze" ("dim") => reshape::unsqueeze;
-    "view" ("shape") => reshape::view;
-    "reshape" ("shape") => reshape::view;
-    "flatten" ("start", "end") => reshape::flatten;
-    "unflatten" ("dim", "sizes") => reshape::unflatten;
+    "permute" ("dims: dims") => reshape::permute;
+    "transpose" ("dim0: dim = -2, dim1: dim = -1") => reshape::transpose;
+    "expand" ("shape: numbers >= -1") => reshape::expand;
+    "repeat" ("times: numbers >= 1") => reshape::repeat;
+    "repeat_interleave" ("times: number >= 1, dim: dim = 0") => reshape::repeat_interleave;
+    "squeeze" ("dims: dims = all") => reshape::squeeze;
+    "unsqueeze" ("dim: new dim = 0") => reshape::unsqueeze;
+    "view" ("shape: numbers >= -1") => reshape::view;
+    "reshape" ("shape: numbers >= -1") => reshape::view;
+    "flatten" ("start: dim = 0, end: dim = -1") => reshape::flatten;
+    "unflatten" ("dim: dim = 0, sizes: numbers >= -1") => reshape::unflatten;
     // Made of nothing.
-    "zeros" ("shape") => factory::filled;
-    "ones" ("shape") => factory::filled;
-    "full" ("shape") => factory::filled;
-    "rand" ("shape") => factory::filled;
-    "randn" ("shape") => factory::filled;
-    "arange" ("size") => factory::arange;
-    "eye" ("size") => factory::eye;
+    "zeros" ("shape: numbers >= 0") => factory::filled;
+    "ones" ("shape: numbers >= 0") => factory::filled;
+    "full" ("shape: numbers >= 0") => factory::filled;
+    "rand" ("shape: numbers >= 0") => factory::filled;
+    "randn" ("shape: numbers >= 0") => factory::filled;
+    "arange" ("size: number >= 0") => factory::arange;
+    "eye" ("size: number >= 0") => factory::eye;
     // Losses.
-    "mse_loss" ("reduction") => |r| loss::pointwise(r, vec![]);
-    "l1_loss" ("reduction") => |r| loss::pointwise(r, vec![]);
-    "smooth_l1_loss" ("reduction") => |r| loss::pointwise(r, vec![]);
-    "binary_cross_entropy" ("reduction") => |r| loss::pointwise(r, vec![affine([1])]);
-    "binary_cross_entropy_with_logits" ("reduction") => |r| loss::pointwise(r, vec![affine([1])]);
-    "kl_div" ("reduction") => |r| loss::pointwise(r, vec![affine([0])]);
-    "cross_entropy" ("reduction") => |r| loss::classes(r, Role::Replicate, vec![]);
-    "nll_loss" ("reduction") => |r| loss::classes(r, Role::Reduce(ReduceOp::Sum), vec![multilinear([0])]);
+    "mse_loss" (LOSS) => |r| loss::pointwise(r, vec![]);
+    "l1_loss" (LOSS) => |r| loss::pointwise(r, vec![]);
+    "smooth_l1_loss" (LOSS) => |r| loss::pointwise(r, vec![]);
+    "binary_cross_entropy" (LOSS) => |r| loss::pointwise(r, vec![affine([1])]);
+    "binary_cross_entropy_with_logits" (LOSS) => |r| loss::pointwise(r, vec![affine([1])]);
+    "kl_div" (LOSS) => |r| loss::pointwise(r, vec![affine([0])]);
+    "cross_entropy" (LOSS) => |r| loss::classes(r, Role::Replicate, vec![]);
+    "nll_loss" (LOSS) => |r| loss::classes(r, Role::Reduce(ReduceOp::Sum), vec![multilinear([0])]);
     // Attention.
-    "scaled_dot_product_attention" ("causal") => attention::attention;
+    "scaled_dot_product_attention" ("causal: flag = false") => attention::attention;
 }

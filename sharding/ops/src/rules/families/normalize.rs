@@ -12,7 +12,7 @@ use crate::rules::terms::{AVG, P, R, affine, increasing, linear, multilinear, ro
 pub(super) fn along(r: &Request<'_>, outputs: usize, terms: Option<Passing>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let rank = r.inputs[0].len();
-    let dim = r.dim("dim", rank, -1)?;
+    let dim = r.dim("dim")?;
     let letters = r.letters(rank)?;
     let rule = RuleBuilder::new().input(letters.iter().copied()).outputs(outputs, letters.iter().copied());
     r.op(&rule.role(letters[dim], Role::Replicate).passings(terms).build()?)
@@ -22,8 +22,8 @@ pub(super) fn along(r: &Request<'_>, outputs: usize, terms: Option<Passing>) -> 
 pub(super) fn topk(r: &Request<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let rank = r.inputs[0].len();
-    let dim = r.dim("dim", rank, -1)?;
-    let k = r.required("k", 0)?;
+    let dim = r.dim("dim")?;
+    let k = r.size("k")?;
     if k > r.inputs[0][dim] {
         return Err(r.error(format!("k is {k}, and dim {dim} has {}", r.inputs[0][dim])));
     }
@@ -37,7 +37,7 @@ pub(super) fn topk(r: &Request<'_>) -> Result<Op, Error> {
 /// The different values of a tensor, of which the caller knows the number.
 pub(super) fn unique(r: &Request<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
-    let count = r.required("count", 0)?;
+    let count = r.size("count")?;
     let rule = RuleBuilder::new().input(vec![Dim::Whole; r.inputs[0].len()]).output([Dim::Whole]);
     r.op_to(&rule.passings([]).build()?, &[&[count]])
 }
@@ -49,7 +49,7 @@ pub(super) fn fft(r: &Request<'_>) -> Result<Op, Error> {
     let Some((2, rest)) = shape.split_last().map(|(&n, rest)| (n, rest)) else {
         return Err(r.error("needs a last dim of 2, the real and the imaginary part"));
     };
-    let mut dims = r.dims_whole(rest.len(), &r.dims("dims", rest.len())?)?;
+    let mut dims = r.dims_whole(rest.len(), &r.dims("dims")?)?;
     dims.push(Dim::Whole);
     let rule = RuleBuilder::new().input(dims.clone()).output(dims);
     r.op_to(&rule.passing(linear(crate::rules::terms::ALL)).build()?, &[shape])
@@ -64,12 +64,7 @@ pub(super) fn clip(r: &Request<'_>) -> Result<Op, Error> {
 
 /// The letters of an input, and how many of the last are normalised.
 fn layer_dims(r: &Request<'_>) -> Result<(Vec<char>, usize), Error> {
-    let rank = r.input(0)?.len();
-    let k = r.at_least("dims", 1, 1)?;
-    if k > rank {
-        return Err(r.error(format!("dims is {k}, and the input has {rank} dims")));
-    }
-    Ok((r.letters(rank)?, k))
+    Ok((r.letters(r.input(0)?.len())?, r.count("last")?))
 }
 
 /// `...n,n,n->...n {n: replicate}`: normalised over the last dims, with a weight and perhaps a bias.
@@ -151,14 +146,14 @@ impl Channels {
 /// `b(gc)hw,(gc),(gc)->b(gc)hw`: each group of channels is normalised for itself.
 pub(super) fn group(r: &Request<'_>) -> Result<Op, Error> {
     let channels = Channels::of(r, 1, 3)?;
-    let groups = r.required("groups", 1)?;
+    let groups = r.size("groups")?;
     let rule = channels.normalised(&Dim::compound(['g', 'c']));
     r.op(&rule.size('g', groups).role('c', Role::Replicate).build()?)
 }
 
 /// Each channel is normalised over the batch; in evaluation by what is given.
 pub(super) fn batch(r: &Request<'_>) -> Result<Op, Error> {
-    if r.flag("training", true)? {
+    if r.flag("training")? {
         let rule = Channels::of(r, 1, 3)?.normalised(&'c'.into());
         return r.op(&rule.role('b', Role::Replicate).build()?);
     }

@@ -16,7 +16,7 @@ fn selected(inputs: (usize, Vec<Dim>), outputs: (usize, Vec<Dim>)) -> RuleBuilde
 pub(super) fn cat(r: &Request<'_>) -> Result<Op, Error> {
     let n = r.inputs_of(1..=usize::MAX)?;
     let rank = r.inputs[0].len();
-    let dim = r.dim("dim", rank, 0)?;
+    let dim = r.dim("dim")?;
     let mut shape = r.inputs[0].to_vec();
     shape[dim] = 0;
     for s in r.inputs {
@@ -34,7 +34,7 @@ pub(super) fn cat(r: &Request<'_>) -> Result<Op, Error> {
 pub(super) fn stack(r: &Request<'_>) -> Result<Op, Error> {
     let n = r.inputs_of(1..=usize::MAX)?;
     let rank = r.inputs[0].len();
-    let dim = r.dim("dim", rank + 1, 0)?;
+    let dim = r.dim("dim")?;
     let mut shape = r.inputs[0].to_vec();
     shape.insert(dim, n);
     let input = r.dims_whole(rank, &[])?;
@@ -62,16 +62,20 @@ fn cut(r: &Request<'_>, dim: usize, sizes: &[usize]) -> Result<Op, Error> {
 /// Pieces of one size, the last one less, or of given sizes.
 pub(super) fn split(r: &Request<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
-    let dim = r.dim("dim", r.inputs[0].len(), 0)?;
+    let dim = r.dim("dim")?;
     let n = r.inputs[0][dim];
-    if let Some(sizes) = r.sizes("sizes", 0)? {
+    if r.has("sizes")? {
+        let sizes = r.sizes("sizes")?;
         let sum = sizes.iter().try_fold(0usize, |a, &b| a.checked_add(b));
         if sum != Some(n) || sizes.is_empty() {
             return Err(r.error(format!("the sizes do not add up to the {n} of dim {dim}")));
         }
         return cut(r, dim, &sizes);
     }
-    let size = r.required("size", 1)?;
+    if !r.has("size")? {
+        return Err(r.error("needs size or sizes: write split(size=2)"));
+    }
+    let size = r.size("size")?;
     let pieces = n.div_ceil(size).max(1);
     if pieces > 65_536 {
         return Err(r.error(format!("would have {pieces} pieces")));
@@ -82,9 +86,9 @@ pub(super) fn split(r: &Request<'_>) -> Result<Op, Error> {
 /// At most so many pieces of equal size, the last one less.
 pub(super) fn chunk(r: &Request<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
-    let dim = r.dim("dim", r.inputs[0].len(), 0)?;
+    let dim = r.dim("dim")?;
     let n = r.inputs[0][dim];
-    let chunks = r.required("chunks", 1)?;
+    let chunks = r.size("chunks")?;
     let size = n.div_ceil(chunks).max(1);
     cut(r, dim, &(0..n.div_ceil(size).max(1)).map(|i| size.min(n - i * size)).collect::<Vec<_>>())
 }
@@ -93,7 +97,7 @@ pub(super) fn chunk(r: &Request<'_>) -> Result<Op, Error> {
 pub(super) fn unbind(r: &Request<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let shape = r.inputs[0];
-    let dim = r.dim("dim", shape.len(), 0)?;
+    let dim = r.dim("dim")?;
     let n = shape[dim];
     if n == 0 || n > 65_536 {
         return Err(r.error(format!("would have {n} outputs")));
@@ -105,9 +109,9 @@ pub(super) fn unbind(r: &Request<'_>) -> Result<Op, Error> {
 pub(super) fn select(r: &Request<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let shape = r.inputs[0];
-    let dim = r.dim("dim", shape.len(), 0)?;
+    let dim = r.dim("dim")?;
     let n = shape[dim] as i64;
-    let index = r.number("index")?.unwrap_or(0);
+    let index = r.number("index")?;
     if !(-n..n).contains(&index) {
         return Err(r.error(format!("index is {index}, and dim {dim} has {n}")));
     }
@@ -127,21 +131,21 @@ fn without(r: &Request<'_>, dim: usize, outputs: usize) -> Result<Op, Error> {
 /// The indices of a dim from `start` up to `end`, each `step`-th.
 pub(super) fn slice(r: &Request<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
-    let dim = r.dim("dim", r.inputs[0].len(), 0)?;
+    let dim = r.dim("dim")?;
     let n = r.inputs[0][dim] as i64;
     let clamp = |i: i64| (if i < 0 { i.saturating_add(n) } else { i }).clamp(0, n);
-    let start = clamp(r.number("start")?.unwrap_or(0));
-    let end = clamp(r.number("end")?.unwrap_or(n));
-    let step = r.at_least("step", 1, 1)?;
+    let start = clamp(r.number("start")?);
+    let end = clamp(if r.has("end")? { r.number("end")? } else { n });
+    let step = r.size("step")?;
     cut(r, dim, &[((end - start).max(0) as usize).div_ceil(step)])
 }
 
 /// `length` indices of a dim from `start`.
 pub(super) fn narrow(r: &Request<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
-    let dim = r.dim("dim", r.inputs[0].len(), 0)?;
+    let dim = r.dim("dim")?;
     let n = r.inputs[0][dim];
-    let (start, length) = (r.at_least("start", 0, 0)?, r.required("length", 0)?);
+    let (start, length) = (r.size("start")?, r.size("length")?);
     if start.checked_add(length).is_none_or(|end| end > n) {
         return Err(r.error(format!("{length} indices from {start} are more than dim {dim} has: {n}")));
     }
@@ -152,9 +156,7 @@ pub(super) fn narrow(r: &Request<'_>) -> Result<Op, Error> {
 pub(super) fn pad(r: &Request<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let shape = r.inputs[0];
-    let Some(pads) = r.numbers("pads")? else {
-        return Err(r.error("needs pads: write pads=[1,1] for the last dim"));
-    };
+    let pads = r.numbers("pads")?;
     if pads.len() % 2 != 0 || pads.len() / 2 > shape.len() {
         return Err(r.error(format!("pads has {} numbers, and needs two for each padded dim", pads.len())));
     }
@@ -171,9 +173,8 @@ pub(super) fn pad(r: &Request<'_>) -> Result<Op, Error> {
             whole.push(d);
         }
     }
-    let terms = match (r.word("mode", &["constant", "reflect", "replicate", "circular"])?, r.number("value")?)
-    {
-        ("constant", Some(n)) if n != 0 => vec![affine(ALL), increasing(ALL)],
+    let terms = match (r.word("mode")?.as_str(), r.number("value")?) {
+        ("constant", n) if n != 0 => vec![affine(ALL), increasing(ALL)],
         // Zeros are terms of zero for every op.
         _ => vec![selecting(ALL)],
     };
@@ -185,6 +186,6 @@ pub(super) fn pad(r: &Request<'_>) -> Result<Op, Error> {
 pub(super) fn whole_dims(r: &Request<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let shape = r.inputs[0];
-    let dims = r.dims_whole(shape.len(), &r.dims("dims", shape.len())?)?;
+    let dims = r.dims_whole(shape.len(), &r.dims("dims")?)?;
     r.op_to(&selected((1, dims.clone()), (1, dims)).build()?, &[shape])
 }

@@ -17,13 +17,12 @@ pub(super) const NONE: Terms = Some(Vec::new());
 /// `abc->ac {b: op}`: each of the dims is combined as its role says, with what is said of terms.
 pub(super) fn fold(r: &Request<'_>, role: Role, terms: Terms) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
-    let rank = r.inputs[0].len();
-    over(r, &r.dims("dims", rank)?, 1, role, terms)
+    over(r, &r.dims("dims")?, 1, role, terms)
 }
 
 /// The norms of which terms can be put together, and those of which they cannot.
 pub(super) fn norm(r: &Request<'_>) -> Result<Op, Error> {
-    match r.word("p", &["2", "1", "0", "inf"])? {
+    match r.word("p")?.as_str() {
         "inf" => fold(r, Role::Reduce(ReduceOp::Max), NONE),
         "2" => fold(r, Role::Replicate, NONE),
         _ => fold(r, Role::Reduce(ReduceOp::Sum), NONE),
@@ -33,17 +32,12 @@ pub(super) fn norm(r: &Request<'_>) -> Result<Op, Error> {
 /// One dim, which is needed whole, or all of them where none is given.
 pub(super) fn one_dim(r: &Request<'_>, outputs: usize) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
-    let rank = r.inputs[0].len();
-    let dims = match r.number("dim")? {
-        Some(dim) => vec![r.resolve("dim", dim, rank)?],
-        None => (0..rank).collect(),
-    };
-    over(r, &dims, outputs, Role::Replicate, NONE)
+    over(r, &r.dims("dim")?, outputs, Role::Replicate, NONE)
 }
 
 fn over(r: &Request<'_>, dims: &[usize], outputs: usize, role: Role, terms: Terms) -> Result<Op, Error> {
     let rank = r.inputs[0].len();
-    let keep = r.flag("keepdim", false)?;
+    let keep = r.flag("keepdim")?;
     let letters = r.letters(rank)?;
     let output = (0..rank)
         .filter(|d| keep || !dims.contains(d))

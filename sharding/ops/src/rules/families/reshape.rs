@@ -16,9 +16,9 @@ fn selected(input: impl IntoIterator<Item = impl Into<Dim>>, output: Vec<Dim>) -
 pub(super) fn permute(r: &Request<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let rank = r.inputs[0].len();
-    let dims = r.dims("dims", rank)?;
-    if dims.len() != rank || r.call.argument("dims").is_none() {
-        return Err(r.error(format!("needs dims, which name each of the {rank} dims once")));
+    let dims = r.dims("dims")?;
+    if dims.len() != rank {
+        return Err(r.error(format!("dims has to name each of the {rank} dims once")));
     }
     reorder(r, &dims)
 }
@@ -34,7 +34,7 @@ pub(super) fn transpose(r: &Request<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let rank = r.inputs[0].len();
     let mut dims: Vec<usize> = (0..rank).collect();
-    dims.swap(r.dim("dim0", rank, -2)?, r.dim("dim1", rank, -1)?);
+    dims.swap(r.dim("dim0")?, r.dim("dim1")?);
     reorder(r, &dims)
 }
 
@@ -42,9 +42,7 @@ pub(super) fn transpose(r: &Request<'_>) -> Result<Op, Error> {
 pub(super) fn expand(r: &Request<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let x = r.inputs[0];
-    let Some(shape) = r.numbers("shape")? else {
-        return Err(r.error("needs shape: write expand(shape=[4,-1])"));
-    };
+    let shape = r.numbers("shape")?;
     let Some(new) = shape.len().checked_sub(x.len()) else {
         return Err(r.error(format!("shape has fewer dims than the {} of the input", x.len())));
     };
@@ -77,9 +75,7 @@ pub(super) fn expand(r: &Request<'_>) -> Result<Op, Error> {
 pub(super) fn repeat(r: &Request<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let x = r.inputs[0];
-    let Some(times) = r.sizes("times", 1)? else {
-        return Err(r.error("needs times: write repeat(times=[2,1])"));
-    };
+    let times = r.sizes("times")?;
     let Some(new) = times.len().checked_sub(x.len()) else {
         return Err(r.error(format!("times has fewer numbers than the {} dims of the input", x.len())));
     };
@@ -105,8 +101,8 @@ pub(super) fn repeat(r: &Request<'_>) -> Result<Op, Error> {
 pub(super) fn repeat_interleave(r: &Request<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let rank = r.inputs[0].len();
-    let dim = r.dim("dim", rank, 0)?;
-    let times = r.required("times", 1)?;
+    let dim = r.dim("dim")?;
+    let times = r.size("times")?;
     let letters = r.letters(rank + 1)?;
     let (input, t) = (&letters[..rank], letters[rank]);
     let mut output: Vec<Dim> = input.iter().map(|&c| c.into()).collect();
@@ -118,7 +114,7 @@ pub(super) fn repeat_interleave(r: &Request<'_>) -> Result<Op, Error> {
 pub(super) fn squeeze(r: &Request<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let x = r.inputs[0];
-    let dims = r.dims("dims", x.len())?;
+    let dims = r.dims("dims")?;
     let letters = r.letters(x.len())?;
     let gone = |d: &usize| dims.contains(d) && x[*d] == 1;
     let input = (0..x.len()).map(|d| if gone(&d) { Dim::ONE } else { letters[d].into() });
@@ -130,7 +126,7 @@ pub(super) fn squeeze(r: &Request<'_>) -> Result<Op, Error> {
 pub(super) fn unsqueeze(r: &Request<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let rank = r.inputs[0].len();
-    let dim = r.dim("dim", rank + 1, 0)?;
+    let dim = r.dim("dim")?;
     let input = r.dims_whole(rank, &[])?;
     let mut output = input.clone();
     output.insert(dim, Dim::ONE);
@@ -152,9 +148,7 @@ fn completed(r: &Request<'_>, list: &[i64], all: usize) -> Result<Vec<usize>, Er
 /// The elements in row-major order in another shape.
 pub(super) fn view(r: &Request<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
-    let Some(list) = r.numbers("shape")? else {
-        return Err(r.error("needs shape: write view(shape=[2,-1])"));
-    };
+    let list = r.numbers("shape")?;
     let all = reshard_sharding::internal::numel(r.inputs[0])?;
     Op::view(r.inputs[0], &completed(r, &list, all)?)
 }
@@ -166,7 +160,7 @@ pub(super) fn flatten(r: &Request<'_>) -> Result<Op, Error> {
     if x.is_empty() {
         return Op::view(x, &[1]);
     }
-    let (start, end) = (r.dim("start", x.len(), 0)?, r.dim("end", x.len(), -1)?);
+    let (start, end) = (r.dim("start")?, r.dim("end")?);
     if start > end {
         return Err(r.error(format!("start is dim {start}, which is after end, dim {end}")));
     }
@@ -178,9 +172,7 @@ pub(super) fn flatten(r: &Request<'_>) -> Result<Op, Error> {
 pub(super) fn unflatten(r: &Request<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let x = r.inputs[0];
-    let dim = r.dim("dim", x.len(), 0)?;
-    let Some(list) = r.numbers("sizes")? else {
-        return Err(r.error("needs sizes: write unflatten(dim=0,sizes=[2,-1])"));
-    };
+    let dim = r.dim("dim")?;
+    let list = r.numbers("sizes")?;
     Op::view(x, &[&x[..dim], &completed(r, &list, x[dim])?[..], &x[dim + 1..]].concat())
 }

@@ -83,9 +83,9 @@ fn operands<'a>(r: &'a Request<'_>, spatial: Option<usize>) -> Result<(Pair<'a>,
 /// `b(gi)**,(go)i**->b(go)**`, without `g` where there is one group.
 pub(super) fn conv(r: &Request<'_>, spatial: Option<usize>) -> Result<Op, Error> {
     let ((x, w), bias, n) = operands(r, spatial)?;
-    let groups = r.at_least("groups", 1, 1)?;
+    let groups = r.size("groups")?;
     let (stride, padding, dilation) =
-        (r.spatial("stride", n, 1, 1)?, r.spatial("padding", n, 0, 0)?, r.spatial("dilation", n, 1, 1)?);
+        (r.spatial("stride", n)?, r.spatial("padding", n)?, r.spatial("dilation", n)?);
     let mut out = vec![x[0], w[0]];
     for d in 0..n {
         out.push(extent(r, x[d + 2], w[d + 2], stride[d], padding[d], dilation[d])?);
@@ -97,8 +97,8 @@ pub(super) fn conv(r: &Request<'_>, spatial: Option<usize>) -> Result<Op, Error>
 /// The transpose of a convolution: `bi**,io**->bo**`.
 pub(super) fn conv_transpose(r: &Request<'_>, n: usize) -> Result<Op, Error> {
     let ((x, w), bias, n) = operands(r, Some(n))?;
-    let groups = r.at_least("groups", 1, 1)?;
-    let (stride, padding) = (r.spatial("stride", n, 1, 1)?, r.spatial("padding", n, 0, 0)?);
+    let groups = r.size("groups")?;
+    let (stride, padding) = (r.spatial("stride", n)?, r.spatial("padding", n)?);
     let channels = w[1]
         .checked_mul(groups)
         .ok_or_else(|| Error::overflow("the channels of a convolution".to_owned()))?;
@@ -122,13 +122,8 @@ pub(super) fn pool(r: &Request<'_>, n: usize, outputs: usize, terms: Option<Pass
     if x.len() != n + 2 {
         return Err(r.error(format!("needs an input with batch, channels and {n} spatial dims")));
     }
-    if r.call.argument("kernel").is_none() {
-        return Err(r.error("needs kernel: write kernel=2"));
-    }
-    let kernel = r.spatial("kernel", n, 1, 1)?;
-    let padding = r.spatial("padding", n, 0, 0)?;
-    let stride =
-        if r.call.argument("stride").is_some() { r.spatial("stride", n, 1, 1)? } else { kernel.clone() };
+    let (kernel, stride, padding) =
+        (r.spatial("kernel", n)?, r.spatial("stride", n)?, r.spatial("padding", n)?);
     let mut out = vec![x[0], x[1]];
     for d in 0..n {
         out.push(extent(r, x[d + 2], kernel[d], stride[d], padding[d], 1)?);
@@ -145,11 +140,8 @@ pub(super) fn interpolate(r: &Request<'_>) -> Result<Op, Error> {
     if x.len() < 3 {
         return Err(r.error("needs an input with batch, channels and space"));
     }
-    if r.call.argument("size").is_none() {
-        return Err(r.error("needs size: write size=[8,8]"));
-    }
-    let size = r.spatial("size", x.len() - 2, 1, 1)?;
-    let terms = match r.word("mode", &["nearest", "linear"])? {
+    let size = r.spatial("size", x.len() - 2)?;
+    let terms = match r.word("mode")?.as_str() {
         "nearest" => selecting(ALL),
         _ => linear(ALL),
     };
@@ -161,7 +153,7 @@ pub(super) fn interpolate(r: &Request<'_>) -> Result<Op, Error> {
 /// `b(crs)hw->bc(hr)(ws)`.
 pub(super) fn pixel_shuffle(r: &Request<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
-    let f = r.required("factor", 1)?;
+    let f = r.size("factor")?;
     let rule = RuleBuilder::new()
         .input(['b'.into(), Dim::compound(['c', 'r', 's']), 'h'.into(), 'w'.into()])
         .output(['b'.into(), 'c'.into(), Dim::compound(['h', 'r']), Dim::compound(['w', 's'])])

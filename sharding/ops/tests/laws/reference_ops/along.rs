@@ -164,7 +164,7 @@ pub fn all() -> Vec<Example> {
         example("rms_norm", "6,6 6; 5,4 4", move |l| vec![layer(l, true)]).data(&[Data::Real; 2]).near(),
     );
     out.push(
-        example("layer_norm(dims=2)", "6,2,3; 5,3,2", |l| {
+        example("layer_norm(last=2)", "6,2,3; 5,3,2", |l| {
             let a = x(l, 0);
             vec![grouped(&a, |i| i[0])]
         })

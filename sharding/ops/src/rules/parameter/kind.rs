@@ -1,0 +1,179 @@
+//! The types of arguments, and what is of them.
+
+use super::DefaultValue;
+use crate::rules::call::Value;
+
+/// Which tensor's dims an argument names; negative ones are counted from the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DimOf {
+    /// The first input's.
+    Input,
+    /// Those of a tensor with one dim more than the first input: the place of a new one.
+    New,
+    /// The first input's without its last, which holds the parts of complex numbers.
+    Complex,
+}
+
+impl DimOf {
+    /// How many dims there are to name, where the first input has `rank`.
+    pub fn count(self, rank: usize) -> usize {
+        match self {
+            DimOf::Input => rank,
+            DimOf::New => rank + 1,
+            DimOf::Complex => rank.saturating_sub(1),
+        }
+    }
+}
+
+/// The type of an argument.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum ParameterKind {
+    /// A dim.
+    Dim(DimOf),
+    /// A list of dims, each once; a number alone is a list of it.
+    Dims(DimOf),
+    /// How many of the first input's last dims: from 1 to all of them.
+    Count,
+    /// A whole number, of at least this if one is named.
+    Number {
+        /// The least that it may be.
+        least: Option<i64>,
+    },
+    /// A list of whole numbers; a number alone is a list of it.
+    Numbers {
+        /// The least that each may be.
+        least: Option<i64>,
+    },
+    /// A whole number for each spatial dim, or one for all of them.
+    Spatial {
+        /// The least that each may be.
+        least: Option<i64>,
+    },
+    /// True or false.
+    Flag,
+    /// One of these words, of which some may look like numbers.
+    Word(Vec<String>),
+    /// Any value.
+    Any,
+}
+
+/// Whether a text reads as one word of a call.
+pub(super) fn is_word(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.')
+}
+
+fn of_at_least(least: Option<i64>) -> String {
+    least.map_or_else(String::new, |least| format!(" of at least {least}"))
+}
+
+impl ParameterKind {
+    /// What an argument of this type is: "a whole number of at least 1".
+    pub fn meaning(&self) -> String {
+        match self {
+            ParameterKind::Dim(DimOf::Input) => "a whole number, the dim".to_owned(),
+            ParameterKind::Dim(DimOf::New) => "a whole number, the place of the new dim".to_owned(),
+            ParameterKind::Dim(DimOf::Complex) => {
+                "a whole number, a dim before that of the complex parts".to_owned()
+            }
+            ParameterKind::Dims(DimOf::Input) => "a list of dims, whole numbers".to_owned(),
+            ParameterKind::Dims(DimOf::New) => "a list of places of new dims, whole numbers".to_owned(),
+            ParameterKind::Dims(DimOf::Complex) => {
+                "a list of dims before that of the complex parts, whole numbers".to_owned()
+            }
+            ParameterKind::Count => "a whole number of at least 1, how many of the last dims".to_owned(),
+            ParameterKind::Number { least } => format!("a whole number{}", of_at_least(*least)),
+            ParameterKind::Numbers { least } => format!("a list of whole numbers{}", of_at_least(*least)),
+            ParameterKind::Spatial { least } => {
+                format!("a whole number{} or a list of one for each spatial dim", of_at_least(*least))
+            }
+            ParameterKind::Flag => "true or false".to_owned(),
+            ParameterKind::Word(words) => words.join(" or "),
+            ParameterKind::Any => "any value".to_owned(),
+        }
+    }
+
+    /// Why a value is not of this type, to follow the name of what it was given for: "is 0, and should be ..".
+    pub(super) fn refuses(&self, value: &Value) -> Option<String> {
+        let fits = match (self, value) {
+            (ParameterKind::Any, _)
+            | (ParameterKind::Dim(_), Value::Number(_))
+            | (ParameterKind::Dims(_), Value::Number(_) | Value::Numbers(_))
+            | (ParameterKind::Flag, Value::Flag(_)) => true,
+            (ParameterKind::Count, Value::Number(n)) => *n >= 1,
+            (ParameterKind::Number { least }, Value::Number(n)) => least.is_none_or(|least| *n >= least),
+            (
+                ParameterKind::Numbers { least } | ParameterKind::Spatial { least },
+                Value::Number(_) | Value::Numbers(_),
+            ) => value.as_list().iter().all(|&n| least.is_none_or(|least| n >= least)),
+            (ParameterKind::Word(words), _) => words.contains(&value.to_string()),
+            (
+                ParameterKind::Dim(_)
+                | ParameterKind::Dims(_)
+                | ParameterKind::Count
+                | ParameterKind::Number { .. }
+                | ParameterKind::Numbers { .. }
+                | ParameterKind::Spatial { .. }
+                | ParameterKind::Flag,
+                Value::Number(_) | Value::Flag(_) | Value::Numbers(_) | Value::Word(_),
+            ) => false,
+        };
+        (!fits).then(|| format!("is {value}, and should be {}", self.meaning()))
+    }
+
+    /// Why words are no list of words, of which a parameter may be one.
+    pub(super) fn refuses_words(&self) -> Option<String> {
+        let ParameterKind::Word(words) = self else { return None };
+        if words.len() < 2 {
+            return Some("a list of words has two or more".to_owned());
+        }
+        let twice = words.iter().enumerate().find(|(i, w)| words[..*i].contains(w));
+        let bad = words.iter().find(|w| !is_word(w));
+        bad.map(|w| format!("{w:?} is no word"))
+            .or_else(|| twice.map(|(_, w)| format!("{w} stands in its list twice")))
+    }
+
+    /// Why this is no default of this type.
+    pub(super) fn refuses_default(&self, default: &DefaultValue) -> Option<String> {
+        let as_word = matches!(self, ParameterKind::Word(_));
+        match default {
+            DefaultValue::Required => None,
+            DefaultValue::Value(Value::Word(word)) if *self == ParameterKind::Any => {
+                Some(format!("the default {word} would be the name of a parameter"))
+            }
+            DefaultValue::Value(value) if as_word && !matches!(value, Value::Word(_)) => {
+                Some(format!("the default {value} has to be a word"))
+            }
+            DefaultValue::Value(value) => self.refuses(value).map(|reason| format!("the default {reason}")),
+            DefaultValue::All if matches!(self, ParameterKind::Dim(_) | ParameterKind::Dims(_)) => None,
+            DefaultValue::All => Some("the default is all, and it names no dims".to_owned()),
+            DefaultValue::Absent => self
+                .refuses(&Value::Word("none".to_owned()))
+                .is_none()
+                .then(|| "the default is none, which is one of its values".to_owned())
+                .filter(|_| as_word),
+            DefaultValue::Same(other) => {
+                let numbers = matches!(
+                    self,
+                    ParameterKind::Number { .. }
+                        | ParameterKind::Numbers { .. }
+                        | ParameterKind::Spatial { .. }
+                );
+                (!numbers).then(|| format!("the default is {other}, and should be {}", self.meaning()))
+            }
+        }
+    }
+
+    /// A value of this type, for messages that show how it is given.
+    pub(super) fn example(&self) -> Value {
+        let two = |least: &Option<i64>| least.unwrap_or(2).max(2);
+        match self {
+            ParameterKind::Dim(_) => Value::Number(0),
+            ParameterKind::Dims(_) => Value::Numbers(vec![0]),
+            ParameterKind::Count => Value::Number(1),
+            ParameterKind::Number { least } | ParameterKind::Spatial { least } => Value::Number(two(least)),
+            ParameterKind::Numbers { least } => Value::Numbers(vec![two(least); 2]),
+            ParameterKind::Flag | ParameterKind::Any => Value::Flag(true),
+            ParameterKind::Word(words) => Value::Word(words.first().cloned().unwrap_or_default()),
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Parameters: the arguments that a family of ops takes, each declared once with its type and its default.
+//!
+//! A family is declared with a text, and everything else reads that declaration: what calls may say is checked against it before
+//! the family is called ([`Parameters::check`]), a [`Request`](super::Request) gives the family values of the declared type,
+//! `reshard rule` and `docs/rules.md` print it.
+//!
+//! ```text
+//! parameters =  parameter "," ..
+//! parameter  =  name ":" kind [ "=" default ]                 without a default it has to be given
+//! kind       =  [ "new" | "complex" ] ( "dim" | "dims" )      -1 is the last one
+//!            |  "number of dims"  |  ( "number" | "numbers" | "spatial" ) [ ">=" least ]
+//!            |  "flag"  |  word "|" word ..  |  "any"
+//! default    =  a value  |  "all"  |  "none"  |  the name of an earlier parameter
+//! ```
+
+mod kind;
+mod notation;
+
+pub use kind::{DimOf, ParameterKind};
+
+use core::ops::Deref;
+
+use crate::Error;
+use crate::rules::call::{Call, Value};
+
+/// What holds where an argument is not given.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum DefaultValue {
+    /// Nothing: it has to be given.
+    Required,
+    /// The op does without.
+    Absent,
+    /// All dims.
+    All,
+    /// This value.
+    Value(Value),
+    /// What another parameter, declared before it, is.
+    Same(String),
+}
+
+/// An argument that a family of ops takes: its name, its type and its default.
+///
+/// ```
+/// use reshard_ops::rules::{DefaultValue, Parameter, ParameterKind};
+/// let k: Parameter = "k: number >= 0".parse()?;
+/// assert_eq!((k.name(), k.kind()), ("k", &ParameterKind::Number { least: Some(0) }));
+/// assert_eq!(k.default_value(), &DefaultValue::Required);
+/// assert_eq!("reduction: mean|sum = mean".parse::<Parameter>()?.to_string(), "reduction: mean|sum = mean");
+/// let wrong = "keepdim: flag = 2".parse::<Parameter>().unwrap_err();
+/// assert_eq!(wrong.to_string(), "the parameter keepdim: the default is 2, and should be true or false");
+/// # Ok::<(), reshard_ops::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Parameter {
+    name: String,
+    kind: ParameterKind,
+    default: DefaultValue,
+}
+
+impl Parameter {
+    /// A parameter.
+    ///
+    /// Fails for a name that a call cannot say, and for a default that is not of the kind.
+    pub fn new(name: &str, kind: ParameterKind, default: DefaultValue) -> Result<Parameter, Error> {
+        let reason = if !kind::is_word(name) || !name.starts_with(|c: char| c.is_ascii_alphabetic()) {
+            Some("a name is letters, digits and underscores after a letter".to_owned())
+        } else if ["all", "none", "true", "false"].contains(&name) {
+            Some("that is a value, and no name".to_owned())
+        } else {
+            kind.refuses_words().or_else(|| kind.refuses_default(&default))
+        };
+        match reason {
+            None => Ok(Parameter { name: name.to_owned(), kind, default }),
+            Some(reason) => Err(Error::Rule { reason: format!("the parameter {name}: {reason}") }),
+        }
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its type.
+    pub fn kind(&self) -> &ParameterKind {
+        &self.kind
+    }
+
+    /// What holds where it is not given.
+    pub fn default_value(&self) -> &DefaultValue {
+        &self.default
+    }
+}
+
+/// The arguments that a family of ops takes, in their order.
+///
+/// ```
+/// use reshard_ops::rules::{Parameters, Table};
+/// let topk: Parameters = "k: number >= 0, dim: dim = -1".parse()?;
+/// assert_eq!(Table::standard().parameters("topk"), Some(&topk));
+/// assert!(topk.check(&"topk(k=2)".parse()?).is_ok());
+/// let refused = |call: &str| topk.check(&call.parse().unwrap()).unwrap_err().to_string();
+/// assert_eq!(refused("topk"), "topk: needs k, a whole number of at least 0: write topk(k=2)");
+/// assert_eq!(refused("topk(k=true)"), "topk(k=true): k is true, and should be a whole number of at least 0");
+/// # Ok::<(), reshard_ops::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Parameters(Vec<Parameter>);
+
+impl Deref for Parameters {
+    type Target = [Parameter];
+    fn deref(&self) -> &[Parameter] {
+        &self.0
+    }
+}
+
+impl Parameters {
+    /// Those of an op that takes no arguments.
+    pub(super) const NONE: &'static Parameters = &Parameters(Vec::new());
+
+    /// These parameters.
+    ///
+    /// Fails for two of one name, and for a default that is what no earlier one is.
+    pub fn new(list: impl IntoIterator<Item = Parameter>) -> Result<Parameters, Error> {
+        let mut known: Vec<Parameter> = Vec::new();
+        for p in list {
+            let reason = match &p.default {
+                _ if known.iter().any(|k| k.name == p.name) => "it is declared twice".to_owned(),
+                DefaultValue::Same(other) if !known.iter().any(|k| k.name == *other && k.kind == p.kind) => {
+                    format!("no parameter {other} of its kind stands before it")
+                }
+                DefaultValue::Required
+                | DefaultValue::Absent
+                | DefaultValue::All
+                | DefaultValue::Value(_)
+                | DefaultValue::Same(_) => {
+                    known.push(p);
+                    continue;
+                }
+            };
+            return Err(Error::Rule { reason: format!("the parameter {}: {reason}", p.name) });
+        }
+        Ok(Parameters(known))
+    }
+
+    /// The parameter of this name.
+    pub fn get(&self, name: &str) -> Option<&Parameter> {
+        self.0.iter().find(|p| p.name == name)
+    }
+
+    /// Whether a call says what these allow: no other arguments, values of their types, and all that has to be given.
+    ///
+    /// Dims are in range or not for a tensor; that is seen when the op is made for its shapes.
+    pub fn check(&self, call: &Call) -> Result<(), Error> {
+        let error = |reason: String| Err(Error::Rule { reason: format!("{call}: {reason}") });
+        let Call::Named { name, arguments } = call else { return Ok(()) };
+        for (key, value) in arguments {
+            let Some(p) = self.get(key) else {
+                let takes = if self.is_empty() { "no arguments".to_owned() } else { self.to_string() };
+                return error(format!("{name} has no argument {key}; it takes {takes}"));
+            };
+            if let Some(reason) = p.kind.refuses(value) {
+                return error(format!("{key} {reason}"));
+            }
+        }
+        let lacking =
+            |p: &&Parameter| p.default == DefaultValue::Required && call.argument(&p.name).is_none();
+        match self.iter().find(lacking) {
+            None => Ok(()),
+            Some(p) => {
+                let given = call.clone().with(&p.name, p.kind.example());
+                error(format!("needs {}, {}: write {given}", p.name, p.kind.meaning()))
+            }
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! The arguments of ops: what is declared is what is read.
+
+use reshard_ops::rules::{
+    Call, DefaultValue, DimOf, Op, Parameter, ParameterKind, Parameters, RuleBuilder, Table, Value,
+};
+
+fn op(table: &Table, call: &Call, shapes: &[Vec<usize>]) -> Result<Op, String> {
+    let shapes: Vec<&[usize]> = shapes.iter().map(Vec::as_slice).collect();
+    table.op(call, &shapes).map_err(|e| e.to_string())
+}
+
+/// Every example of the table with every argument that its op takes.
+fn each(mut check: impl FnMut(&Table, &Call, &[Vec<usize>], &Parameter)) {
+    let table = Table::standard();
+    for e in crate::reference_ops::all() {
+        let call: Call = e.call.parse().unwrap();
+        for p in table.parameters(&e.name()).map_or(&[][..], |all| all) {
+            e.shapes.iter().for_each(|shapes| check(&table, &call, shapes, p));
+        }
+    }
+}
+
+#[test]
+fn what_is_declared_prints_and_reads() {
+    let table = Table::standard();
+    for name in table.names() {
+        let declared = table.parameters(name).unwrap();
+        assert_eq!(&declared.to_string().parse::<Parameters>().unwrap(), declared, "{name}");
+        for p in declared.iter() {
+            assert_eq!(&p.to_string().parse::<Parameter>().unwrap(), p, "{name}");
+        }
+    }
+    for text in [
+        "",
+        "a: any",
+        "a: any = none, b: any = 3",
+        "n: number >= -1 = 7",
+        "p: 2|1|inf = inf",
+        "r: mean|none = none",
+        "d: new dims = [0,-1]",
+        "d: complex dim = all",
+        "k: spatial, s: spatial = k",
+        "last: number of dims = 2",
+    ] {
+        assert_eq!(text.parse::<Parameters>().unwrap().to_string(), text);
+    }
+}
+
+#[test]
+fn what_cannot_be_is_not_declared() {
+    for (text, message) in [
+        ("dim", "expected \":\""),
+        ("dim: dimm", "expected dim, dims,"),
+        ("dim: new flag", "expected dim, dims,"),
+        ("dim: dim, dim: flag", "the parameter dim: it is declared twice"),
+        ("dim: dim = mean", "the parameter dim: the default is mean, and should be a whole number, the dim"),
+        ("n: number >= 1 = 0", "the default is 0, and should be a whole number of at least 1"),
+        ("n: number = all", "the default is all, and it names no dims"),
+        ("s: spatial = k, k: spatial", "no parameter k of its kind stands before it"),
+        ("k: spatial >= 1, s: spatial = k", "no parameter k of its kind stands before it"),
+        ("w: a|b = c", "the default is c, and should be a or b"),
+        ("w: a|b|a", "a stands in its list twice"),
+        ("w: a|", "\"\" is no word"),
+        ("2: flag", "a name is letters, digits and underscores after a letter"),
+        ("none: flag", "the parameter none: that is a value, and no name"),
+        ("a: flag,", "expected the name of a parameter"),
+        ("a: flag b", "expected \",\""),
+    ] {
+        let error = text.parse::<Parameters>().unwrap_err().to_string();
+        assert!(error.contains(message), "{text}: {error}");
+    }
+    let word = |list: &[&str]| ParameterKind::Word(list.iter().map(|&w| w.to_owned()).collect());
+    assert!(Parameter::new("w", word(&["none", "all"]), DefaultValue::Absent).is_err());
+    assert!(Parameter::new("w", word(&["one"]), DefaultValue::Required).is_err());
+    assert!(Parameter::new("w", word(&["2", "1"]), DefaultValue::Value(Value::Number(2))).is_err());
+    assert!(
+        Parameter::new("w", ParameterKind::Any, DefaultValue::Value(Value::Word("all".to_owned()))).is_err()
+    );
+}
+
+/// What is left out is what is declared: given in words, it makes the same op.
+#[test]
+fn a_default_is_what_holds_where_nothing_is_said() {
+    let mut tried = 0;
+    each(|table, call, shapes, p| {
+        let rank = shapes.first().map_or(0, Vec::len);
+        let said = match p.default_value() {
+            DefaultValue::Value(value) => value.clone(),
+            DefaultValue::All if matches!(p.kind(), ParameterKind::Dims(_)) => {
+                let dims = if *p.kind() == ParameterKind::Dims(DimOf::Complex) { rank - 1 } else { rank };
+                Value::Numbers((0..dims as i64).collect())
+            }
+            DefaultValue::Same(other) => match call.argument(other) {
+                Some(value) => value.clone(),
+                None => return,
+            },
+            DefaultValue::Required | DefaultValue::Absent | DefaultValue::All => return,
+        };
+        if call.argument(p.name()).is_some() {
+            return;
+        }
+        let full = call.clone().with(p.name(), said);
+        let (short, long) = (op(table, call, shapes).unwrap(), op(table, &full, shapes).unwrap());
+        assert_eq!(short.outputs(), long.outputs(), "{call} and {full}");
+        assert_eq!(short.strategies(), long.strategies(), "{call} and {full}");
+        assert_eq!(short.rule(), long.rule(), "{call} and {full}");
+        tried += 1;
+    });
+    assert!(tried > 100, "{tried}");
+}
+
+/// A value of every other type is refused by name, and so is a dim that no tensor has.
+#[test]
+fn every_argument_is_checked() {
+    each(|table, call, shapes, p| {
+        let values = [
+            Value::Number(i64::MIN),
+            Value::Number(3),
+            Value::Numbers(vec![i64::MIN]),
+            Value::Numbers(vec![2, 99]),
+            Value::Flag(true),
+            Value::Word("xyzzy".to_owned()),
+        ];
+        let fits = |value: &Value| match p.kind() {
+            ParameterKind::Number { least: None } => [true, true, false, false, false, false],
+            ParameterKind::Number { least: Some(_) } => [false, true, false, false, false, false],
+            ParameterKind::Numbers { least: None } | ParameterKind::Spatial { least: None } => {
+                [true, true, true, true, false, false]
+            }
+            ParameterKind::Numbers { .. } | ParameterKind::Spatial { .. } => {
+                [false, true, false, true, false, false]
+            }
+            ParameterKind::Flag => [false, false, false, false, true, false],
+            ParameterKind::Dim(_) | ParameterKind::Dims(_) | ParameterKind::Count | ParameterKind::Word(_) => {
+                [false; 6]
+            }
+            ParameterKind::Any => [true; 6],
+        }[values.iter().position(|v| v == value).unwrap()];
+        for value in &values {
+            // Dim 3 may be one.
+            if fits(value) || *value == Value::Number(3) {
+                continue;
+            }
+            let wrong = call.clone().with(p.name(), value.clone());
+            let error = op(table, &wrong, shapes).unwrap_err();
+            assert!(error.contains(p.name()), "{error}");
+        }
+        if *p.default_value() == DefaultValue::Required {
+            let Call::Named { name, arguments } = call else { return };
+            let without = arguments
+                .iter()
+                .filter(|(key, _)| key != p.name())
+                .fold(Call::new(name), |call, (key, value)| call.with(key, value.clone()));
+            let error = op(table, &without, shapes).unwrap_err();
+            assert!(error.contains(&format!("{without}: needs {}, ", p.name())), "{error}");
+        }
+    });
+}
+
+/// Whoever writes a family and reads what it does not declare hears so.
+#[test]
+fn a_family_reads_what_it_declares() {
+    let mut table = Table::empty();
+    table.add_family("odd", "size: number, dim: dim = 0, dims: dims = none".parse().unwrap(), |r| {
+        let error = |result: Result<(), reshard_ops::Error>, message: &str| {
+            let error = result.unwrap_err().to_string();
+            assert!(error.contains(message), "{error}");
+        };
+        error(r.flag("keepdim").map(drop), "the family reads keepdim, which it does not declare");
+        error(r.flag("size").map(drop), "the family reads size as a flag, and declares size: number, ");
+        error(r.size("size").map(drop), "the family reads size as a size");
+        error(r.dim("size").map(drop), "the family reads size as dims");
+        error(r.dims("dims").map(drop), "the family reads dims as a list of numbers");
+        error(r.number("dims").map(drop), "the family reads dims as a whole number");
+        assert_eq!((r.number("size")?, r.dim("dim")?, r.has("dims")?), (-1, 0, false));
+        r.op(&RuleBuilder::new().input(['i']).output(['i']).build()?)
+    });
+    assert!(op(&table, &"odd(size=-1)".parse().unwrap(), &[vec![4]]).is_ok());
+}
