@@ -13,6 +13,8 @@ use super::terms::{
     ALL, AVG, MAX, MIN, P, PROD, R, affine, decreasing, increasing, linear, multilinear, row, selecting,
 };
 
+use reshard_sharding::ReduceOp;
+
 /// The dims of a scalar.
 pub(super) const SCALAR: [Dim; 0] = [];
 
@@ -104,6 +106,10 @@ fn common() -> Vec<Alike> {
             .passings([multilinear([0]), row([PROD, R], [PROD]), row([MIN, R], [MIN]), row([MAX, R], [MAX])])),
         (&["searchsorted"], RuleBuilder::new().input(['n']).input([Rest]).output([Rest])
             .passings([row([R, MIN], [MIN]), row([R, MAX], [MAX])])),
+        (&["bucketize"], RuleBuilder::new().input([Rest]).input(['n']).output([Rest])
+            .passings([row([MIN, R], [MIN]), row([MAX, R], [MAX])])),
+        (&["isin"], RuleBuilder::new().input([Rest]).input(['n']).output([Rest])
+            .role('n', Role::Reduce(ReduceOp::Max)).passings([])),
         // Matrices.
         (&["t"], RuleBuilder::new().input(['i', 'j']).output(['j', 'i']).passing(selecting(ALL))),
         (&["tril", "triu"], RuleBuilder::new().input([Rest, one('i'), one('j')])

@@ -11,7 +11,7 @@ use crate::rules::terms::{MAX, MIN, P, PROD, R, affine, increasing, linear, mult
 use reshard_sharding::ReduceOp;
 
 /// Terms of what is looked up: every result is one element, or nothing where the rank does not hold it.
-fn looked_up() -> [Passing; 4] {
+pub(super) fn looked_up() -> [Passing; 4] {
     [multilinear([0]), row([PROD, R], [PROD]), row([MIN, R], [MIN]), row([MAX, R], [MAX])]
 }
 
@@ -37,7 +37,7 @@ pub(super) fn raised() -> Vec<Passing> {
 }
 
 /// The letters of a tensor, none of which is `k`.
-fn letters_but_k(r: &Request<'_>, rank: usize) -> Result<Vec<char>, Error> {
+pub(super) fn letters_but_k(r: &Request<'_>, rank: usize) -> Result<Vec<char>, Error> {
     Ok(r.letters(rank + 1)?.into_iter().filter(|&c| c != 'k').take(rank).collect())
 }
 

@@ -4,7 +4,7 @@ use super::Alike;
 use crate::rules::builder::RuleBuilder;
 use crate::rules::factor::Dim::{self, Rest};
 use crate::rules::factor::Role;
-use crate::rules::terms::{ALL, PROD, multilinear, row, selecting};
+use crate::rules::terms::{ALL, PROD, affine, increasing, multilinear, row, selecting};
 
 /// A batch of these dims.
 fn batch(dims: &str) -> Vec<Dim> {
@@ -31,6 +31,9 @@ pub(super) fn rules() -> Vec<Alike> {
         (&["slogdet"], matrices("ii->,").passings([])),
         (&["eigvalsh"], matrices("ii->i").passings([])),
         (&["eigh"], matrices("ii->i,ii").passings([])),
+        // Complex numbers lie in a last dim of two.
+        (&["eigvals"], matrices("ii->iz").size('z', 2).passings([])),
+        (&["eig"], matrices("ii->iz,iiz").size('z', 2).passings([])),
         (&["lu_factor", "ldl_factor"], matrices("ii->ii,i").passings([])),
         (&["pinv"], matrices("ij->ji").passings([])),
         (&["matrix_rank"], matrices("ij->").passings([])),
@@ -52,6 +55,8 @@ pub(super) fn rules() -> Vec<Alike> {
             .roles(['i', 'k'], Role::Replicate).passings([])),
         // Other shapes of the same elements.
         (&["matrix_transpose"], matrices_moved("ij->ji")),
+        (&["diagonal_scatter"], RuleBuilder::new().input(batch("ii")).input(batch("i")).output(batch("ii"))
+            .passings([selecting(ALL), affine(ALL), increasing(ALL)])),
         (&["diag_embed"], matrices_moved("i->ii")),
     ]
 }

@@ -238,6 +238,7 @@ fn pivots(shape: &[usize], r: &mut Random) -> Vec<f64> {
 }
 
 const SQUARE: &str = "6,2,2; 2,3,3";
+const RECTANGLES: &str = "6,3,2; 2,2,3";
 
 fn of_one(
     call: &'static str,
@@ -398,6 +399,67 @@ pub fn all() -> Vec<Example> {
             let n = a.shape()[1];
             vec![make(&[a.shape()[0], n, n], |i| if i[1] == i[2] { a[[i[0], i[1]]] } else { 0.0 })]
         }),
+        of_one("qr", RECTANGLES, real, |a| {
+            let (q, r) = orthogonal(a);
+            vec![q.into_dyn(), r.into_dyn()]
+        }),
+        of_one("svd", RECTANGLES, real, |a| {
+            let (u, s, vt) = singular(a);
+            vec![u.into_dyn(), list(s), vt.into_dyn()]
+        }),
+        of_one("svdvals", RECTANGLES, real, |a| vec![list(singular(a).1)]),
+        of_one("lu", RECTANGLES, real, |a| {
+            let (order, lu, _) = eliminated(a);
+            let (rows, columns) = (a.nrows(), a.ncols());
+            let k = rows.min(columns);
+            let p = M::from_shape_fn((rows, rows), |(i, j)| f64::from(u8::from(order[j] == i)));
+            let l = M::from_shape_fn((rows, k), |(i, j)| match i.cmp(&j) {
+                std::cmp::Ordering::Greater => lu[[i, j]],
+                std::cmp::Ordering::Equal => 1.0,
+                std::cmp::Ordering::Less => 0.0,
+            });
+            let u = M::from_shape_fn((k, columns), |(i, j)| if i <= j { lu[[i, j]] } else { 0.0 });
+            vec![p.into_dyn(), l.into_dyn(), u.into_dyn()]
+        }),
+        of_one("geqrf", RECTANGLES, real, |a| {
+            let (packed, tau) = householder(a);
+            vec![packed.into_dyn(), list(tau)]
+        }),
+        of_one("eigvals", SQUARE, real, |a| vec![pairs(&eigenvalues(a), &[a.nrows()])]),
+        of_one("eig", SQUARE, real, |a| {
+            let (n, values) = (a.nrows(), eigenvalues(a));
+            let vectors: Vec<Vec<(f64, f64)>> = values.iter().map(|&v| eigenvector(a, v)).collect();
+            let by_row: Vec<(f64, f64)> = (0..n).flat_map(|i| vectors.iter().map(move |v| v[i])).collect();
+            vec![pairs(&values, &[n]), pairs(&by_row, &[n, n])]
+        }),
+        example("vander(columns=3)", "6; 3", |l| {
+            let a = x(l, 0);
+            vec![make(&[a.len(), 3], |i| a[i[0]].powi(2 - i[1] as i32))]
+        }),
+        example("cross", "6,3 6,3; 2,3 2,3", |l| {
+            let (a, b) = (x(l, 0), x(l, 1));
+            assert!(a.shape() == b.shape() && a.shape()[1] == 3);
+            vec![make(a.shape(), |i| {
+                let (j, k) = ((i[1] + 1) % 3, (i[1] + 2) % 3);
+                a[[i[0], j]] * b[[i[0], k]] - a[[i[0], k]] * b[[i[0], j]]
+            })]
+        }),
+        example("multi_dot", "6,5 5,4 4,6; 3,6 6,2 2,5", |l| {
+            vec![einsum("ab,bc,cd->ad", &[x(l, 0), x(l, 1), x(l, 2)])]
+        })
+        .budget(300),
+        example("tensordot(dims=2)", "6,5,4 5,4,3; 3,6,2 6,2,6", |l| {
+            vec![einsum("abc,bcd->ad", &[x(l, 0), x(l, 1)])]
+        })
+        .budget(300),
+        example("addr", "6,4 6 4; 3,5 3 5", |l| plus(l, "m,n->mn")).budget(300),
+        example("addr", "4 6 4; 5 3 5", |l| plus(l, "m,n->mn")).budget(300),
+        example("addbmm", "6,4 6,6,2 6,2,4; 3,5 4,3,6 4,6,5", |l| plus(l, "bmk,bkn->mn")).budget(300),
+        example("diagonal_scatter", "6,4,4 6,4; 2,3,3 2,3", |l| {
+            let (a, d) = (x(l, 0), x(l, 1));
+            assert_eq!(a.shape()[..2], *d.shape());
+            vec![make(a.shape(), |i| if i[1] == i[2] { d[[i[0], i[1]]] } else { a[i] })]
+        }),
     ]
 }
 
@@ -406,4 +468,140 @@ fn covariance(a: &M) -> M {
     let n = a.ncols() as f64;
     let centred = a - &a.mean_axis(Axis(1)).expect("a column").insert_axis(Axis(1));
     centred.dot(&centred.t()) / (n - 1.0)
+}
+
+/// Something, broadcast, and a product.
+fn plus(l: &LocalView<'_>, equation: &str) -> Vec<A> {
+    let y = einsum(equation, &[x(l, 1), x(l, 2)]);
+    let z = super::zip(&x(l, 0), &y, |a, b| a + b);
+    assert_eq!(z.shape(), y.shape());
+    vec![z]
+}
+
+/// Reflections whose vectors lie below the diagonal, and their factors; `R` on and above it.
+fn householder(a: &M) -> (M, Vec<f64>) {
+    let mut packed = a.clone();
+    let mut factors = Vec::new();
+    for k in 0..a.nrows().min(a.ncols()) {
+        let column: Vec<f64> = (k..a.nrows()).map(|i| packed[[i, k]]).collect();
+        let norm = column.iter().map(|v| v * v).sum::<f64>().sqrt();
+        let head = if column[0] > 0.0 { -norm } else { norm };
+        if column[1..].iter().all(|v| *v == 0.0) {
+            factors.push(0.0);
+            continue;
+        }
+        let tau = (head - column[0]) / head;
+        let v: Vec<f64> = column
+            .iter()
+            .enumerate()
+            .map(|(i, c)| if i == 0 { 1.0 } else { c / (column[0] - head) })
+            .collect();
+        for j in k..a.ncols() {
+            let dot: f64 = v.iter().enumerate().map(|(i, v)| v * packed[[k + i, j]]).sum();
+            for (i, v) in v.iter().enumerate() {
+                packed[[k + i, j]] -= tau * v * dot;
+            }
+        }
+        for (i, v) in v.iter().enumerate().skip(1) {
+            packed[[k + i, k]] = *v;
+        }
+        factors.push(tau);
+    }
+    (packed, factors)
+}
+
+type Complex = (f64, f64);
+
+fn times(a: Complex, b: Complex) -> Complex {
+    (a.0 * b.0 - a.1 * b.1, a.0 * b.1 + a.1 * b.0)
+}
+
+fn over(a: Complex, b: Complex) -> Complex {
+    let n = b.0 * b.0 + b.1 * b.1;
+    let (re, im) = times(a, (b.0, -b.1));
+    (re / n, im / n)
+}
+
+/// Complex numbers in a last dim of two.
+fn pairs(list: &[Complex], shape: &[usize]) -> A {
+    let all = list.iter().flat_map(|z| [z.0, z.1]).collect();
+    A::from_shape_vec([shape, &[2]].concat(), all).expect("a shape")
+}
+
+/// The zeros of the characteristic polynomial (Faddeev and Leverrier; Durand and Kerner), in order.
+fn eigenvalues(a: &M) -> Vec<Complex> {
+    let n = a.nrows();
+    let (mut c, mut m) = (vec![1.0], eye(n));
+    for k in 1..=n {
+        let am = a.dot(&m);
+        c.push(-am.diag().sum() / k as f64);
+        m = am + eye(n) * c[k];
+    }
+    let value = |z: Complex| c.iter().fold((0.0, 0.0), |v, c| (times(v, z).0 + c, times(v, z).1));
+    let mut z: Vec<Complex> =
+        (0..n).scan((1.0, 0.0), |p, _| Some(std::mem::replace(p, times(*p, (0.4, 0.9))))).collect();
+    for _ in 0..200 {
+        for i in 0..n {
+            let others = (0..n).filter(|&j| j != i);
+            let by = others.fold((1.0, 0.0), |p, j| times(p, (z[i].0 - z[j].0, z[i].1 - z[j].1)));
+            let step = over(value(z[i]), by);
+            if step.0.is_finite() && step.1.is_finite() {
+                z[i] = (z[i].0 - step.0, z[i].1 - step.1);
+            }
+        }
+    }
+    let key = |z: &Complex| ((z.0 * 1e6).round() as i64, (z.1 * 1e6).round() as i64);
+    z.sort_by_key(key);
+    z
+}
+
+/// What `a - z` takes to nothing, of which the last number that matters is 1: by the product of all other factors.
+fn eigenvector(a: &M, z: Complex) -> Vec<Complex> {
+    let n = a.nrows();
+    let mut v: Vec<Complex> = (0..n).map(|i| (1.0, i as f64)).collect();
+    for &(re, im) in eigenvalues(a).iter().filter(|w| (w.0 - z.0).hypot(w.1 - z.1) > 1e-6) {
+        let row = |i: usize| {
+            let by =
+                (0..n).fold((0.0, 0.0), |s: Complex, j| (s.0 + a[[i, j]] * v[j].0, s.1 + a[[i, j]] * v[j].1));
+            let moved = times((re, im), v[i]);
+            (by.0 - moved.0, by.1 - moved.1)
+        };
+        v = (0..n).map(row).collect();
+    }
+    let norm = v.iter().map(|v| v.0 * v.0 + v.1 * v.1).sum::<f64>().sqrt().max(1e-300);
+    v.into_iter().map(|v| (v.0 / norm, v.1 / norm)).collect()
+}
+
+/// What factors are factors of.
+#[test]
+fn factors_of_matrices_are_factors() {
+    let mut random = Random::new(3);
+    let near = |a: &M, b: &M| assert!((a - b).iter().all(|x| x.abs() < 1e-8), "{a} {b}");
+    for (rows, columns) in [(3, 2), (2, 3), (3, 3), (4, 4)] {
+        let data = Data::Real.whole(&[rows, columns], &mut random);
+        let a = M::from_shape_vec((rows, columns), data).unwrap();
+        let (q, r) = orthogonal(&a);
+        near(&q.dot(&r), &a);
+        let (u, s, vt) = singular(&a);
+        near(&u.dot(&diagonal(s)).dot(&vt), &a);
+        let (packed, tau) = householder(&a);
+        let upper = M::from_shape_fn(a.raw_dim(), |(i, j)| if i <= j { packed[[i, j]] } else { 0.0 });
+        near(&reflections(&packed, &list(tau)).dot(&upper), &a);
+        if rows == columns {
+            near(&a.dot(&inverse(&a)), &eye(rows));
+            let symmetric = &a + &a.t();
+            let (values, v) = symmetric_eigen(&symmetric);
+            near(&v.dot(&diagonal(values)).dot(&v.t()), &symmetric);
+            near(&exponential(&a).dot(&exponential(&-&a)), &eye(rows));
+            for z in eigenvalues(&a) {
+                let v = eigenvector(&a, z);
+                for i in 0..rows {
+                    let moved = times(z, v[i]);
+                    let re: f64 = (0..rows).map(|j| a[[i, j]] * v[j].0).sum();
+                    let im: f64 = (0..rows).map(|j| a[[i, j]] * v[j].1).sum();
+                    assert!((re - moved.0).hypot(im - moved.1) < 1e-6);
+                }
+            }
+        }
+    }
 }

@@ -4,16 +4,26 @@
 #![allow(clippy::wildcard_enum_match_arm, clippy::items_after_statements, reason = "short definitions")]
 
 mod along;
+mod cells;
+mod distances;
 mod elementwise;
 mod indexing;
+mod margins;
 mod matrices;
+mod moved;
+mod normed;
 mod optimizers;
 mod pointwise;
+mod pools;
 mod products;
 mod random;
 mod reductions;
+mod scatters;
+mod sequences;
 mod shapes;
 mod special;
+mod spectra;
+mod statistics;
 mod windows;
 
 use std::cell::Cell;
@@ -228,11 +238,21 @@ pub fn all() -> Vec<Example> {
         optimizers::all(),
         reductions::all(),
         along::all(),
+        normed::all(),
         products::all(),
         matrices::all(),
+        cells::all(),
+        distances::all(),
         windows::all(),
+        pools::all(),
+        spectra::all(),
+        statistics::all(),
+        margins::all(),
         indexing::all(),
+        scatters::all(),
         shapes::all(),
+        moved::all(),
+        sequences::all(),
     ]
     .into_iter()
     .flatten()
