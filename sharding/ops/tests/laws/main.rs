@@ -10,4 +10,5 @@ mod rules;
 mod rules_page;
 mod table;
 mod torch_choices;
+mod torch_names;
 mod verifier;

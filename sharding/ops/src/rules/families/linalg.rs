@@ -12,6 +12,7 @@ families! {
     "svdvals" ("") => |r| factored(r, "...k", |_, _, k| vec![vec![k]]);
     "lu" ("") => |r| factored(r, "...ii,...ik,...kj", |m, n, k| vec![vec![m, m], vec![m, k], vec![k, n]]);
     "geqrf" ("") => |r| factored(r, "...ij,...k", |m, n, k| vec![vec![m, n], vec![k]]);
+    "lu_unpack" ("") => lu_unpack;
     "vander" ("columns: number >= 0") => vander;
     "cross" ("dim: dim = -1") => cross;
     "multi_dot" ("") => multi_dot;
@@ -34,6 +35,18 @@ fn factored(
     let shapes: Vec<Vec<usize>> =
         shapes(*m, *n, *m.min(n)).into_iter().map(|s| [batch, &s].concat()).collect();
     r.op_to(&rule, &shapes.iter().map(Vec::as_slice).collect::<Vec<_>>())
+}
+
+/// `P`, `L` and `U` of what `lu_factor` packs, and of its pivots.
+fn lu_unpack(r: &Request<'_>) -> Result<Op, Error> {
+    r.inputs_of(2..=2)?;
+    let [batch @ .., m, n] = r.inputs[0] else {
+        return Err(r.error("needs a matrix or a batch of them"));
+    };
+    let k = *m.min(n);
+    let whole = "i: replicate, j: replicate, k: replicate, none";
+    let rule = format!("...ij,...k->...ii,...ik,...kj {{{whole}}}").parse()?;
+    r.op_to(&rule, &[&[batch, &[*m, *m]].concat(), &[batch, &[*m, k]].concat(), &[batch, &[k, *n]].concat()])
 }
 
 /// The powers of each number.

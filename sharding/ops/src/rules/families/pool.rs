@@ -30,8 +30,10 @@ families! {
     "max_unpool1d" (SIZE) => |r| sized(r, 1, 2, 1, vec![selecting([0])]);
     "max_unpool2d" (SIZE) => |r| sized(r, 2, 2, 1, vec![selecting([0])]);
     "max_unpool3d" (SIZE) => |r| sized(r, 3, 2, 1, vec![selecting([0])]);
-    "fractional_max_pool2d" ("size: spatial >= 1, kernel: spatial >= 1") => |r| fractional(r, 2);
-    "fractional_max_pool3d" ("size: spatial >= 1, kernel: spatial >= 1") => |r| fractional(r, 3);
+    "fractional_max_pool2d" ("size: spatial >= 1, kernel: spatial >= 1") => |r| fractional(r, 2, 1);
+    "fractional_max_pool3d" ("size: spatial >= 1, kernel: spatial >= 1") => |r| fractional(r, 3, 1);
+    "fractional_max_pool2d_with_indices" ("size: spatial >= 1, kernel: spatial >= 1") => |r| fractional(r, 2, 2);
+    "fractional_max_pool3d_with_indices" ("size: spatial >= 1, kernel: spatial >= 1") => |r| fractional(r, 3, 2);
     "local_response_norm" ("size: number >= 1") => |r| { r.inputs_of(1..=1)?; r.op(&"bc...->bc... {c: replicate, none}".parse()?) };
     "im2col" ("kernel: spatial >= 1, stride: spatial >= 1 = 1, padding: spatial >= 0 = 0, dilation: spatial >= 1 = 1") => im2col;
     "col2im" ("size: spatial >= 1, kernel: spatial >= 1, stride: spatial >= 1 = 1, padding: spatial >= 0 = 0, dilation: spatial >= 1 = 1") => col2im;
@@ -56,7 +58,7 @@ fn sized(r: &Request<'_>, n: usize, inputs: usize, outputs: usize, terms: Vec<Pa
 }
 
 /// `bc**,bc*->bc**`: where windows start follows from the random numbers of the second input.
-fn fractional(r: &Request<'_>, n: usize) -> Result<Op, Error> {
+fn fractional(r: &Request<'_>, n: usize, outputs: usize) -> Result<Op, Error> {
     r.inputs_of(2..=2)?;
     let (shape, kernel) = (shape_of(r, n)?, r.spatial("kernel", n)?);
     if (0..n).any(|d| kernel[d].checked_add(shape[d + 2] - 1).is_none_or(|least| least > r.inputs[0][d + 2]))
@@ -64,9 +66,9 @@ fn fractional(r: &Request<'_>, n: usize) -> Result<Op, Error> {
         return Err(r.error("has not room for so many windows in its space"));
     }
     let dims = with_space('b'.into(), 'c'.into(), n);
-    let rule =
-        RuleBuilder::new().input(dims.clone()).input(['b'.into(), 'c'.into(), Dim::Whole]).output(dims);
-    r.op_to(&rule.passing(row([MAX, R], [MAX])).build()?, &[&shape])
+    let rule = RuleBuilder::new().input(dims.clone()).input(['b'.into(), 'c'.into(), Dim::Whole]);
+    let greatest = (outputs == 1).then(|| row([MAX, R], [MAX]));
+    r.op_to(&rule.outputs(outputs, dims).passings(greatest).build()?, &vec![shape.as_slice(); outputs])
 }
 
 /// How many places a window has in a space, and how many elements.

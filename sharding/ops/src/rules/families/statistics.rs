@@ -26,6 +26,8 @@ families! {
     "mode" ("dim: dim = -1, keepdim: flag = false") => |r| over(r, &[r.dim("dim")?], 2, Role::Replicate, NONE);
     "histc" ("bins: number >= 1 = 100") => |r| counted(r, false);
     "histogram" ("bins: number >= 1") => |r| counted(r, true);
+    // Indices along the last dim, by random numbers.
+    "multinomial" ("samples: number >= 1") => multinomial;
     "unique_consecutive" ("count: number >= 0") => super::normalize::unique;
     // Neighbours along a dim, at equal distances.
     "diff" ("order: number >= 0 = 1, dim: dim = -1") => |r| shortened(r, r.size("order")?);
@@ -55,6 +57,15 @@ fn counted(r: &Request<'_>, edges: bool) -> Result<Op, Error> {
         return r.op_to(&rule.passings(counts).build()?, &[&[bins], &[edge]]);
     }
     r.op(&rule.output(['c']).size('c', bins).passings([]).build()?)
+}
+
+/// `b*->b*`.
+fn multinomial(r: &Request<'_>) -> Result<Op, Error> {
+    r.inputs_of(1..=1)?;
+    let Some((_, batch)) = r.inputs[0].split_last() else { return Err(r.error("needs a dim of chances")) };
+    let shape = [batch, &[r.size("samples")?]].concat();
+    let dims = r.dims_whole(shape.len(), &[shape.len() - 1])?;
+    r.op_to(&RuleBuilder::new().input(dims.clone()).output(dims).passings([]).build()?, &[&shape])
 }
 
 /// A dim is less by so much.

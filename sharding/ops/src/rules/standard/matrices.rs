@@ -34,6 +34,7 @@ pub(super) fn rules() -> Vec<Alike> {
         // Complex numbers lie in a last dim of two.
         (&["eigvals"], matrices("ii->iz").size('z', 2).passings([])),
         (&["eig"], matrices("ii->iz,iiz").size('z', 2).passings([])),
+        (&["polar_decomposition"], matrices("ii->ii,ii").passings([])),
         (&["lu_factor", "ldl_factor"], matrices("ii->ii,i").passings([])),
         (&["pinv"], matrices("ij->ji").passings([])),
         (&["matrix_rank"], matrices("ij->").passings([])),

@@ -261,6 +261,10 @@ pub fn all() -> Vec<Example> {
             let roots = diagonal(values.iter().map(|x| x.sqrt()));
             vec![v.dot(&roots).dot(&v.t()).into_dyn()]
         }),
+        of_one("polar_decomposition", SQUARE, dominant, |a| {
+            let (u, s, vt) = singular(a);
+            vec![u.dot(&vt).into_dyn(), vt.t().dot(&diagonal(s)).dot(&vt).into_dyn()]
+        }),
         of_one("cholesky_inverse", SQUARE, dominant, |a| {
             vec![inverse(&lower(a).dot(&lower(a).t())).into_dyn()]
         }),
@@ -331,6 +335,18 @@ pub fn all() -> Vec<Example> {
         .data(&[Data::Made(dominant), Data::Made(pivots), Data::Real])
         .near()
         .budget(300),
+        example("lu_unpack", "6,3,2 6,2; 2,2,3 2,2", |l| {
+            batched(l, &[2, 1], |a| {
+                let (lu, n) = (m(&a[0]), a[0].shape()[0]);
+                let mut order: Vec<usize> = (0..n).collect();
+                for (i, &p) in a[1].iter().enumerate() {
+                    order.swap(i, (p as usize).min(n - 1));
+                }
+                unpacked(&order, &lu)
+            })
+        })
+        .data(&[Data::Real, Data::Made(pivots)])
+        .near(),
         example("ldl_solve", "6,2,2 6,2 6,2,5; 2,3,3 2,3 2,3,4", |l| {
             batched(l, &[2, 1, 2], |a| {
                 let packed = m(&a[0]);
@@ -410,16 +426,7 @@ pub fn all() -> Vec<Example> {
         of_one("svdvals", RECTANGLES, real, |a| vec![list(singular(a).1)]),
         of_one("lu", RECTANGLES, real, |a| {
             let (order, lu, _) = eliminated(a);
-            let (rows, columns) = (a.nrows(), a.ncols());
-            let k = rows.min(columns);
-            let p = M::from_shape_fn((rows, rows), |(i, j)| f64::from(u8::from(order[j] == i)));
-            let l = M::from_shape_fn((rows, k), |(i, j)| match i.cmp(&j) {
-                std::cmp::Ordering::Greater => lu[[i, j]],
-                std::cmp::Ordering::Equal => 1.0,
-                std::cmp::Ordering::Less => 0.0,
-            });
-            let u = M::from_shape_fn((k, columns), |(i, j)| if i <= j { lu[[i, j]] } else { 0.0 });
-            vec![p.into_dyn(), l.into_dyn(), u.into_dyn()]
+            unpacked(&order, &lu)
         }),
         of_one("geqrf", RECTANGLES, real, |a| {
             let (packed, tau) = householder(a);
@@ -604,4 +611,18 @@ fn factors_of_matrices_are_factors() {
             }
         }
     }
+}
+
+/// `P`, `L` and `U` of an order of rows and of packed factors.
+fn unpacked(order: &[usize], lu: &M) -> Vec<A> {
+    let (rows, columns) = (lu.nrows(), lu.ncols());
+    let k = rows.min(columns);
+    let p = M::from_shape_fn((rows, rows), |(i, j)| f64::from(u8::from(order[j] == i)));
+    let l = M::from_shape_fn((rows, k), |(i, j)| match i.cmp(&j) {
+        std::cmp::Ordering::Greater => lu[[i, j]],
+        std::cmp::Ordering::Equal => 1.0,
+        std::cmp::Ordering::Less => 0.0,
+    });
+    let u = M::from_shape_fn((k, columns), |(i, j)| if i <= j { lu[[i, j]] } else { 0.0 });
+    vec![p.into_dyn(), l.into_dyn(), u.into_dyn()]
 }

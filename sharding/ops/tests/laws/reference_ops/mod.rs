@@ -147,6 +147,33 @@ impl Example {
     }
 }
 
+impl Example {
+    /// The same op on a list of two, whose operands come one after the other.
+    pub fn for_each_of_two(&self) -> Verifier<'_> {
+        let run = move |l: &LocalView<'_>| {
+            let (inputs, outputs) = (l.inputs.len() / 2, l.wanted.len() / 2);
+            let half = |k: usize| LocalView {
+                inputs: l.inputs[k * inputs..(k + 1) * inputs].to_vec(),
+                places: l.places[k * inputs..(k + 1) * inputs].to_vec(),
+                wanted: l.wanted[k * outputs..(k + 1) * outputs].to_vec(),
+            };
+            let made = quietly(|| [(self.run)(&half(0)), (self.run)(&half(1))].concat())?;
+            Ok(made.into_iter().map(|a| Tensor::new(a.shape(), a.iter().copied().collect())).collect())
+        };
+        let mut v = Verifier::new(self.call, run)
+            .data(&[self.data.clone(), self.data.clone()].concat())
+            .tolerance(self.tolerance)
+            .budget(0);
+        if self.constant {
+            v = v.constant();
+        }
+        if self.idle {
+            v = v.idle_inputs();
+        }
+        v
+    }
+}
+
 thread_local! {
     static QUIET: Cell<bool> = const { Cell::new(false) };
 }

@@ -74,21 +74,28 @@ fn places(shape: &[usize], r: &mut Random) -> Vec<f64> {
 fn fractional(l: &LocalView<'_>, size: usize) -> Vec<A> {
     let (a, samples) = (x(l, 0), x(l, 1));
     assert!(a.shape()[..2] == samples.shape()[..2] && samples.shape()[2] == a.ndim() - 2);
-    let shape = [&a.shape()[..2], &vec![size; a.ndim() - 2]].concat();
-    vec![make(&shape, |i| {
+    let space = &a.shape()[2..];
+    let shape = [&a.shape()[..2], &vec![size; space.len()]].concat();
+    let window = |i: &[usize]| -> Vec<(f64, usize)> {
         let start = |d: usize| {
-            let step = (a.shape()[d] - 2) as f64 / (size as f64 - 1.0);
-            let u = samples[[i[0], i[1], d - 2]];
-            if i[d] == size - 1 {
-                a.shape()[d] - 2
+            let (room, u) = (space[d] - 2, samples[[i[0], i[1], d]]);
+            let step = room as f64 / (size as f64 - 1.0);
+            if i[d + 2] == size - 1 {
+                room
             } else {
-                ((i[d] as f64 + u) * step) as usize - (u * step) as usize
+                ((i[d + 2] as f64 + u) * step) as usize - (u * step) as usize
             }
         };
-        let windows = coordinates(&vec![2; a.ndim() - 2]);
-        let at = |k: &Vec<usize>| (2..a.ndim()).map(|d| start(d) + k[d - 2]).collect::<Vec<_>>();
-        windows.iter().map(|k| a[IxDyn(&[&i[..2], &at(k)[..]].concat())]).fold(f64::NEG_INFINITY, f64::max)
-    })]
+        coordinates(&vec![2; space.len()])
+            .iter()
+            .map(|k| {
+                let at: Vec<usize> = (0..space.len()).map(|d| start(d) + k[d]).collect();
+                let place = at.iter().zip(space).fold(0, |e, (c, n)| e * n + c);
+                (a[IxDyn(&[&i[..2], &at[..]].concat())], place)
+            })
+            .collect()
+    };
+    vec![make(&shape, |i| greatest(&window(i))), make(&shape, |i| place(&window(i)))]
 }
 
 /// The value between four neighbours, zeros outside.
@@ -163,13 +170,15 @@ pub fn all() -> Vec<Example> {
         );
     }
     let chance = Data::Made(|s, r| Data::Real.whole(s, r).into_iter().map(|v| (v + 3.0) / 6.1).collect());
-    for (call, shapes) in [
-        ("fractional_max_pool2d(size=3,kernel=2)", "6,5,7,8 6,5,2; 2,3,9,7 2,3,2"),
-        ("fractional_max_pool3d(size=2,kernel=2)", "6,3,5,4,4 6,3,3; 2,3,5,6,4 2,3,3"),
+    let (flat, solid) = ("6,5,7,8 6,5,2; 2,3,9,7 2,3,2", "6,3,5,4,4 6,3,3; 2,3,5,6,4 2,3,3");
+    for (call, shapes, outputs) in [
+        ("fractional_max_pool2d(size=3,kernel=2)", flat, 1),
+        ("fractional_max_pool3d(size=3,kernel=2)", solid, 1),
+        ("fractional_max_pool2d_with_indices(size=3,kernel=2)", flat, 2),
+        ("fractional_max_pool3d_with_indices(size=3,kernel=2)", solid, 2),
     ] {
-        let size = if call.contains("size=3") { 3 } else { 2 };
-        let e = example(call, shapes, move |l| fractional(l, size)).data(&[Data::Real, chance]).budget(200);
-        out.push(if size == 2 { e.idle() } else { e });
+        let run = move |l: &LocalView<'_>| fractional(l, 3).into_iter().take(outputs).collect();
+        out.push(example(call, shapes, run).data(&[Data::Distinct, chance]).budget(200));
     }
     out.push(
         example("local_response_norm(size=2)", "6,5,2; 2,3,3", |l| {

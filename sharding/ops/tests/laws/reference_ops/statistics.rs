@@ -121,6 +121,21 @@ pub fn all() -> Vec<Example> {
         let counts = make(&[6], |i| a.iter().filter(|&&v| bin(v) == i[0]).count() as f64);
         vec![counts, make(&[7], |i| 3.0 * i[0] as f64 - 9.0)]
     }));
+    let chosen = |l: &LocalView<'_>| {
+        let (a, rows) = (x(l, 0), l.places[0].indices(0));
+        assert!(a.shape()[1] > 0);
+        let total = |i: usize| (0..a.shape()[1]).map(|j| a[[i, j]]).sum::<f64>();
+        let held = l.places[0].indices(1);
+        vec![make(&[a.shape()[0], 2], |i| {
+            let below = super::noise(2 * rows[i[0]] + i[1]) * total(i[0]);
+            let sums = (0..held.len()).scan(0.0, |s, j| {
+                *s += a[[i[0], j]];
+                Some(*s)
+            });
+            held[sums.take_while(|s| *s <= below).count().min(held.len() - 1)] as f64
+        })]
+    };
+    out.push(example("multinomial(samples=2)", "6,6; 4,5", chosen).data(&[Data::Positive]));
     // Three runs.
     let runs = Data::Made(|s, r| {
         let values = r.permutation(9);
