@@ -1,5 +1,11 @@
 //! The ops whose rule needs neither arguments nor shapes: each rule once, with the names that have it.
 
+mod elementwise;
+mod matrices;
+mod optimizers;
+mod random;
+mod special;
+
 use super::builder::RuleBuilder;
 use super::factor::Dim::{self, Rest};
 use super::factor::Role;
@@ -8,6 +14,8 @@ use super::terms::{
     selecting,
 };
 use super::written::Written;
+
+use reshard_sharding::ReduceOp;
 
 /// The dims of a scalar.
 pub(super) const SCALAR: [Dim; 0] = [];
@@ -25,8 +33,20 @@ fn one(factor: char) -> Dim {
 type Alike = (&'static [&'static str], RuleBuilder);
 
 /// All of them.
-#[rustfmt::skip]
 pub(super) fn rules() -> Vec<Alike> {
+    [
+        common(),
+        elementwise::rules(),
+        special::rules(),
+        random::rules(),
+        matrices::rules(),
+        optimizers::rules(),
+    ]
+    .concat()
+}
+
+#[rustfmt::skip]
+fn common() -> Vec<Alike> {
     vec![
         // Pointwise, one input. What increases lets greatest and least terms pass, also the identities of empty
         // shards: log and sqrt do not, which have no value for -inf.
@@ -92,6 +112,10 @@ pub(super) fn rules() -> Vec<Alike> {
                 row([NORM2, R], [NORM2])])),
         (&["searchsorted"], RuleBuilder::new().input(['n']).input([Rest]).output([Rest])
             .passings([row([R, MIN], [MIN]), row([R, MAX], [MAX])])),
+        (&["bucketize"], RuleBuilder::new().input([Rest]).input(['n']).output([Rest])
+            .passings([row([MIN, R], [MIN]), row([MAX, R], [MAX])])),
+        (&["isin"], RuleBuilder::new().input([Rest]).input(['n']).output([Rest])
+            .role('n', Role::Reduce(ReduceOp::Max)).passings([])),
         // Matrices.
         (&["t"], RuleBuilder::new().input(['i', 'j']).output(['j', 'i']).passing(selecting(ALL))),
         (&["tril", "triu"], RuleBuilder::new().input([Rest, one('i'), one('j')])

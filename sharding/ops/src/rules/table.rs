@@ -109,7 +109,7 @@ impl Table {
                 Err(error) => debug_assert!(false, "{names:?}: {error}"),
             }
         }
-        for family in families::FAMILIES {
+        for family in families::all() {
             match family.parameters.parse() {
                 Ok(parameters) => table.add_family(family.name, parameters, family.make),
                 Err(error) => debug_assert!(false, "{}: {error}", family.name),

@@ -12,5 +12,6 @@ mod rules;
 mod rules_page;
 mod table;
 mod torch_choices;
+mod torch_names;
 mod verifier;
 mod written;

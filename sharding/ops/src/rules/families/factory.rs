@@ -6,7 +6,7 @@ use crate::rules::op::Op;
 use crate::rules::request::Request;
 
 /// `->ab` of these sizes.
-fn made(r: &Request<'_>, shape: &[usize]) -> Result<Op, Error> {
+pub(super) fn made(r: &Request<'_>, shape: &[usize]) -> Result<Op, Error> {
     r.inputs_of(0..=0)?;
     let letters = r.letters(shape.len())?;
     let rule = RuleBuilder::new().output(letters.iter().copied());

@@ -14,7 +14,7 @@ use crate::rules::terms::{
 use reshard_sharding::ReduceOp;
 
 /// Terms of what is looked up: every result is one element, or nothing where the rank does not hold it.
-fn looked_up() -> [Passing; 5] {
+pub(super) fn looked_up() -> [Passing; 5] {
     let of = |terms: Part| row([terms.clone(), R], [terms]);
     [multilinear([0]), of(PROD), of(MIN), of(MAX), of(NORM2)]
 }
@@ -41,7 +41,7 @@ pub(super) fn raised() -> Vec<Passing> {
 }
 
 /// The letters of a tensor, none of which is `k`.
-fn letters_but_k(r: &Request<'_>, rank: usize) -> Result<Vec<char>, Error> {
+pub(super) fn letters_but_k(r: &Request<'_>, rank: usize) -> Result<Vec<char>, Error> {
     Ok(r.letters(rank + 1)?.into_iter().filter(|&c| c != 'k').take(rank).collect())
 }
 

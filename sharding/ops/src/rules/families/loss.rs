@@ -20,9 +20,14 @@ fn role(r: &Request<'_>) -> Result<Option<Role>, Error> {
 
 /// `ab,ab-> {a: avg, b: avg}`.
 pub(super) fn pointwise(r: &Request<'_>, terms: Vec<Passing>) -> Result<Op, Error> {
-    r.inputs_of(2..=2)?;
+    pointwise_of(r, 2, terms)
+}
+
+/// The same of so many inputs.
+pub(super) fn pointwise_of(r: &Request<'_>, inputs: usize, terms: Vec<Passing>) -> Result<Op, Error> {
+    r.inputs_of(inputs..=inputs)?;
     let letters = r.letters(r.inputs[0].len())?;
-    let rule = RuleBuilder::new().inputs(2, letters.iter().copied()).passings(terms);
+    let rule = RuleBuilder::new().inputs(inputs, letters.iter().copied()).passings(terms);
     let rule = match role(r)? {
         None => rule.output(letters),
         Some(role) => rule.output(SCALAR).roles(letters, role),
@@ -30,13 +35,34 @@ pub(super) fn pointwise(r: &Request<'_>, terms: Vec<Passing>) -> Result<Op, Erro
     r.op(&rule.build()?)
 }
 
-/// `bc,b->`: a class for each row.
+/// `bc,b->`: a class for each row, or `bcxy,bxy->` for each point of space.
 pub(super) fn classes(r: &Request<'_>, of_classes: Role, terms: Vec<Passing>) -> Result<Op, Error> {
     r.inputs_of(2..=2)?;
-    let rule = RuleBuilder::new().input(['b', 'c']).input(['b']).role('c', of_classes).passings(terms);
+    let space = r.inputs[0].len().saturating_sub(2);
+    let space: String = r.letters(26)?.into_iter().filter(|c| !"bc".contains(*c)).take(space).collect();
+    rows(r, &[&format!("bc{space}"), &format!("b{space}")], of_classes, terms)
+}
+
+/// Operands of these letters: `c` is what a class is told by, `b` and those after `c` are what there is a loss for, and all
+/// others stay whole.
+pub(super) fn rows(
+    r: &Request<'_>,
+    inputs: &[&str],
+    of_classes: Role,
+    terms: Vec<Passing>,
+) -> Result<Op, Error> {
+    r.inputs_of(inputs.len()..=inputs.len())?;
+    let (before, space) = inputs[0].split_once('c').unwrap_or((inputs[0], ""));
+    let kept: Vec<char> = before.chars().filter(|&c| c == 'b').chain(space.chars()).collect();
+    let mut others: Vec<char> = inputs.iter().flat_map(|dims| dims.chars()).collect();
+    others.sort_unstable();
+    others.dedup();
+    others.retain(|c| *c != 'c' && !kept.contains(c));
+    let rule = inputs.iter().fold(RuleBuilder::new(), |rule, dims| rule.input(dims.chars()));
+    let rule = rule.role('c', of_classes).roles(others, Role::Replicate).passings(terms);
     let rule = match role(r)? {
-        None => rule.output(['b']),
-        Some(role) => rule.output(SCALAR).role('b', role),
+        None => rule.output(kept),
+        Some(role) => rule.output(SCALAR).roles(kept, role),
     };
     r.op(&rule.build()?)
 }

@@ -1,14 +1,38 @@
 //! Families: ops whose rule depends on arguments or on shapes.
 
+macro_rules! families {
+    ($($name:literal ($parameters:expr) => $make:expr;)*) => {
+        /// These.
+        #[rustfmt::skip]
+        pub(super) const FAMILIES: &[Family] = &[
+            $(Family { name: $name, parameters: $parameters, make: $make },)*
+        ];
+    };
+}
+
 mod attention;
+mod combine;
+mod distance;
 mod factory;
 mod index;
+mod linalg;
 mod loss;
+mod margin;
+mod moments;
+mod moved;
 mod normalize;
 mod pieces;
+mod pool;
 mod product;
+mod recurrent;
 mod reduce;
 mod reshape;
+mod sampled;
+mod scaled;
+mod scatter;
+mod sequence;
+mod spectral;
+mod statistics;
 mod window;
 
 use reduce::NONE;
@@ -21,20 +45,33 @@ use crate::rules::terms::{ALL, MAX, MIN, PROD, affine, linear, multilinear, row}
 use reshard_sharding::ReduceOp;
 
 /// A family: its name, the arguments it takes in the notation of [`Parameters`](crate::rules::Parameters), and its rules.
+#[derive(Debug)]
 pub(super) struct Family {
     pub(super) name: &'static str,
     pub(super) parameters: &'static str,
     pub(super) make: fn(&Request<'_>) -> Result<Op, Error>,
 }
 
-macro_rules! families {
-    ($($name:literal ($parameters:expr) => $make:expr;)*) => {
-        /// All of them.
-        #[rustfmt::skip]
-        pub(super) const FAMILIES: &[Family] = &[
-            $(Family { name: $name, parameters: $parameters, make: $make },)*
-        ];
-    };
+/// All of them.
+pub(super) fn all() -> impl Iterator<Item = &'static Family> {
+    let lists = [
+        FAMILIES,
+        combine::FAMILIES,
+        distance::FAMILIES,
+        linalg::FAMILIES,
+        margin::FAMILIES,
+        moments::FAMILIES,
+        moved::FAMILIES,
+        pool::FAMILIES,
+        recurrent::FAMILIES,
+        sampled::FAMILIES,
+        scaled::FAMILIES,
+        scatter::FAMILIES,
+        sequence::FAMILIES,
+        spectral::FAMILIES,
+        statistics::FAMILIES,
+    ];
+    lists.into_iter().flatten()
 }
 
 // What several families take.
@@ -108,7 +145,7 @@ families! {
     "avg_pool1d" (POOL) => |r| window::pool(r, 1, 1, Some(linear(ALL)));
     "avg_pool2d" (POOL) => |r| window::pool(r, 2, 1, Some(linear(ALL)));
     "avg_pool3d" (POOL) => |r| window::pool(r, 3, 1, Some(linear(ALL)));
-    "interpolate" ("size: spatial >= 1, mode: nearest|linear = nearest") => window::interpolate;
+    "interpolate" ("size: spatial >= 1, mode: nearest|nearest_exact|linear|cubic|area = nearest") => window::interpolate;
     "pixel_shuffle" ("factor: number >= 1") => window::pixel_shuffle;
     // Indexing.
     "gather" ("dim: dim = -1") => index::gather;

@@ -14,6 +14,7 @@ use crate::Error;
 use crate::rules::builder::RuleBuilder;
 use crate::rules::factor::{Dim, Role};
 use crate::rules::op::Op;
+use crate::rules::passing::Passing;
 use crate::rules::request::Request;
 use crate::rules::terms::{ALL, affine, increasing, selecting};
 
@@ -95,7 +96,7 @@ pub(super) fn stack(r: &Request<'_>) -> Result<Op, Error> {
 }
 
 /// Pieces of these sizes, one after the other from a start.
-fn cut(r: &Request<'_>, dim: usize, start: usize, sizes: &[usize]) -> Result<Op, Error> {
+pub(super) fn cut(r: &Request<'_>, dim: usize, start: usize, sizes: &[usize]) -> Result<Op, Error> {
     let shape = r.inputs[0];
     let rule = in_blocks(r, shape.len(), dim, &[start], (&[shape[dim]], sizes))?;
     out_of(r, dim, sizes, rule)
@@ -158,7 +159,7 @@ pub(super) fn unbind(r: &Request<'_>) -> Result<Op, Error> {
     if n == 0 || n > 65_536 {
         return Err(r.error(format!("would have {n} outputs")));
     }
-    without(r, dim, n)
+    without(r, dim, n, selecting(ALL))
 }
 
 /// One index of a dim.
@@ -171,17 +172,19 @@ pub(super) fn select(r: &Request<'_>) -> Result<Op, Error> {
     if !(-n..n).contains(&index) {
         return Err(r.error(format!("index is {index}, and dim {dim} has {n}")));
     }
-    without(r, dim, 1)
+    without(r, dim, 1, selecting(ALL))
 }
 
 /// `i*->i`, so many times.
-fn without(r: &Request<'_>, dim: usize, outputs: usize) -> Result<Op, Error> {
+pub(super) fn without(r: &Request<'_>, dim: usize, outputs: usize, terms: Passing) -> Result<Op, Error> {
+    r.inputs_of(1..=1)?;
     let shape = r.inputs[0];
     let dims = r.dims_whole(shape.len(), &[dim])?;
     let (mut output, mut left) = (dims.clone(), shape.to_vec());
     output.remove(dim);
     left.remove(dim);
-    r.op_to(&selected((1, dims), (outputs, output)).build()?, &vec![left.as_slice(); outputs])
+    let rule = RuleBuilder::new().input(dims).outputs(outputs, output).passing(terms);
+    r.op_to(&rule.build()?, &vec![left.as_slice(); outputs])
 }
 
 /// The indices of a dim from `start` up to `end`, each `step`-th.

@@ -71,13 +71,16 @@ pub(super) fn added(
         .zip(shape)
         .map(|(&c, &n)| if n == 1 && size(c) != Some(1) { Dim::ONE } else { c.into() })
         .collect();
-    let rule =
-        RuleBuilder::new().input(added).input(a).input(b).output(out).role('k', Role::Replicate).passings([
-            row([P, s('k'), s('k')], [P]),
-            together([0, 1]),
-            together([0, 2]),
-            affine(ALL),
-            increasing([0]),
-        ]);
+    let mut summed: Vec<char> = a.iter().chain(&b).copied().filter(|c| !out.contains(c)).collect();
+    summed.sort_unstable();
+    summed.dedup();
+    let rule = RuleBuilder::new()
+        .input(added)
+        .input(a)
+        .input(b)
+        .output(out)
+        .roles(summed.iter().copied(), Role::Replicate)
+        .passings(summed.iter().map(|&c| row([P, s(c), s(c)], [P])))
+        .passings([together([0, 1]), together([0, 2]), affine(ALL), increasing([0])]);
     r.op(&rule.build()?)
 }

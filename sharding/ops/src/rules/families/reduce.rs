@@ -61,7 +61,14 @@ pub(super) fn one_dim(r: &Request<'_>, outputs: usize) -> Result<Op, Error> {
     over(r, &r.dims("dim")?, outputs, Role::Replicate, NONE)
 }
 
-fn over(r: &Request<'_>, dims: &[usize], outputs: usize, role: Role, terms: Terms) -> Result<Op, Error> {
+/// These dims, as many outputs, a role for each dim.
+pub(super) fn over(
+    r: &Request<'_>,
+    dims: &[usize],
+    outputs: usize,
+    role: Role,
+    terms: Terms,
+) -> Result<Op, Error> {
     let rank = r.inputs[0].len();
     let keep = r.flag("keepdim")?;
     let letters = r.letters(rank)?;

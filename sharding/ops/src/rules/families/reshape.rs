@@ -23,7 +23,8 @@ pub(super) fn permute(r: &Request<'_>) -> Result<Op, Error> {
     reorder(r, &dims)
 }
 
-fn reorder(r: &Request<'_>, dims: &[usize]) -> Result<Op, Error> {
+/// The dims in this order.
+pub(super) fn reorder(r: &Request<'_>, dims: &[usize]) -> Result<Op, Error> {
     let letters = r.letters(dims.len())?;
     let output = dims.iter().map(|&d| letters[d].into()).collect();
     r.op(&selected(letters, output).build()?)
@@ -73,9 +74,13 @@ pub(super) fn expand(r: &Request<'_>) -> Result<Op, Error> {
 
 /// `ij->(ai)(bj)`: each dim so many times, one after the other.
 pub(super) fn repeat(r: &Request<'_>) -> Result<Op, Error> {
+    repeat_by(r, &r.sizes("times")?)
+}
+
+/// The same of these numbers.
+pub(super) fn repeat_by(r: &Request<'_>, times: &[usize]) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let x = r.inputs[0];
-    let times = r.sizes("times")?;
     let Some(new) = times.len().checked_sub(x.len()) else {
         return Err(r.error(format!("times has fewer numbers than the {} dims of the input", x.len())));
     };

@@ -10,7 +10,7 @@ use crate::rules::rule::Rule;
 use crate::rules::terms::{ALL, P, affine, increasing, linear, multilinear, row, s, selecting};
 
 /// The size of an output dim.
-fn extent(
+pub(super) fn extent(
     r: &Request<'_>,
     size: usize,
     kernel: usize,
@@ -29,7 +29,7 @@ fn extent(
 }
 
 /// A dim of channels and dims of space, which stay whole, after a first dim.
-fn with_space(first: Dim, channels: Dim, spatial: usize) -> Vec<Dim> {
+pub(super) fn with_space(first: Dim, channels: Dim, spatial: usize) -> Vec<Dim> {
     [first, channels].into_iter().chain(std::iter::repeat_n(Dim::Whole, spatial)).collect()
 }
 
@@ -142,7 +142,7 @@ pub(super) fn interpolate(r: &Request<'_>) -> Result<Op, Error> {
     }
     let size = r.spatial("size", x.len() - 2)?;
     let terms = match r.word("mode")?.as_str() {
-        "nearest" => selecting(ALL),
+        "nearest" | "nearest_exact" => selecting(ALL),
         _ => linear(ALL),
     };
     let dims = with_space('b'.into(), 'c'.into(), size.len());

@@ -5,26 +5,26 @@ use reshard_ops::rules::verify::{Data, LocalView};
 
 use super::{A, Example, example, fold, lines, make, x, zip};
 
-fn normalized(v: &[f64]) -> Vec<f64> {
+pub fn normalized(v: &[f64]) -> Vec<f64> {
     let (m, d) = moments(v);
     v.iter().map(|x| (x - m) * d).collect()
 }
 
 /// Mean and inverse deviation.
-fn moments(v: &[f64]) -> (f64, f64) {
+pub fn moments(v: &[f64]) -> (f64, f64) {
     let n = v.len() as f64;
     let m = v.iter().sum::<f64>() / n;
     (m, 1.0 / (v.iter().map(|x| (x - m).powi(2)).sum::<f64>() / n + 1e-5).sqrt())
 }
 
 /// Along the channels of `bc..`.
-fn per_channel(a: &A, w: &A, f: impl Fn(f64, f64) -> f64) -> A {
+pub fn per_channel(a: &A, w: &A, f: impl Fn(f64, f64) -> f64) -> A {
     assert_eq!(a.shape()[1], w.len());
     make(a.shape(), |i| f(a[i], w[i[1]]))
 }
 
 /// Normalised over the dims that `group` maps to one number.
-fn grouped(a: &A, group: impl Fn(&[usize]) -> usize) -> A {
+pub fn grouped(a: &A, group: impl Fn(&[usize]) -> usize) -> A {
     let mut lists: std::collections::BTreeMap<usize, Vec<f64>> = std::collections::BTreeMap::new();
     for (i, &v) in a.indexed_iter() {
         lists.entry(group(ndarray::Dimension::slice(&i))).or_default().push(v);

@@ -6,18 +6,18 @@ use reshard_ops::rules::verify::{Data, LocalView, Random};
 use super::{A, Example, example, make, x};
 
 /// Where a global index lies in a list of those held.
-fn find(held: &[usize], index: f64) -> Option<usize> {
+pub fn find(held: &[usize], index: f64) -> Option<usize> {
     held.iter().position(|&h| h as f64 == index)
 }
 
-fn with(i: &[usize], dim: usize, at: usize) -> Vec<usize> {
+pub fn with(i: &[usize], dim: usize, at: usize) -> Vec<usize> {
     let mut i = i.to_vec();
     i[dim] = at;
     i
 }
 
 /// Different indices below 5 along the last dim.
-fn different(shape: &[usize], r: &mut Random) -> Vec<f64> {
+pub fn different(shape: &[usize], r: &mut Random) -> Vec<f64> {
     let (&k, outer) = shape.split_last().expect("a dim");
     let lines: usize = outer.iter().product();
     (0..lines)
@@ -44,7 +44,7 @@ fn select(l: &LocalView<'_>, dim: usize) -> Vec<A> {
 }
 
 /// Writes along a dim; the index has all dims, or only that one.
-fn scatter(l: &LocalView<'_>, dim: usize, f: fn(f64, f64) -> f64) -> Vec<A> {
+pub fn scatter(l: &LocalView<'_>, dim: usize, f: fn(f64, f64) -> f64) -> Vec<A> {
     let (mut a, index, source) = (x(l, 0), x(l, 1), x(l, 2));
     let held = l.places[0].indices(dim);
     if index.ndim() == a.ndim() && index.ndim() > 1 {

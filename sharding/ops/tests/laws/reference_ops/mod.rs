@@ -4,11 +4,26 @@
 #![allow(clippy::wildcard_enum_match_arm, clippy::items_after_statements, reason = "short definitions")]
 
 mod along;
+mod cells;
+mod distances;
+mod elementwise;
 mod indexing;
+mod margins;
+mod matrices;
+mod moved;
+mod normed;
+mod optimizers;
 mod pointwise;
+mod pools;
 mod products;
+mod random;
 mod reductions;
+mod scatters;
+mod sequences;
 mod shapes;
+mod special;
+mod spectra;
+mod statistics;
 mod windows;
 
 use std::cell::Cell;
@@ -132,6 +147,33 @@ impl Example {
     }
 }
 
+impl Example {
+    /// The same op on a list of two, whose operands come one after the other.
+    pub fn for_each_of_two(&self) -> Verifier<'_> {
+        let run = move |l: &LocalView<'_>| {
+            let (inputs, outputs) = (l.inputs.len() / 2, l.wanted.len() / 2);
+            let half = |k: usize| LocalView {
+                inputs: l.inputs[k * inputs..(k + 1) * inputs].to_vec(),
+                places: l.places[k * inputs..(k + 1) * inputs].to_vec(),
+                wanted: l.wanted[k * outputs..(k + 1) * outputs].to_vec(),
+            };
+            let made = quietly(|| [(self.run)(&half(0)), (self.run)(&half(1))].concat())?;
+            Ok(made.into_iter().map(|a| Tensor::new(a.shape(), a.iter().copied().collect())).collect())
+        };
+        let mut v = Verifier::new(self.call, run)
+            .data(&[self.data.clone(), self.data.clone()].concat())
+            .tolerance(self.tolerance)
+            .budget(0);
+        if self.constant {
+            v = v.constant();
+        }
+        if self.idle {
+            v = v.idle_inputs();
+        }
+        v
+    }
+}
+
 thread_local! {
     static QUIET: Cell<bool> = const { Cell::new(false) };
 }
@@ -240,12 +282,27 @@ pub fn noise(element: usize) -> f64 {
 pub fn all() -> Vec<Example> {
     [
         pointwise::all(),
+        elementwise::all(),
+        special::all(),
+        random::all(),
+        optimizers::all(),
         reductions::all(),
         along::all(),
+        normed::all(),
         products::all(),
+        matrices::all(),
+        cells::all(),
+        distances::all(),
         windows::all(),
+        pools::all(),
+        spectra::all(),
+        statistics::all(),
+        margins::all(),
         indexing::all(),
+        scatters::all(),
         shapes::all(),
+        moved::all(),
+        sequences::all(),
     ]
     .into_iter()
     .flatten()

@@ -6,7 +6,7 @@ use reshard_ops::rules::verify::{Data, LocalView};
 use super::{A, Example, example, fold, lines, make, x, zip};
 
 /// The elements over some dims as one number each, from the last dim on; `keep` leaves dims of size 1.
-fn over(a: &A, dims: &[usize], keep: bool, f: impl Fn(&[f64]) -> f64) -> A {
+pub fn over(a: &A, dims: &[usize], keep: bool, f: impl Fn(&[f64]) -> f64) -> A {
     let others: Vec<usize> = (0..a.ndim()).filter(|d| !dims.contains(d)).collect();
     let order: Vec<usize> = others.iter().chain(dims).copied().collect();
     let moved = a.clone().permuted_axes(order);
@@ -26,7 +26,7 @@ fn over(a: &A, dims: &[usize], keep: bool, f: impl Fn(&[f64]) -> f64) -> A {
 fn sum(v: &[f64]) -> f64 {
     v.iter().sum()
 }
-fn mean(v: &[f64]) -> f64 {
+pub fn mean(v: &[f64]) -> f64 {
     sum(v) / v.len() as f64
 }
 fn max(v: &[f64]) -> f64 {
@@ -35,7 +35,7 @@ fn max(v: &[f64]) -> f64 {
 fn min(v: &[f64]) -> f64 {
     v.iter().copied().fold(f64::INFINITY, f64::min)
 }
-fn var(v: &[f64]) -> f64 {
+pub fn var(v: &[f64]) -> f64 {
     let m = mean(v);
     v.iter().map(|x| (x - m).powi(2)).sum::<f64>() / (v.len() as f64 - 1.0)
 }
@@ -51,7 +51,7 @@ fn best(v: &[f64], of: &[usize], sign: f64) -> f64 {
     at.map_or(-1.0, |i| of[i] as f64)
 }
 
-fn middle(v: &[f64]) -> f64 {
+pub fn middle(v: &[f64]) -> f64 {
     let mut v = v.to_vec();
     v.sort_by(f64::total_cmp);
     v.get(v.len().saturating_sub(1) / 2).copied().unwrap_or(f64::NAN)

@@ -5,13 +5,13 @@ use reshard_ops::rules::verify::LocalView;
 
 use super::{A, Example, example, make, noise, with_size, x};
 
-fn cut(a: &A, dim: usize, start: usize, end: usize) -> A {
+pub fn cut(a: &A, dim: usize, start: usize, end: usize) -> A {
     assert!(end <= a.shape()[dim]);
     a.slice_axis(Axis(dim), Slice::from(start..end)).to_owned()
 }
 
 /// What lies at global indices of the input: an output by where each of its elements comes from.
-fn from(l: &LocalView<'_>, source: impl Fn(&[usize]) -> Vec<usize>) -> Vec<A> {
+pub fn from(l: &LocalView<'_>, source: impl Fn(&[usize]) -> Vec<usize>) -> Vec<A> {
     let a = x(l, 0);
     let held: Vec<Vec<usize>> = (0..a.ndim()).map(|d| l.places[0].indices(d)).collect();
     let wanted: Vec<Vec<usize>> = (0..l.wanted[0].whole.len()).map(|d| l.wanted[0].indices(d)).collect();

@@ -5,7 +5,7 @@ use reshard_ops::rules::verify::{Data, LocalView};
 use super::{A, Example, example, make, numbers, place, x};
 
 /// All coordinates of a shape.
-fn coordinates(shape: &[usize]) -> Vec<Vec<usize>> {
+pub fn coordinates(shape: &[usize]) -> Vec<Vec<usize>> {
     let mut all = vec![Vec::new()];
     for &n in shape {
         all = all.iter().flat_map(|c: &Vec<usize>| (0..n).map(move |i| [&c[..], &[i]].concat())).collect();
@@ -91,7 +91,7 @@ fn transposed(l: &LocalView<'_>, stride: usize, groups: usize) -> Vec<A> {
 }
 
 /// Windows of 2, side by side.
-fn pool(a: &A, f: impl Fn(&[(f64, usize)]) -> f64) -> A {
+pub fn pool(a: &A, f: impl Fn(&[(f64, usize)]) -> f64) -> A {
     let mut shape = a.shape().to_vec();
     for n in &mut shape[2..] {
         *n /= 2;

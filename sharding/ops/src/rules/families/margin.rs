@@ -1,0 +1,24 @@
+//! Losses of pairs, margins and several classes, and of sequences.
+
+use super::loss::{pointwise_of, rows};
+use super::{Family, LOSS};
+use crate::rules::factor::Role;
+use crate::rules::terms::affine;
+use reshard_sharding::ReduceOp;
+
+families! {
+    // Element by element.
+    "huber_loss" (LOSS) => |r| pointwise_of(r, 2, vec![]);
+    "soft_margin_loss" (LOSS) => |r| pointwise_of(r, 2, vec![]);
+    "hinge_embedding_loss" (LOSS) => |r| pointwise_of(r, 2, vec![]);
+    "poisson_nll_loss" (LOSS) => |r| pointwise_of(r, 2, vec![affine([1])]);
+    "gaussian_nll_loss" (LOSS) => |r| pointwise_of(r, 3, vec![]);
+    "margin_ranking_loss" (LOSS) => |r| pointwise_of(r, 3, vec![]);
+    // Row by row.
+    "triplet_margin_loss" (LOSS) => |r| rows(r, &["bc", "bc", "bc"], Role::Replicate, vec![]);
+    "cosine_embedding_loss" (LOSS) => |r| rows(r, &["bc", "bc", "b"], Role::Replicate, vec![]);
+    "multi_margin_loss" (LOSS) => |r| rows(r, &["bc", "b"], Role::Replicate, vec![]);
+    "multilabel_margin_loss" (LOSS) => |r| rows(r, &["bc", "bc"], Role::Replicate, vec![]);
+    "multilabel_soft_margin_loss" (LOSS) => |r| rows(r, &["bc", "bc"], Role::Reduce(ReduceOp::Avg), vec![affine([1])]);
+    "ctc_loss" (LOSS) => |r| rows(r, &["tbc", "bs", "b", "b"], Role::Replicate, vec![]);
+}
