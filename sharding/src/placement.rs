@@ -59,7 +59,7 @@ pub enum Placement {
 }
 
 /// The words of the placements that are no [`Cut`].
-pub(crate) const WORDS: [&str; 12] = [
+pub(crate) const WORDS: [&str; 14] = [
     "R",
     "Replicate",
     "S",
@@ -72,6 +72,8 @@ pub(crate) const WORDS: [&str; 12] = [
     "Ragged",
     "P",
     "Partial",
+    "_NormP",
+    "_NormPartial",
 ];
 
 /// Whether a word is the placement R or P with another one behind it, as PyTorch prints specs: `RRS(0)`, `PS(0)`.
@@ -282,6 +284,18 @@ impl Placement {
                     }
                     r.expect(")")?;
                 }
+                Ok(Placement::Partial(op))
+            }
+            // PyTorch's terms of a norm, as it prints them and as earlier versions did, with the op that it reduces powers by.
+            "_NormP" | "_NormPartial" => {
+                r.expect("(")?;
+                keyword(r, &["reduce_op"]);
+                if ["sum", "max"].into_iter().any(|op| r.eat(op)) {
+                    r.expect(",")?;
+                }
+                keyword(r, &["norm_type"]);
+                let op = ReduceOp::read_norm(r)?;
+                r.expect(")")?;
                 Ok(Placement::Partial(op))
             }
             name => Placement::read_cut(r, cuts, at, name, dims),
