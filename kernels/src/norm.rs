@@ -177,6 +177,7 @@ mod tests {
     }
 
     #[test]
+    #[allow(clippy::float_cmp, reason = "an exponent that is exactly 2, and infinities")]
     fn norms_are_those_of_the_definition_and_never_leave_the_range() {
         let numbers = numbers();
         for p in [0.001, 0.1, 0.5, 1.5, 2.0, 2.5, 3.0, 4.0, 10.0, 65.534] {

@@ -41,7 +41,7 @@ pub fn combine_f64(a: f64, b: f64, op: CombineOp) -> f64 {
     match op {
         CombineOp::Sum => a + b,
         CombineOp::Prod => a * b,
-        CombineOp::Min | CombineOp::Max if a.is_nan() || b.is_nan() => f64::NAN,
+        CombineOp::Min | CombineOp::Max | CombineOp::Norm(_) if a.is_nan() || b.is_nan() => f64::NAN,
         CombineOp::Min => {
             if a.total_cmp(&b).is_le() {
                 a
@@ -56,7 +56,6 @@ pub fn combine_f64(a: f64, b: f64, op: CombineOp) -> f64 {
                 b
             }
         }
-        CombineOp::Norm(_) if a.is_nan() || b.is_nan() => f64::NAN,
         CombineOp::Norm(p) => {
             let (p, a, b) = (p.value(), a.abs(), b.abs());
             let most = a.max(b);

@@ -55,7 +55,11 @@ macro_rules! integer_terms {
         }
     )*};
 }
-integer_terms!(i32, i64, u64);
+#[allow(clippy::cast_lossless, reason = "one macro for integers of all widths")]
+mod integers {
+    use super::{ReduceOp, Term, norm};
+    integer_terms!(i32, i64, u64);
+}
 
 macro_rules! float_terms {
     ($($t:ty),*) => {$(

@@ -127,6 +127,13 @@ impl ReduceOp {
         }
     }
 
+    /// Reads the exponent of a norm at a cursor.
+    pub(crate) fn read_norm(r: &mut Cursor<'_>) -> Result<ReduceOp, Error> {
+        let at = r.here();
+        let text = r.take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-'));
+        text.parse().map(ReduceOp::Norm).map_err(|e| r.error_at(at, format!("the exponent of a norm ({e})")))
+    }
+
     /// Reads an op at a cursor.
     pub(crate) fn read(r: &mut Cursor<'_>) -> Result<ReduceOp, Error> {
         let at = r.here();

@@ -11,5 +11,6 @@ mod large;
 mod mailbox;
 mod messages;
 mod native;
+mod norms;
 mod pair;
 mod soak;

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::cursor::Cursor;
 use super::dims::{axes_of_dims, not_chunks};
 use crate::placement::Placement;
-use crate::{Error, Sharding};
+use crate::{Error, ReduceOp, Sharding};
 
 const NOTATION: &str = "PyTorch";
 
@@ -45,6 +45,16 @@ pub(super) fn order(
     Ok(keyed.into_iter().map(|k| k.2).collect())
 }
 
+/// Terms as PyTorch prints them: those of a norm are a class of their own.
+fn write_partial(text: &mut String, op: ReduceOp) -> core::fmt::Result {
+    match op {
+        ReduceOp::Norm(p) => write!(text, "_NormP({p})"),
+        ReduceOp::Sum | ReduceOp::Avg | ReduceOp::Prod | ReduceOp::Min | ReduceOp::Max => {
+            write!(text, "P({op})")
+        }
+    }
+}
+
 impl Sharding {
     /// The sharding as PyTorch prints a spec, with the shard order where it is not that of the mesh.
     ///
@@ -55,6 +65,8 @@ impl Sharding {
     /// assert_eq!(s.pytorch()?, "S(0)[1]S(0)[0]");
     /// let s = Sharding::parse(&mesh, &[64, 32], "SS(0,4),P")?;
     /// assert_eq!(s.pytorch()?, "_S(0, 4)P(sum)");
+    /// let s = Sharding::parse(&mesh, &[64, 32], "S(0),P(norm2)")?;
+    /// assert_eq!(s.pytorch()?, "S(0)_NormP(2)");
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     ///
@@ -68,12 +80,8 @@ impl Sharding {
             // Writing to a string does not fail.
             let _ = match p {
                 Placement::StridedShard { dim, split_factor } => write!(text, "_S({dim}, {split_factor})"),
-                Placement::Replicate
-                | Placement::Shard(_)
-                | Placement::Ragged { .. }
-                | Placement::Partial(_) => {
-                    write!(text, "{p}")
-                }
+                Placement::Replicate | Placement::Shard(_) | Placement::Ragged { .. } => write!(text, "{p}"),
+                Placement::Partial(op) => write_partial(&mut text, *op),
                 Placement::Cut { dim, .. } => return Err(not_chunks(self, NOTATION, *dim)),
             };
         }
@@ -112,7 +120,7 @@ impl Sharding {
                         write!(text, "S({dim})[{}]", of_dim.iter().position(|&a| a == axis).unwrap_or(0))
                     }
                 }
-                (None, Some(p)) if p.sub == self.mesh().whole(axis) => write!(text, "P({})", p.op),
+                (None, Some(p)) if p.sub == self.mesh().whole(axis) => write_partial(&mut text, p.op),
                 (None, Some(_)) => return None,
                 (None, None) => write!(text, "R"),
             };

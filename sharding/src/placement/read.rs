@@ -18,7 +18,7 @@ use crate::notation::cursor::Cursor;
 use crate::{Error, ReduceOp};
 
 /// The words of the placements that are no [`Cut`](crate::Cut).
-pub(crate) const WORDS: [&str; 12] = [
+pub(crate) const WORDS: [&str; 14] = [
     "R",
     "Replicate",
     "S",
@@ -31,6 +31,8 @@ pub(crate) const WORDS: [&str; 12] = [
     "Ragged",
     "P",
     "Partial",
+    "_NormP",
+    "_NormPartial",
 ];
 
 /// Whether a word is the placement R or P with another one behind it, as PyTorch prints specs: `RRS(0)`, `PS(0)`.
@@ -115,6 +117,18 @@ impl Placement {
                 r.expect(close)?;
                 r.expect(")")?;
                 Ok(Placement::Ragged { dim, sizes: sizes.into() })
+            }
+            // PyTorch's terms of a norm, as it prints them and as earlier versions did, with the op that it reduces powers by.
+            "_NormP" | "_NormPartial" => {
+                r.expect("(")?;
+                keyword(r, &["reduce_op"]);
+                if ["sum", "max"].into_iter().any(|op| r.eat(op)) {
+                    r.expect(",")?;
+                }
+                keyword(r, &["norm_type"]);
+                let op = ReduceOp::read_norm(r)?;
+                r.expect(")")?;
+                Ok(Placement::Partial(op))
             }
             "P" | "Partial" => {
                 let mut op = ReduceOp::Sum;

@@ -22,7 +22,9 @@ impl Arbitrary for Case {
             mesh(g.choose(&["a=4", "a=2,b=2", "a=2,b=3", "a=4,b=2", "a=2,b=2,c=2", "a=2,b=1,c=4"]).unwrap());
         let extents = [1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 0];
         let shape: Vec<usize> = (0..usize::arbitrary(g) % 4).map(|_| *g.choose(&extents).unwrap()).collect();
-        let op = *g.choose(&[ReduceOp::Sum, ReduceOp::Sum, ReduceOp::Avg, ReduceOp::Max]).unwrap();
+        let norms = ["norm2", "norm2.5", "norminf"].map(|text| text.parse().unwrap());
+        let ops = [ReduceOp::Sum, ReduceOp::Sum, ReduceOp::Sum, ReduceOp::Avg, ReduceOp::Max];
+        let op = *g.choose(&[&ops[..], &norms].concat()).unwrap();
         let placements: Placements = mesh
             .axes()
             .iter()
@@ -77,6 +79,50 @@ fn what_a_notation_holds_comes_back() {
             && comes_back(&s, Ok(s.to_string()))
     }
     QuickCheck::new().tests(20_000).quickcheck(law as fn(Case) -> bool);
+}
+
+#[test]
+fn terms_of_norms_are_said_with_their_exponent() {
+    let mesh: Mesh = "x=2,y=2".parse().unwrap();
+    let of = |text: &str| Sharding::parse(&mesh, &[8, 8], text);
+    let norm = of("P(norm2),S(1)").unwrap();
+    assert_eq!(norm.to_string(), "P(norm2),S(1)");
+    assert_eq!(norm.by_tensor().unwrap(), "[{},{y}] unreduced={x:norm2}");
+    assert_eq!(norm.pytorch().unwrap(), "_NormP(2)S(1)");
+    for text in [
+        "P(norm2.0),S(1)",
+        "Partial(reduce_op='norm2'),Shard(dim=1)",
+        "[{},{y}] unreduced={x:norm2}",
+        "_NormP(2)S(1)",
+        "_NormP(2.0), S(1)",
+        "_NormPartial(2),S(1)",
+        "_NormP(sum, 2)S(1)",
+        "_NormPartial(reduce_op=sum, norm_type=2),S(1)",
+    ] {
+        assert_eq!(of(text).unwrap(), norm, "{text}");
+    }
+    assert_eq!(of("R_NormP(2.5)").unwrap(), of("R,P(norm2.5)").unwrap());
+    assert_eq!(of("_NormP(max, inf),R").unwrap(), of("P(norminf),R").unwrap());
+    assert_ne!(of("P(norm2),R").unwrap(), of("P(norm3),R").unwrap());
+    // Other notations have sums only.
+    for refused in [norm.shardy().unwrap_err(), norm.hlo().unwrap_err(), norm.partition_spec().unwrap_err()] {
+        assert!(refused.to_string().contains("partial by norm2, not by sum"), "{refused}");
+    }
+    for (text, message) in [
+        ("P(norm0),R", "sum for counts of what is not 0"),
+        ("P(norm-inf),R", "min for least magnitudes"),
+        ("P(norm-1),R", "expected norm2, norm2.5 or norminf"),
+        ("P(norm),R", "expected norm2, norm2.5 or norminf"),
+        ("P(norm99),R", "0.001 to 65.534 with at most three decimals, or inf, not 99"),
+        ("P(normal),R", "not al"),
+        ("_NormP(0),R", "the exponent of a norm"),
+        ("_NormP(sum),R", "\",\""),
+        ("P(norm2),P(norm3)", "norm2"),
+        ("P(norm2),P(sum)", "norm2"),
+    ] {
+        let e = of(text).unwrap_err().to_string();
+        assert!(e.contains(message), "{text}: {e}");
+    }
 }
 
 #[test]

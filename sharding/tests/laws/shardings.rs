@@ -353,6 +353,7 @@ fn bad_requests_are_errors_with_a_kind() {
         ("S(0),X", "parse"),
         ("SS(0,0),R", "parse"),
         ("P(sum),P(max)", "placement"),
+        ("P(norm2),P(norm3)", "placement"),
         ("[{dp,dp},{}]", "parse"),
         ("[{pp},{}]", "no_such_axis"),
         ("[{dp}]", "dim_count"),

@@ -83,10 +83,12 @@ pub(crate) fn run(comm: &mut Comm, seed: u64, count: usize) {
             (0..dice.roll(4)).map(|_| [0, 1, 2, 3, 4, 6, 7, 8, 12, 13, 24][dice.roll(11)]).collect();
         let from = dice.mesh(world);
         let to = if dice.roll(3) == 0 { dice.mesh(world) } else { from.clone() };
-        let op = [ReduceOp::Sum, ReduceOp::Sum, ReduceOp::Max, ReduceOp::Min, ReduceOp::Prod][dice.roll(5)];
+        let ops = ReduceOp::ALL.into_iter().filter(|op| op.has_identity()).collect::<Vec<_>>();
+        let op = ops[dice.roll(ops.len())];
         let before = dice.placements(&from, &shape, Some(op));
         let after = dice.placements(&to, &shape, (from == to).then_some(op));
         let dtype = [DType::I64, DType::F32, DType::I32][dice.roll(3)];
+        let dtype = if op.is_of_magnitudes() { DType::F32 } else { dtype };
         let planner = Planner::new().objective(Objective::ALL[dice.roll(3)]);
         let source = Sharding::new(&from, &shape, &before).unwrap();
         let target = Sharding::new(&to, &shape, &after).unwrap();

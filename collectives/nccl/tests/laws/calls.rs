@@ -115,6 +115,19 @@ fn floats_are_exchanged_and_reduced_in_order_in_one_launch_unless_nccl_is_asked_
 }
 
 #[test]
+fn norms_which_nccl_has_not_are_exchanged_and_combined() {
+    for floats in [FloatSums::InOrder, FloatSums::Nccl] {
+        for of_rank in calls_as("x=4", &[8, 6], DType::F32, "P(norm2)", "S(0)", floats) {
+            let is_call = |call: &Call| matches!(call, Call::AllReduce { .. } | Call::ReduceScatter { .. });
+            assert!(!of_rank.iter().any(is_call), "{of_rank:?}");
+            let receives = of_rank.iter().filter(|call| matches!(call, Call::Receive { .. })).count();
+            assert_eq!(receives, 3, "as many bytes as a reduce-scatter: {of_rank:?}");
+            assert!(of_rank.contains(&Call::Launch { kernels: 1 }), "{of_rank:?}");
+        }
+    }
+}
+
+#[test]
 fn averages_by_nccl_are_divided_here() {
     for of_rank in calls_as("x=4", &[8, 6], DType::F32, "P(avg)", "S(0)", FloatSums::Nccl) {
         let reduce = Call::ReduceScatter { on: ON, count: 12, element: Element::F32, op: CombineOp::Sum };

@@ -179,8 +179,8 @@ fn views_keep_terms_of_every_norm() {
     let mesh: Mesh = "x=2,y=3".parse().unwrap();
     let view = op("reshape(shape=[4,6])", &[&[24]]);
     for p in ["0.5", "2", "3", "inf"] {
-        let x = operand(&mesh, &[24], &format!("P(norm{p}),R"));
-        let chosen = Propagator::new().propagate(&view, &mesh, &[x.clone()], &[]).unwrap();
+        let x = [operand(&mesh, &[24], &format!("P(norm{p}),R"))];
+        let chosen = Propagator::new().propagate(&view, &mesh, &x, &[]).unwrap();
         assert_eq!((chosen.cost_us, chosen.outputs[0].to_string()), (0.0, format!("P(norm{p}),R")));
     }
 }

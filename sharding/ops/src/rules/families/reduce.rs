@@ -40,7 +40,7 @@ pub(super) fn norm(r: &Request<'_>) -> Result<Op, Error> {
         (Ok(p @ Exponent::INFINITY), ..) => fold(r, Role::Reduce(ReduceOp::Max), Some(also_norm(r, p)?)),
         (Ok(p), ..) => fold(r, Role::Reduce(ReduceOp::Norm(p)), None),
         (Err(_), "-inf", _) => fold(r, Role::Reduce(ReduceOp::Min), NONE),
-        (Err(_), _, Ok(p)) if p == 0.0 => fold(r, Role::Reduce(ReduceOp::Sum), NONE),
+        (Err(_), _, Ok(0.0)) => fold(r, Role::Reduce(ReduceOp::Sum), NONE),
         (Err(_), _, Ok(p)) if p.is_finite() => fold(r, Role::Replicate, NONE),
         (Err(_), ..) => Err(r.error(format!("p is {p}, and should be a number, inf or -inf"))),
     }?;

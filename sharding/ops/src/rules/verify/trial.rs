@@ -83,7 +83,9 @@ impl<'a> Trial<'a> {
         let mut wholes = self.wholes.clone();
         let mut truths = Vec::with_capacity(wholes.len());
         for set in &mut wholes {
-            norms.iter().for_each(|&i| set[i].data.iter_mut().for_each(|x| *x = x.abs()));
+            for &i in &norms {
+                set[i].data.iter_mut().for_each(|x| *x = x.abs());
+            }
             truths.push(on_the_whole(self.verifier, self.shapes, set)?);
         }
         let made = Rc::new(Trial {

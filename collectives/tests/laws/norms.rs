@@ -1,0 +1,172 @@
+//! Terms of norms on threads, against the definition in f64: every pair of placements, every exponent that is computed in a way
+//! of its own, every float.
+//!
+//! What shards denote is the p-th root of what the p-th powers of their magnitudes denote as terms of a sum; for infinity, as
+//! terms of a maximum. So nothing here combines two norms.
+
+use half::{bf16, f16};
+use reshard_collectives::threads::World;
+use reshard_kernels::DType;
+use reshard_planner::{Objective, Planner};
+use reshard_sharding::meaning::{held, meaning};
+use reshard_sharding::{Exponent, Mesh, Sharding};
+use reshard_test_support::every;
+
+use crate::pair::{check_promises, term_of};
+
+const FLOATS: [DType; 4] = [DType::F64, DType::F32, DType::BF16, DType::F16];
+
+fn bytes_of(dtype: DType, x: f64) -> Vec<u8> {
+    match dtype {
+        DType::F32 => (x as f32).to_ne_bytes().to_vec(),
+        DType::BF16 => bf16::from_f64(x).to_ne_bytes().to_vec(),
+        DType::F16 => f16::from_f64(x).to_ne_bytes().to_vec(),
+        _ => x.to_ne_bytes().to_vec(),
+    }
+}
+
+fn read(dtype: DType, bytes: &[u8]) -> Vec<f64> {
+    let item = dtype.item_bytes().unwrap();
+    let one = |b: &[u8]| match dtype {
+        DType::F32 => f64::from(f32::from_ne_bytes(b.try_into().unwrap())),
+        DType::BF16 => bf16::from_ne_bytes(b.try_into().unwrap()).to_f64(),
+        DType::F16 => f16::from_ne_bytes(b.try_into().unwrap()).to_f64(),
+        _ => f64::from_ne_bytes(b.try_into().unwrap()),
+    };
+    bytes.chunks_exact(item).map(one).collect()
+}
+
+/// The unit of rounding.
+fn rounding(dtype: DType) -> f64 {
+    match dtype {
+        DType::F32 => f64::from(f32::EPSILON),
+        DType::BF16 => bf16::EPSILON.to_f64(),
+        DType::F16 => f16::EPSILON.to_f64(),
+        _ => f64::EPSILON,
+    }
+}
+
+/// A sharding as a text with `NORM` for the terms.
+fn sharding(mesh: &Mesh, shape: &[usize], text: &str, op: &str) -> Sharding {
+    Sharding::parse(mesh, shape, &text.replace("NORM", &format!("P({op})"))).unwrap()
+}
+
+/// What shards denote, by the definition.
+fn denoted(mesh: &Mesh, shape: &[usize], text: &str, p: Exponent, shards: &[Vec<f64>]) -> Vec<f64> {
+    if !text.contains("NORM") {
+        return meaning(&sharding(mesh, shape, text, ""), shards).unwrap();
+    }
+    let of = |f: &dyn Fn(f64) -> f64, op: &str| {
+        let made: Vec<Vec<f64>> = shards.iter().map(|s| s.iter().map(|&x| f(x.abs())).collect()).collect();
+        meaning(&sharding(mesh, shape, text, op), &made).unwrap()
+    };
+    if p.is_infinite() {
+        return of(&|x| x, "max");
+    }
+    of(&|x| x.powf(p.value()), "sum").into_iter().map(|x| x.powf(1.0 / p.value())).collect()
+}
+
+/// One pair: numbers of both signs for terms, of none that is negative for what becomes terms.
+fn check(
+    world: &mut World,
+    planner: &Planner,
+    dtype: DType,
+    p: Exponent,
+    mesh: &Mesh,
+    shape: &[usize],
+    from: &str,
+    to: &str,
+) {
+    let op = format!("norm{p}");
+    let (source, target) = (sharding(mesh, shape, from, &op), sharding(mesh, shape, to, &op));
+    let what = format!("{dtype}: {source} on {mesh} -> {target} of {shape:?}");
+    let plan = planner.plan(&source, &target, dtype).unwrap_or_else(|e| panic!("{what}: {e}"));
+    let placements = source.placements().unwrap().to_vec();
+    let shard = |rank: usize| -> Vec<u8> {
+        let term = term_of(mesh, &placements, rank);
+        let value = |e: usize| {
+            let x = 1.0 + ((e * 7 + term * 11) % 13) as f64 * 0.37;
+            // Some terms say nothing, and some are negative.
+            let sign = if source.is_partial() { [1.0, -1.0, 0.0, 1.0, -1.0][(e + term) % 5] } else { 1.0 };
+            sign * x
+        };
+        held(&source, rank).unwrap().into_iter().flat_map(|e| bytes_of(dtype, value(e))).collect()
+    };
+    let data: Vec<Vec<u8>> = mesh.ranks().map(shard).collect();
+    let (result, trace) = world.redistribute(&plan, &data).unwrap_or_else(|e| panic!("{what}: {e}\n{plan}"));
+    check_promises(&plan, &trace, &what);
+    let numbers = |shards: &[Vec<u8>]| shards.iter().map(|s| read(dtype, s)).collect::<Vec<_>>();
+    let before = denoted(mesh, shape, from, p, &numbers(&data));
+    // `meaning` refuses replicas that differ in some bit.
+    let after = denoted(mesh, shape, to, p, &numbers(&result));
+    // Each of the world's terms rounds once, by as many units as the exponent takes the root of.
+    let allowed = rounding(dtype) * mesh.size() as f64 * (1.0 + 1.0 / p.value());
+    for (a, b) in before.iter().zip(&after) {
+        assert!((a - b).abs() <= allowed * a, "{what}: {b} is not {a}\n{plan}");
+    }
+    assert_eq!(before.len(), after.len());
+}
+
+#[test]
+fn norms_keep_their_meaning_between_all_pairs() {
+    let per_axis = ["R", "S(0)", "S(1)", "SS(0,2)", "NORM"];
+    let mut done = 0;
+    for (m, mesh) in ["x=2", "x=3", "x=2,y=2", "x=2,y=3", "x=4,y=2"].into_iter().enumerate() {
+        let mesh: Mesh = mesh.parse().unwrap();
+        let mut world = World::new(mesh.size()).unwrap();
+        let lists = every(&per_axis, mesh.axes().len());
+        for shape in [&[12, 12][..], &[7, 5], &[1, 2], &[0, 5]] {
+            for (i, from) in lists.iter().enumerate() {
+                for (j, to) in lists.iter().enumerate() {
+                    let (from, to) = (from.join(","), to.join(","));
+                    if !from.contains("NORM") && !to.contains("NORM") {
+                        continue;
+                    }
+                    // All exponents and floats on one axis, each pair with one of them on two.
+                    let exponents = ["2", "1", "3", "inf", "2.5", "0.5"].map(|p| p.parse().unwrap());
+                    for (k, (p, dtype)) in exponents.iter().flat_map(|p| FLOATS.map(|d| (p, d))).enumerate() {
+                        if m < 2 || k == (i * 5 + j) % 24 {
+                            let objective = Objective::ALL[(i + j) % Objective::ALL.len()];
+                            let planner = Planner::new().objective(objective).deterministic(k % 4 == 3);
+                            check(&mut world, &planner, dtype, *p, &mesh, shape, &from, &to);
+                            done += 1;
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(done > 4000, "{done}");
+}
+
+#[test]
+fn a_norm_of_what_no_square_holds_is_right() {
+    let mesh: Mesh = "x=4".parse().unwrap();
+    let of = |text: &str| Sharding::parse(&mesh, &[2], text).unwrap();
+    let mut world = World::new(4).unwrap();
+    for dtype in [DType::F64, DType::F32] {
+        let plan = Planner::new().plan(&of("P(norm2)"), &of("R"), dtype).unwrap();
+        // The square of the first is infinite, and that of the second 0, in f32 and in f64.
+        let (big, small) = if dtype == DType::F64 { (3e200, 3e-200) } else { (3e30, 3e-30) };
+        let data = vec![[bytes_of(dtype, big), bytes_of(dtype, small)].concat(); 4];
+        let (result, _) = world.redistribute(&plan, &data).unwrap();
+        for x in result.iter().map(|bytes| read(dtype, bytes)) {
+            assert!(
+                (x[0] / (2.0 * big) - 1.0).abs() < 1e-6 && (x[1] / (2.0 * small) - 1.0).abs() < 1e-6,
+                "{x:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn norms_of_integers_are_refused_in_a_sentence() {
+    let mesh: Mesh = "x=2".parse().unwrap();
+    let of = |text: &str| Sharding::parse(&mesh, &[4], text).unwrap();
+    for (dtype, message) in
+        [(DType::I32, "no norm2 of i32"), (DType::Bool, "no norm2 of bool"), (DType::C64, "no norm2 of c64")]
+    {
+        let error = Planner::new().plan(&of("P(norm2)"), &of("R"), dtype).unwrap_err();
+        assert_eq!((error.to_string().as_str(), error.kind()), (message, "arithmetic"));
+    }
+}
