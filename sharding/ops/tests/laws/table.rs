@@ -67,8 +67,8 @@ fn what_is_chosen_is_true_on_several_axes() {
         let mut random = Random::new(e.call.len() as u64);
         let (mut checks, mut moved) = (0, 0);
         for op in e.ops(table).iter().filter(|op| !op.inputs().is_empty()) {
-            for round in 0..6 {
-                let mesh = &meshes[round % 3];
+            for round in 0..3 {
+                let mesh = &meshes[round];
                 let term = ["P", "P(max)", "P(avg)", "P(norm2)", "R"][random.below(5)];
                 let mut inputs = Vec::new();
                 for shape in op.inputs() {
@@ -114,12 +114,12 @@ fn what_is_chosen_is_true_on_several_axes() {
     assert!(checks > 1000);
 }
 
-/// Of every fifth example, unless all are asked for.
+/// Of every eleventh example, unless all are asked for.
 #[test]
 fn every_mutant_is_caught_or_true() {
     let started = std::time::Instant::now();
     let sweep = Sweep::asked();
-    let taken = |i: usize| sweep.takes(i as u64) && (sweep.is_exhaustive() || i.is_multiple_of(5));
+    let taken = |i: usize| sweep.takes(i as u64) && (sweep.is_exhaustive() || i.is_multiple_of(11));
     let results = each(|i, e, table| {
         if e.constant || !taken(i) {
             return (Verdict::default(), Mutants::default());

@@ -63,6 +63,10 @@ fn both(a: &Strategy, b: &Strategy) -> Strategy {
     Strategy { inputs: [&a.inputs[..], &b.inputs].concat(), outputs: [&a.outputs[..], &b.outputs].concat() }
 }
 
+fn twice(shapes: &[Vec<usize>]) -> Vec<&[usize]> {
+    shapes.iter().chain(shapes).map(Vec::as_slice).collect()
+}
+
 /// The strategies of a list are all combinations of those of its tensors.
 #[test]
 fn a_foreach_op_is_its_op_for_each_tensor() {
@@ -80,9 +84,6 @@ fn a_foreach_op_is_its_op_for_each_tensor() {
         let rows = op.strategies();
         let all = rows.iter().flat_map(|a| rows.iter().map(move |b| both(a, b))).collect();
         let rule = Rule::from_strategies(all).unwrap();
-        fn twice(shapes: &[Vec<usize>]) -> Vec<&[usize]> {
-            shapes.iter().chain(shapes).map(Vec::as_slice).collect()
-        }
         let list = Op::with_outputs(op.name(), &rule, &twice(op.inputs()), &twice(op.outputs())).unwrap();
         if let Err(wrong) = e.for_each_of_two().verify(&[list]) {
             panic!("{of} of a list: {wrong}");

@@ -52,7 +52,7 @@ fn lu_unpack(r: &Request<'_>) -> Result<Op, Error> {
 /// The powers of each number.
 fn vander(r: &Request<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
-    r.op_to(&"...->...* {none}".parse()?, &[&[r.inputs[0], &[r.size("columns")?]].concat()])
+    r.op_to(&"...->...* {(P(prod) -> P(prod))}".parse()?, &[&[r.inputs[0], &[r.size("columns")?]].concat()])
 }
 
 /// `i*,i*->i*`, of vectors of three.

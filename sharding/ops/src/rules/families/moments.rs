@@ -22,7 +22,10 @@ fn space(r: &Request<'_>) -> Result<String, Error> {
 /// That these stay whole, and what weight and bias let pass.
 fn whole(letters: impl Iterator<Item = char>) -> String {
     let roles: Vec<String> = letters.map(|c| format!("{c}: replicate")).collect();
-    format!("{}, (R,P,P -> P,R,R), (R,P(avg),P(avg) -> P(avg),R,R)", roles.join(", "))
+    format!(
+        "{}, (R,P,P -> P,R,R), (R,P(avg),P(avg) -> P(avg),R,R), (R,R,P(max) -> P(max),R,R), (R,R,P(min) -> P(min),R,R)",
+        roles.join(", ")
+    )
 }
 
 /// `bcx,c,c->bcx,c,c`.

@@ -35,13 +35,18 @@ fn movedim(r: &Request<'_>) -> Result<Op, Error> {
     reorder(r, &order)
 }
 
-/// Quarters of a turn: an odd number swaps the two dims, and an element moves along both.
+/// Quarters of a turn: an odd number swaps the two dims and turns one of them round, half a turn turns both.
 fn rot90(r: &Request<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let [a, b] = r.dims("dims")?[..] else { return Err(r.error("dims has to name two dims")) };
     let turns = r.number("times")?.rem_euclid(4);
     let mut shape = r.inputs[0].to_vec();
-    let turned = if turns == 0 { vec![] } else { vec![a, b] };
+    let turned = match turns {
+        0 => vec![],
+        1 => vec![b],
+        2 => vec![a, b],
+        _ => vec![a],
+    };
     let input = r.dims_whole(shape.len(), &turned)?;
     let mut output = input.clone();
     if turns % 2 == 1 {

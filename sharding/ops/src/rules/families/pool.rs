@@ -8,28 +8,28 @@ use crate::rules::factor::Dim;
 use crate::rules::op::Op;
 use crate::rules::passing::Passing;
 use crate::rules::request::Request;
-use crate::rules::terms::{ALL, MAX, R, linear, row, selecting};
+use crate::rules::terms::{ALL, AVG, MAX, MIN, P, PROD, R, linear, row};
 
 const SIZE: &str = "size: spatial >= 1";
 
 families! {
-    "adaptive_avg_pool1d" (SIZE) => |r| sized(r, 1, 1, 1, vec![linear(ALL)]);
-    "adaptive_avg_pool2d" (SIZE) => |r| sized(r, 2, 1, 1, vec![linear(ALL)]);
-    "adaptive_avg_pool3d" (SIZE) => |r| sized(r, 3, 1, 1, vec![linear(ALL)]);
-    "adaptive_max_pool1d" (SIZE) => |r| sized(r, 1, 1, 1, vec![row([MAX], [MAX])]);
-    "adaptive_max_pool2d" (SIZE) => |r| sized(r, 2, 1, 1, vec![row([MAX], [MAX])]);
-    "adaptive_max_pool3d" (SIZE) => |r| sized(r, 3, 1, 1, vec![row([MAX], [MAX])]);
-    "adaptive_max_pool1d_with_indices" (SIZE) => |r| sized(r, 1, 1, 2, vec![]);
-    "adaptive_max_pool2d_with_indices" (SIZE) => |r| sized(r, 2, 1, 2, vec![]);
-    "adaptive_max_pool3d_with_indices" (SIZE) => |r| sized(r, 3, 1, 2, vec![]);
+    "adaptive_avg_pool1d" (SIZE) => |r| sized(r, 1, 1, vec![linear(ALL)]);
+    "adaptive_avg_pool2d" (SIZE) => |r| sized(r, 2, 1, vec![linear(ALL)]);
+    "adaptive_avg_pool3d" (SIZE) => |r| sized(r, 3, 1, vec![linear(ALL)]);
+    "adaptive_max_pool1d" (SIZE) => |r| sized(r, 1, 1, vec![row([MAX], [MAX])]);
+    "adaptive_max_pool2d" (SIZE) => |r| sized(r, 2, 1, vec![row([MAX], [MAX])]);
+    "adaptive_max_pool3d" (SIZE) => |r| sized(r, 3, 1, vec![row([MAX], [MAX])]);
+    "adaptive_max_pool1d_with_indices" (SIZE) => |r| sized(r, 1, 2, vec![]);
+    "adaptive_max_pool2d_with_indices" (SIZE) => |r| sized(r, 2, 2, vec![]);
+    "adaptive_max_pool3d_with_indices" (SIZE) => |r| sized(r, 3, 2, vec![]);
     "max_pool1d_with_indices" (POOL) => |r| super::window::pool(r, 1, 2, None);
     "max_pool3d_with_indices" (POOL) => |r| super::window::pool(r, 3, 2, None);
     "lp_pool1d" (POOL) => |r| super::window::pool(r, 1, 1, None);
     "lp_pool2d" (POOL) => |r| super::window::pool(r, 2, 1, None);
     "lp_pool3d" (POOL) => |r| super::window::pool(r, 3, 1, None);
-    "max_unpool1d" (SIZE) => |r| sized(r, 1, 2, 1, vec![selecting([0])]);
-    "max_unpool2d" (SIZE) => |r| sized(r, 2, 2, 1, vec![selecting([0])]);
-    "max_unpool3d" (SIZE) => |r| sized(r, 3, 2, 1, vec![selecting([0])]);
+    "max_unpool1d" (SIZE) => |r| unpool(r, 1);
+    "max_unpool2d" (SIZE) => |r| unpool(r, 2);
+    "max_unpool3d" (SIZE) => |r| unpool(r, 3);
     "fractional_max_pool2d" ("size: spatial >= 1, kernel: spatial >= 1") => |r| fractional(r, 2, 1);
     "fractional_max_pool3d" ("size: spatial >= 1, kernel: spatial >= 1") => |r| fractional(r, 3, 1);
     "fractional_max_pool2d_with_indices" ("size: spatial >= 1, kernel: spatial >= 1") => |r| fractional(r, 2, 2);
@@ -48,13 +48,26 @@ fn shape_of(r: &Request<'_>, n: usize) -> Result<Vec<usize>, Error> {
     Ok([&x[..2], &r.spatial("size", n)?[..]].concat())
 }
 
-/// `bc**->bc**` of so many inputs and outputs.
-fn sized(r: &Request<'_>, n: usize, inputs: usize, outputs: usize, terms: Vec<Passing>) -> Result<Op, Error> {
-    r.inputs_of(inputs..=inputs)?;
+/// `bc**->bc**` of so many outputs.
+fn sized(r: &Request<'_>, n: usize, outputs: usize, terms: Vec<Passing>) -> Result<Op, Error> {
+    r.inputs_of(1..=1)?;
     let shape = shape_of(r, n)?;
     let dims = with_space('b'.into(), 'c'.into(), n);
-    let rule = RuleBuilder::new().inputs(inputs, dims.clone()).outputs(outputs, dims).passings(terms);
+    let rule = RuleBuilder::new().input(dims.clone()).outputs(outputs, dims).passings(terms);
     r.op_to(&rule.build()?, &vec![shape.as_slice(); outputs])
+}
+
+/// `bchw,bchw->bc** {h: sum, w: sum}`: elements go where indices say, and a rank leaves zeros where it has none to put.
+fn unpool(r: &Request<'_>, n: usize) -> Result<Op, Error> {
+    r.inputs_of(2..=2)?;
+    let shape = shape_of(r, n)?;
+    let space = ['d', 'h', 'w'].into_iter().skip(3 - n).map(Dim::from);
+    let dims: Vec<Dim> = ['b', 'c'].into_iter().map(Dim::from).chain(space).collect();
+    let rule = RuleBuilder::new().inputs(2, dims).output(with_space('b'.into(), 'c'.into(), n));
+    r.op_to(
+        &rule.passings([P, AVG, PROD, MIN, MAX].map(|term| row([term.clone(), R], [term]))).build()?,
+        &[&shape],
+    )
 }
 
 /// `bc**,bc*->bc**`: where windows start follows from the random numbers of the second input.

@@ -9,7 +9,7 @@ use crate::rules::request::Request;
 families! {
     "rnn_tanh_cell" ("") => |r| cell(r, "bi,bk,hi,hk,h,h->bh {i: replicate, k: replicate, increasing(4,5)}");
     "rnn_relu_cell" ("") => |r| cell(r, "bi,bk,hi,hk,h,h->bh {i: replicate, k: replicate, increasing(4,5)}");
-    "lstm_cell" ("") => |r| cell(r, "bi,bk,bh,(gh)i,(gh)k,(gh),(gh)->bh,bh {g: 4 replicate, i: replicate, k: replicate, none}");
+    "lstm_cell" ("") => |r| cell(r, "bi,bk,bh,(gh)i,(gh)k,(gh),(gh)->bh,bh {g: 4 replicate, i: replicate, k: replicate, increasing(2)}");
     // Every hidden unit is needed as it is and by all others.
     "gru_cell" ("") => |r| cell(r, "bi,bh,(gh)i,(gh)h,(gh),(gh)->bh {g: 3 replicate, i: replicate, h: replicate, none}");
 }

@@ -53,6 +53,7 @@ fn check_and_unscale(r: &Request<'_>) -> Result<Op, Error> {
         .output(super::super::standard::SCALAR)
         .roles(letters.iter().copied(), Role::Replicate)
         .passings(letters.iter().map(|&c| row([s(c), R, R], [s(c), MAX])))
+        .passings(letters.iter().map(|&c| row([s(c), MAX, R], [s(c), MAX])))
         .passing(row([R, MAX, R], [R, MAX]));
     r.op(&rule.build()?)
 }

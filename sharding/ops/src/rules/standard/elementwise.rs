@@ -33,6 +33,7 @@ pub(super) fn rules() -> Vec<Alike> {
         (&["frexp"], RuleBuilder::new().inputs(1, [Rest]).outputs(2, [Rest]).passings([])),
         // Several inputs, broadcast.
         (&["bitwise_and", "bitwise_or", "bitwise_xor", "gcd", "lcm", "isclose"], pointwise(2).passings([])),
+                // Nobody shifts by terms, of which some are less than 0.
         (&["bitwise_left_shift"], pointwise(2).passings([multilinear([0]), increasing([0])])),
         (&["bitwise_right_shift"], pointwise(2).passing(increasing([0]))),
         (&["ldexp"], pointwise(2).passings([multilinear([0]), increasing([0]), row([PROD, P], [PROD])])),

@@ -7,6 +7,7 @@ mod along;
 mod cells;
 mod distances;
 mod elementwise;
+mod eliminations;
 mod indexing;
 mod margins;
 mod matrices;

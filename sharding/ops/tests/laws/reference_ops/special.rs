@@ -113,7 +113,7 @@ fn log_ndtr(x: f64) -> f64 {
 fn erfinv(y: f64) -> f64 {
     let (mut low, mut high) = (-6.0, 6.0);
     for _ in 0..60 {
-        let middle = (low + high) / 2.0;
+        let middle = f64::midpoint(low, high);
         if erf(middle) < y { low = middle } else { high = middle }
     }
     if y.abs() > 1.0 { f64::NAN } else { low }

@@ -1,14 +1,12 @@
 //! Moments, ranks, counts and differences.
 
-use std::f64::NAN;
-
 use reshard_ops::rules::verify::{Data, LocalView, Random};
 
 use super::reductions::{mean, middle, over, var};
 use super::{A, Example, example, fold, lines, make, x};
 
 fn odd(shape: &[usize], r: &mut Random) -> Vec<f64> {
-    Data::Integers.whole(shape, r).into_iter().map(|v| if v > 6.0 { NAN } else { v }).collect()
+    Data::Integers.whole(shape, r).into_iter().map(|v| if v > 6.0 { f64::NAN } else { v }).collect()
 }
 
 fn present(v: &[f64]) -> Vec<f64> {
@@ -35,7 +33,7 @@ fn extremes(a: &A, dims: &[usize]) -> Vec<A> {
 /// The most frequent value, the least of several, and where the last of it is.
 fn mode(v: &[f64], of: &[usize]) -> (f64, f64) {
     let count = |x: f64| v.iter().filter(|&&y| y == x).count();
-    let best = v.iter().copied().fold(NAN, |b, x| {
+    let best = v.iter().copied().fold(f64::NAN, |b, x| {
         if b.is_nan() || count(x) > count(b) || (count(x) == count(b) && x < b) { x } else { b }
     });
     (best, v.iter().rposition(|&x| x == best).map_or(-1.0, |i| of[i] as f64))
@@ -153,7 +151,7 @@ pub fn all() -> Vec<Example> {
         ("diff(dim=1)", |v| v.windows(2).map(|w| w[1] - w[0]).collect()),
         ("cumulative_trapezoid(dim=1)", |v| {
             let step = |s: &mut f64, w: &[f64]| {
-                *s += (w[0] + w[1]) / 2.0;
+                *s += f64::midpoint(w[0], w[1]);
                 Some(*s)
             };
             v.windows(2).scan(0.0, step).collect()
@@ -169,7 +167,7 @@ pub fn all() -> Vec<Example> {
     }
     out.push(
         example("trapezoid(dim=1)", "6,6; 4,5; 2,3", |l| {
-            vec![fold(&x(l, 0), 1, |v| v.windows(2).map(|w| (w[0] + w[1]) / 2.0).sum())]
+            vec![fold(&x(l, 0), 1, |v| v.windows(2).map(|w| f64::midpoint(w[0], w[1])).sum())]
         })
         .near(),
     );
