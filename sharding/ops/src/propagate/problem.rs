@@ -48,6 +48,7 @@ pub(super) struct SlotRow {
 }
 
 /// Inputs with one source, one element type and one column of entries.
+#[allow(clippy::struct_excessive_bools, reason = "each says one thing of the inputs")]
 pub(super) struct Alike<'a> {
     pub(super) source: &'a Sharding,
     pub(super) dtype: DType,
