@@ -107,8 +107,8 @@ mod tests {
             assert_eq!(Exponent::of(p.value()), Some(p));
             if !p.is_infinite() {
                 let thousandths: f64 = format!("{:.3}", p.value()).replace('.', "").parse().unwrap();
-                assert_eq!(thousandths, f64::from(n.get()));
-                assert_eq!(p.to_string().parse::<f64>().unwrap(), p.value());
+                assert_eq!(thousandths.to_bits(), f64::from(n.get()).to_bits());
+                assert_eq!(p.to_string().parse::<f64>().unwrap().to_bits(), p.value().to_bits());
             }
         }
         for (a, b) in [("2.0", "2"), ("02", "2"), ("2.500", "2.5"), ("0.5", "0.5"), ("65.534", "65.534")] {

@@ -3,6 +3,7 @@
 //!
 //! What shards denote is the p-th root of what the p-th powers of their magnitudes denote as terms of a sum; for infinity, as
 //! terms of a maximum. So nothing here combines two norms.
+#![allow(clippy::wildcard_enum_match_arm, reason = "f64 is what is left of the four floats")]
 
 use half::{bf16, f16};
 use reshard_collectives::threads::World;
@@ -67,6 +68,7 @@ fn denoted(mesh: &Mesh, shape: &[usize], text: &str, p: Exponent, shards: &[Vec<
 }
 
 /// One pair: numbers of both signs for terms, of none that is negative for what becomes terms.
+#[allow(clippy::too_many_arguments, reason = "the whole question")]
 fn check(
     world: &mut World,
     planner: &Planner,

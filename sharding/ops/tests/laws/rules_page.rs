@@ -147,8 +147,7 @@ fn more() -> Vec<Example> {
 fn part(text: &str) -> Part {
     match text {
         "R" => Part::Replicate,
-        "P" => Part::Partial(ReduceOp::Sum),
-        "MaskP" => Part::Partial(ReduceOp::Sum),
+        "P" | "MaskP" => Part::Partial(ReduceOp::Sum),
         "P(product)" => Part::Partial(ReduceOp::Prod),
         _ => match (text.strip_prefix('?'), text.strip_prefix('S')) {
             (Some(d), _) => Part::Dim { label: None, dim: d.parse().unwrap() },

@@ -67,8 +67,7 @@ fn what_is_chosen_is_true_on_several_axes() {
         let mut random = Random::new(e.call.len() as u64);
         let (mut checks, mut moved) = (0, 0);
         for op in e.ops(table).iter().filter(|op| !op.inputs().is_empty()) {
-            for round in 0..3 {
-                let mesh = &meshes[round];
+            for mesh in &meshes {
                 let term = ["P", "P(max)", "P(avg)", "P(norm2)", "R"][random.below(5)];
                 let mut inputs = Vec::new();
                 for shape in op.inputs() {

@@ -185,7 +185,7 @@ mod tests {
                     let mut r = Random::new(7);
                     let mut whole = data.whole(&[40], &mut r);
                     if op.is_of_magnitudes() {
-                        for x in &mut *whole {
+                        for x in &mut whole {
                             *x = x.abs();
                         }
                     }
