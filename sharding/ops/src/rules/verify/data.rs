@@ -185,7 +185,9 @@ mod tests {
                     let mut r = Random::new(7);
                     let mut whole = data.whole(&[40], &mut r);
                     if op.is_of_magnitudes() {
-                        whole.iter_mut().for_each(|x| *x = x.abs());
+                        for x in &mut whole {
+                            *x = x.abs();
+                        }
                     }
                     let terms = data.terms(op, &whole, n, &mut r);
                     for (e, &x) in whole.iter().enumerate() {
