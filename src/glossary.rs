@@ -11,6 +11,6 @@ use crate::ops::rules::{Rule, Strategy};
 use crate::planner::{Level, Need, Phase, Plan, Step, StepOp, Topology};
 use crate::sharding::recipes::Parallelism;
 use crate::sharding::{
-    Axis, AxisName, Coordinate, Cut, GroupPattern, GroupRegistry, Mesh, PartialAxis, Placement, ProcessGroup,
-    ProcessGroups, ReduceOp, Region, Sharding, SubAxis,
+    Axis, AxisName, Coordinate, Cut, Exponent, GroupPattern, GroupRegistry, Mesh, PartialAxis, Placement,
+    ProcessGroup, ProcessGroups, ReduceOp, Region, Sharding, SubAxis,
 };

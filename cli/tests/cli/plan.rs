@@ -209,3 +209,23 @@ fn a_ragged_shard_of_several_dims_is_of_the_tensor_with_these_as_one() {
     .json();
     assert_eq!(back["received_bytes"], json!(4 * 4));
 }
+
+#[test]
+fn terms_of_a_norm_are_planned_like_those_of_a_sum() {
+    let norm = plan("dp=2,tp=4", "64,32", "P(norm2),S(0)", "R,S(0)");
+    let sum = plan("dp=2,tp=4", "64,32", "P,S(0)", "R,S(0)");
+    assert_eq!(
+        (ops(&norm), &norm["cost_us"], &norm["received_bytes"]),
+        (ops(&sum), &sum["cost_us"], &sum["received_bytes"])
+    );
+    assert_eq!(norm["steps"][0]["from"], "P(norm2),S(0)");
+    for (flags, message) in [
+        (["--from", "P(norm0),R", "--dtype", "f32"], "sum for counts of what is not 0"),
+        (["--from", "P(norm2),R", "--dtype", "i32"], "no norm2 of i32"),
+    ] {
+        let more = ["plan", "--mesh", "dp=2,tp=4", "--shape", "64,32", "--to", "R,R"];
+        let refused = reshard(&[&more[..], &flags].concat());
+        assert_eq!(refused.status, 2);
+        assert!(refused.stderr.contains(message), "{}", refused.stderr);
+    }
+}

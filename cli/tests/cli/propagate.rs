@@ -365,3 +365,16 @@ fn bad_lines_are_answered_by_the_hundreds() {
     assert!(refused > 300, "{refused} of {}", lines.len());
     assert_eq!(answers.last().unwrap()["out"], json!(["S(0),S(1)"]));
 }
+
+#[test]
+fn a_norm_along_a_shard_is_terms_of_the_norm() {
+    for (op, out) in [("norm", "P(norm2),P(norm2)"), ("linalg_vector_norm(p=2.5)", "P(norm2.5),P(norm2.5)")] {
+        let answer = propagate("dp=2,tp=4", op, "64,32", "S(0),S(1)", &[]);
+        assert_eq!((&answer["out"], &answer["cost_us"]), (&json!([out]), &json!(0.0)), "{op}");
+    }
+    // They pass what selects, from inputs that are such terms; what may be negative is none.
+    let both = propagate("dp=2,tp=4", "stack", "6;6", "P(norm2),R;P(norm2),R", &[]);
+    assert_eq!(both["out"], json!(["P(norm2),R"]));
+    let one = propagate("dp=2,tp=4", "stack", "6;6", "P(norm2),R;R,R", &[]);
+    assert!(!one["out"].to_string().contains("norm"), "{one}");
+}

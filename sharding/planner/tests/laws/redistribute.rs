@@ -209,6 +209,16 @@ fn plans_and_shardings_can_be_stored() {
     assert_eq!(back.to_string(), plan.to_string());
     assert_eq!(serde_json::from_str::<Sharding>(&serde_json::to_string(&from).unwrap()).unwrap(), from);
     is_send_and_sync(&plan);
+    // Terms of a norm keep their exponent.
+    for p in ["2", "2.5", "inf"] {
+        let of = |text: &str| Sharding::parse(&mesh, &[16, 6], text).unwrap();
+        let plan = Planner::new().plan(&of(&format!("P(norm{p}),S(0)")), &of("S(1),R"), DType::BF16).unwrap();
+        let back: Plan = serde_json::from_str(&serde_json::to_string(&plan).unwrap()).unwrap();
+        assert_eq!(back.to_string(), plan.to_string());
+        assert_eq!((back.from(), back.steps().len()), (plan.from(), plan.steps().len()));
+        let phases = |plan: &Plan| plan.steps()[0].phases(8).unwrap().into_vec();
+        assert_eq!(phases(&back), phases(&plan));
+    }
     // Whatever a planner was told is stored.
     let group = mesh.group_of_axes(&["x", "y"]).unwrap();
     let from = Sharding::parse(&mesh, &[16, 6], "P,P").unwrap();
