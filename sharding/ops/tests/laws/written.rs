@@ -236,7 +236,7 @@ fn the_validator_sees_what_is_written() {
         let x = local.inputs[0];
         Ok(vec![Tensor::new(&x.shape, x.data.iter().map(|v| 2.0 * v).collect())])
     });
-    let right: Rule = "...->... {linear, increasing, writes(0)}".parse().unwrap();
+    let right: Rule = "...->... {linear, increasing, (P(norm2) -> P(norm2)), writes(0)}".parse().unwrap();
     assert!(double.verify(&[Op::new("double_", &right, &[&[6, 5]]).unwrap()]).unwrap().missing.is_empty());
     let wrong: Rule = "...->... {selecting, writes(0)}".parse().unwrap();
     let error = double.verify(&[Op::new("double_", &wrong, &[&[6, 5]]).unwrap()]).unwrap_err().to_string();

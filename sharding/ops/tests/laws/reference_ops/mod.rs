@@ -200,9 +200,9 @@ fn quietly<T>(f: impl FnOnce() -> T) -> Result<T, String> {
 }
 
 /// Runs the reference of a call that is an example on tensors that are whole, as far as the op can tell.
-pub fn run(call: &Call, inputs: &[&Tensor]) -> Result<Vec<Tensor>, String> {
-    let known = all().into_iter().find(|e| e.call.parse::<Call>().unwrap() == *call);
-    let known = known.ok_or_else(|| format!("{call} is no example"))?;
+pub fn run(examples: &[Example], call: &Call, inputs: &[&Tensor]) -> Result<Vec<Tensor>, String> {
+    let text = call.to_string();
+    let known = examples.iter().find(|e| e.call == text).ok_or_else(|| format!("{call} is no example"))?;
     let regions: Vec<LocalRegion> = inputs.iter().map(|t| LocalRegion::whole(&t.shape)).collect();
     let view = LocalView { inputs: inputs.to_vec(), places: regions.iter().collect(), wanted: Vec::new() };
     let made = quietly(|| (known.run)(&view))?;
