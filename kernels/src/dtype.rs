@@ -168,7 +168,7 @@ impl DType {
     #[inline]
     pub fn check_combine(self, op: CombineOp) -> Result<(), Error> {
         if self.arithmetic() == Arithmetic::None || (op.is_of_floats() && !self.is_real()) {
-            return Err(Error::NoArithmetic { dtype: self, op: op.to_string() });
+            return Err(self.no_arithmetic(&op));
         }
         Ok(())
     }
@@ -176,8 +176,14 @@ impl DType {
     /// Succeeds if elements can be averaged, that is summed and divided.
     ///
     /// Errors: [`Error::NoArithmetic`] unless the dtype is f64, f32, f16 or bf16: an integer mean would have to round.
+    #[inline]
     pub fn check_average(self) -> Result<(), Error> {
-        if self.is_real() { Ok(()) } else { Err(Error::NoArithmetic { dtype: self, op: "avg".to_owned() }) }
+        if self.is_real() { Ok(()) } else { Err(self.no_arithmetic(&"avg")) }
+    }
+
+    #[cold]
+    fn no_arithmetic(self, op: &dyn fmt::Display) -> Error {
+        Error::NoArithmetic { dtype: self, op: op.to_string() }
     }
 
     /// Whether elements are floats with arithmetic.

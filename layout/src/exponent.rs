@@ -8,7 +8,7 @@ use std::fmt;
 use std::num::NonZeroU16;
 use std::str::FromStr;
 
-/// The exponent of a norm: 0.001 to 65.534 in steps of 0.001, or infinity.
+/// The exponent of a norm: 0.001 to 65 in steps of 0.001, or infinity.
 ///
 /// ```
 /// use reshard_layout::Exponent;
@@ -17,13 +17,13 @@ use std::str::FromStr;
 /// assert_eq!("inf".parse(), Ok(Exponent::INFINITY));
 /// assert_eq!(Exponent::of(2.0), Some(Exponent::TWO));
 /// let error = "0".parse::<Exponent>().unwrap_err();
-/// assert_eq!(error.to_string(), "an exponent of a norm is 0.001 to 65.534 with at most three decimals, or inf, not 0");
+/// assert_eq!(error.to_string(), "an exponent of a norm is 0.001 to 65 with at most three decimals, or inf, not 0");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Exponent(NonZeroU16);
 
-/// What stands for infinity.
-const INFINITE: NonZeroU16 = NonZeroU16::MAX;
+/// What stands for infinity: one more than the greatest number of thousandths.
+const INFINITE: NonZeroU16 = NonZeroU16::new(65_001).unwrap();
 
 impl Exponent {
     /// The sum of magnitudes.
@@ -41,6 +41,20 @@ impl Exponent {
             return None;
         }
         p.to_string().parse().ok()
+    }
+
+    /// A number of 1 to 65,001 for it.
+    #[doc(hidden)]
+    #[inline]
+    pub const fn word(self) -> NonZeroU16 {
+        self.0
+    }
+
+    /// The exponent with a [`word`](Self::word).
+    #[doc(hidden)]
+    #[inline]
+    pub const fn of_word(word: NonZeroU16) -> Exponent {
+        if word.get() < INFINITE.get() { Exponent(word) } else { Exponent::INFINITY }
     }
 
     /// Whether it is infinity.
@@ -67,7 +81,7 @@ pub struct NoExponent(String);
 impl fmt::Display for NoExponent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = &self.0;
-        write!(f, "an exponent of a norm is 0.001 to 65.534 with at most three decimals, or inf, not {text}")
+        write!(f, "an exponent of a norm is 0.001 to 65 with at most three decimals, or inf, not {text}")
     }
 }
 
@@ -88,8 +102,7 @@ impl FromStr for Exponent {
                 return None;
             }
             let n: u16 = whole.parse::<u16>().ok()?.checked_mul(1000)?;
-            NonZeroU16::new(n.checked_add(format!("{decimals:0<3}").parse().ok()?)?)
-                .filter(|n| *n != INFINITE)
+            NonZeroU16::new(n.checked_add(format!("{decimals:0<3}").parse().ok()?)?).filter(|n| *n < INFINITE)
         };
         thousandths().map(Exponent).ok_or_else(|| NoExponent(text.chars().take(40).collect()))
     }
@@ -101,8 +114,9 @@ mod tests {
 
     #[test]
     fn every_exponent_is_the_decimal_that_it_prints() {
-        for n in (1..=u16::MAX).filter_map(NonZeroU16::new) {
-            let p = Exponent(n);
+        for n in (1..=INFINITE.get()).filter_map(NonZeroU16::new) {
+            let p = Exponent::of_word(n);
+            assert_eq!(p.word(), n);
             assert_eq!(p.to_string().parse(), Ok(p));
             assert_eq!(Exponent::of(p.value()), Some(p));
             if !p.is_infinite() {
@@ -111,7 +125,9 @@ mod tests {
                 assert_eq!(p.to_string().parse::<f64>().unwrap().to_bits(), p.value().to_bits());
             }
         }
-        for (a, b) in [("2.0", "2"), ("02", "2"), ("2.500", "2.5"), ("0.5", "0.5"), ("65.534", "65.534")] {
+        for (a, b) in
+            [("2.0", "2"), ("02", "2"), ("2.500", "2.5"), ("0.5", "0.5"), ("64.999", "64.999"), ("65", "65")]
+        {
             assert_eq!(a.parse::<Exponent>().unwrap().to_string(), b);
         }
     }
@@ -120,16 +136,16 @@ mod tests {
     fn what_is_no_exponent_is_refused_in_a_sentence() {
         let long = "1".repeat(1000);
         for text in [
-            "", "0", "0.0", "-1", "65.535", "65.5350", "66", "1.0001", "2.", ".5", "1e3", "+2", "NaN",
-            "infinity", &long,
+            "", "0", "0.0", "-1", "65.001", "65.0010", "65.535", "66", "1.0001", "2.", ".5", "1e3", "+2",
+            "NaN", "infinity", &long,
         ] {
             let error = text.parse::<Exponent>().unwrap_err().to_string();
             assert!(
-                error.starts_with("an exponent of a norm is 0.001 to 65.534") && error.len() < 140,
+                error.starts_with("an exponent of a norm is 0.001 to 65") && error.len() < 140,
                 "{error}"
             );
         }
-        for p in [0.0, -1.0, 0.0001, 65.535, 1e300, f64::NAN, f64::NEG_INFINITY, 1.0 / 3.0] {
+        for p in [0.0, -1.0, 0.0001, 65.001, 1e300, f64::NAN, f64::NEG_INFINITY, 1.0 / 3.0] {
             assert_eq!(Exponent::of(p), None, "{p}");
         }
         assert_eq!(Exponent::of(f64::INFINITY), Some(Exponent::INFINITY));

@@ -18,6 +18,7 @@
 //! Terms of different norms do not mix: a norm of order 3 of norms of order 2 is no norm of either order.
 
 use core::fmt;
+use core::num::NonZeroU16;
 use std::str::FromStr;
 
 use reshard_layout::Exponent;
@@ -114,16 +115,33 @@ impl ReduceOp {
         }
     }
 
-    /// A number that tells ops apart, for hashes.
+    /// A number for each op, of at most 65,005; for hashes, and for whoever keeps many.
+    #[doc(hidden)]
     #[inline]
-    pub(crate) fn hash_word(self) -> usize {
+    pub const fn word(self) -> u16 {
         match self {
             ReduceOp::Sum => 0,
             ReduceOp::Avg => 1,
             ReduceOp::Prod => 2,
             ReduceOp::Min => 3,
             ReduceOp::Max => 4,
-            ReduceOp::Norm(p) => 5 ^ p.value().to_bits() as usize,
+            ReduceOp::Norm(p) => 4 + p.word().get(),
+        }
+    }
+
+    /// The op with a [`word`](Self::word).
+    #[doc(hidden)]
+    #[inline]
+    pub const fn of_word(word: u16) -> ReduceOp {
+        match word {
+            0 => ReduceOp::Sum,
+            1 => ReduceOp::Avg,
+            2 => ReduceOp::Prod,
+            3 => ReduceOp::Min,
+            more => match NonZeroU16::new(more - 4) {
+                None => ReduceOp::Max,
+                Some(p) => ReduceOp::Norm(Exponent::of_word(p)),
+            },
         }
     }
 

@@ -382,7 +382,9 @@ impl Sharding {
             }
         }
         for p in &self.partial {
-            hasher.write_usize(p.sub.axis ^ p.sub.pre.rotate_left(16) ^ p.op.hash_word().rotate_left(56));
+            hasher.write_usize(
+                p.sub.axis ^ p.sub.pre.rotate_left(16) ^ usize::from(p.op.word()).rotate_left(56),
+            );
         }
     }
 

@@ -77,6 +77,7 @@ impl FromStr for Arithmetic {
 }
 
 /// What combines two terms; those of an average are summed, and the sum is divided once.
+#[inline]
 pub fn combine_op(op: ReduceOp) -> CombineOp {
     match op {
         ReduceOp::Sum | ReduceOp::Avg => CombineOp::Sum,

@@ -113,7 +113,7 @@ fn terms_of_norms_are_said_with_their_exponent() {
         ("P(norm-inf),R", "min for least magnitudes"),
         ("P(norm-1),R", "expected norm2, norm2.5 or norminf"),
         ("P(norm),R", "expected norm2, norm2.5 or norminf"),
-        ("P(norm99),R", "0.001 to 65.534 with at most three decimals, or inf, not 99"),
+        ("P(norm99),R", "0.001 to 65 with at most three decimals, or inf, not 99"),
         ("P(normal),R", "not al"),
         ("_NormP(0),R", "the exponent of a norm"),
         ("_NormP(sum),R", "\",\""),

@@ -23,7 +23,7 @@ use crate::candidates::regions::{self, Legs};
 use crate::op::StepOp;
 use crate::question::Question;
 use crate::states::closed_form::{Move, Route};
-use crate::states::system::{Place, State};
+use crate::states::system::{Place, Stands, State};
 use reshard_sharding::{Placement, Sharding};
 
 /// The way of a greedy planner on one mesh.
@@ -62,18 +62,18 @@ fn moves(s: &State, t: &State) -> Option<SmallVec<[Move; 4]>> {
     let mut ops: SmallVec<[StepOp; 4]> = SmallVec::new();
     let mut reduced = s.clone();
     for (d, (&a, &b)) in s.iter().zip(t).enumerate().filter(|(_, (a, b))| a != b) {
-        let op = match (a, b) {
-            (Place::Replicated, Place::At(_)) => StepOp::Slice,
-            (Place::At(_), Place::At(_)) => StepOp::Exchange,
-            (Place::At(_), Place::Replicated) => StepOp::AllGather,
-            (Place::Partial(_), Place::At(_)) => StepOp::ReduceScatter,
-            (Place::Partial(_), Place::Replicated) => StepOp::AllReduce,
-            (Place::Partial(_), Place::Partial(_)) => {
-                reduced[d] = Place::Replicated;
+        let op = match (a.stands(), b.stands()) {
+            (Stands::Replicated, Stands::At(_)) => StepOp::Slice,
+            (Stands::At(_), Stands::At(_)) => StepOp::Exchange,
+            (Stands::At(_), Stands::Replicated) => StepOp::AllGather,
+            (Stands::Partial(_), Stands::At(_)) => StepOp::ReduceScatter,
+            (Stands::Partial(_), Stands::Replicated) => StepOp::AllReduce,
+            (Stands::Partial(_), Stands::Partial(_)) => {
+                reduced[d] = Place::REPLICATED;
                 StepOp::ZeroFill
             }
-            (Place::At(_) | Place::Replicated, Place::Partial(_)) => StepOp::ZeroFill,
-            (Place::Replicated, Place::Replicated) => continue,
+            (Stands::At(_) | Stands::Replicated, Stands::Partial(_)) => StepOp::ZeroFill,
+            (Stands::Replicated, Stands::Replicated) => continue,
         };
         if !ops.contains(&op) {
             ops.push(op);

@@ -14,7 +14,7 @@ use crate::model::totals::Cost;
 use crate::op::StepOp;
 use crate::question::Question;
 use crate::states::closed_form::{Move, Route, senders};
-use crate::states::system::{Place, State, System, codes};
+use crate::states::system::{Stands, State, System, codes};
 use crate::step::{Action, Moves, Reduction, Step, Terms};
 use reshard_sharding::SubAxis;
 
@@ -100,9 +100,9 @@ impl Question<'_> {
     fn action(&self, system: &System, weights: &[Weight], m: &Move, x: &Measured) -> (Action, u64) {
         let reduction = || {
             let changed = || (0..m.before.len()).filter(|&d| m.before[d] != m.after[d]);
-            let reduce = reduce_of(changed().filter_map(|d| match m.before[d] {
-                Place::Partial(op) => Some((op, system.digits[d].extent as usize)),
-                Place::At(_) | Place::Replicated => None,
+            let reduce = reduce_of(changed().filter_map(|d| match m.before[d].stands() {
+                Stands::Partial(op) => Some((op, system.digits[d].extent as usize)),
+                Stands::At(_) | Stands::Replicated => None,
             }));
             Reduction { modes: changed().map(|d| system.digits[d]).collect(), reduce }
         };
@@ -137,10 +137,10 @@ impl Question<'_> {
 fn terms(system: &System, m: &Move) -> Option<Terms> {
     let mut found: Option<Terms> = None;
     for (d, (before, after)) in m.before.iter().zip(&m.after).enumerate() {
-        if let (Place::At(_) | Place::Replicated, Place::Partial(op)) = (before, after)
+        if let (false, Stands::Partial(op)) = (before.is_partial(), after.stands())
             && op.has_identity()
         {
-            found.get_or_insert_with(|| Terms { op: *op, modes: Vec::new() }).modes.push(system.digits[d]);
+            found.get_or_insert_with(|| Terms { op, modes: Vec::new() }).modes.push(system.digits[d]);
         }
     }
     found
@@ -167,9 +167,9 @@ fn most_sent(system: &System, before: &State, after: &State, sender: &[usize]) -
     // Receiver digit `by` has the value of my digit `d`; where several of mine say so, they are equal on who sends.
     let mut told: SmallVec<[(usize, usize); 8]> = SmallVec::new();
     for (d, a) in before.iter().enumerate() {
-        let by = match *a {
-            Place::At(p) => standing_after[usize::from(p)].map(usize::from),
-            Place::Replicated | Place::Partial(_) => Some(sender[d]),
+        let by = match a.position() {
+            Some(p) => standing_after[p].map(usize::from),
+            None => Some(sender[d]),
         };
         told.extend(by.map(|by| (d, by)));
     }

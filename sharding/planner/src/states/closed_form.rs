@@ -24,7 +24,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::op::StepOp;
-use crate::states::system::{Place, State, System};
+use crate::states::system::{Place, Stands, State, System};
 
 /// A step between two states.
 #[derive(Clone, Debug)]
@@ -103,13 +103,13 @@ pub(crate) fn senders(
     for d in 0..system.digits.len() {
         sender.push(d);
     }
-    if !s.contains(&Place::Replicated) {
+    if !s.contains(&Place::REPLICATED) {
         return sender;
     }
     for path in paths(system, s, t) {
         let (head, tail) = (path[0], path[path.len() - 1]);
         let others = path[1..].iter().map(|&d| level(d)).max();
-        if s[head] == Place::Replicated && others.is_none_or(|l| level(head) <= l) {
+        if s[head] == Place::REPLICATED && others.is_none_or(|l| level(head) <= l) {
             sender[head] = tail;
         }
     }
@@ -133,14 +133,14 @@ pub(crate) fn plan(system: &Arc<System>, s: &State, t: &State, form: Form, spare
             if s[d].position().is_some() {
                 return None;
             }
-            t[d] = Place::Replicated;
+            t[d] = Place::REPLICATED;
             relabelled.push(d);
         }
     }
     let op_of = |state: &State| {
-        state.iter().find_map(|p| match p {
-            Place::Partial(op) => Some(op.combining()),
-            Place::At(_) | Place::Replicated => None,
+        state.iter().find_map(|p| match p.stands() {
+            Stands::Partial(op) => Some(op.combining()),
+            Stands::At(_) | Stands::Replicated => None,
         })
     };
     let ops_agree = match (op_of(&s), op_of(&t)) {
@@ -155,20 +155,20 @@ pub(crate) fn plan(system: &Arc<System>, s: &State, t: &State, form: Form, spare
     for mut path in paths {
         let head = path[0];
         let (start, end) = (s[head], t[path[path.len() - 1]]);
-        if path.len() == 1 && (kept(start, end) || (start, end) == (Place::Replicated, Place::Replicated)) {
+        if path.len() == 1 && (kept(start, end) || (start, end) == (Place::REPLICATED, Place::REPLICATED)) {
             // What was reduced would have to be embedded again, which averages do not do.
             if form != Form::Full || start.is_average() {
                 continue;
             }
-        } else if form != Form::Full && start == Place::Replicated && end == Place::Replicated {
+        } else if form != Form::Full && start == Place::REPLICATED && end == Place::REPLICATED {
             // R -> .. -> R: the head takes its place in the exchange, the tail leaves its.
             continue;
-        } else if form == Form::Plain && path.len() == 1 && start == Place::Replicated && end.is_partial() {
+        } else if form == Form::Plain && path.len() == 1 && start == Place::REPLICATED && end.is_partial() {
             continue;
         }
         let mut end = end;
         if form != Form::Full
-            && start == Place::Replicated
+            && start == Place::REPLICATED
             && end.is_partial()
             && path.len() >= 2
             && ops_agree
@@ -181,11 +181,11 @@ pub(crate) fn plan(system: &Arc<System>, s: &State, t: &State, form: Form, spare
             end = s[tail];
         }
         let tail = path[path.len() - 1];
-        match (start, end) {
-            (Place::At(_), Place::At(_)) => {}
-            (Place::At(_), Place::Replicated | Place::Partial(_)) => goal[tail] = start,
-            (Place::Replicated | Place::Partial(_), Place::At(_)) => placed[head] = end,
-            (Place::Replicated | Place::Partial(_), Place::Replicated | Place::Partial(_)) => {
+        match (start.stands(), end.stands()) {
+            (Stands::At(_), Stands::At(_)) => {}
+            (Stands::At(_), Stands::Replicated | Stands::Partial(_)) => goal[tail] = start,
+            (Stands::Replicated | Stands::Partial(_), Stands::At(_)) => placed[head] = end,
+            (Stands::Replicated | Stands::Partial(_), Stands::Replicated | Stands::Partial(_)) => {
                 let extent = system.digits[head].extent;
                 let states = [&s, &t, &placed, &goal];
                 let spare = if spares { find_spare(&system, &states, extent) } else { None };
@@ -198,7 +198,7 @@ pub(crate) fn plan(system: &Arc<System>, s: &State, t: &State, form: Form, spare
                     goal[tail] = Place::at(p);
                 } else {
                     if start.is_partial() && !(path.len() == 1 && kept(start, end)) {
-                        placed[head] = Place::Replicated;
+                        placed[head] = Place::REPLICATED;
                     }
                     goal[tail] = placed[head];
                 }
@@ -246,9 +246,9 @@ fn steps(s: &State, filled: &State, placed: &State, goal: &State, t: &State) -> 
         state
     };
     go(StepOp::ZeroFill, filled);
-    let sliced = some(filled, placed, &|a, b| a == Place::Replicated && b.position().is_some());
+    let sliced = some(filled, placed, &|a, b| a == Place::REPLICATED && b.position().is_some());
     go(StepOp::Slice, &sliced);
-    let gathered = some(goal, t, &|a, b| a.position().is_some() && b == Place::Replicated);
+    let gathered = some(goal, t, &|a, b| a.position().is_some() && b == Place::REPLICATED);
     let reduced = |d: usize| sliced[d].is_partial() && placed[d] != sliced[d];
     let grown = |d: usize| gathered[d] != goal[d];
     let n = s.len();
@@ -256,7 +256,7 @@ fn steps(s: &State, filled: &State, placed: &State, goal: &State, t: &State) -> 
     if placed == goal
         && (0..n).any(reduced)
         && (0..n)
-            .all(|d| !sliced[d].is_partial() || placed[d] == sliced[d] || gathered[d] == Place::Replicated)
+            .all(|d| !sliced[d].is_partial() || placed[d] == sliced[d] || gathered[d] == Place::REPLICATED)
         && (0..n).all(|d| !grown(d) || sliced[d].is_partial())
     {
         go(StepOp::AllReduce, &gathered);

@@ -118,7 +118,7 @@ pub(crate) fn fixed_point(from: &Sharding, to: &Sharding, seeds: &[(usize, usize
         }
         let pending =
             |p: &&PartialAxis| p.sub.axis == d.axis && p.sub.pre <= d.pre && d.pre < p.sub.pre * p.sub.size;
-        partial.iter().find(pending).map_or(Place::Replicated, |p| Place::Partial(p.op))
+        partial.iter().find(pending).map_or(Place::REPLICATED, |p| Place::partial(p.op))
     };
     let state = |which: usize, partial: &[PartialAxis]| -> State {
         let mut state = State::new();

@@ -98,7 +98,7 @@ fn put(
             return Err([known.mode, mode]);
         }
     }
-    let mut places = [Place::Replicated; 2];
+    let mut places = [Place::REPLICATED; 2];
     places[which] = place;
     digits.insert(at, Moving { mode, places });
     Ok(())
@@ -163,7 +163,7 @@ impl Refined {
                 let mut rest = Some(sharding.mesh().mode(p.sub));
                 while let Some(m) = rest {
                     let Some((part, above)) = until_cut(m, cuts) else { return Ok(None) };
-                    put(&mut self.digits, which, part, Place::Partial(p.op))?;
+                    put(&mut self.digits, which, part, Place::partial(p.op))?;
                     rest = above;
                 }
             }
@@ -188,7 +188,7 @@ impl Refined {
                         if mode.extent * below != above {
                             return None;
                         }
-                        self.digits.insert(at, Moving { mode, places: [Place::Replicated; 2] });
+                        self.digits.insert(at, Moving { mode, places: [Place::REPLICATED; 2] });
                         above = below;
                     }
                 }

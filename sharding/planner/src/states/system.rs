@@ -29,6 +29,7 @@
 //! (local, b@y)     my y digit picks what I read     (a@x, b@y)     permuted: the sender's x digit is my y digit
 //! ```
 
+use core::fmt;
 use std::sync::Arc;
 
 use reshard_layout::{At, Mode, Modes};
@@ -40,10 +41,20 @@ use reshard_sharding::PartialAxis;
 use reshard_sharding::internal::canonical_partial;
 use reshard_sharding::{Mesh, ReduceOp, Sharding};
 
-/// Where a mesh digit stands in a state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Place {
-    /// At a position (its index in [`System::zip`], of which there are at most 62: their product fits in an `i64`).
+/// Where a mesh digit stands in a state, as a number: states are compared and copied more than anything else.
+///
+/// ```text
+/// 0 .. 62      at this position (its index in [`System::zip`], of which there are at most 62: their product fits in an `i64`)
+/// 63           replicated
+/// 64 + word    partial with the op of this word
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Place(u16);
+
+/// What a place is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stands {
+    /// At a position.
     At(u8),
     /// Replicated.
     Replicated,
@@ -52,30 +63,50 @@ pub(crate) enum Place {
 }
 
 impl Place {
+    pub(crate) const REPLICATED: Place = Place(63);
+
+    #[inline]
     pub(crate) fn at(position: usize) -> Place {
-        Place::At(position as u8)
+        Place(position as u16)
     }
 
+    #[inline]
+    pub(crate) const fn partial(op: ReduceOp) -> Place {
+        Place(64 + op.word())
+    }
+
+    #[inline]
+    pub(crate) fn stands(self) -> Stands {
+        match self.0 {
+            at @ 0..63 => Stands::At(at as u8),
+            63 => Stands::Replicated,
+            op => Stands::Partial(ReduceOp::of_word(op - 64)),
+        }
+    }
+
+    #[inline]
     pub(crate) fn position(self) -> Option<usize> {
-        match self {
-            Place::At(p) => Some(usize::from(p)),
-            Place::Replicated | Place::Partial(_) => None,
-        }
+        (self.0 < 63).then_some(usize::from(self.0))
     }
 
+    #[inline]
     pub(crate) fn is_partial(self) -> bool {
-        match self {
-            Place::Partial(_) => true,
-            Place::At(_) | Place::Replicated => false,
-        }
+        self.0 > 63
     }
 
     /// Whether it is partial with an op whose terms replicas are as they are, and shards cannot become.
+    #[inline]
     pub(crate) fn is_average(self) -> bool {
-        match self {
-            Place::Partial(op) => !op.has_identity(),
-            Place::At(_) | Place::Replicated => false,
+        match self.stands() {
+            Stands::Partial(op) => !op.has_identity(),
+            Stands::At(_) | Stands::Replicated => false,
         }
+    }
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.stands().fmt(f)
     }
 }
 
@@ -109,8 +140,8 @@ impl System {
     pub(crate) fn standing(&self, state: &State) -> Standing {
         let mut standing = Standing::from_elem(None, self.zip.len());
         for (d, place) in state.iter().enumerate() {
-            if let Place::At(p) = *place {
-                standing[usize::from(p)] = Some(d as u8);
+            if let Some(p) = place.position() {
+                standing[p] = Some(d as u8);
             }
         }
         standing
@@ -123,8 +154,8 @@ impl System {
             modes.push(Mode::new(m.extent, At::local(1)));
         }
         for (digit, place) in self.digits.iter().zip(state) {
-            if let Place::At(p) = *place {
-                modes[usize::from(p)].stride = digit.stride;
+            if let Some(p) = place.position() {
+                modes[p].stride = digit.stride;
             }
         }
         modes
@@ -137,11 +168,11 @@ impl System {
             zip.push(Mode::new(m.extent, (At::local(1), At::local(1))));
         }
         for (digit, (before, after)) in self.digits.iter().zip(before.iter().zip(after)) {
-            if let Place::At(p) = *before {
-                zip[usize::from(p)].stride.0 = digit.stride;
+            if let Some(p) = before.position() {
+                zip[p].stride.0 = digit.stride;
             }
-            if let Place::At(p) = *after {
-                zip[usize::from(p)].stride.1 = digit.stride;
+            if let Some(p) = after.position() {
+                zip[p].stride.1 = digit.stride;
             }
         }
         let (mut first, mut second) = (1, 1);
@@ -188,10 +219,8 @@ impl System {
         self.zip[position] = low;
         self.zip.insert(position + 1, high);
         for place in states.iter_mut().flat_map(|s| s.iter_mut()) {
-            if let Place::At(p) = place
-                && usize::from(*p) > position
-            {
-                *p += 1;
+            if place.position().is_some_and(|p| p > position) {
+                place.0 += 1;
             }
         }
         position + 1
@@ -201,7 +230,7 @@ impl System {
     pub(crate) fn sharding(&self, state: &State) -> Result<Sharding, crate::Error> {
         let mut partial: SmallVec<[PartialAxis; 2]> = SmallVec::new();
         for (place, &digit) in state.iter().zip(&self.digits) {
-            if let Place::Partial(op) = *place {
+            if let Stands::Partial(op) = place.stands() {
                 partial.extend(self.mesh.sub_axis(digit).map(|sub| PartialAxis { sub, op }));
             }
         }
@@ -222,20 +251,16 @@ pub(crate) fn codes(state: &State, source: &State) -> Codes {
 
 /// One place as a code, told apart from its source where it is partial.
 pub(crate) fn code(place: Place, source: Place) -> Code {
-    match place {
-        Place::At(p) => p,
-        Place::Replicated => REPLICATED,
-        Place::Partial(_) if place == source => PARTIAL,
-        Place::Partial(_) => PARTIAL_LATER,
+    match (place.position(), place) {
+        (Some(p), _) => p as Code,
+        (None, Place::REPLICATED) => REPLICATED,
+        (None, _) if place == source => PARTIAL,
+        (None, _) => PARTIAL_LATER,
     }
 }
 
 /// Whether a slice or a zero-fill is all that a digit needs.
 pub(crate) fn is_local([from, to]: [Place; 2]) -> bool {
-    from == to
-        || match (from, to) {
-            (Place::Replicated, _) => true,
-            (Place::At(_), Place::Partial(op)) => op.has_identity(),
-            (Place::At(_), Place::At(_) | Place::Replicated) | (Place::Partial(_), _) => false,
-        }
+    let becomes_terms = || from.position().is_some() && to.is_partial() && !to.is_average();
+    from == to || from == Place::REPLICATED || becomes_terms()
 }

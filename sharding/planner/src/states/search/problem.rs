@@ -16,7 +16,7 @@ use crate::model::codes::{Code, Codes, NOWHERE, PARTIAL, PARTIAL_LATER, REPLICAT
 use crate::model::network::Network;
 use crate::model::totals::picoseconds_below;
 use crate::states::closed_form::paths;
-use crate::states::system::{Place, State, System};
+use crate::states::system::{Place, Stands, State, System};
 use reshard_sharding::ReduceOp;
 
 /// The most digits that a search is tried with: moving ones exactly, idle ones beside them.
@@ -94,9 +94,9 @@ impl<'a> Problem<'a> {
         t: &State,
     ) -> Option<Problem<'a>> {
         let op_of = |state: &State| {
-            state.iter().find_map(|p| match p {
-                Place::Partial(op) => Some(op.combining()),
-                Place::At(_) | Place::Replicated => None,
+            state.iter().find_map(|p| match p.stands() {
+                Stands::Partial(op) => Some(op.combining()),
+                Stands::At(_) | Stands::Replicated => None,
             })
         };
         let common = match (op_of(s), op_of(t)) {
@@ -214,18 +214,18 @@ impl<'a> Problem<'a> {
     fn place_chains(&mut self, chains: &[Chain], s: &State, t: &State) {
         for chain in chains {
             for real in &chain.digits {
-                let code = |p: &mut Problem<'a>, state: &State| match state[real[0]] {
-                    Place::At(_) => {
+                let code = |p: &mut Problem<'a>, state: &State| match state[real[0]].stands() {
+                    Stands::At(_) => {
                         let at = real.iter().filter_map(|&d| state[d].position()).collect();
                         p.site(at, false)
                     }
-                    Place::Replicated => REPLICATED,
-                    Place::Partial(_) => PARTIAL,
+                    Stands::Replicated => REPLICATED,
+                    Stands::Partial(_) => PARTIAL,
                 };
                 let (a, mut b) = (code(self, s), code(self, t));
                 let (first, last) = (s[real[0]], t[real[0]]);
                 let by_common =
-                    !first.is_partial() && self.common.is_some_and(|op| last == Place::Partial(op));
+                    !first.is_partial() && self.common.is_some_and(|op| last == Place::partial(op));
                 if b == PARTIAL && first != last && !by_common {
                     b = PARTIAL_LATER;
                 }
@@ -286,7 +286,7 @@ impl<'a> Problem<'a> {
     /// How a real digit is partial: as in the source, or by the common op.
     fn partial(&self, real: usize) -> Place {
         match (self.base[real], self.common) {
-            (Place::At(_) | Place::Replicated, Some(op)) => Place::Partial(op),
+            (place, Some(op)) if !place.is_partial() => Place::partial(op),
             (place, _) => place,
         }
     }
@@ -297,7 +297,7 @@ impl<'a> Problem<'a> {
         for (d, &code) in codes.iter().enumerate() {
             for (i, &real) in self.digits[d].real.iter().enumerate() {
                 state[real] = match code {
-                    REPLICATED => Place::Replicated,
+                    REPLICATED => Place::REPLICATED,
                     PARTIAL => self.partial(real),
                     PARTIAL_LATER => self.target[real],
                     at => Place::at(self.sites[at as usize].real[i]),
