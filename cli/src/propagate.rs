@@ -20,7 +20,7 @@ use super::error::CliError;
 use super::listed::Listed;
 use super::network::{self, ObjectiveArg, TopologyArg};
 use super::plan::StepAnswer;
-use super::rule::StrategyAnswer;
+use super::rule::{StrategyAnswer, marked};
 use super::{batch, element, ops, required};
 
 /// How many runners-up are printed where nobody says how many.
@@ -323,7 +323,7 @@ impl OptionAnswer {
         let strategies = || {
             let of = |(sub, strategy): &(SubAxis, _)| AxisStrategy {
                 axis: sub.printed(asked.mesh.axes()),
-                strategy: StrategyAnswer::of(strategy),
+                strategy: StrategyAnswer::of(strategy, needs_region(choice, *sub)),
             };
             choice.strategies.iter().map(of).collect()
         };
@@ -355,6 +355,11 @@ impl Move {
 
 fn texts(shardings: &[Sharding]) -> Vec<String> {
     shardings.iter().map(ToString::to_string).collect()
+}
+
+/// Whether the op has to know its region for the strategy of this (sub-)axis.
+fn needs_region(choice: &Choice, sub: SubAxis) -> bool {
+    choice.regions().any(|needing| needing == sub)
 }
 
 /// `2 steps`.
@@ -391,7 +396,8 @@ impl Asked {
     fn write(&self, text: &mut String, choice: &Choice) {
         let mut rows: Vec<(String, String)> = Vec::new();
         for (sub, strategy) in &choice.strategies {
-            rows.push((sub.printed(self.mesh.axes()), strategy.to_string()));
+            let strategy = marked(&strategy.to_string(), needs_region(choice, *sub));
+            rows.push((sub.printed(self.mesh.axes()), strategy));
         }
         let inputs = choice.inputs.iter().enumerate().map(|(i, is)| (OperandIndex::Input(i), is, "stays"));
         let outputs = choice.outputs.iter().enumerate().map(|(o, is)| (OperandIndex::Output(o), is, ""));

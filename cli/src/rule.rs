@@ -71,6 +71,9 @@ pub(super) struct StrategyAnswer {
     r#in: Vec<String>,
     out: Vec<String>,
     text: String,
+    /// Whether the op has to know its region.
+    #[serde(skip_serializing_if = "core::ops::Not::not")]
+    region: bool,
 }
 
 /// An argument that an op takes.
@@ -117,19 +120,25 @@ fn answer(table: &Table, request: &Request) -> Result<Answer, CliError> {
     let outputs = request.out_shapes.dims()?;
     if let Some(inputs) = request.shapes.dims()? {
         let op = ops::bind(table, &call, &inputs, outputs.as_deref())?;
-        let strategies = op.strategies();
-        return Ok(Answer::of(table, &call, op.rule(), &strategies, Some(inputs), false));
+        let rows = op.strategies().into_iter().zip(op.regions());
+        let strategies = rows.map(|(strategy, region)| StrategyAnswer::of(&strategy, region)).collect();
+        return Ok(Answer::of(table, &call, op.rule(), strategies, Some(inputs), false));
     }
     if outputs.is_some() {
         let message = "`out_shapes` says nothing without `shapes`, the shapes of the inputs";
         return Err(CliError::refused("usage", message));
     }
     if let Some(rule) = ops::stated(table, &call) {
-        return Ok(Answer::of(table, &call, Some(&rule), &rule.strategies(), None, false));
+        return Ok(Answer::of(table, &call, Some(&rule), of_rule(&rule), None, false));
     }
     let (op, inputs) = assume(table, &call)?;
-    let strategies = op.rule().map_or_else(Vec::new, Rule::strategies);
-    Ok(Answer::of(table, &call, op.rule(), &strategies, Some(inputs), true))
+    let strategies = op.rule().map_or_else(Vec::new, of_rule);
+    Ok(Answer::of(table, &call, op.rule(), strategies, Some(inputs), true))
+}
+
+/// The strategies of a rule.
+fn of_rule(rule: &Rule) -> Vec<StrategyAnswer> {
+    rule.strategies().iter().map(|s| StrategyAnswer::of(s, rule.needs_region(s))).collect()
 }
 
 /// The op of a call on the first small shapes that it takes, and these.
@@ -195,7 +204,7 @@ impl Answer {
         table: &Table,
         call: &Call,
         rule: Option<&Rule>,
-        strategies: &[Strategy],
+        strategies: Vec<StrategyAnswer>,
         shapes: Option<Vec<Vec<usize>>>,
         assumed: bool,
     ) -> Self {
@@ -206,7 +215,7 @@ impl Answer {
                 Call::Rule(_) => Vec::new(),
             },
             rule: rule.map(ToString::to_string),
-            strategies: strategies.iter().map(StrategyAnswer::of).collect(),
+            strategies,
             shapes,
             assumed,
         }
@@ -230,21 +239,26 @@ impl Answer {
         }
         text.push('\n');
         for strategy in &self.strategies {
-            text.push_str(&strategy.text);
-            text.push('\n');
+            let _ = writeln!(text, "{}", marked(&strategy.text, strategy.region));
         }
         text
     }
 }
 
 impl StrategyAnswer {
-    pub(super) fn of(strategy: &Strategy) -> Self {
+    pub(super) fn of(strategy: &Strategy, region: bool) -> Self {
         Self {
             r#in: strategy.inputs.iter().map(ToString::to_string).collect(),
             out: strategy.outputs.iter().map(ToString::to_string).collect(),
             text: strategy.to_string(),
+            region,
         }
     }
+}
+
+/// A strategy, and whether the op has to know its region for it.
+pub(super) fn marked(strategy: &str, region: bool) -> String {
+    format!("{strategy}{}", if region { "   (needs its region)" } else { "" })
 }
 
 impl Names {

@@ -231,6 +231,21 @@ fn element_types_weigh_the_bytes() {
 }
 
 #[test]
+fn strategies_that_need_their_region_say_so() {
+    let (mesh, shapes, inputs) = ("dp=2,tp=4", "64,32;16", "R,S(0);S(0),R");
+    let answer = propagate(mesh, "embedding", shapes, inputs, &["--advise", "0"]);
+    assert_eq!(answer["out"], json!(["S(0),P(sum)"]));
+    let rows = answer["strategies"].as_array().unwrap();
+    let read: Vec<(&str, bool)> =
+        rows.iter().map(|row| (row["axis"].as_str().unwrap(), row["region"] == true)).collect();
+    assert_eq!(read, [("dp", false), ("tp", true)]);
+    let text = run(mesh, "embedding", shapes, inputs, &["--advise", "0"]).stdout;
+    let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
+    assert!(lines[1].starts_with("dp ") && !lines[1].contains("region"), "{text}");
+    assert!(lines[2].starts_with("tp ") && lines[2].ends_with("S(v0),R -> P   (needs its region)"), "{text}");
+}
+
+#[test]
 fn people_read_strategies_moves_and_runners_up() {
     let outcome = run("dp=2,tp=4", "mm", "64,32;32,16", "S(0),R;S(1),S(0)", &["--advise", "2"]);
     let lines: Vec<&str> = outcome.stdout.lines().collect();

@@ -58,6 +58,33 @@ fn shapes_turn_factors_into_dims() {
 }
 
 #[test]
+fn strategies_that_need_their_region_say_so() {
+    let needing = |flags: &[&str]| -> Vec<String> {
+        let answer = answer(flags);
+        let rows = answer["strategies"].as_array().unwrap().iter().filter(|row| row["region"] == true);
+        rows.map(|row| row["text"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(needing(&["embedding"]), ["S(v),R -> P"]);
+    assert_eq!(needing(&["embedding", "--shapes", "8,4;6"]), ["S(v0),R -> P"]);
+    assert_eq!(needing(&["dropout"]), ["S(...) -> S(...)"]);
+    assert_eq!(needing(&["tril.out"]), ["S(i),S(i) -> S(i)", "S(j),S(j) -> S(j)"]);
+    let shapes = "2,4,8,16;2,4,8,16;2,4,8,16";
+    assert_eq!(
+        needing(&["scaled_dot_product_attention(causal=true)", "--shapes", shapes]),
+        ["S(q2),R,R -> S(q2)"]
+    );
+    assert!(needing(&["scaled_dot_product_attention", "--shapes", shapes]).is_empty());
+    let list = ["?0 -> ?0 region", "--shapes", "8", "--out-shapes", "8"];
+    assert_eq!(needing(&list), ["?0 -> ?0"]);
+    // What does not need it says nothing.
+    assert_eq!(answer(&["embedding"])["strategies"][1].get("region"), None);
+    let text = reshard(&["rule", "embedding"]).stdout;
+    assert!(text.starts_with("vd,...->...d {v: region, "), "{text}");
+    let marked: Vec<&str> = text.lines().filter(|line| line.ends_with("   (needs its region)")).collect();
+    assert_eq!(marked, ["S(v),R -> P   (needs its region)"]);
+}
+
+#[test]
 fn families_are_asked_about_small_shapes() {
     let softmax = answer(&["softmax(dim=1)"]);
     assert_eq!((&softmax["rule"], &softmax["shapes"]), (&json!("ab->ab {b: replicate}"), &json!([[8, 8]])));

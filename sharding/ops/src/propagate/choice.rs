@@ -21,6 +21,8 @@ pub struct Choice {
     pub output_plans: Vec<Option<Arc<Plan>>>,
     /// The strategy of each (sub-)axis with more than one rank; none for a view.
     pub strategies: Vec<(SubAxis, Strategy)>,
+    /// Of each of them, whether the op has to know its region.
+    pub(super) regions: Vec<bool>,
     /// What all plans cost together, and the penalty of outputs that are not as preferred, in microseconds.
     pub cost_us: f64,
 }
@@ -59,6 +61,28 @@ impl Choice {
     /// ```
     pub fn made(&self) -> impl Iterator<Item = &Sharding> {
         self.outputs.iter().zip(&self.output_plans).map(|(out, plan)| plan.as_ref().map_or(out, |p| p.from()))
+    }
+
+    /// The (sub-)axes for whose strategy the op has to know its region: which part of the whole tensors a rank holds.
+    ///
+    /// Where there are none, every rank may run the op on what it holds as if that were the whole.
+    ///
+    /// ```
+    /// use reshard_kernels::DType;
+    /// use reshard_sharding::{Mesh, Sharding};
+    /// use reshard_ops::{propagate::{Operand, Propagator}, rules::Table};
+    /// let mesh: Mesh = "dp=2,tp=4".parse()?;
+    /// let embedding = Table::standard().op(&"embedding".parse()?, &[&[64, 32], &[16]])?;
+    /// let of = |shape: &[usize], p: &str| Sharding::parse(&mesh, shape, p).map(|s| Operand::new(DType::F32, s));
+    /// // The table is sharded along its words over tp, and the batch over dp: a rank has to know which words it has.
+    /// let inputs = [of(&[64, 32], "R,S(0)")?, of(&[16], "S(0),R")?];
+    /// let choice = Propagator::new().propagate(&embedding, &mesh, &inputs, &[])?;
+    /// assert_eq!(choice.outputs[0].to_string(), "S(0),P(sum)");
+    /// assert_eq!(choice.regions().map(|axis| axis.printed(mesh.axes())).collect::<Vec<_>>(), ["tp"]);
+    /// # Ok::<(), reshard_ops::Error>(())
+    /// ```
+    pub fn regions(&self) -> impl Iterator<Item = SubAxis> {
+        self.strategies.iter().zip(&self.regions).filter(|(_, region)| **region).map(|((axis, _), _)| *axis)
     }
 
     /// How many steps of all plans communicate.

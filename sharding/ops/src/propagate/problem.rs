@@ -353,7 +353,7 @@ fn norms_of(inputs: &[Operand]) -> SmallVec<[Exponent; 1]> {
 fn rows_of_view(op: &Op, norms: &[Exponent]) -> Bound {
     let one = |entry| {
         let made = if matches!(entry, Entry::Partial(_)) { entry } else { Entry::Replicate };
-        Row { entries: vec![entry, made] }
+        Row { entries: vec![entry, made], region: false }
     };
     let terms = norms.iter().map(|&p| Entry::Partial(ReduceOp::Norm(p)));
     let rows = Entry::all(op.inputs()[0].len()).chain(terms).map(one).collect();

@@ -171,14 +171,16 @@ fn chosen(problem: &Problem<'_>, search: &mut Search<'_, '_>, found: &Found) -> 
     let (inputs, plans) = problem.alike.iter().map(|&a| targets[usize::from(a)].clone()).unzip();
     let made = search.made(&found.path).ok_or_else(gone)?;
     let (outputs, output_plans) = made.finish(problem)?;
-    let mut strategies = Vec::new();
+    let (mut strategies, mut regions) = (Vec::new(), Vec::new());
     if !problem.op.is_view() {
         for (slot, &row) in found.path.iter().enumerate() {
             let row = problem.rows[slot][usize::from(row)];
             let bound = problem.bound.get();
-            let strategy = bound.strategy(&bound.rows[usize::from(row.row)].entries, problem.alike.len());
-            strategies.push((problem.slots[slot], strategy));
+            let row = &bound.rows[usize::from(row.row)];
+            strategies.push((problem.slots[slot], bound.strategy(&row.entries, problem.alike.len())));
+            regions.push(row.region);
         }
     }
-    Ok(Choice { inputs, plans, outputs, output_plans, strategies, cost_us: found.picoseconds as f64 / 1e6 })
+    let cost_us = found.picoseconds as f64 / 1e6;
+    Ok(Choice { inputs, plans, outputs, output_plans, strategies, regions, cost_us })
 }

@@ -139,7 +139,7 @@ impl Binding<'_> {
                 }
             });
         }
-        Ok(Row { entries })
+        Ok(Row { entries, region: self.rule.needs_region(strategy) })
     }
 
     /// The equation of an op that may write into tensors that are there: those are as large as what is written.

@@ -40,6 +40,8 @@ pub struct RuleBuilder {
     inputs: Vec<Vec<Dim>>,
     outputs: Vec<Vec<Dim>>,
     said: Vec<(char, Said)>,
+    /// Whether something was said of the ellipsis: that its dims need their region.
+    rest_region: bool,
     passings: Option<Vec<Passing>>,
     written: Written,
 }
@@ -49,6 +51,7 @@ pub struct RuleBuilder {
 enum Said {
     Role(Role),
     Even,
+    Region,
     Size(usize),
 }
 
@@ -108,6 +111,28 @@ impl RuleBuilder {
         self
     }
 
+    /// An op that runs on a shard of one of these has to know which part of the whole that is: of a factor, or of a dim of the
+    /// ellipsis.
+    ///
+    /// ```
+    /// use reshard_ops::rules::{Dim, RuleBuilder};
+    /// let dims = [Dim::Rest, 'i'.into(), 'j'.into()];
+    /// let tril = RuleBuilder::new().input(dims.clone()).output(dims).regions(['i', 'j']).build()?;
+    /// assert_eq!(tril.to_string(), "...ij->...ij {i: region, j: region}");
+    /// let dropout = RuleBuilder::new().input([Dim::Rest]).output([Dim::Rest]).regions([Dim::Rest]).build()?;
+    /// assert_eq!(dropout.to_string(), "...->... {...: region}");
+    /// # Ok::<(), reshard_ops::Error>(())
+    /// ```
+    #[must_use]
+    pub fn regions(mut self, of: impl IntoIterator<Item = impl Into<Dim>>) -> RuleBuilder {
+        for dim in of {
+            let dim = dim.into();
+            self.rest_region |= dim == Dim::Rest;
+            self.said.extend(dim.factors().iter().map(|&name| (name, Said::Region)));
+        }
+        self
+    }
+
     /// How many iterations a factor has.
     #[must_use]
     pub fn size(mut self, factor: char, size: usize) -> RuleBuilder {
@@ -162,12 +187,14 @@ impl RuleBuilder {
             match what {
                 Said::Role(role) => factor.role = role,
                 Said::Even => factor.slicing = Slicing::Even,
+                Said::Region => factor.region = true,
                 Said::Size(size) => factor.size = Some(size),
             }
             if factor.role == Role::Reduce(ReduceOp::Avg) {
                 factor.slicing = Slicing::Even;
             }
         }
+        e.rest_region = self.rest_region;
         e.passings = passings.unwrap_or_else(|| e.default_passings());
         let reason = unknown.map(|name| format!("{name} is no factor of an operand")).or_else(|| refusal(&e));
         made(e, text, reason)
@@ -198,10 +225,23 @@ impl Equation {
                 names.push(name);
             }
         }
-        let mut e = Equation { factors: Vec::new(), inputs, outputs, passings: Vec::new(), written };
+        let mut e = Equation {
+            factors: Vec::new(),
+            inputs,
+            outputs,
+            rest_region: false,
+            passings: Vec::new(),
+            written,
+        };
         e.factors = names
             .into_iter()
-            .map(|name| Factor { name, role: e.default_role(name), slicing: Slicing::Any, size: None })
+            .map(|name| Factor {
+                name,
+                role: e.default_role(name),
+                slicing: Slicing::Any,
+                region: false,
+                size: None,
+            })
             .collect();
         e
     }
@@ -247,6 +287,9 @@ fn refusal(e: &Equation) -> Option<String> {
     }
     if operands().any(|dims| dims.iter().filter(|d| **d == Dim::Rest).count() > 1) {
         return Some("an operand has more than one ellipsis".to_owned());
+    }
+    if e.rest_region && !e.has_rest() {
+        return Some("no operand has an ellipsis whose dims could need their region".to_owned());
     }
     let has_rest = |dims: &Vec<Dim>| dims.contains(&Dim::Rest);
     if e.inputs.iter().any(has_rest) && !e.outputs.iter().all(has_rest) {

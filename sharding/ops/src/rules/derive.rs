@@ -4,7 +4,7 @@
 //! it to those of the ops that use it ([`Digits`]). What they become are the **loops** of the composite. Sharding loop `t` over a mesh axis means that every op whose factors
 //! contain `t` takes a row that shards such a factor, and every other op a row that shards none. The rows of the
 //! composite are the **join** of the rows of its ops on the values between them: what one op leaves, the next takes, with
-//! nothing moved. So a derived row is true if the rows of the table are, and it is the whole of what can be said without a
+//! nothing moved. A loop needs its region if an op that has it does. So a derived row is true if the rows of the table are, and it is the whole of what can be said without a
 //! communication inside.
 
 use std::collections::BTreeSet;
@@ -93,14 +93,21 @@ impl<'a> Loops<'a> {
         let dims: Vec<Vec<Vec<usize>>> =
             shapes.iter().map(|s| s.iter().map(|&n| vec![digits.add(n)]).collect()).collect();
         let of = |b: &Bound, digits: &mut Digits| -> Vec<usize> {
-            b.factors
+            let loops: Vec<usize> = b
+                .factors
                 .iter()
                 .map(|f| {
                     let x = digits.add(f.size);
                     digits.even[x] = f.even;
                     x
                 })
-                .collect()
+                .collect();
+            for entry in b.rows.iter().filter(|row| row.region).flat_map(|row| &row.entries) {
+                if let Entry::Shard { factor: Some(f), .. } = entry {
+                    digits.region[loops[usize::from(*f)]] = true;
+                }
+            }
+            loops
         };
         let factors: Vec<Vec<usize>> =
             ops.iter().map(|op| op.bound().map_or_else(Vec::new, |b| of(b, &mut digits))).collect();
@@ -283,6 +290,9 @@ impl<'a> Loops<'a> {
             rule = rule.role(name, standard.map_or(Role::Replicate, |(_, role)| role));
             if self.digits.even[x] {
                 rule = rule.even(name);
+            }
+            if self.digits.region[x] && !of_loop.is_empty() {
+                rule = rule.regions([name]);
             }
             if is_part(name) {
                 rule = rule.size(name, self.digits.size[x]);

@@ -19,6 +19,8 @@ pub(super) struct Digits {
     pub(super) whole: Vec<bool>,
     /// Every cut must divide it.
     pub(super) even: Vec<bool>,
+    /// A shard of it has to know which part of the whole it is.
+    pub(super) region: Vec<bool>,
 }
 
 impl Digits {
@@ -28,6 +30,7 @@ impl Digits {
         self.split.push(None);
         self.whole.push(false);
         self.even.push(false);
+        self.region.push(false);
         self.size.len() - 1
     }
 
@@ -134,6 +137,7 @@ impl Digits {
         self.same[y] = x;
         self.whole[x] |= self.whole[y];
         self.even[x] |= self.even[y];
+        self.region[x] |= self.region[y];
         true
     }
 
@@ -148,10 +152,10 @@ impl Digits {
 
     /// A loop in two, the minor one of that size.
     fn part(&mut self, x: usize, low: usize) -> (usize, usize) {
-        let (whole, even) = (self.whole[x], self.even[x]);
+        let (whole, even, region) = (self.whole[x], self.even[x], self.region[x]);
         let parts = (self.add(self.size[x] / low), self.add(low));
         for part in [parts.0, parts.1] {
-            (self.whole[part], self.even[part]) = (whole, even);
+            (self.whole[part], self.even[part], self.region[part]) = (whole, even, region);
         }
         self.split[x] = Some(parts);
         parts

@@ -43,6 +43,8 @@ pub struct Factor {
     pub role: Role,
     /// What it demands of a cut.
     pub slicing: Slicing,
+    /// Whether an op that runs on a shard of it has to know which part of the whole that is.
+    pub region: bool,
     /// How many iterations it has, where the rule fixes that.
     pub size: Option<usize>,
 }

@@ -1,11 +1,12 @@
 //! The notation of rules.
 //!
 //! ```text
-//! rule       =  equation [ "{" item ("," | ";") .. "}" ]   |   strategy ";" strategy ..
+//! rule       =  equation [ "{" item ("," | ";") .. "}" ]   |   strategy ["region"] ";" strategy ["region"] ..
 //! equation   =  [operand "," ..] "->" operand "," ..
 //! operand    =  dim ..  |  "()"  |  nothing                    a scalar
 //! dim        =  letter | "(" letter letter .. ")" | "1" | "*" | "..."
-//! item       =  letter ":" (op | "replicate" | "pass" | "even" | number) ..      a factor
+//! item       =  letter ":" (op | "replicate" | "pass" | "even" | "region" | number) ..      a factor
+//!            |  "..." ":" "region"                             the dims of the ellipsis
 //!            |  "linear" | "multilinear" | "affine" | "increasing" | "decreasing" | "selecting"  [ "(" input "," .. ")" ]
 //!            |  "writes" "(" input "," .. ")"  |  "out"        where outputs go
 //!            |  "(" strategy ")"  |  "none"                    how terms pass; a strategy more, of R, P and S(letter)
@@ -20,16 +21,19 @@ use crate::Error;
 use crate::rules::builder::RuleBuilder;
 use crate::rules::factor::{Dim, Role, Slicing};
 use crate::rules::passing::{Operands, Passing};
-use crate::rules::rule::{Equation, Form, Rule};
+use crate::rules::rule::{Equation, Form, Listed, Rule};
 use crate::rules::strategy::Strategy;
 use crate::rules::written::Written;
 use reshard_sharding::ReduceOp;
 use reshard_sharding::internal::Cursor;
 
+/// The word for what needs its region.
+const REGION: &str = "region";
+
 pub(super) fn read(text: &str) -> Result<Rule, Error> {
     let mut r = Cursor::new("rule", text);
     let mut ahead = r.clone();
-    if Strategy::read(&mut ahead).is_ok() && (ahead.is_done() || ahead.eat(";")) {
+    if Strategy::read(&mut ahead).is_ok() && (ahead.is_done() || ahead.eat(";") || ahead.eat(REGION)) {
         return read_list(&mut r);
     }
     let mut rule = RuleBuilder::new();
@@ -60,13 +64,13 @@ pub(super) fn read(text: &str) -> Result<Rule, Error> {
 fn read_list(r: &mut Cursor<'_>) -> Result<Rule, Error> {
     let mut rows = Vec::new();
     while !r.is_done() {
-        rows.push(Strategy::read(r)?);
+        rows.push(Listed { strategy: Strategy::read(r)?, region: r.eat(REGION) });
         if !r.eat(";") {
             break;
         }
     }
     r.clone().finish()?;
-    Rule::from_strategies(rows)
+    Rule::listed(rows)
 }
 
 fn read_operand(r: &mut Cursor<'_>) -> Result<Vec<Dim>, Error> {
@@ -106,6 +110,11 @@ fn read_item(r: &mut Cursor<'_>, rule: RuleBuilder) -> Result<RuleBuilder, Error
         r.expect(")")?;
         return Ok(rule.passing(Passing::Row(row)));
     }
+    if r.eat("...") {
+        r.expect(":")?;
+        r.expect(REGION)?;
+        return Ok(rule.regions([Dim::Rest]));
+    }
     let word = r.take_while(|c| c.is_ascii_alphabetic());
     if word.len() == 1 && r.eat(":") {
         return match word.chars().next().filter(|&name| rule.names(name)) {
@@ -129,7 +138,7 @@ fn read_item(r: &mut Cursor<'_>, rule: RuleBuilder) -> Result<RuleBuilder, Error
         _ => {
             return Err(r.error_at(
                 at,
-                "a factor like \"j: max\", linear, multilinear, affine, increasing, decreasing, selecting, none, \
+                "a factor like \"j: max\", \"...: region\", linear, multilinear, affine, increasing, decreasing, selecting, none, \
                  writes(0), out or a strategy in parentheses",
             ).into());
         }
@@ -148,7 +157,7 @@ fn read_inputs(r: &mut Cursor<'_>) -> Result<Vec<usize>, Error> {
     Ok(listed)
 }
 
-/// `max`, `replicate`, `even`, `4`, in any order.
+/// `max`, `replicate`, `even`, `region`, `4`, in any order.
 fn read_factor(r: &mut Cursor<'_>, mut rule: RuleBuilder, name: char) -> Result<RuleBuilder, Error> {
     let mut read = 0;
     loop {
@@ -164,11 +173,12 @@ fn read_factor(r: &mut Cursor<'_>, mut rule: RuleBuilder, name: char) -> Result<
                 "replicate" => rule.role(name, Role::Replicate),
                 "pass" => rule.role(name, Role::Pass),
                 "even" => rule.even(name),
+                REGION => rule.regions([name]),
                 _ => match format!("{word}{exponent}").parse() {
                     Ok(op) => rule.role(name, Role::Reduce(op)),
                     Err(_) => {
                         return Err(r
-                            .error_at(at, "sum, avg, prod, min, max, a norm like norm2, replicate, pass, even or a size")
+                            .error_at(at, "sum, avg, prod, min, max, a norm like norm2, replicate, pass, even, region or a size")
                             .into());
                     }
                 },
@@ -182,7 +192,10 @@ pub(super) fn write(rule: &Rule, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match &*rule.0 {
         Form::List(rows) => {
             for (i, row) in rows.iter().enumerate() {
-                write!(f, "{}{row}", if i == 0 { "" } else { "; " })?;
+                write!(f, "{}{}", if i == 0 { "" } else { "; " }, row.strategy)?;
+                if row.region {
+                    write!(f, " {REGION}")?;
+                }
             }
             Ok(())
         }
@@ -220,10 +233,16 @@ fn write_equation(e: &Equation, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if factor.slicing == Slicing::Even && factor.role != Role::Reduce(ReduceOp::Avg) {
             said.push("even".to_owned());
         }
+        if factor.region {
+            said.push(REGION.to_owned());
+        }
         said.extend(factor.size.map(|n| n.to_string()));
         if !said.is_empty() {
             items.push(format!("{}: {}", factor.name, said.join(" ")));
         }
+    }
+    if e.rest_region {
+        items.push(format!("...: {REGION}"));
     }
     if e.passings != e.default_passings() {
         items.extend(e.passings.iter().map(ToString::to_string));

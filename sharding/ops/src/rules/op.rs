@@ -244,6 +244,26 @@ impl Op {
         (0..rows).filter_map(|row| self.strategy(row)).collect()
     }
 
+    /// Of each of the [`strategies`](Op::strategies), whether the op has to know its region for it: which part of the whole
+    /// tensors a rank holds, without which it would compute something else.
+    ///
+    /// ```
+    /// use reshard_ops::rules::Table;
+    /// let table = Table::standard();
+    /// let attention = |call: &str| table.op(&call.parse()?, &[&[2, 4, 8, 16], &[2, 4, 8, 16], &[2, 4, 8, 16]]);
+    /// let needing = |call: &str| -> Result<Vec<String>, reshard_ops::Error> {
+    ///     let op = attention(call)?;
+    ///     let rows = op.strategies().into_iter().zip(op.regions());
+    ///     Ok(rows.filter(|(_, region)| *region).map(|(strategy, _)| strategy.to_string()).collect())
+    /// };
+    /// assert_eq!(needing("scaled_dot_product_attention(causal=true)")?, ["S(q2),R,R -> S(q2)"]);
+    /// assert!(needing("scaled_dot_product_attention")?.is_empty());
+    /// # Ok::<(), reshard_ops::Error>(())
+    /// ```
+    pub fn regions(&self) -> Vec<bool> {
+        self.bound().map_or_else(Vec::new, |b| b.rows.iter().map(|row| row.region).collect())
+    }
+
     /// One of them.
     pub(crate) fn strategy(&self, row: usize) -> Option<Strategy> {
         let bound = self.bound()?;

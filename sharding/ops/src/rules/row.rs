@@ -38,6 +38,8 @@ pub(crate) struct Bound {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Row {
     pub(crate) entries: Vec<Entry>,
+    /// Whether the op has to know its region.
+    pub(crate) region: bool,
 }
 
 /// What an operand is along an axis, in its dims.

@@ -13,6 +13,10 @@ use reshard_sharding::{Exponent, ReduceOp};
 
 /// An equation over factors, or an explicit list of strategies.
 ///
+/// It also says where an op that runs on a shard has to know its **region**, that is, which part of the whole the shard is,
+/// because it would compute something else if the shard were the whole: `region` after a factor, after the ellipsis, or
+/// after a strategy of a list.
+///
 /// ```
 /// use reshard_ops::rules::Rule;
 /// let mm: Rule = "mk,kn->mn".parse()?;
@@ -31,6 +35,8 @@ use reshard_sharding::{Exponent, ReduceOp};
 /// assert_eq!(softmax.strategies().len(), 2);
 /// let ported: Rule = "?0,R->?0; R,?1->?1".parse()?;
 /// assert_eq!(ported.to_string(), "?0,R -> ?0; R,?1 -> ?1");
+/// let embedding: Rule = "vd,i->id {v: region}".parse()?;
+/// assert!(embedding.needs_region(&"S(v),R -> P".parse()?));
 /// # Ok::<(), reshard_ops::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -39,7 +45,15 @@ pub struct Rule(pub(super) Arc<Form>);
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Form {
     Equation(Equation),
-    List(Vec<Strategy>),
+    List(Vec<Listed>),
+}
+
+/// A strategy of a list.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Listed {
+    pub(super) strategy: Strategy,
+    /// Whether the op has to know its region for it.
+    pub(super) region: bool,
 }
 
 /// Factors tied to dims.
@@ -51,6 +65,8 @@ pub struct Equation {
     pub inputs: Vec<Vec<Dim>>,
     /// The dims of each output.
     pub outputs: Vec<Vec<Dim>>,
+    /// Whether an op that runs on a shard of a dim of the ellipsis has to know which part of the whole that is.
+    pub rest_region: bool,
     /// How terms pass.
     pub passings: Vec<Passing>,
     /// Where outputs go.
@@ -60,14 +76,20 @@ pub struct Equation {
 impl Rule {
     /// The rule that is exactly these strategies; all replicated is always one more.
     ///
+    /// For none of them the op has to know its region; a text says otherwise by `?0 -> ?0 region`.
+    ///
     /// Fails unless all have the same number of operands, and none speaks of factors.
     pub fn from_strategies(list: Vec<Strategy>) -> Result<Rule, Error> {
+        Rule::listed(list.into_iter().map(|strategy| Listed { strategy, region: false }).collect())
+    }
+
+    pub(super) fn listed(list: Vec<Listed>) -> Result<Rule, Error> {
         let bad = |reason: String| Err(Error::Rule { reason });
-        let Some(first) = list.first() else {
+        let Some(Listed { strategy: first, .. }) = list.first() else {
             return bad("a rule needs at least one strategy".to_owned());
         };
         let counts = (first.inputs.len(), first.outputs.len());
-        for row in &list {
+        for Listed { strategy: row, .. } in &list {
             if (row.inputs.len(), row.outputs.len()) != counts {
                 return bad(format!("{row} has not as many operands as {first}"));
             }
@@ -92,7 +114,35 @@ impl Rule {
     pub fn operands(&self) -> (usize, usize) {
         match &*self.0 {
             Form::Equation(e) => (e.inputs.len(), e.outputs.len()),
-            Form::List(rows) => (rows[0].inputs.len(), rows[0].outputs.len()),
+            Form::List(rows) => (rows[0].strategy.inputs.len(), rows[0].strategy.outputs.len()),
+        }
+    }
+
+    /// Whether an op that runs on the shards of one of its [`strategies`](Rule::strategies) has to know its region: which part
+    /// of the whole tensors it is given.
+    ///
+    /// Of an equation, that is so where an operand is a shard of a factor that needs it.
+    ///
+    /// ```
+    /// use reshard_ops::rules::Rule;
+    /// let tril: Rule = "...ij->...ij {i: region, j: region}".parse()?;
+    /// let needing: Vec<String> =
+    ///     tril.strategies().iter().filter(|s| tril.needs_region(s)).map(ToString::to_string).collect();
+    /// assert_eq!(needing, ["S(i) -> S(i)", "S(j) -> S(j)"]);
+    /// let dropout: Rule = "...->... {...: region}".parse()?;
+    /// assert!(dropout.needs_region(&"S(...) -> S(...)".parse()?));
+    /// let arange: Rule = "-> ?0 region; -> R".parse()?;
+    /// assert!(arange.needs_region(&"-> ?0".parse()?));
+    /// # Ok::<(), reshard_ops::Error>(())
+    /// ```
+    pub fn needs_region(&self, strategy: &Strategy) -> bool {
+        match &*self.0 {
+            Form::Equation(e) => strategy.inputs.iter().chain(&strategy.outputs).any(|part| match part {
+                Part::Factor(name) => e.factors.iter().any(|f| f.name == *name && f.region),
+                Part::Rest => e.rest_region,
+                Part::Replicate | Part::Partial(_) | Part::Dim { .. } | Part::Fixed(_) => false,
+            }),
+            Form::List(rows) => rows.iter().any(|row| row.region && row.strategy == *strategy),
         }
     }
 
@@ -101,8 +151,8 @@ impl Rule {
         match &*self.0 {
             Form::Equation(e) => e.strategies(),
             Form::List(rows) => {
-                let mut out = rows.clone();
-                let all = Strategy::replicated(rows[0].inputs.len(), rows[0].outputs.len());
+                let mut out: Vec<Strategy> = rows.iter().map(|row| row.strategy.clone()).collect();
+                let all = Strategy::replicated(out[0].inputs.len(), out[0].outputs.len());
                 if !out.contains(&all) {
                     out.push(all);
                 }
@@ -121,7 +171,7 @@ impl Rule {
 
 impl Equation {
     /// Whether some operand has an ellipsis.
-    fn has_rest(&self) -> bool {
+    pub(super) fn has_rest(&self) -> bool {
         self.inputs.iter().chain(&self.outputs).flatten().any(|d| *d == Dim::Rest)
     }
 

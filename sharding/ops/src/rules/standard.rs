@@ -25,6 +25,11 @@ pub(super) fn pointwise(inputs: usize) -> RuleBuilder {
     RuleBuilder::new().inputs(inputs, [Rest]).output([Rest])
 }
 
+/// Of the input the shape alone matters, so that of its terms the result is replicas.
+fn shape_alone(rule: RuleBuilder) -> RuleBuilder {
+    rule.passings([row([P], [R]), row([AVG], [R]), row([PROD], [R]), row([MIN], [R]), row([MAX], [R])])
+}
+
 fn one(factor: char) -> Dim {
     factor.into()
 }
@@ -60,7 +65,7 @@ fn common() -> Vec<Alike> {
         (&[
             "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "asin", "acos", "atanh",
             "cosh", "gelu", "silu", "mish", "hardswish", "softsign", "threshold", "frac", "isnan", "isinf",
-            "isfinite", "pow_scalar", "nan_to_num", "bernoulli", "logical_not",
+            "isfinite", "pow_scalar", "nan_to_num", "logical_not",
         ], pointwise(1).passings([])),
         (&["abs"], pointwise(1).passings([row([PROD], [PROD]), row([NORM2], [NORM2])])),
         (&["square"], pointwise(1).passings([row([PROD], [PROD]), row([NORM2], [P])])),
@@ -71,12 +76,7 @@ fn common() -> Vec<Alike> {
         (&["rsub_scalar"], pointwise(1).passings([affine(ALL), decreasing(ALL)])),
         (&["mul_scalar", "div_scalar"], pointwise(1).passing(linear(ALL))),
         (&["copy", "clone", "detach", "contiguous", "cast"], pointwise(1).passing(selecting(ALL))),
-        (&["zeros_like", "ones_like", "full_like", "rand_like"], pointwise(1)
-            .passings([row([P], [R]), row([AVG], [R]), row([PROD], [R]), row([MIN], [R]), row([MAX], [R]),
-                row([NORM2], [R])])),
-        (&["dropout"], pointwise(1).passings([linear(ALL), increasing(ALL)])),
-        (&["native_dropout"], RuleBuilder::new().inputs(1, [Rest]).outputs(2, [Rest])
-            .passings([row([P], [P, R]), row([AVG], [AVG, R]), row([MIN], [MIN, R]), row([MAX], [MAX, R])])),
+        (&["zeros_like", "ones_like", "full_like"], shape_alone(pointwise(1)).passing(row([NORM2], [R]))),
         // Pointwise, several inputs, broadcast.
         (&["add"], pointwise(2).passings([linear(ALL), affine(ALL), increasing(ALL)])),
         (&["sub", "sgd"], pointwise(2).passings([linear(ALL), affine(ALL), increasing([0]), decreasing([1])])),
@@ -108,7 +108,7 @@ fn common() -> Vec<Alike> {
             .passings([multilinear(ALL), row([PROD, PROD], [PROD])])),
         // Indexing.
         (&["embedding"], RuleBuilder::new().input(['v', 'd']).input([Rest]).output([Rest, one('d')])
-            .passings([multilinear([0]), row([PROD, R], [PROD]), row([MIN, R], [MIN]), row([MAX, R], [MAX]),
+            .regions(['v']).passings([multilinear([0]), row([PROD, R], [PROD]), row([MIN, R], [MIN]), row([MAX, R], [MAX]),
                 row([NORM2, R], [NORM2])])),
         (&["searchsorted"], RuleBuilder::new().input(['n']).input([Rest]).output([Rest])
             .passings([row([R, MIN], [MIN]), row([R, MAX], [MAX])])),
@@ -119,7 +119,7 @@ fn common() -> Vec<Alike> {
         // Matrices.
         (&["t"], RuleBuilder::new().input(['i', 'j']).output(['j', 'i']).passing(selecting(ALL))),
         (&["tril", "triu"], RuleBuilder::new().input([Rest, one('i'), one('j')])
-            .output([Rest, one('i'), one('j')]).passing(selecting(ALL))),
+            .output([Rest, one('i'), one('j')]).regions(['i', 'j']).passing(selecting(ALL))),
         (&["diagonal"], RuleBuilder::new().input([Rest, one('i'), one('i')])
             .output([Rest, one('i')]).passing(selecting(ALL))),
         (&["trace"], RuleBuilder::new().input(['i', 'i']).output(SCALAR).passing(linear(ALL))),

@@ -8,6 +8,7 @@ mod norms;
 mod parameters;
 mod propagation;
 mod reference_ops;
+mod regions;
 mod rules;
 mod rules_page;
 mod table;

@@ -128,7 +128,7 @@ fn bad_rules_are_refused_in_one_sentence() {
         ("ij->ij {j: sum}", "j cannot be reduced by sum: every output carries it"),
         (
             "ij->i {j: most}",
-            "expected sum, avg, prod, min, max, a norm like norm2, replicate, pass, even or a size",
+            "expected sum, avg, prod, min, max, a norm like norm2, replicate, pass, even, region or a size",
         ),
         ("ij->i {linear(1)}", "linear(1) names input 1, but there are 1, counted from 0"),
         ("ij->i {(P,P->P)}", "has not as many operands as the equation"),

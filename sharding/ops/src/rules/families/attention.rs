@@ -38,5 +38,9 @@ pub(super) fn attention(r: &Request<'_>) -> Result<Op, Error> {
     if heads != shared {
         rule = rule.size('g', heads / shared);
     }
+    if r.flag("causal")? {
+        // Which keys a query may see depends on where it is.
+        rule = rule.regions(['q']);
+    }
     r.op(&rule.build()?)
 }

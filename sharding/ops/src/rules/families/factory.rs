@@ -1,21 +1,31 @@
-//! Tensors made of nothing: each rank makes what it is to hold. Random numbers are a function of the global index.
+//! Tensors made of nothing: each rank makes what it is to hold. Random numbers are a function of the global index, so that
+//! a rank has to know its region, unless all elements are the same.
 
 use crate::Error;
 use crate::rules::builder::RuleBuilder;
 use crate::rules::op::Op;
 use crate::rules::request::Request;
 
-/// `->ab` of these sizes.
+/// `->ab` of these sizes, elements of which depend on where they are.
 pub(super) fn made(r: &Request<'_>, shape: &[usize]) -> Result<Op, Error> {
+    sized(r, shape, RuleBuilder::new().regions(r.letters(shape.len())?))
+}
+
+fn sized(r: &Request<'_>, shape: &[usize], rule: RuleBuilder) -> Result<Op, Error> {
     r.inputs_of(0..=0)?;
     let letters = r.letters(shape.len())?;
-    let rule = RuleBuilder::new().output(letters.iter().copied());
+    let rule = rule.output(letters.iter().copied());
     let sized = letters.iter().zip(shape).fold(rule, |rule, (&factor, &n)| rule.size(factor, n));
     r.op(&sized.build()?)
 }
 
-/// A shape.
+/// A shape, all of the same number.
 pub(super) fn filled(r: &Request<'_>) -> Result<Op, Error> {
+    sized(r, &r.sizes("shape")?, RuleBuilder::new())
+}
+
+/// A shape of random numbers.
+pub(super) fn drawn(r: &Request<'_>) -> Result<Op, Error> {
     made(r, &r.sizes("shape")?)
 }
 

@@ -77,7 +77,8 @@ pub(super) fn gather(r: &Request<'_>) -> Result<Op, Error> {
     r.inputs_of(2..=2)?;
     let dim = r.dim("dim")?;
     let (a, b) = beside(r, dim, r.inputs[1])?;
-    let rule = RuleBuilder::new().input(a).input(b.clone()).output(b).passings(looked_up());
+    let rule = RuleBuilder::new().regions([a[dim].clone()]).input(a).input(b.clone()).output(b);
+    let rule = rule.passings(looked_up());
     r.op_to(&rule.build()?, &[r.inputs[1]])
 }
 
@@ -88,7 +89,8 @@ pub(super) fn select(r: &Request<'_>) -> Result<Op, Error> {
     let letters = letters_but_k(r, r.inputs[0].len())?;
     let mut output = letters.clone();
     output[dim] = 'k';
-    let rule = RuleBuilder::new().input(letters).input(['k']).output(output).passings(looked_up());
+    let rule = RuleBuilder::new().regions([letters[dim]]).input(letters).input(['k']).output(output);
+    let rule = rule.passings(looked_up());
     r.op(&rule.build()?)
 }
 
@@ -104,7 +106,7 @@ fn scattered(r: &Request<'_>, dim: usize, one_index: bool, terms: Vec<Passing>) 
         return Err(r.error("the index and what is written have different shapes"));
     }
     let index = if one_index { vec![Dim::from('k')] } else { b.clone() };
-    let rule = RuleBuilder::new().input(a.clone()).input(index).input(b).output(a);
+    let rule = RuleBuilder::new().regions([a[dim].clone()]).input(a.clone()).input(index).input(b).output(a);
     r.op_to(&rule.role('k', Role::Replicate).passings(terms).build()?, &[r.inputs[0]])
 }
 
@@ -121,7 +123,7 @@ pub(super) fn put(r: &Request<'_>) -> Result<Op, Error> {
 fn classes(r: &Request<'_>, rule: RuleBuilder) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let n = r.size("classes")?;
-    r.op(&rule.size('c', n).passings([]).build()?)
+    r.op(&rule.size('c', n).regions(['c']).passings([]).build()?)
 }
 
 /// `...->...c`.
@@ -142,7 +144,7 @@ pub(super) fn bag(r: &Request<'_>) -> Result<Op, Error> {
         _ => ReduceOp::Sum,
     };
     let rule = RuleBuilder::new().input(['v', 'd']).input(['b', 'l']).output(['b', 'd']);
-    r.op(&rule.role('l', Role::Reduce(op)).passing(multilinear([0])).build()?)
+    r.op(&rule.role('l', Role::Reduce(op)).regions(['v']).passing(multilinear([0])).build()?)
 }
 
 /// `where(mask, value, x)`.

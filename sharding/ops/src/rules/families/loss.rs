@@ -40,13 +40,27 @@ pub(super) fn classes(r: &Request<'_>, of_classes: Role, terms: Vec<Passing>) ->
     r.inputs_of(2..=2)?;
     let space = r.inputs[0].len().saturating_sub(2);
     let space: String = r.letters(26)?.into_iter().filter(|c| !"bc".contains(*c)).take(space).collect();
-    rows(r, &[&format!("bc{space}"), &format!("b{space}")], of_classes, terms)
+    // A rank with some of the classes has to know which.
+    let region = matches!(of_classes, Role::Reduce(_)).then_some('c');
+    let inputs = [&*format!("bc{space}"), &*format!("b{space}")];
+    reduced(r, RuleBuilder::new().regions(region), &inputs, of_classes, terms)
 }
 
 /// Operands of these letters: `c` is what a class is told by, `b` and those after `c` are what there is a loss for, and all
 /// others stay whole.
 pub(super) fn rows(
     r: &Request<'_>,
+    inputs: &[&str],
+    of_classes: Role,
+    terms: Vec<Passing>,
+) -> Result<Op, Error> {
+    reduced(r, RuleBuilder::new(), inputs, of_classes, terms)
+}
+
+/// The same of a rule that says of them what else there is to say.
+fn reduced(
+    r: &Request<'_>,
+    rule: RuleBuilder,
     inputs: &[&str],
     of_classes: Role,
     terms: Vec<Passing>,
@@ -58,7 +72,7 @@ pub(super) fn rows(
     others.sort_unstable();
     others.dedup();
     others.retain(|c| *c != 'c' && !kept.contains(c));
-    let rule = inputs.iter().fold(RuleBuilder::new(), |rule, dims| rule.input(dims.chars()));
+    let rule = inputs.iter().fold(rule, |rule, dims| rule.input(dims.chars()));
     let rule = rule.role('c', of_classes).roles(others, Role::Replicate).passings(terms);
     let rule = match role(r)? {
         None => rule.output(kept),

@@ -189,8 +189,8 @@ families! {
     "zeros" ("shape: numbers >= 0") => factory::filled;
     "ones" ("shape: numbers >= 0") => factory::filled;
     "full" ("shape: numbers >= 0") => factory::filled;
-    "rand" ("shape: numbers >= 0") => factory::filled;
-    "randn" ("shape: numbers >= 0") => factory::filled;
+    "rand" ("shape: numbers >= 0") => factory::drawn;
+    "randn" ("shape: numbers >= 0") => factory::drawn;
     "arange" ("size: number >= 0") => factory::arange;
     "eye" ("size: number >= 0") => factory::eye;
     // Losses.

@@ -6,6 +6,7 @@ use super::pieces::cut;
 use super::reshape::{reorder, repeat_by};
 use crate::Error;
 use crate::rules::builder::RuleBuilder;
+use crate::rules::factor::Role;
 use crate::rules::op::Op;
 use crate::rules::request::Request;
 use crate::rules::terms::{ALL, selecting};
@@ -18,7 +19,7 @@ families! {
     "unfold_dim" ("dim: dim = -1, size: number >= 1, step: number >= 1 = 1") => unfold_dim;
     "glu" ("dim: dim = -1") => glu;
     "softmin" ("dim: dim = -1") => |r| along(r, 1, None);
-    "gumbel_softmax" ("dim: dim = -1") => |r| along(r, 1, None);
+    "gumbel_softmax" ("dim: dim = -1") => gumbel_softmax;
 }
 
 /// Some dims go elsewhere; the others keep their order.
@@ -114,4 +115,14 @@ fn glu(r: &Request<'_>) -> Result<Op, Error> {
     shape[dim] /= 2;
     let dims = r.dims_whole(shape.len(), &[dim])?;
     r.op_to(&RuleBuilder::new().input(dims.clone()).output(dims).passings([]).build()?, &[&shape])
+}
+
+/// `ij->ij {j: replicate}` of random numbers, which depend on where a rank's part is.
+fn gumbel_softmax(r: &Request<'_>) -> Result<Op, Error> {
+    r.inputs_of(1..=1)?;
+    let dim = r.dim("dim")?;
+    let mut letters = r.letters(r.inputs[0].len())?;
+    let rule = RuleBuilder::new().input(letters.iter().copied()).output(letters.iter().copied());
+    let rule = rule.role(letters.remove(dim), Role::Replicate);
+    r.op(&rule.regions(letters).build()?)
 }

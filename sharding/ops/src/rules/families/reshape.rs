@@ -112,7 +112,7 @@ pub(super) fn repeat_interleave(r: &Request<'_>) -> Result<Op, Error> {
     let (input, t) = (&letters[..rank], letters[rank]);
     let mut output: Vec<Dim> = input.iter().map(|&c| c.into()).collect();
     output[dim] = Dim::compound([letters[dim], t]);
-    r.op(&selected(input.iter().copied(), output).size(t, times).build()?)
+    r.op(&selected(input.iter().copied(), output).size(t, times).regions([t]).build()?)
 }
 
 /// Dims of size 1 vanish: all of them, or those that are given.

@@ -32,15 +32,15 @@ fn affine_grid(r: &Request<'_>) -> Result<Op, Error> {
         [_, 3, 4] => ("dhw", r.spatial("size", 3)?),
         _ => return Err(r.error("needs a batch of matrices of [2,3] or [3,4]")),
     };
-    let sizes: Vec<String> = space.chars().zip(&size).map(|(c, n)| format!("{c}: {n}")).collect();
+    let sizes: Vec<String> = space.chars().zip(&size).map(|(c, n)| format!("{c}: region {n}")).collect();
     let rule = format!("b**->b{space}* {{{}, linear}}", sizes.join(", ")).parse()?;
     r.op_to(&rule, &[&[&r.inputs[0][..1], &size[..], &[space.len()]].concat()])
 }
 
-/// `b(gc)xy->b(cg)xy`.
+/// `b(gc)xy->b(cg)xy`; a rank with a part of the groups has to know how many those are.
 fn channel_shuffle(r: &Request<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
-    r.op(&format!("b(gc)...->b(cg)... {{g: {}, selecting}}", r.size("groups")?).parse()?)
+    r.op(&format!("b(gc)...->b(cg)... {{g: region {}, selecting}}", r.size("groups")?).parse()?)
 }
 
 /// `bc(hr)(ws)->b(crs)hw`.

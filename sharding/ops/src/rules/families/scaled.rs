@@ -37,7 +37,7 @@ fn grouped_mm(r: &Request<'_>) -> Result<Op, Error> {
     let rule =
         RuleBuilder::new().input(['t', 'k']).input(['g', 'k', 'n']).input([Dim::Whole]).output(['t', 'n']);
     r.op_to(
-        &rule.passing(multilinear([0, 1])).build()?,
+        &rule.regions(['t', 'g']).passing(multilinear([0, 1])).build()?,
         &[&[r.input(0)?.first().copied().unwrap_or(0), r.input(1)?.last().copied().unwrap_or(0)]],
     )
 }

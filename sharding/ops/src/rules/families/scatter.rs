@@ -76,9 +76,8 @@ fn index_fill(r: &Request<'_>) -> Result<Op, Error> {
         "1" => Some(row([PROD, R], [PROD])),
         _ => None,
     };
-    let _ = r.dim("dim")?;
-    let rule =
-        RuleBuilder::new().input(letters.clone()).input(['k']).output(letters).role('k', Role::Replicate);
+    let rule = RuleBuilder::new().regions([letters[r.dim("dim")?]]).input(letters.clone()).input(['k']);
+    let rule = rule.output(letters).role('k', Role::Replicate);
     r.op(&rule.passings(its_own).passings([affine([0]), increasing([0])]).build()?)
 }
 
@@ -107,6 +106,7 @@ fn take(r: &Request<'_>) -> Result<Op, Error> {
     let letters = r.letters(rank + r.inputs[1].len())?;
     let (x, index) = letters.split_at(rank);
     let rule = RuleBuilder::new()
+        .regions(x.iter().copied())
         .input(x.iter().copied())
         .input(index.iter().copied())
         .output(index.iter().copied());
@@ -117,7 +117,8 @@ fn take(r: &Request<'_>) -> Result<Op, Error> {
 fn put(r: &Request<'_>) -> Result<Op, Error> {
     r.inputs_of(3..=3)?;
     let x = letters_but_k(r, r.inputs[0].len())?;
-    let rule = RuleBuilder::new().input(x.clone()).inputs(2, ['k']).output(x).role('k', Role::Replicate);
+    let rule = RuleBuilder::new().regions(x.clone()).input(x.clone()).inputs(2, ['k']).output(x);
+    let rule = rule.role('k', Role::Replicate);
     r.op(&rule.passings(if r.flag("accumulate")? { added() } else { copied() }).build()?)
 }
 

@@ -1,7 +1,7 @@
 //! Numbers made of nothing: sequences, windows, frequencies, orders and the indices of triangles.
 
 use super::Family;
-use super::factory::{arange, filled, made};
+use super::factory::{arange, drawn, made};
 use crate::Error;
 use crate::rules::op::Op;
 use crate::rules::request::Request;
@@ -20,7 +20,7 @@ families! {
     "kaiser_window" (SIZE) => arange;
     "fftfreq" (SIZE) => arange;
     "rfftfreq" (SIZE) => |r| made(r, &[r.size("size")? / 2 + 1]);
-    "randint" ("shape: numbers >= 0") => filled;
+    "randint" ("shape: numbers >= 0") => drawn;
     "tril_indices" (TRIANGLE) => |r| triangle(r, true);
     "triu_indices" (TRIANGLE) => |r| triangle(r, false);
 }

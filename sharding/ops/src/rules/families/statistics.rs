@@ -56,7 +56,7 @@ fn counted(r: &Request<'_>, edges: bool) -> Result<Op, Error> {
         let rule = rule.outputs(2, [Dim::Whole]).roles(letters.iter().copied(), Role::Replicate);
         return r.op_to(&rule.passings(counts).build()?, &[&[bins], &[edge]]);
     }
-    r.op(&rule.output(['c']).size('c', bins).passings([]).build()?)
+    r.op(&rule.output(['c']).size('c', bins).regions(['c']).passings([]).build()?)
 }
 
 /// `b*->b*`.
@@ -65,7 +65,8 @@ fn multinomial(r: &Request<'_>) -> Result<Op, Error> {
     let Some((_, batch)) = r.inputs[0].split_last() else { return Err(r.error("needs a dim of chances")) };
     let shape = [batch, &[r.size("samples")?]].concat();
     let dims = r.dims_whole(shape.len(), &[shape.len() - 1])?;
-    r.op_to(&RuleBuilder::new().input(dims.clone()).output(dims).passings([]).build()?, &[&shape])
+    let rule = RuleBuilder::new().regions(dims.clone()).input(dims.clone()).output(dims);
+    r.op_to(&rule.passings([]).build()?, &[&shape])
 }
 
 /// A dim is less by so much.

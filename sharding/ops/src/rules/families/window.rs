@@ -40,9 +40,15 @@ fn grouped(groups: usize, factor: char) -> Dim {
 
 /// `bi**` or `b(gi)**`, this weight, and perhaps a bias of the output's channels, of which each rank adds a term where the
 /// product is in terms.
-fn convolved(groups: usize, weight: Vec<Dim>, bias: bool, spatial: usize) -> Result<Rule, Error> {
+fn convolved(
+    rule: RuleBuilder,
+    groups: usize,
+    weight: Vec<Dim>,
+    bias: bool,
+    spatial: usize,
+) -> Result<Rule, Error> {
     let out = grouped(groups, 'o');
-    let mut rule = RuleBuilder::new()
+    let mut rule = rule
         .input(with_space('b'.into(), grouped(groups, 'i'), spatial))
         .input(weight)
         .output(with_space('b'.into(), out.clone(), spatial));
@@ -91,7 +97,7 @@ pub(super) fn conv(r: &Request<'_>, spatial: Option<usize>) -> Result<Op, Error>
         out.push(extent(r, x[d + 2], w[d + 2], stride[d], padding[d], dilation[d])?);
     }
     let weight = with_space(grouped(groups, 'o'), 'i'.into(), n);
-    r.op_to(&convolved(groups, weight, bias, n)?, &[&out])
+    r.op_to(&convolved(RuleBuilder::new(), groups, weight, bias, n)?, &[&out])
 }
 
 /// The transpose of a convolution: `bi**,io**->bo**`.
@@ -112,7 +118,9 @@ pub(super) fn conv_transpose(r: &Request<'_>, n: usize) -> Result<Op, Error> {
         out.push(size.ok_or_else(|| r.error(format!("spatial dim {d} would be less than nothing")))?);
     }
     let weight = with_space(grouped(groups, 'i'), 'o'.into(), n);
-    r.op_to(&convolved(groups, weight, bias, n)?, &[&out])
+    // The channels of neither operand tell how many groups a rank has.
+    let rule = RuleBuilder::new().regions((groups != 1).then_some('g'));
+    r.op_to(&convolved(rule, groups, weight, bias, n)?, &[&out])
 }
 
 /// `bc**->bc**`.
