@@ -166,7 +166,7 @@ fn assume(table: &Table, call: &Call) -> Result<(Op, Vec<Vec<usize>>), CliError>
 /// The shapes to try, for 2 inputs, 1, 3 and more: of those that fit, two inputs say more than one where an op takes any
 /// number. The first has 2 dims, 3 and so on, and the others as many, or else any number of them.
 fn small() -> impl Iterator<Item = Vec<Vec<usize>>> {
-    const DIMS: [usize; 5] = [2, 3, 4, 1, 5];
+    const DIMS: [usize; 6] = [2, 3, 4, 1, 5, 0];
     let alike = |inputs: usize, dims: usize| vec![vec![ASSUMED; dims]; inputs];
     let others = |inputs: u32, first: usize, code: usize| {
         let dims = (0..inputs - 1).map(|i| DIMS[code / DIMS.len().pow(i) % DIMS.len()]);

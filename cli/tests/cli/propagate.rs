@@ -27,7 +27,7 @@ fn a_product_of_rows_and_columns_is_free() {
         let answer = propagate("dp=2,tp=4", op, "64,32;32,16", "S(0),R;R,S(1)", &["--topology", "uniform"]);
         assert_eq!(
             answer,
-            json!({"version": 1, "in": ["S(0),R", "R,S(1)"], "out": ["S(0),S(1)"], "cost_us": 0.0, "steps": 0})
+            json!({"version": 1, "in": ["S(0),R", "R,S(1)"], "made": ["S(0),S(1)"], "out": ["S(0),S(1)"], "cost_us": 0.0, "steps": 0})
         );
     }
 }

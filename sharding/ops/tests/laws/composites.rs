@@ -159,7 +159,8 @@ fn what_is_derived_is_true_on_shards() {
         let (table, known) = (table_with(body), body.text.parse::<Composite>().unwrap());
         for shapes in body.shapes {
             let op = table.op(&Call::new(body.name), shapes).unwrap();
-            let verifier = Verifier::new(body.name, |local| run(&examples, &known, local)).tolerance(1e-9).budget(0);
+            let verifier =
+                Verifier::new(body.name, |local| run(&examples, &known, local)).tolerance(1e-9).budget(0);
             checks += verifier.verify(std::slice::from_ref(&op)).unwrap_or_else(|e| panic!("{e}")).checks;
         }
     }
