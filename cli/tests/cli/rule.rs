@@ -77,7 +77,7 @@ fn strategies_that_need_their_region_say_so() {
     let list = ["?0 -> ?0 region", "--shapes", "8", "--out-shapes", "8"];
     assert_eq!(needing(&list), ["?0 -> ?0"]);
     // What does not need it says nothing.
-    assert_eq!(answer(&["embedding"])["strategies"][1].get("region"), None);
+    assert_eq!(answer(&["embedding"])["strategies"][0].get("region"), None);
     let text = reshard(&["rule", "embedding"]).stdout;
     assert!(text.starts_with("vd,...->...d {v: region, "), "{text}");
     let marked: Vec<&str> = text.lines().filter(|line| line.ends_with("   (needs its region)")).collect();

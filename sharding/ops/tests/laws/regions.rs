@@ -110,7 +110,7 @@ fn projected(l: &LocalView<'_>) -> Vec<Tensor> {
     let (t, index, w) = (l.inputs[0], l.inputs[1], l.inputs[2]);
     let held = l.places[0].indices(0);
     let (d, n) = (t.shape[1], w.shape[1]);
-    let row = |word: f64| held.iter().position(|&v| v as f64 == word);
+    let row = |word: f64| held.iter().position(|&v| v == word as usize);
     let found = |word: f64, c: usize| row(word).map_or(0.0, |v| t.data[v * d + c]);
     let element = |word: f64, j: usize| (0..d).map(|c| found(word, c) * w.data[c * n + j]).sum();
     let all = index.data.iter().flat_map(|&word| (0..n).map(move |j| (word, j)));
@@ -121,7 +121,8 @@ fn projected(l: &LocalView<'_>) -> Vec<Tensor> {
 #[test]
 fn composites_inherit_it() {
     type Run = fn(&LocalView<'_>) -> Vec<Tensor>;
-    let cases: [(&str, &[&[usize]], Run, Vec<Data>, &[&str]); 2] = [
+    type Case<'a> = (&'a str, &'a [&'a [usize]], Run, Vec<Data>, &'a [&'a str]);
+    let cases: [Case<'_>; 2] = [
         (
             "x, w -> y: h = mm(x, w); y = tril(h)",
             &[&[6, 4], &[4, 6]],
