@@ -1,5 +1,5 @@
 # What CI runs, one target a stage, and the longer runs that it does not.
-.PHONY: all help ci fmt one-algebra clippy doc package test recipes own-cut kept exhaustive unsafe-list minilm bench bench-check fuzz instructions cuda gpu gpu-build check-gpu mpi mpi-bench large-mpi soak large
+.PHONY: all help ci fmt one-algebra clippy doc package test recipes own-cut kept exhaustive unsafe-list minilm bench bench-check fuzz attack instructions cuda gpu gpu-build check-gpu mpi mpi-bench large-mpi soak large
 
 all: fmt unsafe-list one-algebra clippy doc test
 
@@ -22,6 +22,7 @@ help:
 	@echo "make soak         random redistributions on every engine of one process for SOAK_SECONDS (ten minutes)"
 	@echo "make large        tensors and messages of more than 2^31 bytes (7 GiB)"
 	@echo "make fuzz         arbitrary texts for every parser, FUZZ_SECONDS in all (a minute; nightly, cargo-fuzz)"
+	@echo "make attack       made and mutated requests for every subcommand and file, for ATTACK_SECONDS (a minute) from ATTACK_SEED (random, printed)"
 	@echo "make instructions instruction counts of layouts, shardings, plans and propagation against the kept ones (valgrind)"
 
 ci:
@@ -87,6 +88,11 @@ soak:
 
 large:
 	cargo test --release -p reshard-collectives --test laws -- --ignored --nocapture --test-threads=1 large
+
+ATTACK_SECONDS ?= 60
+ATTACK_SEED ?= random
+attack:
+	RESHARD_ATTACK_SECONDS=$(ATTACK_SECONDS) RESHARD_ATTACK_SEED=$(ATTACK_SEED) cargo test -p reshard-cli --test attack -- --nocapture
 
 FUZZ_SECONDS ?= 60
 fuzz:

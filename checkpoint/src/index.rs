@@ -6,6 +6,7 @@ use std::path::{Component, Path};
 use serde::Deserialize;
 
 use crate::error::Error;
+use crate::read::read;
 
 /// The name of the index inside a folder.
 pub(crate) const INDEX_NAME: &str = "model.safetensors.index.json";
@@ -18,7 +19,7 @@ pub(crate) struct Index {
 
 impl Index {
     pub(crate) fn read(path: &Path) -> Result<Self, Error> {
-        let text = std::fs::read(path).map_err(|error| {
+        let text = read(path).map_err(|error| {
             Error::refused("index", format!("{} cannot be read: {error}", path.display()))
         })?;
         let index: Self = serde_json::from_slice(&text).map_err(|error| {

@@ -36,6 +36,7 @@ mod parallel;
 mod pipeline;
 #[cfg(any(test, feature = "mpi", feature = "nccl"))]
 mod processes;
+mod read;
 mod report;
 mod runs;
 mod shard_files;
@@ -57,5 +58,6 @@ pub use job::{Engine, Job};
 #[doc(hidden)]
 pub use manifest::manifest_again;
 pub use observer::Observer;
+pub use read::{MOST_BYTES, read, read_text};
 pub use report::{Report, TensorReport};
 pub use spec::Spec;

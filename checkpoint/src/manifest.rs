@@ -8,6 +8,7 @@ use safetensors::Dtype;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
+use crate::read::read;
 
 /// The name of the manifest inside a directory.
 pub(crate) const MANIFEST_NAME: &str = "sharding.json";
@@ -48,7 +49,7 @@ impl Manifest {
     /// Reads the manifest and the mesh it names.
     pub(crate) fn read(path: &Path) -> Result<(Self, Mesh), Error> {
         let bad = |why: String| Error::refused("manifest", format!("{} {why}", path.display()));
-        let text = std::fs::read(path).map_err(|error| bad(format!("cannot be read: {error}")))?;
+        let text = read(path).map_err(|error| bad(format!("cannot be read: {error}")))?;
         Self::of(&text, path)
     }
 

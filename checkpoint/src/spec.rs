@@ -16,6 +16,7 @@ use std::str::FromStr;
 use globset::{Glob, GlobMatcher};
 
 use crate::error::Error;
+use crate::read::read_text;
 
 /// The rules of a file, in its order.
 ///
@@ -63,7 +64,7 @@ impl fmt::Display for Spec {
 impl Spec {
     /// The rules of this file.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let text = std::fs::read_to_string(path).map_err(|error| {
+        let text = read_text(path).map_err(|error| {
             Error::refused("spec", format!("the spec {} cannot be read: {error}", path.display()))
         })?;
         text.parse::<Self>().map_err(|error| error.about(format!("the spec {}", path.display())))

@@ -10,6 +10,9 @@ use safetensors::Dtype;
 
 use super::header;
 
+/// The most ranks whose pieces of packed elements are looked at.
+const MOST_RANKS: usize = 1 << 16;
+
 /// A tensor as the exchange sees it: units in place of elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Units {
@@ -66,6 +69,11 @@ impl Units {
             Packing::Indivisible => return Err("its rows end in the middle of a byte".to_owned()),
         };
         let units = Sharding::parse(mesh, &self.shape, &sharding.to_string()).map_err(said)?;
+        if mesh.size() > MOST_RANKS {
+            return Err(format!(
+                "{elements} elements share {bytes} bytes, which is looked at rank by rank, for at most {MOST_RANKS} ranks"
+            ));
+        }
         for rank in mesh.ranks() {
             let mut scaled = units.region(rank).map_err(said)?;
             scaled.dims.pop();

@@ -5,9 +5,12 @@ use serde::de::DeserializeOwned;
 
 use super::console::{Console, error_json};
 use super::error::CliError;
+use super::guard::guarded;
+use super::lines::{self, Next};
 
 /// Answers every line in order: what `answer` returns, or its error in place. Every line gets exactly one answer, and
-/// gets it before the next line is read, so that a program can talk to this one through two pipes.
+/// gets it before the next line is read, so that a program can talk to this one through two pipes. A request at which this
+/// program panics is answered with an error of the kind `internal`.
 pub(crate) fn run<Request, Answer>(
     console: &mut Console<'_>,
     mut answer: impl FnMut(&Request) -> Result<Answer, CliError>,
@@ -18,15 +21,14 @@ where
 {
     let mut line = Vec::new();
     loop {
-        line.clear();
-        let read = console
-            .input
-            .read_until(b'\n', &mut line)
+        let next = lines::next(&mut *console.input, &mut line)
             .map_err(|error| CliError::failed("io", format!("reading from stdin failed: {error}")))?;
-        if read == 0 {
-            return Ok(());
-        }
-        match request(&line).and_then(|request| answer(&request)) {
+        let reply = match next {
+            Next::End => return Ok(()),
+            Next::TooLong => Err(CliError::refused("too_large", lines::too_long())),
+            Next::Line => guarded(|| request(&line).and_then(|request| answer(&request))),
+        };
+        match reply {
             Ok(reply) => console.print_line(&reply)?,
             Err(error) => console.print_line(&error_json(&error))?,
         }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::Status;
-use super::error::{CliError, Exit};
+use super::error::{CliError, Exit, printable};
 
 /// What the command line reads from and writes to.
 pub struct Console<'a> {
@@ -60,7 +60,7 @@ impl Console<'_> {
         let _ = writeln!(self.err, "error: {error}");
         if let Some(place) = error.place() {
             for line in place.lines() {
-                let _ = writeln!(self.err, "  {line}");
+                let _ = writeln!(self.err, "  {}", printable(line));
             }
         }
         status

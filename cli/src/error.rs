@@ -172,8 +172,32 @@ impl From<reshard_kernels::Error> for CliError {
 /// The longest message that is written; of a longer one, the middle is left out.
 const LONGEST: usize = 2000;
 
-/// A message, without its middle where it is too long to be read: what was given to a command may be any length.
+/// A message on one line, without its middle where it is too long to be read: what was given to a command may be any text of
+/// any length.
 pub(crate) fn shortened(message: &str) -> Cow<'_, str> {
+    match printable(message) {
+        Cow::Borrowed(message) => short(message),
+        Cow::Owned(message) => Cow::Owned(short(&message).into_owned()),
+    }
+}
+
+/// A text that moves no cursor, begins no line and turns no direction: such characters as their escapes, `\n` or `\u{1b}`.
+pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+    let steers = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    if !text.contains(steers) {
+        return Cow::Borrowed(text);
+    }
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        if steers(c) { safe.extend(c.escape_default()) } else { safe.push(c) }
+    }
+    Cow::Owned(safe)
+}
+
+fn short(message: &str) -> Cow<'_, str> {
     let count = message.chars().count();
     if count <= LONGEST {
         return Cow::Borrowed(message);
@@ -182,4 +206,20 @@ pub(crate) fn shortened(message: &str) -> Cow<'_, str> {
     let begin: String = message.chars().take(kept).collect();
     let end: String = message.chars().skip(count - kept).collect();
     Cow::Owned(format!("{begin} … {end}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LONGEST, printable, shortened};
+
+    #[test]
+    fn what_steers_a_terminal_is_printed_as_its_escape() {
+        assert_eq!(
+            printable("a\nb\r\u{1b}[31m\u{9b}\u{202e}\u{2028}c"),
+            r"a\nb\r\u{1b}[31m\u{9b}\u{202e}\u{2028}c"
+        );
+        assert_eq!(printable("größe ≤ 3 \u{1f600}"), "größe ≤ 3 \u{1f600}");
+        let long = shortened(&"\n".repeat(3 * LONGEST)).into_owned();
+        assert!(long.lines().count() == 1 && long.chars().count() <= LONGEST + 3);
+    }
 }

@@ -1,6 +1,6 @@
 //! `reshard layout`: the algebra of layouts, from the command line.
 
-use std::io::{self, BufRead, Read, Write};
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 use reshard_layout::draw::Drawing;
@@ -11,8 +11,10 @@ use serde_json::{Value as Json, json};
 
 use super::Status;
 use super::arguments::Format;
-use super::console::{Console, Versioned};
-use super::error::shortened;
+use super::console::{Console, Versioned, error_json};
+use super::error::{printable, shortened};
+use super::guard::guarded;
+use super::lines::{self, Next};
 
 /// Evaluate an expression of the layout algebra.
 ///
@@ -53,7 +55,7 @@ pub(crate) fn run(args: &LayoutArgs, console: &mut Console<'_>) -> Status {
         // A reader that has seen enough is no failure.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Status(0),
         Err(error) => {
-            let _ = writeln!(console.err, "error: {error}");
+            let _ = writeln!(console.err, "error: {}", shortened(&error.to_string()));
             if args.format.json {
                 let object = json!({"error": {"kind": "io", "message": error.to_string()}});
                 let _ = writeln!(console.out, "{}", Versioned::new(&object).line());
@@ -111,18 +113,27 @@ fn not_drawn(value: &Value) -> String {
     format!("{value} is not a layout, and only layouts are drawn")
 }
 
+/// The text and the caret under the place, of what does not parse.
+fn caret(error: &Error) -> Option<String> {
+    let rendered = error.render();
+    rendered.strip_prefix(&error.to_string())?.strip_prefix('\n').map(str::to_owned)
+}
+
 fn single(args: &LayoutArgs, console: &mut Console<'_>) -> io::Result<Status> {
-    let mut refuse = |message: &str, object: &Json| {
+    let mut refuse = |message: &str, place: Option<&str>, object: &Json| {
         if args.format.json {
             writeln!(console.out, "{}", Versioned::new(object).line())?;
         }
         // The sentence, and below it, indented, the line with the caret.
-        writeln!(console.err, "error: {}", shortened(&message.replace('\n', "\n  ")))?;
+        writeln!(console.err, "error: {}", shortened(message))?;
+        for line in place.into_iter().flat_map(str::lines) {
+            writeln!(console.err, "  {}", printable(line))?;
+        }
         Ok(REFUSED)
     };
     let value = match evaluate(args.expr.as_deref().unwrap_or_default()) {
         Ok(value) => value,
-        Err(error) => return refuse(&error.render(), &error_object(&error)),
+        Err(error) => return refuse(&error.to_string(), caret(&error).as_deref(), &error_object(&error)),
     };
     let drawing = if args.draw || args.svg.is_some() {
         match drawing(&value) {
@@ -130,9 +141,9 @@ fn single(args: &LayoutArgs, console: &mut Console<'_>) -> io::Result<Status> {
             Ok(None) => {
                 let message = not_drawn(&value);
                 let object = json!({"error": {"kind": ErrorKind::Inadmissible.as_str(), "message": message}});
-                return refuse(&message, &object);
+                return refuse(&message, None, &object);
             }
-            Err(error) => return refuse(&error.render(), &error_object(&error)),
+            Err(error) => return refuse(&error.to_string(), None, &error_object(&error)),
         }
     } else {
         None
@@ -151,34 +162,31 @@ fn single(args: &LayoutArgs, console: &mut Console<'_>) -> io::Result<Status> {
     Ok(Status(0))
 }
 
-/// The longest line that is read as an expression; what follows is skipped.
-const MAX_LINE: u64 = 1 << 20;
+/// The answer to one line.
+fn answer(line: &[u8]) -> Json {
+    match std::str::from_utf8(line) {
+        Ok(text) => match evaluate(text.trim_end_matches(['\n', '\r'])) {
+            Ok(value) => object(&value),
+            Err(error) => error_object(&error),
+        },
+        Err(error) => {
+            let message = format!("the line is not UTF-8 at byte {}", error.valid_up_to());
+            json!({"error": {"kind": ErrorKind::Parse.as_str(), "message": message}})
+        }
+    }
+}
 
 fn batch(console: &mut Console<'_>) -> io::Result<Status> {
     let mut input = io::BufReader::new(&mut *console.input);
     let mut out = io::BufWriter::new(&mut *console.out);
     let mut line = Vec::new();
     loop {
-        line.clear();
-        if input.by_ref().take(MAX_LINE).read_until(b'\n', &mut line)? == 0 {
-            break;
-        }
-        let cut = line.len() as u64 == MAX_LINE && line.last() != Some(&b'\n');
-        let answer = if cut {
-            input.skip_until(b'\n')?;
-            let message = format!("a line is longer than {MAX_LINE} bytes");
-            json!({"error": {"kind": ErrorKind::TooLarge.as_str(), "message": message}})
-        } else {
-            match std::str::from_utf8(&line) {
-                Ok(text) => match evaluate(text.trim_end_matches(['\n', '\r'])) {
-                    Ok(value) => object(&value),
-                    Err(error) => error_object(&error),
-                },
-                Err(error) => {
-                    let message = format!("the line is not UTF-8 at byte {}", error.valid_up_to());
-                    json!({"error": {"kind": ErrorKind::Parse.as_str(), "message": message}})
-                }
+        let answer = match lines::next(&mut input, &mut line)? {
+            Next::End => break,
+            Next::TooLong => {
+                json!({"error": {"kind": ErrorKind::TooLarge.as_str(), "message": lines::too_long()}})
             }
+            Next::Line => guarded(|| Ok(answer(&line))).unwrap_or_else(|error| error_json(&error)),
         };
         writeln!(out, "{answer}")?;
         // Whoever writes line by line may wait for each answer; buffered input is answered in one go.

@@ -8,8 +8,8 @@
 //!     '--- usage ---> CliError <--- refused or failed      --report--> err (and JSON on out), status 2 or 1
 //! ```
 //!
-//! Nothing here panics: an `out` that is closed early ends the program quietly, and every other failure is one sentence
-//! with the values that caused it. [`main`] is the whole program, and [`run`] is it on a [`Console`] of the caller's.
+//! Nothing here panics, and where it does, that is an answer too (`internal`): an `out` that is closed early ends the program
+//! quietly, and every other failure is one sentence with the values that caused it. [`main`] is the whole program, and [`run`] is it on a [`Console`] of the caller's.
 #![forbid(unsafe_code)]
 
 mod arguments;
@@ -17,7 +17,9 @@ mod batch;
 mod console;
 mod element;
 mod error;
+mod guard;
 mod layout;
+mod lines;
 mod listed;
 mod mesh;
 mod network;
@@ -39,6 +41,7 @@ use clap::{Parser, Subcommand};
 
 pub use console::Console;
 use error::CliError;
+use guard::guarded;
 
 /// Where is an element, who holds it, how does it get there: layouts, shardings and redistribution plans.
 #[derive(Debug, Parser)]
@@ -112,13 +115,13 @@ pub fn run<A: Into<OsString>>(args: impl IntoIterator<Item = A>, console: &mut C
     };
     let (done, json) = match command {
         Command::Layout(args) => return layout::run(&args, console),
-        Command::Shards(args) => (shards::run(&args, console), args.format.json),
-        Command::Plan(args) => (plan::run(&args, console), args.format.json),
-        Command::Mesh(args) => (mesh::run(&args, console), args.format.json),
-        Command::View(args) => (view::run(&args, console), args.format.json),
-        Command::Rule(args) => (rule::run(&args, console), args.format.json),
-        Command::Propagate(args) => (propagate::run(&args, console), args.format.json),
-        Command::Run(args) => (run::run(&args, console), args.format.json),
+        Command::Shards(args) => (guarded(|| shards::run(&args, console)), args.format.json),
+        Command::Plan(args) => (guarded(|| plan::run(&args, console)), args.format.json),
+        Command::Mesh(args) => (guarded(|| mesh::run(&args, console)), args.format.json),
+        Command::View(args) => (guarded(|| view::run(&args, console)), args.format.json),
+        Command::Rule(args) => (guarded(|| rule::run(&args, console)), args.format.json),
+        Command::Propagate(args) => (guarded(|| propagate::run(&args, console)), args.format.json),
+        Command::Run(args) => (guarded(|| run::run(&args, console)), args.format.json),
     };
     finish(done, json, console)
 }

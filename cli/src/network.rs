@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use clap::Args;
+use reshard_checkpoint::read_text;
 use reshard_planner::{Planner, Topology};
 use serde::Deserialize;
 
@@ -50,7 +51,6 @@ pub(crate) fn topology(text: &str) -> Result<Topology, CliError> {
         return Ok(text.parse()?);
     }
     let refused = |why: String| CliError::refused("topology", format!("the topology file {text} {why}"));
-    let content =
-        std::fs::read_to_string(text).map_err(|error| refused(format!("cannot be read: {error}")))?;
+    let content = read_text(Path::new(text)).map_err(|error| refused(format!("cannot be read: {error}")))?;
     toml::from_str(&content).map_err(|error| refused(format!("is not a profile: {}", error.message())))
 }

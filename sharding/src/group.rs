@@ -176,12 +176,12 @@ impl GroupPattern {
     }
 
     /// The members of the group of this pattern whose lowest member is `first`, in ascending order; none if the groups are
-    /// listed without such a one.
+    /// listed without such a one, and none beyond the greatest number that a rank can be.
     pub fn members(&self, first: usize) -> impl Iterator<Item = usize> + '_ {
         // Strides are positive.
         let offsets = self.layout().into_iter().flat_map(Layout::values);
         let listed = self.lists().and_then(|lists| lists.starting(first)).unwrap_or_default();
-        offsets.map(move |offset| first + offset as usize).chain(listed.iter().copied())
+        offsets.map_while(move |offset| first.checked_add(offset as usize)).chain(listed.iter().copied())
     }
 }
 

@@ -85,6 +85,9 @@ macro_rules! float_terms {
 }
 float_terms!(f32, f64);
 
+/// The most ranks whose shards are listed.
+const MOST_RANKS: usize = 1 << 20;
+
 /// The shards of a whole tensor, in the order of [`crate::Mesh::ranks`]: what each rank's region holds.
 ///
 /// A partial sharding gets the whole value on coordinate 0 of its partial axes and `identity` elsewhere.
@@ -101,6 +104,11 @@ pub fn scatter<T: Copy>(s: &Sharding, whole: &[T], identity: T) -> Result<Vec<Ve
     if whole.len() != s.numel() {
         return Err(Error::Meaningless {
             reason: format!("a tensor {:?} has {} elements, not {}", s.shape(), s.numel(), whole.len()),
+        });
+    }
+    if s.mesh().size() > MOST_RANKS {
+        return Err(Error::Meaningless {
+            reason: format!("{} has more than {MOST_RANKS} ranks, and each would get a list", s.mesh()),
         });
     }
     s.mesh()
@@ -125,16 +133,19 @@ pub fn meaning<T: Term>(s: &Sharding, shards: &[Vec<T>]) -> Result<Vec<T>, Error
             s.mesh()
         )));
     }
-    let terms: usize = s.partial().iter().map(|p| p.sub.size).product();
-    let mut seen: Vec<Vec<Option<T>>> = vec![vec![None; s.numel()]; terms];
+    // Before anything is made that is as large as the shape says.
     for (rank, shard) in s.mesh().ranks().zip(shards) {
-        let elements = held(s, rank)?;
-        if elements.len() != shard.len() {
-            let (has, wants) = (shard.len(), elements.len());
+        let (has, wants) = (shard.len(), s.region(rank)?.numel());
+        if has != wants {
             return Err(wrong(format!(
                 "rank {rank} has a shard of {has} elements, but holds {wants} of {s}"
             )));
         }
+    }
+    let terms: usize = s.partial().iter().map(|p| p.sub.size).product();
+    let mut seen: Vec<Vec<Option<T>>> = vec![vec![None; s.numel()]; terms];
+    for (rank, shard) in s.mesh().ranks().zip(shards) {
+        let elements = held(s, rank)?;
         let term = &mut seen[term_of(s, rank)?];
         for (e, &x) in elements.into_iter().zip(shard) {
             match term[e] {
@@ -165,6 +176,10 @@ pub fn meaning<T: Term>(s: &Sharding, shards: &[Vec<T>]) -> Result<Vec<T>, Error
 /// The row-major global index of every element of a rank's shard, in local order.
 pub fn held(s: &Sharding, rank: usize) -> Result<Vec<usize>, Error> {
     let region = s.region(rank)?;
+    // A dim of none makes none, however long the others are.
+    if region.dims.iter().any(|list| list.is_empty()) {
+        return Ok(Vec::new());
+    }
     let mut all = vec![0usize];
     for (dim, &n) in s.shape().iter().enumerate() {
         let indices: Vec<usize> = region.indices(dim).collect();

@@ -5,7 +5,7 @@ use reshard_checkpoint::Error;
 use reshard_checkpoint::Observer;
 
 use crate::console::Console;
-use crate::error::CliError;
+use crate::error::{CliError, printable};
 
 /// A job's view of the console.
 pub(crate) struct Screen<'a, 'b> {
@@ -28,7 +28,7 @@ impl Observer for Screen<'_, '_> {
     }
 
     fn reaches(&mut self, tensor: &str) {
-        self.bar.set_message(tensor.to_owned());
+        self.bar.set_message(printable(tensor).into_owned());
     }
 
     fn moved(&mut self, bytes: u64) {

@@ -6,6 +6,8 @@ use std::fmt::Write as _;
 use indicatif::HumanBytes;
 use reshard_checkpoint::Report;
 
+use crate::error::printable;
+
 /// The closing table.
 pub(crate) fn table(report: &Report) -> String {
     let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
@@ -30,7 +32,7 @@ pub(crate) fn table(report: &Report) -> String {
     let mut table = String::new();
     for (label, value) in rows {
         // Writing to a string does not fail.
-        let _ = writeln!(table, "{label:<11} {value}");
+        let _ = writeln!(table, "{label:<11} {}", printable(&value));
     }
     table
 }

@@ -111,7 +111,7 @@ fn a_layout_is_drawn_as_a_grid_and_as_a_picture() {
 fn a_batch_survives_hostile_lines() {
     let deep = "(".repeat(100_000);
     let calls = "coalesce(".repeat(100_000);
-    let long = "1".repeat(2_000_000);
+    let long = "1".repeat((16 << 20) + 1);
     let lines = [deep.as_str(), calls.as_str(), long.as_str(), "-9223372036854775808:1", "é", "4:1"];
     let outcome = reshard_with(&["layout", "--batch"], &lines.join("\n"));
     assert_eq!(outcome.status, 0);

@@ -2,6 +2,7 @@
 
 #[path = "../checkpoints/mod.rs"]
 mod checkpoints;
+mod hostile;
 mod layout;
 mod plan;
 mod process;

@@ -143,11 +143,18 @@ impl Shared {
     }
 }
 
+/// More threads than this no machine runs.
+const MOST_RANKS: usize = 1 << 16;
+
 impl World {
     /// Starts `ranks` threads.
     ///
-    /// Errors: [`Error::Threads`] if the operating system refuses; none is left running then.
+    /// Errors: [`Error::Threads`] for more than 65,536, or if the operating system refuses; none is left running then.
     pub fn new(ranks: usize) -> Result<World, Error> {
+        if ranks > MOST_RANKS {
+            let message = format!("a world of {ranks} ranks is more than the {MOST_RANKS} that are started");
+            return Err(Error::Threads { message });
+        }
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let shared = Arc::new(Shared {
             size: ranks,

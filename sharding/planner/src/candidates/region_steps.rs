@@ -77,9 +77,12 @@ impl Question<'_> {
         if intersection.message_count(&meetings) > MESSAGES {
             return self.estimate(intersection, &meetings, group);
         }
-        // Ranks of both meshes from the lowest on.
-        let low = intersection.from.mesh().lowest();
-        let mut sent = vec![0u64; intersection.from.mesh().world() - low];
+        // By rank from the lowest on, where ranks are not far apart, else by position in the mesh.
+        let sources = intersection.from.mesh();
+        let (low, span) = (sources.lowest(), sources.world() - sources.lowest());
+        let dense = span / 2 <= sources.size();
+        let place = |rank: usize| if dense { Some(rank - low) } else { sources.index_of(rank) };
+        let mut sent = vec![0u64; if dense { span } else { sources.size() }];
         let mut worst = Counted::default();
         for rank in intersection.to.mesh().ranks() {
             let mut traffic: Traffic = SmallVec::from_elem(LevelTraffic::default(), model.levels().len());
@@ -90,7 +93,9 @@ impl Question<'_> {
                     received += bytes;
                     let at = &mut traffic[model.level_of(rank, peer)];
                     *at = LevelTraffic { bytes: at.bytes + bytes as f64, peers: at.peers + 1 };
-                    sent[peer - low] += bytes;
+                    if let Some(at) = place(peer) {
+                        sent[at] += bytes;
+                    }
                 }
             });
             worst.received = worst.received.max(received);

@@ -26,7 +26,7 @@ use reshard_sharding::internal::{dim_of, local_len};
 use reshard_sharding::{Placement, Sharding};
 
 /// The most ranks for which overlapping regions are planned.
-const MAX_RANKS: usize = 1 << 20;
+const MAX_RANKS: usize = 1 << 17;
 
 /// A way, leg by leg.
 pub(crate) type Legs = Vec<Leg>;

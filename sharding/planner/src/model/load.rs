@@ -161,19 +161,22 @@ pub(crate) struct Volume {
 }
 
 impl Volume {
-    /// Of a step over `g` ranks, from `a` elements of a rank to `b`. An exchange receives what its traffic says.
+    /// Of a step over `g` ranks, from `a` elements of a rank to `b`; counts end at `u64::MAX`. An exchange receives what its
+    /// traffic says.
     #[inline]
     pub(crate) fn new(op: StepOp, [a, b]: [u64; 2], g: u64, item: u64) -> Volume {
         let (piece, received, staged) = match op {
-            StepOp::AllGather => (a, (g - 1) * a, 0),
-            StepOp::ReduceScatter => (b, (g - 1) * b, 0),
+            StepOp::AllGather => (a, (g - 1).saturating_mul(a), 0),
+            StepOp::ReduceScatter => (b, (g - 1).saturating_mul(b), 0),
             StepOp::AllReduce => {
                 let piece = a.div_ceil(g);
-                (piece, (g - 1) * piece + a - piece, piece)
+                (piece, (g - 1).saturating_mul(piece).saturating_add(a - piece), piece)
             }
             StepOp::Slice | StepOp::ZeroFill | StepOp::AllToAll | StepOp::Exchange => (0, 0, 0),
         };
-        Volume { received: received * item, gathered: g * piece * item, peak: (a + b + staged) * item }
+        let bytes = |elements: u64| elements.saturating_mul(item);
+        let held = a.saturating_add(b).saturating_add(staged);
+        Volume { received: bytes(received), gathered: bytes(g.saturating_mul(piece)), peak: bytes(held) }
     }
 }
 

@@ -26,6 +26,7 @@
 //! Local steps cost nothing. Profiles are monotone: outer levels are slower and later.
 
 use core::fmt;
+use core::ops::RangeInclusive;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -90,13 +91,13 @@ impl From<Topology> for Profile {
 impl Topology {
     /// A network: time to start a communicating step, time per peer of an exchange, levels from the inside out.
     ///
-    /// Requires at least one level, numbers that are not negative and rates above 0, domain sizes that divide the next
+    /// Requires at least one level, times from 0 to 10^9 us and rates from 10^-6 to 10^9 GB/s, domain sizes that divide the next
     /// level's, and monotone levels (outer ones neither faster nor earlier).
     pub fn new(launch_us: f64, message_us: f64, levels: &[Level]) -> Result<Topology, Error> {
         let refuse = |reason: String| Err(Error::Topology { reason });
         if !time(launch_us) || !time(message_us) {
             return refuse(format!(
-                "launch {launch_us} us and message {message_us} us must be numbers from 0"
+                "launch {launch_us} us and message {message_us} us must be numbers from 0 to {MOST_US:e}"
             ));
         }
         check_levels(levels)?;
@@ -219,18 +220,21 @@ impl CostModel for Topology {
     }
 }
 
-/// Requires at least one level, numbers that are not negative and rates above 0, domain sizes that divide the next level's, and
-/// outer levels that are neither faster nor earlier.
+/// Requires at least one level, times from 0 to 10^9 us and rates from 10^-6 to 10^9 GB/s, domain sizes that divide the next
+/// level's, and outer levels that are neither faster nor earlier.
 pub(crate) fn check_levels(levels: &[Level]) -> Result<(), Error> {
     let refuse = |reason: String| Err(Error::Topology { reason });
     let Some((_, inner)) = levels.split_last() else {
         return refuse("a network has at least one level".to_owned());
     };
     for l in levels {
-        if !time(l.latency_us) || !l.gbytes_per_s.is_finite() || l.gbytes_per_s <= 0.0 {
+        if !time(l.latency_us) || !RATES.contains(&l.gbytes_per_s) {
             return refuse(format!(
-                "a level of latency {} us and {} GB/s: latency is from 0, the rate above 0",
-                l.latency_us, l.gbytes_per_s
+                "a level of latency {} us and {} GB/s: latency is from 0 to {MOST_US:e}, the rate from {:e} to {:e}",
+                l.latency_us,
+                l.gbytes_per_s,
+                RATES.start(),
+                RATES.end()
             ));
         }
     }
@@ -253,9 +257,16 @@ pub(crate) fn check_levels(levels: &[Level]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether a time is a number from 0.
+/// The longest time of a topology, a quarter of an hour: sums of these are counted in picoseconds, of which 63 bits hold
+/// nine million seconds.
+const MOST_US: f64 = 1e9;
+
+/// The rates of a level in GB/s, from a kilobyte per second: what a step takes is a number.
+const RATES: RangeInclusive<f64> = 1e-6..=1e9;
+
+/// Whether a time is a number from 0 that is not too long.
 fn time(x: f64) -> bool {
-    x.is_finite() && x >= 0.0
+    (0.0..=MOST_US).contains(&x)
 }
 
 impl Default for Topology {

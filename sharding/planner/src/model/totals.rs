@@ -59,7 +59,7 @@ impl Totals {
         for x in steps {
             let x = x.borrow();
             totals.picoseconds = totals.picoseconds.saturating_add(x.picoseconds);
-            totals.bytes += x.received;
+            totals.bytes = totals.bytes.saturating_add(x.received);
             totals.peak = totals.peak.max(x.peak);
             totals.steps += 1;
         }

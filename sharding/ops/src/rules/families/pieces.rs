@@ -133,9 +133,18 @@ pub(super) fn split(r: &Request<'_>) -> Result<Op, Error> {
         return Err(r.error("needs size or sizes: write split(size=2)"));
     }
     let size = r.size("size")?;
+    equal(r, dim, size)
+}
+
+/// The most outputs that an op has.
+const MOST: usize = 65_536;
+
+/// Pieces of one size, the last one less.
+fn equal(r: &Request<'_>, dim: usize, size: usize) -> Result<Op, Error> {
+    let n = r.inputs[0][dim];
     let pieces = n.div_ceil(size).max(1);
-    if pieces > 65_536 {
-        return Err(r.error(format!("would have {pieces} pieces")));
+    if pieces > MOST {
+        return Err(r.error(format!("would have {pieces} pieces, and at most {MOST} are")));
     }
     cut(r, dim, 0, &(0..pieces).map(|i| size.min(n - i * size)).collect::<Vec<_>>())
 }
@@ -145,9 +154,7 @@ pub(super) fn chunk(r: &Request<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let dim = r.dim("dim")?;
     let n = r.inputs[0][dim];
-    let chunks = r.size("chunks")?;
-    let size = n.div_ceil(chunks).max(1);
-    cut(r, dim, 0, &(0..n.div_ceil(size).max(1)).map(|i| size.min(n - i * size)).collect::<Vec<_>>())
+    equal(r, dim, n.div_ceil(r.size("chunks")?).max(1))
 }
 
 /// Each index of a dim for itself.
@@ -156,7 +163,7 @@ pub(super) fn unbind(r: &Request<'_>) -> Result<Op, Error> {
     let shape = r.inputs[0];
     let dim = r.dim("dim")?;
     let n = shape[dim];
-    if n == 0 || n > 65_536 {
+    if n == 0 || n > MOST {
         return Err(r.error(format!("would have {n} outputs")));
     }
     without(r, dim, n, selecting(ALL))

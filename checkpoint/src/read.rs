@@ -1,0 +1,36 @@
+//! Reading what people write by hand, or what programs write for programs: whole files up to a limit.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::Path;
+
+/// An index, a manifest, a spec or a topology has at most so many bytes: 64 MiB, which is a million tensors.
+pub const MOST_BYTES: u64 = 64 << 20;
+
+/// The bytes of a regular file of at most [`MOST_BYTES`].
+///
+/// Pipes and devices are refused without being opened, since they may never end, or never begin.
+///
+/// ```
+/// assert!(reshard_checkpoint::read("Cargo.toml".as_ref())?.starts_with(b"[package]"));
+/// assert!(reshard_checkpoint::read("/dev/zero".as_ref()).is_err());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn read(path: &Path) -> io::Result<Vec<u8>> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    File::open(path)?.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MOST_BYTES {
+        return Err(io::Error::other(format!("it is longer than {MOST_BYTES} bytes")));
+    }
+    Ok(bytes)
+}
+
+/// The same of a text.
+pub fn read_text(path: &Path) -> io::Result<String> {
+    String::from_utf8(read(path)?).map_err(|error| {
+        io::Error::other(format!("it is not UTF-8 at byte {}", error.utf8_error().valid_up_to()))
+    })
+}
