@@ -113,6 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[allow(clippy::float_cmp, reason = "the same decimal")]
     fn every_exponent_is_the_decimal_that_it_prints() {
         for n in (1..=INFINITE.get()).filter_map(NonZeroU16::new) {
             let p = Exponent::of_word(n);

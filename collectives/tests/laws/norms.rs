@@ -15,35 +15,54 @@ use reshard_test_support::every;
 
 use crate::pair::{check_promises, term_of};
 
-const FLOATS: [DType; 4] = [DType::F64, DType::F32, DType::BF16, DType::F16];
+/// The types that have norms.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Float {
+    F64,
+    F32,
+    BF16,
+    F16,
+}
 
-fn bytes_of(dtype: DType, x: f64) -> Vec<u8> {
-    match dtype {
-        DType::F32 => (x as f32).to_ne_bytes().to_vec(),
-        DType::BF16 => bf16::from_f64(x).to_ne_bytes().to_vec(),
-        DType::F16 => f16::from_f64(x).to_ne_bytes().to_vec(),
-        _ => x.to_ne_bytes().to_vec(),
+impl Float {
+    const ALL: [Float; 4] = [Float::F64, Float::F32, Float::BF16, Float::F16];
+
+    fn dtype(self) -> DType {
+        match self {
+            Float::F64 => DType::F64,
+            Float::F32 => DType::F32,
+            Float::BF16 => DType::BF16,
+            Float::F16 => DType::F16,
+        }
     }
-}
 
-fn read(dtype: DType, bytes: &[u8]) -> Vec<f64> {
-    let item = dtype.item_bytes().unwrap();
-    let one = |b: &[u8]| match dtype {
-        DType::F32 => f64::from(f32::from_ne_bytes(b.try_into().unwrap())),
-        DType::BF16 => bf16::from_ne_bytes(b.try_into().unwrap()).to_f64(),
-        DType::F16 => f16::from_ne_bytes(b.try_into().unwrap()).to_f64(),
-        _ => f64::from_ne_bytes(b.try_into().unwrap()),
-    };
-    bytes.chunks_exact(item).map(one).collect()
-}
+    fn bytes_of(self, x: f64) -> Vec<u8> {
+        match self {
+            Float::F64 => x.to_ne_bytes().to_vec(),
+            Float::F32 => (x as f32).to_ne_bytes().to_vec(),
+            Float::BF16 => bf16::from_f64(x).to_ne_bytes().to_vec(),
+            Float::F16 => f16::from_f64(x).to_ne_bytes().to_vec(),
+        }
+    }
 
-/// The unit of rounding.
-fn rounding(dtype: DType) -> f64 {
-    match dtype {
-        DType::F32 => f64::from(f32::EPSILON),
-        DType::BF16 => bf16::EPSILON.to_f64(),
-        DType::F16 => f16::EPSILON.to_f64(),
-        _ => f64::EPSILON,
+    fn read(self, bytes: &[u8]) -> Vec<f64> {
+        let one = |b: &[u8]| match self {
+            Float::F64 => f64::from_ne_bytes(b.try_into().unwrap()),
+            Float::F32 => f64::from(f32::from_ne_bytes(b.try_into().unwrap())),
+            Float::BF16 => bf16::from_ne_bytes(b.try_into().unwrap()).to_f64(),
+            Float::F16 => f16::from_ne_bytes(b.try_into().unwrap()).to_f64(),
+        };
+        bytes.chunks_exact(self.dtype().item_bytes().unwrap()).map(one).collect()
+    }
+
+    /// The unit of rounding.
+    fn rounding(self) -> f64 {
+        match self {
+            Float::F64 => f64::EPSILON,
+            Float::F32 => f64::from(f32::EPSILON),
+            Float::BF16 => bf16::EPSILON.to_f64(),
+            Float::F16 => f16::EPSILON.to_f64(),
+        }
     }
 }
 
@@ -72,17 +91,14 @@ fn denoted(mesh: &Mesh, shape: &[usize], text: &str, p: Exponent, shards: &[Vec<
 fn check(
     world: &mut World,
     planner: &Planner,
-    dtype: DType,
-    p: Exponent,
-    mesh: &Mesh,
-    shape: &[usize],
-    from: &str,
-    to: &str,
+    (float, p): (Float, Exponent),
+    (mesh, shape): (&Mesh, &[usize]),
+    [from, to]: [&str; 2],
 ) {
     let op = format!("norm{p}");
     let (source, target) = (sharding(mesh, shape, from, &op), sharding(mesh, shape, to, &op));
-    let what = format!("{dtype}: {source} on {mesh} -> {target} of {shape:?}");
-    let plan = planner.plan(&source, &target, dtype).unwrap_or_else(|e| panic!("{what}: {e}"));
+    let what = format!("{float:?}: {source} on {mesh} -> {target} of {shape:?}");
+    let plan = planner.plan(&source, &target, float.dtype()).unwrap_or_else(|e| panic!("{what}: {e}"));
     let placements = source.placements().unwrap().to_vec();
     let shard = |rank: usize| -> Vec<u8> {
         let term = term_of(mesh, &placements, rank);
@@ -92,17 +108,17 @@ fn check(
             let sign = if source.is_partial() { [1.0, -1.0, 0.0, 1.0, -1.0][(e + term) % 5] } else { 1.0 };
             sign * x
         };
-        held(&source, rank).unwrap().into_iter().flat_map(|e| bytes_of(dtype, value(e))).collect()
+        held(&source, rank).unwrap().into_iter().flat_map(|e| float.bytes_of(value(e))).collect()
     };
     let data: Vec<Vec<u8>> = mesh.ranks().map(shard).collect();
     let (result, trace) = world.redistribute(&plan, &data).unwrap_or_else(|e| panic!("{what}: {e}\n{plan}"));
     check_promises(&plan, &trace, &what);
-    let numbers = |shards: &[Vec<u8>]| shards.iter().map(|s| read(dtype, s)).collect::<Vec<_>>();
+    let numbers = |shards: &[Vec<u8>]| shards.iter().map(|s| float.read(s)).collect::<Vec<_>>();
     let before = denoted(mesh, shape, from, p, &numbers(&data));
     // `meaning` refuses replicas that differ in some bit.
     let after = denoted(mesh, shape, to, p, &numbers(&result));
     // Each of the world's terms rounds once, by as many units as the exponent takes the root of.
-    let allowed = rounding(dtype) * mesh.size() as f64 * (1.0 + 1.0 / p.value());
+    let allowed = float.rounding() * mesh.size() as f64 * (1.0 + 1.0 / p.value());
     for (a, b) in before.iter().zip(&after) {
         assert!((a - b).abs() <= allowed * a, "{what}: {b} is not {a}\n{plan}");
     }
@@ -126,11 +142,13 @@ fn norms_keep_their_meaning_between_all_pairs() {
                     }
                     // All exponents and floats on one axis, each pair with one of them on two.
                     let exponents = ["2", "1", "3", "inf", "2.5", "0.5"].map(|p| p.parse().unwrap());
-                    for (k, (p, dtype)) in exponents.iter().flat_map(|p| FLOATS.map(|d| (p, d))).enumerate() {
+                    for (k, (p, float)) in
+                        exponents.iter().flat_map(|p| Float::ALL.map(|f| (*p, f))).enumerate()
+                    {
                         if m < 2 || k == (i * 5 + j) % 24 {
                             let objective = Objective::ALL[(i + j) % Objective::ALL.len()];
                             let planner = Planner::new().objective(objective).deterministic(k % 4 == 3);
-                            check(&mut world, &planner, dtype, *p, &mesh, shape, &from, &to);
+                            check(&mut world, &planner, (float, p), (&mesh, shape), [&from, &to]);
                             done += 1;
                         }
                     }
@@ -146,13 +164,13 @@ fn a_norm_of_what_no_square_holds_is_right() {
     let mesh: Mesh = "x=4".parse().unwrap();
     let of = |text: &str| Sharding::parse(&mesh, &[2], text).unwrap();
     let mut world = World::new(4).unwrap();
-    for dtype in [DType::F64, DType::F32] {
-        let plan = Planner::new().plan(&of("P(norm2)"), &of("R"), dtype).unwrap();
+    for float in [Float::F64, Float::F32] {
+        let plan = Planner::new().plan(&of("P(norm2)"), &of("R"), float.dtype()).unwrap();
         // The square of the first is infinite, and that of the second 0, in f32 and in f64.
-        let (big, small) = if dtype == DType::F64 { (3e200, 3e-200) } else { (3e30, 3e-30) };
-        let data = vec![[bytes_of(dtype, big), bytes_of(dtype, small)].concat(); 4];
+        let (big, small) = if float == Float::F64 { (3e200, 3e-200) } else { (3e30, 3e-30) };
+        let data = vec![[float.bytes_of(big), float.bytes_of(small)].concat(); 4];
         let (result, _) = world.redistribute(&plan, &data).unwrap();
-        for x in result.iter().map(|bytes| read(dtype, bytes)) {
+        for x in result.iter().map(|bytes| float.read(bytes)) {
             assert!(
                 (x[0] / (2.0 * big) - 1.0).abs() < 1e-6 && (x[1] / (2.0 * small) - 1.0).abs() < 1e-6,
                 "{x:?}"
