@@ -145,11 +145,11 @@ pub(crate) fn once(arguments: &[String]) -> Verdict {
     if !arguments.contains(&"--json") {
         return expected;
     }
-    match verdict_of_json(&out) {
-        verdict @ Verdict::Wrong(_) => verdict,
-        verdict if verdict == expected => verdict,
-        verdict => wrong(&format!("{verdict:?} with another status")),
+    let verdict = verdict_of_json(&out);
+    if matches!(verdict, Verdict::Wrong(_)) || verdict == expected {
+        return verdict;
     }
+    wrong(&format!("{verdict:?} with another status"))
 }
 
 fn verdict_of_json(answer: &[u8]) -> Verdict {

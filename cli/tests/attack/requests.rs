@@ -1,4 +1,4 @@
-//! Requests: made from the parts of the notations with sizes at every edge, and then, a quarter of them, mutated.
+//! Requests: made from the parts of the notations with sizes at every edge, and then, one in six, mutated.
 
 use std::fs;
 use std::path::Path;
@@ -81,7 +81,7 @@ const PIECES: [&str; 34] = [
 
 /// A size: mostly small, often at an edge.
 pub(crate) fn size(r: &mut Random) -> String {
-    if r.below(9) == 0 { (*r.pick(&EDGES)).to_owned() } else { (1 + r.below(12)).to_string() }
+    if r.below(20) == 0 { (*r.pick(&EDGES)).to_owned() } else { (1 + r.below(12)).to_string() }
 }
 
 fn sizes(r: &mut Random, most: usize) -> String {
@@ -96,14 +96,14 @@ fn mesh_text(r: &mut Random, axes: usize) -> String {
     let axes = (0..axes).map(|i| {
         let mut axis = format!("{}={}", NAMES[i], size(r));
         if r.below(16) == 0 {
-            axis += &format!(":{}", size(r));
+            axis = format!("{axis}:{}", size(r));
         }
         axis
     });
     let mut text = axes.collect::<Vec<_>>().join(",");
     match r.below(12) {
-        0 => text += &format!("@{}", size(r)),
-        1 => text += &format!("@[{}]", sizes(r, 5)),
+        0 => text = format!("{text}@{}", size(r)),
+        1 => text = format!("{text}@[{}]", sizes(r, 5)),
         _ => {}
     }
     text
@@ -162,9 +162,12 @@ fn topology(r: &mut Random) -> String {
     }
 }
 
+/// An op, with the names and the types of its arguments.
+type NamedOp = (String, Vec<(String, String)>);
+
 /// The ops of the table, each with the names and the types of its arguments.
-fn ops() -> &'static [(String, Vec<(String, String)>)] {
-    static OPS: OnceLock<Vec<(String, Vec<(String, String)>)>> = OnceLock::new();
+fn ops() -> &'static [NamedOp] {
+    static OPS: OnceLock<Vec<NamedOp>> = OnceLock::new();
     OPS.get_or_init(|| {
         let table = program::reshard(&["rule", "--json"]).json();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -204,7 +207,7 @@ fn call_on(r: &mut Random) -> (String, Vec<String>) {
     let call = call(r);
     let dims = r.below(5);
     let alike = (0..dims).map(|_| size(r)).collect::<Vec<_>>().join(",");
-    let shapes = (0..1 + r.below(3)).map(|_| if r.below(4) == 0 { sizes(r, 4) } else { alike.clone() });
+    let shapes = (0..=r.below(3)).map(|_| if r.below(4) == 0 { sizes(r, 4) } else { alike.clone() });
     let shapes = shapes.collect();
     (call, shapes)
 }
@@ -242,9 +245,8 @@ fn expression(r: &mut Random, depth: usize) -> String {
         let list = |r: &mut Random| (0..modes).map(|_| size(r)).collect::<Vec<_>>().join(",");
         return format!("({}):({})", list(r), list(r));
     }
-    let arguments: Vec<String> = (0..1 + r.below(2))
-        .map(|_| if r.below(3) == 0 { size(r) } else { expression(r, depth - 1) })
-        .collect();
+    let arguments: Vec<String> =
+        (0..=r.below(2)).map(|_| if r.below(3) == 0 { size(r) } else { expression(r, depth - 1) }).collect();
     format!("{}({})", r.pick(&FUNCTIONS), arguments.join(","))
 }
 
@@ -295,7 +297,7 @@ pub(crate) fn request(r: &mut Random) -> Request {
             keys.to_string()
         }
     };
-    let line = if r.below(4) == 0 { mutated(r, &line) } else { line };
+    let line = if r.below(6) == 0 { mutated(r, &line) } else { line };
     Request { subcommand, line: line.replace('\n', " ") }
 }
 
@@ -338,7 +340,7 @@ fn options(r: &mut Random, subcommand: &str, axes: usize, keys: &mut Value) {
 /// A text with a few edits: numbers at an edge, pieces put in, spans left out, doubled or exchanged.
 pub(crate) fn mutated(r: &mut Random, text: &str) -> String {
     let mut chars: Vec<char> = text.chars().collect();
-    for _ in 0..1 + r.below(3) {
+    for _ in 0..=r.below(3) {
         let at = r.below(chars.len() + 1);
         let end = (at + r.below(8)).min(chars.len());
         match r.below(6) {
