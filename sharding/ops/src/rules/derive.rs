@@ -1,7 +1,7 @@
 //! The rule of a composite, derived from the rules of the ops in its body.
 //!
 //! Bound to shapes, every op of the body is a nest of loops over factors, and a value ties the factors of the op that made
-//! it to those of the ops that use it ([`Digits`]). What they become are the **loops** of the composite. Sharding loop `t` over a mesh axis means that every op whose factors
+//! it to those of the ops that use it ([`Ties`]). What they become are the **loops** of the composite. Sharding loop `t` over a mesh axis means that every op whose factors
 //! contain `t` takes a row that shards such a factor, and every other op a row that shards none. The rows of the
 //! composite are the **join** of the rows of its ops on the values between them: what one op leaves, the next takes, with
 //! nothing moved. A loop needs its region if an op that has it does. So a derived row is true if the rows of the table are, and it is the whole of what can be said without a
@@ -13,7 +13,6 @@ use crate::Error;
 use crate::rules::builder::RuleBuilder;
 use crate::rules::call::Call;
 use crate::rules::composite::Composite;
-use crate::rules::digits::Digits;
 use crate::rules::factor::{Dim, Role};
 use crate::rules::op::Op;
 use crate::rules::passing::Passing;
@@ -21,6 +20,7 @@ use crate::rules::request::Request;
 use crate::rules::row::{Bound, Entry};
 use crate::rules::rule::Rule;
 use crate::rules::strategy::{Part, Strategy};
+use crate::rules::ties::Ties;
 use reshard_sharding::ReduceOp;
 
 /// How many rows a join may hold on its way.
@@ -56,7 +56,7 @@ pub(super) fn derive(
         ops.push(op);
     }
     let loops = Loops::new(body, &ops, &shapes);
-    let rows = loops.joined(request)?;
+    let rows = loops.all_rows(request)?;
     let outputs: Vec<&[usize]> = body.outputs.iter().map(|&v| shapes[v].as_slice()).collect();
     request.op_to(&loops.rule(request, &rows)?, &outputs)
 }
@@ -80,7 +80,7 @@ struct Joined {
 struct Loops<'a> {
     body: &'a Composite,
     ops: &'a [Op],
-    digits: Digits,
+    ties: Ties,
     /// The digit of every factor of every op; none for views.
     factors: Vec<Vec<usize>>,
     /// The digits of every dim of every value, most significant first.
@@ -89,29 +89,29 @@ struct Loops<'a> {
 
 impl<'a> Loops<'a> {
     fn new(body: &'a Composite, ops: &'a [Op], shapes: &[Vec<usize>]) -> Loops<'a> {
-        let mut digits = Digits::default();
+        let mut ties = Ties::default();
         let dims: Vec<Vec<Vec<usize>>> =
-            shapes.iter().map(|s| s.iter().map(|&n| vec![digits.add(n)]).collect()).collect();
-        let of = |b: &Bound, digits: &mut Digits| -> Vec<usize> {
+            shapes.iter().map(|s| s.iter().map(|&n| vec![ties.add(n)]).collect()).collect();
+        let of = |b: &Bound, ties: &mut Ties| -> Vec<usize> {
             let loops: Vec<usize> = b
                 .factors
                 .iter()
                 .map(|f| {
-                    let x = digits.add(f.size);
-                    digits.even[x] = f.even;
+                    let x = ties.add(f.size);
+                    ties.even[x] = f.even;
                     x
                 })
                 .collect();
             for entry in b.rows.iter().filter(|row| row.region).flat_map(|row| &row.entries) {
                 if let Entry::Shard { factor: Some(f), .. } = entry {
-                    digits.region[loops[usize::from(*f)]] = true;
+                    ties.region[loops[usize::from(*f)]] = true;
                 }
             }
             loops
         };
         let factors: Vec<Vec<usize>> =
-            ops.iter().map(|op| op.bound().map_or_else(Vec::new, |b| of(b, &mut digits))).collect();
-        let mut loops = Loops { body, ops, digits, factors, dims };
+            ops.iter().map(|op| op.bound().map_or_else(Vec::new, |b| of(b, &mut ties))).collect();
+        let mut loops = Loops { body, ops, ties, factors, dims };
         while loops.tied() {}
         loops
     }
@@ -123,16 +123,16 @@ impl<'a> Loops<'a> {
             let values: Vec<usize> = s.operands.iter().chain(&s.results).copied().collect();
             let Some(bound) = op.bound() else {
                 let flat = |v: usize| self.dims[v].concat();
-                news |= self.digits.tie(&flat(values[0]), &flat(values[1]));
+                news |= self.ties.tie(&flat(values[0]), &flat(values[1]));
                 continue;
             };
             for (&v, dims) in values.iter().zip(&bound.dims) {
                 for (own, dim) in self.dims[v].iter().zip(dims) {
                     news |= if let Some(list) = dim {
                         let list: Vec<usize> = list.iter().map(|&x| factors[usize::from(x)]).collect();
-                        self.digits.tie(own, &list)
+                        self.ties.tie(own, &list)
                     } else {
-                        self.digits.close(&self.digits.leaves(own))
+                        self.ties.close(&self.ties.leaves(own))
                     };
                 }
             }
@@ -142,7 +142,7 @@ impl<'a> Loops<'a> {
 
     /// The dim of a value that has a loop; none where it has it not, or twice.
     fn dim_of(&self, value: usize, sharded: usize) -> Option<u16> {
-        let holds = |dim: &Vec<usize>| self.digits.leaves(dim).iter().filter(|&&x| x == sharded).count();
+        let holds = |dim: &Vec<usize>| self.ties.leaves(dim).iter().filter(|&&x| x == sharded).count();
         let mut found = None;
         for (d, count) in self.dims[value].iter().map(holds).enumerate() {
             match (count, found) {
@@ -163,7 +163,7 @@ impl<'a> Loops<'a> {
     fn of_operands(&self) -> Vec<usize> {
         let mut out: Vec<usize> = Vec::new();
         for v in self.body.outputs.iter().copied().chain(0..self.body.inputs().len()) {
-            for x in self.digits.leaves(&self.dims[v].concat()) {
+            for x in self.ties.leaves(&self.dims[v].concat()) {
                 if !out.contains(&x) {
                     out.push(x);
                 }
@@ -173,8 +173,8 @@ impl<'a> Loops<'a> {
     }
 
     /// All rows of the composite.
-    fn joined(&self, request: &Request<'_>) -> Result<Vec<Joined>, Error> {
-        let open = self.of_operands().into_iter().filter(|&x| !self.digits.whole[x]);
+    fn all_rows(&self, request: &Request<'_>) -> Result<Vec<Joined>, Error> {
+        let open = self.of_operands().into_iter().filter(|&x| !self.ties.whole[x]);
         let mut out = Vec::new();
         for sharded in open.map(Some).chain([None]) {
             self.join(sharded, request, &mut out)?;
@@ -243,7 +243,7 @@ impl<'a> Loops<'a> {
             return [Along::Replicate].into_iter().chain(partial).map(|along| vec![along; 2]).collect();
         };
         let carries = |f: u16| {
-            let leaves = self.digits.leaves(&[self.factors[statement][usize::from(f)]]);
+            let leaves = self.ties.leaves(&[self.factors[statement][usize::from(f)]]);
             sharded.is_some_and(|x| leaves.contains(&x))
         };
         let has = (0..bound.factors.len()).any(|f| carries(f as u16));
@@ -271,7 +271,7 @@ impl<'a> Loops<'a> {
         let letters = request.letters(loops.len())?;
         let letter = |x: &usize| loops.iter().position(|y| y == x).map(|i| letters[i]);
         let dims = |v: usize| {
-            self.dims[v].iter().map(|d| Dim::compound(self.digits.leaves(d).iter().filter_map(letter)))
+            self.dims[v].iter().map(|d| Dim::compound(self.ties.leaves(d).iter().filter_map(letter)))
         };
         let mut rule = RuleBuilder::new();
         for v in 0..self.body.inputs().len() {
@@ -288,14 +288,14 @@ impl<'a> Loops<'a> {
             let of_loop: Vec<&Joined> = rows.iter().filter(|r| r.sharded == Some(x)).collect();
             let standard = of_loop.iter().find_map(|r| self.role(x, r).map(|role| (*r, role)));
             rule = rule.role(name, standard.map_or(Role::Replicate, |(_, role)| role));
-            if self.digits.even[x] {
+            if self.ties.even[x] {
                 rule = rule.even(name);
             }
-            if self.digits.region[x] && !of_loop.is_empty() {
+            if self.ties.region[x] && !of_loop.is_empty() {
                 rule = rule.regions([name]);
             }
             if is_part(name) {
-                rule = rule.size(name, self.digits.size[x]);
+                rule = rule.size(name, self.ties.size[x]);
             }
             let others = of_loop.iter().filter(|r| standard.is_none_or(|(known, _)| known != **r));
             more.extend(others.map(|r| Passing::Row(self.strategy(r, Some(name)))));

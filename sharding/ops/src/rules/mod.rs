@@ -25,7 +25,6 @@ mod builder;
 mod call;
 mod composite;
 mod derive;
-mod digits;
 mod factor;
 mod families;
 mod notation;
@@ -40,6 +39,7 @@ mod standard;
 mod strategy;
 mod table;
 mod terms;
+mod ties;
 pub mod verify;
 mod written;
 

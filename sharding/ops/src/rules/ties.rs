@@ -1,4 +1,4 @@
-//! Digits: the factors of several ops, tied to one another by the dims that they make up.
+//! Ties: the factors of several ops, tied to one another by the dims that they make up.
 //!
 //! A dim is a number in mixed radix, most significant digit first. Two lists of digits of one dim are tied from the least
 //! significant one on, by splitting what is longer:
@@ -9,9 +9,9 @@
 //!                                                                   u v and w z do not nest, and nobody may shard them
 //! ```
 
-/// Digits by number: one is the same as another, or the product of two, or a loop.
+/// Ties by number: one is the same as another, or the product of two, or a loop.
 #[derive(Default)]
-pub(super) struct Digits {
+pub(super) struct Ties {
     pub(super) size: Vec<usize>,
     same: Vec<usize>,
     split: Vec<Option<(usize, usize)>>,
@@ -23,7 +23,7 @@ pub(super) struct Digits {
     pub(super) region: Vec<bool>,
 }
 
-impl Digits {
+impl Ties {
     pub(super) fn add(&mut self, size: usize) -> usize {
         self.size.push(size);
         self.same.push(self.same.len());
@@ -72,9 +72,9 @@ impl Digits {
         }
         // What has one iteration ties nothing.
         let mut news = false;
-        let mut several = |list: Vec<usize>, digits: &mut Digits| {
-            let (one, more): (Vec<usize>, Vec<usize>) = list.into_iter().partition(|&x| digits.size[x] == 1);
-            news |= digits.close(&one);
+        let mut several = |list: Vec<usize>, ties: &mut Ties| {
+            let (one, more): (Vec<usize>, Vec<usize>) = list.into_iter().partition(|&x| ties.size[x] == 1);
+            news |= ties.close(&one);
             more
         };
         let (mut a, mut b) = (several(a, self), several(b, self));
