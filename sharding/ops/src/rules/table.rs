@@ -3,6 +3,7 @@
 //! [`Table::standard`] holds ours; a framework adds its own, or replaces ours, with one call of [`Table::add`]. Ops whose
 //! rule depends on arguments or on the number of dims are families: functions from a [`Request`] to an [`Op`].
 
+use core::cell::Cell;
 use core::fmt;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,6 +21,12 @@ use crate::rules::standard;
 
 /// How deep composites of composites may go.
 const DEEPEST: usize = 32;
+
+/// How many calls the bodies of a composite, and of those in it, may make in all.
+const MOST_CALLS: usize = 1 << 12;
+
+/// How many outputs an op may have that writes them into tensors that are there.
+const MOST_WRITTEN: usize = 64;
 
 /// A function from a request to an op.
 type Family = dyn Fn(&Request<'_>) -> Result<Op, Error> + Send + Sync;
@@ -228,11 +235,17 @@ impl Table {
     ///
     /// Fails for names and arguments that it does not know, and for shapes that do not fit.
     pub fn op(&self, call: &Call, inputs: &[&[usize]]) -> Result<Op, Error> {
-        self.op_at(call, inputs, DEEPEST)
+        self.op_within(call, inputs, DEEPEST, &Cell::new(MOST_CALLS))
     }
 
-    /// The op of a call in so many composites at most.
-    fn op_at(&self, call: &Call, inputs: &[&[usize]], deep: usize) -> Result<Op, Error> {
+    /// The op of a call in so many composites at most, whose bodies may make so many calls more.
+    fn op_within(
+        &self,
+        call: &Call,
+        inputs: &[&[usize]],
+        deep: usize,
+        calls: &Cell<usize>,
+    ) -> Result<Op, Error> {
         let name = match call {
             Call::Rule(rule) => return Op::new(&rule.to_string(), rule, inputs),
             Call::Named { name, .. } => name,
@@ -250,7 +263,10 @@ impl Table {
             }),
             Entry::Composite(body) => {
                 let request = Request { call, inputs, parameters: entry.parameters() };
-                derive(body, &request, |call, inputs| self.op_at(call, inputs, deep - 1))
+                calls.set(calls.get().checked_sub(body.calls().count()).ok_or_else(|| {
+                    request.error(format!("its bodies make more than {MOST_CALLS} calls in all"))
+                })?);
+                derive(body, &request, |call, inputs| self.op_within(call, inputs, deep - 1, calls))
             }
         };
         match variant {
@@ -276,7 +292,7 @@ impl Table {
                 let fits = |&outputs: &usize| {
                     made(&inputs[..inputs.len() - outputs]).is_ok_and(|op| op.outputs().len() == outputs)
                 };
-                let outputs = (1..=inputs.len()).find(fits).unwrap_or(1);
+                let outputs = (1..=inputs.len().min(MOST_WRITTEN)).find(fits).unwrap_or(1);
                 let request = Request { call, inputs, parameters: entry.parameters() };
                 let Some(read) = inputs.len().checked_sub(outputs) else {
                     return Err(

@@ -235,6 +235,15 @@ fn bodies_are_read_back_and_refused_in_one_sentence() {
     table.add_composite("one", "x -> y: y = two(x)".parse().unwrap()).unwrap();
     let error = table.op(&Call::new("two"), &[&[4]]).unwrap_err().to_string();
     assert!(error.ends_with("is a composite within 32 others: one of them contains itself"), "{error}");
+    // Each of two of the one before.
+    table.add_composite("twice0", "x -> z: y = relu(x); z = relu(y)".parse().unwrap()).unwrap();
+    for i in 1..20 {
+        let body = format!("x -> z: y = twice{}(x); z = twice{}(y)", i - 1, i - 1);
+        table.add_composite(&format!("twice{i}"), body.parse().unwrap()).unwrap();
+    }
+    assert_eq!(table.op(&Call::new("twice5"), &[&[4]]).unwrap().strategies().len(), 4);
+    let error = table.op(&Call::new("twice19"), &[&[4]]).unwrap_err().to_string();
+    assert!(error.ends_with("its bodies make more than 4096 calls in all"), "{error}");
     // What its ops say of shapes.
     table.add_composite("halves", "x -> a: a, b = chunk(x, chunks=3, dim=0)".parse().unwrap()).unwrap();
     let error = table.op(&Call::new("halves"), &[&[6, 2]]).unwrap_err().to_string();
