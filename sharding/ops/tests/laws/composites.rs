@@ -96,7 +96,7 @@ fn a_composite_takes_what_its_ops_take_in_turn() {
             .any(|(c, _, _)| c.to_string().contains("view") || c.to_string().contains("reshape"));
         for shapes in body.shapes {
             let op = table.op(&Call::new(body.name), shapes).unwrap();
-            for (mesh, most) in [("x=2", 150), ("x=3", 150), ("x=2,y=2", 100), ("x=3,y=2", 100)] {
+            for (mesh, most) in [("x=2", 60), ("x=3", 60), ("x=2,y=2", 40), ("x=3,y=2", 40)] {
                 let mesh: Mesh = mesh.parse().unwrap();
                 let lists: Vec<Vec<Sharding>> = shapes.iter().map(|s| placed(&mesh, s)).collect();
                 let count: usize = lists.iter().map(Vec::len).product();
@@ -134,7 +134,7 @@ fn a_composite_takes_what_its_ops_take_in_turn() {
         }
     }
     println!("{taken} taken, {beyond} that no placements of the values between say");
-    assert!(taken > 300, "{taken}");
+    assert!(taken > 120, "{taken}");
 }
 
 /// All placements of a tensor, of sums as terms.

