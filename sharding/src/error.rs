@@ -59,14 +59,14 @@ pub enum Error {
         /// The mesh, printed.
         mesh: String,
     },
-    /// A placement of a dim that the tensor does not have.
+    /// A dim that the tensor does not have.
     NoSuchDim {
         /// The dim asked for.
         dim: usize,
         /// The number of dims of the tensor.
         dims: usize,
-        /// The placement, printed.
-        placement: String,
+        /// The placement that names it, printed, if one does.
+        placement: Option<String>,
     },
     /// A notation by tensor that does not name each dim of the tensor once.
     DimCount {
@@ -187,7 +187,11 @@ impl fmt::Display for Error {
                 named(mesh)
             ),
             Error::NoSuchDim { dim, dims, placement } => {
-                write!(f, "{placement} shards dim {dim}, but the tensor has {dims} dims (counted from 0)")
+                match placement {
+                    Some(placement) => write!(f, "{placement} shards dim {dim}")?,
+                    None => write!(f, "dim {dim} is asked for")?,
+                }
+                write!(f, ", but the tensor has {dims} dims (counted from 0)")
             }
             Error::DimCount { named, dims, text } => {
                 let text = Excerpt::of(text);

@@ -142,7 +142,7 @@ pub(crate) fn read_sub_axis(
     }
     let axis = mesh.axis(name)?;
     let n = mesh.axes()[axis].size();
-    let mut sub = mesh.whole(axis);
+    let mut sub = mesh.known_whole(axis);
     let mut ahead = r.clone();
     if ahead.eat(":") && ahead.eat("(") {
         let pre = ahead.number("the product of the more significant sub-axes")?;
@@ -179,7 +179,8 @@ pub(crate) fn write(s: &Sharding, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     for dim in 0..s.shape().len() {
         f.write_str(if dim == 0 { "{" } else { ",{" })?;
         // Fastest first, as the modes of a dim that divides are.
-        let chunks = || cuts.iter().rev().filter(|c| c.dim == dim).map(|c| s.mesh().mode(c.sub)).collect();
+        let chunks =
+            || cuts.iter().rev().filter(|c| c.dim == dim).map(|c| s.mesh().known_mode(c.sub)).collect();
         let modes: Modes<At> = s.dim_modes(dim).unwrap_or_else(chunks);
         // What is local at the end goes without saying.
         let shown = modes.iter().position(|m| !m.stride.is_local()).unwrap_or(modes.len());

@@ -190,7 +190,7 @@ impl Sharding {
     pub fn partition_spec(&self) -> Result<String, Error> {
         let whole = |s: &SubAxis| {
             let name = self.mesh().axes()[s.axis].name();
-            if *s == self.mesh().whole(s.axis) {
+            if self.mesh().is_whole(*s) {
                 return Ok(name.clone());
             }
             Err(Error::NotExpressible {
@@ -211,7 +211,7 @@ pub(super) fn parse(mesh: &Mesh, shape: &[usize], text: &str) -> Result<Sharding
 }
 
 fn of_spec(mesh: &Mesh, shape: &[usize], spec: &PartitionSpec, text: &str) -> Result<Sharding, Error> {
-    let whole = |name: &AxisName| Ok(mesh.whole(mesh.axis(name.as_str())?));
+    let whole = |name: &AxisName| Ok(mesh.known_whole(mesh.axis(name.as_str())?));
     let mut dims: Vec<SmallVec<[Token; 4]>> = Vec::new();
     for (at, dim) in spec.dims.iter().enumerate() {
         match dim {

@@ -141,7 +141,7 @@ pub(super) fn read_mesh(r: &mut Cursor<'_>) -> Result<Mesh, Error> {
 /// A sub-axis with its name in quotes.
 pub(super) fn quoted(mesh: &Mesh, s: SubAxis, quote: char) -> String {
     let a = &mesh.axes()[s.axis];
-    let part = if s == mesh.whole(s.axis) { String::new() } else { format!(":({}){}", s.pre, s.size) };
+    let part = if mesh.is_whole(s) { String::new() } else { format!(":({}){}", s.pre, s.size) };
     format!("{quote}{}{quote}{part}", a.name())
 }
 

@@ -150,7 +150,7 @@ pub fn shards_of(s: &Sharding, seed: u64) -> Vec<Vec<i64>> {
             let term: Vec<usize> = s
                 .partial()
                 .iter()
-                .map(|p| p.sub.digit(c[p.sub.axis], s.mesh().axes()[p.sub.axis].size()))
+                .map(|p| p.sub.known_digit(c[p.sub.axis], s.mesh().axes()[p.sub.axis].size()))
                 .collect();
             let held = reshard_sharding::meaning::held(s, rank).unwrap();
             held.into_iter()

@@ -241,7 +241,7 @@ fn moving_axes(from: &Sharding, to: &Sharding, replicas: bool) -> Few<SubAxis, 4
         mine.sort();
         mine.dedup();
         if mine.windows(2).any(|w| !w[0].nests_beside(w[1])) {
-            axes.push(mesh.whole(axis));
+            axes.push(mesh.known_whole(axis));
         } else {
             axes.extend(mine);
         }
@@ -257,5 +257,5 @@ fn span_of(a: &Mesh, b: &Mesh) -> Result<GroupPattern, Error> {
 }
 
 fn all_axes(mesh: &Mesh) -> Few<SubAxis, 4> {
-    mesh.sub_axes_of((0..mesh.axes().len()).map(|a| mesh.mode(mesh.whole(a))))
+    mesh.sub_axes_of(mesh.whole_axes().map(|a| mesh.known_mode(a)))
 }

@@ -151,7 +151,7 @@ impl<'a> Network<'a> {
     pub(crate) fn inner(&self, subs: &[SubAxis]) -> Few<SubAxis, 4> {
         let cuts = self.cuts();
         let mut inner: Modes<At> = Modes::new();
-        for whole in subs.iter().map(|&s| self.mesh.mode(s)) {
+        for whole in subs.iter().map(|&s| self.mesh.known_mode(s)) {
             let inside = |c: &&At| c.axis() == whole.stride.axis() && c.step() > whole.stride.step();
             let mut ends: SmallVec<[i64; 8]> = cuts.iter().filter(inside).map(|c| c.step()).collect();
             ends.sort_unstable_by(|a, b| b.cmp(a));

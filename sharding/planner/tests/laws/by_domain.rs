@@ -56,7 +56,10 @@ fn missing(plan: &Plan, node: usize) -> Vec<usize> {
             let mut at = vec![0usize];
             for dim in 0..s.shape().len() {
                 let extent = s.shape()[dim];
-                at = at.iter().flat_map(|&a| region.indices(dim).map(move |i| a * extent + i)).collect();
+                at = at
+                    .iter()
+                    .flat_map(|&a| region.indices(dim).unwrap().map(move |i| a * extent + i))
+                    .collect();
             }
             for i in at {
                 marks[i] = true;

@@ -435,7 +435,7 @@ fn order_dependent(s: &Sharding) -> Vec<Vec<f64>> {
         .map(|rank| {
             let c = s.mesh().coordinate(rank).unwrap();
             let term = s.partial().iter().fold(0, |t, p| {
-                t * p.sub.size + p.sub.digit(c[p.sub.axis], s.mesh().axes()[p.sub.axis].size())
+                t * p.sub.size + p.sub.known_digit(c[p.sub.axis], s.mesh().axes()[p.sub.axis].size())
             });
             let value = |e: usize| {
                 let mut random = Random((e * 31 + term * 1009 + 7) as u64);
