@@ -87,6 +87,11 @@ pub enum Error {
         /// The reason, with the values.
         reason: String,
     },
+    /// What has no gradient.
+    NoGradient {
+        /// What has none, and the way out.
+        reason: String,
+    },
     /// A notation that cannot hold this sharding.
     NotExpressible {
         /// The notation.
@@ -147,6 +152,7 @@ impl Error {
             Error::DimCount { .. } => "dim_count",
             Error::Placement { .. } => "placement",
             Error::Uneven { .. } => "uneven",
+            Error::NoGradient { .. } => "no_gradient",
             Error::NotExpressible { .. } => "not_expressible",
             Error::TooFragmented { .. } => "too_fragmented",
             Error::View { .. } => "view",
@@ -175,6 +181,7 @@ impl fmt::Display for Error {
             | Error::NotALayout { reason }
             | Error::Placement { reason }
             | Error::Uneven { reason }
+            | Error::NoGradient { reason }
             | Error::View { reason }
             | Error::Meaningless { reason } => f.write_str(reason),
             Error::NoSuchRank { rank, mesh } => write!(f, "rank {rank} is not in {}", named(mesh)),

@@ -11,4 +11,5 @@ mod prefixes;
 mod recipes;
 mod shardings;
 mod texts;
+mod types;
 mod views;

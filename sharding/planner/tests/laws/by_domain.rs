@@ -4,8 +4,8 @@ use reshard_kernels::DType;
 use reshard_planner::{Objective, Plan, Planner, StepOp, Topology};
 use reshard_sharding::meaning::meaning;
 use reshard_sharding::{Mesh, Sharding};
-use reshard_test_support::interpreter::{run, shards_of};
-use reshard_test_support::{Sweep, slower};
+use reshard_test_support::interpreter::run;
+use reshard_test_support::{Sweep, shards_of, slower};
 
 /// Nodes of 8 ranks.
 const NODE: usize = 8;

@@ -10,8 +10,8 @@ use quickcheck::{Arbitrary, Gen};
 use reshard_planner::{Objective, Plan, Planner, Topology};
 use reshard_sharding::meaning::meaning;
 use reshard_sharding::{Mesh, Sharding};
-use reshard_test_support::interpreter::{bound_by_regions, run, shards_of};
-use reshard_test_support::{Random, Sweep, placements, shardings, slower};
+use reshard_test_support::interpreter::{bound_by_regions, run};
+use reshard_test_support::{Random, Sweep, placements, shardings, shards_of, slower};
 
 /// Nodes of two ranks, with the figures of `h100`: small meshes have two levels.
 fn pairs_of_ranks() -> Topology {

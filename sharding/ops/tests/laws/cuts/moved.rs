@@ -10,7 +10,8 @@ use reshard_sharding::{Mesh, Placement, ReduceOp, Sharding};
 
 use super::brought::registry;
 use super::definition::lists;
-use reshard_test_support::interpreter::{bound_by_regions, run, shards_of};
+use reshard_test_support::interpreter::{bound_by_regions, run};
+use reshard_test_support::shards_of;
 
 fn sharding(mesh: &Mesh, shape: &[usize], text: &str) -> Sharding {
     Sharding::parse_with(&registry(), mesh, shape, text)
