@@ -242,8 +242,9 @@ impl Mesh {
         if self.table().is_some() {
             return self.listed_groups(&modes);
         }
+        let pattern = self.group_of_modes(&modes)?;
         let firsts = self.group(&self.complement(&modes))?;
-        ProcessGroups::new(self.group_of_modes(&modes)?, firsts, self.lowest())
+        ProcessGroups::new(pattern, firsts, self.lowest())
     }
 
     /// The groups of whole axes, by name, in any order.
