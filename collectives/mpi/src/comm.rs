@@ -9,7 +9,7 @@ use mpi::environment::Universe;
 use mpi::ffi::MPI_Comm;
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::AsRaw;
-use reshard_collectives::{Communicator, Error, Exchange, Hop, Place, Trace};
+use reshard_collectives::{Communicator, Error, Exchange, Hop, Place, Trace, zeros};
 
 use crate::exchange::{Starts, carry_out, staging_bytes};
 use crate::groups::{Groups, meet};
@@ -179,6 +179,7 @@ impl Comm {
             let bytes = receive.bytes() as u64;
             let hop = Hop { step: exchange.step(), receiver: self.rank, sender: receive.peer() };
             self.trace.record_received(hop, bytes);
+            self.trace.record_messages(hop, 1);
         }
         Ok(())
     }
@@ -210,7 +211,7 @@ impl Communicator for Comm {
     }
 
     fn allocate(&self, bytes: usize) -> Result<Vec<u8>, Error> {
-        Ok(vec![0; bytes])
+        zeros(self.rank, bytes)
     }
 
     fn staging_bytes(&self, exchange: &Exchange) -> Result<usize, Error> {

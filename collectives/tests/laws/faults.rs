@@ -129,7 +129,7 @@ fn a_rank_that_never_comes_to_a_barrier_is_named() {
                 if comm.rank() == missing {
                     std::thread::sleep(stall);
                 }
-                Ok(checked)
+                Ok::<_, Error>(checked)
             });
             let failed = checked.iter().flatten().find_map(|checked| checked.as_ref().err());
             assert_eq!(failed, None);

@@ -17,6 +17,8 @@ use crate::launch::{Job, Outcome};
 const FOLDER: &str = "RESHARD_MPI_FOLDER";
 /// How long ranks wait for each other in these jobs.
 const TIME_OUT: Duration = Duration::from_secs(2);
+/// And for each other to start, where one is struck before it has.
+pub(crate) const START: Duration = Duration::from_secs(5);
 /// What starting, aborting and a busy machine may take on top.
 const SLACK: Duration = Duration::from_secs(15);
 
