@@ -6,6 +6,7 @@ mod batches;
 mod contract;
 mod faults;
 mod large;
+mod lies;
 #[allow(unreachable_pub, dead_code, reason = "the module of an example")]
 #[path = "../../../examples/own_communicator/mailbox.rs"]
 mod mailbox;

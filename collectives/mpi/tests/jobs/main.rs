@@ -67,6 +67,16 @@ fn a_stalled_rank_ends_the_job() {
 }
 
 #[test]
+fn a_killed_launcher_ends_the_ranks() {
+    faults::strike_the_launcher();
+}
+
+#[test]
+fn a_launcher_that_is_stuck_ends_with_its_ranks() {
+    faults::strike_with_a_stuck_launcher();
+}
+
+#[test]
 fn a_rank_that_panics_ends_the_job() {
     faults::fails(3, "panicking", "planted");
 }
