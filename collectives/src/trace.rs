@@ -337,7 +337,7 @@ impl Recorder {
     /// Counts what a peer gave. Requires a step that was reserved.
     pub(crate) fn received(&mut self, step: usize, peer: usize, bytes: u64) {
         if let Some(step) = self.step(step) {
-            step.received[peer] += bytes;
+            step.received[peer] = step.received[peer].saturating_add(bytes);
             step.messages[peer] += 1;
         }
     }

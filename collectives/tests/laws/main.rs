@@ -14,4 +14,6 @@ mod messages;
 mod native;
 mod norms;
 mod pair;
+mod phases;
+mod scratch;
 mod soak;

@@ -3,6 +3,7 @@
 
 mod balance;
 mod facts;
+mod meanings;
 mod meshes;
 mod notations;
 mod permuted;
