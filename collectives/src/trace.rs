@@ -311,7 +311,7 @@ pub(crate) struct Recorder {
 /// What one rank counts in a step, by peer.
 #[derive(Clone, Debug, Default)]
 struct Step {
-    step: usize,
+    index: usize,
     received: Vec<u64>,
     sent: Vec<u64>,
     messages: Vec<u64>,
@@ -324,14 +324,14 @@ impl Recorder {
 
     /// Makes room for a step.
     pub(crate) fn reserve(&mut self, step: usize) {
-        if self.steps.iter().all(|known| known.step != step) {
+        if self.steps.iter().all(|known| known.index != step) {
             let counts = || vec![0; self.world];
-            self.steps.push(Step { step, received: counts(), sent: counts(), messages: counts() });
+            self.steps.push(Step { index: step, received: counts(), sent: counts(), messages: counts() });
         }
     }
 
     fn step(&mut self, step: usize) -> Option<&mut Step> {
-        self.steps.iter_mut().find(|known| known.step == step)
+        self.steps.iter_mut().find(|known| known.index == step)
     }
 
     /// Counts what a peer gave. Requires a step that was reserved.
@@ -353,9 +353,9 @@ impl Recorder {
     pub(crate) fn take(&mut self) -> Trace {
         let mut trace = Trace::default();
         let rank = self.rank;
-        for Step { step, received, sent, messages } in &mut self.steps {
-            let from = |sender: usize| Hop { step: *step, receiver: rank, sender };
-            let to = |receiver: usize| Hop { step: *step, receiver, sender: rank };
+        for Step { index, received, sent, messages } in &mut self.steps {
+            let from = |sender: usize| Hop { step: *index, receiver: rank, sender };
+            let to = |receiver: usize| Hop { step: *index, receiver, sender: rank };
             for (peer, bytes) in received.iter_mut().enumerate() {
                 trace.record_received(from(peer), std::mem::take(bytes));
             }
