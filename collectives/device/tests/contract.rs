@@ -90,3 +90,12 @@ fn a_rank_that_stalls_panics_or_fails_is_named_by_all_others() {
         world.plant([]);
     }
 }
+
+#[test]
+fn memory_and_ranks_that_there_are_not_are_errors() {
+    for ranks in [0, 1 << 40, usize::MAX] {
+        assert_eq!(DeviceWorld::new(Simulated::new(), ranks).err().unwrap().kind(), "threads");
+    }
+    let results = DeviceWorld::new(Simulated::new(), 1).unwrap().run(|comm| comm.allocate(1 << 62).map(drop));
+    assert_eq!(results[0].as_ref().unwrap_err().kind(), "engine");
+}
