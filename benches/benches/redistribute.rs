@@ -24,7 +24,7 @@ fn timed(
         for _ in 0..iterations {
             (_, end) = call(&mut ready, comm)?;
         }
-        Ok((begin, end))
+        Ok::<_, Error>((begin, end))
     });
     let spans: Vec<Span> = results.into_iter().map(|result| result.expect("a run without failure")).collect();
     Duration::from_secs_f64(seconds(spans.iter().copied()) * iterations as f64 / (iterations + 1) as f64)

@@ -1,5 +1,9 @@
 //! Several tensors redistributed together.
 
+use std::borrow::Cow;
+use std::ops::Deref;
+use std::sync::Arc;
+
 use reshard_planner::Plan;
 use reshard_sharding::Sharding;
 
@@ -20,7 +24,7 @@ const ALIGNMENT: usize = 64;
 ///
 /// ```
 /// use reshard_kernels::DType;
-/// use reshard_collectives::{Batch, Communicator, threads::World};
+/// use reshard_collectives::{Batch, Communicator, Error, threads::World};
 /// use reshard_sharding::{Mesh, Sharding};
 /// use reshard_planner::Planner;
 ///
@@ -37,23 +41,102 @@ const ALIGNMENT: usize = 64;
 ///     assert_eq!(compiled.exchanges().len(), 1);
 ///     let (mut source, mut target) = (vec![0; batch.source_bytes()], vec![0; batch.target_bytes()]);
 ///     let mine = if comm.rank() == 0 { [1, 2] } else { [3, 4] };
-///     source[batch.source_start(weight)..][..2].copy_from_slice(&mine);
-///     source[batch.source_start(bias)..][..2].copy_from_slice(&mine);
+///     source[batch.source_start(weight)?..][..2].copy_from_slice(&mine);
+///     source[batch.source_start(bias)?..][..2].copy_from_slice(&mine);
 ///     let mut scratch = compiled.scratch(comm)?;
 ///     compiled.run(comm, &source, &mut target, &mut scratch)?;
-///     let start = batch.target_start(bias);
-///     Ok((target[..2].to_vec(), target[start..start + 4].to_vec()))
+///     let start = batch.target_start(bias)?;
+///     Ok::<_, Error>((target[..2].to_vec(), target[start..start + 4].to_vec()))
 /// });
 /// assert_eq!(results[0], Ok((vec![1, 3], vec![1, 2, 3, 4])));
 /// assert_eq!(results[1], Ok((vec![2, 4], vec![1, 2, 3, 4])));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// Plans that are owned or shared live in the batch, which a struct can then keep:
+///
+/// ```
+/// # use reshard_collectives::{Batch, Error};
+/// # use reshard_planner::Plan;
+/// struct Model {
+///     weights: Batch<'static>,
+/// }
+/// # let _ = |plan: Plan, shared: std::sync::Arc<Plan>| {
+/// let mut weights = Batch::new();
+/// weights.add(plan)?;
+/// weights.add(shared)?;
+/// let model = Model { weights };
+/// # let _ = model.weights.len();
+/// # Ok::<(), Error>(())
+/// # };
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Batch<'a> {
-    tensors: Vec<Tensor<'a>>,
+    tensors: Vec<Placed<'a>>,
     source_bytes: usize,
     target_bytes: usize,
     scratch_bytes: usize,
+}
+
+/// A tensor of a batch, and where it lies in the buffers; offsets in bytes.
+#[derive(Clone, Debug)]
+struct Placed<'a> {
+    plan: PlanRef<'a>,
+    source: Cow<'a, BufferLayout>,
+    target: Cow<'a, BufferLayout>,
+    source_start: usize,
+    target_start: usize,
+    scratch_start: usize,
+}
+
+/// A plan that is borrowed, or one that is shared and lives as long as its users: a [`Batch`] of those has no lifetime.
+#[derive(Clone, Debug)]
+pub enum PlanRef<'a> {
+    /// Borrowed.
+    Borrowed(&'a Plan),
+    /// Shared.
+    Shared(Arc<Plan>),
+}
+
+impl Deref for PlanRef<'_> {
+    type Target = Plan;
+
+    fn deref(&self) -> &Plan {
+        match self {
+            PlanRef::Borrowed(plan) => plan,
+            PlanRef::Shared(plan) => plan,
+        }
+    }
+}
+
+impl<'a> From<&'a Plan> for PlanRef<'a> {
+    fn from(plan: &'a Plan) -> Self {
+        PlanRef::Borrowed(plan)
+    }
+}
+
+impl From<Plan> for PlanRef<'_> {
+    fn from(plan: Plan) -> Self {
+        PlanRef::Shared(Arc::new(plan))
+    }
+}
+
+impl From<Arc<Plan>> for PlanRef<'_> {
+    fn from(plan: Arc<Plan>) -> Self {
+        PlanRef::Shared(plan)
+    }
+}
+
+impl<'a> From<&'a BufferLayout> for Cow<'a, BufferLayout> {
+    fn from(layout: &'a BufferLayout) -> Self {
+        Cow::Borrowed(layout)
+    }
+}
+
+impl From<BufferLayout> for Cow<'_, BufferLayout> {
+    fn from(layout: BufferLayout) -> Self {
+        Cow::Owned(layout)
+    }
 }
 
 impl<'a> Batch<'a> {
@@ -64,23 +147,24 @@ impl<'a> Batch<'a> {
 
     /// Adds a tensor with dense row-major buffers behind those that are there already, and returns its index.
     ///
-    /// Errors: [`Error::Kernel`] for sizes that overflow.
-    pub fn add(&mut self, plan: &'a Plan) -> Result<usize, Error> {
+    /// The plan is borrowed, owned or shared. Errors: [`Error::Kernel`] for sizes that overflow.
+    pub fn add(&mut self, plan: impl Into<PlanRef<'a>>) -> Result<usize, Error> {
         let (source, target) = (aligned(self.source_bytes)?, aligned(self.target_bytes)?);
-        self.add_at(plan, (&BufferLayout::RowMajor, source), (&BufferLayout::RowMajor, target))
+        self.add_at(plan, (BufferLayout::RowMajor, source), (BufferLayout::RowMajor, target))
     }
 
     /// Adds a tensor whose source and target lie in memory like this and begin at these bytes, on every rank; returns its
     /// index.
     ///
     /// Requires that targets do not overlap, and the same calls on every rank. Errors: as [`add`](Batch::add), and
-    /// [`Error::Memory`] for a beginning inside of an item.
+    /// [`Error::Memory`] for a beginning inside of an item. What fails adds nothing.
     pub fn add_at(
         &mut self,
-        plan: &'a Plan,
-        (source, source_start): (&'a BufferLayout, usize),
-        (target, target_start): (&'a BufferLayout, usize),
+        plan: impl Into<PlanRef<'a>>,
+        (source, source_start): (impl Into<Cow<'a, BufferLayout>>, usize),
+        (target, target_start): (impl Into<Cow<'a, BufferLayout>>, usize),
     ) -> Result<usize, Error> {
+        let (plan, source, target) = (plan.into(), source.into(), target.into());
         let item = plan.item_bytes();
         for start in [source_start, target_start] {
             if !start.is_multiple_of(item) {
@@ -89,13 +173,13 @@ impl<'a> Batch<'a> {
             }
         }
         let scratch_start = aligned(self.scratch_bytes)?;
-        let source_end = end(source_start, most_elements(plan.from(), source), item)?;
-        let target_end = end(target_start, most_elements(plan.to(), target), item)?;
+        let source_end = end(source_start, most_elements(plan.from(), &source), item)?;
+        let target_end = end(target_start, most_elements(plan.to(), &target), item)?;
         let scratch = usize::try_from(plan.max_shard_bytes()).unwrap_or(usize::MAX);
         self.scratch_bytes = end(scratch_start, scratch, 1)?;
         self.source_bytes = self.source_bytes.max(source_end);
         self.target_bytes = self.target_bytes.max(target_end);
-        self.tensors.push(Tensor { plan, source, target, source_start, target_start, scratch_start });
+        self.tensors.push(Placed { plan, source, target, source_start, target_start, scratch_start });
         Ok(self.tensors.len() - 1)
     }
 
@@ -109,14 +193,18 @@ impl<'a> Batch<'a> {
         self.tensors.is_empty()
     }
 
-    /// The byte of the source at which a tensor begins. Requires an index below [`len`](Batch::len).
-    pub fn source_start(&self, tensor: usize) -> usize {
-        self.tensors[tensor].source_start
+    fn tensor(&self, tensor: usize) -> Result<&Placed<'a>, Error> {
+        self.tensors.get(tensor).ok_or(Error::NoTensor { tensor, tensors: self.tensors.len() })
     }
 
-    /// The byte of the target at which a tensor begins. Requires an index below [`len`](Batch::len).
-    pub fn target_start(&self, tensor: usize) -> usize {
-        self.tensors[tensor].target_start
+    /// The byte of the source at which a tensor begins. Errors: [`Error::NoTensor`].
+    pub fn source_start(&self, tensor: usize) -> Result<usize, Error> {
+        Ok(self.tensor(tensor)?.source_start)
+    }
+
+    /// The byte of the target at which a tensor begins. Errors: [`Error::NoTensor`].
+    pub fn target_start(&self, tensor: usize) -> Result<usize, Error> {
+        Ok(self.tensor(tensor)?.target_start)
     }
 
     /// Bytes of a source that is large enough on every rank.
@@ -129,17 +217,37 @@ impl<'a> Batch<'a> {
         self.target_bytes
     }
 
-    /// The plan of a tensor. Requires an index below [`len`](Batch::len).
-    pub fn plan(&self, tensor: usize) -> &'a Plan {
-        self.tensors[tensor].plan
+    /// The plan of a tensor. Errors: [`Error::NoTensor`].
+    pub fn plan(&self, tensor: usize) -> Result<&Plan, Error> {
+        Ok(&self.tensor(tensor)?.plan)
+    }
+
+    /// The plans of all tensors, in order.
+    pub fn plans(&self) -> impl ExactSizeIterator<Item = &Plan> {
+        self.tensors.iter().map(|tensor| &*tensor.plan)
+    }
+
+    /// Whether all tensors have dense row-major buffers.
+    pub(crate) fn is_row_major(&self) -> bool {
+        let dense = |layout: &BufferLayout| *layout == BufferLayout::RowMajor;
+        self.tensors.iter().all(|tensor| dense(&tensor.source) && dense(&tensor.target))
     }
 
     /// Compiles all tensors for a rank. Steps of its [`exchanges`](Compiled::exchanges) are rounds: round `i` has the
     /// `i`-th phases of all tensors.
     ///
-    /// Errors: as [`Compiled::with_layouts`]; [`Error::NotInPlan`] if the rank has a part in none of them.
+    /// Errors: as [`Compiled::with_layouts`]; [`Error::NotInPlan`] if the rank has a part in none of them;
+    /// [`Error::NoTensor`] if there are none.
     pub fn compile(&self, rank: usize) -> Result<Compiled, Error> {
-        Compiled::of_tensors(rank, &self.tensors)
+        self.tensor(0)?;
+        Compiled::of_tensors(rank, &self.tensors.iter().map(Placed::tensor).collect::<Vec<_>>())
+    }
+}
+
+impl Placed<'_> {
+    fn tensor(&self) -> Tensor<'_> {
+        let Placed { ref plan, ref source, ref target, source_start, target_start, scratch_start } = *self;
+        Tensor { plan, source, target, source_start, target_start, scratch_start }
     }
 }
 

@@ -97,10 +97,18 @@ impl Exchange {
 }
 
 impl Error {
-    /// What an engine says that cannot go on after a failure, from then on.
+    /// What an engine's rank says that cannot go on after this failure, from then on.
+    ///
+    /// ```
+    /// use reshard_collectives::Error;
+    /// let first = Error::RankFailed { rank: 2, reason: "it left".to_string(), place: None };
+    /// assert_eq!(first.again(0, None).to_string(), "rank 2 failed (it left)");
+    /// assert_eq!(first.again(0, None).again(0, None), first);
+    /// ```
     #[must_use]
     pub fn again(&self, rank: usize, place: Option<Place>) -> Error {
-        Error::RankFailed { rank, reason: self.to_string(), place }
+        let (rank, reason) = self.cause(rank);
+        Error::RankFailed { rank, reason, place }
     }
 }
 

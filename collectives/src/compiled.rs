@@ -7,14 +7,15 @@ use reshard_planner::{Phase, Plan, StepOp};
 
 use crate::fingerprint::Fingerprint;
 use crate::lower::{self, Buffer, Stage, Tensor};
-use crate::{BufferLayout, Communicator, Error, Exchange};
+use crate::scratch::Lent;
+use crate::{BufferLayout, Communicator, Error, Exchange, Place, Scratch};
 
 /// What one rank does to carry out a plan: compiled once, run many times, by any engine.
 ///
 /// Compiling takes microseconds and does not depend on the tensor's size. Running neither plans nor allocates.
 ///
 /// ```
-/// use reshard_collectives::{Compiled, threads::World};
+/// use reshard_collectives::{Compiled, Error, threads::World};
 /// use reshard_kernels::DType;
 /// use reshard_sharding::{Mesh, Sharding};
 /// use reshard_planner::Planner;
@@ -33,7 +34,7 @@ use crate::{BufferLayout, Communicator, Error, Exchange};
 ///     for _ in 0..3 {
 ///         compiled.run(comm, &shards[comm.rank()], &mut target, &mut scratch)?;
 ///     }
-///     Ok(target)
+///     Ok::<_, Error>(target)
 /// });
 /// assert_eq!(results[0].as_deref(), Ok(&[0, 2, 4, 6][..]));
 /// assert_eq!(results[1].as_deref(), Ok(&[1, 3, 5, 7][..]));
@@ -49,14 +50,6 @@ pub struct Compiled {
     first_bytes: usize,
     second_bytes: usize,
     stages: Vec<Stage>,
-}
-
-/// The scratch buffers of one rank for one compiled plan, of the engine's own memory.
-#[derive(Debug)]
-pub struct Scratch<Owned> {
-    first: Owned,
-    second: Owned,
-    staging: Owned,
 }
 
 impl Compiled {
@@ -178,12 +171,24 @@ impl Compiled {
     }
 
     /// Makes sure that all ranks mean the same plan, and allocates what [`run`](Compiled::run) needs besides source and
-    /// target, in the engine's memory.
+    /// target, in the engine's memory: new scratch that this plan [reserves](Compiled::reserve).
+    pub fn scratch<C: Communicator + ?Sized>(&self, comm: &mut C) -> Result<Scratch<C::Owned>, Error> {
+        let mut scratch = Scratch::new();
+        self.reserve(comm, &mut scratch)?;
+        Ok(scratch)
+    }
+
+    /// Makes sure that all ranks mean the same plan, and that scratch, which other plans of this rank may use too, has what
+    /// [`run`](Compiled::run) needs besides source and target.
     ///
     /// Requires that all ranks of the plan call it together, as they do [`run`](Compiled::run); from then on nothing is
     /// compared any more. Errors: [`Error::Mismatch`] on every rank that shares a group with one that means another
     /// plan, before anything has moved; the engine's.
-    pub fn scratch<C: Communicator + ?Sized>(&self, comm: &mut C) -> Result<Scratch<C::Owned>, Error> {
+    pub fn reserve<C: Communicator + ?Sized>(
+        &self,
+        comm: &mut C,
+        scratch: &mut Scratch<C::Owned>,
+    ) -> Result<(), Error> {
         if comm.rank() != self.rank {
             return Err(Error::NotInPlan { rank: comm.rank() });
         }
@@ -201,17 +206,25 @@ impl Compiled {
                 staging = staging.max(comm.staging_bytes(exchange)?);
             }
         }
-        Ok(Scratch {
-            first: comm.allocate(self.first_bytes)?,
-            second: comm.allocate(self.second_bytes)?,
-            staging: comm.allocate(staging)?,
-        })
+        scratch.grow([self.first_bytes, self.second_bytes, staging], |bytes| comm.allocate(bytes))
+    }
+
+    /// The buffers of a scratch that was reserved and is large enough.
+    fn lend<'s, Owned>(&self, scratch: &'s mut Scratch<Owned>) -> Result<Lent<'s, Owned>, Error> {
+        let lent = scratch.lend(self.rank, self.scratch_bytes())?;
+        let place = || {
+            self.stages
+                .first()
+                .map_or(Place { step: None, group: vec![self.rank] }, |first| first.exchange.place())
+        };
+        lent.ok_or_else(|| Error::NotAgreed { rank: self.rank, place: place() })
     }
 
     /// Carries the plan out: `target` becomes this rank's shard of the plan's target sharding.
     ///
-    /// Requires that all ranks of the plan run it together, and scratch from [`Compiled::scratch`]. Neither plans nor
-    /// allocates. Errors: the engine's, see [`Communicator`]; the target's contents are unspecified then.
+    /// Requires that all ranks of the plan run it together, and scratch that it has [reserved](Compiled::reserve). Neither plans
+    /// nor allocates. Errors: [`Error::NotAgreed`] for scratch that nobody has reserved; [`Error::Buffer`], which names the
+    /// buffer that is too short; the engine's, see [`Communicator`]; the target's contents are unspecified then.
     pub fn run<C: Communicator + ?Sized>(
         &self,
         comm: &mut C,
@@ -219,7 +232,7 @@ impl Compiled {
         target: &mut C::Buffer,
         scratch: &mut Scratch<C::Owned>,
     ) -> Result<(), Error> {
-        let Scratch { first, second, staging } = scratch;
+        let [first, second, staging] = self.lend(scratch)?;
         let staging = staging.borrow_mut();
         for stage in &self.stages {
             let whole = |stage: &Stage| stage.whole.as_ref().is_some_and(|whole| comm.all_reduces(&whole.1));
@@ -266,7 +279,7 @@ impl Compiled {
     /// Carries the plan out in one buffer, which begins as the source and ends as the target.
     ///
     /// ```
-    /// use reshard_collectives::{Communicator, Compiled, threads::World};
+    /// use reshard_collectives::{Communicator, Compiled, Error, threads::World};
     /// use reshard_kernels::DType;
     /// use reshard_sharding::{Mesh, Sharding};
     /// use reshard_planner::Planner;
@@ -280,7 +293,7 @@ impl Compiled {
     ///     let mut scratch = compiled.scratch(comm)?;
     ///     let mut buffer = vec![1 + comm.rank() as u8; compiled.in_place_bytes()];
     ///     compiled.run_in_place(comm, &mut buffer, &mut scratch)?;
-    ///     Ok(buffer)
+    ///     Ok::<_, Error>(buffer)
     /// });
     /// assert_eq!(results, [Ok(vec![3; 4]), Ok(vec![3; 4])]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -298,7 +311,7 @@ impl Compiled {
             let message = "it reads the source while it writes the target, and needs two buffers".to_string();
             return Err(Error::Phase { step: 0, message });
         }
-        let Scratch { first, second, staging } = scratch;
+        let [first, second, staging] = self.lend(scratch)?;
         let staging = staging.borrow_mut();
         for stage in &self.stages {
             let exchange = &stage.exchange;

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use reshard_kernels::DType;
+
 /// Where something happened: the step of a plan, or a meeting, and the ranks that take part in it with the rank that tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -74,12 +76,19 @@ pub enum Error {
     Buffer {
         /// The rank.
         rank: usize,
-        /// `source`, `target` or `scratch`.
+        /// `source`, `target`, `first scratch buffer`, `second scratch buffer`, `staging` or `message`.
         which: &'static str,
         /// Bytes that are needed.
         needed: usize,
         /// Bytes that are there.
         given: usize,
+    },
+    /// Shards of another type than the plan's.
+    DType {
+        /// The type of the plan's elements.
+        needed: DType,
+        /// The type of the shards' items.
+        given: DType,
     },
     /// Not one shard for every rank.
     ShardCount {
@@ -94,6 +103,13 @@ pub enum Error {
         needed: usize,
         /// Lists given.
         given: usize,
+    },
+    /// A tensor that the batch does not have.
+    NoTensor {
+        /// The index that was asked for.
+        tensor: usize,
+        /// Tensors of the batch.
+        tensors: usize,
     },
     /// The engine has too few ranks for the plan.
     WorldTooSmall {
@@ -192,7 +208,11 @@ impl Error {
             Error::Layout(_) | Error::Memory { .. } => "memory",
             Error::Parse { .. } => "parse",
             Error::NotInPlan { .. } | Error::WorldTooSmall { .. } | Error::Group { .. } => "rank",
-            Error::Buffer { .. } | Error::ShardCount { .. } | Error::TensorCount { .. } => "buffer",
+            Error::Buffer { .. }
+            | Error::ShardCount { .. }
+            | Error::TensorCount { .. }
+            | Error::NoTensor { .. } => "buffer",
+            Error::DType { .. } => "dtype",
             Error::Phase { .. } => "phase",
             Error::RankFailed { .. } | Error::Panicked { .. } | Error::Planted { .. } => "rank_failed",
             Error::TimedOut { .. } => "timed_out",
@@ -201,6 +221,40 @@ impl Error {
             Error::Trace { .. } => "trace",
             Error::Threads { .. } => "threads",
             Error::Engine { .. } => "engine",
+        }
+    }
+
+    /// The rank that failed and what happened to it, for those who are told by a `rank` that got this error.
+    ///
+    /// Of what that rank was told itself this is the first cause: an error never stands in itself.
+    pub(crate) fn cause(&self, rank: usize) -> (usize, String) {
+        match self {
+            Error::RankFailed { rank, reason, .. } => (*rank, reason.clone()),
+            Error::Panicked { rank, message } => (*rank, format!("it panicked: {message}")),
+            Error::TimedOut { rank, place, after } => {
+                (*rank, format!("it did not come to {place} within {after:?}"))
+            }
+            Error::Mismatch { rank, place } => (*rank, format!("it carries out another plan in {place}")),
+            Error::Planted { rank, step } => (*rank, format!("a failure was planted in step {step}")),
+            Error::Sharding(_)
+            | Error::Planner(_)
+            | Error::Kernel(_)
+            | Error::Layout(_)
+            | Error::NotInPlan { .. }
+            | Error::Group { .. }
+            | Error::Memory { .. }
+            | Error::Parse { .. }
+            | Error::Buffer { .. }
+            | Error::DType { .. }
+            | Error::ShardCount { .. }
+            | Error::TensorCount { .. }
+            | Error::NoTensor { .. }
+            | Error::WorldTooSmall { .. }
+            | Error::Phase { .. }
+            | Error::NotAgreed { .. }
+            | Error::Trace { .. }
+            | Error::Threads { .. }
+            | Error::Engine { .. } => (rank, self.to_string()),
         }
     }
 
@@ -221,8 +275,10 @@ impl Error {
             | Error::Memory { .. }
             | Error::Parse { .. }
             | Error::Buffer { .. }
+            | Error::DType { .. }
             | Error::ShardCount { .. }
             | Error::TensorCount { .. }
+            | Error::NoTensor { .. }
             | Error::WorldTooSmall { .. }
             | Error::Phase { .. }
             | Error::NotAgreed { .. }
@@ -251,11 +307,20 @@ impl fmt::Display for Error {
             Error::Buffer { rank, which, needed, given } => {
                 write!(f, "the {which} of rank {rank} has {given} bytes but {needed} are needed")
             }
+            Error::DType { needed, given } => {
+                write!(
+                    f,
+                    "the shards are of {given}, and the plan is for {needed}: give its items, or their bytes as u8"
+                )
+            }
             Error::ShardCount { needed, given } => {
                 write!(f, "{given} shards were given but the source mesh has {needed} ranks")
             }
             Error::TensorCount { needed, given } => {
                 write!(f, "shards of {given} tensors were given but the batch has {needed}")
+            }
+            Error::NoTensor { tensor, tensors } => {
+                write!(f, "there is no tensor {tensor} in a batch of {tensors}")
             }
             Error::WorldTooSmall { needed, given } => {
                 write!(f, "the plan needs {needed} ranks but the engine has {given}")

@@ -19,7 +19,7 @@
 //! let to = Sharding::parse(&mesh, &[2, 2], "R,S(1)")?;
 //! let plan = Planner::new().plan(&from, &to, DType::U8)?;
 //!
-//! let (shards, trace) = threads::redistribute(&plan, &[vec![1], vec![2], vec![3], vec![4]])?;
+//! let (shards, trace) = threads::redistribute::<u8>(&plan, &[[1], [2], [3], [4]])?;
 //! assert_eq!(shards, [[1, 3], [2, 4], [1, 3], [2, 4]]);
 //! assert_eq!(trace.received_by(0), plan.received_bytes());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -34,18 +34,22 @@ mod compiled;
 mod error;
 mod exchange;
 mod fingerprint;
+mod item;
 mod lower;
 mod message;
+mod scratch;
 pub mod testing;
 pub mod threads;
 mod trace;
 
-pub use batch::Batch;
+pub use batch::{Batch, PlanRef};
 pub use buffer_layout::BufferLayout;
 pub use collective::{Collective, Reduction, dense_order};
 pub use communicator::Communicator;
-pub use compiled::{Compiled, Scratch};
+pub use compiled::Compiled;
 pub use error::{Error, Place};
 pub use exchange::{Average, Exchange, Fill};
+pub use item::{Item, zeros};
 pub use message::{Move, Piece, Receive, Send};
+pub use scratch::Scratch;
 pub use trace::{Hop, Trace};

@@ -75,7 +75,8 @@ impl Piece {
                 CopySide::Source => mode.stride.0 = stride,
                 CopySide::Target => mode.stride.1 = stride,
             }
-            stride *= mode.extent;
+            // What is so large is refused where the nest is used.
+            stride = stride.saturating_mul(mode.extent);
         }
         match side {
             CopySide::Source => nest.source_offset = 0,

@@ -1,6 +1,8 @@
 //! Bytes that really moved, counted where they land.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::str::FromStr;
 
 use crate::Error;
 
@@ -34,6 +36,28 @@ pub struct Hop {
 ///     "in step 1 rank 1 received 8 bytes from rank 3, which sent 0"
 /// );
 /// ```
+///
+/// # As text
+///
+/// A line for each step and receiver, in this order, with what came from each sender; it parses again:
+///
+/// ```
+/// use reshard_collectives::{Hop, Trace};
+/// let mut trace = Trace::default();
+/// for (sender, bytes, messages) in [(0, 64, 1), (2, 24, 3)] {
+///     let hop = Hop { step: 1, sender, receiver: 1 };
+///     trace.record_received(hop, bytes);
+///     trace.record_sent(hop, 64.min(bytes + 8));
+///     trace.record_messages(hop, messages);
+/// }
+/// let text = "step 1: rank 1 received 88 bytes: 64 from 0, 24 from 2 that sent 32 in 3 messages";
+/// assert_eq!(trace.to_string(), text);
+/// assert_eq!(text.parse(), Ok(trace));
+/// assert_eq!(Trace::default().to_string(), "nothing moved");
+/// # Ok::<(), reshard_collectives::Error>(())
+/// ```
+///
+/// What is usual is not said: that a sender counted the same, and that bytes came in one message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
     received: BTreeMap<Hop, u64>,
@@ -73,12 +97,12 @@ impl Trace {
 
     /// How often any rank took something from another: messages, if the engine sends any.
     pub fn messages(&self) -> u64 {
-        self.messages.values().sum()
+        total(self.messages.values().copied())
     }
 
     /// All bytes that landed anywhere.
     pub fn total(&self) -> u64 {
-        self.received.values().sum()
+        total(self.received.values().copied())
     }
 
     /// Bytes that landed, counted at their receivers, on those hops.
@@ -105,7 +129,8 @@ impl Trace {
     pub fn worst_received(&self) -> u64 {
         let mut totals: BTreeMap<usize, u64> = BTreeMap::new();
         for (hop, bytes) in &self.received {
-            *totals.entry(hop.receiver).or_default() += bytes;
+            let all = totals.entry(hop.receiver).or_default();
+            *all = all.saturating_add(*bytes);
         }
         totals.into_values().max().unwrap_or(0)
     }
@@ -132,22 +157,161 @@ impl Trace {
     }
 }
 
+/// Adds a count that is not zero; what is more than can be counted stays at the most that can.
 fn add(counts: &mut BTreeMap<Hop, u64>, hop: Hop, count: u64) {
     if count > 0 {
-        *counts.entry(hop).or_default() += count;
+        let all = counts.entry(hop).or_default();
+        *all = all.saturating_add(count);
     }
 }
 
 fn sum(counts: &BTreeMap<Hop, u64>, on: impl Fn(&Hop) -> bool) -> u64 {
-    counts.iter().filter(|(hop, _)| on(hop)).map(|(_, count)| count).sum()
+    total(counts.iter().filter(|(hop, _)| on(hop)).map(|(_, count)| *count))
 }
 
-/// One rank's counts while it runs: grows when a step or peer is first seen, and then never again.
+fn total(counts: impl IntoIterator<Item = u64>) -> u64 {
+    counts.into_iter().fold(0, u64::saturating_add)
+}
+
+/// What one hop counts: received, sent, messages.
+type Counts = (u64, u64, u64);
+
+impl Trace {
+    /// All hops of which anything was counted, by step and receiver, the senders ascending.
+    fn by_receiver(&self) -> BTreeMap<(usize, usize), BTreeMap<usize, Counts>> {
+        let mut lines: BTreeMap<(usize, usize), BTreeMap<usize, Counts>> = BTreeMap::new();
+        let hops = self.received.keys().chain(self.sent.keys()).chain(self.messages.keys());
+        for hop in hops {
+            let of = |counts: &BTreeMap<Hop, u64>| counts.get(hop).copied().unwrap_or(0);
+            let counts = (of(&self.received), of(&self.sent), of(&self.messages));
+            lines.entry((hop.step, hop.receiver)).or_default().insert(hop.sender, counts);
+        }
+        lines
+    }
+}
+
+/// Messages of a hop that are not worth a word.
+fn usual(received: u64) -> u64 {
+    u64::from(received > 0)
+}
+
+const NOTHING: &str = "nothing moved";
+
+impl fmt::Display for Trace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines = self.by_receiver();
+        if lines.is_empty() {
+            return f.write_str(NOTHING);
+        }
+        for (i, ((step, receiver), senders)) in lines.iter().enumerate() {
+            let line = if i > 0 { "\n" } else { "" };
+            let bytes = total(senders.values().map(|counts| counts.0));
+            write!(f, "{line}step {step}: rank {receiver} received {bytes} bytes: ")?;
+            for (i, (sender, (received, sent, messages))) in senders.iter().enumerate() {
+                write!(f, "{}{received} from {sender}", if i > 0 { ", " } else { "" })?;
+                if sent != received {
+                    write!(f, " that sent {sent}")?;
+                }
+                if *messages != usual(*received) {
+                    write!(f, " in {messages} messages")?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Trace {
+    type Err = Error;
+
+    /// Reads what a trace prints.
+    fn from_str(text: &str) -> Result<Trace, Error> {
+        let mut trace = Trace::default();
+        if text.trim() == NOTHING {
+            return Ok(trace);
+        }
+        for line in text.lines() {
+            let wrong = |what: &str| Error::Parse { input: line.to_string(), message: what.to_string() };
+            let form = || {
+                wrong(
+                    "a line of a trace is `step 0: rank 1 received 72 bytes: 64 from 0, 8 from 2 that sent 9 in 3 messages`",
+                )
+            };
+            let (step, rest) = after("step ", line)
+                .and_then(|(step, rest)| Some((step, rest.strip_prefix(": ")?)))
+                .ok_or_else(form)?;
+            let (receiver, rest) = after("rank ", rest).ok_or_else(form)?;
+            let (bytes, rest) = after(" received ", rest).ok_or_else(form)?;
+            let hops = rest.strip_prefix(" bytes: ").ok_or_else(form)?;
+            let mut received = Vec::new();
+            let mut last = None;
+            for text in hops.split(", ") {
+                let (sender, (counted, sent, messages)) = one_sender(text).ok_or_else(form)?;
+                if last.is_some_and(|last| last >= sender) {
+                    return Err(wrong("senders are ascending"));
+                }
+                last = Some(sender);
+                if (counted, sent, messages) == (0, 0, 0) {
+                    return Err(wrong("what is listed moved something"));
+                }
+                let hop = Hop { step: step as usize, receiver: receiver as usize, sender };
+                if [&trace.received, &trace.sent, &trace.messages]
+                    .iter()
+                    .any(|counts| counts.contains_key(&hop))
+                {
+                    return Err(wrong("a step and a rank have one line"));
+                }
+                trace.record_received(hop, counted);
+                trace.record_sent(hop, sent);
+                trace.record_messages(hop, messages);
+                received.push(counted);
+            }
+            if total(received) != bytes {
+                return Err(wrong("the bytes of a line are the sum of its parts"));
+            }
+        }
+        if trace == Trace::default() {
+            let message = format!("a trace is lines of what ranks received, or `{NOTHING}`");
+            return Err(Error::Parse { input: text.to_string(), message });
+        }
+        Ok(trace)
+    }
+}
+
+/// The number that follows a word, and the rest; as numbers are printed, without signs and zeros before them.
+fn after<'a>(word: &str, text: &'a str) -> Option<(u64, &'a str)> {
+    let text = text.strip_prefix(word)?;
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let number = &text[..end];
+    let usual = number == "0" || !number.starts_with('0');
+    Some((number.parse().ok().filter(|_| usual)?, &text[end..]))
+}
+
+/// `64 from 0`, perhaps with ` that sent 60` and ` in 3 messages`.
+fn one_sender(text: &str) -> Option<(usize, Counts)> {
+    let (received, rest) = after("", text)?;
+    let (sender, rest) = after(" from ", rest)?;
+    let (sent, rest) = after(" that sent ", rest).unwrap_or((received, rest));
+    let (messages, rest) = match after(" in ", rest) {
+        Some((messages, rest)) => (messages, rest.strip_prefix(" messages")?),
+        None => (usual(received), rest),
+    };
+    rest.is_empty().then_some((usize::try_from(sender).ok()?, (received, sent, messages)))
+}
+
+/// One rank's counts while it runs: grows when a step is first seen, and then never again.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Recorder {
     rank: usize,
     world: usize,
-    /// `[step * world + peer]`
+    /// In the order in which steps were first seen; a plan has few.
+    steps: Vec<Step>,
+}
+
+/// What one rank counts in a step, by peer.
+#[derive(Clone, Debug, Default)]
+struct Step {
+    index: usize,
     received: Vec<u64>,
     sent: Vec<u64>,
     messages: Vec<u64>,
@@ -155,42 +319,52 @@ pub(crate) struct Recorder {
 
 impl Recorder {
     pub(crate) fn new(rank: usize, world: usize) -> Self {
-        Recorder { rank, world, received: Vec::new(), sent: Vec::new(), messages: Vec::new() }
+        Recorder { rank, world, steps: Vec::new() }
     }
 
     /// Makes room for a step.
     pub(crate) fn reserve(&mut self, step: usize) {
-        let needed = (step + 1) * self.world;
-        if self.received.len() < needed {
-            self.received.resize(needed, 0);
-            self.sent.resize(needed, 0);
-            self.messages.resize(needed, 0);
+        if self.steps.iter().all(|known| known.index != step) {
+            let counts = || vec![0; self.world];
+            self.steps.push(Step { index: step, received: counts(), sent: counts(), messages: counts() });
         }
     }
 
-    pub(crate) fn received(&mut self, step: usize, peer: usize, bytes: u64) {
-        self.received[step * self.world + peer] += bytes;
-        self.messages[step * self.world + peer] += 1;
+    fn step(&mut self, step: usize) -> Option<&mut Step> {
+        self.steps.iter_mut().find(|known| known.index == step)
     }
 
+    /// Counts what a peer gave. Requires a step that was reserved.
+    pub(crate) fn received(&mut self, step: usize, peer: usize, bytes: u64) {
+        if let Some(step) = self.step(step) {
+            step.received[peer] = step.received[peer].saturating_add(bytes);
+            step.messages[peer] += 1;
+        }
+    }
+
+    /// Counts what a peer was given. Requires a step that was reserved.
     pub(crate) fn sent(&mut self, step: usize, peer: usize, bytes: u64) {
-        self.sent[step * self.world + peer] += bytes;
+        if let Some(step) = self.step(step) {
+            step.sent[peer] += bytes;
+        }
     }
 
     /// Hands the counts out and starts over at zero, keeping the room.
     pub(crate) fn take(&mut self) -> Trace {
         let mut trace = Trace::default();
-        let (rank, world) = (self.rank, self.world);
-        let from = |i: usize| Hop { step: i / world, receiver: rank, sender: i % world };
-        let to = |i: usize| Hop { step: i / world, receiver: i % world, sender: rank };
-        for (i, bytes) in self.received.iter_mut().enumerate() {
-            trace.record_received(from(i), std::mem::take(bytes));
-        }
-        for (i, count) in self.messages.iter_mut().enumerate() {
-            trace.record_messages(from(i), std::mem::take(count));
-        }
-        for (i, bytes) in self.sent.iter_mut().enumerate() {
-            trace.record_sent(to(i), std::mem::take(bytes));
+        let rank = self.rank;
+        for Step { index, received, sent, messages } in &mut self.steps {
+            let from = |sender: usize| Hop { step: *index, receiver: rank, sender };
+            let to = |receiver: usize| Hop { step: *index, receiver, sender: rank };
+            for (peer, bytes) in received.iter_mut().enumerate() {
+                trace.record_received(from(peer), std::mem::take(bytes));
+            }
+            for (peer, count) in messages.iter_mut().enumerate() {
+                trace.record_messages(from(peer), std::mem::take(count));
+            }
+            for (peer, bytes) in sent.iter_mut().enumerate() {
+                trace.record_sent(to(peer), std::mem::take(bytes));
+            }
         }
         trace
     }
@@ -216,5 +390,57 @@ mod tests {
         trace.record_received(Hop { step: 1, receiver: 0, sender: 1 }, 1);
         assert_eq!(trace.check().unwrap_err().kind(), "trace");
         assert_eq!(recorder.take(), Trace::default());
+    }
+
+    quickcheck::quickcheck! {
+        /// `read(print(trace)) = trace`, and what reads at all prints as it was read.
+        fn a_trace_reads_as_it_prints(hops: Vec<(u8, u8, u8, u16, u16, u16)>, cut: usize, put: char) -> bool {
+            let mut trace = Trace::default();
+            for (step, receiver, sender, received, sent, messages) in hops {
+                let hop = Hop {
+                    step: usize::from(step % 3),
+                    receiver: usize::from(receiver % 3),
+                    sender: usize::from(sender % 3),
+                };
+                trace.record_received(hop, u64::from(received % 3));
+                trace.record_sent(hop, if sent % 2 == 0 { u64::from(received % 3) } else { u64::from(sent) });
+                trace.record_messages(hop, u64::from(messages % 3));
+            }
+            let text = trace.to_string();
+            let mut other: Vec<char> = text.chars().collect();
+            let at = cut % other.len();
+            other[at] = put;
+            let other: String = other.into_iter().collect();
+            let reads = other.parse::<Trace>().map_or(true, |read| read.to_string().parse() == Ok(read));
+            text.parse() == Ok(trace) && reads
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_no_trace_says_what_one_is() {
+        for text in [
+            "",
+            "step 0",
+            "step 0: rank 1 received 2 bytes: ",
+            "step 0: rank 1 received 2 bytes: 1 from 0",
+            "step 0: rank 1 received 2 bytes: 1 from 2, 1 from 0",
+            "step 0: rank 1 received 0 bytes: 0 from 2",
+            "step 0: rank 1 received 1 bytes: 1 from 2\nstep 0: rank 1 received 1 bytes: 1 from 2",
+            "step 99999999999999999999: rank 1 received 1 bytes: 1 from 2",
+        ] {
+            assert_eq!(text.parse::<Trace>().unwrap_err().kind(), "parse", "{text}");
+        }
+    }
+
+    #[test]
+    fn counts_stay_at_the_most_that_can_be_counted() {
+        let mut trace = Trace::default();
+        for sender in [0, 2, 2] {
+            trace.record_received(Hop { step: 0, receiver: 1, sender }, u64::MAX);
+        }
+        assert_eq!(
+            (trace.total(), trace.worst_received(), trace.received_by(1)),
+            (u64::MAX, u64::MAX, u64::MAX)
+        );
     }
 }

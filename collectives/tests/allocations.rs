@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use reshard_collectives::threads::World;
-use reshard_collectives::{Batch, BufferLayout, Communicator, Compiled};
+use reshard_collectives::{Batch, BufferLayout, Communicator, Compiled, Error};
 use reshard_kernels::DType;
 use reshard_planner::{Plan, Planner};
 use reshard_sharding::{Mesh, Sharding};
@@ -76,7 +76,7 @@ fn calls_of_runs(world: &mut World, compile: impl Fn(usize) -> Compiled + Sync) 
         let after = CALLS.load(Ordering::Relaxed);
         COUNTED.set(false);
         comm.barrier(&all)?;
-        Ok(after - before)
+        Ok::<_, Error>(after - before)
     });
     results.into_iter().map(Result::unwrap).max().unwrap()
 }

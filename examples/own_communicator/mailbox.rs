@@ -4,7 +4,7 @@
 //! letter, and unpack it. What a rank can get wrong in these few lines has a name in [`Habit`], so that one can see that
 //! the contract notices.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
@@ -40,11 +40,27 @@ pub enum Habit {
     NeverMeets,
     /// Knows no letters of more than one piece.
     OnePiece,
+    /// Says that it is done, and has done nothing.
+    SaysDone,
+    /// Leaves one rank's term out of each reduction.
+    DropsARank,
+    /// Unpacks each letter twice.
+    Twice,
+    /// Unpacks the letter of the run before.
+    OneBehind,
+    /// Comes when nobody waits any more.
+    TooLate,
+    /// Flips a bit of each letter.
+    OtherData,
+    /// Sends letters that lack a byte.
+    ShortLetters,
+    /// Tells the others a plan that it does not mean.
+    WrongFingerprint,
 }
 
 impl Habit {
     /// The wrong ones.
-    pub const WRONG: [Habit; 12] = [
+    pub const WRONG: [Habit; 20] = [
         Habit::Backwards,
         Habit::WrongPeer,
         Habit::LosesLastByte,
@@ -57,6 +73,14 @@ impl Habit {
         Habit::NeverAgrees,
         Habit::NeverMeets,
         Habit::OnePiece,
+        Habit::SaysDone,
+        Habit::DropsARank,
+        Habit::Twice,
+        Habit::OneBehind,
+        Habit::TooLate,
+        Habit::OtherData,
+        Habit::ShortLetters,
+        Habit::WrongFingerprint,
     ];
 }
 
@@ -77,6 +101,8 @@ pub struct Mailbox {
     time_out: Duration,
     /// Tags of exchanges that were carried out before.
     seen: HashSet<u64>,
+    /// The last letter of each peer and exchange, for those who are behind.
+    before: HashMap<(usize, u64), Vec<u8>>,
 }
 
 /// An exchange whose letters have gone out.
@@ -99,8 +125,15 @@ impl Mailbox {
             habit,
             time_out: Duration::from_secs(if habit == Habit::Sound { 20 } else { 1 }),
             seen: HashSet::new(),
+            before: HashMap::new(),
         };
         inboxes.into_iter().enumerate().map(mailbox).collect()
+    }
+
+    /// What this rank does from now on.
+    #[allow(dead_code, reason = "for tests that have this module")]
+    pub fn set_habit(&mut self, habit: Habit) {
+        self.habit = habit;
     }
 
     /// How long a letter is waited for from now on.
@@ -146,6 +179,15 @@ impl Mailbox {
         {
             *last = 0;
         }
+        if self.habit == Habit::OtherData
+            && let Some(first) = letter.first_mut()
+        {
+            *first ^= 1;
+        }
+        if self.habit == Habit::OneBehind {
+            let zeros = vec![0; letter.len()];
+            letter = self.before.insert((peer, exchange.tag()), letter).unwrap_or(zeros);
+        }
         Ok(letter)
     }
 
@@ -167,6 +209,9 @@ impl Mailbox {
         }
         if self.habit == Habit::WrongOp && receive.moves().iter().any(least) {
             return combine(receive, CombineOp::Sum, &letter, target);
+        }
+        if self.habit == Habit::Twice {
+            receive.unpack(target, &letter)?;
         }
         receive.unpack(target, &letter)
     }
@@ -246,7 +291,8 @@ impl Communicator for Mailbox {
         }
         let others = || exchange.members().iter().copied().filter(|peer| *peer != exchange.rank());
         for peer in others() {
-            self.send(peer, AGREEMENT, exchange.tag().to_ne_bytes().to_vec());
+            let lie = u64::from(self.habit == Habit::WrongFingerprint);
+            self.send(peer, AGREEMENT, (exchange.tag() ^ lie).to_ne_bytes().to_vec());
         }
         let mut tags = Vec::new();
         for peer in others() {
@@ -267,9 +313,16 @@ impl Communicator for Mailbox {
     ) -> Result<Posted<'a>, Error> {
         exchange.check_rank(self.rank, self.size())?;
         exchange.check_buffers(source.len(), target.len())?;
+        // Who is as late as everybody else is not late.
+        if self.habit == Habit::TooLate && self.rank.is_multiple_of(2) && !exchange.is_local() {
+            std::thread::sleep(self.time_out * 2);
+        }
         for send in exchange.sends() {
             let mut letter = vec![0; send.bytes()];
             send.pack(&mut letter, source)?;
+            if self.habit == Habit::ShortLetters {
+                letter.pop();
+            }
             self.send(send.peer(), exchange.tag(), letter);
         }
         Ok(Posted { exchange, source, target })
@@ -277,6 +330,9 @@ impl Communicator for Mailbox {
 
     fn wait(&mut self, posted: Posted<'_>) -> Result<(), Error> {
         let Posted { exchange, source, target } = posted;
+        if self.habit == Habit::SaysDone {
+            return Ok(());
+        }
         let mut ignored = target.to_vec();
         let is_new = self.seen.insert(exchange.tag());
         let target = if self.habit == Habit::StaleTarget && !is_new { &mut ignored } else { target };
@@ -286,6 +342,17 @@ impl Communicator for Mailbox {
         match (self.habit, exchange.reduction()) {
             (Habit::OwnTermFirst, Some(reduction)) => {
                 self.own_term_first(exchange, reduction.op, source, target)?;
+            }
+            (Habit::DropsARank, Some(_)) => {
+                let others = exchange.receives().iter().rev().map(Receive::peer);
+                let dropped = others.into_iter().find(|peer| *peer != self.rank);
+                for receive in exchange.receives() {
+                    if Some(receive.peer()) == dropped {
+                        self.letter(receive, exchange)?;
+                    } else {
+                        self.land(receive, exchange, source, target)?;
+                    }
+                }
             }
             (Habit::Backwards, _) => {
                 for receive in exchange.receives().iter().rev() {

@@ -88,6 +88,12 @@ float_terms!(f32, f64);
 /// The most ranks whose shards are listed.
 const MOST_RANKS: usize = 1 << 20;
 
+/// The most elements of one rank that are listed, with the index of each.
+const MOST_HELD: usize = 1 << 30;
+
+/// The most elements of all ranks that are listed.
+const MOST_ELEMENTS: usize = 1 << 32;
+
 /// The shards of a whole tensor, in the order of [`crate::Mesh::ranks`]: what each rank's region holds.
 ///
 /// A partial sharding gets the whole value on coordinate 0 of its partial axes and `identity` elsewhere.
@@ -100,24 +106,47 @@ const MOST_RANKS: usize = 1 << 20;
 /// assert_eq!(meaning::meaning(&s, &[vec![7, 8], vec![9]])?, [7, 8, 9]);
 /// # Ok::<(), reshard_sharding::Error>(())
 /// ```
+///
+/// Fails as [`shard`], and for more than 2^20 ranks or, of all of them together, 2^32 elements.
 pub fn scatter<T: Copy>(s: &Sharding, whole: &[T], identity: T) -> Result<Vec<Vec<T>>, Error> {
-    if whole.len() != s.numel() {
-        return Err(Error::Meaningless {
-            reason: format!("a tensor {:?} has {} elements, not {}", s.shape(), s.numel(), whole.len()),
-        });
-    }
     if s.mesh().size() > MOST_RANKS {
         return Err(Error::Meaningless {
             reason: format!("{} has more than {MOST_RANKS} ranks, and each would get a list", s.mesh()),
         });
     }
-    s.mesh()
-        .ranks()
-        .map(|rank| {
-            let first = term_of(s, rank)? == 0;
-            Ok(held(s, rank)?.into_iter().map(|e| if first { whole[e] } else { identity }).collect())
-        })
-        .collect()
+    let most = s.max_local_numel().saturating_mul(s.mesh().size());
+    if most > MOST_ELEMENTS {
+        return Err(Error::Meaningless {
+            reason: format!("the shards of all ranks have {most} elements, of {s}: list them rank by rank"),
+        });
+    }
+    s.mesh().ranks().map(|rank| shard(s, rank, whole, identity)).collect()
+}
+
+/// One rank's shard of a whole tensor: what its region holds, in local order.
+///
+/// A partial sharding gets the whole value on coordinate 0 of its partial axes and `identity` elsewhere.
+///
+/// ```
+/// use reshard_sharding::{Mesh, Sharding, meaning::shard};
+/// let mesh: Mesh = "dp=2,tp=2".parse()?;
+/// let s = Sharding::parse(&mesh, &[2, 2], "P,S(1)")?;
+/// let whole = [1.0_f32, 2.0, 3.0, 4.0];
+/// assert_eq!(shard(&s, 1, &whole, 0.0)?, [2.0, 4.0]);
+/// assert_eq!(shard(&s, 3, &whole, 0.0)?, [0.0, 0.0]);
+/// # Ok::<(), reshard_sharding::Error>(())
+/// ```
+///
+/// Fails where the tensor has another number of elements than the shape, for a rank that the mesh does not hold, and as
+/// [`held`].
+pub fn shard<T: Copy>(s: &Sharding, rank: usize, whole: &[T], identity: T) -> Result<Vec<T>, Error> {
+    if whole.len() != s.numel() {
+        return Err(Error::Meaningless {
+            reason: format!("a tensor {:?} has {} elements, not {}", s.shape(), s.numel(), whole.len()),
+        });
+    }
+    let first = term_of(s, rank)? == 0;
+    Ok(held(s, rank)?.into_iter().map(|e| if first { whole[e] } else { identity }).collect())
 }
 
 /// The one tensor that shards denote, given in the order of [`crate::Mesh::ranks`]; an error where they denote none.
@@ -174,11 +203,19 @@ pub fn meaning<T: Term>(s: &Sharding, shards: &[Vec<T>]) -> Result<Vec<T>, Error
 }
 
 /// The row-major global index of every element of a rank's shard, in local order.
+///
+/// Fails for a rank that the mesh does not hold, and for more than 2^30 elements.
 pub fn held(s: &Sharding, rank: usize) -> Result<Vec<usize>, Error> {
     let region = s.region(rank)?;
     // A dim of none makes none, however long the others are.
     if region.dims.iter().any(|list| list.is_empty()) {
         return Ok(Vec::new());
+    }
+    let many = region.numel();
+    if many > MOST_HELD {
+        return Err(Error::Meaningless {
+            reason: format!("rank {rank} holds {many} elements of {s}, and at most {MOST_HELD} are listed"),
+        });
     }
     let mut all = vec![0usize];
     for (dim, &n) in s.shape().iter().enumerate() {

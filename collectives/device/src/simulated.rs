@@ -105,10 +105,16 @@ impl Backend for Simulated {
     }
 
     fn allocate(&self, bytes: usize) -> Result<Allocation, Error> {
+        let mut memory = Vec::new();
+        memory.try_reserve_exact(bytes).map_err(|_| Error::Driver {
+            call: "allocate",
+            reason: format!("there is no room for {bytes} bytes"),
+        })?;
+        memory.resize(bytes, 0xee);
         // Address 0 is nobody's, and neighbours do not touch.
         let step = bytes as i64 / 256 * 256 + 512;
         let address = self.next.fetch_add(step, Ordering::Relaxed) + 256;
-        self.memory().0.insert(address, vec![0xee; bytes]);
+        self.memory().0.insert(address, memory);
         Ok(Allocation { device: self.clone(), address, bytes })
     }
 

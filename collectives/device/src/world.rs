@@ -13,7 +13,7 @@ use crate::{Backend, DeviceComm};
 /// Ranks that are threads of this process, with their shards on one device.
 ///
 /// ```
-/// use reshard_collectives::{Communicator, Compiled};
+/// use reshard_collectives::{Communicator, Compiled, Error};
 /// use reshard_device::{DeviceWorld, Simulated};
 /// use reshard_kernels::DType;
 /// use reshard_sharding::{Mesh, Sharding};
@@ -30,7 +30,7 @@ use crate::{Backend, DeviceComm};
 ///     compiled.run(comm, &source, &mut target, &mut scratch)?;
 ///     let mut sum = [0; 4];
 ///     comm.read(&target, &mut sum)?;
-///     Ok(sum)
+///     Ok::<_, Error>(sum)
 /// });
 /// assert_eq!(results, [Ok([3; 4]), Ok([3; 4])]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -47,8 +47,9 @@ impl<B: Backend> DeviceWorld<B> {
     ///
     /// Errors: those of [`World::new`].
     pub fn new(device: B, ranks: usize) -> Result<DeviceWorld<B>, Error> {
+        let inner = World::new(ranks)?;
         let shown = Arc::new((0..ranks).map(|_| Mutex::new(None)).collect());
-        Ok(DeviceWorld { inner: World::new(ranks)?, device, shown })
+        Ok(DeviceWorld { inner, device, shown })
     }
 
     /// The device.
@@ -72,10 +73,11 @@ impl<B: Backend> DeviceWorld<B> {
     }
 
     /// Runs a job on every rank at the same time, as [`World::run`] does.
-    pub fn run<T, F>(&mut self, job: F) -> Vec<Result<T, Error>>
+    pub fn run<T, E, F>(&mut self, job: F) -> Vec<Result<T, E>>
     where
         T: Send,
-        F: Fn(&mut DeviceComm<'_, B>) -> Result<T, Error> + Sync,
+        E: From<Error> + std::fmt::Display + Send,
+        F: Fn(&mut DeviceComm<'_, B>) -> Result<T, E> + Sync,
     {
         let (device, shown) = (&self.device, &self.shown);
         let results = self.inner.run(|comm| job(&mut DeviceComm::new(comm, device, shown)?));

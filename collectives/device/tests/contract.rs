@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use reshard_collectives::testing::{self, Fault, FaultKind, Options};
-use reshard_collectives::{Communicator, Compiled};
+use reshard_collectives::{Communicator, Compiled, Error};
 use reshard_device::{Backend, DeviceWorld, Simulated};
 use reshard_kernels::DType;
 use reshard_planner::Planner;
@@ -12,7 +12,7 @@ use reshard_sharding::{Mesh, Sharding};
 fn keeps_the_contract<B: Backend>(device: &B, ranks: usize, options: &Options) {
     let mut world = DeviceWorld::new(device.clone(), ranks).unwrap();
     let reports = world.run(|comm| {
-        Ok(testing::check_with(
+        Ok::<_, Error>(testing::check_with(
             comm,
             options,
             &|comm, buffer, bytes| comm.write(buffer, bytes),
@@ -56,7 +56,7 @@ fn a_rank_that_never_comes_to_a_barrier_is_named() {
     let mut world = DeviceWorld::new(Simulated::new(), 3).unwrap();
     world.set_time_out(Duration::from_millis(200));
     for missing in 0..3 {
-        for checked in world.run(|comm| Ok(testing::check_missing(comm, missing))) {
+        for checked in world.run(|comm| Ok::<_, Error>(testing::check_missing(comm, missing))) {
             checked.unwrap().unwrap_or_else(|failure| panic!("{failure}"));
         }
     }
@@ -89,4 +89,13 @@ fn a_rank_that_stalls_panics_or_fails_is_named_by_all_others() {
         }
         world.plant([]);
     }
+}
+
+#[test]
+fn memory_and_ranks_that_there_are_not_are_errors() {
+    for ranks in [0, 1 << 40, usize::MAX] {
+        assert_eq!(DeviceWorld::new(Simulated::new(), ranks).err().unwrap().kind(), "threads");
+    }
+    let results = DeviceWorld::new(Simulated::new(), 1).unwrap().run(|comm| comm.allocate(1 << 62).map(drop));
+    assert_eq!(results[0].as_ref().unwrap_err().kind(), "engine");
 }

@@ -9,10 +9,11 @@ use mpi::environment::Universe;
 use mpi::ffi::MPI_Comm;
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::AsRaw;
-use reshard_collectives::{Communicator, Error, Exchange, Hop, Place, Trace};
+use reshard_collectives::{Communicator, Error, Exchange, Hop, Place, Trace, zeros};
 
 use crate::exchange::{Starts, carry_out, staging_bytes};
 use crate::groups::{Groups, meet};
+use crate::guard::Guard;
 use crate::raw::{self, Handle, Requests, TAGS};
 use crate::watchdog;
 
@@ -21,7 +22,25 @@ const TIME_OUT: Duration = Duration::from_mins(1);
 
 thread_local! {
     /// MPI as it was initialised here, while somebody uses it.
-    static UNIVERSE: RefCell<Weak<Universe>> = const { RefCell::new(Weak::new()) };
+    static UNIVERSE: RefCell<Weak<Started>> = const { RefCell::new(Weak::new()) };
+}
+
+/// MPI as this engine initialised it; finalised when dropped, and then nobody guards the job any more.
+struct Started {
+    _universe: Universe,
+    _guard: Option<Guard>,
+}
+
+impl Started {
+    /// Errors: `None` if somebody else has initialised MPI.
+    fn new(time_out: Duration) -> Option<Started> {
+        // Before MPI opens what the guard must not inherit.
+        let guard = if mpi::environment::is_initialized() { None } else { Guard::start() };
+        let universe = watchdog::within(time_out, "starting MPI on all ranks", || {
+            mpi::initialize_with_threading(Threading::Funneled)
+        });
+        universe.map(|(universe, _)| Started { _universe: universe, _guard: guard })
+    }
 }
 
 /// This process as a rank of an MPI job.
@@ -37,7 +56,7 @@ pub struct Comm {
     rank: usize,
     size: usize,
     failed: Option<Error>,
-    universe: Option<Rc<Universe>>,
+    universe: Option<Rc<Started>>,
 }
 
 impl std::fmt::Debug for Comm {
@@ -72,10 +91,7 @@ impl Comm {
         }
         let universe = match UNIVERSE.with_borrow(Weak::upgrade) {
             Some(universe) => Some(universe),
-            None => watchdog::within(time_out, "starting MPI on all ranks", || {
-                mpi::initialize_with_threading(Threading::Funneled)
-            })
-            .map(|(universe, _)| Rc::new(universe)),
+            None => Started::new(time_out).map(Rc::new),
         };
         if let Some(universe) = &universe {
             UNIVERSE.set(Rc::downgrade(universe));
@@ -92,7 +108,7 @@ impl Comm {
 
     fn new(
         communicator: &impl AsRaw<Raw = MPI_Comm>,
-        universe: Option<Rc<Universe>>,
+        universe: Option<Rc<Started>>,
         time_out: Duration,
     ) -> Result<Comm, Error> {
         let world = watchdog::within(time_out, "making a communicator", || Handle::duplicate(communicator))?;
@@ -179,6 +195,7 @@ impl Comm {
             let bytes = receive.bytes() as u64;
             let hop = Hop { step: exchange.step(), receiver: self.rank, sender: receive.peer() };
             self.trace.record_received(hop, bytes);
+            self.trace.record_messages(hop, 1);
         }
         Ok(())
     }
@@ -210,7 +227,7 @@ impl Communicator for Comm {
     }
 
     fn allocate(&self, bytes: usize) -> Result<Vec<u8>, Error> {
-        Ok(vec![0; bytes])
+        zeros(self.rank, bytes)
     }
 
     fn staging_bytes(&self, exchange: &Exchange) -> Result<usize, Error> {

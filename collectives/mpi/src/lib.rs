@@ -10,6 +10,8 @@ mod exchange;
 #[cfg(feature = "mpi")]
 mod groups;
 #[cfg(feature = "mpi")]
+mod guard;
+#[cfg(feature = "mpi")]
 mod raw;
 #[cfg(feature = "mpi")]
 mod watchdog;

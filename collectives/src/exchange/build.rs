@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use reshard_kernels::{Combine, Copy, CopySide, DType, Divide, Nest};
 use reshard_layout::Mode;
 use reshard_planner::internal::combine_op;
-use reshard_planner::{Block, Message, Phase, StepOp};
+use reshard_planner::{Message, Phase, StepOp};
 use smallvec::SmallVec;
 
 use super::{Average, Exchange, Fill};
@@ -146,6 +146,7 @@ impl Exchange {
         let end = |map: &BufferMap| {
             map.end()
                 .and_then(|elements| elements.checked_mul(item_bytes))
+                .filter(|bytes| isize::try_from(*bytes).is_ok())
                 .ok_or(reshard_kernels::Error::Overflow { what: "the size of a buffer" })
         };
         let target_end = end(&part.target)?;
@@ -178,9 +179,7 @@ impl Exchange {
                     message.peer, self.members
                 )));
             }
-            if reduction.is_some()
-                && message.blocks.iter().map(Block::numel).sum::<usize>() != phase.target_len
-            {
+            if reduction.is_some() && elements(message)? != Some(phase.target_len) {
                 return Err(wrong(format!("the term of rank {} does not cover the target", message.peer)));
             }
             let peer_map =
@@ -275,6 +274,16 @@ impl Places {
             all.len() - 1
         })
     }
+}
+
+/// The elements of a message; `None` if there is no such number.
+fn elements(message: &Message) -> Result<Option<usize>, Error> {
+    let mut all = Some(0usize);
+    for block in &message.blocks {
+        let more = nest_of(block).len()?;
+        all = all.and_then(|all| all.checked_add(more));
+    }
+    Ok(all)
 }
 
 /// Every element of a dense target, from one repeated source element.

@@ -16,10 +16,10 @@ use std::time::Duration;
 /// let plan = Planner::new().plan(&parse("S(0)")?, &parse("R")?, DType::U8)?;
 /// let mut world = World::new(2)?;
 /// world.plant([Fault { rank: 1, step: 0, kind: FaultKind::FlipByte(2) }]);
-/// let (shards, _) = world.redistribute(&plan, &[[1, 2], [3, 4]])?;
+/// let (shards, _) = world.redistribute::<u8>(&plan, &[[1, 2], [3, 4]])?;
 /// assert_ne!(shards[1], [1, 2, 3, 4]);
 /// world.plant([Fault { rank: 0, step: 0, kind: FaultKind::Miscount(1) }]);
-/// assert_eq!(world.redistribute(&plan, &[[1, 2], [3, 4]]).unwrap_err().kind(), "trace");
+/// assert_eq!(world.redistribute::<u8>(&plan, &[[1, 2], [3, 4]]).unwrap_err().kind(), "trace");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

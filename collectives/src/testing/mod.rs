@@ -13,13 +13,13 @@
 //! [`meaning`](reshard_sharding::meaning); nothing else passes between ranks than what the engine itself moves.
 //!
 //! ```
-//! use reshard_collectives::{testing, threads::World};
-//! let reports = World::new(3)?.run(|comm| Ok(testing::check(comm, &testing::Options::quick())));
+//! use reshard_collectives::{Error, testing, threads::World};
+//! let reports = World::new(3)?.run(|comm| Ok::<_, Error>(testing::check(comm, &testing::Options::quick())));
 //! for report in reports {
 //!     let report = report?.expect("threads keep the contract");
 //!     assert!(report.redistributions > 100);
 //! }
-//! # Ok::<(), reshard_collectives::Error>(())
+//! # Ok::<(), Error>(())
 //! ```
 //!
 //! # The cases

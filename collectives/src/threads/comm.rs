@@ -22,7 +22,7 @@ use super::world::Shared;
 use crate::check::check_group;
 use crate::testing::Fault;
 use crate::trace::Recorder;
-use crate::{Communicator, Error, Exchange, Place, Receive, Trace};
+use crate::{Communicator, Error, Exchange, Place, Receive, Trace, zeros};
 
 /// Looks at a condition so often before the thread gives its processor away, if there is one for each rank.
 const SPINS: u32 = 2000;
@@ -355,7 +355,7 @@ impl Communicator for Comm {
     }
 
     fn allocate(&self, bytes: usize) -> Result<Vec<u8>, Error> {
-        Ok(vec![0; bytes])
+        zeros(self.rank, bytes)
     }
 
     fn agree(&mut self, exchange: &Exchange) -> Result<(), Error> {
@@ -365,7 +365,7 @@ impl Communicator for Comm {
             // Everybody knows, and nobody is waited for.
             Ok(()) | Err(Error::Mismatch { .. }) => result,
             Err(error) => {
-                self.shared.fail(error.failed_rank().unwrap_or(self.rank), &error);
+                self.shared.fail(error.cause(self.rank));
                 Err(error)
             }
         }
@@ -376,7 +376,7 @@ impl Communicator for Comm {
         check_group(self.rank, self.size(), members)?;
         let (meeting, place) = self.meeting(members)?;
         let result = self.come_together(&meeting, place, None);
-        result.inspect_err(|error| self.shared.fail(error.failed_rank().unwrap_or(self.rank), error))
+        result.inspect_err(|error| self.shared.fail(error.cause(self.rank)))
     }
 
     fn post<'a>(
@@ -394,7 +394,7 @@ impl Communicator for Comm {
     fn wait(&mut self, pending: Pending<'_>) -> Result<(), Error> {
         let Pending { exchange, source, target } = pending;
         let result = self.carry_out(exchange, source, target);
-        result.inspect_err(|error| self.shared.fail(error.failed_rank().unwrap_or(self.rank), error))
+        result.inspect_err(|error| self.shared.fail(error.cause(self.rank)))
     }
 }
 

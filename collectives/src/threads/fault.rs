@@ -39,7 +39,7 @@ impl Comm {
         let mut extra = 0;
         for fault in self.faults(exchange) {
             match fault.kind {
-                FaultKind::Miscount(bytes) => extra += bytes,
+                FaultKind::Miscount(bytes) => extra = bytes.saturating_add(extra),
                 FaultKind::Panic
                 | FaultKind::PanicInside
                 | FaultKind::Fail

@@ -14,14 +14,14 @@ use reshard_planner::Plan;
 pub use comm::{Comm, Pending};
 pub use world::World;
 
-use crate::{Error, Trace};
+use crate::{Error, Item, Trace};
 
 /// Carries a plan out once, with a thread for every rank: [`World::redistribute`] in a world of its own.
 ///
 /// Errors: as there.
-pub fn redistribute<S: AsRef<[u8]> + Sync>(
+pub fn redistribute<T: Item>(
     plan: &Plan,
-    shards: &[S],
-) -> Result<(Vec<Vec<u8>>, Trace), Error> {
+    shards: &[impl AsRef<[T]> + Sync],
+) -> Result<(Vec<Vec<T>>, Trace), Error> {
     World::new(plan.from().mesh().world().max(plan.to().mesh().world()))?.redistribute(plan, shards)
 }

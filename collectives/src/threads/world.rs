@@ -12,10 +12,10 @@ use reshard_planner::Plan;
 use super::comm::Comm;
 use super::meeting::{Meeting, Workshop};
 use crate::testing::Fault;
-use crate::{Batch, BufferLayout, Communicator, Compiled, Error, Trace};
+use crate::{Batch, BufferLayout, Communicator, Compiled, Error, Item, Trace, item, zeros};
 
 /// The shards of a tensor, of the ranks of its mesh in their order.
-type Shards = Vec<Vec<u8>>;
+type Shards<T> = Vec<Vec<T>>;
 
 /// How long a rank is waited for, unless said otherwise.
 const TIME_OUT: Duration = Duration::from_mins(1);
@@ -24,13 +24,14 @@ const TIME_OUT: Duration = Duration::from_mins(1);
 ///
 /// ```
 /// use reshard_collectives::{Communicator, threads::World};
+/// use reshard_collectives::Error;
 /// let mut world = World::new(3)?;
 /// let results = world.run(|comm| {
 ///     comm.barrier(&[0, 1, 2])?;
-///     Ok(comm.rank() * 10)
+///     Ok::<_, Error>(comm.rank() * 10)
 /// });
 /// assert_eq!(results, [Ok(0), Ok(10), Ok(20)]);
-/// # Ok::<(), reshard_collectives::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 pub struct World {
     shared: Arc<Shared>,
@@ -102,10 +103,10 @@ impl Shared {
     }
 
     /// Records that a rank failed, if it is the first, and wakes everybody.
-    pub(super) fn fail(&self, rank: usize, reason: &dyn std::fmt::Display) {
+    pub(super) fn fail(&self, cause: (usize, String)) {
         let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
         if failure.is_none() {
-            *failure = Some((rank, reason.to_string()));
+            *failure = Some(cause);
             drop(failure);
             self.failed.store(true, Ordering::Release);
             self.wake_all();
@@ -149,10 +150,11 @@ const MOST_RANKS: usize = 1 << 16;
 impl World {
     /// Starts `ranks` threads.
     ///
-    /// Errors: [`Error::Threads`] for more than 65,536, or if the operating system refuses; none is left running then.
+    /// Errors: [`Error::Threads`] for none and for more than 65,536, or if the operating system refuses; none is left running
+    /// then.
     pub fn new(ranks: usize) -> Result<World, Error> {
-        if ranks > MOST_RANKS {
-            let message = format!("a world of {ranks} ranks is more than the {MOST_RANKS} that are started");
+        if ranks == 0 || ranks > MOST_RANKS {
+            let message = format!("a world has 1 to {MOST_RANKS} ranks, not {ranks}");
             return Err(Error::Threads { message });
         }
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -199,37 +201,77 @@ impl World {
 
     /// Runs a job on every rank at the same time, and returns what each one made of it, in rank order.
     ///
+    /// A rank that returns an error of the caller's own gets it back as it is, and the others are told what it says.
+    ///
+    /// ```
+    /// use reshard_collectives::{Communicator, Error, threads::World};
+    /// #[derive(Debug, PartialEq)]
+    /// enum Mine {
+    ///     NoFile(&'static str),
+    ///     Engine(Error),
+    /// }
+    /// # impl std::fmt::Display for Mine {
+    /// #     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+    /// #         match self {
+    /// #             Mine::NoFile(name) => write!(f, "there is no {name}"),
+    /// #             Mine::Engine(error) => error.fmt(f),
+    /// #         }
+    /// #     }
+    /// # }
+    /// impl From<Error> for Mine {
+    ///     fn from(error: Error) -> Mine {
+    ///         Mine::Engine(error)
+    ///     }
+    /// }
+    /// let results = World::new(2)?.run(|comm| {
+    ///     if comm.rank() == 1 {
+    ///         return Err(Mine::NoFile("shard 1"));
+    ///     }
+    ///     Ok(comm.barrier(&[0, 1])?)
+    /// });
+    /// assert_eq!(results[1], Err(Mine::NoFile("shard 1")));
+    /// let said = results[0].as_ref().unwrap_err().to_string();
+    /// assert_eq!(said, "rank 1 failed (there is no shard 1) while it was waited for in a meeting of group [0,1]");
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
     /// Ensures: if a rank panics or returns an error, every rank that waits for it, or for one that waits for it, gets an
     /// error that names it; the world can be used again. Returns when all ranks have returned: a job that never does
     /// keeps its caller.
-    pub fn run<T, F>(&mut self, job: F) -> Vec<Result<T, Error>>
+    pub fn run<T, E, F>(&mut self, job: F) -> Vec<Result<T, E>>
     where
         T: Send,
-        F: Fn(&mut Comm) -> Result<T, Error> + Sync,
+        E: From<Error> + std::fmt::Display + Send,
+        F: Fn(&mut Comm) -> Result<T, E> + Sync,
     {
         let size = self.size();
-        if size == 0 {
-            return Vec::new();
-        }
         self.shared.reset();
-        let results: Vec<Mutex<Option<Result<T, Error>>>> = (0..size).map(|_| Mutex::new(None)).collect();
+        let results: Vec<Mutex<Option<Result<T, E>>>> = (0..size).map(|_| Mutex::new(None)).collect();
         self.workshop.run(size, &|comm: &mut Comm| {
             let rank = comm.rank();
             comm.begin();
-            let result = catch_unwind(AssertUnwindSafe(|| job(comm))).unwrap_or_else(|payload| {
-                let text = payload.downcast_ref::<&str>().map(|text| (*text).to_string());
-                let message = text.or_else(|| payload.downcast_ref::<String>().cloned());
-                Err(Error::Panicked { rank, message: message.unwrap_or_else(|| "no message".to_string()) })
-            });
-            if let Err(error) = &result {
-                self.shared.fail(error.failed_rank().unwrap_or(rank), error);
-            }
+            let said = AssertUnwindSafe(|| job(comm).map_err(|error| (error.to_string(), error)));
+            let result = match catch_unwind(said) {
+                Ok(Ok(made)) => Ok(made),
+                Ok(Err((said, error))) => {
+                    self.shared.fail((rank, said));
+                    Err(error)
+                }
+                Err(payload) => {
+                    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_string());
+                    let message = text.or_else(|| payload.downcast_ref::<String>().cloned());
+                    let message = message.unwrap_or_else(|| "no message".to_string());
+                    let error = Error::Panicked { rank, message };
+                    self.shared.fail(error.cause(rank));
+                    Err(E::from(error))
+                }
+            };
             self.shared.left[rank].store(true, Ordering::Release);
             self.shared.wake_all();
             *results[rank].lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
         });
-        let lost = |rank| Err(Error::Panicked { rank, message: "its thread is gone".to_string() });
-        let result = |(rank, slot): (usize, Mutex<Option<Result<T, Error>>>)| {
+        let lost = |rank| Err(E::from(Error::Panicked { rank, message: "its thread is gone".to_string() }));
+        let result = |(rank, slot): (usize, Mutex<Option<Result<T, E>>>)| {
             slot.into_inner().unwrap_or_else(PoisonError::into_inner).unwrap_or_else(|| lost(rank))
         };
         results.into_iter().enumerate().map(result).collect()
@@ -239,28 +281,48 @@ impl World {
     /// [`Mesh::ranks`](reshard_sharding::Mesh::ranks), and returns the shards of the target in the order of its mesh,
     /// with the bytes that moved.
     ///
+    /// Shards are of the plan's type, or of [`u8`]: then they are the bytes of any type.
+    ///
+    /// ```
+    /// use reshard_collectives::threads::World;
+    /// use reshard_kernels::DType;
+    /// use reshard_planner::Planner;
+    /// use reshard_sharding::{Mesh, Sharding, meaning::scatter};
+    ///
+    /// let mesh = Mesh::new([("tp", 2)])?;
+    /// let [rows, columns] = ["S(0)", "S(1)"].map(|text| Sharding::parse(&mesh, &[2, 2], text));
+    /// let plan = Planner::new().plan(&rows?, &columns?, DType::F32)?;
+    /// let (shards, _) = World::new(2)?.redistribute::<f32>(&plan, &[[1.0, 2.0], [3.0, 4.0]])?;
+    /// assert_eq!(shards, [[1.0, 3.0], [2.0, 4.0]]);
+    ///
+    /// let error = World::new(2)?.redistribute::<f64>(&plan, &[[1.0], [2.0]]).unwrap_err();
+    /// assert_eq!(error.kind(), "dtype");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// Ensures: every receiver counted what its sender did ([`Trace::check`]).
-    /// Errors: those of [`Compiled::new`]; [`Error::WorldTooSmall`]; [`Error::ShardCount`]; [`Error::Buffer`]; the first
-    /// failure of any rank.
-    pub fn redistribute<S: AsRef<[u8]> + Sync>(
+    /// Errors: those of [`Compiled::new`]; [`Error::DType`]; [`Error::WorldTooSmall`]; [`Error::ShardCount`];
+    /// [`Error::Buffer`]; the first failure of any rank.
+    pub fn redistribute<T: Item>(
         &mut self,
         plan: &Plan,
-        shards: &[S],
-    ) -> Result<(Vec<Vec<u8>>, Trace), Error> {
+        shards: &[impl AsRef<[T]> + Sync],
+    ) -> Result<(Shards<T>, Trace), Error> {
         self.redistribute_layouts(plan, shards, &BufferLayout::RowMajor, &BufferLayout::RowMajor)
     }
 
     /// As [`redistribute`](World::redistribute), with shards that lie in memory as `source` and `target` say.
-    pub fn redistribute_layouts<S: AsRef<[u8]> + Sync>(
+    pub fn redistribute_layouts<T: Item>(
         &mut self,
         plan: &Plan,
-        shards: &[S],
+        shards: &[impl AsRef<[T]> + Sync],
         source: &BufferLayout,
         target: &BufferLayout,
-    ) -> Result<(Vec<Vec<u8>>, Trace), Error> {
+    ) -> Result<(Shards<T>, Trace), Error> {
+        item::check::<T>(plan)?;
         self.check(plan, shards.len())?;
-        let shard_of: HashMap<usize, &[u8]> =
-            plan.from().mesh().ranks().zip(shards).map(|(rank, shard)| (rank, shard.as_ref())).collect();
+        let bytes = shards.iter().map(|shard| bytemuck::cast_slice(shard.as_ref()));
+        let shard_of: HashMap<usize, &[u8]> = plan.from().mesh().ranks().zip(bytes).collect();
         let results = self.run(|comm| {
             let rank = comm.rank();
             comm.take_trace();
@@ -274,9 +336,10 @@ impl World {
                 return Err(Error::Buffer { rank, which: "source", needed, given });
             }
             let mut scratch = compiled.scratch(comm)?;
-            let mut result = comm.allocate(compiled.target_bytes())?;
-            compiled.run(comm, shard, &mut result, &mut scratch)?;
-            comm.behind(&mut result);
+            let mut result: Vec<T> = zeros(rank, compiled.target_bytes() / size_of::<T>())?;
+            let target = bytemuck::cast_slice_mut(&mut result);
+            compiled.run(comm, shard, target, &mut scratch)?;
+            comm.behind(target);
             Ok((result, comm.take_trace()))
         });
         let (mut targets, trace) = self.gather(results)?;
@@ -284,20 +347,23 @@ impl World {
     }
 
     /// Carries several plans out together: as [`redistribute`](World::redistribute), with the shards of each tensor of the
-    /// batch, which are copied into the batch's source and out of its target.
+    /// batch, which are copied into the batch's source and out of its target; as bytes, for tensors differ in their types.
     ///
-    /// Requires a batch of dense row-major buffers. Errors: as there, and [`Error::TensorCount`].
+    /// Errors: as there, [`Error::TensorCount`], and [`Error::Memory`] unless all buffers of the batch are dense.
     pub fn redistribute_batch<S: AsRef<[u8]> + Sync>(
         &mut self,
         batch: &Batch<'_>,
         shards: &[Vec<S>],
-    ) -> Result<(Vec<Shards>, Trace), Error> {
-        let plans = || (0..batch.len()).map(|tensor| batch.plan(tensor));
+    ) -> Result<(Vec<Shards<u8>>, Trace), Error> {
         if shards.len() != batch.len() {
             return Err(Error::TensorCount { needed: batch.len(), given: shards.len() });
         }
+        if !batch.is_row_major() {
+            let message = "shards are put into batches of dense row-major buffers alone".to_string();
+            return Err(Error::Memory { rank: 0, message });
+        }
         let mut shard_of: Vec<HashMap<usize, &[u8]>> = Vec::with_capacity(batch.len());
-        for (plan, shards) in plans().zip(shards) {
+        for (plan, shards) in batch.plans().zip(shards) {
             self.check(plan, shards.len())?;
             let ranks = plan.from().mesh().ranks();
             shard_of.push(ranks.zip(shards).map(|(rank, shard)| (rank, shard.as_ref())).collect());
@@ -306,28 +372,28 @@ impl World {
             let rank = comm.rank();
             comm.take_trace();
             let mut targets = vec![Vec::new(); batch.len()];
-            if !plans().any(|plan| takes_part(plan, rank)) {
+            if !batch.plans().any(|plan| takes_part(plan, rank)) {
                 return Ok((targets, Trace::default()));
             }
             let compiled = batch.compile(rank)?;
             let mut source = comm.allocate(compiled.source_bytes())?;
-            for (tensor, (plan, shards)) in plans().zip(&shard_of).enumerate() {
+            for (tensor, (plan, shards)) in batch.plans().zip(&shard_of).enumerate() {
                 let shard = shards.get(&rank).copied().unwrap_or(&[]);
                 let needed = plan.from().local_numel(rank) * plan.item_bytes();
                 if shard.len() != needed {
                     return Err(Error::Buffer { rank, which: "source", needed, given: shard.len() });
                 }
                 if needed > 0 {
-                    source[batch.source_start(tensor)..][..needed].copy_from_slice(shard);
+                    source[batch.source_start(tensor)?..][..needed].copy_from_slice(shard);
                 }
             }
             let mut scratch = compiled.scratch(comm)?;
             let mut all = comm.allocate(compiled.target_bytes())?;
             compiled.run(comm, &source, &mut all, &mut scratch)?;
-            for (tensor, (target, plan)) in targets.iter_mut().zip(plans()).enumerate() {
+            for (tensor, (target, plan)) in targets.iter_mut().zip(batch.plans()).enumerate() {
                 let bytes = plan.to().local_numel(rank) * plan.item_bytes();
                 if bytes > 0 {
-                    target.extend_from_slice(&all[batch.target_start(tensor)..][..bytes]);
+                    target.extend_from_slice(&all[batch.target_start(tensor)?..][..bytes]);
                 }
             }
             Ok((targets, comm.take_trace()))
@@ -337,7 +403,7 @@ impl World {
             let take = |rank| targets.get_mut(&rank).map(|all| std::mem::take(&mut all[tensor]));
             plan.to().mesh().ranks().map(take).map(Option::unwrap_or_default).collect()
         };
-        Ok((plans().enumerate().map(&mut of_tensor).collect(), trace))
+        Ok((batch.plans().enumerate().map(&mut of_tensor).collect(), trace))
     }
 
     /// Succeeds if this world has enough ranks for a plan, and there is a shard for each rank of its source.

@@ -1,7 +1,9 @@
 //! Batches against the same tensors one by one: the same bytes land everywhere, in fewer messages.
 
+use std::sync::Arc;
+
 use reshard_collectives::threads::World;
-use reshard_collectives::{Batch, Trace};
+use reshard_collectives::{Batch, BufferLayout, Trace};
 use reshard_kernels::DType;
 use reshard_planner::{Plan, Planner};
 use reshard_sharding::{Mesh, Sharding};
@@ -118,4 +120,62 @@ fn bad_batches_are_one_sentence_each() {
     assert_eq!(said(&[vec![vec![0; 8]]]), "1 shards were given but the source mesh has 2 ranks");
     assert_eq!(said(&[vec![vec![0; 8], vec![0; 7]]]), "the source of rank 1 has 7 bytes but 8 are needed");
     assert_eq!(batch.compile(5).unwrap_err().to_string(), "rank 5 takes no part in the plan");
+    for tensor in [1, usize::MAX] {
+        let said = format!("there is no tensor {tensor} in a batch of 1");
+        assert_eq!(batch.plan(tensor).unwrap_err().to_string(), said);
+        assert_eq!(batch.source_start(tensor).unwrap_err().to_string(), said);
+        assert_eq!(batch.target_start(tensor).unwrap_err().to_string(), said);
+    }
+    let empty = Batch::new();
+    assert_eq!(empty.compile(0).unwrap_err().to_string(), "there is no tensor 0 in a batch of 0");
+    let (none, trace) = world.redistribute_batch::<Vec<u8>>(&empty, &[]).unwrap();
+    assert!(none.is_empty() && trace == Trace::default());
+}
+
+#[test]
+fn beginnings_that_no_buffer_has_are_refused_and_add_nothing() {
+    let mesh: Mesh = "x=2".parse().unwrap();
+    let plan = Planner::new().plan(&fits(&mesh, &[4], "S(0)"), &fits(&mesh, &[4], "R"), DType::F32).unwrap();
+    let row_major = BufferLayout::RowMajor;
+    let mut batch = Batch::new();
+    for (source, target, kind) in
+        [(usize::MAX - 3, 0, "overflow"), (0, 1 << 63, "overflow"), (2, 0, "memory"), (0, 2, "memory")]
+    {
+        let error = batch.add_at(&plan, (&row_major, source), (&row_major, target)).unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+        assert!(batch.is_empty() && (batch.source_bytes(), batch.target_bytes()) == (0, 0));
+    }
+    // Room that no machine has is an error of the one who asks for it.
+    batch.add_at(&plan, (BufferLayout::RowMajor, 1 << 61), (BufferLayout::RowMajor, 0)).unwrap();
+    let shards = [vec![vec![0; 8], vec![0; 8]]];
+    let error = World::new(2).unwrap().redistribute_batch(&batch, &shards).unwrap_err();
+    assert!(error.to_string().contains("there is no room for"), "{error}");
+    // What does not lie densely cannot be put in from shards.
+    let mut batch = Batch::new();
+    batch.add_at(&plan, (BufferLayout::Order(vec![0]), 0), (BufferLayout::RowMajor, 0)).unwrap();
+    let error = World::new(2).unwrap().redistribute_batch(&batch, &shards).unwrap_err();
+    assert_eq!(error.kind(), "memory");
+}
+
+#[test]
+fn a_batch_keeps_plans_that_are_its_own() {
+    /// Has no lifetime.
+    struct Model {
+        weights: Batch<'static>,
+    }
+    let mesh: Mesh = "x=2".parse().unwrap();
+    let plan = |n: usize| {
+        Planner::new().plan(&fits(&mesh, &[n], "S(0)"), &fits(&mesh, &[n], "R"), DType::U8).unwrap()
+    };
+    let shared = Arc::new(plan(4));
+    let mut weights = Batch::new();
+    weights.add(plan(2)).unwrap();
+    weights.add(Arc::clone(&shared)).unwrap();
+    weights.add(shared).unwrap();
+    let model = Model { weights };
+    let shards =
+        [vec![[1].to_vec(), [2].to_vec()], vec![vec![3, 4], vec![5, 6]], vec![vec![7, 8], vec![9, 0]]];
+    let (targets, _) = World::new(2).unwrap().redistribute_batch(&model.weights, &shards).unwrap();
+    let whole = |bytes: &[u8]| vec![bytes.to_vec(); 2];
+    assert_eq!(targets, [whole(&[1, 2]), whole(&[3, 4, 5, 6]), whole(&[7, 8, 9, 0])]);
 }

@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 
+use reshard_collectives::Error;
 use reshard_collectives::testing::{self, GOLDEN, Options, Report};
 use reshard_collectives::threads::World;
 use reshard_planner::Topology;
 use reshard_test_support::Sweep;
 
 fn on_threads(ranks: usize, options: &Options) -> Vec<Report> {
-    let reports = World::new(ranks).unwrap().run(|comm| Ok(testing::check(comm, options)));
+    let reports = World::new(ranks).unwrap().run(|comm| Ok::<_, Error>(testing::check(comm, options)));
     reports.into_iter().map(|report| report.unwrap().unwrap_or_else(|failure| panic!("{failure}"))).collect()
 }
 

@@ -129,7 +129,7 @@ fn a_rank_that_never_comes_to_a_barrier_is_named() {
                 if comm.rank() == missing {
                     std::thread::sleep(stall);
                 }
-                Ok(checked)
+                Ok::<_, Error>(checked)
             });
             let failed = checked.iter().flatten().find_map(|checked| checked.as_ref().err());
             assert_eq!(failed, None);
@@ -223,5 +223,99 @@ fn many_runs_leave_nothing_behind() {
     for i in 0..500 {
         let plan = &plans[i % 2];
         world.redistribute(plan, &shards(plan)).unwrap();
+    }
+}
+
+/// How often a text says that a rank failed.
+fn failures_in(text: &str) -> usize {
+    text.matches(" failed (").count()
+}
+
+#[test]
+fn no_error_stands_in_itself() {
+    let plan = plan("S(0),S(0)", "S(1),S(1)", &[64, 64]);
+    let mut world = World::new(4).unwrap();
+    world.set_time_out(Duration::from_millis(200));
+    let stall = FaultKind::Stall(Duration::from_millis(600));
+    for kind in [FaultKind::Panic, FaultKind::PanicInside, FaultKind::Fail, stall] {
+        world.plant([Fault { rank: 2, step: 0, kind }]);
+        for (result, _) in run(&mut world, &plan) {
+            let text = result.unwrap_err().to_string();
+            assert!(failures_in(&text) <= 1, "{text}");
+        }
+    }
+    world.plant([]);
+    // Rank 1 leaves; rank 0 waits for it, and rank 2 for rank 0.
+    let results = world.run(|comm| match comm.rank() {
+        0 => comm.barrier(&[0, 1]).and_then(|()| comm.barrier(&[0, 2])),
+        2 => comm.barrier(&[0, 2]),
+        _ => Ok(()),
+    });
+    for rank in [0, 2] {
+        let error = results[rank].as_ref().unwrap_err();
+        let text = error.to_string();
+        assert_eq!((error.failed_rank(), failures_in(&text)), (Some(1), 1), "{text}");
+        assert!(text.starts_with("rank 1 failed (it left without coming) while"), "{text}");
+        // What engines say that go on refusing.
+        let again = error.again(rank, None);
+        assert_eq!((again.failed_rank(), failures_in(&again.to_string())), (Some(1), 1), "{again}");
+    }
+}
+
+/// An error of a framework that uses the library.
+#[derive(Debug, PartialEq)]
+enum Own {
+    NoFile(String),
+    Engine(Error),
+}
+
+impl std::fmt::Display for Own {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Own::NoFile(name) => write!(f, "there is no {name}"),
+            Own::Engine(error) => error.fmt(f),
+        }
+    }
+}
+
+impl From<Error> for Own {
+    fn from(error: Error) -> Own {
+        Own::Engine(error)
+    }
+}
+
+#[test]
+fn a_jobs_own_error_comes_back_as_it_is() {
+    let mut world = World::new(3).unwrap();
+    let results = world.run(|comm| {
+        assert_ne!(comm.rank(), 2, "planted");
+        if comm.rank() == 1 {
+            return Err(Own::NoFile("shard 1".to_string()));
+        }
+        comm.barrier(&[0, 1, 2])?;
+        Ok(comm.rank())
+    });
+    assert_eq!(results[1], Err(Own::NoFile("shard 1".to_string())));
+    let engine = |rank: usize| match &results[rank] {
+        Err(Own::Engine(error)) => error.clone(),
+        other => panic!("rank {rank}: {other:?}"),
+    };
+    assert!(matches!(engine(2), Error::Panicked { rank: 2, .. }));
+    let told = engine(0).to_string();
+    let (own, panicked) = ("rank 1 failed (there is no shard 1)", "rank 2 failed (it panicked: ");
+    assert!(told.starts_with(own) || told.starts_with(panicked), "{told}");
+    let boxed = world.run(|_| Err::<(), Box<dyn std::error::Error + Send + Sync>>("mine".into()));
+    assert!(boxed.iter().all(|result| result.as_ref().unwrap_err().to_string() == "mine"));
+}
+
+#[test]
+fn worlds_have_as_many_ranks_as_can_be_started() {
+    for ranks in [0, (1 << 16) + 1, 1 << 40, usize::MAX] {
+        let error = World::new(ranks).err().unwrap();
+        assert_eq!(error.kind(), "threads");
+        assert!(
+            error.to_string().ends_with(&format!("a world has 1 to 65536 ranks, not {ranks}")),
+            "{error}"
+        );
     }
 }

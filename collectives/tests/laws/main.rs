@@ -6,6 +6,7 @@ mod batches;
 mod contract;
 mod faults;
 mod large;
+mod lies;
 #[allow(unreachable_pub, dead_code, reason = "the module of an example")]
 #[path = "../../../examples/own_communicator/mailbox.rs"]
 mod mailbox;
@@ -13,5 +14,7 @@ mod messages;
 mod native;
 mod norms;
 mod pair;
+mod phases;
+mod scratch;
 mod soak;
 mod types;

@@ -61,9 +61,13 @@ fn messages_and_shared_memory_agree() {
 
 /// What the contract says of ranks with a habit: of each rank its failure, if it saw one.
 fn contract_of(habit: Habit, ranks: usize, options: Options) -> Vec<Option<testing::Failure>> {
+    failures(Mailbox::all(ranks, habit), options)
+}
+
+/// What the contract says of these ranks: of each its failure, if it saw one.
+pub(crate) fn failures(ranks: Vec<Mailbox>, options: Options) -> Vec<Option<testing::Failure>> {
     let check = move |mut mailbox: Mailbox| testing::check(&mut mailbox, &options).err();
-    let threads: Vec<_> =
-        Mailbox::all(ranks, habit).into_iter().map(|mailbox| thread::spawn(move || check(mailbox))).collect();
+    let threads: Vec<_> = ranks.into_iter().map(|mailbox| thread::spawn(move || check(mailbox))).collect();
     threads.into_iter().map(|rank| rank.join().unwrap()).collect()
 }
 

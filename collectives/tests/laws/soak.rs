@@ -8,9 +8,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::mailbox::{Habit, Mailbox};
 use crate::pair::{check_pair, shards};
-use reshard_collectives::BufferLayout;
 use reshard_collectives::testing::{Failure, Options, Trial, check_batch, check_one};
 use reshard_collectives::threads::World;
+use reshard_collectives::{BufferLayout, Error};
 use reshard_kernels::DType;
 use reshard_layout::Layout;
 use reshard_planner::{Objective, Plan, Planner};
@@ -158,7 +158,7 @@ fn on_threads(
     what: &str,
     job: impl Fn(&mut reshard_collectives::threads::Comm) -> Result<(), Failure> + Sync,
 ) {
-    for result in world.run(|comm| Ok(job(comm))) {
+    for result in world.run(|comm| Ok::<_, Error>(job(comm))) {
         result
             .unwrap_or_else(|error| panic!("{error}: {what}"))
             .unwrap_or_else(|failure| panic!("{failure}: {what}"));

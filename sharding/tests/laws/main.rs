@@ -4,6 +4,7 @@
 mod balance;
 mod extremes;
 mod facts;
+mod meanings;
 mod meshes;
 mod notations;
 mod permuted;

@@ -17,6 +17,8 @@ use crate::launch::{Job, Outcome};
 const FOLDER: &str = "RESHARD_MPI_FOLDER";
 /// How long ranks wait for each other in these jobs.
 const TIME_OUT: Duration = Duration::from_secs(2);
+/// And for each other to start, where one is struck before it has.
+pub(crate) const START: Duration = Duration::from_secs(5);
 /// What starting, aborting and a busy machine may take on top.
 const SLACK: Duration = Duration::from_secs(15);
 
@@ -122,25 +124,62 @@ pub(crate) fn too_few(comm: &mut Comm) {
     assert_eq!(error.kind(), "rank", "{error}");
 }
 
-/// Sends a signal to one rank of an endless job, and returns how the job ended.
-fn struck(ranks: usize, signal: &str, victim: usize, after: Duration, folder: &Path) -> (Outcome, Duration) {
+/// When a job is struck.
+#[derive(Clone, Copy, Debug)]
+enum When {
+    /// So long after its processes are there, perhaps before MPI has started on them.
+    Starting(Duration),
+    /// So long after all ranks have carried something out.
+    Running(Duration),
+}
+
+fn signal(signal: &str, process: &str) {
+    assert!(
+        Command::new("kill").args([signal, process]).status().unwrap().success(),
+        "kill {signal} {process}"
+    );
+}
+
+/// The processes whose parent is this one.
+fn children(parent: u32) -> Vec<String> {
+    let is_child = |id: &String| {
+        let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1)) == Some(&parent.to_string())
+    };
+    let names = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    names.filter(|name| name.bytes().all(|byte| byte.is_ascii_digit())).filter(is_child).collect()
+}
+
+/// Strikes an endless job, of which `blow` gets the launcher and the ranks, and returns how the job ended; no process of it
+/// may be left.
+fn struck(
+    ranks: usize,
+    when: When,
+    folder: &Path,
+    blow: impl FnOnce(&str, &[String]),
+) -> (Outcome, Duration) {
     let _ = fs::remove_dir_all(folder);
     fs::create_dir_all(folder).unwrap();
     let job = Job::start(ranks, "endless", &[(FOLDER, folder.to_str().unwrap().to_string())]);
+    let launcher = job.process();
     let begin = Instant::now();
-    let id = |rank: usize| fs::read_to_string(folder.join(rank.to_string())).ok();
-    while (0..ranks).any(|rank| id(rank).is_none()) {
+    let of_rank = |rank: usize| fs::read_to_string(folder.join(rank.to_string())).ok();
+    let (there, after): (&dyn Fn() -> Vec<String>, Duration) = match when {
+        When::Starting(after) => (&|| children(launcher), after),
+        When::Running(after) => (&|| (0..ranks).filter_map(of_rank).collect(), after),
+    };
+    let mut ids = there();
+    while ids.len() < ranks {
         assert!(
             begin.elapsed() < Duration::from_mins(1),
             "the job does not get going: {:?}",
             job.wait(SLACK)
         );
         std::thread::sleep(Duration::from_millis(5));
+        ids = there();
     }
     std::thread::sleep(after);
-    let ids: Vec<String> = (0..ranks).filter_map(id).collect();
-    let killed = Command::new("kill").args([signal, &ids[victim]]).status().unwrap();
-    assert!(killed.success());
+    blow(&launcher.to_string(), &ids);
     let struck = Instant::now();
     let outcome = job.wait(Duration::from_mins(2));
     let took = struck.elapsed();
@@ -155,18 +194,37 @@ fn struck(ranks: usize, signal: &str, victim: usize, after: Duration, folder: &P
     (outcome, took)
 }
 
-/// Strikes every rank with a signal at many moments; the job must end in time and nobody may report a success.
-pub(crate) fn strike(signal: &str) {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("mpi-struck{signal}"));
+/// Strikes jobs at many moments; each must end in time and nobody may report a success.
+fn strikes(what: &str, when: impl Fn(Duration) -> When, blow: impl Fn(&str, &str)) {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("mpi-struck-{what}"));
     for (turn, ranks) in [(0, 4), (1, 4), (2, 4), (3, 3), (4, 2), (5, 5)] {
-        let after = Duration::from_millis(turn * 7);
-        let (outcome, took) = struck(ranks, signal, turn as usize % ranks, after, &folder);
+        let when = when(Duration::from_millis(turn * 7));
+        let (outcome, took) =
+            struck(ranks, when, &folder, |launcher, ids| blow(launcher, &ids[turn as usize % ranks]));
         assert!(outcome.status.is_some_and(|status| status != 0), "turn {turn}: {outcome:?}");
-        assert!(took < TIME_OUT + SLACK, "turn {turn}: it took {took:?}: {outcome:?}");
+        assert!(took < START + SLACK, "turn {turn}: it took {took:?}: {outcome:?}");
         assert!(!outcome.text.contains("finished"), "turn {turn}: {outcome:?}");
-        println!("{signal} turn {turn}: the job ended {took:.2?} later with {:?}", outcome.status);
+        println!("{what} turn {turn}: the job ended {took:.2?} later with {:?}", outcome.status);
     }
     fs::remove_dir_all(folder).unwrap();
+}
+
+/// Strikes a rank with a signal while it works, and another while it starts.
+pub(crate) fn strike(name: &str) {
+    strikes(&format!("running{name}"), When::Running, |_, rank| signal(name, rank));
+    strikes(&format!("starting{name}"), |after| When::Starting(after * 8), |_, rank| signal(name, rank));
+}
+
+pub(crate) fn strike_the_launcher() {
+    strikes("launcher", When::Running, |launcher, _| signal("-KILL", launcher));
+}
+
+/// A launcher that does not end, as it was seen to do: here it is stopped, then a rank is killed.
+pub(crate) fn strike_with_a_stuck_launcher() {
+    strikes("stuck", When::Running, |launcher, rank| {
+        signal("-STOP", launcher);
+        signal("-KILL", rank);
+    });
 }
 
 /// Runs a job that must not succeed, in which it says this.

@@ -47,11 +47,16 @@ impl Job {
         Job { child, begin: Instant::now(), readers }
     }
 
+    /// The launcher's process.
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Waits for the end, at most so long.
     pub(crate) fn wait(mut self, at_most: Duration) -> Outcome {
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
-                // mpirun itself does not die of signals here.
+                // Killed, it has no code.
                 break Some(status.code().unwrap_or(-1));
             }
             if self.begin.elapsed() > at_most {

@@ -9,6 +9,8 @@ mod launch;
 mod leaks;
 mod random;
 
+use std::time::Duration;
+
 use launch::{JOB, succeeds};
 use reshard_collectives::Communicator;
 use reshard_collectives::testing::Options;
@@ -18,7 +20,9 @@ use reshard_mpi::Comm;
 #[test]
 fn rank() {
     let Ok(job) = std::env::var(JOB) else { return };
-    let mut comm = Comm::world().unwrap();
+    // A rank may be struck before it has come here.
+    let mut comm =
+        Comm::world_in(if job == "endless" { faults::START } else { Duration::from_mins(1) }).unwrap();
     let size = comm.size();
     match job.as_str() {
         "contract" => contract::run(&mut comm, &Options::default()),
@@ -60,6 +64,16 @@ fn a_killed_rank_ends_the_job() {
 #[test]
 fn a_stalled_rank_ends_the_job() {
     faults::strike("-STOP");
+}
+
+#[test]
+fn a_killed_launcher_ends_the_ranks() {
+    faults::strike_the_launcher();
+}
+
+#[test]
+fn a_launcher_that_is_stuck_ends_with_its_ranks() {
+    faults::strike_with_a_stuck_launcher();
 }
 
 #[test]

@@ -123,7 +123,7 @@ impl<C: Communicator> Suite<'_, C> {
         let of = |plan: &Plan| plan.from().mesh().contains(rank) || plan.to().mesh().contains(rank);
         let mut batch = Batch::new();
         for (_, _, plan) in items {
-            self.planned(batch.add(plan))?;
+            self.planned(batch.add(*plan))?;
         }
         let title = format!("{} tensors in one batch", items.len());
         let mut result = Vec::new();
@@ -134,7 +134,7 @@ impl<C: Communicator> Suite<'_, C> {
                 let mut source = vec![0; batch.source_bytes()];
                 for i in 0..items.len() {
                     let shard = self.planned(tensor(i, seed).shard(rank))?;
-                    source[batch.source_start(i)..][..shard.len()].copy_from_slice(&shard);
+                    source[self.planned(batch.source_start(i))?..][..shard.len()].copy_from_slice(&shard);
                 }
                 source.truncate(compiled.source_bytes());
                 sources.push(source);
@@ -145,7 +145,7 @@ impl<C: Communicator> Suite<'_, C> {
         }
         for (i, (kind, _, plan)) in items.iter().enumerate() {
             let bytes = plan.to().local_numel(rank) * kind.item_bytes();
-            let start = batch.target_start(i);
+            let start = self.planned(batch.target_start(i))?;
             let shard = if bytes > 0 { result[start..start + bytes].to_vec() } else { Vec::new() };
             let title = format!("{title}, {i}: {}", super::plans::title(plan, *kind, DENSE));
             self.judge(plan, &tensor(i, seed), shard, of(plan), &title)?;
