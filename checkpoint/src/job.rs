@@ -13,6 +13,7 @@ use super::one_process;
 #[cfg(any(feature = "mpi", feature = "nccl"))]
 use super::processes;
 use super::report::Report;
+use super::staging;
 
 /// Everything that a job may be told; what is left out has the default that is said there.
 ///
@@ -72,6 +73,12 @@ impl Job {
         if let Err(error) = self.engine.check() {
             return Err(told(error, observer));
         }
+        let done = self.carry_out(observer);
+        staging::unless_abandoned();
+        done
+    }
+
+    fn carry_out(&self, observer: &mut dyn Observer) -> Result<Option<Report>, Error> {
         #[cfg(feature = "mpi")]
         if self.engine == Engine::Mpi {
             let comm = mpi::comm(self).map_err(|error| told(error, observer))?;

@@ -37,6 +37,7 @@ mod pipeline;
 #[cfg(any(test, feature = "mpi", feature = "nccl"))]
 mod processes;
 mod read;
+mod replaced;
 mod report;
 mod runs;
 mod shard_files;
@@ -61,3 +62,4 @@ pub use observer::Observer;
 pub use read::{MOST_BYTES, read, read_text};
 pub use report::{Report, TensorReport};
 pub use spec::Spec;
+pub use staging::abandon;

@@ -35,8 +35,13 @@ pub(crate) struct Outputs {
     gathers: bool,
 }
 
+/// Refuses what may not be replaced, before anything is exchanged or written.
+pub(crate) fn check(job: &Job) -> Result<(), Error> {
+    staging::check(job.out.as_deref(), job.gather.as_deref(), job.force)
+}
+
 impl Outputs {
-    /// Refuses what may not be replaced, then creates every file with its header and the manifest.
+    /// Creates every file with its header and the manifest.
     pub(crate) fn begin<X: Exchange>(
         job: &Job,
         exchange: &mut X,
@@ -47,12 +52,13 @@ impl Outputs {
         let first = exchange.process() == 0;
         let staged = if first { stage(job, mesh, moves, checkpoint) } else { Ok((None, None)) };
         let (directory, gathered) = together(exchange, staged)?;
-        // The staging directory is named after the first process.
-        let processes = exchange.share(&[u64::from(std::process::id())])?.concat();
-        let files = match (&job.out, processes.first()) {
-            (Some(out), Some(process)) => {
+        // The first process has made the directory, and says where.
+        let number = directory.as_ref().map_or(0, Staging::number);
+        let numbers = exchange.share(&[number])?.concat();
+        let files = match (&job.out, numbers.first()) {
+            (Some(out), Some(number)) => {
                 let held = mesh.ranks().filter(|rank| exchange.holds(*rank));
-                staging::staged_by(out, *process as u32).and_then(|staged| {
+                staging::staged_in(out, *number).and_then(|staged| {
                     held.map(|rank| rank_file(&staged, rank, mesh, moves, checkpoint)).collect()
                 })
             }
@@ -114,17 +120,16 @@ type Staged = (Option<Staging>, Option<(Staging, ShardFile)>);
 
 fn stage(job: &Job, mesh: &Mesh, moves: &[Move<'_>], checkpoint: &Checkpoint) -> Result<Staged, Error> {
     let (out, gather) = (job.out.as_deref(), job.gather.as_deref());
-    staging::check(out, gather, job.force)?;
     let directory = out.map(|dir| Staging::directory(dir, job.force)).transpose()?;
     if let Some(staging) = &directory {
-        write_manifest(staging.path(), mesh, moves)?;
+        write_manifest(&staging.path(), mesh, moves)?;
     }
     let gathered = match gather {
         None => None,
         Some(file) => {
             let staging = Staging::file(file, job.force)?;
             let tensors = moves.iter().map(|tensor| describe(tensor, &tensor.tensor.shape));
-            let file = ShardFile::create(staging.path(), tensors, checkpoint.free_texts.as_ref())?;
+            let file = ShardFile::create(&staging.path(), tensors, checkpoint.free_texts.as_ref())?;
             Some((staging, file))
         }
     };

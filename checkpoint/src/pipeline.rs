@@ -29,7 +29,7 @@ use super::exchange::{Exchange, agrees};
 use super::job::Job;
 use super::mapped::Bytes;
 use super::observer::Observer;
-use super::outputs::Outputs;
+use super::outputs::{self, Outputs};
 use super::report::{Report, TensorReport};
 use super::shard_files;
 use super::spec::Spec;
@@ -56,6 +56,9 @@ pub(crate) fn carry_out<X: Exchange>(
     moves.sort_by(|a, b| {
         shard_files::file_order((&a.tensor.name, a.tensor.dtype), (&b.tensor.name, b.tensor.dtype))
     });
+    // The first process writes what there is one of.
+    let allowed = if exchange.process() == 0 { outputs::check(job) } else { Ok(()) };
+    together(exchange, allowed)?;
     let prepared = exchange.prepare(&moves, job.gather.is_some());
     together(exchange, prepared)?;
     let mut outputs = Outputs::begin(job, exchange, &wish.mesh, &moves, &checkpoint)?;

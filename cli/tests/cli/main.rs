@@ -11,6 +11,8 @@ mod program;
 mod propagate;
 mod rule;
 mod run;
+#[cfg(unix)]
+mod run_ends;
 mod run_refusals;
 mod shards;
 mod view_mesh;
