@@ -54,7 +54,7 @@ pub struct Job {
 /// What carries out a plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Engine {
-    /// Ranks are threads of this process.
+    /// Ranks take turns on the threads of this process.
     #[default]
     Threads,
     /// Ranks are processes of an MPI job (feature `mpi`).
@@ -89,7 +89,7 @@ impl Job {
             let comm = nccl::comm(self).map_err(|error| told(error, observer))?;
             return processes::run(self, comm, observer);
         }
-        match one_process::carry_out(self, observer, &mut |_, _| {}) {
+        match one_process::carry_out(self, observer, &|_, _, _| {}) {
             Ok(report) => Ok(Some(report)),
             Err(error) => Err(told(error, observer)),
         }

@@ -13,6 +13,7 @@
 //! A [`Job`] says what is to be done and [`Job::run`] does it; an [`Observer`] sees how far it is. [`Checkpoint::open`] is
 //! its first step alone. Engines are chosen by features: `mpi`, `cuda`, `nccl`; threads are always there.
 
+mod bytes;
 mod checkpoint;
 mod decision;
 #[cfg(any(test, feature = "cuda"))]
@@ -21,10 +22,11 @@ mod embedded;
 mod error;
 mod exchange;
 mod header;
+mod held;
+mod in_turn;
 mod index;
 mod job;
 mod manifest;
-mod mapped;
 #[cfg(feature = "mpi")]
 mod mpi;
 #[cfg(any(test, feature = "nccl"))]
