@@ -116,11 +116,11 @@ impl Bytes {
         }
     }
 
-    /// Begins to read them.
-    pub(crate) fn reader(&self) -> Result<Reader<'_>, Error> {
+    /// Begins to read them, at a byte of them.
+    pub(crate) fn reader(&self, at: usize) -> Result<Reader<'_>, Error> {
         match self {
-            Self::InFile { input, start, len } => input.reader(*start, *len),
-            Self::Owned(bytes) => Ok(Reader::Owned(bytes)),
+            Self::InFile { input, start, len } => input.reader(*start + at as u64, len.saturating_sub(at)),
+            Self::Owned(bytes) => Ok(Reader::Owned(bytes.get(at..).unwrap_or_default())),
         }
     }
 }

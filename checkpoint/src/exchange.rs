@@ -11,6 +11,7 @@ use reshard_sharding::Sharding;
 use super::decision::Move;
 use super::error::Error;
 use super::held::Held;
+use super::rooms::Rooms;
 
 /// From where to where, and the bytes of a unit.
 pub(crate) type Way = (Sharding, Sharding, usize);
@@ -46,6 +47,7 @@ pub(crate) trait Exchange {
         &mut self,
         tensor: &Move<'_>,
         held: &Held<'_>,
+        rooms: &Rooms,
         gathers: bool,
         arrived: Arrived<'_>,
     ) -> Result<Moved, Error>;

@@ -9,29 +9,52 @@
 //! So memory holds the whole once, and once more what of its shards is not one stretch of it, however many replicas there
 //! are. Ranks that hold the same region must hold the same bytes: otherwise there is no such tensor.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 
 use reshard_sharding::{Region, Sharding};
 
 use super::bytes::{self, Bytes, Reader};
 use super::checkpoint::Data;
 use super::decision::Move;
+use super::parallel;
+use super::rooms::{Room, Rooms};
 use super::runs::{Run, all_runs};
 use super::verify;
 use crate::error::Error;
+
+/// A file is read in pieces of so many bytes.
+const READ: usize = 8 << 20;
 
 /// Replicas are compared in pieces of so many bytes.
 const PIECE: usize = 1 << 20;
 
 /// A tensor before it moves.
 pub(crate) struct Held<'a> {
-    whole: Cow<'a, [u8]>,
+    whole: Whole<'a>,
     shards: Vec<Shard>,
     /// Which of the shards a rank holds.
     of_rank: HashMap<usize, usize>,
+}
+
+/// The whole of a tensor.
+enum Whole<'a> {
+    /// It was in memory.
+    Made(&'a [u8]),
+    /// It was read.
+    Read(Room<'a>),
+}
+
+impl Deref for Whole<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Made(bytes) => bytes,
+            Self::Read(room) => room,
+        }
+    }
 }
 
 /// Bytes of one region.
@@ -46,17 +69,17 @@ enum Shard {
 
 impl<'a> Held<'a> {
     /// Reads a tensor; `holds` says whose shards are wanted.
-    pub(crate) fn read(tensor: &'a Move<'_>, holds: impl Fn(usize) -> bool) -> Result<Self, Error> {
+    pub(crate) fn read(
+        tensor: &'a Move<'_>,
+        holds: impl Fn(usize) -> bool,
+        rooms: &'a Rooms,
+    ) -> Result<Self, Error> {
         let (from, item_bytes) = (&tensor.unit_from, tensor.units.bytes);
         match &tensor.tensor.data {
             Data::Whole(whole) => {
                 let whole = match whole {
-                    Bytes::Owned(bytes) => Cow::Borrowed(&bytes[..]),
-                    Bytes::InFile { .. } => {
-                        let mut read = Vec::new();
-                        whole.reader()?.read_to(&mut read)?;
-                        Cow::Owned(read)
-                    }
+                    Bytes::Owned(bytes) => Whole::Made(bytes),
+                    Bytes::InFile { .. } => Whole::Read(read_all(whole, rooms)?),
                 };
                 let mut held = Self { whole, shards: Vec::new(), of_rank: HashMap::new() };
                 let mut known = HashMap::new();
@@ -72,7 +95,7 @@ impl<'a> Held<'a> {
                 }
                 Ok(held)
             }
-            Data::Shards { shards, .. } => Self::assemble(from, item_bytes, shards, holds),
+            Data::Shards { shards, .. } => Self::assemble(from, item_bytes, shards, holds, rooms),
         }
     }
 
@@ -82,8 +105,9 @@ impl<'a> Held<'a> {
         item_bytes: usize,
         files: &[Bytes],
         holds: impl Fn(usize) -> bool,
+        rooms: &'a Rooms,
     ) -> Result<Self, Error> {
-        let mut whole = Vec::new();
+        let mut whole = rooms.take();
         bytes::resize(&mut whole, from.numel() * item_bytes)?;
         let (mut shards, mut of_rank, mut first) = (Vec::new(), HashMap::new(), HashMap::new());
         for (rank, file) in from.mesh().ranks().zip(files) {
@@ -92,7 +116,7 @@ impl<'a> Held<'a> {
             if len != file.len() {
                 return Err(verify::wrong_length(rank, len, file.len()));
             }
-            let mut reader = file.reader()?;
+            let mut reader = file.reader(0)?;
             let at = match first.entry(region) {
                 Entry::Occupied(same) => {
                     let (other, at): (usize, usize) = *same.get();
@@ -133,7 +157,7 @@ impl<'a> Held<'a> {
                 *shard = Shard::Elsewhere;
             }
         }
-        Ok(Self { whole: Cow::Owned(whole), shards, of_rank })
+        Ok(Self { whole: Whole::Read(whole), shards, of_rank })
     }
 
     /// The whole tensor.
@@ -149,6 +173,17 @@ impl<'a> Held<'a> {
             Some(Shard::Elsewhere) | None => &[],
         }
     }
+}
+
+/// A whole file's tensor, read by as many threads as that is worth.
+fn read_all<'a>(whole: &Bytes, rooms: &'a Rooms) -> Result<Room<'a>, Error> {
+    let mut room = rooms.take();
+    bytes::resize(&mut room, whole.len())?;
+    let mut pieces: Vec<(usize, &mut [u8])> =
+        room.chunks_mut(READ).enumerate().map(|(at, piece)| (at * READ, piece)).collect();
+    let threads = parallel::threads_for(whole.len());
+    parallel::for_each(threads, &mut pieces, || (), |(), (at, piece)| whole.reader(*at)?.fill(piece))?;
+    Ok(room)
 }
 
 /// The one stretch of the whole that a region is, if it is one.

@@ -28,30 +28,44 @@ use super::bytes;
 use super::error::Error;
 use super::exchange::Arrived;
 use super::parallel;
+use super::rooms::Rooms;
+
+/// Working a message out takes about as long as moving so many bytes; a rank has one for each rank at most.
+const MESSAGE: usize = 1 << 10;
 
 /// Carries a plan out: `source` is what a rank has, `arrived` is called with what each rank of the target gets, by several
 /// threads at a time. Returns the bytes that the worst rank received.
 pub(crate) fn redistribute<'a>(
     plan: &Plan,
     source: &(dyn Fn(usize) -> &'a [u8] + Sync),
+    rooms: &Rooms,
     arrived: Arrived<'_>,
 ) -> Result<u64, Error> {
     let traffic = Traffic::of(plan);
-    let shard_bytes = plan.to().max_local_numel() * plan.item_bytes();
     if phases(plan) <= 1 {
         let mut ranks = plan.ranks();
-        let threads = parallel::threads_for(shard_bytes.saturating_mul(ranks.len()));
-        parallel::for_each(threads, &mut ranks, Vec::new, |target, rank| {
-            let compiled = Compiled::new(plan, *rank)?;
-            let Some(exchange) = compiled.exchanges().next() else { return Err(no_exchange(*rank)) };
-            last(plan, exchange, source, target, &traffic, arrived)
-        })?;
+        parallel::for_each(
+            threads(plan, ranks.len()),
+            &mut ranks,
+            || rooms.take(),
+            |target, rank| {
+                let compiled = Compiled::new(plan, *rank)?;
+                let Some(exchange) = compiled.exchanges().next() else { return Err(no_exchange(*rank)) };
+                last(plan, exchange, source, target, &traffic, arrived)
+            },
+        )?;
     } else {
         for part in parts(plan)? {
-            carry_out(plan, part, source, &traffic, arrived)?;
+            carry_out(plan, part, source, rooms, &traffic, arrived)?;
         }
     }
     traffic.worst(plan)
+}
+
+/// How many threads the parts of so many ranks are worth.
+fn threads(plan: &Plan, ranks: usize) -> usize {
+    let shard_bytes = plan.max_shard_bytes() as usize;
+    parallel::threads_for(shard_bytes.saturating_add(ranks.saturating_mul(MESSAGE)).saturating_mul(ranks))
 }
 
 /// How many exchanges a rank takes part in at most.
@@ -117,33 +131,38 @@ fn carry_out<'a>(
     plan: &Plan,
     part: Part,
     source: &(dyn Fn(usize) -> &'a [u8] + Sync),
+    rooms: &Rooms,
     traffic: &Traffic,
     arrived: Arrived<'_>,
 ) -> Result<(), Error> {
+    let threads = threads(plan, part.ranks.len());
     let mut buffers: HashMap<usize, Cow<'a, [u8]>> =
         part.ranks.iter().map(|rank| (*rank, Cow::Borrowed(source(*rank)))).collect();
     for at in part.keys {
         let before = |rank: usize| buffers.get(&rank).map(|bytes| &**bytes).unwrap_or_default();
-        let bytes = plan.max_shard_bytes() as usize;
-        let threads = parallel::threads_for(bytes.saturating_mul(part.ranks.len()));
         let mut after: Vec<(usize, Option<Vec<u8>>)> = part.ranks.iter().map(|rank| (*rank, None)).collect();
-        parallel::for_each(threads, &mut after, Vec::new, |target, (rank, next)| {
-            let compiled = Compiled::new(plan, *rank)?;
-            let count = compiled.exchanges().len();
-            let Some((number, exchange)) =
-                compiled.exchanges().enumerate().find(|(_, exchange)| key(exchange) == at)
-            else {
-                return Ok(());
-            };
-            if number + 1 == count {
-                return last(plan, exchange, &before, target, traffic, arrived);
-            }
-            let mut room = Vec::new();
-            bytes::resize(&mut room, exchange.target_bytes())?;
-            take(exchange, &before, &mut room, traffic)?;
-            *next = Some(room);
-            Ok(())
-        })?;
+        parallel::for_each(
+            threads,
+            &mut after,
+            || rooms.take(),
+            |target, (rank, next)| {
+                let compiled = Compiled::new(plan, *rank)?;
+                let count = compiled.exchanges().len();
+                let Some((number, exchange)) =
+                    compiled.exchanges().enumerate().find(|(_, exchange)| key(exchange) == at)
+                else {
+                    return Ok(());
+                };
+                if number + 1 == count {
+                    return last(plan, exchange, &before, target, traffic, arrived);
+                }
+                let mut room = Vec::new();
+                bytes::resize(&mut room, exchange.target_bytes())?;
+                take(exchange, &before, &mut room, traffic)?;
+                *next = Some(room);
+                Ok(())
+            },
+        )?;
         for (rank, next) in after {
             if let Some(next) = next {
                 buffers.insert(rank, Cow::Owned(next));
@@ -244,6 +263,7 @@ mod tests {
     use reshard_sharding::{Mesh, Sharding};
 
     use super::redistribute;
+    use crate::rooms::Rooms;
     use crate::runs::all_runs;
 
     /// Ranks one after the other have what ranks at the same time have, byte by byte, and received as much.
@@ -281,7 +301,7 @@ mod tests {
                         ranks.iter().position(|r| *r == rank).map(|at| &shards[at][..]).unwrap_or_default()
                     };
                     let got = Mutex::new(Vec::new());
-                    let worst = redistribute(&plan, &source, &|rank, shard| {
+                    let worst = redistribute(&plan, &source, &Rooms::default(), &|rank, shard| {
                         got.lock().unwrap().push((rank, shard.clone()));
                         Ok(())
                     });

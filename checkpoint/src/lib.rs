@@ -41,6 +41,7 @@ mod processes;
 mod read;
 mod replaced;
 mod report;
+mod rooms;
 mod runs;
 mod shard_files;
 mod spec;

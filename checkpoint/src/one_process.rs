@@ -20,6 +20,7 @@ use super::job::{Engine, Job};
 use super::observer::Observer;
 use super::pipeline::{self, AfterExchange};
 use super::report::Report;
+use super::rooms::Rooms;
 use super::together::Stop;
 use super::verify::Assembly;
 
@@ -107,13 +108,14 @@ impl Exchange for AllRanks {
         &mut self,
         tensor: &Move<'_>,
         held: &Held<'_>,
+        rooms: &Rooms,
         gathers: bool,
         arrived: Arrived<'_>,
     ) -> Result<Moved, Error> {
         let plan = self.plans.get(&way(tensor)).ok_or_else(not_planned)?;
         let carrier = self.carrier.as_mut().ok_or_else(not_planned)?;
         let assembly = gathers.then(|| Assembly::new(&tensor.unit_to, tensor.units.bytes)).transpose()?;
-        let received = carrier.redistribute(plan, held, &|rank, shard| {
+        let received = carrier.redistribute(plan, held, rooms, &|rank, shard| {
             arrived(rank, shard)?;
             assembly.as_ref().map_or(Ok(()), |assembly| assembly.take(rank, shard))
         })?;
@@ -127,9 +129,15 @@ impl Exchange for AllRanks {
 
 impl Carrier {
     /// Gives every rank of the target its new shard, and says what the worst one received.
-    fn redistribute(&mut self, plan: &Plan, held: &Held<'_>, arrived: Arrived<'_>) -> Result<u64, Error> {
+    fn redistribute(
+        &mut self,
+        plan: &Plan,
+        held: &Held<'_>,
+        rooms: &Rooms,
+        arrived: Arrived<'_>,
+    ) -> Result<u64, Error> {
         match self {
-            Self::Threads => in_turn::redistribute(plan, &|rank| held.shard(rank), arrived),
+            Self::Threads => in_turn::redistribute(plan, &|rank| held.shard(rank), rooms, arrived),
             #[cfg(feature = "cuda")]
             Self::Device(device) => on_device(device, plan, held, arrived),
             #[cfg(all(test, not(feature = "cuda")))]

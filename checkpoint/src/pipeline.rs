@@ -33,6 +33,7 @@ use super::job::Job;
 use super::observer::Observer;
 use super::outputs::{self, Outputs};
 use super::report::{Report, TensorReport};
+use super::rooms::Rooms;
 use super::shard_files;
 use super::spec::Spec;
 use super::together::{Stop, together};
@@ -68,10 +69,11 @@ pub(crate) fn carry_out<X: Exchange>(
     let mut nobody = ();
     let observer = if exchange.process() == 0 { observer } else { &mut nobody };
     observer.begins(moves.iter().map(|tensor| tensor.tensor.byte_len()).sum());
+    let rooms = Rooms::default();
     let mut received = Vec::with_capacity(moves.len());
     for tensor in &moves {
         observer.reaches(&tensor.tensor.name);
-        let moved = reshard(tensor, exchange, &mut outputs, after_exchange);
+        let moved = reshard(tensor, exchange, &mut outputs, &rooms, after_exchange);
         received.push(moved.map_err(|error| error.about_tensor(&tensor.tensor.name))?);
         observer.moved(tensor.tensor.byte_len());
     }
@@ -89,9 +91,10 @@ fn reshard<X: Exchange>(
     tensor: &Move<'_>,
     exchange: &mut X,
     outputs: &mut Outputs,
+    rooms: &Rooms,
     after_exchange: AfterExchange<'_>,
 ) -> Result<u64, Error> {
-    let held = Held::read(tensor, |rank| exchange.holds(rank))?;
+    let held = Held::read(tensor, |rank| exchange.holds(rank), rooms)?;
     let came = AtomicUsize::new(0);
     let arrived = |rank: usize, shard: &mut Vec<u8>| {
         after_exchange(&tensor.tensor.name, rank, shard);
@@ -99,7 +102,7 @@ fn reshard<X: Exchange>(
         came.fetch_add(1, Ordering::Relaxed);
         outputs.write(rank, shard)
     };
-    let moved = exchange.exchange(tensor, &held, outputs.gathers(), &arrived)?;
+    let moved = exchange.exchange(tensor, &held, rooms, outputs.gathers(), &arrived)?;
     let ranks = tensor.unit_to.mesh().ranks().filter(|rank| exchange.holds(*rank)).count();
     let came = came.into_inner();
     if came != ranks {

@@ -20,6 +20,7 @@ use super::job::Job;
 use super::observer::{Observer, told};
 use super::pipeline;
 use super::report::Report;
+use super::rooms::Rooms;
 use super::together::Stop;
 
 /// A job of processes, and this process as a rank of it.
@@ -151,6 +152,7 @@ impl<C: Crew> Exchange for OneRank<C> {
         &mut self,
         tensor: &Move<'_>,
         held: &Held<'_>,
+        _rooms: &Rooms,
         gathers: bool,
         arrived: Arrived<'_>,
     ) -> Result<Moved, Error> {

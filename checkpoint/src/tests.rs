@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::error::Class;
 use super::job::{Engine, Job};
+use super::observer::Observer;
 use super::one_process::carry_out;
 use super::report::Report;
 
@@ -85,4 +86,70 @@ fn shards_that_are_turned_or_cut_short_are_caught() {
         .unwrap_err();
         assert_eq!(error.kind(), "verification");
     }
+}
+
+/// Does something to a file when the first tensors are about to be read, or later ones.
+struct Meddler<'a> {
+    tensors: usize,
+    meddle: &'a dyn Fn(),
+}
+
+impl Observer for Meddler<'_> {
+    fn reaches(&mut self, _tensor: &str) {
+        if self.tensors == 0 {
+            (self.meddle)();
+        }
+        self.tensors = self.tensors.wrapping_sub(1);
+    }
+}
+
+/// Whatever happens to a file while it is read is an error, and neither a signal nor an output of half of it.
+#[test]
+fn an_input_that_changes_while_it_is_read_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let (input, sharded, out) = (path("whole.safetensors"), path("sharded"), path("out"));
+    let made = Job { gather: Some(input.clone()), out: Some(sharded.clone()), ..Job::default() };
+    let truncated =
+        |path: &Path, len: u64| fs::OpenOptions::new().write(true).open(path).unwrap().set_len(len).unwrap();
+    let rank_file = sharded.join("rank-00003-of-00008.safetensors");
+    let meddling: [(&dyn Fn(&Path), &str); 5] = [
+        (&|path| truncated(path, 100), "has 100"),
+        (&|path| truncated(path, fs::metadata(path).unwrap().len() - 1), "was changed while it was read"),
+        (&|path| fs::remove_file(path).unwrap(), "failed"),
+        (
+            &|path| fs::write(path, vec![0; fs::metadata(path).unwrap().len() as usize]).unwrap(),
+            "was changed",
+        ),
+        (
+            &|path| {
+                let other = path.with_extension("other");
+                fs::copy(path, &other).unwrap();
+                fs::rename(other, path).unwrap();
+            },
+            "was changed",
+        ),
+    ];
+    for (meddle, said) in meddling {
+        for tensors in [0, 1, 9] {
+            for (from, file) in [(&input, &input), (&sharded, &rank_file)] {
+                carry_out(&Job { force: true, ..made.clone() }, &mut (), &|_, _, _| {}).unwrap();
+                let job = Job {
+                    input: Some(from.clone()),
+                    mesh: Some("a=3".to_owned()),
+                    to: Some("S(0)".to_owned()),
+                    out: Some(out.clone()),
+                    ..Job::default()
+                };
+                let mut meddler = Meddler { tensors, meddle: &|| meddle(file) };
+                let error = carry_out(&job, &mut meddler, &|_, _, _| {}).unwrap_err();
+                assert_eq!((error.kind(), error.class()), ("input", Class::Failed), "{error}");
+                assert!(error.to_string().contains(said), "{said:?} is not in {error}");
+                let name = file.file_name().unwrap().to_str().unwrap();
+                assert!(error.to_string().contains(name) && !out.exists(), "{error}");
+                let _ = (fs::remove_file(&input), fs::remove_dir_all(&sharded));
+            }
+        }
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }

@@ -13,6 +13,8 @@ mod rule;
 mod run;
 #[cfg(unix)]
 mod run_ends;
+#[cfg(unix)]
+mod run_limits;
 mod run_refusals;
 mod shards;
 mod view_mesh;
