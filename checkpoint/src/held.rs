@@ -128,20 +128,17 @@ impl<'a> Held<'a> {
                     at
                 }
                 Entry::Vacant(new) => {
-                    let shard = match stretch(from.shape(), new.key(), item_bytes) {
-                        Some(range) => {
-                            reader.fill(&mut whole[range.clone()])?;
-                            Shard::Stretch(range)
-                        }
-                        None => {
-                            let mut shard = Vec::new();
-                            reader.read_to(&mut shard)?;
-                            all_runs(from.shape(), new.key(), item_bytes, |Run { local, whole: at, len }| {
-                                whole[at..at + len].copy_from_slice(&shard[local..local + len]);
-                                true
-                            });
-                            Shard::Own(shard)
-                        }
+                    let shard = if let Some(range) = stretch(from.shape(), new.key(), item_bytes) {
+                        reader.fill(&mut whole[range.clone()])?;
+                        Shard::Stretch(range)
+                    } else {
+                        let mut shard = Vec::new();
+                        reader.read_to(&mut shard)?;
+                        all_runs(from.shape(), new.key(), item_bytes, |Run { local, whole: at, len }| {
+                            whole[at..at + len].copy_from_slice(&shard[local..local + len]);
+                            true
+                        });
+                        Shard::Own(shard)
                     };
                     shards.push(shard);
                     new.insert((rank, shards.len() - 1));

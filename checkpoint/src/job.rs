@@ -45,7 +45,7 @@ pub struct Job {
     pub gather: Option<PathBuf>,
     /// What carries out the plans.
     pub engine: Engine,
-    /// How long a rank waits for another that does not come; else a minute.
+    /// How long a process waits for another that does not come; else a minute.
     pub time_out: Option<Duration>,
     /// Whether an output that is there already is replaced.
     pub force: bool,

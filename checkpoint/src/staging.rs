@@ -275,7 +275,9 @@ impl Staging {
             above.push(folder.to_owned());
         }
         let in_vain = |above: &[PathBuf], error: Error| {
-            above.iter().for_each(|folder| drop(fs::remove_dir(folder)));
+            for folder in above {
+                let _ = fs::remove_dir(folder);
+            }
             error
         };
         fs::create_dir_all(parent(&target))

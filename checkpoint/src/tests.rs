@@ -88,6 +88,9 @@ fn shards_that_are_turned_or_cut_short_are_caught() {
     }
 }
 
+/// What is done to a file.
+type Meddle<'a> = &'a dyn Fn(&Path);
+
 /// Does something to a file when the first tensors are about to be read, or later ones.
 struct Meddler<'a> {
     tensors: usize,
@@ -113,7 +116,7 @@ fn an_input_that_changes_while_it_is_read_is_an_error() {
     let truncated =
         |path: &Path, len: u64| fs::OpenOptions::new().write(true).open(path).unwrap().set_len(len).unwrap();
     let rank_file = sharded.join("rank-00003-of-00008.safetensors");
-    let meddling: [(&dyn Fn(&Path), &str); 5] = [
+    let meddling: [(Meddle<'_>, &str); 5] = [
         (&|path| truncated(path, 100), "has 100"),
         (&|path| truncated(path, fs::metadata(path).unwrap().len() - 1), "was changed while it was read"),
         (&|path| fs::remove_file(path).unwrap(), "failed"),

@@ -54,7 +54,7 @@ pub(crate) struct RunArgs {
     /// What carries out the plan
     #[arg(long, value_enum, default_value_t)]
     engine: EngineName,
-    /// How many seconds a rank waits for another that does not come [default: 60]
+    /// How many seconds a process waits for another that does not come (mpi, nccl) [default: 60]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     time_out: Option<Duration>,
     /// Replace what an earlier run wrote there
@@ -67,7 +67,7 @@ pub(crate) struct RunArgs {
 /// The engines, as arguments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum EngineName {
-    /// Ranks are threads of this process
+    /// Ranks take turns on the threads of this process
     #[default]
     Threads,
     /// Ranks are processes of an MPI job
