@@ -16,8 +16,9 @@ use super::rooms::Rooms;
 /// From where to where, and the bytes of a unit.
 pub(crate) type Way = (Sharding, Sharding, usize);
 
-/// Sees a rank's new shard, perhaps beside others of the same tensor.
-pub(crate) type Arrived<'a> = &'a (dyn Fn(usize, &mut Vec<u8>) -> Result<(), Error> + Sync);
+/// Sees a new shard: of which tensor of a batch, of which rank. Those of one rank come one after the other, in the order of the
+/// tensors.
+pub(crate) type Arrived<'a> = &'a (dyn Fn(usize, usize, &mut Vec<u8>) -> Result<(), Error> + Sync);
 
 /// A tensor that has been exchanged.
 pub(crate) struct Moved {
@@ -41,16 +42,19 @@ pub(crate) trait Exchange {
     /// Plans every move, and where the whole is gathered, its way there.
     fn prepare(&mut self, moves: &[Move<'_>], gathers: bool) -> Result<(), Error>;
 
-    /// Gives this process's ranks their new shards of a tensor, each of which `arrived` sees once; and where the whole is
+    /// Cuts the moves, in their order, into lists that are exchanged together.
+    fn batches<'a, 'b>(&self, moves: &'a [Move<'b>]) -> Vec<&'a [Move<'b>]>;
+
+    /// Gives this process's ranks their new shards of some tensors, each of which `arrived` sees once; and where the whole is
     /// gathered, makes it of them in the first process.
     fn exchange(
         &mut self,
-        tensor: &Move<'_>,
-        held: &Held<'_>,
+        batch: &[Move<'_>],
+        held: &[Held<'_>],
         rooms: &Rooms,
         gathers: bool,
         arrived: Arrived<'_>,
-    ) -> Result<Moved, Error>;
+    ) -> Result<Vec<Moved>, Error>;
 
     /// The plan of a move.
     fn plan(&self, tensor: &Move<'_>) -> Result<&Plan, Error>;

@@ -18,6 +18,7 @@
 //! What a rank receives is counted where it lands, and what is taken from a rank is compared with what that rank gives.
 
 use std::borrow::Cow;
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -33,33 +34,56 @@ use super::rooms::Rooms;
 /// Working a message out takes about as long as moving so many bytes; a rank has one for each rank at most.
 const MESSAGE: usize = 1 << 10;
 
-/// Carries a plan out: `source` is what a rank has, `arrived` is called with what each rank of the target gets, by several
-/// threads at a time. Returns the bytes that the worst rank received.
+/// Carries plans out, of some tensors that go together: several of one exchange each, or one of any. `source` is what a rank has
+/// of a tensor; `arrived` is called with what each rank of the target gets, by several threads at a time. Returns for each the
+/// bytes that its worst rank received.
+///
+/// Tensors with the same plan, at the same address, share what is worked out for a rank.
 pub(crate) fn redistribute<'a>(
-    plan: &Plan,
-    source: &(dyn Fn(usize) -> &'a [u8] + Sync),
+    plans: &[&Plan],
+    source: &(dyn Fn(usize, usize) -> &'a [u8] + Sync),
     rooms: &Rooms,
     arrived: Arrived<'_>,
-) -> Result<u64, Error> {
-    let traffic = Traffic::of(plan);
-    if phases(plan) <= 1 {
-        let mut ranks = plan.ranks();
+) -> Result<Vec<u64>, Error> {
+    let traffic: Vec<Traffic> = plans.iter().map(|plan| Traffic::of(plan)).collect();
+    if let ([plan], [traffic]) = (plans, &traffic[..])
+        && exchanges(plan) > 1
+    {
+        for part in parts(plan)? {
+            carry_out(plan, part, &|rank| source(0, rank), rooms, traffic, arrived)?;
+        }
+    } else {
+        let first = |plan: &Plan| plans.iter().position(|other| std::ptr::eq(*other, plan)).unwrap_or(0);
+        let first: Vec<usize> = plans.iter().map(|plan| first(plan)).collect();
+        let mut ranks: Vec<usize> = plans.iter().flat_map(|plan| plan.ranks()).collect();
+        ranks.sort_unstable();
+        ranks.dedup();
+        let threads = plans.iter().map(|plan| threads(plan, ranks.len())).max().unwrap_or(1);
         parallel::for_each(
-            threads(plan, ranks.len()),
+            threads,
             &mut ranks,
             || rooms.take(),
             |target, rank| {
-                let compiled = Compiled::new(plan, *rank)?;
-                let Some(exchange) = compiled.exchanges().next() else { return Err(no_exchange(*rank)) };
-                last(plan, exchange, source, target, &traffic, arrived)
+                let mut known: HashMap<usize, Compiled> = HashMap::new();
+                for (at, plan) in plans.iter().enumerate() {
+                    if !plan.from().mesh().contains(*rank) && !plan.to().mesh().contains(*rank) {
+                        continue;
+                    }
+                    let compiled = match known.entry(first[at]) {
+                        Entry::Occupied(same) => same.into_mut(),
+                        Entry::Vacant(new) => new.insert(Compiled::new(plan, *rank)?),
+                    };
+                    let Some(exchange) = compiled.exchanges().next() else { return Err(no_exchange(*rank)) };
+                    let before = |rank: usize| source(at, rank);
+                    last(plan, exchange, &before, target, &traffic[at], &|rank, shard| {
+                        arrived(at, rank, shard)
+                    })?;
+                }
+                Ok(())
             },
         )?;
-    } else {
-        for part in parts(plan)? {
-            carry_out(plan, part, source, rooms, &traffic, arrived)?;
-        }
     }
-    traffic.worst(plan)
+    plans.iter().zip(&traffic).map(|(plan, traffic)| traffic.worst(plan)).collect()
 }
 
 /// How many threads the parts of so many ranks are worth.
@@ -69,7 +93,7 @@ fn threads(plan: &Plan, ranks: usize) -> usize {
 }
 
 /// How many exchanges a rank takes part in at most.
-fn phases(plan: &Plan) -> usize {
+pub(crate) fn exchanges(plan: &Plan) -> usize {
     plan.steps().iter().map(|step| if step.op() == StepOp::AllReduce { 2 } else { 1 }).sum()
 }
 
@@ -154,7 +178,9 @@ fn carry_out<'a>(
                     return Ok(());
                 };
                 if number + 1 == count {
-                    return last(plan, exchange, &before, target, traffic, arrived);
+                    return last(plan, exchange, &before, target, traffic, &|rank, shard| {
+                        arrived(0, rank, shard)
+                    });
                 }
                 let mut room = Vec::new();
                 bytes::resize(&mut room, exchange.target_bytes())?;
@@ -179,7 +205,7 @@ fn last<'a>(
     before: &(dyn Fn(usize) -> &'a [u8] + Sync),
     target: &mut Vec<u8>,
     traffic: &Traffic,
-    arrived: Arrived<'_>,
+    arrived: &dyn Fn(usize, &mut Vec<u8>) -> Result<(), Error>,
 ) -> Result<(), Error> {
     bytes::resize(target, exchange.target_bytes())?;
     take(exchange, before, target, traffic)?;
@@ -282,7 +308,7 @@ mod tests {
                     };
                     let (from, to) = (of(mesh, from), of(other, to));
                     let plan = Planner::new().plan(&from, &to, DType::U16).unwrap();
-                    exchanges[super::phases(&plan).min(3)] += 1;
+                    exchanges[super::exchanges(&plan).min(3)] += 1;
                     let whole: Vec<u8> = (0..2 * shape[0] * shape[1]).map(|at| (at * 7) as u8).collect();
                     let ranks: Vec<usize> = from.mesh().ranks().collect();
                     let shards: Vec<Vec<u8>> = ranks
@@ -297,18 +323,24 @@ mod tests {
                         })
                         .collect();
                     let (wanted, trace) = threads::redistribute(&plan, &shards).unwrap();
-                    let source = |rank| {
+                    let source = |_, rank| {
                         ranks.iter().position(|r| *r == rank).map(|at| &shards[at][..]).unwrap_or_default()
                     };
+                    let again = plan.clone();
+                    let all = [&plan, &again, &plan];
+                    let plans = if super::exchanges(&plan) > 1 { &all[..1] } else { &all[..] };
                     let got = Mutex::new(Vec::new());
-                    let worst = redistribute(&plan, &source, &Rooms::default(), &|rank, shard| {
-                        got.lock().unwrap().push((rank, shard.clone()));
+                    let worst = redistribute(plans, &source, &Rooms::default(), &|at, rank, shard| {
+                        got.lock().unwrap().push((at, rank, shard.clone()));
                         Ok(())
                     });
-                    assert_eq!(worst.unwrap(), trace.worst_received());
+                    assert_eq!(worst.unwrap(), vec![trace.worst_received(); plans.len()]);
                     let mut got = got.into_inner().unwrap();
                     got.sort();
-                    let wanted: Vec<_> = to.mesh().ranks().zip(wanted).collect();
+                    let of_one: Vec<_> = to.mesh().ranks().zip(wanted).collect();
+                    let wanted: Vec<_> = (0..plans.len())
+                        .flat_map(|at| of_one.iter().map(move |(rank, shard)| (at, *rank, shard.clone())))
+                        .collect();
                     assert!(got == wanted, "{shape:?} {from} -> {to} on {mesh}");
                 }
             }

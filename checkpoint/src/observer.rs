@@ -23,7 +23,7 @@ pub trait Observer {
     /// Everything is decided, and so many bytes of tensors are to come.
     fn begins(&mut self, _bytes: u64) {}
 
-    /// The next tensors are exchanged; the first of them has this name.
+    /// The tensor of this name is read; it is exchanged alone or with others.
     fn reaches(&mut self, _tensor: &str) {}
 
     /// So many more bytes of tensors are where they should be, verified.

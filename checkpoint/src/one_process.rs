@@ -34,6 +34,9 @@ pub(crate) fn carry_out(
     pipeline::carry_out(job, &mut all, observer, after_exchange).map_err(Stop::into_error)
 }
 
+/// So many bytes of tensors go together at most: what is worked out for a rank serves all that take the same way.
+const BATCH: u64 = 32 << 20;
+
 /// More ranks than this are not carried out in one process.
 const MOST_RANKS: usize = 1024;
 
@@ -104,22 +107,47 @@ impl Exchange for AllRanks {
         Ok(())
     }
 
+    fn batches<'a, 'b>(&self, moves: &'a [Move<'b>]) -> Vec<&'a [Move<'b>]> {
+        let goes_together = |tensor: &Move<'_>| {
+            matches!(self.carrier, Some(Carrier::Threads))
+                && self.plans.get(&way(tensor)).is_some_and(|plan| in_turn::exchanges(plan) <= 1)
+        };
+        let mut batches = Vec::new();
+        let mut rest = moves;
+        while !rest.is_empty() {
+            let mut bytes = 0;
+            let fits = |tensor: &&Move<'_>| {
+                bytes += tensor.tensor.byte_len();
+                goes_together(tensor) && bytes <= BATCH
+            };
+            let count = rest.iter().take_while(fits).count().max(1);
+            let (batch, after) = rest.split_at(count);
+            batches.push(batch);
+            rest = after;
+        }
+        batches
+    }
+
     fn exchange(
         &mut self,
-        tensor: &Move<'_>,
-        held: &Held<'_>,
+        batch: &[Move<'_>],
+        held: &[Held<'_>],
         rooms: &Rooms,
         gathers: bool,
         arrived: Arrived<'_>,
-    ) -> Result<Moved, Error> {
-        let plan = self.plans.get(&way(tensor)).ok_or_else(not_planned)?;
+    ) -> Result<Vec<Moved>, Error> {
+        let plans = batch.iter().map(|tensor| self.plans.get(&way(tensor)).ok_or_else(not_planned));
+        let plans = plans.collect::<Result<Vec<_>, _>>()?;
         let carrier = self.carrier.as_mut().ok_or_else(not_planned)?;
-        let assembly = gathers.then(|| Assembly::new(&tensor.unit_to, tensor.units.bytes)).transpose()?;
-        let received = carrier.redistribute(plan, held, rooms, &|rank, shard| {
-            arrived(rank, shard)?;
-            assembly.as_ref().map_or(Ok(()), |assembly| assembly.take(rank, shard))
+        let gathered = batch.iter().filter(|_| gathers);
+        let assemblies = gathered.map(|tensor| Assembly::new(&tensor.unit_to, tensor.units.bytes));
+        let assemblies = assemblies.collect::<Result<Vec<_>, _>>()?;
+        let received = carrier.redistribute(&plans, held, rooms, &|at, rank, shard| {
+            arrived(at, rank, shard)?;
+            assemblies.get(at).map_or(Ok(()), |assembly| assembly.take(rank, shard))
         })?;
-        Ok(Moved { received, gathered: assembly.map(Assembly::finish) })
+        let mut gathered = assemblies.into_iter().map(Assembly::finish);
+        Ok(received.into_iter().map(|received| Moved { received, gathered: gathered.next() }).collect())
     }
 
     fn plan(&self, tensor: &Move<'_>) -> Result<&Plan, Error> {
@@ -128,20 +156,20 @@ impl Exchange for AllRanks {
 }
 
 impl Carrier {
-    /// Gives every rank of the target its new shard, and says what the worst one received.
+    /// Gives every rank of the targets its new shards, and says what the worst one received of each tensor.
     fn redistribute(
         &mut self,
-        plan: &Plan,
-        held: &Held<'_>,
+        plans: &[&Plan],
+        held: &[Held<'_>],
         rooms: &Rooms,
         arrived: Arrived<'_>,
-    ) -> Result<u64, Error> {
+    ) -> Result<Vec<u64>, Error> {
         match self {
-            Self::Threads => in_turn::redistribute(plan, &|rank| held.shard(rank), rooms, arrived),
+            Self::Threads => in_turn::redistribute(plans, &|at, rank| held[at].shard(rank), rooms, arrived),
             #[cfg(feature = "cuda")]
-            Self::Device(device) => on_device(device, plan, held, arrived),
+            Self::Device(device) => on_device(device, plans, held, arrived),
             #[cfg(all(test, not(feature = "cuda")))]
-            Self::Simulated(device) => on_device(device, plan, held, arrived),
+            Self::Simulated(device) => on_device(device, plans, held, arrived),
         }
     }
 }
@@ -150,14 +178,18 @@ impl Carrier {
 #[cfg(any(test, feature = "cuda"))]
 fn on_device<B: reshard_device::Backend>(
     device: &mut OnDevice<B>,
-    plan: &Plan,
-    held: &Held<'_>,
+    plans: &[&Plan],
+    held: &[Held<'_>],
     arrived: Arrived<'_>,
-) -> Result<u64, Error> {
-    let sources: Vec<&[u8]> = plan.from().mesh().ranks().map(|rank| held.shard(rank)).collect();
-    let (shards, received) = device.redistribute(plan, &sources)?;
-    for (rank, mut shard) in plan.to().mesh().ranks().zip(shards) {
-        arrived(rank, &mut shard)?;
+) -> Result<Vec<u64>, Error> {
+    let mut all = Vec::with_capacity(plans.len());
+    for (at, (plan, held)) in plans.iter().zip(held).enumerate() {
+        let sources: Vec<&[u8]> = plan.from().mesh().ranks().map(|rank| held.shard(rank)).collect();
+        let (shards, received) = device.redistribute(plan, &sources)?;
+        for (rank, mut shard) in plan.to().mesh().ranks().zip(shards) {
+            arrived(at, rank, &mut shard)?;
+        }
+        all.push(received);
     }
-    Ok(received)
+    Ok(all)
 }

@@ -3,7 +3,7 @@
 //! ```text
 //! input --open--> tensors with their shards     job --decide--> one move per tensor (refusals end here)
 //!
-//! per tensor:   shards --assemble--> whole tensor ----------------.
+//! per batch:    shards --assemble--> whole tensor ----------------.
 //!               shards --exchange (plan, engine)--> new shards --verify--> appended to the files of their ranks
 //!                                                               '--gather--> the whole, compared and appended
 //!
@@ -13,7 +13,7 @@
 //! The whole tensor that the new shards are judged by comes from the input and the regions of the source sharding, the
 //! slices it is compared with from the regions of the target sharding; the plan has no say in either.
 //!
-//! Memory holds one tensor (`held`: its whole, and its shards where they are not stretches of it), the new shards that are on
+//! Small tensors go in batches, large ones alone. Memory holds one batch (`held`: its whole, and its shards where they are not stretches of it), the new shards that are on
 //! their way to be verified and written (`in_turn`: as many as there are processors), and the whole again where it is gathered.
 //!
 //! A process does this for the ranks that it holds. Up to the first exchange, and from the last one on, every stage is passed
@@ -71,11 +71,8 @@ pub(crate) fn carry_out<X: Exchange>(
     observer.begins(moves.iter().map(|tensor| tensor.tensor.byte_len()).sum());
     let rooms = Rooms::default();
     let mut received = Vec::with_capacity(moves.len());
-    for tensor in &moves {
-        observer.reaches(&tensor.tensor.name);
-        let moved = reshard(tensor, exchange, &mut outputs, &rooms, after_exchange);
-        received.push(moved.map_err(|error| error.about_tensor(&tensor.tensor.name))?);
-        observer.moved(tensor.tensor.byte_len());
+    for batch in exchange.batches(&moves) {
+        received.extend(reshard(batch, exchange, &mut outputs, &rooms, observer, after_exchange)?);
     }
     observer.ends();
     let everywhere = exchange.share(&received)?;
@@ -86,33 +83,49 @@ pub(crate) fn carry_out<X: Exchange>(
     Ok(Report::new(reports, written, start.elapsed()))
 }
 
-/// Moves a tensor; every new shard of this process's ranks is verified and written. Returns what the worst of them received.
+/// Moves a batch; every new shard of this process's ranks is verified and written. Returns what the worst of them received.
 fn reshard<X: Exchange>(
-    tensor: &Move<'_>,
+    batch: &[Move<'_>],
     exchange: &mut X,
     outputs: &mut Outputs,
     rooms: &Rooms,
+    observer: &mut dyn Observer,
     after_exchange: AfterExchange<'_>,
-) -> Result<u64, Error> {
-    let held = Held::read(tensor, |rank| exchange.holds(rank), rooms)?;
-    let came = AtomicUsize::new(0);
-    let arrived = |rank: usize, shard: &mut Vec<u8>| {
+) -> Result<Vec<u64>, Error> {
+    let about = |at: usize| move |error: Error| error.about_tensor(&batch[at].tensor.name);
+    let mut held = Vec::with_capacity(batch.len());
+    for (at, tensor) in batch.iter().enumerate() {
+        observer.reaches(&tensor.tensor.name);
+        held.push(Held::read(tensor, |rank| exchange.holds(rank), rooms).map_err(about(at))?);
+    }
+    let came: Vec<AtomicUsize> = batch.iter().map(|_| AtomicUsize::new(0)).collect();
+    let arrived = |at: usize, rank: usize, shard: &mut Vec<u8>| {
+        let tensor = &batch[at];
         after_exchange(&tensor.tensor.name, rank, shard);
-        verify::verify_rank(&tensor.unit_to, tensor.units.bytes, rank, shard, held.whole())?;
-        came.fetch_add(1, Ordering::Relaxed);
-        outputs.write(rank, shard)
+        verify::verify_rank(&tensor.unit_to, tensor.units.bytes, rank, shard, held[at].whole())
+            .and_then(|()| outputs.write(rank, shard))
+            .map_err(about(at))?;
+        came[at].fetch_add(1, Ordering::Relaxed);
+        Ok(())
     };
-    let moved = exchange.exchange(tensor, &held, rooms, outputs.gathers(), &arrived)?;
-    let ranks = tensor.unit_to.mesh().ranks().filter(|rank| exchange.holds(*rank)).count();
-    let came = came.into_inner();
-    if came != ranks {
-        let message = format!("{came} shards came for the {ranks} ranks of the mesh");
-        return Err(Error::failed("verification", message));
+    let moved = exchange.exchange(batch, &held, rooms, outputs.gathers(), &arrived)?;
+    for (at, (tensor, came)) in batch.iter().zip(came).enumerate() {
+        let ranks = tensor.unit_to.mesh().ranks().filter(|rank| exchange.holds(*rank)).count();
+        let came = came.into_inner();
+        if came != ranks {
+            let message = format!("{came} shards came for the {ranks} ranks of the mesh");
+            return Err(about(at)(Error::failed("verification", message)));
+        }
     }
-    if let Some(gathered) = moved.gathered {
-        outputs.write_gathered(&gathered, held.whole())?;
+    let mut received = Vec::with_capacity(batch.len());
+    for (at, (moved, held)) in moved.into_iter().zip(&held).enumerate() {
+        if let Some(gathered) = moved.gathered {
+            outputs.write_gathered(&gathered, held.whole()).map_err(about(at))?;
+        }
+        observer.moved(batch[at].tensor.byte_len());
+        received.push(moved.received);
     }
-    Ok(moved.received)
+    Ok(received)
 }
 
 /// What happened to a tensor, if its plan kept its promise.

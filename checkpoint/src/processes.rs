@@ -148,21 +148,30 @@ impl<C: Crew> Exchange for OneRank<C> {
         Ok(())
     }
 
+    fn batches<'a, 'b>(&self, moves: &'a [Move<'b>]) -> Vec<&'a [Move<'b>]> {
+        moves.chunks(1).collect()
+    }
+
     fn exchange(
         &mut self,
-        tensor: &Move<'_>,
-        held: &Held<'_>,
+        batch: &[Move<'_>],
+        held: &[Held<'_>],
         _rooms: &Rooms,
         gathers: bool,
         arrived: Arrived<'_>,
-    ) -> Result<Moved, Error> {
+    ) -> Result<Vec<Moved>, Error> {
         let rank = self.crew.rank();
-        let (mut shard, received) = self.redistribute(&way(tensor), held.shard(rank))?;
-        if tensor.unit_to.mesh().contains(rank) {
-            arrived(rank, &mut shard)?;
+        let mut all = Vec::with_capacity(batch.len());
+        for (at, (tensor, held)) in batch.iter().zip(held).enumerate() {
+            let (mut shard, received) = self.redistribute(&way(tensor), held.shard(rank))?;
+            if tensor.unit_to.mesh().contains(rank) {
+                arrived(at, rank, &mut shard)?;
+            }
+            let gathered =
+                if gathers { Some(self.redistribute(&gathering(tensor)?, &shard)?.0) } else { None };
+            all.push(Moved { received, gathered: gathered.filter(|_| rank == 0) });
         }
-        let gathered = if gathers { Some(self.redistribute(&gathering(tensor)?, &shard)?.0) } else { None };
-        Ok(Moved { received, gathered: gathered.filter(|_| rank == 0) })
+        Ok(all)
     }
 
     fn plan(&self, tensor: &Move<'_>) -> Result<&Plan, Error> {
