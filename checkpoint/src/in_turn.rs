@@ -58,7 +58,9 @@ pub(crate) fn redistribute<'a>(
         let mut ranks: Vec<usize> = plans.iter().flat_map(|plan| plan.ranks()).collect();
         ranks.sort_unstable();
         ranks.dedup();
-        let threads = plans.iter().map(|plan| threads(plan, ranks.len())).max().unwrap_or(1);
+        let threads = parallel::threads_for(
+            plans.iter().map(|plan| work(plan, ranks.len())).fold(0, usize::saturating_add),
+        );
         parallel::for_each(
             threads,
             &mut ranks,
@@ -86,11 +88,14 @@ pub(crate) fn redistribute<'a>(
     plans.iter().zip(&traffic).map(|(plan, traffic)| traffic.worst(plan)).collect()
 }
 
-/// How many threads the parts of so many ranks are worth.
-fn threads(plan: &Plan, ranks: usize) -> usize {
-    let shard_bytes = plan.max_shard_bytes() as usize;
-    parallel::threads_for(shard_bytes.saturating_add(ranks.saturating_mul(MESSAGE)).saturating_mul(ranks))
+/// What there is to do for so many ranks, in bytes.
+fn work(plan: &Plan, ranks: usize) -> usize {
+    let of_one = (plan.max_shard_bytes() as usize).saturating_add(ranks.saturating_mul(MESSAGE));
+    of_one.saturating_mul(ranks)
 }
+
+/// Sees a rank's new shard.
+type OfRank<'a> = &'a dyn Fn(usize, &mut Vec<u8>) -> Result<(), Error>;
 
 /// How many exchanges a rank takes part in at most.
 pub(crate) fn exchanges(plan: &Plan) -> usize {
@@ -159,7 +164,7 @@ fn carry_out<'a>(
     traffic: &Traffic,
     arrived: Arrived<'_>,
 ) -> Result<(), Error> {
-    let threads = threads(plan, part.ranks.len());
+    let threads = parallel::threads_for(work(plan, part.ranks.len()));
     let mut buffers: HashMap<usize, Cow<'a, [u8]>> =
         part.ranks.iter().map(|rank| (*rank, Cow::Borrowed(source(*rank)))).collect();
     for at in part.keys {
@@ -205,7 +210,7 @@ fn last<'a>(
     before: &(dyn Fn(usize) -> &'a [u8] + Sync),
     target: &mut Vec<u8>,
     traffic: &Traffic,
-    arrived: &dyn Fn(usize, &mut Vec<u8>) -> Result<(), Error>,
+    arrived: OfRank<'_>,
 ) -> Result<(), Error> {
     bytes::resize(target, exchange.target_bytes())?;
     take(exchange, before, target, traffic)?;

@@ -35,7 +35,7 @@ pub(crate) fn carry_out(
 }
 
 /// So many bytes of tensors go together at most: what is worked out for a rank serves all that take the same way.
-const BATCH: u64 = 32 << 20;
+const BATCH: u64 = 8 << 20;
 
 /// More ranks than this are not carried out in one process.
 const MOST_RANKS: usize = 1024;
