@@ -70,7 +70,7 @@ enum Kind {
 /// Whatever is put in place at this moment is put in place first. From then on nothing of this process is written, and its
 /// jobs do not return: what they would say, of files that are gone, is no news.
 ///
-/// ```
+/// ```no_run
 /// // In a thread that waits for signals:
 /// reshard_checkpoint::abandon();
 /// // .. and then the process ends.
