@@ -17,10 +17,10 @@ use std::path::Path;
 use reshard_sharding::{Mesh, Sharding};
 use safetensors::Dtype;
 
+use super::bytes::Bytes;
 use super::header::{self, FreeTexts, Stored};
 use super::index::{INDEX_NAME, Index};
 use super::manifest::{Entry, MANIFEST_NAME, Manifest, rank_file_name};
-use super::mapped::Bytes;
 use super::{embedded, header::Opened};
 use crate::error::Error;
 

@@ -6,8 +6,8 @@
 use half::bf16;
 use safetensors::Dtype;
 
+use super::bytes::Bytes;
 use super::checkpoint::{Checkpoint, Data, Origin, Tensor};
-use super::mapped::Bytes;
 
 const SEED: u64 = 0x5eed;
 const VOCABULARY: usize = 2003;

@@ -3,8 +3,6 @@
 //! The whole job is one sequence (`pipeline`), written for a process that holds some of the ranks. What it asks of the others
 //! is here: to share words, so that all pass a stage or none does, and to exchange shards.
 
-use std::borrow::Cow;
-
 use reshard_collectives::Error as EngineError;
 use reshard_kernels::DType;
 use reshard_planner::Plan;
@@ -12,12 +10,23 @@ use reshard_sharding::Sharding;
 
 use super::decision::Move;
 use super::error::Error;
+use super::held::Held;
+use super::rooms::Rooms;
 
 /// From where to where, and the bytes of a unit.
 pub(crate) type Way = (Sharding, Sharding, usize);
 
-/// What the ranks of this process hold of one tensor, in the order of its mesh.
-pub(crate) type Shards = Vec<Vec<u8>>;
+/// Sees a new shard: of which tensor of a batch, of which rank. Those of one rank come one after the other, in the order of the
+/// tensors.
+pub(crate) type Arrived<'a> = &'a (dyn Fn(usize, usize, &mut Vec<u8>) -> Result<(), Error> + Sync);
+
+/// A tensor that has been exchanged.
+pub(crate) struct Moved {
+    /// What the worst of this process's ranks received.
+    pub(crate) received: u64,
+    /// The whole of the new shards, in the first process.
+    pub(crate) gathered: Option<Vec<u8>>,
+}
 
 /// The processes of a job, seen from one of them.
 pub(crate) trait Exchange {
@@ -36,11 +45,16 @@ pub(crate) trait Exchange {
     /// Cuts the moves, in their order, into lists that are exchanged together.
     fn batches<'a, 'b>(&self, moves: &'a [Move<'b>]) -> Vec<&'a [Move<'b>]>;
 
-    /// From the shards of this process's ranks to their new ones, and what the worst of these ranks received; by tensor.
-    fn exchange(&mut self, batch: &[Move<'_>], sources: &[Vec<&[u8]>]) -> Result<Vec<(Shards, u64)>, Error>;
-
-    /// The whole of a tensor, in the first process, from the new shards of all.
-    fn gather<'a>(&mut self, tensor: &Move<'_>, shards: &'a Shards) -> Result<Cow<'a, [u8]>, Error>;
+    /// Gives this process's ranks their new shards of some tensors, each of which `arrived` sees once; and where the whole is
+    /// gathered, makes it of them in the first process.
+    fn exchange(
+        &mut self,
+        batch: &[Move<'_>],
+        held: &[Held<'_>],
+        rooms: &Rooms,
+        gathers: bool,
+        arrived: Arrived<'_>,
+    ) -> Result<Vec<Moved>, Error>;
 
     /// The plan of a move.
     fn plan(&self, tensor: &Move<'_>) -> Result<&Plan, Error>;

@@ -1,15 +1,20 @@
-//! The header of a safetensors file: read from a mapped file, or computed before any data exists.
+//! The header of a safetensors file: read from a file, or computed before any data exists.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
-use memmap2::Mmap;
 use safetensors::tensor::{Metadata, SafeTensors, TensorInfo};
 use safetensors::{Dtype, SafeTensorError};
 
-use super::mapped::{self, Bytes};
+use super::bytes::{Bytes, Input};
 use crate::error::Error;
+
+/// What a file begins with: the length of its header.
+const LENGTH: usize = size_of::<u64>();
+
+/// A header has at most so many bytes, says the format.
+const LONGEST: u64 = 100_000_000;
 
 /// The `__metadata__` of a file: free texts that writers leave for readers.
 pub(crate) type FreeTexts = BTreeMap<String, String>;
@@ -27,21 +32,41 @@ pub(crate) struct Opened {
     pub(crate) free_texts: Option<FreeTexts>,
 }
 
-/// Maps `path` and reads its header. Offsets that overlap, leave gaps or pass the end of the file are refused here.
+/// Reads the header of `path`. Offsets that overlap, leave gaps or pass the end of the file are refused here.
 pub(crate) fn open(path: &Path) -> Result<Opened, Error> {
-    let file = mapped::map(path)?;
+    let input = Arc::new(Input::open(path)?);
     let bad = |error: SafeTensorError| {
         Error::refused("safetensors", format!("{} is not a whole safetensors file: {error}", path.display()))
     };
-    let (header_len, metadata) = SafeTensors::read_metadata(&file).map_err(bad)?;
-    let data = size_of::<u64>() + header_len;
+    let mut head = input.read(0, input.len().min(LENGTH as u64) as usize)?;
+    let length = head.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
+    let length = length.ok_or_else(|| bad(SafeTensorError::HeaderTooSmall))?;
+    if length > LONGEST {
+        return Err(bad(SafeTensorError::HeaderTooLarge));
+    }
+    let data = LENGTH as u64 + length;
+    if data > input.len() {
+        return Err(bad(SafeTensorError::InvalidHeaderLength));
+    }
+    head.extend(input.read(LENGTH as u64, length as usize)?);
+    // Of a header alone the library says that the data are missing, after everything else that can be wrong.
+    match SafeTensors::read_metadata(&head) {
+        Ok(_) | Err(SafeTensorError::MetadataIncompleteBuffer) => {}
+        Err(error) => return Err(bad(error)),
+    }
+    let metadata: Metadata = serde_json::from_slice(&head[LENGTH..])
+        .map_err(|error| bad(SafeTensorError::InvalidHeaderDeserialization(error)))?;
+    if data.checked_add(metadata.data_len() as u64) != Some(input.len()) {
+        return Err(bad(SafeTensorError::MetadataIncompleteBuffer));
+    }
     let stored = |info: &TensorInfo| Stored {
         dtype: info.dtype,
         shape: info.shape.clone(),
-        bytes: Bytes::Mapped(
-            Arc::<Mmap>::clone(&file),
-            data + info.data_offsets.0..data + info.data_offsets.1,
-        ),
+        bytes: Bytes::InFile {
+            input: Arc::clone(&input),
+            start: data + info.data_offsets.0 as u64,
+            len: info.data_offsets.1 - info.data_offsets.0,
+        },
     };
     let tensors = metadata.tensors().into_iter().map(|(name, info)| (name, stored(info))).collect();
     let free_texts = metadata.metadata().as_ref().map(|texts| texts.clone().into_iter().collect());

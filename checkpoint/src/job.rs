@@ -13,6 +13,7 @@ use super::one_process;
 #[cfg(any(feature = "mpi", feature = "nccl"))]
 use super::processes;
 use super::report::Report;
+use super::staging;
 
 /// Everything that a job may be told; what is left out has the default that is said there.
 ///
@@ -44,7 +45,7 @@ pub struct Job {
     pub gather: Option<PathBuf>,
     /// What carries out the plans.
     pub engine: Engine,
-    /// How long a rank waits for another that does not come; else a minute.
+    /// How long a process waits for another that does not come; else a minute.
     pub time_out: Option<Duration>,
     /// Whether an output that is there already is replaced.
     pub force: bool,
@@ -53,7 +54,7 @@ pub struct Job {
 /// What carries out a plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Engine {
-    /// Ranks are threads of this process.
+    /// Ranks take turns on the threads of this process.
     #[default]
     Threads,
     /// Ranks are processes of an MPI job (feature `mpi`).
@@ -72,6 +73,12 @@ impl Job {
         if let Err(error) = self.engine.check() {
             return Err(told(error, observer));
         }
+        let done = self.carry_out(observer);
+        staging::unless_abandoned();
+        done
+    }
+
+    fn carry_out(&self, observer: &mut dyn Observer) -> Result<Option<Report>, Error> {
         #[cfg(feature = "mpi")]
         if self.engine == Engine::Mpi {
             let comm = mpi::comm(self).map_err(|error| told(error, observer))?;
@@ -82,7 +89,7 @@ impl Job {
             let comm = nccl::comm(self).map_err(|error| told(error, observer))?;
             return processes::run(self, comm, observer);
         }
-        match one_process::carry_out(self, observer, &mut |_, _| {}) {
+        match one_process::carry_out(self, observer, &|_, _, _| {}) {
             Ok(report) => Ok(Some(report)),
             Err(error) => Err(told(error, observer)),
         }

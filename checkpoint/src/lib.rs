@@ -13,6 +13,7 @@
 //! A [`Job`] says what is to be done and [`Job::run`] does it; an [`Observer`] sees how far it is. [`Checkpoint::open`] is
 //! its first step alone. Engines are chosen by features: `mpi`, `cuda`, `nccl`; threads are always there.
 
+mod bytes;
 mod checkpoint;
 mod decision;
 #[cfg(any(test, feature = "cuda"))]
@@ -21,10 +22,11 @@ mod embedded;
 mod error;
 mod exchange;
 mod header;
+mod held;
+mod in_turn;
 mod index;
 mod job;
 mod manifest;
-mod mapped;
 #[cfg(feature = "mpi")]
 mod mpi;
 #[cfg(any(test, feature = "nccl"))]
@@ -37,7 +39,9 @@ mod pipeline;
 #[cfg(any(test, feature = "mpi", feature = "nccl"))]
 mod processes;
 mod read;
+mod replaced;
 mod report;
+mod rooms;
 mod runs;
 mod shard_files;
 mod spec;
@@ -61,3 +65,4 @@ pub use observer::Observer;
 pub use read::{MOST_BYTES, read, read_text};
 pub use report::{Report, TensorReport};
 pub use spec::Spec;
+pub use staging::abandon;

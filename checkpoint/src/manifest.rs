@@ -13,7 +13,8 @@ use crate::read::read;
 /// The name of the manifest inside a directory.
 pub(crate) const MANIFEST_NAME: &str = "sharding.json";
 
-const FORMAT: &str = "reshard";
+/// What a manifest says that it is.
+pub(crate) const FORMAT: &str = "reshard";
 const VERSION: u32 = 1;
 
 /// The manifest as it is written: texts in the notations of the library, so that people can read it.
@@ -101,4 +102,12 @@ pub fn manifest_again(text: &[u8]) -> Result<String, Error> {
 /// The name of the file of one rank.
 pub(crate) fn rank_file_name(rank: usize, world: usize) -> String {
     format!("rank-{rank:05}-of-{world:05}.safetensors")
+}
+
+/// Whether a rank could have a file of this name.
+pub(crate) fn is_rank_file_name(name: &str) -> bool {
+    let numbers = name.strip_prefix("rank-").and_then(|rest| rest.strip_suffix(".safetensors"));
+    let numbers = numbers.and_then(|numbers| numbers.split_once("-of-"));
+    let parsed = numbers.and_then(|(rank, world)| Some((rank.parse().ok()?, world.parse().ok()?)));
+    parsed.is_some_and(|(rank, world)| rank < world && rank_file_name(rank, world) == name)
 }

@@ -1,6 +1,7 @@
 //! Who watches a job.
 
 use super::error::{Class, Error};
+use super::staging;
 
 /// Whom a job tells how far it is, and what went wrong; `()` does not listen.
 ///
@@ -22,7 +23,7 @@ pub trait Observer {
     /// Everything is decided, and so many bytes of tensors are to come.
     fn begins(&mut self, _bytes: u64) {}
 
-    /// The next tensors are exchanged; the first of them has this name.
+    /// The tensor of this name is read; it is exchanged alone or with others.
     fn reaches(&mut self, _tensor: &str) {}
 
     /// So many more bytes of tensors are where they should be, verified.
@@ -41,6 +42,8 @@ impl Observer for () {}
 
 /// Tells an error, unless another process does.
 pub(crate) fn told(error: Error, observer: &mut dyn Observer) -> Error {
+    // Of files that are removed under it a job says nothing.
+    staging::unless_abandoned();
     match error.class() {
         Class::Refused | Class::Failed => observer.fails(&error),
         Class::ToldElsewhere(_) => {}

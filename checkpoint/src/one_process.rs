@@ -1,17 +1,11 @@
-//! A process that holds all ranks: they are threads, or slices of one device.
+//! A process that holds all ranks: they take turns on its threads, or are slices of one device.
 //!
-//! One pool of threads serves all tensors, and tensors that take the same way (a checkpoint has many) share a plan. Small
-//! tensors that move are carried out together, in one batch: a checkpoint has hundreds of them, and each exchange costs
-//! its latency whatever it moves.
+//! Tensors that take the same way (a checkpoint has many) share a plan.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::time::Duration;
 
 use reshard_collectives::Error as EngineError;
-use reshard_collectives::threads::World;
-use reshard_collectives::{Batch, Compiled};
 use reshard_planner::{Plan, Planner};
 use reshard_sharding::Sharding;
 
@@ -19,13 +13,16 @@ use super::decision::Move;
 #[cfg(any(test, feature = "cuda"))]
 use super::device::OnDevice;
 use super::error::Error;
-use super::exchange::{Exchange, Shards, Way, agrees, not_planned, opaque, way};
+use super::exchange::{Arrived, Exchange, Moved, Way, not_planned, opaque, way};
+use super::held::Held;
+use super::in_turn;
 use super::job::{Engine, Job};
 use super::observer::Observer;
 use super::pipeline::{self, AfterExchange};
 use super::report::Report;
+use super::rooms::Rooms;
 use super::together::Stop;
-use super::verify;
+use super::verify::Assembly;
 
 /// Does the whole job in this process.
 pub(crate) fn carry_out(
@@ -33,32 +30,28 @@ pub(crate) fn carry_out(
     observer: &mut dyn Observer,
     after_exchange: AfterExchange<'_>,
 ) -> Result<Report, Error> {
-    let mut all =
-        AllRanks { engine: job.engine, time_out: job.time_out, carrier: None, plans: HashMap::new() };
+    let mut all = AllRanks { engine: job.engine, carrier: None, plans: HashMap::new() };
     pipeline::carry_out(job, &mut all, observer, after_exchange).map_err(Stop::into_error)
 }
 
-/// Tensors of at most so many bytes go together with others.
-const SMALL: usize = 4 << 20;
+/// So many bytes of tensors go together at most: what is worked out for a rank serves all that take the same way.
+const BATCH: u64 = 8 << 20;
 
-/// And so many bytes of them at most.
-const BATCH: usize = 32 << 20;
-
-/// More ranks than this are not started as threads.
+/// More ranks than this are not carried out in one process.
 const MOST_RANKS: usize = 1024;
 
 /// The engine, and the plans of all tensors.
 struct AllRanks {
     engine: Engine,
-    time_out: Option<Duration>,
-    /// From when it is known how many ranks there are.
+    /// From when it is known that everything can be done.
     carrier: Option<Carrier>,
     plans: HashMap<Way, Plan>,
 }
 
 /// What carries plans out.
 enum Carrier {
-    Threads(World),
+    /// The threads of this process, on which ranks take turns.
+    Threads,
     #[cfg(feature = "cuda")]
     Device(Box<OnDevice<reshard_device::Cuda>>),
     /// What tests take for one.
@@ -79,14 +72,13 @@ impl Exchange for AllRanks {
         Ok(vec![words.to_vec()])
     }
 
-    /// Plans every move, and starts a thread for every rank.
     fn prepare(&mut self, moves: &[Move<'_>], _gathers: bool) -> Result<(), Error> {
         let ranks = |sharding: &Sharding| sharding.mesh().world();
         let world = moves.iter().map(|tensor| ranks(&tensor.unit_from).max(ranks(&tensor.unit_to))).max();
         let world = world.unwrap_or(0);
         if world > MOST_RANKS {
             let message =
-                format!("the ranks reach {}, and at most {MOST_RANKS} are run as threads", world - 1);
+                format!("the ranks reach {}, and one process carries out at most {MOST_RANKS}", world - 1);
             return Err(Error::refused("too_many_ranks", message));
         }
         for tensor in moves {
@@ -110,23 +102,15 @@ impl Exchange for AllRanks {
                 clippy::wildcard_enum_match_arm,
                 reason = "which engines are left depends on the features"
             )]
-            _ => {
-                let mut world = World::new(world)?;
-                if let Some(time_out) = self.time_out {
-                    world.set_time_out(time_out);
-                }
-                Carrier::Threads(world)
-            }
+            _ => Carrier::Threads,
         });
         Ok(())
     }
 
     fn batches<'a, 'b>(&self, moves: &'a [Move<'b>]) -> Vec<&'a [Move<'b>]> {
         let goes_together = |tensor: &Move<'_>| {
-            let threads = matches!(self.carrier, Some(Carrier::Threads(_)));
-            let moves =
-                threads && self.plans.get(&way(tensor)).is_some_and(|plan| plan.communicating_steps() > 0);
-            moves && tensor.tensor.byte_len() <= SMALL as u64
+            matches!(self.carrier, Some(Carrier::Threads))
+                && self.plans.get(&way(tensor)).is_some_and(|plan| in_turn::exchanges(plan) <= 1)
         };
         let mut batches = Vec::new();
         let mut rest = moves;
@@ -134,7 +118,7 @@ impl Exchange for AllRanks {
             let mut bytes = 0;
             let fits = |tensor: &&Move<'_>| {
                 bytes += tensor.tensor.byte_len();
-                goes_together(tensor) && bytes <= BATCH as u64
+                goes_together(tensor) && bytes <= BATCH
             };
             let count = rest.iter().take_while(fits).count().max(1);
             let (batch, after) = rest.split_at(count);
@@ -144,22 +128,26 @@ impl Exchange for AllRanks {
         batches
     }
 
-    fn exchange(&mut self, batch: &[Move<'_>], sources: &[Vec<&[u8]>]) -> Result<Vec<(Shards, u64)>, Error> {
+    fn exchange(
+        &mut self,
+        batch: &[Move<'_>],
+        held: &[Held<'_>],
+        rooms: &Rooms,
+        gathers: bool,
+        arrived: Arrived<'_>,
+    ) -> Result<Vec<Moved>, Error> {
+        let plans = batch.iter().map(|tensor| self.plans.get(&way(tensor)).ok_or_else(not_planned));
+        let plans = plans.collect::<Result<Vec<_>, _>>()?;
         let carrier = self.carrier.as_mut().ok_or_else(not_planned)?;
-        if let ([tensor], [sources]) = (batch, sources) {
-            let plan = self.plans.get(&way(tensor)).ok_or_else(not_planned)?;
-            return Ok(vec![carrier.redistribute(plan, sources)?]);
-        }
-        #[allow(irrefutable_let_patterns, reason = "without other engines there are only threads")]
-        let Carrier::Threads(world) = carrier else {
-            return Err(Error::failed("internal", "a device takes tensors one by one"));
-        };
-        in_one_batch(world, &self.plans, batch, sources)
-    }
-
-    fn gather<'a>(&mut self, tensor: &Move<'_>, shards: &'a Shards) -> Result<Cow<'a, [u8]>, Error> {
-        let shards: Vec<&[u8]> = shards.iter().map(Vec::as_slice).collect();
-        verify::assemble(&tensor.unit_to, tensor.units.bytes, &shards)
+        let gathered = batch.iter().filter(|_| gathers);
+        let assemblies = gathered.map(|tensor| Assembly::new(&tensor.unit_to, tensor.units.bytes));
+        let assemblies = assemblies.collect::<Result<Vec<_>, _>>()?;
+        let received = carrier.redistribute(&plans, held, rooms, &|at, rank, shard| {
+            arrived(at, rank, shard)?;
+            assemblies.get(at).map_or(Ok(()), |assembly| assembly.take(rank, shard))
+        })?;
+        let mut gathered = assemblies.into_iter().map(Assembly::finish);
+        Ok(received.into_iter().map(|received| Moved { received, gathered: gathered.next() }).collect())
     }
 
     fn plan(&self, tensor: &Move<'_>) -> Result<&Plan, Error> {
@@ -168,53 +156,40 @@ impl Exchange for AllRanks {
 }
 
 impl Carrier {
-    /// Gives every rank of the target its new shard, and says what the worst one received.
-    fn redistribute(&mut self, plan: &Plan, sources: &[&[u8]]) -> Result<(Shards, u64), Error> {
-        Ok(match self {
-            Self::Threads(world) => {
-                let (shards, trace) = world.redistribute(plan, sources)?;
-                (shards, trace.worst_received())
-            }
+    /// Gives every rank of the targets its new shards, and says what the worst one received of each tensor.
+    fn redistribute(
+        &mut self,
+        plans: &[&Plan],
+        held: &[Held<'_>],
+        rooms: &Rooms,
+        arrived: Arrived<'_>,
+    ) -> Result<Vec<u64>, Error> {
+        match self {
+            Self::Threads => in_turn::redistribute(plans, &|at, rank| held[at].shard(rank), rooms, arrived),
             #[cfg(feature = "cuda")]
-            Self::Device(device) => device.redistribute(plan, sources)?,
+            Self::Device(device) => on_device(device, plans, held, arrived),
             #[cfg(all(test, not(feature = "cuda")))]
-            Self::Simulated(device) => device.redistribute(plan, sources)?,
-        })
+            Self::Simulated(device) => on_device(device, plans, held, arrived),
+        }
     }
 }
 
-/// Gives every rank of the targets its new shards of several tensors, in one batch.
-fn in_one_batch(
-    world: &mut World,
-    planned: &HashMap<Way, Plan>,
-    tensors: &[Move<'_>],
-    sources: &[Vec<&[u8]>],
-) -> Result<Vec<(Shards, u64)>, Error> {
-    let mut batch = Batch::new();
-    let mut plans = Vec::with_capacity(tensors.len());
-    for tensor in tensors {
-        let plan = planned.get(&way(tensor)).ok_or_else(not_planned)?;
-        batch.add(plan)?;
-        plans.push(plan);
-    }
-    let (shards, trace) = world.redistribute_batch(&batch, sources)?;
-    // What each tensor alone makes a rank receive; together they must be what the ranks counted.
-    let mut promised = vec![0; world.size()];
-    for plan in &plans {
-        let mut worst = 0;
-        for rank in plan.ranks() {
-            let received = Compiled::new(plan, rank)?.received_bytes();
-            promised[rank] += received;
-            worst = worst.max(received);
+/// A device carries all ranks out at once, and gives back what they have.
+#[cfg(any(test, feature = "cuda"))]
+fn on_device<B: reshard_device::Backend>(
+    device: &mut OnDevice<B>,
+    plans: &[&Plan],
+    held: &[Held<'_>],
+    arrived: Arrived<'_>,
+) -> Result<Vec<u64>, Error> {
+    let mut all = Vec::with_capacity(plans.len());
+    for (at, (plan, held)) in plans.iter().zip(held).enumerate() {
+        let sources: Vec<&[u8]> = plan.from().mesh().ranks().map(|rank| held.shard(rank)).collect();
+        let (shards, received) = device.redistribute(plan, &sources)?;
+        for (rank, mut shard) in plan.to().mesh().ranks().zip(shards) {
+            arrived(at, rank, &mut shard)?;
         }
-        agrees(worst, plan)?;
+        all.push(received);
     }
-    for (rank, promised) in promised.into_iter().enumerate() {
-        let received = trace.received_by(rank);
-        if received != promised {
-            let message = format!("rank {rank} received {received} bytes, and the plans promised {promised}");
-            return Err(Error::failed("verification", message));
-        }
-    }
-    Ok(shards.into_iter().zip(plans.into_iter().map(Plan::received_bytes)).collect())
+    Ok(all)
 }

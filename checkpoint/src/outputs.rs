@@ -3,15 +3,17 @@
 //! Every process writes the files of its ranks. What there is one of for all (the directory under its hidden name, the
 //! manifest, the gathered file, the renaming) is the first process's.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use reshard_sharding::Mesh;
 use safetensors::Dtype;
 
 use super::checkpoint::Checkpoint;
 use super::decision::Move;
-use super::exchange::{Exchange, Shards};
+use super::exchange::Exchange;
 use super::job::Job;
 use super::manifest::{Entry, MANIFEST_NAME, Manifest, rank_file_name};
 use super::parallel;
@@ -28,15 +30,20 @@ pub(crate) struct Outputs {
     /// The directory and its number of rank files, in the first process.
     directory: Option<(Staging, usize)>,
     /// The files of this process's ranks.
-    files: Vec<ShardFile>,
+    files: BTreeMap<usize, Mutex<ShardFile>>,
     /// The gathered file, in the first process.
     gathered: Option<(Staging, ShardFile)>,
     /// Whether there is a gathered file, in whatever process.
     gathers: bool,
 }
 
+/// Refuses what may not be replaced, before anything is exchanged or written.
+pub(crate) fn check(job: &Job) -> Result<(), Error> {
+    staging::check(job.out.as_deref(), job.gather.as_deref(), job.force)
+}
+
 impl Outputs {
-    /// Refuses what may not be replaced, then creates every file with its header and the manifest.
+    /// Creates every file with its header and the manifest.
     pub(crate) fn begin<X: Exchange>(
         job: &Job,
         exchange: &mut X,
@@ -47,49 +54,53 @@ impl Outputs {
         let first = exchange.process() == 0;
         let staged = if first { stage(job, mesh, moves, checkpoint) } else { Ok((None, None)) };
         let (directory, gathered) = together(exchange, staged)?;
-        // The staging directory is named after the first process.
-        let processes = exchange.share(&[u64::from(std::process::id())])?.concat();
-        let files = match (&job.out, processes.first()) {
-            (Some(out), Some(process)) => {
+        // The first process has made the directory, and says where.
+        let number = directory.as_ref().map_or(0, Staging::number);
+        let numbers = exchange.share(&[number])?.concat();
+        let files = match (&job.out, numbers.first()) {
+            (Some(out), Some(number)) => {
                 let held = mesh.ranks().filter(|rank| exchange.holds(*rank));
-                staging::staged_by(out, *process as u32).and_then(|staged| {
-                    held.map(|rank| rank_file(&staged, rank, mesh, moves, checkpoint)).collect()
+                staging::staged_in(out, *number).and_then(|staged| {
+                    let file =
+                        |rank| Ok((rank, Mutex::new(rank_file(&staged, rank, mesh, moves, checkpoint)?)));
+                    held.map(file).collect()
                 })
             }
-            (_, _) => Ok(Vec::new()),
+            (_, _) => Ok(BTreeMap::new()),
         };
         let files = together(exchange, files)?;
         let directory = directory.map(|staging| (staging, mesh.size()));
         Ok(Self { directory, files, gathered, gathers: job.gather.is_some() })
     }
 
-    /// Takes the next tensor, in the order of the moves that the outputs were begun with: the new shards of this process's
-    /// ranks, and the whole that a gathered one must be.
-    pub(crate) fn write(
-        &mut self,
-        tensor: &Move<'_>,
-        shards: &Shards,
-        whole: &[u8],
-        exchange: &mut impl Exchange,
-    ) -> Result<(), Error> {
-        let threads = parallel::threads_for(shards.iter().map(Vec::len).sum());
-        let mut appends: Vec<(&mut ShardFile, &Vec<u8>)> = self.files.iter_mut().zip(shards).collect();
-        parallel::for_each(threads, &mut appends, |(file, shard)| file.append(shard))?;
-        if !self.gathers {
-            return Ok(());
-        }
-        let gathered = exchange.gather(tensor, shards)?;
+    /// Whether there is a gathered file, in whatever process.
+    pub(crate) fn gathers(&self) -> bool {
+        self.gathers
+    }
+
+    /// Takes a rank's new shard of the next tensor, in the order of the moves that the outputs were begun with.
+    pub(crate) fn write(&self, rank: usize, shard: &[u8]) -> Result<(), Error> {
+        let Some(file) = self.files.get(&rank) else { return Ok(()) };
+        file.lock().unwrap_or_else(PoisonError::into_inner).append(shard)
+    }
+
+    /// Takes the next tensor as it was gathered, which must be the whole.
+    pub(crate) fn write_gathered(&mut self, gathered: &[u8], whole: &[u8]) -> Result<(), Error> {
         let Some((_, file)) = &mut self.gathered else { return Ok(()) };
         if *gathered != *whole {
             return Err(Error::failed("verification", "what was gathered differs from the whole tensor"));
         }
-        file.append(&gathered)
+        file.append(gathered)
     }
 
     /// Syncs this process's files; when all have, the first puts everything in place. Says where it is.
     pub(crate) fn finish(mut self, exchange: &mut impl Exchange) -> Result<Vec<String>, Stop> {
         // Syncing waits for the disk, which takes many files at once.
-        let mut synced = parallel::for_each(SYNCS, &mut self.files, ShardFile::finish);
+        let mut files: Vec<ShardFile> = std::mem::take(&mut self.files)
+            .into_values()
+            .map(|file| file.into_inner().unwrap_or_else(PoisonError::into_inner))
+            .collect();
+        let mut synced = parallel::for_each(SYNCS, &mut files, || (), |(), file| file.finish());
         if let (Ok(()), Some((_, file))) = (&synced, &mut self.gathered) {
             synced = file.finish();
         }
@@ -114,17 +125,16 @@ type Staged = (Option<Staging>, Option<(Staging, ShardFile)>);
 
 fn stage(job: &Job, mesh: &Mesh, moves: &[Move<'_>], checkpoint: &Checkpoint) -> Result<Staged, Error> {
     let (out, gather) = (job.out.as_deref(), job.gather.as_deref());
-    staging::check(out, gather, job.force)?;
     let directory = out.map(|dir| Staging::directory(dir, job.force)).transpose()?;
     if let Some(staging) = &directory {
-        write_manifest(staging.path(), mesh, moves)?;
+        write_manifest(&staging.path(), mesh, moves)?;
     }
     let gathered = match gather {
         None => None,
         Some(file) => {
             let staging = Staging::file(file, job.force)?;
             let tensors = moves.iter().map(|tensor| describe(tensor, &tensor.tensor.shape));
-            let file = ShardFile::create(staging.path(), tensors, checkpoint.free_texts.as_ref())?;
+            let file = ShardFile::create(&staging.path(), 1, tensors, checkpoint.free_texts.as_ref())?;
             Some((staging, file))
         }
     };
@@ -142,7 +152,7 @@ fn rank_file(
     let shapes: Vec<_> = moves.iter().map(|tensor| tensor.to.local_shape(rank)).collect::<Result<_, _>>()?;
     let tensors = moves.iter().zip(&shapes).map(|(tensor, shape)| describe(tensor, shape));
     let path = staged.join(rank_file_name(rank, mesh.world()));
-    ShardFile::create(&path, tensors, checkpoint.free_texts.as_ref())
+    ShardFile::create(&path, mesh.size(), tensors, checkpoint.free_texts.as_ref())
 }
 
 /// A tensor as a file that holds so much of it says it.

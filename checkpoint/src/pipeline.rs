@@ -11,35 +11,38 @@
 //! ```
 //!
 //! The whole tensor that the new shards are judged by comes from the input and the regions of the source sharding, the
-//! slices it is compared with from the regions of the target sharding; the plan has no say in either. Small tensors that
-//! move go in batches. Memory holds one batch, or one large tensor: its whole, and its new shards.
+//! slices it is compared with from the regions of the target sharding; the plan has no say in either.
+//!
+//! Small tensors go in batches, large ones alone. Memory holds one batch (`held`: its whole, and its shards where they are not stretches of it), the new shards that are on
+//! their way to be verified and written (`in_turn`: as many as there are processors), and the whole again where it is gathered.
 //!
 //! A process does this for the ranks that it holds. Up to the first exchange, and from the last one on, every stage is passed
 //! by all processes or by none, so that a refusal is told once, by the first that has it. In between others count on this
 //! process, and if it fails it fails alone. Input and output are files that all processes see; the first stages and commits,
 //! and only after all have verified, written and synced their parts.
 
-use std::borrow::Cow;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use super::checkpoint::{Checkpoint, Data};
+use super::checkpoint::Checkpoint;
 use super::decision::{self, Move};
 use super::error::Error;
 use super::exchange::{Exchange, agrees};
+use super::held::Held;
 use super::job::Job;
-use super::mapped::Bytes;
 use super::observer::Observer;
-use super::outputs::Outputs;
+use super::outputs::{self, Outputs};
 use super::report::{Report, TensorReport};
+use super::rooms::Rooms;
 use super::shard_files;
 use super::spec::Spec;
 use super::together::{Stop, together};
 use super::verify;
 use super::wish::Wish;
 
-/// Sees every tensor's new shards after the exchange and before verification. Only tests do anything here: they spoil
-/// a byte to show that it is noticed.
-pub(crate) type AfterExchange<'a> = &'a mut dyn FnMut(&str, &mut [Vec<u8>]);
+/// Sees every rank's new shard of every tensor after the exchange and before verification. Only tests do anything here: they
+/// spoil a byte to show that it is noticed.
+pub(crate) type AfterExchange<'a> = &'a (dyn Fn(&str, usize, &mut Vec<u8>) + Sync);
 
 /// Does this process's part of the job. Nothing is written before everything that can be refused has been.
 pub(crate) fn carry_out<X: Exchange>(
@@ -56,19 +59,20 @@ pub(crate) fn carry_out<X: Exchange>(
     moves.sort_by(|a, b| {
         shard_files::file_order((&a.tensor.name, a.tensor.dtype), (&b.tensor.name, b.tensor.dtype))
     });
+    // The first process writes what there is one of.
+    let allowed = if exchange.process() == 0 { outputs::check(job) } else { Ok(()) };
+    together(exchange, allowed)?;
     let prepared = exchange.prepare(&moves, job.gather.is_some());
     together(exchange, prepared)?;
     let mut outputs = Outputs::begin(job, exchange, &wish.mesh, &moves, &checkpoint)?;
     // One process shows how far all are.
     let mut nobody = ();
     let observer = if exchange.process() == 0 { observer } else { &mut nobody };
-    let bytes = |moves: &[Move<'_>]| moves.iter().map(|tensor| tensor.tensor.byte_len()).sum();
-    observer.begins(bytes(&moves));
+    observer.begins(moves.iter().map(|tensor| tensor.tensor.byte_len()).sum());
+    let rooms = Rooms::default();
     let mut received = Vec::with_capacity(moves.len());
     for batch in exchange.batches(&moves) {
-        observer.reaches(&batch[0].tensor.name);
-        received.extend(reshard(batch, exchange, &mut outputs, after_exchange)?);
-        observer.moved(bytes(batch));
+        received.extend(reshard(batch, exchange, &mut outputs, &rooms, observer, after_exchange)?);
     }
     observer.ends();
     let everywhere = exchange.share(&received)?;
@@ -79,57 +83,49 @@ pub(crate) fn carry_out<X: Exchange>(
     Ok(Report::new(reports, written, start.elapsed()))
 }
 
-/// A batch of tensors: exchange, verify, hand to the outputs. Returns what the worst of this process's ranks received.
+/// Moves a batch; every new shard of this process's ranks is verified and written. Returns what the worst of them received.
 fn reshard<X: Exchange>(
     batch: &[Move<'_>],
     exchange: &mut X,
     outputs: &mut Outputs,
+    rooms: &Rooms,
+    observer: &mut dyn Observer,
     after_exchange: AfterExchange<'_>,
 ) -> Result<Vec<u64>, Error> {
-    let mut before = Vec::with_capacity(batch.len());
-    for tensor in batch {
-        let parts = whole_and_shards(tensor, |rank| exchange.holds(rank));
-        before.push(parts.map_err(|error| error.about_tensor(&tensor.tensor.name))?);
+    let about = |at: usize| move |error: Error| error.about_tensor(&batch[at].tensor.name);
+    let mut held = Vec::with_capacity(batch.len());
+    for (at, tensor) in batch.iter().enumerate() {
+        observer.reaches(&tensor.tensor.name);
+        held.push(Held::read(tensor, |rank| exchange.holds(rank), rooms).map_err(about(at))?);
     }
-    let sources: Vec<Vec<&[u8]>> =
-        before.iter().map(|(_, shards)| shards.iter().map(|shard| &**shard).collect()).collect();
-    let results = exchange.exchange(batch, &sources).map_err(|error| match batch {
-        [tensor] => error.about_tensor(&tensor.tensor.name),
-        _ => error,
-    })?;
+    let came: Vec<AtomicUsize> = batch.iter().map(|_| AtomicUsize::new(0)).collect();
+    let arrived = |at: usize, rank: usize, shard: &mut Vec<u8>| {
+        let tensor = &batch[at];
+        after_exchange(&tensor.tensor.name, rank, shard);
+        verify::verify_rank(&tensor.unit_to, tensor.units.bytes, rank, shard, held[at].whole())
+            .and_then(|()| outputs.write(rank, shard))
+            .map_err(about(at))?;
+        came[at].fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    };
+    let moved = exchange.exchange(batch, &held, rooms, outputs.gathers(), &arrived)?;
+    for (at, (tensor, came)) in batch.iter().zip(came).enumerate() {
+        let ranks = tensor.unit_to.mesh().ranks().filter(|rank| exchange.holds(*rank)).count();
+        let came = came.into_inner();
+        if came != ranks {
+            let message = format!("{came} shards came for the {ranks} ranks of the mesh");
+            return Err(about(at)(Error::failed("verification", message)));
+        }
+    }
     let mut received = Vec::with_capacity(batch.len());
-    for ((tensor, (whole, _)), (mut shards, bytes)) in batch.iter().zip(&before).zip(results) {
-        after_exchange(&tensor.tensor.name, &mut shards);
-        let mesh = tensor.unit_to.mesh();
-        let ranks: Vec<usize> = mesh.ranks().filter(|rank| exchange.holds(*rank)).collect();
-        verify::verify(&tensor.unit_to, tensor.units.bytes, &ranks, &shards, whole)
-            .and_then(|()| outputs.write(tensor, &shards, whole, exchange))
-            .map_err(|error| error.about_tensor(&tensor.tensor.name))?;
-        received.push(bytes);
+    for (at, (moved, held)) in moved.into_iter().zip(&held).enumerate() {
+        if let Some(gathered) = moved.gathered {
+            outputs.write_gathered(&gathered, held.whole()).map_err(about(at))?;
+        }
+        observer.moved(batch[at].tensor.byte_len());
+        received.push(moved.received);
     }
     Ok(received)
-}
-
-/// The whole tensor, and what the ranks of its source hold that this process holds.
-type Before<'a> = (Cow<'a, [u8]>, Vec<Cow<'a, [u8]>>);
-
-fn whole_and_shards<'a>(tensor: &'a Move<'_>, holds: impl Fn(usize) -> bool) -> Result<Before<'a>, Error> {
-    let (from, item_bytes) = (&tensor.unit_from, tensor.units.bytes);
-    let ranks = from.mesh().ranks();
-    match &tensor.tensor.data {
-        Data::Whole(whole) => {
-            let whole = whole.as_slice();
-            let cut = |rank| verify::cut_rank(from, item_bytes, rank, whole);
-            let shards = ranks.filter(|rank| holds(*rank)).map(cut).collect::<Result<_, _>>()?;
-            Ok((Cow::Borrowed(whole), shards))
-        }
-        Data::Shards { shards, .. } => {
-            let all: Vec<&[u8]> = shards.iter().map(Bytes::as_slice).collect();
-            let whole = verify::assemble(from, item_bytes, &all)?;
-            let held = ranks.zip(all).filter(|(rank, _)| holds(*rank));
-            Ok((whole, held.map(|(_, shard)| Cow::Borrowed(shard)).collect()))
-        }
-    }
 }
 
 /// What happened to a tensor, if its plan kept its promise.

@@ -4,7 +4,6 @@
 //! says so and ends the job; what was staged then lies under a hidden name that no reader takes for a result. Only rank 0
 //! reports a success.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
@@ -15,11 +14,13 @@ use reshard_sharding::{Mesh, Sharding};
 
 use super::decision::Move;
 use super::error::Error;
-use super::exchange::{Exchange, Shards, Way, not_planned, opaque, way};
+use super::exchange::{Arrived, Exchange, Moved, Way, not_planned, opaque, way};
+use super::held::Held;
 use super::job::Job;
 use super::observer::{Observer, told};
 use super::pipeline;
 use super::report::Report;
+use super::rooms::Rooms;
 use super::together::Stop;
 
 /// A job of processes, and this process as a rank of it.
@@ -61,7 +62,7 @@ pub(super) trait Crew {
 pub(super) fn run(job: &Job, crew: impl Crew, observer: &mut dyn Observer) -> Result<Option<Report>, Error> {
     let rank = crew.rank();
     let mut one = OneRank::new(crew);
-    let done = pipeline::carry_out(job, &mut one, observer, &mut |_, _| {});
+    let done = pipeline::carry_out(job, &mut one, observer, &|_, _, _| {});
     let crew = one.crew;
     match done {
         Ok(report) => {
@@ -151,20 +152,26 @@ impl<C: Crew> Exchange for OneRank<C> {
         moves.chunks(1).collect()
     }
 
-    fn exchange(&mut self, batch: &[Move<'_>], sources: &[Vec<&[u8]>]) -> Result<Vec<(Shards, u64)>, Error> {
-        let mut results = Vec::with_capacity(batch.len());
-        for (tensor, sources) in batch.iter().zip(sources) {
-            let source = sources.first().copied().unwrap_or_default();
-            let (shard, received) = self.redistribute(&way(tensor), source)?;
-            let is_target = tensor.unit_to.mesh().contains(self.crew.rank());
-            results.push((if is_target { vec![shard] } else { Vec::new() }, received));
+    fn exchange(
+        &mut self,
+        batch: &[Move<'_>],
+        held: &[Held<'_>],
+        _rooms: &Rooms,
+        gathers: bool,
+        arrived: Arrived<'_>,
+    ) -> Result<Vec<Moved>, Error> {
+        let rank = self.crew.rank();
+        let mut all = Vec::with_capacity(batch.len());
+        for (at, (tensor, held)) in batch.iter().zip(held).enumerate() {
+            let (mut shard, received) = self.redistribute(&way(tensor), held.shard(rank))?;
+            if tensor.unit_to.mesh().contains(rank) {
+                arrived(at, rank, &mut shard)?;
+            }
+            let gathered =
+                if gathers { Some(self.redistribute(&gathering(tensor)?, &shard)?.0) } else { None };
+            all.push(Moved { received, gathered: gathered.filter(|_| rank == 0) });
         }
-        Ok(results)
-    }
-
-    fn gather<'a>(&mut self, tensor: &Move<'_>, shards: &'a Shards) -> Result<Cow<'a, [u8]>, Error> {
-        let source = shards.first().map(Vec::as_slice).unwrap_or_default();
-        Ok(Cow::Owned(self.redistribute(&gathering(tensor)?, source)?.0))
+        Ok(all)
     }
 
     fn plan(&self, tensor: &Move<'_>) -> Result<&Plan, Error> {

@@ -5,10 +5,14 @@
 //!
 //! A file must be on the disk before it is renamed into place. What has been appended is synced in the background
 //! while the next tensors are exchanged, so that little is left to wait for at the end.
+//!
+//! There may be more files than a process may have open, so a file is open only while it is written to. Small tensors wait in
+//! memory until there is something to open it for.
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 
 use safetensors::Dtype;
@@ -24,10 +28,24 @@ pub(crate) fn file_order(left: (&str, Dtype), right: (&str, Dtype)) -> std::cmp:
 /// So many bytes are worth a sync of their own.
 const WORTH_A_SYNC: usize = 4 << 20;
 
+/// Files that are synced in the background at a time.
+const SYNCS: usize = 4;
+
+/// How many are.
+static SYNCING: AtomicUsize = AtomicUsize::new(0);
+
+/// Syncing needs little.
+const STACK: usize = 128 << 10;
+
+/// Bytes that wait in memory, of all files of a directory together and of each at most.
+const WAITING: (usize, usize) = (8 << 20, 64 << 10);
+
 /// One file that is being written.
 pub(crate) struct ShardFile {
     path: PathBuf,
-    file: BufWriter<File>,
+    waiting: Vec<u8>,
+    /// Bytes that may wait.
+    most: usize,
     /// Bytes that each tensor must bring, in order; the last is next.
     expected: Vec<usize>,
     /// Bytes appended since the last sync began.
@@ -36,9 +54,10 @@ pub(crate) struct ShardFile {
 }
 
 impl ShardFile {
-    /// Creates the file and writes its header.
+    /// Creates the file, one of so many, and writes its header.
     pub(crate) fn create<'a>(
         path: &Path,
+        files: usize,
         tensors: impl Iterator<Item = (&'a str, Dtype, &'a [usize])> + Clone,
         free_texts: Option<&FreeTexts>,
     ) -> Result<Self, Error> {
@@ -46,10 +65,11 @@ impl ShardFile {
         let mut expected: Vec<usize> =
             tensors.map(|(_, dtype, shape)| header::byte_len(dtype, shape).unwrap_or(0)).collect();
         expected.reverse();
-        let file = File::create_new(path).map_err(|error| Error::io("creating", path, &error))?;
+        File::create_new(path).map_err(|error| Error::io("creating", path, &error))?;
         let mut this = Self {
             path: path.to_owned(),
-            file: BufWriter::with_capacity(1 << 16, file),
+            waiting: Vec::new(),
+            most: (WAITING.0 / files.max(1)).min(WAITING.1),
             expected,
             unsynced: 0,
             syncing: None,
@@ -80,26 +100,55 @@ impl ShardFile {
             return Err(Error::failed("internal", message));
         }
         self.join_sync()
-            .and_then(|()| self.file.flush())
-            .and_then(|()| self.file.get_ref().sync_all())
+            .and_then(|()| self.put(&[]))
+            .and_then(|file| file.sync_all())
             .map_err(|error| self.failed(&error))
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        self.file.write_all(bytes).map_err(|error| self.failed(&error))?;
-        self.unsynced += bytes.len();
+        if self.waiting.len() + bytes.len() <= self.most {
+            self.waiting.extend_from_slice(bytes);
+            return Ok(());
+        }
+        let file = self.put(bytes).map_err(|error| self.failed(&error))?;
         if self.unsynced < WORTH_A_SYNC || self.syncing.as_ref().is_some_and(|sync| !sync.is_finished()) {
             return Ok(());
         }
-        self.unsynced = 0;
-        self.begin_sync().map_err(|error| self.failed(&error))
+        self.begin_sync(file).map_err(|error| self.failed(&error))
     }
 
-    /// Syncs in the background what has been written so far.
-    fn begin_sync(&mut self) -> io::Result<()> {
+    /// Writes what waits, and these bytes behind it.
+    fn put(&mut self, bytes: &[u8]) -> io::Result<File> {
+        let mut file = OpenOptions::new().append(true).open(&self.path)?;
+        file.write_all(&self.waiting)?;
+        file.write_all(bytes)?;
+        self.unsynced += self.waiting.len() + bytes.len();
+        self.waiting.clear();
+        Ok(file)
+    }
+
+    /// Syncs in the background what has been written so far, unless others are at it or no thread can be had: then a later
+    /// sync does it.
+    fn begin_sync(&mut self, file: File) -> io::Result<()> {
         self.join_sync()?;
-        let file = self.file.get_ref().try_clone()?;
-        self.syncing = Some(thread::Builder::new().spawn(move || file.sync_data())?);
+        if SYNCING.fetch_add(1, Ordering::Relaxed) >= SYNCS {
+            SYNCING.fetch_sub(1, Ordering::Relaxed);
+            return Ok(());
+        }
+        let sync = move || {
+            let outcome = file.sync_data();
+            SYNCING.fetch_sub(1, Ordering::Relaxed);
+            outcome
+        };
+        match thread::Builder::new().stack_size(STACK).spawn(sync) {
+            Ok(handle) => {
+                self.syncing = Some(handle);
+                self.unsynced = 0;
+            }
+            Err(_) => {
+                SYNCING.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
         Ok(())
     }
 

@@ -1,29 +1,119 @@
-//! Outputs that appear whole or not at all.
+//! Outputs that appear whole or not at all, and of which nothing else stays.
 //!
-//! Everything is written under a hidden name beside the final one, synced to the disk, and renamed in one step. A run
-//! that fails removes what it began; a process that is killed leaves only a hidden name that no reader takes for a
-//! result. With `--force` the old directory is renamed away first and put back if the new one cannot take its place,
-//! so that at every moment the final name is either absent or a complete directory.
+//! ```text
+//! .NAME.reshard-HASH-N/lock   held as long as the process lives, by the operating system
+//! .NAME.reshard-HASH-N/new    the output until it is whole, then (of a directory) what it replaced
+//! ```
+//!
+//! An output is written inside a hidden folder beside its final place, synced to the disk, and renamed in one step; an old
+//! directory changes places with the new one in that same step, so that the final name is at every moment what it was or
+//! the complete new output. Where the file system cannot exchange two names, the old one is renamed into the hidden folder
+//! first, and a run that finds it there without anything in its place puts it back.
+//!
+//! **What stays.** A run that fails removes its hidden folder, and so does [`abandon`] for a process that is told to end. One
+//! that is killed leaves the folder, and the next run into the same place removes it: whoever holds the lock lives, and the
+//! lock of a process ends with it. Numbers of processes say nothing here. A folder is somebody's from the moment its lock is
+//! held; between making the folder and holding the lock it may be taken for a dead one's, so whoever makes one looks, with
+//! the lock in hand, whether it is still there, and else begins another.
 
-use std::fs::{self, File};
-use std::io;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
 
+use super::replaced;
 use crate::error::Error;
+
+/// The file in a hidden folder whose lock says that somebody lives.
+const LOCK: &str = "lock";
+
+/// What is being written in a hidden folder.
+const NEW: &str = "new";
+
+/// What is replaced, where two names cannot be exchanged.
+const OLD: &str = "old";
+
+/// More hidden folders than this no output has.
+const MOST_FOLDERS: u64 = 10_000;
+
+/// The hidden folders of this process, and the folders above outputs that it has made.
+static BEGUN: Mutex<Vec<Begun>> = Mutex::new(Vec::new());
+
+/// What is to be removed if an output does not come about.
+struct Begun {
+    hidden: PathBuf,
+    /// Folders that had to be made above the output, the innermost first.
+    above: Vec<PathBuf>,
+}
 
 /// An output that has been begun; dropping it removes it, unless it was put in place.
 pub(crate) struct Staging {
     kind: Kind,
-    staged: PathBuf,
+    number: u64,
+    hidden: PathBuf,
     target: PathBuf,
     force: bool,
-    done: bool,
+    /// Open as long as this lives, and locked if the file system can.
+    _lock: File,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Directory,
     File,
+}
+
+/// Removes what the jobs of this process have begun and not put in place, for a process that is about to end.
+///
+/// Whatever is put in place at this moment is put in place first. From then on nothing of this process is written, and its
+/// jobs do not return: what they would say, of files that are gone, is no news.
+///
+/// ```no_run
+/// // In a thread that waits for signals:
+/// reshard_checkpoint::abandon();
+/// // .. and then the process ends.
+/// ```
+pub fn abandon() {
+    let mut begun = begun();
+    for one in begun.drain(..) {
+        one.remove();
+    }
+    // Nobody gets it any more.
+    std::mem::forget(begun);
+}
+
+/// Returns, unless this process is about to end.
+pub(crate) fn unless_abandoned() {
+    drop(begun());
+}
+
+fn begun() -> MutexGuard<'static, Vec<Begun>> {
+    BEGUN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Begun {
+    /// Best effort: there is something else to be said, and to nobody if this fails.
+    fn remove(&self) {
+        remove_folder(&self.hidden);
+        for folder in &self.above {
+            // Whatever else is in it by now stays, with all that is above.
+            let _ = fs::remove_dir(folder);
+        }
+    }
+}
+
+/// Removes a hidden folder, into which other processes of the job may still be writing.
+fn remove_folder(hidden: &Path) {
+    for _ in 0..100 {
+        match fs::remove_dir_all(hidden) {
+            Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => {
+                thread::sleep(Duration::from_millis(20));
+            }
+            Ok(()) | Err(_) => return,
+        }
+    }
 }
 
 /// Whether the outputs may be begun: absent, or to be replaced by the user's own wish, and apart from each other.
@@ -36,63 +126,100 @@ pub(crate) fn check(dir: Option<&Path>, file: Option<&Path>, force: bool) -> Res
     }
 }
 
-/// Whether `dir` may become the output: absent, empty, or to be replaced by the user's own wish.
+/// Whether `dir` may become the output: absent, empty, or an earlier output that the user wants replaced.
 fn check_directory(dir: &Path, force: bool) -> Result<(), Error> {
     let refused = |why: String| Err(Error::refused("output", format!("--out {} {why}", dir.display())));
-    let Ok(kind) = fs::symlink_metadata(dir) else { return Ok(()) };
+    let Ok(kind) = fs::symlink_metadata(dir) else { return check_above("--out", dir) };
     if !kind.is_dir() {
         return refused("is there and is not a directory".to_owned());
     }
-    let mut entries = fs::read_dir(dir).map_err(|error| Error::io("reading", dir, &error))?.peekable();
-    if entries.peek().is_none() {
+    if fs::read_dir(dir).map_err(|error| Error::io("reading", dir, &error))?.next().is_none() {
         return Ok(());
     }
     if !force {
-        return refused("is not empty; --force replaces it".to_owned());
+        return refused("is not empty; --force replaces what an earlier run wrote".to_owned());
     }
-    // A run never writes folders: a directory that holds some is something else, and too much to lose.
-    for entry in entries {
-        let entry = entry.map_err(|error| Error::io("reading", dir, &error))?;
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            let folder = entry.file_name();
-            return refused(format!(
-                "holds the folder {}, so it is no earlier output",
-                folder.to_string_lossy()
-            ));
+    match replaced::directory(dir)? {
+        None => Ok(()),
+        Some(why) => {
+            refused(format!("{why}, and --force replaces only what a run wrote: choose another name"))
         }
     }
-    Ok(())
 }
 
-/// Whether `file` may become the output: absent, or to be replaced by the user's own wish.
+/// Whether `file` may become the output: absent, or an earlier output that the user wants replaced.
 fn check_file(file: &Path, force: bool) -> Result<(), Error> {
     let refused = |why: &str| Err(Error::refused("output", format!("--gather {} {why}", file.display())));
     if file.file_name().is_none() {
         return refused("does not name a file");
     }
+    let slash = |c: u8| std::path::is_separator(c.into());
+    if file.as_os_str().as_encoded_bytes().last().copied().is_some_and(slash) {
+        return refused("ends in a slash, so it does not name a file");
+    }
     match fs::symlink_metadata(file) {
-        Ok(kind) if kind.is_dir() => refused("is a directory"),
-        Ok(_) if !force => refused("is there already; --force replaces it"),
-        Ok(_) | Err(_) => Ok(()),
+        Ok(_) if file.is_dir() => refused("is a directory"),
+        Ok(_) if !force => refused("is there already; --force replaces what an earlier run wrote"),
+        Ok(_) => match replaced::file(file) {
+            None => Ok(()),
+            Some(why) => {
+                refused(&format!("{why}, and --force replaces only what a run wrote: choose another name"))
+            }
+        },
+        Err(_) => check_above("--gather", file),
     }
 }
 
-/// The two outputs appear one after the other, so one must not be inside the other.
+/// Whether there can be folders above an output that is not there.
+fn check_above(flag: &str, target: &Path) -> Result<(), Error> {
+    let target = absolute(target)?;
+    let there = target.ancestors().skip(1).find(|above| above.exists());
+    match there {
+        Some(above) if !above.is_dir() => {
+            let message =
+                format!("{flag} {} is below {}, which is not a directory", target.display(), above.display());
+            Err(Error::refused("output", message))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// The two outputs appear one after the other, so neither may be inside the other.
 fn check_apart(dir: &Path, file: &Path) -> Result<(), Error> {
-    let (dir, file) = (absolute(dir)?, absolute(file)?);
-    if file.starts_with(&dir) {
+    let (real_dir, real_file) = (real(dir)?, real(file)?);
+    let refused = |how: &str| {
         let message =
-            format!("--gather {} is inside --out {}; put it elsewhere", file.display(), dir.display());
-        return Err(Error::refused("output", message));
+            format!("--gather {} is {how} --out {}: put it elsewhere", file.display(), dir.display());
+        Err(Error::refused("output", message))
+    };
+    if real_file == real_dir {
+        return refused("the same place as");
+    }
+    if real_file.starts_with(&real_dir) {
+        return refused("inside");
+    }
+    if real_dir.starts_with(&real_file) {
+        return refused("a folder above");
     }
     Ok(())
+}
+
+/// The path without the links among the folders above it that are there.
+fn real(target: &Path) -> Result<PathBuf, Error> {
+    let target = absolute(target)?;
+    for above in target.ancestors().skip(1) {
+        if let (Ok(real), Ok(rest)) = (above.canonicalize(), target.strip_prefix(above)) {
+            return Ok(real.join(rest));
+        }
+    }
+    Ok(target)
 }
 
 impl Staging {
     /// Begins an output directory.
     pub(crate) fn directory(target: &Path, force: bool) -> Result<Self, Error> {
         let staging = Self::begin(Kind::Directory, target, force)?;
-        fs::create_dir(&staging.staged).map_err(|error| Error::io("creating", &staging.staged, &error))?;
+        fs::create_dir(staging.path()).map_err(|error| Error::io("creating", &staging.path(), &error))?;
         Ok(staging)
     }
 
@@ -102,8 +229,13 @@ impl Staging {
     }
 
     /// Where to write meanwhile.
-    pub(crate) fn path(&self) -> &Path {
-        &self.staged
+    pub(crate) fn path(&self) -> PathBuf {
+        self.hidden.join(NEW)
+    }
+
+    /// Which of the hidden folders of its target it has: with [`staged_in`], how other processes find it.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
     }
 
     /// Where it will be.
@@ -112,53 +244,138 @@ impl Staging {
     }
 
     /// Renames what was staged into place. Files inside must have been synced by whoever wrote them.
-    pub(crate) fn put_in_place(mut self) -> Result<(), Error> {
+    pub(crate) fn put_in_place(self) -> Result<(), Error> {
+        let new = self.path();
         if self.kind == Kind::Directory {
-            sync_directory(&self.staged)?;
+            sync_directory(&new)?;
             check_directory(&self.target, self.force)?;
         } else {
             check_file(&self.target, self.force)?;
         }
-        let old = sibling(&self.target, "old", std::process::id());
-        let replaces = self.kind == Kind::Directory && self.target.exists();
-        let place = |from: &Path, to: &Path| {
-            fs::rename(from, to).map_err(|error| Error::io("renaming to", to, &error))
+        let mut begun = begun();
+        let placed = match (self.kind, fs::symlink_metadata(&self.target)) {
+            (Kind::Directory, Ok(_)) => exchange(&new, &self.target, &self.hidden.join(OLD)),
+            (Kind::Directory | Kind::File, _) => fs::rename(&new, &self.target),
         };
-        if replaces {
-            place(&self.target, &old)?;
+        placed.map_err(|error| Error::io("renaming to", &self.target, &error))?;
+        if let Some(one) = begun.iter_mut().find(|one| one.hidden == self.hidden) {
+            // They are needed now.
+            one.above.clear();
         }
-        if let Err(error) = place(&self.staged, &self.target) {
-            if replaces {
-                place(&old, &self.target)?;
-            }
-            return Err(error);
-        }
-        self.done = true;
-        sync_directory(parent(&self.target))?;
-        if replaces {
-            fs::remove_dir_all(&old).map_err(|error| Error::io("removing", &old, &error))?;
-        }
-        Ok(())
+        drop(begun);
+        sync_directory(parent(&self.target))
     }
 
     fn begin(kind: Kind, target: &Path, force: bool) -> Result<Self, Error> {
         let target = absolute(target)?;
-        let above = parent(&target);
-        fs::create_dir_all(above).map_err(|error| Error::io("creating", above, &error))?;
-        Ok(Self { kind, staged: sibling(&target, "new", std::process::id()), target, force, done: false })
+        let failed = |path: &Path, error: &io::Error| Error::io("creating", path, error);
+        let mut begun = begun();
+        let mut above = Vec::new();
+        for folder in target.ancestors().skip(1).take_while(|folder| !folder.exists()) {
+            above.push(folder.to_owned());
+        }
+        let in_vain = |above: &[PathBuf], error: Error| {
+            for folder in above {
+                let _ = fs::remove_dir(folder);
+            }
+            error
+        };
+        fs::create_dir_all(parent(&target))
+            .map_err(|error| in_vain(&above, failed(parent(&target), &error)))?;
+        remove_dead(&target);
+        for number in 0..MOST_FOLDERS {
+            let hidden = hidden(&target, number);
+            match begin_folder(&hidden) {
+                Ok(Some(lock)) => {
+                    begun.push(Begun { hidden: hidden.clone(), above });
+                    return Ok(Self { kind, number, hidden, target, force, _lock: lock });
+                }
+                Ok(None) => {}
+                Err(error) => return Err(in_vain(&above, failed(&hidden, &error))),
+            }
+        }
+        let message = format!("{MOST_FOLDERS} other runs write {} at this moment", target.display());
+        Err(in_vain(&above, Error::failed("io", message)))
     }
 }
 
 impl Drop for Staging {
     fn drop(&mut self) {
-        if !self.done {
-            // Best effort: the error that brought us here is the one worth reporting.
-            let _ = match self.kind {
-                Kind::Directory => fs::remove_dir_all(&self.staged),
-                Kind::File => fs::remove_file(&self.staged),
-            };
+        let mut begun = begun();
+        if let Some(at) = begun.iter().position(|one| one.hidden == self.hidden) {
+            begun.swap_remove(at).remove();
         }
     }
+}
+
+/// Makes a hidden folder and holds its lock; None if it is somebody else's.
+fn begin_folder(hidden: &Path) -> io::Result<Option<File>> {
+    match fs::create_dir(hidden) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(None),
+        other => other?,
+    }
+    let path = hidden.join(LOCK);
+    let lock = match OpenOptions::new().write(true).create(true).truncate(false).open(&path) {
+        // Taken for a dead one's, and gone.
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        other => other?,
+    };
+    match lock.try_lock() {
+        Err(TryLockError::WouldBlock) => Ok(None),
+        // A file system without locks: then nobody takes it for a dead one's either.
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(is_at(&lock, &path).then_some(lock)),
+    }
+}
+
+/// Whether a file is still the one at this path.
+#[cfg(unix)]
+fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let same = |(a, b): (fs::Metadata, fs::Metadata)| (a.dev(), a.ino()) == (b.dev(), b.ino());
+    file.metadata().ok().zip(fs::metadata(path).ok()).is_some_and(same)
+}
+
+#[cfg(not(unix))]
+fn is_at(_file: &File, path: &Path) -> bool {
+    path.exists()
+}
+
+/// Removes the hidden folders of this target whose processes have ended, as far as that works.
+fn remove_dead(target: &Path) {
+    let prefix = hidden_prefix(target);
+    for entry in fs::read_dir(parent(target)).into_iter().flatten().flatten() {
+        let number =
+            entry.file_name().to_str().and_then(|name| name.strip_prefix(&prefix)?.parse::<u64>().ok());
+        if number.is_none() || !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            continue;
+        }
+        let hidden = entry.path();
+        let lock = OpenOptions::new().write(true).create(true).truncate(false).open(hidden.join(LOCK));
+        if lock.as_ref().is_ok_and(|lock| lock.try_lock().is_ok()) {
+            let old = hidden.join(OLD);
+            if old.exists() && fs::symlink_metadata(target).is_err() {
+                // It ended between two renames.
+                let _ = fs::rename(old, target);
+            }
+            remove_folder(&hidden);
+        }
+    }
+}
+
+/// Lets two directories change places; by way of a third name where the file system knows no better.
+fn exchange(new: &Path, target: &Path, old: &Path) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
+        if renameat_with(CWD, new, CWD, target, RenameFlags::EXCHANGE).is_ok() {
+            return Ok(());
+        }
+    }
+    fs::rename(target, old)?;
+    fs::rename(new, target).inspect_err(|_| {
+        // The first error is the one worth reporting.
+        let _ = fs::rename(old, target);
+    })
 }
 
 /// `out`, `./out/` and `../x/out` as a path whose last component is a name.
@@ -175,15 +392,27 @@ fn parent(target: &Path) -> &Path {
     target.parent().unwrap_or(Path::new("/"))
 }
 
-/// Where the process of this number writes an output meanwhile.
-pub(crate) fn staged_by(target: &Path, process: u32) -> Result<PathBuf, Error> {
-    Ok(sibling(&absolute(target)?, "new", process))
+/// Where the output of this target is written meanwhile, by the number of its hidden folder.
+pub(crate) fn staged_in(target: &Path, number: u64) -> Result<PathBuf, Error> {
+    Ok(hidden(&absolute(target)?, number).join(NEW))
 }
 
-/// A hidden name beside the target, of one process alone.
-fn sibling(target: &Path, role: &str, process: u32) -> PathBuf {
-    let name = target.file_name().unwrap_or_default().to_string_lossy();
-    target.with_file_name(format!(".{name}.reshard-{role}-{process}"))
+/// A hidden folder beside the target.
+fn hidden(target: &Path, number: u64) -> PathBuf {
+    target.with_file_name(format!("{}{number}", hidden_prefix(target)))
+}
+
+/// What the names of the target's hidden folders begin with: some of its name for people, and a hash of all of it. A file
+/// system that takes the name, of 255 bytes at most, takes these too.
+fn hidden_prefix(target: &Path) -> String {
+    let name = target.file_name().unwrap_or_default();
+    // FNV-1a, which stays what it is.
+    let hash = name.as_encoded_bytes().iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let name = name.to_string_lossy();
+    let name = &name[..name.floor_char_boundary(64)];
+    format!(".{name}.reshard-{hash:016x}-")
 }
 
 /// Makes renames and new names in a directory survive a power cut.

@@ -23,7 +23,7 @@ fn run(world: &RecordingWorld, args: &Job, time_out: Duration) -> Vec<Outcome> {
     let args = Job { engine: Engine::Nccl, ..args.clone() };
     world.run(|nccl| {
         let mut one = OneRank::new(Comm::with_time_out(nccl, time_out)?);
-        pipeline::carry_out(&args, &mut one, &mut (), &mut |_, _| {})
+        pipeline::carry_out(&args, &mut one, &mut (), &|_, _, _| {})
     })
 }
 
@@ -63,7 +63,7 @@ fn every_file_and_the_report_are_those_of_the_threads_engine() {
             ..Job::default()
         };
         let (threads, nccl) = (one(""), one("-nccl"));
-        let expected = carry_out(&threads, &mut (), &mut |_, _| {}).unwrap();
+        let expected = carry_out(&threads, &mut (), &|_, _, _| {}).unwrap();
         let world = RecordingWorld::new(ranks);
         for (rank, outcome) in run(&world, &nccl, LONG).into_iter().enumerate() {
             let report = outcome.unwrap_or_else(|stop| panic!("rank {rank}: {stop:?}"));
@@ -112,7 +112,7 @@ fn a_refusal_is_told_by_one_rank_and_nothing_is_left() {
 fn a_fault_ends_every_rank_and_an_output_is_whole_or_absent() {
     let folder = tempfile::tempdir().unwrap();
     let out = |name: &str| Some(folder.path().join(name));
-    carry_out(&Job { out: out("wanted"), ..Job::default() }, &mut (), &mut |_, _| {}).unwrap();
+    carry_out(&Job { out: out("wanted"), ..Job::default() }, &mut (), &|_, _, _| {}).unwrap();
     let wanted = files(&folder.path().join("wanted"));
     let (mut failed, mut done) = (0, 0);
     for (turn, group) in [0, 1, 3, 9, 14, 27, 10_000].into_iter().enumerate() {

@@ -1,99 +1,55 @@
 //! The judge: shards against the whole tensor, by `region(rank)` and never by the plan.
 
-use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
 
 use reshard_sharding::{Region, Sharding};
 
-use super::parallel;
+use super::bytes;
 use super::runs::{Run, all_runs};
 use crate::error::Error;
 
-/// The whole tensor that shards denote, borrowed where one rank holds all of it.
-///
-/// Ranks that hold the same region must hold the same bytes: otherwise there is no such tensor.
-pub(crate) fn assemble<'a>(
-    sharding: &Sharding,
+/// The whole that shards make, each as it comes.
+pub(crate) struct Assembly<'a> {
+    sharding: &'a Sharding,
     item_bytes: usize,
-    shards: &[&'a [u8]],
-) -> Result<Cow<'a, [u8]>, Error> {
-    let byte_len = sharding.numel() * item_bytes;
-    let all_in_first = shards.first().copied().filter(|shard| shard.len() == byte_len);
-    let mut whole = if all_in_first.is_some() { Vec::new() } else { vec![0; byte_len] };
-    let mut first: HashMap<Region, (usize, &'a [u8])> = HashMap::new();
-    for (rank, &shard) in sharding.mesh().ranks().zip(shards) {
-        let region = sharding.region(rank)?;
-        if let Some((other, same)) = first.get(&region) {
-            if !std::ptr::eq(*same, shard) && *same != shard {
-                return Err(Error::refused(
-                    "replicas",
-                    format!("ranks {other} and {rank} should hold the same bytes, and do not"),
-                ));
-            }
-            continue;
-        }
-        let len = region.numel() * item_bytes;
+    made: Mutex<(Vec<u8>, HashSet<Region>)>,
+}
+
+impl<'a> Assembly<'a> {
+    pub(crate) fn new(sharding: &'a Sharding, item_bytes: usize) -> Result<Self, Error> {
+        let mut whole = Vec::new();
+        bytes::resize(&mut whole, sharding.numel() * item_bytes)?;
+        Ok(Self { sharding, item_bytes, made: Mutex::new((whole, HashSet::new())) })
+    }
+
+    /// Takes a rank's shard; replicas of what is there already are not looked at.
+    pub(crate) fn take(&self, rank: usize, shard: &[u8]) -> Result<(), Error> {
+        let region = self.sharding.region(rank)?;
+        let len = region.numel() * self.item_bytes;
         if len != shard.len() {
             return Err(wrong_length(rank, len, shard.len()));
         }
-        if all_in_first.is_none() {
-            all_runs(sharding.shape(), &region, item_bytes, |Run { local, whole: at, len }| {
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let (whole, regions) = &mut *made;
+        if !regions.contains(&region) {
+            all_runs(self.sharding.shape(), &region, self.item_bytes, |Run { local, whole: at, len }| {
                 whole[at..at + len].copy_from_slice(&shard[local..local + len]);
                 true
             });
+            regions.insert(region);
         }
-        first.insert(region, (rank, shard));
+        Ok(())
     }
-    Ok(all_in_first.map_or(Cow::Owned(whole), Cow::Borrowed))
-}
 
-/// Cuts one rank's shard from a whole tensor, borrowed where it is a stretch of it.
-pub(crate) fn cut_rank<'a>(
-    sharding: &Sharding,
-    item_bytes: usize,
-    rank: usize,
-    whole: &'a [u8],
-) -> Result<Cow<'a, [u8]>, Error> {
-    let region = sharding.region(rank)?;
-    let len = region.numel() * item_bytes;
-    let mut shard = Cow::Borrowed(&whole[..0]);
-    all_runs(sharding.shape(), &region, item_bytes, |run| {
-        let bytes = &whole[run.whole..run.whole + run.len];
-        if run.len == len {
-            shard = Cow::Borrowed(bytes);
-        } else {
-            if run.local == 0 {
-                shard.to_mut().reserve_exact(len);
-            }
-            shard.to_mut().extend_from_slice(bytes);
-        }
-        true
-    });
-    Ok(shard)
-}
-
-/// Compares the shards of these ranks with the slices of the whole that their regions name.
-pub(crate) fn verify(
-    sharding: &Sharding,
-    item_bytes: usize,
-    ranks: &[usize],
-    shards: &[Vec<u8>],
-    whole: &[u8],
-) -> Result<(), Error> {
-    if shards.len() != ranks.len() {
-        let message = format!("{} shards came for the {} ranks of the mesh", shards.len(), ranks.len());
-        return Err(Error::failed("verification", message));
+    /// What all shards made.
+    pub(crate) fn finish(self) -> Vec<u8> {
+        self.made.into_inner().unwrap_or_else(PoisonError::into_inner).0
     }
-    let threads = parallel::threads_for(shards.iter().map(Vec::len).sum());
-    let mut ranks: Vec<(usize, &[u8])> =
-        ranks.iter().copied().zip(shards.iter().map(Vec::as_slice)).collect();
-    parallel::for_each(threads, &mut ranks, |&mut (rank, shard)| {
-        verify_rank(sharding, item_bytes, rank, shard, whole)
-    })
 }
 
 /// Compares one rank's shard with the slices of the whole that its region names.
-fn verify_rank(
+pub(crate) fn verify_rank(
     sharding: &Sharding,
     item_bytes: usize,
     rank: usize,
@@ -124,6 +80,6 @@ fn verify_rank(
     }
 }
 
-fn wrong_length(rank: usize, expected: usize, found: usize) -> Error {
+pub(crate) fn wrong_length(rank: usize, expected: usize, found: usize) -> Error {
     Error::failed("verification", format!("rank {rank}'s shard has {found} bytes and should have {expected}"))
 }

@@ -8,18 +8,25 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use reshard_checkpoint::Engine;
-use reshard_checkpoint::Job;
+use reshard_checkpoint::{Job, Report};
 
 use super::arguments::Format;
 use super::arguments::MeshArg;
 use super::console::Console;
-use super::error::CliError;
+use super::error::{CliError, Exit};
 use progress::Screen;
 use table::table;
 
+/// What the end of a run means.
+const AFTER_HELP: &str = "An output appears whole or not at all, when every byte has been verified. \
+Status 0: it is in place and the report is printed. 2: refused, nothing was written. 1: the run failed, and what was begun \
+is removed; only where the message says that the report could not be printed is the output in place. Ctrl-C and kill (130, \
+143 in a shell) remove what was begun; what a run leaves that is killed for good (-9) is removed by the next run into the \
+same place.";
+
 /// Arguments of `reshard run`.
 #[derive(Debug, Default, Args)]
-#[command(mut_arg("mesh", |arg| arg.help("The mesh to shard over, like dp=2,tp=4")))]
+#[command(mut_arg("mesh", |arg| arg.help("The mesh to shard over, like dp=2,tp=4")), after_help = AFTER_HELP)]
 pub(crate) struct RunArgs {
     /// A .safetensors file, a folder with model.safetensors.index.json, or the output of an earlier run
     /// [default: a small transformer block made by code]
@@ -47,10 +54,10 @@ pub(crate) struct RunArgs {
     /// What carries out the plan
     #[arg(long, value_enum, default_value_t)]
     engine: EngineName,
-    /// How many seconds a rank waits for another that does not come [default: 60]
+    /// How many seconds a process waits for another that does not come (mpi, nccl) [default: 60]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     time_out: Option<Duration>,
-    /// Replace an output that is there already
+    /// Replace what an earlier run wrote there
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -60,7 +67,7 @@ pub(crate) struct RunArgs {
 /// The engines, as arguments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum EngineName {
-    /// Ranks are threads of this process
+    /// Ranks take turns on the threads of this process
     #[default]
     Threads,
     /// Ranks are processes of an MPI job
@@ -74,12 +81,22 @@ enum EngineName {
 /// Runs, and prints the report; of a job of processes the first one's.
 pub(crate) fn run(args: &RunArgs, console: &mut Console<'_>) -> Result<(), CliError> {
     let done = args.job().run(&mut Screen::new(console, args.format.json));
-    match done {
-        Ok(Some(report)) if args.format.json => console.print_json(&report),
-        Ok(Some(report)) => console.print(&table(&report)),
-        Ok(None) => Ok(()),
-        Err(error) => Err(CliError::told(error.status())),
-    }
+    let Some(report) = done.map_err(|error| CliError::told(error.status()))? else { return Ok(()) };
+    let printed = if args.format.json { console.print_json(&report) } else { console.print(&table(&report)) };
+    printed.map_err(|error| unsaid(&error, &report))
+}
+
+/// A report that nobody got is a run that failed, whoever closed stdout: it may be what the run was for.
+fn unsaid(error: &CliError, report: &Report) -> CliError {
+    let why = match error.exit() {
+        Exit::ReaderGone => "whoever read stdout has gone".to_owned(),
+        Exit::Refused | Exit::Failed | Exit::Told(_) => error.to_string(),
+    };
+    let written = match &report.written[..] {
+        [] => "nothing was to be written".to_owned(),
+        places => format!("the output is complete: {}", places.join(", ")),
+    };
+    CliError::failed("io", format!("the report could not be printed: {why}; {written}"))
 }
 
 impl RunArgs {

@@ -141,7 +141,12 @@ fn an_output_that_is_there_is_not_replaced() {
     let outcome = mpi(8, &["--out", text(&out)]);
     assert!(outcome.status == 2 && outcome.stderr.contains("--force"), "{outcome:?}");
     assert_eq!(files(&out).len(), 1);
-    assert_eq!(mpi(8, &["--out", text(&out), "--force"]).status, 0);
+    let outcome = mpi(8, &["--out", text(&out), "--force"]);
+    assert!(outcome.status == 2 && outcome.stderr.contains("precious"), "{outcome:?}");
+    fs::remove_file(out.join("precious")).unwrap();
+    for force in [&[][..], &["--force"]] {
+        assert_eq!(mpi(8, &[&["--out", text(&out)], force].concat()).status, 0);
+    }
     assert_eq!(files(&out).len(), 9);
 }
 
@@ -151,7 +156,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// Whether an output has been begun here.
 fn has_begun(dir: &Path) -> bool {
     let mut names = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name());
-    names.any(|name| name.to_string_lossy().starts_with(".out.reshard-new-"))
+    names.any(|name| name.to_string_lossy().starts_with(".out.reshard-"))
 }
 
 /// The processes of a run that writes to this directory, without the one that started it.

@@ -11,6 +11,10 @@ mod program;
 mod propagate;
 mod rule;
 mod run;
+#[cfg(unix)]
+mod run_ends;
+#[cfg(unix)]
+mod run_limits;
 mod run_refusals;
 mod shards;
 mod view_mesh;

@@ -254,6 +254,75 @@ fn outputs_that_are_in_the_way() {
     assert_eq!(fs::read_to_string(&file).unwrap(), "more of it");
 }
 
+/// What a run did not write is not replaced by one, whatever it is asked.
+#[test]
+fn force_replaces_only_what_a_run_wrote() {
+    let setting = Setting::new();
+    let run = |more: &[&str]| reshard(&[&["run", "--json", "--force"], more].concat());
+    let out = setting.path("out");
+    let spoil = |name: &str, content: &str| {
+        let _ = fs::remove_dir_all(&out);
+        fs::create_dir(&out).unwrap();
+        fs::write(out.join(name), content).unwrap();
+    };
+    for (name, content, said) in [
+        ("thesis.txt", "years of work", "thesis.txt"),
+        ("model.safetensors", "", "model.safetensors"),
+        ("sharding.json", "{}", "no manifest"),
+        ("sharding.json", r#"{"format":"other","world":2}"#, "no manifest"),
+        ("rank-00000-of-00001.safetensors", "", "holds no sharding.json"),
+    ] {
+        spoil(name, content);
+        run(&["--out", text(&out)]).refused("output", said);
+        assert_eq!(fs::read_to_string(out.join(name)).unwrap(), content);
+    }
+    // One file too many beside an output.
+    let sharded = setting.sharded();
+    for name in ["notes.txt", "rank-00004-of-00004.safetensors", "rank-0-of-4.safetensors"] {
+        fs::write(sharded.join(name), "mine").unwrap();
+        run(&["--out", text(&sharded)]).refused("output", name);
+        fs::remove_file(sharded.join(name)).unwrap();
+    }
+    run(&["--out", text(&sharded)]).json();
+    let file = setting.path("file");
+    for content in ["", "more of it", "\u{8}\0\0\0\0\0\0\0{\"a\":3}"] {
+        fs::write(&file, content).unwrap();
+        run(&["--gather", text(&file)]).refused("output", "no safetensors file");
+        assert_eq!(fs::read_to_string(&file).unwrap(), content);
+    }
+    let link = setting.path("link");
+    std::os::unix::fs::symlink(setting.path("w.safetensors"), &link).unwrap();
+    run(&["--gather", text(&link)]).refused("output", "symbolic link");
+    run(&["--gather", text(&setting.path("w.safetensors"))]).json();
+}
+
+/// Whatever is in the way of the gathered file is known before anything is written.
+#[test]
+fn a_gathered_file_has_a_place_of_its_own() {
+    let setting = Setting::new();
+    let new = |name: &str| setting.path(&format!("new/{name}"));
+    fs::create_dir(setting.path("there")).unwrap();
+    fs::write(setting.path("plain"), "a file").unwrap();
+    std::os::unix::fs::symlink(setting.path("there"), setting.path("link")).unwrap();
+    for (out, gather, said) in [
+        (new("out"), new(""), "ends in a slash"),
+        (new("out"), setting.path("there"), "is a directory"),
+        (new("out"), setting.path("link"), "is a directory"),
+        (new("out"), setting.path("new"), "a folder above"),
+        (new("out"), new("out"), "the same place"),
+        (new("out"), new("out/f"), "inside"),
+        (setting.path("there/out"), setting.path("link/out/f"), "inside"),
+        (new("out"), setting.path("plain/f"), "not a directory"),
+        (setting.path("plain/out"), new("g"), "not a directory"),
+    ] {
+        for force in [&[][..], &["--force"]] {
+            let arguments = ["run", "--json", "--out", text(&out), "--gather", text(&gather)];
+            reshard(&[&arguments[..], force].concat()).refused("output", said);
+        }
+        assert!(!setting.path("new").exists() && fs::read_dir(setting.path("there")).unwrap().count() == 0);
+    }
+}
+
 /// Writing into a place that does not take it is a run that failed, not bad input.
 #[test]
 fn a_full_disk_is_status_one() {

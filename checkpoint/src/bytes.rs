@@ -1,0 +1,196 @@
+//! Bytes of a tensor, wherever they live: a stretch of a file, or memory of our own.
+//!
+//! Files are read by copying, and never mapped: another process may change or truncate one at any moment, which is an error
+//! here and would be a signal, or undefined bytes, in a mapping. Nor are they kept open, since there may be more of them than
+//! a process may have open. Each reading opens the file and looks whether it still is the one whose header was read, unchanged
+//! in length and time of change, before and after.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use crate::error::Error;
+
+/// A file as it was when it was first looked at.
+#[derive(Debug)]
+pub(crate) struct Input {
+    path: PathBuf,
+    identity: Identity,
+}
+
+/// What changes when somebody changes a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Identity {
+    len: u64,
+    modified: Option<SystemTime>,
+    /// Device and number, where there are such.
+    place: (u64, u64),
+}
+
+/// A range of bytes of an input.
+#[derive(Clone)]
+pub(crate) enum Bytes {
+    /// A range of a file.
+    InFile { input: Arc<Input>, start: u64, len: usize },
+    /// Bytes made by this program.
+    Owned(Arc<Vec<u8>>),
+}
+
+/// A range of bytes that is read from its beginning to its end.
+pub(crate) enum Reader<'a> {
+    InFile { input: &'a Input, file: File, left: usize },
+    Owned(&'a [u8]),
+}
+
+impl Identity {
+    fn of(kind: &fs::Metadata) -> Self {
+        #[cfg(unix)]
+        let place = {
+            use std::os::unix::fs::MetadataExt;
+            (kind.dev(), kind.ino())
+        };
+        #[cfg(not(unix))]
+        let place = (0, 0);
+        Self { len: kind.len(), modified: kind.modified().ok(), place }
+    }
+}
+
+impl Input {
+    /// A regular file that can be read.
+    pub(crate) fn open(path: &Path) -> Result<Self, Error> {
+        let missing =
+            |error: io::Error| Error::refused("input", format!("{} cannot be read: {error}", path.display()));
+        // Before it is opened: a pipe may never begin.
+        if !fs::metadata(path).map_err(missing)?.is_file() {
+            return Err(Error::refused("input", format!("{} is not a regular file", path.display())));
+        }
+        let kind = File::open(path).and_then(|file| file.metadata()).map_err(missing)?;
+        Ok(Self { path: path.to_owned(), identity: Identity::of(&kind) })
+    }
+
+    /// How many bytes it had.
+    pub(crate) fn len(&self) -> u64 {
+        self.identity.len
+    }
+
+    /// Its bytes from `start` to `start + len`, which were in it when it was opened.
+    pub(crate) fn read(&self, start: u64, len: usize) -> Result<Vec<u8>, Error> {
+        let mut bytes = Vec::new();
+        self.reader(start, len)?.read_to(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn reader(&self, start: u64, len: usize) -> Result<Reader<'_>, Error> {
+        let mut file = File::open(&self.path).map_err(|error| self.failed(&error))?;
+        self.check(&file)?;
+        file.seek(SeekFrom::Start(start)).map_err(|error| self.failed(&error))?;
+        Ok(Reader::InFile { input: self, file, left: len })
+    }
+
+    fn check(&self, file: &File) -> Result<(), Error> {
+        let now = Identity::of(&file.metadata().map_err(|error| self.failed(&error))?);
+        if now == self.identity {
+            return Ok(());
+        }
+        let message = format!(
+            "{} was changed while it was read: it had {} bytes and has {}",
+            self.path.display(),
+            self.identity.len,
+            now.len
+        );
+        Err(Error::failed("input", message))
+    }
+
+    fn failed(&self, error: &io::Error) -> Error {
+        Error::failed("input", format!("reading {} failed: {error}", self.path.display()))
+    }
+}
+
+impl Bytes {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::InFile { len, .. } => *len,
+            Self::Owned(bytes) => bytes.len(),
+        }
+    }
+
+    /// Begins to read them, at a byte of them.
+    pub(crate) fn reader(&self, at: usize) -> Result<Reader<'_>, Error> {
+        match self {
+            Self::InFile { input, start, len } => input.reader(*start + at as u64, len.saturating_sub(at)),
+            Self::Owned(bytes) => Ok(Reader::Owned(bytes.get(at..).unwrap_or_default())),
+        }
+    }
+}
+
+impl Reader<'_> {
+    /// The next bytes, as many as there is room for; there must be so many.
+    pub(crate) fn fill(&mut self, room: &mut [u8]) -> Result<(), Error> {
+        match self {
+            Self::InFile { input, file, left } => {
+                *left = left.saturating_sub(room.len());
+                match file.read_exact(room) {
+                    // It became shorter, which is what the second look says.
+                    Err(error) if error.kind() != ErrorKind::UnexpectedEof => Err(input.failed(&error)),
+                    read => input.check(file).and_then(|()| read.map_err(|error| input.failed(&error))),
+                }
+            }
+            Self::Owned(bytes) => {
+                let Some((now, later)) = bytes.split_at_checked(room.len()) else {
+                    return Err(Error::failed("internal", "bytes were asked for that are not there"));
+                };
+                room.copy_from_slice(now);
+                *bytes = later;
+                Ok(())
+            }
+        }
+    }
+
+    /// All bytes that are left, appended.
+    pub(crate) fn read_to(&mut self, bytes: &mut Vec<u8>) -> Result<(), Error> {
+        match self {
+            Self::InFile { input, file, left } => {
+                reserve(bytes, *left)?;
+                let read =
+                    file.take(*left as u64).read_to_end(bytes).map_err(|error| input.failed(&error))?;
+                input.check(file)?;
+                if read < *left {
+                    return Err(input.failed(&io::Error::from(ErrorKind::UnexpectedEof)));
+                }
+                *left = 0;
+            }
+            Self::Owned(left) => {
+                reserve(bytes, left.len())?;
+                bytes.extend_from_slice(left);
+                *left = &[];
+            }
+        }
+        Ok(())
+    }
+}
+
+impl From<Vec<u8>> for Bytes {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::Owned(Arc::new(bytes))
+    }
+}
+
+/// Makes room for so many more bytes, or says that there is none.
+pub(crate) fn reserve(bytes: &mut Vec<u8>, more: usize) -> Result<(), Error> {
+    bytes
+        .try_reserve_exact(more)
+        .map_err(|_| Error::failed("memory", format!("there is no memory for {more} bytes of it")))
+}
+
+/// Makes it so long; what is in it then means nothing.
+pub(crate) fn resize(bytes: &mut Vec<u8>, len: usize) -> Result<(), Error> {
+    if bytes.capacity() < len {
+        // Nothing of it is to be copied.
+        *bytes = Vec::new();
+        reserve(bytes, len)?;
+    }
+    bytes.resize(len, 0);
+    Ok(())
+}

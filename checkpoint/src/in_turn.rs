@@ -1,0 +1,355 @@
+//! A plan carried out for all ranks in one process, rank after rank.
+//!
+//! An exchange reads what the ranks had before it and writes what they have after it. Where nobody reads what is written, as of
+//! the last exchange, a rank's new shard need not be there longer than it takes to look at it, so that memory does not hold
+//! what all ranks have after it:
+//!
+//! ```text
+//! for each part of the world whose ranks take from each other only:
+//!   for each exchange but the last:    every rank of the part:  its buffer <- the buffers of its peers before it
+//!   the last:                          rank after rank:         one buffer <- the buffers of its peers, and `arrived` sees it
+//! ```
+//!
+//! A rank takes no notice of others that do the same, so there are as many at a time as there are processors, each with a buffer of
+//! its own that the next rank uses again. Most plans are one exchange, and then memory holds the sources and as many new
+//! shards as there are processors. Plans of several exchanges keep the buffers between them, of one part of the world at
+//! a time: idle replicas are parts of their own.
+//!
+//! What a rank receives is counted where it lands, and what is taken from a rank is compared with what that rank gives.
+
+use std::borrow::Cow;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use reshard_collectives::{Compiled, Exchange, Receive, Send};
+use reshard_planner::{Plan, StepOp};
+
+use super::bytes;
+use super::error::Error;
+use super::exchange::Arrived;
+use super::parallel;
+use super::rooms::Rooms;
+
+/// Working a message out takes about as long as moving so many bytes; a rank has one for each rank at most.
+const MESSAGE: usize = 1 << 10;
+
+/// Carries plans out, of some tensors that go together: several of one exchange each, or one of any. `source` is what a rank has
+/// of a tensor; `arrived` is called with what each rank of the target gets, by several threads at a time. Returns for each the
+/// bytes that its worst rank received.
+///
+/// Tensors with the same plan, at the same address, share what is worked out for a rank.
+pub(crate) fn redistribute<'a>(
+    plans: &[&Plan],
+    source: &(dyn Fn(usize, usize) -> &'a [u8] + Sync),
+    rooms: &Rooms,
+    arrived: Arrived<'_>,
+) -> Result<Vec<u64>, Error> {
+    let traffic: Vec<Traffic> = plans.iter().map(|plan| Traffic::of(plan)).collect();
+    if let ([plan], [traffic]) = (plans, &traffic[..])
+        && exchanges(plan) > 1
+    {
+        for part in parts(plan)? {
+            carry_out(plan, part, &|rank| source(0, rank), rooms, traffic, arrived)?;
+        }
+    } else {
+        let first = |plan: &Plan| plans.iter().position(|other| std::ptr::eq(*other, plan)).unwrap_or(0);
+        let first: Vec<usize> = plans.iter().map(|plan| first(plan)).collect();
+        let mut ranks: Vec<usize> = plans.iter().flat_map(|plan| plan.ranks()).collect();
+        ranks.sort_unstable();
+        ranks.dedup();
+        let threads = parallel::threads_for(
+            plans.iter().map(|plan| work(plan, ranks.len())).fold(0, usize::saturating_add),
+        );
+        parallel::for_each(
+            threads,
+            &mut ranks,
+            || rooms.take(),
+            |target, rank| {
+                let mut known: HashMap<usize, Compiled> = HashMap::new();
+                for (at, plan) in plans.iter().enumerate() {
+                    if !plan.from().mesh().contains(*rank) && !plan.to().mesh().contains(*rank) {
+                        continue;
+                    }
+                    let compiled = match known.entry(first[at]) {
+                        Entry::Occupied(same) => same.into_mut(),
+                        Entry::Vacant(new) => new.insert(Compiled::new(plan, *rank)?),
+                    };
+                    let Some(exchange) = compiled.exchanges().next() else { return Err(no_exchange(*rank)) };
+                    let before = |rank: usize| source(at, rank);
+                    last(plan, exchange, &before, target, &traffic[at], &|rank, shard| {
+                        arrived(at, rank, shard)
+                    })?;
+                }
+                Ok(())
+            },
+        )?;
+    }
+    plans.iter().zip(&traffic).map(|(plan, traffic)| traffic.worst(plan)).collect()
+}
+
+/// What there is to do for so many ranks, in bytes.
+fn work(plan: &Plan, ranks: usize) -> usize {
+    let of_one = (plan.max_shard_bytes() as usize).saturating_add(ranks.saturating_mul(MESSAGE));
+    of_one.saturating_mul(ranks)
+}
+
+/// Sees a rank's new shard.
+type OfRank<'a> = &'a dyn Fn(usize, &mut Vec<u8>) -> Result<(), Error>;
+
+/// How many exchanges a rank takes part in at most.
+pub(crate) fn exchanges(plan: &Plan) -> usize {
+    plan.steps().iter().map(|step| if step.op() == StepOp::AllReduce { 2 } else { 1 }).sum()
+}
+
+/// Which exchange of the plan one is, the same on all ranks.
+fn key(exchange: &Exchange) -> (usize, usize) {
+    (exchange.step(), exchange.phase())
+}
+
+/// Some ranks, and the exchanges that they take part in.
+struct Part {
+    ranks: Vec<usize>,
+    keys: BTreeSet<(usize, usize)>,
+}
+
+/// The ranks of a plan in parts that take nothing from each other.
+fn parts(plan: &Plan) -> Result<Vec<Part>, Error> {
+    let ranks = plan.ranks();
+    let place: HashMap<usize, usize> = ranks.iter().enumerate().map(|(at, rank)| (*rank, at)).collect();
+    // Ranks of a part point, through others, at its first.
+    let mut first: Vec<usize> = (0..ranks.len()).collect();
+    let mut keys = Vec::with_capacity(ranks.len());
+    for (at, &rank) in ranks.iter().enumerate() {
+        let compiled = Compiled::new(plan, rank)?;
+        for receive in compiled.exchanges().flat_map(Exchange::receives) {
+            let peer = place.get(&receive.peer()).copied().ok_or_else(|| no_exchange(receive.peer()))?;
+            let (one, other) = (root(&mut first, at), root(&mut first, peer));
+            first[one.max(other)] = one.min(other);
+        }
+        keys.push(compiled.exchanges().map(key).collect::<Vec<_>>());
+    }
+    let mut parts: Vec<Part> = Vec::new();
+    let mut part_of: HashMap<usize, usize> = HashMap::new();
+    for (at, keys) in keys.into_iter().enumerate() {
+        let part = *part_of.entry(root(&mut first, at)).or_insert_with(|| {
+            parts.push(Part { ranks: Vec::new(), keys: BTreeSet::new() });
+            parts.len() - 1
+        });
+        parts[part].ranks.push(ranks[at]);
+        parts[part].keys.extend(keys);
+    }
+    Ok(parts)
+}
+
+/// The first of a part, to which `at` points directly from now on.
+fn root(first: &mut [usize], at: usize) -> usize {
+    let mut root = at;
+    while first[root] != root {
+        root = first[root];
+    }
+    let mut at = at;
+    while first[at] != root {
+        at = std::mem::replace(&mut first[at], root);
+    }
+    root
+}
+
+/// Carries a plan of several exchanges out for a part of the world.
+fn carry_out<'a>(
+    plan: &Plan,
+    part: Part,
+    source: &(dyn Fn(usize) -> &'a [u8] + Sync),
+    rooms: &Rooms,
+    traffic: &Traffic,
+    arrived: Arrived<'_>,
+) -> Result<(), Error> {
+    let threads = parallel::threads_for(work(plan, part.ranks.len()));
+    let mut buffers: HashMap<usize, Cow<'a, [u8]>> =
+        part.ranks.iter().map(|rank| (*rank, Cow::Borrowed(source(*rank)))).collect();
+    for at in part.keys {
+        let before = |rank: usize| buffers.get(&rank).map(|bytes| &**bytes).unwrap_or_default();
+        let mut after: Vec<(usize, Option<Vec<u8>>)> = part.ranks.iter().map(|rank| (*rank, None)).collect();
+        parallel::for_each(
+            threads,
+            &mut after,
+            || rooms.take(),
+            |target, (rank, next)| {
+                let compiled = Compiled::new(plan, *rank)?;
+                let count = compiled.exchanges().len();
+                let Some((number, exchange)) =
+                    compiled.exchanges().enumerate().find(|(_, exchange)| key(exchange) == at)
+                else {
+                    return Ok(());
+                };
+                if number + 1 == count {
+                    return last(plan, exchange, &before, target, traffic, &|rank, shard| {
+                        arrived(0, rank, shard)
+                    });
+                }
+                let mut room = Vec::new();
+                bytes::resize(&mut room, exchange.target_bytes())?;
+                take(exchange, &before, &mut room, traffic)?;
+                *next = Some(room);
+                Ok(())
+            },
+        )?;
+        for (rank, next) in after {
+            if let Some(next) = next {
+                buffers.insert(rank, Cow::Owned(next));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The last exchange of a rank.
+fn last<'a>(
+    plan: &Plan,
+    exchange: &Exchange,
+    before: &(dyn Fn(usize) -> &'a [u8] + Sync),
+    target: &mut Vec<u8>,
+    traffic: &Traffic,
+    arrived: OfRank<'_>,
+) -> Result<(), Error> {
+    bytes::resize(target, exchange.target_bytes())?;
+    take(exchange, before, target, traffic)?;
+    if plan.to().mesh().contains(exchange.rank()) { arrived(exchange.rank(), target) } else { Ok(()) }
+}
+
+/// Makes one rank's target of what its peers have.
+fn take<'a>(
+    exchange: &Exchange,
+    before: &(dyn Fn(usize) -> &'a [u8] + Sync),
+    target: &mut [u8],
+    traffic: &Traffic,
+) -> Result<(), Error> {
+    exchange.prepare(target)?;
+    for receive in exchange.receives() {
+        let bytes = receive.take(target, before(receive.peer()))?;
+        traffic.landed(exchange.rank(), receive, bytes);
+    }
+    exchange.finish(target)?;
+    traffic.given(exchange.rank(), exchange.sends());
+    Ok(())
+}
+
+/// Bytes between ranks, without what a rank gives itself.
+struct Traffic(Vec<Counts>);
+
+/// Of one rank: what landed there, what others took there, and what it should have given them.
+#[derive(Default)]
+struct Counts {
+    landed: AtomicU64,
+    taken: AtomicU64,
+    given: AtomicU64,
+}
+
+impl Traffic {
+    fn of(plan: &Plan) -> Self {
+        let world = plan.from().mesh().world().max(plan.to().mesh().world());
+        Self(std::iter::repeat_with(Counts::default).take(world).collect())
+    }
+
+    fn landed(&self, rank: usize, receive: &Receive, bytes: usize) {
+        if receive.peer() != rank {
+            self.0[rank].landed.fetch_add(bytes as u64, Ordering::Relaxed);
+            self.0[receive.peer()].taken.fetch_add(bytes as u64, Ordering::Relaxed);
+        }
+    }
+
+    fn given(&self, rank: usize, sends: &[Send]) {
+        let to_others = sends.iter().filter(|send| send.peer() != rank);
+        let bytes: usize = to_others.map(Send::bytes).sum();
+        self.0[rank].given.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// What landed at the worst rank, if all gave what was taken from them.
+    fn worst(&self, plan: &Plan) -> Result<u64, Error> {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        for rank in plan.ranks() {
+            let Counts { taken, given, .. } = &self.0[rank];
+            let (taken, given) = (count(taken), count(given));
+            if taken != given {
+                let message =
+                    format!("others took {taken} bytes from rank {rank}, and by the plan it gives {given}");
+                return Err(Error::failed("verification", message));
+            }
+        }
+        Ok(self.0.iter().map(|counts| count(&counts.landed)).max().unwrap_or(0))
+    }
+}
+
+fn no_exchange(rank: usize) -> Error {
+    Error::failed("internal", format!("rank {rank} has no part in the plan"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use reshard_collectives::threads;
+    use reshard_kernels::DType;
+    use reshard_planner::Planner;
+    use reshard_sharding::{Mesh, Sharding};
+
+    use super::redistribute;
+    use crate::rooms::Rooms;
+    use crate::runs::all_runs;
+
+    /// Ranks one after the other have what ranks at the same time have, byte by byte, and received as much.
+    #[test]
+    fn in_turn_is_at_once() {
+        let texts =
+            ["R,R", "S(0),R", "R,S(0)", "S(0),S(0)", "S(0),S(1)", "S(1),S(0)", "R,S(1)", "SS(0,2),S(0)"];
+        let mut exchanges = [0; 4];
+        for shape in [[8, 12], [5, 7], [1, 16]] {
+            for (from, to) in texts.iter().flat_map(|from| texts.iter().map(move |to| (from, to))) {
+                for (mesh, other) in
+                    [("a=2,b=2", "a=2,b=2"), ("a=4,b=2", "a=4,b=2"), ("a=2,b=3", "a=2,b=2@3")]
+                {
+                    let of = |mesh: &str, text: &str| {
+                        Sharding::parse(&mesh.parse::<Mesh>().unwrap(), &shape, text).unwrap()
+                    };
+                    let (from, to) = (of(mesh, from), of(other, to));
+                    let plan = Planner::new().plan(&from, &to, DType::U16).unwrap();
+                    exchanges[super::exchanges(&plan).min(3)] += 1;
+                    let whole: Vec<u8> = (0..2 * shape[0] * shape[1]).map(|at| (at * 7) as u8).collect();
+                    let ranks: Vec<usize> = from.mesh().ranks().collect();
+                    let shards: Vec<Vec<u8>> = ranks
+                        .iter()
+                        .map(|rank| {
+                            let mut shard = Vec::new();
+                            all_runs(&shape, &from.region(*rank).unwrap(), 2, |run| {
+                                shard.extend_from_slice(&whole[run.whole..][..run.len]);
+                                true
+                            });
+                            shard
+                        })
+                        .collect();
+                    let (wanted, trace) = threads::redistribute(&plan, &shards).unwrap();
+                    let source = |_, rank| {
+                        ranks.iter().position(|r| *r == rank).map(|at| &shards[at][..]).unwrap_or_default()
+                    };
+                    let again = plan.clone();
+                    let all = [&plan, &again, &plan];
+                    let plans = if super::exchanges(&plan) > 1 { &all[..1] } else { &all[..] };
+                    let got = Mutex::new(Vec::new());
+                    let worst = redistribute(plans, &source, &Rooms::default(), &|at, rank, shard| {
+                        got.lock().unwrap().push((at, rank, shard.clone()));
+                        Ok(())
+                    });
+                    assert_eq!(worst.unwrap(), vec![trace.worst_received(); plans.len()]);
+                    let mut got = got.into_inner().unwrap();
+                    got.sort();
+                    let of_one: Vec<_> = to.mesh().ranks().zip(wanted).collect();
+                    let wanted: Vec<_> = (0..plans.len())
+                        .flat_map(|at| of_one.iter().map(move |(rank, shard)| (at, *rank, shard.clone())))
+                        .collect();
+                    assert!(got == wanted, "{shape:?} {from} -> {to} on {mesh}");
+                }
+            }
+        }
+        assert!(exchanges.iter().skip(1).take(2).all(|count| *count > 0), "{exchanges:?}");
+    }
+}
