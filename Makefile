@@ -1,5 +1,5 @@
 # What CI runs, one target a stage, and the longer runs that it does not.
-.PHONY: all help ci fmt one-algebra clippy doc package test recipes own-cut kept exhaustive unsafe-list minilm bench bench-check fuzz attack instructions cuda gpu gpu-build check-gpu mpi mpi-bench large-mpi soak large
+.PHONY: all help ci fmt one-algebra dependencies clippy doc package test recipes own-cut kept exhaustive unsafe-list minilm bench bench-check fuzz attack instructions cuda gpu gpu-build check-gpu mpi mpi-bench large-mpi soak large
 
 all: fmt unsafe-list one-algebra clippy doc test
 
@@ -10,6 +10,7 @@ help:
 	@echo "make recipes      the diffs of docs/recipes applied to a copy, and their tests run there"
 	@echo "make own-cut      a placement of one's own, from a package outside of the workspace"
 	@echo "make kept         200,000 plans and 100,000 shardings against the hashes kept of them (RESHARD_EXHAUSTIVE=0..7 an eighth)"
+	@echo "make dependencies licences and duplicates of all dependencies, and known vulnerabilities where their data can be had"
 	@echo "make bench        all benchmarks; the tables are in docs/benchmarks.md"
 	@echo "make bench-check  fails where a promised ratio is missed"
 	@echo "make cuda         the CUDA kernels compiled for sm_90 and checked, without a GPU (fetches 90 MB once)"
@@ -36,6 +37,9 @@ unsafe-list:
 
 one-algebra:
 	scripts/check_one_algebra.sh
+
+dependencies:
+	scripts/check_dependencies.sh
 
 clippy:
 	cargo clippy --workspace --all-targets -- -D warnings

@@ -23,7 +23,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use reshard_collectives::{Compiled, Exchange, Receive, Send};
-use reshard_planner::{Plan, StepOp};
+use reshard_planner::{Plan, Step};
 
 use super::bytes;
 use super::error::Error;
@@ -99,7 +99,7 @@ type OfRank<'a> = &'a dyn Fn(usize, &mut Vec<u8>) -> Result<(), Error>;
 
 /// How many exchanges a rank takes part in at most.
 pub(crate) fn exchanges(plan: &Plan) -> usize {
-    plan.steps().iter().map(|step| if step.op() == StepOp::AllReduce { 2 } else { 1 }).sum()
+    plan.steps().iter().map(Step::exchanges).sum()
 }
 
 /// Which exchange of the plan one is, the same on all ranks.

@@ -259,13 +259,12 @@ fn rounds_of(rank: usize, at: usize, tensor: &Tensor<'_>, alone: bool) -> Result
     let source = place(view, tensor.source_start)?;
     let target = place(shard_map(plan.to(), rank, tensor.target)?, tensor.target_start)?;
     let row_major = *tensor.source == BufferLayout::RowMajor && *tensor.target == BufferLayout::RowMajor;
-    let count = |step: usize| if plan.steps()[step].op() == StepOp::AllReduce { 2 } else { 1 };
+    let count = |step: usize| plan.steps()[step].exchanges();
     let total: usize = (begin..plan.steps().len()).map(count).sum();
     let mut rounds = Vec::new();
     let mut ordinal = 0;
     for (step, what) in plan.steps().iter().enumerate().skip(begin) {
-        let even = what.op() == StepOp::AllReduce
-            || (what.before.layout().is_some() && what.after.layout().is_some());
+        let even = what.exchanges() > 1 || (what.before.layout().is_some() && what.after.layout().is_some());
         for (index, phase) in plan.steps()[step].phases(rank)?.into_iter().enumerate() {
             let scratch = |len: usize| place(BufferMap::dense(len), tensor.scratch_start);
             let (first, is_last) = (ordinal + index == 0, ordinal + index + 1 == total);

@@ -161,6 +161,16 @@ impl SubAxis {
             || major.pre.checked_mul(major.size).is_some_and(|span| minor.pre.is_multiple_of(span))
     }
 
+    /// Whether all digits of the other are digits of this one: `(1)4` holds `(1)2` and `(2)2`.
+    #[doc(hidden)]
+    pub fn contains(self, other: SubAxis) -> bool {
+        let ends = |s: SubAxis| s.pre.checked_mul(s.size);
+        other.size == 1
+            || self.axis == other.axis
+                && other.pre.is_multiple_of(self.pre)
+                && matches!((ends(self), ends(other)), (Some(end), Some(e)) if e > 0 && end.is_multiple_of(e))
+    }
+
     /// The text of the sub-axis with the names of a mesh's axes: `tp` for a whole axis, otherwise `tp:(pre)size`.
     ///
     /// ```

@@ -98,8 +98,52 @@ pub struct Step {
 
 impl Step {
     /// What kind of operation it is.
+    ///
+    /// A reduction whose result every member of its group keeps is an all-reduce, however it is carried out: in pieces, or
+    /// with all terms to everyone where the buffer is too small for pieces.
+    ///
+    /// ```
+    /// use reshard_planner::{Planner, StepOp};
+    /// use reshard_sharding::{DType, Sharding};
+    /// let mesh = "x=4".parse()?;
+    /// let (from, to) = (Sharding::parse(&mesh, &[], "P")?, Sharding::parse(&mesh, &[], "R")?);
+    /// let plan = Planner::new().plan(&from, &to, DType::F32)?;
+    /// assert_eq!((plan.steps()[0].op(), plan.steps()[0].exchanges()), (StepOp::AllReduce, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn op(&self) -> StepOp {
-        self.action.op()
+        if let Action::ReduceScatter(_, reduction) = &*self.action
+            && self.all_keep(reduction)
+        {
+            StepOp::AllReduce
+        } else {
+            self.action.op()
+        }
+    }
+
+    /// How many exchanges carry it out: two of an all-reduce in pieces, one of anything else.
+    pub fn exchanges(&self) -> usize {
+        match &*self.action {
+            Action::AllReduce(_) => 2,
+            Action::Slice(_)
+            | Action::ZeroFill(_)
+            | Action::AllGather(_)
+            | Action::AllToAll(_)
+            | Action::Exchange(_)
+            | Action::ReduceScatter(..)
+            | Action::OrderedReduce(..) => 1,
+        }
+    }
+
+    /// Whether the axes of the step are those of the terms, and all of them hold the same after it.
+    fn all_keep(&self, reduction: &Reduction) -> bool {
+        let size: usize = self.axes.iter().map(|s| s.size).product();
+        let terms: i64 = reduction.modes.iter().map(|m| m.extent).product();
+        if self.before.mesh() != self.after.mesh() || size as i64 != terms {
+            return false;
+        }
+        let replicated = self.after.replicated_axes();
+        self.axes.iter().all(|&s| replicated.iter().any(|r| r.contains(s)))
     }
 
     /// The axes as text: `tp`, or `tp:(1)2` for a part of one.

@@ -40,6 +40,7 @@ mod strategy;
 mod table;
 mod terms;
 mod ties;
+mod transpose;
 pub mod verify;
 mod written;
 

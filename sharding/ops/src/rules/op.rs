@@ -124,6 +124,17 @@ impl Op {
         }))
     }
 
+    /// An op of these rows, over these operands.
+    pub(super) fn of_rows(name: &str, inputs: Vec<Vec<usize>>, outputs: Vec<Vec<usize>>, rows: Bound) -> Op {
+        Op::made(name, inputs, outputs, Body::Rows(rows), None)
+    }
+
+    /// The same op by another name.
+    pub(super) fn named(&self, name: &str) -> Op {
+        let Inner { inputs, outputs, body, rule, .. } = &*self.0;
+        Op::made(name, inputs.clone(), outputs.clone(), body.clone(), rule.0.clone())
+    }
+
     /// A hash: equal ops have equal ones.
     pub(crate) fn hash_word(&self) -> u64 {
         self.0.hash

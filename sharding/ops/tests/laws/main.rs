@@ -14,5 +14,6 @@ mod rules_page;
 mod table;
 mod torch_choices;
 mod torch_names;
+mod transposed;
 mod verifier;
 mod written;

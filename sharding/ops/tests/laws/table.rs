@@ -14,7 +14,7 @@ use reshard_test_support::Sweep;
 const VIEWS: [&str; 4] = ["view", "reshape", "flatten", "unflatten"];
 
 /// Does something with every example, on as many threads as there are processors; in order.
-fn each<T: Send>(f: impl Fn(usize, &Example, &Table) -> T + Sync) -> Vec<(String, T)> {
+pub(crate) fn each<T: Send>(f: impl Fn(usize, &Example, &Table) -> T + Sync) -> Vec<(String, T)> {
     let table = Table::standard();
     let n = crate::reference_ops::all().len();
     let next = std::sync::atomic::AtomicUsize::new(0);

@@ -55,6 +55,15 @@ use reshard_sharding::ReduceOp;
 /// How many data sets a strategy has to pass.
 const SETS: usize = 6;
 
+/// What is asked of the replicas of a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Replicas {
+    /// The same bits.
+    Equal,
+    /// As near to each other as results are to the truth.
+    Near,
+}
+
 /// An op to run, and what is known of it.
 ///
 /// ```
@@ -76,14 +85,16 @@ const SETS: usize = 6;
 #[allow(clippy::struct_excessive_bools, reason = "each says one thing of the op")]
 pub struct Verifier<'a> {
     name: String,
-    run: Box<LocalOp<'a>>,
+    op: Box<LocalOp<'a>>,
     data: Vec<Data>,
     tolerance: f64,
+    replicas: Replicas,
     constant: bool,
     idle: bool,
     wants: bool,
     blind: bool,
     budget: usize,
+    sets: usize,
     ranks: RangeInclusive<usize>,
     seed: u64,
 }
@@ -99,14 +110,16 @@ impl<'a> Verifier<'a> {
     pub fn new(name: &str, run: impl Fn(&LocalView<'_>) -> Result<Vec<Tensor>, String> + 'a) -> Verifier<'a> {
         Verifier {
             name: name.to_owned(),
-            run: Box::new(run),
+            op: Box::new(run),
             data: Vec::new(),
             tolerance: 0.0,
+            replicas: Replicas::Equal,
             constant: false,
             idle: false,
             wants: false,
             blind: false,
             budget: 4096,
+            sets: SETS,
             ranks: 2..=3,
             seed: 1,
         }
@@ -123,6 +136,14 @@ impl<'a> Verifier<'a> {
     #[must_use]
     pub fn tolerance(mut self, tolerance: f64) -> Self {
         self.tolerance = tolerance;
+        self
+    }
+
+    /// Says that replicas, too, may differ by as much as results may, as those of a derivative by differences do; to the bit
+    /// they are the same where nothing is said.
+    #[must_use]
+    pub fn near_replicas(mut self) -> Self {
+        self.replicas = Replicas::Near;
         self
     }
 
@@ -161,6 +182,13 @@ impl<'a> Verifier<'a> {
         self
     }
 
+    /// How many data sets a strategy has to pass, at least one; six where nothing is said.
+    #[must_use]
+    pub fn sets(mut self, sets: usize) -> Self {
+        self.sets = sets.max(1);
+        self
+    }
+
     /// Other random numbers.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
@@ -169,8 +197,8 @@ impl<'a> Verifier<'a> {
     }
 
     /// Runs the op on one rank: what it makes, or in words that it fails or panics, which follow "rank 0" or "it".
-    fn call(&self, local: &LocalView<'_>) -> Result<Vec<Tensor>, String> {
-        match catch_unwind(AssertUnwindSafe(|| (self.run)(local))) {
+    pub fn run(&self, local: &LocalView<'_>) -> Result<Vec<Tensor>, String> {
+        match catch_unwind(AssertUnwindSafe(|| (self.op)(local))) {
             Ok(made) => made.map_err(|e| format!("fails: {e}")),
             Err(said) => {
                 let text = said.downcast_ref::<&str>().map(ToString::to_string);
@@ -201,7 +229,7 @@ impl<'a> Verifier<'a> {
             };
             let texts: Vec<String> = op.strategies().iter().map(ToString::to_string).collect();
             for n in self.ranks.clone() {
-                let trial = Trial::new(self, shapes, n, self.seed ^ ((c as u64) << 8) ^ n as u64, SETS)?;
+                let trial = Trial::new(self, shapes, n, self.seed ^ ((c as u64) << 8) ^ n as u64, self.sets)?;
                 self.guard(&trial)?;
                 for (row, text) in bound.rows.iter().zip(&texts) {
                     let at = tried.iter().position(|(t, _)| t == text).unwrap_or_else(|| {
@@ -253,7 +281,7 @@ impl<'a> Verifier<'a> {
         for (c, (op, shapes)) in ops.iter().zip(&Self::shapes(ops)).enumerate() {
             let Some(bound) = op.bound() else { continue };
             for n in self.ranks.clone() {
-                let trial = Trial::new(self, shapes, n, self.seed ^ ((c as u64) << 8) ^ n as u64, SETS)?;
+                let trial = Trial::new(self, shapes, n, self.seed ^ ((c as u64) << 8) ^ n as u64, self.sets)?;
                 for (row, strategy) in bound.rows.iter().zip(op.strategies()) {
                     let fails =
                         |kind: &usize| fill(bound, row, *kind, n).is_some_and(|p| trial.check(&p).is_err());
@@ -314,10 +342,10 @@ impl<'a> Verifier<'a> {
         }
         for (c, s) in shapes.iter().enumerate() {
             for n in self.ranks.clone() {
-                self.guard(&Trial::new(self, s, n, self.seed ^ ((c as u64) << 8) ^ n as u64, SETS)?)?;
+                self.guard(&Trial::new(self, s, n, self.seed ^ ((c as u64) << 8) ^ n as u64, self.sets)?)?;
             }
         }
-        let truths = search::search(self, &shapes.iter().collect::<Vec<_>>(), &[], self.seed, 2 * SETS)?;
+        let truths = search::search(self, &shapes.iter().collect::<Vec<_>>(), &[], self.seed, 2 * self.sets)?;
         let inputs = first.inputs.len();
         let found = truths
             .news(&[], inputs)
@@ -349,7 +377,7 @@ impl<'a> Verifier<'a> {
             }
         }
         let of_group: Vec<&Shapes> = group.iter().map(|&c| &shapes[c]).collect();
-        search::search(self, &of_group, &norms, seed, SETS)
+        search::search(self, &of_group, &norms, seed, self.sets)
     }
 
     /// Refuses data that would prove anything.

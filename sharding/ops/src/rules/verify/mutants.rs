@@ -8,10 +8,10 @@
 //! A mutant that no check catches has to be true: then it is among what the exhaustive search finds, on other data. Where
 //! the search was not exhaustive, or its rows cannot say the mutant, it has to pass eight times as many other data sets.
 
+use super::Verifier;
 use super::candidate::{Candidate, KINDS, fill, is_even, is_minor, plain};
 use super::search::Truths;
 use super::trial::{Shapes, Trial};
-use super::{SETS, Verifier};
 use crate::Error;
 use crate::rules::op::Op;
 use crate::rules::row::{Bound, Entry, Row};
@@ -97,7 +97,7 @@ pub(super) fn mutants(
         }
         Ok(out)
     };
-    let quick = trials(v.seed, SETS)?;
+    let quick = trials(v.seed, v.sets)?;
     let mut slow = None;
     for (r, row) in bound.rows.iter().enumerate() {
         for m in of_row(bound, row, &dims, inputs) {
@@ -130,7 +130,7 @@ pub(super) fn mutants(
                 truths.hold(&candidate, inputs)
             } else {
                 if slow.is_none() {
-                    slow = Some(trials(v.seed ^ 0xABCD, 8 * SETS)?);
+                    slow = Some(trials(v.seed ^ 0xABCD, 8 * v.sets)?);
                 }
                 slow.as_deref().is_some_and(holds)
             };

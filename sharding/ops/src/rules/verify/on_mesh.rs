@@ -3,7 +3,7 @@
 use super::data::Random;
 use super::local::{LocalRegion, LocalView, Tensor};
 use super::trial::{ROOTS, Shapes, is_of_norms, on_the_whole, same};
-use super::{SETS, Verifier, reason};
+use super::{Verifier, reason};
 use crate::Error;
 use crate::rules::Op;
 use reshard_sharding::meaning;
@@ -51,7 +51,7 @@ impl Verifier<'_> {
         let mut random = Random::new(self.seed ^ 0x3E57);
         let rounds = inputs.iter().any(is_of_norms);
         let tolerance = if rounds { self.tolerance.max(ROOTS) } else { self.tolerance };
-        for _ in 0..SETS {
+        for _ in 0..self.sets {
             let mut wholes: Vec<Tensor> = (shapes.inputs.iter().enumerate())
                 .map(|(i, s)| Tensor::new(s, self.data_of(i).whole(s, &mut random)))
                 .collect();
@@ -82,11 +82,11 @@ impl Verifier<'_> {
                     places: places.iter().collect(),
                     wanted: wanted.iter().collect(),
                 };
-                let out = self.call(&local);
+                let out = self.run(&local);
                 locals.push(out.map_err(|e| self.error(&shapes, format!("{}rank {rank} {e}", said())))?);
             }
             for (o, (sharding, truth)) in outputs.iter().zip(&truths).enumerate() {
-                same(tolerance, o, sharding, truth, &locals)
+                same((tolerance, self.replicas), o, sharding, truth, &locals)
                     .map_err(|e| self.error(&shapes, format!("{}{}", said(), reason(&e))))?;
             }
         }

@@ -4,9 +4,9 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::Verifier;
 use super::data::{Data, Random};
 use super::local::{LocalRegion, LocalView, Tensor};
+use super::{Replicas, Verifier};
 use crate::Error;
 use crate::rules::op::Brackets;
 use reshard_sharding::{Mesh, Placement, Sharding, meaning};
@@ -184,7 +184,7 @@ impl<'a> Trial<'a> {
                 };
                 let out = self
                     .verifier
-                    .call(&local)
+                    .run(&local)
                     .map_err(|e| Error::Rule { reason: format!("rank {rank} {e}") })?;
                 if out.len() != self.shapes.outputs.len() {
                     let (has, wants) = (out.len(), self.shapes.outputs.len());
@@ -206,7 +206,13 @@ impl<'a> Trial<'a> {
         locals: &[Vec<Tensor>],
     ) -> Result<(), Error> {
         let operand = self.operand(self.shapes.inputs.len() + output, placement)?;
-        same(self.tolerance, output, &operand.sharding, &self.truths[set][output], locals)
+        same(
+            (self.tolerance, self.verifier.replicas),
+            output,
+            &operand.sharding,
+            &self.truths[set][output],
+            locals,
+        )
     }
 
     /// All outputs on all data sets.
@@ -239,7 +245,7 @@ pub(super) fn is_of_norms(s: &Sharding) -> bool {
 
 /// Whether local results in this sharding, by place in the mesh and output, mean the whole result.
 pub(super) fn same(
-    tolerance: f64,
+    (tolerance, replicas): (f64, Replicas),
     output: usize,
     sharding: &Sharding,
     truth: &Tensor,
@@ -260,6 +266,9 @@ pub(super) fn same(
         // 0.0 and -0.0 are one value.
         shards.push(has.data.iter().map(|x| x + 0.0).collect());
     }
+    if replicas == Replicas::Near {
+        join_near(tolerance, sharding, &mut shards)?;
+    }
     let got = meaning::meaning(sharding, &shards)?;
     let tolerance = if is_of_norms(sharding) { tolerance.max(ROOTS) } else { tolerance };
     for (e, (&got, &want)) in got.iter().zip(&truth.data).enumerate() {
@@ -272,6 +281,23 @@ pub(super) fn same(
                     Brackets(&index(e, &truth.shape))
                 ),
             });
+        }
+    }
+    Ok(())
+}
+
+/// Makes replicas that are near to the first of them the same.
+fn join_near(tolerance: f64, sharding: &Sharding, shards: &mut [Vec<f64>]) -> Result<(), Error> {
+    let mesh = sharding.mesh();
+    let along = sharding.replicated_axes();
+    for (i, rank) in mesh.ranks().enumerate() {
+        let first = mesh.members(&along, rank)?.member(0).and_then(|first| mesh.index_of(first)).unwrap_or(i);
+        let (before, rest) = shards.split_at_mut(i);
+        let Some(first) = before.get(first) else { continue };
+        for (own, &first) in rest[0].iter_mut().zip(first) {
+            if (*own - first).abs() <= tolerance * (1.0 + first.abs()) {
+                *own = first;
+            }
         }
     }
     Ok(())
@@ -305,7 +331,7 @@ pub(super) fn on_the_whole(
         places: places.iter().collect(),
         wanted: wanted.iter().collect(),
     };
-    let out = match v.call(&local) {
+    let out = match v.run(&local) {
         Ok(out) => out,
         Err(e) => return bad(format!("it {e}")),
     };

@@ -99,6 +99,11 @@ impl Example {
         self
     }
 
+    /// What the numbers of an input are.
+    pub fn data_of(&self, input: usize) -> Data {
+        self.data.get(input).copied().unwrap_or(Data::Integers)
+    }
+
     /// How many combinations of inputs are searched.
     pub fn budget(mut self, budget: usize) -> Example {
         self.budget = budget;

@@ -1,0 +1,157 @@
+//! Backward rules: the forward rows, transposed.
+//!
+//! A row says: if the inputs lie along an axis as it says and each rank runs the op on what it holds, the outputs lie as
+//! it says. Then each rank may run its **own** vector-Jacobian product, the derivative of what it ran forward, and its
+//! results lie as the dual of what it was given:
+//!
+//! ```text
+//! vjp    a.., b.., b*.. -> a*..        R* = P    P* = R    S* = S
+//! ```
+//!
+//! for `f` of the ranks' buffers together, whatever the row, `<f^T y, x> = <y, f x>` rank by rank; replicas and terms are
+//! a subspace and a quotient of these buffers, and `f` leads from one to the other because the row is true. So its
+//! transpose leads from the dual of the one to the dual of the other (see `reshard_sharding::theory::gradients`). What an op
+//! saves for its derivative lies where forward had it.
+//!
+//! ```text
+//! mk,kn->mn    S(m),R -> S(m)     backward   S(m) -> S(m),P      the gradient of what is replicated is terms
+//!              R,S(n) -> S(n)                S(n) -> P,S(n)
+//!              S(k),S(k) -> P                R -> S(k),S(k)
+//!              R,R -> R                      P -> P,P     and, where all are replicas that compute the same,   R -> R,R
+//! ```
+//!
+//! Terms of averages, products, minima and maxima have no dual, and rows that name them no backward row. Nothing else in
+//! the crate says how an op is differentiated on shards.
+
+use crate::Error;
+use crate::rules::op::Op;
+use crate::rules::row::{Bound, Entry, Row};
+use crate::rules::strategy::{Part, Strategy};
+use reshard_sharding::{Placement, ReduceOp};
+
+impl Strategy {
+    /// What the gradients of the outputs and of the inputs are where the operands are as this strategy says: `b*.. -> a*..`.
+    ///
+    /// ```
+    /// use reshard_ops::rules::Strategy;
+    /// let transposed = |text: &str| Ok::<_, reshard_ops::Error>(text.parse::<Strategy>()?.transposed().map(|s| s.to_string()));
+    /// assert_eq!(transposed("S(m),R -> S(m)")?.as_deref(), Some("S(m) -> S(m),P"));
+    /// assert_eq!(transposed("S(k),S(k) -> P")?.as_deref(), Some("R -> S(k),S(k)"));
+    /// assert_eq!(transposed("S(j) -> P(max)")?, None);
+    /// # Ok::<(), reshard_ops::Error>(())
+    /// ```
+    ///
+    /// `None` where it names terms of anything but sums.
+    pub fn transposed(&self) -> Option<Strategy> {
+        let duals = |parts: &[Part]| parts.iter().map(Part::dual).collect::<Option<Vec<Part>>>();
+        Some(Strategy { inputs: duals(&self.outputs)?, outputs: duals(&self.inputs)? })
+    }
+}
+
+impl Part {
+    /// What the gradient is of an operand that is this.
+    fn dual(&self) -> Option<Part> {
+        match self {
+            Part::Replicate => Some(Part::Partial(ReduceOp::Sum)),
+            Part::Partial(ReduceOp::Sum) => Some(Part::Replicate),
+            Part::Partial(_) => None,
+            Part::Fixed(placement) => dual(placement).map(Part::Fixed),
+            Part::Factor(_) | Part::Rest | Part::Dim { .. } => Some(self.clone()),
+        }
+    }
+}
+
+/// What the gradient is of an operand in a placement that a row names.
+fn dual(placement: &Placement) -> Option<Placement> {
+    match placement {
+        Placement::Replicate => Some(Placement::Partial(ReduceOp::Sum)),
+        Placement::Partial(ReduceOp::Sum) => Some(Placement::Replicate),
+        Placement::Partial(_) => None,
+        Placement::Shard(_)
+        | Placement::StridedShard { .. }
+        | Placement::Ragged { .. }
+        | Placement::Cut { .. } => Some(placement.clone()),
+    }
+}
+
+impl Op {
+    /// The vector-Jacobian product of this op, `a.., b.., b*.. -> a*..`: from the inputs, the outputs and the gradients of some
+    /// outputs to those of some inputs, both by number.
+    ///
+    /// Its rows are those of this op, transposed, and one more: along an axis where all operands are replicas, whose gradients
+    /// may be replicas, too. A view saves nothing, and its product is the view back, `b* -> a*`.
+    ///
+    /// ```
+    /// use reshard_ops::rules::{Op, Rule};
+    /// let linear: Rule = "bi,oi->bo".parse()?;
+    /// let vjp = Op::new("linear", &linear, &[&[8, 4], &[6, 4]])?.vjp(&[0, 1], &[0])?;
+    /// assert_eq!(vjp.name(), "vjp(linear)");
+    /// assert_eq!(vjp.outputs(), [[8, 4], [6, 4]]);
+    /// // The batch is cut: the weight's gradient is terms.
+    /// assert_eq!(vjp.strategies()[0].to_string(), "S(b0),R,S(b0),S(b0) -> S(b0),P");
+    /// # Ok::<(), reshard_ops::Error>(())
+    /// ```
+    ///
+    /// Fails for a number of an operand that there is not.
+    pub fn vjp(&self, inputs: &[usize], outputs: &[usize]) -> Result<Op, Error> {
+        for (what, numbers, of) in
+            [("input", inputs, self.inputs().len()), ("output", outputs, self.outputs().len())]
+        {
+            if let Some(&number) = numbers.iter().find(|&&number| number >= of) {
+                return Err(Error::Rule {
+                    reason: format!(
+                        "{} has {of} {what}s, and no {what} {number}: count them from 0",
+                        self.name()
+                    ),
+                });
+            }
+        }
+        let name = format!("vjp({})", self.name());
+        let Some(bound) = self.bound() else {
+            return Op::view(&self.outputs()[0], &self.inputs()[0]).map(|op| op.named(&name));
+        };
+        // The operands whose gradients are given, then those whose gradients are made.
+        let saved = [self.inputs(), self.outputs()].concat();
+        let given: Vec<usize> = outputs.iter().map(|o| self.inputs().len() + o).collect();
+        let shapes = |of: &[usize]| of.iter().map(|&o| saved[o].clone()).collect::<Vec<_>>();
+        let rows = transposed(bound, &[&given, inputs].concat());
+        Ok(Op::of_rows(&name, [&saved[..], &shapes(&given)].concat(), shapes(inputs), rows))
+    }
+}
+
+/// The rows of a vector-Jacobian product: of all operands, and of the gradients of these.
+fn transposed(bound: &Bound, gradients: &[usize]) -> Bound {
+    let mut fixed = bound.fixed.clone();
+    let mut rows: Vec<Row> = Vec::with_capacity(bound.rows.len() + 1);
+    for row in &bound.rows {
+        let mut dual_of = |entry: Entry| match entry {
+            Entry::Replicate => Some(Entry::Partial(ReduceOp::Sum)),
+            Entry::Partial(ReduceOp::Sum) => Some(Entry::Replicate),
+            Entry::Partial(_) => None,
+            Entry::Shard { .. } => Some(entry),
+            Entry::Fixed(number) => {
+                let dual = dual(&bound.fixed[usize::from(number)])?;
+                let at = fixed.iter().position(|known| *known == dual).unwrap_or_else(|| {
+                    fixed.push(dual);
+                    fixed.len() - 1
+                });
+                u16::try_from(at).ok().map(Entry::Fixed)
+            }
+        };
+        // Also of operands whose gradient nobody asks for: what they are is saved, and no derivative is known of it.
+        let linear = row.entries.iter().all(|e| !matches!(e, Entry::Partial(op) if *op != ReduceOp::Sum));
+        let duals: Option<Vec<Entry>> = gradients.iter().map(|&o| dual_of(row.entries[o])).collect();
+        let Some(duals) = duals.filter(|_| linear) else { continue };
+        let replicated = row.entries.iter().all(|e| *e == Entry::Replicate);
+        rows.push(Row { entries: [&row.entries[..], &duals].concat(), region: row.region });
+        if replicated {
+            let same = vec![Entry::Replicate; row.entries.len() + gradients.len()];
+            rows.push(Row { entries: same, region: row.region });
+        }
+    }
+    let mut dims = bound.dims.clone();
+    if !dims.is_empty() {
+        dims.extend(gradients.iter().map(|&o| bound.dims[o].clone()));
+    }
+    Bound { factors: bound.factors.clone(), dims, rows, fixed, written: Vec::new() }
+}

@@ -1,0 +1,188 @@
+//! The transposed rows of every op, on shards of every kind: each rank's own derivative is the derivative of the whole.
+//!
+//! Derivatives are central differences of the reference, so that nothing is known here of any op. What a rank's shard and
+//! the whole tensor have in common they compute from the same numbers, hence they differ by rounding alone, also where an
+//! op has a kink.
+
+use std::sync::Mutex;
+
+use crate::reference_ops::Example;
+use crate::table::each;
+use reshard_ops::rules::verify::{Data, LocalRegion, LocalView, Tensor, Verifier};
+use reshard_ops::rules::{Op, Part, Rule, Strategy, Table};
+use reshard_sharding::ReduceOp;
+use reshard_test_support::Sweep;
+
+/// The step of a difference: a power of two, so that it rounds nothing away.
+const STEP: f64 = 1.0 / 1024.0;
+
+/// What an example's derivative is asked for: the inputs that are numbers and no indices, truth values or the like.
+fn differentiable(example: &Example, op: &Op) -> Vec<usize> {
+    let verifier = example.verifier();
+    (0..op.inputs().len())
+        .filter(|&i| match example.data_of(i) {
+            Data::Index { .. } | Data::Mask { .. } => false,
+            Data::Integers | Data::Distinct | Data::Real | Data::Positive | Data::Made(_) => {
+                let near = |by: f64| {
+                    let mut random = reshard_ops::rules::verify::Random::new(7);
+                    let mut inputs: Vec<Tensor> = (op.inputs().iter().enumerate())
+                        .map(|(j, s)| Tensor::new(s, example.data_of(j).whole(s, &mut random)))
+                        .collect();
+                    inputs[i].data.iter_mut().for_each(|x| *x += by);
+                    on_whole(&verifier, op, &inputs)
+                };
+                // What rejects numbers between its own has no derivative.
+                near(STEP).is_some() && near(-STEP).is_some()
+            }
+        })
+        .collect()
+}
+
+fn on_whole(verifier: &Verifier<'_>, op: &Op, inputs: &[Tensor]) -> Option<Vec<Tensor>> {
+    let places: Vec<LocalRegion> = op.inputs().iter().map(|s| LocalRegion::whole(s)).collect();
+    let wanted: Vec<LocalRegion> = op.outputs().iter().map(|s| LocalRegion::whole(s)).collect();
+    let view = LocalView {
+        inputs: inputs.iter().collect(),
+        places: places.iter().collect(),
+        wanted: wanted.iter().collect(),
+    };
+    verifier.run(&view).ok()
+}
+
+/// The vector-Jacobian product of an op on one rank, by differences: of saved inputs and outputs, and gradients of outputs.
+fn by_differences(
+    forward: &Verifier<'_>,
+    inputs: usize,
+    outputs: usize,
+    wanted: &[usize],
+    l: &LocalView<'_>,
+) -> Result<Vec<Tensor>, String> {
+    let mut at: Vec<Tensor> = l.inputs[..inputs].iter().map(|&t| t.clone()).collect();
+    let mut run = |i: usize, e: usize, by: f64| {
+        at[i].data[e] += by;
+        let view = LocalView {
+            inputs: at.iter().collect(),
+            places: l.places[..inputs].to_vec(),
+            wanted: l.places[inputs..inputs + outputs].to_vec(),
+        };
+        let made = forward.run(&view);
+        at[i].data[e] -= by;
+        made
+    };
+    let gradients = &l.inputs[inputs + outputs..];
+    let mut out = Vec::new();
+    for &i in wanted {
+        let mut made = Tensor::new(&l.inputs[i].shape, vec![0.0; l.inputs[i].data.len()]);
+        for e in 0..made.data.len() {
+            let (up, down) = (run(i, e, STEP)?, run(i, e, -STEP)?);
+            for ((up, down), gradient) in up.iter().zip(&down).zip(gradients) {
+                let products = up.data.iter().zip(&down.data).zip(&gradient.data);
+                made.data[e] += products.map(|((up, down), g)| (up - down) / (2.0 * STEP) * g).sum::<f64>();
+            }
+        }
+        out.push(made);
+    }
+    Ok(out)
+}
+
+/// What became of an example.
+enum Outcome {
+    /// So many checks of its transposed rows; of so many mutants so many fail.
+    True {
+        checks: usize,
+        mutants: usize,
+        caught: usize,
+    },
+    /// Its derivative is nothing everywhere, or it has no input to derive by, or no row with a dual.
+    Nothing,
+    Wrong(String),
+}
+
+fn outcome(example: &Example, table: &Table) -> Outcome {
+    let ops = example.ops(table);
+    let Some(first) = ops.first().filter(|op| !op.is_view() && op.written().is_empty()) else {
+        return Outcome::Nothing;
+    };
+    let (inputs, outputs) = (first.inputs().len(), first.outputs().len());
+    let wanted = differentiable(example, first);
+    if wanted.is_empty() || ops.iter().any(|op| (op.inputs().len(), op.outputs().len()) != (inputs, outputs))
+    {
+        return Outcome::Nothing;
+    }
+    let every: Vec<usize> = (0..outputs).collect();
+    let vjps: Vec<Op> = ops.iter().map(|op| op.vjp(&wanted, &every).unwrap()).collect();
+    let forward = example.verifier();
+    let data: Vec<Data> = (0..inputs).map(|i| example.data_of(i)).collect();
+    let verifier = Verifier::new(first.name(), |l| by_differences(&forward, inputs, outputs, &wanted, l))
+        .data(&data)
+        .idle_inputs()
+        .tolerance(1e-6)
+        .near_replicas()
+        .budget(0)
+        .sets(1);
+    let checks = match verifier.verify(&vjps) {
+        Ok(verdict) => verdict.checks,
+        Err(e) => {
+            let text = e.to_string();
+            if ["proves nothing", "NaN", "was never tried"].iter().any(|known| text.contains(known)) {
+                return Outcome::Nothing;
+            }
+            return Outcome::Wrong(text);
+        }
+    };
+    let (mut mutants, mut caught) = (0, 0);
+    for vjp in &vjps {
+        let wrong: Vec<Strategy> = vjp.strategies().iter().filter_map(mutant).collect();
+        if wrong.is_empty() {
+            continue;
+        }
+        let rule = Rule::from_strategies(wrong.clone()).unwrap();
+        let Ok(op) = Op::with_outputs("mutant", &rule, &slices(vjp.inputs()), &slices(vjp.outputs())) else {
+            continue;
+        };
+        let failing = verifier.failing(&[op]).unwrap();
+        mutants += wrong.len();
+        caught += wrong.iter().filter(|w| failing.contains(w)).count();
+    }
+    Outcome::True { checks, mutants, caught }
+}
+
+fn slices(shapes: &[Vec<usize>]) -> Vec<&[usize]> {
+    shapes.iter().map(Vec::as_slice).collect()
+}
+
+/// The mutant `R* = R`: a gradient that is terms, called replicas.
+fn mutant(row: &Strategy) -> Option<Strategy> {
+    let term = |p: &Part| *p == Part::Partial(ReduceOp::Sum);
+    let outputs = row.outputs.iter().map(|p| if term(p) { Part::Replicate } else { p.clone() }).collect();
+    row.outputs.iter().any(term).then(|| Strategy { inputs: row.inputs.clone(), outputs })
+}
+
+#[test]
+fn every_transposed_row_is_true() {
+    let sweep = Sweep::asked();
+    let all = Mutex::new((0, 0, 0, 0));
+    let results = each(|i, e, table| {
+        let takes = if sweep.is_exhaustive() { sweep.takes(i as u64) } else { i % 8 == 0 };
+        takes.then(|| outcome(e, table))
+    });
+    let mut wrong = Vec::new();
+    let mut nothing = Vec::new();
+    for (call, result) in results {
+        match result {
+            None => {}
+            Some(Outcome::True { checks, mutants, caught }) => {
+                let mut all = all.lock().unwrap();
+                *all = (all.0 + 1, all.1 + checks, all.2 + mutants, all.3 + caught);
+            }
+            Some(Outcome::Nothing) => nothing.push(call),
+            Some(Outcome::Wrong(text)) => wrong.push(text),
+        }
+    }
+    let (examples, checks, mutants, caught) = all.into_inner().unwrap();
+    println!("{examples} examples, {checks} checks, {caught} of {mutants} mutants are caught");
+    println!("without a derivative here: {}", nothing.join(" "));
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(examples > nothing.len(), "{examples} are differentiated, {} are not", nothing.len());
+    assert!(caught * 2 > mutants, "{caught} of {mutants} mutants are caught");
+}
