@@ -1,17 +1,23 @@
 //! Plans of steps that are known: what they hold at most, what one rank receives in all of them, and what no plan can do
 //! without.
 
+use std::sync::Arc;
+
+use reshard_layout::{At, Mode};
 use smallvec::SmallVec;
 
 use crate::Error;
+use crate::budget::Effort;
 use crate::model::Need;
 use crate::plan::Plan;
 use crate::question::COUNTED;
 use crate::question::Question;
 use crate::regions::intersection::Intersection;
+use crate::regions::tally::{Tally, local_numels, most_missing};
 use crate::states::ends::Ends;
 use crate::states::system::codes;
 use crate::step::{Action, Moves, Step};
+use reshard_sharding::internal::{chunk, digit};
 
 /// The plan of these steps, with its bounds. What one rank receives in all of them is counted rank by rank, unless the
 /// caller knows it.
@@ -21,6 +27,25 @@ pub(crate) fn assemble(
     ends: Option<&Ends>,
     received: Option<u64>,
 ) -> Result<Plan, Error> {
+    let mut plan = assemble_unbounded(q, steps, received)?;
+    plan.bound(q, ends)?;
+    Ok(plan)
+}
+
+impl Plan {
+    /// Fills in what no plan can do without.
+    pub(crate) fn bound(&mut self, q: &Question<'_>, ends: Option<&Ends>) -> Result<(), Error> {
+        (self.lower_bound_bytes, self.lower_bound_us) = lower_bounds(q, ends)?;
+        Ok(())
+    }
+}
+
+/// The same without its bounds.
+pub(crate) fn assemble_unbounded(
+    q: &Question<'_>,
+    steps: Vec<Step>,
+    received: Option<u64>,
+) -> Result<Plan, Error> {
     let [from, to] = q.shared().clone();
     let mut shards = from.max_local_numel().max(to.max_local_numel());
     let mut peak = shards as u64 * q.item;
@@ -28,7 +53,6 @@ pub(crate) fn assemble(
         peak = peak.max(s.peak_bytes);
         shards = shards.max(s.after.max_local_numel());
     }
-    let (lower_bound_bytes, lower_bound_us) = lower_bounds(q, ends)?;
     let mut plan = Plan {
         from,
         to,
@@ -36,8 +60,9 @@ pub(crate) fn assemble(
         dtype: q.dtype,
         received_bytes: received.unwrap_or_else(|| steps.iter().map(|s| s.received_bytes).sum()),
         steps,
-        lower_bound_bytes,
-        lower_bound_us,
+        lower_bound_bytes: None,
+        lower_bound_us: 0.0,
+        effort: Effort::default(),
         peak_bytes: peak,
         max_shard_bytes: shards as u64 * q.item,
     };
@@ -72,14 +97,8 @@ fn lower_bounds(q: &Question<'_>, ends: Option<&Ends>) -> Result<(Option<u64>, f
         }
         return Ok((Some(bytes), if bytes == 0 { 0.0 } else { model.least_us(&needs) }));
     }
-    let overlap = Intersection::new(q.from, q.to);
-    let mut worst = 0u64;
-    for rank in q.to.mesh().ranks() {
-        let (wanted, held) = overlap.wanted_and_held(rank)?;
-        // Of a reduction no rank holds any value yet.
-        let held = if q.from.is_partial() { 0 } else { held };
-        worst = worst.max((wanted - held) as u64);
-    }
+    // Of a reduction no rank holds any value yet.
+    let worst = if q.from.is_partial() { q.to.max_local_numel() as u64 } else { most_missing(q.from, q.to)? };
     let bytes = worst * q.item;
     Ok((Some(bytes), model.least_us(&[Need::bytes(bytes as f64)])))
 }
@@ -108,30 +127,69 @@ fn is_same_for_all(s: &Step) -> bool {
 fn total_received(plan: &Plan) -> Result<u64, Error> {
     let ranks = plan.ranks();
     let mut totals = vec![0u64; ranks.len()];
-    for (i, step) in plan.steps.iter().enumerate() {
-        // Where regions only move, whom a rank hears from is known without the blocks.
-        let meetings = match &*step.action {
+    for step in &plan.steps {
+        let mut add = |rank: usize, numel: u64| {
+            if let Ok(at) = ranks.binary_search(&rank) {
+                totals[at] += numel;
+            }
+        };
+        if plan.from.mesh() == plan.to.mesh() && is_same_for_all(step) {
+            let numel = step.received_bytes / plan.item_bytes() as u64;
+            totals.iter_mut().for_each(|total| *total += numel);
+            continue;
+        }
+        match &*step.action {
+            // Where regions only move, or are reduced where they lie, tables know it.
             Action::Slice(Moves::Regions(regions))
             | Action::ZeroFill(Moves::Regions(regions))
             | Action::AllGather(Moves::Regions(regions))
             | Action::AllToAll(Moves::Regions(regions))
-            | Action::Exchange(Moves::Regions(regions)) => Some((regions, regions.meetings()?)),
+            | Action::Exchange(Moves::Regions(regions)) => {
+                match Tally::new(&Arc::new(Intersection::clone(regions)))? {
+                    Some(tally) => tally.each_rank(&mut |rank, seen| add(rank, seen.received() as u64)),
+                    None => {
+                        let meetings = regions.meetings()?;
+                        for &rank in &ranks {
+                            let others = &mut |peer, n| add(rank, if peer == rank { 0 } else { n as u64 });
+                            regions.pulls(rank, &meetings, others);
+                        }
+                    }
+                }
+            }
+            Action::ReduceScatter(Moves::Regions(regions), reduction)
+            | Action::OrderedReduce(Moves::Regions(regions), reduction) => {
+                let others: u64 = reduction.modes.iter().map(|m| m.extent as u64).product::<u64>() - 1;
+                let mesh = step.before.mesh();
+                for (i, numel) in local_numels(&regions.to)?.into_iter().enumerate() {
+                    mesh.rank_at(&mesh.coordinate_of_index(i))
+                        .into_iter()
+                        .for_each(|r| add(r, others * numel));
+                }
+            }
+            Action::AllReduce(reduction) => {
+                let mesh = step.before.mesh();
+                let size = |m: &Mode<At>| m.extent as usize;
+                let g: usize = reduction.modes.iter().map(size).product();
+                for (i, numel) in local_numels(&step.before)?.into_iter().enumerate() {
+                    let c = mesh.coordinate_of_index(i);
+                    let mine = reduction.modes.iter().fold(0, |i, &m| i * size(&m) + digit(&c, m) as usize);
+                    let piece = chunk(numel as usize, g, mine).len as u64;
+                    let received = (g as u64 - 1) * piece + numel - piece;
+                    mesh.rank_at(&c).into_iter().for_each(|rank| add(rank, received));
+                }
+            }
             Action::Slice(Moves::Modes { .. })
             | Action::ZeroFill(Moves::Modes { .. })
             | Action::AllGather(Moves::Modes { .. })
             | Action::AllToAll(Moves::Modes { .. })
             | Action::Exchange(Moves::Modes { .. })
-            | Action::ReduceScatter(..)
-            | Action::OrderedReduce(..)
-            | Action::AllReduce(_) => None,
-        };
-        for (&rank, total) in ranks.iter().zip(&mut totals) {
-            let mut add = |peer: usize, numel: usize| *total += if peer == rank { 0 } else { numel as u64 };
-            if let Some((regions, meetings)) = &meetings {
-                regions.pulls(rank, meetings, &mut add);
-            } else {
-                for phase in plan.steps()[i].phases(rank)? {
-                    phase.receives.iter().for_each(|m| add(m.peer, m.numel()));
+            | Action::ReduceScatter(Moves::Modes { .. }, _)
+            | Action::OrderedReduce(Moves::Modes { .. }, _) => {
+                for &rank in &ranks {
+                    for phase in step.phases(rank)? {
+                        let others = phase.receives.iter().filter(|m| m.peer != rank);
+                        add(rank, others.map(|m| m.numel() as u64).sum());
+                    }
                 }
             }
         }

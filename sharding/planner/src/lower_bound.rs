@@ -18,7 +18,7 @@ use crate::model::codes::{Codes, inside_one_domain};
 use crate::objective::Objective;
 use crate::planner::Planner;
 use crate::question::Question;
-use crate::regions::intersection::Intersection;
+use crate::regions::tally::most_missing;
 use crate::states::refine::{Moving, Refined};
 use crate::states::system::{code, is_local};
 use reshard_kernels::DType;
@@ -121,21 +121,9 @@ impl Question<'_> {
         }
         let held = if from.is_partial() { 0 } else { from.max_local_numel() };
         let more = to.max_local_numel().saturating_sub(held) as u64 * self.item;
-        if more > 0 || !self.each_holds_its_target()? {
+        if more > 0 || most_missing(from, to)? > 0 {
             return Ok(self.time_needed(&[Need::bytes(more as f64)]));
         }
         Ok(0.0)
-    }
-
-    /// Whether every rank holds all that it wants, of a source without terms.
-    fn each_holds_its_target(&self) -> Result<bool, Error> {
-        let overlap = Intersection::new(self.from, self.to);
-        for rank in self.to.mesh().ranks() {
-            let (wanted, held) = overlap.wanted_and_held(rank)?;
-            if wanted != held {
-                return Ok(false);
-            }
-        }
-        Ok(true)
     }
 }

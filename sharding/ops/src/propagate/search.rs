@@ -27,7 +27,7 @@ use crate::propagate::made::Made;
 use crate::propagate::problem::{Alike, Path, Problem};
 use crate::rules::Entry;
 use reshard_planner::internal::WordMap;
-use reshard_planner::internal::{Ask, Price};
+use reshard_planner::internal::{Ask, Effort, Price};
 use reshard_sharding::Sharding;
 
 /// What one input becomes.
@@ -100,6 +100,8 @@ pub(super) struct Search<'p, 'a> {
     /// Whether only the best path is wanted, and what it costs at most.
     only_one: bool,
     most: u64,
+    /// What it took so far.
+    pub(super) effort: Effort,
     /// Why the last whole path was no strategy.
     pub(super) refusal: Option<Error>,
 }
@@ -119,6 +121,7 @@ impl<'p, 'a> Search<'p, 'a> {
             known_paths: WordMap::default(),
             only_one,
             most: u64::MAX,
+            effort: Effort::default(),
             refusal: None,
         }
     }
@@ -215,12 +218,16 @@ impl<'p, 'a> Search<'p, 'a> {
         if top.exact > p.inputs.len() + 1 || !p.constraints.is_empty() {
             let limit = if self.most == u64::MAX { u64::MAX } else { self.most.saturating_sub(top.least) };
             let is_last = top.exact > p.inputs.len() + 1;
+            let mut effort = self.effort;
             let Some(made) = self.made(&top.path) else { return };
-            if is_last && let Err(e) = made.price(p, limit) {
+            let priced = if is_last { made.price(p, limit, &mut effort) } else { Ok(()) };
+            let least = made.least;
+            self.effort = effort;
+            if let Err(e) = priced {
                 self.refusal = Some(e);
                 return;
             }
-            top.least = top.least.saturating_add(made.least);
+            top.least = top.least.saturating_add(least);
         }
         if top.least <= self.most {
             self.queue.push(top);
@@ -237,7 +244,8 @@ impl<'p, 'a> Search<'p, 'a> {
         for (i, a) in p.inputs.iter().enumerate() {
             let Some(target) = &mut self.targets[i][at[i]].1 else { return };
             if target.most.is_none() {
-                match p.planner.price(a.source, &target.sharding, a.dtype, Ask::Quick) {
+                let price = p.planner.price(a.source, &target.sharding, a.dtype, Ask::Quick);
+                match price.map(|(price, took)| (price, self.effort = self.effort.and(took)).0) {
                     Ok(Price::Exactly(cost)) => (target.least, target.most) = (cost, Some(cost)),
                     Ok(Price::AtMost(cost)) => target.most = Some(cost),
                     Ok(Price::MoreThan(_)) | Err(_) => {}
@@ -249,9 +257,11 @@ impl<'p, 'a> Search<'p, 'a> {
             return;
         }
         // The path must also have outputs, and these their cost.
+        let mut effort = self.effort;
         let Some(made) = self.made(path) else { return };
-        made.bound_from_above(p);
+        made.bound_from_above(p, &mut effort);
         most = most.saturating_add(made.most.unwrap_or(u64::MAX));
+        self.effort = effort;
         self.most = self.most.min(most);
     }
 
@@ -301,7 +311,8 @@ impl<'p, 'a> Search<'p, 'a> {
         if target.is_exact() || target.least > limit {
             return true;
         }
-        match p.planner.price(a.source, &target.sharding, a.dtype, Ask::Within(limit)) {
+        let price = p.planner.price(a.source, &target.sharding, a.dtype, Ask::Within(limit));
+        match price.map(|(price, took)| (price, self.effort = self.effort.and(took)).0) {
             Ok(Price::Exactly(cost)) => (target.least, target.most) = (cost, Some(cost)),
             Ok(Price::MoreThan(limit)) => target.least = limit.saturating_add(1),
             Ok(Price::AtMost(cost)) => target.most = Some(cost),
