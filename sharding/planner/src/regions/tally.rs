@@ -329,16 +329,16 @@ impl Tally {
     }
 
     /// Calls `f` with what each receiver hears over each level of a network of these domains, elements and peers; `None`
-    /// where ranks are not linear.
+    /// where ranks are not linear, and between two meshes unless sources are near.
     ///
     /// All that is looked at is who is in the receiver's domains: one that is there holds one region of every dim, and is heard of
     /// what that shares with the receiver's, if it is the source for it. All else comes from further out.
     pub(crate) fn by_level(&self, levels: &[Level], f: &mut impl FnMut(&[(usize, usize)])) -> Option<()> {
-        if !self.linear {
+        let near = !self.of.domain_sizes().is_empty();
+        if !self.linear || (!near && !self.of.one_mesh()) {
             return None;
         }
         let (mesh, sources) = (self.of.to.mesh(), self.of.from.mesh());
-        let near = !self.of.domain_sizes().is_empty();
         let (low, high) = (sources.lowest(), sources.world());
         let dims = self.dims.len();
         // By rank: its regions, and the rank that holds the first ones in its place.

@@ -1,6 +1,6 @@
 //! Random questions, and how long their plans take: how many a budget leaves as they are, and what the slowest cost.
 //!
-//!     cargo run --release -p reshard-planner --example budget -- [QUESTIONS [SEED]]
+//!     cargo run --release -p reshard-planner --example plan_budget -- [QUESTIONS [SEED]]
 //!
 //! Meshes of up to 8 axes and 4,096 ranks, up to 5 dims of which some do not divide, strided and ragged placements, terms in
 //! either end, three networks, one in twelve between two meshes. Times are those of the processor, where the system tells.
