@@ -53,6 +53,8 @@ pub enum Origin {
     Search,
     /// Regions that overlap.
     Regions,
+    /// Placements of few axes at a time, where only some groups may be used.
+    Axes,
 }
 
 impl fmt::Display for Origin {
@@ -63,6 +65,7 @@ impl fmt::Display for Origin {
             Origin::Direct => f.write_str("one direct exchange"),
             Origin::Search => f.write_str("search"),
             Origin::Regions => f.write_str("overlapping regions"),
+            Origin::Axes => f.write_str("placements of few axes at a time"),
         }
     }
 }

@@ -74,9 +74,15 @@ impl Question<'_> {
     /// The step in which the regions of two shardings overlap, before it is counted.
     pub(crate) fn propose(&self, regions: Intersection) -> Result<Proposed, Error> {
         let regions = Arc::new(regions);
+        let tally = Tally::new(&regions)?;
         let (from, to) = (&regions.from, &regions.to);
         let (axes, group) = if regions.one_mesh() {
-            let axes = moving_axes(from, to, regions.picks_replicas());
+            // Only what ranks really hear along, where only some groups may be used.
+            let moved = tally.as_ref().filter(|_| self.options.groups.is_some()).and_then(Tally::moved);
+            let axes = match moved {
+                Some(moved) => beside_each_other(from.mesh(), moved.into_iter().collect()),
+                None => moving_axes(from, to, regions.picks_replicas()),
+            };
             let group = from.mesh().group(&axes)?;
             (axes, group)
         } else {
@@ -84,7 +90,6 @@ impl Question<'_> {
         };
         let (before, after) = (Arc::new(from.clone()), Arc::new(to.clone()));
         let peak = self.volume(StepOp::Exchange, [&before, &after], 1).peak;
-        let tally = Tally::new(&regions)?;
         let mut proposed = Proposed {
             regions: Arc::clone(&regions),
             tally,
@@ -352,8 +357,11 @@ fn moving_axes(from: &Sharding, to: &Sharding, replicas: bool) -> Few<SubAxis, 4
     if replicas {
         subs.extend(from.replicated_axes());
     }
-    // Sub-axes of one axis that are not digits of one number count as the whole of it.
-    let mesh = from.mesh();
+    beside_each_other(from.mesh(), subs)
+}
+
+/// Sub-axes of one axis that are not digits of one number count as the whole of it.
+fn beside_each_other(mesh: &Mesh, subs: SmallVec<[SubAxis; 8]>) -> Few<SubAxis, 4> {
     let mut axes: Few<SubAxis, 4> = Few::new();
     for axis in 0..mesh.axes().len() {
         let mut mine: SmallVec<[SubAxis; 8]> = subs.iter().copied().filter(|s| s.axis == axis).collect();

@@ -100,6 +100,41 @@ pub(crate) fn ways<'q, 'a>(q: &'q Question<'a>) -> Result<Ways<'q, 'a>, Error> {
     Ok(ways)
 }
 
+/// The one step from one sharding of the mesh to another, and the work of it: terms that go away are reduced where they lie, with
+/// nothing else, and all else is one move. `None` where one step does not do that.
+pub(crate) fn one_step(
+    q: &Question<'_>,
+    from: &Sharding,
+    to: &Sharding,
+) -> Result<Option<(Step, u64)>, Error> {
+    if from == to {
+        return Ok(None);
+    }
+    let (stay, gone): (Vec<PartialAxis>, Vec<PartialAxis>) =
+        from.partial().iter().partition(|p| to.partial().contains(p));
+    if gone.is_empty() {
+        let proposed = q.propose(q.intersection(from, to))?;
+        let work = proposed.work().saturating_add(proposed.work_to_count(q.options.model.levels()));
+        return Ok(Some((q.counted(&proposed)?, work)));
+    }
+    // In order, what is to go in the end goes at once.
+    let ends = |p: &PartialAxis| q.to.partial().contains(p);
+    if to.partial().len() != stay.len() || (q.options.deterministic && stay.iter().any(|p| !ends(p))) {
+        return Ok(None);
+    }
+    let subs: Few<SubAxis, 4> = gone.iter().map(|p| p.sub).collect();
+    let reduce = reduce_of(gone.iter().map(|p| (p.op, p.sub.size)));
+    let reduction = Reduction { modes: from.mesh().modes(&subs).to_vec(), reduce };
+    let step = if !q.options.deterministic && from.with_partial(stay.iter().copied())? == *to {
+        q.all_reduce([from, to], reduction)?
+    } else if lies_inside(from, to)? {
+        q.reduce_inside([from, to], reduction)?
+    } else {
+        return Ok(None);
+    };
+    Ok(Some((step, from.mesh().size() as u64 * 4)))
+}
+
 /// The reductions pending in the source.
 struct Pending {
     /// Terms that stay.

@@ -7,6 +7,7 @@
 //! Legs that are questions of their own are resolved here, by asking again, without limits: those are kept to by the whole
 //! plan.
 
+mod axes;
 pub(crate) mod considered;
 pub(crate) mod price;
 pub(crate) mod refusal;
@@ -20,7 +21,7 @@ use crate::Error;
 use crate::assemble::assemble;
 use crate::budget::Effort;
 use crate::candidates::greedy;
-use crate::choose::considered::Watch;
+use crate::choose::considered::{Considered, Watch};
 use crate::model::totals::{Cost, Totals};
 use crate::options::Options;
 use crate::plan::Plan;
@@ -47,6 +48,18 @@ pub(crate) fn plan(q: &Question<'_>, limit: u64, mut watch: Option<&mut Watch>) 
         effort = effort.and(more);
         if let Some(mut plan) = found {
             plan.bound(q, ends.as_ref())?;
+            best = Some(plan);
+        }
+    }
+    if q.options.groups.is_some() && (best.is_none() || ends.is_none() || uneven || q.reduces_in_order()) {
+        let (found, more) = axes::best_plan(q, best.as_ref())?;
+        effort = effort.and(more);
+        if let Some(mut plan) = found {
+            plan.bound(q, ends.as_ref())?;
+            if let Some(watch) = &mut watch {
+                watch.considered.push(Considered::axes(&plan));
+                watch.best = Some(watch.considered.len() - 1);
+            }
             best = Some(plan);
         }
     }

@@ -24,7 +24,7 @@ use crate::model::Level;
 use crate::regions::grid::Grid;
 use crate::regions::intersection::Intersection;
 use reshard_sharding::internal::{axis_of, digit};
-use reshard_sharding::{Coordinate, Mesh, Sharding};
+use reshard_sharding::{Coordinate, Mesh, Sharding, SubAxis};
 
 /// What one rank has to do with an intersection, in elements and messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -410,6 +410,34 @@ impl Tally {
             }
         }
         numel
+    }
+
+    /// The sub-axes along which anybody hears of another; `None` where sources are near, between two meshes, and where nobody
+    /// hears of any.
+    pub(crate) fn moved(&self) -> Option<Vec<SubAxis>> {
+        if self.of.picks_replicas() || !self.of.one_mesh() {
+            return None;
+        }
+        let grid = Grid::new(&self.of.from);
+        let mut moved: Vec<Vec<bool>> = grid.dims.iter().map(|modes| vec![false; modes.len()]).collect();
+        self.receivers(false, &mut |_, _, regions, own| {
+            let Some(own) = own.filter(|own| self.seen(regions, Some(own)).received() > 0) else { return };
+            for (dim, (modes, table)) in grid.dims.iter().zip(&self.dims).enumerate() {
+                for &(i, _) in table.met[regions[dim]].iter().filter(|m| table.may_meet(m.0, Some(own[dim])))
+                {
+                    let (mut i, mut mine) = (i, own[dim]);
+                    for (mode, moved) in modes.iter().zip(&mut moved[dim]).rev() {
+                        let n = mode.extent as usize;
+                        *moved |= i % n != mine % n;
+                        (i, mine) = (i / n, mine / n);
+                    }
+                }
+            }
+        });
+        let mesh = self.of.from.mesh();
+        let modes = grid.dims.iter().zip(&moved).flat_map(|(modes, moved)| modes.iter().zip(moved));
+        let subs: Vec<SubAxis> = modes.filter(|x| *x.1).filter_map(|(&m, _)| mesh.sub_axis(m)).collect();
+        (!subs.is_empty()).then_some(subs)
     }
 
     /// Whether [`messages`](Tally::messages) are found by adding up.
