@@ -77,13 +77,15 @@ impl Question<'_> {
         let tally = Tally::new(&regions)?;
         let (from, to) = (&regions.from, &regions.to);
         let (axes, group) = if regions.one_mesh() {
-            // Only what ranks really hear along, where only some groups may be used.
-            let moved = tally.as_ref().filter(|_| self.options.groups.is_some()).and_then(Tally::moved);
-            let axes = match moved {
-                Some(moved) => beside_each_other(from.mesh(), moved.into_iter().collect()),
-                None => moving_axes(from, to, regions.picks_replicas()),
-            };
-            let group = from.mesh().group(&axes)?;
+            let mut axes = moving_axes(from, to, regions.picks_replicas());
+            let mut group = from.mesh().group(&axes)?;
+            // Where that group may not be used, only what ranks really hear along.
+            if !self.options.admits_group(&group)
+                && let Some(moved) = tally.as_ref().and_then(Tally::moved)
+            {
+                axes = beside_each_other(from.mesh(), moved.into_iter().collect());
+                group = from.mesh().group(&axes)?;
+            }
             (axes, group)
         } else {
             (all_axes(from.mesh()), span_of(from.mesh(), to.mesh())?)
