@@ -12,5 +12,5 @@ use crate::planner::{Level, Need, Phase, Plan, Step, StepOp, Topology};
 use crate::sharding::recipes::Parallelism;
 use crate::sharding::{
     Axis, AxisName, Coordinate, Cut, Exponent, GroupPattern, GroupRegistry, Mesh, PartialAxis, Placement,
-    ProcessGroup, ProcessGroups, ReduceOp, Region, Sharding, SubAxis,
+    ProcessGroup, ProcessGroups, ReduceOp, Region, Sharding, SubAxis, Type,
 };

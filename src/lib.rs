@@ -48,5 +48,5 @@ pub mod prelude {
     pub use reshard_ops::rules::Op;
     pub use reshard_planner::{Objective, Plan, Planner, Step, StepOp, Topology};
     pub use reshard_sharding::meaning::{meaning, scatter};
-    pub use reshard_sharding::{GroupPattern, Mesh, Placement, Placements, ReduceOp, Region, Sharding};
+    pub use reshard_sharding::{GroupPattern, Mesh, Placement, Placements, ReduceOp, Region, Sharding, Type};
 }

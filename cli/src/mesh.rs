@@ -214,9 +214,8 @@ fn nodes_of(
         let (mesh, subs) = holding(mesh, sparse, axes)?;
         return nodes::lines(mesh, &[(axes.to_owned(), subs)], topology);
     }
-    let wide = mesh.axes().iter().enumerate().filter(|(_, a)| a.size() > 1);
-    let each: Vec<(String, Vec<SubAxis>)> =
-        wide.map(|(i, a)| (a.name().to_string(), vec![mesh.whole(i)])).collect();
+    let wide = mesh.whole_axes().filter(|sub| sub.size > 1);
+    let each: Vec<(String, Vec<SubAxis>)> = wide.map(|sub| (sub.printed(mesh.axes()), vec![sub])).collect();
     nodes::lines(mesh, &each, topology)
 }
 
@@ -232,7 +231,7 @@ fn grid(mesh: &Mesh) -> String {
     for (i, block) in ranks.chunks(inner.max(1)).enumerate() {
         // Writing to a string does not fail.
         if tail > 0 {
-            let c = mesh.coordinate_of_index(i * inner);
+            let c = mesh.coordinate_of_index(i * inner).unwrap_or_default();
             let at: Vec<String> =
                 axes[..tail].iter().zip(&c).map(|(a, x)| format!("{}={x}", a.name())).collect();
             let _ = writeln!(text, "{}", at.join(" "));

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use clap::Args;
 use reshard_planner::{Considered, Explanation, Plan, Step};
-use reshard_sharding::{GroupPattern, Mesh, Sharding};
+use reshard_sharding::{GroupPattern, Mesh, Sharding, Type};
 use serde::{Deserialize, Serialize};
 
 use super::arguments::Format;
@@ -31,7 +31,7 @@ pub(crate) struct PlanArgs {
 
 /// One question, from flags or from a line.
 #[derive(Debug, Args, Deserialize)]
-#[group(args = ["mesh", "shape", "dtype", "from", "to", "topology", "objective", "max_peak_bytes", "to_mesh", "groups", "budget", "explain"])]
+#[group(args = ["mesh", "shape", "dtype", "from", "to", "topology", "objective", "max_peak_bytes", "to_mesh", "groups", "budget", "explain", "types"])]
 #[serde(deny_unknown_fields)]
 struct Request {
     #[command(flatten)]
@@ -67,6 +67,10 @@ struct Request {
     #[arg(long)]
     #[serde(default)]
     explain: bool,
+    /// Read both sides as types, like S(0),I or R|S(0),P, and plan the gradients backward, too
+    #[arg(long)]
+    #[serde(default)]
+    types: bool,
 }
 
 /// The answer.
@@ -95,6 +99,17 @@ struct Answer {
     /// Only with `--explain`: which of them the plan is, from 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     chosen: Option<usize>,
+    /// Only with `--types`: the plan of the gradients, from the target's to the source's; null without gradients.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    backward: Option<Backward>,
+}
+
+/// The plan of the gradients, if there are any.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Backward {
+    Plan(Box<Answer>),
+    Nothing,
 }
 
 /// A candidate that was looked at; without costs where a search found nothing better.
@@ -173,11 +188,14 @@ pub(crate) fn run(args: &PlanArgs, console: &mut Console<'_>) -> Result<(), CliE
     if args.format.json {
         return console.print_json(&Answer::of(&answered));
     }
-    let Answered { plan, savings, explanation } = answered;
-    let mut text = explanation.map_or_else(|| format!("{plan}\n"), |explanation| format!("{explanation}\n"));
-    for (group, saved_us) in savings.into_iter().flatten() {
-        // Writing to a string does not fail.
-        let _ = writeln!(text, "  one more group, {group}, would save {saved_us:.1} us");
+    let mut text = answered.forward.text();
+    match &answered.gradients {
+        Gradients::NotAsked => {}
+        Gradients::Missing => text.push_str("backward: one of the types has no gradient\n"),
+        Gradients::Planned(backward) => {
+            text.push_str("backward, of the gradients:\n");
+            text.push_str(&backward.text());
+        }
     }
     console.print(&text)
 }
@@ -185,11 +203,40 @@ pub(crate) fn run(args: &PlanArgs, console: &mut Console<'_>) -> Result<(), CliE
 /// What one more group would save, in microseconds.
 type Savings = Vec<(GroupPattern, f64)>;
 
-/// The plan; where the groups are given, what one more would save; where asked for, why it is the best.
+/// The plan of the values and that of the gradients.
 struct Answered {
+    forward: Planned,
+    gradients: Gradients,
+}
+
+/// What is to be said of gradients.
+enum Gradients {
+    /// Shardings were given.
+    NotAsked,
+    /// One of the types has none.
+    Missing,
+    Planned(Box<Planned>),
+}
+
+/// A plan; where the groups are given, what one more would save; where asked for, why it is the best.
+struct Planned {
     plan: Plan,
     savings: Option<Savings>,
     explanation: Option<Explanation>,
+}
+
+impl Planned {
+    fn text(&self) -> String {
+        let Planned { plan, savings, explanation } = self;
+        let mut text = explanation
+            .as_ref()
+            .map_or_else(|| format!("{plan}\n"), |explanation| format!("{explanation}\n"));
+        for (group, saved_us) in savings.iter().flatten() {
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "  one more group, {group}, would save {saved_us:.1} us");
+        }
+        text
+    }
 }
 
 /// Both of the tensor with fewer dims: where one is a ragged shard of several dims, it is of the tensor with these as one.
@@ -208,9 +255,7 @@ fn plan(request: &Request) -> Result<Answered, CliError> {
     let mesh = request.mesh.or_inlined([request.from.as_deref(), request.to.as_deref()])?;
     let to_mesh = request.to_mesh.as_deref().map_or_else(|| Ok(mesh.clone()), str::parse)?;
     let shape = request.shape.required()?;
-    let from = Sharding::parse(&mesh, &shape, required("from", request.from.as_deref())?)?;
-    let to = Sharding::parse(&to_mesh, &shape, required("to", request.to.as_deref())?)?;
-    let (from, to) = of_one_shape(from, to)?;
+    let (from, to) = (required("from", request.from.as_deref())?, required("to", request.to.as_deref())?);
     let dtype = element::dtype(request.dtype.as_deref())?;
     let mut planner = network::planner(&request.topology, &request.objective)?;
     if let Some(budget) = request.budget.given()? {
@@ -222,13 +267,27 @@ fn plan(request: &Request) -> Result<Answered, CliError> {
     if let Some(text) = &request.groups {
         planner = planner.with_groups(groups(text, &[&mesh, &to_mesh])?);
     }
-    let plan = planner.plan(&from, &to, dtype)?;
-    let savings = match request.groups {
-        Some(_) => Some(planner.savings(&plan)?),
-        None => None,
+    let planned = |from: Sharding, to: Sharding| -> Result<Planned, CliError> {
+        let (from, to) = of_one_shape(from, to)?;
+        let plan = planner.plan(&from, &to, dtype)?;
+        let savings = match request.groups {
+            Some(_) => Some(planner.savings(&plan)?),
+            None => None,
+        };
+        let explanation = if request.explain { Some(planner.explain(&from, &to, dtype)?) } else { None };
+        Ok(Planned { plan, savings, explanation })
     };
-    let explanation = if request.explain { Some(planner.explain(&from, &to, dtype)?) } else { None };
-    Ok(Answered { plan, savings, explanation })
+    if !request.types {
+        let (from, to) = (Sharding::parse(&mesh, &shape, from)?, Sharding::parse(&to_mesh, &shape, to)?);
+        return Ok(Answered { forward: planned(from, to)?, gradients: Gradients::NotAsked });
+    }
+    let (from, to) = (Type::parse(&mesh, &shape, from)?, Type::parse(&to_mesh, &shape, to)?);
+    let forward = planned(from.value, to.value)?;
+    let gradients = match (to.gradient, from.gradient) {
+        (Some(after), Some(before)) => Gradients::Planned(Box::new(planned(after, before)?)),
+        (None, _) | (_, None) => Gradients::Missing,
+    };
+    Ok(Answered { forward, gradients })
 }
 
 /// The groups that exist: `axes` for each axis alone, the names of axes, layouts of ranks, or lists of them.
@@ -252,7 +311,16 @@ fn groups(text: &str, meshes: &[&Mesh]) -> Result<Vec<GroupPattern>, CliError> {
 }
 
 impl Answer {
-    fn of(Answered { plan, savings, explanation }: &Answered) -> Self {
+    fn of(Answered { forward, gradients }: &Answered) -> Self {
+        let backward = match gradients {
+            Gradients::NotAsked => None,
+            Gradients::Missing => Some(Backward::Nothing),
+            Gradients::Planned(planned) => Some(Backward::Plan(Box::new(Answer::of_plan(planned)))),
+        };
+        Self { backward, ..Answer::of_plan(forward) }
+    }
+
+    fn of_plan(Planned { plan, savings, explanation }: &Planned) -> Self {
         Self {
             steps: plan.steps().iter().map(StepAnswer::of).collect(),
             received_bytes: plan.received_bytes(),
@@ -275,6 +343,7 @@ impl Answer {
                 .map(|x| x.greedy.as_ref().map_or(Beside::Nothing, |plan| Beside::Plan(Greedy::of(plan)))),
             considered: explanation.as_ref().map(|x| x.considered.iter().map(Candidate::of).collect()),
             chosen: explanation.as_ref().and_then(|x| x.chosen),
+            backward: None,
         }
     }
 }

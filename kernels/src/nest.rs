@@ -225,6 +225,41 @@ mod tests {
         }
     }
 
+    #[derive(Clone, Debug)]
+    struct AnyNest(Nest);
+
+    impl Arbitrary for AnyNest {
+        fn arbitrary(g: &mut Gen) -> Self {
+            let mut number = || match u8::arbitrary(g) % 4 {
+                0 => i64::arbitrary(g),
+                1 => *g.choose(&[i64::MIN, i64::MIN + 1, -1, 0, 1, i64::MAX - 1, i64::MAX]).unwrap(),
+                2 => 1 << (u8::arbitrary(g) % 63),
+                _ => i64::from(i8::arbitrary(g)),
+            };
+            let offsets = (number(), number());
+            let modes: Vec<_> =
+                (0..number().unsigned_abs() % 5).map(|_| Mode::new(number(), (number(), number()))).collect();
+            AnyNest(Nest::new(offsets.0, offsets.1, modes))
+        }
+    }
+
+    quickcheck! {
+        // Whatever the numbers are, and whatever does not fit.
+        fn any_numbers_have_an_answer(nest: AnyNest, factor: usize) -> bool {
+            let nest = nest.0;
+            let sides = [CopySide::Source, CopySide::Target].map(|side| nest.extremes(side).is_ok());
+            let (reduced, _) = (nest.reduce(), (nest.scale(factor), nest.check_target_is_injective()));
+            // A reduced nest copies as many elements, between the same extremes.
+            reduced.is_err()
+                || !(sides[0] && sides[1])
+                || reduced.is_ok_and(|r| {
+                    (nest.len().is_err() || r.len() == nest.len())
+                        && r.extremes(CopySide::Source) == nest.extremes(CopySide::Source)
+                        && r.extremes(CopySide::Target) == nest.extremes(CopySide::Target)
+                })
+        }
+    }
+
     #[test]
     fn layouts_that_do_not_nest_have_no_nest() {
         let layout = |text: &str| text.parse::<Layout>().unwrap();

@@ -1,9 +1,10 @@
 //! Mesh axes and their divisors, the sub-axes.
 
 use core::fmt;
+use core::str::FromStr;
 use std::sync::Arc;
 
-use reshard_layout::Layout;
+use reshard_layout::{Excerpt, Layout};
 
 use crate::Error;
 
@@ -99,21 +100,54 @@ pub struct SubAxis {
 }
 
 impl SubAxis {
-    /// The digit of this sub-axis in coordinate `c` of an axis of `n`.
+    /// The digit of this sub-axis in coordinate `c` of an axis of `n`; an error where `c` is not below `n`, or `(pre)size`
+    /// does not divide `n`.
     ///
     /// ```
     /// use reshard_sharding::SubAxis;
     /// let minor = SubAxis { axis: 0, pre: 2, size: 4 };
-    /// assert_eq!(minor.digit(7, 8), 3);
-    /// assert_eq!(minor.digit(3, 8), 3);
+    /// assert_eq!(minor.digit(7, 8)?, 3);
+    /// assert_eq!(minor.digit(3, 8)?, 3);
+    /// assert!(minor.digit(8, 8).is_err() && minor.digit(0, 6).is_err());
+    /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
-    pub fn digit(self, c: usize, n: usize) -> usize {
-        c / self.post(n) % self.size
+    pub fn digit(self, c: usize, n: usize) -> Result<usize, Error> {
+        self.divides(n)?;
+        if c >= n {
+            return Err(Error::Mesh { reason: format!("an axis of {n} has no coordinate {c}") });
+        }
+        Ok(self.known_digit(c, n))
     }
 
-    /// What one step of this digit adds to the coordinate of an axis of `n`: `n / (pre * size)`.
-    pub fn post(self, n: usize) -> usize {
+    /// What one step of this digit adds to the coordinate of an axis of `n`: `n / (pre * size)`; an error where that does
+    /// not divide.
+    pub fn post(self, n: usize) -> Result<usize, Error> {
+        self.divides(n)?;
+        Ok(self.known_post(n))
+    }
+
+    /// [`SubAxis::digit`] of a sub-axis of an axis of `n`.
+    #[doc(hidden)]
+    #[inline]
+    pub fn known_digit(self, c: usize, n: usize) -> usize {
+        c / self.known_post(n) % self.size
+    }
+
+    /// [`SubAxis::post`] of a sub-axis of an axis of `n`.
+    #[doc(hidden)]
+    #[inline]
+    pub fn known_post(self, n: usize) -> usize {
         n / (self.pre * self.size)
+    }
+
+    /// Fails unless this is a sub-axis of an axis of `n`.
+    pub(crate) fn divides(self, n: usize) -> Result<(), Error> {
+        if self.pre.checked_mul(self.size).is_some_and(|p| p > 0 && n > 0 && n.is_multiple_of(p)) {
+            return Ok(());
+        }
+        Err(Error::Mesh {
+            reason: format!("{self} is no sub-axis of an axis of {n}: (pre)size must divide it"),
+        })
     }
 
     /// Whether both may stand in one sharding or group: sub-axes of different axes, or digits of one mixed-radix number.
@@ -122,7 +156,9 @@ impl SubAxis {
     #[doc(hidden)]
     pub fn nests_beside(self, other: SubAxis) -> bool {
         let (major, minor) = if self.pre <= other.pre { (self, other) } else { (other, self) };
-        major.axis != minor.axis || minor.size == 1 || minor.pre.is_multiple_of(major.pre * major.size)
+        major.axis != minor.axis
+            || minor.size == 1
+            || major.pre.checked_mul(major.size).is_some_and(|span| minor.pre.is_multiple_of(span))
     }
 
     /// The text of the sub-axis with the names of a mesh's axes: `tp` for a whole axis, otherwise `tp:(pre)size`.
@@ -141,14 +177,50 @@ impl SubAxis {
         text
     }
 
-    /// Prints the sub-axis with the names of a mesh: `tp` for a whole axis, otherwise `tp:(pre)size`.
+    /// Prints the sub-axis with the names of a mesh: `tp` for a whole axis, otherwise `tp:(pre)size`; an axis that there is
+    /// not by its number.
     #[doc(hidden)]
     pub fn write(self, f: &mut impl fmt::Write, axes: &[Axis]) -> fmt::Result {
-        let axis = &axes[self.axis];
-        if self.pre == 1 && self.size == axis.size {
-            write!(f, "{}", axis.name)
-        } else {
-            write!(f, "{}:({}){}", axis.name, self.pre, self.size)
+        match axes.get(self.axis) {
+            Some(axis) if self.pre == 1 && self.size == axis.size => write!(f, "{}", axis.name),
+            Some(axis) => write!(f, "{}:({}){}", axis.name, self.pre, self.size),
+            None => write!(f, "{self}"),
         }
+    }
+}
+
+/// `axis:(pre)size`, the axis by its number: what no mesh is needed for. [`SubAxis::printed`] has its name.
+///
+/// ```
+/// use reshard_sharding::SubAxis;
+/// let minor: SubAxis = "1:(2)4".parse()?;
+/// assert_eq!(minor, SubAxis { axis: 1, pre: 2, size: 4 });
+/// assert_eq!(minor.to_string(), "1:(2)4");
+/// # Ok::<(), reshard_sharding::Error>(())
+/// ```
+impl fmt::Display for SubAxis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:({}){}", self.axis, self.pre, self.size)
+    }
+}
+
+impl FromStr for SubAxis {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<SubAxis, Error> {
+        let parts = || {
+            let (axis, rest) = text.split_once(":(")?;
+            let (pre, size) = rest.split_once(')')?;
+            let number = |digits: &str| {
+                digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse::<usize>().ok()).flatten()
+            };
+            Some(SubAxis { axis: number(axis)?, pre: number(pre)?, size: number(size)? })
+        };
+        parts().ok_or_else(|| Error::Mesh {
+            reason: format!(
+                "{:?} is no sub-axis: write axis:(pre)size, as 1:(2)4",
+                Excerpt::of(text).to_string()
+            ),
+        })
     }
 }

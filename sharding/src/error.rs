@@ -59,14 +59,14 @@ pub enum Error {
         /// The mesh, printed.
         mesh: String,
     },
-    /// A placement of a dim that the tensor does not have.
+    /// A dim that the tensor does not have.
     NoSuchDim {
         /// The dim asked for.
         dim: usize,
         /// The number of dims of the tensor.
         dims: usize,
-        /// The placement, printed.
-        placement: String,
+        /// The placement that names it, printed, if one does.
+        placement: Option<String>,
     },
     /// A notation by tensor that does not name each dim of the tensor once.
     DimCount {
@@ -85,6 +85,11 @@ pub enum Error {
     /// A notation with more than one reading on a dim that does not divide.
     Uneven {
         /// The reason, with the values.
+        reason: String,
+    },
+    /// What has no gradient.
+    NoGradient {
+        /// What has none, and the way out.
         reason: String,
     },
     /// A notation that cannot hold this sharding.
@@ -147,6 +152,7 @@ impl Error {
             Error::DimCount { .. } => "dim_count",
             Error::Placement { .. } => "placement",
             Error::Uneven { .. } => "uneven",
+            Error::NoGradient { .. } => "no_gradient",
             Error::NotExpressible { .. } => "not_expressible",
             Error::TooFragmented { .. } => "too_fragmented",
             Error::View { .. } => "view",
@@ -175,6 +181,7 @@ impl fmt::Display for Error {
             | Error::NotALayout { reason }
             | Error::Placement { reason }
             | Error::Uneven { reason }
+            | Error::NoGradient { reason }
             | Error::View { reason }
             | Error::Meaningless { reason } => f.write_str(reason),
             Error::NoSuchRank { rank, mesh } => write!(f, "rank {rank} is not in {}", named(mesh)),
@@ -187,7 +194,11 @@ impl fmt::Display for Error {
                 named(mesh)
             ),
             Error::NoSuchDim { dim, dims, placement } => {
-                write!(f, "{placement} shards dim {dim}, but the tensor has {dims} dims (counted from 0)")
+                match placement {
+                    Some(placement) => write!(f, "{placement} shards dim {dim}")?,
+                    None => write!(f, "dim {dim} is asked for")?,
+                }
+                write!(f, ", but the tensor has {dims} dims (counted from 0)")
             }
             Error::DimCount { named, dims, text } => {
                 let text = Excerpt::of(text);

@@ -24,6 +24,7 @@ mod region;
 mod sharding;
 mod strided;
 pub mod theory;
+mod types;
 mod view;
 
 pub use axis::{Axis, AxisName, SubAxis};
@@ -37,6 +38,7 @@ pub use region::{Interval, Intervals, Region};
 pub use reshard_layout::Exponent;
 pub use sharding::{PartialAxis, Sharding};
 pub use strided::Strided;
+pub use types::Type;
 
 /// What only the other crates of this project need; it may change with any version.
 #[doc(hidden)]

@@ -182,7 +182,7 @@ pub fn held(s: &Sharding, rank: usize) -> Result<Vec<usize>, Error> {
     }
     let mut all = vec![0usize];
     for (dim, &n) in s.shape().iter().enumerate() {
-        let indices: Vec<usize> = region.indices(dim).collect();
+        let indices: Vec<usize> = region.indices(dim)?.collect();
         all = all.iter().flat_map(|&e| indices.iter().map(move |i| e * n + i)).collect();
     }
     Ok(all)
@@ -192,6 +192,6 @@ pub fn held(s: &Sharding, rank: usize) -> Result<Vec<usize>, Error> {
 fn term_of(s: &Sharding, rank: usize) -> Result<usize, Error> {
     let c =
         s.mesh().coordinate(rank).ok_or_else(|| Error::NoSuchRank { rank, mesh: s.mesh().to_string() })?;
-    let digit = |p: &crate::PartialAxis| p.sub.digit(c[p.sub.axis], s.mesh().axes()[p.sub.axis].size());
+    let digit = |p: &crate::PartialAxis| p.sub.known_digit(c[p.sub.axis], s.mesh().axes()[p.sub.axis].size());
     Ok(s.partial().iter().fold(0, |t, p| t * p.sub.size + digit(p)))
 }

@@ -224,10 +224,52 @@ impl Mesh {
             .ok_or_else(|| Error::NoSuchAxis { axis: name.to_owned(), mesh: self.to_string() })
     }
 
-    /// The whole axis of this index as a sub-axis.
+    /// The whole axis of this index as a sub-axis; an error past the last axis.
+    pub fn whole(&self, axis: usize) -> Result<SubAxis, Error> {
+        self.numbered(axis).map(|a| SubAxis { axis, pre: 1, size: a.size })
+    }
+
+    /// Every axis as a sub-axis, outermost first.
+    ///
+    /// ```
+    /// use reshard_sharding::Mesh;
+    /// let mesh: Mesh = "dp=2,tp=8".parse()?;
+    /// assert_eq!(mesh.whole_axes().nth(1), Some(mesh.whole(1)?));
+    /// # Ok::<(), reshard_sharding::Error>(())
+    /// ```
+    pub fn whole_axes(&self) -> impl DoubleEndedIterator<Item = SubAxis> + ExactSizeIterator + '_ {
+        self.axes().iter().enumerate().map(|(axis, a)| SubAxis { axis, pre: 1, size: a.size })
+    }
+
+    /// [`Mesh::whole`] of an axis that there is.
+    #[doc(hidden)]
     #[inline]
-    pub fn whole(&self, axis: usize) -> SubAxis {
+    pub fn known_whole(&self, axis: usize) -> SubAxis {
         SubAxis { axis, pre: 1, size: self.axes()[axis].size }
+    }
+
+    /// Whether this is a whole axis of the mesh.
+    #[inline]
+    pub fn is_whole(&self, s: SubAxis) -> bool {
+        s.pre == 1 && self.axes().get(s.axis).is_some_and(|a| a.size == s.size)
+    }
+
+    /// The axis of this number.
+    fn numbered(&self, axis: usize) -> Result<&Axis, Error> {
+        self.axes()
+            .get(axis)
+            .ok_or_else(|| Error::NoSuchAxis { axis: format!("number {axis}"), mesh: self.to_string() })
+    }
+
+    /// Fails unless this is a sub-axis of an axis of the mesh.
+    pub(crate) fn check_sub_axis(&self, s: SubAxis) -> Result<(), Error> {
+        let a = self.numbered(s.axis)?;
+        s.divides(a.size).map_err(|_| Error::Mesh {
+            reason: format!(
+                "{}:({}){} is no sub-axis of {}={}: (pre)size must divide it",
+                a.name, s.pre, s.size, a.name, a.size
+            ),
+        })
     }
 
     /// The coordinate of a rank, or `None` if the mesh does not hold it: one division per mode, after a search in the table
@@ -277,18 +319,22 @@ impl Mesh {
 
     /// All ranks in the order of their coordinates, last axis fastest.
     pub fn ranks(&self) -> impl Iterator<Item = usize> + '_ {
-        (0..self.size()).map(|i| self.rank_at(&self.coordinate_of_index(i)).expect("inside the mesh"))
+        (0..self.size())
+            .map(|i| self.coordinate_of_index(i).and_then(|c| self.rank_at(&c)).expect("inside the mesh"))
     }
 
-    /// The coordinate at position `i` of [`Mesh::ranks`].
-    pub fn coordinate_of_index(&self, i: usize) -> Coordinate {
+    /// The coordinate at position `i` of [`Mesh::ranks`], or `None` beyond the last.
+    pub fn coordinate_of_index(&self, i: usize) -> Option<Coordinate> {
+        if i >= self.size() {
+            return None;
+        }
         let mut c = Coordinate::from_elem(0, self.axes().len());
         let mut left = i;
         for (a, x) in self.axes().iter().zip(&mut c).rev() {
             *x = left % a.size;
             left /= a.size;
         }
-        c
+        Some(c)
     }
 
     /// The position in [`Mesh::ranks`] of a rank.
@@ -299,7 +345,7 @@ impl Mesh {
 
     /// These axes as sub-axes.
     pub(crate) fn whole_axes_named(&self, names: &[&str]) -> Result<SmallVec<[SubAxis; 4]>, Error> {
-        names.iter().map(|name| Ok(self.whole(self.axis(name)?))).collect()
+        names.iter().map(|name| Ok(self.known_whole(self.axis(name)?))).collect()
     }
 
     /// The group of whole axes, by name, in any order.
@@ -311,30 +357,24 @@ impl Mesh {
     ///
     /// Requires sub-axes that are digits of one number where they are of one axis: `(1)2` and `(3)2` of 6 are not.
     pub fn group(&self, subs: &[SubAxis]) -> Result<GroupPattern, Error> {
+        self.group_of_modes(&self.checked_modes(subs)?)
+    }
+
+    /// Sub-axes as modes, in the same order; an error unless they are sub-axes of this mesh, and digits of one number where
+    /// they are of one axis.
+    pub(crate) fn checked_modes(&self, subs: &[SubAxis]) -> Result<Modes<At>, Error> {
         let mut modes: Modes<At> = Modes::new();
         for (i, &s) in subs.iter().enumerate() {
-            let Some(a) = self.axes().get(s.axis) else {
-                return Err(Error::NoSuchAxis { axis: format!("number {}", s.axis), mesh: self.to_string() });
-            };
-            if s.pre.checked_mul(s.size).is_none_or(|p| p == 0 || a.size % p != 0) {
-                return Err(Error::Mesh {
-                    reason: format!(
-                        "{}:({}){} is no sub-axis of {}={}: (pre)size must divide it",
-                        a.name, s.pre, s.size, a.name, a.size
-                    ),
-                });
-            }
+            self.check_sub_axis(s)?;
             if let Some(u) = subs[..i].iter().find(|u| !u.nests_beside(s)) {
-                let (u, s) = (u.printed(self.axes()), s.printed(self.axes()));
+                let (u, name) = (u.printed(self.axes()), &self.axes()[s.axis].name);
+                let s = s.printed(self.axes());
                 return Err(Error::NotALayout {
-                    reason: format!(
-                        "{u} and {s} have no group: they are not digits of one number of {}",
-                        a.name
-                    ),
+                    reason: format!("{u} and {s} have no group: they are not digits of one number of {name}"),
                 });
             }
-            modes.push(self.mode(s));
+            modes.push(self.known_mode(s));
         }
-        self.group_of_modes(&modes)
+        Ok(modes)
     }
 }

@@ -2,6 +2,8 @@
 
 use reshard_layout::Few;
 
+use crate::Error;
+
 /// The indices `start .. start + len` of one dim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Interval {
@@ -25,7 +27,7 @@ pub type Intervals = Few<Interval, 2>;
 /// let s = Sharding::parse(&mesh, &[15, 5], "SS(0,2),S(0)")?;
 /// let region = s.region(0)?;
 /// assert_eq!(region.local_shape().as_slice(), [2, 5]);
-/// assert_eq!(region.indices(0).collect::<Vec<_>>(), [0, 1]);
+/// assert_eq!(region.indices(0)?.collect::<Vec<_>>(), [0, 1]);
 /// # Ok::<(), reshard_sharding::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -45,9 +47,11 @@ impl Region {
         self.local_shape().iter().product()
     }
 
-    /// The global indices of one dim, in local order.
-    pub fn indices(&self, dim: usize) -> impl Iterator<Item = usize> + '_ {
-        self.dims[dim].iter().flat_map(|x| x.start..x.start + x.len)
+    /// The global indices of one dim, in local order; an error past the last dim.
+    pub fn indices(&self, dim: usize) -> Result<impl Iterator<Item = usize> + '_, Error> {
+        let dims = self.dims.len();
+        let list = self.dims.get(dim).ok_or(Error::NoSuchDim { dim, dims, placement: None })?;
+        Ok(list.iter().flat_map(|x| x.start..x.start + x.len))
     }
 }
 

@@ -145,14 +145,14 @@ impl Sharding {
         for axis in order {
             let (a, p) = (&mesh.axes()[axis], &placements[axis]);
             if let Placement::Partial(op) = *p {
-                partial.push(PartialAxis { sub: mesh.whole(axis), op });
+                partial.push(PartialAxis { sub: mesh.known_whole(axis), op });
             }
             if let Placement::Ragged { sizes, .. } = p {
                 check_sizes(sizes, p, a)?;
             }
             let Some((dim, cut)) = p.cut(a.size()) else { continue };
             if dim >= shape.len() {
-                return Err(Error::NoSuchDim { dim, dims: shape.len(), placement: p.to_string() });
+                return Err(Error::NoSuchDim { dim, dims: shape.len(), placement: Some(p.to_string()) });
             }
             if cut.pieces() == 0 {
                 return Err(Error::Placement { reason: format!("{p} has split factor 0: it is at least 1") });
@@ -162,7 +162,7 @@ impl Sharding {
                 check_total(shape, &cuts, dim, sizes.iter().sum(), p)?;
             }
             let cut = if cut.is_chunks() { cut } else { cut_after(shape, &cuts, dim, cut)? };
-            cuts.push(AxisCut { dim, sub: mesh.whole(axis), cut });
+            cuts.push(AxisCut { dim, sub: mesh.known_whole(axis), cut });
         }
         Sharding::from_cuts(mesh, shape, cuts, partial)
     }

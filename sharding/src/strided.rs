@@ -140,7 +140,7 @@ impl Sharding {
 fn plain_cuts(mesh: &Mesh, placements: &[Placement]) -> Cuts {
     let cut = |(axis, p): (usize, &Placement)| {
         let (dim, cut) = p.cut(mesh.axes()[axis].size())?;
-        Some(AxisCut { dim, sub: mesh.whole(axis), cut })
+        Some(AxisCut { dim, sub: mesh.known_whole(axis), cut })
     };
     placements.iter().enumerate().filter_map(cut).collect()
 }

@@ -1,9 +1,10 @@
-//! The theory in four chapters, with worked numbers; every example is a test.
+//! The theory in five chapters, with worked numbers; every example is a test.
 //!
 //! 1. [A sharding is a layout](a_sharding_is_a_layout): from the index to the rank and the local offset.
 //! 2. [Strided shards](strided_shards): placements are read off by slicing and coalescing.
 //! 3. [Views](views): compositions, and exactly when they are free.
 //! 4. [Uneven shards](uneven): why they are no layouts, and what they are.
+//! 5. [Gradients](gradients): replicas and terms are dual, and a type is a pair of shardings.
 //!
 //! Layouts themselves have their own chapters, [`reshard_layout::theory`]; how one sharding becomes another goes on in
 //! `reshard_planner::theory`.
@@ -19,3 +20,6 @@ pub mod views {}
 
 #[doc = include_str!("../theory/uneven.md")]
 pub mod uneven {}
+
+#[doc = include_str!("../theory/gradients.md")]
+pub mod gradients {}

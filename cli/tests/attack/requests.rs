@@ -317,6 +317,19 @@ fn options(r: &mut Random, subcommand: &str, axes: usize, keys: &mut Value) {
             2 => keys["groups"] = json!(format!("{}:{}", size(r), size(r))),
             3 => keys["explain"] = json!(true),
             4 => keys["max_peak_bytes"] = json!(size(r).parse::<u64>().unwrap_or(0)),
+            5 | 6 => {
+                keys["types"] = json!(true);
+                let sides = ["from", "to"].map(|side| (side, [sharding(r, axes), sharding(r, axes)]));
+                for (side, [value, gradient]) in sides {
+                    match r.below(5) {
+                        0 => keys[side] = json!(vec!["I"; axes].join(",")),
+                        1 => keys[side] = json!(format!("({value})|({gradient})")),
+                        2 => keys[side] = json!(format!("{value}|{gradient}")),
+                        3 => keys[side] = json!(format!("({value})|-")),
+                        _ => {}
+                    }
+                }
+            }
             _ => {}
         }
     }

@@ -152,6 +152,53 @@ fn a_plan_is_explained_beside_a_greedy_one() {
 }
 
 #[test]
+fn types_are_planned_forward_and_backward() {
+    fn ops(plan: &Value) -> Vec<&str> {
+        let steps = plan["steps"].as_array().unwrap().iter();
+        steps.map(|step| step["op"].as_str().unwrap()).collect()
+    }
+    let run = |from: &str, to: &str| {
+        let question = ["plan", "--mesh", "x=4", "--shape", "16,8", "--types", "--from", from, "--to", to];
+        (reshard(&question), reshard(&[&question[..], &["--json"]].concat()).json())
+    };
+    for (from, to, forward, backward) in [
+        ("I", "S(0)", vec!["slice"], vec!["all_gather"]),
+        ("R", "S(0)", vec!["slice"], vec!["zero_fill"]),
+        ("S(0)", "[{},{}] reduced={x}", vec!["all_gather"], vec!["reduce_scatter"]),
+        ("P('x')", "P()", vec!["all_gather"], vec!["slice"]),
+        ("R|S(0)", "R", vec![], vec!["reduce_scatter"]),
+    ] {
+        let (text, json) = run(from, to);
+        assert_eq!((ops(&json), ops(&json["backward"])), (forward, backward.clone()), "{from} -> {to}");
+        // The same object, and as people get it.
+        let keys = |plan: &Value| {
+            let mut keys: Vec<String> = plan.as_object().unwrap().keys().cloned().collect();
+            keys.retain(|key| key != "backward" && key != "version");
+            keys
+        };
+        assert_eq!(keys(&json), keys(&json["backward"]));
+        let told = text.stdout.split_once("backward, of the gradients:").unwrap().1;
+        assert!(backward.iter().all(|op| told.contains(op)), "{told}");
+    }
+    let (text, json) = run("S(0)|-", "R|-");
+    assert!(json["backward"].is_null() && json.as_object().unwrap().contains_key("backward"));
+    assert!(text.stdout.contains("no gradient"));
+    assert!(
+        !reshard(&["plan", "--mesh", "x=4", "--shape", "4", "--from", "R", "--to", "R", "--json"])
+            .json()
+            .as_object()
+            .unwrap()
+            .contains_key("backward")
+    );
+    let refused = r#"{"mesh":"x=4","shape":[16],"from":"P(max)","to":"R","types":true}"#;
+    let answer = reshard_with(&["plan", "--batch"], refused);
+    assert!(
+        answer.stdout.contains("no_gradient") && answer.stdout.contains("reduce them first"),
+        "{answer:?}"
+    );
+}
+
+#[test]
 fn a_batch_answers_every_line_in_order() {
     let lines = [
         r#"{"mesh":"dp=2,tp=4","shape":[64,32],"dtype":"f32","from":"S(0),R","to":"R,R","topology":"uniform"}"#,

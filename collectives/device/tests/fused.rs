@@ -22,7 +22,7 @@ fn shard(s: &Sharding, rank: usize) -> Vec<i64> {
     let whole = s.region(rank).unwrap();
     let mut index = vec![0usize; s.shape().len()];
     let local = s.local_shape(rank).unwrap();
-    let dims: Vec<Vec<usize>> = (0..s.shape().len()).map(|d| whole.indices(d).collect()).collect();
+    let dims: Vec<Vec<usize>> = (0..s.shape().len()).map(|d| whole.indices(d).unwrap().collect()).collect();
     (0..n)
         .map(|i| {
             let mut left = i;
@@ -47,7 +47,7 @@ fn check<B: Backend>(device: &B, mesh: &str, shape: &[usize], every: usize) -> u
             let mut first = mesh.coordinate(rank).unwrap();
             for sub in from.replicated_axes() {
                 let n = mesh.axes()[sub.axis].size();
-                first[sub.axis] -= sub.digit(first[sub.axis], n) * sub.post(n);
+                first[sub.axis] -= sub.known_digit(first[sub.axis], n) * sub.known_post(n);
             }
             shard(from, mesh.rank_at(&first).unwrap())
         };

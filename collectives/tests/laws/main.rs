@@ -14,3 +14,4 @@ mod native;
 mod norms;
 mod pair;
 mod soak;
+mod types;

@@ -4,18 +4,19 @@
 use std::sync::Arc;
 
 use reshard_layout::{At, Mode};
-use smallvec::SmallVec;
 
 use crate::Error;
 use crate::budget::Effort;
 use crate::model::Need;
+use crate::objective::Objective;
 use crate::plan::Plan;
 use crate::question::COUNTED;
 use crate::question::Question;
 use crate::regions::intersection::Intersection;
-use crate::regions::tally::{Tally, local_numels, most_missing};
+use crate::regions::need::{Needs, needs};
+use crate::regions::tally::{Tally, local_numels};
 use crate::states::ends::Ends;
-use crate::states::system::codes;
+use crate::states::system::{codes, is_local};
 use crate::step::{Action, Moves, Step};
 use reshard_sharding::internal::{chunk, digit};
 
@@ -30,14 +31,6 @@ pub(crate) fn assemble(
     let mut plan = assemble_unbounded(q, steps, received)?;
     plan.bound(q, ends)?;
     Ok(plan)
-}
-
-impl Plan {
-    /// Fills in what no plan can do without.
-    pub(crate) fn bound(&mut self, q: &Question<'_>, ends: Option<&Ends>) -> Result<(), Error> {
-        (self.lower_bound_bytes, self.lower_bound_us) = lower_bounds(q, ends)?;
-        Ok(())
-    }
 }
 
 /// The same without its bounds.
@@ -75,32 +68,52 @@ pub(crate) fn assemble_unbounded(
     Ok(plan)
 }
 
-/// What no plan can do without: bytes (not with partial targets) and time.
-fn lower_bounds(q: &Question<'_>, ends: Option<&Ends>) -> Result<(Option<u64>, f64), Error> {
-    if q.to.is_partial() {
-        return Ok((None, 0.0));
+impl Question<'_> {
+    /// The least time of a plan that communicates, of which the worst rank receives so many bytes from beyond each level.
+    pub(crate) fn time_needed(&self, needs: &[Need]) -> f64 {
+        let bound = self.network.model.least_us(needs);
+        if bound > 0.0 { bound } else { self.network.model.least_us(&Need::STEP) }
     }
-    if q.is_trivial() {
-        return Ok((Some(0), 0.0));
+
+    /// The bound of these needs, 0 without any.
+    pub(crate) fn bound_of_needs(&self, needs: &[Need]) -> f64 {
+        if needs.iter().any(|n| n.bytes > 0.0) { self.time_needed(needs) } else { 0.0 }
     }
-    let model = q.network.model;
-    if let Some(ends) = ends {
-        let (s, t) = (codes(&ends.from, &ends.from), codes(&ends.to, &ends.from));
-        let elements = |level: usize| q.elements_needed(&ends.bounding, [&s, &t], level);
-        // Over whole elements.
-        let least = elements(0);
-        let bytes = (least - 1e-6).max(0.0).ceil() as u64 * q.item;
-        let mut needs: SmallVec<[Need; 3]> = SmallVec::new();
-        needs.push(Need::bytes(least * q.item as f64));
-        for level in 1..q.network.levels() {
-            needs.push(Need::bytes(elements(level) * q.item as f64));
+}
+
+impl Plan {
+    /// Fills in what no plan can do without: time, and bytes, not with partial targets.
+    pub(crate) fn bound(&mut self, q: &Question<'_>, ends: Option<&Ends>) -> Result<(), Error> {
+        (self.lower_bound_bytes, self.lower_bound_us) = (Some(0), 0.0);
+        if q.is_trivial() {
+            self.lower_bound_bytes = (!q.to.is_partial()).then_some(0);
+            return Ok(());
         }
-        return Ok((Some(bytes), if bytes == 0 { 0.0 } else { model.least_us(&needs) }));
+        let needs = match ends {
+            Some(ends) if ends.from.iter().zip(&ends.to).all(|(&a, &b)| is_local([a, b])) => Needs::new(),
+            Some(ends) => {
+                let (s, t) = (codes(&ends.from, &ends.from), codes(&ends.to, &ends.from));
+                let needs = q.needs_between(&ends.bounding, [&s, &t]);
+                self.lower_bound_us = q.time_needed(&needs);
+                needs
+            }
+            None => {
+                let needs = needs(&q.network, q.from, q.to, q.item)?;
+                self.lower_bound_us = q.bound_of_needs(&needs);
+                needs
+            }
+        };
+        // Over whole elements.
+        let least = needs.first().map_or(0.0, |n| n.bytes) / q.item as f64;
+        let bytes = (least - 1e-6).max(0.0).ceil() as u64 * q.item;
+        self.lower_bound_bytes = (!q.to.is_partial()).then_some(bytes);
+        // Where that is the question, a plan that talks says that there is none that does not.
+        let free = q.options.objective == Objective::Time && !q.options.is_limited();
+        if self.lower_bound_us == 0.0 && q.to.is_partial() && free && self.communicating_steps() > 0 {
+            self.lower_bound_us = q.time_needed(&[]);
+        }
+        Ok(())
     }
-    // Of a reduction no rank holds any value yet.
-    let worst = if q.from.is_partial() { q.to.max_local_numel() as u64 } else { most_missing(q.from, q.to)? };
-    let bytes = worst * q.item;
-    Ok((Some(bytes), model.least_us(&[Need::bytes(bytes as f64)])))
 }
 
 /// Whether every rank receives the same in a step.
@@ -135,7 +148,9 @@ fn total_received(plan: &Plan) -> Result<u64, Error> {
         };
         if plan.from.mesh() == plan.to.mesh() && is_same_for_all(step) {
             let numel = step.received_bytes / plan.item_bytes() as u64;
-            totals.iter_mut().for_each(|total| *total += numel);
+            for total in &mut totals {
+                *total += numel;
+            }
             continue;
         }
         match &*step.action {
@@ -145,14 +160,13 @@ fn total_received(plan: &Plan) -> Result<u64, Error> {
             | Action::AllGather(Moves::Regions(regions))
             | Action::AllToAll(Moves::Regions(regions))
             | Action::Exchange(Moves::Regions(regions)) => {
-                match Tally::new(&Arc::new(Intersection::clone(regions)))? {
-                    Some(tally) => tally.each_rank(&mut |rank, seen| add(rank, seen.received() as u64)),
-                    None => {
-                        let meetings = regions.meetings()?;
-                        for &rank in &ranks {
-                            let others = &mut |peer, n| add(rank, if peer == rank { 0 } else { n as u64 });
-                            regions.pulls(rank, &meetings, others);
-                        }
+                if let Some(tally) = Tally::new(&Arc::new(Intersection::clone(regions)))? {
+                    tally.each_rank(&mut |rank, seen| add(rank, seen.received() as u64));
+                } else {
+                    let meetings = regions.meetings()?;
+                    for &rank in &ranks {
+                        let others = &mut |peer, n| add(rank, if peer == rank { 0 } else { n as u64 });
+                        regions.pulls(rank, &meetings, others);
                     }
                 }
             }
@@ -161,9 +175,10 @@ fn total_received(plan: &Plan) -> Result<u64, Error> {
                 let others: u64 = reduction.modes.iter().map(|m| m.extent as u64).product::<u64>() - 1;
                 let mesh = step.before.mesh();
                 for (i, numel) in local_numels(&regions.to)?.into_iter().enumerate() {
-                    mesh.rank_at(&mesh.coordinate_of_index(i))
-                        .into_iter()
-                        .for_each(|r| add(r, others * numel));
+                    let rank = mesh.coordinate_of_index(i).and_then(|c| mesh.rank_at(&c));
+                    if let Some(rank) = rank {
+                        add(rank, others * numel);
+                    }
                 }
             }
             Action::AllReduce(reduction) => {
@@ -171,11 +186,13 @@ fn total_received(plan: &Plan) -> Result<u64, Error> {
                 let size = |m: &Mode<At>| m.extent as usize;
                 let g: usize = reduction.modes.iter().map(size).product();
                 for (i, numel) in local_numels(&step.before)?.into_iter().enumerate() {
-                    let c = mesh.coordinate_of_index(i);
+                    let Some(c) = mesh.coordinate_of_index(i) else { continue };
                     let mine = reduction.modes.iter().fold(0, |i, &m| i * size(&m) + digit(&c, m) as usize);
                     let piece = chunk(numel as usize, g, mine).len as u64;
                     let received = (g as u64 - 1) * piece + numel - piece;
-                    mesh.rank_at(&c).into_iter().for_each(|rank| add(rank, received));
+                    if let Some(rank) = mesh.rank_at(&c) {
+                        add(rank, received);
+                    }
                 }
             }
             Action::Slice(Moves::Modes { .. })

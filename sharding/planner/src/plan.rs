@@ -170,8 +170,13 @@ impl Plan {
     /// # Ok::<(), reshard_planner::Error>(())
     /// ```
     ///
-    /// Requires a rank of [`Plan::ranks`].
+    /// Errors: a rank that is not in [`Plan::ranks`].
     pub fn phases(&self, rank: usize) -> Result<Vec<(usize, Phase)>, Error> {
+        let (from, to) = (self.from.mesh(), self.to.mesh());
+        if !from.contains(rank) && !to.contains(rank) {
+            let mesh = if from == to { from.to_string() } else { format!("{from} or {to}") };
+            return Err(reshard_sharding::Error::NoSuchRank { rank, mesh }.into());
+        }
         let mut all = Vec::new();
         for (index, step) in self.steps.iter().enumerate() {
             all.extend(step.phases(rank)?.into_iter().map(|phase| (index, phase)));

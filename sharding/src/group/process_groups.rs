@@ -238,11 +238,12 @@ impl Mesh {
     ///
     /// Fails with `mesh` for sub-axes that do not divide, and with `not_a_layout` if two overlap.
     pub fn groups(&self, subs: &[SubAxis]) -> Result<ProcessGroups, Error> {
-        let pattern = self.group(subs)?;
+        let modes = self.checked_modes(subs)?;
         if self.table().is_some() {
-            return self.listed_groups(&self.modes(subs));
+            return self.listed_groups(&modes);
         }
-        let firsts = self.group(&self.complement(&self.modes(subs)))?;
+        let pattern = self.group_of_modes(&modes)?;
+        let firsts = self.group(&self.complement(&modes))?;
         ProcessGroups::new(pattern, firsts, self.lowest())
     }
 
@@ -254,7 +255,7 @@ impl Mesh {
     /// The group of some sub-axes that holds a rank.
     pub fn members(&self, subs: &[SubAxis], rank: usize) -> Result<ProcessGroup, Error> {
         if self.table().is_some() {
-            return ProcessGroup::of_members(&members_along(self, &self.modes(subs), rank)?);
+            return ProcessGroup::of_members(&members_along(self, &self.checked_modes(subs)?, rank)?);
         }
         self.groups(subs)?.group_of(rank).ok_or_else(|| Error::NoSuchRank { rank, mesh: self.to_string() })
     }

@@ -39,9 +39,9 @@ impl GroupRegistry {
     /// Adds the groups of each axis of a mesh, and of the whole mesh, under the axes' names and the mesh's text.
     pub fn add_axes(&mut self, mesh: &Mesh) -> Result<(), Error> {
         for (i, a) in mesh.axes().iter().enumerate() {
-            self.add(a.name().as_str(), mesh.groups(&[mesh.whole(i)])?);
+            self.add(a.name().as_str(), mesh.groups(&[mesh.known_whole(i)])?);
         }
-        let all: Vec<SubAxis> = (0..mesh.axes().len()).map(|i| mesh.whole(i)).collect();
+        let all: Vec<SubAxis> = mesh.whole_axes().collect();
         self.add(mesh.to_string(), mesh.groups(&all)?);
         Ok(())
     }
@@ -51,7 +51,7 @@ impl GroupRegistry {
     /// Fails with `mesh` for a world of no ranks.
     pub fn add_world(&mut self, world: usize) -> Result<(), Error> {
         let mesh = Mesh::new([("world", world)])?;
-        self.add("world", mesh.groups(&[mesh.whole(0)])?);
+        self.add("world", mesh.groups(&[mesh.known_whole(0)])?);
         Ok(())
     }
 

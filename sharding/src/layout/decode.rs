@@ -22,7 +22,7 @@ impl Sharding {
         let mesh = self.mesh();
         let mut out = Placements(Few::from_elem(Placement::Replicate, mesh.axes().len()));
         for p in self.partial() {
-            if p.sub != mesh.whole(p.sub.axis) {
+            if !mesh.is_whole(p.sub) {
                 return Err(no_placements("only a part of an axis is partial"));
             }
             out.0[p.sub.axis] = Placement::Partial(p.op);
@@ -40,7 +40,7 @@ impl Sharding {
                         self.read_off(dim, &modes, &mut out)?;
                         continue;
                     }
-                    if of_dim.iter().any(|x| x.sub != mesh.whole(x.sub.axis)) {
+                    if of_dim.iter().any(|x| !mesh.is_whole(x.sub)) {
                         return Err(split_axis());
                     }
                     if of_dim.windows(2).any(|w| w[0].sub > w[1].sub) {
@@ -86,7 +86,7 @@ impl Sharding {
     #[doc(hidden)]
     pub fn whole_axes(&self) -> bool {
         let mesh = self.mesh();
-        self.partial().iter().map(|p| p.sub).chain(self.cutting()).all(|s| s == mesh.whole(s.axis))
+        self.partial().iter().map(|p| p.sub).chain(self.cutting()).all(|s| mesh.is_whole(s))
     }
 
     /// Whether there is a text that means this sharding: not where sub-axes meet uneven cuts that only placements hold.

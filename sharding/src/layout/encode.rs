@@ -53,7 +53,7 @@ fn push_dim(
     modes.push(Mode::new(local, At::local(1)));
     for x in cuts.iter().filter(|x| x.dim == dim) {
         let pieces = x.cut.even_pieces(local as usize)?;
-        local = share_out(&mut modes, local, pieces as i64, mesh.mode(x.sub))?;
+        local = share_out(&mut modes, local, pieces as i64, mesh.known_mode(x.sub))?;
     }
     for m in &modes {
         let mut m = *m;
@@ -139,7 +139,7 @@ pub(crate) fn dim_of_parts(
     let taken: usize = parts.clone().map(|p| p.1).product();
     let rest = Mode::new((len / taken) as i64, At::local(1));
     let mode = |(sub, extent): (Option<SubAxis>, usize)| match sub {
-        Some(sub) => mesh.mode(sub),
+        Some(sub) => mesh.known_mode(sub),
         None => Mode::new(extent as i64, At::local(1)),
     };
     [rest].into_iter().chain(parts.rev().map(mode)).collect()

@@ -66,7 +66,7 @@ impl Mesh {
         // Positions: what refuses names refuses them here.
         let positions = Mesh::new(axes.iter().map(|(name, n)| (name.as_str(), *n)))?;
         let table = Table::new(ranks).map_err(|[a, b]| {
-            let at = |i| positions.coordinate_of_index(i).to_vec();
+            let at = |i| positions.coordinate_of_index(i).unwrap_or_default().to_vec();
             Error::Mesh {
                 reason: format!(
                     "rank {} stands at the coordinates {:?} and {:?}: each has a rank of its own",

@@ -16,7 +16,7 @@ impl Mesh {
     pub(crate) fn listed_groups(&self, modes: &[Mode<At>]) -> Result<ProcessGroups, Error> {
         let mut groups = Vec::new();
         for i in 0..self.size() {
-            let mut c = self.coordinate_of_index(i);
+            let Some(mut c) = self.coordinate_of_index(i) else { continue };
             if modes.iter().all(|&m| digit(&c, m) == 0) {
                 let mut group = Vec::new();
                 for_each_value(&mut c, modes, &mut |c| group.extend(self.rank_at(c)));

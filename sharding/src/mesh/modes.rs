@@ -24,32 +24,44 @@ impl Mesh {
     /// use reshard_sharding::{Mesh, SubAxis};
     /// let mesh: Mesh = "dp=2,tp=8".parse()?;
     /// let minor = SubAxis { axis: 1, pre: 2, size: 2 };
-    /// assert_eq!(mesh.mode(minor).to_string(), "2:2@1");
-    /// assert_eq!(mesh.sub_axis(mesh.mode(minor)), Some(minor));
+    /// assert_eq!(mesh.mode(minor)?.to_string(), "2:2@1");
+    /// assert_eq!(mesh.sub_axis(mesh.mode(minor)?), Some(minor));
     /// # Ok::<(), reshard_sharding::Error>(())
     /// ```
     ///
     /// Requires a sub-axis of this mesh.
     #[inline]
-    pub fn mode(&self, s: SubAxis) -> Mode<At> {
-        let post = s.post(self.axes()[s.axis].size);
+    pub fn mode(&self, s: SubAxis) -> Result<Mode<At>, Error> {
+        self.check_sub_axis(s)?;
+        Ok(self.known_mode(s))
+    }
+
+    /// [`Mesh::mode`] of a sub-axis of this mesh.
+    #[doc(hidden)]
+    #[inline]
+    pub fn known_mode(&self, s: SubAxis) -> Mode<At> {
+        let post = s.known_post(self.axes()[s.axis].size);
         Mode::new(s.size as i64, At::along(post as i64, s.axis as u32))
     }
 
     /// Sub-axes as modes, in the same order.
     #[doc(hidden)]
     pub fn modes(&self, subs: &[SubAxis]) -> Modes<At> {
-        subs.iter().map(|&s| self.mode(s)).collect()
+        subs.iter().map(|&s| self.known_mode(s)).collect()
     }
 
-    /// A mode along an axis as the sub-axis that it is; `None` for one of the local buffer.
-    ///
-    /// Requires a mode that divides an axis of this mesh.
+    /// A mode along an axis as the sub-axis that it is; `None` for one of the local buffer, and for one that is no digit of
+    /// an axis.
     #[inline]
     pub fn sub_axis(&self, mode: Mode<At>) -> Option<SubAxis> {
         let axis = mode.stride.axis()? as usize;
-        let span = (mode.stride.step() * mode.extent) as usize;
-        Some(SubAxis { axis, pre: self.axes()[axis].size / span, size: mode.extent as usize })
+        let span = usize::try_from(mode.stride.step().checked_mul(mode.extent)?).ok()?;
+        let size = self.axes().get(axis)?.size;
+        (span > 0 && size % span == 0).then_some(SubAxis {
+            axis,
+            pre: size / span,
+            size: mode.extent as usize,
+        })
     }
 
     /// Some modes along axes, coalesced, as sub-axes: outermost first.
@@ -75,7 +87,7 @@ impl Mesh {
                 Some(m) if m.extent < a.size as i64 => {}
                 Some(_) => continue,
                 None => {
-                    out.extend((a.size > 1).then(|| self.whole(axis)));
+                    out.extend((a.size > 1).then(|| self.known_whole(axis)));
                     continue;
                 }
             }
@@ -106,7 +118,7 @@ impl Mesh {
                     let of_axis = |x: &&Mode<At>| x.extent > 1 && x.stride.axis() == Some(axis);
                     let asked: Modes<At> = modes.iter().filter(of_axis).copied().collect();
                     let rest = self.complement(&asked);
-                    let rest = rest.iter().filter(|x| x.axis == axis as usize).map(|&x| self.mode(x));
+                    let rest = rest.iter().filter(|x| x.axis == axis as usize).map(|&x| self.known_mode(x));
                     let all = asked.iter().copied().chain(rest).map(|x| x.map(At::step)).collect();
                     let at = asked.iter().position(|x| *x == m).unwrap_or(0);
                     let offsets = a.layout.compose(&Layout::from_flat(all)?)?.mode(at)?;

@@ -297,7 +297,7 @@ impl Mesh {
 
     /// The group of all ranks of the mesh.
     pub fn group_of_all(&self) -> Result<crate::GroupPattern, Error> {
-        let all: SmallVec<[SubAxis; 4]> = (0..self.axes().len()).map(|a| self.whole(a)).collect();
+        let all: SmallVec<[SubAxis; 4]> = self.whole_axes().collect();
         self.group(&all)
     }
 

@@ -15,21 +15,22 @@ use reshard_layout::{At, Modes};
 use smallvec::SmallVec;
 
 use crate::axis::{AxisName, SubAxis};
+use crate::notation::Reading;
 use crate::notation::cursor::Cursor;
 use crate::notation::dims::{Token, build, only_chunks};
 use crate::sharding::PartialAxis;
 use crate::{Error, Mesh, ReduceOp, Sharding};
 
 /// Reads a sharding by tensor.
-pub(crate) fn parse(mesh: &Mesh, shape: &[usize], text: &str) -> Result<Sharding, Error> {
+pub(crate) fn parse(mesh: &Mesh, shape: &[usize], text: &str) -> Result<Reading, Error> {
     let mut r = Cursor::new("sharding by tensor", text);
-    let sharding = read(&mut r, mesh, shape)?;
+    let reading = read(&mut r, mesh, shape)?;
     r.finish()?;
-    Ok(sharding)
+    Ok(reading)
 }
 
 /// Reads a sharding by tensor up to the end, `>` or `}`.
-pub(crate) fn read(r: &mut Cursor<'_>, mesh: &Mesh, shape: &[usize]) -> Result<Sharding, Error> {
+pub(crate) fn read(r: &mut Cursor<'_>, mesh: &Mesh, shape: &[usize]) -> Result<Reading, Error> {
     let mut used: SmallVec<[SubAxis; 8]> = SmallVec::new();
     let mut dims: SmallVec<[SmallVec<[Token; 4]>; 4]> = SmallVec::new();
     r.expect("[")?;
@@ -47,6 +48,7 @@ pub(crate) fn read(r: &mut Cursor<'_>, mesh: &Mesh, shape: &[usize]) -> Result<S
         r.expect("]")?;
     }
     let mut partial: SmallVec<[PartialAxis; 2]> = SmallVec::new();
+    let mut reduced: SmallVec<[SubAxis; 2]> = SmallVec::new();
     while !r.is_done() && !r.rest().starts_with(['>', '}']) {
         let _ = r.eat(",");
         if r.eat("unreduced") {
@@ -54,12 +56,9 @@ pub(crate) fn read(r: &mut Cursor<'_>, mesh: &Mesh, shape: &[usize]) -> Result<S
             r.expect("{")?;
             partial.extend(read_unreduced(r, mesh, &mut used)?);
         } else if r.eat("replicated") {
-            r.expect("=")?;
-            r.expect("{")?;
-            while !r.eat("}") {
-                read_sub_axis(r, mesh, &mut used)?;
-                let _ = r.eat(",");
-            }
+            read_sub_axes(r, mesh, &mut used)?;
+        } else if r.eat("reduced") {
+            reduced.extend(read_sub_axes(r, mesh, &mut used)?);
         } else {
             return Err(r.error("unreduced={..}, replicated={..} or the end"));
         }
@@ -67,7 +66,23 @@ pub(crate) fn read(r: &mut Cursor<'_>, mesh: &Mesh, shape: &[usize]) -> Result<S
     if dims.len() != shape.len() {
         return Err(Error::DimCount { named: dims.len(), dims: shape.len(), text: r.input().to_owned() });
     }
-    build(mesh, shape, r.input(), &dims, partial)
+    Ok(Reading::ByDim { value: build(mesh, shape, r.input(), &dims, partial)?, reduced })
+}
+
+/// Reads `={tp,cp}`.
+fn read_sub_axes(
+    r: &mut Cursor<'_>,
+    mesh: &Mesh,
+    used: &mut SmallVec<[SubAxis; 8]>,
+) -> Result<SmallVec<[SubAxis; 2]>, Error> {
+    r.expect("=")?;
+    r.expect("{")?;
+    let mut all = SmallVec::new();
+    while !r.eat("}") {
+        all.push(read_sub_axis(r, mesh, used)?);
+        let _ = r.eat(",");
+    }
+    Ok(all)
 }
 
 fn read_dim(
@@ -142,7 +157,7 @@ pub(crate) fn read_sub_axis(
     }
     let axis = mesh.axis(name)?;
     let n = mesh.axes()[axis].size();
-    let mut sub = mesh.whole(axis);
+    let mut sub = mesh.known_whole(axis);
     let mut ahead = r.clone();
     if ahead.eat(":") && ahead.eat("(") {
         let pre = ahead.number("the product of the more significant sub-axes")?;
@@ -179,7 +194,8 @@ pub(crate) fn write(s: &Sharding, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     for dim in 0..s.shape().len() {
         f.write_str(if dim == 0 { "{" } else { ",{" })?;
         // Fastest first, as the modes of a dim that divides are.
-        let chunks = || cuts.iter().rev().filter(|c| c.dim == dim).map(|c| s.mesh().mode(c.sub)).collect();
+        let chunks =
+            || cuts.iter().rev().filter(|c| c.dim == dim).map(|c| s.mesh().known_mode(c.sub)).collect();
         let modes: Modes<At> = s.dim_modes(dim).unwrap_or_else(chunks);
         // What is local at the end goes without saying.
         let shown = modes.iter().position(|m| !m.stride.is_local()).unwrap_or(modes.len());
@@ -228,7 +244,7 @@ impl Sharding {
         only_chunks(self, "by-tensor")?;
         let text = ByTensor(self).to_string();
         match parse(self.mesh(), self.shape(), &text) {
-            Ok(s) if s == *self => Ok(text),
+            Ok(Reading::ByDim { value, .. }) if value == *self => Ok(text),
             Ok(_) | Err(_) => Err(Error::Uneven {
                 reason: format!(
                     "{self} of {:?} does not divide, and by tensor its chunks would have more than one reading",

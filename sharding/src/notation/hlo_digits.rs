@@ -57,8 +57,7 @@ impl Sharding {
         match hlo {
             HloSharding::Replicated => Sharding::replicated(mesh, shape),
             HloSharding::Unreduced => {
-                let all =
-                    (0..mesh.axes().len()).map(|a| PartialAxis { sub: mesh.whole(a), op: ReduceOp::Sum });
+                let all = mesh.whole_axes().map(|sub| PartialAxis { sub, op: ReduceOp::Sum });
                 Sharding::replicated(mesh, shape)?.with_partial(all)
             }
             HloSharding::Manual => Err(refused(format!("{hlo} does not say who holds what"))),
@@ -169,7 +168,7 @@ impl HloSharding {
 /// What one step of a sub-axis adds to the position in the mesh.
 pub(super) fn weight(mesh: &Mesh, s: SubAxis) -> usize {
     let later: usize = mesh.axes()[s.axis + 1..].iter().map(crate::Axis::size).product();
-    later * s.post(mesh.axes()[s.axis].size())
+    later * s.known_post(mesh.axes()[s.axis].size())
 }
 
 /// The sharding on a mesh with an axis for each tile dim, whose ranks are the list of devices.
@@ -183,7 +182,7 @@ fn in_any_order(
 ) -> Result<Sharding, Error> {
     let list = devices.values()?;
     let rank_of = |&device: &usize| {
-        let rank = (device < mesh.size()).then(|| mesh.rank_at(&mesh.coordinate_of_index(device))).flatten();
+        let rank = mesh.coordinate_of_index(device).and_then(|c| mesh.rank_at(&c));
         rank.ok_or_else(|| Error::Placement {
             reason: format!(
                 "{hlo} names the device {device}, but the mesh {mesh} has {} ranks: count devices from 0",
@@ -218,7 +217,7 @@ fn modes_of(mesh: &Mesh, devices: &DeviceList) -> Option<Modes<At>> {
     let mut modes = Modes::new();
     for &Mode { extent, stride } in &devices.modes()? {
         let subs = sub_axes(mesh, extent as usize, stride as usize)?;
-        modes.extend(subs.iter().rev().map(|&s| mesh.mode(s)));
+        modes.extend(subs.iter().rev().map(|&s| mesh.known_mode(s)));
     }
     Some(modes)
 }
@@ -226,7 +225,7 @@ fn modes_of(mesh: &Mesh, devices: &DeviceList) -> Option<Modes<At>> {
 /// The sub-axes of a mode of the position in the mesh, slowest first, if it nests with the axes: the middle part of the
 /// mesh's axes, last fastest, split at its weight and at its end.
 pub(super) fn sub_axes(mesh: &Mesh, extent: usize, weight: usize) -> Option<SmallVec<[SubAxis; 4]>> {
-    let axes: Modes<At> = (0..mesh.axes().len()).rev().map(|a| mesh.mode(mesh.whole(a))).collect();
+    let axes: Modes<At> = mesh.whole_axes().rev().map(|a| mesh.known_mode(a)).collect();
     let (mut parts, mut ends) = (Modes::new(), SmallVec::<[usize; 2]>::new());
     split_into(&axes, [weight as i64, extent as i64], &mut parts, |end| ends.push(end)).ok()?;
     let middle = &parts[ends[0]..];

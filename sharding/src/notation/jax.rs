@@ -15,6 +15,7 @@ use smallvec::SmallVec;
 
 use super::cursor::Cursor;
 use super::dims::{Token, axes_of_dims, build, sums};
+use super::{Reading, value_of};
 use crate::axis::{AxisName, SubAxis};
 use crate::sharding::PartialAxis;
 use crate::{Error, Mesh, ReduceOp, Sharding};
@@ -35,6 +36,8 @@ pub struct PartitionSpec {
     pub dims: Vec<SpecDim>,
     /// The axes whose ranks hold terms of a sum.
     pub unreduced: Vec<AxisName>,
+    /// The axes that replicate and whose gradient is unreduced; only a [`Type`](crate::Type) tells them from the others.
+    pub reduced: Vec<AxisName>,
 }
 
 /// What a `PartitionSpec` says of a dim.
@@ -72,16 +75,21 @@ impl FromStr for PartitionSpec {
         let mut used: Vec<AxisName> = Vec::new();
         let mut spec = PartitionSpec::default();
         while !r.eat(")") {
-            let at = r.here();
-            if r.eat("unreduced") {
-                r.expect("=")?;
-                r.expect("{")?;
-                spec.unreduced.extend(read_axes(&mut r, "}", &mut used)?);
+            let named = if r.eat("unreduced") {
+                &mut spec.unreduced
             } else if r.eat("reduced") {
-                return Err(r.error_at(at, "axes, None or unreduced={..} (a sharding is of values)"));
+                &mut spec.reduced
             } else {
                 spec.dims.push(read_dim(&mut r, &mut used)?);
-            }
+                if r.eat(",") {
+                    continue;
+                }
+                r.expect(")")?;
+                break;
+            };
+            r.expect("=")?;
+            r.expect("{")?;
+            named.extend(read_axes(&mut r, "}", &mut used)?);
             if !r.eat(",") {
                 r.expect(")")?;
                 break;
@@ -146,8 +154,10 @@ impl fmt::Display for PartitionSpec {
             },
         };
         let mut parts: Vec<String> = self.dims.iter().map(dim).collect();
-        if !self.unreduced.is_empty() {
-            parts.push(format!("unreduced={{{}}}", quoted(&self.unreduced)));
+        for (word, names) in [("unreduced", &self.unreduced), ("reduced", &self.reduced)] {
+            if !names.is_empty() {
+                parts.push(format!("{word}={{{}}}", quoted(names)));
+            }
         }
         write!(f, "PartitionSpec({})", parts.join(", "))
     }
@@ -173,7 +183,8 @@ impl Sharding {
         shape: &[usize],
         spec: &PartitionSpec,
     ) -> Result<Sharding, Error> {
-        of_spec(mesh, shape, spec, &spec.to_string())
+        let text = spec.to_string();
+        value_of(of_spec(mesh, shape, spec, &text)?, &text)
     }
 
     /// The sharding as a JAX `PartitionSpec`, or why that notation cannot hold it.
@@ -188,9 +199,14 @@ impl Sharding {
     ///
     /// Fails with `not_expressible` for sub-axes, strided shards and reductions other than sums, and with `uneven`.
     pub fn partition_spec(&self) -> Result<String, Error> {
+        self.spec_with(&[])
+    }
+
+    /// The same with axes of which it is said that they are reduced.
+    pub(crate) fn spec_with(&self, reduced: &[SubAxis]) -> Result<String, Error> {
         let whole = |s: &SubAxis| {
             let name = self.mesh().axes()[s.axis].name();
-            if *s == self.mesh().whole(s.axis) {
+            if self.mesh().is_whole(*s) {
                 return Ok(name.clone());
             }
             Err(Error::NotExpressible {
@@ -201,17 +217,18 @@ impl Sharding {
         let names = |subs: &[SubAxis]| subs.iter().map(whole).collect::<Result<Vec<AxisName>, Error>>();
         let dims = axes_of_dims(self, NOTATION)?;
         let dims = dims.iter().map(|d| Ok(SpecDim::Axes(names(d)?))).collect::<Result<_, Error>>()?;
-        Ok(PartitionSpec { dims, unreduced: names(&sums(self, NOTATION)?)? }.to_string())
+        let unreduced = names(&sums(self, NOTATION)?)?;
+        Ok(PartitionSpec { dims, unreduced, reduced: names(reduced)? }.to_string())
     }
 }
 
 /// Reads a spec as a sharding.
-pub(super) fn parse(mesh: &Mesh, shape: &[usize], text: &str) -> Result<Sharding, Error> {
+pub(super) fn parse(mesh: &Mesh, shape: &[usize], text: &str) -> Result<Reading, Error> {
     of_spec(mesh, shape, &text.parse()?, text)
 }
 
-fn of_spec(mesh: &Mesh, shape: &[usize], spec: &PartitionSpec, text: &str) -> Result<Sharding, Error> {
-    let whole = |name: &AxisName| Ok(mesh.whole(mesh.axis(name.as_str())?));
+fn of_spec(mesh: &Mesh, shape: &[usize], spec: &PartitionSpec, text: &str) -> Result<Reading, Error> {
+    let whole = |name: &AxisName| Ok(mesh.known_whole(mesh.axis(name.as_str())?));
     let mut dims: Vec<SmallVec<[Token; 4]>> = Vec::new();
     for (at, dim) in spec.dims.iter().enumerate() {
         match dim {
@@ -234,5 +251,6 @@ fn of_spec(mesh: &Mesh, shape: &[usize], spec: &PartitionSpec, text: &str) -> Re
         return Err(Error::DimCount { named: dims.len(), dims: shape.len(), text: text.to_owned() });
     }
     dims.resize(shape.len(), SmallVec::new());
-    build(mesh, shape, text, &dims, partial)
+    let reduced = spec.reduced.iter().map(whole).collect::<Result<_, Error>>()?;
+    Ok(Reading::ByDim { value: build(mesh, shape, text, &dims, partial)?, reduced })
 }

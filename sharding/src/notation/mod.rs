@@ -38,13 +38,28 @@ pub use stored::StoredSharding;
 
 use core::fmt;
 
+use reshard_layout::Excerpt;
 use smallvec::SmallVec;
 
-use crate::axis::AxisName;
+use crate::axis::{AxisName, SubAxis};
 use crate::cut::CutRegistry;
 use crate::placement::{Placement, Placements};
 use crate::{Error, Mesh, Sharding};
 use cursor::Cursor;
+
+/// What a text says: a sharding, and which kind of notation that was.
+pub(crate) enum Reading {
+    /// One word for each axis.
+    ByAxis(Sharding),
+    /// The axes of each dim, those of terms, and those of which it is said that they are reduced.
+    ByDim { value: Sharding, reduced: SmallVec<[SubAxis; 2]> },
+}
+
+impl Reading {
+    fn by_dim(value: Sharding) -> Reading {
+        Reading::ByDim { value, reduced: SmallVec::new() }
+    }
+}
 
 /// Reads a sharding in any notation; placements may be these cuts.
 pub(crate) fn parse_sharding(
@@ -53,6 +68,31 @@ pub(crate) fn parse_sharding(
     shape: &[usize],
     text: &str,
 ) -> Result<Sharding, Error> {
+    value_of(read_sharding(cuts, mesh, shape, text)?, text)
+}
+
+/// The sharding that a text says, if that is all that it says.
+fn value_of(reading: Reading, text: &str) -> Result<Sharding, Error> {
+    match reading {
+        Reading::ByAxis(value) => Ok(value),
+        Reading::ByDim { value, reduced } if reduced.is_empty() => Ok(value),
+        Reading::ByDim { .. } => Err(Error::NotExpressible {
+            notation: "placements",
+            reason: format!(
+                "reduced={{..}} in {} is about a gradient, and this is read as a value; read it as a type, or leave it out",
+                Excerpt::of(text)
+            ),
+        }),
+    }
+}
+
+/// Reads a sharding in any notation, and says whose gradient is whose; placements may be these cuts.
+pub(crate) fn read_sharding(
+    cuts: &CutRegistry,
+    mesh: &Mesh,
+    shape: &[usize],
+    text: &str,
+) -> Result<Reading, Error> {
     if is_by_tensor(text) {
         return by_tensor::parse(mesh, shape, text);
     }
@@ -60,11 +100,15 @@ pub(crate) fn parse_sharding(
         return shardy::parse(mesh, shape, text);
     }
     if text.trim_start().starts_with('{') {
-        return Sharding::from_hlo(mesh, shape, &text.parse()?);
+        return Sharding::from_hlo(mesh, shape, &text.parse()?).map(Reading::by_dim);
     }
     if jax::is_spec(text) {
         return jax::parse(mesh, shape, text);
     }
+    parse_placements(cuts, mesh, shape, text).map(Reading::ByAxis)
+}
+
+fn parse_placements(cuts: &CutRegistry, mesh: &Mesh, shape: &[usize], text: &str) -> Result<Sharding, Error> {
     let mut r = Cursor::new("placements", text);
     let read = Placements::read(&mut r, cuts, Some(shape.len()))?;
     let mut order = if r.eat("order") { Some(read_order(&mut r, mesh)?) } else { None };

@@ -64,7 +64,11 @@ pub(super) fn resolved(
         };
         let left = before.local_shape(mesh.lowest())?;
         let Some(&len) = left.get(*dim) else {
-            return Err(Error::NoSuchDim { dim: *dim, dims: all.len(), placement: list[axis].to_string() });
+            return Err(Error::NoSuchDim {
+                dim: *dim,
+                dims: all.len(),
+                placement: Some(list[axis].to_string()),
+            });
         };
         list[axis] = Placement::ragged_in_units(*dim, len, sizes)?;
     }

@@ -97,7 +97,7 @@ impl Sharding {
             Some(_) => return None,
             None => {
                 let dims = axes_of_dims(self, NOTATION).ok()?;
-                let whole = |&s: &crate::SubAxis| (s == self.mesh().whole(s.axis)).then_some(s.axis);
+                let whole = |&s: &crate::SubAxis| self.mesh().is_whole(s).then_some(s.axis);
                 let pairs = dims
                     .iter()
                     .enumerate()
@@ -120,7 +120,7 @@ impl Sharding {
                         write!(text, "S({dim})[{}]", of_dim.iter().position(|&a| a == axis).unwrap_or(0))
                     }
                 }
-                (None, Some(p)) if p.sub == self.mesh().whole(axis) => write_partial(&mut text, p.op),
+                (None, Some(p)) if p.sub == self.mesh().known_whole(axis) => write_partial(&mut text, p.op),
                 (None, Some(_)) => return None,
                 (None, None) => write!(text, "R"),
             };

@@ -9,10 +9,10 @@
 
 use core::fmt::Write as _;
 
-use super::by_tensor;
 use super::cursor::Cursor;
 use super::dims::{axes_of_dims, sums};
 use super::shardy_text::ShardyMesh;
+use super::{Reading, by_tensor};
 use crate::axis::{AxisName, SubAxis};
 use crate::{Error, Mesh, Sharding};
 
@@ -31,7 +31,7 @@ pub(crate) fn is_mesh(text: &str) -> bool {
 }
 
 /// Reads a sharding: what stands around the lists by tensor, and those.
-pub(super) fn parse(mesh: &Mesh, shape: &[usize], text: &str) -> Result<Sharding, Error> {
+pub(super) fn parse(mesh: &Mesh, shape: &[usize], text: &str) -> Result<Reading, Error> {
     let mut r = Cursor::new("Shardy sharding", text);
     let at = r.here();
     let (of, close) = read_mesh_of(&mut r)?;
@@ -39,10 +39,10 @@ pub(super) fn parse(mesh: &Mesh, shape: &[usize], text: &str) -> Result<Sharding
         return Err(r.error_at(at, format!("a sharding over the mesh {mesh}, and not over {named},")));
     }
     r.expect(",")?;
-    let sharding = by_tensor::read(&mut r, mesh, shape)?;
+    let reading = by_tensor::read(&mut r, mesh, shape)?;
     r.expect(close)?;
     r.finish()?;
-    Ok(sharding)
+    Ok(reading)
 }
 
 /// Reads what stands before the lists, and says what closes them.
@@ -141,7 +141,7 @@ pub(super) fn read_mesh(r: &mut Cursor<'_>) -> Result<Mesh, Error> {
 /// A sub-axis with its name in quotes.
 pub(super) fn quoted(mesh: &Mesh, s: SubAxis, quote: char) -> String {
     let a = &mesh.axes()[s.axis];
-    let part = if s == mesh.whole(s.axis) { String::new() } else { format!(":({}){}", s.pre, s.size) };
+    let part = if mesh.is_whole(s) { String::new() } else { format!(":({}){}", s.pre, s.size) };
     format!("{quote}{}{quote}{part}", a.name())
 }
 

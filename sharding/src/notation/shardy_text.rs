@@ -227,6 +227,6 @@ impl Sharding {
     /// Fails with `not_expressible` for open dims and priorities, with `parse` where the mesh in it is another one,
     /// and otherwise like [`Sharding::parse`].
     pub fn from_shardy(mesh: &Mesh, shape: &[usize], sharding: &ShardySharding) -> Result<Sharding, Error> {
-        shardy::parse(mesh, shape, &sharding.to_string())
+        Sharding::parse(mesh, shape, &sharding.to_string())
     }
 }

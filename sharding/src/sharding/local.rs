@@ -16,7 +16,7 @@ impl Sharding {
 
     /// Which piece of a cut the rank at a coordinate keeps.
     fn place(&self, x: &AxisCut, c: &[usize]) -> usize {
-        x.sub.digit(c[x.sub.axis], self.mesh.axes()[x.sub.axis].size())
+        x.sub.known_digit(c[x.sub.axis], self.mesh.axes()[x.sub.axis].size())
     }
 
     /// The extents of the local tensor of a rank.
@@ -92,12 +92,12 @@ impl Sharding {
 
     /// The sub-axes that neither shard a dim nor are partial: the tensor is the same along them.
     pub fn replicated_axes(&self) -> Few<SubAxis, 4> {
-        let mut used: Modes<At> = self.partial.iter().map(|p| self.mesh.mode(p.sub)).collect();
+        let mut used: Modes<At> = self.partial.iter().map(|p| self.mesh.known_mode(p.sub)).collect();
         match &self.form {
             Form::Layout(layout) => {
                 used.extend(layout.flat().iter().copied().filter(|m| !m.stride.is_local()));
             }
-            Form::Cuts(cuts) => used.extend(cuts.iter().map(|x| self.mesh.mode(x.sub))),
+            Form::Cuts(cuts) => used.extend(cuts.iter().map(|x| self.mesh.known_mode(x.sub))),
         }
         self.mesh.complement(&used)
     }

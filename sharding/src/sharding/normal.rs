@@ -50,7 +50,7 @@ pub(super) fn normal_cuts(mesh: &Mesh, shape: &[usize], cuts: &[AxisCut]) -> Cut
     }
     let mut i = 0;
     while i + 1 < cuts.len() {
-        let both = mesh.sub_axes_of([&cuts[i], &cuts[i + 1]].into_iter().map(|c| mesh.mode(c.sub)));
+        let both = mesh.sub_axes_of([&cuts[i], &cuts[i + 1]].into_iter().map(|c| mesh.known_mode(c.sub)));
         let goes_on = |len: &usize| cuts[i].cut.goes_on(&cuts[i + 1].cut, *len);
         match both[..] {
             [sub] if lens_after(len, cuts[..i].iter()).iter().all(goes_on) => {
@@ -87,7 +87,7 @@ pub fn canonical_partial(
     }
     let mut out = SmallVec::new();
     for of_op in partial.chunk_by(|a, b| a.op == b.op) {
-        let subs = mesh.sub_axes_of(of_op.iter().map(|p| mesh.mode(p.sub)));
+        let subs = mesh.sub_axes_of(of_op.iter().map(|p| mesh.known_mode(p.sub)));
         out.extend(subs.into_iter().map(|sub| PartialAxis { sub, op: of_op[0].op }));
     }
     Ok(out)

@@ -139,7 +139,7 @@ fn received(from: &Sharding, to: &Sharding) -> Result<u64, Error> {
         } else {
             for c in cuts_of_both.iter().filter(|c| c.sub.axis == axis) {
                 let corners = c.cut.places(from.shape()[c.dim]).into_iter().chain([c.cut.ranks() / 2]);
-                of_axis.extend(corners.take(COUNTED).map(|i| i * c.sub.post(size(axis))));
+                of_axis.extend(corners.take(COUNTED).map(|i| i * c.sub.known_post(size(axis))));
             }
         }
         of_axis.sort_unstable();

@@ -2,6 +2,7 @@
 #![allow(clippy::needless_pass_by_value, reason = "quickcheck hands cases to laws by value")]
 
 mod balance;
+mod extremes;
 mod facts;
 mod meshes;
 mod notations;
@@ -10,4 +11,5 @@ mod prefixes;
 mod recipes;
 mod shardings;
 mod texts;
+mod types;
 mod views;

@@ -20,7 +20,7 @@ fn enumerated(mesh: &Mesh, subs: &[SubAxis]) -> BTreeSet<Vec<usize>> {
     let rest = |rank: usize| -> Vec<usize> {
         let mut c = mesh.coordinate(rank).unwrap();
         for s in subs {
-            c[s.axis] -= s.digit(c[s.axis], sizes[s.axis]) * s.post(sizes[s.axis]);
+            c[s.axis] -= s.known_digit(c[s.axis], sizes[s.axis]) * s.known_post(sizes[s.axis]);
         }
         c.to_vec()
     };
@@ -78,7 +78,7 @@ impl Arbitrary for Case {
             let size = *g.choose(&divisors(a.size() / pre)).unwrap();
             match usize::arbitrary(g) % 3 {
                 0 => {}
-                1 => subs.push(m.whole(axis)),
+                1 => subs.push(m.known_whole(axis)),
                 _ => subs.push(SubAxis { axis, pre, size }),
             }
         }
@@ -93,7 +93,7 @@ impl Arbitrary for Case {
 fn groups_are_the_ranks_that_agree_on_the_rest() {
     fn law(Case { mesh, subs }: Case) -> bool {
         // A sub-axis of a flattened axis may cut across its modes, which no layout holds.
-        let Ok(groups) = mesh.groups(&subs) else { return subs.iter().any(|&s| s != mesh.whole(s.axis)) };
+        let Ok(groups) = mesh.groups(&subs) else { return subs.iter().any(|&s| !mesh.is_whole(s)) };
         let by_rank = mesh.ranks().all(|r| groups.group_of(r).is_some_and(|g| g.contains(r)));
         let outside =
             (0..mesh.world() + 3).filter(|&r| !mesh.contains(r)).all(|r| groups.group_of(r).is_none());

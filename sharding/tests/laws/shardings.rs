@@ -269,7 +269,8 @@ fn strided_fsdp_over_tp_of_fifteen_rows() {
     let s = Sharding::parse(&mesh, &[15, 5], "SS(0,2),S(0)").unwrap();
     let sizes: Vec<usize> = mesh.ranks().map(|r| s.local_shape(r).unwrap()[0]).collect();
     assert_eq!(sizes, [2, 2, 2, 2, 2, 2, 2, 1]);
-    let firsts: Vec<usize> = mesh.ranks().map(|r| s.region(r).unwrap().indices(0).next().unwrap()).collect();
+    let firsts: Vec<usize> =
+        mesh.ranks().map(|r| s.region(r).unwrap().indices(0).unwrap().next().unwrap()).collect();
     assert_eq!(firsts, [0, 8, 2, 10, 4, 12, 6, 14]);
 }
 
@@ -391,7 +392,8 @@ fn ragged_shards_are_pieces_of_these_sizes() {
         assert_eq!(meaning(&s, &scatter(&s, &whole, 0).unwrap()).unwrap(), whole, "{text}");
     }
     let s = Sharding::parse(&mesh, &[32], "S(0),RG(0,[3,5,0,8])").unwrap();
-    let firsts: Vec<Option<usize>> = mesh.ranks().map(|r| s.region(r).unwrap().indices(0).next()).collect();
+    let firsts: Vec<Option<usize>> =
+        mesh.ranks().map(|r| s.region(r).unwrap().indices(0).unwrap().next()).collect();
     assert_eq!(firsts, [Some(0), Some(3), None, Some(8), Some(16), Some(19), None, Some(24)]);
 }
 

@@ -407,13 +407,13 @@ fn narrows_are_local() {
         s.mesh().ranks().all(|r| {
             let inside = |i: &usize| (start..start + len).contains(i);
             (0..s.shape().len()).all(|d| {
-                let mine = s.region(r).unwrap().indices(d).collect::<Vec<_>>();
+                let mine = s.region(r).unwrap().indices(d).unwrap().collect::<Vec<_>>();
                 let want: Vec<usize> = if d == dim {
                     mine.into_iter().filter(inside).map(|i| i - start).collect()
                 } else {
                     mine
                 };
-                t.region(r).unwrap().indices(d).collect::<Vec<_>>() == want
+                t.region(r).unwrap().indices(d).unwrap().collect::<Vec<_>>() == want
             })
         })
     }

@@ -1,10 +1,8 @@
-//! A few lines that carry out plans and know nothing but phases, and random terms to try them with.
+//! A few lines that carry out plans and know nothing but phases.
 
 use reshard_planner::{Block, Phase, Plan};
 use reshard_sharding::meaning::Term;
 use reshard_sharding::{ReduceOp, Sharding};
-
-use crate::Random;
 
 /// Calls `f` with (source offset, target offset) of every element of a block.
 fn each(block: &Block, f: &mut impl FnMut(usize, usize)) {
@@ -137,36 +135,6 @@ pub fn run<T: Value>(plan: &Plan, world: usize, shards: &[Vec<T>]) -> (Vec<Vec<T
         assert_eq!(worst(&sent, &step_sent), s.sent_bytes, "sent in {step}: {plan}");
     }
     (plan.to().mesh().ranks().map(|r| state[r].clone()).collect(), received.into_iter().max().unwrap() * item)
-}
-
-/// Random terms whose meaning is the whole, different on every rank: a multiple of 720720, so that averages are whole.
-pub fn shards_of(s: &Sharding, seed: u64) -> Vec<Vec<i64>> {
-    let mut random = Random(seed | 1);
-    let mut terms: std::collections::HashMap<(Vec<usize>, usize), i64> = std::collections::HashMap::new();
-    s.mesh()
-        .ranks()
-        .map(|rank| {
-            let c = s.mesh().coordinate(rank).unwrap();
-            let term: Vec<usize> = s
-                .partial()
-                .iter()
-                .map(|p| p.sub.digit(c[p.sub.axis], s.mesh().axes()[p.sub.axis].size()))
-                .collect();
-            let held = reshard_sharding::meaning::held(s, rank).unwrap();
-            held.into_iter()
-                .map(|e| {
-                    *terms.entry((term.clone(), e)).or_insert_with(|| {
-                        let small = random.below(7) as i64 - 3;
-                        if s.reduction().is_some_and(|(op, _)| op == ReduceOp::Prod) {
-                            small
-                        } else {
-                            (small * 1000 + e as i64) * 720_720
-                        }
-                    })
-                })
-                .collect()
-        })
-        .collect()
 }
 
 /// The most elements that a rank wants and does not hold, from the regions alone.

@@ -4,9 +4,14 @@
 //! * [`Sweep`]: how much of a sweep runs.
 //! * [`Random`]: numbers that look drawn, the same every time.
 //!
+//! With the feature `shardings`:
+//!
+//! * `random_mesh`, `random_shape`, `random_sharding`: one of these.
+//! * `shards_of`: shards that denote something, different on every rank.
+//!
 //! With the feature `plans`:
 //!
-//! * `placements`, `shardings`: the same of these.
+//! * `placements`, `shardings`: all small ones.
 //! * `interpreter`: plans carried out on lists of numbers, by their messages, which are checked on the way.
 //! * `slower`: a network on which small tensors cost what large ones do elsewhere.
 #![forbid(unsafe_code)]
@@ -16,11 +21,15 @@ pub mod interpreter;
 #[cfg(feature = "plans")]
 mod plans;
 mod random;
+#[cfg(feature = "shardings")]
+mod shardings;
 mod sweep;
 
 #[cfg(feature = "plans")]
 pub use plans::{placements, shardings, slower};
 pub use random::Random;
+#[cfg(feature = "shardings")]
+pub use shardings::{random_mesh, random_shape, random_sharding, shards_of};
 pub use sweep::Sweep;
 
 /// All lists of `length` of these choices.

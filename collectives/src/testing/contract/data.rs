@@ -160,7 +160,7 @@ fn term_of(sharding: &Sharding, rank: usize) -> usize {
     let Some(coordinate) = sharding.mesh().coordinate(rank) else { return 0 };
     let axes = sharding.mesh().axes();
     let digit = |axis: &reshard_sharding::PartialAxis| {
-        axis.sub.digit(coordinate[axis.sub.axis], axes[axis.sub.axis].size())
+        axis.sub.known_digit(coordinate[axis.sub.axis], axes[axis.sub.axis].size())
     };
     sharding.partial().iter().fold(0, |term, axis| term * axis.sub.size + digit(axis))
 }

@@ -408,7 +408,7 @@ impl<'p, 'a> Search<'p, 'a> {
             // Where shards are uneven a bound looks at every rank.
             let even = |s: &Sharding| s.layout().is_some();
             let uneven = !even(a.source) || made.as_ref().is_some_and(|t| !even(&t.sharding));
-            let ranks = if uneven { p.mesh.size() as u64 * RANK } else { 0 };
+            let ranks = if uneven { (p.mesh.size() as u64).saturating_mul(RANK) } else { 0 };
             self.effort.work = self.effort.work.saturating_add(TARGET + ranks);
             let at = self.targets[input].len();
             self.targets[input].push((word.clone(), made));

@@ -99,7 +99,7 @@ fn variants_that_write_inherit_it() {
 /// `x w` where the column is not after the row, else 0.
 fn lower(l: &LocalView<'_>) -> Vec<Tensor> {
     let (x, w) = (l.inputs[0], l.inputs[1]);
-    let (rows, columns) = (l.places[0].indices(0), l.places[1].indices(1));
+    let (rows, columns) = (l.places[0].indices(0).unwrap(), l.places[1].indices(1).unwrap());
     let (m, k, n) = (x.shape[0], x.shape[1], w.shape[1]);
     let at = |i: usize, j: usize| (0..k).map(|c| x.data[i * k + c] * w.data[c * n + j]).sum::<f64>();
     let element = |i: usize, j: usize| if columns[j] <= rows[i] { at(i, j) } else { 0.0 };
@@ -112,7 +112,7 @@ fn lower(l: &LocalView<'_>) -> Vec<Tensor> {
 /// Rows of a table, of which a rank has some, by number, times a matrix.
 fn projected(l: &LocalView<'_>) -> Vec<Tensor> {
     let (t, index, w) = (l.inputs[0], l.inputs[1], l.inputs[2]);
-    let held = l.places[0].indices(0);
+    let held = l.places[0].indices(0).unwrap();
     let (d, n) = (t.shape[1], w.shape[1]);
     let row = |word: f64| held.iter().position(|&v| v == word as usize);
     let found = |word: f64, c: usize| row(word).map_or(0.0, |v| t.data[v * d + c]);

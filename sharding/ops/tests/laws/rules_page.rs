@@ -108,7 +108,7 @@ fn more() -> Vec<Example> {
     vec![
         example("sum(dims=[0])", "6,6", |l| vec![fold(&x(l, 0), 0, |v| v.iter().sum())]),
         example("sort(dim=1)", "6,6", move |l| {
-            let of = l.places[0].indices(1);
+            let of = l.places[0].indices(1).unwrap();
             let a = x(l, 0);
             let sorted = lines(&a, 1, |v| order(v).into_iter().map(|i| v[i]).collect());
             vec![sorted, lines(&a, 1, |v| order(v).into_iter().map(|i| of[i] as f64).collect())]

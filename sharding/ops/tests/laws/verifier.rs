@@ -116,7 +116,7 @@ fn the_transpose_of_a_vector_moves_no_shard() {
 fn max_with_index(l: &LocalView<'_>) -> Out {
     let x = l.inputs[0];
     let (rows, columns) = (x.shape[0], x.shape[1]);
-    let of = l.places[0].indices(1);
+    let of = l.places[0].indices(1).unwrap();
     let (mut values, mut indices) = (Vec::new(), Vec::new());
     for i in 0..rows {
         let mut best = (f64::NEG_INFINITY, -1.0);

@@ -83,7 +83,7 @@ impl Question<'_> {
             if !self.options.admits_group(&group)
                 && let Some(moved) = tally.as_ref().and_then(Tally::moved)
             {
-                axes = beside_each_other(from.mesh(), moved.into_iter().collect());
+                axes = beside_each_other(from.mesh(), &moved);
                 group = from.mesh().group(&axes)?;
             }
             (axes, group)
@@ -239,7 +239,7 @@ impl Question<'_> {
                 }
             }
             Some(tally) if tally.message_count() <= MESSAGES => {
-                tally.messages(&mut |rank, heard| heard.iter().for_each(|&(peer, n)| add(rank, peer, n)))?;
+                tally.messages(&mut |rank, heard| heard.iter().for_each(|&(peer, n)| add(rank, peer, n)));
             }
             Some(tally) => {
                 let (mut total, mut worst) = (0u128, 0u64);
@@ -261,8 +261,10 @@ impl Question<'_> {
         let own = local_numels(&regions.to)?;
         let mut of_group = vec![0u64; own.len()];
         let group = |i: usize| {
-            let mut c = mesh.coordinate_of_index(i);
-            modes.iter().for_each(|&m| set_digit(&mut c, m, 0));
+            let mut c = mesh.coordinate_of_index(i).unwrap_or_default();
+            for &m in modes {
+                set_digit(&mut c, m, 0);
+            }
             mesh.axes().iter().zip(&c).fold(0, |i, (a, &x)| i * a.size() + x)
         };
         for (i, numel) in own.iter().enumerate() {
@@ -359,18 +361,18 @@ fn moving_axes(from: &Sharding, to: &Sharding, replicas: bool) -> Few<SubAxis, 4
     if replicas {
         subs.extend(from.replicated_axes());
     }
-    beside_each_other(from.mesh(), subs)
+    beside_each_other(from.mesh(), &subs)
 }
 
 /// Sub-axes of one axis that are not digits of one number count as the whole of it.
-fn beside_each_other(mesh: &Mesh, subs: SmallVec<[SubAxis; 8]>) -> Few<SubAxis, 4> {
+fn beside_each_other(mesh: &Mesh, subs: &[SubAxis]) -> Few<SubAxis, 4> {
     let mut axes: Few<SubAxis, 4> = Few::new();
     for axis in 0..mesh.axes().len() {
         let mut mine: SmallVec<[SubAxis; 8]> = subs.iter().copied().filter(|s| s.axis == axis).collect();
         mine.sort();
         mine.dedup();
         if mine.windows(2).any(|w| !w[0].nests_beside(w[1])) {
-            axes.push(mesh.whole(axis));
+            axes.push(mesh.known_whole(axis));
         } else {
             axes.extend(mine);
         }
@@ -386,5 +388,5 @@ fn span_of(a: &Mesh, b: &Mesh) -> Result<GroupPattern, Error> {
 }
 
 fn all_axes(mesh: &Mesh) -> Few<SubAxis, 4> {
-    mesh.sub_axes_of((0..mesh.axes().len()).map(|a| mesh.mode(mesh.whole(a))))
+    mesh.sub_axes_of(mesh.whole_axes().map(|a| mesh.known_mode(a)))
 }

@@ -338,7 +338,7 @@ impl Ways<'_, '_> {
         let q = self.q;
         let intersection = q.intersection(from, q.to);
         let straddles =
-            direct.axes.iter().chain(&replicated).any(|&s| !q.network.level(from.mesh().mode(s)).1);
+            direct.axes.iter().chain(&replicated).any(|&s| !q.network.level(from.mesh().known_mode(s)).1);
         if !intersection.one_mesh() || !direct.communicates() || replicated.is_empty() || !straddles {
             return Ok(None);
         }
@@ -389,7 +389,7 @@ fn pieces(whole: &Sharding, subs: &[SubAxis], dim: usize) -> Result<Option<Shard
         let mut of_dim = Modes::from_slice(dim_of(layout, shape.len(), dim));
         let mut shared = |&s: &SubAxis| {
             let local = local_len(&of_dim);
-            share_out(&mut of_dim, local, 1, mesh.mode(s)).is_some()
+            share_out(&mut of_dim, local, 1, mesh.known_mode(s)).is_some()
         };
         if subs.iter().all(&mut shared) {
             let faster = layout.flat_modes().take(shape.len() - 1 - dim).flatten();
@@ -397,7 +397,7 @@ fn pieces(whole: &Sharding, subs: &[SubAxis], dim: usize) -> Result<Option<Shard
             return Ok(Some(whole.with_modes(faster.chain(&of_dim).chain(slower).copied())));
         }
     }
-    if subs.iter().any(|&s| s != mesh.whole(s.axis)) {
+    if subs.iter().any(|&s| !mesh.is_whole(s)) {
         return Ok(None);
     }
     let mut cuts: Cuts = match (whole.cuts(), whole.placements()) {
@@ -406,7 +406,7 @@ fn pieces(whole: &Sharding, subs: &[SubAxis], dim: usize) -> Result<Option<Shard
         (None, Ok(placements)) => {
             let cut = |(axis, p): (usize, &Placement)| {
                 let (dim, cut) = p.cut(mesh.axes()[axis].size())?;
-                Some(AxisCut { dim, sub: mesh.whole(axis), cut })
+                Some(AxisCut { dim, sub: mesh.known_whole(axis), cut })
             };
             placements.iter().enumerate().filter_map(cut).collect()
         }

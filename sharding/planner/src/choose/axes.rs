@@ -148,7 +148,7 @@ impl Graph<'_, '_> {
         let mesh = self.q.from.mesh();
         for set in 1usize..1 << now.len() {
             let axes: SmallVec<[usize; 8]> = (0..now.len()).filter(|a| set >> a & 1 == 1).collect();
-            let whole: SmallVec<[_; 8]> = axes.iter().map(|&a| mesh.whole(a)).collect();
+            let whole: SmallVec<[_; 8]> = axes.iter().map(|&a| mesh.known_whole(a)).collect();
             if axes.len() > 1 && !mesh.group(&whole).is_ok_and(|group| self.q.options.admits_group(&group)) {
                 continue;
             }
@@ -184,16 +184,15 @@ impl Graph<'_, '_> {
         if known.is_some_and(|node| node.done || node.cost <= reached) {
             return Ok(());
         }
-        let to = match known {
-            Some(node) => node.sharding.clone(),
-            None => {
-                let placed: Vec<Placement> =
-                    self.choices.iter().zip(next).map(|(of_axis, &choice)| of_axis[choice].clone()).collect();
-                let Ok(made) = Sharding::new(self.q.from.mesh(), self.q.from.shape(), &placed) else {
-                    return Ok(());
-                };
-                made
-            }
+        let to = if let Some(node) = known {
+            node.sharding.clone()
+        } else {
+            let placed: Vec<Placement> =
+                self.choices.iter().zip(next).map(|(of_axis, &choice)| of_axis[choice].clone()).collect();
+            let Ok(made) = Sharding::new(self.q.from.mesh(), self.q.from.shape(), &placed) else {
+                return Ok(());
+            };
+            made
         };
         let Some((step, work)) = regions::one_step(self.q, at, &to)? else { return Ok(()) };
         self.work = self.work.saturating_add(work + REDUCTION);

@@ -151,7 +151,7 @@ impl<'a> Network<'a> {
     pub(crate) fn inner(&self, subs: &[SubAxis]) -> Few<SubAxis, 4> {
         let cuts = self.cuts();
         let mut inner: Modes<At> = Modes::new();
-        for whole in subs.iter().map(|&s| self.mesh.mode(s)) {
+        for whole in subs.iter().map(|&s| self.mesh.known_mode(s)) {
             let inside = |c: &&At| c.axis() == whole.stride.axis() && c.step() > whole.stride.step();
             let mut ends: SmallVec<[i64; 8]> = cuts.iter().filter(inside).map(|c| c.step()).collect();
             ends.sort_unstable_by(|a, b| b.cmp(a));
@@ -203,7 +203,7 @@ impl<'a> Network<'a> {
         let mut all: SmallVec<[DomainSizes; 2]> = SmallVec::new();
         // Group by group: of members that ascend, those of a domain follow each other.
         for i in 0..self.mesh.size() {
-            let c = self.mesh.coordinate_of_index(i);
+            let Some(c) = self.mesh.coordinate_of_index(i) else { continue };
             if axes.iter().any(|&m| digit(&c, m) > 0) {
                 continue;
             }

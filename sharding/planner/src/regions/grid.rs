@@ -17,7 +17,7 @@ pub(crate) struct Grid<'a> {
 
 impl<'a> Grid<'a> {
     pub(crate) fn new(sharding: &'a Sharding) -> Grid<'a> {
-        let mode = |x: reshard_sharding::internal::AxisCut| sharding.mesh().mode(x.sub);
+        let mode = |x: reshard_sharding::internal::AxisCut| sharding.mesh().known_mode(x.sub);
         let of_dim = |dim: usize| sharding.dim_cuts(dim).into_iter().map(mode).collect();
         Grid { sharding, dims: (0..sharding.shape().len()).map(of_dim).collect() }
     }

@@ -99,7 +99,7 @@ impl Intersection {
             let nests = |s: SubAxis| low.is_multiple_of(s.pre) && end(s).is_multiple_of(high);
             if !nests(sub) || !nests(*r) || !high.is_multiple_of(low) || !low.is_multiple_of(pre) {
                 // No digit of both: the one at coordinate 0 receives everything.
-                self.embeds.push(self.to.mesh().mode(sub));
+                self.embeds.push(self.to.mesh().known_mode(sub));
                 return self;
             }
             if low > pre {
@@ -111,8 +111,8 @@ impl Intersection {
         if end(sub) > pre {
             anchors.push(SubAxis { pre, size: end(sub) / pre, ..sub });
         }
-        self.embeds.extend(embeds.iter().map(|&s| self.to.mesh().mode(s)));
-        self.anchors.extend(anchors.iter().map(|&s| self.to.mesh().mode(s)));
+        self.embeds.extend(embeds.iter().map(|&s| self.to.mesh().known_mode(s)));
+        self.anchors.extend(anchors.iter().map(|&s| self.to.mesh().known_mode(s)));
         self
     }
 
@@ -174,7 +174,7 @@ impl Intersection {
         }
         if mine.is_none() {
             let mut left = index as i64;
-            for m in replicated.iter().rev().map(|&s| mesh.mode(s)) {
+            for m in replicated.iter().rev().map(|&s| mesh.known_mode(s)) {
                 set_digit(&mut c, m, left % m.extent);
                 left /= m.extent;
             }

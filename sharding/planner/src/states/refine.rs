@@ -160,7 +160,7 @@ impl Refined {
         }
         for (which, sharding) in [from, to].into_iter().enumerate() {
             for p in sharding.partial() {
-                let mut rest = Some(sharding.mesh().mode(p.sub));
+                let mut rest = Some(sharding.mesh().known_mode(p.sub));
                 while let Some(m) = rest {
                     let Some((part, above)) = until_cut(m, cuts) else { return Ok(None) };
                     put(&mut self.digits, which, part, Place::partial(p.op))?;

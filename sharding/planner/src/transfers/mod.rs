@@ -29,8 +29,8 @@ use reshard_sharding::internal::{members_along, ranks_of_both};
 impl Step {
     /// What one rank does in it: one phase, two for an all-reduce, none if it has no part in the step.
     ///
-    /// The buffer after a phase is the buffer before the next one. Requires a rank of the plan's
-    /// [`ranks`](crate::Plan::ranks).
+    /// The buffer after a phase is the buffer before the next one. A rank outside of the plan's
+    /// [`ranks`](crate::Plan::ranks) has none.
     pub fn phases(&self, rank: usize) -> Result<Phases, Error> {
         let (before, after) = (&*self.before, &*self.after);
         let mesh = before.mesh();

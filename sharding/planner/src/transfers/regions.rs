@@ -66,7 +66,7 @@ impl Intersection {
             let mesh = self.to.mesh();
             let partial = self.to.partial().iter().map(|p| p.sub);
             let others: Modes<At> =
-                self.to.replicated_axes().into_iter().chain(partial).map(|s| mesh.mode(s)).collect();
+                self.to.replicated_axes().into_iter().chain(partial).map(|s| mesh.known_mode(s)).collect();
             for_each_choice(&shares, &mut |regions, runs| {
                 let mut c = Coordinate::from_elem(0, mesh.axes().len());
                 for (dim, &i) in regions.iter().enumerate() {

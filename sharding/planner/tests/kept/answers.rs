@@ -152,7 +152,7 @@ pub(crate) fn some_sub_axes(r: &mut Random, mesh: &Mesh) -> Vec<SubAxis> {
             0 => {}
             1 => subs.push(SubAxis { axis, pre: 1, size: k }),
             2 => subs.push(SubAxis { axis, pre: k, size: n / k }),
-            _ => subs.push(mesh.whole(axis)),
+            _ => subs.push(mesh.known_whole(axis)),
         }
     }
     subs

@@ -36,7 +36,7 @@ fn asked(r: &mut Random, text: &mut String) -> Result<(), Error> {
     let _ = write!(text, " {whole:?} {given}");
     let s = Sharding::parse(&m, &whole, &given)?;
     write_sharding(text, &s);
-    let rank = m.coordinate_of_index(r.below(m.size()));
+    let rank = m.coordinate_of_index(r.below(m.size())).expect("inside the mesh");
     let rank = m.rank_at(&rank).expect("inside the mesh");
     let _ = write!(text, " | {rank}: {:?} {}", s.local_shape(rank)?.as_slice(), region(&s.region(rank)?));
     if let Ok(placements) = s.placements()

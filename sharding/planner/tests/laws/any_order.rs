@@ -8,8 +8,8 @@ use reshard_kernels::DType;
 use reshard_planner::{Level, Objective, Plan, Planner, Topology};
 use reshard_sharding::meaning::meaning;
 use reshard_sharding::{GroupPattern, Mesh, Sharding};
-use reshard_test_support::interpreter::{run, shards_of};
-use reshard_test_support::{Random, Sweep, shardings};
+use reshard_test_support::interpreter::run;
+use reshard_test_support::{Random, Sweep, shardings, shards_of};
 
 /// The numbers below `n` in a drawn order; in whole blocks, each in its own order, if `block` is less.
 fn drawn(random: &mut Random, n: usize, block: usize) -> Vec<usize> {

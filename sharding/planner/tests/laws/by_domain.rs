@@ -4,8 +4,8 @@ use reshard_kernels::DType;
 use reshard_planner::{Objective, Plan, Planner, StepOp, Topology};
 use reshard_sharding::meaning::meaning;
 use reshard_sharding::{Mesh, Sharding};
-use reshard_test_support::interpreter::{run, shards_of};
-use reshard_test_support::{Sweep, slower};
+use reshard_test_support::interpreter::run;
+use reshard_test_support::{Sweep, shards_of, slower};
 
 /// Nodes of 8 ranks.
 const NODE: usize = 8;
@@ -56,7 +56,10 @@ fn missing(plan: &Plan, node: usize) -> Vec<usize> {
             let mut at = vec![0usize];
             for dim in 0..s.shape().len() {
                 let extent = s.shape()[dim];
-                at = at.iter().flat_map(|&a| region.indices(dim).map(move |i| a * extent + i)).collect();
+                at = at
+                    .iter()
+                    .flat_map(|&a| region.indices(dim).unwrap().map(move |i| a * extent + i))
+                    .collect();
             }
             for i in at {
                 marks[i] = true;

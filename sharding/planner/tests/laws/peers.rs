@@ -108,8 +108,8 @@ fn every_pair_without_terms_receives_the_bound() {
                 let missing = mesh.ranks().zip(&have).map(|(rank, have)| {
                     let want = to.region(rank).unwrap();
                     let held = |dim: usize| {
-                        let mine: Vec<usize> = have.indices(dim).collect();
-                        want.indices(dim).filter(|i| mine.contains(i)).count()
+                        let mine: Vec<usize> = have.indices(dim).unwrap().collect();
+                        want.indices(dim).unwrap().filter(|i| mine.contains(i)).count()
                     };
                     want.numel() - held(0) * held(1)
                 });

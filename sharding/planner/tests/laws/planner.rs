@@ -19,6 +19,18 @@ fn ops(plan: &Plan) -> Vec<StepOp> {
     plan.steps().iter().map(Step::op).collect()
 }
 
+#[test]
+fn phases_of_a_rank_that_is_not_in_the_plan_are_an_error() {
+    let across: (Mesh, Mesh) = ("x=2".parse().unwrap(), "y=2:1@4".parse().unwrap());
+    let sharded = |mesh: &Mesh| Sharding::parse(mesh, &[4], "S(0)").unwrap();
+    let across = Planner::new().plan(&sharded(&across.0), &sharded(&across.1), DType::F32).unwrap();
+    for plan in [plan("x=2", &[4], "S(0)", "R"), plan("x=2", &[4], "R", "R"), across] {
+        for rank in (0..8).chain([64, usize::MAX / 2, usize::MAX]) {
+            assert_eq!(plan.phases(rank).is_ok(), plan.ranks().contains(&rank), "{plan}, rank {rank}");
+        }
+    }
+}
+
 /// 64 MiB of f32.
 const LARGE: [usize; 1] = [1 << 24];
 

@@ -10,8 +10,8 @@ use quickcheck::{Arbitrary, Gen};
 use reshard_planner::{Objective, Plan, Planner, Topology};
 use reshard_sharding::meaning::meaning;
 use reshard_sharding::{Mesh, Sharding};
-use reshard_test_support::interpreter::{bound_by_regions, run, shards_of};
-use reshard_test_support::{Random, Sweep, placements, shardings, slower};
+use reshard_test_support::interpreter::{bound_by_regions, run};
+use reshard_test_support::{Random, Sweep, placements, shardings, shards_of, slower};
 
 /// Nodes of two ranks, with the figures of `h100`: small meshes have two levels.
 fn pairs_of_ranks() -> Topology {
@@ -435,7 +435,7 @@ fn order_dependent(s: &Sharding) -> Vec<Vec<f64>> {
         .map(|rank| {
             let c = s.mesh().coordinate(rank).unwrap();
             let term = s.partial().iter().fold(0, |t, p| {
-                t * p.sub.size + p.sub.digit(c[p.sub.axis], s.mesh().axes()[p.sub.axis].size())
+                t * p.sub.size + p.sub.known_digit(c[p.sub.axis], s.mesh().axes()[p.sub.axis].size())
             });
             let value = |e: usize| {
                 let mut random = Random((e * 31 + term * 1009 + 7) as u64);

@@ -4,8 +4,8 @@ use reshard_kernels::DType;
 use reshard_planner::{Objective, Plan, Planner, Step, StepOp, Topology};
 use reshard_sharding::meaning::meaning;
 use reshard_sharding::{Mesh, Sharding};
-use reshard_test_support::interpreter::{bound_by_regions, run, shards_of};
-use reshard_test_support::{Random, placements};
+use reshard_test_support::interpreter::{bound_by_regions, run};
+use reshard_test_support::{Random, placements, shards_of};
 
 /// A sharding to come from, shards of it, and the tensor that they mean.
 struct Source<'a> {

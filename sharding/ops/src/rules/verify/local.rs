@@ -44,16 +44,17 @@ impl LocalRegion {
         self.region.local_shape().to_vec()
     }
 
-    /// The global indices of one dim, in local order.
-    pub fn indices(&self, dim: usize) -> Vec<usize> {
-        self.region.indices(dim).collect()
+    /// The global indices of one dim, in local order; an error past the last dim.
+    pub fn indices(&self, dim: usize) -> Result<Vec<usize>, reshard_sharding::Error> {
+        Ok(self.region.indices(dim)?.collect())
     }
 
     /// The row-major global index of every element held, in local order.
     pub fn elements(&self) -> Vec<usize> {
         let mut all = vec![0usize];
-        for (dim, &n) in self.whole.iter().enumerate() {
-            all = all.iter().flat_map(|&e| self.region.indices(dim).map(move |i| e * n + i)).collect();
+        for (list, &n) in self.region.dims.iter().zip(&self.whole) {
+            let held = || list.iter().flat_map(|x| x.start..x.start + x.len);
+            all = all.iter().flat_map(|&e| held().map(move |i| e * n + i)).collect();
         }
         all
     }

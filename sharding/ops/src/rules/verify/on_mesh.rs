@@ -115,6 +115,6 @@ fn term_of(s: &Sharding, rank: usize) -> usize {
     let coordinate = s.mesh().coordinate(rank).unwrap_or_default();
     s.partial().iter().fold(0, |term, p| {
         let n = s.mesh().axes()[p.sub.axis].size();
-        term * p.sub.size + p.sub.digit(coordinate[p.sub.axis], n)
+        term * p.sub.size + p.sub.known_digit(coordinate[p.sub.axis], n)
     })
 }

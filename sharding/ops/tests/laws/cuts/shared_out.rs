@@ -22,7 +22,7 @@ fn is_as_defined(mesh: &Mesh, shape: &[usize], placements: &[Placement]) -> Shar
         let dims = indices(mesh, shape, placements, rank);
         let region = s.region(rank).unwrap();
         for (dim, list) in dims.iter().enumerate() {
-            assert_eq!(&region.indices(dim).collect::<Vec<_>>(), list, "{what}, rank {rank}");
+            assert_eq!(&region.indices(dim).unwrap().collect::<Vec<_>>(), list, "{what}, rank {rank}");
             let intervals = &region.dims[dim];
             assert!(intervals.iter().all(|x| x.len > 0), "{what}, rank {rank}");
             assert!(intervals.windows(2).all(|w| w[0].start + w[0].len < w[1].start), "{what}, rank {rank}");

@@ -78,7 +78,7 @@ pub fn all() -> Vec<Example> {
         out.push(example(name, two, move |l| vec![lines(&x(l, 0), 1, f)]).data(&[Data::Real]).near());
     }
     let places = |l: &LocalView<'_>, dim: usize, v: &[f64]| -> Vec<f64> {
-        let of = l.places[0].indices(dim);
+        let of = l.places[0].indices(dim).unwrap();
         order(v).into_iter().map(|i| of[i] as f64).collect()
     };
     out.push(

@@ -70,7 +70,7 @@ pub fn all() -> Vec<Example> {
     let grouped = |l: &LocalView<'_>| {
         let (a, w, ends) = (x(l, 0), x(l, 1), x(l, 2));
         assert_eq!(a.shape()[1], w.shape()[1]);
-        let (rows, groups) = (l.places[0].indices(0), l.places[1].indices(0));
+        let (rows, groups) = (l.places[0].indices(0).unwrap(), l.places[1].indices(0).unwrap());
         vec![make(&[a.shape()[0], w.shape()[2]], |i| {
             let group = ends.iter().take_while(|&&e| e as usize <= rows[i[0]]).count();
             let held = groups.iter().position(|&g| g == group);

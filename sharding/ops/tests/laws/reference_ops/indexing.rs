@@ -27,7 +27,7 @@ pub fn different(shape: &[usize], r: &mut Random) -> Vec<f64> {
 
 fn gather(l: &LocalView<'_>, dim: usize) -> Vec<A> {
     let (a, index) = (x(l, 0), x(l, 1));
-    let held = l.places[0].indices(dim);
+    let held = l.places[0].indices(dim).unwrap();
     for d in (0..a.ndim()).filter(|&d| d != dim) {
         assert!(index.shape()[d] <= a.shape()[d], "index");
         assert!(l.places[0].whole[d] != l.places[1].whole[d] || index.shape()[d] == a.shape()[d], "index");
@@ -37,7 +37,7 @@ fn gather(l: &LocalView<'_>, dim: usize) -> Vec<A> {
 
 fn select(l: &LocalView<'_>, dim: usize) -> Vec<A> {
     let (a, index) = (x(l, 0), x(l, 1));
-    let held = l.places[0].indices(dim);
+    let held = l.places[0].indices(dim).unwrap();
     vec![make(&super::with_size(&a, dim, index.len()), |i| {
         find(&held, index[i[dim]]).map_or(0.0, |at| a[IxDyn(&with(i, dim, at))])
     })]
@@ -46,7 +46,7 @@ fn select(l: &LocalView<'_>, dim: usize) -> Vec<A> {
 /// Writes along a dim; the index has all dims, or only that one.
 pub fn scatter(l: &LocalView<'_>, dim: usize, f: fn(f64, f64) -> f64) -> Vec<A> {
     let (mut a, index, source) = (x(l, 0), x(l, 1), x(l, 2));
-    let held = l.places[0].indices(dim);
+    let held = l.places[0].indices(dim).unwrap();
     if index.ndim() == a.ndim() && index.ndim() > 1 {
         assert_eq!(index.shape(), source.shape());
     } else {
@@ -74,7 +74,7 @@ pub fn all() -> Vec<Example> {
     let add: fn(f64, f64) -> f64 = |a, v| a + v;
     let embedding = |l: &LocalView<'_>| {
         let (w, index) = (x(l, 0), x(l, 1));
-        let held = l.places[0].indices(0);
+        let held = l.places[0].indices(0).unwrap();
         let mut shape = index.shape().to_vec();
         shape.push(w.shape()[1]);
         vec![make(&shape, |i| {
@@ -85,7 +85,7 @@ pub fn all() -> Vec<Example> {
     let bag = |mean: bool| {
         move |l: &LocalView<'_>| {
             let (w, index) = (x(l, 0), x(l, 1));
-            let held = l.places[0].indices(0);
+            let held = l.places[0].indices(0).unwrap();
             let n = index.shape()[1];
             vec![make(&[index.shape()[0], w.shape()[1]], |i| {
                 let sum: f64 =
@@ -94,7 +94,7 @@ pub fn all() -> Vec<Example> {
             })]
         }
     };
-    let wanted = |l: &LocalView<'_>, dim: usize| l.wanted[0].indices(dim);
+    let wanted = |l: &LocalView<'_>, dim: usize| l.wanted[0].indices(dim).unwrap();
     vec![
         example("embedding", "6,5 6,4; 5,6 3,6", embedding).data(&[int, five]),
         example("embedding_bag", "6,5 6,6; 5,6 4,3", bag(false)).data(&[int, five]),

@@ -184,7 +184,7 @@ pub fn all() -> Vec<Example> {
     let spatial = |logits: bool, how: usize| {
         move |l: &LocalView<'_>| {
             let (a, t) = (x(l, 0), x(l, 1));
-            let held = l.places[0].indices(1);
+            let held = l.places[0].indices(1).unwrap();
             assert!(a.shape()[0] == t.shape()[0] && a.shape()[2..] == t.shape()[1..]);
             let p = if logits {
                 lines(&a, 1, |v| {

@@ -223,7 +223,8 @@ pub fn all() -> Vec<Example> {
     );
     out.push(
         example("affine_grid(size=[5,6])", "6,2,3; 4,2,3", |l| {
-            let (a, rows, columns) = (x(l, 0), l.wanted[0].indices(1), l.wanted[0].indices(2));
+            let (a, rows, columns) =
+                (x(l, 0), l.wanted[0].indices(1).unwrap(), l.wanted[0].indices(2).unwrap());
             vec![make(&[a.shape()[0], rows.len(), columns.len(), 2], |i| {
                 let at = |k: usize, n: f64| (2.0 * k as f64 + 1.0) / n - 1.0;
                 let (u, v) = (at(columns[i[2]], 6.0), at(rows[i[1]], 5.0));
@@ -234,7 +235,7 @@ pub fn all() -> Vec<Example> {
         .wants(),
     );
     out.push(example("channel_shuffle(groups=6)", "6,36,2; 2,12,2", |l| {
-        let (a, held, each) = (x(l, 0), l.places[0].indices(1), l.places[0].whole[1] / 6);
+        let (a, held, each) = (x(l, 0), l.places[0].indices(1).unwrap(), l.places[0].whole[1] / 6);
         // Sorted by place in the group first, which groups keep their order within.
         let mut order: Vec<usize> = (0..held.len()).collect();
         order.sort_by_key(|&i| (held[i] % each, held[i] / each));

@@ -64,8 +64,8 @@ fn attention(l: &LocalView<'_>, causal: bool) -> Vec<A> {
     assert!(shared > 0 || q.shape()[1] == 0, "heads");
     // Which head of keys a head of queries has, by where both lie in the whole.
     let group = l.places[0].whole[1] / l.places[1].whole[1].max(1);
-    let (heads, keys) = (l.places[0].indices(1), l.places[1].indices(1));
-    let (rows, columns) = (l.places[0].indices(2), l.places[1].indices(2));
+    let (heads, keys) = (l.places[0].indices(1).unwrap(), l.places[1].indices(1).unwrap());
+    let (rows, columns) = (l.places[0].indices(2).unwrap(), l.places[1].indices(2).unwrap());
     let mask = (l.inputs.len() > 3).then(|| x(l, 3));
     let (width, length) = (q.shape()[3], k.shape()[2]);
     // A row of queries at a time: how much of which row of keys it takes.

@@ -70,7 +70,7 @@ pub fn all() -> Vec<Example> {
     let by_channel = |dropped: fn(f64, bool) -> f64| {
         move |l: &LocalView<'_>| {
             let a = x(l, 0);
-            let (b, c) = (l.places[0].indices(0), l.places[0].indices(1));
+            let (b, c) = (l.places[0].indices(0).unwrap(), l.places[0].indices(1).unwrap());
             vec![make(a.shape(), |i| dropped(a[i], noise(b[i[0]] * 100 + c[i[1]]) < 0.5))]
         }
     };

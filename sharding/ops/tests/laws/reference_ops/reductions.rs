@@ -198,7 +198,7 @@ pub fn all() -> Vec<Example> {
     for (name, whole, sign) in [("argmax(dim=1)", "argmax", 1.0), ("argmin(dim=1)", "argmin", -1.0)] {
         out.push(
             example(name, "6,6; 4,5", move |l| {
-                let of = l.places[0].indices(1);
+                let of = l.places[0].indices(1).unwrap();
                 vec![fold(&x(l, 0), 1, |v| best(v, &of, sign))]
             })
             .data(&[Data::Distinct]),
@@ -214,7 +214,7 @@ pub fn all() -> Vec<Example> {
     for (name, sign) in [("max(dim=0)", 1.0), ("min(dim=0,keepdim=true)", -1.0)] {
         out.push(
             example(name, "6,6; 4,5", move |l| {
-                let of = l.places[0].indices(0);
+                let of = l.places[0].indices(0).unwrap();
                 let a = x(l, 0);
                 let values =
                     fold(&a, 0, |v| v.iter().map(|x| sign * x).fold(f64::NEG_INFINITY, f64::max) * sign);
@@ -296,7 +296,7 @@ pub fn all() -> Vec<Example> {
         move |l: &LocalView<'_>| {
             let (a, t) = (x(l, 0), x(l, 1));
             assert_eq!(a.shape()[0], t.len());
-            let held = l.places[0].indices(1);
+            let held = l.places[0].indices(1).unwrap();
             let p = if logits {
                 lines(&a, 1, |v| {
                     let sum = v.iter().map(|x| x.exp()).sum::<f64>().ln();

@@ -105,7 +105,7 @@ pub fn all() -> Vec<Example> {
         [("index_fill(dim=0)", 7.0), ("index_fill(dim=0,value=0)", 0.0), ("index_fill(dim=0,value=1)", 1.0)]
     {
         let fill = move |l: &LocalView<'_>| {
-            let (mut a, held) = (x(l, 0), l.places[0].indices(0));
+            let (mut a, held) = (x(l, 0), l.places[0].indices(0).unwrap());
             for at in x(l, 1).iter().filter_map(|&n| find(&held, n)) {
                 a.index_axis_mut(ndarray::Axis(0), at).fill(value);
             }

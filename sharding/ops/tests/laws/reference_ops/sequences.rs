@@ -17,7 +17,7 @@ fn numbered(f: impl Fn(usize) -> f64) -> impl Fn(&LocalView<'_>) -> Vec<A> {
 fn triangle(l: &LocalView<'_>, keep: fn(usize, usize) -> bool) -> Vec<A> {
     let list: Vec<[usize; 2]> =
         (0..3).flat_map(|i| (0..4).map(move |j| [i, j])).filter(|p| keep(p[0], p[1])).collect();
-    let (rows, columns) = (l.wanted[0].indices(0), l.wanted[0].indices(1));
+    let (rows, columns) = (l.wanted[0].indices(0).unwrap(), l.wanted[0].indices(1).unwrap());
     vec![make(&[rows.len(), columns.len()], |i| list[columns[i[1]]][rows[i[0]]] as f64)]
 }
 

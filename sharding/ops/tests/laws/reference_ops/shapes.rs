@@ -13,8 +13,9 @@ pub fn cut(a: &A, dim: usize, start: usize, end: usize) -> A {
 /// What lies at global indices of the input: an output by where each of its elements comes from.
 pub fn from(l: &LocalView<'_>, source: impl Fn(&[usize]) -> Vec<usize>) -> Vec<A> {
     let a = x(l, 0);
-    let held: Vec<Vec<usize>> = (0..a.ndim()).map(|d| l.places[0].indices(d)).collect();
-    let wanted: Vec<Vec<usize>> = (0..l.wanted[0].whole.len()).map(|d| l.wanted[0].indices(d)).collect();
+    let held: Vec<Vec<usize>> = (0..a.ndim()).map(|d| l.places[0].indices(d).unwrap()).collect();
+    let wanted: Vec<Vec<usize>> =
+        (0..l.wanted[0].whole.len()).map(|d| l.wanted[0].indices(d).unwrap()).collect();
     vec![make(&l.wanted[0].shape(), |i| {
         let global: Vec<usize> = i.iter().enumerate().map(|(d, &c)| wanted[d][c]).collect();
         let at: Vec<usize> = (source(&global).iter().zip(&held))
@@ -27,7 +28,7 @@ pub fn from(l: &LocalView<'_>, source: impl Fn(&[usize]) -> Vec<usize>) -> Vec<A
 fn triangle(l: &LocalView<'_>, keep: fn(usize, usize) -> bool) -> Vec<A> {
     let a = x(l, 0);
     let n = a.ndim();
-    let (rows, columns) = (l.places[0].indices(n - 2), l.places[0].indices(n - 1));
+    let (rows, columns) = (l.places[0].indices(n - 2).unwrap(), l.places[0].indices(n - 1).unwrap());
     vec![make(a.shape(), |i| if keep(rows[i[n - 2]], columns[i[n - 1]]) { a[i] } else { 0.0 })]
 }
 
@@ -91,7 +92,7 @@ pub fn all() -> Vec<Example> {
     };
     let diagonal = |l: &LocalView<'_>| -> A {
         let a = x(l, 0);
-        let (rows, columns) = (l.places[0].indices(0), l.places[0].indices(1));
+        let (rows, columns) = (l.places[0].indices(0).unwrap(), l.places[0].indices(1).unwrap());
         assert_eq!(rows, columns);
         make(&[rows.len()], |i| a[[i[0], i[0]]])
     };

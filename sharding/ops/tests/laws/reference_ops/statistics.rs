@@ -86,7 +86,7 @@ pub fn all() -> Vec<Example> {
     }
     out.push(
         example("kthvalue(k=2,dim=1)", "6,6; 4,5", |l| {
-            let of = l.places[0].indices(1);
+            let of = l.places[0].indices(1).unwrap();
             let order = |v: &[f64]| {
                 let mut all: Vec<usize> = (0..v.len()).collect();
                 all.sort_by(|&i, &j| v[i].total_cmp(&v[j]));
@@ -102,14 +102,14 @@ pub fn all() -> Vec<Example> {
     );
     out.push(
         example("mode", "6,6; 4,5", |l| {
-            let of = l.places[0].indices(1);
+            let of = l.places[0].indices(1).unwrap();
             vec![fold(&x(l, 0), 1, |v| mode(v, &of).0), fold(&x(l, 0), 1, |v| mode(v, &of).1)]
         })
         .data(&[Data::Index { below: 3 }]),
     );
     out.push(
         example("histc(bins=6)", "6,5; 2,3", |l| {
-            let (a, held) = (x(l, 0), l.wanted[0].indices(0));
+            let (a, held) = (x(l, 0), l.wanted[0].indices(0).unwrap());
             vec![make(&[held.len()], |i| a.iter().filter(|&&v| bin(v) == held[i[0]]).count() as f64)]
         })
         .wants(),
@@ -120,10 +120,10 @@ pub fn all() -> Vec<Example> {
         vec![counts, make(&[7], |i| 3.0 * i[0] as f64 - 9.0)]
     }));
     let chosen = |l: &LocalView<'_>| {
-        let (a, rows) = (x(l, 0), l.places[0].indices(0));
+        let (a, rows) = (x(l, 0), l.places[0].indices(0).unwrap());
         assert!(a.shape()[1] > 0);
         let total = |i: usize| (0..a.shape()[1]).map(|j| a[[i, j]]).sum::<f64>();
-        let held = l.places[0].indices(1);
+        let held = l.places[0].indices(1).unwrap();
         vec![make(&[a.shape()[0], 2], |i| {
             let below = super::noise(2 * rows[i[0]] + i[1]) * total(i[0]);
             let sums = (0..held.len()).scan(0.0, |s, j| {

@@ -58,8 +58,8 @@ fn transposed(l: &LocalView<'_>, stride: usize, groups: usize) -> Vec<A> {
     let (a, w) = (x(l, 0), x(l, 1));
     let each_out = w.shape()[1];
     // Which groups the channels here belong to.
-    let (channels, each) = (l.places[0].indices(1), l.places[0].whole[1] / groups);
-    assert_eq!(channels, l.places[1].indices(0), "channels");
+    let (channels, each) = (l.places[0].indices(1).unwrap(), l.places[0].whole[1] / groups);
+    assert_eq!(channels, l.places[1].indices(0).unwrap(), "channels");
     let mut here: Vec<usize> = channels.iter().map(|c| c / each.max(1)).collect();
     here.dedup();
     // A rank without input channels has terms of all groups.

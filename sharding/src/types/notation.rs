@@ -1,0 +1,248 @@
+//! One text for every type.
+//!
+//! ```text
+//! S(0),I                                  axis by axis: a placement has its dual, I is R|R
+//! R|S(0),S(1)                             any other pair: the value | the gradient
+//! S(0)|-,R|-                              no gradient
+//! [{dp},{}] unreduced={tp} reduced={cp}   by tensor: P along tp, R (with the gradient P) along cp, I along what is not named
+//! PartitionSpec('dp', reduced={'cp'})     JAX's, likewise
+//! (S(0),R order={tp,dp})|([{dp},{tp}])    any two shardings, (..)|- for one without a gradient
+//! ```
+//!
+//! It is printed axis by axis where both are placements in the order of the axes, by tensor where that holds both, else as
+//! two shardings. A text that is none of these is a sharding's, whose gradient is the dual.
+
+use core::fmt;
+
+use crate::notation::cursor::Cursor;
+use crate::notation::{Reading, read_sharding};
+use crate::placement::{Placement, Placements};
+use crate::sharding::PartialAxis;
+use crate::{CutRegistry, Error, Mesh, ReduceOp, Sharding, SubAxis, Type};
+
+/// The gradient of what has none.
+const NONE: &str = "-";
+/// What stands between a value and its gradient.
+const BAR: char = '|';
+
+impl Type {
+    /// The type that a text means on this mesh and shape.
+    ///
+    /// ```
+    /// use reshard_sharding::{Mesh, Type};
+    /// let mesh: Mesh = "dp=2,tp=4,cp=2".parse()?;
+    /// let by_axis = Type::parse(&mesh, &[8, 16], "S(0),P,R")?;
+    /// assert_eq!(by_axis, Type::parse(&mesh, &[8, 16], "[{dp},{}] unreduced={tp} reduced={cp}")?);
+    /// assert_eq!(by_axis, Type::parse(&mesh, &[8, 16], "P('dp', unreduced={'tp'}, reduced={'cp'})")?);
+    /// // What is not named by tensor is I, as in JAX.
+    /// assert_eq!(Type::parse(&mesh, &[8, 16], "[{dp},{}]")?.to_string(), "S(0),I,I");
+    /// assert_eq!(Type::parse(&mesh, &[8, 16], "S(0)|-,R|-,R|-")?.gradient, None);
+    /// # Ok::<(), reshard_sharding::Error>(())
+    /// ```
+    ///
+    /// Fails as [`Sharding::parse`], and with `no_gradient` where a gradient is meant to be the dual of what has none.
+    pub fn parse(mesh: &Mesh, shape: &[usize], text: &str) -> Result<Type, Error> {
+        if let Some((value, gradient)) = two_shardings(text) {
+            let value = Sharding::parse(mesh, shape, value)?;
+            let gradient = match gradient {
+                None => None,
+                Some(text) => Some(Sharding::parse(mesh, shape, text)?),
+            };
+            return Ok(Type { value, gradient });
+        }
+        let words = outside_brackets(text, ',');
+        if words.iter().any(|word| *word == "I" || outside_brackets(word, BAR).len() > 1) {
+            return axis_by_axis(mesh, shape, text, &words);
+        }
+        match read_sharding(&CutRegistry::new(), mesh, shape, text)? {
+            Reading::ByDim { value, reduced } => Type::invariant(value, &reduced),
+            Reading::ByAxis(value) => Type::natural(value),
+        }
+    }
+
+    /// The type of which only some axes are reduced, `R|P`; the others that replicate are `R|R`.
+    fn invariant(value: Sharding, reduced: &[SubAxis]) -> Result<Type, Error> {
+        // Refuses what has no dual.
+        value.dual()?;
+        let terms = reduced.iter().map(|&sub| PartialAxis { sub, op: ReduceOp::Sum });
+        let gradient = Some(value.with_partial(terms)?);
+        Ok(Type { value, gradient })
+    }
+
+    /// The type by tensor, `[{dp},{}] unreduced={tp} reduced={cp}`, or why this notation cannot hold it.
+    ///
+    /// Fails with `not_expressible` where the gradient is cut otherwise than the value or is missing, with `no_gradient` for
+    /// terms of anything but sums, and as [`Sharding::by_tensor`].
+    pub fn by_tensor(&self) -> Result<String, Error> {
+        let reduced = self.reduced_axes("by tensor")?;
+        let mut text = self.value.by_tensor()?;
+        if !reduced.is_empty() {
+            let names: Vec<String> = reduced.iter().map(|s| s.printed(self.value.mesh().axes())).collect();
+            text = format!("{text} reduced={{{}}}", names.join(","));
+        }
+        Ok(text)
+    }
+
+    /// The type as a JAX `PartitionSpec`, `PartitionSpec('dp', None, unreduced={'tp'}, reduced={'cp'})`, or why that notation
+    /// cannot hold it.
+    ///
+    /// Fails as [`Type::by_tensor`] and [`Sharding::partition_spec`].
+    pub fn partition_spec(&self) -> Result<String, Error> {
+        self.value.spec_with(&self.reduced_axes("PartitionSpec")?)
+    }
+
+    /// The axes along which the value is replicated and the gradient holds terms, if cuts and the rest are the same.
+    fn reduced_axes(&self, notation: &'static str) -> Result<Vec<SubAxis>, Error> {
+        let refuse = |reason: String| Err(Error::NotExpressible { notation, reason });
+        let Some(gradient) = &self.gradient else {
+            return refuse(format!("{self} has no gradient"));
+        };
+        self.value.dual()?;
+        if gradient.reduced() != self.value.reduced() {
+            return refuse(format!("in {self}, value and gradient are cut otherwise"));
+        }
+        let reduced: Vec<SubAxis> = gradient.partial().iter().map(|p| p.sub).collect();
+        if gradient.partial().iter().any(|p| p.op != ReduceOp::Sum) || self.overlaps_terms(&reduced) {
+            return refuse(format!("in {self}, value and gradient are both terms, or terms of no sum"));
+        }
+        Ok(reduced)
+    }
+
+    /// Whether the value holds terms along one of these.
+    fn overlaps_terms(&self, reduced: &[SubAxis]) -> bool {
+        let overlap =
+            |a: SubAxis, b: SubAxis| a.axis == b.axis && a.pre < b.pre * b.size && b.pre < a.pre * a.size;
+        self.value.partial().iter().any(|p| reduced.iter().any(|&s| overlap(p.sub, s)))
+    }
+
+    /// The words of the axes, if value and gradient are placements in the order of the axes.
+    fn words(&self) -> Option<String> {
+        let value = self.value.placements().ok()?;
+        let gradient = match &self.gradient {
+            None => None,
+            Some(gradient) if gradient.mesh() == self.value.mesh() => Some(gradient.placements().ok()?),
+            Some(_) => return None,
+        };
+        let words = value.iter().enumerate().map(|(axis, v)| match gradient.as_ref().map(|g| &g[axis]) {
+            None => format!("{v}{BAR}{NONE}"),
+            Some(g) if dual(v).as_ref() == Some(g) => v.to_string(),
+            Some(Placement::Replicate) if *v == Placement::Replicate => "I".to_owned(),
+            Some(g) => format!("{v}{BAR}{g}"),
+        });
+        Some(words.collect::<Vec<_>>().join(","))
+    }
+}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(words) = self.words() {
+            return f.write_str(&words);
+        }
+        let gradient = match &self.gradient {
+            None => NONE.to_owned(),
+            Some(gradient) => format!("({gradient})"),
+        };
+        write!(f, "({}){BAR}{gradient}", self.value)
+    }
+}
+
+/// The dual of a placement.
+fn dual(p: &Placement) -> Option<Placement> {
+    match p {
+        Placement::Replicate => Some(Placement::Partial(ReduceOp::Sum)),
+        Placement::Partial(ReduceOp::Sum) => Some(Placement::Replicate),
+        Placement::Partial(_) => None,
+        Placement::Shard { .. }
+        | Placement::StridedShard { .. }
+        | Placement::Ragged { .. }
+        | Placement::Cut { .. } => Some(p.clone()),
+    }
+}
+
+/// The texts of `(value)|(gradient)` or `(value)|-`.
+fn two_shardings(text: &str) -> Option<(&str, Option<&str>)> {
+    let text = text.trim();
+    let end = closing(text)?;
+    let rest = text[end + 1..].trim_start().strip_prefix(BAR)?.trim_start();
+    let value = &text[1..end];
+    if rest == NONE {
+        return Some((value, None));
+    }
+    let last = closing(rest)?;
+    (last + 1 == rest.len()).then_some((value, Some(&rest[1..last])))
+}
+
+/// Where the bracket with which a text begins is closed.
+fn closing(text: &str) -> Option<usize> {
+    let mut depth = 0usize;
+    if !text.starts_with('(') {
+        return None;
+    }
+    text.char_indices().find_map(|(i, c)| {
+        match c {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ => {}
+        }
+        (depth == 0).then_some(i)
+    })
+}
+
+/// The parts of a text between separators that stand outside of brackets.
+fn outside_brackets(text: &str, separator: char) -> Vec<&str> {
+    let (mut parts, mut depth, mut start) = (Vec::new(), 0usize, 0);
+    for (i, c) in text.char_indices() {
+        match c {
+            '(' | '[' | '{' => depth += 1,
+            ')' | ']' | '}' => depth = depth.saturating_sub(1),
+            c if c == separator && depth == 0 => {
+                parts.push(text[start..i].trim());
+                start = i + c.len_utf8();
+            }
+            _ => {}
+        }
+    }
+    parts.push(text[start..].trim());
+    parts
+}
+
+/// Reads words of axes: `v`, `I` or `v|g`.
+fn axis_by_axis(mesh: &Mesh, shape: &[usize], text: &str, words: &[&str]) -> Result<Type, Error> {
+    let r = Cursor::new("type", text);
+    // Words are parts of the text.
+    let expected = |word: &str, what: &str| r.error_at(word.as_ptr() as usize - text.as_ptr() as usize, what);
+    let (mut values, mut gradients): (Vec<String>, Vec<Option<String>>) = (Vec::new(), Vec::new());
+    for &word in words {
+        let (value, gradient) = match outside_brackets(word, BAR)[..] {
+            ["I"] => ("R".to_owned(), Some("R".to_owned())),
+            [value] if !value.is_empty() => {
+                let own = Placements::of_dims(shape.len(), value)?;
+                let [own] = &own[..] else { return Err(expected(word, "one placement for each axis")) };
+                let Some(dual) = dual(own) else {
+                    return Err(Error::NoGradient {
+                        reason: format!(
+                            "{own} has no dual, so say what the gradient is, as in {own}|R, or {own}|{NONE} for none"
+                        ),
+                    });
+                };
+                (value.to_owned(), Some(dual.to_string()))
+            }
+            [value, NONE] if !value.is_empty() => (value.to_owned(), None),
+            [value, gradient] if !value.is_empty() && !gradient.is_empty() => {
+                (value.to_owned(), Some(gradient.to_owned()))
+            }
+            [] | [..] => return Err(expected(word, "a placement, I, or a value | its gradient, as R|S(0)")),
+        };
+        values.push(value);
+        gradients.push(gradient);
+    }
+    let value = Sharding::parse(mesh, shape, &values.join(","))?;
+    if gradients.iter().all(Option::is_none) {
+        return Ok(Type { value, gradient: None });
+    }
+    let Some(gradients) = gradients.into_iter().collect::<Option<Vec<String>>>() else {
+        return Err(expected(text, "a gradient along every axis, or |- for none along all"));
+    };
+    let gradient = Some(Sharding::parse(mesh, shape, &gradients.join(","))?);
+    Ok(Type { value, gradient })
+}
