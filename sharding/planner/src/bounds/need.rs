@@ -115,15 +115,15 @@ impl Readers {
     }
 }
 
-/// How many domains of a level and up the ranks of one reader depend on, for each domain that the reader is.
+/// How many domains of a level and up a rank of one reader depends on at least.
 ///
 /// A rank depends on every value of a digit that is gathered or partial, and of one that moves away from a position that
-/// nobody takes over. What a reader of many domains depends on is shared by them.
+/// nobody takes over. What a reader of many ranks depends on is shared by them.
 pub(crate) fn depends_on(digits: &[Weight], s: &[Code], t: &[Code], min_level: usize) -> u64 {
     let (mut on, mut shared_by) = (1u64, 1u64);
-    for d in (0..s.len()).filter(|&d| digits[d].level >= min_level && s[d] != t[d]) {
+    for d in (0..s.len()).filter(|&d| s[d] != t[d]) {
         let every = s[d] != REPLICATED && (s[d] >= NOWHERE || !t.contains(&s[d]));
-        on *= if every { digits[d].radix } else { 1 };
+        on *= if every && digits[d].level >= min_level { digits[d].radix } else { 1 };
         shared_by *= if t[d] == PARTIAL || t[d] == PARTIAL_LATER { digits[d].radix } else { 1 };
     }
     on.div_ceil(shared_by)

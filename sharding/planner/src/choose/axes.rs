@@ -26,6 +26,8 @@ use crate::choose::ways::with_sent;
 use crate::choose::{admits, key};
 use crate::hash::WordMap;
 use crate::model::totals::{Cost, Key, add};
+use crate::objective::Objective;
+use crate::op::StepOp;
 use crate::plan::Plan;
 use crate::question::Question;
 use crate::step::Step;
@@ -34,6 +36,12 @@ use reshard_sharding::{Placement, Sharding};
 /// The most axes of which all sets are tried, and the most nodes.
 const AXES: usize = 8;
 const NODES: u64 = 1 << 20;
+
+/// How far from its bound a plan is that is worth to look for a better one, and the most axes, dims and ranks for which that
+/// is soon done.
+const FAR: f64 = 1.1;
+const FEW: usize = 2;
+const FEW_RANKS: usize = 64;
 
 /// The work of a reduction, beside what a move of regions takes.
 const REDUCTION: u64 = 200;
@@ -50,6 +58,8 @@ struct Node {
     steps: usize,
     parent: Option<(Word, Step)>,
     done: bool,
+    /// Whether an all-reduce led here.
+    all_reduced: bool,
 }
 
 struct Graph<'q, 'a> {
@@ -61,6 +71,34 @@ struct Graph<'q, 'a> {
     /// What must be beaten.
     known: Option<Key>,
     work: u64,
+}
+
+/// Whether there may be a better plan here: of regions where only some groups may be used, and where all may be, what is known
+/// is far from the bound and the axes are few.
+pub(super) fn may_help(q: &Question<'_>, best: Option<&Plan>, by_regions: bool) -> bool {
+    if q.options.groups.is_some() {
+        return best.is_none() || by_regions;
+    }
+    let far = |plan: &Plan| match q.options.objective {
+        Objective::Time => plan.cost_us() > FAR * plan.lower_bound_us,
+        Objective::Bytes => {
+            plan.lower_bound_bytes.is_none_or(|b| plan.received_bytes as f64 > FAR * b as f64)
+        }
+        Objective::Peak => false,
+    };
+    (by_regions || owes_uneven(q)) && are_few(q) && best.is_some_and(far)
+}
+
+/// Whether replicas become terms that could share the work if they divided a dim, which digits do not see.
+pub(super) fn owes_uneven(q: &Question<'_>) -> bool {
+    let divides = |n: usize| q.from.shape().iter().any(|len| len.is_multiple_of(n));
+    are_few(q) && q.to.partial().iter().any(|p| !divides(p.sub.size))
+}
+
+fn are_few(q: &Question<'_>) -> bool {
+    let mesh = q.from.mesh();
+    let axes = mesh.axes().iter().filter(|a| a.size() > 1).count();
+    q.on_one_mesh() && mesh.size() <= FEW_RANKS && axes <= FEW && q.from.shape().len() <= FEW
 }
 
 /// The best of these plans if it beats `known`, without its bounds, and what it took.
@@ -86,7 +124,14 @@ pub(super) fn best_plan(q: &Question<'_>, known: Option<&Plan>) -> Result<(Optio
         return none();
     }
     let known_key = known.map(|plan| key(q.options, plan));
-    let first = Node { sharding: q.from.clone(), cost: [0, 0], steps: 0, parent: None, done: false };
+    let first = Node {
+        sharding: q.from.clone(),
+        cost: [0, 0],
+        steps: 0,
+        parent: None,
+        done: false,
+        all_reduced: false,
+    };
     let mut graph = Graph {
         q,
         choices,
@@ -201,6 +246,13 @@ impl Graph<'_, '_> {
         if !options.admits_peak(step.peak_bytes) || (talks && !options.admits_group(&step.group)) {
             return Ok(());
         }
+        // Where every group may be used, nothing is reduced after an all-reduce.
+        let all_reduces = step.op() == StepOp::AllReduce;
+        let done = self.nodes.get(&from).is_some_and(|node| node.all_reduced);
+        let reduces = at.partial().iter().any(|p| !to.partial().contains(p));
+        if options.groups.is_none() && done && reduces {
+            return Ok(());
+        }
         let cost = Cost::new(step.cost_us, step.received_bytes, step.peak_bytes);
         let total = add(options.objective, reached, &cost);
         let (least, fewest) =
@@ -209,7 +261,9 @@ impl Graph<'_, '_> {
             return Ok(());
         }
         let parent = Some((from, step));
-        self.nodes.insert(word, Node { sharding: to, cost: total, steps: steps + 1, parent, done: false });
+        let all_reduced = done || all_reduces;
+        let node = Node { sharding: to, cost: total, steps: steps + 1, parent, done: false, all_reduced };
+        self.nodes.insert(word, node);
         self.queue.push(Reverse((total, steps + 1, word)));
         Ok(())
     }

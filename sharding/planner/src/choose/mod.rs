@@ -51,7 +51,8 @@ pub(crate) fn plan(q: &Question<'_>, limit: u64, mut watch: Option<&mut Watch>) 
             best = Some(plan);
         }
     }
-    if q.options.groups.is_some() && (best.is_none() || ends.is_none() || uneven || q.reduces_in_order()) {
+    let by_regions = ends.is_none() || uneven || q.reduces_in_order();
+    if axes::may_help(q, best.as_ref(), by_regions) {
         let (found, more) = axes::best_plan(q, best.as_ref())?;
         effort = effort.and(more);
         if let Some(mut plan) = found {

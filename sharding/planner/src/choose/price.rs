@@ -9,6 +9,7 @@ use crate::budget::Effort;
 use crate::candidates::Origin;
 use crate::candidates::states::{Searched, may_search, routes, searched};
 use crate::choose;
+use crate::choose::axes;
 use crate::choose::{needs_uneven, routes};
 use crate::model::totals::{Cost, Totals};
 use crate::objective::Objective;
@@ -53,7 +54,7 @@ fn price_of_digits(q: &Question<'_>, ask: Ask) -> Result<Option<(Price, Effort)>
         return Ok(None);
     }
     let Some(ends) = q.ends().filter(|_| !q.is_trivial()) else { return Ok(None) };
-    if needs_uneven(q, ends.lacks_spares()) {
+    if needs_uneven(q, ends.lacks_spares()) || axes::owes_uneven(q) {
         return Ok(None);
     }
     if !may_search(q, &ends)

@@ -13,6 +13,9 @@
 //! **Of one reader**, over its ranks: `wanted(c) - held(c)` elements come from beyond it, or all that it wants, where the
 //! source has terms that other readers hold.
 //!
+//! **Domains**: a rank depends on every region that its own meets, in every dim, and on every term of it; ranks of one reader
+//! share that.
+//!
 //! **Of one element**, over all ranks: the words of `bounds::need`, of its terms that domains hold apart. `sum_c held(c)` counts an
 //! element once for each reader that holds terms of it.
 
@@ -53,10 +56,10 @@ pub(crate) fn needs(
         let outer = axes.iter().enumerate().map(|(axis, a)| {
             let (size, far) = (mesh.axes()[axis].size(), a.0 >= level);
             let owed = to.partial().iter().any(|p| p.sub.axis == axis);
-            Axis { size, far, outer: far && !owed }
+            Axis { size, far, owed, outer: far && !owed }
         });
         let seen = Readers { from, to, axes: outer.collect() };
-        needs.push(Need::bytes(seen.need(&meetings, &lengths) * item as f64));
+        needs.push(seen.need(&meetings, &lengths, item));
     }
     Ok(needs)
 }
@@ -90,6 +93,8 @@ struct Axis {
     size: usize,
     /// Whether its ranks are in different domains.
     far: bool,
+    /// Whether the target is partial over it.
+    owed: bool,
     /// Whether it tells readers apart.
     outer: bool,
 }
@@ -101,8 +106,8 @@ struct Readers<'a> {
 }
 
 impl Readers<'_> {
-    /// Elements that the worst rank of a reader cannot do without from beyond it.
-    fn need(&self, meetings: &[Vec<Vec<(usize, usize)>>], lengths: &[Vec<u64>]) -> f64 {
+    /// What the worst rank of a reader cannot do without from beyond it, and of how many domains.
+    fn need(&self, meetings: &[Vec<Vec<(usize, usize)>>], lengths: &[Vec<u64>], item: u64) -> Need {
         let (source, target) = (Grid::new(self.from), Grid::new(self.to));
         let tables: SmallVec<[Table; 4]> = (0..source.dims.len())
             .map(|dim| {
@@ -145,8 +150,19 @@ impl Readers<'_> {
         let outer = self.axes.iter().filter(|a| a.outer).map(|a| a.size).product::<usize>();
         let ranks = self.axes.iter().map(|a| a.size).product::<usize>() as f64;
         let of_reader = worst as f64 * outer as f64 / ranks;
+        // Dims are independent: some rank has the greatest number in each. Ranks of one reader share what it depends on.
+        let heard = tables.iter().map(|t| t.heard).fold(1u64, u64::saturating_mul);
+        let product = |of: &dyn Fn(&Axis) -> bool| -> u64 {
+            self.axes.iter().filter(|a| of(a)).map(|a| a.size as u64).product()
+        };
+        let (domain_size, sharing) = (product(&|a| !a.far), product(&|a| a.owed));
+        let need = |elements: f64| Need {
+            bytes: elements * item as f64,
+            domains: heard.saturating_mul(q as u64).div_ceil(sharing).max(1 + u64::from(elements > 0.0)),
+            domain_size,
+        };
         if self.from.numel() == 0 || !self.from.is_partial() {
-            return of_reader;
+            return need(of_reader);
         }
         // How many readers want an element, and how many of these hold it, if any does: at least and at most.
         let (mut m, mut least, mut most) = (1.0f64, 1.0f64, 1.0f64);
@@ -179,7 +195,7 @@ impl Readers<'_> {
         let apart = self.from.partial().iter().any(is_apart);
         let readers = element::Readers { terms: q, kept: k, all: m, holding: most, apart };
         let words = met * readers.words(true) + (numel - met) * readers.words(false);
-        of_reader.max(words / ranks)
+        need(of_reader.max(words / ranks))
     }
 
     /// The modes that tell readers apart, each with the number of regions from one value of it to the next, and with how many
@@ -206,6 +222,8 @@ struct Table {
     wanted: Vec<u64>,
     /// By number of the target, what is shared with each number of the source, ascending.
     shared: Vec<Vec<(usize, u64)>>,
+    /// The most numbers of the source that one region of the target meets.
+    heard: u64,
 }
 
 impl Table {
@@ -216,7 +234,12 @@ impl Table {
         };
         let targets = count(&modes[1]);
         let (mut wanted, mut shared) = (vec![0; targets], vec![Vec::new(); targets]);
+        let mut heard = 0;
         for (j, met) in met.iter().enumerate() {
+            let mut mine: Vec<usize> = met.iter().map(|&(i, _)| number(&modes[0], i)).collect();
+            mine.sort_unstable();
+            mine.dedup();
+            heard = heard.max(mine.len() as u64);
             let reader = number(&modes[1], j);
             wanted[reader] += lengths[j];
             shared[reader].extend(met.iter().map(|&(i, numel)| (number(&modes[0], i), numel as u64)));
@@ -229,7 +252,7 @@ impl Table {
                 same
             });
         }
-        Table { modes, wanted, shared }
+        Table { modes, wanted, shared, heard }
     }
 
     /// What is shared by a number of the source and one of the target.
@@ -278,7 +301,9 @@ mod tests {
             let c = mesh.coordinate(rank).unwrap();
             let digit = |p: &PartialAxis| p.sub.known_digit(c[p.sub.axis], mesh.axes()[p.sub.axis].size());
             let term: Vec<usize> = from.partial().iter().map(digit).collect();
-            elements(to, rank).into_iter().for_each(|e| drop(readers[e].insert(key(rank))));
+            for e in elements(to, rank) {
+                readers[e].insert(key(rank));
+            }
             for e in elements(from, rank) {
                 terms[e].entry(term.clone()).or_default().insert([key(rank), rank / domain]);
             }
