@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 use reshard_checkpoint::read_text;
-use reshard_planner::{Planner, Topology};
+use reshard_planner::{Budget, Planner, Topology};
 use serde::Deserialize;
 
 use super::error::CliError;
@@ -27,6 +27,24 @@ pub(crate) struct ObjectiveArg {
     /// What to minimise first: time, bytes or peak [default: time]
     #[arg(long)]
     objective: Option<String>,
+}
+
+/// `--budget`.
+#[derive(Clone, Debug, Default, Args, Deserialize)]
+#[group(skip)]
+#[serde(transparent)]
+pub(crate) struct BudgetArg {
+    /// How much a search looks at before the best found so far is the answer, in units of about ten nanoseconds, or none for no limit
+    /// [default: 1500000 for a plan, five times that for an op]
+    #[arg(long)]
+    budget: Option<String>,
+}
+
+impl BudgetArg {
+    /// What was given, if anything was.
+    pub(crate) fn given(&self) -> Result<Option<Budget>, CliError> {
+        Ok(self.budget.as_deref().map(str::parse).transpose()?)
+    }
 }
 
 /// The planner of both, each with its default.

@@ -13,7 +13,7 @@ use super::arguments::MeshArg;
 use super::arguments::ShapeArg;
 use super::console::Console;
 use super::error::CliError;
-use super::network::{self, ObjectiveArg, TopologyArg};
+use super::network::{self, BudgetArg, ObjectiveArg, TopologyArg};
 use super::{batch, element, required};
 
 /// Arguments of `reshard plan`.
@@ -31,7 +31,7 @@ pub(crate) struct PlanArgs {
 
 /// One question, from flags or from a line.
 #[derive(Debug, Args, Deserialize)]
-#[group(args = ["mesh", "shape", "dtype", "from", "to", "topology", "objective", "max_peak_bytes", "to_mesh", "groups", "explain", "types"])]
+#[group(args = ["mesh", "shape", "dtype", "from", "to", "topology", "objective", "max_peak_bytes", "to_mesh", "groups", "budget", "explain", "types"])]
 #[serde(deny_unknown_fields)]
 struct Request {
     #[command(flatten)]
@@ -60,6 +60,9 @@ struct Request {
     /// Use only these groups: `axes` (each axis alone), axes like `dp,tp`, or ranks like `4:1` or `{{0,1,3},{2,4,5}}`; several with `;`
     #[arg(long)]
     groups: Option<String>,
+    #[command(flatten)]
+    #[serde(default)]
+    budget: BudgetArg,
     /// Say which candidates were looked at and why the plan won, and set it beside what a greedy planner does axis by axis
     #[arg(long)]
     #[serde(default)]
@@ -81,6 +84,9 @@ struct Answer {
     peak_bytes: u64,
     max_shard_bytes: u64,
     groups: Vec<String>,
+    /// Only where the budget ran out: the plan is the best of what was looked at.
+    #[serde(skip_serializing_if = "core::ops::Not::not")]
+    exhausted: bool,
     /// Only with `--groups`: what one more group would have saved.
     #[serde(skip_serializing_if = "Option::is_none")]
     savings: Option<Vec<Saving>>,
@@ -252,6 +258,9 @@ fn plan(request: &Request) -> Result<Answered, CliError> {
     let (from, to) = (required("from", request.from.as_deref())?, required("to", request.to.as_deref())?);
     let dtype = element::dtype(request.dtype.as_deref())?;
     let mut planner = network::planner(&request.topology, &request.objective)?;
+    if let Some(budget) = request.budget.given()? {
+        planner = planner.budget(budget);
+    }
     if let Some(bytes) = request.max_peak_bytes {
         planner = planner.max_peak_bytes(bytes);
     }
@@ -321,6 +330,7 @@ impl Answer {
             peak_bytes: plan.peak_bytes(),
             max_shard_bytes: plan.max_shard_bytes(),
             groups: plan.groups().into_iter().map(ToString::to_string).collect(),
+            exhausted: plan.is_exhausted(),
             savings: savings.as_ref().map(|savings| {
                 let saving = |(group, saved_us): &(GroupPattern, f64)| Saving {
                     group: group.to_string(),

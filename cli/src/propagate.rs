@@ -18,7 +18,7 @@ use super::arguments::ShapesArg;
 use super::console::Console;
 use super::error::CliError;
 use super::listed::Listed;
-use super::network::{self, ObjectiveArg, TopologyArg};
+use super::network::{self, BudgetArg, ObjectiveArg, TopologyArg};
 use super::plan::StepAnswer;
 use super::rule::{StrategyAnswer, marked};
 use super::{batch, element, ops, required};
@@ -52,7 +52,7 @@ pub(crate) struct PropagateArgs {
 
 /// One question, from flags or from a line.
 #[derive(Debug, Args, Deserialize)]
-#[group(args = ["mesh", "op", "shapes", "inputs", "dtype", "topology", "objective", "out", "prefer", "penalty_us", "out_shapes", "explicit", "advise"])]
+#[group(args = ["mesh", "op", "shapes", "inputs", "dtype", "topology", "objective", "out", "prefer", "penalty_us", "out_shapes", "explicit", "budget", "advise"])]
 #[serde(deny_unknown_fields)]
 struct Request {
     #[command(flatten)]
@@ -88,6 +88,9 @@ struct Request {
     #[arg(long)]
     #[serde(default)]
     explicit: bool,
+    #[command(flatten)]
+    #[serde(default)]
+    budget: BudgetArg,
     /// How many runners-up to print [default: 3]; in JSON, every option then has its strategies and moves
     #[arg(long)]
     advise: Option<usize>,
@@ -116,6 +119,9 @@ struct OptionAnswer {
     cost_us: f64,
     /// How many steps communicate.
     steps: usize,
+    /// Only where a budget ran out: it is the best of what was looked at.
+    #[serde(skip_serializing_if = "core::ops::Not::not")]
+    exhausted: bool,
     /// Only with `advise`: the strategy of every axis; none of a view.
     #[serde(skip_serializing_if = "Option::is_none")]
     strategies: Option<Vec<AxisStrategy>>,
@@ -206,8 +212,13 @@ fn propagate(table: &Table, request: &Request, runners_up: usize) -> Result<Aske
         inputs.push(Operand::new(dtype, sharding));
     }
     let constraints = constraints(request, &mesh, &op)?;
-    let planner = network::planner(&request.topology, &request.objective)?;
-    let propagator = Propagator::new().with_planner(planner);
+    let mut planner = network::planner(&request.topology, &request.objective)?;
+    let mut propagator = Propagator::new();
+    if let Some(budget) = request.budget.given()? {
+        planner = planner.budget(budget);
+        propagator = propagator.with_budget(budget);
+    }
+    let propagator = propagator.with_planner(planner);
     let choices = if request.explicit {
         let asked_more = [
             ("advise", runners_up > 0),
@@ -334,6 +345,7 @@ impl OptionAnswer {
             out: texts(&choice.outputs),
             cost_us: choice.cost_us,
             steps: choice.communicating_steps(),
+            exhausted: choice.is_exhausted(),
             strategies: explained.then(strategies),
             moves: explained.then(moves),
         }
@@ -376,6 +388,11 @@ impl Asked {
         let mut text = format!("{} of {of}\n", self.op.name());
         let Some((best, others)) = self.choices.split_first() else { return text };
         self.write(&mut text, best);
+        if best.is_exhausted() {
+            text.push_str(
+                "a budget ran out: this is the best of what was looked at (--budget none looks at all)\n",
+            );
+        }
         if !others.is_empty() {
             text.push_str("runners-up\n");
         }

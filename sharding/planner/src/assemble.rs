@@ -1,17 +1,24 @@
 //! Plans of steps that are known: what they hold at most, what one rank receives in all of them, and what no plan can do
 //! without.
 
-use smallvec::SmallVec;
+use std::sync::Arc;
+
+use reshard_layout::{At, Mode};
 
 use crate::Error;
+use crate::budget::Effort;
 use crate::model::Need;
+use crate::objective::Objective;
 use crate::plan::Plan;
 use crate::question::COUNTED;
 use crate::question::Question;
 use crate::regions::intersection::Intersection;
+use crate::regions::need::{Needs, needs};
+use crate::regions::tally::{Tally, local_numels};
 use crate::states::ends::Ends;
-use crate::states::system::codes;
+use crate::states::system::{codes, is_local};
 use crate::step::{Action, Moves, Step};
+use reshard_sharding::internal::{chunk, digit};
 
 /// The plan of these steps, with its bounds. What one rank receives in all of them is counted rank by rank, unless the
 /// caller knows it.
@@ -21,6 +28,17 @@ pub(crate) fn assemble(
     ends: Option<&Ends>,
     received: Option<u64>,
 ) -> Result<Plan, Error> {
+    let mut plan = assemble_unbounded(q, steps, received)?;
+    plan.bound(q, ends)?;
+    Ok(plan)
+}
+
+/// The same without its bounds.
+pub(crate) fn assemble_unbounded(
+    q: &Question<'_>,
+    steps: Vec<Step>,
+    received: Option<u64>,
+) -> Result<Plan, Error> {
     let [from, to] = q.shared().clone();
     let mut shards = from.max_local_numel().max(to.max_local_numel());
     let mut peak = shards as u64 * q.item;
@@ -28,7 +46,6 @@ pub(crate) fn assemble(
         peak = peak.max(s.peak_bytes);
         shards = shards.max(s.after.max_local_numel());
     }
-    let (lower_bound_bytes, lower_bound_us) = lower_bounds(q, ends)?;
     let mut plan = Plan {
         from,
         to,
@@ -36,8 +53,9 @@ pub(crate) fn assemble(
         dtype: q.dtype,
         received_bytes: received.unwrap_or_else(|| steps.iter().map(|s| s.received_bytes).sum()),
         steps,
-        lower_bound_bytes,
-        lower_bound_us,
+        lower_bound_bytes: None,
+        lower_bound_us: 0.0,
+        effort: Effort::default(),
         peak_bytes: peak,
         max_shard_bytes: shards as u64 * q.item,
     };
@@ -50,38 +68,52 @@ pub(crate) fn assemble(
     Ok(plan)
 }
 
-/// What no plan can do without: bytes (not with partial targets) and time.
-fn lower_bounds(q: &Question<'_>, ends: Option<&Ends>) -> Result<(Option<u64>, f64), Error> {
-    if q.to.is_partial() {
-        return Ok((None, 0.0));
+impl Question<'_> {
+    /// The least time of a plan that communicates, of which the worst rank receives so many bytes from beyond each level.
+    pub(crate) fn time_needed(&self, needs: &[Need]) -> f64 {
+        let bound = self.network.model.least_us(needs);
+        if bound > 0.0 { bound } else { self.network.model.least_us(&Need::STEP) }
     }
-    if q.is_trivial() {
-        return Ok((Some(0), 0.0));
+
+    /// The bound of these needs, 0 without any.
+    pub(crate) fn bound_of_needs(&self, needs: &[Need]) -> f64 {
+        if needs.iter().any(|n| n.bytes > 0.0) { self.time_needed(needs) } else { 0.0 }
     }
-    let model = q.network.model;
-    if let Some(ends) = ends {
-        let (s, t) = (codes(&ends.from, &ends.from), codes(&ends.to, &ends.from));
-        let elements = |level: usize| q.elements_needed(&ends.bounding, [&s, &t], level);
-        // Over whole elements.
-        let least = elements(0);
-        let bytes = (least - 1e-6).max(0.0).ceil() as u64 * q.item;
-        let mut needs: SmallVec<[Need; 3]> = SmallVec::new();
-        needs.push(Need::bytes(least * q.item as f64));
-        for level in 1..q.network.levels() {
-            needs.push(Need::bytes(elements(level) * q.item as f64));
+}
+
+impl Plan {
+    /// Fills in what no plan can do without: time, and bytes, not with partial targets.
+    pub(crate) fn bound(&mut self, q: &Question<'_>, ends: Option<&Ends>) -> Result<(), Error> {
+        (self.lower_bound_bytes, self.lower_bound_us) = (Some(0), 0.0);
+        if q.is_trivial() {
+            self.lower_bound_bytes = (!q.to.is_partial()).then_some(0);
+            return Ok(());
         }
-        return Ok((Some(bytes), if bytes == 0 { 0.0 } else { model.least_us(&needs) }));
+        let needs = match ends {
+            Some(ends) if ends.from.iter().zip(&ends.to).all(|(&a, &b)| is_local([a, b])) => Needs::new(),
+            Some(ends) => {
+                let (s, t) = (codes(&ends.from, &ends.from), codes(&ends.to, &ends.from));
+                let needs = q.needs_between(&ends.bounding, [&s, &t]);
+                self.lower_bound_us = q.time_needed(&needs);
+                needs
+            }
+            None => {
+                let needs = needs(&q.network, q.from, q.to, q.item)?;
+                self.lower_bound_us = q.bound_of_needs(&needs);
+                needs
+            }
+        };
+        // Over whole elements.
+        let least = needs.first().map_or(0.0, |n| n.bytes) / q.item as f64;
+        let bytes = (least - 1e-6).max(0.0).ceil() as u64 * q.item;
+        self.lower_bound_bytes = (!q.to.is_partial()).then_some(bytes);
+        // Where that is the question, a plan that talks says that there is none that does not.
+        let free = q.options.objective == Objective::Time && !q.options.is_limited();
+        if self.lower_bound_us == 0.0 && q.to.is_partial() && free && self.communicating_steps() > 0 {
+            self.lower_bound_us = q.time_needed(&[]);
+        }
+        Ok(())
     }
-    let overlap = Intersection::new(q.from, q.to);
-    let mut worst = 0u64;
-    for rank in q.to.mesh().ranks() {
-        let (wanted, held) = overlap.wanted_and_held(rank)?;
-        // Of a reduction no rank holds any value yet.
-        let held = if q.from.is_partial() { 0 } else { held };
-        worst = worst.max((wanted - held) as u64);
-    }
-    let bytes = worst * q.item;
-    Ok((Some(bytes), model.least_us(&[Need::bytes(bytes as f64)])))
 }
 
 /// Whether every rank receives the same in a step.
@@ -108,30 +140,73 @@ fn is_same_for_all(s: &Step) -> bool {
 fn total_received(plan: &Plan) -> Result<u64, Error> {
     let ranks = plan.ranks();
     let mut totals = vec![0u64; ranks.len()];
-    for (i, step) in plan.steps.iter().enumerate() {
-        // Where regions only move, whom a rank hears from is known without the blocks.
-        let meetings = match &*step.action {
+    for step in &plan.steps {
+        let mut add = |rank: usize, numel: u64| {
+            if let Ok(at) = ranks.binary_search(&rank) {
+                totals[at] += numel;
+            }
+        };
+        if plan.from.mesh() == plan.to.mesh() && is_same_for_all(step) {
+            let numel = step.received_bytes / plan.item_bytes() as u64;
+            for total in &mut totals {
+                *total += numel;
+            }
+            continue;
+        }
+        match &*step.action {
+            // Where regions only move, or are reduced where they lie, tables know it.
             Action::Slice(Moves::Regions(regions))
             | Action::ZeroFill(Moves::Regions(regions))
             | Action::AllGather(Moves::Regions(regions))
             | Action::AllToAll(Moves::Regions(regions))
-            | Action::Exchange(Moves::Regions(regions)) => Some((regions, regions.meetings()?)),
+            | Action::Exchange(Moves::Regions(regions)) => {
+                if let Some(tally) = Tally::new(&Arc::new(Intersection::clone(regions)))? {
+                    tally.each_rank(&mut |rank, seen| add(rank, seen.received() as u64));
+                } else {
+                    let meetings = regions.meetings()?;
+                    for &rank in &ranks {
+                        let others = &mut |peer, n| add(rank, if peer == rank { 0 } else { n as u64 });
+                        regions.pulls(rank, &meetings, others);
+                    }
+                }
+            }
+            Action::ReduceScatter(Moves::Regions(regions), reduction)
+            | Action::OrderedReduce(Moves::Regions(regions), reduction) => {
+                let others: u64 = reduction.modes.iter().map(|m| m.extent as u64).product::<u64>() - 1;
+                let mesh = step.before.mesh();
+                for (i, numel) in local_numels(&regions.to)?.into_iter().enumerate() {
+                    let rank = mesh.coordinate_of_index(i).and_then(|c| mesh.rank_at(&c));
+                    if let Some(rank) = rank {
+                        add(rank, others * numel);
+                    }
+                }
+            }
+            Action::AllReduce(reduction) => {
+                let mesh = step.before.mesh();
+                let size = |m: &Mode<At>| m.extent as usize;
+                let g: usize = reduction.modes.iter().map(size).product();
+                for (i, numel) in local_numels(&step.before)?.into_iter().enumerate() {
+                    let Some(c) = mesh.coordinate_of_index(i) else { continue };
+                    let mine = reduction.modes.iter().fold(0, |i, &m| i * size(&m) + digit(&c, m) as usize);
+                    let piece = chunk(numel as usize, g, mine).len as u64;
+                    let received = (g as u64 - 1) * piece + numel - piece;
+                    if let Some(rank) = mesh.rank_at(&c) {
+                        add(rank, received);
+                    }
+                }
+            }
             Action::Slice(Moves::Modes { .. })
             | Action::ZeroFill(Moves::Modes { .. })
             | Action::AllGather(Moves::Modes { .. })
             | Action::AllToAll(Moves::Modes { .. })
             | Action::Exchange(Moves::Modes { .. })
-            | Action::ReduceScatter(..)
-            | Action::OrderedReduce(..)
-            | Action::AllReduce(_) => None,
-        };
-        for (&rank, total) in ranks.iter().zip(&mut totals) {
-            let mut add = |peer: usize, numel: usize| *total += if peer == rank { 0 } else { numel as u64 };
-            if let Some((regions, meetings)) = &meetings {
-                regions.pulls(rank, meetings, &mut add);
-            } else {
-                for phase in plan.steps()[i].phases(rank)? {
-                    phase.receives.iter().for_each(|m| add(m.peer, m.numel()));
+            | Action::ReduceScatter(Moves::Modes { .. }, _)
+            | Action::OrderedReduce(Moves::Modes { .. }, _) => {
+                for &rank in &ranks {
+                    for phase in step.phases(rank)? {
+                        let others = phase.receives.iter().filter(|m| m.peer != rank);
+                        add(rank, others.map(|m| m.numel() as u64).sum());
+                    }
                 }
             }
         }

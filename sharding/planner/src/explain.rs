@@ -161,7 +161,16 @@ impl fmt::Display for Plan {
                 self.cost_us() / self.lower_bound_us
             )?;
         }
-        write!(f, ", peak {} B", self.peak_bytes)
+        write!(f, ", peak {} B", self.peak_bytes)?;
+        if self.is_exhausted() {
+            let budget = self.options().budget();
+            write!(f, "\n  the budget of {budget} ran out: the best of what was looked at")?;
+            if self.lower_bound_us > 0.0 {
+                let most = self.cost_us() / self.lower_bound_us;
+                write!(f, ", and nothing takes less than 1/{most:.3} of its time")?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -3,7 +3,7 @@
 //! The rooms from the ground up; each uses those above it in this list only (`tests/laws/rooms.rs`):
 //!
 //! ```text
-//! objective, op, arithmetic, hash, message   small words
+//! objective, op, arithmetic, budget, hash, message   small words
 //! model        what a step costs: loads, the CostModel, totals       bounds       what no plan can do without
 //! options, question              what is asked
 //! regions      what two shardings share, by intervals                states       routes between digit states, and a search
@@ -23,6 +23,7 @@
 mod arithmetic;
 mod assemble;
 mod bounds;
+mod budget;
 mod cache;
 mod candidates;
 mod choose;
@@ -47,6 +48,7 @@ pub mod theory;
 mod transfers;
 
 pub use arithmetic::Arithmetic;
+pub use budget::Budget;
 pub use cache::{Interned, PlanCache};
 pub use candidates::Origin;
 pub use choose::considered::{Considered, Outcome, Way};
@@ -67,6 +69,7 @@ pub use step::Step;
 #[doc(hidden)]
 pub mod internal {
     pub use crate::arithmetic::combine_op;
+    pub use crate::budget::Effort;
     pub use crate::cache::Table;
     pub use crate::choose::price::{Ask, Price};
     pub use crate::hash::{WordHasher, WordMap};

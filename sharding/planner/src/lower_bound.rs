@@ -13,12 +13,11 @@ use smallvec::SmallVec;
 
 use crate::Error;
 use crate::choose;
-use crate::model::Need;
 use crate::model::codes::{Codes, inside_one_domain};
 use crate::objective::Objective;
 use crate::planner::Planner;
 use crate::question::Question;
-use crate::regions::intersection::Intersection;
+use crate::regions::need::needs;
 use crate::states::refine::{Moving, Refined};
 use crate::states::system::{code, is_local};
 use reshard_kernels::DType;
@@ -94,48 +93,22 @@ impl Question<'_> {
         if !nest {
             bounding = inside_one_domain(&bounding);
         }
-        let mut needs: SmallVec<[Need; 3]> = SmallVec::new();
-        for level in 0..self.network.levels() {
-            let elements = self.elements_needed(&bounding, [&s, &t], level);
-            needs.push(Need::bytes(elements * self.item as f64));
-        }
+        let needs = self.needs_between(&bounding, [&s, &t]);
         self.time_needed(&needs)
     }
 
-    /// The least time of a plan that communicates, of which the worst rank receives so many bytes from beyond each level.
-    fn time_needed(&self, needs: &[Need]) -> f64 {
-        let bound = self.network.model.least_us(needs);
-        if bound > 0.0 { bound } else { self.network.model.least_us(&Need::STEP) }
-    }
-
-    /// The bound where regions overlap: what the largest shard of the target has more than the largest of the source, or
-    /// all of it where terms are reduced.
+    /// The bound where regions overlap. What becomes partial may need a step without any byte that is sure to be received:
+    /// then the plan says whether it does.
     fn bound_of_regions(&self) -> Result<f64, Error> {
-        let (from, to) = (self.from, self.to);
         self.few_ranks()?;
-        if to.is_partial() {
-            let mut free = self.options.free();
-            free.objective = Objective::Time;
-            let plan = choose::plan(&self.part(&free, from, to), u64::MAX, None)?;
-            return Ok(if plan.communicating_steps() > 0 { self.time_needed(&[]) } else { 0.0 });
+        let needs = needs(&self.network, self.from, self.to, self.item)?;
+        let bound = self.bound_of_needs(&needs);
+        if bound > 0.0 || !self.to.is_partial() {
+            return Ok(bound);
         }
-        let held = if from.is_partial() { 0 } else { from.max_local_numel() };
-        let more = to.max_local_numel().saturating_sub(held) as u64 * self.item;
-        if more > 0 || !self.each_holds_its_target()? {
-            return Ok(self.time_needed(&[Need::bytes(more as f64)]));
-        }
-        Ok(0.0)
-    }
-
-    /// Whether every rank holds all that it wants, of a source without terms.
-    fn each_holds_its_target(&self) -> Result<bool, Error> {
-        let overlap = Intersection::new(self.from, self.to);
-        for rank in self.to.mesh().ranks() {
-            let (wanted, held) = overlap.wanted_and_held(rank)?;
-            if wanted != held {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        let mut free = self.options.free();
+        free.objective = Objective::Time;
+        let plan = choose::plan(&self.part(&free, self.from, self.to), u64::MAX, None)?;
+        Ok(if plan.communicating_steps() > 0 { self.time_needed(&[]) } else { 0.0 })
     }
 }

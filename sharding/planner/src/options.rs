@@ -4,6 +4,7 @@ use core::hash::Hasher;
 use std::sync::Arc;
 
 use crate::arithmetic::Arithmetic;
+use crate::budget::Budget;
 use crate::model::{Model, Need};
 use crate::objective::Objective;
 use reshard_sharding::GroupPattern;
@@ -26,6 +27,7 @@ pub struct Options {
     pub(crate) groups: Option<Arc<[GroupPattern]>>,
     pub(crate) deterministic: bool,
     pub(crate) arithmetic: Arithmetic,
+    pub(crate) budget: Budget,
 }
 
 impl Options {
@@ -66,6 +68,11 @@ impl Options {
         self.arithmetic
     }
 
+    /// How much is looked at before the best found so far is the answer.
+    pub fn budget(&self) -> Budget {
+        self.budget
+    }
+
     /// The same without limits: what parts of a plan are planned with, the limits being kept to by the whole.
     pub(crate) fn free(&self) -> Options {
         Options { groups: None, max_peak_bytes: None, ..self.clone() }
@@ -90,6 +97,7 @@ impl Options {
         );
         hasher.write_u64(self.max_peak_bytes.map_or(0, |b| b.wrapping_add(1)));
         hasher.write_u64(self.groups.as_ref().map_or(0, |g| g.len() as u64 + 1));
+        hasher.write_u64(self.budget.work());
         self.model.hash_word(hasher);
     }
 }

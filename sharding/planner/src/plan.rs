@@ -5,6 +5,7 @@ use std::sync::Arc;
 use reshard_kernels::DType;
 
 use crate::Error;
+use crate::budget::Effort;
 use crate::message::Phase;
 use crate::options::Options;
 use crate::step::Step;
@@ -41,6 +42,7 @@ pub struct Plan {
     pub(crate) lower_bound_us: f64,
     pub(crate) peak_bytes: u64,
     pub(crate) max_shard_bytes: u64,
+    pub(crate) effort: Effort,
 }
 
 impl Plan {
@@ -103,6 +105,28 @@ impl Plan {
     /// Bytes of the largest shard among source, target and what lies between.
     pub fn max_shard_bytes(&self) -> u64 {
         self.max_shard_bytes
+    }
+
+    /// Whether the [budget](crate::Budget) ran out before everything that might be better was looked at: the plan is the best
+    /// of what was, and [`lower_bound_us`](Plan::lower_bound_us) says how far from the least it is at most.
+    ///
+    /// Ensures that a plan which is not is the plan that no budget limits.
+    ///
+    /// ```
+    /// use reshard_kernels::DType;
+    /// use reshard_sharding::{Mesh, Sharding};
+    /// use reshard_planner::{Budget, Planner};
+    /// let mesh: Mesh = "a=3,b=5,c=2,d=4".parse()?;
+    /// let of = |p: &str| Sharding::parse(&mesh, &[97, 31], p);
+    /// let (from, to) = (of("P,S(0),S(1),P")?, of("S(1),R,S(0),R")?);
+    /// let plan = |budget| Planner::new().budget(budget).plan(&from, &to, DType::F32);
+    /// assert!(!plan(Budget::default())?.is_exhausted());
+    /// let hasty = plan(Budget::of(0))?;
+    /// assert!(hasty.is_exhausted() && hasty.cost_us() >= plan(Budget::UNLIMITED)?.cost_us());
+    /// # Ok::<(), reshard_planner::Error>(())
+    /// ```
+    pub fn is_exhausted(&self) -> bool {
+        self.effort.exhausted
     }
 
     /// The groups that the communicating steps need, each once, in the order of first use.

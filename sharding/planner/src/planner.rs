@@ -6,6 +6,7 @@ use reshard_kernels::DType;
 
 use crate::Error;
 use crate::arithmetic::Arithmetic;
+use crate::budget::{Budget, Effort};
 use crate::choose;
 use crate::choose::price::{self, Ask, Price};
 use crate::choose::refusal;
@@ -119,6 +120,12 @@ impl Planner {
         self.with(|options| options.arithmetic = arithmetic)
     }
 
+    /// The same with another budget: how much is looked at before the best found so far is the answer.
+    #[must_use]
+    pub fn budget(self, budget: Budget) -> Planner {
+        self.with(|options| options.budget = budget)
+    }
+
     /// Whether every reduction is combined in the order of its terms, see [`deterministic`](Planner::deterministic).
     pub fn is_deterministic(&self) -> bool {
         self.options.deterministic
@@ -216,9 +223,15 @@ impl Planner {
         Ok(out)
     }
 
-    /// The price of a plan, as exactly as asked for; fails where there is none.
+    /// The price of a plan, as exactly as asked for, and what knowing it took; fails where there is none.
     #[doc(hidden)]
-    pub fn price(&self, from: &Sharding, to: &Sharding, dtype: DType, ask: Ask) -> Result<Price, Error> {
+    pub fn price(
+        &self,
+        from: &Sharding,
+        to: &Sharding,
+        dtype: DType,
+        ask: Ask,
+    ) -> Result<(Price, Effort), Error> {
         price::price(&Question::checked(&self.options, from, to, dtype)?, ask)
     }
 }

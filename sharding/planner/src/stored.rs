@@ -9,6 +9,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::arithmetic::Arithmetic;
+use crate::budget::Budget;
 use crate::model::{Model, Topology};
 use crate::objective::Objective;
 use crate::plan::Plan;
@@ -46,6 +47,8 @@ struct StoredPlan {
     deterministic: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     arithmetic: Option<Arithmetic>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    budget: Option<String>,
 }
 
 impl StoredPlan {
@@ -85,6 +88,7 @@ impl Serialize for Plan {
             groups: options.groups().map(|g| g.iter().map(ToString::to_string).collect()),
             deterministic: options.is_deterministic(),
             arithmetic: Some(options.arithmetic()).filter(|&a| a != Arithmetic::default()),
+            budget: Some(options.budget()).filter(|&b| b != Budget::default()).map(|b| b.to_string()),
         }
         .serialize(s)
     }
@@ -124,6 +128,9 @@ impl Plan {
         let mut planner =
             Planner::new().topology(topology).objective(objective).deterministic(p.deterministic);
         planner = planner.arithmetic(p.arithmetic.unwrap_or_default());
+        if let Some(budget) = p.budget {
+            planner = planner.budget(budget.parse().map_err(D::Error::custom)?);
+        }
         if let Some(bytes) = p.max_peak_bytes {
             planner = planner.max_peak_bytes(bytes);
         }

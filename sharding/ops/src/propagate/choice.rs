@@ -25,6 +25,7 @@ pub struct Choice {
     pub(super) regions: Vec<bool>,
     /// What all plans cost together, and the penalty of outputs that are not as preferred, in microseconds.
     pub cost_us: f64,
+    pub(super) exhausted: bool,
 }
 
 impl Choice {
@@ -83,6 +84,12 @@ impl Choice {
     /// ```
     pub fn regions(&self) -> impl Iterator<Item = SubAxis> {
         self.strategies.iter().zip(&self.regions).filter(|(_, region)| **region).map(|((axis, _), _)| *axis)
+    }
+
+    /// Whether a [budget](crate::propagate::Propagator::with_budget) ran out, that of the search over strategies or of a plan:
+    /// it is the best of what was looked at, and not surely the cheapest.
+    pub fn is_exhausted(&self) -> bool {
+        self.exhausted || self.moves().any(|(_, plan)| plan.is_exhausted())
     }
 
     /// How many steps of all plans communicate.

@@ -7,7 +7,7 @@ use crate::propagate::bound::picoseconds_below;
 use crate::propagate::constraint::Constraint;
 use crate::propagate::problem::{Path, Problem};
 use reshard_planner::Plan;
-use reshard_planner::internal::{Ask, Price};
+use reshard_planner::internal::{Ask, Effort, Price};
 use reshard_sharding::Sharding;
 
 /// Outputs after their constraints, and the plan of each that moves.
@@ -43,16 +43,16 @@ impl Made {
     }
 
     /// What the constraints cost at most, by closed forms.
-    pub(super) fn bound_from_above(&mut self, p: &Problem<'_>) {
+    pub(super) fn bound_from_above(&mut self, p: &Problem<'_>, effort: &mut Effort) {
         if self.most.is_none() {
-            self.most = self.priced(p, Ask::Quick).ok().flatten();
+            self.most = self.priced(p, Ask::Quick, effort).ok().flatten();
         }
     }
 
     /// Asks for the exact cost, if it is at most so many picoseconds; else it is known to be more.
-    pub(super) fn price(&mut self, p: &Problem<'_>, limit: u64) -> Result<(), Error> {
+    pub(super) fn price(&mut self, p: &Problem<'_>, limit: u64, effort: &mut Effort) -> Result<(), Error> {
         if !self.is_exact() {
-            match self.priced(p, Ask::Within(limit))? {
+            match self.priced(p, Ask::Within(limit), effort)? {
                 Some(cost) => (self.least, self.most) = (cost, Some(cost)),
                 None => self.least = self.least.max(limit.saturating_add(1)),
             }
@@ -61,9 +61,11 @@ impl Made {
     }
 
     /// The sum of what the constraints cost, if it is known by that way of asking.
-    fn priced(&self, p: &Problem<'_>, ask: Ask) -> Result<Option<u64>, Error> {
+    fn priced(&self, p: &Problem<'_>, ask: Ask, effort: &mut Effort) -> Result<Option<u64>, Error> {
         self.constraints_cost(p, |out, sharding| {
-            match p.planner.price(out, sharding, p.output_dtype, ask)? {
+            let (price, took) = p.planner.price(out, sharding, p.output_dtype, ask)?;
+            *effort = effort.and(took);
+            match price {
                 Price::Exactly(cost) | Price::AtMost(cost) => Ok(Some(cost)),
                 Price::MoreThan(_) => Ok(None),
             }
@@ -84,7 +86,7 @@ impl Made {
                     None => return Ok(None),
                 },
                 Constraint::Reduced if out.is_partial() => {
-                    match p.planner.price(out, &out.reduced(), p.output_dtype, Ask::Quick)? {
+                    match p.planner.price(out, &out.reduced(), p.output_dtype, Ask::Quick)?.0 {
                         Price::Exactly(cost) | Price::AtMost(cost) | Price::MoreThan(cost) => cost,
                     }
                 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::Error;
 use crate::rules::Op;
-use reshard_planner::{Arithmetic, Planner};
+use reshard_planner::{Arithmetic, Budget, Planner};
 use reshard_sharding::Mesh;
 
 /// Propagates shardings through ops on one network.
@@ -33,11 +33,16 @@ use reshard_sharding::Mesh;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Propagator {
     pub(super) planner: Planner,
+    budget: Budget,
 }
+
+/// A propagation may look at five times what a plan may by default.
+const PER_PLAN: u64 = 5;
 
 impl Default for Propagator {
     fn default() -> Propagator {
-        Propagator { planner: Planner::new().arithmetic(Arithmetic::Framework) }
+        let budget = Budget::of(Budget::default().work() * PER_PLAN);
+        Propagator { planner: Planner::new().arithmetic(Arithmetic::Framework), budget }
     }
 }
 
@@ -50,7 +55,26 @@ impl Propagator {
     /// The same with another planner, whose costs are what is least.
     #[must_use]
     pub fn with_planner(self, planner: Planner) -> Propagator {
-        Propagator { planner: planner.arithmetic(Arithmetic::Framework) }
+        Propagator { planner: planner.arithmetic(Arithmetic::Framework), ..self }
+    }
+
+    /// The same with another budget: how much a search over strategies looks at before the best found so far is the answer
+    /// ([`Choice::is_exhausted`]). Its plans have a budget of their own, that of the planner.
+    ///
+    /// ```
+    /// use reshard_ops::propagate::Propagator;
+    /// use reshard_planner::Budget;
+    /// assert_eq!(Propagator::new().budget().to_string(), "7500000");
+    /// assert_eq!(Propagator::new().with_budget(Budget::UNLIMITED).budget().to_string(), "none");
+    /// ```
+    #[must_use]
+    pub fn with_budget(self, budget: Budget) -> Propagator {
+        Propagator { budget, ..self }
+    }
+
+    /// How much a search over strategies looks at.
+    pub fn budget(&self) -> Budget {
+        self.budget
     }
 
     /// The planner, whose costs are what is least.
@@ -87,7 +111,7 @@ impl Propagator {
         most: usize,
     ) -> Result<Vec<Choice>, Error> {
         let problem = Problem::new(&self.planner, op, mesh, inputs, constraints, Stays::Written)?;
-        let (out, last) = best(&problem, most)?;
+        let (out, last) = best(&problem, most, self.budget)?;
         if !out.is_empty() {
             return Ok(out);
         }
@@ -107,7 +131,7 @@ impl Propagator {
         most: usize,
     ) -> Result<Vec<Choice>, Error> {
         let problem = Problem::new(&self.planner, op, mesh, inputs, &[], Stays::Nothing)?;
-        Ok(best(&problem, most)?.0)
+        Ok(best(&problem, most, self.budget)?.0)
     }
 
     /// What comes out if no input may be redistributed, not even for free.
@@ -131,18 +155,29 @@ impl Propagator {
     /// # Ok::<(), reshard_ops::Error>(())
     /// ```
     pub fn explicit(&self, op: &Op, mesh: &Mesh, inputs: &[Operand]) -> Result<Choice, Error> {
+        let found = self.as_they_are(op, mesh, inputs)?;
+        found.ok_or_else(|| match Problem::new(&self.planner, op, mesh, inputs, &[], Stays::All) {
+            Ok(problem) => refusal::needs_redistribute(self, &problem, op, mesh, inputs),
+            Err(e) => e,
+        })
+    }
+
+    /// What comes out if no input may be redistributed; `None` where no strategy takes them as they are.
+    pub(super) fn as_they_are(
+        &self,
+        op: &Op,
+        mesh: &Mesh,
+        inputs: &[Operand],
+    ) -> Result<Option<Choice>, Error> {
         let problem = Problem::new(&self.planner, op, mesh, inputs, &[], Stays::All)?;
-        let mut search = Search::new(&problem, true);
-        match search.next_best() {
-            Some(found) => chosen(&problem, &mut search, &found),
-            None => Err(refusal::needs_redistribute(self, &problem, op, mesh, inputs)),
-        }
+        let mut search = Search::new(&problem, true, self.budget);
+        search.next_best().map(|found| chosen(&problem, &mut search, &found)).transpose()
     }
 }
 
 /// The best choices, at most so many; and why the last path was none.
-fn best(problem: &Problem<'_>, most: usize) -> Result<(Vec<Choice>, Option<Error>), Error> {
-    let mut search = Search::new(problem, most <= 1);
+fn best(problem: &Problem<'_>, most: usize, budget: Budget) -> Result<(Vec<Choice>, Option<Error>), Error> {
+    let mut search = Search::new(problem, most <= 1, budget);
     let mut out: Vec<Choice> = Vec::new();
     while out.len() < most.max(1) {
         let Some(found) = search.next_best() else { break };
@@ -158,11 +193,17 @@ fn best(problem: &Problem<'_>, most: usize) -> Result<(Vec<Choice>, Option<Error
 fn chosen(problem: &Problem<'_>, search: &mut Search<'_, '_>, found: &Found) -> Result<Choice, Error> {
     let gone = || Error::Unsupported { reason: "a path without targets".to_owned() };
     let mut targets = Vec::with_capacity(problem.inputs.len());
+    // A plan that is told what it costs at most may find a better one within the same budget.
+    let mut saved_us = 0.0;
     for (i, a) in problem.inputs.iter().enumerate() {
         let target = search.target(&found.path, i).ok_or_else(gone)?;
         let plan = if target.changed {
             let limit = target.most.unwrap_or(u64::MAX);
-            Some(Arc::new(problem.planner.plan_within(a.source, &target.sharding, a.dtype, limit)?))
+            let plan = problem.planner.plan_within(a.source, &target.sharding, a.dtype, limit)?;
+            if plan.is_exhausted() && limit < u64::MAX {
+                saved_us += (limit as f64 / 1e6 - plan.cost_us()) * a.count as f64;
+            }
+            Some(Arc::new(plan))
         } else {
             None
         };
@@ -181,6 +222,7 @@ fn chosen(problem: &Problem<'_>, search: &mut Search<'_, '_>, found: &Found) -> 
             regions.push(row.region);
         }
     }
-    let cost_us = found.picoseconds as f64 / 1e6;
-    Ok(Choice { inputs, plans, outputs, output_plans, strategies, regions, cost_us })
+    let cost_us = found.picoseconds as f64 / 1e6 - saved_us;
+    let exhausted = search.effort.exhausted;
+    Ok(Choice { inputs, plans, outputs, output_plans, strategies, regions, cost_us, exhausted })
 }

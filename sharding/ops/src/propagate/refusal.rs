@@ -82,7 +82,7 @@ fn ways_out(
 fn typechecks(propagator: &Propagator, op: &Op, mesh: &Mesh, inputs: &[Operand], choice: &Choice) -> bool {
     let changed: Vec<Operand> =
         inputs.iter().zip(&choice.inputs).map(|(x, s)| Operand::new(x.dtype, s.clone())).collect();
-    propagator.propagate(op, mesh, &changed, &[]).is_ok_and(|c| c.plans.iter().all(Option::is_none))
+    matches!(propagator.as_they_are(op, mesh, &changed), Ok(Some(_)))
 }
 
 /// `input 1 to [R,S(1)] (6.7 us)`.

@@ -15,6 +15,11 @@
 //! A partial path goes back with one more row. A whole path goes back with its exact cost, one input at a time, and when
 //! it comes out with nothing left open it is the minimum of that order over all paths: what comes out next is second
 //! best, and so on. Each input's cost is asked of the planner once for each target.
+//!
+//! **Budget.** Rows that are tried and prices that are asked for are counted. When the budget is spent, the paths that are
+//! furthest ahead in the queue are each completed greedily, row by row the least, and what those come to, with the best whole path
+//! that has an upper bound, is all that is priced: the answers that are left, the cheapest first. They say so. Where that
+//! leads nowhere the search goes on, since nothing is refused for want of a budget.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -26,8 +31,9 @@ use crate::propagate::bound::{Known, picoseconds_below};
 use crate::propagate::made::Made;
 use crate::propagate::problem::{Alike, Path, Problem};
 use crate::rules::Entry;
+use reshard_planner::Budget;
 use reshard_planner::internal::WordMap;
-use reshard_planner::internal::{Ask, Price};
+use reshard_planner::internal::{Ask, Effort, Price};
 use reshard_sharding::Sharding;
 
 /// What one input becomes.
@@ -89,6 +95,19 @@ type Targets = Vec<(Letters, Option<Target>)>;
 /// The letters of one input along every slot.
 type Letters = SmallVec<[u8; 8]>;
 
+/// The work of trying a row, per input and slot that it is seen from, of a target, of each of its ranks where
+/// it is uneven, and of a price beside what the planner says.
+const ROW: u64 = 10;
+const TARGET: u64 = 200;
+const RANK: u64 = 8;
+const PRICE: u64 = 200;
+
+/// How many paths are completed when the budget is spent.
+const COMPLETED: usize = 8;
+
+/// The most that is left to try when completing paths leads nowhere, in budgets.
+const UNTIL_ANY: u64 = 20;
+
 /// Paths in order of cost.
 pub(super) struct Search<'p, 'a> {
     problem: &'p Problem<'a>,
@@ -100,12 +119,20 @@ pub(super) struct Search<'p, 'a> {
     /// Whether only the best path is wanted, and what it costs at most.
     only_one: bool,
     most: u64,
+    /// The path that costs at most that.
+    known: Option<Path>,
+    /// How much may be looked at.
+    budget: u64,
+    /// What is left to answer with, once the budget is spent; the cheapest last.
+    completed: Option<Vec<Found>>,
+    /// What it took so far.
+    pub(super) effort: Effort,
     /// Why the last whole path was no strategy.
     pub(super) refusal: Option<Error>,
 }
 
 impl<'p, 'a> Search<'p, 'a> {
-    pub(super) fn new(problem: &'p Problem<'a>, only_one: bool) -> Search<'p, 'a> {
+    pub(super) fn new(problem: &'p Problem<'a>, only_one: bool, budget: Budget) -> Search<'p, 'a> {
         let mut queue = BinaryHeap::new();
         queue.push(Entered { least: 0, changed: 0, path: Path::new(), exact: 0 });
         let targets = problem.inputs.iter().map(|_| Vec::new()).collect();
@@ -119,6 +146,10 @@ impl<'p, 'a> Search<'p, 'a> {
             known_paths: WordMap::default(),
             only_one,
             most: u64::MAX,
+            known: None,
+            budget: budget.work(),
+            completed: None,
+            effort: Effort::default(),
             refusal: None,
         }
     }
@@ -126,7 +157,16 @@ impl<'p, 'a> Search<'p, 'a> {
     /// The next best path.
     pub(super) fn next_best(&mut self) -> Option<Found> {
         let whole = self.problem.slots.len();
+        if let Some(completed) = &mut self.completed
+            && let Some(found) = completed.pop()
+        {
+            return Some(found);
+        }
         while let Some(top) = self.queue.pop() {
+            if self.effort.work > self.budget {
+                self.queue.push(top);
+                return self.complete();
+            }
             if top.path.len() < whole {
                 self.extend(&top);
             } else if top.exact > self.problem.inputs.len() + 1 {
@@ -138,8 +178,78 @@ impl<'p, 'a> Search<'p, 'a> {
         None
     }
 
+    /// What is left to answer with, and the first of it: the budget is spent.
+    fn complete(&mut self) -> Option<Found> {
+        self.effort.exhausted = true;
+        if self.completed.is_some() {
+            // It was all given away. What is next best is only known to a search that may go on.
+            return None;
+        }
+        let whole = self.problem.slots.len();
+        let mut ends: Vec<Path> = self.known.iter().cloned().collect();
+        let queue = core::mem::take(&mut self.queue);
+        let mut starts = queue.into_sorted_vec();
+        // Of equal promise, what is further ahead.
+        starts.reverse();
+        let mut found: Vec<Found> = Vec::new();
+        for start in starts.iter().take(COMPLETED) {
+            self.queue.push(start.clone());
+            while let Some(top) = self.queue.pop().filter(|top| top.path.len() < whole) {
+                // The best of its rows, and only that.
+                self.queue.clear();
+                self.extend(&top);
+                if let Some(next) = self.queue.pop() {
+                    self.queue.clear();
+                    if next.path.len() == whole {
+                        ends.push(next.path);
+                        break;
+                    }
+                    self.queue.push(next);
+                }
+            }
+            if start.path.len() == whole {
+                ends.push(start.path.clone());
+            }
+            self.queue.clear();
+        }
+        ends.sort_unstable();
+        ends.dedup();
+        for path in ends {
+            found.extend(self.exactly(path));
+        }
+        found.sort_by(|a, b| (b.picoseconds, &b.path).cmp(&(a.picoseconds, &a.path)));
+        let first = found.pop();
+        self.completed = Some(found);
+        if first.is_none() && self.budget < u64::MAX {
+            // Nowhere: go on from where it was, for longer.
+            self.queue = starts.into_iter().collect();
+            let longer = self.budget.max(1 << 20).saturating_mul(UNTIL_ANY);
+            self.budget = if self.budget < longer { longer } else { u64::MAX };
+            self.completed = None;
+            return self.next_best();
+        }
+        first
+    }
+
+    /// The cost of a whole path.
+    fn exactly(&mut self, path: Path) -> Option<Found> {
+        let inputs = self.problem.inputs.len();
+        let queue = core::mem::take(&mut self.queue);
+        let mut top = Some(Entered { least: 0, changed: 0, path, exact: 0 });
+        while let Some(entered) = top.take().filter(|top| top.exact <= inputs + 1) {
+            self.refine(entered);
+            top = self.queue.pop();
+            if let Some(done) = top.as_ref().filter(|top| top.exact > inputs + 1) {
+                self.queue = queue;
+                return Some(Found { path: done.path.clone(), picoseconds: done.least });
+            }
+        }
+        self.queue = queue;
+        None
+    }
+
     /// What is known of every input by a path.
-    fn known(&self, path: &[u16]) -> SmallVec<[Known; 3]> {
+    fn known_of(&self, path: &[u16]) -> SmallVec<[Known; 3]> {
         let p = self.problem;
         let of = |a: &Alike<'_>| {
             path.iter().enumerate().fold(Known::NOTHING, |k, (slot, &row)| self.grown(k, a, slot, row))
@@ -160,7 +270,9 @@ impl<'p, 'a> Search<'p, 'a> {
     fn extend(&mut self, top: &Entered) {
         let p = self.problem;
         let slot = top.path.len();
-        let known = self.known(&top.path);
+        let known = self.known_of(&top.path);
+        let seen = (p.inputs.len() * p.rows[slot].len() + slot) as u64;
+        self.effort.work = self.effort.work.saturating_add(ROW * seen);
         for row in 0..p.rows[slot].len() as u16 {
             let (mut least, mut changed) = (0u64, 0u64);
             let mut moves = false;
@@ -201,7 +313,7 @@ impl<'p, 'a> Search<'p, 'a> {
         if top.exact > 1 && !self.price_one(&at, top.exact - 2) {
             return;
         }
-        let known = self.known(&top.path);
+        let known = self.known_of(&top.path);
         (top.least, top.changed) = (0, 0);
         for (i, a) in p.inputs.iter().enumerate() {
             let Some(target) = &self.targets[i][at[i]].1 else { return };
@@ -215,12 +327,16 @@ impl<'p, 'a> Search<'p, 'a> {
         if top.exact > p.inputs.len() + 1 || !p.constraints.is_empty() {
             let limit = if self.most == u64::MAX { u64::MAX } else { self.most.saturating_sub(top.least) };
             let is_last = top.exact > p.inputs.len() + 1;
+            let mut effort = self.effort;
             let Some(made) = self.made(&top.path) else { return };
-            if is_last && let Err(e) = made.price(p, limit) {
+            let priced = if is_last { made.price(p, limit, &mut effort) } else { Ok(()) };
+            let least = made.least;
+            self.effort = effort;
+            if let Err(e) = priced {
                 self.refusal = Some(e);
                 return;
             }
-            top.least = top.least.saturating_add(made.least);
+            top.least = top.least.saturating_add(least);
         }
         if top.least <= self.most {
             self.queue.push(top);
@@ -237,7 +353,8 @@ impl<'p, 'a> Search<'p, 'a> {
         for (i, a) in p.inputs.iter().enumerate() {
             let Some(target) = &mut self.targets[i][at[i]].1 else { return };
             if target.most.is_none() {
-                match p.planner.price(a.source, &target.sharding, a.dtype, Ask::Quick) {
+                let price = p.planner.price(a.source, &target.sharding, a.dtype, Ask::Quick);
+                match price.map(|(price, took)| (price, self.effort = self.effort.and(took)).0) {
                     Ok(Price::Exactly(cost)) => (target.least, target.most) = (cost, Some(cost)),
                     Ok(Price::AtMost(cost)) => target.most = Some(cost),
                     Ok(Price::MoreThan(_)) | Err(_) => {}
@@ -249,10 +366,14 @@ impl<'p, 'a> Search<'p, 'a> {
             return;
         }
         // The path must also have outputs, and these their cost.
+        let mut effort = self.effort;
         let Some(made) = self.made(path) else { return };
-        made.bound_from_above(p);
+        made.bound_from_above(p, &mut effort);
         most = most.saturating_add(made.most.unwrap_or(u64::MAX));
-        self.most = self.most.min(most);
+        self.effort = effort;
+        if most < self.most {
+            (self.most, self.known) = (most, Some(path.clone()));
+        }
     }
 
     /// Asks the planner for the exact cost of one input, if it can still matter; whether it can be had.
@@ -284,6 +405,11 @@ impl<'p, 'a> Search<'p, 'a> {
             at as usize
         } else {
             let made = bounded(p, a, path).map_err(|e| self.refusal = Some(e)).ok();
+            // Where shards are uneven a bound looks at every rank.
+            let even = |s: &Sharding| s.layout().is_some();
+            let uneven = !even(a.source) || made.as_ref().is_some_and(|t| !even(&t.sharding));
+            let ranks = if uneven { (p.mesh.size() as u64).saturating_mul(RANK) } else { 0 };
+            self.effort.work = self.effort.work.saturating_add(TARGET + ranks);
             let at = self.targets[input].len();
             self.targets[input].push((word.clone(), made));
             self.known_words[input].insert(word, at as u32);
@@ -301,7 +427,9 @@ impl<'p, 'a> Search<'p, 'a> {
         if target.is_exact() || target.least > limit {
             return true;
         }
-        match p.planner.price(a.source, &target.sharding, a.dtype, Ask::Within(limit)) {
+        self.effort.work = self.effort.work.saturating_add(PRICE);
+        let price = p.planner.price(a.source, &target.sharding, a.dtype, Ask::Within(limit));
+        match price.map(|(price, took)| (price, self.effort = self.effort.and(took)).0) {
             Ok(Price::Exactly(cost)) => (target.least, target.most) = (cost, Some(cost)),
             Ok(Price::MoreThan(limit)) => target.least = limit.saturating_add(1),
             Ok(Price::AtMost(cost)) => target.most = Some(cost),
@@ -321,6 +449,7 @@ impl<'p, 'a> Search<'p, 'a> {
             at as usize
         } else {
             let first = if p.op.is_view() { self.target(path, 0).map(|t| t.sharding.clone()) } else { None };
+            self.effort.work = self.effort.work.saturating_add(TARGET);
             let made = Made::new(p, path, first.as_ref()).map_err(|e| self.refusal = Some(e)).ok();
             self.made.push(made);
             self.known_paths.insert(path.clone(), self.made.len() as u32 - 1);

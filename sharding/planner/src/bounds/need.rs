@@ -6,17 +6,20 @@
 //! digits replicated in the target, and `q` terms of it, `q` the product of the partial digits of the source, of which a
 //! reader holds `k` from the beginning if it holds any: the product of the digits that are partial in both.
 //!
-//! **Words of one element**, each a linear combination of its terms that one domain sends to another:
+//! **Words of one element**, each a linear combination of its terms that one domain sends to another. Of the `m` readers `h` hold
+//! terms of it from the beginning, `u = m - h` none:
 //!
 //! ```text
-//! k < q:   q - k   + m - 1    if some reader holds terms of it
-//! k = q:   m - m/g            if some reader holds it        (g: the digits that shard the source and end replicated)
-//! else     q       + m - 1    if none does
+//! u > 0:          q + u - 1             and q - k + m - 1, where k < q and h > 0
+//! u = 0, k < q:   q - k + m - 1         and q, where readers differ in which terms they hold
+//! u = 0, k = q:   0
 //! ```
 //!
-//! Terms that a reader lacks leave their holders in different words, since holders of different terms are different domains;
-//! so before the first reader is complete there are as many words as it lacks terms. Every other reader that is not
-//! complete by then receives one more. Some reader holds one element in `1/phi`, the product of `radix` over a spanning
+//! *`q + u - 1`.* Each of the `u` readers depends on all terms, whose holders are `q` different domains outside of it: readers and
+//! holders are connected by words, and so many nodes need so many edges. *`q - k + m - 1`.* Terms that a reader lacks leave their holders in
+//! different words, since holders of different terms are different domains; so before the first reader is complete there are as many words
+//! as it lacks terms. Every other reader that is not complete by then receives one more. *`q`.* Where some reader
+//! lacks every term, they all leave their holders. Some reader holds one element in `1/phi`, the product of `radix` over a spanning
 //! forest of the links `s(d) - t(d)` of digits that move between positions: there the element's digits must be equal.
 //!
 //! **Words of one reader**: at least one for every element that it wants and does not hold all terms of. A position that
@@ -35,6 +38,7 @@ pub(crate) fn need(digits: &[Weight], s: &[Code], t: &[Code], whole: u64, min_le
     // Products of radices, by where a digit stands; of this level and up, unless it says otherwise.
     let (mut ranks, mut placed, mut low_replicated, mut all_owed_later) = (1u64, 1u64, 1u64, 1u64);
     let (mut partial, mut kept, mut readers, mut gathered, mut given_up) = (1u64, 1u64, 1u64, 1u64, 1u64);
+    let mut replicated_terms = 1u64;
     let mut taken_over = false;
     let mut moves = false;
     for d in 0..s.len() {
@@ -57,6 +61,7 @@ pub(crate) fn need(digits: &[Weight], s: &[Code], t: &[Code], whole: u64, min_le
             if s[d] != REPLICATED {
                 partial *= radix;
                 kept *= if s[d] == t[d] { radix } else { 1 };
+                replicated_terms *= if t[d] == REPLICATED { radix } else { 1 };
             }
         } else if s[d] != t[d] && (t[d] < NOWHERE || t[d] == REPLICATED) {
             given_up *= radix;
@@ -71,24 +76,54 @@ pub(crate) fn need(digits: &[Weight], s: &[Code], t: &[Code], whole: u64, min_le
         return of_reader;
     }
     let phi = if moves { 1.0 / forest(digits, s, t, min_level) } else { 1.0 };
-    let (q, k, m) = (partial as f64, kept as f64, readers as f64);
-    let words = if partial > kept {
-        q + m - 1.0 - k * phi
-    } else {
-        phi * (m - m / gathered as f64) + (1.0 - phi) * (q + m - 1.0)
+    let readers = Readers {
+        terms: partial as f64,
+        kept: kept as f64,
+        all: readers as f64,
+        holding: (readers / gathered) as f64,
+        apart: replicated_terms > 1,
     };
+    let words = phi * readers.words(true) + (1.0 - phi) * readers.words(false);
     of_reader.max(whole as f64 * words / ranks as f64)
 }
 
-/// How many domains of a level and up the ranks of one reader depend on, for each domain that the reader is.
+/// The readers of one element, and its terms.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Readers {
+    /// Terms that different domains hold.
+    pub(crate) terms: f64,
+    /// The most terms that one reader holds.
+    pub(crate) kept: f64,
+    pub(crate) all: f64,
+    /// Of these, how many hold terms, if any does.
+    pub(crate) holding: f64,
+    /// Whether readers differ in which terms they hold.
+    pub(crate) apart: bool,
+}
+
+impl Readers {
+    /// The least words of an element of which some reader holds terms, or none does.
+    pub(crate) fn words(self, held: bool) -> f64 {
+        let Readers { terms: q, kept: k, all: m, .. } = self;
+        let without = if held { m - self.holding } else { m };
+        let connected = if without > 0.0 { q + without - 1.0 } else { 0.0 };
+        if !held || k >= q {
+            return connected;
+        }
+        let leaving = if self.apart { q } else { 0.0 };
+        connected.max(q - k + m - 1.0).max(leaving)
+    }
+}
+
+/// How many domains of a level and up a rank of one reader depends on at least.
 ///
 /// A rank depends on every value of a digit that is gathered or partial, and of one that moves away from a position that
-/// nobody takes over. What a reader of many domains depends on is shared by them.
+/// nobody takes over. What a reader of many ranks depends on is shared by them.
 pub(crate) fn depends_on(digits: &[Weight], s: &[Code], t: &[Code], min_level: usize) -> u64 {
     let (mut on, mut shared_by) = (1u64, 1u64);
-    for d in (0..s.len()).filter(|&d| digits[d].level >= min_level && s[d] != t[d]) {
+    for d in (0..s.len()).filter(|&d| s[d] != t[d]) {
         let every = s[d] != REPLICATED && (s[d] >= NOWHERE || !t.contains(&s[d]));
-        on *= if every { digits[d].radix } else { 1 };
+        on *= if every && digits[d].level >= min_level { digits[d].radix } else { 1 };
         shared_by *= if t[d] == PARTIAL || t[d] == PARTIAL_LATER { digits[d].radix } else { 1 };
     }
     on.div_ceil(shared_by)

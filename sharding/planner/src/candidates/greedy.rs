@@ -46,7 +46,7 @@ fn hop(q: &Question<'_>, before: &Sharding, after: &Sharding) -> Result<Legs, Er
     let hop = q.part(&free, before, after);
     let Some(ends) = hop.ends() else {
         // The last way reduces straight onto the target, the first onto everybody.
-        return Ok(regions::ways(&hop)?.pop().unwrap_or_default());
+        return Ok(regions::ways(&hop)?.all.pop().unwrap_or_default());
     };
     match moves(&ends.from, &ends.to) {
         Some(moves) => {

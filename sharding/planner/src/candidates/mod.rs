@@ -17,7 +17,9 @@ pub(crate) mod state_steps;
 pub(crate) mod states;
 
 use core::fmt;
+use std::rc::Rc;
 
+use crate::candidates::region_steps::Proposed;
 use crate::states::closed_form::Form;
 use crate::step::Step;
 use reshard_sharding::Sharding;
@@ -27,6 +29,8 @@ use reshard_sharding::Sharding;
 pub(crate) enum Leg {
     /// This step.
     Step(Box<Step>),
+    /// This step, once its messages are counted.
+    Move(Rc<Proposed>),
     /// The best plan from where the way has led to this sharding, without limits.
     Plan { to: Sharding },
     /// The same, and the whole way is none if anything is received in it.
@@ -49,6 +53,8 @@ pub enum Origin {
     Search,
     /// Regions that overlap.
     Regions,
+    /// Placements of few axes at a time, where only some groups may be used.
+    Axes,
 }
 
 impl fmt::Display for Origin {
@@ -59,6 +65,7 @@ impl fmt::Display for Origin {
             Origin::Direct => f.write_str("one direct exchange"),
             Origin::Search => f.write_str("search"),
             Origin::Regions => f.write_str("overlapping regions"),
+            Origin::Axes => f.write_str("placements of few axes at a time"),
         }
     }
 }

@@ -7,60 +7,151 @@ use reshard_layout::{At, Mode, Modes};
 use smallvec::SmallVec;
 
 use crate::Error;
+use crate::model::Level;
 use crate::model::load::{LevelTraffic, Load, Span, Traffic, Volume, all_terms};
 use crate::model::totals::Cost;
 use crate::op::StepOp;
-use crate::question::COUNTED;
 use crate::question::Question;
-use crate::regions::intersection::{Intersection, Meetings};
+use crate::regions::intersection::Intersection;
+use crate::regions::tally::{Tally, local_numels};
 use crate::step::{Action, Moves, Reduction, Step};
 use reshard_sharding::SubAxis;
-use reshard_sharding::internal::members_along;
+use reshard_sharding::internal::set_digit;
 use reshard_sharding::{GroupPattern, Mesh, Sharding};
 
 /// The most messages that are counted one by one.
 const MESSAGES: usize = 1 << 24;
 
-/// What the worst rank receives, sends (bytes) and pays in a step.
-#[derive(Clone, Copy, Debug, Default)]
-struct Counted {
-    received: u64,
-    sent: u64,
-    cost_us: f64,
+/// How much longer it takes to look up the rank of a message than to add it up.
+const LOOKED_UP: usize = 64;
+
+/// A step in which regions overlap, before its messages are counted.
+///
+/// What its worst rank receives is known from tables; what it costs is, on one level, and elsewhere at least so much.
+#[derive(Debug)]
+pub(crate) struct Proposed {
+    pub(crate) regions: Arc<Intersection>,
+    /// `None` where ranks have to be asked one by one.
+    tally: Option<Tally>,
+    pub(crate) axes: Few<SubAxis, 4>,
+    group: GroupPattern,
+    before: Arc<Sharding>,
+    after: Arc<Sharding>,
+    /// Bytes that the worst rank receives.
+    pub(crate) received: u64,
+    pub(crate) peak: u64,
+    /// What it costs at least.
+    pub(crate) least_us: f64,
+    /// Whether that is what it costs.
+    exact: bool,
+}
+
+impl Proposed {
+    pub(crate) fn communicates(&self) -> bool {
+        self.received > 0
+    }
+
+    /// The work of having proposed it.
+    pub(crate) fn work(&self) -> u64 {
+        let looked_at = |tally: &Tally| tally.size() as u64 * 4;
+        self.tally.as_ref().map_or(self.regions.to.mesh().size() as u64 * 64, looked_at)
+    }
+
+    /// The work of counting what comes over which level of a network.
+    pub(crate) fn work_to_count(&self, levels: &[Level]) -> u64 {
+        let domain = levels.iter().filter_map(|l| l.ranks).max().unwrap_or(0);
+        let Some(tally) = self.tally.as_ref().filter(|_| !self.exact) else { return 0 };
+        let each = if tally.is_linear() {
+            domain + 8
+        } else {
+            LOOKED_UP * tally.message_count() / self.regions.to.mesh().size()
+        };
+        (self.regions.to.mesh().size() * each) as u64
+    }
 }
 
 impl Question<'_> {
-    /// The step in which the regions of two shardings overlap.
-    pub(crate) fn region_step(&self, regions: Intersection) -> Result<Step, Error> {
+    /// The step in which the regions of two shardings overlap, before it is counted.
+    pub(crate) fn propose(&self, regions: Intersection) -> Result<Proposed, Error> {
+        let regions = Arc::new(regions);
+        let tally = Tally::new(&regions)?;
         let (from, to) = (&regions.from, &regions.to);
         let (axes, group) = if regions.one_mesh() {
-            let axes = moving_axes(from, to, regions.picks_replicas());
-            let group = from.mesh().group(&axes)?;
+            let mut axes = moving_axes(from, to, regions.picks_replicas());
+            let mut group = from.mesh().group(&axes)?;
+            // Where that group may not be used, only what ranks really hear along.
+            if !self.options.admits_group(&group)
+                && let Some(moved) = tally.as_ref().and_then(Tally::moved)
+            {
+                axes = beside_each_other(from.mesh(), &moved);
+                group = from.mesh().group(&axes)?;
+            }
             (axes, group)
         } else {
             (all_axes(from.mesh()), span_of(from.mesh(), to.mesh())?)
         };
-        let mut counted = self.count(&regions, &group)?;
         let (before, after) = (Arc::new(from.clone()), Arc::new(to.clone()));
+        let peak = self.volume(StepOp::Exchange, [&before, &after], 1).peak;
+        let mut proposed = Proposed {
+            regions: Arc::clone(&regions),
+            tally,
+            axes,
+            group,
+            before,
+            after,
+            received: 0,
+            peak,
+            least_us: 0.0,
+            exact: true,
+        };
+        let model = self.network.model;
+        match &proposed.tally {
+            None => (proposed.received, proposed.least_us) = self.count(&proposed)?,
+            Some(tally) => {
+                let one_level = model.levels().len() == 1;
+                let (mut received, mut us) = (0u64, 0.0f64);
+                tally.each(&mut |seen| {
+                    let bytes = seen.received() as u64 * self.item;
+                    let peers = seen.peers();
+                    received = received.max(bytes);
+                    us = us.max(if one_level {
+                        let traffic = [LevelTraffic { bytes: bytes as f64, peers }];
+                        model.cost_us(&Load::exchange(&traffic, peak, Span::Group(&proposed.group)))
+                    } else {
+                        model.least_of_exchange_us(bytes, peers)
+                    });
+                });
+                proposed.received = received;
+                proposed.least_us = us;
+                proposed.exact = one_level || received == 0;
+            }
+        }
+        if proposed.received == 0 {
+            proposed.least_us = 0.0;
+        }
+        Ok(proposed)
+    }
+
+    /// The step that was proposed. What its worst rank sends is left open.
+    pub(crate) fn counted(&self, proposed: &Proposed) -> Result<Step, Error> {
+        let Proposed { regions, axes, group, before, after, received, peak, .. } = proposed;
+        let cost_us = if proposed.exact { proposed.least_us } else { self.count(proposed)?.1 };
         let becomes_terms = regions.fill.is_some();
-        let moves = Moves::Regions(Box::new(regions));
-        let action = match (counted.received, becomes_terms) {
+        let moves = Moves::Regions(Box::new(Intersection::clone(regions)));
+        let action = match (received, becomes_terms) {
             (0, false) => Action::Slice(moves),
             (0, true) => Action::ZeroFill(moves),
             (_, _) => Action::Exchange(moves),
         };
-        if counted.received == 0 {
-            counted.cost_us = 0.0;
-        }
         Ok(Step {
-            axes,
-            group,
-            received_bytes: counted.received,
-            sent_bytes: counted.sent,
-            peak_bytes: self.volume(StepOp::Exchange, [&before, &after], 1).peak,
-            cost_us: counted.cost_us,
-            before,
-            after,
+            axes: axes.clone(),
+            group: group.clone(),
+            received_bytes: *received,
+            sent_bytes: 0,
+            peak_bytes: *peak,
+            cost_us,
+            before: Arc::clone(before),
+            after: Arc::clone(after),
             action: Arc::new(action),
         })
     }
@@ -69,71 +160,118 @@ impl Question<'_> {
         Volume::new(op, [from, to].map(|s| s.max_local_numel() as u64), g, self.item)
     }
 
-    /// What the worst rank receives, sends and pays in an exchange of overlapping regions.
-    fn count(&self, intersection: &Intersection, group: &GroupPattern) -> Result<Counted, Error> {
+    /// What the worst rank receives in an exchange of overlapping regions, and what that costs.
+    fn count(&self, proposed: &Proposed) -> Result<(u64, f64), Error> {
+        let Proposed { regions, peak, group, .. } = proposed;
         let model = self.network.model;
-        let peak = self.volume(StepOp::Exchange, [&intersection.from, &intersection.to], 1).peak;
-        let meetings = intersection.meetings()?;
-        if intersection.message_count(&meetings) > MESSAGES {
-            return self.estimate(intersection, &meetings, group);
-        }
-        // By rank from the lowest on, where ranks are not far apart, else by position in the mesh.
-        let sources = intersection.from.mesh();
-        let (low, span) = (sources.lowest(), sources.world() - sources.lowest());
-        let dense = span / 2 <= sources.size();
-        let place = |rank: usize| if dense { Some(rank - low) } else { sources.index_of(rank) };
-        let mut sent = vec![0u64; if dense { span } else { sources.size() }];
-        let mut worst = Counted::default();
-        for rank in intersection.to.mesh().ranks() {
-            let mut traffic: Traffic = SmallVec::from_elem(LevelTraffic::default(), model.levels().len());
-            let mut received = 0u64;
-            intersection.pulls(rank, &meetings, &mut |peer, numel| {
-                if peer != rank {
-                    let bytes = numel as u64 * self.item;
-                    received += bytes;
-                    let at = &mut traffic[model.level_of(rank, peer)];
-                    *at = LevelTraffic { bytes: at.bytes + bytes as f64, peers: at.peers + 1 };
-                    if let Some(at) = place(peer) {
-                        sent[at] += bytes;
+        let levels = model.levels();
+        let (mut most, mut us) = (0u64, 0.0f64);
+        let mut traffic: Traffic = SmallVec::from_elem(LevelTraffic::default(), levels.len());
+        let mut add = |heard: &[(usize, usize)]| {
+            let mut received = 0;
+            for (at, &(numel, peers)) in traffic.iter_mut().zip(heard) {
+                let bytes = numel as u64 * self.item;
+                received += bytes;
+                *at = LevelTraffic { bytes: bytes as f64, peers };
+            }
+            most = most.max(received);
+            us = us.max(model.cost_us(&Load::exchange(&traffic, *peak, Span::Group(group))));
+        };
+        let found = proposed.tally.as_ref().and_then(|tally| tally.by_level(levels, &mut add));
+        if found.is_none() {
+            let meetings = regions.meetings()?;
+            let mut heard = vec![(0, 0); levels.len()];
+            for rank in regions.to.mesh().ranks() {
+                heard.fill((0, 0));
+                regions.pulls(rank, &meetings, &mut |peer, numel| {
+                    if peer != rank {
+                        let at = &mut heard[model.level_of(rank, peer)];
+                        *at = (at.0 + numel, at.1 + 1);
                     }
-                }
-            });
-            worst.received = worst.received.max(received);
-            let load = Load::exchange(&traffic, peak, Span::Group(group));
-            worst.cost_us = worst.cost_us.max(model.cost_us(&load));
+                });
+                add(&heard);
+            }
         }
-        worst.sent = sent.into_iter().max().unwrap_or(0);
-        Ok(worst)
+        Ok((most, us))
     }
 
-    /// The same of very many messages, without listing who sends what to whom.
-    ///
-    /// What is sent is counted as if the replicas of a source shared its wanters evenly, and all comes from the outermost
-    /// level.
-    fn estimate(
-        &self,
-        intersection: &Intersection,
-        meetings: &Meetings,
-        group: &GroupPattern,
-    ) -> Result<Counted, Error> {
-        let model = self.network.model;
-        let peak = self.volume(StepOp::Exchange, [&intersection.from, &intersection.to], 1).peak;
-        let mut worst = Counted::default();
-        let mut total = 0u128;
-        for rank in intersection.to.mesh().ranks() {
-            let (wanted, held) = intersection.wanted_and_held(rank)?;
-            let received = (wanted - held) as u64 * self.item;
-            let peers = intersection.sources(rank, meetings).saturating_sub(usize::from(held > 0));
-            let mut traffic: Traffic = SmallVec::from_elem(LevelTraffic::default(), model.levels().len());
-            traffic[model.levels().len() - 1] = LevelTraffic { bytes: received as f64, peers };
-            total += u128::from(received);
-            worst.received = worst.received.max(received);
-            let load = Load::exchange(&traffic, peak, Span::Group(group));
-            worst.cost_us = worst.cost_us.max(model.cost_us(&load));
+    /// What the worst rank sends in a step in which regions overlap; of very many messages as if all replicas of a source
+    /// shared its wanters evenly.
+    pub(crate) fn most_sent_of_regions(&self, step: &Step) -> Result<u64, Error> {
+        match &*step.action {
+            Action::Slice(Moves::Regions(regions))
+            | Action::ZeroFill(Moves::Regions(regions))
+            | Action::AllGather(Moves::Regions(regions))
+            | Action::AllToAll(Moves::Regions(regions))
+            | Action::Exchange(Moves::Regions(regions)) => self.most_sent_by(regions),
+            Action::ReduceScatter(Moves::Regions(regions), reduction)
+            | Action::OrderedReduce(Moves::Regions(regions), reduction) => {
+                self.most_sent_to_group(regions, &coalesced(regions.from.mesh(), reduction))
+            }
+            Action::Slice(Moves::Modes { .. })
+            | Action::ZeroFill(Moves::Modes { .. })
+            | Action::AllGather(Moves::Modes { .. })
+            | Action::AllToAll(Moves::Modes { .. })
+            | Action::Exchange(Moves::Modes { .. })
+            | Action::ReduceScatter(Moves::Modes { .. }, _)
+            | Action::OrderedReduce(Moves::Modes { .. }, _)
+            | Action::AllReduce(_) => Ok(step.sent_bytes),
         }
-        let senders = intersection.from.mesh().size() as u128;
-        worst.sent = u64::try_from(total.div_ceil(senders)).unwrap_or(u64::MAX).max(worst.received);
-        Ok(worst)
+    }
+
+    fn most_sent_by(&self, regions: &Intersection) -> Result<u64, Error> {
+        // By rank from the lowest on, where ranks are not far apart, else by position in the mesh.
+        let sources = regions.from.mesh();
+        let (low, span) = (sources.lowest(), sources.world() - sources.lowest());
+        let dense = span / 2 <= sources.size();
+        let mut sent = vec![0u64; if dense { span } else { sources.size() }];
+        let mut add = |rank: usize, peer: usize, numel: usize| {
+            let place = if dense { Some(peer - low) } else { sources.index_of(peer) };
+            if let (true, Some(at)) = (peer != rank, place) {
+                sent[at] += numel as u64 * self.item;
+            }
+        };
+        match Tally::new(&Arc::new(regions.clone()))? {
+            None => {
+                let meetings = regions.meetings()?;
+                for rank in regions.to.mesh().ranks() {
+                    regions.pulls(rank, &meetings, &mut |peer, numel| add(rank, peer, numel));
+                }
+            }
+            Some(tally) if tally.message_count() <= MESSAGES => {
+                tally.messages(&mut |rank, heard| heard.iter().for_each(|&(peer, n)| add(rank, peer, n)));
+            }
+            Some(tally) => {
+                let (mut total, mut worst) = (0u128, 0u64);
+                tally.each_rank(&mut |_, seen| {
+                    let received = seen.received() as u64 * self.item;
+                    total += u128::from(received);
+                    worst = worst.max(received);
+                });
+                let mean = total.div_ceil(sources.size() as u128);
+                return Ok(u64::try_from(mean).unwrap_or(u64::MAX).max(worst));
+            }
+        }
+        Ok(sent.into_iter().max().unwrap_or(0))
+    }
+
+    /// What the worst rank sends of its terms to the others of its group: what they all keep, without its own.
+    fn most_sent_to_group(&self, regions: &Intersection, modes: &[Mode<At>]) -> Result<u64, Error> {
+        let mesh = regions.from.mesh();
+        let own = local_numels(&regions.to)?;
+        let mut of_group = vec![0u64; own.len()];
+        let group = |i: usize| {
+            let mut c = mesh.coordinate_of_index(i).unwrap_or_default();
+            for &m in modes {
+                set_digit(&mut c, m, 0);
+            }
+            mesh.axes().iter().zip(&c).fold(0, |i, (a, &x)| i * a.size() + x)
+        };
+        for (i, numel) in own.iter().enumerate() {
+            of_group[group(i)] += numel;
+        }
+        let sent = own.iter().enumerate().map(|(i, numel)| of_group[group(i)] - numel);
+        Ok(sent.max().unwrap_or(0) * self.item)
     }
 
     /// Reduces the terms along some modes of axes onto all their ranks.
@@ -170,18 +308,8 @@ impl Question<'_> {
             let cost = self.network.cost_of_collective(StepOp::ReduceScatter, &volume, &sizes, &modes);
             (Action::ReduceScatter(moves, reduction), cost)
         };
-        let mut sent = volume.received;
-        if mesh.size() <= COUNTED {
-            sent = 0;
-            for rank in mesh.ranks() {
-                let mut mine = 0u64;
-                for peer in members_along(mesh, &modes, rank)?.into_iter().filter(|&peer| peer != rank) {
-                    mine += to.local_shape(peer)?.iter().product::<usize>() as u64;
-                }
-                sent = sent.max(mine * self.item);
-            }
-        }
-        reduction_step([from, to], &modes, action, cost, sent)
+        // What is sent is left open.
+        reduction_step([from, to], &modes, action, cost, 0)
     }
 }
 
@@ -233,8 +361,11 @@ fn moving_axes(from: &Sharding, to: &Sharding, replicas: bool) -> Few<SubAxis, 4
     if replicas {
         subs.extend(from.replicated_axes());
     }
-    // Sub-axes of one axis that are not digits of one number count as the whole of it.
-    let mesh = from.mesh();
+    beside_each_other(from.mesh(), &subs)
+}
+
+/// Sub-axes of one axis that are not digits of one number count as the whole of it.
+fn beside_each_other(mesh: &Mesh, subs: &[SubAxis]) -> Few<SubAxis, 4> {
     let mut axes: Few<SubAxis, 4> = Few::new();
     for axis in 0..mesh.axes().len() {
         let mut mine: SmallVec<[SubAxis; 8]> = subs.iter().copied().filter(|s| s.axis == axis).collect();

@@ -5,17 +5,21 @@
 //! inside what the rank holds a term of; idle replicas may take a part first. Then one exchange moves whatever is still
 //! missing, or, where that is cheaper on the network, each block goes into a domain once and is gathered there.
 
+use std::rc::Rc;
+
 use reshard_layout::Few;
 use reshard_layout::{At, Modes};
 use smallvec::SmallVec;
 
 use crate::Error;
 use crate::candidates::Leg;
+use crate::candidates::region_steps::Proposed;
 use crate::message::reduce_of;
 use crate::model::network::Network;
 use crate::question::COUNTED;
 use crate::question::Question;
 use crate::regions::intersection::Intersection;
+use crate::regions::tally::most_missing;
 use crate::step::{Reduction, Step};
 use reshard_sharding::PartialAxis;
 use reshard_sharding::SubAxis;
@@ -35,14 +39,42 @@ fn step(step: Step) -> Leg {
     Leg::Step(Box::new(step))
 }
 
-/// Every way to reduce first and then move.
-pub(crate) fn ways(q: &Question<'_>) -> Result<Vec<Legs>, Error> {
+/// Ways as they are found.
+pub(crate) struct Ways<'q, 'a> {
+    q: &'q Question<'a>,
+    pub(crate) all: Vec<Legs>,
+    /// Which of them goes straight, without any detour for the network or for idle replicas.
+    pub(crate) direct: usize,
+    last_direct: usize,
+    /// Moves that were proposed, each once.
+    proposed: Vec<Rc<Proposed>>,
+    /// What was looked at so far, and what may be.
+    pub(crate) work: u64,
+    most: u64,
+    /// Whether the budget ran out before all were found.
+    pub(crate) exhausted: bool,
+}
+
+/// Every way to reduce first and then move, as far as the budget goes; the direct one always.
+pub(crate) fn ways<'q, 'a>(q: &'q Question<'a>) -> Result<Ways<'q, 'a>, Error> {
     let (from, to) = (q.from, q.to);
     q.few_ranks()?;
+    let most = q.options.budget.work();
+    let mut ways = Ways {
+        q,
+        all: Vec::new(),
+        direct: 0,
+        last_direct: 0,
+        proposed: Vec::new(),
+        work: 0,
+        most,
+        exhausted: false,
+    };
     let kept = |p: &PartialAxis| q.on_one_mesh() && to.partial().contains(p);
     let (stay, gone): (Vec<PartialAxis>, Vec<PartialAxis>) = from.partial().iter().partition(|p| kept(p));
     if gone.is_empty() {
-        return q.onward(from);
+        (ways.all, ways.direct) = ways.onward(from)?;
+        return Ok(ways);
     }
     let subs: Few<SubAxis, 4> = gone.iter().map(|p| p.sub).collect();
     let reduction = Reduction {
@@ -50,17 +82,57 @@ pub(crate) fn ways(q: &Question<'_>) -> Result<Vec<Legs>, Error> {
         reduce: reduce_of(gone.iter().map(|p| (p.op, p.sub.size))),
     };
     let pending = Pending { stay, subs, reduction };
-    let mut ways = Vec::new();
+    // Without idle replicas first: the direct way is among these. They stand last.
+    ways.reduce_and_go_on(None, from, &pending)?;
+    let plain = core::mem::take(&mut ways.all);
     // Idle replicas share the work: each first keeps a part of a dim.
     let idle = from.replicated_axes();
     for dim in (0..from.shape().len()).filter(|_| !idle.is_empty()) {
-        if let Some(parts) = pieces(from, &idle, dim)? {
-            let slice = q.straight(from, &parts)?;
-            q.reduce_and_go_on(slice.as_ref(), &parts, &pending, &mut ways)?;
+        if let Some(parts) = pieces(from, &idle, dim)?
+            && ways.goes_on()
+        {
+            let slice = ways.straight(from, &parts)?;
+            ways.reduce_and_go_on(slice.as_ref(), &parts, &pending)?;
         }
     }
-    q.reduce_and_go_on(None, from, &pending, &mut ways)?;
+    ways.direct += ways.all.len();
+    ways.all.extend(plain);
     Ok(ways)
+}
+
+/// The one step from one sharding of the mesh to another, and the work of it: terms that go away are reduced where they lie, with
+/// nothing else, and all else is one move. `None` where one step does not do that.
+pub(crate) fn one_step(
+    q: &Question<'_>,
+    from: &Sharding,
+    to: &Sharding,
+) -> Result<Option<(Step, u64)>, Error> {
+    if from == to {
+        return Ok(None);
+    }
+    let (stay, gone): (Vec<PartialAxis>, Vec<PartialAxis>) =
+        from.partial().iter().partition(|p| to.partial().contains(p));
+    if gone.is_empty() {
+        let proposed = q.propose(q.intersection(from, to))?;
+        let work = proposed.work().saturating_add(proposed.work_to_count(q.options.model.levels()));
+        return Ok(Some((q.counted(&proposed)?, work)));
+    }
+    // In order, what is to go in the end goes at once.
+    let ends = |p: &PartialAxis| q.to.partial().contains(p);
+    if to.partial().len() != stay.len() || (q.options.deterministic && stay.iter().any(|p| !ends(p))) {
+        return Ok(None);
+    }
+    let subs: Few<SubAxis, 4> = gone.iter().map(|p| p.sub).collect();
+    let reduce = reduce_of(gone.iter().map(|p| (p.op, p.sub.size)));
+    let reduction = Reduction { modes: from.mesh().modes(&subs).to_vec(), reduce };
+    let step = if !q.options.deterministic && from.with_partial(stay.iter().copied())? == *to {
+        q.all_reduce([from, to], reduction)?
+    } else if lies_inside(from, to)? {
+        q.reduce_inside([from, to], reduction)?
+    } else {
+        return Ok(None);
+    };
+    Ok(Some((step, from.mesh().size() as u64 * 4)))
 }
 
 /// The reductions pending in the source.
@@ -87,78 +159,91 @@ impl Question<'_> {
             ),
         })
     }
+}
+
+impl Ways<'_, '_> {
+    /// Whether the budget allows to look for more.
+    fn goes_on(&mut self) -> bool {
+        self.exhausted |= self.work > self.most;
+        !self.exhausted
+    }
 
     /// After a slice perhaps, every way to reduce the terms where it leads, and every way to go on from there.
     fn reduce_and_go_on(
-        &self,
-        slice: Option<&Step>,
+        &mut self,
+        slice: Option<&Leg>,
         from: &Sharding,
         pending: &Pending,
-        ways: &mut Vec<Legs>,
     ) -> Result<(), Error> {
+        let q = self.q;
         let reduction = || pending.reduction.clone();
         // Onto everybody, then move.
         let whole = from.with_partial(pending.stay.iter().copied())?;
-        let first = if self.options.deterministic {
-            self.reduce_inside([from, &whole], reduction())?
+        let first = if q.options.deterministic {
+            q.reduce_inside([from, &whole], reduction())?
         } else {
-            self.all_reduce([from, &whole], reduction())?
+            q.all_reduce([from, &whole], reduction())?
         };
-        self.go_on(slice, &first, &whole, ways)?;
+        self.go_on(slice, &first, &whole)?;
+        if slice.is_none() {
+            self.direct = self.last_direct;
+        }
         // Onto equal pieces of one dim, then move.
         for dim in 0..from.shape().len() {
-            if let Some(pieces) = pieces(&whole, &pending.subs, dim)? {
-                self.go_on(slice, &self.reduce_inside([from, &pieces], reduction())?, &pieces, ways)?;
+            if let Some(pieces) = pieces(&whole, &pending.subs, dim)?
+                && self.goes_on()
+            {
+                self.go_on(slice, &q.reduce_inside([from, &pieces], reduction())?, &pieces)?;
             }
         }
         // Straight onto the target, where every rank's part lies inside what it holds a term of.
-        let to = self.to;
+        let to = q.to;
         if from.mesh() == to.mesh() && to.partial().len() == pending.stay.len() && lies_inside(from, to)? {
-            let last = self.reduce_inside([from, to], reduction())?;
-            ways.push(slice.cloned().into_iter().chain([last]).map(step).collect());
+            let last = q.reduce_inside([from, to], reduction())?;
+            self.all.push(slice.cloned().into_iter().chain([step(last)]).collect());
         }
         Ok(())
     }
 
     /// First steps, and every way to go on from where they lead.
-    fn go_on(
-        &self,
-        slice: Option<&Step>,
-        first: &Step,
-        from: &Sharding,
-        ways: &mut Vec<Legs>,
-    ) -> Result<(), Error> {
-        for rest in self.onward(from)? {
-            let begin = slice.into_iter().chain([first]).cloned().map(step);
-            ways.push(begin.chain(rest).collect());
+    fn go_on(&mut self, slice: Option<&Leg>, first: &Step, from: &Sharding) -> Result<(), Error> {
+        let (onward, direct) = self.onward(from)?;
+        self.last_direct = self.all.len() + direct;
+        for rest in onward {
+            let begin = slice.cloned().into_iter().chain([step(first.clone())]);
+            self.all.push(begin.chain(rest).collect());
         }
         Ok(())
     }
 
-    /// The ways from a sharding whose partial axes stay: one exchange of regions, what becomes partial at once and then the rest, and
-    /// after combining in rank order by digits, where that is sure to reduce nothing.
-    fn onward(&self, from: &Sharding) -> Result<Vec<Legs>, Error> {
-        let to = self.to;
+    /// The ways from a sharding whose partial axes stay: after combining in rank order by digits, where that is sure to
+    /// reduce nothing, what becomes partial at once and then the rest, and one exchange of regions, whose place is told.
+    fn onward(&mut self, from: &Sharding) -> Result<(Vec<Legs>, usize), Error> {
+        let to = self.q.to;
         let mut ways: Vec<Legs> = Vec::new();
-        match self.straight(from, to)? {
-            None => ways.push(Vec::new()),
-            Some(straight) => {
-                ways.extend(self.by_domain(from, &straight)?);
-                ways.extend(self.through_shards(from)?);
-                ways.extend(self.by_near_sources(from, &straight)?);
-                ways.push(vec![step(straight)]);
-            }
+        let straight = self.propose(from, to)?;
+        if let Some(straight) = &straight
+            && self.goes_on()
+        {
+            ways.extend(self.by_domain(from, straight)?);
+            ways.extend(self.through_shards(from)?);
+            ways.extend(self.by_near_sources(from, straight)?);
         }
-        if self.reduces_in_order() && !from.is_partial() && from.mesh() == to.mesh() {
+        let direct: Legs = straight.into_iter().map(Leg::Move).collect();
+        ways.push(direct);
+        let direct = ways.len() - 1;
+        if self.q.reduces_in_order() && !from.is_partial() && from.mesh() == to.mesh() {
             ways.push(vec![Leg::Plan { to: to.clone() }]);
         }
         // Where that is the target itself, the first of these ways is the whole way.
-        if let Some(filled) = self.filled(from)?.filter(|filled| filled != to) {
+        if let Some(filled) = self.q.filled(from)?.filter(|filled| filled != to) {
             ways.push(vec![Leg::Local { to: filled }, Leg::Plan { to: to.clone() }]);
         }
-        Ok(ways)
+        Ok((ways, direct))
     }
+}
 
+impl Question<'_> {
     /// The sharding in which the axes that become partial and shard now are partial already, which moves nothing.
     fn filled(&self, from: &Sharding) -> Result<Option<Sharding>, Error> {
         let to = self.to;
@@ -181,14 +266,6 @@ impl Question<'_> {
         Ok(Some(from.with_modes(local).with_partial(partial)?))
     }
 
-    /// One step from a sharding without partial axes that go away to another; none if they are the same.
-    fn straight(&self, from: &Sharding, to: &Sharding) -> Result<Option<Step>, Error> {
-        if from == to {
-            return Ok(None);
-        }
-        self.region_step(self.intersection(from, to)).map(Some)
-    }
-
     /// The intersection of two shardings, into the terms in which the target is partial and the source is not. Between two meshes sources are near.
     fn intersection(&self, from: &Sharding, to: &Sharding) -> Intersection {
         let mut intersection = Intersection::new(from, to);
@@ -203,14 +280,35 @@ impl Question<'_> {
         }
         intersection
     }
+}
+
+impl Ways<'_, '_> {
+    /// One step from a sharding without partial axes that go away to another, proposed once; none if they are the same.
+    fn propose(&mut self, from: &Sharding, to: &Sharding) -> Result<Option<Rc<Proposed>>, Error> {
+        if from == to {
+            return Ok(None);
+        }
+        let is = |p: &&Rc<Proposed>| p.regions.from == *from && p.regions.to == *to;
+        if let Some(known) = self.proposed.iter().find(is) {
+            return Ok(Some(Rc::clone(known)));
+        }
+        let made = Rc::new(self.q.propose(self.q.intersection(from, to))?);
+        self.work = self.work.saturating_add(made.work());
+        self.proposed.push(Rc::clone(&made));
+        Ok(Some(made))
+    }
+
+    fn straight(&mut self, from: &Sharding, to: &Sharding) -> Result<Option<Leg>, Error> {
+        Ok(self.propose(from, to)?.map(Leg::Move))
+    }
 
     /// Two steps into terms: each rank gets its part of a dim as if the axes that become partial sharded it, and what it
     /// then holds is its term.
     ///
     /// That is as good as a direct step where source and target nest, and better where the parts that the sources' own
     /// digits would make are uneven. One plan for every dim that can be cut.
-    fn through_shards(&self, from: &Sharding) -> Result<Vec<Legs>, Error> {
-        let to = self.to;
+    fn through_shards(&mut self, from: &Sharding) -> Result<Vec<Legs>, Error> {
+        let to = self.q.to;
         let one_mesh = from.mesh() == to.mesh();
         let (stay, new): (Vec<PartialAxis>, Vec<PartialAxis>) = to
             .partial()
@@ -223,9 +321,11 @@ impl Question<'_> {
         let subs: Few<SubAxis, 4> = new.iter().map(|p| p.sub).collect();
         let bare = to.with_partial(stay)?;
         for dim in 0..to.shape().len() {
-            if let Some(parts) = pieces(&bare, &subs, dim)? {
+            if let Some(parts) = pieces(&bare, &subs, dim)?
+                && self.goes_on()
+            {
                 let steps = [self.straight(from, &parts)?, self.straight(&parts, to)?];
-                plans.push(steps.into_iter().flatten().map(step).collect());
+                plans.push(steps.into_iter().flatten().collect());
             }
         }
         Ok(plans)
@@ -233,15 +333,18 @@ impl Question<'_> {
 
     /// The direct step on one mesh whose groups straddle the network's domains: there another replica may be nearer than
     /// the one at the receiver's own coordinates, for which the group is the larger by the replicated axes.
-    fn by_near_sources(&self, from: &Sharding, direct: &Step) -> Result<Option<Legs>, Error> {
+    fn by_near_sources(&mut self, from: &Sharding, direct: &Proposed) -> Result<Option<Legs>, Error> {
         let replicated = from.replicated_axes();
-        let intersection = self.intersection(from, self.to);
+        let q = self.q;
+        let intersection = q.intersection(from, q.to);
         let straddles =
-            direct.axes.iter().chain(&replicated).any(|&s| !self.network.level(from.mesh().known_mode(s)).1);
-        if !intersection.one_mesh() || !direct.op().communicates() || replicated.is_empty() || !straddles {
+            direct.axes.iter().chain(&replicated).any(|&s| !q.network.level(from.mesh().known_mode(s)).1);
+        if !intersection.one_mesh() || !direct.communicates() || replicated.is_empty() || !straddles {
             return Ok(None);
         }
-        Ok(Some(vec![step(self.region_step(intersection.on(self.network.model.levels()))?)]))
+        let near = q.propose(intersection.on(q.network.model.levels()))?;
+        self.work = self.work.saturating_add(near.work());
+        Ok(Some(vec![Leg::Move(Rc::new(near))]))
     }
 
     /// Two steps where the target is replicated inside domains of the network: every block comes into a domain once, to
@@ -255,12 +358,12 @@ impl Question<'_> {
     ///
     /// The parts are cut along the dim in which they are the most even. `None` where nothing comes from beyond a domain, or
     /// nothing is replicated inside one.
-    fn by_domain(&self, from: &Sharding, direct: &Step) -> Result<Option<Legs>, Error> {
-        let to = self.to;
-        if self.network.levels() == 1 || direct.received_bytes == 0 || to.is_partial() {
+    fn by_domain(&mut self, from: &Sharding, direct: &Proposed) -> Result<Option<Legs>, Error> {
+        let (q, to) = (self.q, self.q.to);
+        if q.network.levels() == 1 || !direct.communicates() || to.is_partial() {
             return Ok(None);
         }
-        let network = Network::new(self.network.model, to.mesh());
+        let network = Network::new(q.network.model, to.mesh());
         let inner = network.inner(&to.replicated_axes());
         if inner.is_empty() {
             return Ok(None);
@@ -274,7 +377,7 @@ impl Question<'_> {
             }
         }
         let Some(parts) = best.filter(|parts| parts != from) else { return Ok(None) };
-        let first = self.straight(from, &parts)?.into_iter().map(step);
+        let first = self.straight(from, &parts)?.into_iter();
         Ok(Some(first.chain([Leg::Plan { to: to.clone() }]).collect()))
     }
 }
@@ -316,17 +419,7 @@ fn pieces(whole: &Sharding, subs: &[SubAxis], dim: usize) -> Result<Option<Shard
 
 /// Whether what each rank wants lies inside what it holds.
 fn lies_inside(from: &Sharding, to: &Sharding) -> Result<bool, Error> {
-    if from.mesh().size() > COUNTED {
-        return Ok(false);
-    }
-    let intersection = Intersection::new(from, to);
-    for rank in from.mesh().ranks() {
-        let (wanted, held) = intersection.wanted_and_held(rank)?;
-        if wanted != held {
-            return Ok(false);
-        }
-    }
-    Ok(true)
+    Ok(from.mesh().size() <= COUNTED && most_missing(from, to)? == 0)
 }
 
 fn contains(outer: SubAxis, inner: SubAxis) -> bool {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use reshard_layout::{At, Mode};
 use smallvec::SmallVec;
 
+use crate::budget::Effort;
 use crate::candidates::Origin;
 use crate::objective::Objective;
 use crate::op::StepOp;
@@ -80,10 +81,10 @@ pub(crate) enum Searched {
     NotNeeded,
 }
 
-/// A better route than one of this key, where the closed forms may not be the best.
-pub(crate) fn searched(q: &Question<'_>, ends: &Ends, best: Option<[u64; 3]>) -> Searched {
+/// A better route than one of this key, where the closed forms may not be the best; and what the search took.
+pub(crate) fn searched(q: &Question<'_>, ends: &Ends, best: Option<[u64; 3]>) -> (Searched, Effort) {
     if !may_search(q, ends) {
-        return Searched::NotNeeded;
+        return (Searched::NotNeeded, Effort::default());
     }
     let allowed = |axes: &[Mode<At>]| {
         q.from.mesh().group_of_modes(axes).is_ok_and(|group| q.options.admits_group(&group))
@@ -92,12 +93,13 @@ pub(crate) fn searched(q: &Question<'_>, ends: &Ends, best: Option<[u64; 3]>) ->
         objective: q.options.objective,
         item: q.item,
         max_peak: q.options.max_peak_bytes,
+        work: q.options.budget.work(),
         allowed: q.options.groups.as_ref().map(|_| &allowed as Allowed<'_>),
     };
     let problem = Problem::new(&q.network, &limits, &ends.system, &ends.from, &ends.to);
     let Some(problem) = problem.filter(|problem| problem.moving() <= MAX_MOVING) else {
-        return Searched::TooManyDigits;
+        return (Searched::TooManyDigits, Effort::default());
     };
-    let found = problem.search(best.map(|[primary, secondary, _]| [primary, secondary]));
-    found.map_or(Searched::NothingBetter, Searched::Found)
+    let (found, effort) = problem.search(best.map(|[primary, secondary, _]| [primary, secondary]));
+    (found.map_or(Searched::NothingBetter, Searched::Found), effort)
 }

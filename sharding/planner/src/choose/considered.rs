@@ -113,6 +113,13 @@ impl Considered {
     }
 }
 
+impl Considered {
+    /// The best of the plans that change few axes at a time.
+    pub(super) fn axes(plan: &Plan) -> Considered {
+        Considered { origin: Origin::Axes, ..Considered::plan(plan, true) }
+    }
+}
+
 fn listed(steps: &[String]) -> String {
     if steps.is_empty() { "nothing".to_owned() } else { steps.join("; ") }
 }

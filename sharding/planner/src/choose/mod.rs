@@ -7,26 +7,25 @@
 //! Legs that are questions of their own are resolved here, by asking again, without limits: those are kept to by the whole
 //! plan.
 
+mod axes;
 pub(crate) mod considered;
 pub(crate) mod price;
 pub(crate) mod refusal;
 mod routes;
+mod ways;
 
 #[cfg(test)]
 pub(crate) use routes::key as key_of_route;
 
-use std::borrow::Cow;
-
 use crate::Error;
 use crate::assemble::assemble;
-use crate::candidates::{Leg, greedy, regions};
+use crate::budget::Effort;
+use crate::candidates::greedy;
 use crate::choose::considered::{Considered, Watch};
 use crate::model::totals::{Cost, Totals};
 use crate::options::Options;
 use crate::plan::Plan;
 use crate::question::Question;
-use crate::step::Step;
-use reshard_sharding::Sharding;
 
 /// The most ranks for which a reduction within a digit system is also tried in uneven pieces: those look at every rank.
 const COUNTED_UNEVEN: usize = 1 << 10;
@@ -39,25 +38,34 @@ pub(crate) fn plan(q: &Question<'_>, limit: u64, mut watch: Option<&mut Watch>) 
     }
     let ends = q.ends();
     let mut best = None;
+    let mut effort = Effort::default();
     if let Some(ends) = ends.as_ref().filter(|_| !q.reduces_in_order()) {
-        best = routes::best_plan(q, ends, limit, &mut watch)?;
+        (best, effort) = routes::best_plan(q, ends, limit, &mut watch)?;
     }
     let uneven = ends.as_ref().is_some_and(|e| needs_uneven(q, e.lacks_spares()));
     if ends.is_none() || q.reduces_in_order() || uneven {
-        for way in regions::ways(q)? {
-            let Some(steps) = resolve(q, way)? else { continue };
-            let plan = assemble(q, steps, ends.as_ref(), None)?;
-            let admitted = admits(q.options, &plan);
-            Watch::see(&mut watch, || Considered::plan(&plan, admitted));
-            let better = |b: &Plan| key(q.options, &plan) < key(q.options, b);
-            if admitted && best.as_ref().is_none_or(better) {
-                best = Some(plan);
-                Watch::prefer(&mut watch);
+        let (found, more) = ways::best_plan(q, best.as_ref(), &mut watch)?;
+        effort = effort.and(more);
+        if let Some(mut plan) = found {
+            plan.bound(q, ends.as_ref())?;
+            best = Some(plan);
+        }
+    }
+    let by_regions = ends.is_none() || uneven || q.reduces_in_order();
+    if axes::may_help(q, best.as_ref(), by_regions) {
+        let (found, more) = axes::best_plan(q, best.as_ref())?;
+        effort = effort.and(more);
+        if let Some(mut plan) = found {
+            plan.bound(q, ends.as_ref())?;
+            if let Some(watch) = &mut watch {
+                watch.considered.push(Considered::axes(&plan));
+                watch.best = Some(watch.considered.len() - 1);
             }
+            best = Some(plan);
         }
     }
     match best {
-        Some(plan) => Ok(plan),
+        Some(plan) => Ok(Plan { effort, ..plan }),
         None => Err(refusal::explain(q)?),
     }
 }
@@ -69,35 +77,10 @@ fn needs_uneven(q: &Question<'_>, lacks_spares: bool) -> bool {
 
 /// The plan of a greedy planner, axis by axis; it keeps to no limit.
 pub(crate) fn greedy(q: &Question<'_>) -> Result<Plan, Error> {
-    let steps = resolve(q, greedy::way(q)?)?.unwrap_or_default();
-    assemble(q, steps, q.ends().as_ref(), None)
-}
-
-/// The steps of a way; `None` if a leg that must move nothing does.
-fn resolve(q: &Question<'_>, way: Vec<Leg>) -> Result<Option<Vec<Step>>, Error> {
-    let mut steps: Vec<Step> = Vec::with_capacity(way.len());
-    for leg in way {
-        match leg {
-            Leg::Step(step) => steps.push(*step),
-            Leg::Plan { to } => steps.extend(part(q, &steps, &to)?.steps),
-            Leg::Local { to } => {
-                let part = part(q, &steps, &to)?;
-                if part.received_bytes > 0 {
-                    return Ok(None);
-                }
-                steps.extend(part.steps);
-            }
-        }
-    }
-    Ok(Some(steps))
-}
-
-/// The plan from where some steps lead.
-fn part(q: &Question<'_>, steps: &[Step], to: &Sharding) -> Result<Plan, Error> {
-    let from = steps.last().map_or(q.from, |s| &s.after);
-    let options =
-        if q.options.is_limited() { Cow::Owned(q.options.free()) } else { Cow::Borrowed(q.options) };
-    plan(&Question::checked(&options, from, to, q.dtype)?, u64::MAX, None)
+    let mut parts = ways::Parts::default();
+    let steps = parts.resolve(q, &greedy::way(q)?)?.unwrap_or_default();
+    let plan = assemble(q, ways::with_sent(q, steps)?, q.ends().as_ref(), None)?;
+    Ok(Plan { effort: parts.effort(), ..plan })
 }
 
 /// Whether a plan keeps to the memory and the groups that were asked for.

@@ -5,9 +5,11 @@
 //! search that is told a limit gives up as soon as nothing within it is left.
 
 use crate::Error;
+use crate::budget::Effort;
 use crate::candidates::Origin;
 use crate::candidates::states::{Searched, may_search, routes, searched};
 use crate::choose;
+use crate::choose::axes;
 use crate::choose::{needs_uneven, routes};
 use crate::model::totals::{Cost, Totals};
 use crate::objective::Objective;
@@ -35,31 +37,31 @@ pub enum Price {
     MoreThan(u64),
 }
 
-/// The price of a plan; fails where there is none.
-pub(crate) fn price(q: &Question<'_>, ask: Ask) -> Result<Price, Error> {
+/// The price of a plan, and what knowing it took; fails where there is none.
+pub(crate) fn price(q: &Question<'_>, ask: Ask) -> Result<(Price, Effort), Error> {
     if let Some(price) = price_of_digits(q, ask)? {
         return Ok(price);
     }
     let plan = choose::plan(q, u64::MAX, None)?;
     let totals = Totals::of(plan.steps.iter().map(|s| Cost::new(s.cost_us, 0, 0)));
-    Ok(Price::Exactly(totals.picoseconds))
+    Ok((Price::Exactly(totals.picoseconds), plan.effort))
 }
 
 /// The price where the digits nest and only their forms and a search compete.
-fn price_of_digits(q: &Question<'_>, ask: Ask) -> Result<Option<Price>, Error> {
+fn price_of_digits(q: &Question<'_>, ask: Ask) -> Result<Option<(Price, Effort)>, Error> {
     let options = q.options;
     if options.objective != Objective::Time || options.max_peak_bytes.is_some() || q.reduces_in_order() {
         return Ok(None);
     }
     let Some(ends) = q.ends().filter(|_| !q.is_trivial()) else { return Ok(None) };
-    if needs_uneven(q, ends.lacks_spares()) {
+    if needs_uneven(q, ends.lacks_spares()) || axes::owes_uneven(q) {
         return Ok(None);
     }
     if !may_search(q, &ends)
         && let Some((_, measured)) = routes::best_of_two(q, &ends, &mut None)?
     {
         let totals = Totals::of(measured.iter().map(|x| &x.cost));
-        return Ok(Some(Price::Exactly(totals.picoseconds)));
+        return Ok(Some((Price::Exactly(totals.picoseconds), Effort::default())));
     }
     let mut best: Option<[u64; 3]> = None;
     for (origin, route) in routes(&ends) {
@@ -68,19 +70,20 @@ fn price_of_digits(q: &Question<'_>, ask: Ask) -> Result<Option<Price>, Error> {
         }
     }
     match ask {
-        Ask::Quick => Ok(best.map(|b| Price::AtMost(b[0]))),
+        Ask::Quick => Ok(best.map(|b| (Price::AtMost(b[0]), Effort::default()))),
         Ask::Within(limit) => {
             let below = [limit.saturating_add(1), 0, 0];
-            if let Searched::Found(route) = searched(q, &ends, Some(best.map_or(below, |b| b.min(below))))
+            let (searched, effort) = searched(q, &ends, Some(best.map_or(below, |b| b.min(below))));
+            if let Searched::Found(route) = searched
                 && let Some((key, _)) = routes::key(q, &route, &ends.weights, Origin::Search, &mut None)?
             {
                 best = Some(best.map_or(key, |b| b.min(key)));
             }
             Ok(match best {
-                Some([cost, ..]) if cost <= limit => Some(Price::Exactly(cost)),
+                Some([cost, ..]) if cost <= limit => Some((Price::Exactly(cost), effort)),
                 // There may be none at all.
-                None if limit == u64::MAX => None,
-                Some(_) | None => Some(Price::MoreThan(limit)),
+                None if limit == u64::MAX || effort.exhausted => None,
+                Some(_) | None => Some((Price::MoreThan(limit), effort)),
             })
         }
     }

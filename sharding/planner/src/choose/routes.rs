@@ -4,6 +4,7 @@ use smallvec::SmallVec;
 
 use crate::Error;
 use crate::assemble::assemble;
+use crate::budget::Effort;
 use crate::candidates::Origin;
 use crate::candidates::state_steps::{Measured, MeasuredMoves};
 use crate::candidates::states::{Searched, direct, lean, may_search, routes, searched};
@@ -23,11 +24,11 @@ pub(super) fn best_plan(
     ends: &Ends,
     limit: u64,
     watch: &mut Option<&mut Watch>,
-) -> Result<Option<Plan>, Error> {
+) -> Result<(Option<Plan>, Effort), Error> {
     if !may_search(q, ends)
         && let Some((route, measured)) = best_of_two(q, ends, watch)?
     {
-        return plan_of(q, &route, ends, &measured).map(Some);
+        return Ok((Some(plan_of(q, &route, ends, &measured)?), Effort::default()));
     }
     let mut best: Option<([u64; 3], Route, MeasuredMoves)> = None;
     for (origin, route) in routes(ends) {
@@ -42,7 +43,12 @@ pub(super) fn best_plan(
     let limit =
         (limit < u64::MAX && q.options.objective == Objective::Time).then(|| [limit.saturating_add(1), 0, 0]);
     let below = best.as_ref().map(|b| b.0).into_iter().chain(limit).min();
-    match searched(q, ends, below) {
+    let (mut found, effort) = searched(q, ends, below);
+    if effort.exhausted && best.is_none() && !matches!(found, Searched::Found(_)) {
+        // Nothing is refused for want of a budget: then it goes on until anything is found.
+        found = searched(q, ends, None).0;
+    }
+    match found {
         Searched::Found(route) => {
             let found = key(q, &route, &ends.weights, Origin::Search, watch)?;
             if let Some((key, measured)) = found
@@ -56,7 +62,8 @@ pub(super) fn best_plan(
         Searched::TooManyDigits => Watch::see(watch, || Considered::search(Outcome::TooManyDigits)),
         Searched::NotNeeded => {}
     }
-    best.map(|(_, route, measured)| plan_of(q, &route, ends, &measured)).transpose()
+    let plan = best.map(|(_, route, measured)| plan_of(q, &route, ends, &measured)).transpose()?;
+    Ok((plan, effort))
 }
 
 /// Without terms and limits on one level: the closed form, or the direct exchange if that takes fewer steps and is better.

@@ -124,6 +124,15 @@ impl Model {
         }
     }
 
+    /// What an exchange costs at least in which a rank receives so many bytes from so many others, wherever these are.
+    #[inline]
+    pub(crate) fn least_of_exchange_us(&self, bytes: u64, peers: usize) -> f64 {
+        match self {
+            Model::Topology(t) => t.least_of_exchange_us(bytes, peers),
+            Model::Other { model, .. } => model.least_us(&[Need::bytes(bytes as f64)]),
+        }
+    }
+
     pub(crate) fn text(&self) -> String {
         match self {
             Model::Topology(t) => t.text(),

@@ -20,7 +20,7 @@ use crate::model::load::{DomainSizes, LevelTraffic, Load, Span, Volume, share_of
 use crate::model::totals::Cost;
 use crate::model::{Level, Model};
 use crate::op::StepOp;
-use reshard_sharding::internal::members_along;
+use reshard_sharding::internal::{digit, members_along};
 use reshard_sharding::{Mesh, SubAxis};
 
 /// A mesh on a network (see the [module](self)).
@@ -201,12 +201,28 @@ impl<'a> Network<'a> {
             return Ok(SmallVec::from_iter([product]));
         }
         let mut all: SmallVec<[DomainSizes; 2]> = SmallVec::new();
-        for rank in self.mesh.ranks() {
-            let group = members_along(self.mesh, axes, rank)?;
-            let near = |l: usize| group.iter().filter(|&&r| self.model.level_of(rank, r) <= l).count();
-            let sizes: DomainSizes = (0..self.levels()).map(near).collect();
-            if !all.contains(&sizes) {
-                all.push(sizes);
+        // Group by group: of members that ascend, those of a domain follow each other.
+        for i in 0..self.mesh.size() {
+            let Some(c) = self.mesh.coordinate_of_index(i) else { continue };
+            if axes.iter().any(|&m| digit(&c, m) > 0) {
+                continue;
+            }
+            let Some(first) = self.mesh.rank_at(&c) else { continue };
+            let mut group = members_along(self.mesh, axes, first)?;
+            group.sort_unstable();
+            let mut sizes: Vec<DomainSizes> = vec![DomainSizes::new(); group.len()];
+            for level in self.levels {
+                let domain = |rank: usize| level.ranks.map_or(0, |n| rank / n);
+                let mut at = 0;
+                for run in group.chunk_by(|&a, &b| domain(a) == domain(b)) {
+                    sizes[at..at + run.len()].iter_mut().for_each(|sizes| sizes.push(run.len()));
+                    at += run.len();
+                }
+            }
+            for sizes in sizes {
+                if !all.contains(&sizes) {
+                    all.push(sizes);
+                }
             }
         }
         Ok(all)

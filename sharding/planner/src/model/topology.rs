@@ -140,6 +140,17 @@ impl Topology {
         super::level_of(&self.levels, a, b)
     }
 
+    /// What an exchange costs at least in which a rank receives so many bytes from so many others, wherever these are:
+    /// bytes come over all levels at once, and rounds are the fewest, of the least latency, where all peers are near.
+    ///
+    /// `prod (p_l + 1) >= 1 + sum p_l`, so that the rounds of levels add up to at least those of one level.
+    pub(crate) fn least_of_exchange_us(&self, bytes: u64, peers: usize) -> f64 {
+        let rate: f64 = self.levels.iter().map(|l| l.gbytes_per_s * 1e3).sum();
+        let doublings = f64::from(usize::BITS - peers.leading_zeros());
+        let wait = self.launch_us + self.levels[0].latency_us * doublings;
+        wait + bytes as f64 / rate + self.message_us * peers as f64
+    }
+
     /// The least latencies of steps after which a rank may have heard from so many domains of level `l`, and of all ranks
     /// that take as many rounds.
     #[inline]

@@ -20,7 +20,7 @@
 use reshard_layout::Few;
 use std::sync::{Arc, OnceLock};
 
-use reshard_layout::{At, Modes};
+use reshard_layout::{At, Mode, Modes};
 use smallvec::SmallVec;
 
 use crate::Error;
@@ -29,8 +29,7 @@ use crate::regions::grid::Grid;
 use crate::regions::partition::Partition;
 use reshard_sharding::Coordinate;
 use reshard_sharding::SubAxis;
-use reshard_sharding::internal::shared_len;
-use reshard_sharding::internal::{digit, set_digit};
+use reshard_sharding::internal::{axis_of, digit, set_digit};
 use reshard_sharding::{ReduceOp, Sharding};
 
 /// Two shardings of one tensor whose regions overlap; the meshes may differ.
@@ -80,6 +79,11 @@ impl Intersection {
     /// Whether a source may be another replica than the one at the receiver's coordinates.
     pub(crate) fn picks_replicas(&self) -> bool {
         !self.domain_sizes.is_empty()
+    }
+
+    /// Ranks of a domain of each inner level, where sources are near.
+    pub(crate) fn domain_sizes(&self) -> &[usize] {
+        &self.domain_sizes
     }
 
     /// The same where a sub-axis of the target becomes partial, in which the source is not.
@@ -180,9 +184,22 @@ impl Intersection {
 
     /// Whether a rank of the target receives, or is only filled.
     pub(crate) fn receives(&self, rank: usize) -> bool {
-        let mesh = self.to.mesh();
-        let Some(c) = mesh.coordinate(rank) else { return false };
-        self.embeds.iter().all(|&m| digit(&c, m) == 0)
+        self.to.mesh().coordinate(rank).is_some_and(|c| self.receives_at(&c))
+    }
+
+    /// The same of the rank at a coordinate.
+    pub(crate) fn receives_at(&self, c: &[usize]) -> bool {
+        self.embeds.iter().all(|&m| digit(c, m) == 0)
+    }
+
+    /// Whether along an axis only some receive.
+    pub(crate) fn fills(&self, axis: usize) -> bool {
+        self.embeds.iter().any(|m| axis_of(m.stride) == axis)
+    }
+
+    /// The digits of what becomes partial that source and receiver have in common.
+    pub(crate) fn anchors(&self) -> &[Mode<At>] {
+        &self.anchors
     }
 
     pub(crate) fn local_len(s: &Sharding, rank: usize) -> Result<usize, Error> {
@@ -199,20 +216,6 @@ impl Intersection {
                 (0..target.regions(dim)).map(met).collect()
             })
             .collect()
-    }
-
-    /// How many messages are received in all, what ranks send themselves included, as far as a number goes.
-    pub(crate) fn message_count(&self, meetings: &Meetings) -> usize {
-        let grid = Grid::new(&self.to);
-        let of_dim = |(dim, met): (usize, &Vec<Vec<(usize, usize)>>)| {
-            // Every region of a dim is that of as many ranks.
-            let ranks = self.to.mesh().size() / grid.regions(dim).max(1);
-            (met.iter().map(Vec::len).sum::<usize>(), ranks)
-        };
-        // Regions of different dims meet independently of each other: the mean of a product is the product of means.
-        let mean = |(sum, ranks): (usize, usize)| sum as f64 * ranks as f64 / self.to.mesh().size() as f64;
-        let each: f64 = meetings.iter().enumerate().map(|x| mean(of_dim(x))).product();
-        (each * self.to.mesh().size() as f64) as usize
     }
 
     /// Calls `f` with every source of a rank, itself perhaps, and the number of elements.
@@ -236,26 +239,5 @@ impl Intersection {
             at[dim] += 1;
             at[dim + 1..].fill(0);
         }
-    }
-
-    /// How many ranks a rank hears from, itself included, if nothing becomes partial.
-    pub(crate) fn sources(&self, rank: usize, meetings: &Meetings) -> usize {
-        let Some(c) = self.to.mesh().coordinate(rank).filter(|_| self.receives(rank)) else { return 0 };
-        Grid::new(&self.to).regions_of(&c).iter().zip(meetings).map(|(&j, met)| met[j].len()).product()
-    }
-
-    /// Elements that a rank wants and elements of those that it holds itself.
-    pub(crate) fn wanted_and_held(&self, rank: usize) -> Result<(usize, usize), Error> {
-        if !self.receives(rank) {
-            return Ok((0, 0));
-        }
-        let want = self.to.region(rank)?;
-        let wanted = want.numel();
-        if !self.from.mesh().contains(rank) {
-            return Ok((wanted, 0));
-        }
-        let have = self.from.region(rank)?;
-        let held = want.dims.iter().zip(&have.dims).map(|(w, h)| shared_len(h, w)).product();
-        Ok((wanted, held))
     }
 }

@@ -276,7 +276,7 @@ fn compare(mesh: &str, shape: &[usize], choices: &[&str], topology: &Topology, e
                 let network = Network::new(&model, &mesh);
                 let q = Question::new(planner.options(), from, to, DType::U8, item);
                 let Some(ends) = q.ends() else { continue };
-                let limits = Limits { objective, item, max_peak: None, allowed: None };
+                let limits = Limits { objective, item, max_peak: None, work: u64::MAX, allowed: None };
                 let Some(problem) = Problem::new(&network, &limits, &ends.system, &ends.from, &ends.to)
                 else {
                     continue;
@@ -296,7 +296,7 @@ fn compare(mesh: &str, shape: &[usize], choices: &[&str], topology: &Topology, e
                     );
                 }
                 let truth = all[&stands(&v.from)];
-                let found = problem.search(None).expect("the target is reachable");
+                let found = problem.search(None).0.expect("the target is reachable");
                 let key = |route: &Route| {
                     let (weights, _) = q.weigh(route.system.digits.iter().copied());
                     let [a, b, _] =

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use reshard_layout::{At, Mode};
+use smallvec::SmallVec;
 
-use crate::bounds::need::need;
+use crate::bounds::need::{depends_on, need};
+use crate::model::Need;
 use crate::model::codes::{Codes, Weight, Weights, inside_one_domain};
 use crate::question::Question;
 use crate::states::system::{Place, State, System, refine};
@@ -73,8 +75,17 @@ impl Question<'_> {
         (weights, nest)
     }
 
-    /// Elements that the worst rank cannot do without from beyond a level, of digits between codes.
-    pub(crate) fn elements_needed(&self, bounding: &[Weight], [from, to]: [&Codes; 2], level: usize) -> f64 {
-        need(bounding, from, to, self.from.numel() as u64, level)
+    /// What no plan can do without from beyond each level, of digits between codes.
+    pub(crate) fn needs_between(&self, bounding: &[Weight], [from, to]: [&Codes; 2]) -> SmallVec<[Need; 3]> {
+        let whole = self.from.numel() as u64;
+        let mut needs = SmallVec::new();
+        let mut domain_size = 1;
+        for level in 0..self.network.levels() {
+            let bytes = need(bounding, from, to, whole, level) * self.item as f64;
+            let domains = depends_on(bounding, from, to, level).max(1 + u64::from(bytes > 0.0));
+            needs.push(Need { bytes, domains, domain_size });
+            domain_size *= bounding.iter().filter(|w| w.level == level).map(|w| w.radix).product::<u64>();
+        }
+        needs
     }
 }

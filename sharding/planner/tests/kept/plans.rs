@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use reshard_kernels::DType;
 use reshard_ops::rules::verify::Random;
-use reshard_planner::{Arithmetic, Error, Level, Objective, Phase, Plan, Planner, Topology};
+use reshard_planner::{Arithmetic, Budget, Error, Level, Objective, Phase, Plan, Planner, Topology};
 use reshard_sharding::{GroupPattern, Mesh, Sharding};
 
 use crate::answers::{chance, mesh, names, placements, shape, some_sub_axes};
@@ -62,6 +62,8 @@ fn asked(r: &mut Random, text: &mut String) -> Result<(), Error> {
     let objective = Objective::ALL[r.below(3)];
     let mut planner =
         Planner::new().topology(topology).objective(objective).arithmetic(Arithmetic::Framework);
+    // What is kept does not depend on what the default budget is; without one, a few take minutes.
+    planner = planner.budget(Budget::of(15_000_000));
     let _ = write!(text, " {a} {b} {whole:?} {from} -> {to} {item} {network} {objective}");
     let known = chance(r, 12).then(|| groups(r, [&a, &b]));
     let limit = chance(r, 14).then(|| 2 + r.below(9));

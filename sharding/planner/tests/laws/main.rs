@@ -5,6 +5,7 @@ mod any_order;
 mod by_domain;
 mod cost_model;
 mod golden;
+mod groups;
 mod lower_bound;
 mod peers;
 mod planner;

@@ -72,7 +72,7 @@ fn no_detour_saves_bytes() {
     let mut n = triangle("x=2,y=2", &[16, 8], &["R", "S(0)", "S(1)", "SS(0,2)", "P"]);
     n += triangle("x=4,y=2", &[16, 16], &["R", "S(0)", "S(1)", "P"]);
     n += triangle("x=3,y=2", &[36, 6], &["R", "S(0)", "S(1)", "P"]);
-    n += triangle("x=2,y=3", &[5, 7], &["R", "S(0)", "S(1)"]);
+    n += triangle("x=2,y=3", &[5, 7], &["R", "S(0)", "S(1)", "P"]);
     n += triangle("x=2,y=2,z=2", &[16, 8], &["R", "S(0)", "S(1)"]);
     println!("{n} triangles");
 }

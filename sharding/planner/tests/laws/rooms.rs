@@ -5,10 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The rooms, from the ground up: each may use those before it.
-const ROOMS: [&str; 22] = [
+const ROOMS: [&str; 23] = [
     "objective",
     "op",
     "arithmetic",
+    "budget",
     "hash",
     "message",
     "model",

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use reshard_layout::{At, Mode};
 use smallvec::SmallVec;
 
+use crate::budget::Effort;
 use crate::hash::WordMap;
 use crate::model::codes::{Code, Codes};
 use crate::model::totals::{Cost, Key, add};
@@ -33,8 +34,10 @@ pub(crate) use problem::View;
 
 /// The most digits that move for which the search promises the optimum.
 pub(crate) const MAX_MOVING: usize = 4;
-/// The most moves that are looked at before the best found so far is taken.
-const MAX_EDGES: usize = 4_000_000;
+
+/// The work after which nothing is looked for any more where limits of groups or memory leave no way that is known: a second
+/// or so.
+const UNTIL_ANY: u64 = 100_000_000;
 
 /// Whether the group of some sub-axes may be used.
 pub(crate) type Allowed<'a> = &'a dyn Fn(&[Mode<At>]) -> bool;
@@ -44,6 +47,8 @@ pub(crate) struct Limits<'a> {
     pub(crate) objective: Objective,
     pub(crate) item: u64,
     pub(crate) max_peak: Option<u64>,
+    /// How much is looked at before the best found so far is taken.
+    pub(crate) work: u64,
     /// Which groups may be used; all without.
     pub(crate) allowed: Option<Allowed<'a>>,
 }
@@ -74,13 +79,27 @@ struct Search<'p> {
     known: Option<Key>,
     /// The state that is expanded: itself, its cost, its steps.
     at: (Packed, Key, usize),
-    moves: usize,
+    /// What was looked at so far.
+    work: u64,
 }
 
 /// Where no cost is known.
 const UNREACHED: Key = [u64::MAX; 2];
 
+impl Search<'_> {
+    /// Whether the budget is spent; where nothing is known yet, a far greater one, since nothing is refused for want of it.
+    fn ran_out(&self) -> bool {
+        let most = self.problem.limits.work;
+        self.work > if self.known.is_some() { most } else { most.max(UNTIL_ANY) }
+    }
+}
+
 impl Visitor for Search<'_> {
+    fn works(&mut self, work: u64) -> bool {
+        self.work = self.work.saturating_add(work);
+        !self.ran_out()
+    }
+
     fn wants(&self, step: &Cost, talks: bool) -> bool {
         let limits = self.problem.limits;
         if limits.max_peak.is_some_and(|m| step.peak > m) {
@@ -94,7 +113,6 @@ impl Visitor for Search<'_> {
     }
 
     fn visit(&mut self, next: &Codes, op: StepOp, step: &Cost) {
-        self.moves += 1;
         let total = add(self.problem.limits.objective, self.at.1, step);
         if self.known.is_some_and(|k| total >= k) {
             return;
@@ -119,9 +137,9 @@ impl Visitor for Search<'_> {
 }
 
 impl Problem<'_> {
-    /// The best plan, if one is better than `best` (or any, without one).
-    pub(crate) fn search(&self, best: Option<Key>) -> Option<Route> {
-        let mut groups = Groups::default();
+    /// The best plan, if one is better than `best` (or any, without one); and what knowing that took.
+    pub(crate) fn search(&self, best: Option<Key>) -> (Option<Route>, Effort) {
+        let (mut groups, mut exhausted) = (Groups::default(), false);
         let (first, target) = (packed(&self.from), packed(&self.to));
         let left = self.bound(&self.from);
         let mut s = Search {
@@ -131,14 +149,14 @@ impl Problem<'_> {
             target,
             known: best,
             at: (first, [0, 0], 0),
-            moves: 0,
+            work: 0,
         };
         s.nodes.insert(first, Node { left, cost: [0, 0], parent: None });
         s.queue.push(Reverse(([left, 0], 0, first)));
         while let Some(Reverse((estimate, steps, at))) = s.queue.pop() {
             let Some(node) = s.nodes.get(&at) else { continue };
             let cost = node.cost;
-            if at == target || s.known.is_some_and(|k| estimate >= k) || s.moves > MAX_EDGES {
+            if at == target || s.known.is_some_and(|k| estimate >= k) {
                 break;
             }
             if [cost[0].saturating_add(node.left), cost[1]] != estimate {
@@ -147,9 +165,13 @@ impl Problem<'_> {
             }
             s.at = (at, cost, steps);
             self.moves(&self.unpacked(at), &mut groups, &mut s);
+            if s.ran_out() {
+                exhausted = true;
+                break;
+            }
         }
         let found = s.nodes.get(&target).is_some_and(|n| n.cost != UNREACHED);
-        found.then(|| self.plan(&s.nodes))
+        (found.then(|| self.plan(&s.nodes)), Effort { work: s.work, exhausted })
     }
 
     fn unpacked(&self, state: Packed) -> Codes {

@@ -70,6 +70,8 @@ fn step_of(kinds: u8) -> Option<StepOp> {
 
 /// Whoever is told of the moves.
 pub(super) trait Visitor {
+    /// Counts so much work; whether the budget allows more.
+    fn works(&mut self, work: u64) -> bool;
     /// Whether a move of this cost (of an exchange: at least) may be worth it, `talks` if others must follow it.
     fn wants(&self, step: &Cost, talks: bool) -> bool;
     /// A move.
@@ -120,7 +122,9 @@ impl<V: Visitor> Expansion<'_, '_, V> {
     fn choose(&mut self, acts: &mut Acts, kinds: u8, local: u64) {
         let d = acts.len();
         if d == self.state.len() {
-            self.place_all(acts, kinds, local);
+            if self.visitor.works(2) {
+                self.place_all(acts, kinds, local);
+            }
             return;
         }
         let (now, p, pending) = (self.state[d], self.problem, self.pending);
@@ -174,6 +178,9 @@ impl<V: Visitor> Expansion<'_, '_, V> {
             let moves = (0..acts.len()).filter(|&d| acts[d] != Act::Stay);
             self.group = p.group(moves.fold(0, |mask, d| mask | 1 << d), self.groups);
         }
+        if !self.visitor.works(10) {
+            return;
+        }
         let Some(least) = self.least_cost(acts, op, after) else { return };
         let must = |d: usize| match acts[d] {
             Act::Stay => digit_must_talk(self.state[d], p.to[d]),
@@ -198,6 +205,9 @@ impl<V: Visitor> Expansion<'_, '_, V> {
     }
 
     fn place(&mut self, acts: &Acts, from: usize, next: &mut Codes, used: u32, op: StepOp, least: &Cost) {
+        if !self.visitor.works(10) {
+            return;
+        }
         let Some(d) = (from..acts.len()).find(|&d| acts[d] == Act::Take) else {
             if op == StepOp::Exchange {
                 let (p, item) = (self.problem, self.problem.limits.item);

@@ -1,0 +1,177 @@
+//! The best way over regions, most of which are never counted.
+//!
+//! What a way costs at least is known before its messages are counted: reductions cost what they cost, a move of regions at
+//! least what its worst rank receives and hears, and of a part that is a question of its own nothing is known. So ways are
+//! counted in the order of that, and those left are done with as soon as the next cannot win: the choice is that of counting all.
+//!
+//! The counter of work goes on from where proposing the ways left it. Past the budget nothing more is counted, but for the direct way, if it
+//! could still win, and until there is a plan at all.
+
+use std::borrow::Cow;
+
+use crate::Error;
+use crate::assemble::assemble_unbounded;
+use crate::budget::Effort;
+use crate::candidates::{Leg, regions};
+use crate::choose;
+use crate::choose::considered::{Considered, Watch};
+use crate::choose::{admits, key};
+use crate::model::totals::{Cost, picoseconds_below};
+use crate::objective::Objective;
+use crate::plan::Plan;
+use crate::question::Question;
+use crate::step::Step;
+use reshard_sharding::Sharding;
+
+/// The best way if it beats `known`, without its bounds; and what it took.
+pub(super) fn best_plan(
+    q: &Question<'_>,
+    known: Option<&Plan>,
+    watch: &mut Option<&mut Watch>,
+) -> Result<(Option<Plan>, Effort), Error> {
+    let mut ways = regions::ways(q)?;
+    let mut parts = Parts::default();
+    let mut order: Vec<(u64, usize)> = Vec::with_capacity(ways.all.len());
+    for (i, way) in ways.all.iter().enumerate() {
+        order.push((least(q, way), i));
+    }
+    order.sort_unstable();
+    let mut known = known.map(|plan| key(q.options, plan));
+    let mut best: Option<(usize, Plan)> = None;
+    let mut seen: Vec<Option<Considered>> = vec![None; if watch.is_some() { ways.all.len() } else { 0 }];
+    let (mut shown, mut exhausted) = (0u64, ways.exhausted);
+    for (least, i) in order {
+        let way = &ways.all[i];
+        let loses = known.is_some_and(|k| least > k[0]);
+        let work = way.iter().map(|leg| work_to_count(q, leg)).sum::<u64>();
+        if loses {
+            // Only to be shown, as far as as much again goes.
+            shown = shown.saturating_add(work);
+            if watch.is_none() || shown > q.options.budget.work() {
+                continue;
+            }
+        } else {
+            let more = ways.work.saturating_add(work);
+            if more > q.options.budget.work() && known.is_some() && i != ways.direct {
+                exhausted = true;
+                continue;
+            }
+            ways.work = more;
+        }
+        let Some(steps) = parts.resolve(q, way)? else { continue };
+        let picoseconds = steps.iter().map(|s| Cost::new(s.cost_us, 0, 0).picoseconds).sum::<u64>();
+        let dearer = q.options.objective == Objective::Time && known.is_some_and(|k| picoseconds > k[0]);
+        if dearer && watch.is_none() {
+            continue;
+        }
+        let plan = assemble_unbounded(q, steps, None)?;
+        let admitted = admits(q.options, &plan);
+        if watch.is_some() {
+            seen[i] = Some(Considered::plan(&plan, admitted));
+        }
+        let cost = key(q.options, &plan);
+        let wins = |k: [u64; 3]| cost < k || (cost == k && best.as_ref().is_some_and(|(b, _)| i < *b));
+        if admitted && known.is_none_or(wins) {
+            known = Some(cost);
+            best = Some((i, plan));
+        }
+    }
+    for (i, seen) in seen.into_iter().enumerate().filter_map(|(i, seen)| Some((i, seen?))) {
+        Watch::see(watch, || seen);
+        if best.as_ref().is_some_and(|(b, _)| *b == i) {
+            Watch::prefer(watch);
+        }
+    }
+    let effort = Effort { work: ways.work, exhausted }.and(parts.effort());
+    let Some((_, plan)) = best else { return Ok((None, effort)) };
+    let steps = with_sent(q, plan.steps)?;
+    Ok((Some(Plan { steps, ..plan }), effort))
+}
+
+/// The steps, each with what its worst rank sends, which no choice depends on.
+pub(super) fn with_sent(q: &Question<'_>, mut steps: Vec<Step>) -> Result<Vec<Step>, Error> {
+    for step in &mut steps {
+        if step.received_bytes > 0 && step.sent_bytes == 0 {
+            step.sent_bytes = q.most_sent_of_regions(step)?;
+        }
+    }
+    Ok(steps)
+}
+
+/// What a way is at least, by the objective's first word.
+fn least(q: &Question<'_>, way: &[Leg]) -> u64 {
+    let mut least = 0u64;
+    for leg in way {
+        let (time, bytes, peak) = match leg {
+            Leg::Step(s) => {
+                let cost = Cost::new(s.cost_us, 0, 0).picoseconds;
+                (cost, s.received_bytes, s.peak_bytes)
+            }
+            Leg::Move(p) => (picoseconds_below(p.least_us), p.received, p.peak),
+            // Nothing is said of what is still to be planned.
+            Leg::Plan { .. } | Leg::Local { .. } => (0, 0, 0),
+        };
+        least = match q.options.objective {
+            Objective::Time => least.saturating_add(time),
+            Objective::Bytes => least.max(bytes),
+            Objective::Peak => least.max(peak),
+        };
+    }
+    least
+}
+
+fn work_to_count(q: &Question<'_>, leg: &Leg) -> u64 {
+    match leg {
+        Leg::Move(proposed) => proposed.work_to_count(q.options.model.levels()),
+        Leg::Step(_) | Leg::Plan { .. } | Leg::Local { .. } => 0,
+    }
+}
+
+/// Parts of ways that are questions of their own, each answered once.
+#[derive(Default)]
+pub(super) struct Parts {
+    answered: Vec<Plan>,
+}
+
+impl Parts {
+    /// What all of them took.
+    pub(super) fn effort(&self) -> Effort {
+        self.answered.iter().fold(Effort::default(), |all, plan| all.and(plan.effort))
+    }
+
+    /// The steps of a way; `None` if a leg that must move nothing does.
+    pub(super) fn resolve(&mut self, q: &Question<'_>, way: &[Leg]) -> Result<Option<Vec<Step>>, Error> {
+        let mut steps: Vec<Step> = Vec::with_capacity(way.len());
+        for leg in way {
+            match leg {
+                Leg::Step(step) => steps.push(Step::clone(step)),
+                Leg::Move(proposed) => steps.push(q.counted(proposed)?),
+                Leg::Plan { to } => steps.extend(self.part(q, &steps, to)?.steps.iter().cloned()),
+                Leg::Local { to } => {
+                    let part = self.part(q, &steps, to)?;
+                    if part.received_bytes > 0 {
+                        return Ok(None);
+                    }
+                    steps.extend(part.steps.iter().cloned());
+                }
+            }
+        }
+        Ok(Some(steps))
+    }
+
+    /// The plan from where some steps lead.
+    fn part(&mut self, q: &Question<'_>, steps: &[Step], to: &Sharding) -> Result<&Plan, Error> {
+        let from = steps.last().map_or(q.from, |s| &s.after);
+        let known = self.answered.iter().position(|plan| *plan.from == *from && *plan.to == *to);
+        let at = if let Some(at) = known {
+            at
+        } else {
+            let options =
+                if q.options.is_limited() { Cow::Owned(q.options.free()) } else { Cow::Borrowed(q.options) };
+            let part = choose::plan(&Question::checked(&options, from, to, q.dtype)?, u64::MAX, None)?;
+            self.answered.push(part);
+            self.answered.len() - 1
+        };
+        Ok(&self.answered[at])
+    }
+}

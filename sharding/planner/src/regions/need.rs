@@ -1,0 +1,374 @@
+//! What no plan can do without where digits do not nest: the bounds of `bounds::need`, by regions.
+//!
+//! Seen from a level, the ranks fall into **readers**: all that differ only in axes inside its domains, or in axes over which the
+//! target is partial. So a reader is whole domains, and holds whole copies of what it wants. Its axes are inner, the others
+//! outer, and a reader is a coordinate `c` of the outer ones. Regions of a dim are disjoint, so what a reader wants and holds
+//! is a product over dims of sums over its regions:
+//!
+//! ```text
+//! wanted(c) = prod_d sum of |j|,           j the regions of the target in dim d at c
+//! held(c)   = prod_d sum of |i & j|,       i those of the source
+//! ```
+//!
+//! **Of one reader**, over its ranks: `wanted(c) - held(c)` elements come from beyond it, or all that it wants, where the
+//! source has terms that other readers hold.
+//!
+//! **Domains**: a rank depends on every region that its own meets, in every dim, and on every term of it; ranks of one reader
+//! share that.
+//!
+//! **Of one element**, over all ranks: the words of `bounds::need`, of its terms that domains hold apart. `sum_c held(c)` counts an
+//! element once for each reader that holds terms of it.
+
+use smallvec::SmallVec;
+
+use crate::Error;
+use crate::bounds::need as element;
+use crate::model::Need;
+use crate::model::network::Network;
+use crate::regions::grid::Grid;
+use crate::regions::intersection::Intersection;
+use reshard_layout::{At, Mode, Modes};
+use reshard_sharding::internal::{axis_of, digit};
+use reshard_sharding::{PartialAxis, Sharding};
+
+/// What is needed from beyond each level, from the inside out.
+pub(crate) type Needs = SmallVec<[Need; 3]>;
+
+/// The needs of every level; of the innermost only, where some axis does not nest with the network's domains.
+pub(crate) fn needs(
+    network: &Network<'_>,
+    from: &Sharding,
+    to: &Sharding,
+    item: u64,
+) -> Result<Needs, Error> {
+    let meetings = Intersection::new(from, to).meetings()?;
+    let lengths = lengths(to)?;
+    let mut needs = SmallVec::new();
+    if from.mesh() != to.mesh() {
+        needs.push(Need::bytes(between_meshes(from, to)? * item as f64));
+        return Ok(needs);
+    }
+    let mesh = from.mesh();
+    let axes: SmallVec<[(usize, bool); 8]> =
+        mesh.whole_axes().map(|a| network.level(mesh.known_mode(a))).collect();
+    let levels = if axes.iter().all(|a| a.1) { network.levels() } else { 1 };
+    for level in 0..levels {
+        let outer = axes.iter().enumerate().map(|(axis, a)| {
+            let (size, far) = (mesh.axes()[axis].size(), a.0 >= level);
+            let owed = to.partial().iter().any(|p| p.sub.axis == axis);
+            Axis { size, far, owed, outer: far && !owed }
+        });
+        let seen = Readers { from, to, axes: outer.collect() };
+        needs.push(seen.need(&meetings, &lengths, item));
+    }
+    Ok(needs)
+}
+
+/// By dim and region, how many indices it has.
+fn lengths(s: &Sharding) -> Result<Vec<Vec<u64>>, Error> {
+    let grid = Grid::new(s);
+    let length = |dim, i| Ok(grid.intervals(dim, i)?.iter().map(|x| x.len as u64).sum());
+    (0..grid.dims.len()).map(|dim| (0..grid.regions(dim)).map(|i| length(dim, i)).collect()).collect()
+}
+
+/// Where ranks of two meshes take part: elements that the worst cannot do without.
+fn between_meshes(from: &Sharding, to: &Sharding) -> Result<f64, Error> {
+    if to.is_partial() {
+        return Ok(0.0);
+    }
+    if !from.is_partial() {
+        return Ok(crate::regions::tally::most_missing(from, to)? as f64);
+    }
+    let (a, b) = (from.mesh(), to.mesh());
+    let both = a.ranks().filter(|&rank| b.contains(rank)).count();
+    let terms: f64 = from.partial().iter().map(|p| p.sub.size as f64).product();
+    let readers: f64 = to.replicated_axes().iter().map(|s| s.size as f64).product();
+    let words = from.numel() as f64 * (terms - 1.0 + readers - 1.0);
+    Ok((to.max_local_numel() as f64).max(words / (a.size() + b.size() - both) as f64))
+}
+
+/// An axis as a level sees it.
+#[derive(Clone, Copy)]
+struct Axis {
+    size: usize,
+    /// Whether its ranks are in different domains.
+    far: bool,
+    /// Whether the target is partial over it.
+    owed: bool,
+    /// Whether it tells readers apart.
+    outer: bool,
+}
+
+struct Readers<'a> {
+    from: &'a Sharding,
+    to: &'a Sharding,
+    axes: SmallVec<[Axis; 8]>,
+}
+
+impl Readers<'_> {
+    /// What the worst rank of a reader cannot do without from beyond it, and of how many domains.
+    fn need(&self, meetings: &[Vec<Vec<(usize, usize)>>], lengths: &[Vec<u64>], item: u64) -> Need {
+        let (source, target) = (Grid::new(self.from), Grid::new(self.to));
+        let tables: SmallVec<[Table; 4]> = (0..source.dims.len())
+            .map(|dim| {
+                Table::new(
+                    [self.outer(&source.dims[dim]), self.outer(&target.dims[dim])],
+                    &meetings[dim],
+                    &lengths[dim],
+                )
+            })
+            .collect();
+        // Axes that number nothing make readers that are alike.
+        let numbers = |axis: usize| {
+            tables.iter().any(|t| t.modes.iter().any(|m| m.iter().any(|m| axis_of(m.0.stride) == axis)))
+        };
+        let sizes: SmallVec<[usize; 8]> = (0..self.axes.len())
+            .map(|axis| if self.axes[axis].outer && numbers(axis) { self.axes[axis].size } else { 1 })
+            .collect();
+        let terms = |far: &dyn Fn(&Axis) -> bool| -> f64 {
+            let mine = self.from.partial().iter().filter(|p| far(&self.axes[p.sub.axis]));
+            mine.map(|p| p.sub.size as f64).product()
+        };
+        let (q, k) = (terms(&|a| a.far), terms(&|a| a.far && !a.outer));
+        // It holds all terms of what it holds, or not.
+        let lacks = q > k;
+        let (mut worst, mut held_by_all) = (0u64, 0u128);
+        let mut c: SmallVec<[usize; 8]> = SmallVec::from_elem(0, sizes.len());
+        loop {
+            let (mut wanted, mut held) = (1u64, 1u64);
+            for t in &tables {
+                let at = t.at(&c);
+                wanted *= t.wanted[at[1]];
+                held *= t.shared(at);
+            }
+            worst = worst.max(wanted - if lacks { 0 } else { held });
+            held_by_all += u128::from(held);
+            let Some(axis) = (0..sizes.len()).rev().find(|&a| c[a] + 1 < sizes[a]) else { break };
+            c[axis] += 1;
+            c[axis + 1..].fill(0);
+        }
+        let outer = self.axes.iter().filter(|a| a.outer).map(|a| a.size).product::<usize>();
+        let ranks = self.axes.iter().map(|a| a.size).product::<usize>() as f64;
+        let of_reader = worst as f64 * outer as f64 / ranks;
+        // Dims are independent: some rank has the greatest number in each. Ranks of one reader share what it depends on.
+        let heard = tables.iter().map(|t| t.heard).fold(1u64, u64::saturating_mul);
+        let product = |of: &dyn Fn(&Axis) -> bool| -> u64 {
+            self.axes.iter().filter(|a| of(a)).map(|a| a.size as u64).product()
+        };
+        let (domain_size, sharing) = (product(&|a| !a.far), product(&|a| a.owed));
+        let need = |elements: f64| Need {
+            bytes: elements * item as f64,
+            domains: heard.saturating_mul(q as u64).div_ceil(sharing).max(1 + u64::from(elements > 0.0)),
+            domain_size,
+        };
+        if self.from.numel() == 0 || !self.from.is_partial() {
+            return need(of_reader);
+        }
+        // How many readers want an element, and how many of these hold it, if any does: at least and at most.
+        let (mut m, mut least, mut most) = (1.0f64, 1.0f64, 1.0f64);
+        for (axis, a) in self.axes.iter().enumerate().filter(|(_, a)| a.outer) {
+            let placed = |side: usize| -> SmallVec<[(At, i64); 4]> {
+                let all = tables.iter().flat_map(|t| &t.modes[side]).map(|m| (m.0.stride, m.0.extent));
+                all.filter(|m| axis_of(m.0) == axis).collect()
+            };
+            let (s, t) = (placed(0), placed(1));
+            let alike = |of: &[(At, i64)]| a.size as f64 / of.iter().map(|m| m.1 as f64).product::<f64>();
+            m *= alike(&t);
+            most *= alike(&s).min(alike(&t));
+            let same =
+                s.is_empty() || t.is_empty() || (s.len() == t.len() && s.iter().all(|x| t.contains(x)));
+            least *= if same { alike(&s).min(alike(&t)) } else { 1.0 };
+        }
+        let unnumbered: usize = self
+            .axes
+            .iter()
+            .enumerate()
+            .filter(|(axis, a)| a.outer && !numbers(*axis))
+            .map(|(_, a)| a.size)
+            .product();
+        let numel = self.from.numel() as f64;
+        let met = (held_by_all as f64 * unnumbered as f64 / least).min(numel);
+        let is_apart = |p: &PartialAxis| {
+            let of_axis = |m: &(Mode<At>, usize, usize)| axis_of(m.0.stride) == p.sub.axis;
+            self.axes[p.sub.axis].outer && !tables.iter().any(|t| t.modes[1].iter().any(of_axis))
+        };
+        let apart = self.from.partial().iter().any(is_apart);
+        let readers = element::Readers { terms: q, kept: k, all: m, holding: most, apart };
+        let words = met * readers.words(true) + (numel - met) * readers.words(false);
+        need(of_reader.max(words / ranks))
+    }
+
+    /// The modes that tell readers apart, each with the number of regions from one value of it to the next, and with how many
+    /// its own number counts.
+    fn outer(&self, modes: &Modes<At>) -> Outer {
+        let mut all = Outer::new();
+        let (mut regions, mut numbers) = (1, 1);
+        for &m in modes.iter().rev() {
+            if self.axes[axis_of(m.stride)].outer {
+                all.push((m, regions, numbers));
+                numbers *= m.extent as usize;
+            }
+            regions *= m.extent as usize;
+        }
+        all
+    }
+}
+
+type Outer = SmallVec<[(Mode<At>, usize, usize); 4]>;
+
+/// One dim: what a reader wants of it, and shares with what it holds.
+struct Table {
+    modes: [Outer; 2],
+    wanted: Vec<u64>,
+    /// By number of the target, what is shared with each number of the source, ascending.
+    shared: Vec<Vec<(usize, u64)>>,
+    /// The most numbers of the source that one region of the target meets.
+    heard: u64,
+}
+
+impl Table {
+    fn new(modes: [Outer; 2], met: &[Vec<(usize, usize)>], lengths: &[u64]) -> Table {
+        let count = |outer: &Outer| outer.iter().map(|m| m.0.extent as usize).product::<usize>();
+        let number = |outer: &Outer, region: usize| -> usize {
+            outer.iter().map(|(m, regions, numbers)| region / regions % m.extent as usize * numbers).sum()
+        };
+        let targets = count(&modes[1]);
+        let (mut wanted, mut shared) = (vec![0; targets], vec![Vec::new(); targets]);
+        let mut heard = 0;
+        for (j, met) in met.iter().enumerate() {
+            let mut mine: Vec<usize> = met.iter().map(|&(i, _)| number(&modes[0], i)).collect();
+            mine.sort_unstable();
+            mine.dedup();
+            heard = heard.max(mine.len() as u64);
+            let reader = number(&modes[1], j);
+            wanted[reader] += lengths[j];
+            shared[reader].extend(met.iter().map(|&(i, numel)| (number(&modes[0], i), numel as u64)));
+        }
+        for with in &mut shared {
+            with.sort_unstable_by_key(|x| x.0);
+            with.dedup_by(|b, a| {
+                let same = a.0 == b.0;
+                a.1 += if same { b.1 } else { 0 };
+                same
+            });
+        }
+        Table { modes, wanted, shared, heard }
+    }
+
+    /// What is shared by a number of the source and one of the target.
+    fn shared(&self, [i, j]: [usize; 2]) -> u64 {
+        self.shared[j].binary_search_by_key(&i, |x| x.0).map_or(0, |at| self.shared[j][at].1)
+    }
+
+    /// The numbers of a coordinate in both.
+    fn at(&self, c: &[usize]) -> [usize; 2] {
+        [0, 1]
+            .map(|side| self.modes[side].iter().map(|&(m, _, numbers)| digit(c, m) as usize * numbers).sum())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Level, Model, Topology};
+    use std::collections::{BTreeMap, BTreeSet};
+
+    /// Flat indices of what a rank has.
+    fn elements(s: &Sharding, rank: usize) -> Vec<usize> {
+        let region = s.region(rank).unwrap();
+        let mut all = vec![0];
+        for (dim, len) in s.shape().iter().enumerate() {
+            let of_dim: Vec<usize> = region.indices(dim).unwrap().collect();
+            all = all.iter().flat_map(|e| of_dim.iter().map(move |i| e * len + i)).collect();
+        }
+        all
+    }
+
+    /// The need of a level of domains of so many ranks, element by element and rank by rank.
+    fn slow(from: &Sharding, to: &Sharding, domain: usize) -> f64 {
+        let mesh = from.mesh();
+        let key = |rank: usize| {
+            let mut c = mesh.coordinate(rank).unwrap();
+            to.partial().iter().for_each(|p| c[p.sub.axis] = 0);
+            mesh.rank_at(&c).unwrap() / domain
+        };
+        let mut ranks_of: BTreeMap<usize, usize> = BTreeMap::new();
+        // By element: its readers, and which of its terms each reader and domain holds.
+        let mut readers = vec![BTreeSet::new(); from.numel()];
+        let mut terms: Vec<BTreeMap<Vec<usize>, BTreeSet<[usize; 2]>>> = vec![BTreeMap::new(); from.numel()];
+        for rank in mesh.ranks() {
+            *ranks_of.entry(key(rank)).or_default() += 1;
+            let c = mesh.coordinate(rank).unwrap();
+            let digit = |p: &PartialAxis| p.sub.known_digit(c[p.sub.axis], mesh.axes()[p.sub.axis].size());
+            let term: Vec<usize> = from.partial().iter().map(digit).collect();
+            for e in elements(to, rank) {
+                readers[e].insert(key(rank));
+            }
+            for e in elements(from, rank) {
+                terms[e].entry(term.clone()).or_default().insert([key(rank), rank / domain]);
+            }
+        }
+        let (mut lacking, mut words) = (BTreeMap::<usize, usize>::new(), 0.0);
+        for e in 0..from.numel() {
+            // Terms of one domain are one: their sum can leave it in one word.
+            let apart: BTreeSet<BTreeSet<[usize; 2]>> = terms[e].values().cloned().collect();
+            let q = apart.len() as f64;
+            let holds = |r: usize| apart.iter().filter(|t| t.iter().any(|x| x[0] == r)).count();
+            let without = readers[e].iter().filter(|r| holds(**r) == 0).count() as f64;
+            for &r in readers[e].iter().filter(|r| holds(**r) < apart.len()) {
+                *lacking.entry(r).or_default() += 1;
+            }
+            let m = readers[e].len() as f64;
+            let k = apart.len().min(readers[e].iter().map(|r| holds(*r)).max().unwrap_or(0)) as f64;
+            let leaves = |t: &&BTreeSet<[usize; 2]>| readers[e].iter().any(|r| t.iter().all(|x| x[0] != *r));
+            let leaving = apart.iter().filter(leaves).count() as f64;
+            let connected = if without > 0.0 { q + without - 1.0 } else { 0.0 };
+            let complete = if k < q { q - k + m - 1.0 } else { 0.0 };
+            words += connected.max(leaving).max(complete);
+        }
+        let of_reader = lacking.iter().map(|(r, n)| *n as f64 / ranks_of[r] as f64).fold(0.0, f64::max);
+        if from.is_partial() { of_reader.max(words / mesh.size() as f64) } else { of_reader }
+    }
+
+    #[test]
+    fn needs_are_never_above_their_definition_and_mostly_equal_it() {
+        let placements = ["R", "S(0)", "S(1)", "P(sum)"];
+        let (mut count, mut equal) = (0, 0);
+        for (mesh, shape) in [
+            ("x=3,y=2", vec![5, 7]),
+            ("x=2,y=3", vec![5, 7]),
+            ("x=2,y=2,z=2", vec![3, 5]),
+            ("x=3,y=4", vec![7, 3]),
+        ] {
+            let mesh: reshard_sharding::Mesh = mesh.parse().unwrap();
+            let inner = mesh.axes().last().unwrap().size();
+            let level = |ranks| Level { ranks, latency_us: 1.0, gbytes_per_s: 1.0 };
+            let model = Model::Topology(Topology::new(1.0, 0.0, &[level(Some(inner)), level(None)]).unwrap());
+            let network = Network::new(&model, &mesh);
+            let n = mesh.axes().len();
+            let of = |i: usize| {
+                let text: Vec<&str> = (0..n).map(|a| placements[i >> (2 * a) & 3]).collect();
+                Sharding::parse(&mesh, &shape, &text.join(",")).unwrap()
+            };
+            let all: Vec<Sharding> = (0..1 << (2 * n)).map(of).collect();
+            for (i, from) in all.iter().enumerate() {
+                for (j, to) in all.iter().enumerate() {
+                    if from == to || (n > 2 && (i + 3 * j) % 7 > 0) {
+                        continue;
+                    }
+                    let fast = needs(&network, from, to, 1).unwrap();
+                    assert_eq!(fast.len(), 2);
+                    for (need, domain) in fast.iter().zip([1, inner]) {
+                        let slow = slow(from, to, domain);
+                        let text = format!("{from} -> {to} of {shape:?} on {mesh} over {domain}");
+                        assert!(need.bytes <= slow + 1e-9, "{text}: {} above {slow}", need.bytes);
+                        equal += usize::from((need.bytes - slow).abs() < 1e-9);
+                        count += 1;
+                    }
+                }
+            }
+        }
+        println!("{equal} of {count} are equal");
+        assert!(equal * 10 > count * 9, "{equal} of {count}");
+    }
+}

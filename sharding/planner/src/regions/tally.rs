@@ -1,0 +1,648 @@
+//! What every rank of an intersection wants, holds already and hears of, from tables by dim.
+//!
+//! A rank is in one region of every dim, before and after, which its digits number. All that is asked of it is a product
+//! over dims of what two regions of one dim share, so a table for each dim, of all pairs that meet, is all that is computed:
+//!
+//! ```text
+//! wanted(r)  = prod_d  sum_{i meets j_d} |i & j_d|        j_d the region of r in the target
+//! held(r)    = prod_d  |i_d & j_d|                        i_d its region in the source
+//! heard(r)   = prod_d  #{i meets j_d}                     messages, that to itself among them
+//! ```
+//!
+//! Where source and receiver must have the same digits of what becomes partial (anchors), only such `i` of each dim count:
+//! those digits are digits of the number `i`, if anchors and cuts nest. Ranks are linear in digits, so that the rank that
+//! holds regions `i` is that of the receiver, moved in every dim by what `i` and its own region are apart. Where anchors or
+//! axes are not like that, `Intersection` says the same, rank by rank and slowly: it is the definition.
+
+use std::sync::Arc;
+
+use reshard_layout::{At, Mode, Modes};
+use smallvec::SmallVec;
+
+use crate::Error;
+use crate::model::Level;
+use crate::regions::grid::Grid;
+use crate::regions::intersection::Intersection;
+use reshard_sharding::internal::{axis_of, digit};
+use reshard_sharding::{Coordinate, Mesh, Sharding, SubAxis};
+
+/// What one rank has to do with an intersection, in elements and messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) wanted: usize,
+    pub(crate) held: usize,
+    pub(crate) heard: usize,
+}
+
+impl Seen {
+    pub(crate) fn received(self) -> usize {
+        self.wanted - self.held
+    }
+
+    /// From how many others it receives.
+    pub(crate) fn peers(self) -> usize {
+        self.heard - usize::from(self.held > 0)
+    }
+}
+
+/// One dim.
+#[derive(Debug)]
+struct Table {
+    /// By region of the target, the regions of the source that it meets, and in how many indices.
+    met: Vec<Vec<(usize, usize)>>,
+    /// By region of the target, how many those are, and in how many indices together.
+    all: Vec<(usize, usize)>,
+    /// By region of the source, what of its number must be the receiver's own; empty if nothing must.
+    anchored: Vec<usize>,
+    /// By region of the source, how far its ranks are from those of the first.
+    offset: Vec<i64>,
+}
+
+impl Table {
+    fn may_meet(&self, i: usize, own: Option<usize>) -> bool {
+        own.is_none_or(|own| self.anchored.is_empty() || self.anchored[i] == self.anchored[own])
+    }
+}
+
+/// Region numbers as sums over axes: by axis and coordinate, what it adds in every dim.
+#[derive(Debug)]
+struct Numbers {
+    dims: usize,
+    by_axis: SmallVec<[Vec<usize>; 8]>,
+}
+
+type Regions = SmallVec<[usize; 5]>;
+
+impl Numbers {
+    fn new(mesh: &Mesh, dims: &[Modes<At>]) -> Numbers {
+        let mut by_axis: SmallVec<[Vec<usize>; 8]> =
+            mesh.axes().iter().map(|a| vec![0; a.size() * dims.len()]).collect();
+        for (dim, modes) in dims.iter().enumerate() {
+            let mut weight = 1;
+            for &m in modes.iter().rev() {
+                let of_axis = &mut by_axis[axis_of(m.stride)];
+                for (c, adds) in of_axis.chunks_mut(dims.len()).enumerate() {
+                    adds[dim] += (c as i64 / m.stride.step() % m.extent) as usize * weight;
+                }
+                weight *= m.extent as usize;
+            }
+        }
+        Numbers { dims: dims.len(), by_axis }
+    }
+
+    /// Sums over no axis, one, two, .., all.
+    fn sums(&self) -> Vec<Regions> {
+        vec![Regions::from_elem(0, self.dims); self.by_axis.len() + 1]
+    }
+
+    /// Those of a coordinate, whose digits from an axis on are new.
+    fn add_up(&self, sums: &mut [Regions], c: &[usize], from: usize) {
+        for axis in from..self.by_axis.len() {
+            let adds = &self.by_axis[axis][c[axis] * self.dims..][..self.dims];
+            let (before, after) = sums.split_at_mut(axis + 1);
+            for ((after, before), add) in after[0].iter_mut().zip(&before[axis]).zip(adds) {
+                *after = before + add;
+            }
+        }
+    }
+
+    fn uses(&self, axis: usize) -> bool {
+        self.by_axis[axis].iter().any(|&add| add > 0)
+    }
+}
+
+/// The tables of an intersection.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    of: Arc<Intersection>,
+    dims: SmallVec<[Table; 4]>,
+    source: Numbers,
+    target: Numbers,
+    /// Whether the rank of a source is found by adding up.
+    linear: bool,
+    replicas: Replicas,
+}
+
+/// The replicas of a source whose ranks are linear.
+#[derive(Debug)]
+struct Replicas {
+    modes: SmallVec<[Mode<At>; 4]>,
+    /// How far each is from the first, ascending.
+    offsets: Vec<i64>,
+}
+
+impl Replicas {
+    fn new(of: &Intersection, linear: bool) -> Replicas {
+        let mesh = of.from.mesh();
+        let modes: SmallVec<[Mode<At>; 4]> =
+            of.from.replicated_axes().into_iter().map(|s| mesh.known_mode(s)).collect();
+        let mut offsets = vec![0i64];
+        for &m in modes.iter().filter(|_| linear && of.picks_replicas()) {
+            let steps = (0..m.extent).map(|i| i * step_of(mesh, m));
+            offsets = steps.flat_map(|step| offsets.iter().map(move |at| at + step)).collect();
+        }
+        offsets.sort_unstable();
+        Replicas { modes, offsets }
+    }
+
+    /// How far the rank at a coordinate is from the first replica.
+    fn at(&self, mesh: &Mesh, c: &[usize]) -> i64 {
+        self.modes.iter().map(|&m| digit(c, m) * step_of(mesh, m)).sum()
+    }
+
+    /// How far the replica with this number is.
+    fn number(&self, mesh: &Mesh, number: usize) -> i64 {
+        let (mut left, mut at) = (number as i64, 0);
+        for &m in self.modes.iter().rev() {
+            at += left % m.extent * step_of(mesh, m);
+            left /= m.extent;
+        }
+        at
+    }
+
+    /// The rank that a receiver hears from, of those `first` is the first of, `own` the one at its coordinates if it has any:
+    /// in the innermost domain that holds one.
+    fn nearest(
+        &self,
+        sizes: &[usize],
+        receiver: usize,
+        index: usize,
+        first: i64,
+        own: Option<usize>,
+    ) -> Option<usize> {
+        for &size in sizes {
+            let low = receiver / size * size;
+            if let Some(own) = own.filter(|own| (low..low + size).contains(own)) {
+                return Some(own);
+            }
+            let below = |rank: usize| self.offsets.partition_point(|at| first + at < rank as i64);
+            let near = below(low)..below(low + size);
+            if !near.is_empty() {
+                return Some((first + self.offsets[near.start + index % near.len()]) as usize);
+            }
+        }
+        own
+    }
+}
+
+/// Whether ranks are linear in the coordinates of a mesh.
+fn is_linear(mesh: &Mesh) -> bool {
+    mesh.table().is_none() && mesh.axes().iter().all(|a| a.layout().flat().len() <= 1)
+}
+
+/// Ranks from one value of a digit to the next.
+fn step_of(mesh: &Mesh, m: Mode<At>) -> i64 {
+    let axis = &mesh.axes()[axis_of(m.stride)];
+    axis.layout().flat().first().map_or(0, |one| one.stride * m.stride.step())
+}
+
+impl Tally {
+    /// The tables; `None` where anchors and cuts do not nest.
+    pub(crate) fn new(of: &Arc<Intersection>) -> Result<Option<Tally>, Error> {
+        let (source, target) = (Grid::new(&of.from), Grid::new(&of.to));
+        let mesh = of.from.mesh();
+        let linear = is_linear(mesh);
+        let meetings = of.meetings()?;
+        let mut dims: SmallVec<[Table; 4]> = SmallVec::new();
+        for (modes, met) in source.dims.iter().zip(meetings) {
+            let regions: usize = modes.iter().map(|m| m.extent as usize).product();
+            let all = met.iter().map(|met| (met.len(), met.iter().map(|m| m.1).sum())).collect();
+            let mut table = Table { met, all, anchored: Vec::new(), offset: vec![0; regions] };
+            let mut weight = 1;
+            for &m in modes.iter().rev() {
+                let n = m.extent as usize;
+                let Some(fixed) = of.fixes(m) else { return Ok(None) };
+                if fixed {
+                    table.anchored.resize(regions, 0);
+                    let numbers = table.anchored.iter_mut().enumerate();
+                    numbers.for_each(|(i, number)| *number += i / weight % n * weight);
+                }
+                if linear {
+                    let step = step_of(mesh, m);
+                    let offsets = table.offset.iter_mut().enumerate();
+                    offsets.for_each(|(i, offset)| *offset += (i / weight % n) as i64 * step);
+                }
+                weight *= n;
+            }
+            dims.push(table);
+        }
+        let (source, target) = (Numbers::new(mesh, &source.dims), Numbers::new(of.to.mesh(), &target.dims));
+        let replicas = Replicas::new(of, linear);
+        Ok(Some(Tally { of: Arc::clone(of), dims, source, target, linear, replicas }))
+    }
+
+    /// What a receiver with these regions has to do with it.
+    fn seen(&self, regions: &[usize], own: Option<&[usize]>) -> Seen {
+        let mut seen = Seen { wanted: 1, held: usize::from(own.is_some()), heard: 1 };
+        for (dim, table) in self.dims.iter().enumerate() {
+            let (j, own) = (regions[dim], own.map(|own| own[dim]));
+            let (mut heard, mut wanted) = table.all[j];
+            if !table.anchored.is_empty() && own.is_some() {
+                (heard, wanted) = (0, 0);
+                for &(i, shared) in &table.met[j] {
+                    if table.may_meet(i, own) {
+                        (heard, wanted) = (heard + 1, wanted + shared);
+                    }
+                }
+            }
+            let shared = own.and_then(|own| {
+                let at = table.met[j].binary_search_by_key(&own, |m| m.0).ok()?;
+                Some(table.met[j][at].1)
+            });
+            seen.wanted *= wanted;
+            seen.heard *= heard;
+            seen.held *= shared.unwrap_or(0);
+        }
+        seen
+    }
+
+    /// Calls `f` with the coordinate of every receiver, its own coordinate in the source's mesh, and its regions in both;
+    /// of ranks that differ only in axes that number nothing, with one, unless all are asked for.
+    fn receivers(
+        &self,
+        all: bool,
+        f: &mut impl FnMut(&[usize], Option<&[usize]>, &[usize], Option<&[usize]>),
+    ) {
+        let (mesh, one_mesh) = (self.of.to.mesh(), self.of.one_mesh());
+        let counts = |axis: usize| {
+            all || !one_mesh || self.target.uses(axis) || self.source.uses(axis) || self.of.fills(axis)
+        };
+        let sizes: SmallVec<[usize; 8]> =
+            mesh.axes().iter().enumerate().map(|(axis, a)| if counts(axis) { a.size() } else { 1 }).collect();
+        let mut c = Coordinate::from_elem(0, sizes.len());
+        let mut target = self.target.sums();
+        let mut source = self.source.sums();
+        let mut from = 0;
+        loop {
+            self.target.add_up(&mut target, &c, from);
+            if one_mesh {
+                self.source.add_up(&mut source, &c, from);
+            }
+            if self.of.receives_at(&c) {
+                let theirs;
+                let (own, regions): (Option<&[usize]>, Option<&[usize]>) = if one_mesh {
+                    (Some(&c), source.last().map(SmallVec::as_slice))
+                } else {
+                    theirs = mesh.rank_at(&c).and_then(|rank| self.of.from.mesh().coordinate(rank));
+                    if let Some(own) = &theirs {
+                        self.source.add_up(&mut source, own, 0);
+                    }
+                    (theirs.as_deref(), theirs.as_ref().and(source.last()).map(SmallVec::as_slice))
+                };
+                f(&c, own, &target[sizes.len()], regions);
+            }
+            let Some(axis) = (0..sizes.len()).rev().find(|&a| c[a] + 1 < sizes[a]) else { return };
+            c[axis] += 1;
+            c[axis + 1..].fill(0);
+            from = axis;
+        }
+    }
+
+    /// Calls `f` with what each rank has to do with it, ranks that are alike once.
+    pub(crate) fn each(&self, f: &mut impl FnMut(Seen)) {
+        self.receivers(false, &mut |_, _, regions, own| f(self.seen(regions, own)));
+    }
+
+    /// The same with every rank that receives.
+    pub(crate) fn each_rank(&self, f: &mut impl FnMut(usize, Seen)) {
+        let mesh = self.of.to.mesh();
+        self.receivers(true, &mut |c, _, regions, own| {
+            if let Some(rank) = mesh.rank_at(c) {
+                f(rank, self.seen(regions, own));
+            }
+        });
+    }
+
+    /// How many entries the tables have, and how many receivers there are.
+    pub(crate) fn size(&self) -> usize {
+        let entries = |t: &Table| t.met.iter().map(|met| met.len() + 1).sum::<usize>();
+        self.dims.iter().map(entries).sum::<usize>() + self.of.to.mesh().size()
+    }
+
+    /// How many messages are received in all, what ranks send themselves included, as far as a number goes.
+    pub(crate) fn message_count(&self) -> usize {
+        let ranks = self.of.to.mesh().size();
+        // Regions of different dims meet independently of each other: the mean of a product is the product of means.
+        let mean =
+            |t: &Table| t.all.iter().map(|all| all.0).sum::<usize>() as f64 / t.all.len().max(1) as f64;
+        (self.dims.iter().map(mean).product::<f64>() * ranks as f64) as usize
+    }
+
+    /// Calls `f` with what each receiver hears over each level of a network of these domains, elements and peers; `None`
+    /// where ranks are not linear, and between two meshes unless sources are near.
+    ///
+    /// All that is looked at is who is in the receiver's domains: one that is there holds one region of every dim, and is heard of
+    /// what that shares with the receiver's, if it is the source for it. All else comes from further out.
+    pub(crate) fn by_level(&self, levels: &[Level], f: &mut impl FnMut(&[(usize, usize)])) -> Option<()> {
+        let near = !self.of.domain_sizes().is_empty();
+        if !self.linear || (!near && !self.of.one_mesh()) {
+            return None;
+        }
+        let (mesh, sources) = (self.of.to.mesh(), self.of.from.mesh());
+        let (low, high) = (sources.lowest(), sources.world());
+        let dims = self.dims.len();
+        // By rank: its regions, and the rank that holds the first ones in its place.
+        let mut held: Vec<usize> = vec![0; (high - low) * dims];
+        let mut first: Vec<i64> = vec![i64::MIN; high - low];
+        let mut sums = self.source.sums();
+        for i in 0..sources.size() {
+            let Some(c) = sources.coordinate_of_index(i) else { continue };
+            let Some(rank) = sources.rank_at(&c) else { continue };
+            self.source.add_up(&mut sums, &c, 0);
+            let regions = &sums[c.len()];
+            held[(rank - low) * dims..][..dims].copy_from_slice(regions);
+            let apart: i64 = self.dims.iter().zip(regions).map(|(table, &i)| table.offset[i]).sum();
+            first[rank - low] = rank as i64 - apart;
+        }
+        let mut heard: SmallVec<[(usize, usize); 3]> = SmallVec::from_elem((0, 0), levels.len());
+        // What was heard already, where any replica may be the source.
+        let mut known: SmallVec<[&[usize]; 16]> = SmallVec::new();
+        self.receivers(true, &mut |c, _, regions, own| {
+            let Some(rank) = mesh.rank_at(c) else { return };
+            let seen = self.seen(regions, own);
+            heard.fill((0, 0));
+            known.clear();
+            let mut done = rank..rank;
+            for (l, domain) in levels.iter().enumerate().filter_map(|(l, x)| Some((l, x.ranks?))) {
+                let start = rank / domain * domain;
+                let all = start.max(low)..(start + domain).min(high);
+                for peer in all.filter(|peer| !done.contains(peer)) {
+                    let at = peer - low;
+                    let is_source =
+                        near || first[at] == first.get(rank.wrapping_sub(low)).copied().unwrap_or(0);
+                    if first[at] == i64::MIN || !is_source {
+                        continue;
+                    }
+                    let theirs = &held[at * dims..][..dims];
+                    let numel = self.shared(regions, theirs, own);
+                    if numel == 0
+                        || (near
+                            && (known.contains(&theirs)
+                                || own.is_some_and(|own| own == theirs) && peer != rank))
+                    {
+                        continue;
+                    }
+                    known.push(theirs);
+                    if peer != rank {
+                        heard[l] = (heard[l].0 + numel, heard[l].1 + 1);
+                    }
+                }
+                done = start..start + domain;
+            }
+            let inner = heard.iter().fold((0, 0), |all, x| (all.0 + x.0, all.1 + x.1));
+            heard[levels.len() - 1] = (seen.received() - inner.0, seen.peers() - inner.1);
+            f(&heard);
+        });
+        Some(())
+    }
+
+    /// What a receiver with these regions takes of one combination of the source's.
+    fn shared(&self, regions: &[usize], theirs: &[usize], own: Option<&[usize]>) -> usize {
+        let mut numel = 1;
+        for (dim, table) in self.dims.iter().enumerate() {
+            if !table.may_meet(theirs[dim], own.map(|own| own[dim])) {
+                return 0;
+            }
+            let met = &table.met[regions[dim]];
+            match met.binary_search_by_key(&theirs[dim], |m| m.0) {
+                Ok(at) => numel *= met[at].1,
+                Err(_) => return 0,
+            }
+        }
+        numel
+    }
+
+    /// The sub-axes along which anybody hears of another; `None` where sources are near, between two meshes, and where nobody
+    /// hears of any.
+    pub(crate) fn moved(&self) -> Option<Vec<SubAxis>> {
+        if self.of.picks_replicas() || !self.of.one_mesh() {
+            return None;
+        }
+        let grid = Grid::new(&self.of.from);
+        let mut moved: Vec<Vec<bool>> = grid.dims.iter().map(|modes| vec![false; modes.len()]).collect();
+        self.receivers(false, &mut |_, _, regions, own| {
+            let Some(own) = own.filter(|own| self.seen(regions, Some(own)).received() > 0) else { return };
+            for (dim, (modes, table)) in grid.dims.iter().zip(&self.dims).enumerate() {
+                for &(i, _) in table.met[regions[dim]].iter().filter(|m| table.may_meet(m.0, Some(own[dim])))
+                {
+                    let (mut i, mut mine) = (i, own[dim]);
+                    for (mode, moved) in modes.iter().zip(&mut moved[dim]).rev() {
+                        let n = mode.extent as usize;
+                        *moved |= i % n != mine % n;
+                        (i, mine) = (i / n, mine / n);
+                    }
+                }
+            }
+        });
+        let mesh = self.of.from.mesh();
+        let modes = grid.dims.iter().zip(&moved).flat_map(|(modes, moved)| modes.iter().zip(moved));
+        let subs: Vec<SubAxis> = modes.filter(|x| *x.1).filter_map(|(&m, _)| mesh.sub_axis(m)).collect();
+        (!subs.is_empty()).then_some(subs)
+    }
+
+    /// Whether [`messages`](Tally::messages) are found by adding up.
+    pub(crate) fn is_linear(&self) -> bool {
+        self.linear
+    }
+
+    /// Calls `f` with every rank that receives, and whom it hears of how many elements from, itself perhaps among them.
+    pub(crate) fn messages(&self, f: &mut impl FnMut(usize, &[(usize, usize)])) {
+        let (mesh, sources) = (self.of.to.mesh(), self.of.from.mesh());
+        let mut heard: Vec<(usize, usize)> = Vec::new();
+        if !self.linear {
+            let meetings: Vec<Vec<Vec<(usize, usize)>>> = self.dims.iter().map(|d| d.met.clone()).collect();
+            for rank in mesh.ranks() {
+                heard.clear();
+                self.of.pulls(rank, &meetings, &mut |peer, numel| heard.push((peer, numel)));
+                f(rank, &heard);
+            }
+            return;
+        }
+        let near = self.of.domain_sizes();
+        let mut more: Vec<(usize, usize)> = Vec::new();
+        self.receivers(true, &mut |c, own, regions, own_regions| {
+            let Some(rank) = mesh.rank_at(c) else { return };
+            let index = mesh.axes().iter().zip(c).fold(0, |i, (a, &x)| i * a.size() + x);
+            // The source of the first regions: at the receiver's coordinates or, where it has none, a replica of them.
+            let (base, replica) = if let (Some(own), Some(regions)) = (own, own_regions) {
+                let apart: i64 = self.dims.iter().zip(regions).map(|(table, &i)| table.offset[i]).sum();
+                (rank as i64 - apart, if near.is_empty() { 0 } else { self.replicas.at(sources, own) })
+            } else {
+                let replica = self.replicas.number(sources, index);
+                (sources.offset() as i64 + replica, replica)
+            };
+            heard.clear();
+            heard.push((base as usize, 1));
+            for (dim, table) in self.dims.iter().enumerate() {
+                let own = own_regions.map(|own| own[dim]);
+                more.clear();
+                let met = &table.met[regions[dim]];
+                for &(peer, numel) in &heard {
+                    let to = |&(i, shared): &(usize, usize)| {
+                        (peer.wrapping_add_signed(table.offset[i] as isize), numel * shared)
+                    };
+                    if table.anchored.is_empty() {
+                        more.extend(met.iter().map(to));
+                    } else {
+                        more.extend(met.iter().filter(|m| table.may_meet(m.0, own)).map(to));
+                    }
+                }
+                core::mem::swap(&mut heard, &mut more);
+            }
+            if !near.is_empty() {
+                for (peer, _) in &mut heard {
+                    let first = *peer as i64 - replica;
+                    let own_peer = own.map(|_| *peer);
+                    if let Some(nearest) = self.replicas.nearest(near, rank, index, first, own_peer) {
+                        *peer = nearest;
+                    }
+                }
+            }
+            f(rank, &heard);
+        });
+    }
+}
+
+/// Elements of every rank of a sharding, by position in its mesh.
+pub(crate) fn local_numels(s: &Sharding) -> Result<Vec<u64>, Error> {
+    let mut numels = vec![0u64; s.mesh().size()];
+    if let Some(tally) = Tally::new(&Arc::new(Intersection::new(s, s)))? {
+        tally.each_rank(&mut |rank, seen| {
+            if let Some(i) = s.mesh().index_of(rank) {
+                numels[i] = seen.wanted as u64;
+            }
+        });
+    }
+    Ok(numels)
+}
+
+/// Elements that the worst rank of the target wants and does not hold, of a source without terms.
+pub(crate) fn most_missing(from: &Sharding, to: &Sharding) -> Result<u64, Error> {
+    let mut most = 0;
+    if let Some(tally) = Tally::new(&Arc::new(Intersection::new(from, to)))? {
+        tally.each(&mut |seen| most = most.max(seen.received() as u64));
+    }
+    Ok(most)
+}
+
+impl Intersection {
+    /// Whether the digits of a mode that shards the source must be the receiver's own; `None` where some of it must.
+    fn fixes(&self, m: Mode<At>) -> Option<bool> {
+        let (low, high) = (m.stride.step(), m.stride.step() * m.extent);
+        let mut fixed = false;
+        for a in self.anchors().iter().filter(|a| axis_of(a.stride) == axis_of(m.stride)) {
+            let (start, end) = (a.stride.step(), a.stride.step() * a.extent);
+            if high <= start || end <= low {
+                continue;
+            }
+            if !(low % start == 0 && end % high == 0) {
+                return None;
+            }
+            fixed = true;
+        }
+        Some(fixed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use reshard_sharding::ReduceOp;
+
+    /// What each rank wants, holds and hears, and from whom: the tables say what the definition does.
+    #[test]
+    fn tables_say_what_the_definition_does() {
+        let placements = ["R", "S(0)", "S(1)", "SS(0,2)"];
+        let meshes =
+            ["x=3,y=4", "x=4,y=2,z=2", "x=2:6,y=3:2", "x=(2,2):(1,4),y=2:2", "x=2,y=3@[3,1,5,0,2,4]"];
+        let (mut count, mut levelled) = (0, 0);
+        for (a, b) in meshes.iter().flat_map(|a| meshes.map(|b| (*a, b))) {
+            let (a, b): (Mesh, Mesh) = (a.parse().unwrap(), b.parse().unwrap());
+            let all = |mesh: &Mesh| -> Vec<Sharding> {
+                let axes = mesh.axes().len() as u32;
+                let word = |i: usize| {
+                    let one = |a| placements[i / placements.len().pow(a) % placements.len()];
+                    (0..axes).map(one).collect::<Vec<_>>().join(",")
+                };
+                let texts = (0..placements.len().pow(axes)).map(word);
+                texts.map(|t| Sharding::parse(mesh, &[7, 8], &t).unwrap()).collect()
+            };
+            for (i, from) in all(&a).iter().enumerate() {
+                for (j, to) in all(&b).iter().enumerate() {
+                    if (i + 2 * j) % if a == b { 5 } else { 31 } > 0 {
+                        continue;
+                    }
+                    let near = |ranks| Level { ranks, latency_us: 1.0, gbytes_per_s: 1.0 };
+                    let mut all = vec![Intersection::new(from, to)];
+                    all.push(Intersection::new(from, to).on(&[near(Some(2)), near(Some(6)), near(None)]));
+                    all.push(Intersection::new(from, to).on(&[near(Some(3)), near(None)]));
+                    if a == b {
+                        let whole = b.known_whole((i + j) % b.axes().len());
+                        all.push(Intersection::new(from, to).into_terms(whole, ReduceOp::Sum));
+                    }
+                    for x in all.into_iter().map(Arc::new) {
+                        let x = &x;
+                        let Some(tally) = Tally::new(x).unwrap() else { continue };
+                        count += 1;
+                        let meetings = x.meetings().unwrap();
+                        let mut seen = std::collections::BTreeMap::new();
+                        tally.each_rank(&mut |rank, it| assert!(seen.insert(rank, it).is_none()));
+                        let mut least = Vec::new();
+                        tally.each(&mut |it| least.push(it));
+                        let mut messages = std::collections::BTreeMap::new();
+                        tally.messages(&mut |rank, list| drop(messages.insert(rank, list.to_vec())));
+                        let levels = [near(Some(2)), near(Some(6)), near(None)];
+                        let level_of = |a: usize, b: usize| {
+                            levels.iter().position(|l| l.ranks.is_none_or(|n| a / n == b / n)).unwrap()
+                        };
+                        let mut by_level = Vec::new();
+                        let known = tally.by_level(&levels, &mut |heard| by_level.push(heard.to_vec()));
+                        let mut slow_by_level = Vec::new();
+                        for rank in to.mesh().ranks() {
+                            let mut of_levels = vec![(0, 0); 3];
+                            x.pulls(rank, &meetings, &mut |peer, numel| {
+                                let at = &mut of_levels[level_of(rank, peer)];
+                                *at = if peer == rank { *at } else { (at.0 + numel, at.1 + 1) };
+                            });
+                            if x.receives(rank) {
+                                slow_by_level.push(of_levels);
+                            }
+                        }
+                        if known.is_some() && (x.domain_sizes().is_empty() || x.domain_sizes() == [2, 6]) {
+                            assert_eq!(
+                                by_level,
+                                slow_by_level,
+                                "{from} on {a} -> {to} on {b} {:?}",
+                                x.domain_sizes()
+                            );
+                            levelled += 1;
+                        }
+                        for rank in to.mesh().ranks() {
+                            let mut heard = Vec::new();
+                            x.pulls(rank, &meetings, &mut |peer, numel| heard.push((peer, numel)));
+                            let is = |of: &(usize, usize)| of.0 == rank;
+                            let slow = Seen {
+                                wanted: heard.iter().map(|m| m.1).sum(),
+                                held: heard.iter().filter(|m| is(m)).map(|m| m.1).sum(),
+                                heard: heard.len(),
+                            };
+                            let fast = seen.get(&rank).copied().unwrap_or_default();
+                            assert_eq!(
+                                (fast.wanted, fast.held),
+                                (slow.wanted, slow.held),
+                                "{from} -> {to} at {rank}"
+                            );
+                            assert!(fast.heard == slow.heard || fast.wanted == 0, "{from} -> {to} at {rank}");
+                            assert!(!seen.contains_key(&rank) || least.contains(&fast));
+                            let mut listed = messages.remove(&rank).unwrap_or_default();
+                            listed.sort_unstable();
+                            heard.sort_unstable();
+                            assert_eq!(listed, heard, "{from} -> {to} at {rank}");
+                        }
+                    }
+                }
+            }
+        }
+        assert!(count > 5_000 && levelled > 2_000, "{count} {levelled}");
+    }
+}

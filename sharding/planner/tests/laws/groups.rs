@@ -1,0 +1,161 @@
+//! Where only some groups may be used: the plan uses only those, and one is refused only where there is none.
+
+use reshard_kernels::DType;
+use reshard_planner::{Plan, Planner};
+use reshard_sharding::meaning::meaning;
+use reshard_sharding::{GroupPattern, Mesh, Sharding};
+use reshard_test_support::interpreter::run;
+use reshard_test_support::{shardings, shards_of};
+use serde_json::Value;
+
+fn axes(mesh: &Mesh) -> Vec<GroupPattern> {
+    mesh.axes().iter().map(|a| mesh.group_of_axes(&[a.name().as_str()]).unwrap()).collect()
+}
+
+/// Of the right meaning, and over no other groups.
+fn check(plan: &Plan, groups: &[GroupPattern]) {
+    for group in plan.groups() {
+        assert!(groups.iter().any(|one| group.is_served_by(one)), "{plan}");
+    }
+    let shards = shards_of(plan.from(), 7);
+    let (got, _) = run(plan, plan.from().mesh().world(), &shards);
+    assert_eq!(meaning(plan.to(), &got), meaning(plan.from(), &shards), "{plan}");
+    for rank in plan.ranks() {
+        for (step, phase) in plan.phases(rank).unwrap() {
+            let members = &phase.members;
+            let peers = phase.sends.iter().chain(&phase.receives).map(|m| m.peer);
+            assert!(peers.into_iter().all(|p| p == rank || members.contains(&p)), "step {step} of {plan}");
+        }
+    }
+}
+
+/// With a group for each axis there is a way axis by axis between any two, uneven or not: replicate, then slice.
+#[test]
+fn every_pair_is_planned_axis_by_axis() {
+    let mut count = 0;
+    for (mesh, shape) in [
+        ("x=2,y=3", &[5, 7][..]),
+        ("x=3,y=2", &[4, 6]),
+        ("x=4", &[13, 3]),
+        ("x=2,y=2", &[7]),
+        ("x=2,y=3,z=2", &[5]),
+    ] {
+        let mesh: Mesh = mesh.parse().unwrap();
+        let planner = Planner::new().with_groups(axes(&mesh));
+        let choices: &[&str] =
+            if shape.len() > 1 { &["R", "S(0)", "S(1)", "P"] } else { &["R", "S(0)", "P"] };
+        let all = shardings(&mesh, shape, choices);
+        for from in &all {
+            for to in &all {
+                let plan = planner.plan(from, to, DType::F64);
+                let plan = plan.unwrap_or_else(|e| panic!("{from} -> {to} of {shape:?} on {mesh}: {e}"));
+                check(&plan, &axes(&mesh));
+                count += 1;
+            }
+        }
+    }
+    assert!(count > 1_000, "{count}");
+}
+
+/// Whether one step over groups of one axis can lead from one sharding to another: everybody's target is held in its group.
+fn one_step(from: &Sharding, to: &Sharding, axis: usize) -> bool {
+    let mesh = from.mesh();
+    mesh.ranks().all(|rank| {
+        let me = mesh.coordinate(rank).unwrap();
+        let want = to.region(rank).unwrap();
+        let group: Vec<_> = (0..mesh.axes()[axis].size())
+            .map(|i| {
+                let mut c = me.clone();
+                c[axis] = i;
+                from.region(mesh.rank_at(&c).unwrap()).unwrap()
+            })
+            .collect();
+        let dims = from.shape().len();
+        let mut wanted: Vec<Vec<usize>> = vec![Vec::new()];
+        for dim in 0..dims {
+            let of_dim: Vec<usize> = want.indices(dim).unwrap().collect();
+            wanted = wanted
+                .iter()
+                .flat_map(|e| of_dim.iter().map(move |&i| [e.as_slice(), &[i]].concat()))
+                .collect();
+        }
+        wanted.iter().all(|e| {
+            group.iter().any(|have| (0..dims).all(|dim| have.indices(dim).unwrap().any(|i| i == e[dim])))
+        })
+    })
+}
+
+/// With a group of one axis only: planned exactly where steps over that axis, from any placements to any others, lead there.
+#[test]
+fn it_is_refused_exactly_where_nothing_leads_there() {
+    let (mut planned, mut refused) = (0, 0);
+    for (mesh, shape) in [("x=2,y=3", &[5, 7][..]), ("x=3,y=2", &[7, 4]), ("x=2,y=2,z=2", &[5])] {
+        let mesh: Mesh = mesh.parse().unwrap();
+        let choices: &[&str] = if shape.len() > 1 { &["R", "S(0)", "S(1)"] } else { &["R", "S(0)"] };
+        let all = shardings(&mesh, shape, choices);
+        for axis in 0..mesh.axes().len() {
+            let group = axes(&mesh).remove(axis);
+            let planner = Planner::new().with_groups([group.clone()]);
+            let n = all.len();
+            let mut reach: Vec<Vec<bool>> =
+                all.iter().map(|a| all.iter().map(|b| one_step(a, b, axis)).collect()).collect();
+            for k in 0..n {
+                for i in 0..n {
+                    for j in 0..n {
+                        reach[i][j] |= reach[i][k] && reach[k][j];
+                    }
+                }
+            }
+            for (i, from) in all.iter().enumerate() {
+                for (j, to) in all.iter().enumerate() {
+                    match planner.plan(from, to, DType::F64) {
+                        Ok(plan) => {
+                            check(&plan, core::slice::from_ref(&group));
+                            planned += 1;
+                        }
+                        Err(e) => {
+                            assert!(!reach[i][j], "{from} -> {to} of {shape:?} on {mesh} over {group}: {e}");
+                            refused += 1;
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(planned > 100 && refused > 100, "{planned} {refused}");
+}
+
+/// PyTorch redistributes axis by axis: with those groups all of its tests' cases are planned, in no more collectives; where it
+/// reduces over several axes at once it has flattened these into one, and with that group too it takes no fewer.
+#[test]
+fn no_more_collectives_than_pytorch_makes() {
+    let (mut count, mut counted, mut flattened) = (0, 0, 0);
+    for line in include_str!("../data/torch_redistribute.jsonl").lines().skip(1) {
+        let row: Value = serde_json::from_str(line).unwrap();
+        let numbers = |key: &str| -> Vec<usize> {
+            row[key].as_array().unwrap().iter().map(|n| n.as_u64().unwrap() as usize).collect()
+        };
+        let mesh = Mesh::new(["x", "y", "z", "w"].into_iter().zip(numbers("mesh"))).unwrap();
+        let parse =
+            |key: &str| Sharding::parse(&mesh, &numbers("shape"), row[key].as_str().unwrap()).unwrap();
+        let (from, to) = (parse("a"), parse("b"));
+        let of = |groups: Vec<GroupPattern>| {
+            let plan = Planner::new().with_groups(groups).plan(&from, &to, DType::F32);
+            plan.unwrap_or_else(|e| panic!("{line}: {e}"))
+        };
+        let plan = of(axes(&mesh));
+        count += 1;
+        let Some(theirs) = row["n"].as_u64() else { continue };
+        counted += 1;
+        if plan.communicating_steps() as u64 > theirs {
+            let terms: Vec<_> = from.partial().iter().map(|p| p.sub).collect();
+            assert!(terms.len() > 1 || terms.iter().any(|s| !mesh.is_whole(*s)), "{line}\n{plan}");
+            let mut groups = axes(&mesh);
+            groups.push(mesh.group(&terms).unwrap());
+            let plan = of(groups);
+            assert!(plan.communicating_steps() as u64 <= theirs, "{line}\n{plan}");
+            flattened += 1;
+        }
+    }
+    assert_eq!((count, counted, flattened), (135, 56, 8));
+}
