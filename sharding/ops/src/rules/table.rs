@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::Error;
+use crate::gradients::{Formula, formulas};
 use crate::rules::call::Call;
 use crate::rules::composite::Composite;
 use crate::rules::derive::derive;
@@ -92,6 +93,7 @@ impl fmt::Debug for Entry {
 #[derive(Clone, Debug)]
 pub struct Table {
     entries: BTreeMap<String, Entry>,
+    pub(crate) gradients: BTreeMap<String, Formula>,
 }
 
 impl Default for Table {
@@ -103,7 +105,7 @@ impl Default for Table {
 impl Table {
     /// A table without ops.
     pub fn empty() -> Table {
-        Table { entries: BTreeMap::new() }
+        Table { entries: BTreeMap::new(), gradients: BTreeMap::new() }
     }
 
     /// The ops that everybody has.
@@ -130,6 +132,7 @@ impl Table {
                 Err(error) => debug_assert!(false, "{}: {error}", family.name),
             }
         }
+        table.gradients.extend(formulas().map(|(name, formula)| (name.to_owned(), formula)));
         table
     }
 
