@@ -15,9 +15,12 @@
 //! An input that has no gradient, as an index has none, has no `dx`. An op whose outputs depend on no input smoothly, as of
 //! a comparison, has the formula that gives nothing; an op without a formula is refused by name.
 
+mod attention;
 mod builder;
 mod einsum;
+mod indexed;
 mod linear;
+mod losses;
 mod normalized;
 mod pointwise;
 mod product;

@@ -28,20 +28,18 @@ pub(super) fn formulas() -> Vec<Alike> {
         }),
         (&["var"], |b| {
             let about = about_mean(b)?;
-            let (all, each) =
-                (b.shape(b.x(0)).iter().product::<usize>(), b.shape(b.y(0)).iter().product::<usize>());
             let dy = spread(b, b.dy(0))?;
             let product = b.op("mul", &[dy, about])?;
-            b.scaled(product, 2.0 / (all as f64 / each as f64 - 1.0))
+            let freedom = freedom(b)?;
+            b.scaled(product, 2.0 / freedom)
         }),
         (&["std"], |b| {
             let about = about_mean(b)?;
-            let (all, each) =
-                (b.shape(b.x(0)).iter().product::<usize>(), b.shape(b.y(0)).iter().product::<usize>());
             let share = b.op("div", &[b.dy(0), b.y(0)])?;
             let share = spread(b, share)?;
             let product = b.op("mul", &[share, about])?;
-            b.scaled(product, 1.0 / (all as f64 / each as f64 - 1.0))
+            let freedom = freedom(b)?;
+            b.scaled(product, 1.0 / freedom)
         }),
         (&["sort", "topk"], |b| {
             let dim = b.argument(|r| r.dim("dim"))?;
@@ -100,6 +98,13 @@ fn to_positions(
 ) -> Result<Variable, Error> {
     let zeros = b.op("zeros_like", &[b.x(0)])?;
     b.call(&Call::new("scatter_add").with("dim", Value::Number(dim as i64)), &[zeros, index, values])
+}
+
+/// By what a sum of squares is divided.
+fn freedom(b: &GradientBuilder<'_>) -> Result<f64, Error> {
+    let numel = |value: Variable| b.shape(value).iter().product::<usize>().max(1);
+    let correction = b.argument(|r| r.size("correction"))?;
+    Ok((numel(b.x(0)) / numel(b.y(0))) as f64 - correction as f64)
 }
 
 /// The input less its mean.

@@ -2,7 +2,7 @@
 
 use super::Formula;
 use super::pointwise::Alike;
-use super::{einsum, linear, normalized, pointwise, product, reduced};
+use super::{attention, einsum, indexed, linear, losses, normalized, pointwise, product, reduced};
 
 /// All of them, by the name of the op.
 pub(crate) fn formulas() -> impl Iterator<Item = (&'static str, Formula)> {
@@ -13,6 +13,9 @@ pub(crate) fn formulas() -> impl Iterator<Item = (&'static str, Formula)> {
         reduced::formulas(),
         normalized::formulas(),
         product::formulas(),
+        indexed::formulas(),
+        losses::formulas(),
+        attention::formulas(),
     ]
     .into_iter()
     .flatten()
