@@ -169,6 +169,10 @@ impl<'a> GradientBuilder<'a> {
 
     /// `value` times a number.
     pub fn scaled(&mut self, value: Variable, by: f64) -> Result<Variable, Error> {
+        #[allow(clippy::float_cmp, reason = "one and no other number changes nothing")]
+        if by == 1.0 {
+            return Ok(value);
+        }
         self.with_number("mul_scalar", "value", by, value)
     }
 

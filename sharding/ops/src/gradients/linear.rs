@@ -71,6 +71,8 @@ pub(super) fn formulas() -> Vec<Alike> {
                 })
                 .collect()
         }),
+        (&["select_scatter"], |b| written(b, "select_scatter", "select", &["dim", "index"])),
+        (&["slice_scatter"], |b| written(b, "slice_scatter", "slice", &["dim", "start", "end", "step"])),
         (&["split", "chunk", "tensor_split"], |b| {
             let dim = b.argument(|r| r.dim("dim"))?;
             joined(b, "cat", dim)
@@ -158,13 +160,33 @@ fn put_back(
 /// The gradient put where its elements came from, by the same arguments.
 fn scattered(b: &mut GradientBuilder<'_>, into: &str, keys: &[&str]) -> Result<Variable, Error> {
     let zeros = b.op("zeros_like", &[b.x(0)])?;
-    let mut call = Call::new(into);
+    let call = with_arguments(b, into, keys);
+    b.call(&call, &[zeros, b.dy(0)])
+}
+
+/// Where something was written there is nothing of what was there before, and what was written is read.
+fn written(
+    b: &mut GradientBuilder<'_>,
+    write: &str,
+    read: &str,
+    keys: &[&str],
+) -> Result<Vec<Option<Variable>>, Error> {
+    let zeros = b.op("zeros_like", &[b.x(1)])?;
+    let (write, read) = (with_arguments(b, write, keys), with_arguments(b, read, keys));
+    let rest = b.call(&write, &[b.dy(0), zeros])?;
+    let own = b.call(&read, &[b.dy(0)])?;
+    Ok(vec![Some(rest), Some(own)])
+}
+
+/// Another op with arguments of this call.
+fn with_arguments(b: &GradientBuilder<'_>, name: &str, keys: &[&str]) -> Call {
+    let mut call = Call::new(name);
     for key in keys {
         if let Some(value) = b.given(key) {
             call = call.with(key, value);
         }
     }
-    b.call(&call, &[zeros, b.dy(0)])
+    call
 }
 
 /// The gradients of all outputs, one after the other along a dim.

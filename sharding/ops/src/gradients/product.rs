@@ -100,7 +100,7 @@ fn linear(b: &mut GradientBuilder<'_>) -> Result<Vec<Option<Variable>>, Error> {
     Ok(out)
 }
 
-/// `c + a b`, where `c` broadcasts.
+/// `beta c + alpha a b`, where `c` broadcasts.
 fn added(b: &mut GradientBuilder<'_>) -> Result<Vec<Option<Variable>>, Error> {
     let shapes = b.forward().inputs().to_vec();
     let lead = batch(b, shapes[1].len() - 2)?;
@@ -108,8 +108,11 @@ fn added(b: &mut GradientBuilder<'_>) -> Result<Vec<Option<Variable>>, Error> {
     let vector = shapes[2].len() + 1 == shapes[1].len();
     let of_b = if vector { [&lead[..], &['k']].concat() } else { [&lead[..], &['k', 'n']].concat() };
     let of_y = if vector { [&lead[..], &['m']].concat() } else { [&lead[..], &['m', 'n']].concat() };
-    let dc = b.fitted(b.dy(0), &shapes[0])?;
-    let da = einsum(b, [(b.dy(0), &of_y), (b.x(2), &of_b)], &of_a)?;
-    let db = einsum(b, [(b.x(1), &of_a), (b.dy(0), &of_y)], &of_b)?;
+    let (alpha, beta) = (b.real("alpha")?, b.real("beta")?);
+    let dc = b.scaled(b.dy(0), beta)?;
+    let dc = b.fitted(dc, &shapes[0])?;
+    let dy = b.scaled(b.dy(0), alpha)?;
+    let da = einsum(b, [(dy, &of_y), (b.x(2), &of_b)], &of_a)?;
+    let db = einsum(b, [(b.x(1), &of_a), (dy, &of_y)], &of_b)?;
     Ok(vec![Some(dc), Some(da), Some(db)])
 }
