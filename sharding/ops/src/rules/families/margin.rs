@@ -11,7 +11,7 @@ families! {
     "huber_loss" ("reduction: mean|sum|none = mean, delta: real >= 0 = 1") => |r| pointwise_of(r, 2, vec![]);
     "soft_margin_loss" (LOSS) => |r| pointwise_of(r, 2, vec![]);
     "hinge_embedding_loss" ("reduction: mean|sum|none = mean, margin: real = 1") => |r| pointwise_of(r, 2, vec![]);
-    "poisson_nll_loss" ("reduction: mean|sum|none = mean, log_input: flag = true, full: flag = false, eps: real >= 0 = 0.00000001") => |r| pointwise_of(r, 2, vec![affine([1])]);
+    "poisson_nll_loss" ("reduction: mean|sum|none = mean, log_input: flag = true, full: flag = false, eps: real >= 0 = 0.00000001") => |r| pointwise_of(r, 2, if r.flag("full")? { vec![] } else { vec![affine([1])] });
     "gaussian_nll_loss" ("reduction: mean|sum|none = mean, full: flag = false, eps: real >= 0 = 0.000001") => |r| pointwise_of(r, 3, vec![]);
     "margin_ranking_loss" ("reduction: mean|sum|none = mean, margin: real = 0") => |r| pointwise_of(r, 3, vec![]);
     // Row by row.
