@@ -17,6 +17,7 @@ mod batch;
 mod console;
 mod element;
 mod error;
+mod grad;
 mod guard;
 mod layout;
 mod lines;
@@ -65,6 +66,8 @@ enum Command {
     View(view::ViewArgs),
     /// Show the rule of an op and the strategies of one mesh axis
     Rule(rule::RuleArgs),
+    /// Show how an op is differentiated, and how its backward is sharded
+    Grad(grad::GradArgs),
     /// Show the cheapest strategy of an op on a mesh, what moves for it, and the runners-up
     Propagate(propagate::PropagateArgs),
     /// Reshard a checkpoint for real and verify every byte
@@ -120,6 +123,7 @@ pub fn run<A: Into<OsString>>(args: impl IntoIterator<Item = A>, console: &mut C
         Command::Mesh(args) => (guarded(|| mesh::run(&args, console)), args.format.json),
         Command::View(args) => (guarded(|| view::run(&args, console)), args.format.json),
         Command::Rule(args) => (guarded(|| rule::run(&args, console)), args.format.json),
+        Command::Grad(args) => (guarded(|| grad::run(&args, console)), args.format.json),
         Command::Propagate(args) => (guarded(|| propagate::run(&args, console)), args.format.json),
         Command::Run(args) => (guarded(|| run::run(&args, console)), args.format.json),
     };
@@ -141,7 +145,7 @@ fn usage(error: &clap::Error, json: bool, console: &mut Console<'_>) -> Status {
         return finish(printed, false, console);
     }
     let sentence = if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        "no subcommand was given: layout, shards, plan, mesh, view, rule, propagate or run".to_owned()
+        "no subcommand was given: layout, shards, plan, mesh, view, rule, grad, propagate or run".to_owned()
     } else {
         error.render().to_string()
     };

@@ -142,7 +142,7 @@ fn of_rule(rule: &Rule) -> Vec<StrategyAnswer> {
 }
 
 /// The op of a call on the first small shapes that it takes, and these.
-fn assume(table: &Table, call: &Call) -> Result<(Op, Vec<Vec<usize>>), CliError> {
+pub(super) fn assume(table: &Table, call: &Call) -> Result<(Op, Vec<Vec<usize>>), CliError> {
     if let Call::Named { name, .. } = call {
         match table.parameters(name) {
             // No shapes help.

@@ -266,7 +266,8 @@ fn seeds() -> &'static [String] {
 
 /// One line of a batch.
 pub(crate) fn request(r: &mut Random) -> Request {
-    let subcommand = *r.pick(&["shards", "plan", "plan", "view", "rule", "propagate", "propagate", "layout"]);
+    let subcommand =
+        *r.pick(&["shards", "plan", "plan", "view", "rule", "grad", "propagate", "propagate", "layout"]);
     let axes = 1 + r.below(3);
     let line = match subcommand {
         "layout" if r.below(4) == 0 => r.pick(seeds()).replace('\n', " "),
@@ -283,7 +284,7 @@ pub(crate) fn request(r: &mut Random) -> Request {
                 "plan" => json!({
                     "mesh": mesh_text(r, axes), "shape": sizes(r, 3), "from": sharding(r, axes), "to": sharding(r, axes),
                 }),
-                "rule" => {
+                "rule" | "grad" => {
                     let (call, shapes) = call_on(r);
                     json!({"op": call, "shapes": shapes})
                 }

@@ -2,6 +2,7 @@
 
 #[path = "../checkpoints/mod.rs"]
 mod checkpoints;
+mod grad;
 mod hostile;
 mod layout;
 mod plan;

@@ -13,7 +13,7 @@ use crate::rules::rule::Rule;
 use crate::rules::strategy::write_list;
 use reshard_sharding::internal::Cursor;
 
-/// An argument of a call: only what a rule or a shape may depend on.
+/// An argument of a call: what a rule, a shape or a result may depend on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Value {
     /// A whole number; dims may be negative, counted from the end.
@@ -180,6 +180,10 @@ pub(super) fn value(r: &mut Cursor<'_>) -> Result<Value, Error> {
         if text.parse::<i64>().is_err() && text.parse::<f64>().is_ok_and(|n| n.to_string() == text) {
             *r = ahead;
             return Ok(Value::Word(text.to_owned()));
+        }
+        let said = text.parse::<f64>().ok().filter(|n| n.is_finite() && text.parse::<i64>().is_err());
+        if let Some(n) = said {
+            return Err(r.error(format!("that number as {n}")).into());
         }
         return whole(r).map(Value::Number);
     }

@@ -40,13 +40,46 @@ pub struct Composite {
 
 /// One call in a body, on values by their number.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Statement {
-    pub(super) call: Call,
-    pub(super) operands: Vec<usize>,
-    pub(super) results: Vec<usize>,
+pub(crate) struct Statement {
+    pub(crate) call: Call,
+    pub(crate) operands: Vec<usize>,
+    pub(crate) results: Vec<usize>,
 }
 
 impl Composite {
+    /// A body of these values, of which the first are inputs: what is printed of it is read again.
+    pub(crate) fn of(
+        names: Vec<String>,
+        inputs: usize,
+        outputs: Vec<usize>,
+        statements: Vec<Statement>,
+    ) -> Composite {
+        Composite { names, inputs, outputs, statements }
+    }
+
+    /// Its statements as texts.
+    pub(crate) fn statements(&self) -> Vec<String> {
+        self.statements.iter().map(|s| self.statement(s)).collect()
+    }
+
+    fn statement(&self, s: &Statement) -> String {
+        let (made, taken) = (self.listed(&s.results), self.listed(&s.operands));
+        match &s.call {
+            Call::Rule(rule) => format!("{made} = {rule}({taken})"),
+            Call::Named { name, arguments } => {
+                let arguments = arguments.iter().map(|(key, value)| format!("{key}={value}"));
+                let inside: Vec<String> =
+                    Some(taken).into_iter().filter(|t| !t.is_empty()).chain(arguments).collect();
+                format!("{made} = {name}({})", inside.join(","))
+            }
+        }
+    }
+
+    /// The names of some values.
+    fn listed(&self, values: &[usize]) -> String {
+        values.iter().map(|&v| self.name(v)).collect::<Vec<_>>().join(",")
+    }
+
     /// The names of its inputs.
     pub fn inputs(&self) -> &[String] {
         &self.names[..self.inputs]
@@ -87,21 +120,11 @@ impl Composite {
 
 impl fmt::Display for Composite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let list = |values: &[usize]| values.iter().map(|&v| self.name(v)).collect::<Vec<_>>().join(",");
         let inputs = self.inputs().join(",");
         let space = if inputs.is_empty() { "" } else { " " };
-        write!(f, "{inputs}{space}-> {}:", list(&self.outputs))?;
+        write!(f, "{inputs}{space}-> {}:", self.listed(&self.outputs))?;
         for (i, s) in self.statements.iter().enumerate() {
-            write!(f, "{} {} = ", if i == 0 { "" } else { ";" }, list(&s.results))?;
-            match &s.call {
-                Call::Rule(rule) => write!(f, "{rule}({})", list(&s.operands))?,
-                Call::Named { name, arguments } => {
-                    let mut inside: Vec<String> =
-                        s.operands.iter().map(|&v| self.name(v).to_owned()).collect();
-                    inside.extend(arguments.iter().map(|(key, value)| format!("{key}={value}")));
-                    write!(f, "{name}({})", inside.join(","))?;
-                }
-            }
+            write!(f, "{} {}", if i == 0 { "" } else { ";" }, self.statement(s))?;
         }
         Ok(())
     }

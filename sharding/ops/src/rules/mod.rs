@@ -47,6 +47,7 @@ mod written;
 pub use builder::RuleBuilder;
 pub use call::{Call, Value};
 pub use composite::Composite;
+pub(crate) use composite::Statement;
 pub use factor::{Dim, Factor, Role, Slicing};
 pub(crate) use op::Brackets;
 pub use op::Op;

@@ -7,7 +7,7 @@ use crate::Error;
 use crate::rules::call::{Call, Value};
 use crate::rules::factor::Dim;
 use crate::rules::op::{Brackets, Op};
-use crate::rules::parameter::{DefaultValue, Parameter, ParameterKind, Parameters};
+use crate::rules::parameter::{DefaultValue, Parameter, ParameterKind, Parameters, real};
 use crate::rules::rule::Rule;
 
 /// A call of a family of ops on inputs of these shapes.
@@ -101,6 +101,20 @@ impl Request<'_> {
         })
     }
 
+    /// A number, whole or not.
+    ///
+    /// ```
+    /// use reshard_ops::rules::Table;
+    /// let (table, call) = (Table::standard(), "leaky_relu(negative_slope=0.2)".parse()?);
+    /// assert_eq!(table.request(&call, &[&[4]])?.real("negative_slope")?, 0.2);
+    /// let call = "leaky_relu".parse()?;
+    /// assert_eq!(table.request(&call, &[&[4]])?.real("negative_slope")?, 0.01);
+    /// # Ok::<(), reshard_ops::Error>(())
+    /// ```
+    pub fn real(&self, key: &str) -> Result<f64, Error> {
+        self.read(key, "a number", real)
+    }
+
     /// A whole number that is declared not to be negative.
     pub fn size(&self, key: &str) -> Result<usize, Error> {
         self.read(key, "a size", |value| match value {
@@ -189,6 +203,7 @@ impl Request<'_> {
             ParameterKind::Dim(of) | ParameterKind::Dims(of) => Ok(of.count(rank)),
             ParameterKind::Count
             | ParameterKind::Number { .. }
+            | ParameterKind::Real { .. }
             | ParameterKind::Numbers { .. }
             | ParameterKind::Spatial { .. }
             | ParameterKind::Flag

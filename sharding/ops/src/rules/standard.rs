@@ -3,8 +3,11 @@
 mod elementwise;
 mod matrices;
 mod optimizers;
+mod parameters;
 mod random;
 mod special;
+
+pub(super) use parameters::PARAMETERS;
 
 use super::builder::RuleBuilder;
 use super::factor::Dim::{self, Rest};

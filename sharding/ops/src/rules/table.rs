@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::Error;
+use crate::gradients::{Formula, formulas};
 use crate::rules::call::Call;
 use crate::rules::composite::Composite;
 use crate::rules::derive::derive;
@@ -33,7 +34,7 @@ type Family = dyn Fn(&Request<'_>) -> Result<Op, Error> + Send + Sync;
 
 #[derive(Clone)]
 enum Entry {
-    Rule(Rule),
+    Rule { parameters: Parameters, rule: Rule },
     Family { parameters: Parameters, make: Arc<Family> },
     Composite(Composite),
 }
@@ -41,8 +42,8 @@ enum Entry {
 impl Entry {
     fn parameters(&self) -> &Parameters {
         match self {
-            Entry::Rule(_) | Entry::Composite(_) => Parameters::NONE,
-            Entry::Family { parameters, .. } => parameters,
+            Entry::Composite(_) => Parameters::NONE,
+            Entry::Rule { parameters, .. } | Entry::Family { parameters, .. } => parameters,
         }
     }
 }
@@ -60,7 +61,7 @@ enum Variant {
 impl fmt::Debug for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Entry::Rule(rule) => write!(f, "{rule}"),
+            Entry::Rule { rule, .. } => write!(f, "{rule}"),
             Entry::Family { parameters, .. } => write!(f, "family({parameters})"),
             Entry::Composite(body) => write!(f, "{body}"),
         }
@@ -92,6 +93,7 @@ impl fmt::Debug for Entry {
 #[derive(Clone, Debug)]
 pub struct Table {
     entries: BTreeMap<String, Entry>,
+    pub(crate) gradients: BTreeMap<String, Formula>,
 }
 
 impl Default for Table {
@@ -103,7 +105,7 @@ impl Default for Table {
 impl Table {
     /// A table without ops.
     pub fn empty() -> Table {
-        Table { entries: BTreeMap::new() }
+        Table { entries: BTreeMap::new(), gradients: BTreeMap::new() }
     }
 
     /// The ops that everybody has.
@@ -116,18 +118,46 @@ impl Table {
                 Err(error) => debug_assert!(false, "{names:?}: {error}"),
             }
         }
+        for (names, parameters) in standard::PARAMETERS {
+            for name in *names {
+                match (table.entries.get_mut(*name), parameters.parse()) {
+                    (Some(Entry::Rule { parameters, .. }), Ok(declared)) => *parameters = declared,
+                    (other, declared) => debug_assert!(false, "{name}: {other:?} takes {declared:?}"),
+                }
+            }
+        }
         for family in families::all() {
             match family.parameters.parse() {
                 Ok(parameters) => table.add_family(family.name, parameters, family.make),
                 Err(error) => debug_assert!(false, "{}: {error}", family.name),
             }
         }
+        table.gradients.extend(formulas().map(|(name, formula)| (name.to_owned(), formula)));
         table
     }
 
     /// Adds an op, or replaces the one of this name.
     pub fn add(&mut self, name: &str, rule: Rule) {
-        self.entries.insert(name.to_owned(), Entry::Rule(rule));
+        self.add_with(name, Parameters::default(), rule);
+    }
+
+    /// Adds an op whose rule is one, with arguments on which neither the rule nor a shape depends: the numbers of its
+    /// formula, declared with their defaults.
+    ///
+    /// ```
+    /// use reshard_ops::rules::Table;
+    /// let mut table = Table::empty();
+    /// table.add_with("squash", "width: real >= 0 = 1.5".parse()?, "...->... {increasing}".parse()?);
+    /// assert!(table.op(&"squash(width=0.25)".parse()?, &[&[4, 6]]).is_ok());
+    /// let refused = table.op(&"squash(width=-1)".parse()?, &[&[4, 6]]).unwrap_err();
+    /// assert_eq!(
+    ///     refused.to_string(),
+    ///     "squash(width=-1): width is -1, and should be a number of at least 0, whole or not"
+    /// );
+    /// # Ok::<(), reshard_ops::Error>(())
+    /// ```
+    pub fn add_with(&mut self, name: &str, parameters: Parameters, rule: Rule) {
+        self.entries.insert(name.to_owned(), Entry::Rule { parameters, rule });
     }
 
     /// Adds ops whose rule depends on the shapes, or on arguments, which are declared with their types and defaults.
@@ -190,7 +220,7 @@ impl Table {
     pub fn composite(&self, name: &str) -> Option<&Composite> {
         match self.entries.get(name)? {
             Entry::Composite(body) => Some(body),
-            Entry::Rule(_) | Entry::Family { .. } => None,
+            Entry::Rule { .. } | Entry::Family { .. } => None,
         }
     }
 
@@ -213,12 +243,12 @@ impl Table {
         self.entry(name).map(|(entry, _)| entry.parameters())
     }
 
-    /// The rule of an op that needs no arguments, as it was added, or of its variant that writes into a tensor.
+    /// The rule of an op that has one for all shapes and arguments, as it was added, or of its variant that writes into a tensor.
     pub fn rule(&self, name: &str) -> Option<Rule> {
         match self.entry(name)? {
-            (Entry::Rule(rule), Variant::Itself) => Some(rule.clone()),
-            (Entry::Rule(rule), Variant::InPlace) => rule.in_place().ok(),
-            (Entry::Rule(rule), Variant::Out) => rule.out().ok(),
+            (Entry::Rule { rule, .. }, Variant::Itself) => Some(rule.clone()),
+            (Entry::Rule { rule, .. }, Variant::InPlace) => rule.in_place().ok(),
+            (Entry::Rule { rule, .. }, Variant::Out) => rule.out().ok(),
             (Entry::Family { .. } | Entry::Composite(_), _) => None,
         }
     }
@@ -236,6 +266,18 @@ impl Table {
     /// Fails for names and arguments that it does not know, and for shapes that do not fit.
     pub fn op(&self, call: &Call, inputs: &[&[usize]]) -> Result<Op, Error> {
         self.op_within(call, inputs, DEEPEST, &Cell::new(MOST_CALLS))
+    }
+
+    /// The arguments of a call as its op reads them, each as it is given or by its default, on inputs of these shapes.
+    ///
+    /// Fails for names and arguments that the table does not know.
+    pub fn request<'a>(&'a self, call: &'a Call, inputs: &'a [&'a [usize]]) -> Result<Request<'a>, Error> {
+        let parameters = match call {
+            Call::Rule(_) => Parameters::NONE,
+            Call::Named { name, .. } => self.parameters(name).ok_or_else(|| self.unknown(name))?,
+        };
+        parameters.check(call)?;
+        Ok(Request { call, inputs, parameters })
     }
 
     /// The op of a call in so many composites at most, whose bodies may make so many calls more.
@@ -256,7 +298,7 @@ impl Table {
             reshard_sharding::internal::numel(shape)?;
         }
         let made = |inputs: &[&[usize]]| match entry {
-            Entry::Rule(rule) => Op::new(name, rule, inputs),
+            Entry::Rule { rule, .. } => Op::new(name, rule, inputs),
             Entry::Family { parameters, make } => make(&Request { call, inputs, parameters }),
             Entry::Composite(_) if deep == 0 => Err(Error::Rule {
                 reason: format!("{name} is a composite within {DEEPEST} others: one of them contains itself"),
@@ -327,7 +369,12 @@ impl Table {
     pub fn op_to(&self, call: &Call, inputs: &[&[usize]], outputs: &[&[usize]]) -> Result<Op, Error> {
         let rule = match call {
             Call::Rule(rule) => Some(rule.clone()),
-            Call::Named { name, .. } => self.rule(name),
+            Call::Named { name, .. } => {
+                if let Some((entry, _)) = self.entry(name) {
+                    entry.parameters().check(call)?;
+                }
+                self.rule(name)
+            }
         };
         if let Some(rule) = rule {
             return Op::with_outputs(&call.to_string(), &rule, inputs, outputs);

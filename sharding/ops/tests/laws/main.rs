@@ -3,6 +3,7 @@
 mod composites;
 mod cuts;
 mod enumeration;
+mod gradients;
 mod kept_rules;
 mod norms;
 mod parameters;

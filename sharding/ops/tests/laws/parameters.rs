@@ -41,6 +41,9 @@ fn what_is_declared_prints_and_reads() {
         "d: complex dim = all",
         "k: spatial, s: spatial = k",
         "last: number of dims = 2",
+        "value: real",
+        "eps: real >= 0 = 0.00001, slope: real = -0.5, of: real = slope",
+        "p: real >= 2 = none",
     ] {
         assert_eq!(text.parse::<Parameters>().unwrap().to_string(), text);
     }
@@ -58,6 +61,10 @@ fn what_cannot_be_is_not_declared() {
         ("n: number = all", "the default is all, and it names no dims"),
         ("s: spatial = k, k: spatial", "no parameter k of its kind stands before it"),
         ("k: spatial >= 1, s: spatial = k", "no parameter k of its kind stands before it"),
+        ("p: real >= 1 = 0.5", "the default is 0.5, and should be a number of at least 1, whole or not"),
+        ("p: real = inf", "the parameter p: no parameter inf of its kind stands before it"),
+        ("p: real = 1e-5", "expected that number as 0.00001"),
+        ("p: real = true", "the default is true, and should be a number, whole or not"),
         ("w: a|b = c", "the default is c, and should be a or b"),
         ("w: a|b|a", "a stands in its list twice"),
         ("w: a|", "\"\" is no word"),
@@ -120,21 +127,27 @@ fn every_argument_is_checked() {
             Value::Numbers(vec![2, 99]),
             Value::Flag(true),
             Value::Word("xyzzy".to_owned()),
+            Value::Word("-0.5".to_owned()),
+            Value::Word("nan".to_owned()),
         ];
         let fits = |value: &Value| match p.kind() {
-            ParameterKind::Number { least: None } => [true, true, false, false, false, false],
-            ParameterKind::Number { least: Some(_) } => [false, true, false, false, false, false],
+            ParameterKind::Number { least: None } => [true, true, false, false, false, false, false, false],
+            ParameterKind::Number { least: Some(_) } => [false, true, false, false, false, false, false, false],
+            ParameterKind::Real { least: None } => [true, true, false, false, false, false, true, false],
+            ParameterKind::Real { least: Some(least) } => {
+                [false, *least <= 3, false, false, false, false, *least < 0, false]
+            }
             ParameterKind::Numbers { least: None } | ParameterKind::Spatial { least: None } => {
-                [true, true, true, true, false, false]
+                [true, true, true, true, false, false, false, false]
             }
             ParameterKind::Numbers { .. } | ParameterKind::Spatial { .. } => {
-                [false, true, false, true, false, false]
+                [false, true, false, true, false, false, false, false]
             }
-            ParameterKind::Flag => [false, false, false, false, true, false],
+            ParameterKind::Flag => [false, false, false, false, true, false, false, false],
             ParameterKind::Dim(_) | ParameterKind::Dims(_) | ParameterKind::Count | ParameterKind::Word(_) => {
-                [false; 6]
+                [false; 8]
             }
-            ParameterKind::Any => [true; 6],
+            ParameterKind::Any => [true; 8],
         }[values.iter().position(|v| v == value).unwrap()];
         for value in &values {
             // Dim 3 may be one.
@@ -155,6 +168,44 @@ fn every_argument_is_checked() {
             assert!(error.contains(&format!("{without}: needs {}, ", p.name())), "{error}");
         }
     });
+}
+
+/// A number of a formula is read as it is given, and as its default where it is not.
+#[test]
+fn numbers_are_whole_or_not() {
+    let mut table = Table::empty();
+    let declared = "a: real = 0.00001, b: real = a, c: real = none, d: real >= 0 = 0";
+    table.add_with("odd", declared.parse().unwrap(), "...->...".parse().unwrap());
+    for (call, a, b, c) in [
+        ("odd", 1e-5, 1e-5, None),
+        ("odd(a=2.5)", 2.5, 2.5, None),
+        ("odd(a=-3,b=0.1,c=-0.25)", -3.0, 0.1, Some(-0.25)),
+        ("odd(c=7)", 1e-5, 1e-5, Some(7.0)),
+    ] {
+        let call: Call = call.parse().unwrap();
+        assert_eq!(call.to_string().parse::<Call>().unwrap(), call);
+        let r = table.request(&call, &[&[4]]).unwrap();
+        assert_eq!(
+            (r.real("a").unwrap().to_bits(), r.real("b").unwrap().to_bits()),
+            (f64::to_bits(a), f64::to_bits(b))
+        );
+        assert_eq!(r.has("c").unwrap().then(|| r.real("c").unwrap()), c);
+    }
+    for (call, message) in [
+        ("odd(a=inf)", "a is inf, and should be a number, whole or not"),
+        ("odd(a=-inf)", "a is -inf, and should be a number, whole or not"),
+        ("odd(d=-0.5)", "d is -0.5, and should be a number of at least 0, whole or not"),
+        (
+            "odd(e=1)",
+            "odd has no argument e; it takes a: real = 0.00001, b: real = a, c: real = none, d: real >= 0 = 0",
+        ),
+    ] {
+        let call: Call = call.parse().unwrap();
+        assert!(table.request(&call, &[&[4]]).unwrap_err().to_string().contains(message), "{call}");
+        assert!(table.op_to(&call, &[&[4]], &[&[4]]).unwrap_err().to_string().contains(message), "{call}");
+    }
+    let wrong = "odd(a=1e-5)".parse::<Call>().unwrap_err().to_string();
+    assert!(wrong.contains("expected that number as 0.00001"), "{wrong}");
 }
 
 /// Whoever writes a family and reads what it does not declare hears so.

@@ -20,7 +20,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use crate::reference_ops::{Example, example, fold, lines, x};
+use crate::reference_ops::{Example, defined, fold, lines, x};
 use ndarray::{Axis, Slice};
 use reshard_ops::rules::verify::{Data, Verifier};
 use reshard_ops::rules::{Call, Op, Part, Rule, Strategy, Table};
@@ -48,9 +48,9 @@ const ALL: &[Same] = &[
     same("t", "t", "6,5; 4,6"),
     same("add", "add", "6,5 6,5; 4,6 4,6"),
     same("add_bcast", "add", "6,5 5; 4,6 6"),
-    same("add_scalar", "add_scalar", "6,5; 4,6"),
+    same("add_scalar", "add_scalar(value=3)", "6,5; 4,6"),
     same("mul", "mul", "6,5 6,5; 4,6 4,6"),
-    same("mul_scalar", "mul_scalar", "6,5; 4,6"),
+    same("mul_scalar", "mul_scalar(value=-2)", "6,5; 4,6"),
     same("div", "div", "6,5 6,5; 4,6 4,6"),
     same("relu", "relu", "6,5; 4,6"),
     same("exp", "exp", "6,5; 4,6"),
@@ -106,28 +106,28 @@ fn more() -> Vec<Example> {
         all
     };
     vec![
-        example("sum(dims=[0])", "6,6", |l| vec![fold(&x(l, 0), 0, |v| v.iter().sum())]),
-        example("sort(dim=1)", "6,6", move |l| {
+        defined("sum(dims=[0])", "6,6", |l| vec![fold(&x(l, 0), 0, |v| v.iter().sum())]),
+        defined("sort(dim=1)", "6,6", move |l| {
             let of = l.places[0].indices(1).unwrap();
             let a = x(l, 0);
             let sorted = lines(&a, 1, |v| order(v).into_iter().map(|i| v[i]).collect());
             vec![sorted, lines(&a, 1, |v| order(v).into_iter().map(|i| of[i] as f64).collect())]
         })
         .data(&[Data::Distinct]),
-        example("select(dim=0,index=1)", "6,6", |l| vec![x(l, 0).index_axis(Axis(0), 1).to_owned()]),
-        example("split(size=2,dim=0)", "4,6", |l| {
+        defined("select(dim=0,index=1)", "6,6", |l| vec![x(l, 0).index_axis(Axis(0), 1).to_owned()]),
+        defined("split(size=2,dim=0)", "4,6", |l| {
             let a = x(l, 0);
             let first = l.wanted[0].shape()[0];
             let cut = |s: Slice| a.slice_axis(Axis(0), s).to_owned();
             vec![cut(Slice::from(0..first)), cut(Slice::from(first..))]
         })
         .wants(),
-        example("flip(dims=[0])", "6,6", |l| {
+        defined("flip(dims=[0])", "6,6", |l| {
             let mut a = x(l, 0);
             a.invert_axis(Axis(0));
             vec![a]
         }),
-        example("roll(shifts=[1],dims=[0])", "6,6", |l| {
+        defined("roll(shifts=[1],dims=[0])", "6,6", |l| {
             vec![lines(&x(l, 0), 0, |v| {
                 let mut v = v.to_vec();
                 let by = 1.min(v.len());
@@ -135,7 +135,7 @@ fn more() -> Vec<Example> {
                 v
             })]
         }),
-        example("unbind(dim=0)", "2,6", |l| {
+        defined("unbind(dim=0)", "2,6", |l| {
             let a = x(l, 0);
             assert_eq!(a.shape()[0], 2);
             vec![a.index_axis(Axis(0), 0).to_owned(), a.index_axis(Axis(0), 1).to_owned()]

@@ -10,11 +10,11 @@ use crate::rules::terms::multilinear;
 
 families! {
     "cdist" ("p: 2|1|0|inf = 2") => |r| apart(r, 2, "...ik,...jk->...ij");
-    "pairwise_distance" ("p: 2|1|0|inf = 2") => |r| apart(r, 2, "...k,...k->...");
+    "pairwise_distance" ("p: 2|1|0|inf = 2, eps: real >= 0 = 0.000001") => |r| apart(r, 2, "...k,...k->...");
     "dist" ("p: 2|1|0|inf = 2") => dist;
     "pdist" ("p: 2|1|0|inf = 2") => pdist;
-    "cosine_similarity" ("dim: dim = 1") => cosine_similarity;
-    "renorm" ("dim: dim") => renorm;
+    "cosine_similarity" ("dim: dim = 1, eps: real >= 0 = 0.00000001") => cosine_similarity;
+    "renorm" ("dim: dim, p: real = 2, maxnorm: real >= 0 = none") => renorm;
     "weight_norm" ("dim: dim = 0") => weight_norm;
 }
 

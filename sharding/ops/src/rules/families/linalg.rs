@@ -17,8 +17,8 @@ families! {
     "cross" ("dim: dim = -1") => cross;
     "multi_dot" ("") => multi_dot;
     "tensordot" ("dims: number >= 0 = 2") => tensordot;
-    "addr" ("") => |r| super::product::added(r, &[], &['m'], &['n'], &['m', 'n']);
-    "addbmm" ("") => |r| super::product::added(r, &[], &['b', 'm', 'k'], &['b', 'k', 'n'], &['m', 'n']);
+    "addr" ("beta: real >= 0 = 1, alpha: real = 1") => |r| super::product::added(r, &[], &['m'], &['n'], &['m', 'n']);
+    "addbmm" ("beta: real >= 0 = 1, alpha: real = 1") => |r| super::product::added(r, &[], &['b', 'm', 'k'], &['b', 'k', 'n'], &['m', 'n']);
 }
 
 /// `...ij` into these, of shapes that follow from `m`, `n` and the lesser of them.

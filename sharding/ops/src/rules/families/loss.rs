@@ -12,6 +12,8 @@ use reshard_sharding::ReduceOp;
 /// What is done with the losses: the role of a factor that is reduced, or none where it passes.
 fn role(r: &Request<'_>) -> Result<Option<Role>, Error> {
     Ok(match r.word("reduction")?.as_str() {
+        // How many rows are not ignored is told by all of them.
+        "mean" if r.call.argument("ignore_index").is_some() => Some(Role::Replicate),
         "mean" => Some(Role::Reduce(ReduceOp::Avg)),
         "sum" => Some(Role::Reduce(ReduceOp::Sum)),
         _ => None,

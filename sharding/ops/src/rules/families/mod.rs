@@ -76,11 +76,17 @@ pub(super) fn all() -> impl Iterator<Item = &'static Family> {
 
 // What several families take.
 const FOLD: &str = "dims: dims = all, keepdim: flag = false";
+const SPREAD: &str = "dims: dims = all, keepdim: flag = false, correction: number >= 0 = 1";
 const NORM: &str = "p: any = 2, dims: dims = all, keepdim: flag = false";
 const ARG: &str = "dim: dim = all, keepdim: flag = false";
 const CONV: &str = "stride: spatial >= 1 = 1, padding: spatial >= 0 = 0, dilation: spatial >= 1 = 1, groups: number >= 1 = 1";
 const TRANSPOSED: &str = "stride: spatial >= 1 = 1, padding: spatial >= 0 = 0, groups: number >= 1 = 1";
 const POOL: &str = "kernel: spatial >= 1, stride: spatial >= 1 = kernel, padding: spatial >= 0 = 0";
+const OF_CLASSES: &str =
+    "reduction: mean|sum|none = mean, ignore_index: number = none, label_smoothing: real >= 0 = 0";
+const NEGATIVE_LOG: &str = "reduction: mean|sum|none = mean, ignore_index: number = none";
+const SMOOTH: &str = "reduction: mean|sum|none = mean, beta: real >= 0 = 1";
+const DIVERGENCE: &str = "reduction: mean|sum|none = mean, log_target: flag = false";
 const LOSS: &str = "reduction: mean|sum|none = mean";
 
 families! {
@@ -93,8 +99,8 @@ families! {
     "any" (FOLD) => |r| reduce::fold(r, Role::Reduce(ReduceOp::Max), NONE);
     "all" (FOLD) => |r| reduce::fold(r, Role::Reduce(ReduceOp::Min), NONE);
     "count_nonzero" (FOLD) => |r| reduce::fold(r, Role::Reduce(ReduceOp::Sum), NONE);
-    "var" (FOLD) => |r| reduce::fold(r, Role::Replicate, NONE);
-    "std" (FOLD) => |r| reduce::fold(r, Role::Replicate, NONE);
+    "var" (SPREAD) => |r| reduce::fold(r, Role::Replicate, NONE);
+    "std" (SPREAD) => |r| reduce::fold(r, Role::Replicate, NONE);
     "logsumexp" (FOLD) => |r| reduce::fold(r, Role::Replicate, NONE);
     "norm" (NORM) => reduce::norm;
     "linalg_vector_norm" (NORM) => reduce::norm;
@@ -111,25 +117,25 @@ families! {
     "cummax" ("dim: dim = -1") => |r| normalize::along(r, 1, Some(row([MAX], [MAX])));
     "cummin" ("dim: dim = -1") => |r| normalize::along(r, 1, Some(row([MIN], [MIN])));
     "logcumsumexp" ("dim: dim = -1") => |r| normalize::along(r, 1, None);
-    "normalize" ("dim: dim = -1") => |r| normalize::along(r, 1, None);
-    "sort" ("dim: dim = -1") => |r| normalize::along(r, 2, None);
-    "argsort" ("dim: dim = -1") => |r| normalize::along(r, 1, None);
-    "topk" ("k: number >= 0, dim: dim = -1") => normalize::topk;
+    "normalize" ("dim: dim = -1, p: real = 2, eps: real >= 0 = 0.000000000001") => |r| normalize::along(r, 1, None);
+    "sort" ("dim: dim = -1, descending: flag = false") => |r| normalize::along(r, 2, None);
+    "argsort" ("dim: dim = -1, descending: flag = false") => |r| normalize::along(r, 1, None);
+    "topk" ("k: number >= 0, dim: dim = -1, largest: flag = true") => normalize::topk;
     "unique" ("count: number >= 0") => normalize::unique;
     "fft" ("dims: complex dims = all") => normalize::fft;
-    "clip_by_norm" ("") => normalize::clip;
-    "layer_norm" ("last: number of dims = 1, dims: dims = none") => normalize::layer_norm;
-    "native_layer_norm" ("last: number of dims = 1, dims: dims = none") => normalize::native_layer;
-    "rms_norm" ("last: number of dims = 1, dims: dims = none") => normalize::rms_norm;
-    "group_norm" ("groups: number >= 1") => normalize::group;
-    "batch_norm" ("training: flag = true") => normalize::batch;
-    "instance_norm" ("") => normalize::instance;
+    "clip_by_norm" ("max_norm: real = none, eps: real >= 0 = 0.000001") => normalize::clip;
+    "layer_norm" ("last: number of dims = 1, dims: dims = none, eps: real >= 0 = 0.00001") => normalize::layer_norm;
+    "native_layer_norm" ("last: number of dims = 1, dims: dims = none, eps: real >= 0 = 0.00001") => normalize::native_layer;
+    "rms_norm" ("last: number of dims = 1, dims: dims = none, eps: real >= 0 = none") => normalize::rms_norm;
+    "group_norm" ("groups: number >= 1, eps: real >= 0 = 0.00001") => normalize::group;
+    "batch_norm" ("training: flag = true, eps: real >= 0 = 0.00001") => normalize::batch;
+    "instance_norm" ("eps: real >= 0 = 0.00001") => normalize::instance;
     // Products.
     "matmul" ("") => product::matmul;
     "linear" ("") => product::linear;
-    "addmm" ("") => |r| product::added(r, &[], &['m', 'k'], &['k', 'n'], &['m', 'n']);
-    "baddbmm" ("") => |r| product::added(r, &['b'], &['m', 'k'], &['k', 'n'], &['m', 'n']);
-    "addmv" ("") => |r| product::added(r, &[], &['m', 'k'], &['k'], &['m']);
+    "addmm" ("beta: real >= 0 = 1, alpha: real = 1") => |r| product::added(r, &[], &['m', 'k'], &['k', 'n'], &['m', 'n']);
+    "baddbmm" ("beta: real >= 0 = 1, alpha: real = 1") => |r| product::added(r, &['b'], &['m', 'k'], &['k', 'n'], &['m', 'n']);
+    "addmv" ("beta: real >= 0 = 1, alpha: real = 1") => |r| product::added(r, &[], &['m', 'k'], &['k'], &['m']);
     // Windows.
     "conv1d" (CONV) => |r| window::conv(r, Some(1));
     "conv2d" (CONV) => |r| window::conv(r, Some(2));
@@ -145,7 +151,7 @@ families! {
     "avg_pool1d" (POOL) => |r| window::pool(r, 1, 1, Some(linear(ALL)));
     "avg_pool2d" (POOL) => |r| window::pool(r, 2, 1, Some(linear(ALL)));
     "avg_pool3d" (POOL) => |r| window::pool(r, 3, 1, Some(linear(ALL)));
-    "interpolate" ("size: spatial >= 1, mode: nearest|nearest_exact|linear|cubic|area = nearest") => window::interpolate;
+    "interpolate" ("size: spatial >= 1, mode: nearest|nearest_exact|linear|cubic|area = nearest, align_corners: flag = false") => window::interpolate;
     "pixel_shuffle" ("factor: number >= 1") => window::pixel_shuffle;
     // Indexing.
     "gather" ("dim: dim = -1") => index::gather;
@@ -170,7 +176,7 @@ families! {
     "select" ("dim: dim = 0, index: number = 0") => pieces::select;
     "slice" ("dim: dim = 0, start: number = 0, end: number = none, step: number >= 1 = 1") => pieces::slice;
     "narrow" ("dim: dim = 0, start: number >= 0 = 0, length: number >= 0") => pieces::narrow;
-    "pad" ("pads: numbers, value: number = 0, mode: constant|reflect|replicate|circular = constant") => pieces::pad;
+    "pad" ("pads: numbers, value: real = 0, mode: constant|reflect|replicate|circular = constant") => pieces::pad;
     "roll" ("shifts: numbers = 1, dims: dims = all") => pieces::whole_dims;
     "flip" ("dims: dims = all") => pieces::whole_dims;
     // Shapes.
@@ -188,20 +194,20 @@ families! {
     // Made of nothing.
     "zeros" ("shape: numbers >= 0") => factory::filled;
     "ones" ("shape: numbers >= 0") => factory::filled;
-    "full" ("shape: numbers >= 0") => factory::filled;
+    "full" ("shape: numbers >= 0, fill_value: real = none") => factory::filled;
     "rand" ("shape: numbers >= 0") => factory::drawn;
     "randn" ("shape: numbers >= 0") => factory::drawn;
-    "arange" ("size: number >= 0") => factory::arange;
+    "arange" ("size: number >= 0, start: real = 0, step: real = 1") => factory::arange;
     "eye" ("size: number >= 0") => factory::eye;
     // Losses.
     "mse_loss" (LOSS) => |r| loss::pointwise(r, vec![]);
     "l1_loss" (LOSS) => |r| loss::pointwise(r, vec![]);
-    "smooth_l1_loss" (LOSS) => |r| loss::pointwise(r, vec![]);
+    "smooth_l1_loss" (SMOOTH) => |r| loss::pointwise(r, vec![]);
     "binary_cross_entropy" (LOSS) => |r| loss::pointwise(r, vec![affine([1])]);
     "binary_cross_entropy_with_logits" (LOSS) => |r| loss::pointwise(r, vec![affine([1])]);
-    "kl_div" (LOSS) => |r| loss::pointwise(r, vec![affine([0])]);
-    "cross_entropy" (LOSS) => |r| loss::classes(r, Role::Replicate, vec![]);
-    "nll_loss" (LOSS) => |r| loss::classes(r, Role::Reduce(ReduceOp::Sum), vec![multilinear([0])]);
+    "kl_div" (DIVERGENCE) => |r| loss::pointwise(r, vec![affine([0])]);
+    "cross_entropy" (OF_CLASSES) => |r| loss::classes(r, Role::Replicate, vec![]);
+    "nll_loss" (NEGATIVE_LOG) => |r| loss::classes(r, Role::Reduce(ReduceOp::Sum), vec![multilinear([0])]);
     // Attention.
-    "scaled_dot_product_attention" ("causal: flag = false") => attention::attention;
+    "scaled_dot_product_attention" ("causal: flag = false, scale: real = none") => attention::attention;
 }

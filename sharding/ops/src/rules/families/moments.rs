@@ -6,9 +6,9 @@ use crate::rules::op::Op;
 use crate::rules::request::Request;
 
 families! {
-    "native_batch_norm" ("") => batch;
-    "native_group_norm" ("groups: number >= 1") => group;
-    "fused_rms_norm" ("last: number of dims = 1") => rms;
+    "native_batch_norm" ("eps: real >= 0 = 0.00001") => batch;
+    "native_group_norm" ("groups: number >= 1, eps: real >= 0 = 0.00001") => group;
+    "fused_rms_norm" ("last: number of dims = 1, eps: real >= 0 = none") => rms;
 }
 
 /// Letters of the dims of space.

@@ -244,8 +244,8 @@ pub(super) fn pad(r: &Request<'_>) -> Result<Op, Error> {
             whole.push(d);
         }
     }
-    let terms = match (r.word("mode")?.as_str(), r.number("value")?) {
-        ("constant", n) if n != 0 => vec![affine(ALL), increasing(ALL)],
+    let terms = match (r.word("mode")?.as_str(), r.real("value")?) {
+        ("constant", n) if n != 0.0 => vec![affine(ALL), increasing(ALL)],
         // Zeros are terms of zero for every op.
         _ => vec![selecting(ALL)],
     };

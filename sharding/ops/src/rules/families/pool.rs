@@ -10,6 +10,8 @@ use crate::rules::passing::Passing;
 use crate::rules::request::Request;
 use crate::rules::terms::{ALL, AVG, MAX, MIN, P, PROD, R, linear, row};
 
+const LP: &str =
+    "kernel: spatial >= 1, stride: spatial >= 1 = kernel, padding: spatial >= 0 = 0, norm_type: real = 2";
 const SIZE: &str = "size: spatial >= 1";
 
 families! {
@@ -24,9 +26,9 @@ families! {
     "adaptive_max_pool3d_with_indices" (SIZE) => |r| sized(r, 3, 2, vec![]);
     "max_pool1d_with_indices" (POOL) => |r| super::window::pool(r, 1, 2, None);
     "max_pool3d_with_indices" (POOL) => |r| super::window::pool(r, 3, 2, None);
-    "lp_pool1d" (POOL) => |r| super::window::pool(r, 1, 1, None);
-    "lp_pool2d" (POOL) => |r| super::window::pool(r, 2, 1, None);
-    "lp_pool3d" (POOL) => |r| super::window::pool(r, 3, 1, None);
+    "lp_pool1d" (LP) => |r| super::window::pool(r, 1, 1, None);
+    "lp_pool2d" (LP) => |r| super::window::pool(r, 2, 1, None);
+    "lp_pool3d" (LP) => |r| super::window::pool(r, 3, 1, None);
     "max_unpool1d" (SIZE) => |r| unpool(r, 1);
     "max_unpool2d" (SIZE) => |r| unpool(r, 2);
     "max_unpool3d" (SIZE) => |r| unpool(r, 3);
@@ -34,7 +36,7 @@ families! {
     "fractional_max_pool3d" ("size: spatial >= 1, kernel: spatial >= 1") => |r| fractional(r, 3, 1);
     "fractional_max_pool2d_with_indices" ("size: spatial >= 1, kernel: spatial >= 1") => |r| fractional(r, 2, 2);
     "fractional_max_pool3d_with_indices" ("size: spatial >= 1, kernel: spatial >= 1") => |r| fractional(r, 3, 2);
-    "local_response_norm" ("size: number >= 1") => |r| { r.inputs_of(1..=1)?; r.op(&"bc...->bc... {c: replicate, none}".parse()?) };
+    "local_response_norm" ("size: number >= 1, alpha: real = 0.0001, beta: real = 0.75, k: real = 1") => |r| { r.inputs_of(1..=1)?; r.op(&"bc...->bc... {c: replicate, none}".parse()?) };
     "im2col" ("kernel: spatial >= 1, stride: spatial >= 1 = 1, padding: spatial >= 0 = 0, dilation: spatial >= 1 = 1") => im2col;
     "col2im" ("size: spatial >= 1, kernel: spatial >= 1, stride: spatial >= 1 = 1, padding: spatial >= 0 = 0, dilation: spatial >= 1 = 1") => col2im;
 }

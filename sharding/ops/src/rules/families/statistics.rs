@@ -1,7 +1,7 @@
 //! Moments, ranks, counts and differences.
 
 use super::reduce::{NONE, fold, one_dim, over};
-use super::{ARG, FOLD, Family};
+use super::{ARG, FOLD, Family, SPREAD};
 use crate::Error;
 use crate::rules::builder::RuleBuilder;
 use crate::rules::factor::{Dim, Role};
@@ -10,18 +10,19 @@ use crate::rules::request::Request;
 use crate::rules::terms::{ALL, MAX, MIN, P, R, linear, row, s};
 use reshard_sharding::ReduceOp;
 
+const QUANTILE: &str = "dim: dim = all, keepdim: flag = false, q: real >= 0 = none";
 const RANKED: &str = "k: number >= 1, dim: dim = -1, keepdim: flag = false";
 
 families! {
-    "var_mean" (FOLD) => |r| over(r, &r.dims("dims")?, 2, Role::Replicate, NONE);
-    "std_mean" (FOLD) => |r| over(r, &r.dims("dims")?, 2, Role::Replicate, NONE);
+    "var_mean" (SPREAD) => |r| over(r, &r.dims("dims")?, 2, Role::Replicate, NONE);
+    "std_mean" (SPREAD) => |r| over(r, &r.dims("dims")?, 2, Role::Replicate, NONE);
     "aminmax" (ARG) => aminmax;
     // What is no number is left out: of terms nobody knows which.
     "nansum" (FOLD) => |r| fold(r, Role::Reduce(ReduceOp::Sum), NONE);
     "nanmean" (FOLD) => |r| fold(r, Role::Replicate, NONE);
     "nanmedian" (ARG) => |r| one_dim(r, 1);
-    "quantile" (ARG) => |r| one_dim(r, 1);
-    "nanquantile" (ARG) => |r| one_dim(r, 1);
+    "quantile" (QUANTILE) => |r| one_dim(r, 1);
+    "nanquantile" (QUANTILE) => |r| one_dim(r, 1);
     "kthvalue" (RANKED) => |r| over(r, &[r.dim("dim")?], 2, Role::Replicate, NONE);
     "mode" ("dim: dim = -1, keepdim: flag = false") => |r| over(r, &[r.dim("dim")?], 2, Role::Replicate, NONE);
     "histc" ("bins: number >= 1 = 100") => |r| counted(r, false);

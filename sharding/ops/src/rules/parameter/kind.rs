@@ -39,6 +39,11 @@ pub enum ParameterKind {
         /// The least that it may be.
         least: Option<i64>,
     },
+    /// A finite number, whole or not, of at least this if one is named.
+    Real {
+        /// The least that it may be.
+        least: Option<i64>,
+    },
     /// A list of whole numbers; a number alone is a list of it.
     Numbers {
         /// The least that each may be.
@@ -62,6 +67,15 @@ pub(super) fn is_word(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.')
 }
 
+/// The number that a value is: a whole one, or one written as it prints, like `0.5`.
+pub(in crate::rules) fn real(value: &Value) -> Option<f64> {
+    match value {
+        Value::Number(n) => Some(*n as f64),
+        Value::Word(word) => word.parse().ok().filter(|n: &f64| n.is_finite() && n.to_string() == *word),
+        Value::Flag(_) | Value::Numbers(_) => None,
+    }
+}
+
 fn of_at_least(least: Option<i64>) -> String {
     least.map_or_else(String::new, |least| format!(" of at least {least}"))
 }
@@ -82,6 +96,7 @@ impl ParameterKind {
             }
             ParameterKind::Count => "a whole number of at least 1, how many of the last dims".to_owned(),
             ParameterKind::Number { least } => format!("a whole number{}", of_at_least(*least)),
+            ParameterKind::Real { least } => format!("a number{}, whole or not", of_at_least(*least)),
             ParameterKind::Numbers { least } => format!("a list of whole numbers{}", of_at_least(*least)),
             ParameterKind::Spatial { least } => {
                 format!("a whole number{} or a list of one for each spatial dim", of_at_least(*least))
@@ -101,6 +116,9 @@ impl ParameterKind {
             | (ParameterKind::Flag, Value::Flag(_)) => true,
             (ParameterKind::Count, Value::Number(n)) => *n >= 1,
             (ParameterKind::Number { least }, Value::Number(n)) => least.is_none_or(|least| *n >= least),
+            (ParameterKind::Real { least }, _) => {
+                real(value).is_some_and(|n| least.is_none_or(|least| n >= least as f64))
+            }
             (
                 ParameterKind::Numbers { least } | ParameterKind::Spatial { least },
                 Value::Number(_) | Value::Numbers(_),
@@ -155,6 +173,7 @@ impl ParameterKind {
                 let numbers = matches!(
                     self,
                     ParameterKind::Number { .. }
+                        | ParameterKind::Real { .. }
                         | ParameterKind::Numbers { .. }
                         | ParameterKind::Spatial { .. }
                 );
@@ -170,7 +189,9 @@ impl ParameterKind {
             ParameterKind::Dim(_) => Value::Number(0),
             ParameterKind::Dims(_) => Value::Numbers(vec![0]),
             ParameterKind::Count => Value::Number(1),
-            ParameterKind::Number { least } | ParameterKind::Spatial { least } => Value::Number(two(least)),
+            ParameterKind::Number { least }
+            | ParameterKind::Real { least }
+            | ParameterKind::Spatial { least } => Value::Number(two(least)),
             ParameterKind::Numbers { least } => Value::Numbers(vec![two(least); 2]),
             ParameterKind::Flag | ParameterKind::Any => Value::Flag(true),
             ParameterKind::Word(words) => Value::Word(words.first().cloned().unwrap_or_default()),

@@ -8,7 +8,7 @@
 //! parameters =  parameter "," ..
 //! parameter  =  name ":" kind [ "=" default ]                 without a default it has to be given
 //! kind       =  [ "new" | "complex" ] ( "dim" | "dims" )      -1 is the last one
-//!            |  "number of dims"  |  ( "number" | "numbers" | "spatial" ) [ ">=" least ]
+//!            |  "number of dims"  |  ( "number" | "real" | "numbers" | "spatial" ) [ ">=" least ]
 //!            |  "flag"  |  word "|" word ..  |  "any"
 //! default    =  a value  |  "all"  |  "none"  |  the name of an earlier parameter
 //! ```
@@ -16,6 +16,7 @@
 mod kind;
 mod notation;
 
+pub(super) use kind::real;
 pub use kind::{DimOf, ParameterKind};
 
 use core::ops::Deref;
@@ -95,7 +96,7 @@ impl Parameter {
 ///
 /// ```
 /// use reshard_ops::rules::{Parameters, Table};
-/// let topk: Parameters = "k: number >= 0, dim: dim = -1".parse()?;
+/// let topk: Parameters = "k: number >= 0, dim: dim = -1, largest: flag = true".parse()?;
 /// assert_eq!(Table::standard().parameters("topk"), Some(&topk));
 /// assert!(topk.check(&"topk(k=2)".parse()?).is_ok());
 /// let refused = |call: &str| topk.check(&call.parse().unwrap()).unwrap_err().to_string();

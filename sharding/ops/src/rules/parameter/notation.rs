@@ -3,7 +3,7 @@
 use core::fmt;
 use std::str::FromStr;
 
-use super::{DefaultValue, DimOf, Parameter, ParameterKind, Parameters};
+use super::{DefaultValue, DimOf, Parameter, ParameterKind, Parameters, real};
 use crate::Error;
 use crate::rules::call::{Value, value, whole, word};
 use reshard_sharding::internal::Cursor;
@@ -23,6 +23,7 @@ impl fmt::Display for ParameterKind {
             ParameterKind::Flag => ("flag", None),
             ParameterKind::Any => ("any", None),
             ParameterKind::Number { least } => ("number", *least),
+            ParameterKind::Real { least } => ("real", *least),
             ParameterKind::Numbers { least } => ("numbers", *least),
             ParameterKind::Spatial { least } => ("spatial", *least),
         };
@@ -97,7 +98,7 @@ fn read(r: &mut Cursor<'_>) -> Result<Parameter, Error> {
 }
 
 fn read_kind(r: &mut Cursor<'_>) -> Result<ParameterKind, Error> {
-    const KINDS: &str = "dim, dims, new dim, complex dims, number, numbers, spatial, number of dims, flag, any or a list \
+    const KINDS: &str = "dim, dims, new dim, complex dims, number, real, numbers, spatial, number of dims, flag, any or a list \
                          of words like mean|sum";
     let at = r.here();
     let first = word(r);
@@ -124,6 +125,7 @@ fn read_kind(r: &mut Cursor<'_>) -> Result<ParameterKind, Error> {
             ParameterKind::Count
         }
         "number" => ParameterKind::Number { least: read_least(r)? },
+        "real" => ParameterKind::Real { least: read_least(r)? },
         "numbers" => ParameterKind::Numbers { least: read_least(r)? },
         "spatial" => ParameterKind::Spatial { least: read_least(r)? },
         _ => return Err(r.error_at(at, KINDS).into()),
@@ -148,6 +150,7 @@ fn read_default(r: &mut Cursor<'_>, kind: &ParameterKind) -> Result<DefaultValue
     Ok(match value(r)? {
         Value::Word(said) if said == "none" => DefaultValue::Absent,
         Value::Word(said) if said == "all" => DefaultValue::All,
+        said @ Value::Word(_) if real(&said).is_some() => DefaultValue::Value(said),
         Value::Word(said) => DefaultValue::Same(said),
         value @ (Value::Number(_) | Value::Flag(_) | Value::Numbers(_)) => DefaultValue::Value(value),
     })

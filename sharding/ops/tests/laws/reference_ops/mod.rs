@@ -1,5 +1,6 @@
-//! Reference ops in f64, as short as their definitions, and the calls on which the table is checked.
-#![allow(dead_code, unreachable_pub, reason = "each test uses a part")]
+//! The calls on which the table is checked: shapes, data, and what they compute, which `reshard-reference` says or, where it
+//! has no such op, a definition in f64 beside the call.
+#![allow(unreachable_pub, reason = "a module of tests")]
 #![allow(clippy::type_complexity, clippy::float_cmp, reason = "lists of functions; exact data")]
 #![allow(clippy::wildcard_enum_match_arm, clippy::items_after_statements, reason = "short definitions")]
 
@@ -33,9 +34,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use ndarray::{ArrayD, Axis, IxDyn};
 use reshard_ops::rules::verify::{Data, LocalRegion, LocalView, Tensor, Verifier};
 use reshard_ops::rules::{Call, Op, Table};
+use reshard_reference::{Local, run_local};
 
 pub type A = ArrayD<f64>;
-type Run = Box<dyn Fn(&LocalView<'_>) -> Vec<A>>;
+type Run = Box<dyn Fn(&LocalView<'_>) -> Result<Vec<A>, String>>;
+type LocalCall = fn(&LocalView<'_>) -> String;
 
 /// A call of the table, shapes to try it on, and what it computes.
 pub struct Example {
@@ -48,14 +51,37 @@ pub struct Example {
     pub wants: bool,
     budget: usize,
     run: Run,
+    local_call: Option<LocalCall>,
 }
 
-/// An example; shapes are written `6,5 7; 2,3 1`: calls by `;`, inputs by blanks, `()` for a scalar, `-` for none.
-pub fn example(
+/// An example of an op that the reference has; shapes are written `6,5 7; 2,3 1`: calls by `;`, inputs by blanks, `()` for a
+/// scalar, `-` for none.
+pub fn example(call: &'static str, shapes: &str) -> Example {
+    let parsed: Call = call.parse().unwrap();
+    if let Call::Named { name, .. } = &parsed {
+        assert!(reshard_reference::runs(name), "the reference has no {name}");
+    }
+    made(call, shapes, Box::new(move |l| by_reference(&parsed, l)))
+}
+
+/// An example of an op with its definition.
+pub fn defined(
     call: &'static str,
     shapes: &str,
     run: impl Fn(&LocalView<'_>) -> Vec<A> + 'static,
 ) -> Example {
+    made(call, shapes, Box::new(move |l| Ok(run(l))))
+}
+
+/// What the reference makes of one rank's part of a call.
+fn by_reference(call: &Call, l: &LocalView<'_>) -> Result<Vec<A>, String> {
+    static TABLE: std::sync::LazyLock<Table> = std::sync::LazyLock::new(Table::standard);
+    let inputs: Vec<A> = (0..l.inputs.len()).map(|i| x(l, i)).collect();
+    let local = Local { inputs: &inputs, places: l.places.clone(), wanted: l.wanted.clone() };
+    run_local(&TABLE, call, &local).map_err(|e| e.to_string())
+}
+
+fn made(call: &'static str, shapes: &str, run: Run) -> Example {
     let sizes = |s: &str| -> Vec<usize> {
         if s == "()" { Vec::new() } else { s.split(',').map(|n| n.parse().expect("a size")).collect() }
     };
@@ -69,7 +95,8 @@ pub fn example(
         idle: false,
         wants: false,
         budget: 1024,
-        run: Box::new(run),
+        run,
+        local_call: None,
     }
 }
 
@@ -96,6 +123,12 @@ impl Example {
 
     pub fn wants(mut self) -> Example {
         self.wants = true;
+        self
+    }
+
+    /// The call that a rank makes which takes its shards for the whole: where arguments are sizes, they are those of the shards.
+    pub fn locally(mut self, call: LocalCall) -> Example {
+        self.local_call = Some(call);
         self
     }
 
@@ -131,8 +164,24 @@ impl Example {
     }
 
     pub fn verifier(&self) -> Verifier<'_> {
+        self.verifier_of(|l| (self.run)(l))
+    }
+
+    /// The verifier of ranks which are told that every shard is the whole.
+    pub fn blind(&self) -> Verifier<'_> {
+        let run = |l: &LocalView<'_>| match self.local_call {
+            Some(call) => by_reference(&call(l).parse().map_err(|e: reshard_ops::Error| e.to_string())?, l),
+            None => (self.run)(l),
+        };
+        self.verifier_of(run).blind()
+    }
+
+    fn verifier_of<'a>(
+        &'a self,
+        run: impl Fn(&LocalView<'_>) -> Result<Vec<A>, String> + 'a,
+    ) -> Verifier<'a> {
         let run = move |l: &LocalView<'_>| {
-            quietly(|| (self.run)(l)).map(|list| {
+            quietly(|| run(l))?.map(|list| {
                 list.into_iter()
                     .map(|a| Tensor::new(a.shape(), a.iter().copied().collect()))
                     .collect::<Vec<_>>()
@@ -163,7 +212,7 @@ impl Example {
                 places: l.places[k * inputs..(k + 1) * inputs].to_vec(),
                 wanted: l.wanted[k * outputs..(k + 1) * outputs].to_vec(),
             };
-            let made = quietly(|| [(self.run)(&half(0)), (self.run)(&half(1))].concat())?;
+            let made = quietly(|| Ok::<_, String>([(self.run)(&half(0))?, (self.run)(&half(1))?].concat()))??;
             Ok(made.into_iter().map(|a| Tensor::new(a.shape(), a.iter().copied().collect())).collect())
         };
         let mut v = Verifier::new(self.call, run)
@@ -210,7 +259,7 @@ pub fn run(examples: &[Example], call: &Call, inputs: &[&Tensor]) -> Result<Vec<
     let known = examples.iter().find(|e| e.call == text).ok_or_else(|| format!("{call} is no example"))?;
     let regions: Vec<LocalRegion> = inputs.iter().map(|t| LocalRegion::whole(&t.shape)).collect();
     let view = LocalView { inputs: inputs.to_vec(), places: regions.iter().collect(), wanted: Vec::new() };
-    let made = quietly(|| (known.run)(&view))?;
+    let made = quietly(|| (known.run)(&view))??;
     Ok(made.into_iter().map(|a| Tensor::new(a.shape(), a.iter().copied().collect())).collect())
 }
 
@@ -222,19 +271,6 @@ pub fn x(l: &LocalView<'_>, i: usize) -> A {
 /// A tensor by its elements.
 pub fn make(shape: &[usize], f: impl Fn(&[usize]) -> f64) -> A {
     A::from_shape_fn(IxDyn(shape), |i| f(ndarray::Dimension::slice(&i)))
-}
-
-/// Where an element of a dense array lies among its numbers.
-pub fn place(shape: &[usize], at: impl IntoIterator<Item = usize>) -> usize {
-    at.into_iter().zip(shape).fold(0, |place, (c, &n)| {
-        assert!(c < n, "outside");
-        place * n + c
-    })
-}
-
-/// The numbers of a dense array.
-pub fn numbers(a: &A) -> &[f64] {
-    a.as_slice().expect("dense")
 }
 
 /// The shape of an array with another size along a dim.
@@ -261,28 +297,6 @@ pub fn lines(a: &A, dim: usize, f: impl Fn(&[f64]) -> Vec<f64>) -> A {
 /// Each line along a dim as a number.
 pub fn fold(a: &A, dim: usize, f: impl Fn(&[f64]) -> f64) -> A {
     a.map_axis(Axis(dim), |l| f(&l.to_vec()))
-}
-
-/// Two arrays, broadcast.
-pub fn zip(a: &A, b: &A, f: impl Fn(f64, f64) -> f64) -> A {
-    let n = a.ndim().max(b.ndim());
-    let size = |s: &[usize], d: usize| (d + s.len()).checked_sub(n).map_or(1, |i| s[i]);
-    let shape: Vec<usize> = (0..n)
-        .map(|d| match (size(a.shape(), d), size(b.shape(), d)) {
-            (1, m) | (m, 1) => m,
-            (p, q) if p == q => p,
-            (p, q) => panic!("{p} and {q} do not broadcast"),
-        })
-        .collect();
-    let (a, b) = (a.broadcast(IxDyn(&shape)).expect("fits"), b.broadcast(IxDyn(&shape)).expect("fits"));
-    make(&shape, |i| f(a[IxDyn(i)], b[IxDyn(i)]))
-}
-
-/// A random number between 0 and 1 that is a function of the global index.
-pub fn noise(element: usize) -> f64 {
-    let z = (element as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    let z = (z ^ (z >> 31)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    ((z ^ (z >> 29)) >> 11) as f64 / (1u64 << 53) as f64
 }
 
 pub fn all() -> Vec<Example> {

@@ -3,28 +3,7 @@
 use ndarray::IxDyn;
 use reshard_ops::rules::verify::{Data, LocalView, Random};
 
-use super::windows::{coordinates, pool};
-use super::{A, Example, example, make, x};
-
-/// Each place of a space of this size from the elements of its part of the input's, with where they lie in it.
-fn parts(a: &A, size: usize, f: impl Fn(&[(f64, usize)]) -> f64) -> A {
-    let space = a.shape()[2..].to_vec();
-    let shape = [&a.shape()[..2], &vec![size; space.len()]].concat();
-    make(&shape, |i| {
-        let from = |d: usize| i[d + 2] * space[d] / size;
-        let to = |d: usize| ((i[d + 2] + 1) * space[d]).div_ceil(size);
-        let extents: Vec<usize> = (0..space.len()).map(|d| to(d) - from(d)).collect();
-        let list: Vec<(f64, usize)> = coordinates(&extents)
-            .iter()
-            .map(|k| {
-                let at: Vec<usize> = (0..space.len()).map(|d| from(d) + k[d]).collect();
-                let place = at.iter().zip(&space).fold(0, |e, (c, n)| e * n + c);
-                (a[IxDyn(&[&i[..2], &at[..]].concat())], place)
-            })
-            .collect();
-        f(&list)
-    })
-}
+use super::{A, Example, defined, example, make, x};
 
 fn greatest(v: &[(f64, usize)]) -> f64 {
     v.iter().fold(f64::NEG_INFINITY, |a, b| a.max(b.0))
@@ -32,10 +11,6 @@ fn greatest(v: &[(f64, usize)]) -> f64 {
 
 fn place(v: &[(f64, usize)]) -> f64 {
     v.iter().fold((f64::NEG_INFINITY, 0), |a, b| if b.0 > a.0 { *b } else { a }).1 as f64
-}
-
-fn mean(v: &[(f64, usize)]) -> f64 {
-    v.iter().map(|x| x.0).sum::<f64>() / v.len() as f64
 }
 
 /// Elements put where indices say, in a space of this size.
@@ -46,6 +21,7 @@ fn unpooled(l: &LocalView<'_>, size: usize) -> Vec<A> {
     let mut y = A::zeros([&a.shape()[..2], &space[..]].concat());
     for (i, &v) in a.indexed_iter() {
         let i = ndarray::Dimension::slice(&i);
+        assert!(index[i].fract() == 0.0, "an index");
         let mut at = index[i] as usize;
         let mut to: Vec<usize> = space
             .iter()
@@ -122,41 +98,40 @@ fn sampled(l: &LocalView<'_>, nearest: bool) -> Vec<A> {
     })]
 }
 
-/// The weights of four neighbours.
-fn cubic(t: f64) -> [f64; 4] {
-    let a = -0.75;
-    let near = |t: f64| (a + 2.0) * t.powi(3) - (a + 3.0) * t.powi(2) + 1.0;
-    let far = |t: f64| a * t.powi(3) - 5.0 * a * t.powi(2) + 8.0 * a * t - 4.0 * a;
-    [far(t + 1.0), near(t), near(1.0 - t), far(2.0 - t)]
+/// All coordinates of a shape.
+fn coordinates(shape: &[usize]) -> Vec<Vec<usize>> {
+    ndarray::indices(IxDyn(shape)).into_iter().map(|i| ndarray::Dimension::slice(&i).to_vec()).collect()
 }
 
 pub fn all() -> Vec<Example> {
     let (real, apart) = ([Data::Real], [Data::Distinct]);
     let spaces = ["6,5,4; 2,6,3", "6,5,4,2; 2,6,3,4", "6,3,2,3,2; 2,6,3,2,2"];
     let mut out = Vec::new();
-    let names: [[&'static str; 3]; 3] = [
-        ["adaptive_avg_pool1d(size=2)", "adaptive_avg_pool2d(size=2)", "adaptive_avg_pool3d(size=2)"],
-        ["adaptive_max_pool1d(size=2)", "adaptive_max_pool2d(size=2)", "adaptive_max_pool3d(size=2)"],
-        ["lp_pool1d(kernel=2)", "lp_pool2d(kernel=2)", "lp_pool3d(kernel=2)"],
-    ];
-    for d in 0..3 {
-        out.push(example(names[0][d], spaces[d], |l| vec![parts(&x(l, 0), 2, mean)]).data(&real).near());
-        out.push(example(names[1][d], spaces[d], |l| vec![parts(&x(l, 0), 2, greatest)]).data(&real));
-        let length = |v: &[(f64, usize)]| v.iter().map(|x| x.0 * x.0).sum::<f64>().sqrt();
-        out.push(example(names[2][d], spaces[d], move |l| vec![pool(&x(l, 0), length)]).data(&real).near());
+    for (calls, data) in [
+        (["adaptive_avg_pool1d(size=2)", "adaptive_avg_pool2d(size=2)", "adaptive_avg_pool3d(size=2)"], real),
+        (["adaptive_max_pool1d(size=2)", "adaptive_max_pool2d(size=2)", "adaptive_max_pool3d(size=2)"], real),
+        (["lp_pool1d(kernel=2)", "lp_pool2d(kernel=2)", "lp_pool3d(kernel=2)"], real),
+        (
+            [
+                "lp_pool1d(kernel=2,norm_type=3)",
+                "lp_pool2d(kernel=2,norm_type=3)",
+                "lp_pool3d(kernel=2,norm_type=3)",
+            ],
+            real,
+        ),
+    ] {
+        for (call, space) in calls.into_iter().zip(spaces) {
+            out.push(example(call, space).data(&data).near());
+        }
     }
     for (call, space) in [
         ("adaptive_max_pool1d_with_indices(size=2)", 0),
         ("adaptive_max_pool2d_with_indices(size=2)", 1),
         ("adaptive_max_pool3d_with_indices(size=2)", 2),
+        ("max_pool1d_with_indices(kernel=2)", 0),
+        ("max_pool3d_with_indices(kernel=2)", 2),
     ] {
-        let run = |l: &LocalView<'_>| vec![parts(&x(l, 0), 2, greatest), parts(&x(l, 0), 2, place)];
-        out.push(example(call, spaces[space], run).data(&apart));
-    }
-    for (call, space) in [("max_pool1d_with_indices(kernel=2)", 0), ("max_pool3d_with_indices(kernel=2)", 2)]
-    {
-        let run = |l: &LocalView<'_>| vec![pool(&x(l, 0), greatest), pool(&x(l, 0), place)];
-        out.push(example(call, spaces[space], run).data(&apart));
+        out.push(example(call, spaces[space]).data(&apart));
     }
     for (call, shapes, size) in [
         ("max_unpool1d(size=9)", "6,5,3 6,5,3; 2,3,4 2,3,4", 9),
@@ -164,7 +139,7 @@ pub fn all() -> Vec<Example> {
         ("max_unpool3d(size=2)", "6,5,1,2,2 6,5,1,2,2; 2,3,2,2,2 2,3,2,2,2", 2),
     ] {
         out.push(
-            example(call, shapes, move |l| unpooled(l, size))
+            defined(call, shapes, move |l| unpooled(l, size))
                 .data(&[Data::Integers, Data::Made(places)])
                 .budget(200),
         );
@@ -178,22 +153,13 @@ pub fn all() -> Vec<Example> {
         ("fractional_max_pool3d_with_indices(size=3,kernel=2)", solid, 2),
     ] {
         let run = move |l: &LocalView<'_>| fractional(l, 3).into_iter().take(outputs).collect();
-        out.push(example(call, shapes, run).data(&[Data::Distinct, chance]).budget(200));
+        out.push(defined(call, shapes, run).data(&[Data::Distinct, chance]).budget(200));
     }
-    out.push(
-        example("local_response_norm(size=2)", "6,5,2; 2,3,3", |l| {
-            let a = x(l, 0);
-            vec![make(a.shape(), |i| {
-                let near = |c: usize| a[[i[0], c, i[2]]].powi(2);
-                let sum = near(i[1]) + i[1].checked_sub(1).map_or(0.0, near);
-                a[i] / (1.0 + sum / 2.0).powf(0.75)
-            })]
-        })
-        .data(&real)
-        .near(),
-    );
+    for call in ["local_response_norm(size=2)", "local_response_norm(size=3,alpha=1.5,beta=0.5,k=2)"] {
+        out.push(example(call, "6,5,2; 2,3,3").data(&real).near());
+    }
     // Windows of 2 by 2, one step apart.
-    out.push(example("im2col(kernel=2)", "6,6,3,2; 4,2,2,3; 2,3,2,2", |l| {
+    out.push(defined("im2col(kernel=2)", "6,6,3,2; 4,2,2,3; 2,3,2,2", |l| {
         let a = x(l, 0);
         let (rows, columns) = (a.shape()[2] - 1, a.shape()[3] - 1);
         vec![make(&[a.shape()[0], 4 * a.shape()[1], rows * columns], |i| {
@@ -201,7 +167,7 @@ pub fn all() -> Vec<Example> {
             a[[i[0], c, p / columns + k / 2, p % columns + k % 2]]
         })]
     }));
-    out.push(example("col2im(size=[3,2],kernel=2)", "6,24,2; 4,8,2; 2,12,2", |l| {
+    out.push(defined("col2im(size=[3,2],kernel=2)", "6,24,2; 4,8,2; 2,12,2", |l| {
         let a = x(l, 0);
         let mut y = A::zeros(vec![a.shape()[0], a.shape()[1] / 4, 3, 2]);
         assert!(a.shape()[1].is_multiple_of(4));
@@ -214,15 +180,15 @@ pub fn all() -> Vec<Example> {
     }));
     let points = "6,5,3,4 6,5,4,2; 4,2,2,3 4,3,6,2";
     out.push(
-        example("grid_sample", points, |l| sampled(l, false)).data(&[Data::Real, chance]).near().budget(200),
+        defined("grid_sample", points, |l| sampled(l, false)).data(&[Data::Real, chance]).near().budget(200),
     );
     out.push(
-        example("grid_sample(mode=nearest)", points, |l| sampled(l, true))
+        defined("grid_sample(mode=nearest)", points, |l| sampled(l, true))
             .data(&[Data::Real, chance])
             .budget(200),
     );
     out.push(
-        example("affine_grid(size=[5,6])", "6,2,3; 4,2,3", |l| {
+        defined("affine_grid(size=[5,6])", "6,2,3; 4,2,3", |l| {
             let (a, rows, columns) =
                 (x(l, 0), l.wanted[0].indices(1).unwrap(), l.wanted[0].indices(2).unwrap());
             vec![make(&[a.shape()[0], rows.len(), columns.len(), 2], |i| {
@@ -234,41 +200,7 @@ pub fn all() -> Vec<Example> {
         .near()
         .wants(),
     );
-    out.push(example("channel_shuffle(groups=6)", "6,36,2; 2,12,2", |l| {
-        let (a, held, each) = (x(l, 0), l.places[0].indices(1).unwrap(), l.places[0].whole[1] / 6);
-        // Sorted by place in the group first, which groups keep their order within.
-        let mut order: Vec<usize> = (0..held.len()).collect();
-        order.sort_by_key(|&i| (held[i] % each, held[i] / each));
-        vec![make(a.shape(), |i| a[[i[0], order[i[1]], i[2]]])]
-    }));
-    out.push(example("pixel_unshuffle(factor=2)", "6,6,12,8; 2,3,4,24", |l| {
-        let a = x(l, 0);
-        let s = a.shape();
-        assert!(s[2].is_multiple_of(2) && s[3].is_multiple_of(2));
-        vec![make(&[s[0], 4 * s[1], s[2] / 2, s[3] / 2], |i| {
-            a[[i[0], i[1] / 4, 2 * i[2] + i[1] / 2 % 2, 2 * i[3] + i[1] % 2]]
-        })]
-    }));
-    // More ways to another size of space.
-    out.push(example("interpolate(size=6,mode=nearest_exact)", "6,5,3; 2,6,4", |l| {
-        let a = x(l, 0);
-        let n = a.shape()[2];
-        vec![make(&super::with_size(&a, 2, 6), |i| a[[i[0], i[1], (2 * i[2] + 1) * n / 12]])]
-    }));
-    out.push(
-        example("interpolate(size=2,mode=area)", "6,5,3; 2,6,4", |l| vec![parts(&x(l, 0), 2, mean)]).near(),
-    );
-    out.push(
-        example("interpolate(size=6,mode=cubic)", "6,5,3; 2,6,4", |l| {
-            let a = x(l, 0);
-            let n = a.shape()[2] as f64;
-            vec![make(&super::with_size(&a, 2, 6), |i| {
-                let at = (i[2] as f64 + 0.5) * n / 6.0 - 0.5;
-                let get = |k: usize| (at.floor() + k as f64 - 1.0).clamp(0.0, n - 1.0) as usize;
-                (cubic(at - at.floor()).iter().enumerate()).map(|(k, w)| w * a[[i[0], i[1], get(k)]]).sum()
-            })]
-        })
-        .near(),
-    );
+    out.push(example("channel_shuffle(groups=6)", "6,36,2; 2,12,2"));
+    out.push(example("pixel_unshuffle(factor=2)", "6,6,12,8; 2,3,4,24"));
     out
 }

@@ -2,7 +2,7 @@
 
 use reshard_ops::rules::verify::LocalView;
 
-use super::{A, Example, example, make, x};
+use super::{A, Example, defined, make, x};
 
 /// `sum_t z_t exp(sign 2 pi i t f / n)` along dim 1 of real and imaginary parts.
 fn frequency(
@@ -68,21 +68,21 @@ fn shifted(l: &LocalView<'_>, back: bool) -> Vec<A> {
 
 pub fn all() -> Vec<Example> {
     vec![
-        example("ifft(dims=[1])", "6,4,2; 5,6,2", |l| {
+        defined("ifft(dims=[1])", "6,4,2; 5,6,2", |l| {
             let a = x(l, 0);
             let n = a.shape()[1];
             assert_eq!(a.shape()[2], 2);
             vec![make(a.shape(), |i| part(frequency(&a, i[0], i[1], n, 1.0, complex), i[2]) / n as f64)]
         })
         .near(),
-        example("rfft(dims=[1])", "6,4; 5,5", |l| from_real(l, -1.0, false)).near(),
-        example("ihfft(dims=[1])", "6,4; 5,5", |l| from_real(l, 1.0, true)).near(),
-        example("irfft(dims=[1])", "6,3,2; 5,4,2", |l| to_real(l, None, 1.0, true)).near(),
-        example("irfft(dims=[1],size=5)", "6,3,2; 4,3,2", |l| to_real(l, Some(5), 1.0, true)).near(),
-        example("hfft(dims=[1])", "6,3,2; 5,4,2", |l| to_real(l, None, -1.0, false)).near(),
-        example("fftshift(dims=[1])", "6,5; 5,4", |l| shifted(l, false)),
-        example("ifftshift(dims=[1])", "6,5; 5,4", |l| shifted(l, true)),
-        example("stft(window=4,hop=2)", "6,8; 5,6", |l| {
+        defined("rfft(dims=[1])", "6,4; 5,5", |l| from_real(l, -1.0, false)).near(),
+        defined("ihfft(dims=[1])", "6,4; 5,5", |l| from_real(l, 1.0, true)).near(),
+        defined("irfft(dims=[1])", "6,3,2; 5,4,2", |l| to_real(l, None, 1.0, true)).near(),
+        defined("irfft(dims=[1],size=5)", "6,3,2; 4,3,2", |l| to_real(l, Some(5), 1.0, true)).near(),
+        defined("hfft(dims=[1])", "6,3,2; 5,4,2", |l| to_real(l, None, -1.0, false)).near(),
+        defined("fftshift(dims=[1])", "6,5; 5,4", |l| shifted(l, false)),
+        defined("ifftshift(dims=[1])", "6,5; 5,4", |l| shifted(l, true)),
+        defined("stft(window=4,hop=2)", "6,8; 5,6", |l| {
             let a = x(l, 0);
             let frames = (a.shape()[1] - 4) / 2 + 1;
             vec![make(&[a.shape()[0], 3, frames, 2], |i| {
@@ -90,7 +90,7 @@ pub fn all() -> Vec<Example> {
             })]
         })
         .near(),
-        example("istft(window=4,hop=2)", "6,3,3,2; 5,3,2,2", |l| {
+        defined("istft(window=4,hop=2)", "6,3,3,2; 5,3,2,2", |l| {
             let a = x(l, 0);
             let (frames, length) = (a.shape()[2], 2 * (a.shape()[2] - 1) + 4);
             assert_eq!(a.shape()[3], 2);

@@ -1,0 +1,152 @@
+//! `reshard grad`: how an op is differentiated, and how its backward is sharded: every forward strategy with its transpose, and
+//! the formula of its gradient.
+
+use std::fmt::Write as _;
+
+use clap::Args;
+use reshard_ops::rules::{Call, Part, Strategy, Table};
+use reshard_sharding::ReduceOp;
+use serde::{Deserialize, Serialize};
+
+use super::arguments::Format;
+use super::arguments::ShapesArg;
+use super::console::Console;
+use super::error::CliError;
+use super::{batch, ops, required, rule};
+
+/// What the shapes of the inputs change here.
+const SHAPES: &str = "The shapes of the inputs, like '64,32;32,16': the rows are then those over their dims";
+
+/// Arguments of `reshard grad`.
+#[derive(Debug, Args)]
+#[command(mut_arg("shapes", |arg| arg.help(SHAPES)))]
+pub(crate) struct GradArgs {
+    #[command(flatten)]
+    request: Request,
+    /// Answer one JSON request a line from stdin, like {"op":"softmax(dim=1)","shapes":[[64,32]]}
+    #[arg(long, conflicts_with = "Request")]
+    batch: bool,
+    #[command(flatten)]
+    pub(crate) format: Format,
+}
+
+/// One question, from flags or from a line.
+#[derive(Debug, Args, Deserialize)]
+#[group(args = ["op", "shapes"])]
+#[serde(deny_unknown_fields)]
+struct Request {
+    /// The name of an op, like mm or softmax(dim=1), or a rule, like 'mk,kn->mn'
+    op: Option<String>,
+    #[command(flatten)]
+    shapes: ShapesArg,
+}
+
+/// The answer.
+#[derive(Debug, Serialize)]
+struct Answer {
+    op: String,
+    /// None of a view, whose backward is the view back.
+    rows: Vec<RowAnswer>,
+    /// The calls of the formula, none where no input has a gradient; null of an op without a formula.
+    gradient: Option<Vec<String>>,
+    /// Those that were given, or those that the formula is for.
+    shapes: Vec<Vec<usize>>,
+    #[serde(skip)]
+    assumed: bool,
+}
+
+/// A row forward and backward: from the gradients of the outputs to those of the inputs.
+#[derive(Debug, Serialize)]
+struct RowAnswer {
+    forward: String,
+    /// None where the row names terms that have no gradient, of averages, products, minima or maxima.
+    backward: Option<String>,
+}
+
+/// Answers the flags, or every line of stdin.
+pub(crate) fn run(args: &GradArgs, console: &mut Console<'_>) -> Result<(), CliError> {
+    let table = Table::standard();
+    if args.batch {
+        return batch::run(console, |request| answer(&table, request));
+    }
+    let answer = answer(&table, &args.request)?;
+    if args.format.json { console.print_json(&answer) } else { console.print(&answer.text()) }
+}
+
+fn answer(table: &Table, request: &Request) -> Result<Answer, CliError> {
+    let call: Call = required("op", request.op.as_deref())?.parse()?;
+    let given = request.shapes.dims()?;
+    let assumed = given.is_none();
+    let (op, inputs) = match given {
+        Some(inputs) => (ops::bind(table, &call, &inputs, None)?, inputs),
+        None => rule::assume(table, &call)?,
+    };
+    // As in `reshard rule`: over the letters of the rule where nobody says of which shapes.
+    let forward = match op.rule().filter(|_| assumed) {
+        Some(rule) => rule.strategies(),
+        None => op.strategies(),
+    };
+    let shapes: Vec<&[usize]> = inputs.iter().map(Vec::as_slice).collect();
+    let gradient = match table.gradient(&call, &shapes) {
+        Ok(gradient) => Some(gradient.lines()),
+        Err(error) if error.kind() == "no_gradient" => None,
+        Err(error) => return Err(error.into()),
+    };
+    let rows = if op.is_view() { Vec::new() } else { rows(&forward, op.inputs().len(), op.outputs().len()) };
+    Ok(Answer { op: call.to_string(), rows, gradient, shapes: inputs, assumed })
+}
+
+/// Every strategy with its transpose, and at the end all replicas, which have two.
+fn rows(forward: &[Strategy], inputs: usize, outputs: usize) -> Vec<RowAnswer> {
+    let alike = |of_inputs: Part, of_outputs: Part| Strategy {
+        inputs: vec![of_inputs; inputs],
+        outputs: vec![of_outputs; outputs],
+    };
+    let replicas = alike(Part::Replicate, Part::Replicate);
+    let terms = Part::Partial(ReduceOp::Sum);
+    let backward = |of: Part| Strategy { inputs: vec![of.clone(); outputs], outputs: vec![of; inputs] };
+    let same = [terms, Part::Replicate]
+        .map(|part| RowAnswer { forward: replicas.to_string(), backward: Some(backward(part).to_string()) });
+    let one = |strategy: &Strategy| RowAnswer {
+        forward: strategy.to_string(),
+        backward: strategy.transposed().map(|backward| backward.to_string()),
+    };
+    forward.iter().filter(|&strategy| *strategy != replicas).map(one).chain(same).collect()
+}
+
+impl Answer {
+    fn text(&self) -> String {
+        let mut text = String::new();
+        let width = self.rows.iter().map(|row| row.forward.len()).max().unwrap_or(0);
+        for row in &self.rows {
+            let backward = row.backward.as_deref().unwrap_or("no gradient: reduce these terms first");
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "{:width$}   backward   {backward}", row.forward);
+        }
+        if self.rows.is_empty() {
+            text.push_str("a view: its backward is the view back\n");
+        }
+        let shapes: Vec<String> =
+            self.shapes.iter().map(|shape| format!("{shape:?}").replace(' ', "")).collect();
+        let on = match (&shapes[..], self.assumed) {
+            (_, false) => String::new(),
+            ([], true) => "      (on nothing; --shapes for others)".to_owned(),
+            (shapes, true) => format!("      (on {}; --shapes for others)", shapes.join(" and ")),
+        };
+        match self.gradient.as_deref() {
+            None => {
+                let _ = writeln!(text, "no formula: say one with Table::add_gradient{on}");
+            }
+            Some([]) => {
+                let _ = writeln!(text, "no input has a gradient{on}");
+            }
+            Some(lines) => {
+                let _ = writeln!(text, "gradient{on}");
+                for line in lines {
+                    let _ = writeln!(text, "  {line}");
+                }
+            }
+        }
+        text
+    }
+}

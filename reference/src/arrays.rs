@@ -1,0 +1,192 @@
+//! What ops are made of: tensors by their elements, by lines along a dim, by pairs of elements, and sums of products.
+
+use ndarray::{ArrayD, Axis, Dimension, IxDyn, Slice};
+
+/// A tensor, dense in row-major order.
+pub(crate) type A = ArrayD<f64>;
+
+/// Why shapes do not fit, in words; the call is put before it.
+pub(crate) type Unfit = String;
+
+/// A tensor by its elements.
+pub(crate) fn make(shape: &[usize], f: impl Fn(&[usize]) -> f64) -> A {
+    A::from_shape_fn(IxDyn(shape), |i| f(i.slice()))
+}
+
+/// A tensor of these numbers, of which there are as many as the shape has.
+pub(crate) fn of(shape: &[usize], numbers: Vec<f64>) -> Result<A, Unfit> {
+    let n = numbers.len();
+    A::from_shape_vec(IxDyn(shape), numbers).map_err(|_| format!("{n} numbers are no tensor of {shape:?}"))
+}
+
+/// One number.
+pub(crate) fn number(x: f64) -> A {
+    A::from_elem(IxDyn(&[]), x)
+}
+
+/// An element.
+pub(crate) fn at(a: &A, i: &[usize]) -> f64 {
+    a[IxDyn(i)]
+}
+
+/// `i` with another coordinate along a dim.
+pub(crate) fn with(i: &[usize], dim: usize, at: usize) -> Vec<usize> {
+    let mut i = i.to_vec();
+    i[dim] = at;
+    i
+}
+
+/// `i` without its coordinate along a dim.
+pub(crate) fn without(i: &[usize], dim: usize) -> Vec<usize> {
+    let mut i = i.to_vec();
+    i.remove(dim);
+    i
+}
+
+/// Where an element of a dense tensor lies among its numbers.
+pub(crate) fn place(shape: &[usize], at: impl IntoIterator<Item = usize>) -> usize {
+    at.into_iter().zip(shape).fold(0, |place, (c, &n)| place * n + c)
+}
+
+/// All coordinates of a shape, in row-major order.
+pub(crate) fn coordinates(shape: &[usize]) -> Vec<Vec<usize>> {
+    ndarray::indices(IxDyn(shape)).into_iter().map(|i| i.slice().to_vec()).collect()
+}
+
+/// Each line along a dim as another line, all of one length.
+pub(crate) fn lines(a: &A, dim: usize, f: impl Fn(&[f64]) -> Vec<f64>) -> A {
+    let list: Vec<Vec<f64>> = a.lanes(Axis(dim)).into_iter().map(|l| f(&l.to_vec())).collect();
+    // Where there is no line, one of zeros tells how long they would be.
+    let n = list.first().map_or_else(|| f(&vec![0.0; a.shape()[dim]]).len(), Vec::len);
+    let other = without(a.shape(), dim);
+    make(&with(a.shape(), dim, n), |i| list[place(&other, without(i, dim))][i[dim]])
+}
+
+/// Each line along a dim as a number.
+pub(crate) fn fold(a: &A, dim: usize, f: impl Fn(&[f64]) -> f64) -> A {
+    a.map_axis(Axis(dim), |l| f(&l.to_vec()))
+}
+
+/// The elements over some dims, as one list for each place of a shape; `keep` leaves dims of size 1.
+pub(crate) fn groups(a: &A, dims: &[usize], keep: bool) -> (Vec<usize>, Vec<Vec<f64>>) {
+    let others: Vec<usize> = (0..a.ndim()).filter(|d| !dims.contains(d)).collect();
+    let mut sorted = dims.to_vec();
+    sorted.sort_unstable();
+    let order: Vec<usize> = others.iter().chain(&sorted).copied().collect();
+    let all: Vec<f64> = a.view().permuted_axes(order).iter().copied().collect();
+    let inner: usize = sorted.iter().map(|&d| a.shape()[d]).product();
+    let outer: Vec<usize> = others.iter().map(|&d| a.shape()[d]).collect();
+    let lists = (0..outer.iter().product()).map(|row: usize| all[row * inner..(row + 1) * inner].to_vec());
+    let kept = (0..a.ndim()).map(|d| if dims.contains(&d) { 1 } else { a.shape()[d] }).collect();
+    (if keep { kept } else { outer.clone() }, lists.collect())
+}
+
+/// The same as one number each.
+pub(crate) fn over(a: &A, dims: &[usize], keep: bool, f: impl Fn(&[f64]) -> f64) -> A {
+    let (shape, lists) = groups(a, dims, keep);
+    make(&shape, |i| f(&lists[place(&shape, i.iter().copied())]))
+}
+
+/// The shape that two have when they are broadcast.
+fn broadcast(a: &[usize], b: &[usize]) -> Result<Vec<usize>, Unfit> {
+    let n = a.len().max(b.len());
+    let size = |s: &[usize], d: usize| (d + s.len()).checked_sub(n).map_or(1, |i| s[i]);
+    (0..n)
+        .map(|d| match (size(a, d), size(b, d)) {
+            (1, m) | (m, 1) => Ok(m),
+            (p, q) if p == q => Ok(p),
+            (p, q) => Err(format!("{p} and {q} do not broadcast")),
+        })
+        .collect()
+}
+
+/// An element of what a tensor is when it is broadcast.
+fn spread(a: &A, i: &[usize]) -> f64 {
+    let last = &i[i.len() - a.ndim()..];
+    let there: Vec<usize> = last.iter().zip(a.shape()).map(|(&c, &n)| if n == 1 { 0 } else { c }).collect();
+    at(a, &there)
+}
+
+/// So many tensors, broadcast, element by element.
+pub(crate) fn together<const N: usize>(inputs: [&A; N], f: impl Fn([f64; N]) -> f64) -> Result<A, Unfit> {
+    let shape = inputs.iter().try_fold(Vec::new(), |shape, a| broadcast(&shape, a.shape()))?;
+    Ok(make(&shape, |i| f(inputs.map(|a| spread(a, i)))))
+}
+
+/// Two tensors, broadcast, element by element.
+pub(crate) fn zip(a: &A, b: &A, f: impl Fn(f64, f64) -> f64) -> Result<A, Unfit> {
+    together([a, b], |[a, b]| f(a, b))
+}
+
+/// The indices of a dim from `start` up to `end`.
+pub(crate) fn cut(a: &A, dim: usize, start: usize, end: usize) -> Result<A, Unfit> {
+    if start > end || end > a.shape()[dim] {
+        return Err(format!("{start} to {end} is not in a dim of {}", a.shape()[dim]));
+    }
+    Ok(a.slice_axis(Axis(dim), Slice::from(start..end)).to_owned())
+}
+
+/// These indices of a dim.
+pub(crate) fn taken(a: &A, dim: usize, indices: &[usize]) -> A {
+    a.select(Axis(dim), indices)
+}
+
+/// An equation of letters, one for each dim.
+pub(crate) fn einsum(equation: &str, inputs: &[&A]) -> Result<A, Unfit> {
+    let (left, right) = equation.split_once("->").unwrap_or((equation, ""));
+    let operands: Vec<Vec<char>> = left.split(',').map(|s| s.chars().collect()).collect();
+    let mut letters: Vec<char> = right.chars().collect();
+    letters.extend(operands.iter().flatten());
+    let mut known = Vec::new();
+    letters.retain(|c| {
+        !known.contains(c) && {
+            known.push(*c);
+            true
+        }
+    });
+    let mut sizes = vec![None; letters.len()];
+    for (dims, a) in operands.iter().zip(inputs) {
+        if dims.len() != a.ndim() {
+            return Err(format!("{equation} has {} dims where the tensor has {}", dims.len(), a.ndim()));
+        }
+        for (c, &n) in dims.iter().zip(a.shape()) {
+            let size = &mut sizes[letters.iter().position(|l| l == c).unwrap_or(0)];
+            if size.is_some_and(|size| size != n) {
+                return Err(format!("{c} of {equation} has several sizes"));
+            }
+            *size = Some(n);
+        }
+    }
+    let sizes: Vec<usize> = sizes.into_iter().map(|n| n.unwrap_or(1)).collect();
+    // How far each operand moves among its numbers with each letter.
+    let steps: Vec<Vec<usize>> = (operands.iter().zip(inputs))
+        .map(|(dims, a)| {
+            let step = |d: usize| a.shape()[d + 1..].iter().product::<usize>();
+            let of = |l: &char| dims.iter().enumerate().filter(|(_, c)| *c == l).map(|(d, _)| step(d)).sum();
+            letters.iter().map(of).collect()
+        })
+        .collect();
+    let numbers: Vec<Vec<f64>> = inputs.iter().map(|a| a.iter().copied().collect()).collect();
+    let free = right.chars().count();
+    let summed = coordinates(&sizes[free..]);
+    Ok(make(&sizes[..free], |i| {
+        let term = |s: &Vec<usize>| -> f64 {
+            let place =
+                |steps: &Vec<usize>| i.iter().chain(s).zip(steps).map(|(c, step)| c * step).sum::<usize>();
+            steps.iter().zip(&numbers).map(|(steps, numbers)| numbers[place(steps)]).product()
+        };
+        summed.iter().map(term).sum()
+    }))
+}
+
+/// A random number between 0 and 1 that is a function of the index.
+pub(crate) fn noise(element: usize) -> f64 {
+    let z = (element as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let z = (z ^ (z >> 31)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    ((z ^ (z >> 29)) >> 11) as f64 / (1u64 << 53) as f64
+}
+
+/// A truth value.
+pub(crate) fn truth(b: bool) -> f64 {
+    f64::from(u8::from(b))
+}

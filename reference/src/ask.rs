@@ -1,0 +1,122 @@
+//! What an op is asked: a call, the tensors of one rank, and where they lie.
+
+use core::fmt;
+use core::ops::Deref;
+
+use reshard_ops::rules::Request;
+use reshard_ops::rules::verify::LocalRegion;
+
+use crate::Error;
+use crate::arrays::{A, Unfit, of};
+use crate::real::Element;
+
+/// The outputs of an op.
+pub(crate) type Made = Result<Vec<A>, Error>;
+
+/// A call on one rank. Its arguments, and the shapes of the [`Request`], are those of the whole tensors.
+#[derive(Debug)]
+pub(crate) struct Ask<'a> {
+    pub(crate) request: Request<'a>,
+    pub(crate) inputs: Vec<A>,
+    pub(crate) places: Vec<&'a LocalRegion>,
+    pub(crate) wanted: Vec<&'a LocalRegion>,
+    pub(crate) element: Element,
+}
+
+impl<'a> Deref for Ask<'a> {
+    type Target = Request<'a>;
+    fn deref(&self) -> &Request<'a> {
+        &self.request
+    }
+}
+
+impl Ask<'_> {
+    /// How many inputs there are.
+    pub(crate) fn given_inputs(&self) -> usize {
+        self.inputs.len()
+    }
+
+    /// An input.
+    pub(crate) fn x(&self, i: usize) -> Result<&A, Error> {
+        self.inputs.get(i).ok_or_else(|| self.wrong(format!("has no input {i}")))
+    }
+
+    /// An input, if there are so many.
+    pub(crate) fn maybe(&self, i: usize) -> Option<&A> {
+        self.inputs.get(i)
+    }
+
+    /// An error about this call.
+    pub(crate) fn wrong(&self, reason: impl fmt::Display) -> Error {
+        Error::Input { reason: format!("{}: {reason}", self.request.call) }
+    }
+
+    /// A tensor, or an error about this call.
+    pub(crate) fn fit<T>(&self, made: Result<T, Unfit>) -> Result<T, Error> {
+        made.map_err(|reason| self.wrong(reason))
+    }
+
+    /// That something holds.
+    pub(crate) fn ensure(&self, holds: bool, reason: &str) -> Result<(), Error> {
+        if holds { Ok(()) } else { Err(self.wrong(reason)) }
+    }
+
+    /// That two tensors have one shape.
+    pub(crate) fn alike(&self, a: &A, b: &A) -> Result<(), Error> {
+        self.ensure(a.shape() == b.shape(), "two shapes differ where they should be one")
+    }
+
+    /// A number that PyTorch has no default for.
+    pub(crate) fn given(&self, key: &str) -> Result<f64, Error> {
+        self.maybe_real(key)?.ok_or_else(|| self.wrong(format!("needs a value of {key} to be run")))
+    }
+
+    /// A number that may be none.
+    pub(crate) fn maybe_real(&self, key: &str) -> Result<Option<f64>, Error> {
+        Ok(if self.has(key)? { Some(self.real(key)?) } else { None })
+    }
+
+    /// The indices of the whole along a dim of an input, in the order of the shard.
+    pub(crate) fn held(&self, i: usize, dim: usize) -> Result<Vec<usize>, Error> {
+        let place = self.places.get(i).ok_or_else(|| self.wrong(format!("has no input {i}")))?;
+        Ok(place.indices(dim)?)
+    }
+
+    /// Where an output should lie.
+    pub(crate) fn target(&self, o: usize) -> Result<&LocalRegion, Error> {
+        self.wanted.get(o).copied().ok_or_else(|| self.wrong("does not say which output it should make"))
+    }
+
+    /// The indices of the whole along a dim of an output.
+    pub(crate) fn wanted(&self, o: usize, dim: usize) -> Result<Vec<usize>, Error> {
+        Ok(self.target(o)?.indices(dim)?)
+    }
+
+    /// The row-major number in the whole of every element of an input, as a tensor.
+    pub(crate) fn numbered(&self, i: usize, f: impl Fn(usize) -> f64) -> Result<A, Error> {
+        let place = self.places.get(i).ok_or_else(|| self.wrong(format!("has no input {i}")))?;
+        self.fit(of(self.x(i)?.shape(), place.elements().into_iter().map(f).collect()))
+    }
+
+    /// An output by the row-major numbers of its elements in the whole.
+    pub(crate) fn counted(&self, f: impl Fn(usize) -> f64) -> Made {
+        let place = self.target(0)?;
+        Ok(vec![self.fit(of(&place.shape(), place.elements().into_iter().map(f).collect()))?])
+    }
+
+    /// One output, element by element of the first input.
+    pub(crate) fn map(&self, f: impl Fn(f64) -> f64) -> Made {
+        Ok(vec![self.x(0)?.mapv(f)])
+    }
+
+    /// One output, element by element of the first two inputs, broadcast.
+    pub(crate) fn zip(&self, f: impl Fn(f64, f64) -> f64) -> Made {
+        Ok(vec![self.fit(crate::arrays::zip(self.x(0)?, self.x(1)?, f))?])
+    }
+
+    /// One output, element by element of the first three inputs, broadcast.
+    pub(crate) fn zip3(&self, f: impl Fn(f64, f64, f64) -> f64) -> Made {
+        let inputs = [self.x(0)?, self.x(1)?, self.x(2)?];
+        Ok(vec![self.fit(crate::arrays::together(inputs, |[a, b, c]| f(a, b, c)))?])
+    }
+}

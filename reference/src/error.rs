@@ -1,0 +1,64 @@
+//! Why an op does not run.
+
+use core::fmt;
+
+/// Why a call does not run: one sentence with the offending values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Error {
+    /// The table refuses the call, or its arguments.
+    Op(reshard_ops::Error),
+    /// The op is not here.
+    NotHere {
+        /// Its name.
+        name: String,
+    },
+    /// The numbers or the shards are not those of the call.
+    Input {
+        /// The reason, with the call.
+        reason: String,
+    },
+}
+
+impl Error {
+    /// The kind of the error in one word, as machines read it.
+    ///
+    /// ```
+    /// use reshard_ops::rules::{Call, Table};
+    /// let e = reshard_reference::run::<f64>(&Table::standard(), &Call::new("softmx"), &[]).unwrap_err();
+    /// assert_eq!(e.kind(), "rule");
+    /// ```
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Error::Op(e) => e.kind(),
+            Error::NotHere { .. } => "unsupported",
+            Error::Input { .. } => "input",
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Op(e) => e.fmt(f),
+            Error::NotHere { name } => {
+                write!(f, "the reference has no op {name}: write it as a composite of ops that it has")
+            }
+            Error::Input { reason } => f.write_str(reason),
+        }
+    }
+}
+
+impl core::error::Error for Error {}
+
+impl From<reshard_ops::Error> for Error {
+    fn from(e: reshard_ops::Error) -> Error {
+        Error::Op(e)
+    }
+}
+
+impl From<reshard_sharding::Error> for Error {
+    fn from(e: reshard_sharding::Error) -> Error {
+        Error::Op(e.into())
+    }
+}

@@ -1,0 +1,90 @@
+//! The ops by name, a file for each class of them.
+#![expect(clippy::unnecessary_wraps, reason = "all ops have one signature")]
+
+mod along;
+mod distances;
+mod elementwise;
+mod factories;
+mod indexing;
+mod losses;
+mod normalisations;
+mod optimizers;
+mod pointwise;
+mod products;
+mod random;
+mod reductions;
+mod shapes;
+mod special;
+mod windows;
+
+use crate::ask::{Ask, Made};
+
+/// What an op computes.
+#[derive(Clone, Copy)]
+pub(crate) enum Body {
+    /// Of each element of one input.
+    One(fn(f64) -> f64),
+    /// Of each two elements of two inputs, broadcast.
+    Two(fn(f64, f64) -> f64),
+    /// Of all that it is asked.
+    By(fn(&Ask<'_>) -> Made),
+}
+
+impl Body {
+    pub(crate) fn run(self, ask: &Ask<'_>) -> Made {
+        match self {
+            Body::One(f) => ask.map(f),
+            Body::Two(f) => ask.zip(f),
+            Body::By(f) => f(ask),
+        }
+    }
+}
+
+/// Names, and what they compute.
+type Ops = &'static [(&'static str, Body)];
+
+fn all() -> impl Iterator<Item = &'static (&'static str, Body)> {
+    [
+        along::OPS,
+        distances::OPS,
+        elementwise::OPS,
+        factories::OPS,
+        indexing::OPS,
+        losses::OPS,
+        normalisations::OPS,
+        optimizers::OPS,
+        pointwise::OPS,
+        products::OPS,
+        random::OPS,
+        reductions::OPS,
+        shapes::OPS,
+        special::OPS,
+        windows::OPS,
+    ]
+    .into_iter()
+    .flatten()
+}
+
+/// The names of all ops that run.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    all().map(|(name, _)| *name)
+}
+
+/// Whether an op runs, by its name or as one that writes into a tensor that is there.
+///
+/// ```
+/// assert!(reshard_reference::runs("add") && reshard_reference::runs("add_") && reshard_reference::runs("add.out"));
+/// assert!(!reshard_reference::runs("addd"));
+/// ```
+pub fn runs(name: &str) -> bool {
+    variant(name).is_some()
+}
+
+/// The op that a name calls, and whether it writes into inputs that come last.
+pub(crate) fn variant(name: &str) -> Option<(Body, bool)> {
+    let of = |name: &str| all().find(|(known, _)| *known == name).map(|(_, body)| *body);
+    of(name)
+        .or_else(|| of(name.strip_suffix('_')?))
+        .map(|body| (body, false))
+        .or_else(|| Some((of(name.strip_suffix(".out")?)?, true)))
+}

@@ -1,0 +1,166 @@
+//! A call on tensors: the op of the name, the equation of a rule, or the body of a composite.
+
+use ndarray::ArrayD;
+use reshard_ops::rules::verify::LocalRegion;
+use reshard_ops::rules::{Call, Composite, Dim, Rule, Table};
+
+use crate::Error;
+use crate::arrays::{A, einsum};
+use crate::ask::Ask;
+use crate::ops;
+use crate::real::Real;
+
+/// How many elements an output may have: what is short and slow is not for more.
+const MOST: usize = 1 << 28;
+
+/// One rank's part of a call.
+#[derive(Clone, Debug)]
+pub struct Local<'a, T> {
+    /// What it holds of each input.
+    pub inputs: &'a [ArrayD<T>],
+    /// Where that lies in the whole input; all of it for terms.
+    pub places: Vec<&'a LocalRegion>,
+    /// Where what it makes of each output lies in the whole: read by ops of which no input tells, such as factories, `expand`,
+    /// `one_hot` and views.
+    pub wanted: Vec<&'a LocalRegion>,
+}
+
+/// Runs a call on whole tensors.
+///
+/// ```
+/// use ndarray::array;
+/// use reshard_ops::rules::Table;
+/// let table = Table::standard();
+/// let x = array![-2.0f32, 3.0].into_dyn();
+/// let run = |call: &str| reshard_reference::run(&table, &call.parse().unwrap(), &[x.clone()]);
+/// assert_eq!(run("leaky_relu(negative_slope=0.5)")?, [array![-1.0f32, 3.0].into_dyn()]);
+/// assert_eq!(run("softmx").unwrap_err().to_string(), "no op softmx: did you mean softmax?");
+/// assert_eq!(run("mul_scalar").unwrap_err().to_string(), "mul_scalar: needs a value of value to be run");
+/// # Ok::<(), reshard_reference::Error>(())
+/// ```
+///
+/// The outputs have the shapes of [`Table::op`]. Fails where that does, for an op that is [not here](crate::runs), for indices
+/// outside of a tensor, and for outputs of more than 2^28 elements.
+pub fn run<T: Real>(table: &Table, call: &Call, inputs: &[ArrayD<T>]) -> Result<Vec<ArrayD<T>>, Error> {
+    let shapes: Vec<&[usize]> = inputs.iter().map(ArrayD::shape).collect();
+    let op = table.op(call, &shapes)?;
+    let wrong = |reason: String| Error::Input { reason: format!("{call}: {reason}") };
+    if let Some(shape) = op.outputs().iter().find(|shape| shape.iter().product::<usize>() > MOST) {
+        return Err(wrong(format!(
+            "an output of {shape:?} is more than {MOST} elements, the most that are computed here"
+        )));
+    }
+    if let Some(body) = composite(table, call) {
+        return run_body(table, body, inputs);
+    }
+    let places: Vec<LocalRegion> = shapes.iter().map(|shape| LocalRegion::whole(shape)).collect();
+    let wanted: Vec<LocalRegion> = op.outputs().iter().map(|shape| LocalRegion::whole(shape)).collect();
+    let local = Local { inputs, places: places.iter().collect(), wanted: wanted.iter().collect() };
+    let made = run_local(table, call, &local)?;
+    let (has, wants): (Vec<&[usize]>, Vec<&[usize]>) =
+        (made.iter().map(ArrayD::shape).collect(), op.outputs().iter().map(Vec::as_slice).collect());
+    if has == wants { Ok(made) } else { Err(wrong(format!("made {has:?}, and should have made {wants:?}"))) }
+}
+
+/// Runs a call on the shards of one rank. The arguments are those of the call on the whole.
+///
+/// ```
+/// use ndarray::array;
+/// use reshard_ops::rules::Table;
+/// use reshard_ops::rules::verify::LocalRegion;
+/// use reshard_reference::{Local, run_local};
+/// use reshard_sharding::{Mesh, Sharding};
+/// // Row 1 of [2, 3], of which the diagonal is column 1.
+/// let sharding = Sharding::parse(&"x=2".parse::<Mesh>()?, &[2, 3], "S(0)")?;
+/// let place = LocalRegion { region: sharding.region(1)?, whole: vec![2, 3] };
+/// let inputs = [array![[4.0, 5.0, 6.0]].into_dyn()];
+/// let local = Local { inputs: &inputs, places: vec![&place], wanted: vec![&place] };
+/// let y = run_local(&Table::standard(), &"tril".parse()?, &local)?;
+/// assert_eq!(y, [array![[4.0, 5.0, 0.0]].into_dyn()]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Fails as [`run`] does, for shards that are not as large as their places, and for composites, whose inner places nobody
+/// says.
+pub fn run_local<T: Real>(table: &Table, call: &Call, local: &Local<'_, T>) -> Result<Vec<ArrayD<T>>, Error> {
+    let wrong = |reason: String| Error::Input { reason: format!("{call}: {reason}") };
+    let (has, places) = (local.inputs.len(), local.places.len());
+    if has != places {
+        return Err(wrong(format!("{has} inputs are given, and places of {places}")));
+    }
+    for (i, (input, place)) in local.inputs.iter().zip(&local.places).enumerate() {
+        if input.shape() != place.shape() || place.region.dims.len() != place.whole.len() {
+            return Err(wrong(format!(
+                "input {i} is {:?}, and its place {:?}",
+                input.shape(),
+                place.shape()
+            )));
+        }
+    }
+    let inputs: Vec<A> =
+        local.inputs.iter().map(|a| A::from_shape_fn(a.raw_dim(), |i| a[&i].wide())).collect();
+    let made = match call {
+        Call::Rule(rule) => vec![run_rule(rule, &inputs)?],
+        Call::Named { name, .. } => {
+            if composite(table, call).is_some() {
+                return Err(wrong("a composite runs on whole tensors: run the ops of its body".to_owned()));
+            }
+            let Some((op, writes)) = ops::variant(name) else {
+                table.request(call, &[])?;
+                return Err(Error::NotHere { name: name.clone() });
+            };
+            // What is written into is not read.
+            let read = if writes { has.saturating_sub(local.wanted.len()) } else { has };
+            let shapes: Vec<&[usize]> = local.places[..read].iter().map(|p| p.whole.as_slice()).collect();
+            let ask = Ask {
+                request: table.request(call, &shapes)?,
+                inputs: inputs.into_iter().take(read).collect(),
+                places: local.places[..read].to_vec(),
+                wanted: local.wanted.clone(),
+                element: T::ELEMENT,
+            };
+            op.run(&ask)?
+        }
+    };
+    Ok(made.iter().map(|a| ArrayD::from_shape_fn(a.raw_dim(), |i| T::rounded(a[&i]))).collect())
+}
+
+/// The body of a call of a composite.
+fn composite<'a>(table: &'a Table, call: &Call) -> Option<&'a Composite> {
+    match call {
+        Call::Named { name, .. } => table.composite(name),
+        Call::Rule(_) => None,
+    }
+}
+
+/// The calls of a composite one after the other.
+fn run_body<T: Real>(table: &Table, body: &Composite, inputs: &[ArrayD<T>]) -> Result<Vec<ArrayD<T>>, Error> {
+    let mut values: Vec<ArrayD<T>> = inputs.to_vec();
+    for (call, takes, _) in body.calls() {
+        let operands: Vec<ArrayD<T>> = takes.iter().map(|&v| values[v].clone()).collect();
+        // What is made is numbered in the order in which it is made.
+        values.extend(run(table, call, &operands)?);
+    }
+    Ok(body.output_values().iter().map(|&v| values[v].clone()).collect())
+}
+
+/// An equation that says nothing but which letters are summed: einsum.
+fn run_rule(rule: &Rule, inputs: &[A]) -> Result<A, Error> {
+    let wrong = |reason: &str| Error::Input { reason: format!("{rule}: {reason}") };
+    let no_einsum = || wrong("is no einsum, so that nobody knows what it computes");
+    let equation = rule.equation().ok_or_else(no_einsum)?;
+    let letters = |dims: &Vec<Dim>| -> Option<String> {
+        dims.iter().map(|dim| if let [one] = dim.factors() { Some(*one) } else { None }).collect()
+    };
+    let list = |operands: &[Vec<Dim>]| -> Option<String> {
+        Some(operands.iter().map(letters).collect::<Option<Vec<_>>>()?.join(","))
+    };
+    let text = (list(&equation.inputs).zip(list(&equation.outputs)))
+        .map(|(left, right)| format!("{left}->{right}"))
+        .filter(|text| text.parse::<Rule>().is_ok_and(|plain| plain == *rule) && equation.outputs.len() == 1)
+        .ok_or_else(no_einsum)?;
+    if equation.inputs.len() != inputs.len() {
+        return Err(wrong(&format!("takes {} inputs, not {}", equation.inputs.len(), inputs.len())));
+    }
+    einsum(&text, &inputs.iter().collect::<Vec<_>>()).map_err(|reason| wrong(&reason))
+}

@@ -1,0 +1,356 @@
+//! Formulas of gradients against central differences, once and twice, in f64.
+
+use std::fmt::Write as _;
+
+use ndarray::{ArrayD, IxDyn};
+use reshard_ops::gradients::{Gradient, Saved};
+use reshard_ops::rules::{Call, Composite, Table};
+use reshard_reference::run;
+use reshard_test_support::Random;
+
+type A = ArrayD<f64>;
+
+/// A call, the shapes of its inputs, and what numbers each has, the last for all further ones:
+///
+/// ```text
+/// r  any, apart from 0 and from each other   p  positive   u  between 0 and 1   g  greater than 1
+/// t  with ties: a few small whole numbers    m  0 or 1     i5 indices below 5   d5 indices below 5, each at most once
+/// ```
+///
+/// Twice as well where `twice`.
+struct Case {
+    call: &'static str,
+    shapes: &'static str,
+    numbers: &'static str,
+    twice: bool,
+}
+
+const fn case(call: &'static str, shapes: &'static str, numbers: &'static str) -> Case {
+    Case { call, shapes, numbers, twice: true }
+}
+
+/// Whose formula has a corner, or calls an op without a gradient.
+const fn once(call: &'static str, shapes: &'static str, numbers: &'static str) -> Case {
+    Case { call, shapes, numbers, twice: false }
+}
+
+#[rustfmt::skip]
+const CASES: &[Case] = &[
+    // Rules.
+    case("mk,kn->mn", "3,4 4,2", "r"), case("ij->i", "3,4", "r"), case("ij->j", "3,4", "r"), case("ij->ji", "3,4", "r"),
+    case("bik,bkj,j->bi", "2,3,4 2,4,5 5", "r"), case("i,j->ij", "3 4", "r"), case("ij->", "3,4", "r"),
+    // Pointwise.
+    case("clone", "3,4", "r"), case("neg", "3,4", "r"), case("deg2rad", "3,4", "r"), case("rad2deg", "3,4", "r"),
+    case("add", "3,4 4", "r"), case("add", "3,1 2,3,4", "r"), case("sub", "3,4 3,1", "r"), case("lerp", "3,4 3,4 4", "r"),
+    case("mul", "3,4 4", "r"), case("div", "3,4 4", "r p"), case("fma", "3,4 4 1", "r"), case("square", "3,4", "r"),
+    case("reciprocal", "3,4", "p"), case("exp", "3,4", "r"), case("exp2", "3,4", "r"), case("expm1", "3,4", "r"),
+    case("log", "3,4", "p"), case("log2", "3,4", "p"), case("log10", "3,4", "p"), case("log1p", "3,4", "p"),
+    case("sqrt", "3,4", "p"), case("rsqrt", "3,4", "p"), case("logaddexp", "3,4 4", "r"), case("pow", "3,4 4", "p"),
+    case("xlogy", "3,4 4", "p"), case("sin", "3,4", "r"), case("cos", "3,4", "r"), case("tan", "3,4", "u"),
+    case("asin", "3,4", "u"), case("acos", "3,4", "u"), case("atan", "3,4", "r"), case("sinh", "3,4", "r"),
+    case("cosh", "3,4", "r"), case("tanh", "3,4", "r"), case("asinh", "3,4", "r"), case("acosh", "3,4", "g"),
+    case("atanh", "3,4", "u"), case("atan2", "3,4 4", "p"), case("hypot", "3,4 4", "p"), case("sigmoid", "3,4", "r"),
+    case("log_sigmoid", "3,4", "r"), case("silu", "3,4", "r"), case("mish", "3,4", "r"), case("tanhshrink", "3,4", "r"),
+    case("softsign", "3,4", "r"), case("erf", "3,4", "r"), case("erfc", "3,4", "r"), case("erfinv", "3,4", "u"),
+    case("logit", "3,4", "u"), once("lgamma", "3,4", "p"), case("abs", "3,4", "r"), case("relu", "3,4", "r"),
+    case("relu6", "3,4", "r"), case("clamp(min=-1,max=1.5)", "3,4", "r"), case("hardtanh", "3,4", "r"),
+    case("hardshrink", "3,4", "r"), case("softshrink", "3,4", "r"), case("hardsigmoid", "3,4", "r"),
+    case("hardswish", "3,4", "r"), case("maximum", "3,4 4", "r"), case("minimum", "3,4 4", "r"), case("fmax", "3,4 4", "r"),
+    case("fmod", "3,4 4", "p"), case("remainder", "3,4 4", "p"), case("where", "3,4 3,4 4", "m r"),
+    case("masked_fill(value=7)", "3,4 4", "r m"), case("add_scalar(value=2)", "3,4", "r"),
+    case("rsub_scalar(value=2)", "3,4", "r"), case("mul_scalar(value=2.5)", "3,4", "r"),
+    case("div_scalar(value=2.5)", "3,4", "r"), case("pow_scalar(exponent=3)", "3,4", "p"),
+    case("pow_scalar(exponent=-0.5)", "3,4", "p"), case("leaky_relu", "3,4", "r"),
+    case("leaky_relu(negative_slope=0.3)", "3,4", "r"), case("elu(alpha=1.5)", "3,4", "r"), case("celu(alpha=1.5)", "3,4", "r"),
+    case("selu", "3,4", "r"), case("softplus(beta=2)", "3,4", "r"), case("gelu", "3,4", "r"),
+    case("gelu(approximate=tanh)", "3,4", "r"),
+    case("clamp_min(min=0.2)", "3,4", "r"), case("clamp_max(max=0.2)", "3,4", "r"), case("threshold(threshold=0.3,value=-1)", "3,4", "r"),
+    case("fmin", "3,4 4", "r"), case("cast", "3,4", "r"), case("contiguous", "3,4", "r"), case("copy", "3,4", "r"),
+    case("positive", "3,4", "r"), case("sub_scalar(value=2)", "3,4", "r"), case("conj", "3,2", "r"),
+    case("matrix_transpose", "2,3,4", "r"), case("dropout", "3,4", "r"),
+    // Steps: nothing anywhere but at their edges.
+    once("all", "3,4", "r"), once("any", "3,4", "r"), once("argmax(dim=1)", "3,4", "r"), once("argmin", "3,4", "r"),
+    once("argsort(dim=1)", "3,4", "r"), once("bucketize", "3,4 5", "r"), once("searchsorted", "5 3,4", "r"), once("ceil", "3,4", "r"),
+    once("count_nonzero", "3,4", "r"), once("eq", "3,4 4", "r"), once("ne", "3,4 4", "r"), once("floor", "3,4", "r"),
+    once("floor_divide", "3,4 4", "p"), once("full_like(fill_value=2)", "3,4", "r"), once("ge", "3,4 4", "r"), once("gt", "3,4 4", "r"),
+    once("le", "3,4 4", "r"), once("lt", "3,4 4", "r"), once("isclose", "3,4 4", "r"), once("isfinite", "3,4", "r"),
+    once("isinf", "3,4", "r"), once("isnan", "3,4", "r"), once("isneginf", "3,4", "r"), once("isposinf", "3,4", "r"),
+    once("logical_and", "3,4 4", "r"), once("logical_or", "3,4 4", "r"), once("logical_xor", "3,4 4", "r"),
+    once("logical_not", "3,4", "r"), once("ones_like", "3,4", "r"), once("zeros_like", "3,4", "r"), once("rand_like", "3,4", "r"),
+    once("randn_like", "3,4", "r"), once("round", "3,4", "r"), once("sign", "3,4", "r"), once("signbit", "3,4", "r"),
+    once("trunc", "3,4", "r"),
+    // Linear.
+    case("view(shape=[-1])", "3,4", "r"), case("unflatten(dim=1,sizes=[2,2])", "3,4", "r"),
+    case("tensor_split(sections=2,dim=1)", "3,5", "r"),
+    case("reshape(shape=[4,3])", "3,4", "r"), case("flatten", "3,4", "r"), case("squeeze", "3,1,4", "r"),
+    case("unsqueeze(dim=1)", "3,4", "r"), case("permute(dims=[2,0,1])", "2,3,4", "r"), case("t", "3,4", "r"),
+    case("transpose(dim0=0,dim1=2)", "2,3,4", "r"), case("tril", "4,4", "r"), case("triu", "4,4", "r"),
+    case("flip(dims=[1])", "3,4", "r"), case("roll(shifts=[2],dims=[1])", "3,4", "r"), case("expand(shape=[2,3,4])", "3,1", "r"),
+    case("sum", "3,4", "r"), case("sum(dims=[0],keepdim=true)", "3,4", "r"), case("sum(dims=[1])", "3,4", "r"),
+    case("mean", "3,4", "r"), case("mean(dims=[1])", "3,4", "r"), case("cumsum(dim=0)", "3,4", "r"),
+    case("select(dim=1,index=-1)", "3,4", "r"), case("slice(dim=1,start=1,end=4,step=2)", "3,5", "r"),
+    case("slice(dim=0,start=-2)", "3,5", "r"), case("narrow(dim=1,start=1,length=2)", "3,4", "r"),
+    case("select_scatter(dim=1,index=2)", "3,4 3", "r"), case("slice_scatter(dim=1,start=1,end=3)", "3,4 3,2", "r"),
+    case("diagonal", "2,3,3", "r"), case("diag_embed", "2,3", "r"), case("repeat(times=[2,3,1])", "3,4", "r"),
+    case("tile(times=[2])", "3,4", "r"), case("pad(pads=[1,2])", "3,4", "r"), case("pad(pads=[-1,2,1,0])", "3,4", "r"),
+    case("cat(dim=1)", "3,4 3,2 3,1", "r"), case("stack(dim=1)", "3,4 3,4", "r"), case("split(size=2,dim=1)", "3,5", "r"),
+    case("chunk(chunks=2,dim=1)", "3,5", "r"), case("unbind(dim=1)", "3,2", "r"),
+    // Products.
+    case("mm", "3,4 4,2", "r"), case("bmm", "2,3,4 2,4,2", "r"), case("mv", "3,4 4", "r"), case("dot", "4 4", "r"),
+    case("outer", "3 4", "r"), case("matmul", "3,4 4,2", "r"), case("matmul", "2,3,4 4,2", "r"), case("matmul", "4 4,2", "r"),
+    case("matmul", "3,4 4", "r"), case("matmul", "2,1,3,4 5,4,2", "r"), case("matmul", "4 2,4,3", "r"),
+    case("matmul", "2,3,4 4", "r"), case("matmul", "4 4", "r"), case("linear", "2,3,4 5,4", "r"), case("linear", "3,4 5,4 5", "r"),
+    case("addmm", "2 3,4 4,2", "r"), case("baddbmm", "2,3,2 2,3,4 2,4,2", "r"), case("addmv", "3 3,4 4", "r"),
+    case("addmm(beta=0.5,alpha=2)", "2 3,4 4,2", "r"),
+    // Reductions.
+    case("amax(dims=[1])", "3,4", "r"), case("amin", "3,4", "r"), once("amax(dims=[1])", "3,4", "t"),
+    case("max(dim=1)", "3,4", "r"), case("min(dim=0,keepdim=true)", "3,4", "r"), case("max", "3,4", "r"),
+    case("prod(dims=[1])", "3,4", "r"), case("logsumexp(dims=[1])", "3,4", "r"), case("var(dims=[1])", "3,4", "r"),
+    case("var(dims=[0],correction=0)", "3,4", "r"), case("std(dims=[1])", "3,4", "r"), case("sort(dim=1)", "3,4", "r"),
+    case("topk(k=2,dim=1)", "3,4", "r"), case("gather(dim=1)", "3,4 3,2", "r i4"), case("take_along_dim(dim=0)", "3,4 2,4", "r i3"),
+    // Normalised.
+    case("softmax(dim=1)", "3,4", "r"), case("softmin(dim=0)", "3,4", "r"), case("log_softmax(dim=1)", "3,4", "r"),
+    case("layer_norm", "3,4", "r"), case("layer_norm(eps=0.1)", "3,4 4 4", "r"), case("layer_norm(last=2)", "2,3,4 3,4", "r"),
+    case("rms_norm", "3,4 4", "r"), case("rms_norm(eps=0.1,last=2)", "2,3,4", "r"),
+    // Indexed.
+    case("embedding", "5,3 2,4", "r i5"), case("index_select(dim=1)", "3,4 5", "r i4"),
+    case("scatter_add(dim=1)", "3,4 3,2 3,2", "r i4 r"), case("index_add(dim=1)", "3,4 2 3,2", "r i4 r"),
+    case("scatter(dim=1)", "3,4 3,2 3,2", "r d4 r"), case("index_copy(dim=1)", "3,4 2 3,2", "r d4 r"),
+    // Losses.
+    case("mse_loss", "3,4 3,4", "r"), case("mse_loss(reduction=sum)", "3,4 3,4", "r"), case("mse_loss(reduction=none)", "3,4 3,4", "r"),
+    case("l1_loss", "3,4 3,4", "r"), case("smooth_l1_loss(beta=0.7)", "3,4 3,4", "r"), case("huber_loss(delta=0.7)", "3,4 3,4", "r"),
+    case("binary_cross_entropy", "3,4 3,4", "u"), case("binary_cross_entropy_with_logits", "3,4 3,4", "r u"),
+    case("kl_div", "3,4 3,4", "r p"), case("kl_div(log_target=true,reduction=sum)", "3,4 3,4", "r"),
+    case("cross_entropy", "3,4 3", "r i4"), case("cross_entropy(reduction=none)", "3,4,2 3,2", "r i4"),
+    case("cross_entropy(reduction=sum,label_smoothing=0.1)", "3,4 3", "r i4"),
+    case("cross_entropy(ignore_index=1)", "7,4 7", "r i4"), case("cross_entropy(ignore_index=1,reduction=none)", "3,4,2 3,2", "r i4"),
+    case("nll_loss", "3,4 3", "r i4"), case("nll_loss(ignore_index=0)", "7,4 7", "r i4"),
+    // Attention.
+    case("scaled_dot_product_attention", "2,2,3,4 2,2,5,4 2,2,5,2", "r"),
+    case("scaled_dot_product_attention(causal=true,scale=0.3)", "1,2,3,4 1,2,3,4 1,2,3,4", "r"),
+    case("scaled_dot_product_attention", "1,4,3,2 1,2,3,2 1,2,3,2 3,3", "r"),
+    case("scaled_dot_product_attention", "1,4,3,2 1,2,3,2 1,2,3,2 4,3,3", "r"),
+];
+
+/// Ops that take no numbers, or whose derivative is nothing by definition.
+const WITHOUT_NUMBERS: &[&str] = &[
+    "arange",
+    "bincount",
+    "bitwise_and",
+    "bitwise_not",
+    "bitwise_or",
+    "bitwise_xor",
+    "detach",
+    "eye",
+    "full",
+    "one_hot",
+    "ones",
+    "rand",
+    "randn",
+    "zeros",
+];
+
+fn numbers(kind: &str, shape: &[usize], r: &mut Random) -> A {
+    let n: usize = shape.iter().product();
+    let (letter, below) = kind.split_at(1);
+    let mut unit = || r.below(1 << 20) as f64 / f64::from(1 << 20);
+    let list: Vec<f64> = match letter {
+        // Apart from each other and from 0 by more than a difference's step.
+        "r" => {
+            let mut list: Vec<f64> =
+                (0..n).map(|i| (i as f64 + 0.6 + 0.3 * unit()) * 4.4 / n as f64 - 2.2).collect();
+            for i in (1..n).rev() {
+                list.swap(i, r.below(i + 1));
+            }
+            list.iter().map(|x| if x.abs() < 0.02 { x + 0.05 } else { *x }).collect()
+        }
+        "p" => (0..n).map(|_| 0.3 + 2.0 * unit()).collect(),
+        "u" => (0..n).map(|_| 0.1 + 0.8 * unit()).collect(),
+        "g" => (0..n).map(|_| 1.2 + unit()).collect(),
+        "t" => (0..n).map(|_| r.below(3) as f64).collect(),
+        "m" => (0..n).map(|_| r.below(2) as f64).collect(),
+        "i" => (0..n).map(|_| r.below(below.parse().unwrap()) as f64).collect(),
+        // Along the last dim each once.
+        "d" => {
+            let (last, below) = (shape[shape.len() - 1], below.parse::<usize>().unwrap());
+            (0..n).map(|i| ((i % last + i / last) % below) as f64).collect()
+        }
+        other => panic!("{other}"),
+    };
+    A::from_shape_vec(IxDyn(shape), list).unwrap()
+}
+
+impl Case {
+    fn inputs(&self, r: &mut Random) -> Vec<A> {
+        let kinds: Vec<&str> = self.numbers.split(' ').collect();
+        let shapes = self.shapes.split(' ').enumerate();
+        shapes
+            .map(|(i, shape)| {
+                let shape: Vec<usize> =
+                    shape.split(',').filter(|s| !s.is_empty()).map(|s| s.parse().unwrap()).collect();
+                numbers(kinds[i.min(kinds.len() - 1)], &shape, r)
+            })
+            .collect()
+    }
+
+    /// Whether an input is a number that may change.
+    fn smooth(&self, input: usize) -> bool {
+        let kinds: Vec<&str> = self.numbers.split(' ').collect();
+        !kinds[input.min(kinds.len() - 1)].starts_with(['i', 'd', 'm'])
+    }
+}
+
+/// What a formula gives for these inputs, outputs and gradients of outputs.
+fn backward(table: &Table, gradient: &Gradient, x: &[A], y: &[A], dy: &[A]) -> Vec<Option<A>> {
+    let Some(body) = gradient.body() else { return vec![None; x.len()] };
+    let mut table = table.clone();
+    table.add_composite("formula", body.clone()).unwrap();
+    let given: Vec<A> = gradient
+        .takes()
+        .iter()
+        .map(|saved| match *saved {
+            Saved::Input(i) => x[i].clone(),
+            Saved::Output(o) => y[o].clone(),
+            Saved::Gradient(o) => dy[o].clone(),
+        })
+        .collect();
+    let made = run(&table, &Call::new("formula"), &given).unwrap_or_else(|e| panic!("{gradient}: {e}"));
+    gradient.gives().iter().map(|g| g.map(|g| made[g].clone())).collect()
+}
+
+/// Differences of a call against its formula; the first output alone where the others are indices.
+fn compare(table: &Table, name: &str, call: &Call, x: &[A], smooth: &[bool], r: &mut Random) -> Gradient {
+    let shapes: Vec<&[usize]> = x.iter().map(ArrayD::shape).collect();
+    let gradient = table.gradient(call, &shapes).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let y = run(table, call, x).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let indices = ["max(dim", "min(dim", "sort", "topk"].iter().any(|op| name.starts_with(op));
+    let dy: Vec<A> = (y.iter().enumerate())
+        .map(|(o, y)| if indices && o > 0 { A::zeros(y.raw_dim()) } else { numbers("r", y.shape(), r) })
+        .collect();
+    let loss = |x: &[A]| -> f64 {
+        let y = run(table, call, x).unwrap();
+        y.iter().zip(&dy).map(|(y, dy)| (y * dy).sum()).sum()
+    };
+    let dx = backward(table, &gradient, x, &y, &dy);
+    for (i, dx) in dx.iter().enumerate() {
+        if !smooth[i] {
+            continue;
+        }
+        let mut at: Vec<A> = x.to_vec();
+        for e in 0..x[i].len() {
+            let step = 1e-5;
+            let here = x[i].as_slice().unwrap()[e];
+            let mut moved = |to: f64| {
+                at[i].as_slice_mut().unwrap()[e] = to;
+                let loss = loss(&at);
+                at[i].as_slice_mut().unwrap()[e] = here;
+                loss
+            };
+            let difference = (moved(here + step) - moved(here - step)) / (2.0 * step);
+            let formula = dx.as_ref().map_or(0.0, |dx| dx.as_slice().unwrap()[e]);
+            assert!(
+                (formula - difference).abs() <= 1e-6 * (1.0 + difference.abs()),
+                "{name}: element {e} of the gradient of input {i} is {formula}, and by differences {difference}: {gradient}"
+            );
+        }
+    }
+    gradient
+}
+
+/// The op and its formula after it, as one composite of inputs and gradients; the inputs that it takes.
+fn op_and_formula(call: &Call, gradient: &Gradient) -> Option<(Composite, Vec<Saved>)> {
+    let body = gradient.body()?;
+    let outputs =
+        1 + gradient.takes().iter().map(|s| if let Saved::Output(o) = s { *o } else { 0 }).max().unwrap_or(0);
+    let uses_outputs = gradient.takes().iter().any(|s| matches!(s, Saved::Output(_)));
+    let inputs = gradient.gives().len();
+    let mut takes: Vec<Saved> = gradient.takes().to_vec();
+    if uses_outputs {
+        takes.extend((0..inputs).map(Saved::Input));
+    }
+    takes.retain(|s| !matches!(s, Saved::Output(_)));
+    takes.sort_unstable();
+    takes.dedup();
+    // By the names of the formula, where it has them.
+    let name = |saved: &Saved| {
+        let known = gradient.takes().iter().position(|s| s == saved);
+        known.map_or_else(|| format!("in{saved:?}").replace(['(', ')'], ""), |at| body.inputs()[at].clone())
+    };
+    let mut text = takes.iter().map(name).collect::<Vec<_>>().join(",");
+    let outputs_of_it: Vec<&str> = body.outputs().collect();
+    let _ = write!(text, " -> {}:", outputs_of_it.join(","));
+    if uses_outputs {
+        let operands: Vec<String> = (0..inputs).map(|i| name(&Saved::Input(i))).collect();
+        let results: Vec<String> = (0..outputs).map(|o| name(&Saved::Output(o))).collect();
+        let spelled = call.to_string();
+        let (op, arguments) = spelled
+            .split_once('(')
+            .map_or((spelled.as_str(), ""), |(op, rest)| (op, rest.trim_end_matches(')')));
+        let arguments = if arguments.is_empty() { String::new() } else { format!(",{arguments}") };
+        let _ = write!(text, " {} = {op}({}{arguments});", results.join(","), operands.join(","));
+    }
+    text += &gradient.lines().join("; ");
+    Some((text.parse().unwrap_or_else(|e| panic!("{text}: {e}")), takes))
+}
+
+#[test]
+fn formulas_are_what_differences_say_once_and_twice() {
+    let table = Table::standard();
+    let (mut tried, mut again) = (0, 0);
+    let mut names: Vec<&str> = Vec::new();
+    for (number, case) in CASES.iter().enumerate() {
+        let mut r = Random(number as u64 * 77 + 5);
+        let x = case.inputs(&mut r);
+        let call: Call = case.call.parse().unwrap();
+        let smooth: Vec<bool> = (0..x.len()).map(|i| case.smooth(i)).collect();
+        let once = format!("{} on {}", case.call, case.shapes);
+        if case.numbers == "t" {
+            ties(&table, &call, &x);
+            continue;
+        }
+        let gradient = compare(&table, &once, &call, &x, &smooth, &mut r);
+        tried += 1;
+        names.push(case.call.split('(').next().unwrap());
+        if !case.twice {
+            continue;
+        }
+        // Ops of several outputs of which the formula sees some have to be called for all of them.
+        let shapes: Vec<&[usize]> = x.iter().map(ArrayD::shape).collect();
+        let op = table.op(&call, &shapes).unwrap();
+        if op.outputs().len() > 1 && gradient.takes().iter().any(|s| matches!(s, Saved::Output(_))) {
+            continue;
+        }
+        let Some((body, takes)) = op_and_formula(&call, &gradient) else { continue };
+        let mut table = table.clone();
+        table.add_composite("once", body).unwrap();
+        let of = |saved: &Saved, r: &mut Random| match *saved {
+            Saved::Input(i) => x[i].clone(),
+            Saved::Output(o) | Saved::Gradient(o) => numbers("r", &op.outputs()[o], r),
+        };
+        let given: Vec<A> = takes.iter().map(|s| of(s, &mut r)).collect();
+        let smooth: Vec<bool> =
+            takes.iter().map(|s| if let Saved::Input(i) = s { smooth[*i] } else { true }).collect();
+        compare(&table, &format!("twice {once}"), &Call::new("once"), &given, &smooth, &mut r);
+        again += 1;
+    }
+    println!("{tried} calls against differences, {again} of them twice");
+    let idle: Vec<&str> = table.gradients().filter(|name| !names.contains(name)).collect();
+    assert_eq!(idle, WITHOUT_NUMBERS);
+}
+
+#[allow(clippy::float_cmp, reason = "halves and thirds of one, and whole numbers")]
+/// What is the greatest several times shares the gradient evenly.
+fn ties(table: &Table, call: &Call, x: &[A]) {
+    let shapes: Vec<&[usize]> = x.iter().map(ArrayD::shape).collect();
+    let gradient = table.gradient(call, &shapes).unwrap();
+    let y = run(table, call, x).unwrap();
+    let dy: Vec<A> = y.iter().map(|y| A::ones(y.raw_dim())).collect();
+    let dx = backward(table, &gradient, x, &y, &dy).remove(0).unwrap();
+    for (row, (x, dx)) in x[0].outer_iter().zip(dx.outer_iter()).enumerate() {
+        let best = x.fold(f64::MIN, |a, &b| a.max(b));
+        let many = x.iter().filter(|&&v| v == best).count() as f64;
+        for (&x, &dx) in x.iter().zip(dx.iter()) {
+            assert_eq!(dx, if x == best { 1.0 / many } else { 0.0 }, "row {row}");
+        }
+    }
+}

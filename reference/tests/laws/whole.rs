@@ -1,0 +1,173 @@
+//! Calls on whole tensors: what runs is in the table, and comes out as the table says.
+
+use ndarray::{ArrayD, IxDyn};
+use reshard_ops::rules::{Call, DefaultValue, ParameterKind, Table};
+use reshard_reference::{Real, run};
+
+use crate::numbers::{CALLS, input};
+
+#[test]
+fn what_runs_is_in_the_table_once() {
+    let table = Table::standard();
+    let mut names: Vec<&str> = reshard_reference::names().collect();
+    for name in &names {
+        assert!(table.names().any(|known| known == *name), "{name} runs, and the table has no such op");
+    }
+    let all = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), all, "a name twice");
+    let lacking: Vec<&str> = table.names().filter(|name| !reshard_reference::runs(name)).collect();
+    println!("{all} ops run; {} do not: {}", lacking.len(), lacking.join(" "));
+    for name in lacking {
+        assert_eq!(
+            table
+                .parameters(name)
+                .map(|all| all.iter().any(|p| matches!(p.kind(), ParameterKind::Real { .. }))),
+            Some(false),
+            "{name} declares numbers that nothing reads"
+        );
+    }
+}
+
+fn shapes_are_the_tables<T: Real>(of: fn(f64) -> T) {
+    let table = Table::standard();
+    for (call, shapes) in CALLS {
+        let call: Call = call.parse().unwrap();
+        let inputs: Vec<ArrayD<f64>> = shapes.iter().enumerate().map(|(i, s)| input(&call, i, s)).collect();
+        let inputs: Vec<ArrayD<T>> = inputs.iter().map(|a| a.mapv(of)).collect();
+        let made = run(&table, &call, &inputs).unwrap();
+        let op = table.op(&call, shapes).unwrap();
+        let has: Vec<&[usize]> = made.iter().map(ArrayD::shape).collect();
+        assert_eq!(has, op.outputs().iter().map(Vec::as_slice).collect::<Vec<_>>(), "{call}");
+    }
+}
+
+#[test]
+fn outputs_are_as_large_as_the_table_says() {
+    shapes_are_the_tables::<f64>(|x| x);
+    shapes_are_the_tables::<f32>(|x| x as f32);
+}
+
+/// The numbers of one op, in the type that is asked for, differ by its rounding.
+#[test]
+fn types_differ_by_rounding() {
+    let table = Table::standard();
+    for (text, shapes) in CALLS {
+        let call: Call = text.parse().unwrap();
+        let inputs: Vec<ArrayD<f32>> =
+            shapes.iter().enumerate().map(|(i, s)| input(&call, i, s).mapv(|x| x as f32)).collect();
+        let wide: Vec<ArrayD<f64>> = inputs.iter().map(|a| a.mapv(f64::from)).collect();
+        let (short, long) = (run(&table, &call, &inputs).unwrap(), run(&table, &call, &wide).unwrap());
+        // A default that follows the type, and the next number, are other numbers.
+        if ["rms_norm", "fused_rms_norm", "nextafter", "nan_to_num"].iter().any(|name| text.starts_with(name))
+        {
+            continue;
+        }
+        for (a, b) in short.iter().zip(&long) {
+            let same =
+                |(a, b): (&f32, &f64)| a.to_bits() == (*b as f32).to_bits() || (a.is_nan() && b.is_nan());
+            assert!(a.iter().zip(b).all(same), "{call}");
+        }
+    }
+}
+
+/// Given in words, a default changes nothing.
+#[test]
+fn defaults_are_the_tables() {
+    let table = Table::standard();
+    let mut tried = 0;
+    for (text, shapes) in CALLS {
+        let call: Call = text.parse().unwrap();
+        let Call::Named { name, .. } = &call else { continue };
+        let inputs: Vec<ArrayD<f64>> = shapes.iter().enumerate().map(|(i, s)| input(&call, i, s)).collect();
+        for p in table.parameters(name).unwrap().iter() {
+            let DefaultValue::Value(value) = p.default_value() else { continue };
+            if call.argument(p.name()).is_some() || *p.name() == *"last" {
+                continue;
+            }
+            let (short, long) = (
+                run(&table, &call, &inputs),
+                run(&table, &call.clone().with(p.name(), value.clone()), &inputs),
+            );
+            assert_eq!(format!("{short:?}"), format!("{long:?}"), "{call}: {p}");
+            tried += 1;
+        }
+    }
+    assert!(tried > 100, "{tried}");
+}
+
+#[test]
+fn rules_run_as_einsums_and_composites_as_their_bodies() {
+    let mut table = Table::standard();
+    table
+        .add_composite(
+            "mlp",
+            "x, up, down -> y: h = mm(x, up); a = gelu(h, approximate=tanh); y = mm(a, down)"
+                .parse()
+                .unwrap(),
+        )
+        .unwrap();
+    let [x, up, down] = [[4, 3], [3, 5], [5, 2]].map(|s| input(&Call::new("mm"), 0, &s));
+    let call = |text: &str, inputs: &[&ArrayD<f64>]| {
+        let inputs: Vec<ArrayD<f64>> = inputs.iter().map(|&a| a.clone()).collect();
+        run(&table, &text.parse().unwrap(), &inputs).map(|mut made| made.remove(0))
+    };
+    let h = call("mk,kn->mn", &[&x, &up]).unwrap();
+    assert_eq!(h, call("mm", &[&x, &up]).unwrap());
+    let a = call("gelu(approximate=tanh)", &[&h]).unwrap();
+    assert_eq!(call("mlp", &[&x, &up, &down]).unwrap(), call("mm", &[&a, &down]).unwrap());
+    assert_eq!(
+        call("ab,b->", &[&x, &x.index_axis(ndarray::Axis(0), 0).to_owned()]).unwrap().shape(),
+        [0usize; 0]
+    );
+    for (text, reason) in [
+        ("ij->ij {j: replicate}", "is no einsum, so that nobody knows what it computes"),
+        ("ij->i {j: max}", "is no einsum, so that nobody knows what it computes"),
+        ("...->... {increasing}", "is no einsum, so that nobody knows what it computes"),
+    ] {
+        assert!(call(text, &[&x]).unwrap_err().to_string().contains(reason), "{text}");
+    }
+    // Ops that write into tensors that are there.
+    let two = x.mapv(|v| 2.0 * v);
+    assert_eq!(call("add_", &[&x, &x]).unwrap(), two);
+    assert_eq!(call("add.out", &[&x, &x, &x]).unwrap(), two);
+}
+
+#[test]
+fn what_does_not_run_is_refused_in_one_sentence() {
+    let mut table = Table::standard();
+    table.add("gated", "bsh,bsh->bsh {multilinear}".parse().unwrap());
+    let x = ArrayD::<f64>::zeros(IxDyn(&[2, 2, 2]));
+    for (call, inputs, reason) in [
+        (
+            "gated",
+            vec![x.clone(), x.clone()],
+            "the reference has no op gated: write it as a composite of ops that it has",
+        ),
+        ("sofmax", vec![x.clone()], "no op sofmax: did you mean softmax?"),
+        ("softmax(dim=7)", vec![x.clone()], "dim=7 is no dim of a tensor with 3 dims"),
+        ("mul_scalar", vec![x.clone()], "mul_scalar: needs a value of value to be run"),
+        ("clamp", vec![x.clone()], "clamp: needs a value of min or of max to be run"),
+        ("dropout(p=1.5)", vec![x.clone()], "dropout(p=1.5): p is a probability, of at most 1"),
+        (
+            "index_select",
+            vec![x.clone(), ArrayD::from_elem(IxDyn(&[1]), 2.0)],
+            "index_select: the index 2 is none of 2",
+        ),
+        (
+            "index_select",
+            vec![x.clone(), ArrayD::from_elem(IxDyn(&[1]), 0.5)],
+            "index_select: the index 0.5 is none of 2",
+        ),
+        ("zeros(shape=[65536,65536])", vec![], "an output of [65536, 65536] is more than 268435456 elements"),
+        (
+            "nonzero(count=3)",
+            vec![x.clone()],
+            "nonzero(count=3): made [[0, 3]], and should have made [[3, 3]]",
+        ),
+    ] {
+        let error = run(&table, &call.parse().unwrap(), &inputs).unwrap_err().to_string();
+        assert!(error.contains(reason), "{call}: {error}");
+    }
+}

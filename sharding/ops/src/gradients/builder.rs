@@ -1,0 +1,400 @@
+//! How a formula is made: calls of the table's ops on what is saved of an op's call.
+
+use std::collections::BTreeMap;
+
+use super::{Gradient, Saved};
+use crate::Error;
+use crate::rules::{Call, Composite, Op, Request, Statement, Table, Value};
+
+/// How deep composites of composites may go.
+pub(super) const DEEPEST: usize = 32;
+
+/// How many calls one formula may make.
+const MOST_CALLS: usize = 1 << 12;
+
+/// A value of a formula.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Variable(usize);
+
+/// Makes the formula of one call: what is saved of it, and calls of the table's ops on that.
+///
+/// ```
+/// use reshard_ops::rules::Table;
+/// let mut table = Table::standard();
+/// table.add("cubed", "...->... {none}".parse()?);
+/// table.add_gradient("cubed", |b| {
+///     let square = b.op("mul", &[b.x(0), b.x(0)])?;
+///     let three = b.op("add", &[square, square])?;
+///     let three = b.op("add", &[three, square])?;
+///     Ok(vec![Some(b.op("mul", &[b.dy(0), three])?)])
+/// });
+/// let gradient = table.gradient(&"cubed".parse()?, &[&[4]])?;
+/// assert_eq!(gradient.lines(), ["a = mul(x,x)", "b = add(a,a)", "c = add(b,a)", "dx = mul(dy,c)"]);
+/// # Ok::<(), reshard_ops::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct GradientBuilder<'a> {
+    table: &'a Table,
+    call: &'a Call,
+    op: Op,
+    deep: usize,
+    /// The shape of every value: inputs, outputs, gradients of outputs, and what is made.
+    shapes: Vec<Vec<usize>>,
+    statements: Vec<Statement>,
+}
+
+impl<'a> GradientBuilder<'a> {
+    pub(super) fn new(
+        table: &'a Table,
+        call: &'a Call,
+        inputs: &[&[usize]],
+        deep: usize,
+    ) -> Result<Self, Error> {
+        let op = table.op(call, inputs)?;
+        let shapes = [op.inputs(), op.outputs(), op.outputs()].concat();
+        Ok(GradientBuilder { table, call, op, deep, shapes, statements: Vec::new() })
+    }
+
+    /// The op whose gradient this is, bound to its inputs.
+    pub fn forward(&self) -> &Op {
+        &self.op
+    }
+
+    /// An input of the op; requires one of its inputs.
+    pub fn x(&self, input: usize) -> Variable {
+        debug_assert!(input < self.op.inputs().len(), "{} has no input {input}", self.call);
+        Variable(input)
+    }
+
+    /// An output of the op; requires one of its outputs.
+    pub fn y(&self, output: usize) -> Variable {
+        debug_assert!(output < self.op.outputs().len(), "{} has no output {output}", self.call);
+        Variable(self.op.inputs().len() + output)
+    }
+
+    /// The gradient of an output; requires one of its outputs.
+    pub fn dy(&self, output: usize) -> Variable {
+        debug_assert!(output < self.op.outputs().len(), "{} has no output {output}", self.call);
+        Variable(self.op.inputs().len() + self.op.outputs().len() + output)
+    }
+
+    /// The shape of a value.
+    pub fn shape(&self, value: Variable) -> &[usize] {
+        &self.shapes[value.0]
+    }
+
+    /// Reads an argument of the call by what the op's family declares.
+    pub fn argument<T>(&self, read: impl FnOnce(&Request<'_>) -> Result<T, Error>) -> Result<T, Error> {
+        let inputs: Vec<&[usize]> = self.op.inputs().iter().map(Vec::as_slice).collect();
+        read(&self.table.request(self.call, &inputs)?)
+    }
+
+    /// The value of an argument that is a number and that the formula depends on.
+    pub fn real(&self, key: &str) -> Result<f64, Error> {
+        self.argument(|r| {
+            if r.has(key)? {
+                return r.real(key);
+            }
+            Err(r.error(format!("its gradient depends on {key}: give it, like {key}=2")))
+        })
+    }
+
+    /// Calls an op of one output: its name, or its name with arguments, like `sum(dims=[0])`.
+    pub fn op(&mut self, call: &str, operands: &[Variable]) -> Result<Variable, Error> {
+        self.call(&call.parse()?, operands)
+    }
+
+    /// Calls an op of one output.
+    pub fn call(&mut self, call: &Call, operands: &[Variable]) -> Result<Variable, Error> {
+        match self.calls(call, operands)?.as_slice() {
+            [one] => Ok(*one),
+            several => Err(Error::Rule {
+                reason: format!("{call} has {} outputs, and a formula uses it as one", several.len()),
+            }),
+        }
+    }
+
+    /// Calls an op of any number of outputs.
+    pub fn calls(&mut self, call: &Call, operands: &[Variable]) -> Result<Vec<Variable>, Error> {
+        if self.statements.len() >= MOST_CALLS {
+            return Err(Error::Rule {
+                reason: format!("the gradient of {} makes more than {MOST_CALLS} calls", self.call),
+            });
+        }
+        let shapes: Vec<&[usize]> = operands.iter().map(|&v| self.shape(v)).collect();
+        let op = self.table.op(call, &shapes).map_err(|e| self.within(&e))?;
+        let first = self.shapes.len();
+        self.shapes.extend_from_slice(op.outputs());
+        let results: Vec<usize> = (first..self.shapes.len()).collect();
+        let made = results.iter().map(|&v| Variable(v)).collect();
+        self.statements.push(Statement {
+            call: call.clone(),
+            operands: operands.iter().map(|v| v.0).collect(),
+            results,
+        });
+        Ok(made)
+    }
+
+    fn within(&self, e: &Error) -> Error {
+        Error::Rule { reason: format!("in the gradient of {}: {e}", self.call) }
+    }
+
+    /// An argument as the call gives it; none where it is left to its default.
+    pub fn given(&self, key: &str) -> Option<Value> {
+        self.call.argument(key).cloned()
+    }
+
+    /// The same call on another operand.
+    pub fn again(&mut self, value: Variable) -> Result<Variable, Error> {
+        let call = self.call;
+        self.call(call, &[value])
+    }
+
+    /// The same call but for one argument, on another operand.
+    pub fn again_with(&mut self, key: &str, argument: Value, value: Variable) -> Result<Variable, Error> {
+        let call = self.call.clone().with(key, argument);
+        self.call(&call, &[value])
+    }
+
+    /// An op of one operand and a number: `add_scalar(value=0.5)`.
+    pub fn with_number(
+        &mut self,
+        name: &str,
+        key: &str,
+        by: f64,
+        value: Variable,
+    ) -> Result<Variable, Error> {
+        self.call(&Call::new(name).with(key, number(by)), &[value])
+    }
+
+    /// `value` times a number.
+    pub fn scaled(&mut self, value: Variable, by: f64) -> Result<Variable, Error> {
+        #[allow(clippy::float_cmp, reason = "one and no other number changes nothing")]
+        if by == 1.0 {
+            return Ok(value);
+        }
+        self.with_number("mul_scalar", "value", by, value)
+    }
+
+    /// `value` in another shape with as many elements.
+    pub fn reshaped(&mut self, value: Variable, shape: &[usize]) -> Result<Variable, Error> {
+        if self.shape(value) == shape {
+            return Ok(value);
+        }
+        self.call(&Call::new("reshape").with("shape", numbers(shape)), &[value])
+    }
+
+    /// The sum over these dims, which stay with size 1 where they are to be kept.
+    pub fn summed(&mut self, value: Variable, dims: &[usize], keepdim: bool) -> Result<Variable, Error> {
+        if dims.is_empty() {
+            return Ok(value);
+        }
+        let mut call = Call::new("sum").with("dims", numbers(dims));
+        if keepdim {
+            call = call.with("keepdim", Value::Flag(true));
+        }
+        self.call(&call, &[value])
+    }
+
+    /// `value` repeated to this shape, to which it broadcasts.
+    pub fn expanded(&mut self, value: Variable, shape: &[usize]) -> Result<Variable, Error> {
+        if self.shape(value) == shape {
+            return Ok(value);
+        }
+        self.call(&Call::new("expand").with("shape", numbers(shape)), &[value])
+    }
+
+    /// The gradient of something of this shape that was broadcast to that of `value`: summed over what was repeated.
+    pub fn fitted(&mut self, value: Variable, shape: &[usize]) -> Result<Variable, Error> {
+        let has = self.shape(value).to_vec();
+        let Some(more) = has.len().checked_sub(shape.len()) else { return self.reshaped(value, shape) };
+        let repeated = (0..has.len()).filter(|&d| d < more || (shape[d - more] == 1 && has[d] != 1));
+        let dims: Vec<usize> = repeated.collect();
+        let keeps = dims.iter().any(|&d| d >= more);
+        let sum = self.summed(value, &dims, keeps)?;
+        self.reshaped(sum, shape)
+    }
+
+    /// The calls of a body on these values; gives what its outputs are.
+    pub fn spliced(&mut self, body: &Composite, inputs: &[Variable]) -> Result<Vec<Variable>, Error> {
+        let values = self.played(body, inputs)?;
+        Ok(body.output_values().iter().map(|&v| values[v]).collect())
+    }
+
+    /// The calls of a body on these values; gives all its values.
+    pub(super) fn played(&mut self, body: &Composite, inputs: &[Variable]) -> Result<Vec<Variable>, Error> {
+        let mut values = inputs.to_vec();
+        for (call, takes, _) in body.calls() {
+            let operands: Vec<Variable> = takes.iter().map(|&v| values[v]).collect();
+            // A copy of a value is that value here: whoever needs one of its own makes it in the end.
+            if *call == Call::new("clone") {
+                values.extend(operands);
+            } else {
+                values.extend(self.calls(call, &operands)?);
+            }
+        }
+        Ok(values)
+    }
+
+    /// The gradients of the inputs of another call, whose outputs have these gradients.
+    pub(super) fn backward(
+        &mut self,
+        call: &Call,
+        inputs: &[Variable],
+        outputs: &[Variable],
+        gradients: &[Option<Variable>],
+    ) -> Result<Vec<Option<Variable>>, Error> {
+        let Some(deep) = self.deep.checked_sub(1) else {
+            return Err(Error::Rule {
+                reason: format!("{} is a composite within {DEEPEST} others", self.call),
+            });
+        };
+        let shapes: Vec<&[usize]> = inputs.iter().map(|&v| self.shape(v)).collect();
+        let gradient = self.table.gradient_within(call, &shapes, deep)?;
+        let Some(body) = gradient.body() else { return Ok(vec![None; inputs.len()]) };
+        let mut given = Vec::with_capacity(gradient.takes().len());
+        for saved in gradient.takes() {
+            given.push(match *saved {
+                Saved::Input(i) => inputs[i],
+                Saved::Output(o) => outputs[o],
+                Saved::Gradient(o) => match gradients[o] {
+                    Some(gradient) => gradient,
+                    None => self.op("zeros_like", &[outputs[o]])?,
+                },
+            });
+        }
+        let made = self.spliced(body, &given)?;
+        Ok(gradient.gives().iter().map(|g| g.map(|g| made[g])).collect())
+    }
+
+    /// The formula of what was made, without the calls that nobody uses.
+    pub(super) fn finish(mut self, given: &[Option<Variable>]) -> Result<Gradient, Error> {
+        let n = self.op.inputs().len();
+        if given.len() != n {
+            return Err(Error::Rule {
+                reason: format!(
+                    "the formula of {} gives {} gradients for {n} inputs: say none of one that has none",
+                    self.call,
+                    given.len()
+                ),
+            });
+        }
+        let saved = n + 2 * self.op.outputs().len();
+        // A gradient is a value of its own: no input of the formula, nor another gradient.
+        let mut own: Vec<Option<usize>> = Vec::with_capacity(n);
+        for (i, &gradient) in given.iter().enumerate() {
+            let Some(gradient) = gradient else {
+                own.push(None);
+                continue;
+            };
+            if self.shape(gradient) != self.op.inputs()[i] {
+                return Err(Error::Rule {
+                    reason: format!(
+                        "the formula of {} gives {:?} for the gradient of its input {i}, which is {:?}",
+                        self.call,
+                        self.shape(gradient),
+                        self.op.inputs()[i]
+                    ),
+                });
+            }
+            let known = gradient.0 < saved || own.contains(&Some(gradient.0));
+            let value = if known { self.op("clone", &[gradient])? } else { gradient };
+            own.push(Some(value.0));
+        }
+        let wanted: Vec<usize> = own.iter().flatten().copied().collect();
+        let mut used = vec![false; self.shapes.len()];
+        for &v in &wanted {
+            used[v] = true;
+        }
+        let mut kept: Vec<Statement> = Vec::new();
+        for statement in self.statements.iter().rev() {
+            if statement.results.iter().any(|&v| used[v]) {
+                for &v in &statement.operands {
+                    used[v] = true;
+                }
+                kept.push(statement.clone());
+            }
+        }
+        kept.reverse();
+        if wanted.is_empty() {
+            return Ok(Gradient { body: None, takes: Vec::new(), gives: vec![None; n] });
+        }
+        let names = self.names(&own, &used);
+        // What is used of what is saved comes first, then what is made, in order.
+        let inputs: Vec<usize> = (0..saved).filter(|&v| used[v]).collect();
+        let made = kept.iter().flat_map(|s| s.results.iter().copied());
+        let order: Vec<usize> = inputs.iter().copied().chain(made).collect();
+        let place: BTreeMap<usize, usize> = order.iter().enumerate().map(|(at, &v)| (v, at)).collect();
+        let placed = |values: &[usize]| values.iter().map(|v| place[v]).collect::<Vec<_>>();
+        let statements = kept
+            .iter()
+            .map(|s| Statement {
+                call: s.call.clone(),
+                operands: placed(&s.operands),
+                results: placed(&s.results),
+            })
+            .collect();
+        let body = Composite::of(
+            order.iter().map(|v| names[v].clone()).collect(),
+            inputs.len(),
+            placed(&wanted),
+            statements,
+        );
+        let outputs = self.op.outputs().len();
+        let takes = inputs.iter().map(|&v| match v {
+            v if v < n => Saved::Input(v),
+            v if v < n + outputs => Saved::Output(v - n),
+            v => Saved::Gradient(v - n - outputs),
+        });
+        let mut count = 0..;
+        let gives = own.iter().map(|o| o.and_then(|_| count.next())).collect();
+        Ok(Gradient { body: Some(body), takes: takes.collect(), gives })
+    }
+
+    /// `x0`, `y`, `dy`, `dx0`, and letters for what is between; `_` for results that nobody uses.
+    fn names(&self, own: &[Option<usize>], used: &[bool]) -> BTreeMap<usize, String> {
+        let (n, outputs) = (self.op.inputs().len(), self.op.outputs().len());
+        let numbered = |what: &str, i: usize, of: usize| {
+            if of == 1 { what.to_owned() } else { format!("{what}{i}") }
+        };
+        let mut names = BTreeMap::new();
+        for (i, gradient) in own.iter().enumerate() {
+            names.insert(i, numbered("x", i, n));
+            if let Some(gradient) = *gradient {
+                names.insert(gradient, numbered("dx", i, n));
+            }
+        }
+        for o in 0..outputs {
+            names.insert(n + o, numbered("y", o, outputs));
+            names.insert(n + outputs + o, numbered("dy", o, outputs));
+        }
+        let mut letters = (0..).map(letters);
+        for (value, &used) in used.iter().enumerate() {
+            names
+                .entry(value)
+                .or_insert_with(|| if used { letters.next().unwrap_or_default() } else { "_".to_owned() });
+        }
+        names
+    }
+}
+
+/// `a`, `b`, .. `w`, then `a1`, `b1`, ..: neither `x` nor `y`, which are the op's.
+fn letters(i: usize) -> String {
+    const LETTERS: &[u8] = b"abcefghijklmnopqrstuvw";
+    let letter = char::from(LETTERS[i % LETTERS.len()]);
+    match i / LETTERS.len() {
+        0 => letter.to_string(),
+        round => format!("{letter}{round}"),
+    }
+}
+
+/// A number as an argument.
+pub(super) fn number(x: f64) -> Value {
+    #[allow(clippy::float_cmp, reason = "whole numbers are exact")]
+    if x.fract() == 0.0 && x.abs() < 9e15 { Value::Number(x as i64) } else { Value::Word(x.to_string()) }
+}
+
+/// Sizes or dims as an argument.
+pub(super) fn numbers(list: &[usize]) -> Value {
+    Value::Numbers(list.iter().map(|&n| n as i64).collect())
+}

@@ -1,0 +1,220 @@
+//! Gradients of ops that are linear: the map transposed. Views go back, what was repeated is summed, what was picked is put
+//! back where it was.
+
+use super::Formula;
+use super::builder::{GradientBuilder, Variable, numbers};
+use super::pointwise::Alike;
+use crate::Error;
+use crate::rules::{Call, Value};
+
+type One = fn(&mut GradientBuilder<'_>) -> Result<Variable, Error>;
+type Many = fn(&mut GradientBuilder<'_>) -> Result<Vec<Option<Variable>>, Error>;
+
+pub(super) fn formulas() -> Vec<Alike> {
+    let ones: &[(&[&str], One)] = &[
+        (&["reshape", "view", "flatten", "unflatten", "squeeze", "unsqueeze"], viewed),
+        (&["permute"], permuted),
+        (&["t", "matrix_transpose", "transpose", "tril", "triu", "flip", "conj"], |b| b.again(b.dy(0))),
+        (&["expand"], |b| {
+            let shape = b.forward().inputs()[0].clone();
+            b.fitted(b.dy(0), &shape)
+        }),
+        (&["sum"], |b| spread(b, b.dy(0))),
+        (&["mean"], |b| {
+            let (all, kept) = (numel(b, b.x(0)), numel(b, b.dy(0)));
+            let share = b.scaled(b.dy(0), kept as f64 / all as f64)?;
+            spread(b, share)
+        }),
+        (&["cumsum"], |b| {
+            let dim = b.argument(|r| r.dim("dim"))?;
+            let flip = Call::new("flip").with("dims", numbers(&[dim]));
+            let back = b.call(&flip, &[b.dy(0)])?;
+            let sums = b.again(back)?;
+            b.call(&flip, &[sums])
+        }),
+        (&["roll"], |b| {
+            let shifts: Vec<i64> = b.argument(|r| r.numbers("shifts"))?.iter().map(|n| -n).collect();
+            b.again_with("shifts", Value::Numbers(shifts), b.dy(0))
+        }),
+        (&["select"], |b| scattered(b, "select_scatter", &["dim", "index"])),
+        (&["slice"], |b| scattered(b, "slice_scatter", &["dim", "start", "end", "step"])),
+        (&["narrow"], |b| {
+            let (dim, start, length) =
+                b.argument(|r| Ok((r.dim("dim")?, r.size("start")?, r.size("length")?)))?;
+            put_back(b, b.dy(0), dim, start, length)
+        }),
+        (&["diagonal"], |b| b.op("diag_embed", &[b.dy(0)])),
+        (&["diag_embed"], |b| b.op("diagonal", &[b.dy(0)])),
+        (&["repeat", "tile"], repeated),
+        (&["pad"], unpadded),
+    ];
+    let many: &[(&[&str], Many)] = &[
+        (&["cat"], |b| {
+            let dim = b.argument(|r| r.dim("dim"))?;
+            let mut start = 0;
+            let sizes: Vec<usize> = b.forward().inputs().iter().map(|s| s[dim]).collect();
+            sizes
+                .into_iter()
+                .map(|size| {
+                    let piece = narrowed(b, b.dy(0), dim, start, size)?;
+                    start += size;
+                    Ok(Some(piece))
+                })
+                .collect()
+        }),
+        (&["stack"], |b| {
+            let dim = b.argument(|r| r.dim("dim"))?;
+            (0..b.forward().inputs().len())
+                .map(|i| {
+                    let call = Call::new("select").with("dim", numbers_of(dim)).with("index", numbers_of(i));
+                    b.call(&call, &[b.dy(0)]).map(Some)
+                })
+                .collect()
+        }),
+        (&["select_scatter"], |b| written(b, "select_scatter", "select", &["dim", "index"])),
+        (&["slice_scatter"], |b| written(b, "slice_scatter", "slice", &["dim", "start", "end", "step"])),
+        (&["split", "chunk", "tensor_split"], |b| {
+            let dim = b.argument(|r| r.dim("dim"))?;
+            joined(b, "cat", dim)
+        }),
+        (&["unbind"], |b| {
+            let dim = b.argument(|r| r.dim("dim"))?;
+            joined(b, "stack", dim)
+        }),
+    ];
+    let ones =
+        ones.iter().map(|&(names, f)| -> Alike { (names, Formula::new(move |b| Ok(vec![Some(f(b)?)]))) });
+    let many = many.iter().map(|&(names, f)| -> Alike { (names, Formula::new(f)) });
+    ones.chain(many).collect()
+}
+
+fn numbers_of(n: usize) -> Value {
+    Value::Number(n as i64)
+}
+
+fn numel(b: &GradientBuilder<'_>, value: Variable) -> usize {
+    b.shape(value).iter().product()
+}
+
+/// The gradient in the shape of the input.
+fn viewed(b: &mut GradientBuilder<'_>) -> Result<Variable, Error> {
+    let shape = b.forward().inputs()[0].clone();
+    b.reshaped(b.dy(0), &shape)
+}
+
+fn permuted(b: &mut GradientBuilder<'_>) -> Result<Variable, Error> {
+    let dims = b.argument(|r| r.dims("dims"))?;
+    let mut back = vec![0; dims.len()];
+    for (to, &from) in dims.iter().enumerate() {
+        back[from] = to;
+    }
+    b.call(&Call::new("permute").with("dims", numbers(&back)), &[b.dy(0)])
+}
+
+/// What is one value for some dims of the input, repeated along them.
+pub(super) fn spread(b: &mut GradientBuilder<'_>, value: Variable) -> Result<Variable, Error> {
+    let shape = b.forward().inputs()[0].clone();
+    let kept = kept(b)?;
+    let value = b.reshaped(value, &kept)?;
+    b.expanded(value, &shape)
+}
+
+/// The shape of the output of a reduction that keeps its dims.
+pub(super) fn kept(b: &GradientBuilder<'_>) -> Result<Vec<usize>, Error> {
+    let mut shape = b.forward().inputs()[0].clone();
+    b.argument(|r| r.dims("dims"))?.into_iter().for_each(|d| shape[d] = 1);
+    Ok(shape)
+}
+
+/// A part of a dim.
+fn narrowed(
+    b: &mut GradientBuilder<'_>,
+    value: Variable,
+    dim: usize,
+    start: usize,
+    length: usize,
+) -> Result<Variable, Error> {
+    let call = Call::new("narrow")
+        .with("dim", numbers_of(dim))
+        .with("start", numbers_of(start))
+        .with("length", numbers_of(length));
+    b.call(&call, &[value])
+}
+
+/// The input's shape, of zeros but for a part of a dim.
+fn put_back(
+    b: &mut GradientBuilder<'_>,
+    value: Variable,
+    dim: usize,
+    start: usize,
+    length: usize,
+) -> Result<Variable, Error> {
+    let zeros = b.op("zeros_like", &[b.x(0)])?;
+    let call = Call::new("slice_scatter")
+        .with("dim", numbers_of(dim))
+        .with("start", numbers_of(start))
+        .with("end", numbers_of(start + length));
+    b.call(&call, &[zeros, value])
+}
+
+/// The gradient put where its elements came from, by the same arguments.
+fn scattered(b: &mut GradientBuilder<'_>, into: &str, keys: &[&str]) -> Result<Variable, Error> {
+    let zeros = b.op("zeros_like", &[b.x(0)])?;
+    let call = with_arguments(b, into, keys);
+    b.call(&call, &[zeros, b.dy(0)])
+}
+
+/// Where something was written there is nothing of what was there before, and what was written is read.
+fn written(
+    b: &mut GradientBuilder<'_>,
+    write: &str,
+    read: &str,
+    keys: &[&str],
+) -> Result<Vec<Option<Variable>>, Error> {
+    let zeros = b.op("zeros_like", &[b.x(1)])?;
+    let (write, read) = (with_arguments(b, write, keys), with_arguments(b, read, keys));
+    let rest = b.call(&write, &[b.dy(0), zeros])?;
+    let own = b.call(&read, &[b.dy(0)])?;
+    Ok(vec![Some(rest), Some(own)])
+}
+
+/// Another op with arguments of this call.
+fn with_arguments(b: &GradientBuilder<'_>, name: &str, keys: &[&str]) -> Call {
+    let mut call = Call::new(name);
+    for key in keys {
+        if let Some(value) = b.given(key) {
+            call = call.with(key, value);
+        }
+    }
+    call
+}
+
+/// The gradients of all outputs, one after the other along a dim.
+fn joined(b: &mut GradientBuilder<'_>, by: &str, dim: usize) -> Result<Vec<Option<Variable>>, Error> {
+    let pieces: Vec<Variable> = (0..b.forward().outputs().len()).map(|o| b.dy(o)).collect();
+    b.call(&Call::new(by).with("dim", numbers_of(dim)), &pieces).map(|dx| vec![Some(dx)])
+}
+
+/// Each repetition is a dim of its own, and summed.
+fn repeated(b: &mut GradientBuilder<'_>) -> Result<Variable, Error> {
+    let (shape, out) = (b.forward().inputs()[0].clone(), b.forward().outputs()[0].clone());
+    let more = out.len() - shape.len();
+    let (mut split, mut dims) = (Vec::new(), Vec::new());
+    for (d, &size) in out.iter().enumerate() {
+        let own = if d < more { 1 } else { shape[d - more] };
+        dims.push(split.len());
+        split.extend([size.checked_div(own).unwrap_or(1), own]);
+    }
+    let apart = b.reshaped(b.dy(0), &split)?;
+    let sum = b.summed(apart, &dims, false)?;
+    b.reshaped(sum, &shape)
+}
+
+/// What was put around it is left out again; where it was cut, zeros come back.
+fn unpadded(b: &mut GradientBuilder<'_>) -> Result<Variable, Error> {
+    let (mode, pads) = b.argument(|r| Ok((r.word("mode")?, r.numbers("pads")?)))?;
+    if mode != "constant" {
+        return Err(super::refused(&format!("pad(mode={mode})")));
+    }
+    b.call(&Call::new("pad").with("pads", Value::Numbers(pads.iter().map(|n| -n).collect())), &[b.dy(0)])
+}

@@ -1,0 +1,205 @@
+//! Gradients: what an op's backward computes, as calls of other ops of the table.
+//!
+//! How a backward op is *sharded* is nobody's to write: its rows are the forward rows transposed
+//! ([`Op::vjp`](crate::rules::Op::vjp)). What a table needs besides is *numbers*, a formula for each op:
+//!
+//! ```text
+//! silu    x,y,dy -> dx: s = sigmoid(x); c = rsub_scalar(s,value=1); t = mul(y,c); u = add(s,t); dx = mul(dy,u)
+//! mm      x0,x1,dy -> dx0,dx1: dx0 = mn,kn->mk(dy,x1); dx1 = mk,mn->kn(x0,dy)
+//! ```
+//!
+//! A formula is a [`Composite`], over inputs `x` (or `x0`, `x1`, ..), outputs `y` and their gradients `dy`; it makes `dx`. So it
+//! is printed and run like any composite, its rule follows from the rules of its ops, and it is differentiated again by the
+//! same formulas ([`Table::gradient`] of a composite reads its body backwards).
+//!
+//! An input that has no gradient, as an index has none, has no `dx`. An op whose outputs depend on no input smoothly, as of
+//! a comparison, has the formula that gives nothing; an op without a formula is refused by name.
+
+mod attention;
+mod builder;
+mod einsum;
+mod indexed;
+mod linear;
+mod losses;
+mod normalized;
+mod pointwise;
+mod product;
+mod reduced;
+mod standard;
+mod text;
+mod through;
+
+use core::fmt;
+use std::sync::Arc;
+
+use crate::Error;
+use crate::rules::{Call, Composite, Table};
+
+pub use builder::{GradientBuilder, Variable};
+pub(crate) use standard::formulas;
+
+/// What a gradient is computed from: something of the op's call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Saved {
+    /// An input, by number.
+    Input(usize),
+    /// An output, by number.
+    Output(usize),
+    /// The gradient of an output, by number.
+    Gradient(usize),
+}
+
+/// The gradient of an op on inputs of some shapes: which values it takes, and which gradients of inputs it gives.
+///
+/// ```
+/// use reshard_ops::rules::Table;
+/// let table = Table::standard();
+/// let gradient = table.gradient(&"mm".parse()?, &[&[8, 6], &[6, 4]])?;
+/// assert_eq!(gradient.to_string(), "x0,x1,dy -> dx0,dx1: dx0 = mn,kn->mk(dy,x1); dx1 = mk,mn->kn(x0,dy)");
+/// assert_eq!(gradient.gives(), [Some(0), Some(1)]);
+/// # Ok::<(), reshard_ops::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gradient {
+    body: Option<Composite>,
+    takes: Vec<Saved>,
+    gives: Vec<Option<usize>>,
+}
+
+impl Gradient {
+    /// The formula; none where no input has a gradient.
+    pub fn body(&self) -> Option<&Composite> {
+        self.body.as_ref()
+    }
+
+    /// What each input of the formula is.
+    pub fn takes(&self) -> &[Saved] {
+        &self.takes
+    }
+
+    /// For each input of the op, which output of the formula is its gradient; none of one that has none.
+    pub fn gives(&self) -> &[Option<usize>] {
+        &self.gives
+    }
+
+    /// The calls of the formula as texts, in order: `dx = mul(dy,u)`.
+    ///
+    /// ```
+    /// use reshard_ops::rules::Table;
+    /// let gradient = Table::standard().gradient(&"mul".parse()?, &[&[8, 6], &[6]])?;
+    /// assert_eq!(gradient.lines(), ["dx0 = mul(dy,x1)", "a = mul(dy,x0)", "dx1 = sum(a,dims=[0])"]);
+    /// # Ok::<(), reshard_ops::Error>(())
+    /// ```
+    pub fn lines(&self) -> Vec<String> {
+        self.body.as_ref().map_or_else(Vec::new, Composite::statements)
+    }
+}
+
+impl fmt::Display for Gradient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.body {
+            Some(body) => body.fmt(f),
+            None => f.write_str("no input has a gradient"),
+        }
+    }
+}
+
+/// What gives the gradients of an op's inputs, one for each that has one.
+type Given = Result<Vec<Option<Variable>>, Error>;
+
+/// How an op is differentiated.
+#[derive(Clone)]
+pub(crate) struct Formula(Arc<dyn Fn(&mut GradientBuilder<'_>) -> Given + Send + Sync>);
+
+impl Formula {
+    fn new(formula: impl Fn(&mut GradientBuilder<'_>) -> Given + Send + Sync + 'static) -> Formula {
+        Formula(Arc::new(formula))
+    }
+}
+
+impl fmt::Debug for Formula {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("formula")
+    }
+}
+
+impl Table {
+    /// Says how an op is differentiated, or says it anew: a function that calls ops of the table on what is saved, and gives
+    /// for each input its gradient or none.
+    ///
+    /// ```
+    /// use reshard_ops::rules::Table;
+    /// let mut table = Table::standard();
+    /// table.add("twice", "...->... {linear}".parse()?);
+    /// table.add_gradient("twice", |b| {
+    ///     let dx = b.op("twice", &[b.dy(0)])?;
+    ///     Ok(vec![Some(dx)])
+    /// });
+    /// assert_eq!(table.gradient(&"twice".parse()?, &[&[4]])?.to_string(), "dy -> dx: dx = twice(dy)");
+    /// # Ok::<(), reshard_ops::Error>(())
+    /// ```
+    pub fn add_gradient(
+        &mut self,
+        name: &str,
+        formula: impl Fn(&mut GradientBuilder<'_>) -> Result<Vec<Option<Variable>>, Error> + Send + Sync + 'static,
+    ) {
+        self.gradients.insert(name.to_owned(), Formula::new(formula));
+    }
+
+    /// The gradient of a call on inputs of these shapes: of a rule, that of an einsum; of an op by its formula; of a composite
+    /// that has none of its own, its body read backwards.
+    ///
+    /// ```
+    /// use reshard_ops::rules::Table;
+    /// let table = Table::standard();
+    /// let refused = table.gradient(&"cholesky".parse()?, &[&[4, 4]]).unwrap_err();
+    /// assert_eq!(
+    ///     refused.to_string(),
+    ///     "cholesky has no gradient: say one with Table::add_gradient, or make it a composite of ops that have one",
+    /// );
+    /// assert_eq!(refused.kind(), "no_gradient");
+    /// # Ok::<(), reshard_ops::Error>(())
+    /// ```
+    ///
+    /// Fails as [`Table::op`] does, with `no_gradient` for an op without a formula, and where a formula calls what does not
+    /// take its operands.
+    pub fn gradient(&self, call: &Call, inputs: &[&[usize]]) -> Result<Gradient, Error> {
+        self.gradient_within(call, inputs, builder::DEEPEST)
+    }
+
+    pub(crate) fn gradient_within(
+        &self,
+        call: &Call,
+        inputs: &[&[usize]],
+        deep: usize,
+    ) -> Result<Gradient, Error> {
+        let mut builder = GradientBuilder::new(self, call, inputs, deep)?;
+        let given = match call {
+            Call::Rule(rule) => einsum::gradient(&mut builder, rule)?,
+            Call::Named { name, .. } => match (self.gradients.get(name), self.composite(name)) {
+                (Some(formula), _) => (formula.0)(&mut builder)?,
+                (None, Some(body)) => through::gradient(&mut builder, &body.clone())?,
+                (None, None) => return Err(refused(name)),
+            },
+        };
+        builder.finish(&given)
+    }
+
+    /// The names of the ops that have a formula of their own, in order.
+    pub fn gradients(&self) -> impl Iterator<Item = &str> {
+        self.gradients.keys().map(String::as_str)
+    }
+
+    /// Whether an op has a formula of its own.
+    pub fn has_gradient(&self, name: &str) -> bool {
+        self.gradients.contains_key(name)
+    }
+}
+
+fn refused(name: &str) -> Error {
+    Error::Sharding(reshard_sharding::Error::NoGradient {
+        reason: format!(
+            "{name} has no gradient: say one with Table::add_gradient, or make it a composite of ops that have one"
+        ),
+    })
+}

@@ -1,0 +1,195 @@
+//! Gradients of pointwise ops: one line each.
+
+use super::Formula;
+use super::text::text;
+
+/// Names of ops, and the formula that all of them have.
+pub(super) type Alike = (&'static [&'static str], Formula);
+
+/// `dx` by a text.
+fn all(list: &[(&'static [&'static str], &str)]) -> Vec<Alike> {
+    list.iter().map(|&(names, body)| (names, text(body))).collect()
+}
+
+#[rustfmt::skip]
+pub(super) fn formulas() -> Vec<Alike> {
+    let mut list = all(&[
+        // Linear.
+        (&["clone", "contiguous", "copy", "positive", "cast", "add_scalar", "sub_scalar"], "dy -> dx: dx = clone(dy)"),
+        (&["neg", "rsub_scalar"], "dy -> dx: dx = neg(dy)"),
+        (&["deg2rad"], "dy -> dx: dx = deg2rad(dy)"),
+        (&["rad2deg"], "dy -> dx: dx = rad2deg(dy)"),
+        (&["add"], "dy -> dx0, dx1: dx0 = clone(dy); dx1 = clone(dy)"),
+        (&["sub"], "dy -> dx0, dx1: dx0 = clone(dy); dx1 = neg(dy)"),
+        (&["lerp"], "x0, x1, x2, dy -> dx0, dx1, dx2: dx1 = mul(dy, x2); dx0 = sub(dy, dx1); d = sub(x1, x0); dx2 = mul(dy, d)"),
+        // Products.
+        (&["mul"], "x0, x1, dy -> dx0, dx1: dx0 = mul(dy, x1); dx1 = mul(dy, x0)"),
+        (&["div"], "x1, y, dy -> dx0, dx1: dx0 = div(dy, x1); p = mul(dx0, y); dx1 = neg(p)"),
+        (&["fma"], "x0, x1, dy -> dx0, dx1, dx2: dx0 = mul(dy, x1); dx1 = mul(dy, x0); dx2 = clone(dy)"),
+        (&["square"], "x, dy -> dx: t = add(x, x); dx = mul(dy, t)"),
+        (&["reciprocal"], "y, dy -> dx: s = square(y); p = mul(dy, s); dx = neg(p)"),
+        // Exponentials and logarithms.
+        (&["exp"], "y, dy -> dx: dx = mul(dy, y)"),
+        (&["exp2"], "y, dy -> dx: p = mul(dy, y); dx = mul_scalar(p, value=0.6931471805599453)"),
+        (&["expm1"], "y, dy -> dx: p = mul(dy, y); dx = add(p, dy)"),
+        (&["log"], "x, dy -> dx: dx = div(dy, x)"),
+        (&["log2"], "x, dy -> dx: q = div(dy, x); dx = mul_scalar(q, value=1.4426950408889634)"),
+        (&["log10"], "x, dy -> dx: q = div(dy, x); dx = mul_scalar(q, value=0.4342944819032518)"),
+        (&["log1p"], "x, dy -> dx: t = add_scalar(x, value=1); dx = div(dy, t)"),
+        (&["sqrt"], "y, dy -> dx: t = add(y, y); dx = div(dy, t)"),
+        (&["rsqrt"], "y, dy -> dx: s = square(y); c = mul(s, y); p = mul(dy, c); dx = mul_scalar(p, value=-0.5)"),
+        (&["logaddexp"], "x0, x1, y, dy -> dx0, dx1: a = sub(x0, y); p = exp(a); dx0 = mul(dy, p); b = sub(x1, y); q = exp(b); dx1 = mul(dy, q)"),
+        (&["pow"], "x0, x1, y, dy -> dx0, dx1: e = sub_scalar(x1, value=1); q = pow(x0, e); f = mul(x1, q); dx0 = mul(dy, f); l = log(x0); p = mul(y, l); dx1 = mul(dy, p)"),
+        (&["xlogy"], "x0, x1, dy -> dx0, dx1: l = log(x1); dx0 = mul(dy, l); q = div(x0, x1); dx1 = mul(dy, q)"),
+        // Angles.
+        (&["sin"], "x, dy -> dx: c = cos(x); dx = mul(dy, c)"),
+        (&["cos"], "x, dy -> dx: s = sin(x); p = mul(dy, s); dx = neg(p)"),
+        (&["tan"], "y, dy -> dx: s = square(y); p = mul(dy, s); dx = add(dy, p)"),
+        (&["asin"], "x, dy -> dx: s = square(x); c = rsub_scalar(s, value=1); r = rsqrt(c); dx = mul(dy, r)"),
+        (&["acos"], "x, dy -> dx: s = square(x); c = rsub_scalar(s, value=1); r = rsqrt(c); p = mul(dy, r); dx = neg(p)"),
+        (&["atan"], "x, dy -> dx: s = square(x); c = add_scalar(s, value=1); dx = div(dy, c)"),
+        (&["sinh"], "x, dy -> dx: c = cosh(x); dx = mul(dy, c)"),
+        (&["cosh"], "x, dy -> dx: s = sinh(x); dx = mul(dy, s)"),
+        (&["tanh"], "y, dy -> dx: s = square(y); p = mul(dy, s); dx = sub(dy, p)"),
+        (&["asinh"], "x, dy -> dx: s = square(x); c = add_scalar(s, value=1); r = rsqrt(c); dx = mul(dy, r)"),
+        (&["acosh"], "x, dy -> dx: s = square(x); c = sub_scalar(s, value=1); r = rsqrt(c); dx = mul(dy, r)"),
+        (&["atanh"], "x, dy -> dx: s = square(x); c = rsub_scalar(s, value=1); dx = div(dy, c)"),
+        (&["atan2"], "x0, x1, dy -> dx0, dx1: a = square(x0); b = square(x1); s = add(a, b); q = div(dy, s); dx0 = mul(q, x1); p = mul(q, x0); dx1 = neg(p)"),
+        (&["hypot"], "x0, x1, y, dy -> dx0, dx1: q = div(dy, y); dx0 = mul(q, x0); dx1 = mul(q, x1)"),
+        // Sigmoids.
+        (&["sigmoid"], "y, dy -> dx: s = square(y); t = sub(y, s); dx = mul(dy, t)"),
+        (&["log_sigmoid"], "x, dy -> dx: n = neg(x); s = sigmoid(n); dx = mul(dy, s)"),
+        (&["silu"], "x, y, dy -> dx: s = sigmoid(x); c = rsub_scalar(s, value=1); t = mul(y, c); u = add(s, t); dx = mul(dy, u)"),
+        (&["mish"], "x, dy -> dx: p = softplus(x); t = tanh(p); s = sigmoid(x); q = square(t); c = rsub_scalar(q, value=1); e = mul(x, s); f = mul(e, c); g = add(t, f); dx = mul(dy, g)"),
+        (&["tanhshrink"], "x, dy -> dx: t = tanh(x); s = square(t); dx = mul(dy, s)"),
+        (&["softsign"], "x, dy -> dx: a = abs(x); c = add_scalar(a, value=1); s = square(c); dx = div(dy, s)"),
+        (&["erf"], "x, dy -> dx: s = square(x); n = neg(s); e = exp(n); p = mul(dy, e); dx = mul_scalar(p, value=1.1283791670955126)"),
+        (&["erfc"], "x, dy -> dx: s = square(x); n = neg(s); e = exp(n); p = mul(dy, e); dx = mul_scalar(p, value=-1.1283791670955126)"),
+        (&["erfinv"], "y, dy -> dx: s = square(y); e = exp(s); p = mul(dy, e); dx = mul_scalar(p, value=0.886226925452758)"),
+        (&["logit"], "x, dy -> dx: s = square(x); t = sub(x, s); dx = div(dy, t)"),
+        (&["lgamma"], "x, dy -> dx: d = digamma(x); dx = mul(dy, d)"),
+        // With corners: of what does not change there is nothing to pass.
+        (&["abs"], "x, dy -> dx: s = sign(x); dx = mul(dy, s)"),
+        (&["relu"], "y, dy -> dx: s = sign(y); dx = mul(dy, s)"),
+        (&["relu6", "hardtanh", "clamp", "clamp_min", "clamp_max", "threshold"], "x, y, dy -> dx: m = eq(x, y); dx = mul(dy, m)"),
+        (&["hardshrink", "softshrink"], "y, dy -> dx: a = abs(y); m = sign(a); dx = mul(dy, m)"),
+        (&["hardsigmoid"], "y, dy -> dx: s = square(y); t = sub(y, s); m = sign(t); p = mul(dy, m); dx = div_scalar(p, value=6)"),
+        (&["hardswish"], "x, dy -> dx: h = hardsigmoid(x); s = square(h); t = sub(h, s); m = sign(t); e = mul(x, m); f = div_scalar(e, value=6); g = add(h, f); dx = mul(dy, g)"),
+        (&["maximum", "fmax"], "x0, x1, dy -> dx0, dx1: g = gt(x0, x1); e = eq(x0, x1); h = mul_scalar(e, value=0.5); m = add(g, h); dx0 = mul(dy, m); dx1 = sub(dy, dx0)"),
+        (&["minimum", "fmin"], "x0, x1, dy -> dx0, dx1: g = lt(x0, x1); e = eq(x0, x1); h = mul_scalar(e, value=0.5); m = add(g, h); dx0 = mul(dy, m); dx1 = sub(dy, dx0)"),
+        (&["fmod"], "x0, x1, dy -> dx0, dx1: q = div(x0, x1); t = trunc(q); p = mul(dy, t); dx0 = clone(dy); dx1 = neg(p)"),
+        (&["remainder"], "x0, x1, dy -> dx0, dx1: q = div(x0, x1); t = floor(q); p = mul(dy, t); dx0 = clone(dy); dx1 = neg(p)"),
+        (&["where"], "x0, dy -> dx1, dx2: z = zeros_like(dy); dx1 = where(x0, dy, z); dx2 = where(x0, z, dy)"),
+        (&["masked_fill"], "x1, dy -> dx0: dx0 = masked_fill(dy, x1, value=0)"),
+    ]);
+    list.extend(by_arguments());
+    list
+}
+
+/// Those whose formula depends on arguments of the call.
+fn by_arguments() -> Vec<Alike> {
+    fn formula(
+        f: impl Fn(&mut super::GradientBuilder<'_>) -> Result<super::Variable, crate::Error>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Formula {
+        Formula::new(move |b| Ok(vec![Some(f(b)?)]))
+    }
+    vec![
+        // The same call again.
+        (&["mul_scalar", "div_scalar", "dropout"], formula(|b| b.again(b.dy(0)))),
+        (
+            &["pow_scalar"],
+            formula(|b| {
+                let exponent = b.real("exponent")?;
+                let power = b.with_number("pow_scalar", "exponent", exponent - 1.0, b.x(0))?;
+                let slope = b.scaled(power, exponent)?;
+                b.op("mul", &[b.dy(0), slope])
+            }),
+        ),
+        (
+            &["leaky_relu"],
+            formula(|b| {
+                let low = b.real("negative_slope")?;
+                let positive = b.op("relu", &[b.x(0)])?;
+                let step = b.op("sign", &[positive])?;
+                let rise = b.scaled(step, 1.0 - low)?;
+                let slope = b.with_number("add_scalar", "value", low, rise)?;
+                b.op("mul", &[b.dy(0), slope])
+            }),
+        ),
+        (
+            &["elu"],
+            formula(|b| {
+                // Left of 0 it is alpha (exp(x) - 1), whose slope is y + alpha.
+                let alpha = b.real("alpha")?;
+                let left = b.with_number("add_scalar", "value", alpha, b.y(0))?;
+                one_sided(b, left, 1.0)
+            }),
+        ),
+        (
+            &["celu"],
+            formula(|b| {
+                let alpha = b.real("alpha")?;
+                let part = b.scaled(b.y(0), 1.0 / alpha)?;
+                let left = b.with_number("add_scalar", "value", 1.0, part)?;
+                one_sided(b, left, 1.0)
+            }),
+        ),
+        (
+            &["selu"],
+            formula(|b| {
+                const SCALE: f64 = 1.050_700_987_355_480_5;
+                const ALPHA: f64 = 1.673_263_242_354_377_2;
+                let left = b.with_number("add_scalar", "value", SCALE * ALPHA, b.y(0))?;
+                one_sided(b, left, SCALE)
+            }),
+        ),
+        (
+            &["softplus"],
+            formula(|b| {
+                let beta = b.real("beta")?;
+                let x = b.scaled(b.x(0), beta)?;
+                let slope = b.op("sigmoid", &[x])?;
+                b.op("mul", &[b.dy(0), slope])
+            }),
+        ),
+        (&["gelu"], formula(gelu)),
+    ]
+}
+
+/// `dy` times a slope right of 0, and times `left` left of it.
+fn one_sided(
+    b: &mut super::GradientBuilder<'_>,
+    left: super::Variable,
+    right: f64,
+) -> Result<super::Variable, crate::Error> {
+    let positive = b.op("relu", &[b.x(0)])?;
+    let step = b.op("sign", &[positive])?;
+    let other = b.with_number("rsub_scalar", "value", 1.0, step)?;
+    let low = b.op("mul", &[other, left])?;
+    let high = b.scaled(step, right)?;
+    let slope = b.op("add", &[high, low])?;
+    b.op("mul", &[b.dy(0), slope])
+}
+
+/// `x F(x)` for the normal distribution `F`, or for its approximation by tanh.
+fn gelu(b: &mut super::GradientBuilder<'_>) -> Result<super::Variable, crate::Error> {
+    let body = match b.argument(|r| r.word("approximate"))?.as_str() {
+        // F + x F' with F = (1 + tanh u) / 2, u = sqrt(2/pi) (x + 0.044715 x^3).
+        "tanh" => {
+            "x, dy -> dx: q = square(x); k = mul_scalar(q, value=0.044715); l = add_scalar(k, value=1); m = mul(x, l); \
+             u = mul_scalar(m, value=0.7978845608028654); t = tanh(u); a = add_scalar(t, value=1); f = mul_scalar(a, value=0.5); \
+             s = square(t); c = rsub_scalar(s, value=1); v = mul_scalar(q, value=0.134145); w = add_scalar(v, value=1); \
+             g = mul(c, w); h = mul(x, g); i = mul_scalar(h, value=0.3989422804014327); j = add(f, i); dx = mul(dy, j)"
+        }
+        _ => {
+            "x, dy -> dx: u = mul_scalar(x, value=0.7071067811865476); e = erf(u); a = add_scalar(e, value=1); \
+             f = mul_scalar(a, value=0.5); s = square(x); n = mul_scalar(s, value=-0.5); d = exp(n); p = mul(x, d); \
+             g = mul_scalar(p, value=0.3989422804014327); h = add(f, g); dx = mul(dy, h)"
+        }
+    };
+    let made = b.spliced(&body.parse()?, &[b.x(0), b.dy(0)])?;
+    Ok(made[0])
+}

@@ -1,0 +1,117 @@
+//! Gradients of reductions that select or mix: the greatest, products, norms, sums of exponentials.
+
+use super::Formula;
+use super::builder::{GradientBuilder, Variable};
+use super::linear::{kept, spread};
+use super::pointwise::Alike;
+use crate::Error;
+use crate::rules::{Call, Value};
+
+type One = fn(&mut GradientBuilder<'_>) -> Result<Variable, Error>;
+
+pub(super) fn formulas() -> Vec<Alike> {
+    let list: &[(&[&str], One)] = &[
+        (&["amax", "amin"], |b| shared(b, &kept(b)?)),
+        (&["max", "min"], selected),
+        (&["prod"], |b| {
+            // Of what has no zeros: the product without an element is the product over it.
+            let product = b.op("mul", &[b.dy(0), b.y(0)])?;
+            let all = spread(b, product)?;
+            b.op("div", &[all, b.x(0)])
+        }),
+        (&["logsumexp"], |b| {
+            let sums = spread(b, b.y(0))?;
+            let less = b.op("sub", &[b.x(0), sums])?;
+            let parts = b.op("exp", &[less])?;
+            let dy = spread(b, b.dy(0))?;
+            b.op("mul", &[dy, parts])
+        }),
+        (&["var"], |b| {
+            let about = about_mean(b)?;
+            let dy = spread(b, b.dy(0))?;
+            let product = b.op("mul", &[dy, about])?;
+            let freedom = freedom(b)?;
+            b.scaled(product, 2.0 / freedom)
+        }),
+        (&["std"], |b| {
+            let about = about_mean(b)?;
+            let share = b.op("div", &[b.dy(0), b.y(0)])?;
+            let share = spread(b, share)?;
+            let product = b.op("mul", &[share, about])?;
+            let freedom = freedom(b)?;
+            b.scaled(product, 1.0 / freedom)
+        }),
+        (&["sort", "topk"], |b| {
+            let dim = b.argument(|r| r.dim("dim"))?;
+            to_positions(b, b.y(1), b.dy(0), dim)
+        }),
+        (&["gather", "take_along_dim"], |b| {
+            let dim = b.argument(|r| r.dim("dim"))?;
+            to_positions(b, b.x(1), b.dy(0), dim)
+        }),
+    ];
+    let mut all: Vec<Alike> = Vec::new();
+    for &(names, f) in list {
+        all.push((
+            names,
+            Formula::new(move |b| {
+                let dx = f(b)?;
+                // Indices have none.
+                let rest = b.forward().inputs().len() - 1;
+                Ok([vec![Some(dx)], vec![None; rest]].concat())
+            }),
+        ));
+    }
+    all
+}
+
+/// What is equal to the extremum shares its gradient evenly.
+fn shared(b: &mut GradientBuilder<'_>, kept: &[usize]) -> Result<Variable, Error> {
+    let dims: Vec<usize> = (0..kept.len()).filter(|&d| kept[d] == 1).collect();
+    let best = b.reshaped(b.y(0), kept)?;
+    let is_best = b.op("eq", &[b.x(0), best])?;
+    let ties = b.summed(is_best, &dims, true)?;
+    let dy = b.reshaped(b.dy(0), kept)?;
+    let share = b.op("div", &[dy, ties])?;
+    b.op("mul", &[is_best, share])
+}
+
+/// To the position that was saved; of all elements at once evenly among ties.
+fn selected(b: &mut GradientBuilder<'_>) -> Result<Variable, Error> {
+    if b.given("dim").is_none() {
+        let ones = vec![1; b.forward().inputs()[0].len()];
+        return shared(b, &ones);
+    }
+    let dim = b.argument(|r| r.dim("dim"))?;
+    let mut kept = b.forward().inputs()[0].clone();
+    kept[dim] = 1;
+    let (index, dy) = (b.reshaped(b.y(1), &kept)?, b.reshaped(b.dy(0), &kept)?);
+    to_positions(b, index, dy, dim)
+}
+
+/// Zeros like the input, and values added at positions along a dim.
+fn to_positions(
+    b: &mut GradientBuilder<'_>,
+    index: Variable,
+    values: Variable,
+    dim: usize,
+) -> Result<Variable, Error> {
+    let zeros = b.op("zeros_like", &[b.x(0)])?;
+    b.call(&Call::new("scatter_add").with("dim", Value::Number(dim as i64)), &[zeros, index, values])
+}
+
+/// By what a sum of squares is divided.
+fn freedom(b: &GradientBuilder<'_>) -> Result<f64, Error> {
+    let numel = |value: Variable| b.shape(value).iter().product::<usize>().max(1);
+    let correction = b.argument(|r| r.size("correction"))?;
+    Ok((numel(b.x(0)) / numel(b.y(0))) as f64 - correction as f64)
+}
+
+/// The input less its mean.
+fn about_mean(b: &mut GradientBuilder<'_>) -> Result<Variable, Error> {
+    let dims = b.argument(|r| r.dims("dims"))?;
+    let call =
+        Call::new("mean").with("dims", super::builder::numbers(&dims)).with("keepdim", Value::Flag(true));
+    let mean = b.call(&call, &[b.x(0)])?;
+    b.op("sub", &[b.x(0), mean])
+}

@@ -1,0 +1,91 @@
+//! The formulas that everybody has.
+
+use super::Formula;
+use super::pointwise::Alike;
+use super::{attention, einsum, indexed, linear, losses, normalized, pointwise, product, reduced};
+
+/// All of them, by the name of the op.
+pub(crate) fn formulas() -> impl Iterator<Item = (&'static str, Formula)> {
+    [
+        nothing(),
+        pointwise::formulas(),
+        linear::formulas(),
+        reduced::formulas(),
+        normalized::formulas(),
+        product::formulas(),
+        indexed::formulas(),
+        losses::formulas(),
+        attention::formulas(),
+    ]
+    .into_iter()
+    .flatten()
+    .flat_map(|(names, formula): Alike| names.iter().map(move |&name| (name, formula.clone())))
+}
+
+/// Ops whose outputs are indices, truth values or steps, or depend on no number.
+fn nothing() -> Vec<Alike> {
+    let none: Formula = Formula::new(|b| Ok(vec![None; b.forward().inputs().len()]));
+    let einsum: Formula = Formula::new(|b| {
+        let op = b.forward().clone();
+        let rule = op.rule().ok_or_else(|| super::refused(op.name()))?;
+        einsum::of_letters(b, rule)
+    });
+    vec![
+        (
+            &[
+                "eq",
+                "ne",
+                "lt",
+                "le",
+                "gt",
+                "ge",
+                "isnan",
+                "isinf",
+                "isfinite",
+                "isneginf",
+                "isposinf",
+                "isclose",
+                "logical_and",
+                "logical_or",
+                "logical_xor",
+                "logical_not",
+                "signbit",
+                "sign",
+                "floor",
+                "ceil",
+                "round",
+                "trunc",
+                "floor_divide",
+                "argmax",
+                "argmin",
+                "argsort",
+                "any",
+                "all",
+                "count_nonzero",
+                "one_hot",
+                "bincount",
+                "searchsorted",
+                "bucketize",
+                "zeros_like",
+                "ones_like",
+                "full_like",
+                "rand_like",
+                "randn_like",
+                "zeros",
+                "ones",
+                "full",
+                "arange",
+                "eye",
+                "rand",
+                "randn",
+                "detach",
+                "bitwise_and",
+                "bitwise_or",
+                "bitwise_xor",
+                "bitwise_not",
+            ],
+            none,
+        ),
+        (&["mm", "bmm", "mv", "dot", "outer"], einsum),
+    ]
+}
