@@ -88,7 +88,7 @@ pub(crate) fn over(a: &A, dims: &[usize], keep: bool, f: impl Fn(&[f64]) -> f64)
 }
 
 /// The shape that two have when they are broadcast.
-fn broadcast(a: &[usize], b: &[usize]) -> Result<Vec<usize>, Unfit> {
+pub(crate) fn broadcast(a: &[usize], b: &[usize]) -> Result<Vec<usize>, Unfit> {
     let n = a.len().max(b.len());
     let size = |s: &[usize], d: usize| (d + s.len()).checked_sub(n).map_or(1, |i| s[i]);
     (0..n)
@@ -101,7 +101,7 @@ fn broadcast(a: &[usize], b: &[usize]) -> Result<Vec<usize>, Unfit> {
 }
 
 /// An element of what a tensor is when it is broadcast.
-fn spread(a: &A, i: &[usize]) -> f64 {
+pub(crate) fn spread(a: &A, i: &[usize]) -> f64 {
     let last = &i[i.len() - a.ndim()..];
     let there: Vec<usize> = last.iter().zip(a.shape()).map(|(&c, &n)| if n == 1 { 0 } else { c }).collect();
     at(a, &there)

@@ -44,6 +44,14 @@ fn frequencies(r: &Ask<'_>, half: bool) -> Made {
 /// Rows and columns of the elements of a triangle, in order.
 fn triangle(r: &Ask<'_>, keep: fn(usize, usize) -> bool) -> Made {
     let (rows, columns) = (r.size("rows")?, r.size("columns")?);
+    // A row without an element of it is not looked at.
+    let rows = if columns == 0 {
+        0
+    } else if keep(1, 0) {
+        rows
+    } else {
+        rows.min(columns)
+    };
     let all = (0..rows).flat_map(|i| (0..columns).map(move |j| [i, j]));
     let list: Vec<[usize; 2]> = all.filter(|p| keep(p[0], p[1])).collect();
     let (of, at) = (r.wanted(0, 0)?, r.wanted(0, 1)?);

@@ -168,6 +168,50 @@ fn multilabel_soft_margin(r: &Ask<'_>) -> Made {
     reduced(r, fold(&each, 1, super::reductions::mean))
 }
 
+/// Less the logarithm of the chance of a sequence of targets, with blanks of class 0 between, over all alignments.
+fn aligned(logs: &A, b: usize, targets: &[usize], length: usize) -> f64 {
+    let with_blanks: Vec<usize> = std::iter::once(0).chain(targets.iter().flat_map(|&t| [t, 0])).collect();
+    let n = with_blanks.len();
+    let mut alpha = vec![0.0; n];
+    for t in 0..length {
+        let before = alpha.clone();
+        for s in 0..n {
+            let skips = s > 1 && with_blanks[s] != 0 && with_blanks[s] != with_blanks[s - 2];
+            let from = if t == 0 {
+                f64::from(u8::from(s < 2))
+            } else {
+                before[s] + if s > 0 { before[s - 1] } else { 0.0 } + if skips { before[s - 2] } else { 0.0 }
+            };
+            alpha[s] = from * logs[[t, b, with_blanks[s]]].exp();
+        }
+    }
+    -(alpha[n - 1] + if n > 1 { alpha[n - 2] } else { 0.0 }).ln()
+}
+
+/// Of logarithms by time, batch and class, and of targets, both as long as they are said to be.
+fn ctc(r: &Ask<'_>) -> Made {
+    let (logs, targets, lengths, of_targets) = (r.x(0)?, r.x(1)?, r.x(2)?, r.x(3)?);
+    let (b, [time, most, classes]) =
+        (targets.shape()[0], [logs.shape()[0], targets.shape()[1], logs.shape()[2]]);
+    r.ensure(
+        logs.shape()[1] == b && lengths.shape() == [b] && of_targets.shape() == [b],
+        "the batches differ",
+    )?;
+    let below = |a: &A, n: usize| a.iter().all(|v| v.fract() == 0.0 && *v >= 0.0 && *v < n as f64);
+    r.ensure(below(lengths, time + 1) && below(of_targets, most + 1), "a sequence is longer than there is")?;
+    r.ensure(below(targets, classes), "a target is none of the classes")?;
+    let mean = r.word("reduction")? == "mean";
+    reduced(
+        r,
+        make(&[b], |i| {
+            let n = of_targets[i] as usize;
+            let list: Vec<usize> = (0..n).map(|s| targets[[i[0], s]] as usize).collect();
+            let loss = aligned(logs, i[0], &list, lengths[i] as usize);
+            if mean { loss / n.max(1) as f64 } else { loss }
+        }),
+    )
+}
+
 pub(super) const OPS: Ops = &[
     ("mse_loss", By(|r| pairs(r, |a, b| (a - b).powi(2)))),
     ("l1_loss", By(|r| pairs(r, |a, b| (a - b).abs()))),
@@ -190,6 +234,7 @@ pub(super) const OPS: Ops = &[
     ("kl_div", By(divergence)),
     ("cross_entropy", By(|r| classes(r, true))),
     ("nll_loss", By(|r| classes(r, false))),
+    ("ctc_loss", By(ctc)),
     ("soft_margin_loss", By(|r| pairs(r, |x, y| (-y * x).exp().ln_1p()))),
     (
         "hinge_embedding_loss",

@@ -5,6 +5,7 @@ mod along;
 mod distances;
 mod elementwise;
 mod factories;
+mod images;
 mod indexing;
 mod losses;
 mod normalisations;
@@ -15,6 +16,7 @@ mod random;
 mod reductions;
 mod shapes;
 mod special;
+mod spectra;
 mod windows;
 
 use crate::ask::{Ask, Made};
@@ -49,6 +51,7 @@ fn all() -> impl Iterator<Item = &'static (&'static str, Body)> {
         distances::OPS,
         elementwise::OPS,
         factories::OPS,
+        images::OPS,
         indexing::OPS,
         losses::OPS,
         normalisations::OPS,
@@ -59,6 +62,7 @@ fn all() -> impl Iterator<Item = &'static (&'static str, Body)> {
         reductions::OPS,
         shapes::OPS,
         special::OPS,
+        spectra::OPS,
         windows::OPS,
     ]
     .into_iter()

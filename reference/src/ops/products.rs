@@ -5,7 +5,7 @@ use super::Ops;
 use super::along::softmax;
 use super::pointwise::sigmoid;
 use crate::Error;
-use crate::arrays::{A, at, cut, einsum, make, number, together, zip};
+use crate::arrays::{A, at, broadcast, cut, einsum, make, number, spread, together, zip};
 use crate::ask::{Ask, Made};
 
 /// An equation of all inputs.
@@ -51,14 +51,13 @@ fn matmul(r: &Ask<'_>) -> Made {
     let b = if column { b.clone().insert_axis(axis(1)) } else { b.clone() };
     let k = a.shape()[a.ndim() - 1];
     r.ensure(b.shape()[b.ndim() - 2] == k, "the sizes that are summed differ")?;
-    // As `[.., m, 1, k]` and `[.., 1, n, k]`.
-    let (left, right) = (a.clone().insert_axis(axis(a.ndim() - 1)), {
-        let mut order: Vec<usize> = (0..b.ndim()).collect();
-        order.swap(b.ndim() - 1, b.ndim() - 2);
-        b.clone().permuted_axes(order).insert_axis(axis(b.ndim() - 2))
+    let (p, q) = (a.ndim() - 2, b.ndim() - 2);
+    let batch = r.fit(broadcast(&a.shape()[..p], &b.shape()[..q]))?;
+    let n = batch.len();
+    let mut y = make(&[&batch[..], &[a.shape()[p], b.shape()[q + 1]]].concat(), |i| {
+        let on = |x: &A, last: [usize; 2]| spread(x, &[&i[..n], &last[..]].concat());
+        (0..k).map(|k| on(&a, [i[n], k]) * on(&b, [k, i[n + 1]])).sum()
     });
-    let terms = r.fit(zip(&left, &right, |a, b| a * b))?;
-    let mut y = terms.sum_axis(axis(terms.ndim() - 1));
     if row {
         let first = y.ndim() - 2;
         y = y.index_axis_move(axis(first), 0);
@@ -260,6 +259,13 @@ pub(super) const OPS: Ops = &[
     ("vecdot", By(vecdot)),
     ("kron", By(kron)),
     ("cross", By(cross)),
+    (
+        "vander",
+        By(|r| {
+            let (a, n) = (r.x(0)?, r.size("columns")?);
+            Ok(vec![make(&[a.len(), n], |i| a[i[0]].powi((n - 1 - i[1]) as i32))])
+        }),
+    ),
     ("tensordot", By(tensordot)),
     ("multi_dot", By(multi_dot)),
     ("scaled_dot_product_attention", By(attention)),

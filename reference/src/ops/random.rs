@@ -172,8 +172,9 @@ pub(super) const OPS: Ops = &[
     (
         "randperm",
         By(|r| {
-            let n = r.size("size")?;
-            r.counted(|e| (0..n).filter(|&k| (noise(k), k) < (noise(e), e)).count() as f64)
+            let mut order: Vec<usize> = (0..r.size("size")?).collect();
+            order.sort_by(|&a, &b| noise(a).total_cmp(&noise(b)));
+            r.counted(|e| order[e] as f64)
         }),
     ),
     ("bernoulli", By(|r| mixed(r, |p, u| truth(u < p)))),

@@ -70,21 +70,27 @@ fn joined(r: &Ask<'_>, new: bool) -> Made {
     Ok(vec![if new { stack(axis, &views) } else { concatenate(axis, &views) }.map_err(|e| r.wrong(e))?])
 }
 
-/// What is held here of indices of a dim of the whole, one list for each output.
-fn held_of(r: &Ask<'_>, dim: usize, pieces: &[Vec<usize>]) -> Made {
+/// Indices of a dim of the whole: from one up to another, each so many steps after the one before.
+type Slice = (usize, usize, usize);
+
+/// What is held here of them, for each output.
+fn held_of(r: &Ask<'_>, dim: usize, slices: &[Slice]) -> Made {
     let (a, held) = (r.x(0)?, r.held(0, dim)?);
-    let of = |piece: &Vec<usize>| {
-        let here: Vec<usize> = (0..held.len()).filter(|&i| piece.contains(&held[i])).collect();
-        taken(a, dim, &here)
+    let of = |&(start, end, step): &Slice| {
+        let is = |h: usize| h >= start && h < end && (h - start).is_multiple_of(step);
+        taken(a, dim, &(0..held.len()).filter(|&i| is(held[i])).collect::<Vec<_>>())
     };
-    Ok(pieces.iter().map(of).collect())
+    Ok(slices.iter().map(of).collect())
 }
 
 /// Pieces of a dim of the whole, of these sizes one after the other.
 fn pieces(r: &Ask<'_>, dim: usize, sizes: &[usize]) -> Made {
-    let start = |k: usize| sizes[..k].iter().sum::<usize>();
-    let all: Vec<Vec<usize>> = (0..sizes.len()).map(|k| (start(k)..start(k) + sizes[k]).collect()).collect();
-    held_of(r, dim, &all)
+    let mut start = 0;
+    let mut one = |&n: &usize| {
+        start += n;
+        (start - n, start, 1)
+    };
+    held_of(r, dim, &sizes.iter().map(&mut one).collect::<Vec<_>>())
 }
 
 /// Pieces of one size, the last one less.
@@ -134,12 +140,12 @@ fn select(r: &Ask<'_>) -> Made {
 fn slice(r: &Ask<'_>) -> Made {
     let dim = r.dim("dim")?;
     let (start, end, step) = sliced(r, dim)?;
-    held_of(r, dim, &[(start..end.max(start)).step_by(step).collect()])
+    held_of(r, dim, &[(start, end, step)])
 }
 
 fn narrow(r: &Ask<'_>) -> Made {
     let (dim, start) = (r.dim("dim")?, r.size("start")?);
-    held_of(r, dim, &[(start..start.saturating_add(r.size("length")?)).collect()])
+    held_of(r, dim, &[(start, start.saturating_add(r.size("length")?), 1)])
 }
 
 /// Where an index before or after a dim of `n` comes from; nothing where a constant stands.
@@ -177,7 +183,7 @@ fn roll(r: &Ask<'_>) -> Made {
     if !r.has("dims")? {
         // All elements as one line.
         let (n, all) = (a.len(), a.iter().copied().collect::<Vec<_>>());
-        let by = shifts.first().copied().unwrap_or(0);
+        let by = shifts.first().copied().unwrap_or(0).rem_euclid(n.max(1) as i64);
         let from =
             |i: &[usize]| (place(a.shape(), i.iter().copied()) as i64 - by).rem_euclid(n as i64) as usize;
         return Ok(vec![make(a.shape(), |i| all[from(i)])]);
@@ -187,8 +193,9 @@ fn roll(r: &Ask<'_>) -> Made {
     Ok(vec![make(a.shape(), |i| {
         let mut from = i.to_vec();
         for (k, &d) in dims.iter().enumerate() {
-            let by = shifts[k.min(shifts.len() - 1)];
-            from[d] = (i[d] as i64 - by).rem_euclid(a.shape()[d] as i64) as usize;
+            let n = a.shape()[d] as i64;
+            let by = shifts[k.min(shifts.len() - 1)].rem_euclid(n);
+            from[d] = (i[d] as i64 - by).rem_euclid(n) as usize;
         }
         at(a, &from)
     })])

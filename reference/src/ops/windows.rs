@@ -8,8 +8,8 @@ use crate::arrays::{A, at, coordinates, make, of, place};
 use crate::ask::{Ask, Made};
 
 /// Windows along each spatial dim.
-struct Windows {
-    kernel: Vec<usize>,
+pub(super) struct Windows {
+    pub(super) kernel: Vec<usize>,
     stride: Vec<usize>,
     padding: Vec<usize>,
     dilation: Vec<usize>,
@@ -17,7 +17,7 @@ struct Windows {
 
 impl Windows {
     /// Of the arguments of a call, with this kernel; an argument that the op has not is 1.
-    fn of(r: &Ask<'_>, kernel: &[usize], dilated: bool) -> Result<Windows, Error> {
+    pub(super) fn of(r: &Ask<'_>, kernel: &[usize], dilated: bool) -> Result<Windows, Error> {
         let n = kernel.len();
         let dilation = if dilated { r.spatial("dilation", n)? } else { vec![1; n] };
         let (stride, padding) = (r.spatial("stride", n)?, r.spatial("padding", n)?);
@@ -25,7 +25,7 @@ impl Windows {
     }
 
     /// How many there are over space of this size.
-    fn count(&self, r: &Ask<'_>, space: &[usize]) -> Result<Vec<usize>, Error> {
+    pub(super) fn count(&self, r: &Ask<'_>, space: &[usize]) -> Result<Vec<usize>, Error> {
         (0..space.len())
             .map(|d| {
                 let window = self.dilation[d] * (self.kernel[d].max(1) - 1) + 1;
@@ -36,7 +36,7 @@ impl Windows {
     }
 
     /// Where an element of a window lies in space, unless that is padding.
-    fn at(&self, window: &[usize], k: &[usize], space: &[usize]) -> Option<Vec<usize>> {
+    pub(super) fn at(&self, window: &[usize], k: &[usize], space: &[usize]) -> Option<Vec<usize>> {
         (0..space.len())
             .map(|d| {
                 let place = window[d] * self.stride[d] + k[d] * self.dilation[d];
@@ -111,7 +111,7 @@ fn transposed(r: &Ask<'_>) -> Made {
 }
 
 /// The elements of a window that are in space, each with its row-major place there.
-type Part = Vec<(f64, usize)>;
+pub(super) type Part = Vec<(f64, usize)>;
 
 /// Each window as a number, of its elements.
 fn pooled(r: &Ask<'_>, fs: &[&dyn Fn(&Part) -> f64]) -> Made {
@@ -127,12 +127,12 @@ fn pooled(r: &Ask<'_>, fs: &[&dyn Fn(&Part) -> f64]) -> Made {
     Ok(fs.iter().map(|f| make(&shape, |i| f(&part(i)))).collect())
 }
 
-pub(crate) fn greatest(v: &Part) -> f64 {
+pub(super) fn greatest(v: &Part) -> f64 {
     v.iter().fold(f64::NEG_INFINITY, |a, b| a.max(b.0))
 }
 
 /// Where the greatest first is.
-pub(crate) fn greatest_at(v: &Part) -> f64 {
+pub(super) fn greatest_at(v: &Part) -> f64 {
     v.iter().fold((f64::NEG_INFINITY, 0), |a, b| if b.0 > a.0 { *b } else { a }).1 as f64
 }
 

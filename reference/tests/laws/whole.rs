@@ -171,3 +171,31 @@ fn what_does_not_run_is_refused_in_one_sentence() {
         assert!(error.contains(reason), "{call}: {error}");
     }
 }
+
+/// Sizes of 0, 1 and 2 in place of each size: what the table takes either runs or is refused.
+#[test]
+fn small_and_empty_tensors_run_or_are_refused() {
+    let table = Table::standard();
+    let (mut ran, mut refused) = (0, Vec::new());
+    for (text, shapes) in CALLS {
+        let call: Call = text.parse().unwrap();
+        for old in shapes.iter().copied().flatten().copied().collect::<std::collections::BTreeSet<usize>>() {
+            for new in [0, 1, 2] {
+                let one = |n: &usize| if *n == old { new } else { *n };
+                let shapes: Vec<Vec<usize>> = shapes.iter().map(|s| s.iter().map(one).collect()).collect();
+                let given: Vec<&[usize]> = shapes.iter().map(Vec::as_slice).collect();
+                if table.op(&call, &given).is_err() {
+                    continue;
+                }
+                let inputs: Vec<ArrayD<f64>> =
+                    given.iter().enumerate().map(|(i, s)| input(&call, i, s)).collect();
+                match run(&table, &call, &inputs) {
+                    Ok(_) => ran += 1,
+                    Err(error) => refused.push(format!("{given:?}: {error}")),
+                }
+            }
+        }
+    }
+    println!("{ran} run, {} are refused:\n{}", refused.len(), refused.join("\n"));
+    assert!(ran > 500, "{ran}");
+}

@@ -2,7 +2,7 @@
 
 use reshard_ops::rules::verify::{Data, LocalView};
 
-use super::{A, Example, defined, example, make, x};
+use super::{Example, example};
 
 /// Of groups of two channels each, however many there are.
 pub fn in_pairs(l: &LocalView<'_>) -> usize {
@@ -46,24 +46,6 @@ pub fn all() -> Vec<Example> {
         (0..s[0]).map(|i| values[3 * i / s[0]] as f64).collect()
     });
     out.push(example("unique_consecutive(count=3)", "6; 9").data(&[runs]));
-    out.push(
-        defined("fft(dims=[1])", "6,4,2; 5,6,2", |l| {
-            let a: A = x(l, 0);
-            let (n, two) = (a.shape()[1], a.shape()[2]);
-            assert_eq!(two, 2);
-            vec![make(a.shape(), |i| {
-                (0..n)
-                    .map(|t| {
-                        let angle = -2.0 * std::f64::consts::PI * (t * i[1]) as f64 / n as f64;
-                        let (s, c) = angle.sin_cos();
-                        let (re, im) = (a[[i[0], t, 0]], a[[i[0], t, 1]]);
-                        if i[2] == 0 { re * c - im * s } else { re * s + im * c }
-                    })
-                    .sum()
-            })]
-        })
-        .near(),
-    );
     for call in ["clip_by_norm(max_norm=2)", "clip_by_norm(max_norm=0.5,eps=0.25)"] {
         out.push(example(call, "6,5; 4,3").data(&[Data::Real]).near());
     }

@@ -250,10 +250,7 @@ pub fn all() -> Vec<Example> {
             let by_row: Vec<(f64, f64)> = (0..n).flat_map(|i| vectors.iter().map(move |v| v[i])).collect();
             vec![pairs(&values, &[n]), pairs(&by_row, &[n, n])]
         }),
-        defined("vander(columns=3)", "6; 3", |l| {
-            let a = x(l, 0);
-            vec![make(&[a.len(), 3], |i| a[i[0]].powi(2 - i[1] as i32))]
-        }),
+        example("vander(columns=3)", "6; 3"),
         example("vecdot", "6,5 6,5; 2,3 3"),
         example("kron", "6,2 2,6; 4,6 6,4; 2,3 3,1"),
         example("bilinear", "6,4 6,5 6,4,5; 3,6 3,2 4,6,2").budget(300),
