@@ -2,7 +2,7 @@
 
 use reshard_kernels::DType;
 use reshard_planner::{Level, Objective, Plan, Planner, Step, StepOp, Topology};
-use reshard_sharding::{GroupPattern, Mesh, Sharding};
+use reshard_sharding::{GroupPattern, Mesh, Placement, Sharding};
 
 fn plan_with(planner: &Planner, mesh: &str, shape: &[usize], from: &str, to: &str) -> Plan {
     let mesh: Mesh = mesh.parse().unwrap();
@@ -214,4 +214,45 @@ fn impossible_networks_are_refused() {
     ] {
         assert_eq!(Topology::new(1.0, 1.0, levels).unwrap_err().kind(), "topology");
     }
+}
+
+/// Whatever carries it out: where all ranks of a step's axes hold terms before it and the same after it, it is an all-reduce, and no
+/// other reduction is called one.
+#[test]
+fn a_reduction_that_all_keep_is_an_all_reduce() {
+    let mesh: Mesh = "x=4,y=2".parse().unwrap();
+    let (mut kept, mut scattered) = (0, 0);
+    for shape in [&[][..], &[1], &[3], &[8], &[5, 3], &[16, 8]] {
+        let texts: Vec<&str> = if shape.is_empty() { vec!["R", "P"] } else { vec!["R", "P", "S(0)"] };
+        let all: Vec<Sharding> = texts
+            .iter()
+            .flat_map(|x| texts.iter().map(move |y| format!("{x},{y}")))
+            .map(|text| Sharding::parse(&mesh, shape, &text).unwrap())
+            .collect();
+        for (from, to) in all.iter().flat_map(|a| all.iter().map(move |b| (a, b))) {
+            let plan = Planner::new().plan(from, to, DType::F32).unwrap();
+            for step in plan.steps() {
+                // Some states between are no placements.
+                let (Ok(before), Ok(after)) = (step.before.placements(), step.after.placements()) else {
+                    continue;
+                };
+                let (before, after) = (&before, &after);
+                let all_keep = step.axes.iter().all(|a| {
+                    matches!(before[a.axis], Placement::Partial(_)) && after[a.axis] == Placement::Replicate
+                });
+                match step.op() {
+                    StepOp::AllReduce => assert!(all_keep, "{plan}"),
+                    StepOp::ReduceScatter => assert!(!all_keep, "{plan}"),
+                    StepOp::Slice
+                    | StepOp::ZeroFill
+                    | StepOp::AllGather
+                    | StepOp::AllToAll
+                    | StepOp::Exchange => {}
+                }
+                kept += usize::from(step.op() == StepOp::AllReduce);
+                scattered += usize::from(step.op() == StepOp::ReduceScatter);
+            }
+        }
+    }
+    assert!(kept > 50 && scattered > 50, "{kept} {scattered}");
 }
