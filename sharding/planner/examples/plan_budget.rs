@@ -3,7 +3,7 @@
 //!     cargo run --release -p reshard-planner --example plan_budget -- [QUESTIONS [SEED]]
 //!
 //! Meshes of up to 8 axes and 4,096 ranks, up to 5 dims of which some do not divide, strided and ragged placements, terms in
-//! either end, three networks, one in twelve between two meshes. Times are those of the processor, where the system tells.
+//! either end, three networks, one in twelve between two meshes.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -86,11 +86,6 @@ fn question(r: &mut Random) -> (Sharding, Sharding, Topology) {
     }
 }
 
-/// Nanoseconds that this thread has run.
-fn processor() -> Option<u64> {
-    std::fs::read_to_string("/proc/thread-self/schedstat").ok()?.split(' ').next()?.parse().ok()
-}
-
 fn main() {
     let mut args = std::env::args().skip(1).filter_map(|a| a.parse::<u64>().ok());
     let (questions, seed) = (args.next().unwrap_or(100_000), args.next().unwrap_or(1));
@@ -104,12 +99,9 @@ fn main() {
         let (from, to, topology) = question(&mut r);
         let name = topology.to_string();
         let planner = Planner::new().topology(topology).arithmetic(Arithmetic::Framework);
-        let (wall, before) = (Instant::now(), processor());
+        let start = Instant::now();
         let plan = planner.plan(&from, &to, DType::F32);
-        let taken = match (before, processor()) {
-            (Some(before), Some(after)) => Duration::from_nanos(after - before),
-            (None, _) | (_, None) => wall.elapsed(),
-        };
+        let taken = start.elapsed();
         let text = format!(
             "{number}: {from} on {} -> {to} on {}, {:?}, {name}",
             from.mesh(),

@@ -409,7 +409,7 @@ impl<'p, 'a> Search<'p, 'a> {
             let even = |s: &Sharding| s.layout().is_some();
             let uneven = !even(a.source) || made.as_ref().is_some_and(|t| !even(&t.sharding));
             let ranks = if uneven { (p.mesh.size() as u64).saturating_mul(RANK) } else { 0 };
-            self.effort.work = self.effort.work.saturating_add(TARGET + ranks);
+            self.effort.work = self.effort.work.saturating_add(TARGET.saturating_add(ranks));
             let at = self.targets[input].len();
             self.targets[input].push((word.clone(), made));
             self.known_words[input].insert(word, at as u32);

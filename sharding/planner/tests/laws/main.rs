@@ -2,6 +2,7 @@
 
 mod algebra;
 mod any_order;
+mod budget;
 mod by_domain;
 mod cost_model;
 mod golden;
