@@ -123,16 +123,7 @@ impl Step {
 
     /// How many exchanges carry it out: two of an all-reduce in pieces, one of anything else.
     pub fn exchanges(&self) -> usize {
-        match &*self.action {
-            Action::AllReduce(_) => 2,
-            Action::Slice(_)
-            | Action::ZeroFill(_)
-            | Action::AllGather(_)
-            | Action::AllToAll(_)
-            | Action::Exchange(_)
-            | Action::ReduceScatter(..)
-            | Action::OrderedReduce(..) => 1,
-        }
+        1 + usize::from(matches!(*self.action, Action::AllReduce(_)))
     }
 
     /// Whether the axes of the step are those of the terms, and all of them hold the same after it.

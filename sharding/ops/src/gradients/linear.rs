@@ -75,11 +75,11 @@ pub(super) fn formulas() -> Vec<Alike> {
         (&["slice_scatter"], |b| written(b, "slice_scatter", "slice", &["dim", "start", "end", "step"])),
         (&["split", "chunk", "tensor_split"], |b| {
             let dim = b.argument(|r| r.dim("dim"))?;
-            joined(b, "cat", dim)
+            reassembled(b, "cat", dim)
         }),
         (&["unbind"], |b| {
             let dim = b.argument(|r| r.dim("dim"))?;
-            joined(b, "stack", dim)
+            reassembled(b, "stack", dim)
         }),
     ];
     let ones =
@@ -190,7 +190,7 @@ fn with_arguments(b: &GradientBuilder<'_>, name: &str, keys: &[&str]) -> Call {
 }
 
 /// The gradients of all outputs, one after the other along a dim.
-fn joined(b: &mut GradientBuilder<'_>, by: &str, dim: usize) -> Result<Vec<Option<Variable>>, Error> {
+fn reassembled(b: &mut GradientBuilder<'_>, by: &str, dim: usize) -> Result<Vec<Option<Variable>>, Error> {
     let pieces: Vec<Variable> = (0..b.forward().outputs().len()).map(|o| b.dy(o)).collect();
     b.call(&Call::new(by).with("dim", numbers_of(dim)), &pieces).map(|dx| vec![Some(dx)])
 }

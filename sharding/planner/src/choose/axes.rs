@@ -50,13 +50,13 @@ const REDUCTION: u64 = 200;
 const UNTIL_ANY: u64 = 100_000_000;
 
 /// A node: which of its axis' placements each axis has, as one number.
-type Word = u64;
+type Letters = u64;
 
 struct Node {
     sharding: Sharding,
     cost: Key,
     steps: usize,
-    parent: Option<(Word, Step)>,
+    parent: Option<(Letters, Step)>,
     done: bool,
     /// Whether an all-reduce led here.
     all_reduced: bool,
@@ -66,8 +66,8 @@ struct Graph<'q, 'a> {
     q: &'q Question<'a>,
     /// By axis, what it may be.
     choices: SmallVec<[Vec<Placement>; 4]>,
-    nodes: WordMap<Word, Node>,
-    queue: BinaryHeap<Reverse<(Key, usize, Word)>>,
+    nodes: WordMap<Letters, Node>,
+    queue: BinaryHeap<Reverse<(Key, usize, Letters)>>,
     /// What must be beaten.
     known: Option<Key>,
     work: u64,
@@ -166,7 +166,7 @@ pub(super) fn best_plan(q: &Question<'_>, known: Option<&Plan>) -> Result<(Optio
 
 impl Graph<'_, '_> {
     /// The steps that lead to a node.
-    fn way(&self, mut word: Word) -> Vec<Step> {
+    fn way(&self, mut word: Letters) -> Vec<Step> {
         let mut steps = Vec::new();
         while let Some((before, step)) = self.nodes.get(&word).and_then(|node| node.parent.as_ref()) {
             steps.push(step.clone());
@@ -177,7 +177,7 @@ impl Graph<'_, '_> {
     }
 
     /// What each axis is in a node.
-    fn digits(&self, mut word: Word) -> SmallVec<[usize; 8]> {
+    fn digits(&self, mut word: Letters) -> SmallVec<[usize; 8]> {
         let mut digits = SmallVec::new();
         for of_axis in &self.choices {
             digits.push((word % of_axis.len() as u64) as usize);
@@ -188,7 +188,7 @@ impl Graph<'_, '_> {
 
     /// Every node that one step reaches: each set of axes whose group may be used, and each axis alone, since nobody
     /// may have to talk.
-    fn expand(&mut self, word: Word, at: &Sharding) -> Result<(), Error> {
+    fn expand(&mut self, word: Letters, at: &Sharding) -> Result<(), Error> {
         let now = self.digits(word);
         let mesh = self.q.from.mesh();
         for set in 1usize..1 << now.len() {
@@ -219,7 +219,7 @@ impl Graph<'_, '_> {
         Ok(())
     }
 
-    fn visit(&mut self, from: Word, at: &Sharding, next: &[usize]) -> Result<(), Error> {
+    fn visit(&mut self, from: Letters, at: &Sharding, next: &[usize]) -> Result<(), Error> {
         let mut word = 0;
         for (of_axis, &choice) in self.choices.iter().zip(next).rev() {
             word = word * of_axis.len() as u64 + choice as u64;
