@@ -28,6 +28,7 @@ mod reduced;
 mod standard;
 mod text;
 mod through;
+mod windows;
 
 use core::fmt;
 use std::sync::Arc;

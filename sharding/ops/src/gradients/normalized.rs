@@ -30,6 +30,15 @@ pub(super) fn formulas() -> Vec<Alike> {
         ),
         (&["layer_norm"], Formula::new(|b| last(b, true))),
         (&["rms_norm"], Formula::new(|b| last(b, false))),
+        (
+            &["group_norm"],
+            Formula::new(|b| {
+                let groups = b.argument(|r| r.size("groups"))?;
+                of_channels(b, groups, |d| d > 1)
+            }),
+        ),
+        (&["instance_norm"], Formula::new(|b| of_channels(b, 1, |d| d > 2))),
+        (&["batch_norm"], Formula::new(batch_norm)),
     ]
 }
 
@@ -51,43 +60,127 @@ fn softmax(b: &mut GradientBuilder<'_>, negative: bool) -> Result<Vec<Option<Var
     Ok(vec![Some(b.op("sub", &pair)?)])
 }
 
-/// A norm over the last dims, with a weight and a bias or without.
+/// What is normalised, and how: `x` and `dy` in a shape in which `dims` are what means are over.
+struct Normalised {
+    x: Variable,
+    dy: Variable,
+    dims: Vec<usize>,
+    eps: Option<f64>,
+    centred: bool,
+    /// The shape in which a weight and a bias stand beside `x`.
+    weights: Vec<usize>,
+}
+
+/// The gradients of the input, and of the weight and the bias where there are any.
+fn slopes(b: &mut GradientBuilder<'_>, n: &Normalised) -> Result<Vec<Option<Variable>>, Error> {
+    let inputs = b.forward().inputs().to_vec();
+    let mut about = n.x;
+    if n.centred {
+        let mean = folded(b, "mean", n.x, &n.dims)?;
+        about = b.op("sub", &[n.x, mean])?;
+    }
+    let square = b.op("square", &[about])?;
+    let mut variance = folded(b, "mean", square, &n.dims)?;
+    if let Some(eps) = n.eps {
+        variance = b.with_number("add_scalar", "value", eps, variance)?;
+    }
+    let rate = b.op("rsqrt", &[variance])?;
+    let normal = b.op("mul", &[about, rate])?;
+    let mut g = n.dy;
+    if inputs.len() > 1 {
+        let weight = b.reshaped(b.x(1), &n.weights)?;
+        g = b.op("mul", &[n.dy, weight])?;
+    }
+    let products = b.op("mul", &[g, normal])?;
+    let mean = folded(b, "mean", products, &n.dims)?;
+    let part = b.op("mul", &[normal, mean])?;
+    let mut rest = b.op("sub", &[g, part])?;
+    if n.centred {
+        let mean = folded(b, "mean", g, &n.dims)?;
+        rest = b.op("sub", &[rest, mean])?;
+    }
+    let dx = b.op("mul", &[rate, rest])?;
+    let mut out = vec![Some(b.reshaped(dx, &inputs[0])?)];
+    let mut of_weights = vec![];
+    if inputs.len() > 1 {
+        of_weights.push(b.op("mul", &[n.dy, normal])?);
+    }
+    if inputs.len() > 2 {
+        of_weights.push(n.dy);
+    }
+    for (value, shape) in of_weights.into_iter().zip(&inputs[1..]) {
+        let sum = b.fitted(value, &n.weights)?;
+        out.push(Some(b.reshaped(sum, shape)?));
+    }
+    Ok(out)
+}
+
+/// A norm over the last dims.
 fn last(b: &mut GradientBuilder<'_>, centred: bool) -> Result<Vec<Option<Variable>>, Error> {
     let shape = b.forward().inputs()[0].clone();
     let given = b.argument(|r| if r.has("dims")? { Ok(r.dims("dims")?.len()) } else { r.size("last") })?;
     // None is the smallest number of the dtype that 1 can be told from: no more than rounding, and left out.
     let eps = b.argument(|r| if r.has("eps")? { r.real("eps").map(Some) } else { Ok(None) })?;
-    let (others, dims): (Vec<usize>, Vec<usize>) = (0..shape.len()).partition(|&d| d + given < shape.len());
-    let mut about = b.x(0);
-    if centred {
-        let mean = folded(b, "mean", b.x(0), &dims)?;
-        about = b.op("sub", &[b.x(0), mean])?;
-    }
-    let square = b.op("square", &[about])?;
-    let variance = folded(b, "mean", square, &dims)?;
-    let more = match eps {
-        Some(eps) => b.with_number("add_scalar", "value", eps, variance)?,
-        None => variance,
+    let first = shape.len().saturating_sub(given);
+    let of = Normalised {
+        x: b.x(0),
+        dy: b.dy(0),
+        dims: (first..shape.len()).collect(),
+        eps,
+        centred,
+        weights: shape[first..].to_vec(),
     };
+    slopes(b, &of)
+}
+
+/// A norm of batch, channels and space: over these dims of `n g c ..`, where each of `g` groups has `c` channels.
+fn of_channels(
+    b: &mut GradientBuilder<'_>,
+    groups: usize,
+    dims: impl Fn(usize) -> bool,
+) -> Result<Vec<Option<Variable>>, Error> {
+    let shape = b.forward().inputs()[0].clone();
+    let channels = shape[1].checked_div(groups).unwrap_or(0);
+    let apart = [&[shape[0], groups, channels], &shape[2..]].concat();
+    let eps = b.real("eps")?;
+    let of = Normalised {
+        x: b.reshaped(b.x(0), &apart)?,
+        dy: b.reshaped(b.dy(0), &apart)?,
+        dims: (0..apart.len()).filter(|&d| dims(d)).collect(),
+        eps: Some(eps),
+        centred: true,
+        weights: [&[1, groups, channels][..], &vec![1; shape.len() - 2]].concat(),
+    };
+    slopes(b, &of)
+}
+
+/// Over the batch, or by means and variances that are given.
+fn batch_norm(b: &mut GradientBuilder<'_>) -> Result<Vec<Option<Variable>>, Error> {
+    if b.argument(|r| r.flag("training"))? {
+        return of_channels(b, 1, |d| d != 1 && d != 2);
+    }
+    let shape = b.forward().inputs()[0].clone();
+    let kept = [&[1, shape[1]][..], &vec![1; shape.len() - 2]].concat();
+    let eps = b.real("eps")?;
+    let mean = b.reshaped(b.x(3), &kept)?;
+    let variance = b.reshaped(b.x(4), &kept)?;
+    let weight = b.reshaped(b.x(1), &kept)?;
+    let more = b.with_number("add_scalar", "value", eps, variance)?;
     let rate = b.op("rsqrt", &[more])?;
+    let about = b.op("sub", &[b.x(0), mean])?;
     let normal = b.op("mul", &[about, rate])?;
-    let n = b.forward().inputs().len();
-    let g = if n > 1 { b.op("mul", &[b.dy(0), b.x(1)])? } else { b.dy(0) };
-    let products = b.op("mul", &[g, normal])?;
-    let mean = folded(b, "mean", products, &dims)?;
-    let part = b.op("mul", &[normal, mean])?;
-    let mut rest = b.op("sub", &[g, part])?;
-    if centred {
-        let mean = folded(b, "mean", g, &dims)?;
-        rest = b.op("sub", &[rest, mean])?;
-    }
-    let mut out = vec![Some(b.op("mul", &[rate, rest])?)];
-    if n > 1 {
-        let products = b.op("mul", &[b.dy(0), normal])?;
-        out.push(Some(b.summed(products, &others, false)?));
-    }
-    if n > 2 {
-        out.push(Some(b.summed(b.dy(0), &others, false)?));
+    let slope = b.op("mul", &[weight, rate])?;
+    let dx = b.op("mul", &[b.dy(0), slope])?;
+    let by_weight = b.op("mul", &[b.dy(0), normal])?;
+    // y = (x - m) r w + b with r = 1 / sqrt(v + eps), whose derivative is -r^3 / 2.
+    let less = b.op("neg", &[dx])?;
+    let by_rate = b.op("mul", &[dx, normal])?;
+    let by_variance = b.op("mul", &[by_rate, rate])?;
+    let by_variance = b.scaled(by_variance, -0.5)?;
+    let mut out = vec![Some(dx)];
+    for value in [by_weight, b.dy(0), less, by_variance] {
+        let sum = b.fitted(value, &kept)?;
+        out.push(Some(b.reshaped(sum, &[shape[1]])?));
     }
     Ok(out)
 }

@@ -2,7 +2,7 @@
 
 use super::Formula;
 use super::pointwise::Alike;
-use super::{attention, einsum, indexed, linear, losses, normalized, pointwise, product, reduced};
+use super::{attention, einsum, indexed, linear, losses, normalized, pointwise, product, reduced, windows};
 
 /// All of them, by the name of the op.
 pub(crate) fn formulas() -> impl Iterator<Item = (&'static str, Formula)> {
@@ -16,6 +16,7 @@ pub(crate) fn formulas() -> impl Iterator<Item = (&'static str, Formula)> {
         indexed::formulas(),
         losses::formulas(),
         attention::formulas(),
+        windows::formulas(),
     ]
     .into_iter()
     .flatten()

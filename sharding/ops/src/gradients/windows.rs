@@ -1,0 +1,244 @@
+//! Gradients of windows over space: convolutions and pooling.
+//!
+//! ```text
+//! y = conv(x, w)             dx = conv_transpose(dy, w)         dw[o,i,k] = sum over b, t of dy[b,o,t] x[b,i, t stride + k dilation]
+//! y = conv_transpose(x, w)   dx = conv(dy, w)                   dw the same with x and dy exchanged
+//! ```
+//!
+//! The sum of a weight is itself a convolution, over the batch, whose stride and dilation are exchanged; groups stand beside
+//! the batch. Pooling by means is a convolution of each channel with a constant, pooling by maxima leads back to where these were.
+
+use super::Formula;
+use super::builder::{GradientBuilder, Variable, numbers};
+use super::pointwise::Alike;
+use crate::Error;
+use crate::rules::{Call, Value};
+
+type Many = fn(&mut GradientBuilder<'_>) -> Result<Vec<Option<Variable>>, Error>;
+
+pub(super) fn formulas() -> Vec<Alike> {
+    let list: &[(&[&str], Many)] = &[
+        (&["conv1d", "conv2d", "conv3d", "convolution"], conv),
+        (&["conv_transpose1d", "conv_transpose2d", "conv_transpose3d"], conv_transpose),
+        (&["avg_pool1d", "avg_pool2d", "avg_pool3d"], avg_pool),
+        (&["max_pool1d", "max_pool2d", "max_pool3d"], max_pool),
+        (&["pixel_shuffle"], |b| {
+            let factor = b.argument(|r| r.size("factor"))?;
+            let call = Call::new("pixel_unshuffle").with("factor", Value::Number(factor as i64));
+            b.call(&call, &[b.dy(0)]).map(|dx| vec![Some(dx)])
+        }),
+        (&["pixel_unshuffle"], |b| {
+            let factor = b.argument(|r| r.size("factor"))?;
+            let call = Call::new("pixel_shuffle").with("factor", Value::Number(factor as i64));
+            b.call(&call, &[b.dy(0)]).map(|dx| vec![Some(dx)])
+        }),
+    ];
+    list.iter().map(|&(names, f)| -> Alike { (names, Formula::new(f)) }).collect()
+}
+
+/// How a window moves, a number for each dim of space.
+struct Window {
+    stride: Vec<usize>,
+    padding: Vec<usize>,
+    dilation: Vec<usize>,
+    groups: usize,
+}
+
+impl Window {
+    fn of(b: &GradientBuilder<'_>, dilated: bool) -> Result<Window, Error> {
+        let n = b.forward().inputs()[0].len() - 2;
+        b.argument(|r| {
+            Ok(Window {
+                stride: r.spatial("stride", n)?,
+                padding: r.spatial("padding", n)?,
+                dilation: if dilated { r.spatial("dilation", n)? } else { vec![1; n] },
+                groups: r.size("groups")?,
+            })
+        })
+    }
+
+    fn conv(&self) -> Call {
+        Call::new("convolution")
+            .with("stride", numbers(&self.stride))
+            .with("padding", numbers(&self.padding))
+            .with("dilation", numbers(&self.dilation))
+            .with("groups", Value::Number(self.groups as i64))
+    }
+}
+
+fn conv(b: &mut GradientBuilder<'_>) -> Result<Vec<Option<Variable>>, Error> {
+    let window = Window::of(b, true)?;
+    let inputs = b.forward().inputs().to_vec();
+    let spread = dilated(b, b.x(1), &window.dilation)?;
+    let dx = spread_over(b, b.dy(0), spread, &window, &inputs[0][2..])?;
+    let dw = weight(b, [b.x(0), b.dy(0)], &window, &inputs[1])?;
+    let mut out = vec![Some(dx), Some(dw)];
+    if inputs.len() == 3 {
+        out.push(Some(bias(b)?));
+    }
+    Ok(out)
+}
+
+fn conv_transpose(b: &mut GradientBuilder<'_>) -> Result<Vec<Option<Variable>>, Error> {
+    let window = Window::of(b, false)?;
+    let inputs = b.forward().inputs().to_vec();
+    let dx = b.call(&window.conv(), &[b.dy(0), b.x(1)])?;
+    let dw = weight(b, [b.dy(0), b.x(0)], &window, &inputs[1])?;
+    let mut out = vec![Some(dx), Some(dw)];
+    if inputs.len() == 3 {
+        out.push(Some(bias(b)?));
+    }
+    Ok(out)
+}
+
+/// The sum over batch and space.
+fn bias(b: &mut GradientBuilder<'_>) -> Result<Variable, Error> {
+    let dims: Vec<usize> = (0..b.shape(b.dy(0)).len()).filter(|&d| d != 1).collect();
+    b.summed(b.dy(0), &dims, false)
+}
+
+/// A weight with zeros between its elements.
+fn dilated(b: &mut GradientBuilder<'_>, weight: Variable, dilation: &[usize]) -> Result<Variable, Error> {
+    let mut weight = weight;
+    for (d, &dilation) in dilation.iter().enumerate() {
+        let (dim, shape) = (d + 2, b.shape(weight).to_vec());
+        if dilation == 1 || shape[dim] < 2 {
+            continue;
+        }
+        // A dim more, of an element and the zeros after it; those after the last are left out.
+        let apart = [&shape[..=dim], &[1], &shape[dim + 1..]].concat();
+        let with_zeros = [&shape[..dim], &[shape[dim] * dilation], &shape[dim + 1..]].concat();
+        let one = b.reshaped(weight, &apart)?;
+        let padded = padded(b, one, dim + 1, [0, dilation as i64 - 1])?;
+        let flat = b.reshaped(padded, &with_zeros)?;
+        weight = b.call(&narrow(dim, 0, (shape[dim] - 1) * dilation + 1), &[flat])?;
+    }
+    Ok(weight)
+}
+
+fn narrow(dim: usize, start: usize, length: usize) -> Call {
+    Call::new("narrow")
+        .with("dim", Value::Number(dim as i64))
+        .with("start", Value::Number(start as i64))
+        .with("length", Value::Number(length as i64))
+}
+
+/// Zeros before and after along a dim; less than none leaves out.
+fn padded(b: &mut GradientBuilder<'_>, value: Variable, dim: usize, by: [i64; 2]) -> Result<Variable, Error> {
+    if by == [0, 0] {
+        return Ok(value);
+    }
+    let after = b.shape(value).len() - 1 - dim;
+    let pads = [vec![0; 2 * after], by.to_vec()].concat();
+    b.call(&Call::new("pad").with("pads", Value::Numbers(pads)), &[value])
+}
+
+/// Each element of `dy` times the window's weight, added where the window was: with all of the padding, and then without.
+fn spread_over(
+    b: &mut GradientBuilder<'_>,
+    dy: Variable,
+    weight: Variable,
+    window: &Window,
+    space: &[usize],
+) -> Result<Variable, Error> {
+    let name = ["conv_transpose1d", "conv_transpose2d", "conv_transpose3d"].get(space.len() - 1).ok_or_else(
+        || super::refused(&format!("{} over {} dims of space", b.forward().name(), space.len())),
+    )?;
+    let call = Call::new(name)
+        .with("stride", numbers(&window.stride))
+        .with("groups", Value::Number(window.groups as i64));
+    let mut all = b.call(&call, &[dy, weight])?;
+    for (d, (&size, &padding)) in space.iter().zip(&window.padding).enumerate() {
+        let has = b.shape(all)[d + 2];
+        let (before, after) = (-(padding as i64), (size + padding) as i64 - has as i64);
+        all = padded(b, all, d + 2, [before, after])?;
+    }
+    Ok(all)
+}
+
+/// `sum over b, t of small[b,o,t] large[b,i, t stride + k dilation - padding]`, as `o i k`.
+fn weight(
+    b: &mut GradientBuilder<'_>,
+    [large, small]: [Variable; 2],
+    window: &Window,
+    shape: &[usize],
+) -> Result<Variable, Error> {
+    let (n, groups) = (shape.len() - 2, window.groups);
+    let (large_shape, small_shape) = (b.shape(large).to_vec(), b.shape(small).to_vec());
+    let (batch, each) = (large_shape[0], large_shape[1].checked_div(groups).unwrap_or(0));
+    // b (g i) .. as i (g b) ..: the channels of a group are images, and its images channels.
+    let apart = [&[batch, groups, each], &large_shape[2..]].concat();
+    let together = [&[each, groups * batch], &large_shape[2..]].concat();
+    let order: Vec<usize> = [2, 1, 0].into_iter().chain(3..n + 3).collect();
+    let permute = |order: &[usize]| Call::new("permute").with("dims", numbers(order));
+    let images = b.reshaped(large, &apart)?;
+    let images = b.call(&permute(&order), &[images])?;
+    let images = b.reshaped(images, &together)?;
+    // b (g o) .. as (g o) b ..
+    let swap: Vec<usize> = [1, 0].into_iter().chain(2..n + 2).collect();
+    let weights = b.call(&permute(&swap), &[small])?;
+    debug_assert_eq!(small_shape[0], batch);
+    let exchanged = Window {
+        stride: window.dilation.clone(),
+        dilation: window.stride.clone(),
+        padding: window.padding.clone(),
+        groups,
+    };
+    let mut sums = b.call(&exchanged.conv(), &[images, weights])?;
+    // i (g o) k, of which there may be more than windows have.
+    for (d, &size) in shape[2..].iter().enumerate() {
+        if b.shape(sums)[d + 2] > size {
+            sums = b.call(&narrow(d + 2, 0, size), &[sums])?;
+        }
+    }
+    b.call(&permute(&swap), &[sums])
+}
+
+fn pooled(b: &GradientBuilder<'_>) -> Result<(Vec<usize>, Window), Error> {
+    let n = b.forward().inputs()[0].len() - 2;
+    b.argument(|r| {
+        let window = Window {
+            stride: r.spatial("stride", n)?,
+            padding: r.spatial("padding", n)?,
+            dilation: vec![1; n],
+            groups: 1,
+        };
+        Ok((r.spatial("kernel", n)?, window))
+    })
+}
+
+/// Every channel of every image for itself, with a constant for a weight.
+fn avg_pool(b: &mut GradientBuilder<'_>) -> Result<Vec<Option<Variable>>, Error> {
+    let (kernel, window) = pooled(b)?;
+    let (shape, out) = (b.forward().inputs()[0].clone(), b.forward().outputs()[0].clone());
+    let images = shape[0] * shape[1];
+    let dy = b.reshaped(b.dy(0), &[&[images, 1], &out[2..]].concat())?;
+    let ones = Call::new("ones").with("shape", numbers(&[&[1, 1], &kernel[..]].concat()));
+    let ones = b.call(&ones, &[])?;
+    let share = b.scaled(ones, 1.0 / kernel.iter().product::<usize>() as f64)?;
+    let dx = spread_over(b, dy, share, &window, &shape[2..])?;
+    Ok(vec![Some(b.reshaped(dx, &shape)?)])
+}
+
+/// To where each maximum was, which is looked for again.
+fn max_pool(b: &mut GradientBuilder<'_>) -> Result<Vec<Option<Variable>>, Error> {
+    let (shape, out) = (b.forward().inputs()[0].clone(), b.forward().outputs()[0].clone());
+    let mut call = Call::new(match shape.len() {
+        3 => "max_pool1d_with_indices",
+        4 => "max_pool2d_with_indices",
+        _ => "max_pool3d_with_indices",
+    });
+    for key in ["kernel", "stride", "padding"] {
+        if let Some(value) = b.given(key) {
+            call = call.with(key, value);
+        }
+    }
+    let made = b.calls(&call, &[b.x(0)])?;
+    let flat = |shape: &[usize]| [shape[0], shape[1], shape[2..].iter().product()];
+    let index = b.reshaped(made[1], &flat(&out))?;
+    let dy = b.reshaped(b.dy(0), &flat(&out))?;
+    let x = b.reshaped(b.x(0), &flat(&shape))?;
+    let zeros = b.op("zeros_like", &[x])?;
+    let dx = b.op("scatter_add(dim=2)", &[zeros, index, dy])?;
+    Ok(vec![Some(b.reshaped(dx, &shape)?)])
+}
