@@ -115,6 +115,12 @@ const CASES: &[Case] = &[
     case("group_norm(groups=2)", "2,4,3", "r"), case("group_norm(groups=2,eps=0.1)", "2,4,3 4 4", "r"),
     case("instance_norm", "2,3,4", "r"), case("batch_norm", "4,3", "r"), case("batch_norm(eps=0.1)", "4,3,2 3 3", "r"),
     case("batch_norm(training=false)", "4,3,2 3 3 3 3", "r r r r p"),
+    case("frac", "3,4", "r"), case("prelu", "2,3,4 3", "r"), case("addcmul(value=0.5)", "3,4 4 3,1", "r"),
+    case("addcdiv(value=0.5)", "3,4 4 3,1", "p"), case("movedim(source=[0],destination=[2])", "2,3,4", "r"),
+    case("repeat_interleave(times=3,dim=1)", "2,3", "r"), case("norm(dims=[1])", "3,4", "r"), case("norm(p=3,dims=[1])", "3,4", "r"),
+    case("norm(p=1,dims=[1])", "3,4", "r"), case("linalg_vector_norm(p=inf,dims=[1])", "3,4", "r"),
+    case("normalize(dim=1)", "3,4", "r"), case("normalize(dim=0,eps=100)", "3,4", "r"), case("rotary", "2,3,4 3,4 3,4", "r"),
+    case("glu(dim=1)", "3,4", "r"),
     // Windows.
     case("conv1d", "2,3,5 4,3,2", "r"), case("conv1d(stride=2,padding=1)", "2,3,6 4,3,2 4", "r"),
     case("conv1d(stride=2,padding=2,dilation=3)", "1,2,9 3,2,3", "r"), case("conv1d(groups=2,stride=3)", "2,4,7 6,2,2", "r"),

@@ -45,6 +45,19 @@ pub(super) fn formulas() -> Vec<Alike> {
         }),
         (&["diagonal"], |b| b.op("diag_embed", &[b.dy(0)])),
         (&["diag_embed"], |b| b.op("diagonal", &[b.dy(0)])),
+        (&["movedim"], |b| {
+            let keys = ["source", "destination"].map(|key| b.given(key));
+            let [Some(source), Some(destination)] = keys else { return Err(super::refused("movedim")) };
+            b.call(&Call::new("movedim").with("source", destination).with("destination", source), &[b.dy(0)])
+        }),
+        (&["repeat_interleave"], |b| {
+            // The repetitions of an element are a dim after its own.
+            let (dim, shape) = (b.argument(|r| r.dim("dim"))?, b.forward().inputs()[0].clone());
+            let times = b.argument(|r| r.size("times"))?;
+            let apart = [&shape[..=dim], &[times], &shape[dim + 1..]].concat();
+            let each = b.reshaped(b.dy(0), &apart)?;
+            b.summed(each, &[dim + 1], false)
+        }),
         (&["repeat", "tile"], repeated),
         (&["pad"], unpadded),
     ];

@@ -28,6 +28,7 @@ pub(super) fn formulas() -> Vec<Alike> {
                 Ok(vec![Some(b.op("sub", &[b.dy(0), product])?)])
             }),
         ),
+        (&["normalize"], Formula::new(unit)),
         (&["layer_norm"], Formula::new(|b| last(b, true))),
         (&["rms_norm"], Formula::new(|b| last(b, false))),
         (
@@ -40,6 +41,27 @@ pub(super) fn formulas() -> Vec<Alike> {
         (&["instance_norm"], Formula::new(|b| of_channels(b, 1, |d| d > 2))),
         (&["batch_norm"], Formula::new(batch_norm)),
     ]
+}
+
+/// `y = x / |x|`: `dx = (dy - y sum(y dy)) / |x|`, of the 2-norm.
+fn unit(b: &mut GradientBuilder<'_>) -> Result<Vec<Option<Variable>>, Error> {
+    #[allow(clippy::float_cmp, reason = "one exponent and no other")]
+    if b.real("p")? != 2.0 {
+        return Err(super::refused("normalize of another norm than p=2"));
+    }
+    // Where the norm is less than eps, that stands for it, and does not change.
+    let square = b.op("square", &[b.x(0)])?;
+    let sum = along(b, "sum", square)?;
+    let norm = b.op("sqrt", &[sum])?;
+    let eps = b.real("eps")?;
+    let bounded = b.with_number("clamp_min", "min", eps, norm)?;
+    let counts = b.op("eq", &[norm, bounded])?;
+    let product = b.op("mul", &[b.dy(0), b.y(0)])?;
+    let sum = along(b, "sum", product)?;
+    let sum = b.op("mul", &[sum, counts])?;
+    let part = b.op("mul", &[b.y(0), sum])?;
+    let rest = b.op("sub", &[b.dy(0), part])?;
+    Ok(vec![Some(b.op("div", &[rest, bounded])?)])
 }
 
 /// A reduction along the dim of the call, which stays.

@@ -15,7 +15,7 @@ fn all(list: &[(&'static [&'static str], &str)]) -> Vec<Alike> {
 pub(super) fn formulas() -> Vec<Alike> {
     let mut list = all(&[
         // Linear.
-        (&["clone", "contiguous", "copy", "positive", "cast", "add_scalar", "sub_scalar"], "dy -> dx: dx = clone(dy)"),
+        (&["clone", "contiguous", "copy", "positive", "cast", "frac", "add_scalar", "sub_scalar"], "dy -> dx: dx = clone(dy)"),
         (&["neg", "rsub_scalar"], "dy -> dx: dx = neg(dy)"),
         (&["deg2rad"], "dy -> dx: dx = deg2rad(dy)"),
         (&["rad2deg"], "dy -> dx: dx = rad2deg(dy)"),
@@ -109,6 +109,46 @@ fn by_arguments() -> Vec<Alike> {
             }),
         ),
         (
+            &["prelu"],
+            Formula::new(|b| {
+                // A slope for each channel, dim 1.
+                let (shape, slopes) = (b.forward().inputs()[0].clone(), b.forward().inputs()[1].clone());
+                let beside = [&[1][..], &slopes, &vec![1; shape.len().saturating_sub(2)]].concat();
+                let positive = b.op("relu", &[b.x(0)])?;
+                let step = b.op("sign", &[positive])?;
+                let other = b.with_number("rsub_scalar", "value", 1.0, step)?;
+                let low = b.reshaped(b.x(1), &beside)?;
+                let low = b.op("mul", &[other, low])?;
+                let slope = b.op("add", &[step, low])?;
+                let dx = b.op("mul", &[b.dy(0), slope])?;
+                let below = b.op("sub", &[b.x(0), positive])?;
+                let products = b.op("mul", &[b.dy(0), below])?;
+                let sum = b.fitted(products, &beside)?;
+                Ok(vec![Some(dx), Some(b.reshaped(sum, &slopes)?)])
+            }),
+        ),
+        (
+            &["addcmul"],
+            Formula::new(|b| {
+                let value = b.real("value")?;
+                let dy = b.scaled(b.dy(0), value)?;
+                let (by_1, by_2) = (b.op("mul", &[dy, b.x(2)])?, b.op("mul", &[dy, b.x(1)])?);
+                fitted(b, &[b.dy(0), by_1, by_2])
+            }),
+        ),
+        (
+            &["addcdiv"],
+            Formula::new(|b| {
+                let value = b.real("value")?;
+                let dy = b.scaled(b.dy(0), value)?;
+                let by_1 = b.op("div", &[dy, b.x(2)])?;
+                let quotient = b.op("div", &[b.x(1), b.x(2)])?;
+                let product = b.op("mul", &[by_1, quotient])?;
+                let by_2 = b.op("neg", &[product])?;
+                fitted(b, &[b.dy(0), by_1, by_2])
+            }),
+        ),
+        (
             &["leaky_relu"],
             formula(|b| {
                 let low = b.real("negative_slope")?;
@@ -157,6 +197,15 @@ fn by_arguments() -> Vec<Alike> {
         ),
         (&["gelu"], formula(gelu)),
     ]
+}
+
+/// Gradients of inputs that were broadcast.
+fn fitted(
+    b: &mut super::GradientBuilder<'_>,
+    gradients: &[super::Variable],
+) -> Result<Vec<Option<super::Variable>>, crate::Error> {
+    let shapes = b.forward().inputs().to_vec();
+    gradients.iter().zip(&shapes).map(|(&gradient, shape)| b.fitted(gradient, shape).map(Some)).collect()
 }
 
 /// `dy` times a slope right of 0, and times `left` left of it.

@@ -4,13 +4,18 @@ use super::Formula;
 use super::builder::{GradientBuilder, Variable};
 use super::pointwise::Alike;
 use crate::Error;
-use crate::rules::{Call, RuleBuilder};
+use crate::rules::{Call, RuleBuilder, Value};
 
 type Many = fn(&mut GradientBuilder<'_>) -> Result<Vec<Option<Variable>>, Error>;
 
 pub(super) fn formulas() -> Vec<Alike> {
-    let list: &[(&[&str], Many)] =
-        &[(&["matmul"], matmul), (&["linear"], linear), (&["addmm", "baddbmm", "addmv"], added)];
+    let list: &[(&[&str], Many)] = &[
+        (&["matmul"], matmul),
+        (&["linear"], linear),
+        (&["addmm", "baddbmm", "addmv"], added),
+        (&["rotary"], rotary),
+        (&["glu"], glu),
+    ];
     list.iter().map(|&(names, f)| -> Alike { (names, Formula::new(f)) }).collect()
 }
 
@@ -98,6 +103,51 @@ fn linear(b: &mut GradientBuilder<'_>) -> Result<Vec<Option<Variable>>, Error> {
         out.push(Some(b.fitted(b.dy(0), bias)?));
     }
     Ok(out)
+}
+
+/// Two halves of a dim.
+fn halves(b: &mut GradientBuilder<'_>, value: Variable, dim: usize) -> Result<[Variable; 2], Error> {
+    let half = (b.shape(value)[dim] / 2) as i64;
+    let mut one = |start: i64| {
+        let call = Call::new("narrow").with("dim", Value::Number(dim as i64));
+        b.call(&call.with("start", Value::Number(start)).with("length", Value::Number(half)), &[value])
+    };
+    Ok([one(0)?, one(half)?])
+}
+
+fn joined_by(b: &mut GradientBuilder<'_>, dim: usize, halves: &[Variable; 2]) -> Result<Variable, Error> {
+    b.call(&Call::new("cat").with("dim", Value::Number(dim as i64)), halves)
+}
+
+/// `y = x cos + turn(x) sin`, where `turn(a, b) = (-b, a)` for the halves of the last dim, whose transpose is its negative.
+fn rotary(b: &mut GradientBuilder<'_>) -> Result<Vec<Option<Variable>>, Error> {
+    let shapes = b.forward().inputs().to_vec();
+    let dim = shapes[0].len() - 1;
+    let turn = |b: &mut GradientBuilder<'_>, value: Variable| {
+        let [first, second] = halves(b, value, dim)?;
+        let second = b.op("neg", &[second])?;
+        joined_by(b, dim, &[second, first])
+    };
+    let by_cos = b.op("mul", &[b.dy(0), b.x(1)])?;
+    let by_sin = b.op("mul", &[b.dy(0), b.x(2)])?;
+    let back = turn(b, by_sin)?;
+    let dx = b.op("sub", &[by_cos, back])?;
+    let turned = turn(b, b.x(0))?;
+    let (cos, sin) = (b.op("mul", &[b.dy(0), b.x(0)])?, b.op("mul", &[b.dy(0), turned])?);
+    Ok(vec![Some(dx), Some(b.fitted(cos, &shapes[1])?), Some(b.fitted(sin, &shapes[2])?)])
+}
+
+/// `y = a sigmoid(b)` for the halves of a dim.
+fn glu(b: &mut GradientBuilder<'_>) -> Result<Vec<Option<Variable>>, Error> {
+    let dim = b.argument(|r| r.dim("dim"))?;
+    let [first, second] = halves(b, b.x(0), dim)?;
+    let gate = b.op("sigmoid", &[second])?;
+    let of_first = b.op("mul", &[b.dy(0), gate])?;
+    // sigmoid' = s (1 - s)
+    let rest = b.with_number("rsub_scalar", "value", 1.0, gate)?;
+    let slope = b.op("mul", &[of_first, rest])?;
+    let of_second = b.op("mul", &[first, slope])?;
+    joined_by(b, dim, &[of_first, of_second]).map(|dx| vec![Some(dx)])
 }
 
 /// `beta c + alpha a b`, where `c` broadcasts.

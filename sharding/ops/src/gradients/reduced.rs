@@ -41,6 +41,7 @@ pub(super) fn formulas() -> Vec<Alike> {
             let freedom = freedom(b)?;
             b.scaled(product, 1.0 / freedom)
         }),
+        (&["norm", "linalg_vector_norm"], norm),
         (&["sort", "topk"], |b| {
             let dim = b.argument(|r| r.dim("dim"))?;
             to_positions(b, b.y(1), b.dy(0), dim)
@@ -98,6 +99,42 @@ fn to_positions(
 ) -> Result<Variable, Error> {
     let zeros = b.op("zeros_like", &[b.x(0)])?;
     b.call(&Call::new("scatter_add").with("dim", Value::Number(dim as i64)), &[zeros, index, values])
+}
+
+/// `sign(x) |x|^(p-1) / y^(p-1)`, of p = 2 `x / y`; of infinity what is the greatest shares it.
+fn norm(b: &mut GradientBuilder<'_>) -> Result<Variable, Error> {
+    let p = b.argument(|r| r.word("p"))?;
+    let slope = match p.as_str() {
+        "1" => b.op("sign", &[b.x(0)])?,
+        "inf" => {
+            let (magnitudes, signs) = (b.op("abs", &[b.x(0)])?, b.op("sign", &[b.x(0)])?);
+            let kept = kept(b)?;
+            let best = b.reshaped(b.y(0), &kept)?;
+            let is_best = b.op("eq", &[magnitudes, best])?;
+            let dims = b.argument(|r| r.dims("dims"))?;
+            let ties = b.summed(is_best, &dims, true)?;
+            let share = b.op("div", &[is_best, ties])?;
+            b.op("mul", &[share, signs])?
+        }
+        number => {
+            let exponent: f64 = number
+                .parse()
+                .ok()
+                .filter(|p| *p >= 1.0)
+                .ok_or_else(|| super::refused(&format!("norm(p={number})")))?;
+            let y = spread(b, b.y(0))?;
+            let ratio = b.op("div", &[b.x(0), y])?;
+            if number == "2" {
+                ratio
+            } else {
+                let (magnitude, sign) = (b.op("abs", &[ratio])?, b.op("sign", &[ratio])?);
+                let power = b.with_number("pow_scalar", "exponent", exponent - 1.0, magnitude)?;
+                b.op("mul", &[sign, power])?
+            }
+        }
+    };
+    let dy = spread(b, b.dy(0))?;
+    b.op("mul", &[dy, slope])
 }
 
 /// By what a sum of squares is divided.
