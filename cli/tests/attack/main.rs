@@ -28,9 +28,9 @@ use reshard_test_support::Random;
 use child::{Batch, Verdict, once};
 use requests::{Request, request};
 
-/// How long one request may take, of a test build on a busy machine: the slowest that is known, a search over 847 ranks, takes
-/// 21 seconds there.
-const PATIENCE: Duration = Duration::from_mins(1);
+/// How long one request may take, of a test build on a busy machine: planning keeps to a budget, and the slowest propagation that
+/// is known takes two seconds there.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What is found before the attack ends.
 const ENOUGH: usize = 12;

@@ -45,7 +45,6 @@ impl Planner {
     /// assert!(bound > 6.6 && bound <= planner.plan(&from, &to, DType::F32)?.cost_us());
     /// # Ok::<(), reshard_planner::Error>(())
     /// ```
-    /// use reshard_kernels::DType;
     ///
     /// Fails if the shapes differ or a shard would have to become a term of an average, as [`Planner::plan`] does. Limits
     /// on memory and groups are not looked at.
