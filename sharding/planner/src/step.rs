@@ -103,8 +103,9 @@ impl Step {
     /// with all terms to everyone where the buffer is too small for pieces.
     ///
     /// ```
+    /// use reshard_kernels::DType;
     /// use reshard_planner::{Planner, StepOp};
-    /// use reshard_sharding::{DType, Sharding};
+    /// use reshard_sharding::Sharding;
     /// let mesh = "x=4".parse()?;
     /// let (from, to) = (Sharding::parse(&mesh, &[], "P")?, Sharding::parse(&mesh, &[], "R")?);
     /// let plan = Planner::new().plan(&from, &to, DType::F32)?;
