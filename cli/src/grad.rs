@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 
 use clap::Args;
 use reshard_ops::rules::{Call, Part, Strategy, Table};
-use reshard_sharding::ReduceOp;
 use serde::{Deserialize, Serialize};
 
 use super::arguments::Format;
@@ -96,22 +95,20 @@ fn answer(table: &Table, request: &Request) -> Result<Answer, CliError> {
     Ok(Answer { op: call.to_string(), rows, gradient, shapes: inputs, assumed })
 }
 
-/// Every strategy with its transpose, and at the end all replicas, which have two.
+/// Every strategy with what its backward may be; all replicas, which every op has, at the end.
 fn rows(forward: &[Strategy], inputs: usize, outputs: usize) -> Vec<RowAnswer> {
-    let alike = |of_inputs: Part, of_outputs: Part| Strategy {
-        inputs: vec![of_inputs; inputs],
-        outputs: vec![of_outputs; outputs],
-    };
-    let replicas = alike(Part::Replicate, Part::Replicate);
-    let terms = Part::Partial(ReduceOp::Sum);
-    let backward = |of: Part| Strategy { inputs: vec![of.clone(); outputs], outputs: vec![of; inputs] };
-    let same = [terms, Part::Replicate]
-        .map(|part| RowAnswer { forward: replicas.to_string(), backward: Some(backward(part).to_string()) });
-    let one = |strategy: &Strategy| RowAnswer {
-        forward: strategy.to_string(),
-        backward: strategy.transposed().map(|backward| backward.to_string()),
-    };
-    forward.iter().filter(|&strategy| *strategy != replicas).map(one).chain(same).collect()
+    let replicas =
+        Strategy { inputs: vec![Part::Replicate; inputs], outputs: vec![Part::Replicate; outputs] };
+    let mut rows = Vec::new();
+    for strategy in forward.iter().filter(|&strategy| *strategy != replicas).chain([&replicas]) {
+        let row = |backward| RowAnswer { forward: strategy.to_string(), backward };
+        let backward = strategy.transposes();
+        if backward.is_empty() {
+            rows.push(row(None));
+        }
+        rows.extend(backward.iter().map(|backward| row(Some(backward.to_string()))));
+    }
+    rows
 }
 
 impl Answer {
@@ -126,13 +123,7 @@ impl Answer {
         if self.rows.is_empty() {
             text.push_str("a view: its backward is the view back\n");
         }
-        let shapes: Vec<String> =
-            self.shapes.iter().map(|shape| format!("{shape:?}").replace(' ', "")).collect();
-        let on = match (&shapes[..], self.assumed) {
-            (_, false) => String::new(),
-            ([], true) => "      (on nothing; --shapes for others)".to_owned(),
-            (shapes, true) => format!("      (on {}; --shapes for others)", shapes.join(" and ")),
-        };
+        let on = if self.assumed { rule::on(&self.shapes) } else { String::new() };
         match self.gradient.as_deref() {
             None => {
                 let _ = writeln!(text, "no formula: say one with Table::add_gradient{on}");

@@ -232,10 +232,7 @@ impl Answer {
             "a view: it regroups the digits of all axes at once, and has no strategies of one (see reshard view)",
         ));
         if let (Some(shapes), true) = (&self.shapes, self.assumed) {
-            let shapes: Vec<String> =
-                shapes.iter().map(|shape| format!("{shape:?}").replace(' ', "")).collect();
-            let on = if shapes.is_empty() { "nothing".to_owned() } else { shapes.join(" and ") };
-            let _ = write!(text, "      (on {on}; --shapes for others)");
+            text.push_str(&on(shapes));
         }
         text.push('\n');
         for strategy in &self.strategies {
@@ -243,6 +240,13 @@ impl Answer {
         }
         text
     }
+}
+
+/// On which shapes something is said that nobody gave.
+pub(super) fn on(shapes: &[Vec<usize>]) -> String {
+    let shapes: Vec<String> = shapes.iter().map(|shape| format!("{shape:?}").replace(' ', "")).collect();
+    let on = if shapes.is_empty() { "nothing".to_owned() } else { shapes.join(" and ") };
+    format!("      (on {on}; --shapes for others)")
 }
 
 impl StrategyAnswer {

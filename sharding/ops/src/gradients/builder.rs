@@ -4,13 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Gradient, Saved};
 use crate::Error;
-use crate::rules::{Call, Composite, Op, Request, Statement, Table, Value};
-
-/// How deep composites of composites may go.
-pub(super) const DEEPEST: usize = 32;
-
-/// How many calls one formula may make.
-const MOST_CALLS: usize = 1 << 12;
+use crate::rules::{Call, Composite, DEEPEST, MOST_CALLS, Op, Request, Statement, Table, Value};
 
 /// A value of a formula.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -184,16 +178,55 @@ impl<'a> GradientBuilder<'a> {
         self.call(&Call::new("reshape").with("shape", numbers(shape)), &[value])
     }
 
+    /// An op along a dim: `cat(dim=1)`.
+    pub fn along(&mut self, name: &str, dim: usize, operands: &[Variable]) -> Result<Variable, Error> {
+        self.call(&along(name, dim), operands)
+    }
+
+    /// So many indices of a dim, from one on.
+    pub fn narrowed(
+        &mut self,
+        value: Variable,
+        dim: usize,
+        start: usize,
+        length: usize,
+    ) -> Result<Variable, Error> {
+        let call = along("narrow", dim).with("start", whole(start)).with("length", whole(length));
+        self.call(&call, &[value])
+    }
+
+    /// The dims in another order.
+    pub fn permuted(&mut self, value: Variable, dims: &[usize]) -> Result<Variable, Error> {
+        self.call(&Call::new("permute").with("dims", numbers(dims)), &[value])
+    }
+
     /// The sum over these dims, which stay with size 1 where they are to be kept.
     pub fn summed(&mut self, value: Variable, dims: &[usize], keepdim: bool) -> Result<Variable, Error> {
         if dims.is_empty() {
             return Ok(value);
         }
-        let mut call = Call::new("sum").with("dims", numbers(dims));
         if keepdim {
-            call = call.with("keepdim", Value::Flag(true));
+            return self.folded("sum", value, dims);
         }
+        self.call(&Call::new("sum").with("dims", numbers(dims)), &[value])
+    }
+
+    /// A reduction over these dims, which stay with size 1.
+    pub fn folded(&mut self, name: &str, value: Variable, dims: &[usize]) -> Result<Variable, Error> {
+        let call = Call::new(name).with("dims", numbers(dims)).with("keepdim", Value::Flag(true));
         self.call(&call, &[value])
+    }
+
+    /// Zeros like the first input, and values that an op writes there by an index along a dim.
+    pub fn written(
+        &mut self,
+        name: &str,
+        dim: usize,
+        index: Variable,
+        values: Variable,
+    ) -> Result<Variable, Error> {
+        let zeros = self.op("zeros_like", &[self.x(0)])?;
+        self.along(name, dim, &[zeros, index, values])
     }
 
     /// `value` repeated to this shape, to which it broadcasts.
@@ -392,6 +425,16 @@ fn letters(i: usize) -> String {
 pub(super) fn number(x: f64) -> Value {
     #[allow(clippy::float_cmp, reason = "whole numbers are exact")]
     if x.fract() == 0.0 && x.abs() < 9e15 { Value::Number(x as i64) } else { Value::Word(x.to_string()) }
+}
+
+/// A size or a dim as an argument.
+pub(super) fn whole(n: usize) -> Value {
+    Value::Number(n as i64)
+}
+
+/// A call of an op along a dim.
+pub(super) fn along(name: &str, dim: usize) -> Call {
+    Call::new(name).with("dim", whole(dim))
 }
 
 /// Sizes or dims as an argument.

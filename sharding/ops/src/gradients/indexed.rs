@@ -4,7 +4,6 @@ use super::Formula;
 use super::builder::{GradientBuilder, Variable};
 use super::pointwise::Alike;
 use crate::Error;
-use crate::rules::{Call, Value};
 
 type Many = fn(&mut GradientBuilder<'_>) -> Result<Vec<Option<Variable>>, Error>;
 
@@ -16,11 +15,11 @@ pub(super) fn formulas() -> Vec<Alike> {
             let rows = index.iter().product();
             let index = b.reshaped(b.x(1), &[rows])?;
             let dy = b.reshaped(b.dy(0), &[rows, table[1]])?;
-            Ok(vec![Some(zeros_and(b, "index_add", 0, index, dy)?), None])
+            Ok(vec![Some(b.written("index_add", 0, index, dy)?), None])
         }),
         (&["index_select"], |b| {
             let dim = b.argument(|r| r.dim("dim"))?;
-            Ok(vec![Some(zeros_and(b, "index_add", dim, b.x(1), b.dy(0))?), None])
+            Ok(vec![Some(b.written("index_add", dim, b.x(1), b.dy(0))?), None])
         }),
         (&["scatter_add"], |b| {
             let read = by_dim(b, "gather", &[b.dy(0), b.x(1)])?;
@@ -44,27 +43,10 @@ pub(super) fn formulas() -> Vec<Alike> {
     list.iter().map(|&(names, f)| -> Alike { (names, Formula::new(f)) }).collect()
 }
 
-/// An op along a dim.
-fn with_dim(name: &str, dim: usize) -> Call {
-    Call::new(name).with("dim", Value::Number(dim as i64))
-}
-
 /// An op along the dim of this call.
 fn by_dim(b: &mut GradientBuilder<'_>, name: &str, operands: &[Variable]) -> Result<Variable, Error> {
     let dim = b.argument(|r| r.dim("dim"))?;
-    b.call(&with_dim(name, dim), operands)
-}
-
-/// Zeros like the first input, and values added where an index says.
-pub(super) fn zeros_and(
-    b: &mut GradientBuilder<'_>,
-    name: &str,
-    dim: usize,
-    index: Variable,
-    values: Variable,
-) -> Result<Variable, Error> {
-    let zeros = b.op("zeros_like", &[b.x(0)])?;
-    b.call(&with_dim(name, dim), &[zeros, index, values])
+    b.along(name, dim, operands)
 }
 
 /// The gradient with zeros where other values were written.

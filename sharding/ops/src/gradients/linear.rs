@@ -2,7 +2,7 @@
 //! back where it was.
 
 use super::Formula;
-use super::builder::{GradientBuilder, Variable, numbers};
+use super::builder::{GradientBuilder, Variable, along, numbers, whole};
 use super::pointwise::Alike;
 use crate::Error;
 use crate::rules::{Call, Value};
@@ -69,7 +69,7 @@ pub(super) fn formulas() -> Vec<Alike> {
             sizes
                 .into_iter()
                 .map(|size| {
-                    let piece = narrowed(b, b.dy(0), dim, start, size)?;
+                    let piece = b.narrowed(b.dy(0), dim, start, size)?;
                     start += size;
                     Ok(Some(piece))
                 })
@@ -79,7 +79,7 @@ pub(super) fn formulas() -> Vec<Alike> {
             let dim = b.argument(|r| r.dim("dim"))?;
             (0..b.forward().inputs().len())
                 .map(|i| {
-                    let call = Call::new("select").with("dim", numbers_of(dim)).with("index", numbers_of(i));
+                    let call = along("select", dim).with("index", whole(i));
                     b.call(&call, &[b.dy(0)]).map(Some)
                 })
                 .collect()
@@ -101,10 +101,6 @@ pub(super) fn formulas() -> Vec<Alike> {
     ones.chain(many).collect()
 }
 
-fn numbers_of(n: usize) -> Value {
-    Value::Number(n as i64)
-}
-
 fn numel(b: &GradientBuilder<'_>, value: Variable) -> usize {
     b.shape(value).iter().product()
 }
@@ -121,7 +117,7 @@ fn permuted(b: &mut GradientBuilder<'_>) -> Result<Variable, Error> {
     for (to, &from) in dims.iter().enumerate() {
         back[from] = to;
     }
-    b.call(&Call::new("permute").with("dims", numbers(&back)), &[b.dy(0)])
+    b.permuted(b.dy(0), &back)
 }
 
 /// What is one value for some dims of the input, repeated along them.
@@ -139,21 +135,6 @@ pub(super) fn kept(b: &GradientBuilder<'_>) -> Result<Vec<usize>, Error> {
     Ok(shape)
 }
 
-/// A part of a dim.
-fn narrowed(
-    b: &mut GradientBuilder<'_>,
-    value: Variable,
-    dim: usize,
-    start: usize,
-    length: usize,
-) -> Result<Variable, Error> {
-    let call = Call::new("narrow")
-        .with("dim", numbers_of(dim))
-        .with("start", numbers_of(start))
-        .with("length", numbers_of(length));
-    b.call(&call, &[value])
-}
-
 /// The input's shape, of zeros but for a part of a dim.
 fn put_back(
     b: &mut GradientBuilder<'_>,
@@ -163,10 +144,7 @@ fn put_back(
     length: usize,
 ) -> Result<Variable, Error> {
     let zeros = b.op("zeros_like", &[b.x(0)])?;
-    let call = Call::new("slice_scatter")
-        .with("dim", numbers_of(dim))
-        .with("start", numbers_of(start))
-        .with("end", numbers_of(start + length));
+    let call = along("slice_scatter", dim).with("start", whole(start)).with("end", whole(start + length));
     b.call(&call, &[zeros, value])
 }
 
@@ -205,7 +183,7 @@ fn with_arguments(b: &GradientBuilder<'_>, name: &str, keys: &[&str]) -> Call {
 /// The gradients of all outputs, one after the other along a dim.
 fn reassembled(b: &mut GradientBuilder<'_>, by: &str, dim: usize) -> Result<Vec<Option<Variable>>, Error> {
     let pieces: Vec<Variable> = (0..b.forward().outputs().len()).map(|o| b.dy(o)).collect();
-    b.call(&Call::new(by).with("dim", numbers_of(dim)), &pieces).map(|dx| vec![Some(dx)])
+    b.along(by, dim, &pieces).map(|dx| vec![Some(dx)])
 }
 
 /// Each repetition is a dim of its own, and summed.

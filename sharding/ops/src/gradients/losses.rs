@@ -1,10 +1,10 @@
 //! Gradients of losses: of each element's loss, times what the reduction makes of the gradient.
 
 use super::Formula;
-use super::builder::{GradientBuilder, Variable, number, numbers};
+use super::builder::{GradientBuilder, Variable, number, whole};
 use super::pointwise::Alike;
 use crate::Error;
-use crate::rules::{Call, Value};
+use crate::rules::Call;
 
 type Many = fn(&mut GradientBuilder<'_>) -> Result<Vec<Option<Variable>>, Error>;
 
@@ -114,7 +114,7 @@ fn opposite(b: &mut GradientBuilder<'_>, slope: Variable) -> Result<Vec<Option<V
 /// One for the class of each target, and nothing for the others: `b c x ..`.
 fn targets(b: &mut GradientBuilder<'_>) -> Result<Variable, Error> {
     let shape = b.forward().inputs()[0].clone();
-    let classes = Value::Number(shape[1] as i64);
+    let classes = whole(shape[1]);
     // What is ignored has no class, and is taken for the first here.
     let index = match ignored(b)? {
         None => b.x(1),
@@ -129,7 +129,7 @@ fn targets(b: &mut GradientBuilder<'_>) -> Result<Variable, Error> {
     if dims == 2 {
         return Ok(one);
     }
-    b.call(&Call::new("permute").with("dims", numbers(&order)), &[one])
+    b.permuted(one, &order)
 }
 
 fn ignored(b: &GradientBuilder<'_>) -> Result<Option<i64>, Error> {

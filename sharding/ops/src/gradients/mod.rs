@@ -34,7 +34,7 @@ use core::fmt;
 use std::sync::Arc;
 
 use crate::Error;
-use crate::rules::{Call, Composite, Table};
+use crate::rules::{Call, Composite, DEEPEST, Table};
 
 pub use builder::{GradientBuilder, Variable};
 pub(crate) use standard::formulas;
@@ -165,7 +165,7 @@ impl Table {
     /// Fails as [`Table::op`] does, with `no_gradient` for an op without a formula, and where a formula calls what does not
     /// take its operands.
     pub fn gradient(&self, call: &Call, inputs: &[&[usize]]) -> Result<Gradient, Error> {
-        self.gradient_within(call, inputs, builder::DEEPEST)
+        self.gradient_within(call, inputs, DEEPEST)
     }
 
     pub(crate) fn gradient_within(

@@ -10,10 +10,9 @@
 //! A norm that does not subtract the mean has no `mean(g)`.
 
 use super::Formula;
-use super::builder::{GradientBuilder, Variable, numbers};
+use super::builder::{GradientBuilder, Variable};
 use super::pointwise::Alike;
 use crate::Error;
-use crate::rules::{Call, Value};
 
 pub(super) fn formulas() -> Vec<Alike> {
     vec![
@@ -67,11 +66,7 @@ fn unit(b: &mut GradientBuilder<'_>) -> Result<Vec<Option<Variable>>, Error> {
 /// A reduction along the dim of the call, which stays.
 fn along(b: &mut GradientBuilder<'_>, by: &str, value: Variable) -> Result<Variable, Error> {
     let dim = b.argument(|r| r.dim("dim"))?;
-    folded(b, by, value, &[dim])
-}
-
-fn folded(b: &mut GradientBuilder<'_>, by: &str, value: Variable, dims: &[usize]) -> Result<Variable, Error> {
-    b.call(&Call::new(by).with("dims", numbers(dims)).with("keepdim", Value::Flag(true)), &[value])
+    b.folded(by, value, &[dim])
 }
 
 fn softmax(b: &mut GradientBuilder<'_>, negative: bool) -> Result<Vec<Option<Variable>>, Error> {
@@ -98,11 +93,11 @@ fn slopes(b: &mut GradientBuilder<'_>, n: &Normalised) -> Result<Vec<Option<Vari
     let inputs = b.forward().inputs().to_vec();
     let mut about = n.x;
     if n.centred {
-        let mean = folded(b, "mean", n.x, &n.dims)?;
+        let mean = b.folded("mean", n.x, &n.dims)?;
         about = b.op("sub", &[n.x, mean])?;
     }
     let square = b.op("square", &[about])?;
-    let mut variance = folded(b, "mean", square, &n.dims)?;
+    let mut variance = b.folded("mean", square, &n.dims)?;
     if let Some(eps) = n.eps {
         variance = b.with_number("add_scalar", "value", eps, variance)?;
     }
@@ -114,11 +109,11 @@ fn slopes(b: &mut GradientBuilder<'_>, n: &Normalised) -> Result<Vec<Option<Vari
         g = b.op("mul", &[n.dy, weight])?;
     }
     let products = b.op("mul", &[g, normal])?;
-    let mean = folded(b, "mean", products, &n.dims)?;
+    let mean = b.folded("mean", products, &n.dims)?;
     let part = b.op("mul", &[normal, mean])?;
     let mut rest = b.op("sub", &[g, part])?;
     if n.centred {
-        let mean = folded(b, "mean", g, &n.dims)?;
+        let mean = b.folded("mean", g, &n.dims)?;
         rest = b.op("sub", &[rest, mean])?;
     }
     let dx = b.op("mul", &[rate, rest])?;

@@ -1,7 +1,9 @@
 //! Gradients of pointwise ops: one line each.
 
 use super::Formula;
+use super::builder::{GradientBuilder, Variable};
 use super::text::text;
+use crate::Error;
 
 /// Names of ops, and the formula that all of them have.
 pub(super) type Alike = (&'static [&'static str], Formula);
@@ -89,10 +91,7 @@ pub(super) fn formulas() -> Vec<Alike> {
 /// Those whose formula depends on arguments of the call.
 fn by_arguments() -> Vec<Alike> {
     fn formula(
-        f: impl Fn(&mut super::GradientBuilder<'_>) -> Result<super::Variable, crate::Error>
-        + Send
-        + Sync
-        + 'static,
+        f: impl Fn(&mut GradientBuilder<'_>) -> Result<Variable, Error> + Send + Sync + 'static,
     ) -> Formula {
         Formula::new(move |b| Ok(vec![Some(f(b)?)]))
     }
@@ -152,8 +151,7 @@ fn by_arguments() -> Vec<Alike> {
             &["leaky_relu"],
             formula(|b| {
                 let low = b.real("negative_slope")?;
-                let positive = b.op("relu", &[b.x(0)])?;
-                let step = b.op("sign", &[positive])?;
+                let step = step(b)?;
                 let rise = b.scaled(step, 1.0 - low)?;
                 let slope = b.with_number("add_scalar", "value", low, rise)?;
                 b.op("mul", &[b.dy(0), slope])
@@ -200,22 +198,20 @@ fn by_arguments() -> Vec<Alike> {
 }
 
 /// Gradients of inputs that were broadcast.
-fn fitted(
-    b: &mut super::GradientBuilder<'_>,
-    gradients: &[super::Variable],
-) -> Result<Vec<Option<super::Variable>>, crate::Error> {
+fn fitted(b: &mut GradientBuilder<'_>, gradients: &[Variable]) -> Result<Vec<Option<Variable>>, Error> {
     let shapes = b.forward().inputs().to_vec();
     gradients.iter().zip(&shapes).map(|(&gradient, shape)| b.fitted(gradient, shape).map(Some)).collect()
 }
 
-/// `dy` times a slope right of 0, and times `left` left of it.
-fn one_sided(
-    b: &mut super::GradientBuilder<'_>,
-    left: super::Variable,
-    right: f64,
-) -> Result<super::Variable, crate::Error> {
+/// One right of 0, and nothing left of it.
+fn step(b: &mut GradientBuilder<'_>) -> Result<Variable, Error> {
     let positive = b.op("relu", &[b.x(0)])?;
-    let step = b.op("sign", &[positive])?;
+    b.op("sign", &[positive])
+}
+
+/// `dy` times a slope right of 0, and times `left` left of it.
+fn one_sided(b: &mut GradientBuilder<'_>, left: Variable, right: f64) -> Result<Variable, Error> {
+    let step = step(b)?;
     let other = b.with_number("rsub_scalar", "value", 1.0, step)?;
     let low = b.op("mul", &[other, left])?;
     let high = b.scaled(step, right)?;
@@ -224,7 +220,7 @@ fn one_sided(
 }
 
 /// `x F(x)` for the normal distribution `F`, or for its approximation by tanh.
-fn gelu(b: &mut super::GradientBuilder<'_>) -> Result<super::Variable, crate::Error> {
+fn gelu(b: &mut GradientBuilder<'_>) -> Result<Variable, Error> {
     let body = match b.argument(|r| r.word("approximate"))?.as_str() {
         // F + x F' with F = (1 + tanh u) / 2, u = sqrt(2/pi) (x + 0.044715 x^3).
         "tanh" => {

@@ -4,7 +4,7 @@ use super::Formula;
 use super::builder::{GradientBuilder, Variable};
 use super::pointwise::Alike;
 use crate::Error;
-use crate::rules::{Call, RuleBuilder, Value};
+use crate::rules::{Call, RuleBuilder};
 
 type Many = fn(&mut GradientBuilder<'_>) -> Result<Vec<Option<Variable>>, Error>;
 
@@ -107,16 +107,8 @@ fn linear(b: &mut GradientBuilder<'_>) -> Result<Vec<Option<Variable>>, Error> {
 
 /// Two halves of a dim.
 fn halves(b: &mut GradientBuilder<'_>, value: Variable, dim: usize) -> Result<[Variable; 2], Error> {
-    let half = (b.shape(value)[dim] / 2) as i64;
-    let mut one = |start: i64| {
-        let call = Call::new("narrow").with("dim", Value::Number(dim as i64));
-        b.call(&call.with("start", Value::Number(start)).with("length", Value::Number(half)), &[value])
-    };
-    Ok([one(0)?, one(half)?])
-}
-
-fn joined_by(b: &mut GradientBuilder<'_>, dim: usize, halves: &[Variable; 2]) -> Result<Variable, Error> {
-    b.call(&Call::new("cat").with("dim", Value::Number(dim as i64)), halves)
+    let half = b.shape(value)[dim] / 2;
+    Ok([b.narrowed(value, dim, 0, half)?, b.narrowed(value, dim, half, half)?])
 }
 
 /// `y = x cos + turn(x) sin`, where `turn(a, b) = (-b, a)` for the halves of the last dim, whose transpose is its negative.
@@ -126,7 +118,7 @@ fn rotary(b: &mut GradientBuilder<'_>) -> Result<Vec<Option<Variable>>, Error> {
     let turn = |b: &mut GradientBuilder<'_>, value: Variable| {
         let [first, second] = halves(b, value, dim)?;
         let second = b.op("neg", &[second])?;
-        joined_by(b, dim, &[second, first])
+        b.along("cat", dim, &[second, first])
     };
     let by_cos = b.op("mul", &[b.dy(0), b.x(1)])?;
     let by_sin = b.op("mul", &[b.dy(0), b.x(2)])?;
@@ -147,7 +139,7 @@ fn glu(b: &mut GradientBuilder<'_>) -> Result<Vec<Option<Variable>>, Error> {
     let rest = b.with_number("rsub_scalar", "value", 1.0, gate)?;
     let slope = b.op("mul", &[of_first, rest])?;
     let of_second = b.op("mul", &[first, slope])?;
-    joined_by(b, dim, &[of_first, of_second]).map(|dx| vec![Some(dx)])
+    b.along("cat", dim, &[of_first, of_second]).map(|dx| vec![Some(dx)])
 }
 
 /// `beta c + alpha a b`, where `c` broadcasts.

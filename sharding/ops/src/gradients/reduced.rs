@@ -5,7 +5,6 @@ use super::builder::{GradientBuilder, Variable};
 use super::linear::{kept, spread};
 use super::pointwise::Alike;
 use crate::Error;
-use crate::rules::{Call, Value};
 
 type One = fn(&mut GradientBuilder<'_>) -> Result<Variable, Error>;
 
@@ -44,11 +43,11 @@ pub(super) fn formulas() -> Vec<Alike> {
         (&["norm", "linalg_vector_norm"], norm),
         (&["sort", "topk"], |b| {
             let dim = b.argument(|r| r.dim("dim"))?;
-            to_positions(b, b.y(1), b.dy(0), dim)
+            b.written("scatter_add", dim, b.y(1), b.dy(0))
         }),
         (&["gather", "take_along_dim"], |b| {
             let dim = b.argument(|r| r.dim("dim"))?;
-            to_positions(b, b.x(1), b.dy(0), dim)
+            b.written("scatter_add", dim, b.x(1), b.dy(0))
         }),
     ];
     let mut all: Vec<Alike> = Vec::new();
@@ -87,18 +86,7 @@ fn selected(b: &mut GradientBuilder<'_>) -> Result<Variable, Error> {
     let mut kept = b.forward().inputs()[0].clone();
     kept[dim] = 1;
     let (index, dy) = (b.reshaped(b.y(1), &kept)?, b.reshaped(b.dy(0), &kept)?);
-    to_positions(b, index, dy, dim)
-}
-
-/// Zeros like the input, and values added at positions along a dim.
-fn to_positions(
-    b: &mut GradientBuilder<'_>,
-    index: Variable,
-    values: Variable,
-    dim: usize,
-) -> Result<Variable, Error> {
-    let zeros = b.op("zeros_like", &[b.x(0)])?;
-    b.call(&Call::new("scatter_add").with("dim", Value::Number(dim as i64)), &[zeros, index, values])
+    b.written("scatter_add", dim, index, dy)
 }
 
 /// `sign(x) |x|^(p-1) / y^(p-1)`, of p = 2 `x / y`; of infinity what is the greatest shares it.
@@ -147,8 +135,6 @@ fn freedom(b: &GradientBuilder<'_>) -> Result<f64, Error> {
 /// The input less its mean.
 fn about_mean(b: &mut GradientBuilder<'_>) -> Result<Variable, Error> {
     let dims = b.argument(|r| r.dims("dims"))?;
-    let call =
-        Call::new("mean").with("dims", super::builder::numbers(&dims)).with("keepdim", Value::Flag(true));
-    let mean = b.call(&call, &[b.x(0)])?;
+    let mean = b.folded("mean", b.x(0), &dims)?;
     b.op("sub", &[b.x(0), mean])
 }

@@ -9,7 +9,7 @@
 //! the batch. Pooling by means is a convolution of each channel with a constant, pooling by maxima leads back to where these were.
 
 use super::Formula;
-use super::builder::{GradientBuilder, Variable, numbers};
+use super::builder::{GradientBuilder, Variable, numbers, whole};
 use super::pointwise::Alike;
 use crate::Error;
 use crate::rules::{Call, Value};
@@ -22,18 +22,16 @@ pub(super) fn formulas() -> Vec<Alike> {
         (&["conv_transpose1d", "conv_transpose2d", "conv_transpose3d"], conv_transpose),
         (&["avg_pool1d", "avg_pool2d", "avg_pool3d"], avg_pool),
         (&["max_pool1d", "max_pool2d", "max_pool3d"], max_pool),
-        (&["pixel_shuffle"], |b| {
-            let factor = b.argument(|r| r.size("factor"))?;
-            let call = Call::new("pixel_unshuffle").with("factor", Value::Number(factor as i64));
-            b.call(&call, &[b.dy(0)]).map(|dx| vec![Some(dx)])
-        }),
-        (&["pixel_unshuffle"], |b| {
-            let factor = b.argument(|r| r.size("factor"))?;
-            let call = Call::new("pixel_shuffle").with("factor", Value::Number(factor as i64));
-            b.call(&call, &[b.dy(0)]).map(|dx| vec![Some(dx)])
-        }),
+        (&["pixel_shuffle"], |b| pixels(b, "pixel_unshuffle")),
+        (&["pixel_unshuffle"], |b| pixels(b, "pixel_shuffle")),
     ];
     list.iter().map(|&(names, f)| -> Alike { (names, Formula::new(f)) }).collect()
+}
+
+/// Channels to space, or back, by the op that undoes it.
+fn pixels(b: &mut GradientBuilder<'_>, back: &str) -> Result<Vec<Option<Variable>>, Error> {
+    let factor = b.argument(|r| r.size("factor"))?;
+    b.call(&Call::new(back).with("factor", whole(factor)), &[b.dy(0)]).map(|dx| vec![Some(dx)])
 }
 
 /// How a window moves, a number for each dim of space.
@@ -62,7 +60,7 @@ impl Window {
             .with("stride", numbers(&self.stride))
             .with("padding", numbers(&self.padding))
             .with("dilation", numbers(&self.dilation))
-            .with("groups", Value::Number(self.groups as i64))
+            .with("groups", whole(self.groups))
     }
 }
 
@@ -72,11 +70,7 @@ fn conv(b: &mut GradientBuilder<'_>) -> Result<Vec<Option<Variable>>, Error> {
     let spread = dilated(b, b.x(1), &window.dilation)?;
     let dx = spread_over(b, b.dy(0), spread, &window, &inputs[0][2..])?;
     let dw = weight(b, [b.x(0), b.dy(0)], &window, &inputs[1])?;
-    let mut out = vec![Some(dx), Some(dw)];
-    if inputs.len() == 3 {
-        out.push(Some(bias(b)?));
-    }
-    Ok(out)
+    with_bias(b, dx, dw)
 }
 
 fn conv_transpose(b: &mut GradientBuilder<'_>) -> Result<Vec<Option<Variable>>, Error> {
@@ -84,17 +78,21 @@ fn conv_transpose(b: &mut GradientBuilder<'_>) -> Result<Vec<Option<Variable>>, 
     let inputs = b.forward().inputs().to_vec();
     let dx = b.call(&window.conv(), &[b.dy(0), b.x(1)])?;
     let dw = weight(b, [b.dy(0), b.x(0)], &window, &inputs[1])?;
-    let mut out = vec![Some(dx), Some(dw)];
-    if inputs.len() == 3 {
-        out.push(Some(bias(b)?));
-    }
-    Ok(out)
+    with_bias(b, dx, dw)
 }
 
-/// The sum over batch and space.
-fn bias(b: &mut GradientBuilder<'_>) -> Result<Variable, Error> {
-    let dims: Vec<usize> = (0..b.shape(b.dy(0)).len()).filter(|&d| d != 1).collect();
-    b.summed(b.dy(0), &dims, false)
+/// The gradients of input and weight, and of a bias if there is one: the sum over batch and space.
+fn with_bias(
+    b: &mut GradientBuilder<'_>,
+    dx: Variable,
+    dw: Variable,
+) -> Result<Vec<Option<Variable>>, Error> {
+    let mut out = vec![Some(dx), Some(dw)];
+    if b.forward().inputs().len() == 3 {
+        let dims: Vec<usize> = (0..b.shape(b.dy(0)).len()).filter(|&d| d != 1).collect();
+        out.push(Some(b.summed(b.dy(0), &dims, false)?));
+    }
+    Ok(out)
 }
 
 /// A weight with zeros between its elements.
@@ -111,16 +109,9 @@ fn dilated(b: &mut GradientBuilder<'_>, weight: Variable, dilation: &[usize]) ->
         let one = b.reshaped(weight, &apart)?;
         let padded = padded(b, one, dim + 1, [0, dilation as i64 - 1])?;
         let flat = b.reshaped(padded, &with_zeros)?;
-        weight = b.call(&narrow(dim, 0, (shape[dim] - 1) * dilation + 1), &[flat])?;
+        weight = b.narrowed(flat, dim, 0, (shape[dim] - 1) * dilation + 1)?;
     }
     Ok(weight)
-}
-
-fn narrow(dim: usize, start: usize, length: usize) -> Call {
-    Call::new("narrow")
-        .with("dim", Value::Number(dim as i64))
-        .with("start", Value::Number(start as i64))
-        .with("length", Value::Number(length as i64))
 }
 
 /// Zeros before and after along a dim; less than none leaves out.
@@ -144,9 +135,7 @@ fn spread_over(
     let name = ["conv_transpose1d", "conv_transpose2d", "conv_transpose3d"].get(space.len() - 1).ok_or_else(
         || super::refused(&format!("{} over {} dims of space", b.forward().name(), space.len())),
     )?;
-    let call = Call::new(name)
-        .with("stride", numbers(&window.stride))
-        .with("groups", Value::Number(window.groups as i64));
+    let call = Call::new(name).with("stride", numbers(&window.stride)).with("groups", whole(window.groups));
     let mut all = b.call(&call, &[dy, weight])?;
     for (d, (&size, &padding)) in space.iter().zip(&window.padding).enumerate() {
         let has = b.shape(all)[d + 2];
@@ -164,20 +153,18 @@ fn weight(
     shape: &[usize],
 ) -> Result<Variable, Error> {
     let (n, groups) = (shape.len() - 2, window.groups);
-    let (large_shape, small_shape) = (b.shape(large).to_vec(), b.shape(small).to_vec());
+    let large_shape = b.shape(large).to_vec();
     let (batch, each) = (large_shape[0], large_shape[1].checked_div(groups).unwrap_or(0));
     // b (g i) .. as i (g b) ..: the channels of a group are images, and its images channels.
     let apart = [&[batch, groups, each], &large_shape[2..]].concat();
     let together = [&[each, groups * batch], &large_shape[2..]].concat();
     let order: Vec<usize> = [2, 1, 0].into_iter().chain(3..n + 3).collect();
-    let permute = |order: &[usize]| Call::new("permute").with("dims", numbers(order));
     let images = b.reshaped(large, &apart)?;
-    let images = b.call(&permute(&order), &[images])?;
+    let images = b.permuted(images, &order)?;
     let images = b.reshaped(images, &together)?;
     // b (g o) .. as (g o) b ..
     let swap: Vec<usize> = [1, 0].into_iter().chain(2..n + 2).collect();
-    let weights = b.call(&permute(&swap), &[small])?;
-    debug_assert_eq!(small_shape[0], batch);
+    let weights = b.permuted(small, &swap)?;
     let exchanged = Window {
         stride: window.dilation.clone(),
         dilation: window.stride.clone(),
@@ -188,10 +175,10 @@ fn weight(
     // i (g o) k, of which there may be more than windows have.
     for (d, &size) in shape[2..].iter().enumerate() {
         if b.shape(sums)[d + 2] > size {
-            sums = b.call(&narrow(d + 2, 0, size), &[sums])?;
+            sums = b.narrowed(sums, d + 2, 0, size)?;
         }
     }
-    b.call(&permute(&swap), &[sums])
+    b.permuted(sums, &swap)
 }
 
 fn pooled(b: &GradientBuilder<'_>) -> Result<(Vec<usize>, Window), Error> {

@@ -58,4 +58,5 @@ pub(crate) use row::{Bound, Entry, Row};
 pub use rule::{Equation, Rule};
 pub use strategy::{Part, Strategy};
 pub use table::Table;
+pub(crate) use table::{DEEPEST, MOST_CALLS};
 pub use written::Written;

@@ -21,10 +21,10 @@ use crate::rules::rule::Rule;
 use crate::rules::standard;
 
 /// How deep composites of composites may go.
-const DEEPEST: usize = 32;
+pub(crate) const DEEPEST: usize = 32;
 
-/// How many calls the bodies of a composite, and of those in it, may make in all.
-const MOST_CALLS: usize = 1 << 12;
+/// How many calls the bodies of a composite, and of those in it, may make in all; and how many a formula of a gradient.
+pub(crate) const MOST_CALLS: usize = 1 << 12;
 
 /// How many outputs an op may have that writes them into tensors that are there.
 const MOST_WRITTEN: usize = 64;

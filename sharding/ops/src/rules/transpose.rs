@@ -46,6 +46,21 @@ impl Strategy {
         let duals = |parts: &[Part]| parts.iter().map(Part::dual).collect::<Option<Vec<Part>>>();
         Some(Strategy { inputs: duals(&self.outputs)?, outputs: duals(&self.inputs)? })
     }
+
+    /// All that the backward of this strategy may be: its transpose, and where all operands are replicas, replicas again.
+    ///
+    /// ```
+    /// use reshard_ops::rules::Strategy;
+    /// let replicas: Strategy = "R,R -> R".parse()?;
+    /// let texts: Vec<String> = replicas.transposes().iter().map(ToString::to_string).collect();
+    /// assert_eq!(texts, ["P -> P,P", "R -> R,R"]);
+    /// # Ok::<(), reshard_ops::Error>(())
+    /// ```
+    pub fn transposes(&self) -> Vec<Strategy> {
+        let alike = self.inputs.iter().chain(&self.outputs).all(|part| *part == Part::Replicate);
+        let same = alike.then(|| Strategy { inputs: self.outputs.clone(), outputs: self.inputs.clone() });
+        self.transposed().into_iter().chain(same).collect()
+    }
 }
 
 impl Part {
