@@ -18,7 +18,7 @@
 
 use reshard_kernels::DType;
 use reshard_layout::{Few, Mode, Modes};
-use reshard_planner::{Arithmetic, Block, Message, Phase, Plan, StepOp};
+use reshard_planner::{Arithmetic, Block, Message, Phase, Plan, Step, StepOp};
 use reshard_sharding::Sharding;
 
 use crate::buffer_layout::BufferMap;
@@ -91,7 +91,16 @@ impl Round {
         }
     }
 
+    /// Whether terms come in an order of the step's own, perhaps from some ranks of the group only.
+    fn adds_in_its_own_order(&self, tensors: &[Tensor<'_>]) -> bool {
+        let step = tensors[self.tensor].plan.steps().get(self.step);
+        self.phase.reduce.is_some() && step.is_some_and(Step::is_transposed)
+    }
+
     fn is_together_with(&self, other: &Round, tensors: &[Tensor<'_>]) -> bool {
+        if [self, other].into_iter().any(|round| round.adds_in_its_own_order(tensors)) {
+            return false;
+        }
         let order = |round: &Round| {
             let step = tensors[round.tensor].plan.steps().get(round.step)?;
             round.phase.reduce?;

@@ -179,7 +179,8 @@ impl Exchange {
                     message.peer, self.members
                 )));
             }
-            if reduction.is_some() && elements(message)? != Some(phase.target_len) {
+            let whole = phase.fill.is_some() || elements(message)? == Some(phase.target_len);
+            if reduction.is_some() && !whole {
                 return Err(wrong(format!("the term of rank {} does not cover the target", message.peer)));
             }
             let peer_map =

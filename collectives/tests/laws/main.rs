@@ -11,6 +11,7 @@ mod lies;
 #[path = "../../../examples/own_communicator/mailbox.rs"]
 mod mailbox;
 mod messages;
+mod mirror;
 mod native;
 mod norms;
 mod pair;

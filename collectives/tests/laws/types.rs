@@ -11,7 +11,7 @@ use reshard_test_support::{Random, Sweep, random_mesh, random_shape, random_shar
 const RANKS: usize = 12;
 
 /// Carried out on threads, and what comes out as numbers.
-fn carried(world: &mut World, plan: &Plan, shards: &[Vec<i64>]) -> Vec<Vec<i64>> {
+pub(crate) fn carried(world: &mut World, plan: &Plan, shards: &[Vec<i64>]) -> Vec<Vec<i64>> {
     let bytes = |shard: &Vec<i64>| shard.iter().flat_map(|x| x.to_ne_bytes()).collect::<Vec<u8>>();
     let (moved, _) = world.redistribute(plan, &shards.iter().map(bytes).collect::<Vec<_>>()).unwrap();
     let number = |bytes: &[u8]| i64::from_ne_bytes(bytes.try_into().unwrap());
@@ -19,12 +19,12 @@ fn carried(world: &mut World, plan: &Plan, shards: &[Vec<i64>]) -> Vec<Vec<i64>>
 }
 
 /// Shards of small numbers.
-fn small(s: &Sharding, seed: u64) -> Vec<Vec<i64>> {
+pub(crate) fn small(s: &Sharding, seed: u64) -> Vec<Vec<i64>> {
     let all = shards_of(s, seed);
     all.into_iter().map(|shard| shard.into_iter().map(|x| x / 720_720).collect()).collect()
 }
 
-fn product<'a>(a: impl IntoIterator<Item = &'a i64>, b: impl IntoIterator<Item = &'a i64>) -> i64 {
+pub(crate) fn product<'a>(a: impl IntoIterator<Item = &'a i64>, b: impl IntoIterator<Item = &'a i64>) -> i64 {
     a.into_iter().zip(b).map(|(x, y)| x * y).sum()
 }
 

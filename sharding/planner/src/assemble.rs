@@ -107,9 +107,10 @@ impl Plan {
         let least = needs.first().map_or(0.0, |n| n.bytes) / q.item as f64;
         let bytes = (least - 1e-6).max(0.0).ceil() as u64 * q.item;
         self.lower_bound_bytes = (!q.to.is_partial()).then_some(bytes);
-        // Where that is the question, a plan that talks says that there is none that does not.
+        // Where that is the question, a plan that talks says that there is none that does not, unless the budget ran out.
         let free = q.options.objective == Objective::Time && !q.options.is_limited();
-        if self.lower_bound_us == 0.0 && q.to.is_partial() && free && self.communicating_steps() > 0 {
+        let talks = self.communicating_steps() > 0 && !self.is_exhausted();
+        if self.lower_bound_us == 0.0 && q.to.is_partial() && free && talks {
             self.lower_bound_us = q.time_needed(&[]);
         }
         Ok(())
@@ -132,7 +133,8 @@ fn is_same_for_all(s: &Step) -> bool {
         | Action::AllGather(Moves::Regions(_))
         | Action::AllToAll(Moves::Regions(_))
         | Action::ReduceScatter(Moves::Regions(_), _)
-        | Action::OrderedReduce(Moves::Regions(_), _) => false,
+        | Action::OrderedReduce(Moves::Regions(_), _)
+        | Action::Transposed(_) => false,
     }
 }
 
@@ -201,7 +203,8 @@ fn total_received(plan: &Plan) -> Result<u64, Error> {
             | Action::AllToAll(Moves::Modes { .. })
             | Action::Exchange(Moves::Modes { .. })
             | Action::ReduceScatter(Moves::Modes { .. }, _)
-            | Action::OrderedReduce(Moves::Modes { .. }, _) => {
+            | Action::OrderedReduce(Moves::Modes { .. }, _)
+            | Action::Transposed(_) => {
                 for &rank in &ranks {
                     for phase in step.phases(rank)? {
                         let others = phase.receives.iter().filter(|m| m.peer != rank);

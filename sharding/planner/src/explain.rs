@@ -299,8 +299,13 @@ fn why(plan: &Plan, at: usize) -> String {
             Action::Exchange(Moves::Regions(_)) => {
                 "what source and target share goes straight to who wants it".to_owned()
             }
+            Action::Transposed(turned) if turned.adds => {
+                "what source and target share goes straight to who wants it, and terms of one element are added there"
+                    .to_owned()
+            }
             Action::Slice(_)
             | Action::ZeroFill(_)
+            | Action::Transposed(_)
             | Action::AllGather(_)
             | Action::AllToAll(_)
             | Action::ReduceScatter(..)

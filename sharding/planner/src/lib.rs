@@ -8,7 +8,7 @@
 //! options, question              what is asked
 //! regions      what two shardings share, by intervals                states       routes between digit states, and a search
 //! step         what is done, with its motion                         transfers    what each rank sends and receives in it
-//! plan, assemble                 steps with their costs and bounds
+//! plan, assemble                 steps with their costs and bounds      mirror       plans turned round
 //! candidates   ways from source to target, in a fixed order          choose       compares them, and nobody else does
 //! planner, lower_bound, explain, cost_model_laws, cache              what users hold
 //! ```
@@ -33,6 +33,7 @@ mod explain;
 mod hash;
 mod lower_bound;
 mod message;
+mod mirror;
 mod model;
 mod objective;
 mod op;

@@ -97,7 +97,7 @@ impl Question<'_> {
     }
 
     /// The bound where regions overlap. What becomes partial may need a step without any byte that is sure to be received:
-    /// then the plan says whether it does.
+    /// then the plan says whether it does, if it is the best of all.
     fn bound_of_regions(&self) -> Result<f64, Error> {
         self.few_ranks()?;
         let needs = needs(&self.network, self.from, self.to, self.item)?;
@@ -108,6 +108,7 @@ impl Question<'_> {
         let mut free = self.options.free();
         free.objective = Objective::Time;
         let plan = choose::plan(&self.part(&free, self.from, self.to), u64::MAX, None)?;
-        Ok(if plan.communicating_steps() > 0 { self.time_needed(&[]) } else { 0.0 })
+        let talks = plan.communicating_steps() > 0 && !plan.is_exhausted();
+        Ok(if talks { self.time_needed(&[]) } else { 0.0 })
     }
 }

@@ -79,8 +79,9 @@ pub struct Phase {
     pub receives: Vec<Message>,
     /// What other ranks take from this rank's source.
     pub sends: Vec<Message>,
-    /// If set, every received message (this rank's own included) is a term that covers the whole target. They combine
-    /// in the order listed, which is the order of the group and the same for all replicas.
+    /// If set, every received message (this rank's own included) is a term that covers the whole target, or, if that is
+    /// [filled](Phase::fill), the part of it where the message lands. They combine in the order listed, which is the order of
+    /// the group and the same for all replicas.
     pub reduce: Option<Reduce>,
     /// The ranks that take part together, this one included, ascending.
     pub members: Vec<usize>,

@@ -25,6 +25,8 @@ pub(crate) enum Action {
     OrderedReduce(Moves, Reduction),
     /// Every rank reduces a piece of the local buffer, and all gather the pieces.
     AllReduce(Reduction),
+    /// A step between the duals, turned round.
+    Transposed(Box<Transposed>),
 }
 
 impl Action {
@@ -38,8 +40,31 @@ impl Action {
             Action::Exchange(_) | Action::OrderedReduce(..) => StepOp::Exchange,
             Action::ReduceScatter(..) => StepOp::ReduceScatter,
             Action::AllReduce(_) => StepOp::AllReduce,
+            Action::Transposed(turned) => match turned.of.op() {
+                StepOp::Slice if turned.fills => StepOp::ZeroFill,
+                StepOp::ZeroFill if !turned.fills => StepOp::Slice,
+                StepOp::AllGather => StepOp::ReduceScatter,
+                StepOp::ReduceScatter => StepOp::AllGather,
+                // Replicas that become terms are filled either way, and what only changes hands is that both ways.
+                op @ (StepOp::Slice
+                | StepOp::ZeroFill
+                | StepOp::AllReduce
+                | StepOp::AllToAll
+                | StepOp::Exchange) => op,
+            },
         }
     }
+}
+
+/// A step from the dual of `after` to the dual of `before`, to be carried out from end to end: whoever sends receives, and what
+/// lands together is added.
+#[derive(Clone, Debug)]
+pub(crate) struct Transposed {
+    pub(crate) of: Step,
+    /// Whether an element of some rank's target gets several terms.
+    pub(crate) adds: bool,
+    /// Whether an element of some rank's target gets none, or terms bring parts of it.
+    pub(crate) fills: bool,
 }
 
 /// Which elements go where.
@@ -119,6 +144,24 @@ impl Step {
             StepOp::AllReduce
         } else {
             self.action.op()
+        }
+    }
+
+    /// Whether it is a step between the duals, carried out from end to end (see [`Plan::transposed`](crate::Plan::transposed)).
+    pub fn is_transposed(&self) -> bool {
+        matches!(*self.action, Action::Transposed(_))
+    }
+
+    /// Whether terms of one element meet in it.
+    pub(crate) fn adds(&self) -> bool {
+        match &*self.action {
+            Action::ReduceScatter(..) | Action::OrderedReduce(..) | Action::AllReduce(_) => true,
+            Action::Transposed(turned) => turned.adds,
+            Action::Slice(_)
+            | Action::ZeroFill(_)
+            | Action::AllGather(_)
+            | Action::AllToAll(_)
+            | Action::Exchange(_) => false,
         }
     }
 

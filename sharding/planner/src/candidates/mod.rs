@@ -55,6 +55,8 @@ pub enum Origin {
     Regions,
     /// Placements of few axes at a time, where only some groups may be used.
     Axes,
+    /// The plan between the duals, turned round.
+    Mirror,
 }
 
 impl fmt::Display for Origin {
@@ -66,6 +68,7 @@ impl fmt::Display for Origin {
             Origin::Search => f.write_str("search"),
             Origin::Regions => f.write_str("overlapping regions"),
             Origin::Axes => f.write_str("placements of few axes at a time"),
+            Origin::Mirror => f.write_str("the plan between the duals, turned round"),
         }
     }
 }

@@ -73,7 +73,8 @@ impl Question<'_> {
             | Action::AllToAll(_)
             | Action::Exchange(Moves::Regions(_))
             | Action::ReduceScatter(..)
-            | Action::OrderedReduce(..) => None,
+            | Action::OrderedReduce(..)
+            | Action::Transposed(_) => None,
         }
     }
 }

@@ -215,7 +215,8 @@ impl Question<'_> {
             | Action::Exchange(Moves::Modes { .. })
             | Action::ReduceScatter(Moves::Modes { .. }, _)
             | Action::OrderedReduce(Moves::Modes { .. }, _)
-            | Action::AllReduce(_) => Ok(step.sent_bytes),
+            | Action::AllReduce(_)
+            | Action::Transposed(_) => Ok(step.sent_bytes),
         }
     }
 

@@ -114,9 +114,9 @@ impl Considered {
 }
 
 impl Considered {
-    /// The best of the plans that change few axes at a time.
-    pub(super) fn axes(plan: &Plan) -> Considered {
-        Considered { origin: Origin::Axes, ..Considered::plan(plan, true) }
+    /// The best plan of an origin that shows no other.
+    pub(super) fn of(origin: Origin, plan: &Plan) -> Considered {
+        Considered { origin, ..Considered::plan(plan, true) }
     }
 }
 

@@ -9,6 +9,7 @@
 
 mod axes;
 pub(crate) mod considered;
+pub(crate) mod mirror;
 pub(crate) mod price;
 pub(crate) mod refusal;
 mod routes;
@@ -20,12 +21,13 @@ pub(crate) use routes::key as key_of_route;
 use crate::Error;
 use crate::assemble::assemble;
 use crate::budget::Effort;
-use crate::candidates::greedy;
+use crate::candidates::{Origin, greedy};
 use crate::choose::considered::{Considered, Watch};
 use crate::model::totals::{Cost, Totals};
 use crate::options::Options;
 use crate::plan::Plan;
 use crate::question::Question;
+use crate::states::ends::Ends;
 
 /// The most ranks for which a reduction within a digit system is also tried in uneven pieces: those look at every rank.
 const COUNTED_UNEVEN: usize = 1 << 10;
@@ -37,37 +39,93 @@ pub(crate) fn plan(q: &Question<'_>, limit: u64, mut watch: Option<&mut Watch>) 
         return if admits(q.options, &plan) { Ok(plan) } else { Err(refusal::of_peak(q, plan.peak_bytes)) };
     }
     let ends = q.ends();
+    let mut best = straight(q, ends.as_ref(), limit, &mut watch)?;
+    if !best.effort.exhausted && mirror::may_help(q, ends.as_ref(), best.plan.as_ref()) {
+        let (found, more) = mirror::best_plan(q, best.plan.as_ref())?;
+        best.effort = best.effort.and(more);
+        if let Some(plan) = found {
+            if let Some(watch) = &mut watch {
+                watch.considered.push(Considered::of(Origin::Mirror, &plan));
+                watch.best = Some(watch.considered.len() - 1);
+            }
+            best.plan = Some(plan);
+            best.is_bounded = false;
+        }
+    }
+    best.bounded(q, ends.as_ref())
+}
+
+/// The same without what the mirror says: what a part of a plan is, and what a mirror is asked.
+pub(crate) fn plan_straight(q: &Question<'_>) -> Result<Plan, Error> {
+    if q.is_trivial() {
+        return plan(q, u64::MAX, None);
+    }
+    let ends = q.ends();
+    straight(q, ends.as_ref(), u64::MAX, &mut None)?.bounded(q, ends.as_ref())
+}
+
+/// The best plan so far, if there is one.
+struct Best {
+    plan: Option<Plan>,
+    effort: Effort,
+    /// Whether the plan's bounds are filled in.
+    is_bounded: bool,
+}
+
+impl Best {
+    /// The plan with its bounds, or why there is none.
+    fn bounded(self, q: &Question<'_>, ends: Option<&Ends>) -> Result<Plan, Error> {
+        let Best { plan: Some(plan), effort, is_bounded } = self else { return Err(refusal::explain(q)?) };
+        let mut plan = Plan { effort, ..plan };
+        if !is_bounded {
+            plan.bound(q, ends)?;
+        }
+        Ok(plan)
+    }
+}
+
+/// The best plan of the digits' routes, of regions and of placements.
+fn straight(
+    q: &Question<'_>,
+    ends: Option<&Ends>,
+    limit: u64,
+    watch: &mut Option<&mut Watch>,
+) -> Result<Best, Error> {
     let mut best = None;
     let mut effort = Effort::default();
-    if let Some(ends) = ends.as_ref().filter(|_| !q.reduces_in_order()) {
-        (best, effort) = routes::best_plan(q, ends, limit, &mut watch)?;
+    if let Some(ends) = ends.filter(|_| !q.reduces_in_order()) {
+        (best, effort) = routes::best_plan(q, ends, limit, watch)?;
     }
-    let uneven = ends.as_ref().is_some_and(|e| needs_uneven(q, e.lacks_spares()));
-    if ends.is_none() || q.reduces_in_order() || uneven {
-        let (found, more) = ways::best_plan(q, best.as_ref(), &mut watch)?;
+    let mut is_bounded = true;
+    let by_regions = goes_by_regions(q, ends);
+    if by_regions {
+        let (found, more) = ways::best_plan(q, best.as_ref(), watch)?;
         effort = effort.and(more);
         if let Some(mut plan) = found {
-            plan.bound(q, ends.as_ref())?;
+            plan.bound(q, ends)?;
             best = Some(plan);
         }
     }
-    let by_regions = ends.is_none() || uneven || q.reduces_in_order();
     if axes::may_help(q, best.as_ref(), by_regions) {
         let (found, more) = axes::best_plan(q, best.as_ref())?;
         effort = effort.and(more);
-        if let Some(mut plan) = found {
-            plan.bound(q, ends.as_ref())?;
-            if let Some(watch) = &mut watch {
-                watch.considered.push(Considered::axes(&plan));
+        if let Some(plan) = found {
+            if let Some(watch) = watch {
+                watch.considered.push(Considered::of(Origin::Axes, &plan));
                 watch.best = Some(watch.considered.len() - 1);
             }
             best = Some(plan);
+            is_bounded = false;
         }
     }
-    match best {
-        Some(plan) => Ok(Plan { effort, ..plan }),
-        None => Err(refusal::explain(q)?),
-    }
+    // What a search that ran out says proves nothing.
+    is_bounded &= !effort.exhausted;
+    Ok(Best { plan: best, effort, is_bounded })
+}
+
+/// Whether there are ways over regions.
+fn goes_by_regions(q: &Question<'_>, ends: Option<&Ends>) -> bool {
+    ends.is_none_or(|ends| needs_uneven(q, ends.lacks_spares())) || q.reduces_in_order()
 }
 
 /// Whether uneven pieces of regions compete with the digits' routes.

@@ -10,8 +10,8 @@ use crate::candidates::Origin;
 use crate::candidates::states::{Searched, may_search, routes, searched};
 use crate::choose;
 use crate::choose::axes;
-use crate::choose::{needs_uneven, routes};
-use crate::model::totals::{Cost, Totals};
+use crate::choose::{mirror, needs_uneven, routes};
+use crate::model::totals::{Cost, Totals, picoseconds_below};
 use crate::objective::Objective;
 use crate::question::Question;
 use crate::states::refine::Refined;
@@ -79,7 +79,12 @@ fn price_of_digits(q: &Question<'_>, ask: Ask) -> Result<Option<(Price, Effort)>
             {
                 best = Some(best.map_or(key, |b| b.min(key)));
             }
+            // What the mirror is asked about costs what the plan costs.
+            let asked = picoseconds_below(mirror::asked_up_to_us(q, Some(&ends)));
             Ok(match best {
+                Some([cost, ..]) if 0 < cost && cost <= asked => None,
+                Some([cost, ..]) if 0 < cost && limit < asked => None,
+                None if limit < asked => None,
                 Some([cost, ..]) if cost <= limit => Some((Price::Exactly(cost), effort)),
                 // There may be none at all.
                 None if limit == u64::MAX || effort.exhausted => None,

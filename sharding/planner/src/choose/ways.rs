@@ -168,7 +168,7 @@ impl Parts {
         } else {
             let options =
                 if q.options.is_limited() { Cow::Owned(q.options.free()) } else { Cow::Borrowed(q.options) };
-            let part = choose::plan(&Question::checked(&options, from, to, q.dtype)?, u64::MAX, None)?;
+            let part = choose::plan_straight(&Question::checked(&options, from, to, q.dtype)?)?;
             self.answered.push(part);
             self.answered.len() - 1
         };

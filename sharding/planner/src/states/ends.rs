@@ -9,7 +9,7 @@ use crate::bounds::need::{depends_on, need};
 use crate::model::Need;
 use crate::model::codes::{Codes, Weight, Weights, inside_one_domain};
 use crate::question::Question;
-use crate::states::system::{Place, State, System, refine};
+use crate::states::system::{Place, Stands, State, System, refine};
 
 /// A digit system, and both ends as states of it.
 pub(crate) struct Ends {
@@ -28,10 +28,29 @@ impl Ends {
 
     /// Whether terms are reduced, and some digit that could share the work finds no position that it divides.
     pub(crate) fn lacks_spares(&self) -> bool {
+        self.reduces() && self.lacks_positions()
+    }
+
+    /// The same between the duals, where terms are replicas and replicas terms.
+    pub(crate) fn dual_lacks_spares(&self) -> bool {
+        let is_replicated = |p: &Place| matches!(p.stands(), Stands::Replicated);
+        self.from.iter().zip(&self.to).any(|(a, b)| is_replicated(b) && !is_replicated(a))
+            && self.lacks_positions()
+    }
+
+    /// Whether terms go away.
+    pub(crate) fn reduces(&self) -> bool {
+        self.from.iter().zip(&self.to).any(|(a, b)| a.is_partial() && a != b)
+    }
+
+    /// Whether a digit leaves its position.
+    pub(crate) fn moves(&self) -> bool {
+        self.from.iter().zip(&self.to).any(|(a, b)| a != b && a.position().is_some())
+    }
+
+    /// Whether some digit that stands nowhere in either end finds no free position that it divides.
+    fn lacks_positions(&self) -> bool {
         let Ends { system, from, to, .. } = self;
-        if !from.iter().zip(to).any(|(a, b)| a.is_partial() && a != b) {
-            return false;
-        }
         let (standing_from, standing_to) = (system.standing(from), system.standing(to));
         let free = |p: &usize| standing_from[*p].is_none() && standing_to[*p].is_none();
         let finds =

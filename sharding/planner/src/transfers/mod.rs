@@ -13,11 +13,13 @@
 //!
 //! so the peers are the product of the free digits, and every block is the modes that are local both before and after: a
 //! layout of pairs. Sends invert the same equations. Uneven steps do the same with overlapping regions
-//! (`regions`), and an all-reduce works on pieces of the flat buffer (`pieces`).
+//! (`regions`), an all-reduce works on pieces of the flat buffer (`pieces`), and a step between the duals is turned round
+//! (`transposed`).
 
 mod modes;
 mod pieces;
 mod regions;
+pub(crate) mod transposed;
 
 use reshard_layout::Few;
 
@@ -45,6 +47,7 @@ impl Step {
         };
         members.sort_unstable();
         let phase = match &*self.action {
+            Action::Transposed(turned) => return turned.phases(rank),
             Action::AllReduce(reduction) => return pieces::all_reduced(before, reduction, rank, &members),
             Action::Slice(moves)
             | Action::ZeroFill(moves)

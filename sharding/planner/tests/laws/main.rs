@@ -8,6 +8,7 @@ mod cost_model;
 mod golden;
 mod groups;
 mod lower_bound;
+mod mirror;
 mod peers;
 mod planner;
 mod planner_laws;

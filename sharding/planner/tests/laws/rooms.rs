@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The rooms, from the ground up: each may use those before it.
-const ROOMS: [&str; 23] = [
+const ROOMS: [&str; 24] = [
     "objective",
     "op",
     "arithmetic",
@@ -22,6 +22,7 @@ const ROOMS: [&str; 23] = [
     "transfers",
     "plan",
     "assemble",
+    "mirror",
     "candidates",
     "choose",
     "planner",

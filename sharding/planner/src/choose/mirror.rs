@@ -1,0 +1,111 @@
+//! The mirror: the best plan between the duals, turned round.
+//!
+//! `plan(B* -> A*)` turned round goes from `A` to `B` (see [`crate::mirror`]). Neither way to a plan finds all that the other
+//! does: a reduction that shares the work of idle ranks is, turned round, a gather that does not bring what is a
+//! term's anyway. The mirror is asked without a mirror of its own, under the same limits and with the same budget, and what it
+//! says is priced as it would run.
+
+use crate::Error;
+use crate::assemble::assemble_unbounded;
+use crate::budget::Effort;
+use crate::choose::{admits, axes, key, plan_straight};
+use crate::mirror::transposed_steps;
+use crate::objective::Objective;
+use crate::plan::Plan;
+use crate::question::Question;
+use crate::states::ends::Ends;
+use crate::step::Step;
+use reshard_sharding::{ReduceOp, Sharding};
+
+/// The most ranks whose messages are turned round.
+const RANKS: usize = 1 << 7;
+
+/// Where digits nest all that the mirror saves is a step, so that it is asked only about plans of so few steps' time.
+const STEPS: f64 = 4.0;
+
+/// How far above its bound a plan may be through rounding.
+const ROUNDED: f64 = 1.0 + 1e-9;
+
+/// Whether the mirror may know a better plan.
+pub(super) fn may_help(q: &Question<'_>, ends: Option<&Ends>, best: Option<&Plan>) -> bool {
+    let nests_bare = ends.is_some_and(|ends| !ends.has_terms()) && q.options.objective != Objective::Peak;
+    if nests_bare && best.is_some() || !is_dual(q) {
+        return false;
+    }
+    let Some(best) = best else { return true };
+    if best.communicating_steps() == 0 {
+        return false;
+    }
+    match q.options.objective {
+        Objective::Time => {
+            best.cost_us() > best.lower_bound_us * ROUNDED && best.cost_us() <= asked_up_to_us(q, ends)
+        }
+        Objective::Bytes => {
+            best.lower_bound_bytes.is_none_or(|b| best.received_bytes > b)
+                && ends.is_none_or(|ends| is_uneven(q, ends))
+        }
+        Objective::Peak => true,
+    }
+}
+
+/// Whether both ends have duals, plans between which can be turned round.
+fn is_dual(q: &Question<'_>) -> bool {
+    let sums = |s: &Sharding| s.partial().iter().all(|p| p.op == ReduceOp::Sum);
+    let ranks = q.from.mesh().size().max(q.to.mesh().size());
+    !q.options.deterministic && ranks <= RANKS && sums(q.from) && sums(q.to)
+}
+
+/// Whether terms go away.
+fn reduces(q: &Question<'_>) -> bool {
+    q.from.partial().iter().any(|p| !q.on_one_mesh() || !q.to.partial().contains(p))
+}
+
+/// Whether digits nest, and terms or replicas find no position where they would share the work.
+fn is_uneven(q: &Question<'_>, ends: &Ends) -> bool {
+    ends.has_terms() && (ends.lacks_spares() || ends.dual_lacks_spares() || axes::owes_uneven(q))
+}
+
+/// The most microseconds of a plan for which the mirror is asked.
+///
+/// Where digits nest, the moves of the mirror are those of the search, turned round, but for one: an exchange that also adds. It
+/// receives no byte less than reducing first and exchanging then, and saves a step.
+pub(super) fn asked_up_to_us(q: &Question<'_>, ends: Option<&Ends>) -> f64 {
+    match ends {
+        _ if !is_dual(q) => 0.0,
+        Some(ends) if !is_uneven(q, ends) => {
+            if ends.reduces() && ends.moves() {
+                STEPS * q.time_needed(&[])
+            } else {
+                0.0
+            }
+        }
+        Some(_) | None => f64::INFINITY,
+    }
+}
+
+/// What the mirror says, without its bounds, if it beats `known`; and what it took.
+///
+/// Where the budget runs out it says nothing, so that less of it never finds more.
+pub(super) fn best_plan(q: &Question<'_>, known: Option<&Plan>) -> Result<(Option<Plan>, Effort), Error> {
+    let none = || Ok((None, Effort::default()));
+    let (Ok(from), Ok(to)) = (q.to.dual(), q.from.dual()) else { return none() };
+    if [&from, &to].into_iter().any(|s| q.options.arithmetic.check(s, q.dtype).is_err()) {
+        return none();
+    }
+    // Where there is no plan between the duals, or none that can be turned round, the mirror says nothing.
+    let Ok(dual) = plan_straight(&q.part(q.options, &from, &to)) else { return none() };
+    let effort = dual.effort;
+    let Ok(steps) = transposed_steps(q, &dual.steps) else { return Ok((None, effort)) };
+    let plan = assemble_unbounded(q, steps, None)?;
+    // On one level and without terms no step receives a byte too many, even where it would save the time of a few messages.
+    let thrifty = q.network.levels() == 1 && !q.from.is_partial() && !q.to.is_partial();
+    // What nobody is to reduce keeps its bits, which a sum with nothing does not promise for what is no number.
+    let adds = !reduces(q) && plan.steps.iter().any(Step::adds);
+    let wins = known.is_none_or(|known| {
+        let spends =
+            thrifty && q.options.objective == Objective::Time && plan.received_bytes > known.received_bytes;
+        !spends && key(q.options, &plan) < key(q.options, known)
+    });
+    let takes = wins && !adds && !effort.exhausted && admits(q.options, &plan);
+    Ok((takes.then_some(plan), effort))
+}

@@ -1,0 +1,58 @@
+//! Steps turned round: whoever sends receives, and what lands together is added.
+//!
+//! A phase is a matrix of zeros and ones: each element of a target is one element of a source, or the sum of one from
+//! each peer. Its transpose takes the messages the other way, block by block:
+//!
+//! ```text
+//! target[t] = source[s]              turned round    target[s] += source[t]
+//! target[t] = sum of source[s_i]                     target[s_i] += source[t]        for each i
+//! ```
+//!
+//! so an element that several ranks took gets the sum of what they have, and one that nobody took gets nothing: the
+//! target is filled. Two messages that bring terms of one element bring terms of all the same elements, since the ranks
+//! that took it are replicas of each other or hold disjoint regions.
+
+use crate::Error;
+use crate::message::{Block, Message, Phase, Phases, Reduce};
+use crate::step::Transposed;
+use reshard_sharding::{Mesh, ReduceOp};
+
+/// The same elements, from target to source.
+fn back(block: &Block) -> Block {
+    Block {
+        source_offset: block.target_offset,
+        target_offset: block.source_offset,
+        modes: block.modes.iter().map(|m| m.map(|(source, target)| (target, source))).collect(),
+    }
+}
+
+/// What this rank receives and sends where a phase is turned round, terms in the order of their senders in `mesh`.
+pub(crate) fn messages(phase: &Phase, rank: usize, mesh: &Mesh) -> [Vec<Message>; 2] {
+    let own = |m: &&Message| m.peer == rank;
+    let turned = |m: &Message| Message { peer: m.peer, blocks: m.blocks.iter().map(back).collect() };
+    let kept = phase.receives.iter().filter(own);
+    let mut receives: Vec<Message> =
+        phase.sends.iter().chain(kept).filter(|m| m.numel() > 0).map(turned).collect();
+    receives.sort_by_key(|m| mesh.index_of(m.peer));
+    let sends = phase.receives.iter().filter(|m| !own(m) && m.numel() > 0).map(turned).collect();
+    [receives, sends]
+}
+
+impl Transposed {
+    pub(super) fn phases(&self, rank: usize) -> Result<Phases, Error> {
+        let sum = Reduce { op: ReduceOp::Sum, divisor: 1 };
+        let turned = |phase: Phase| {
+            let [receives, sends] = messages(&phase, rank, self.of.after.mesh());
+            Phase {
+                source_len: phase.target_len,
+                target_len: phase.source_len,
+                fill: self.fills.then_some(ReduceOp::Sum),
+                receives,
+                sends,
+                reduce: self.adds.then_some(sum),
+                members: phase.members,
+            }
+        };
+        Ok(self.of.phases(rank)?.into_iter().map(turned).collect())
+    }
+}
