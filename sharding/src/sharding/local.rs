@@ -92,7 +92,13 @@ impl Sharding {
 
     /// The sub-axes that neither shard a dim nor are partial: the tensor is the same along them.
     pub fn replicated_axes(&self) -> Few<SubAxis, 4> {
-        let mut used: Modes<At> = self.partial.iter().map(|p| self.mesh.known_mode(p.sub)).collect();
+        self.replicated_axes_but(&[])
+    }
+
+    /// The same without these sub-axes.
+    pub(crate) fn replicated_axes_but(&self, but: &[SubAxis]) -> Few<SubAxis, 4> {
+        let besides = self.partial.iter().map(|p| p.sub).chain(but.iter().copied());
+        let mut used: Modes<At> = besides.map(|sub| self.mesh.known_mode(sub)).collect();
         match &self.form {
             Form::Layout(layout) => {
                 used.extend(layout.flat().iter().copied().filter(|m| !m.stride.is_local()));

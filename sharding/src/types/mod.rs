@@ -32,7 +32,7 @@
 mod notation;
 
 use crate::sharding::PartialAxis;
-use crate::{Error, ReduceOp, Sharding};
+use crate::{Error, ReduceOp, Sharding, SubAxis};
 
 /// Who holds a tensor and who holds its gradient: two shardings of one shape.
 ///
@@ -62,6 +62,28 @@ impl Type {
     /// Fails with `no_gradient` as [`Sharding::dual`].
     pub fn natural(value: Sharding) -> Result<Type, Error> {
         let gradient = Some(value.dual()?);
+        Ok(Type { value, gradient })
+    }
+
+    /// The type whose gradient is the value's dual, but along these sub-axes, where ranks do the same work and replicas have
+    /// replicas for a gradient.
+    ///
+    /// ```
+    /// use reshard_sharding::{Mesh, Sharding, SubAxis, Type};
+    /// let mesh: Mesh = "dp=2,tp=4".parse()?;
+    /// let whole = Sharding::replicated(&mesh, &[64, 32])?;
+    /// let tp = SubAxis { axis: 1, pre: 1, size: 4 };
+    /// assert_eq!(Type::same_work(whole, &[tp])?.to_string(), "R,I");
+    /// # Ok::<(), reshard_sharding::Error>(())
+    /// ```
+    ///
+    /// Fails with `no_gradient` as [`Sharding::dual`].
+    pub fn same_work(value: Sharding, along: &[SubAxis]) -> Result<Type, Error> {
+        // Refuses what has no dual.
+        value.dual()?;
+        let terms = value.replicated_axes_but(along);
+        let gradient =
+            Some(value.with_partial(terms.iter().map(|&sub| PartialAxis { sub, op: ReduceOp::Sum }))?);
         Ok(Type { value, gradient })
     }
 

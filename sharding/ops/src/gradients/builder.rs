@@ -8,7 +8,7 @@ use crate::rules::{Call, Composite, DEEPEST, MOST_CALLS, Op, Request, Statement,
 
 /// A value of a formula.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Variable(usize);
+pub struct Variable(pub(super) usize);
 
 /// Makes the formula of one call: what is saved of it, and calls of the table's ops on that.
 ///
@@ -49,9 +49,32 @@ impl<'a> GradientBuilder<'a> {
         Ok(GradientBuilder { table, call, op, deep, shapes, statements: Vec::new() })
     }
 
+    /// How many calls there are.
+    pub(super) fn made(&self) -> usize {
+        self.statements.len()
+    }
+
+    /// The calls from one on.
+    pub(super) fn made_since(&self, first: usize) -> &[Statement] {
+        &self.statements[first..]
+    }
+
+    /// An error about this formula.
+    pub(super) fn wrong(&self, reason: &str) -> Error {
+        Error::Rule { reason: format!("in the gradient of {}: {reason}", self.call) }
+    }
+
     /// The op whose gradient this is, bound to its inputs.
     pub fn forward(&self) -> &Op {
         &self.op
+    }
+
+    /// The name of the op; of a rule its text.
+    pub(super) fn name(&self) -> &str {
+        match self.call {
+            Call::Named { name, .. } => name,
+            Call::Rule(_) => self.op.name(),
+        }
     }
 
     /// An input of the op; requires one of its inputs.
@@ -116,7 +139,7 @@ impl<'a> GradientBuilder<'a> {
             });
         }
         let shapes: Vec<&[usize]> = operands.iter().map(|&v| self.shape(v)).collect();
-        let op = self.table.op(call, &shapes).map_err(|e| self.within(&e))?;
+        let op = self.table.op(call, &shapes).map_err(|e| self.wrong(&e.to_string()))?;
         let first = self.shapes.len();
         self.shapes.extend_from_slice(op.outputs());
         let results: Vec<usize> = (first..self.shapes.len()).collect();
@@ -129,13 +152,14 @@ impl<'a> GradientBuilder<'a> {
         Ok(made)
     }
 
-    fn within(&self, e: &Error) -> Error {
-        Error::Rule { reason: format!("in the gradient of {}: {e}", self.call) }
-    }
-
     /// An argument as the call gives it; none where it is left to its default.
     pub fn given(&self, key: &str) -> Option<Value> {
         self.call.argument(key).cloned()
+    }
+
+    /// The call whose gradient this is.
+    pub(super) fn same_call(&self) -> Call {
+        self.call.clone()
     }
 
     /// The same call on another operand.
@@ -176,6 +200,14 @@ impl<'a> GradientBuilder<'a> {
             return Ok(value);
         }
         self.call(&Call::new("reshape").with("shape", numbers(shape)), &[value])
+    }
+
+    /// Another op with these arguments of the call, as far as it gives them.
+    pub(super) fn with_arguments(&self, name: &str, keys: &[&str]) -> Call {
+        keys.iter().fold(Call::new(name), |call, key| match self.given(key) {
+            Some(value) => call.with(key, value),
+            None => call,
+        })
     }
 
     /// An op along a dim: `cat(dim=1)`.
@@ -250,12 +282,6 @@ impl<'a> GradientBuilder<'a> {
 
     /// The calls of a body on these values; gives what its outputs are.
     pub fn spliced(&mut self, body: &Composite, inputs: &[Variable]) -> Result<Vec<Variable>, Error> {
-        let values = self.played(body, inputs)?;
-        Ok(body.output_values().iter().map(|&v| values[v]).collect())
-    }
-
-    /// The calls of a body on these values; gives all its values.
-    pub(super) fn played(&mut self, body: &Composite, inputs: &[Variable]) -> Result<Vec<Variable>, Error> {
         let mut values = inputs.to_vec();
         for (call, takes, _) in body.calls() {
             let operands: Vec<Variable> = takes.iter().map(|&v| values[v]).collect();
@@ -266,7 +292,7 @@ impl<'a> GradientBuilder<'a> {
                 values.extend(self.calls(call, &operands)?);
             }
         }
-        Ok(values)
+        Ok(body.output_values().iter().map(|&v| values[v]).collect())
     }
 
     /// The gradients of the inputs of another call, whose outputs have these gradients.

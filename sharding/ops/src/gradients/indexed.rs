@@ -39,6 +39,34 @@ pub(super) fn formulas() -> Vec<Alike> {
             let rest = without(b, "index_copy")?;
             Ok(vec![Some(rest), None, Some(read)])
         }),
+        (&["index_put"], |b| {
+            let read = b.op("index_select(dim=0)", &[b.dy(0), b.x(1)])?;
+            let mut rest = b.dy(0);
+            if !b.argument(|r| r.flag("accumulate"))? {
+                let zeros = b.op("zeros_like", &[b.x(2)])?;
+                rest = b.op("index_put", &[b.dy(0), b.x(1), zeros])?;
+            }
+            Ok(vec![Some(rest), None, Some(read)])
+        }),
+        (&["put"], |b| {
+            let read = b.op("take", &[b.dy(0), b.x(1)])?;
+            let mut rest = b.dy(0);
+            if !b.argument(|r| r.flag("accumulate"))? {
+                let zeros = b.op("zeros_like", &[b.x(2)])?;
+                rest = b.op("put", &[b.dy(0), b.x(1), zeros])?;
+            }
+            Ok(vec![Some(rest), None, Some(read)])
+        }),
+        (&["take"], |b| {
+            // The index as one list.
+            let n = b.shape(b.x(1)).iter().product();
+            let (index, dy) = (b.reshaped(b.x(1), &[n])?, b.reshaped(b.dy(0), &[n])?);
+            let zeros = b.op("zeros_like", &[b.x(0)])?;
+            Ok(vec![Some(b.op("put(accumulate=true)", &[zeros, index, dy])?), None])
+        }),
+        (&["scatter_reduce"], |b| reduced(b, "gather", "scatter_add")),
+        (&["index_reduce"], |b| reduced(b, "index_select", "index_add")),
+        (&["scatter_amax"], |b| greatest(b, "gather", "scatter_add")),
     ];
     list.iter().map(|&(names, f)| -> Alike { (names, Formula::new(f)) }).collect()
 }
@@ -53,4 +81,59 @@ fn by_dim(b: &mut GradientBuilder<'_>, name: &str, operands: &[Variable]) -> Res
 fn without(b: &mut GradientBuilder<'_>, name: &str) -> Result<Variable, Error> {
     let zeros = b.op("zeros_like", &[b.x(2)])?;
     by_dim(b, name, &[b.dy(0), b.x(1), zeros])
+}
+
+/// What is written with what is there, by the op that reads by this index and the one that adds.
+fn reduced(b: &mut GradientBuilder<'_>, read: &str, add: &str) -> Result<Vec<Option<Variable>>, Error> {
+    match b.argument(|r| r.word("reduce"))?.as_str() {
+        "amax" | "amin" => greatest(b, read, add),
+        "mean" => {
+            let (ones, each) = (b.op("ones_like", &[b.x(0)])?, b.op("ones_like", &[b.x(2)])?);
+            let count = by_dim(b, add, &[ones, b.x(1), each])?;
+            let share = b.op("div", &[b.dy(0), count])?;
+            let own = by_dim(b, read, &[share, b.x(1)])?;
+            Ok(vec![Some(share), None, Some(own)])
+        }
+        "prod" => multiplied(b, read, add),
+        _ => {
+            let own = by_dim(b, read, &[b.dy(0), b.x(1)])?;
+            Ok(vec![Some(b.dy(0)), None, Some(own)])
+        }
+    }
+}
+
+/// All that are equal to the extremum share its gradient evenly.
+fn greatest(b: &mut GradientBuilder<'_>, read: &str, add: &str) -> Result<Vec<Option<Variable>>, Error> {
+    let best = by_dim(b, read, &[b.y(0), b.x(1)])?;
+    let (there, own) = (b.op("eq", &[b.x(0), b.y(0)])?, b.op("eq", &[b.x(2), best])?);
+    let ties = by_dim(b, add, &[there, b.x(1), own])?;
+    let share = b.op("div", &[b.dy(0), ties])?;
+    let read = by_dim(b, read, &[share, b.x(1)])?;
+    Ok(vec![Some(b.op("mul", &[there, share])?), None, Some(b.op("mul", &[own, read])?)])
+}
+
+/// The product of all others: with one for each zero, if that is the only one, and nothing if there are more.
+fn multiplied(b: &mut GradientBuilder<'_>, read: &str, add: &str) -> Result<Vec<Option<Variable>>, Error> {
+    let zeros = [b.op("logical_not", &[b.x(0)])?, b.op("logical_not", &[b.x(2)])?];
+    let one = [
+        b.op("masked_fill(value=1)", &[b.x(0), zeros[0]])?,
+        b.op("masked_fill(value=1)", &[b.x(2), zeros[1]])?,
+    ];
+    let again = b.same_call();
+    let product = b.call(&again, &[one[0], b.x(1), one[1]])?;
+    let count = by_dim(b, add, &[zeros[0], b.x(1), zeros[1]])?;
+    let (product_read, count_read) =
+        (by_dim(b, read, &[product, b.x(1)])?, by_dim(b, read, &[count, b.x(1)])?);
+    let dy = by_dim(b, read, &[b.dy(0), b.x(1)])?;
+    let mut given = Vec::new();
+    for (product, count, zero, value, dy) in
+        [(product, count, zeros[0], one[0], b.dy(0)), (product_read, count_read, zeros[1], one[1], dy)]
+    {
+        let others = b.op("sub", &[count, zero])?;
+        let some = b.op("logical_not", &[others])?;
+        let rest = b.op("div", &[product, value])?;
+        let slope = b.op("mul", &[rest, some])?;
+        given.push(Some(b.op("mul", &[dy, slope])?));
+    }
+    Ok(vec![given[0], None, given[1]])
 }

@@ -10,6 +10,9 @@ use crate::rules::{Call, Value};
 type One = fn(&mut GradientBuilder<'_>) -> Result<Variable, Error>;
 type Many = fn(&mut GradientBuilder<'_>) -> Result<Vec<Option<Variable>>, Error>;
 
+/// What windows are made by.
+const WINDOWS: [&str; 4] = ["kernel", "stride", "padding", "dilation"];
+
 pub(super) fn formulas() -> Vec<Alike> {
     let ones: &[(&[&str], One)] = &[
         (&["reshape", "view", "flatten", "unflatten", "squeeze", "unsqueeze"], viewed),
@@ -60,6 +63,18 @@ pub(super) fn formulas() -> Vec<Alike> {
         }),
         (&["repeat", "tile"], repeated),
         (&["pad"], unpadded),
+        // The conjugate of a transform is its inverse times what that divides by.
+        (&["fft"], |b| transformed(b, "ifft", |n| n)),
+        (&["ifft"], |b| transformed(b, "fft", |n| 1.0 / n)),
+        (&["im2col"], |b| {
+            let space = b.forward().inputs()[0][2..].to_vec();
+            let call = b.with_arguments("col2im", &WINDOWS).with("size", numbers(&space));
+            b.call(&call, &[b.dy(0)])
+        }),
+        (&["col2im"], |b| {
+            let call = b.with_arguments("im2col", &WINDOWS);
+            b.call(&call, &[b.dy(0)])
+        }),
     ];
     let many: &[(&[&str], Many)] = &[
         (&["cat"], |b| {
@@ -135,6 +150,14 @@ pub(super) fn kept(b: &GradientBuilder<'_>) -> Result<Vec<usize>, Error> {
     Ok(shape)
 }
 
+/// By the inverse transform, times a number of how many elements are transformed.
+fn transformed(b: &mut GradientBuilder<'_>, by: &str, scale: fn(f64) -> f64) -> Result<Variable, Error> {
+    let dims = b.argument(|r| r.dims("dims"))?;
+    let n: usize = dims.iter().map(|&d| b.forward().inputs()[0][d]).product();
+    let dx = b.call(&Call::new(by).with("dims", numbers(&dims)), &[b.dy(0)])?;
+    b.scaled(dx, scale(n.max(1) as f64))
+}
+
 /// The input's shape, of zeros but for a part of a dim.
 fn put_back(
     b: &mut GradientBuilder<'_>,
@@ -151,7 +174,7 @@ fn put_back(
 /// The gradient put where its elements came from, by the same arguments.
 fn scattered(b: &mut GradientBuilder<'_>, into: &str, keys: &[&str]) -> Result<Variable, Error> {
     let zeros = b.op("zeros_like", &[b.x(0)])?;
-    let call = with_arguments(b, into, keys);
+    let call = b.with_arguments(into, keys);
     b.call(&call, &[zeros, b.dy(0)])
 }
 
@@ -163,21 +186,10 @@ fn written(
     keys: &[&str],
 ) -> Result<Vec<Option<Variable>>, Error> {
     let zeros = b.op("zeros_like", &[b.x(1)])?;
-    let (write, read) = (with_arguments(b, write, keys), with_arguments(b, read, keys));
+    let (write, read) = (b.with_arguments(write, keys), b.with_arguments(read, keys));
     let rest = b.call(&write, &[b.dy(0), zeros])?;
     let own = b.call(&read, &[b.dy(0)])?;
     Ok(vec![Some(rest), Some(own)])
-}
-
-/// Another op with arguments of this call.
-fn with_arguments(b: &GradientBuilder<'_>, name: &str, keys: &[&str]) -> Call {
-    let mut call = Call::new(name);
-    for key in keys {
-        if let Some(value) = b.given(key) {
-            call = call.with(key, value);
-        }
-    }
-    call
 }
 
 /// The gradients of all outputs, one after the other along a dim.
@@ -205,7 +217,8 @@ fn repeated(b: &mut GradientBuilder<'_>) -> Result<Variable, Error> {
 fn unpadded(b: &mut GradientBuilder<'_>) -> Result<Variable, Error> {
     let (mode, pads) = b.argument(|r| Ok((r.word("mode")?, r.numbers("pads")?)))?;
     if mode != "constant" {
-        return Err(super::refused(&format!("pad(mode={mode})")));
+        let moved = super::moved::gradient(b)?.and_then(|mut dx| dx.swap_remove(0));
+        return moved.ok_or_else(|| super::refused(&format!("pad(mode={mode})")));
     }
     b.call(&Call::new("pad").with("pads", Value::Numbers(pads.iter().map(|n| -n).collect())), &[b.dy(0)])
 }

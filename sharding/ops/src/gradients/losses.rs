@@ -1,8 +1,9 @@
 //! Gradients of losses: of each element's loss, times what the reduction makes of the gradient.
 
 use super::Formula;
-use super::builder::{GradientBuilder, Variable, number, whole};
+use super::builder::{GradientBuilder, Variable, number, numbers, whole};
 use super::pointwise::Alike;
+use super::through::defined;
 use crate::Error;
 use crate::rules::Call;
 
@@ -63,23 +64,7 @@ pub(super) fn formulas() -> Vec<Alike> {
             }
             by(b, &[slope, back])
         }),
-        (&["cross_entropy"], |b| {
-            let smoothing = b.real("label_smoothing")?;
-            let chances = b.op("softmax(dim=1)", &[b.x(0)])?;
-            let mut target = targets(b)?;
-            if smoothing != 0.0 {
-                let kept = b.scaled(target, 1.0 - smoothing)?;
-                let each = smoothing / b.shape(target)[1] as f64;
-                target = b.with_number("add_scalar", "value", each, kept)?;
-            }
-            let slope = b.op("sub", &[chances, target])?;
-            of_classes(b, slope)
-        }),
-        (&["nll_loss"], |b| {
-            let target = targets(b)?;
-            let slope = b.op("neg", &[target])?;
-            of_classes(b, slope)
-        }),
+        (&["cross_entropy", "nll_loss"], |b| defined(b, |b| Ok(vec![of_classes(b)?]))),
     ];
     list.iter().map(|&(names, f)| -> Alike { (names, Formula::new(f)) }).collect()
 }
@@ -111,59 +96,70 @@ fn opposite(b: &mut GradientBuilder<'_>, slope: Variable) -> Result<Vec<Option<V
     by(b, &[slope, back])
 }
 
-/// One for the class of each target, and nothing for the others: `b c x ..`.
-fn targets(b: &mut GradientBuilder<'_>) -> Result<Variable, Error> {
+/// Less the logarithms, times a part for each class: one for that of the target, or less where the others have some, times the
+/// weight of the class if there is one. What is ignored counts for nothing; a mean is over the weights of what counts.
+fn of_classes(b: &mut GradientBuilder<'_>) -> Result<Variable, Error> {
     let shape = b.forward().inputs()[0].clone();
-    let classes = whole(shape[1]);
-    // What is ignored has no class, and is taken for the first here.
-    let index = match ignored(b)? {
-        None => b.x(1),
-        Some(index) => {
-            let counts = told_from(b, index)?;
-            b.op("mul", &[b.x(1), counts])?
-        }
-    };
-    let one = b.call(&Call::new("one_hot").with("classes", classes), &[index])?;
-    let dims = shape.len();
-    let order: Vec<usize> = [0, dims - 1].into_iter().chain(1..dims - 1).collect();
-    if dims == 2 {
-        return Ok(one);
+    let (classes, dims) = (shape[1], shape.len());
+    let (mut logs, mut smoothing) = (b.x(0), 0.0);
+    if b.name() == "cross_entropy" {
+        logs = b.op("log_softmax(dim=1)", &[logs])?;
+        smoothing = b.real("label_smoothing")?;
     }
-    b.permuted(one, &order)
-}
-
-fn ignored(b: &GradientBuilder<'_>) -> Result<Option<i64>, Error> {
-    b.argument(|r| if r.has("ignore_index")? { r.number("ignore_index").map(Some) } else { Ok(None) })
+    // What is ignored has no class, and is taken for the first here.
+    let ignored =
+        b.argument(|r| if r.has("ignore_index")? { r.number("ignore_index").map(Some) } else { Ok(None) })?;
+    let counts = ignored.map(|class| told_from(b, class)).transpose()?;
+    let index = counts.map_or(Ok(b.x(1)), |counts| b.op("mul", &[b.x(1), counts]))?;
+    let one = b.call(&Call::new("one_hot").with("classes", whole(classes)), &[index])?;
+    let order: Vec<usize> = [0, dims - 1].into_iter().chain(1..dims - 1).collect();
+    let mut one = if dims == 2 { one } else { b.permuted(one, &order)? };
+    let mut weights = None;
+    if b.forward().inputs().len() == 3 {
+        let beside = [&[1, classes][..], &vec![1; dims - 2]].concat();
+        let each = b.reshaped(b.x(2), &beside)?;
+        one = b.op("mul", &[one, each])?;
+        weights = Some(each);
+    }
+    let mut parts = one;
+    if smoothing != 0.0 {
+        let (kept, share) = (b.scaled(one, 1.0 - smoothing)?, smoothing / classes as f64);
+        parts = match weights {
+            None => b.with_number("add_scalar", "value", share, kept)?,
+            Some(each) => {
+                let each = b.scaled(each, share)?;
+                b.op("add", &[kept, each])?
+            }
+        };
+    }
+    let products = b.op("mul", &[logs, parts])?;
+    let sums = b.summed(products, &[1], false)?;
+    let mut losses = b.op("neg", &[sums])?;
+    if let Some(counts) = counts {
+        losses = b.op("mul", &[losses, counts])?;
+    }
+    match b.argument(|r| r.word("reduction"))?.as_str() {
+        "none" => Ok(losses),
+        "mean" if counts.is_none() && weights.is_none() => b.op("mean", &[losses]),
+        "mean" => {
+            let all = b.op("sum", &[losses])?;
+            // The weight of each target, of those that count.
+            let mut each = counts;
+            if weights.is_some() {
+                let of_target = b.summed(one, &[1], false)?;
+                each = Some(counts.map_or(Ok(of_target), |counts| b.op("mul", &[of_target, counts]))?);
+            }
+            let each = each.unwrap_or(losses);
+            let count = b.op("sum", &[each])?;
+            b.op("div", &[all, count])
+        }
+        _ => b.op("sum", &[losses]),
+    }
 }
 
 /// One for each target that is not this class.
 fn told_from(b: &mut GradientBuilder<'_>, class: i64) -> Result<Variable, Error> {
-    let less = b.with_number("sub_scalar", "value", class as f64, b.x(1))?;
-    let far = b.op("abs", &[less])?;
-    b.op("sign", &[far])
-}
-
-/// A slope for each class, times the gradient of the loss: of what is not ignored.
-fn of_classes(b: &mut GradientBuilder<'_>, slope: Variable) -> Result<Vec<Option<Variable>>, Error> {
-    let targets = b.forward().inputs()[1].clone();
-    let mut kept = targets.clone();
-    kept.insert(1.min(targets.len()), 1);
-    let dy = match ignored(b)? {
-        None => {
-            let dy = each(b, targets.iter().product::<usize>().max(1) as f64)?;
-            if b.shape(dy) == targets { b.reshaped(dy, &kept)? } else { dy }
-        }
-        Some(class) => {
-            let counts = told_from(b, class)?;
-            let mut dy = b.dy(0);
-            if b.argument(|r| r.word("reduction"))? == "mean" {
-                let all: Vec<usize> = (0..targets.len()).collect();
-                let count = b.summed(counts, &all, false)?;
-                dy = b.op("div", &[dy, count])?;
-            }
-            let dy = b.op("mul", &[counts, dy])?;
-            b.reshaped(dy, &kept)?
-        }
-    };
-    Ok(vec![Some(b.op("mul", &[slope, dy])?), None])
+    let class = Call::new("full").with("shape", numbers(&[])).with("fill_value", number(class as f64));
+    let class = b.call(&class, &[])?;
+    b.op("ne", &[b.x(1), class])
 }

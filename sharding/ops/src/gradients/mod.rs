@@ -12,19 +12,27 @@
 //! is printed and run like any composite, its rule follows from the rules of its ops, and it is differentiated again by the
 //! same formulas ([`Table::gradient`] of a composite reads its body backwards).
 //!
+//! Not all are written: what only moves elements has a derived one, what is linear along each dim of space has its own matrix, and
+//! many ops are said by other ops, whose gradients are read backwards. `docs/gradients.md` lists the ops by the kind of their gradient.
+//!
 //! An input that has no gradient, as an index has none, has no `dx`. An op whose outputs depend on no input smoothly, as of
 //! a comparison, has the formula that gives nothing; an op without a formula is refused by name.
 
 mod attention;
 mod builder;
+mod definitions;
 mod einsum;
 mod indexed;
 mod linear;
 mod losses;
+mod moved;
 mod normalized;
 mod pointwise;
+mod pools;
 mod product;
 mod reduced;
+mod sampled;
+mod scans;
 mod standard;
 mod text;
 mod through;
@@ -148,7 +156,17 @@ impl Table {
     }
 
     /// The gradient of a call on inputs of these shapes: of a rule, that of an einsum; of an op by its formula; of a composite
-    /// that has none of its own, its body read backwards.
+    /// that has none of its own, its body read backwards; of another op without a formula that only moves elements, which its
+    /// rule says (`selecting`, or terms of sums, products, maxima and minima that all pass), by where it moves their numbers.
+    ///
+    /// ```
+    /// use reshard_ops::rules::Table;
+    /// let mut table = Table::standard();
+    /// table.add("turned", "ij->ji {selecting}".parse()?);
+    /// let gradient = table.gradient(&"turned".parse()?, &[&[2, 3]])?;
+    /// assert_eq!(gradient.lines()[..3], ["a = arange(size=6,start=1)", "b = reshape(a,shape=[2,3])", "c = turned(b)"]);
+    /// # Ok::<(), reshard_ops::Error>(())
+    /// ```
     ///
     /// ```
     /// use reshard_ops::rules::Table;
@@ -180,7 +198,7 @@ impl Table {
             Call::Named { name, .. } => match (self.gradients.get(name), self.composite(name)) {
                 (Some(formula), _) => (formula.0)(&mut builder)?,
                 (None, Some(body)) => through::gradient(&mut builder, &body.clone())?,
-                (None, None) => return Err(refused(name)),
+                (None, None) => moved::gradient(&mut builder)?.ok_or_else(|| refused(name))?,
             },
         };
         builder.finish(&given)

@@ -12,11 +12,20 @@
 use super::Formula;
 use super::builder::{GradientBuilder, Variable};
 use super::pointwise::Alike;
+use super::through::body;
 use crate::Error;
 
 pub(super) fn formulas() -> Vec<Alike> {
     vec![
         (&["softmax"], Formula::new(|b| softmax(b, false))),
+        (
+            &["gumbel_softmax"],
+            Formula::new(|b| {
+                let dx = softmax(b, false)?[0];
+                let tau = b.real("tau")?;
+                dx.map(|dx| b.scaled(dx, 1.0 / tau)).transpose().map(|dx| vec![dx])
+            }),
+        ),
         (&["softmin"], Formula::new(|b| softmax(b, true))),
         (
             &["log_softmax"],
@@ -27,7 +36,15 @@ pub(super) fn formulas() -> Vec<Alike> {
                 Ok(vec![Some(b.op("sub", &[b.dy(0), product])?)])
             }),
         ),
-        (&["normalize"], Formula::new(unit)),
+        (
+            &["normalize"],
+            body(|b| {
+                let (dim, p, eps) = b.argument(|r| Ok((r.dim("dim")?, r.real("p")?, r.real("eps")?)))?;
+                Ok(format!(
+                    "x -> y: n = linalg_vector_norm(x,p={p},dims=[{dim}],keepdim=true); c = clamp_min(n,min={eps}); y = div(x,c)"
+                ))
+            }),
+        ),
         (&["layer_norm"], Formula::new(|b| last(b, true))),
         (&["rms_norm"], Formula::new(|b| last(b, false))),
         (
@@ -40,27 +57,6 @@ pub(super) fn formulas() -> Vec<Alike> {
         (&["instance_norm"], Formula::new(|b| of_channels(b, 1, |d| d > 2))),
         (&["batch_norm"], Formula::new(batch_norm)),
     ]
-}
-
-/// `y = x / |x|`: `dx = (dy - y sum(y dy)) / |x|`, of the 2-norm.
-fn unit(b: &mut GradientBuilder<'_>) -> Result<Vec<Option<Variable>>, Error> {
-    #[allow(clippy::float_cmp, reason = "one exponent and no other")]
-    if b.real("p")? != 2.0 {
-        return Err(super::refused("normalize of another norm than p=2"));
-    }
-    // Where the norm is less than eps, that stands for it, and does not change.
-    let square = b.op("square", &[b.x(0)])?;
-    let sum = along(b, "sum", square)?;
-    let norm = b.op("sqrt", &[sum])?;
-    let eps = b.real("eps")?;
-    let bounded = b.with_number("clamp_min", "min", eps, norm)?;
-    let counts = b.op("eq", &[norm, bounded])?;
-    let product = b.op("mul", &[b.dy(0), b.y(0)])?;
-    let sum = along(b, "sum", product)?;
-    let sum = b.op("mul", &[sum, counts])?;
-    let part = b.op("mul", &[b.y(0), sum])?;
-    let rest = b.op("sub", &[b.dy(0), part])?;
-    Ok(vec![Some(b.op("div", &[rest, bounded])?)])
 }
 
 /// A reduction along the dim of the call, which stays.

@@ -1,9 +1,10 @@
 //! Gradients of pointwise ops: one line each.
 
 use super::Formula;
-use super::builder::{GradientBuilder, Variable};
+use super::builder::{GradientBuilder, Variable, number, numbers, whole};
 use super::text::text;
 use crate::Error;
+use crate::rules::Call;
 
 /// Names of ops, and the formula that all of them have.
 pub(super) type Alike = (&'static [&'static str], Formula);
@@ -41,8 +42,11 @@ pub(super) fn formulas() -> Vec<Alike> {
         (&["sqrt"], "y, dy -> dx: t = add(y, y); dx = div(dy, t)"),
         (&["rsqrt"], "y, dy -> dx: s = square(y); c = mul(s, y); p = mul(dy, c); dx = mul_scalar(p, value=-0.5)"),
         (&["logaddexp"], "x0, x1, y, dy -> dx0, dx1: a = sub(x0, y); p = exp(a); dx0 = mul(dy, p); b = sub(x1, y); q = exp(b); dx1 = mul(dy, q)"),
-        (&["pow"], "x0, x1, y, dy -> dx0, dx1: e = sub_scalar(x1, value=1); q = pow(x0, e); f = mul(x1, q); dx0 = mul(dy, f); l = log(x0); p = mul(y, l); dx1 = mul(dy, p)"),
-        (&["xlogy"], "x0, x1, dy -> dx0, dx1: l = log(x1); dx0 = mul(dy, l); q = div(x0, x1); dx1 = mul(dy, q)"),
+        (&["pow"], "x0, x1, y, dy -> dx0, dx1: c = logical_not(x1); e = sub_scalar(x1, value=1); q = pow(x0, e); f = mul(x1, q); g = masked_fill(f, c, value=0); \
+            dx0 = mul(dy, g); z = zeros_like(y); a = add(x0, z); b = add(x1, z); k = logical_not(a); h = ge(b, z); i = logical_and(k, h); l = log(x0); \
+            p = mul(y, l); j = masked_fill(p, i, value=0); dx1 = mul(dy, j)"),
+        (&["xlogy"], "x0, x1, dy -> dx0, dx1: z = zeros_like(x1); n = le(x1, z); k = logical_not(x0); i = logical_and(k, n); l = log(x1); z0 = zeros_like(i); e = add(l, z0); \
+            m = masked_fill(e, i, value=0); dx0 = mul(dy, m); q = div(x0, x1); dx1 = mul(dy, q)"),
         // Angles.
         (&["sin"], "x, dy -> dx: c = cos(x); dx = mul(dy, c)"),
         (&["cos"], "x, dy -> dx: s = sin(x); p = mul(dy, s); dx = neg(p)"),
@@ -56,7 +60,7 @@ pub(super) fn formulas() -> Vec<Alike> {
         (&["asinh"], "x, dy -> dx: s = square(x); c = add_scalar(s, value=1); r = rsqrt(c); dx = mul(dy, r)"),
         (&["acosh"], "x, dy -> dx: s = square(x); c = sub_scalar(s, value=1); r = rsqrt(c); dx = mul(dy, r)"),
         (&["atanh"], "x, dy -> dx: s = square(x); c = rsub_scalar(s, value=1); dx = div(dy, c)"),
-        (&["atan2"], "x0, x1, dy -> dx0, dx1: a = square(x0); b = square(x1); s = add(a, b); q = div(dy, s); dx0 = mul(q, x1); p = mul(q, x0); dx1 = neg(p)"),
+        (&["atan2"], "x0, x1, dy -> dx0, dx1: a = square(x0); b = square(x1); s = add(a, b); z = logical_not(s); r = reciprocal(s); i = masked_fill(r, z, value=0); q = mul(dy, i); dx0 = mul(q, x1); p = mul(q, x0); dx1 = neg(p)"),
         (&["hypot"], "x0, x1, y, dy -> dx0, dx1: q = div(dy, y); dx0 = mul(q, x0); dx1 = mul(q, x1)"),
         // Sigmoids.
         (&["sigmoid"], "y, dy -> dx: s = square(y); t = sub(y, s); dx = mul(dy, t)"),
@@ -68,12 +72,39 @@ pub(super) fn formulas() -> Vec<Alike> {
         (&["erf"], "x, dy -> dx: s = square(x); n = neg(s); e = exp(n); p = mul(dy, e); dx = mul_scalar(p, value=1.1283791670955126)"),
         (&["erfc"], "x, dy -> dx: s = square(x); n = neg(s); e = exp(n); p = mul(dy, e); dx = mul_scalar(p, value=-1.1283791670955126)"),
         (&["erfinv"], "y, dy -> dx: s = square(y); e = exp(s); p = mul(dy, e); dx = mul_scalar(p, value=0.886226925452758)"),
-        (&["logit"], "x, dy -> dx: s = square(x); t = sub(x, s); dx = div(dy, t)"),
         (&["lgamma"], "x, dy -> dx: d = digamma(x); dx = mul(dy, d)"),
+        (&["cbrt"], "y, dy -> dx: s = square(y); q = div(dy, s); dx = div_scalar(q, value=3)"),
+        (&["digamma"], "x, dy -> dx: t = polygamma(x, n=1); dx = mul(dy, t)"),
+        (&["entr"], "x, dy -> dx: l = log(x); a = add_scalar(l, value=1); p = mul(dy, a); dx = neg(p)"),
+        (&["erfcx"], "x, y, dy -> dx: p = mul(x, y); d = add(p, p); e = sub_scalar(d, value=1.1283791670955126); dx = mul(dy, e)"),
+        (&["ndtr"], "x, dy -> dx: s = square(x); n = mul_scalar(s, value=-0.5); e = exp(n); p = mul(dy, e); dx = mul_scalar(p, value=0.3989422804014327)"),
+        (&["ndtri"], "y, dy -> dx: s = square(y); n = mul_scalar(s, value=0.5); e = exp(n); p = mul(dy, e); dx = mul_scalar(p, value=2.5066282746310002)"),
+        (&["log_ndtr"], "x, dy -> dx: n = mul_scalar(x, value=-0.7071067811865476); e = erfcx(n); q = div(dy, e); dx = mul_scalar(q, value=0.7978845608028654)"),
+        // Bessel functions: of order 0 by those of order 1, of these by both.
+        (&["i0"], "x, dy -> dx: b = i1(x); dx = mul(dy, b)"),
+        (&["i0e"], "x, y, dy -> dx: b = i1e(x); s = sign(x); p = mul(s, y); c = sub(b, p); dx = mul(dy, c)"),
+        (&["i1"], "x, y, dy -> dx: a = i0(x); z = logical_not(x); h = mul_scalar(z, value=0.5); q = div(y, x); r = masked_fill(q, z, value=0); b = sub(a, r); c = sub(b, h); dx = mul(dy, c)"),
+        (&["i1e"], "x, y, dy -> dx: a = i0e(x); z = logical_not(x); h = mul_scalar(z, value=0.5); q = div(y, x); r = masked_fill(q, z, value=0); b = sub(a, r); c = sub(b, h); s = sign(x); p = mul(s, y); d = sub(c, p); dx = mul(dy, d)"),
+        (&["bessel_j0"], "x, dy -> dx: b = bessel_j1(x); p = mul(dy, b); dx = neg(p)"),
+        (&["bessel_y0"], "x, dy -> dx: b = bessel_y1(x); p = mul(dy, b); dx = neg(p)"),
+        (&["modified_bessel_k0"], "x, dy -> dx: b = modified_bessel_k1(x); p = mul(dy, b); dx = neg(p)"),
+        (&["bessel_j1"], "x, y, dy -> dx: a = bessel_j0(x); z = logical_not(x); h = mul_scalar(z, value=0.5); q = div(y, x); r = masked_fill(q, z, value=0); b = sub(a, r); c = sub(b, h); dx = mul(dy, c)"),
+        (&["bessel_y1"], "x, y, dy -> dx: a = bessel_y0(x); q = div(y, x); b = sub(a, q); dx = mul(dy, b)"),
+        (&["modified_bessel_k1"], "x, y, dy -> dx: a = modified_bessel_k0(x); q = div(y, x); b = add(a, q); p = mul(dy, b); dx = neg(p)"),
+        (&["scaled_modified_bessel_k0"], "x, y, dy -> dx: b = scaled_modified_bessel_k1(x); c = sub(y, b); dx = mul(dy, c)"),
+        (&["scaled_modified_bessel_k1"], "x, y, dy -> dx: a = scaled_modified_bessel_k0(x); b = sub(y, a); q = div(y, x); c = sub(b, q); dx = mul(dy, c)"),
+        (&["spherical_bessel_j0"], "x, y, dy -> dx: z = logical_not(x); c = cos(x); d = sub(c, y); q = div(d, x); r = masked_fill(q, z, value=0); dx = mul(dy, r)"),
+        (&["sinc"], "x, y, dy -> dx: z = logical_not(x); t = mul_scalar(x, value=3.141592653589793); c = cos(t); d = sub(c, y); q = div(d, x); r = masked_fill(q, z, value=0); dx = mul(dy, r)"),
+        (&["logaddexp2"], "x0, x1, y, dy -> dx0, dx1: a = sub(x0, y); p = exp2(a); dx0 = mul(dy, p); b = sub(x1, y); q = exp2(b); dx1 = mul(dy, q)"),
+        (&["xlog1py"], "x0, x1, dy -> dx0, dx1: b = add_scalar(x1, value=1); z = zeros_like(b); n = le(b, z); k = logical_not(x0); i = logical_and(k, n); l = log(b); \
+            m = masked_fill(l, i, value=0); dx0 = mul(dy, m); q = div(x0, b); dx1 = mul(dy, q)"),
+        (&["copysign"], "x0, y, dy -> dx0: a = sign(x0); s = sign(y); t = mul(a, s); dx0 = mul(dy, t)"),
+        (&["copy_"], "x0, dy -> dx0, dx1: dx0 = zeros_like(x0); dx1 = clone(dy)"),
+        (&["nan_to_num"], "x, dy -> dx: f = isfinite(x); dx = mul(dy, f)"),
+        (&["frexp"], "y1, dy0 -> dx: e = exp2(y1); dx = div(dy0, e)"),
         // With corners: of what does not change there is nothing to pass.
         (&["abs"], "x, dy -> dx: s = sign(x); dx = mul(dy, s)"),
         (&["relu"], "y, dy -> dx: s = sign(y); dx = mul(dy, s)"),
-        (&["relu6", "hardtanh", "clamp", "clamp_min", "clamp_max", "threshold"], "x, y, dy -> dx: m = eq(x, y); dx = mul(dy, m)"),
         (&["hardshrink", "softshrink"], "y, dy -> dx: a = abs(y); m = sign(a); dx = mul(dy, m)"),
         (&["hardsigmoid"], "y, dy -> dx: s = square(y); t = sub(y, s); m = sign(t); p = mul(dy, m); dx = div_scalar(p, value=6)"),
         (&["hardswish"], "x, dy -> dx: h = hardsigmoid(x); s = square(h); t = sub(h, s); m = sign(t); e = mul(x, m); f = div_scalar(e, value=6); g = add(h, f); dx = mul(dy, g)"),
@@ -82,7 +113,6 @@ pub(super) fn formulas() -> Vec<Alike> {
         (&["fmod"], "x0, x1, dy -> dx0, dx1: q = div(x0, x1); t = trunc(q); p = mul(dy, t); dx0 = clone(dy); dx1 = neg(p)"),
         (&["remainder"], "x0, x1, dy -> dx0, dx1: q = div(x0, x1); t = floor(q); p = mul(dy, t); dx0 = clone(dy); dx1 = neg(p)"),
         (&["where"], "x0, dy -> dx1, dx2: z = zeros_like(dy); dx1 = where(x0, dy, z); dx2 = where(x0, z, dy)"),
-        (&["masked_fill"], "x1, dy -> dx0: dx0 = masked_fill(dy, x1, value=0)"),
     ]);
     list.extend(by_arguments());
     list
@@ -96,12 +126,99 @@ fn by_arguments() -> Vec<Alike> {
         Formula::new(move |b| Ok(vec![Some(f(b)?)]))
     }
     vec![
+        (&["masked_fill", "index_fill"], Formula::new(super::moved::unfilled)),
+        // Nothing at the ends nor beyond.
+        (&["relu6"], formula(|b| within(b, Some(0.0), Some(6.0), "gt"))),
+        (&["hardtanh"], formula(|b| ends(b, ["min_val", "max_val"], "gt"))),
+        (&["clamp"], formula(|b| ends(b, ["min", "max"], "gt"))),
+        (
+            &["clamp_min"],
+            formula(|b| {
+                let min = b.real("min")?;
+                within(b, Some(min), None, "gt")
+            }),
+        ),
+        (
+            &["clamp_max"],
+            formula(|b| {
+                let max = b.real("max")?;
+                within(b, None, Some(max), "gt")
+            }),
+        ),
+        (
+            &["threshold"],
+            formula(|b| {
+                let threshold = b.real("threshold")?;
+                within(b, Some(threshold), None, "gt")
+            }),
+        ),
+        (
+            &["logit"],
+            formula(|b| {
+                // 1 / (x (1 - x)); nothing beyond eps, which counts as within.
+                let square = b.op("square", &[b.x(0)])?;
+                let spread = b.op("sub", &[b.x(0), square])?;
+                let slope = b.op("reciprocal", &[spread])?;
+                let eps = b.argument(|r| if r.has("eps")? { r.real("eps").map(Some) } else { Ok(None) })?;
+                let slope = match eps {
+                    None => slope,
+                    Some(eps) => {
+                        let counts = between(b, Some(eps), Some(1.0 - eps), "ge")?;
+                        let zeros = b.op("zeros_like", &[slope])?;
+                        b.op("where", &[counts, slope, zeros])?
+                    }
+                };
+                b.op("mul", &[b.dy(0), slope])
+            }),
+        ),
         // The same call again.
-        (&["mul_scalar", "div_scalar", "dropout"], formula(|b| b.again(b.dy(0)))),
+        (
+            &["polygamma"],
+            formula(|b| {
+                let n = b.argument(|r| r.size("n"))?;
+                let slope = b.call(&Call::new("polygamma").with("n", whole(n + 1)), &[b.x(0)])?;
+                b.op("mul", &[b.dy(0), slope])
+            }),
+        ),
+        // Its own random numbers: of ones less of zeros is the slope.
+        (
+            &["alpha_dropout", "feature_alpha_dropout"],
+            formula(|b| {
+                let (one, zero) = (b.op("ones_like", &[b.x(0)])?, b.op("zeros_like", &[b.x(0)])?);
+                let (one, zero) = (b.again(one)?, b.again(zero)?);
+                let slope = b.op("sub", &[one, zero])?;
+                b.op("mul", &[b.dy(0), slope])
+            }),
+        ),
+        (
+            &["rrelu"],
+            formula(|b| {
+                let one = b.op("ones_like", &[b.x(0)])?;
+                let less = b.op("neg", &[one])?;
+                let drawn = b.again(less)?;
+                let slope = b.op("neg", &[drawn])?;
+                let zero = b.op("zeros_like", &[b.x(0)])?;
+                let right = b.op("gt", &[b.x(0), zero])?;
+                let slope = b.op("where", &[right, one, slope])?;
+                b.op("mul", &[b.dy(0), slope])
+            }),
+        ),
+        (
+            &["native_dropout"],
+            formula(|b| {
+                let kept = b.op("mul", &[b.dy(0), b.y(1)])?;
+                let p = b.real("p")?;
+                if p < 1.0 { b.scaled(kept, 1.0 / (1.0 - p)) } else { Ok(kept) }
+            }),
+        ),
+        (&["mul_scalar", "div_scalar", "dropout", "feature_dropout"], formula(|b| b.again(b.dy(0)))),
         (
             &["pow_scalar"],
             formula(|b| {
                 let exponent = b.real("exponent")?;
+                if exponent == 0.0 {
+                    return b.op("zeros_like", &[b.x(0)]);
+                }
                 let power = b.with_number("pow_scalar", "exponent", exponent - 1.0, b.x(0))?;
                 let slope = b.scaled(power, exponent)?;
                 b.op("mul", &[b.dy(0), slope])
@@ -195,6 +312,47 @@ fn by_arguments() -> Vec<Alike> {
         ),
         (&["gelu"], formula(gelu)),
     ]
+}
+
+/// Where an input lies between two numbers, if they are given; by `gt` ends do not count, by `ge` they do.
+fn between(
+    b: &mut GradientBuilder<'_>,
+    least: Option<f64>,
+    most: Option<f64>,
+    by: &str,
+) -> Result<Variable, Error> {
+    let end = |b: &mut GradientBuilder<'_>, end: f64| {
+        b.call(&Call::new("full").with("shape", numbers(&[])).with("fill_value", number(end)), &[])
+    };
+    let above = match least {
+        None => None,
+        Some(least) => {
+            let end = end(b, least)?;
+            Some(b.op(by, &[b.x(0), end])?)
+        }
+    };
+    let Some(most) = most else { return above.map_or_else(|| b.op("ones_like", &[b.x(0)]), Ok) };
+    let end = end(b, most)?;
+    let below = b.op(by, &[end, b.x(0)])?;
+    above.map_or(Ok(below), |above| b.op("mul", &[above, below]))
+}
+
+/// `dy` where the input lies between two numbers.
+fn within(
+    b: &mut GradientBuilder<'_>,
+    least: Option<f64>,
+    most: Option<f64>,
+    by: &str,
+) -> Result<Variable, Error> {
+    let counts = between(b, least, most, by)?;
+    b.op("mul", &[b.dy(0), counts])
+}
+
+/// The same of two arguments of the call.
+fn ends(b: &mut GradientBuilder<'_>, keys: [&str; 2], by: &str) -> Result<Variable, Error> {
+    let [least, most] =
+        keys.map(|key| b.argument(|r| if r.has(key)? { r.real(key).map(Some) } else { Ok(None) }));
+    within(b, least?, most?, by)
 }
 
 /// Gradients of inputs that were broadcast.

@@ -40,7 +40,7 @@ fn batch(b: &GradientBuilder<'_>, dims: usize) -> Result<Vec<char>, Error> {
     if letters.len() == dims {
         return Ok(letters);
     }
-    Err(Error::Rule { reason: format!("{} has {dims} dims before those of the product", b.forward().name()) })
+    Err(Error::Rule { reason: format!("{} has {dims} dims before those of the product", b.name()) })
 }
 
 /// `..mk,..kn->..mn`, of which each operand may lack its own dim, and batches broadcast.

@@ -11,13 +11,7 @@ type One = fn(&mut GradientBuilder<'_>) -> Result<Variable, Error>;
 pub(super) fn formulas() -> Vec<Alike> {
     let list: &[(&[&str], One)] = &[
         (&["amax", "amin"], |b| shared(b, &kept(b)?)),
-        (&["max", "min"], selected),
-        (&["prod"], |b| {
-            // Of what has no zeros: the product without an element is the product over it.
-            let product = b.op("mul", &[b.dy(0), b.y(0)])?;
-            let all = spread(b, product)?;
-            b.op("div", &[all, b.x(0)])
-        }),
+        (&["max", "min", "kthvalue", "mode"], selected),
         (&["logsumexp"], |b| {
             let sums = spread(b, b.y(0))?;
             let less = b.op("sub", &[b.x(0), sums])?;
@@ -35,6 +29,7 @@ pub(super) fn formulas() -> Vec<Alike> {
         (&["std"], |b| {
             let about = about_mean(b)?;
             let share = b.op("div", &[b.dy(0), b.y(0)])?;
+            let share = without_zeros(b, share, b.y(0))?;
             let share = spread(b, share)?;
             let product = b.op("mul", &[share, about])?;
             let freedom = freedom(b)?;
@@ -50,7 +45,15 @@ pub(super) fn formulas() -> Vec<Alike> {
             b.written("scatter_add", dim, b.x(1), b.dy(0))
         }),
     ];
-    let mut all: Vec<Alike> = Vec::new();
+    let median = Formula::new(|b| {
+        if b.argument(|r| r.has("dim"))? {
+            return super::definitions::median(b);
+        }
+        // Of all elements evenly among ties.
+        let ones = vec![1; b.forward().inputs()[0].len()];
+        shared(b, &ones).map(|dx| vec![Some(dx)])
+    });
+    let mut all: Vec<Alike> = vec![(&["median", "nanmedian"], median)];
     for &(names, f) in list {
         all.push((
             names,
@@ -78,7 +81,7 @@ fn shared(b: &mut GradientBuilder<'_>, kept: &[usize]) -> Result<Variable, Error
 
 /// To the position that was saved; of all elements at once evenly among ties.
 fn selected(b: &mut GradientBuilder<'_>) -> Result<Variable, Error> {
-    if b.given("dim").is_none() {
+    if !b.argument(|r| r.has("dim"))? {
         let ones = vec![1; b.forward().inputs()[0].len()];
         return shared(b, &ones);
     }
@@ -94,7 +97,7 @@ fn norm(b: &mut GradientBuilder<'_>) -> Result<Variable, Error> {
     let p = b.argument(|r| r.word("p"))?;
     let slope = match p.as_str() {
         "1" => b.op("sign", &[b.x(0)])?,
-        "inf" => {
+        "inf" | "-inf" => {
             let (magnitudes, signs) = (b.op("abs", &[b.x(0)])?, b.op("sign", &[b.x(0)])?);
             let kept = kept(b)?;
             let best = b.reshaped(b.y(0), &kept)?;
@@ -105,24 +108,36 @@ fn norm(b: &mut GradientBuilder<'_>) -> Result<Variable, Error> {
             b.op("mul", &[share, signs])?
         }
         number => {
-            let exponent: f64 = number
-                .parse()
-                .ok()
-                .filter(|p| *p >= 1.0)
-                .ok_or_else(|| super::refused(&format!("norm(p={number})")))?;
+            let p: f64 = number.parse().map_err(|_| super::refused(&format!("norm(p={number})")))?;
+            if p == 0.0 {
+                // How many there are that are not zero is a step.
+                return b.op("zeros_like", &[b.x(0)]);
+            }
             let y = spread(b, b.y(0))?;
             let ratio = b.op("div", &[b.x(0), y])?;
+            // Where all are zeros it is none.
+            let ratio = without_zeros(b, ratio, if p < 1.0 { b.x(0) } else { b.y(0) })?;
             if number == "2" {
                 ratio
             } else {
                 let (magnitude, sign) = (b.op("abs", &[ratio])?, b.op("sign", &[ratio])?);
-                let power = b.with_number("pow_scalar", "exponent", exponent - 1.0, magnitude)?;
+                let power = b.with_number("pow_scalar", "exponent", p - 1.0, magnitude)?;
+                let power = if p < 1.0 { without_zeros(b, power, b.x(0))? } else { power };
                 b.op("mul", &[sign, power])?
             }
         }
     };
     let dy = spread(b, b.dy(0))?;
     b.op("mul", &[dy, slope])
+}
+
+/// A value, and zeros where another is zero, which has all its dims or those that are kept.
+fn without_zeros(b: &mut GradientBuilder<'_>, value: Variable, of: Variable) -> Result<Variable, Error> {
+    let mut zero = b.op("logical_not", &[of])?;
+    if of == b.y(0) && b.shape(value) != b.shape(of) {
+        zero = spread(b, zero)?;
+    }
+    b.op("masked_fill(value=0)", &[value, zero])
 }
 
 /// By what a sum of squares is divided.

@@ -2,7 +2,10 @@
 
 use super::Formula;
 use super::pointwise::Alike;
-use super::{attention, einsum, indexed, linear, losses, normalized, pointwise, product, reduced, windows};
+use super::{
+    attention, definitions, einsum, indexed, linear, losses, normalized, pointwise, pools, product, reduced,
+    sampled, scans, windows,
+};
 
 /// All of them, by the name of the op.
 pub(crate) fn formulas() -> impl Iterator<Item = (&'static str, Formula)> {
@@ -17,6 +20,10 @@ pub(crate) fn formulas() -> impl Iterator<Item = (&'static str, Formula)> {
         losses::formulas(),
         attention::formulas(),
         windows::formulas(),
+        pools::formulas(),
+        sampled::formulas(),
+        scans::formulas(),
+        definitions::formulas(),
     ]
     .into_iter()
     .flatten()
@@ -84,9 +91,41 @@ fn nothing() -> Vec<Alike> {
                 "bitwise_or",
                 "bitwise_xor",
                 "bitwise_not",
+                "bitwise_left_shift",
+                "bitwise_right_shift",
+                "gcd",
+                "lcm",
+                "angle",
+                "isin",
+                "nonzero",
+                "bernoulli",
+                "binomial",
+                "poisson",
+                "multinomial",
+                "normal",
+                "uniform",
+                "exponential",
+                "geometric",
+                "cauchy",
+                "log_normal",
+                "random",
+                "randint",
+                "randint_like",
+                "randperm",
+                "linspace",
+                "logspace",
+                "fftfreq",
+                "rfftfreq",
+                "tril_indices",
+                "triu_indices",
+                "bartlett_window",
+                "blackman_window",
+                "hamming_window",
+                "hann_window",
+                "kaiser_window",
             ],
             none,
         ),
-        (&["mm", "bmm", "mv", "dot", "outer"], einsum),
+        (&["mm", "bmm", "mv", "dot", "vdot", "outer"], einsum),
     ]
 }

@@ -1,4 +1,4 @@
-//! The gradient of a composite: its body, read backwards.
+//! Gradients read backwards off a definition: the body of a composite, or calls that a formula makes.
 //!
 //! ```text
 //! forward     v1 = f1(x), v2 = f2(v1, x), ..
@@ -6,43 +6,80 @@
 //!             and what a value gets from several calls is added
 //! ```
 //!
-//! What is between is computed again: a composite saves what it was given, and nothing of its body.
+//! What is between is computed again: a composite saves what it was given, and nothing of its body. A call whose gradient
+//! needs nothing of what was computed leaves no trace, since calls that nobody uses are left out.
 
+use std::collections::BTreeMap;
+
+use super::Formula;
 use super::builder::{GradientBuilder, Variable};
 use crate::Error;
-use crate::rules::Composite;
+use crate::rules::{Composite, Statement};
 
+/// Of what these calls make of the inputs: the outputs, in order, or the first of them where the others are indices.
+pub(super) fn defined(
+    b: &mut GradientBuilder<'_>,
+    define: impl FnOnce(&mut GradientBuilder<'_>) -> Result<Vec<Variable>, Error>,
+) -> Result<Vec<Option<Variable>>, Error> {
+    let before = b.made();
+    let outputs = define(b)?;
+    let calls: Vec<Statement> = b.made_since(before).to_vec();
+    let mut gradients: BTreeMap<Variable, Variable> = BTreeMap::new();
+    for (o, &value) in outputs.iter().enumerate() {
+        let (has, wants) = (b.shape(value).to_vec(), b.shape(b.y(o)).to_vec());
+        if has != wants {
+            return Err(b.wrong(&format!("its definition makes {has:?} of output {o}, which is {wants:?}")));
+        }
+        add(b, &mut gradients, value, b.dy(o))?;
+    }
+    for Statement { call, operands, results } in calls.into_iter().rev() {
+        let [takes, makes] =
+            [operands, results].map(|list| list.into_iter().map(Variable).collect::<Vec<_>>());
+        let of_outputs: Vec<Option<Variable>> = makes.iter().map(|v| gradients.get(v).copied()).collect();
+        if of_outputs.iter().all(Option::is_none) {
+            continue;
+        }
+        let back = b.backward(&call, &takes, &makes, &of_outputs)?;
+        for (&value, gradient) in takes.iter().zip(back) {
+            if let Some(gradient) = gradient {
+                add(b, &mut gradients, value, gradient)?;
+            }
+        }
+    }
+    Ok((0..b.forward().inputs().len()).map(|i| gradients.get(&b.x(i)).copied()).collect())
+}
+
+/// Of a composite.
 pub(super) fn gradient(
     b: &mut GradientBuilder<'_>,
     body: &Composite,
 ) -> Result<Vec<Option<Variable>>, Error> {
-    let inputs: Vec<Variable> = (0..b.forward().inputs().len()).map(|i| b.x(i)).collect();
-    let values = b.played(body, &inputs)?;
-    let mut gradients: Vec<Option<Variable>> = vec![None; values.len()];
-    for (o, &value) in body.output_values().iter().enumerate() {
-        let given = b.dy(o);
-        gradients[value] = Some(added(b, gradients[value], given)?);
-    }
-    let calls: Vec<_> = body.calls().collect();
-    for (call, takes, makes) in calls.into_iter().rev() {
-        let of_outputs: Vec<Option<Variable>> = makes.iter().map(|&v| gradients[v]).collect();
-        if of_outputs.iter().all(Option::is_none) {
-            continue;
-        }
-        let of = |list: &[usize]| list.iter().map(|&v| values[v]).collect::<Vec<_>>();
-        let back = b.backward(call, &of(takes), &of(makes), &of_outputs)?;
-        for (&value, gradient) in takes.iter().zip(back) {
-            if let Some(gradient) = gradient {
-                gradients[value] = Some(added(b, gradients[value], gradient)?);
-            }
-        }
-    }
-    Ok(gradients[..inputs.len()].to_vec())
+    defined(b, |b| {
+        let inputs: Vec<Variable> = (0..b.forward().inputs().len()).map(|i| b.x(i)).collect();
+        b.spliced(body, &inputs)
+    })
 }
 
-fn added(b: &mut GradientBuilder<'_>, a: Option<Variable>, more: Variable) -> Result<Variable, Error> {
-    match a {
-        None => Ok(more),
-        Some(a) => b.op("add", &[a, more]),
-    }
+/// Of an op by its definition as the text of a body, over all its inputs; it may depend on the call.
+pub(super) fn body(
+    text: impl Fn(&GradientBuilder<'_>) -> Result<String, Error> + Send + Sync + 'static,
+) -> Formula {
+    Formula::new(move |b| {
+        let body: Composite = text(b)?.parse()?;
+        gradient(b, &body)
+    })
+}
+
+fn add(
+    b: &mut GradientBuilder<'_>,
+    gradients: &mut BTreeMap<Variable, Variable>,
+    value: Variable,
+    more: Variable,
+) -> Result<(), Error> {
+    let sum = match gradients.get(&value) {
+        None => more,
+        Some(&one) => b.op("add", &[one, more])?,
+    };
+    gradients.insert(value, sum);
+    Ok(())
 }

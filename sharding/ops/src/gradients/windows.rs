@@ -21,7 +21,6 @@ pub(super) fn formulas() -> Vec<Alike> {
         (&["conv1d", "conv2d", "conv3d", "convolution"], conv),
         (&["conv_transpose1d", "conv_transpose2d", "conv_transpose3d"], conv_transpose),
         (&["avg_pool1d", "avg_pool2d", "avg_pool3d"], avg_pool),
-        (&["max_pool1d", "max_pool2d", "max_pool3d"], max_pool),
         (&["pixel_shuffle"], |b| pixels(b, "pixel_unshuffle")),
         (&["pixel_unshuffle"], |b| pixels(b, "pixel_shuffle")),
     ];
@@ -132,9 +131,9 @@ fn spread_over(
     window: &Window,
     space: &[usize],
 ) -> Result<Variable, Error> {
-    let name = ["conv_transpose1d", "conv_transpose2d", "conv_transpose3d"].get(space.len() - 1).ok_or_else(
-        || super::refused(&format!("{} over {} dims of space", b.forward().name(), space.len())),
-    )?;
+    let name = ["conv_transpose1d", "conv_transpose2d", "conv_transpose3d"]
+        .get(space.len() - 1)
+        .ok_or_else(|| super::refused(&format!("{} over {} dims of space", b.name(), space.len())))?;
     let call = Call::new(name).with("stride", numbers(&window.stride)).with("groups", whole(window.groups));
     let mut all = b.call(&call, &[dy, weight])?;
     for (d, (&size, &padding)) in space.iter().zip(&window.padding).enumerate() {
@@ -204,28 +203,5 @@ fn avg_pool(b: &mut GradientBuilder<'_>) -> Result<Vec<Option<Variable>>, Error>
     let ones = b.call(&ones, &[])?;
     let share = b.scaled(ones, 1.0 / kernel.iter().product::<usize>() as f64)?;
     let dx = spread_over(b, dy, share, &window, &shape[2..])?;
-    Ok(vec![Some(b.reshaped(dx, &shape)?)])
-}
-
-/// To where each maximum was, which is looked for again.
-fn max_pool(b: &mut GradientBuilder<'_>) -> Result<Vec<Option<Variable>>, Error> {
-    let (shape, out) = (b.forward().inputs()[0].clone(), b.forward().outputs()[0].clone());
-    let mut call = Call::new(match shape.len() {
-        3 => "max_pool1d_with_indices",
-        4 => "max_pool2d_with_indices",
-        _ => "max_pool3d_with_indices",
-    });
-    for key in ["kernel", "stride", "padding"] {
-        if let Some(value) = b.given(key) {
-            call = call.with(key, value);
-        }
-    }
-    let made = b.calls(&call, &[b.x(0)])?;
-    let flat = |shape: &[usize]| [shape[0], shape[1], shape[2..].iter().product()];
-    let index = b.reshaped(made[1], &flat(&out))?;
-    let dy = b.reshaped(b.dy(0), &flat(&out))?;
-    let x = b.reshaped(b.x(0), &flat(&shape))?;
-    let zeros = b.op("zeros_like", &[x])?;
-    let dx = b.op("scatter_add(dim=2)", &[zeros, index, dy])?;
     Ok(vec![Some(b.reshaped(dx, &shape)?)])
 }

@@ -26,6 +26,7 @@ mod refusal;
 mod search;
 mod slots;
 mod target;
+mod typed;
 
 pub use cache::PropagationCache;
 pub use choice::{Choice, OperandIndex};
@@ -34,3 +35,4 @@ pub use graph::{Communication, Graph, Propagation, Value};
 pub use operand::Operand;
 pub use propagator::Propagator;
 pub use slots::ShardKind;
+pub use typed::{TypedQuestion, TypedStrategy};

@@ -127,6 +127,19 @@ impl<'a> Problem<'a> {
         constraints: &'a [Constraint],
         stays: Stays,
     ) -> Result<Problem<'a>, Error> {
+        Problem::beside(planner, op, mesh, inputs, constraints, stays, &[])
+    }
+
+    /// The same, in which the sub-axes and kinds of shards of other tensors are looked at too.
+    pub(super) fn beside(
+        planner: &'a Planner,
+        op: &'a Op,
+        mesh: &Mesh,
+        inputs: &'a [Operand],
+        constraints: &'a [Constraint],
+        stays: Stays,
+        also: &[&Sharding],
+    ) -> Result<Problem<'a>, Error> {
         check(op, mesh, inputs, constraints)?;
         let norms = norms_of(inputs);
         let bound = match op.bound() {
@@ -143,7 +156,7 @@ impl<'a> Problem<'a> {
         };
         let tensors =
             inputs.iter().map(|i| &i.sharding).chain(constraints.iter().filter_map(Constraint::sharding));
-        let tensors = tensors.chain(&advised);
+        let tensors = tensors.chain(&advised).chain(also.iter().copied());
         let slots = slots(mesh, &tensors);
         // Inputs that are alike.
         let mut distinct: SmallVec<[Alike<'a>; 3]> = SmallVec::new();
@@ -212,17 +225,19 @@ impl<'a> Problem<'a> {
                 && planner.options().max_peak_bytes().is_none(),
             slots,
         };
-        problem.fill(advised.map(|a| classify(&a, &problem.slots)).as_ref());
+        let besides: Vec<PerSlot<Class>> =
+            advised.iter().chain(also.iter().copied()).map(|s| classify(s, &problem.slots)).collect();
+        problem.fill(&besides);
         Ok(problem)
     }
 
     /// The rows of every slot, and the letters that they spell.
-    fn fill(&mut self, advised: Option<&PerSlot<Class>>) {
+    fn fill(&mut self, besides: &[PerSlot<Class>]) {
         for slot in 0..self.slots.len() {
             let mut kinds: SmallVec<[ShardKind; 2]> = SmallVec::new();
             kinds.push(ShardKind::Plain);
             let classes =
-                self.inputs.iter().map(|a| &a.at).chain(self.constrained.iter().flatten()).chain(advised);
+                self.inputs.iter().map(|a| &a.at).chain(self.constrained.iter().flatten()).chain(besides);
             for class in classes {
                 if let Class::Shard { kind, .. } = &class[slot]
                     && !kinds.contains(kind)

@@ -42,6 +42,7 @@ mod terms;
 mod ties;
 mod transpose;
 pub mod verify;
+mod work;
 mod written;
 
 pub use builder::RuleBuilder;

@@ -36,7 +36,7 @@ fn examples() -> Vec<(&'static str, String, Op, Gradient)> {
 }
 
 /// Calls whose formula depends on an argument that examples leave out.
-const MORE: &[(&str, &[&[usize]])] = &[
+pub(crate) const MORE: &[(&str, &[&[usize]])] = &[
     ("pow_scalar(exponent=3)", &[&[6, 5]]),
     ("gelu(approximate=tanh)", &[&[6, 5]]),
     ("reshape(shape=[3,10])", &[&[6, 5]]),

@@ -42,6 +42,7 @@ const MORE: &[&str] = &[
     "scatter_add(dim=1) | 8,6; 8,3; 8,3", "scatter_amax(dim=0) | 8; 3; 3", "index_copy(dim=1) | 8,6; 3; 8,3",
     "index_add(dim=0) | 8,6; 3; 3,6", "index_put | 8,6; 3; 3,6", "index_put(accumulate=true) | 8,6; 3; 3,6",
     "one_hot(classes=4) | 8,6", "one_hot(classes=4) | ()", "one_hot | 8", "bincount(classes=4) | 8",
+    "nll_loss | 8,6; 8; 6", "nll_loss(reduction=sum) | 8,6; 8; 6", "cross_entropy(reduction=none) | 8,6,4; 8,4; 6",
     "embedding_bag | 8,6; 4,3", "embedding_bag(mode=mean) | 8,6; 4,3", "masked_fill | 8,6; 6", "masked_fill(value=0) | 8,6; 6",
     "masked_fill(value=1) | 8,6; 8,1", "masked_fill(value=2) | 8; 8", "cat | 8,6; 4,6", "cat(dim=-1) | 8,6; 8,4; 8,1",
     "cat | 8,6", "cat(dim=1) | 8,6; 8", "cat | ()", "stack | 8,6; 8,6", "stack(dim=-1) | 8; 8; 8", "stack | (); ()",

@@ -4,6 +4,7 @@ mod composites;
 mod cuts;
 mod enumeration;
 mod gradients;
+mod gradients_page;
 mod kept_rules;
 mod norms;
 mod parameters;

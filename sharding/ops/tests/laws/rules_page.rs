@@ -358,7 +358,7 @@ fn regions(examples: &[&Example], table: &Table) -> String {
     out.join("; ")
 }
 
-fn between<'a>(page: &'a str, begin: &str, end: &str) -> (usize, &'a str) {
+pub(crate) fn between<'a>(page: &'a str, begin: &str, end: &str) -> (usize, &'a str) {
     let from = page.find(begin).unwrap() + begin.len();
     let to = page[from..].find(end).unwrap() + from;
     (from, &page[from..to])

@@ -8,7 +8,8 @@ use std::sync::Mutex;
 
 use crate::reference_ops::Example;
 use crate::table::each;
-use reshard_ops::rules::verify::{Data, LocalRegion, LocalView, Tensor, Verifier};
+use reshard_ops::Error;
+use reshard_ops::rules::verify::{Data, LocalRegion, LocalView, Tensor, Verdict, Verifier};
 use reshard_ops::rules::{Op, Part, Rule, Strategy, Table};
 use reshard_sharding::ReduceOp;
 use reshard_test_support::Sweep;
@@ -104,23 +105,45 @@ fn outcome(example: &Example, table: &Table) -> Outcome {
         return Outcome::Nothing;
     };
     let (inputs, outputs) = (first.inputs().len(), first.outputs().len());
-    let wanted = differentiable(example, first);
-    if wanted.is_empty() || ops.iter().any(|op| (op.inputs().len(), op.outputs().len()) != (inputs, outputs))
-    {
+    let mut wanted = differentiable(example, first);
+    if ops.iter().any(|op| (op.inputs().len(), op.outputs().len()) != (inputs, outputs)) {
         return Outcome::Nothing;
     }
     let every: Vec<usize> = (0..outputs).collect();
-    let vjps: Vec<Op> = ops.iter().map(|op| op.vjp(&wanted, &every).unwrap()).collect();
     let forward = example.verifier();
     let data: Vec<Data> = (0..inputs).map(|i| example.data_of(i)).collect();
-    let verifier = Verifier::new(first.name(), |l| by_differences(&forward, inputs, outputs, &wanted, l))
-        .data(&data)
-        .idle_inputs()
-        .tolerance(1e-6)
-        .near_replicas()
-        .budget(0)
-        .sets(1);
-    let checks = match verifier.verify(&vjps) {
+    // An input by which the derivative is nothing everywhere is left out, until those are left that tell something.
+    while !wanted.is_empty() {
+        let vjps: Vec<Op> = ops.iter().map(|op| op.vjp(&wanted, &every).unwrap()).collect();
+        let by = wanted.clone();
+        let run = |l: &LocalView<'_>| by_differences(&forward, inputs, outputs, &by, l);
+        // The gradient of a sum is the same everywhere, and still tells terms from replicas.
+        let verifier = Verifier::new(first.name(), run)
+            .data(&data)
+            .idle_inputs()
+            .tolerance(1e-6)
+            .near_replicas()
+            .budget(0)
+            .sets(1);
+        let verdict = verifier.verify(&vjps);
+        let text = verdict.as_ref().err().map(ToString::to_string).unwrap_or_default();
+        if let Some(idle) = (0..wanted.len()).find(|o| text.contains(&format!("output {o} is 0 everywhere")))
+        {
+            wanted.remove(idle);
+            continue;
+        }
+        if !text.contains("everywhere, which proves nothing") {
+            return outcome_of(&verifier, verdict, &vjps);
+        }
+        let verifier = verifier.constant();
+        return outcome_of(&verifier, verifier.verify(&vjps), &vjps);
+    }
+    Outcome::Nothing
+}
+
+/// The same of what was verified, and of its mutants.
+fn outcome_of(verifier: &Verifier<'_>, verdict: Result<Verdict, Error>, vjps: &[Op]) -> Outcome {
+    let checks = match verdict {
         Ok(verdict) => verdict.checks,
         Err(e) => {
             let text = e.to_string();
@@ -131,7 +154,7 @@ fn outcome(example: &Example, table: &Table) -> Outcome {
         }
     };
     let (mut mutants, mut caught) = (0, 0);
-    for vjp in &vjps {
+    for vjp in vjps {
         let wrong: Vec<Strategy> = vjp.strategies().iter().filter_map(mutant).collect();
         if wrong.is_empty() {
             continue;

@@ -9,11 +9,11 @@ use crate::rules::request::Request;
 use crate::rules::standard::SCALAR;
 use reshard_sharding::ReduceOp;
 
-/// What is done with the losses: the role of a factor that is reduced, or none where it passes.
-fn role(r: &Request<'_>) -> Result<Option<Role>, Error> {
+/// What is done with the losses: the role of a factor that is reduced, or none where it passes. What a mean divides by may be told
+/// by all of them.
+fn role(r: &Request<'_>, counted: bool) -> Result<Option<Role>, Error> {
     Ok(match r.word("reduction")?.as_str() {
-        // How many rows are not ignored is told by all of them.
-        "mean" if r.call.argument("ignore_index").is_some() => Some(Role::Replicate),
+        "mean" if counted => Some(Role::Replicate),
         "mean" => Some(Role::Reduce(ReduceOp::Avg)),
         "sum" => Some(Role::Reduce(ReduceOp::Sum)),
         _ => None,
@@ -30,22 +30,26 @@ pub(super) fn pointwise_of(r: &Request<'_>, inputs: usize, terms: Vec<Passing>) 
     r.inputs_of(inputs..=inputs)?;
     let letters = r.letters(r.inputs[0].len())?;
     let rule = RuleBuilder::new().inputs(inputs, letters.iter().copied()).passings(terms);
-    let rule = match role(r)? {
+    let rule = match role(r, false)? {
         None => rule.output(letters),
         Some(role) => rule.output(SCALAR).roles(letters, role),
     };
     r.op(&rule.build()?)
 }
 
-/// `bc,b->`: a class for each row, or `bcxy,bxy->` for each point of space.
+/// `bc,b->`: a class for each row, or `bcxy,bxy->` for each point of space; a weight for each class may be the third input.
 pub(super) fn classes(r: &Request<'_>, of_classes: Role, terms: Vec<Passing>) -> Result<Op, Error> {
-    r.inputs_of(2..=2)?;
+    let weighted = r.inputs_of(2..=3)? == 3;
     let space = r.inputs[0].len().saturating_sub(2);
     let space: String = r.letters(26)?.into_iter().filter(|c| !"bc".contains(*c)).take(space).collect();
+    // A mean is divided by the weights of all rows, which take all classes to know.
+    let of_classes = if weighted && r.word("reduction")? == "mean" { Role::Replicate } else { of_classes };
     // A rank with some of the classes has to know which.
     let region = matches!(of_classes, Role::Reduce(_)).then_some('c');
-    let inputs = [&*format!("bc{space}"), &*format!("b{space}")];
-    reduced(r, RuleBuilder::new().regions(region), &inputs, of_classes, terms)
+    let inputs = [&*format!("bc{space}"), &*format!("b{space}"), "c"];
+    let inputs = &inputs[..r.inputs.len()];
+    let counted = weighted || r.call.argument("ignore_index").is_some();
+    reduced(r, RuleBuilder::new().regions(region), inputs, of_classes, terms, counted)
 }
 
 /// Operands of these letters: `c` is what a class is told by, `b` and those after `c` are what there is a loss for, and all
@@ -56,7 +60,7 @@ pub(super) fn rows(
     of_classes: Role,
     terms: Vec<Passing>,
 ) -> Result<Op, Error> {
-    reduced(r, RuleBuilder::new(), inputs, of_classes, terms)
+    reduced(r, RuleBuilder::new(), inputs, of_classes, terms, false)
 }
 
 /// The same of a rule that says of them what else there is to say.
@@ -66,6 +70,7 @@ fn reduced(
     inputs: &[&str],
     of_classes: Role,
     terms: Vec<Passing>,
+    counted: bool,
 ) -> Result<Op, Error> {
     r.inputs_of(inputs.len()..=inputs.len())?;
     let (before, space) = inputs[0].split_once('c').unwrap_or((inputs[0], ""));
@@ -76,7 +81,7 @@ fn reduced(
     others.retain(|c| *c != 'c' && !kept.contains(c));
     let rule = inputs.iter().fold(rule, |rule, dims| rule.input(dims.chars()));
     let rule = rule.role('c', of_classes).roles(others, Role::Replicate).passings(terms);
-    let rule = match role(r)? {
+    let rule = match role(r, counted)? {
         None => rule.output(kept),
         Some(role) => rule.output(SCALAR).roles(kept, role),
     };

@@ -75,6 +75,9 @@ pub fn all() -> Vec<Example> {
         "nll_loss(ignore_index=1)",
     ] {
         out.push(example(call, "6,4,2 6,2; 4,6,3 4,3").data(&[real, classes]).near().budget(200));
+        // And a weight for each.
+        let weighted = example(call, "6,4,2 6,2 4; 4,6,3 4,3 6").data(&[real, classes, positive]);
+        out.push(weighted.near().budget(200));
     }
     out
 }

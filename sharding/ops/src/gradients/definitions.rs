@@ -1,0 +1,81 @@
+//! Gradients of what other ops of the table define: the definition as a body, read backwards.
+//!
+//! A definition says the op in the steps that PyTorch takes, so that what happens at corners (a distance of zero, a margin that is
+//! just kept) follows from the gradients of the steps.
+
+/// A body that no argument changes.
+macro_rules! always {
+    ($text:literal) => {
+        |_| Ok($text.to_owned())
+    };
+}
+
+mod distances;
+mod margins;
+mod products;
+mod spectra;
+mod statistics;
+
+use super::builder::{GradientBuilder, Variable};
+use super::pointwise::Alike;
+use super::through::{body, gradient};
+use crate::Error;
+
+type Text = fn(&GradientBuilder<'_>) -> Result<String, Error>;
+
+/// Names of ops, and the text of their definition.
+type Defined = (&'static [&'static str], Text);
+
+pub(super) fn formulas() -> Vec<Alike> {
+    let all = [
+        distances::norms(),
+        distances::distances(),
+        statistics::statistics(),
+        margins::margins(),
+        products::products(),
+        products::cells(),
+        spectra::spectra(),
+    ];
+    all.into_iter().flatten().map(|(names, text)| -> Alike { (names, body(text)) }).collect()
+}
+
+/// The lower of those in the middle along a dim, to the position where it is.
+pub(super) fn median(b: &mut GradientBuilder<'_>) -> Result<Vec<Option<Variable>>, Error> {
+    let sorted = if b.name() == "nanmedian" { statistics::sorted_numbers } else { statistics::sorted };
+    let body = sorted(b, 0.5, true)?.parse()?;
+    gradient(b, &body)
+}
+
+/// The dims of the first input but one, as a list.
+fn others(b: &GradientBuilder<'_>, dim: usize) -> String {
+    let rank = b.forward().inputs()[0].len();
+    list((0..rank).filter(|&d| d != dim))
+}
+
+/// Numbers as an argument.
+fn list(numbers: impl Iterator<Item = usize>) -> String {
+    let texts: Vec<String> = numbers.map(|n| n.to_string()).collect();
+    format!("[{}]", texts.join(","))
+}
+
+fn real(b: &GradientBuilder<'_>, key: &str) -> Result<f64, Error> {
+    b.real(key)
+}
+
+fn word(b: &GradientBuilder<'_>, key: &str) -> Result<String, Error> {
+    b.argument(|r| r.word(key))
+}
+
+fn flag(b: &GradientBuilder<'_>, key: &str) -> Result<bool, Error> {
+    b.argument(|r| r.flag(key))
+}
+
+fn dim(b: &GradientBuilder<'_>) -> Result<usize, Error> {
+    b.argument(|r| r.dim("dim"))
+}
+
+/// Dims of a reduction and whether they are kept, as arguments.
+fn reduction(b: &GradientBuilder<'_>, key: &str) -> Result<String, Error> {
+    let dims = b.argument(|r| r.dims(key))?;
+    Ok(format!("dims={},keepdim={}", list(dims.into_iter()), flag(b, "keepdim")?))
+}

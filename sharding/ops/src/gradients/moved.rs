@@ -1,0 +1,82 @@
+//! Gradients of what moves elements and does nothing else, derived: no formula is written for it.
+//!
+//! An op through which sums, products, maxima and minima of terms all pass puts into every place of its outputs one element
+//! of its inputs or a zero, by `max(a, b) = max(f)(a, b)` and `f(a + b) = f(a) + f(b)` for all a and b. Which one it is, the op
+//! says itself: run on the numbers 1, 2, .. of the elements it puts the number of an element where that element goes, and 0 for a
+//! zero. What was put somewhere gets the gradient from there:
+//!
+//! ```text
+//! i = f(1 .. n),  dx[k] = sum of dy[p] over all places p with i[p] = k
+//! ```
+
+use super::builder::{GradientBuilder, Variable, numbers, whole};
+use crate::Error;
+use crate::rules::{Call, Part, Strategy, Value};
+use reshard_sharding::ReduceOp;
+
+/// The gradients of the inputs that are moved; none of an op that does more than that.
+pub(super) fn gradient(b: &mut GradientBuilder<'_>) -> Result<Option<Vec<Option<Variable>>>, Error> {
+    let rows = b.forward().strategies();
+    let Some(data) = selected(&rows) else { return Ok(None) };
+    moved(b, &data).map(Some)
+}
+
+/// The inputs of whose elements every output element is one, or zero.
+fn selected(rows: &[Strategy]) -> Option<Vec<usize>> {
+    let terms = |row: &Strategy, op: ReduceOp| -> Option<Vec<usize>> {
+        let term = Part::Partial(op);
+        let plain = |p: &Part| *p == term || *p == Part::Replicate;
+        let passes = row.outputs.iter().all(|p| *p == term) && row.inputs.iter().all(plain);
+        let list: Vec<usize> = (0..row.inputs.len()).filter(|&i| row.inputs[i] == term).collect();
+        (passes && !list.is_empty()).then_some(list)
+    };
+    let of = |op: ReduceOp| rows.iter().filter_map(move |row| terms(row, op));
+    of(ReduceOp::Sum).find(|list| {
+        [ReduceOp::Prod, ReduceOp::Max, ReduceOp::Min]
+            .into_iter()
+            .all(|op| of(op).any(|other| other == *list))
+    })
+}
+
+fn moved(b: &mut GradientBuilder<'_>, data: &[usize]) -> Result<Vec<Option<Variable>>, Error> {
+    let inputs = b.forward().inputs().to_vec();
+    let mut operands: Vec<Variable> = (0..inputs.len()).map(|i| b.x(i)).collect();
+    let mut all = 1;
+    for &i in data {
+        let n: usize = inputs[i].iter().product();
+        let call = Call::new("arange").with("size", whole(n)).with("start", whole(all));
+        let list = b.call(&call, &[])?;
+        operands[i] = b.reshaped(list, &inputs[i])?;
+        all += n;
+    }
+    let call = b.same_call();
+    let places = b.calls(&call, &operands)?;
+    let flat = |b: &mut GradientBuilder<'_>, value: Variable| {
+        let n = b.shape(value).iter().product();
+        b.reshaped(value, &[n])
+    };
+    let zeros = Call::new("zeros").with("shape", numbers(&[all]));
+    let mut sums = b.call(&zeros, &[])?;
+    for (o, place) in places.into_iter().enumerate() {
+        let (place, dy) = (flat(b, place)?, flat(b, b.dy(o))?);
+        sums = b.along("index_add", 0, &[sums, place, dy])?;
+    }
+    let mut given = vec![None; inputs.len()];
+    let mut start = 1;
+    for &i in data {
+        let n = inputs[i].iter().product();
+        let own = b.narrowed(sums, 0, start, n)?;
+        given[i] = Some(b.reshaped(own, &inputs[i])?);
+        start += n;
+    }
+    Ok(given)
+}
+
+/// The call again where it fills with a number: with zeros, in which that number has no part.
+pub(super) fn unfilled(b: &mut GradientBuilder<'_>) -> Result<Vec<Option<Variable>>, Error> {
+    let call = b.same_call().with("value", Value::Number(0));
+    let operands: Vec<Variable> = (1..b.forward().inputs().len()).map(|i| b.x(i)).collect();
+    let dx = b.call(&call, &[&[b.dy(0)], &operands[..]].concat())?;
+    let shape = b.forward().inputs()[0].clone();
+    Ok([vec![Some(b.fitted(dx, &shape)?)], vec![None; operands.len()]].concat())
+}

@@ -1,0 +1,247 @@
+//! The types of an op's operands: for each path, one row for each slot, what every input and output is, and its gradient.
+//!
+//! Along a slot a row says what values are, and its transpose what gradients are ([`Strategy::transposes`]):
+//!
+//! ```text
+//! row          value     gradient                     R* = P    P* = R    S* = S
+//! S(m),R -> S(m)         a weight that replicates has terms for a gradient: R|P
+//! R,R -> R               ranks do different work with the same: R|P everywhere
+//! R,R -> R     again     all ranks do the same work with the same: R|R everywhere, written I
+//! ```
+//!
+//! Propagation asks for the cheapest path of one op. Whoever chooses for many ops at once needs all of them.
+
+use core::ops::ControlFlow;
+
+use smallvec::SmallVec;
+
+use crate::Error;
+use crate::propagate::constraint::Constraint;
+use crate::propagate::operand::Operand;
+use crate::propagate::problem::{Path, Problem, SlotRow, Stays};
+use crate::propagate::propagator::Propagator;
+use crate::propagate::slots::{Class, PerSlot, classify};
+use crate::rules::{Entry, Op, Strategy};
+use reshard_sharding::{Mesh, ReduceOp, Sharding, SubAxis, Type};
+
+/// One way for an op to run on a whole mesh, with the types of all operands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TypedStrategy {
+    /// What each input has to be; without a gradient where none is wanted of it.
+    pub inputs: Vec<Type>,
+    /// What each output is.
+    pub outputs: Vec<Type>,
+    /// The strategy of each (sub-)axis with more than one rank; none for a view.
+    pub rows: Vec<(SubAxis, Strategy)>,
+    /// The part of the op's work that a rank does: the product over all slots that cut it.
+    pub share: f64,
+    /// Whether the op has to know its region along some axis.
+    pub region: bool,
+}
+
+/// What is asked of the [typed strategies](Propagator::typed) of an op.
+#[derive(Clone, Copy, Debug)]
+pub struct TypedQuestion<'a> {
+    /// Of each input, the shardings in which it may be at hand, at least one: what they cut is what strategies cut.
+    pub inputs: &'a [Vec<Sharding>],
+    /// More shardings whose sub-axes and kinds of shards are looked at, as of pinned outputs.
+    pub also: &'a [Sharding],
+    /// Of each input, whether it has a gradient.
+    pub input_gradients: &'a [bool],
+    /// Of each output, whether it has a gradient.
+    pub output_gradients: &'a [bool],
+}
+
+impl Propagator {
+    /// All strategies of an op on a mesh, with the types of its operands, in the order of its rows; at most so many.
+    ///
+    /// An input is made terms only along slots where it is at hand as terms, or where others of the row are shards or terms
+    /// at hand. Terms of anything but sums are left out where a gradient is wanted of the op.
+    ///
+    /// ```
+    /// use reshard_ops::propagate::{Propagator, TypedQuestion};
+    /// use reshard_ops::rules::Table;
+    /// use reshard_sharding::{Mesh, Sharding};
+    /// let mesh: Mesh = "tp=4".parse()?;
+    /// let mm = Table::standard().op(&"mm".parse()?, &[&[8, 16], &[16, 32]])?;
+    /// let inputs = [vec![Sharding::parse(&mesh, &[8, 16], "R")?], vec![Sharding::parse(&mesh, &[16, 32], "S(1)")?]];
+    /// let question = TypedQuestion { inputs: &inputs, also: &[], input_gradients: &[true, true], output_gradients: &[true] };
+    /// let found = Propagator::new().typed(&mm, &mesh, &question, 100)?;
+    /// let texts: Vec<String> = found.iter().map(|s| format!("{} {} -> {}", s.inputs[0], s.inputs[1], s.outputs[0])).collect();
+    /// assert_eq!(texts, ["R R -> R", "I I -> I", "S(0) R -> S(0)", "R S(1) -> S(1)", "S(1) S(0) -> P(sum)"]);
+    /// # Ok::<(), reshard_ops::Error>(())
+    /// ```
+    ///
+    /// Fails for operands that are not the op's, as [`Propagator::propagate`] does.
+    pub fn typed(
+        &self,
+        op: &Op,
+        mesh: &Mesh,
+        question: &TypedQuestion<'_>,
+        most: usize,
+    ) -> Result<Vec<TypedStrategy>, Error> {
+        let mut found = Vec::new();
+        let firsts: Result<Vec<Operand>, Error> = (question.inputs.iter())
+            .map(|at_hand| match at_hand.first() {
+                Some(first) => Ok(Operand::new(reshard_kernels::DType::F32, first.clone())),
+                None => Err(Error::Rule { reason: format!("an input of {} is nowhere at hand", op.name()) }),
+            })
+            .collect();
+        let firsts = firsts?;
+        // Whoever asks answers for terms.
+        let constraints = vec![Constraint::Reduced; op.outputs().len()];
+        let also: Vec<&Sharding> = question.inputs.iter().flatten().chain(question.also).collect();
+        let problem = Problem::beside(&self.planner, op, mesh, &firsts, &constraints, Stays::Nothing, &also)?;
+        let trained = question.input_gradients.iter().chain(question.output_gradients).any(|g| *g);
+        let typed = Typed { problem: &problem, question, trained, rows: Vec::new() }.with_rows();
+        let mut path = Path::new();
+        let _ = typed.extended(&mut path, &mut |path| {
+            typed.every(path, &mut found);
+            if found.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        found.truncate(most);
+        Ok(found)
+    }
+}
+
+/// The paths of a problem, with types.
+struct Typed<'p, 'a> {
+    problem: &'p Problem<'a>,
+    question: &'p TypedQuestion<'p>,
+    /// Whether anything here has a gradient.
+    trained: bool,
+    /// By slot, which rows are looked at.
+    rows: Vec<Vec<u16>>,
+}
+
+impl Typed<'_, '_> {
+    fn with_rows(mut self) -> Self {
+        let p = self.problem;
+        // What each input is, wherever it is at hand, along each slot.
+        let at: Vec<Vec<PerSlot<Class>>> = (self.question.inputs.iter())
+            .map(|at_hand| at_hand.iter().map(|s| classify(s, &p.slots)).collect())
+            .collect();
+        self.rows = (0..p.slots.len())
+            .map(|slot| {
+                let rows = 0..p.rows[slot].len() as u16;
+                rows.filter(|&row| self.admits(slot, p.rows[slot][usize::from(row)], &at)).collect()
+            })
+            .collect();
+        self
+    }
+
+    /// Whether a row may stand for a slot: see [`Propagator::typed`].
+    fn admits(&self, slot: usize, row: SlotRow, at: &[Vec<PerSlot<Class>>]) -> bool {
+        let bound = self.problem.bound.get();
+        let entries = &bound.rows[usize::from(row.row)].entries;
+        let of_sum = |e: &Entry| !matches!(e, Entry::Partial(op) if *op != ReduceOp::Sum);
+        if self.trained && !entries.iter().all(of_sum) {
+            return false;
+        }
+        let inputs = &entries[..at.len()];
+        let makes_terms = inputs.iter().any(|e| matches!(e, Entry::Partial(_)));
+        let pending = inputs.iter().any(|e| matches!(e, Entry::Shard { .. }));
+        let held = |(e, at): (&Entry, &Vec<PerSlot<Class>>)| match e {
+            Entry::Partial(op) => at.iter().any(|c| match c[slot] {
+                Class::Partial(held) => op.mixes_with(held),
+                Class::Mixed => true,
+                Class::Replicate | Class::Shard { .. } => false,
+            }),
+            Entry::Replicate | Entry::Shard { .. } | Entry::Fixed(_) => false,
+        };
+        !makes_terms || pending || inputs.iter().zip(at).any(held)
+    }
+
+    /// Calls a function with every whole path that begins so.
+    fn extended(&self, path: &mut Path, f: &mut impl FnMut(&Path) -> ControlFlow<()>) -> ControlFlow<()> {
+        let Some(rows) = self.rows.get(path.len()) else { return f(path) };
+        for &row in rows {
+            path.push(row);
+            if self.problem.is_even(path) {
+                self.extended(path, f)?;
+            }
+            path.pop();
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// All that a path may mean: along slots where all operands are replicas, the same work or different work.
+    fn every(&self, path: &Path, found: &mut Vec<TypedStrategy>) {
+        let p = self.problem;
+        let bound = p.bound.get();
+        let rows =
+            || path.iter().enumerate().map(|(s, &r)| &bound.rows[usize::from(p.rows[s][usize::from(r)].row)]);
+        let Some((inputs, outputs)) = self.values(path) else { return };
+        let replicates = |row: &crate::rules::Row| row.entries.iter().all(|e| *e == Entry::Replicate);
+        let free: SmallVec<[SubAxis; 6]> = rows()
+            .zip(&p.slots)
+            .filter(|(row, _)| self.trained && replicates(row))
+            .map(|(_, s)| *s)
+            .collect();
+        let views = p.op.is_view();
+        let strategies: Vec<(SubAxis, Strategy)> = if views {
+            Vec::new()
+        } else {
+            p.slots
+                .iter()
+                .copied()
+                .zip(rows().map(|row| bound.strategy(&row.entries, p.alike.len())))
+                .collect()
+        };
+        let region = !views && rows().any(|row| row.region);
+        let share = if views { 1.0 } else { self.share(path) };
+        // Views of replicas: what a view does along an axis it does to values and to gradients.
+        for same in 0..1usize << free.len().min(8) {
+            let again: SmallVec<[SubAxis; 6]> =
+                free.iter().enumerate().filter(|(i, _)| same >> i & 1 == 1).map(|(_, s)| *s).collect();
+            let typed = |values: &[Sharding], gradients: &[bool]| -> Option<Vec<Type>> {
+                let of = |(v, &g): (&Sharding, &bool)| {
+                    if g {
+                        Type::same_work(v.clone(), &again).ok()
+                    } else {
+                        Some(Type { value: v.clone(), gradient: None })
+                    }
+                };
+                values.iter().zip(gradients).map(of).collect()
+            };
+            let (Some(inputs), Some(outputs)) = (
+                typed(&inputs, self.question.input_gradients),
+                typed(&outputs, self.question.output_gradients),
+            ) else {
+                continue;
+            };
+            found.push(TypedStrategy { inputs, outputs, rows: strategies.clone(), share, region });
+        }
+    }
+
+    /// The shardings of a path, of inputs and outputs; none where no sharding is what it spells.
+    fn values(&self, path: &Path) -> Option<(Vec<Sharding>, Vec<Sharding>)> {
+        let p = self.problem;
+        let inputs: Option<Vec<Sharding>> =
+            p.op.inputs().iter().enumerate().map(|(i, shape)| p.target(path, i, shape).ok()).collect();
+        let inputs = inputs?;
+        let outputs = p.outputs(path, inputs.first()).ok()?;
+        Some((inputs, outputs))
+    }
+
+    /// The part of the work that the rank with most of it does.
+    fn share(&self, path: &Path) -> f64 {
+        let p = self.problem;
+        let bound = p.bound.get();
+        let mut share = 1.0;
+        for (slot, &row) in path.iter().enumerate() {
+            let entries = &bound.rows[usize::from(p.rows[slot][usize::from(row)].row)].entries;
+            let (n, shapes) = (p.slots[slot].size, p.op.inputs().iter().chain(p.op.outputs()));
+            let size = |(e, shape): (&Entry, &Vec<usize>)| match *e {
+                Entry::Shard { factor: Some(f), .. } => Some(bound.factors[usize::from(f)].size),
+                Entry::Shard { dim, factor: None } => shape.get(usize::from(dim)).copied(),
+                Entry::Fixed(i) => bound.fixed[usize::from(i)].dim().and_then(|d| shape.get(d).copied()),
+                Entry::Replicate | Entry::Partial(_) => None,
+            };
+            if let Some(size) = entries.iter().zip(shapes).find_map(size) {
+                share *= size.div_ceil(n) as f64 / size.max(1) as f64;
+            }
+        }
+        share
+    }
+}

@@ -1,0 +1,103 @@
+//! The table of docs/gradients.md, made anew and compared: `RESHARD_WRITE=1 cargo test -p reshard-ops --test laws gradients_page` writes
+//! it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use crate::reference_ops::all;
+use crate::rules_page::between;
+use reshard_ops::gradients::{Gradient, Saved};
+use reshard_ops::rules::{Call, Table};
+
+/// What a gradient reads: of several calls of an op, the last of these is the op's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Refused,
+    Nothing,
+    Linear,
+    Given,
+    Multilinear,
+    Nonlinear,
+}
+
+const KINDS: [(Kind, &str); 6] = [
+    (Kind::Linear, "linear"),
+    (Kind::Given, "linear given an index, a mask or the like"),
+    (Kind::Multilinear, "multilinear"),
+    (Kind::Nonlinear, "not linear"),
+    (Kind::Nothing, "nothing: steps, indices, truth values, draws, factories"),
+    (Kind::Refused, "refused by name"),
+];
+
+/// By which values each gradient of an input is computed: the saved values that its calls read the numbers of.
+fn kind(gradient: &Gradient) -> Kind {
+    let Some(body) = gradient.body() else { return Kind::Nothing };
+    // Of each value what it depends on: zeros and ones alike of something do so on its shape alone.
+    let mut reads: Vec<BTreeSet<Saved>> =
+        gradient.takes().iter().map(|&saved| BTreeSet::from([saved])).collect();
+    for (call, takes, makes) in body.calls() {
+        let of_shape = ["zeros_like", "ones_like"].contains(&call.to_string().as_str());
+        let all: BTreeSet<Saved> = if of_shape {
+            BTreeSet::new()
+        } else {
+            takes.iter().flat_map(|&v| reads[v].iter().copied()).collect()
+        };
+        reads.extend(makes.iter().map(|_| all.clone()));
+    }
+    let differentiated: Vec<usize> =
+        (0..gradient.gives().len()).filter(|&i| gradient.gives()[i].is_some()).collect();
+    let of_output = body.output_values().iter().map(|&v| &reads[v]);
+    let kinds = of_output.zip(&differentiated).flat_map(|(reads, own)| {
+        reads.iter().map(|saved| match *saved {
+            Saved::Gradient(_) => Kind::Linear,
+            Saved::Input(i) if !differentiated.contains(&i) => Kind::Given,
+            Saved::Input(i) if i != *own => Kind::Multilinear,
+            Saved::Input(_) | Saved::Output(_) => Kind::Nonlinear,
+        })
+    });
+    kinds.max().unwrap_or(Kind::Nothing)
+}
+
+/// The ops of the table by the kind of their gradient.
+fn kinds() -> String {
+    let table = Table::standard();
+    let mut found: BTreeMap<String, Kind> =
+        table.names().map(|name| (name.to_owned(), Kind::Refused)).collect();
+    let mut see = |text: &str, inputs: &[&[usize]]| {
+        let call: Call = text.parse().unwrap();
+        let known = found.get_mut(text.split('(').next().unwrap_or(text));
+        if let (Some(known), Ok(gradient)) = (known, table.gradient(&call, inputs)) {
+            *known = (*known).max(kind(&gradient));
+        }
+    };
+    for example in all() {
+        for op in example.ops(&table) {
+            see(example.call, &op.inputs().iter().map(Vec::as_slice).collect::<Vec<_>>());
+        }
+    }
+    for (call, inputs) in crate::gradients::MORE {
+        see(call, inputs);
+    }
+    let mut out = String::from("| gradient | ops | |\n|---|---|---|\n");
+    for (kind, words) in KINDS {
+        let names: Vec<&str> =
+            found.iter().filter(|(_, k)| **k == kind).map(|(name, _)| name.as_str()).collect();
+        writeln!(out, "| {words} | {} | {} |", names.len(), names.join(", ")).unwrap();
+    }
+    out
+}
+
+#[test]
+fn the_page_of_gradients_is_true() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/gradients.md");
+    let mut page = std::fs::read_to_string(path).unwrap();
+    let made = kinds();
+    let (from, old) = between(&page, "<!-- gradients -->\n", "<!-- end of gradients -->");
+    if old != made {
+        let write = std::env::var_os("RESHARD_WRITE").is_some();
+        assert!(write, "docs/gradients.md is stale: RESHARD_WRITE=1 writes its table anew");
+        let to = from + old.len();
+        page.replace_range(from..to, &made);
+        std::fs::write(path, page).unwrap();
+    }
+}
