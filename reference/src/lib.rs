@@ -31,10 +31,12 @@ mod arrays;
 mod ask;
 mod error;
 mod ops;
+mod program;
 mod real;
 mod run;
 
 pub use error::Error;
 pub use ops::{names, runs};
+pub use program::{Number, Ranks, Values, on_one_device, on_ranks};
 pub use real::Real;
 pub use run::{Local, run, run_local};

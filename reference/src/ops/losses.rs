@@ -60,7 +60,8 @@ fn divergence(r: &Ask<'_>) -> Made {
     pairs(r, |x, t| if t > 0.0 { t * (t.ln() - x) } else { 0.0 })
 }
 
-/// Less the logarithm of the chance of a class, for each row or each point of space. What is ignored counts for nothing.
+/// Less the logarithm of the chance of a class, times the class's weight if there are any, for each row or each point of space.
+/// What is ignored counts for nothing, and a mean is over the weights of what counts.
 fn classes(r: &Ask<'_>, logits: bool) -> Made {
     let (a, t) = (r.x(0)?, r.x(1)?);
     r.ensure(
@@ -71,6 +72,10 @@ fn classes(r: &Ask<'_>, logits: bool) -> Made {
     let ignored = if r.has("ignore_index")? { Some(r.number("ignore_index")? as f64) } else { None };
     let smoothing = if logits { r.real("label_smoothing")? } else { 0.0 };
     r.ensure(smoothing <= 1.0, "label_smoothing is at most 1")?;
+    if let Some(w) = r.maybe(2) {
+        r.ensure(w.shape() == &a.shape()[1..2], "there is not a weight for each class")?;
+    }
+    let weight = |c: usize| r.maybe(2).map_or(1.0, |w| w[c]);
     let counts = |class: f64| ignored != Some(class);
     let known = |class: f64| class.fract() == 0.0 && class >= 0.0 && class < n as f64;
     if let Some(class) = t.iter().find(|&&class| counts(class) && !known(class)) {
@@ -83,11 +88,12 @@ fn classes(r: &Ask<'_>, logits: bool) -> Made {
         if !counts(class) {
             return 0.0;
         }
-        let right = held.iter().position(|&c| c as f64 == class).map_or(0.0, |c| -of(i, c));
-        let all = || (0..held.len()).map(|c| -of(i, c)).sum::<f64>() / n as f64;
+        let right = held.iter().position(|&c| c as f64 == class).map_or(0.0, |c| -of(i, c) * weight(c));
+        let all = || (0..held.len()).map(|c| -of(i, c) * weight(c)).sum::<f64>() / n as f64;
         if smoothing > 0.0 { (1.0 - smoothing) * right + smoothing * all() } else { right }
     });
-    weighted(r, losses, t.iter().filter(|&&class| counts(class)).count() as f64)
+    let of_class = |class: f64| held.iter().position(|&c| c as f64 == class).map_or(1.0, weight);
+    weighted(r, losses, t.iter().filter(|&&class| counts(class)).map(|&class| of_class(class)).sum())
 }
 
 fn poisson(r: &Ask<'_>) -> Made {

@@ -83,9 +83,10 @@ fn transposed(r: &Ask<'_>) -> Made {
     r.ensure(channels == r.held(1, 0)?, "input and weight hold different channels")?;
     let mut here: Vec<usize> = channels.iter().map(|c| c / each).collect();
     here.dedup();
-    // A rank without input channels has terms of all groups.
-    let groups = if here.is_empty() { groups } else { here.len() };
-    let (each_in, each_out) = ((a.shape()[1] / groups).max(1), w.shape()[1]);
+    // A rank without input channels has terms of the groups that its output is of.
+    let each_out = w.shape()[1];
+    let groups = if here.is_empty() { r.wanted(0, 1)?.len() / each_out.max(1) } else { here.len() };
+    let each_in = (a.shape()[1] / groups.max(1)).max(1);
     let mut shape = vec![a.shape()[0], each_out * groups];
     for d in 0..windows.kernel.len() {
         let full = (a.shape()[d + 2].max(1) - 1) * windows.stride[d] + windows.kernel[d];

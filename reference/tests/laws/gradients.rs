@@ -14,7 +14,8 @@ type A = ArrayD<f64>;
 ///
 /// ```text
 /// r  any, apart from 0 and from each other   p  positive   u  between 0 and 1   g  greater than 1
-/// t  with ties: a few small whole numbers    m  0 or 1     i5 indices below 5   d5 indices below 5, each at most once
+/// t  with ties: a few small whole numbers    m  0 or 1     s  1 or -1
+/// i5 indices below 5                         d5 indices below 5, each at most once   o5 indices below 5 in order
 /// ```
 ///
 /// Twice as well where `twice`.
@@ -130,6 +131,7 @@ const CASES: &[Case] = &[
     case("conv_transpose3d", "1,1,2,2,2 1,2,1,2,2", "r"), case("avg_pool1d(kernel=2)", "2,2,5", "r"),
     case("avg_pool2d(kernel=[2,3],stride=1,padding=1)", "1,2,4,4", "r"), case("avg_pool3d(kernel=2)", "1,1,4,2,3", "r"),
     case("max_pool1d(kernel=2)", "2,2,5", "r"), case("max_pool2d(kernel=3,stride=2,padding=1)", "1,2,5,5", "r"),
+    case("max_pool2d_with_indices(kernel=2,stride=1)", "1,2,3,3", "r"),
     case("max_pool3d(kernel=2)", "1,1,2,3,2", "r"), case("pixel_shuffle(factor=2)", "1,8,2,3", "r"),
     case("pixel_unshuffle(factor=2)", "1,2,4,2", "r"),
     // Indexed.
@@ -145,6 +147,71 @@ const CASES: &[Case] = &[
     case("cross_entropy(reduction=sum,label_smoothing=0.1)", "3,4 3", "r i4"),
     case("cross_entropy(ignore_index=1)", "7,4 7", "r i4"), case("cross_entropy(ignore_index=1,reduction=none)", "3,4,2 3,2", "r i4"),
     case("nll_loss", "3,4 3", "r i4"), case("nll_loss(ignore_index=0)", "7,4 7", "r i4"),
+    case("cross_entropy", "3,4 3 4", "r i4 p"), case("cross_entropy(ignore_index=1,label_smoothing=0.1)", "7,4 7 4", "r i4 p"),
+    case("nll_loss(reduction=none)", "2,3,2 2,2 3", "r i3 p"), case("nll_loss(ignore_index=0)", "7,4 7 4", "r i4 p"),
+    case("soft_margin_loss", "3,4 3,4", "r s"), case("hinge_embedding_loss", "3,4 3,4", "r s"), case("poisson_nll_loss", "3,4 3,4", "r p"),
+    case("poisson_nll_loss(log_input=false,full=true,reduction=none)", "3,4 3,4", "g"), case("gaussian_nll_loss", "3,4 3,4 3,4", "r r p"),
+    case("margin_ranking_loss(margin=0.5)", "6 6 6", "r r s"), case("triplet_margin_loss", "3,4 3,4 3,4", "r"),
+    case("cosine_embedding_loss(margin=-0.5)", "4,3 4,3 4", "r r s"), case("multi_margin_loss(p=2)", "3,4 3", "r i4"),
+    case("multi_margin_loss", "3,4 3", "r i4"), case("multilabel_margin_loss", "3,4 3,4", "r m"), case("multilabel_soft_margin_loss", "3,4 3,4", "r u"),
+    // More element by element.
+    case("cbrt", "3,4", "p"), once("digamma", "3,4", "p"), once("polygamma(n=2)", "3,4", "p"), once("mvlgamma(p=3)", "3,4", "g"), case("entr", "3,4", "p"),
+    case("erfcx", "3,4", "r"), case("ndtr", "3,4", "r"), once("ndtri", "3,4", "u"), case("log_ndtr", "3,4", "r"), case("i0", "3,4", "r"),
+    case("i0e", "3,4", "r"), case("i1", "3,4", "r"), case("i1e", "3,4", "r"), case("bessel_j0", "3,4", "p"), case("bessel_j1", "3,4", "p"),
+    case("bessel_y0", "3,4", "p"), case("bessel_y1", "3,4", "p"), case("modified_bessel_k0", "3,4", "p"), case("modified_bessel_k1", "3,4", "p"),
+    case("scaled_modified_bessel_k0", "3,4", "p"), case("scaled_modified_bessel_k1", "3,4", "p"), case("spherical_bessel_j0", "3,4", "r"),
+    case("sinc", "3,4", "r"), case("logaddexp2", "3,4 4", "r"), case("xlog1py", "3,4 4", "p"), case("copysign", "3,4 4", "r"), case("ldexp", "3,4 4", "r"),
+    case("nan_to_num", "3,4", "r"), case("clamp_tensor", "3,4 4 4", "r r g"), case("frexp", "3,4", "r"), case("angle", "3,4", "r"), case("polar", "3 3", "p"),
+    case("alpha_dropout", "3,4", "r"), case("feature_dropout", "3,4,2", "r"), case("feature_alpha_dropout", "3,4,2", "r"), case("native_dropout", "3,4", "r"),
+    case("rrelu", "3,4", "r"), case("gumbel_softmax(dim=1,tau=0.5)", "3,4", "r"), case("logit(eps=0.3)", "3,4", "u"),
+    // Transforms and sums.
+    case("fft", "3,4,2", "r"), case("ifft(dims=[1])", "3,4,2", "r"), case("rfft", "3,4", "r"), case("rfft(dims=[1])", "3,5", "r"), case("ihfft", "3,4", "r"),
+    case("irfft(dims=[0])", "3,2", "r"), case("irfft(dims=[1,0],size=5)", "3,2,2", "r"), case("hfft(dims=[0])", "3,2", "r"),
+    case("stft(window=4,hop=2)", "2,8", "r"), case("fftshift", "3,4", "r"), case("ifftshift", "3,5", "r"), case("diff(order=2)", "3,5", "r"),
+    case("trapezoid", "3,5", "r"), case("cumulative_trapezoid", "3,5", "r"), case("gradient", "3,5", "r"), case("gradient", "3,2", "r"), case("trace", "3,3", "r"),
+    case("nansum", "3,4", "r"), case("nanmean(dims=[1])", "3,4", "r"), case("cumprod", "3,5", "r"), case("logcumsumexp(dim=0)", "4,3", "r"),
+    case("cummax(dim=1)", "3,5", "r"), case("cummin(dim=1)", "3,5", "r"), case("prod", "3,5", "r"),
+    // Selecting.
+    case("median(dim=1)", "3,5", "r"), case("median", "3,4", "r"), case("kthvalue(k=2,dim=1)", "3,4", "r"), once("mode(dim=1)", "3,1", "r"),
+    case("quantile(q=0.3,dim=1)", "3,4", "r"), case("quantile(q=0.75,keepdim=true)", "3,4", "r"), case("aminmax(dim=1)", "3,4", "r"),
+    case("var_mean(dims=[1])", "3,4", "r"), case("std_mean(dims=[0],correction=0)", "3,4", "r"), case("adaptive_max_pool1d(size=3)", "1,2,7", "r"),
+    case("adaptive_max_pool2d(size=2)", "1,2,5,4", "r"), case("adaptive_max_pool3d(size=2)", "1,1,3,2,4", "r"),
+    case("adaptive_max_pool1d_with_indices(size=3)", "1,2,7", "r"), case("adaptive_max_pool2d_with_indices(size=2)", "1,2,5,4", "r"),
+    case("adaptive_max_pool3d_with_indices(size=2)", "1,1,3,2,4", "r"), case("max_pool1d_with_indices(kernel=2)", "2,2,5", "r"),
+    case("max_pool2d_with_indices(kernel=2)", "1,2,4,4", "r"), case("max_pool3d_with_indices(kernel=2)", "1,1,2,3,2", "r"),
+    once("fractional_max_pool2d(size=2,kernel=2)", "1,1,5,6 1,1,2", "r u"), once("fractional_max_pool3d(size=2,kernel=2)", "1,1,3,4,4 1,1,3", "r u"),
+    once("fractional_max_pool2d_with_indices(size=2,kernel=2)", "1,1,5,6 1,1,2", "r u"),
+    once("fractional_max_pool3d_with_indices(size=2,kernel=2)", "1,1,3,4,4 1,1,3", "r u"), case("lp_pool1d(kernel=2,norm_type=3)", "1,2,6", "p"),
+    case("lp_pool2d(kernel=2)", "1,2,4,4", "p"), case("lp_pool3d(kernel=2)", "1,1,2,2,4", "p"), case("local_response_norm(size=2,alpha=1.5)", "1,5,2", "r"),
+    case("adaptive_avg_pool1d(size=3)", "2,2,7", "r"), case("adaptive_avg_pool2d(size=[2,3])", "1,2,5,4", "r"), case("adaptive_avg_pool3d(size=2)", "1,1,3,2,4", "r"),
+    case("interpolate(size=[5,2],mode=linear)", "1,2,3,4", "r"), case("interpolate(size=[5,4],mode=cubic)", "1,1,3,3", "r"),
+    case("interpolate(size=[2,3],mode=area)", "1,1,5,4", "r"), case("interpolate(size=[4,5])", "1,1,3,2", "r"),
+    case("interpolate(size=[5],mode=linear,align_corners=true)", "1,2,3", "r"), case("grid_sample", "1,2,2,3 1,2,2,2", "r u"), once("grid_sample(mode=nearest)", "1,2,2,3 1,2,2,2", "r u"),
+    case("nanmedian(dim=1)", "3,5", "r"), case("nanquantile(q=0.3,dim=1)", "3,4", "r"), case("nanquantile(q=0.3)", "3,4", "r"), case("affine_grid(size=[2,3])", "2,2,3", "r"),
+    case("im2col(kernel=2,padding=1,dilation=2)", "1,2,3,3", "r"), case("col2im(size=[3,4],kernel=2,padding=1)", "1,4,20", "r"),
+    // Norms with their moments, distances.
+    case("native_layer_norm(eps=0.1)", "3,4 4 4", "r"), case("native_layer_norm(last=2,eps=0.1)", "2,3,4 3,4 3,4", "r"), case("native_group_norm(groups=2,eps=0.1)", "2,4,3 4 4", "r"),
+    case("native_batch_norm(eps=0.1)", "3,4,2 4 4", "r"), case("fused_rms_norm(eps=0.1)", "3,4 4", "r"), case("weight_norm", "3,4 3,1", "r"),
+    case("renorm(dim=0,maxnorm=1.5)", "3,4", "r"), case("clip_by_norm(max_norm=1)", "3,4", "r"), case("scale_by_norm(max_norm=1)", "3,4 ()", "r g"),
+    case("cdist", "3,4 2,4", "r"), case("cdist(p=1)", "3,4 2,4", "r"), case("dist", "3,4 3,4", "r"), case("pairwise_distance", "3,4 3,4", "r"),
+    case("pdist", "4,3", "r"), case("cosine_similarity", "3,4 3,4", "r"), case("norm(p=0.5,dims=[1])", "3,4", "r"), case("norm(p=-inf,dims=[1])", "3,4", "r"),
+    // More products.
+    case("vdot", "4 4", "r"), case("vecdot", "3,4 3,4", "r"), case("addbmm(beta=0.5,alpha=2)", "3,2 2,3,4 2,4,2", "r"), case("addr(beta=0.5,alpha=2)", "3,2 3 2", "r"),
+    case("cross", "2,3 2,3", "r"), case("kron", "2,3 3,2", "r"), case("multi_dot", "2,3 3,4 4,2", "r"), case("bilinear", "2,3,2 2,3,3 4,2,3", "r"),
+    case("tensordot(dims=2)", "2,3,2 3,2,4", "r"), case("tensordot(dims=0)", "2 3", "r"), case("vander(columns=3)", "3", "r"), case("scaled_mm", "3,4 4,2 () ()", "r"),
+    case("grouped_mm", "5,3 3,3,2 3", "r r o6"), case("rnn_tanh_cell", "2,3 2,2 2,3 2,2 2 2", "r"), case("rnn_relu_cell", "2,3 2,2 2,3 2,2 2 2", "r"),
+    case("lstm_cell", "2,3 2,2 2,2 8,3 8,2 8 8", "r"), case("gru_cell", "2,3 2,2 6,3 6,2 6 6", "r"), case("meshgrid", "2 3", "r"),
+    // More indexed.
+    case("embedding_bag", "5,3 2,4", "r i5"), case("embedding_bag(mode=mean)", "5,3 2,4", "r i5"), case("index_put", "4,3 2 2,3", "r d4 r"),
+    case("index_put(accumulate=true)", "4,3 3 3,3", "r i3 r"), case("put", "2,3 4 4", "r d6 r"), case("put(accumulate=true)", "2,3 4 4", "r i3 r"),
+    case("take", "2,3 4", "r i6"), case("index_fill(dim=1,value=7)", "2,4 2", "r i4"), case("scatter_amax(dim=1)", "3,4 3,3 3,3", "r i3 r"),
+    case("scatter_reduce(dim=1,reduce=sum)", "3,4 3,3 3,3", "r i3 r"), case("scatter_reduce(dim=1,reduce=mean)", "3,4 3,3 3,3", "r i3 r"),
+    case("scatter_reduce(dim=1,reduce=amin)", "3,4 3,3 3,3", "r i3 r"), once("scatter_reduce(dim=1,reduce=prod)", "3,4 3,3 3,3", "r i3 r"),
+    case("index_reduce(dim=1,reduce=amax)", "3,4 3 3,3", "r i3 r"), case("index_reduce(dim=1,reduce=mean)", "3,4 3 3,3", "r i3 r"),
+    // Moved, and derived.
+    case("unfold_dim(dim=1,size=3,step=2)", "2,6", "r"), case("channel_shuffle(groups=2)", "1,4,2,2", "r"), case("rot90(times=3)", "2,3", "r"),
+    case("cartesian_prod", "2 3", "r"), case("block_diag", "2,3 1,2", "r"), case("diagonal_scatter", "3,3 3", "r"), case("complex", "3 3", "r"),
+    case("real", "3,2", "r"), case("imag", "3,2", "r"), case("pad(pads=[1,2],mode=reflect)", "2,4", "r"),
     // Attention.
     case("scaled_dot_product_attention", "2,2,3,4 2,2,5,4 2,2,5,2", "r"),
     case("scaled_dot_product_attention(causal=true,scale=0.3)", "1,2,3,4 1,2,3,4 1,2,3,4", "r"),
@@ -152,22 +219,16 @@ const CASES: &[Case] = &[
     case("scaled_dot_product_attention", "1,4,3,2 1,2,3,2 1,2,3,2 4,3,3", "r"),
 ];
 
-/// Ops that take no numbers, or whose derivative is nothing by definition.
+/// Ops that take no numbers or whole ones, draw, or whose derivative is nothing by definition; `copy_`, whose first input is written;
+/// and those that the reference has not, which PyTorch's numbers check.
+#[rustfmt::skip]
 const WITHOUT_NUMBERS: &[&str] = &[
-    "arange",
-    "bincount",
-    "bitwise_and",
-    "bitwise_not",
-    "bitwise_or",
-    "bitwise_xor",
-    "detach",
-    "eye",
-    "full",
-    "one_hot",
-    "ones",
-    "rand",
-    "randn",
-    "zeros",
+    "arange", "bartlett_window", "bernoulli", "bincount", "binomial", "bitwise_and", "bitwise_left_shift", "bitwise_not", "bitwise_or",
+    "bitwise_right_shift", "bitwise_xor", "blackman_window", "cauchy", "copy_", "corrcoef", "cov", "detach", "exponential",
+    "eye", "fftfreq", "full", "gcd", "geometric", "hamming_window", "hann_window", "isin", "kaiser_window",
+    "lcm", "linspace", "log_normal", "logspace", "multinomial", "nonzero", "normal", "one_hot", "ones",
+    "poisson", "rand", "randint", "randint_like", "randn", "random", "randperm", "rfftfreq", "tril_indices",
+    "triu_indices", "uniform", "zeros",
 ];
 
 fn numbers(kind: &str, shape: &[usize], r: &mut Random) -> A {
@@ -188,8 +249,14 @@ fn numbers(kind: &str, shape: &[usize], r: &mut Random) -> A {
         "u" => (0..n).map(|_| 0.1 + 0.8 * unit()).collect(),
         "g" => (0..n).map(|_| 1.2 + unit()).collect(),
         "t" => (0..n).map(|_| r.below(3) as f64).collect(),
+        "s" => (0..n).map(|_| 2.0 * r.below(2) as f64 - 1.0).collect(),
         "m" => (0..n).map(|_| r.below(2) as f64).collect(),
         "i" => (0..n).map(|_| r.below(below.parse().unwrap()) as f64).collect(),
+        "o" => {
+            let mut list: Vec<usize> = (0..n).map(|_| r.below(below.parse().unwrap())).collect();
+            list.sort_unstable();
+            list.into_iter().map(|i| i as f64).collect()
+        }
         // Along the last dim each once.
         "d" => {
             let (last, below) = (shape[shape.len() - 1], below.parse::<usize>().unwrap());
@@ -206,8 +273,11 @@ impl Case {
         let shapes = self.shapes.split(' ').enumerate();
         shapes
             .map(|(i, shape)| {
-                let shape: Vec<usize> =
-                    shape.split(',').filter(|s| !s.is_empty()).map(|s| s.parse().unwrap()).collect();
+                let shape: Vec<usize> = shape
+                    .split(',')
+                    .filter(|s| !s.is_empty() && *s != "()")
+                    .map(|s| s.parse().unwrap())
+                    .collect();
                 numbers(kinds[i.min(kinds.len() - 1)], &shape, r)
             })
             .collect()
@@ -216,12 +286,12 @@ impl Case {
     /// Whether an input is a number that may change.
     fn smooth(&self, input: usize) -> bool {
         let kinds: Vec<&str> = self.numbers.split(' ').collect();
-        !kinds[input.min(kinds.len() - 1)].starts_with(['i', 'd', 'm'])
+        !kinds[input.min(kinds.len() - 1)].starts_with(['i', 'd', 'm', 'o', 's'])
     }
 }
 
 /// What a formula gives for these inputs, outputs and gradients of outputs.
-fn backward(table: &Table, gradient: &Gradient, x: &[A], y: &[A], dy: &[A]) -> Vec<Option<A>> {
+pub(crate) fn backward(table: &Table, gradient: &Gradient, x: &[A], y: &[A], dy: &[A]) -> Vec<Option<A>> {
     let Some(body) = gradient.body() else { return vec![None; x.len()] };
     let mut table = table.clone();
     table.add_composite("formula", body.clone()).unwrap();
@@ -243,7 +313,7 @@ fn compare(table: &Table, name: &str, call: &Call, x: &[A], smooth: &[bool], r: 
     let shapes: Vec<&[usize]> = x.iter().map(ArrayD::shape).collect();
     let gradient = table.gradient(call, &shapes).unwrap_or_else(|e| panic!("{name}: {e}"));
     let y = run(table, call, x).unwrap_or_else(|e| panic!("{name}: {e}"));
-    let indices = ["max(dim", "min(dim", "sort", "topk"].iter().any(|op| name.starts_with(op));
+    let indices = ["max(dim", "min(dim", "sort", "topk", "_with_indices"].iter().any(|op| name.contains(op));
     let dy: Vec<A> = (y.iter().enumerate())
         .map(|(o, y)| if indices && o > 0 { A::zeros(y.raw_dim()) } else { numbers("r", y.shape(), r) })
         .collect();

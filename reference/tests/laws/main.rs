@@ -3,5 +3,12 @@
 
 mod gradients;
 mod numbers;
+mod programs;
+mod random;
+mod torch_gradients;
+mod twice;
 mod values;
+mod vocabulary;
 mod whole;
+mod worked;
+mod zero;

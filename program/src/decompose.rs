@@ -1,0 +1,256 @@
+//! Ops as several, where that lets shards meet in between.
+//!
+//! An op of the table takes shards as its rows say, and moves nothing inside. Some have more to offer in parts:
+//!
+//! ```text
+//! mean          = sum, divided by how many                             of a mean there is no gradient in terms, of a sum there is
+//! a loss, mean  = the same loss, sum, divided by how many
+//! logsumexp     = m + log(sum(exp(x - m))),  m = max(x)                along a dim that is cut: two numbers a row are reduced
+//! log_softmax   = (x - m) - log(sum(exp(x - m)))                       and not the row gathered
+//! cross_entropy = nll_loss(log_softmax(x), t)
+//! ```
+//!
+//! The maximum only keeps `exp` from overflowing: it cancels, so that its gradient is nothing, and it is detached. The means are taken
+//! apart wherever there are gradients; the others are worth their price only where something is gathered for them, and
+//! the [elaboration](crate::Elaborator) takes whichever costs less.
+
+use std::sync::Arc;
+
+use reshard_ops::rules::{Call, Composite, Table, Value};
+
+use crate::Error;
+use crate::graph::{Graph, Statement, ValueId};
+
+/// Which ops are taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Apart {
+    /// Means, as gradients need them.
+    pub(crate) means: bool,
+    /// What reduces along a dim that may be cut.
+    pub(crate) rows: bool,
+}
+
+/// How deep composites of composites go.
+const DEEPEST: usize = 32;
+
+impl Graph {
+    /// The same graph in ops that have no parts: composites by their bodies, and what is to be taken apart. What no statement
+    /// makes stays as it is.
+    pub(crate) fn in_parts(&self, apart: Apart) -> Result<Graph, Error> {
+        let mut out = Graph::with_table(&self.mesh, self.table.clone());
+        out.reserved = Arc::new(self.names().union(&self.reserved).cloned().collect());
+        let mut known: Vec<Option<ValueId>> = vec![None; self.values.len()];
+        let mut outside = vec![true; self.values.len()];
+        for v in self.statements.iter().flat_map(Statement::makes) {
+            outside[v.0] = false;
+        }
+        for v in (0..outside.len()).filter(|&v| outside[v]) {
+            known[v] = Some(out.copied(&self.values[v])?);
+        }
+        let at = |known: &[Option<ValueId>], v: ValueId| {
+            known[v.0]
+                .ok_or_else(|| Error::Graph { reason: format!("{} is used before it is made", self.name(v)) })
+        };
+        let list = |known: &[Option<ValueId>], of: &[ValueId]| {
+            of.iter().map(|&v| at(known, v)).collect::<Result<Vec<_>, _>>()
+        };
+        // What is differentiated; whatever comes after the last gradient is not.
+        let last = self.statements.iter().rposition(|s| matches!(s, Statement::Gradient { .. }));
+        let marked = self.statements.iter().position(|s| *s == Statement::NoGrad).unwrap_or(usize::MAX);
+        for (n, statement) in self.statements.iter().enumerate() {
+            match statement {
+                Statement::NoGrad => out.no_grad(),
+                Statement::Input(v) => {
+                    let value = &self.values[v.0];
+                    known[v.0] = Some(out.copied(value)?);
+                    out.push(Statement::Input(ValueId(out.values.len() - 1)))?;
+                }
+                Statement::Move { from, to } => {
+                    let from = at(&known, *from)?;
+                    let made = out.copied(&self.values[to.0])?;
+                    known[to.0] = Some(made);
+                    out.push(Statement::Move { from, to: made })?;
+                }
+                Statement::Gradient { loss, wrt, gradients } => {
+                    let (loss, wrt) = (at(&known, *loss)?, list(&known, wrt)?);
+                    let mut made = Vec::with_capacity(gradients.len());
+                    for g in gradients {
+                        made.push(out.copied(&self.values[g.0])?);
+                        known[g.0] = made.last().copied();
+                    }
+                    out.push(Statement::Gradient { loss, wrt, gradients: made })?;
+                }
+                Statement::Op { call, inputs, outputs, .. } => {
+                    let inputs = list(&known, inputs)?;
+                    let trained = n < marked && last.is_none_or(|last| n < last);
+                    let apart = Apart { means: apart.means && trained, ..apart };
+                    let mut path = Path { apart, deep: 0, own: 0 };
+                    let made = out.call_in_parts(&mut path, call, &inputs, &|o| {
+                        self.values.get(outputs.get(o)?.0).cloned()
+                    })?;
+                    for (&v, made) in outputs.iter().zip(made) {
+                        known[v.0] = Some(made);
+                    }
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    /// A value like that of another graph.
+    fn copied(&mut self, like: &crate::graph::Known) -> Result<ValueId, Error> {
+        let value = self.named(&like.name, like.dtype, &like.shape)?;
+        self.values[value.0].pinned.clone_from(&like.pinned);
+        Ok(value)
+    }
+
+    /// A call, or its parts; what it makes is like the values given.
+    fn call_in_parts(
+        &mut self,
+        path: &mut Path,
+        call: &Call,
+        inputs: &[ValueId],
+        like: &dyn Fn(usize) -> Option<crate::graph::Known>,
+    ) -> Result<Vec<ValueId>, Error> {
+        let shapes: Vec<Vec<usize>> = inputs.iter().map(|&v| self.shape(v).to_vec()).collect();
+        let shapes: Vec<&[usize]> = shapes.iter().map(Vec::as_slice).collect();
+        let body = match call {
+            Call::Rule(_) => None,
+            Call::Named { name, .. } => self.table.composite(name).cloned(),
+        };
+        let (body, own) = match body {
+            Some(body) => (Some(body), false),
+            None => (parts(&self.table, call, &shapes, path.apart)?, true),
+        };
+        let Some(body) = body else {
+            let outputs = self.table.op(call, &shapes)?.outputs().len();
+            let names: Vec<String> =
+                (0..outputs).map(|o| like(o).map_or_else(|| self.fresh("v"), |known| known.name)).collect();
+            let made = self.apply(call, inputs, &names.iter().map(String::as_str).collect::<Vec<_>>())?;
+            for (o, &v) in made.iter().enumerate() {
+                let value = &mut self.values[v.0];
+                match like(o) {
+                    Some(known) => (value.pinned, value.dtype) = (known.pinned, known.dtype),
+                    None => value.inner = path.own > 0,
+                }
+            }
+            return Ok(made);
+        };
+        // Checks the operands.
+        self.table.op(call, &shapes)?;
+        path.deep += 1;
+        path.own += usize::from(own);
+        if path.deep > DEEPEST {
+            return Err(Error::Graph { reason: format!("{call} is a composite within {DEEPEST} others") });
+        }
+        let mut values = inputs.to_vec();
+        let outputs = body.output_values().to_vec();
+        for (called, takes, makes) in body.calls() {
+            let operands: Vec<ValueId> = takes.iter().map(|&v| values[v]).collect();
+            let like = |o: usize| {
+                let value = makes.get(o)?;
+                // An output of the body is an output of the call; a value that is two of them is named by the first.
+                like(outputs.iter().position(|out| out == value)?)
+            };
+            values.extend(self.call_in_parts(path, called, &operands, &like)?);
+        }
+        path.deep -= 1;
+        path.own -= usize::from(own);
+        Ok(outputs.iter().map(|&v| values[v]).collect())
+    }
+}
+
+/// Where in composites of composites a call is.
+struct Path {
+    apart: Apart,
+    deep: usize,
+    /// In how many ops of the table that are taken apart.
+    own: usize,
+}
+
+/// The parts of an op of the table, if it is to be taken apart.
+fn parts(table: &Table, call: &Call, shapes: &[&[usize]], apart: Apart) -> Result<Option<Composite>, Error> {
+    let Call::Named { name, .. } = call else { return Ok(None) };
+    let request = table.request(call, shapes)?;
+    let rank = shapes.first().map_or(0, |s| s.len());
+    let list = |dims: &[usize]| dims.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+    let many = |dims: &[usize]| dims.iter().map(|&d| shapes[0][d]).product::<usize>();
+    let text = match name.as_str() {
+        "mean" if apart.means => {
+            let dims = request.dims("dims")?;
+            let keepdim = request.flag("keepdim")?;
+            format!(
+                "x -> y: s = sum(x, dims=[{}], keepdim={keepdim}); y = div_scalar(s, value={})",
+                list(&dims),
+                many(&dims)
+            )
+        }
+        "mse_loss"
+        | "l1_loss"
+        | "smooth_l1_loss"
+        | "huber_loss"
+        | "binary_cross_entropy"
+        | "binary_cross_entropy_with_logits"
+        | "kl_div"
+            if apart.means && request.word("reduction")? == "mean" =>
+        {
+            let all: Vec<usize> = (0..rank).collect();
+            summed(call, shapes.len(), many(&all))
+        }
+        "nll_loss" | "cross_entropy"
+            if apart.means
+                && request.word("reduction")? == "mean"
+                && !request.has("ignore_index")?
+                && shapes.len() == 2 =>
+        {
+            summed(call, 2, shapes[1].iter().product())
+        }
+        "logsumexp" if apart.rows => {
+            let dims = request.dims("dims")?;
+            let keepdim = request.flag("keepdim")?;
+            let kept = (0..rank).filter(|d| !dims.contains(d)).map(|d| shapes[0][d]);
+            let shape = list(&kept.collect::<Vec<_>>());
+            let last = if keepdim {
+                "y = add(l, m)".to_owned()
+            } else {
+                format!("r = add(l, m); y = reshape(r, shape=[{shape}])")
+            };
+            let dims = list(&dims);
+            format!(
+                "x -> y: c = detach(x); m = amax(c, dims=[{dims}], keepdim=true); s = sub(x, m); e = exp(s); \
+                 z = sum(e, dims=[{dims}], keepdim=true); l = log(z); {last}"
+            )
+        }
+        "log_softmax" if apart.rows => {
+            let dim = request.dim("dim")?;
+            format!(
+                "x -> y: c = detach(x); m = amax(c, dims=[{dim}], keepdim=true); s = sub(x, m); e = exp(s); \
+                 z = sum(e, dims=[{dim}], keepdim=true); l = log(z); y = sub(s, l)"
+            )
+        }
+        "cross_entropy" if apart.rows && shapes.len() == 2 && call.argument("label_smoothing").is_none() => {
+            let kept = ["reduction", "ignore_index"];
+            let arguments: Vec<String> =
+                kept.iter().filter_map(|key| Some(format!(", {key}={}", call.argument(key)?))).collect();
+            let dim = rank.saturating_sub(1).min(1);
+            format!("x, t -> y: p = log_softmax(x, dim={dim}); y = nll_loss(p, t{})", arguments.concat())
+        }
+        _ => return Ok(None),
+    };
+    Ok(Some(text.parse()?))
+}
+
+/// A loss that is a mean as a sum, divided.
+fn summed(call: &Call, inputs: usize, many: usize) -> String {
+    let names: Vec<String> = (0..inputs).map(|i| format!("x{i}")).collect();
+    let call = call.clone().with("reduction", Value::Word("sum".to_owned()));
+    let (name, arguments) = match &call {
+        Call::Named { name, arguments } => (
+            name.clone(),
+            arguments.iter().fold(String::new(), |text, (key, value)| text + &format!(", {key}={value}")),
+        ),
+        Call::Rule(rule) => (rule.to_string(), String::new()),
+    };
+    let names = names.join(", ");
+    format!("{names} -> y: s = {name}({names}{arguments}); y = div_scalar(s, value={})", many.max(1))
+}

@@ -1,0 +1,149 @@
+//! What was chosen, as items of a program: the moves that the search paid for, each before the op that takes it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::Error;
+use crate::elaborate::moves::{Moves, TypeId, Types, plan_error};
+use crate::elaborate::search::Shared;
+use crate::elaborate::segment::{Facts, Segment};
+use crate::elaborate::{Elaborator, made_later};
+use crate::graph::{Statement, ValueId};
+use crate::program::{Item, Program};
+
+impl Segment<'_> {
+    /// The items of the ways that were chosen.
+    pub(crate) fn write(
+        &mut self,
+        elaborator: &Elaborator,
+        program: &mut Program,
+        types: &mut Types,
+        looked: &[Option<Shared>],
+        chosen: &[usize],
+        facts: &Facts,
+    ) -> Result<(), Error> {
+        let graph = self.graph;
+        // Where every value is at hand: its types, and the value of the program that has each.
+        let mut at_hand: HashMap<ValueId, Vec<(TypeId, ValueId)>> = HashMap::new();
+        for (v, is) in &facts.outside {
+            let Some(&at) = self.known.get(v) else { return Err(made_later(graph, *v)) };
+            at_hand.insert(*v, vec![(types.id(graph.dtype(*v), is.clone()), at)]);
+        }
+        let mut chosen = chosen.iter();
+        for (statement, ways) in self.statements.iter().zip(looked) {
+            match (statement, ways) {
+                (Statement::Input(v), _) => {
+                    let Some(is) = facts.pinned(graph, *v) else { return Err(made_later(graph, *v)) };
+                    let made = program.add(graph.name(*v), graph.dtype(*v), is.clone());
+                    program.items.push(Item::Input(made));
+                    self.known.insert(*v, made);
+                    at_hand.insert(*v, vec![(types.id(graph.dtype(*v), is), made)]);
+                }
+                (Statement::Move { from, to }, _) => {
+                    let Some(is) = facts.pinned(graph, *to) else { return Err(made_later(graph, *to)) };
+                    let id = types.id(graph.dtype(*to), is);
+                    let start =
+                        cheapest(types, at_hand.get(from), id).ok_or_else(|| made_later(graph, *from))?;
+                    let made = moved(elaborator, program, types, start, id, graph.name(*to))?;
+                    self.known.insert(*to, made);
+                    at_hand.insert(*to, vec![(id, made)]);
+                }
+                (Statement::Op { call, op, inputs, outputs }, Some(ways)) => {
+                    let Some(way) = chosen.next().and_then(|&way| ways.get(way)) else { continue };
+                    let mut taken = Vec::with_capacity(inputs.len());
+                    for (&v, &wanted) in inputs.iter().zip(&way.inputs) {
+                        let known =
+                            at_hand.get(&v).and_then(|list| list.iter().find(|(id, _)| *id == wanted));
+                        if let Some(&(_, at)) = known {
+                            taken.push(at);
+                            continue;
+                        }
+                        let start =
+                            cheapest(types, at_hand.get(&v), wanted).ok_or_else(|| made_later(graph, v))?;
+                        let name = program.fresh(graph.name(v), graph);
+                        let made = if types.get(wanted).value == program.get(start).is.value
+                            && types.get(wanted).gradient.is_none()
+                        {
+                            // The same tensor, of which no gradient is wanted here.
+                            start
+                        } else {
+                            moved(elaborator, program, types, start, wanted, &name)?
+                        };
+                        at_hand.entry(v).or_default().push((wanted, made));
+                        taken.push(made);
+                    }
+                    let mut made = Vec::with_capacity(outputs.len());
+                    let mut after = Vec::new();
+                    for (&v, &id) in outputs.iter().zip(&way.outputs) {
+                        let is = types.get(id).clone();
+                        let pin = facts.pinned(graph, v);
+                        let stays = pin.as_ref().is_none_or(|pin| *pin == is);
+                        let name = if stays {
+                            graph.name(v).to_owned()
+                        } else {
+                            program.fresh(graph.name(v), graph)
+                        };
+                        let value = program.add(&name, graph.dtype(v), is);
+                        made.push(value);
+                        match pin.filter(|_| !stays) {
+                            None => {
+                                self.known.insert(v, value);
+                                at_hand.insert(v, vec![(id, value)]);
+                            }
+                            Some(pin) => after.push((v, value, pin)),
+                        }
+                    }
+                    program.items.push(Item::Op {
+                        call: call.clone(),
+                        op: op.clone(),
+                        inputs: taken,
+                        outputs: made,
+                        strategy: Arc::clone(&way.strategy),
+                        operations: way.operations,
+                    });
+                    for (v, value, pin) in after {
+                        let id = types.id(graph.dtype(v), pin);
+                        let made = moved(elaborator, program, types, value, id, graph.name(v))?;
+                        self.known.insert(v, made);
+                        at_hand.insert(v, vec![(id, made)]);
+                    }
+                }
+                (Statement::Op { .. }, None) | (Statement::Gradient { .. } | Statement::NoGrad, _) => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Of these, from which the move to a type costs least.
+fn cheapest(types: &mut Types, at_hand: Option<&Vec<(TypeId, ValueId)>>, to: TypeId) -> Option<ValueId> {
+    let at_hand = at_hand?;
+    let ids: Vec<TypeId> = at_hand.iter().map(|(id, _)| *id).collect();
+    let (from, _) = types.cheapest(&ids, to, Moves::Any)?;
+    at_hand.iter().find(|(id, _)| *id == from).map(|(_, v)| *v)
+}
+
+/// Adds a move of a value to a type.
+fn moved(
+    elaborator: &Elaborator,
+    program: &mut Program,
+    types: &Types,
+    from: ValueId,
+    to: TypeId,
+    name: &str,
+) -> Result<ValueId, Error> {
+    let source = program.get(from).clone();
+    let is = types.get(to).clone();
+    let plan = |a, b| {
+        let plan = elaborator.planner.plan(a, b, source.dtype);
+        plan.map(Arc::new).map_err(|e| plan_error(&source.name, e))
+    };
+    let forward = plan(&source.is.value, &is.value)?;
+    let backward = match (&is.gradient, &source.is.gradient) {
+        (Some(from), Some(to)) => Some(plan(from, to)?),
+        (None, _) | (_, None) => None,
+    };
+    let to = program.add(name, source.dtype, is);
+    program.items.push(Item::Move { from, to, forward, backward });
+    Ok(to)
+}

@@ -1,0 +1,55 @@
+//! Where gradients flow: through which inputs and outputs of an op, as its formula says.
+
+use std::collections::{HashMap, HashSet};
+
+use reshard_ops::gradients::Saved;
+use reshard_ops::rules::{Call, Op, Table};
+
+use crate::Error;
+
+/// Of each input of an op whether it has a gradient, and of each output whether that takes part.
+pub(crate) type Flows = (Vec<bool>, Vec<bool>);
+
+/// Which inputs of ops have gradients, and through which outputs, as their formulas say.
+#[derive(Default)]
+pub(crate) struct Differentiable {
+    known: HashMap<(Call, Op), Flows>,
+}
+
+impl Differentiable {
+    /// What flows through an op if any is `wanted`; an op without a formula is refused where that is `strict`, and else stops it.
+    pub(crate) fn of(
+        &mut self,
+        table: &Table,
+        call: &Call,
+        op: &Op,
+        wanted: bool,
+        strict: bool,
+    ) -> Result<Flows, Error> {
+        let none = || (vec![false; op.inputs().len()], vec![false; op.outputs().len()]);
+        if !wanted {
+            return Ok(none());
+        }
+        let key = (call.clone(), op.clone());
+        if let Some(found) = self.known.get(&key) {
+            return Ok(found.clone());
+        }
+        let shapes: Vec<&[usize]> = op.inputs().iter().map(Vec::as_slice).collect();
+        let found = match table.gradient(call, &shapes) {
+            Err(e) if strict => return Err(e.into()),
+            Err(_) => none(),
+            Ok(gradient) => {
+                let taken: HashSet<usize> = (gradient.takes().iter())
+                    .filter_map(|saved| match saved {
+                        Saved::Gradient(o) => Some(*o),
+                        Saved::Input(_) | Saved::Output(_) => None,
+                    })
+                    .collect();
+                let gives = gradient.gives().iter().map(Option::is_some).collect();
+                (gives, (0..op.outputs().len()).map(|o| taken.contains(&o)).collect())
+            }
+        };
+        self.known.insert(key, found.clone());
+        Ok(found)
+    }
+}

@@ -1,0 +1,188 @@
+//! The joint choice is the cheapest: against all choices, one after the other.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+
+use reshard_test_support::{Random, Sweep};
+
+use crate::elaborate::moves::{Moves, TypeId, Types};
+use crate::elaborate::search::{Extent, Shared};
+use crate::elaborate::segment::{Facts, Segment};
+use crate::elaborate::ways::{Way, Ways};
+use crate::graph::{Statement, ValueId};
+use crate::program::Program;
+use crate::{Elaborator, Graph};
+
+/// The least that any choice of these ways costs, by trying all: no state is shared, and none goes but where it costs too much.
+///
+/// An input comes from what is at hand, or from a copy that is made before in any type that some op could take it in.
+struct All<'a> {
+    graph: &'a Graph,
+    statements: &'a [Statement],
+    facts: &'a Facts,
+    looked: &'a [Option<Shared>],
+    best: u64,
+}
+
+impl All<'_> {
+    fn from(&mut self, types: &mut Types, n: usize, at_hand: &HashMap<usize, Vec<TypeId>>, cost: u64) {
+        if cost >= self.best {
+            return;
+        }
+        let Some(statement) = self.statements.get(n) else {
+            self.best = cost;
+            return;
+        };
+        match statement {
+            Statement::Input(v) => {
+                let is = self.facts.pinned(self.graph, *v).expect("an input has a type");
+                let mut here = at_hand.clone();
+                here.insert(v.0, vec![types.id(self.graph.dtype(*v), is)]);
+                self.from(types, n + 1, &here, cost);
+            }
+            Statement::Op { .. } => {
+                let ways = self.looked[n].clone().expect("an op has ways");
+                for way in ways.iter() {
+                    self.with_input(types, n, way, 0, at_hand, cost + way.picoseconds);
+                }
+            }
+            Statement::Move { .. } | Statement::Gradient { .. } | Statement::NoGrad => panic!("none here"),
+        }
+    }
+
+    /// The inputs of an op from one on, and then what it makes.
+    fn with_input(
+        &mut self,
+        types: &mut Types,
+        n: usize,
+        way: &Way,
+        i: usize,
+        at_hand: &HashMap<usize, Vec<TypeId>>,
+        cost: u64,
+    ) {
+        let Statement::Op { inputs, outputs, .. } = &self.statements[n] else { panic!("an op") };
+        if cost >= self.best {
+            return;
+        }
+        let (Some(v), Some(&wanted)) = (inputs.get(i), way.inputs.get(i)) else {
+            let (mut here, mut cost) = (at_hand.clone(), cost);
+            for (v, &made) in outputs.iter().zip(&way.outputs) {
+                let pin = self.facts.pinned(self.graph, *v).map(|is| types.id(self.graph.dtype(*v), is));
+                let is = pin.unwrap_or(made);
+                let Some((_, more)) = types.cheapest(&[made], is, Moves::Any) else { return };
+                cost += more;
+                here.insert(v.0, vec![is]);
+            }
+            return self.from(types, n + 1, &here, cost);
+        };
+        let known: Vec<TypeId> = at_hand[&v.0].clone();
+        if known.contains(&wanted) {
+            return self.with_input(types, n, way, i + 1, at_hand, cost);
+        }
+        // Of a value that nobody needs again, no copy is made but the one that is taken: a plan knows its own way.
+        let again = inputs[i + 1..].contains(v) || self.facts.last.get(&v.0).is_some_and(|&last| last > n);
+        let could_be = if again { self.could_be(*v) } else { Vec::new() };
+        for first in core::iter::once(None).chain(could_be.into_iter().map(Some)) {
+            let (mut known, mut cost): (Vec<TypeId>, u64) = (known.clone(), cost);
+            for is in first.into_iter().chain([wanted]) {
+                let Some((_, more)) = types.cheapest(&known, is, Moves::Any) else { continue };
+                cost += more;
+                known.push(is);
+            }
+            if known.contains(&wanted) {
+                let mut here = at_hand.clone();
+                here.insert(v.0, known);
+                self.with_input(types, n, way, i + 1, &here, cost);
+            }
+        }
+    }
+
+    /// The types in which some op could take or make a value.
+    fn could_be(&self, v: ValueId) -> Vec<TypeId> {
+        let mut out = Vec::new();
+        for (statement, ways) in self.statements.iter().zip(self.looked) {
+            let (Statement::Op { inputs, outputs, .. }, Some(ways)) = (statement, ways) else { continue };
+            for way in ways.iter() {
+                let all = inputs.iter().zip(&way.inputs).chain(outputs.iter().zip(&way.outputs));
+                out.extend(all.filter(|(of, _)| **of == v).map(|(_, is)| *is));
+            }
+        }
+        out.sort_unstable();
+        out.dedup();
+        out
+    }
+}
+
+/// A random program of ops on matrices of this size.
+fn program(random: &mut Random, mesh: &str, ops: usize) -> String {
+    let axes = mesh.split(',').count();
+    let words = ["R", "I", "S(0)", "S(1)", "P"];
+    let mut text = format!("mesh {mesh}\n");
+    let mut values: Vec<String> = Vec::new();
+    for i in 0..2 {
+        let placements: Vec<&str> = (0..axes).map(|_| *random.pick(&words)).collect();
+        writeln!(text, "x{i}: f32[512,512] {}", placements.join(",")).unwrap();
+        values.push(format!("x{i}"));
+    }
+    let calls = [
+        "mm({a}, {b})",
+        "add({a}, {b})",
+        "mul({a}, {b})",
+        "relu({a})",
+        "softmax({a}, dim=1)",
+        "transpose({a}, dim0=0, dim1=1)",
+    ];
+    for i in 0..ops {
+        let (a, b) = (random.pick(&values).clone(), random.pick(&values).clone());
+        let call = random.pick(&calls).replace("{a}", &a).replace("{b}", &b);
+        let pin = if random.below(4) == 0 {
+            let placements: Vec<&str> = (0..axes).map(|_| *random.pick(&words[..4])).collect();
+            format!(": {}", placements.join(","))
+        } else {
+            String::new()
+        };
+        writeln!(text, "y{i}{pin} = {call}").unwrap();
+        values.push(format!("y{i}"));
+    }
+    text
+}
+
+/// The cost of the search and that of all choices of the ways that it looked at.
+fn both(text: &str) -> (u64, u64) {
+    let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{text}{e}"));
+    let elaborator = Elaborator::new().most_states(usize::MAX);
+    let (mut types, mut ways) =
+        (Types::new(&elaborator.planner), Ways::new(&elaborator.planner, elaborator.rates));
+    let mut known = HashMap::new();
+    let program = Program::new(&graph.mesh, &graph.table);
+    let statements = &graph.statements;
+    let mut segment =
+        Segment { graph: &graph, statements, trains: true, strict: false, wanted: None, known: &mut known };
+    let facts = segment.facts(&program).unwrap();
+    let least: Vec<u64> =
+        statements.iter().zip(&facts.ops).map(|(s, op)| segment.least(&elaborator, s, op.as_ref())).collect();
+    let hasty = segment.search(&elaborator, &mut types, &mut ways, &facts, &least, Extent::hasty()).unwrap();
+    let bound = hasty.frontier.least();
+    let extent = Extent { known: bound, seen: hasty.frontier.seen, prices: usize::MAX, most: usize::MAX };
+    let found = segment.search(&elaborator, &mut types, &mut ways, &facts, &least, extent).unwrap();
+    assert!(found.frontier.is_least(), "nothing was dropped");
+    let mut all = All { graph: &graph, statements, facts: &facts, looked: &found.looked, best: bound + 1 };
+    all.from(&mut types, 0, &HashMap::new(), 0);
+    (found.frontier.least(), all.best)
+}
+
+#[test]
+fn a_choice_is_the_cheapest_of_all() {
+    let sweep = Sweep::asked();
+    for (mesh, most, times) in [("x=4", 6, 40), ("x=3", 6, 20), ("x=2,y=2", 3, 12), ("x=2,y=3", 3, 6)] {
+        for case in
+            (0..if sweep.is_exhaustive() { 8 * times } else { times }).filter(|&case| sweep.takes(case))
+        {
+            let mut random = Random(case * 31 + most as u64);
+            let ops = 1 + random.below(most);
+            let text = program(&mut random, mesh, ops);
+            let (found, least) = both(&text);
+            assert_eq!(found, least, "{text}");
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Elaboration: from statements to a typed program, with a strategy for every op and every move written.
+
+mod chosen;
+mod flows;
+#[cfg(test)]
+mod laws;
+mod moves;
+mod refusal;
+mod search;
+mod segment;
+mod ways;
+
+use std::collections::{HashMap, HashSet};
+
+use reshard_planner::Planner;
+
+use crate::decompose::Apart;
+use crate::elaborate::moves::Types;
+use crate::elaborate::segment::Segment;
+use crate::elaborate::ways::Ways;
+use crate::graph::{Graph, Statement, ValueId};
+use crate::program::{Item, Program};
+use crate::{Error, Rates};
+
+pub use moves::Moves;
+
+/// Makes programs of graphs: chooses what nobody said, and checks what somebody did.
+///
+/// Choices are joint: over all ops, moves and the price of computing, forward and backward together, nothing costs
+/// less, but where [`Program::gap_us`] says by how much something might.
+///
+/// ```
+/// use reshard_program::{Elaborator, Graph, Moves};
+/// let graph: Graph = "
+///     mesh tp=4
+///     x: f32[64,32] R
+///     w: f32[32,16] S(0)
+///     y = mm(x, w)
+///     z = relu(y)
+/// ".parse()?;
+/// let program = Elaborator::new().elaborate(&graph)?;
+/// assert!(program.moves().count() > 0);
+/// // x would have to be cut as w is: a slice forward that communicates nothing, but its gradient is gathered.
+/// let refused = Elaborator::new().moves(Moves::Written).elaborate(&graph).unwrap_err();
+/// assert_eq!(refused.kind(), "needs_redistribute");
+/// # Ok::<(), reshard_program::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Elaborator {
+    planner: Planner,
+    rates: Rates,
+    moves: Moves,
+    most_states: usize,
+}
+
+impl Default for Elaborator {
+    fn default() -> Elaborator {
+        Elaborator::new()
+    }
+}
+
+impl Elaborator {
+    /// For the `uniform` network and uniform rates.
+    pub fn new() -> Elaborator {
+        Elaborator {
+            planner: Planner::new().arithmetic(reshard_planner::Arithmetic::Framework),
+            rates: Rates::uniform(),
+            moves: Moves::Any,
+            most_states: 256,
+        }
+    }
+
+    /// The same with another planner, whose costs are those of moves.
+    #[must_use]
+    pub fn planner(self, planner: Planner) -> Elaborator {
+        Elaborator { planner: planner.arithmetic(reshard_planner::Arithmetic::Framework), ..self }
+    }
+
+    /// The same with other rates of computing.
+    #[must_use]
+    pub fn rates(self, rates: Rates) -> Elaborator {
+        Elaborator { rates, ..self }
+    }
+
+    /// The same where only such moves may be made that nobody wrote.
+    #[must_use]
+    pub fn moves(self, moves: Moves) -> Elaborator {
+        Elaborator { moves, ..self }
+    }
+
+    /// The same that keeps so many states between statements: more of them take longer and miss less.
+    #[must_use]
+    pub fn most_states(self, most_states: usize) -> Elaborator {
+        Elaborator { most_states: most_states.max(1), ..self }
+    }
+
+    /// The program of a graph.
+    ///
+    /// Fails where an op takes its inputs by no strategy with the moves that are allowed, with what to write instead; where
+    /// a gradient is asked of what has none; and for pins that nothing leads to.
+    pub fn elaborate(&self, graph: &Graph) -> Result<Program, Error> {
+        let whole = self.pass(graph, Apart { means: true, rows: false });
+        if self.moves != Moves::Any {
+            return Ok(whole?.0);
+        }
+        // What reduces along a dim in parts as well, where there is any: whichever costs less.
+        let parted = graph.in_parts(Apart { means: true, rows: true })?;
+        let same =
+            parted.statements.len() == graph.in_parts(Apart { means: true, rows: false })?.statements.len();
+        if same {
+            return Ok(whole?.0);
+        }
+        match (whole, self.pass(graph, Apart { means: true, rows: true })) {
+            (Ok(a), Ok(b)) => Ok(if b.1 < a.1 { b.0 } else { a.0 }),
+            (Ok(a), Err(_)) => Ok(a.0),
+            (Err(_), Ok(b)) => Ok(b.0),
+            (Err(e), Err(_)) => Err(e),
+        }
+    }
+
+    /// The program, and what it costs in picoseconds.
+    fn pass(&self, graph: &Graph, apart: Apart) -> Result<(Program, u64), Error> {
+        let graph = graph.in_parts(apart)?;
+        let mut program = Program::new(&graph.mesh, &graph.table);
+        let reserved = graph.names();
+        let mut known: HashMap<ValueId, ValueId> = HashMap::new();
+        let mut types = Types::new(&self.planner);
+        let mut ways = Ways::new(&self.planner, self.rates);
+        let mut cost = 0u64;
+        let mut start = 0;
+        let mut marked = false;
+        let asks =
+            |statements: &[Statement]| statements.iter().any(|s| matches!(s, Statement::Gradient { .. }));
+        let strict = asks(&graph.statements);
+        let all: HashSet<ValueId> = (graph.statements.iter())
+            .filter(|s| matches!(s, Statement::Gradient { .. }))
+            .flat_map(|s| s.takes().iter().copied())
+            .collect();
+        let wanted = strict.then_some(&all);
+        while start < graph.statements.len() {
+            let rest = &graph.statements[start..];
+            let end = rest.iter().position(|s| matches!(s, Statement::Gradient { .. } | Statement::NoGrad));
+            let segment = &rest[..end.unwrap_or(rest.len())];
+            // What is differentiated: what comes before a gradient; without any, what nobody marks.
+            let trains = !marked && (!strict || asks(&graph.statements[start + segment.len()..]));
+            let mut segment =
+                Segment { graph: &graph, statements: segment, trains, strict, wanted, known: &mut known };
+            cost = cost.saturating_add(segment.elaborate(self, &mut program, &mut types, &mut ways)?);
+            start += segment.statements.len();
+            match graph.statements.get(start) {
+                Some(Statement::Gradient { loss, wrt, gradients }) => {
+                    let later = asks(&graph.statements[start + 1..]);
+                    let of = |v: &ValueId| known.get(v).copied().ok_or_else(|| made_later(&graph, *v));
+                    let (loss, wrt) = (of(loss)?, wrt.iter().map(of).collect::<Result<Vec<_>, _>>()?);
+                    let mut backward = program.backward(loss, &wrt, later, &reserved)?;
+                    if later {
+                        backward = backward.in_parts(Apart { means: true, rows: false })?;
+                    }
+                    if !later && !marked {
+                        program.items.push(Item::NoGrad);
+                        marked = true;
+                    }
+                    let mut inner: HashMap<ValueId, ValueId> = HashMap::new();
+                    let statements = &backward.statements;
+                    let mut segment = Segment {
+                        graph: &backward,
+                        statements,
+                        trains: later,
+                        strict,
+                        wanted: None,
+                        known: &mut inner,
+                    };
+                    let free = Elaborator { moves: Moves::Any, ..self.clone() };
+                    cost =
+                        cost.saturating_add(segment.elaborate(&free, &mut program, &mut types, &mut ways)?);
+                    for (g, v) in gradients.iter().zip(&wrt) {
+                        let name = format!("d{}", program.get(*v).name);
+                        let made = program.value(&name).ok_or_else(|| made_later(&graph, *g))?;
+                        known.insert(*g, made);
+                    }
+                    start += 1;
+                }
+                Some(Statement::NoGrad) => {
+                    if !marked {
+                        program.items.push(Item::NoGrad);
+                    }
+                    marked = true;
+                    start += 1;
+                }
+                Some(_) | None => {}
+            }
+        }
+        Ok((program, cost))
+    }
+}
+
+fn made_later(graph: &Graph, v: ValueId) -> Error {
+    Error::Graph { reason: format!("{} is used before it is made", graph.name(v)) }
+}

@@ -1,0 +1,164 @@
+//! Types by number, and what it costs to get from one to another, both ways.
+//!
+//! ```text
+//! price((v|g) -> (v'|g')) = price(v -> v') + price(g' -> g)
+//! ```
+
+use std::collections::HashMap;
+
+use reshard_kernels::DType;
+use reshard_planner::internal::{Ask, Price};
+use reshard_planner::{Budget, Planner};
+use reshard_sharding::{Sharding, Type};
+
+use crate::Error;
+use crate::elaborate::search::AtHand;
+
+/// A type of tensors of one element type, by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct TypeId(u32);
+
+/// Costs in picoseconds; none for a move that cannot be, or may not.
+pub(crate) type Cost = Option<u64>;
+
+/// Which moves may be made that nobody wrote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Moves {
+    /// All.
+    #[default]
+    Any,
+    /// Those that communicate in neither direction.
+    Free,
+    /// None.
+    Written,
+}
+
+/// The budget of a plan of which only the price is asked: thousands are, and most lose. Where shards are even it is enough; where
+/// they are not the price is of a plan that is no dearer than the direct one, and what is written may cost less.
+const PRICED: u64 = 20_000;
+
+/// All types and prices that were asked for.
+#[derive(Debug)]
+pub(crate) struct Types {
+    planner: Planner,
+    list: Vec<(DType, Type)>,
+    ids: HashMap<(DType, Type), TypeId>,
+    prices: HashMap<(TypeId, TypeId), Cost>,
+    local: Vec<u64>,
+}
+
+impl Types {
+    pub(crate) fn new(planner: &Planner) -> Types {
+        let (list, ids, prices, local) = (Vec::new(), HashMap::new(), HashMap::new(), Vec::new());
+        Types { planner: planner.clone().budget(Budget::of(PRICED)), list, ids, prices, local }
+    }
+
+    /// The number of a type.
+    pub(crate) fn id(&mut self, dtype: DType, is: Type) -> TypeId {
+        let Types { list, ids, local, .. } = self;
+        let key = (dtype, is);
+        if let Some(&known) = ids.get(&key) {
+            return known;
+        }
+        let id = TypeId(list.len() as u32);
+        let bits = (key.1.value.max_local_numel() as u64).saturating_mul(dtype.bits() as u64);
+        local.push(bits.div_ceil(8));
+        list.push(key.clone());
+        ids.insert(key, id);
+        id
+    }
+
+    pub(crate) fn get(&self, id: TypeId) -> &Type {
+        &self.list[id.0 as usize].1
+    }
+
+    /// How many prices were asked of the planner.
+    pub(crate) fn asked(&self) -> usize {
+        self.prices.len()
+    }
+
+    /// The bytes of the largest shard of the value.
+    pub(crate) fn local_bytes(&self, id: TypeId) -> u64 {
+        self.local[id.0 as usize]
+    }
+
+    /// What it costs to get from one to the other, both ways.
+    pub(crate) fn price(&mut self, from: TypeId, to: TypeId) -> Cost {
+        if from == to {
+            return Some(0);
+        }
+        if let Some(&known) = self.prices.get(&(from, to)) {
+            return known;
+        }
+        let (dtype, a) = &self.list[from.0 as usize];
+        let b = &self.list[to.0 as usize].1;
+        let forward = self.one_way(&a.value, &b.value, *dtype);
+        let cost = match (&a.gradient, &b.gradient) {
+            (Some(to), Some(from)) => {
+                forward.and_then(|cost| Some(cost.saturating_add(self.one_way(from, to, *dtype)?)))
+            }
+            // A copy without a gradient.
+            (_, None) => forward,
+            // What has no gradient gives none.
+            (None, Some(_)) => None,
+        };
+        self.prices.insert((from, to), cost);
+        cost
+    }
+
+    fn one_way(&self, from: &Sharding, to: &Sharding, dtype: DType) -> Cost {
+        if from == to {
+            return Some(0);
+        }
+        match self.planner.price(from, to, dtype, Ask::Within(u64::MAX)).ok()?.0 {
+            Price::Exactly(cost) | Price::AtMost(cost) | Price::MoreThan(cost) => Some(cost),
+        }
+    }
+
+    /// The cheapest of these to start from, and what it costs.
+    pub(crate) fn cheapest(&mut self, at_hand: &[TypeId], to: TypeId, moves: Moves) -> Option<(TypeId, u64)> {
+        let mut best: Option<(TypeId, u64)> = None;
+        for &from in at_hand {
+            let Some(cost) = self.allowed(from, to, moves) else { continue };
+            if best.is_none_or(|(_, least)| cost < least) {
+                best = Some((from, cost));
+            }
+        }
+        best
+    }
+
+    /// The same types, without those that are free from others of them.
+    pub(crate) fn without_free(&mut self, mut at_hand: AtHand) -> AtHand {
+        let mut i = 0;
+        while at_hand.len() > 1 && i < at_hand.len() {
+            let to = at_hand[i];
+            let free = (0..at_hand.len()).any(|j| j != i && self.price(at_hand[j], to) == Some(0));
+            if free {
+                at_hand.remove(i);
+            } else {
+                i += 1;
+            }
+        }
+        at_hand
+    }
+
+    /// What a move costs that nobody wrote, if it may be made.
+    fn allowed(&mut self, from: TypeId, to: TypeId, moves: Moves) -> Cost {
+        match moves {
+            Moves::Any => self.price(from, to),
+            Moves::Free => self.price(from, to).filter(|&cost| cost == 0),
+            Moves::Written => (from == to || self.is_without_gradient(from, to)).then_some(0),
+        }
+    }
+
+    /// Whether the second is the first where no gradient is wanted: the same tensor, so no move.
+    fn is_without_gradient(&self, from: TypeId, to: TypeId) -> bool {
+        let (a, b) = (self.get(from), self.get(to));
+        b.gradient.is_none() && a.value == b.value
+    }
+}
+
+/// As an error: what is wrong with a move.
+pub(crate) fn plan_error(name: &str, e: reshard_planner::Error) -> Error {
+    Error::of(name, e)
+}

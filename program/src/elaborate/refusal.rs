@@ -1,0 +1,178 @@
+//! Why there is no program, and what to write.
+
+use crate::Error;
+use crate::elaborate::Elaborator;
+use crate::elaborate::moves::{Moves, TypeId, Types};
+use crate::elaborate::search::{Frontier, State, Step};
+use crate::elaborate::ways::Way;
+use crate::graph::{Graph, Statement, ValueId};
+use reshard_sharding::Type;
+
+/// A written move that no plan makes.
+pub(crate) fn no_plan(
+    types: &Types,
+    elaborator: &Elaborator,
+    graph: &Graph,
+    from: ValueId,
+    to: ValueId,
+    frontier: &Frontier,
+) -> Error {
+    let is =
+        frontier.states.first().and_then(|s| frontier.of(s, from.0).first()).map(|&id| types.get(id).clone());
+    let wanted = graph.pinned(to);
+    let plan =
+        is.as_ref().zip(wanted).map(|(a, b)| elaborator.planner.plan(&a.value, &b.value, graph.dtype(from)));
+    let why = match plan {
+        Some(Err(e)) => e.to_string(),
+        Some(Ok(_)) | None => "its gradient cannot be moved back".to_owned(),
+    };
+    Error::Graph { reason: format!("{} = {}: {why}", graph.name(to), graph.name(from)) }
+}
+
+/// How many ways out an error names.
+const FIXES: usize = 3;
+
+/// One way out: the moves to write, and what they cost.
+struct Fix {
+    cost: u64,
+    moves: Vec<(ValueId, TypeId, TypeId)>,
+    after: Vec<(ValueId, TypeId, TypeId)>,
+}
+
+/// An op that no state and no way lets run with the moves that are allowed.
+pub(crate) fn no_way(
+    types: &mut Types,
+    elaborator: &Elaborator,
+    graph: &Graph,
+    statement: &Statement,
+    frontier: &Frontier,
+    before: Option<&State>,
+    step: Step<'_>,
+) -> Error {
+    let Statement::Op { call, inputs, outputs, .. } = statement else {
+        return Error::Graph { reason: "a statement that is no op".to_owned() };
+    };
+    let names: Vec<&str> = inputs.iter().map(|&v| graph.name(v)).collect();
+    let what = format!("{call}({})", names.join(", "));
+    let Some(state) = before else {
+        return Error::Graph { reason: format!("{what}: nothing leads to it") };
+    };
+    let has: Vec<String> = (inputs.iter())
+        .filter_map(|v| {
+            Some(format!("{} is {}", graph.name(*v), types.get(*frontier.of(state, v.0).first()?)))
+        })
+        .collect();
+    let mut fixes: Vec<Fix> = Vec::new();
+    let mut gradient_only = false;
+    for way in step.ways {
+        let at_hand = |v: ValueId| frontier.of(state, v.0);
+        let Some(fix) = fix(types, &at_hand, way, inputs, outputs, step.outputs) else { continue };
+        let same_values =
+            fix.moves.iter().chain(&fix.after).all(|(_, a, b)| types.get(*a).value == types.get(*b).value);
+        gradient_only |= same_values;
+        fixes.push(fix);
+    }
+    if fixes.is_empty() {
+        return Error::Graph { reason: format!("{what}: {}, and no strategy of it fits", has.join(" and ")) };
+    }
+    // Where values fit as they are, the gradients are what is wrong.
+    let same = |f: &Fix, types: &Types| {
+        f.moves.iter().chain(&f.after).all(|(_, a, b)| types.get(*a).value == types.get(*b).value)
+    };
+    fixes.sort_by_key(|f| (gradient_only && !same(f, types), f.cost));
+    let along = fixes.first().map(|f| difference(types, graph, f)).unwrap_or_default();
+    let texts: Vec<String> = fixes.iter().take(FIXES).map(|f| text(elaborator, types, graph, f)).collect();
+    let allowed = match elaborator.moves {
+        Moves::Any => "which nothing leads to",
+        Moves::Free => "which takes communication that is not written",
+        Moves::Written => "which takes a move that is not written",
+    };
+    Error::NeedsRedistribute {
+        gradient_only,
+        reason: format!("{what}: {}; {along}, {allowed}", has.join(" and ")),
+        fixes: format!("write {}", texts.join(" or ")),
+    }
+}
+
+/// The moves that a way takes from a state.
+fn fix<'s>(
+    types: &mut Types,
+    at_hand: &dyn Fn(ValueId) -> &'s [TypeId],
+    way: &Way,
+    inputs: &[ValueId],
+    outputs: &[ValueId],
+    made: &[(usize, Option<TypeId>)],
+) -> Option<Fix> {
+    let mut out = Fix { cost: way.picoseconds, moves: Vec::new(), after: Vec::new() };
+    for (v, &wanted) in inputs.iter().zip(&way.inputs) {
+        let at_hand = at_hand(*v);
+        if at_hand.contains(&wanted) || out.moves.iter().any(|(known, _, to)| known == v && *to == wanted) {
+            continue;
+        }
+        let (from, cost) = types.cheapest(at_hand, wanted, Moves::Any)?;
+        out.cost = out.cost.saturating_add(cost);
+        out.moves.push((*v, from, wanted));
+    }
+    for ((v, (_, pin)), &is) in outputs.iter().zip(made).zip(&way.outputs) {
+        let Some(pin) = pin.filter(|pin| *pin != is) else { continue };
+        let (_, cost) = types.cheapest(&[is], pin, Moves::Any)?;
+        out.cost = out.cost.saturating_add(cost);
+        out.after.push((*v, is, pin));
+    }
+    Some(out)
+}
+
+/// Where the first move of a way out starts and ends, axis by axis where it can be said so.
+fn difference(types: &Types, graph: &Graph, fix: &Fix) -> String {
+    let (first, verb) = match (fix.moves.first(), fix.after.first()) {
+        (Some(first), _) => (first, "has to be"),
+        (None, Some(first)) => (first, "comes out as"),
+        (None, None) => return "computing differs".to_owned(),
+    };
+    let (v, from, to) = first;
+    let (a, b) = if verb == "has to be" { (from, to) } else { (to, from) };
+    let (a, b) = (types.get(*a), types.get(*b));
+    let words = |t: &Type| -> Vec<String> { t.to_string().split(',').map(str::to_owned).collect() };
+    let (has, wants) = (words(a), words(b));
+    let axes = graph.mesh.axes();
+    let name = graph.name(*v);
+    if has.len() == axes.len() && wants.len() == axes.len() {
+        let differs = (0..axes.len()).filter(|&i| has[i] != wants[i]);
+        let texts: Vec<String> = differs
+            .map(|i| format!("along {} {name} is {} and {verb} {}", axes[i].name(), has[i], wants[i]))
+            .collect();
+        return texts.join(", ");
+    }
+    format!("{name} is {a} and {verb} {b}")
+}
+
+/// `scale.1: S(0),R = scale (all_reduce backward, 64 bytes)`.
+fn text(elaborator: &Elaborator, types: &Types, graph: &Graph, fix: &Fix) -> String {
+    let one = |(v, from, to): &(ValueId, TypeId, TypeId)| {
+        let (a, b) = (types.get(*from), types.get(*to));
+        let dtype = graph.dtype(*v);
+        let way = |a, b, which: &str| -> Option<String> {
+            let plan = elaborator.planner.plan(a, b, dtype).ok()?;
+            let ops: Vec<String> =
+                plan.steps().iter().filter(|s| s.op().communicates()).map(|s| s.op().to_string()).collect();
+            (!ops.is_empty())
+                .then(|| format!("{} {which}, {} bytes", ops.join(" and "), plan.received_bytes()))
+        };
+        let back =
+            a.gradient.as_ref().zip(b.gradient.as_ref()).and_then(|(to, from)| way(from, to, "backward"));
+        let both: Vec<String> = way(&a.value, &b.value, "forward").into_iter().chain(back).collect();
+        let price = if both.is_empty() { "free".to_owned() } else { both.join("; ") };
+        (b.to_string(), price)
+    };
+    let before = fix.moves.iter().map(|m| {
+        let (is, price) = one(m);
+        let name = graph.name(m.0);
+        format!("{name}.1: {is} = {name} ({price})")
+    });
+    let after = fix.after.iter().map(|m| {
+        let (_, price) = one(m);
+        let name = graph.name(m.0);
+        format!("{name} as what is made and then {name}.1: {} of it ({price})", types.get(m.2))
+    });
+    before.chain(after).collect::<Vec<_>>().join(" and ")
+}

@@ -1,0 +1,426 @@
+//! The joint choice: a strategy for every op, with the moves that it takes, so that all together cost least.
+//!
+//! Statements are gone through in order. A *state* says in which types every value is at hand that is needed again, and what
+//! it took to get there. For each state and each way of the next op there is a state after it:
+//!
+//! ```text
+//! cost(after) = cost(before) + computing + sum over inputs that are not at hand as wanted, of the cheapest move to that
+//! ```
+//!
+//! A copy stays at hand, so that a value that was gathered for one op is there for the next. Of states in which the same is
+//! at hand the cheapest is kept. And a state goes
+//!
+//! ```text
+//! where another can do all that it can     cost(a) + moves that put at hand in a what is at hand in b  <=  cost(b)
+//! where it leads nowhere                   cost(b) + the least that computing the rest costs  >  what some program costs
+//! ```
+//!
+//! So the last cheapest state is a cheapest choice of all. Only where more states are left than are kept, the dearest are
+//! dropped; the cheapest of those bounds what may have been lost (the gap).
+//!
+//! What an op takes and makes depends only on where its inputs are at hand, so that this is looked at once for all states
+//! which agree there.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::elaborate::moves::{Moves, TypeId, Types};
+use crate::elaborate::ways::Way;
+
+/// The types in which a value is at hand, in the order of their numbers.
+pub(crate) type AtHand = SmallVec<[TypeId; 2]>;
+
+/// Values by number, with the types in which they are at hand.
+pub(crate) type Held = SmallVec<[(usize, AtHand); 4]>;
+
+/// What is at hand at some point beside what is given, and what it took.
+#[derive(Clone, Debug)]
+pub(crate) struct State {
+    /// The values that are needed again and are at hand in other types than those given, by number.
+    live: Held,
+    pub(crate) cost: u64,
+    /// Where in the trail.
+    trail: usize,
+}
+
+/// One decision, after another.
+#[derive(Clone, Debug)]
+struct Decided {
+    before: usize,
+    way: usize,
+}
+
+/// An op as the search sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step<'a> {
+    pub(crate) ways: &'a [Way],
+    pub(crate) inputs: &'a [usize],
+    /// The values that it makes, and what they have to become.
+    pub(crate) outputs: &'a [(usize, Option<TypeId>)],
+    /// The least that computing everything after it costs.
+    pub(crate) rest: u64,
+}
+
+/// What may be done with inputs that are at hand in some way: a way of the op, and what is at hand after it.
+struct Outcome {
+    way: usize,
+    cost: u64,
+    after: Held,
+}
+
+/// The states after some statements.
+#[derive(Debug)]
+pub(crate) struct Frontier {
+    pub(crate) states: Vec<State>,
+    /// What comes from outside, before anything is moved.
+    given: HashMap<usize, AtHand>,
+    /// The types in which each value could have been at hand, in states that are kept or not.
+    pub(crate) seen: HashMap<usize, AtHand>,
+    trail: Vec<Decided>,
+    moves: Moves,
+    /// How many are kept.
+    most: usize,
+    /// After how many prices haste begins.
+    until: usize,
+    /// What some program costs.
+    known: u64,
+    /// The least that a program costs of which a state was dropped.
+    dropped: u64,
+}
+
+/// How far a search goes.
+#[derive(Clone, Debug)]
+pub(crate) struct Extent {
+    /// How many states are kept.
+    pub(crate) most: usize,
+    /// What some program costs.
+    pub(crate) known: u64,
+    /// The types in which values could be at hand, as far as another search saw.
+    pub(crate) seen: HashMap<usize, AtHand>,
+    /// How many prices may be asked of the planner before the rest is gone through in haste.
+    pub(crate) prices: usize,
+}
+
+impl Extent {
+    /// As far as a search goes in haste.
+    pub(crate) fn hasty() -> Extent {
+        Extent { most: HASTY, known: u64::MAX, seen: HashMap::new(), prices: 0 }
+    }
+
+    /// As far as a search goes that keeps so many states.
+    pub(crate) fn thorough(most: usize) -> Extent {
+        Extent { most, known: u64::MAX, seen: HashMap::new(), prices: PRICES }
+    }
+}
+
+/// How many states are kept in haste.
+const HASTY: usize = 12;
+
+/// How many ways of an op are looked at in haste.
+const HASTY_WAYS: usize = 24;
+
+/// How many prices a thorough search asks of the planner: half a second where shards are uneven, and less elsewhere.
+const PRICES: usize = 2_000;
+
+/// Before the first decision.
+const START: usize = usize::MAX;
+
+/// With how many cheaper states a state is compared.
+const COMPARED: usize = 48;
+
+impl Frontier {
+    /// Before all statements.
+    pub(crate) fn new(types: &Types, extent: Extent, moves: Moves) -> Frontier {
+        let start = State { live: Held::new(), cost: 0, trail: START };
+        let Extent { most, known, seen, prices } = extent;
+        let until = types.asked().saturating_add(prices);
+        let (states, given, trail) = (vec![start], HashMap::new(), Vec::new());
+        Frontier { states, given, seen, trail, moves, most, until, known, dropped: u64::MAX }
+    }
+
+    /// The types in which a state has a value at hand.
+    pub(crate) fn of<'s>(&'s self, state: &'s State, value: usize) -> &'s [TypeId] {
+        match state.live.iter().find(|(v, _)| *v == value) {
+            Some((_, at_hand)) => at_hand,
+            None => self.given.get(&value).map_or(&[], |at_hand| at_hand),
+        }
+    }
+
+    /// The types in which some state has a value at hand.
+    pub(crate) fn at_hand(&self, value: usize) -> Vec<TypeId> {
+        let mut out: Vec<TypeId> = self.states.iter().flat_map(|s| self.of(s, value)).copied().collect();
+        out.sort_unstable();
+        out.dedup();
+        out
+    }
+
+    /// A value that comes from outside.
+    pub(crate) fn enters(&mut self, value: usize, at_hand: &[TypeId]) {
+        self.given.insert(value, at_hand.iter().copied().collect());
+    }
+
+    /// A written move; whether some state allows it.
+    pub(crate) fn moved(&mut self, types: &mut Types, from: usize, to: usize, is: TypeId) -> bool {
+        let mut kept = Vec::with_capacity(self.states.len());
+        for state in &self.states {
+            let Some((_, cost)) = types.cheapest(self.of(state, from), is, Moves::Any) else { continue };
+            let mut after = state.clone();
+            after.cost = after.cost.saturating_add(cost);
+            after.live.push((to, SmallVec::from_slice(&[is])));
+            kept.push(after);
+        }
+        kept.sort_by_key(|s| s.cost);
+        self.states = kept;
+        !self.states.is_empty()
+    }
+
+    /// An op in each of its ways, after which some values are needed again; whether some state allows one.
+    pub(crate) fn op(&mut self, types: &mut Types, step: Step<'_>, live: &dyn Fn(usize) -> bool) -> bool {
+        for way in step.ways {
+            let made = step.outputs.iter().zip(&way.outputs).map(|((v, pin), is)| (*v, pin.unwrap_or(*is)));
+            for (value, is) in step.inputs.iter().copied().zip(way.inputs.iter().copied()).chain(made) {
+                let seen = self.seen.entry(value).or_default();
+                if !seen.contains(&is) {
+                    seen.push(is);
+                }
+            }
+        }
+        let mut outcomes: HashMap<Vec<AtHand>, Vec<Outcome>> = HashMap::new();
+        let mut best: HashMap<Held, (u64, usize, usize)> = HashMap::new();
+        for state in &self.states {
+            let key: Vec<AtHand> =
+                step.inputs.iter().map(|&v| self.of(state, v).iter().copied().collect()).collect();
+            let found = outcomes.entry(key).or_insert_with(|| self.outcomes(types, state, step, live));
+            let passed: Held =
+                state.live.iter().filter(|(v, _)| live(*v) && !step.inputs.contains(v)).cloned().collect();
+            for outcome in found {
+                let cost = state.cost.saturating_add(outcome.cost);
+                if cost.saturating_add(step.rest) > self.known {
+                    continue;
+                }
+                let mut after = passed.clone();
+                after.extend(outcome.after.iter().cloned());
+                after.sort_unstable_by_key(|(v, _)| *v);
+                let entry = best.entry(after).or_insert((u64::MAX, 0, 0));
+                // Of equal cost, what was looked at first.
+                if cost < entry.0 {
+                    *entry = (cost, state.trail, outcome.way);
+                }
+            }
+        }
+        let mut states: Vec<(Held, (u64, usize, usize))> = best.into_iter().collect();
+        states.sort_unstable_by(|a, b| (&a.1, &a.0).cmp(&(&b.1, &b.0)));
+        self.keep(types, states, step.rest);
+        !self.states.is_empty()
+    }
+
+    /// What the ways of an op come to, where its inputs are at hand as in a state: those that no other can do as well.
+    fn outcomes(
+        &self,
+        types: &mut Types,
+        state: &State,
+        step: Step<'_>,
+        live: &dyn Fn(usize) -> bool,
+    ) -> Vec<Outcome> {
+        let mut all: Vec<Outcome> = Vec::new();
+        let hasty = types.asked() >= self.until && self.moves == Moves::Any;
+        for way in self.worth(state, step, hasty) {
+            let of = &step.ways[way];
+            let least = state.cost.saturating_add(of.picoseconds).saturating_add(step.rest);
+            if least > self.known {
+                continue;
+            }
+            for taken in self.takings(types, state, of, step.inputs, live) {
+                all.extend(self.outcome(types, way, taken, step, live));
+            }
+        }
+        all.sort_by_key(|o| o.cost);
+        let mut kept: Vec<Outcome> = Vec::new();
+        for outcome in all {
+            let cheaper =
+                |k: &Outcome| self.replaces(types, (&k.after, k.cost), (&outcome.after, outcome.cost));
+            if !kept.iter().any(cheaper) {
+                kept.push(outcome);
+            }
+        }
+        kept
+    }
+
+    /// The ways of an op that are looked at: all, or in haste those that find most of their inputs at hand.
+    fn worth(&self, state: &State, step: Step<'_>, hasty: bool) -> Vec<usize> {
+        let mut ways: Vec<usize> = (0..step.ways.len()).collect();
+        if hasty && ways.len() > HASTY_WAYS {
+            let moves = |way: &Way| {
+                let missing = |(&v, is): (&usize, &TypeId)| !self.of(state, v).contains(is);
+                step.inputs.iter().zip(&way.inputs).filter(|pair| missing((pair.0, pair.1))).count()
+            };
+            ways.sort_by_cached_key(|&way| (moves(&step.ways[way]), step.ways[way].picoseconds));
+            // Where all inputs are replicas an op can always run.
+            let (kept, rest) = ways.split_at(HASTY_WAYS);
+            let same = |way: &&usize| step.ways[**way].strategy.share >= 1.0;
+            let any = rest.iter().find(same).copied();
+            return kept.iter().copied().chain(any).collect();
+        }
+        ways
+    }
+
+    /// What a way comes to once its inputs are at hand; none where what it makes cannot become what it has to.
+    fn outcome(
+        &self,
+        types: &mut Types,
+        way: usize,
+        (taken, cost): (Held, u64),
+        step: Step<'_>,
+        live: &dyn Fn(usize) -> bool,
+    ) -> Option<Outcome> {
+        let of = step.ways.get(way)?;
+        let mut cost = cost.saturating_add(of.picoseconds);
+        let mut after = Held::new();
+        for (v, at_hand) in taken {
+            let at_hand = if self.moves == Moves::Any { types.without_free(at_hand) } else { at_hand };
+            let same = self.given.get(&v).is_some_and(|given| *given == at_hand);
+            if live(v) && !same {
+                after.push((v, at_hand));
+            }
+        }
+        for (&(value, pinned), &made) in step.outputs.iter().zip(&of.outputs) {
+            let is = pinned.unwrap_or(made);
+            let (_, more) = types.cheapest(&[made], is, self.moves)?;
+            cost = cost.saturating_add(more);
+            if live(value) {
+                after.push((value, SmallVec::from_slice(&[is])));
+            }
+        }
+        after.sort_unstable_by_key(|(v, _)| *v);
+        Some(Outcome { way, cost, after })
+    }
+
+    /// What may be at hand of the inputs after a way has them, and what getting them costs.
+    ///
+    /// An input comes from the cheapest of what is at hand. One that is needed again may first become what it could have
+    /// been before, and the input come from there: that is what lets states go which others can follow.
+    fn takings(
+        &self,
+        types: &mut Types,
+        state: &State,
+        way: &Way,
+        inputs: &[usize],
+        live: &dyn Fn(usize) -> bool,
+    ) -> Vec<(Held, u64)> {
+        let mut out: Vec<(Held, u64)> = vec![(Held::new(), 0)];
+        for (i, (&value, &wanted)) in inputs.iter().zip(&way.inputs).enumerate() {
+            let mut after = Vec::with_capacity(out.len());
+            for (mut held, cost) in out {
+                let known = held.iter().position(|(v, _)| *v == value);
+                let at = known.unwrap_or_else(|| {
+                    held.push((value, self.of(state, value).iter().copied().collect()));
+                    held.len() - 1
+                });
+                let at_hand = held[at].1.clone();
+                if at_hand.contains(&wanted) {
+                    after.push((held, cost));
+                    continue;
+                }
+                let direct = types.cheapest(&at_hand, wanted, self.moves).map(|(_, more)| more);
+                let again = types.asked() < self.until
+                    && self.moves == Moves::Any
+                    && (live(value) || inputs[i + 1..].contains(&value));
+                for &first in self.seen.get(&value).filter(|_| again).into_iter().flatten() {
+                    if first == wanted || at_hand.contains(&first) {
+                        continue;
+                    }
+                    let Some(then) =
+                        types.price(first, wanted).filter(|then| direct.is_none_or(|d| *then < d))
+                    else {
+                        continue;
+                    };
+                    let Some((_, more)) = types.cheapest(&at_hand, first, self.moves) else { continue };
+                    let mut held = held.clone();
+                    held[at].1.extend([first, wanted]);
+                    held[at].1.sort_unstable();
+                    after.push((held, cost.saturating_add(more).saturating_add(then)));
+                }
+                if let Some(more) = direct {
+                    held[at].1.push(wanted);
+                    held[at].1.sort_unstable();
+                    after.push((held, cost.saturating_add(more)));
+                }
+            }
+            out = after;
+        }
+        out
+    }
+
+    /// Keeps the states that no cheaper one can do all of, the cheapest first.
+    fn keep(&mut self, types: &mut Types, states: Vec<(Held, (u64, usize, usize))>, rest: u64) {
+        let most = if types.asked() < self.until { self.most } else { self.most.min(HASTY) };
+        let mut kept: Vec<State> = Vec::new();
+        for (live, (cost, before, way)) in states {
+            let cheaper = |k: &State| self.replaces(types, (&k.live, k.cost), (&live, cost));
+            if kept.iter().take(COMPARED).any(cheaper) {
+                continue;
+            }
+            if kept.len() >= most {
+                self.dropped = self.dropped.min(cost.saturating_add(rest));
+                break;
+            }
+            self.trail.push(Decided { before, way });
+            kept.push(State { live, cost, trail: self.trail.len() - 1 });
+        }
+        self.states = kept;
+    }
+
+    /// Whether what is at hand in `b` can be put at hand in `a` and costs no more then.
+    fn replaces(&self, types: &mut Types, a: (&Held, u64), b: (&Held, u64)) -> bool {
+        let none = AtHand::new();
+        let of = |held: &Held, v: usize| {
+            held.iter().find(|(value, _)| *value == v).map(|(_, at_hand)| at_hand.clone())
+        };
+        let given = |v: usize| self.given.get(&v).unwrap_or(&none).clone();
+        let mut cost = a.1;
+        // What only `a` holds otherwise than given is given in `b`.
+        let only_a =
+            a.0.iter()
+                .filter(|(v, _)| !b.0.iter().any(|(value, _)| value == v))
+                .map(|(v, _)| (*v, given(*v)));
+        let wanted = b.0.iter().cloned().chain(only_a.collect::<Held>());
+        for (value, wanted) in wanted {
+            let mine = of(a.0, value).unwrap_or_else(|| given(value));
+            for &is in wanted.iter().filter(|t| !mine.contains(t)) {
+                let Some((_, more)) = types.cheapest(&mine, is, self.moves) else { return false };
+                cost = cost.saturating_add(more);
+                if cost > b.1 {
+                    return false;
+                }
+            }
+        }
+        cost <= b.1
+    }
+
+    /// What the cheapest state costs.
+    pub(crate) fn least(&self) -> u64 {
+        self.states.first().map_or(0, |s| s.cost)
+    }
+
+    /// Whether nothing can cost less.
+    pub(crate) fn is_least(&self) -> bool {
+        self.best().is_none_or(|(_, gap)| gap == 0)
+    }
+
+    /// The ways of the ops on the way to the cheapest state, in order, and by how much that may be more than the least.
+    pub(crate) fn best(&self) -> Option<(Vec<usize>, u64)> {
+        let best = self.states.first()?;
+        let (mut ways, mut at) = (Vec::new(), best.trail);
+        while at != START {
+            ways.push(self.trail[at].way);
+            at = self.trail[at].before;
+        }
+        ways.reverse();
+        Some((ways, best.cost.saturating_sub(self.dropped)))
+    }
+}
+
+/// A list of ways that is shared.
+pub(crate) type Shared = Arc<Vec<Way>>;

@@ -1,0 +1,270 @@
+//! A segment: statements between gradients, what is known of their values, and the search over what is not.
+
+use std::collections::{HashMap, HashSet};
+
+use reshard_kernels::DType;
+use reshard_sharding::Type;
+
+use crate::Error;
+use crate::elaborate::flows::{Differentiable, Flows};
+use crate::elaborate::moves::{Moves, Types};
+use crate::elaborate::search::{Extent, Frontier, Shared, Step};
+use crate::elaborate::ways::{self, Asked, Ways};
+use crate::elaborate::{Elaborator, made_later, refusal};
+use crate::graph::{Graph, Statement, ValueId, is_real};
+use crate::program::Program;
+
+/// Statements between gradients.
+pub(crate) struct Segment<'a> {
+    pub(crate) graph: &'a Graph,
+    pub(crate) statements: &'a [Statement],
+    /// Whether what is made has a gradient where it depends on what has one.
+    pub(crate) trains: bool,
+    /// Whether an op without a gradient is refused where one is wanted of it.
+    pub(crate) strict: bool,
+    /// With respect to which values gradients are taken; of all that have one, if nobody says.
+    pub(crate) wanted: Option<&'a HashSet<ValueId>>,
+    /// The values of the program that values of the graph are.
+    pub(crate) known: &'a mut HashMap<ValueId, ValueId>,
+}
+
+/// What of the values of a segment is known before anything is chosen.
+#[derive(Default)]
+pub(crate) struct Facts {
+    /// What is there already, in which types.
+    pub(crate) outside: Vec<(ValueId, Type)>,
+    /// The last statement that takes each value.
+    pub(crate) last: HashMap<usize, usize>,
+    /// Which values have gradients.
+    gradients: HashMap<ValueId, bool>,
+    /// Of each op, which inputs and outputs.
+    pub(crate) ops: Vec<Option<Flows>>,
+}
+
+impl Facts {
+    pub(crate) fn has(&self, v: ValueId) -> bool {
+        self.gradients.get(&v).copied().unwrap_or(false)
+    }
+
+    /// What a value is said to be, without a gradient where it has none.
+    pub(crate) fn pinned(&self, graph: &Graph, v: ValueId) -> Option<Type> {
+        let is = graph.pinned(v)?;
+        Some(Type { value: is.value.clone(), gradient: is.gradient.clone().filter(|_| self.has(v)) })
+    }
+}
+
+/// What a search came to.
+pub(crate) struct Searched {
+    pub(crate) frontier: Frontier,
+    /// The ways of each op that were looked at.
+    pub(crate) looked: Vec<Option<Shared>>,
+}
+
+impl Segment<'_> {
+    /// Adds the items to a program; gives what they cost in picoseconds.
+    pub(crate) fn elaborate(
+        &mut self,
+        elaborator: &Elaborator,
+        program: &mut Program,
+        types: &mut Types,
+        ways: &mut Ways,
+    ) -> Result<u64, Error> {
+        let facts = self.facts(program)?;
+        let least: Vec<u64> = self
+            .statements
+            .iter()
+            .zip(&facts.ops)
+            .map(|(s, op)| self.least(elaborator, s, op.as_ref()))
+            .collect();
+        let found = if elaborator.moves == Moves::Any {
+            // First in haste: what that comes to bounds what is worth looking at.
+            let hasty = self.search(elaborator, types, ways, &facts, &least, Extent::hasty())?;
+            let known = hasty.frontier.least();
+            if hasty.frontier.is_least() {
+                hasty
+            } else {
+                let seen = hasty.frontier.seen.clone();
+                let extent = Extent { known, seen, ..Extent::thorough(elaborator.most_states) };
+                // What is kept may all lead nowhere that is better.
+                match self.search(elaborator, types, ways, &facts, &least, extent) {
+                    Ok(found) if found.frontier.least() <= known => found,
+                    Ok(_) | Err(_) => hasty,
+                }
+            }
+        } else {
+            self.search(elaborator, types, ways, &facts, &least, Extent::thorough(elaborator.most_states))?
+        };
+        let Some((chosen, gap)) = found.frontier.best() else { return Ok(0) };
+        program.gap = program.gap.saturating_add(gap);
+        let cost = found.frontier.least();
+        self.write(elaborator, program, types, &found.looked, &chosen, &facts)?;
+        Ok(cost)
+    }
+
+    /// What of values is known before anything is chosen: which are there, which have gradients.
+    pub(crate) fn facts(&mut self, program: &Program) -> Result<Facts, Error> {
+        let graph = self.graph;
+        let mut facts = Facts::default();
+        let mut differentiable = Differentiable::default();
+        let mut made: HashSet<ValueId> = HashSet::new();
+        for (n, statement) in self.statements.iter().enumerate() {
+            for &v in statement.takes() {
+                facts.last.insert(v.0, n);
+                if !made.contains(&v) && !facts.outside.iter().any(|(known, _)| *known == v) {
+                    let is = self.outside(program, v)?;
+                    facts.gradients.insert(v, is.gradient.is_some());
+                    facts.outside.push((v, is));
+                }
+            }
+            made.extend(statement.makes());
+            let mut op_gradients = None;
+            match statement {
+                Statement::Input(v) => {
+                    let wanted = self.wanted.is_none_or(|wanted| wanted.contains(v));
+                    facts.gradients.insert(*v, self.trains && wanted && graph.has_own_gradient(*v));
+                }
+                Statement::Move { from, to } => {
+                    let own = graph.pinned(*to).is_some_and(|is| is.gradient.is_some());
+                    let has = own && self.trains && (facts.has(*from) || self.wants(*to));
+                    facts.gradients.insert(*to, has);
+                }
+                Statement::Op { call, op, inputs, outputs } => {
+                    let wanted = self.trains && inputs.iter().any(|v| facts.has(*v));
+                    let (takes, gives) = differentiable.of(&graph.table, call, op, wanted, self.strict)?;
+                    let takes: Vec<bool> =
+                        inputs.iter().zip(&takes).map(|(v, takes)| facts.has(*v) && *takes).collect();
+                    let gives: Vec<bool> = (outputs.iter().zip(&gives))
+                        .map(|(v, gives)| {
+                            let own = graph.pinned(*v).is_none_or(|is| is.gradient.is_some());
+                            let flows = takes.contains(&true) && *gives;
+                            (flows || self.wants(*v)) && own && is_real(graph.dtype(*v))
+                        })
+                        .collect();
+                    facts.gradients.extend(outputs.iter().copied().zip(gives.iter().copied()));
+                    let takes = if gives.contains(&true) { takes } else { vec![false; inputs.len()] };
+                    op_gradients = Some((takes, gives));
+                }
+                Statement::Gradient { .. } | Statement::NoGrad => {}
+            }
+            facts.ops.push(op_gradients);
+        }
+        Ok(facts)
+    }
+
+    /// Whether a gradient is taken with respect to a value, although none may flow into what makes it.
+    fn wants(&self, v: ValueId) -> bool {
+        self.trains && self.wanted.is_some_and(|wanted| wanted.contains(&v))
+    }
+
+    /// The least that computing a statement costs, on whatever shards.
+    pub(crate) fn least(
+        &self,
+        elaborator: &Elaborator,
+        statement: &Statement,
+        op_gradients: Option<&Flows>,
+    ) -> u64 {
+        let (Statement::Op { op, inputs, outputs, .. }, Some((takes, _))) = (statement, op_gradients) else {
+            return 0;
+        };
+        if op.is_view() {
+            return 0;
+        }
+        let ranks = self.graph.mesh.size() as f64;
+        let bits = |v: &ValueId| {
+            let elements = self.graph.shape(*v).iter().map(|&n| n as f64).product::<f64>();
+            if self.graph.values[v.0].inner { 0.0 } else { elements * self.graph.dtype(*v).bits() as f64 }
+        };
+        let bytes = inputs.iter().chain(outputs).map(bits).sum::<f64>() / 8.0 / ranks;
+        let dtypes: Vec<DType> = inputs.iter().chain(outputs).map(|v| self.graph.dtype(*v)).collect();
+        let one = elaborator.rates.time_us(ways::computed(&dtypes), op.operations() / ranks, bytes as u64);
+        (one * ways::passes(takes) as f64 * 1e6) as u64
+    }
+
+    /// Goes through all statements.
+    #[allow(clippy::too_many_arguments, reason = "what is searched, and how far")]
+    pub(crate) fn search(
+        &self,
+        elaborator: &Elaborator,
+        types: &mut Types,
+        ways: &mut Ways,
+        facts: &Facts,
+        least: &[u64],
+        extent: Extent,
+    ) -> Result<Searched, Error> {
+        let graph = self.graph;
+        let mut frontier = Frontier::new(types, extent, elaborator.moves);
+        let mut looked: Vec<Option<Shared>> = Vec::with_capacity(self.statements.len());
+        let mut rest = least.iter().fold(0u64, |a, b| a.saturating_add(*b));
+        for (v, is) in &facts.outside {
+            let id = types.id(graph.dtype(*v), is.clone());
+            frontier.enters(v.0, &[id]);
+        }
+        for (n, statement) in self.statements.iter().enumerate() {
+            rest = rest.saturating_sub(least[n]);
+            looked.push(None);
+            let live = |value: usize| facts.last.get(&value).is_some_and(|&at| at > n);
+            match statement {
+                Statement::Input(v) => {
+                    let Some(is) = facts.pinned(graph, *v) else { return Err(made_later(graph, *v)) };
+                    frontier.enters(v.0, &[types.id(graph.dtype(*v), is)]);
+                }
+                Statement::Move { from, to } => {
+                    let Some(is) = facts.pinned(graph, *to) else { return Err(made_later(graph, *to)) };
+                    let id = types.id(graph.dtype(*to), is);
+                    if !frontier.moved(types, from.0, to.0, id) {
+                        return Err(refusal::no_plan(types, elaborator, graph, *from, *to, &frontier));
+                    }
+                }
+                Statement::Op { op, inputs, outputs, .. } => {
+                    let (input_gradients, output_gradients) = facts.ops[n].clone().unwrap_or_default();
+                    let mut made = Vec::with_capacity(outputs.len());
+                    for v in outputs {
+                        made.push((v.0, facts.pinned(graph, *v).map(|is| types.id(graph.dtype(*v), is))));
+                    }
+                    let taken: Vec<usize> = inputs.iter().map(|v| v.0).collect();
+                    let asked = Asked {
+                        op: op.clone(),
+                        at_hand: taken.iter().map(|v| frontier.at_hand(*v)).collect(),
+                        also: made.iter().filter_map(|(_, pin)| *pin).collect(),
+                        input_dtypes: inputs.iter().map(|&v| graph.dtype(v)).collect(),
+                        output_dtypes: outputs.iter().map(|&v| graph.dtype(v)).collect(),
+                        stored: inputs.iter().chain(outputs).map(|v| !graph.values[v.0].inner).collect(),
+                        input_gradients,
+                        output_gradients,
+                    };
+                    let found = ways.of(types, &graph.mesh, asked)?;
+                    let before = frontier.states.first().cloned();
+                    let step = Step { ways: &found, inputs: &taken, outputs: &made, rest };
+                    if !frontier.op(types, step, &live) {
+                        return Err(refusal::no_way(
+                            types,
+                            elaborator,
+                            graph,
+                            statement,
+                            &frontier,
+                            before.as_ref(),
+                            step,
+                        ));
+                    }
+                    looked[n] = Some(found);
+                }
+                Statement::Gradient { .. } | Statement::NoGrad => {}
+            }
+        }
+        Ok(Searched { frontier, looked })
+    }
+
+    /// The type of a value of the program that this segment takes.
+    fn outside(&mut self, program: &Program, v: ValueId) -> Result<Type, Error> {
+        let name = self.graph.name(v);
+        let at = self
+            .known
+            .get(&v)
+            .copied()
+            .or_else(|| program.value(name))
+            .ok_or_else(|| made_later(self.graph, v))?;
+        self.known.insert(v, at);
+        let is = &program.get(at).is;
+        Ok(Type { value: is.value.clone(), gradient: is.gradient.clone().filter(|_| self.trains) })
+    }
+}

@@ -1,0 +1,129 @@
+//! The ways of an op: its typed strategies with what computing costs in each.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use reshard_kernels::DType;
+use reshard_ops::propagate::{Propagator, TypedQuestion, TypedStrategy};
+use reshard_ops::rules::Op;
+use reshard_planner::Planner;
+use reshard_sharding::{Mesh, Sharding, Type};
+use smallvec::SmallVec;
+
+use crate::elaborate::moves::{TypeId, Types};
+use crate::{Error, Rates};
+
+/// One way to run an op.
+#[derive(Clone, Debug)]
+pub(crate) struct Way {
+    pub(crate) inputs: SmallVec<[TypeId; 4]>,
+    pub(crate) outputs: SmallVec<[TypeId; 2]>,
+    /// What computing costs, forward and backward, in picoseconds.
+    pub(crate) picoseconds: u64,
+    /// The operations and the strategies.
+    pub(crate) operations: f64,
+    pub(crate) strategy: Arc<TypedStrategy>,
+}
+
+/// What is asked of an op.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Asked {
+    pub(crate) op: Op,
+    pub(crate) at_hand: Vec<Vec<TypeId>>,
+    pub(crate) also: Vec<TypeId>,
+    pub(crate) input_dtypes: Vec<DType>,
+    pub(crate) output_dtypes: Vec<DType>,
+    /// Of each operand, whether memory is read or written for it.
+    pub(crate) stored: Vec<bool>,
+    pub(crate) input_gradients: Vec<bool>,
+    pub(crate) output_gradients: Vec<bool>,
+}
+
+/// The most ways that are looked at for one op.
+const MOST: usize = 1 << 13;
+
+/// All ways that were asked for.
+#[derive(Debug)]
+pub(crate) struct Ways {
+    propagator: Propagator,
+    rates: Rates,
+    known: HashMap<Asked, Arc<Vec<Way>>>,
+}
+
+impl Ways {
+    pub(crate) fn new(planner: &Planner, rates: Rates) -> Ways {
+        let propagator = Propagator::new().with_planner(planner.clone());
+        Ways { propagator, rates, known: HashMap::new() }
+    }
+
+    /// The ways of an op, in the order of its strategies.
+    pub(crate) fn of(
+        &mut self,
+        types: &mut Types,
+        mesh: &Mesh,
+        asked: Asked,
+    ) -> Result<Arc<Vec<Way>>, Error> {
+        if let Some(known) = self.known.get(&asked) {
+            return Ok(Arc::clone(known));
+        }
+        let shardings = |list: &Vec<TypeId>| -> Vec<Sharding> {
+            let mut out: Vec<Sharding> = Vec::with_capacity(list.len());
+            for &id in list {
+                let value = &types.get(id).value;
+                if !out.contains(value) {
+                    out.push(value.clone());
+                }
+            }
+            out
+        };
+        let inputs: Vec<Vec<Sharding>> = asked.at_hand.iter().map(shardings).collect();
+        let also = shardings(&asked.also);
+        let question = TypedQuestion {
+            inputs: &inputs,
+            also: &also,
+            input_gradients: &asked.input_gradients,
+            output_gradients: &asked.output_gradients,
+        };
+        let found = self.propagator.typed(&asked.op, mesh, &question, MOST)?;
+        let operations = asked.op.operations();
+        let dtypes = [&asked.input_dtypes[..], &asked.output_dtypes].concat();
+        let mut out = Vec::with_capacity(found.len());
+        for strategy in found {
+            let mut ids = |list: &[Type], dtypes: &[DType]| -> SmallVec<[TypeId; 4]> {
+                list.iter().zip(dtypes).map(|(is, &dtype)| types.id(dtype, is.clone())).collect()
+            };
+            let inputs = ids(&strategy.inputs, &asked.input_dtypes);
+            let outputs = ids(&strategy.outputs, &asked.output_dtypes);
+            let bytes: u64 = if asked.op.is_view() {
+                0
+            } else {
+                let operands = inputs.iter().chain(&outputs).zip(&asked.stored);
+                let stored = operands.filter(|(_, stored)| **stored);
+                stored.fold(0, |bytes: u64, (&id, _)| bytes.saturating_add(types.local_bytes(id)))
+            };
+            let one = self.rates.time_us(computed(&dtypes), operations * strategy.share, bytes);
+            let times = passes(&asked.input_gradients);
+            let picoseconds = (one * times as f64 * 1e6).round() as u64;
+            out.push(Way {
+                inputs,
+                outputs: outputs.into_iter().collect(),
+                picoseconds,
+                operations: operations * strategy.share,
+                strategy: Arc::new(strategy),
+            });
+        }
+        let out = Arc::new(out);
+        self.known.insert(asked, Arc::clone(&out));
+        Ok(out)
+    }
+}
+
+/// The element type that an op computes in.
+pub(crate) fn computed(dtypes: &[DType]) -> DType {
+    dtypes.iter().copied().find(|d| crate::graph::is_real(*d)).unwrap_or(DType::F32)
+}
+
+/// How often an op is computed: forward once, and backward about as much for each gradient of an input.
+pub(crate) fn passes(input_gradients: &[bool]) -> usize {
+    1 + input_gradients.iter().filter(|g| **g).count()
+}

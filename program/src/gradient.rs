@@ -1,0 +1,257 @@
+//! The gradient of a program: its items in reverse, as statements.
+//!
+//! ```text
+//! op      y = f(x)          the formula of the table on what was saved: dx, in the type of x's gradient
+//! move    x' : T' = x: T    dx: T.gradient = dx': the same tensor, brought where x's gradient lies
+//! uses    of x, several     are added first, as x's gradient is everywhere the same sharding, and reduced once
+//! ```
+//!
+//! Nothing here knows how gradients are sharded or what communicates: the types of the program say that.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use reshard_ops::gradients::Saved;
+use reshard_ops::rules::{Call, Value as Argument};
+use reshard_sharding::Type;
+
+use crate::Error;
+use crate::graph::{Graph, Statement, ValueId};
+use crate::program::{Item, Program};
+
+impl Program {
+    /// The statements that compute the gradients of the sum of a value with respect to others; they are called `d` and the
+    /// name. With `twice`, the gradients have gradients. What else is made gets no `reserved` name.
+    pub(crate) fn backward(
+        &self,
+        loss: ValueId,
+        wrt: &[ValueId],
+        twice: bool,
+        reserved: &Arc<BTreeSet<String>>,
+    ) -> Result<Graph, Error> {
+        let mut b = Backward {
+            program: self,
+            twice,
+            graph: Graph::with_table(&self.mesh, self.table.clone()),
+            parts: BTreeMap::new(),
+            last: BTreeMap::new(),
+            named: Vec::new(),
+        };
+        b.graph.reserved = Arc::clone(reserved);
+        if let Some(v) = wrt.iter().chain([&loss]).find(|v| self.get(**v).is.gradient.is_none()) {
+            return Err(Error::NoGradient {
+                reason: format!(
+                    "{} has no gradient: it is no real number, its type says so, or no gradient leads to it",
+                    self.get(*v).name
+                ),
+            });
+        }
+        let shape = self.get(loss).shape().iter().map(|&n| n as i64).collect();
+        let ones = b.call(&Call::new("ones").with("shape", Argument::Numbers(shape)), &[])?;
+        b.graph.values[ones[0].0].dtype = self.get(loss).dtype;
+        let first = b.moved(ones[0], loss)?;
+        b.parts.insert(loss, vec![first]);
+        for item in self.items.iter().rev() {
+            match item {
+                Item::Input(_) | Item::NoGrad => {}
+                Item::Move { from, to, .. } => {
+                    let Some(dy) = b.total(*to)? else { continue };
+                    if self.get(*from).is.gradient.is_some() {
+                        let dx = b.moved(dy, *from)?;
+                        b.parts.entry(*from).or_default().push(dx);
+                    }
+                }
+                Item::Op { call, inputs, outputs, .. } => b.op(call, inputs, outputs)?,
+            }
+        }
+        for &v in wrt {
+            b.named(v)?;
+        }
+        Ok(b.graph.without_unused(wrt.iter().map(|v| format!("d{}", self.get(*v).name))))
+    }
+}
+
+/// The statements made so far.
+struct Backward<'a> {
+    program: &'a Program,
+    twice: bool,
+    graph: Graph,
+    /// What was found so far of the gradient of each value.
+    parts: BTreeMap<ValueId, Vec<ValueId>>,
+    /// Their sums, once all are known.
+    last: BTreeMap<ValueId, ValueId>,
+    /// Which have the name of a gradient that was asked for.
+    named: Vec<ValueId>,
+}
+
+impl Backward<'_> {
+    /// A value of the program in the graph.
+    fn saved(&mut self, v: ValueId) -> Result<ValueId, Error> {
+        let value = self.program.get(v);
+        match self.graph.value(&value.name) {
+            Some(known) => Ok(known),
+            None => self.graph.named(&value.name, value.dtype, value.shape()),
+        }
+    }
+
+    fn fresh(&self, prefix: &str) -> String {
+        // Also none of the program's.
+        let mut name = self.graph.fresh(prefix);
+        while self.program.value(&name).is_some() || self.graph.value(&name).is_some() {
+            name.push('\'');
+        }
+        name
+    }
+
+    fn call(&mut self, call: &Call, inputs: &[ValueId]) -> Result<Vec<ValueId>, Error> {
+        let shapes: Vec<Vec<usize>> = inputs.iter().map(|&v| self.graph.shape(v).to_vec()).collect();
+        let shapes: Vec<&[usize]> = shapes.iter().map(Vec::as_slice).collect();
+        let outputs = self.graph.table.op(call, &shapes)?.outputs().len();
+        let first = self.fresh("d");
+        let names: Vec<String> =
+            (0..outputs).map(|o| if o == 0 { first.clone() } else { format!("{first}.{o}") }).collect();
+        self.graph.apply(call, inputs, &names.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    /// The type of the gradient of a value.
+    fn dual(&self, v: ValueId) -> Option<Type> {
+        let is = self.program.get(v).is.transposed()?;
+        Some(if self.twice { is } else { Type { gradient: None, ..is } })
+    }
+
+    /// A gradient where that of a value lies.
+    fn moved(&mut self, d: ValueId, v: ValueId) -> Result<ValueId, Error> {
+        let Some(is) = self.dual(v) else { return Ok(d) };
+        if self.graph.pinned(d) == Some(&is) {
+            return Ok(d);
+        }
+        let name = self.fresh(&format!("d{}", self.program.get(v).name));
+        self.graph.moved(d, &name, is)
+    }
+
+    /// The sum of all parts of the gradient of a value; none where nothing leads there.
+    fn total(&mut self, v: ValueId) -> Result<Option<ValueId>, Error> {
+        if let Some(&known) = self.last.get(&v) {
+            return Ok(Some(known));
+        }
+        let Some(parts) = self.parts.remove(&v) else { return Ok(None) };
+        let mut sum: Option<ValueId> = None;
+        for part in parts {
+            sum = Some(match sum {
+                None => part,
+                Some(sum) => {
+                    let made = self.call(&Call::new("add"), &[sum, part])?[0];
+                    self.pinned(made, v)?;
+                    made
+                }
+            });
+        }
+        if let Some(sum) = sum {
+            self.last.insert(v, sum);
+        }
+        Ok(sum)
+    }
+
+    /// Says that what is made is the gradient of a value, or a part of it.
+    fn pinned(&mut self, made: ValueId, v: ValueId) -> Result<(), Error> {
+        self.graph.values[made.0].dtype = self.program.get(v).dtype;
+        match self.dual(v) {
+            Some(is) => self.graph.pin(made, is),
+            None => Ok(()),
+        }
+    }
+
+    /// The gradients of what an op took.
+    fn op(&mut self, call: &Call, inputs: &[ValueId], outputs: &[ValueId]) -> Result<(), Error> {
+        let mut given: Vec<Option<ValueId>> = Vec::with_capacity(outputs.len());
+        for &v in outputs {
+            given.push(self.total(v)?);
+        }
+        let has = |v: &ValueId| self.program.get(*v).is.gradient.is_some();
+        if given.iter().all(Option::is_none) || !inputs.iter().any(has) {
+            return Ok(());
+        }
+        let shapes: Vec<&[usize]> = inputs.iter().map(|&v| self.program.get(v).shape()).collect();
+        let gradient = self.graph.table.clone().gradient(call, &shapes)?;
+        let Some(body) = gradient.body() else { return Ok(()) };
+        let mut taken = Vec::with_capacity(gradient.takes().len());
+        for saved in gradient.takes() {
+            taken.push(match *saved {
+                Saved::Input(i) => self.saved(inputs[i])?,
+                Saved::Output(o) => self.saved(outputs[o])?,
+                Saved::Gradient(o) => {
+                    if let Some(dy) = given[o] {
+                        dy
+                    } else {
+                        let y = self.saved(outputs[o])?;
+                        let zeros = self.call(&Call::new("zeros_like"), &[y])?[0];
+                        if has(&outputs[o]) {
+                            self.pinned(zeros, outputs[o])?;
+                        }
+                        zeros
+                    }
+                }
+            });
+        }
+        let mut values = taken;
+        for (called, takes, _) in body.calls() {
+            let operands: Vec<ValueId> = takes.iter().map(|&v| values[v]).collect();
+            values.extend(self.call(called, &operands)?);
+        }
+        for (&v, gives) in inputs.iter().zip(gradient.gives()) {
+            let Some(o) = gives.filter(|_| has(&v)) else { continue };
+            let dx = values[body.output_values()[o]];
+            // The same value twice is two gradients: each is a call of its own, as formulas make.
+            self.pinned(dx, v)?;
+            self.parts.entry(v).or_default().push(dx);
+        }
+        Ok(())
+    }
+
+    /// Calls the gradient of a value by its name; zeros where nothing leads there.
+    fn named(&mut self, v: ValueId) -> Result<(), Error> {
+        let name = format!("d{}", self.program.get(v).name);
+        let total = if let Some(total) = self.total(v)? {
+            total
+        } else {
+            let of = self.saved(v)?;
+            let zeros = self.call(&Call::new("zeros_like"), &[of])?[0];
+            self.pinned(zeros, v)?;
+            zeros
+        };
+        // What is the gradient of another value too, as behind a move that does nothing, has a name already.
+        let total = if self.named.contains(&total) {
+            let copy = self.call(&Call::new("clone"), &[total])?[0];
+            self.pinned(copy, v)?;
+            copy
+        } else {
+            total
+        };
+        self.named.push(total);
+        self.graph.rename(total, &name)
+    }
+}
+
+impl Graph {
+    /// Without the ops and moves that nothing of this name needs.
+    fn without_unused(mut self, wanted: impl Iterator<Item = String>) -> Graph {
+        let mut used: Vec<bool> = vec![false; self.values.len()];
+        for name in wanted {
+            if let Some(v) = self.value(&name) {
+                used[v.0] = true;
+            }
+        }
+        let mut kept: Vec<Statement> = Vec::with_capacity(self.statements.len());
+        for statement in self.statements.drain(..).rev() {
+            if statement.makes().iter().any(|v| used[v.0]) {
+                for v in statement.takes() {
+                    used[v.0] = true;
+                }
+                kept.push(statement);
+            }
+        }
+        kept.reverse();
+        self.statements = kept;
+        self
+    }
+}

@@ -1,0 +1,467 @@
+//! Graphs: what a program is made of, before it is typed.
+//!
+//! A graph is a list of statements over named values, on the meshes of one world. An input has a type; what a statement
+//! makes has one where somebody says so, and else the [elaboration](crate::Elaborator) finds it.
+//!
+//! ```text
+//! op        y = add(x, b)             a call of the table, a rule, or a composite
+//! move      y: S(0),R = x             the same tensor in another type
+//! gradient  gradient loss wrt w       dw is the gradient of the sum of loss with respect to w
+//! mark      no_grad                   what is made below has no gradient
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use reshard_kernels::DType;
+use reshard_ops::rules::{Call, Op, Table};
+use reshard_sharding::{Mesh, Type};
+
+use crate::Error;
+
+/// A value of a graph, by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ValueId(pub(crate) usize);
+
+impl ValueId {
+    /// The number, counted from 0 in the order in which values are made.
+    pub fn index(self) -> usize {
+        self.0
+    }
+}
+
+/// What is known of a value of a graph.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Known {
+    pub(crate) name: String,
+    pub(crate) dtype: DType,
+    pub(crate) shape: Vec<usize>,
+    /// What it is said to be.
+    pub(crate) pinned: Option<Type>,
+    /// Whether it is only between the parts of one op, which a kernel keeps to itself: no memory is read or written for it.
+    pub(crate) inner: bool,
+}
+
+/// One statement of a graph.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Statement {
+    /// A value from outside.
+    Input(ValueId),
+    /// A call.
+    Op { call: Call, op: Op, inputs: Vec<ValueId>, outputs: Vec<ValueId> },
+    /// The same tensor in another type.
+    Move { from: ValueId, to: ValueId },
+    /// The gradients of the first with respect to others.
+    Gradient { loss: ValueId, wrt: Vec<ValueId>, gradients: Vec<ValueId> },
+    /// From here on no value has a gradient.
+    NoGrad,
+}
+
+/// A list of statements over named values, on one mesh.
+///
+/// ```
+/// use reshard_program::Graph;
+/// let graph: Graph = "
+///     mesh dp=2,tp=2
+///     x: f32[8,16] S(0),R
+///     w: f32[16,32] I,S(1)
+///     h = mm(x, w)
+///     y = relu(h)
+/// ".parse()?;
+/// assert_eq!(graph.value("y").map(|y| graph.shape(y).to_vec()), Some(vec![8, 32]));
+/// assert_eq!(graph.to_string().parse::<Graph>()?, graph);
+/// # Ok::<(), reshard_program::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Graph {
+    pub(crate) table: Arc<Table>,
+    pub(crate) mesh: Mesh,
+    pub(crate) values: Vec<Known>,
+    pub(crate) statements: Vec<Statement>,
+    names: BTreeMap<String, ValueId>,
+    /// Names that others have, or will have: what nobody names gets none of them.
+    pub(crate) reserved: Arc<BTreeSet<String>>,
+}
+
+impl PartialEq for Graph {
+    fn eq(&self, other: &Graph) -> bool {
+        (&self.mesh, &self.values, &self.statements) == (&other.mesh, &other.values, &other.statements)
+    }
+}
+
+/// The most statements of a graph, those of composites counted.
+pub(crate) const MOST_STATEMENTS: usize = 1 << 20;
+
+impl Graph {
+    /// A graph without statements, of the ops of the standard table.
+    pub fn new(mesh: &Mesh) -> Graph {
+        Graph::with_table(mesh, Arc::new(Table::standard()))
+    }
+
+    /// A graph without statements, of the ops of a table.
+    pub fn with_table(mesh: &Mesh, table: Arc<Table>) -> Graph {
+        let (values, statements) = (Vec::new(), Vec::new());
+        Graph {
+            table,
+            mesh: mesh.clone(),
+            values,
+            statements,
+            names: BTreeMap::new(),
+            reserved: Arc::default(),
+        }
+    }
+
+    /// The mesh.
+    pub fn mesh(&self) -> &Mesh {
+        &self.mesh
+    }
+
+    /// The table of ops.
+    pub fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    /// The value of a name.
+    pub fn value(&self, name: &str) -> Option<ValueId> {
+        self.names.get(name).copied()
+    }
+
+    /// The name of a value of this graph.
+    pub fn name(&self, value: ValueId) -> &str {
+        &self.values[value.0].name
+    }
+
+    /// The shape of a value of this graph.
+    pub fn shape(&self, value: ValueId) -> &[usize] {
+        &self.values[value.0].shape
+    }
+
+    /// The element type of a value of this graph.
+    pub fn dtype(&self, value: ValueId) -> DType {
+        self.values[value.0].dtype
+    }
+
+    /// What a value of this graph is said to be.
+    pub fn pinned(&self, value: ValueId) -> Option<&Type> {
+        self.values[value.0].pinned.as_ref()
+    }
+
+    /// How many values it has.
+    pub fn values(&self) -> usize {
+        self.values.len()
+    }
+
+    /// A value that comes from outside, in a type as [`Type::parse`] reads it.
+    ///
+    /// Fails for a name that is taken or is none, and for a type that is none of this shape on the graph's mesh.
+    pub fn input(&mut self, name: &str, dtype: DType, shape: &[usize], text: &str) -> Result<ValueId, Error> {
+        let is = Type::parse(&self.mesh, shape, text).map_err(|e| Error::of(name, e))?;
+        self.input_of(name, dtype, is)
+    }
+
+    /// The same with a type.
+    pub fn input_of(&mut self, name: &str, dtype: DType, is: Type) -> Result<ValueId, Error> {
+        let shape = is.value.shape().to_vec();
+        let value = self.named(name, dtype, &shape)?;
+        self.pin(value, is)?;
+        self.statements.push(Statement::Input(value));
+        Ok(value)
+    }
+
+    /// Says what a value is: what makes it is moved to that.
+    ///
+    /// Fails for a type of another shape or mesh.
+    pub fn pin(&mut self, value: ValueId, is: Type) -> Result<(), Error> {
+        let known = &mut self.values[value.0];
+        let shardings = core::iter::once(&is.value).chain(&is.gradient);
+        for s in shardings {
+            if s.shape() != known.shape {
+                return Err(Error::Graph {
+                    reason: format!(
+                        "{} has the shape {:?} and cannot be {is} of {:?}",
+                        known.name,
+                        known.shape,
+                        s.shape()
+                    ),
+                });
+            }
+            if *s.mesh() != self.mesh {
+                return Err(Error::Graph {
+                    reason: format!(
+                        "{} is {is} on {}, and the program runs on {}",
+                        known.name,
+                        s.mesh(),
+                        self.mesh
+                    ),
+                });
+            }
+        }
+        known.pinned = Some(is);
+        Ok(())
+    }
+
+    /// Calls an op on values; what it makes gets these names.
+    ///
+    /// Outputs have the element type of the first input of real or complex numbers, or else of the first input (f32
+    /// without inputs); of an op that gives truth values or indices, theirs. What is called like an input and a prime, `w'`,
+    /// is what that is in the next step, and becomes what the input is.
+    ///
+    /// Fails as [`Table::op`] does, and for names that are taken.
+    pub fn apply(&mut self, call: &Call, inputs: &[ValueId], names: &[&str]) -> Result<Vec<ValueId>, Error> {
+        let shapes: Vec<&[usize]> = inputs.iter().map(|v| self.values[v.0].shape.as_slice()).collect();
+        let op = self.table.op(call, &shapes)?;
+        if names.len() > op.outputs().len() {
+            return Err(Error::Graph {
+                reason: format!(
+                    "{call} makes {} values, and {} names are given",
+                    op.outputs().len(),
+                    names.len()
+                ),
+            });
+        }
+        let dtypes = self.dtypes(call, inputs, op.outputs().len());
+        let outputs: Result<Vec<ValueId>, Error> = (op.outputs().iter().zip(dtypes).enumerate())
+            .map(|(o, (shape, dtype))| match names.get(o) {
+                Some(&name) if name != "_" => self.named(name, dtype, shape),
+                _ => {
+                    let name = self.fresh("v");
+                    self.named(&name, dtype, shape)
+                }
+            })
+            .collect();
+        let outputs = outputs?;
+        for &v in &outputs {
+            // What replaces an input in the next step lies where that does.
+            let replaced = self.name(v).strip_suffix('\'').and_then(|name| self.value(name));
+            if let Some(of) =
+                replaced.filter(|of| self.shape(*of) == self.shape(v) && self.inputs().any(|i| i == *of))
+            {
+                let is = self.values[of.0].pinned.clone();
+                self.values[v.0].pinned = is;
+            }
+        }
+        self.push(Statement::Op {
+            call: call.clone(),
+            op,
+            inputs: inputs.to_vec(),
+            outputs: outputs.clone(),
+        })?;
+        Ok(outputs)
+    }
+
+    /// The same tensor in another type.
+    pub fn moved(&mut self, from: ValueId, name: &str, is: Type) -> Result<ValueId, Error> {
+        let (dtype, shape) = (self.dtype(from), self.shape(from).to_vec());
+        let to = self.named(name, dtype, &shape)?;
+        self.pin(to, is)?;
+        self.push(Statement::Move { from, to })?;
+        Ok(to)
+    }
+
+    /// The gradient of the sum of the elements of a value with respect to others, which are called `d` and their name.
+    ///
+    /// Fails for names that are taken.
+    pub fn gradient(&mut self, loss: ValueId, wrt: &[ValueId]) -> Result<Vec<ValueId>, Error> {
+        let gradients: Result<Vec<ValueId>, Error> = (wrt.iter())
+            .map(|v| {
+                let known = &self.values[v.0];
+                let (name, dtype, shape) = (format!("d{}", known.name), known.dtype, known.shape.clone());
+                self.named(&name, dtype, &shape)
+            })
+            .collect();
+        let gradients = gradients?;
+        self.push(Statement::Gradient { loss, wrt: wrt.to_vec(), gradients: gradients.clone() })?;
+        Ok(gradients)
+    }
+
+    /// What is made from here on has no gradient.
+    pub fn no_grad(&mut self) {
+        self.statements.push(Statement::NoGrad);
+    }
+
+    /// The inputs, in order.
+    pub fn inputs(&self) -> impl Iterator<Item = ValueId> {
+        self.statements.iter().filter_map(|s| match s {
+            Statement::Input(v) => Some(*v),
+            Statement::Op { .. }
+            | Statement::Move { .. }
+            | Statement::Gradient { .. }
+            | Statement::NoGrad => None,
+        })
+    }
+
+    /// The gradients that are asked for: of which value, and which value is the gradient of which.
+    ///
+    /// ```
+    /// let graph: reshard_program::Graph = "mesh x=2\na: f32[8] S(0)\nb = sum(a)\ngradient b".parse()?;
+    /// let (loss, gradients) = graph.gradients().next().unwrap_or_else(|| unreachable!());
+    /// assert_eq!((graph.name(loss), gradients.len()), ("b", 1));
+    /// assert_eq!((graph.name(gradients[0].0), graph.name(gradients[0].1)), ("a", "da"));
+    /// # Ok::<(), reshard_program::Error>(())
+    /// ```
+    pub fn gradients(&self) -> impl Iterator<Item = (ValueId, Vec<(ValueId, ValueId)>)> {
+        self.statements.iter().filter_map(|s| match s {
+            Statement::Gradient { loss, wrt, gradients } => {
+                Some((*loss, wrt.iter().copied().zip(gradients.iter().copied()).collect()))
+            }
+            Statement::Input(_) | Statement::Op { .. } | Statement::Move { .. } | Statement::NoGrad => None,
+        })
+    }
+
+    /// How many statements it has.
+    pub fn statements(&self) -> usize {
+        self.statements.len()
+    }
+
+    pub(crate) fn push(&mut self, statement: Statement) -> Result<(), Error> {
+        if self.statements.len() >= MOST_STATEMENTS {
+            return Err(Error::Graph {
+                reason: format!("a program has at most {MOST_STATEMENTS} statements"),
+            });
+        }
+        self.statements.push(statement);
+        Ok(())
+    }
+
+    /// A new value.
+    pub(crate) fn named(&mut self, name: &str, dtype: DType, shape: &[usize]) -> Result<ValueId, Error> {
+        let letters = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '\''));
+        if !letters || name.is_empty() || name == "_" || name.starts_with(|c: char| c.is_ascii_digit()) {
+            return Err(Error::Graph {
+                reason: format!("{name:?} is no name of a value: letters, digits, _ . and '"),
+            });
+        }
+        if self.names.contains_key(name) {
+            return Err(Error::Graph {
+                reason: format!("{name} is made twice: give one of them another name"),
+            });
+        }
+        let value = ValueId(self.values.len());
+        self.names.insert(name.to_owned(), value);
+        self.values.push(Known {
+            name: name.to_owned(),
+            dtype,
+            shape: shape.to_vec(),
+            pinned: None,
+            inner: false,
+        });
+        Ok(value)
+    }
+
+    /// Calls a value by another name.
+    ///
+    /// Fails for a name that is taken.
+    pub(crate) fn rename(&mut self, value: ValueId, name: &str) -> Result<(), Error> {
+        if self.names.contains_key(name) {
+            return Err(Error::Graph {
+                reason: format!("{name} is made twice: give one of them another name"),
+            });
+        }
+        let known = &mut self.values[value.0];
+        self.names.remove(&known.name);
+        name.clone_into(&mut known.name);
+        self.names.insert(name.to_owned(), value);
+        Ok(())
+    }
+
+    /// All names.
+    pub(crate) fn names(&self) -> Arc<BTreeSet<String>> {
+        Arc::new(self.names.keys().cloned().collect())
+    }
+
+    /// Whether a value has a name, or it is reserved.
+    pub(crate) fn knows(&self, name: &str) -> bool {
+        self.names.contains_key(name) || self.reserved.contains(name)
+    }
+
+    /// A name that is free: this and a number.
+    pub(crate) fn fresh(&self, prefix: &str) -> String {
+        let mut number = self.values.len();
+        loop {
+            let name = format!("{prefix}.{number}");
+            if !self.knows(&name) {
+                return name;
+            }
+            number += 1;
+        }
+    }
+
+    /// The element types of what a call makes.
+    fn dtypes(&self, call: &Call, inputs: &[ValueId], outputs: usize) -> Vec<DType> {
+        let of = |v: &ValueId| self.values[v.0].dtype;
+        let like =
+            inputs.iter().map(of).find(|d| is_real(*d)).or(inputs.first().map(of)).unwrap_or(DType::F32);
+        let made = |o: usize| match call {
+            Call::Named { name, .. } => match (name.as_str(), o) {
+                (
+                    "eq" | "ne" | "lt" | "le" | "gt" | "ge" | "eq_scalar" | "ne_scalar" | "lt_scalar"
+                    | "le_scalar" | "gt_scalar" | "ge_scalar" | "isnan" | "isinf" | "isfinite" | "isneginf"
+                    | "isposinf" | "isclose" | "signbit" | "logical_and" | "logical_or" | "logical_not"
+                    | "logical_xor" | "any" | "all",
+                    _,
+                ) => DType::Bool,
+                (
+                    "argmax" | "argmin" | "argsort" | "bucketize" | "searchsorted" | "count_nonzero"
+                    | "bincount" | "one_hot",
+                    _,
+                )
+                | ("max" | "min" | "sort" | "topk" | "kthvalue" | "mode" | "median", 1) => DType::I64,
+                (pool, 1) if pool.ends_with("_with_indices") => DType::I64,
+                _ => like,
+            },
+            Call::Rule(_) => like,
+        };
+        (0..outputs).map(made).collect()
+    }
+}
+
+/// Whether elements are real or complex numbers, of which there are gradients.
+pub(crate) fn is_real(dtype: DType) -> bool {
+    match dtype {
+        DType::Bool
+        | DType::U8
+        | DType::I8
+        | DType::I16
+        | DType::U16
+        | DType::I32
+        | DType::U32
+        | DType::I64
+        | DType::U64 => false,
+        DType::F4
+        | DType::F6_E2M3
+        | DType::F6_E3M2
+        | DType::F8_E5M2
+        | DType::F8_E4M3
+        | DType::F8_E8M0
+        | DType::F8_E4M3FNUZ
+        | DType::F8_E5M2FNUZ
+        | DType::F16
+        | DType::BF16
+        | DType::F32
+        | DType::C64
+        | DType::F64 => true,
+    }
+}
+
+impl Statement {
+    /// The values that it takes.
+    pub(crate) fn takes(&self) -> &[ValueId] {
+        match self {
+            Statement::Input(_) | Statement::NoGrad => &[],
+            Statement::Op { inputs, .. } => inputs,
+            Statement::Move { from, .. } => core::slice::from_ref(from),
+            Statement::Gradient { wrt, .. } => wrt,
+        }
+    }
+
+    /// The values that it makes.
+    pub(crate) fn makes(&self) -> &[ValueId] {
+        match self {
+            Statement::NoGrad => &[],
+            Statement::Input(v) => core::slice::from_ref(v),
+            Statement::Op { outputs, .. } => outputs,
+            Statement::Move { to, .. } => core::slice::from_ref(to),
+            Statement::Gradient { gradients, .. } => gradients,
+        }
+    }
+}

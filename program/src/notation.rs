@@ -1,0 +1,342 @@
+//! The text of a graph, one statement a line: a file format.
+//!
+//! ```text
+//! mesh dp=2,tp=2                         the mesh, first
+//! x: f32[4,8,16] S(1),R                  an input: its element type, shape and type
+//! h = mk,kn->mn(x, w)                    a call of the table or of a rule, with operands, then arguments
+//! y: S(0),I = sum(h, dims=[1])           the same, and what it becomes
+//! a, b = split(h, dim=0)                 several results; with types they are told apart by ";"
+//! z: S(0),R = y                          a move
+//! gradient loss wrt w, b                 makes dw and db; without "wrt", of all inputs that have a gradient
+//! no_grad                                what is made below has no gradient
+//! # ..                                   a comment, to the end of the line
+//! ```
+
+use core::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use reshard_kernels::DType;
+use reshard_ops::rules::{Call, Table};
+use reshard_sharding::{Mesh, Sharding, Type};
+
+use crate::Error;
+use crate::graph::{Graph, Statement, ValueId};
+
+/// The longest text of a program, in bytes.
+const LONGEST: usize = 1 << 26;
+
+impl Graph {
+    /// Reads a graph of the ops of a table.
+    ///
+    /// Fails with the line and what is wrong there.
+    pub fn parse(table: Arc<Table>, text: &str) -> Result<Graph, Error> {
+        Graph::parse_with_axes(table, text, &[])
+    }
+
+    /// The same with other sizes of some axes of its mesh: what holds for `dp=1` may not for `dp=64`.
+    ///
+    /// ```
+    /// use reshard_ops::rules::Table;
+    /// use reshard_program::Graph;
+    /// let text = "mesh dp=1,tp=2\nx: f32[64] S(0),R";
+    /// let graph = Graph::parse_with_axes(Table::standard().into(), text, &[("dp", 64)])?;
+    /// assert_eq!(graph.mesh().to_string(), "dp=64,tp=2");
+    /// # Ok::<(), reshard_program::Error>(())
+    /// ```
+    ///
+    /// Fails for an axis that the mesh has not, and for a mesh whose ranks are not in their order.
+    pub fn parse_with_axes(table: Arc<Table>, text: &str, sizes: &[(&str, usize)]) -> Result<Graph, Error> {
+        if text.len() > LONGEST {
+            let reason = format!("a program has at most {LONGEST} bytes, and this has {}", text.len());
+            return Err(Error::Parse { line: 1, reason });
+        }
+        let mut lines =
+            text.lines().enumerate().map(|(n, line)| (n + 1, line.split('#').next().unwrap_or("").trim()));
+        let mut lines = lines.by_ref().filter(|(_, line)| !line.is_empty());
+        let wrong = |line: usize, reason: String| Error::Parse { line, reason };
+        let Some((number, first)) = lines.next() else {
+            return Err(wrong(1, "a program starts with its mesh, like mesh dp=2,tp=4".to_owned()));
+        };
+        let mesh = first.strip_prefix("mesh ").ok_or_else(|| {
+            wrong(number, format!("{first:?} is no mesh: start with one, like mesh dp=2,tp=4"))
+        })?;
+        let mesh: Mesh =
+            mesh.trim().parse().map_err(|e: reshard_sharding::Error| wrong(number, e.to_string()))?;
+        let mesh = resized(mesh, sizes).map_err(|reason| wrong(number, reason))?;
+        let mut graph = Graph::with_table(&mesh, table);
+        for (number, line) in lines {
+            statement(&mut graph, line).map_err(|e| e.on(number))?;
+        }
+        Ok(graph)
+    }
+}
+
+impl FromStr for Graph {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Graph, Error> {
+        Graph::parse(Arc::new(Table::standard()), text)
+    }
+}
+
+/// A mesh with other sizes of some axes; or why not.
+fn resized(mesh: Mesh, sizes: &[(&str, usize)]) -> Result<Mesh, String> {
+    if sizes.is_empty() {
+        return Ok(mesh);
+    }
+    let axes = mesh.axes().iter().map(|axis| (axis.name().as_str(), axis.size()));
+    let mut axes: Vec<(&str, usize)> = axes.collect();
+    if Mesh::new(axes.iter().copied()).ok().as_ref() != Some(&mesh) {
+        return Err(format!("{mesh} has ranks of its own choice: axes of other sizes would have others"));
+    }
+    for &(name, size) in sizes {
+        let axis = mesh.axis(name).map_err(|e| e.to_string())?;
+        axes[axis].1 = size;
+    }
+    Mesh::new(axes).map_err(|e| e.to_string())
+}
+
+fn refused<T>(reason: String) -> Result<T, Error> {
+    Err(Error::Graph { reason })
+}
+
+fn statement(graph: &mut Graph, line: &str) -> Result<(), Error> {
+    if line == "no_grad" {
+        graph.no_grad();
+        return Ok(());
+    }
+    if let Some(rest) = line.strip_prefix("gradient ") {
+        return gradient(graph, rest);
+    }
+    match equals(line) {
+        Some((made, call)) => assignment(graph, made.trim(), call.trim()),
+        None => input(graph, line),
+    }
+}
+
+/// Where the `=` of an assignment is: the first outside of brackets after a space, as types may have others; where nothing
+/// is typed, the first.
+fn equals(line: &str) -> Option<(&str, &str)> {
+    let mut depth = 0usize;
+    let mut first = None;
+    for (at, c) in line.char_indices() {
+        match c {
+            '(' | '[' | '{' => depth += 1,
+            ')' | ']' | '}' => depth = depth.saturating_sub(1),
+            '=' if depth == 0 => {
+                first = first.or_else(|| (!line[..at].contains(':')).then_some(at));
+                if line[..at].ends_with(' ') {
+                    return Some((&line[..at], &line[at + 1..]));
+                }
+            }
+            _ => {}
+        }
+    }
+    first.map(|at| (&line[..at], &line[at + 1..]))
+}
+
+/// `x: f32[4,8] S(0),R`.
+fn input(graph: &mut Graph, line: &str) -> Result<(), Error> {
+    let form = || {
+        format!("{line:?} is no statement: write x: f32[4,8] S(0),R or y = op(x), with a space before \"=\"")
+    };
+    let Some((name, rest)) = line.split_once(':') else { return refused(form()) };
+    let (Some(open), Some(close)) = (rest.find('['), rest.find(']')) else { return refused(form()) };
+    if close < open {
+        return refused(form());
+    }
+    let dtype: DType = match rest[..open].trim().parse() {
+        Ok(dtype) => dtype,
+        Err(e) => return refused(format!("{}: {e}", name.trim())),
+    };
+    let shape: Option<Vec<usize>> = match rest[open + 1..close].trim() {
+        "" => Some(Vec::new()),
+        sizes => sizes.split(',').map(|n| n.trim().parse().ok()).collect(),
+    };
+    let Some(shape) = shape else {
+        return refused(format!("{}: {:?} is no shape", name.trim(), &rest[open..=close]));
+    };
+    let text = rest[close + 1..].trim();
+    if text.is_empty() {
+        return refused(format!(
+            "{} is an input and has no type: say how it is sharded, like S(0),R",
+            name.trim()
+        ));
+    }
+    let is = read(graph, name.trim(), &shape, text)?;
+    graph.input_of(name.trim(), dtype, is).map(|_| ())
+}
+
+/// A type; below `no_grad` also what has no dual, as terms of an average.
+fn read(graph: &Graph, name: &str, shape: &[usize], text: &str) -> Result<Type, Error> {
+    let marked = || graph.statements.contains(&Statement::NoGrad);
+    match Type::parse(&graph.mesh, shape, text) {
+        Err(_) if marked() => {
+            Sharding::parse(&graph.mesh, shape, text).map(|value| Type { value, gradient: None })
+        }
+        other => other,
+    }
+    .map_err(|e| Error::of(name, e))
+}
+
+/// `a: S(0),I; b = op(x, key=value)`, or `y: S(0),R = x`.
+fn assignment(graph: &mut Graph, made: &str, call: &str) -> Result<(), Error> {
+    let typed = made.contains(':');
+    let parts = made.split(if typed { ';' } else { ',' }).map(|part| match part.split_once(':') {
+        None => (part.trim(), None),
+        Some((name, text)) => (name.trim(), Some(text.trim())),
+    });
+    let parts: Vec<(&str, Option<&str>)> = parts.collect();
+    let Some((callee, inside)) = called(call) else {
+        let [(name, Some(text))] = parts.as_slice() else {
+            return refused(format!(
+                "{made} = {call}: a move makes one value and says its type, like y: S(0),R = x"
+            ));
+        };
+        let from = named(graph, call)?;
+        let is = read(graph, name, graph.shape(from), text)?;
+        return graph.moved(from, name, is).map(|_| ());
+    };
+    let (mut operands, mut arguments) = (Vec::new(), Vec::new());
+    for item in outside_brackets(inside) {
+        match item.trim() {
+            "" => {}
+            item if item.contains('=') => arguments.push(item),
+            item if !arguments.is_empty() => {
+                return refused(format!("{item} comes after the arguments of {call}"));
+            }
+            item => operands.push(named(graph, item)?),
+        }
+    }
+    let text = match arguments.as_slice() {
+        [] => callee.trim().to_owned(),
+        list => format!("{}({})", callee.trim(), list.join(",")),
+    };
+    let call: Call = text.parse()?;
+    let names: Vec<&str> = parts.iter().map(|(name, _)| *name).collect();
+    let outputs = graph.apply(&call, &operands, &names)?;
+    for ((name, text), output) in parts.iter().zip(outputs) {
+        if let Some(text) = text {
+            let is = read(graph, name, graph.shape(output), text)?;
+            graph.pin(output, is)?;
+        }
+    }
+    Ok(())
+}
+
+/// `loss wrt w, b`.
+fn gradient(graph: &mut Graph, text: &str) -> Result<(), Error> {
+    let (loss, wrt) = match text.split_once(" wrt ") {
+        None => (text.trim(), None),
+        Some((loss, wrt)) => (loss.trim(), Some(wrt)),
+    };
+    let loss = named(graph, loss)?;
+    let wrt: Vec<ValueId> = match wrt {
+        Some(list) => list.split(',').map(|name| named(graph, name.trim())).collect::<Result<_, _>>()?,
+        None => graph.inputs().filter(|&v| graph.has_own_gradient(v)).collect(),
+    };
+    graph.gradient(loss, &wrt).map(|_| ())
+}
+
+fn named(graph: &Graph, name: &str) -> Result<ValueId, Error> {
+    graph.value(name).ok_or_else(|| Error::Graph { reason: format!("there is no value {name}") })
+}
+
+/// The callee and what is between the parentheses that close last.
+fn called(text: &str) -> Option<(&str, &str)> {
+    let body = text.strip_suffix(')')?;
+    let mut depth = 0usize;
+    for (at, c) in body.char_indices().rev() {
+        match c {
+            ')' => depth += 1,
+            '(' if depth == 0 => return Some((&body[..at], &body[at + 1..])),
+            '(' => depth -= 1,
+            _ => {}
+        }
+    }
+    None
+}
+
+/// `x, dims=[0,1]` at the commas that are in no brackets.
+fn outside_brackets(text: &str) -> impl Iterator<Item = &str> {
+    let mut depth = 0usize;
+    text.split(move |c| {
+        match c {
+            '[' | '(' => depth += 1,
+            ']' | ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        c == ',' && depth == 0
+    })
+}
+
+impl fmt::Display for Graph {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "mesh {}", self.mesh)?;
+        let mut marked = false;
+        for statement in &self.statements {
+            self.write(f, statement, marked)?;
+            writeln!(f)?;
+            marked |= *statement == Statement::NoGrad;
+        }
+        Ok(())
+    }
+}
+
+impl Graph {
+    /// Whether an input has a gradient of its own: it is a real number, and its type says so.
+    pub(crate) fn has_own_gradient(&self, value: ValueId) -> bool {
+        crate::graph::is_real(self.dtype(value)) && self.pinned(value).is_some_and(|t| t.gradient.is_some())
+    }
+
+    /// A line without its end; below `no_grad` a type is the value's sharding.
+    fn write(&self, f: &mut fmt::Formatter<'_>, statement: &Statement, marked: bool) -> fmt::Result {
+        let names = |list: &[ValueId]| list.iter().map(|&v| self.name(v)).collect::<Vec<_>>().join(", ");
+        match statement {
+            Statement::NoGrad => f.write_str("no_grad"),
+            Statement::Gradient { loss, wrt, .. } => {
+                write!(f, "gradient {} wrt {}", self.name(*loss), names(wrt))
+            }
+            Statement::Input(v) => {
+                let known = &self.values[v.0];
+                let sizes: Vec<String> = known.shape.iter().map(ToString::to_string).collect();
+                write!(f, "{}: {}[{}]", known.name, known.dtype, sizes.join(","))?;
+                known.pinned.as_ref().map_or(Ok(()), |is| write!(f, " {}", printed(is, marked)))
+            }
+            Statement::Move { from, to } => {
+                self.write_made(f, &[*to], marked)?;
+                write!(f, " = {}", self.name(*from))
+            }
+            Statement::Op { call, inputs, outputs, .. } => {
+                self.write_made(f, outputs, marked)?;
+                let (callee, arguments) = match call {
+                    Call::Rule(rule) => (rule.to_string(), Vec::new()),
+                    Call::Named { name, arguments } => (
+                        name.clone(),
+                        arguments.iter().map(|(key, value)| format!("{key}={value}")).collect(),
+                    ),
+                };
+                let operands = inputs.iter().map(|&v| self.name(v).to_owned());
+                let inside: Vec<String> = operands.chain(arguments).collect();
+                write!(f, " = {callee}({})", inside.join(", "))
+            }
+        }
+    }
+
+    fn write_made(&self, f: &mut fmt::Formatter<'_>, made: &[ValueId], marked: bool) -> fmt::Result {
+        let typed = made.iter().any(|&v| self.pinned(v).is_some());
+        for (i, &v) in made.iter().enumerate() {
+            let between = if typed { "; " } else { ", " };
+            write!(f, "{}{}", if i == 0 { "" } else { between }, self.name(v))?;
+            if let Some(is) = self.pinned(v) {
+                write!(f, ": {}", printed(is, marked))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A type, or only the value's sharding where no value has a gradient.
+fn printed(is: &Type, marked: bool) -> String {
+    if marked { is.value.to_string() } else { is.to_string() }
+}

@@ -1,0 +1,261 @@
+//! Programs: values with types, and the ops and moves between them.
+
+use core::fmt;
+use std::collections::BTreeMap;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use reshard_kernels::DType;
+use reshard_ops::propagate::TypedStrategy;
+use reshard_ops::rules::{Call, Op, Table};
+use reshard_planner::Plan;
+use reshard_sharding::{Mesh, Type};
+
+use crate::graph::{Graph, Statement, ValueId};
+use crate::{Elaborator, Error, Moves};
+
+/// A value of a program.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Value {
+    /// Its name; no two have the same.
+    pub name: String,
+    /// The type of its elements.
+    pub dtype: DType,
+    /// Who holds it, and its gradient if it has one.
+    pub is: Type,
+}
+
+impl Value {
+    /// The shape of the whole tensor.
+    pub fn shape(&self) -> &[usize] {
+        self.is.value.shape()
+    }
+}
+
+/// One line of a program, on values by number.
+#[derive(Clone, Debug)]
+pub enum Item {
+    /// A value from outside.
+    Input(ValueId),
+    /// An op that every rank runs on what it holds.
+    Op {
+        /// What is called, on the whole tensors.
+        call: Call,
+        /// The call on these shapes.
+        op: Op,
+        /// The values that it takes.
+        inputs: Vec<ValueId>,
+        /// The values that it makes.
+        outputs: Vec<ValueId>,
+        /// How it runs along each axis.
+        strategy: Arc<TypedStrategy>,
+        /// How many operations the rank with most of them does.
+        operations: f64,
+    },
+    /// The same tensor in another type.
+    Move {
+        /// What is moved.
+        from: ValueId,
+        /// What it becomes.
+        to: ValueId,
+        /// How the value gets there.
+        forward: Arc<Plan>,
+        /// How the gradient gets back, if it has one.
+        backward: Option<Arc<Plan>>,
+    },
+    /// What is made below has no gradient.
+    NoGrad,
+}
+
+/// A typed list of ops and moves.
+///
+/// Every op finds its operands as its strategy says, forward and backward; what moves is written.
+///
+/// ```
+/// use reshard_program::{Elaborator, Graph, Program};
+/// let graph: Graph = "
+///     mesh tp=4
+///     x: f32[8,2,16] I
+///     up: f32[16,64] S(1)
+///     down: f32[64,16] S(0)
+///     h = sbh,hi->sbi(x, up)
+///     y: I = sbi,ih->sbh(h, down)
+/// ".parse()?;
+/// let program = Elaborator::new().elaborate(&graph)?;
+/// // Megatron: nothing forward and an all_reduce backward before, an all_reduce forward and nothing backward after.
+/// let lines: Vec<String> = program.moves().map(|m| m.to_string()).collect();
+/// assert_eq!(lines, ["x: I -> R: forward 0 bytes, backward 1536 bytes", "y: P(sum) -> I: forward 1536 bytes, backward 0 bytes"]);
+/// assert_eq!(program.to_string().parse::<Program>()?.to_string(), program.to_string());
+/// # Ok::<(), reshard_program::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Program {
+    pub(crate) table: Arc<Table>,
+    pub(crate) mesh: Mesh,
+    pub(crate) values: Vec<Value>,
+    pub(crate) items: Vec<Item>,
+    names: BTreeMap<String, ValueId>,
+    /// By how much it may cost more than the cheapest program, in picoseconds; 0 if it is surely the cheapest.
+    pub(crate) gap: u64,
+}
+
+impl Program {
+    pub(crate) fn new(mesh: &Mesh, table: &Arc<Table>) -> Program {
+        let (table, mesh) = (Arc::clone(table), mesh.clone());
+        Program { table, mesh, values: Vec::new(), items: Vec::new(), names: BTreeMap::new(), gap: 0 }
+    }
+
+    /// The mesh.
+    pub fn mesh(&self) -> &Mesh {
+        &self.mesh
+    }
+
+    /// The table of ops.
+    pub fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    /// The values, in the order in which they are made.
+    pub fn values(&self) -> &[Value] {
+        &self.values
+    }
+
+    /// The items, in order.
+    pub fn items(&self) -> &[Item] {
+        &self.items
+    }
+
+    /// A value by number.
+    pub fn get(&self, value: ValueId) -> &Value {
+        &self.values[value.0]
+    }
+
+    /// The number of a value by its name.
+    pub fn value(&self, name: &str) -> Option<ValueId> {
+        self.names.get(name).copied()
+    }
+
+    /// By how much the choices may cost more than the cheapest, in microseconds; 0 if they are the cheapest.
+    pub fn gap_us(&self) -> f64 {
+        self.gap as f64 / 1e6
+    }
+
+    /// The moves, in order.
+    pub fn moves(&self) -> impl Iterator<Item = MoveRef<'_>> {
+        self.items.iter().filter_map(|item| match item {
+            Item::Move { from, to, forward, backward } => Some(MoveRef {
+                from: self.get(*from),
+                to: self.get(*to),
+                forward,
+                backward: backward.as_ref(),
+            }),
+            Item::Input(_) | Item::Op { .. } | Item::NoGrad => None,
+        })
+    }
+
+    /// A new value; the name is free.
+    pub(crate) fn add(&mut self, name: &str, dtype: DType, is: Type) -> ValueId {
+        let value = ValueId(self.values.len());
+        self.names.insert(name.to_owned(), value);
+        self.values.push(Value { name: name.to_owned(), dtype, is });
+        value
+    }
+
+    /// A name that is free here and in a graph: this and a number.
+    pub(crate) fn fresh(&self, prefix: &str, graph: &Graph) -> String {
+        let free = |n: &usize| {
+            let name = format!("{prefix}.{n}");
+            !self.names.contains_key(&name) && !graph.knows(&name)
+        };
+        // Among one number more than there are values, one is free.
+        let number = (1..=self.values.len() + graph.values() + 1).find(free).unwrap_or_default();
+        format!("{prefix}.{number}")
+    }
+
+    /// The statements of which this is made: what an elaboration that makes no moves gives back.
+    ///
+    /// Fails only where there are too many.
+    pub fn graph(&self) -> Result<Graph, Error> {
+        let mut graph = Graph::with_table(&self.mesh, Arc::clone(&self.table));
+        for value in &self.values {
+            let v = graph.named(&value.name, value.dtype, value.shape())?;
+            graph.pin(v, value.is.clone())?;
+        }
+        for item in &self.items {
+            graph.push(match item {
+                Item::Input(v) => Statement::Input(*v),
+                Item::Op { call, op, inputs, outputs, .. } => Statement::Op {
+                    call: call.clone(),
+                    op: op.clone(),
+                    inputs: inputs.clone(),
+                    outputs: outputs.clone(),
+                },
+                Item::Move { from, to, .. } => Statement::Move { from: *from, to: *to },
+                Item::NoGrad => Statement::NoGrad,
+            })?;
+        }
+        Ok(graph)
+    }
+}
+
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.graph().map_err(|_| fmt::Error)?.fmt(f)
+    }
+}
+
+impl FromStr for Program {
+    type Err = Error;
+
+    /// Reads a program in which every move is written, of the ops of the standard table.
+    fn from_str(text: &str) -> Result<Program, Error> {
+        Elaborator::new().moves(Moves::Written).elaborate(&text.parse()?)
+    }
+}
+
+/// `x` of `x.7`, as moves that nobody wrote are called.
+pub(crate) fn stem(name: &str) -> &str {
+    match name.trim_end_matches('\'').rsplit_once('.') {
+        Some((stem, number)) if !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()) => stem,
+        Some(_) | None => name,
+    }
+}
+
+/// What the text calls the value that a move of `from` to `made` moves: `x` of `x.1 = x`, of `x.2 = x.1` and of `x = x.1`.
+pub(crate) fn moved_name<'a>(from: &'a str, made: &'a str) -> &'a str {
+    let of = stem(made);
+    if of != made && (of == from || of == stem(from)) {
+        of
+    } else if stem(from) == made {
+        made
+    } else {
+        from
+    }
+}
+
+/// A move of a program.
+#[derive(Clone, Copy, Debug)]
+pub struct MoveRef<'a> {
+    /// What is moved.
+    pub from: &'a Value,
+    /// What it becomes.
+    pub to: &'a Value,
+    /// How the value gets there.
+    pub forward: &'a Arc<Plan>,
+    /// How the gradient gets back, if it has one.
+    pub backward: Option<&'a Arc<Plan>>,
+}
+
+impl fmt::Display for MoveRef<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = moved_name(&self.from.name, &self.to.name);
+        write!(
+            f,
+            "{name}: {} -> {}: forward {} bytes",
+            self.from.is,
+            self.to.is,
+            self.forward.received_bytes()
+        )?;
+        self.backward.map_or(Ok(()), |plan| write!(f, ", backward {} bytes", plan.received_bytes()))
+    }
+}

@@ -1,0 +1,266 @@
+//! The walk over items: their passes, rows of moves, and sums.
+
+use std::collections::{BTreeMap, HashMap};
+
+use reshard_planner::Plan;
+
+use crate::Rates;
+use crate::graph::{ValueId, is_real};
+use crate::program::{Item, Program, moved_name, stem};
+use crate::report::peak::{Class, peak};
+use crate::report::{MoveReport, Pass, Passes, Report, StepReport, Traffic, ValueReport};
+
+/// What is known of a program before its sums.
+pub(super) struct Known<'a> {
+    pub(super) program: &'a Program,
+    /// The pass of each item.
+    pub(super) passes: Vec<Pass>,
+    /// The item that makes each value.
+    pub(super) made: Vec<usize>,
+    /// The value below `no_grad` that is the gradient of each.
+    pub(super) gradients: Vec<Option<ValueId>>,
+    /// The value that takes the place of each: `w'` of `w`.
+    pub(super) updates: Vec<Option<ValueId>>,
+}
+
+/// The values that an item takes, and those that it makes.
+pub(super) fn ends(item: &Item) -> (&[ValueId], &[ValueId]) {
+    match item {
+        Item::Input(v) => (&[], core::slice::from_ref(v)),
+        Item::Op { inputs, outputs, .. } => (inputs, outputs),
+        Item::Move { from, to, .. } => (core::slice::from_ref(from), core::slice::from_ref(to)),
+        Item::NoGrad => (&[], &[]),
+    }
+}
+
+impl<'a> Known<'a> {
+    fn of(program: &'a Program) -> Known<'a> {
+        let items = program.items();
+        let marked = items.iter().position(|item| matches!(item, Item::NoGrad)).unwrap_or(items.len());
+        let mut made = vec![0; program.values().len()];
+        for (n, item) in items.iter().enumerate() {
+            for v in ends(item).1 {
+                made[v.0] = n;
+            }
+        }
+        let (mut gradients, mut updates) = (vec![None; made.len()], vec![None; made.len()]);
+        let mut needed = vec![false; made.len()];
+        for (v, value) in program.values().iter().enumerate() {
+            let of = |d: &ValueId| program.get(*d);
+            updates[v] = program
+                .value(&format!("{}'", value.name))
+                .filter(|d| (of(d).shape(), of(d).dtype) == (value.shape(), value.dtype));
+            if made[v] > marked {
+                continue;
+            }
+            let below = program.value(&format!("d{}", value.name)).filter(|d| made[d.0] > marked);
+            gradients[v] = below.filter(|d| Some(&of(d).is.value) == value.is.gradient.as_ref());
+            if let Some(d) = gradients[v] {
+                needed[d.0] = true;
+            }
+        }
+        let mut passes = vec![Pass::Forward; items.len()];
+        for (n, item) in items.iter().enumerate().skip(marked).rev() {
+            let (takes, makes) = ends(item);
+            passes[n] = Pass::Update;
+            if makes.iter().any(|v| needed[v.0]) {
+                passes[n] = Pass::Backward;
+                for v in takes {
+                    needed[v.0] = true;
+                }
+            }
+        }
+        Known { program, passes, made, gradients, updates }
+    }
+
+    /// Whether some gradient is written.
+    pub(super) fn is_differentiated(&self) -> bool {
+        self.gradients.iter().any(Option::is_some)
+    }
+
+    pub(super) fn class(&self, v: ValueId) -> Class {
+        let is = &self.program.get(v).is;
+        if let Item::Input(_) = self.program.items()[self.made[v.0]] {
+            return if self.gradients[v.0].is_some() {
+                Class::Parameter
+            } else if self.updates[v.0].is_none() {
+                Class::Input
+            } else if is.gradient.is_some() {
+                Class::Parameter
+            } else {
+                Class::State
+            };
+        }
+        match self.passes[self.made[v.0]] {
+            Pass::Forward => Class::Activation,
+            Pass::Backward | Pass::Update => Class::Gradient,
+        }
+    }
+}
+
+impl Program {
+    /// What it communicates, computes and holds, at these rates of computing.
+    pub fn report(&self, rates: &Rates) -> Report {
+        let mut known = Known::of(self);
+        // What takes the place of a value is of its class.
+        let mut classes: Vec<Class> = (0..self.values.len()).map(|v| known.class(ValueId(v))).collect();
+        for v in 0..classes.len() {
+            if let (Class::Parameter | Class::State, Some(u)) = (classes[v], known.updates[v]) {
+                classes[u.0] = classes[v];
+            }
+        }
+        known.updates.iter_mut().zip(&classes).for_each(|(update, class)| match class {
+            Class::Parameter | Class::State => {}
+            Class::Input | Class::Activation | Class::Gradient => *update = None,
+        });
+        let values =
+            (self.values.iter().zip(&classes).zip(&known.made)).map(|((value, &class), &n)| ValueReport {
+                name: value.name.clone(),
+                dtype: value.dtype,
+                is: value.is.clone(),
+                class,
+                pass: known.passes[n],
+            });
+        let (operations, compute_us) = known.computing(rates);
+        let mut report = Report {
+            mesh: self.mesh.clone(),
+            values: values.collect(),
+            moves: known.moves(),
+            traffic: Passes::default(),
+            by_axes: BTreeMap::new(),
+            operations,
+            compute_us,
+            peak: peak(&known, &classes),
+            gradients_written: known.is_differentiated(),
+            gap_us: self.gap_us(),
+        };
+        let Report { moves, traffic, by_axes, .. } = &mut report;
+        for row in moves {
+            for pass in Pass::ALL {
+                traffic.of_mut(pass).add(row.traffic.of(pass).unwrap_or_default());
+            }
+            for step in &row.steps {
+                by_axes.entry(step.axes.clone()).or_default().of_mut(step.pass).add(step.traffic);
+            }
+        }
+        report
+    }
+}
+
+impl Known<'_> {
+    /// Operations of the worst rank and the time of computing, by pass.
+    fn computing(&self, rates: &Rates) -> (Passes<f64>, Passes<f64>) {
+        let (mut operations, mut time) = (Passes::<f64>::default(), Passes::<f64>::default());
+        for (item, &pass) in self.program.items().iter().zip(&self.passes) {
+            let Item::Op { op, inputs, outputs, operations: n, .. } = item else { continue };
+            let values = || inputs.iter().chain(outputs).map(|&v| self.program.get(v));
+            let bytes: u64 =
+                if op.is_view() { 0 } else { values().map(local_bytes).fold(0, u64::saturating_add) };
+            let dtype = values().map(|v| v.dtype).find(|d| is_real(*d));
+            let us = dtype.map_or(0.0, |dtype| rates.time_us(dtype, *n, bytes));
+            *operations.of_mut(pass) += n;
+            *time.of_mut(pass) += us;
+            let has = |v: &&ValueId| self.program.get(**v).is.gradient.is_some();
+            if !self.is_differentiated() && outputs.iter().any(|v| has(&v)) {
+                let times = inputs.iter().filter(has).count() as f64;
+                operations.backward += n * times;
+                time.backward += us * times;
+            }
+        }
+        (operations, time)
+    }
+
+    /// A row for each move, but for those that are the backward of another.
+    fn moves(&self) -> Vec<MoveReport> {
+        let written = self.is_differentiated();
+        let mut takers: Vec<Option<usize>> = vec![None; self.made.len()];
+        for (n, item) in self.program.items().iter().enumerate() {
+            for v in ends(item).0 {
+                takers[v.0] = takers[v.0].or(Some(n));
+            }
+        }
+        let mut rows: Vec<MoveReport> = Vec::new();
+        let mut waiting = Waiting::new();
+        for (item, &pass) in self.program.items().iter().zip(&self.passes) {
+            let Item::Move { from, to, forward, backward } = item else { continue };
+            let (source, made) = (self.program.get(*from), self.program.get(*to));
+            let (traffic, steps) = carried_out(forward, pass);
+            let mirror = (pass == Pass::Backward).then(|| mirrored(&mut waiting, &made.name, forward));
+            if let Some(row) = mirror.flatten() {
+                rows[row].traffic.backward = Some(traffic);
+                rows[row].steps.extend(steps);
+                continue;
+            }
+            let (value, at) = self.place(&source.name, &made.name, takers[to.0]);
+            let mut row = MoveReport {
+                value: value.to_owned(),
+                at: at.to_owned(),
+                made: made.name.clone(),
+                from: source.is.clone(),
+                to: made.is.clone(),
+                traffic: Passes::default(),
+                steps,
+            };
+            *row.traffic.of_mut(pass) = Some(traffic);
+            if let Some(plan) = backward {
+                if plan.steps().is_empty() {
+                    // Nothing is written for it.
+                    row.traffic.backward = Some(Traffic::default());
+                } else if written {
+                    waiting.entry(&source.name).or_default().push((rows.len(), plan));
+                } else {
+                    let (traffic, steps) = carried_out(plan, Pass::Backward);
+                    row.traffic.backward = Some(traffic);
+                    row.steps.extend(steps);
+                }
+            }
+            rows.push(row);
+        }
+        rows
+    }
+
+    /// What the text calls a moved value, and where it is moved: `x.1: .. = x` for what takes it first, `y: .. = y.1` and
+    /// `y: .. = x` where they are written.
+    fn place<'b>(&'b self, from: &'b str, made: &'b str, taker: Option<usize>) -> (&'b str, &'b str) {
+        let value = moved_name(from, made);
+        if value == made || stem(made) != value {
+            return (value, made);
+        }
+        let by = taker.and_then(|n| ends(&self.program.items()[n]).1.first());
+        (value, by.map_or(made, |&v| self.program.get(v).name.as_str()))
+    }
+}
+
+/// The moves above `no_grad` whose backward has not been seen, by the name of what is moved: their rows and backward plans.
+type Waiting<'a> = HashMap<&'a str, Vec<(usize, &'a Plan)>>;
+
+/// The row of the move whose backward makes `dv` or `dv.7`, for `v`, by this plan.
+fn mirrored(waiting: &mut Waiting<'_>, made: &str, plan: &Plan) -> Option<usize> {
+    [made, stem(made)].into_iter().find_map(|name| {
+        let rows = waiting.get_mut(name.strip_prefix('d')?)?;
+        let same = |(_, p): &(usize, &Plan)| (p.from(), p.to()) == (plan.from(), plan.to());
+        let at = rows.iter().position(same)?;
+        Some(rows.remove(at).0)
+    })
+}
+
+/// The bytes of the largest shard of a value.
+pub(super) fn local_bytes(value: &crate::Value) -> u64 {
+    (value.is.value.max_local_numel() as u64).saturating_mul(value.dtype.bits() as u64).div_ceil(8)
+}
+
+/// What a plan communicates in a pass, and its steps that do.
+fn carried_out(plan: &Plan, pass: Pass) -> (Traffic, Vec<StepReport>) {
+    let steps: Vec<StepReport> = (plan.steps().iter())
+        .filter(|step| step.op().communicates())
+        .map(|step| StepReport {
+            pass,
+            op: step.op(),
+            axes: step.axis_names().join(","),
+            group: step.group.to_string(),
+            traffic: Traffic { steps: 1, received_bytes: step.received_bytes, cost_us: step.cost_us },
+        })
+        .collect();
+    let (received_bytes, cost_us) = (plan.received_bytes(), plan.cost_us());
+    (Traffic { steps: steps.len(), received_bytes, cost_us }, steps)
+}

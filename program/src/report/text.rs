@@ -1,0 +1,132 @@
+//! A report as a person reads it: values, moves that communicate, and sums.
+
+use core::fmt::{self, Write as _};
+
+use crate::report::{Class, MoveReport, Pass, Report, Traffic};
+
+/// Lines of cells, each column as wide as its widest cell; the last is not filled.
+struct Rows(Vec<Vec<String>>);
+
+impl fmt::Display for Rows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let columns = self.0.iter().map(Vec::len).max().unwrap_or(0);
+        let width = |c: usize| {
+            self.0.iter().filter_map(|row| row.get(c)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..columns).map(width).collect();
+        for row in &self.0 {
+            let mut line = String::new();
+            for (cell, &width) in row.iter().zip(&widths) {
+                // Writing to a string does not fail.
+                let _ = write!(line, "{cell:width$}   ");
+            }
+            writeln!(f, "{}", line.trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+fn cells(list: &[&str]) -> Vec<String> {
+    list.iter().map(|&cell| cell.to_owned()).collect()
+}
+
+impl Report {
+    /// The values that the text of a graph names, and what its gradients and updates make.
+    fn values_named(&self) -> Rows {
+        let mut rows = vec![cells(&["value", "class", "shape", "type"])];
+        let named =
+            |name: &str| !name.rsplit('.').next().is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()));
+        for value in self.values.iter().filter(|value| named(&value.name)) {
+            let is =
+                if value.pass == Pass::Forward { value.is.to_string() } else { value.is.value.to_string() };
+            let shape = format!("{}{:?}", value.dtype, value.is.value.shape()).replace(", ", ",");
+            rows.push(vec![value.name.clone(), value.class.as_str().to_owned(), shape, is]);
+        }
+        Rows(rows)
+    }
+
+    fn sums(&self) -> Rows {
+        let mut rows = vec![cells(&["", "steps", "received", "communicating", "operations", "computing"])];
+        for pass in Pass::ALL {
+            let Traffic { steps, received_bytes, cost_us } = *self.traffic.of(pass);
+            let (operations, compute_us) = (*self.operations.of(pass), *self.compute_us.of(pass));
+            if steps == 0 && operations == 0.0 && compute_us == 0.0 {
+                continue;
+            }
+            rows.push(vec![
+                pass.as_str().to_owned(),
+                steps.to_string(),
+                format!("{received_bytes} B"),
+                format!("{cost_us:.1} us"),
+                format!("{operations:.0}"),
+                format!("{compute_us:.1} us"),
+            ]);
+            for (axes, traffic) in &self.by_axes {
+                let Traffic { steps, received_bytes, cost_us } = *traffic.of(pass);
+                if steps > 0 {
+                    let axes = format!("  over {axes}");
+                    rows.push(vec![
+                        axes,
+                        steps.to_string(),
+                        format!("{received_bytes} B"),
+                        format!("{cost_us:.1} us"),
+                    ]);
+                }
+            }
+        }
+        Rows(rows)
+    }
+}
+
+impl fmt::Display for MoveReport {
+    /// A line of what is moved where, and one for each step in which ranks talk to each other.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let MoveReport { value, at, from, to, .. } = self;
+        let forward = self.traffic.forward.is_some();
+        let (from, to) = if forward {
+            (from.to_string(), to.to_string())
+        } else {
+            (from.value.to_string(), to.value.to_string())
+        };
+        let place = if value == at { value.clone() } else { format!("{value} at {at}") };
+        write!(f, "{place}: {from} -> {to}")?;
+        for step in &self.steps {
+            let Traffic { received_bytes, cost_us, .. } = step.traffic;
+            write!(
+                f,
+                "\n  {:8}  {} over {} ({}): {received_bytes} B, {cost_us:.1} us",
+                step.pass.as_str(),
+                step.op,
+                step.axes,
+                step.group
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Report {
+    /// Values by name, moves that communicate, sums by pass and axes, and the peak.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "on {}\n{}", self.mesh, self.values_named())?;
+        let communicating = self.moves.iter().filter(|row| row.communicates()).count();
+        writeln!(f, "moves that communicate: {communicating} of {}", self.moves.len())?;
+        for row in self.moves.iter().filter(|row| row.communicates()) {
+            writeln!(f, "{row}")?;
+        }
+        writeln!(f, "\n{}", self.sums())?;
+        if !self.gradients_written && self.values.iter().any(|value| value.is.gradient.is_some()) {
+            writeln!(f, "backward is what a gradient would do: the program asks for none")?;
+        }
+        if self.gap_us > 0.0 {
+            writeln!(f, "something might cost up to {:.1} us less", self.gap_us)?;
+        }
+        let classes = Class::ALL.iter().filter(|&&class| self.peak.of(class) > 0);
+        let mut parts: Vec<String> =
+            classes.map(|&class| format!("{} {}", class.as_str(), self.peak.of(class))).collect();
+        if self.peak.staging > 0 {
+            parts.push(format!("staging {}", self.peak.staging));
+        }
+        write!(f, "peak {} B at {}: {}", self.peak.bytes, self.peak.at, parts.join(", "))
+    }
+}

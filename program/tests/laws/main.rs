@@ -1,0 +1,3 @@
+//! The laws of programs, a file per concept.
+
+mod report;

@@ -1,0 +1,158 @@
+//! Reports: passes, sums, and bytes at hand against their definition, rank by rank.
+
+use reshard_program::{Class, Elaborator, Graph, Item, Moves, Pass, Program, Rates, ValueId};
+
+fn program(text: &str) -> Program {
+    let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{text}\n{e}"));
+    Elaborator::new().elaborate(&graph).unwrap_or_else(|e| panic!("{text}\n{e}"))
+}
+
+const STEP: &str = "
+    mesh dp=2,tp=2
+    x: f32[8,16] S(0),I
+    w: f32[16,32] R,S(1)
+    v: f32[32,16] R,S(0)
+    m: f32[16,32] R,S(1)
+    h = mm(x, w)
+    a = relu(h)
+    out: S(0),I = mm(a, v)
+    loss = sum(out)
+    gradient loss wrt w, v
+    no_grad
+    m' = add(m, dw)
+    w' = sgd(w, m')
+";
+
+/// The values that an item takes and makes.
+fn ends(item: &Item) -> (Vec<ValueId>, Vec<ValueId>) {
+    match item {
+        Item::Input(v) => (vec![], vec![*v]),
+        Item::Op { inputs, outputs, .. } => (inputs.clone(), outputs.clone()),
+        Item::Move { from, to, .. } => (vec![*from], vec![*to]),
+        Item::NoGrad => (vec![], vec![]),
+    }
+}
+
+#[test]
+fn backward_is_what_gradients_need_and_update_the_rest() {
+    let report = program(STEP).report(&Rates::uniform());
+    let of = |name: &str| report.values.iter().find(|v| v.name == name).map(|v| (v.class, v.pass));
+    assert_eq!(of("x"), Some((Class::Input, Pass::Forward)));
+    assert_eq!(of("w"), Some((Class::Parameter, Pass::Forward)));
+    assert_eq!(of("v"), Some((Class::Parameter, Pass::Forward)));
+    assert_eq!(of("h"), Some((Class::Activation, Pass::Forward)));
+    assert_eq!(of("dw"), Some((Class::Gradient, Pass::Backward)));
+    assert_eq!(of("m'"), Some((Class::State, Pass::Update)));
+    assert_eq!(of("w'"), Some((Class::Parameter, Pass::Update)));
+    // Two products forward, and of each two backward, but for that of the input.
+    let product = 2.0 * 8.0 * 16.0 * 32.0 / 4.0;
+    let (forward, backward) = (report.operations.forward, report.operations.backward);
+    assert!(forward > 2.0 * product && forward < 3.0 * product, "{forward}");
+    assert!(backward > 3.0 * product && backward < 4.0 * product, "{backward}");
+}
+
+/// The most bytes that a rank holds, by the definition: every buffer from the item that makes it to the last that looks at it.
+fn held(program: &Program) -> u64 {
+    let items = program.items();
+    let takes = |n: usize, v: ValueId| ends(&items[n]).0.contains(&v);
+    let makes = |n: usize, v: ValueId| ends(&items[n]).1.contains(&v);
+    // Whose buffer a value is, and all values that look at it.
+    let mut of: Vec<usize> = (0..program.values().len()).collect();
+    for item in items {
+        match item {
+            Item::Move { from, to, forward, .. } if forward.steps().is_empty() => {
+                of[to.index()] = of[from.index()];
+            }
+            Item::Op { op, inputs, outputs, .. } if op.is_view() => {
+                of[outputs[0].index()] = of[inputs[0].index()];
+            }
+            Item::Input(_) | Item::Op { .. } | Item::Move { .. } | Item::NoGrad => {}
+        }
+    }
+    let ids: Vec<ValueId> = items.iter().flat_map(|item| ends(item).1).collect();
+    let there = |n: usize, v: ValueId| {
+        let made = (0..items.len()).find(|&m| makes(m, v)).unwrap();
+        let taken = (n..items.len()).any(|m| takes(m, v));
+        let ever = |v: ValueId| (0..items.len()).any(|m| takes(m, v));
+        let name = &program.get(v).name;
+        let update = program.value(&format!("{name}'"));
+        if matches!(items[made], Item::Input(_)) {
+            return update.is_none_or(|u| taken || (n..items.len()).any(|m| makes(m, u)));
+        }
+        let result = name.ends_with('\'') || ends(&items[made]).1.iter().all(|&v| !ever(v));
+        made <= n && (taken || result || made == n)
+    };
+    let bytes = |v: ValueId, rank: usize| {
+        let shape = program.get(v).is.value.local_shape(rank).unwrap();
+        (shape.iter().product::<usize>() * program.get(v).dtype.bits()).div_ceil(8) as u64
+    };
+    let at = |n: usize, rank: usize| -> u64 {
+        let mut buffers: Vec<usize> = ids.iter().filter(|v| there(n, **v)).map(|v| of[v.index()]).collect();
+        buffers.sort_unstable();
+        buffers.dedup();
+        let values =
+            ids.iter().filter(|v| buffers.contains(&v.index())).map(|v| bytes(*v, rank)).sum::<u64>();
+        let staging = match &items[n] {
+            Item::Move { from, to, forward, .. } if of[to.index()] == to.index() => {
+                let both = program.mesh().ranks().map(|r| bytes(*from, r) + bytes(*to, r)).max().unwrap();
+                forward.peak_bytes() - both
+            }
+            Item::Input(_) | Item::Op { .. } | Item::Move { .. } | Item::NoGrad => 0,
+        };
+        values + staging
+    };
+    let ranks: Vec<usize> = program.mesh().ranks().collect();
+    (0..items.len()).flat_map(|n| ranks.iter().map(move |&r| (n, r))).map(|(n, r)| at(n, r)).max().unwrap()
+}
+
+#[test]
+fn bytes_at_hand_are_those_of_the_worst_rank() {
+    let texts = [
+        STEP.to_owned(),
+        STEP.replace("wrt w, v", ""),
+        STEP.replace("R,S(1)", "I,S(1)").replace("S(0),I = mm", "S(0),R = mm"),
+        "mesh x=4\na: f32[16] S(0)\nb: R = a\nc = mul(b, b)\nd = reshape(c, shape=[4,4])\ne = sum(d)\nf = relu(e)".to_owned(),
+        // Uneven chunks: the first rank has most of all.
+        "mesh x=4\na: f32[9,3] S(0)\nb = relu(a)\nc: R = b\nd: S(0) = c".to_owned(),
+        "mesh x=2\na: f32[8] S(0)\nb = relu(a)".to_owned(),
+    ];
+    for text in &texts {
+        let program = program(text);
+        let peak = program.report(&Rates::uniform()).peak;
+        assert_eq!(peak.bytes, held(&program), "{program}\n{peak:?}");
+        assert_eq!(peak.bytes, peak.by_class.iter().sum::<u64>() + peak.staging);
+        assert!(program.value(&peak.at).is_some(), "{peak:?}");
+    }
+}
+
+/// Blocks of Megatron: of each, an all_reduce each way.
+#[test]
+fn a_thousand_ops_on_131072_ranks_are_the_sum_of_their_blocks() {
+    let blocks = 250;
+    let mut lines = vec!["mesh dp=16384,tp=8\nx0: bf16[16384,1024] S(0),I".to_owned()];
+    for b in 0..blocks {
+        lines.push(format!(
+            "w{b}: bf16[1024,4096] R,S(1)\nv{b}: bf16[4096,1024] R,S(0)\nr{b}: S(0),R = x{b}\nh{b} = mm(r{b}, w{b})\na{b} = gelu(h{b})\n\
+             p{b} = mm(a{b}, v{b})\no{b}: S(0),I = p{b}\nx{} = add(x{b}, o{b})",
+            b + 1
+        ));
+    }
+    let graph: Graph = lines.join("\n").parse().unwrap();
+    let start = std::time::Instant::now();
+    let program = Elaborator::new().moves(Moves::Written).elaborate(&graph).unwrap();
+    let elaborated = start.elapsed();
+    let start = std::time::Instant::now();
+    let report = program.report(&Rates::h100());
+    let reported = start.elapsed();
+    println!("{} items: elaborated in {elaborated:?}, reported in {reported:?}", program.items().len());
+    let of = report.by_axes["tp"];
+    // A rank has a row of 1024 elements of 2 bytes, and receives 2 x 7/8 of it.
+    assert_eq!((of.forward.received_bytes, of.backward.received_bytes), (blocks * 3584, blocks * 3584));
+    assert_eq!((of.forward.steps, report.moves.len()), (blocks as usize, 2 * blocks as usize));
+    assert_eq!(report.by_axes.len(), 1);
+    let operations = 2.0 * 1024.0 * 512.0 * 2.0;
+    assert_eq!(
+        report.operations.forward.to_string(),
+        (blocks as f64 * (operations + 512.0 + 1024.0)).to_string()
+    );
+}

@@ -1,0 +1,72 @@
+//! What a program does on ranks is what it means on one device.
+
+use ndarray::{ArrayD, IxDyn};
+use reshard_program::{Elaborator, Error, Item, Moves, Program};
+use reshard_reference::{Number, Ranks, Values, on_one_device, on_ranks};
+use reshard_test_support::Random;
+
+/// The most that a result may be off, beside the largest number of its tensor.
+const F64: f64 = 1e-12;
+const F32: f64 = 1e-5;
+
+/// The program of a text in which every move is written.
+pub(crate) fn written(text: &str) -> Result<Program, Error> {
+    Elaborator::new().moves(Moves::Written).elaborate(&text.parse()?)
+}
+
+/// Random inputs of a program, in (-1, 1).
+pub(crate) fn inputs<T: Number>(program: &Program, seed: u64) -> Values<T> {
+    let mut random = Random(seed);
+    let items = program.items().iter().filter_map(|item| match item {
+        Item::Input(v) => Some(program.get(*v)),
+        Item::Op { .. } | Item::Move { .. } | Item::NoGrad => None,
+    });
+    let mut number = |_| T::rounded((random.next_u64() >> 11) as f64 / (1u64 << 52) as f64 - 1.0);
+    items.map(|v| (v.name.clone(), ArrayD::from_shape_fn(IxDyn(v.shape()), &mut number))).collect()
+}
+
+/// Runs a program on ranks and on one device, and compares every value.
+pub(crate) fn same_as_one_device<T: Number>(program: &Program, inputs: &Values<T>, bound: f64) -> Ranks<T> {
+    let whole = on_one_device(program, inputs).unwrap_or_else(|e| panic!("{program}\n{e}"));
+    let ranks = on_ranks(program, inputs).unwrap_or_else(|e| panic!("{program}\n{e}"));
+    for (name, expected) in &whole {
+        let found = ranks.whole(name).unwrap_or_else(|e| panic!("{program}\n{name}: {e}"));
+        let scale = expected.iter().fold(1.0f64, |a, x| a.max(x.wide().abs()));
+        let worst = expected.iter().zip(&found).fold(0.0f64, |a, (x, y)| a.max((x.wide() - y.wide()).abs()));
+        assert!(worst <= bound * scale, "{program}\n{name} is off by {worst}");
+    }
+    ranks
+}
+
+/// What communicates in a program of f32, forward and backward, by the value that it makes: as its plans say, and as
+/// ranks received it. Runs the program in f32 and in f64.
+pub(crate) fn communicated(program: &Program) -> Vec<String> {
+    let _ = same_as_one_device::<f64>(program, &inputs(program, 1), F64);
+    let ranks = same_as_one_device::<f32>(program, &inputs(program, 1), F32);
+    let moves = program.moves().filter(|m| m.forward.received_bytes() > 0);
+    let (names, texts): (Vec<(String, u64)>, Vec<String>) = moves
+        .map(|m| {
+            let ops: Vec<String> =
+                m.forward.steps().iter().filter(|s| s.exchanges() > 0).map(|s| s.op().to_string()).collect();
+            let (name, bytes) = (m.to.name.split('.').next().unwrap_or_default(), m.forward.received_bytes());
+            ((m.to.name.clone(), bytes), format!("{name}: {} {bytes}", ops.join("+")))
+        })
+        .unzip();
+    assert_eq!(ranks.moves(), names, "{program}");
+    texts
+}
+
+#[test]
+fn a_rank_without_channels_has_terms_of_the_groups_of_its_output() {
+    // Two channels over dp=2, each its own group, and of one channel two of three ranks along tp have none.
+    let text = "
+        mesh dp=2,tp=3
+        x: f64[1,2,3] S(1),S(1)
+        w: f64[2,2,2] S(0),S(0)
+        y: S(1),P(sum) = conv_transpose1d(x, w, groups=2)
+        z: S(1),I = y
+        gradient z
+    ";
+    let program = written(text).unwrap();
+    let _ = same_as_one_device::<f64>(&program, &inputs(&program, 1), F64);
+}
