@@ -9,6 +9,7 @@ use crate::ops::propagate::{Constraint, Propagation};
 use crate::ops::rules::verify::Verdict;
 use crate::ops::rules::{Rule, Strategy};
 use crate::planner::{Level, Need, Phase, Plan, Step, StepOp, Topology};
+use crate::program::{Elaborator, Graph, MoveRef, Pass, Program, Report};
 use crate::sharding::recipes::Parallelism;
 use crate::sharding::{
     Axis, AxisName, Coordinate, Cut, Exponent, GroupPattern, GroupRegistry, Mesh, PartialAxis, Placement,

@@ -9,6 +9,7 @@
 //! * [`sharding`]: who holds it? Meshes, placements, shardings, regions, views, notations.
 //! * [`planner`]: how does it get there? Plans, their steps, costs and bounds, networks, caches.
 //! * [`ops`]: what do ops do to shardings? Rules, strategies, propagation.
+//! * [`program`]: is this training step right, and what does it cost? Types of values and gradients, moves, reports.
 //! * [`kernels`]: element types, copies, reductions.
 //! * [`collectives`]: plans carried out, and engines; `mpi`, `nccl` and, with the feature `cuda`, `device` are the others.
 //! * [`glossary`]: the words, what they mean and whose they are.
@@ -27,6 +28,7 @@ pub use reshard_mpi as mpi;
 pub use reshard_nccl as nccl;
 pub use reshard_ops as ops;
 pub use reshard_planner as planner;
+pub use reshard_program as program;
 pub use reshard_sharding as sharding;
 
 /// What most programs need: `use reshard::prelude::*;`.

@@ -75,6 +75,7 @@ fn every_file_that_a_page_names_is_there() {
         "docs/design.md",
         "docs/engines.md",
         "docs/planner.md",
+        "docs/programs.md",
         "docs/propagation.md",
     ] {
         let Some(text) = page(name) else { continue };
@@ -87,6 +88,8 @@ fn every_file_that_a_page_names_is_there() {
                 "collectives",
                 "checkpoint",
                 "cli",
+                "program",
+                "reference",
                 "docs",
                 "scripts",
                 "examples",

@@ -14,6 +14,7 @@
 
 mod arguments;
 mod batch;
+mod check;
 mod console;
 mod element;
 mod error;
@@ -26,11 +27,13 @@ mod mesh;
 mod network;
 mod ops;
 mod plan;
+mod program;
 mod propagate;
 mod rule;
 mod run;
 mod shape;
 mod shards;
+mod step;
 mod view;
 
 use std::ffi::OsString;
@@ -68,6 +71,10 @@ enum Command {
     Rule(rule::RuleArgs),
     /// Show how an op is differentiated, and how its backward is sharded
     Grad(grad::GradArgs),
+    /// Check a training program: the types of its values, what moves, what it costs
+    Check(check::CheckArgs),
+    /// Run a training program on threads with random numbers and compare it with one device
+    Step(step::StepArgs),
     /// Show the cheapest strategy of an op on a mesh, what moves for it, and the runners-up
     Propagate(propagate::PropagateArgs),
     /// Reshard a checkpoint for real and verify every byte
@@ -124,6 +131,8 @@ pub fn run<A: Into<OsString>>(args: impl IntoIterator<Item = A>, console: &mut C
         Command::View(args) => (guarded(|| view::run(&args, console)), args.format.json),
         Command::Rule(args) => (guarded(|| rule::run(&args, console)), args.format.json),
         Command::Grad(args) => (guarded(|| grad::run(&args, console)), args.format.json),
+        Command::Check(args) => (guarded(|| check::run(&args, console)), args.format.json),
+        Command::Step(args) => (guarded(|| step::run(&args, console)), args.format.json),
         Command::Propagate(args) => (guarded(|| propagate::run(&args, console)), args.format.json),
         Command::Run(args) => (guarded(|| run::run(&args, console)), args.format.json),
     };
@@ -145,7 +154,8 @@ fn usage(error: &clap::Error, json: bool, console: &mut Console<'_>) -> Status {
         return finish(printed, false, console);
     }
     let sentence = if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        "no subcommand was given: layout, shards, plan, mesh, view, rule, grad, propagate or run".to_owned()
+        "no subcommand was given: layout, shards, plan, mesh, view, rule, grad, check, step, propagate or run"
+            .to_owned()
     } else {
         error.render().to_string()
     };
@@ -182,7 +192,8 @@ mod tests {
                 let mut line = vec!["reshard".to_owned(), sub.get_name().to_owned(), "--batch".to_owned()];
                 line.extend(flag.get_long().map(|long| format!("--{long}")));
                 if flag.get_action().takes_values() {
-                    line.push("1".to_owned());
+                    let word = flag.get_possible_values().first().map(|word| word.get_name().to_owned());
+                    line.push(word.unwrap_or_else(|| "1".to_owned()));
                 }
                 let error = Cli::try_parse_from(&line).expect_err("a batch took a flag");
                 assert_eq!(error.kind(), ErrorKind::ArgumentConflict, "{line:?}: {error}");

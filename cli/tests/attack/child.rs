@@ -190,6 +190,14 @@ fn no_number(value: &Value) -> Option<String> {
                 "saved_us" => f64::MIN,
                 _ => return no_number(value),
             };
+            if value.is_object() {
+                // Of each pass.
+                return value
+                    .as_object()?
+                    .values()
+                    .any(|us| us.as_f64().is_none_or(f64::is_nan))
+                    .then(|| key.clone());
+            }
             if value.as_f64().is_none_or(|us| us.is_nan() || us < least) {
                 return Some(key.clone());
             }

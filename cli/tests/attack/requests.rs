@@ -212,6 +212,58 @@ fn call_on(r: &mut Random) -> (String, Vec<String>) {
     (call, shapes)
 }
 
+/// A program: a few inputs, calls of what there is, moves, and sometimes a gradient.
+fn program_text(r: &mut Random, axes: usize) -> String {
+    const CALLS: [&str; 8] = [
+        "add",
+        "mul",
+        "relu",
+        "mm",
+        "mk,kn->mn",
+        "sum(dims=[0])",
+        "softmax(dim=-1)",
+        "transpose(dim0=0,dim1=1)",
+    ];
+    let typed = |r: &mut Random| match r.below(12) {
+        0..=8 => (0..axes).map(|_| *r.pick(&["I", "R", "S(0)", "S(1)", "P"])).collect::<Vec<_>>().join(","),
+        9 => format!("({})|({})", sharding(r, axes), sharding(r, axes)),
+        _ => sharding(r, axes),
+    };
+    let side = size(r);
+    let plain = (0..axes).map(|i| format!("{}={}", NAMES[i], 1 + r.below(4))).collect::<Vec<_>>().join(",");
+    let mesh = if r.below(4) == 0 { mesh_text(r, axes) } else { plain };
+    let mut lines = vec![format!("mesh {mesh}")];
+    let mut names = Vec::new();
+    for name in ["a", "b", "c"].iter().take(1 + r.below(3)) {
+        let dtype = *r.pick(&["f32", "f32", "bf16", "i64", "f4"]);
+        let shape = if r.below(4) == 0 { sizes(r, 3) } else { format!("{side},{side}") };
+        lines.push(format!("{name}: {dtype}[{shape}] {}", typed(r)));
+        names.push((*name).to_owned());
+    }
+    for i in 0..=r.below(5) {
+        let made = format!("v{i}");
+        if r.below(5) == 0 {
+            lines.push(format!("{made}: {} = {}", typed(r), r.pick(&names)));
+        } else {
+            let called = if r.below(4) == 0 { call(r) } else { (*r.pick(&CALLS)).to_owned() };
+            let (callee, arguments) = called.split_once('(').unwrap_or((&called, ")"));
+            let operands = 1 + usize::from(matches!(callee, "add" | "mul" | "mm" | "mk,kn->mn"));
+            let operands: Vec<String> = (0..operands).map(|_| r.pick(&names).clone()).collect();
+            let between = if arguments == ")" { "" } else { ", " };
+            let pin = if r.below(6) == 0 { format!(": {}", typed(r)) } else { String::new() };
+            lines.push(format!("{made}{pin} = {callee}({}{between}{arguments}", operands.join(", ")));
+        }
+        names.push(made);
+    }
+    match r.below(4) {
+        0 => lines.push(format!("gradient {}", r.pick(&names))),
+        1 => lines.push(format!("gradient {} wrt {}", r.pick(&names), r.pick(&names))),
+        2 => lines.push(format!("no_grad\nz = add({}, {})", r.pick(&names), r.pick(&names))),
+        _ => {}
+    }
+    lines.join("\n")
+}
+
 /// A layout, an operation on such, or a seed of the fuzzers.
 fn expression(r: &mut Random, depth: usize) -> String {
     const FUNCTIONS: [&str; 24] = [
@@ -266,8 +318,19 @@ fn seeds() -> &'static [String] {
 
 /// One line of a batch.
 pub(crate) fn request(r: &mut Random) -> Request {
-    let subcommand =
-        *r.pick(&["shards", "plan", "plan", "view", "rule", "grad", "propagate", "propagate", "layout"]);
+    let subcommand = *r.pick(&[
+        "shards",
+        "plan",
+        "plan",
+        "view",
+        "rule",
+        "grad",
+        "propagate",
+        "propagate",
+        "layout",
+        "check",
+        "check",
+    ]);
     let axes = 1 + r.below(3);
     let line = match subcommand {
         "layout" if r.below(4) == 0 => r.pick(seeds()).replace('\n', " "),
@@ -288,6 +351,7 @@ pub(crate) fn request(r: &mut Random) -> Request {
                     let (call, shapes) = call_on(r);
                     json!({"op": call, "shapes": shapes})
                 }
+                "check" => json!({"program": program_text(r, axes)}),
                 _ => {
                     let (call, shapes) = call_on(r);
                     let inputs: Vec<String> = shapes.iter().map(|_| sharding(r, axes)).collect();
@@ -343,6 +407,15 @@ fn options(r: &mut Random, subcommand: &str, axes: usize, keys: &mut Value) {
             }
             2 => keys["advise"] = json!(size(r).parse::<u64>().unwrap_or(3)),
             3 => keys["explicit"] = json!(true),
+            _ => {}
+        }
+    }
+    if subcommand == "check" {
+        match r.below(6) {
+            0 => keys["explicit"] = json!("none"),
+            1 => keys["explicit"] = json!("free-moves"),
+            2 => keys["axes"] = json!(format!("x={}", size(r))),
+            3 => keys["topology"] = json!(topology(r)),
             _ => {}
         }
     }

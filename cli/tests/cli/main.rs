@@ -1,10 +1,12 @@
 //! The command line, subcommand by subcommand, as its contract has it.
 
+mod check;
 #[path = "../checkpoints/mod.rs"]
 mod checkpoints;
 mod grad;
 mod hostile;
 mod layout;
+mod pages;
 mod plan;
 mod process;
 #[path = "../program/mod.rs"]
@@ -18,4 +20,5 @@ mod run_ends;
 mod run_limits;
 mod run_refusals;
 mod shards;
+mod step;
 mod view_mesh;

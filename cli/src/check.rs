@@ -1,0 +1,279 @@
+//! `reshard check`: whether a program is right, what its values are, and what it communicates, computes and holds.
+
+use std::sync::Arc;
+
+use clap::{Args, ValueEnum};
+use reshard_ops::rules::Table;
+use reshard_program::{Class, MoveReport, Moves, Pass, Passes, Program, Report, StepReport, Traffic};
+use serde::{Deserialize, Serialize};
+
+use super::arguments::Format;
+use super::console::Console;
+use super::error::CliError;
+use super::network::TopologyArg;
+use super::program::{AxesArg, Elaborated, FileArg};
+use super::{batch, required};
+
+/// Arguments of `reshard check`.
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    #[command(flatten)]
+    file: FileArg,
+    #[command(flatten)]
+    request: Request,
+    /// Print the program with all types and moves, which is a program, too, before what it costs
+    #[arg(long)]
+    print: bool,
+    /// Answer one JSON request a line from stdin, like {"program":"mesh x=2\nx: f32[8] S(0)\ny: R = x"}
+    #[arg(long, conflicts_with_all = ["Request", "file", "print"])]
+    batch: bool,
+    #[command(flatten)]
+    pub(crate) format: Format,
+}
+
+/// One question, from flags or from a line.
+#[derive(Debug, Args, Deserialize)]
+#[group(args = ["explicit", "axes", "topology"])]
+#[serde(deny_unknown_fields)]
+struct Request {
+    /// The text, in a batch.
+    #[arg(skip)]
+    program: Option<String>,
+    /// Which moves may be made that are not written: those that communicate in neither direction, or none [default without a value: none]
+    #[arg(long, value_enum, num_args = 0..=1, default_missing_value = "none")]
+    #[serde(default)]
+    explicit: Option<Explicit>,
+    #[command(flatten)]
+    #[serde(default)]
+    axes: AxesArg,
+    #[command(flatten)]
+    #[serde(default)]
+    topology: TopologyArg,
+}
+
+/// Which moves may be made that nobody wrote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Explicit {
+    /// Those that communicate in neither direction
+    FreeMoves,
+    /// None
+    None,
+}
+
+impl Explicit {
+    fn moves(explicit: Option<Explicit>) -> Moves {
+        match explicit {
+            None => Moves::Any,
+            Some(Explicit::FreeMoves) => Moves::Free,
+            Some(Explicit::None) => Moves::Written,
+        }
+    }
+}
+
+/// The answer; bytes and operations are those of the worst rank.
+#[derive(Debug, Serialize)]
+struct Answer {
+    values: Vec<ValueAnswer>,
+    moves: Vec<MoveAnswer>,
+    steps: PassesAnswer<usize>,
+    received_bytes: PassesAnswer<u64>,
+    cost_us: PassesAnswer<f64>,
+    axes: Vec<AxesAnswer>,
+    operations: PassesAnswer<f64>,
+    compute_us: PassesAnswer<f64>,
+    peak_bytes: PeakAnswer,
+    /// Whether backward is what the program does, or what a gradient would do.
+    gradients_written: bool,
+    gap_us: f64,
+    /// The typed program, in which every move is written.
+    program: String,
+}
+
+/// A value.
+#[derive(Debug, Serialize)]
+struct ValueAnswer {
+    name: String,
+    shape: Vec<usize>,
+    dtype: String,
+    r#type: String,
+    class: &'static str,
+    pass: &'static str,
+}
+
+/// A move; of a pass in which it does nothing, null, but for forward.
+#[derive(Debug, Serialize)]
+struct MoveAnswer {
+    value: String,
+    at: String,
+    from: String,
+    to: String,
+    forward: TrafficAnswer,
+    backward: Option<TrafficAnswer>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    update: Option<TrafficAnswer>,
+    by_step: Vec<StepAnswer>,
+}
+
+/// What communication is and costs.
+#[derive(Debug, Default, Serialize)]
+struct TrafficAnswer {
+    steps: usize,
+    received_bytes: u64,
+    cost_us: f64,
+}
+
+/// A communicating step of a move.
+#[derive(Debug, Serialize)]
+struct StepAnswer {
+    pass: &'static str,
+    op: &'static str,
+    axes: Vec<String>,
+    group: String,
+    received_bytes: u64,
+    cost_us: f64,
+}
+
+/// What the steps over some axes communicate.
+#[derive(Debug, Serialize)]
+struct AxesAnswer {
+    axes: Vec<String>,
+    #[serde(flatten)]
+    passes: PassesAnswer<TrafficAnswer>,
+}
+
+/// One of something for each pass.
+#[derive(Debug, Serialize)]
+struct PassesAnswer<T> {
+    forward: T,
+    backward: T,
+    update: T,
+}
+
+/// The most bytes at hand, where, and of what.
+#[derive(Debug, Serialize)]
+struct PeakAnswer {
+    all: u64,
+    at: String,
+    parameters: u64,
+    state: u64,
+    inputs: u64,
+    activations: u64,
+    gradients: u64,
+    staging: u64,
+}
+
+/// Answers the flags, or every line of stdin.
+pub(crate) fn run(args: &CheckArgs, console: &mut Console<'_>) -> Result<(), CliError> {
+    let table = Arc::new(Table::standard());
+    if args.batch {
+        return batch::run(console, |request: &Request| {
+            let text = required("program", request.program.as_deref())?;
+            let (program, report) = check(&table, text, request)?;
+            Ok(Answer::of(&program, &report))
+        });
+    }
+    let text = args.file.read(console)?;
+    let (program, report) = check(&table, &text, &args.request)?;
+    if args.format.json {
+        return console.print_json(&Answer::of(&program, &report));
+    }
+    let typed = if args.print { format!("{program}\n") } else { String::new() };
+    console.print(&format!("{typed}{report}\n"))
+}
+
+fn check(table: &Arc<Table>, text: &str, request: &Request) -> Result<(Program, Report), CliError> {
+    let moves = Explicit::moves(request.explicit);
+    let Elaborated { program, rates, .. } =
+        Elaborated::of(table, text, moves, &request.axes, &request.topology)?;
+    let report = program.report(&rates);
+    Ok((program, report))
+}
+
+impl Answer {
+    fn of(program: &Program, report: &Report) -> Self {
+        let axes = |(axes, passes): (&String, &Passes<Traffic>)| AxesAnswer {
+            axes: listed(axes),
+            passes: PassesAnswer::of(|pass| TrafficAnswer::of(passes.of(pass))),
+        };
+        let values = report.values.iter().map(|value| ValueAnswer {
+            name: value.name.clone(),
+            shape: value.is.value.shape().to_vec(),
+            dtype: value.dtype.to_string(),
+            r#type: value.is.to_string(),
+            class: value.class.as_str(),
+            pass: value.pass.as_str(),
+        });
+        let of = |class| report.peak.of(class);
+        Self {
+            values: values.collect(),
+            moves: report.moves.iter().map(MoveAnswer::of).collect(),
+            steps: PassesAnswer::of(|pass| report.traffic.of(pass).steps),
+            received_bytes: PassesAnswer::of(|pass| report.traffic.of(pass).received_bytes),
+            cost_us: PassesAnswer::of(|pass| report.traffic.of(pass).cost_us),
+            axes: report.by_axes.iter().map(axes).collect(),
+            operations: PassesAnswer::of(|pass| *report.operations.of(pass)),
+            compute_us: PassesAnswer::of(|pass| *report.compute_us.of(pass)),
+            peak_bytes: PeakAnswer {
+                all: report.peak.bytes,
+                at: report.peak.at.clone(),
+                parameters: of(Class::Parameter),
+                state: of(Class::State),
+                inputs: of(Class::Input),
+                activations: of(Class::Activation),
+                gradients: of(Class::Gradient),
+                staging: report.peak.staging,
+            },
+            gradients_written: report.gradients_written,
+            gap_us: report.gap_us,
+            program: program.to_string(),
+        }
+    }
+}
+
+/// `dp,tp`.
+fn listed(axes: &str) -> Vec<String> {
+    axes.split(',').map(str::to_owned).collect()
+}
+
+impl<T> PassesAnswer<T> {
+    fn of(of: impl Fn(Pass) -> T) -> Self {
+        Self { forward: of(Pass::Forward), backward: of(Pass::Backward), update: of(Pass::Update) }
+    }
+}
+
+impl TrafficAnswer {
+    fn of(traffic: &Traffic) -> Self {
+        let Traffic { steps, received_bytes, cost_us } = *traffic;
+        Self { steps, received_bytes, cost_us }
+    }
+}
+
+impl MoveAnswer {
+    fn of(row: &MoveReport) -> Self {
+        let of = |pass| row.traffic.of(pass).as_ref().map(TrafficAnswer::of);
+        Self {
+            value: row.value.clone(),
+            at: row.at.clone(),
+            from: row.from.to_string(),
+            to: row.to.to_string(),
+            forward: of(Pass::Forward).unwrap_or_default(),
+            backward: of(Pass::Backward),
+            update: of(Pass::Update),
+            by_step: row.steps.iter().map(StepAnswer::of).collect(),
+        }
+    }
+}
+
+impl StepAnswer {
+    fn of(step: &StepReport) -> Self {
+        Self {
+            pass: step.pass.as_str(),
+            op: step.op.as_str(),
+            axes: listed(&step.axes),
+            group: step.group.clone(),
+            received_bytes: step.traffic.received_bytes,
+            cost_us: step.traffic.cost_us,
+        }
+    }
+}

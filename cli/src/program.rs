@@ -1,0 +1,104 @@
+//! Programs from files, from stdin or from requests: the part that `check` and `step` share.
+
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args;
+use reshard_checkpoint::{MOST_BYTES, read_text};
+use reshard_ops::rules::Table;
+use reshard_planner::Planner;
+use reshard_program::{Elaborator, Graph, Moves, Program, Rates};
+use serde::Deserialize;
+
+use super::console::Console;
+use super::error::CliError;
+use super::network::{self, TopologyArg};
+use super::required;
+
+/// The most statements of a program that the command line takes: elaboration looks at many ways for each.
+const MOST_STATEMENTS: usize = 1 << 13;
+
+/// FILE.
+#[derive(Clone, Debug, Default, Args)]
+#[group(skip)]
+pub(crate) struct FileArg {
+    /// The program: a file, or - for stdin; `mesh dp=2,tp=2` and then a statement a line (docs/programs.md)
+    file: Option<PathBuf>,
+}
+
+/// `--axes`.
+#[derive(Clone, Debug, Default, Args, Deserialize)]
+#[group(skip)]
+#[serde(transparent)]
+pub(crate) struct AxesArg {
+    /// Other sizes of axes of the program's mesh, like dp=8: what holds for one size may not for another
+    #[arg(long)]
+    axes: Option<String>,
+}
+
+impl FileArg {
+    /// The text, which is read once.
+    pub(crate) fn read(&self, console: &mut Console<'_>) -> Result<String, CliError> {
+        let file = required("file", self.file.as_deref())?;
+        let read = if file == Path::new("-") { of_stdin(console) } else { read_text(file) };
+        read.map_err(|error| {
+            CliError::refused("io", format!("the program {} cannot be read: {error}", file.display()))
+        })
+    }
+}
+
+/// All of stdin, up to the limit of files.
+fn of_stdin(console: &mut Console<'_>) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    Read::take(&mut *console.input, MOST_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MOST_BYTES {
+        return Err(io::Error::other(format!("it is longer than {MOST_BYTES} bytes")));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        io::Error::other(format!("it is not UTF-8 at byte {}", error.utf8_error().valid_up_to()))
+    })
+}
+
+/// A program that was read and elaborated.
+pub(crate) struct Elaborated {
+    pub(crate) graph: Graph,
+    pub(crate) program: Program,
+    pub(crate) rates: Rates,
+}
+
+impl Elaborated {
+    /// Reads a text of the standard ops and chooses what it does not say.
+    pub(crate) fn of(
+        table: &Arc<Table>,
+        text: &str,
+        moves: Moves,
+        axes: &AxesArg,
+        network: &TopologyArg,
+    ) -> Result<Elaborated, CliError> {
+        let sizes = axes.axes.as_deref().map_or_else(|| Ok(Vec::new()), sizes)?;
+        let graph = Graph::parse_with_axes(Arc::clone(table), text, &sizes)?;
+        if graph.statements() > MOST_STATEMENTS {
+            let message = format!(
+                "a program has at most {MOST_STATEMENTS} statements here, and this has {}: equal layers can be checked once",
+                graph.statements()
+            );
+            return Err(CliError::refused("too_large", message));
+        }
+        let topology = network::topology(network.name().unwrap_or("uniform"))?;
+        let rates = Rates::of(&topology);
+        let planner = Planner::new().topology(topology);
+        let program = Elaborator::new().planner(planner).rates(rates).moves(moves).elaborate(&graph)?;
+        Ok(Elaborated { graph, program, rates })
+    }
+}
+
+/// `dp=8,tp=2`.
+fn sizes(text: &str) -> Result<Vec<(&str, usize)>, CliError> {
+    let size = |part| -> Option<(&str, usize)> {
+        let (name, size) = str::split_once(part, '=')?;
+        Some((name.trim(), size.trim().parse().ok()?))
+    };
+    let wrong = |part| CliError::refused("parse", format!("{part:?} is no size of an axis: write dp=8"));
+    text.split(',').map(|part| size(part).ok_or_else(|| wrong(part))).collect()
+}

@@ -1,0 +1,322 @@
+//! `reshard step`: a training step on random numbers, on a thread for every rank, beside the same on one device.
+//!
+//! ```text
+//! relative error of a value = max |ranks - one device| / max(its largest number, LEAST of the largest number of all values)
+//! verified                    no value of the program is further off than the tolerance of the type
+//! ```
+//!
+//! Inputs of real numbers are in (-1, 1), truth values 0 or 1, and indices below the largest size of a dim, of what meets
+//! them, with which the program runs. They depend on the seed, the name and the index, and on nothing else.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use clap::{Args, ValueEnum};
+use ndarray::{ArrayD, IxDyn};
+use reshard_kernels::DType;
+use reshard_ops::rules::Table;
+use reshard_program::{Graph, Item, Moves, Program, ValueId};
+use reshard_reference::{Number, Ranks, Values, on_one_device, on_ranks};
+use serde::Serialize;
+
+use super::arguments::Format;
+use super::console::Console;
+use super::error::CliError;
+use super::network::TopologyArg;
+use super::program::{AxesArg, Elaborated, FileArg};
+
+/// The most ranks: each is a thread.
+const MOST_RANKS: usize = 64;
+/// The most elements of all values, on all ranks and on one device: 128 MiB in f64.
+const MOST_ELEMENTS: f64 = 16_777_216.0;
+/// The most operations, on all ranks and on one device: the reference takes some 20 ns for each.
+const MOST_OPERATIONS: f64 = 268_435_456.0;
+/// Beside which part of the largest number of all values a value is compared that is smaller.
+const LEAST: f64 = 1e-2;
+
+/// Arguments of `reshard step`.
+#[derive(Debug, Args)]
+pub(crate) struct StepArgs {
+    #[command(flatten)]
+    file: FileArg,
+    #[command(flatten)]
+    axes: AxesArg,
+    #[command(flatten)]
+    topology: TopologyArg,
+    /// Which random numbers
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// The type of all real numbers: f64 is verified to 1e-10, f32 to 1e-4
+    #[arg(long, value_enum, default_value_t = Precision::F64)]
+    dtype: Precision,
+    #[command(flatten)]
+    pub(crate) format: Format,
+}
+
+/// In what is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Precision {
+    F64,
+    F32,
+}
+
+/// The answer.
+#[derive(Debug, Serialize)]
+struct Answer {
+    /// Null of one that is no number; so of all errors.
+    loss: f64,
+    loss_one_device: f64,
+    gradients: Vec<Compared>,
+    /// The value of the program that is furthest off, and how many there are.
+    worst: Compared,
+    values: usize,
+    tolerance: f64,
+    ranks: usize,
+    received_bytes: u64,
+    seed: u64,
+    verified: bool,
+}
+
+/// How far a value is off.
+#[derive(Clone, Debug, Default, Serialize)]
+struct Compared {
+    name: String,
+    relative_error: f64,
+}
+
+/// Answers; a step that is not verified ends with status 1.
+pub(crate) fn run(args: &StepArgs, console: &mut Console<'_>) -> Result<(), CliError> {
+    let text = args.file.read(console)?;
+    let table = Arc::new(Table::standard());
+    let elaborated = Elaborated::of(&table, &text, Moves::Any, &args.axes, &args.topology)?;
+    let Elaborated { graph, program, .. } = &elaborated;
+    within_limits(program)?;
+    let answer = match args.dtype {
+        Precision::F64 => step::<f64>(graph, program, args.seed, 1e-10)?,
+        Precision::F32 => step::<f32>(graph, program, args.seed, 1e-4)?,
+    };
+    if args.format.json {
+        console.print_json(&answer)?;
+    } else {
+        console.print(&answer.text())?;
+    }
+    if answer.verified { Ok(()) } else { Err(CliError::told(1)) }
+}
+
+fn within_limits(program: &Program) -> Result<(), CliError> {
+    let too_large = |what: String| Err(CliError::refused("too_large", what));
+    let ranks = program.mesh().size();
+    if ranks > MOST_RANKS {
+        return too_large(format!(
+            "a step runs on at most {MOST_RANKS} ranks, a thread each, and the mesh {} has {ranks}: give axes smaller sizes with --axes",
+            program.mesh()
+        ));
+    }
+    let product = |shape: &[usize]| shape.iter().map(|&n| n as f64).product::<f64>();
+    let elements: f64 = (program.values().iter())
+        .map(|v| product(v.shape()) + ranks as f64 * v.is.value.max_local_numel() as f64)
+        .sum();
+    if elements > MOST_ELEMENTS {
+        return too_large(format!(
+            "a step holds at most {MOST_ELEMENTS} elements on all ranks, and this would hold {elements}: make its dims smaller"
+        ));
+    }
+    let operations: f64 = (program.items().iter())
+        .map(|item| match item {
+            Item::Op { op, operations, .. } => op.operations() + ranks as f64 * operations,
+            Item::Input(_) | Item::Move { .. } | Item::NoGrad => 0.0,
+        })
+        .sum();
+    if operations > MOST_OPERATIONS {
+        return too_large(format!(
+            "a step takes at most {MOST_OPERATIONS} operations on all ranks, and this would take {operations}: make its dims smaller"
+        ));
+    }
+    Ok(())
+}
+
+fn step<T: Number + Into<f64>>(
+    graph: &Graph,
+    program: &Program,
+    seed: u64,
+    tolerance: f64,
+) -> Result<Answer, CliError> {
+    // The last: gradients that come before are part of what it is of.
+    let Some((loss, _)) = graph.gradients().last() else {
+        let message = "the program asks for no gradient: write one, like gradient loss";
+        return Err(CliError::refused("no_gradient", message));
+    };
+    let (inputs, whole) = on_random_numbers::<T>(program, seed)?;
+    let ranks = on_ranks(program, &inputs)?;
+    let mut numbers: Vec<(&str, Vec<f64>, Vec<f64>)> = Vec::with_capacity(whole.len());
+    for (name, expected) in &whole {
+        let found = of(&ranks, name)?;
+        numbers.push((name.as_str(), expected.iter().map(|&x| x.into()).collect(), found));
+    }
+    let largest = |list: &[f64]| list.iter().filter(|x| x.is_finite()).fold(0.0f64, |a, x| a.max(x.abs()));
+    let least = LEAST * numbers.iter().map(|(_, expected, _)| largest(expected)).fold(0.0, f64::max);
+    let compared = |(name, expected, found): &(&str, Vec<f64>, Vec<f64>)| {
+        let scale = largest(expected).max(least).max(f64::MIN_POSITIVE);
+        let errors = expected.iter().zip(found).map(|(a, b)| off(*a, *b) / scale);
+        // Of a number and of none, the greater is the one that is none.
+        let relative_error =
+            errors.fold(0.0, |a: f64, b| if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) });
+        Compared { name: (*name).to_owned(), relative_error }
+    };
+    let all: Vec<Compared> = numbers.iter().map(compared).collect();
+    let verified = all.iter().all(|value| value.relative_error <= tolerance);
+    let worst = all.iter().max_by(|a, b| a.relative_error.total_cmp(&b.relative_error)).cloned();
+    let asked = graph.gradients().flat_map(|(_, list)| list);
+    let gradients = asked.filter_map(|(_, d)| all.iter().find(|v| v.name == graph.name(d)).cloned());
+    let name = graph.name(loss);
+    let (_, expected, found) = (numbers.iter().find(|(of, _, _)| *of == name))
+        .ok_or_else(|| CliError::failed("internal", format!("{name} was not computed")))?;
+    let one_device: f64 = expected.iter().sum();
+    if !one_device.is_finite() {
+        let message = format!(
+            "{name} is {one_device} for random inputs in (-1, 1): keep roots and logarithms off negative numbers, or try another --seed"
+        );
+        return Err(CliError::refused("not_finite", message));
+    }
+    Ok(Answer {
+        loss: found.iter().sum(),
+        loss_one_device: one_device,
+        gradients: gradients.collect(),
+        worst: worst.unwrap_or_default(),
+        values: all.len(),
+        tolerance,
+        ranks: program.mesh().size(),
+        received_bytes: ranks.received_bytes(),
+        seed,
+        verified,
+    })
+}
+
+/// What the shards of a value mean; a step in which replicas differ has failed.
+fn of<T: Number + Into<f64>>(ranks: &Ranks<T>, name: &str) -> Result<Vec<f64>, CliError> {
+    let whole = ranks.whole(name).map_err(|error| CliError::failed("verification", error.to_string()))?;
+    Ok(whole.iter().map(|&x| x.into()).collect())
+}
+
+/// How far two numbers are from each other; the same infinity, and no number twice, are the same.
+#[expect(clippy::float_cmp, reason = "infinities have no difference")]
+fn off(a: f64, b: f64) -> f64 {
+    if a == b || (a.is_nan() && b.is_nan()) { 0.0 } else { (a - b).abs() }
+}
+
+/// Random inputs with which a program runs, and all its values on one device.
+fn on_random_numbers<T: Number>(program: &Program, seed: u64) -> Result<(Values<T>, Values<T>), CliError> {
+    let inputs = program.items().iter().filter_map(|item| match item {
+        Item::Input(v) => Some((*v, bounds(program, *v))),
+        Item::Op { .. } | Item::Move { .. } | Item::NoGrad => None,
+    });
+    let inputs: Vec<(ValueId, Vec<usize>)> = inputs.collect();
+    let most = inputs.iter().map(|(_, bounds)| bounds.len()).max().unwrap_or(0).max(1);
+    let mut at = 0;
+    loop {
+        let values: Values<T> = (inputs.iter())
+            .map(|(v, bounds)| {
+                let bound = bounds.get(at.min(bounds.len().saturating_sub(1))).copied();
+                let value = program.get(*v);
+                (value.name.clone(), random(&value.name, value.shape(), seed, bound))
+            })
+            .collect();
+        match on_one_device(program, &values) {
+            Ok(whole) => return Ok((values, whole)),
+            Err(error) if at + 1 >= most => return Err(error.into()),
+            // An index that is too large: the next smaller size.
+            Err(_) => at += 1,
+        }
+    }
+}
+
+/// Below what an input of whole numbers may be, the largest first; nothing for real numbers.
+fn bounds(program: &Program, input: ValueId) -> Vec<usize> {
+    let whole = |v: ValueId| match program.get(v).dtype {
+        DType::Bool
+        | DType::U8
+        | DType::I8
+        | DType::I16
+        | DType::U16
+        | DType::I32
+        | DType::U32
+        | DType::I64
+        | DType::U64 => true,
+        DType::F4
+        | DType::F6_E2M3
+        | DType::F6_E3M2
+        | DType::F8_E5M2
+        | DType::F8_E4M3
+        | DType::F8_E8M0
+        | DType::F8_E4M3FNUZ
+        | DType::F8_E5M2FNUZ
+        | DType::F16
+        | DType::BF16
+        | DType::F32
+        | DType::C64
+        | DType::F64 => false,
+    };
+    if !whole(input) {
+        return Vec::new();
+    }
+    if program.get(input).dtype == DType::Bool {
+        return vec![2];
+    }
+    let mut same = vec![false; program.values().len()];
+    same[input.index()] = true;
+    let mut sizes = vec![1];
+    for item in program.items() {
+        match item {
+            Item::Move { from, to, .. } => same[to.index()] = same[from.index()],
+            Item::Op { inputs, outputs, .. } if inputs.iter().any(|v| same[v.index()]) => {
+                let others = inputs.iter().filter(|v| !same[v.index()]);
+                sizes.extend(others.flat_map(|v| program.get(*v).shape()));
+                for v in outputs.iter().filter(|v| whole(**v)) {
+                    same[v.index()] = true;
+                }
+            }
+            Item::Op { .. } | Item::Input(_) | Item::NoGrad => {}
+        }
+    }
+    sizes.sort_unstable_by(|a, b| b.cmp(a));
+    sizes.dedup();
+    sizes
+}
+
+/// Numbers that depend on the seed, the name and the index: in (-1, 1), or whole ones below a bound.
+fn random<T: Number>(name: &str, shape: &[usize], seed: u64, bound: Option<usize>) -> ArrayD<T> {
+    let of_name =
+        name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
+    let mut state = mixed(of_name ^ mixed(seed));
+    ArrayD::from_shape_simple_fn(IxDyn(shape), || {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let unit = (mixed(state) >> 11) as f64 / (1u64 << 53) as f64;
+        T::of(bound.map_or(2.0 * unit - 1.0, |bound| (unit * bound as f64).floor()))
+    })
+}
+
+/// The bits of splitmix64.
+fn mixed(x: u64) -> u64 {
+    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+impl Answer {
+    fn text(&self) -> String {
+        let Answer { loss, loss_one_device, gradients, worst, values, tolerance, ranks, .. } = self;
+        let width = gradients.iter().map(|g| g.name.chars().count()).max().unwrap_or(0);
+        let mut text = format!("loss {loss} on {ranks} ranks, {loss_one_device} on one device\n");
+        for Compared { name, relative_error } in gradients {
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "  {name:width$}   off by {relative_error:.1e}");
+        }
+        let verdict = if self.verified { "verified" } else { "NOT verified" };
+        let _ = writeln!(
+            text,
+            "{verdict}: of {values} values {} is off most, by {:.1e}; {tolerance:.0e} is allowed",
+            worst.name, worst.relative_error
+        );
+        text
+    }
+}

@@ -1,0 +1,176 @@
+//! `reshard check`: the report of a program, its refusals, its files, and its batch.
+
+use crate::program::{reshard, reshard_with, text};
+use serde_json::{Value, json};
+
+/// A gated MLP whose every move is written, without its gradient.
+const GATED: &str = "\
+mesh dp=2,tp=2
+x: f32[4,8,16] S(1),I
+w1: f32[16,32] I,S(1)
+w3: f32[16,32] I,S(1)
+w2: f32[32,16] I,S(0)
+xr: S(1),R = x
+w1r: R,S(1) = w1
+w3r: R,S(1) = w3
+w2r: R,S(0) = w2
+h1 = sbh,hi->sbi(xr, w1r)
+h3 = sbh,hi->sbi(xr, w3r)
+a = silu(h1)
+h = mul(a, h3)
+o = sbi,ih->sbh(h, w2r)
+out: S(1),I = o
+loss = sum(out)
+";
+
+fn check(program: &str, flags: &[&str]) -> Value {
+    reshard_with(&[&["check", "-", "--json"], flags].concat(), program).json()
+}
+
+/// The rows that communicate: value, at, and bytes forward and backward.
+fn rows(answer: &Value) -> Vec<(String, String, u64, u64)> {
+    let bytes = |traffic: &Value| traffic["received_bytes"].as_u64().unwrap_or(0);
+    let rows = answer["moves"].as_array().unwrap().iter().map(|row| {
+        let word = |key: &str| row[key].as_str().unwrap().to_owned();
+        (word("value"), word("at"), bytes(&row["forward"]), bytes(&row["backward"]))
+    });
+    rows.filter(|(_, _, forward, backward)| forward + backward > 0).collect()
+}
+
+#[test]
+fn a_gated_mlp_communicates_what_the_page_says() {
+    let answer = check(GATED, &["--explicit", "none"]);
+    let row = |value: &str, at: &str, forward, backward| (value.to_owned(), at.to_owned(), forward, backward);
+    let expected = [
+        row("x", "xr", 0, 1024),
+        row("w1", "w1r", 0, 1024),
+        row("w3", "w3r", 0, 1024),
+        row("w2", "w2r", 0, 1024),
+        row("o", "out", 1024, 0),
+    ];
+    assert_eq!(rows(&answer), expected);
+    assert_eq!(answer["received_bytes"], json!({"forward": 1024, "backward": 4096, "update": 0}));
+    let over = |n: usize| (&answer["axes"][n]["axes"][0], &answer["axes"][n]["backward"]["received_bytes"]);
+    assert_eq!((over(0), over(1)), ((&json!("dp"), &json!(3072)), (&json!("tp"), &json!(1024))));
+    let step = &answer["moves"][0]["by_step"][0];
+    assert_eq!(
+        (&step["op"], &step["axes"], &step["group"]),
+        (&json!("all_reduce"), &json!(["tp"]), &json!("2:1"))
+    );
+    assert_eq!(answer["gap_us"], 0.0);
+    let of = |name: &str| {
+        let all = answer["values"].as_array().unwrap().iter();
+        all.filter(|v| v["name"] == name).map(|v| (v["type"].clone(), v["shape"].clone())).next().unwrap()
+    };
+    assert_eq!(of("h1"), (json!("S(1),S(2)"), json!([4, 8, 32])));
+    assert_eq!(of("o"), (json!("S(1),P(sum)"), json!([4, 8, 16])));
+}
+
+/// What backward communicates is the same whether it is written or only known, and is told of the same moves.
+#[test]
+fn a_gradient_that_is_written_is_counted_once() {
+    let known = check(GATED, &["--explicit"]);
+    let written = check(&format!("{GATED}gradient loss\n"), &["--explicit"]);
+    assert_eq!((&known["gradients_written"], &written["gradients_written"]), (&json!(false), &json!(true)));
+    assert_eq!(known["received_bytes"], written["received_bytes"]);
+    assert_eq!(known["axes"], written["axes"]);
+    assert_eq!(rows(&known), rows(&written));
+    // Of only one gradient, only what it needs.
+    let one = check(&format!("{GATED}gradient loss wrt w2\n"), &["--explicit"]);
+    assert_eq!(one["received_bytes"], json!({"forward": 1024, "backward": 1024, "update": 0}));
+    let x = &one["moves"][0];
+    assert_eq!((&x["value"], &x["backward"]), (&json!("x"), &Value::Null));
+}
+
+#[test]
+fn totals_are_the_sums_of_rows_and_the_printed_program_is_the_program() {
+    let program = GATED.replace("S(1),I\n", "S(1),R\n") + "gradient loss\nw1' = sgd(w1, dw1)\n";
+    for text in
+        [program, GATED.replace("xr: S(1),R = x\n", "").replace("xr", "x") + "gradient loss wrt w1, w2\n"]
+    {
+        let answer = check(&text, &[]);
+        for pass in ["forward", "backward", "update"] {
+            let rows = answer["moves"].as_array().unwrap();
+            let sum: u64 = rows.iter().map(|r| r[pass]["received_bytes"].as_u64().unwrap_or(0)).sum();
+            assert_eq!(answer["received_bytes"][pass], sum, "{pass}");
+        }
+        let peak = &answer["peak_bytes"];
+        let classes = ["parameters", "state", "inputs", "activations", "gradients", "staging"];
+        assert_eq!(peak["all"], classes.iter().map(|c| peak[c].as_u64().unwrap()).sum::<u64>());
+        let again = check(answer["program"].as_str().unwrap(), &["--explicit"]);
+        for key in ["program", "received_bytes", "axes", "peak_bytes", "operations"] {
+            assert_eq!(again[key], answer[key], "{key}");
+        }
+        let printed = reshard_with(&["check", "-", "--print"], &text).stdout;
+        assert!(printed.starts_with(answer["program"].as_str().unwrap()), "{printed}");
+    }
+}
+
+#[test]
+fn what_is_wrong_has_its_kind_and_its_way_out() {
+    let refused = |program: &str, flags: &[&str], kind: &str, said: &str| {
+        reshard_with(&[&["check", "-", "--json"], flags].concat(), program).refused(kind, said);
+    };
+    let sums = "mesh dp=1\nx: f32[8,4] S(0)\ns = sum(x, dims=[0])\ny = relu(s)\n";
+    // On one rank a shard is the whole, on eight it is not.
+    assert_eq!(check(sums, &["--explicit"])["moves"], json!([]));
+    refused(sums, &["--explicit", "--axes", "dp=8"], "needs_redistribute", "(all_reduce forward");
+    reshard_with(&["check", "-", "--explicit", "free-moves", "--json"], sums).json();
+    refused(
+        sums,
+        &["--explicit", "free-moves", "--axes", "dp=8"],
+        "needs_redistribute",
+        "all_reduce forward",
+    );
+    let unmoved = GATED.replace("xr: S(1),R = x\n", "").replace("xr", "x");
+    refused(&unmoved, &["--explicit"], "needs_gradient_redistribute", "x.1: S(1),R = x (all_reduce backward");
+    let index = "mesh x=2\na: f32[8] S(0)\nb = sum(a)\ni: i64[8] S(0)\ngradient b wrt i\n";
+    refused(index, &[], "no_gradient", "i has no gradient");
+    refused("mesh x=2\ny = relu(x)\n", &[], "parse", "line 2: there is no value x");
+    refused("", &[], "parse", "starts with its mesh");
+    refused(sums, &["--axes", "tp=2"], "parse", "tp");
+    refused(sums, &["--axes", "dp"], "parse", "write dp=8");
+    refused(&sums.replace("dp=1", "dp=2:3"), &["--axes", "dp=4"], "parse", "ranks of its own choice");
+}
+
+#[test]
+fn files_without_an_end_are_refused() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let file = folder.path().join("gated.txt");
+    std::fs::write(&file, GATED).unwrap();
+    let answer = reshard(&["check", text(&file), "--json"]).json();
+    assert_eq!(answer, check(GATED, &[]));
+    assert!(reshard(&["check", text(&file)]).stdout.contains("all_reduce over tp (2:1): 1024 B"));
+    reshard(&["check", "/dev/zero", "--json"]).refused("io", "not a regular file");
+    reshard(&["check", text(folder.path()), "--json"]).refused("io", "not a regular file");
+    reshard(&["check", "--json"]).refused("usage", "`file`");
+    std::fs::write(&file, b"mesh \xff").unwrap();
+    reshard(&["check", text(&file), "--json"]).refused("io", "not UTF-8 at byte 5");
+    let many =
+        format!("mesh x=2\n{}", (0..9000).fold(String::new(), |t, i| t + &format!("a{i}: f32[8] S(0)\n")));
+    reshard_with(&["check", "-", "--json"], &many).refused("too_large", "at most 8192 statements");
+}
+
+#[test]
+fn a_batch_answers_every_line() {
+    let lines = [
+        json!({"program": GATED}),
+        json!({"program": GATED.replace("xr: S(1),R = x\n", "").replace("xr", "x"), "explicit": "none"}),
+        json!({"program": GATED, "axes": "dp=4", "explicit": "free-moves", "topology": "h100"}),
+        json!({"explicit": "none"}),
+        json!({"program": GATED, "file": "/etc/passwd"}),
+    ];
+    let lines: Vec<String> = lines.iter().map(ToString::to_string).collect();
+    let outcome = reshard_with(&["check", "--batch"], &lines.join("\n"));
+    let answers: Vec<Value> =
+        outcome.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(answers.len(), 5);
+    assert_eq!(answers[0]["received_bytes"]["forward"], 1024);
+    assert_eq!(answers[1]["error"]["kind"], "needs_gradient_redistribute");
+    // Of dp=4, a rank receives 2 N 3/4 where it was N.
+    assert_eq!(answers[2]["axes"][0]["backward"]["received_bytes"], 4608);
+    assert_eq!(
+        (&answers[3]["error"]["kind"], &answers[4]["error"]["kind"]),
+        (&json!("usage"), &json!("parse"))
+    );
+}

@@ -1,0 +1,72 @@
+//! `reshard step`: a step on ranks is the step on one device; indices in their range; limits.
+
+use crate::program::{reshard, reshard_with};
+
+const MLP: &str = "\
+mesh dp=2,tp=2
+x: f32[4,8,16] S(1),I
+w1: f32[16,32] I,S(1)
+w2: f32[32,16] I,S(0)
+out: S(1),I = sbi,ih->sbh(h, w2)
+";
+
+fn mlp() -> String {
+    MLP.replace("out:", "g = sbh,hi->sbi(x, w1)\nh = silu(g)\nout:")
+        + "loss = sum(out)\ngradient loss\nw1' = sgd(w1, dw1)\n"
+}
+
+#[test]
+fn a_step_on_ranks_is_the_step_on_one_device() {
+    let answer = reshard_with(&["step", "-", "--json"], &mlp()).json();
+    assert_eq!(answer["verified"], true);
+    let gradients = answer["gradients"].as_array().unwrap();
+    let names: Vec<&str> = gradients.iter().map(|g| g["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["dx", "dw1", "dw2"]);
+    assert!(gradients.iter().all(|g| g["relative_error"].as_f64().unwrap() < 1e-12), "{answer}");
+    let (loss, one) = (answer["loss"].as_f64().unwrap(), answer["loss_one_device"].as_f64().unwrap());
+    assert!((loss - one).abs() < 1e-9 && loss.abs() > 1e-3, "{answer}");
+    // Another seed is another step, on uneven shards too; f32 is less exact, and not exact.
+    let uneven = ["step", "-", "--json", "--seed", "7", "--axes", "dp=3"];
+    let other = reshard_with(&uneven, &mlp()).json();
+    assert_eq!((&other["verified"], &other["ranks"]), (&true.into(), &6.into()));
+    assert_ne!(other["loss"], answer["loss"]);
+    let single = reshard_with(&["step", "-", "--json", "--dtype", "f32"], &mlp()).json();
+    let error = single["worst"]["relative_error"].as_f64().unwrap();
+    assert!(single["verified"] == true && error > 1e-12 && error < 1e-4, "{single}");
+    assert!(reshard_with(&["step", "-"], &mlp()).stdout.contains("verified: of "));
+}
+
+/// Indices and classes are drawn below what they index, the whole of it.
+#[test]
+fn indices_are_below_what_they_index() {
+    let text = "\
+mesh dp=2,tp=2
+ids: i64[8] S(0),R
+classes: i64[8] S(0),R
+table: f32[10,4] I,S(0)
+w: f32[4,6] I,I
+x = embedding(table, ids)
+y = mm(x, w)
+loss = cross_entropy(y, classes)
+gradient loss wrt table, w
+";
+    let answer = reshard_with(&["step", "-", "--json"], text).json();
+    assert_eq!(answer["verified"], true, "{answer}");
+    assert_eq!(answer["gradients"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn steps_that_are_too_large_or_have_no_gradient_are_refused() {
+    let refused = |text: &str, flags: &[&str], kind: &str, said: &str| {
+        reshard_with(&[&["step", "-", "--json"], flags].concat(), text).refused(kind, said);
+    };
+    refused(&mlp(), &["--axes", "dp=64"], "too_large", "at most 64 ranks");
+    refused("mesh x=2\na: f32[8] S(0)\nb = sum(a)\n", &[], "no_gradient", "like gradient loss");
+    let large = "mesh x=2\na: f32[65536,65536] S(0)\nb = sum(a)\ngradient b\n";
+    refused(large, &[], "too_large", "at most 16777216 elements");
+    let long = "mesh x=2\na: f32[512,512] S(0)\nc = mm(a, a)\nb = sum(c)\ngradient b\n";
+    refused(long, &[], "too_large", "at most 268435456 operations");
+    let log = "mesh x=2\na: f32[8] S(0)\nc = log(a)\nb = sum(c)\ngradient b\n";
+    refused(log, &[], "not_finite", "b is NaN");
+    reshard(&["step", "/nowhere", "--json"]).refused("io", "/nowhere");
+}
