@@ -15,8 +15,9 @@ use std::sync::Arc;
 
 use reshard_kernels::DType;
 use reshard_ops::rules::{Call, Op, Table};
-use reshard_sharding::{Mesh, Type};
+use reshard_sharding::{Mesh, Sharding, Type};
 
+use crate::meshes::{self, Meshes};
 use crate::Error;
 
 /// A value of a graph, by its number.
@@ -38,6 +39,8 @@ pub(crate) struct Known {
     pub(crate) shape: Vec<usize>,
     /// What it is said to be.
     pub(crate) pinned: Option<Type>,
+    /// The number of the mesh on which it is made, where the statements here do not say that.
+    pub(crate) on: Option<usize>,
     /// Whether it is only between the parts of one op, which a kernel keeps to itself: no memory is read or written for it.
     pub(crate) inner: bool,
 }
@@ -57,7 +60,7 @@ pub(crate) enum Statement {
     NoGrad,
 }
 
-/// A list of statements over named values, on one mesh.
+/// A list of statements over named values, on the meshes of one world.
 ///
 /// ```
 /// use reshard_program::Graph;
@@ -75,7 +78,7 @@ pub(crate) enum Statement {
 #[derive(Clone, Debug)]
 pub struct Graph {
     pub(crate) table: Arc<Table>,
-    pub(crate) mesh: Mesh,
+    pub(crate) meshes: Meshes,
     pub(crate) values: Vec<Known>,
     pub(crate) statements: Vec<Statement>,
     names: BTreeMap<String, ValueId>,
@@ -85,7 +88,7 @@ pub struct Graph {
 
 impl PartialEq for Graph {
     fn eq(&self, other: &Graph) -> bool {
-        (&self.mesh, &self.values, &self.statements) == (&other.mesh, &other.values, &other.statements)
+        (&self.meshes, &self.values, &self.statements) == (&other.meshes, &other.values, &other.statements)
     }
 }
 
@@ -100,10 +103,15 @@ impl Graph {
 
     /// A graph without statements, of the ops of a table.
     pub fn with_table(mesh: &Mesh, table: Arc<Table>) -> Graph {
+        Graph::on_meshes(Meshes::new(mesh), table)
+    }
+
+    /// The same on several meshes.
+    pub(crate) fn on_meshes(meshes: Meshes, table: Arc<Table>) -> Graph {
         let (values, statements) = (Vec::new(), Vec::new());
         Graph {
             table,
-            mesh: mesh.clone(),
+            meshes,
             values,
             statements,
             names: BTreeMap::new(),
@@ -111,9 +119,33 @@ impl Graph {
         }
     }
 
-    /// The mesh.
+    /// The first mesh, which has all ranks.
     pub fn mesh(&self) -> &Mesh {
-        &self.mesh
+        self.meshes.first()
+    }
+
+    /// All meshes.
+    pub fn meshes(&self) -> &Meshes {
+        &self.meshes
+    }
+
+    /// Adds a mesh over ranks of the first, on which values can be.
+    ///
+    /// ```
+    /// use reshard_kernels::DType;
+    /// use reshard_program::Graph;
+    /// let mut graph = Graph::new(&"dp=2,tp=2".parse()?);
+    /// graph.add_mesh("experts", &"ep=4".parse()?)?;
+    /// let w = graph.input("w", DType::F32, &[8, 16], "S(0) on experts")?;
+    /// assert_eq!(graph.pinned(w).map(|is| is.value.mesh().to_string()).as_deref(), Some("ep=4"));
+    /// assert_eq!(graph.to_string(), "mesh dp=2,tp=2\nmesh experts: ep=4\nw: f32[8,16] S(0) on experts\n");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// Fails for a name that is none or taken, `default` among them, for ranks that the first mesh has not, for more than 64
+    /// meshes, and for a first mesh of more than 2^20 ranks.
+    pub fn add_mesh(&mut self, name: &str, mesh: &Mesh) -> Result<(), Error> {
+        self.meshes.add(name, mesh)
     }
 
     /// The table of ops.
@@ -151,11 +183,12 @@ impl Graph {
         self.values.len()
     }
 
-    /// A value that comes from outside, in a type as [`Type::parse`] reads it.
+    /// A value that comes from outside, in a type as [`Type::parse`] reads it, with ` on` and the name of its mesh where that is
+    /// not the first.
     ///
-    /// Fails for a name that is taken or is none, and for a type that is none of this shape on the graph's mesh.
+    /// Fails for a name that is taken or is none, and for a type that is none of this shape on that mesh.
     pub fn input(&mut self, name: &str, dtype: DType, shape: &[usize], text: &str) -> Result<ValueId, Error> {
-        let is = Type::parse(&self.mesh, shape, text).map_err(|e| Error::of(name, e))?;
+        let is = self.type_of(name, shape, text)?;
         self.input_of(name, dtype, is)
     }
 
@@ -168,10 +201,39 @@ impl Graph {
         Ok(value)
     }
 
-    /// Says what a value is: what makes it is moved to that.
+    /// A type of a value, by its text.
+    pub(crate) fn type_of(&self, name: &str, shape: &[usize], text: &str) -> Result<Type, Error> {
+        let (mesh, text) = self.mesh_of(name, text)?;
+        Type::parse(mesh, shape, text).map_err(|e| Error::of(name, e))
+    }
+
+    /// A sharding of a value without a gradient, by its text.
+    pub(crate) fn sharding_of(&self, name: &str, shape: &[usize], text: &str) -> Result<Type, Error> {
+        let (mesh, text) = self.mesh_of(name, text)?;
+        let value = Sharding::parse(mesh, shape, text).map_err(|e| Error::of(name, e))?;
+        Ok(Type { value, gradient: None })
+    }
+
+    /// The mesh that a text names, and the rest.
+    fn mesh_of<'a>(&self, name: &str, text: &'a str) -> Result<(&Mesh, &'a str), Error> {
+        let (is, on) = meshes::apart(text);
+        match on {
+            None => Ok((self.mesh(), is)),
+            Some(on) if is.is_empty() => Err(Error::Graph {
+                reason: format!("{name} is on {on} and has no type: say how it is sharded, like S(0),R on {on}"),
+            }),
+            Some(on) => {
+                let named = |e: Error| Error::Graph { reason: format!("{name}: {e}") };
+                Ok((self.meshes.get(on).map_err(named)?, is))
+            }
+        }
+    }
+
+    /// Says what a value is: what makes it is moved to that, or is made there, if that is on another mesh.
     ///
-    /// Fails for a type of another shape or mesh.
+    /// Fails for a type of another shape, or on a mesh that the graph has not.
     pub fn pin(&mut self, value: ValueId, is: Type) -> Result<(), Error> {
+        let meshes = &self.meshes;
         let known = &mut self.values[value.0];
         let shardings = core::iter::once(&is.value).chain(&is.gradient);
         for s in shardings {
@@ -185,13 +247,23 @@ impl Graph {
                     ),
                 });
             }
-            if *s.mesh() != self.mesh {
+            if meshes.number(s.mesh()).is_none() {
                 return Err(Error::Graph {
                     reason: format!(
-                        "{} is {is} on {}, and the program runs on {}",
+                        "{} is {is} on {}, and the program has {}",
                         known.name,
                         s.mesh(),
-                        self.mesh
+                        meshes.names().join(", ")
+                    ),
+                });
+            }
+            if s.mesh() != is.value.mesh() {
+                return Err(Error::Graph {
+                    reason: format!(
+                        "{} is on {} and its gradient on {}: a value and its gradient are on one mesh, and a move brings both to another",
+                        known.name,
+                        is.value.mesh(),
+                        s.mesh()
                     ),
                 });
             }
@@ -343,6 +415,7 @@ impl Graph {
             dtype,
             shape: shape.to_vec(),
             pinned: None,
+            on: None,
             inner: false,
         });
         Ok(value)
@@ -384,6 +457,57 @@ impl Graph {
             }
             number += 1;
         }
+    }
+
+    /// The number of the mesh on which each value is.
+    ///
+    /// ```text
+    /// an op runs on    the mesh of what it makes, where that is said, else of its first operand, else the first
+    /// ```
+    ///
+    /// Fails where results of an op are said to be on different meshes.
+    pub(crate) fn lie(&self) -> Result<Vec<usize>, Error> {
+        let said = |v: ValueId| {
+            let known = &self.values[v.0];
+            known.pinned.as_ref().map_or(known.on, |is| self.meshes.number(is.value.mesh()))
+        };
+        let mut on: Vec<usize> = (0..self.values.len()).map(|v| said(ValueId(v)).unwrap_or(0)).collect();
+        if self.meshes.named().next().is_none() {
+            return Ok(on);
+        }
+        for statement in &self.statements {
+            match statement {
+                Statement::Input(_) | Statement::Move { .. } | Statement::NoGrad => {}
+                Statement::Gradient { wrt, gradients, .. } => {
+                    for (v, d) in wrt.iter().zip(gradients) {
+                        on[d.0] = on[v.0];
+                    }
+                }
+                Statement::Op { call, inputs, outputs, .. } => {
+                    let mut pinned = outputs.iter().filter_map(|&v| Some((v, said(v)?)));
+                    let first = pinned.next();
+                    if let Some((a, b)) = first.and_then(|a| Some((a, pinned.find(|b| b.1 != a.1)?))) {
+                        let at = |(v, _): (ValueId, usize)| {
+                            self.values[v.0].pinned.as_ref().map_or(String::new(), |is| self.meshes.written(is))
+                        };
+                        return Err(Error::Graph {
+                            reason: format!(
+                                "{call} makes {}: {} and {}: {}, and an op runs on one mesh: move one of them afterwards",
+                                self.name(a.0),
+                                at(a),
+                                self.name(b.0),
+                                at(b)
+                            ),
+                        });
+                    }
+                    let mesh = first.map_or_else(|| inputs.first().map_or(0, |v| on[v.0]), |(_, mesh)| mesh);
+                    for v in outputs {
+                        on[v.0] = mesh;
+                    }
+                }
+            }
+        }
+        Ok(on)
     }
 
     /// The element types of what a call makes.

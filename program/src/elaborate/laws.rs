@@ -154,10 +154,11 @@ fn both(text: &str) -> (u64, u64) {
     let (mut types, mut ways) =
         (Types::new(&elaborator.planner), Ways::new(&elaborator.planner, elaborator.rates));
     let mut known = HashMap::new();
-    let program = Program::new(&graph.mesh, &graph.table);
+    let on = graph.lie().unwrap();
+    let program = Program::new(&graph.meshes, &graph.table);
     let statements = &graph.statements;
     let mut segment =
-        Segment { graph: &graph, statements, trains: true, strict: false, wanted: None, known: &mut known };
+        Segment { graph: &graph, on: &on, statements, trains: true, strict: false, wanted: None, known: &mut known };
     let facts = segment.facts(&program).unwrap();
     let least: Vec<u64> =
         statements.iter().zip(&facts.ops).map(|(s, op)| segment.least(&elaborator, s, op.as_ref())).collect();

@@ -121,7 +121,8 @@ impl Elaborator {
     /// The program, and what it costs in picoseconds.
     fn pass(&self, graph: &Graph, apart: Apart) -> Result<(Program, u64), Error> {
         let graph = graph.in_parts(apart)?;
-        let mut program = Program::new(&graph.mesh, &graph.table);
+        let on = graph.lie()?;
+        let mut program = Program::new(&graph.meshes, &graph.table);
         let reserved = graph.names();
         let mut known: HashMap<ValueId, ValueId> = HashMap::new();
         let mut types = Types::new(&self.planner);
@@ -144,7 +145,7 @@ impl Elaborator {
             // What is differentiated: what comes before a gradient; without any, what nobody marks.
             let trains = !marked && (!strict || asks(&graph.statements[start + segment.len()..]));
             let mut segment =
-                Segment { graph: &graph, statements: segment, trains, strict, wanted, known: &mut known };
+                Segment { graph: &graph, on: &on, statements: segment, trains, strict, wanted, known: &mut known };
             cost = cost.saturating_add(segment.elaborate(self, &mut program, &mut types, &mut ways)?);
             start += segment.statements.len();
             match graph.statements.get(start) {
@@ -160,10 +161,12 @@ impl Elaborator {
                         program.items.push(Item::NoGrad);
                         marked = true;
                     }
+                    let on = backward.lie()?;
                     let mut inner: HashMap<ValueId, ValueId> = HashMap::new();
                     let statements = &backward.statements;
                     let mut segment = Segment {
                         graph: &backward,
+                        on: &on,
                         statements,
                         trains: later,
                         strict,

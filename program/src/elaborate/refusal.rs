@@ -59,7 +59,8 @@ pub(crate) fn no_way(
     };
     let has: Vec<String> = (inputs.iter())
         .filter_map(|v| {
-            Some(format!("{} is {}", graph.name(*v), types.get(*frontier.of(state, v.0).first()?)))
+            let is = types.get(*frontier.of(state, v.0).first()?);
+            Some(format!("{} is {}", graph.name(*v), graph.meshes.written(is)))
         })
         .collect();
     let mut fixes: Vec<Fix> = Vec::new();
@@ -134,16 +135,16 @@ fn difference(types: &Types, graph: &Graph, fix: &Fix) -> String {
     let (a, b) = (types.get(*a), types.get(*b));
     let words = |t: &Type| -> Vec<String> { t.to_string().split(',').map(str::to_owned).collect() };
     let (has, wants) = (words(a), words(b));
-    let axes = graph.mesh.axes();
+    let axes = a.value.mesh().axes();
     let name = graph.name(*v);
-    if has.len() == axes.len() && wants.len() == axes.len() {
+    if a.value.mesh() == b.value.mesh() && has.len() == axes.len() && wants.len() == axes.len() {
         let differs = (0..axes.len()).filter(|&i| has[i] != wants[i]);
         let texts: Vec<String> = differs
             .map(|i| format!("along {} {name} is {} and {verb} {}", axes[i].name(), has[i], wants[i]))
             .collect();
         return texts.join(", ");
     }
-    format!("{name} is {a} and {verb} {b}")
+    format!("{name} is {} and {verb} {}", graph.meshes.written(a), graph.meshes.written(b))
 }
 
 /// `scale.1: S(0),R = scale (all_reduce backward, 64 bytes)`.
@@ -162,7 +163,7 @@ fn text(elaborator: &Elaborator, types: &Types, graph: &Graph, fix: &Fix) -> Str
             a.gradient.as_ref().zip(b.gradient.as_ref()).and_then(|(to, from)| way(from, to, "backward"));
         let both: Vec<String> = way(&a.value, &b.value, "forward").into_iter().chain(back).collect();
         let price = if both.is_empty() { "free".to_owned() } else { both.join("; ") };
-        (b.to_string(), price)
+        (graph.meshes.written(b), price)
     };
     let before = fix.moves.iter().map(|m| {
         let (is, price) = one(m);
@@ -172,7 +173,8 @@ fn text(elaborator: &Elaborator, types: &Types, graph: &Graph, fix: &Fix) -> Str
     let after = fix.after.iter().map(|m| {
         let (_, price) = one(m);
         let name = graph.name(m.0);
-        format!("{name} as what is made and then {name}.1: {} of it ({price})", types.get(m.2))
+        let is = graph.meshes.written(types.get(m.2));
+        format!("{name} as what is made and then {name}.1: {is} of it ({price})")
     });
     before.chain(after).collect::<Vec<_>>().join(" and ")
 }

@@ -145,7 +145,7 @@ fn a_thousand_ops_on_131072_ranks_are_the_sum_of_their_blocks() {
     let report = program.report(&Rates::h100());
     let reported = start.elapsed();
     println!("{} items: elaborated in {elaborated:?}, reported in {reported:?}", program.items().len());
-    let of = report.by_axes["tp"];
+    let of = report.over("tp");
     // A rank has a row of 1024 elements of 2 bytes, and receives 2 x 7/8 of it.
     assert_eq!((of.forward.received_bytes, of.backward.received_bytes), (blocks * 3584, blocks * 3584));
     assert_eq!((of.forward.steps, report.moves.len()), (blocks as usize, 2 * blocks as usize));
