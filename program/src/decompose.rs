@@ -37,7 +37,7 @@ impl Graph {
     /// The same graph in ops that have no parts: composites by their bodies, and what is to be taken apart. What no statement
     /// makes stays as it is.
     pub(crate) fn in_parts(&self, apart: Apart) -> Result<Graph, Error> {
-        let on = self.lie()?;
+        let made_on = self.made_on();
         let mut out = Graph::on_meshes(self.meshes.clone(), self.table.clone());
         out.reserved = Arc::new(self.names().union(&self.reserved).cloned().collect());
         let mut known: Vec<Option<ValueId>> = vec![None; self.values.len()];
@@ -85,7 +85,7 @@ impl Graph {
                     let inputs = list(&known, inputs)?;
                     let trained = n < marked && last.is_none_or(|last| n < last);
                     let apart = Apart { means: apart.means && trained, ..apart };
-                    let mesh = outputs.first().map_or(0, |v| on[v.0]);
+                    let mesh = outputs.first().map_or(0, |v| made_on[v.0]);
                     let mut path = Path { apart, deep: 0, own: 0, mesh };
                     let made = out.call_in_parts(&mut path, call, &inputs, &|o| {
                         self.values.get(outputs.get(o)?.0).cloned()

@@ -17,8 +17,8 @@ use reshard_kernels::DType;
 use reshard_ops::rules::{Call, Op, Table};
 use reshard_sharding::{Mesh, Sharding, Type};
 
-use crate::meshes::{self, Meshes};
 use crate::Error;
+use crate::meshes::{self, Meshes};
 
 /// A value of a graph, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -39,7 +39,7 @@ pub(crate) struct Known {
     pub(crate) shape: Vec<usize>,
     /// What it is said to be.
     pub(crate) pinned: Option<Type>,
-    /// The number of the mesh on which it is made, where the statements here do not say that.
+    /// The number of the mesh on which it is made, where what it is made of does not say that.
     pub(crate) on: Option<usize>,
     /// Whether it is only between the parts of one op, which a kernel keeps to itself: no memory is read or written for it.
     pub(crate) inner: bool,
@@ -109,14 +109,7 @@ impl Graph {
     /// The same on several meshes.
     pub(crate) fn on_meshes(meshes: Meshes, table: Arc<Table>) -> Graph {
         let (values, statements) = (Vec::new(), Vec::new());
-        Graph {
-            table,
-            meshes,
-            values,
-            statements,
-            names: BTreeMap::new(),
-            reserved: Arc::default(),
-        }
+        Graph { table, meshes, values, statements, names: BTreeMap::new(), reserved: Arc::default() }
     }
 
     /// The first mesh, which has all ranks.
@@ -220,7 +213,9 @@ impl Graph {
         match on {
             None => Ok((self.mesh(), is)),
             Some(on) if is.is_empty() => Err(Error::Graph {
-                reason: format!("{name} is on {on} and has no type: say how it is sharded, like S(0),R on {on}"),
+                reason: format!(
+                    "{name} is on {on} and has no type: say how it is sharded, like S(0),R on {on}"
+                ),
             }),
             Some(on) => {
                 let named = |e: Error| Error::Graph { reason: format!("{name}: {e}") };
@@ -459,55 +454,33 @@ impl Graph {
         }
     }
 
-    /// The number of the mesh on which each value is.
+    /// Of each value the number of the mesh on which it is made.
     ///
     /// ```text
-    /// an op runs on    the mesh of what it makes, where that is said, else of its first operand, else the first
+    /// an op runs on    the mesh of the first result whose type is said, else of its first operand, else the first mesh
     /// ```
-    ///
-    /// Fails where results of an op are said to be on different meshes.
-    pub(crate) fn lie(&self) -> Result<Vec<usize>, Error> {
-        let said = |v: ValueId| {
-            let known = &self.values[v.0];
-            known.pinned.as_ref().map_or(known.on, |is| self.meshes.number(is.value.mesh()))
-        };
-        let mut on: Vec<usize> = (0..self.values.len()).map(|v| said(ValueId(v)).unwrap_or(0)).collect();
-        if self.meshes.named().next().is_none() {
-            return Ok(on);
-        }
+    pub(crate) fn made_on(&self) -> Vec<usize> {
+        let said = |v: ValueId| self.pinned(v).and_then(|is| self.meshes.number(is.value.mesh()));
+        let mut made: Vec<usize> = self.values.iter().map(|known| known.on.unwrap_or(0)).collect();
         for statement in &self.statements {
-            match statement {
-                Statement::Input(_) | Statement::Move { .. } | Statement::NoGrad => {}
-                Statement::Gradient { wrt, gradients, .. } => {
-                    for (v, d) in wrt.iter().zip(gradients) {
-                        on[d.0] = on[v.0];
-                    }
+            // What is said of a result it becomes after it is made.
+            let lies = |v: ValueId| said(v).unwrap_or(made[v.0]);
+            let on: Vec<usize> = match statement {
+                Statement::NoGrad => Vec::new(),
+                Statement::Input(v) | Statement::Move { to: v, .. } => vec![lies(*v)],
+                Statement::Gradient { wrt, .. } => wrt.iter().map(|v| lies(*v)).collect(),
+                Statement::Op { inputs, outputs, .. } => {
+                    let known = outputs.first().and_then(|v| self.values[v.0].on);
+                    let on = (known.or_else(|| outputs.iter().find_map(|v| said(*v))))
+                        .or_else(|| inputs.first().map(|v| lies(*v)));
+                    vec![on.unwrap_or(0); outputs.len()]
                 }
-                Statement::Op { call, inputs, outputs, .. } => {
-                    let mut pinned = outputs.iter().filter_map(|&v| Some((v, said(v)?)));
-                    let first = pinned.next();
-                    if let Some((a, b)) = first.and_then(|a| Some((a, pinned.find(|b| b.1 != a.1)?))) {
-                        let at = |(v, _): (ValueId, usize)| {
-                            self.values[v.0].pinned.as_ref().map_or(String::new(), |is| self.meshes.written(is))
-                        };
-                        return Err(Error::Graph {
-                            reason: format!(
-                                "{call} makes {}: {} and {}: {}, and an op runs on one mesh: move one of them afterwards",
-                                self.name(a.0),
-                                at(a),
-                                self.name(b.0),
-                                at(b)
-                            ),
-                        });
-                    }
-                    let mesh = first.map_or_else(|| inputs.first().map_or(0, |v| on[v.0]), |(_, mesh)| mesh);
-                    for v in outputs {
-                        on[v.0] = mesh;
-                    }
-                }
+            };
+            for (v, on) in statement.makes().iter().zip(on) {
+                made[v.0] = on;
             }
         }
-        Ok(on)
+        made
     }
 
     /// The element types of what a call makes.

@@ -84,10 +84,14 @@ impl Meshes {
     pub(crate) fn add(&mut self, name: &str, mesh: &Mesh) -> Result<(), Error> {
         let refused = |reason: String| Err(Error::Graph { reason });
         if !is_name(name) {
-            return refused(format!("{name:?} is no name of a mesh: letters, digits and _, as in mesh experts: ep=4"));
+            return refused(format!(
+                "{name:?} is no name of a mesh: letters, digits and _, as in mesh experts: ep=4"
+            ));
         }
         if name == FIRST {
-            return refused(format!("{FIRST} is what the first mesh is called: give mesh {mesh} another name"));
+            return refused(format!(
+                "{FIRST} is what the first mesh is called: give mesh {mesh} another name"
+            ));
         }
         if self.iter().any(|(known, _)| known == name) {
             return refused(format!("there are two meshes {name}: give one of them another name"));

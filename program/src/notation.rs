@@ -64,14 +64,28 @@ impl Graph {
         let mesh = first.strip_prefix("mesh ").ok_or_else(|| {
             wrong(number, format!("{first:?} is no mesh: start with one, like mesh dp=2,tp=4"))
         })?;
-        let mesh: Mesh =
-            mesh.trim().parse().map_err(|e: reshard_sharding::Error| wrong(number, e.to_string()))?;
+        let mesh: Mesh = mesh.trim().parse().map_err(|e: reshard_sharding::Error| {
+            let named = mesh.split_once(':').filter(|(name, _)| !name.contains('='));
+            wrong(
+                number,
+                match named {
+                    Some((name, rest)) => format!(
+                        "the first mesh has all ranks and no name: write mesh {} before mesh {}:{rest}",
+                        rest.trim(),
+                        name.trim()
+                    ),
+                    None => e.to_string(),
+                },
+            )
+        })?;
         let ranks = mesh.size();
         let mesh = resized(mesh, sizes).map_err(|reason| wrong(number, reason))?;
         let mut graph = Graph::with_table(&mesh, table);
         for (number, line) in lines {
             match line.strip_prefix("mesh ").map(str::trim).filter(|rest| rest.starts_with(begins_a_mesh)) {
-                Some(rest) if mesh.size() == ranks => further_mesh(&mut graph, rest).map_err(|e| e.on(number))?,
+                Some(rest) if mesh.size() == ranks => {
+                    further_mesh(&mut graph, rest).map_err(|e| e.on(number))?
+                }
                 Some(rest) => {
                     let reason = format!(
                         "with these sizes the first mesh {mesh} has {} ranks and not {ranks}, of which mesh {rest} is: write the \

@@ -197,7 +197,9 @@ pub fn on_ranks<T: Number>(program: &Program, inputs: &Values<T>) -> Result<Rank
                 for r in 0..ranks {
                     let taken: Result<Vec<ArrayD<T>>, Error> = inputs
                         .iter()
-                        .map(|v| values.get(v).and_then(|s| s.get(r).cloned()).ok_or_else(|| missing(program, *v)))
+                        .map(|v| {
+                            values.get(v).and_then(|s| s.get(r).cloned()).ok_or_else(|| missing(program, *v))
+                        })
                         .collect();
                     let taken = taken?;
                     let local = Local {

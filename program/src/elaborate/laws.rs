@@ -154,11 +154,18 @@ fn both(text: &str) -> (u64, u64) {
     let (mut types, mut ways) =
         (Types::new(&elaborator.planner), Ways::new(&elaborator.planner, elaborator.rates));
     let mut known = HashMap::new();
-    let on = graph.lie().unwrap();
+    let made_on = graph.made_on();
     let program = Program::new(&graph.meshes, &graph.table);
     let statements = &graph.statements;
-    let mut segment =
-        Segment { graph: &graph, on: &on, statements, trains: true, strict: false, wanted: None, known: &mut known };
+    let mut segment = Segment {
+        graph: &graph,
+        made_on: &made_on,
+        statements,
+        trains: true,
+        strict: false,
+        wanted: None,
+        known: &mut known,
+    };
     let facts = segment.facts(&program).unwrap();
     let least: Vec<u64> =
         statements.iter().zip(&facts.ops).map(|(s, op)| segment.least(&elaborator, s, op.as_ref())).collect();

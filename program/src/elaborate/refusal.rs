@@ -123,9 +123,13 @@ fn fix<'s>(
     Some(out)
 }
 
-/// Where the first move of a way out starts and ends, axis by axis where it can be said so.
+/// Where the first move of a way out starts and ends, axis by axis where it can be said so; one between meshes before others.
 fn difference(types: &Types, graph: &Graph, fix: &Fix) -> String {
-    let (first, verb) = match (fix.moves.first(), fix.after.first()) {
+    let across = |(_, from, to): &&(ValueId, TypeId, TypeId)| {
+        types.get(*from).value.mesh() != types.get(*to).value.mesh()
+    };
+    let before = fix.moves.iter().find(across).or(fix.moves.first());
+    let (first, verb) = match (before, fix.after.first()) {
         (Some(first), _) => (first, "has to be"),
         (None, Some(first)) => (first, "comes out as"),
         (None, None) => return "computing differs".to_owned(),
@@ -144,7 +148,8 @@ fn difference(types: &Types, graph: &Graph, fix: &Fix) -> String {
             .collect();
         return texts.join(", ");
     }
-    format!("{name} is {} and {verb} {}", graph.meshes.written(a), graph.meshes.written(b))
+    let mesh = graph.meshes.name(b.value.mesh()).unwrap_or_default();
+    format!("{name} is {} and {verb} {b} on {mesh}", graph.meshes.written(a))
 }
 
 /// `scale.1: S(0),R = scale (all_reduce backward, 64 bytes)`.

@@ -17,8 +17,8 @@ use crate::program::Program;
 /// Statements between gradients.
 pub(crate) struct Segment<'a> {
     pub(crate) graph: &'a Graph,
-    /// The number of the mesh on which each value of the graph is.
-    pub(crate) on: &'a [usize],
+    /// Of each value of the graph the number of the mesh on which it is made.
+    pub(crate) made_on: &'a [usize],
     pub(crate) statements: &'a [Statement],
     /// Whether what is made has a gradient where it depends on what has one.
     pub(crate) trains: bool,
@@ -259,7 +259,7 @@ impl Segment<'_> {
 
     /// The number of the mesh on which an op runs that makes these.
     fn runs_on(&self, outputs: &[ValueId]) -> usize {
-        outputs.first().map_or(0, |v| self.on[v.0])
+        outputs.first().map_or(0, |v| self.made_on[v.0])
     }
 
     /// The type of a value of the program that this segment takes.

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, HashMap};
 
 use reshard_planner::Plan;
 
-use crate::{Meshes, Rates};
 use crate::graph::{ValueId, is_real};
 use crate::program::{Item, Program, moved_name, stem};
 use crate::report::peak::{Class, peak};
 use crate::report::{MoveReport, Over, Pass, Passes, Report, StepReport, Traffic, ValueReport};
+use crate::{Meshes, Rates};
 
 /// What is known of a program before its sums.
 pub(super) struct Known<'a> {
@@ -74,7 +74,8 @@ impl<'a> Known<'a> {
                 }
             }
         }
-        let on = program.values().iter().map(|v| program.meshes.number(v.is.value.mesh()).unwrap_or(0)).collect();
+        let on =
+            program.values().iter().map(|v| program.meshes.number(v.is.value.mesh()).unwrap_or(0)).collect();
         Known { program, passes, made, gradients, updates, classes: program.meshes.classes(), on }
     }
 

@@ -1,3 +1,4 @@
 //! The laws of programs, a file per concept.
 
+mod meshes;
 mod report;
