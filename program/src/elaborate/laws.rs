@@ -113,15 +113,22 @@ impl All<'_> {
     }
 }
 
-/// A random program of ops on matrices of this size.
-fn program(random: &mut Random, mesh: &str, ops: usize) -> String {
-    let axes = mesh.split(',').count();
+/// A random program of ops on matrices of this size; where there is a second mesh, some values are on that.
+fn program(random: &mut Random, meshes: &[&str], ops: usize) -> String {
     let words = ["R", "I", "S(0)", "S(1)", "P"];
-    let mut text = format!("mesh {mesh}\n");
+    let mut text = format!("mesh {}\n", meshes[0]);
+    if let Some(second) = meshes.get(1) {
+        writeln!(text, "mesh e: {second}").unwrap();
+    }
+    let typed = |random: &mut Random, words: &[&str]| {
+        let second = meshes.len() > 1 && random.below(2) == 0;
+        let axes = meshes[usize::from(second)].split(',').count();
+        let placements: Vec<&str> = (0..axes).map(|_| *random.pick(words)).collect();
+        format!("{}{}", placements.join(","), if second { " on e" } else { "" })
+    };
     let mut values: Vec<String> = Vec::new();
     for i in 0..2 {
-        let placements: Vec<&str> = (0..axes).map(|_| *random.pick(&words)).collect();
-        writeln!(text, "x{i}: f32[512,512] {}", placements.join(",")).unwrap();
+        writeln!(text, "x{i}: f32[512,512] {}", typed(random, &words)).unwrap();
         values.push(format!("x{i}"));
     }
     let calls = [
@@ -135,12 +142,8 @@ fn program(random: &mut Random, mesh: &str, ops: usize) -> String {
     for i in 0..ops {
         let (a, b) = (random.pick(&values).clone(), random.pick(&values).clone());
         let call = random.pick(&calls).replace("{a}", &a).replace("{b}", &b);
-        let pin = if random.below(4) == 0 {
-            let placements: Vec<&str> = (0..axes).map(|_| *random.pick(&words[..4])).collect();
-            format!(": {}", placements.join(","))
-        } else {
-            String::new()
-        };
+        let pin =
+            if random.below(4) == 0 { format!(": {}", typed(random, &words[..4])) } else { String::new() };
         writeln!(text, "y{i}{pin} = {call}").unwrap();
         values.push(format!("y{i}"));
     }
@@ -182,13 +185,21 @@ fn both(text: &str) -> (u64, u64) {
 #[test]
 fn a_choice_is_the_cheapest_of_all() {
     let sweep = Sweep::asked();
-    for (mesh, most, times) in [("x=4", 6, 40), ("x=3", 6, 20), ("x=2,y=2", 3, 12), ("x=2,y=3", 3, 6)] {
+    let meshes: [(&[&str], usize, u64); 6] = [
+        (&["x=4"], 6, 40),
+        (&["x=3"], 6, 20),
+        (&["x=2,y=2"], 3, 12),
+        (&["x=2,y=3"], 3, 6),
+        (&["x=4", "z=2@2"], 3, 12),
+        (&["x=2,y=2", "z=4"], 2, 6),
+    ];
+    for (meshes, most, times) in meshes {
         for case in
             (0..if sweep.is_exhaustive() { 8 * times } else { times }).filter(|&case| sweep.takes(case))
         {
             let mut random = Random(case * 31 + most as u64);
             let ops = 1 + random.below(most);
-            let text = program(&mut random, mesh, ops);
+            let text = program(&mut random, meshes, ops);
             let (found, least) = both(&text);
             assert_eq!(found, least, "{text}");
         }

@@ -51,8 +51,8 @@ t: P(avg) on second = neg(w)
         assert_eq!(graph.meshes().name(mesh), Some(name));
     }
     // Meshes of the same ranks and axes are one, by whatever name.
-    let twice = format!("{MESHES}mesh again: edp=1,ep=4\nx: f32[8] R,S(0) on again\n");
-    assert!(twice.parse::<Graph>().unwrap().to_string().ends_with("x: f32[8] R,S(0) on experts\n"));
+    let twice = format!("{MESHES}mesh again: edp=1,ep=4\nx: f32[8] I,S(0) on again\n");
+    assert!(twice.parse::<Graph>().unwrap().to_string().ends_with("x: f32[8] I,S(0) on experts\n"));
 }
 
 /// A value may be called mesh.
