@@ -88,14 +88,12 @@ impl Backward<'_> {
     /// A value of the program in the graph.
     fn saved(&mut self, v: ValueId) -> Result<ValueId, Error> {
         let value = self.program.get(v);
-        match self.graph.value(&value.name) {
-            Some(known) => Ok(known),
-            None => {
-                let saved = self.graph.named(&value.name, value.dtype, value.shape())?;
-                self.graph.values[saved.0].on = self.program.meshes.number(value.is.value.mesh());
-                Ok(saved)
-            }
+        if let Some(known) = self.graph.value(&value.name) {
+            return Ok(known);
         }
+        let saved = self.graph.named(&value.name, value.dtype, value.shape())?;
+        self.graph.values[saved.0].on = self.program.meshes.number(value.is.value.mesh());
+        Ok(saved)
     }
 
     fn fresh(&self, prefix: &str) -> String {

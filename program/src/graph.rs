@@ -15,10 +15,10 @@ use std::sync::Arc;
 
 use reshard_kernels::DType;
 use reshard_ops::rules::{Call, Op, Table};
-use reshard_sharding::{Mesh, Sharding, Type};
+use reshard_sharding::{Mesh, Type};
 
 use crate::Error;
-use crate::meshes::{self, Meshes};
+use crate::meshes::Meshes;
 
 /// A value of a graph, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -117,30 +117,6 @@ impl Graph {
         self.meshes.first()
     }
 
-    /// All meshes.
-    pub fn meshes(&self) -> &Meshes {
-        &self.meshes
-    }
-
-    /// Adds a mesh over ranks of the first, on which values can be.
-    ///
-    /// ```
-    /// use reshard_kernels::DType;
-    /// use reshard_program::Graph;
-    /// let mut graph = Graph::new(&"dp=2,tp=2".parse()?);
-    /// graph.add_mesh("experts", &"ep=4".parse()?)?;
-    /// let w = graph.input("w", DType::F32, &[8, 16], "S(0) on experts")?;
-    /// assert_eq!(graph.pinned(w).map(|is| is.value.mesh().to_string()).as_deref(), Some("ep=4"));
-    /// assert_eq!(graph.to_string(), "mesh dp=2,tp=2\nmesh experts: ep=4\nw: f32[8,16] S(0) on experts\n");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// Fails for a name that is none or taken, `default` among them, for ranks that the first mesh has not, for more than 64
-    /// meshes, and for a first mesh of more than 2^20 ranks.
-    pub fn add_mesh(&mut self, name: &str, mesh: &Mesh) -> Result<(), Error> {
-        self.meshes.add(name, mesh)
-    }
-
     /// The table of ops.
     pub fn table(&self) -> &Arc<Table> {
         &self.table
@@ -192,36 +168,6 @@ impl Graph {
         self.pin(value, is)?;
         self.statements.push(Statement::Input(value));
         Ok(value)
-    }
-
-    /// A type of a value, by its text.
-    pub(crate) fn type_of(&self, name: &str, shape: &[usize], text: &str) -> Result<Type, Error> {
-        let (mesh, text) = self.mesh_of(name, text)?;
-        Type::parse(mesh, shape, text).map_err(|e| Error::of(name, e))
-    }
-
-    /// A sharding of a value without a gradient, by its text.
-    pub(crate) fn sharding_of(&self, name: &str, shape: &[usize], text: &str) -> Result<Type, Error> {
-        let (mesh, text) = self.mesh_of(name, text)?;
-        let value = Sharding::parse(mesh, shape, text).map_err(|e| Error::of(name, e))?;
-        Ok(Type { value, gradient: None })
-    }
-
-    /// The mesh that a text names, and the rest.
-    fn mesh_of<'a>(&self, name: &str, text: &'a str) -> Result<(&Mesh, &'a str), Error> {
-        let (is, on) = meshes::apart(text);
-        match on {
-            None => Ok((self.mesh(), is)),
-            Some(on) if is.is_empty() => Err(Error::Graph {
-                reason: format!(
-                    "{name} is on {on} and has no type: say how it is sharded, like S(0),R on {on}"
-                ),
-            }),
-            Some(on) => {
-                let named = |e: Error| Error::Graph { reason: format!("{name}: {e}") };
-                Ok((self.meshes.get(on).map_err(named)?, is))
-            }
-        }
     }
 
     /// Says what a value is: what makes it is moved to that, or is made there, if that is on another mesh.
@@ -452,35 +398,6 @@ impl Graph {
             }
             number += 1;
         }
-    }
-
-    /// Of each value the number of the mesh on which it is made.
-    ///
-    /// ```text
-    /// an op runs on    the mesh of the first result whose type is said, else of its first operand, else the first mesh
-    /// ```
-    pub(crate) fn made_on(&self) -> Vec<usize> {
-        let said = |v: ValueId| self.pinned(v).and_then(|is| self.meshes.number(is.value.mesh()));
-        let mut made: Vec<usize> = self.values.iter().map(|known| known.on.unwrap_or(0)).collect();
-        for statement in &self.statements {
-            // What is said of a result it becomes after it is made.
-            let lies = |v: ValueId| said(v).unwrap_or(made[v.0]);
-            let on: Vec<usize> = match statement {
-                Statement::NoGrad => Vec::new(),
-                Statement::Input(v) | Statement::Move { to: v, .. } => vec![lies(*v)],
-                Statement::Gradient { wrt, .. } => wrt.iter().map(|v| lies(*v)).collect(),
-                Statement::Op { inputs, outputs, .. } => {
-                    let known = outputs.first().and_then(|v| self.values[v.0].on);
-                    let on = (known.or_else(|| outputs.iter().find_map(|v| said(*v))))
-                        .or_else(|| inputs.first().map(|v| lies(*v)));
-                    vec![on.unwrap_or(0); outputs.len()]
-                }
-            };
-            for (v, on) in statement.makes().iter().zip(on) {
-                made[v.0] = on;
-            }
-        }
-        made
     }
 
     /// The element types of what a call makes.

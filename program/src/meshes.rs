@@ -13,6 +13,7 @@
 use reshard_sharding::{Mesh, Sharding, Type};
 
 use crate::Error;
+use crate::graph::{Graph, Statement, ValueId};
 
 /// The name of the first mesh, which is not written.
 const FIRST: &str = "default";
@@ -23,7 +24,7 @@ const MOST: usize = 64;
 /// The most ranks of a world that has several: ranks are told apart by the meshes that they are in.
 const MOST_RANKS: usize = 1 << 20;
 
-/// The meshes of a program by name; see [`Graph::add_mesh`](crate::Graph::add_mesh).
+/// The meshes of a program by name; see [`Graph::add_mesh`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meshes {
     /// The first is the world.
@@ -157,6 +158,91 @@ impl Meshes {
     }
 }
 
+impl Graph {
+    /// All meshes.
+    pub fn meshes(&self) -> &Meshes {
+        &self.meshes
+    }
+
+    /// Adds a mesh over ranks of the first, on which values can be.
+    ///
+    /// ```
+    /// use reshard_kernels::DType;
+    /// use reshard_program::Graph;
+    /// let mut graph = Graph::new(&"dp=2,tp=2".parse()?);
+    /// graph.add_mesh("experts", &"ep=4".parse()?)?;
+    /// let w = graph.input("w", DType::F32, &[8, 16], "S(0) on experts")?;
+    /// assert_eq!(graph.pinned(w).map(|is| is.value.mesh().to_string()).as_deref(), Some("ep=4"));
+    /// assert_eq!(graph.to_string(), "mesh dp=2,tp=2\nmesh experts: ep=4\nw: f32[8,16] S(0) on experts\n");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// Fails for a name that is none or taken, `default` among them, for ranks that the first mesh has not, for more than 64
+    /// meshes, and for a first mesh of more than 2^20 ranks.
+    pub fn add_mesh(&mut self, name: &str, mesh: &Mesh) -> Result<(), Error> {
+        self.meshes.add(name, mesh)
+    }
+
+    /// A type of a value, by its text.
+    pub(crate) fn type_of(&self, name: &str, shape: &[usize], text: &str) -> Result<Type, Error> {
+        let (mesh, text) = self.mesh_of(name, text)?;
+        Type::parse(mesh, shape, text).map_err(|e| Error::of(name, e))
+    }
+
+    /// A sharding of a value without a gradient, by its text.
+    pub(crate) fn sharding_of(&self, name: &str, shape: &[usize], text: &str) -> Result<Type, Error> {
+        let (mesh, text) = self.mesh_of(name, text)?;
+        let value = Sharding::parse(mesh, shape, text).map_err(|e| Error::of(name, e))?;
+        Ok(Type { value, gradient: None })
+    }
+
+    /// The mesh that a text names, and the rest.
+    fn mesh_of<'a>(&self, name: &str, text: &'a str) -> Result<(&Mesh, &'a str), Error> {
+        let (is, on) = apart(text);
+        match on {
+            None => Ok((self.mesh(), is)),
+            Some(on) if is.is_empty() => Err(Error::Graph {
+                reason: format!(
+                    "{name} is on {on} and has no type: say how it is sharded, like S(0),R on {on}"
+                ),
+            }),
+            Some(on) => {
+                let named = |e: Error| Error::Graph { reason: format!("{name}: {e}") };
+                Ok((self.meshes.get(on).map_err(named)?, is))
+            }
+        }
+    }
+
+    /// Of each value the number of the mesh on which it is made.
+    ///
+    /// ```text
+    /// an op runs on    the mesh of the first result whose type is said, else of its first operand, else the first mesh
+    /// ```
+    pub(crate) fn made_on(&self) -> Vec<usize> {
+        let said = |v: ValueId| self.pinned(v).and_then(|is| self.meshes.number(is.value.mesh()));
+        let mut made: Vec<usize> = self.values.iter().map(|known| known.on.unwrap_or(0)).collect();
+        for statement in &self.statements {
+            // What is said of a result it becomes after it is made.
+            let lies = |v: ValueId| said(v).unwrap_or(made[v.0]);
+            let on: Vec<usize> = match statement {
+                Statement::NoGrad => Vec::new(),
+                Statement::Input(v) | Statement::Move { to: v, .. } => vec![lies(*v)],
+                Statement::Gradient { wrt, .. } => wrt.iter().map(|v| lies(*v)).collect(),
+                Statement::Op { inputs, outputs, .. } => {
+                    let known = outputs.first().and_then(|v| self.values[v.0].on);
+                    let on = (known.or_else(|| outputs.iter().find_map(|v| said(*v))))
+                        .or_else(|| inputs.first().map(|v| lies(*v)));
+                    vec![on.unwrap_or(0); outputs.len()]
+                }
+            };
+            for (v, on) in statement.makes().iter().zip(on) {
+                made[v.0] = on;
+            }
+        }
+        made
+    }
+}
+
 /// Whether a word is a name of a mesh.
 fn is_name(word: &str) -> bool {
     !word.is_empty()
@@ -165,7 +251,7 @@ fn is_name(word: &str) -> bool {
 }
 
 /// `S(0),R on experts` as type and name of the mesh.
-pub(crate) fn apart(text: &str) -> (&str, Option<&str>) {
+fn apart(text: &str) -> (&str, Option<&str>) {
     let text = text.trim();
     match text.rsplit_once(char::is_whitespace) {
         Some((rest, name)) if is_name(name) => match rest.trim_end().strip_suffix("on") {

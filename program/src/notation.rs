@@ -84,7 +84,7 @@ impl Graph {
         for (number, line) in lines {
             match line.strip_prefix("mesh ").map(str::trim).filter(|rest| rest.starts_with(begins_a_mesh)) {
                 Some(rest) if mesh.size() == ranks => {
-                    further_mesh(&mut graph, rest).map_err(|e| e.on(number))?
+                    further_mesh(&mut graph, rest).map_err(|e| e.on(number))?;
                 }
                 Some(rest) => {
                     let reason = format!(

@@ -6,7 +6,7 @@ use crate::elaborate::moves::{Moves, TypeId, Types};
 use crate::elaborate::search::{Frontier, State, Step};
 use crate::elaborate::ways::Way;
 use crate::graph::{Graph, Statement, ValueId};
-use reshard_sharding::Type;
+use reshard_sharding::{Sharding, Type};
 
 /// A written move that no plan makes.
 pub(crate) fn no_plan(
@@ -20,12 +20,16 @@ pub(crate) fn no_plan(
     let is =
         frontier.states.first().and_then(|s| frontier.of(s, from.0).first()).map(|&id| types.get(id).clone());
     let wanted = graph.pinned(to);
-    let plan =
-        is.as_ref().zip(wanted).map(|(a, b)| elaborator.planner.plan(&a.value, &b.value, graph.dtype(from)));
-    let why = match plan {
-        Some(Err(e)) => e.to_string(),
-        Some(Ok(_)) | None => "its gradient cannot be moved back".to_owned(),
+    let why_not = |a: &Sharding, b: &Sharding| {
+        elaborator.planner.plan(a, b, graph.dtype(from)).err().map(|e| e.to_string())
     };
+    let forward = is.as_ref().zip(wanted).and_then(|(a, b)| why_not(&a.value, &b.value));
+    let backward = || {
+        let gradients = is.as_ref()?.gradient.as_ref().zip(wanted?.gradient.as_ref());
+        gradients.and_then(|(to, from)| why_not(from, to))
+    };
+    let why = forward.or_else(|| Some(format!("its gradient cannot be moved back: {}", backward()?)));
+    let why = why.unwrap_or_else(|| "its gradient cannot be moved back".to_owned());
     Error::Graph { reason: format!("{} = {}: {why}", graph.name(to), graph.name(from)) }
 }
 

@@ -97,7 +97,7 @@ fn a_mesh_that_cannot_be_is_refused_with_its_line() {
         first.to_string(),
         "line 1: the first mesh has all ranks and no name: write mesh ep=4 before mesh experts: ep=4"
     );
-    let many: String = (0..64).map(|n| format!("mesh m{n}: x=2\n")).collect();
+    let many = (0..64).map(|n| format!("mesh m{n}: x=2\n")).collect::<Vec<_>>().concat();
     assert!(
         format!("mesh x=2\n{many}").parse::<Graph>().unwrap_err().to_string().contains("at most 64 meshes")
     );
@@ -218,4 +218,12 @@ fn results_that_are_said_to_be_on_another_mesh_are_moved_there() {
     assert_eq!(["a", "b", "c"].map(on), ["tp=2", "tp=2@2", "tp=2@2"]);
     assert_eq!(program.to_string().parse::<Program>().unwrap().to_string(), program.to_string());
     assert_eq!(elaborated(text, Moves::Written).unwrap_err().kind(), "needs_redistribute");
+}
+
+#[test]
+fn a_move_between_meshes_that_no_plan_makes_says_why() {
+    let text = "mesh a=262144\nmesh e: b=512,c=512\nx: f32[262144] S(0)\ny: S(0),S(0) on e = x";
+    let e = Elaborator::new().elaborate(&text.parse().unwrap()).unwrap_err();
+    assert_eq!(e.kind(), "program");
+    assert!(e.to_string().starts_with("y = x: ") && e.to_string().contains("the most is 131072"), "{e}");
 }

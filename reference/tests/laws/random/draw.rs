@@ -365,7 +365,7 @@ fn over_ranks_of(mesh: &Mesh, r: &mut Random) -> Mesh {
     }
     let from = if r.below(2) == 0 { 0 } else { r.below(ranks.len()) };
     let ranks = &ranks[from..];
-    let ranks = if r.below(2) == 0 { ranks } else { &ranks[..1 + r.below(ranks.len())] };
+    let ranks = if r.below(2) == 0 { ranks } else { &ranks[..=r.below(ranks.len())] };
     let divisors: Vec<usize> = (1..=ranks.len()).filter(|n| ranks.len().is_multiple_of(*n)).collect();
     let outer = *r.pick(&divisors);
     Mesh::from_ranks([("ep", outer), ("etp", ranks.len() / outer)], ranks).unwrap()
