@@ -49,7 +49,7 @@ impl Segment<'_> {
                     at_hand.insert(*to, vec![(id, made)]);
                 }
                 (Statement::Op { call, op, inputs, outputs }, Some(ways)) => {
-                    let Some(way) = chosen.next().and_then(|&way| ways.get(way)) else { continue };
+                    let Some(way) = chosen.next().and_then(|&way| ways.list.get(way)) else { continue };
                     let mut taken = Vec::with_capacity(inputs.len());
                     for (&v, &wanted) in inputs.iter().zip(&way.inputs) {
                         let known =

@@ -42,7 +42,7 @@ impl All<'_> {
             }
             Statement::Op { .. } => {
                 let ways = self.looked[n].clone().expect("an op has ways");
-                for way in ways.iter() {
+                for way in &ways.list {
                     self.with_input(types, n, way, 0, at_hand, cost + way.picoseconds);
                 }
             }
@@ -102,7 +102,7 @@ impl All<'_> {
         let mut out = Vec::new();
         for (statement, ways) in self.statements.iter().zip(self.looked) {
             let (Statement::Op { inputs, outputs, .. }, Some(ways)) = (statement, ways) else { continue };
-            for way in ways.iter() {
+            for way in &ways.list {
                 let all = inputs.iter().zip(&way.inputs).chain(outputs.iter().zip(&way.outputs));
                 out.extend(all.filter(|(of, _)| **of == v).map(|(_, is)| *is));
             }
@@ -174,7 +174,7 @@ fn both(text: &str) -> (u64, u64) {
         statements.iter().zip(&facts.ops).map(|(s, op)| segment.least(&elaborator, s, op.as_ref())).collect();
     let hasty = segment.search(&elaborator, &mut types, &mut ways, &facts, &least, Extent::hasty()).unwrap();
     let bound = hasty.frontier.least();
-    let extent = Extent { known: bound, seen: hasty.frontier.seen, prices: usize::MAX, most: usize::MAX };
+    let extent = Extent { known: bound, seen: hasty.frontier.seen, work: u64::MAX, most: usize::MAX };
     let found = segment.search(&elaborator, &mut types, &mut ways, &facts, &least, extent).unwrap();
     assert!(found.frontier.is_least(), "nothing was dropped");
     let mut all = All { graph: &graph, statements, facts: &facts, looked: &found.looked, best: bound + 1 };
@@ -204,4 +204,57 @@ fn a_choice_is_the_cheapest_of_all() {
             assert_eq!(found, least, "{text}");
         }
     }
+}
+
+/// What a hasty search of a text chooses, by how much that may cost too much, and how many answers it keeps.
+fn in_haste(text: &str, forgets: bool) -> (Option<(Vec<usize>, u64)>, usize) {
+    let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{text}{e}"));
+    let elaborator = Elaborator::new();
+    let (mut types, mut ways) =
+        (Types::new(&elaborator.planner), Ways::new(&elaborator.planner, elaborator.rates));
+    ways.reached.forgets = forgets;
+    let mut known = HashMap::new();
+    let program = Program::new(&graph.mesh, &graph.table);
+    let statements = &graph.statements;
+    let mut segment =
+        Segment { graph: &graph, statements, trains: true, strict: false, wanted: None, known: &mut known };
+    let facts = segment.facts(&program).unwrap();
+    let least = vec![0; statements.len()];
+    let found = segment.search(&elaborator, &mut types, &mut ways, &facts, &least, Extent::hasty()).unwrap();
+    (found.frontier.best(), ways.reached.len())
+}
+
+/// Equal layers, each with a weight of its own.
+fn layers(random: &mut Random, mesh: &str, count: usize) -> String {
+    let axes = mesh.split(',').count();
+    let words = ["R", "I", "S(0)", "S(1)"];
+    let mut drawn = || -> String {
+        let placements: Vec<&str> = (0..axes).map(|_| *random.pick(&words)).collect();
+        placements.join(",")
+    };
+    let (x, w) = (drawn(), drawn());
+    let last = ["add", "mul", "mm"][random.below(3)];
+    let mut text = format!("mesh {mesh}\nh0: f32[512,512] {x}\n");
+    for n in 1..=count {
+        let before = n - 1;
+        writeln!(text, "w{n}: f32[512,512] {w}\na{n} = mm(h{before}, w{n})\nb{n} = relu(a{n})").unwrap();
+        writeln!(text, "h{n} = {last}(b{n}, h{before})").unwrap();
+    }
+    text
+}
+
+#[test]
+fn haste_remembers_what_it_would_find() {
+    let mut all = 0;
+    for case in 0..24 {
+        let mut random = Random(case * 17 + 5);
+        let mesh = ["x=4", "x=2,y=2"][case as usize % 2];
+        let text = layers(&mut random, mesh, 12);
+        let (remembered, answers) = in_haste(&text, false);
+        assert_eq!(remembered, in_haste(&text, true).0, "{text}");
+        all += answers;
+        let text = program(&mut random, mesh, 12);
+        assert_eq!(in_haste(&text, false).0, in_haste(&text, true).0, "{text}");
+    }
+    assert!(all < 24 * 36 / 2, "{all} answers for {} ops of equal layers", 24 * 36);
 }

@@ -4,6 +4,7 @@ mod chosen;
 mod flows;
 #[cfg(test)]
 mod laws;
+mod memo;
 mod moves;
 mod refusal;
 mod search;

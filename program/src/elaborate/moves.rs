@@ -43,19 +43,32 @@ pub(crate) struct Types {
     planner: Planner,
     list: Vec<(DType, Type)>,
     ids: HashMap<(DType, Type), TypeId>,
-    prices: HashMap<(TypeId, TypeId), Cost>,
+    /// Of each, to each other: what was asked.
+    prices: Vec<Vec<Asked>>,
     local: Vec<u64>,
+    work: u64,
 }
+
+/// What is known of the price of a move.
+#[derive(Clone, Copy, Debug, Default)]
+enum Asked {
+    #[default]
+    Never,
+    Is(Cost),
+}
+
+/// What it takes to ask the planner for a price, in prices that are known.
+const NEW_PRICE: u64 = 2_000;
 
 impl Types {
     pub(crate) fn new(planner: &Planner) -> Types {
-        let (list, ids, prices, local) = (Vec::new(), HashMap::new(), HashMap::new(), Vec::new());
-        Types { planner: planner.clone().budget(Budget::of(PRICED)), list, ids, prices, local }
+        let (list, ids, prices, local) = (Vec::new(), HashMap::new(), Vec::new(), Vec::new());
+        Types { planner: planner.clone().budget(Budget::of(PRICED)), list, ids, prices, local, work: 0 }
     }
 
     /// The number of a type.
     pub(crate) fn id(&mut self, dtype: DType, is: Type) -> TypeId {
-        let Types { list, ids, local, .. } = self;
+        let Types { list, ids, local, prices, .. } = self;
         let key = (dtype, is);
         if let Some(&known) = ids.get(&key) {
             return known;
@@ -64,6 +77,7 @@ impl Types {
         let bits = (key.1.value.max_local_numel() as u64).saturating_mul(dtype.bits() as u64);
         local.push(bits.div_ceil(8));
         list.push(key.clone());
+        prices.push(Vec::new());
         ids.insert(key, id);
         id
     }
@@ -72,9 +86,9 @@ impl Types {
         &self.list[id.0 as usize].1
     }
 
-    /// How many prices were asked of the planner.
-    pub(crate) fn asked(&self) -> usize {
-        self.prices.len()
+    /// How much was looked at: a price that is known is 1.
+    pub(crate) fn work(&self) -> u64 {
+        self.work
     }
 
     /// The bytes of the largest shard of the value.
@@ -87,9 +101,11 @@ impl Types {
         if from == to {
             return Some(0);
         }
-        if let Some(&known) = self.prices.get(&(from, to)) {
+        self.work += 1;
+        if let Some(&Asked::Is(known)) = self.prices[from.0 as usize].get(to.0 as usize) {
             return known;
         }
+        self.work += NEW_PRICE;
         let (dtype, a) = &self.list[from.0 as usize];
         let b = &self.list[to.0 as usize].1;
         let forward = self.one_way(&a.value, &b.value, *dtype);
@@ -102,7 +118,11 @@ impl Types {
             // What has no gradient gives none.
             (None, Some(_)) => None,
         };
-        self.prices.insert((from, to), cost);
+        let row = &mut self.prices[from.0 as usize];
+        if row.len() <= to.0 as usize {
+            row.resize(self.list.len(), Asked::Never);
+        }
+        row[to.0 as usize] = Asked::Is(cost);
         cost
     }
 

@@ -69,7 +69,7 @@ pub(crate) fn no_way(
         .collect();
     let mut fixes: Vec<Fix> = Vec::new();
     let mut gradient_only = false;
-    for way in step.ways {
+    for way in &step.ways.list {
         let at_hand = |v: ValueId| frontier.of(state, v.0);
         let Some(fix) = fix(types, &at_hand, way, inputs, outputs, step.outputs) else { continue };
         let same_values =

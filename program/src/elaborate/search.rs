@@ -26,8 +26,9 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use crate::elaborate::memo::{Known, Question};
 use crate::elaborate::moves::{Moves, TypeId, Types};
-use crate::elaborate::ways::Way;
+use crate::elaborate::ways::{Looked, Way};
 
 /// The types in which a value is at hand, in the order of their numbers.
 pub(crate) type AtHand = SmallVec<[TypeId; 2]>;
@@ -39,10 +40,19 @@ pub(crate) type Held = SmallVec<[(usize, AtHand); 4]>;
 #[derive(Clone, Debug)]
 pub(crate) struct State {
     /// The values that are needed again and are at hand in other types than those given, by number.
-    live: Held,
+    pub(crate) live: Held,
     pub(crate) cost: u64,
     /// Where in the trail.
     trail: usize,
+}
+
+/// A state after an op: what is at hand in it, what it took, the state before it in the frontier and the way.
+#[derive(Clone, Debug)]
+pub(crate) struct Reached {
+    pub(crate) live: Held,
+    pub(crate) cost: u64,
+    pub(crate) before: usize,
+    pub(crate) way: usize,
 }
 
 /// One decision, after another.
@@ -55,7 +65,7 @@ struct Decided {
 /// An op as the search sees it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step<'a> {
-    pub(crate) ways: &'a [Way],
+    pub(crate) ways: &'a Shared,
     pub(crate) inputs: &'a [usize],
     /// The values that it makes, and what they have to become.
     pub(crate) outputs: &'a [(usize, Option<TypeId>)],
@@ -82,8 +92,8 @@ pub(crate) struct Frontier {
     moves: Moves,
     /// How many are kept.
     most: usize,
-    /// After how many prices haste begins.
-    until: usize,
+    /// After how much work haste begins.
+    until: u64,
     /// What some program costs.
     known: u64,
     /// The least that a program costs of which a state was dropped.
@@ -99,30 +109,33 @@ pub(crate) struct Extent {
     pub(crate) known: u64,
     /// The types in which values could be at hand, as far as another search saw.
     pub(crate) seen: HashMap<usize, AtHand>,
-    /// How many prices may be asked of the planner before the rest is gone through in haste.
-    pub(crate) prices: usize,
+    /// How much may be looked at before the rest is gone through in haste, in prices that are known.
+    pub(crate) work: u64,
 }
 
 impl Extent {
     /// As far as a search goes in haste.
     pub(crate) fn hasty() -> Extent {
-        Extent { most: HASTY, known: u64::MAX, seen: HashMap::new(), prices: 0 }
+        Extent { most: HASTY, known: u64::MAX, seen: HashMap::new(), work: 0 }
     }
 
     /// As far as a search goes that keeps so many states.
     pub(crate) fn thorough(most: usize) -> Extent {
-        Extent { most, known: u64::MAX, seen: HashMap::new(), prices: PRICES }
+        Extent { most, known: u64::MAX, seen: HashMap::new(), work: WORK }
     }
 }
 
-/// How many states are kept in haste.
+/// How many states are kept in haste when nothing is known yet.
 const HASTY: usize = 12;
+
+/// How many are kept where a thorough search goes on in haste: with fewer, the ways of two layers that do best together go.
+const TIRED: usize = 128;
 
 /// How many ways of an op are looked at in haste.
 const HASTY_WAYS: usize = 24;
 
-/// How many prices a thorough search asks of the planner: half a second where shards are uneven, and less elsewhere.
-const PRICES: usize = 2_000;
+/// How much a thorough search looks at: a tenth of a second or two where all prices are new, and less elsewhere.
+const WORK: u64 = 1_000_000;
 
 /// Before the first decision.
 const START: usize = usize::MAX;
@@ -134,8 +147,8 @@ impl Frontier {
     /// Before all statements.
     pub(crate) fn new(types: &Types, extent: Extent, moves: Moves) -> Frontier {
         let start = State { live: Held::new(), cost: 0, trail: START };
-        let Extent { most, known, seen, prices } = extent;
-        let until = types.asked().saturating_add(prices);
+        let Extent { most, known, seen, work } = extent;
+        let until = types.work().saturating_add(work);
         let (states, given, trail) = (vec![start], HashMap::new(), Vec::new());
         Frontier { states, given, seen, trail, moves, most, until, known, dropped: u64::MAX }
     }
@@ -181,19 +194,105 @@ impl Frontier {
     }
 
     /// An op in each of its ways, after which some values are needed again; whether some state allows one.
-    pub(crate) fn op(&mut self, types: &mut Types, step: Step<'_>, live: &dyn Fn(usize) -> bool) -> bool {
-        for way in step.ways {
-            let made = step.outputs.iter().zip(&way.outputs).map(|((v, pin), is)| (*v, pin.unwrap_or(*is)));
-            for (value, is) in step.inputs.iter().copied().zip(way.inputs.iter().copied()).chain(made) {
-                let seen = self.seen.entry(value).or_default();
-                if !seen.contains(&is) {
-                    seen.push(is);
+    pub(crate) fn op(
+        &mut self,
+        types: &mut Types,
+        known: &mut Known,
+        step: Step<'_>,
+        live: &dyn Fn(usize) -> bool,
+    ) -> bool {
+        let pins = step.outputs.iter().map(|(v, pin)| (*v, *pin));
+        let operands = step.inputs.iter().map(|v| (*v, None)).chain(pins);
+        for ((value, pin), could_be) in operands.zip(&step.ways.could_be) {
+            let seen = self.seen.entry(value).or_default();
+            for is in pin.as_ref().map_or(&could_be[..], core::slice::from_ref) {
+                if !seen.contains(is) {
+                    seen.push(*is);
                 }
             }
         }
+        let most = self.most_now(types);
+        let (reached, dropped) = if self.is_relative(types) {
+            let (question, values) = Question::of(self, step, live, most);
+            let (reached, dropped) = known.of(question, |q| {
+                let (frontier, outputs) = q.frontier(self);
+                let step = Step { ways: step.ways, inputs: q.inputs(), outputs: &outputs, rest: 0 };
+                frontier.reach(types, step, &|value| q.is_live(value), most)
+            });
+            let least = self.least();
+            let own = |r: &Reached| {
+                let mut live: Held =
+                    r.live.iter().map(|(v, at_hand)| (values[*v], at_hand.clone())).collect();
+                live.sort_unstable_by_key(|(v, _)| *v);
+                Reached { live, cost: r.cost.saturating_add(least), ..*r }
+            };
+            let dropped = dropped.map(|cost| cost.saturating_add(least));
+            (reached.iter().map(own).collect(), dropped)
+        } else {
+            self.reach(types, step, live, most)
+        };
+        if let Some(cost) = dropped {
+            self.dropped = self.dropped.min(cost.saturating_add(step.rest));
+        }
+        let mut states = Vec::with_capacity(reached.len());
+        for Reached { live, cost, before, way } in reached {
+            self.trail.push(Decided { before: self.states[before].trail, way });
+            states.push(State { live, cost, trail: self.trail.len() - 1 });
+        }
+        self.states = states;
+        !self.states.is_empty()
+    }
+
+    /// How many states are kept now.
+    fn most_now(&self, types: &Types) -> usize {
+        if types.work() < self.until { self.most } else { self.most.min(TIRED) }
+    }
+
+    /// What may cost at most what some program costs; in haste nothing is looked at but what is at hand.
+    fn bound(&self, types: &Types) -> u64 {
+        if types.work() < self.until { self.known } else { u64::MAX }
+    }
+
+    /// Whether what an op comes to depends on nothing but on what is at hand before it: neither on what some program costs
+    /// nor on what values could have been.
+    fn is_relative(&self, types: &Types) -> bool {
+        types.work() >= self.until || (self.known == u64::MAX && self.moves != Moves::Any)
+    }
+
+    /// States of which nothing is known but what is at hand and what they took, to be gone on from in haste.
+    pub(crate) fn relative(&self, states: Vec<(Held, u64)>, given: HashMap<usize, AtHand>) -> Frontier {
+        let states = states.into_iter().map(|(live, cost)| State { live, cost, trail: START }).collect();
+        let (seen, trail) = (HashMap::new(), Vec::new());
+        Frontier {
+            states,
+            given,
+            seen,
+            trail,
+            moves: self.moves,
+            most: self.most,
+            until: 0,
+            known: u64::MAX,
+            dropped: u64::MAX,
+        }
+    }
+
+    /// What the given types of a value are.
+    pub(crate) fn given(&self, value: usize) -> Option<&AtHand> {
+        self.given.get(&value)
+    }
+
+    /// The states that are kept after an op, and the cost of the cheapest that is not.
+    fn reach(
+        &self,
+        types: &mut Types,
+        step: Step<'_>,
+        live: &dyn Fn(usize) -> bool,
+        most: usize,
+    ) -> (Vec<Reached>, Option<u64>) {
+        let bound = self.bound(types);
         let mut outcomes: HashMap<Vec<AtHand>, Vec<Outcome>> = HashMap::new();
         let mut best: HashMap<Held, (u64, usize, usize)> = HashMap::new();
-        for state in &self.states {
+        for (before, state) in self.states.iter().enumerate() {
             let key: Vec<AtHand> =
                 step.inputs.iter().map(|&v| self.of(state, v).iter().copied().collect()).collect();
             let found = outcomes.entry(key).or_insert_with(|| self.outcomes(types, state, step, live));
@@ -201,7 +300,7 @@ impl Frontier {
                 state.live.iter().filter(|(v, _)| live(*v) && !step.inputs.contains(v)).cloned().collect();
             for outcome in found {
                 let cost = state.cost.saturating_add(outcome.cost);
-                if cost.saturating_add(step.rest) > self.known {
+                if cost.saturating_add(step.rest) > bound {
                     continue;
                 }
                 let mut after = passed.clone();
@@ -210,14 +309,13 @@ impl Frontier {
                 let entry = best.entry(after).or_insert((u64::MAX, 0, 0));
                 // Of equal cost, what was looked at first.
                 if cost < entry.0 {
-                    *entry = (cost, state.trail, outcome.way);
+                    *entry = (cost, before, outcome.way);
                 }
             }
         }
         let mut states: Vec<(Held, (u64, usize, usize))> = best.into_iter().collect();
         states.sort_unstable_by(|a, b| (&a.1, &a.0).cmp(&(&b.1, &b.0)));
-        self.keep(types, states, step.rest);
-        !self.states.is_empty()
+        self.kept(types, states, most)
     }
 
     /// What the ways of an op come to, where its inputs are at hand as in a state: those that no other can do as well.
@@ -229,11 +327,12 @@ impl Frontier {
         live: &dyn Fn(usize) -> bool,
     ) -> Vec<Outcome> {
         let mut all: Vec<Outcome> = Vec::new();
-        let hasty = types.asked() >= self.until && self.moves == Moves::Any;
+        let hasty = types.work() >= self.until && self.moves == Moves::Any;
+        let bound = self.bound(types);
         for way in self.worth(state, step, hasty) {
-            let of = &step.ways[way];
+            let of = &step.ways.list[way];
             let least = state.cost.saturating_add(of.picoseconds).saturating_add(step.rest);
-            if least > self.known {
+            if least > bound {
                 continue;
             }
             for taken in self.takings(types, state, of, step.inputs, live) {
@@ -254,16 +353,16 @@ impl Frontier {
 
     /// The ways of an op that are looked at: all, or in haste those that find most of their inputs at hand.
     fn worth(&self, state: &State, step: Step<'_>, hasty: bool) -> Vec<usize> {
-        let mut ways: Vec<usize> = (0..step.ways.len()).collect();
+        let mut ways: Vec<usize> = (0..step.ways.list.len()).collect();
         if hasty && ways.len() > HASTY_WAYS {
             let moves = |way: &Way| {
                 let missing = |(&v, is): (&usize, &TypeId)| !self.of(state, v).contains(is);
                 step.inputs.iter().zip(&way.inputs).filter(|pair| missing((pair.0, pair.1))).count()
             };
-            ways.sort_by_cached_key(|&way| (moves(&step.ways[way]), step.ways[way].picoseconds));
+            ways.sort_by_cached_key(|&way| (moves(&step.ways.list[way]), step.ways.list[way].picoseconds));
             // Where all inputs are replicas an op can always run.
             let (kept, rest) = ways.split_at(HASTY_WAYS);
-            let same = |way: &&usize| step.ways[**way].strategy.share >= 1.0;
+            let same = |way: &&usize| step.ways.list[**way].strategy.share >= 1.0;
             let any = rest.iter().find(same).copied();
             return kept.iter().copied().chain(any).collect();
         }
@@ -279,7 +378,7 @@ impl Frontier {
         step: Step<'_>,
         live: &dyn Fn(usize) -> bool,
     ) -> Option<Outcome> {
-        let of = step.ways.get(way)?;
+        let of = step.ways.list.get(way)?;
         let mut cost = cost.saturating_add(of.picoseconds);
         let mut after = Held::new();
         for (v, at_hand) in taken {
@@ -328,7 +427,7 @@ impl Frontier {
                     continue;
                 }
                 let direct = types.cheapest(&at_hand, wanted, self.moves).map(|(_, more)| more);
-                let again = types.asked() < self.until
+                let again = types.work() < self.until
                     && self.moves == Moves::Any
                     && (live(value) || inputs[i + 1..].contains(&value));
                 for &first in self.seen.get(&value).filter(|_| again).into_iter().flatten() {
@@ -357,43 +456,41 @@ impl Frontier {
         out
     }
 
-    /// Keeps the states that no cheaper one can do all of, the cheapest first.
-    fn keep(&mut self, types: &mut Types, states: Vec<(Held, (u64, usize, usize))>, rest: u64) {
-        let most = if types.asked() < self.until { self.most } else { self.most.min(HASTY) };
-        let mut kept: Vec<State> = Vec::new();
+    /// The states that no cheaper one can do all of, the cheapest first, and what the cheapest costs for which there is no room.
+    fn kept(
+        &self,
+        types: &mut Types,
+        states: Vec<(Held, (u64, usize, usize))>,
+        most: usize,
+    ) -> (Vec<Reached>, Option<u64>) {
+        let mut kept: Vec<Reached> = Vec::new();
         for (live, (cost, before, way)) in states {
-            let cheaper = |k: &State| self.replaces(types, (&k.live, k.cost), (&live, cost));
+            let cheaper = |k: &Reached| self.replaces(types, (&k.live, k.cost), (&live, cost));
             if kept.iter().take(COMPARED).any(cheaper) {
                 continue;
             }
             if kept.len() >= most {
-                self.dropped = self.dropped.min(cost.saturating_add(rest));
-                break;
+                return (kept, Some(cost));
             }
-            self.trail.push(Decided { before, way });
-            kept.push(State { live, cost, trail: self.trail.len() - 1 });
+            kept.push(Reached { live, cost, before, way });
         }
-        self.states = kept;
+        (kept, None)
     }
 
     /// Whether what is at hand in `b` can be put at hand in `a` and costs no more then.
-    fn replaces(&self, types: &mut Types, a: (&Held, u64), b: (&Held, u64)) -> bool {
-        let none = AtHand::new();
-        let of = |held: &Held, v: usize| {
-            held.iter().find(|(value, _)| *value == v).map(|(_, at_hand)| at_hand.clone())
+    fn replaces<'s>(&'s self, types: &mut Types, a: (&'s Held, u64), b: (&'s Held, u64)) -> bool {
+        let given = |v: usize| self.given.get(&v).map_or(&[][..], |at_hand| at_hand);
+        let of = |held: &'s Held, v: usize| {
+            held.iter().find(|(value, _)| *value == v).map_or_else(|| given(v), |(_, at_hand)| at_hand)
         };
-        let given = |v: usize| self.given.get(&v).unwrap_or(&none).clone();
         let mut cost = a.1;
         // What only `a` holds otherwise than given is given in `b`.
-        let only_a =
-            a.0.iter()
-                .filter(|(v, _)| !b.0.iter().any(|(value, _)| value == v))
-                .map(|(v, _)| (*v, given(*v)));
-        let wanted = b.0.iter().cloned().chain(only_a.collect::<Held>());
-        for (value, wanted) in wanted {
-            let mine = of(a.0, value).unwrap_or_else(|| given(value));
+        let only_a = a.0.iter().filter(|(v, _)| !b.0.iter().any(|(value, _)| value == v));
+        let only_a = only_a.map(|(v, _)| (*v, given(*v)));
+        for (value, wanted) in b.0.iter().map(|(v, at_hand)| (*v, &at_hand[..])).chain(only_a) {
+            let mine = of(a.0, value);
             for &is in wanted.iter().filter(|t| !mine.contains(t)) {
-                let Some((_, more)) = types.cheapest(&mine, is, self.moves) else { return false };
+                let Some((_, more)) = types.cheapest(mine, is, self.moves) else { return false };
                 cost = cost.saturating_add(more);
                 if cost > b.1 {
                     return false;
@@ -426,5 +523,5 @@ impl Frontier {
     }
 }
 
-/// A list of ways that is shared.
-pub(crate) type Shared = Arc<Vec<Way>>;
+/// The ways of an op, which are shared.
+pub(crate) type Shared = Arc<Looked>;

@@ -238,7 +238,7 @@ impl Segment<'_> {
                     let found = ways.of(types, graph.meshes.at(asked.on), asked)?;
                     let before = frontier.states.first().cloned();
                     let step = Step { ways: &found, inputs: &taken, outputs: &made, rest };
-                    if !frontier.op(types, step, &live) {
+                    if !frontier.op(types, &mut ways.reached, step, &live) {
                         return Err(refusal::no_way(
                             types,
                             elaborator,

@@ -10,6 +10,7 @@ use reshard_planner::Planner;
 use reshard_sharding::{Mesh, Sharding, Type};
 use smallvec::SmallVec;
 
+use crate::elaborate::memo::Known;
 use crate::elaborate::moves::{TypeId, Types};
 use crate::{Error, Rates};
 
@@ -44,27 +45,53 @@ pub(crate) struct Asked {
 /// The most ways that are looked at for one op.
 const MOST: usize = 1 << 13;
 
+/// The ways of an op.
+#[derive(Debug)]
+pub(crate) struct Looked {
+    /// No other ways have the same.
+    pub(crate) number: usize,
+    pub(crate) list: Vec<Way>,
+    /// The types in which each input, and then each output, is in some way.
+    pub(crate) could_be: Vec<SmallVec<[TypeId; 4]>>,
+}
+
+impl Looked {
+    fn of(number: usize, list: Vec<Way>) -> Looked {
+        let mut could_be: Vec<SmallVec<[TypeId; 4]>> = Vec::new();
+        for way in &list {
+            for (i, is) in way.inputs.iter().chain(&way.outputs).enumerate() {
+                if could_be.len() == i {
+                    could_be.push(SmallVec::new());
+                }
+                could_be[i].push(*is);
+            }
+        }
+        for types in &mut could_be {
+            types.sort_unstable();
+            types.dedup();
+        }
+        Looked { number, list, could_be }
+    }
+}
+
 /// All ways that were asked for.
 #[derive(Debug)]
 pub(crate) struct Ways {
     propagator: Propagator,
     rates: Rates,
-    known: HashMap<Asked, Arc<Vec<Way>>>,
+    known: HashMap<Asked, Arc<Looked>>,
+    /// What they came to.
+    pub(crate) reached: Known,
 }
 
 impl Ways {
     pub(crate) fn new(planner: &Planner, rates: Rates) -> Ways {
         let propagator = Propagator::new().with_planner(planner.clone());
-        Ways { propagator, rates, known: HashMap::new() }
+        Ways { propagator, rates, known: HashMap::new(), reached: Known::default() }
     }
 
     /// The ways of an op, in the order of its strategies.
-    pub(crate) fn of(
-        &mut self,
-        types: &mut Types,
-        mesh: &Mesh,
-        asked: Asked,
-    ) -> Result<Arc<Vec<Way>>, Error> {
+    pub(crate) fn of(&mut self, types: &mut Types, mesh: &Mesh, asked: Asked) -> Result<Arc<Looked>, Error> {
         if let Some(known) = self.known.get(&asked) {
             return Ok(Arc::clone(known));
         }
@@ -121,7 +148,7 @@ impl Ways {
                 strategy: Arc::new(strategy),
             });
         }
-        let out = Arc::new(out);
+        let out = Arc::new(Looked::of(self.known.len(), out));
         self.known.insert(asked, Arc::clone(&out));
         Ok(out)
     }
