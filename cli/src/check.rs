@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use reshard_ops::rules::Table;
-use reshard_program::{Class, MoveReport, Moves, Pass, Passes, Program, Report, StepReport, Traffic};
+use reshard_program::{Class, MoveReport, Moves, Over, Pass, Passes, Program, Report, StepReport, Traffic};
 use serde::{Deserialize, Serialize};
 
 use super::arguments::Format;
@@ -129,6 +129,8 @@ struct StepAnswer {
     pass: &'static str,
     op: &'static str,
     axes: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    meshes: Vec<String>,
     group: String,
     received_bytes: u64,
     cost_us: f64,
@@ -138,6 +140,8 @@ struct StepAnswer {
 #[derive(Debug, Serialize)]
 struct AxesAnswer {
     axes: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    meshes: Vec<String>,
     #[serde(flatten)]
     passes: PassesAnswer<TrafficAnswer>,
 }
@@ -192,15 +196,16 @@ fn check(table: &Arc<Table>, text: &str, request: &Request) -> Result<(Program, 
 
 impl Answer {
     fn of(program: &Program, report: &Report) -> Self {
-        let axes = |(axes, passes): (&String, &Passes<Traffic>)| AxesAnswer {
-            axes: listed(axes),
+        let axes = |(over, passes): (&Over, &Passes<Traffic>)| AxesAnswer {
+            axes: owned(over.axes()),
+            meshes: owned(over.meshes()),
             passes: PassesAnswer::of(|pass| TrafficAnswer::of(passes.of(pass))),
         };
         let values = report.values.iter().map(|value| ValueAnswer {
             name: value.name.clone(),
             shape: value.is.value.shape().to_vec(),
             dtype: value.dtype.to_string(),
-            r#type: value.is.to_string(),
+            r#type: value.written.clone(),
             class: value.class.as_str(),
             pass: value.pass.as_str(),
         });
@@ -231,9 +236,8 @@ impl Answer {
     }
 }
 
-/// `dp,tp`.
-fn listed(axes: &str) -> Vec<String> {
-    axes.split(',').map(str::to_owned).collect()
+fn owned<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    names.into_iter().map(str::to_owned).collect()
 }
 
 impl<T> PassesAnswer<T> {
@@ -252,11 +256,12 @@ impl TrafficAnswer {
 impl MoveAnswer {
     fn of(row: &MoveReport) -> Self {
         let of = |pass| row.traffic.of(pass).as_ref().map(TrafficAnswer::of);
+        let [from, to] = row.written.clone();
         Self {
             value: row.value.clone(),
             at: row.at.clone(),
-            from: row.from.to_string(),
-            to: row.to.to_string(),
+            from,
+            to,
             forward: of(Pass::Forward).unwrap_or_default(),
             backward: of(Pass::Backward),
             update: of(Pass::Update),
@@ -270,7 +275,8 @@ impl StepAnswer {
         Self {
             pass: step.pass.as_str(),
             op: step.op.as_str(),
-            axes: listed(&step.axes),
+            axes: owned(step.over.axes()),
+            meshes: owned(step.over.meshes()),
             group: step.group.clone(),
             received_bytes: step.traffic.received_bytes,
             cost_us: step.traffic.cost_us,

@@ -32,7 +32,7 @@ pub(crate) struct FileArg {
 #[group(skip)]
 #[serde(transparent)]
 pub(crate) struct AxesArg {
-    /// Other sizes of axes of the program's mesh, like dp=8: what holds for one size may not for another
+    /// Other sizes of axes of the program's first mesh, like dp=8: what holds for one size may not for another
     #[arg(long)]
     axes: Option<String>,
 }

@@ -114,7 +114,7 @@ fn within_limits(program: &Program) -> Result<(), CliError> {
     }
     let product = |shape: &[usize]| shape.iter().map(|&n| n as f64).product::<f64>();
     let elements: f64 = (program.values().iter())
-        .map(|v| product(v.shape()) + ranks as f64 * v.is.value.max_local_numel() as f64)
+        .map(|v| product(v.shape()) + v.is.value.mesh().size() as f64 * v.is.value.max_local_numel() as f64)
         .sum();
     if elements > MOST_ELEMENTS {
         return too_large(format!(

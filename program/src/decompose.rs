@@ -37,7 +37,8 @@ impl Graph {
     /// The same graph in ops that have no parts: composites by their bodies, and what is to be taken apart. What no statement
     /// makes stays as it is.
     pub(crate) fn in_parts(&self, apart: Apart) -> Result<Graph, Error> {
-        let mut out = Graph::with_table(&self.mesh, self.table.clone());
+        let made_on = self.made_on();
+        let mut out = Graph::on_meshes(self.meshes.clone(), self.table.clone());
         out.reserved = Arc::new(self.names().union(&self.reserved).cloned().collect());
         let mut known: Vec<Option<ValueId>> = vec![None; self.values.len()];
         let mut outside = vec![true; self.values.len()];
@@ -84,7 +85,8 @@ impl Graph {
                     let inputs = list(&known, inputs)?;
                     let trained = n < marked && last.is_none_or(|last| n < last);
                     let apart = Apart { means: apart.means && trained, ..apart };
-                    let mut path = Path { apart, deep: 0, own: 0 };
+                    let mesh = outputs.first().map_or(0, |v| made_on[v.0]);
+                    let mut path = Path { apart, deep: 0, own: 0, mesh };
                     let made = out.call_in_parts(&mut path, call, &inputs, &|o| {
                         self.values.get(outputs.get(o)?.0).cloned()
                     })?;
@@ -101,6 +103,7 @@ impl Graph {
     fn copied(&mut self, like: &crate::graph::Known) -> Result<ValueId, Error> {
         let value = self.named(&like.name, like.dtype, &like.shape)?;
         self.values[value.0].pinned.clone_from(&like.pinned);
+        self.values[value.0].on = like.on;
         Ok(value)
     }
 
@@ -129,6 +132,7 @@ impl Graph {
             let made = self.apply(call, inputs, &names.iter().map(String::as_str).collect::<Vec<_>>())?;
             for (o, &v) in made.iter().enumerate() {
                 let value = &mut self.values[v.0];
+                value.on = Some(path.mesh);
                 match like(o) {
                     Some(known) => (value.pinned, value.dtype) = (known.pinned, known.dtype),
                     None => value.inner = path.own > 0,
@@ -166,6 +170,8 @@ struct Path {
     deep: usize,
     /// In how many ops of the table that are taken apart.
     own: usize,
+    /// The number of the mesh on which the whole op runs.
+    mesh: usize,
 }
 
 /// The parts of an op of the table, if it is to be taken apart.

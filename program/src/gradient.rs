@@ -32,7 +32,7 @@ impl Program {
         let mut b = Backward {
             program: self,
             twice,
-            graph: Graph::with_table(&self.mesh, self.table.clone()),
+            graph: Graph::on_meshes(self.meshes.clone(), self.table.clone()),
             parts: BTreeMap::new(),
             last: BTreeMap::new(),
             named: Vec::new(),
@@ -47,7 +47,7 @@ impl Program {
             });
         }
         let shape = self.get(loss).shape().iter().map(|&n| n as i64).collect();
-        let ones = b.call(&Call::new("ones").with("shape", Argument::Numbers(shape)), &[])?;
+        let ones = b.call(loss, &Call::new("ones").with("shape", Argument::Numbers(shape)), &[])?;
         b.graph.values[ones[0].0].dtype = self.get(loss).dtype;
         let first = b.moved(ones[0], loss)?;
         b.parts.insert(loss, vec![first]);
@@ -88,10 +88,12 @@ impl Backward<'_> {
     /// A value of the program in the graph.
     fn saved(&mut self, v: ValueId) -> Result<ValueId, Error> {
         let value = self.program.get(v);
-        match self.graph.value(&value.name) {
-            Some(known) => Ok(known),
-            None => self.graph.named(&value.name, value.dtype, value.shape()),
+        if let Some(known) = self.graph.value(&value.name) {
+            return Ok(known);
         }
+        let saved = self.graph.named(&value.name, value.dtype, value.shape())?;
+        self.graph.values[saved.0].on = self.program.meshes.number(value.is.value.mesh());
+        Ok(saved)
     }
 
     fn fresh(&self, prefix: &str) -> String {
@@ -103,14 +105,19 @@ impl Backward<'_> {
         name
     }
 
-    fn call(&mut self, call: &Call, inputs: &[ValueId]) -> Result<Vec<ValueId>, Error> {
+    /// A call, on the mesh of a value of the program.
+    fn call(&mut self, like: ValueId, call: &Call, inputs: &[ValueId]) -> Result<Vec<ValueId>, Error> {
         let shapes: Vec<Vec<usize>> = inputs.iter().map(|&v| self.graph.shape(v).to_vec()).collect();
         let shapes: Vec<&[usize]> = shapes.iter().map(Vec::as_slice).collect();
         let outputs = self.graph.table.op(call, &shapes)?.outputs().len();
         let first = self.fresh("d");
         let names: Vec<String> =
             (0..outputs).map(|o| if o == 0 { first.clone() } else { format!("{first}.{o}") }).collect();
-        self.graph.apply(call, inputs, &names.iter().map(String::as_str).collect::<Vec<_>>())
+        let made = self.graph.apply(call, inputs, &names.iter().map(String::as_str).collect::<Vec<_>>())?;
+        for v in &made {
+            self.graph.values[v.0].on = self.program.meshes.number(self.program.get(like).is.value.mesh());
+        }
+        Ok(made)
     }
 
     /// The type of the gradient of a value.
@@ -140,7 +147,7 @@ impl Backward<'_> {
             sum = Some(match sum {
                 None => part,
                 Some(sum) => {
-                    let made = self.call(&Call::new("add"), &[sum, part])?[0];
+                    let made = self.call(v, &Call::new("add"), &[sum, part])?[0];
                     self.pinned(made, v)?;
                     made
                 }
@@ -184,7 +191,7 @@ impl Backward<'_> {
                         dy
                     } else {
                         let y = self.saved(outputs[o])?;
-                        let zeros = self.call(&Call::new("zeros_like"), &[y])?[0];
+                        let zeros = self.call(outputs[o], &Call::new("zeros_like"), &[y])?[0];
                         if has(&outputs[o]) {
                             self.pinned(zeros, outputs[o])?;
                         }
@@ -196,7 +203,7 @@ impl Backward<'_> {
         let mut values = taken;
         for (called, takes, _) in body.calls() {
             let operands: Vec<ValueId> = takes.iter().map(|&v| values[v]).collect();
-            values.extend(self.call(called, &operands)?);
+            values.extend(self.call(outputs[0], called, &operands)?);
         }
         for (&v, gives) in inputs.iter().zip(gradient.gives()) {
             let Some(o) = gives.filter(|_| has(&v)) else { continue };
@@ -215,13 +222,13 @@ impl Backward<'_> {
             total
         } else {
             let of = self.saved(v)?;
-            let zeros = self.call(&Call::new("zeros_like"), &[of])?[0];
+            let zeros = self.call(v, &Call::new("zeros_like"), &[of])?[0];
             self.pinned(zeros, v)?;
             zeros
         };
         // What is the gradient of another value too, as behind a move that does nothing, has a name already.
         let total = if self.named.contains(&total) {
-            let copy = self.call(&Call::new("clone"), &[total])?[0];
+            let copy = self.call(v, &Call::new("clone"), &[total])?[0];
             self.pinned(copy, v)?;
             copy
         } else {

@@ -18,6 +18,7 @@ use reshard_ops::rules::{Call, Op, Table};
 use reshard_sharding::{Mesh, Type};
 
 use crate::Error;
+use crate::meshes::Meshes;
 
 /// A value of a graph, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -38,6 +39,8 @@ pub(crate) struct Known {
     pub(crate) shape: Vec<usize>,
     /// What it is said to be.
     pub(crate) pinned: Option<Type>,
+    /// The number of the mesh on which it is made, where what it is made of does not say that.
+    pub(crate) on: Option<usize>,
     /// Whether it is only between the parts of one op, which a kernel keeps to itself: no memory is read or written for it.
     pub(crate) inner: bool,
 }
@@ -57,7 +60,7 @@ pub(crate) enum Statement {
     NoGrad,
 }
 
-/// A list of statements over named values, on one mesh.
+/// A list of statements over named values, on the meshes of one world.
 ///
 /// ```
 /// use reshard_program::Graph;
@@ -75,7 +78,7 @@ pub(crate) enum Statement {
 #[derive(Clone, Debug)]
 pub struct Graph {
     pub(crate) table: Arc<Table>,
-    pub(crate) mesh: Mesh,
+    pub(crate) meshes: Meshes,
     pub(crate) values: Vec<Known>,
     pub(crate) statements: Vec<Statement>,
     names: BTreeMap<String, ValueId>,
@@ -85,7 +88,7 @@ pub struct Graph {
 
 impl PartialEq for Graph {
     fn eq(&self, other: &Graph) -> bool {
-        (&self.mesh, &self.values, &self.statements) == (&other.mesh, &other.values, &other.statements)
+        (&self.meshes, &self.values, &self.statements) == (&other.meshes, &other.values, &other.statements)
     }
 }
 
@@ -100,20 +103,18 @@ impl Graph {
 
     /// A graph without statements, of the ops of a table.
     pub fn with_table(mesh: &Mesh, table: Arc<Table>) -> Graph {
-        let (values, statements) = (Vec::new(), Vec::new());
-        Graph {
-            table,
-            mesh: mesh.clone(),
-            values,
-            statements,
-            names: BTreeMap::new(),
-            reserved: Arc::default(),
-        }
+        Graph::on_meshes(Meshes::new(mesh), table)
     }
 
-    /// The mesh.
+    /// The same on several meshes.
+    pub(crate) fn on_meshes(meshes: Meshes, table: Arc<Table>) -> Graph {
+        let (values, statements) = (Vec::new(), Vec::new());
+        Graph { table, meshes, values, statements, names: BTreeMap::new(), reserved: Arc::default() }
+    }
+
+    /// The first mesh, which has all ranks.
     pub fn mesh(&self) -> &Mesh {
-        &self.mesh
+        self.meshes.first()
     }
 
     /// The table of ops.
@@ -151,11 +152,12 @@ impl Graph {
         self.values.len()
     }
 
-    /// A value that comes from outside, in a type as [`Type::parse`] reads it.
+    /// A value that comes from outside, in a type as [`Type::parse`] reads it, with ` on` and the name of its mesh where that is
+    /// not the first.
     ///
-    /// Fails for a name that is taken or is none, and for a type that is none of this shape on the graph's mesh.
+    /// Fails for a name that is taken or is none, and for a type that is none of this shape on that mesh.
     pub fn input(&mut self, name: &str, dtype: DType, shape: &[usize], text: &str) -> Result<ValueId, Error> {
-        let is = Type::parse(&self.mesh, shape, text).map_err(|e| Error::of(name, e))?;
+        let is = self.type_of(name, shape, text)?;
         self.input_of(name, dtype, is)
     }
 
@@ -168,10 +170,11 @@ impl Graph {
         Ok(value)
     }
 
-    /// Says what a value is: what makes it is moved to that.
+    /// Says what a value is: what makes it is moved to that, or is made there, if that is on another mesh.
     ///
-    /// Fails for a type of another shape or mesh.
+    /// Fails for a type of another shape, or on a mesh that the graph has not.
     pub fn pin(&mut self, value: ValueId, is: Type) -> Result<(), Error> {
+        let meshes = &self.meshes;
         let known = &mut self.values[value.0];
         let shardings = core::iter::once(&is.value).chain(&is.gradient);
         for s in shardings {
@@ -185,13 +188,23 @@ impl Graph {
                     ),
                 });
             }
-            if *s.mesh() != self.mesh {
+            if meshes.number(s.mesh()).is_none() {
                 return Err(Error::Graph {
                     reason: format!(
-                        "{} is {is} on {}, and the program runs on {}",
+                        "{} is {is} on {}, and the program has {}",
                         known.name,
                         s.mesh(),
-                        self.mesh
+                        meshes.names().join(", ")
+                    ),
+                });
+            }
+            if s.mesh() != is.value.mesh() {
+                return Err(Error::Graph {
+                    reason: format!(
+                        "{} is on {} and its gradient on {}: a value and its gradient are on one mesh, and a move brings both to another",
+                        known.name,
+                        is.value.mesh(),
+                        s.mesh()
                     ),
                 });
             }
@@ -343,6 +356,7 @@ impl Graph {
             dtype,
             shape: shape.to_vec(),
             pinned: None,
+            on: None,
             inner: false,
         });
         Ok(value)

@@ -17,7 +17,8 @@
 //! and these two are adjoint for every pair of types, as both keep the meaning. So a program whose ops find their operands as their rows
 //! say, forward and backward, is right, and what it communicates is in its moves. The [`Elaborator`] chooses what nobody said,
 //! all of it together, and refuses what may not be chosen with what to write instead. `gradient loss` is syntax: items in
-//! reverse, ops by their formulas, moves swapped, several uses added first. Then a [`Report`] is sums over items.
+//! reverse, ops by their formulas, moves swapped, several uses added first. Then a [`Report`] is sums over items. A type names its mesh:
+//! values may be on several [`Meshes`] of one world, ops run on one, and moves lead from one to another.
 //!
 //! ```
 //! use reshard_program::{Elaborator, Graph, Moves, Rates};
@@ -45,6 +46,7 @@ mod elaborate;
 mod error;
 mod gradient;
 mod graph;
+mod meshes;
 mod notation;
 mod program;
 mod rates;
@@ -53,6 +55,7 @@ mod report;
 pub use elaborate::{Elaborator, Moves};
 pub use error::Error;
 pub use graph::{Graph, ValueId};
+pub use meshes::Meshes;
 pub use program::{Item, MoveRef, Program, Value};
 pub use rates::Rates;
-pub use report::{Class, MoveReport, Pass, Passes, Peak, Report, StepReport, Traffic, ValueReport};
+pub use report::{Class, MoveReport, Over, Pass, Passes, Peak, Report, StepReport, Traffic, ValueReport};

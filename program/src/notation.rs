@@ -2,11 +2,13 @@
 //!
 //! ```text
 //! mesh dp=2,tp=2                         the mesh, first
+//! mesh experts: ep=4                     another mesh over ranks of the first, by name
 //! x: f32[4,8,16] S(1),R                  an input: its element type, shape and type
 //! h = mk,kn->mn(x, w)                    a call of the table or of a rule, with operands, then arguments
 //! y: S(0),I = sum(h, dims=[1])           the same, and what it becomes
 //! a, b = split(h, dim=0)                 several results; with types they are told apart by ";"
 //! z: S(0),R = y                          a move
+//! e: S(0) on experts = y                 a move to another mesh; without "on", types are on the first
 //! gradient loss wrt w, b                 makes dw and db; without "wrt", of all inputs that have a gradient
 //! no_grad                                what is made below has no gradient
 //! # ..                                   a comment, to the end of the line
@@ -18,7 +20,7 @@ use std::sync::Arc;
 
 use reshard_kernels::DType;
 use reshard_ops::rules::{Call, Table};
-use reshard_sharding::{Mesh, Sharding, Type};
+use reshard_sharding::{Mesh, Type};
 
 use crate::Error;
 use crate::graph::{Graph, Statement, ValueId};
@@ -34,7 +36,7 @@ impl Graph {
         Graph::parse_with_axes(table, text, &[])
     }
 
-    /// The same with other sizes of some axes of its mesh: what holds for `dp=1` may not for `dp=64`.
+    /// The same with other sizes of some axes of its first mesh: what holds for `dp=1` may not for `dp=64`.
     ///
     /// ```
     /// use reshard_ops::rules::Table;
@@ -45,7 +47,8 @@ impl Graph {
     /// # Ok::<(), reshard_program::Error>(())
     /// ```
     ///
-    /// Fails for an axis that the mesh has not, and for a mesh whose ranks are not in their order.
+    /// Fails for an axis that the mesh has not, for a mesh whose ranks are not in their order, and where there are other meshes for
+    /// another number of ranks.
     pub fn parse_with_axes(table: Arc<Table>, text: &str, sizes: &[(&str, usize)]) -> Result<Graph, Error> {
         if text.len() > LONGEST {
             let reason = format!("a program has at most {LONGEST} bytes, and this has {}", text.len());
@@ -61,12 +64,38 @@ impl Graph {
         let mesh = first.strip_prefix("mesh ").ok_or_else(|| {
             wrong(number, format!("{first:?} is no mesh: start with one, like mesh dp=2,tp=4"))
         })?;
-        let mesh: Mesh =
-            mesh.trim().parse().map_err(|e: reshard_sharding::Error| wrong(number, e.to_string()))?;
+        let mesh: Mesh = mesh.trim().parse().map_err(|e: reshard_sharding::Error| {
+            let named = mesh.split_once(':').filter(|(name, _)| !name.contains('='));
+            wrong(
+                number,
+                match named {
+                    Some((name, rest)) => format!(
+                        "the first mesh has all ranks and no name: write mesh {} before mesh {}:{rest}",
+                        rest.trim(),
+                        name.trim()
+                    ),
+                    None => e.to_string(),
+                },
+            )
+        })?;
+        let ranks = mesh.size();
         let mesh = resized(mesh, sizes).map_err(|reason| wrong(number, reason))?;
         let mut graph = Graph::with_table(&mesh, table);
         for (number, line) in lines {
-            statement(&mut graph, line).map_err(|e| e.on(number))?;
+            match line.strip_prefix("mesh ").map(str::trim).filter(|rest| rest.starts_with(begins_a_mesh)) {
+                Some(rest) if mesh.size() == ranks => {
+                    further_mesh(&mut graph, rest).map_err(|e| e.on(number))?;
+                }
+                Some(rest) => {
+                    let reason = format!(
+                        "with these sizes the first mesh {mesh} has {} ranks and not {ranks}, of which mesh {rest} is: write the \
+                         sizes of all meshes in the program",
+                        mesh.size()
+                    );
+                    return Err(wrong(number, reason));
+                }
+                None => statement(&mut graph, line).map_err(|e| e.on(number))?,
+            }
         }
         Ok(graph)
     }
@@ -94,6 +123,21 @@ fn resized(mesh: Mesh, sizes: &[(&str, usize)]) -> Result<Mesh, String> {
         axes[axis].1 = size;
     }
     Mesh::new(axes).map_err(|e| e.to_string())
+}
+
+/// Whether a mesh begins so, and not a statement about a value that is called mesh.
+fn begins_a_mesh(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_' || c == '<'
+}
+
+/// `experts: ep=4`.
+fn further_mesh(graph: &mut Graph, text: &str) -> Result<(), Error> {
+    let form = || format!("mesh {text}: meshes after the first have names, as in mesh experts: ep=4");
+    let Some((name, mesh)) = text.split_once(':').filter(|(name, _)| !name.contains('=')) else {
+        return refused(form());
+    };
+    let mesh: Mesh = mesh.trim().parse().map_err(|e| Error::of(&format!("mesh {}", name.trim()), e))?;
+    graph.add_mesh(name.trim(), &mesh)
 }
 
 fn refused<T>(reason: String) -> Result<T, Error> {
@@ -170,13 +214,10 @@ fn input(graph: &mut Graph, line: &str) -> Result<(), Error> {
 /// A type; below `no_grad` also what has no dual, as terms of an average.
 fn read(graph: &Graph, name: &str, shape: &[usize], text: &str) -> Result<Type, Error> {
     let marked = || graph.statements.contains(&Statement::NoGrad);
-    match Type::parse(&graph.mesh, shape, text) {
-        Err(_) if marked() => {
-            Sharding::parse(&graph.mesh, shape, text).map(|value| Type { value, gradient: None })
-        }
+    match graph.type_of(name, shape, text) {
+        Err(_) if marked() => graph.sharding_of(name, shape, text),
         other => other,
     }
-    .map_err(|e| Error::of(name, e))
 }
 
 /// `a: S(0),I; b = op(x, key=value)`, or `y: S(0),R = x`.
@@ -272,7 +313,10 @@ fn outside_brackets(text: &str) -> impl Iterator<Item = &str> {
 
 impl fmt::Display for Graph {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "mesh {}", self.mesh)?;
+        writeln!(f, "mesh {}", self.mesh())?;
+        for (name, mesh) in self.meshes.named() {
+            writeln!(f, "mesh {name}: {mesh}")?;
+        }
         let mut marked = false;
         for statement in &self.statements {
             self.write(f, statement, marked)?;
@@ -301,7 +345,7 @@ impl Graph {
                 let known = &self.values[v.0];
                 let sizes: Vec<String> = known.shape.iter().map(ToString::to_string).collect();
                 write!(f, "{}: {}[{}]", known.name, known.dtype, sizes.join(","))?;
-                known.pinned.as_ref().map_or(Ok(()), |is| write!(f, " {}", printed(is, marked)))
+                known.pinned.as_ref().map_or(Ok(()), |is| write!(f, " {}", self.printed(is, marked)))
             }
             Statement::Move { from, to } => {
                 self.write_made(f, &[*to], marked)?;
@@ -329,14 +373,14 @@ impl Graph {
             let between = if typed { "; " } else { ", " };
             write!(f, "{}{}", if i == 0 { "" } else { between }, self.name(v))?;
             if let Some(is) = self.pinned(v) {
-                write!(f, ": {}", printed(is, marked))?;
+                write!(f, ": {}", self.printed(is, marked))?;
             }
         }
         Ok(())
     }
-}
 
-/// A type, or only the value's sharding where no value has a gradient.
-fn printed(is: &Type, marked: bool) -> String {
-    if marked { is.value.to_string() } else { is.to_string() }
+    /// A type, or only the value's sharding where no value has a gradient.
+    fn printed(&self, is: &Type, marked: bool) -> String {
+        if marked { self.meshes.written_value(&is.value) } else { self.meshes.written(is) }
+    }
 }

@@ -12,6 +12,7 @@ use reshard_planner::Plan;
 use reshard_sharding::{Mesh, Type};
 
 use crate::graph::{Graph, Statement, ValueId};
+use crate::meshes::Meshes;
 use crate::{Elaborator, Error, Moves};
 
 /// A value of a program.
@@ -91,7 +92,7 @@ pub enum Item {
 #[derive(Clone, Debug)]
 pub struct Program {
     pub(crate) table: Arc<Table>,
-    pub(crate) mesh: Mesh,
+    pub(crate) meshes: Meshes,
     pub(crate) values: Vec<Value>,
     pub(crate) items: Vec<Item>,
     names: BTreeMap<String, ValueId>,
@@ -100,14 +101,19 @@ pub struct Program {
 }
 
 impl Program {
-    pub(crate) fn new(mesh: &Mesh, table: &Arc<Table>) -> Program {
-        let (table, mesh) = (Arc::clone(table), mesh.clone());
-        Program { table, mesh, values: Vec::new(), items: Vec::new(), names: BTreeMap::new(), gap: 0 }
+    pub(crate) fn new(meshes: &Meshes, table: &Arc<Table>) -> Program {
+        let (table, meshes) = (Arc::clone(table), meshes.clone());
+        Program { table, meshes, values: Vec::new(), items: Vec::new(), names: BTreeMap::new(), gap: 0 }
     }
 
-    /// The mesh.
+    /// The first mesh, which has all ranks.
     pub fn mesh(&self) -> &Mesh {
-        &self.mesh
+        self.meshes.first()
+    }
+
+    /// All meshes.
+    pub fn meshes(&self) -> &Meshes {
+        &self.meshes
     }
 
     /// The table of ops.
@@ -148,6 +154,7 @@ impl Program {
                 to: self.get(*to),
                 forward,
                 backward: backward.as_ref(),
+                meshes: &self.meshes,
             }),
             Item::Input(_) | Item::Op { .. } | Item::NoGrad => None,
         })
@@ -176,7 +183,7 @@ impl Program {
     ///
     /// Fails only where there are too many.
     pub fn graph(&self) -> Result<Graph, Error> {
-        let mut graph = Graph::with_table(&self.mesh, Arc::clone(&self.table));
+        let mut graph = Graph::on_meshes(self.meshes.clone(), Arc::clone(&self.table));
         for value in &self.values {
             let v = graph.named(&value.name, value.dtype, value.shape())?;
             graph.pin(v, value.is.clone())?;
@@ -244,6 +251,8 @@ pub struct MoveRef<'a> {
     pub forward: &'a Arc<Plan>,
     /// How the gradient gets back, if it has one.
     pub backward: Option<&'a Arc<Plan>>,
+    /// The names of their meshes.
+    meshes: &'a Meshes,
 }
 
 impl fmt::Display for MoveRef<'_> {
@@ -252,8 +261,8 @@ impl fmt::Display for MoveRef<'_> {
         write!(
             f,
             "{name}: {} -> {}: forward {} bytes",
-            self.from.is,
-            self.to.is,
+            self.meshes.written(&self.from.is),
+            self.meshes.written(&self.to.is),
             self.forward.received_bytes()
         )?;
         self.backward.map_or(Ok(()), |plan| write!(f, ", backward {} bytes", plan.received_bytes()))

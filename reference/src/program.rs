@@ -102,7 +102,7 @@ pub struct Ranks<T> {
 }
 
 impl<T: Number> Ranks<T> {
-    /// The shards of a value, by the order of the ranks of its mesh.
+    /// The shards of a value, in the order of the ranks of its mesh.
     pub fn shards(&self, name: &str) -> Option<&[ArrayD<T>]> {
         self.values.get(name).map(|(_, shards)| shards.as_slice())
     }
@@ -133,20 +133,20 @@ impl<T: Number> Ranks<T> {
     }
 }
 
-/// All values of a program on the ranks of its mesh: each runs every op on what it holds, moves are carried out on threads.
+/// All values of a program on the ranks of its meshes: each runs the ops of its meshes on what it holds, moves are carried out on
+/// threads.
 ///
 /// Fails as [`run_local`] does, and for shards that are not as large as the program says.
 pub fn on_ranks<T: Number>(program: &Program, inputs: &Values<T>) -> Result<Ranks<T>, Error> {
-    let ranks: Vec<usize> = program.mesh().ranks().collect();
     let planner = Planner::new().arithmetic(Arithmetic::Framework);
     let (mut received, mut moves) = (0, Vec::new());
     let mut values: BTreeMap<ValueId, Vec<ArrayD<T>>> = BTreeMap::new();
     let mut places: BTreeMap<ValueId, Vec<LocalRegion>> = BTreeMap::new();
     let lies = |v: ValueId| -> Result<Vec<LocalRegion>, Error> {
         let s = &program.get(v).is.value;
-        ranks
-            .iter()
-            .map(|&r| Ok(LocalRegion { region: s.region(r).map_err(op)?, whole: s.shape().to_vec() }))
+        s.mesh()
+            .ranks()
+            .map(|r| Ok(LocalRegion { region: s.region(r).map_err(op)?, whole: s.shape().to_vec() }))
             .collect()
     };
     for item in program.items() {
@@ -171,13 +171,13 @@ pub fn on_ranks<T: Number>(program: &Program, inputs: &Values<T>) -> Result<Rank
                         .map_err(|e| Error::Op(e.into()))?;
                     &again
                 };
-                // Without steps every rank has what it should have.
-                let (shards, bytes) = if plan.steps().is_empty() {
+                // Without steps every rank of the mesh has what it should have; in another mesh ranks stand in another order.
+                let (shards, bytes) = if plan.steps().is_empty() && plan.from().mesh() == plan.to().mesh() {
                     (source, 0)
                 } else {
                     let (shards, trace) = threads::redistribute::<T>(plan, &source)
                         .map_err(|e| Error::Input { reason: format!("{}: {e}", program.get(*to).name) })?;
-                    (shards, ranks.iter().map(|&r| trace.received_by(r)).max().unwrap_or(0))
+                    (shards, plan.ranks().into_iter().map(|r| trace.received_by(r)).max().unwrap_or(0))
                 };
                 if bytes > 0 {
                     moves.push((program.get(*to).name.clone(), bytes));
@@ -187,15 +187,19 @@ pub fn on_ranks<T: Number>(program: &Program, inputs: &Values<T>) -> Result<Rank
                 values.insert(*to, shaped(program, *to, shards)?);
             }
             Item::Op { call, inputs, outputs, .. } => {
-                let mut made: Vec<Vec<ArrayD<T>>> = vec![Vec::with_capacity(ranks.len()); outputs.len()];
+                // All operands are on one mesh, and only its ranks run the op.
+                let ranks = outputs.first().map_or(0, |v| program.get(*v).is.value.mesh().size());
+                let mut made: Vec<Vec<ArrayD<T>>> = vec![Vec::with_capacity(ranks); outputs.len()];
                 let mut wanted = Vec::with_capacity(outputs.len());
                 for &v in outputs {
                     wanted.push(lies(v)?);
                 }
-                for r in 0..ranks.len() {
+                for r in 0..ranks {
                     let taken: Result<Vec<ArrayD<T>>, Error> = inputs
                         .iter()
-                        .map(|v| values.get(v).map(|s| s[r].clone()).ok_or_else(|| missing(program, *v)))
+                        .map(|v| {
+                            values.get(v).and_then(|s| s.get(r).cloned()).ok_or_else(|| missing(program, *v))
+                        })
                         .collect();
                     let taken = taken?;
                     let local = Local {
@@ -210,7 +214,7 @@ pub fn on_ranks<T: Number>(program: &Program, inputs: &Values<T>) -> Result<Rank
                 for ((&v, shards), lies) in outputs.iter().zip(made).zip(wanted) {
                     let fits =
                         shards.iter().zip(&lies).all(|(a, place)| a.shape() == place.shape().as_slice());
-                    if !fits || shards.len() != ranks.len() {
+                    if !fits || shards.len() != ranks {
                         let name = &program.get(v).name;
                         return Err(Error::Input {
                             reason: format!(

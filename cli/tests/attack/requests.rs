@@ -212,7 +212,7 @@ fn call_on(r: &mut Random) -> (String, Vec<String>) {
     (call, shapes)
 }
 
-/// A program: a few inputs, calls of what there is, moves, and sometimes a gradient.
+/// A program: a few inputs, calls of what there is, moves, sometimes a gradient, and sometimes a second mesh.
 fn program_text(r: &mut Random, axes: usize) -> String {
     const CALLS: [&str; 8] = [
         "add",
@@ -224,15 +224,31 @@ fn program_text(r: &mut Random, axes: usize) -> String {
         "softmax(dim=-1)",
         "transpose(dim0=0,dim1=1)",
     ];
-    let typed = |r: &mut Random| match r.below(12) {
+    let others = r.below(3) == 0;
+    let is = |r: &mut Random| match r.below(12) {
         0..=8 => (0..axes).map(|_| *r.pick(&["I", "R", "S(0)", "S(1)", "P"])).collect::<Vec<_>>().join(","),
         9 => format!("({})|({})", sharding(r, axes), sharding(r, axes)),
         _ => sharding(r, axes),
+    };
+    let typed = |r: &mut Random| {
+        let on = match r.below(12) {
+            0..=3 if others => " on e",
+            4 if others => *r.pick(&[" on default", " on f", "on e", " on"]),
+            _ => "",
+        };
+        format!("{}{on}", is(r))
     };
     let side = size(r);
     let plain = (0..axes).map(|i| format!("{}={}", NAMES[i], 1 + r.below(4))).collect::<Vec<_>>().join(",");
     let mesh = if r.below(4) == 0 { mesh_text(r, axes) } else { plain };
     let mut lines = vec![format!("mesh {mesh}")];
+    if others {
+        let part =
+            (0..axes).map(|i| format!("{}={}", NAMES[i], 1 + r.below(2))).collect::<Vec<_>>().join(",");
+        let first = if r.below(3) == 0 { format!("@{}", r.below(3)) } else { String::new() };
+        let mesh = if r.below(4) == 0 { mesh_text(r, axes) } else { part + &first };
+        lines.push(format!("mesh {}: {mesh}", r.pick(&["e", "e", "e", "e", "default", "f", ""])));
+    }
     let mut names = Vec::new();
     for name in ["a", "b", "c"].iter().take(1 + r.below(3)) {
         let dtype = *r.pick(&["f32", "f32", "bf16", "i64", "f4"]);

@@ -133,6 +133,57 @@ fn what_is_wrong_has_its_kind_and_its_way_out() {
     refused(&sums.replace("dp=1", "dp=2:3"), &["--axes", "dp=4"], "parse", "ranks of its own choice");
 }
 
+/// Two stages of two ranks each.
+const STAGES: &str = "\
+mesh pp=2,tp=2
+mesh first: tp=2
+mesh second: tp=2@2
+x: f32[8,16] I on first
+w: f32[16,32] S(1) on first
+v: f32[32,16] S(0) on second
+h = mm(x, w)
+y: I on second = mm(h, v)
+loss = sum(y)
+gradient loss wrt w, v
+";
+
+#[test]
+fn what_crosses_meshes_is_told_under_both() {
+    let answer = check(STAGES, &[]);
+    let across = |from: &str, to: &str| {
+        let rows = answer["axes"].as_array().unwrap();
+        let row = rows.iter().find(|row| row["meshes"] == json!([from, to])).unwrap();
+        assert_eq!(row["axes"], json!([]));
+        ["forward", "backward", "update"].map(|pass| row[pass]["received_bytes"].as_u64().unwrap())
+    };
+    assert_eq!((across("first", "second"), across("second", "first")), ([512, 0, 0], [0, 512, 0]));
+    let on = answer["axes"].as_array().unwrap().iter().find(|row| row["meshes"] == json!(["second"]));
+    assert_eq!(
+        on.map(|row| (&row["axes"], &row["forward"]["received_bytes"])),
+        Some((&json!(["tp"]), &json!(512)))
+    );
+    let row = answer["moves"].as_array().unwrap().iter().find(|row| row["value"] == "h").unwrap();
+    assert_eq!((&row["from"], &row["to"]), (&json!("S(1) on first"), &json!("S(1) on second")));
+    assert_eq!(row["by_step"][0]["meshes"], json!(["first", "second"]));
+    let of = |name: &str| {
+        let all = answer["values"].as_array().unwrap().iter();
+        all.filter(|v| v["name"] == name).map(|v| v["type"].clone()).next().unwrap()
+    };
+    assert_eq!((of("h"), of("y")), (json!("S(1) on first"), json!("I on second")));
+    let again = check(answer["program"].as_str().unwrap(), &["--explicit"]);
+    assert_eq!((&again["axes"], &again["peak_bytes"]), (&answer["axes"], &answer["peak_bytes"]));
+    let refused = |flags: &[&str], kind: &str, said: &str| {
+        reshard_with(&[&["check", "-", "--json"], flags].concat(), STAGES).refused(kind, said);
+    };
+    refused(
+        &["--explicit"],
+        "needs_redistribute",
+        "write h.1: S(1) on second = h (exchange forward, 512 bytes",
+    );
+    refused(&["--axes", "tp=4"], "parse", "has 8 ranks and not 4, of which mesh first: tp=2 is");
+    check(STAGES, &["--axes", "tp=4,pp=1"]);
+}
+
 #[test]
 fn files_without_an_end_are_refused() {
     let folder = tempfile::TempDir::new().unwrap();

@@ -36,6 +36,27 @@ fn a_step_on_ranks_is_the_step_on_one_device() {
     assert!(reshard_with(&["step", "-"], &mlp()).stdout.contains("verified: of "));
 }
 
+/// Values are where their meshes are, and weights are updated on a mesh of their own.
+#[test]
+fn a_step_on_several_meshes_is_the_step_on_one_device() {
+    let text = "\
+mesh dp=2,tp=2
+mesh storage: fsdp=4
+mesh last: x=1@3
+x: f32[8,16] S(0),R
+w: f32[16,32] S(0) on storage
+h: S(0),S(1) = mm(x, w)
+y: R on last = h
+loss = sum(y)
+gradient loss wrt w
+w' = sgd(w, dw)
+";
+    let answer = reshard_with(&["step", "-", "--json"], text).json();
+    assert_eq!((&answer["verified"], &answer["ranks"]), (&true.into(), &4.into()), "{answer}");
+    let other = reshard_with(&["step", "-", "--json", "--axes", "dp=1,tp=4"], text).json();
+    assert_eq!(other["verified"], true, "{other}");
+}
+
 /// Indices and classes are drawn below what they index, the whole of it.
 #[test]
 fn indices_are_below_what_they_index() {

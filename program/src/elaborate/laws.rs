@@ -113,15 +113,22 @@ impl All<'_> {
     }
 }
 
-/// A random program of ops on matrices of this size.
-fn program(random: &mut Random, mesh: &str, ops: usize) -> String {
-    let axes = mesh.split(',').count();
+/// A random program of ops on matrices of this size; where there is a second mesh, some values are on that.
+fn program(random: &mut Random, meshes: &[&str], ops: usize) -> String {
     let words = ["R", "I", "S(0)", "S(1)", "P"];
-    let mut text = format!("mesh {mesh}\n");
+    let mut text = format!("mesh {}\n", meshes[0]);
+    if let Some(second) = meshes.get(1) {
+        writeln!(text, "mesh e: {second}").unwrap();
+    }
+    let typed = |random: &mut Random, words: &[&str]| {
+        let second = meshes.len() > 1 && random.below(2) == 0;
+        let axes = meshes[usize::from(second)].split(',').count();
+        let placements: Vec<&str> = (0..axes).map(|_| *random.pick(words)).collect();
+        format!("{}{}", placements.join(","), if second { " on e" } else { "" })
+    };
     let mut values: Vec<String> = Vec::new();
     for i in 0..2 {
-        let placements: Vec<&str> = (0..axes).map(|_| *random.pick(&words)).collect();
-        writeln!(text, "x{i}: f32[512,512] {}", placements.join(",")).unwrap();
+        writeln!(text, "x{i}: f32[512,512] {}", typed(random, &words)).unwrap();
         values.push(format!("x{i}"));
     }
     let calls = [
@@ -135,12 +142,8 @@ fn program(random: &mut Random, mesh: &str, ops: usize) -> String {
     for i in 0..ops {
         let (a, b) = (random.pick(&values).clone(), random.pick(&values).clone());
         let call = random.pick(&calls).replace("{a}", &a).replace("{b}", &b);
-        let pin = if random.below(4) == 0 {
-            let placements: Vec<&str> = (0..axes).map(|_| *random.pick(&words[..4])).collect();
-            format!(": {}", placements.join(","))
-        } else {
-            String::new()
-        };
+        let pin =
+            if random.below(4) == 0 { format!(": {}", typed(random, &words[..4])) } else { String::new() };
         writeln!(text, "y{i}{pin} = {call}").unwrap();
         values.push(format!("y{i}"));
     }
@@ -154,10 +157,18 @@ fn both(text: &str) -> (u64, u64) {
     let (mut types, mut ways) =
         (Types::new(&elaborator.planner), Ways::new(&elaborator.planner, elaborator.rates));
     let mut known = HashMap::new();
-    let program = Program::new(&graph.mesh, &graph.table);
+    let made_on = graph.made_on();
+    let program = Program::new(&graph.meshes, &graph.table);
     let statements = &graph.statements;
-    let mut segment =
-        Segment { graph: &graph, statements, trains: true, strict: false, wanted: None, known: &mut known };
+    let mut segment = Segment {
+        graph: &graph,
+        made_on: &made_on,
+        statements,
+        trains: true,
+        strict: false,
+        wanted: None,
+        known: &mut known,
+    };
     let facts = segment.facts(&program).unwrap();
     let least: Vec<u64> =
         statements.iter().zip(&facts.ops).map(|(s, op)| segment.least(&elaborator, s, op.as_ref())).collect();
@@ -174,13 +185,21 @@ fn both(text: &str) -> (u64, u64) {
 #[test]
 fn a_choice_is_the_cheapest_of_all() {
     let sweep = Sweep::asked();
-    for (mesh, most, times) in [("x=4", 6, 40), ("x=3", 6, 20), ("x=2,y=2", 3, 12), ("x=2,y=3", 3, 6)] {
+    let meshes: [(&[&str], usize, u64); 6] = [
+        (&["x=4"], 6, 40),
+        (&["x=3"], 6, 20),
+        (&["x=2,y=2"], 3, 12),
+        (&["x=2,y=3"], 3, 6),
+        (&["x=4", "z=2@2"], 3, 12),
+        (&["x=2,y=2", "z=4"], 2, 6),
+    ];
+    for (meshes, most, times) in meshes {
         for case in
             (0..if sweep.is_exhaustive() { 8 * times } else { times }).filter(|&case| sweep.takes(case))
         {
             let mut random = Random(case * 31 + most as u64);
             let ops = 1 + random.below(most);
-            let text = program(&mut random, mesh, ops);
+            let text = program(&mut random, meshes, ops);
             let (found, least) = both(&text);
             assert_eq!(found, least, "{text}");
         }
@@ -195,10 +214,18 @@ fn in_haste(text: &str, forgets: bool) -> (Option<(Vec<usize>, u64)>, usize) {
         (Types::new(&elaborator.planner), Ways::new(&elaborator.planner, elaborator.rates));
     ways.reached.forgets = forgets;
     let mut known = HashMap::new();
-    let program = Program::new(&graph.mesh, &graph.table);
+    let made_on = graph.made_on();
+    let program = Program::new(&graph.meshes, &graph.table);
     let statements = &graph.statements;
-    let mut segment =
-        Segment { graph: &graph, statements, trains: true, strict: false, wanted: None, known: &mut known };
+    let mut segment = Segment {
+        graph: &graph,
+        made_on: &made_on,
+        statements,
+        trains: true,
+        strict: false,
+        wanted: None,
+        known: &mut known,
+    };
     let facts = segment.facts(&program).unwrap();
     let least = vec![0; statements.len()];
     let found = segment.search(&elaborator, &mut types, &mut ways, &facts, &least, Extent::hasty()).unwrap();
@@ -234,7 +261,8 @@ fn haste_remembers_what_it_would_find() {
         let (remembered, answers) = in_haste(&text, false);
         assert_eq!(remembered, in_haste(&text, true).0, "{text}");
         all += answers;
-        let text = program(&mut random, mesh, 12);
+        let meshes = [mesh, "z=2,y=2"];
+        let text = program(&mut random, &meshes[..=case as usize / 2 % 2], 12);
         assert_eq!(in_haste(&text, false).0, in_haste(&text, true).0, "{text}");
     }
     assert!(all < 24 * 36 / 2, "{all} answers for {} ops of equal layers", 24 * 36);

@@ -6,7 +6,7 @@ use crate::elaborate::moves::{Moves, TypeId, Types};
 use crate::elaborate::search::{Frontier, State, Step};
 use crate::elaborate::ways::Way;
 use crate::graph::{Graph, Statement, ValueId};
-use reshard_sharding::Type;
+use reshard_sharding::{Sharding, Type};
 
 /// A written move that no plan makes.
 pub(crate) fn no_plan(
@@ -20,12 +20,16 @@ pub(crate) fn no_plan(
     let is =
         frontier.states.first().and_then(|s| frontier.of(s, from.0).first()).map(|&id| types.get(id).clone());
     let wanted = graph.pinned(to);
-    let plan =
-        is.as_ref().zip(wanted).map(|(a, b)| elaborator.planner.plan(&a.value, &b.value, graph.dtype(from)));
-    let why = match plan {
-        Some(Err(e)) => e.to_string(),
-        Some(Ok(_)) | None => "its gradient cannot be moved back".to_owned(),
+    let why_not = |a: &Sharding, b: &Sharding| {
+        elaborator.planner.plan(a, b, graph.dtype(from)).err().map(|e| e.to_string())
     };
+    let forward = is.as_ref().zip(wanted).and_then(|(a, b)| why_not(&a.value, &b.value));
+    let backward = || {
+        let gradients = is.as_ref()?.gradient.as_ref().zip(wanted?.gradient.as_ref());
+        gradients.and_then(|(to, from)| why_not(from, to))
+    };
+    let why = forward.or_else(|| Some(format!("its gradient cannot be moved back: {}", backward()?)));
+    let why = why.unwrap_or_else(|| "its gradient cannot be moved back".to_owned());
     Error::Graph { reason: format!("{} = {}: {why}", graph.name(to), graph.name(from)) }
 }
 
@@ -59,7 +63,8 @@ pub(crate) fn no_way(
     };
     let has: Vec<String> = (inputs.iter())
         .filter_map(|v| {
-            Some(format!("{} is {}", graph.name(*v), types.get(*frontier.of(state, v.0).first()?)))
+            let is = types.get(*frontier.of(state, v.0).first()?);
+            Some(format!("{} is {}", graph.name(*v), graph.meshes.written(is)))
         })
         .collect();
     let mut fixes: Vec<Fix> = Vec::new();
@@ -122,9 +127,13 @@ fn fix<'s>(
     Some(out)
 }
 
-/// Where the first move of a way out starts and ends, axis by axis where it can be said so.
+/// Where the first move of a way out starts and ends, axis by axis where it can be said so; one between meshes before others.
 fn difference(types: &Types, graph: &Graph, fix: &Fix) -> String {
-    let (first, verb) = match (fix.moves.first(), fix.after.first()) {
+    let across = |(_, from, to): &&(ValueId, TypeId, TypeId)| {
+        types.get(*from).value.mesh() != types.get(*to).value.mesh()
+    };
+    let before = fix.moves.iter().find(across).or(fix.moves.first());
+    let (first, verb) = match (before, fix.after.first()) {
         (Some(first), _) => (first, "has to be"),
         (None, Some(first)) => (first, "comes out as"),
         (None, None) => return "computing differs".to_owned(),
@@ -134,16 +143,17 @@ fn difference(types: &Types, graph: &Graph, fix: &Fix) -> String {
     let (a, b) = (types.get(*a), types.get(*b));
     let words = |t: &Type| -> Vec<String> { t.to_string().split(',').map(str::to_owned).collect() };
     let (has, wants) = (words(a), words(b));
-    let axes = graph.mesh.axes();
+    let axes = a.value.mesh().axes();
     let name = graph.name(*v);
-    if has.len() == axes.len() && wants.len() == axes.len() {
+    if a.value.mesh() == b.value.mesh() && has.len() == axes.len() && wants.len() == axes.len() {
         let differs = (0..axes.len()).filter(|&i| has[i] != wants[i]);
         let texts: Vec<String> = differs
             .map(|i| format!("along {} {name} is {} and {verb} {}", axes[i].name(), has[i], wants[i]))
             .collect();
         return texts.join(", ");
     }
-    format!("{name} is {a} and {verb} {b}")
+    let mesh = graph.meshes.name(b.value.mesh()).unwrap_or_default();
+    format!("{name} is {} and {verb} {b} on {mesh}", graph.meshes.written(a))
 }
 
 /// `scale.1: S(0),R = scale (all_reduce backward, 64 bytes)`.
@@ -162,7 +172,7 @@ fn text(elaborator: &Elaborator, types: &Types, graph: &Graph, fix: &Fix) -> Str
             a.gradient.as_ref().zip(b.gradient.as_ref()).and_then(|(to, from)| way(from, to, "backward"));
         let both: Vec<String> = way(&a.value, &b.value, "forward").into_iter().chain(back).collect();
         let price = if both.is_empty() { "free".to_owned() } else { both.join("; ") };
-        (b.to_string(), price)
+        (graph.meshes.written(b), price)
     };
     let before = fix.moves.iter().map(|m| {
         let (is, price) = one(m);
@@ -172,7 +182,8 @@ fn text(elaborator: &Elaborator, types: &Types, graph: &Graph, fix: &Fix) -> Str
     let after = fix.after.iter().map(|m| {
         let (_, price) = one(m);
         let name = graph.name(m.0);
-        format!("{name} as what is made and then {name}.1: {} of it ({price})", types.get(m.2))
+        let is = graph.meshes.written(types.get(m.2));
+        format!("{name} as what is made and then {name}.1: {is} of it ({price})")
     });
     before.chain(after).collect::<Vec<_>>().join(" and ")
 }

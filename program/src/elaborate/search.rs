@@ -184,9 +184,13 @@ impl Frontier {
             after.live.push((to, SmallVec::from_slice(&[is])));
             kept.push(after);
         }
+        if kept.is_empty() {
+            // Whoever says why looks at what there was.
+            return false;
+        }
         kept.sort_by_key(|s| s.cost);
         self.states = kept;
-        !self.states.is_empty()
+        true
     }
 
     /// An op in each of its ways, after which some values are needed again; whether some state allows one.

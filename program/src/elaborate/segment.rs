@@ -17,6 +17,8 @@ use crate::program::Program;
 /// Statements between gradients.
 pub(crate) struct Segment<'a> {
     pub(crate) graph: &'a Graph,
+    /// Of each value of the graph the number of the mesh on which it is made.
+    pub(crate) made_on: &'a [usize],
     pub(crate) statements: &'a [Statement],
     /// Whether what is made has a gradient where it depends on what has one.
     pub(crate) trains: bool,
@@ -169,7 +171,7 @@ impl Segment<'_> {
         if op.is_view() {
             return 0;
         }
-        let ranks = self.graph.mesh.size() as f64;
+        let ranks = self.graph.meshes.at(self.runs_on(outputs)).size() as f64;
         let bits = |v: &ValueId| {
             let elements = self.graph.shape(*v).iter().map(|&n| n as f64).product::<f64>();
             if self.graph.values[v.0].inner { 0.0 } else { elements * self.graph.dtype(*v).bits() as f64 }
@@ -231,8 +233,9 @@ impl Segment<'_> {
                         stored: inputs.iter().chain(outputs).map(|v| !graph.values[v.0].inner).collect(),
                         input_gradients,
                         output_gradients,
+                        on: self.runs_on(outputs),
                     };
-                    let found = ways.of(types, &graph.mesh, asked)?;
+                    let found = ways.of(types, graph.meshes.at(asked.on), asked)?;
                     let before = frontier.states.first().cloned();
                     let step = Step { ways: &found, inputs: &taken, outputs: &made, rest };
                     if !frontier.op(types, &mut ways.reached, step, &live) {
@@ -252,6 +255,11 @@ impl Segment<'_> {
             }
         }
         Ok(Searched { frontier, looked })
+    }
+
+    /// The number of the mesh on which an op runs that makes these.
+    fn runs_on(&self, outputs: &[ValueId]) -> usize {
+        outputs.first().map_or(0, |v| self.made_on[v.0])
     }
 
     /// The type of a value of the program that this segment takes.

@@ -38,6 +38,8 @@ pub(crate) struct Asked {
     pub(crate) stored: Vec<bool>,
     pub(crate) input_gradients: Vec<bool>,
     pub(crate) output_gradients: Vec<bool>,
+    /// The number of the mesh on which it runs.
+    pub(crate) on: usize,
 }
 
 /// The most ways that are looked at for one op.
@@ -103,7 +105,14 @@ impl Ways {
             }
             out
         };
-        let inputs: Vec<Vec<Sharding>> = asked.at_hand.iter().map(shardings).collect();
+        let mut inputs: Vec<Vec<Sharding>> = asked.at_hand.iter().map(shardings).collect();
+        // What is only on another mesh comes in any way that an op can take it.
+        for (at_hand, shape) in inputs.iter_mut().zip(asked.op.inputs()) {
+            at_hand.retain(|s| s.mesh() == mesh);
+            if at_hand.is_empty() {
+                at_hand.push(Sharding::replicated(mesh, shape).map_err(reshard_ops::Error::from)?);
+            }
+        }
         let also = shardings(&asked.also);
         let question = TypedQuestion {
             inputs: &inputs,

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, HashMap};
 
 use reshard_planner::Plan;
 
-use crate::Rates;
 use crate::graph::{ValueId, is_real};
 use crate::program::{Item, Program, moved_name, stem};
 use crate::report::peak::{Class, peak};
-use crate::report::{MoveReport, Pass, Passes, Report, StepReport, Traffic, ValueReport};
+use crate::report::{MoveReport, Over, Pass, Passes, Report, StepReport, Traffic, ValueReport};
+use crate::{Meshes, Rates};
 
 /// What is known of a program before its sums.
 pub(super) struct Known<'a> {
@@ -21,6 +21,10 @@ pub(super) struct Known<'a> {
     pub(super) gradients: Vec<Option<ValueId>>,
     /// The value that takes the place of each: `w'` of `w`.
     pub(super) updates: Vec<Option<ValueId>>,
+    /// In which meshes ranks are, a bit for each.
+    pub(super) classes: Vec<u64>,
+    /// The number of the mesh of each value.
+    on: Vec<usize>,
 }
 
 /// The values that an item takes, and those that it makes.
@@ -70,7 +74,14 @@ impl<'a> Known<'a> {
                 }
             }
         }
-        Known { program, passes, made, gradients, updates }
+        let on =
+            program.values().iter().map(|v| program.meshes.number(v.is.value.mesh()).unwrap_or(0)).collect();
+        Known { program, passes, made, gradients, updates, classes: program.meshes.classes(), on }
+    }
+
+    /// Whether ranks that are in these meshes hold something of a value.
+    pub(super) fn holds(&self, class: u64, v: usize) -> bool {
+        class >> self.on[v] & 1 == 1
     }
 
     /// Whether some gradient is written.
@@ -118,12 +129,13 @@ impl Program {
                 name: value.name.clone(),
                 dtype: value.dtype,
                 is: value.is.clone(),
+                written: self.meshes.written(&value.is),
                 class,
                 pass: known.passes[n],
             });
         let (operations, compute_us) = known.computing(rates);
         let mut report = Report {
-            mesh: self.mesh.clone(),
+            meshes: self.meshes.clone(),
             values: values.collect(),
             moves: known.moves(),
             traffic: Passes::default(),
@@ -140,7 +152,7 @@ impl Program {
                 traffic.of_mut(pass).add(row.traffic.of(pass).unwrap_or_default());
             }
             for step in &row.steps {
-                by_axes.entry(step.axes.clone()).or_default().of_mut(step.pass).add(step.traffic);
+                by_axes.entry(step.over.clone()).or_default().of_mut(step.pass).add(step.traffic);
             }
         }
         report
@@ -148,11 +160,27 @@ impl Program {
 }
 
 impl Known<'_> {
-    /// Operations of the worst rank and the time of computing, by pass.
+    /// Operations of the worst rank and the time of computing of the one that takes longest, by pass.
     fn computing(&self, rates: &Rates) -> (Passes<f64>, Passes<f64>) {
+        let (mut operations, mut time) = (Passes::<f64>::default(), Passes::<f64>::default());
+        for &class in &self.classes {
+            let (n, us) = self.computing_of(class, rates);
+            for pass in Pass::ALL {
+                *operations.of_mut(pass) = operations.of(pass).max(*n.of(pass));
+                *time.of_mut(pass) = time.of(pass).max(*us.of(pass));
+            }
+        }
+        (operations, time)
+    }
+
+    /// The same of the ranks that are in these meshes.
+    fn computing_of(&self, class: u64, rates: &Rates) -> (Passes<f64>, Passes<f64>) {
         let (mut operations, mut time) = (Passes::<f64>::default(), Passes::<f64>::default());
         for (item, &pass) in self.program.items().iter().zip(&self.passes) {
             let Item::Op { op, inputs, outputs, operations: n, .. } = item else { continue };
+            if !outputs.iter().any(|v| self.holds(class, v.0)) {
+                continue;
+            }
             let values = || inputs.iter().chain(outputs).map(|&v| self.program.get(v));
             let bytes: u64 =
                 if op.is_view() { 0 } else { values().map(local_bytes).fold(0, u64::saturating_add) };
@@ -173,6 +201,7 @@ impl Known<'_> {
     /// A row for each move, but for those that are the backward of another.
     fn moves(&self) -> Vec<MoveReport> {
         let written = self.is_differentiated();
+        let meshes = &self.program.meshes;
         let mut takers: Vec<Option<usize>> = vec![None; self.made.len()];
         for (n, item) in self.program.items().iter().enumerate() {
             for v in ends(item).0 {
@@ -184,7 +213,7 @@ impl Known<'_> {
         for (item, &pass) in self.program.items().iter().zip(&self.passes) {
             let Item::Move { from, to, forward, backward } = item else { continue };
             let (source, made) = (self.program.get(*from), self.program.get(*to));
-            let (traffic, steps) = carried_out(forward, pass);
+            let (traffic, steps) = carried_out(meshes, forward, pass);
             let mirror = (pass == Pass::Backward).then(|| mirrored(&mut waiting, &made.name, forward));
             if let Some(row) = mirror.flatten() {
                 rows[row].traffic.backward = Some(traffic);
@@ -198,6 +227,10 @@ impl Known<'_> {
                 made: made.name.clone(),
                 from: source.is.clone(),
                 to: made.is.clone(),
+                written: [source, made].map(|v| match pass {
+                    Pass::Forward => meshes.written(&v.is),
+                    Pass::Backward | Pass::Update => meshes.written_value(&v.is.value),
+                }),
                 traffic: Passes::default(),
                 steps,
             };
@@ -209,7 +242,7 @@ impl Known<'_> {
                 } else if written {
                     waiting.entry(&source.name).or_default().push((rows.len(), plan));
                 } else {
-                    let (traffic, steps) = carried_out(plan, Pass::Backward);
+                    let (traffic, steps) = carried_out(meshes, plan, Pass::Backward);
                     row.traffic.backward = Some(traffic);
                     row.steps.extend(steps);
                 }
@@ -250,13 +283,13 @@ pub(super) fn local_bytes(value: &crate::Value) -> u64 {
 }
 
 /// What a plan communicates in a pass, and its steps that do.
-fn carried_out(plan: &Plan, pass: Pass) -> (Traffic, Vec<StepReport>) {
+fn carried_out(meshes: &Meshes, plan: &Plan, pass: Pass) -> (Traffic, Vec<StepReport>) {
     let steps: Vec<StepReport> = (plan.steps().iter())
         .filter(|step| step.op().communicates())
         .map(|step| StepReport {
             pass,
             op: step.op(),
-            axes: step.axis_names().join(","),
+            over: Over::of(meshes, step),
             group: step.group.to_string(),
             traffic: Traffic { steps: 1, received_bytes: step.received_bytes, cost_us: step.cost_us },
         })

@@ -28,8 +28,15 @@
 //!
 //! [`Peak`] says what is held when. Bytes are those of the worst rank, value by value: exact where one rank has the largest
 //! shard of all, as in chunks, and else an upper bound.
+//!
+//! # Several meshes
+//!
+//! A rank outside of a mesh holds nothing of what is there and runs none of its ops. So operations and bytes at hand are added up for
+//! each combination of meshes that some rank is in, and told of the combination with most. Bytes of moves are those of the worst rank
+//! of each move, wherever that is.
 
 mod build;
+mod over;
 mod peak;
 mod text;
 
@@ -37,8 +44,11 @@ use std::collections::BTreeMap;
 
 use reshard_kernels::DType;
 use reshard_planner::StepOp;
-use reshard_sharding::{Mesh, Type};
+use reshard_sharding::Type;
 
+use crate::Meshes;
+
+pub use over::Over;
 pub use peak::{Class, Peak};
 
 /// When an item runs.
@@ -124,6 +134,8 @@ pub struct ValueReport {
     pub dtype: DType,
     /// Who holds it, and its gradient.
     pub is: Type,
+    /// The type as the text says it, with the name of its mesh.
+    pub written: String,
     /// What it is for.
     pub class: Class,
     /// When it is made; inputs are there before.
@@ -137,8 +149,8 @@ pub struct StepReport {
     pub pass: Pass,
     /// What kind of operation.
     pub op: StepOp,
-    /// The axes of the mesh over which it runs, like `tp` or `dp,tp`.
-    pub axes: String,
+    /// The axes over which it runs, or the meshes between which.
+    pub over: Over,
     /// The ranks that talk to each other, as a layout.
     pub group: String,
     /// What it costs; one step.
@@ -158,6 +170,8 @@ pub struct MoveReport {
     pub from: Type,
     /// What it becomes.
     pub to: Type,
+    /// Both as the text says them, with the names of their meshes; without gradients where none is moved.
+    pub written: [String; 2],
     /// What it communicates; none in a pass in which nothing of it runs.
     pub traffic: Passes<Option<Traffic>>,
     /// Its communicating steps, in all passes.
@@ -185,7 +199,7 @@ impl MoveReport {
 /// ".parse()?;
 /// let report = Elaborator::new().elaborate(&graph)?.report(&Rates::uniform());
 /// // An all_reduce each way, of 1536 bytes.
-/// let traffic = report.by_axes["tp"];
+/// let traffic = report.over("tp");
 /// assert_eq!((traffic.forward.steps, traffic.backward.steps), (1, 1));
 /// assert_eq!((traffic.forward.received_bytes, traffic.backward.received_bytes), (1536, 1536));
 /// // Two products of 2 x 16 x 16 x 16 operations a rank, and two of each backward.
@@ -194,8 +208,8 @@ impl MoveReport {
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
-    /// The mesh.
-    pub mesh: Mesh,
+    /// The meshes.
+    pub meshes: Meshes,
     /// The values, in the order in which they are made.
     pub values: Vec<ValueReport>,
     /// The moves, in the order in which they are first carried out.
@@ -203,8 +217,8 @@ pub struct Report {
     /// What all moves communicate.
     pub traffic: Passes<Traffic>,
     /// What the steps over some axes communicate; of each step its worst rank, so that axes may have more than all moves.
-    pub by_axes: BTreeMap<String, Passes<Traffic>>,
-    /// Operations of the rank with most of them; backward, where it is not written, as many again for each operand that has
+    pub by_axes: BTreeMap<Over, Passes<Traffic>>,
+    /// Operations of the rank with most of them in the pass; backward, where it is not written, as many again for each operand that has
     /// a gradient.
     pub operations: Passes<f64>,
     /// The time of these, and of what they read and write, in microseconds.

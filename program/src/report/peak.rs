@@ -69,8 +69,16 @@ impl Peak {
 /// Where a value is there until the end.
 const END: usize = usize::MAX;
 
-/// Walks over the items of a program whose values are of these classes.
+/// The most of all ranks, of values of these classes.
 pub(super) fn peak(known: &Known<'_>, classes: &[Class]) -> Peak {
+    let peaks = known.classes.iter().map(|&ranks| peak_of(known, classes, ranks));
+    // Of equal ones the first.
+    peaks.reduce(|most, other| if other.bytes > most.bytes { other } else { most }).unwrap_or_default()
+}
+
+/// Walks over the items of a program, for the ranks that are in these meshes.
+fn peak_of(known: &Known<'_>, classes: &[Class], ranks: u64) -> Peak {
+    let holds = |v: usize| known.holds(ranks, v);
     let (items, values) = (known.program.items(), known.program.values());
     // The value whose buffer a value has.
     let mut root: Vec<usize> = (0..values.len()).collect();
@@ -84,7 +92,7 @@ pub(super) fn peak(known: &Known<'_>, classes: &[Class]) -> Peak {
             Item::Move { from, to, forward, .. } if forward.steps().is_empty() => Some((from, to)),
             Item::Input(_) | Item::Op { .. } | Item::Move { .. } | Item::NoGrad => None,
         };
-        if let Some((from, to)) = of {
+        if let Some((from, to)) = of.filter(|(from, to)| holds(from.0) && holds(to.0)) {
             root[to.0] = root[from.0];
         }
     }
@@ -107,7 +115,7 @@ pub(super) fn peak(known: &Known<'_>, classes: &[Class]) -> Peak {
     }
     let mut frees: Vec<Vec<usize>> = vec![Vec::new(); items.len()];
     for (v, &end) in until.iter().enumerate() {
-        if root[v] == v && end < items.len() {
+        if root[v] == v && holds(v) && end < items.len() {
             frees[end].push(v);
         }
     }
@@ -118,20 +126,22 @@ pub(super) fn peak(known: &Known<'_>, classes: &[Class]) -> Peak {
         now.bytes = now.bytes.saturating_add(bytes);
     };
     for v in items.iter().filter_map(|item| if let Item::Input(v) = item { Some(v.0) } else { None }) {
-        hold(&mut now, v);
+        if holds(v) {
+            hold(&mut now, v);
+        }
     }
     let mut most = now.clone();
     for (n, item) in items.iter().enumerate() {
         let makes = ends(item).1;
         if !matches!(item, Item::Input(_)) {
-            for v in makes.iter().filter(|v| root[v.0] == v.0) {
+            for v in makes.iter().filter(|v| root[v.0] == v.0 && holds(v.0)) {
                 hold(&mut now, v.0);
             }
         }
         let staging = match item {
-            Item::Move { from, to, forward, .. } if root[to.0] == to.0 => {
-                let both = local_bytes(&values[from.0]).saturating_add(local_bytes(&values[to.0]));
-                forward.peak_bytes().saturating_sub(both)
+            Item::Move { from, to, forward, .. } if root[to.0] == to.0 && (holds(from.0) || holds(to.0)) => {
+                let here = [from.0, to.0].into_iter().filter(|&v| holds(v)).map(|v| local_bytes(&values[v]));
+                forward.peak_bytes().saturating_sub(here.fold(0, u64::saturating_add))
             }
             Item::Input(_) | Item::Op { .. } | Item::Move { .. } | Item::NoGrad => 0,
         };

@@ -2,7 +2,7 @@
 
 use core::fmt::{self, Write as _};
 
-use crate::report::{Class, MoveReport, Pass, Report, Traffic};
+use crate::report::{Class, MoveReport, Over, Pass, Report, Traffic};
 
 /// Lines of cells, each column as wide as its widest cell; the last is not filled.
 struct Rows(Vec<Vec<String>>);
@@ -26,6 +26,14 @@ impl fmt::Display for Rows {
     }
 }
 
+/// `over tp`, `over ep on experts`, `from default to experts`.
+fn worded(over: &Over) -> String {
+    match over {
+        Over::Axes(_) | Over::On { .. } => format!("over {over}"),
+        Over::Between { .. } => format!("from {over}"),
+    }
+}
+
 fn cells(list: &[&str]) -> Vec<String> {
     list.iter().map(|&cell| cell.to_owned()).collect()
 }
@@ -37,8 +45,11 @@ impl Report {
         let named =
             |name: &str| !name.rsplit('.').next().is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()));
         for value in self.values.iter().filter(|value| named(&value.name)) {
-            let is =
-                if value.pass == Pass::Forward { value.is.to_string() } else { value.is.value.to_string() };
+            let is = if value.pass == Pass::Forward {
+                value.written.clone()
+            } else {
+                self.meshes.written_value(&value.is.value)
+            };
             let shape = format!("{}{:?}", value.dtype, value.is.value.shape()).replace(", ", ",");
             rows.push(vec![value.name.clone(), value.class.as_str().to_owned(), shape, is]);
         }
@@ -61,12 +72,11 @@ impl Report {
                 format!("{operations:.0}"),
                 format!("{compute_us:.1} us"),
             ]);
-            for (axes, traffic) in &self.by_axes {
+            for (over, traffic) in &self.by_axes {
                 let Traffic { steps, received_bytes, cost_us } = *traffic.of(pass);
                 if steps > 0 {
-                    let axes = format!("  over {axes}");
                     rows.push(vec![
-                        axes,
+                        format!("  {}", worded(over)),
                         steps.to_string(),
                         format!("{received_bytes} B"),
                         format!("{cost_us:.1} us"),
@@ -81,23 +91,17 @@ impl Report {
 impl fmt::Display for MoveReport {
     /// A line of what is moved where, and one for each step in which ranks talk to each other.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let MoveReport { value, at, from, to, .. } = self;
-        let forward = self.traffic.forward.is_some();
-        let (from, to) = if forward {
-            (from.to_string(), to.to_string())
-        } else {
-            (from.value.to_string(), to.value.to_string())
-        };
+        let MoveReport { value, at, written: [from, to], .. } = self;
         let place = if value == at { value.clone() } else { format!("{value} at {at}") };
         write!(f, "{place}: {from} -> {to}")?;
         for step in &self.steps {
             let Traffic { received_bytes, cost_us, .. } = step.traffic;
             write!(
                 f,
-                "\n  {:8}  {} over {} ({}): {received_bytes} B, {cost_us:.1} us",
+                "\n  {:8}  {} {} ({}): {received_bytes} B, {cost_us:.1} us",
                 step.pass.as_str(),
                 step.op,
-                step.axes,
+                worded(&step.over),
                 step.group
             )?;
         }
@@ -108,7 +112,11 @@ impl fmt::Display for MoveReport {
 impl fmt::Display for Report {
     /// Values by name, moves that communicate, sums by pass and axes, and the peak.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "on {}\n{}", self.mesh, self.values_named())?;
+        writeln!(f, "on {}", self.meshes.first())?;
+        for (name, mesh) in self.meshes.named() {
+            writeln!(f, "{name}: {mesh}")?;
+        }
+        writeln!(f, "{}", self.values_named())?;
         let communicating = self.moves.iter().filter(|row| row.communicates()).count();
         writeln!(f, "moves that communicate: {communicating} of {}", self.moves.len())?;
         for row in self.moves.iter().filter(|row| row.communicates()) {

@@ -1,4 +1,5 @@
 //! The laws of programs, a file per concept.
 
 mod megatron;
+mod meshes;
 mod report;

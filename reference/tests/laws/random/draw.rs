@@ -64,6 +64,7 @@ impl Drawn {
 pub(crate) struct Draw {
     pub(crate) r: Random,
     pub(crate) graph: Graph,
+    meshes: Vec<Mesh>,
     dtype: DType,
     /// Values of real numbers that ops may take.
     live: Vec<ValueId>,
@@ -84,8 +85,19 @@ impl Draw {
         r.next_u64();
         let mesh = mesh(&mut r);
         let dtype = *r.pick(&[DType::F32, DType::F64]);
+        let mut graph = Graph::new(&mesh);
+        let mut meshes = vec![mesh];
+        // A fifth has other meshes over the same ranks.
+        if seed % 5 == 3 {
+            for name in ["a", "b"] {
+                let other = over_ranks_of(&meshes[0], &mut r);
+                graph.add_mesh(name, &other).unwrap();
+                meshes.push(other);
+            }
+        }
         let mut draw = Draw {
-            graph: Graph::new(&mesh),
+            graph,
+            meshes,
             r,
             dtype,
             live: Vec::new(),
@@ -284,9 +296,10 @@ impl Draw {
             .collect()
     }
 
-    /// A random type, of real numbers with a gradient.
+    /// A random type, of real numbers with a gradient; one of three on a mesh that is not the first, if there are others.
     fn placed(&mut self, shape: &[usize], real: bool) -> Type {
-        let mesh = self.graph.mesh().clone();
+        let other = self.meshes.len() > 1 && self.r.below(3) == 0;
+        let mesh = if other { self.r.pick(&self.meshes[1..]).clone() } else { self.meshes[0].clone() };
         let sizes: Vec<usize> = mesh.axes().iter().map(reshard_sharding::Axis::size).collect();
         for _ in 0..8 {
             let words: Vec<String> = sizes.iter().map(|&n| self.word(shape, n, real)).collect();
@@ -341,4 +354,19 @@ fn mesh(r: &mut Random) -> Mesh {
             return axes.join(",").parse().unwrap();
         }
     }
+}
+
+/// A mesh over some ranks of another: all or a part of them, in another order, along one axis or two.
+fn over_ranks_of(mesh: &Mesh, r: &mut Random) -> Mesh {
+    let mut ranks: Vec<usize> = mesh.ranks().collect();
+    if r.below(3) == 0 {
+        let (a, b) = (r.below(ranks.len()), r.below(ranks.len()));
+        ranks.swap(a, b);
+    }
+    let from = if r.below(2) == 0 { 0 } else { r.below(ranks.len()) };
+    let ranks = &ranks[from..];
+    let ranks = if r.below(2) == 0 { ranks } else { &ranks[..=r.below(ranks.len())] };
+    let divisors: Vec<usize> = (1..=ranks.len()).filter(|n| ranks.len().is_multiple_of(*n)).collect();
+    let outer = *r.pick(&divisors);
+    Mesh::from_ranks([("ep", outer), ("etp", ranks.len() / outer)], ranks).unwrap()
 }

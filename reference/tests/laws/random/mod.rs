@@ -123,7 +123,8 @@ enum Looked {
     /// A formula has no gradient.
     NoGradient,
     /// Compared in f64, in f32 too where rounding does not grow; with differences; gradients of gradients.
-    Compared { in_f32: bool, slope: bool, twice: bool },
+    /// How many moves lead from one mesh to another.
+    Compared { in_f32: bool, slope: bool, twice: bool, across: u64 },
 }
 
 fn look(seed: u64, coverage: &Mutex<Coverage>) -> Result<Looked, String> {
@@ -168,7 +169,8 @@ fn look(seed: u64, coverage: &Mutex<Coverage>) -> Result<Looked, String> {
             return Err(at(format!("gradients say {gradient}, differences {difference}")));
         }
     }
-    Ok(Looked::Compared { in_f32, slope: smooth, twice })
+    let across = program.moves().filter(|m| m.from.is.value.mesh() != m.to.is.value.mesh()).count() as u64;
+    Ok(Looked::Compared { in_f32, slope: smooth, twice, across })
 }
 
 #[test]
@@ -176,7 +178,7 @@ fn random_training_steps_are_what_they_mean() {
     let sweep = Sweep::asked();
     let count = sweep.count(40, 2000);
     let (next, coverage) = (AtomicU64::new(0), Mutex::new(Coverage::default()));
-    let counted = Mutex::new([0u64; 6]);
+    let counted = Mutex::new([0u64; 7]);
     let failed: Mutex<Vec<(u64, String)>> = Mutex::new(Vec::new());
     let began = std::time::Instant::now();
     std::thread::scope(|scope| {
@@ -191,12 +193,13 @@ fn random_training_steps_are_what_they_mean() {
                     match look(seed, &coverage) {
                         Ok(Looked::Wild) => counted.lock().unwrap()[0] += 1,
                         Ok(Looked::NoGradient) => counted.lock().unwrap()[5] += 1,
-                        Ok(Looked::Compared { in_f32, slope, twice }) => {
+                        Ok(Looked::Compared { in_f32, slope, twice, across }) => {
                             let mut counted = counted.lock().unwrap();
                             counted[1] += 1;
                             counted[2] += u64::from(in_f32);
                             counted[3] += u64::from(slope);
                             counted[4] += u64::from(slope && twice);
+                            counted[6] += across;
                         }
                         Err(e) => failed.lock().unwrap().push((seed, e)),
                     }
@@ -204,13 +207,14 @@ fn random_training_steps_are_what_they_mean() {
             });
         }
     });
-    let [wild, compared, in_f32, slopes, again, refused] = counted.into_inner().unwrap();
+    let [wild, compared, in_f32, slopes, again, refused, across] = counted.into_inner().unwrap();
     println!(
         "{compared} programs in f64, {in_f32} of them in f32, {slopes} against differences ({again} twice); {wild} of large \
-         numbers, {refused} without a second gradient; {:.0} s",
+         numbers, {refused} without a second gradient; {across} moves between meshes; {:.0} s",
         began.elapsed().as_secs_f64()
     );
     println!("{}", coverage.into_inner().unwrap());
+    assert!(across > 0, "no program moves anything from one mesh to another");
     let failed = failed.into_inner().unwrap();
     let list: Vec<u64> = failed.iter().map(|(seed, _)| *seed).collect();
     assert!(failed.is_empty(), "of the programs {list:?} the first: {}", failed[0].1);

@@ -1,0 +1,82 @@
+//! Over what a step communicates: axes of a mesh, or from one mesh to another.
+
+use core::fmt;
+use std::collections::BTreeMap;
+
+use reshard_planner::Step;
+
+use crate::Meshes;
+use crate::report::{Passes, Report, Traffic};
+
+/// Over what a step communicates.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Over {
+    /// Axes of the first mesh, like `tp` or `dp,tp`.
+    Axes(String),
+    /// Axes of another mesh, and its name: `ep on experts`.
+    On {
+        /// The axes.
+        axes: String,
+        /// The name of the mesh.
+        mesh: String,
+    },
+    /// From ranks of one mesh to ranks of another, by their names: `default to experts`.
+    Between {
+        /// The mesh before.
+        from: String,
+        /// The mesh after.
+        to: String,
+    },
+}
+
+impl Over {
+    pub(super) fn of(meshes: &Meshes, step: &Step) -> Over {
+        let [before, after] = [&step.before, &step.after].map(|s| s.mesh());
+        let name = |mesh| meshes.name(mesh).map_or_else(|| format!("{mesh}"), str::to_owned);
+        let axes = step.axis_names().join(",");
+        if before != after {
+            Over::Between { from: name(before), to: name(after) }
+        } else if before == meshes.first() {
+            Over::Axes(axes)
+        } else {
+            Over::On { axes, mesh: name(before) }
+        }
+    }
+
+    /// The axes; none between two meshes.
+    pub fn axes(&self) -> impl Iterator<Item = &str> {
+        let axes = match self {
+            Over::Axes(axes) | Over::On { axes, .. } => Some(axes),
+            Over::Between { .. } => None,
+        };
+        axes.into_iter().flat_map(|axes| axes.split(','))
+    }
+
+    /// The names of the meshes that are not the first alone.
+    pub fn meshes(&self) -> Vec<&str> {
+        match self {
+            Over::Axes(_) => Vec::new(),
+            Over::On { mesh, .. } => vec![mesh],
+            Over::Between { from, to } => vec![from, to],
+        }
+    }
+}
+
+impl fmt::Display for Over {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Over::Axes(axes) => f.write_str(axes),
+            Over::On { axes, mesh } => write!(f, "{axes} on {mesh}"),
+            Over::Between { from, to } => write!(f, "{from} to {to}"),
+        }
+    }
+}
+
+impl Report {
+    /// What the steps over these axes or meshes communicate, as they are printed: `tp`, `ep on experts` or `default to experts`.
+    pub fn over(&self, text: &str) -> Passes<Traffic> {
+        let by_text: BTreeMap<String, Passes<Traffic>> =
+            self.by_axes.iter().map(|(over, traffic)| (over.to_string(), *traffic)).collect();
+        by_text.get(text).copied().unwrap_or_default()
+    }
+}

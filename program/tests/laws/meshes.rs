@@ -1,0 +1,229 @@
+//! Several meshes of one world: what is written is read, ops run on one mesh, and what cannot be is refused with what to write.
+
+use reshard_ops::rules::Table;
+use reshard_program::{Elaborator, Error, Graph, Moves, Program};
+
+/// Two meshes of the same ranks in different order, and two of a half each.
+const MESHES: &str = "\
+mesh dp=2,tp=2
+mesh experts: edp=1,ep=4
+mesh first: tp=2
+mesh second: tp=2@2
+mesh ring: x=4@[0,1,3,2]
+";
+
+fn graph(rest: &str) -> Result<Graph, Error> {
+    format!("{MESHES}{rest}").parse()
+}
+
+fn elaborated(rest: &str, moves: Moves) -> Result<Program, Error> {
+    Elaborator::new().moves(moves).elaborate(&graph(rest)?)
+}
+
+#[test]
+fn a_graph_on_several_meshes_is_read_as_it_is_printed() {
+    let text = format!(
+        "{MESHES}\
+x: f32[8,16] S(0),R
+y: f32[8,16] I,S(0) on experts
+w: f32[8,16] S(0)|P(sum) on second
+e: I,S(0) on experts = x
+z: S(1) on ring = y
+a: S(0)|- on first; b: S(1) on first = chunk(z, chunks=2, dim=0)
+s: I on second = sum(y)
+gradient s wrt y
+no_grad
+t: P(avg) on second = neg(w)
+"
+    );
+    let graph: Graph = text.parse().unwrap();
+    let printed = graph.to_string();
+    assert_eq!(printed.parse::<Graph>().unwrap(), graph);
+    assert_eq!(printed.parse::<Graph>().unwrap().to_string(), printed);
+    for (line, expected) in printed.lines().zip(text.lines()) {
+        assert_eq!(line.split(" = ").next(), expected.split(" = ").next());
+    }
+    // The first mesh has a name that is read, and every mesh is what its name says.
+    let named = format!("{MESHES}x: f32[8,16] S(0),R on default\n");
+    assert_eq!(named.parse::<Graph>().unwrap(), format!("{MESHES}x: f32[8,16] S(0),R\n").parse().unwrap());
+    for (name, mesh) in graph.meshes().iter() {
+        assert_eq!(graph.meshes().get(name).unwrap(), mesh);
+        assert_eq!(graph.meshes().name(mesh), Some(name));
+    }
+    // Meshes of the same ranks and axes are one, by whatever name.
+    let twice = format!("{MESHES}mesh again: edp=1,ep=4\nx: f32[8] I,S(0) on again\n");
+    assert!(twice.parse::<Graph>().unwrap().to_string().ends_with("x: f32[8] I,S(0) on experts\n"));
+}
+
+/// A value may be called mesh.
+#[test]
+fn a_value_that_is_called_mesh_is_no_mesh() {
+    let graph: Graph = "mesh x=2\nmesh: f32[8] S(0)\na = relu(mesh)\nb: R = mesh".parse().unwrap();
+    assert_eq!(graph.to_string().parse::<Graph>().unwrap(), graph);
+    let made: Graph = "mesh x=2\na: f32[8] S(0)\nmesh = relu(a)\n".parse().unwrap();
+    assert!(made.value("mesh").is_some());
+}
+
+#[test]
+fn a_mesh_that_cannot_be_is_refused_with_its_line() {
+    let refused = |text: &str, said: &str| {
+        let e = graph(text).unwrap_err();
+        assert_eq!(e.kind(), "parse");
+        let message = e.to_string();
+        assert!(message.starts_with("line 6: ") && message.contains(said), "{message}");
+    };
+    refused("mesh experts: ep=2", "two meshes experts");
+    refused("mesh default: ep=2", "default is what the first mesh is called");
+    refused("mesh big: ep=8", "rank 4, which is not in the first mesh dp=2,tp=2");
+    refused("mesh late: ep=2@3", "rank 4, which is not in the first mesh");
+    refused("mesh far: ep=9999999999999", "rank 4, which is not in the first mesh");
+    refused("mesh two words: ep=2", "\"two words\" is no name of a mesh");
+    refused("mesh 2: ep=2", "\"2\" is no name of a mesh");
+    refused("mesh ep=2", "meshes after the first have names");
+    refused("mesh ep=2:1", "meshes after the first have names");
+    refused("mesh bad: ep=0", "mesh bad: the axis ep has no ranks");
+    refused(
+        "x: f32[8] R on stage",
+        "x: there is no mesh stage: the program has default (dp=2,tp=2), experts (edp=1,ep=4)",
+    );
+    refused(
+        "x: f32[8] on experts",
+        "x is on experts and has no type: say how it is sharded, like S(0),R on experts",
+    );
+    refused("x: f32[8] S(0) on experts", "x: ");
+    refused("x: f32[8] S(0),S(0) on ring", "x: ");
+    let first = "mesh experts: ep=4\nx: f32[8] S(0)".parse::<Graph>().unwrap_err();
+    assert_eq!(
+        first.to_string(),
+        "line 1: the first mesh has all ranks and no name: write mesh ep=4 before mesh experts: ep=4"
+    );
+    let many = (0..64).map(|n| format!("mesh m{n}: x=2\n")).collect::<Vec<_>>().concat();
+    assert!(
+        format!("mesh x=2\n{many}").parse::<Graph>().unwrap_err().to_string().contains("at most 64 meshes")
+    );
+    let large = "mesh x=1048577\nmesh a: x=2".parse::<Graph>().unwrap_err();
+    assert!(large.to_string().contains("several meshes has at most 1048576 ranks"), "{large}");
+}
+
+#[test]
+fn other_sizes_of_the_first_mesh_keep_its_ranks_where_there_are_others() {
+    let text = "mesh dp=2,tp=2\nmesh experts: ep=4\nx: f32[8] S(0) on experts\n";
+    let with = |sizes: &[(&str, usize)]| Graph::parse_with_axes(Table::standard().into(), text, sizes);
+    let same = with(&[("dp", 4), ("tp", 1)]).unwrap();
+    assert_eq!(same.mesh().to_string(), "dp=4,tp=1");
+    let said = "line 2: with these sizes the first mesh dp=4,tp=2 has 8 ranks and not 4, of which mesh experts: ep=4 is: \
+                write the sizes of all meshes in the program";
+    assert_eq!(with(&[("dp", 4)]).unwrap_err().to_string(), said);
+    assert!(with(&[("ep", 2)]).unwrap_err().to_string().contains("ep"));
+}
+
+#[test]
+fn a_type_on_no_mesh_of_the_program_is_refused() {
+    use reshard_kernels::DType;
+    use reshard_sharding::Type;
+    let mut graph = graph("").unwrap();
+    let is = |mesh: &str, text: &str| Type::parse(&mesh.parse().unwrap(), &[8], text).unwrap();
+    let e = graph.input_of("x", DType::F32, is("a=2", "S(0)")).unwrap_err();
+    assert!(e.to_string().contains("x is S(0) on a=2, and the program has default (dp=2,tp=2)"), "{e}");
+    let torn = Type { value: is("tp=2", "S(0)").value, gradient: is("tp=2@2", "S(0)").gradient };
+    let e = graph.input_of("y", DType::F32, torn).unwrap_err();
+    assert!(e.to_string().contains("y is on tp=2 and its gradient on tp=2@2"), "{e}");
+}
+
+/// Where nobody says where an op runs it is where its first operand is; factories are on the first mesh.
+#[test]
+fn an_op_runs_where_its_result_is_pinned_or_where_its_first_operand_is() {
+    let program = elaborated(
+        "x: f32[8,16] S(0),R
+         y: f32[8,16] R,S(0) on experts
+         a = add(x, y)
+         b = add(y, x)
+         c: R,S(0) on experts = add(x, x)
+         n = relu(c)
+         o = ones(shape=[8,16])
+         p: R on first = zeros(shape=[8])
+         l = cross_entropy(y, t)
+         s = mean(p)"
+            .replace("l = cross_entropy(y, t)", "t: i64[8] R,R\n         l = cross_entropy(y, t)")
+            .as_str(),
+        Moves::Any,
+    )
+    .unwrap();
+    let on = |name: &str| {
+        let mesh = program.get(program.value(name).unwrap()).is.value.mesh();
+        program.meshes().name(mesh).unwrap().to_owned()
+    };
+    let found = ["a", "b", "c", "n", "o", "p", "l", "s"].map(on);
+    assert_eq!(found, ["default", "experts", "experts", "experts", "default", "first", "experts", "first"]);
+    // What is in between, of ops that are taken apart too.
+    for item in program.items() {
+        if let reshard_program::Item::Op { inputs, outputs, .. } = item {
+            let meshes = inputs.iter().chain(outputs).map(|v| program.get(*v).is.value.mesh());
+            let meshes: Vec<_> = meshes.collect();
+            assert!(meshes.windows(2).all(|pair| pair[0] == pair[1]), "{program}");
+        }
+    }
+    let again: Program = program.to_string().parse().unwrap();
+    assert_eq!(again.to_string(), program.to_string());
+}
+
+#[test]
+fn operands_on_different_meshes_are_refused_with_the_moves_to_write() {
+    let values = "x: f32[8,16] I,I\ny: f32[8,16] I,S(0) on experts\n";
+    let refused = |rest: &str, moves| elaborated(&format!("{values}{rest}"), moves).unwrap_err();
+    let e = refused("z = add(y, x)", Moves::Written);
+    assert_eq!(e.kind(), "needs_redistribute");
+    let said = e.to_string();
+    assert!(
+        said.contains("x is I,I and has to be I,S(0) on experts, which takes a move that is not written"),
+        "{said}"
+    );
+    assert!(said.contains("write x.1: I,S(0) on experts = x ("), "{said}");
+    // What it says to write is enough.
+    let fixed = format!("{values}x.1: I,S(0) on experts = x\nz = add(y, x.1)");
+    elaborated(&fixed, Moves::Written).unwrap();
+    // The first has a name where something has to be there.
+    let said = refused("z = add(x, y)", Moves::Written).to_string();
+    assert!(
+        said.contains("y is I,S(0) on experts and has to be ") && said.contains(" on default, "),
+        "{said}"
+    );
+    // Another view of the same shards communicates nothing.
+    let shards = "a: f32[8,16] S(0),S(0)\nb: f32[8,16] R,S(0) on experts\nc = add(a, b)";
+    let free = elaborated(shards, Moves::Free).unwrap();
+    assert_eq!(
+        free.moves().map(|m| m.to_string()).collect::<Vec<_>>(),
+        ["b: I,S(0) on experts -> S(0),S(0): forward 0 bytes, backward 0 bytes"]
+    );
+    assert_eq!(refused("z = add(x, y)", Moves::Free).kind(), "needs_redistribute");
+}
+
+/// An op runs where its first pinned result is, and the others are moved.
+#[test]
+fn results_that_are_said_to_be_on_another_mesh_are_moved_there() {
+    let text = "x: f32[8,16] S(0),R\na: R on first; b: R on second = chunk(x, chunks=2, dim=0)\n_; c: R on second = chunk(x, chunks=2, dim=0)";
+    let program = elaborated(text, Moves::Any).unwrap();
+    let made: Vec<&str> = (program.items().iter())
+        .filter_map(|item| match item {
+            reshard_program::Item::Op { outputs, .. } => {
+                program.meshes().name(program.get(outputs[0]).is.value.mesh())
+            }
+            reshard_program::Item::Input(_)
+            | reshard_program::Item::Move { .. }
+            | reshard_program::Item::NoGrad => None,
+        })
+        .collect();
+    assert_eq!(made, ["first", "second"]);
+    let on = |name: &str| program.get(program.value(name).unwrap()).is.value.mesh().to_string();
+    assert_eq!(["a", "b", "c"].map(on), ["tp=2", "tp=2@2", "tp=2@2"]);
+    assert_eq!(program.to_string().parse::<Program>().unwrap().to_string(), program.to_string());
+    assert_eq!(elaborated(text, Moves::Written).unwrap_err().kind(), "needs_redistribute");
+}
+
+#[test]
+fn a_move_between_meshes_that_no_plan_makes_says_why() {
+    let text = "mesh a=262144\nmesh e: b=512,c=512\nx: f32[262144] S(0)\ny: S(0),S(0) on e = x";
+    let e = Elaborator::new().elaborate(&text.parse().unwrap()).unwrap_err();
+    assert_eq!(e.kind(), "program");
+    assert!(e.to_string().starts_with("y = x: ") && e.to_string().contains("the most is 131072"), "{e}");
+}
