@@ -6,6 +6,7 @@ mod flows;
 mod laws;
 mod memo;
 mod moves;
+mod outcomes;
 mod refusal;
 mod search;
 mod segment;

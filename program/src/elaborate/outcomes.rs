@@ -1,0 +1,162 @@
+//! What the ways of an op come to, where its inputs are at hand in some way.
+//!
+//! ```text
+//! cost = computing + sum over inputs that are not at hand as wanted, of the cheapest move to that
+//!      + sum over outputs that have to be otherwise, of the move to that
+//! ```
+
+use crate::elaborate::moves::{Moves, TypeId, Types};
+use crate::elaborate::search::{Frontier, Held, State, Step};
+use crate::elaborate::ways::Way;
+
+use smallvec::SmallVec;
+
+/// What may be done with inputs that are at hand in some way: a way of the op, and what is at hand after it.
+pub(crate) struct Outcome {
+    pub(crate) way: usize,
+    pub(crate) cost: u64,
+    pub(crate) after: Held,
+}
+
+/// How many ways of an op are looked at in haste.
+const HASTY_WAYS: usize = 24;
+
+impl Frontier {
+    /// What the ways of an op come to, where its inputs are at hand as in a state: those that no other can do as well.
+    pub(crate) fn outcomes(
+        &self,
+        types: &mut Types,
+        state: &State,
+        step: Step<'_>,
+        live: &dyn Fn(usize) -> bool,
+    ) -> Vec<Outcome> {
+        let mut all: Vec<Outcome> = Vec::new();
+        let hasty = types.work() >= self.until && self.moves == Moves::Any;
+        let bound = self.bound(types);
+        for way in self.worth(state, step, hasty) {
+            let of = &step.ways.list[way];
+            let least = state.cost.saturating_add(of.picoseconds).saturating_add(step.rest);
+            if least > bound {
+                continue;
+            }
+            for taken in self.takings(types, state, of, step.inputs, live) {
+                all.extend(self.outcome(types, way, taken, step, live));
+            }
+        }
+        all.sort_by_key(|o| o.cost);
+        let mut kept: Vec<Outcome> = Vec::new();
+        for outcome in all {
+            let cheaper =
+                |k: &Outcome| self.replaces(types, (&k.after, k.cost), (&outcome.after, outcome.cost));
+            if !kept.iter().any(cheaper) {
+                kept.push(outcome);
+            }
+        }
+        kept
+    }
+
+    /// The ways of an op that are looked at: all, or in haste those that find most of their inputs at hand.
+    fn worth(&self, state: &State, step: Step<'_>, hasty: bool) -> Vec<usize> {
+        let mut ways: Vec<usize> = (0..step.ways.list.len()).collect();
+        if hasty && ways.len() > HASTY_WAYS {
+            let moves = |way: &Way| {
+                let missing = |(&v, is): (&usize, &TypeId)| !self.of(state, v).contains(is);
+                step.inputs.iter().zip(&way.inputs).filter(|pair| missing((pair.0, pair.1))).count()
+            };
+            ways.sort_by_cached_key(|&way| (moves(&step.ways.list[way]), step.ways.list[way].picoseconds));
+            // Where all inputs are replicas an op can always run.
+            let (kept, rest) = ways.split_at(HASTY_WAYS);
+            let same = |way: &&usize| step.ways.list[**way].strategy.share >= 1.0;
+            let any = rest.iter().find(same).copied();
+            return kept.iter().copied().chain(any).collect();
+        }
+        ways
+    }
+
+    /// What a way comes to once its inputs are at hand; none where what it makes cannot become what it has to.
+    fn outcome(
+        &self,
+        types: &mut Types,
+        way: usize,
+        (taken, cost): (Held, u64),
+        step: Step<'_>,
+        live: &dyn Fn(usize) -> bool,
+    ) -> Option<Outcome> {
+        let of = step.ways.list.get(way)?;
+        let mut cost = cost.saturating_add(of.picoseconds);
+        let mut after = Held::new();
+        for (v, at_hand) in taken {
+            let at_hand = if self.moves == Moves::Any { types.without_free(at_hand) } else { at_hand };
+            let same = self.given.get(&v).is_some_and(|given| *given == at_hand);
+            if live(v) && !same {
+                after.push((v, at_hand));
+            }
+        }
+        for (&(value, pinned), &made) in step.outputs.iter().zip(&of.outputs) {
+            let is = pinned.unwrap_or(made);
+            let (_, more) = types.cheapest(&[made], is, self.moves)?;
+            cost = cost.saturating_add(more);
+            if live(value) {
+                after.push((value, SmallVec::from_slice(&[is])));
+            }
+        }
+        after.sort_unstable_by_key(|(v, _)| *v);
+        Some(Outcome { way, cost, after })
+    }
+
+    /// What may be at hand of the inputs after a way has them, and what getting them costs.
+    ///
+    /// An input comes from the cheapest of what is at hand. One that is needed again may first become what it could have
+    /// been before, and the input come from there: that is what lets states go which others can follow.
+    fn takings(
+        &self,
+        types: &mut Types,
+        state: &State,
+        way: &Way,
+        inputs: &[usize],
+        live: &dyn Fn(usize) -> bool,
+    ) -> Vec<(Held, u64)> {
+        let mut out: Vec<(Held, u64)> = vec![(Held::new(), 0)];
+        for (i, (&value, &wanted)) in inputs.iter().zip(&way.inputs).enumerate() {
+            let mut after = Vec::with_capacity(out.len());
+            for (mut held, cost) in out {
+                let known = held.iter().position(|(v, _)| *v == value);
+                let at = known.unwrap_or_else(|| {
+                    held.push((value, self.of(state, value).iter().copied().collect()));
+                    held.len() - 1
+                });
+                let at_hand = held[at].1.clone();
+                if at_hand.contains(&wanted) {
+                    after.push((held, cost));
+                    continue;
+                }
+                let direct = types.cheapest(&at_hand, wanted, self.moves).map(|(_, more)| more);
+                let again = types.work() < self.until
+                    && self.moves == Moves::Any
+                    && (live(value) || inputs[i + 1..].contains(&value));
+                for &first in self.seen.get(&value).filter(|_| again).into_iter().flatten() {
+                    if first == wanted || at_hand.contains(&first) {
+                        continue;
+                    }
+                    let Some(then) =
+                        types.price(first, wanted).filter(|then| direct.is_none_or(|d| *then < d))
+                    else {
+                        continue;
+                    };
+                    let Some((_, more)) = types.cheapest(&at_hand, first, self.moves) else { continue };
+                    let mut held = held.clone();
+                    held[at].1.extend([first, wanted]);
+                    held[at].1.sort_unstable();
+                    after.push((held, cost.saturating_add(more).saturating_add(then)));
+                }
+                if let Some(more) = direct {
+                    held[at].1.push(wanted);
+                    held[at].1.sort_unstable();
+                    after.push((held, cost.saturating_add(more)));
+                }
+            }
+            out = after;
+        }
+        out
+    }
+}
