@@ -21,6 +21,7 @@ pub mod notation;
 mod placement;
 mod reduce;
 mod region;
+mod runs;
 mod sharding;
 mod strided;
 pub mod theory;
@@ -35,8 +36,9 @@ pub use mesh::{Coordinate, Mesh, recipes};
 pub use placement::{Placement, Placements};
 pub use reduce::ReduceOp;
 pub use region::{Interval, Intervals, Region};
-pub use reshard_layout::Exponent;
+pub use reshard_layout::{Exponent, IndexRun};
 pub use sharding::{PartialAxis, Sharding};
+pub use runs::Runs;
 pub use strided::Strided;
 pub use types::Type;
 
