@@ -37,8 +37,8 @@ pub use placement::{Placement, Placements};
 pub use reduce::ReduceOp;
 pub use region::{Interval, Intervals, Region};
 pub use reshard_layout::{Exponent, IndexRun};
-pub use sharding::{PartialAxis, Sharding};
 pub use runs::Runs;
+pub use sharding::{PartialAxis, Sharding};
 pub use strided::Strided;
 pub use types::Type;
 

@@ -51,7 +51,8 @@ impl Region {
             list.last().is_none_or(|x| x.start.checked_add(x.len).is_some_and(|end| end <= extent))
         };
         if shape.len() != self.dims.len() || !self.dims.iter().zip(shape).all(fits) {
-            let reason = format!("a region of local shape {:?} is not of a tensor {shape:?}", self.local_shape());
+            let reason =
+                format!("a region of local shape {:?} is not of a tensor {shape:?}", self.local_shape());
             return Err(Error::Placement { reason });
         }
         crate::sharding::numel(shape)?;

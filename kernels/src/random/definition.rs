@@ -60,7 +60,10 @@ pub fn element(key: &Key, draw: Draw, dtype: DType, index: u64) -> Result<Vec<u8
         }
         Draw::Exponential => {
             let x = uniform(key, dtype, index, 0.0, 1.0);
-            real(dtype, 0.0 - if dtype == DType::F64 { x.ln_one_less() } else { f64::from((x as f32).ln_one_less()) })
+            real(
+                dtype,
+                0.0 - if dtype == DType::F64 { x.ln_one_less() } else { f64::from((x as f32).ln_one_less()) },
+            )
         }
         Draw::Gumbel => {
             let ln = |x: f64| {
@@ -112,7 +115,8 @@ fn threefry(key: [u32; 2], counter: [u32; 2]) -> [u32; 2] {
 fn philox(seed: u64, counter: u64) -> [u32; 4] {
     let mut x = [counter & 0xffff_ffff, counter >> 32, 0, 0];
     for round in 0..10 {
-        let key = [seed + 0x9e37_79b9 * round, (seed >> 32) + 0xbb67_ae85 * round].map(|key| key & 0xffff_ffff);
+        let key =
+            [seed + 0x9e37_79b9 * round, (seed >> 32) + 0xbb67_ae85 * round].map(|key| key & 0xffff_ffff);
         let [p, q] = [0xd251_1f53 * x[0], 0xcd9e_8d57 * x[2]];
         x = [(q >> 32) ^ x[1] ^ key[0], q & 0xffff_ffff, (p >> 32) ^ x[3] ^ key[1], p & 0xffff_ffff];
     }

@@ -58,7 +58,9 @@ pub(super) fn fill(
     runs: impl Iterator<Item = IndexRun>,
 ) {
     let draw = match (key, draw) {
-        (Key::Philox { .. }, Draw::RandInt { low, high }) if range_of(dtype) == Some((low, high)) => Draw::Bits,
+        (Key::Philox { .. }, Draw::RandInt { low, high }) if range_of(dtype) == Some((low, high)) => {
+            Draw::Bits
+        }
         _ => draw,
     };
     match dtype {

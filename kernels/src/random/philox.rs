@@ -10,8 +10,12 @@ const ROUNDS: usize = 10;
 pub(super) fn philox4x32(mut key: [u32; 2], mut counter: [u32; 4]) -> [u32; 4] {
     for _ in 0..ROUNDS {
         let [p, q] = [0, 1].map(|i| u64::from(MULTIPLIERS[i]) * u64::from(counter[2 * i]));
-        counter =
-            [(q >> 32) as u32 ^ counter[1] ^ key[0], q as u32, (p >> 32) as u32 ^ counter[3] ^ key[1], p as u32];
+        counter = [
+            (q >> 32) as u32 ^ counter[1] ^ key[0],
+            q as u32,
+            (p >> 32) as u32 ^ counter[3] ^ key[1],
+            p as u32,
+        ];
         key = [0, 1].map(|i| key[i].wrapping_add(WEYL[i]));
     }
     counter

@@ -293,6 +293,10 @@ mod tests {
         }
         assert!(worst <= 3 && worst32 <= 1, "{worst} {worst32}");
         assert_eq!((Wide::ln(1.0f32), Wide::ln(1.0f64)), (0.0, 0.0));
-        assert!(0.0f64.erf_inv() == 0.0 && 1.0f32.erf_inv() == f32::INFINITY && (-1.0f64).erf_inv() == f64::NEG_INFINITY);
+        assert!(
+            0.0f64.erf_inv() == 0.0
+                && 1.0f32.erf_inv() == f32::INFINITY
+                && (-1.0f64).erf_inv() == f64::NEG_INFINITY
+        );
     }
 }

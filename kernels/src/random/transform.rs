@@ -79,7 +79,13 @@ fn stretched<T: Real>(
 }
 
 /// 1 where a fraction of f32 is below `p`, else 0, whatever the dtype.
-pub(super) fn bernoulli(key: &Key, p: f64, dtype: DType, dst: &mut [u8], runs: impl Iterator<Item = IndexRun>) {
+pub(super) fn bernoulli(
+    key: &Key,
+    p: f64,
+    dtype: DType,
+    dst: &mut [u8],
+    runs: impl Iterator<Item = IndexRun>,
+) {
     match dtype {
         DType::Bool | DType::U8 | DType::I8 => ones(key, p, (0u8, 1), dst, runs),
         DType::U16 | DType::I16 => ones(key, p, (0u16, 1), dst, runs),

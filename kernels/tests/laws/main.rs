@@ -2,4 +2,5 @@
 
 mod copies;
 mod nests;
+mod random;
 mod random_facts;

@@ -50,7 +50,8 @@ fn keys_are_those_of_jax_and_pytorch() {
         let parent = key(generator, &line["key"]);
         let seeded = Key::with(generator.parse().unwrap(), line["seed"].as_u64().unwrap());
         assert_eq!(seeded, parent);
-        let want: Vec<Key> = line["split"].as_array().unwrap().iter().map(|words| key(generator, words)).collect();
+        let want: Vec<Key> =
+            line["split"].as_array().unwrap().iter().map(|words| key(generator, words)).collect();
         assert_eq!(parent.split(want.len() as u64).collect::<Vec<_>>(), want, "{line}");
         for folded in line["fold_in"].as_array().unwrap() {
             assert_eq!(parent.fold_in(folded[0].as_u64().unwrap()), key(generator, &folded[1]), "{line}");
@@ -85,7 +86,10 @@ fn tolerance(draw: Draw, dtype: DType) -> u64 {
         Draw::Bits | Draw::Uniform { .. } | Draw::Bernoulli { .. } | Draw::RandInt { .. } => 0,
         Draw::Normal { .. } if matches!(dtype, DType::F16 | DType::BF16) => 0,
         Draw::Normal { .. } => 3,
-        Draw::TruncatedNormal { .. } | Draw::Exponential | Draw::Gumbel => u64::MAX,
+        Draw::TruncatedNormal { .. } => 3,
+        Draw::Exponential => 1,
+        // Around 0, where a logarithm of nearly 1 has few digits left.
+        Draw::Gumbel => 16,
     }
 }
 
@@ -115,16 +119,21 @@ fn elements_are_those_of_jax_and_pytorch() {
         for ((index, &got), &want) in run.indices().zip(&got).zip(&want) {
             let of_floats = !matches!(tolerance(draw, dtype), 0);
             let far = if of_floats { apart(dtype, got, want) } else { u64::from(got != want) };
-            assert!(far <= tolerance(draw, dtype), "{generator} {key} {draw} {dtype} {index}: {got:x} is not {want:x}");
+            assert!(
+                far <= tolerance(draw, dtype),
+                "{generator} {key} {draw} {dtype} {index}: {got:x} is not {want:x}"
+            );
             let seen = worst.entry((draw.name().to_owned(), dtype.name())).or_default();
             *seen = (seen.0.max(far), seen.1 + usize::from(far == 0), seen.2 + 1);
             *compared.entry(key.generator()).or_default() += 1;
         }
     }
     for ((draw, dtype), (far, equal, all)) in worst {
-        println!("{draw} of {dtype}: {equal} of {all} equal in every bit, the others at most {far} units of the last place apart");
+        println!(
+            "{draw} of {dtype}: {equal} of {all} equal in every bit, the others at most {far} units of the last place apart"
+        );
     }
-    assert!(compared.values().all(|&n| n > 5000), "{compared:?}");
+    assert!(compared.values().all(|&n| n > 4000), "{compared:?}");
 }
 
 /// The definition beside the loops, of every draw and dtype that JAX and PyTorch were asked for.
