@@ -115,8 +115,8 @@ fn threefry(key: [u32; 2], counter: [u32; 2]) -> [u32; 2] {
 fn philox(seed: u64, counter: u64) -> [u32; 4] {
     let mut x = [counter & 0xffff_ffff, counter >> 32, 0, 0];
     for round in 0..10 {
-        let key =
-            [seed + 0x9e37_79b9 * round, (seed >> 32) + 0xbb67_ae85 * round].map(|key| key & 0xffff_ffff);
+        let key = [(seed & 0xffff_ffff) + 0x9e37_79b9 * round, (seed >> 32) + 0xbb67_ae85 * round]
+            .map(|key| key & 0xffff_ffff);
         let [p, q] = [0xd251_1f53 * x[0], 0xcd9e_8d57 * x[2]];
         x = [(q >> 32) ^ x[1] ^ key[0], q & 0xffff_ffff, (p >> 32) ^ x[3] ^ key[1], p & 0xffff_ffff];
     }
