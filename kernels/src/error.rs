@@ -157,11 +157,9 @@ impl Error {
             Error::UnknownDraw { .. } | Error::UnknownKey { .. } | Error::UnknownGenerator { .. } => "parse",
             Error::Draw { .. } => "draw",
             Error::TooManyElements { .. } => "too_large",
-            Error::OutsideTensor { .. } => "out_of_bounds",
-            Error::WrongLength { .. } => "size",
             Error::NoArithmetic { .. } | Error::ZeroDivisor => "arithmetic",
-            Error::ZeroItem | Error::SizeMismatch { .. } => "size",
-            Error::OutOfBounds { .. } => "out_of_bounds",
+            Error::ZeroItem | Error::SizeMismatch { .. } | Error::WrongLength { .. } => "size",
+            Error::OutOfBounds { .. } | Error::OutsideTensor { .. } => "out_of_bounds",
             Error::Overlap { .. } => "overlap",
             Error::Overflow { .. } => "overflow",
         }

@@ -50,6 +50,11 @@ mod nest;
 mod norm;
 mod op;
 mod prepared;
+#[allow(
+    clippy::inline_always,
+    clippy::float_cmp,
+    reason = "bodies of loops that are to be vectorised; floats that are equal in every bit"
+)]
 pub mod random;
 pub mod reference;
 

@@ -6,13 +6,30 @@ use super::special::Wide;
 use super::{Draw, Generator, Key};
 use crate::{DType, Error};
 
+/// The floats that are drawn.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Float {
+    F64,
+    F32,
+    BF16,
+    F16,
+}
+
+impl Float {
+    /// Of a dtype that is none of them it is not asked for.
+    fn of(dtype: DType) -> Float {
+        let all = [(DType::F64, Float::F64), (DType::BF16, Float::BF16), (DType::F16, Float::F16)];
+        all.iter().find(|(named, _)| *named == dtype).map_or(Float::F32, |(_, float)| *float)
+    }
+}
+
 /// The bytes of the element of this index.
 ///
 /// Errors: [`Draw::check`]'s.
 pub fn element(key: &Key, draw: Draw, dtype: DType, index: u64) -> Result<Vec<u8>, Error> {
     draw.check(dtype)?;
-    let width = dtype.item_bytes()? * 8;
-    let integer = |x: i128| x.to_le_bytes()[..width / 8].iter().copied().collect::<Vec<u8>>();
+    let (width, float) = (dtype.item_bytes()? * 8, Float::of(dtype));
+    let integer = |x: i128| x.to_le_bytes()[..width / 8].to_vec();
     let native = |mut little: Vec<u8>| {
         if cfg!(target_endian = "big") {
             little.reverse();
@@ -26,7 +43,7 @@ pub fn element(key: &Key, draw: Draw, dtype: DType, index: u64) -> Result<Vec<u8
             let word = |key: &Key| u128::from(bits(key, n, index));
             let wrapped = |x: u128| x % (1 << n);
             let offset = match key.generator() {
-                // All integers of the dtype are its bits.
+                // All integers of the float are its bits.
                 Generator::Philox if span == 1 << width => (word(key) as i128 - low) as u128 % span,
                 Generator::Philox => word(key) % span,
                 Generator::Threefry => {
@@ -40,36 +57,36 @@ pub fn element(key: &Key, draw: Draw, dtype: DType, index: u64) -> Result<Vec<u8
             integer(low + offset as i128)
         }
         Draw::Bernoulli { p } => {
-            let is_one = (uniform(key, DType::F32, index, 0.0, 1.0) as f32) < p as f32;
+            let is_one = (uniform(key, Float::F32, index, 0.0, 1.0) as f32) < p as f32;
             let of_floats = dtype.check_average().is_ok();
-            if of_floats { real(dtype, f64::from(u8::from(is_one))) } else { integer(i128::from(is_one)) }
+            if of_floats { real(float, f64::from(u8::from(is_one))) } else { integer(i128::from(is_one)) }
         }
-        Draw::Uniform { low, high } => real(dtype, uniform(key, dtype, index, low, high)),
+        Draw::Uniform { low, high } => real(float, uniform(key, float, index, low, high)),
         Draw::Normal { mean, std } => {
-            let root = round(dtype, std::f64::consts::SQRT_2);
-            let x = round(dtype, root * erf_inv(dtype, uniform(key, dtype, index, above(dtype, -1.0), 1.0)));
-            let (mean, std) = (round(dtype, mean), round(dtype, std));
-            real(dtype, if (mean, std) == (0.0, 1.0) { x } else { mean + round(dtype, std * x) })
+            let root = round(float, std::f64::consts::SQRT_2);
+            let x = round(float, root * erf_inv(float, uniform(key, float, index, above(float, -1.0), 1.0)));
+            let (mean, std) = (round(float, mean), round(float, std));
+            real(float, if (mean, std) == (0.0, 1.0) { x } else { mean + round(float, std * x) })
         }
         Draw::TruncatedNormal { low, high } => {
-            let root = round(dtype, std::f64::consts::SQRT_2);
-            let (low, high) = (round(dtype, low), round(dtype, high));
-            let [a, b] = [low, high].map(|x| round(dtype, libm::erf(round(dtype, x / root))));
-            let x = round(dtype, root * erf_inv(dtype, uniform(key, dtype, index, a, b)));
-            real(dtype, x.max(above(dtype, low)).min(-above(dtype, -high)))
+            let root = round(float, std::f64::consts::SQRT_2);
+            let (low, high) = (round(float, low), round(float, high));
+            let [a, b] = [low, high].map(|x| round(float, libm::erf(round(float, x / root))));
+            let x = round(float, root * erf_inv(float, uniform(key, float, index, a, b)));
+            real(float, x.max(above(float, low)).min(-above(float, -high)))
         }
         Draw::Exponential => {
-            let x = uniform(key, dtype, index, 0.0, 1.0);
+            let x = uniform(key, float, index, 0.0, 1.0);
             real(
-                dtype,
-                0.0 - if dtype == DType::F64 { x.ln_one_less() } else { f64::from((x as f32).ln_one_less()) },
+                float,
+                0.0 - if float == Float::F64 { x.ln_one_less() } else { f64::from((x as f32).ln_one_less()) },
             )
         }
         Draw::Gumbel => {
             let ln = |x: f64| {
-                round(dtype, if dtype == DType::F64 { Wide::ln(x) } else { f64::from(Wide::ln(x as f32)) })
+                round(float, if float == Float::F64 { Wide::ln(x) } else { f64::from(Wide::ln(x as f32)) })
             };
-            real(dtype, 0.0 - ln(0.0 - ln(uniform(key, dtype, index, tiny(dtype), 1.0))))
+            real(float, 0.0 - ln(0.0 - ln(uniform(key, float, index, tiny(float), 1.0))))
         }
     }))
 }
@@ -124,17 +141,17 @@ fn philox(seed: u64, counter: u64) -> [u32; 4] {
 }
 
 /// How many bits a fraction has: as many as the mantissa, of philox one more.
-fn fraction(key: &Key, dtype: DType, index: u64) -> f64 {
-    let (mantissa, drawn) = match dtype {
-        DType::F64 => (52, 64),
-        DType::F16 => (10, 16),
-        DType::BF16 => (7, 8),
-        _ => (23, 32),
+fn fraction(key: &Key, float: Float, index: u64) -> f64 {
+    let (mantissa, drawn) = match float {
+        Float::F64 => (52, 64),
+        Float::F16 => (10, 16),
+        Float::BF16 => (7, 8),
+        Float::F32 => (23, 32),
     };
     let (kept, bits) = match key.generator() {
         Generator::Threefry => (mantissa, bits(key, drawn, index) >> (drawn - mantissa)),
         Generator::Philox => {
-            let width = if dtype == DType::F64 { 64 } else { 32 };
+            let width = if float == Float::F64 { 64 } else { 32 };
             (mantissa + 1, bits(key, width, index) & ((1 << (mantissa + 1)) - 1))
         }
     };
@@ -142,67 +159,69 @@ fn fraction(key: &Key, dtype: DType, index: u64) -> f64 {
 }
 
 /// An element of [low, high), whose ends are rounded to the dtype.
-fn uniform(key: &Key, dtype: DType, index: u64, low: f64, high: f64) -> f64 {
-    let x = fraction(key, dtype, index);
-    let (low, high) = (round(dtype, low), round(dtype, high));
-    let span = round(dtype, high - low);
-    let stretched = match (key.generator(), dtype) {
-        (Generator::Threefry, DType::F64) => x.mul_add(span, low),
-        (Generator::Threefry, DType::F32) => f64::from((x as f32).mul_add(span as f32, low as f32)),
-        (Generator::Philox, DType::F64) => x * span + low,
-        // In f32, whatever the dtype.
-        (Generator::Philox, _) => round(dtype, f64::from(x as f32 * span as f32 + low as f32)),
-        (Generator::Threefry, _) => round(dtype, round(dtype, x * span) + low),
+fn uniform(key: &Key, float: Float, index: u64, low: f64, high: f64) -> f64 {
+    let x = fraction(key, float, index);
+    let (low, high) = (round(float, low), round(float, high));
+    let span = round(float, high - low);
+    let stretched = match (key.generator(), float) {
+        (Generator::Threefry, Float::F64) => x.mul_add(span, low),
+        (Generator::Threefry, Float::F32) => f64::from((x as f32).mul_add(span as f32, low as f32)),
+        (Generator::Philox, Float::F64) => x * span + low,
+        // In f32, whatever the float.
+        (Generator::Philox, Float::F32 | Float::BF16 | Float::F16) => {
+            round(float, f64::from(x as f32 * span as f32 + low as f32))
+        }
+        (Generator::Threefry, Float::BF16 | Float::F16) => round(float, round(float, x * span) + low),
     };
     stretched.max(low)
 }
 
 /// The nearest element.
-fn round(dtype: DType, x: f64) -> f64 {
-    match dtype {
-        DType::F16 => f16::from_f64(x).to_f64(),
-        DType::BF16 => bf16::from_f64(x).to_f64(),
-        DType::F32 => f64::from(x as f32),
-        _ => x,
+fn round(float: Float, x: f64) -> f64 {
+    match float {
+        Float::F16 => f16::from_f64(x).to_f64(),
+        Float::BF16 => bf16::from_f64(x).to_f64(),
+        Float::F32 => f64::from(x as f32),
+        Float::F64 => x,
     }
 }
 
 /// The bytes of the nearest element, lowest first.
-fn real(dtype: DType, x: f64) -> Vec<u8> {
-    match dtype {
-        DType::F16 => f16::from_f64(x).to_le_bytes().to_vec(),
-        DType::BF16 => bf16::from_f64(x).to_le_bytes().to_vec(),
-        DType::F32 => (x as f32).to_le_bytes().to_vec(),
-        _ => x.to_le_bytes().to_vec(),
+fn real(float: Float, x: f64) -> Vec<u8> {
+    match float {
+        Float::F16 => f16::from_f64(x).to_le_bytes().to_vec(),
+        Float::BF16 => bf16::from_f64(x).to_le_bytes().to_vec(),
+        Float::F32 => (x as f32).to_le_bytes().to_vec(),
+        Float::F64 => x.to_le_bytes().to_vec(),
     }
 }
 
 /// The least element above one.
-fn above(dtype: DType, x: f64) -> f64 {
+fn above(float: Float, x: f64) -> f64 {
     let next = |bits: u16| match x {
         0.0 => 1,
         x if x < 0.0 => bits - 1,
         _ => bits + 1,
     };
-    match dtype {
-        DType::F16 => f16::from_bits(next(f16::from_f64(x).to_bits())).to_f64(),
-        DType::BF16 => bf16::from_bits(next(bf16::from_f64(x).to_bits())).to_f64(),
-        DType::F32 => f64::from((x as f32).next_up()),
-        _ => x.next_up(),
+    match float {
+        Float::F16 => f16::from_bits(next(f16::from_f64(x).to_bits())).to_f64(),
+        Float::BF16 => bf16::from_bits(next(bf16::from_f64(x).to_bits())).to_f64(),
+        Float::F32 => f64::from((x as f32).next_up()),
+        Float::F64 => x.next_up(),
     }
 }
 
 /// The least element above 0 that is not subnormal.
-fn tiny(dtype: DType) -> f64 {
-    match dtype {
-        DType::F16 => f16::MIN_POSITIVE.to_f64(),
-        DType::BF16 => bf16::MIN_POSITIVE.to_f64(),
-        DType::F32 => f64::from(f32::MIN_POSITIVE),
-        _ => f64::MIN_POSITIVE,
+fn tiny(float: Float) -> f64 {
+    match float {
+        Float::F16 => f16::MIN_POSITIVE.to_f64(),
+        Float::BF16 => bf16::MIN_POSITIVE.to_f64(),
+        Float::F32 => f64::from(f32::MIN_POSITIVE),
+        Float::F64 => f64::MIN_POSITIVE,
     }
 }
 
 /// As what it is computed in, rounded.
-fn erf_inv(dtype: DType, x: f64) -> f64 {
-    if dtype == DType::F64 { x.erf_inv() } else { round(dtype, f64::from((x as f32).erf_inv())) }
+fn erf_inv(float: Float, x: f64) -> f64 {
+    if float == Float::F64 { x.erf_inv() } else { round(float, f64::from((x as f32).erf_inv())) }
 }

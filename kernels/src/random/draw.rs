@@ -130,9 +130,11 @@ impl Draw {
             Some(x) => Err(self.refused(format!("{x} is not finite"))),
             None => Ok(()),
         };
-        let ascend = |low: f64, high: f64| match low < high {
-            true => Ok(()),
-            false => Err(self.refused(format!("{} is not below {}", short(low), short(high)))),
+        let ascend = |low: f64, high: f64| {
+            if low < high {
+                return Ok(());
+            }
+            Err(self.refused(format!("{} is not below {}", short(low), short(high))))
         };
         match self {
             Draw::Bits | Draw::Exponential | Draw::Gumbel => Ok(()),
