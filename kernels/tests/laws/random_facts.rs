@@ -85,8 +85,7 @@ fn tolerance(draw: Draw, dtype: DType) -> u64 {
     match draw {
         Draw::Bits | Draw::Uniform { .. } | Draw::Bernoulli { .. } | Draw::RandInt { .. } => 0,
         Draw::Normal { .. } if matches!(dtype, DType::F16 | DType::BF16) => 0,
-        Draw::Normal { .. } => 3,
-        Draw::TruncatedNormal { .. } => 3,
+        Draw::Normal { .. } | Draw::TruncatedNormal { .. } => 3,
         Draw::Exponential => 1,
         // Around 0, where a logarithm of nearly 1 has few digits left.
         Draw::Gumbel => 16,
