@@ -3,6 +3,7 @@
 #![allow(unused_imports, reason = "links of the page")]
 
 use crate::collectives::{BufferLayout, Communicator, Compiled, Exchange, Hop, Trace};
+use crate::kernels::random::{Draw, Generator, IndexRun, Key};
 use crate::kernels::{CopySide, Nest};
 use crate::layout::{At, Boundary, Layout, Mode, Stride};
 use crate::ops::propagate::{Constraint, Propagation};

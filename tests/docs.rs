@@ -77,6 +77,7 @@ fn every_file_that_a_page_names_is_there() {
         "docs/planner.md",
         "docs/programs.md",
         "docs/propagation.md",
+        "docs/random.md",
     ] {
         let Some(text) = page(name) else { continue };
         for path in quoted(&text) {

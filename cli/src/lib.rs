@@ -29,6 +29,7 @@ mod ops;
 mod plan;
 mod program;
 mod propagate;
+mod random;
 mod rule;
 mod run;
 mod shape;
@@ -77,6 +78,8 @@ enum Command {
     Step(step::StepArgs),
     /// Show the cheapest strategy of an op on a mesh, what moves for it, and the runners-up
     Propagate(propagate::PropagateArgs),
+    /// Show the random numbers that a rank draws, the same on every mesh
+    Random(random::RandomArgs),
     /// Reshard a checkpoint for real and verify every byte
     Run(run::RunArgs),
 }
@@ -134,6 +137,7 @@ pub fn run<A: Into<OsString>>(args: impl IntoIterator<Item = A>, console: &mut C
         Command::Check(args) => (guarded(|| check::run(&args, console)), args.format.json),
         Command::Step(args) => (guarded(|| step::run(&args, console)), args.format.json),
         Command::Propagate(args) => (guarded(|| propagate::run(&args, console)), args.format.json),
+        Command::Random(args) => (guarded(|| random::run(&args, console)), args.format.json),
         Command::Run(args) => (guarded(|| run::run(&args, console)), args.format.json),
     };
     finish(done, json, console)
@@ -154,7 +158,7 @@ fn usage(error: &clap::Error, json: bool, console: &mut Console<'_>) -> Status {
         return finish(printed, false, console);
     }
     let sentence = if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        "no subcommand was given: layout, shards, plan, mesh, view, rule, grad, check, step, propagate or run"
+        "no subcommand was given: layout, shards, plan, mesh, view, rule, grad, check, step, propagate, random or run"
             .to_owned()
     } else {
         error.render().to_string()

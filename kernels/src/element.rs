@@ -263,13 +263,13 @@ half_float!(bf16, widen, narrow, combine_each::<bf16>);
 
 /// A bf16 is the upper half of an f32.
 #[inline(always)]
-fn widen(x: bf16) -> f32 {
+pub(crate) fn widen(x: bf16) -> f32 {
     f32::from_bits(u32::from(x.to_bits()) << 16)
 }
 
 /// The nearest bf16, ties to even, without a branch; NaN stays NaN.
 #[inline(always)]
-fn narrow(x: f32) -> bf16 {
+pub(crate) fn narrow(x: f32) -> bf16 {
     let bits = x.to_bits();
     let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
     let quiet = bits >> 16 | 0x40;

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use reshard_layout::Excerpt;
+
 use crate::DType;
 
 /// Which of the two buffers of a copy is meant.
@@ -93,16 +95,71 @@ pub enum Error {
     },
     /// A division by zero was asked for.
     ZeroDivisor,
+    /// The text names no draw.
+    UnknownDraw {
+        /// The text as given.
+        text: String,
+    },
+    /// The text is no key.
+    UnknownKey {
+        /// The text as given.
+        text: String,
+    },
+    /// The text names no generator.
+    UnknownGenerator {
+        /// The text as given.
+        text: String,
+    },
+    /// The draw is not of this dtype.
+    NoDraw {
+        /// The dtype.
+        dtype: DType,
+        /// The draw.
+        draw: String,
+        /// Of which dtypes it is.
+        fits: &'static str,
+    },
+    /// The numbers of a draw leave nothing to draw from.
+    Draw {
+        /// The draw.
+        draw: String,
+        /// What is wrong with them.
+        reason: String,
+    },
+    /// The elements of a tensor have no numbers of 64 bits.
+    TooManyElements {
+        /// The tensor's shape.
+        shape: Vec<usize>,
+    },
+    /// A run of indices leaves the tensor.
+    OutsideTensor {
+        /// The run as `start + len x stride`.
+        run: String,
+        /// The number of elements of the tensor.
+        numel: u128,
+    },
+    /// The target has room for more or fewer elements than are drawn.
+    WrongLength {
+        /// How many are drawn.
+        elements: u128,
+        /// The bytes of all of them.
+        bytes: u128,
+        /// The bytes of the target.
+        length: usize,
+    },
 }
 
 impl Error {
     /// One stable word for the kind of error.
     pub fn kind(&self) -> &'static str {
         match self {
-            Error::UnknownDType { .. } | Error::SubByte { .. } => "dtype",
+            Error::UnknownDType { .. } | Error::SubByte { .. } | Error::NoDraw { .. } => "dtype",
+            Error::UnknownDraw { .. } | Error::UnknownKey { .. } | Error::UnknownGenerator { .. } => "parse",
+            Error::Draw { .. } => "draw",
+            Error::TooManyElements { .. } => "too_large",
             Error::NoArithmetic { .. } | Error::ZeroDivisor => "arithmetic",
-            Error::ZeroItem | Error::SizeMismatch { .. } => "size",
-            Error::OutOfBounds { .. } => "out_of_bounds",
+            Error::ZeroItem | Error::SizeMismatch { .. } | Error::WrongLength { .. } => "size",
+            Error::OutOfBounds { .. } | Error::OutsideTensor { .. } => "out_of_bounds",
             Error::Overlap { .. } => "overlap",
             Error::Overflow { .. } => "overflow",
         }
@@ -136,6 +193,31 @@ impl fmt::Display for Error {
             }
             Error::Overflow { what } => write!(f, "{what} does not fit 64 bits"),
             Error::ZeroDivisor => f.write_str("division by 0"),
+            Error::UnknownDraw { text } => write!(
+                f,
+                "`{}` is no draw: say bits, uniform(0,1), normal(0,1), truncated_normal(-2,2), bernoulli(0.5), randint(0,2), \
+                 exponential or gumbel",
+                Excerpt::of(text)
+            ),
+            Error::UnknownKey { text } => write!(
+                f,
+                "`{}` is no key: a generator and two words in hexadecimal, like threefry2x32:00000000,0000002a",
+                Excerpt::of(text)
+            ),
+            Error::UnknownGenerator { text } => {
+                write!(f, "`{}` is no generator: say threefry or philox", Excerpt::of(text))
+            }
+            Error::NoDraw { dtype, draw, fits } => write!(f, "no {draw} of {dtype}: it is of {fits}"),
+            Error::Draw { draw, reason } => write!(f, "nothing to draw from by {draw}: {reason}"),
+            Error::TooManyElements { shape } => {
+                write!(f, "a tensor {shape:?} has more than 2^64 elements, and indices have 64 bits")
+            }
+            Error::OutsideTensor { run, numel } => {
+                write!(f, "the indices {run} leave a tensor of {numel} elements")
+            }
+            Error::WrongLength { elements, bytes, length } => {
+                write!(f, "{elements} elements have {bytes} bytes, and the target has {length}")
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
-//! Two verbs on bytes in host memory: [`copy`] between two layouts, and [`combine`] of one into another.
+//! Verbs on bytes in host memory: [`copy`] between two layouts, [`combine`] of one into another, and [`random::fill`], which
+//! writes random numbers that do not depend on how a tensor is cut.
 //!
-//! A redistribution is nothing but these two verbs between the buffers of two ranks. Both take any pair of layouts
+//! A redistribution is nothing but the first two between the buffers of two ranks. Both take any pair of layouts
 //! of equal size, and both are defined by five lines of [`reference`](mod@reference):
 //!
 //! ```text
@@ -49,6 +50,12 @@ mod nest;
 mod norm;
 mod op;
 mod prepared;
+#[allow(
+    clippy::inline_always,
+    clippy::float_cmp,
+    reason = "bodies of loops that are to be vectorised; floats that are equal in every bit"
+)]
+pub mod random;
 pub mod reference;
 
 pub use combine::{Combine, Divide, combine};

@@ -280,6 +280,25 @@ fn program_text(r: &mut Random, axes: usize) -> String {
     lines.join("\n")
 }
 
+/// A draw, with numbers or without.
+fn draw(r: &mut Random) -> String {
+    let number = |r: &mut Random| match r.below(4) {
+        0 => (*r.pick(&["NaN", "inf", "1e308", "-1e-320", "1e39", "65505", "-0"])).to_owned(),
+        1 => size(r),
+        _ => (*r.pick(&["0", "1", "-1", "0.5", "2"])).to_owned(),
+    };
+    match r.below(8) {
+        0 => "bits".to_owned(),
+        1 => format!("randint({},{})", size(r), size(r)),
+        2 => format!("bernoulli({})", number(r)),
+        3 => (*r.pick(&["exponential", "gumbel", "normal", "uniform"])).to_owned(),
+        _ => {
+            let name = *r.pick(&["uniform", "uniform", "normal", "truncated_normal"]);
+            format!("{name}({},{})", number(r), number(r))
+        }
+    }
+}
+
 /// A layout, an operation on such, or a seed of the fuzzers.
 fn expression(r: &mut Random, depth: usize) -> String {
     const FUNCTIONS: [&str; 24] = [
@@ -346,6 +365,7 @@ pub(crate) fn request(r: &mut Random) -> Request {
         "layout",
         "check",
         "check",
+        "random",
     ]);
     let axes = 1 + r.below(3);
     let line = match subcommand {
@@ -367,6 +387,10 @@ pub(crate) fn request(r: &mut Random) -> Request {
                     let (call, shapes) = call_on(r);
                     json!({"op": call, "shapes": shapes})
                 }
+                "random" => json!({
+                    "mesh": mesh_text(r, axes), "shape": sizes(r, 3), "placements": sharding(r, axes),
+                    "rank": size(r).parse::<u64>().unwrap_or(0) % 8, "draw": draw(r),
+                }),
                 "check" => json!({"program": program_text(r, axes)}),
                 _ => {
                     let (call, shapes) = call_on(r);
@@ -432,6 +456,19 @@ fn options(r: &mut Random, subcommand: &str, axes: usize, keys: &mut Value) {
             1 => keys["explicit"] = json!("free-moves"),
             2 => keys["axes"] = json!(format!("x={}", size(r))),
             3 => keys["topology"] = json!(topology(r)),
+            _ => {}
+        }
+    }
+    if subcommand == "random" {
+        if r.below(2) == 0 {
+            keys["dtype"] =
+                json!(r.pick(&["f64", "f32", "bf16", "f16", "u8", "i32", "u64", "i64", "bool", "f4", "c64"]));
+        }
+        match r.below(8) {
+            0 => keys["seed"] = json!(size(r).parse::<u64>().unwrap_or(0)),
+            1 => keys["key"] = json!(r.pick(&["threefry2x32:00000000,ffffffff", "philox4x32-10:0,0", ":"])),
+            2 => keys["generator"] = json!(r.pick(&["threefry", "philox", "mt19937"])),
+            3 => keys["limit"] = json!(size(r).parse::<u64>().unwrap_or(0)),
             _ => {}
         }
     }

@@ -12,6 +12,7 @@ mod process;
 #[path = "../program/mod.rs"]
 mod program;
 mod propagate;
+mod random;
 mod rule;
 mod run;
 #[cfg(unix)]

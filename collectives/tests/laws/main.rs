@@ -16,6 +16,7 @@ mod native;
 mod norms;
 mod pair;
 mod phases;
+mod random;
 mod scratch;
 mod soak;
 mod types;

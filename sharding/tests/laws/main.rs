@@ -10,6 +10,7 @@ mod notations;
 mod permuted;
 mod prefixes;
 mod recipes;
+mod runs;
 mod shardings;
 mod texts;
 mod types;

@@ -1,0 +1,281 @@
+//! Draws: which distribution, with its numbers, as a value and as a text.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::real::in_dtype;
+use crate::{DType, Error};
+
+/// What is drawn. Displays as it is read: `uniform(0,1)`; numbers that are the standard ones may be left out: `normal`.
+///
+/// ```
+/// use reshard_kernels::{DType, random::Draw};
+/// let draw: Draw = "uniform(-1,1)".parse()?;
+/// assert_eq!(draw, Draw::Uniform { low: -1.0, high: 1.0 });
+/// assert_eq!("normal".parse::<Draw>()?.to_string(), "normal(0,1)");
+/// assert_eq!(draw.check(DType::I32).unwrap_err().to_string(), "no uniform(-1,1) of i32: it is of f64, f32, bf16 or f16");
+/// # Ok::<(), reshard_kernels::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Draw {
+    /// Random bits: `u8`, `u16`, `u32`, `u64`.
+    Bits,
+    /// Evenly from `low` on, up to and without `high` but for rounding; floats.
+    Uniform {
+        /// The least.
+        low: f64,
+        /// What is not reached.
+        high: f64,
+    },
+    /// The normal distribution; floats.
+    Normal {
+        /// The mean.
+        mean: f64,
+        /// The deviation, at least 0.
+        std: f64,
+    },
+    /// The standard normal distribution between `low` and `high`, without both; floats.
+    TruncatedNormal {
+        /// The lower end.
+        low: f64,
+        /// The upper end.
+        high: f64,
+    },
+    /// 1 with probability `p`, else 0: the same in every dtype; bool, integers, floats.
+    Bernoulli {
+        /// The probability, from 0 to 1.
+        p: f64,
+    },
+    /// Integers from `low` on and below `high`.
+    RandInt {
+        /// The least.
+        low: i128,
+        /// One more than the greatest.
+        high: i128,
+    },
+    /// The exponential distribution of rate 1; floats.
+    Exponential,
+    /// The standard Gumbel distribution; floats.
+    Gumbel,
+}
+
+/// Which dtypes a draw is of.
+const UNSIGNED: &str = "u8, u16, u32 or u64";
+const FLOATS: &str = "f64, f32, bf16 or f16";
+const NUMBERS: &str = "bool, integers, f64, f32, bf16 or f16";
+const INTEGERS: &str = "integers";
+
+/// The least integer of a dtype and one more than its greatest; none where it has no integers.
+pub(super) fn range_of(dtype: DType) -> Option<(i128, i128)> {
+    let signed = |bits: u32| Some((-(1i128 << (bits - 1)), 1i128 << (bits - 1)));
+    let unsigned = |bits: u32| Some((0, 1i128 << bits));
+    match dtype {
+        DType::U8 => unsigned(8),
+        DType::U16 => unsigned(16),
+        DType::U32 => unsigned(32),
+        DType::U64 => unsigned(64),
+        DType::I8 => signed(8),
+        DType::I16 => signed(16),
+        DType::I32 => signed(32),
+        DType::I64 => signed(64),
+        DType::Bool
+        | DType::F4
+        | DType::F6_E2M3
+        | DType::F6_E3M2
+        | DType::F8_E5M2
+        | DType::F8_E4M3
+        | DType::F8_E8M0
+        | DType::F8_E4M3FNUZ
+        | DType::F8_E5M2FNUZ
+        | DType::F16
+        | DType::BF16
+        | DType::F32
+        | DType::C64
+        | DType::F64 => None,
+    }
+}
+
+impl Draw {
+    /// Numbers of `uniform`, `normal` and so on where none are said.
+    pub const STANDARD: [Draw; 8] = [
+        Draw::Bits,
+        Draw::Uniform { low: 0.0, high: 1.0 },
+        Draw::Normal { mean: 0.0, std: 1.0 },
+        Draw::TruncatedNormal { low: -2.0, high: 2.0 },
+        Draw::Bernoulli { p: 0.5 },
+        Draw::RandInt { low: 0, high: 2 },
+        Draw::Exponential,
+        Draw::Gumbel,
+    ];
+
+    /// The name, without numbers.
+    pub fn name(self) -> &'static str {
+        match self {
+            Draw::Bits => "bits",
+            Draw::Uniform { .. } => "uniform",
+            Draw::Normal { .. } => "normal",
+            Draw::TruncatedNormal { .. } => "truncated_normal",
+            Draw::Bernoulli { .. } => "bernoulli",
+            Draw::RandInt { .. } => "randint",
+            Draw::Exponential => "exponential",
+            Draw::Gumbel => "gumbel",
+        }
+    }
+
+    /// Succeeds if the numbers are those of such a draw, in any dtype.
+    ///
+    /// Errors: [`Error::Draw`] where there is nothing to draw from.
+    pub fn check_numbers(self) -> Result<(), Error> {
+        let finite = |numbers: &[f64]| match numbers.iter().find(|x| !x.is_finite()) {
+            Some(x) => Err(self.refused(format!("{x} is not finite"))),
+            None => Ok(()),
+        };
+        let ascend = |low: f64, high: f64| {
+            if low < high {
+                return Ok(());
+            }
+            Err(self.refused(format!("{} is not below {}", short(low), short(high))))
+        };
+        match self {
+            Draw::Bits | Draw::Exponential | Draw::Gumbel => Ok(()),
+            Draw::Uniform { low, high } | Draw::TruncatedNormal { low, high } => {
+                finite(&[low, high]).and_then(|()| ascend(low, high))
+            }
+            Draw::Normal { mean, std } => {
+                finite(&[mean, std])?;
+                if std < 0.0 {
+                    return Err(self.refused(format!("the deviation {} is negative", short(std))));
+                }
+                Ok(())
+            }
+            Draw::Bernoulli { p } => {
+                if (0.0..=1.0).contains(&p) {
+                    return Ok(());
+                }
+                Err(self.refused(format!("the probability {} is not from 0 to 1", short(p))))
+            }
+            Draw::RandInt { low, high } => {
+                if low < high {
+                    return Ok(());
+                }
+                Err(self.refused(format!("{low} is not below {high}")))
+            }
+        }
+    }
+
+    /// Succeeds if elements of `dtype` can be drawn.
+    ///
+    /// Errors: [`Error::NoDraw`] for a dtype that the draw is not of, [`Error::Draw`] where its numbers are none of such a draw, or
+    /// not in this dtype.
+    pub fn check(self, dtype: DType) -> Result<(), Error> {
+        self.check_numbers()?;
+        let range = range_of(dtype);
+        let none = |fits: &'static str| Error::NoDraw { dtype, draw: self.to_string(), fits };
+        match self {
+            Draw::Bits => {
+                if range.is_none_or(|(low, _)| low < 0) {
+                    return Err(none(UNSIGNED));
+                }
+            }
+            Draw::Bernoulli { .. } => {
+                if range.is_none() && dtype != DType::Bool && in_dtype(dtype, 0.0).is_none() {
+                    return Err(none(NUMBERS));
+                }
+            }
+            Draw::RandInt { low, high } => {
+                let Some((least, end)) = range else { return Err(none(INTEGERS)) };
+                if low < least || high > end {
+                    return Err(self.refused(format!("{dtype} has integers from {least} to {}", end - 1)));
+                }
+            }
+            Draw::Uniform { low, high } | Draw::TruncatedNormal { low, high } => {
+                let (Some(a), Some(b)) = (in_dtype(dtype, low), in_dtype(dtype, high)) else {
+                    return Err(none(FLOATS));
+                };
+                let span = in_dtype(dtype, b - a).unwrap_or(f64::NAN);
+                if !(a.is_finite() && b.is_finite() && span.is_finite()) {
+                    return Err(self.refused(format!("{dtype} does not reach as far")));
+                }
+                if a >= b {
+                    return Err(self.refused(format!("in {dtype} both ends are {}", short(a))));
+                }
+            }
+            Draw::Normal { mean, std } => {
+                let (Some(mean), Some(std)) = (in_dtype(dtype, mean), in_dtype(dtype, std)) else {
+                    return Err(none(FLOATS));
+                };
+                if !(mean.is_finite() && std.is_finite()) {
+                    return Err(self.refused(format!("{dtype} does not reach as far")));
+                }
+            }
+            Draw::Exponential | Draw::Gumbel => {
+                if in_dtype(dtype, 0.0).is_none() {
+                    return Err(none(FLOATS));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn refused(self, reason: String) -> Error {
+        Error::Draw { draw: self.to_string(), reason }
+    }
+}
+
+/// The shorter of `1000` and `1e3`; both read back as the number.
+fn short(x: f64) -> String {
+    let (plain, scientific) = (format!("{x}"), format!("{x:e}"));
+    if scientific.len() < plain.len() { scientific } else { plain }
+}
+
+impl fmt::Display for Draw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.name();
+        match *self {
+            Draw::Bits | Draw::Exponential | Draw::Gumbel => f.write_str(name),
+            Draw::Uniform { low: a, high: b }
+            | Draw::Normal { mean: a, std: b }
+            | Draw::TruncatedNormal { low: a, high: b } => write!(f, "{name}({},{})", short(a), short(b)),
+            Draw::Bernoulli { p } => write!(f, "{name}({})", short(p)),
+            Draw::RandInt { low, high } => write!(f, "{name}({low},{high})"),
+        }
+    }
+}
+
+impl FromStr for Draw {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let unknown = || Error::UnknownDraw { text: text.to_owned() };
+        let trimmed = text.trim();
+        let (name, numbers) = match trimmed.split_once('(') {
+            None => (trimmed, None),
+            Some((name, rest)) => (name, Some(rest.strip_suffix(')').ok_or_else(unknown)?)),
+        };
+        let standard = Draw::STANDARD.into_iter().find(|draw| draw.name() == name).ok_or_else(unknown)?;
+        let Some(numbers) = numbers else { return Ok(standard) };
+        let numbers: Vec<&str> = numbers.split(',').map(str::trim).collect();
+        let real = |text: &str| text.parse::<f64>().map_err(|_| unknown());
+        let integer = |text: &str| text.parse::<i128>().map_err(|_| unknown());
+        let draw = match (standard, &numbers[..]) {
+            (Draw::Uniform { .. }, [a, b]) => Draw::Uniform { low: real(a)?, high: real(b)? },
+            (Draw::Normal { .. }, [a, b]) => Draw::Normal { mean: real(a)?, std: real(b)? },
+            (Draw::TruncatedNormal { .. }, [a, b]) => Draw::TruncatedNormal { low: real(a)?, high: real(b)? },
+            (Draw::Bernoulli { .. }, [p]) => Draw::Bernoulli { p: real(p)? },
+            (Draw::RandInt { .. }, [a, b]) => Draw::RandInt { low: integer(a)?, high: integer(b)? },
+            (
+                Draw::Bits
+                | Draw::Exponential
+                | Draw::Gumbel
+                | Draw::Uniform { .. }
+                | Draw::Normal { .. }
+                | Draw::TruncatedNormal { .. }
+                | Draw::Bernoulli { .. }
+                | Draw::RandInt { .. },
+                _,
+            ) => return Err(unknown()),
+        };
+        draw.check_numbers()?;
+        Ok(draw)
+    }
+}

@@ -1,0 +1,154 @@
+//! Random numbers that no mesh changes: an element is a function of a key and its row-major index in the whole tensor.
+//!
+//! So its value is the same on every mesh, under every sharding and for every number of ranks; a rank draws what it holds and
+//! nothing else, and what was drawn once need not be kept.
+//!
+//! ```text
+//! (key, index) --threefry, philox--> 32 or 64 bits --fraction--> [0, 1) --draw--> element
+//! ```
+//!
+//! | | [`Generator::Threefry`] | [`Generator::Philox`] |
+//! |---|---|---|
+//! | whose | JAX's `threefry2x32`, partitionable | `torch.func._random`'s `philox4x32-10` |
+//! | bits of index i | `(a, b)` of the counter i: 32 are `a ^ b`, 8 and 16 its lowest, 64 are `a b` | word `i mod 4` of the counter `offset + i div 4`; 64 are two of them |
+//! | fractions | top 23 bits of 32 (f32), top 52 of 64 (f64), top 10 of 16 (f16), top 7 of 8 (bf16) | low 24, 53, 11, 8 bits |
+//! | uniform | `fraction * (high - low) + low`, fused; f16 and bf16 round both | the same, not fused; f16 and bf16 round once |
+//! | randint | the remainder of a number of twice the bits, by two keys that are split off | the remainder of one |
+//! | equal in every bit | bits, uniform, bernoulli, randint, split, fold_in; normal of f16 and bf16 | bits, uniform, randint, split, fold_in |
+//!
+//! What is left is the same for both: `normal` is `sqrt(2) erfinv(uniform(-1, 1))`, at most 3 units of the last place from JAX's
+//! by threefry; `truncated_normal`, `exponential` and `gumbel` are JAX's formulas; a normal of another mean or deviation is
+//! `mean + std * normal`. Logarithms are one series on every machine, so these are the same bits everywhere, which JAX's are not.
+//!
+//! ```
+//! use reshard_kernels::{DType, random::{Draw, IndexRun, Key, fill}};
+//! let (key, draw) = (Key::new(0), Draw::Uniform { low: 0.0, high: 1.0 });
+//! let mut whole = [0; 24];
+//! fill(&key, draw, DType::F32, &mut whole, &[2, 3], [IndexRun::all(6)])?;
+//! // The second column, by somebody who holds nothing else.
+//! let mut column = [0; 8];
+//! fill(&key, draw, DType::F32, &mut column, &[2, 3], [IndexRun { start: 1, len: 2, stride: 3 }])?;
+//! assert_eq!((&column[..4], &column[4..]), (&whole[4..8], &whole[16..20]));
+//! # Ok::<(), reshard_kernels::Error>(())
+//! ```
+
+pub mod definition;
+mod draw;
+mod integer;
+mod key;
+mod philox;
+mod real;
+mod special;
+mod threefry;
+mod transform;
+mod words;
+
+pub use draw::Draw;
+pub use key::{Generator, Key};
+pub use reshard_layout::IndexRun;
+
+use crate::{DType, Error};
+use half::{bf16, f16};
+use words::Block;
+
+/// Writes the elements of `runs` of a tensor of this shape, in this order, as native bytes.
+///
+/// ```text
+/// dst[i] = element(key, draw, dtype, index i of the runs)            see [`definition::element`]
+/// ```
+///
+/// Errors, before anything is written: [`Draw::check`]'s; [`Error::TooManyElements`], where an index has more than 64 bits;
+/// [`Error::OutsideTensor`]; [`Error::WrongLength`].
+pub fn fill<R>(
+    key: &Key,
+    draw: Draw,
+    dtype: DType,
+    dst: &mut [u8],
+    shape: &[usize],
+    runs: R,
+) -> Result<(), Error>
+where
+    R: IntoIterator<Item = IndexRun, IntoIter: Clone>,
+{
+    draw.check(dtype)?;
+    integer::check_span(key, draw, dtype)?;
+    let runs = runs.into_iter();
+    let elements = check_runs(shape, runs.clone())?;
+    let bytes = elements.saturating_mul(dtype.item_bytes()? as u128);
+    if bytes != dst.len() as u128 {
+        return Err(Error::WrongLength { elements, bytes, length: dst.len() });
+    }
+    match draw {
+        Draw::Bits | Draw::RandInt { .. } => integer::fill(key, draw, dtype, dst, runs),
+        Draw::Bernoulli { p } => transform::bernoulli(key, p, dtype, dst, runs),
+        Draw::Uniform { .. }
+        | Draw::Normal { .. }
+        | Draw::TruncatedNormal { .. }
+        | Draw::Exponential
+        | Draw::Gumbel => match dtype {
+            DType::F64 => transform::fill::<f64>(key, draw, dst, runs),
+            DType::F32 => transform::fill::<f32>(key, draw, dst, runs),
+            DType::BF16 => transform::fill::<bf16>(key, draw, dst, runs),
+            DType::F16 => transform::fill::<f16>(key, draw, dst, runs),
+            DType::Bool
+            | DType::F4
+            | DType::F6_E2M3
+            | DType::F6_E3M2
+            | DType::U8
+            | DType::I8
+            | DType::F8_E5M2
+            | DType::F8_E4M3
+            | DType::F8_E8M0
+            | DType::F8_E4M3FNUZ
+            | DType::F8_E5M2FNUZ
+            | DType::I16
+            | DType::U16
+            | DType::I32
+            | DType::U32
+            | DType::C64
+            | DType::I64
+            | DType::U64 => {}
+        },
+    }
+    Ok(())
+}
+
+/// How many elements the runs have, all of them in the tensor.
+fn check_runs(shape: &[usize], runs: impl Iterator<Item = IndexRun>) -> Result<u128, Error> {
+    let too_many = || Error::TooManyElements { shape: shape.to_vec() };
+    let numel = if shape.contains(&0) {
+        0
+    } else {
+        shape.iter().try_fold(1u128, |product, &n| product.checked_mul(n as u128)).ok_or_else(too_many)?
+    };
+    if numel > 1 << 64 {
+        return Err(too_many());
+    }
+    let mut elements = 0u128;
+    for run in runs {
+        if run.len > 0 && run.last().is_none_or(|last| u128::from(last) >= numel) {
+            let run = format!("{} + {} x {}", run.start, run.len, run.stride);
+            return Err(Error::OutsideTensor { run, numel });
+        }
+        elements += u128::from(run.len);
+    }
+    Ok(elements)
+}
+
+/// Goes through the target block by block: `visit` makes the elements of a block.
+fn fill_blocks<T: bytemuck::Pod>(
+    dst: &mut [u8],
+    runs: impl Iterator<Item = IndexRun>,
+    mut visit: impl FnMut(&Block, &mut [T; words::BLOCK]),
+) {
+    let mut made = [T::zeroed(); words::BLOCK];
+    let mut rest = dst;
+    Block::each(runs, |block| {
+        visit(block, &mut made);
+        let bytes: &[u8] = bytemuck::cast_slice(&made[..block.len]);
+        // Lengths agree: the runs were counted before.
+        let (now, later) = std::mem::take(&mut rest).split_at_mut(bytes.len());
+        now.copy_from_slice(bytes);
+        rest = later;
+    });
+}

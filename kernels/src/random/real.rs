@@ -1,0 +1,222 @@
+//! The floats that are drawn: how random bits become fractions, and how each operation rounds.
+//!
+//! f16 and bf16 are computed in f32 and rounded after every operation, as JAX does.
+
+use half::{bf16, f16};
+
+use super::key::Key;
+use super::special::{self, Wide};
+use super::words::{BLOCK, Block, words32, words64};
+use crate::DType;
+
+/// A float that is drawn.
+pub(super) trait Real: bytemuck::Pod {
+    /// What it is computed in.
+    type Wide: Wide;
+
+    /// The nearest one, as what it is computed in.
+    fn round(x: Self::Wide) -> Self::Wide;
+    /// The element of what has been rounded.
+    fn narrow(x: Self::Wide) -> Self;
+    /// The nearest one of a number.
+    fn of(x: f64) -> Self::Wide;
+    /// The neighbour in the direction of infinity, or of minus infinity.
+    fn next(x: Self::Wide, up: bool) -> Self::Wide;
+    /// The least that is above 0 and not subnormal.
+    fn tiny() -> Self::Wide;
+    /// Whether a product and a sum round twice under threefry.
+    const ROUNDS_TWICE: bool;
+    /// Fractions of [0, 1): threefry's have as many bits as the mantissa, philox's one more.
+    fn fractions(key: &Key, block: &Block, out: &mut [Self::Wide; BLOCK]);
+}
+
+/// The bits of 1 with the upper bits of a word as its mantissa, less 1: JAX's fraction.
+macro_rules! real {
+    ($t:ty, $wide:ty, $word:ty, $words:ident, $twice:literal,
+     threefry $threefry:expr, philox $philox:expr, round $round:expr, narrow $narrow:expr, of $of:expr, tiny $tiny:expr) => {
+        impl Real for $t {
+            type Wide = $wide;
+            const ROUNDS_TWICE: bool = $twice;
+            #[inline(always)]
+            fn round(x: $wide) -> $wide {
+                $round(x)
+            }
+            #[inline(always)]
+            fn narrow(x: $wide) -> $t {
+                $narrow(x)
+            }
+            fn of(x: f64) -> $wide {
+                $of(x)
+            }
+            fn next(x: $wide, up: bool) -> $wide {
+                let x: $t = $narrow(x);
+                // Zero has neighbours of either sign.
+                let zero = <$t>::default();
+                let bits = x.to_bits();
+                let next = if x == zero {
+                    let least = <$t>::from_bits(1);
+                    return <$wide>::from(if up { least } else { -least });
+                } else if (x > zero) == up {
+                    bits + 1
+                } else {
+                    bits - 1
+                };
+                <$wide>::from(<$t>::from_bits(next))
+            }
+            fn tiny() -> $wide {
+                <$wide>::from($tiny)
+            }
+            fn fractions(key: &Key, block: &Block, out: &mut [$wide; BLOCK]) {
+                let mut words = [0; BLOCK];
+                $words(key, block, &mut words);
+                match key {
+                    Key::Threefry(_) => {
+                        for (x, &word) in out.iter_mut().zip(&words) {
+                            *x = $threefry(word);
+                        }
+                    }
+                    Key::Philox { .. } => {
+                        for (x, &word) in out.iter_mut().zip(&words) {
+                            *x = $philox(word);
+                        }
+                    }
+                }
+            }
+        }
+    };
+}
+
+real!(
+    f32, f32, u32, words32, false,
+    threefry |word: u32| f32::from_bits(word >> 9 | 0x3f80_0000) - 1.0,
+    philox |word: u32| fraction(word, 24),
+    round |x: f32| x,
+    narrow |x: f32| x,
+    of |x: f64| x as f32,
+    tiny f32::MIN_POSITIVE
+);
+real!(
+    f64, f64, u64, words64, false,
+    threefry |word: u64| f64::from_bits(word >> 12 | 0x3ff0_0000_0000_0000) - 1.0,
+    philox |word: u64| (word & ((1 << 53) - 1)) as f64 * (1.0 / (1u64 << 53) as f64),
+    round |x: f64| x,
+    narrow |x: f64| x,
+    of |x: f64| x,
+    tiny f64::MIN_POSITIVE
+);
+real!(
+    bf16, f32, u32, words32, true,
+    threefry |word: u32| ((word >> 1) & 0x7f) as i32 as f32 * (1.0 / 128.0),
+    philox |word: u32| fraction(word, 8),
+    round |x: f32| widened(crate::element::narrow(x)),
+    narrow crate::element::narrow,
+    of |x: f64| bf16::from_f64(x).to_f32(),
+    tiny bf16::MIN_POSITIVE
+);
+real!(
+    f16, f32, u32, words32, true,
+    threefry |word: u32| ((word >> 6) & 0x3ff) as i32 as f32 * (1.0 / 1024.0),
+    philox |word: u32| fraction(word, 11),
+    round |x: f32| f16::from_f32(x).to_f32(),
+    narrow f16::from_f32,
+    of |x: f64| f16::from_f64(x).to_f32(),
+    tiny f16::MIN_POSITIVE
+);
+
+fn widened(x: bf16) -> f32 {
+    crate::element::widen(x)
+}
+
+/// The lowest bits of a word as a fraction.
+#[inline(always)]
+fn fraction(word: u32, bits: u32) -> f32 {
+    (word & ((1 << bits) - 1)) as i32 as f32 * (1.0 / (1u32 << bits) as f32)
+}
+
+/// A number as the nearest element; none where the dtype is not a float that is drawn.
+pub(super) fn in_dtype(dtype: DType, x: f64) -> Option<f64> {
+    match dtype {
+        DType::F64 => Some(x),
+        DType::F32 => Some(f64::from(<f32 as Real>::of(x))),
+        DType::BF16 => Some(f64::from(<bf16 as Real>::of(x))),
+        DType::F16 => Some(f64::from(<f16 as Real>::of(x))),
+        DType::Bool
+        | DType::F4
+        | DType::F6_E2M3
+        | DType::F6_E3M2
+        | DType::U8
+        | DType::I8
+        | DType::F8_E5M2
+        | DType::F8_E4M3
+        | DType::F8_E8M0
+        | DType::F8_E4M3FNUZ
+        | DType::F8_E5M2FNUZ
+        | DType::I16
+        | DType::U16
+        | DType::I32
+        | DType::U32
+        | DType::C64
+        | DType::I64
+        | DType::U64 => None,
+    }
+}
+
+/// From where to where, and how a fraction is stretched to it.
+pub(super) struct Stretch<T: Real> {
+    low: T::Wide,
+    span: T::Wide,
+    how: How,
+}
+
+enum How {
+    /// It is a fraction already.
+    None,
+    /// Product and sum in what they are computed in: under philox, and where it is all the same.
+    Plain,
+    /// The product is not rounded: threefry of f32 and f64.
+    Fused,
+    /// Product and sum are rounded to the element: threefry of f16 and bf16.
+    Twice,
+}
+
+impl<T: Real> Stretch<T> {
+    /// From `low` on; the ends are elements.
+    pub(super) fn new(key: &Key, low: T::Wide, high: T::Wide) -> Self {
+        let zero = T::of(0.0);
+        let span = T::round(high - low);
+        // A product with a power of two is exact, and what nothing is added to is rounded once.
+        let exact = low == zero || special::is_power_of_two(span.into());
+        let how = match key {
+            Key::Threefry(_) if low == zero && span == T::of(1.0) => How::None,
+            Key::Threefry(_) if T::ROUNDS_TWICE => How::Twice,
+            Key::Threefry(_) if !exact => How::Fused,
+            Key::Threefry(_) | Key::Philox { .. } => How::Plain,
+        };
+        Self { low: low + zero, span, how }
+    }
+
+    /// Elements of [low, high), as what they are computed in.
+    pub(super) fn fill(&self, key: &Key, block: &Block, out: &mut [T::Wide; BLOCK]) {
+        T::fractions(key, block, out);
+        let (low, span) = (self.low, self.span);
+        let at_least = |x: T::Wide| if x > low { x } else { low };
+        match self.how {
+            How::None => {}
+            How::Plain => {
+                for x in out {
+                    *x = at_least(T::round(*x * span + low));
+                }
+            }
+            How::Fused => {
+                for x in out {
+                    *x = at_least(x.fused(span, low));
+                }
+            }
+            How::Twice => {
+                for x in out {
+                    *x = at_least(T::round(T::round(*x * span) + low));
+                }
+            }
+        }
+    }
+}

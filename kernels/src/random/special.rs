@@ -1,0 +1,318 @@
+//! The functions that distributions need: the natural logarithm and the inverse of the error function, of sums and products
+//! alone. No operation is fused and none is a library's, so every machine gives the same bits; and no loop over them has a branch.
+
+use std::ops::{Add, Mul, Sub};
+
+/// What elements are computed in: f32, also for those of 16 bits, and f64.
+pub(super) trait Wide:
+    Copy + PartialOrd + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Into<f64> + Default
+{
+    /// `self * a + b`, rounded once.
+    fn fused(self, a: Self, b: Self) -> Self;
+    /// The logarithm of a number from 0 to 2.
+    fn ln(self) -> Self;
+    /// `ln(1 - self)` of a number of [0, 1).
+    fn ln_one_less(self) -> Self;
+    /// The inverse of the error function, of numbers from -1 to 1.
+    fn erf_inv(self) -> Self;
+}
+
+/// Whether a product with it is exact.
+pub(super) fn is_power_of_two(x: f64) -> bool {
+    x.is_normal() && x.to_bits().trailing_zeros() >= 52
+}
+
+const LN2_HIGH: f64 = 6.931_471_803_691_238e-1; // its last 32 bits are 0, so that products with exponents are exact
+const LN2_LOW: f64 = 1.908_214_929_270_587_7e-10;
+
+/// The logarithm by `x = 2^e m`, `m` between the roots of 1/2 and 2, and the series of `2 artanh((m-1)/(m+1))`, of which `TERMS` are
+/// taken: 7 are good for f32, 12 for f64, as `(m-1)/(m+1)` is at most 0.172.
+#[inline(always)]
+fn ln<const TERMS: usize>(x: f64) -> f64 {
+    const ROOT_OF_HALF: u64 = 0x3fe6_a09e_667f_3bcd;
+    // How far it is above the root of 1/2, as if that were 1: its exponent is e, its mantissa how far m is above the root.
+    let bits = x.to_bits().wrapping_add(0x3ff0_0000_0000_0000 - ROOT_OF_HALF);
+    let exponent = f64::from_bits(0x4330_0000_0000_0000 | bits >> 52) - (4_503_599_627_370_496.0 + 1023.0);
+    let m = f64::from_bits((bits & 0x000f_ffff_ffff_ffff) + ROOT_OF_HALF);
+    let s = (m - 1.0) / (m + 1.0);
+    let z = s * s;
+    let mut sum = 0.0;
+    for k in (1..TERMS).rev() {
+        sum = (sum + 1.0 / (2 * k + 1) as f64) * z;
+    }
+    let series = s + s * sum;
+    exponent * LN2_HIGH + (2.0 * series + exponent * LN2_LOW)
+}
+
+/// A polynomial, the highest coefficient first.
+macro_rules! polynomial {
+    ($x:expr, $first:expr, $($c:expr),* $(,)?) => {{
+        let x = $x;
+        let p = $first;
+        $(let p = p * x + $c;)*
+        p
+    }};
+}
+
+/// The same in f32, four at once where f64 has two, and at most 2 units of the last place off: for what the inverse of the error
+/// function needs, of which every fraction has been compared with JAX's.
+#[inline(always)]
+fn ln_single(x: f32) -> f32 {
+    const ROOT_OF_HALF: u32 = 0x3f35_04f3;
+    let bits = x.to_bits().wrapping_add(0x3f80_0000 - ROOT_OF_HALF);
+    let exponent = ((bits >> 23) as i32 - 127) as f32;
+    let m = f32::from_bits((bits & 0x007f_ffff) + ROOT_OF_HALF);
+    let s = (m - 1.0) / (m + 1.0);
+    let z = s * s;
+    let sum = polynomial!(z, 1.0 / 9.0, 1.0 / 7.0, 1.0 / 5.0, 1.0 / 3.0) * z;
+    let series = 2.0 * s + 2.0 * s * sum;
+    // The upper part of ln 2 has so few digits that its products with exponents are exact.
+    exponent * 0.693_359_4 + (series + exponent * -2.121_944_4e-4)
+}
+
+impl Wide for f32 {
+    /// Of two doubles, which multiply exactly: their sum is rounded to odd, as double rounding is then right.
+    #[inline(always)]
+    fn fused(self, a: f32, b: f32) -> f32 {
+        let (product, b) = (f64::from(self) * f64::from(a), f64::from(b));
+        let sum = product + b;
+        let rest = sum - product;
+        let error = (product - (sum - rest)) + (b - rest);
+        // Where something is left, the sum that is nearer to 0, with its last bit set.
+        let bits = sum.to_bits();
+        let toward_zero = bits - u64::from((error < 0.0) == (sum > 0.0) && error != 0.0);
+        let odd = toward_zero | u64::from(error != 0.0);
+        f64::from_bits(odd) as f32
+    }
+
+    #[inline(always)]
+    fn ln(self) -> f32 {
+        ln::<7>(f64::from(self)) as f32
+    }
+
+    #[inline(always)]
+    fn ln_one_less(self) -> f32 {
+        ln::<7>(1.0 - f64::from(self)) as f32
+    }
+
+    /// The polynomials of Giles, "Approximating the erfinv function" (2010), as XLA has them.
+    #[inline(always)]
+    fn erf_inv(self) -> f32 {
+        let w = 0.0 - ln_single(1.0 - self * self);
+        let inner = polynomial!(
+            w - 2.5,
+            2.810_226_4e-8,
+            3.432_739_4e-7,
+            -3.523_387_7e-6,
+            -4.391_506_5e-6,
+            0.000_218_580_87,
+            -0.001_253_725,
+            -0.004_177_681_6,
+            0.246_640_73,
+            1.501_409_4
+        );
+        let outer = polynomial!(
+            w.sqrt() - 3.0,
+            -0.000_200_214_26,
+            0.000_100_950_56,
+            0.001_349_343_2,
+            -0.003_673_428_4,
+            0.005_739_507_7,
+            -0.007_622_461_3,
+            0.009_438_870_5,
+            1.001_674,
+            2.832_976_8
+        );
+        let p = if w < 5.0 { inner } else { outer };
+        let p = if self.abs() < 1.0 { p } else { f32::INFINITY };
+        p * self
+    }
+}
+
+impl Wide for f64 {
+    #[inline(always)]
+    fn fused(self, a: f64, b: f64) -> f64 {
+        self.mul_add(a, b)
+    }
+
+    #[inline(always)]
+    fn ln(self) -> f64 {
+        ln::<12>(self)
+    }
+
+    /// Up to `sqrt(2) - 1` the rational function of Cephes' `log1p`, because XLA takes it as far. It is made for less than 0.29,
+    /// and is up to 100 units of the last place off beyond; an exact one would be as far from JAX.
+    #[inline(always)]
+    fn ln_one_less(self) -> f64 {
+        let x = 0.0 - self;
+        let numerator = polynomial!(
+            x,
+            4.527_000_086_244_52e-5,
+            0.498_541_028_231_933_75,
+            6.578_732_594_206_104,
+            29.911_919_328_553_072,
+            60.949_667_980_987_79,
+            57.112_963_590_585_54,
+            20.039_553_499_201_283
+        );
+        let denominator = polynomial!(
+            x,
+            1.0,
+            15.062_909_083_469_192,
+            83.047_565_967_967_22,
+            221.762_398_237_328_57,
+            309.098_722_253_120_57,
+            216.427_886_144_959_47,
+            60.118_660_497_603_84
+        );
+        let z = x * x;
+        let near = x + (x * (z * numerator / denominator) - 0.5 * z);
+        if self < std::f64::consts::SQRT_2 - 1.0 { near } else { ln::<12>(1.0 - self) }
+    }
+
+    /// The polynomials of Giles, as XLA has them.
+    #[inline(always)]
+    fn erf_inv(self) -> f64 {
+        let w = 0.0 - (self * self).ln_one_less();
+        let inner = polynomial!(
+            w - 3.125,
+            -3.644_412_064_017_82e-21,
+            -1.685_059_138_182_016_6e-19,
+            1.285_848_071_525_64e-18,
+            1.115_787_767_802_518_1e-17,
+            -1.333_171_662_854_621e-16,
+            2.097_276_787_596_856_2e-17,
+            6.637_638_134_358_324e-15,
+            -4.054_566_272_975_207e-14,
+            -8.151_934_197_605_472e-14,
+            2.633_509_315_308_232_3e-12,
+            -1.297_513_325_345_353_2e-11,
+            -5.415_412_054_294_628e-11,
+            1.051_212_273_321_532_3e-9,
+            -4.112_633_980_346_984e-9,
+            -2.907_036_995_788_200_5e-8,
+            4.234_787_782_793_240_4e-7,
+            -1.365_469_200_083_467_9e-6,
+            -1.388_252_336_278_646_9e-5,
+            0.000_186_734_208_034_057_14,
+            -0.000_740_702_534_166_267,
+            -0.006_033_670_871_430_149,
+            0.240_158_182_425_589_62,
+            1.653_654_562_683_102_7
+        );
+        let middle = polynomial!(
+            w.sqrt() - 3.25,
+            2.213_737_692_177_578_7e-9,
+            9.075_656_193_888_539e-8,
+            -2.751_740_629_706_454_5e-7,
+            1.823_962_921_438_922_8e-8,
+            1.502_740_396_890_982_8e-6,
+            -4.013_867_526_981_546e-6,
+            2.923_444_908_995_544_6e-6,
+            1.247_530_448_167_177_9e-5,
+            -4.731_822_900_905_573_4e-5,
+            6.828_485_145_957_318e-5,
+            2.403_111_038_709_789_4e-5,
+            -0.000_355_037_520_362_847_5,
+            0.000_953_289_379_737_380_5,
+            -0.001_688_275_556_023_504_7,
+            0.002_491_442_096_107_851,
+            -0.003_751_208_507_569_241,
+            0.005_370_914_553_590_064,
+            1.005_258_967_694_159_2,
+            3.083_885_610_492_220_8
+        );
+        let outer = polynomial!(
+            w.sqrt() - 5.0,
+            -2.710_992_061_643_857_3e-11,
+            -2.555_641_816_996_525e-10,
+            1.507_657_269_350_054_8e-9,
+            -3.789_465_440_126_737e-9,
+            7.615_701_208_078_34e-9,
+            -1.496_002_662_714_924e-8,
+            2.914_795_345_090_108e-8,
+            -6.771_199_775_845_234e-8,
+            2.290_048_222_802_665_5e-7,
+            -9.929_827_294_231_7e-7,
+            4.526_062_597_223_154e-6,
+            -1.968_177_810_553_167e-5,
+            7.599_527_703_001_776e-5,
+            -0.000_215_030_119_300_444_77,
+            -0.000_138_719_318_336_231_22,
+            1.010_300_464_864_534_4,
+            4.849_906_401_408_584
+        );
+        let p = if w < 16.0 { middle } else { outer };
+        let p = if w < 6.25 { inner } else { p };
+        let p = if self.abs() < 1.0 { p } else { f64::INFINITY };
+        p * self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Wide;
+
+    /// Numbers all over the floats, and those whose sums end halfway between two of them.
+    #[test]
+    fn a_fused_product_and_sum_is_rounded_once() {
+        let mut state = 1u64;
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 32) as u32
+        };
+        let (mut tried, mut double_rounding_matters) = (0, 0);
+        for round in 0..400_000 {
+            let [a, b, c] = [next(), next(), next()];
+            let exponent = |x: u32, e: u32| f32::from_bits(x & 0x807f_ffff | e << 23);
+            let (mut a, mut b) = (exponent(a, 100 + next() % 54), exponent(b, 100 + next() % 54));
+            let mut c = exponent(c, 90 + next() % 80);
+            if round % 2 == 0 {
+                // An odd product of 25 bits is halfway between two floats, and what is added is too little for a double.
+                [a, b] = [a, b].map(|x| (x.to_bits() % 1024) as f32 * 2.0 + 4097.0);
+                c = exponent(c.to_bits(), 60 + next() % 30);
+            }
+            let want = a.mul_add(b, c);
+            assert_eq!(a.fused(b, c).to_bits(), want.to_bits(), "{a:e} {b:e} {c:e}");
+            tried += 1;
+            let twice = (f64::from(a) * f64::from(b) + f64::from(c)) as f32;
+            double_rounding_matters += u32::from(twice != want);
+        }
+        for (a, b, c) in [
+            (1.0f32, 1.0, -1.0),
+            (0.0, 1.0, 0.0),
+            (0.5, -2.0, 1.0),
+            (16_777_215.0, 16_777_215.0, 1.0),
+            (4097.0, 4095.0, 1.0 + 1e-7),
+        ] {
+            for (a, c) in [(a, c), (-a, c), (a, -c), (-a, -c)] {
+                assert_eq!(a.fused(b, c), a.mul_add(b, c), "{a:e} {b:e} {c:e}");
+            }
+        }
+        assert!(tried > 0 && double_rounding_matters > 0, "{double_rounding_matters} of {tried}");
+    }
+
+    /// Within a unit of the last place and a half of what the machine's library says, which is as near to the truth.
+    #[test]
+    fn logarithms_are_those_of_a_library() {
+        let ulps = |a: f64, b: f64| a.to_bits().abs_diff(b.to_bits());
+        let (mut worst, mut worst32) = (0, 0);
+        for i in 1..100_000u32 {
+            for x in [f64::from(i) / 100_000.0, 1.0 - f64::from(i) * 1e-11, f64::from(i) * 1e-300] {
+                worst = worst.max(ulps(-Wide::ln(x), -libm::log(x)));
+                let single = x as f32;
+                if single > 0.0 && single < 1.0 {
+                    let want = libm::log(f64::from(single)) as f32;
+                    worst32 = worst32.max(Wide::ln(single).to_bits().abs_diff(want.to_bits()));
+                }
+            }
+        }
+        assert!(worst <= 3 && worst32 <= 1, "{worst} {worst32}");
+        assert_eq!((Wide::ln(1.0f32), Wide::ln(1.0f64)), (0.0, 0.0));
+        assert!(
+            0.0f64.erf_inv() == 0.0
+                && 1.0f32.erf_inv() == f32::INFINITY
+                && (-1.0f64).erf_inv() == f64::NEG_INFINITY
+        );
+    }
+}
