@@ -1,6 +1,7 @@
 //! `reshard random`: the random numbers that a rank draws, which are those of the whole tensor at the indices that it holds.
 
 use clap::Args;
+use core::fmt::Write;
 use half::{bf16, f16};
 use reshard_kernels::DType;
 use reshard_kernels::random::{Draw, Generator, Key, fill};
@@ -218,7 +219,7 @@ impl Answer {
             text.push('\n');
         }
         if texts.len() < *elements {
-            text.push_str(&format!("and {} more\n", elements - texts.len()));
+            let _ = writeln!(text, "and {} more", elements - texts.len());
         }
         text
     }

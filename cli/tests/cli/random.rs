@@ -19,7 +19,7 @@ fn ranks_have_their_parts_of_jaxs_tensor() {
     );
     let all = whole["values"].as_array().unwrap();
     let numbers: Vec<f32> = all.iter().map(|x| x.as_f64().unwrap() as f32).collect();
-    assert_eq!(numbers, [0.947667, 0.9785799, 0.33229148, 0.46866846, 0.5698887, 0.16550303]);
+    assert_eq!(numbers, [0.947_667, 0.978_579_9, 0.332_291_48, 0.468_668_46, 0.569_888_7, 0.165_503_03]);
     for (placements, parts) in [("S(0)", [[0, 1, 2], [3, 4, 5]]), ("R", [[0, 1, 2], [0, 1, 2]])] {
         for (rank, part) in ["0", "1"].into_iter().zip(parts) {
             let shard = answer(&[
