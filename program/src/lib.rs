@@ -50,6 +50,7 @@ mod meshes;
 mod notation;
 mod program;
 mod rates;
+mod repeat;
 mod report;
 
 pub use elaborate::{Elaborator, Moves};

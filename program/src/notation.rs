@@ -11,6 +11,7 @@
 //! e: S(0) on experts = y                 a move to another mesh; without "on", types are on the first
 //! gradient loss wrt w, b                 makes dw and db; without "wrt", of all inputs that have a gradient
 //! no_grad                                what is made below has no gradient
+//! repeat 24                              the lines to "end" so many times, with values of their own (see `repeat.rs`)
 //! # ..                                   a comment, to the end of the line
 //! ```
 
@@ -24,6 +25,7 @@ use reshard_sharding::{Mesh, Type};
 
 use crate::Error;
 use crate::graph::{Graph, Statement, ValueId};
+use crate::repeat::{Block, Scope};
 
 /// The longest text of a program, in bytes.
 const LONGEST: usize = 1 << 26;
@@ -81,7 +83,31 @@ impl Graph {
         let ranks = mesh.size();
         let mesh = resized(mesh, sizes).map_err(|reason| wrong(number, reason))?;
         let mut graph = Graph::with_table(&mesh, table);
+        let mut scope = Scope::default();
+        let mut block: Option<Block<'_>> = None;
         for (number, line) in lines {
+            if let Some(open) = &mut block {
+                if Block::begun(number, line).is_some() || line.starts_with("mesh ") || line == "no_grad" {
+                    return Err(wrong(number, format!("{line:?} cannot stand between repeat and end")));
+                }
+                if line != "end" {
+                    open.body.push((number, line));
+                    continue;
+                }
+                for layer in 0..open.times() {
+                    scope.enter(open, layer).map_err(|e| e.on(open.line))?;
+                    for &(number, line) in &open.body {
+                        statement(&mut graph, &mut scope, line).map_err(|e| e.on(number))?;
+                    }
+                }
+                scope.leave();
+                block = None;
+                continue;
+            }
+            if let Some(begun) = Block::begun(number, line) {
+                block = Some(begun?);
+                continue;
+            }
             match line.strip_prefix("mesh ").map(str::trim).filter(|rest| rest.starts_with(begins_a_mesh)) {
                 Some(rest) if mesh.size() == ranks => {
                     further_mesh(&mut graph, rest).map_err(|e| e.on(number))?;
@@ -94,10 +120,15 @@ impl Graph {
                     );
                     return Err(wrong(number, reason));
                 }
-                None => statement(&mut graph, line).map_err(|e| e.on(number))?,
+                None => statement(&mut graph, &mut scope, line).map_err(|e| e.on(number))?,
             }
         }
-        Ok(graph)
+        match block {
+            None => Ok(graph),
+            Some(open) => {
+                Err(wrong(open.line, "repeat has no end: write end below what is repeated".to_owned()))
+            }
+        }
     }
 }
 
@@ -144,17 +175,17 @@ fn refused<T>(reason: String) -> Result<T, Error> {
     Err(Error::Graph { reason })
 }
 
-fn statement(graph: &mut Graph, line: &str) -> Result<(), Error> {
+fn statement(graph: &mut Graph, scope: &mut Scope, line: &str) -> Result<(), Error> {
     if line == "no_grad" {
         graph.no_grad();
         return Ok(());
     }
     if let Some(rest) = line.strip_prefix("gradient ") {
-        return gradient(graph, rest);
+        return gradient(graph, scope, rest);
     }
     match equals(line) {
-        Some((made, call)) => assignment(graph, made.trim(), call.trim()),
-        None => input(graph, line),
+        Some((made, call)) => assignment(graph, scope, made.trim(), call.trim()),
+        None => input(graph, scope, line),
     }
 }
 
@@ -180,7 +211,7 @@ fn equals(line: &str) -> Option<(&str, &str)> {
 }
 
 /// `x: f32[4,8] S(0),R`.
-fn input(graph: &mut Graph, line: &str) -> Result<(), Error> {
+fn input(graph: &mut Graph, scope: &mut Scope, line: &str) -> Result<(), Error> {
     let form = || {
         format!("{line:?} is no statement: write x: f32[4,8] S(0),R or y = op(x), with a space before \"=\"")
     };
@@ -208,7 +239,7 @@ fn input(graph: &mut Graph, line: &str) -> Result<(), Error> {
         ));
     }
     let is = read(graph, name.trim(), &shape, text)?;
-    graph.input_of(name.trim(), dtype, is).map(|_| ())
+    graph.input_of(&scope.makes(name.trim(), true), dtype, is).map(|_| ())
 }
 
 /// A type; below `no_grad` also what has no dual, as terms of an average.
@@ -221,7 +252,7 @@ fn read(graph: &Graph, name: &str, shape: &[usize], text: &str) -> Result<Type, 
 }
 
 /// `a: S(0),I; b = op(x, key=value)`, or `y: S(0),R = x`.
-fn assignment(graph: &mut Graph, made: &str, call: &str) -> Result<(), Error> {
+fn assignment(graph: &mut Graph, scope: &mut Scope, made: &str, call: &str) -> Result<(), Error> {
     let typed = made.contains(':');
     let parts = made.split(if typed { ';' } else { ',' }).map(|part| match part.split_once(':') {
         None => (part.trim(), None),
@@ -234,9 +265,9 @@ fn assignment(graph: &mut Graph, made: &str, call: &str) -> Result<(), Error> {
                 "{made} = {call}: a move makes one value and says its type, like y: S(0),R = x"
             ));
         };
-        let from = named(graph, call)?;
+        let from = scope.takes(graph, call)?;
         let is = read(graph, name, graph.shape(from), text)?;
-        return graph.moved(from, name, is).map(|_| ());
+        return graph.moved(from, &scope.makes(name, false), is).map(|_| ());
     };
     let (mut operands, mut arguments) = (Vec::new(), Vec::new());
     for item in outside_brackets(inside) {
@@ -246,7 +277,7 @@ fn assignment(graph: &mut Graph, made: &str, call: &str) -> Result<(), Error> {
             item if !arguments.is_empty() => {
                 return refused(format!("{item} comes after the arguments of {call}"));
             }
-            item => operands.push(named(graph, item)?),
+            item => operands.push(scope.takes(graph, item)?),
         }
     }
     let text = match arguments.as_slice() {
@@ -254,7 +285,8 @@ fn assignment(graph: &mut Graph, made: &str, call: &str) -> Result<(), Error> {
         list => format!("{}({})", callee.trim(), list.join(",")),
     };
     let call: Call = text.parse()?;
-    let names: Vec<&str> = parts.iter().map(|(name, _)| *name).collect();
+    let names: Vec<String> = parts.iter().map(|(name, _)| scope.makes(name, false)).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let outputs = graph.apply(&call, &operands, &names)?;
     for ((name, text), output) in parts.iter().zip(outputs) {
         if let Some(text) = text {
@@ -266,21 +298,26 @@ fn assignment(graph: &mut Graph, made: &str, call: &str) -> Result<(), Error> {
 }
 
 /// `loss wrt w, b`.
-fn gradient(graph: &mut Graph, text: &str) -> Result<(), Error> {
+fn gradient(graph: &mut Graph, scope: &mut Scope, text: &str) -> Result<(), Error> {
     let (loss, wrt) = match text.split_once(" wrt ") {
         None => (text.trim(), None),
         Some((loss, wrt)) => (loss.trim(), Some(wrt)),
     };
-    let loss = named(graph, loss)?;
+    if scope.is_in_layer() {
+        return refused(format!("gradient {text}: a gradient cannot stand between repeat and end"));
+    }
+    let loss = scope.takes(graph, loss)?;
     let wrt: Vec<ValueId> = match wrt {
-        Some(list) => list.split(',').map(|name| named(graph, name.trim())).collect::<Result<_, _>>()?,
+        Some(list) => {
+            let all: Result<Vec<_>, _> = list.split(',').map(|name| scope.all(graph, name.trim())).collect();
+            all?.concat()
+        }
         None => graph.inputs().filter(|&v| graph.has_own_gradient(v)).collect(),
     };
+    for &v in &wrt {
+        scope.gradient_of(graph.name(v));
+    }
     graph.gradient(loss, &wrt).map(|_| ())
-}
-
-fn named(graph: &Graph, name: &str) -> Result<ValueId, Error> {
-    graph.value(name).ok_or_else(|| Error::Graph { reason: format!("there is no value {name}") })
 }
 
 /// The callee and what is between the parentheses that close last.

@@ -92,3 +92,90 @@ fn indices_and_truth_values_are_no_numbers_that_have_gradients() {
     let of = |name: &str| graph.dtype(graph.value(name).unwrap()).to_string();
     assert_eq!(["a", "i", "b", "j", "k", "t"].map(of), ["f32", "i64", "f32", "i64", "i64", "bool"]);
 }
+
+/// Three equal layers, and their update.
+const LAYERS: &str = "
+    mesh dp=2
+    x: f32[64,32] S(0)
+    repeat 3
+      w: f32[32,32] R
+      h = mm(x, w)
+      x: S(0) = relu(h)
+    end
+    loss = sum(x)
+    gradient loss wrt w
+    repeat 3
+      w' = sgd(w, dw, lr=0.1)
+    end
+";
+
+#[test]
+fn what_is_repeated_is_what_is_written_out() {
+    let graph: Graph = LAYERS.parse().unwrap();
+    let mut text = "mesh dp=2\nx: f32[64,32] S(0)\n".to_owned();
+    let mut before = "x".to_owned();
+    for n in 0..3 {
+        text += &format!("w_{n}: f32[32,32] R\nh_{n} = mm({before}, w_{n})\nx_{n}: S(0) = relu(h_{n})\n");
+        before = format!("x_{n}");
+    }
+    text += "loss = sum(x_2)\ngradient loss wrt w_0, w_1, w_2\n";
+    for n in 0..3 {
+        text += &format!("w_{n}' = sgd(w_{n}, dw_{n}, lr=0.1)\n");
+    }
+    assert_eq!(graph, text.parse().unwrap());
+    assert_eq!(graph.to_string().parse::<Graph>().unwrap(), graph);
+    assert!(Elaborator::new().elaborate(&graph).is_ok());
+}
+
+#[test]
+fn blocks_have_names_of_their_own() {
+    let text = "
+        mesh dp=2
+        x: f32[8,8] S(0)
+        repeat 2 enc
+          w: f32[8,8] R
+          x = mm(x, w)
+        end
+        repeat 2 dec
+          w: f32[8,8] R
+          x = mm(x, w)
+        end
+        _, b = split(x, dim=1, size=4)
+        gradient b wrt x
+    ";
+    let graph: Graph = text.parse().unwrap();
+    let names = ["w_enc0", "x_enc0", "w_enc1", "x_enc1", "w_dec0", "x_dec0", "w_dec1", "x_dec1", "dx_dec1"];
+    assert!(names.iter().all(|name| graph.value(name).is_some()), "{graph}");
+    // The second block goes on where the first ended.
+    assert!(graph.to_string().contains("x_dec0 = mm(x_enc1, w_dec0)"), "{graph}");
+}
+
+#[test]
+fn what_cannot_be_repeated_is_refused_where_it_stands() {
+    let refused = |body: &str| {
+        let text = format!("mesh dp=2\nx: f32[8] S(0)\n{body}\n");
+        text.parse::<Graph>().map(|g| g.to_string()).unwrap_err().to_string()
+    };
+    for (body, expected) in [
+        ("repeat 2\ny = relu(x)", "line 3: repeat has no end"),
+        ("repeat 2\nend", "line 3: repeat 2 of 0 statements"),
+        ("repeat 0\ny = relu(x)\nend", "line 3: \"repeat 0\""),
+        ("repeat 2 a1\ny = relu(x)\nend", "line 3: \"repeat 2 a1\""),
+        ("repeat 99999999999999999999\ny = relu(x)\nend", "line 3: \"repeat 99999999999999999999\""),
+        (
+            "repeat 18446744073709551615\ny = relu(x)\nend",
+            "line 3: repeat 18446744073709551615 of 1 statements",
+        ),
+        ("repeat 2\nrepeat 2\ny = relu(x)\nend\nend", "line 4: \"repeat 2\" cannot stand between"),
+        ("repeat 2\nmesh m: ep=2\nend", "line 4: \"mesh m: ep=2\" cannot stand between"),
+        ("repeat 2\nno_grad\nend", "line 4: \"no_grad\" cannot stand between"),
+        ("repeat 2\ngradient x\nend", "line 4: gradient x: a gradient cannot stand between"),
+        ("repeat 2\ny = relu(x)\ny = relu(x)\nend", "line 5: y_0 is made twice"),
+        ("repeat 2\ny = relu(z)\nend", "line 4: there is no value z"),
+        ("end", "line 3: \"end\" is no statement"),
+        ("repeat 2\ny = relu(x)\nend\nrepeat 2\ny = relu(x)\nend", "line 7: y_0 is made twice"),
+    ] {
+        let error = refused(body);
+        assert!(error.starts_with(expected), "{body}\n{error}");
+    }
+}
