@@ -8,7 +8,7 @@ use clap::Args;
 use reshard_checkpoint::{MOST_BYTES, read_text};
 use reshard_ops::rules::Table;
 use reshard_planner::Planner;
-use reshard_program::{Elaborator, Graph, Moves, Program, Rates};
+use reshard_program::{Elaborator, Error, Graph, Moves, Program, Rates};
 use serde::Deserialize;
 
 use super::console::Console;
@@ -80,7 +80,7 @@ impl Elaborated {
         let graph = Graph::parse_with_axes(Arc::clone(table), text, &sizes)?;
         if graph.statements() > MOST_STATEMENTS {
             let message = format!(
-                "a program has at most {MOST_STATEMENTS} statements here, and this has {}: equal layers can be checked once",
+                "a program has at most {MOST_STATEMENTS} statements here, and this has {}: check fewer of its equal layers",
                 graph.statements()
             );
             return Err(CliError::refused("too_large", message));
@@ -88,9 +88,38 @@ impl Elaborated {
         let topology = network::topology(network.name().unwrap_or("uniform"))?;
         let rates = Rates::of(&topology);
         let planner = Planner::new().topology(topology);
-        let program = Elaborator::new().planner(planner).rates(rates).moves(moves).elaborate(&graph)?;
+        let elaborator = Elaborator::new().planner(planner).rates(rates).moves(moves);
+        let program = elaborator.elaborate(&graph)?;
+        if moves != Moves::Any {
+            if let Some((axes, error)) = hidden(table, text, &sizes, &graph, &elaborator) {
+                let message = format!("with one rank it is right, and wrong with {axes}: {error}");
+                return Err(CliError::refused(error.kind(), message));
+            }
+        }
         Ok(Elaborated { graph, program, rates })
     }
+}
+
+/// What is missing where axes of one rank have two, and hidden as long as they have one.
+fn hidden(
+    table: &Arc<Table>,
+    text: &str,
+    sizes: &[(&str, usize)],
+    graph: &Graph,
+    elaborator: &Elaborator,
+) -> Option<(String, Error)> {
+    let mesh = graph.mesh();
+    let alone: Vec<&str> = mesh.axes().iter().filter(|a| a.size() == 1).map(|a| a.name().as_str()).collect();
+    if alone.is_empty() {
+        return None;
+    }
+    let kept = sizes.iter().copied().filter(|(name, _)| !alone.contains(name));
+    let widened: Vec<(&str, usize)> = kept.chain(alone.iter().map(|&name| (name, 2))).collect();
+    // Where types name sizes of shards they are for these axes alone.
+    let graph = Graph::parse_with_axes(Arc::clone(table), text, &widened).ok()?;
+    let error = elaborator.elaborate(&graph).err()?;
+    let axes: Vec<String> = alone.iter().map(|name| format!("{name}=2")).collect();
+    matches!(error, Error::NeedsRedistribute { .. }).then(|| (axes.join(","), error))
 }
 
 /// `dp=8,tp=2`.

@@ -1,5 +1,7 @@
 //! The text of an elaborated program is read as that program.
 
+use std::fmt::Write;
+
 use reshard_program::{Elaborator, Graph, Program};
 
 /// The program of a text, whose own text is read back.
@@ -115,12 +117,13 @@ fn what_is_repeated_is_what_is_written_out() {
     let mut text = "mesh dp=2\nx: f32[64,32] S(0)\n".to_owned();
     let mut before = "x".to_owned();
     for n in 0..3 {
-        text += &format!("w_{n}: f32[32,32] R\nh_{n} = mm({before}, w_{n})\nx_{n}: S(0) = relu(h_{n})\n");
+        writeln!(text, "w_{n}: f32[32,32] R\nh_{n} = mm({before}, w_{n})\nx_{n}: S(0) = relu(h_{n})")
+            .unwrap();
         before = format!("x_{n}");
     }
     text += "loss = sum(x_2)\ngradient loss wrt w_0, w_1, w_2\n";
     for n in 0..3 {
-        text += &format!("w_{n}' = sgd(w_{n}, dw_{n}, lr=0.1)\n");
+        writeln!(text, "w_{n}' = sgd(w_{n}, dw_{n}, lr=0.1)").unwrap();
     }
     assert_eq!(graph, text.parse().unwrap());
     assert_eq!(graph.to_string().parse::<Graph>().unwrap(), graph);

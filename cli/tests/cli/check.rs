@@ -113,9 +113,8 @@ fn what_is_wrong_has_its_kind_and_its_way_out() {
     };
     let sums = "mesh dp=1\nx: f32[8,4] S(0)\ns = sum(x, dims=[0])\ny = relu(s)\n";
     // On one rank a shard is the whole, on eight it is not.
-    assert_eq!(check(sums, &["--explicit"])["moves"], json!([]));
+    assert_eq!(check(sums, &[])["moves"], json!([]));
     refused(sums, &["--explicit", "--axes", "dp=8"], "needs_redistribute", "(all_reduce forward");
-    reshard_with(&["check", "-", "--explicit", "free-moves", "--json"], sums).json();
     refused(
         sums,
         &["--explicit", "free-moves", "--axes", "dp=8"],
@@ -224,4 +223,24 @@ fn a_batch_answers_every_line() {
         (&answers[3]["error"]["kind"], &answers[4]["error"]["kind"]),
         (&json!("usage"), &json!("parse"))
     );
+}
+
+#[test]
+fn what_one_rank_hides_is_refused_with_one_rank() {
+    // A rank's sum is the whole's as long as it is alone.
+    let hides = "mesh dp=1,tp=2\nx: f32[8,4] S(0),R\ns = sum(x, dims=[0])\ny = relu(s)\n";
+    let program = |dp: usize| hides.replace("dp=1", &format!("dp={dp}"));
+    let ask = |program: &str, flags: &[&str]| reshard_with(&[&["check", "-"], flags].concat(), program);
+    let alone = ask(&program(1), &["--explicit"]);
+    let two = ask(&program(2), &["--explicit"]);
+    assert!(alone.status != 0 && two.status != 0, "{} {}", alone.stdout, two.stdout);
+    let told = "error: with one rank it is right, and wrong with dp=2: ";
+    assert_eq!(alone.stderr.replacen(told, "error: ", 1), two.stderr);
+    assert!(alone.stderr.starts_with(told), "{}", alone.stderr);
+    // What is chosen is chosen for the size that there is.
+    assert_eq!(ask(&program(1), &[]).status, 0);
+    // And what is right for two is right for one.
+    let right = program(1).replace("s = sum", "s: R,R = sum");
+    let moved = right.replace("s: R,R = sum(x, dims=[0])", "t = sum(x, dims=[0])\ns: R,R = t");
+    assert_eq!(ask(&moved, &["--explicit"]).status, 0, "{}", ask(&moved, &["--explicit"]).stderr);
 }
