@@ -90,11 +90,11 @@ impl Elaborated {
         let planner = Planner::new().topology(topology);
         let elaborator = Elaborator::new().planner(planner).rates(rates).moves(moves);
         let program = elaborator.elaborate(&graph)?;
-        if moves != Moves::Any {
-            if let Some((axes, error)) = hidden(table, text, &sizes, &graph, &elaborator) {
-                let message = format!("with one rank it is right, and wrong with {axes}: {error}");
-                return Err(CliError::refused(error.kind(), message));
-            }
+        if moves != Moves::Any
+            && let Some((axes, error)) = hidden(table, text, &sizes, &graph, &elaborator)
+        {
+            let message = format!("with one rank it is right, and wrong with {axes}: {error}");
+            return Err(CliError::refused(error.kind(), message));
         }
         Ok(Elaborated { graph, program, rates })
     }
