@@ -20,12 +20,12 @@ use crate::graph::{Graph, Statement, ValueId};
 use crate::program::{Item, Program};
 
 impl Program {
-    /// The statements that compute the gradients of the sum of a value with respect to others; they are called `d` and the
-    /// name. With `twice`, the gradients have gradients. What else is made gets no `reserved` name.
+    /// The statements that compute the gradients of the sum of a value with respect to others, with their names.
+    /// With `twice`, the gradients have gradients. What else is made gets no `reserved` name.
     pub(crate) fn backward(
         &self,
         loss: ValueId,
-        wrt: &[ValueId],
+        wrt: &[(ValueId, String)],
         twice: bool,
         reserved: &Arc<BTreeSet<String>>,
     ) -> Result<Graph, Error> {
@@ -38,7 +38,9 @@ impl Program {
             named: Vec::new(),
         };
         b.graph.reserved = Arc::clone(reserved);
-        if let Some(v) = wrt.iter().chain([&loss]).find(|v| self.get(**v).is.gradient.is_none()) {
+        if let Some(v) =
+            wrt.iter().map(|(v, _)| v).chain([&loss]).find(|v| self.get(**v).is.gradient.is_none())
+        {
             return Err(Error::NoGradient {
                 reason: format!(
                     "{} has no gradient: it is no real number, its type says so, or no gradient leads to it",
@@ -64,10 +66,10 @@ impl Program {
                 Item::Op { call, inputs, outputs, .. } => b.op(call, inputs, outputs)?,
             }
         }
-        for &v in wrt {
-            b.named(v)?;
+        for (v, name) in wrt {
+            b.named(*v, name)?;
         }
-        Ok(b.graph.without_unused(wrt.iter().map(|v| format!("d{}", self.get(*v).name))))
+        Ok(b.graph.without_unused(wrt.iter().map(|(_, name)| name.as_str())))
     }
 }
 
@@ -215,9 +217,8 @@ impl Backward<'_> {
         Ok(())
     }
 
-    /// Calls the gradient of a value by its name; zeros where nothing leads there.
-    fn named(&mut self, v: ValueId) -> Result<(), Error> {
-        let name = format!("d{}", self.program.get(v).name);
+    /// Calls the gradient of a value so; zeros where nothing leads there.
+    fn named(&mut self, v: ValueId, name: &str) -> Result<(), Error> {
         let total = if let Some(total) = self.total(v)? {
             total
         } else {
@@ -235,16 +236,16 @@ impl Backward<'_> {
             total
         };
         self.named.push(total);
-        self.graph.rename(total, &name)
+        self.graph.rename(total, name)
     }
 }
 
 impl Graph {
     /// Without the ops and moves that nothing of this name needs.
-    fn without_unused(mut self, wanted: impl Iterator<Item = String>) -> Graph {
+    fn without_unused<'n>(mut self, wanted: impl Iterator<Item = &'n str>) -> Graph {
         let mut used: Vec<bool> = vec![false; self.values.len()];
         for name in wanted {
-            if let Some(v) = self.value(&name) {
+            if let Some(v) = self.value(name) {
                 used[v.0] = true;
             }
         }

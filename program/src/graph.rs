@@ -92,6 +92,11 @@ impl PartialEq for Graph {
     }
 }
 
+/// What the gradient of a value is called where nobody says.
+pub(crate) fn gradient_name(of: &str) -> String {
+    format!("d{of}")
+}
+
 /// The most statements of a graph, those of composites counted.
 pub(crate) const MOST_STATEMENTS: usize = 1 << 20;
 
@@ -275,11 +280,50 @@ impl Graph {
     ///
     /// Fails for names that are taken.
     pub fn gradient(&mut self, loss: ValueId, wrt: &[ValueId]) -> Result<Vec<ValueId>, Error> {
-        let gradients: Result<Vec<ValueId>, Error> = (wrt.iter())
-            .map(|v| {
-                let known = &self.values[v.0];
-                let (name, dtype, shape) = (format!("d{}", known.name), known.dtype, known.shape.clone());
-                self.named(&name, dtype, &shape)
+        let names: Vec<String> = wrt.iter().map(|v| gradient_name(self.name(*v))).collect();
+        self.gradient_as(loss, wrt, &names.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    /// The same with names for the gradients, as a second gradient of a value needs one.
+    ///
+    /// ```
+    /// let text = "mesh x=2\nw: f32[8] R\na = square(w)\nb = exp(w)\ngradient a\ngradient b wrt w as g\ns = add(dw, g)";
+    /// let graph: reshard_program::Graph = text.parse()?;
+    /// assert!(graph.value("g").is_some() && graph.to_string().contains("gradient b wrt w as g"));
+    /// # Ok::<(), reshard_program::Error>(())
+    /// ```
+    ///
+    /// Fails for names that are taken, and for more or fewer names than values.
+    pub fn gradient_as(
+        &mut self,
+        loss: ValueId,
+        wrt: &[ValueId],
+        names: &[&str],
+    ) -> Result<Vec<ValueId>, Error> {
+        if names.len() != wrt.len() {
+            return Err(Error::Graph {
+                reason: format!(
+                    "gradient {} has {} values after wrt and {} names after as",
+                    self.name(loss),
+                    wrt.len(),
+                    names.len()
+                ),
+            });
+        }
+        if let Some((v, name)) = wrt.iter().zip(names).find(|(_, name)| self.names.contains_key(**name)) {
+            return Err(Error::Graph {
+                reason: format!(
+                    "{name} is made twice: call this gradient otherwise, like gradient {} wrt {} as {}",
+                    self.name(loss),
+                    self.name(*v),
+                    self.fresh(name)
+                ),
+            });
+        }
+        let gradients: Result<Vec<ValueId>, Error> = (wrt.iter().zip(names))
+            .map(|(v, name)| {
+                let (dtype, shape) = (self.dtype(*v), self.shape(*v).to_vec());
+                self.named(name, dtype, &shape)
             })
             .collect();
         let gradients = gradients?;

@@ -10,6 +10,7 @@
 //! z: S(0),R = y                          a move
 //! e: S(0) on experts = y                 a move to another mesh; without "on", types are on the first
 //! gradient loss wrt w, b                 makes dw and db; without "wrt", of all inputs that have a gradient
+//! gradient other wrt w, b as e, f        makes e and f
 //! no_grad                                what is made below has no gradient
 //! repeat 24                              the lines to "end" so many times, with values of their own (see `repeat.rs`)
 //! # ..                                   a comment, to the end of the line
@@ -24,7 +25,7 @@ use reshard_ops::rules::{Call, Table};
 use reshard_sharding::{Mesh, Type};
 
 use crate::Error;
-use crate::graph::{Graph, Statement, ValueId};
+use crate::graph::{Graph, Statement, ValueId, gradient_name};
 use crate::repeat::{Block, Scope};
 
 /// The longest text of a program, in bytes.
@@ -297,27 +298,48 @@ fn assignment(graph: &mut Graph, scope: &mut Scope, made: &str, call: &str) -> R
     Ok(())
 }
 
-/// `loss wrt w, b`.
+/// `loss wrt w, b`, or `loss wrt w, b as e, f`.
 fn gradient(graph: &mut Graph, scope: &mut Scope, text: &str) -> Result<(), Error> {
+    if scope.is_in_layer() {
+        return refused(format!("gradient {text}: a gradient cannot stand between repeat and end"));
+    }
+    let (text, names) = text.split_once(" as ").map_or((text, None), |(text, names)| (text, Some(names)));
     let (loss, wrt) = match text.split_once(" wrt ") {
         None => (text.trim(), None),
         Some((loss, wrt)) => (loss.trim(), Some(wrt)),
     };
-    if scope.is_in_layer() {
-        return refused(format!("gradient {text}: a gradient cannot stand between repeat and end"));
-    }
     let loss = scope.takes(graph, loss)?;
-    let wrt: Vec<ValueId> = match wrt {
-        Some(list) => {
-            let all: Result<Vec<_>, _> = list.split(',').map(|name| scope.all(graph, name.trim())).collect();
-            all?.concat()
+    let list = |text: &str| text.split(',').map(|name| name.trim().to_owned()).collect::<Vec<_>>();
+    let Some(wrt) = wrt else {
+        if names.is_some() {
+            return refused(
+                "names after as are those of values after wrt: write gradient loss wrt w as g".to_owned(),
+            );
         }
-        None => graph.inputs().filter(|&v| graph.has_own_gradient(v)).collect(),
+        let all: Vec<ValueId> = graph.inputs().filter(|&v| graph.has_own_gradient(v)).collect();
+        for &v in &all {
+            scope.gradient_of(graph.name(v), &gradient_name(graph.name(v)));
+        }
+        return graph.gradient(loss, &all).map(|_| ());
     };
-    for &v in &wrt {
-        scope.gradient_of(graph.name(v));
+    let wrt = list(wrt);
+    let names = names.map_or_else(|| wrt.iter().map(|name| gradient_name(name)).collect(), list);
+    if names.len() != wrt.len() {
+        return refused(format!("{} values stand after wrt and {} names after as", wrt.len(), names.len()));
     }
-    graph.gradient(loss, &wrt).map(|_| ())
+    let (mut values, mut called) = (Vec::new(), Vec::new());
+    for (name, d) in wrt.iter().zip(&names) {
+        for v in scope.all(graph, name)? {
+            // Of a layer's value, that layer's.
+            let full = graph.name(v);
+            let of = format!("{d}{}", full.strip_prefix(name.as_str()).unwrap_or_default());
+            scope.gradient_of(full, &of);
+            values.push(v);
+            called.push(of);
+        }
+    }
+    let called: Vec<&str> = called.iter().map(String::as_str).collect();
+    graph.gradient_as(loss, &values, &called).map(|_| ())
 }
 
 /// The callee and what is between the parentheses that close last.
@@ -375,8 +397,13 @@ impl Graph {
         let names = |list: &[ValueId]| list.iter().map(|&v| self.name(v)).collect::<Vec<_>>().join(", ");
         match statement {
             Statement::NoGrad => f.write_str("no_grad"),
-            Statement::Gradient { loss, wrt, .. } => {
-                write!(f, "gradient {} wrt {}", self.name(*loss), names(wrt))
+            Statement::Gradient { loss, wrt, gradients } => {
+                write!(f, "gradient {} wrt {}", self.name(*loss), names(wrt))?;
+                let plain = |(v, d): (&ValueId, &ValueId)| self.name(*d) == gradient_name(self.name(*v));
+                if wrt.iter().zip(gradients).all(plain) {
+                    return Ok(());
+                }
+                write!(f, " as {}", names(gradients))
             }
             Statement::Input(v) => {
                 let known = &self.values[v.0];

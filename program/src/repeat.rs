@@ -134,9 +134,9 @@ impl Scope {
     }
 
     /// The gradient of a layer's value is that of the layer.
-    pub(crate) fn gradient_of(&mut self, name: &str) {
+    pub(crate) fn gradient_of(&mut self, name: &str, gradient: &str) {
         if self.made.contains(name) {
-            self.made.insert(format!("d{name}"));
+            self.made.insert(gradient.to_owned());
         }
     }
 

@@ -182,3 +182,44 @@ fn what_cannot_be_repeated_is_refused_where_it_stands() {
         assert!(error.starts_with(expected), "{body}\n{error}");
     }
 }
+
+#[test]
+fn a_second_gradient_of_a_value_has_a_name_of_its_own() {
+    let text = "
+        mesh x=2
+        repeat 2
+          w: f32[8] R
+          a = exp(w)
+        end
+        a = sum(a_0)
+        b = sum(a_1)
+        c = add(a, b)
+        gradient a wrt w
+        gradient c wrt w as g
+        no_grad
+        repeat 2
+          s = add(dw, g)
+        end
+    ";
+    let graph: Graph = text.parse().unwrap();
+    assert!(graph.to_string().contains("gradient c wrt w_0, w_1 as g_0, g_1\n"), "{graph}");
+    assert!(graph.to_string().contains("s_1 = add(dw_1, g_1)\n"), "{graph}");
+    assert_eq!(graph.to_string().parse::<Graph>().unwrap(), graph);
+    let program = Elaborator::new().elaborate(&graph).unwrap();
+    assert!(program.value("g_1").is_some() && program.value("dw_1").is_some(), "{program}");
+    let refused =
+        |body: &str| format!("mesh x=2\nw: f32[8] R\na = exp(w)\ngradient a\n{body}").parse::<Graph>();
+    for (body, expected) in [
+        (
+            "gradient a",
+            "line 5: dw is made twice: call this gradient otherwise, like gradient a wrt w as dw.",
+        ),
+        ("gradient a wrt w as g, h", "line 5: 1 values stand after wrt and 2 names after as"),
+        ("gradient a as g", "line 5: names after as are those of values after wrt"),
+        ("gradient a wrt w as w", "line 5: w is made twice"),
+        ("gradient a wrt w as 1", "line 5: \"1\" is no name"),
+    ] {
+        let error = refused(body).map(|g| g.to_string()).unwrap_err().to_string();
+        assert!(error.starts_with(expected), "{body}\n{error}");
+    }
+}

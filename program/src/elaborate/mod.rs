@@ -161,7 +161,9 @@ impl Elaborator {
                 Some(Statement::Gradient { loss, wrt, gradients }) => {
                     let later = asks(&graph.statements[start + 1..]);
                     let of = |v: &ValueId| known.get(v).copied().ok_or_else(|| made_later(&graph, *v));
-                    let (loss, wrt) = (of(loss)?, wrt.iter().map(of).collect::<Result<Vec<_>, _>>()?);
+                    let called = gradients.iter().map(|g| graph.name(*g).to_owned());
+                    let wrt = wrt.iter().zip(called).map(|(v, name)| Ok((of(v)?, name)));
+                    let (loss, wrt) = (of(loss)?, wrt.collect::<Result<Vec<_>, Error>>()?);
                     let mut backward = program.backward(loss, &wrt, later, &reserved)?;
                     if later {
                         backward = backward.in_parts(Apart { means: true, rows: false })?;
@@ -185,9 +187,8 @@ impl Elaborator {
                     let free = Elaborator { moves: Moves::Any, ..self.clone() };
                     cost =
                         cost.saturating_add(segment.elaborate(&free, &mut program, &mut types, &mut ways)?);
-                    for (g, v) in gradients.iter().zip(&wrt) {
-                        let name = format!("d{}", program.get(*v).name);
-                        let made = program.value(&name).ok_or_else(|| made_later(&graph, *g))?;
+                    for (g, (_, name)) in gradients.iter().zip(&wrt) {
+                        let made = program.value(name).ok_or_else(|| made_later(&graph, *g))?;
                         known.insert(*g, made);
                     }
                     start += 1;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use reshard_planner::Plan;
 
-use crate::graph::{ValueId, is_real};
+use crate::graph::{ValueId, gradient_name, is_real};
 use crate::program::{Item, Program, moved_name, stem};
 use crate::report::peak::{Class, peak};
 use crate::report::{MoveReport, Over, Pass, Passes, Report, StepReport, Traffic, ValueReport};
@@ -57,7 +57,7 @@ impl<'a> Known<'a> {
             if made[v] > marked {
                 continue;
             }
-            let below = program.value(&format!("d{}", value.name)).filter(|d| made[d.0] > marked);
+            let below = program.value(&gradient_name(&value.name)).filter(|d| made[d.0] > marked);
             gradients[v] = below.filter(|d| Some(&of(d).is.value) == value.is.gradient.as_ref());
             if let Some(d) = gradients[v] {
                 needed[d.0] = true;
