@@ -232,30 +232,7 @@ fn on_random_numbers<T: Number>(program: &Program, seed: u64) -> Result<(Values<
 
 /// Below what an input of whole numbers may be, the largest first; nothing for real numbers.
 fn bounds(program: &Program, input: ValueId) -> Vec<usize> {
-    let whole = |v: ValueId| match program.get(v).dtype {
-        DType::Bool
-        | DType::U8
-        | DType::I8
-        | DType::I16
-        | DType::U16
-        | DType::I32
-        | DType::U32
-        | DType::I64
-        | DType::U64 => true,
-        DType::F4
-        | DType::F6_E2M3
-        | DType::F6_E3M2
-        | DType::F8_E5M2
-        | DType::F8_E4M3
-        | DType::F8_E8M0
-        | DType::F8_E4M3FNUZ
-        | DType::F8_E5M2FNUZ
-        | DType::F16
-        | DType::BF16
-        | DType::F32
-        | DType::C64
-        | DType::F64 => false,
-    };
+    let whole = |v: ValueId| program.get(v).dtype.is_integral();
     if !whole(input) {
         return Vec::new();
     }

@@ -162,6 +162,40 @@ impl DType {
         }
     }
 
+    /// Whether elements are integers or truth values, and no real or complex numbers.
+    ///
+    /// ```
+    /// use reshard_kernels::DType;
+    /// assert!(DType::Bool.is_integral() && DType::I64.is_integral() && !DType::C64.is_integral());
+    /// ```
+    #[inline]
+    pub fn is_integral(self) -> bool {
+        match self {
+            DType::Bool
+            | DType::U8
+            | DType::I8
+            | DType::I16
+            | DType::U16
+            | DType::I32
+            | DType::U32
+            | DType::I64
+            | DType::U64 => true,
+            DType::F4
+            | DType::F6_E2M3
+            | DType::F6_E3M2
+            | DType::F8_E5M2
+            | DType::F8_E4M3
+            | DType::F8_E8M0
+            | DType::F8_E4M3FNUZ
+            | DType::F8_E5M2FNUZ
+            | DType::F16
+            | DType::BF16
+            | DType::F32
+            | DType::C64
+            | DType::F64 => false,
+        }
+    }
+
     /// Succeeds if elements can be combined with `op`.
     ///
     /// Errors: [`Error::NoArithmetic`] for bool, the 8-bit and smaller floats, and complex numbers; of norms for integers too.

@@ -448,7 +448,7 @@ impl Graph {
     fn dtypes(&self, call: &Call, inputs: &[ValueId], outputs: usize) -> Vec<DType> {
         let of = |v: &ValueId| self.values[v.0].dtype;
         let like =
-            inputs.iter().map(of).find(|d| is_real(*d)).or(inputs.first().map(of)).unwrap_or(DType::F32);
+            inputs.iter().map(of).find(|d| !d.is_integral()).or(inputs.first().map(of)).unwrap_or(DType::F32);
         let made = |o: usize| match call {
             Call::Named { name, .. } => match (name.as_str(), o) {
                 (
@@ -470,34 +470,6 @@ impl Graph {
             Call::Rule(_) => like,
         };
         (0..outputs).map(made).collect()
-    }
-}
-
-/// Whether elements are real or complex numbers, of which there are gradients.
-pub(crate) fn is_real(dtype: DType) -> bool {
-    match dtype {
-        DType::Bool
-        | DType::U8
-        | DType::I8
-        | DType::I16
-        | DType::U16
-        | DType::I32
-        | DType::U32
-        | DType::I64
-        | DType::U64 => false,
-        DType::F4
-        | DType::F6_E2M3
-        | DType::F6_E3M2
-        | DType::F8_E5M2
-        | DType::F8_E4M3
-        | DType::F8_E8M0
-        | DType::F8_E4M3FNUZ
-        | DType::F8_E5M2FNUZ
-        | DType::F16
-        | DType::BF16
-        | DType::F32
-        | DType::C64
-        | DType::F64 => true,
     }
 }
 

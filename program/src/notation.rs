@@ -95,8 +95,9 @@ impl Graph {
                     open.body.push((number, line));
                     continue;
                 }
+                scope.counts(open).map_err(|e| e.on(open.line))?;
                 for layer in 0..open.times() {
-                    scope.enter(open, layer).map_err(|e| e.on(open.line))?;
+                    scope.enter(open, layer);
                     for &(number, line) in &open.body {
                         statement(&mut graph, &mut scope, line).map_err(|e| e.on(number))?;
                     }
@@ -389,7 +390,7 @@ impl fmt::Display for Graph {
 impl Graph {
     /// Whether an input has a gradient of its own: it is a real number, and its type says so.
     pub(crate) fn has_own_gradient(&self, value: ValueId) -> bool {
-        crate::graph::is_real(self.dtype(value)) && self.pinned(value).is_some_and(|t| t.gradient.is_some())
+        !self.dtype(value).is_integral() && self.pinned(value).is_some_and(|t| t.gradient.is_some())
     }
 
     /// A line without its end; below `no_grad` a type is the value's sharding.

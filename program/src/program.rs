@@ -68,6 +68,27 @@ pub enum Item {
     NoGrad,
 }
 
+impl Item {
+    /// The values that it takes.
+    pub fn takes(&self) -> &[ValueId] {
+        match self {
+            Item::Input(_) | Item::NoGrad => &[],
+            Item::Op { inputs, .. } => inputs,
+            Item::Move { from, .. } => core::slice::from_ref(from),
+        }
+    }
+
+    /// The values that it makes.
+    pub fn makes(&self) -> &[ValueId] {
+        match self {
+            Item::NoGrad => &[],
+            Item::Input(v) => core::slice::from_ref(v),
+            Item::Op { outputs, .. } => outputs,
+            Item::Move { to, .. } => core::slice::from_ref(to),
+        }
+    }
+}
+
 /// A typed list of ops and moves.
 ///
 /// Every op finds its operands as its strategy says, forward and backward; what moves is written.

@@ -85,24 +85,26 @@ fn in_layer(name: &str, label: &str, number: usize) -> String {
 }
 
 impl Scope {
-    /// Begins a layer of a block.
+    /// Counts the statements of a block.
     ///
-    /// Fails for a block without statements, and where all blocks make too many.
-    pub(crate) fn enter(&mut self, block: &Block<'_>, number: usize) -> Result<(), Error> {
-        if number == 0 {
-            let (times, each) = (block.times, block.body.len());
-            self.statements = self.statements.saturating_add(times.saturating_mul(each));
-            if each == 0 || self.statements > MOST {
-                return Err(Error::Graph {
-                    reason: format!(
-                        "repeat {times} of {each} statements: a program repeats 1 to {MOST} statements in all, and these are {}",
-                        self.statements
-                    ),
-                });
-            }
+    /// Fails for a block without any, and where all blocks make too many.
+    pub(crate) fn counts(&mut self, block: &Block<'_>) -> Result<(), Error> {
+        let (times, each) = (block.times, block.body.len());
+        self.statements = self.statements.saturating_add(times.saturating_mul(each));
+        if each == 0 || self.statements > MOST {
+            return Err(Error::Graph {
+                reason: format!(
+                    "repeat {times} of {each} statements: a program repeats 1 to {MOST} statements in all, and these are {}",
+                    self.statements
+                ),
+            });
         }
-        self.layer = Some((block.label.to_owned(), number));
         Ok(())
+    }
+
+    /// Begins a layer of a block.
+    pub(crate) fn enter(&mut self, block: &Block<'_>, number: usize) {
+        self.layer = Some((block.label.to_owned(), number));
     }
 
     /// Ends the layers of a block.

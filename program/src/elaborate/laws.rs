@@ -150,10 +150,13 @@ fn program(random: &mut Random, meshes: &[&str], ops: usize) -> String {
     text
 }
 
-/// The cost of the search and that of all choices of the ways that it looked at.
-fn both(text: &str) -> (u64, u64) {
+/// Asks about the one segment of a text that asks for no gradient.
+fn of_segment<A>(
+    text: &str,
+    elaborator: &Elaborator,
+    ask: impl FnOnce(&Segment<'_>, &Facts, &mut Types, &mut Ways) -> A,
+) -> A {
     let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{text}{e}"));
-    let elaborator = Elaborator::new().most_states(usize::MAX);
     let (mut types, mut ways) =
         (Types::new(&elaborator.planner), Ways::new(&elaborator.planner, elaborator.rates));
     let mut known = HashMap::new();
@@ -170,16 +173,26 @@ fn both(text: &str) -> (u64, u64) {
         known: &mut known,
     };
     let facts = segment.facts(&program).unwrap();
-    let least: Vec<u64> =
-        statements.iter().zip(&facts.ops).map(|(s, op)| segment.least(&elaborator, s, op.as_ref())).collect();
-    let hasty = segment.search(&elaborator, &mut types, &mut ways, &facts, &least, Extent::hasty()).unwrap();
-    let bound = hasty.frontier.least();
-    let extent = Extent { known: bound, seen: hasty.frontier.seen, work: u64::MAX, most: usize::MAX };
-    let found = segment.search(&elaborator, &mut types, &mut ways, &facts, &least, extent).unwrap();
-    assert!(found.frontier.is_least(), "nothing was dropped");
-    let mut all = All { graph: &graph, statements, facts: &facts, looked: &found.looked, best: bound + 1 };
-    all.from(&mut types, 0, &HashMap::new(), 0);
-    (found.frontier.least(), all.best)
+    ask(&segment, &facts, &mut types, &mut ways)
+}
+
+/// The cost of the search and that of all choices of the ways that it looked at.
+fn both(text: &str) -> (u64, u64) {
+    let elaborator = Elaborator::new().most_states(usize::MAX);
+    of_segment(text, &elaborator, |segment, facts, types, ways| {
+        let Segment { graph, statements, .. } = *segment;
+        let least: Vec<u64> = (statements.iter().zip(&facts.ops))
+            .map(|(s, op)| segment.least(&elaborator, s, op.as_ref()))
+            .collect();
+        let hasty = segment.search(&elaborator, types, ways, facts, &least, Extent::hasty()).unwrap();
+        let bound = hasty.frontier.least();
+        let extent = Extent { known: bound, seen: hasty.frontier.seen, work: u64::MAX, most: usize::MAX };
+        let found = segment.search(&elaborator, types, ways, facts, &least, extent).unwrap();
+        assert!(found.frontier.is_least(), "nothing was dropped");
+        let mut all = All { graph, statements, facts, looked: &found.looked, best: bound + 1 };
+        all.from(types, 0, &HashMap::new(), 0);
+        (found.frontier.least(), all.best)
+    })
 }
 
 #[test]
@@ -208,28 +221,13 @@ fn a_choice_is_the_cheapest_of_all() {
 
 /// What a hasty search of a text chooses, by how much that may cost too much, and how many answers it keeps.
 fn in_haste(text: &str, forgets: bool) -> (Option<(Vec<usize>, u64)>, usize) {
-    let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{text}{e}"));
     let elaborator = Elaborator::new();
-    let (mut types, mut ways) =
-        (Types::new(&elaborator.planner), Ways::new(&elaborator.planner, elaborator.rates));
-    ways.reached.forgets = forgets;
-    let mut known = HashMap::new();
-    let made_on = graph.made_on();
-    let program = Program::new(&graph.meshes, &graph.table);
-    let statements = &graph.statements;
-    let mut segment = Segment {
-        graph: &graph,
-        made_on: &made_on,
-        statements,
-        trains: true,
-        strict: false,
-        wanted: None,
-        known: &mut known,
-    };
-    let facts = segment.facts(&program).unwrap();
-    let least = vec![0; statements.len()];
-    let found = segment.search(&elaborator, &mut types, &mut ways, &facts, &least, Extent::hasty()).unwrap();
-    (found.frontier.best(), ways.reached.len())
+    of_segment(text, &elaborator, |segment, facts, types, ways| {
+        ways.reached.forgets = forgets;
+        let least = vec![0; segment.statements.len()];
+        let found = segment.search(&elaborator, types, ways, facts, &least, Extent::hasty()).unwrap();
+        (found.frontier.best(), ways.reached.len())
+    })
 }
 
 /// Equal layers, each with a weight of its own.

@@ -52,7 +52,7 @@ impl Question {
             held.sort_unstable_by_key(|(v, _)| *v);
             states.push((held, state.cost.saturating_sub(least)));
         }
-        let about = values.iter().map(|&v| (live(v), frontier.given(v).cloned())).collect();
+        let about = values.iter().map(|&v| (live(v), frontier.given.get(&v).cloned())).collect();
         (Question { ways: step.ways.number, inputs, outputs, values: about, states, most }, values)
     }
 

@@ -101,18 +101,16 @@ impl Elaborator {
     /// Fails where an op takes its inputs by no strategy with the moves that are allowed, with what to write instead; where
     /// a gradient is asked of what has none; and for pins that nothing leads to.
     pub fn elaborate(&self, graph: &Graph) -> Result<Program, Error> {
-        let whole = self.pass(graph, Apart { means: true, rows: false });
+        let whole = graph.in_parts(Apart { means: true, rows: false })?;
         if self.moves != Moves::Any {
-            return Ok(whole?.0);
+            return Ok(self.pass(&whole)?.0);
         }
         // What reduces along a dim in parts as well, where there is any: whichever costs less.
         let parted = graph.in_parts(Apart { means: true, rows: true })?;
-        let same =
-            parted.statements.len() == graph.in_parts(Apart { means: true, rows: false })?.statements.len();
-        if same {
-            return Ok(whole?.0);
+        if parted.statements.len() == whole.statements.len() {
+            return Ok(self.pass(&whole)?.0);
         }
-        match (whole, self.pass(graph, Apart { means: true, rows: true })) {
+        match (self.pass(&whole), self.pass(&parted)) {
             (Ok(a), Ok(b)) => Ok(if b.1 < a.1 { b.0 } else { a.0 }),
             (Ok(a), Err(_)) => Ok(a.0),
             (Err(_), Ok(b)) => Ok(b.0),
@@ -120,9 +118,8 @@ impl Elaborator {
         }
     }
 
-    /// The program, and what it costs in picoseconds.
-    fn pass(&self, graph: &Graph, apart: Apart) -> Result<(Program, u64), Error> {
-        let graph = graph.in_parts(apart)?;
+    /// The program of a graph that is in parts, and what it costs in picoseconds.
+    fn pass(&self, graph: &Graph) -> Result<(Program, u64), Error> {
         let made_on = graph.made_on();
         let mut program = Program::new(&graph.meshes, &graph.table);
         let reserved = graph.names();
@@ -147,7 +144,7 @@ impl Elaborator {
             // What is differentiated: what comes before a gradient; without any, what nobody marks.
             let trains = !marked && (!strict || asks(&graph.statements[start + segment.len()..]));
             let mut segment = Segment {
-                graph: &graph,
+                graph,
                 made_on: &made_on,
                 statements: segment,
                 trains,
@@ -160,7 +157,7 @@ impl Elaborator {
             match graph.statements.get(start) {
                 Some(Statement::Gradient { loss, wrt, gradients }) => {
                     let later = asks(&graph.statements[start + 1..]);
-                    let of = |v: &ValueId| known.get(v).copied().ok_or_else(|| made_later(&graph, *v));
+                    let of = |v: &ValueId| known.get(v).copied().ok_or_else(|| made_later(graph, *v));
                     let called = gradients.iter().map(|g| graph.name(*g).to_owned());
                     let wrt = wrt.iter().zip(called).map(|(v, name)| Ok((of(v)?, name)));
                     let (loss, wrt) = (of(loss)?, wrt.collect::<Result<Vec<_>, Error>>()?);
@@ -188,7 +185,7 @@ impl Elaborator {
                     cost =
                         cost.saturating_add(segment.elaborate(&free, &mut program, &mut types, &mut ways)?);
                     for (g, (_, name)) in gradients.iter().zip(&wrt) {
-                        let made = program.value(name).ok_or_else(|| made_later(&graph, *g))?;
+                        let made = program.value(name).ok_or_else(|| made_later(graph, *g))?;
                         known.insert(*g, made);
                     }
                     start += 1;

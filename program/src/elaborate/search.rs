@@ -267,11 +267,6 @@ impl Frontier {
         }
     }
 
-    /// What the given types of a value are.
-    pub(crate) fn given(&self, value: usize) -> Option<&AtHand> {
-        self.given.get(&value)
-    }
-
     /// The states that are kept after an op, and the cost of the cheapest that is not.
     fn reach(
         &self,

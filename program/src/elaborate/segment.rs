@@ -11,7 +11,7 @@ use crate::elaborate::moves::{Moves, Types};
 use crate::elaborate::search::{Extent, Frontier, Shared, Step};
 use crate::elaborate::ways::{self, Asked, Ways};
 use crate::elaborate::{Elaborator, made_later, refusal};
-use crate::graph::{Graph, Statement, ValueId, is_real};
+use crate::graph::{Graph, Statement, ValueId};
 use crate::program::Program;
 
 /// Statements between gradients.
@@ -139,7 +139,7 @@ impl Segment<'_> {
                         .map(|(v, gives)| {
                             let own = graph.pinned(*v).is_none_or(|is| is.gradient.is_some());
                             let flows = takes.contains(&true) && *gives;
-                            (flows || self.wants(*v)) && own && is_real(graph.dtype(*v))
+                            (flows || self.wants(*v)) && own && !graph.dtype(*v).is_integral()
                         })
                         .collect();
                     facts.gradients.extend(outputs.iter().copied().zip(gives.iter().copied()));

@@ -156,7 +156,7 @@ impl Ways {
 
 /// The element type that an op computes in.
 pub(crate) fn computed(dtypes: &[DType]) -> DType {
-    dtypes.iter().copied().find(|d| crate::graph::is_real(*d)).unwrap_or(DType::F32)
+    dtypes.iter().copied().find(|d| !d.is_integral()).unwrap_or(DType::F32)
 }
 
 /// How often an op is computed: forward once, and backward about as much for each gradient of an input.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use reshard_planner::Plan;
 
-use crate::graph::{ValueId, gradient_name, is_real};
+use crate::graph::{ValueId, gradient_name};
 use crate::program::{Item, Program, moved_name, stem};
 use crate::report::peak::{Class, peak};
 use crate::report::{MoveReport, Over, Pass, Passes, Report, StepReport, Traffic, ValueReport};
@@ -27,23 +27,13 @@ pub(super) struct Known<'a> {
     on: Vec<usize>,
 }
 
-/// The values that an item takes, and those that it makes.
-pub(super) fn ends(item: &Item) -> (&[ValueId], &[ValueId]) {
-    match item {
-        Item::Input(v) => (&[], core::slice::from_ref(v)),
-        Item::Op { inputs, outputs, .. } => (inputs, outputs),
-        Item::Move { from, to, .. } => (core::slice::from_ref(from), core::slice::from_ref(to)),
-        Item::NoGrad => (&[], &[]),
-    }
-}
-
 impl<'a> Known<'a> {
     fn of(program: &'a Program) -> Known<'a> {
         let items = program.items();
         let marked = items.iter().position(|item| matches!(item, Item::NoGrad)).unwrap_or(items.len());
         let mut made = vec![0; program.values().len()];
         for (n, item) in items.iter().enumerate() {
-            for v in ends(item).1 {
+            for v in item.makes() {
                 made[v.0] = n;
             }
         }
@@ -65,7 +55,7 @@ impl<'a> Known<'a> {
         }
         let mut passes = vec![Pass::Forward; items.len()];
         for (n, item) in items.iter().enumerate().skip(marked).rev() {
-            let (takes, makes) = ends(item);
+            let (takes, makes) = (item.takes(), item.makes());
             passes[n] = Pass::Update;
             if makes.iter().any(|v| needed[v.0]) {
                 passes[n] = Pass::Backward;
@@ -184,7 +174,7 @@ impl Known<'_> {
             let values = || inputs.iter().chain(outputs).map(|&v| self.program.get(v));
             let bytes: u64 =
                 if op.is_view() { 0 } else { values().map(local_bytes).fold(0, u64::saturating_add) };
-            let dtype = values().map(|v| v.dtype).find(|d| is_real(*d));
+            let dtype = values().map(|v| v.dtype).find(|d| !d.is_integral());
             let us = dtype.map_or(0.0, |dtype| rates.time_us(dtype, *n, bytes));
             *operations.of_mut(pass) += n;
             *time.of_mut(pass) += us;
@@ -204,7 +194,7 @@ impl Known<'_> {
         let meshes = &self.program.meshes;
         let mut takers: Vec<Option<usize>> = vec![None; self.made.len()];
         for (n, item) in self.program.items().iter().enumerate() {
-            for v in ends(item).0 {
+            for v in item.takes() {
                 takers[v.0] = takers[v.0].or(Some(n));
             }
         }
@@ -259,7 +249,7 @@ impl Known<'_> {
         if value == made || stem(made) != value {
             return (value, made);
         }
-        let by = taker.and_then(|n| ends(&self.program.items()[n]).1.first());
+        let by = taker.and_then(|n| self.program.items()[n].makes().first());
         (value, by.map_or(made, |&v| self.program.get(v).name.as_str()))
     }
 }

@@ -12,7 +12,7 @@
 
 use crate::graph::ValueId;
 use crate::program::Item;
-use crate::report::build::{Known, ends, local_bytes};
+use crate::report::build::{Known, local_bytes};
 
 /// What a value is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -84,7 +84,7 @@ fn peak_of(known: &Known<'_>, classes: &[Class], ranks: u64) -> Peak {
     let mut root: Vec<usize> = (0..values.len()).collect();
     let mut last: Vec<Option<usize>> = vec![None; values.len()];
     for (n, item) in items.iter().enumerate() {
-        for v in ends(item).0 {
+        for v in item.takes() {
             last[v.0] = Some(n);
         }
         let of = match item {
@@ -104,7 +104,7 @@ fn peak_of(known: &Known<'_>, classes: &[Class], ranks: u64) -> Peak {
             (Item::Input(_), last) => {
                 known.updates[v].map_or(END, |u| known.made[u.0].max(last.unwrap_or(0)))
             }
-            (item, None) if ends(item).1.iter().any(taken) => made,
+            (item, None) if item.makes().iter().any(taken) => made,
             (_, None) => END,
             (_, Some(last)) => last,
         };
@@ -132,7 +132,7 @@ fn peak_of(known: &Known<'_>, classes: &[Class], ranks: u64) -> Peak {
     }
     let mut most = now.clone();
     for (n, item) in items.iter().enumerate() {
-        let makes = ends(item).1;
+        let makes = item.makes();
         if !matches!(item, Item::Input(_)) {
             for v in makes.iter().filter(|v| root[v.0] == v.0 && holds(v.0)) {
                 hold(&mut now, v.0);

@@ -41,16 +41,6 @@ const STAGES: &str = "
     v' = sgd(v, dv)
 ";
 
-/// The values that an item takes and makes.
-fn ends(item: &Item) -> (Vec<ValueId>, Vec<ValueId>) {
-    match item {
-        Item::Input(v) => (vec![], vec![*v]),
-        Item::Op { inputs, outputs, .. } => (inputs.clone(), outputs.clone()),
-        Item::Move { from, to, .. } => (vec![*from], vec![*to]),
-        Item::NoGrad => (vec![], vec![]),
-    }
-}
-
 #[test]
 fn backward_is_what_gradients_need_and_update_the_rest() {
     let report = program(STEP).report(&Rates::uniform());
@@ -79,8 +69,8 @@ fn held(program: &Program) -> u64 {
 fn held_by(program: &Program, rank: usize) -> u64 {
     let items = program.items();
     let here = |v: ValueId| program.get(v).is.value.mesh().contains(rank);
-    let takes = |n: usize, v: ValueId| ends(&items[n]).0.contains(&v);
-    let makes = |n: usize, v: ValueId| ends(&items[n]).1.contains(&v);
+    let takes = |n: usize, v: ValueId| items[n].takes().contains(&v);
+    let makes = |n: usize, v: ValueId| items[n].makes().contains(&v);
     // Whose buffer a value is, and all values that look at it.
     let mut of: Vec<usize> = (0..program.values().len()).collect();
     for item in items {
@@ -96,7 +86,7 @@ fn held_by(program: &Program, rank: usize) -> u64 {
             Item::Input(_) | Item::Op { .. } | Item::Move { .. } | Item::NoGrad => {}
         }
     }
-    let ids: Vec<ValueId> = items.iter().flat_map(|item| ends(item).1).collect();
+    let ids: Vec<ValueId> = items.iter().flat_map(Item::makes).copied().collect();
     let there = |n: usize, v: ValueId| {
         let made = (0..items.len()).find(|&m| makes(m, v)).unwrap();
         let taken = (n..items.len()).any(|m| takes(m, v));
@@ -106,7 +96,7 @@ fn held_by(program: &Program, rank: usize) -> u64 {
         if matches!(items[made], Item::Input(_)) {
             return update.is_none_or(|u| taken || (n..items.len()).any(|m| makes(m, u)));
         }
-        let result = name.ends_with('\'') || ends(&items[made]).1.iter().all(|&v| !ever(v));
+        let result = name.ends_with('\'') || items[made].makes().iter().all(|&v| !ever(v));
         made <= n && (taken || result || made == n)
     };
     let bytes = |v: ValueId, rank: usize| {
