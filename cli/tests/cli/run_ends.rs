@@ -1,7 +1,7 @@
 //! However `reshard run` ends, its outputs are whole or absent, and nothing else stays.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -189,7 +189,8 @@ fn a_folder_of_a_run_that_lives_stays() {
         setting.names().into_iter().find(|name| name.starts_with(".out."))
     });
     let hidden = setting.dir.path().join("place").join(hidden.expect("a run was killed while it wrote"));
-    let lock = File::open(hidden.join("lock")).unwrap();
+    // It may have been killed before it made its lock; then whoever comes next makes it.
+    let lock = OpenOptions::new().write(true).create(true).truncate(false).open(hidden.join("lock")).unwrap();
     lock.try_lock().unwrap();
     setting.span();
     assert!(hidden.join("lock").exists(), "what lives was removed");
