@@ -82,6 +82,8 @@ pub struct Graph {
     pub(crate) values: Vec<Known>,
     pub(crate) statements: Vec<Statement>,
     names: BTreeMap<String, ValueId>,
+    /// The first value that may be made below `no_grad`, where that is said.
+    marked: Option<ValueId>,
     /// Names that others have, or will have: what nobody names gets none of them.
     pub(crate) reserved: Arc<BTreeSet<String>>,
 }
@@ -114,7 +116,8 @@ impl Graph {
     /// The same on several meshes.
     pub(crate) fn on_meshes(meshes: Meshes, table: Arc<Table>) -> Graph {
         let (values, statements) = (Vec::new(), Vec::new());
-        Graph { table, meshes, values, statements, names: BTreeMap::new(), reserved: Arc::default() }
+        let (names, marked) = (BTreeMap::new(), None);
+        Graph { table, meshes, values, statements, names, marked, reserved: Arc::default() }
     }
 
     /// The first mesh, which has all ranks.
@@ -175,11 +178,13 @@ impl Graph {
         Ok(value)
     }
 
-    /// Says what a value is: what makes it is moved to that, or is made there, if that is on another mesh.
+    /// Says what a value is: what makes it is moved to that, or is made there, if that is on another mesh. What is made
+    /// below [`Graph::no_grad`] has no gradient, and of its type the value's sharding is kept.
     ///
     /// Fails for a type of another shape, or on a mesh that the graph has not.
     pub fn pin(&mut self, value: ValueId, is: Type) -> Result<(), Error> {
         let meshes = &self.meshes;
+        let marked = self.marked.is_some_and(|first| value >= first);
         let known = &mut self.values[value.0];
         let shardings = core::iter::once(&is.value).chain(&is.gradient);
         for s in shardings {
@@ -214,7 +219,8 @@ impl Graph {
                 });
             }
         }
-        known.pinned = Some(is);
+        let gradient = is.gradient.filter(|_| !marked);
+        known.pinned = Some(Type { value: is.value, gradient });
         Ok(())
     }
 
@@ -251,11 +257,9 @@ impl Graph {
         for &v in &outputs {
             // What replaces an input in the next step lies where that does.
             let replaced = self.name(v).strip_suffix('\'').and_then(|name| self.value(name));
-            if let Some(of) =
-                replaced.filter(|of| self.shape(*of) == self.shape(v) && self.inputs().any(|i| i == *of))
-            {
-                let is = self.values[of.0].pinned.clone();
-                self.values[v.0].pinned = is;
+            let alike = |of: &ValueId| self.shape(*of) == self.shape(v) && self.inputs().any(|i| i == *of);
+            if let Some(is) = replaced.filter(alike).and_then(|of| self.values[of.0].pinned.clone()) {
+                self.pin(v, is)?;
             }
         }
         self.push(Statement::Op {
@@ -333,7 +337,13 @@ impl Graph {
 
     /// What is made from here on has no gradient.
     pub fn no_grad(&mut self) {
+        self.marked.get_or_insert(ValueId(self.values.len()));
         self.statements.push(Statement::NoGrad);
+    }
+
+    /// Whether what is made now has no gradient.
+    pub(crate) fn is_marked(&self) -> bool {
+        self.marked.is_some()
     }
 
     /// The inputs, in order.

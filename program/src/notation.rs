@@ -246,9 +246,8 @@ fn input(graph: &mut Graph, scope: &mut Scope, line: &str) -> Result<(), Error> 
 
 /// A type; below `no_grad` also what has no dual, as terms of an average.
 fn read(graph: &Graph, name: &str, shape: &[usize], text: &str) -> Result<Type, Error> {
-    let marked = || graph.statements.contains(&Statement::NoGrad);
     match graph.type_of(name, shape, text) {
-        Err(_) if marked() => graph.sharding_of(name, shape, text),
+        Err(_) if graph.is_marked() => graph.sharding_of(name, shape, text),
         other => other,
     }
 }

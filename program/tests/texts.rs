@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
+use reshard_kernels::DType;
 use reshard_program::{Elaborator, Graph, Program};
+use reshard_sharding::{Mesh, Type};
 
 /// The program of a text, whose own text is read back.
 fn read_back(text: &str) -> Program {
@@ -222,4 +224,43 @@ fn a_second_gradient_of_a_value_has_a_name_of_its_own() {
         let error = refused(body).map(|g| g.to_string()).unwrap_err().to_string();
         assert!(error.starts_with(expected), "{body}\n{error}");
     }
+}
+
+/// Below `no_grad` whatever is said of a value is said of its sharding: `parse(print(g)) = g` for every pair of placements, said
+/// by a text, taken over from an input, or said by calls.
+#[test]
+fn pins_below_the_mark_are_read_as_they_are_printed() {
+    let spelled = ["R", "I", "S(0)", "P"];
+    let types = spelled.iter().flat_map(|value| {
+        std::iter::once((*value).to_owned()).chain(spelled.iter().map(move |dual| format!("{value}|{dual}")))
+    });
+    let mesh: Mesh = "x=2".parse().unwrap();
+    let (mut said, mut kept) = (0, 0);
+    for text in types {
+        let Ok(is) = Type::parse(&mesh, &[8], &text) else { continue };
+        for below in [
+            format!("w' = neg(w)\nv: {text} = w"),
+            format!("v: {text} = neg(w)\nw' = relu(v)"),
+            format!("u: f32[8] {text}\nw': {text} = add(u, u)"),
+        ] {
+            let program = format!("mesh x=2\nw: f32[8] {text}\ny = exp(w)\nno_grad\n{below}\n");
+            let graph: Graph = program.parse().unwrap();
+            assert_eq!(graph.to_string().parse::<Graph>().unwrap(), graph, "{program}");
+            let value = |name: &str| graph.pinned(graph.value(name).unwrap()).unwrap().clone();
+            assert_eq!(value("w").gradient, is.gradient, "{program}");
+            assert_eq!(value("w'"), Type { value: value("w'").value, gradient: None }, "{program}");
+            said += 1;
+        }
+        let mut graph = Graph::new(&mesh);
+        let w = graph.input("w", DType::F32, &[8], "S(0)").unwrap();
+        graph.no_grad();
+        graph.pin(w, is.clone()).unwrap();
+        let v = graph.moved(w, "v", is.clone()).unwrap();
+        // What was made above keeps its gradient.
+        assert_eq!(graph.pinned(w), Some(&is));
+        assert_eq!(graph.pinned(v), Some(&Type { gradient: None, ..is.clone() }));
+        assert_eq!(graph.to_string().parse::<Graph>().unwrap(), graph, "{graph}");
+        kept += usize::from(is.gradient.is_some());
+    }
+    assert!(said > 30 && kept > 10, "{said} programs, {kept} types with gradients");
 }
