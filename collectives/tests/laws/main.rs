@@ -4,6 +4,7 @@ mod all_pairs;
 mod any_order;
 mod batches;
 mod contract;
+mod counts;
 mod faults;
 mod large;
 mod lies;

@@ -4,7 +4,7 @@ use core::fmt;
 use std::sync::Arc;
 
 use super::own::check_name;
-use super::{Block, Cut, NamedCut};
+use super::{Block, Counts, Cut, NamedCut};
 use crate::Error;
 
 /// Makes a cut from its arguments.
@@ -57,13 +57,15 @@ const ZIGZAG: [&str; 2] = ["Z", "Zigzag"];
 
 const BLOCK: [&str; 2] = ["BL", "Block"];
 
+const COUNTS: [&str; 2] = ["CN", "Counts"];
+
 /// Whether a name is that of a cut of this library.
 pub(super) fn is_shipped(name: &str) -> bool {
-    ZIGZAG.contains(&name) || BLOCK.contains(&name)
+    [ZIGZAG, BLOCK, COUNTS].iter().any(|names| names.contains(&name))
 }
 
 impl CutRegistry {
-    /// Those of this library: `Z` and `BL`.
+    /// Those of this library: `Z`, `BL` and `CN`.
     pub const fn new() -> CutRegistry {
         CutRegistry { added: Vec::new() }
     }
@@ -86,13 +88,16 @@ impl CutRegistry {
 
     /// The names that it knows.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        [ZIGZAG[0], BLOCK[0]].into_iter().chain(self.added.iter().map(|(name, _)| name.as_str()))
+        [ZIGZAG[0], BLOCK[0], COUNTS[0]].into_iter().chain(self.added.iter().map(|(name, _)| name.as_str()))
     }
 
     /// How placements by them are written, as hints say it.
     pub(crate) fn usages(&self) -> impl Iterator<Item = String> {
         let added = self.added.iter().map(|(name, _)| format!("{name}(dim,..)"));
-        [format!("{}(dim)", ZIGZAG[0]), format!("{}(dim,length)", BLOCK[0])].into_iter().chain(added)
+        let [zigzag, block, counts] = [ZIGZAG, BLOCK, COUNTS].map(|names| names[0]);
+        let shipped =
+            [format!("{zigzag}(dim)"), format!("{block}(dim,length)"), format!("{counts}(dim,counts)")];
+        shipped.into_iter().chain(added)
     }
 
     /// The cut of this name with these arguments; none where it knows no such name.
@@ -101,6 +106,9 @@ impl CutRegistry {
     pub fn cut(&self, name: &str, arguments: &str) -> Result<Option<NamedCut>, Error> {
         if BLOCK.contains(&name) {
             return Ok(Some(NamedCut::shipped(Block::read(arguments)?)));
+        }
+        if COUNTS.contains(&name) {
+            return Ok(Some(NamedCut::shipped(Counts::read(arguments)?)));
         }
         if is_shipped(name) {
             if arguments.is_empty() {

@@ -2,6 +2,7 @@
 #![allow(clippy::needless_pass_by_value, reason = "quickcheck hands cases to laws by value")]
 
 mod balance;
+mod counts;
 mod extremes;
 mod facts;
 mod meanings;

@@ -1,0 +1,188 @@
+//! Counts: a dim in blocks, one from each source, and of each block so many indices for each rank.
+
+use core::ops::Range;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use super::{Cut, NamedCut, Pieces};
+use crate::{Error, Placement};
+
+/// `CN(d,[[..],..])`: the dim is one block for each list, and rank `j` keeps the `j`-th part of every block.
+///
+/// That is what is left where each of several sources sends rows to each rank, as tokens are sent to experts: row `i` of the table counts
+/// what source `i` has for each rank, and the tensor is the sources' rows one after the other, each sorted by whom they are for.
+///
+/// ```text
+/// rank j keeps   [b_i + c_i0 + .. + c_i(j-1), .. + c_ij)   of every block i,   b_i = the sum of all counts before row i
+/// ```
+///
+/// What a source has before is [`Counts::sent`], a ragged shard; what a rank has after, [`Counts::received`]. The plan between
+/// the two is the exchange of exactly these counts, the plan back is the other way, and both are asked for anew when the counts are others.
+///
+/// ```
+/// use reshard_sharding::{Counts, Mesh, Sharding, meaning::held};
+/// let mesh: Mesh = "ep=2".parse()?;
+/// // Of source 0 three tokens go to expert 0 and two to expert 1; of source 1 one goes to expert 0.
+/// let counts = Counts::new(&[vec![3, 2], vec![1, 0]])?.within(4)?;
+/// let before = Sharding::new(&mesh, &[6], &[counts.sent(0)])?;
+/// let after = Sharding::new(&mesh, &[6], &[counts.received(0)])?;
+/// assert_eq!((before.to_string(), after.to_string()), ("RG(0,[5,1])".into(), "CN(0,[[3,2],[1,0]])".into()));
+/// assert_eq!((held(&after, 0)?, held(&after, 1)?), (vec![0, 1, 2, 5], vec![3, 4]));
+/// assert!(counts.within(3).unwrap_err().to_string().contains("rank 0 receives 4"));
+/// # Ok::<(), reshard_sharding::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counts {
+    rows: Arc<[Vec<usize>]>,
+}
+
+/// The most counts of a table.
+const MOST_COUNTS: usize = 1 << 20;
+
+impl Counts {
+    /// For each source how many indices it has for each rank.
+    ///
+    /// Fails with `placement` for a table without counts, with lists of several lengths, of more than 2^20 counts, or whose sum
+    /// does not fit.
+    pub fn new(rows: &[Vec<usize>]) -> Result<Counts, Error> {
+        let bad = |reason: String| Err(Error::Placement { reason });
+        let ranks = rows.first().map_or(0, Vec::len);
+        if ranks == 0 {
+            return bad(
+                "counts are a list for each source, of a number for each rank, as in [[3,1],[0,2]]".into()
+            );
+        }
+        if let Some((i, row)) = rows.iter().enumerate().find(|(_, row)| row.len() != ranks) {
+            return bad(format!(
+                "the counts of source {i} are for {} ranks and those of source 0 for {ranks}",
+                row.len()
+            ));
+        }
+        if rows.len().saturating_mul(ranks) > MOST_COUNTS {
+            return bad(format!(
+                "{} sources with {ranks} counts each are more than {MOST_COUNTS} counts",
+                rows.len()
+            ));
+        }
+        if rows.iter().flatten().try_fold(0usize, |sum, &n| sum.checked_add(n)).is_none() {
+            return bad(format!("the counts of {} sources add up to more than {}", rows.len(), usize::MAX));
+        }
+        Ok(Counts { rows: rows.into() })
+    }
+
+    /// The same, if no rank receives more than so many.
+    ///
+    /// Fails with `placement`, which names the rank that receives most.
+    pub fn within(self, capacity: usize) -> Result<Counts, Error> {
+        let most = (0..self.ranks())
+            .map(|rank| (self.receives(rank), rank))
+            .max_by_key(|&(n, rank)| (n, core::cmp::Reverse(rank)));
+        match most {
+            Some((n, rank)) if n > capacity => Err(Error::Placement {
+                reason: format!(
+                    "rank {rank} receives {n}, and has room for {capacity}: send it {} fewer",
+                    n - capacity
+                ),
+            }),
+            Some(_) | None => Ok(self),
+        }
+    }
+
+    /// How many sources there are.
+    pub fn sources(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// For how many ranks.
+    pub fn ranks(&self) -> usize {
+        self.rows.first().map_or(0, Vec::len)
+    }
+
+    /// How many indices there are.
+    pub fn total(&self) -> usize {
+        self.rows.iter().flatten().sum()
+    }
+
+    /// How many a rank receives.
+    pub fn receives(&self, rank: usize) -> usize {
+        self.rows.iter().map(|row| row.get(rank).copied().unwrap_or(0)).sum()
+    }
+
+    /// What the sources have, over an axis of them: each its own rows.
+    pub fn sent(&self, dim: usize) -> Placement {
+        let sizes: Vec<usize> = self.rows.iter().map(|row| row.iter().sum()).collect();
+        Placement::ragged(dim, &sizes)
+    }
+
+    /// What the ranks have after, over an axis of them: of each source what that has for them.
+    pub fn received(&self, dim: usize) -> Placement {
+        Placement::Cut { dim, cut: NamedCut::shipped(Arc::new(self.clone())) }
+    }
+
+    /// Counts from what stands behind the dim.
+    pub(super) fn read(arguments: &str) -> Result<Arc<dyn Cut>, Error> {
+        let inside = arguments.trim().strip_prefix("[[").and_then(|rest| rest.strip_suffix("]]"));
+        let row =
+            |row: &str| -> Option<Vec<usize>> { row.split(',').map(|n| n.trim().parse().ok()).collect() };
+        let rows: Option<Vec<Vec<usize>>> = inside.and_then(|rows| {
+            rows.split(']')
+                .enumerate()
+                .map(|(i, text)| match i {
+                    0 => row(text),
+                    _ => row(text.trim_start().strip_prefix(',')?.trim_start().strip_prefix('[')?),
+                })
+                .collect()
+        });
+        let Some(rows) = rows else {
+            let shown: String = arguments.chars().take(80).collect();
+            return Err(Error::Placement {
+                reason: format!(
+                    "CN takes a list of counts for each source behind the dim, as in CN(0,[[3,1],[0,2]]), not {shown:?}"
+                ),
+            });
+        };
+        Ok(Arc::new(Counts::new(&rows)?))
+    }
+}
+
+impl Cut for Counts {
+    fn name(&self) -> &'static str {
+        "CN"
+    }
+
+    fn arguments(&self) -> String {
+        let mut text = String::from("[");
+        for (i, row) in self.rows.iter().enumerate() {
+            text.push_str(if i == 0 { "[" } else { ",[" });
+            for (j, n) in row.iter().enumerate() {
+                // A String takes everything.
+                let _ = write!(text, "{}{n}", if j == 0 { "" } else { "," });
+            }
+            text.push(']');
+        }
+        text.push(']');
+        text
+    }
+
+    fn pieces(&self, extent: usize, ranks: usize) -> Result<Pieces, Error> {
+        if (extent, ranks) != (self.total(), self.ranks()) {
+            return Err(Error::Placement {
+                reason: format!(
+                    "counts of {} indices for {} ranks do not cut {extent} over {ranks}",
+                    self.total(),
+                    self.ranks()
+                ),
+            });
+        }
+        let mut pieces = Pieces::new(ranks);
+        let mut begin = 0;
+        for row in self.rows.iter() {
+            for (rank, &n) in row.iter().enumerate() {
+                let part: Range<usize> = begin..begin + n;
+                begin = part.end;
+                pieces.add(rank, part)?;
+            }
+        }
+        Ok(pieces)
+    }
+}
