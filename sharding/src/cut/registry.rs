@@ -4,7 +4,7 @@ use core::fmt;
 use std::sync::Arc;
 
 use super::own::check_name;
-use super::{Block, Counts, Cut, NamedCut};
+use super::{Block, Counts, Cut, NamedCut, Zigzag};
 use crate::Error;
 
 /// Makes a cut from its arguments.
@@ -52,16 +52,28 @@ pub struct CutRegistry {
     added: Vec<(String, Constructor)>,
 }
 
-/// The names that need no adding, the short one first.
-const ZIGZAG: [&str; 2] = ["Z", "Zigzag"];
+/// A cut of this library: its names, the short one first, how a placement by it is written, and what makes it of its arguments.
+struct Shipped {
+    names: [&'static str; 2],
+    usage: &'static str,
+    read: fn(&str) -> Result<Arc<dyn Cut>, Error>,
+}
 
-const BLOCK: [&str; 2] = ["BL", "Block"];
+/// The cuts that need no adding.
+const SHIPPED: [Shipped; 3] = [
+    Shipped { names: ["Z", "Zigzag"], usage: "Z(dim)", read: Zigzag::read },
+    Shipped { names: ["BL", "Block"], usage: "BL(dim,length)", read: Block::read },
+    Shipped { names: ["CN", "Counts"], usage: "CN(dim,[[counts],..])", read: Counts::read },
+];
 
-const COUNTS: [&str; 2] = ["CN", "Counts"];
+/// The cut of this library of a name.
+fn shipped(name: &str) -> Option<&'static Shipped> {
+    SHIPPED.iter().find(|cut| cut.names.contains(&name))
+}
 
 /// Whether a name is that of a cut of this library.
 pub(super) fn is_shipped(name: &str) -> bool {
-    [ZIGZAG, BLOCK, COUNTS].iter().any(|names| names.contains(&name))
+    shipped(name).is_some()
 }
 
 impl CutRegistry {
@@ -88,33 +100,22 @@ impl CutRegistry {
 
     /// The names that it knows.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        [ZIGZAG[0], BLOCK[0], COUNTS[0]].into_iter().chain(self.added.iter().map(|(name, _)| name.as_str()))
+        let shipped = SHIPPED.iter().map(|cut| cut.names[0]);
+        shipped.chain(self.added.iter().map(|(name, _)| name.as_str()))
     }
 
     /// How placements by them are written, as hints say it.
     pub(crate) fn usages(&self) -> impl Iterator<Item = String> {
         let added = self.added.iter().map(|(name, _)| format!("{name}(dim,..)"));
-        let [zigzag, block, counts] = [ZIGZAG, BLOCK, COUNTS].map(|names| names[0]);
-        let shipped =
-            [format!("{zigzag}(dim)"), format!("{block}(dim,length)"), format!("{counts}(dim,counts)")];
-        shipped.into_iter().chain(added)
+        SHIPPED.iter().map(|cut| cut.usage.to_owned()).chain(added)
     }
 
     /// The cut of this name with these arguments; none where it knows no such name.
     ///
     /// Fails as its constructor does, and with `placement` where that makes a cut of another name.
     pub fn cut(&self, name: &str, arguments: &str) -> Result<Option<NamedCut>, Error> {
-        if BLOCK.contains(&name) {
-            return Ok(Some(NamedCut::shipped(Block::read(arguments)?)));
-        }
-        if COUNTS.contains(&name) {
-            return Ok(Some(NamedCut::shipped(Counts::read(arguments)?)));
-        }
-        if is_shipped(name) {
-            if arguments.is_empty() {
-                return Ok(Some(NamedCut::zigzag()));
-            }
-            return Err(Error::Placement { reason: format!("{name} takes a dim alone, not {arguments:?}") });
+        if let Some(cut) = shipped(name) {
+            return Ok(Some(NamedCut::shipped((cut.read)(arguments)?)));
         }
         let Some((_, make)) = self.added.iter().find(|(known, _)| known == name) else { return Ok(None) };
         let cut = NamedCut::new(make(arguments)?)?;

@@ -1,5 +1,7 @@
 //! Zigzag: the first of a rank's two chunks from the front, the second from the back.
 
+use std::sync::Arc;
+
 use super::{Cut, Pieces, chunk};
 use crate::Error;
 
@@ -19,6 +21,16 @@ use crate::Error;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Zigzag;
+
+impl Zigzag {
+    /// A zigzag from what stands behind the dim.
+    pub(super) fn read(arguments: &str) -> Result<Arc<dyn Cut>, Error> {
+        if arguments.is_empty() {
+            return Ok(Arc::new(Zigzag));
+        }
+        Err(Error::Placement { reason: format!("Z takes a dim alone, not {arguments:?}") })
+    }
+}
 
 impl Cut for Zigzag {
     fn name(&self) -> &'static str {

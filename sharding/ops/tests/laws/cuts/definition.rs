@@ -2,7 +2,7 @@
 
 use core::num::NonZeroUsize;
 
-use reshard_sharding::{Mesh, Placement};
+use reshard_sharding::{Counts, Mesh, Placement};
 
 /// `torch.chunk(list, n)`.
 fn chunks(list: &[usize], n: usize) -> Vec<Vec<usize>> {
@@ -30,6 +30,12 @@ fn kept(p: &Placement, list: &[usize], n: usize, i: usize) -> Vec<usize> {
         Placement::Cut { cut, .. } if cut.name() == "BL" => {
             let block: usize = cut.arguments().parse().unwrap();
             list.iter().enumerate().filter(|(at, _)| at / block == i).map(|(_, &x)| x).collect()
+        }
+        Placement::Cut { cut, .. } if cut.name() == "CN" => {
+            let numbers = cut.arguments().replace(['[', ']'], "");
+            let counts: Vec<usize> = numbers.split(',').map(|n| n.parse().unwrap()).collect();
+            let owners = counts.iter().enumerate().flat_map(|(at, &count)| vec![at % n; count]);
+            list.iter().zip(owners).filter(|(_, owner)| *owner == i).map(|(&x, _)| x).collect()
         }
         Placement::Cut { cut, .. } => {
             assert_eq!(cut.name(), "BC");
@@ -70,6 +76,10 @@ pub(crate) fn choices(dim: usize, n: usize, left: usize) -> Vec<Placement> {
     let mut sizes = vec![0; n];
     sizes[n - 1] = left - left.min(1);
     sizes[0] += left.min(1);
+    // Of the first of two sources one for each rank as far as there are some, of the second the rest for the first rank.
+    let one = |rank: usize| usize::from(rank < left);
+    let mut rows = vec![(0..n).map(one).collect::<Vec<_>>(), vec![0; n]];
+    rows[1][0] = left - left.min(n);
     vec![
         Placement::Replicate,
         Placement::Shard(dim),
@@ -79,15 +89,28 @@ pub(crate) fn choices(dim: usize, n: usize, left: usize) -> Vec<Placement> {
         Placement::zigzag(dim),
         // Longer than chunks of all of it, so that every part of it fits.
         Placement::block(dim, NonZeroUsize::MIN.saturating_add(left.div_ceil(n))),
+        Counts::new(&rows).unwrap().received(dim),
         super::brought::block_cyclic(dim, 2),
     ]
 }
 
-/// All lists of placements of one dim over the axes of a mesh; ragged ones on the first axis only.
+/// Whether a placement is for one length only.
+fn is_of_one_length(p: &Placement) -> bool {
+    match p {
+        Placement::Ragged { .. } => true,
+        Placement::Cut { cut, .. } => cut.name() == "CN",
+        Placement::Replicate
+        | Placement::Shard(_)
+        | Placement::StridedShard { .. }
+        | Placement::Partial(_) => false,
+    }
+}
+
+/// All lists of placements of one dim over the axes of a mesh; those of one length on the first axis only.
 pub(crate) fn lists(mesh: &Mesh, len: usize) -> Vec<Vec<Placement>> {
     let sizes = mesh.axes().iter().map(reshard_sharding::Axis::size);
     sizes.enumerate().fold(vec![vec![]], |lists, (axis, n)| {
-        let fits = |p: &Placement| axis == 0 || !matches!(p, Placement::Ragged { .. });
+        let fits = |p: &Placement| axis == 0 || !is_of_one_length(p);
         let longer = |list: &Vec<Placement>| -> Vec<Vec<Placement>> {
             choices(0, n, len).into_iter().filter(fits).map(|p| [&list[..], &[p]].concat()).collect()
         };

@@ -81,6 +81,9 @@ fn names_and_arguments_are_such_as_read_back() {
         "PartitionSpecial",
         "Z",
         "Zigzag",
+        "BL",
+        "CN",
+        "Counts",
         "A-B",
     ] {
         let e = NamedCut::new(Arc::new(Called(name, ""))).unwrap_err();
