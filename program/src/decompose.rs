@@ -81,15 +81,26 @@ impl Graph {
                     }
                     out.push(Statement::Gradient { loss, wrt, gradients: made })?;
                 }
-                Statement::Op { call, inputs, outputs, .. } => {
+                Statement::Op { call, inputs, outputs, by, .. } => {
                     let inputs = list(&known, inputs)?;
                     let trained = n < marked && last.is_none_or(|last| n < last);
-                    let apart = Apart { means: apart.means && trained, ..apart };
+                    // What has a strategy stays whole where it can.
+                    let apart = Apart { means: apart.means && trained, rows: apart.rows && by.is_none() };
                     let mesh = outputs.first().map_or(0, |v| made_on[v.0]);
                     let mut path = Path { apart, deep: 0, own: 0, mesh };
                     let made = out.call_in_parts(&mut path, call, &inputs, &|o| {
                         self.values.get(outputs.get(o)?.0).cloned()
                     })?;
+                    if let Some(given) = by {
+                        match out.statements.last_mut() {
+                            Some(Statement::Op { call: last, by, outputs, .. })
+                                if (&*last, &*outputs) == (call, &made) =>
+                            {
+                                *by = Some(given.clone());
+                            }
+                            Some(_) | None => return Err(whole(call)),
+                        }
+                    }
                     for (&v, made) in outputs.iter().zip(made) {
                         known[v.0] = Some(made);
                     }
@@ -161,6 +172,15 @@ impl Graph {
         path.deep -= 1;
         path.own -= usize::from(own);
         Ok(outputs.iter().map(|&v| values[v]).collect())
+    }
+}
+
+/// Why an op that is taken apart has no strategy.
+fn whole(call: &Call) -> Error {
+    Error::Graph {
+        reason: format!(
+            "{call} is computed in parts here and has no strategy of its own: write its parts with theirs, or the types of what it takes and makes"
+        ),
     }
 }
 

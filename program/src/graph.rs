@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use reshard_kernels::DType;
 use reshard_ops::rules::{Call, Op, Table};
-use reshard_sharding::{Mesh, Type};
+use reshard_sharding::{Mesh, Sharding, Type};
 
 use crate::Error;
 use crate::meshes::Meshes;
@@ -50,8 +50,8 @@ pub(crate) struct Known {
 pub(crate) enum Statement {
     /// A value from outside.
     Input(ValueId),
-    /// A call.
-    Op { call: Call, op: Op, inputs: Vec<ValueId>, outputs: Vec<ValueId> },
+    /// A call, and the shardings of its inputs and outputs where its strategy is given.
+    Op { call: Call, op: Op, inputs: Vec<ValueId>, outputs: Vec<ValueId>, by: Option<Vec<Sharding>> },
     /// The same tensor in another type.
     Move { from: ValueId, to: ValueId },
     /// The gradients of the first with respect to others.
@@ -267,8 +267,55 @@ impl Graph {
             op,
             inputs: inputs.to_vec(),
             outputs: outputs.clone(),
+            by: None,
         })?;
         Ok(outputs)
+    }
+
+    /// Gives the op that makes a value its strategy: what its inputs have to be, and what it makes of them. Gradients follow.
+    ///
+    /// ```
+    /// use reshard_program::{Elaborator, Graph};
+    /// let mut graph: Graph = "mesh tp=4\nx: f32[8,16] R\nw: f32[16,32] R\ny = mm(x, w)".parse()?;
+    /// let y = graph.value("y").unwrap_or_else(|| unreachable!());
+    /// graph.strategy(y, &["S(1)", "S(0)"], &["P"])?;
+    /// assert!(graph.to_string().ends_with("y = mm(x, w) by S(1); S(0) -> P(sum)\n"));
+    /// let program = Elaborator::new().elaborate(&graph)?;
+    /// assert_eq!(program.value("y").map(|y| program.get(y).is.value.to_string()).as_deref(), Some("P(sum)"));
+    /// # Ok::<(), reshard_program::Error>(())
+    /// ```
+    ///
+    /// Fails for a value that no op makes, and for texts that are no shardings of what that takes and makes. Whether the op has such a
+    /// strategy is found by the elaboration.
+    pub fn strategy(&mut self, value: ValueId, inputs: &[&str], outputs: &[&str]) -> Result<(), Error> {
+        let at = self.statements.iter().rposition(|s| s.makes().contains(&value));
+        let Some(Statement::Op { call, inputs: takes, outputs: makes, .. }) =
+            at.map(|at| &self.statements[at])
+        else {
+            return Err(Error::Graph {
+                reason: format!("{} is made by no op, which could have a strategy", self.name(value)),
+            });
+        };
+        if (takes.len(), makes.len()) != (inputs.len(), outputs.len()) {
+            return Err(Error::Graph {
+                reason: format!(
+                    "{call} takes {} values and makes {}, and its strategy says {} and {}: write by A; B -> C",
+                    takes.len(),
+                    makes.len(),
+                    inputs.len(),
+                    outputs.len()
+                ),
+            });
+        }
+        let operands = takes.iter().chain(makes).zip(inputs.iter().chain(outputs));
+        let given: Result<Vec<Sharding>, Error> = operands
+            .map(|(&v, text)| Ok(self.sharding_of(self.name(v), self.shape(v), text)?.value))
+            .collect();
+        let given = given?;
+        if let Some(Statement::Op { by, .. }) = at.map(|at| &mut self.statements[at]) {
+            *by = Some(given);
+        }
+        Ok(())
     }
 
     /// The same tensor in another type.

@@ -11,6 +11,7 @@
 //! e: S(0) on experts = y                 a move to another mesh; without "on", types are on the first
 //! gradient loss wrt w, b                 makes dw and db; without "wrt", of all inputs that have a gradient
 //! gradient other wrt w, b as e, f        makes e and f
+//! v = mm(x, w) by S(0),R; R -> S(0),R     the strategy is given: what the op takes and makes
 //! no_grad                                what is made below has no gradient
 //! repeat 24                              the lines to "end" so many times, with values of their own (see `repeat.rs`)
 //! # ..                                   a comment, to the end of the line
@@ -255,6 +256,7 @@ fn read(graph: &Graph, name: &str, shape: &[usize], text: &str) -> Result<Type, 
 /// `a: S(0),I; b = op(x, key=value)`, or `y: S(0),R = x`.
 fn assignment(graph: &mut Graph, scope: &mut Scope, made: &str, call: &str) -> Result<(), Error> {
     let typed = made.contains(':');
+    let (call, by) = call.split_once(" by ").map_or((call, None), |(call, by)| (call.trim(), Some(by)));
     let parts = made.split(if typed { ';' } else { ',' }).map(|part| match part.split_once(':') {
         None => (part.trim(), None),
         Some((name, text)) => (name.trim(), Some(text.trim())),
@@ -266,6 +268,9 @@ fn assignment(graph: &mut Graph, scope: &mut Scope, made: &str, call: &str) -> R
                 "{made} = {call}: a move makes one value and says its type, like y: S(0),R = x"
             ));
         };
+        if let Some(by) = by {
+            return refused(format!("{name} = {call} by {by}: a move has no strategy, only an op has one"));
+        }
         let from = scope.takes(graph, call)?;
         let is = read(graph, name, graph.shape(from), text)?;
         return graph.moved(from, &scope.makes(name, false), is).map(|_| ());
@@ -289,13 +294,26 @@ fn assignment(graph: &mut Graph, scope: &mut Scope, made: &str, call: &str) -> R
     let names: Vec<String> = parts.iter().map(|(name, _)| scope.makes(name, false)).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let outputs = graph.apply(&call, &operands, &names)?;
-    for ((name, text), output) in parts.iter().zip(outputs) {
+    for ((name, text), &output) in parts.iter().zip(&outputs) {
         if let Some(text) = text {
             let is = read(graph, name, graph.shape(output), text)?;
             graph.pin(output, is)?;
         }
     }
-    Ok(())
+    let (Some(by), Some(&output)) = (by, outputs.first()) else { return Ok(()) };
+    let Some((takes, makes)) = by.split_once("->") else {
+        return refused(format!(
+            "by {by}: a strategy says what an op takes and makes, like by R; S(1) -> S(1)"
+        ));
+    };
+    let takes: Vec<&str> = Some(takes.trim())
+        .filter(|takes| !takes.is_empty())
+        .into_iter()
+        .flat_map(|takes| takes.split(';'))
+        .map(str::trim)
+        .collect();
+    let makes: Vec<&str> = makes.split(';').map(str::trim).collect();
+    graph.strategy(output, &takes, &makes)
 }
 
 /// `loss wrt w, b`, or `loss wrt w, b as e, f`.
@@ -415,7 +433,7 @@ impl Graph {
                 self.write_made(f, &[*to], marked)?;
                 write!(f, " = {}", self.name(*from))
             }
-            Statement::Op { call, inputs, outputs, .. } => {
+            Statement::Op { call, inputs, outputs, by, .. } => {
                 self.write_made(f, outputs, marked)?;
                 let (callee, arguments) = match call {
                     Call::Rule(rule) => (rule.to_string(), Vec::new()),
@@ -426,7 +444,11 @@ impl Graph {
                 };
                 let operands = inputs.iter().map(|&v| self.name(v).to_owned());
                 let inside: Vec<String> = operands.chain(arguments).collect();
-                write!(f, " = {callee}({})", inside.join(", "))
+                write!(f, " = {callee}({})", inside.join(", "))?;
+                let Some(by) = by else { return Ok(()) };
+                let texts: Vec<String> = by.iter().map(|s| self.meshes.written_value(s)).collect();
+                let (takes, makes) = texts.split_at(inputs.len());
+                write!(f, " by {} -> {}", takes.join("; "), makes.join("; "))
             }
         }
     }

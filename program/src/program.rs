@@ -213,6 +213,7 @@ impl Program {
             graph.push(match item {
                 Item::Input(v) => Statement::Input(*v),
                 Item::Op { call, op, inputs, outputs, .. } => Statement::Op {
+                    by: None,
                     call: call.clone(),
                     op: op.clone(),
                     inputs: inputs.clone(),

@@ -48,7 +48,7 @@ impl Segment<'_> {
                     self.known.insert(*to, made);
                     at_hand.insert(*to, vec![(id, made)]);
                 }
-                (Statement::Op { call, op, inputs, outputs }, Some(ways)) => {
+                (Statement::Op { call, op, inputs, outputs, .. }, Some(ways)) => {
                     let Some(way) = chosen.next().and_then(|&way| ways.list.get(way)) else { continue };
                     let mut taken = Vec::with_capacity(inputs.len());
                     for (&v, &wanted) in inputs.iter().zip(&way.inputs) {

@@ -6,6 +6,7 @@ use crate::elaborate::moves::{Moves, TypeId, Types};
 use crate::elaborate::search::{Frontier, State, Step};
 use crate::elaborate::ways::Way;
 use crate::graph::{Graph, Statement, ValueId};
+use reshard_ops::rules::Call;
 use reshard_sharding::{Sharding, Type};
 
 /// A written move that no plan makes.
@@ -186,4 +187,17 @@ fn text(elaborator: &Elaborator, types: &Types, graph: &Graph, fix: &Fix) -> Str
         format!("{name} as what is made and then {name}.1: {is} of it ({price})")
     });
     before.chain(after).collect::<Vec<_>>().join(" and ")
+}
+
+/// Why an op cannot run as somebody says.
+pub(crate) fn no_strategy(graph: &Graph, call: &Call, by: &[Sharding], inputs: usize) -> Error {
+    let texts: Vec<String> = by.iter().map(|s| graph.meshes.written_value(s)).collect();
+    let (takes, makes) = texts.split_at(inputs);
+    Error::Graph {
+        reason: format!(
+            "{call} has no strategy {} -> {} here: see its rules (reshard rule), or leave out by and have one chosen",
+            takes.join("; "),
+            makes.join("; ")
+        ),
+    }
 }

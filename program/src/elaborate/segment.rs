@@ -3,11 +3,11 @@
 use std::collections::{HashMap, HashSet};
 
 use reshard_kernels::DType;
-use reshard_sharding::Type;
+use reshard_sharding::{Sharding, Type};
 
 use crate::Error;
 use crate::elaborate::flows::{Differentiable, Flows};
-use crate::elaborate::moves::{Moves, Types};
+use crate::elaborate::moves::{Moves, TypeId, Types};
 use crate::elaborate::search::{Extent, Frontier, Shared, Step};
 use crate::elaborate::ways::{self, Asked, Ways};
 use crate::elaborate::{Elaborator, made_later, refusal};
@@ -130,7 +130,7 @@ impl Segment<'_> {
                     let has = own && self.trains && (facts.has(*from) || self.wants(*to));
                     facts.gradients.insert(*to, has);
                 }
-                Statement::Op { call, op, inputs, outputs } => {
+                Statement::Op { call, op, inputs, outputs, .. } => {
                     let wanted = self.trains && inputs.iter().any(|v| facts.has(*v));
                     let (takes, gives) = differentiable.of(&graph.table, call, op, wanted, self.strict)?;
                     let takes: Vec<bool> =
@@ -217,17 +217,30 @@ impl Segment<'_> {
                         return Err(refusal::no_plan(types, elaborator, graph, *from, *to, &frontier));
                     }
                 }
-                Statement::Op { op, inputs, outputs, .. } => {
+                Statement::Op { call, op, inputs, outputs, by } => {
                     let (input_gradients, output_gradients) = facts.ops[n].clone().unwrap_or_default();
                     let mut made = Vec::with_capacity(outputs.len());
                     for v in outputs {
                         made.push((v.0, facts.pinned(graph, *v).map(|is| types.id(graph.dtype(*v), is))));
                     }
                     let taken: Vec<usize> = inputs.iter().map(|v| v.0).collect();
+                    let given: Option<Vec<TypeId>> = by.as_ref().map(|by| {
+                        let operands = inputs.iter().chain(outputs).zip(by);
+                        let plain = |s: &Sharding| Type { value: s.clone(), gradient: None };
+                        operands.map(|(v, s)| types.id(graph.dtype(*v), plain(s))).collect()
+                    });
+                    let at_hand = |(i, v): (usize, &usize)| match &given {
+                        Some(given) => vec![given[i]],
+                        None => frontier.at_hand(*v),
+                    };
                     let asked = Asked {
                         op: op.clone(),
-                        at_hand: taken.iter().map(|v| frontier.at_hand(*v)).collect(),
-                        also: made.iter().filter_map(|(_, pin)| *pin).collect(),
+                        at_hand: taken.iter().enumerate().map(at_hand).collect(),
+                        also: match &given {
+                            Some(given) => given[inputs.len()..].to_vec(),
+                            None => made.iter().filter_map(|(_, pin)| *pin).collect(),
+                        },
+                        given: given.unwrap_or_default(),
                         input_dtypes: inputs.iter().map(|&v| graph.dtype(v)).collect(),
                         output_dtypes: outputs.iter().map(|&v| graph.dtype(v)).collect(),
                         stored: inputs.iter().chain(outputs).map(|v| !graph.values[v.0].inner).collect(),
@@ -236,6 +249,11 @@ impl Segment<'_> {
                         on: self.runs_on(outputs),
                     };
                     let found = ways.of(types, graph.meshes.at(asked.on), asked)?;
+                    if found.list.is_empty()
+                        && let Some(by) = by
+                    {
+                        return Err(refusal::no_strategy(graph, call, by, inputs.len()));
+                    }
                     let before = frontier.states.first().cloned();
                     let step = Step { ways: &found, inputs: &taken, outputs: &made, rest };
                     if !frontier.op(types, &mut ways.reached, step, &live) {

@@ -32,6 +32,8 @@ pub(crate) struct Asked {
     pub(crate) op: Op,
     pub(crate) at_hand: Vec<Vec<TypeId>>,
     pub(crate) also: Vec<TypeId>,
+    /// The values' shardings of the one strategy that may be taken, of inputs and outputs; all may where there are none.
+    pub(crate) given: Vec<TypeId>,
     pub(crate) input_dtypes: Vec<DType>,
     pub(crate) output_dtypes: Vec<DType>,
     /// Of each operand, whether memory is read or written for it.
@@ -124,7 +126,12 @@ impl Ways {
         let operations = asked.op.operations();
         let dtypes = [&asked.input_dtypes[..], &asked.output_dtypes].concat();
         let mut out = Vec::with_capacity(found.len());
+        let given = shardings_of(types, &asked.given);
         for strategy in found {
+            let operands = strategy.inputs.iter().chain(&strategy.outputs).map(|is| &is.value);
+            if !given.is_empty() && !operands.eq(&given) {
+                continue;
+            }
             let mut ids = |list: &[Type], dtypes: &[DType]| -> SmallVec<[TypeId; 4]> {
                 list.iter().zip(dtypes).map(|(is, &dtype)| types.id(dtype, is.clone())).collect()
             };
@@ -152,6 +159,11 @@ impl Ways {
         self.known.insert(asked, Arc::clone(&out));
         Ok(out)
     }
+}
+
+/// The values' shardings of types.
+fn shardings_of(types: &Types, ids: &[TypeId]) -> Vec<Sharding> {
+    ids.iter().map(|&id| types.get(id).value.clone()).collect()
 }
 
 /// The element type that an op computes in.

@@ -3,3 +3,4 @@
 mod megatron;
 mod meshes;
 mod report;
+mod strategies;
