@@ -46,6 +46,8 @@ pub(crate) struct Types {
     /// Of each, to each other: what was asked.
     prices: Vec<Vec<Asked>>,
     local: Vec<u64>,
+    /// Of each, whether ranks that cut it hold nothing.
+    idle: Vec<bool>,
     work: u64,
 }
 
@@ -62,13 +64,20 @@ const NEW_PRICE: u64 = 2_000;
 
 impl Types {
     pub(crate) fn new(planner: &Planner) -> Types {
-        let (list, ids, prices, local) = (Vec::new(), HashMap::new(), Vec::new(), Vec::new());
-        Types { planner: planner.clone().budget(Budget::of(PRICED)), list, ids, prices, local, work: 0 }
+        Types {
+            planner: planner.clone().budget(Budget::of(PRICED)),
+            list: Vec::new(),
+            ids: HashMap::new(),
+            prices: Vec::new(),
+            local: Vec::new(),
+            idle: Vec::new(),
+            work: 0,
+        }
     }
 
     /// The number of a type.
     pub(crate) fn id(&mut self, dtype: DType, is: Type) -> TypeId {
-        let Types { list, ids, local, prices, .. } = self;
+        let Types { list, ids, local, idle, prices, .. } = self;
         let key = (dtype, is);
         if let Some(&known) = ids.get(&key) {
             return known;
@@ -76,6 +85,8 @@ impl Types {
         let id = TypeId(list.len() as u32);
         let bits = (key.1.value.max_local_numel() as u64).saturating_mul(dtype.bits() as u64);
         local.push(bits.div_ceil(8));
+        let last = key.1.value.mesh().size().saturating_sub(1);
+        idle.push(key.1.value.local_numel(last) == 0 && key.1.value.max_local_numel() > 0);
         list.push(key.clone());
         prices.push(Vec::new());
         ids.insert(key, id);
@@ -94,6 +105,11 @@ impl Types {
     /// The bytes of the largest shard of the value.
     pub(crate) fn local_bytes(&self, id: TypeId) -> u64 {
         self.local[id.0 as usize]
+    }
+
+    /// Whether the last rank holds nothing of the value and others do, as where a dim of one index is cut.
+    pub(crate) fn is_idle(&self, id: TypeId) -> bool {
+        self.idle[id.0 as usize]
     }
 
     /// What it costs to get from one to the other, both ways.

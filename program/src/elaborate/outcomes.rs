@@ -33,7 +33,7 @@ impl Frontier {
         let mut all: Vec<Outcome> = Vec::new();
         let hasty = types.work() >= self.until && self.moves == Moves::Any;
         let bound = self.bound(types);
-        for way in self.worth(state, step, hasty) {
+        for way in self.worth(types, state, step, hasty) {
             let of = &step.ways.list[way];
             let least = state.cost.saturating_add(of.picoseconds).saturating_add(step.rest);
             if least > bound {
@@ -55,9 +55,21 @@ impl Frontier {
         kept
     }
 
-    /// The ways of an op that are looked at: all, or in haste those that find most of their inputs at hand.
-    fn worth(&self, state: &State, step: Step<'_>, hasty: bool) -> Vec<usize> {
+    /// The ways of an op that are looked at: all, or in haste those that find most of their inputs at hand, and bring none to where
+    /// ranks hold nothing.
+    fn worth(&self, types: &Types, state: &State, step: Step<'_>, hasty: bool) -> Vec<usize> {
         let mut ways: Vec<usize> = (0..step.ways.list.len()).collect();
+        if hasty {
+            let leads_to_idle = |way: &Way| {
+                let moved = |(&v, is): (&usize, &TypeId)| types.is_idle(*is) && !self.of(state, v).contains(is);
+                step.inputs.iter().zip(&way.inputs).any(moved)
+            };
+            let busy: Vec<usize> =
+                ways.iter().copied().filter(|&way| !leads_to_idle(&step.ways.list[way])).collect();
+            if !busy.is_empty() {
+                ways = busy;
+            }
+        }
         if hasty && ways.len() > HASTY_WAYS {
             let moves = |way: &Way| {
                 let missing = |(&v, is): (&usize, &TypeId)| !self.of(state, v).contains(is);
