@@ -35,6 +35,7 @@ mod run;
 mod shape;
 mod shards;
 mod step;
+mod trace;
 mod view;
 
 use std::ffi::OsString;
@@ -76,6 +77,8 @@ enum Command {
     Check(check::CheckArgs),
     /// Run a training program on threads with random numbers and compare it with one device
     Step(step::StepArgs),
+    /// Show what one rank of a training program does: calls on local shapes, exchanges with whom
+    Trace(trace::TraceArgs),
     /// Show the cheapest strategy of an op on a mesh, what moves for it, and the runners-up
     Propagate(propagate::PropagateArgs),
     /// Show the random numbers that a rank draws, the same on every mesh
@@ -136,6 +139,7 @@ pub fn run<A: Into<OsString>>(args: impl IntoIterator<Item = A>, console: &mut C
         Command::Grad(args) => (guarded(|| grad::run(&args, console)), args.format.json),
         Command::Check(args) => (guarded(|| check::run(&args, console)), args.format.json),
         Command::Step(args) => (guarded(|| step::run(&args, console)), args.format.json),
+        Command::Trace(args) => (guarded(|| trace::run(&args, console)), args.format.json),
         Command::Propagate(args) => (guarded(|| propagate::run(&args, console)), args.format.json),
         Command::Random(args) => (guarded(|| random::run(&args, console)), args.format.json),
         Command::Run(args) => (guarded(|| run::run(&args, console)), args.format.json),
@@ -158,7 +162,7 @@ fn usage(error: &clap::Error, json: bool, console: &mut Console<'_>) -> Status {
         return finish(printed, false, console);
     }
     let sentence = if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        "no subcommand was given: layout, shards, plan, mesh, view, rule, grad, check, step, propagate, random or run"
+        "no subcommand was given: layout, shards, plan, mesh, view, rule, grad, check, step, trace, propagate, random or run"
             .to_owned()
     } else {
         error.render().to_string()

@@ -1,4 +1,4 @@
-//! Programs from files, from stdin or from requests: the part that `check` and `step` share.
+//! Programs from files, from stdin or from requests: the part that `check`, `step` and `trace` share.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -65,6 +65,8 @@ pub(crate) struct Elaborated {
     pub(crate) graph: Graph,
     pub(crate) program: Program,
     pub(crate) rates: Rates,
+    /// What it was elaborated by.
+    pub(crate) elaborator: Elaborator,
 }
 
 impl Elaborated {
@@ -96,7 +98,7 @@ impl Elaborated {
             let message = format!("with one rank it is right, and wrong with {axes}: {error}");
             return Err(CliError::refused(error.kind(), message));
         }
-        Ok(Elaborated { graph, program, rates })
+        Ok(Elaborated { graph, program, rates, elaborator })
     }
 }
 

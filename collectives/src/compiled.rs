@@ -1,6 +1,6 @@
 //! A plan compiled for one rank, and its execution.
 
-use std::borrow::{Borrow, BorrowMut};
+use std::borrow::BorrowMut;
 
 use reshard_kernels::DType;
 use reshard_planner::{Phase, Plan, StepOp};
@@ -189,6 +189,15 @@ impl Compiled {
         comm: &mut C,
         scratch: &mut Scratch<C::Owned>,
     ) -> Result<(), Error> {
+        let staging = self.agree(comm)?;
+        scratch.grow([self.first_bytes, self.second_bytes, staging], |bytes| comm.allocate(bytes))
+    }
+
+    /// Makes sure that all ranks mean the same plan, and returns the bytes of staging that the engine needs: what
+    /// [`run_in`](Compiled::run_in) asks for, whose caller has the scratch.
+    ///
+    /// Requires and errors: as [`reserve`](Compiled::reserve).
+    pub fn agree<C: Communicator + ?Sized>(&self, comm: &mut C) -> Result<usize, Error> {
         if comm.rank() != self.rank {
             return Err(Error::NotInPlan { rank: comm.rank() });
         }
@@ -206,7 +215,7 @@ impl Compiled {
                 staging = staging.max(comm.staging_bytes(exchange)?);
             }
         }
-        scratch.grow([self.first_bytes, self.second_bytes, staging], |bytes| comm.allocate(bytes))
+        Ok(staging)
     }
 
     /// The buffers of a scratch that was reserved and is large enough.
@@ -233,7 +242,21 @@ impl Compiled {
         scratch: &mut Scratch<C::Owned>,
     ) -> Result<(), Error> {
         let [first, second, staging] = self.lend(scratch)?;
-        let staging = staging.borrow_mut();
+        let scratch = [first.borrow_mut(), second.borrow_mut(), staging.borrow_mut()];
+        self.run_in(comm, source, target, scratch)
+    }
+
+    /// As [`run`](Compiled::run), in scratch that the caller has: the two buffers of
+    /// [`scratch_bytes`](Compiled::scratch_bytes), and staging.
+    ///
+    /// Requires that all ranks [agreed](Compiled::agree), and as much staging as that said. Errors: as there.
+    pub fn run_in<C: Communicator + ?Sized>(
+        &self,
+        comm: &mut C,
+        source: &C::Buffer,
+        target: &mut C::Buffer,
+        [first, second, staging]: [&mut C::Buffer; 3],
+    ) -> Result<(), Error> {
         for stage in &self.stages {
             let whole = |stage: &Stage| stage.whole.as_ref().is_some_and(|whole| comm.all_reduces(&whole.1));
             if stage.ends.is_some_and(|at| whole(&self.stages[at])) {
@@ -245,12 +268,8 @@ impl Compiled {
             };
             match (stage.from, to) {
                 (Buffer::Source, Buffer::Target) => comm.exchange(exchange, source, target, staging)?,
-                (Buffer::Source, Buffer::First) => {
-                    comm.exchange(exchange, source, first.borrow_mut(), staging)?;
-                }
-                (Buffer::Source, Buffer::Second) => {
-                    comm.exchange(exchange, source, second.borrow_mut(), staging)?;
-                }
+                (Buffer::Source, Buffer::First) => comm.exchange(exchange, source, first, staging)?,
+                (Buffer::Source, Buffer::Second) => comm.exchange(exchange, source, second, staging)?,
                 (Buffer::First | Buffer::Second | Buffer::Target, _) | (_, Buffer::Source) => {
                     onward(comm, (stage.from, to), exchange, first, second, target, staging)?;
                 }
@@ -312,14 +331,12 @@ impl Compiled {
             return Err(Error::Phase { step: 0, message });
         }
         let [first, second, staging] = self.lend(scratch)?;
-        let staging = staging.borrow_mut();
+        let (first, second, staging) = (first.borrow_mut(), second.borrow_mut(), staging.borrow_mut());
         for stage in &self.stages {
             let exchange = &stage.exchange;
             match (stage.from, stage.to) {
                 (Buffer::Source, Buffer::Target) => {}
-                (Buffer::Source, Buffer::First) => {
-                    comm.exchange(exchange, buffer, first.borrow_mut(), staging)?;
-                }
+                (Buffer::Source, Buffer::First) => comm.exchange(exchange, buffer, first, staging)?,
                 (from, to) => onward(comm, (from, to), exchange, first, second, buffer, staging)?,
             }
         }
@@ -332,20 +349,16 @@ fn onward<C: Communicator + ?Sized>(
     comm: &mut C,
     (from, to): (Buffer, Buffer),
     exchange: &Exchange,
-    first: &mut C::Owned,
-    second: &mut C::Owned,
+    first: &mut C::Buffer,
+    second: &mut C::Buffer,
     target: &mut C::Buffer,
     staging: &mut C::Buffer,
 ) -> Result<(), Error> {
     match (from, to) {
-        (Buffer::First, Buffer::Second) => {
-            comm.exchange(exchange, (*first).borrow(), second.borrow_mut(), staging)
-        }
-        (Buffer::First, Buffer::Target) => comm.exchange(exchange, (*first).borrow(), target, staging),
-        (Buffer::Second, Buffer::First) => {
-            comm.exchange(exchange, (*second).borrow(), first.borrow_mut(), staging)
-        }
-        (Buffer::Second, Buffer::Target) => comm.exchange(exchange, (*second).borrow(), target, staging),
+        (Buffer::First, Buffer::Second) => comm.exchange(exchange, first, second, staging),
+        (Buffer::First, Buffer::Target) => comm.exchange(exchange, first, target, staging),
+        (Buffer::Second, Buffer::First) => comm.exchange(exchange, second, first, staging),
+        (Buffer::Second, Buffer::Target) => comm.exchange(exchange, second, target, staging),
         (Buffer::Source | Buffer::Target, _)
         | (_, Buffer::Source)
         | (Buffer::First, Buffer::First)

@@ -36,6 +36,11 @@ pub enum Error {
         /// What to write, cheapest first.
         fixes: String,
     },
+    /// A schedule that cannot be.
+    Schedule {
+        /// The reason, with the values.
+        reason: String,
+    },
     /// A gradient that is asked of what has none.
     NoGradient {
         /// The reason, with the way out.
@@ -55,6 +60,7 @@ impl Error {
             Error::Ops { error, .. } => error.kind(),
             Error::Parse { .. } => "parse",
             Error::Graph { .. } => "program",
+            Error::Schedule { .. } => "schedule",
             Error::NeedsRedistribute { gradient_only: false, .. } => "needs_redistribute",
             Error::NeedsRedistribute { gradient_only: true, .. } => "needs_gradient_redistribute",
             Error::NoGradient { .. } => "no_gradient",
@@ -72,6 +78,7 @@ impl Error {
             Error::Parse { .. } => self,
             other @ (Error::Ops { .. }
             | Error::Graph { .. }
+            | Error::Schedule { .. }
             | Error::NeedsRedistribute { .. }
             | Error::NoGradient { .. }) => Error::Parse { line, reason: other.to_string() },
         }
@@ -84,7 +91,9 @@ impl fmt::Display for Error {
             Error::Ops { at: Some(at), error } => write!(f, "{at}: {error}"),
             Error::Ops { at: None, error } => error.fmt(f),
             Error::Parse { line, reason } => write!(f, "line {line}: {reason}"),
-            Error::Graph { reason } | Error::NoGradient { reason } => f.write_str(reason),
+            Error::Graph { reason } | Error::Schedule { reason } | Error::NoGradient { reason } => {
+                f.write_str(reason)
+            }
             Error::NeedsRedistribute { reason, fixes, .. } => write!(f, "{reason}; {fixes}"),
         }
     }

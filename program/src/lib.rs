@@ -3,6 +3,7 @@
 //! ```text
 //! Graph --elaborate--> Program --report--> Report
 //! text, pins           + types, strategies, moves, gradients
+//!                              --compile--> Schedule           what one rank does, without types
 //! ```
 //!
 //! In training a tensor is two with the same indices, the value and its gradient, and a [type](reshard_sharding::Type) says who
@@ -52,6 +53,7 @@ mod program;
 mod rates;
 mod repeat;
 mod report;
+pub mod schedule;
 
 pub use elaborate::{Elaborator, Moves};
 pub use error::Error;

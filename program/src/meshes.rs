@@ -142,16 +142,18 @@ impl Meshes {
         self.iter().map(|(name, mesh)| format!("{name} ({mesh})")).collect()
     }
 
+    /// Which meshes a rank is in, a bit for each.
+    pub(crate) fn class(&self, rank: usize) -> u64 {
+        let bits = self.iter().enumerate().filter(|(_, (_, mesh))| mesh.contains(rank));
+        bits.fold(0u64, |class, (bit, _)| class | 1 << bit)
+    }
+
     /// Which meshes each rank is in, a bit for each: every combination that there is once.
     pub(crate) fn classes(&self) -> Vec<u64> {
         if self.list.len() == 1 {
             return vec![1];
         }
-        let class = |rank: usize| {
-            let bits = self.iter().enumerate().filter(|(_, (_, mesh))| mesh.contains(rank));
-            bits.fold(0u64, |class, (bit, _)| class | 1 << bit)
-        };
-        let mut classes: Vec<u64> = self.first().ranks().map(class).collect();
+        let mut classes: Vec<u64> = self.first().ranks().map(|rank| self.class(rank)).collect();
         classes.sort_unstable();
         classes.dedup();
         classes

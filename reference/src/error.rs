@@ -57,6 +57,21 @@ impl From<reshard_ops::Error> for Error {
     }
 }
 
+impl From<reshard_program::Error> for Error {
+    fn from(e: reshard_program::Error) -> Error {
+        match e {
+            reshard_program::Error::Ops { at: None, error } => Error::Op(error),
+            other => Error::Input { reason: other.to_string() },
+        }
+    }
+}
+
+impl From<reshard_collectives::Error> for Error {
+    fn from(e: reshard_collectives::Error) -> Error {
+        Error::Input { reason: e.to_string() }
+    }
+}
+
 impl From<reshard_sharding::Error> for Error {
     fn from(e: reshard_sharding::Error) -> Error {
         Error::Op(e.into())

@@ -29,14 +29,18 @@
 
 mod arrays;
 mod ask;
+mod done;
 mod error;
 mod ops;
 mod program;
 mod real;
 mod run;
+mod schedule;
 
+pub use done::Did;
 pub use error::Error;
 pub use ops::{names, runs};
 pub use program::{Number, Ranks, Values, on_one_device, on_ranks};
 pub use real::Real;
 pub use run::{Local, run, run_local};
+pub use schedule::{Host, on_schedules};

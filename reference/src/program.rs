@@ -12,10 +12,10 @@ use std::collections::BTreeMap;
 use ndarray::{ArrayD, IxDyn};
 use reshard_collectives::{Item as Element, threads};
 use reshard_ops::rules::verify::LocalRegion;
-use reshard_planner::{Arithmetic, Planner};
 use reshard_program::{Item, Program, ValueId};
 use reshard_sharding::{Sharding, meaning};
 
+use crate::done::{Did, digest};
 use crate::{Error, Local, Real, run, run_local};
 
 /// A type of elements of which there are plans.
@@ -78,7 +78,7 @@ pub fn on_one_device<T: Number>(program: &Program, inputs: &Values<T>) -> Result
 }
 
 /// An input as it is given.
-fn input<'a, T: Number>(
+pub(crate) fn input<'a, T: Number>(
     program: &Program,
     v: ValueId,
     inputs: &'a Values<T>,
@@ -99,6 +99,8 @@ pub struct Ranks<T> {
     values: BTreeMap<String, (Sharding, Vec<ArrayD<T>>)>,
     received: u64,
     moves: Vec<(String, u64)>,
+    /// What each rank did.
+    done: Vec<Vec<Did>>,
 }
 
 impl<T: Number> Ranks<T> {
@@ -131,6 +133,33 @@ impl<T: Number> Ranks<T> {
     pub fn moves(&self) -> &[(String, u64)] {
         &self.moves
     }
+
+    /// What a rank did, in order: ops on shapes, and what it received from whom.
+    pub fn did(&self, rank: usize) -> &[Did] {
+        self.done.get(rank).map_or(&[], Vec::as_slice)
+    }
+
+    /// What ranks held, each by name, and did.
+    pub(crate) fn of(program: &Program, mut held: Vec<Values<T>>, done: Vec<Vec<Did>>) -> Ranks<T> {
+        let mut values = BTreeMap::new();
+        for value in program.values() {
+            let ranks = value.is.value.mesh().ranks();
+            let shards: Option<Vec<ArrayD<T>>> = ranks.map(|rank| held[rank].remove(&value.name)).collect();
+            if let Some(shards) = shards {
+                values.insert(value.name.clone(), (value.is.value.clone(), shards));
+            }
+        }
+        let mut most: BTreeMap<&str, u64> = BTreeMap::new();
+        for did in done.iter().flatten() {
+            if let Did::Received { value, bytes } = did {
+                let worst = most.entry(value).or_default();
+                *worst = (*worst).max(bytes.values().sum());
+            }
+        }
+        let moves = program.moves().filter_map(|m| Some((m.to.name.clone(), *most.get(m.to.name.as_str())?)));
+        let moves: Vec<(String, u64)> = moves.collect();
+        Ranks { values, received: moves.iter().map(|(_, bytes)| bytes).sum(), moves, done }
+    }
 }
 
 /// All values of a program on the ranks of its meshes: each runs the ops of its meshes on what it holds, moves are carried out on
@@ -138,7 +167,8 @@ impl<T: Number> Ranks<T> {
 ///
 /// Fails as [`run_local`] does, and for shards that are not as large as the program says.
 pub fn on_ranks<T: Number>(program: &Program, inputs: &Values<T>) -> Result<Ranks<T>, Error> {
-    let planner = Planner::new().arithmetic(Arithmetic::Framework);
+    let program = &program.in_dtype(T::DTYPE)?;
+    let mut done: Vec<Vec<Did>> = vec![Vec::new(); program.mesh().world()];
     let (mut received, mut moves) = (0, Vec::new());
     let mut values: BTreeMap<ValueId, Vec<ArrayD<T>>> = BTreeMap::new();
     let mut places: BTreeMap<ValueId, Vec<LocalRegion>> = BTreeMap::new();
@@ -162,21 +192,16 @@ pub fn on_ranks<T: Number>(program: &Program, inputs: &Values<T>) -> Result<Rank
             Item::Move { from, to, forward, .. } => {
                 let source = values.get(from).ok_or_else(|| missing(program, *from))?;
                 let source: Vec<Vec<T>> = source.iter().map(|a| a.iter().copied().collect()).collect();
-                let again;
-                let plan = if forward.dtype() == T::DTYPE {
-                    &**forward
-                } else {
-                    again = planner
-                        .plan(forward.from(), forward.to(), T::DTYPE)
-                        .map_err(|e| Error::Op(e.into()))?;
-                    &again
-                };
+                let plan = &**forward;
                 // Without steps every rank of the mesh has what it should have; in another mesh ranks stand in another order.
                 let (shards, bytes) = if plan.steps().is_empty() && plan.from().mesh() == plan.to().mesh() {
                     (source, 0)
                 } else {
                     let (shards, trace) = threads::redistribute::<T>(plan, &source)
                         .map_err(|e| Error::Input { reason: format!("{}: {e}", program.get(*to).name) })?;
+                    for rank in plan.ranks() {
+                        done[rank].extend(Did::received(&program.get(*to).name, &trace, rank));
+                    }
                     (shards, plan.ranks().into_iter().map(|r| trace.received_by(r)).max().unwrap_or(0))
                 };
                 if bytes > 0 {
@@ -186,9 +211,12 @@ pub fn on_ranks<T: Number>(program: &Program, inputs: &Values<T>) -> Result<Rank
                 places.insert(*to, lies(*to)?);
                 values.insert(*to, shaped(program, *to, shards)?);
             }
-            Item::Op { call, inputs, outputs, .. } => {
+            Item::Op { call, op: on_whole, inputs, outputs, .. } => {
                 // All operands are on one mesh, and only its ranks run the op.
-                let ranks = outputs.first().map_or(0, |v| program.get(*v).is.value.mesh().size());
+                let ranks_of: Vec<usize> = outputs
+                    .first()
+                    .map_or_else(Vec::new, |v| program.get(*v).is.value.mesh().ranks().collect());
+                let ranks = ranks_of.len();
                 let mut made: Vec<Vec<ArrayD<T>>> = vec![Vec::with_capacity(ranks); outputs.len()];
                 let mut wanted = Vec::with_capacity(outputs.len());
                 for &v in outputs {
@@ -207,7 +235,19 @@ pub fn on_ranks<T: Number>(program: &Program, inputs: &Values<T>) -> Result<Rank
                         places: inputs.iter().filter_map(|v| places.get(v)).map(|p| &p[r]).collect(),
                         wanted: wanted.iter().map(|p| &p[r]).collect(),
                     };
-                    for (list, a) in made.iter_mut().zip(run_local(program.table(), call, &local)?) {
+                    let results = run_local(program.table(), call, &local)?;
+                    if !on_whole.is_view()
+                        && let Some(rank) = ranks_of.get(r)
+                    {
+                        let shapes = |list: &[ArrayD<T>]| list.iter().map(|a| a.shape().to_vec()).collect();
+                        done[*rank].push(Did::Call {
+                            call: call.to_string(),
+                            takes: shapes(&taken),
+                            makes: shapes(&results),
+                            made: results.iter().map(digest_of).collect(),
+                        });
+                    }
+                    for (list, a) in made.iter_mut().zip(results) {
                         list.push(a);
                     }
                 }
@@ -233,10 +273,16 @@ pub fn on_ranks<T: Number>(program: &Program, inputs: &Values<T>) -> Result<Rank
         let value = program.get(v);
         (value.name.clone(), (value.is.value.clone(), shards))
     });
-    Ok(Ranks { values: values.collect(), received, moves })
+    Ok(Ranks { values: values.collect(), received, moves, done })
 }
 
-fn op(e: reshard_sharding::Error) -> Error {
+/// A number of the bits of a tensor.
+fn digest_of<T: Number>(a: &ArrayD<T>) -> u64 {
+    let numbers: Vec<T> = a.iter().copied().collect();
+    digest(bytemuck::cast_slice(&numbers))
+}
+
+pub(crate) fn op(e: reshard_sharding::Error) -> Error {
     Error::Op(e.into())
 }
 

@@ -63,8 +63,9 @@ fn nothing_dies_hangs_or_fills_the_memory() {
     let (seed, seconds) = (seed(), seconds());
     println!("attack: RESHARD_ATTACK_SEED={seed} RESHARD_ATTACK_SECONDS={seconds}");
     let end = Instant::now() + Duration::from_secs(seconds);
-    let mut batches: [Batch; 9] =
-        ["shards", "plan", "view", "rule", "grad", "propagate", "layout", "check", "random"].map(Batch::new);
+    let mut batches: [Batch; 10] =
+        ["shards", "plan", "view", "rule", "grad", "propagate", "layout", "check", "trace", "random"]
+            .map(Batch::new);
     let mut folder = files::Folder::new();
     let mut found: Vec<String> = Vec::new();
     let (mut asked, mut answered) = (0u64, 0u64);

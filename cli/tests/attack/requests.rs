@@ -365,6 +365,7 @@ pub(crate) fn request(r: &mut Random) -> Request {
         "layout",
         "check",
         "check",
+        "trace",
         "random",
     ]);
     let axes = 1 + r.below(3);
@@ -392,6 +393,7 @@ pub(crate) fn request(r: &mut Random) -> Request {
                     "rank": size(r).parse::<u64>().unwrap_or(0) % 8, "draw": draw(r),
                 }),
                 "check" => json!({"program": program_text(r, axes)}),
+                "trace" => json!({"program": program_text(r, axes), "rank": r.below(4)}),
                 _ => {
                     let (call, shapes) = call_on(r);
                     let inputs: Vec<String> = shapes.iter().map(|_| sharding(r, axes)).collect();
@@ -447,6 +449,13 @@ fn options(r: &mut Random, subcommand: &str, axes: usize, keys: &mut Value) {
             }
             2 => keys["advise"] = json!(size(r).parse::<u64>().unwrap_or(3)),
             3 => keys["explicit"] = json!(true),
+            _ => {}
+        }
+    }
+    if subcommand == "trace" {
+        match r.below(4) {
+            0 => keys["typed"] = json!(true),
+            1 => keys["axes"] = json!(format!("x={}", size(r))),
             _ => {}
         }
     }

@@ -22,4 +22,5 @@ mod run_limits;
 mod run_refusals;
 mod shards;
 mod step;
+mod trace;
 mod view_mesh;

@@ -6,7 +6,7 @@ use reshard_planner::Plan;
 
 use crate::graph::{ValueId, gradient_name};
 use crate::program::{Item, Program, moved_name, stem};
-use crate::report::peak::{Class, peak};
+use crate::report::peak::{Class, Lives, lives, peak};
 use crate::report::{MoveReport, Over, Pass, Passes, Report, StepReport, Traffic, ValueReport};
 use crate::{Meshes, Rates};
 
@@ -69,6 +69,22 @@ impl<'a> Known<'a> {
         Known { program, passes, made, gradients, updates, classes: program.meshes.classes(), on }
     }
 
+    /// What is known, and the class of each value; what takes the place of a value is of its class.
+    fn with_classes(program: &'a Program) -> (Known<'a>, Vec<Class>) {
+        let mut known = Known::of(program);
+        let mut classes: Vec<Class> = (0..program.values.len()).map(|v| known.class(ValueId(v))).collect();
+        for v in 0..classes.len() {
+            if let (Class::Parameter | Class::State, Some(u)) = (classes[v], known.updates[v]) {
+                classes[u.0] = classes[v];
+            }
+        }
+        known.updates.iter_mut().zip(&classes).for_each(|(update, class)| match class {
+            Class::Parameter | Class::State => {}
+            Class::Input | Class::Activation | Class::Gradient => *update = None,
+        });
+        (known, classes)
+    }
+
     /// Whether ranks that are in these meshes hold something of a value.
     pub(super) fn holds(&self, class: u64, v: usize) -> bool {
         class >> self.on[v] & 1 == 1
@@ -100,20 +116,14 @@ impl<'a> Known<'a> {
 }
 
 impl Program {
+    /// When its values are there on a rank.
+    pub(crate) fn lives(&self, rank: usize) -> Lives {
+        lives(&Known::with_classes(self).0, self.meshes.class(rank))
+    }
+
     /// What it communicates, computes and holds, at these rates of computing.
     pub fn report(&self, rates: &Rates) -> Report {
-        let mut known = Known::of(self);
-        // What takes the place of a value is of its class.
-        let mut classes: Vec<Class> = (0..self.values.len()).map(|v| known.class(ValueId(v))).collect();
-        for v in 0..classes.len() {
-            if let (Class::Parameter | Class::State, Some(u)) = (classes[v], known.updates[v]) {
-                classes[u.0] = classes[v];
-            }
-        }
-        known.updates.iter_mut().zip(&classes).for_each(|(update, class)| match class {
-            Class::Parameter | Class::State => {}
-            Class::Input | Class::Activation | Class::Gradient => *update = None,
-        });
+        let (known, classes) = Known::with_classes(self);
         let values =
             (self.values.iter().zip(&classes).zip(&known.made)).map(|((value, &class), &n)| ValueReport {
                 name: value.name.clone(),

@@ -50,6 +50,7 @@ use crate::Meshes;
 
 pub use over::Over;
 pub use peak::{Class, Peak};
+pub(crate) use peak::{END, Lives};
 
 /// When an item runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

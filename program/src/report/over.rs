@@ -30,7 +30,7 @@ pub enum Over {
 }
 
 impl Over {
-    pub(super) fn of(meshes: &Meshes, step: &Step) -> Over {
+    pub(crate) fn of(meshes: &Meshes, step: &Step) -> Over {
         let [before, after] = [&step.before, &step.after].map(|s| s.mesh());
         let name = |mesh| meshes.name(mesh).map_or_else(|| format!("{mesh}"), str::to_owned);
         let axes = step.axis_names().join(",");

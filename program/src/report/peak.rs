@@ -67,7 +67,7 @@ impl Peak {
 }
 
 /// Where a value is there until the end.
-const END: usize = usize::MAX;
+pub(crate) const END: usize = usize::MAX;
 
 /// The most of all ranks, of values of these classes.
 pub(super) fn peak(known: &Known<'_>, classes: &[Class]) -> Peak {
@@ -76,11 +76,19 @@ pub(super) fn peak(known: &Known<'_>, classes: &[Class]) -> Peak {
     peaks.reduce(|most, other| if other.bytes > most.bytes { other } else { most }).unwrap_or_default()
 }
 
+/// When the values of a program are there, on ranks that are in the same meshes; see the top of this file.
+#[derive(Debug)]
+pub(crate) struct Lives {
+    /// Of each value, the one whose buffer it has.
+    pub(crate) root: Vec<usize>,
+    /// Of each value that has a buffer, the last item for which it is there; [`END`] where that is the end.
+    pub(crate) until: Vec<usize>,
+}
+
 /// Walks over the items of a program, for the ranks that are in these meshes.
-fn peak_of(known: &Known<'_>, classes: &[Class], ranks: u64) -> Peak {
+pub(super) fn lives(known: &Known<'_>, ranks: u64) -> Lives {
     let holds = |v: usize| known.holds(ranks, v);
     let (items, values) = (known.program.items(), known.program.values());
-    // The value whose buffer a value has.
     let mut root: Vec<usize> = (0..values.len()).collect();
     let mut last: Vec<Option<usize>> = vec![None; values.len()];
     for (n, item) in items.iter().enumerate() {
@@ -113,6 +121,14 @@ fn peak_of(known: &Known<'_>, classes: &[Class], ranks: u64) -> Peak {
     for update in known.updates.iter().flatten() {
         until[root[update.0]] = END;
     }
+    Lives { root, until }
+}
+
+/// Follows the bytes of the ranks that are in these meshes from item to item.
+fn peak_of(known: &Known<'_>, classes: &[Class], ranks: u64) -> Peak {
+    let holds = |v: usize| known.holds(ranks, v);
+    let (items, values) = (known.program.items(), known.program.values());
+    let Lives { root, until } = lives(known, ranks);
     let mut frees: Vec<Vec<usize>> = vec![Vec::new(); items.len()];
     for (v, &end) in until.iter().enumerate() {
         if root[v] == v && holds(v) && end < items.len() {

@@ -7,6 +7,7 @@ mod microbatches;
 mod numbers;
 mod programs;
 mod random;
+mod schedules;
 mod torch_gradients;
 mod twice;
 mod values;

@@ -5,6 +5,8 @@ use reshard_program::{Elaborator, Error, Item, Moves, Program};
 use reshard_reference::{Number, Ranks, Values, on_one_device, on_ranks};
 use reshard_test_support::Random;
 
+use crate::schedules;
+
 /// The most that a result may be off, beside the largest number of its tensor.
 const F64: f64 = 1e-12;
 const F32: f64 = 1e-5;
@@ -35,6 +37,8 @@ pub(crate) fn same_as_one_device<T: Number>(program: &Program, inputs: &Values<T
         let worst = expected.iter().zip(&found).fold(0.0f64, |a, (x, y)| a.max((x.wide() - y.wide()).abs()));
         assert!(worst <= bound * scale, "{program}\n{name} is off by {worst}");
     }
+    schedules::traces_are_equal(program).unwrap_or_else(|e| panic!("{program}\n{e}"));
+    schedules::do_what_the_program_does(program, inputs, &ranks).unwrap_or_else(|e| panic!("{program}\n{e}"));
     ranks
 }
 

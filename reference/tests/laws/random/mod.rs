@@ -13,6 +13,7 @@ use reshard_program::{Elaborator, Program};
 use reshard_reference::{Number, Values, on_one_device, on_ranks};
 use reshard_test_support::{Random, Sweep};
 
+use crate::schedules;
 use coverage::Coverage;
 use draw::{Draw, Drawn};
 
@@ -80,6 +81,9 @@ fn steps<T: Number>(
     let mut inputs = narrow::<T>(inputs);
     for (step, whole) in whole.iter().enumerate() {
         let ranks = on_ranks(program, &inputs).map_err(|e| e.to_string())?;
+        if step == 0 {
+            schedules::do_what_the_program_does(program, &inputs, &ranks)?;
+        }
         let mut made: Values<T> = Values::new();
         for value in program.values() {
             let (name, expected) = (&value.name, &whole[&value.name]);
@@ -154,6 +158,7 @@ fn look(seed: u64, coverage: &Mutex<Coverage>) -> Result<Looked, String> {
     }
     coverage.lock().unwrap().add(&drawn.classes, &program);
     let at = |e: String| format!("{text}\n{e}");
+    schedules::traces_are_equal(&program).map_err(at)?;
     steps::<f64>(&drawn, &program, &inputs, &double, F64).map_err(at)?;
     let in_f32 = rounding(&single, &double) <= 0.1 * F32;
     if in_f32 {

@@ -1,0 +1,224 @@
+//! `reshard trace`: what one rank of a program does, call by call and exchange by exchange.
+//!
+//! ```text
+//! usual      the schedule's own trace: what the list without types does
+//! --typed    every item is asked for again, rows of the propagator and plans of the planner: the same list
+//! ```
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use clap::Args;
+use reshard_ops::rules::Table;
+use reshard_program::schedule::{Event, Operand, Options, Schedule};
+use reshard_program::{Moves, Over};
+use serde::{Deserialize, Serialize};
+
+use super::arguments::Format;
+use super::console::Console;
+use super::error::CliError;
+use super::network::TopologyArg;
+use super::program::{AxesArg, Elaborated, FileArg};
+use super::{batch, required};
+
+/// The most ranks times moves: a rank's part of a move says what it has to do with each other rank.
+const MOST_PAIRS: usize = 1 << 20;
+
+/// Arguments of `reshard trace`.
+#[derive(Debug, Args)]
+pub(crate) struct TraceArgs {
+    #[command(flatten)]
+    file: FileArg,
+    #[command(flatten)]
+    request: Request,
+    /// Answer one JSON request a line from stdin, like {"program":"mesh x=2\nx: f32[8] S(0)\ny: R = x","rank":1}
+    #[arg(long, conflicts_with_all = ["Request", "file"])]
+    batch: bool,
+    #[command(flatten)]
+    pub(crate) format: Format,
+}
+
+/// One question, from flags or from a line.
+#[derive(Debug, Args, Deserialize)]
+#[group(args = ["rank", "typed", "axes", "topology"])]
+#[serde(deny_unknown_fields)]
+struct Request {
+    /// The text, in a batch.
+    #[arg(skip)]
+    program: Option<String>,
+    /// Whose
+    #[arg(long)]
+    rank: Option<usize>,
+    /// Ask for every item again, with types, in place of reading the schedule: what is printed is the same
+    #[arg(long)]
+    #[serde(default)]
+    typed: bool,
+    #[command(flatten)]
+    #[serde(default)]
+    axes: AxesArg,
+    #[command(flatten)]
+    #[serde(default)]
+    topology: TopologyArg,
+}
+
+/// The answer.
+#[derive(Debug, Serialize)]
+struct Answer {
+    rank: usize,
+    schedule: Vec<Line>,
+    peak_bytes: usize,
+    flops: f64,
+}
+
+/// Something that the rank does.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Line {
+    Call {
+        call: String,
+        r#in: Vec<OperandAnswer>,
+        out: Vec<OperandAnswer>,
+    },
+    Exchange {
+        exchange: &'static str,
+        axes: Vec<String>,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        meshes: Vec<String>,
+        group: Vec<usize>,
+        values: Vec<Moved>,
+        received_bytes: u64,
+        #[serde(skip)]
+        over: Over,
+    },
+}
+
+/// A tensor that an op takes or makes.
+#[derive(Debug, Serialize)]
+struct OperandAnswer {
+    value: String,
+    dtype: String,
+    shape: Vec<usize>,
+}
+
+/// What is moved, and what that becomes.
+#[derive(Debug, Serialize)]
+struct Moved {
+    from: String,
+    to: String,
+}
+
+/// Answers the flags, or every line of stdin.
+pub(crate) fn run(args: &TraceArgs, console: &mut Console<'_>) -> Result<(), CliError> {
+    let table = Arc::new(Table::standard());
+    if args.batch {
+        return batch::run(console, |request: &Request| {
+            let text = required("program", request.program.as_deref())?;
+            trace(&table, text, request)
+        });
+    }
+    required("rank", args.request.rank.as_ref())?;
+    let text = args.file.read(console)?;
+    let answer = trace(&table, &text, &args.request)?;
+    if args.format.json { console.print_json(&answer) } else { console.print(&answer.text()) }
+}
+
+fn trace(table: &Arc<Table>, text: &str, request: &Request) -> Result<Answer, CliError> {
+    let rank = *required("rank", request.rank.as_ref())?;
+    let Elaborated { program, elaborator, .. } =
+        Elaborated::of(table, text, Moves::Any, &request.axes, &request.topology)?;
+    let (ranks, moves) = (program.mesh().size(), program.moves().count());
+    if ranks.saturating_mul(moves) > MOST_PAIRS {
+        let message = format!(
+            "a trace is of at most {MOST_PAIRS} ranks times moves, and this program has {ranks} ranks and {moves} moves: give axes smaller sizes with --axes"
+        );
+        return Err(CliError::refused("too_large", message));
+    }
+    let schedule = program.compile(rank, &Options::default())?;
+    let events = if request.typed {
+        elaborator.moves(Moves::Written).elaborate(&program.graph()?)?.trace(rank)?
+    } else {
+        schedule.trace()
+    };
+    Ok(Answer::of(&schedule, events))
+}
+
+impl Answer {
+    fn of(schedule: &Schedule, events: Vec<Event>) -> Self {
+        Self {
+            rank: schedule.rank(),
+            schedule: events.into_iter().map(Line::of).collect(),
+            peak_bytes: schedule.arena_bytes(),
+            flops: schedule.operations(),
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut text = String::new();
+        let (mut calls, mut exchanges, mut received) = (0, 0, 0u64);
+        for line in &self.schedule {
+            // Writing to a string does not fail.
+            let _ = match line {
+                Line::Call { call, r#in, out } => {
+                    calls += 1;
+                    writeln!(text, "{} = {call}({})", list(out), list(r#in))
+                }
+                Line::Exchange { exchange, over, group, values, received_bytes, .. } => {
+                    exchanges += 1;
+                    received = received.saturating_add(*received_bytes);
+                    let (from, to): (Vec<&str>, Vec<&str>) =
+                        values.iter().map(|moved| (moved.from.as_str(), moved.to.as_str())).unzip();
+                    let group: Vec<String> = group.iter().map(usize::to_string).collect();
+                    writeln!(
+                        text,
+                        "  {exchange} over {over} with {}: {} -> {}, receives {received_bytes} B",
+                        group.join(","),
+                        from.join(", "),
+                        to.join(", ")
+                    )
+                }
+            };
+        }
+        let _ = writeln!(
+            text,
+            "rank {}: {calls} calls of {} operations, {exchanges} exchanges, {received} B received, an arena of {} B",
+            self.rank, self.flops, self.peak_bytes
+        );
+        text
+    }
+}
+
+/// `x f32[4,8], w f32[8]`.
+fn list(operands: &[OperandAnswer]) -> String {
+    let of = |OperandAnswer { value, dtype, shape }: &OperandAnswer| {
+        let shape: Vec<String> = shape.iter().map(usize::to_string).collect();
+        format!("{value} {dtype}[{}]", shape.join(","))
+    };
+    operands.iter().map(of).collect::<Vec<_>>().join(", ")
+}
+
+impl Line {
+    fn of(event: Event) -> Self {
+        match event {
+            Event::Call { call, takes, makes } => Self::Call {
+                call: call.to_string(),
+                r#in: takes.into_iter().map(OperandAnswer::of).collect(),
+                out: makes.into_iter().map(OperandAnswer::of).collect(),
+            },
+            Event::Exchange { op, over, members, values: (from, to), received_bytes } => Self::Exchange {
+                exchange: op.as_str(),
+                axes: over.axes().map(str::to_owned).collect(),
+                meshes: over.meshes().into_iter().map(str::to_owned).collect(),
+                group: members,
+                values: vec![Moved { from, to }],
+                received_bytes,
+                over,
+            },
+        }
+    }
+}
+
+impl OperandAnswer {
+    fn of(Operand { name, dtype, shape }: Operand) -> Self {
+        Self { value: name, dtype: dtype.to_string(), shape }
+    }
+}

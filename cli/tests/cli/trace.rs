@@ -1,0 +1,103 @@
+//! `reshard trace`: the same with types and without, on every rank; bytes are those of `check`; what is refused.
+
+use serde_json::Value;
+
+use crate::program::{reshard, reshard_with};
+
+/// Weights kept over a mesh of their own, a stage of one rank, uneven shards.
+const STORED: &str = "\
+mesh dp=2,tp=2
+mesh storage: fsdp=4
+mesh last: x=1@3
+x: f32[7,16] S(0),R
+w: f32[16,32] S(0) on storage
+h: S(0),S(1) = mm(x, w)
+v = view(h, shape=[7,8,4])
+s: S(0),I = sum(v, dims=[1])
+y: R on last = s
+loss = sum(y)
+gradient loss wrt w
+w' = sgd(w, dw)
+";
+
+fn traced(rank: usize, flags: &[&str]) -> Value {
+    let rank = rank.to_string();
+    reshard_with(&[&["trace", "-", "--json", "--rank", &rank], flags].concat(), STORED).json()
+}
+
+#[test]
+fn a_trace_is_the_same_with_types_and_without() {
+    let mut lines = Vec::new();
+    for rank in 0..4 {
+        let (typed, erased) = (traced(rank, &["--typed"]), traced(rank, &[]));
+        assert_eq!(typed, erased, "rank {rank}");
+        lines.push(erased["schedule"].as_array().unwrap().len());
+        assert_eq!(erased["rank"], rank);
+    }
+    // Only rank 3 computes the loss.
+    assert!(lines[3] > lines[2], "{lines:?}");
+    let other = traced(1, &["--axes", "dp=4,tp=1"]);
+    assert_ne!(other["schedule"], traced(1, &[])["schedule"]);
+}
+
+/// On even shards every rank receives what the worst does.
+#[test]
+fn exchanges_receive_what_check_says() {
+    let text = "\
+mesh dp=2,tp=2
+x: f32[8,16] S(0),I
+w: f32[16,32] I,S(1)
+v: f32[32,16] I,S(0)
+h = mm(x, w)
+a = relu(h)
+y: S(0),I = mm(a, v)
+loss = sum(y)
+gradient loss
+";
+    let check = reshard_with(&["check", "-", "--json"], text).json();
+    let said = &check["received_bytes"];
+    let sum = |list: &[&Value]| list.iter().map(|v| v.as_u64().unwrap()).sum::<u64>();
+    let said = sum(&[&said["forward"], &said["backward"], &said["update"]]);
+    for rank in ["0", "1", "2", "3"] {
+        let trace = reshard_with(&["trace", "-", "--rank", rank, "--json"], text).json();
+        let lines = trace["schedule"].as_array().unwrap();
+        let exchanges: Vec<&Value> = lines.iter().filter(|l| l.get("exchange").is_some()).collect();
+        assert!(!exchanges.is_empty() && exchanges.len() < lines.len());
+        let received: Vec<&Value> = exchanges.iter().map(|l| &l["received_bytes"]).collect();
+        assert_eq!(sum(&received), said, "{trace}");
+        let mine: u64 = rank.parse().unwrap();
+        let has = |l: &&Value| l["group"].as_array().unwrap().contains(&mine.into());
+        assert!(exchanges.iter().all(has), "{trace}");
+        let operations = &check["operations"];
+        let said: f64 =
+            ["forward", "backward", "update"].iter().map(|p| operations[p].as_f64().unwrap()).sum();
+        assert!((trace["flops"].as_f64().unwrap() - said).abs() < 0.5, "{trace}");
+    }
+}
+
+#[test]
+fn a_batch_answers_as_flags_do_and_refuses_in_place() {
+    let line = serde_json::json!({"program": STORED, "rank": 2}).to_string();
+    let typed = serde_json::json!({"program": STORED, "rank": 2, "typed": true}).to_string();
+    let none = serde_json::json!({"program": STORED, "rank": 4}).to_string();
+    let outcome = reshard_with(&["trace", "--batch"], &format!("{line}\n{typed}\n{none}\n"));
+    let answers: Vec<Value> =
+        outcome.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(answers[0]["schedule"], traced(2, &[])["schedule"]);
+    assert_eq!(answers[0], answers[1]);
+    assert_eq!(answers[2]["error"]["kind"], "schedule");
+}
+
+#[test]
+fn ranks_that_are_not_there_and_programs_of_too_many_are_refused() {
+    let refused = |text: &str, flags: &[&str], kind: &str, said: &str| {
+        reshard_with(&[&["trace", "-", "--json"], flags].concat(), text).refused(kind, said);
+    };
+    refused(STORED, &["--rank", "4"], "schedule", "there is no rank 4 in mesh dp=2,tp=2");
+    refused(STORED, &[], "usage", "the request lacks `rank`");
+    let wide = "mesh x=2097152\na: f32[2097152] S(0)\ny: R = a\n";
+    refused(wide, &["--rank", "0"], "too_large", "give axes smaller sizes with --axes");
+    let deep = "mesh x=2\na: f32[2147483648,2147483648] S(0)\ny: R = a\nz = add(y, a)\n";
+    refused(deep, &["--rank", "0"], "schedule", "more bytes than memory has");
+    reshard(&["trace", "/nowhere", "--rank", "0", "--json"]).refused("io", "/nowhere");
+}

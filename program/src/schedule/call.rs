@@ -1,0 +1,106 @@
+//! An op as one rank calls it: on local shapes, and on regions where it has to know them.
+
+use std::sync::Arc;
+
+use reshard_kernels::DType;
+use reshard_ops::rules::Call;
+use reshard_ops::rules::verify::LocalRegion;
+use reshard_planner::{Plan, Planner};
+use reshard_sharding::Sharding;
+
+use crate::program::{Item, Value};
+use crate::schedule::build::refused;
+use crate::{Error, Program};
+
+/// What a rank holds of a tensor: dense and row-major.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct LocalTensor {
+    /// The type of its elements.
+    pub dtype: DType,
+    /// The shape of what is held.
+    pub shape: Vec<usize>,
+    sharding: Sharding,
+    rank: usize,
+}
+
+impl LocalTensor {
+    /// What a rank of the value's mesh holds of it.
+    pub(super) fn of(value: &Value, rank: usize) -> Result<LocalTensor, Error> {
+        let sharding = value.is.value.clone();
+        let shape = sharding.local_shape(rank).map_err(|e| Error::of(&value.name, e))?.to_vec();
+        Ok(LocalTensor { dtype: value.dtype, shape, sharding, rank })
+    }
+
+    /// Its bytes.
+    ///
+    /// Fails where they are more than can be counted.
+    pub fn bytes(&self) -> Result<usize, Error> {
+        let bits = self.shape.iter().try_fold(self.dtype.bits(), |n, &m| n.checked_mul(m));
+        let bytes = bits.map(|bits| bits.div_ceil(8)).filter(|bytes| isize::try_from(*bytes).is_ok());
+        bytes.ok_or_else(|| {
+            let Self { dtype, shape, rank, .. } = self;
+            refused(format!("{dtype}{shape:?} on rank {rank} is more bytes than memory has"))
+        })
+    }
+
+    /// Which indices of the whole tensor these are.
+    pub fn region(&self) -> Result<LocalRegion, Error> {
+        let whole = self.sharding.shape().to_vec();
+        Ok(LocalRegion { region: self.sharding.region(self.rank)?, whole })
+    }
+}
+
+/// A call of an op on one rank.
+///
+/// Its arguments speak of the whole tensors: `view(shape=[4,6,8])` is the same call on every rank.
+#[derive(Clone, Debug)]
+pub struct LocalCall {
+    /// What is called.
+    pub call: Call,
+    /// What it takes.
+    pub takes: Vec<LocalTensor>,
+    /// What it makes.
+    pub makes: Vec<LocalTensor>,
+    /// Whether it computes something else where it does not know [where its tensors lie](LocalTensor::region).
+    pub needs_region: bool,
+    /// Its operations, of the rank with most of them.
+    pub operations: f64,
+}
+
+impl Program {
+    /// The same program with all its numbers in one type, and its moves planned for that: truth values and indices are numbers too.
+    ///
+    /// ```
+    /// use reshard_kernels::DType;
+    /// use reshard_program::Program;
+    /// let program: Program = "mesh x=2\ni: i64[4] S(0)\nj: R = i".parse()?;
+    /// let program = program.in_dtype(DType::F64)?;
+    /// assert!(program.values().iter().all(|v| v.dtype == DType::F64));
+    /// assert_eq!(program.moves().map(|m| m.forward.received_bytes()).sum::<u64>(), 16);
+    /// # Ok::<(), reshard_program::Error>(())
+    /// ```
+    ///
+    /// Fails where a move cannot be planned for it.
+    pub fn in_dtype(&self, dtype: DType) -> Result<Program, Error> {
+        let again = |plan: &Arc<Plan>, of: &Value| {
+            if plan.dtype() == dtype {
+                return Ok(Arc::clone(plan));
+            }
+            let planner = Planner::from(plan.options().clone());
+            planner.plan(plan.from(), plan.to(), dtype).map(Arc::new).map_err(|e| Error::of(&of.name, e))
+        };
+        let mut same = self.clone();
+        for item in &mut same.items {
+            match item {
+                Item::Move { to, forward, backward, .. } => {
+                    let to = self.get(*to);
+                    *forward = again(forward, to)?;
+                    *backward = backward.as_ref().map(|plan| again(plan, to)).transpose()?;
+                }
+                Item::Input(_) | Item::Op { .. } | Item::NoGrad => {}
+            }
+        }
+        same.values.iter_mut().for_each(|value| value.dtype = dtype);
+        Ok(same)
+    }
+}

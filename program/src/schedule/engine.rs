@@ -1,0 +1,67 @@
+//! Exchanges by a communicator, in host memory.
+//!
+//! A communicator borrows memory from `post` to `wait`, and between them kernels write elsewhere in the same arena. So nothing is begun
+//! before it is waited for: all ranks wait in one order, and what they do then is what they would have done before. Who has more than
+//! borrowed memory, such as a stream of a device, begins at the post.
+
+use reshard_collectives::{Communicator, Error};
+
+use crate::schedule::{Exchanges, Transfer};
+
+/// Exchanges of schedules carried out by a communicator on host memory.
+#[derive(Debug)]
+pub struct Engine<'c, C: Communicator<Buffer = [u8]>> {
+    comm: &'c mut C,
+    staging: Option<C::Owned>,
+    staging_bytes: usize,
+}
+
+impl<'c, C: Communicator<Buffer = [u8]>> Engine<'c, C> {
+    /// Those of this rank.
+    pub fn new(comm: &'c mut C) -> Self {
+        Engine { comm, staging: None, staging_bytes: 0 }
+    }
+
+    /// What carries them out.
+    pub fn communicator(&mut self) -> &mut C {
+        self.comm
+    }
+}
+
+impl<C: Communicator<Buffer = [u8]>> Exchanges for Engine<'_, C> {
+    type Buffer = [u8];
+    type Error = Error;
+
+    fn prepare(&mut self, transfer: &Transfer) -> Result<(), Error> {
+        let bytes = transfer.compiled.agree(self.comm)?;
+        if self.staging.is_none() || bytes > self.staging_bytes {
+            self.staging = Some(self.comm.allocate(bytes)?);
+            self.staging_bytes = bytes;
+        }
+        Ok(())
+    }
+
+    fn post(&mut self, _: &Transfer, _: &mut [u8]) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn wait(&mut self, transfer: &Transfer, arena: &mut [u8]) -> Result<(), Error> {
+        let Transfer { compiled, source, target, scratch: [first, second], .. } = transfer;
+        let rank = compiled.rank();
+        let needed =
+            [source, target, first, second].map(|arg| arg.range().end).into_iter().max().unwrap_or(0);
+        let given = arena.len();
+        let short = || Error::Buffer { rank, which: "arena", needed, given };
+        // No bytes are anywhere, also in the middle of others.
+        let ranges =
+            [source, target, first, second].map(|arg| if arg.bytes == 0 { 0..0 } else { arg.range() });
+        let [source, target, first, second] = arena.get_disjoint_mut(ranges).map_err(|_| short())?;
+        let Some(staging) = &mut self.staging else {
+            let place = compiled.exchanges().next().map(|exchange| exchange.place());
+            let place = place.unwrap_or(reshard_collectives::Place { step: None, group: vec![rank] });
+            return Err(Error::NotAgreed { rank, place });
+        };
+        let staging = std::borrow::BorrowMut::borrow_mut(staging);
+        compiled.run_in(self.comm, source, target, [first, second, staging])
+    }
+}

@@ -1,0 +1,226 @@
+//! Schedules: what one rank of a program does, as a list without types.
+//!
+//! # Data flow
+//!
+//! ```text
+//! Program --compile(rank)--> Schedule --prepare(kernels, engine)--> Prepared --run(.., arena)--> the arena
+//!
+//! items        in one order for all ranks
+//!   | each rank leaves out what it has no part in
+//! values       what a value is on this rank: a local shape, and where it lies in the whole
+//!   | a view, and a move that leaves all bytes where they are, is its operand: no instruction
+//! slots        one for each buffer; two more for what a move keeps between its phases
+//!   | first and last use; what is in flight is in use from its post to its wait
+//! offsets      bytes of one arena, which slots that are never there together share
+//! ```
+//!
+//! | instruction | does |
+//! |---|---|
+//! | `Call` | a kernel of the framework, on some bytes of the arena: operands, then results |
+//! | `Post` | begins an exchange: a move's plan, compiled for this rank |
+//! | `Wait` | completes it: the target is there, and nobody reads the source any more |
+//!
+//! # Why ranks do not wait in a circle
+//!
+//! The order of calls, posts and waits is found once, of the items and of what all ranks know. A rank's list is this order without
+//! what it has no part in, so any two ranks come to the exchanges that they share in one order; within a group exchanges are
+//! waited for in the order in which they were posted. This is what a [`Communicator`](reshard_collectives::Communicator) asks for.
+//!
+//! # What a run does not do
+//!
+//! [`Prepared::run`] walks the list. It knows no type, no sharding and no planner, and allocates nothing. That it does what the typed
+//! program says is a law: both have the same [trace](Program::trace), calls with local shapes and exchanges with members and
+//! bytes, on all ranks.
+//!
+//! ```
+//! use reshard_program::{Elaborator, Program, schedule::Options};
+//! let program: Program = "
+//!     mesh tp=2
+//!     x: f32[4,8] I
+//!     up: f32[8,32] S(1)
+//!     down: f32[32,8] S(0)
+//!     xr: R = x
+//!     h = mm(xr, up)
+//!     a = relu(h)
+//!     o = mm(a, down)
+//!     y: I = o
+//! ".parse()?;
+//! let schedule = program.compile(1, &Options::default())?;
+//! assert_eq!(schedule.to_string(), "\
+//! rank 1, an arena of 1664 bytes
+//! h@1152 = mm(x@0, up@128)
+//! a@1408 = relu(h@1152)
+//! o@1152 = mm(a@1408, down@640)
+//! post y@1280 = o@1152 by all_reduce over tp with [0, 1]
+//! wait y@1280
+//! ");
+//! # Ok::<(), reshard_program::Error>(())
+//! ```
+
+mod arena;
+mod build;
+mod call;
+mod engine;
+mod order;
+mod run;
+mod text;
+mod trace;
+mod transfer;
+
+use core::ops::Range;
+
+pub use call::{LocalCall, LocalTensor};
+pub use engine::Engine;
+pub use run::{Exchanges, Kernels, Prepared};
+pub use trace::{Event, Operand};
+pub use transfer::{Transfer, TransferStep};
+
+use crate::{Error, Program};
+
+/// Some bytes of the arena.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Arg {
+    /// The first.
+    pub offset: usize,
+    /// How many.
+    pub bytes: usize,
+}
+
+impl Arg {
+    /// From the first to behind the last.
+    pub fn range(self) -> Range<usize> {
+        self.offset..self.offset + self.bytes
+    }
+}
+
+/// One thing that a rank does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Instr {
+    /// Runs a kernel on these [args](Schedule::args): operands, then results.
+    Call {
+        /// Which of the [calls](Schedule::calls); once it is [prepared](Schedule::prepare), which of the framework's kernels.
+        kernel: u32,
+        /// Its place in the list of args.
+        args: Range<u32>,
+    },
+    /// Begins one of the [exchanges](Schedule::exchanges).
+    Post {
+        /// Which.
+        exchange: u32,
+    },
+    /// Completes it.
+    Wait {
+        /// Which.
+        exchange: u32,
+    },
+}
+
+/// A value on the rank of a schedule.
+#[derive(Clone, Debug)]
+pub struct Local {
+    /// What the program calls it.
+    pub name: String,
+    /// What the rank holds of it.
+    pub tensor: LocalTensor,
+    /// Where.
+    pub at: Arg,
+    /// Whether it is given.
+    pub is_input: bool,
+    /// Whether it is still there at the end.
+    pub lasts: bool,
+}
+
+/// How a program is compiled.
+///
+/// No option changes a bit of any result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Whether buffers that are never there together share bytes (default: they do).
+    pub liveness: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { liveness: true }
+    }
+}
+
+/// What one rank of a program does; see the [module](self).
+#[derive(Clone, Debug)]
+pub struct Schedule {
+    rank: usize,
+    instrs: Vec<Instr>,
+    args: Vec<Arg>,
+    /// What the program calls each arg.
+    names: Vec<String>,
+    calls: Vec<LocalCall>,
+    exchanges: Vec<Transfer>,
+    locals: Vec<Local>,
+    arena_bytes: usize,
+}
+
+impl Schedule {
+    /// The rank that this is for.
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// What it does, in order.
+    pub fn instrs(&self) -> &[Instr] {
+        &self.instrs
+    }
+
+    /// What calls are on.
+    pub fn args(&self) -> &[Arg] {
+        &self.args
+    }
+
+    /// What the program calls each of them.
+    pub fn arg_names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// All calls that it makes, each once.
+    pub fn calls(&self) -> &[LocalCall] {
+        &self.calls
+    }
+
+    /// All moves that it has a part in.
+    pub fn exchanges(&self) -> &[Transfer] {
+        &self.exchanges
+    }
+
+    /// The values that the rank holds, in the order of the program.
+    pub fn locals(&self) -> &[Local] {
+        &self.locals
+    }
+
+    /// A value that the rank holds.
+    pub fn local(&self, name: &str) -> Option<&Local> {
+        self.locals.iter().find(|local| local.name == name)
+    }
+
+    /// The bytes of the arena: the most that this rank has at a time, between the places of buffers included.
+    pub fn arena_bytes(&self) -> usize {
+        self.arena_bytes
+    }
+
+    /// The operations of all its calls.
+    pub fn operations(&self) -> f64 {
+        let of = |instr: &Instr| match instr {
+            Instr::Call { kernel, .. } => self.calls[*kernel as usize].operations,
+            Instr::Post { .. } | Instr::Wait { .. } => 0.0,
+        };
+        // An empty sum of floats would be -0.0.
+        self.instrs.iter().fold(0.0, |sum, instr| sum + of(instr))
+    }
+}
+
+impl Program {
+    /// What a rank does, as a list without types.
+    ///
+    /// Fails for a rank that the first mesh has not, for sums of a type without arithmetic, and for more bytes than memory has.
+    pub fn compile(&self, rank: usize, options: &Options) -> Result<Schedule, Error> {
+        build::compile(self, rank, options)
+    }
+}

@@ -1,0 +1,96 @@
+//! A schedule run: by kernels of a framework, and by what carries its exchanges out.
+//!
+//! ```text
+//! prepare   once: every call becomes a kernel, every exchange is agreed on by those who take part in it
+//! run       as often as one likes: nothing but kernels, posts and waits, in order
+//! ```
+
+use crate::schedule::{Arg, Instr, LocalCall, Schedule, Transfer};
+
+/// A framework's ops.
+pub trait Kernels {
+    /// The memory that they compute in: `[u8]` for the host, a device's own type for a device.
+    type Buffer: ?Sized;
+    /// What can go wrong.
+    type Error;
+
+    /// Makes ready what a call needs, once, and gives it a number.
+    fn prepare(&mut self, call: &LocalCall) -> Result<u32, Self::Error>;
+
+    /// Runs what has this number: reads the operands, which come first, and writes all of the results.
+    ///
+    /// Operands may be one another, and are no results.
+    fn run(&mut self, kernel: u32, args: &[Arg], arena: &mut Self::Buffer) -> Result<(), Self::Error>;
+}
+
+/// What carries exchanges out: [`Engine`](super::Engine) by a [`Communicator`](reshard_collectives::Communicator) on host memory, or
+/// a framework's own streams.
+pub trait Exchanges {
+    /// The memory of the arena.
+    type Buffer: ?Sized;
+    /// What can go wrong.
+    type Error;
+
+    /// Makes ready what an exchange needs; of a schedule's exchanges in order, together with the other ranks.
+    fn prepare(&mut self, transfer: &Transfer) -> Result<(), Self::Error>;
+
+    /// Begins it. Until it is waited for its source does not change, and nobody looks at its target and its scratch.
+    fn post(&mut self, transfer: &Transfer, arena: &mut Self::Buffer) -> Result<(), Self::Error>;
+
+    /// Completes it.
+    fn wait(&mut self, transfer: &Transfer, arena: &mut Self::Buffer) -> Result<(), Self::Error>;
+}
+
+/// A schedule whose kernels and exchanges are ready.
+#[derive(Debug)]
+pub struct Prepared<'a> {
+    schedule: &'a Schedule,
+    instrs: Vec<Instr>,
+}
+
+impl Schedule {
+    /// Makes ready what it calls and exchanges. All ranks do so together.
+    pub fn prepare<K: Kernels, X: Exchanges, E: From<K::Error> + From<X::Error>>(
+        &self,
+        kernels: &mut K,
+        exchanges: &mut X,
+    ) -> Result<Prepared<'_>, E> {
+        let numbers = self.calls.iter().map(|call| kernels.prepare(call)).collect::<Result<Vec<u32>, _>>()?;
+        for transfer in &self.exchanges {
+            exchanges.prepare(transfer)?;
+        }
+        let mut instrs = self.instrs.clone();
+        for instr in &mut instrs {
+            match instr {
+                Instr::Call { kernel, .. } => *kernel = numbers[*kernel as usize],
+                Instr::Post { .. } | Instr::Wait { .. } => {}
+            }
+        }
+        Ok(Prepared { schedule: self, instrs })
+    }
+}
+
+impl Prepared<'_> {
+    /// Does what the rank does, in an arena of [`arena_bytes`](Schedule::arena_bytes) in which inputs are where they
+    /// [belong](Schedule::locals). All ranks run together.
+    ///
+    /// Neither plans nor allocates; fails as kernels and exchanges do, and the arena's contents are unspecified then.
+    pub fn run<K, X, E>(&self, kernels: &mut K, exchanges: &mut X, arena: &mut K::Buffer) -> Result<(), E>
+    where
+        K: Kernels,
+        X: Exchanges<Buffer = K::Buffer>,
+        E: From<K::Error> + From<X::Error>,
+    {
+        let Schedule { args: all, exchanges: transfers, .. } = self.schedule;
+        for instr in &self.instrs {
+            match instr {
+                Instr::Call { kernel, args } => {
+                    kernels.run(*kernel, &all[args.start as usize..args.end as usize], arena)?;
+                }
+                Instr::Post { exchange } => exchanges.post(&transfers[*exchange as usize], arena)?,
+                Instr::Wait { exchange } => exchanges.wait(&transfers[*exchange as usize], arena)?,
+            }
+        }
+        Ok(())
+    }
+}

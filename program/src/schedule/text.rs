@@ -1,0 +1,46 @@
+//! A schedule as text: a line for each instruction.
+
+use core::fmt;
+
+use crate::schedule::{Arg, Instr, Schedule, Transfer};
+
+/// `x@64`, of a value and where it begins.
+fn place(name: &str, at: Arg) -> String {
+    format!("{name}@{}", at.offset)
+}
+
+impl fmt::Display for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "rank {}, an arena of {} bytes", self.rank, self.arena_bytes)?;
+        for instr in &self.instrs {
+            match instr {
+                Instr::Call { kernel, args } => {
+                    let call = &self.calls[*kernel as usize];
+                    let args = args.start as usize..args.end as usize;
+                    let all: Vec<String> = (self.names[args.clone()].iter().zip(&self.args[args]))
+                        .map(|(name, at)| place(name, *at))
+                        .collect();
+                    let (takes, makes) = all.split_at(call.takes.len());
+                    writeln!(f, "{} = {}({})", makes.join(", "), call.call, takes.join(", "))?;
+                }
+                Instr::Post { exchange } => {
+                    let Transfer { values: (from, to), source, target, steps, .. } =
+                        &self.exchanges[*exchange as usize];
+                    write!(f, "post {} = {} by ", place(to, *target), place(from, *source))?;
+                    for (n, step) in steps.iter().enumerate() {
+                        write!(f, "{}{}", if n > 0 { ", then " } else { "" }, step.op)?;
+                        if step.op.communicates() {
+                            write!(f, " over {} with {:?}", step.over, step.members)?;
+                        }
+                    }
+                    writeln!(f)?;
+                }
+                Instr::Wait { exchange } => {
+                    let Transfer { values: (_, to), target, .. } = &self.exchanges[*exchange as usize];
+                    writeln!(f, "wait {}", place(to, *target))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,172 @@
+//! What a rank does, as others see it: which ops on which shapes, and which exchanges with whom.
+//!
+//! ```text
+//! Schedule::trace    read off the list without types
+//! Program::trace     found item by item, of types, meshes and plans
+//! ```
+//!
+//! Law: both are the same on every rank, also of a program that was [elaborated](crate::Elaborator) again, item by item, of what this one
+//! [says](crate::Program::graph). What leaves all bytes where they are is in neither, and what a rank copies for itself in a
+//! move neither.
+
+use std::collections::BTreeSet;
+
+use reshard_kernels::DType;
+use reshard_ops::rules::Call;
+use reshard_planner::{Plan, StepOp};
+
+use crate::Error;
+use crate::graph::ValueId;
+use crate::program::{Item, Program};
+use crate::report::Over;
+use crate::schedule::build::refused;
+use crate::schedule::{Instr, LocalTensor, Schedule};
+
+/// A tensor that an op takes or makes on a rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Operand {
+    /// What the program calls it.
+    pub name: String,
+    /// The type of its elements.
+    pub dtype: DType,
+    /// The shape of what the rank holds.
+    pub shape: Vec<usize>,
+}
+
+/// Something that a rank does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// It runs an op on what it holds.
+    Call {
+        /// What is called.
+        call: Call,
+        /// Its operands.
+        takes: Vec<Operand>,
+        /// Its results.
+        makes: Vec<Operand>,
+    },
+    /// It exchanges something with others.
+    Exchange {
+        /// What kind of operation.
+        op: StepOp,
+        /// Over which axes, or between which meshes.
+        over: Over,
+        /// The ranks that take part together, this one among them, ascending.
+        members: Vec<usize>,
+        /// What is moved, and what that becomes.
+        values: (String, String),
+        /// The bytes that this rank receives.
+        received_bytes: u64,
+    },
+}
+
+impl Schedule {
+    /// What the rank does: calls, and exchanges where they are waited for.
+    pub fn trace(&self) -> Vec<Event> {
+        let mut events = Vec::new();
+        for instr in &self.instrs {
+            match instr {
+                Instr::Call { kernel, args } => {
+                    let call = &self.calls[*kernel as usize];
+                    let names = &self.names[args.start as usize..args.end as usize];
+                    let operand = |(name, tensor): (&String, &LocalTensor)| Operand {
+                        name: name.clone(),
+                        dtype: tensor.dtype,
+                        shape: tensor.shape.clone(),
+                    };
+                    let (takes, makes) = names.split_at(call.takes.len());
+                    events.push(Event::Call {
+                        call: call.call.clone(),
+                        takes: takes.iter().zip(&call.takes).map(operand).collect(),
+                        makes: makes.iter().zip(&call.makes).map(operand).collect(),
+                    });
+                }
+                Instr::Wait { exchange } => {
+                    let transfer = &self.exchanges[*exchange as usize];
+                    let steps = transfer.steps.iter().filter(|step| step.op.communicates());
+                    events.extend(steps.map(|step| Event::Exchange {
+                        op: step.op,
+                        over: step.over.clone(),
+                        members: step.members.clone(),
+                        values: transfer.values.clone(),
+                        received_bytes: step.received_bytes,
+                    }));
+                }
+                Instr::Post { .. } => {}
+            }
+        }
+        events
+    }
+}
+
+impl Program {
+    /// What a rank does, item by item, by its types and plans.
+    ///
+    /// ```
+    /// use reshard_program::{Program, schedule::Options};
+    /// let program: Program = "mesh dp=2\nx: f32[8,4] S(0)\nt = sum(x, dims=[0])\ns: R = t".parse()?;
+    /// let typed = program.trace(1)?;
+    /// assert_eq!(typed, program.compile(1, &Options::default())?.trace());
+    /// assert_eq!(typed.len(), 2);
+    /// # Ok::<(), reshard_program::Error>(())
+    /// ```
+    ///
+    /// Fails for a rank that the first mesh has not.
+    pub fn trace(&self, rank: usize) -> Result<Vec<Event>, Error> {
+        if !self.mesh().contains(rank) {
+            return Err(refused(format!("there is no rank {rank} in mesh {}", self.mesh())));
+        }
+        let holds = |v: &ValueId| self.get(*v).is.value.mesh().contains(rank);
+        let operands = |list: &[ValueId]| -> Result<Vec<Operand>, Error> {
+            let of = |v: &ValueId| {
+                let value = self.get(*v);
+                let LocalTensor { dtype, shape, .. } = LocalTensor::of(value, rank)?;
+                Ok(Operand { name: value.name.clone(), dtype, shape })
+            };
+            list.iter().map(of).collect()
+        };
+        let mut events = Vec::new();
+        for item in self.items() {
+            match item {
+                Item::Op { call, op, inputs, outputs, .. } if !op.is_view() && outputs.iter().any(holds) => {
+                    let (takes, makes) = (operands(inputs)?, operands(outputs)?);
+                    events.push(Event::Call { call: call.clone(), takes, makes });
+                }
+                Item::Move { from, to, forward, .. } if holds(from) || holds(to) => {
+                    let values = (self.get(*from).name.clone(), self.get(*to).name.clone());
+                    exchanged(self, forward, rank, &values, &mut events)?;
+                }
+                Item::Input(_) | Item::NoGrad | Item::Op { .. } | Item::Move { .. } => {}
+            }
+        }
+        Ok(events)
+    }
+}
+
+/// The steps of a plan in which a rank has a part and talks to others.
+fn exchanged(
+    program: &Program,
+    plan: &Plan,
+    rank: usize,
+    values: &(String, String),
+    events: &mut Vec<Event>,
+) -> Result<(), Error> {
+    for step in plan.steps().iter().filter(|step| step.op().communicates()) {
+        let phases = step.phases(rank)?;
+        let members: BTreeSet<usize> =
+            phases.iter().flat_map(|phase| phase.members.iter().copied()).collect();
+        if phases.is_empty() {
+            continue;
+        }
+        let messages = phases.iter().flat_map(|phase| &phase.receives).filter(|message| message.peer != rank);
+        let elements = messages.fold(0u64, |sum, message| sum.saturating_add(message.numel() as u64));
+        events.push(Event::Exchange {
+            op: step.op(),
+            over: Over::of(program.meshes(), step),
+            members: members.into_iter().collect(),
+            values: values.clone(),
+            received_bytes: elements.saturating_mul(plan.item_bytes() as u64),
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,250 @@
+//! Schedules on host memory: ops of the table on the bytes of an arena, and all ranks on threads.
+//!
+//! ```text
+//! Host            the ops, in f32 or f64                     kernels for one rank
+//! on_schedules    a schedule and an arena for every rank     what a program does, without types
+//! ```
+//!
+//! Law: to the bit what [`on_ranks`](crate::on_ranks) does.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ndarray::{ArrayD, IxDyn};
+use reshard_collectives::threads::{Comm, World};
+use reshard_ops::rules::verify::LocalRegion;
+use reshard_ops::rules::{Call, Table};
+use reshard_program::schedule::{
+    Arg, Engine, Exchanges, Kernels, LocalCall, LocalTensor, Options, Schedule, Transfer,
+};
+use reshard_program::{Item, Program};
+use reshard_sharding::meaning;
+
+use crate::done::{Did, digest};
+use crate::program::{Ranks, input, op};
+use crate::{Error, Local, Number, Values, run_local};
+
+/// The ops of a table in host memory, for schedules of a program whose [values](Program::in_dtype) are all of the type `T`.
+///
+/// Short and slow, and what a framework's kernels are held against.
+#[derive(Debug)]
+pub struct Host<T> {
+    table: Arc<Table>,
+    calls: Vec<Ready>,
+    element: std::marker::PhantomData<T>,
+}
+
+/// A call, and where its operands and results lie.
+#[derive(Debug)]
+struct Ready {
+    call: Call,
+    takes: Vec<LocalRegion>,
+    makes: Vec<LocalRegion>,
+}
+
+impl<T: Number> Host<T> {
+    /// The ops of this table.
+    pub fn new(table: &Arc<Table>) -> Host<T> {
+        Host { table: Arc::clone(table), calls: Vec::new(), element: std::marker::PhantomData }
+    }
+}
+
+impl<T: Number> Kernels for Host<T> {
+    type Buffer = [u8];
+    type Error = Error;
+
+    fn prepare(&mut self, call: &LocalCall) -> Result<u32, Error> {
+        let places = |list: &[LocalTensor]| -> Result<Vec<LocalRegion>, Error> {
+            let place = |tensor: &LocalTensor| {
+                if tensor.dtype == T::DTYPE {
+                    return Ok(tensor.region()?);
+                }
+                let reason = format!(
+                    "{}: a tensor is {}, and these kernels compute in {}: compile Program::in_dtype({})",
+                    call.call,
+                    tensor.dtype,
+                    T::DTYPE,
+                    T::DTYPE
+                );
+                Err(Error::Input { reason })
+            };
+            list.iter().map(place).collect()
+        };
+        let (takes, makes) = (places(&call.takes)?, places(&call.makes)?);
+        self.calls.push(Ready { call: call.call.clone(), takes, makes });
+        Ok(self.calls.len() as u32 - 1)
+    }
+
+    fn run(&mut self, kernel: u32, args: &[Arg], arena: &mut [u8]) -> Result<(), Error> {
+        let Some(Ready { call, takes, makes }) = self.calls.get(kernel as usize) else {
+            return Err(Error::Input { reason: format!("there is no kernel {kernel}") });
+        };
+        let inputs: Result<Vec<ArrayD<T>>, Error> =
+            takes.iter().zip(args).map(|(place, at)| tensor(&arena[at.range()], &place.shape())).collect();
+        let local =
+            Local { inputs: &inputs?, places: takes.iter().collect(), wanted: makes.iter().collect() };
+        let made = run_local(&self.table, call, &local)?;
+        for ((made, place), at) in made.iter().zip(makes).zip(&args[takes.len()..]) {
+            if made.shape() != place.shape().as_slice() {
+                let reason = format!("{call} made {:?} where {:?} is wanted", made.shape(), place.shape());
+                return Err(Error::Input { reason });
+            }
+            write(made.iter(), &mut arena[at.range()]);
+        }
+        Ok(())
+    }
+}
+
+/// Bytes as numbers of a shape.
+fn tensor<T: Number>(bytes: &[u8], shape: &[usize]) -> Result<ArrayD<T>, Error> {
+    let numbers = bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned::<T>).collect();
+    ArrayD::from_shape_vec(IxDyn(shape), numbers).map_err(|e| Error::Input { reason: e.to_string() })
+}
+
+/// Numbers as bytes.
+fn write<'a, T: Number>(numbers: impl Iterator<Item = &'a T>, bytes: &mut [u8]) {
+    for (number, at) in numbers.zip(bytes.chunks_exact_mut(size_of::<T>())) {
+        at.copy_from_slice(bytemuck::bytes_of(number));
+    }
+}
+
+/// What all ranks hold at the end of their schedules, each in an arena of its own on a thread of its own.
+///
+/// ```
+/// use ndarray::array;
+/// use reshard_program::{Program, schedule::Options};
+/// let program: Program = "mesh x=2\na: f64[2] S(0)\nb = mul(a, a)\ny: R = b".parse()?;
+/// let inputs = [("a".to_owned(), array![2.0, 3.0].into_dyn())].into();
+/// let ranks = reshard_reference::on_schedules(&program, &inputs, &Options::default())?;
+/// assert_eq!(ranks.whole("y")?, array![4.0, 9.0].into_dyn());
+/// assert_eq!(ranks.received_bytes(), 8);
+/// assert!(ranks.whole("b").is_err(), "b is not there any more");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Values that do not [last](reshard_program::schedule::Local::lasts) are not among them; without
+/// [`liveness`](Options::liveness) all are. Fails as [`on_ranks`](crate::on_ranks) does.
+pub fn on_schedules<T: Number>(
+    program: &Program,
+    inputs: &Values<T>,
+    options: &Options,
+) -> Result<Ranks<T>, Error> {
+    let program = &program.in_dtype(T::DTYPE)?;
+    // Of each input what every rank holds, as bytes.
+    let mut given: BTreeMap<&str, Vec<Vec<u8>>> = BTreeMap::new();
+    for item in program.items() {
+        if let Item::Input(v) = item {
+            let whole: Vec<T> = input(program, *v, inputs)?.iter().copied().collect();
+            let value = program.get(*v);
+            let shards = meaning::scatter(&value.is.value, &whole, T::rounded(0.0)).map_err(op)?;
+            let bytes = shards.iter().map(|shard| bytemuck::cast_slice(shard).to_vec());
+            let mut of_ranks = vec![Vec::new(); program.mesh().world()];
+            for (rank, bytes) in value.is.value.mesh().ranks().zip(bytes) {
+                of_ranks[rank] = bytes;
+            }
+            given.insert(&value.name, of_ranks);
+        }
+    }
+    let results = World::new(program.mesh().world())
+        .map_err(|e| Error::Input { reason: e.to_string() })?
+        .run(|comm| run_rank(program, &given, options, comm));
+    let mut ranks: Vec<(BTreeMap<String, ArrayD<T>>, Vec<Did>)> = Vec::with_capacity(results.len());
+    for result in results {
+        ranks.push(result?);
+    }
+    let (held, done): (Vec<_>, Vec<_>) = ranks.into_iter().unzip();
+    Ok(Ranks::of(program, held, done))
+}
+
+/// What a rank holds at the end, and what it did; nothing where it is not in the mesh.
+fn run_rank<T: Number>(
+    program: &Program,
+    given: &BTreeMap<&str, Vec<Vec<u8>>>,
+    options: &Options,
+    comm: &mut Comm,
+) -> Result<(BTreeMap<String, ArrayD<T>>, Vec<Did>), Error> {
+    let rank = reshard_collectives::Communicator::rank(comm);
+    if !program.mesh().contains(rank) {
+        return Ok((BTreeMap::new(), Vec::new()));
+    }
+    comm.take_trace();
+    let schedule = program.compile(rank, options)?;
+    let done = RefCell::new(Vec::new());
+    let mut kernels = Watched { inner: Host::<T>::new(program.table()), calls: Vec::new(), done: &done };
+    let mut engine = Watched { inner: Engine::new(comm), calls: Vec::new(), done: &done };
+    let mut arena = vec![0; schedule.arena_bytes()];
+    fill(&schedule, given, &mut arena);
+    let prepared = schedule.prepare::<_, _, Error>(&mut kernels, &mut engine)?;
+    prepared.run::<_, _, Error>(&mut kernels, &mut engine, &mut arena)?;
+    let mut held = BTreeMap::new();
+    for local in schedule.locals().iter().filter(|local| local.lasts) {
+        held.insert(local.name.clone(), tensor(&arena[local.at.range()], &local.tensor.shape)?);
+    }
+    Ok((held, done.into_inner()))
+}
+
+/// Puts a rank's inputs where they belong.
+fn fill(schedule: &Schedule, given: &BTreeMap<&str, Vec<Vec<u8>>>, arena: &mut [u8]) {
+    for local in schedule.locals().iter().filter(|local| local.is_input) {
+        if let Some(of_ranks) = given.get(local.name.as_str()) {
+            arena[local.at.range()].copy_from_slice(&of_ranks[schedule.rank()]);
+        }
+    }
+}
+
+/// Kernels or exchanges, and a list of what they did.
+struct Watched<'a, I> {
+    inner: I,
+    /// The shapes of each kernel's call.
+    calls: Vec<LocalCall>,
+    done: &'a RefCell<Vec<Did>>,
+}
+
+impl<T: Number> Kernels for Watched<'_, Host<T>> {
+    type Buffer = [u8];
+    type Error = Error;
+
+    fn prepare(&mut self, call: &LocalCall) -> Result<u32, Error> {
+        self.calls.push(call.clone());
+        self.inner.prepare(call)
+    }
+
+    fn run(&mut self, kernel: u32, args: &[Arg], arena: &mut [u8]) -> Result<(), Error> {
+        self.inner.run(kernel, args, arena)?;
+        let LocalCall { call, takes, makes, .. } = &self.calls[kernel as usize];
+        let shapes = |list: &[LocalTensor]| list.iter().map(|tensor| tensor.shape.clone()).collect();
+        self.done.borrow_mut().push(Did::Call {
+            call: call.to_string(),
+            takes: shapes(takes),
+            makes: shapes(makes),
+            made: args[takes.len()..].iter().map(|at| digest(&arena[at.range()])).collect(),
+        });
+        Ok(())
+    }
+}
+
+impl Exchanges for Watched<'_, Engine<'_, Comm>> {
+    type Buffer = [u8];
+    type Error = Error;
+
+    fn prepare(&mut self, transfer: &Transfer) -> Result<(), Error> {
+        self.inner.prepare(transfer).map_err(|e| moved(transfer, &e))
+    }
+
+    fn post(&mut self, transfer: &Transfer, arena: &mut [u8]) -> Result<(), Error> {
+        self.inner.post(transfer, arena).map_err(|e| moved(transfer, &e))
+    }
+
+    fn wait(&mut self, transfer: &Transfer, arena: &mut [u8]) -> Result<(), Error> {
+        self.inner.wait(transfer, arena).map_err(|e| moved(transfer, &e))?;
+        let trace = self.inner.communicator().take_trace();
+        let rank = transfer.compiled.rank();
+        self.done.borrow_mut().extend(Did::received(&transfer.values.1, &trace, rank));
+        Ok(())
+    }
+}
+
+fn moved(transfer: &Transfer, e: &reshard_collectives::Error) -> Error {
+    Error::Input { reason: format!("{}: {e}", transfer.values.1) }
+}
