@@ -61,7 +61,8 @@ impl Frontier {
         let mut ways: Vec<usize> = (0..step.ways.list.len()).collect();
         if hasty {
             let leads_to_idle = |way: &Way| {
-                let moved = |(&v, is): (&usize, &TypeId)| types.is_idle(*is) && !self.of(state, v).contains(is);
+                let moved =
+                    |(&v, is): (&usize, &TypeId)| types.is_idle(*is) && !self.of(state, v).contains(is);
                 step.inputs.iter().zip(&way.inputs).any(moved)
             };
             let busy: Vec<usize> =

@@ -64,6 +64,7 @@ mod engine;
 mod order;
 mod run;
 mod text;
+mod timeline;
 mod trace;
 mod transfer;
 
@@ -72,6 +73,7 @@ use core::ops::Range;
 pub use call::{LocalCall, LocalTensor};
 pub use engine::Engine;
 pub use run::{Exchanges, Kernels, Prepared};
+pub use timeline::{Activity, Lane, Span, Timeline};
 pub use trace::{Event, Operand};
 pub use transfer::{Transfer, TransferStep};
 

@@ -25,8 +25,10 @@ pub struct Transfer {
 }
 
 /// A step of a transfer that this rank has a part in.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct TransferStep {
+    /// Its number in the plan.
+    pub step: usize,
     /// What kind of operation.
     pub op: StepOp,
     /// Over which axes, or between which meshes.
@@ -35,25 +37,31 @@ pub struct TransferStep {
     pub members: Vec<usize>,
     /// The bytes that this rank receives.
     pub received_bytes: u64,
+    /// What it costs by the planner's model, in microseconds.
+    pub cost_us: f64,
 }
 
 impl TransferStep {
     /// The steps of what was compiled: an all-reduce is one, in however many phases.
     pub(super) fn of(meshes: &Meshes, plan: &Plan, compiled: &Compiled) -> Vec<TransferStep> {
-        let mut steps: Vec<(usize, TransferStep)> = Vec::new();
+        let mut steps: Vec<TransferStep> = Vec::new();
         for exchange in compiled.exchanges() {
             let received = exchange.received_bytes() as u64;
             match steps.last_mut() {
-                Some((step, known)) if *step == exchange.step() => known.received_bytes += received,
+                Some(known) if known.step == exchange.step() => known.received_bytes += received,
                 Some(_) | None => {
                     let Some(step) = plan.steps().get(exchange.step()) else { continue };
-                    let (op, over, members) =
-                        (step.op(), Over::of(meshes, step), exchange.members().to_vec());
-                    let step = TransferStep { op, over, members, received_bytes: received };
-                    steps.push((exchange.step(), step));
+                    steps.push(TransferStep {
+                        step: exchange.step(),
+                        op: step.op(),
+                        over: Over::of(meshes, step),
+                        members: exchange.members().to_vec(),
+                        received_bytes: received,
+                        cost_us: step.cost_us,
+                    });
                 }
             }
         }
-        steps.into_iter().map(|(_, step)| step).collect()
+        steps
     }
 }

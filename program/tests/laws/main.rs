@@ -4,3 +4,4 @@ mod megatron;
 mod meshes;
 mod report;
 mod strategies;
+mod timeline;

@@ -1,0 +1,320 @@
+//! When ranks do what, by a model: what is hidden behind computing, and what everything waits for.
+//!
+//! Every rank has two lanes. It computes one call after the other, and exchanges one step after the other, in the order in which they
+//! were posted:
+//!
+//! ```text
+//! a call     begins when the rank has done what stands before it; takes what its operations and bytes take at the rates
+//! a step     begins when every member has posted it and has its lane free; takes what the plan says
+//! a wait     ends when the exchange's last step on this rank has ended
+//! ```
+//!
+//! Each begins when something else ends, or at 0. Going back from the last end along what each began with is the **critical path**: only
+//! what is on it can make the whole shorter.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::schedule::build::refused;
+use crate::schedule::{Instr, LocalCall, Schedule};
+use crate::{Error, Rates};
+
+/// What takes time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Activity {
+    /// An [instruction](Schedule::instrs) of a rank, which is a call.
+    Call {
+        /// The rank.
+        rank: usize,
+        /// The number of the instruction.
+        instr: usize,
+    },
+    /// A step of an exchange, of all its members together.
+    Step {
+        /// What the move makes.
+        value: String,
+        /// The number of the step in the move's plan.
+        step: usize,
+        /// The ranks that take part, ascending.
+        members: Vec<usize>,
+    },
+}
+
+/// Something that takes time, when.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Span {
+    /// What.
+    pub activity: Activity,
+    /// From when, in microseconds.
+    pub begin_us: f64,
+    /// Until when.
+    pub end_us: f64,
+    /// The number of the span that it waited for longest; none at the beginning.
+    pub after: Option<usize>,
+}
+
+/// The two lanes of a rank.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Lane {
+    /// The numbers of its calls, in order.
+    pub calls: Vec<usize>,
+    /// The numbers of the steps that it has a part in, in order.
+    pub steps: Vec<usize>,
+    /// From when until when it waited, in microseconds.
+    pub waits: Vec<(f64, f64)>,
+}
+
+/// When ranks do what; see the [module](self).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Timeline {
+    /// Everything that takes time.
+    pub spans: Vec<Span>,
+    /// Of each schedule, in their order.
+    pub lanes: Vec<Lane>,
+}
+
+/// A step that a rank has posted.
+struct Posted {
+    /// The number of the exchange on this rank.
+    exchange: usize,
+    value: String,
+    step: usize,
+    members: Vec<usize>,
+    cost_us: f64,
+    /// When, and the span that ended then.
+    ready: Moment,
+    is_last: bool,
+}
+
+/// A time, and the span that ends then.
+type Moment = (f64, Option<usize>);
+
+/// A rank on its way through its list.
+struct Walk<'a> {
+    schedule: &'a Schedule,
+    at: usize,
+    now: Moment,
+    posted: VecDeque<Posted>,
+    /// When its lane of exchanges is free.
+    free: Moment,
+    /// When each of its exchanges has ended.
+    done: Vec<Option<Moment>>,
+}
+
+impl Timeline {
+    /// That of a program's schedules, one for each rank that takes part, at these rates of computing.
+    ///
+    /// ```
+    /// use reshard_program::{Program, Rates, schedule::{Options, Timeline}};
+    /// let program: Program = "
+    ///     mesh tp=2
+    ///     x: f32[512,512] S(1)
+    ///     w: f32[512,512] S(0)
+    ///     h = mm(x, w)
+    ///     y: R = h
+    ///     z = relu(y)
+    /// ".parse()?;
+    /// let schedules: Result<Vec<_>, _> = (0..2).map(|rank| program.compile(rank, &Options::default())).collect();
+    /// let timeline = Timeline::of(&schedules?, &Rates::uniform())?;
+    /// let report = program.report(&Rates::uniform());
+    /// let sum = report.compute_us.forward + report.traffic.forward.cost_us;
+    /// assert!((timeline.total_us() - sum).abs() < 1e-9); // nothing is hidden
+    /// assert_eq!(timeline.critical_path().len(), 3);
+    /// # Ok::<(), reshard_program::Error>(())
+    /// ```
+    ///
+    /// Fails where two schedules are of one rank, where a member of an exchange has none, and for lists of several programs, which wait in a
+    /// circle.
+    pub fn of(schedules: &[Schedule], rates: &Rates) -> Result<Timeline, Error> {
+        let mut number: BTreeMap<usize, usize> = BTreeMap::new();
+        for (n, schedule) in schedules.iter().enumerate() {
+            if number.insert(schedule.rank(), n).is_some() {
+                return Err(refused(format!("two schedules are of rank {}", schedule.rank())));
+            }
+        }
+        let mut timeline = Timeline { spans: Vec::new(), lanes: vec![Lane::default(); schedules.len()] };
+        let mut walks: Vec<Walk<'_>> = schedules.iter().map(Walk::new).collect();
+        // Ranks that may go on: at first all, then those of whom a step has ended.
+        let mut going: VecDeque<usize> = (0..walks.len()).collect();
+        while let Some(n) = going.pop_front() {
+            timeline.compute(n, &mut walks[n], rates);
+            // What this rank posted last may be what others wait for.
+            let mut heads = vec![n];
+            while let Some(head) = heads.pop() {
+                let Some(members) = together(&walks, &number, head)? else { continue };
+                timeline.step(&members, &mut walks);
+                heads.extend(&members);
+                going.extend(members);
+            }
+        }
+        if let Some(walk) = walks.iter().find(|walk| walk.at < walk.schedule.instrs().len()) {
+            return Err(refused(format!(
+                "rank {} waits for an exchange that others do not come to: give the schedules of one program, for all ranks",
+                walk.schedule.rank()
+            )));
+        }
+        Ok(timeline)
+    }
+
+    /// Goes on until the rank waits for what has not ended.
+    fn compute(&mut self, n: usize, walk: &mut Walk<'_>, rates: &Rates) {
+        let schedule = walk.schedule;
+        while let Some(instr) = schedule.instrs().get(walk.at) {
+            match instr {
+                Instr::Call { kernel, .. } => {
+                    let (begin_us, after) = walk.now;
+                    let end_us = begin_us + time_us(&schedule.calls()[*kernel as usize], rates);
+                    let activity = Activity::Call { rank: schedule.rank(), instr: walk.at };
+                    walk.now = (end_us, Some(self.spans.len()));
+                    self.lanes[n].calls.push(self.spans.len());
+                    self.spans.push(Span { activity, begin_us, end_us, after });
+                }
+                Instr::Post { exchange } => walk.post(*exchange as usize),
+                Instr::Wait { exchange } => {
+                    let Some(done) = walk.done[*exchange as usize] else { return };
+                    if done.0 > walk.now.0 {
+                        self.lanes[n].waits.push((walk.now.0, done.0));
+                        walk.now = done;
+                    }
+                }
+            }
+            walk.at += 1;
+        }
+    }
+
+    /// Carries out the step to which all its members have come.
+    fn step(&mut self, members: &[usize], walks: &mut [Walk<'_>]) {
+        let steps: Vec<Posted> = members.iter().filter_map(|&n| walks[n].posted.pop_front()).collect();
+        let mut begin: Moment = (0.0, None);
+        for (posted, &n) in steps.iter().zip(members) {
+            for moment in [posted.ready, walks[n].free] {
+                if moment.0 > begin.0 {
+                    begin = moment;
+                }
+            }
+        }
+        let cost = steps.iter().fold(0.0f64, |most, posted| most.max(posted.cost_us));
+        let end: Moment = (begin.0 + cost, Some(self.spans.len()));
+        for (posted, &n) in steps.iter().zip(members) {
+            walks[n].free = end;
+            if posted.is_last {
+                walks[n].done[posted.exchange] = Some(end);
+            }
+            self.lanes[n].steps.push(self.spans.len());
+        }
+        let Some(Posted { value, step, members, .. }) = steps.into_iter().next() else { return };
+        let activity = Activity::Step { value, step, members };
+        self.spans.push(Span { activity, begin_us: begin.0, end_us: end.0, after: begin.1 });
+    }
+
+    /// When all ranks have done everything, in microseconds.
+    pub fn total_us(&self) -> f64 {
+        self.spans.iter().fold(0.0, |most, span| most.max(span.end_us))
+    }
+
+    /// What the whole waited for, from the beginning to the end: each begins when the one before it ends.
+    pub fn critical_path(&self) -> Vec<&Span> {
+        let last = self
+            .spans
+            .iter()
+            .enumerate()
+            .max_by(|a, b| a.1.end_us.total_cmp(&b.1.end_us).then(b.0.cmp(&a.0)));
+        let mut path = Vec::new();
+        let mut at = last.map(|(n, _)| n);
+        while let Some(span) = at.map(|n| &self.spans[n]) {
+            path.push(span);
+            at = span.after;
+        }
+        path.reverse();
+        path
+    }
+
+    /// How long a lane computes, in microseconds.
+    pub fn computing_us(&self, lane: &Lane) -> f64 {
+        self.sum(&lane.calls)
+    }
+
+    /// How long it exchanges, whatever is done meanwhile.
+    pub fn exchanging_us(&self, lane: &Lane) -> f64 {
+        self.sum(&lane.steps)
+    }
+
+    /// How long it waits: for its exchanges, and for others who come to them later.
+    pub fn waiting_us(&self, lane: &Lane) -> f64 {
+        lane.waits.iter().fold(0.0, |sum, (begin, end)| sum + (end - begin))
+    }
+
+    /// How long it exchanges and does not wait.
+    pub fn hidden_us(&self, lane: &Lane) -> f64 {
+        // Steps do not overlap, and neither do waits.
+        let seen = |span: &Span| {
+            lane.waits.iter().fold(0.0, |sum, (begin, end)| {
+                sum + (end.min(span.end_us) - begin.max(span.begin_us)).max(0.0)
+            })
+        };
+        lane.steps.iter().fold(0.0, |sum, &n| {
+            let span = &self.spans[n];
+            sum + (span.end_us - span.begin_us - seen(span)).max(0.0)
+        })
+    }
+
+    fn sum(&self, numbers: &[usize]) -> f64 {
+        numbers.iter().fold(0.0, |sum, &n| sum + (self.spans[n].end_us - self.spans[n].begin_us))
+    }
+}
+
+impl<'a> Walk<'a> {
+    fn new(schedule: &'a Schedule) -> Walk<'a> {
+        let done = vec![None; schedule.exchanges().len()];
+        Walk { schedule, at: 0, now: (0.0, None), posted: VecDeque::new(), free: (0.0, None), done }
+    }
+
+    fn post(&mut self, exchange: usize) {
+        let transfer = &self.schedule.exchanges()[exchange];
+        if transfer.steps.is_empty() {
+            self.done[exchange] = Some(self.now);
+        }
+        let last = transfer.steps.len().saturating_sub(1);
+        self.posted.extend(transfer.steps.iter().enumerate().map(|(i, step)| Posted {
+            exchange,
+            value: transfer.values.1.clone(),
+            step: step.step,
+            members: step.members.clone(),
+            cost_us: step.cost_us,
+            ready: self.now,
+            is_last: i == last,
+        }));
+    }
+}
+
+/// The numbers of the walks that have all come to what a rank exchanges next; none where somebody has not.
+fn together(
+    walks: &[Walk<'_>],
+    number: &BTreeMap<usize, usize>,
+    n: usize,
+) -> Result<Option<Vec<usize>>, Error> {
+    let Some(next) = walks[n].posted.front() else { return Ok(None) };
+    let mut all = Vec::with_capacity(next.members.len());
+    for rank in &next.members {
+        let Some(&other) = number.get(rank) else {
+            return Err(refused(format!(
+                "rank {} exchanges {} with rank {rank}, of whom there is no schedule here",
+                walks[n].schedule.rank(),
+                next.value
+            )));
+        };
+        let same = |posted: &Posted| (&posted.value, posted.step) == (&next.value, next.step);
+        if !walks[other].posted.front().is_some_and(same) {
+            return Ok(None);
+        }
+        all.push(other);
+    }
+    Ok(Some(all))
+}
+
+/// What a call takes.
+fn time_us(call: &LocalCall, rates: &Rates) -> f64 {
+    let operands = || call.takes.iter().chain(&call.makes);
+    let bytes = operands().map(|t| t.bytes().unwrap_or(usize::MAX) as u64).fold(0, u64::saturating_add);
+    let dtype = operands().map(|t| t.dtype).find(|d| !d.is_integral());
+    dtype.map_or(0.0, |dtype| rates.time_us(dtype, call.operations, bytes))
+}

@@ -1,0 +1,183 @@
+//! Timelines: times are the least that satisfy what they are defined by, the critical path explains the whole, and what one device
+//! computes in order takes what the report says.
+
+use std::collections::BTreeMap;
+
+use reshard_program::schedule::{Activity, Instr, Options, Schedule, Timeline};
+use reshard_program::{Elaborator, Program, Rates};
+
+/// Programs on ranks that do the same, on ranks that do not, and on ranks of which some have nothing to do.
+const PROGRAMS: [&str; 5] = [
+    "mesh dp=2,tp=2
+x: f32[8,64] S(0),I
+w: f32[64,128] I,S(1)
+v: f32[128,64] I,S(0)
+h = mm(x, w)
+a = relu(h)
+y: S(0),I = mm(a, v)
+loss = sum(y)
+gradient loss wrt w, v
+w' = sgd(w, dw)
+v' = sgd(v, dv)",
+    "mesh dp=3
+x: f32[5,4096] S(0)
+w: f32[4096,64] S(0)
+h = mm(x, w)
+y = exp(h)
+z: R = y
+loss = sum(y)
+gradient loss wrt w",
+    "mesh pp=2,tp=2
+mesh first: tp=2
+mesh second: tp=2@2
+x: f32[8,512] I on first
+w: f32[512,512] S(1) on first
+v: f32[512,512] S(1) on second
+h = mm(x, w)
+g: I on second = h
+y = mm(g, v)
+l = sum(y)
+gradient l wrt w, v",
+    "mesh a=2,b=3
+x: f32[12,7] S(0),P
+y: S(1),S(0) = x
+z: R,R = y
+u: S(0),S(0) = z",
+    "mesh x=4
+q: f32[2,16,4,8] S(1)
+k: f32[2,16,4,8] S(1)
+qs: S(2) = q
+ks: S(2) = k
+s = mul(qs, ks)
+o: S(1) = s",
+];
+
+fn programs() -> impl Iterator<Item = Program> {
+    PROGRAMS.iter().map(|text| Elaborator::new().elaborate(&text.parse().unwrap()).unwrap())
+}
+
+fn schedules(program: &Program) -> Vec<Schedule> {
+    let ranks = program.mesh().ranks();
+    ranks.map(|rank| program.compile(rank, &Options::default()).unwrap()).collect()
+}
+
+/// The least times that satisfy every rule, found by beginning at 0 and raising what breaks one until none is broken.
+fn by_definition(
+    schedules: &[Schedule],
+    cost_of: &dyn Fn(usize, usize) -> f64,
+) -> BTreeMap<String, (f64, f64)> {
+    let key = |value: &str, step: usize, members: &[usize]| format!("{value} step {step} of {members:?}");
+    let mut begins: BTreeMap<String, f64> = BTreeMap::new();
+    let mut costs: BTreeMap<String, f64> = BTreeMap::new();
+    let mut calls: BTreeMap<String, (f64, f64)> = BTreeMap::new();
+    for schedule in schedules {
+        for transfer in schedule.exchanges() {
+            for step in &transfer.steps {
+                let cost = costs.entry(key(&transfer.values.1, step.step, &step.members)).or_default();
+                *cost = cost.max(step.cost_us);
+            }
+        }
+    }
+    loop {
+        let before = begins.clone();
+        for schedule in schedules {
+            let (mut now, mut lane) = (0.0f64, 0.0f64);
+            for (at, instr) in schedule.instrs().iter().enumerate() {
+                match instr {
+                    Instr::Call { .. } => {
+                        let begin = now;
+                        now += cost_of(schedule.rank(), at);
+                        calls.insert(format!("call {at} of {}", schedule.rank()), (begin, now));
+                    }
+                    Instr::Post { exchange } => {
+                        let transfer = &schedule.exchanges()[*exchange as usize];
+                        for step in &transfer.steps {
+                            let key = key(&transfer.values.1, step.step, &step.members);
+                            let begin = begins.entry(key.clone()).or_default();
+                            *begin = begin.max(now).max(lane);
+                            lane = *begin + costs[&key];
+                        }
+                    }
+                    Instr::Wait { exchange } => {
+                        let transfer = &schedule.exchanges()[*exchange as usize];
+                        if let Some(step) = transfer.steps.last() {
+                            let key = key(&transfer.values.1, step.step, &step.members);
+                            now = now.max(begins[&key] + costs[&key]);
+                        }
+                    }
+                }
+            }
+        }
+        if begins == before {
+            break;
+        }
+    }
+    let steps = begins.into_iter().map(|(key, begin)| (key.clone(), (begin, begin + costs[&key])));
+    calls.into_iter().chain(steps).collect()
+}
+
+#[test]
+fn times_are_the_least_that_keep_every_rule() {
+    for (program, rates) in programs().zip([Rates::uniform(), Rates::h100()].into_iter().cycle()) {
+        let schedules = schedules(&program);
+        let timeline = Timeline::of(&schedules, &rates).unwrap();
+        let mut found = BTreeMap::new();
+        let mut costs = BTreeMap::new();
+        for span in &timeline.spans {
+            let name = match &span.activity {
+                Activity::Call { rank, instr } => {
+                    costs.insert((*rank, *instr), span.end_us - span.begin_us);
+                    format!("call {instr} of {rank}")
+                }
+                Activity::Step { value, step, members } => format!("{value} step {step} of {members:?}"),
+            };
+            assert!(found.insert(name, (span.begin_us, span.end_us)).is_none());
+        }
+        let wanted = by_definition(&schedules, &|rank, instr| costs[&(rank, instr)]);
+        assert_eq!(found.keys().collect::<Vec<_>>(), wanted.keys().collect::<Vec<_>>(), "{program}");
+        for (name, (begin, end)) in &wanted {
+            let (b, e) = found[name];
+            assert!(
+                (b - begin).abs() < 1e-9 && (e - end).abs() < 1e-9,
+                "{name} {b} {e} {begin} {end}\n{program}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_critical_path_is_the_whole() {
+    for program in programs() {
+        let timeline = Timeline::of(&schedules(&program), &Rates::uniform()).unwrap();
+        let path = timeline.critical_path();
+        assert_eq!(path.first().map(|span| span.begin_us), Some(0.0), "{program}");
+        assert!(path.windows(2).all(|two| two[0].end_us.to_bits() == two[1].begin_us.to_bits()), "{program}");
+        assert_eq!(path.last().map(|span| span.end_us), Some(timeline.total_us()), "{program}");
+        for lane in &timeline.lanes {
+            let busy = timeline.computing_us(lane) + timeline.waiting_us(lane);
+            assert!(busy <= timeline.total_us() + 1e-9, "{program}");
+            // Nothing is posted before it is waited for, so nothing is hidden.
+            assert!(timeline.hidden_us(lane).abs() < 1e-9, "{program}");
+        }
+    }
+}
+
+#[test]
+fn where_all_ranks_do_the_same_the_whole_is_what_the_report_adds_up() {
+    let program = programs().next().unwrap();
+    let report = program.report(&Rates::uniform());
+    let (c, t) = (report.compute_us, report.traffic);
+    let sum = c.forward + c.backward + c.update + t.forward.cost_us + t.backward.cost_us + t.update.cost_us;
+    let timeline = Timeline::of(&schedules(&program), &Rates::uniform()).unwrap();
+    assert!((timeline.total_us() - sum).abs() < 1e-9, "{} {sum}", timeline.total_us());
+}
+
+#[test]
+fn lists_that_do_not_belong_together_are_refused() {
+    let all: Vec<Vec<Schedule>> = programs().map(|program| schedules(&program)).collect();
+    let of = |list: &[Schedule]| Timeline::of(list, &Rates::uniform()).unwrap_err().to_string();
+    assert!(of(&all[0][..3]).contains("of whom there is no schedule here"));
+    assert!(of(&[all[0][0].clone(), all[0][0].clone()]).contains("two schedules are of rank 0"));
+    let mixed = [all[0][..3].to_vec(), vec![all[4][3].clone()]].concat();
+    assert!(of(&mixed).contains("give the schedules of one program"), "{}", of(&mixed));
+}
