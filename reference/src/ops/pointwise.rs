@@ -2,23 +2,12 @@
 
 use std::f64::consts::{FRAC_1_SQRT_2, PI};
 
+use libm::{erf, erfc};
+
 use super::Body::{By, One, Two};
 use super::Ops;
 use crate::arrays::truth;
 use crate::ask::{Ask, Made};
-
-/// The error function by its series, or as its limit.
-pub(crate) fn erf(x: f64) -> f64 {
-    if x.abs() > 5.0 {
-        return x.signum();
-    }
-    let (mut sum, mut term) = (x, x);
-    for n in 1..120 {
-        term *= -x * x / f64::from(n);
-        sum += term / f64::from(2 * n + 1);
-    }
-    sum * 2.0 / PI.sqrt()
-}
 
 pub(crate) fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
@@ -43,7 +32,7 @@ fn gelu(r: &Ask<'_>) -> Made {
     let tanh = r.word("approximate")? == "tanh";
     r.map(|x| {
         let inner = || (2.0 / PI).sqrt() * (x + 0.044_715 * x.powi(3));
-        0.5 * x * (1.0 + if tanh { inner().tanh() } else { erf(x * FRAC_1_SQRT_2) })
+        0.5 * x * if tanh { 1.0 + inner().tanh() } else { erfc(-x * FRAC_1_SQRT_2) }
     })
 }
 
@@ -96,7 +85,7 @@ pub(super) const OPS: Ops = &[
     ("asinh", One(f64::asinh)),
     ("atan", One(f64::atan)),
     ("erf", One(erf)),
-    ("erfc", One(|x| 1.0 - erf(x))),
+    ("erfc", One(erfc)),
     ("floor", One(f64::floor)),
     ("ceil", One(f64::ceil)),
     ("round", By(round)),
