@@ -17,6 +17,7 @@ allowed=(
     layout/tests/allocations.rs        # a counting allocator: small layouts need no heap
     sharding/tests/allocations.rs      # the same for shardings
     collectives/tests/allocations.rs   # the same for plans that run
+    program/tests/allocations.rs       # the same for schedules that run
 )
 
 status=0

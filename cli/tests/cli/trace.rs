@@ -97,7 +97,7 @@ fn ranks_that_are_not_there_and_programs_of_too_many_are_refused() {
     refused(STORED, &[], "usage", "the request lacks `rank`");
     let wide = "mesh x=2097152\na: f32[2097152] S(0)\ny: R = a\n";
     refused(wide, &["--rank", "0"], "too_large", "give axes smaller sizes with --axes");
-    let deep = "mesh x=2\na: f32[2147483648,2147483648] S(0)\ny: R = a\nz = add(y, a)\n";
-    refused(deep, &["--rank", "0"], "schedule", "more bytes than memory has");
+    let deep = "mesh x=2\na: f32[1073741824,1073741824] R\nb = relu(a)\n";
+    refused(deep, &["--rank", "0"], "schedule", "take more than 9223372036854775807 bytes");
     reshard(&["trace", "/nowhere", "--rank", "0", "--json"]).refused("io", "/nowhere");
 }

@@ -6,11 +6,13 @@ use ndarray::ArrayD;
 use reshard_planner::Planner;
 use reshard_program::schedule::{Arg, Instr, Options, Schedule};
 use reshard_program::{Elaborator, Item, Moves, Program};
-use reshard_reference::{Number, Ranks, Values, on_schedules};
+use reshard_reference::{Did, Number, Ranks, Values, on_schedules};
+
+use crate::programs::{inputs, same_as_one_device};
 
 /// The ways to compile a program.
-fn ways() -> Vec<Options> {
-    vec![Options { liveness: false, ..Options::default() }, Options::default()]
+fn ways() -> [Options; 2] {
+    [Options { liveness: false, ..Options::default() }, Options::default()]
 }
 
 fn bits<T: Number>(shards: &[ArrayD<T>]) -> Vec<Vec<u64>> {
@@ -167,4 +169,43 @@ fn bytes_have_one_owner(program: &Program, schedule: &Schedule) -> Result<(), St
         owns(&owner, local.at, origins[local.name.as_str()])?;
     }
     Ok(())
+}
+
+/// Every example of these laws is held against its schedules where it is held against one device; here is what that looked at.
+#[test]
+fn the_worked_examples_are_scheduled() {
+    let text = "
+        mesh dp=2,tp=2
+        mesh storage: fsdp=4
+        x: f32[7,16] S(0),I
+        w: f32[16,32] S(0) on storage
+        v: f32[32,16] I,S(0)
+        m: f32[16,32] S(0)|- on storage
+        h = mm(x, w)
+        a = relu(h)
+        y: S(0),I = mm(a, v)
+        z = view(y, shape=[7,4,4])
+        loss = sum(z)
+        gradient loss wrt w, v
+        w', m' = sgd_momentum(w, dw, m)
+        v' = sgd(v, dv)
+    ";
+    let program = Elaborator::new().elaborate(&text.parse().unwrap()).unwrap();
+    let given = inputs::<f64>(&program, 7);
+    let ranks = same_as_one_device(&program, &given, 1e-12);
+    let (mut apart, mut shared) = (0, 0);
+    for rank in program.mesh().ranks() {
+        let bytes = ways().map(|options| program.compile(rank, &options).unwrap().arena_bytes());
+        apart += bytes[0];
+        shared += bytes[1];
+        // An op, an exchange, and nothing for the view.
+        let names = |did: &Did| match did {
+            Did::Call { call, .. } => call.clone(),
+            Did::Received { value, .. } => format!("received {value}"),
+        };
+        let did: Vec<String> = ranks.did(rank).iter().map(names).collect();
+        assert!(did.contains(&"mm".to_owned()) && did.iter().any(|d| d.starts_with("received")), "{did:?}");
+        assert!(did.iter().all(|d| !d.starts_with("view")), "{did:?}");
+    }
+    assert!(shared < apart, "{shared} bytes of {apart}");
 }

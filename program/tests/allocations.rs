@@ -1,0 +1,152 @@
+//! A schedule runs without touching the heap: counted by the allocator.
+#![allow(unsafe_code, reason = "a counting allocator implements an unsafe trait")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use reshard_collectives::threads::World;
+use reshard_collectives::{Communicator, Error};
+use reshard_program::Program;
+use reshard_program::schedule::{Arg, Engine, Instr, Kernels, LocalCall, Options};
+
+struct Counting;
+
+thread_local! {
+    /// Whether this thread's calls count: the harness that runs the tests allocates when it likes.
+    static COUNTED: Cell<bool> = const { Cell::new(false) };
+}
+
+static CALLS: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: every call is passed on to the system allocator as it is.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, memory: Layout) -> *mut u8 {
+        // A thread that ends has no flag any more.
+        if COUNTED.try_with(Cell::get).unwrap_or(false) {
+            CALLS.fetch_add(1, Ordering::Relaxed);
+        }
+        // SAFETY: the caller keeps the contract of alloc.
+        unsafe { System.alloc(memory) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, memory: Layout) {
+        // SAFETY: the caller keeps the contract of dealloc.
+        unsafe { System.dealloc(pointer, memory) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Kernels that write what they read, one byte further on.
+struct Turning {
+    takes: Vec<usize>,
+}
+
+/// An error of an exchange, as there are no others.
+#[derive(Debug)]
+struct Failed(Error);
+
+impl From<Infallible> for Failed {
+    fn from(never: Infallible) -> Failed {
+        match never {}
+    }
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Failed {
+        Failed(error)
+    }
+}
+
+impl std::fmt::Display for Failed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Kernels for Turning {
+    type Buffer = [u8];
+    type Error = Infallible;
+
+    fn prepare(&mut self, call: &LocalCall) -> Result<u32, Infallible> {
+        self.takes.push(call.takes.len());
+        Ok(self.takes.len() as u32 - 1)
+    }
+
+    fn run(&mut self, kernel: u32, args: &[Arg], arena: &mut [u8]) -> Result<(), Infallible> {
+        let (takes, makes) = args.split_at(self.takes[kernel as usize]);
+        for to in makes {
+            for n in 0..to.bytes {
+                let sum = takes
+                    .iter()
+                    .filter(|from| from.bytes > 0)
+                    .fold(n as u8, |sum, from| sum.wrapping_add(arena[from.offset + (n + 1) % from.bytes]));
+                arena[to.offset + n] = sum;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A step with every kind of exchange, on two meshes, of even and uneven shards.
+const STEP: &str = "
+    mesh dp=2,tp=2
+    mesh storage: fsdp=4
+    x: f32[7,16] S(0),I
+    w: f32[16,32] S(0) on storage
+    v: f32[32,16] I,S(0)
+    h = mm(x, w)
+    a = relu(h)
+    s: S(0),S(0) = a
+    t: S(0),S(1) = s
+    y: S(0),I = mm(t, v)
+    loss = sum(y)
+    gradient loss wrt w, v
+    w' = sgd(w, dw)
+    v' = sgd(v, dv)
+";
+
+#[test]
+fn a_schedule_runs_without_the_heap() {
+    let graph: reshard_program::Graph = STEP.parse().unwrap();
+    let program: Program = reshard_program::Elaborator::new().elaborate(&graph).unwrap();
+    for options in [Options::default(), Options { liveness: false, ..Options::default() }] {
+        let results = World::new(4).unwrap().run(|comm| {
+            let all = [0, 1, 2, 3];
+            let schedule = program.compile(comm.rank(), &options).unwrap();
+            let is_post = |instr: &&Instr| matches!(instr, Instr::Post { .. });
+            let posts = schedule.instrs().iter().filter(is_post).count();
+            let mut kernels = Turning { takes: Vec::new() };
+            let mut engine = Engine::new(comm);
+            let prepared = schedule.prepare::<_, _, Failed>(&mut kernels, &mut engine)?;
+            let mut arena = vec![1; schedule.arena_bytes()];
+            COUNTED.set(true);
+            prepared.run::<_, _, Failed>(&mut kernels, &mut engine, &mut arena)?;
+            engine.communicator().barrier(&all)?;
+            let before = CALLS.load(Ordering::Relaxed);
+            // Nobody begins before all have looked.
+            engine.communicator().barrier(&all)?;
+            for _ in 0..20 {
+                prepared.run::<_, _, Failed>(&mut kernels, &mut engine, &mut arena)?;
+            }
+            engine.communicator().barrier(&all)?;
+            let after = CALLS.load(Ordering::Relaxed);
+            engine.communicator().barrier(&all)?;
+            let seen = CALLS.load(Ordering::Relaxed);
+            engine.communicator().barrier(&all)?;
+            drop(std::hint::black_box(vec![0u8; 64]));
+            engine.communicator().barrier(&all)?;
+            assert!(CALLS.load(Ordering::Relaxed) > seen, "the allocator counts");
+            COUNTED.set(false);
+            Ok::<_, Failed>((after - before, posts, schedule.calls().len()))
+        });
+        for result in results {
+            let (calls, posts, kernels) = result.unwrap();
+            assert_eq!(calls, 0, "{options:?}");
+            assert!(posts >= 4 && kernels >= 8, "{posts} exchanges, {kernels} kernels");
+        }
+    }
+}
