@@ -278,7 +278,7 @@ fn mirrored(waiting: &mut Waiting<'_>, made: &str, plan: &Plan) -> Option<usize>
 }
 
 /// The bytes of the largest shard of a value.
-pub(super) fn local_bytes(value: &crate::Value) -> u64 {
+pub(crate) fn local_bytes(value: &crate::Value) -> u64 {
     (value.is.value.max_local_numel() as u64).saturating_mul(value.dtype.bits() as u64).div_ceil(8)
 }
 

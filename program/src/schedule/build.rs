@@ -27,7 +27,7 @@ pub(super) fn compile(program: &Program, rank: usize, options: &Options) -> Resu
         return Err(refused(format!("there is no rank {rank} in mesh {mesh}")));
     }
     let mut build = Build::new(program, rank)?;
-    for turn in order(program) {
+    for turn in order(program, options.hoist_bytes) {
         build.take(turn)?;
     }
     build.finish(options)
@@ -204,7 +204,9 @@ impl<'a> Build<'a> {
     fn touch_all(&mut self, from: ValueId, to: ValueId, scratch: [usize; 2]) {
         self.used(from);
         self.used(to);
-        scratch.into_iter().for_each(|slot| self.touch(slot));
+        for slot in scratch {
+            self.touch(slot);
+        }
     }
 
     fn finish(mut self, options: &Options) -> Result<Schedule, Error> {

@@ -57,7 +57,7 @@ impl<C: Communicator<Buffer = [u8]>> Exchanges for Engine<'_, C> {
             [source, target, first, second].map(|arg| if arg.bytes == 0 { 0..0 } else { arg.range() });
         let [source, target, first, second] = arena.get_disjoint_mut(ranges).map_err(|_| short())?;
         let Some(staging) = &mut self.staging else {
-            let place = compiled.exchanges().next().map(|exchange| exchange.place());
+            let place = compiled.exchanges().next().map(reshard_collectives::Exchange::place);
             let place = place.unwrap_or(reshard_collectives::Place { step: None, group: vec![rank] });
             return Err(Error::NotAgreed { rank, place });
         };

@@ -5,7 +5,7 @@
 //! ```text
 //! Program --compile(rank)--> Schedule --prepare(kernels, engine)--> Prepared --run(.., arena)--> the arena
 //!
-//! items        in one order for all ranks
+//! items        in one order for all ranks; moves may begin before their turn and end after it
 //!   | each rank leaves out what it has no part in
 //! values       what a value is on this rank: a local shape, and where it lies in the whole
 //!   | a view, and a move that leaves all bytes where they are, is its operand: no instruction
@@ -139,11 +139,14 @@ pub struct Local {
 pub struct Options {
     /// Whether buffers that are never there together share bytes (default: they do).
     pub liveness: bool,
+    /// How many bytes of sources and targets may be in flight on a rank, so that moves begin as soon as they can and end where what they
+    /// bring is taken (default: 0, each move ends where it begins).
+    pub hoist_bytes: u64,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { liveness: true }
+        Options { liveness: true, hoist_bytes: 0 }
     }
 }
 
