@@ -61,7 +61,13 @@ impl From<reshard_program::Error> for Error {
     fn from(e: reshard_program::Error) -> Error {
         match e {
             reshard_program::Error::Ops { at: None, error } => Error::Op(error),
-            other => Error::Input { reason: other.to_string() },
+            e @ (reshard_program::Error::Ops { .. }
+            | reshard_program::Error::Parse { .. }
+            | reshard_program::Error::Graph { .. }
+            | reshard_program::Error::NeedsRedistribute { .. }
+            | reshard_program::Error::Schedule { .. }
+            | reshard_program::Error::NoGradient { .. }
+            | _) => Error::Input { reason: e.to_string() },
         }
     }
 }

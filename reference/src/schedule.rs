@@ -149,7 +149,7 @@ pub fn on_schedules<T: Number>(
     let results = World::new(program.mesh().world())
         .map_err(|e| Error::Input { reason: e.to_string() })?
         .run(|comm| run_rank(program, &given, options, comm));
-    let mut ranks: Vec<(BTreeMap<String, ArrayD<T>>, Vec<Did>)> = Vec::with_capacity(results.len());
+    let mut ranks: Vec<(Values<T>, Vec<Did>)> = Vec::with_capacity(results.len());
     for result in results {
         ranks.push(result?);
     }
@@ -163,7 +163,7 @@ fn run_rank<T: Number>(
     given: &BTreeMap<&str, Vec<Vec<u8>>>,
     options: &Options,
     comm: &mut Comm,
-) -> Result<(BTreeMap<String, ArrayD<T>>, Vec<Did>), Error> {
+) -> Result<(Values<T>, Vec<Did>), Error> {
     let rank = reshard_collectives::Communicator::rank(comm);
     if !program.mesh().contains(rank) {
         return Ok((BTreeMap::new(), Vec::new()));

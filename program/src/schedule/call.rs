@@ -35,11 +35,13 @@ impl LocalTensor {
     ///
     /// Fails where they are more than can be counted.
     pub fn bytes(&self) -> Result<usize, Error> {
-        let bits = self.shape.iter().try_fold(self.dtype.bits(), |n, &m| n.checked_mul(m));
-        let bytes = bits.map(|bits| bits.div_ceil(8)).filter(|bytes| isize::try_from(*bytes).is_ok());
-        bytes.ok_or_else(|| {
+        let bits = self.shape.iter().try_fold(self.dtype.bits() as u128, |n, &m| n.checked_mul(m as u128));
+        let bytes = bits.and_then(|bits| isize::try_from(bits.div_ceil(8)).ok());
+        bytes.map(isize::unsigned_abs).ok_or_else(|| {
             let Self { dtype, shape, rank, .. } = self;
-            refused(format!("{dtype}{shape:?} on rank {rank} is more bytes than memory has"))
+            refused(format!(
+                "{dtype}{shape:?} on rank {rank} is more bytes than memory has: cut it over more ranks"
+            ))
         })
     }
 

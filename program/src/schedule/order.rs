@@ -44,10 +44,14 @@ pub(super) fn order(program: &Program, hoist_bytes: u64) -> Vec<Turn> {
             Item::Input(_) | Item::NoGrad => {}
             Item::Op { op, inputs, outputs, .. } => {
                 if !op.is_view() {
-                    inputs.iter().for_each(|v| hoist.land_value(v.index()));
+                    for v in inputs {
+                        hoist.land_value(v.index());
+                    }
                     hoist.turns.push(Turn::Call(n));
                 }
-                outputs.iter().for_each(|v| hoist.is_there(v.index()));
+                for v in outputs {
+                    hoist.is_there(v.index());
+                }
             }
             Item::Move { from, to, forward, .. } => {
                 if forward.steps().is_empty() {

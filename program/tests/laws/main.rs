@@ -5,3 +5,4 @@ mod meshes;
 mod report;
 mod strategies;
 mod timeline;
+mod schedules;

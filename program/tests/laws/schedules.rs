@@ -1,0 +1,116 @@
+//! Schedules by themselves: their arena is what the report says, hoisting moves posts and waits alone, and what cannot be is refused.
+
+use reshard_program::schedule::{Instr, Options, Schedule};
+use reshard_program::{Elaborator, Moves, Program, Rates};
+
+fn program(text: &str) -> Program {
+    let moves = if text == LAYERS { Moves::Written } else { Moves::Any };
+    Elaborator::new().moves(moves).elaborate(&text.parse().unwrap()).unwrap()
+}
+
+fn compiled(program: &Program, options: &Options) -> Vec<Schedule> {
+    program.mesh().ranks().map(|rank| program.compile(rank, options).unwrap()).collect()
+}
+
+/// Data parallel, two layers: gradients are reduced while the gradients of the layer below are computed.
+const LAYERS: &str = "
+    mesh dp=2
+    x: f32[64,32] S(0)|-
+    w: f32[32,32] I
+    v: f32[32,32] I
+    wr: R = w
+    vr: R = v
+    h = mm(x, wr)
+    a = relu(h)
+    y = mm(a, vr)
+    loss = sum(y)
+    gradient loss wrt w, v
+    w' = sgd(w, dw)
+    v' = sgd(v, dv)
+";
+
+const STAGES: &str = "
+    mesh pp=2,tp=2
+    mesh first: tp=2
+    mesh second: tp=2@2
+    x: f32[8,16] R|- on first
+    w: f32[16,32] S(1) on first
+    v: f32[32,64] S(0) on second
+    h = mm(x, w)
+    a = relu(h)
+    b: S(1) on second = a
+    out: I on second = mm(b, v)
+    loss = sum(out)
+    gradient loss wrt w, v
+    w' = sgd(w, dw)
+    v' = sgd(v, dv)
+";
+
+/// Every buffer begins at a multiple of 64 bytes, and there are gaps where sizes do not fit each other.
+#[test]
+fn the_arena_of_the_worst_rank_is_the_peak_of_the_report() {
+    for text in [LAYERS, STAGES] {
+        let program = program(text);
+        let peak = program.report(&Rates::uniform()).peak.bytes;
+        let schedules = compiled(&program, &Options::default());
+        let arena = schedules.iter().map(|schedule| schedule.arena_bytes() as u64).max().unwrap();
+        assert!(peak <= arena && arena < peak + 3 * 64, "{arena} bytes for {peak}");
+        let apart = compiled(&program, &Options { liveness: false, ..Options::default() });
+        assert!(apart.iter().zip(&schedules).all(|(apart, s)| apart.arena_bytes() > s.arena_bytes()));
+    }
+}
+
+/// The instructions between a post and its wait.
+fn between(schedule: &Schedule) -> Vec<(String, usize)> {
+    let mut list = Vec::new();
+    for (n, instr) in schedule.instrs().iter().enumerate() {
+        if let Instr::Post { exchange } = instr {
+            let is_wait = |other: &Instr| *other == Instr::Wait { exchange: *exchange };
+            let wait = schedule.instrs()[n..].iter().position(is_wait).unwrap();
+            list.push((schedule.exchanges()[*exchange as usize].values.1.clone(), wait - 1));
+        }
+    }
+    list
+}
+
+#[test]
+fn a_gradient_is_reduced_while_the_next_is_computed() {
+    let program = program(LAYERS);
+    let hoist = |hoist_bytes| program.compile(0, &Options { hoist_bytes, ..Options::default() }).unwrap();
+    let none = hoist(0);
+    assert_eq!(between(&none), [("dv".to_owned(), 0), ("dw".to_owned(), 0)]);
+    // Both gradients are in flight until the updates, which take them.
+    let all = hoist(u64::MAX);
+    let list = between(&all);
+    assert_eq!(list[0].0, "dv");
+    assert!(list[0].1 >= 4, "{all}");
+    let calls = |schedule: &Schedule| -> Vec<Instr> {
+        let is_call = |instr: &&Instr| matches!(instr, Instr::Call { .. });
+        schedule.instrs().iter().filter(is_call).cloned().collect()
+    };
+    assert_eq!(calls(&all), calls(&none));
+    // Too few bytes for one: nothing moves.
+    assert_eq!(hoist(2 * 4 * 32 * 32 - 1).to_string(), none.to_string());
+    // Enough for one: the first ends before the second begins.
+    let one = hoist(2 * 4 * 32 * 32);
+    let list = between(&one);
+    assert!(list[0].1 >= 2 && list[0].1 < all.instrs().len(), "{one}");
+    assert!(one.arena_bytes() <= all.arena_bytes());
+}
+
+#[test]
+fn what_cannot_be_compiled_is_refused_in_one_sentence() {
+    let of = |text: &str, rank| {
+        let error = program(text).compile(rank, &Options::default()).map(|s| s.to_string()).unwrap_err();
+        (error.kind(), error.to_string())
+    };
+    let (kind, said) = of(LAYERS, 2);
+    assert_eq!((kind, said.as_str()), ("schedule", "there is no rank 2 in mesh dp=2"));
+    let (kind, said) = of("mesh x=2\na: f32[1073741824,1073741824] R\nb = relu(a)", 0);
+    assert_eq!(kind, "schedule");
+    assert!(said.contains("take more than 9223372036854775807 bytes"), "{said}");
+    // The planner leaves it to the framework to add truth values.
+    let (kind, said) = of("mesh x=2\na: bool[8] P(sum)|-\nb: R|- = a", 0);
+    assert_eq!(kind, "schedule");
+    assert!(said.starts_with("the move to b: "), "{said}");
+}
