@@ -11,7 +11,7 @@ use reshard_reference::{Did, Number, Ranks, Values, on_schedules};
 use crate::programs::{inputs, same_as_one_device};
 
 /// The ways to compile a program.
-fn ways() -> [Options; 4] {
+pub(crate) fn ways() -> [Options; 4] {
     let hoist = |hoist_bytes| Options { hoist_bytes, ..Options::default() };
     [Options { liveness: false, ..Options::default() }, Options::default(), hoist(600), hoist(1 << 30)]
 }
@@ -20,15 +20,16 @@ fn bits<T: Number>(shards: &[ArrayD<T>]) -> Vec<Vec<u64>> {
     shards.iter().map(|a| a.iter().map(|x| x.wide().to_bits()).collect()).collect()
 }
 
-/// Holds the schedules of a program against what the program did on ranks.
+/// Holds the schedules of a program, compiled in these ways, against what the program did on ranks.
 pub(crate) fn do_what_the_program_does<T: Number>(
     program: &Program,
     inputs: &Values<T>,
     ranks: &Ranks<T>,
+    ways: &[Options],
 ) -> Result<(), String> {
-    for options in ways() {
+    for options in ways {
         let at = |e: String| format!("{options:?}: {e}");
-        let scheduled = on_schedules(program, inputs, &options).map_err(|e| at(e.to_string()))?;
+        let scheduled = on_schedules(program, inputs, options).map_err(|e| at(e.to_string()))?;
         let mut compared = 0;
         for value in program.values() {
             let name = &value.name;
