@@ -3,6 +3,6 @@
 mod megatron;
 mod meshes;
 mod report;
+mod schedules;
 mod strategies;
 mod timeline;
-mod schedules;
