@@ -8,6 +8,9 @@ use serde_json::json;
 use super::Status;
 use super::error::{CliError, Exit, printable};
 
+/// The widest column that others are lined up behind.
+pub(crate) const WIDEST: usize = 256;
+
 /// What the command line reads from and writes to.
 pub struct Console<'a> {
     /// Where requests of a batch come from.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::arguments::Format;
 use super::arguments::ShapesArg;
-use super::console::Console;
+use super::console::{Console, WIDEST};
 use super::error::CliError;
 use super::{batch, ops, required, rule};
 
@@ -114,7 +114,7 @@ fn rows(forward: &[Strategy], inputs: usize, outputs: usize) -> Vec<RowAnswer> {
 impl Answer {
     fn text(&self) -> String {
         let mut text = String::new();
-        let width = self.rows.iter().map(|row| row.forward.len()).max().unwrap_or(0);
+        let width = self.rows.iter().map(|row| row.forward.len()).max().unwrap_or(0).min(WIDEST);
         for row in &self.rows {
             let backward = row.backward.as_deref().unwrap_or("no gradient: reduce these terms first");
             // Writing to a string does not fail.

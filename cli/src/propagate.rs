@@ -15,7 +15,7 @@ use super::arguments::Format;
 use super::arguments::MeshArg;
 use super::arguments::OutShapesArg;
 use super::arguments::ShapesArg;
-use super::console::Console;
+use super::console::{Console, WIDEST};
 use super::error::CliError;
 use super::listed::Listed;
 use super::network::{self, BudgetArg, ObjectiveArg, TopologyArg};
@@ -439,7 +439,7 @@ impl Asked {
         }
         let cost = format!("{:.1} us, {}", choice.cost_us, steps(choice.communicating_steps()));
         rows.push(("cost".to_owned(), cost));
-        let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+        let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0).min(WIDEST);
         for (name, what) in rows {
             // Writing to a string does not fail.
             let _ = writeln!(text, "  {name:width$}   {what}");

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::arguments::Format;
 use super::arguments::OutShapesArg;
 use super::arguments::ShapesArg;
-use super::console::Console;
+use super::console::{Console, WIDEST};
 use super::error::CliError;
 use super::{batch, ops, required};
 
@@ -281,7 +281,14 @@ impl Names {
             [] => op.op.clone(),
             arguments => signature(&op.op, arguments),
         };
-        let width = self.ops.iter().filter(|op| op.rule.is_some()).map(|op| op.op.len()).max().unwrap_or(0);
+        let width = self
+            .ops
+            .iter()
+            .filter(|op| op.rule.is_some())
+            .map(|op| op.op.len())
+            .max()
+            .unwrap_or(0)
+            .min(WIDEST);
         let mut text = String::new();
         for op in &self.ops {
             // Writing to a string does not fail.

@@ -17,10 +17,11 @@ use reshard_kernels::DType;
 use reshard_ops::rules::Table;
 use reshard_program::{Graph, Item, Moves, Program, ValueId};
 use reshard_reference::{Number, Ranks, Values, on_one_device, on_ranks};
+use reshard_sharding::ReduceOp;
 use serde::Serialize;
 
 use super::arguments::Format;
-use super::console::Console;
+use super::console::{Console, WIDEST};
 use super::error::CliError;
 use super::network::TopologyArg;
 use super::program::{AxesArg, Elaborated, FileArg};
@@ -218,7 +219,12 @@ fn on_random_numbers<T: Number>(program: &Program, seed: u64) -> Result<(Values<
             .map(|(v, bounds)| {
                 let bound = bounds.get(at.min(bounds.len().saturating_sub(1))).copied();
                 let value = program.get(*v);
-                (value.name.clone(), random(&value.name, value.shape(), seed, bound))
+                let numbers = random::<T>(&value.name, value.shape(), seed, bound);
+                // A norm of terms is not negative.
+                let is_norm =
+                    value.is.value.partial().iter().any(|terms| matches!(terms.op, ReduceOp::Norm(_)));
+                let numbers = if is_norm { numbers.mapv(|x| T::of(x.wide().abs())) } else { numbers };
+                (value.name.clone(), numbers)
             })
             .collect();
         match on_one_device(program, &values) {
@@ -282,7 +288,7 @@ fn mixed(x: u64) -> u64 {
 impl Answer {
     fn text(&self) -> String {
         let Answer { loss, loss_one_device, gradients, worst, values, tolerance, ranks, .. } = self;
-        let width = gradients.iter().map(|g| g.name.chars().count()).max().unwrap_or(0);
+        let width = gradients.iter().map(|g| g.name.chars().count()).max().unwrap_or(0).min(WIDEST);
         let mut text = format!("loss {loss} on {ranks} ranks, {loss_one_device} on one device\n");
         for Compared { name, relative_error } in gradients {
             // Writing to a string does not fail.

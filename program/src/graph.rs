@@ -102,6 +102,9 @@ pub(crate) fn gradient_name(of: &str) -> String {
 /// The most statements of a graph, those of composites counted.
 pub(crate) const MOST_STATEMENTS: usize = 1 << 20;
 
+/// The longest name of a value.
+const LONGEST_NAME: usize = 1024;
+
 impl Graph {
     /// A graph without statements, of the ops of the standard table.
     pub fn new(mesh: &Mesh) -> Graph {
@@ -440,6 +443,15 @@ impl Graph {
     /// A new value.
     pub(crate) fn named(&mut self, name: &str, dtype: DType, shape: &[usize]) -> Result<ValueId, Error> {
         let letters = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '\''));
+        if name.len() > LONGEST_NAME {
+            let shown: String = name.chars().take(32).collect();
+            return Err(Error::Graph {
+                reason: format!(
+                    "{shown}.. is a name of {} letters, and one has at most {LONGEST_NAME}",
+                    name.len()
+                ),
+            });
+        }
         if !letters || name.is_empty() || name == "_" || name.starts_with(|c: char| c.is_ascii_digit()) {
             return Err(Error::Graph {
                 reason: format!("{name:?} is no name of a value: letters, digits, _ . and '"),

@@ -36,6 +36,7 @@ mod program;
 mod real;
 mod run;
 mod schedule;
+mod training;
 
 pub use done::Did;
 pub use error::Error;
@@ -44,3 +45,4 @@ pub use program::{Number, Ranks, Values, on_one_device, on_ranks};
 pub use real::Real;
 pub use run::{Local, run, run_local};
 pub use schedule::{Host, on_schedules};
+pub use training::Training;

@@ -13,7 +13,7 @@ use ndarray::{ArrayD, IxDyn};
 use reshard_collectives::{Item as Element, threads};
 use reshard_ops::rules::verify::LocalRegion;
 use reshard_program::{Item, Program, ValueId};
-use reshard_sharding::{Sharding, meaning};
+use reshard_sharding::{ReduceOp, Sharding, meaning};
 
 use crate::done::{Did, digest};
 use crate::{Error, Local, Real, run, run_local};
@@ -184,8 +184,9 @@ pub fn on_ranks<T: Number>(program: &Program, inputs: &Values<T>) -> Result<Rank
             Item::NoGrad => {}
             Item::Input(v) => {
                 let whole: Vec<T> = input(program, *v, inputs)?.iter().copied().collect();
-                let shards =
-                    meaning::scatter(&program.get(*v).is.value, &whole, T::rounded(0.0)).map_err(op)?;
+                let is = &program.get(*v).is.value;
+                let shards = is.mesh().ranks().map(|rank| shard_of(is, rank, &whole));
+                let shards = shards.collect::<Result<Vec<_>, _>>()?;
                 places.insert(*v, lies(*v)?);
                 values.insert(*v, shaped(program, *v, shards)?);
             }
@@ -280,6 +281,20 @@ pub fn on_ranks<T: Number>(program: &Program, inputs: &Values<T>) -> Result<Rank
 fn digest_of<T: Number>(a: &ArrayD<T>) -> u64 {
     let numbers: Vec<T> = a.iter().copied().collect();
     digest(bytemuck::cast_slice(&numbers))
+}
+
+/// What a rank holds of a tensor: of terms the first rank has all and the others the identity, or all have the same where there is none
+/// or an average is of equal terms.
+pub(crate) fn shard_of<T: Number>(s: &Sharding, rank: usize, whole: &[T]) -> Result<Vec<T>, Error> {
+    let identity = match s.partial().first().map(|terms| terms.op) {
+        None | Some(ReduceOp::Sum | ReduceOp::Norm(_)) => 0.0,
+        Some(ReduceOp::Prod) => 1.0,
+        Some(ReduceOp::Avg | ReduceOp::Min | ReduceOp::Max) => {
+            let held = meaning::held(s, rank).map_err(op)?;
+            return Ok(held.into_iter().map(|element| whole[element]).collect());
+        }
+    };
+    meaning::shard(s, rank, whole, T::rounded(identity)).map_err(op)
 }
 
 pub(crate) fn op(e: reshard_sharding::Error) -> Error {

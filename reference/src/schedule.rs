@@ -19,10 +19,9 @@ use reshard_program::schedule::{
     Arg, Engine, Exchanges, Kernels, LocalCall, LocalTensor, Options, Schedule, Transfer,
 };
 use reshard_program::{Item, Program};
-use reshard_sharding::meaning;
 
 use crate::done::{Did, digest};
-use crate::program::{Ranks, input, op};
+use crate::program::{Ranks, input, shard_of};
 use crate::{Error, Local, Number, Values, run_local};
 
 /// The ops of a table in host memory, for schedules of a program whose [values](Program::in_dtype) are all of the type `T`.
@@ -97,13 +96,13 @@ impl<T: Number> Kernels for Host<T> {
 }
 
 /// Bytes as numbers of a shape.
-fn tensor<T: Number>(bytes: &[u8], shape: &[usize]) -> Result<ArrayD<T>, Error> {
+pub(crate) fn tensor<T: Number>(bytes: &[u8], shape: &[usize]) -> Result<ArrayD<T>, Error> {
     let numbers = bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned::<T>).collect();
     ArrayD::from_shape_vec(IxDyn(shape), numbers).map_err(|e| Error::Input { reason: e.to_string() })
 }
 
 /// Numbers as bytes.
-fn write<'a, T: Number>(numbers: impl Iterator<Item = &'a T>, bytes: &mut [u8]) {
+pub(crate) fn write<'a, T: Number>(numbers: impl Iterator<Item = &'a T>, bytes: &mut [u8]) {
     for (number, at) in numbers.zip(bytes.chunks_exact_mut(size_of::<T>())) {
         at.copy_from_slice(bytemuck::bytes_of(number));
     }
@@ -137,7 +136,9 @@ pub fn on_schedules<T: Number>(
         if let Item::Input(v) = item {
             let whole: Vec<T> = input(program, *v, inputs)?.iter().copied().collect();
             let value = program.get(*v);
-            let shards = meaning::scatter(&value.is.value, &whole, T::rounded(0.0)).map_err(op)?;
+            let is = &value.is.value;
+            let shards =
+                is.mesh().ranks().map(|rank| shard_of(is, rank, &whole)).collect::<Result<Vec<_>, _>>()?;
             let bytes = shards.iter().map(|shard| bytemuck::cast_slice(shard).to_vec());
             let mut of_ranks = vec![Vec::new(); program.mesh().world()];
             for (rank, bytes) in value.is.value.mesh().ranks().zip(bytes) {

@@ -22,18 +22,24 @@ pub(crate) struct Outcome {
 const HASTY_WAYS: usize = 24;
 
 impl Frontier {
-    /// What the ways of an op come to, where its inputs are at hand as in a state: those that no other can do as well.
+    /// What the ways of an op come to, where its inputs are at hand as in a state: those that no other can do as well. And what the
+    /// cheapest way computes that was not looked at, in haste.
     pub(crate) fn outcomes(
         &self,
         types: &mut Types,
         state: &State,
         step: Step<'_>,
         live: &dyn Fn(usize) -> bool,
-    ) -> Vec<Outcome> {
+    ) -> (Vec<Outcome>, Option<u64>) {
         let mut all: Vec<Outcome> = Vec::new();
         let hasty = types.work() >= self.until && self.moves == Moves::Any;
         let bound = self.bound(types);
-        for way in self.worth(types, state, step, hasty) {
+        let worth = self.worth(types, state, step, hasty);
+        let mut looked_at = vec![false; step.ways.list.len()];
+        worth.iter().for_each(|&way| looked_at[way] = true);
+        let left = step.ways.list.iter().zip(looked_at).filter(|(_, looked_at)| !looked_at);
+        let left = left.map(|(way, _)| way.picoseconds).min();
+        for way in worth {
             let of = &step.ways.list[way];
             let least = state.cost.saturating_add(of.picoseconds).saturating_add(step.rest);
             if least > bound {
@@ -52,7 +58,7 @@ impl Frontier {
                 kept.push(outcome);
             }
         }
-        kept
+        (kept, left)
     }
 
     /// The ways of an op that are looked at: all, or in haste those that find most of their inputs at hand, and bring none to where

@@ -267,7 +267,7 @@ impl Frontier {
         }
     }
 
-    /// The states that are kept after an op, and the cost of the cheapest that is not.
+    /// The states that are kept after an op, and the least that one costs which is not, or was not looked at.
     fn reach(
         &self,
         types: &mut Types,
@@ -276,12 +276,16 @@ impl Frontier {
         most: usize,
     ) -> (Vec<Reached>, Option<u64>) {
         let bound = self.bound(types);
-        let mut outcomes: HashMap<Vec<AtHand>, Vec<Outcome>> = HashMap::new();
+        let mut outcomes: HashMap<Vec<AtHand>, (Vec<Outcome>, Option<u64>)> = HashMap::new();
+        let mut left: Option<u64> = None;
         let mut best: HashMap<Held, (u64, usize, usize)> = HashMap::new();
         for (before, state) in self.states.iter().enumerate() {
             let key: Vec<AtHand> =
                 step.inputs.iter().map(|&v| self.of(state, v).iter().copied().collect()).collect();
-            let found = outcomes.entry(key).or_insert_with(|| self.outcomes(types, state, step, live));
+            let (found, unseen) =
+                outcomes.entry(key).or_insert_with(|| self.outcomes(types, state, step, live));
+            let unseen = unseen.map(|computing| state.cost.saturating_add(computing));
+            left = left.into_iter().chain(unseen).min();
             let passed: Held =
                 state.live.iter().filter(|(v, _)| live(*v) && !step.inputs.contains(v)).cloned().collect();
             for outcome in found {
@@ -301,7 +305,8 @@ impl Frontier {
         }
         let mut states: Vec<(Held, (u64, usize, usize))> = best.into_iter().collect();
         states.sort_unstable_by(|a, b| (&a.1, &a.0).cmp(&(&b.1, &b.0)));
-        self.kept(types, states, most)
+        let (kept, dropped) = self.kept(types, states, most);
+        (kept, dropped.into_iter().chain(left).min())
     }
 
     /// The states that no cheaper one can do all of, the cheapest first, and what the cheapest costs for which there is no room.

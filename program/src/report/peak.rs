@@ -83,6 +83,8 @@ pub(crate) struct Lives {
     pub(crate) root: Vec<usize>,
     /// Of each value that has a buffer, the last item for which it is there; [`END`] where that is the end.
     pub(crate) until: Vec<usize>,
+    /// Of each value, the one that is it in the next step.
+    pub(crate) next: Vec<Option<usize>>,
 }
 
 /// Walks over the items of a program, for the ranks that are in these meshes.
@@ -121,14 +123,15 @@ pub(super) fn lives(known: &Known<'_>, ranks: u64) -> Lives {
     for update in known.updates.iter().flatten() {
         until[root[update.0]] = END;
     }
-    Lives { root, until }
+    let next = known.updates.iter().map(|update| update.map(|u| u.0)).collect();
+    Lives { root, until, next }
 }
 
 /// Follows the bytes of the ranks that are in these meshes from item to item.
 fn peak_of(known: &Known<'_>, classes: &[Class], ranks: u64) -> Peak {
     let holds = |v: usize| known.holds(ranks, v);
     let (items, values) = (known.program.items(), known.program.values());
-    let Lives { root, until } = lives(known, ranks);
+    let Lives { root, until, .. } = lives(known, ranks);
     let mut frees: Vec<Vec<usize>> = vec![Vec::new(); items.len()];
     for (v, &end) in until.iter().enumerate() {
         if root[v] == v && holds(v) && end < items.len() {

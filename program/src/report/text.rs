@@ -7,11 +7,20 @@ use crate::report::{Class, MoveReport, Over, Pass, Report, Traffic};
 /// Lines of cells, each column as wide as its widest cell; the last is not filled.
 struct Rows(Vec<Vec<String>>);
 
+/// The widest column that others are lined up behind.
+const WIDEST: usize = 256;
+
 impl fmt::Display for Rows {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let columns = self.0.iter().map(Vec::len).max().unwrap_or(0);
         let width = |c: usize| {
-            self.0.iter().filter_map(|row| row.get(c)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+            self.0
+                .iter()
+                .filter_map(|row| row.get(c))
+                .map(|cell| cell.chars().count())
+                .max()
+                .unwrap_or(0)
+                .min(WIDEST)
         };
         let widths: Vec<usize> = (0..columns).map(width).collect();
         for row in &self.0 {

@@ -126,8 +126,8 @@ impl<'a> Build<'a> {
         let program = self.program;
         match turn {
             Turn::Call(n) => {
-                if let Item::Op { call, inputs, outputs, strategy, operations, .. } = &program.items()[n] {
-                    self.call(call, [inputs, outputs], strategy.region, *operations)?;
+                if let Item::Op { call, op, inputs, outputs, strategy, operations } = &program.items()[n] {
+                    self.call(call, op.is_elementwise(), [inputs, outputs], strategy.region, *operations)?;
                 }
                 self.through[n] = self.instrs.len();
             }
@@ -151,6 +151,7 @@ impl<'a> Build<'a> {
     fn call(
         &mut self,
         call: &Call,
+        is_elementwise: bool,
         [inputs, outputs]: [&[ValueId]; 2],
         needs_region: bool,
         operations: f64,
@@ -166,7 +167,8 @@ impl<'a> Build<'a> {
             let kernel = number(self.calls.len())?;
             let (takes, makes) = key.2.split_at(inputs.len());
             let (takes, makes) = (takes.to_vec(), makes.to_vec());
-            self.calls.push(LocalCall { call: call.clone(), takes, makes, needs_region, operations });
+            let call = call.clone();
+            self.calls.push(LocalCall { call, takes, makes, needs_region, operations, is_elementwise });
             self.known.insert(key, kernel);
             kernel
         };
@@ -227,6 +229,7 @@ impl<'a> Build<'a> {
                 }
             }
         }
+        let touched: Vec<Slot> = self.slots.clone();
         for (v, slot) in self.slots_of.iter().enumerate() {
             let Some(slot) = slot.map(|slot| &mut self.slots[slot]) else { continue };
             slot.last = match self.lives.until[v] {
@@ -235,7 +238,11 @@ impl<'a> Build<'a> {
             };
             slot.first = slot.first.min(slot.last);
         }
-        let (args, arena_bytes) = lay_out(&self.slots, options.liveness)?;
+        let [in_place, copied] = self.updates(&touched, options.liveness);
+        let (mut args, arena_bytes) = lay_out(&self.slots, options.liveness)?;
+        for (from, to) in in_place {
+            args[from] = args[to];
+        }
         let at = |v: usize| self.slots_of[self.lives.root[v]].map_or(Arg::default(), |slot| args[slot]);
         let name = |v: ValueId| self.program.get(v).name.clone();
         let mut locals = Vec::new();
@@ -267,7 +274,40 @@ impl<'a> Build<'a> {
             calls: self.calls,
             locals,
             arena_bytes,
+            carried: copied.into_iter().map(|(from, to)| (args[from], args[to])).collect(),
         })
+    }
+
+    /// Of each value that is another in the next step the slots of both, that one's first: those that are made in its place, and those
+    /// that have to be copied there afterwards.
+    ///
+    /// What is made after the last use of what it replaces takes its place, or in that use itself by an op that works element by element.
+    fn updates(&mut self, touched: &[Slot], share: bool) -> [Vec<(usize, usize)>; 2] {
+        let end = self.instrs.len();
+        let (mut in_place, mut copied) = (Vec::new(), Vec::new());
+        for (w, next) in self.lives.next.iter().enumerate() {
+            let slot = |v: usize| self.slots_of[self.lives.root[v]];
+            let Some((from, to)) = next.and_then(slot).zip(slot(w)).filter(|(from, to)| from != to) else {
+                continue;
+            };
+            let (new, old) = (touched[from], touched[to]);
+            let is_elementwise = || match &self.instrs[new.first] {
+                Instr::Call { kernel, .. } => self.calls[*kernel as usize].is_elementwise,
+                Instr::Post { .. } | Instr::Wait { .. } => false,
+            };
+            let used = old.first != usize::MAX;
+            let after = !used || old.last < new.first || (old.last == new.first && is_elementwise());
+            let is_new = new.first < end && !in_place.iter().any(|(known, _)| *known == from);
+            if share && is_new && after && new.bytes == old.bytes {
+                self.slots[from].bytes = 0;
+                in_place.push((from, to));
+            } else {
+                copied.push((from, to));
+            }
+            // Nobody else is there in between.
+            (self.slots[to].first, self.slots[to].last) = (0, end);
+        }
+        [in_place, copied]
     }
 }
 

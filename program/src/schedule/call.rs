@@ -67,6 +67,8 @@ pub struct LocalCall {
     pub needs_region: bool,
     /// Its operations, of the rank with most of them.
     pub operations: f64,
+    /// Whether it works [element by element](reshard_ops::rules::Op::is_elementwise): then what it makes may be in the place of what it takes.
+    pub is_elementwise: bool,
 }
 
 impl Program {

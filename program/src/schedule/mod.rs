@@ -162,6 +162,7 @@ pub struct Schedule {
     exchanges: Vec<Transfer>,
     locals: Vec<Local>,
     arena_bytes: usize,
+    carried: Vec<(Arg, Arg)>,
 }
 
 impl Schedule {
@@ -208,6 +209,14 @@ impl Schedule {
     /// The bytes of the arena: the most that this rank has at a time, between the places of buffers included.
     pub fn arena_bytes(&self) -> usize {
         self.arena_bytes
+    }
+
+    /// What is to be copied before the next step, from where to where: a value `w'` that is not made in the place of `w`. No two of these
+    /// places overlap.
+    ///
+    /// Mostly there are none: what is made after the last use of `w`, or in that use by an op that works element by element, is in its place.
+    pub fn carried(&self) -> &[(Arg, Arg)] {
+        &self.carried
     }
 
     /// The operations of all its calls.

@@ -19,7 +19,8 @@ pub trait Kernels {
 
     /// Runs what has this number: reads the operands, which come first, and writes all of the results.
     ///
-    /// Operands may be one another, and are no results.
+    /// Operands may be one another. An operand is a result only of a call that [works element by element](LocalCall::is_elementwise): then both
+    /// are the same bytes, as where `w'` takes the place of `w`.
     fn run(&mut self, kernel: u32, args: &[Arg], arena: &mut Self::Buffer) -> Result<(), Self::Error>;
 }
 

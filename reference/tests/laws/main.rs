@@ -9,6 +9,7 @@ mod programs;
 mod random;
 mod schedules;
 mod torch_gradients;
+mod training;
 mod twice;
 mod values;
 mod vocabulary;

@@ -4,6 +4,7 @@
 
 mod contract;
 mod faults;
+mod gpt;
 mod large;
 mod launch;
 mod leaks;
@@ -35,6 +36,7 @@ fn rank() {
         "too few" => faults::too_few(&mut comm),
         "large" => large::run(&mut comm),
         "leaks" => leaks::run(&mut comm),
+        "gpt" => gpt::run(&mut comm),
         other => panic!("there is no job {other}"),
     }
     let rank = comm.rank();
@@ -54,6 +56,11 @@ fn random_redistributions_agree_with_the_threads_engine() {
     for ranks in [1, 2, 3, 5, 8] {
         succeeds(ranks, "random");
     }
+}
+
+#[test]
+fn a_gpt_learns_on_processes_as_on_one_device() {
+    succeeds(4, "gpt");
 }
 
 #[test]

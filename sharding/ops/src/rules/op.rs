@@ -242,6 +242,36 @@ impl Op {
         self.0.body == Body::View
     }
 
+    /// Whether each element of its results depends on no elements but those of its inputs at the same index: all operands have the same
+    /// dims, and it works along each of them index by index.
+    ///
+    /// ```
+    /// use reshard_ops::rules::Table;
+    /// let table = Table::standard();
+    /// let op = |call: &str, inputs: &[&[usize]]| table.op(&call.parse()?, inputs).map(|op| op.is_elementwise());
+    /// assert!(op("relu", &[&[4, 8]])? && op("sgd(lr=0.1)", &[&[4], &[4]])?);
+    /// assert!(!op("softmax(dim=1)", &[&[4, 8]])? && !op("transpose(dim0=0,dim1=1)", &[&[4, 4]])?);
+    /// assert!(!op("mm", &[&[4, 4], &[4, 4]])? && !op("sum(dims=[0])", &[&[4]])?);
+    /// # Ok::<(), reshard_ops::Error>(())
+    /// ```
+    pub fn is_elementwise(&self) -> bool {
+        let Some(bound) = self.bound() else { return false };
+        let Some((first, others)) = bound.dims.split_first() else { return false };
+        let along = |factor: u16| {
+            let cuts = |entry: &Entry| matches!(entry, Entry::Shard { factor: Some(f), .. } if *f == factor);
+            bound.rows.iter().any(|row| row.entries.iter().all(cuts))
+        };
+        let mut seen: Vec<u16> = Vec::new();
+        others.iter().all(|dims| dims == first)
+            && first.iter().all(|dim| match dim.as_deref() {
+                Some(&[factor]) if !seen.contains(&factor) => {
+                    seen.push(factor);
+                    along(factor)
+                }
+                Some(_) | None => false,
+            })
+    }
+
     pub(crate) fn bound(&self) -> Option<&Bound> {
         match &self.0.body {
             Body::Rows(bound) => Some(bound),

@@ -1,0 +1,105 @@
+//! Training: a rank's schedule again and again in one arena.
+//!
+//! ```text
+//! step k    batch k is put where the program's inputs are; the schedule runs; what is watched is read
+//! ```
+//!
+//! What is called `w'` is in the place of `w`, or [carried](Schedule::carried) there, so that the next step finds it. This is all that a
+//! framework does in a step.
+
+use reshard_collectives::Communicator;
+use reshard_program::Program;
+use reshard_program::schedule::{Engine, Local, Options, Schedule};
+
+use ndarray::ArrayD;
+
+use crate::program::shard_of;
+use crate::schedule::{Host, tensor, write};
+use crate::{Error, Number, Values};
+
+/// The steps of a training.
+#[derive(Debug)]
+pub struct Training<'a, T> {
+    /// A step, whose numbers are all of the type `T`.
+    pub program: &'a Program,
+    /// How it is compiled.
+    pub options: &'a Options,
+    /// What its inputs are before the first step, whole.
+    pub inputs: &'a Values<T>,
+    /// In each step other values for some of the inputs, whole.
+    pub batches: &'a [Values<T>],
+    /// The value that is looked at after each step.
+    pub watched: &'a str,
+}
+
+impl<T: Number> Training<'_, T> {
+    /// What a rank holds of the watched value after each step. All ranks run it together, each with a communicator of its own.
+    ///
+    /// ```
+    /// use ndarray::{ArrayD, arr0};
+    /// use reshard_collectives::threads::World;
+    /// use reshard_program::{Program, schedule::Options};
+    /// use reshard_reference::{Training, Values};
+    /// let program: Program = "mesh x=2\nw: f64[] R\na: f64[] R\nd = mul(w, a)\nw' = sub(w, d)\nl = square(w')".parse()?;
+    /// let value = |name: &str, x: f64| (name.to_owned(), arr0(x).into_dyn());
+    /// let (inputs, batches) = ([value("w", 8.0), value("a", 0.0)].into(), [[value("a", 0.5)].into(), [value("a", 0.25)].into()]);
+    /// let training =
+    ///     Training { program: &program, options: &Options::default(), inputs: &inputs, batches: &batches, watched: "l" };
+    /// for losses in World::new(2)?.run(|comm| training.run(comm)) {
+    ///     assert_eq!(losses?, [arr0(16.0).into_dyn(), arr0(9.0).into_dyn()] as [ArrayD<f64>; 2]);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// Fails as kernels and exchanges do, for inputs that are not given or have another shape, and for a value that the rank has not at the
+    /// end of a step.
+    pub fn run<C: Communicator<Buffer = [u8]>>(&self, comm: &mut C) -> Result<Vec<ArrayD<T>>, Error> {
+        let rank = comm.rank();
+        let schedule = self.program.compile(rank, self.options)?;
+        let watched = local(&schedule, self.watched)?;
+        if !watched.lasts {
+            return Err(Error::Input {
+                reason: format!("{} is not there any more at the end of a step", self.watched),
+            });
+        }
+        let mut arena = vec![0; schedule.arena_bytes()];
+        self.put(&schedule, self.inputs, &mut arena)?;
+        let mut kernels = Host::<T>::new(self.program.table());
+        let mut engine = Engine::new(comm);
+        let prepared = schedule.prepare::<_, _, Error>(&mut kernels, &mut engine)?;
+        let mut seen = Vec::with_capacity(self.batches.len());
+        for (step, batch) in self.batches.iter().enumerate() {
+            for (from, to) in schedule.carried().iter().filter(|_| step > 0) {
+                arena.copy_within(from.range(), to.offset);
+            }
+            self.put(&schedule, batch, &mut arena)?;
+            prepared.run::<_, _, Error>(&mut kernels, &mut engine, &mut arena)?;
+            seen.push(tensor(&arena[watched.at.range()], &watched.tensor.shape)?);
+        }
+        Ok(seen)
+    }
+
+    /// Puts what the rank holds of these where the schedule looks for it.
+    fn put(&self, schedule: &Schedule, values: &Values<T>, arena: &mut [u8]) -> Result<(), Error> {
+        for (name, whole) in values {
+            let Some(local) = schedule.local(name) else { continue };
+            let Some(v) = self.program.value(name) else { continue };
+            let is = &self.program.get(v).is.value;
+            if whole.shape() != is.shape() {
+                return Err(Error::Input {
+                    reason: format!("{name} is given as {:?}, and is {:?}", whole.shape(), is.shape()),
+                });
+            }
+            let whole: Vec<T> = whole.iter().copied().collect();
+            let shard = shard_of(is, schedule.rank(), &whole)?;
+            write(shard.iter(), &mut arena[local.at.range()]);
+        }
+        Ok(())
+    }
+}
+
+fn local<'s>(schedule: &'s Schedule, name: &str) -> Result<&'s Local, Error> {
+    schedule
+        .local(name)
+        .ok_or_else(|| Error::Input { reason: format!("rank {} holds nothing of {name}", schedule.rank()) })
+}

@@ -1,0 +1,103 @@
+//! Training by schedules: step after step what one device computes.
+
+#[allow(unreachable_pub, reason = "the module of an example")]
+#[path = "../../examples/gpt/model.rs"]
+mod model;
+#[allow(unreachable_pub, reason = "the module of an example")]
+#[path = "../../examples/gpt/training.rs"]
+mod steps;
+
+use model::{Gpt, Kept};
+use ndarray::arr2;
+use reshard_collectives::threads::World;
+use reshard_program::Elaborator;
+use reshard_program::schedule::Options;
+use reshard_reference::{Training, Values, on_one_device};
+
+#[test]
+fn a_gpt_learns_on_ranks_as_on_one_device() {
+    let gpt = Gpt { batch: 4, sequence: 8, width: 16, heads: 4, vocabulary: 32, layers: 2 };
+    let alone = steps::on_one_device(&gpt).unwrap();
+    assert!(alone.len() == steps::STEPS && alone[steps::STEPS - 1] < 0.5 * alone[0], "{alone:?}");
+    for kept in [Kept::Everywhere, Kept::Updated, Kept::Sharded] {
+        let ranks = World::new(4).unwrap().run(|comm| steps::on_a_rank(&gpt, kept, comm));
+        for (rank, losses) in ranks.into_iter().enumerate() {
+            let losses = losses.unwrap();
+            assert_eq!(losses.len(), alone.len());
+            for (step, (loss, alone)) in losses.iter().zip(&alone).enumerate() {
+                let off = (loss - alone).abs() / alone.abs();
+                assert!(off < steps::ALLOWED, "{kept:?}, step {step}, rank {rank}: {loss} and {alone}");
+            }
+        }
+    }
+}
+
+/// Four values that become others in each step: one of an op that works element by element, which is made in place; one of a product with
+/// itself, one that is looked at afterwards, and two that change places, which are carried.
+#[test]
+fn what_cannot_be_made_in_place_is_carried() {
+    let text = "mesh x=2
+a: f64[2,2] R
+b: f64[2,2] S(0)
+c: f64[2,2] S(1)
+d: f64[2,2] R
+e: f64[2,2] R
+a' = mm(a, a)
+b' = mul(b, b)
+c' = neg(c)
+s = add(c, c')
+t = add(c', s)
+d' = mul(e, e)
+e' = mul(d, e)
+u = sum(b')
+v = sum(t)
+r = sum(a')
+uv = add(u, v)
+o = sum(d')
+l: R = add(uv, r)
+k: R = add(l, o)";
+    let program = Elaborator::new().elaborate(&text.parse().unwrap()).unwrap();
+    let start = arr2(&[[0.5, 0.25], [0.125, 0.75]]).into_dyn();
+    let inputs: Values<f64> = ["a", "b", "c", "d", "e"]
+        .iter()
+        .enumerate()
+        .map(|(n, name)| ((*name).to_owned(), &start * (1.0 + n as f64 / 8.0)))
+        .collect();
+    let mut alone = Vec::new();
+    let mut values = inputs.clone();
+    let batches = vec![Values::new(); 5];
+    for _ in &batches {
+        let made = on_one_device(&program, &values).unwrap();
+        alone.push(made["k"].clone());
+        for name in ["a", "b", "c", "d", "e"] {
+            values.insert(name.to_owned(), made[&format!("{name}'")].clone());
+        }
+    }
+    for options in [Options::default(), Options { liveness: false, ..Options::default() }] {
+        let schedule = program.compile(1, &options).unwrap();
+        let place = |name: &str| schedule.local(name).unwrap().at;
+        let carried = |name: &str| schedule.carried().contains(&(place(&format!("{name}'")), place(name)));
+        assert!(carried("a") && carried("c") && carried("d"), "{schedule}");
+        assert_eq!(carried("b"), !options.liveness, "{schedule}");
+        assert_eq!(place("b") == place("b'"), options.liveness, "{schedule}");
+        let all: Vec<_> =
+            schedule.carried().iter().flat_map(|(from, to)| [from.range(), to.range()]).collect();
+        for (i, one) in all.iter().enumerate() {
+            assert!(all[..i].iter().all(|other| one.end <= other.start || other.end <= one.start), "{all:?}");
+        }
+        let training = Training {
+            program: &program,
+            options: &options,
+            inputs: &inputs,
+            batches: &batches,
+            watched: "k",
+        };
+        for losses in World::new(2).unwrap().run(|comm| training.run(comm)) {
+            let losses = losses.unwrap();
+            assert!(
+                losses.iter().zip(&alone).all(|(a, b)| (a - b).iter().all(|x| x.abs() < 1e-12)),
+                "{losses:?} {alone:?}"
+            );
+        }
+    }
+}
