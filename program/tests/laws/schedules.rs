@@ -46,7 +46,8 @@ const STAGES: &str = "
     v' = sgd(v, dv)
 ";
 
-/// Every buffer begins at a multiple of 64 bytes, and there are gaps where sizes do not fit each other.
+/// Every buffer begins at a multiple of 64 bytes, and there are gaps where sizes do not fit each other. The report has a parameter and what
+/// takes its place beside each other, and the arena in one place.
 #[test]
 fn the_arena_of_the_worst_rank_is_the_peak_of_the_report() {
     for text in [LAYERS, STAGES] {
@@ -54,7 +55,10 @@ fn the_arena_of_the_worst_rank_is_the_peak_of_the_report() {
         let peak = program.report(&Rates::uniform()).peak.bytes;
         let schedules = compiled(&program, &Options::default());
         let arena = schedules.iter().map(|schedule| schedule.arena_bytes() as u64).max().unwrap();
-        assert!(peak <= arena && arena < peak + 3 * 64, "{arena} bytes for {peak}");
+        let updated =
+            schedules.iter().flat_map(Schedule::locals).filter(|local| local.is_input && !local.lasts);
+        let updated = updated.map(|local| local.at.bytes as u64).max().unwrap();
+        assert!(peak <= arena + updated && arena < peak + 3 * 64, "{arena} bytes for {peak}");
         let apart = compiled(&program, &Options { liveness: false, ..Options::default() });
         assert!(apart.iter().zip(&schedules).all(|(apart, s)| apart.arena_bytes() > s.arena_bytes()));
     }
