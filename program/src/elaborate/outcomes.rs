@@ -36,7 +36,9 @@ impl Frontier {
         let bound = self.bound(types);
         let worth = self.worth(types, state, step, hasty);
         let mut looked_at = vec![false; step.ways.list.len()];
-        worth.iter().for_each(|&way| looked_at[way] = true);
+        for &way in &worth {
+            looked_at[way] = true;
+        }
         let left = step.ways.list.iter().zip(looked_at).filter(|(_, looked_at)| !looked_at);
         let left = left.map(|(way, _)| way.picoseconds).min();
         for way in worth {

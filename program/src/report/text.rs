@@ -135,7 +135,7 @@ impl fmt::Display for Report {
         if !self.gradients_written && self.values.iter().any(|value| value.is.gradient.is_some()) {
             writeln!(f, "backward is what a gradient would do: the program asks for none")?;
         }
-        if self.gap_us > 0.0 {
+        if self.gap_us >= 0.05 {
             writeln!(f, "something might cost up to {:.1} us less", self.gap_us)?;
         }
         let classes = Class::ALL.iter().filter(|&&class| self.peak.of(class) > 0);
