@@ -48,11 +48,11 @@
 //! let schedule = program.compile(1, &Options::default())?;
 //! assert_eq!(schedule.to_string(), "\
 //! rank 1, an arena of 1664 bytes
-//! h@1152 = mm(x@0, up@128)
-//! a@1408 = relu(h@1152)
-//! o@1152 = mm(a@1408, down@640)
-//! post y@1280 = o@1152 by all_reduce over tp with [0, 1]
-//! wait y@1280
+//! h@1024 = mm(xr@1536, up@0)
+//! a@1280 = relu(h@1024)
+//! o@1024 = mm(a@1280, down@512)
+//! post y@1152 = o@1024 by all_reduce over tp with [0, 1]
+//! wait y@1152
 //! ");
 //! # Ok::<(), reshard_program::Error>(())
 //! ```

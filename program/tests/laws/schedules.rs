@@ -1,10 +1,10 @@
 //! Schedules by themselves: their arena is what the report says, hoisting moves posts and waits alone, and what cannot be is refused.
 
-use reshard_program::schedule::{Instr, Options, Schedule};
+use reshard_program::schedule::{Instr, Options, Schedule, Timeline};
 use reshard_program::{Elaborator, Moves, Program, Rates};
 
 fn program(text: &str) -> Program {
-    let moves = if text == LAYERS { Moves::Written } else { Moves::Any };
+    let moves = if text.contains("wr: R = w") { Moves::Written } else { Moves::Any };
     Elaborator::new().moves(moves).elaborate(&text.parse().unwrap()).unwrap()
 }
 
@@ -100,6 +100,21 @@ fn a_gradient_is_reduced_while_the_next_is_computed() {
     let list = between(&one);
     assert!(list[0].1 >= 2 && list[0].1 < all.instrs().len(), "{one}");
     assert!(one.arena_bytes() <= all.arena_bytes());
+}
+
+/// By the model, on ranks that compute slowly enough for there to be something to hide behind.
+#[test]
+fn what_is_hoisted_is_hidden_behind_computing() {
+    let program = program(&LAYERS.replace("32]", "512]").replace("[32,", "[512,"));
+    let total = |hoist_bytes| {
+        let schedules = compiled(&program, &Options { hoist_bytes, ..Options::default() });
+        Timeline::of(&schedules, &Rates::uniform()).unwrap().total_us()
+    };
+    let (none, all) = (total(0), total(u64::MAX));
+    let report = program.report(&Rates::uniform());
+    let exchanging = report.traffic.backward.cost_us;
+    // All of the first exchange but what the last has to wait for: computing goes on in between.
+    assert!(all < none - 0.01 * exchanging && all > none - exchanging, "{all} of {none} us, {exchanging} us");
 }
 
 #[test]
