@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use clap::Args;
 use reshard_ops::rules::Table;
-use reshard_program::schedule::{Event, Operand, Options, Schedule};
-use reshard_program::{Moves, Over};
+use reshard_program::schedule::{Event, Lane, Operand, Options, Schedule, Timeline};
+use reshard_program::{Moves, Over, Program, Rates};
 use serde::{Deserialize, Serialize};
 
 use super::arguments::Format;
@@ -40,7 +40,7 @@ pub(crate) struct TraceArgs {
 
 /// One question, from flags or from a line.
 #[derive(Debug, Args, Deserialize)]
-#[group(args = ["rank", "typed", "axes", "topology"])]
+#[group(args = ["rank", "typed", "time", "hoist_bytes", "axes", "topology"])]
 #[serde(deny_unknown_fields)]
 struct Request {
     /// The text, in a batch.
@@ -53,6 +53,14 @@ struct Request {
     #[arg(long)]
     #[serde(default)]
     typed: bool,
+    /// Begin moves early and end them where what they make is taken, with at most so many bytes in flight
+    #[arg(long, default_value_t = 0, conflicts_with = "typed")]
+    #[serde(default)]
+    hoist_bytes: u64,
+    /// How long it takes by the model: computing, exchanging, and how much of that is hidden
+    #[arg(long)]
+    #[serde(default)]
+    time: bool,
     #[command(flatten)]
     #[serde(default)]
     axes: AxesArg,
@@ -68,6 +76,20 @@ struct Answer {
     schedule: Vec<Line>,
     peak_bytes: usize,
     flops: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time_us: Option<Time>,
+}
+
+/// How long things take by the model, in microseconds.
+#[derive(Debug, Serialize)]
+struct Time {
+    /// All ranks until the last has ended.
+    total: f64,
+    computing: f64,
+    exchanging: f64,
+    /// What is exchanged while the rank computes.
+    hidden: f64,
+    waiting: f64,
 }
 
 /// Something that the rank does.
@@ -124,7 +146,7 @@ pub(crate) fn run(args: &TraceArgs, console: &mut Console<'_>) -> Result<(), Cli
 
 fn trace(table: &Arc<Table>, text: &str, request: &Request) -> Result<Answer, CliError> {
     let rank = *required("rank", request.rank.as_ref())?;
-    let Elaborated { program, elaborator, .. } =
+    let Elaborated { program, elaborator, rates, .. } =
         Elaborated::of(table, text, Moves::Any, &request.axes, &request.topology)?;
     let (ranks, moves) = (program.mesh().size(), program.moves().count());
     if ranks.saturating_mul(moves) > MOST_PAIRS {
@@ -133,22 +155,57 @@ fn trace(table: &Arc<Table>, text: &str, request: &Request) -> Result<Answer, Cl
         );
         return Err(CliError::refused("too_large", message));
     }
-    let schedule = program.compile(rank, &Options::default())?;
+    if request.typed && request.hoist_bytes > 0 {
+        let message = "typed is the order of the program, and hoist_bytes another: leave one of them out";
+        return Err(CliError::refused("schedule", message));
+    }
+    let options = Options { hoist_bytes: request.hoist_bytes, ..Options::default() };
+    let schedule = program.compile(rank, &options)?;
+    let time_us = if request.time { Some(Time::of(&program, rank, &options, &rates)?) } else { None };
     let events = if request.typed {
         elaborator.moves(Moves::Written).elaborate(&program.graph()?)?.trace(rank)?
     } else {
         schedule.trace()
     };
-    Ok(Answer::of(&schedule, events))
+    Ok(Answer::of(&schedule, events, time_us))
+}
+
+impl Time {
+    /// That of a rank, among all ranks of the program.
+    fn of(program: &Program, rank: usize, options: &Options, rates: &Rates) -> Result<Self, CliError> {
+        let (ranks, moves) = (program.mesh().size(), program.moves().count());
+        if ranks.saturating_mul(ranks).saturating_mul(moves) > MOST_PAIRS {
+            let message = format!(
+                "times are of at most {MOST_PAIRS} ranks times ranks times moves, and this program has {ranks} ranks and {moves} moves: give axes smaller sizes with --axes"
+            );
+            return Err(CliError::refused("too_large", message));
+        }
+        let schedules: Result<Vec<Schedule>, _> =
+            program.mesh().ranks().map(|rank| program.compile(rank, options)).collect();
+        let schedules = schedules?;
+        let timeline = Timeline::of(&schedules, rates)?;
+        let none = Lane::default();
+        let lanes = schedules.iter().zip(&timeline.lanes);
+        let lane = lanes.filter(|(schedule, _)| schedule.rank() == rank).map(|(_, lane)| lane).next();
+        let lane = lane.unwrap_or(&none);
+        Ok(Self {
+            total: timeline.total_us(),
+            computing: timeline.computing_us(lane),
+            exchanging: timeline.exchanging_us(lane),
+            hidden: timeline.hidden_us(lane),
+            waiting: timeline.waiting_us(lane),
+        })
+    }
 }
 
 impl Answer {
-    fn of(schedule: &Schedule, events: Vec<Event>) -> Self {
+    fn of(schedule: &Schedule, events: Vec<Event>, time_us: Option<Time>) -> Self {
         Self {
             rank: schedule.rank(),
             schedule: events.into_iter().map(Line::of).collect(),
             peak_bytes: schedule.arena_bytes(),
             flops: schedule.operations(),
+            time_us,
         }
     }
 
@@ -183,6 +240,12 @@ impl Answer {
             "rank {}: {calls} calls of {} operations, {exchanges} exchanges, {received} B received, an arena of {} B",
             self.rank, self.flops, self.peak_bytes
         );
+        if let Some(Time { total, computing, exchanging, hidden, waiting }) = &self.time_us {
+            let _ = writeln!(
+                text,
+                "all ranks in {total:.1} us by the model: this one computes {computing:.1} us, exchanges {exchanging:.1} us, {hidden:.1} of them hidden, and waits {waiting:.1} us"
+            );
+        }
         text
     }
 }

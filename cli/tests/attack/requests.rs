@@ -453,9 +453,11 @@ fn options(r: &mut Random, subcommand: &str, axes: usize, keys: &mut Value) {
         }
     }
     if subcommand == "trace" {
-        match r.below(4) {
+        match r.below(6) {
             0 => keys["typed"] = json!(true),
             1 => keys["axes"] = json!(format!("x={}", size(r))),
+            2 => keys["time"] = json!(true),
+            3 => keys["hoist_bytes"] = json!(size(r).parse::<u64>().unwrap_or(u64::MAX)),
             _ => {}
         }
     }

@@ -101,3 +101,38 @@ fn ranks_that_are_not_there_and_programs_of_too_many_are_refused() {
     refused(deep, &["--rank", "0"], "schedule", "take more than 9223372036854775807 bytes");
     reshard(&["trace", "/nowhere", "--rank", "0", "--json"]).refused("io", "/nowhere");
 }
+
+/// A rank computes or waits until it has ended, what it exchanges it waits for or is hidden, and moving exchanges to where they are hidden
+/// changes what is in flight and nothing that is computed.
+#[test]
+fn times_add_up_and_hoisting_hides() {
+    // The second weight comes while the first product is computed.
+    let gathered = "mesh x=4\nx: f32[512,512] R|-\nw: f32[512,512] S(0)|-\nv: f32[512,512] S(0)|-\nwr: R|- = w\nh = mm(x, wr)\n\
+                    vr: R|- = v\ny = mm(h, vr)\n";
+    let mut hidden = 0.0;
+    for (rank, text) in (0..4).flat_map(|rank| [(rank, STORED), (rank, gathered)]) {
+        let at = rank.to_string();
+        let times: Vec<(f64, Value)> = ["0", "16777216"]
+            .iter()
+            .map(|bytes| {
+                let flags = ["trace", "-", "--json", "--rank", &at, "--time", "--hoist-bytes", bytes];
+                let answer = reshard_with(&flags, text).json();
+                let time = |name: &str| answer["time_us"][name].as_f64().unwrap();
+                let [total, computing, exchanging] = ["total", "computing", "exchanging"].map(time);
+                let (hidden, waiting) = (time("hidden"), time("waiting"));
+                assert!(
+                    computing + waiting <= total + 1e-9 && exchanging - hidden <= waiting + 1e-9,
+                    "{answer}"
+                );
+                (total, answer)
+            })
+            .collect();
+        assert!(times[1].0 <= times[0].0, "{times:?}");
+        assert_eq!(times[0].1["time_us"]["hidden"], 0.0);
+        assert_eq!(times[0].1["flops"], times[1].1["flops"]);
+        hidden += times[1].1["time_us"]["hidden"].as_f64().unwrap();
+    }
+    assert!(hidden > 0.0);
+    let both = ["trace", "-", "--json", "--rank", "0", "--typed", "--hoist-bytes", "1"];
+    reshard_with(&both, STORED).refused("usage", "--hoist-bytes");
+}

@@ -9,13 +9,15 @@
 //! a wait     ends when the exchange's last step on this rank has ended
 //! ```
 //!
+//! A move in which nobody talks to others is no step of the lane: each rank copies for itself, from when it is posted.
+//!
 //! Each begins when something else ends, or at 0. Going back from the last end along what each began with is the **critical path**: only
 //! what is on it can make the whole shorter.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::schedule::build::refused;
-use crate::schedule::{Instr, LocalCall, Schedule};
+use crate::schedule::{Instr, LocalCall, Schedule, Transfer};
 use crate::{Error, Rates};
 
 /// What takes time.
@@ -168,7 +170,10 @@ impl Timeline {
                     self.lanes[n].calls.push(self.spans.len());
                     self.spans.push(Span { activity, begin_us, end_us, after });
                 }
-                Instr::Post { exchange } => walk.post(*exchange as usize),
+                Instr::Post { exchange } if talks(&schedule.exchanges()[*exchange as usize]) => {
+                    walk.post(*exchange as usize);
+                }
+                Instr::Post { exchange } => self.copies(n, walk, *exchange as usize),
                 Instr::Wait { exchange } => {
                     let Some(done) = walk.done[*exchange as usize] else { return };
                     if done.0 > walk.now.0 {
@@ -179,6 +184,21 @@ impl Timeline {
             }
             walk.at += 1;
         }
+    }
+
+    /// What a rank copies for itself, beside everything else.
+    fn copies(&mut self, n: usize, walk: &mut Walk<'_>, exchange: usize) {
+        let transfer = &walk.schedule.exchanges()[exchange];
+        let mut end = walk.now;
+        for step in &transfer.steps {
+            let (value, members) = (transfer.values.1.clone(), vec![walk.schedule.rank()]);
+            let activity = Activity::Step { value, step: step.step, members };
+            let span = Span { activity, begin_us: end.0, end_us: end.0 + step.cost_us, after: end.1 };
+            end = (span.end_us, Some(self.spans.len()));
+            self.lanes[n].steps.push(self.spans.len());
+            self.spans.push(span);
+        }
+        walk.done[exchange] = Some(end);
     }
 
     /// Carries out the step to which all its members have come.
@@ -270,9 +290,6 @@ impl<'a> Walk<'a> {
 
     fn post(&mut self, exchange: usize) {
         let transfer = &self.schedule.exchanges()[exchange];
-        if transfer.steps.is_empty() {
-            self.done[exchange] = Some(self.now);
-        }
         let last = transfer.steps.len().saturating_sub(1);
         self.posted.extend(transfer.steps.iter().enumerate().map(|(i, step)| Posted {
             exchange,
@@ -309,6 +326,11 @@ fn together(
         all.push(other);
     }
     Ok(Some(all))
+}
+
+/// Whether ranks talk to each other in some step of it.
+fn talks(transfer: &Transfer) -> bool {
+    transfer.steps.iter().any(|step| step.op.communicates())
 }
 
 /// What a call takes.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use reshard_program::schedule::{Activity, Instr, Options, Schedule, Timeline};
+use reshard_program::schedule::{Activity, Instr, Options, Schedule, Timeline, Transfer, TransferStep};
 use reshard_program::{Elaborator, Program, Rates};
 
 /// Programs on ranks that do the same, on ranks that do not, and on ranks of which some have nothing to do.
@@ -56,9 +56,9 @@ fn programs() -> impl Iterator<Item = Program> {
     PROGRAMS.iter().map(|text| Elaborator::new().elaborate(&text.parse().unwrap()).unwrap())
 }
 
-fn schedules(program: &Program) -> Vec<Schedule> {
-    let ranks = program.mesh().ranks();
-    ranks.map(|rank| program.compile(rank, &Options::default()).unwrap()).collect()
+fn schedules(program: &Program, hoist_bytes: u64) -> Vec<Schedule> {
+    let options = Options { hoist_bytes, ..Options::default() };
+    program.mesh().ranks().map(|rank| program.compile(rank, &options).unwrap()).collect()
 }
 
 /// The least times that satisfy every rule, found by beginning at 0 and raising what breaks one until none is broken.
@@ -67,13 +67,20 @@ fn by_definition(
     cost_of: &dyn Fn(usize, usize) -> f64,
 ) -> BTreeMap<String, (f64, f64)> {
     let key = |value: &str, step: usize, members: &[usize]| format!("{value} step {step} of {members:?}");
+    let talks = |transfer: &Transfer| transfer.steps.iter().any(|step| step.op.communicates());
+    // What a rank copies for itself is its own.
+    let members = |transfer: &Transfer, step: &TransferStep, rank: usize| {
+        if talks(transfer) { step.members.clone() } else { vec![rank] }
+    };
     let mut begins: BTreeMap<String, f64> = BTreeMap::new();
     let mut costs: BTreeMap<String, f64> = BTreeMap::new();
     let mut calls: BTreeMap<String, (f64, f64)> = BTreeMap::new();
     for schedule in schedules {
         for transfer in schedule.exchanges() {
             for step in &transfer.steps {
-                let cost = costs.entry(key(&transfer.values.1, step.step, &step.members)).or_default();
+                let cost = costs
+                    .entry(key(&transfer.values.1, step.step, &members(transfer, step, schedule.rank())))
+                    .or_default();
                 *cost = cost.max(step.cost_us);
             }
         }
@@ -91,17 +98,21 @@ fn by_definition(
                     }
                     Instr::Post { exchange } => {
                         let transfer = &schedule.exchanges()[*exchange as usize];
+                        let mut own = now;
                         for step in &transfer.steps {
-                            let key = key(&transfer.values.1, step.step, &step.members);
+                            let key =
+                                key(&transfer.values.1, step.step, &members(transfer, step, schedule.rank()));
                             let begin = begins.entry(key.clone()).or_default();
-                            *begin = begin.max(now).max(lane);
-                            lane = *begin + costs[&key];
+                            let free = if talks(transfer) { &mut lane } else { &mut own };
+                            *begin = begin.max(now).max(*free);
+                            *free = *begin + costs[&key];
                         }
                     }
                     Instr::Wait { exchange } => {
                         let transfer = &schedule.exchanges()[*exchange as usize];
                         if let Some(step) = transfer.steps.last() {
-                            let key = key(&transfer.values.1, step.step, &step.members);
+                            let key =
+                                key(&transfer.values.1, step.step, &members(transfer, step, schedule.rank()));
                             now = now.max(begins[&key] + costs[&key]);
                         }
                     }
@@ -118,8 +129,10 @@ fn by_definition(
 
 #[test]
 fn times_are_the_least_that_keep_every_rule() {
-    for (program, rates) in programs().zip([Rates::uniform(), Rates::h100()].into_iter().cycle()) {
-        let schedules = schedules(&program);
+    let rates = [Rates::uniform(), Rates::h100()].into_iter().cycle();
+    let hoisted = programs().flat_map(|program| [(program.clone(), 0), (program, 1 << 20)]);
+    for ((program, hoist_bytes), rates) in hoisted.zip(rates) {
+        let schedules = schedules(&program, hoist_bytes);
         let timeline = Timeline::of(&schedules, &rates).unwrap();
         let mut found = BTreeMap::new();
         let mut costs = BTreeMap::new();
@@ -148,7 +161,7 @@ fn times_are_the_least_that_keep_every_rule() {
 #[test]
 fn the_critical_path_is_the_whole() {
     for program in programs() {
-        let timeline = Timeline::of(&schedules(&program), &Rates::uniform()).unwrap();
+        let timeline = Timeline::of(&schedules(&program, 0), &Rates::uniform()).unwrap();
         let path = timeline.critical_path();
         assert_eq!(path.first().map(|span| span.begin_us), Some(0.0), "{program}");
         assert!(path.windows(2).all(|two| two[0].end_us.to_bits() == two[1].begin_us.to_bits()), "{program}");
@@ -168,13 +181,13 @@ fn where_all_ranks_do_the_same_the_whole_is_what_the_report_adds_up() {
     let report = program.report(&Rates::uniform());
     let (c, t) = (report.compute_us, report.traffic);
     let sum = c.forward + c.backward + c.update + t.forward.cost_us + t.backward.cost_us + t.update.cost_us;
-    let timeline = Timeline::of(&schedules(&program), &Rates::uniform()).unwrap();
+    let timeline = Timeline::of(&schedules(&program, 0), &Rates::uniform()).unwrap();
     assert!((timeline.total_us() - sum).abs() < 1e-9, "{} {sum}", timeline.total_us());
 }
 
 #[test]
 fn lists_that_do_not_belong_together_are_refused() {
-    let all: Vec<Vec<Schedule>> = programs().map(|program| schedules(&program)).collect();
+    let all: Vec<Vec<Schedule>> = programs().map(|program| schedules(&program, 0)).collect();
     let of = |list: &[Schedule]| Timeline::of(list, &Rates::uniform()).unwrap_err().to_string();
     assert!(of(&all[0][..3]).contains("of whom there is no schedule here"));
     assert!(of(&[all[0][0].clone(), all[0][0].clone()]).contains("two schedules are of rank 0"));
