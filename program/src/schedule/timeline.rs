@@ -65,7 +65,8 @@ pub struct Lane {
     pub waits: Vec<(f64, f64)>,
 }
 
-/// When ranks do what; see the [module](self).
+/// When ranks do what, by the cost model and rates of computing: a lane for calls and one for steps of exchanges on each rank. A call begins when its
+/// rank has done what stands before it, and a step when all its members have posted it and have their lanes free.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Timeline {
     /// Everything that takes time.
