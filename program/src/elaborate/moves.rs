@@ -37,10 +37,15 @@ pub enum Moves {
 /// they are not the price is of a plan that is no dearer than the direct one, and what is written may cost less.
 const PRICED: u64 = 20_000;
 
+/// After so much work prices are of direct plans: a search of each of some hundred uneven shardings would take seconds.
+const LAVISH: u64 = 1_000_000;
+
 /// All types and prices that were asked for.
 #[derive(Debug)]
 pub(crate) struct Types {
     planner: Planner,
+    /// The same without a search.
+    direct: Planner,
     list: Vec<(DType, Type)>,
     ids: HashMap<(DType, Type), TypeId>,
     /// Of each, to each other: what was asked.
@@ -66,6 +71,7 @@ impl Types {
     pub(crate) fn new(planner: &Planner) -> Types {
         Types {
             planner: planner.clone().budget(Budget::of(PRICED)),
+            direct: planner.clone().budget(Budget::of(0)),
             list: Vec::new(),
             ids: HashMap::new(),
             prices: Vec::new(),
@@ -146,7 +152,8 @@ impl Types {
         if from == to {
             return Some(0);
         }
-        match self.planner.price(from, to, dtype, Ask::Within(u64::MAX)).ok()?.0 {
+        let planner = if self.work < LAVISH { &self.planner } else { &self.direct };
+        match planner.price(from, to, dtype, Ask::Within(u64::MAX)).ok()?.0 {
             Price::Exactly(cost) | Price::AtMost(cost) | Price::MoreThan(cost) => Some(cost),
         }
     }
