@@ -42,7 +42,9 @@ impl FileArg {
     pub(crate) fn read(&self, console: &mut Console<'_>) -> Result<String, CliError> {
         let file = required("file", self.file.as_deref())?;
         let read = if file == Path::new("-") { of_stdin(console) } else { read_text(file) };
-        read.map_err(|error| {
+        // Some editors begin a file with a mark of its encoding.
+        let unmarked = |text: String| text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
+        read.map(unmarked).map_err(|error| {
             CliError::refused("io", format!("the program {} cannot be read: {error}", file.display()))
         })
     }
@@ -131,5 +133,15 @@ fn sizes(text: &str) -> Result<Vec<(&str, usize)>, CliError> {
         Some((name.trim(), size.trim().parse().ok()?))
     };
     let wrong = |part| CliError::refused("parse", format!("{part:?} is no size of an axis: write dp=8"));
-    text.split(',').map(|part| size(part).ok_or_else(|| wrong(part))).collect()
+    let sizes: Vec<(&str, usize)> =
+        text.split(',').map(|part| size(part).ok_or_else(|| wrong(part))).collect::<Result<_, _>>()?;
+    for (at, (name, _)) in sizes.iter().enumerate() {
+        if sizes[..at].iter().any(|(known, _)| known == name) {
+            return Err(CliError::refused(
+                "parse",
+                format!("axis {name} has two sizes in {text:?}: give it one"),
+            ));
+        }
+    }
+    Ok(sizes)
 }

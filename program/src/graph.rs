@@ -312,7 +312,10 @@ impl Graph {
         }
         let operands = takes.iter().chain(makes).zip(inputs.iter().chain(outputs));
         let given: Result<Vec<Sharding>, Error> = operands
-            .map(|(&v, text)| Ok(self.sharding_of(self.name(v), self.shape(v), text)?.value))
+            .map(|(&v, text)| {
+                let name = format!("the strategy of {call}, {}", self.name(v));
+                Ok(self.sharding_of(&name, self.shape(v), text)?.value)
+            })
             .collect();
         let given = given?;
         if let Some(Statement::Op { by, .. }) = at.map(|at| &mut self.statements[at]) {

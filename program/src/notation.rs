@@ -263,6 +263,10 @@ fn assignment(graph: &mut Graph, scope: &mut Scope, made: &str, call: &str) -> R
     });
     let parts: Vec<(&str, Option<&str>)> = parts.collect();
     let Some((callee, inside)) = called(call) else {
+        if call.contains('(') {
+            let shown: String = call.chars().take(80).collect();
+            return refused(format!("{shown}: a call ends with the ) that its ( asks for, like mm(x, w)"));
+        }
         let [(name, Some(text))] = parts.as_slice() else {
             return refused(format!(
                 "{made} = {call}: a move makes one value and says its type, like y: S(0),R = x"
@@ -326,6 +330,11 @@ fn gradient(graph: &mut Graph, scope: &mut Scope, text: &str) -> Result<(), Erro
         None => (text.trim(), None),
         Some((loss, wrt)) => (loss.trim(), Some(wrt)),
     };
+    if text.trim_end().ends_with(" wrt") {
+        return refused(format!(
+            "gradient {text}: the values after wrt are missing, like gradient loss wrt w"
+        ));
+    }
     let loss = scope.takes(graph, loss)?;
     let list = |text: &str| text.split(',').map(|name| name.trim().to_owned()).collect::<Vec<_>>();
     let Some(wrt) = wrt else {

@@ -84,6 +84,9 @@ fn in_layer(name: &str, label: &str, number: usize) -> String {
     format!("{base}_{label}{number}{}", &name[base.len()..])
 }
 
+/// How much of a name is shown that is none.
+const SHOWN: usize = 80;
+
 impl Scope {
     /// Counts the statements of a block.
     ///
@@ -148,7 +151,19 @@ impl Scope {
         let last = self.layers.get(name).and_then(|list| list.last());
         let known = own.as_ref().filter(|own| self.made.contains(*own)).or(last);
         let name = known.map_or(name, String::as_str);
-        graph.value(name).ok_or_else(|| Error::Graph { reason: format!("there is no value {name}") })
+        graph.value(name).ok_or_else(|| {
+            let shown: String = name.chars().take(SHOWN).collect();
+            let reason = if name.contains('(') {
+                format!("{shown} is no name: calls do not stand in others, so give it one on a line before, like a = {shown}")
+            } else if name.parse::<f64>().is_ok() {
+                format!("there is no value {shown}: numbers are arguments and have names, like dim={shown}")
+            } else if name.is_empty() {
+                "a name of a value is missing".to_owned()
+            } else {
+                format!("there is no value {shown}")
+            };
+            Error::Graph { reason }
+        })
     }
 
     /// The values of a list of names: of inputs of layers, those of all layers.

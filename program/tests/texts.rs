@@ -264,3 +264,34 @@ fn pins_below_the_mark_are_read_as_they_are_printed() {
     }
     assert!(said > 30 && kept > 10, "{said} programs, {kept} types with gradients");
 }
+
+/// A line that is nearly right is told what is wrong with it.
+#[test]
+fn what_is_written_wrong_is_told_how_to_write_it() {
+    for (line, says) in [
+        (
+            "y = relu(mm(a, a))",
+            "calls do not stand in others, so give it one on a line before, like a = mm(a, a)",
+        ),
+        ("y = relu(a", "a call ends with the )"),
+        ("y = split(a, 2, dim=0)", "numbers are arguments and have names, like dim=2"),
+        ("y = relu()", "takes 1"),
+        ("y = mm(a,, a) by R; R -> S(0),S(0)", "strategy of mm"),
+        ("y = sum(a)\ngradient y wrt", "the values after wrt are missing"),
+        ("y: S(0) on other = relu(a) by R -> R", "no strategy R -> R here: it runs on other"),
+    ] {
+        let text = format!("mesh x=2\nmesh other: y=2\na: f32[8,8] R\n{line}\n");
+        let error = text
+            .parse::<Graph>()
+            .and_then(|graph| Elaborator::new().elaborate(&graph))
+            .map(|_| ())
+            .unwrap_err();
+        assert!(
+            error.to_string().contains(says) && error.to_string().lines().count() == 1,
+            "{line}: {error}"
+        );
+    }
+    let long = format!("mesh x=2\n{}: f32[8] R\n", "n".repeat(70_000));
+    let error = long.parse::<Graph>().unwrap_err().to_string();
+    assert!(error.contains("is a name of 70000 letters") && error.len() < 200, "{error}");
+}

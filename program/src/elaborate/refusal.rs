@@ -7,7 +7,7 @@ use crate::elaborate::search::{Frontier, State, Step};
 use crate::elaborate::ways::Way;
 use crate::graph::{Graph, Statement, ValueId};
 use reshard_ops::rules::Call;
-use reshard_sharding::{Sharding, Type};
+use reshard_sharding::{Mesh, Sharding, Type};
 
 /// A written move that no plan makes.
 pub(crate) fn no_plan(
@@ -190,14 +190,15 @@ fn text(elaborator: &Elaborator, types: &Types, graph: &Graph, fix: &Fix) -> Str
 }
 
 /// Why an op cannot run as somebody says.
-pub(crate) fn no_strategy(graph: &Graph, call: &Call, by: &[Sharding], inputs: usize) -> Error {
+pub(crate) fn no_strategy(graph: &Graph, mesh: &Mesh, call: &Call, by: &[Sharding], inputs: usize) -> Error {
     let texts: Vec<String> = by.iter().map(|s| graph.meshes.written_value(s)).collect();
     let (takes, makes) = texts.split_at(inputs);
-    Error::Graph {
-        reason: format!(
-            "{call} has no strategy {} -> {} here: see its rules (reshard rule), or leave out by and have one chosen",
-            takes.join("; "),
-            makes.join("; ")
-        ),
-    }
+    let (takes, makes) = (takes.join("; "), makes.join("; "));
+    let way_out = if by.iter().all(|s| s.mesh() == mesh) {
+        "see its rules (reshard rule), or leave out by and have one chosen".to_owned()
+    } else {
+        let name = graph.meshes.name(mesh).unwrap_or_default();
+        format!("it runs on {name}, so its shardings are on that, like {} on {name}", by[0])
+    };
+    Error::Graph { reason: format!("{call} has no strategy {takes} -> {makes} here: {way_out}") }
 }

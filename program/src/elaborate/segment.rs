@@ -248,11 +248,12 @@ impl Segment<'_> {
                         output_gradients,
                         on: self.runs_on(outputs),
                     };
-                    let found = ways.of(types, graph.meshes.at(asked.on), asked)?;
+                    let mesh = graph.meshes.at(asked.on);
+                    let found = ways.of(types, mesh, asked)?;
                     if found.list.is_empty()
                         && let Some(by) = by
                     {
-                        return Err(refusal::no_strategy(graph, call, by, inputs.len()));
+                        return Err(refusal::no_strategy(graph, mesh, call, by, inputs.len()));
                     }
                     let before = frontier.states.first().cloned();
                     let step = Step { ways: &found, inputs: &taken, outputs: &made, rest };
