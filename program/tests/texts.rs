@@ -275,8 +275,8 @@ fn what_is_written_wrong_is_told_how_to_write_it() {
         ),
         ("y = relu(a", "a call ends with the )"),
         ("y = split(a, 2, dim=0)", "numbers are arguments and have names, like dim=2"),
-        ("y = relu()", "takes 1"),
-        ("y = mm(a,, a) by R; R -> S(0),S(0)", "strategy of mm"),
+        ("y = relu()", "has 1 inputs and 1 outputs, not 0 and 1"),
+        ("y = mm(a,, a) by R; R -> S(0),S(0)", "the strategy of mm, y"),
         ("y = sum(a)\ngradient y wrt", "the values after wrt are missing"),
         ("y: S(0) on other = relu(a) by R -> R", "no strategy R -> R here: it runs on other"),
     ] {
