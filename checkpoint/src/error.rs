@@ -3,8 +3,6 @@
 use std::fmt;
 use std::path::Path;
 
-use reshard_layout::Excerpt;
-
 /// One error: the kind is stable and for programs, the message is one sentence with the offending values.
 ///
 /// ```
@@ -105,12 +103,11 @@ impl std::error::Error for Error {}
 
 impl From<reshard_sharding::Error> for Error {
     fn from(error: reshard_sharding::Error) -> Self {
-        if let reshard_sharding::Error::Parse { what, input, at, expected } = error {
-            let text = Excerpt::around(&input, at);
-            let message = format!("cannot read the {what} `{text}`: expected {expected} at byte {at}");
-            return Self { place: Some((input, at)), ..Self::refused("parse", message) };
-        }
-        Self::refused(error.kind(), error.to_string())
+        let refused = Self::refused(error.kind(), error.to_string());
+        let reshard_sharding::Error::Parse { input, at, .. } = error else {
+            return refused;
+        };
+        Self { place: Some((input, at)), ..refused }
     }
 }
 

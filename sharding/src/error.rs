@@ -173,8 +173,8 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Parse { what, input, at, expected } => {
-                let caret = Excerpt::around(input, *at).caret().replace('\n', "\n  ");
-                write!(f, "cannot read the {what}: expected {expected} at byte {at}\n  {caret}")
+                let text = Excerpt::around(input, *at);
+                write!(f, "cannot read the {what} `{text}`: expected {expected} at byte {at}")
             }
             Error::Overflow { what } => write!(f, "{what} does not fit in 63 bits"),
             Error::Mesh { reason }

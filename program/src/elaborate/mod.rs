@@ -6,18 +6,21 @@ mod flows;
 mod laws;
 mod memo;
 mod moves;
+mod order;
 mod outcomes;
 mod refusal;
 mod search;
 mod segment;
 mod ways;
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use reshard_planner::Planner;
 
 use crate::decompose::Apart;
 use crate::elaborate::moves::Types;
+use crate::elaborate::order::gradients_last;
 use crate::elaborate::segment::Segment;
 use crate::elaborate::ways::Ways;
 use crate::graph::{Graph, Statement, ValueId};
@@ -129,20 +132,22 @@ impl Elaborator {
         let mut cost = 0u64;
         let mut start = 0;
         let mut marked = false;
+        let ordered = gradients_last(graph);
+        let (statements, together) = (&*ordered, matches!(ordered, Cow::Owned(_)));
         let asks =
             |statements: &[Statement]| statements.iter().any(|s| matches!(s, Statement::Gradient { .. }));
-        let strict = asks(&graph.statements);
-        let all: HashSet<ValueId> = (graph.statements.iter())
+        let strict = asks(statements);
+        let all: HashSet<ValueId> = (statements.iter())
             .filter(|s| matches!(s, Statement::Gradient { .. }))
             .flat_map(|s| s.takes().iter().copied())
             .collect();
         let wanted = strict.then_some(&all);
-        while start < graph.statements.len() {
-            let rest = &graph.statements[start..];
+        while start < statements.len() {
+            let rest = &statements[start..];
             let end = rest.iter().position(|s| matches!(s, Statement::Gradient { .. } | Statement::NoGrad));
             let segment = &rest[..end.unwrap_or(rest.len())];
             // What is differentiated: what comes before a gradient; without any, what nobody marks.
-            let trains = !marked && (!strict || asks(&graph.statements[start + segment.len()..]));
+            let trains = !marked && (!strict || asks(&statements[start + segment.len()..]));
             let mut segment = Segment {
                 graph,
                 made_on: &made_on,
@@ -154,9 +159,9 @@ impl Elaborator {
             };
             cost = cost.saturating_add(segment.elaborate(self, &mut program, &mut types, &mut ways)?);
             start += segment.statements.len();
-            match graph.statements.get(start) {
+            match statements.get(start) {
                 Some(Statement::Gradient { loss, wrt, gradients }) => {
-                    let later = asks(&graph.statements[start + 1..]);
+                    let later = !together && asks(&statements[start + 1..]);
                     let of = |v: &ValueId| known.get(v).copied().ok_or_else(|| made_later(graph, *v));
                     let called = gradients.iter().map(|g| graph.name(*g).to_owned());
                     let wrt = wrt.iter().zip(called).map(|(v, name)| Ok((of(v)?, name)));

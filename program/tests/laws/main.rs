@@ -5,4 +5,5 @@ mod meshes;
 mod report;
 mod schedules;
 mod strategies;
+mod texts;
 mod timeline;

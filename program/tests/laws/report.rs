@@ -187,3 +187,46 @@ fn a_thousand_ops_on_131072_ranks_are_the_sum_of_their_blocks() {
         (blocks as f64 * (operations + 512.0 + 1024.0)).to_string()
     );
 }
+
+/// Two losses, each with its gradients: both are backward, what is made of gradients comes after, and nothing is counted twice.
+#[test]
+fn gradients_of_two_losses_are_both_backward() {
+    let text = "mesh dp=2
+x: f32[8,4] S(0)
+w: f32[4,4] I
+y = mm(x, w)
+loss = sum(y)
+gradient loss wrt w
+w' = sgd(w, dw)
+z = relu(y)
+other = sum(z)
+gradient other wrt w as e";
+    let program = program(text);
+    let report = program.report(&Rates::uniform());
+    let printed: Program = program.to_string().parse().unwrap();
+    assert_eq!(printed.report(&Rates::uniform()).moves.len(), report.moves.len());
+    let moved: u64 = program.moves().map(|m| m.forward.received_bytes()).sum();
+    let counted = [Pass::Forward, Pass::Backward, Pass::Update].map(|p| report.traffic.of(p).received_bytes);
+    assert!(report.gradients_written, "{report}");
+    assert_eq!((counted[0], counted.iter().sum::<u64>(), moved), (0, 128, 128), "{report}");
+    let class = |name: &str| report.values.iter().find(|v| v.name == name).unwrap().class;
+    assert_eq!((class("w"), class("dw"), class("e")), (Class::Parameter, Class::Gradient, Class::Gradient));
+    // One that is of what the other made stays as it is written.
+    let twice = "mesh dp=2
+x: f32[8,4] S(0)
+w: f32[4,4] I
+y = mm(x, w)
+z = mul(y, y)
+loss = sum(z)
+gradient loss wrt w
+g = mul(dw, dw)
+other = sum(g)
+gradient other wrt w as e";
+    let report = self::program(twice).report(&Rates::uniform());
+    let class = |name: &str| report.values.iter().find(|v| v.name == name).unwrap().class;
+    assert_eq!(
+        (class("dw"), class("e")),
+        (Class::Activation, Class::Gradient),
+        "a gradient that is taken again is forward"
+    );
+}

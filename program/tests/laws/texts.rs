@@ -1,0 +1,83 @@
+//! Texts that are nearly programs: what is refused is refused in one sentence, what is read is printed and read again.
+
+use std::sync::Arc;
+
+use reshard_ops::rules::Table;
+use reshard_program::Graph;
+
+/// Programs that are read, and between them every form of a line.
+const READ: &[&str] = &[
+    "mesh x=4\na: bf16[8,8] P\nb, c = split(a, dim=1, size=4)\nd = ij,ij->i(b, c)\n",
+    "mesh x=2\na: f32[4,4] S(0)\nw: f32[4,4] R|S(0)\ny = mm(a, w) by S(1); S(0) -> P\nl = sum(y)\ngradient l wrt w as g\n",
+    "mesh x=2,y=2\nmesh far: z=4\nrepeat 2\na: f32[4,4] S(0),R\nb: S(1) on far = a # away\nend\nno_grad\nc = sum(a, dims=[0])\n",
+];
+
+/// What is written into them at every place.
+const WRITTEN: &[&str] = &[
+    "mesh ",
+    "gradient ",
+    " wrt ",
+    " as ",
+    " by R; R -> R",
+    "no_grad",
+    "f32[",
+    "S(0)",
+    "R|S(0)",
+    "P(avg)",
+    " = ",
+    "mm(",
+    "mk,kn->mn(",
+    "->",
+    "sum(",
+    "dims=[",
+    "\n",
+    "repeat 3\n",
+    "end\n",
+    " on far",
+    " ",
+    ",",
+    ":",
+    "(",
+    ")",
+    "]",
+    "#",
+    "|",
+    ";",
+    "\"",
+    "9",
+    "99999999999999999999",
+    "ä",
+    "\u{202e}",
+    "\u{7}",
+    "\0",
+    "\r",
+];
+
+#[test]
+fn a_text_is_read_and_printed_or_refused_in_one_sentence() {
+    let (mut read, mut refused) = (0, 0);
+    let table = Arc::new(Table::standard());
+    let graph = |text: &str| Graph::parse(Arc::clone(&table), text);
+    for text in READ {
+        assert!(graph(text).is_ok(), "{:?}", graph(text).err());
+        let places: Vec<usize> = (0..=text.len()).filter(|&at| text.is_char_boundary(at)).collect();
+        let written = places
+            .iter()
+            .flat_map(|&at| WRITTEN.iter().map(move |w| format!("{}{w}{}", &text[..at], &text[at..])));
+        let left_out = places.windows(2).map(|at| format!("{}{}", &text[..at[0]], &text[at[1]..]));
+        for changed in written.chain(left_out) {
+            match graph(&changed) {
+                Ok(same) => {
+                    assert_eq!(graph(&same.to_string()).expect("what is printed is read"), same, "{changed}");
+                    read += 1;
+                }
+                Err(error) => {
+                    let sentence = error.to_string();
+                    assert!(!sentence.contains('\n') && !error.kind().is_empty(), "{changed}: {sentence}");
+                    refused += 1;
+                }
+            }
+        }
+    }
+    assert!(read > 500 && refused > 5000, "{read} read, {refused} refused");
+}
