@@ -40,7 +40,7 @@ pub(crate) struct TraceArgs {
 
 /// One question, from flags or from a line.
 #[derive(Debug, Args, Deserialize)]
-#[group(args = ["rank", "typed", "time", "hoist_bytes", "axes", "topology"])]
+#[group(args = ["rank", "typed", "time", "hoist_bytes", "bucket_bytes", "axes", "topology"])]
 #[serde(deny_unknown_fields)]
 struct Request {
     /// The text, in a batch.
@@ -57,6 +57,10 @@ struct Request {
     #[arg(long, default_value_t = 0, conflicts_with = "typed")]
     #[serde(default)]
     hoist_bytes: u64,
+    /// Moves that do the same steps over the same groups are one exchange, of at most so many bytes of sources and targets
+    #[arg(long, default_value_t = 0, conflicts_with = "typed")]
+    #[serde(default)]
+    bucket_bytes: u64,
     /// How long it takes by the model: computing, exchanging, and how much of that is hidden
     #[arg(long)]
     #[serde(default)]
@@ -155,11 +159,12 @@ fn trace(table: &Arc<Table>, text: &str, request: &Request) -> Result<Answer, Cl
         );
         return Err(CliError::refused("too_large", message));
     }
-    if request.typed && request.hoist_bytes > 0 {
-        let message = "typed is the order of the program, and hoist_bytes another: leave one of them out";
+    if request.typed && request.hoist_bytes.max(request.bucket_bytes) > 0 {
+        let message = "typed is the order of the program, and hoist_bytes and bucket_bytes are others: leave typed out, or both of them";
         return Err(CliError::refused("schedule", message));
     }
-    let options = Options { hoist_bytes: request.hoist_bytes, ..Options::default() };
+    let (hoist_bytes, bucket_bytes) = (request.hoist_bytes, request.bucket_bytes);
+    let options = Options { hoist_bytes, bucket_bytes, ..Options::default() };
     let schedule = program.compile(rank, &options)?;
     let time_us = if request.time { Some(Time::of(&program, rank, &options, &rates)?) } else { None };
     let events = if request.typed {
@@ -267,12 +272,12 @@ impl Line {
                 r#in: takes.into_iter().map(OperandAnswer::of).collect(),
                 out: makes.into_iter().map(OperandAnswer::of).collect(),
             },
-            Event::Exchange { op, over, members, values: (from, to), received_bytes } => Self::Exchange {
+            Event::Exchange { op, over, members, values, received_bytes } => Self::Exchange {
                 exchange: op.as_str(),
                 axes: over.axes().map(str::to_owned).collect(),
                 meshes: over.meshes().into_iter().map(str::to_owned).collect(),
                 group: members,
-                values: vec![Moved { from, to }],
+                values: values.into_iter().map(|(from, to)| Moved { from, to }).collect(),
                 received_bytes,
                 over,
             },

@@ -21,7 +21,7 @@ pub enum Did {
     },
     /// It received something from others.
     Received {
-        /// What was made of it.
+        /// What was made of it; of moves that are one exchange all of them, `dv, dw`.
         value: String,
         /// Bytes by step of the plan and sender.
         bytes: BTreeMap<(usize, usize), u64>,

@@ -241,11 +241,11 @@ impl Exchanges for Watched<'_, Engine<'_, Comm>> {
         self.inner.wait(transfer, arena).map_err(|e| moved(transfer, &e))?;
         let trace = self.inner.communicator().take_trace();
         let rank = transfer.compiled.rank();
-        self.done.borrow_mut().extend(Did::received(&transfer.values.1, &trace, rank));
+        self.done.borrow_mut().extend(Did::received(&transfer.name(), &trace, rank));
         Ok(())
     }
 }
 
 fn moved(transfer: &Transfer, e: &reshard_collectives::Error) -> Error {
-    Error::Input { reason: format!("{}: {e}", transfer.values.1) }
+    Error::Input { reason: format!("{}: {e}", transfer.name()) }
 }

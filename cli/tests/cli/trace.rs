@@ -133,6 +133,31 @@ fn times_add_up_and_hoisting_hides() {
         hidden += times[1].1["time_us"]["hidden"].as_f64().unwrap();
     }
     assert!(hidden > 0.0);
-    let both = ["trace", "-", "--json", "--rank", "0", "--typed", "--hoist-bytes", "1"];
-    reshard_with(&both, STORED).refused("usage", "--hoist-bytes");
+    for flag in ["--hoist-bytes", "--bucket-bytes"] {
+        let both = ["trace", "-", "--json", "--rank", "0", "--typed", flag, "1"];
+        reshard_with(&both, STORED).refused("usage", flag);
+    }
+    let line = |key: &str| format!("{{\"program\":\"mesh x=2\",\"rank\":0,\"typed\":true,\"{key}\":1}}\n");
+    let lines = format!("{}{}", line("hoist_bytes"), line("bucket_bytes"));
+    let answers = reshard_with(&["trace", "--batch"], &lines).stdout;
+    assert_eq!(answers.matches("leave typed out").count(), 2, "{answers}");
+}
+
+/// Two gradients over one group are one exchange, of the same bytes.
+#[test]
+fn a_bucket_is_one_exchange_of_all_its_values() {
+    let text = "mesh dp=2\nx: f32[8,4] S(0)|-\nw: f32[4,4] I\nv: f32[4,4] I\nwr: R = w\nvr: R = v\nh = mm(x, wr)\n\
+                y = mm(h, vr)\nloss = sum(y)\ngradient loss wrt w, v\n";
+    let exchanges = |bytes: &str| -> Vec<Value> {
+        let flags = ["trace", "-", "--json", "--rank", "1", "--bucket-bytes", bytes];
+        let answer = reshard_with(&flags, text).json();
+        answer["schedule"].as_array().unwrap().iter().filter(|l| !l["exchange"].is_null()).cloned().collect()
+    };
+    let (apart, one) = (exchanges("0"), exchanges("1000"));
+    let bytes = |list: &[Value]| list.iter().map(|l| l["received_bytes"].as_u64().unwrap()).sum::<u64>();
+    assert_eq!((apart.len(), one.len(), bytes(&apart)), (2, 1, bytes(&one)));
+    assert_eq!(one[0]["exchange"], "all_reduce");
+    let names: Vec<&str> =
+        one[0]["values"].as_array().unwrap().iter().map(|v| v["to"].as_str().unwrap()).collect();
+    assert_eq!(names, ["dv", "dw"]);
 }

@@ -2,9 +2,8 @@
 
 use std::collections::HashMap;
 
-use reshard_collectives::Compiled;
+use reshard_collectives::{Batch, Compiled};
 use reshard_ops::rules::Call;
-use reshard_planner::Plan;
 
 use crate::Error;
 use crate::graph::ValueId;
@@ -13,7 +12,7 @@ use crate::report::{END, Lives};
 use crate::schedule::arena::{Slot, lay_out};
 use crate::schedule::order::{Turn, order};
 use crate::schedule::transfer::TransferStep;
-use crate::schedule::{Arg, Instr, Local, LocalCall, LocalTensor, Options, Schedule, Transfer};
+use crate::schedule::{Arg, Instr, Local, LocalCall, LocalTensor, Moved, Options, Schedule, Transfer};
 
 /// A schedule that cannot be.
 pub(super) fn refused(reason: String) -> Error {
@@ -27,8 +26,9 @@ pub(super) fn compile(program: &Program, rank: usize, options: &Options) -> Resu
         return Err(refused(format!("there is no rank {rank} in mesh {mesh}")));
     }
     let mut build = Build::new(program, rank)?;
-    for turn in order(program, options.hoist_bytes) {
-        build.take(turn)?;
+    let order = order(program, options);
+    for turn in order.turns {
+        build.take(turn, &order.exchanges)?;
     }
     build.finish(options)
 }
@@ -48,20 +48,29 @@ struct Build<'a> {
     args: Vec<usize>,
     calls: Vec<LocalCall>,
     known: HashMap<(Call, bool, Vec<LocalTensor>), u32>,
-    exchanges: Vec<Moved>,
-    /// The exchange of each item.
+    exchanges: Vec<Posted>,
+    /// The number on this rank of each exchange of all ranks.
     exchange_of: HashMap<usize, u32>,
-    /// How many instructions there are when an item is through.
-    through: Vec<usize>,
+    /// What lies in a bucket's slot.
+    parts: Vec<Part>,
 }
 
 /// A transfer, of slots instead of offsets.
-struct Moved {
-    from: ValueId,
-    to: ValueId,
+struct Posted {
+    moves: Vec<(ValueId, ValueId)>,
     compiled: Compiled,
     steps: Vec<TransferStep>,
     scratch: [usize; 2],
+    /// The slots of all sources and of all targets, of a bucket.
+    whole: Option<[usize; 2]>,
+}
+
+/// A slot that lies in another, which is there as long as any of its parts.
+struct Part {
+    slot: usize,
+    whole: usize,
+    start: usize,
+    bytes: usize,
 }
 
 impl<'a> Build<'a> {
@@ -85,7 +94,7 @@ impl<'a> Build<'a> {
             known: HashMap::new(),
             exchanges: Vec::new(),
             exchange_of: HashMap::new(),
-            through: vec![0; program.items().len()],
+            parts: Vec::new(),
         };
         for v in 0..build.tensors.len() {
             if let Some(tensor) = &build.tensors[v]
@@ -122,27 +131,20 @@ impl<'a> Build<'a> {
     }
 
     /// Adds what the rank does in a turn, if it has a part in it.
-    fn take(&mut self, turn: Turn) -> Result<(), Error> {
+    fn take(&mut self, turn: Turn, exchanges: &[Vec<usize>]) -> Result<(), Error> {
         let program = self.program;
         match turn {
             Turn::Call(n) => {
                 if let Item::Op { call, op, inputs, outputs, strategy, operations } = &program.items()[n] {
                     self.call(call, op.is_elementwise(), [inputs, outputs], strategy.region, *operations)?;
                 }
-                self.through[n] = self.instrs.len();
             }
-            Turn::Post(n) => {
-                if let Item::Move { from, to, forward, .. } = &program.items()[n] {
-                    self.post(n, *from, *to, forward)?;
-                }
-            }
+            Turn::Post(n) => self.post(n, &exchanges[n])?,
             Turn::Wait(n) => {
                 if let Some(&exchange) = self.exchange_of.get(&n) {
-                    let Moved { from, to, scratch, .. } = self.exchanges[exchange as usize];
-                    self.touch_all(from, to, scratch);
+                    self.touch_all(exchange as usize);
                     self.instrs.push(Instr::Wait { exchange });
                 }
-                self.through[n] = self.instrs.len();
             }
         }
         Ok(())
@@ -181,31 +183,74 @@ impl<'a> Build<'a> {
         Ok(())
     }
 
-    fn post(&mut self, n: usize, from: ValueId, to: ValueId, plan: &Plan) -> Result<(), Error> {
-        if !self.holds(from) && !self.holds(to) {
+    /// Begins the exchange with this number of these items, if the rank has a part in it.
+    fn post(&mut self, n: usize, items: &[usize]) -> Result<(), Error> {
+        let program = self.program;
+        let (mut moves, mut compiled) = (Vec::new(), Vec::new());
+        for &item in items {
+            let Item::Move { from, to, forward, .. } = &program.items()[item] else { continue };
+            if !self.holds(*from) && !self.holds(*to) {
+                continue;
+            }
+            let name = &program.get(*to).name;
+            let alone =
+                Compiled::new(forward, self.rank).map_err(|e| refused(format!("the move to {name}: {e}")))?;
+            moves.push((*from, *to));
+            compiled.push((&**forward, alone));
+        }
+        if compiled.iter().all(|(_, alone)| alone.exchanges().len() == 0) {
             return Ok(());
         }
-        let name = &self.program.get(to).name;
-        let compiled =
-            Compiled::new(plan, self.rank).map_err(|e| refused(format!("the move to {name}: {e}")))?;
-        if compiled.exchanges().len() == 0 {
-            return Ok(());
-        }
+        let steps = TransferStep::of(program.meshes(), &compiled);
+        let mut whole = None;
+        let compiled = if let [(_, alone)] = &compiled[..] {
+            alone.clone()
+        } else {
+            let names = || moves.iter().map(|(_, to)| program.get(*to).name.as_str()).collect::<Vec<_>>();
+            let of = |e| refused(format!("the moves to {}: {e}", names().join(", ")));
+            let mut batch = Batch::new();
+            for (plan, _) in &compiled {
+                batch.add(*plan).map_err(of)?;
+            }
+            whole = Some(self.bucket(&batch, &moves).map_err(of)?);
+            batch.compile(self.rank).map_err(of)?
+        };
         let (first, second) = compiled.scratch_bytes();
         let scratch = [self.slot(first), self.slot(second)];
-        let steps = TransferStep::of(self.program.meshes(), plan, &compiled);
         let exchange = number(self.exchanges.len())?;
-        self.exchanges.push(Moved { from, to, compiled, steps, scratch });
+        self.exchanges.push(Posted { moves, compiled, steps, scratch, whole });
         self.exchange_of.insert(n, exchange);
-        self.touch_all(from, to, scratch);
+        self.touch_all(exchange as usize);
         self.instrs.push(Instr::Post { exchange });
         Ok(())
     }
 
+    /// Slots for all sources and all targets of a bucket, in which theirs lie where the batch says, on every rank.
+    fn bucket(
+        &mut self,
+        batch: &Batch<'_>,
+        moves: &[(ValueId, ValueId)],
+    ) -> Result<[usize; 2], reshard_collectives::Error> {
+        let whole = [self.slot(batch.source_bytes()), self.slot(batch.target_bytes())];
+        for (n, (from, to)) in moves.iter().enumerate() {
+            let starts = [batch.source_start(n)?, batch.target_start(n)?];
+            for ((v, start), whole) in [from, to].into_iter().zip(starts).zip(whole) {
+                if let Some(slot) = self.slots_of[self.lives.root[v.0]] {
+                    self.parts.push(Part { slot, whole, start, bytes: self.slots[slot].bytes });
+                }
+            }
+        }
+        Ok(whole)
+    }
+
     /// What is in flight is in use.
-    fn touch_all(&mut self, from: ValueId, to: ValueId, scratch: [usize; 2]) {
-        self.used(from);
-        self.used(to);
+    fn touch_all(&mut self, exchange: usize) {
+        let Posted { moves, scratch, .. } = &self.exchanges[exchange];
+        let (moves, scratch) = (moves.clone(), *scratch);
+        for (from, to) in moves {
+            self.used(from);
+            self.used(to);
+        }
         for slot in scratch {
             self.touch(slot);
         }
@@ -214,12 +259,6 @@ impl<'a> Build<'a> {
     fn finish(mut self, options: &Options) -> Result<Schedule, Error> {
         let end = self.instrs.len();
         let items = self.program.items();
-        // What has no instruction is through when what comes before it is.
-        let mut most = 0;
-        for through in &mut self.through {
-            most = most.max(*through);
-            *through = most;
-        }
         let mut is_input = vec![false; self.tensors.len()];
         for item in items {
             if let Item::Input(v) = item {
@@ -232,14 +271,17 @@ impl<'a> Build<'a> {
         let touched: Vec<Slot> = self.slots.clone();
         for (v, slot) in self.slots_of.iter().enumerate() {
             let Some(slot) = slot.map(|slot| &mut self.slots[slot]) else { continue };
-            slot.last = match self.lives.until[v] {
-                END => end,
-                until => slot.last.max(self.through[until].saturating_sub(1)),
-            };
+            if self.lives.until[v] == END {
+                slot.last = end;
+            }
             slot.first = slot.first.min(slot.last);
         }
         let [in_place, copied] = self.updates(&touched, options.liveness);
+        self.join_parts();
         let (mut args, arena_bytes) = lay_out(&self.slots, options.liveness)?;
+        for Part { slot, whole, start, bytes } in &self.parts {
+            args[*slot] = Arg { offset: args[*whole].offset + start, bytes: *bytes };
+        }
         for (from, to) in in_place {
             args[from] = args[to];
         }
@@ -257,13 +299,23 @@ impl<'a> Build<'a> {
             });
         }
         let held = |v: ValueId| if self.tensors[v.0].is_some() { at(v.0) } else { Arg::default() };
-        let exchanges = self.exchanges.iter().map(|moved| Transfer {
-            compiled: moved.compiled.clone(),
-            values: (name(moved.from), name(moved.to)),
-            source: held(moved.from),
-            target: held(moved.to),
-            scratch: moved.scratch.map(|slot| args[slot]),
-            steps: moved.steps.clone(),
+        let exchanges = self.exchanges.iter().map(|posted| {
+            let moves = posted.moves.iter().map(|(from, to)| Moved {
+                values: (name(*from), name(*to)),
+                source: held(*from),
+                target: held(*to),
+            });
+            let moves: Vec<Moved> = moves.collect();
+            let alone = || moves.first().map_or([Arg::default(); 2], |moved| [moved.source, moved.target]);
+            let [source, target] = posted.whole.map_or_else(alone, |whole| whole.map(|slot| args[slot]));
+            Transfer {
+                compiled: posted.compiled.clone(),
+                source,
+                target,
+                moves,
+                scratch: posted.scratch.map(|slot| args[slot]),
+                steps: posted.steps.clone(),
+            }
         });
         Ok(Schedule {
             rank: self.rank,
@@ -276,6 +328,16 @@ impl<'a> Build<'a> {
             arena_bytes,
             carried: copied.into_iter().map(|(from, to)| (args[from], args[to])).collect(),
         })
+    }
+
+    /// The slot of a bucket is there as long as any of its parts, which take no bytes of their own.
+    fn join_parts(&mut self) {
+        for Part { slot, whole, .. } in &self.parts {
+            let Slot { first, last, .. } = self.slots[*slot];
+            let of = &mut self.slots[*whole];
+            (of.first, of.last) = (of.first.min(first), of.last.max(last));
+            self.slots[*slot].bytes = 0;
+        }
     }
 
     /// Of each value that is another in the next step the slots of both, that one's first: those that are made in its place, and those
@@ -297,7 +359,9 @@ impl<'a> Build<'a> {
             };
             let used = old.first != usize::MAX;
             let after = !used || old.last < new.first || (old.last == new.first && is_elementwise());
-            let is_new = new.first < end && !in_place.iter().any(|(known, _)| *known == from);
+            let is_new = new.first < end
+                && !in_place.iter().any(|(known, _)| *known == from)
+                && !self.parts.iter().any(|part| part.slot == from);
             if share && is_new && after && new.bytes == old.bytes {
                 self.slots[from].bytes = 0;
                 in_place.push((from, to));

@@ -75,7 +75,7 @@ pub use engine::Engine;
 pub use run::{Exchanges, Kernels, Prepared};
 pub use timeline::{Activity, Lane, Span, Timeline};
 pub use trace::{Event, Operand};
-pub use transfer::{Transfer, TransferStep};
+pub use transfer::{Moved, Transfer, TransferStep};
 
 use crate::{Error, Program};
 
@@ -142,11 +142,15 @@ pub struct Options {
     /// How many bytes of sources and targets may be in flight on a rank, so that moves begin as soon as they can and end where what they
     /// bring is taken (default: 0, each move ends where it begins).
     pub hoist_bytes: u64,
+    /// How many bytes of sources and targets the moves may have that are one exchange: those that do the same steps over the same groups, as
+    /// the gradients of many parameters do (default: 0, each move is an exchange by itself). A move waits until its bucket is full, or until
+    /// something takes what one of them makes.
+    pub bucket_bytes: u64,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { liveness: true, hoist_bytes: 0 }
+        Options { liveness: true, hoist_bytes: 0, bucket_bytes: 0 }
     }
 }
 
@@ -191,7 +195,7 @@ impl Schedule {
         &self.calls
     }
 
-    /// All moves that it has a part in.
+    /// All exchanges that it has a part in: its moves, those of a bucket as one.
     pub fn exchanges(&self) -> &[Transfer] {
         &self.exchanges
     }

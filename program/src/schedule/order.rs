@@ -12,32 +12,55 @@
 //! the end              end what is in flight
 //! ```
 //!
+//! # Buckets
+//!
+//! Moves that do the same steps over the same groups may be one exchange, so that each step pays its latency once:
+//!
+//! ```text
+//! a move that could begin    joins the bucket of those like it; that one begins first if both together are more than is allowed
+//! what a move makes is taken its bucket begins, however little is in it
+//! the end                    all buckets begin
+//! ```
+//!
+//! A move of more than that is an exchange by itself, and so is one whose source or target lies in another bucket's already. What waits in a bucket counts as in flight.
+//!
+//! # Groups
+//!
 //! A move that alone is more than is allowed ends where it begins, and so does one in which nobody talks to others. Within a group moves end in the order in which they began, so that ending
 //! one may end others before it: two moves may have a group in common where the patterns of their steps are equal, and where nothing can
 //! be told of the patterns.
 
 use std::collections::{BTreeSet, VecDeque};
 
-use reshard_planner::Plan;
-use reshard_sharding::GroupPattern;
+use reshard_planner::{Plan, StepOp};
+use reshard_sharding::{GroupPattern, Mesh};
 
 use crate::program::{Item, Program};
 use crate::report::local_bytes;
+use crate::schedule::Options;
 
-/// One thing that ranks do, by the number of its item.
+/// One thing that ranks do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// An op runs.
+    /// An op runs, by the number of its item.
     Call(usize),
-    /// A move begins.
+    /// Moves begin as one exchange, by its number.
     Post(usize),
-    /// A move ends.
+    /// They end.
     Wait(usize),
 }
 
-/// That of a program, with at most so many bytes in flight. What leaves all bytes where they are has no turn.
-pub(super) fn order(program: &Program, hoist_bytes: u64) -> Vec<Turn> {
-    let mut hoist = Hoist::new(program, hoist_bytes);
+/// What ranks do, in order.
+#[derive(Debug)]
+pub(super) struct Order {
+    pub(super) turns: Vec<Turn>,
+    /// The items of each exchange: moves, in the order of the program if it was not hoisted.
+    pub(super) exchanges: Vec<Vec<usize>>,
+}
+
+/// That of a program, with at most so many bytes in flight and in a bucket. What leaves all bytes where they are has no turn.
+pub(super) fn order(program: &Program, options: &Options) -> Order {
+    let mut hoist = Hoist::new(program, options);
     for (n, item) in program.items().iter().enumerate() {
         hoist.begin_early();
         match item {
@@ -58,25 +81,32 @@ pub(super) fn order(program: &Program, hoist_bytes: u64) -> Vec<Turn> {
                     hoist.is_there(to.index());
                 } else if !hoist.begun[n] {
                     hoist.land_value(from.index());
-                    hoist.begin_now(n);
+                    hoist.take_up(n);
                 }
             }
         }
     }
     hoist.land_all();
-    hoist.turns
+    Order { turns: hoist.turns, exchanges: hoist.exchanges }
 }
 
-/// A move in flight.
+/// Moves in flight as one exchange, or on their way there.
 #[derive(Clone, Debug)]
 struct Flight {
-    item: usize,
+    items: Vec<usize>,
+    /// The number of the exchange, once it has begun.
+    exchange: usize,
     bytes: u64,
     /// The patterns of its groups; none where nothing can be told.
     groups: Option<Vec<GroupPattern>>,
 }
 
 impl Flight {
+    /// Whether it talks to others, as far as can be told.
+    fn communicates(&self) -> bool {
+        self.groups.as_ref().is_none_or(|groups| !groups.is_empty())
+    }
+
     fn may_meet(&self, other: &Flight) -> bool {
         match (&self.groups, &other.groups) {
             (Some(mine), Some(theirs)) => mine.iter().any(|group| theirs.contains(group)),
@@ -88,7 +118,10 @@ impl Flight {
 struct Hoist<'a> {
     program: &'a Program,
     limit: u64,
+    /// The most bytes of a bucket.
+    most: u64,
     turns: Vec<Turn>,
+    exchanges: Vec<Vec<usize>>,
     /// Of each value, the one whose buffer it has.
     root: Vec<usize>,
     /// Whether a value that has a buffer is there.
@@ -97,15 +130,20 @@ struct Hoist<'a> {
     maker: Vec<Option<usize>>,
     /// The moves that take each value that has a buffer and talk to other ranks.
     movers: Vec<Vec<usize>>,
+    /// Which moves have begun or wait in a bucket.
     begun: Vec<bool>,
     /// Moves that could begin.
     ready: BTreeSet<usize>,
     flying: VecDeque<Flight>,
     flying_bytes: u64,
+    /// Buckets that have not begun.
+    open: Vec<Flight>,
+    /// Of each value that has a buffer, whether a bucket has it.
+    in_bucket: Vec<bool>,
 }
 
 impl<'a> Hoist<'a> {
-    fn new(program: &'a Program, limit: u64) -> Hoist<'a> {
+    fn new(program: &'a Program, options: &Options) -> Hoist<'a> {
         let (items, values) = (program.items(), program.values().len());
         let mut root: Vec<usize> = (0..values).collect();
         let (mut maker, mut movers) = (vec![None; values], vec![Vec::new(); values]);
@@ -128,20 +166,22 @@ impl<'a> Hoist<'a> {
                 Item::Input(_) | Item::Op { .. } | Item::NoGrad => {}
             }
         }
-        let (there, begun) = (vec![false; values], vec![false; items.len()]);
-        let (turns, ready, flying) = (Vec::new(), BTreeSet::new(), VecDeque::new());
         let mut hoist = Hoist {
             program,
-            limit,
-            turns,
+            limit: options.hoist_bytes,
+            most: options.bucket_bytes,
+            turns: Vec::new(),
+            exchanges: Vec::new(),
             root,
-            there,
+            there: vec![false; values],
             maker,
             movers,
-            begun,
-            ready,
-            flying,
+            begun: vec![false; items.len()],
+            ready: BTreeSet::new(),
+            flying: VecDeque::new(),
             flying_bytes: 0,
+            open: Vec::new(),
+            in_bucket: vec![false; values],
         };
         for item in items {
             if let Item::Input(v) = item {
@@ -163,10 +203,11 @@ impl<'a> Hoist<'a> {
     /// Ends the move that makes a value, if it is in flight.
     fn land_value(&mut self, v: usize) {
         let root = self.root[v];
-        if !self.there[root]
-            && let Some(n) = self.maker[root]
-            && let Some(at) = self.flying.iter().position(|flight| flight.item == n)
-        {
+        let Some(n) = self.maker[root].filter(|_| !self.there[root]) else { return };
+        if let Some(at) = self.open.iter().position(|bucket| bucket.items.contains(&n)) {
+            self.begin_bucket(at);
+        }
+        if let Some(at) = self.flying.iter().position(|flight| flight.items.contains(&n)) {
             self.land(at);
         }
     }
@@ -183,15 +224,20 @@ impl<'a> Hoist<'a> {
         for (gone, end) in ends.into_iter().rev().enumerate() {
             if let Some(flight) = self.flying.remove(end - gone) {
                 self.flying_bytes -= flight.bytes;
-                self.turns.push(Turn::Wait(flight.item));
-                if let Item::Move { to, .. } = &self.program.items()[flight.item] {
-                    self.is_there(to.index());
+                self.turns.push(Turn::Wait(flight.exchange));
+                for item in flight.items {
+                    if let Item::Move { to, .. } = &self.program.items()[item] {
+                        self.is_there(to.index());
+                    }
                 }
             }
         }
     }
 
     fn land_all(&mut self) {
+        while !self.open.is_empty() {
+            self.begin_bucket(0);
+        }
         while !self.flying.is_empty() {
             self.land(0);
         }
@@ -201,19 +247,25 @@ impl<'a> Hoist<'a> {
     fn begin_early(&mut self) {
         while let Some(&n) = self.ready.first() {
             let Some(flight) = self.flight(n) else { return };
-            if self.flying_bytes.saturating_add(flight.bytes) > self.limit {
+            let waiting = self.open.iter().fold(self.flying_bytes, |sum, b| sum.saturating_add(b.bytes));
+            if waiting.saturating_add(flight.bytes) > self.limit {
                 return;
             }
-            self.begin(flight);
+            if self.may_join(&flight) { self.join(flight) } else { self.begin(flight) }
         }
     }
 
-    /// Begins a move whose turn it is.
-    fn begin_now(&mut self, n: usize) {
+    /// Takes up a move whose turn it is.
+    fn take_up(&mut self, n: usize) {
         let Some(flight) = self.flight(n) else { return };
-        let communicates = flight.groups.as_ref().is_none_or(|groups| !groups.is_empty());
-        let stays = communicates && flight.bytes <= self.limit;
-        let fits = |hoist: &Self| hoist.flying_bytes.saturating_add(flight.bytes) <= hoist.limit;
+        if self.may_join(&flight) { self.join(flight) } else { self.begin_now(flight) }
+    }
+
+    /// Begins what cannot be put off.
+    fn begin_now(&mut self, flight: Flight) {
+        let (bytes, communicates) = (flight.bytes, flight.communicates());
+        let stays = communicates && bytes <= self.limit;
+        let fits = |hoist: &Self| hoist.flying_bytes.saturating_add(bytes) <= hoist.limit;
         while communicates && !self.flying.is_empty() && !fits(self) {
             self.land(0);
         }
@@ -223,19 +275,87 @@ impl<'a> Hoist<'a> {
         }
     }
 
-    fn begin(&mut self, flight: Flight) {
-        self.begun[flight.item] = true;
-        self.ready.remove(&flight.item);
-        self.turns.push(Turn::Post(flight.item));
+    fn begin(&mut self, mut flight: Flight) {
+        for &item in &flight.items {
+            self.begun[item] = true;
+            self.ready.remove(&item);
+        }
+        flight.exchange = self.exchanges.len();
+        self.exchanges.push(flight.items.clone());
+        self.turns.push(Turn::Post(flight.exchange));
         self.flying_bytes = self.flying_bytes.saturating_add(flight.bytes);
         self.flying.push_back(flight);
+    }
+
+    /// Whether a move may be in a bucket.
+    fn may_join(&self, flight: &Flight) -> bool {
+        let talks = flight.groups.as_ref().is_some_and(|groups| !groups.is_empty());
+        talks && flight.bytes <= self.most && self.buffers(&flight.items).iter().all(|&v| !self.in_bucket[v])
+    }
+
+    /// The values whose buffers some moves have: sources and targets.
+    fn buffers(&self, items: &[usize]) -> Vec<usize> {
+        let of = |&n: &usize| match &self.program.items()[n] {
+            Item::Move { from, to, .. } => vec![self.root[from.index()], to.index()],
+            Item::Input(_) | Item::Op { .. } | Item::NoGrad => Vec::new(),
+        };
+        items.iter().flat_map(of).collect()
+    }
+
+    /// Puts a move into the bucket of those like it.
+    fn join(&mut self, flight: Flight) {
+        let is_like = |bucket: &Flight| match (bucket.items.first(), flight.items.first()) {
+            (Some(&a), Some(&b)) => steps(self.program, a) == steps(self.program, b),
+            (None, _) | (_, None) => false,
+        };
+        let mut known = self.open.iter().position(is_like);
+        if let Some(at) = known
+            && self.open[at].bytes.saturating_add(flight.bytes) > self.most
+        {
+            self.begin_bucket(at);
+            known = None;
+        }
+        for v in self.buffers(&flight.items) {
+            self.in_bucket[v] = true;
+        }
+        for &item in &flight.items {
+            self.begun[item] = true;
+            self.ready.remove(&item);
+        }
+        match known {
+            Some(at) => {
+                let bucket = &mut self.open[at];
+                bucket.items.extend(flight.items);
+                bucket.bytes = bucket.bytes.saturating_add(flight.bytes);
+            }
+            None => self.open.push(flight),
+        }
+    }
+
+    /// Begins a bucket. One of a single move leaves its buffers to others.
+    fn begin_bucket(&mut self, at: usize) {
+        let bucket = self.open.remove(at);
+        if bucket.items.len() == 1 {
+            for v in self.buffers(&bucket.items) {
+                self.in_bucket[v] = false;
+            }
+        }
+        self.begin_now(bucket);
     }
 
     fn flight(&self, n: usize) -> Option<Flight> {
         let Item::Move { from, to, forward, .. } = &self.program.items()[n] else { return None };
         let bytes = [from, to].map(|v| local_bytes(self.program.get(*v)));
-        Some(Flight { item: n, bytes: bytes[0].saturating_add(bytes[1]), groups: groups(forward) })
+        let bytes = bytes[0].saturating_add(bytes[1]);
+        Some(Flight { items: vec![n], exchange: usize::MAX, bytes, groups: groups(forward) })
     }
+}
+
+/// What moves of one bucket have in common: their mesh, and what they do over which groups.
+fn steps(program: &Program, item: usize) -> Option<(&Mesh, Vec<(StepOp, &GroupPattern)>)> {
+    let Item::Move { forward, .. } = &program.items()[item] else { return None };
+    let steps = forward.steps().iter().map(|step| (step.op(), &step.group)).collect();
+    Some((forward.from().mesh(), steps))
 }
 
 /// The patterns of the groups of a plan; none between two meshes, whose members are other ranks, and where ranks are listed.

@@ -2,11 +2,17 @@
 
 use core::fmt;
 
-use crate::schedule::{Arg, Instr, Schedule, Transfer};
+use crate::schedule::{Arg, Instr, Moved, Schedule, Transfer};
 
 /// `x@64`, of a value and where it begins.
 fn place(name: &str, at: Arg) -> String {
     format!("{name}@{}", at.offset)
+}
+
+/// What moves make.
+fn made(moves: &[Moved]) -> String {
+    let to: Vec<String> = moves.iter().map(|m| place(&m.values.1, m.target)).collect();
+    to.join(", ")
 }
 
 impl fmt::Display for Schedule {
@@ -24,9 +30,9 @@ impl fmt::Display for Schedule {
                     writeln!(f, "{} = {}({})", makes.join(", "), call.call, takes.join(", "))?;
                 }
                 Instr::Post { exchange } => {
-                    let Transfer { values: (from, to), source, target, steps, .. } =
-                        &self.exchanges[*exchange as usize];
-                    write!(f, "post {} = {} by ", place(to, *target), place(from, *source))?;
+                    let Transfer { moves, steps, .. } = &self.exchanges[*exchange as usize];
+                    let from: Vec<String> = moves.iter().map(|m| place(&m.values.0, m.source)).collect();
+                    write!(f, "post {} = {} by ", made(moves), from.join(", "))?;
                     for (n, step) in steps.iter().enumerate() {
                         write!(f, "{}{}", if n > 0 { ", then " } else { "" }, step.op)?;
                         if step.op.communicates() {
@@ -36,8 +42,7 @@ impl fmt::Display for Schedule {
                     writeln!(f)?;
                 }
                 Instr::Wait { exchange } => {
-                    let Transfer { values: (_, to), target, .. } = &self.exchanges[*exchange as usize];
-                    writeln!(f, "wait {}", place(to, *target))?;
+                    writeln!(f, "wait {}", made(&self.exchanges[*exchange as usize].moves))?;
                 }
             }
         }

@@ -17,7 +17,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::schedule::build::refused;
-use crate::schedule::{Instr, LocalCall, Schedule, Transfer};
+use crate::schedule::{Instr, LocalCall, Schedule};
 use crate::{Error, Rates};
 
 /// What takes time.
@@ -32,7 +32,7 @@ pub enum Activity {
     },
     /// A step of an exchange, of all its members together.
     Step {
-        /// What the move makes.
+        /// What the move makes, or those of a bucket: `dv, dw`.
         value: String,
         /// The number of the step in the move's plan.
         step: usize,
@@ -171,7 +171,7 @@ impl Timeline {
                     self.lanes[n].calls.push(self.spans.len());
                     self.spans.push(Span { activity, begin_us, end_us, after });
                 }
-                Instr::Post { exchange } if talks(&schedule.exchanges()[*exchange as usize]) => {
+                Instr::Post { exchange } if schedule.exchanges()[*exchange as usize].communicates() => {
                     walk.post(*exchange as usize);
                 }
                 Instr::Post { exchange } => self.copies(n, walk, *exchange as usize),
@@ -192,7 +192,7 @@ impl Timeline {
         let transfer = &walk.schedule.exchanges()[exchange];
         let mut end = walk.now;
         for step in &transfer.steps {
-            let (value, members) = (transfer.values.1.clone(), vec![walk.schedule.rank()]);
+            let (value, members) = (transfer.name(), vec![walk.schedule.rank()]);
             let activity = Activity::Step { value, step: step.step, members };
             let span = Span { activity, begin_us: end.0, end_us: end.0 + step.cost_us, after: end.1 };
             end = (span.end_us, Some(self.spans.len()));
@@ -294,7 +294,7 @@ impl<'a> Walk<'a> {
         let last = transfer.steps.len().saturating_sub(1);
         self.posted.extend(transfer.steps.iter().enumerate().map(|(i, step)| Posted {
             exchange,
-            value: transfer.values.1.clone(),
+            value: transfer.name(),
             step: step.step,
             members: step.members.clone(),
             cost_us: step.cost_us,
@@ -327,11 +327,6 @@ fn together(
         all.push(other);
     }
     Ok(Some(all))
-}
-
-/// Whether ranks talk to each other in some step of it.
-fn talks(transfer: &Transfer) -> bool {
-    transfer.steps.iter().any(|step| step.op.communicates())
 }
 
 /// What a call takes.

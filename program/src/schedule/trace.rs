@@ -53,8 +53,8 @@ pub enum Event {
         over: Over,
         /// The ranks that take part together, this one among them, ascending.
         members: Vec<usize>,
-        /// What is moved, and what that becomes.
-        values: (String, String),
+        /// What is moved, and what that becomes; of a bucket all of them.
+        values: Vec<(String, String)>,
         /// The bytes that this rank receives.
         received_bytes: u64,
     },
@@ -88,7 +88,7 @@ impl Schedule {
                         op: step.op,
                         over: step.over.clone(),
                         members: step.members.clone(),
-                        values: transfer.values.clone(),
+                        values: step.moves.iter().map(|&n| transfer.moves[n].values.clone()).collect(),
                         received_bytes: step.received_bytes,
                     }));
                 }
@@ -164,7 +164,7 @@ fn exchanged(
             op: step.op(),
             over: Over::of(program.meshes(), step),
             members: members.into_iter().collect(),
-            values: values.clone(),
+            values: vec![values.clone()],
             received_bytes: elements.saturating_mul(plan.item_bytes() as u64),
         });
     }

@@ -1,4 +1,4 @@
-//! A move as one rank takes part in it: its plan compiled, and where its buffers lie.
+//! Moves as one rank takes part in them: their plans compiled, and where their buffers lie.
 
 use reshard_collectives::Compiled;
 use reshard_planner::{Plan, StepOp};
@@ -7,28 +7,54 @@ use crate::Meshes;
 use crate::report::Over;
 use crate::schedule::Arg;
 
-/// An exchange of a [schedule](super::Schedule): all phases of a move's plan, on one rank.
+/// An exchange of a [schedule](super::Schedule): all phases of a move's plan, or of those of a bucket together, on one rank.
 #[derive(Clone, Debug)]
 pub struct Transfer {
-    /// The plan, compiled for the rank.
+    /// The plan, or the [`Batch`](reshard_collectives::Batch) of the bucket's, compiled for the rank.
     pub compiled: Compiled,
-    /// What is moved, and what that becomes.
-    pub values: (String, String),
-    /// What the rank holds before; no bytes if nothing.
+    /// Its moves: one, or those of the bucket.
+    pub moves: Vec<Moved>,
+    /// What the rank holds before, of all of them; no bytes if nothing.
     pub source: Arg,
     /// What it holds after.
     pub target: Arg,
-    /// What lies between phases: [`scratch_bytes`](Compiled::scratch_bytes) of the plan.
+    /// What lies between phases: [`scratch_bytes`](Compiled::scratch_bytes).
     pub scratch: [Arg; 2],
     /// What it does, step by step.
     pub steps: Vec<TransferStep>,
 }
 
-/// A step of a transfer that this rank has a part in.
+/// A move of a [`Transfer`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Moved {
+    /// What is moved, and what that becomes.
+    pub values: (String, String),
+    /// What the rank holds before, a part of the transfer's source.
+    pub source: Arg,
+    /// What it holds after.
+    pub target: Arg,
+}
+
+impl Transfer {
+    /// What it makes: the names of the targets, `dv, dw`.
+    pub fn name(&self) -> String {
+        let names: Vec<&str> = self.moves.iter().map(|moved| moved.values.1.as_str()).collect();
+        names.join(", ")
+    }
+
+    /// Whether ranks talk to each other in some step of it.
+    pub fn communicates(&self) -> bool {
+        self.steps.iter().any(|step| step.op.communicates())
+    }
+}
+
+/// A step of a transfer that this rank has a part in: of one move, or of those of a bucket between the same ranks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TransferStep {
     /// Its number in the plan.
     pub step: usize,
+    /// The numbers of its [moves](Transfer::moves).
+    pub moves: Vec<usize>,
     /// What kind of operation.
     pub op: StepOp,
     /// Over which axes, or between which meshes.
@@ -37,13 +63,35 @@ pub struct TransferStep {
     pub members: Vec<usize>,
     /// The bytes that this rank receives.
     pub received_bytes: u64,
-    /// What it costs by the planner's model, in microseconds.
+    /// What it costs by the planner's model, in microseconds; of a bucket at most, as if its moves came one after the other.
     pub cost_us: f64,
 }
 
 impl TransferStep {
-    /// The steps of what was compiled: an all-reduce is one, in however many phases.
-    pub(super) fn of(meshes: &Meshes, plan: &Plan, compiled: &Compiled) -> Vec<TransferStep> {
+    /// The steps of moves that are one exchange, each compiled by itself: in order, of the same number and members together.
+    pub(super) fn of(meshes: &Meshes, moves: &[(&Plan, Compiled)]) -> Vec<TransferStep> {
+        let mut all: Vec<TransferStep> = Vec::new();
+        for (n, (plan, compiled)) in moves.iter().enumerate() {
+            for step in TransferStep::of_move(meshes, plan, compiled) {
+                let same = |known: &&mut TransferStep| {
+                    (known.step, known.op, &known.members) == (step.step, step.op, &step.members)
+                };
+                match all.iter_mut().find(same) {
+                    Some(known) => {
+                        known.moves.push(n);
+                        known.received_bytes += step.received_bytes;
+                        known.cost_us += step.cost_us;
+                    }
+                    None => all.push(TransferStep { moves: vec![n], ..step }),
+                }
+            }
+        }
+        all.sort_by_key(|step| step.step);
+        all
+    }
+
+    /// Those of one move: an all-reduce is one, in however many phases.
+    fn of_move(meshes: &Meshes, plan: &Plan, compiled: &Compiled) -> Vec<TransferStep> {
         let mut steps: Vec<TransferStep> = Vec::new();
         for exchange in compiled.exchanges() {
             let received = exchange.received_bytes() as u64;
@@ -53,6 +101,7 @@ impl TransferStep {
                     let Some(step) = plan.steps().get(exchange.step()) else { continue };
                     steps.push(TransferStep {
                         step: exchange.step(),
+                        moves: Vec::new(),
                         op: step.op(),
                         over: Over::of(meshes, step),
                         members: exchange.members().to_vec(),

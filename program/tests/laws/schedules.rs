@@ -1,6 +1,6 @@
 //! Schedules by themselves: their arena is what the report says, hoisting moves posts and waits alone, and what cannot be is refused.
 
-use reshard_program::schedule::{Instr, Options, Schedule, Timeline};
+use reshard_program::schedule::{Instr, Options, Schedule, Timeline, Transfer};
 use reshard_program::{Elaborator, Moves, Program, Rates};
 
 fn program(text: &str) -> Program {
@@ -71,7 +71,7 @@ fn between(schedule: &Schedule) -> Vec<(String, usize)> {
         if let Instr::Post { exchange } = instr {
             let is_wait = |other: &Instr| *other == Instr::Wait { exchange: *exchange };
             let wait = schedule.instrs()[n..].iter().position(is_wait).unwrap();
-            list.push((schedule.exchanges()[*exchange as usize].values.1.clone(), wait - 1));
+            list.push((schedule.exchanges()[*exchange as usize].name(), wait - 1));
         }
     }
     list
@@ -100,6 +100,39 @@ fn a_gradient_is_reduced_while_the_next_is_computed() {
     let list = between(&one);
     assert!(list[0].1 >= 2 && list[0].1 < all.instrs().len(), "{one}");
     assert!(one.arena_bytes() <= all.arena_bytes());
+}
+
+#[test]
+fn gradients_of_one_group_are_one_exchange() {
+    let program = program(LAYERS);
+    let bucket = |hoist_bytes, bucket_bytes| {
+        program.compile(1, &Options { hoist_bytes, bucket_bytes, ..Options::default() }).unwrap()
+    };
+    let names =
+        |schedule: &Schedule| -> Vec<String> { schedule.exchanges().iter().map(Transfer::name).collect() };
+    let phases = |schedule: &Schedule| -> usize {
+        schedule.exchanges().iter().map(|e| e.compiled.exchanges().len()).sum()
+    };
+    let received = |schedule: &Schedule| -> u64 {
+        schedule.exchanges().iter().map(|e| e.compiled.received_bytes()).sum()
+    };
+    let (none, all) = (bucket(0, 0), bucket(0, u64::MAX));
+    assert_eq!(names(&none), ["dv", "dw"]);
+    assert_eq!(names(&all), ["dv, dw"]);
+    // Both all-reduces are two phases of one, and nothing more is received.
+    assert_eq!((phases(&none), phases(&all), received(&none)), (4, 2, received(&all)));
+    assert_eq!(between(&all), [("dv, dw".to_owned(), 0)]);
+    // Sources and targets of both fit to the byte; of one less each goes by itself.
+    let of_both = 2 * 2 * 4 * 32 * 32;
+    assert_eq!(names(&bucket(0, of_both)), ["dv, dw"]);
+    assert_eq!(bucket(0, of_both - 1).exchanges().len(), 2);
+    assert_eq!(bucket(0, of_both / 2 - 1).to_string(), none.to_string());
+    // Calls stay in order, and the bucket is in flight where it may be.
+    assert_eq!(between(&bucket(u64::MAX, u64::MAX)).len(), 1);
+    assert!(all.arena_bytes() >= none.arena_bytes());
+    let text = all.to_string();
+    assert_eq!(text.matches("post ").count(), 1, "{text}");
+    assert!(text.contains(" by all_reduce over dp with [0, 1]\n"), "{text}");
 }
 
 /// By the model, on ranks that compute slowly enough for there to be something to hide behind.

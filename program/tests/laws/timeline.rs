@@ -67,10 +67,9 @@ fn by_definition(
     cost_of: &dyn Fn(usize, usize) -> f64,
 ) -> BTreeMap<String, (f64, f64)> {
     let key = |value: &str, step: usize, members: &[usize]| format!("{value} step {step} of {members:?}");
-    let talks = |transfer: &Transfer| transfer.steps.iter().any(|step| step.op.communicates());
     // What a rank copies for itself is its own.
     let members = |transfer: &Transfer, step: &TransferStep, rank: usize| {
-        if talks(transfer) { step.members.clone() } else { vec![rank] }
+        if transfer.communicates() { step.members.clone() } else { vec![rank] }
     };
     let mut begins: BTreeMap<String, f64> = BTreeMap::new();
     let mut costs: BTreeMap<String, f64> = BTreeMap::new();
@@ -79,7 +78,7 @@ fn by_definition(
         for transfer in schedule.exchanges() {
             for step in &transfer.steps {
                 let cost = costs
-                    .entry(key(&transfer.values.1, step.step, &members(transfer, step, schedule.rank())))
+                    .entry(key(&transfer.name(), step.step, &members(transfer, step, schedule.rank())))
                     .or_default();
                 *cost = cost.max(step.cost_us);
             }
@@ -101,9 +100,9 @@ fn by_definition(
                         let mut own = now;
                         for step in &transfer.steps {
                             let key =
-                                key(&transfer.values.1, step.step, &members(transfer, step, schedule.rank()));
+                                key(&transfer.name(), step.step, &members(transfer, step, schedule.rank()));
                             let begin = begins.entry(key.clone()).or_default();
-                            let free = if talks(transfer) { &mut lane } else { &mut own };
+                            let free = if transfer.communicates() { &mut lane } else { &mut own };
                             *begin = begin.max(now).max(*free);
                             *free = *begin + costs[&key];
                         }
@@ -112,7 +111,7 @@ fn by_definition(
                         let transfer = &schedule.exchanges()[*exchange as usize];
                         if let Some(step) = transfer.steps.last() {
                             let key =
-                                key(&transfer.values.1, step.step, &members(transfer, step, schedule.rank()));
+                                key(&transfer.name(), step.step, &members(transfer, step, schedule.rank()));
                             now = now.max(begins[&key] + costs[&key]);
                         }
                     }

@@ -95,7 +95,8 @@ pub fn on_a_rank<C: Communicator<Buffer = [u8]>>(
 ) -> Result<Vec<f64>, Failed> {
     let program = program(gpt, 2, 2, kept)?;
     let (inputs, batches) = (inputs(&program), batches(gpt));
-    let options = Options::default();
+    // Weights are gathered before they are needed, and gradients of one group reduced together.
+    let options = Options { hoist_bytes: 1 << 16, bucket_bytes: 1 << 14, ..Options::default() };
     let training = Training {
         program: &program,
         options: &options,

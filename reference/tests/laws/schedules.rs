@@ -4,16 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ndarray::ArrayD;
 use reshard_planner::Planner;
-use reshard_program::schedule::{Arg, Event, Instr, Options, Schedule};
+use reshard_program::schedule::{Arg, Event, Instr, Moved, Options, Schedule};
 use reshard_program::{Elaborator, Item, Moves, Program};
 use reshard_reference::{Did, Number, Ranks, Values, on_schedules};
 
 use crate::programs::{inputs, same_as_one_device};
 
 /// The ways to compile a program.
-pub(crate) fn ways() -> [Options; 4] {
-    let hoist = |hoist_bytes| Options { hoist_bytes, ..Options::default() };
-    [Options { liveness: false, ..Options::default() }, Options::default(), hoist(600), hoist(1 << 30)]
+pub(crate) fn ways() -> [Options; 7] {
+    let of = |hoist_bytes, bucket_bytes| Options { hoist_bytes, bucket_bytes, ..Options::default() };
+    let apart = Options { liveness: false, ..Options::default() };
+    [apart, of(0, 0), of(600, 0), of(1 << 30, 0), of(0, 1 << 30), of(1 << 30, 1000), of(600, 1 << 30)]
 }
 
 fn bits<T: Number>(shards: &[ArrayD<T>]) -> Vec<Vec<u64>> {
@@ -45,13 +46,17 @@ pub(crate) fn do_what_the_program_does<T: Number>(
         }
         for rank in program.mesh().ranks() {
             let (typed, erased) = (ranks.did(rank), scheduled.did(rank));
-            let hoisted = options.hoist_bytes > 0;
-            let (typed, erased) = (in_parts(typed, hoisted), in_parts(erased, hoisted));
-            if typed != erased {
+            let same = if options.bucket_bytes > 0 {
+                calls(typed).eq(calls(erased)) && together(typed, erased)
+            } else {
+                let hoisted = options.hoist_bytes > 0;
+                in_parts(typed, hoisted) == in_parts(erased, hoisted)
+            };
+            if !same {
                 return Err(at(format!("rank {rank} did\n{typed:?}\nand by its schedule\n{erased:?}")));
             }
         }
-        if scheduled.moves() != ranks.moves() {
+        if options.bucket_bytes == 0 && scheduled.moves() != ranks.moves() {
             return Err(at(format!("{:?} moved, and {:?}", scheduled.moves(), ranks.moves())));
         }
     }
@@ -70,16 +75,16 @@ pub(crate) fn traces_are_equal(program: &Program) -> Result<(), String> {
             let schedule = program.compile(rank, &options).map_err(|e| e.to_string())?;
             let trace = schedule.trace();
             let is_call = |e: &&Event| matches!(e, Event::Call { .. });
-            let others = |list: &[Event]| {
-                let mut texts: Vec<String> =
-                    list.iter().filter(|e| !is_call(e)).map(|e| format!("{e:?}")).collect();
-                texts.sort();
-                texts
-            };
-            // Hoisting leaves calls in order, and exchanges what they are.
+            // Hoisting and buckets leave calls in order, and exchanges what they are.
             let calls_are_equal = trace.iter().filter(is_call).eq(typed.iter().filter(is_call));
-            let same_elsewhere = calls_are_equal && others(&trace) == others(&typed);
-            if trace != typed && !(options.hoist_bytes > 0 && same_elsewhere) {
+            let same_elsewhere = calls_are_equal
+                && if options.bucket_bytes > 0 {
+                    moved(&trace) == moved(&typed) && received(&trace) == received(&typed)
+                } else {
+                    exchanged(&trace) == exchanged(&typed)
+                };
+            let in_order = options.hoist_bytes.max(options.bucket_bytes) == 0;
+            if trace != typed && (in_order || !same_elsewhere) {
                 return Err(format!("{schedule}is on {options:?} not what {typed:?} says"));
             }
             let apart = program.compile(rank, &Options { liveness: false, ..options });
@@ -93,6 +98,73 @@ pub(crate) fn traces_are_equal(program: &Program) -> Result<(), String> {
         groups_have_one_order(program, &options)?;
     }
     Ok(())
+}
+
+/// The exchanges of a list, in any order.
+fn exchanged(list: &[Event]) -> Vec<String> {
+    let exchanges = list.iter().filter(|e| matches!(e, Event::Exchange { .. }));
+    let mut texts: Vec<String> = exchanges.map(|e| format!("{e:?}")).collect();
+    texts.sort();
+    texts
+}
+
+/// Each value that is moved, with every step of its move and the ranks that take part.
+fn moved(list: &[Event]) -> Vec<String> {
+    let of = |event: &Event| match event {
+        Event::Exchange { op, over, members, values, .. } => {
+            values.iter().map(|value| format!("{value:?} by {op} over {over} with {members:?}")).collect()
+        }
+        Event::Call { .. } => Vec::new(),
+    };
+    let mut texts: Vec<String> = list.iter().flat_map(of).collect();
+    texts.sort();
+    texts
+}
+
+/// The bytes of each kind of step with the same ranks.
+fn received(list: &[Event]) -> BTreeMap<String, u64> {
+    let mut all = BTreeMap::new();
+    for event in list {
+        if let Event::Exchange { op, members, received_bytes, .. } = event {
+            *all.entry(format!("{op} with {members:?}")).or_default() += received_bytes;
+        }
+    }
+    all
+}
+
+fn calls(done: &[Did]) -> impl Iterator<Item = &Did> {
+    done.iter().filter(|did| matches!(did, Did::Call { .. }))
+}
+
+/// Whether exchanges received from everybody what their moves did one by one.
+fn together(typed: &[Did], erased: &[Did]) -> bool {
+    let received = |done: &[Did], names: &[String]| {
+        let mut of: BTreeMap<usize, u64> = BTreeMap::new();
+        for did in done {
+            if let Did::Received { value, bytes } = did
+                && value.split(", ").all(|name| names.iter().any(|n| n == name))
+            {
+                for ((_, sender), bytes) in bytes {
+                    *of.entry(*sender).or_default() += bytes;
+                }
+            }
+        }
+        of
+    };
+    let names = |done: &[Did]| -> Vec<Vec<String>> {
+        let of = |did: &Did| match did {
+            Did::Received { value, .. } => Some(value.split(", ").map(str::to_owned).collect()),
+            Did::Call { .. } => None,
+        };
+        done.iter().filter_map(of).collect()
+    };
+    let (mut one_by_one, buckets) = (names(typed).concat(), names(erased));
+    // A rank may be in a bucket and receive nothing of some of its moves.
+    let mut all: Vec<String> = buckets.concat();
+    all.retain(|name| one_by_one.contains(name));
+    one_by_one.sort();
+    all.sort();
+    all == one_by_one && buckets.iter().all(|names| received(typed, names) == received(erased, names))
 }
 
 /// What a rank did; with moves that begin and end elsewhere, calls in order and then what was received in the order of its names.
@@ -126,7 +198,11 @@ fn groups_have_one_order(program: &Program, options: &Options) -> Result<(), Str
             if transfer.steps.iter().all(|step| !step.op.communicates()) {
                 continue;
             }
-            let size = (transfer.source.bytes + transfer.target.bytes) as u64;
+            let size: usize = transfer.moves.iter().map(|m| m.source.bytes + m.target.bytes).sum();
+            let size = size as u64;
+            if transfer.moves.len() > 1 && size > options.bucket_bytes {
+                return Err(format!("{schedule}{size} bytes are in a bucket on {options:?}"));
+            }
             if which == 0 {
                 (flying, bytes) = (flying + 1, bytes + size);
                 if flying > 1 && bytes > options.hoist_bytes {
@@ -134,12 +210,12 @@ fn groups_have_one_order(program: &Program, options: &Options) -> Result<(), Str
                 }
             } else {
                 (flying, bytes) = (flying - 1, bytes - size);
-                waited.push(transfer.values.1.clone());
+                waited.push(transfer.name());
             }
             let groups: BTreeSet<&Vec<usize>> =
                 transfer.steps.iter().filter(|s| s.op.communicates()).map(|s| &s.members).collect();
             for group in groups {
-                mine.entry(group.clone()).or_default()[which].push(transfer.values.1.clone());
+                mine.entry(group.clone()).or_default()[which].push(transfer.name());
             }
         }
         for (group, [posts, ends]) in mine {
@@ -186,6 +262,11 @@ fn own<'a>(owner: &mut [&'a str], at: Arg, who: &'a str) {
     owner[at.range()].fill(who);
 }
 
+fn within(part: Arg, whole: Arg) -> Result<(), String> {
+    let is_part = part.bytes == 0 || whole.offset <= part.offset && part.range().end <= whole.range().end;
+    if is_part { Ok(()) } else { Err(format!("{part:?} is not in {whole:?}")) }
+}
+
 fn owns(owner: &[&str], at: Arg, who: &str) -> Result<(), String> {
     match owner[at.range()].iter().find(|other| **other != who) {
         Some(other) => Err(format!("{who} at {at:?} was written by {other:?}")),
@@ -197,9 +278,8 @@ fn owns(owner: &[&str], at: Arg, who: &str) -> Result<(), String> {
 /// what is in flight by nobody else.
 fn bytes_have_one_owner(program: &Program, schedule: &Schedule) -> Result<(), String> {
     let origins = origins(program);
-    let scratch: BTreeMap<&str, String> = (schedule.exchanges().iter())
-        .map(|exchange| (exchange.values.1.as_str(), format!("scratch of {}", exchange.values.1)))
-        .collect();
+    let scratch: Vec<String> =
+        schedule.exchanges().iter().map(|exchange| format!("scratch of {}", exchange.name())).collect();
     let mut owner: Vec<&str> = vec![""; schedule.arena_bytes()];
     for local in schedule.locals().iter().filter(|local| local.is_input) {
         own(&mut owner, local.at, origins[local.name.as_str()]);
@@ -225,26 +305,30 @@ fn bytes_have_one_owner(program: &Program, schedule: &Schedule) -> Result<(), St
             }
             Instr::Post { exchange } => {
                 let transfer = &schedule.exchanges()[*exchange as usize];
-                let (from, to) = (transfer.values.0.as_str(), transfer.values.1.as_str());
-                owns(&owner, transfer.source, origins[from])?;
-                own(&mut owner, transfer.target, to);
+                for Moved { values: (from, to), source, target } in &transfer.moves {
+                    within(*source, transfer.source)?;
+                    within(*target, transfer.target)?;
+                    owns(&owner, *source, origins[from.as_str()])?;
+                    own(&mut owner, *target, to);
+                    if flying.contains(&origins[from.as_str()]) {
+                        return Err(format!("{from} is moved before it has landed"));
+                    }
+                    flying.push(to);
+                }
                 for at in transfer.scratch {
-                    own(&mut owner, at, &scratch[to]);
+                    own(&mut owner, at, &scratch[*exchange as usize]);
                 }
-                if flying.contains(&origins[from]) {
-                    return Err(format!("{from} is moved before it has landed"));
-                }
-                flying.push(to);
             }
             Instr::Wait { exchange } => {
                 let transfer = &schedule.exchanges()[*exchange as usize];
-                let (from, to) = (transfer.values.0.as_str(), transfer.values.1.as_str());
-                owns(&owner, transfer.source, origins[from])?;
-                owns(&owner, transfer.target, to)?;
-                for at in transfer.scratch {
-                    owns(&owner, at, &scratch[to])?;
+                for Moved { values: (from, to), source, target } in &transfer.moves {
+                    owns(&owner, *source, origins[from.as_str()])?;
+                    owns(&owner, *target, to)?;
+                    flying.retain(|value| value != to);
                 }
-                flying.retain(|value| *value != to);
+                for at in transfer.scratch {
+                    owns(&owner, at, &scratch[*exchange as usize])?;
+                }
             }
         }
     }
