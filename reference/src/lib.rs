@@ -36,6 +36,7 @@ mod program;
 mod real;
 mod run;
 mod schedule;
+mod together;
 mod training;
 
 pub use done::Did;
@@ -45,4 +46,5 @@ pub use program::{Number, Ranks, Values, on_one_device, on_ranks};
 pub use real::Real;
 pub use run::{Local, run, run_local};
 pub use schedule::{Host, on_schedules};
+pub use together::on_this_rank;
 pub use training::Training;

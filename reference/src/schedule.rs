@@ -130,26 +130,14 @@ pub fn on_schedules<T: Number>(
     options: &Options,
 ) -> Result<Ranks<T>, Error> {
     let program = &program.in_dtype(T::DTYPE)?;
-    // Of each input what every rank holds, as bytes.
-    let mut given: BTreeMap<&str, Vec<Vec<u8>>> = BTreeMap::new();
     for item in program.items() {
         if let Item::Input(v) = item {
-            let whole: Vec<T> = input(program, *v, inputs)?.iter().copied().collect();
-            let value = program.get(*v);
-            let is = &value.is.value;
-            let shards =
-                is.mesh().ranks().map(|rank| shard_of(is, rank, &whole)).collect::<Result<Vec<_>, _>>()?;
-            let bytes = shards.iter().map(|shard| bytemuck::cast_slice(shard).to_vec());
-            let mut of_ranks = vec![Vec::new(); program.mesh().world()];
-            for (rank, bytes) in value.is.value.mesh().ranks().zip(bytes) {
-                of_ranks[rank] = bytes;
-            }
-            given.insert(&value.name, of_ranks);
+            input(program, *v, inputs)?;
         }
     }
     let results = World::new(program.mesh().world())
         .map_err(|e| Error::Input { reason: e.to_string() })?
-        .run(|comm| run_rank(program, &given, options, comm));
+        .run(|comm| run_rank(program, inputs, options, comm));
     let mut ranks: Vec<(Values<T>, Vec<Did>)> = Vec::with_capacity(results.len());
     for result in results {
         ranks.push(result?);
@@ -161,7 +149,7 @@ pub fn on_schedules<T: Number>(
 /// What a rank holds at the end, and what it did; nothing where it is not in the mesh.
 fn run_rank<T: Number>(
     program: &Program,
-    given: &BTreeMap<&str, Vec<Vec<u8>>>,
+    inputs: &Values<T>,
     options: &Options,
     comm: &mut Comm,
 ) -> Result<(Values<T>, Vec<Did>), Error> {
@@ -175,7 +163,7 @@ fn run_rank<T: Number>(
     let mut kernels = Watched { inner: Host::<T>::new(program.table()), calls: Vec::new(), done: &done };
     let mut engine = Watched { inner: Engine::new(comm), calls: Vec::new(), done: &done };
     let mut arena = vec![0; schedule.arena_bytes()];
-    fill(&schedule, given, &mut arena);
+    put(program, &schedule, inputs, &mut arena)?;
     let prepared = schedule.prepare::<_, _, Error>(&mut kernels, &mut engine)?;
     prepared.run::<_, _, Error>(&mut kernels, &mut engine, &mut arena)?;
     let mut held = BTreeMap::new();
@@ -185,13 +173,24 @@ fn run_rank<T: Number>(
     Ok((held, done.into_inner()))
 }
 
-/// Puts a rank's inputs where they belong.
-fn fill(schedule: &Schedule, given: &BTreeMap<&str, Vec<Vec<u8>>>, arena: &mut [u8]) {
-    for local in schedule.locals().iter().filter(|local| local.is_input) {
-        if let Some(of_ranks) = given.get(local.name.as_str()) {
-            arena[local.at.range()].copy_from_slice(&of_ranks[schedule.rank()]);
+/// Puts what a rank holds of inputs, whole, where its schedule looks for it.
+pub(crate) fn put<T: Number>(
+    program: &Program,
+    schedule: &Schedule,
+    inputs: &Values<T>,
+    arena: &mut [u8],
+) -> Result<(), Error> {
+    for (name, whole) in inputs {
+        let Some((v, local)) = program.value(name).zip(schedule.local(name)) else { continue };
+        let is = &program.get(v).is.value;
+        if whole.shape() != is.shape() {
+            let reason = format!("{name} is given as {:?}, and is {:?}", whole.shape(), is.shape());
+            return Err(Error::Input { reason });
         }
+        let whole: Vec<T> = whole.iter().copied().collect();
+        write(shard_of(is, schedule.rank(), &whole)?.iter(), &mut arena[local.at.range()]);
     }
+    Ok(())
 }
 
 /// Kernels or exchanges, and a list of what they did.

@@ -13,8 +13,7 @@ use reshard_program::schedule::{Engine, Local, Options, Schedule};
 
 use ndarray::ArrayD;
 
-use crate::program::shard_of;
-use crate::schedule::{Host, tensor, write};
+use crate::schedule::{Host, put, tensor};
 use crate::{Error, Number, Values};
 
 /// The steps of a training.
@@ -63,7 +62,7 @@ impl<T: Number> Training<'_, T> {
             });
         }
         let mut arena = vec![0; schedule.arena_bytes()];
-        self.put(&schedule, self.inputs, &mut arena)?;
+        put(self.program, &schedule, self.inputs, &mut arena)?;
         let mut kernels = Host::<T>::new(self.program.table());
         let mut engine = Engine::new(comm);
         let prepared = schedule.prepare::<_, _, Error>(&mut kernels, &mut engine)?;
@@ -72,29 +71,11 @@ impl<T: Number> Training<'_, T> {
             for (from, to) in schedule.carried().iter().filter(|_| step > 0) {
                 arena.copy_within(from.range(), to.offset);
             }
-            self.put(&schedule, batch, &mut arena)?;
+            put(self.program, &schedule, batch, &mut arena)?;
             prepared.run::<_, _, Error>(&mut kernels, &mut engine, &mut arena)?;
             seen.push(tensor(&arena[watched.at.range()], &watched.tensor.shape)?);
         }
         Ok(seen)
-    }
-
-    /// Puts what the rank holds of these where the schedule looks for it.
-    fn put(&self, schedule: &Schedule, values: &Values<T>, arena: &mut [u8]) -> Result<(), Error> {
-        for (name, whole) in values {
-            let Some(local) = schedule.local(name) else { continue };
-            let Some(v) = self.program.value(name) else { continue };
-            let is = &self.program.get(v).is.value;
-            if whole.shape() != is.shape() {
-                return Err(Error::Input {
-                    reason: format!("{name} is given as {:?}, and is {:?}", whole.shape(), is.shape()),
-                });
-            }
-            let whole: Vec<T> = whole.iter().copied().collect();
-            let shard = shard_of(is, schedule.rank(), &whole)?;
-            write(shard.iter(), &mut arena[local.at.range()]);
-        }
-        Ok(())
     }
 }
 

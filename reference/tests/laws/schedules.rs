@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ndarray::ArrayD;
+use reshard_collectives::threads::World;
 use reshard_planner::Planner;
 use reshard_program::schedule::{Arg, Event, Instr, Moved, Options, Schedule};
 use reshard_program::{Elaborator, Item, Moves, Program};
-use reshard_reference::{Did, Number, Ranks, Values, on_schedules};
+use reshard_reference::{Did, Number, Ranks, Values, on_ranks, on_schedules, on_this_rank};
 
 use crate::programs::{inputs, same_as_one_device};
 
@@ -378,4 +379,46 @@ fn the_worked_examples_are_scheduled() {
         assert!(did.iter().all(|d| !d.starts_with("view")), "{did:?}");
     }
     assert!(shared < apart, "{shared} bytes of {apart}");
+}
+
+/// Each rank by itself, with a communicator of its own: every rank gets what all ranks hold, to the bit, and is brought what is counted.
+#[test]
+fn every_rank_gets_what_all_ranks_hold() {
+    let text = "
+        mesh dp=2,tp=2
+        mesh storage: fsdp=4
+        mesh last: x=2@2
+        x: f32[7,16] S(0),I
+        w: f32[16,32] S(0) on storage
+        v: f32[32,16] I,S(0)
+        h = mm(x, w)
+        y: S(0),I = mm(h, v)
+        z: S(1)|- on last = y
+        l = sum(y)
+        gradient l wrt w, v
+    ";
+    let program = Elaborator::new().elaborate(&text.parse().unwrap()).unwrap();
+    let given = inputs::<f64>(&program, 3);
+    let expected = on_ranks(&program, &given).unwrap();
+    let world = || World::new(4).unwrap();
+    let all = world().run(|comm| on_this_rank(&program, &given, comm));
+    for ranks in all {
+        let ranks = ranks.unwrap();
+        for value in program.values() {
+            let shards = ranks.shards(&value.name).map(bits);
+            assert_eq!(shards, expected.shards(&value.name).map(bits), "{}", value.name);
+        }
+        assert_eq!((ranks.moves(), ranks.received_bytes()), (expected.moves(), expected.received_bytes()));
+        for rank in 0..4 {
+            let received = expected.did(rank).iter().filter(|did| matches!(did, Did::Received { .. }));
+            assert!(ranks.did(rank).iter().eq(received), "{:?}", ranks.did(rank));
+        }
+    }
+    // Refused by all, before anything moves.
+    for ranks in World::new(5).unwrap().run(|comm| on_this_rank(&program, &given, comm)) {
+        assert_eq!(ranks.unwrap_err().to_string(), "the job has 5 ranks, and the mesh dp=2,tp=2 has 4");
+    }
+    for ranks in world().run(|comm| on_this_rank::<f64, _>(&program, &Values::new(), comm)) {
+        assert_eq!(ranks.unwrap_err().kind(), "input");
+    }
 }

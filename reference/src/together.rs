@@ -1,0 +1,117 @@
+//! A program on one rank of a job, whatever carries its bytes: at the end every rank has what all ranks hold.
+//!
+//! ```text
+//! each rank    its schedule, every value with bytes of its own, in an arena
+//! together     arenas, one behind the other, cut as RG(0,[bytes of each rank]) and gathered as R
+//! ```
+
+use std::collections::BTreeMap;
+
+use reshard_collectives::{Communicator, Compiled};
+use reshard_kernels::DType;
+use reshard_planner::Planner;
+use reshard_program::schedule::{Engine, Options, Schedule, Transfer};
+use reshard_program::{Item, Program};
+use reshard_sharding::{Mesh, Sharding};
+
+use crate::program::input;
+use crate::schedule::{Host, put, tensor};
+use crate::{Did, Error, Number, Ranks, Values};
+
+/// What a program does on ranks of a job that each have a communicator: threads, or processes. All ranks call it together, with the same
+/// program and the same whole inputs, and all get the same.
+///
+/// ```
+/// use ndarray::array;
+/// use reshard_collectives::threads::World;
+/// use reshard_program::Program;
+/// let program: Program = "mesh x=2\na: f64[2] S(0)\nb = mul(a, a)\ny: R = b".parse()?;
+/// let inputs = [("a".to_owned(), array![2.0, 3.0].into_dyn())].into();
+/// for ranks in World::new(2)?.run(|comm| reshard_reference::on_this_rank(&program, &inputs, comm)) {
+///     assert_eq!(ranks?.whole("y")?, array![4.0, 9.0].into_dyn());
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// What ranks [did](Ranks::did) is what their exchanges bring; calls are not among it. Fails as [`on_schedules`](crate::on_schedules) does, and unless the job has
+/// as many ranks as the program's mesh reaches.
+pub fn on_this_rank<T: Number, C: Communicator<Buffer = [u8]>>(
+    program: &Program,
+    inputs: &Values<T>,
+    comm: &mut C,
+) -> Result<Ranks<T>, Error> {
+    let program = &program.in_dtype(T::DTYPE)?;
+    let (world, size) = (program.mesh().world(), comm.size());
+    if size != world {
+        let reason = format!("the job has {size} ranks, and the mesh {} has {world}", program.mesh());
+        return Err(Error::Input { reason });
+    }
+    for item in program.items() {
+        if let Item::Input(v) = item {
+            input(program, *v, inputs)?;
+        }
+    }
+    let options = Options { liveness: false, ..Options::default() };
+    let mut schedules: Vec<Option<Schedule>> = Vec::with_capacity(world);
+    for rank in 0..world {
+        let here = program.mesh().contains(rank);
+        schedules.push(if here { Some(program.compile(rank, &options)?) } else { None });
+    }
+    let bytes: Vec<usize> = schedules.iter().map(|s| s.as_ref().map_or(0, Schedule::arena_bytes)).collect();
+    let mut arena = vec![0; bytes[comm.rank()]];
+    if let Some(schedule) = &schedules[comm.rank()] {
+        put(program, schedule, inputs, &mut arena)?;
+        let (mut kernels, mut engine) = (Host::<T>::new(program.table()), Engine::new(comm));
+        let prepared = schedule.prepare::<_, _, Error>(&mut kernels, &mut engine)?;
+        prepared.run::<_, _, Error>(&mut kernels, &mut engine, &mut arena)?;
+    }
+    let all = gather(&arena, &bytes, comm)?;
+    let (mut held, mut done, mut start) = (Vec::with_capacity(world), Vec::with_capacity(world), 0);
+    for (schedule, bytes) in schedules.iter().zip(&bytes) {
+        let arena = &all[start..start + bytes];
+        let mut values = BTreeMap::new();
+        for local in schedule.iter().flat_map(Schedule::locals) {
+            values.insert(local.name.clone(), tensor(&arena[local.at.range()], &local.tensor.shape)?);
+        }
+        held.push(values);
+        done.push(schedule.iter().flat_map(Schedule::exchanges).filter_map(brought).collect());
+        start += bytes;
+    }
+    Ok(Ranks::of(program, held, done))
+}
+
+/// What an exchange brings to its rank, if anything.
+fn brought(transfer: &Transfer) -> Option<Did> {
+    let mut bytes: BTreeMap<(usize, usize), u64> = BTreeMap::new();
+    for exchange in transfer.compiled.exchanges() {
+        let others = exchange.receives().iter().filter(|receive| receive.peer() != exchange.rank());
+        for receive in others.filter(|receive| receive.bytes() > 0) {
+            *bytes.entry((exchange.step(), receive.peer())).or_default() += receive.bytes() as u64;
+        }
+    }
+    (!bytes.is_empty()).then(|| Did::Received { value: transfer.name(), bytes })
+}
+
+/// The arenas of all ranks, one behind the other.
+fn gather<C: Communicator<Buffer = [u8]>>(
+    mine: &[u8],
+    bytes: &[usize],
+    comm: &mut C,
+) -> Result<Vec<u8>, Error> {
+    let refused =
+        |e: &dyn core::fmt::Display| Error::Input { reason: format!("gathering the ranks' values: {e}") };
+    if bytes.len() == 1 {
+        return Ok(mine.to_vec());
+    }
+    let mesh = Mesh::new([("r", bytes.len())]).map_err(|e| refused(&e))?;
+    let parts: Vec<String> = bytes.iter().map(usize::to_string).collect();
+    let shape = [bytes.iter().sum()];
+    let of = |text: &str| Sharding::parse(&mesh, &shape, text).map_err(|e| refused(&e));
+    let (cut, whole) = (of(&format!("RG(0,[{}])", parts.join(",")))?, of("R")?);
+    let plan = Planner::new().plan(&cut, &whole, DType::U8).map_err(|e| refused(&e))?;
+    let mut all = vec![0; shape[0]];
+    let compiled = Compiled::new(&plan, comm.rank()).map_err(|e| refused(&e))?;
+    let mut scratch = compiled.scratch(comm).map_err(|e| refused(&e))?;
+    compiled.run(comm, mine, &mut all, &mut scratch).map_err(|e| refused(&e))?;
+    Ok(all)
+}
