@@ -35,6 +35,8 @@ mod run;
 mod shape;
 mod shards;
 mod step;
+#[cfg(feature = "mpi")]
+mod step_mpi;
 mod trace;
 mod view;
 

@@ -38,6 +38,12 @@ pub(crate) struct AxesArg {
 }
 
 impl FileArg {
+    /// Whether it is stdin, which only one process has.
+    #[cfg(feature = "mpi")]
+    pub(crate) fn is_stdin(&self) -> bool {
+        self.file.as_deref() == Some(Path::new("-"))
+    }
+
     /// The text, which is read once.
     pub(crate) fn read(&self, console: &mut Console<'_>) -> Result<String, CliError> {
         let file = required("file", self.file.as_deref())?;

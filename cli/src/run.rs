@@ -66,7 +66,7 @@ pub(crate) struct RunArgs {
 
 /// The engines, as arguments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum EngineName {
+pub(crate) enum EngineName {
     /// Ranks take turns on the threads of this process
     #[default]
     Threads,

@@ -1,4 +1,4 @@
-//! `reshard step`: a training step on random numbers, on a thread for every rank, beside the same on one device.
+//! `reshard step`: a training step on random numbers, on a thread or a process for every rank, beside the same on one device.
 //!
 //! ```text
 //! relative error of a value = max |ranks - one device| / max(its largest number, LEAST of the largest number of all values)
@@ -25,6 +25,7 @@ use super::console::{Console, WIDEST};
 use super::error::CliError;
 use super::network::TopologyArg;
 use super::program::{AxesArg, Elaborated, FileArg};
+use super::run::EngineName;
 
 /// The most ranks: each is a thread.
 const MOST_RANKS: usize = 64;
@@ -39,7 +40,7 @@ const LEAST: f64 = 1e-2;
 #[derive(Debug, Args)]
 pub(crate) struct StepArgs {
     #[command(flatten)]
-    file: FileArg,
+    pub(crate) file: FileArg,
     #[command(flatten)]
     axes: AxesArg,
     #[command(flatten)]
@@ -50,6 +51,9 @@ pub(crate) struct StepArgs {
     /// The type of all real numbers: f64 is verified to 1e-10, f32 to 1e-4
     #[arg(long, value_enum, default_value_t = Precision::F64)]
     dtype: Precision,
+    /// What ranks are: threads, or the processes of an MPI job
+    #[arg(long, value_enum, default_value_t)]
+    engine: EngineName,
     #[command(flatten)]
     pub(crate) format: Format,
 }
@@ -63,7 +67,7 @@ enum Precision {
 
 /// The answer.
 #[derive(Debug, Serialize)]
-struct Answer {
+pub(crate) struct Answer {
     /// Null of one that is no number; so of all errors.
     loss: f64,
     loss_one_device: f64,
@@ -75,7 +79,7 @@ struct Answer {
     ranks: usize,
     received_bytes: u64,
     seed: u64,
-    verified: bool,
+    pub(crate) verified: bool,
 }
 
 /// How far a value is off.
@@ -85,19 +89,76 @@ struct Compared {
     relative_error: f64,
 }
 
+/// Where ranks are.
+pub(crate) trait Job {
+    /// How many ranks there are, if that is given.
+    fn size(&self) -> Option<usize>;
+
+    /// What a program does on them.
+    fn carry_out<T: Number>(&mut self, program: &Program, inputs: &Values<T>) -> Result<Ranks<T>, CliError>;
+}
+
+/// Each on a thread of this process.
+struct Threads;
+
+impl Job for Threads {
+    fn size(&self) -> Option<usize> {
+        None
+    }
+
+    fn carry_out<T: Number>(&mut self, program: &Program, inputs: &Values<T>) -> Result<Ranks<T>, CliError> {
+        Ok(on_ranks(program, inputs)?)
+    }
+}
+
 /// Answers; a step that is not verified ends with status 1.
 pub(crate) fn run(args: &StepArgs, console: &mut Console<'_>) -> Result<(), CliError> {
+    match args.engine {
+        EngineName::Threads => {
+            let answer = answer(args, console, &mut Threads)?;
+            say(args, &answer, console)
+        }
+        #[cfg(feature = "mpi")]
+        EngineName::Mpi => super::step_mpi::run(args, console),
+        #[cfg(not(feature = "mpi"))]
+        EngineName::Mpi => Err(CliError::refused(
+            "no_such_engine",
+            "the engine mpi needs a build with the feature `mpi`; --engine threads is always there",
+        )),
+        EngineName::Cuda | EngineName::Nccl => Err(CliError::refused(
+            "no_such_engine",
+            "a step computes in host memory: --engine threads and mpi are there",
+        )),
+    }
+}
+
+/// What a step on these ranks comes to.
+pub(crate) fn answer<J: Job>(
+    args: &StepArgs,
+    console: &mut Console<'_>,
+    job: &mut J,
+) -> Result<Answer, CliError> {
     let text = args.file.read(console)?;
     let table = Arc::new(Table::standard());
     let elaborated = Elaborated::of(&table, &text, Moves::Any, &args.axes, &args.topology)?;
     let Elaborated { graph, program, .. } = &elaborated;
     within_limits(program)?;
-    let answer = match args.dtype {
-        Precision::F64 => step::<f64>(graph, program, args.seed, 1e-10)?,
-        Precision::F32 => step::<f32>(graph, program, args.seed, 1e-4)?,
-    };
+    let world = program.mesh().world();
+    if let Some(size) = job.size().filter(|&size| size != world) {
+        let message =
+            format!("the job has {size} ranks, and the mesh {} takes {world}: start as many", program.mesh());
+        return Err(CliError::refused("world", message));
+    }
+    match args.dtype {
+        Precision::F64 => step::<f64, J>(graph, program, args.seed, 1e-10, job),
+        Precision::F32 => step::<f32, J>(graph, program, args.seed, 1e-4, job),
+    }
+}
+
+/// Prints an answer.
+pub(crate) fn say(args: &StepArgs, answer: &Answer, console: &mut Console<'_>) -> Result<(), CliError> {
     if args.format.json {
-        console.print_json(&answer)?;
+        console.print_json(answer)?;
     } else {
         console.print(&answer.text())?;
     }
@@ -136,11 +197,12 @@ fn within_limits(program: &Program) -> Result<(), CliError> {
     Ok(())
 }
 
-fn step<T: Number + Into<f64>>(
+fn step<T: Number + Into<f64>, J: Job>(
     graph: &Graph,
     program: &Program,
     seed: u64,
     tolerance: f64,
+    job: &mut J,
 ) -> Result<Answer, CliError> {
     // The last: gradients that come before are part of what it is of.
     let Some((loss, _)) = graph.gradients().last() else {
@@ -148,7 +210,7 @@ fn step<T: Number + Into<f64>>(
         return Err(CliError::refused("no_gradient", message));
     };
     let (inputs, whole) = on_random_numbers::<T>(program, seed)?;
-    let ranks = on_ranks(program, &inputs)?;
+    let ranks = job.carry_out(program, &inputs)?;
     let mut numbers: Vec<(&str, Vec<f64>, Vec<f64>)> = Vec::with_capacity(whole.len());
     for (name, expected) in &whole {
         let found = of(&ranks, name)?;

@@ -1,4 +1,4 @@
-//! `reshard run --engine mpi` under `mpirun`: the same bytes as the threads engine, refusals told once, and outputs that
+//! `reshard run --engine mpi` and `reshard step --engine mpi` under `mpirun`: the same bytes as the threads engine, refusals told once, and outputs that
 //! are whole or absent when a rank is killed or stalls.
 #![cfg(feature = "mpi")]
 
@@ -24,11 +24,15 @@ fn folder() -> TempDir {
 }
 
 fn start(ranks: usize, arguments: &[&str]) -> Child {
+    begin(ranks, "run", arguments)
+}
+
+fn begin(ranks: usize, command: &str, arguments: &[&str]) -> Child {
     let mpirun = std::env::var("RESHARD_MPIRUN").unwrap_or_else(|_| MPIRUN.to_string());
     let mut words = mpirun.split_whitespace();
     Command::new(words.next().unwrap())
         .args(words)
-        .args(["-n", &ranks.to_string(), env!("CARGO_BIN_EXE_reshard"), "run", "--engine", "mpi"])
+        .args(["-n", &ranks.to_string(), env!("CARGO_BIN_EXE_reshard"), command, "--engine", "mpi"])
         .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -104,6 +108,43 @@ fn the_real_checkpoint_over_four_ranks() {
         both(dir.path(), "first", 4, &[text(Path::new(&file)), "--mesh", "dp=2,tp=2", "--to", "S(0),S(1)"]);
     let second = both(dir.path(), "second", 4, &[&first, "--mesh", "tp=4", "--to", "S(0)"]);
     both(dir.path(), "third", 4, &[&second, "--mesh", "dp=2,tp=2", "--to", "S(1),R"]);
+}
+
+/// The same answer but for the last bits, in which reductions in another order differ; a step is told by the first process alone.
+#[test]
+fn a_step_of_processes_is_that_of_threads() {
+    let dir = folder();
+    let file = dir.path().join("step.txt");
+    let text_of = "mesh dp=2,tp=2\nmesh storage: fsdp=4\nx: f32[7,16] S(0),I\nw: f32[16,32] S(0) on storage\nv: f32[32,16] I,S(0)\n\
+                   h = mm(x, w)\na = relu(h)\ny: S(0),I = mm(a, v)\nloss = sum(y)\ngradient loss wrt w, v\nw' = sgd(w, dw)\n";
+    fs::write(&file, text_of).unwrap();
+    let file = text(&file);
+    for dtype in ["f64", "f32"] {
+        let arguments = [file, "--json", "--seed", "5", "--dtype", dtype];
+        let (ours, theirs) =
+            (end(begin(4, "step", &arguments)), started(&[&["step"][..], &arguments].concat()));
+        assert_eq!(ours.stdout.lines().count(), 1, "{ours:?}");
+        let (mut ours, mut theirs) = (ours.json(), theirs.json());
+        assert_eq!((&ours["verified"], &ours["ranks"]), (&true.into(), &4.into()), "{ours}");
+        for answer in [&mut ours, &mut theirs] {
+            let names: Vec<_> =
+                answer["gradients"].as_array().unwrap().iter().map(|g| g["name"].clone()).collect();
+            answer["gradients"] = names.into();
+            answer.as_object_mut().unwrap().retain(|key, _| key != "worst" && key != "loss");
+        }
+        assert_eq!(ours, theirs);
+    }
+    let refused = |ranks: usize, arguments: &[&str], kind: &str, said: &str| {
+        let outcome = end(begin(ranks, "step", arguments));
+        let sentences: Vec<&str> =
+            outcome.stderr.lines().filter(|line| line.starts_with("error: ")).collect();
+        assert!(matches!(sentences[..], [one] if one.contains(said)), "{said:?}: {outcome:?}");
+        assert_eq!(outcome.status, 2, "{outcome:?}");
+        assert!(outcome.stdout.is_empty() || outcome.stdout.contains(kind), "{outcome:?}");
+    };
+    refused(3, &[file, "--json"], "world", "the job has 3 ranks, and the mesh dp=2,tp=2 takes 4");
+    refused(2, &["-"], "io", "only the first has stdin");
+    refused(2, &["/nowhere"], "io", "/nowhere");
 }
 
 #[test]

@@ -91,3 +91,17 @@ fn steps_that_are_too_large_or_have_no_gradient_are_refused() {
     refused(log, &[], "not_finite", "b is NaN");
     reshard(&["step", "/nowhere", "--json"]).refused("io", "/nowhere");
 }
+
+#[test]
+fn engines_that_are_not_there_are_refused() {
+    let text = "mesh x=2\na: f32[4] S(0)\nl = sum(a)\ngradient l\n";
+    assert_eq!(reshard_with(&["step", "-", "--json", "--engine", "threads"], text).json()["verified"], true);
+    for engine in ["cuda", "nccl"] {
+        reshard_with(&["step", "-", "--json", "--engine", engine], text)
+            .refused("no_such_engine", "host memory");
+    }
+    if !cfg!(feature = "mpi") {
+        reshard_with(&["step", "-", "--json", "--engine", "mpi"], text)
+            .refused("no_such_engine", "feature `mpi`");
+    }
+}
