@@ -6,11 +6,12 @@
 //! ```
 
 use std::fmt::Write as _;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use clap::Args;
 use reshard_ops::rules::Table;
-use reshard_program::schedule::{Event, Lane, Operand, Options, Schedule, Timeline};
+use reshard_program::schedule::{Event, Lane, Operand, Options, Order, Schedule, Timeline};
 use reshard_program::{Moves, Over, Program, Rates};
 use serde::{Deserialize, Serialize};
 
@@ -40,7 +41,7 @@ pub(crate) struct TraceArgs {
 
 /// One question, from flags or from a line.
 #[derive(Debug, Args, Deserialize)]
-#[group(args = ["rank", "typed", "time", "hoist_bytes", "bucket_bytes", "axes", "topology"])]
+#[group(args = ["rank", "typed", "time", "hoist_bytes", "bucket_bytes", "order", "axes", "topology"])]
 #[serde(deny_unknown_fields)]
 struct Request {
     /// The text, in a batch.
@@ -61,6 +62,10 @@ struct Request {
     #[arg(long, default_value_t = 0, conflicts_with = "typed")]
     #[serde(default)]
     bucket_bytes: u64,
+    /// The order of calls: written, or 1f1b, in which each microbatch goes backward as soon as it can and few are in flight
+    #[arg(long, default_value = "written", conflicts_with = "typed")]
+    #[serde(default)]
+    order: OrderArg,
     /// How long it takes by the model: computing, exchanging, and how much of that is hidden
     #[arg(long)]
     #[serde(default)]
@@ -71,6 +76,27 @@ struct Request {
     #[command(flatten)]
     #[serde(default)]
     topology: TopologyArg,
+}
+
+/// An order by its name.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(try_from = "String")]
+struct OrderArg(Order);
+
+impl FromStr for OrderArg {
+    type Err = reshard_program::Error;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(Self(text.parse()?))
+    }
+}
+
+impl TryFrom<String> for OrderArg {
+    type Error = reshard_program::Error;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
 }
 
 /// The answer.
@@ -159,12 +185,13 @@ fn trace(table: &Arc<Table>, text: &str, request: &Request) -> Result<Answer, Cl
         );
         return Err(CliError::refused("too_large", message));
     }
-    if request.typed && request.hoist_bytes.max(request.bucket_bytes) > 0 {
-        let message = "typed is the order of the program, and hoist_bytes and bucket_bytes are others: leave typed out, or both of them";
+    let OrderArg(order) = request.order;
+    if request.typed && (request.hoist_bytes.max(request.bucket_bytes) > 0 || order != Order::Written) {
+        let message = "typed is the order of the program, and hoist_bytes, bucket_bytes and order make others: leave typed out, or all of them";
         return Err(CliError::refused("schedule", message));
     }
     let (hoist_bytes, bucket_bytes) = (request.hoist_bytes, request.bucket_bytes);
-    let options = Options { hoist_bytes, bucket_bytes, ..Options::default() };
+    let options = Options { hoist_bytes, bucket_bytes, order, ..Options::default() };
     let schedule = program.compile(rank, &options)?;
     let time_us = if request.time { Some(Time::of(&program, rank, &options, &rates)?) } else { None };
     let events = if request.typed {

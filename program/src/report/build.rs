@@ -115,6 +115,11 @@ impl<'a> Known<'a> {
     }
 }
 
+/// What each value of a program is for.
+pub(crate) fn classes(program: &Program) -> Vec<Class> {
+    Known::with_classes(program).1
+}
+
 impl Program {
     /// When its values are there on a rank.
     pub(crate) fn lives(&self, rank: usize) -> Lives {

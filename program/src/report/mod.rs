@@ -48,7 +48,7 @@ use reshard_sharding::Type;
 
 use crate::Meshes;
 
-pub(crate) use build::local_bytes;
+pub(crate) use build::{classes, local_bytes};
 pub use over::Over;
 pub use peak::{Class, Peak};
 pub(crate) use peak::{END, Lives};

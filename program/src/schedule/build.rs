@@ -27,7 +27,7 @@ pub(super) fn compile(program: &Program, rank: usize, options: &Options) -> Resu
     }
     let mut build = Build::new(program, rank)?;
     let order = order(program, options);
-    for turn in order.turns {
+    for turn in order.list {
         build.take(turn, &order.exchanges)?;
     }
     build.finish(options)

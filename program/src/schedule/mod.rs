@@ -5,7 +5,7 @@
 //! ```text
 //! Program --compile(rank)--> Schedule --prepare(kernels, engine)--> Prepared --run(.., arena)--> the arena
 //!
-//! items        in one order for all ranks; moves may begin before their turn and end after it
+//! items        in one order for all ranks, as written or as a pipeline goes through them; moves may begin before their turn and end after it
 //!   | each rank leaves out what it has no part in
 //! values       what a value is on this rank: a local shape, and where it lies in the whole
 //!   | a view, and a move that leaves all bytes where they are, is its operand: no instruction
@@ -62,13 +62,16 @@ mod build;
 mod call;
 mod engine;
 mod order;
+mod pipeline;
 mod run;
 mod text;
 mod timeline;
 mod trace;
 mod transfer;
 
+use core::fmt;
 use core::ops::Range;
+use std::str::FromStr;
 
 pub use call::{LocalCall, LocalTensor};
 pub use engine::Engine;
@@ -132,6 +135,52 @@ pub struct Local {
     pub lasts: bool,
 }
 
+/// In which order a rank does what it has to do.
+///
+/// ```
+/// use reshard_program::schedule::Order;
+/// assert_eq!("1f1b".parse::<Order>()?, Order::OneForwardOneBackward);
+/// assert_eq!(Order::default().to_string(), "written");
+/// # Ok::<(), reshard_program::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Order {
+    /// As the program is written.
+    #[default]
+    Written,
+    /// Of microbatches, each goes backward as soon as it can, and of `p` stages stage `s` has `p - s` in flight: fewer activations are there at a time than
+    /// where all forwards come first. Stages are meshes without common ranks; on one, each microbatch goes backward before the next begins.
+    OneForwardOneBackward,
+}
+
+impl Order {
+    /// All, in order.
+    pub const ALL: [Order; 2] = [Order::Written, Order::OneForwardOneBackward];
+
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Order::Written => "written",
+            Order::OneForwardOneBackward => "1f1b",
+        }
+    }
+}
+
+impl fmt::Display for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Order {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Order, Error> {
+        let known = Order::ALL.into_iter().find(|order| order.as_str() == text);
+        known.ok_or_else(|| build::refused(format!("there is no order {text:?}: write written or 1f1b")))
+    }
+}
+
 /// How a program is compiled.
 ///
 /// No option changes a bit of any result.
@@ -146,11 +195,13 @@ pub struct Options {
     /// the gradients of many parameters do (default: 0, each move is an exchange by itself). A move waits until its bucket is full, or until
     /// something takes what one of them makes.
     pub bucket_bytes: u64,
+    /// The order of calls (default: as written).
+    pub order: Order,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { liveness: true, hoist_bytes: 0, bucket_bytes: 0 }
+        Options { liveness: true, hoist_bytes: 0, bucket_bytes: 0, order: Order::Written }
     }
 }
 

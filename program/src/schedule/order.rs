@@ -1,8 +1,8 @@
-//! The order of all calls, posts and waits: one for all ranks, found of the items and of the bytes of the largest shards.
+//! The order of all calls, posts and waits: one for all ranks, found of the items, in the [order](super::Order) that is asked for, and of the bytes of the largest shards.
 //!
 //! # Hoisting
 //!
-//! Calls stay in order. A move that communicates begins as soon as what it moves is there, and ends before the first item that takes what
+//! Calls stay in that order. A move that communicates begins as soon as what it moves is there, and ends before the first item that takes what
 //! it makes, as long as no more bytes are in flight than are allowed:
 //!
 //! ```text
@@ -38,6 +38,7 @@ use reshard_sharding::{GroupPattern, Mesh};
 use crate::program::{Item, Program};
 use crate::report::local_bytes;
 use crate::schedule::Options;
+use crate::schedule::pipeline::sequence;
 
 /// One thing that ranks do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,18 +53,19 @@ pub(super) enum Turn {
 
 /// What ranks do, in order.
 #[derive(Debug)]
-pub(super) struct Order {
-    pub(super) turns: Vec<Turn>,
+pub(super) struct Turns {
+    pub(super) list: Vec<Turn>,
     /// The items of each exchange: moves, in the order of the program if it was not hoisted.
     pub(super) exchanges: Vec<Vec<usize>>,
 }
 
 /// That of a program, with at most so many bytes in flight and in a bucket. What leaves all bytes where they are has no turn.
-pub(super) fn order(program: &Program, options: &Options) -> Order {
-    let mut hoist = Hoist::new(program, options);
-    for (n, item) in program.items().iter().enumerate() {
+pub(super) fn order(program: &Program, options: &Options) -> Turns {
+    let sequence = sequence(program, options.order);
+    let mut hoist = Hoist::new(program, options, &sequence);
+    for n in sequence {
         hoist.begin_early();
-        match item {
+        match &program.items()[n] {
             Item::Input(_) | Item::NoGrad => {}
             Item::Op { op, inputs, outputs, .. } => {
                 if !op.is_view() {
@@ -87,7 +89,7 @@ pub(super) fn order(program: &Program, options: &Options) -> Order {
         }
     }
     hoist.land_all();
-    Order { turns: hoist.turns, exchanges: hoist.exchanges }
+    Turns { list: hoist.turns, exchanges: hoist.exchanges }
 }
 
 /// Moves in flight as one exchange, or on their way there.
@@ -132,8 +134,10 @@ struct Hoist<'a> {
     movers: Vec<Vec<usize>>,
     /// Which moves have begun or wait in a bucket.
     begun: Vec<bool>,
-    /// Moves that could begin.
-    ready: BTreeSet<usize>,
+    /// The place of each item among all.
+    places: Vec<usize>,
+    /// Moves that could begin, with their places.
+    ready: BTreeSet<(usize, usize)>,
     flying: VecDeque<Flight>,
     flying_bytes: u64,
     /// Buckets that have not begun.
@@ -143,7 +147,7 @@ struct Hoist<'a> {
 }
 
 impl<'a> Hoist<'a> {
-    fn new(program: &'a Program, options: &Options) -> Hoist<'a> {
+    fn new(program: &'a Program, options: &Options, sequence: &[usize]) -> Hoist<'a> {
         let (items, values) = (program.items(), program.values().len());
         let mut root: Vec<usize> = (0..values).collect();
         let (mut maker, mut movers) = (vec![None; values], vec![Vec::new(); values]);
@@ -166,8 +170,13 @@ impl<'a> Hoist<'a> {
                 Item::Input(_) | Item::Op { .. } | Item::NoGrad => {}
             }
         }
+        let mut places = vec![0; items.len()];
+        for (place, &n) in sequence.iter().enumerate() {
+            places[n] = place;
+        }
         let mut hoist = Hoist {
             program,
+            places,
             limit: options.hoist_bytes,
             most: options.bucket_bytes,
             turns: Vec::new(),
@@ -197,7 +206,8 @@ impl<'a> Hoist<'a> {
             return;
         }
         self.there[v] = true;
-        self.ready.extend(self.movers[v].iter().filter(|n| !self.begun[**n]));
+        let movers = self.movers[v].iter().filter(|n| !self.begun[**n]);
+        self.ready.extend(movers.map(|&n| (self.places[n], n)));
     }
 
     /// Ends the move that makes a value, if it is in flight.
@@ -245,7 +255,7 @@ impl<'a> Hoist<'a> {
 
     /// Begins moves whose source is there, as long as they fit.
     fn begin_early(&mut self) {
-        while let Some(&n) = self.ready.first() {
+        while let Some(&(_, n)) = self.ready.first() {
             let Some(flight) = self.flight(n) else { return };
             let waiting = self.open.iter().fold(self.flying_bytes, |sum, b| sum.saturating_add(b.bytes));
             if waiting.saturating_add(flight.bytes) > self.limit {
@@ -278,7 +288,7 @@ impl<'a> Hoist<'a> {
     fn begin(&mut self, mut flight: Flight) {
         for &item in &flight.items {
             self.begun[item] = true;
-            self.ready.remove(&item);
+            self.ready.remove(&(self.places[item], item));
         }
         flight.exchange = self.exchanges.len();
         self.exchanges.push(flight.items.clone());
@@ -320,7 +330,7 @@ impl<'a> Hoist<'a> {
         }
         for &item in &flight.items {
             self.begun[item] = true;
-            self.ready.remove(&item);
+            self.ready.remove(&(self.places[item], item));
         }
         match known {
             Some(at) => {

@@ -2,6 +2,7 @@
 
 mod megatron;
 mod meshes;
+mod pipeline;
 mod report;
 mod schedules;
 mod strategies;

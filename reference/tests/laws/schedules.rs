@@ -5,17 +5,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use ndarray::ArrayD;
 use reshard_collectives::threads::World;
 use reshard_planner::Planner;
-use reshard_program::schedule::{Arg, Event, Instr, Moved, Options, Schedule};
+use reshard_program::schedule::{Arg, Event, Instr, Moved, Options, Order, Schedule};
 use reshard_program::{Elaborator, Item, Moves, Program};
 use reshard_reference::{Did, Number, Ranks, Values, on_ranks, on_schedules, on_this_rank};
 
 use crate::programs::{inputs, same_as_one_device};
 
 /// The ways to compile a program.
-pub(crate) fn ways() -> [Options; 7] {
+pub(crate) fn ways() -> [Options; 9] {
     let of = |hoist_bytes, bucket_bytes| Options { hoist_bytes, bucket_bytes, ..Options::default() };
     let apart = Options { liveness: false, ..Options::default() };
-    [apart, of(0, 0), of(600, 0), of(1 << 30, 0), of(0, 1 << 30), of(1 << 30, 1000), of(600, 1 << 30)]
+    let pipe = |of: Options| Options { order: Order::OneForwardOneBackward, ..of };
+    let [a, b, c, d, e, f] = [(0, 0), (600, 0), (1 << 30, 0), (0, 1 << 30), (1 << 30, 1000), (600, 1 << 30)]
+        .map(|(hoist_bytes, bucket_bytes)| of(hoist_bytes, bucket_bytes));
+    [apart, a, b, c, d, e, f, pipe(of(0, 0)), pipe(of(1 << 20, 1000))]
 }
 
 fn bits<T: Number>(shards: &[ArrayD<T>]) -> Vec<Vec<u64>> {
@@ -47,8 +50,8 @@ pub(crate) fn do_what_the_program_does<T: Number>(
         }
         for rank in program.mesh().ranks() {
             let (typed, erased) = (ranks.did(rank), scheduled.did(rank));
-            let same = if options.bucket_bytes > 0 {
-                calls(typed).eq(calls(erased)) && together(typed, erased)
+            let same = if options.bucket_bytes > 0 || options.order != Order::Written {
+                calls(typed, options) == calls(erased, options) && together(typed, erased)
             } else {
                 let hoisted = options.hoist_bytes > 0;
                 in_parts(typed, hoisted) == in_parts(erased, hoisted)
@@ -77,14 +80,22 @@ pub(crate) fn traces_are_equal(program: &Program) -> Result<(), String> {
             let trace = schedule.trace();
             let is_call = |e: &&Event| matches!(e, Event::Call { .. });
             // Hoisting and buckets leave calls in order, and exchanges what they are.
-            let calls_are_equal = trace.iter().filter(is_call).eq(typed.iter().filter(is_call));
+            let called = |list: &[Event]| {
+                let mut list: Vec<String> = list.iter().filter(is_call).map(|e| format!("{e:?}")).collect();
+                if options.order != Order::Written {
+                    list.sort();
+                }
+                list
+            };
+            let calls_are_equal = called(&trace) == called(&typed);
             let same_elsewhere = calls_are_equal
                 && if options.bucket_bytes > 0 {
                     moved(&trace) == moved(&typed) && received(&trace) == received(&typed)
                 } else {
                     exchanged(&trace) == exchanged(&typed)
                 };
-            let in_order = options.hoist_bytes.max(options.bucket_bytes) == 0;
+            let in_order =
+                options.hoist_bytes.max(options.bucket_bytes) == 0 && options.order == Order::Written;
             if trace != typed && (in_order || !same_elsewhere) {
                 return Err(format!("{schedule}is on {options:?} not what {typed:?} says"));
             }
@@ -133,8 +144,14 @@ fn received(list: &[Event]) -> BTreeMap<String, u64> {
     all
 }
 
-fn calls(done: &[Did]) -> impl Iterator<Item = &Did> {
-    done.iter().filter(|did| matches!(did, Did::Call { .. }))
+/// The calls in order, or in any where it is another.
+fn calls(done: &[Did], options: &Options) -> Vec<String> {
+    let calls = done.iter().filter(|did| matches!(did, Did::Call { .. }));
+    let mut list: Vec<String> = calls.map(|did| format!("{did:?}")).collect();
+    if options.order != Order::Written {
+        list.sort();
+    }
+    list
 }
 
 /// Whether exchanges received from everybody what their moves did one by one.

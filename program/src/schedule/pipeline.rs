@@ -1,0 +1,354 @@
+//! One forward, one backward: microbatches through the stages of a pipeline, few of them at a time.
+//!
+//! ```text
+//! microbatch   what is made of an input that is no parameter, and whatever meets that in forward before it is a number;
+//!              in backward what takes something of that microbatch and of no other
+//! stage        meshes that have ranks in common; the first in forward first
+//! in flight    on a stage, microbatches that it has begun and not ended, backward too
+//! ```
+//!
+//! Stages run beside each other, each op for as long as it has operations, and each stage takes
+//!
+//! ```text
+//! backward before forward, of either the microbatch that began first
+//! forward of a new microbatch only where fewer are in flight than there are stages from this one on, in the order in which backward is
+//!     written: so the parts of a gradient are added one by one, as they come
+//! ```
+//!
+//! So of `p` stages stage `s` holds the activations of `p - s` microbatches and not of all, and in time it waits no longer than where all
+//! forwards come first (GPipe, as a program with one loss is written). On one stage, each microbatch goes backward before the next begins. Moves
+//! follow what they move; what is made for all microbatches of none of them, as of parameters alone, comes right before what takes it, and so does what backward makes of no gradient. The order in which this happens is that of all
+//! ranks, each of which leaves out what it has no part in.
+//!
+//! PipeDream (Harlap et al., 2018) has the order, Megatron-LM (Narayanan et al., 2021) its name.
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::program::{Item, Program};
+use crate::report::{Class, classes};
+use crate::schedule::Order;
+
+/// The items of a program in the order in which they are done: each after those that make what it takes.
+pub(super) fn sequence(program: &Program, order: Order) -> Vec<usize> {
+    match order {
+        Order::Written => (0..program.items().len()).collect(),
+        Order::OneForwardOneBackward => Pipeline::of(program).run(),
+    }
+}
+
+/// An item on its way.
+struct Task {
+    /// The stage of an op; none of what takes no time.
+    stage: Option<usize>,
+    microbatch: Option<usize>,
+    is_backward: bool,
+    /// Made for no microbatch and of nothing of one, or in backward of no gradient.
+    on_demand: bool,
+    duration: f64,
+    /// The items that make what it takes, each once.
+    after: Vec<usize>,
+    /// The items that have to be done before it: those, and of those on demand what they wait for.
+    waits_for: Vec<usize>,
+    /// How many of these have not been done.
+    missing: usize,
+    ready_at: f64,
+}
+
+struct Stage {
+    free_at: f64,
+    /// How many microbatches may be in flight.
+    most: usize,
+    /// Those in flight, in the order in which they began, and how many of their ops are left.
+    flying: Vec<(usize, usize)>,
+    /// Ops whose operands are there.
+    ready: BTreeSet<usize>,
+}
+
+struct Pipeline {
+    tasks: Vec<Task>,
+    /// The items that wait for each.
+    before: Vec<Vec<usize>>,
+    stages: Vec<Stage>,
+    /// How many ops each microbatch has on each stage.
+    ops: HashMap<(usize, usize), usize>,
+    /// The first item of each microbatch in backward: parts of gradients are added as they are written.
+    turn: HashMap<usize, usize>,
+    done: Vec<bool>,
+    sequence: Vec<usize>,
+}
+
+impl Pipeline {
+    fn of(program: &Program) -> Pipeline {
+        let items = program.items();
+        let microbatches = microbatches(program);
+        let (stage_of, count) = stages(program);
+        let marked = items.iter().position(|item| matches!(item, Item::NoGrad)).unwrap_or(items.len());
+        let mut maker = vec![0; program.values().len()];
+        let mut tasks: Vec<Task> = Vec::with_capacity(items.len());
+        let mut before = vec![Vec::new(); items.len()];
+        let mut ops: HashMap<(usize, usize), usize> = HashMap::new();
+        let mut is_gradient: Vec<bool> = Vec::with_capacity(items.len());
+        let (mut order_of_stages, mut turn) = (Vec::new(), HashMap::new());
+        for (n, item) in items.iter().enumerate() {
+            for v in item.makes() {
+                maker[v.index()] = n;
+            }
+            let mut after: Vec<usize> = item.takes().iter().map(|v| maker[v.index()]).collect();
+            after.sort_unstable();
+            after.dedup();
+            let microbatch = microbatches[n];
+            let is_input = |&n: &usize| matches!(items[n], Item::Input(_));
+            let of_none = microbatch.is_none() && after.iter().all(|at| is_input(at) || tasks[*at].on_demand);
+            is_gradient.push(n > marked && (after.is_empty() || after.iter().any(|at| is_gradient[*at])));
+            let on_demand = of_none || n > marked && !is_gradient[n];
+            let (stage, duration) = match item {
+                Item::Op { op, outputs, operations, .. } if !op.is_view() => {
+                    (outputs.first().map(|v| stage_of[v.index()]), operations + 1.0)
+                }
+                Item::Op { .. } | Item::Input(_) | Item::Move { .. } | Item::NoGrad => (None, 0.0),
+            };
+            if let Some((stage, microbatch)) = stage.zip(microbatch).filter(|_| !on_demand) {
+                *ops.entry((microbatch, stage)).or_default() += 1;
+                if !order_of_stages.contains(&stage) {
+                    order_of_stages.push(stage);
+                }
+            }
+            if let Some(microbatch) = microbatch.filter(|_| n > marked) {
+                turn.entry(microbatch).or_insert(n);
+            }
+            let mut waits_for: Vec<usize> = Vec::with_capacity(after.len());
+            for &at in &after {
+                if tasks[at].on_demand {
+                    waits_for.extend(&tasks[at].waits_for);
+                } else {
+                    waits_for.push(at);
+                }
+            }
+            waits_for.sort_unstable();
+            waits_for.dedup();
+            for &at in waits_for.iter().filter(|_| !on_demand) {
+                before[at].push(n);
+            }
+            let (is_backward, missing) = (n > marked, waits_for.len());
+            tasks.push(Task {
+                stage,
+                microbatch,
+                is_backward,
+                on_demand,
+                duration,
+                after,
+                waits_for,
+                missing,
+                ready_at: 0.0,
+            });
+        }
+        let most = |stage| {
+            order_of_stages.iter().position(|&s| s == stage).map_or(1, |at| order_of_stages.len() - at)
+        };
+        let stages = (0..count).map(|stage| Stage {
+            free_at: 0.0,
+            most: most(stage),
+            flying: Vec::new(),
+            ready: BTreeSet::new(),
+        });
+        let done = vec![false; items.len()];
+        Pipeline {
+            tasks,
+            before,
+            stages: stages.collect(),
+            ops,
+            turn,
+            done,
+            sequence: Vec::with_capacity(items.len()),
+        }
+    }
+
+    fn run(mut self) -> Vec<usize> {
+        let is_ready = |task: &Task| task.missing == 0 && !task.on_demand;
+        let ready: Vec<usize> = (0..self.tasks.len()).filter(|&n| is_ready(&self.tasks[n])).collect();
+        for n in ready {
+            self.is_ready(n);
+        }
+        while let Some((stage, n, begin)) = self.next() {
+            self.begin(stage, n);
+            self.finish(n, begin + self.tasks[n].duration);
+        }
+        // What nobody took.
+        for n in 0..self.tasks.len() {
+            self.demand(n);
+        }
+        self.sequence
+    }
+
+    /// What takes no time is done where it is ready.
+    fn is_ready(&mut self, n: usize) {
+        match self.tasks[n].stage {
+            Some(stage) => {
+                self.stages[stage].ready.insert(n);
+            }
+            None => self.finish(n, self.tasks[n].ready_at),
+        }
+    }
+
+    /// The next op, its stage and when it begins: of all stages the one that begins first. Where no stage may begin any, the first that is ready.
+    fn next(&self) -> Option<(usize, usize, f64)> {
+        let mut best: Option<(usize, usize, f64)> = None;
+        for (s, stage) in self.stages.iter().enumerate() {
+            if let Some((n, begin)) = self.best_of(stage)
+                && best.is_none_or(|(_, _, known)| begin < known)
+            {
+                best = Some((s, n, begin));
+            }
+        }
+        best.or_else(|| {
+            let first = |(s, stage): (usize, &Stage)| stage.ready.first().map(|&n| (n, s));
+            let (n, s) = self.stages.iter().enumerate().filter_map(first).min()?;
+            Some((s, n, self.stages[s].free_at.max(self.tasks[n].ready_at)))
+        })
+    }
+
+    fn best_of(&self, stage: &Stage) -> Option<(usize, f64)> {
+        let place = |n: usize| {
+            let microbatch = self.tasks[n].microbatch;
+            microbatch.map_or(Some(0), |m| stage.flying.iter().position(|(known, _)| *known == m))
+        };
+        let may_begin = |n: usize| place(n).is_some() || stage.flying.len() < stage.most;
+        let allowed = || stage.ready.iter().copied().filter(|&n| may_begin(n));
+        let begin = allowed().map(|n| self.tasks[n].ready_at.max(stage.free_at)).reduce(f64::min)?;
+        let there = allowed().filter(|&n| self.tasks[n].ready_at <= begin);
+        let turn = |n: usize| self.tasks[n].microbatch.and_then(|m| self.turn.get(&m)).copied();
+        let key = |&n: &usize| (!self.tasks[n].is_backward, place(n).unwrap_or(usize::MAX), turn(n), n);
+        there.min_by_key(key).map(|n| (n, begin))
+    }
+
+    /// Takes an op up on its stage.
+    fn begin(&mut self, s: usize, n: usize) {
+        let stage = &mut self.stages[s];
+        stage.ready.remove(&n);
+        let Some(microbatch) = self.tasks[n].microbatch else { return };
+        let at = stage.flying.iter().position(|(known, _)| *known == microbatch).unwrap_or_else(|| {
+            stage.flying.push((microbatch, self.ops.get(&(microbatch, s)).copied().unwrap_or(0)));
+            stage.flying.len() - 1
+        });
+        stage.flying[at].1 = stage.flying[at].1.saturating_sub(1);
+        if stage.flying[at].1 == 0 {
+            stage.flying.remove(at);
+        }
+    }
+
+    /// Does what is ready, and what takes no time and waits for nothing else.
+    fn finish(&mut self, n: usize, at: f64) {
+        let mut list = vec![(n, at)];
+        while let Some((n, at)) = list.pop() {
+            self.demand(n);
+            if let Some(stage) = self.tasks[n].stage {
+                self.stages[stage].free_at = at;
+            }
+            // The last is popped first.
+            for &next in self.before[n].iter().rev() {
+                let task = &mut self.tasks[next];
+                task.missing = task.missing.saturating_sub(1);
+                task.ready_at = task.ready_at.max(at);
+                if task.missing == 0 {
+                    match task.stage {
+                        Some(stage) => {
+                            self.stages[stage].ready.insert(next);
+                        }
+                        None => list.push((next, at)),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Puts an item into the order, after what it takes.
+    fn demand(&mut self, n: usize) {
+        let mut list = vec![n];
+        while let Some(&n) = list.last() {
+            let missing = self.tasks[n].after.iter().copied().filter(|&at| !self.done[at]);
+            let missing: Vec<usize> = missing.collect();
+            if missing.is_empty() || self.done[n] {
+                list.pop();
+                if !self.done[n] {
+                    self.done[n] = true;
+                    self.sequence.push(n);
+                }
+            } else {
+                list.extend(missing);
+            }
+        }
+    }
+}
+
+/// The microbatch of each item, if it is of one.
+fn microbatches(program: &Program) -> Vec<Option<usize>> {
+    let (items, classes) = (program.items(), classes(program));
+    let is_tensor = |v: usize| program.values()[v].shape().iter().any(|&n| n > 1);
+    // The values that are of one microbatch in forward lead to one of them.
+    let mut leads: Vec<usize> = (0..classes.len()).collect();
+    let mut of: Vec<bool> = (0..classes.len()).map(|v| classes[v] == Class::Input && is_tensor(v)).collect();
+    let marked = items.iter().position(|item| matches!(item, Item::NoGrad)).unwrap_or(items.len());
+    for item in &items[..marked] {
+        let mut taken = item.takes().iter().map(|v| v.index()).filter(|&v| of[v] && is_tensor(v));
+        let Some(first) = taken.next() else { continue };
+        let taken: Vec<usize> = taken.chain(item.makes().iter().map(|v| v.index())).collect();
+        for v in taken {
+            of[v] = true;
+            let (a, b) = (end(&mut leads, first), end(&mut leads, v));
+            leads[a.max(b)] = a.min(b);
+        }
+    }
+    let mut microbatch: Vec<Option<usize>> =
+        (0..classes.len()).map(|v| of[v].then(|| end(&mut leads, v))).collect();
+    let mut list = Vec::with_capacity(items.len());
+    for (n, item) in items.iter().enumerate() {
+        let is = if n < marked {
+            item.makes().first().and_then(|v| microbatch[v.index()])
+        } else {
+            let mut all = item.takes().iter().filter_map(|v| microbatch[v.index()]);
+            all.next().filter(|one| all.all(|other| other == *one))
+        };
+        for v in item.makes() {
+            microbatch[v.index()] = is;
+        }
+        list.push(is);
+    }
+    list
+}
+
+/// Where what a value leads to ends; on the way everything is led there.
+fn end(leads: &mut [usize], mut v: usize) -> usize {
+    while leads[v] != v {
+        leads[v] = leads[leads[v]];
+        v = leads[v];
+    }
+    v
+}
+
+/// The stage of each value, and how many there are: meshes with common ranks are one.
+fn stages(program: &Program) -> (Vec<usize>, usize) {
+    let meshes = program.meshes();
+    let number = |v: &crate::Value| meshes.number(v.is.value.mesh()).unwrap_or(0);
+    let on: Vec<usize> = program.values().iter().map(number).collect();
+    // Only meshes that hold something; every rank is in the first.
+    let used: u64 = on.iter().fold(0, |bits, &mesh| bits | 1 << mesh);
+    let mut leads: Vec<usize> = (0..u64::BITS as usize).collect();
+    for class in meshes.classes() {
+        let mut shared = (0..leads.len()).filter(|&mesh| class & used & 1 << mesh != 0);
+        let Some(first) = shared.next() else { continue };
+        for mesh in shared.collect::<Vec<_>>() {
+            let (a, b) = (end(&mut leads, first), end(&mut leads, mesh));
+            leads[a.max(b)] = a.min(b);
+        }
+    }
+    let mut numbers: Vec<usize> = Vec::new();
+    let stage_of = on.iter().map(|&mesh| {
+        let lead = end(&mut leads, mesh);
+        numbers.iter().position(|known| *known == lead).unwrap_or_else(|| {
+            numbers.push(lead);
+            numbers.len() - 1
+        })
+    });
+    let stage_of = stage_of.collect();
+    (stage_of, numbers.len())
+}
