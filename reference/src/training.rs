@@ -9,7 +9,7 @@
 
 use reshard_collectives::Communicator;
 use reshard_program::Program;
-use reshard_program::schedule::{Engine, Local, Options, Schedule};
+use reshard_program::schedule::{Engine, Options};
 
 use ndarray::ArrayD;
 
@@ -32,7 +32,7 @@ pub struct Training<'a, T> {
 }
 
 impl<T: Number> Training<'_, T> {
-    /// What a rank holds of the watched value after each step. All ranks run it together, each with a communicator of its own.
+    /// What a rank holds of the watched value after each step; nothing where it is not on its mesh. All ranks run it together, each with a communicator of its own.
     ///
     /// ```
     /// use ndarray::{ArrayD, arr0};
@@ -50,13 +50,16 @@ impl<T: Number> Training<'_, T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// Fails as kernels and exchanges do, for inputs that are not given or have another shape, and for a value that the rank has not at the
+    /// Fails as kernels and exchanges do, for inputs that are not given or have another shape, and for a value that there is not, or not any more at the
     /// end of a step.
     pub fn run<C: Communicator<Buffer = [u8]>>(&self, comm: &mut C) -> Result<Vec<ArrayD<T>>, Error> {
         let rank = comm.rank();
         let schedule = self.program.compile(rank, self.options)?;
-        let watched = local(&schedule, self.watched)?;
-        if !watched.lasts {
+        let watched = schedule.local(self.watched);
+        if watched.is_none() && self.program.value(self.watched).is_none() {
+            return Err(Error::Input { reason: format!("there is no value {}", self.watched) });
+        }
+        if watched.is_some_and(|watched| !watched.lasts) {
             return Err(Error::Input {
                 reason: format!("{} is not there any more at the end of a step", self.watched),
             });
@@ -73,14 +76,10 @@ impl<T: Number> Training<'_, T> {
             }
             put(self.program, &schedule, batch, &mut arena)?;
             prepared.run::<_, _, Error>(&mut kernels, &mut engine, &mut arena)?;
-            seen.push(tensor(&arena[watched.at.range()], &watched.tensor.shape)?);
+            if let Some(watched) = watched {
+                seen.push(tensor(&arena[watched.at.range()], &watched.tensor.shape)?);
+            }
         }
         Ok(seen)
     }
-}
-
-fn local<'s>(schedule: &'s Schedule, name: &str) -> Result<&'s Local, Error> {
-    schedule
-        .local(name)
-        .ok_or_else(|| Error::Input { reason: format!("rank {} holds nothing of {name}", schedule.rank()) })
 }

@@ -143,6 +143,32 @@ fn times_add_up_and_hoisting_hides() {
     assert_eq!(answers.matches("leave typed out").count(), 2, "{answers}");
 }
 
+/// A microbatch goes backward before the next begins, in a smaller arena; the same calls.
+#[test]
+fn microbatches_go_backward_as_soon_as_they_can() {
+    let mut text = "mesh x=2\nw: f32[64,64] R|-\nw2: f32[64,64] I\n".to_owned();
+    for n in 0..4 {
+        text +=
+            &format!("x{n}: f32[64,64] S(0)|-\nh{n} = mm(x{n}, w2)\na{n} = relu(h{n})\nl{n} = sum(a{n})\n");
+    }
+    text += "s1 = add(l0, l1)\ns2 = add(s1, l2)\ns3 = add(s2, l3)\ngradient s3 wrt w2\n";
+    let of =
+        |order: &str| reshard_with(&["trace", "-", "--json", "--rank", "0", "--order", order], &text).json();
+    let (written, ordered) = (of("written"), of("1f1b"));
+    assert!(ordered["peak_bytes"].as_u64() < written["peak_bytes"].as_u64(), "{ordered}");
+    let sorted = |answer: &Value| {
+        let mut lines: Vec<String> =
+            answer["schedule"].as_array().unwrap().iter().map(Value::to_string).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(sorted(&written), sorted(&ordered));
+    reshard_with(&["trace", "-", "--json", "--rank", "0", "--order", "gpipe"], &text)
+        .refused("usage", "write written or 1f1b");
+    let line = "{\"program\":\"mesh x=2\",\"rank\":0,\"order\":\"gpipe\"}\n";
+    assert!(reshard_with(&["trace", "--batch"], line).stdout.contains("write written or 1f1b"));
+}
+
 /// Two gradients over one group are one exchange, of the same bytes.
 #[test]
 fn a_bucket_is_one_exchange_of_all_its_values() {

@@ -68,15 +68,15 @@ pub(crate) fn do_what_the_program_does<T: Number>(
 }
 
 /// What is found item by item, with types, is what the list without types says; on all ranks, with and without sharing.
-pub(crate) fn traces_are_equal(program: &Program) -> Result<(), String> {
+pub(crate) fn traces_are_equal(program: &Program, ways: &[Options]) -> Result<(), String> {
     // Every item is asked for again: rows of the propagator, and plans of the planner as it was.
     let asked = program.moves().next().map(|m| Planner::from(m.forward.options().clone()));
     let elaborator = Elaborator::new().planner(asked.unwrap_or_default()).moves(Moves::Written);
     let again = program.graph().and_then(|graph| elaborator.elaborate(&graph)).map_err(|e| e.to_string())?;
     for rank in program.mesh().ranks() {
         let typed = again.trace(rank).map_err(|e| e.to_string())?;
-        for options in ways() {
-            let schedule = program.compile(rank, &options).map_err(|e| e.to_string())?;
+        for options in ways {
+            let schedule = program.compile(rank, options).map_err(|e| e.to_string())?;
             let trace = schedule.trace();
             let is_call = |e: &&Event| matches!(e, Event::Call { .. });
             // Hoisting and buckets leave calls in order, and exchanges what they are.
@@ -99,15 +99,15 @@ pub(crate) fn traces_are_equal(program: &Program) -> Result<(), String> {
             if trace != typed && (in_order || !same_elsewhere) {
                 return Err(format!("{schedule}is on {options:?} not what {typed:?} says"));
             }
-            let apart = program.compile(rank, &Options { liveness: false, ..options });
+            let apart = program.compile(rank, &Options { liveness: false, ..options.clone() });
             if schedule.arena_bytes() > apart.map_err(|e| e.to_string())?.arena_bytes() {
                 return Err(format!("{schedule}takes more than without sharing"));
             }
             bytes_have_one_owner(program, &schedule).map_err(|e| format!("{schedule}{e}"))?;
         }
     }
-    for options in ways() {
-        groups_have_one_order(program, &options)?;
+    for options in ways {
+        groups_have_one_order(program, options)?;
     }
     Ok(())
 }

@@ -4,6 +4,9 @@
 #[path = "../../examples/gpt/model.rs"]
 mod model;
 #[allow(unreachable_pub, reason = "the module of an example")]
+#[path = "../../examples/parallel/steps.rs"]
+mod parallel;
+#[allow(unreachable_pub, reason = "the module of an example")]
 #[path = "../../examples/gpt/training.rs"]
 mod steps;
 
@@ -28,6 +31,21 @@ fn a_gpt_learns_on_ranks_as_on_one_device() {
                 let off = (loss - alone).abs() / alone.abs();
                 assert!(off < steps::ALLOWED, "{kept:?}, step {step}, rank {rank}: {loss} and {alone}");
             }
+        }
+    }
+}
+
+/// Each rank that holds the loss: two of a pipeline's second stage, and all of a layer of experts.
+#[test]
+fn a_pipeline_and_experts_learn_on_ranks_as_on_one_device() {
+    for (step, holding) in parallel::Step::ALL.into_iter().zip([2, 4]) {
+        let alone = parallel::on_one_device(step).unwrap();
+        assert!(alone.len() == parallel::STEPS && alone[0] != alone[1], "{alone:?}");
+        let ranks = World::new(4).unwrap().run(|comm| parallel::on_a_rank(step, comm));
+        let losses: Vec<Vec<f64>> = ranks.into_iter().map(Result::unwrap).collect();
+        assert_eq!(losses.iter().filter(|losses| losses.len() == alone.len()).count(), holding);
+        for (loss, alone) in losses.iter().flat_map(|losses| losses.iter().zip(&alone)) {
+            assert!((loss - alone).abs() < parallel::ALLOWED * alone.abs(), "{step:?}: {loss} and {alone}");
         }
     }
 }

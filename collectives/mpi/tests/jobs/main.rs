@@ -8,6 +8,7 @@ mod gpt;
 mod large;
 mod launch;
 mod leaks;
+mod parallel;
 mod random;
 
 use std::time::Duration;
@@ -37,6 +38,7 @@ fn rank() {
         "large" => large::run(&mut comm),
         "leaks" => leaks::run(&mut comm),
         "gpt" => gpt::run(&mut comm),
+        "parallel" => parallel::run(&mut comm),
         other => panic!("there is no job {other}"),
     }
     let rank = comm.rank();
@@ -61,6 +63,11 @@ fn random_redistributions_agree_with_the_threads_engine() {
 #[test]
 fn a_gpt_learns_on_processes_as_on_one_device() {
     succeeds(4, "gpt");
+}
+
+#[test]
+fn a_pipeline_and_experts_learn_on_processes_as_on_one_device() {
+    succeeds(4, "parallel");
 }
 
 #[test]

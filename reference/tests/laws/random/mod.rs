@@ -9,6 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ndarray::ArrayD;
+use reshard_program::schedule::Options;
 use reshard_program::{Elaborator, Program};
 use reshard_reference::{Number, Values, on_one_device, on_ranks};
 use reshard_test_support::{Random, Sweep};
@@ -70,6 +71,13 @@ fn rounding(single: &[Values<f32>], double: &[Values<f64>]) -> f64 {
     both.map(|(d, s)| apart(d, s) / largest(d)).fold(0.0, f64::max)
 }
 
+/// With bytes of their own, so that all values are there to be compared, and of the others one for each program.
+fn two_ways(program: &Program) -> [Options; 2] {
+    let [apart, others @ ..] = schedules::ways();
+    let one = others[program.values().len() % others.len()].clone();
+    [apart, one]
+}
+
 /// Takes all steps on ranks, and compares every value with the one on one device.
 fn steps<T: Number>(
     drawn: &Drawn,
@@ -82,10 +90,7 @@ fn steps<T: Number>(
     for (step, whole) in whole.iter().enumerate() {
         let ranks = on_ranks(program, &inputs).map_err(|e| e.to_string())?;
         if step == 0 {
-            // With bytes of their own all values are there to be compared; of the others one way for each program.
-            let [apart, others @ ..] = schedules::ways();
-            let one = others[program.values().len() % others.len()].clone();
-            schedules::do_what_the_program_does(program, &inputs, &ranks, &[apart, one])?;
+            schedules::do_what_the_program_does(program, &inputs, &ranks, &two_ways(program))?;
         }
         let mut made: Values<T> = Values::new();
         for value in program.values() {
@@ -161,7 +166,7 @@ fn look(seed: u64, coverage: &Mutex<Coverage>) -> Result<Looked, String> {
     }
     coverage.lock().unwrap().add(&drawn.classes, &program);
     let at = |e: String| format!("{text}\n{e}");
-    schedules::traces_are_equal(&program).map_err(at)?;
+    schedules::traces_are_equal(&program, &two_ways(&program)).map_err(at)?;
     steps::<f64>(&drawn, &program, &inputs, &double, F64).map_err(at)?;
     let in_f32 = rounding(&single, &double) <= 0.1 * F32;
     if in_f32 {
