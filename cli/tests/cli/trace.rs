@@ -146,12 +146,13 @@ fn times_add_up_and_hoisting_hides() {
 /// A microbatch goes backward before the next begins, in a smaller arena; the same calls.
 #[test]
 fn microbatches_go_backward_as_soon_as_they_can() {
-    let mut text = "mesh x=2\nw: f32[64,64] R|-\nw2: f32[64,64] I\n".to_owned();
-    for n in 0..4 {
-        text +=
-            &format!("x{n}: f32[64,64] S(0)|-\nh{n} = mm(x{n}, w2)\na{n} = relu(h{n})\nl{n} = sum(a{n})\n");
-    }
-    text += "s1 = add(l0, l1)\ns2 = add(s1, l2)\ns3 = add(s2, l3)\ngradient s3 wrt w2\n";
+    let microbatch = |n: usize| {
+        format!("x{n}: f32[64,64] S(0)|-\nh{n} = mm(x{n}, w)\na{n} = relu(h{n})\nl{n} = sum(a{n})\n")
+    };
+    let text: String = (0..4).map(microbatch).collect();
+    let text = format!(
+        "mesh x=2\nw: f32[64,64] I\n{text}s1 = add(l0, l1)\ns2 = add(s1, l2)\ns3 = add(s2, l3)\ngradient s3 wrt w\n"
+    );
     let of =
         |order: &str| reshard_with(&["trace", "-", "--json", "--rank", "0", "--order", order], &text).json();
     let (written, ordered) = (of("written"), of("1f1b"));

@@ -40,7 +40,7 @@ fn a_gpt_learns_on_ranks_as_on_one_device() {
 fn a_pipeline_and_experts_learn_on_ranks_as_on_one_device() {
     for (step, holding) in parallel::Step::ALL.into_iter().zip([2, 4]) {
         let alone = parallel::on_one_device(step).unwrap();
-        assert!(alone.len() == parallel::STEPS && alone[0] != alone[1], "{alone:?}");
+        assert!(alone.len() == parallel::STEPS && (alone[0] - alone[1]).abs() > 1e-6, "{alone:?}");
         let ranks = World::new(4).unwrap().run(|comm| parallel::on_a_rank(step, comm));
         let losses: Vec<Vec<f64>> = ranks.into_iter().map(Result::unwrap).collect();
         assert_eq!(losses.iter().filter(|losses| losses.len() == alone.len()).count(), holding);
