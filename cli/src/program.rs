@@ -87,14 +87,10 @@ impl Elaborated {
         network: &TopologyArg,
     ) -> Result<Elaborated, CliError> {
         let sizes = axes.axes.as_deref().map_or_else(|| Ok(Vec::new()), sizes)?;
+        // At least one of four lines is a statement: others are meshes, repeat and end. What is far too long need not be read.
+        within_limit(text.lines().filter(|line| is_written(line)).count() / 4)?;
         let graph = Graph::parse_with_axes(Arc::clone(table), text, &sizes)?;
-        if graph.statements() > MOST_STATEMENTS {
-            let message = format!(
-                "a program has at most {MOST_STATEMENTS} statements here, and this has {}: check fewer of its equal layers",
-                graph.statements()
-            );
-            return Err(CliError::refused("too_large", message));
-        }
+        within_limit(graph.statements())?;
         let topology = network::topology(network.name().unwrap_or("uniform"))?;
         let rates = Rates::of(&topology);
         let planner = Planner::new().topology(topology);
@@ -108,6 +104,21 @@ impl Elaborated {
         }
         Ok(Elaborated { graph, program, rates, elaborator })
     }
+}
+
+/// Whether a line says something.
+fn is_written(line: &str) -> bool {
+    !line.trim_start().starts_with('#') && !line.trim().is_empty()
+}
+
+fn within_limit(statements: usize) -> Result<(), CliError> {
+    if statements <= MOST_STATEMENTS {
+        return Ok(());
+    }
+    let message = format!(
+        "a program has at most {MOST_STATEMENTS} statements here, and this has {statements} or more: check fewer of its equal layers"
+    );
+    Err(CliError::refused("too_large", message))
 }
 
 /// What is missing where axes of one rank have two, and hidden as long as they have one.
