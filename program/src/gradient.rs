@@ -3,7 +3,7 @@
 //! ```text
 //! op      y = f(x)          the formula of the table on what was saved: dx, in the type of x's gradient
 //! move    x' : T' = x: T    dx: T.gradient = dx': the same tensor, brought where x's gradient lies
-//! uses    of x, several     are added first, as x's gradient is everywhere the same sharding, and reduced once
+//! uses    of x, several     are added as they come, as x's gradient is everywhere the same sharding, and reduced once
 //! ```
 //!
 //! Nothing here knows how gradients are sharded or what communicates: the types of the program say that.
@@ -52,15 +52,15 @@ impl Program {
         let ones = b.call(loss, &Call::new("ones").with("shape", Argument::Numbers(shape)), &[])?;
         b.graph.values[ones[0].0].dtype = self.get(loss).dtype;
         let first = b.moved(ones[0], loss)?;
-        b.parts.insert(loss, vec![first]);
+        b.parts.insert(loss, first);
         for item in self.items.iter().rev() {
             match item {
                 Item::Input(_) | Item::NoGrad => {}
                 Item::Move { from, to, .. } => {
-                    let Some(dy) = b.total(*to)? else { continue };
+                    let Some(dy) = b.total(*to) else { continue };
                     if self.get(*from).is.gradient.is_some() {
                         let dx = b.moved(dy, *from)?;
-                        b.parts.entry(*from).or_default().push(dx);
+                        b.add(*from, dx)?;
                     }
                 }
                 Item::Op { call, inputs, outputs, .. } => b.op(call, inputs, outputs)?,
@@ -78,8 +78,8 @@ struct Backward<'a> {
     program: &'a Program,
     twice: bool,
     graph: Graph,
-    /// What was found so far of the gradient of each value.
-    parts: BTreeMap<ValueId, Vec<ValueId>>,
+    /// The sum of what was found so far of the gradient of each value.
+    parts: BTreeMap<ValueId, ValueId>,
     /// Their sums, once all are known.
     last: BTreeMap<ValueId, ValueId>,
     /// Which have the name of a gradient that was asked for.
@@ -138,27 +138,26 @@ impl Backward<'_> {
         self.graph.moved(d, &name, is)
     }
 
+    /// Adds a part of the gradient of a value to those before it.
+    fn add(&mut self, v: ValueId, part: ValueId) -> Result<(), Error> {
+        let sum = match self.parts.get(&v) {
+            None => part,
+            Some(&sum) => {
+                let made = self.call(v, &Call::new("add"), &[sum, part])?[0];
+                self.pinned(made, v)?;
+                made
+            }
+        };
+        self.parts.insert(v, sum);
+        Ok(())
+    }
+
     /// The sum of all parts of the gradient of a value; none where nothing leads there.
-    fn total(&mut self, v: ValueId) -> Result<Option<ValueId>, Error> {
-        if let Some(&known) = self.last.get(&v) {
-            return Ok(Some(known));
-        }
-        let Some(parts) = self.parts.remove(&v) else { return Ok(None) };
-        let mut sum: Option<ValueId> = None;
-        for part in parts {
-            sum = Some(match sum {
-                None => part,
-                Some(sum) => {
-                    let made = self.call(v, &Call::new("add"), &[sum, part])?[0];
-                    self.pinned(made, v)?;
-                    made
-                }
-            });
-        }
-        if let Some(sum) = sum {
+    fn total(&mut self, v: ValueId) -> Option<ValueId> {
+        if let Some(sum) = self.parts.remove(&v) {
             self.last.insert(v, sum);
         }
-        Ok(sum)
+        self.last.get(&v).copied()
     }
 
     /// Says that what is made is the gradient of a value, or a part of it.
@@ -174,7 +173,7 @@ impl Backward<'_> {
     fn op(&mut self, call: &Call, inputs: &[ValueId], outputs: &[ValueId]) -> Result<(), Error> {
         let mut given: Vec<Option<ValueId>> = Vec::with_capacity(outputs.len());
         for &v in outputs {
-            given.push(self.total(v)?);
+            given.push(self.total(v));
         }
         let has = |v: &ValueId| self.program.get(*v).is.gradient.is_some();
         if given.iter().all(Option::is_none) || !inputs.iter().any(has) {
@@ -212,14 +211,14 @@ impl Backward<'_> {
             let dx = values[body.output_values()[o]];
             // The same value twice is two gradients: each is a call of its own, as formulas make.
             self.pinned(dx, v)?;
-            self.parts.entry(v).or_default().push(dx);
+            self.add(v, dx)?;
         }
         Ok(())
     }
 
     /// Calls the gradient of a value so; zeros where nothing leads there.
     fn named(&mut self, v: ValueId, name: &str) -> Result<(), Error> {
-        let total = if let Some(total) = self.total(v)? {
+        let total = if let Some(total) = self.total(v) {
             total
         } else {
             let of = self.saved(v)?;

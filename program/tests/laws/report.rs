@@ -230,3 +230,31 @@ gradient other wrt w as e";
         "a gradient that is taken again is forward"
     );
 }
+
+/// Of a weight that three products take, two parts of the gradient are there at a time, in the order in which they come.
+#[test]
+fn parts_of_a_gradient_are_added_as_they_come() {
+    let text = "mesh dp=2
+w: f32[4,6] I
+a: f32[8,4] S(0)|-
+b: f32[8,4] S(0)|-
+c: f32[8,4] S(0)|-
+x = mm(a, w)
+y = mm(b, w)
+z = mm(c, w)
+xy = mul(x, y)
+xyz = mul(xy, z)
+loss = sum(xyz)
+gradient loss wrt w";
+    let program = program(text);
+    let of_weight = |item: &Item| match item {
+        Item::Op { call, outputs, .. } if program.get(outputs[0]).shape() == [4, 6] => {
+            Some(if call.to_string() == "add" { "add" } else { "part" })
+        }
+        Item::Op { .. } | Item::Input(_) | Item::Move { .. } | Item::NoGrad => None,
+    };
+    let made: Vec<&str> = program.items().iter().filter_map(of_weight).collect();
+    assert_eq!(made, ["part", "part", "add", "part", "add"]);
+    let reduced = program.moves().filter(|m| m.forward.received_bytes() > 0).count();
+    assert_eq!(reduced, 1, "{program}");
+}
