@@ -6,10 +6,10 @@
 //! ```
 
 use std::fmt::Write as _;
-use std::str::FromStr;
 use std::sync::Arc;
 
-use clap::Args;
+use clap::builder::PossibleValue;
+use clap::{Args, ValueEnum};
 use reshard_ops::rules::Table;
 use reshard_program::schedule::{Event, Lane, Operand, Options, Order, Schedule, Timeline};
 use reshard_program::{Moves, Over, Program, Rates};
@@ -63,7 +63,7 @@ struct Request {
     #[serde(default)]
     bucket_bytes: u64,
     /// The order of calls: written, or 1f1b, in which each microbatch goes backward as soon as it can and few are in flight
-    #[arg(long, default_value = "written", conflicts_with = "typed")]
+    #[arg(long, value_enum, default_value = "written", conflicts_with = "typed")]
     #[serde(default)]
     order: OrderArg,
     /// How long it takes by the model: computing, exchanging, and how much of that is hidden
@@ -83,11 +83,13 @@ struct Request {
 #[serde(try_from = "String")]
 struct OrderArg(Order);
 
-impl FromStr for OrderArg {
-    type Err = reshard_program::Error;
+impl ValueEnum for OrderArg {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[OrderArg(Order::Written), OrderArg(Order::OneForwardOneBackward)]
+    }
 
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Ok(Self(text.parse()?))
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.0.as_str()))
     }
 }
 
@@ -95,7 +97,7 @@ impl TryFrom<String> for OrderArg {
     type Error = reshard_program::Error;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse()
+        text.parse().map(Self)
     }
 }
 

@@ -7,12 +7,15 @@
 //! What is called `w'` is in the place of `w`, or [carried](Schedule::carried) there, so that the next step finds it. This is all that a
 //! framework does in a step.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use reshard_collectives::Communicator;
-use reshard_program::Program;
 use reshard_program::schedule::{Engine, Options};
+use reshard_program::{Item, Program};
 
 use ndarray::ArrayD;
 
+use crate::program::input;
 use crate::schedule::{Host, put, tensor};
 use crate::{Error, Number, Values};
 
@@ -64,6 +67,7 @@ impl<T: Number> Training<'_, T> {
                 reason: format!("{} is not there any more at the end of a step", self.watched),
             });
         }
+        self.check()?;
         let mut arena = vec![0; schedule.arena_bytes()];
         put(self.program, &schedule, self.inputs, &mut arena)?;
         let mut kernels = Host::<T>::new(self.program.table());
@@ -81,5 +85,31 @@ impl<T: Number> Training<'_, T> {
             }
         }
         Ok(seen)
+    }
+
+    /// Every input is given, only inputs are, and what is to be one in the next step lies as it.
+    fn check(&self) -> Result<(), Error> {
+        let mut names = BTreeSet::new();
+        for item in self.program.items() {
+            let Item::Input(v) = item else { continue };
+            let value = self.program.get(*v);
+            input(self.program, *v, self.inputs)?;
+            names.insert(value.name.as_str());
+            let next = self.program.value(&format!("{}'", value.name)).map(|v| self.program.get(v));
+            if let Some(next) = next.filter(|next| next.is.value != value.is.value) {
+                let (name, is, to) = (&value.name, &value.is.value, &next.is.value);
+                let reason = format!(
+                    "{name}' is {to} and {name} is {is}: the next step begins with it, so they have to be alike"
+                );
+                return Err(Error::Input { reason });
+            }
+        }
+        let given = self.batches.iter().chain([self.inputs]).flat_map(BTreeMap::keys);
+        match given.into_iter().find(|name| !names.contains(name.as_str())) {
+            Some(name) => {
+                Err(Error::Input { reason: format!("{name} is given, and is no input of the program") })
+            }
+            None => Ok(()),
+        }
     }
 }

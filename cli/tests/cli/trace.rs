@@ -165,7 +165,7 @@ fn microbatches_go_backward_as_soon_as_they_can() {
     };
     assert_eq!(sorted(&written), sorted(&ordered));
     reshard_with(&["trace", "-", "--json", "--rank", "0", "--order", "gpipe"], &text)
-        .refused("usage", "write written or 1f1b");
+        .refused("usage", "possible values: written, 1f1b");
     let line = "{\"program\":\"mesh x=2\",\"rank\":0,\"order\":\"gpipe\"}\n";
     assert!(reshard_with(&["trace", "--batch"], line).stdout.contains("write written or 1f1b"));
 }

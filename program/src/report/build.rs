@@ -78,10 +78,13 @@ impl<'a> Known<'a> {
                 classes[u.0] = classes[v];
             }
         }
-        known.updates.iter_mut().zip(&classes).for_each(|(update, class)| match class {
-            Class::Parameter | Class::State => {}
-            Class::Input | Class::Activation | Class::Gradient => *update = None,
-        });
+        // What is in the next step something else is an input: of w'' and w' nothing is known.
+        for (v, update) in known.updates.iter_mut().enumerate() {
+            let is_input = matches!(program.items()[known.made[v]], Item::Input(_));
+            if !is_input || !matches!(classes[v], Class::Parameter | Class::State) {
+                *update = None;
+            }
+        }
         (known, classes)
     }
 

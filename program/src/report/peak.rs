@@ -123,7 +123,10 @@ pub(super) fn lives(known: &Known<'_>, ranks: u64) -> Lives {
     for update in known.updates.iter().flatten() {
         until[root[update.0]] = END;
     }
-    let next = known.updates.iter().map(|update| update.map(|u| u.0)).collect();
+    // What lies elsewhere is no value to begin the next step with.
+    let lies_there = |w: usize, u: usize| values[w].is.value == values[u].is.value;
+    let next = known.updates.iter().enumerate();
+    let next = next.map(|(w, update)| update.map(|u| u.0).filter(|&u| lies_there(w, u))).collect();
     Lives { root, until, next }
 }
 

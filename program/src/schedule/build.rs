@@ -276,7 +276,7 @@ impl<'a> Build<'a> {
             }
             slot.first = slot.first.min(slot.last);
         }
-        let [in_place, copied] = self.updates(&touched, options.liveness);
+        let [in_place, copied] = self.updates(&touched, &is_input, options.liveness)?;
         self.join_parts();
         let (mut args, arena_bytes) = lay_out(&self.slots, options.liveness)?;
         for Part { slot, whole, start, bytes } in &self.parts {
@@ -343,23 +343,36 @@ impl<'a> Build<'a> {
     /// Of each value that is another in the next step the slots of both, that one's first: those that are made in its place, and those
     /// that have to be copied there afterwards.
     ///
-    /// What is made after the last use of what it replaces takes its place, or in that use itself by an op that works element by element.
-    fn updates(&mut self, touched: &[Slot], share: bool) -> [Vec<(usize, usize)>; 2] {
+    /// What is made after the last use of what it replaces takes its place, or in that use itself by an op that works element by element; what
+    /// is another input, or lies where something is that lasts, does not.
+    fn updates(
+        &mut self,
+        touched: &[Slot],
+        is_input: &[bool],
+        share: bool,
+    ) -> Result<[Vec<(usize, usize)>; 2], Error> {
         let end = self.instrs.len();
         let (mut in_place, mut copied) = (Vec::new(), Vec::new());
+        let mut given = vec![false; self.slots.len()];
+        for (v, slot) in self.slots_of.iter().enumerate() {
+            if let Some(slot) = slot.filter(|_| is_input[v]) {
+                given[slot] = true;
+            }
+        }
         for (w, next) in self.lives.next.iter().enumerate() {
             let slot = |v: usize| self.slots_of[self.lives.root[v]];
             let Some((from, to)) = next.and_then(slot).zip(slot(w)).filter(|(from, to)| from != to) else {
                 continue;
             };
             let (new, old) = (touched[from], touched[to]);
-            let is_elementwise = || match &self.instrs[new.first] {
-                Instr::Call { kernel, .. } => self.calls[*kernel as usize].is_elementwise,
-                Instr::Post { .. } | Instr::Wait { .. } => false,
+            let is_elementwise = || match self.instrs.get(new.first) {
+                Some(Instr::Call { kernel, .. }) => self.calls[*kernel as usize].is_elementwise,
+                Some(Instr::Post { .. } | Instr::Wait { .. }) | None => false,
             };
-            let used = old.first != usize::MAX;
-            let after = !used || old.last < new.first || (old.last == new.first && is_elementwise());
+            let lasts = self.lives.until[self.lives.root[w]] == END;
+            let after = !lasts && (old.last < new.first || (old.last == new.first && is_elementwise()));
             let is_new = new.first < end
+                && !given[from]
                 && !in_place.iter().any(|(known, _)| *known == from)
                 && !self.parts.iter().any(|part| part.slot == from);
             if share && is_new && after && new.bytes == old.bytes {
@@ -371,7 +384,29 @@ impl<'a> Build<'a> {
             // Nobody else is there in between.
             (self.slots[to].first, self.slots[to].last) = (0, end);
         }
-        [in_place, copied]
+        Ok([in_place, self.in_order(copied)?])
+    }
+
+    /// Copies in an order in which each reads what is to be read before another writes there.
+    fn in_order(&self, mut copies: Vec<(usize, usize)>) -> Result<Vec<(usize, usize)>, Error> {
+        let mut ordered = Vec::with_capacity(copies.len());
+        while !copies.is_empty() {
+            let is_read = |slot: usize| copies.iter().any(|(from, _)| *from == slot);
+            let Some(at) = copies.iter().position(|(_, to)| !is_read(*to)) else {
+                let name = |slot: usize| {
+                    let v = self.slots_of.iter().position(|known| *known == Some(slot));
+                    v.map_or(String::new(), |v| self.program.values()[v].name.clone())
+                };
+                let names: Vec<String> = copies.iter().map(|(_, to)| name(*to)).collect();
+                return Err(refused(format!(
+                    "{} change places in the next step: make one of them by an op, like {}' = clone(..)",
+                    names.join(", "),
+                    names[0]
+                )));
+            };
+            ordered.push(copies.remove(at));
+        }
+        Ok(ordered)
     }
 }
 

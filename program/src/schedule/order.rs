@@ -22,7 +22,7 @@
 //! the end                    all buckets begin
 //! ```
 //!
-//! A move of more than that is an exchange by itself, and so is one whose source or target lies in another bucket's already. What waits in a bucket counts as in flight.
+//! A move larger than a bucket may be is an exchange by itself, and so is one whose source or target lies in another bucket's already. What waits in a bucket counts as in flight.
 //!
 //! # Groups
 //!
@@ -55,7 +55,7 @@ pub(super) enum Turn {
 #[derive(Debug)]
 pub(super) struct Turns {
     pub(super) list: Vec<Turn>,
-    /// The items of each exchange: moves, in the order of the program if it was not hoisted.
+    /// The items of each exchange: the moves, in the order in which they joined.
     pub(super) exchanges: Vec<Vec<usize>>,
 }
 
@@ -104,7 +104,7 @@ struct Flight {
 }
 
 impl Flight {
-    /// Whether it talks to others, as far as can be told.
+    /// Whether it talks to others, or nothing can be told.
     fn communicates(&self) -> bool {
         self.groups.as_ref().is_none_or(|groups| !groups.is_empty())
     }
@@ -233,7 +233,7 @@ impl<'a> Hoist<'a> {
         // The first before the later ones; each leaves a place less.
         for (gone, end) in ends.into_iter().rev().enumerate() {
             if let Some(flight) = self.flying.remove(end - gone) {
-                self.flying_bytes -= flight.bytes;
+                self.flying_bytes = self.flying_bytes.saturating_sub(flight.bytes);
                 self.turns.push(Turn::Wait(flight.exchange));
                 for item in flight.items {
                     if let Item::Move { to, .. } = &self.program.items()[item] {
@@ -370,6 +370,9 @@ fn steps(program: &Program, item: usize) -> Option<(&Mesh, Vec<(StepOp, &GroupPa
 
 /// The patterns of the groups of a plan; none between two meshes, whose members are other ranks, and where ranks are listed.
 fn groups(plan: &Plan) -> Option<Vec<GroupPattern>> {
+    if plan.communicating_steps() == 0 {
+        return Some(Vec::new());
+    }
     let groups = plan.groups();
     let told = plan.from().mesh() == plan.to().mesh() && groups.iter().all(|group| group.layout().is_some());
     told.then(|| groups.into_iter().cloned().collect())

@@ -98,7 +98,9 @@ fn a_gradient_is_reduced_while_the_next_is_computed() {
     // Enough for one: the first ends before the second begins.
     let one = hoist(2 * 4 * 32 * 32);
     let list = between(&one);
-    assert!(list[0].1 >= 2 && list[0].1 < all.instrs().len(), "{one}");
+    let at = |instr: Instr| one.instrs().iter().position(|other| *other == instr).unwrap();
+    let ended = at(Instr::Wait { exchange: 0 }) < at(Instr::Post { exchange: 1 });
+    assert!(list[0].1 >= 2 && ended, "{one}");
     assert!(one.arena_bytes() <= all.arena_bytes());
 }
 

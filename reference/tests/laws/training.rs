@@ -11,10 +11,10 @@ mod parallel;
 mod steps;
 
 use model::{Gpt, Kept};
-use ndarray::arr2;
+use ndarray::{ArrayD, arr1, arr2};
 use reshard_collectives::threads::World;
-use reshard_program::Elaborator;
 use reshard_program::schedule::Options;
+use reshard_program::{Elaborator, Program};
 use reshard_reference::{Training, Values, on_one_device};
 
 #[test]
@@ -118,4 +118,94 @@ k: R = add(l, o)";
             );
         }
     }
+}
+
+fn watching<'a>(
+    program: &'a Program,
+    options: &'a Options,
+    inputs: &'a Values<f64>,
+    batches: &'a [Values<f64>],
+) -> Training<'a, f64> {
+    Training { program, options, inputs, batches, watched: "k" }
+}
+
+/// What lasts is not overwritten, what is read is copied before it is, and what cannot be is refused.
+#[test]
+fn what_the_next_step_begins_with_is_what_this_one_ends_with() {
+    let text = "mesh x=2
+w: f64[4] R
+u: f64[4] S(0)
+p: f64[4] R
+q: f64[4] R
+g = mul(w, p)
+r = view(w, shape=[2,2])
+w': R = sub(w, g)
+q': R = p
+p': R = w
+u': S(0) = mul(u, u)
+a = sum(p)
+b = sum(q)
+c = add(a, b)
+d = sum(u')
+k: R = add(c, d)";
+    let program = Elaborator::new().elaborate(&text.parse().unwrap()).unwrap();
+    let inputs: Values<f64> = ["w", "u", "p", "q"]
+        .iter()
+        .enumerate()
+        .map(|(n, name)| {
+            ((*name).to_owned(), arr1(&[0.5, 0.25, 0.125, 0.75]).mapv(|x| x + n as f64 / 8.0).into_dyn())
+        })
+        .collect();
+    let batches = vec![Values::new(); 5];
+    let (mut alone, mut values) = (Vec::new(), inputs.clone());
+    for _ in &batches {
+        let made = on_one_device(&program, &values).unwrap();
+        alone.push(made["k"].clone());
+        for name in ["w", "u", "p", "q"] {
+            values.insert(name.to_owned(), made[&format!("{name}'")].clone());
+        }
+    }
+    for options in crate::schedules::ways() {
+        for seen in
+            World::new(2).unwrap().run(|comm| watching(&program, &options, &inputs, &batches).run(comm))
+        {
+            let seen = seen.unwrap();
+            let near = |(a, b): (&ArrayD<f64>, &ArrayD<f64>)| (a - b).iter().all(|x| x.abs() < 1e-12);
+            assert!(
+                seen.len() == alone.len() && seen.iter().zip(&alone).all(near),
+                "{options:?}: {seen:?} {alone:?}"
+            );
+        }
+    }
+    let refused = |text: &str, inputs: &Values<f64>, batches: &[Values<f64>], said: &str| {
+        let program = Elaborator::new().elaborate(&text.parse().unwrap()).unwrap();
+        let options = Options::default();
+        for seen in World::new(2).unwrap().run(|comm| watching(&program, &options, inputs, batches).run(comm))
+        {
+            let error = seen.unwrap_err().to_string();
+            assert!(error.contains(said), "{error}");
+        }
+    };
+    let both = "mesh x=2\nw: f64[4] R\nu: f64[4] R\nk = sum(w)\n";
+    let swapped = format!("{both}w': R = u\nu': R = w\n");
+    refused(
+        &swapped,
+        &inputs,
+        &batches,
+        "w, u change places in the next step: make one of them by an op, like w' = clone(..)",
+    );
+    let cut = format!("{both}w': S(0) = clone(u)\n");
+    let given: Values<f64> =
+        inputs.clone().into_iter().filter(|(name, _)| ["w", "u"].contains(&name.as_str())).collect();
+    refused(&cut, &given, &batches, "w' is S(0)");
+    refused(both, &inputs, &batches, "is given, and is no input of the program");
+    refused(both, &Values::new(), &batches, "w");
+    // Of what is an input nothing is newly made.
+    let same = Elaborator::new()
+        .elaborate(&"mesh x=2\nw: f64[4] R\nu: f64[4] R\nw': R = u\n".parse().unwrap())
+        .unwrap();
+    let schedule = same.compile(0, &Options::default()).unwrap();
+    let at = |name: &str| schedule.local(name).unwrap().at;
+    assert_eq!((schedule.carried(), at("w'")), (&[(at("u"), at("w"))][..], at("u")));
+    assert_ne!(at("u"), at("w"));
 }

@@ -42,7 +42,7 @@ pub(super) fn may_help(q: &Question<'_>, ends: Option<&Ends>, best: Option<&Plan
         }
         Objective::Bytes => {
             best.lower_bound_bytes.is_none_or(|b| best.received_bytes > b)
-                && ends.is_none_or(|ends| is_uneven(q, ends))
+                && ends.is_none_or(|ends| is_uneven(q, ends) || stays_partial(q, ends))
         }
         Objective::Peak => true,
     }
@@ -65,10 +65,15 @@ fn is_uneven(q: &Question<'_>, ends: &Ends) -> bool {
     ends.has_terms() && (ends.lacks_spares() || ends.dual_lacks_spares() || axes::owes_uneven(q))
 }
 
+/// Whether terms become other terms: an exchange may leave them where they are to be, without reducing any first.
+fn stays_partial(q: &Question<'_>, ends: &Ends) -> bool {
+    ends.reduces() && q.to.is_partial()
+}
+
 /// The most microseconds of a plan for which the mirror is asked.
 ///
 /// Where digits nest, the moves of the mirror are those of the search, turned round, but for one: an exchange that also adds. It
-/// receives no byte less than reducing first and exchanging then, and saves a step.
+/// saves a step, and receives no byte less than reducing first and exchanging then, unless terms become other terms.
 pub(super) fn asked_up_to_us(q: &Question<'_>, ends: Option<&Ends>) -> f64 {
     match ends {
         _ if !is_dual(q) => 0.0,
