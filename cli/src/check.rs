@@ -11,7 +11,7 @@ use super::arguments::Format;
 use super::console::Console;
 use super::error::CliError;
 use super::network::TopologyArg;
-use super::program::{AxesArg, Elaborated, FileArg};
+use super::program::{AxesArg, Elaborated, FileArg, GatherArg, MemoryArg, Reading};
 use super::{batch, required};
 
 /// Arguments of `reshard check`.
@@ -33,7 +33,7 @@ pub(crate) struct CheckArgs {
 
 /// One question, from flags or from a line.
 #[derive(Debug, Args, Deserialize)]
-#[group(args = ["explicit", "axes", "topology"])]
+#[group(args = ["explicit", "axes", "memory_bytes", "gather_again", "topology"])]
 #[serde(deny_unknown_fields)]
 struct Request {
     /// The text, in a batch.
@@ -48,7 +48,20 @@ struct Request {
     axes: AxesArg,
     #[command(flatten)]
     #[serde(default)]
+    memory_bytes: MemoryArg,
+    #[command(flatten)]
+    #[serde(default)]
+    gather_again: GatherArg,
+    #[command(flatten)]
+    #[serde(default)]
     topology: TopologyArg,
+}
+
+impl Request {
+    fn reading(&self) -> Reading<'_> {
+        let Request { axes, memory_bytes, gather_again, topology, .. } = self;
+        Reading { axes, memory: *memory_bytes, gather: *gather_again, topology }
+    }
 }
 
 /// Which moves may be made that nobody wrote.
@@ -188,8 +201,7 @@ pub(crate) fn run(args: &CheckArgs, console: &mut Console<'_>) -> Result<(), Cli
 
 fn check(table: &Arc<Table>, text: &str, request: &Request) -> Result<(Program, Report), CliError> {
     let moves = Explicit::moves(request.explicit);
-    let Elaborated { program, rates, .. } =
-        Elaborated::of(table, text, moves, &request.axes, &request.topology)?;
+    let Elaborated { program, rates, .. } = Elaborated::of(table, text, moves, request.reading())?;
     let report = program.report(&rates);
     Ok((program, report))
 }

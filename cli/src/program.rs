@@ -37,6 +37,35 @@ pub(crate) struct AxesArg {
     axes: Option<String>,
 }
 
+/// `--memory-bytes`.
+#[derive(Clone, Copy, Debug, Default, Args, Deserialize)]
+#[group(skip)]
+#[serde(transparent)]
+pub(crate) struct MemoryArg {
+    /// The most bytes at hand at a time on a rank: backward makes again what does not fit, in the least time
+    #[arg(long)]
+    memory_bytes: Option<u64>,
+}
+
+/// `--gather-again`.
+#[derive(Clone, Copy, Debug, Default, Args, Deserialize)]
+#[group(skip)]
+#[serde(transparent)]
+pub(crate) struct GatherArg {
+    /// Gather parameters for forward and again for backward, in place of keeping the copies
+    #[arg(long)]
+    gather_again: bool,
+}
+
+/// What a program is read with, beside its text.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reading<'a> {
+    pub(crate) axes: &'a AxesArg,
+    pub(crate) memory: MemoryArg,
+    pub(crate) gather: GatherArg,
+    pub(crate) topology: &'a TopologyArg,
+}
+
 impl FileArg {
     /// Whether it is stdin, which only one process has.
     #[cfg(feature = "mpi")]
@@ -83,24 +112,29 @@ impl Elaborated {
         table: &Arc<Table>,
         text: &str,
         moves: Moves,
-        axes: &AxesArg,
-        network: &TopologyArg,
+        with: Reading<'_>,
     ) -> Result<Elaborated, CliError> {
-        let sizes = axes.axes.as_deref().map_or_else(|| Ok(Vec::new()), sizes)?;
+        let sizes = with.axes.axes.as_deref().map_or_else(|| Ok(Vec::new()), sizes)?;
         // At least one of four lines is a statement: others are meshes, repeat and end. What is far too long need not be read.
         within_limit(text.lines().filter(|line| is_written(line)).count() / 4)?;
         let graph = Graph::parse_with_axes(Arc::clone(table), text, &sizes)?;
         within_limit(graph.statements())?;
-        let topology = network::topology(network.name().unwrap_or("uniform"))?;
+        let topology = network::topology(with.topology.name().unwrap_or("uniform"))?;
         let rates = Rates::of(&topology);
         let planner = Planner::new().topology(topology);
         let elaborator = Elaborator::new().planner(planner).rates(rates).moves(moves);
-        let program = elaborator.elaborate(&graph)?;
+        let mut program = elaborator.elaborate(&graph)?;
         if moves != Moves::Any
             && let Some((axes, error)) = hidden(table, text, &sizes, &graph, &elaborator)
         {
             let message = format!("with one rank it is right, and wrong with {axes}: {error}");
             return Err(CliError::refused(error.kind(), message));
+        }
+        if with.gather.gather_again {
+            program = program.again(&program.gathered())?;
+        }
+        if let Some(limit) = with.memory.memory_bytes {
+            program = program.recompute(limit, &rates)?;
         }
         Ok(Elaborated { graph, program, rates, elaborator })
     }

@@ -24,7 +24,7 @@ use super::arguments::Format;
 use super::console::{Console, WIDEST};
 use super::error::CliError;
 use super::network::TopologyArg;
-use super::program::{AxesArg, Elaborated, FileArg};
+use super::program::{AxesArg, Elaborated, FileArg, GatherArg, MemoryArg, Reading};
 use super::run::EngineName;
 
 /// The most ranks: each is a thread.
@@ -43,6 +43,10 @@ pub(crate) struct StepArgs {
     pub(crate) file: FileArg,
     #[command(flatten)]
     axes: AxesArg,
+    #[command(flatten)]
+    memory_bytes: MemoryArg,
+    #[command(flatten)]
+    gather_again: GatherArg,
     #[command(flatten)]
     topology: TopologyArg,
     /// Which random numbers
@@ -140,7 +144,9 @@ pub(crate) fn answer<J: Job>(
 ) -> Result<Answer, CliError> {
     let text = args.file.read(console)?;
     let table = Arc::new(Table::standard());
-    let elaborated = Elaborated::of(&table, &text, Moves::Any, &args.axes, &args.topology)?;
+    let StepArgs { axes, memory_bytes, gather_again, topology, .. } = args;
+    let with = Reading { axes, memory: *memory_bytes, gather: *gather_again, topology };
+    let elaborated = Elaborated::of(&table, &text, Moves::Any, with)?;
     let Elaborated { graph, program, .. } = &elaborated;
     within_limits(program)?;
     let world = program.mesh().world();

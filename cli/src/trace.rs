@@ -19,7 +19,7 @@ use super::arguments::Format;
 use super::console::Console;
 use super::error::CliError;
 use super::network::TopologyArg;
-use super::program::{AxesArg, Elaborated, FileArg};
+use super::program::{AxesArg, Elaborated, FileArg, GatherArg, MemoryArg, Reading};
 use super::{batch, required};
 
 /// The most ranks times moves: a rank's part of a move says what it has to do with each other rank.
@@ -41,7 +41,7 @@ pub(crate) struct TraceArgs {
 
 /// One question, from flags or from a line.
 #[derive(Debug, Args, Deserialize)]
-#[group(args = ["rank", "typed", "time", "hoist_bytes", "bucket_bytes", "order", "axes", "topology"])]
+#[group(args = ["rank", "typed", "time", "hoist_bytes", "bucket_bytes", "order", "axes", "memory_bytes", "gather_again", "topology"])]
 #[serde(deny_unknown_fields)]
 struct Request {
     /// The text, in a batch.
@@ -75,7 +75,20 @@ struct Request {
     axes: AxesArg,
     #[command(flatten)]
     #[serde(default)]
+    memory_bytes: MemoryArg,
+    #[command(flatten)]
+    #[serde(default)]
+    gather_again: GatherArg,
+    #[command(flatten)]
+    #[serde(default)]
     topology: TopologyArg,
+}
+
+impl Request {
+    fn reading(&self) -> Reading<'_> {
+        let Request { axes, memory_bytes, gather_again, topology, .. } = self;
+        Reading { axes, memory: *memory_bytes, gather: *gather_again, topology }
+    }
 }
 
 /// An order by its name.
@@ -179,7 +192,7 @@ pub(crate) fn run(args: &TraceArgs, console: &mut Console<'_>) -> Result<(), Cli
 fn trace(table: &Arc<Table>, text: &str, request: &Request) -> Result<Answer, CliError> {
     let rank = *required("rank", request.rank.as_ref())?;
     let Elaborated { program, elaborator, rates, .. } =
-        Elaborated::of(table, text, Moves::Any, &request.axes, &request.topology)?;
+        Elaborated::of(table, text, Moves::Any, request.reading())?;
     let (ranks, moves) = (program.mesh().size(), program.moves().count());
     if ranks.saturating_mul(moves) > MOST_PAIRS {
         let message = format!(

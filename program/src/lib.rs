@@ -42,6 +42,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod again;
 mod decompose;
 mod elaborate;
 mod error;
@@ -51,6 +52,7 @@ mod meshes;
 mod notation;
 mod program;
 mod rates;
+mod recompute;
 mod repeat;
 mod report;
 pub mod schedule;

@@ -189,6 +189,16 @@ impl Program {
         value
     }
 
+    /// A new value like another, without a gradient: `x.again`.
+    pub(crate) fn copy(&mut self, of: ValueId) -> ValueId {
+        let Value { name, dtype, is } = self.get(of).clone();
+        let mut name = format!("{name}.again");
+        while self.names.contains_key(&name) {
+            name.push('\'');
+        }
+        self.add(&name, dtype, Type { gradient: None, ..is })
+    }
+
     /// A name that is free here and in a graph: this and a number.
     pub(crate) fn fresh(&self, prefix: &str, graph: &Graph) -> String {
         let free = |n: &usize| {

@@ -6,7 +6,7 @@ use reshard_planner::Plan;
 
 use crate::graph::{ValueId, gradient_name};
 use crate::program::{Item, Program, moved_name, stem};
-use crate::report::peak::{Class, Lives, lives, peak};
+use crate::report::peak::{Class, Lives, Walk};
 use crate::report::{MoveReport, Over, Pass, Passes, Report, StepReport, Traffic, ValueReport};
 use crate::{Meshes, Rates};
 
@@ -70,7 +70,7 @@ impl<'a> Known<'a> {
     }
 
     /// What is known, and the class of each value; what takes the place of a value is of its class.
-    fn with_classes(program: &'a Program) -> (Known<'a>, Vec<Class>) {
+    pub(super) fn with_classes(program: &'a Program) -> (Known<'a>, Vec<Class>) {
         let mut known = Known::of(program);
         let mut classes: Vec<Class> = (0..program.values.len()).map(|v| known.class(ValueId(v))).collect();
         for v in 0..classes.len() {
@@ -126,7 +126,7 @@ pub(crate) fn classes(program: &Program) -> Vec<Class> {
 impl Program {
     /// When its values are there on a rank.
     pub(crate) fn lives(&self, rank: usize) -> Lives {
-        lives(&Known::with_classes(self).0, self.meshes.class(rank))
+        Walk::of(self).lives(self.meshes.class(rank))
     }
 
     /// What it communicates, computes and holds, at these rates of computing.
@@ -150,7 +150,7 @@ impl Program {
             by_axes: BTreeMap::new(),
             operations,
             compute_us,
-            peak: peak(&known, &classes),
+            peak: Walk::of(self).peak(),
             gradients_written: known.is_differentiated(),
             gap_us: self.gap_us(),
         };
@@ -185,15 +185,11 @@ impl Known<'_> {
     fn computing_of(&self, class: u64, rates: &Rates) -> (Passes<f64>, Passes<f64>) {
         let (mut operations, mut time) = (Passes::<f64>::default(), Passes::<f64>::default());
         for (item, &pass) in self.program.items().iter().zip(&self.passes) {
-            let Item::Op { op, inputs, outputs, operations: n, .. } = item else { continue };
+            let Item::Op { inputs, outputs, operations: n, .. } = item else { continue };
             if !outputs.iter().any(|v| self.holds(class, v.0)) {
                 continue;
             }
-            let values = || inputs.iter().chain(outputs).map(|&v| self.program.get(v));
-            let bytes: u64 =
-                if op.is_view() { 0 } else { values().map(local_bytes).fold(0, u64::saturating_add) };
-            let dtype = values().map(|v| v.dtype).find(|d| !d.is_integral());
-            let us = dtype.map_or(0.0, |dtype| rates.time_us(dtype, *n, bytes));
+            let us = computing_us(self.program, item, rates);
             *operations.of_mut(pass) += n;
             *time.of_mut(pass) += us;
             let has = |v: &&ValueId| self.program.get(**v).is.gradient.is_some();
@@ -283,6 +279,15 @@ fn mirrored(waiting: &mut Waiting<'_>, made: &str, plan: &Plan) -> Option<usize>
         let at = rows.iter().position(same)?;
         Some(rows.remove(at).0)
     })
+}
+
+/// The time of computing of an item, by its operations and by what it reads and writes.
+pub(crate) fn computing_us(program: &Program, item: &Item, rates: &Rates) -> f64 {
+    let Item::Op { op, inputs, outputs, operations, .. } = item else { return 0.0 };
+    let values = || inputs.iter().chain(outputs).map(|&v| program.get(v));
+    let bytes: u64 = if op.is_view() { 0 } else { values().map(local_bytes).fold(0, u64::saturating_add) };
+    let dtype = values().map(|v| v.dtype).find(|d| !d.is_integral());
+    dtype.map_or(0.0, |dtype| rates.time_us(dtype, *operations, bytes))
 }
 
 /// The bytes of the largest shard of a value.

@@ -48,10 +48,10 @@ use reshard_sharding::Type;
 
 use crate::Meshes;
 
-pub(crate) use build::{classes, local_bytes};
+pub(crate) use build::{classes, computing_us, local_bytes};
 pub use over::Over;
 pub use peak::{Class, Peak};
-pub(crate) use peak::{END, Lives};
+pub(crate) use peak::{END, Lives, Walk};
 
 /// When an item runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -10,8 +10,9 @@
 //! and the result of a view, or of a move that does nothing to the buffers, is its operand. While a move is carried out, its
 //! staging is there too: what its plan holds beyond source and target. Communication buffers of an engine are not counted.
 
+use crate::again::{Again, Forward, Line};
 use crate::graph::ValueId;
-use crate::program::Item;
+use crate::program::{Item, Program};
 use crate::report::build::{Known, local_bytes};
 
 /// What a value is for.
@@ -69,11 +70,183 @@ impl Peak {
 /// Where a value is there until the end.
 pub(crate) const END: usize = usize::MAX;
 
-/// The most of all ranks, of values of these classes.
-pub(super) fn peak(known: &Known<'_>, classes: &[Class]) -> Peak {
-    let peaks = known.classes.iter().map(|&ranks| peak_of(known, classes, ranks));
-    // Of equal ones the first.
-    peaks.reduce(|most, other| if other.bytes > most.bytes { other } else { most }).unwrap_or_default()
+/// The items of a program as they are done, each on its own values or on copies of them.
+pub(crate) struct Walk<'a> {
+    known: Known<'a>,
+    classes: Vec<Class>,
+    steps: Vec<Step>,
+    /// How many values there are, copies too: that of `v` has the number `v` and that of all values of the program.
+    values: usize,
+}
+
+/// An item, and the numbers of what it takes and makes here.
+struct Step {
+    item: usize,
+    takes: Vec<usize>,
+    makes: Vec<usize>,
+}
+
+impl<'a> Walk<'a> {
+    /// Over the items of a program in order.
+    pub(crate) fn of(program: &'a Program) -> Walk<'a> {
+        let (known, classes) = Known::with_classes(program);
+        let numbers = |values: &[ValueId]| values.iter().map(|v| v.0).collect();
+        let steps = program.items().iter().enumerate();
+        let steps =
+            steps.map(|(item, of)| Step { item, takes: numbers(of.takes()), makes: numbers(of.makes()) });
+        let (steps, values) = (steps.collect(), program.values().len());
+        Walk { known, classes, steps, values }
+    }
+
+    /// Over these lines of the same program in place of what it was over.
+    pub(crate) fn follow(&mut self, forward: &Forward<'_>, lines: &[Line], again: &Again) {
+        let program = self.known.program;
+        let count = program.values().len();
+        self.values = 2 * count;
+        self.steps.clear();
+        self.steps.extend(lines.iter().map(|&line| {
+            let item = &program.items()[line.item];
+            let copied = |v: &ValueId| if forward.takes_copy(line, *v, again) { v.0 + count } else { v.0 };
+            let made = |v: &ValueId| if line.is_copy { v.0 + count } else { v.0 };
+            Step {
+                item: line.item,
+                takes: item.takes().iter().map(copied).collect(),
+                makes: item.makes().iter().map(made).collect(),
+            }
+        }));
+    }
+
+    /// The value of the program that this is, or of which it is a copy.
+    fn original(&self, v: usize) -> usize {
+        v % self.known.program.values().len()
+    }
+
+    fn holds(&self, ranks: u64, v: usize) -> bool {
+        self.known.holds(ranks, self.original(v))
+    }
+
+    fn bytes(&self, v: usize) -> u64 {
+        local_bytes(&self.known.program.values()[self.original(v)])
+    }
+
+    /// What the copy of a value is for, below `no_grad`, says nobody: it is of backward.
+    fn class(&self, v: usize) -> usize {
+        self.classes.get(v).copied().unwrap_or(Class::Gradient) as usize
+    }
+
+    /// The most bytes at hand at a time, of all ranks.
+    pub(crate) fn peak(&self) -> Peak {
+        let peaks = self.known.classes.iter().map(|&ranks| self.peak_of(ranks));
+        // Of equal ones the first.
+        peaks.reduce(|most, other| if other.bytes > most.bytes { other } else { most }).unwrap_or_default()
+    }
+
+    /// When values are there, for the ranks that are in these meshes.
+    pub(crate) fn lives(&self, ranks: u64) -> Lives {
+        let (program, updates) = (self.known.program, &self.known.updates);
+        let mut root: Vec<usize> = (0..self.values).collect();
+        let mut last: Vec<Option<usize>> = vec![None; self.values];
+        let mut made = vec![0; self.values];
+        for (n, step) in self.steps.iter().enumerate() {
+            for &v in &step.takes {
+                last[v] = Some(n);
+            }
+            for &v in &step.makes {
+                made[v] = n;
+            }
+            let is_view = match &program.items()[step.item] {
+                Item::Op { op, .. } => op.is_view(),
+                Item::Move { forward, .. } => forward.steps().is_empty(),
+                Item::Input(_) | Item::NoGrad => false,
+            };
+            let of = step.takes.first().zip(step.makes.first()).filter(|_| is_view);
+            if let Some((&from, &to)) = of
+                && self.holds(ranks, from)
+                && self.holds(ranks, to)
+            {
+                root[to] = root[from];
+            }
+        }
+        let mut until = vec![0; self.values];
+        for (v, &of) in root.iter().enumerate() {
+            let step = &self.steps[made[v]];
+            let end = match (&program.items()[step.item], last[v]) {
+                // A copy that nobody makes is never there, and has no end.
+                _ if !step.makes.contains(&v) => END,
+                (Item::Input(_), last) => updates[v].map_or(END, |u| made[u.0].max(last.unwrap_or(0))),
+                (_, None) if step.makes.iter().any(|&v| last[v].is_some()) => made[v],
+                (_, None) => END,
+                (_, Some(last)) => last,
+            };
+            until[of] = until[of].max(end);
+        }
+        for update in updates.iter().flatten() {
+            until[root[update.0]] = END;
+        }
+        // What lies elsewhere is no value to begin the next step with.
+        let values = program.values();
+        let lies_there = |w: usize, u: usize| values[w].is.value == values[u].is.value;
+        let next = updates.iter().enumerate();
+        let next = next.map(|(w, update)| update.map(|u| u.0).filter(|&u| lies_there(w, u))).collect();
+        Lives { root, until, next }
+    }
+
+    /// Follows the bytes of the ranks that are in these meshes from step to step.
+    fn peak_of(&self, ranks: u64) -> Peak {
+        let holds = |v: usize| self.holds(ranks, v);
+        let items = self.known.program.items();
+        let Lives { root, until, .. } = self.lives(ranks);
+        let mut frees: Vec<Vec<usize>> = vec![Vec::new(); self.steps.len()];
+        for (v, &end) in until.iter().enumerate() {
+            if root[v] == v && holds(v) && end < self.steps.len() {
+                frees[end].push(v);
+            }
+        }
+        let mut now = Peak::default();
+        let hold = |now: &mut Peak, v: usize| {
+            let bytes = self.bytes(v);
+            now.by_class[self.class(v)] = now.by_class[self.class(v)].saturating_add(bytes);
+            now.bytes = now.bytes.saturating_add(bytes);
+        };
+        for v in items.iter().filter_map(|item| if let Item::Input(v) = item { Some(v.0) } else { None }) {
+            if holds(v) {
+                hold(&mut now, v);
+            }
+        }
+        let mut most = now.clone();
+        for (n, step) in self.steps.iter().enumerate() {
+            let item = &items[step.item];
+            if !matches!(item, Item::Input(_)) {
+                for &v in step.makes.iter().filter(|&&v| root[v] == v && holds(v)) {
+                    hold(&mut now, v);
+                }
+            }
+            let staging = match (item, &step.takes[..], &step.makes[..]) {
+                (Item::Move { forward, .. }, &[from], &[to])
+                    if root[to] == to && (holds(from) || holds(to)) =>
+                {
+                    let here = [from, to].into_iter().filter(|&v| holds(v)).map(|v| self.bytes(v));
+                    forward.peak_bytes().saturating_sub(here.fold(0, u64::saturating_add))
+                }
+                (Item::Input(_) | Item::Op { .. } | Item::Move { .. } | Item::NoGrad, _, _) => 0,
+            };
+            let bytes = now.bytes.saturating_add(staging);
+            if bytes > most.bytes || most.at.is_empty() {
+                let at = step.makes.first().map_or(String::new(), |&v| self.name(v));
+                most = Peak { bytes, at, staging, ..now.clone() };
+            }
+            for &v in &frees[n] {
+                let bytes = self.bytes(v);
+                now.by_class[self.class(v)] = now.by_class[self.class(v)].saturating_sub(bytes);
+                now.bytes = now.bytes.saturating_sub(bytes);
+            }
+        }
+        most
+    }
+
+    fn name(&self, v: usize) -> String {
+        self.known.program.values()[self.original(v)].name.clone()
+    }
 }
 
 /// When the values of a program are there, on ranks that are in the same meshes; see the top of this file.
@@ -85,98 +258,4 @@ pub(crate) struct Lives {
     pub(crate) until: Vec<usize>,
     /// Of each value, the one that is it in the next step.
     pub(crate) next: Vec<Option<usize>>,
-}
-
-/// Walks over the items of a program, for the ranks that are in these meshes.
-pub(super) fn lives(known: &Known<'_>, ranks: u64) -> Lives {
-    let holds = |v: usize| known.holds(ranks, v);
-    let (items, values) = (known.program.items(), known.program.values());
-    let mut root: Vec<usize> = (0..values.len()).collect();
-    let mut last: Vec<Option<usize>> = vec![None; values.len()];
-    for (n, item) in items.iter().enumerate() {
-        for v in item.takes() {
-            last[v.0] = Some(n);
-        }
-        let of = match item {
-            Item::Op { op, inputs, outputs, .. } if op.is_view() => inputs.first().zip(outputs.first()),
-            Item::Move { from, to, forward, .. } if forward.steps().is_empty() => Some((from, to)),
-            Item::Input(_) | Item::Op { .. } | Item::Move { .. } | Item::NoGrad => None,
-        };
-        if let Some((from, to)) = of.filter(|(from, to)| holds(from.0) && holds(to.0)) {
-            root[to.0] = root[from.0];
-        }
-    }
-    let mut until = vec![0; values.len()];
-    for (v, &of) in root.iter().enumerate() {
-        let made = known.made[v];
-        let taken = |v: &ValueId| last[v.0].is_some();
-        let end = match (&items[made], last[v]) {
-            (Item::Input(_), last) => {
-                known.updates[v].map_or(END, |u| known.made[u.0].max(last.unwrap_or(0)))
-            }
-            (item, None) if item.makes().iter().any(taken) => made,
-            (_, None) => END,
-            (_, Some(last)) => last,
-        };
-        until[of] = until[of].max(end);
-    }
-    for update in known.updates.iter().flatten() {
-        until[root[update.0]] = END;
-    }
-    // What lies elsewhere is no value to begin the next step with.
-    let lies_there = |w: usize, u: usize| values[w].is.value == values[u].is.value;
-    let next = known.updates.iter().enumerate();
-    let next = next.map(|(w, update)| update.map(|u| u.0).filter(|&u| lies_there(w, u))).collect();
-    Lives { root, until, next }
-}
-
-/// Follows the bytes of the ranks that are in these meshes from item to item.
-fn peak_of(known: &Known<'_>, classes: &[Class], ranks: u64) -> Peak {
-    let holds = |v: usize| known.holds(ranks, v);
-    let (items, values) = (known.program.items(), known.program.values());
-    let Lives { root, until, .. } = lives(known, ranks);
-    let mut frees: Vec<Vec<usize>> = vec![Vec::new(); items.len()];
-    for (v, &end) in until.iter().enumerate() {
-        if root[v] == v && holds(v) && end < items.len() {
-            frees[end].push(v);
-        }
-    }
-    let mut now = Peak::default();
-    let hold = |now: &mut Peak, v: usize| {
-        let bytes = local_bytes(&values[v]);
-        now.by_class[classes[v] as usize] = now.by_class[classes[v] as usize].saturating_add(bytes);
-        now.bytes = now.bytes.saturating_add(bytes);
-    };
-    for v in items.iter().filter_map(|item| if let Item::Input(v) = item { Some(v.0) } else { None }) {
-        if holds(v) {
-            hold(&mut now, v);
-        }
-    }
-    let mut most = now.clone();
-    for (n, item) in items.iter().enumerate() {
-        let makes = item.makes();
-        if !matches!(item, Item::Input(_)) {
-            for v in makes.iter().filter(|v| root[v.0] == v.0 && holds(v.0)) {
-                hold(&mut now, v.0);
-            }
-        }
-        let staging = match item {
-            Item::Move { from, to, forward, .. } if root[to.0] == to.0 && (holds(from.0) || holds(to.0)) => {
-                let here = [from.0, to.0].into_iter().filter(|&v| holds(v)).map(|v| local_bytes(&values[v]));
-                forward.peak_bytes().saturating_sub(here.fold(0, u64::saturating_add))
-            }
-            Item::Input(_) | Item::Op { .. } | Item::Move { .. } | Item::NoGrad => 0,
-        };
-        let bytes = now.bytes.saturating_add(staging);
-        if bytes > most.bytes || most.at.is_empty() {
-            let at = makes.first().map_or(String::new(), |v| values[v.0].name.clone());
-            most = Peak { bytes, at, staging, ..now.clone() };
-        }
-        for &v in &frees[n] {
-            let bytes = local_bytes(&values[v]);
-            now.by_class[classes[v] as usize] = now.by_class[classes[v] as usize].saturating_sub(bytes);
-            now.bytes = now.bytes.saturating_sub(bytes);
-        }
-    }
-    most
 }

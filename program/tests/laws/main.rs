@@ -1,5 +1,6 @@
 //! The laws of programs, a file per concept.
 
+mod again;
 mod megatron;
 mod meshes;
 mod pipeline;

@@ -1,6 +1,7 @@
 //! The laws of the reference, a file per concept. That what it computes is what the rules of the table say is a law of
 //! `reshard-ops`, which runs it on shards of every kind.
 
+mod again;
 mod gradients;
 mod meshes;
 mod microbatches;

@@ -5,7 +5,7 @@ use reshard_program::{Elaborator, Error, Item, Moves, Program};
 use reshard_reference::{Number, Ranks, Values, on_one_device, on_ranks};
 use reshard_test_support::Random;
 
-use crate::schedules;
+use crate::{again, schedules};
 
 /// The most that a result may be off, beside the largest number of its tensor.
 const F64: f64 = 1e-12;
@@ -41,6 +41,7 @@ pub(crate) fn same_as_one_device<T: Number>(program: &Program, inputs: &Values<T
     schedules::traces_are_equal(program, &ways).unwrap_or_else(|e| panic!("{program}\n{e}"));
     schedules::do_what_the_program_does(program, inputs, &ranks, &ways)
         .unwrap_or_else(|e| panic!("{program}\n{e}"));
+    again::made_again_is_the_same(program, inputs, &ranks).unwrap_or_else(|e| panic!("{program}\n{e}"));
     ranks
 }
 

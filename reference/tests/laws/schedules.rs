@@ -21,7 +21,7 @@ pub(crate) fn ways() -> [Options; 9] {
     [apart, a, b, c, d, e, f, pipe(of(0, 0)), pipe(of(1 << 20, 1000))]
 }
 
-fn bits<T: Number>(shards: &[ArrayD<T>]) -> Vec<Vec<u64>> {
+pub(crate) fn bits<T: Number>(shards: &[ArrayD<T>]) -> Vec<Vec<u64>> {
     shards.iter().map(|a| a.iter().map(|x| x.wide().to_bits()).collect()).collect()
 }
 

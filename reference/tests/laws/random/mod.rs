@@ -14,6 +14,7 @@ use reshard_program::{Elaborator, Program};
 use reshard_reference::{Number, Values, on_one_device, on_ranks};
 use reshard_test_support::{Random, Sweep};
 
+use crate::again::some_again;
 use crate::schedules;
 use coverage::Coverage;
 use draw::{Draw, Drawn};
@@ -148,6 +149,8 @@ fn look(seed: u64, coverage: &Mutex<Coverage>) -> Result<Looked, String> {
         Err(e) if twice && e.kind() == "no_gradient" => return Ok(Looked::NoGradient),
         other => other.map_err(|e| format!("{}\n{e}", drawn.graph))?,
     };
+    // Of a third of them backward makes some values again.
+    let program = if seed % 3 == 1 { some_again(&program, &mut Random(seed)) } else { program };
     let text = program.to_string();
     // Of a program every move is written, those of the gradient too.
     let again: Program = text.parse().map_err(|e| format!("{text}\nis not read back: {e}"))?;

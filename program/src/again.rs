@@ -1,0 +1,274 @@
+//! Values of forward that backward makes again, in place of keeping them.
+//!
+//! ```text
+//! forward     as it is; what nobody takes any more is not kept
+//! backward    before the first item that takes such a value, what makes it once more: x.again, of what is kept or is made again itself
+//! ```
+//!
+//! A copy is the same op, or the same move, on the same values: nothing changes a bit. What is a view of something that is made again is
+//! made again too, which costs nothing. A value is made again at most once, and the copy is there from its first use to its last. What only
+//! backward takes is not made twice: it is made there.
+
+use crate::Error;
+use crate::graph::ValueId;
+use crate::program::{Item, Program};
+use crate::report::{Class, classes};
+
+/// The items of a program and what a pass over them needs to know.
+pub(crate) struct Forward<'a> {
+    pub(crate) program: &'a Program,
+    /// How many items are of forward: those above `no_grad`.
+    pub(crate) items: usize,
+    /// The item that makes each value.
+    maker: Vec<usize>,
+    /// Whether anything takes it.
+    is_taken: Vec<bool>,
+}
+
+/// The items that backward does, of those of forward.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Again {
+    /// Which are done there.
+    is_chosen: Vec<bool>,
+    /// Which of these are done nowhere else, as only backward takes what they make.
+    is_late: Vec<bool>,
+}
+
+/// An item, or its copy, where it is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Line {
+    pub(crate) item: usize,
+    pub(crate) is_copy: bool,
+}
+
+impl<'a> Forward<'a> {
+    pub(crate) fn of(program: &'a Program) -> Forward<'a> {
+        let all = program.items();
+        let items = all.iter().position(|item| matches!(item, Item::NoGrad)).unwrap_or(all.len());
+        let mut maker = vec![0; program.values().len()];
+        let mut is_taken = vec![false; maker.len()];
+        for (n, item) in all.iter().enumerate() {
+            item.makes().iter().for_each(|v| maker[v.index()] = n);
+            item.takes().iter().for_each(|v| is_taken[v.index()] = true);
+        }
+        Forward { program, items, maker, is_taken }
+    }
+
+    /// Whether an item can be done again: an op or a move of forward.
+    pub(crate) fn may_be_again(&self, n: usize) -> bool {
+        match &self.program.items()[n] {
+            Item::Op { .. } | Item::Move { .. } => n < self.items,
+            Item::Input(_) | Item::NoGrad => false,
+        }
+    }
+
+    /// The items from which backward takes something, itself or through others of forward, but for views.
+    pub(crate) fn candidates(&self) -> Vec<usize> {
+        let all = self.program.items();
+        let mut is_needed = vec![false; self.maker.len()];
+        all[self.items..].iter().flat_map(Item::takes).for_each(|v| is_needed[v.index()] = true);
+        let mut candidates = Vec::new();
+        for (n, item) in all[..self.items].iter().enumerate().rev() {
+            if item.makes().iter().any(|v| is_needed[v.index()]) && self.may_be_again(n) {
+                item.takes().iter().for_each(|v| is_needed[v.index()] = true);
+                if self.viewed(n).is_none() {
+                    candidates.push(n);
+                }
+            }
+        }
+        candidates.reverse();
+        candidates
+    }
+
+    /// The last item of forward that takes each value or a view of it.
+    pub(crate) fn last_takers(&self) -> Vec<Option<usize>> {
+        let mut last: Vec<Option<usize>> = vec![None; self.maker.len()];
+        for (n, item) in self.program.items()[..self.items].iter().enumerate().rev() {
+            let of_views = item.makes().iter().filter_map(|v| last[v.index()]).max();
+            let is_view = self.viewed(n).is_some();
+            for v in item.takes() {
+                let n = if is_view { of_views.unwrap_or(n) } else { n };
+                last[v.index()] = last[v.index()].max(Some(n));
+            }
+        }
+        last
+    }
+
+    /// What an item is a view of, if it is one.
+    fn viewed(&self, n: usize) -> Option<ValueId> {
+        match &self.program.items()[n] {
+            Item::Op { op, inputs, .. } if op.is_view() => inputs.first().copied(),
+            Item::Move { from, forward, .. } if forward.steps().is_empty() => Some(*from),
+            Item::Op { .. } | Item::Move { .. } | Item::Input(_) | Item::NoGrad => None,
+        }
+    }
+
+    /// These items, and the views of what they make.
+    pub(crate) fn again(&self, mut is_chosen: Vec<bool>) -> Again {
+        let items = &self.program.items()[..self.items];
+        for n in 0..items.len() {
+            is_chosen[n] |= self.viewed(n).is_some_and(|v| is_chosen[self.maker[v.index()]]);
+        }
+        let mut is_late = vec![false; is_chosen.len()];
+        let mut is_taken = vec![false; self.maker.len()];
+        for (n, item) in items.iter().enumerate().rev() {
+            let is_made = |is: &[bool]| item.makes().iter().any(|v| is[v.index()]);
+            is_late[n] = is_chosen[n] && !is_made(&is_taken) && is_made(&self.is_taken);
+            if !is_late[n] {
+                item.takes().iter().for_each(|v| is_taken[v.index()] = true);
+            }
+        }
+        Again { is_chosen, is_late }
+    }
+
+    /// All items in order, where those of backward are before what first takes them there.
+    pub(crate) fn lines(&self, again: &Again) -> Vec<Line> {
+        let items = self.program.items();
+        let mut done = vec![false; self.items];
+        let mut lines = Vec::with_capacity(items.len());
+        for (n, item) in items.iter().enumerate() {
+            if n >= self.items {
+                self.taken_again(item, again, &mut done, &mut lines);
+            }
+            if !again.is_late[n] {
+                lines.push(Line { item: n, is_copy: false });
+            }
+        }
+        lines
+    }
+
+    /// The items of forward that an item of backward takes and nobody before it took, in the order of forward.
+    fn taken_again(&self, item: &Item, again: &Again, done: &mut [bool], lines: &mut Vec<Line>) {
+        let mut found = Vec::new();
+        let mut list: Vec<&Item> = vec![item];
+        while let Some(item) = list.pop() {
+            for v in item.takes() {
+                let maker = self.maker[v.index()];
+                if maker < self.items && again.is_chosen[maker] && !done[maker] {
+                    done[maker] = true;
+                    found.push(maker);
+                    list.push(&self.program.items()[maker]);
+                }
+            }
+        }
+        found.sort_unstable();
+        lines.extend(found.into_iter().map(|item| Line { item, is_copy: !again.is_late[item] }));
+    }
+
+    /// Whether what takes this value in a line takes its copy.
+    pub(crate) fn takes_copy(&self, line: Line, v: ValueId, again: &Again) -> bool {
+        let maker = self.maker[v.index()];
+        let is_backward = line.is_copy || line.item >= self.items || again.is_late[line.item];
+        is_backward && maker < self.items && again.is_chosen[maker] && !again.is_late[maker]
+    }
+
+    /// The program of these lines.
+    pub(crate) fn program(&self, again: &Again) -> Program {
+        let of = self.program;
+        let mut made = of.clone();
+        let mut copies: Vec<Option<ValueId>> = vec![None; of.values().len()];
+        made.items = Vec::with_capacity(of.items().len());
+        for line @ Line { item, is_copy } in self.lines(again) {
+            let mut done = of.items()[item].clone();
+            let taken = |v: &mut ValueId| {
+                if self.takes_copy(line, *v, again) {
+                    *v = copies[v.index()].unwrap_or(*v);
+                }
+            };
+            match &mut done {
+                Item::Op { inputs, .. } => inputs.iter_mut().for_each(taken),
+                Item::Move { from, .. } => taken(from),
+                Item::Input(_) | Item::NoGrad => {}
+            }
+            if again.is_late[item] {
+                // What is made below `no_grad` has no gradient.
+                for v in done.makes() {
+                    made.values[v.index()].is.gradient = None;
+                }
+                if let Item::Move { backward, .. } = &mut done {
+                    *backward = None;
+                }
+            }
+            if is_copy {
+                let mut copy = |v: &mut ValueId| {
+                    let new = made.copy(*v);
+                    copies[v.index()] = Some(new);
+                    *v = new;
+                };
+                match &mut done {
+                    Item::Op { outputs, .. } => outputs.iter_mut().for_each(copy),
+                    Item::Move { to, backward, .. } => {
+                        copy(to);
+                        *backward = None;
+                    }
+                    Item::Input(_) | Item::NoGrad => {}
+                }
+            }
+            made.items.push(done);
+        }
+        made
+    }
+}
+
+impl Program {
+    /// The same program, where backward makes some values again in place of keeping them: `x.again` of `x`, right before it is first taken.
+    ///
+    /// What is asked for and no op or move of forward makes, and what backward does not take, stays as it is.
+    ///
+    /// ```
+    /// use reshard_program::{Elaborator, Graph, Rates};
+    /// let graph: Graph = "
+    ///     mesh dp=4
+    ///     x: f32[64,32] S(0)
+    ///     w: f32[32,32] S(0)
+    ///     h = mm(x, w)
+    ///     loss = sum(h)
+    ///     gradient loss wrt x, w
+    /// ".parse()?;
+    /// let program = Elaborator::new().elaborate(&graph)?;
+    /// // Of a fully sharded parameter the copy is gathered for forward, and again for backward.
+    /// let again = program.again(&program.gathered())?;
+    /// let traffic = |of: &reshard_program::Program| of.report(&Rates::uniform()).over("dp");
+    /// assert_eq!((traffic(&program).forward.steps, traffic(&program).backward.steps), (1, 1));
+    /// assert_eq!((traffic(&again).forward.steps, traffic(&again).backward.steps), (1, 2));
+    /// assert!(again.to_string().contains("w.1.again: R = w"));
+    /// # Ok::<(), reshard_program::Error>(())
+    /// ```
+    ///
+    /// Fails for a value of another program.
+    pub fn again(&self, values: &[ValueId]) -> Result<Program, Error> {
+        let forward = Forward::of(self);
+        let mut is_chosen = vec![false; self.items().len()];
+        for v in values {
+            let Some(&maker) = forward.maker.get(v.index()) else {
+                return Err(Error::Graph {
+                    reason: format!(
+                        "there is no value {} of {}: give values of this program",
+                        v.index(),
+                        self.values().len()
+                    ),
+                });
+            };
+            is_chosen[maker] = forward.may_be_again(maker);
+        }
+        Ok(forward.program(&forward.again(is_chosen)))
+    }
+
+    /// What moves make of parameters: the copies that ranks gather for the ops of forward.
+    pub fn gathered(&self) -> Vec<ValueId> {
+        let classes = classes(self);
+        let mut of_parameters: Vec<bool> = classes.iter().map(|class| *class == Class::Parameter).collect();
+        let mut gathered = Vec::new();
+        for item in self.items() {
+            match item {
+                Item::NoGrad => break,
+                Item::Move { from, to, .. } if of_parameters[from.index()] => {
+                    of_parameters[to.index()] = true;
+                    gathered.push(*to);
+                }
+                Item::Move { .. } | Item::Op { .. } | Item::Input(_) => {}
+            }
+        }
+        gathered
+    }
+}

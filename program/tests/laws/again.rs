@@ -1,0 +1,194 @@
+//! What backward makes again: every choice is a program, and of those that fit the one that takes least time is found.
+
+use std::collections::BTreeSet;
+
+use quickcheck::quickcheck;
+use reshard_program::{Elaborator, Graph, Item, Pass, Program, Rates, ValueId};
+
+/// Small programs: chains, views, moves that are worth making again or not, values of two uses, one that only backward takes.
+const SMALL: [&str; 5] = [
+    "mesh dp=2
+     x: f32[64,96] S(0)
+     w: f32[96,128] I
+     a = mm(x, w)
+     b = gelu(a)
+     c = sin(b)
+     loss = sum(c)
+     gradient loss wrt w, x",
+    "mesh dp=4
+     x: f32[64,96] S(0)
+     w: f32[96,128] S(0)
+     v: f32[128,32] S(1)
+     h = mm(x, w)
+     a = relu(h)
+     y = mm(a, v)
+     loss = sum(y)
+     gradient loss wrt w, v",
+    "mesh dp=2,tp=2
+     x: f32[8,16] S(0),I
+     w: f32[16,64] I,S(1)
+     v: f32[64,16] I,S(0)
+     h = mm(x, w)
+     s = silu(h)
+     g = mul(s, h)
+     y: S(0),I = mm(g, v)
+     loss = sum(y)
+     gradient loss wrt w, v, x",
+    "mesh x=2
+     a: f32[32,32] S(0)
+     b = exp(a)
+     c = view(b, shape=[1024])
+     d = sin(c)
+     e = mul(d, c)
+     f = cos(e)
+     g = mul(f, d)
+     loss = sum(g)
+     gradient loss wrt a",
+    "mesh pp=2,tp=2
+     mesh first: tp=2
+     mesh second: tp=2@2
+     x: f32[8,16] R on first
+     w: f32[16,32] S(1) on first
+     v: f32[32,64] S(0) on second
+     h = mm(x, w)
+     a = relu(h)
+     b: S(1) on second = a
+     out: I on second = mm(b, v)
+     loss = sum(out)
+     gradient loss wrt w, v
+     w' = sgd(w, dw)
+     v' = sgd(v, dv)",
+];
+
+fn elaborated(text: &str) -> Program {
+    let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{text}\n{e}"));
+    Elaborator::new().elaborate(&graph).unwrap_or_else(|e| panic!("{text}\n{e}"))
+}
+
+/// The values that ops and moves of forward make.
+fn made_in_forward(program: &Program) -> Vec<ValueId> {
+    let forward = program.items().iter().take_while(|item| !matches!(item, Item::NoGrad));
+    forward.filter(|item| !matches!(item, Item::Input(_))).flat_map(|item| item.makes().to_vec()).collect()
+}
+
+/// The time of all ops and moves one after another, and the peak.
+fn costs(program: &Program) -> (f64, u64) {
+    let rates = Rates::uniform();
+    let one_by_one = |item: &Item| -> f64 {
+        match item {
+            Item::Move { forward, .. } => forward.cost_us(),
+            Item::Op { op, inputs, outputs, operations, .. } if !op.is_view() => {
+                let values = || inputs.iter().chain(outputs).map(|v| program.get(*v));
+                let bytes =
+                    values().map(|v| (v.is.value.max_local_numel() * v.dtype.bits() / 8) as u64).sum();
+                let dtype = values().map(|v| v.dtype).find(|d| !d.is_integral());
+                dtype.map_or(0.0, |dtype| rates.time_us(dtype, *operations, bytes))
+            }
+            Item::Op { .. } | Item::Input(_) | Item::NoGrad => 0.0,
+        }
+    };
+    (program.items().iter().map(one_by_one).sum(), program.report(&rates).peak.bytes)
+}
+
+#[test]
+fn the_least_time_whose_peak_fits_is_found() {
+    for text in SMALL {
+        let program = elaborated(text);
+        let values = made_in_forward(&program);
+        assert!(values.len() <= 12, "{text} has {} values", values.len());
+        // By the definition: every set of values.
+        let all: Vec<(f64, u64)> = (0u32..1 << values.len())
+            .map(|bits| {
+                let chosen = values.iter().enumerate().filter(|(at, _)| bits >> at & 1 == 1).map(|(_, v)| *v);
+                costs(&program.again(&chosen.collect::<Vec<_>>()).unwrap())
+            })
+            .collect();
+        let mut peaks: BTreeSet<u64> = all.iter().map(|(_, peak)| *peak).collect();
+        let least = *peaks.first().unwrap();
+        peaks.insert(u64::MAX);
+        for limit in peaks {
+            let best =
+                all.iter().filter(|(_, peak)| *peak <= limit).map(|(us, _)| *us).fold(f64::MAX, f64::min);
+            let (us, peak) = costs(&program.recompute(limit, &Rates::uniform()).unwrap());
+            assert!(
+                peak <= limit && (us - best).abs() < 1e-9,
+                "{text}: {limit} bytes: {us} and not {best} us, {peak} bytes"
+            );
+        }
+        let error = program.recompute(least - 1, &Rates::uniform()).unwrap_err().to_string();
+        assert!(error.contains(&format!("the least that was found is {least}:")), "{error}");
+    }
+}
+
+/// Layers of products, of which each is kept, cut, or made again.
+fn layers(count: usize) -> Program {
+    let mut text = "mesh dp=2,tp=2\nx0: f32[16,32] S(0),I\n".to_owned();
+    for n in 0..count {
+        text += &format!("w{n}: f32[32,64] S(0),S(1)\nv{n}: f32[64,32] S(1),S(0)\nh{n} = mm(x{n}, w{n})\n");
+        text += &format!("a{n} = gelu(h{n})\ny{n}: S(0),I = mm(a{n}, v{n})\nx{} = add(x{n}, y{n})\n", n + 1);
+    }
+    elaborated(&(text + &format!("loss = sum(x{count})\ngradient loss")))
+}
+
+#[test]
+fn many_layers_fit_into_less_for_more_time() {
+    let program = layers(8);
+    let (us, peak) = costs(&program);
+    let everything = costs(&program.again(&made_in_forward(&program)).unwrap());
+    let mut before = us;
+    let mut least = None;
+    for percent in (10..=100).rev().step_by(5) {
+        let limit = peak * percent / 100;
+        match program.recompute(limit, &Rates::uniform()) {
+            Ok(fits) => {
+                assert!(least.is_none(), "{percent} % fit, and more did not");
+                let (us, peak) = costs(&fits);
+                assert!(
+                    peak <= limit && us <= everything.0 + 1e-9,
+                    "{percent} %: {peak} of {limit} bytes, {us} us"
+                );
+                // Less memory may take less time only where the search is not exact: then by little.
+                assert!(us >= before * 0.99, "{percent} %: {us} us after {before}");
+                before = before.max(us);
+            }
+            Err(_) => least = least.or(Some(percent)),
+        }
+    }
+    assert!(before > us, "nothing was made again");
+    assert!(least.is_some_and(|percent| percent <= 60), "{least:?} % do not fit");
+}
+
+#[test]
+fn a_gathered_parameter_is_gathered_again() {
+    let program = layers(2);
+    let gathered: Vec<&str> = program.gathered().iter().map(|v| program.get(*v).name.as_str()).collect();
+    assert_eq!(gathered, ["w0.1", "v0.1", "w1.1", "v1.1"]);
+    let again = program.again(&program.gathered()).unwrap();
+    let (before, after) = (program.report(&Rates::uniform()), again.report(&Rates::uniform()));
+    let bytes = |report: &reshard_program::Report, pass| report.traffic.of(pass).received_bytes;
+    assert_eq!(bytes(&after, Pass::Forward), bytes(&before, Pass::Forward));
+    // Forward moves nothing else.
+    let gathers = bytes(&before, Pass::Forward);
+    assert!(gathers > 0);
+    assert_eq!(bytes(&after, Pass::Backward), bytes(&before, Pass::Backward) + gathers);
+    assert!(after.peak.bytes < before.peak.bytes, "{:?} {:?}", after.peak, before.peak);
+}
+
+quickcheck! {
+    /// Whatever is chosen, the text is that of a program whose every move is written, with the same types, and each value is made once.
+    fn every_choice_is_a_program(which: u8, bits: u64) -> bool {
+        let program = elaborated(SMALL[which as usize % SMALL.len()]);
+        let values = made_in_forward(&program);
+        let chosen: Vec<ValueId> =
+            values.iter().enumerate().filter(|(at, _)| bits >> at & 1 == 1).map(|(_, v)| *v).collect();
+        let again = program.again(&chosen).unwrap();
+        let text = again.to_string();
+        let read: Program = text.parse().unwrap_or_else(|e| panic!("{text}\n{e}"));
+        let mut made = BTreeSet::new();
+        let once = again.items().iter().all(|item| {
+            let there = item.takes().iter().all(|v| made.contains(v));
+            there && item.makes().iter().all(|v| made.insert(*v))
+        });
+        once && read.to_string() == text && costs(&read) == costs(&again)
+    }
+}
