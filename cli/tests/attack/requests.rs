@@ -458,6 +458,7 @@ fn options(r: &mut Random, subcommand: &str, axes: usize, keys: &mut Value) {
             1 => keys["axes"] = json!(format!("x={}", size(r))),
             2 => keys["time"] = json!(true),
             3 => keys["hoist_bytes"] = json!(size(r).parse::<u64>().unwrap_or(u64::MAX)),
+            4 => keys["memory_bytes"] = json!(size(r).parse::<u64>().unwrap_or(1 << 12)),
             _ => {}
         }
     }

@@ -244,3 +244,25 @@ fn what_one_rank_hides_is_refused_with_one_rank() {
     let moved = right.replace("s: R,R = sum(x, dims=[0])", "t = sum(x, dims=[0])\ns: R,R = t");
     assert_eq!(ask(&moved, &["--explicit"]).status, 0, "{}", ask(&moved, &["--explicit"]).stderr);
 }
+
+/// What does not fit is made again, and what is gathered for forward is gathered for backward, also where a rank is traced and a step taken.
+#[test]
+fn what_does_not_fit_is_made_again() {
+    let text = "mesh dp=2\nx: f32[64,32] S(0)\nw: f32[32,32] S(0)\nv: f32[32,32] S(0)\nwr: R = w\nh: S(0) = mm(x, wr)\na = exp(h)\nb = sin(a)\nvr: R = v\ny: S(0) = mm(b, vr)\nloss = sum(y)\ngradient loss wrt w, v\n";
+    let check = |flags: &[&str]| reshard_with(&[&["check", "-", "--json"], flags].concat(), text).json();
+    let [kept, gathered] = [check(&[]), check(&["--gather-again"])];
+    let steps = |answer: &Value| answer["steps"]["backward"].as_u64().unwrap();
+    assert_eq!((steps(&kept), steps(&gathered)), (2, 3));
+    let peak = |answer: &Value| answer["peak_bytes"]["all"].as_u64().unwrap();
+    let limit = (peak(&kept) - 1).to_string();
+    let fits = check(&["--memory-bytes", &limit]);
+    assert!(peak(&fits) < peak(&kept) && fits["program"].as_str().unwrap().contains(".again"), "{fits}");
+    reshard_with(&["check", "-", "--json", "--memory-bytes", "100"], text)
+        .refused("schedule", "fits into 100 bytes of a rank, and the least that was found is");
+    let trace = ["trace", "-", "--json", "--rank", "0", "--memory-bytes", &limit];
+    let traced = reshard_with(&trace, text).json();
+    assert_eq!(traced, reshard_with(&[&trace[..], &["--typed"]].concat(), text).json());
+    let step =
+        reshard_with(&["step", "-", "--json", "--gather-again", "--memory-bytes", &limit], text).json();
+    assert_eq!(step["verified"], true, "{step}");
+}
