@@ -11,7 +11,7 @@ use super::arguments::Format;
 use super::console::Console;
 use super::error::CliError;
 use super::network::TopologyArg;
-use super::program::{AxesArg, Elaborated, FileArg, GatherArg, MemoryArg, Reading};
+use super::program::{AxesArg, Elaborated, FileArg, GatherArg, MemoryArg, PiecesArg, Reading};
 use super::{batch, required};
 
 /// Arguments of `reshard check`.
@@ -33,7 +33,7 @@ pub(crate) struct CheckArgs {
 
 /// One question, from flags or from a line.
 #[derive(Debug, Args, Deserialize)]
-#[group(args = ["explicit", "axes", "memory_bytes", "gather_again", "topology"])]
+#[group(args = ["explicit", "axes", "memory_bytes", "gather_again", "pieces", "topology"])]
 #[serde(deny_unknown_fields)]
 struct Request {
     /// The text, in a batch.
@@ -54,13 +54,16 @@ struct Request {
     gather_again: GatherArg,
     #[command(flatten)]
     #[serde(default)]
+    pieces: PiecesArg,
+    #[command(flatten)]
+    #[serde(default)]
     topology: TopologyArg,
 }
 
 impl Request {
     fn reading(&self) -> Reading<'_> {
-        let Request { axes, memory_bytes, gather_again, topology, .. } = self;
-        Reading { axes, memory: *memory_bytes, gather: *gather_again, topology }
+        let Request { axes, memory_bytes, gather_again, pieces, topology, .. } = self;
+        Reading { axes, memory: *memory_bytes, gather: *gather_again, pieces: *pieces, topology }
     }
 }
 

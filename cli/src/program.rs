@@ -57,12 +57,23 @@ pub(crate) struct GatherArg {
     gather_again: bool,
 }
 
+/// `--pieces`.
+#[derive(Clone, Copy, Debug, Default, Args, Deserialize)]
+#[group(skip)]
+#[serde(transparent)]
+pub(crate) struct PiecesArg {
+    /// Moves, and the ops that take what they make, in so many pieces, where that can be: one piece travels while another is computed
+    #[arg(long)]
+    pieces: Option<usize>,
+}
+
 /// What a program is read with, beside its text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading<'a> {
     pub(crate) axes: &'a AxesArg,
     pub(crate) memory: MemoryArg,
     pub(crate) gather: GatherArg,
+    pub(crate) pieces: PiecesArg,
     pub(crate) topology: &'a TopologyArg,
 }
 
@@ -135,6 +146,11 @@ impl Elaborated {
         }
         if let Some(limit) = with.memory.memory_bytes {
             program = program.recompute(limit, &rates)?;
+        }
+        if let Some(pieces) = with.pieces.pieces {
+            within_limit(program.moves().count().saturating_mul(pieces))?;
+            program = program.all_chunked(pieces, &elaborator)?;
+            within_limit(program.items().len())?;
         }
         Ok(Elaborated { graph, program, rates, elaborator })
     }

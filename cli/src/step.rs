@@ -24,7 +24,7 @@ use super::arguments::Format;
 use super::console::{Console, WIDEST};
 use super::error::CliError;
 use super::network::TopologyArg;
-use super::program::{AxesArg, Elaborated, FileArg, GatherArg, MemoryArg, Reading};
+use super::program::{AxesArg, Elaborated, FileArg, GatherArg, MemoryArg, PiecesArg, Reading};
 use super::run::EngineName;
 
 /// The most ranks: each is a thread.
@@ -47,6 +47,8 @@ pub(crate) struct StepArgs {
     memory_bytes: MemoryArg,
     #[command(flatten)]
     gather_again: GatherArg,
+    #[command(flatten)]
+    pieces: PiecesArg,
     #[command(flatten)]
     topology: TopologyArg,
     /// Which random numbers
@@ -144,8 +146,8 @@ pub(crate) fn answer<J: Job>(
 ) -> Result<Answer, CliError> {
     let text = args.file.read(console)?;
     let table = Arc::new(Table::standard());
-    let StepArgs { axes, memory_bytes, gather_again, topology, .. } = args;
-    let with = Reading { axes, memory: *memory_bytes, gather: *gather_again, topology };
+    let StepArgs { axes, memory_bytes, gather_again, pieces, topology, .. } = args;
+    let with = Reading { axes, memory: *memory_bytes, gather: *gather_again, pieces: *pieces, topology };
     let elaborated = Elaborated::of(&table, &text, Moves::Any, with)?;
     let Elaborated { graph, program, .. } = &elaborated;
     within_limits(program)?;

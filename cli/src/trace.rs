@@ -19,7 +19,7 @@ use super::arguments::Format;
 use super::console::Console;
 use super::error::CliError;
 use super::network::TopologyArg;
-use super::program::{AxesArg, Elaborated, FileArg, GatherArg, MemoryArg, Reading};
+use super::program::{AxesArg, Elaborated, FileArg, GatherArg, MemoryArg, PiecesArg, Reading};
 use super::{batch, required};
 
 /// The most ranks times moves: a rank's part of a move says what it has to do with each other rank.
@@ -41,7 +41,7 @@ pub(crate) struct TraceArgs {
 
 /// One question, from flags or from a line.
 #[derive(Debug, Args, Deserialize)]
-#[group(args = ["rank", "typed", "time", "hoist_bytes", "bucket_bytes", "order", "axes", "memory_bytes", "gather_again", "topology"])]
+#[group(args = ["rank", "typed", "time", "hoist_bytes", "bucket_bytes", "order", "axes", "memory_bytes", "gather_again", "pieces", "topology"])]
 #[serde(deny_unknown_fields)]
 struct Request {
     /// The text, in a batch.
@@ -81,13 +81,16 @@ struct Request {
     gather_again: GatherArg,
     #[command(flatten)]
     #[serde(default)]
+    pieces: PiecesArg,
+    #[command(flatten)]
+    #[serde(default)]
     topology: TopologyArg,
 }
 
 impl Request {
     fn reading(&self) -> Reading<'_> {
-        let Request { axes, memory_bytes, gather_again, topology, .. } = self;
-        Reading { axes, memory: *memory_bytes, gather: *gather_again, topology }
+        let Request { axes, memory_bytes, gather_again, pieces, topology, .. } = self;
+        Reading { axes, memory: *memory_bytes, gather: *gather_again, pieces: *pieces, topology }
     }
 }
 

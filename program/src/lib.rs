@@ -43,6 +43,7 @@
 #![forbid(unsafe_code)]
 
 mod again;
+mod chunk;
 mod decompose;
 mod elaborate;
 mod error;

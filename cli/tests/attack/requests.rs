@@ -453,11 +453,12 @@ fn options(r: &mut Random, subcommand: &str, axes: usize, keys: &mut Value) {
         }
     }
     if subcommand == "trace" {
-        match r.below(6) {
+        match r.below(8) {
             0 => keys["typed"] = json!(true),
             1 => keys["axes"] = json!(format!("x={}", size(r))),
             2 => keys["time"] = json!(true),
             3 => keys["hoist_bytes"] = json!(size(r).parse::<u64>().unwrap_or(u64::MAX)),
+            5 => keys["pieces"] = json!(size(r).parse::<u64>().unwrap_or(3)),
             4 => keys["memory_bytes"] = json!(size(r).parse::<u64>().unwrap_or(1 << 12)),
             _ => {}
         }

@@ -143,6 +143,40 @@ fn times_add_up_and_hoisting_hides() {
     assert_eq!(answers.matches("leave typed out").count(), 2, "{answers}");
 }
 
+/// One piece travels while another is computed, and what is computed with stays what it was.
+#[test]
+fn pieces_travel_while_others_are_computed() {
+    let text = "mesh tp=8\nx: bf16[8192,8192] S(0)|-\nw: bf16[8192,28672] S(1)|-\ng: R|- = x\ny: S(1)|- = mm(g, w)\n";
+    let of = |flags: &[&str]| {
+        let always = [
+            "trace",
+            "-",
+            "--json",
+            "--rank",
+            "0",
+            "--time",
+            "--hoist-bytes",
+            "1000000000",
+            "--topology",
+            "h100",
+        ];
+        reshard_with(&[&always, flags].concat(), text).json()
+    };
+    let (whole, pieces) = (of(&[]), of(&["--pieces", "8"]));
+    let us = |answer: &Value, name: &str| answer["time_us"][name].as_f64().unwrap();
+    assert!(us(&pieces, "total") < 0.75 * us(&whole, "total"), "{pieces}");
+    assert!(
+        us(&pieces, "hidden") > 0.9 * us(&pieces, "exchanging") && us(&whole, "hidden") == 0.0,
+        "{pieces}"
+    );
+    for (count, said) in
+        [("0", "2 to 1024 pieces, and not in 0"), ("9999", "a program has at most 8192 statements")]
+    {
+        let refused = reshard_with(&["trace", "-", "--json", "--rank", "0", "--pieces", count], text);
+        assert!(refused.stderr.contains(said) || refused.stdout.contains(said), "{refused:?}");
+    }
+}
+
 /// A microbatch goes backward before the next begins, in a smaller arena; the same calls.
 #[test]
 fn microbatches_go_backward_as_soon_as_they_can() {

@@ -53,7 +53,7 @@ pub use moves::Moves;
 #[derive(Clone, Debug)]
 pub struct Elaborator {
     planner: Planner,
-    rates: Rates,
+    pub(crate) rates: Rates,
     moves: Moves,
     most_states: usize,
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use reshard_program::schedule::{Activity, Instr, Options, Schedule, Timeline, Transfer, TransferStep};
-use reshard_program::{Elaborator, Program, Rates};
+use reshard_program::{Elaborator, Moves, Program, Rates};
 
 /// Programs on ranks that do the same, on ranks that do not, and on ranks of which some have nothing to do.
 const PROGRAMS: [&str; 5] = [
@@ -192,4 +192,50 @@ fn lists_that_do_not_belong_together_are_refused() {
     assert!(of(&[all[0][0].clone(), all[0][0].clone()]).contains("two schedules are of rank 0"));
     let mixed = [all[0][..3].to_vec(), vec![all[4][3].clone()]].concat();
     assert!(of(&mixed).contains("give the schedules of one program"), "{}", of(&mixed));
+}
+
+/// What is chosen to be in pieces takes less time by the definition, the timeline of all ranks, and nothing is where nothing would.
+#[test]
+fn pieces_are_made_where_they_take_less_time() {
+    use reshard_planner::{Planner, Topology};
+    let elaborator =
+        || Elaborator::new().planner(Planner::new().topology(Topology::h100())).rates(Rates::h100());
+    let options = Options { hoist_bytes: 1 << 32, ..Options::default() };
+    let us = |program: &Program| {
+        let schedules = program.mesh().ranks().map(|rank| program.compile(rank, &options).unwrap());
+        Timeline::of(&schedules.collect::<Vec<_>>(), &Rates::h100()).unwrap().total_us()
+    };
+    let layer = |rows: usize| {
+        let text = format!(
+            "mesh tp=4\nx: bf16[{rows},4096] S(0)|-\nw: bf16[4096,16384] S(1)|-\nv: bf16[16384,4096] S(0)|-\n\
+             g: R|- = x\nh: S(1)|- = mm(g, w)\na = relu(h)\np = mm(a, v)\ny: S(0)|- = p\n"
+        );
+        elaborator().elaborate(&text.parse().unwrap()).unwrap()
+    };
+    let (large, small) = (layer(16384), layer(64));
+    let chunked = large.chunk(&options, &elaborator()).unwrap();
+    assert!(us(&chunked) < 0.95 * us(&large), "{} of {}", us(&chunked), us(&large));
+    let g = large.value("g").unwrap();
+    let tried = [2, 4, 8, 16, 32].map(|pieces| us(&large.chunked(g, pieces, &elaborator()).unwrap()));
+    assert!(tried.iter().all(|other| us(&chunked) <= other * 1.02), "{tried:?}");
+    assert_eq!(small.chunk(&options, &elaborator()).unwrap().to_string(), small.to_string());
+}
+
+#[test]
+fn what_cannot_be_in_pieces_says_why() {
+    let text = "mesh tp=2\nx: f32[6,4] S(0)|-\nw: f32[4,4] R|-\ng: R|- = x\nh = mm(g, w)\na = relu(g)\nf: R|- = w\n\
+                u: R|- = x\ns = softmax(u, dim=0)\nk: R|- = x\nm = mm(k, w)\n";
+    let program = Elaborator::new().moves(Moves::Written).elaborate(&text.parse().unwrap()).unwrap();
+    let refused = |name: &str, pieces: usize| {
+        let v = program.value(name).unwrap();
+        program.chunked(v, pieces, &Elaborator::new()).unwrap_err().to_string()
+    };
+    assert!(refused("g", 3).contains("g is taken by 2 ops and moves (h, a)"), "{}", refused("g", 3));
+    assert!(refused("f", 2).contains("f is made by no move"), "{}", refused("f", 2));
+    assert!(refused("w", 2).contains("w is made by no move"), "{}", refused("w", 2));
+    assert!(refused("u", 3).contains("softmax(dim=0) has no dim of u"), "{}", refused("u", 3));
+    // Of 6 rows a rank has 3.
+    assert!(refused("k", 2).contains("mm has no dim of k that can be in 2 pieces"), "{}", refused("k", 2));
+    assert!(program.chunked(program.value("k").unwrap(), 3, &Elaborator::new()).is_ok());
+    assert!(refused("k", 1).contains("2 to 1024 pieces"), "{}", refused("k", 1));
 }

@@ -1,9 +1,11 @@
-//! What backward makes again is what forward made, to the bit, on ranks and by schedules.
+//! What backward makes again, and what is moved and computed in pieces, is what it was, to the bit, on ranks and by schedules.
 
-use reshard_program::{Item, Program, ValueId};
+use reshard_planner::Planner;
+use reshard_program::{Elaborator, Item, Program, ValueId};
 use reshard_reference::{Number, Ranks, Values, on_ranks};
 use reshard_test_support::Random;
 
+use crate::programs::{inputs, same_as_one_device};
 use crate::schedules::{bits, do_what_the_program_does, traces_are_equal, ways};
 
 /// The program in which backward makes some values again, drawn at random.
@@ -23,19 +25,72 @@ pub(crate) fn made_again_is_the_same<T: Number>(
 ) -> Result<(), String> {
     let mut r = Random(program.values().len() as u64);
     for _ in 0..2 {
-        let again = some_again(program, &mut r);
-        let at = |e: String| format!("{again}{e}");
-        let did = on_ranks(&again, inputs).map_err(|e| at(e.to_string()))?;
-        for value in program.values() {
-            let shards = |of: &Ranks<T>| of.shards(&value.name).map(bits);
-            if shards(&did) != shards(ranks) {
-                return Err(at(format!("{} is another", value.name)));
-            }
-        }
-        let all = ways();
-        let two = [all[0].clone(), all[1 + r.below(all.len() - 1)].clone()];
-        traces_are_equal(&again, &two).map_err(at)?;
-        do_what_the_program_does(&again, inputs, &did, &two).map_err(at)?;
+        is_the_same(program, &some_again(program, &mut r), inputs, ranks, &mut r)?;
     }
     Ok(())
+}
+
+/// Holds what programs with moves in two and three pieces do against what the program did; how many there were.
+pub(crate) fn in_pieces_is_the_same<T: Number>(
+    program: &Program,
+    inputs: &Values<T>,
+    ranks: &Ranks<T>,
+) -> Result<usize, String> {
+    let mut r = Random(program.values().len() as u64);
+    // Plans are those of the planner that made them.
+    let asked = program.moves().next().map(|m| Planner::from(m.forward.options().clone()));
+    let elaborator = Elaborator::new().planner(asked.unwrap_or_default());
+    let mut found = 0;
+    for pieces in [2, 3] {
+        let chunked = program.all_chunked(pieces, &elaborator).map_err(|e| format!("{program}{e}"))?;
+        let moves = |of: &Program| of.moves().filter(|m| m.forward.communicating_steps() > 0).count();
+        if moves(&chunked) > moves(program) {
+            found += 1;
+            is_the_same(program, &chunked, inputs, ranks, &mut r)?;
+        }
+    }
+    Ok(found)
+}
+
+/// Whether another program makes what the program made, of what both make, and its schedules do.
+fn is_the_same<T: Number>(
+    program: &Program,
+    other: &Program,
+    inputs: &Values<T>,
+    ranks: &Ranks<T>,
+    r: &mut Random,
+) -> Result<(), String> {
+    let at = |e: String| format!("{other}{e}");
+    let did = on_ranks(other, inputs).map_err(|e| at(e.to_string()))?;
+    for value in program.values().iter().filter(|value| other.value(&value.name).is_some()) {
+        let shards = |of: &Ranks<T>| of.shards(&value.name).map(bits);
+        if shards(&did) != shards(ranks) {
+            return Err(at(format!("{} is another", value.name)));
+        }
+    }
+    let all = ways();
+    let two = [all[0].clone(), all[1 + r.below(all.len() - 1)].clone()];
+    traces_are_equal(other, &two).map_err(at)?;
+    do_what_the_program_does(other, inputs, &did, &two).map_err(at)
+}
+
+/// A dim that is gathered, one beside it that another axis cuts, one beside it that nobody cuts, and gathers of backward.
+#[test]
+fn pieces_of_every_kind_are_the_whole() {
+    let texts = [
+        "mesh tp=2\nx: f32[12,5] S(0)\nw: f32[5,6] S(1)\ng: R = x\ny: S(1) = mm(g, w)\n",
+        "mesh dp=2,tp=2\nx: f32[12,4,5] S(0),S(1)\nw: f32[5,6] R,S(1)\ng: S(0),R = x\n\
+         y: S(0),S(2) = bsd,df->bsf(g, w)\n",
+        "mesh tp=2\nx: f32[12,6] S(1)\nw: f32[6,4] S(1)\ng: R = x\ny: S(1) = mm(g, w)\nz = relu(y)\n",
+        "mesh tp=2\nx: f32[12,8] S(1)\nw: f32[8,6] S(0)|-\nh = mm(x, w)\ny: S(0) = h\nz = square(y)\nloss = sum(z)\n\
+         gradient loss wrt x\n",
+        "mesh tp=2\nx: f32[12,6] P|-\ng: S(1)|- = x\ny, i = max(g, dim=1)\n",
+    ];
+    for text in texts {
+        let program = Elaborator::new().elaborate(&text.parse().unwrap()).unwrap();
+        let given = inputs::<f64>(&program, 5);
+        let ranks = same_as_one_device(&program, &given, 1e-12);
+        let found = in_pieces_is_the_same(&program, &given, &ranks).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(found, 2, "{program}");
+    }
 }

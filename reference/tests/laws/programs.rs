@@ -42,6 +42,7 @@ pub(crate) fn same_as_one_device<T: Number>(program: &Program, inputs: &Values<T
     schedules::do_what_the_program_does(program, inputs, &ranks, &ways)
         .unwrap_or_else(|e| panic!("{program}\n{e}"));
     again::made_again_is_the_same(program, inputs, &ranks).unwrap_or_else(|e| panic!("{program}\n{e}"));
+    again::in_pieces_is_the_same(program, inputs, &ranks).unwrap_or_else(|e| panic!("{program}\n{e}"));
     ranks
 }
 

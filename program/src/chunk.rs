@@ -1,0 +1,405 @@
+//! A move and the op that takes what it makes in pieces, so that one piece travels while another is computed.
+//!
+//! ```text
+//! g = x, moved          x_i = piece i of x         g_i = x_i, moved         y_i = f(g_i, ..)         y = the pieces together
+//! y = f(g, ..)
+//! ```
+//!
+//! The pieces are along a dim of `g` that the op carries into all that it makes and into nothing else that it takes: it has a row `S(d),R.. -> S(e)..`,
+//! which says that each part of the dim is computed from that part alone. So no bit changes.
+//!
+//! **Where the dim is cut** over `n` shards of `x`, a piece is a part of every shard, and all ranks have as much to do: the dim is seen as `(n, D / n)`, and pieces are
+//! along the second of these. What `g` cuts has to cut `n` evenly.
+//!
+//! What it costs: `x` and `y` are copied once more, in pieces. What it is worth a [timeline](crate::schedule::Timeline) says.
+
+use reshard_ops::rules::{Call, Part, Value as Argument};
+use reshard_sharding::{Sharding, Type};
+
+use crate::graph::{Graph, Statement, ValueId};
+use crate::program::Item;
+use crate::schedule::{Options, Schedule, Timeline};
+use crate::{Elaborator, Error, Moves, Program};
+
+/// The most pieces.
+const MOST_PIECES: usize = 1 << 10;
+
+impl Program {
+    /// The same program, in which what a move makes is moved, and computed with, in so many pieces: behind computing one piece the next can be
+    /// moved, with [`hoist_bytes`](crate::schedule::Options::hoist_bytes).
+    ///
+    /// ```
+    /// use reshard_program::{Elaborator, Program};
+    /// let elaborator = Elaborator::new();
+    /// let program = elaborator.elaborate(&"
+    ///     mesh tp=2
+    ///     x: f32[8,16] S(0)
+    ///     w: f32[16,32] S(1)
+    ///     g: R = x
+    ///     y: S(1) = mm(g, w)
+    /// ".parse()?)?;
+    /// let g = program.value("g").unwrap_or_else(|| unreachable!());
+    /// let pieces = program.chunked(g, 2, &elaborator)?;
+    /// assert_eq!(pieces.moves().filter(|m| m.forward.communicating_steps() > 0).count(), 2);
+    /// assert!(pieces.to_string().contains("y.piece1: S(1) = mm(g.piece1, w)"));
+    /// # Ok::<(), reshard_program::Error>(())
+    /// ```
+    ///
+    /// Requires the elaborator by which the program was made. Fails where what is given is not made by a move in which ranks talk to each other, on one mesh, where not
+    /// exactly one op takes it, and where that op has no dim that can be in so many pieces.
+    pub fn chunked(&self, moved: ValueId, pieces: usize, elaborator: &Elaborator) -> Result<Program, Error> {
+        check(pieces)?;
+        rewritten(self, &[Chunk::of(self, moved, pieces)?], elaborator)
+    }
+
+    /// The same with all that can be in so many pieces.
+    ///
+    /// Fails for fewer than two and for more than 1024 pieces.
+    pub fn all_chunked(&self, pieces: usize, elaborator: &Elaborator) -> Result<Program, Error> {
+        check(pieces)?;
+        rewritten(self, &Chunk::all(self, pieces), elaborator)
+    }
+
+    /// The same with what is worth it, in the number of pieces that is best: of each move with its op alone all numbers to 32 that are powers of two are tried, and all
+    /// together are taken where the whole takes less time than without, by the [timeline](Timeline) of all ranks with these options.
+    ///
+    /// ```
+    /// use reshard_program::{Elaborator, Rates, schedule::Options};
+    /// use reshard_planner::{Planner, Topology};
+    /// let elaborator = Elaborator::new().planner(Planner::new().topology(Topology::h100())).rates(Rates::h100());
+    /// let program = elaborator.elaborate(&"
+    ///     mesh tp=8
+    ///     x: bf16[8192,8192] S(0)
+    ///     w: bf16[8192,28672] S(1)
+    ///     g: R = x
+    ///     y: S(1) = mm(g, w)
+    /// ".parse()?)?;
+    /// let options = Options { hoist_bytes: 1 << 30, ..Options::default() };
+    /// let chunked = program.chunk(&options, &elaborator)?;
+    /// assert_eq!(chunked.moves().filter(|m| m.forward.communicating_steps() > 0).count(), 8);
+    /// // Nothing travels beside computing where each move ends where it begins.
+    /// assert_eq!(program.chunk(&Options::default(), &elaborator)?.to_string(), program.to_string());
+    /// # Ok::<(), reshard_program::Error>(())
+    /// ```
+    pub fn chunk(&self, options: &Options, elaborator: &Elaborator) -> Result<Program, Error> {
+        if options.hoist_bytes == 0 {
+            return Ok(self.clone());
+        }
+        let mut known: Vec<(String, Option<usize>)> = Vec::new();
+        let mut chunks: Vec<Chunk<'_>> = Vec::new();
+        for chunk in Chunk::all(self, 1) {
+            let alone = chunk.alone()?;
+            let text = alone.to_string();
+            let best = if let Some((_, best)) = known.iter().find(|(of, _)| *of == text) {
+                *best
+            } else {
+                let best = best_alone(&alone, options, elaborator)?;
+                known.push((text, best));
+                best
+            };
+            if let Some(pieces) = best {
+                chunks.push(Chunk { pieces, ..chunk });
+            }
+        }
+        if chunks.is_empty() {
+            return Ok(self.clone());
+        }
+        let program = rewritten(self, &chunks, elaborator)?;
+        let is_less = time_us(&program, options, elaborator)? < time_us(self, options, elaborator)?;
+        Ok(if is_less { program } else { self.clone() })
+    }
+}
+
+fn check(pieces: usize) -> Result<(), Error> {
+    if (2..=MOST_PIECES).contains(&pieces) {
+        return Ok(());
+    }
+    Err(Error::Graph {
+        reason: format!("what is moved can be in 2 to {MOST_PIECES} pieces, and not in {pieces}"),
+    })
+}
+
+/// In how many pieces a program of one move and one op takes least time; none where it takes least as it is.
+fn best_alone(graph: &Graph, options: &Options, elaborator: &Elaborator) -> Result<Option<usize>, Error> {
+    let whole = elaborator.clone().moves(Moves::Written).elaborate(graph)?;
+    let mut best = (time_us(&whole, options, elaborator)?, None);
+    for pieces in [2, 4, 8, 16, 32] {
+        let Some(chunk) = Chunk::all(&whole, pieces).pop() else { continue };
+        let us = time_us(&rewritten(&whole, &[chunk], elaborator)?, options, elaborator)?;
+        if us < best.0 {
+            best = (us, Some(pieces));
+        }
+    }
+    Ok(best.1)
+}
+
+fn time_us(program: &Program, options: &Options, elaborator: &Elaborator) -> Result<f64, Error> {
+    let schedules: Result<Vec<Schedule>, Error> =
+        program.mesh().ranks().map(|rank| program.compile(rank, options)).collect();
+    Ok(Timeline::of(&schedules?, &elaborator.rates)?.total_us())
+}
+
+/// The program with these pieces.
+fn rewritten(program: &Program, chunks: &[Chunk<'_>], elaborator: &Elaborator) -> Result<Program, Error> {
+    let mut graph = program.graph()?;
+    let statements = core::mem::take(&mut graph.statements);
+    // Statements are items, one by one.
+    for (n, statement) in statements.into_iter().enumerate() {
+        match chunks.iter().find(|chunk| chunk.moves == n || chunk.computes == n) {
+            None => graph.push(statement)?,
+            Some(chunk) if chunk.computes == n => chunk.add_to(&mut graph)?,
+            Some(_) => {}
+        }
+    }
+    elaborator.clone().moves(Moves::Written).elaborate(&graph)
+}
+
+/// A move and an op that are to be in pieces.
+struct Chunk<'a> {
+    program: &'a Program,
+    pieces: usize,
+    /// The items.
+    moves: usize,
+    computes: usize,
+    /// Which of what the op takes is moved.
+    operand: usize,
+    /// The dim of what is moved and of each output.
+    dim: usize,
+    dims: Vec<usize>,
+    /// Over how many shards of what is moved the dim is cut.
+    shards: usize,
+}
+
+impl<'a> Chunk<'a> {
+    fn of(program: &'a Program, moved: ValueId, pieces: usize) -> Result<Chunk<'a>, Error> {
+        let items = program.items();
+        let refused = |reason: String| Err(Error::Graph { reason });
+        let name = program.values().get(moved.index()).map_or("", |v| v.name.as_str());
+        let makes = items.iter().position(|item| match item {
+            Item::Move { from, to, forward, .. } => {
+                let mesh = |v: &ValueId| program.get(*v).is.value.mesh();
+                *to == moved && forward.communicating_steps() > 0 && mesh(from) == mesh(to)
+            }
+            Item::Input(_) | Item::Op { .. } | Item::NoGrad => false,
+        });
+        let Some(moves) = makes else {
+            return refused(format!(
+                "{name} is made by no move of one mesh in which ranks talk to each other: name what one makes"
+            ));
+        };
+        let mut takers = (0..items.len()).filter(|&n| items[n].takes().contains(&moved));
+        let (Some(computes), None) = (takers.next(), takers.next()) else {
+            let takers = (0..items.len()).filter(|&n| items[n].takes().contains(&moved));
+            let names: Vec<&str> = takers
+                .filter_map(|n| items[n].makes().first())
+                .map(|v| program.get(*v).name.as_str())
+                .collect();
+            return refused(format!(
+                "{name} is taken by {} ops and moves ({}), and only what one op takes can be in pieces: gather it once for each",
+                names.len(),
+                names.join(", ")
+            ));
+        };
+        let Item::Op { op, inputs, strategy, .. } = &items[computes] else {
+            return refused(format!("{name} is moved on, and no op takes it: name what that move makes"));
+        };
+        let operand = inputs.iter().position(|v| *v == moved).unwrap_or(0);
+        if strategy.region || inputs.iter().filter(|v| **v == moved).count() > 1 {
+            return refused(format!("{} takes {name} as a whole", op.name()));
+        }
+        // Rows by which a part of a dim is computed from that part alone.
+        let rows = op.strategies().into_iter().zip(op.regions());
+        for (row, _) in rows.filter(|(_, region)| !region) {
+            let alone = row.inputs.iter().enumerate().all(|(i, p)| i == operand || *p == Part::Replicate);
+            let dims: Option<Vec<usize>> = row.outputs.iter().map(cut).collect();
+            let (Some(dim), Some(dims), true) = (cut(&row.inputs[operand]), dims, alone) else { continue };
+            if let Some(shards) = shards(program, moves, dim, pieces) {
+                return Ok(Chunk { program, pieces, moves, computes, operand, dim, dims, shards });
+            }
+        }
+        refused(format!(
+            "{} has no dim of {name} that can be in {pieces} pieces: one that all it makes has, nothing else that it takes, and of which every shard is a multiple of that",
+            op.name()
+        ))
+    }
+
+    /// All that can be in so many pieces: each move with an op of its own.
+    fn all(program: &'a Program, pieces: usize) -> Vec<Chunk<'a>> {
+        let moved = program.items().iter().filter_map(|item| match item {
+            Item::Move { to, .. } => Chunk::of(program, *to, pieces).ok(),
+            Item::Input(_) | Item::Op { .. } | Item::NoGrad => None,
+        });
+        let mut all: Vec<Chunk<'a>> = Vec::new();
+        for chunk in moved {
+            // Of an op that takes two such values the first.
+            if all.iter().all(|known| known.computes != chunk.computes) {
+                all.push(chunk);
+            }
+        }
+        all
+    }
+
+    /// A program of the move and the op alone.
+    fn alone(&self) -> Result<Graph, Error> {
+        let items = self.program.items();
+        let mut graph = Graph::on_meshes(self.program.meshes().clone(), self.program.table().clone());
+        let (Item::Move { from, to, .. }, Item::Op { call, inputs, outputs, .. }) =
+            (&items[self.moves], &items[self.computes])
+        else {
+            return Ok(graph);
+        };
+        let input = |graph: &mut Graph, v: ValueId, name: String| {
+            let value = self.program.get(v);
+            graph.input_of(&name, value.dtype, Type { gradient: None, ..value.is.clone() })
+        };
+        let x = input(&mut graph, *from, "x".to_owned())?;
+        let mut takes = Vec::with_capacity(inputs.len());
+        for (i, &v) in inputs.iter().enumerate() {
+            takes.push(if v == *to {
+                graph.moved(x, "g", Type { gradient: None, ..self.program.get(v).is.clone() })?
+            } else {
+                input(&mut graph, v, format!("w{i}"))?
+            });
+        }
+        let names: Vec<String> = (0..outputs.len()).map(|o| format!("y{o}")).collect();
+        let results = graph.apply(call, &takes, &names.iter().map(String::as_str).collect::<Vec<_>>())?;
+        for (result, output) in results.into_iter().zip(outputs) {
+            let value = self.program.get(*output);
+            graph.values[result.index()].dtype = value.dtype;
+            graph.pin(result, Type { gradient: None, ..value.is.clone() })?;
+        }
+        Ok(graph)
+    }
+
+    /// Adds the pieces in place of the move and the op.
+    fn add_to(&self, graph: &mut Graph) -> Result<(), Error> {
+        let items = self.program.items();
+        let (Item::Move { from, to, .. }, Item::Op { call, inputs, outputs, .. }) =
+            (&items[self.moves], &items[self.computes])
+        else {
+            return Ok(());
+        };
+        let apart = self.apart(graph, *from, self.dim)?;
+        let mut made: Vec<Vec<ValueId>> = vec![Vec::new(); outputs.len()];
+        // All pieces first: what is moved then waits for no call.
+        let pieces: Result<Vec<ValueId>, Error> =
+            (0..self.pieces).map(|piece| self.piece(graph, apart, *from, piece)).collect();
+        for (piece, x) in pieces?.into_iter().enumerate() {
+            let is = self.typed(*to, graph.shape(x))?;
+            let name = self.name(graph, *to, piece);
+            let mut takes = inputs.clone();
+            takes[self.operand] = graph.moved(x, &name, is)?;
+            let names: Vec<String> = outputs.iter().map(|v| self.name(graph, *v, piece)).collect();
+            let results = graph.apply(call, &takes, &names.iter().map(String::as_str).collect::<Vec<_>>())?;
+            for (o, (result, output)) in results.into_iter().zip(outputs).enumerate() {
+                graph.values[result.index()].dtype = self.program.get(*output).dtype;
+                let is = self.typed(*output, graph.shape(result))?;
+                graph.pin(result, is)?;
+                made[o].push(result);
+            }
+        }
+        for ((output, dim), pieces) in outputs.iter().zip(&self.dims).zip(made) {
+            self.together(graph, *output, *dim, &pieces)?;
+        }
+        Ok(())
+    }
+
+    /// What is moved, with the dim as shards and what is in each.
+    fn apart(&self, graph: &mut Graph, v: ValueId, dim: usize) -> Result<ValueId, Error> {
+        if self.shards == 1 {
+            return Ok(v);
+        }
+        let shape = self.split(self.program.get(v).shape(), dim, 1);
+        self.view(graph, v, v, &shape)
+    }
+
+    /// A piece of what is moved.
+    fn piece(&self, graph: &mut Graph, apart: ValueId, v: ValueId, piece: usize) -> Result<ValueId, Error> {
+        let whole = self.program.get(v).shape();
+        let length = whole[self.dim] / self.shards / self.pieces;
+        let dim = self.dim + usize::from(self.shards > 1);
+        let call = Call::new("narrow")
+            .with("dim", Argument::Number(dim as i64))
+            .with("start", Argument::Number((piece * length) as i64))
+            .with("length", Argument::Number(length as i64));
+        let name = self.name(graph, v, piece);
+        let narrow = graph.apply(&call, &[apart], &[&name])?[0];
+        if self.shards == 1 {
+            return Ok(narrow);
+        }
+        let mut shape = whole.to_vec();
+        shape[self.dim] /= self.pieces;
+        self.view(graph, narrow, v, &shape)
+    }
+
+    /// The pieces of an output as what they are pieces of.
+    fn together(
+        &self,
+        graph: &mut Graph,
+        output: ValueId,
+        dim: usize,
+        pieces: &[ValueId],
+    ) -> Result<(), Error> {
+        let mut parts = Vec::with_capacity(pieces.len());
+        for &piece in pieces {
+            let shape = self.split(self.program.get(output).shape(), dim, self.pieces);
+            parts.push(if self.shards == 1 { piece } else { self.view(graph, piece, output, &shape)? });
+        }
+        let at = dim + usize::from(self.shards > 1);
+        let call = Call::new("cat").with("dim", Argument::Number(at as i64));
+        let name = graph.fresh(&format!("{}.whole", self.program.get(output).name));
+        let whole = graph.apply(&call, &parts, &[&name])?[0];
+        let from = if self.shards == 1 {
+            whole
+        } else {
+            self.view(graph, whole, output, self.program.get(output).shape())?
+        };
+        // What was made by the op is now what this is.
+        graph.push(Statement::Move { from, to: output })
+    }
+
+    fn view(&self, graph: &mut Graph, v: ValueId, of: ValueId, shape: &[usize]) -> Result<ValueId, Error> {
+        let shape = shape.iter().map(|&n| n as i64).collect();
+        let name = graph.fresh(&format!("{}.view", self.program.get(of).name));
+        Ok(graph.apply(&Call::new("view").with("shape", Argument::Numbers(shape)), &[v], &[&name])?[0])
+    }
+
+    /// A shape in which a dim is shards and what of one of so many pieces is in each.
+    fn split(&self, shape: &[usize], dim: usize, pieces: usize) -> Vec<usize> {
+        let mut split = shape.to_vec();
+        split[dim] /= self.shards * pieces;
+        split.insert(dim, self.shards);
+        split
+    }
+
+    /// The type of a value for a piece of it.
+    fn typed(&self, v: ValueId, shape: &[usize]) -> Result<Type, Error> {
+        let of = |s: &Sharding| Sharding::parse(s.mesh(), shape, &s.to_string());
+        let is = &self.program.get(v).is;
+        Ok(Type { value: of(&is.value)?, gradient: is.gradient.as_ref().map(of).transpose()? })
+    }
+
+    fn name(&self, graph: &Graph, v: ValueId, piece: usize) -> String {
+        let name = format!("{}.piece{piece}", self.program.get(v).name);
+        if graph.knows(&name) { graph.fresh(&name) } else { name }
+    }
+}
+
+/// The dim along which a row cuts an operand.
+fn cut(part: &Part) -> Option<usize> {
+    match part {
+        Part::Dim { dim, .. } => Some(*dim),
+        Part::Replicate | Part::Partial(_) | Part::Factor(_) | Part::Rest | Part::Fixed(_) => None,
+    }
+}
+
+/// Over how many shards a dim of what is moved is cut, where every shard can be in so many pieces.
+fn shards(program: &Program, moves: usize, dim: usize, pieces: usize) -> Option<usize> {
+    let Item::Move { from, .. } = &program.items()[moves] else { return None };
+    let value = &program.get(*from).is.value;
+    let size = value.shape()[dim];
+    let mut local = value.mesh().ranks().map(|rank| value.local_shape(rank).map_or(0, |shape| shape[dim]));
+    let first = local.next()?;
+    let even = local.all(|n| n == first) && first > 0 && size % first == 0;
+    (even && first.is_multiple_of(pieces)).then(|| size / first)
+}
