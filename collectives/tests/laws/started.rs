@@ -275,13 +275,13 @@ fn the_errors_of_halves_are_those_of_runs() {
         let foreign = Compiled::new(&sum(4), 1 - comm.rank())?;
         let (source, mut target) = (vec![1; much.source_bytes()], vec![0; much.target_bytes()]);
         let mut reserved = much.scratch(comm)?;
-        let mut short = little.scratch(comm)?;
+        let (mut short, mut other) = (little.scratch(comm)?, little.scratch(comm)?);
         let mut count = 0;
         for (compiled, source, scratch) in [
             (&much, &source[..], &mut Scratch::new()),
             (&much, &source[..], &mut short),
             (&much, &source[1..], &mut reserved),
-            (&foreign, &source[..], &mut short),
+            (&foreign, &source[..], &mut other),
         ] {
             let run = compiled.run(comm, source, &mut target, scratch).unwrap_err();
             let halves = compiled.start(comm, source, &mut target, scratch).and_then(|one| one.finish(comm));
