@@ -15,7 +15,7 @@ layout) few=1000 many=2000 ;;
 sharding) few=800 many=1600 ;; # every sharding a hundred times, and two hundred times
 planner) few=48 many=144 ;; # every list of pairs once, and three times
 propagation) few=48 many=96 ;; # every list of inputs once, and twice
-schedule) few=100 many=200 ;;
+schedule) few=1000 many=2000 ;;
 *)
     echo "usage: benches/instructions.sh layout|sharding|planner|propagation|schedule [--check|--write]" >&2
     exit 2

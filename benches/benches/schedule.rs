@@ -37,7 +37,7 @@ fn calls(c: &mut Criterion) {
     group.bench_function("propagated, cached by handle", |b| {
         b.iter(|| {
             for _ in 0..CALLS {
-                black_box(cache.propagate_interned(&op, black_box(&handles)).expect("a choice"));
+                black_box(cache.propagate_interned(&op, black_box(&handles.each_ref())).expect("a choice"));
             }
         });
     });

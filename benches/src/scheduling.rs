@@ -16,16 +16,16 @@ use reshard_program::{Error, Program};
 /// The calls of a program, and the posts and waits of the one with exchanges.
 pub const CALLS: usize = 1000;
 
-/// Ops that stand for all: each result is the next one's operand.
-///
-/// `exchanging` cuts every other value anew, by copies on the rank itself.
+/// Sums, each an operand of the next; or values that are cut anew, which are copies on the rank itself.
 pub fn program(exchanging: bool) -> Result<Program, Error> {
-    let mut text = "mesh x=2\na: f32[8,8] R\nb: f32[8,8] R\nc0: R = a\n".to_string();
-    for n in 1..=CALLS {
-        text +=
-            &if exchanging { format!("c{n}: S(1) = a\n") } else { format!("c{n} = add(c{}, b)\n", n - 1) };
-    }
-    text.parse()
+    let statement = |n: usize| match (exchanging, n) {
+        (true, _) => format!("c{n}: S(1) = a"),
+        (false, 0) => "c0 = add(a, b)".to_string(),
+        (false, _) => format!("c{n} = add(c{}, b)", n - 1),
+    };
+    let inputs = ["mesh x=2", "a: f32[8,8] R", "b: f32[8,8] R"].map(String::from);
+    let lines: Vec<String> = inputs.into_iter().chain((0..CALLS).map(statement)).collect();
+    lines.join("\n").parse()
 }
 
 /// What a kernel refuses: args that are not in the arena.

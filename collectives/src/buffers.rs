@@ -53,7 +53,6 @@ impl<'a, B: ?Sized> Buffers<'a, B> {
     }
 
     /// Takes out what an exchange between two of them is lent: what is read, what is written, and staging.
-    #[allow(clippy::type_complexity, reason = "the three buffers of a post")]
     pub(crate) fn lend(
         &mut self,
         (from, to): (Buffer, Buffer),
@@ -78,12 +77,12 @@ impl<'a, B: ?Sized> Buffers<'a, B> {
     }
 
     /// Puts back what an exchange has written, and staging.
-    pub(crate) fn put_back(&mut self, to: Buffer, returned: Returned<'a, B>) {
-        self.staging = Some(returned.staging);
+    pub(crate) fn put_back(&mut self, to: Buffer, Returned { target, staging }: Returned<'a, B>) {
+        self.staging = Some(staging);
         match to {
-            Buffer::First => self.first = Some(returned.target),
-            Buffer::Second => self.second = Some(returned.target),
-            Buffer::Target => self.target = Some(returned.target),
+            Buffer::First => self.first = Some(target),
+            Buffer::Second => self.second = Some(target),
+            Buffer::Target => self.target = Some(target),
             // Nobody writes the source.
             Buffer::Source => {}
         }

@@ -37,7 +37,9 @@ fn main() -> ExitCode {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments[..] {
         ["--list"] => {
-            OPERATIONS.iter().for_each(|operation| println!("{operation}"));
+            for operation in OPERATIONS {
+                println!("{operation}");
+            }
             ExitCode::SUCCESS
         }
         [operation, runs] => {

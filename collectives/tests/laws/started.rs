@@ -189,7 +189,9 @@ fn members_post_in_one_order_and_wait_in_one_order() {
     for start in 0..plans.len() {
         let chosen: Vec<&Plan> = (0..3).map(|n| &plans[(start + 4 * n) % plans.len()]).collect();
         let mut batch = Batch::new();
-        chosen.iter().for_each(|plan| _ = batch.add(*plan).unwrap());
+        for plan in &chosen {
+            batch.add(*plan).unwrap();
+        }
         batches.push((chosen, batch));
     }
     let mut most = 0;
@@ -246,7 +248,7 @@ fn a_started_plan_that_nobody_finishes_is_missing_to_others() {
             let started = compiled.start(comm, &source, &mut target, &mut scratch)?;
             match (comm.rank(), leaks) {
                 (0, false) => drop(started),
-                (0, true) => std::mem::forget(started),
+                (0, true) => _ = Box::leak(Box::new(started)),
                 (_, _) => started.finish(comm)?,
             }
             Ok::<_, Error>(())

@@ -8,7 +8,7 @@ use reshard_sharding::ReduceOp;
 use super::data::{Kind, Tensor};
 use super::plans::{DENSE, meshes, title};
 use super::{Failure, Suite};
-use crate::{Communicator, Compiled, Error, Scratch};
+use crate::{Communicator, Compiled, Error};
 
 /// From and to, each on the first axis and on the others: moved and reduced, in one phase and in several, with a slice before them.
 const PLANS: [([&str; 2], [&str; 2]); 8] = [
@@ -80,7 +80,7 @@ impl<C: Communicator> Suite<'_, C> {
 
     /// Starts each, and finishes the oldest before there are more in flight than that.
     fn run_in_halves(&mut self, ready: &[(Compiled, Vec<u8>)], window: usize) -> Result<Vec<Vec<u8>>, Error> {
-        let mut memory: Vec<(C::Owned, C::Owned, Scratch<C::Owned>)> = Vec::new();
+        let mut memory = Vec::new();
         for (compiled, source) in ready {
             let target = self.buffer(&vec![0xa5; compiled.target_bytes()])?;
             memory.push((self.buffer(source)?, target, compiled.scratch(self.comm)?));
