@@ -24,7 +24,7 @@ help:
 	@echo "make large        tensors and messages of more than 2^31 bytes (7 GiB)"
 	@echo "make fuzz         arbitrary texts for every parser, FUZZ_SECONDS in all (a minute; nightly, cargo-fuzz)"
 	@echo "make attack       made and mutated requests for every subcommand and file, for ATTACK_SECONDS (a minute) from ATTACK_SEED (random, printed)"
-	@echo "make instructions instruction counts of layouts, shardings, plans and propagation against the kept ones (valgrind)"
+	@echo "make instructions instruction counts of layouts, shardings, plans, propagation and schedules against the kept ones (valgrind)"
 
 ci:
 	.ci/run
@@ -107,6 +107,7 @@ instructions:
 	benches/instructions.sh sharding --check
 	benches/instructions.sh planner --check
 	benches/instructions.sh propagation --check
+	benches/instructions.sh schedule --check
 
 cuda:
 	eval "$$(scripts/fetch_nvrtc.sh)" && RESHARD_NEED_NVRTC=1 cargo test -p reshard-cuda -p reshard-device -p reshard-nccl --features reshard-nccl/nccl --test nvrtc --test on_device --test laws --test contract --test nccl_on_device --test real_over_stand_ins --example device_speed

@@ -2,11 +2,12 @@
 # Instructions per operation, counted by callgrind: the same on every run and every machine of one kind, so a change of a
 # few percent shows.
 #
-#     benches/instructions.sh layout|sharding|planner|propagation [--check|--write]
+#     benches/instructions.sh layout|sharding|planner|propagation|schedule [--check|--write]
 #
 # Prints a table of the operations of that program; with --check compares with the kept counts in
 # benches/layout_instructions.txt or its like for the others and fails where one grew by more than 5 percent; with
-# --write keeps these. A count is the difference between few runs and many, divided by theirs.
+# --write keeps these. A count is the difference between few runs and many, divided by theirs; of a schedule a run is a thousand
+# calls, and it fails too where a call takes more than 20 instructions beyond the same call in a plain loop.
 set -eu
 cd "$(dirname "$0")/.."
 case "${1:-}" in
@@ -14,8 +15,9 @@ layout) few=1000 many=2000 ;;
 sharding) few=800 many=1600 ;; # every sharding a hundred times, and two hundred times
 planner) few=48 many=144 ;; # every list of pairs once, and three times
 propagation) few=48 many=96 ;; # every list of inputs once, and twice
+schedule) few=1000 many=2000 ;;
 *)
-    echo "usage: benches/instructions.sh layout|sharding|planner|propagation [--check|--write]" >&2
+    echo "usage: benches/instructions.sh layout|sharding|planner|propagation|schedule [--check|--write]" >&2
     exit 2
     ;;
 esac
@@ -35,6 +37,16 @@ for operation in $("$program" --list); do
     printf '%-18s %8d\n' "$operation" \
         $((($(count "$operation" "$many") - $(count "$operation" "$few")) / (many - few))) | tee -a "$table"
 done
+
+if [ "$1" = schedule ]; then
+    awk '{ count[$1] = $2 }
+        END {
+            call = (count["calls_scheduled"] - count["calls_plain"]) / 1000
+            exchange = (count["exchanges_scheduled"] - count["exchanges_plain"]) / 1000
+            printf "over the plain loop: %.1f instructions a call (at most 20), %.1f a post and a wait\n", call, exchange
+            exit !("calls_plain" in count && call <= 20)
+        }' "$table" || { echo "a scheduled call takes more than is promised" >&2; exit 1; }
+fi
 
 case "${2:-}" in
 --write) cp "$table" "benches/$name.txt" ;;

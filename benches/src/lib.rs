@@ -7,6 +7,7 @@ pub mod copies;
 pub mod planning;
 pub mod propagating;
 pub mod redistribution;
+pub mod scheduling;
 pub mod transformer;
 
 /// Ratios of a yardstick's time to ours, one for each turn: above 1 we are faster than the yardstick.

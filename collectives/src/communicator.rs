@@ -6,6 +6,7 @@
 //! Plan --Compiled::new--> [Exchange; phases]      once per rank: copies, offsets, counts, peers, scratch sizes
 //!                              |
 //!        Compiled::run:  for each exchange:  post(exchange, source, target, staging);  wait
+//!        Compiled::start, Started::finish:   the same, and between the first post and its wait the caller does what it likes
 //! ```
 //!
 //! An engine never plans. An [`Exchange`] says, for one rank and one phase, which loop nests of whose source land in this
@@ -25,12 +26,24 @@ use std::time::Duration;
 
 use crate::{Error, Exchange};
 
+/// The memory that an exchange was lent to write, given back by [`Communicator::wait`]: so that a plan's next phase reads it and writes
+/// elsewhere.
+#[derive(Debug)]
+pub struct Returned<'a, B: ?Sized> {
+    /// The exchange's target, complete.
+    pub target: &'a mut B,
+    /// Its staging.
+    pub staging: &'a mut B,
+}
+
 /// A rank's end of an engine.
 ///
 /// # The contract
 ///
-/// * All members of a group post the same exchanges of that group in the same order, and wait for them in that order.
-///   Several may be posted before the first is waited for.
+/// * All members of a group post the same exchanges of that group in one order, and wait for them in one order. Several may be
+///   posted before the first is waited for. The two orders are the same, but that a plan that was [started](crate::Compiled::start)
+///   is finished, with its further exchanges, while first exchanges of others are in flight; so an engine that matches exchanges does so by the
+///   order of all posts, or of all waits, or by [`Exchange::tag`] and the order of those with the same tag.
 /// * [`barrier`](Communicator::barrier) holds every member until the last has come.
 /// * [`Exchange::members`] are a group. Groups may overlap; no two ranks come to the exchanges of two groups in different
 ///   orders.
@@ -125,8 +138,10 @@ pub trait Communicator {
         staging: &'a mut Self::Buffer,
     ) -> Result<Self::Pending<'a>, Error>;
 
-    /// Completes an exchange.
-    fn wait(&mut self, pending: Self::Pending<'_>) -> Result<(), Error>;
+    /// Completes an exchange, and gives back what was lent to be written.
+    ///
+    /// An engine writes the parameter as it stands here, `Self::Pending<'a>`: the compiler takes another name of it for another signature.
+    fn wait<'a>(&mut self, pending: Self::Pending<'a>) -> Result<Returned<'a, Self::Buffer>, Error>;
 
     /// Posts and waits.
     fn exchange(
@@ -145,7 +160,7 @@ pub trait Communicator {
             staging: &'a mut C::Buffer,
         ) -> Result<(), Error> {
             let pending = comm.post(exchange, source, target, staging)?;
-            comm.wait(pending)
+            comm.wait(pending).map(drop)
         }
         once(self, exchange, source, target, staging)
     }

@@ -5,6 +5,7 @@ use std::borrow::BorrowMut;
 use reshard_kernels::DType;
 use reshard_planner::{Phase, Plan, StepOp};
 
+use crate::buffers::Buffers;
 use crate::fingerprint::Fingerprint;
 use crate::lower::{self, Buffer, Stage, Tensor};
 use crate::scratch::Lent;
@@ -219,7 +220,7 @@ impl Compiled {
     }
 
     /// The buffers of a scratch that was reserved and is large enough.
-    fn lend<'s, Owned>(&self, scratch: &'s mut Scratch<Owned>) -> Result<Lent<'s, Owned>, Error> {
+    pub(crate) fn lend<'s, Owned>(&self, scratch: &'s mut Scratch<Owned>) -> Result<Lent<'s, Owned>, Error> {
         let lent = scratch.lend(self.rank, self.scratch_bytes())?;
         let place = || {
             self.stages
@@ -257,25 +258,50 @@ impl Compiled {
         target: &mut C::Buffer,
         [first, second, staging]: [&mut C::Buffer; 3],
     ) -> Result<(), Error> {
-        for stage in &self.stages {
-            let whole = |stage: &Stage| stage.whole.as_ref().is_some_and(|whole| comm.all_reduces(&whole.1));
-            if stage.ends.is_some_and(|at| whole(&self.stages[at])) {
-                continue;
-            }
-            let (to, exchange) = match &stage.whole {
-                Some(all) if whole(stage) => (all.0, &all.1),
-                Some(_) | None => (stage.to, &stage.exchange),
-            };
-            match (stage.from, to) {
-                (Buffer::Source, Buffer::Target) => comm.exchange(exchange, source, target, staging)?,
-                (Buffer::Source, Buffer::First) => comm.exchange(exchange, source, first, staging)?,
-                (Buffer::Source, Buffer::Second) => comm.exchange(exchange, source, second, staging)?,
-                (Buffer::First | Buffer::Second | Buffer::Target, _) | (_, Buffer::Source) => {
-                    onward(comm, (stage.from, to), exchange, first, second, target, staging)?;
-                }
+        let mut buffers = Buffers {
+            source: Some(source),
+            first: Some(first),
+            second: Some(second),
+            target: Some(target),
+            staging: Some(staging),
+        };
+        self.carry_out(comm, 0, &mut buffers)
+    }
+
+    /// Carries out the stages from one on.
+    pub(crate) fn carry_out<C: Communicator + ?Sized>(
+        &self,
+        comm: &mut C,
+        from: usize,
+        buffers: &mut Buffers<'_, C::Buffer>,
+    ) -> Result<(), Error> {
+        for stage in self.stages.iter().skip(from) {
+            if let Some((between, exchange)) = self.carried_out(comm, stage) {
+                buffers.exchange(comm, between, exchange)?;
             }
         }
         Ok(())
+    }
+
+    /// What this engine does at a stage, and between which buffers; nothing where it has done that with the stage that began the all-reduce.
+    pub(crate) fn carried_out<'s, C: Communicator + ?Sized>(
+        &'s self,
+        comm: &C,
+        stage: &'s Stage,
+    ) -> Option<((Buffer, Buffer), &'s Exchange)> {
+        let whole = |stage: &Stage| stage.whole.as_ref().is_some_and(|whole| comm.all_reduces(&whole.1));
+        if stage.ends.is_some_and(|at| whole(&self.stages[at])) {
+            return None;
+        }
+        Some(match &stage.whole {
+            Some(all) if whole(stage) => ((stage.from, all.0), &all.1),
+            Some(_) | None => ((stage.from, stage.to), &stage.exchange),
+        })
+    }
+
+    /// What is carried out, in order.
+    pub(crate) fn stages(&self) -> &[Stage] {
+        &self.stages
     }
 
     /// Whether [`run_in_place`](Compiled::run_in_place) works: nothing is written to the target while the source is still
@@ -331,41 +357,24 @@ impl Compiled {
             return Err(Error::Phase { step: 0, message });
         }
         let [first, second, staging] = self.lend(scratch)?;
-        let (first, second, staging) = (first.borrow_mut(), second.borrow_mut(), staging.borrow_mut());
+        let mut buffers = Buffers {
+            source: None,
+            first: Some(first.borrow_mut()),
+            second: Some(second.borrow_mut()),
+            target: Some(buffer),
+            staging: Some(staging.borrow_mut()),
+        };
         for stage in &self.stages {
-            let exchange = &stage.exchange;
-            match (stage.from, stage.to) {
-                (Buffer::Source, Buffer::Target) => {}
-                (Buffer::Source, Buffer::First) => comm.exchange(exchange, buffer, first, staging)?,
-                (from, to) => onward(comm, (from, to), exchange, first, second, buffer, staging)?,
+            let from = match stage.from {
+                Buffer::Source => Buffer::Target,
+                Buffer::First | Buffer::Second | Buffer::Target => stage.from,
+            };
+            // From the one buffer to itself: every element stays.
+            if (from, stage.to) != (Buffer::Target, Buffer::Target) {
+                buffers.exchange(comm, (from, stage.to), &stage.exchange)?;
             }
         }
         Ok(())
-    }
-}
-
-/// An exchange that reads scratch.
-fn onward<C: Communicator + ?Sized>(
-    comm: &mut C,
-    (from, to): (Buffer, Buffer),
-    exchange: &Exchange,
-    first: &mut C::Buffer,
-    second: &mut C::Buffer,
-    target: &mut C::Buffer,
-    staging: &mut C::Buffer,
-) -> Result<(), Error> {
-    match (from, to) {
-        (Buffer::First, Buffer::Second) => comm.exchange(exchange, first, second, staging),
-        (Buffer::First, Buffer::Target) => comm.exchange(exchange, first, target, staging),
-        (Buffer::Second, Buffer::First) => comm.exchange(exchange, second, first, staging),
-        (Buffer::Second, Buffer::Target) => comm.exchange(exchange, second, target, staging),
-        (Buffer::Source | Buffer::Target, _)
-        | (_, Buffer::Source)
-        | (Buffer::First, Buffer::First)
-        | (Buffer::Second, Buffer::Second) => {
-            let message = format!("there is no way from {from:?} to {to:?}");
-            Err(Error::Phase { step: exchange.step(), message })
-        }
     }
 }
 

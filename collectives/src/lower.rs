@@ -55,6 +55,8 @@ pub(crate) struct Stage {
     pub(crate) whole: Option<Box<(Buffer, Exchange)>>,
     /// The stage with the all-reduce that this one ends.
     pub(crate) ends: Option<usize>,
+    /// Whether no member of its exchange communicates before it, which all members know, and what it reads is written no more.
+    pub(crate) opens: bool,
 }
 
 /// A phase of a tensor with what is needed to compile it.
@@ -95,6 +97,23 @@ impl Round {
     fn adds_in_its_own_order(&self, tensors: &[Tensor<'_>]) -> bool {
         let step = tensors[self.tensor].plan.steps().get(self.step);
         self.phase.reduce.is_some() && step.is_some_and(Step::is_transposed)
+    }
+
+    /// Whether this is the first of all phases that communicate, on every rank that has a part in it: a question about the plans, so that
+    /// ranks agree.
+    ///
+    /// A batch's first such tensor comes first in its round on all its ranks. Where slices come before, a rank may have its source in
+    /// scratch, and of two phases none writes it again.
+    fn opens(&self, tensors: &[Tensor<'_>], alone: bool) -> bool {
+        let first = |plan: &Plan| plan.steps().iter().position(|step| step.op().communicates());
+        let Some((tensor, step)) =
+            tensors.iter().enumerate().find_map(|(at, tensor)| Some((at, first(tensor.plan)?)))
+        else {
+            return false;
+        };
+        let left = || tensors[tensor].plan.steps()[step..].iter().map(Step::exchanges).sum::<usize>();
+        (self.tensor, self.step, self.index) == (tensor, step, 0)
+            && if alone { step == 0 || left() <= 2 } else { self.ordinal == 0 }
     }
 
     fn is_together_with(&self, other: &Round, tensors: &[Tensor<'_>]) -> bool {
@@ -140,7 +159,8 @@ pub(crate) fn stages(rank: usize, tensors: &[Tensor<'_>], tag: u64) -> Result<Ve
         let head = Head { rank, step, phase, tag };
         let exchange = exchange(head, group, tensors, alone)?;
         let (from, to) = (first.from(), first.to());
-        stages.push(Stage { from, to, exchange, whole: None, ends: None });
+        let opens = group.iter().any(|round| round.opens(tensors, alone));
+        stages.push(Stage { from, to, exchange, whole: None, ends: None, opens });
     }
     for at in 0..groups.len() {
         let Some(end) = all_reduce_end(&groups, at) else { continue };
@@ -189,7 +209,10 @@ pub(crate) fn stages_of_phases(
         let part = part(&round, dtype, &|_| Ok(BufferMap::dense(0)));
         let head = Head { rank, step: *step, phase: round.index, tag: 0 };
         let exchange = Exchange::new(head, &[part])?;
-        stages.push(Stage { from: round.from(), to: round.to(), exchange, whole: None, ends: None });
+        let (from, to) = (round.from(), round.to());
+        // Of what comes from elsewhere nothing is known but that members number steps alike.
+        let opens = (*step, round.index, from) == (0, 0, Buffer::Source);
+        stages.push(Stage { from, to, exchange, whole: None, ends: None, opens });
     }
     Ok(stages)
 }

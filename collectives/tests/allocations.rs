@@ -71,6 +71,7 @@ fn calls_of_runs(world: &mut World, compile: impl Fn(usize) -> Compiled + Sync) 
         comm.barrier(&all)?;
         for _ in 0..50 {
             compiled.run(comm, &source, &mut target, &mut scratch)?;
+            compiled.start(comm, &source, &mut target, &mut scratch)?.finish(comm)?;
         }
         comm.barrier(&all)?;
         let after = CALLS.load(Ordering::Relaxed);

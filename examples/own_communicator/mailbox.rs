@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-use reshard_collectives::{Collective, Communicator, Error, Exchange, Move, Receive};
+use reshard_collectives::{Collective, Communicator, Error, Exchange, Move, Receive, Returned};
 use reshard_kernels::{Combine, CombineOp, Copy};
 
 /// How a rank does its work: right, or wrong in one way.
@@ -111,6 +111,7 @@ pub struct Posted<'a> {
     exchange: &'a Exchange,
     source: &'a [u8],
     target: &'a mut [u8],
+    staging: &'a mut [u8],
 }
 
 impl Mailbox {
@@ -309,7 +310,7 @@ impl Communicator for Mailbox {
         exchange: &'a Exchange,
         source: &'a [u8],
         target: &'a mut [u8],
-        _staging: &'a mut [u8],
+        staging: &'a mut [u8],
     ) -> Result<Posted<'a>, Error> {
         exchange.check_rank(self.rank, self.size())?;
         exchange.check_buffers(source.len(), target.len())?;
@@ -325,11 +326,19 @@ impl Communicator for Mailbox {
             }
             self.send(send.peer(), exchange.tag(), letter);
         }
-        Ok(Posted { exchange, source, target })
+        Ok(Posted { exchange, source, target, staging })
     }
 
-    fn wait(&mut self, posted: Posted<'_>) -> Result<(), Error> {
-        let Posted { exchange, source, target } = posted;
+    fn wait<'a>(&mut self, posted: Self::Pending<'a>) -> Result<Returned<'a, [u8]>, Error> {
+        let Posted { exchange, source, target, staging } = posted;
+        self.carry_out(exchange, source, target)?;
+        Ok(Returned { target, staging })
+    }
+}
+
+impl Mailbox {
+    /// Makes the target of what comes.
+    fn carry_out(&mut self, exchange: &Exchange, source: &[u8], target: &mut [u8]) -> Result<(), Error> {
         if self.habit == Habit::SaysDone {
             return Ok(());
         }

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use reshard_collectives::threads::Comm;
-use reshard_collectives::{Communicator, Compiled, Error, Exchange};
+use reshard_collectives::{Communicator, Compiled, Error, Exchange, Returned};
 use reshard_kernels::DType;
 use reshard_planner::{Phase, StepOp};
 
@@ -63,6 +63,7 @@ pub struct Pending<'a, B: Backend> {
     exchange: &'a Exchange,
     source: &'a DeviceBuffer<B>,
     target: &'a mut DeviceBuffer<B>,
+    staging: &'a mut DeviceBuffer<B>,
 }
 
 impl<'a, B: Backend> DeviceComm<'a, B> {
@@ -220,17 +221,18 @@ impl<B: Backend> Communicator for DeviceComm<'_, B> {
         exchange: &'p Exchange,
         source: &'p DeviceBuffer<B>,
         target: &'p mut DeviceBuffer<B>,
-        _: &'p mut DeviceBuffer<B>,
+        staging: &'p mut DeviceBuffer<B>,
     ) -> Result<Pending<'p, B>, Error> {
         exchange.check_rank(self.rank(), self.size())?;
         exchange.check_buffers(self.device.len(&source.memory), self.device.len(&target.memory))?;
-        Ok(Pending { exchange, source, target })
+        Ok(Pending { exchange, source, target, staging })
     }
 
-    fn wait(&mut self, pending: Pending<'_, B>) -> Result<(), Error> {
-        let Pending { exchange, source, target } = pending;
+    fn wait<'p>(&mut self, pending: Self::Pending<'p>) -> Result<Returned<'p, DeviceBuffer<B>>, Error> {
+        let Pending { exchange, source, target, staging } = pending;
         if exchange.is_local() {
-            return self.carry_out(exchange, source, target);
+            self.carry_out(exchange, source, target)?;
+            return Ok(Returned { target, staging });
         }
         let rank = self.inner.rank();
         *self.show(rank) = Some(Arc::clone(&source.memory));
@@ -244,6 +246,7 @@ impl<B: Backend> Communicator for DeviceComm<'_, B> {
             Err(e) => Err(e),
         };
         *self.show(rank) = None;
-        done
+        done?;
+        Ok(Returned { target, staging })
     }
 }

@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use reshard_collectives::{Communicator, Compiled, Error, Exchange};
+use reshard_collectives::{Communicator, Compiled, Error, Exchange, Returned};
 use reshard_cuda::Command;
 use reshard_planner::Plan;
 
@@ -75,7 +75,7 @@ fn failed(rank: usize) -> impl Fn(reshard_cuda::Error) -> Error {
 impl<B: Backend> Communicator for Recorder<'_, B> {
     type Buffer = Address;
     type Owned = Address;
-    type Pending<'a> = ();
+    type Pending<'a> = Returned<'a, Address>;
 
     fn rank(&self) -> usize {
         self.rank
@@ -106,16 +106,16 @@ impl<B: Backend> Communicator for Recorder<'_, B> {
         exchange: &'a Exchange,
         source: &'a Address,
         target: &'a mut Address,
-        _: &'a mut Address,
-    ) -> Result<(), Error> {
+        staging: &'a mut Address,
+    ) -> Result<Returned<'a, Address>, Error> {
         exchange.check_rank(self.rank, self.size)?;
         exchange.check_buffers(source.1, target.1)?;
         self.recorded.push(Recorded { exchange: exchange.clone(), source: source.0, target: target.0 });
-        Ok(())
+        Ok(Returned { target, staging })
     }
 
-    fn wait(&mut self, (): ()) -> Result<(), Error> {
-        Ok(())
+    fn wait<'a>(&mut self, recorded: Self::Pending<'a>) -> Result<Returned<'a, Address>, Error> {
+        Ok(recorded)
     }
 }
 

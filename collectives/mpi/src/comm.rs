@@ -9,7 +9,7 @@ use mpi::environment::Universe;
 use mpi::ffi::MPI_Comm;
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::AsRaw;
-use reshard_collectives::{Communicator, Error, Exchange, Hop, Place, Trace, zeros};
+use reshard_collectives::{Communicator, Error, Exchange, Hop, Place, Returned, Trace, zeros};
 
 use crate::exchange::{Starts, carry_out, staging_bytes};
 use crate::groups::{Groups, meet};
@@ -177,8 +177,13 @@ impl Comm {
         met
     }
 
-    fn carry_out(&mut self, pending: Pending<'_>) -> Result<(), Error> {
-        let Pending { exchange, source, target, staging } = pending;
+    fn carry_out(
+        &mut self,
+        exchange: &Exchange,
+        source: &[u8],
+        target: &mut [u8],
+        staging: &mut [u8],
+    ) -> Result<(), Error> {
         if exchange.is_local() {
             return exchange.run_local(source, target);
         }
@@ -259,10 +264,12 @@ impl Communicator for Comm {
         Ok(Pending { exchange, source, target, staging })
     }
 
-    fn wait(&mut self, pending: Pending<'_>) -> Result<(), Error> {
-        self.check(pending.exchange)?;
-        let result = self.carry_out(pending);
-        result.inspect_err(|error| self.failed = Some(error.clone()))
+    fn wait<'a>(&mut self, pending: Self::Pending<'a>) -> Result<Returned<'a, [u8]>, Error> {
+        let Pending { exchange, source, target, staging } = pending;
+        self.check(exchange)?;
+        let result = self.carry_out(exchange, source, target, staging);
+        result.inspect_err(|error| self.failed = Some(error.clone()))?;
+        Ok(Returned { target, staging })
     }
 }
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use reshard_collectives::{Collective, Communicator, Compiled, Error, Exchange, Place, Scratch};
+use reshard_collectives::{Collective, Communicator, Compiled, Error, Exchange, Place, Returned, Scratch};
 use reshard_cuda::Command;
 use reshard_device::Backend;
 use reshard_kernels::Nest;
@@ -408,12 +408,13 @@ impl<N: Nccl> Communicator for Comm<N> {
         Ok(Pending { exchange, source, target, staging })
     }
 
-    fn wait(&mut self, pending: Pending<'_, N>) -> Result<(), Error> {
+    fn wait<'p>(&mut self, pending: Self::Pending<'p>) -> Result<Returned<'p, Buffer<N>>, Error> {
         self.check(pending.exchange)?;
-        self.begin(pending)?;
+        self.begin(&pending)?;
         match self.mode {
-            Mode::Each => self.finish(),
-            Mode::Deferred | Mode::Captured => Ok(()),
+            Mode::Each => self.finish()?,
+            Mode::Deferred | Mode::Captured => {}
         }
+        Ok(Returned { target: pending.target, staging: pending.staging })
     }
 }

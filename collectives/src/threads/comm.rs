@@ -22,7 +22,7 @@ use super::world::Shared;
 use crate::check::check_group;
 use crate::testing::Fault;
 use crate::trace::Recorder;
-use crate::{Communicator, Error, Exchange, Place, Receive, Trace, zeros};
+use crate::{Communicator, Error, Exchange, Place, Receive, Returned, Trace, zeros};
 
 /// Looks at a condition so often before the thread gives its processor away, if there is one for each rank.
 const SPINS: u32 = 2000;
@@ -56,6 +56,7 @@ pub struct Pending<'a> {
     exchange: &'a Exchange,
     source: &'a [u8],
     target: &'a mut [u8],
+    staging: &'a mut [u8],
 }
 
 impl Comm {
@@ -384,17 +385,18 @@ impl Communicator for Comm {
         exchange: &'a Exchange,
         source: &'a [u8],
         target: &'a mut [u8],
-        _staging: &'a mut [u8],
+        staging: &'a mut [u8],
     ) -> Result<Pending<'a>, Error> {
         exchange.check_rank(self.rank, self.size())?;
         exchange.check_buffers(source.len(), target.len())?;
-        Ok(Pending { exchange, source, target })
+        Ok(Pending { exchange, source, target, staging })
     }
 
-    fn wait(&mut self, pending: Pending<'_>) -> Result<(), Error> {
-        let Pending { exchange, source, target } = pending;
+    fn wait<'a>(&mut self, pending: Self::Pending<'a>) -> Result<Returned<'a, [u8]>, Error> {
+        let Pending { exchange, source, target, staging } = pending;
         let result = self.carry_out(exchange, source, target);
-        result.inspect_err(|error| self.shared.fail(error.cause(self.rank)))
+        result.inspect_err(|error| self.shared.fail(error.cause(self.rank)))?;
+        Ok(Returned { target, staging })
     }
 }
 

@@ -20,4 +20,5 @@ mod phases;
 mod random;
 mod scratch;
 mod soak;
+mod started;
 mod types;

@@ -75,7 +75,7 @@ impl<N: Nccl> Comm<N> {
     }
 
     /// Enqueues an exchange.
-    pub(super) fn begin(&mut self, pending: Pending<'_, N>) -> Result<(), Error> {
+    pub(super) fn begin(&mut self, pending: &Pending<'_, N>) -> Result<(), Error> {
         let Pending { exchange, source, target, staging } = pending;
         let at = Addresses { source: source.address, target: target.address, staging: staging.address };
         let ready = self.ready(exchange, at)?;

@@ -5,6 +5,7 @@ mod collectives;
 mod data;
 mod more;
 mod plans;
+mod started;
 
 use std::fmt;
 
@@ -118,7 +119,7 @@ pub fn check_with<C: Communicator>(
     load: Load<'_, C>,
 ) -> Result<Report, Failure> {
     let mut suite = Suite::new(comm, options, store, load);
-    let cases: [(&'static str, Case<'_, C>); 10] = [
+    let cases: [(&'static str, Case<'_, C>); 11] = [
         ("collectives", Suite::collectives),
         ("barriers", Suite::barriers),
         ("plans", Suite::plans),
@@ -127,6 +128,7 @@ pub fn check_with<C: Communicator>(
         ("batches", Suite::batches),
         ("in_place", Suite::in_place),
         ("in_flight", Suite::in_flight),
+        ("started", Suite::started),
         ("golden", Suite::golden),
         ("different_plans", Suite::different_plans),
     ];

@@ -1,0 +1,134 @@
+//! What is timed of schedules: a thousand calls of a kernel that does almost nothing, run as a schedule and by a loop.
+//!
+//! ```text
+//! scheduled   Prepared::run over the instructions of a program
+//! plain       for (kernel, args) in list { kernels.run(kernel, args, arena)? }       the same kernels, the same args
+//! ```
+//!
+//! What the first takes more than the second is what a schedule costs a call. The same for exchanges, whose posts and waits do
+//! almost nothing too.
+
+use reshard_program::schedule::{
+    Arg, Exchanges, Instr, Kernels, LocalCall, Options, Prepared, Schedule, Transfer,
+};
+use reshard_program::{Error, Program};
+
+/// The calls of a program, and the posts and waits of the one with exchanges.
+pub const CALLS: usize = 1000;
+
+/// Sums, each an operand of the next; or values that are cut anew, which are copies on the rank itself.
+pub fn program(exchanging: bool) -> Result<Program, Error> {
+    let statement = |n: usize| match (exchanging, n) {
+        (true, _) => format!("c{n}: S(1) = a"),
+        (false, 0) => "c0 = add(a, b)".to_string(),
+        (false, _) => format!("c{n} = add(c{}, b)", n - 1),
+    };
+    let inputs = ["mesh x=2", "a: f32[8,8] R", "b: f32[8,8] R"].map(String::from);
+    let lines: Vec<String> = inputs.into_iter().chain((0..CALLS).map(statement)).collect();
+    lines.join("\n").parse()
+}
+
+/// What a kernel refuses: args that are not in the arena.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outside;
+
+/// One byte of what is written becomes one of what is read, and one more.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Touching;
+
+/// No bytes of an arena that has none of them.
+fn touch(from: &Arg, to: &Arg, arena: &mut [u8]) -> Result<(), Outside> {
+    let read = *arena.get(from.offset).ok_or(Outside)?;
+    *arena.get_mut(to.offset).ok_or(Outside)? = read.wrapping_add(1);
+    Ok(())
+}
+
+impl Kernels for Touching {
+    type Buffer = [u8];
+    type Error = Outside;
+
+    fn prepare(&mut self, _: &LocalCall) -> Result<u32, Outside> {
+        Ok(0)
+    }
+
+    // A framework's kernel is behind a call.
+    #[inline(never)]
+    fn run(&mut self, _: u32, args: &[Arg], arena: &mut [u8]) -> Result<(), Outside> {
+        match args {
+            [from, .., to] => touch(from, to, arena),
+            [] | [_] => Err(Outside),
+        }
+    }
+}
+
+impl Exchanges for Touching {
+    type Buffer = [u8];
+    type Error = Outside;
+
+    fn prepare(&mut self, _: &Transfer) -> Result<(), Outside> {
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn post(&mut self, transfer: &Transfer, arena: &mut [u8]) -> Result<(), Outside> {
+        touch(&transfer.source, &transfer.target, arena)
+    }
+
+    #[inline(never)]
+    fn wait(&mut self, transfer: &Transfer, arena: &mut [u8]) -> Result<(), Outside> {
+        touch(&transfer.target, &transfer.target, arena)
+    }
+}
+
+/// A call as a hand-written loop has it.
+pub type PlainCall = (u32, [Arg; 3]);
+
+/// The calls of a schedule, for a loop over them.
+pub fn plain_calls(schedule: &Schedule) -> Vec<PlainCall> {
+    let mut list = Vec::new();
+    for instr in schedule.instrs() {
+        match instr {
+            Instr::Call { args, .. } => {
+                let args = &schedule.args()[args.start as usize..args.end as usize];
+                list.extend(<[Arg; 3]>::try_from(args).map(|args| (0, args)));
+            }
+            Instr::Post { .. } | Instr::Wait { .. } => {}
+        }
+    }
+    list
+}
+
+/// Rank 1's part, whose cuts are copies.
+pub fn schedule(exchanging: bool) -> Result<Schedule, Error> {
+    program(exchanging)?.compile(1, &Options::default())
+}
+
+/// The schedule ready to be run.
+pub fn prepared(schedule: &Schedule) -> Result<Prepared<'_>, Outside> {
+    schedule.prepare(&mut Touching, &mut Touching)
+}
+
+/// Runs it.
+#[inline(never)]
+pub fn scheduled(prepared: &Prepared<'_>, arena: &mut [u8]) -> Result<(), Outside> {
+    prepared.run(&mut Touching, &mut Touching, arena)
+}
+
+/// The same calls without a schedule.
+#[inline(never)]
+pub fn plain(calls: &[PlainCall], arena: &mut [u8]) -> Result<(), Outside> {
+    for (kernel, args) in calls {
+        Kernels::run(&mut Touching, *kernel, args, arena)?;
+    }
+    Ok(())
+}
+
+/// The same exchanges without a schedule, each waited for after its post.
+#[inline(never)]
+pub fn plain_exchanges(transfers: &[Transfer], arena: &mut [u8]) -> Result<(), Outside> {
+    for transfer in transfers {
+        Touching.post(transfer, arena)?;
+        Touching.wait(transfer, arena)?;
+    }
+    Ok(())
+}

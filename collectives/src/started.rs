@@ -1,0 +1,146 @@
+//! A plan's run in two halves, so that what does not need its result is computed between them.
+//!
+//! ```text
+//! Compiled::start     what is local before the first communication; posts that
+//!    |                           .. the memory stays borrowed, other plans may be started and finished ..
+//! Started::finish     waits for it, and carries out what is left, phase by phase
+//! ```
+//!
+//! # Why ranks agree
+//!
+//! An engine may match exchanges by the order in which they are posted, so members of a group have to post in one order, also where
+//! several plans are in flight. Which exchange is posted by `start` is therefore said of the plan and not of the rank:
+//!
+//! * the exchange of the plan's first step that communicates, if this is the first step of all or at most two phases are left;
+//! * of a batch that of its first tensor that communicates at all, if it is in the first round.
+//!
+//! Nothing that communicates comes before such an exchange on any of its members, so either all of them post it in `start` or all do in
+//! `finish`; `start` goes no further than to the first communication of its rank. Between two starts and finishes all ranks do the same
+//! things in the same order, those that they have a part in; so members of a group post in one order and wait in one order.
+
+use std::borrow::BorrowMut;
+use std::fmt;
+
+use crate::buffers::Buffers;
+use crate::lower::Buffer;
+use crate::{Communicator, Compiled, Error, Scratch};
+
+/// A plan that was [started](Compiled::start) and is to be [finished](Started::finish).
+///
+/// It may be dropped or leaked instead: then the target's contents are unspecified, and ranks that finish theirs find this one missing,
+/// as they do after a [`Pending`](Communicator::Pending) that nobody waits for.
+#[must_use = "a plan that is started is to be finished"]
+pub struct Started<'a, C: Communicator + ?Sized> {
+    compiled: &'a Compiled,
+    /// The buffer that is written to by what is in flight.
+    in_flight: Option<(Buffer, C::Pending<'a>)>,
+    /// The stage to go on with.
+    next: usize,
+    buffers: Buffers<'a, C::Buffer>,
+}
+
+impl<C: Communicator + ?Sized> fmt::Debug for Started<'_, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Started")
+            .field("rank", &self.compiled.rank())
+            .field("in_flight", &self.in_flight.is_some())
+            .field("next", &self.next)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Compiled {
+    /// Begins what [`run`](Compiled::run) does, and does not wait for others: what is local, and the post of the first communication.
+    ///
+    /// Until it is [finished](Started::finish) source, target and scratch are borrowed. Several plans may be started before the first is
+    /// finished, each in scratch of its own.
+    ///
+    /// ```
+    /// use reshard_collectives::{Communicator, Compiled, Error, threads::World};
+    /// use reshard_kernels::DType;
+    /// use reshard_sharding::{Mesh, Sharding};
+    /// use reshard_planner::Planner;
+    ///
+    /// let mesh = Mesh::new([("dp", 2)])?;
+    /// let plan = |n: usize| {
+    ///     let gradient = Sharding::parse(&mesh, &[n], "P")?;
+    ///     Planner::new().plan(&gradient, &Sharding::parse(&mesh, &[n], "R")?, DType::U8)
+    /// };
+    /// let (weight, bias) = (plan(4)?, plan(2)?);
+    /// let results = World::new(2)?.run(|comm| {
+    ///     let (weight, bias) = (Compiled::new(&weight, comm.rank())?, Compiled::new(&bias, comm.rank())?);
+    ///     let (mut dw, mut db) = ([0; 4], [0; 2]);
+    ///     let (mut one, mut other) = (weight.scratch(comm)?, bias.scratch(comm)?);
+    ///     let dw_sum = weight.start(comm, &[1, 2, 3, 4], &mut dw, &mut one)?;
+    ///     // What does not need the sum is computed here.
+    ///     let db_sum = bias.start(comm, &[5, 6], &mut db, &mut other)?;
+    ///     dw_sum.finish(comm)?;
+    ///     db_sum.finish(comm)?;
+    ///     Ok::<_, Error>((dw, db))
+    /// });
+    /// assert_eq!(results, [Ok(([2, 4, 6, 8], [10, 12])), Ok(([2, 4, 6, 8], [10, 12]))]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// Requires as [`run`](Compiled::run), and that all ranks start and finish their plans in the same order, those started first
+    /// being finished first. How much goes on between the halves is the engine's: those that borrow memory for the length of a call alone, as
+    /// threads and MPI do, move it in `finish`. Errors: as [`run`](Compiled::run).
+    pub fn start<'a, C: Communicator + ?Sized>(
+        &'a self,
+        comm: &mut C,
+        source: &'a C::Buffer,
+        target: &'a mut C::Buffer,
+        scratch: &'a mut Scratch<C::Owned>,
+    ) -> Result<Started<'a, C>, Error> {
+        let [first, second, staging] = self.lend(scratch)?;
+        let scratch = [first.borrow_mut(), second.borrow_mut(), staging.borrow_mut()];
+        self.start_in(comm, source, target, scratch)
+    }
+
+    /// As [`start`](Compiled::start), in scratch that the caller has.
+    ///
+    /// Requires and errors: as [`run_in`](Compiled::run_in) and [`start`](Compiled::start).
+    pub fn start_in<'a, C: Communicator + ?Sized>(
+        &'a self,
+        comm: &mut C,
+        source: &'a C::Buffer,
+        target: &'a mut C::Buffer,
+        [first, second, staging]: [&'a mut C::Buffer; 3],
+    ) -> Result<Started<'a, C>, Error> {
+        let mut buffers = Buffers {
+            source: Some(source),
+            first: Some(first),
+            second: Some(second),
+            target: Some(target),
+            staging: Some(staging),
+        };
+        for (at, stage) in self.stages().iter().enumerate() {
+            let Some((between, exchange)) = self.carried_out(comm, stage) else { continue };
+            if exchange.is_local() {
+                buffers.exchange(comm, between, exchange)?;
+            } else if stage.opens {
+                let (source, target, staging) = buffers.lend(between, exchange)?;
+                let pending = comm.post(exchange, source, target, staging)?;
+                let in_flight = Some((between.1, pending));
+                return Ok(Started { compiled: self, in_flight, next: at + 1, buffers });
+            } else {
+                return Ok(Started { compiled: self, in_flight: None, next: at, buffers });
+            }
+        }
+        Ok(Started { compiled: self, in_flight: None, next: self.stages().len(), buffers })
+    }
+}
+
+impl<C: Communicator + ?Sized> Started<'_, C> {
+    /// Waits for what was begun, and carries out what is left: the target becomes what [`run`](Compiled::run) makes of it, to the bit.
+    ///
+    /// Requires the communicator that it was started with. Errors: as [`run`](Compiled::run).
+    pub fn finish(self, comm: &mut C) -> Result<(), Error> {
+        let Started { compiled, in_flight, next, mut buffers } = self;
+        if let Some((to, pending)) = in_flight {
+            let returned = comm.wait(pending)?;
+            buffers.put_back(to, returned);
+        }
+        compiled.carry_out(comm, next, &mut buffers)
+    }
+}
