@@ -42,8 +42,6 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod again;
-mod chunk;
 mod decompose;
 mod elaborate;
 mod error;
@@ -51,9 +49,9 @@ mod gradient;
 mod graph;
 mod meshes;
 mod notation;
+mod passes;
 mod program;
 mod rates;
-mod recompute;
 mod repeat;
 mod report;
 pub mod schedule;

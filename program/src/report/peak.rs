@@ -10,8 +10,8 @@
 //! and the result of a view, or of a move that does nothing to the buffers, is its operand. While a move is carried out, its
 //! staging is there too: what its plan holds beyond source and target. Communication buffers of an engine are not counted.
 
-use crate::again::{Again, Forward, Line};
 use crate::graph::ValueId;
+use crate::passes::again::{Again, Forward, Line};
 use crate::program::{Item, Program};
 use crate::report::build::{Known, local_bytes};
 

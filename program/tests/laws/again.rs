@@ -122,12 +122,15 @@ fn the_least_time_whose_peak_fits_is_found() {
 
 /// Layers of products, of which each is kept, cut, or made again.
 fn layers(count: usize) -> Program {
-    let mut text = "mesh dp=2,tp=2\nx0: f32[16,32] S(0),I\n".to_owned();
-    for n in 0..count {
-        text += &format!("w{n}: f32[32,64] S(0),S(1)\nv{n}: f32[64,32] S(1),S(0)\nh{n} = mm(x{n}, w{n})\n");
-        text += &format!("a{n} = gelu(h{n})\ny{n}: S(0),I = mm(a{n}, v{n})\nx{} = add(x{n}, y{n})\n", n + 1);
-    }
-    elaborated(&(text + &format!("loss = sum(x{count})\ngradient loss")))
+    let layer = |n: usize| {
+        format!(
+            "w{n}: f32[32,64] S(0),S(1)\nv{n}: f32[64,32] S(1),S(0)\nh{n} = mm(x{n}, w{n})\na{n} = gelu(h{n})\n\
+             y{n}: S(0),I = mm(a{n}, v{n})\nx{} = add(x{n}, y{n})\n",
+            n + 1
+        )
+    };
+    let layers: String = (0..count).map(layer).collect();
+    elaborated(&format!("mesh dp=2,tp=2\nx0: f32[16,32] S(0),I\n{layers}loss = sum(x{count})\ngradient loss"))
 }
 
 #[test]

@@ -18,7 +18,6 @@ use reshard_sharding::{Sharding, Type};
 
 use crate::graph::{Graph, Statement, ValueId};
 use crate::program::Item;
-use crate::schedule::{Options, Schedule, Timeline};
 use crate::{Elaborator, Error, Moves, Program};
 
 /// The most pieces.
@@ -59,55 +58,6 @@ impl Program {
         check(pieces)?;
         rewritten(self, &Chunk::all(self, pieces), elaborator)
     }
-
-    /// The same with what is worth it, in the number of pieces that is best: of each move with its op alone all numbers to 32 that are powers of two are tried, and all
-    /// together are taken where the whole takes less time than without, by the [timeline](Timeline) of all ranks with these options.
-    ///
-    /// ```
-    /// use reshard_program::{Elaborator, Rates, schedule::Options};
-    /// use reshard_planner::{Planner, Topology};
-    /// let elaborator = Elaborator::new().planner(Planner::new().topology(Topology::h100())).rates(Rates::h100());
-    /// let program = elaborator.elaborate(&"
-    ///     mesh tp=8
-    ///     x: bf16[8192,8192] S(0)
-    ///     w: bf16[8192,28672] S(1)
-    ///     g: R = x
-    ///     y: S(1) = mm(g, w)
-    /// ".parse()?)?;
-    /// let options = Options { hoist_bytes: 1 << 30, ..Options::default() };
-    /// let chunked = program.chunk(&options, &elaborator)?;
-    /// assert_eq!(chunked.moves().filter(|m| m.forward.communicating_steps() > 0).count(), 8);
-    /// // Nothing travels beside computing where each move ends where it begins.
-    /// assert_eq!(program.chunk(&Options::default(), &elaborator)?.to_string(), program.to_string());
-    /// # Ok::<(), reshard_program::Error>(())
-    /// ```
-    pub fn chunk(&self, options: &Options, elaborator: &Elaborator) -> Result<Program, Error> {
-        if options.hoist_bytes == 0 {
-            return Ok(self.clone());
-        }
-        let mut known: Vec<(String, Option<usize>)> = Vec::new();
-        let mut chunks: Vec<Chunk<'_>> = Vec::new();
-        for chunk in Chunk::all(self, 1) {
-            let alone = chunk.alone()?;
-            let text = alone.to_string();
-            let best = if let Some((_, best)) = known.iter().find(|(of, _)| *of == text) {
-                *best
-            } else {
-                let best = best_alone(&alone, options, elaborator)?;
-                known.push((text, best));
-                best
-            };
-            if let Some(pieces) = best {
-                chunks.push(Chunk { pieces, ..chunk });
-            }
-        }
-        if chunks.is_empty() {
-            return Ok(self.clone());
-        }
-        let program = rewritten(self, &chunks, elaborator)?;
-        let is_less = time_us(&program, options, elaborator)? < time_us(self, options, elaborator)?;
-        Ok(if is_less { program } else { self.clone() })
-    }
 }
 
 fn check(pieces: usize) -> Result<(), Error> {
@@ -119,28 +69,12 @@ fn check(pieces: usize) -> Result<(), Error> {
     })
 }
 
-/// In how many pieces a program of one move and one op takes least time; none where it takes least as it is.
-fn best_alone(graph: &Graph, options: &Options, elaborator: &Elaborator) -> Result<Option<usize>, Error> {
-    let whole = elaborator.clone().moves(Moves::Written).elaborate(graph)?;
-    let mut best = (time_us(&whole, options, elaborator)?, None);
-    for pieces in [2, 4, 8, 16, 32] {
-        let Some(chunk) = Chunk::all(&whole, pieces).pop() else { continue };
-        let us = time_us(&rewritten(&whole, &[chunk], elaborator)?, options, elaborator)?;
-        if us < best.0 {
-            best = (us, Some(pieces));
-        }
-    }
-    Ok(best.1)
-}
-
-fn time_us(program: &Program, options: &Options, elaborator: &Elaborator) -> Result<f64, Error> {
-    let schedules: Result<Vec<Schedule>, Error> =
-        program.mesh().ranks().map(|rank| program.compile(rank, options)).collect();
-    Ok(Timeline::of(&schedules?, &elaborator.rates)?.total_us())
-}
-
 /// The program with these pieces.
-fn rewritten(program: &Program, chunks: &[Chunk<'_>], elaborator: &Elaborator) -> Result<Program, Error> {
+pub(super) fn rewritten(
+    program: &Program,
+    chunks: &[Chunk<'_>],
+    elaborator: &Elaborator,
+) -> Result<Program, Error> {
     let mut graph = program.graph()?;
     let statements = core::mem::take(&mut graph.statements);
     // Statements are items, one by one.
@@ -155,12 +89,12 @@ fn rewritten(program: &Program, chunks: &[Chunk<'_>], elaborator: &Elaborator) -
 }
 
 /// A move and an op that are to be in pieces.
-struct Chunk<'a> {
-    program: &'a Program,
-    pieces: usize,
+pub(super) struct Chunk<'a> {
+    pub(super) program: &'a Program,
+    pub(super) pieces: usize,
     /// The items.
-    moves: usize,
-    computes: usize,
+    pub(super) moves: usize,
+    pub(super) computes: usize,
     /// Which of what the op takes is moved.
     operand: usize,
     /// The dim of what is moved and of each output.
@@ -223,8 +157,13 @@ impl<'a> Chunk<'a> {
         ))
     }
 
+    /// The same in another number of pieces, which divides every shard.
+    pub(super) fn in_pieces(self, pieces: usize) -> Chunk<'a> {
+        Chunk { pieces, ..self }
+    }
+
     /// All that can be in so many pieces: each move with an op of its own.
-    fn all(program: &'a Program, pieces: usize) -> Vec<Chunk<'a>> {
+    pub(super) fn all(program: &'a Program, pieces: usize) -> Vec<Chunk<'a>> {
         let moved = program.items().iter().filter_map(|item| match item {
             Item::Move { to, .. } => Chunk::of(program, *to, pieces).ok(),
             Item::Input(_) | Item::Op { .. } | Item::NoGrad => None,
@@ -237,38 +176,6 @@ impl<'a> Chunk<'a> {
             }
         }
         all
-    }
-
-    /// A program of the move and the op alone.
-    fn alone(&self) -> Result<Graph, Error> {
-        let items = self.program.items();
-        let mut graph = Graph::on_meshes(self.program.meshes().clone(), self.program.table().clone());
-        let (Item::Move { from, to, .. }, Item::Op { call, inputs, outputs, .. }) =
-            (&items[self.moves], &items[self.computes])
-        else {
-            return Ok(graph);
-        };
-        let input = |graph: &mut Graph, v: ValueId, name: String| {
-            let value = self.program.get(v);
-            graph.input_of(&name, value.dtype, Type { gradient: None, ..value.is.clone() })
-        };
-        let x = input(&mut graph, *from, "x".to_owned())?;
-        let mut takes = Vec::with_capacity(inputs.len());
-        for (i, &v) in inputs.iter().enumerate() {
-            takes.push(if v == *to {
-                graph.moved(x, "g", Type { gradient: None, ..self.program.get(v).is.clone() })?
-            } else {
-                input(&mut graph, v, format!("w{i}"))?
-            });
-        }
-        let names: Vec<String> = (0..outputs.len()).map(|o| format!("y{o}")).collect();
-        let results = graph.apply(call, &takes, &names.iter().map(String::as_str).collect::<Vec<_>>())?;
-        for (result, output) in results.into_iter().zip(outputs) {
-            let value = self.program.get(*output);
-            graph.values[result.index()].dtype = value.dtype;
-            graph.pin(result, Type { gradient: None, ..value.is.clone() })?;
-        }
-        Ok(graph)
     }
 
     /// Adds the pieces in place of the move and the op.
@@ -400,6 +307,6 @@ fn shards(program: &Program, moves: usize, dim: usize, pieces: usize) -> Option<
     let size = value.shape()[dim];
     let mut local = value.mesh().ranks().map(|rank| value.local_shape(rank).map_or(0, |shape| shape[dim]));
     let first = local.next()?;
-    let even = local.all(|n| n == first) && first > 0 && size % first == 0;
+    let even = local.all(|n| n == first) && first > 0 && size.is_multiple_of(first);
     (even && first.is_multiple_of(pieces)).then(|| size / first)
 }

@@ -15,8 +15,8 @@
 //! less        from the best of these one item after another is kept after all, the dearest first, as long as it fits
 //! ```
 
-use crate::again::{Again, Forward, Line};
 use crate::graph::ValueId;
+use crate::passes::again::{Again, Forward, Line};
 use crate::program::Item;
 use crate::report::{Walk, computing_us, local_bytes};
 use crate::{Error, Program, Rates};
@@ -185,13 +185,13 @@ impl<'a> Choices<'a> {
                 least = least.min(tried.peak);
                 if tried.peak <= limit {
                     fitting.push(tried);
-                    fitting.sort_by(|a, b| a.order(b));
+                    fitting.sort_by(Tried::order);
                     fitting.truncate(BEGINNINGS);
                 }
             }
         }
         let less: Vec<Tried> = fitting.into_iter().map(|tried| self.less(tried, limit)).collect();
-        let best = less.into_iter().min_by(|a, b| a.order(b));
+        let best = less.into_iter().min_by(Tried::order);
         best.map(|best| best.again).ok_or(least)
     }
 
