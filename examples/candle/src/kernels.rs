@@ -99,7 +99,9 @@ impl Kernels for CandleKernels {
         let takes: Result<Vec<(DType, Vec<usize>)>, Error> =
             call.takes.iter().map(|t| Ok((element(t.dtype)?, t.shape.clone()))).collect();
         let [LocalTensor { dtype: reshard_kernels::DType::F32, shape, .. }] = call.makes.as_slice() else {
-            return Err(Error::Kernel(format!("{}: these kernels make one tensor of f32", call.call)));
+            let made: Vec<String> = call.makes.iter().map(|t| t.dtype.to_string()).collect();
+            let reason = format!("these kernels make one tensor of f32, not {}", made.join(" and "));
+            return Err(Error::Kernel(format!("{}: {reason}", call.call)));
         };
         self.ready.push(Ready { op, takes: takes?, makes: shape.clone() });
         u32::try_from(self.ready.len() - 1).map_err(|_| Error::Kernel("there are 2^32 calls".to_owned()))
@@ -189,10 +191,10 @@ impl Op {
 /// The rows of these tokens: zeros where another rank has the row, so that the ranks' results are terms of a sum.
 fn embedding(table: &Tensor, ids: &Tensor, first: usize, rows: usize) -> candle_core::Result<Tensor> {
     let (first, rows) = (i64::try_from(first)?, i64::try_from(rows)?);
-    let ids_here = ids.flatten_all()?.broadcast_sub(&Tensor::new(first, ids.device())?)?;
-    let is_here = (ids_here.ge(0_i64)? * ids_here.lt(rows)?)?;
-    let taken = table.index_select(&is_here.where_cond(&ids_here, &ids_here.zeros_like()?)?, 0)?;
-    let taken = taken.broadcast_mul(&is_here.to_dtype(table.dtype())?.unsqueeze(1)?)?;
+    let row = ids.flatten_all()?.broadcast_sub(&Tensor::new(first, ids.device())?)?;
+    let held = (row.ge(0_i64)? * row.lt(rows)?)?;
+    let taken = table.index_select(&held.where_cond(&row, &row.zeros_like()?)?, 0)?;
+    let taken = taken.broadcast_mul(&held.to_dtype(table.dtype())?.unsqueeze(1)?)?;
     taken.reshape([ids.dims(), &table.dims()[1..]].concat())
 }
 

@@ -49,19 +49,19 @@ impl Checkpoint {
     /// Fails for a tensor that is not there, is of another shape or is not f32.
     pub fn read(&self, name: &str, local: &LocalTensor, into: &mut [u8]) -> Result<(), Error> {
         let path = self.path.display();
-        let Some(info) = self.header.info(name) else {
+        let Some(stored) = self.header.info(name) else {
             return Err(Error::Weights(format!("{path} has no tensor {name}")));
         };
         let place = local.region()?;
-        if info.shape != place.whole || info.dtype != Dtype::F32 || local.dtype != DType::F32 {
-            let (has, shape, whole, dtype) = (info.dtype, &info.shape, &place.whole, local.dtype);
+        if stored.shape != place.whole || stored.dtype != Dtype::F32 || local.dtype != DType::F32 {
+            let (has, shape, whole, dtype) = (stored.dtype, &stored.shape, &place.whole, local.dtype);
             let reason =
                 format!("{path} has {name} as {has:?}{shape:?}, and the program as {dtype}{whole:?}");
             return Err(Error::Weights(reason));
         }
         let wrong =
             |e: &dyn core::fmt::Display| Error::Weights(format!("{name} cannot be read from {path}: {e}"));
-        let begin = self.begin + info.data_offsets.0 as u64;
+        let begin = self.begin + stored.data_offsets.0 as u64;
         let mut file = File::open(&self.path).map_err(|e| wrong(&e))?;
         let mut rest = into;
         for run in place.region.runs(&place.whole)? {

@@ -141,7 +141,10 @@ fn what_has_no_kernel_is_refused_in_a_sentence() {
         refused("b = ij->ji(a)"),
         "ij->ji: a rule has no kernel here: write it with ops that have a name"
     );
-    assert_eq!(refused("c: f64[4,8] S(0)\nd = add(c, c)"), "these kernels take f32 and i64, not f64");
+    assert_eq!(
+        refused("c: f64[4,8] S(0)\nd = add(c, c)"),
+        "add: these kernels make one tensor of f32, not f64"
+    );
 }
 
 #[test]
