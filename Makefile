@@ -1,5 +1,5 @@
 # What CI runs, one target a stage, and the longer runs that it does not.
-.PHONY: all help ci fmt one-algebra dependencies clippy doc package test recipes own-cut kept exhaustive unsafe-list minilm bench bench-check fuzz attack instructions cuda gpu gpu-build check-gpu mpi mpi-bench large-mpi soak large
+.PHONY: all help ci fmt one-algebra dependencies clippy doc package test recipes own-cut candle kept exhaustive unsafe-list minilm bench bench-check fuzz attack instructions cuda gpu gpu-build check-gpu mpi mpi-bench large-mpi soak large
 
 all: fmt unsafe-list one-algebra clippy doc test
 
@@ -9,6 +9,7 @@ help:
 	@echo "make minilm       the real checkpoint alone (fetches 90 MB once)"
 	@echo "make recipes      the diffs of docs/recipes applied to a copy, and their tests run there"
 	@echo "make own-cut      a placement of one's own, from a package outside of the workspace"
+	@echo "make candle       a framework's tensors under schedules, from a package outside of the workspace, on the real checkpoint"
 	@echo "make kept         200,000 plans and 100,000 shardings against the hashes kept of them (RESHARD_EXHAUSTIVE=0..7 an eighth)"
 	@echo "make dependencies licences and duplicates of all dependencies, and known vulnerabilities where their data can be had"
 	@echo "make bench        all benchmarks; the tables are in docs/benchmarks.md"
@@ -62,6 +63,14 @@ own-cut:
 	cargo fmt $(OWN_CUT) --check
 	cargo clippy $(OWN_CUT) --all-targets -- -D warnings
 	cargo test $(OWN_CUT)
+
+# Tests are optimised as a release: they compute with 90 MB of weights. RESHARD_MINILM may be given; it is fetched if not.
+CANDLE = --release --locked --manifest-path examples/candle/Cargo.toml
+candle: export CARGO_TARGET_DIR ?= $(CURDIR)/target
+candle:
+	cargo fmt --manifest-path examples/candle/Cargo.toml --check
+	cargo clippy $(CANDLE) --all-targets -- -D warnings
+	RESHARD_MINILM="$${RESHARD_MINILM:-$$(scripts/fetch_minilm.sh)}" cargo test $(CANDLE) -- --nocapture
 
 kept: export RESHARD_EXHAUSTIVE ?= all
 kept:

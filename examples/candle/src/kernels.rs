@@ -1,0 +1,232 @@
+//! The ops of a schedule by candle's tensors.
+//!
+//! ```text
+//! prepare   a call, its arguments and local shapes   ->   an Op, once
+//! run       bytes of the arena -> tensors            ->   the Op -> bytes of the arena
+//! ```
+//!
+//! Candle's tensors own their memory, so operands are copied out of the arena and the result is copied into it. What never changes, the
+//! parameters, is copied out once: [`CandleKernels::hold`].
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use candle_core::{CpuStorage, DType, Device, Module, Storage, Tensor};
+use candle_nn::{LayerNorm, Linear};
+use reshard_ops::rules::verify::LocalRegion;
+use reshard_ops::rules::{Call, Table};
+use reshard_program::schedule::{Arg, Kernels, Local, LocalCall, LocalTensor};
+
+use crate::Error;
+
+/// Candle's ops on the CPU, for one rank.
+#[derive(Debug)]
+pub struct CandleKernels {
+    /// What arguments mean that a call does not give.
+    table: Arc<Table>,
+    ready: Vec<Ready>,
+    /// Tensors that never change, by where they lie in the arena.
+    held: BTreeMap<usize, Tensor>,
+}
+
+/// A call that is ready to run.
+#[derive(Debug)]
+struct Ready {
+    op: Op,
+    takes: Vec<(DType, Vec<usize>)>,
+    makes: Vec<usize>,
+}
+
+/// What candle does.
+#[derive(Debug)]
+enum Op {
+    Add,
+    DivScalar(f64),
+    /// The rank's rows of the table, from this one on.
+    Embedding {
+        first: usize,
+        rows: usize,
+    },
+    Gelu,
+    LayerNorm {
+        eps: f64,
+    },
+    Linear,
+    Matmul,
+    Narrow {
+        dim: usize,
+        start: usize,
+        length: usize,
+    },
+    Permute(Vec<usize>),
+    Softmax {
+        dim: usize,
+    },
+    Transpose(usize, usize),
+}
+
+impl CandleKernels {
+    /// The ops of this table.
+    pub fn new(table: &Arc<Table>) -> CandleKernels {
+        CandleKernels { table: Arc::clone(table), ready: Vec::new(), held: BTreeMap::new() }
+    }
+
+    /// Keeps an input that no run changes as a tensor.
+    pub fn hold(&mut self, local: &Local, bytes: &[u8]) -> Result<(), Error> {
+        let LocalTensor { dtype, shape, .. } = &local.tensor;
+        let tensor = Tensor::from_raw_buffer(bytes, element(*dtype)?, shape, &Device::Cpu)?;
+        self.held.insert(local.at.offset, tensor);
+        Ok(())
+    }
+
+    /// The operand that lies there.
+    fn operand(&self, (dtype, shape): &(DType, Vec<usize>), at: Arg, arena: &[u8]) -> Result<Tensor, Error> {
+        // A view of what is held is where that is.
+        if let Some(held) = self.held.get(&at.offset) {
+            return Ok(held.reshape(shape.as_slice())?);
+        }
+        let bytes = arena.get(at.range()).ok_or_else(|| outside(at, arena.len()))?;
+        Ok(Tensor::from_raw_buffer(bytes, *dtype, shape, &Device::Cpu)?)
+    }
+}
+
+impl Kernels for CandleKernels {
+    type Buffer = [u8];
+    type Error = Error;
+
+    fn prepare(&mut self, call: &LocalCall) -> Result<u32, Error> {
+        let op = Op::of(&self.table, call)?;
+        let takes: Result<Vec<(DType, Vec<usize>)>, Error> =
+            call.takes.iter().map(|t| Ok((element(t.dtype)?, t.shape.clone()))).collect();
+        let [LocalTensor { dtype: reshard_kernels::DType::F32, shape, .. }] = call.makes.as_slice() else {
+            let made: Vec<String> = call.makes.iter().map(|t| t.dtype.to_string()).collect();
+            let reason = format!("these kernels make one tensor of f32, not {}", made.join(" and "));
+            return Err(Error::Kernel(format!("{}: {reason}", call.call)));
+        };
+        self.ready.push(Ready { op, takes: takes?, makes: shape.clone() });
+        u32::try_from(self.ready.len() - 1).map_err(|_| Error::Kernel("there are 2^32 calls".to_owned()))
+    }
+
+    fn run(&mut self, kernel: u32, args: &[Arg], arena: &mut [u8]) -> Result<(), Error> {
+        let ready = self.ready.get(kernel as usize);
+        let Some((Ready { op, takes, makes }, (to, from))) = ready.zip(args.split_last()) else {
+            return Err(Error::Kernel(format!("there is no kernel {kernel} of {} tensors", args.len())));
+        };
+        let operands: Result<Vec<Tensor>, Error> =
+            takes.iter().zip(from).map(|(is, at)| self.operand(is, *at, arena)).collect();
+        let made = op.run(&operands?)?;
+        if made.dims() != makes {
+            let reason = format!("{op:?} made {:?} where {makes:?} is wanted", made.dims());
+            return Err(Error::Kernel(reason));
+        }
+        let held = arena.len();
+        write(&made, arena.get_mut(to.range()).ok_or_else(|| outside(*to, held))?)
+    }
+}
+
+impl Op {
+    /// The op of a call.
+    fn of(table: &Table, call: &LocalCall) -> Result<Op, Error> {
+        let refused = |reason: String| Error::Kernel(format!("{}: {reason}", call.call));
+        let Call::Named { name, .. } = &call.call else {
+            return Err(refused("a rule has no kernel here: write it with ops that have a name".to_owned()));
+        };
+        let places: Vec<LocalRegion> =
+            call.takes.iter().map(LocalTensor::region).collect::<Result<_, _>>()?;
+        // Arguments speak of whole tensors.
+        let whole: Vec<&[usize]> = places.iter().map(|place| place.whole.as_slice()).collect();
+        let ask = table.request(&call.call, &whole)?;
+        Ok(match name.as_str() {
+            "add" => Op::Add,
+            "div_scalar" => Op::DivScalar(ask.real("value")?),
+            "embedding" => match places.first().and_then(|table| table.region.dims.first()).map(|d| &d[..]) {
+                Some([rows]) => Op::Embedding { first: rows.start, rows: rows.len },
+                Some(_) | None => {
+                    return Err(refused("the rows that a rank holds are not in one piece".to_owned()));
+                }
+            },
+            "gelu" if ask.word("approximate")? == "none" => Op::Gelu,
+            "layer_norm" if ask.size("last")? == 1 && !ask.has("dims")? => {
+                Op::LayerNorm { eps: ask.real("eps")? }
+            }
+            "linear" => Op::Linear,
+            "matmul" => Op::Matmul,
+            "narrow" => {
+                let dim = ask.dim("dim")?;
+                if places.iter().any(|place| place.shape().get(dim) != place.whole.get(dim)) {
+                    return Err(refused(format!(
+                        "dim {dim} is cut, and a part of it is taken: gather it first"
+                    )));
+                }
+                Op::Narrow { dim, start: ask.size("start")?, length: ask.size("length")? }
+            }
+            "permute" => Op::Permute(ask.dims("dims")?),
+            "softmax" => Op::Softmax { dim: ask.dim("dim")? },
+            "transpose" => Op::Transpose(ask.dim("dim0")?, ask.dim("dim1")?),
+            _ => return Err(refused("candle has no kernel for this call here: add one to Op".to_owned())),
+        })
+    }
+
+    /// What it makes of its operands.
+    fn run(&self, operands: &[Tensor]) -> candle_core::Result<Tensor> {
+        let x = |i: usize| {
+            operands.get(i).ok_or_else(|| candle_core::Error::Msg(format!("{self:?} has no operand {i}")))
+        };
+        match self {
+            Op::Add => x(0)?.broadcast_add(x(1)?),
+            Op::DivScalar(value) => x(0)? / *value,
+            Op::Embedding { first, rows } => embedding(x(0)?, x(1)?, *first, *rows),
+            Op::Gelu => x(0)?.gelu_erf(),
+            Op::LayerNorm { eps } => LayerNorm::new(x(1)?.clone(), x(2)?.clone(), *eps).forward(x(0)?),
+            Op::Linear => Linear::new(x(1)?.clone(), operands.get(2).cloned()).forward(x(0)?),
+            Op::Matmul => x(0)?.matmul(x(1)?),
+            Op::Narrow { dim, start, length } => x(0)?.narrow(*dim, *start, *length),
+            Op::Permute(dims) => x(0)?.permute(dims.as_slice()),
+            Op::Softmax { dim } => candle_nn::ops::softmax(x(0)?, *dim),
+            Op::Transpose(a, b) => x(0)?.transpose(*a, *b),
+        }
+    }
+}
+
+/// The rows of these tokens: zeros where another rank has the row, so that the ranks' results are terms of a sum.
+fn embedding(table: &Tensor, ids: &Tensor, first: usize, rows: usize) -> candle_core::Result<Tensor> {
+    let (first, rows) = (i64::try_from(first)?, i64::try_from(rows)?);
+    let row = ids.flatten_all()?.broadcast_sub(&Tensor::new(first, ids.device())?)?;
+    let held = (row.ge(0_i64)? * row.lt(rows)?)?;
+    let taken = table.index_select(&held.where_cond(&row, &row.zeros_like()?)?, 0)?;
+    let taken = taken.broadcast_mul(&held.to_dtype(table.dtype())?.unsqueeze(1)?)?;
+    taken.reshape([ids.dims(), &table.dims()[1..]].concat())
+}
+
+/// Candle's word for a type.
+fn element(dtype: reshard_kernels::DType) -> Result<DType, Error> {
+    if dtype == reshard_kernels::DType::F32 {
+        Ok(DType::F32)
+    } else if dtype == reshard_kernels::DType::I64 {
+        Ok(DType::I64)
+    } else {
+        Err(Error::Kernel(format!("these kernels take f32 and i64, not {dtype}")))
+    }
+}
+
+/// Puts the numbers of a tensor where they belong.
+fn write(made: &Tensor, bytes: &mut [u8]) -> Result<(), Error> {
+    let made = made.contiguous()?;
+    let (storage, layout) = made.storage_and_layout();
+    let (Storage::Cpu(CpuStorage::F32(numbers)), Some((begin, end))) =
+        (&*storage, layout.contiguous_offsets())
+    else {
+        return Err(Error::Kernel(
+            "candle made something else than numbers of f32 in host memory".to_owned(),
+        ));
+    };
+    for (number, at) in numbers[begin..end].iter().zip(bytes.chunks_exact_mut(4)) {
+        at.copy_from_slice(&number.to_ne_bytes());
+    }
+    Ok(())
+}
+
+fn outside(at: Arg, bytes: usize) -> Error {
+    let Arg { offset, bytes: len } = at;
+    Error::Kernel(format!("{len} bytes at {offset} are not within an arena of {bytes}"))
+}

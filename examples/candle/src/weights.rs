@@ -1,0 +1,83 @@
+//! A checkpoint of which each rank reads what it holds.
+//!
+//! The library says which indices of a tensor a rank holds, as runs; the file says where the tensor begins. Nothing else is read.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use reshard_kernels::DType;
+use reshard_program::schedule::LocalTensor;
+use safetensors::Dtype;
+use safetensors::tensor::Metadata;
+
+use crate::Error;
+
+/// The largest header that is read.
+const LONGEST_HEADER: u64 = 1 << 24;
+
+/// A safetensors file: eight bytes that say how long the header is, the header, and the tensors.
+#[derive(Debug)]
+pub struct Checkpoint {
+    path: PathBuf,
+    header: Metadata,
+    /// Where the tensors begin.
+    begin: u64,
+}
+
+impl Checkpoint {
+    /// Reads the header of a file.
+    pub fn open(path: &Path) -> Result<Checkpoint, Error> {
+        let wrong = |e: &dyn core::fmt::Display| {
+            Error::Weights(format!("{} cannot be read as safetensors: {e}", path.display()))
+        };
+        let mut file = File::open(path).map_err(|e| wrong(&e))?;
+        let mut length = [0; 8];
+        file.read_exact(&mut length).map_err(|e| wrong(&e))?;
+        let length = u64::from_le_bytes(length);
+        if length > LONGEST_HEADER {
+            return Err(wrong(&format!("its header would have {length} bytes")));
+        }
+        let mut header = Vec::new();
+        file.take(length).read_to_end(&mut header).map_err(|e| wrong(&e))?;
+        let header = serde_json::from_slice(&header).map_err(|e| wrong(&e))?;
+        Ok(Checkpoint { path: path.to_owned(), header, begin: 8 + length })
+    }
+
+    /// Reads what a rank holds of a tensor.
+    ///
+    /// Fails for a tensor that is not there, is of another shape or is not f32.
+    pub fn read(&self, name: &str, local: &LocalTensor, into: &mut [u8]) -> Result<(), Error> {
+        let path = self.path.display();
+        let Some(stored) = self.header.info(name) else {
+            return Err(Error::Weights(format!("{path} has no tensor {name}")));
+        };
+        let place = local.region()?;
+        if stored.shape != place.whole || stored.dtype != Dtype::F32 || local.dtype != DType::F32 {
+            let (has, shape, whole, dtype) = (stored.dtype, &stored.shape, &place.whole, local.dtype);
+            let reason =
+                format!("{path} has {name} as {has:?}{shape:?}, and the program as {dtype}{whole:?}");
+            return Err(Error::Weights(reason));
+        }
+        let wrong =
+            |e: &dyn core::fmt::Display| Error::Weights(format!("{name} cannot be read from {path}: {e}"));
+        let begin = self.begin + stored.data_offsets.0 as u64;
+        let mut file = File::open(&self.path).map_err(|e| wrong(&e))?;
+        let mut rest = into;
+        for run in place.region.runs(&place.whole)? {
+            // Where a run has gaps, its elements are read one by one.
+            let (pieces, elements) = if run.stride == 1 { (1, run.len) } else { (run.len, 1) };
+            for piece in 0..pieces {
+                let bytes = usize::try_from(elements * 4).map_err(|e| wrong(&e))?;
+                let Some((piece_of, after)) = rest.split_at_mut_checked(bytes) else {
+                    return Err(wrong(&"the rank holds more than there is room for"));
+                };
+                let at = begin + (run.start + piece * run.stride) * 4;
+                file.seek(SeekFrom::Start(at)).map_err(|e| wrong(&e))?;
+                file.read_exact(piece_of).map_err(|e| wrong(&e))?;
+                rest = after;
+            }
+        }
+        if rest.is_empty() { Ok(()) } else { Err(wrong(&"the rank holds less than there is room for")) }
+    }
+}
