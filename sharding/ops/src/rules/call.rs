@@ -176,14 +176,14 @@ pub(super) fn value(r: &mut Cursor<'_>) -> Result<Value, Error> {
     }
     if r.rest().starts_with(|c: char| c.is_ascii_digit() || c == '-') {
         let mut ahead = r.clone();
-        let text = ahead.take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-'));
-        if text.parse::<i64>().is_err() && text.parse::<f64>().is_ok_and(|n| n.to_string() == text) {
-            *r = ahead;
-            return Ok(Value::Word(text.to_owned()));
-        }
-        let said = text.parse::<f64>().ok().filter(|n| n.is_finite() && text.parse::<i64>().is_err());
-        if let Some(n) = said {
-            return Err(r.error(format!("that number as {n}")).into());
+        let text = ahead.take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '+'));
+        if let (Err(_), Ok(n)) = (text.parse::<i64>(), text.parse::<f64>()) {
+            // Of all ways to write a number one is kept: 1e-5 is 0.00001, and 2.0 is 2.
+            let kept = n.to_string();
+            if n.is_finite() || kept == text {
+                *r = ahead;
+                return Ok(kept.parse().map_or(Value::Word(kept), Value::Number));
+            }
         }
         return whole(r).map(Value::Number);
     }
