@@ -111,6 +111,8 @@ fn of_stdin(console: &mut Console<'_>) -> io::Result<String> {
 /// A program that was read and elaborated.
 pub(crate) struct Elaborated {
     pub(crate) graph: Graph,
+    /// Before what is made again and what comes in pieces.
+    pub(crate) plain: Program,
     pub(crate) program: Program,
     pub(crate) rates: Rates,
     /// What it was elaborated by.
@@ -141,18 +143,19 @@ impl Elaborated {
             let message = format!("with one rank it is right, and wrong with {axes}: {error}");
             return Err(CliError::refused(error.kind(), message));
         }
+        let plain = program.clone();
         if with.gather.gather_again {
             program = program.again(&program.gathered())?;
-        }
-        if let Some(limit) = with.memory.memory_bytes {
-            program = program.recompute(limit, &rates)?;
         }
         if let Some(pieces) = with.pieces.pieces {
             within_limit(program.moves().count().saturating_mul(pieces))?;
             program = program.all_chunked(pieces, &elaborator)?;
             within_limit(program.items().len())?;
         }
-        Ok(Elaborated { graph, program, rates, elaborator })
+        if let Some(limit) = with.memory.memory_bytes {
+            program = program.recompute(limit, &rates)?;
+        }
+        Ok(Elaborated { graph, plain, program, rates, elaborator })
     }
 }
 

@@ -149,7 +149,7 @@ pub(crate) fn answer<J: Job>(
     let StepArgs { axes, memory_bytes, gather_again, pieces, topology, .. } = args;
     let with = Reading { axes, memory: *memory_bytes, gather: *gather_again, pieces: *pieces, topology };
     let elaborated = Elaborated::of(&table, &text, Moves::Any, with)?;
-    let Elaborated { graph, program, .. } = &elaborated;
+    let Elaborated { graph, plain, program, .. } = &elaborated;
     within_limits(program)?;
     let world = program.mesh().world();
     if let Some(size) = job.size().filter(|&size| size != world) {
@@ -158,8 +158,8 @@ pub(crate) fn answer<J: Job>(
         return Err(CliError::refused("world", message));
     }
     match args.dtype {
-        Precision::F64 => step::<f64, J>(graph, program, args.seed, 1e-10, job),
-        Precision::F32 => step::<f32, J>(graph, program, args.seed, 1e-4, job),
+        Precision::F64 => step::<f64, J>(graph, [plain, program], args.seed, 1e-10, job),
+        Precision::F32 => step::<f32, J>(graph, [plain, program], args.seed, 1e-4, job),
     }
 }
 
@@ -205,9 +205,10 @@ fn within_limits(program: &Program) -> Result<(), CliError> {
     Ok(())
 }
 
+/// Runs a program on ranks, and before it was changed by passes on one device.
 fn step<T: Number + Into<f64>, J: Job>(
     graph: &Graph,
-    program: &Program,
+    [plain, program]: [&Program; 2],
     seed: u64,
     tolerance: f64,
     job: &mut J,
@@ -217,10 +218,10 @@ fn step<T: Number + Into<f64>, J: Job>(
         let message = "the program asks for no gradient: write one, like gradient loss";
         return Err(CliError::refused("no_gradient", message));
     };
-    let (inputs, whole) = on_random_numbers::<T>(program, seed)?;
+    let (inputs, whole) = on_random_numbers::<T>(plain, seed)?;
     let ranks = job.carry_out(program, &inputs)?;
     let mut numbers: Vec<(&str, Vec<f64>, Vec<f64>)> = Vec::with_capacity(whole.len());
-    for (name, expected) in &whole {
+    for (name, expected) in whole.iter().filter(|(name, _)| program.value(name).is_some()) {
         let found = of(&ranks, name)?;
         numbers.push((name.as_str(), expected.iter().map(|&x| x.into()).collect(), found));
     }

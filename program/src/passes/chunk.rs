@@ -5,15 +5,15 @@
 //! y = f(g, ..)
 //! ```
 //!
-//! The pieces are along a dim of `g` that the op carries into all that it makes and into nothing else that it takes: it has a row `S(d),R.. -> S(e)..`,
-//! which says that each part of the dim is computed from that part alone. So no bit changes.
+//! The pieces are along a dim of `g` that the op [carries](reshard_ops::rules::Op::carried) whole into all that it makes and has in nothing else that it takes:
+//! a row `S(d),R.. -> S(e)..` says that each part of the dim is computed from that part alone. So no bit changes.
 //!
 //! **Where the dim is cut** over `n` shards of `x`, a piece is a part of every shard, and all ranks have as much to do: the dim is seen as `(n, D / n)`, and pieces are
-//! along the second of these. What `g` cuts has to cut `n` evenly.
+//! along the second of these. What `g` and `y` cut has to be in blocks of whole shards.
 //!
 //! What it costs: `x` and `y` are copied once more, in pieces. What it is worth a [timeline](crate::schedule::Timeline) says.
 
-use reshard_ops::rules::{Call, Part, Value as Argument};
+use reshard_ops::rules::{Call, Value as Argument};
 use reshard_sharding::{Sharding, Type};
 
 use crate::graph::{Graph, Statement, ValueId};
@@ -141,20 +141,57 @@ impl<'a> Chunk<'a> {
         if strategy.region || inputs.iter().filter(|v| **v == moved).count() > 1 {
             return refused(format!("{} takes {name} as a whole", op.name()));
         }
-        // Rows by which a part of a dim is computed from that part alone.
-        let rows = op.strategies().into_iter().zip(op.regions());
-        for (row, _) in rows.filter(|(_, region)| !region) {
-            let alone = row.inputs.iter().enumerate().all(|(i, p)| i == operand || *p == Part::Replicate);
-            let dims: Option<Vec<usize>> = row.outputs.iter().map(cut).collect();
-            let (Some(dim), Some(dims), true) = (cut(&row.inputs[operand]), dims, alone) else { continue };
-            if let Some(shards) = shards(program, moves, dim, pieces) {
-                return Ok(Chunk { program, pieces, moves, computes, operand, dim, dims, shards });
+        for (dim, dims) in op.carried(operand) {
+            let chunk = Chunk { program, pieces, moves, computes, operand, dim, dims, shards: 1 };
+            if let Some(chunk) = chunk.fitted() {
+                return Ok(chunk);
             }
         }
         refused(format!(
-            "{} has no dim of {name} that can be in {pieces} pieces: one that all it makes has, nothing else that it takes, and of which every shard is a multiple of that",
+            "{} has no dim of {name} that can be in {pieces} pieces: one that all it makes has, nothing else that it takes, and of which every shard is one block and a multiple of that",
             op.name()
         ))
+    }
+
+    /// The same with its number of shards, if pieces are what they are to be: a part of each shard of what is moved, which what comes of it holds in blocks
+    /// of whole shards, and of which the op makes the same part.
+    fn fitted(self) -> Option<Chunk<'a>> {
+        let program = self.program;
+        let (Item::Move { from, to, .. }, Item::Op { call, inputs, outputs, .. }) =
+            (&program.items()[self.moves], &program.items()[self.computes])
+        else {
+            return None;
+        };
+        let shard = block(&program.get(*from).is.value, self.dim)?;
+        let dims = [*from, *to].into_iter().map(|v| (v, self.dim));
+        for (v, dim) in dims.chain(outputs.iter().copied().zip(self.dims.iter().copied())) {
+            let mut shape = program.get(v).shape().to_vec();
+            shape[dim] /= self.pieces;
+            let (whole, piece) = (&program.get(v).is, self.typed(v, &shape).ok()?);
+            for (whole, piece) in
+                [(Some(&whole.value), Some(&piece.value)), (whole.gradient.as_ref(), piece.gradient.as_ref())]
+            {
+                let (Some(whole), Some(piece)) = (whole, piece) else { continue };
+                let (whole, piece) = (block(whole, dim)?, block(piece, dim)?);
+                if !whole.is_multiple_of(shard) || whole != piece * self.pieces {
+                    return None;
+                }
+            }
+        }
+        // The same call on a piece makes that piece of the outputs.
+        let mut shapes: Vec<Vec<usize>> = inputs.iter().map(|v| program.get(*v).shape().to_vec()).collect();
+        shapes[self.operand][self.dim] /= self.pieces;
+        let shapes: Vec<&[usize]> = shapes.iter().map(Vec::as_slice).collect();
+        let op = program.table().op(call, &shapes).ok()?;
+        let is_piece = |((made, v), dim): ((&Vec<usize>, &ValueId), &usize)| {
+            let mut shape = program.get(*v).shape().to_vec();
+            shape[*dim] /= self.pieces;
+            *made == shape
+        };
+        let fits = shard.is_multiple_of(self.pieces)
+            && op.outputs().len() == outputs.len()
+            && op.outputs().iter().zip(outputs).zip(&self.dims).all(is_piece);
+        fits.then(|| Chunk { shards: program.get(*from).shape()[self.dim] / shard, ..self })
     }
 
     /// The same in another number of pieces, which divides every shard.
@@ -164,7 +201,12 @@ impl<'a> Chunk<'a> {
 
     /// All that can be in so many pieces: each move with an op of its own.
     pub(super) fn all(program: &'a Program, pieces: usize) -> Vec<Chunk<'a>> {
+        // What is asked for by its name, as the gradient of a value, stays whole.
+        let is_gradient = |v: &ValueId| {
+            program.get(*v).name.strip_prefix('d').is_some_and(|of| program.value(of).is_some())
+        };
         let moved = program.items().iter().filter_map(|item| match item {
+            Item::Move { to, .. } if is_gradient(to) => None,
             Item::Move { to, .. } => Chunk::of(program, *to, pieces).ok(),
             Item::Input(_) | Item::Op { .. } | Item::NoGrad => None,
         });
@@ -292,21 +334,15 @@ impl<'a> Chunk<'a> {
     }
 }
 
-/// The dim along which a row cuts an operand.
-fn cut(part: &Part) -> Option<usize> {
-    match part {
-        Part::Dim { dim, .. } => Some(*dim),
-        Part::Replicate | Part::Partial(_) | Part::Factor(_) | Part::Rest | Part::Fixed(_) => None,
-    }
-}
-
-/// Over how many shards a dim of what is moved is cut, where every shard can be in so many pieces.
-fn shards(program: &Program, moves: usize, dim: usize, pieces: usize) -> Option<usize> {
-    let Item::Move { from, .. } = &program.items()[moves] else { return None };
-    let value = &program.get(*from).is.value;
-    let size = value.shape()[dim];
-    let mut local = value.mesh().ranks().map(|rank| value.local_shape(rank).map_or(0, |shape| shape[dim]));
-    let first = local.next()?;
-    let even = local.all(|n| n == first) && first > 0 && size.is_multiple_of(first);
-    (even && first.is_multiple_of(pieces)).then(|| size / first)
+/// The block of a dim that each rank has, where all are as large and each is a multiple of it from the beginning.
+fn block(value: &Sharding, dim: usize) -> Option<usize> {
+    let mut blocks = value.mesh().ranks().map(|rank| {
+        let region = value.region(rank).ok()?;
+        match &region.dims.get(dim)?[..] {
+            [one] if one.start.is_multiple_of(one.len) => Some(one.len),
+            _ => None,
+        }
+    });
+    let first = blocks.next()??;
+    blocks.all(|block| block == Some(first)).then_some(first)
 }

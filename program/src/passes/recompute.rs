@@ -144,6 +144,7 @@ impl<'a> Choices<'a> {
     /// By the definition; else the least peak.
     fn best_of_all(&mut self, limit: u64) -> Result<Again, u64> {
         let (mut best, mut least): (Option<Tried>, u64) = (None, u64::MAX);
+        // What fits stays as it is, which is the first.
         for bits in 0u64..1 << self.candidates.len() {
             let mut is_chosen = self.none();
             for (at, &n) in self.candidates.iter().enumerate() {
@@ -151,6 +152,9 @@ impl<'a> Choices<'a> {
             }
             let tried = self.tried(self.priced(is_chosen));
             least = least.min(tried.peak);
+            if bits == 0 && tried.peak <= limit {
+                return Ok(tried.again);
+            }
             if tried.peak <= limit && best.as_ref().is_none_or(|best| tried.is_before(best)) {
                 best = Some(tried);
             }

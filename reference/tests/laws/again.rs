@@ -93,4 +93,22 @@ fn pieces_of_every_kind_are_the_whole() {
         let found = in_pieces_is_the_same(&program, &given, &ranks).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(found, 2, "{program}");
     }
+    // A part of what is moved makes no part of what is made, or it is moved to where pieces lie otherwise.
+    let whole = [
+        "mesh a=2\nx: f32[4] S(0)\nu: f32[8] R\ng: R = x\ny: R = tile(g, times=[2])\nz = mul(y, u)\n",
+        "mesh a=2\nx: f32[4,2] S(1)\ng: R = x\ny0: R; y1: R = chunk(g, chunks=2, dim=0)\nl = sum(y0)\n",
+        "mesh a=2\nx: f32[8] S(0)\nu: f32[8] R\ng: R = x\ny: R = reshape(g, shape=[1,8])\nz: R = channel_shuffle(y, groups=2)\n",
+        "mesh a=2\nx: f32[8,4] S(0)\ng: R = x\ny: R = expand(g, shape=[2,8,4])\n",
+        "mesh a=4\nx: f32[16,8] SS(0,2)|-\ng: R|- = x\ny: R|- = cumsum(g, dim=1)\n",
+        "mesh a=4\nx: f32[16,8] P|-\ng: RG(0,[6,2,4,4])|- = x\ny: RG(0,[6,2,4,4])|- = relu(g)\n",
+        "mesh a=2\nx: f32[2,8] P|-\ng: S(0)|- = x\ny: S(0)|- = cumsum(g, dim=1)\n",
+    ];
+    for text in whole {
+        let program = Elaborator::new().elaborate(&text.parse().unwrap()).unwrap();
+        let given = inputs::<f64>(&program, 5);
+        let ranks = same_as_one_device(&program, &given, 1e-12);
+        let found = in_pieces_is_the_same(&program, &given, &ranks).unwrap_or_else(|e| panic!("{e}"));
+        // Of cuts of dim 0 the other dim is in pieces.
+        assert!(found == 0 || text.contains("|-"), "{program}");
+    }
 }

@@ -1,6 +1,6 @@
 //! Calls on whole tensors: what runs is in the table, and comes out as the table says.
 
-use ndarray::{ArrayD, IxDyn};
+use ndarray::{ArrayD, Axis, IxDyn, Slice};
 use reshard_ops::rules::{Call, DefaultValue, ParameterKind, Table};
 use reshard_reference::{Real, run};
 
@@ -47,6 +47,53 @@ fn shapes_are_the_tables<T: Real>(of: fn(f64) -> T) {
 fn outputs_are_as_large_as_the_table_says() {
     shapes_are_the_tables::<f64>(|x| x);
     shapes_are_the_tables::<f32>(|x| x as f32);
+}
+
+/// What the table says of a dim that is carried: a part of it makes that part of all outputs, to the bit.
+#[test]
+fn a_part_of_what_is_carried_makes_that_part() {
+    let table = Table::standard();
+    let mut looked = 0;
+    for (text, shapes) in CALLS {
+        let call: Call = text.parse().unwrap();
+        let op = table.op(&call, shapes).unwrap();
+        let given: Vec<ArrayD<f64>> = shapes.iter().enumerate().map(|(i, s)| input(&call, i, s)).collect();
+        let whole = run(&table, &call, &given).unwrap();
+        for (i, shape) in shapes.iter().enumerate() {
+            for (dim, dims) in op.carried(i) {
+                let parts = (1..=shape[dim]).filter(|n| shape[dim].is_multiple_of(*n));
+                for (parts, part) in parts.flat_map(|parts| (0..parts).map(move |part| (parts, part))) {
+                    let cut = |a: &ArrayD<f64>, dim: usize| {
+                        let length = a.shape()[dim] / parts;
+                        let rows = Slice::from(part * length..(part + 1) * length);
+                        a.slice_axis(Axis(dim), rows).to_owned()
+                    };
+                    let mut given = given.clone();
+                    given[i] = cut(&given[i], dim);
+                    let shapes: Vec<&[usize]> = given.iter().map(ArrayD::shape).collect();
+                    // A call that names a size is another.
+                    let Ok(op) = table.op(&call, &shapes) else { continue };
+                    let expected: Vec<ArrayD<f64>> =
+                        whole.iter().zip(&dims).map(|(a, d)| cut(a, *d)).collect();
+                    let as_large = |(made, expected): (&Vec<usize>, &ArrayD<f64>)| made == expected.shape();
+                    if !op.outputs().iter().zip(&expected).all(as_large) {
+                        continue;
+                    }
+                    let made = run(&table, &call, &given).unwrap();
+                    let same =
+                        |(a, b): (&f64, &f64)| a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan());
+                    let all = made.iter().zip(&expected).all(|(a, b)| a.iter().zip(b).all(same));
+                    assert!(
+                        all,
+                        "{call}: part {part} of {parts} of dim {dim} of input {i}: {made:?} {expected:?}"
+                    );
+                    looked += 1;
+                }
+            }
+        }
+    }
+    assert!(looked > 800, "{looked} parts");
+    println!("{looked} parts");
 }
 
 /// The numbers of one op, in the type that is asked for, differ by its rounding.
@@ -118,7 +165,7 @@ fn rules_run_as_einsums_and_composites_as_their_bodies() {
     let a = call("gelu(approximate=tanh)", &[&h]).unwrap();
     assert_eq!(call("mlp", &[&x, &up, &down]).unwrap(), call("mm", &[&a, &down]).unwrap());
     assert_eq!(
-        call("ab,b->", &[&x, &x.index_axis(ndarray::Axis(0), 0).to_owned()]).unwrap().shape(),
+        call("ab,b->", &[&x, &x.index_axis(Axis(0), 0).to_owned()]).unwrap().shape(),
         [0usize; 0]
     );
     for (text, reason) in [

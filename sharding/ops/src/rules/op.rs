@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::Error;
 use crate::rules::bind::Binding;
-use crate::rules::row::{Bound, Entry, Row};
+use crate::rules::row::{Bound, DimFactors, Entry, OperandDims, Row};
 use crate::rules::rule::Rule;
 use crate::rules::strategy::Strategy;
 use reshard_planner::internal::WordHasher;
@@ -270,6 +270,53 @@ impl Op {
                 }
                 Some(_) | None => false,
             })
+    }
+
+    /// The dims of an input that it carries whole into all outputs and has in no other input, so that a part of each output is the same call on
+    /// that part of the input: each with its place in every output.
+    ///
+    /// ```
+    /// use reshard_ops::rules::Table;
+    /// let table = Table::standard();
+    /// let carried = |call: &str, inputs: &[&[usize]]| table.op(&call.parse()?, inputs).map(|op| op.carried(0));
+    /// // Rows of a product, and no row that is one of several in a column.
+    /// assert_eq!(carried("mm", &[&[4, 8], &[8, 16]])?, [(0, vec![0])]);
+    /// assert_eq!(carried("transpose(dim0=0,dim1=1)", &[&[4, 8]])?, [(0, vec![1]), (1, vec![0])]);
+    /// assert_eq!(carried("tile(times=[2,1])", &[&[4, 8]])?, [(1, vec![1])]);
+    /// assert_eq!(carried("softmax(dim=1)", &[&[4, 8]])?, [(0, vec![0])]);
+    /// # Ok::<(), reshard_ops::Error>(())
+    /// ```
+    pub fn carried(&self, input: usize) -> Vec<(usize, Vec<usize>)> {
+        let Some(bound) = self.bound().filter(|bound| !bound.dims.is_empty()) else { return Vec::new() };
+        let inputs = self.inputs().len();
+        // A factor that is all of the one dim of an operand in which it is.
+        let whole = |operand: usize, factor: u16| {
+            let has = |dim: &DimFactors| dim.as_ref().is_some_and(|dim| dim.contains(&factor));
+            let mut dims = bound.dims[operand].iter().enumerate().filter(|(_, dim)| has(dim));
+            let first = dims.next().filter(|(_, dim)| dim.as_ref().is_some_and(|dim| dim.len() == 1));
+            first.filter(|_| dims.next().is_none()).map(|(at, _)| at)
+        };
+        let mut carried = Vec::new();
+        for row in bound.rows.iter().filter(|row| !row.region) {
+            let Some(&Entry::Shard { factor: Some(factor), .. }) = row.entries.get(input) else { continue };
+            let is_cut =
+                |entry: &Entry| matches!(entry, Entry::Shard { factor: Some(f), .. } if *f == factor);
+            let (others, outputs) = row.entries.split_at(inputs);
+            let alone = others.iter().enumerate().filter(|(i, _)| *i != input);
+            let mut alone = alone.map(|(i, entry)| (entry, &bound.dims[i]));
+            let has = |dims: &OperandDims| dims.iter().flatten().any(|dim| dim.contains(&factor));
+            let is_alone = alone.all(|(entry, dims)| *entry == Entry::Replicate && !has(dims));
+            let dims: Option<Vec<usize>> = (outputs.iter().enumerate())
+                .map(|(o, e)| whole(inputs + o, factor).filter(|_| is_cut(e)))
+                .collect();
+            if let (true, Some(dim), Some(dims)) = (is_alone, whole(input, factor), dims)
+                && !carried.iter().any(|(known, _)| *known == dim)
+            {
+                carried.push((dim, dims));
+            }
+        }
+        carried.sort_unstable();
+        carried
     }
 
     pub(crate) fn bound(&self) -> Option<&Bound> {
