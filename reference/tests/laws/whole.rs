@@ -164,10 +164,7 @@ fn rules_run_as_einsums_and_composites_as_their_bodies() {
     assert_eq!(h, call("mm", &[&x, &up]).unwrap());
     let a = call("gelu(approximate=tanh)", &[&h]).unwrap();
     assert_eq!(call("mlp", &[&x, &up, &down]).unwrap(), call("mm", &[&a, &down]).unwrap());
-    assert_eq!(
-        call("ab,b->", &[&x, &x.index_axis(Axis(0), 0).to_owned()]).unwrap().shape(),
-        [0usize; 0]
-    );
+    assert_eq!(call("ab,b->", &[&x, &x.index_axis(Axis(0), 0).to_owned()]).unwrap().shape(), [0usize; 0]);
     for (text, reason) in [
         ("ij->ij {j: replicate}", "is no einsum, so that nobody knows what it computes"),
         ("ij->i {j: max}", "is no einsum, so that nobody knows what it computes"),
