@@ -178,9 +178,9 @@ pub(super) fn value(r: &mut Cursor<'_>) -> Result<Value, Error> {
         let mut ahead = r.clone();
         let text = ahead.take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '+'));
         if let (Err(_), Ok(n)) = (text.parse::<i64>(), text.parse::<f64>()) {
-            // Of all ways to write a number one is kept: 1e-5 is 0.00001, and 2.0 is 2.
+            // Of all ways to write a number one is kept: 1e-5 is 0.00001, and 2.0 is 2. Whole numbers are not rounded.
             let kept = n.to_string();
-            if n.is_finite() || kept == text {
+            if (n.is_finite() && text.contains(['.', 'e', 'E'])) || kept == text {
                 *r = ahead;
                 return Ok(kept.parse().map_or(Value::Word(kept), Value::Number));
             }
