@@ -47,9 +47,11 @@ impl Program {
     ///     x: f32[64,256] S(0)
     ///     w: f32[256,256] I
     ///     a = mm(x, w)
-    ///     b = gelu(a)
+    ///     b = sin(a)
     ///     c = sin(b)
-    ///     loss = sum(c)
+    ///     d = sin(c)
+    ///     e = sin(d)
+    ///     loss = sum(e)
     ///     gradient loss wrt w
     /// ".parse()?;
     /// let program = Elaborator::new().elaborate(&graph)?;
