@@ -77,6 +77,13 @@ pub(crate) struct Reading<'a> {
     pub(crate) topology: &'a TopologyArg,
 }
 
+impl Reading<'_> {
+    /// Whether anything is to be made again or to come in pieces.
+    fn has_passes(&self) -> bool {
+        self.gather.gather_again || self.pieces.pieces.is_some() || self.memory.memory_bytes.is_some()
+    }
+}
+
 impl FileArg {
     /// Whether it is stdin, which only one process has.
     #[cfg(feature = "mpi")]
@@ -111,9 +118,9 @@ fn of_stdin(console: &mut Console<'_>) -> io::Result<String> {
 /// A program that was read and elaborated.
 pub(crate) struct Elaborated {
     pub(crate) graph: Graph,
-    /// Before what is made again and what comes in pieces.
-    pub(crate) plain: Program,
     pub(crate) program: Program,
+    /// Before values were made again and moves came in pieces, where they do.
+    pub(crate) plain: Option<Program>,
     pub(crate) rates: Rates,
     /// What it was elaborated by.
     pub(crate) elaborator: Elaborator,
@@ -143,7 +150,7 @@ impl Elaborated {
             let message = format!("with one rank it is right, and wrong with {axes}: {error}");
             return Err(CliError::refused(error.kind(), message));
         }
-        let plain = program.clone();
+        let plain = with.has_passes().then(|| program.clone());
         if with.gather.gather_again {
             program = program.again(&program.gathered())?;
         }
@@ -155,7 +162,7 @@ impl Elaborated {
         if let Some(limit) = with.memory.memory_bytes {
             program = program.recompute(limit, &rates)?;
         }
-        Ok(Elaborated { graph, plain, program, rates, elaborator })
+        Ok(Elaborated { graph, program, plain, rates, elaborator })
     }
 }
 

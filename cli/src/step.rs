@@ -149,7 +149,8 @@ pub(crate) fn answer<J: Job>(
     let StepArgs { axes, memory_bytes, gather_again, pieces, topology, .. } = args;
     let with = Reading { axes, memory: *memory_bytes, gather: *gather_again, pieces: *pieces, topology };
     let elaborated = Elaborated::of(&table, &text, Moves::Any, with)?;
-    let Elaborated { graph, plain, program, .. } = &elaborated;
+    let Elaborated { graph, program, plain, .. } = &elaborated;
+    let plain = plain.as_ref().unwrap_or(program);
     within_limits(program)?;
     let world = program.mesh().world();
     if let Some(size) = job.size().filter(|&size| size != world) {

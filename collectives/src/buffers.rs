@@ -14,14 +14,34 @@ use crate::{Communicator, Error, Exchange, Returned};
 /// The buffers that a plan runs in. In place there is no source: the target is it.
 #[derive(Debug)]
 pub(crate) struct Buffers<'a, B: ?Sized> {
-    pub(crate) source: Option<&'a B>,
-    pub(crate) first: Option<&'a mut B>,
-    pub(crate) second: Option<&'a mut B>,
-    pub(crate) target: Option<&'a mut B>,
-    pub(crate) staging: Option<&'a mut B>,
+    source: Option<&'a B>,
+    first: Option<&'a mut B>,
+    second: Option<&'a mut B>,
+    target: Option<&'a mut B>,
+    staging: Option<&'a mut B>,
 }
 
 impl<'a, B: ?Sized> Buffers<'a, B> {
+    /// A source, a target, and scratch: what lies between phases, and staging.
+    pub(crate) fn new(source: &'a B, target: &'a mut B, scratch: [&'a mut B; 3]) -> Self {
+        Buffers { source: Some(source), target: Some(target), ..Buffers::of_scratch(scratch) }
+    }
+
+    /// One buffer, which is source and target, and scratch.
+    pub(crate) fn in_place(buffer: &'a mut B, scratch: [&'a mut B; 3]) -> Self {
+        Buffers { target: Some(buffer), ..Buffers::of_scratch(scratch) }
+    }
+
+    fn of_scratch([first, second, staging]: [&'a mut B; 3]) -> Self {
+        Buffers {
+            source: None,
+            first: Some(first),
+            second: Some(second),
+            target: None,
+            staging: Some(staging),
+        }
+    }
+
     /// Carries out an exchange between two of them.
     pub(crate) fn exchange<C: Communicator<Buffer = B> + ?Sized>(
         &mut self,

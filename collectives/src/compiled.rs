@@ -256,16 +256,9 @@ impl Compiled {
         comm: &mut C,
         source: &C::Buffer,
         target: &mut C::Buffer,
-        [first, second, staging]: [&mut C::Buffer; 3],
+        scratch: [&mut C::Buffer; 3],
     ) -> Result<(), Error> {
-        let mut buffers = Buffers {
-            source: Some(source),
-            first: Some(first),
-            second: Some(second),
-            target: Some(target),
-            staging: Some(staging),
-        };
-        self.carry_out(comm, 0, &mut buffers)
+        self.carry_out(comm, 0, &mut Buffers::new(source, target, scratch))
     }
 
     /// Carries out the stages from one on.
@@ -357,13 +350,8 @@ impl Compiled {
             return Err(Error::Phase { step: 0, message });
         }
         let [first, second, staging] = self.lend(scratch)?;
-        let mut buffers = Buffers {
-            source: None,
-            first: Some(first.borrow_mut()),
-            second: Some(second.borrow_mut()),
-            target: Some(buffer),
-            staging: Some(staging.borrow_mut()),
-        };
+        let scratch = [first.borrow_mut(), second.borrow_mut(), staging.borrow_mut()];
+        let mut buffers = Buffers::in_place(buffer, scratch);
         for stage in &self.stages {
             let from = match stage.from {
                 Buffer::Source => Buffer::Target,

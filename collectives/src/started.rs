@@ -105,15 +105,9 @@ impl Compiled {
         comm: &mut C,
         source: &'a C::Buffer,
         target: &'a mut C::Buffer,
-        [first, second, staging]: [&'a mut C::Buffer; 3],
+        scratch: [&'a mut C::Buffer; 3],
     ) -> Result<Started<'a, C>, Error> {
-        let mut buffers = Buffers {
-            source: Some(source),
-            first: Some(first),
-            second: Some(second),
-            target: Some(target),
-            staging: Some(staging),
-        };
+        let mut buffers = Buffers::new(source, target, scratch);
         for (at, stage) in self.stages().iter().enumerate() {
             let Some((between, exchange)) = self.carried_out(comm, stage) else { continue };
             if exchange.is_local() {

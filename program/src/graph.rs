@@ -99,6 +99,11 @@ pub(crate) fn gradient_name(of: &str) -> String {
     format!("d{of}")
 }
 
+/// The name of which this is the [`gradient_name`].
+pub(crate) fn gradient_of(name: &str) -> Option<&str> {
+    name.strip_prefix('d')
+}
+
 /// The most statements of a graph, those of composites counted.
 pub(crate) const MOST_STATEMENTS: usize = 1 << 20;
 

@@ -87,6 +87,33 @@ impl Item {
             Item::Move { to, .. } => core::slice::from_ref(to),
         }
     }
+
+    pub(crate) fn takes_mut(&mut self) -> &mut [ValueId] {
+        match self {
+            Item::Input(_) | Item::NoGrad => &mut [],
+            Item::Op { inputs, .. } => inputs,
+            Item::Move { from, .. } => core::slice::from_mut(from),
+        }
+    }
+
+    pub(crate) fn makes_mut(&mut self) -> &mut [ValueId] {
+        match self {
+            Item::NoGrad => &mut [],
+            Item::Input(v) => core::slice::from_mut(v),
+            Item::Op { outputs, .. } => outputs,
+            Item::Move { to, .. } => core::slice::from_mut(to),
+        }
+    }
+
+    /// What it takes and makes, where these are the same bytes: of a view, and of a move that leaves all where they are.
+    pub(crate) fn viewed(&self) -> Option<(ValueId, ValueId)> {
+        let is_view = match self {
+            Item::Op { op, .. } => op.is_view(),
+            Item::Move { forward, .. } => forward.steps().is_empty(),
+            Item::Input(_) | Item::NoGrad => false,
+        };
+        self.takes().first().copied().zip(self.makes().first().copied()).filter(|_| is_view)
+    }
 }
 
 /// A typed list of ops and moves.
@@ -152,6 +179,23 @@ impl Program {
         &self.items
     }
 
+    /// Those of forward: above `no_grad`, or all where nothing is marked.
+    pub fn forward(&self) -> &[Item] {
+        let end = self.items.iter().position(|item| matches!(item, Item::NoGrad));
+        &self.items[..end.unwrap_or(self.items.len())]
+    }
+
+    /// The item that makes each value.
+    pub(crate) fn makers(&self) -> Vec<usize> {
+        let mut makers = vec![0; self.values.len()];
+        for (n, item) in self.items.iter().enumerate() {
+            for v in item.makes() {
+                makers[v.0] = n;
+            }
+        }
+        makers
+    }
+
     /// A value by number.
     pub fn get(&self, value: ValueId) -> &Value {
         &self.values[value.0]
@@ -189,14 +233,14 @@ impl Program {
         value
     }
 
-    /// A new value like another, without a gradient: `x.again`.
+    /// A new value like another: `x.again`.
     pub(crate) fn copy(&mut self, of: ValueId) -> ValueId {
         let Value { name, dtype, is } = self.get(of).clone();
         let mut name = format!("{name}.again");
         while self.names.contains_key(&name) {
             name.push('\'');
         }
-        self.add(&name, dtype, Type { gradient: None, ..is })
+        self.add(&name, dtype, is)
     }
 
     /// A name that is free here and in a graph: this and a number.

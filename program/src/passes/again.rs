@@ -43,14 +43,9 @@ pub(crate) struct Line {
 
 impl<'a> Forward<'a> {
     pub(crate) fn of(program: &'a Program) -> Forward<'a> {
-        let all = program.items();
-        let items = all.iter().position(|item| matches!(item, Item::NoGrad)).unwrap_or(all.len());
-        let mut maker = vec![0; program.values().len()];
+        let (items, maker) = (program.forward().len(), program.makers());
         let mut is_taken = vec![false; maker.len()];
-        for (n, item) in all.iter().enumerate() {
-            item.makes().iter().for_each(|v| maker[v.index()] = n);
-            item.takes().iter().for_each(|v| is_taken[v.index()] = true);
-        }
+        program.items().iter().flat_map(Item::takes).for_each(|v| is_taken[v.index()] = true);
         Forward { program, items, maker, is_taken }
     }
 
@@ -64,14 +59,14 @@ impl<'a> Forward<'a> {
 
     /// The items from which backward takes something, itself or through others of forward, but for views.
     pub(crate) fn candidates(&self) -> Vec<usize> {
-        let all = self.program.items();
+        let (forward, backward) = self.program.items().split_at(self.items);
         let mut is_needed = vec![false; self.maker.len()];
-        all[self.items..].iter().flat_map(Item::takes).for_each(|v| is_needed[v.index()] = true);
+        backward.iter().flat_map(Item::takes).for_each(|v| is_needed[v.index()] = true);
         let mut candidates = Vec::new();
-        for (n, item) in all[..self.items].iter().enumerate().rev() {
+        for (n, item) in forward.iter().enumerate().rev() {
             if item.makes().iter().any(|v| is_needed[v.index()]) && self.may_be_again(n) {
                 item.takes().iter().for_each(|v| is_needed[v.index()] = true);
-                if self.viewed(n).is_none() {
+                if item.viewed().is_none() {
                     candidates.push(n);
                 }
             }
@@ -83,9 +78,9 @@ impl<'a> Forward<'a> {
     /// The last item of forward that takes each value or a view of it.
     pub(crate) fn last_takers(&self) -> Vec<Option<usize>> {
         let mut last: Vec<Option<usize>> = vec![None; self.maker.len()];
-        for (n, item) in self.program.items()[..self.items].iter().enumerate().rev() {
+        for (n, item) in self.program.forward().iter().enumerate().rev() {
             let of_views = item.makes().iter().filter_map(|v| last[v.index()]).max();
-            let is_view = self.viewed(n).is_some();
+            let is_view = item.viewed().is_some();
             for v in item.takes() {
                 let n = if is_view { of_views.unwrap_or(n) } else { n };
                 last[v.index()] = last[v.index()].max(Some(n));
@@ -94,20 +89,11 @@ impl<'a> Forward<'a> {
         last
     }
 
-    /// What an item is a view of, if it is one.
-    fn viewed(&self, n: usize) -> Option<ValueId> {
-        match &self.program.items()[n] {
-            Item::Op { op, inputs, .. } if op.is_view() => inputs.first().copied(),
-            Item::Move { from, forward, .. } if forward.steps().is_empty() => Some(*from),
-            Item::Op { .. } | Item::Move { .. } | Item::Input(_) | Item::NoGrad => None,
-        }
-    }
-
     /// These items, and the views of what they make.
     pub(crate) fn again(&self, mut is_chosen: Vec<bool>) -> Again {
-        let items = &self.program.items()[..self.items];
-        for n in 0..items.len() {
-            is_chosen[n] |= self.viewed(n).is_some_and(|v| is_chosen[self.maker[v.index()]]);
+        let items = self.program.forward();
+        for (n, item) in items.iter().enumerate() {
+            is_chosen[n] |= item.viewed().is_some_and(|(from, _)| is_chosen[self.maker[from.index()]]);
         }
         let mut is_late = vec![false; is_chosen.len()];
         let mut is_taken = vec![false; self.maker.len()];
@@ -170,38 +156,25 @@ impl<'a> Forward<'a> {
         made.items = Vec::with_capacity(of.items().len());
         for line @ Line { item, is_copy } in self.lines(again) {
             let mut done = of.items()[item].clone();
-            let taken = |v: &mut ValueId| {
+            for v in done.takes_mut() {
                 if self.takes_copy(line, *v, again) {
                     *v = copies[v.index()].unwrap_or(*v);
                 }
-            };
-            match &mut done {
-                Item::Op { inputs, .. } => inputs.iter_mut().for_each(taken),
-                Item::Move { from, .. } => taken(from),
-                Item::Input(_) | Item::NoGrad => {}
             }
-            if again.is_late[item] {
-                // What is made below `no_grad` has no gradient.
+            if is_copy {
+                for v in done.makes_mut() {
+                    let copy = made.copy(*v);
+                    copies[v.index()] = Some(copy);
+                    *v = copy;
+                }
+            }
+            // What is made below `no_grad` has no gradient.
+            if is_copy || again.is_late[item] {
                 for v in done.makes() {
                     made.values[v.index()].is.gradient = None;
                 }
                 if let Item::Move { backward, .. } = &mut done {
                     *backward = None;
-                }
-            }
-            if is_copy {
-                let mut copy = |v: &mut ValueId| {
-                    let new = made.copy(*v);
-                    copies[v.index()] = Some(new);
-                    *v = new;
-                };
-                match &mut done {
-                    Item::Op { outputs, .. } => outputs.iter_mut().for_each(copy),
-                    Item::Move { to, backward, .. } => {
-                        copy(to);
-                        *backward = None;
-                    }
-                    Item::Input(_) | Item::NoGrad => {}
                 }
             }
             made.items.push(done);
@@ -259,14 +232,12 @@ impl Program {
         let classes = classes(self);
         let mut of_parameters: Vec<bool> = classes.iter().map(|class| *class == Class::Parameter).collect();
         let mut gathered = Vec::new();
-        for item in self.items() {
-            match item {
-                Item::NoGrad => break,
-                Item::Move { from, to, .. } if of_parameters[from.index()] => {
-                    of_parameters[to.index()] = true;
-                    gathered.push(*to);
-                }
-                Item::Move { .. } | Item::Op { .. } | Item::Input(_) => {}
+        for item in self.forward() {
+            if let Item::Move { from, to, .. } = item
+                && of_parameters[from.index()]
+            {
+                of_parameters[to.index()] = true;
+                gathered.push(*to);
             }
         }
         gathered

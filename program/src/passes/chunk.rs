@@ -16,7 +16,7 @@
 use reshard_ops::rules::{Call, Value as Argument};
 use reshard_sharding::{Sharding, Type};
 
-use crate::graph::{Graph, Statement, ValueId};
+use crate::graph::{Graph, Statement, ValueId, gradient_of};
 use crate::program::Item;
 use crate::{Elaborator, Error, Moves, Program};
 
@@ -92,9 +92,16 @@ pub(super) fn rewritten(
 pub(super) struct Chunk<'a> {
     pub(super) program: &'a Program,
     pub(super) pieces: usize,
-    /// The items.
-    pub(super) moves: usize,
-    pub(super) computes: usize,
+    /// The numbers of the items.
+    moves: usize,
+    computes: usize,
+    /// What is moved, and what that becomes.
+    pub(super) from: ValueId,
+    pub(super) to: ValueId,
+    /// What the op takes and makes.
+    call: &'a Call,
+    pub(super) inputs: &'a [ValueId],
+    pub(super) outputs: &'a [ValueId],
     /// Which of what the op takes is moved.
     operand: usize,
     /// The dim of what is moved and of each output.
@@ -109,32 +116,30 @@ impl<'a> Chunk<'a> {
         let items = program.items();
         let refused = |reason: String| Err(Error::Graph { reason });
         let name = program.values().get(moved.index()).map_or("", |v| v.name.as_str());
-        let makes = items.iter().position(|item| match item {
+        let makes = items.iter().enumerate().find_map(|(n, item)| match item {
             Item::Move { from, to, forward, .. } => {
                 let mesh = |v: &ValueId| program.get(*v).is.value.mesh();
-                *to == moved && forward.communicating_steps() > 0 && mesh(from) == mesh(to)
+                let talks = *to == moved && forward.communicating_steps() > 0 && mesh(from) == mesh(to);
+                talks.then_some((n, *from))
             }
-            Item::Input(_) | Item::Op { .. } | Item::NoGrad => false,
+            Item::Input(_) | Item::Op { .. } | Item::NoGrad => None,
         });
-        let Some(moves) = makes else {
+        let Some((moves, from)) = makes else {
             return refused(format!(
                 "{name} is made by no move of one mesh in which ranks talk to each other: name what one makes"
             ));
         };
-        let mut takers = (0..items.len()).filter(|&n| items[n].takes().contains(&moved));
-        let (Some(computes), None) = (takers.next(), takers.next()) else {
-            let takers = (0..items.len()).filter(|&n| items[n].takes().contains(&moved));
-            let names: Vec<&str> = takers
-                .filter_map(|n| items[n].makes().first())
-                .map(|v| program.get(*v).name.as_str())
-                .collect();
+        let takers: Vec<usize> = (0..items.len()).filter(|&n| items[n].takes().contains(&moved)).collect();
+        let [computes] = takers[..] else {
+            let made = takers.iter().filter_map(|&n| items[n].makes().first());
+            let names: Vec<&str> = made.map(|v| program.get(*v).name.as_str()).collect();
             return refused(format!(
                 "{name} is taken by {} ops and moves ({}), and only what one op takes can be in pieces: gather it once for each",
                 names.len(),
                 names.join(", ")
             ));
         };
-        let Item::Op { op, inputs, strategy, .. } = &items[computes] else {
+        let Item::Op { call, op, inputs, outputs, strategy, .. } = &items[computes] else {
             return refused(format!("{name} is moved on, and no op takes it: name what that move makes"));
         };
         let operand = inputs.iter().position(|v| *v == moved).unwrap_or(0);
@@ -142,7 +147,22 @@ impl<'a> Chunk<'a> {
             return refused(format!("{} takes {name} as a whole", op.name()));
         }
         for (dim, dims) in op.carried(operand) {
-            let chunk = Chunk { program, pieces, moves, computes, operand, dim, dims, shards: 1 };
+            let (to, shards) = (moved, 1);
+            let chunk = Chunk {
+                program,
+                pieces,
+                moves,
+                computes,
+                from,
+                to,
+                call,
+                inputs,
+                outputs,
+                operand,
+                dim,
+                dims,
+                shards,
+            };
             if let Some(chunk) = chunk.fitted() {
                 return Ok(chunk);
             }
@@ -156,18 +176,11 @@ impl<'a> Chunk<'a> {
     /// The same with its number of shards, if pieces are what they are to be: a part of each shard of what is moved, which what comes of it holds in blocks
     /// of whole shards, and of which the op makes the same part.
     fn fitted(self) -> Option<Chunk<'a>> {
-        let program = self.program;
-        let (Item::Move { from, to, .. }, Item::Op { call, inputs, outputs, .. }) =
-            (&program.items()[self.moves], &program.items()[self.computes])
-        else {
-            return None;
-        };
-        let shard = block(&program.get(*from).is.value, self.dim)?;
-        let dims = [*from, *to].into_iter().map(|v| (v, self.dim));
-        for (v, dim) in dims.chain(outputs.iter().copied().zip(self.dims.iter().copied())) {
-            let mut shape = program.get(v).shape().to_vec();
-            shape[dim] /= self.pieces;
-            let (whole, piece) = (&program.get(v).is, self.typed(v, &shape).ok()?);
+        let Chunk { program, from, to, inputs, outputs, dim, .. } = self;
+        let shard = block(&program.get(from).is.value, dim)?;
+        let made = || outputs.iter().copied().zip(self.dims.iter().copied());
+        for (v, dim) in [(from, dim), (to, dim)].into_iter().chain(made()) {
+            let (whole, piece) = (&program.get(v).is, self.typed(v, &self.piece_shape(v, dim)).ok()?);
             for (whole, piece) in
                 [(Some(&whole.value), Some(&piece.value)), (whole.gradient.as_ref(), piece.gradient.as_ref())]
             {
@@ -180,18 +193,12 @@ impl<'a> Chunk<'a> {
         }
         // The same call on a piece makes that piece of the outputs.
         let mut shapes: Vec<Vec<usize>> = inputs.iter().map(|v| program.get(*v).shape().to_vec()).collect();
-        shapes[self.operand][self.dim] /= self.pieces;
+        shapes[self.operand] = self.piece_shape(to, dim);
         let shapes: Vec<&[usize]> = shapes.iter().map(Vec::as_slice).collect();
-        let op = program.table().op(call, &shapes).ok()?;
-        let is_piece = |((made, v), dim): ((&Vec<usize>, &ValueId), &usize)| {
-            let mut shape = program.get(*v).shape().to_vec();
-            shape[*dim] /= self.pieces;
-            *made == shape
-        };
-        let fits = shard.is_multiple_of(self.pieces)
-            && op.outputs().len() == outputs.len()
-            && op.outputs().iter().zip(outputs).zip(&self.dims).all(is_piece);
-        fits.then(|| Chunk { shards: program.get(*from).shape()[self.dim] / shard, ..self })
+        let op = program.table().op(self.call, &shapes).ok()?;
+        let pieces: Vec<Vec<usize>> = made().map(|(v, dim)| self.piece_shape(v, dim)).collect();
+        let fits = shard.is_multiple_of(self.pieces) && op.outputs() == pieces;
+        fits.then(|| Chunk { shards: program.get(from).shape()[dim] / shard, ..self })
     }
 
     /// The same in another number of pieces, which divides every shard.
@@ -202,9 +209,8 @@ impl<'a> Chunk<'a> {
     /// All that can be in so many pieces: each move with an op of its own.
     pub(super) fn all(program: &'a Program, pieces: usize) -> Vec<Chunk<'a>> {
         // What is asked for by its name, as the gradient of a value, stays whole.
-        let is_gradient = |v: &ValueId| {
-            program.get(*v).name.strip_prefix('d').is_some_and(|of| program.value(of).is_some())
-        };
+        let is_gradient =
+            |v: &ValueId| gradient_of(&program.get(*v).name).is_some_and(|of| program.value(of).is_some());
         let moved = program.items().iter().filter_map(|item| match item {
             Item::Move { to, .. } if is_gradient(to) => None,
             Item::Move { to, .. } => Chunk::of(program, *to, pieces).ok(),
@@ -222,30 +228,20 @@ impl<'a> Chunk<'a> {
 
     /// Adds the pieces in place of the move and the op.
     fn add_to(&self, graph: &mut Graph) -> Result<(), Error> {
-        let items = self.program.items();
-        let (Item::Move { from, to, .. }, Item::Op { call, inputs, outputs, .. }) =
-            (&items[self.moves], &items[self.computes])
-        else {
-            return Ok(());
-        };
-        let apart = self.apart(graph, *from, self.dim)?;
+        let Chunk { program, from, to, inputs, outputs, dim, .. } = *self;
+        let apart = self.view(graph, from, from, &self.split(program.get(from).shape(), dim))?;
         let mut made: Vec<Vec<ValueId>> = vec![Vec::new(); outputs.len()];
         // All pieces first: what is moved then waits for no call.
         let pieces: Result<Vec<ValueId>, Error> =
-            (0..self.pieces).map(|piece| self.piece(graph, apart, *from, piece)).collect();
+            (0..self.pieces).map(|piece| self.piece(graph, apart, piece)).collect();
         for (piece, x) in pieces?.into_iter().enumerate() {
-            let is = self.typed(*to, graph.shape(x))?;
-            let name = self.name(graph, *to, piece);
-            let mut takes = inputs.clone();
+            let is = self.typed(to, graph.shape(x))?;
+            let name = self.name(graph, to, piece);
+            let mut takes = inputs.to_vec();
             takes[self.operand] = graph.moved(x, &name, is)?;
             let names: Vec<String> = outputs.iter().map(|v| self.name(graph, *v, piece)).collect();
-            let results = graph.apply(call, &takes, &names.iter().map(String::as_str).collect::<Vec<_>>())?;
-            for (o, (result, output)) in results.into_iter().zip(outputs).enumerate() {
-                graph.values[result.index()].dtype = self.program.get(*output).dtype;
-                let is = self.typed(*output, graph.shape(result))?;
-                graph.pin(result, is)?;
-                made[o].push(result);
-            }
+            let results = self.computed(graph, &takes, &names, |v, shape| self.typed(v, shape))?;
+            made.iter_mut().zip(results).for_each(|(list, result)| list.push(result));
         }
         for ((output, dim), pieces) in outputs.iter().zip(&self.dims).zip(made) {
             self.together(graph, *output, *dim, &pieces)?;
@@ -253,32 +249,35 @@ impl<'a> Chunk<'a> {
         Ok(())
     }
 
-    /// What is moved, with the dim as shards and what is in each.
-    fn apart(&self, graph: &mut Graph, v: ValueId, dim: usize) -> Result<ValueId, Error> {
-        if self.shards == 1 {
-            return Ok(v);
+    /// What the op makes of these, of the types that are said of its outputs in the shapes that come out.
+    pub(super) fn computed(
+        &self,
+        graph: &mut Graph,
+        takes: &[ValueId],
+        names: &[String],
+        is: impl Fn(ValueId, &[usize]) -> Result<Type, Error>,
+    ) -> Result<Vec<ValueId>, Error> {
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let results = graph.apply(self.call, takes, &names)?;
+        for (&result, &output) in results.iter().zip(self.outputs) {
+            graph.values[result.index()].dtype = self.program.get(output).dtype;
+            let is = is(output, graph.shape(result))?;
+            graph.pin(result, is)?;
         }
-        let shape = self.split(self.program.get(v).shape(), dim, 1);
-        self.view(graph, v, v, &shape)
+        Ok(results)
     }
 
-    /// A piece of what is moved.
-    fn piece(&self, graph: &mut Graph, apart: ValueId, v: ValueId, piece: usize) -> Result<ValueId, Error> {
-        let whole = self.program.get(v).shape();
-        let length = whole[self.dim] / self.shards / self.pieces;
-        let dim = self.dim + usize::from(self.shards > 1);
+    /// A piece of what is moved, of its shards [apart](Chunk::split).
+    fn piece(&self, graph: &mut Graph, apart: ValueId, piece: usize) -> Result<ValueId, Error> {
+        let shape = self.piece_shape(self.from, self.dim);
+        let length = shape[self.dim] / self.shards;
         let call = Call::new("narrow")
-            .with("dim", Argument::Number(dim as i64))
+            .with("dim", Argument::Number(self.within(self.dim) as i64))
             .with("start", Argument::Number((piece * length) as i64))
             .with("length", Argument::Number(length as i64));
-        let name = self.name(graph, v, piece);
+        let name = self.name(graph, self.from, piece);
         let narrow = graph.apply(&call, &[apart], &[&name])?[0];
-        if self.shards == 1 {
-            return Ok(narrow);
-        }
-        let mut shape = whole.to_vec();
-        shape[self.dim] /= self.pieces;
-        self.view(graph, narrow, v, &shape)
+        self.view(graph, narrow, self.from, &shape)
     }
 
     /// The pieces of an output as what they are pieces of.
@@ -289,36 +288,47 @@ impl<'a> Chunk<'a> {
         dim: usize,
         pieces: &[ValueId],
     ) -> Result<(), Error> {
-        let mut parts = Vec::with_capacity(pieces.len());
-        for &piece in pieces {
-            let shape = self.split(self.program.get(output).shape(), dim, self.pieces);
-            parts.push(if self.shards == 1 { piece } else { self.view(graph, piece, output, &shape)? });
-        }
-        let at = dim + usize::from(self.shards > 1);
-        let call = Call::new("cat").with("dim", Argument::Number(at as i64));
+        let apart = self.split(&self.piece_shape(output, dim), dim);
+        let parts: Result<Vec<ValueId>, Error> =
+            pieces.iter().map(|&piece| self.view(graph, piece, output, &apart)).collect();
+        let call = Call::new("cat").with("dim", Argument::Number(self.within(dim) as i64));
         let name = graph.fresh(&format!("{}.whole", self.program.get(output).name));
-        let whole = graph.apply(&call, &parts, &[&name])?[0];
-        let from = if self.shards == 1 {
-            whole
-        } else {
-            self.view(graph, whole, output, self.program.get(output).shape())?
-        };
+        let whole = graph.apply(&call, &parts?, &[&name])?[0];
+        let from = self.view(graph, whole, output, self.program.get(output).shape())?;
         // What was made by the op is now what this is.
         graph.push(Statement::Move { from, to: output })
     }
 
+    /// A value as one of another shape, if it has not that shape.
     fn view(&self, graph: &mut Graph, v: ValueId, of: ValueId, shape: &[usize]) -> Result<ValueId, Error> {
+        if graph.shape(v) == shape {
+            return Ok(v);
+        }
         let shape = shape.iter().map(|&n| n as i64).collect();
         let name = graph.fresh(&format!("{}.view", self.program.get(of).name));
         Ok(graph.apply(&Call::new("view").with("shape", Argument::Numbers(shape)), &[v], &[&name])?[0])
     }
 
-    /// A shape in which a dim is shards and what of one of so many pieces is in each.
-    fn split(&self, shape: &[usize], dim: usize, pieces: usize) -> Vec<usize> {
+    /// The shape of a piece of a value.
+    fn piece_shape(&self, v: ValueId, dim: usize) -> Vec<usize> {
+        let mut shape = self.program.get(v).shape().to_vec();
+        shape[dim] /= self.pieces;
+        shape
+    }
+
+    /// A shape in which a dim is shards, where there are several, and what is in each.
+    fn split(&self, shape: &[usize], dim: usize) -> Vec<usize> {
         let mut split = shape.to_vec();
-        split[dim] /= self.shards * pieces;
-        split.insert(dim, self.shards);
+        if self.shards > 1 {
+            split[dim] /= self.shards;
+            split.insert(dim, self.shards);
+        }
         split
+    }
+
+    /// The dim of what is in each shard, of such a shape.
+    fn within(&self, dim: usize) -> usize {
+        dim + usize::from(self.shards > 1)
     }
 
     /// The type of a value for a piece of it.

@@ -66,10 +66,14 @@ impl Program {
     /// Fails where no choice that is looked at fits.
     pub fn recompute(&self, limit_bytes: u64, rates: &Rates) -> Result<Program, Error> {
         let mut choices = Choices::of(self, rates);
+        let peak = choices.walk.peak().bytes;
+        if peak <= limit_bytes {
+            return Ok(self.clone());
+        }
         let best = if choices.candidates.len() <= MOST_EXACT {
-            choices.best_of_all(limit_bytes)
+            choices.best_of_all(limit_bytes, peak)
         } else {
-            choices.best_found(limit_bytes)
+            choices.best_found(limit_bytes, peak)
         };
         match best {
             Ok(again) => Ok(choices.forward.program(&again)),
@@ -143,20 +147,16 @@ impl<'a> Choices<'a> {
         vec![false; self.cost_us.len()]
     }
 
-    /// By the definition; else the least peak.
-    fn best_of_all(&mut self, limit: u64) -> Result<Again, u64> {
-        let (mut best, mut least): (Option<Tried>, u64) = (None, u64::MAX);
-        // What fits stays as it is, which is the first.
-        for bits in 0u64..1 << self.candidates.len() {
+    /// By the definition; else the least peak, of which one is that of nothing.
+    fn best_of_all(&mut self, limit: u64, mut least: u64) -> Result<Again, u64> {
+        let mut best: Option<Tried> = None;
+        for bits in 1u64..1 << self.candidates.len() {
             let mut is_chosen = self.none();
             for (at, &n) in self.candidates.iter().enumerate() {
                 is_chosen[n] = bits >> at & 1 == 1;
             }
             let tried = self.tried(self.priced(is_chosen));
             least = least.min(tried.peak);
-            if bits == 0 && tried.peak <= limit {
-                return Ok(tried.again);
-            }
             if tried.peak <= limit && best.as_ref().is_none_or(|best| tried.is_before(best)) {
                 best = Some(tried);
             }
@@ -164,24 +164,21 @@ impl<'a> Choices<'a> {
         best.map(|best| best.again).ok_or(least)
     }
 
-    /// The best of those that are looked at; else the least peak.
-    fn best_found(&mut self, limit: u64) -> Result<Again, u64> {
-        let nothing = self.tried(self.priced(self.none()));
-        if nothing.peak <= limit {
-            return Ok(nothing.again);
-        }
-        let (mut fitting, mut least): (Vec<Tried>, u64) = (Vec::new(), nothing.peak);
-        let prices = self.prices();
+    /// The best of those that are looked at; else the least peak, of which one is that of nothing.
+    fn best_found(&mut self, limit: u64, mut least: u64) -> Result<Again, u64> {
+        let mut fitting: Vec<Tried> = Vec::new();
+        let price: Vec<f64> = self.candidates.iter().map(|&n| self.price(n)).collect();
+        let prices = some_of(price.clone());
         // Half of what may be looked at is for taking away.
-        let most = (self.left / 2 / prices.len().max(1)).clamp(1, MOST_PARTS);
-        for kept in self.kept_at_cuts(most) {
-            for &price in &prices {
+        let numbers = (self.left / 2 / prices.len().max(1)).clamp(1, MOST_PARTS);
+        for kept in self.kept_at_cuts(numbers) {
+            for &most in &prices {
                 if self.left == 0 {
                     break;
                 }
                 let mut is_chosen = self.none();
-                for &n in self.candidates.iter().filter(|&&n| !kept[n]) {
-                    is_chosen[n] = self.price(n) <= price;
+                for (&n, of) in self.candidates.iter().zip(&price).filter(|(n, _)| !kept[**n]) {
+                    is_chosen[n] = *of <= most;
                 }
                 let priced = self.priced(is_chosen);
                 if fitting.get(BEGINNINGS - 1).is_some_and(|worst| priced.cost_us >= worst.cost_us) {
@@ -218,25 +215,11 @@ impl<'a> Choices<'a> {
         best
     }
 
-    fn made_bytes(&self, n: usize) -> u64 {
-        let program = self.forward.program;
-        program.items()[n].makes().iter().fold(0, |sum, v| sum.saturating_add(local_bytes(program.get(*v))))
-    }
-
     /// The time of an item for a byte that it makes.
     fn price(&self, n: usize) -> f64 {
-        self.cost_us[n] / (self.made_bytes(n).max(1) as f64)
-    }
-
-    /// Some prices, the highest of all among them.
-    fn prices(&self) -> Vec<f64> {
-        let mut all: Vec<f64> = self.candidates.iter().map(|&n| self.price(n)).collect();
-        all.sort_by(f64::total_cmp);
-        all.dedup();
-        let last = all.len().saturating_sub(1);
-        let mut places: Vec<usize> = (0..=PRICES).map(|i| last * i / PRICES).collect();
-        places.dedup();
-        places.into_iter().filter_map(|at| all.get(at).copied()).collect()
+        let program = self.forward.program;
+        let bytes = program.items()[n].makes().iter().map(|v| local_bytes(program.get(*v)));
+        self.cost_us[n] / (bytes.fold(0, u64::saturating_add).max(1) as f64)
     }
 
     /// For at most so many numbers of parts, the items that make what crosses from one to the next.
@@ -273,6 +256,16 @@ impl<'a> Choices<'a> {
         }
         all
     }
+}
+
+/// Some of these prices, the highest among them, in order.
+fn some_of(mut all: Vec<f64>) -> Vec<f64> {
+    all.sort_by(f64::total_cmp);
+    all.dedup();
+    let last = all.len().saturating_sub(1);
+    let mut places: Vec<usize> = (0..=PRICES).map(|i| last * i / PRICES).collect();
+    places.dedup();
+    places.into_iter().filter_map(|at| all.get(at).copied()).collect()
 }
 
 impl Tried {

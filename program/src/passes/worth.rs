@@ -1,10 +1,11 @@
 //! Which moves are worth making in pieces, by the timeline.
 
+use std::collections::BTreeMap;
+
 use reshard_sharding::Type;
 
 use crate::graph::{Graph, ValueId};
 use crate::passes::chunk::{Chunk, rewritten};
-use crate::program::Item;
 use crate::schedule::{Options, Schedule, Timeline};
 use crate::{Elaborator, Error, Moves, Program};
 
@@ -34,17 +35,14 @@ impl Program {
         if options.hoist_bytes == 0 {
             return Ok(self.clone());
         }
-        let mut known: Vec<(String, Option<usize>)> = Vec::new();
+        let mut known: BTreeMap<String, Option<usize>> = BTreeMap::new();
         let mut chunks: Vec<Chunk<'_>> = Vec::new();
         for chunk in Chunk::all(self, 1) {
             let alone = chunk.alone()?;
             let text = alone.to_string();
-            let best = if let Some((_, best)) = known.iter().find(|(of, _)| *of == text) {
-                *best
-            } else {
-                let best = best_alone(&alone, options, elaborator)?;
-                known.push((text, best));
-                best
+            let best = match known.get(&text) {
+                Some(best) => *best,
+                None => *known.entry(text).or_insert(best_alone(&alone, options, elaborator)?),
             };
             if let Some(pieces) = best {
                 chunks.push(chunk.in_pieces(pieces));
@@ -82,33 +80,23 @@ fn time_us(program: &Program, options: &Options, elaborator: &Elaborator) -> Res
 impl Chunk<'_> {
     /// A program of the move and the op alone.
     fn alone(&self) -> Result<Graph, Error> {
-        let items = self.program.items();
-        let mut graph = Graph::on_meshes(self.program.meshes().clone(), self.program.table().clone());
-        let (Item::Move { from, to, .. }, Item::Op { call, inputs, outputs, .. }) =
-            (&items[self.moves], &items[self.computes])
-        else {
-            return Ok(graph);
-        };
+        let Chunk { program, from, to, inputs, outputs, .. } = *self;
+        let mut graph = Graph::on_meshes(program.meshes().clone(), program.table().clone());
+        let without_gradient = |v: ValueId| Type { gradient: None, ..program.get(v).is.clone() };
         let input = |graph: &mut Graph, v: ValueId, name: String| {
-            let value = self.program.get(v);
-            graph.input_of(&name, value.dtype, Type { gradient: None, ..value.is.clone() })
+            graph.input_of(&name, program.get(v).dtype, without_gradient(v))
         };
-        let x = input(&mut graph, *from, "x".to_owned())?;
+        let x = input(&mut graph, from, "x".to_owned())?;
         let mut takes = Vec::with_capacity(inputs.len());
         for (i, &v) in inputs.iter().enumerate() {
-            takes.push(if v == *to {
-                graph.moved(x, "g", Type { gradient: None, ..self.program.get(v).is.clone() })?
+            takes.push(if v == to {
+                graph.moved(x, "g", without_gradient(v))?
             } else {
                 input(&mut graph, v, format!("w{i}"))?
             });
         }
         let names: Vec<String> = (0..outputs.len()).map(|o| format!("y{o}")).collect();
-        let results = graph.apply(call, &takes, &names.iter().map(String::as_str).collect::<Vec<_>>())?;
-        for (result, output) in results.into_iter().zip(outputs) {
-            let value = self.program.get(*output);
-            graph.values[result.index()].dtype = value.dtype;
-            graph.pin(result, Type { gradient: None, ..value.is.clone() })?;
-        }
+        self.computed(&mut graph, &takes, &names, |v, _| Ok(without_gradient(v)))?;
         Ok(graph)
     }
 }

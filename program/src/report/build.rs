@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use reshard_planner::Plan;
 
-use crate::graph::{ValueId, gradient_name};
+use crate::graph::{ValueId, gradient_name, gradient_of};
 use crate::program::{Item, Program, moved_name, stem};
 use crate::report::peak::{Class, Lives, Walk};
 use crate::report::{MoveReport, Over, Pass, Passes, Report, StepReport, Traffic, ValueReport};
@@ -30,13 +30,7 @@ pub(super) struct Known<'a> {
 impl<'a> Known<'a> {
     fn of(program: &'a Program) -> Known<'a> {
         let items = program.items();
-        let marked = items.iter().position(|item| matches!(item, Item::NoGrad)).unwrap_or(items.len());
-        let mut made = vec![0; program.values().len()];
-        for (n, item) in items.iter().enumerate() {
-            for v in item.makes() {
-                made[v.0] = n;
-            }
-        }
+        let (marked, made) = (program.forward().len(), program.makers());
         let (mut gradients, mut updates) = (vec![None; made.len()], vec![None; made.len()]);
         let mut needed = vec![false; made.len()];
         for (v, value) in program.values().iter().enumerate() {
@@ -131,9 +125,10 @@ impl Program {
 
     /// What it communicates, computes and holds, at these rates of computing.
     pub fn report(&self, rates: &Rates) -> Report {
-        let (known, classes) = Known::with_classes(self);
+        let walk = Walk::of(self);
+        let Walk { known, classes, .. } = &walk;
         let values =
-            (self.values.iter().zip(&classes).zip(&known.made)).map(|((value, &class), &n)| ValueReport {
+            (self.values.iter().zip(classes).zip(&known.made)).map(|((value, &class), &n)| ValueReport {
                 name: value.name.clone(),
                 dtype: value.dtype,
                 is: value.is.clone(),
@@ -150,7 +145,7 @@ impl Program {
             by_axes: BTreeMap::new(),
             operations,
             compute_us,
-            peak: Walk::of(self).peak(),
+            peak: walk.peak(),
             gradients_written: known.is_differentiated(),
             gap_us: self.gap_us(),
         };
@@ -274,7 +269,7 @@ type Waiting<'a> = HashMap<&'a str, Vec<(usize, &'a Plan)>>;
 /// The row of the move whose backward makes `dv` or `dv.7`, for `v`, by this plan.
 fn mirrored(waiting: &mut Waiting<'_>, made: &str, plan: &Plan) -> Option<usize> {
     [made, stem(made)].into_iter().find_map(|name| {
-        let rows = waiting.get_mut(name.strip_prefix('d')?)?;
+        let rows = waiting.get_mut(gradient_of(name)?)?;
         let same = |(_, p): &(usize, &Plan)| (p.from(), p.to()) == (plan.from(), plan.to());
         let at = rows.iter().position(same)?;
         Some(rows.remove(at).0)

@@ -72,8 +72,10 @@ pub(crate) const END: usize = usize::MAX;
 
 /// The items of a program as they are done, each on its own values or on copies of them.
 pub(crate) struct Walk<'a> {
-    known: Known<'a>,
-    classes: Vec<Class>,
+    pub(super) known: Known<'a>,
+    pub(super) classes: Vec<Class>,
+    /// The bytes of each value of the program.
+    bytes: Vec<u64>,
     steps: Vec<Step>,
     /// How many values there are, copies too: that of `v` has the number `v` and that of all values of the program.
     values: usize,
@@ -95,7 +97,8 @@ impl<'a> Walk<'a> {
         let steps =
             steps.map(|(item, of)| Step { item, takes: numbers(of.takes()), makes: numbers(of.makes()) });
         let (steps, values) = (steps.collect(), program.values().len());
-        Walk { known, classes, steps, values }
+        let bytes = program.values().iter().map(local_bytes).collect();
+        Walk { known, classes, bytes, steps, values }
     }
 
     /// Over these lines of the same program in place of what it was over.
@@ -126,7 +129,7 @@ impl<'a> Walk<'a> {
     }
 
     fn bytes(&self, v: usize) -> u64 {
-        local_bytes(&self.known.program.values()[self.original(v)])
+        self.bytes[self.original(v)]
     }
 
     /// What the copy of a value is for, below `no_grad`, says nobody: it is of backward.
@@ -154,11 +157,7 @@ impl<'a> Walk<'a> {
             for &v in &step.makes {
                 made[v] = n;
             }
-            let is_view = match &program.items()[step.item] {
-                Item::Op { op, .. } => op.is_view(),
-                Item::Move { forward, .. } => forward.steps().is_empty(),
-                Item::Input(_) | Item::NoGrad => false,
-            };
+            let is_view = program.items()[step.item].viewed().is_some();
             let of = step.takes.first().zip(step.makes.first()).filter(|_| is_view);
             if let Some((&from, &to)) = of
                 && self.holds(ranks, from)
@@ -232,7 +231,10 @@ impl<'a> Walk<'a> {
             };
             let bytes = now.bytes.saturating_add(staging);
             if bytes > most.bytes || most.at.is_empty() {
-                let at = step.makes.first().map_or(String::new(), |&v| self.name(v));
+                let at = step
+                    .makes
+                    .first()
+                    .map_or(String::new(), |&v| self.known.program.values()[self.original(v)].name.clone());
                 most = Peak { bytes, at, staging, ..now.clone() };
             }
             for &v in &frees[n] {
@@ -242,10 +244,6 @@ impl<'a> Walk<'a> {
             }
         }
         most
-    }
-
-    fn name(&self, v: usize) -> String {
-        self.known.program.values()[self.original(v)].name.clone()
     }
 }
 

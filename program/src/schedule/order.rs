@@ -152,22 +152,13 @@ impl<'a> Hoist<'a> {
         let mut root: Vec<usize> = (0..values).collect();
         let (mut maker, mut movers) = (vec![None; values], vec![Vec::new(); values]);
         for (n, item) in items.iter().enumerate() {
-            match item {
-                Item::Op { op, inputs, outputs, .. } if op.is_view() => {
-                    if let (Some(from), Some(to)) = (inputs.first(), outputs.first()) {
-                        root[to.index()] = root[from.index()];
-                    }
+            if let Some((from, to)) = item.viewed() {
+                root[to.index()] = root[from.index()];
+            } else if let Item::Move { from, to, forward, .. } = item {
+                maker[to.index()] = Some(n);
+                if forward.communicating_steps() > 0 {
+                    movers[root[from.index()]].push(n);
                 }
-                Item::Move { from, to, forward, .. } if forward.steps().is_empty() => {
-                    root[to.index()] = root[from.index()];
-                }
-                Item::Move { from, to, forward, .. } => {
-                    maker[to.index()] = Some(n);
-                    if forward.communicating_steps() > 0 {
-                        movers[root[from.index()]].push(n);
-                    }
-                }
-                Item::Input(_) | Item::Op { .. } | Item::NoGrad => {}
             }
         }
         let mut places = vec![0; items.len()];

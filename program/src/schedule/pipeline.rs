@@ -82,17 +82,13 @@ impl Pipeline {
         let items = program.items();
         let microbatches = microbatches(program);
         let (stage_of, count) = stages(program);
-        let marked = items.iter().position(|item| matches!(item, Item::NoGrad)).unwrap_or(items.len());
-        let mut maker = vec![0; program.values().len()];
+        let (marked, maker) = (program.forward().len(), program.makers());
         let mut tasks: Vec<Task> = Vec::with_capacity(items.len());
         let mut before = vec![Vec::new(); items.len()];
         let mut ops: HashMap<(usize, usize), usize> = HashMap::new();
         let mut is_gradient: Vec<bool> = Vec::with_capacity(items.len());
         let (mut order_of_stages, mut turn) = (Vec::new(), HashMap::new());
         for (n, item) in items.iter().enumerate() {
-            for v in item.makes() {
-                maker[v.index()] = n;
-            }
             let mut after: Vec<usize> = item.takes().iter().map(|v| maker[v.index()]).collect();
             after.sort_unstable();
             after.dedup();
@@ -287,8 +283,8 @@ fn microbatches(program: &Program) -> Vec<Option<usize>> {
     // The values that are of one microbatch in forward lead to one of them.
     let mut leads: Vec<usize> = (0..classes.len()).collect();
     let mut of: Vec<bool> = (0..classes.len()).map(|v| classes[v] == Class::Input && is_tensor(v)).collect();
-    let marked = items.iter().position(|item| matches!(item, Item::NoGrad)).unwrap_or(items.len());
-    for item in &items[..marked] {
+    let marked = program.forward().len();
+    for item in program.forward() {
         let mut taken = item.takes().iter().map(|v| v.index()).filter(|&v| of[v] && is_tensor(v));
         let Some(first) = taken.next() else { continue };
         let taken: Vec<usize> = taken.chain(item.makes().iter().map(|v| v.index())).collect();

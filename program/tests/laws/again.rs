@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 
 use quickcheck::quickcheck;
-use reshard_program::{Elaborator, Graph, Item, Pass, Program, Rates, ValueId};
+use reshard_program::{Item, Pass, Program, Rates, ValueId};
+
+use crate::elaborated;
+use crate::report::STAGES;
 
 /// Small programs: chains, views, moves that are worth making again or not, values of two uses, one that only backward takes.
 const SMALL: [&str; 5] = [
@@ -44,31 +47,17 @@ const SMALL: [&str; 5] = [
      g = mul(f, d)
      loss = sum(g)
      gradient loss wrt a",
-    "mesh pp=2,tp=2
-     mesh first: tp=2
-     mesh second: tp=2@2
-     x: f32[8,16] R on first
-     w: f32[16,32] S(1) on first
-     v: f32[32,64] S(0) on second
-     h = mm(x, w)
-     a = relu(h)
-     b: S(1) on second = a
-     out: I on second = mm(b, v)
-     loss = sum(out)
-     gradient loss wrt w, v
-     w' = sgd(w, dw)
-     v' = sgd(v, dv)",
+    STAGES,
 ];
-
-fn elaborated(text: &str) -> Program {
-    let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{text}\n{e}"));
-    Elaborator::new().elaborate(&graph).unwrap_or_else(|e| panic!("{text}\n{e}"))
-}
 
 /// The values that ops and moves of forward make.
 fn made_in_forward(program: &Program) -> Vec<ValueId> {
-    let forward = program.items().iter().take_while(|item| !matches!(item, Item::NoGrad));
-    forward.filter(|item| !matches!(item, Item::Input(_))).flat_map(|item| item.makes().to_vec()).collect()
+    program
+        .forward()
+        .iter()
+        .filter(|item| !matches!(item, Item::Input(_)))
+        .flat_map(|item| item.makes().to_vec())
+        .collect()
 }
 
 /// The time of all ops and moves one after another, and the peak.

@@ -1,11 +1,7 @@
 //! Reports: passes, sums, and bytes at hand against their definition, rank by rank.
 
+use crate::elaborated;
 use reshard_program::{Class, Elaborator, Graph, Item, Moves, Pass, Program, Rates, ValueId};
-
-fn program(text: &str) -> Program {
-    let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{text}\n{e}"));
-    Elaborator::new().elaborate(&graph).unwrap_or_else(|e| panic!("{text}\n{e}"))
-}
 
 const STEP: &str = "
     mesh dp=2,tp=2
@@ -24,7 +20,7 @@ const STEP: &str = "
 ";
 
 /// Two stages on ranks of their own, of which the second has the larger weights.
-const STAGES: &str = "
+pub(crate) const STAGES: &str = "
     mesh pp=2,tp=2
     mesh first: tp=2
     mesh second: tp=2@2
@@ -43,7 +39,7 @@ const STAGES: &str = "
 
 #[test]
 fn backward_is_what_gradients_need_and_update_the_rest() {
-    let report = program(STEP).report(&Rates::uniform());
+    let report = elaborated(STEP).report(&Rates::uniform());
     let of = |name: &str| report.values.iter().find(|v| v.name == name).map(|v| (v.class, v.pass));
     assert_eq!(of("x"), Some((Class::Input, Pass::Forward)));
     assert_eq!(of("w"), Some((Class::Parameter, Pass::Forward)));
@@ -148,7 +144,7 @@ fn bytes_at_hand_are_those_of_the_worst_rank() {
             .to_owned(),
     ];
     for text in &texts {
-        let program = program(text);
+        let program = elaborated(text);
         let peak = program.report(&Rates::uniform()).peak;
         assert_eq!(peak.bytes, held(&program), "{program}\n{peak:?}");
         assert_eq!(peak.bytes, peak.by_class.iter().sum::<u64>() + peak.staging);
@@ -201,7 +197,7 @@ w' = sgd(w, dw)
 z = relu(y)
 other = sum(z)
 gradient other wrt w as e";
-    let program = program(text);
+    let program = elaborated(text);
     let report = program.report(&Rates::uniform());
     let printed: Program = program.to_string().parse().unwrap();
     assert_eq!(printed.report(&Rates::uniform()).moves.len(), report.moves.len());
@@ -222,7 +218,7 @@ gradient loss wrt w
 g = mul(dw, dw)
 other = sum(g)
 gradient other wrt w as e";
-    let report = self::program(twice).report(&Rates::uniform());
+    let report = elaborated(twice).report(&Rates::uniform());
     let class = |name: &str| report.values.iter().find(|v| v.name == name).unwrap().class;
     assert_eq!(
         (class("dw"), class("e")),
@@ -246,7 +242,7 @@ xy = mul(x, y)
 xyz = mul(xy, z)
 loss = sum(xyz)
 gradient loss wrt w";
-    let program = program(text);
+    let program = elaborated(text);
     let of_weight = |item: &Item| match item {
         Item::Op { call, outputs, .. } if program.get(outputs[0]).shape() == [4, 6] => {
             Some(if call.to_string() == "add" { "add" } else { "part" })

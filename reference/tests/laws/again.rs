@@ -1,7 +1,7 @@
 //! What backward makes again, and what is moved and computed in pieces, is what it was, to the bit, on ranks and by schedules.
 
 use reshard_planner::Planner;
-use reshard_program::{Elaborator, Item, Program, ValueId};
+use reshard_program::{Elaborator, Program, ValueId};
 use reshard_reference::{Number, Ranks, Values, on_ranks};
 use reshard_test_support::Random;
 
@@ -10,8 +10,7 @@ use crate::schedules::{bits, do_what_the_program_does, traces_are_equal, ways};
 
 /// The program in which backward makes some values again, drawn at random.
 pub(crate) fn some_again(program: &Program, r: &mut Random) -> Program {
-    let forward = program.items().iter().take_while(|item| !matches!(item, Item::NoGrad));
-    let made: Vec<ValueId> = forward.flat_map(|item| item.makes().to_vec()).collect();
+    let made: Vec<ValueId> = program.forward().iter().flat_map(|item| item.makes().to_vec()).collect();
     let share = 1 + r.below(4);
     let chosen: Vec<ValueId> = made.into_iter().filter(|_| r.below(4) < share).collect();
     program.again(&chosen).unwrap()
@@ -74,6 +73,14 @@ fn is_the_same<T: Number>(
     do_what_the_program_does(other, inputs, &did, &two).map_err(at)
 }
 
+/// Runs a program as it is and in pieces, and says how many ways into pieces there were.
+fn ways_in_pieces(text: &str) -> usize {
+    let program = Elaborator::new().elaborate(&text.parse().unwrap()).unwrap();
+    let given = inputs::<f64>(&program, 5);
+    let ranks = same_as_one_device(&program, &given, 1e-12);
+    in_pieces_is_the_same(&program, &given, &ranks).unwrap_or_else(|e| panic!("{e}"))
+}
+
 /// A dim that is gathered, one beside it that another axis cuts, one beside it that nobody cuts, and gathers of backward.
 #[test]
 fn pieces_of_every_kind_are_the_whole() {
@@ -87,11 +94,7 @@ fn pieces_of_every_kind_are_the_whole() {
         "mesh tp=2\nx: f32[12,6] P|-\ng: S(1)|- = x\ny, i = max(g, dim=1)\n",
     ];
     for text in texts {
-        let program = Elaborator::new().elaborate(&text.parse().unwrap()).unwrap();
-        let given = inputs::<f64>(&program, 5);
-        let ranks = same_as_one_device(&program, &given, 1e-12);
-        let found = in_pieces_is_the_same(&program, &given, &ranks).unwrap_or_else(|e| panic!("{e}"));
-        assert_eq!(found, 2, "{program}");
+        assert_eq!(ways_in_pieces(text), 2, "{text}");
     }
     // A part of what is moved makes no part of what is made, or it is moved to where pieces lie otherwise.
     let whole = [
@@ -104,11 +107,7 @@ fn pieces_of_every_kind_are_the_whole() {
         "mesh a=2\nx: f32[2,8] P|-\ng: S(0)|- = x\ny: S(0)|- = cumsum(g, dim=1)\n",
     ];
     for text in whole {
-        let program = Elaborator::new().elaborate(&text.parse().unwrap()).unwrap();
-        let given = inputs::<f64>(&program, 5);
-        let ranks = same_as_one_device(&program, &given, 1e-12);
-        let found = in_pieces_is_the_same(&program, &given, &ranks).unwrap_or_else(|e| panic!("{e}"));
         // Of cuts of dim 0 the other dim is in pieces.
-        assert!(found == 0 || text.contains("|-"), "{program}");
+        assert!(ways_in_pieces(text) == 0 || text.contains("|-"), "{text}");
     }
 }
