@@ -30,6 +30,7 @@ pub(crate) fn bind(
 pub(crate) fn stated(table: &Table, call: &Call) -> Option<Rule> {
     match call {
         Call::Rule(rule) => Some(rule.clone()),
+        Call::Each(_) => None,
         Call::Named { name, arguments } => table.rule(name).filter(|_| arguments.is_empty()),
     }
 }

@@ -212,7 +212,7 @@ impl Answer {
             op: call.to_string(),
             arguments: match call {
                 Call::Named { name, .. } => arguments(table, name),
-                Call::Rule(_) => Vec::new(),
+                Call::Rule(_) | Call::Each(_) => Vec::new(),
             },
             rule: rule.map(ToString::to_string),
             strategies,

@@ -128,14 +128,7 @@ impl Graph {
     ) -> Result<Vec<ValueId>, Error> {
         let shapes: Vec<Vec<usize>> = inputs.iter().map(|&v| self.shape(v).to_vec()).collect();
         let shapes: Vec<&[usize]> = shapes.iter().map(Vec::as_slice).collect();
-        let body = match call {
-            Call::Rule(_) => None,
-            Call::Named { name, .. } => self.table.composite(name).cloned(),
-        };
-        let (body, own) = match body {
-            Some(body) => (Some(body), false),
-            None => (parts(&self.table, call, &shapes, path.apart)?, true),
-        };
+        let (body, own) = body_of(&self.table, call, &shapes, path.apart)?;
         let Some(body) = body else {
             let outputs = self.table.op(call, &shapes)?.outputs().len();
             let names: Vec<String> =
@@ -192,6 +185,28 @@ struct Path {
     own: usize,
     /// The number of the mesh on which the whole op runs.
     mesh: usize,
+}
+
+/// The body of a call, if it has one, and whether it is one of the table's own ops that is taken apart.
+fn body_of(
+    table: &Table,
+    call: &Call,
+    shapes: &[&[usize]],
+    apart: Apart,
+) -> Result<(Option<Composite>, bool), Error> {
+    Ok(match call {
+        Call::Rule(_) => (None, false),
+        Call::Named { name, .. } => match table.composite(name) {
+            Some(body) => (Some(body.clone()), false),
+            None => (parts(table, call, shapes, apart)?, true),
+        },
+        Call::Each(each) => {
+            let slices = each.slices(shapes)?;
+            let slices: Vec<&[usize]> = slices.iter().map(Vec::as_slice).collect();
+            let (body, own) = body_of(table, each.call(), &slices, apart)?;
+            (body.and_then(|body| each.over(&body)), own)
+        }
+    })
 }
 
 /// The parts of an op of the table, if it is to be taken apart.
@@ -270,13 +285,8 @@ fn parts(table: &Table, call: &Call, shapes: &[&[usize]], apart: Apart) -> Resul
 fn summed(call: &Call, inputs: usize, many: usize) -> String {
     let names: Vec<String> = (0..inputs).map(|i| format!("x{i}")).collect();
     let call = call.clone().with("reduction", Value::Word("sum".to_owned()));
-    let (name, arguments) = match &call {
-        Call::Named { name, arguments } => (
-            name.clone(),
-            arguments.iter().fold(String::new(), |text, (key, value)| text + &format!(", {key}={value}")),
-        ),
-        Call::Rule(rule) => (rule.to_string(), String::new()),
-    };
+    let (name, arguments) = call.parts();
+    let arguments: String = arguments.iter().map(|argument| format!(", {argument}")).collect();
     let names = names.join(", ");
     format!("{names} -> y: s = {name}({names}{arguments}); y = div_scalar(s, value={})", many.max(1))
 }

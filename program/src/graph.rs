@@ -526,8 +526,8 @@ impl Graph {
         let of = |v: &ValueId| self.values[v.0].dtype;
         let like =
             inputs.iter().map(of).find(|d| !d.is_integral()).or(inputs.first().map(of)).unwrap_or(DType::F32);
-        let made = |o: usize| match call {
-            Call::Named { name, .. } => match (name.as_str(), o) {
+        let made = |o: usize| match call.name() {
+            Some(name) => match (name, o) {
                 (
                     "eq" | "ne" | "lt" | "le" | "gt" | "ge" | "eq_scalar" | "ne_scalar" | "lt_scalar"
                     | "le_scalar" | "gt_scalar" | "ge_scalar" | "isnan" | "isinf" | "isfinite" | "isneginf"
@@ -544,7 +544,7 @@ impl Graph {
                 (pool, 1) if pool.ends_with("_with_indices") => DType::I64,
                 _ => like,
             },
-            Call::Rule(_) => like,
+            None => like,
         };
         (0..outputs).map(made).collect()
     }

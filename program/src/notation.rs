@@ -444,13 +444,7 @@ impl Graph {
             }
             Statement::Op { call, inputs, outputs, by, .. } => {
                 self.write_made(f, outputs, marked)?;
-                let (callee, arguments) = match call {
-                    Call::Rule(rule) => (rule.to_string(), Vec::new()),
-                    Call::Named { name, arguments } => (
-                        name.clone(),
-                        arguments.iter().map(|(key, value)| format!("{key}={value}")).collect(),
-                    ),
-                };
+                let (callee, arguments) = call.parts();
                 let operands = inputs.iter().map(|&v| self.name(v).to_owned());
                 let inside: Vec<String> = operands.chain(arguments).collect();
                 write!(f, " = {callee}({})", inside.join(", "))?;

@@ -1,8 +1,9 @@
 //! A call on tensors: the op of the name, the equation of a rule, or the body of a composite.
 
-use ndarray::ArrayD;
+use ndarray::{ArrayD, Axis, IxDyn};
 use reshard_ops::rules::verify::LocalRegion;
-use reshard_ops::rules::{Call, Composite, Dim, Rule, Table};
+use reshard_ops::rules::{Call, Composite, Dim, Each, Rule, Table};
+use reshard_sharding::Region;
 
 use crate::Error;
 use crate::arrays::{A, einsum};
@@ -53,6 +54,11 @@ pub fn run<T: Real>(table: &Table, call: &Call, inputs: &[ArrayD<T>]) -> Result<
     if let Some(body) = composite(table, call) {
         return run_body(table, body, inputs);
     }
+    if let Call::Each(each) = call {
+        return on_slices(each, inputs, each.sizes(), &op.outputs().to_vec(), |slices| {
+            run(table, each.call(), slices)
+        });
+    }
     let places: Vec<LocalRegion> = shapes.iter().map(|shape| LocalRegion::whole(shape)).collect();
     let wanted: Vec<LocalRegion> = op.outputs().iter().map(|shape| LocalRegion::whole(shape)).collect();
     let local = Local { inputs, places: places.iter().collect(), wanted: wanted.iter().collect() };
@@ -101,6 +107,7 @@ pub fn run_local<T: Real>(table: &Table, call: &Call, local: &Local<'_, T>) -> R
         local.inputs.iter().map(|a| A::from_shape_fn(a.raw_dim(), |i| a[&i].wide())).collect();
     let made = match call {
         Call::Rule(rule) => vec![run_rule(rule, &inputs)?],
+        Call::Each(each) => return run_slices(table, each, local),
         Call::Named { name, .. } => {
             if composite(table, call).is_some() {
                 return Err(wrong("a composite runs on whole tensors: run the ops of its body".to_owned()));
@@ -130,7 +137,58 @@ fn composite<'a>(table: &'a Table, call: &Call) -> Option<&'a Composite> {
     match call {
         Call::Named { name, .. } => table.composite(name),
         Call::Rule(_) => None,
+        Call::Each(_) => None,
     }
+}
+
+/// A call on each slice that a rank holds.
+fn run_slices<T: Real>(table: &Table, each: &Each, local: &Local<'_, T>) -> Result<Vec<ArrayD<T>>, Error> {
+    let without = |place: &LocalRegion, dims: usize| LocalRegion {
+        region: Region { dims: place.region.dims.iter().skip(dims).cloned().collect() },
+        whole: place.whole.iter().skip(dims).copied().collect(),
+    };
+    let all = each.sizes().len();
+    let places: Vec<LocalRegion> =
+        local.places.iter().enumerate().map(|(i, place)| without(place, each.dims_of(i))).collect();
+    let wanted: Vec<LocalRegion> = local.wanted.iter().map(|place| without(place, all)).collect();
+    let outputs: Vec<Vec<usize>> = local.wanted.iter().map(|place| place.shape()).collect();
+    let sizes = outputs.first().map_or(each.sizes(), |shape| shape.get(..all).unwrap_or(each.sizes()));
+    on_slices(each, local.inputs, &sizes.to_vec(), &outputs, |slices| {
+        let (places, wanted) = (places.iter().collect(), wanted.iter().collect());
+        run_local(table, each.call(), &Local { inputs: slices, places, wanted })
+    })
+}
+
+/// What a function makes of each slice, put together: of so many slices along each dim, into outputs of these shapes.
+fn on_slices<T: Real>(
+    each: &Each,
+    inputs: &[ArrayD<T>],
+    sizes: &[usize],
+    outputs: &[Vec<usize>],
+    slice: impl Fn(&[ArrayD<T>]) -> Result<Vec<ArrayD<T>>, Error>,
+) -> Result<Vec<ArrayD<T>>, Error> {
+    let mut made: Vec<ArrayD<T>> =
+        outputs.iter().map(|shape| ArrayD::from_elem(IxDyn(shape), T::rounded(0.0))).collect();
+    let wrong = |has: &[usize]| Error::Input {
+        reason: format!("{each}: a slice makes {has:?}, which is no part of {outputs:?}"),
+    };
+    for at in ndarray::indices(sizes) {
+        let at = ndarray::Dimension::slice(&at).to_vec();
+        let taken: Vec<ArrayD<T>> = (inputs.iter().zip(each.operands()))
+            .map(|(input, has)| {
+                let own = at.iter().zip(has).filter(|(_, has)| **has).map(|(&z, _)| z);
+                own.fold(input.view(), |view, z| view.index_axis_move(Axis(0), z)).to_owned()
+            })
+            .collect();
+        for (into, of) in made.iter_mut().zip(slice(&taken)?) {
+            let mut into = at.iter().fold(into.view_mut(), |view, &z| view.index_axis_move(Axis(0), z));
+            if into.shape() != of.shape() {
+                return Err(wrong(of.shape()));
+            }
+            into.assign(&of);
+        }
+    }
+    Ok(made)
 }
 
 /// The calls of a composite one after the other.

@@ -135,6 +135,27 @@ impl Placement {
         }
     }
 
+    /// The same of another dim; what shards none is itself.
+    ///
+    /// ```
+    /// use reshard_sharding::Placement;
+    /// assert_eq!("SS(0,2)".parse::<Placement>()?.at(3).to_string(), "SS(3,2)");
+    /// assert_eq!(Placement::Replicate.at(3), Placement::Replicate);
+    /// # Ok::<(), reshard_sharding::Error>(())
+    /// ```
+    #[must_use]
+    pub fn at(&self, dim: usize) -> Placement {
+        match self {
+            Placement::Shard(_) => Placement::Shard(dim),
+            Placement::StridedShard { split_factor, .. } => {
+                Placement::StridedShard { dim, split_factor: *split_factor }
+            }
+            Placement::Ragged { sizes, .. } => Placement::Ragged { dim, sizes: Arc::clone(sizes) },
+            Placement::Cut { cut, .. } => Placement::Cut { dim, cut: cut.clone() },
+            Placement::Replicate | Placement::Partial(_) => self.clone(),
+        }
+    }
+
     /// The dim that it shards over `n` ranks, and how.
     #[doc(hidden)]
     #[inline]

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use ndarray::{ArrayD, IxDyn};
 use reshard_ops::gradients::{Gradient, Saved};
-use reshard_ops::rules::{Call, Composite, Table};
+use reshard_ops::rules::{Call, Composite, Each, Table};
 use reshard_reference::run;
 use reshard_test_support::Random;
 
@@ -381,6 +381,46 @@ fn op_and_formula(call: &Call, gradient: &Gradient) -> Option<(Composite, Vec<Sa
     }
     text += &gradient.lines().join("; ");
     Some((text.parse().unwrap_or_else(|e| panic!("{text}: {e}")), takes))
+}
+
+/// The gradient of a call on each slice, of operands that have one dim more, two, or none.
+#[test]
+fn formulas_on_each_slice_are_what_differences_say() {
+    let table = Table::standard();
+    let mut tried = 0;
+    for (number, case) in CASES.iter().enumerate() {
+        let mut r = Random(number as u64 * 131 + 7);
+        let call: Call = case.call.parse().unwrap();
+        let slice = case.inputs(&mut r);
+        if case.numbers == "t" || slice.is_empty() {
+            continue;
+        }
+        let sizes = if number % 2 == 0 { vec![2] } else { vec![2, 1] };
+        let mut has: Vec<Vec<bool>> =
+            slice.iter().map(|_| sizes.iter().map(|_| r.below(2) == 1).collect()).collect();
+        let some = r.below(slice.len());
+        has[some] = vec![true; sizes.len()];
+        let each = Call::Each(Each::new(&sizes, &has, &call).unwrap());
+        assert_eq!(each.to_string().parse::<Call>().unwrap(), each);
+        // Other numbers for each slice: those of the case again.
+        let mut slices: Vec<Vec<A>> = vec![slice];
+        slices.resize_with(2, || case.inputs(&mut r));
+        let stacked = |(i, has): (usize, &Vec<bool>)| {
+            let views: Vec<_> = slices.iter().map(|x| x[i].view()).collect();
+            let mut x =
+                if has[0] { ndarray::stack(ndarray::Axis(0), &views).unwrap() } else { views[0].to_owned() };
+            if has.get(1) == Some(&true) {
+                x.insert_axis_inplace(ndarray::Axis(usize::from(has[0])));
+            }
+            x
+        };
+        let x: Vec<A> = has.iter().enumerate().map(stacked).collect();
+        let smooth: Vec<bool> = (0..x.len()).map(|i| case.smooth(i)).collect();
+        compare(&table, &format!("{each} on {}", case.shapes), &each, &x, &smooth, &mut r);
+        tried += 1;
+    }
+    assert!(tried > 150, "{tried} calls");
+    println!("{tried} calls on each slice against differences");
 }
 
 #[test]

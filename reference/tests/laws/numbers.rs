@@ -62,10 +62,7 @@ pub(crate) const CALLS: &[(&str, &[&[usize]])] = &[
 
 /// An input of a call: numbers from -1 to 1, or what the op takes there.
 pub(crate) fn input(call: &Call, i: usize, shape: &[usize]) -> ArrayD<f64> {
-    let name = match call {
-        Call::Named { name, .. } => name.as_str(),
-        Call::Rule(_) => "",
-    };
+    let name = call.name().unwrap_or_default();
     let n: usize = shape.iter().product();
     let mixed = |e: usize| ((e * 7919 + i * 104_729 + 13) % 101) as f64 / 50.5 - 1.0;
     let index = |e: usize| ((e * 31 + 2) % 3) as f64;

@@ -3,7 +3,6 @@
 use core::fmt;
 use std::collections::BTreeMap;
 
-use reshard_ops::rules::Call;
 use reshard_program::{Item, Program};
 use reshard_sharding::Type;
 
@@ -21,10 +20,7 @@ impl Coverage {
         for item in program.items() {
             match item {
                 Item::Op { call, inputs, .. } => {
-                    let name = match call {
-                        Call::Named { name, .. } => name.as_str(),
-                        Call::Rule(_) => "->",
-                    };
+                    let name = call.name().unwrap_or("->");
                     let class = match classes.get(name) {
                         Some(&class) if class == "optimizer" || !backward => class,
                         Some(_) | None => "backward",

@@ -261,10 +261,7 @@ impl Draw {
         let shapes: Vec<Vec<usize>> = inputs.iter().map(|v| self.shape_of(*v)).collect();
         let made =
             self.graph.apply(&parsed, inputs, &[]).unwrap_or_else(|e| panic!("{call} of {shapes:?}: {e}"));
-        let name = match &parsed {
-            Call::Named { name, .. } => name.clone(),
-            Call::Rule(_) => "->".to_owned(),
-        };
+        let name = parsed.name().unwrap_or("->").to_owned();
         self.classes.insert(name, self.class);
         self.used.extend(inputs);
         self.calls += 1;

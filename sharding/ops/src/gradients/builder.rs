@@ -71,10 +71,7 @@ impl<'a> GradientBuilder<'a> {
 
     /// The name of the op; of a rule its text.
     pub(super) fn name(&self) -> &str {
-        match self.call {
-            Call::Named { name, .. } => name,
-            Call::Rule(_) => self.op.name(),
-        }
+        self.call.name().unwrap_or_else(|| self.op.name())
     }
 
     /// An input of the op; requires one of its inputs.
@@ -295,6 +292,17 @@ impl<'a> GradientBuilder<'a> {
         Ok(body.output_values().iter().map(|&v| values[v]).collect())
     }
 
+    /// The gradient of another call, one deeper.
+    pub(super) fn of_slice(&self, call: &Call, inputs: &[&[usize]]) -> Result<Gradient, Error> {
+        self.table.gradient_within(call, inputs, self.deeper()?)
+    }
+
+    fn deeper(&self) -> Result<usize, Error> {
+        self.deep.checked_sub(1).ok_or_else(|| Error::Rule {
+            reason: format!("{} is a composite within {DEEPEST} others", self.call),
+        })
+    }
+
     /// The gradients of the inputs of another call, whose outputs have these gradients.
     pub(super) fn backward(
         &mut self,
@@ -303,13 +311,8 @@ impl<'a> GradientBuilder<'a> {
         outputs: &[Variable],
         gradients: &[Option<Variable>],
     ) -> Result<Vec<Option<Variable>>, Error> {
-        let Some(deep) = self.deep.checked_sub(1) else {
-            return Err(Error::Rule {
-                reason: format!("{} is a composite within {DEEPEST} others", self.call),
-            });
-        };
         let shapes: Vec<&[usize]> = inputs.iter().map(|&v| self.shape(v)).collect();
-        let gradient = self.table.gradient_within(call, &shapes, deep)?;
+        let gradient = self.of_slice(call, &shapes)?;
         let Some(body) = gradient.body() else { return Ok(vec![None; inputs.len()]) };
         let mut given = Vec::with_capacity(gradient.takes().len());
         for saved in gradient.takes() {

@@ -21,6 +21,7 @@
 mod attention;
 mod builder;
 mod definitions;
+mod each;
 mod einsum;
 mod indexed;
 mod linear;
@@ -195,6 +196,7 @@ impl Table {
         let mut builder = GradientBuilder::new(self, call, inputs, deep)?;
         let given = match call {
             Call::Rule(rule) => einsum::gradient(&mut builder, rule)?,
+            Call::Each(call) => each::gradient(&mut builder, call)?,
             Call::Named { name, .. } => match (self.gradients.get(name), self.composite(name)) {
                 (Some(formula), _) => (formula.0)(&mut builder)?,
                 (None, Some(body)) => through::gradient(&mut builder, &body.clone())?,

@@ -1,7 +1,8 @@
 //! Calls: an op and its arguments, as a text.
 //!
 //! ```text
-//! call   =  name [ "(" key "=" value "," .. ")" ]   |   a rule, which is its own op
+//! call   =  name [ "(" key "=" value "," .. ")" ]   |   a rule, which is its own op   |   each call
+//! each   =  "each[" size "," .. ":" digits of an operand "," .. "]"       the call on each slice of its operands: see Each
 //! value  =  whole number  |  number  |  "true"  |  "false"  |  word  |  "[" whole number "," .. "]"
 //! ```
 
@@ -9,6 +10,7 @@ use core::fmt;
 use std::str::FromStr;
 
 use crate::Error;
+use crate::rules::each::Each;
 use crate::rules::rule::Rule;
 use crate::rules::strategy::write_list;
 use reshard_sharding::internal::Cursor;
@@ -74,6 +76,8 @@ pub enum Call {
     },
     /// An op that is nothing but its rule.
     Rule(Rule),
+    /// A call on each slice of its operands.
+    Each(Each),
 }
 
 impl Call {
@@ -90,13 +94,45 @@ impl Call {
     /// ```
     #[must_use]
     pub fn with(mut self, key: &str, value: Value) -> Call {
-        if let Call::Named { arguments, .. } = &mut self {
-            match arguments.iter_mut().find(|(k, _)| k == key) {
+        match &mut self {
+            Call::Named { arguments, .. } => match arguments.iter_mut().find(|(k, _)| k == key) {
                 Some((_, old)) => *old = value,
                 None => arguments.push((key.to_owned(), value)),
-            }
+            },
+            Call::Rule(_) => {}
+            Call::Each(each) => each.set(key, value),
         }
         self
+    }
+
+    /// The name of the op, on whatever slices it is called; a rule has none.
+    pub fn name(&self) -> Option<&str> {
+        match self {
+            Call::Named { name, .. } => Some(name),
+            Call::Rule(_) => None,
+            Call::Each(each) => each.call().name(),
+        }
+    }
+
+    /// What is called, as the text before the operands, and the arguments, as texts: `mm` and none, `sum` and `dims=[0]`.
+    ///
+    /// ```
+    /// use reshard_ops::rules::Call;
+    /// let call: Call = "each[4:1] sum(dims=[0])".parse()?;
+    /// assert_eq!(call.parts(), ("each[4:1] sum".to_owned(), vec!["dims=[0]".to_owned()]));
+    /// # Ok::<(), reshard_ops::Error>(())
+    /// ```
+    pub fn parts(&self) -> (String, Vec<String>) {
+        match self {
+            Call::Rule(rule) => (rule.to_string(), Vec::new()),
+            Call::Named { name, arguments } => {
+                (name.clone(), arguments.iter().map(|(key, value)| format!("{key}={value}")).collect())
+            }
+            Call::Each(each) => {
+                let (callee, arguments) = each.call().parts();
+                (format!("{}{callee}", each.head()), arguments)
+            }
+        }
     }
 
     /// The argument of this key.
@@ -104,6 +140,7 @@ impl Call {
         match self {
             Call::Named { arguments, .. } => arguments.iter().find(|(k, _)| k == key).map(|(_, v)| v),
             Call::Rule(_) => None,
+            Call::Each(each) => each.call().argument(key),
         }
     }
 }
@@ -112,6 +149,7 @@ impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Call::Rule(rule) => rule.fmt(f),
+            Call::Each(each) => each.fmt(f),
             Call::Named { name, arguments } => {
                 f.write_str(name)?;
                 for (i, (key, value)) in arguments.iter().enumerate() {
@@ -126,6 +164,9 @@ impl fmt::Display for Call {
 impl FromStr for Call {
     type Err = Error;
     fn from_str(s: &str) -> Result<Call, Error> {
+        if let Some(rest) = s.trim_start().strip_prefix("each[") {
+            return Each::read(s, rest).map(Call::Each);
+        }
         if s.contains("->") {
             return s.parse().map(Call::Rule);
         }

@@ -64,15 +64,15 @@ impl Composite {
 
     fn statement(&self, s: &Statement) -> String {
         let (made, taken) = (self.listed(&s.results), self.listed(&s.operands));
-        match &s.call {
-            Call::Rule(rule) => format!("{made} = {rule}({taken})"),
-            Call::Named { name, arguments } => {
-                let arguments = arguments.iter().map(|(key, value)| format!("{key}={value}"));
-                let inside: Vec<String> =
-                    Some(taken).into_iter().filter(|t| !t.is_empty()).chain(arguments).collect();
-                format!("{made} = {name}({})", inside.join(","))
-            }
-        }
+        let (callee, arguments) = s.call.parts();
+        let inside: Vec<String> =
+            Some(taken).into_iter().filter(|t| !t.is_empty()).chain(arguments).collect();
+        format!("{made} = {callee}({})", inside.join(","))
+    }
+
+    /// The same values made by other calls.
+    pub(super) fn with(&self, statements: Vec<Statement>) -> Composite {
+        Composite { statements, ..self.clone() }
     }
 
     /// The names of some values.

@@ -275,6 +275,7 @@ impl Table {
         let parameters = match call {
             Call::Rule(_) => Parameters::NONE,
             Call::Named { name, .. } => self.parameters(name).ok_or_else(|| self.unknown(name))?,
+            Call::Each(each) => return self.request(each.call(), inputs),
         };
         parameters.check(call)?;
         Ok(Request { call, inputs, parameters })
@@ -290,6 +291,11 @@ impl Table {
     ) -> Result<Op, Error> {
         let name = match call {
             Call::Rule(rule) => return Op::new(&rule.to_string(), rule, inputs),
+            Call::Each(each) => {
+                let slices = each.slices(inputs)?;
+                let slices: Vec<&[usize]> = slices.iter().map(Vec::as_slice).collect();
+                return each.op(&self.op_within(each.call(), &slices, deep, calls)?, inputs);
+            }
             Call::Named { name, .. } => name,
         };
         let Some((entry, variant)) = self.entry(name) else { return Err(self.unknown(name)) };
@@ -369,6 +375,7 @@ impl Table {
     pub fn op_to(&self, call: &Call, inputs: &[&[usize]], outputs: &[&[usize]]) -> Result<Op, Error> {
         let rule = match call {
             Call::Rule(rule) => Some(rule.clone()),
+            Call::Each(_) => None,
             Call::Named { name, .. } => {
                 if let Some((entry, _)) = self.entry(name) {
                     entry.parameters().check(call)?;

@@ -148,6 +148,7 @@ impl Example {
         match self.call.parse().unwrap() {
             Call::Named { name, .. } => name,
             Call::Rule(rule) => rule.to_string(),
+            Call::Each(each) => each.to_string(),
         }
     }
 
