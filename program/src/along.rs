@@ -8,13 +8,16 @@
 //! S(0), RO(0,1)  a shard      the same shard: tp cuts the dim before all other axes
 //! ```
 //!
+//! Where other axes cut a dim within the parts of this one, they keep what they have of each part when it cuts the dim no longer: `S(0),S(0)`
+//! becomes `R,SS(0,2)`, and that `S(0),S(0)` again.
+//!
 //! A list of these, with `_` for axes of which nothing is said, is a part of a type: `S(0),_`.
 
 use core::fmt;
 use core::str::FromStr;
 
-use reshard_sharding::internal::{AxisCut, PartialAxis};
-use reshard_sharding::{Mesh, Placement, ReduceOp, Sharding, SubAxis, Type};
+use reshard_sharding::internal::{AxisCut, DimCut};
+use reshard_sharding::{Mesh, PartialAxis, Placement, ReduceOp, Sharding, SubAxis, Type};
 
 use crate::Error;
 
@@ -49,7 +52,21 @@ impl Along {
     fn of_sharding(&self, is: &Sharding, axis: usize) -> Option<Sharding> {
         let size = is.mesh().axes().get(axis)?.size();
         let sub = SubAxis { axis, pre: 1, size };
-        let kept = (0..is.shape().len()).flat_map(|dim| is.dim_cuts(dim)).filter(|cut| cut.sub.axis != axis);
+        // What others cut of the parts of this axis they keep of each part.
+        let mut kept: Vec<AxisCut> = Vec::new();
+        for dim in 0..is.shape().len() {
+            let mut parts = 1usize;
+            for cut in is.dim_cuts(dim) {
+                if cut.sub.axis == axis {
+                    parts = parts.checked_mul(cut.cut.ranks())?;
+                } else if parts > 1 && cut.cut.is_chunks() {
+                    let pieces = cut.cut.pieces().checked_mul(parts)?;
+                    kept.push(AxisCut { cut: DimCut::chunks(pieces, cut.cut.ranks()), ..cut });
+                } else {
+                    kept.push(cut);
+                }
+            }
+        }
         let own = match self {
             Along::Cut(placement) => {
                 let (dim, cut) = placement.cut(size)?;
@@ -57,6 +74,15 @@ impl Along {
             }
             Along::Different | Along::Same | Along::Terms => None,
         };
+        // And where it cuts the dim again, each part is one of theirs.
+        if let Some(own) = own.as_ref().filter(|own| own.cut.is_chunks() && own.cut.pieces() == 1) {
+            for cut in kept.iter_mut().filter(|cut| cut.dim == own.dim && cut.cut.is_chunks()) {
+                let pieces = cut.cut.pieces();
+                if size > 0 && pieces.is_multiple_of(size) {
+                    cut.cut = DimCut::chunks(pieces / size, cut.cut.ranks());
+                }
+            }
+        }
         let terms = is.partial().iter().copied().filter(|p| p.sub.axis != axis);
         let own_terms = (*self == Along::Terms).then_some(PartialAxis { sub, op: ReduceOp::Sum });
         let cuts = own.into_iter().chain(kept).collect();

@@ -66,11 +66,11 @@ impl Graph {
                     known[v.0] = Some(out.copied(value)?);
                     out.push(Statement::Input(ValueId(out.values.len() - 1)))?;
                 }
-                Statement::Move { from, to } => {
+                Statement::Move { from, to, along } => {
                     let from = at(&known, *from)?;
                     let made = out.copied(&self.values[to.0])?;
                     known[to.0] = Some(made);
-                    out.push(Statement::Move { from, to: made })?;
+                    out.push(Statement::Move { from, to: made, along: along.clone() })?;
                 }
                 Statement::Gradient { loss, wrt, gradients } => {
                     let (loss, wrt) = (at(&known, *loss)?, list(&known, wrt)?);
@@ -188,7 +188,7 @@ struct Path {
 }
 
 /// The body of a call, if it has one, and whether it is one of the table's own ops that is taken apart.
-fn body_of(
+pub(crate) fn body_of(
     table: &Table,
     call: &Call,
     shapes: &[&[usize]],

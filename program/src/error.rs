@@ -41,6 +41,11 @@ pub enum Error {
         /// The reason, with the values.
         reason: String,
     },
+    /// What a region gives back is not what it is claimed to be.
+    FalseClaim {
+        /// The reason, with what to write.
+        reason: String,
+    },
     /// A gradient that is asked of what has none.
     NoGradient {
         /// The reason, with the way out.
@@ -63,6 +68,7 @@ impl Error {
             Error::Schedule { .. } => "schedule",
             Error::NeedsRedistribute { gradient_only: false, .. } => "needs_redistribute",
             Error::NeedsRedistribute { gradient_only: true, .. } => "needs_gradient_redistribute",
+            Error::FalseClaim { .. } => "false_claim",
             Error::NoGradient { .. } => "no_gradient",
         }
     }
@@ -80,6 +86,7 @@ impl Error {
             | Error::Graph { .. }
             | Error::Schedule { .. }
             | Error::NeedsRedistribute { .. }
+            | Error::FalseClaim { .. }
             | Error::NoGradient { .. }) => Error::Parse { line, reason: other.to_string() },
         }
     }
@@ -91,9 +98,10 @@ impl fmt::Display for Error {
             Error::Ops { at: Some(at), error } => write!(f, "{at}: {error}"),
             Error::Ops { at: None, error } => error.fmt(f),
             Error::Parse { line, reason } => write!(f, "line {line}: {reason}"),
-            Error::Graph { reason } | Error::Schedule { reason } | Error::NoGradient { reason } => {
-                f.write_str(reason)
-            }
+            Error::Graph { reason }
+            | Error::Schedule { reason }
+            | Error::FalseClaim { reason }
+            | Error::NoGradient { reason } => f.write_str(reason),
             Error::NeedsRedistribute { reason, fixes, .. } => write!(f, "{reason}; {fixes}"),
         }
     }

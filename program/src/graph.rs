@@ -18,6 +18,7 @@ use reshard_ops::rules::{Call, Op, Table};
 use reshard_sharding::{Mesh, Sharding, Type};
 
 use crate::Error;
+use crate::along::{self, Partly};
 use crate::meshes::Meshes;
 
 /// A value of a graph, by its number.
@@ -45,15 +46,24 @@ pub(crate) struct Known {
     pub(crate) inner: bool,
 }
 
+/// What an operand has to be in a strategy that is given.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Given {
+    /// This, whatever its gradient.
+    Whole(Sharding),
+    /// This along some axes, with its gradient, and anything along the others.
+    Along(Partly),
+}
+
 /// One statement of a graph.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Statement {
     /// A value from outside.
     Input(ValueId),
     /// A call, and the shardings of its inputs and outputs where its strategy is given.
-    Op { call: Call, op: Op, inputs: Vec<ValueId>, outputs: Vec<ValueId>, by: Option<Vec<Sharding>> },
-    /// The same tensor in another type.
-    Move { from: ValueId, to: ValueId },
+    Op { call: Call, op: Op, inputs: Vec<ValueId>, outputs: Vec<ValueId>, by: Option<Vec<Given>> },
+    /// The same tensor in another type: in that of the value, or, where that has none, in what it is along some axes.
+    Move { from: ValueId, to: ValueId, along: Partly },
     /// The gradients of the first with respect to others.
     Gradient { loss: ValueId, wrt: Vec<ValueId>, gradients: Vec<ValueId> },
     /// From here on no value has a gradient.
@@ -316,10 +326,14 @@ impl Graph {
             });
         }
         let operands = takes.iter().chain(makes).zip(inputs.iter().chain(outputs));
-        let given: Result<Vec<Sharding>, Error> = operands
+        let mesh = self.mesh();
+        let given: Result<Vec<Given>, Error> = operands
             .map(|(&v, text)| {
+                if let Some(partly) = along::read(text, mesh)? {
+                    return Ok(Given::Along(partly));
+                }
                 let name = format!("the strategy of {call}, {}", self.name(v));
-                Ok(self.sharding_of(&name, self.shape(v), text)?.value)
+                Ok(Given::Whole(self.sharding_of(&name, self.shape(v), text)?.value))
             })
             .collect();
         let given = given?;
@@ -334,8 +348,35 @@ impl Graph {
         let (dtype, shape) = (self.dtype(from), self.shape(from).to_vec());
         let to = self.named(name, dtype, &shape)?;
         self.pin(to, is)?;
-        self.push(Statement::Move { from, to })?;
+        self.push(Statement::Move { from, to, along: Partly::new() })?;
         Ok(to)
+    }
+
+    /// The same tensor, so along these axes and as it is along the others.
+    pub(crate) fn moved_along(&mut self, from: ValueId, name: &str, along: Partly) -> Result<ValueId, Error> {
+        let (dtype, shape) = (self.dtype(from), self.shape(from).to_vec());
+        if let Some(is) = along::whole(&along, self.mesh(), &shape) {
+            return self.moved(from, name, is);
+        }
+        let to = self.named(name, dtype, &shape)?;
+        self.push(Statement::Move { from, to, along })?;
+        Ok(to)
+    }
+
+    /// Gives the op that makes a value its strategy along some axes.
+    pub(crate) fn strategy_along(&mut self, value: ValueId, operands: Vec<Partly>) {
+        let made = |s: &Statement| s.makes().contains(&value);
+        let whole = |(v, partly): (&ValueId, Partly)| match along::whole(&partly, self.mesh(), self.shape(*v))
+        {
+            Some(is) => Given::Whole(is.value),
+            None => Given::Along(partly),
+        };
+        let Some(at) = self.statements.iter().rposition(made) else { return };
+        let Statement::Op { inputs, outputs, .. } = &self.statements[at] else { return };
+        let given = inputs.iter().chain(outputs).zip(operands).map(whole).collect();
+        if let Statement::Op { by, .. } = &mut self.statements[at] {
+            *by = Some(given);
+        }
     }
 
     /// The gradient of the sum of the elements of a value with respect to others, which are called `d` and their name.

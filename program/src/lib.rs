@@ -42,6 +42,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod along;
 mod decompose;
 mod elaborate;
 mod error;
@@ -52,6 +53,7 @@ mod notation;
 mod passes;
 mod program;
 mod rates;
+mod region;
 mod repeat;
 mod report;
 pub mod schedule;
@@ -62,4 +64,5 @@ pub use graph::{Graph, ValueId};
 pub use meshes::Meshes;
 pub use program::{Item, MoveRef, Program, Value};
 pub use rates::Rates;
+pub use region::{Local, LocalKind, Region};
 pub use report::{Class, MoveReport, Over, Pass, Passes, Peak, Report, StepReport, Traffic, ValueReport};

@@ -12,21 +12,29 @@
 //! gradient loss wrt w, b                 makes dw and db; without "wrt", of all inputs that have a gradient
 //! gradient other wrt w, b as e, f        makes e and f
 //! v = mm(x, w) by S(0),R; R -> S(0),R     the strategy is given: what the op takes and makes
+//! u: R,_ = y                             a move along dp alone: along tp what y is
+//! v = mm(x, w) by _,R; _,S(1) -> _,S(1)   the strategy is given along tp alone
 //! no_grad                                what is made below has no gradient
+//! local tp                               the lines to "end" are per-device code (see `region/text.rs`)
 //! repeat 24                              the lines to "end" so many times, with values of their own (see `repeat.rs`)
 //! # ..                                   a comment, to the end of the line
 //! ```
+
+pub(crate) mod assigned;
 
 use core::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use reshard_kernels::DType;
-use reshard_ops::rules::{Call, Table};
+use reshard_ops::rules::Table;
 use reshard_sharding::{Mesh, Type};
 
 use crate::Error;
-use crate::graph::{Graph, Statement, ValueId, gradient_name};
+use crate::along;
+use crate::graph::{Given, Graph, Statement, ValueId, gradient_name};
+use crate::notation::assigned::{Assigned, From};
+use crate::region::Regions;
 use crate::repeat::{Block, Scope};
 
 /// The longest text of a program, in bytes.
@@ -87,24 +95,38 @@ impl Graph {
         let mut graph = Graph::with_table(&mesh, table);
         let mut scope = Scope::default();
         let mut block: Option<Block<'_>> = None;
+        let mut regions = Regions::default();
+        let mut begun_at = 0;
         for (number, line) in lines {
             if let Some(open) = &mut block {
                 if Block::begun(number, line).is_some() || line.starts_with("mesh ") || line == "no_grad" {
                     return Err(wrong(number, format!("{line:?} cannot stand between repeat and end")));
                 }
-                if line != "end" {
-                    open.body.push((number, line));
+                if line != "end" || open.is_in_region() {
+                    open.add(number, line);
                     continue;
                 }
                 scope.counts(open).map_err(|e| e.on(open.line))?;
                 for layer in 0..open.times() {
                     scope.enter(open, layer);
                     for &(number, line) in &open.body {
-                        statement(&mut graph, &mut scope, line).map_err(|e| e.on(number))?;
+                        let mut read = || -> Result<(), Error> {
+                            if regions.line(&mut graph, &mut scope, line)? {
+                                return Ok(());
+                            }
+                            statement(&mut graph, &mut scope, line)
+                        };
+                        read().map_err(|e| e.on(number))?;
                     }
                 }
                 scope.leave();
                 block = None;
+                continue;
+            }
+            if regions.innermost().is_none() {
+                begun_at = number;
+            }
+            if regions.line(&mut graph, &mut scope, line).map_err(|e| e.on(number))? {
                 continue;
             }
             if let Some(begun) = Block::begun(number, line) {
@@ -125,6 +147,9 @@ impl Graph {
                 }
                 None => statement(&mut graph, &mut scope, line).map_err(|e| e.on(number))?,
             }
+        }
+        if let Some(region) = regions.innermost() {
+            return Err(wrong(begun_at, format!("{region} has no end: write end below its lines")));
         }
         match block {
             None => Ok(graph),
@@ -174,7 +199,7 @@ fn further_mesh(graph: &mut Graph, text: &str) -> Result<(), Error> {
     graph.add_mesh(name.trim(), &mesh)
 }
 
-fn refused<T>(reason: String) -> Result<T, Error> {
+pub(crate) fn refused<T>(reason: String) -> Result<T, Error> {
     Err(Error::Graph { reason })
 }
 
@@ -194,7 +219,7 @@ fn statement(graph: &mut Graph, scope: &mut Scope, line: &str) -> Result<(), Err
 
 /// Where the `=` of an assignment is: the first outside of brackets after a space, as types may have others; where nothing
 /// is typed, the first.
-fn equals(line: &str) -> Option<(&str, &str)> {
+pub(crate) fn equals(line: &str) -> Option<(&str, &str)> {
     let mut depth = 0usize;
     let mut first = None;
     for (at, c) in line.char_indices() {
@@ -255,46 +280,21 @@ fn read(graph: &Graph, name: &str, shape: &[usize], text: &str) -> Result<Type, 
 
 /// `a: S(0),I; b = op(x, key=value)`, or `y: S(0),R = x`.
 fn assignment(graph: &mut Graph, scope: &mut Scope, made: &str, call: &str) -> Result<(), Error> {
-    let typed = made.contains(':');
-    let (call, by) = call.split_once(" by ").map_or((call, None), |(call, by)| (call.trim(), Some(by)));
-    let parts = made.split(if typed { ';' } else { ',' }).map(|part| match part.split_once(':') {
-        None => (part.trim(), None),
-        Some((name, text)) => (name.trim(), Some(text.trim())),
-    });
-    let parts: Vec<(&str, Option<&str>)> = parts.collect();
-    let Some((callee, inside)) = called(call) else {
-        if call.contains('(') {
-            let shown: String = call.chars().take(80).collect();
-            return refused(format!("{shown}: a call ends with the ) that its ( asks for, like mm(x, w)"));
-        }
-        let [(name, Some(text))] = parts.as_slice() else {
-            return refused(format!(
-                "{made} = {call}: a move makes one value and says its type, like y: S(0),R = x"
-            ));
-        };
-        if let Some(by) = by {
-            return refused(format!("{name} = {call} by {by}: a move has no strategy, only an op has one"));
-        }
-        let from = scope.takes(graph, call)?;
-        let is = read(graph, name, graph.shape(from), text)?;
-        return graph.moved(from, &scope.makes(name, false), is).map(|_| ());
-    };
-    let (mut operands, mut arguments) = (Vec::new(), Vec::new());
-    for item in outside_brackets(inside) {
-        match item.trim() {
-            "" => {}
-            item if item.contains('=') => arguments.push(item),
-            item if !arguments.is_empty() => {
-                return refused(format!("{item} comes after the arguments of {call}"));
+    let Assigned { made: parts, from, by } = Assigned::read(made, call)?;
+    let (call, operands) = match (from, parts.as_slice()) {
+        (From::Call(call, operands), _) => (call, operands),
+        (From::Value(from), [(name, Some(text))]) => {
+            let from = scope.takes(graph, from)?;
+            if let Some(along) = along::read(text, graph.mesh())? {
+                return graph.moved_along(from, &scope.makes(name, false), along).map(|_| ());
             }
-            item => operands.push(scope.takes(graph, item)?),
+            let is = read(graph, name, graph.shape(from), text)?;
+            return graph.moved(from, &scope.makes(name, false), is).map(|_| ());
         }
-    }
-    let text = match arguments.as_slice() {
-        [] => callee.trim().to_owned(),
-        list => format!("{}({})", callee.trim(), list.join(",")),
+        (From::Value(from), _) => return refused(format!("{from} is moved to one value that says its type")),
     };
-    let call: Call = text.parse()?;
+    let operands: Vec<ValueId> =
+        operands.into_iter().map(|name| scope.takes(graph, name)).collect::<Result<_, _>>()?;
     let names: Vec<String> = parts.iter().map(|(name, _)| scope.makes(name, false)).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let outputs = graph.apply(&call, &operands, &names)?;
@@ -369,23 +369,8 @@ fn gradient(graph: &mut Graph, scope: &mut Scope, text: &str) -> Result<(), Erro
     graph.gradient_as(loss, &values, &called).map(|_| ())
 }
 
-/// The callee and what is between the parentheses that close last.
-fn called(text: &str) -> Option<(&str, &str)> {
-    let body = text.strip_suffix(')')?;
-    let mut depth = 0usize;
-    for (at, c) in body.char_indices().rev() {
-        match c {
-            ')' => depth += 1,
-            '(' if depth == 0 => return Some((&body[..at], &body[at + 1..])),
-            '(' => depth -= 1,
-            _ => {}
-        }
-    }
-    None
-}
-
 /// `x, dims=[0,1]` at the commas that are in no brackets.
-fn outside_brackets(text: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn outside_brackets(text: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0usize;
     text.split(move |c| {
         match c {
@@ -438,8 +423,11 @@ impl Graph {
                 write!(f, "{}: {}[{}]", known.name, known.dtype, sizes.join(","))?;
                 known.pinned.as_ref().map_or(Ok(()), |is| write!(f, " {}", self.printed(is, marked)))
             }
-            Statement::Move { from, to } => {
+            Statement::Move { from, to, along } => {
                 self.write_made(f, &[*to], marked)?;
+                if !along.is_empty() {
+                    write!(f, ": {}", along::written(along, self.mesh()))?;
+                }
                 write!(f, " = {}", self.name(*from))
             }
             Statement::Op { call, inputs, outputs, by, .. } => {
@@ -449,10 +437,18 @@ impl Graph {
                 let inside: Vec<String> = operands.chain(arguments).collect();
                 write!(f, " = {callee}({})", inside.join(", "))?;
                 let Some(by) = by else { return Ok(()) };
-                let texts: Vec<String> = by.iter().map(|s| self.meshes.written_value(s)).collect();
+                let texts: Vec<String> = by.iter().map(|given| self.given(given)).collect();
                 let (takes, makes) = texts.split_at(inputs.len());
                 write!(f, " by {} -> {}", takes.join("; "), makes.join("; "))
             }
+        }
+    }
+
+    /// What an operand has to be, as text.
+    pub(crate) fn given(&self, given: &Given) -> String {
+        match given {
+            Given::Whole(is) => self.meshes.written_value(is),
+            Given::Along(partly) => along::written(partly, self.mesh()),
         }
     }
 

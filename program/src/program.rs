@@ -273,7 +273,7 @@ impl Program {
                     inputs: inputs.clone(),
                     outputs: outputs.clone(),
                 },
-                Item::Move { from, to, .. } => Statement::Move { from: *from, to: *to },
+                Item::Move { from, to, .. } => Statement::Move { from: *from, to: *to, along: Vec::new() },
                 Item::NoGrad => Statement::NoGrad,
             })?;
         }

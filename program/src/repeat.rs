@@ -35,6 +35,8 @@ pub(crate) struct Block<'t> {
     pub(crate) line: usize,
     /// Its statements and the lines where they stand.
     pub(crate) body: Vec<(usize, &'t str)>,
+    /// In how many regions the next line stands.
+    regions: usize,
 }
 
 impl<'t> Block<'t> {
@@ -48,13 +50,30 @@ impl<'t> Block<'t> {
         let (times, label) = rest.split_once(' ').map_or((rest, ""), |(times, label)| (times, label.trim()));
         let letters = label.chars().all(|c| c.is_ascii_alphabetic());
         Some(match times.parse() {
-            Ok(times) if times > 0 && letters => Ok(Block { times, label, line, body: Vec::new() }),
+            Ok(times) if times > 0 && letters => {
+                Ok(Block { times, label, line, body: Vec::new(), regions: 0 })
+            }
             Ok(_) | Err(_) => {
                 let reason =
                     format!("{text:?}: write repeat 24 or, with letters for the names, repeat 24 dec");
                 Err(Error::Parse { line, reason })
             }
         })
+    }
+
+    /// Whether the next line stands in a region, whose end is not the block's.
+    pub(crate) fn is_in_region(&self) -> bool {
+        self.regions > 0
+    }
+
+    /// Adds a line.
+    pub(crate) fn add(&mut self, number: usize, line: &'t str) {
+        if crate::region::begins(line).is_some() {
+            self.regions += 1;
+        } else if line == "end" {
+            self.regions -= 1;
+        }
+        self.body.push((number, line));
     }
 
     /// How often it is read.

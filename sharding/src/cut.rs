@@ -15,7 +15,7 @@
 //! **Sizes** `s_0, .., s_(n-1)` (`Ragged`) are for the one length that they add up to, of which rank `i` keeps
 //! `[s_0 + .. + s_(i-1), s_0 + .. + s_i)`.
 //!
-//! **Any other cut** is a [`Cut`], which says for a length and a number of ranks who keeps which indices: [`Zigzag`], [`Block`], [`Counts`], or one
+//! **Any other cut** is a [`Cut`], which says for a length and a number of ranks who keeps which indices: [`Zigzag`], [`Block`], [`Counts`], [`Rolled`], or one
 //! that somebody else brings ([`CutRegistry`]). It is asked when a sharding is made, once for each length that the cuts
 //! before it leave, and what it says is checked and kept, so that afterwards it is a list like any other. Where that list is
 //! what chunks give, it is those chunks; the list of one rank is everything, so there is nothing to cut.
@@ -31,6 +31,7 @@ mod made;
 mod own;
 mod pieces;
 mod registry;
+mod rolled;
 mod zigzag;
 
 pub use block::Block;
@@ -40,6 +41,7 @@ pub use made::Made;
 pub use own::{Cut, NamedCut};
 pub use pieces::Pieces;
 pub use registry::CutRegistry;
+pub use rolled::Rolled;
 pub use zigzag::Zigzag;
 
 use core::ops::Range;

@@ -29,7 +29,7 @@ mod types;
 mod view;
 
 pub use axis::{Axis, AxisName, SubAxis};
-pub use cut::{Block, Counts, Cut, CutRegistry, NamedCut, Pieces, Zigzag, check_cut};
+pub use cut::{Block, Counts, Cut, CutRegistry, NamedCut, Pieces, Rolled, Zigzag, check_cut};
 pub use error::Error;
 pub use group::{GroupPattern, GroupRegistry, ProcessGroup, ProcessGroups};
 pub use mesh::{Coordinate, Mesh, recipes};

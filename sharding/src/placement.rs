@@ -47,7 +47,7 @@ pub enum Placement {
         /// How many indices each rank of the axis keeps.
         sizes: Arc<[usize]>,
     },
-    /// Another way to share a dim out among the ranks, with a name: `Z(0)`, zigzag, `BL(0,4)`, blocks, or one that somebody brings.
+    /// Another way to share a dim out among the ranks, with a name: `Z(0)`, zigzag, `BL(0,4)`, blocks, `RO(0,2)`, rolled, or one that somebody brings.
     Cut {
         /// The dim that is sharded.
         dim: usize,
@@ -115,6 +115,18 @@ impl Placement {
     /// ```
     pub fn block(dim: usize, len: NonZeroUsize) -> Placement {
         Placement::Cut { dim, cut: NamedCut::block(len) }
+    }
+
+    /// Chunks of a dim whose indices are rolled: see [`Rolled`](crate::cut::Rolled).
+    ///
+    /// ```
+    /// use reshard_sharding::Placement;
+    /// assert_eq!(Placement::rolled(0, 2).to_string(), "RO(0,2)");
+    /// assert_eq!("RO(0,2)".parse::<Placement>()?, Placement::rolled(0, 2));
+    /// # Ok::<(), reshard_sharding::Error>(())
+    /// ```
+    pub fn rolled(dim: usize, by: usize) -> Placement {
+        Placement::Cut { dim, cut: NamedCut::rolled(by) }
     }
 
     /// A dim cut by a cut of one's own: see [`Cut`].

@@ -39,7 +39,17 @@ impl Segment<'_> {
                     self.known.insert(*v, made);
                     at_hand.insert(*v, vec![(types.id(graph.dtype(*v), is), made)]);
                 }
-                (Statement::Move { from, to }, _) => {
+                (Statement::Move { from, to, along }, _) if !along.is_empty() => {
+                    let start = chosen.next().and_then(|&start| {
+                        at_hand.get(from)?.iter().find(|(id, _)| id.number() == start).copied()
+                    });
+                    let Some((is, start)) = start else { return Err(made_later(graph, *from)) };
+                    let Some((id, _)) = types.put(is, along) else { return Err(made_later(graph, *to)) };
+                    let made = moved(elaborator, program, types, start, id, graph.name(*to))?;
+                    self.known.insert(*to, made);
+                    at_hand.insert(*to, vec![(id, made)]);
+                }
+                (Statement::Move { from, to, .. }, _) => {
                     let Some(is) = facts.pinned(graph, *to) else { return Err(made_later(graph, *to)) };
                     let id = types.id(graph.dtype(*to), is);
                     let start =

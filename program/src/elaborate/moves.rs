@@ -12,11 +12,19 @@ use reshard_planner::{Budget, Planner};
 use reshard_sharding::{Sharding, Type};
 
 use crate::Error;
+use crate::along::{self, Along};
 use crate::elaborate::search::AtHand;
 
 /// A type of tensors of one element type, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct TypeId(u32);
+
+impl TypeId {
+    /// The number.
+    pub(crate) fn number(self) -> usize {
+        self.0 as usize
+    }
+}
 
 /// Costs in picoseconds; none for a move that cannot be, or may not.
 pub(crate) type Cost = Option<u64>;
@@ -97,6 +105,14 @@ impl Types {
         prices.push(Vec::new());
         ids.insert(key, id);
         id
+    }
+
+    /// A type made so along some axes, and what it costs to get there.
+    pub(crate) fn put(&mut self, from: TypeId, partly: &[(usize, Along)]) -> Option<(TypeId, u64)> {
+        let (dtype, is) = &self.list[from.0 as usize];
+        let (dtype, is) = (*dtype, along::put(partly, is)?);
+        let to = self.id(dtype, is);
+        Some((to, self.price(from, to)?))
     }
 
     pub(crate) fn get(&self, id: TypeId) -> &Type {

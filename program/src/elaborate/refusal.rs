@@ -1,11 +1,12 @@
 //! Why there is no program, and what to write.
 
 use crate::Error;
+use crate::along::{self, Along};
 use crate::elaborate::Elaborator;
 use crate::elaborate::moves::{Moves, TypeId, Types};
 use crate::elaborate::search::{Frontier, State, Step};
 use crate::elaborate::ways::Way;
-use crate::graph::{Graph, Statement, ValueId};
+use crate::graph::{Given, Graph, Statement, ValueId};
 use reshard_ops::rules::Call;
 use reshard_sharding::{Mesh, Sharding, Type};
 
@@ -32,6 +33,26 @@ pub(crate) fn no_plan(
     let why = forward.or_else(|| Some(format!("its gradient cannot be moved back: {}", backward()?)));
     let why = why.unwrap_or_else(|| "its gradient cannot be moved back".to_owned());
     Error::Graph { reason: format!("{} = {}: {why}", graph.name(to), graph.name(from)) }
+}
+
+/// A written move along some axes that nothing leads to.
+pub(crate) fn no_part(
+    types: &Types,
+    graph: &Graph,
+    from: ValueId,
+    partly: &[(usize, Along)],
+    frontier: &Frontier,
+) -> Error {
+    let at_hand = frontier.states.first().map_or(&[][..], |s| frontier.of(s, from.0));
+    let is: Vec<String> = at_hand.iter().map(|&id| graph.meshes.written(types.get(id))).collect();
+    let wanted = along::written(partly, graph.mesh());
+    let name = graph.name(from);
+    Error::Graph {
+        reason: format!(
+            "{name} is {} and cannot be {wanted}: write a move to what it is to be along every axis",
+            is.join(" or ")
+        ),
+    }
 }
 
 /// How many ways out an error names.
@@ -190,15 +211,19 @@ fn text(elaborator: &Elaborator, types: &Types, graph: &Graph, fix: &Fix) -> Str
 }
 
 /// Why an op cannot run as somebody says.
-pub(crate) fn no_strategy(graph: &Graph, mesh: &Mesh, call: &Call, by: &[Sharding], inputs: usize) -> Error {
-    let texts: Vec<String> = by.iter().map(|s| graph.meshes.written_value(s)).collect();
+pub(crate) fn no_strategy(graph: &Graph, mesh: &Mesh, call: &Call, by: &[Given], inputs: usize) -> Error {
+    let texts: Vec<String> = by.iter().map(|given| graph.given(given)).collect();
     let (takes, makes) = texts.split_at(inputs);
     let (takes, makes) = (takes.join("; "), makes.join("; "));
-    let way_out = if by.iter().all(|s| s.mesh() == mesh) {
+    let here = |given: &Given| match given {
+        Given::Whole(is) => is.mesh() == mesh,
+        Given::Along(_) => graph.mesh() == mesh,
+    };
+    let way_out = if by.iter().all(here) {
         "see its rules (reshard rule), or leave out by and have one chosen".to_owned()
     } else {
         let name = graph.meshes.name(mesh).unwrap_or_default();
-        format!("it runs on {name}, so its shardings are on that, like {} on {name}", by[0])
+        format!("it runs on {name}, so its shardings are on that, like {} on {name}", texts[0])
     };
     Error::Graph { reason: format!("{call} has no strategy {takes} -> {makes} here: {way_out}") }
 }

@@ -26,6 +26,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use crate::along::Along;
 use crate::elaborate::memo::{Known, Question};
 use crate::elaborate::moves::{Moves, TypeId, Types};
 use crate::elaborate::outcomes::Outcome;
@@ -181,6 +182,36 @@ impl Frontier {
         }
         kept.sort_by_key(|s| s.cost);
         self.states = kept;
+        true
+    }
+
+    /// A written move along some axes, from each type in which the value is at hand; whether some state allows it.
+    pub(crate) fn moved_along(
+        &mut self,
+        types: &mut Types,
+        from: usize,
+        to: usize,
+        partly: &[(usize, Along)],
+    ) -> bool {
+        let mut kept: Vec<(State, TypeId)> = Vec::with_capacity(self.states.len());
+        for state in &self.states {
+            for &start in self.of(state, from) {
+                let Some((is, cost)) = types.put(start, partly) else { continue };
+                let mut after = state.clone();
+                after.cost = after.cost.saturating_add(cost);
+                after.live.push((to, SmallVec::from_slice(&[is])));
+                kept.push((after, start));
+            }
+        }
+        if kept.is_empty() {
+            return false;
+        }
+        kept.sort_by_key(|(state, _)| state.cost);
+        self.states.clear();
+        for (state, start) in kept {
+            self.trail.push(Decided { before: state.trail, way: start.number() });
+            self.states.push(State { trail: self.trail.len() - 1, ..state });
+        }
         true
     }
 

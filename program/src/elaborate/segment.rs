@@ -3,15 +3,16 @@
 use std::collections::{HashMap, HashSet};
 
 use reshard_kernels::DType;
-use reshard_sharding::{Sharding, Type};
+use reshard_sharding::Type;
 
 use crate::Error;
+use crate::along::Partly;
 use crate::elaborate::flows::{Differentiable, Flows};
 use crate::elaborate::moves::{Moves, TypeId, Types};
 use crate::elaborate::search::{Extent, Frontier, Shared, Step};
 use crate::elaborate::ways::{self, Asked, Ways};
 use crate::elaborate::{Elaborator, made_later, refusal};
-use crate::graph::{Graph, Statement, ValueId};
+use crate::graph::{Given, Graph, Statement, ValueId};
 use crate::program::Program;
 
 /// Statements between gradients.
@@ -125,8 +126,9 @@ impl Segment<'_> {
                     let wanted = self.wanted.is_none_or(|wanted| wanted.contains(v));
                     facts.gradients.insert(*v, self.trains && wanted && graph.has_own_gradient(*v));
                 }
-                Statement::Move { from, to } => {
-                    let own = graph.pinned(*to).is_some_and(|is| is.gradient.is_some());
+                Statement::Move { from, to, along } => {
+                    let pinned = graph.pinned(*to).is_some_and(|is| is.gradient.is_some());
+                    let own = pinned || !along.is_empty();
                     let has = own && self.trains && (facts.has(*from) || self.wants(*to));
                     facts.gradients.insert(*to, has);
                 }
@@ -210,7 +212,12 @@ impl Segment<'_> {
                     let Some(is) = facts.pinned(graph, *v) else { return Err(made_later(graph, *v)) };
                     frontier.enters(v.0, &[types.id(graph.dtype(*v), is)]);
                 }
-                Statement::Move { from, to } => {
+                Statement::Move { from, to, along } if !along.is_empty() => {
+                    if !frontier.moved_along(types, from.0, to.0, along) {
+                        return Err(refusal::no_part(types, graph, *from, along, &frontier));
+                    }
+                }
+                Statement::Move { from, to, .. } => {
                     let Some(is) = facts.pinned(graph, *to) else { return Err(made_later(graph, *to)) };
                     let id = types.id(graph.dtype(*to), is);
                     if !frontier.moved(types, from.0, to.0, id) {
@@ -224,10 +231,20 @@ impl Segment<'_> {
                         made.push((v.0, facts.pinned(graph, *v).map(|is| types.id(graph.dtype(*v), is))));
                     }
                     let taken: Vec<usize> = inputs.iter().map(|v| v.0).collect();
-                    let given: Option<Vec<TypeId>> = by.as_ref().map(|by| {
-                        let operands = inputs.iter().chain(outputs).zip(by);
-                        let plain = |s: &Sharding| Type { value: s.clone(), gradient: None };
-                        operands.map(|(v, s)| types.id(graph.dtype(*v), plain(s))).collect()
+                    let operands = inputs.iter().chain(outputs).zip(by.iter().flatten());
+                    let given: Option<Vec<TypeId>> = by.as_ref().and_then(|_| {
+                        let whole = |(v, given): (&ValueId, &Given)| match given {
+                            Given::Whole(is) => {
+                                let plain = Type { value: is.clone(), gradient: None };
+                                Some(types.id(graph.dtype(*v), plain))
+                            }
+                            Given::Along(_) => None,
+                        };
+                        operands.clone().map(whole).collect()
+                    });
+                    let along = operands.map(|(_, given)| match given {
+                        Given::Whole(_) => Partly::new(),
+                        Given::Along(partly) => partly.clone(),
                     });
                     let at_hand = |(i, v): (usize, &usize)| match &given {
                         Some(given) => vec![given[i]],
@@ -240,6 +257,7 @@ impl Segment<'_> {
                             Some(given) => given[inputs.len()..].to_vec(),
                             None => made.iter().filter_map(|(_, pin)| *pin).collect(),
                         },
+                        along: along.collect(),
                         given: given.unwrap_or_default(),
                         input_dtypes: inputs.iter().map(|&v| graph.dtype(v)).collect(),
                         output_dtypes: outputs.iter().map(|&v| graph.dtype(v)).collect(),

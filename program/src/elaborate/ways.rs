@@ -10,6 +10,7 @@ use reshard_planner::Planner;
 use reshard_sharding::{Mesh, Sharding, Type};
 use smallvec::SmallVec;
 
+use crate::along::{self, Partly};
 use crate::elaborate::memo::Known;
 use crate::elaborate::moves::{TypeId, Types};
 use crate::{Error, Rates};
@@ -34,6 +35,8 @@ pub(crate) struct Asked {
     pub(crate) also: Vec<TypeId>,
     /// The values' shardings of the one strategy that may be taken, of inputs and outputs; all may where there are none.
     pub(crate) given: Vec<TypeId>,
+    /// What each operand has to be along some axes, inputs before outputs; nothing is said where there are none.
+    pub(crate) along: Vec<Partly>,
     pub(crate) input_dtypes: Vec<DType>,
     pub(crate) output_dtypes: Vec<DType>,
     /// Of each operand, whether memory is read or written for it.
@@ -128,8 +131,11 @@ impl Ways {
         let mut out = Vec::with_capacity(found.len());
         let given = shardings_of(types, &asked.given);
         for strategy in found {
-            let operands = strategy.inputs.iter().chain(&strategy.outputs).map(|is| &is.value);
-            if !given.is_empty() && !operands.eq(&given) {
+            let operands = || strategy.inputs.iter().chain(&strategy.outputs);
+            if !given.is_empty() && !operands().map(|is| &is.value).eq(&given) {
+                continue;
+            }
+            if !operands().zip(&asked.along).all(|(is, partly)| along::holds(partly, is)) {
                 continue;
             }
             let mut ids = |list: &[Type], dtypes: &[DType]| -> SmallVec<[TypeId; 4]> {

@@ -296,7 +296,7 @@ impl<'a> Chunk<'a> {
         let whole = graph.apply(&call, &parts?, &[&name])?[0];
         let from = self.view(graph, whole, output, self.program.get(output).shape())?;
         // What was made by the op is now what this is.
-        graph.push(Statement::Move { from, to: output })
+        graph.push(Statement::Move { from, to: output, along: Vec::new() })
     }
 
     /// A value as one of another shape, if it has not that shape.

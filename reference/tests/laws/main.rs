@@ -4,11 +4,13 @@
 mod again;
 mod each;
 mod gradients;
+mod kinds;
 mod meshes;
 mod microbatches;
 mod numbers;
 mod programs;
 mod random;
+mod regions;
 mod schedules;
 mod torch_gradients;
 mod training;

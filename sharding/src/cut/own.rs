@@ -101,6 +101,11 @@ impl NamedCut {
         Ok(named)
     }
 
+    /// The cut of [`Rolled`](super::Rolled).
+    pub fn rolled(by: usize) -> NamedCut {
+        NamedCut::read_once(Arc::new(super::Rolled(by)))
+    }
+
     /// The cut of [`Zigzag`](super::Zigzag).
     pub fn zigzag() -> NamedCut {
         NamedCut::read_once(Arc::new(super::Zigzag))

@@ -4,7 +4,7 @@ use core::fmt;
 use std::sync::Arc;
 
 use super::own::check_name;
-use super::{Block, Counts, Cut, NamedCut, Zigzag};
+use super::{Block, Counts, Cut, NamedCut, Rolled, Zigzag};
 use crate::Error;
 
 /// Makes a cut from its arguments.
@@ -60,9 +60,10 @@ struct Shipped {
 }
 
 /// The cuts that need no adding.
-const SHIPPED: [Shipped; 3] = [
+const SHIPPED: [Shipped; 4] = [
     Shipped { names: ["Z", "Zigzag"], usage: "Z(dim)", read: Zigzag::read },
     Shipped { names: ["BL", "Block"], usage: "BL(dim,length)", read: Block::read },
+    Shipped { names: ["RO", "Rolled"], usage: "RO(dim,by)", read: Rolled::read },
     Shipped { names: ["CN", "Counts"], usage: "CN(dim,[[counts],..])", read: Counts::read },
 ];
 
@@ -77,7 +78,7 @@ pub(super) fn is_shipped(name: &str) -> bool {
 }
 
 impl CutRegistry {
-    /// Those of this library: `Z`, `BL` and `CN`.
+    /// Those of this library: `Z`, `BL`, `RO` and `CN`.
     pub const fn new() -> CutRegistry {
         CutRegistry { added: Vec::new() }
     }

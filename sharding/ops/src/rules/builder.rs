@@ -338,10 +338,14 @@ fn refusal_of_passing(e: &Equation, p: &Passing) -> Option<String> {
     let operands = e.inputs[..inputs].iter().chain(&e.outputs);
     row.inputs.iter().chain(&row.outputs).zip(operands).find_map(|(part, dims)| match part {
         Part::Replicate | Part::Partial(_) => None,
+        Part::Fixed(placement) => placement
+            .dim()
+            .is_some_and(|dim| dim >= dims.len() && !dims.contains(&Dim::Rest))
+            .then(|| format!("{part} in ({row}): the operand has {} dims", dims.len())),
         Part::Factor(name) => (!Equation::carries(dims, *name) || e.is_diagonal(*name))
             .then(|| format!("{part} in ({row}): the operand has no {name} to shard")),
-        Part::Rest | Part::Dim { .. } | Part::Fixed(_) => {
-            Some(format!("{part} in ({row}): a strategy in braces has only R, P and S(letter)"))
-        }
+        Part::Rest | Part::Dim { .. } => Some(format!(
+            "{part} in ({row}): a strategy in braces has only R, P, S(letter) and what is fixed, like SS(0,2)"
+        )),
     })
 }

@@ -177,7 +177,7 @@ families! {
     "slice" ("dim: dim = 0, start: number = 0, end: number = none, step: number >= 1 = 1") => pieces::slice;
     "narrow" ("dim: dim = 0, start: number >= 0 = 0, length: number >= 0") => pieces::narrow;
     "pad" ("pads: numbers, value: real = 0, mode: constant|reflect|replicate|circular = constant") => pieces::pad;
-    "roll" ("shifts: numbers = 1, dims: dims = all") => pieces::whole_dims;
+    "roll" ("shifts: numbers = 1, dims: dims = all") => pieces::rolled;
     "flip" ("dims: dims = all") => pieces::whole_dims;
     // Shapes.
     "permute" ("dims: dims") => reshape::permute;

@@ -16,7 +16,9 @@ use crate::rules::factor::{Dim, Role};
 use crate::rules::op::Op;
 use crate::rules::passing::Passing;
 use crate::rules::request::Request;
+use crate::rules::strategy::{Part, Strategy};
 use crate::rules::terms::{ALL, affine, increasing, selecting};
+use reshard_sharding::Placement;
 
 /// As many inputs and outputs with these dims as said, of which every element is one that was.
 fn selected(inputs: (usize, Vec<Dim>), outputs: (usize, Vec<Dim>)) -> RuleBuilder {
@@ -251,6 +253,29 @@ pub(super) fn pad(r: &Request<'_>) -> Result<Op, Error> {
     };
     let dims = r.dims_whole(shape.len(), &whole)?;
     r.op_to(&RuleBuilder::new().input(dims.clone()).output(dims).passings(terms).build()?, &[&out])
+}
+
+/// Elements move around a dim, or around several. Around one, shards that are rolled are those of the result, and back.
+pub(super) fn rolled(r: &Request<'_>) -> Result<Op, Error> {
+    r.inputs_of(1..=1)?;
+    let shape = r.inputs[0];
+    let (dims, shifts) = (r.dims("dims")?, r.numbers("shifts")?);
+    let whole = r.dims_whole(shape.len(), &dims)?;
+    let rule = selected((1, whole.clone()), (1, whole));
+    let ([dim], [shift]) = (&dims[..], &shifts[..]) else { return r.op_to(&rule.build()?, &[shape]) };
+    let size = i64::try_from(shape[*dim]).unwrap_or(i64::MAX);
+    let by = shift.checked_rem_euclid(size).unwrap_or(0) as usize;
+    if by == 0 {
+        return r.op_to(&rule.build()?, &[shape]);
+    }
+    let row = |from: Placement, to: Placement| {
+        Passing::Row(Strategy { inputs: vec![Part::Fixed(from)], outputs: vec![Part::Fixed(to)] })
+    };
+    let (plain, back) = (Placement::Shard(*dim), shape[*dim] - by);
+    let rule = rule
+        .passing(row(Placement::rolled(*dim, by), plain.clone()))
+        .passing(row(plain, Placement::rolled(*dim, back)));
+    r.op_to(&rule.build()?, &[shape])
 }
 
 /// Elements move along some dims.

@@ -1,0 +1,89 @@
+//! What stands on both sides of an `=`: results with or without types, and a call or the value that is moved.
+
+use reshard_ops::rules::Call;
+
+use crate::Error;
+use crate::notation::{outside_brackets, refused};
+
+/// An assignment as it is written, with names for values.
+#[derive(Debug)]
+pub(crate) struct Assigned<'t> {
+    /// The results, and the types that are said of them.
+    pub(crate) made: Vec<(&'t str, Option<&'t str>)>,
+    /// What makes them.
+    pub(crate) from: From<'t>,
+    /// The strategy that is given.
+    pub(crate) by: Option<&'t str>,
+}
+
+/// What makes the results of an assignment.
+#[derive(Debug)]
+pub(crate) enum From<'t> {
+    /// The same tensor: `y: S(0),R = x`.
+    Value(&'t str),
+    /// A call on values.
+    Call(Call, Vec<&'t str>),
+}
+
+impl<'t> Assigned<'t> {
+    /// Reads `a: S(0),I; b = op(x, key=value)`, or `y: S(0),R = x`.
+    pub(crate) fn read(made: &'t str, call: &'t str) -> Result<Assigned<'t>, Error> {
+        let typed = made.contains(':');
+        let (call, by) = call.split_once(" by ").map_or((call, None), |(call, by)| (call.trim(), Some(by)));
+        let parts = made.split(if typed { ';' } else { ',' }).map(|part| match part.split_once(':') {
+            None => (part.trim(), None),
+            Some((name, text)) => (name.trim(), Some(text.trim())),
+        });
+        let parts: Vec<(&str, Option<&str>)> = parts.collect();
+        let Some((callee, inside)) = called(call) else {
+            if call.contains('(') {
+                let shown: String = call.chars().take(80).collect();
+                return refused(format!(
+                    "{shown}: a call ends with the ) that its ( asks for, like mm(x, w)"
+                ));
+            }
+            let [(name, Some(_))] = parts.as_slice() else {
+                return refused(format!(
+                    "{made} = {call}: a move makes one value and says its type, like y: S(0),R = x"
+                ));
+            };
+            if let Some(by) = by {
+                return refused(format!(
+                    "{name} = {call} by {by}: a move has no strategy, only an op has one"
+                ));
+            }
+            return Ok(Assigned { made: parts, from: From::Value(call), by });
+        };
+        let (mut operands, mut arguments) = (Vec::new(), Vec::new());
+        for item in outside_brackets(inside) {
+            match item.trim() {
+                "" => {}
+                item if item.contains('=') => arguments.push(item),
+                item if !arguments.is_empty() => {
+                    return refused(format!("{item} comes after the arguments of {call}"));
+                }
+                item => operands.push(item),
+            }
+        }
+        let text = match arguments.as_slice() {
+            [] => callee.trim().to_owned(),
+            list => format!("{}({})", callee.trim(), list.join(",")),
+        };
+        Ok(Assigned { made: parts, from: From::Call(text.parse()?, operands), by })
+    }
+}
+
+/// The callee and what is between the parentheses that close last.
+fn called(text: &str) -> Option<(&str, &str)> {
+    let body = text.strip_suffix(')')?;
+    let mut depth = 0usize;
+    for (at, c) in body.char_indices().rev() {
+        match c {
+            ')' => depth += 1,
+            '(' if depth == 0 => return Some((&body[..at], &body[at + 1..])),
+            '(' => depth -= 1,
+            _ => {}
+        }
+    }
+    None
+}

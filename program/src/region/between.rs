@@ -1,0 +1,534 @@
+//! Into a region, out of it, and between its coordinates.
+
+use reshard_ops::rules::{Call, Value as Argument};
+use reshard_sharding::Placement;
+
+use crate::Error;
+use crate::along::{Along, Partly};
+use crate::notation::{outside_brackets, refused};
+use crate::region::kind::{Kind, Origin};
+use crate::region::{Local, Region, numbers, origin};
+
+/// What a value is along some axes, by their numbers.
+type Words = Vec<(usize, Along)>;
+
+impl Region<'_> {
+    /// The words of a text, one for each axis.
+    fn words(&self, name: &str, axes: &[usize], text: &str) -> Result<Words, Error> {
+        let words: Vec<&str> = outside_brackets(text).map(str::trim).collect();
+        if words.len() != axes.len() {
+            let names: Vec<&str> = axes.iter().map(|&axis| self.axis_name(axis)).collect();
+            return refused(format!(
+                "{name} is {text} in local {}, which takes {} words: R, I, P or a shard like S(0) for each axis",
+                names.join(","),
+                axes.len()
+            ));
+        }
+        let word = |(axis, word): (&usize, &&str)| Ok((*axis, self.word(name, *axis, word)?));
+        axes.iter().zip(&words).map(word).collect()
+    }
+
+    fn word(&self, name: &str, axis: usize, text: &str) -> Result<Along, Error> {
+        match text.parse::<Along>()? {
+            Along::Cut(Placement::Shard(dim)) => Ok(Along::Cut(Placement::Shard(dim))),
+            Along::Cut(other) => refused(format!(
+                "{name} is {other} along {}, and a region takes and gives shards that are blocks of one size: S(0), or move it before",
+                self.axis_name(axis)
+            )),
+            other @ (Along::Different | Along::Same | Along::Terms) => Ok(other),
+        }
+    }
+
+    /// Takes a value so along these axes.
+    pub(crate) fn enter_as(
+        &mut self,
+        value: &Local,
+        axes: &[usize],
+        text: &str,
+        name: Option<&str>,
+    ) -> Result<Local, Error> {
+        let words = self.words(name.unwrap_or(self.graph.name(value.value)), axes, text)?;
+        self.enter(value, &words, name)
+    }
+
+    /// Takes a value, of which nothing is said along these axes, so along them.
+    fn enter(&mut self, value: &Local, words: &[(usize, Along)], name: Option<&str>) -> Result<Local, Error> {
+        let (before, shape) = (value.varies().len(), self.shape(value).to_vec());
+        // The dims that axes cut, outermost first: as the mesh has them.
+        let mut cuts: Vec<Vec<usize>> = vec![Vec::new(); shape.len()];
+        let mut moved: Partly = Partly::new();
+        let mut sorted = words.to_vec();
+        sorted.sort_by_key(|(axis, _)| *axis);
+        for (axis, along) in sorted {
+            let along = match along {
+                Along::Cut(placement) => {
+                    let dim = placement.dim().unwrap_or_default();
+                    let Some(by) = cuts.get_mut(dim) else {
+                        return refused(format!(
+                            "{} has {} dims and cannot be S({dim}) along {}",
+                            self.graph.name(value.value),
+                            shape.len(),
+                            self.axis_name(axis)
+                        ));
+                    };
+                    by.push(axis);
+                    Along::Cut(placement.at(before + dim))
+                }
+                other @ (Along::Different | Along::Same | Along::Terms) => other,
+            };
+            moved.push((axis, along));
+        }
+        for (dim, by) in cuts.iter().enumerate() {
+            let pieces: usize = by.iter().map(|&axis| self.size(axis)).product();
+            if !shape[dim].is_multiple_of(pieces.max(1)) {
+                let names: Vec<&str> = by.iter().map(|&axis| self.axis_name(axis)).collect();
+                return refused(format!(
+                    "{} has {} indices along dim {dim}, which {} does not cut into {pieces} of one size: a region runs the same code on all of them, so pad the dim",
+                    self.graph.name(value.value),
+                    shape[dim],
+                    names.join(" and ")
+                ));
+            }
+        }
+        let is_cut = cuts.iter().any(|by| !by.is_empty());
+        let at = self.name(name.filter(|_| !is_cut));
+        let made = self.graph.moved_along(value.value, &at, moved.clone())?;
+        let mut kinds = value.kinds.clone();
+        for (axis, along) in words {
+            let kind = match along {
+                Along::Different => Kind::Different,
+                Along::Same => Kind::Same,
+                Along::Terms => Kind::Terms,
+                Along::Cut(placement) => origin(placement.dim()),
+            };
+            kinds.push((*axis, kind));
+        }
+        kinds.sort_by_key(|(axis, _)| self.axes.iter().position(|known| known == axis));
+        let local = Local { value: made, kinds, trained: value.trained };
+        if is_cut { self.split(&local, before, &cuts, &moved, value, name) } else { Ok(local) }
+    }
+
+    /// The dims that axes cut as dims of their own, which come first.
+    fn split(
+        &mut self,
+        entered: &Local,
+        before: usize,
+        cuts: &[Vec<usize>],
+        moved: &[(usize, Along)],
+        of: &Local,
+        name: Option<&str>,
+    ) -> Result<Local, Error> {
+        let shape = self.graph.shape(entered.value).to_vec();
+        let outer = of.varies();
+        // The dims after splitting: which axis' dim each is, or of which dim of the slice it is the rest.
+        let mut dims: Vec<(Option<usize>, usize)> =
+            outer.iter().map(|&axis| (Some(axis), self.size(axis))).collect();
+        let mut rest: Vec<usize> = Vec::new();
+        for (dim, by) in cuts.iter().enumerate() {
+            let pieces: usize = by.iter().map(|&axis| self.size(axis)).product();
+            dims.extend(by.iter().map(|&axis| (Some(axis), self.size(axis))));
+            rest.push(dims.len());
+            dims.push((None, shape[before + dim] / pieces.max(1)));
+        }
+        let place = |axis: usize| dims.iter().position(|(known, _)| *known == Some(axis));
+        let sizes: Vec<usize> = dims.iter().map(|(_, size)| *size).collect();
+        // Along every axis of the region: what it is before, and after with the dims in these places.
+        let with = |cut: &dyn Fn(usize) -> Option<usize>| -> Partly {
+            let others = of.along().into_iter().filter(|(axis, _)| !moved.iter().any(|(m, _)| m == axis));
+            let mut all: Partly = others.chain(moved.iter().cloned()).collect();
+            all.sort_by_key(|(axis, _)| *axis);
+            let placed = |(axis, along): (usize, Along)| match (along, cut(axis)) {
+                (Along::Cut(_), Some(dim)) => (axis, Along::Cut(Placement::Shard(dim))),
+                (other, _) => (axis, other),
+            };
+            all.into_iter().map(placed).collect()
+        };
+        let (from, apart) = (with(&|_| None), with(&place));
+        let reshape = Call::new("reshape").with("shape", numbers(&sizes));
+        let order: Vec<usize> =
+            entered.varies().iter().filter_map(|&axis| place(axis)).chain(rest.iter().copied()).collect();
+        let stays = order.iter().enumerate().all(|(i, &d)| i == d);
+        let split =
+            self.emit(&reshape, &[entered.value], &name.filter(|_| stays).into_iter().collect::<Vec<_>>())?;
+        self.graph.strategy_along(split[0], vec![from, apart.clone()]);
+        let mut local = Local { value: split[0], ..entered.clone() };
+        if !stays {
+            let permute = Call::new("permute").with("dims", numbers(&order));
+            local = self.regroup(permute, &local, entered.kinds.clone(), name)?;
+            self.graph.strategy_along(local.value, vec![apart, local.along()]);
+        }
+        Ok(local)
+    }
+
+    /// Gives a value back along some axes, claimed to be so; and what it then is along these.
+    pub(crate) fn leave_as(
+        &mut self,
+        value: &Local,
+        axes: &[usize],
+        text: &str,
+        called: &str,
+    ) -> Result<(Local, Partly), Error> {
+        let words = self.words(called, axes, text)?;
+        let left = self.leave(value, &words, called)?;
+        // What all coordinates do the same with stays so where replicas are claimed.
+        let kept = |(axis, claim): (usize, Along)| match (value.kind(axis), &claim) {
+            (Some(Kind::Same), Along::Different) => (axis, Along::Same),
+            _ => (axis, claim),
+        };
+        let mut said: Partly = words.into_iter().map(kept).collect();
+        said.sort_by_key(|(axis, _)| *axis);
+        Ok((left, said))
+    }
+
+    /// Whether a value is what it is claimed to be along an axis.
+    fn claims(&self, value: &Local, axis: usize, claim: &Along, called: &str) -> Result<(), Error> {
+        let Some(kind) = value.kind(axis) else { return refused(format!("{called} is of another region")) };
+        let (name, at) = (called, self.axis_name(axis));
+        let reason = match (kind, claim) {
+            (Kind::Varying(_), Along::Cut(_) | Along::Terms)
+            | (Kind::Different, Along::Different)
+            | (Kind::Same, Along::Same | Along::Different)
+            | (Kind::Terms, Along::Terms) => return Ok(()),
+            (Kind::Varying(from), Along::Different | Along::Same) => match from {
+                Some(Origin::Sum(what)) => format!(
+                    "{name} varies over {at} and is claimed {claim}: {what} sums a dim that {at} cuts; say P, or all_reduce it"
+                ),
+                Some(Origin::Dim(dim)) => format!(
+                    "{name} varies over {at} and is claimed {claim}: {at} cuts its dim {dim}; say S({dim}), or all_gather it"
+                ),
+                None => format!(
+                    "{name} varies over {at} and is claimed {claim}: say P if the whole is the sum of what the coordinates have, or S(d) if these are its parts"
+                ),
+            },
+            (Kind::Different | Kind::Same, Along::Terms) => format!(
+                "{name} is the same on all of {at} and is claimed P: its sum would count it {} times; say {}",
+                self.size(axis),
+                kind.letter()
+            ),
+            (Kind::Different | Kind::Same, Along::Cut(_)) => format!(
+                "{name} is the same on all of {at} and is claimed {claim}, which would have it {} times one after the other; say {}, or make it {claim} inside",
+                self.size(axis),
+                kind.letter()
+            ),
+            (Kind::Different, Along::Same) => format!(
+                "{name} is R along {at} and is claimed I: coordinates do work of their own with it, whose gradients are terms; say R, or make it I inside"
+            ),
+            (Kind::Terms, Along::Different | Along::Same | Along::Cut(_)) => format!(
+                "{name} is terms over {at} and is claimed {claim}: no coordinate has the sum; say P, or make it {claim} inside"
+            ),
+        };
+        Err(Error::FalseClaim { reason })
+    }
+
+    /// Gives a value back along some axes, where it is what is claimed.
+    fn leave(&mut self, value: &Local, words: &[(usize, Along)], called: &str) -> Result<Local, Error> {
+        for (axis, claim) in words {
+            self.claims(value, *axis, claim, called)?;
+        }
+        let summed: Vec<usize> =
+            words.iter().filter(|(_, claim)| *claim == Along::Terms).map(|(axis, _)| *axis).collect();
+        let mut local = self.summed(value, &summed)?;
+        // The dims that axes cut, outermost first: as the mesh has them.
+        let (mut sorted, varies) = (words.to_vec(), local.varies());
+        sorted.sort_by_key(|(axis, _)| *axis);
+        let shape = self.shape(&local).to_vec();
+        let mut cuts: Vec<Vec<usize>> = vec![Vec::new(); shape.len()];
+        for (axis, claim) in &sorted {
+            let Along::Cut(placement) = claim else { continue };
+            let dim = placement.dim().unwrap_or_default();
+            match cuts.get_mut(dim) {
+                Some(by) => by.push(*axis),
+                None => {
+                    return refused(format!(
+                        "{called} has {} dims in this region and is claimed {claim} along {}",
+                        shape.len(),
+                        self.axis_name(*axis)
+                    ));
+                }
+            }
+        }
+        let left = |axis: &usize| words.iter().any(|(known, _)| known == axis);
+        if cuts.iter().any(|by| !by.is_empty()) {
+            local = self.joined(&local, &varies, &cuts)?;
+        }
+        local.kinds.retain(|(axis, _)| !left(axis));
+        Ok(local)
+    }
+
+    /// The dims of axes where they cut the dims of slices, as parts of these.
+    fn joined(&mut self, local: &Local, varies: &[usize], cuts: &[Vec<usize>]) -> Result<Local, Error> {
+        let shape = self.graph.shape(local.value).to_vec();
+        let cut = |axis: &usize| cuts.iter().any(|by| by.contains(axis));
+        let stay: Vec<usize> = (0..varies.len()).filter(|&i| !cut(&varies[i])).collect();
+        let place = |axis: &usize| varies.iter().position(|v| v == axis);
+        let mut order = stay.clone();
+        let mut merged: Vec<usize> = stay.iter().map(|&i| shape[i]).collect();
+        // After the dims are in order: where that of each axis is.
+        let mut apart: Vec<(usize, usize)> =
+            stay.iter().enumerate().map(|(at, &i)| (varies[i], at)).collect();
+        let mut whole = apart.clone();
+        for (dim, by) in cuts.iter().enumerate() {
+            for axis in by {
+                apart.push((*axis, order.len()));
+                whole.push((*axis, merged.len()));
+                order.extend(place(axis));
+            }
+            order.push(varies.len() + dim);
+            let pieces: usize = by.iter().map(|&axis| self.size(axis)).product();
+            merged.push(shape[varies.len() + dim] * pieces);
+        }
+        let placed = |at: &[(usize, usize)]| -> Partly {
+            let of = |(axis, along): (usize, Along)| match at.iter().find(|(known, _)| *known == axis) {
+                Some((_, dim)) => (axis, Along::Cut(Placement::Shard(*dim))),
+                None => (axis, along),
+            };
+            local.along().into_iter().map(of).collect()
+        };
+        let (mut from, mut made) = (local.along(), local.clone());
+        if !order.iter().enumerate().all(|(i, &d)| i == d) {
+            let permute = Call::new("permute").with("dims", numbers(&order));
+            made = self.regroup(permute, local, local.kinds.clone(), None)?;
+            self.graph.strategy_along(made.value, vec![from, placed(&apart)]);
+            from = placed(&apart);
+        }
+        let reshape = Call::new("reshape").with("shape", numbers(&merged));
+        let joined = self.regroup(reshape, &made, local.kinds.clone(), None)?;
+        self.graph.strategy_along(joined.value, vec![from, placed(&whole)]);
+        Ok(joined)
+    }
+
+    /// What varies over these axes as terms of its sum.
+    fn summed(&mut self, value: &Local, axes: &[usize]) -> Result<Local, Error> {
+        let varies = value.varies();
+        let own: Vec<usize> = axes.iter().copied().filter(|axis| varies.contains(axis)).collect();
+        if own.is_empty() {
+            return Ok(value.clone());
+        }
+        let dims: Vec<usize> = (0..varies.len()).filter(|&i| own.contains(&varies[i])).collect();
+        let kinds = (value.kinds.iter())
+            .map(|(axis, kind)| (*axis, if own.contains(axis) { Kind::Terms } else { kind.clone() }));
+        let sum = Call::new("sum").with("dims", numbers(&dims));
+        let made = self.regroup(sum, value, kinds.collect(), None)?;
+        self.by(Some(&made.value), [value, &made].into_iter());
+        Ok(made)
+    }
+
+    /// The same value, something else along an axis: given back as one thing and taken as another.
+    fn between(
+        &mut self,
+        value: &Local,
+        axis: usize,
+        from: &Along,
+        to: Along,
+        name: Option<&str>,
+    ) -> Result<Local, Error> {
+        let called = self.graph.name(value.value).to_owned();
+        let left = self.leave(value, &[(axis, from.clone())], &called)?;
+        self.enter(&left, &[(axis, to)], name)
+    }
+
+    /// The sum over the coordinates of an axis on all of them: as `R`, or as `I` where all do the same with it.
+    pub fn all_reduce(&mut self, value: &Local, axis: &str, to: &str) -> Result<Local, Error> {
+        self.all_reduced(value, axis, to, None)
+    }
+
+    pub(crate) fn all_reduced(
+        &mut self,
+        value: &Local,
+        axis: &str,
+        to: &str,
+        name: Option<&str>,
+    ) -> Result<Local, Error> {
+        let axis = self.axis(axis)?;
+        let to = self.replicas("all_reduce", axis, to)?;
+        self.between(value, axis, &Along::Terms, to, name)
+    }
+
+    /// What the coordinates of an axis have, one after the other along a dim, on all of them.
+    pub fn all_gather(&mut self, value: &Local, axis: &str, dim: usize, to: &str) -> Result<Local, Error> {
+        self.all_gathered(value, axis, dim, to, None)
+    }
+
+    pub(crate) fn all_gathered(
+        &mut self,
+        value: &Local,
+        axis: &str,
+        dim: usize,
+        to: &str,
+        name: Option<&str>,
+    ) -> Result<Local, Error> {
+        let axis = self.axis(axis)?;
+        let to = self.replicas("all_gather", axis, to)?;
+        self.between(value, axis, &Along::Cut(Placement::Shard(dim)), to, name)
+    }
+
+    /// The sum over the coordinates of an axis, of which each gets its part of a dim.
+    pub fn reduce_scatter(&mut self, value: &Local, axis: &str, dim: usize) -> Result<Local, Error> {
+        self.reduce_scattered(value, axis, dim, None)
+    }
+
+    pub(crate) fn reduce_scattered(
+        &mut self,
+        value: &Local,
+        axis: &str,
+        dim: usize,
+        name: Option<&str>,
+    ) -> Result<Local, Error> {
+        let axis = self.axis(axis)?;
+        self.between(value, axis, &Along::Terms, Along::Cut(Placement::Shard(dim)), name)
+    }
+
+    /// Each coordinate of an axis cuts a dim into a part for each, and puts what it gets of all one after the other along another.
+    pub fn all_to_all(
+        &mut self,
+        value: &Local,
+        axis: &str,
+        split: usize,
+        concat: usize,
+    ) -> Result<Local, Error> {
+        self.exchanged(value, axis, split, concat, None)
+    }
+
+    pub(crate) fn exchanged(
+        &mut self,
+        value: &Local,
+        axis: &str,
+        split: usize,
+        concat: usize,
+        name: Option<&str>,
+    ) -> Result<Local, Error> {
+        let axis = self.axis(axis)?;
+        let cut = |dim| Along::Cut(Placement::Shard(dim));
+        self.between(value, axis, &cut(concat), cut(split), name)
+    }
+
+    /// Makes `R`, `I` and `P` of each other, and shards of them: what the same value is along an axis.
+    pub fn moved(&mut self, value: &Local, axis: &str, to: &str) -> Result<Local, Error> {
+        let axis = self.axis(axis)?;
+        let to = self.word(&self.graph.name(value.value).to_owned(), axis, to)?;
+        self.moved_to(value, axis, to, None)
+    }
+
+    fn moved_to(
+        &mut self,
+        value: &Local,
+        axis: usize,
+        to: Along,
+        name: Option<&str>,
+    ) -> Result<Local, Error> {
+        let from = match value.kind(axis) {
+            Some(Kind::Different) => Along::Different,
+            Some(Kind::Same) => Along::Same,
+            Some(Kind::Terms) => Along::Terms,
+            Some(Kind::Varying(_)) if to == Along::Terms => {
+                let made = self.summed(value, &[axis])?;
+                return Ok(made);
+            }
+            Some(Kind::Varying(_)) | None => {
+                return refused(format!(
+                    "{} varies over {} and cannot be {to} by a move alone: all_reduce it, all_gather it, or say P for the terms of its sum",
+                    self.graph.name(value.value),
+                    self.axis_name(axis)
+                ));
+            }
+        };
+        self.between(value, axis, &from, to, name)
+    }
+
+    /// A value along the axes of the innermost region as these words say; `_` leaves it along an axis as it is.
+    pub(crate) fn moved_as(
+        &mut self,
+        value: &Local,
+        axes: &[usize],
+        text: &str,
+        name: &str,
+    ) -> Result<Local, Error> {
+        let said: Vec<&str> = outside_brackets(text).map(str::trim).collect();
+        let words = if said.len() == axes.len() {
+            let said = axes.iter().zip(&said).filter(|(_, word)| **word != "_");
+            said.map(|(axis, word)| Ok((*axis, self.word(name, *axis, word)?)))
+                .collect::<Result<Words, Error>>()?
+        } else {
+            self.words(name, axes, text)?
+        };
+        let mut made = value.clone();
+        let wanted = |made: &Local, axis: usize, along: &Along| match (made.kind(axis), along) {
+            (Some(Kind::Different), Along::Different)
+            | (Some(Kind::Same), Along::Same)
+            | (Some(Kind::Terms), Along::Terms) => false,
+            (Some(_) | None, _) => true,
+        };
+        for (axis, along) in words {
+            if wanted(&made, axis, &along) {
+                made = self.moved_to(&made, axis, along, Some(name))?;
+            }
+        }
+        Ok(made)
+    }
+
+    /// What the coordinate so many before has, around the axis: the roll of the coordinates.
+    pub fn shift(&mut self, value: &Local, axis: &str, by: i64) -> Result<Local, Error> {
+        self.shifted(value, axis, by, None)
+    }
+
+    pub(crate) fn shifted(
+        &mut self,
+        value: &Local,
+        axis: &str,
+        by: i64,
+        name: Option<&str>,
+    ) -> Result<Local, Error> {
+        let axis = self.axis(axis)?;
+        let Some(at) = value.varies().iter().position(|&v| v == axis) else {
+            return refused(format!(
+                "{} is the same on all of {}: nothing is shifted; leave it out",
+                self.graph.name(value.value),
+                self.axis_name(axis)
+            ));
+        };
+        let size = self.size(axis) as i64;
+        let by = by.rem_euclid(size.max(1));
+        if by == 0 {
+            return Ok(value.clone());
+        }
+        let rolled = Along::Cut(Placement::rolled(at, by as usize));
+        let at_hand = self.name(None);
+        let moved = self.graph.moved_along(value.value, &at_hand, vec![(axis, rolled.clone())])?;
+        let roll = Call::new("roll").with("shifts", Argument::Numbers(vec![by])).with("dims", numbers(&[at]));
+        let made = self.emit(&roll, &[moved], &name.into_iter().collect::<Vec<_>>())?;
+        let local = Local { value: made[0], ..value.clone() };
+        let before = value
+            .along()
+            .into_iter()
+            .map(|(known, along)| (known, if known == axis { rolled.clone() } else { along }));
+        self.graph.strategy_along(local.value, vec![before.collect(), local.along()]);
+        Ok(local)
+    }
+
+    /// The number of each coordinate along an axis, a tensor without dims.
+    pub fn coordinate(&mut self, axis: &str) -> Result<Local, Error> {
+        self.counted(axis, None)
+    }
+
+    pub(crate) fn counted(&mut self, axis: &str, name: Option<&str>) -> Result<Local, Error> {
+        let axis = self.axis(axis)?;
+        let size = Argument::Number(self.size(axis) as i64);
+        let made =
+            self.emit(&Call::new("arange").with("size", size), &[], &name.into_iter().collect::<Vec<_>>())?;
+        self.graph.values[made[0].0].dtype = reshard_kernels::DType::I64;
+        let kinds =
+            self.axes.iter().map(|&a| (a, if a == axis { Kind::Varying(None) } else { Kind::Different }));
+        let local = Local { value: made[0], kinds: kinds.collect(), trained: false };
+        self.by(Some(&local.value), [&local].into_iter());
+        Ok(local)
+    }
+
+    fn replicas(&self, what: &str, axis: usize, text: &str) -> Result<Along, Error> {
+        match self.word(what, axis, text)? {
+            to @ (Along::Different | Along::Same) => Ok(to),
+            Along::Terms | Along::Cut(_) => {
+                refused(format!("{what} makes R or I of a value, and not {text}"))
+            }
+        }
+    }
+}

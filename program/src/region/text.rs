@@ -1,0 +1,321 @@
+//! Regions in the text of a graph.
+//!
+//! ```text
+//! local tp                     the axes, in the order of their words below; the lines to "end" are per-device code
+//!   in x: S(1)                 takes a value, so; in a: S(1) = x calls it a
+//!   in w: R
+//!   h = mm(x, w)               an op on what each coordinate has
+//!   s: I = all_reduce(h)       R where nothing is said; axis=tp where the region has several axes
+//!   g = all_gather(h, dim=0)
+//!   r = reduce_scatter(h, dim=0)
+//!   t = all_to_all(h, split=0, concat=1)
+//!   n = shift(h, by=1)         what the coordinate before has, around the axis
+//!   c = coordinate()           the number of the coordinate
+//!   p: P = h                   a word for each axis, or _: the same value as something else: R, I and P of each other, S(d) of these, P of what varies
+//!   out y: R = s               gives a value, claimed to be so
+//! end
+//! ```
+//!
+//! Names of a region are its own; it takes those of outside by `in` and gives its own by `out`. Regions stand in regions, over other axes, and in
+//! layers. Like layers they are read and not kept: a graph prints what they come to.
+
+use std::collections::BTreeMap;
+
+use reshard_ops::rules::{Call, Value as Argument};
+
+use crate::Error;
+use crate::graph::Graph;
+use crate::notation::assigned::{Assigned, From};
+use crate::notation::refused;
+use crate::region::{Local, Region};
+use crate::repeat::Scope;
+
+/// The regions in which a line of a text stands, the innermost last.
+#[derive(Debug, Default)]
+pub(crate) struct Regions(Vec<Open>);
+
+/// A region whose end was not read yet.
+#[derive(Debug)]
+struct Open {
+    /// As it is written.
+    text: String,
+    /// All axes, and how many of the first are of regions around it.
+    axes: Vec<usize>,
+    around: usize,
+    prefix: String,
+    locals: BTreeMap<String, Local>,
+}
+
+/// Whether a line begins a region: `local tp`.
+pub(crate) fn begins(line: &str) -> Option<&str> {
+    let rest = line.strip_prefix("local ")?.trim();
+    // Else a value of that name.
+    (!rest.starts_with([':', '='])).then_some(rest)
+}
+
+impl Regions {
+    /// The innermost region, as it is written.
+    pub(crate) fn innermost(&self) -> Option<&str> {
+        self.0.last().map(|open| open.text.as_str())
+    }
+
+    /// Reads a line, if it begins, ends or is in a region; whether it does.
+    pub(crate) fn line(&mut self, graph: &mut Graph, scope: &mut Scope, line: &str) -> Result<bool, Error> {
+        if let Some(names) = begins(line) {
+            self.begin(graph, names)?;
+            return Ok(true);
+        }
+        if self.0.is_empty() {
+            return Ok(false);
+        }
+        if line == "end" {
+            self.0.pop();
+            return Ok(true);
+        }
+        self.statement(graph, scope, line)?;
+        Ok(true)
+    }
+
+    fn begin(&mut self, graph: &mut Graph, names: &str) -> Result<(), Error> {
+        let around: Vec<usize> = self.0.last().map_or_else(Vec::new, |open| open.axes.clone());
+        let list: Vec<&str> = names.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
+        let region = Region::begin(graph, &around, &list)?;
+        let open = Open {
+            text: format!("local {names}"),
+            axes: region.axes.clone(),
+            around: around.len(),
+            prefix: region.prefix.clone(),
+            locals: BTreeMap::new(),
+        };
+        self.0.push(open);
+        Ok(())
+    }
+
+    fn statement(&mut self, graph: &mut Graph, scope: &mut Scope, line: &str) -> Result<(), Error> {
+        if let Some(rest) = keyword(line, "in") {
+            return self.takes(graph, scope, rest);
+        }
+        if let Some(rest) = keyword(line, "out") {
+            return self.gives(graph, scope, rest);
+        }
+        let Some(open) = self.0.last_mut() else { return Ok(()) };
+        let Some((made, call)) = crate::notation::equals(line) else {
+            return refused(format!(
+                "{line:?} cannot stand in {}: write in x: S(0), out y: S(0) = x, or h = op(x)",
+                open.text
+            ));
+        };
+        open.assigned(graph, &Assigned::read(made.trim(), call.trim())?)
+    }
+
+    /// `x: S(1)`, or `a: S(1) = x`.
+    fn takes(&mut self, graph: &mut Graph, scope: &Scope, text: &str) -> Result<(), Error> {
+        let (said, of) = match crate::notation::equals(text) {
+            Some((said, of)) => (said.trim(), Some(of.trim())),
+            None => (text, None),
+        };
+        let Some((name, is)) = said.split_once(':').map(|(name, is)| (name.trim(), is.trim())) else {
+            return refused(format!("in {text}: say how it is taken, like in {said}: S(0)"));
+        };
+        let of = of.unwrap_or(name);
+        let (open, outer) = match self.0.as_mut_slice() {
+            [] => return Ok(()),
+            [open] => (open, None),
+            [.., outer, open] => (open, Some(&*outer)),
+        };
+        let known = match outer {
+            Some(outer) => outer.local(of)?,
+            None => {
+                let value = scope.takes(graph, of)?;
+                Region::again(graph, &open.axes, &open.prefix).global(value)
+            }
+        };
+        let own = open.axes[open.around..].to_vec();
+        let mut region = Region::again(graph, &open.axes, &open.prefix);
+        let taken = region.enter_as(&known, &own, is, Some(name))?;
+        open.keep(name, taken)
+    }
+
+    /// `y: S(0) = h`.
+    fn gives(&mut self, graph: &mut Graph, scope: &mut Scope, text: &str) -> Result<(), Error> {
+        let form = || format!("out {text}: say of what and what it is, like out y: S(0) = h");
+        let Some((said, of)) = crate::notation::equals(text) else { return refused(form()) };
+        let Some((name, is)) = said.split_once(':') else { return refused(form()) };
+        let (name, is, of) = (name.trim(), is.trim(), of.trim());
+        let Some(open) = self.0.last() else { return Ok(()) };
+        let local = open.local(of)?;
+        let own = &open.axes[open.around..];
+        let mut region = Region::again(graph, &open.axes, &open.prefix);
+        let (left, said) = region.leave_as(&local, own, is, name)?;
+        match self.0.as_mut_slice() {
+            [.., outer, _] => outer.keep(name, left),
+            _ => graph.moved_along(left.value, &scope.makes(name, false), said).map(|_| ()),
+        }
+    }
+}
+
+/// What stands behind a word that begins a line and is no name of a value that is made.
+fn keyword<'t>(line: &'t str, word: &str) -> Option<&'t str> {
+    let rest = line.strip_prefix(word)?;
+    let text = rest.strip_prefix(char::is_whitespace)?.trim();
+    (!text.starts_with([':', '='])).then_some(text)
+}
+
+impl Open {
+    fn local(&self, name: &str) -> Result<Local, Error> {
+        self.locals.get(name).cloned().ok_or_else(|| Error::Graph {
+            reason: format!(
+                "there is no value {name} in {}: what is outside comes in by in {name}: R",
+                self.text
+            ),
+        })
+    }
+
+    fn keep(&mut self, name: &str, local: Local) -> Result<(), Error> {
+        if name == "_" {
+            return Ok(());
+        }
+        if self.locals.contains_key(name) {
+            return refused(format!("{name} is made twice in {}: give one of them another name", self.text));
+        }
+        self.locals.insert(name.to_owned(), local);
+        Ok(())
+    }
+
+    fn assigned(&mut self, graph: &mut Graph, assigned: &Assigned<'_>) -> Result<(), Error> {
+        if let Some(by) = assigned.by {
+            return refused(format!(
+                "by {by}: in {} an op has no strategy, since its values say what they are",
+                self.text
+            ));
+        }
+        let mut region = Region::again(graph, &self.axes, &self.prefix);
+        let (call, operands) = match (&assigned.from, assigned.made.as_slice()) {
+            (From::Value(of), [(name, Some(is))]) => {
+                let made = region.moved_as(&self.local(of)?, &self.axes[self.around..], is, name)?;
+                return self.keep(name, made);
+            }
+            (From::Value(of), _) => {
+                return refused(format!("{of} is moved to one value that says what it is"));
+            }
+            (From::Call(call, operands), _) => (call, operands),
+        };
+        let operands: Vec<Local> = operands.iter().map(|of| self.local(of)).collect::<Result<_, _>>()?;
+        let between = match (call, assigned.made.as_slice()) {
+            (Call::Named { name, .. }, [(made, is)]) => {
+                Between::of(name).map(|between| (between, *made, *is))
+            }
+            _ => None,
+        };
+        if let Some((between, name, is)) = between {
+            let axis = self.axis(&region, call)?;
+            let made = between.run(&mut region, call, &operands, &axis, is, name)?;
+            return self.keep(name, made);
+        }
+        if let Some((name, _)) = assigned.made.iter().find(|(_, is)| is.is_some()) {
+            return refused(format!(
+                "{name}: in {} only what moves says what it becomes; write {name} = {call}(..) and then a: R = {name}",
+                self.text
+            ));
+        }
+        let names: Vec<&str> = assigned.made.iter().map(|(name, _)| *name).collect();
+        let made = region.call(call, &operands.iter().collect::<Vec<_>>(), &names)?;
+        names.iter().zip(made).try_for_each(|(name, local)| self.keep(name, local))
+    }
+
+    /// The axis that a call names, or the only one.
+    fn axis(&self, region: &Region<'_>, call: &Call) -> Result<String, Error> {
+        match (call.argument("axis"), &self.axes[..]) {
+            (Some(Argument::Word(name)), _) => Ok(name.clone()),
+            (None, [one]) => Ok(region.axis_name(*one).to_owned()),
+            (Some(_) | None, axes) => {
+                let names: Vec<&str> = axes.iter().map(|&axis| region.axis_name(axis)).collect();
+                refused(format!(
+                    "{call}: say over which axis, like axis={}; there are {}",
+                    names[0],
+                    names.join(", ")
+                ))
+            }
+        }
+    }
+}
+
+/// What goes from coordinate to coordinate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Between {
+    AllReduce,
+    AllGather,
+    ReduceScatter,
+    AllToAll,
+    Shift,
+    Coordinate,
+}
+
+impl Between {
+    fn of(name: &str) -> Option<Between> {
+        Some(match name {
+            "all_reduce" => Between::AllReduce,
+            "all_gather" => Between::AllGather,
+            "reduce_scatter" => Between::ReduceScatter,
+            "all_to_all" => Between::AllToAll,
+            "shift" => Between::Shift,
+            "coordinate" => Between::Coordinate,
+            _ => return None,
+        })
+    }
+
+    fn arguments(self) -> &'static [&'static str] {
+        match self {
+            Between::AllReduce | Between::Coordinate => &["axis"],
+            Between::AllGather | Between::ReduceScatter => &["axis", "dim"],
+            Between::AllToAll => &["axis", "split", "concat"],
+            Between::Shift => &["axis", "by"],
+        }
+    }
+
+    fn run(
+        self,
+        region: &mut Region<'_>,
+        call: &Call,
+        operands: &[Local],
+        axis: &str,
+        is: Option<&str>,
+        name: &str,
+    ) -> Result<Local, Error> {
+        if let Call::Named { arguments, .. } = call
+            && let Some((key, _)) =
+                arguments.iter().find(|(key, _)| !self.arguments().contains(&key.as_str()))
+        {
+            return refused(format!("{call}: takes {}, and not {key}", self.arguments().join(", ")));
+        }
+        let number = |key: &str| match call.argument(key) {
+            Some(Argument::Number(n)) => Ok(*n),
+            Some(_) | None => refused(format!("{call}: say {key} as a whole number, like {key}=0")),
+        };
+        let dim = |key: &str| {
+            let n = number(key)?;
+            usize::try_from(n).map_err(|_| Error::Graph {
+                reason: format!("{call}: {key} is {n}, and dims are counted from 0"),
+            })
+        };
+        let wants = usize::from(self != Between::Coordinate);
+        if operands.len() != wants {
+            return refused(format!("{call}: takes {wants} values, and {} are given", operands.len()));
+        }
+        if let Some(is) = is.filter(|_| !matches!(self, Between::AllReduce | Between::AllGather)) {
+            return refused(format!(
+                "{name}: {is} = {call}: what it makes varies over {axis}; leave out {is}"
+            ));
+        }
+        let to = is.unwrap_or("R");
+        let name = Some(name);
+        match (self, operands.first()) {
+            (Between::Coordinate, _) | (_, None) => region.counted(axis, name),
+            (Between::AllReduce, Some(v)) => region.all_reduced(v, axis, to, name),
+            (Between::AllGather, Some(v)) => region.all_gathered(v, axis, dim("dim")?, to, name),
+            (Between::ReduceScatter, Some(v)) => region.reduce_scattered(v, axis, dim("dim")?, name),
+            (Between::AllToAll, Some(v)) => region.exchanged(v, axis, dim("split")?, dim("concat")?, name),
+            (Between::Shift, Some(v)) => region.shifted(v, axis, number("by")?, name),
+        }
+    }
+}

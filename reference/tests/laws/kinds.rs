@@ -1,0 +1,245 @@
+//! What per-device code may do with R, I, P and V, along an axis of 2 and of 3: all that is right, and nothing else.
+//!
+//! The definition is by numbers. A value that is R or I is one array, of P the sum of the ranks' arrays, of V an array for each rank. An
+//! op on such values means itself on these, rank by rank where anything varies. Kinds of what it takes and makes are **sound** if
+//! every rank's own call gives parts of what that means, and every rank's own vector-Jacobian product parts of the gradient:
+//!
+//! ```text
+//!            R            I             P             V
+//! value      the same     the same      any terms     its own
+//! gradient   any terms    the same      the same      its own
+//! ```
+
+use ndarray::ArrayD;
+use reshard_kernels::DType;
+use reshard_ops::gradients::Gradient;
+use reshard_ops::rules::{Call, Table};
+use reshard_program::{Graph, LocalKind};
+use reshard_reference::run;
+use reshard_test_support::Random;
+
+use crate::gradients::backward;
+
+type A = ArrayD<f64>;
+
+const KINDS: [LocalKind; 4] = [LocalKind::Different, LocalKind::Same, LocalKind::Terms, LocalKind::Varying];
+
+/// An op of each class, and the shapes on which it is called.
+const CALLS: &[(&str, &[&[usize]])] = &[
+    ("neg", &[&[2, 2]]),
+    ("relu", &[&[2, 2]]),
+    ("exp", &[&[2, 2]]),
+    ("square", &[&[2, 2]]),
+    ("mul_scalar(value=3)", &[&[2, 2]]),
+    ("add_scalar(value=1)", &[&[2, 2]]),
+    ("sum(dims=[0])", &[&[2, 2]]),
+    ("mean(dims=[0])", &[&[2, 2]]),
+    ("amax(dims=[0])", &[&[2, 2]]),
+    ("prod(dims=[0])", &[&[2, 2]]),
+    ("cumsum(dim=0)", &[&[2, 2]]),
+    ("softmax(dim=0)", &[&[2, 2]]),
+    ("logsumexp(dims=[0])", &[&[2, 2]]),
+    ("transpose(dim0=0,dim1=1)", &[&[2, 2]]),
+    ("reshape(shape=[4])", &[&[2, 2]]),
+    ("narrow(dim=0,start=0,length=1)", &[&[2, 2]]),
+    ("flip(dims=[0])", &[&[2, 2]]),
+    ("roll(shifts=[1],dims=[0])", &[&[2, 2]]),
+    ("expand(shape=[3,2])", &[&[1, 2]]),
+    ("tril", &[&[2, 2]]),
+    ("add", &[&[2, 2], &[2, 2]]),
+    ("sub", &[&[2, 2], &[2, 2]]),
+    ("mul", &[&[2, 2], &[2, 2]]),
+    ("div", &[&[2, 2], &[2, 2]]),
+    ("maximum", &[&[2, 2], &[2, 2]]),
+    ("mm", &[&[2, 2], &[2, 2]]),
+    ("mk,nk->nm", &[&[2, 2], &[2, 2]]),
+    ("cat(dim=0)", &[&[2, 2], &[1, 2]]),
+    ("stack(dim=0)", &[&[2, 2], &[2, 2]]),
+    ("mse_loss", &[&[2, 2], &[2, 2]]),
+    ("linear", &[&[2, 2], &[3, 2], &[3]]),
+    ("layer_norm", &[&[2, 2], &[2], &[2]]),
+];
+
+fn some(shape: &[usize], r: &mut Random) -> A {
+    // Of both signs, and apart from 0.
+    let mut number = |_| {
+        let x = (r.next_u64() >> 11) as f64 / (1u64 << 52) as f64 - 1.0;
+        x + 0.25f64.copysign(x)
+    };
+    ArrayD::from_shape_fn(shape, &mut number)
+}
+
+fn near(a: &A, b: &A) -> bool {
+    a.shape() == b.shape() && a.iter().zip(b).all(|(a, b)| (a - b).abs() <= 1e-9 * (1.0 + b.abs()))
+}
+
+fn sum(list: &[A]) -> A {
+    list.iter().skip(1).fold(list[0].clone(), |a, b| a + b)
+}
+
+/// What each rank has of a value, and what the value is on each rank if it was whole there.
+struct Held {
+    parts: Vec<A>,
+    meant: Vec<A>,
+}
+
+impl Held {
+    fn of(kind: LocalKind, shape: &[usize], ranks: usize, r: &mut Random) -> Held {
+        let parts: Vec<A> = match kind {
+            LocalKind::Different | LocalKind::Same => vec![some(shape, r); ranks],
+            LocalKind::Terms | LocalKind::Varying => (0..ranks).map(|_| some(shape, r)).collect(),
+        };
+        let meant = match kind {
+            LocalKind::Terms => vec![sum(&parts); ranks],
+            LocalKind::Different | LocalKind::Same | LocalKind::Varying => parts.clone(),
+        };
+        Held { parts, meant }
+    }
+}
+
+/// Whether parts are of a kind and mean this.
+fn are(kind: LocalKind, parts: &[A], meant: &[A]) -> bool {
+    match kind {
+        LocalKind::Terms => near(&sum(parts), &meant[0]),
+        LocalKind::Different | LocalKind::Same | LocalKind::Varying => {
+            parts.iter().zip(meant).all(|(a, b)| near(a, b))
+        }
+    }
+}
+
+/// The gradient of what is of a kind.
+fn dual(kind: LocalKind) -> LocalKind {
+    match kind {
+        LocalKind::Different => LocalKind::Terms,
+        LocalKind::Terms => LocalKind::Different,
+        LocalKind::Same | LocalKind::Varying => kind,
+    }
+}
+
+/// A call, and its gradient.
+struct Op<'a> {
+    table: &'a Table,
+    call: &'a Call,
+    shapes: &'a [&'a [usize]],
+    gradient: Gradient,
+}
+
+impl Op<'_> {
+    fn run(&self, x: &[A]) -> A {
+        run(self.table, self.call, x).unwrap_or_else(|e| panic!("{}: {e}", self.call)).remove(0)
+    }
+
+    fn back(&self, x: &[A], y: &A, dy: &A) -> Vec<A> {
+        let dx = backward(self.table, &self.gradient, x, core::slice::from_ref(y), core::slice::from_ref(dy));
+        dx.into_iter().zip(x).map(|(dx, x)| dx.unwrap_or_else(|| A::zeros(x.raw_dim()))).collect()
+    }
+
+    /// Whether on so many ranks it makes this kind of these, and gradients of theirs.
+    fn is_sound(&self, kinds: &[LocalKind], made: LocalKind, ranks: usize) -> bool {
+        let varies = kinds.contains(&LocalKind::Varying);
+        let mut r = Random(7);
+        varies == (made == LocalKind::Varying) && (0..2).all(|_| self.is_right(kinds, made, ranks, &mut r))
+    }
+
+    fn is_right(&self, kinds: &[LocalKind], made: LocalKind, ranks: usize, r: &mut Random) -> bool {
+        let varies = kinds.contains(&LocalKind::Varying);
+        let inputs: Vec<Held> =
+            kinds.iter().zip(self.shapes).map(|(kind, shape)| Held::of(*kind, shape, ranks, r)).collect();
+        let own: Vec<Vec<A>> =
+            (0..ranks).map(|rank| inputs.iter().map(|held| held.parts[rank].clone()).collect()).collect();
+        let whole: Vec<Vec<A>> =
+            (0..ranks).map(|rank| inputs.iter().map(|held| held.meant[rank].clone()).collect()).collect();
+        let made_of = |x: &[Vec<A>]| x.iter().map(|x| self.run(x)).collect::<Vec<A>>();
+        let (parts, meant) = (made_of(&own), made_of(&whole));
+        if !are(made, &parts, &meant) {
+            return false;
+        }
+        let given = Held::of(dual(made), meant[0].shape(), ranks, r);
+        let back = |x: &[Vec<A>], y: &[A], dy: &[A]| -> Vec<Vec<A>> {
+            (0..ranks).map(|rank| self.back(&x[rank], &y[rank], &dy[rank])).collect()
+        };
+        let (own, whole) = (back(&own, &parts, &given.parts), back(&whole, &meant, &given.meant));
+        kinds.iter().enumerate().all(|(i, kind)| {
+            let of = |list: &[Vec<A>]| list.iter().map(|x| x[i].clone()).collect::<Vec<A>>();
+            // What all ranks share beside what varies gets the gradients of all of them.
+            let meant = match kind {
+                LocalKind::Varying => of(&whole),
+                LocalKind::Different | LocalKind::Same | LocalKind::Terms if varies => {
+                    vec![sum(&of(&whole)); ranks]
+                }
+                LocalKind::Different | LocalKind::Same | LocalKind::Terms => of(&whole),
+            };
+            are(dual(*kind), &of(&own), &meant)
+        })
+    }
+}
+
+/// All that so many values may be.
+fn every(values: usize) -> impl Iterator<Item = Vec<LocalKind>> {
+    (0..4usize.pow(values as u32))
+        .map(move |n| (0..values as u32).map(|i| KINDS[n / 4usize.pow(i) % 4]).collect())
+}
+
+/// What a region says that an op makes of these, if it takes them.
+fn accepted(call: &str, shapes: &[&[usize]], kinds: &[LocalKind], ranks: usize) -> Option<LocalKind> {
+    let mut graph: Graph = format!("mesh x={ranks}").parse().unwrap();
+    let inputs: Vec<_> = (shapes.iter().zip(kinds).enumerate())
+        .map(|(i, (shape, kind))| {
+            // What varies is a shard of ranks times as many.
+            let (is, first) = match kind {
+                LocalKind::Varying => ("S(0)", ranks),
+                LocalKind::Different => ("R", 1),
+                LocalKind::Same => ("I", 1),
+                LocalKind::Terms => ("P", 1),
+            };
+            let mut shape = shape.to_vec();
+            shape[0] *= first;
+            (graph.input(&format!("x{i}"), DType::F64, &shape, is).unwrap(), is)
+        })
+        .collect();
+    let mut made = None;
+    let done = graph.local(&["x"], &inputs, &[], |region, v| {
+        let outputs = region.ops(call, &v.iter().collect::<Vec<_>>())?;
+        made = Some(region.kind(&outputs[0], "x")?);
+        Ok(Vec::new())
+    });
+    done.is_ok().then_some(made).flatten()
+}
+
+/// Which kinds an op makes rightly, on 2 and on 3 ranks.
+fn sound(table: &Table, call: &str, shapes: &[&[usize]], kinds: &[LocalKind]) -> Vec<LocalKind> {
+    let parsed: Call = call.parse().unwrap();
+    let gradient = table.gradient(&parsed, shapes).unwrap();
+    let op = Op { table, call: &parsed, shapes, gradient };
+    KINDS.into_iter().filter(|made| [2, 3].iter().all(|&ranks| op.is_sound(kinds, *made, ranks))).collect()
+}
+
+fn words(kinds: &[LocalKind]) -> String {
+    kinds.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+}
+
+#[test]
+fn a_region_takes_all_that_is_right_and_nothing_else() {
+    let table = Table::standard();
+    let (mut taken, mut refused, mut wrong) = (0, 0, Vec::new());
+    for (call, shapes) in CALLS {
+        for kinds in every(shapes.len()) {
+            let right = sound(&table, call, shapes, &kinds);
+            for ranks in [2, 3] {
+                let said: Vec<LocalKind> = accepted(call, shapes, &kinds, ranks).into_iter().collect();
+                if said != right {
+                    wrong.push(format!(
+                        "{call}({}) on {ranks}: {} and right are {}",
+                        words(&kinds),
+                        words(&said),
+                        words(&right)
+                    ));
+                }
+                if said.is_empty() { refused += 1 } else { taken += 1 }
+            }
+        }
+    }
+    println!("{taken} typings taken, {refused} refused");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(taken > 150 && refused > 200, "{taken} and {refused}");
+}

@@ -1,0 +1,318 @@
+//! Local regions do on ranks what they mean on one device, forward and backward, and claims are proved or refused.
+
+use reshard_program::{Elaborator, Error, Graph, Moves, Program};
+
+use crate::programs::{communicated, inputs, same_as_one_device, written};
+
+/// The message of a refusal.
+fn refused(text: &str) -> Error {
+    text.parse::<Graph>().map_or_else(|e| e, |graph| Elaborator::new().elaborate(&graph).unwrap_err())
+}
+
+fn elaborated(text: &str) -> Program {
+    let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{text}\n{e}"));
+    assert_eq!(graph.to_string().parse::<Graph>().as_ref(), Ok(&graph), "{graph}");
+    Elaborator::new().elaborate(&graph).unwrap_or_else(|e| panic!("{text}\n{e}"))
+}
+
+/// Two products and the all_reduce of Megatron, as per-device code along tp; along dp everything is global.
+fn megatron(y: &str, between: &str) -> String {
+    format!(
+        "mesh dp=2,tp=4
+        x: f32[8,16] S(0),R
+        up: f32[16,32] R,S(1)
+        down: f32[32,16] R,S(0)
+        local tp
+          in x: R
+          in up: S(1)
+          in down: S(0)
+          h = mm(x, up)
+          a = gelu(h)
+          o = mm(a, down)
+          {between}
+          out y: {y}
+        end
+        z = square(y)
+        loss = sum(z)
+        gradient loss wrt x, up, down"
+    )
+}
+
+#[test]
+fn per_device_code_is_the_program_along_the_other_axes() {
+    let program = written(&megatron("R = r", "r = all_reduce(o)")).unwrap();
+    assert_eq!(communicated(&program), ["tp: all_reduce 384", "dtp: all_reduce 384"]);
+    // The sum may be claimed as terms, and reduced outside.
+    let program = elaborated(&megatron("P = o", ""));
+    let _ = same_as_one_device::<f64>(&program, &inputs(&program, 2), 1e-12);
+    assert_eq!(program.value("y").map(|y| program.get(y).is.to_string()).as_deref(), Some("S(0),P(sum)"));
+}
+
+#[test]
+fn a_forgotten_reduction_is_refused_whatever_the_size_of_the_axis() {
+    for tp in [1, 4, 64] {
+        let text = megatron("R = o", "").replace("tp=4", &format!("tp={tp}")).replace("32", "64");
+        let e = refused(&text);
+        assert!(
+            e.to_string().ends_with(
+                "y varies over tp and is claimed R: mm sums a dim that tp cuts; say P, or all_reduce it"
+            ),
+            "{e}"
+        );
+    }
+    for (y, between, says) in [
+        ("R = a", "", "tp cuts its dim 1; say S(1), or all_gather it"),
+        ("P = x", "", "is the same on all of tp and is claimed P: its sum would count it 4 times; say R"),
+        ("S(0) = x", "", "which would have it 4 times one after the other; say R, or make it S(0) inside"),
+        ("I = r", "r = all_reduce(o)", "is R along tp and is claimed I"),
+        ("R = p", "p: P = o", "is terms over tp and is claimed R: no coordinate has the sum"),
+        ("R = c", "c = coordinate()", "varies over tp and is claimed R: say P if"),
+        ("S(0),S(1) = o", "", "which takes 1 words"),
+        ("Z(0) = o", "", "blocks of one size"),
+        ("S(2) = o", "", "has 2 dims in this region and is claimed S(2)"),
+    ] {
+        let e = refused(&megatron(y, between)).to_string();
+        assert!(e.contains(says), "{y}: {e}");
+    }
+}
+
+#[test]
+fn what_a_region_cannot_mean_is_one_sentence() {
+    for (between, says) in [
+        ("q = add(a, p)\np: R = o", "there is no value p in local tp"),
+        (
+            "i: I = all_reduce(o)\nq = mul(i, o)",
+            "what all coordinates do the same with (I) meets no other work",
+        ),
+        ("p: P = o\nq = mul(p, o)", "a term of a sum (P) is no slice (V)"),
+        ("p: P = o\nq = relu(p)", "passes no terms so; all_reduce them before"),
+        ("q = all_reduce(x)", "is the same on all of tp and is claimed P"),
+        ("q = shift(x, by=1)", "nothing is shifted"),
+        ("q = all_gather(o)", "say dim as a whole number, like dim=0"),
+        ("q = all_gather(o, dim=-1)", "dims are counted from 0"),
+        ("q = all_reduce(o, axis=dp)", "dp is no axis of local tp, along which it is global"),
+        ("q = all_reduce(o, dim=1)", "takes axis, and not dim"),
+        ("q = all_reduce(o, o)", "takes 1 values, and 2 are given"),
+        ("q: I = mm(a, down)", "only what moves says what it becomes"),
+        ("q = mm(a, down) by R; R -> R", "in local tp an op has no strategy"),
+        ("q: R = a", "varies over tp and cannot be R by a move alone"),
+        ("in x: R", "x is made twice in local tp"),
+        ("in w: R", "there is no value w"),
+        ("in b: S(0) = x\n", "has 8 indices along dim 0"),
+        ("local tp", "tp is an axis of this region already"),
+        ("local cp", "cp"),
+        ("gradient o", "cannot stand in local tp"),
+        ("no_grad", "cannot stand in local tp"),
+        ("x2: f32[4] R", "cannot stand in local tp"),
+    ] {
+        let text = megatron("R = r", &format!("r = all_reduce(o)\n{between}"));
+        let text = if between.starts_with("in b") {
+            text.replace("tp=4", "tp=3").replace("[16,32]", "[16,33]").replace("[32,16]", "[33,16]")
+        } else {
+            text
+        };
+        let e = refused(&text).to_string();
+        assert!(e.contains(says), "{between}: {e}");
+    }
+    let e = refused("mesh tp=2\nx: f32[4] R\nlocal tp\nin x: R").to_string();
+    assert_eq!(e, "line 3: local tp has no end: write end below its lines");
+    assert!(
+        refused("mesh tp=2\nx: f32[4] R\nlocal\nend").to_string().starts_with("line 3"),
+        "an axis is missing"
+    );
+}
+
+#[test]
+fn collectives_of_a_region_are_those_of_the_framework() {
+    let body = |lines: &str| {
+        format!(
+            "mesh dp=2,cp=3
+            x: f32[6,18] S(0),S(1)
+            y: f32[6,18] S(0),I
+            local cp
+              in x: S(1)
+              in y: I
+              {lines}
+            end
+            z = square(o)
+            loss = sum(z)
+            gradient loss wrt x, y"
+        )
+    };
+    for (lines, moved) in [
+        ("s = sum(x, dims=[1])\nr = all_reduce(s)\nout o: R = r", &["cp: all_reduce 16"][..]),
+        ("s = sum(x, dims=[1])\nr: I = all_reduce(s)\nout o: I = r", &["cp: all_reduce 16"]),
+        ("g = all_gather(x, dim=1)\nout o: R = g", &["cp: all_gather 144"]),
+        ("g = all_gather(x, dim=0)\nout o: R = g", &["cp: all_gather 144"]),
+        ("r = reduce_scatter(x, dim=1)\nout o: S(1) = r", &["cp: reduce_scatter"]),
+        ("t = all_to_all(x, split=0, concat=1)\nout o: S(0) = t", &["cp: all_to_all"]),
+        ("t = shift(x, by=1)\nu = mul(x, t)\nout o: S(1) = u", &["cp: exchange 72"]),
+        (
+            "t = shift(x, by=-2)\nu = shift(t, by=3)\nv = add(t, u)\nout o: S(1) = v",
+            &["cp: exchange 72", "cp: exchange 72"],
+        ),
+        (
+            "r: R = y\np: P = r\nq = add(p, p)\ns: S(1) = q\nu = mul(s, x)\nout o: S(1) = u",
+            &["cp: reduce_scatter"],
+        ),
+        ("c = coordinate()\nd = add(x, c)\nout o: S(1) = d", &[]),
+        ("w: S(0) = y\nv = sum(w)\nu = mul(x, v)\nout o: S(1) = u", &[]),
+    ] {
+        let text = body(lines);
+        let program = written(&text).unwrap_or_else(|e| panic!("{text}\n{e}"));
+        let made: Vec<String> = communicated(&program).into_iter().filter(|m| m.starts_with("cp")).collect();
+        let starts = made.len() == moved.len() && made.iter().zip(moved).all(|(a, b)| a.starts_with(b));
+        assert!(starts, "{lines}: {made:?}");
+    }
+}
+
+#[test]
+fn regions_stand_in_regions_and_in_layers() {
+    let text = "
+        mesh dp=2,tp=2,pp=2
+        x: f64[8,16] S(0),S(1),R
+        w: f64[16,8] R,S(0),R
+        repeat 2
+          local dp
+            in x: S(0)
+            in w: R
+            local tp
+              in x: S(1)
+              in v: S(0) = w
+              h = mm(x, v)
+              r = reduce_scatter(h, dim=1, axis=tp)
+              g: I = all_gather(r, dim=1, axis=tp)
+              m = all_reduce(r, axis=dp)
+              out o: I = g
+              out p: S(1) = r
+              out q: S(0) = m
+            end
+            a = relu(o)
+            b = mean(p, dims=[1])
+            out m: S(0) = a
+            out n: S(0) = b
+            out k: R = q
+          end
+          u = sum(m)
+          t = sum(n)
+          kk = square(k)
+          s = sum(kk)
+        end
+        l = add(u, t)
+        loss = add(l, s)
+        gradient loss wrt x, w";
+    let program = elaborated(text);
+    let _ = same_as_one_device::<f64>(&program, &inputs(&program, 3), 1e-12);
+    assert_eq!(program.value("dp.tp.h").map(|v| program.get(v).shape().to_vec()), None);
+    assert_eq!(program.value("tp.h").map(|v| program.get(v).shape().to_vec()), Some(vec![2, 2, 4, 8]));
+}
+
+/// Values with and without a dim of each axis, in all orders of the axes' words.
+#[test]
+fn axes_cut_dims_together_and_apart() {
+    for (x, b) in [
+        ("S(0),S(1)", "R,S(0)"),
+        ("S(0),S(0)", "R,R"),
+        ("S(1),S(0)", "S(0),R"),
+        ("R,S(1)", "I,S(0)"),
+        ("S(1),S(1)", "S(0),S(0)"),
+    ] {
+        let same = if b.starts_with('I') { "bb: R,_ = b" } else { "bb = mul_scalar(b, value=2)" };
+        let text = format!(
+            "mesh dp=2,tp=3,cp=2
+            x: f32[12,12] R,R,S(0)
+            b: f32[12] R,I,R
+            local dp,tp
+              in x: {x}
+              in b: {b}
+              {same}
+              h = add(x, bb)
+              e = exp(h)
+              out y: {x} = e
+            end
+            z = square(y)
+            loss = sum(z)
+            gradient loss wrt x, b"
+        );
+        let program = elaborated(&text);
+        let _ = same_as_one_device::<f64>(&program, &inputs(&program, 5), 1e-12);
+    }
+}
+
+/// The 16 transitions of a value between R, I, P and a shard, in a region, forward and backward.
+#[test]
+fn a_value_becomes_whatever_it_may_be_inside() {
+    let steps = |program: &Program, back: bool| -> String {
+        let of = |m: reshard_program::MoveRef<'_>| {
+            let plan = if back { m.backward } else { Some(m.forward) };
+            plan.map_or_else(Vec::new, |p| p.steps().iter().map(|s| s.op().to_string()).collect::<Vec<_>>())
+        };
+        let list: Vec<String> =
+            program.moves().filter(|m| m.from.name.starts_with("x.")).flat_map(of).collect();
+        if list.is_empty() { "-".to_owned() } else { list.join("+") }
+    };
+    let table = [
+        ("R", "I", "-", "zero_fill"),
+        ("R", "S(0)", "slice", "zero_fill"),
+        ("R", "P", "zero_fill", "zero_fill"),
+        ("I", "R", "-", "all_reduce"),
+        ("I", "S(0)", "slice", "all_gather"),
+        ("I", "P", "zero_fill", "-"),
+        ("P", "R", "all_reduce", "all_reduce"),
+        ("P", "I", "all_reduce", "-"),
+        ("P", "S(0)", "reduce_scatter", "all_gather"),
+        ("R", "R", "-", "-"),
+        ("I", "I", "-", "-"),
+        ("P", "P", "-", "-"),
+        ("S(0)", "R", "all_gather", "reduce_scatter"),
+        ("S(0)", "I", "all_gather", "slice"),
+        ("S(0)", "S(1)", "all_to_all", "all_to_all"),
+        ("S(0)", "P", "-", "-"),
+    ];
+    for (from, to, forward, backward) in table {
+        let line = match (from, to) {
+            ("S(0)", "R" | "I") => format!("b: {to} = all_gather(a, dim=0)"),
+            ("S(0)", "S(1)") => "b = all_to_all(a, split=1, concat=0)".to_owned(),
+            ("S(0)", _) => "b: P = a".to_owned(),
+            _ if from == to => "b = mul_scalar(a, value=2)".to_owned(),
+            _ => format!("b: {to} = a"),
+        };
+        let text = format!(
+            "mesh x=4
+            v: f32[16,8] {from}
+            local x
+              in a: {from} = v
+              {line}
+              out y: {to} = b
+            end
+            w = mul_scalar(y, value=3)
+            loss = sum(w)
+            gradient loss wrt v"
+        );
+        let program = written(&text).unwrap_or_else(|e| panic!("{text}\n{e}"));
+        let _ = same_as_one_device::<f64>(&program, &inputs(&program, 9), 1e-12);
+        // In a region V to P is the sum of the coordinates' own, which is free both ways.
+        assert_eq!(
+            (steps(&program, false), steps(&program, true)),
+            (forward.to_owned(), backward.to_owned()),
+            "{text}\n{program}"
+        );
+    }
+}
+
+/// Without a written move nothing communicates, in a region or around it.
+#[test]
+fn entering_is_a_move_that_is_written_and_nothing_else_is_moved() {
+    let text = "mesh dp=2,tp=2
+        x: f32[4,8] S(0),R
+        local tp
+          in x: S(1)
+          h = mul_scalar(x, value=2)
+          out y: S(1) = h
+        end
+        z: S(0),R = y";
+    let program = Elaborator::new().moves(Moves::Written).elaborate(&text.parse().unwrap()).unwrap();
+    let moves: Vec<String> =
+        program.moves().map(|m| m.to_string()).filter(|m| !m.contains("forward 0 bytes")).collect();
+    assert_eq!(moves, ["y: S(0),S(1) -> S(0),R: forward 32 bytes, backward 32 bytes"]);
+}
