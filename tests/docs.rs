@@ -78,6 +78,7 @@ fn every_file_that_a_page_names_is_there() {
         "docs/programs.md",
         "docs/propagation.md",
         "docs/random.md",
+        "docs/regions.md",
         "docs/schedules.md",
     ] {
         let Some(text) = page(name) else { continue };

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use ndarray::{ArrayD, IxDyn};
 use reshard_collectives::{Item as Element, threads};
 use reshard_ops::rules::verify::LocalRegion;
+use reshard_program::schedule::on_one_slice;
 use reshard_program::{Item, Program, ValueId};
 use reshard_sharding::{ReduceOp, Sharding, meaning};
 
@@ -240,11 +241,19 @@ pub fn on_ranks<T: Number>(program: &Program, inputs: &Values<T>) -> Result<Rank
                     if !on_whole.is_view()
                         && let Some(rank) = ranks_of.get(r)
                     {
-                        let shapes = |list: &[ArrayD<T>]| list.iter().map(|a| a.shape().to_vec()).collect();
+                        let [takes, makes] =
+                            [&taken, &results].map(|list| list.iter().map(ArrayD::shape).collect::<Vec<_>>());
+                        // What it comes to on the rank.
+                        let (call, dims) = on_one_slice(call, &takes, &makes)
+                            .unwrap_or_else(|| (call, vec![0; takes.len() + makes.len()]));
+                        let (of_takes, of_makes) = dims.split_at(takes.len());
+                        let shapes = |list: &[&[usize]], dims: &[usize]| {
+                            list.iter().zip(dims).map(|(shape, &dims)| shape[dims..].to_vec()).collect()
+                        };
                         done[*rank].push(Did::Call {
                             call: call.to_string(),
-                            takes: shapes(&taken),
-                            makes: shapes(&results),
+                            takes: shapes(&takes, of_takes),
+                            makes: shapes(&makes, of_makes),
                             made: results.iter().map(digest_of).collect(),
                         });
                     }

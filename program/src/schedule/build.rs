@@ -10,6 +10,7 @@ use crate::graph::ValueId;
 use crate::program::{Item, Program};
 use crate::report::{END, Lives};
 use crate::schedule::arena::{Slot, lay_out};
+use crate::schedule::call::called;
 use crate::schedule::order::{Turn, order};
 use crate::schedule::transfer::TransferStep;
 use crate::schedule::{Arg, Instr, Local, LocalCall, LocalTensor, Moved, Options, Schedule, Transfer};
@@ -162,14 +163,15 @@ impl<'a> Build<'a> {
         let all: Vec<ValueId> = inputs.iter().chain(outputs).copied().collect();
         let tensors: Option<Vec<LocalTensor>> = all.iter().map(|v| self.tensors[v.0].clone()).collect();
         let Some(tensors) = tensors else { return Ok(()) };
-        let key = (call.clone(), needs_region, tensors);
+        let (call, tensors) = called(call, tensors, inputs.len());
+        let key = (call, needs_region, tensors);
         let kernel = if let Some(&kernel) = self.known.get(&key) {
             kernel
         } else {
             let kernel = number(self.calls.len())?;
             let (takes, makes) = key.2.split_at(inputs.len());
             let (takes, makes) = (takes.to_vec(), makes.to_vec());
-            let call = call.clone();
+            let call = key.0.clone();
             self.calls.push(LocalCall { call, takes, makes, needs_region, operations, is_elementwise });
             self.known.insert(key, kernel);
             kernel

@@ -6,7 +6,7 @@ use reshard_kernels::DType;
 use reshard_ops::rules::Call;
 use reshard_ops::rules::verify::LocalRegion;
 use reshard_planner::{Plan, Planner};
-use reshard_sharding::Sharding;
+use reshard_sharding::{Region, Sharding};
 
 use crate::program::{Item, Value};
 use crate::schedule::build::refused;
@@ -21,6 +21,8 @@ pub struct LocalTensor {
     pub shape: Vec<usize>,
     sharding: Sharding,
     rank: usize,
+    /// How many of the first dims are left out, along which it is one slice.
+    skipped: usize,
 }
 
 impl LocalTensor {
@@ -28,7 +30,7 @@ impl LocalTensor {
     pub(super) fn of(value: &Value, rank: usize) -> Result<LocalTensor, Error> {
         let sharding = value.is.value.clone();
         let shape = sharding.local_shape(rank).map_err(|e| Error::of(&value.name, e))?.to_vec();
-        Ok(LocalTensor { dtype: value.dtype, shape, sharding, rank })
+        Ok(LocalTensor { dtype: value.dtype, shape, sharding, rank, skipped: 0 })
     }
 
     /// Its bytes.
@@ -45,11 +47,37 @@ impl LocalTensor {
         })
     }
 
-    /// Which indices of the whole tensor these are.
+    /// Which indices of the whole tensor these are, or of the slice of it that a rank calls on.
     pub fn region(&self) -> Result<LocalRegion, Error> {
-        let whole = self.sharding.shape().to_vec();
-        Ok(LocalRegion { region: self.sharding.region(self.rank)?, whole })
+        let whole = self.sharding.shape()[self.skipped..].to_vec();
+        let all = self.sharding.region(self.rank)?;
+        let region = Region { dims: all.dims.iter().skip(self.skipped).cloned().collect() };
+        Ok(LocalRegion { region, whole })
     }
+
+    /// The same without so many first dims, along which there is one slice.
+    fn slice(mut self, dims: usize) -> LocalTensor {
+        self.shape.drain(..dims);
+        self.skipped += dims;
+        self
+    }
+}
+
+/// What a rank calls, where of a call [on each slice](reshard_ops::rules::Each) it has one slice of every operand: the call itself, and how many dims that
+/// leaves out of each operand and result. So per-device code runs as it is written.
+pub fn on_one_slice<'c>(
+    call: &'c Call,
+    takes: &[&[usize]],
+    makes: &[&[usize]],
+) -> Option<(&'c Call, Vec<usize>)> {
+    let Call::Each(each) = call else { return None };
+    let all = each.sizes().len();
+    let dims: Vec<usize> =
+        (0..takes.len()).map(|i| each.dims_of(i)).chain(makes.iter().map(|_| all)).collect();
+    let one = |(shape, &dims): (&&[usize], &usize)| {
+        shape.get(..dims).is_some_and(|own| own.iter().all(|&n| n == 1))
+    };
+    takes.iter().chain(makes).zip(&dims).all(one).then(|| (each.call(), dims))
 }
 
 /// A call of an op on one rank.
@@ -69,6 +97,19 @@ pub struct LocalCall {
     pub operations: f64,
     /// Whether it works [element by element](reshard_ops::rules::Op::is_elementwise): then what it makes may be in the place of what it takes.
     pub is_elementwise: bool,
+}
+
+/// The call of a rank with these operands, inputs first, as it is made there.
+pub(super) fn called(call: &Call, tensors: Vec<LocalTensor>, inputs: usize) -> (Call, Vec<LocalTensor>) {
+    let shapes: Vec<&[usize]> = tensors.iter().map(|tensor| tensor.shape.as_slice()).collect();
+    let (takes, makes) = shapes.split_at(inputs);
+    match on_one_slice(call, takes, makes).map(|(call, dims)| (call.clone(), dims)) {
+        None => (call.clone(), tensors),
+        Some((call, dims)) => {
+            let slices = tensors.into_iter().zip(dims).map(|(tensor, dims)| tensor.slice(dims));
+            (call, slices.collect())
+        }
+    }
 }
 
 impl Program {

@@ -73,7 +73,7 @@ use core::fmt;
 use core::ops::Range;
 use std::str::FromStr;
 
-pub use call::{LocalCall, LocalTensor};
+pub use call::{LocalCall, LocalTensor, on_one_slice};
 pub use engine::Engine;
 pub use run::{Exchanges, Kernels, Prepared};
 pub use timeline::{Activity, Lane, Span, Timeline};

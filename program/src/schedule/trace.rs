@@ -16,10 +16,12 @@ use reshard_ops::rules::Call;
 use reshard_planner::{Plan, StepOp};
 
 use crate::Error;
+
 use crate::graph::ValueId;
-use crate::program::{Item, Program};
+use crate::program::{Item, Program, Value};
 use crate::report::Over;
 use crate::schedule::build::refused;
+use crate::schedule::call::called;
 use crate::schedule::{Instr, LocalTensor, Schedule};
 
 /// A tensor that an op takes or makes on a rank.
@@ -117,20 +119,22 @@ impl Program {
             return Err(refused(format!("there is no rank {rank} in mesh {}", self.mesh())));
         }
         let holds = |v: &ValueId| self.get(*v).is.value.mesh().contains(rank);
-        let operands = |list: &[ValueId]| -> Result<Vec<Operand>, Error> {
-            let of = |v: &ValueId| {
-                let value = self.get(*v);
-                let LocalTensor { dtype, shape, .. } = LocalTensor::of(value, rank)?;
-                Ok(Operand { name: value.name.clone(), dtype, shape })
-            };
-            list.iter().map(of).collect()
-        };
         let mut events = Vec::new();
         for item in self.items() {
             match item {
                 Item::Op { call, op, inputs, outputs, .. } if !op.is_view() && outputs.iter().any(holds) => {
-                    let (takes, makes) = (operands(inputs)?, operands(outputs)?);
-                    events.push(Event::Call { call: call.clone(), takes, makes });
+                    let values = || inputs.iter().chain(outputs).map(|v| self.get(*v));
+                    let tensors: Result<Vec<LocalTensor>, Error> =
+                        values().map(|value| LocalTensor::of(value, rank)).collect();
+                    let (call, tensors) = called(call, tensors?, inputs.len());
+                    let of = |(value, LocalTensor { dtype, shape, .. }): (&Value, LocalTensor)| Operand {
+                        name: value.name.clone(),
+                        dtype,
+                        shape,
+                    };
+                    let mut takes: Vec<Operand> = values().zip(tensors).map(of).collect();
+                    let makes = takes.split_off(inputs.len());
+                    events.push(Event::Call { call, takes, makes });
                 }
                 Item::Move { from, to, forward, .. } if holds(from) || holds(to) => {
                     let values = (self.get(*from).name.clone(), self.get(*to).name.clone());

@@ -1,0 +1,118 @@
+//! Megatron as per-device code: from einsum to a checked boundary, each claim run.
+//!
+//! ```sh
+//! cargo run --example megatron
+//! ```
+
+use std::error::Error;
+
+use reshard::program::{Elaborator, Graph, Moves, Program, Rates};
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+/// The moves that communicate, forward and backward.
+fn moves(program: &Program) -> Vec<String> {
+    let bytes = |m: &reshard::program::MoveRef<'_>| {
+        let back = m.backward.map_or(0, |plan| plan.received_bytes());
+        (m.forward.received_bytes(), back)
+    };
+    let list = program.moves().filter(|m| bytes(m) != (0, 0));
+    list.map(|m| {
+        format!("{} -> {}: {} B forward, {} B backward", m.from.is, m.to.is, bytes(&m).0, bytes(&m).1)
+    })
+    .collect()
+}
+
+fn elaborated(text: &str) -> Result<Program> {
+    Ok(Elaborator::new().moves(Moves::Written).elaborate(&text.parse()?)?)
+}
+
+/// A layer on one device, and the same with weights that are cut: two einsums, and an activation between them.
+const GLOBAL: &str = "
+    mesh tp=4
+    x: f32[8,2,16] I
+    up: f32[16,64] S(1)
+    down: f32[64,16] S(0)
+    xr: R = x
+    h = sbh,hi->sbi(xr, up)
+    a = gelu(h)
+    o = sbi,ih->sbh(a, down)
+    y: I = o
+    loss = sum(y)
+    gradient loss wrt x, up, down";
+
+/// The same layer as what one device does: between local and end there are shards, and what goes from one to another is called by its name.
+fn local(leaves: &str) -> String {
+    format!(
+        "
+    mesh tp=4
+    x: f32[8,2,16] I
+    up: f32[16,64] S(1)
+    down: f32[64,16] S(0)
+    local tp
+      in x: R
+      in up: S(1)
+      in down: S(0)
+      h = sbh,hi->sbi(x, up)
+      a = gelu(h)
+      o = sbi,ih->sbh(a, down)
+      {leaves}
+    end
+    loss = sum(y)
+    gradient loss wrt x, up, down"
+    )
+}
+
+fn main() -> Result<()> {
+    // 1. Einsum says who talks to whom: i is summed and cut, so what the ranks have of o are terms; and x, which meets different columns of
+    //    up on every rank, gets terms for a gradient. So the moves of y and x are Megatron's g and f: an all_reduce each, one forward, one backward.
+    let global = elaborated(GLOBAL)?;
+    println!("global:   {}", moves(&global).join("; "));
+    assert_eq!(
+        moves(&global),
+        ["I -> R: 0 B forward, 1536 B backward", "P(sum) -> I: 1536 B forward, 0 B backward"]
+    );
+
+    // 2. The same as per-device code, with its all_reduce by name. Taking x as R is f, whose gradient is reduced; the all_reduce to I is g.
+    let by_hand = elaborated(&local("s: I = all_reduce(o)\n      out y: I = s"))?;
+    println!("by hand:  {}", moves(&by_hand).join("; "));
+    assert_eq!(moves(&by_hand), moves(&global));
+
+    // 3. The all_reduce forgotten. On one device that is right, so a test there passes; here it is refused, for any number of ranks.
+    for ranks in [1, 4, 64] {
+        let text = local("out y: R = o").replace("tp=4", &format!("tp={ranks}"));
+        let refused = text.parse::<Graph>().unwrap_err().to_string();
+        println!("on {ranks:>2}:    {refused}");
+        assert!(refused.ends_with(
+            "y varies over tp and is claimed R: sbi,ih->sbh sums a dim that tp cuts; say P, or all_reduce it"
+        ));
+    }
+
+    // 4. Or claimed as what it is, terms, and reduced when that is cheaper: here outside, to a shard of the sequence.
+    let later = local("out p: P = o").replace("loss = sum(y)", "y: S(0) = p\n    loss = sum(y)");
+    let later = elaborated(&later)?;
+    println!("as terms: {}", moves(&later).join("; "));
+    assert_eq!(moves(&later)[1], "P(sum) -> S(0): 768 B forward, 768 B backward");
+
+    // 5. Replicate forward, partial backward: a value that all have is not yet one with which all do the same. Reduced to R, y would
+    //    meet different work on every rank, and its gradient be summed again: right, and another 1536 B; but a loss of it is then counted once a rank,
+    //    which the types of the sum say.
+    let replicate = elaborated(&local("s: R = all_reduce(o)\n      out y: R = s"))?;
+    println!("as R:     {}", moves(&replicate).join("; "));
+    assert_eq!(moves(&replicate)[1], "P(sum) -> R: 1536 B forward, 1536 B backward");
+
+    // 6. Types are for checking: what a rank runs has none. Its calls are those of one device on local shapes.
+    let schedule = by_hand.compile(0, &Default::default())?;
+    let erased = schedule.to_string();
+    println!("a rank:\n{}", erased.lines().take(8).collect::<Vec<_>>().join("\n"));
+    assert!(!erased.contains("S(") && !erased.contains("each"));
+
+    // 7. And the price is known before anything runs.
+    let report = by_hand.report(&Rates::uniform());
+    println!(
+        "received: {} B forward, {} B backward",
+        report.traffic.forward.received_bytes, report.traffic.backward.received_bytes
+    );
+    assert_eq!((report.traffic.forward.received_bytes, report.traffic.backward.received_bytes), (1536, 1536));
+    Ok(())
+}
