@@ -38,8 +38,8 @@ const GLOBAL: &str = "
     a = gelu(h)
     o = sbi,ih->sbh(a, down)
     y: I = o
-    loss = sum(y)
-    gradient loss wrt x, up, down";
+    z = square(y)
+    loss = sum(z)";
 
 /// The same layer as what one device does: between local and end there are shards, and what goes from one to another is called by its name.
 fn local(leaves: &str) -> String {
@@ -58,8 +58,8 @@ fn local(leaves: &str) -> String {
       o = sbi,ih->sbh(a, down)
       {leaves}
     end
-    loss = sum(y)
-    gradient loss wrt x, up, down"
+    z = square(y)
+    loss = sum(z)"
     )
 }
 
@@ -89,14 +89,13 @@ fn main() -> Result<()> {
     }
 
     // 4. Or claimed as what it is, terms, and reduced when that is cheaper: here outside, to a shard of the sequence.
-    let later = local("out p: P = o").replace("loss = sum(y)", "y: S(0) = p\n    loss = sum(y)");
+    let later = local("out p: P = o").replace("z = square(y)", "y: S(0) = p\n    z = square(y)");
     let later = elaborated(&later)?;
     println!("as terms: {}", moves(&later).join("; "));
     assert_eq!(moves(&later)[1], "P(sum) -> S(0): 768 B forward, 768 B backward");
 
-    // 5. Replicate forward, partial backward: a value that all have is not yet one with which all do the same. Reduced to R, y would
-    //    meet different work on every rank, and its gradient be summed again: right, and another 1536 B; but a loss of it is then counted once a rank,
-    //    which the types of the sum say.
+    // 5. Replicate forward, partial backward: a value that all have is not yet one with which all do the same. As R it may meet different work on
+    //    every rank, so its gradient is summed: an all_reduce backward too, which I does without.
     let replicate = elaborated(&local("s: R = all_reduce(o)\n      out y: R = s"))?;
     println!("as R:     {}", moves(&replicate).join("; "));
     assert_eq!(moves(&replicate)[1], "P(sum) -> R: 1536 B forward, 1536 B backward");

@@ -117,7 +117,7 @@ impl Placement {
         Placement::Cut { dim, cut: NamedCut::block(len) }
     }
 
-    /// Chunks of a dim whose indices are rolled: see [`Rolled`](crate::cut::Rolled).
+    /// An index of a dim for each rank, rolled: see [`Rolled`](crate::cut::Rolled).
     ///
     /// ```
     /// use reshard_sharding::Placement;

@@ -87,6 +87,11 @@ fn rows_on_each_slice_are_true() {
         ("each[4:1] cumsum(dim=1)", &[&[4, 6, 4]]),
         ("each[4:1,0] mk,kn->nm", &[&[4, 6, 4], &[4, 6]]),
         ("each[4:1] tril", &[&[4, 6, 4]]),
+        // Along the dim that is rolled, a rank has one index or none.
+        ("roll(shifts=[1],dims=[0])", &[&[2, 4]]),
+        ("roll(shifts=[1],dims=[0])", &[&[3, 4]]),
+        ("roll(shifts=[-1],dims=[1])", &[&[4, 3]]),
+        ("each[4:1] roll(shifts=[2],dims=[0])", &[&[4, 3, 4]]),
     ];
     for (text, shapes) in calls {
         let call: Call = text.parse().unwrap();

@@ -1,23 +1,23 @@
-//! Rolled: chunks of a dim whose indices are rolled, as where each rank works on what another has.
+//! Rolled: an index of a dim for each rank, but that of another, as where each rank works on what another has.
 
 use std::sync::Arc;
 
-use super::{Cut, Pieces, chunk};
+use super::{Cut, Pieces};
 use crate::Error;
 
 /// `RO(d,s)`: where [`Shard`](crate::Placement::Shard) gives a rank the indices `i`, it keeps `(i - s) mod N` of the dim.
 ///
 /// So what is a shard of `x` placed so is a shard of `roll(x, s)` placed by `S(d)`, and a ring's step is the move from the one to the
-/// other. A part that would wrap from the last index to the first within a rank is refused.
+/// other. A rank has at most one index, so that nothing is rolled within it; more indices than ranks are refused.
 ///
 /// ```
 /// use reshard_sharding::{Mesh, Sharding, meaning::held};
 /// let mesh: Mesh = "cp=4".parse()?;
-/// let s = Sharding::parse(&mesh, &[8], "RO(0,2)")?;
-/// assert_eq!(held(&s, 0)?, [6, 7]);
-/// assert_eq!(held(&s, 1)?, [0, 1]);
+/// let s = Sharding::parse(&mesh, &[4], "RO(0,1)")?;
+/// assert_eq!(held(&s, 0)?, [3]);
+/// assert_eq!(held(&s, 1)?, [0]);
 /// let refused = Sharding::parse(&mesh, &[8], "RO(0,1)").unwrap_err().to_string();
-/// assert!(refused.ends_with("rank 0 would keep 7..8 and then 0..1: roll by a multiple of 2"), "{refused}");
+/// assert!(refused.ends_with("a rank has at most one: make the ranks' parts a dim of their own"), "{refused}");
 /// # Ok::<(), reshard_sharding::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,26 +45,19 @@ impl Cut for Rolled {
     }
 
     fn pieces(&self, extent: usize, ranks: usize) -> Result<Pieces, Error> {
+        if extent > ranks {
+            return Err(Error::Placement {
+                reason: format!(
+                    "{extent} indices over {ranks} ranks, rolled by {}: a rank has at most one: make the ranks' parts a dim of their own",
+                    self.0
+                ),
+            });
+        }
         let mut pieces = Pieces::new(ranks);
         let by = self.0.checked_rem(extent).unwrap_or(0);
-        for rank in 0..ranks {
-            let own = chunk(extent, ranks, rank);
-            if own.len == 0 {
-                continue;
-            }
-            let start = (own.start + (extent - by)) % extent;
-            let end = start + own.len;
-            if end > extent {
-                return Err(Error::Placement {
-                    reason: format!(
-                        "{extent} indices over {ranks} ranks rolled by {}: rank {rank} would keep {start}..{extent} and then 0..{}: roll by a multiple of {}",
-                        self.0,
-                        end - extent,
-                        extent.div_ceil(ranks)
-                    ),
-                });
-            }
-            pieces.add(rank, start..end)?;
+        for rank in 0..extent {
+            let index = (rank + (extent - by)) % extent;
+            pieces.add(rank, index..index + 1)?;
         }
         Ok(pieces)
     }

@@ -255,7 +255,7 @@ pub(super) fn pad(r: &Request<'_>) -> Result<Op, Error> {
     r.op_to(&RuleBuilder::new().input(dims.clone()).output(dims).passings(terms).build()?, &[&out])
 }
 
-/// Elements move around a dim, or around several. Around one, shards that are rolled are those of the result, and back.
+/// Elements move around a dim, or around several. Around one, of which a rank has one index, rolled shards are those of the result, and back.
 pub(super) fn rolled(r: &Request<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let shape = r.inputs[0];

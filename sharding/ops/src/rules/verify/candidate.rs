@@ -91,6 +91,11 @@ pub(super) fn is_minor(bound: &Bound, row: &Row) -> bool {
     })
 }
 
+/// Whether a row says exactly how an operand is placed.
+pub(super) fn is_fixed(row: &Row) -> bool {
+    row.entries.iter().any(|e| matches!(e, Entry::Fixed(_)))
+}
+
 /// Whether a row shards a factor that has to be cut evenly.
 pub(super) fn is_even(bound: &Bound, row: &Row) -> bool {
     row.entries.iter().any(|e| match *e {

@@ -43,14 +43,14 @@ pub use local::{LocalOp, LocalRegion, LocalView, Tensor};
 pub use mutants::Mutants;
 pub use verdict::{Discovery, Found, Verdict};
 
-use candidate::{Candidate, KINDS, fill, is_even, is_minor, plain};
+use candidate::{Candidate, KINDS, fill, is_even, is_fixed, is_minor, plain};
 use trial::{Shapes, Trial};
 
 use crate::Error;
 use crate::rules::op::{Brackets, Op};
 use crate::rules::row::Entry;
 use crate::rules::strategy::Strategy;
-use reshard_sharding::ReduceOp;
+use reshard_sharding::{Placement, ReduceOp};
 
 /// How many data sets a strategy has to pass.
 const SETS: usize = 6;
@@ -238,6 +238,11 @@ impl<'a> Verifier<'a> {
                     });
                     for kind in KINDS {
                         let Some(placements) = fill(bound, row, kind, n) else { continue };
+                        // What is fixed is true wherever there is such a sharding.
+                        if is_fixed(row) && !trial.has(&placements) {
+                            tried[at].1 = true;
+                            continue;
+                        }
                         if let Err(e) = trial.check(&placements) {
                             let as_said: Vec<String> = placements.iter().map(ToString::to_string).collect();
                             let filled =
@@ -283,8 +288,10 @@ impl<'a> Verifier<'a> {
             for n in self.ranks.clone() {
                 let trial = Trial::new(self, shapes, n, self.seed ^ ((c as u64) << 8) ^ n as u64, self.sets)?;
                 for (row, strategy) in bound.rows.iter().zip(op.strategies()) {
-                    let fails =
-                        |kind: &usize| fill(bound, row, *kind, n).is_some_and(|p| trial.check(&p).is_err());
+                    let there = |p: &[Placement]| !is_fixed(row) || trial.has(p);
+                    let fails = |kind: &usize| {
+                        fill(bound, row, *kind, n).is_some_and(|p| there(&p) && trial.check(&p).is_err())
+                    };
                     if !out.contains(&strategy) && KINDS.iter().any(fails) {
                         out.push(strategy);
                     }
@@ -424,7 +431,7 @@ fn groups(ops: &[Op]) -> Vec<Vec<usize>> {
 fn declared(op: &Op) -> Vec<Candidate> {
     let Some(bound) = op.bound() else { return Vec::new() };
     (bound.rows.iter())
-        .filter(|row| !is_minor(bound, row) && !row.entries.iter().any(|e| matches!(e, Entry::Fixed(_))))
+        .filter(|row| !is_minor(bound, row) && !is_fixed(row))
         .map(|row| Candidate { entries: plain(row), even: is_even(bound, row) })
         .collect()
 }

@@ -123,6 +123,11 @@ impl<'a> Trial<'a> {
         (0..self.shapes.inputs.len()).filter(|&i| !matters(i)).collect()
     }
 
+    /// Whether the operands can be placed so.
+    pub(super) fn has(&self, placements: &[Placement]) -> bool {
+        placements.iter().enumerate().all(|(o, placement)| self.operand(o, placement).is_ok())
+    }
+
     fn operand(&self, o: usize, placement: &Placement) -> Result<Rc<Operand>, Error> {
         if let Some(found) = self.cache.borrow().get(&(o, placement.clone())) {
             return Ok(found.clone());
