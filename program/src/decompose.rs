@@ -286,7 +286,7 @@ fn summed(call: &Call, inputs: usize, many: usize) -> String {
     let names: Vec<String> = (0..inputs).map(|i| format!("x{i}")).collect();
     let call = call.clone().with("reduction", Value::Word("sum".to_owned()));
     let (name, arguments) = call.parts();
-    let arguments: String = arguments.iter().map(|argument| format!(", {argument}")).collect();
+    let arguments = arguments.iter().fold(String::new(), |text, argument| text + ", " + argument);
     let names = names.join(", ");
     format!("{names} -> y: s = {name}({names}{arguments}); y = div_scalar(s, value={})", many.max(1))
 }

@@ -50,7 +50,7 @@ pub(crate) struct Known {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Given {
     /// This, whatever its gradient.
-    Whole(Sharding),
+    Whole(Box<Sharding>),
     /// This along some axes, with its gradient, and anything along the others.
     Along(Partly),
 }
@@ -333,7 +333,7 @@ impl Graph {
                     return Ok(Given::Along(partly));
                 }
                 let name = format!("the strategy of {call}, {}", self.name(v));
-                Ok(Given::Whole(self.sharding_of(&name, self.shape(v), text)?.value))
+                Ok(Given::Whole(Box::new(self.sharding_of(&name, self.shape(v), text)?.value)))
             })
             .collect();
         let given = given?;
@@ -368,7 +368,7 @@ impl Graph {
         let made = |s: &Statement| s.makes().contains(&value);
         let whole = |(v, partly): (&ValueId, Partly)| match along::whole(&partly, self.mesh(), self.shape(*v))
         {
-            Some(is) => Given::Whole(is.value),
+            Some(is) => Given::Whole(Box::new(is.value)),
             None => Given::Along(partly),
         };
         let Some(at) = self.statements.iter().rposition(made) else { return };

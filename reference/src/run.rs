@@ -55,9 +55,7 @@ pub fn run<T: Real>(table: &Table, call: &Call, inputs: &[ArrayD<T>]) -> Result<
         return run_body(table, body, inputs);
     }
     if let Call::Each(each) = call {
-        return on_slices(each, inputs, each.sizes(), &op.outputs().to_vec(), |slices| {
-            run(table, each.call(), slices)
-        });
+        return on_slices(each, inputs, each.sizes(), op.outputs(), |slices| run(table, each.call(), slices));
     }
     let places: Vec<LocalRegion> = shapes.iter().map(|shape| LocalRegion::whole(shape)).collect();
     let wanted: Vec<LocalRegion> = op.outputs().iter().map(|shape| LocalRegion::whole(shape)).collect();
@@ -136,8 +134,7 @@ pub fn run_local<T: Real>(table: &Table, call: &Call, local: &Local<'_, T>) -> R
 fn composite<'a>(table: &'a Table, call: &Call) -> Option<&'a Composite> {
     match call {
         Call::Named { name, .. } => table.composite(name),
-        Call::Rule(_) => None,
-        Call::Each(_) => None,
+        Call::Rule(_) | Call::Each(_) => None,
     }
 }
 
@@ -153,7 +150,7 @@ fn run_slices<T: Real>(table: &Table, each: &Each, local: &Local<'_, T>) -> Resu
     let wanted: Vec<LocalRegion> = local.wanted.iter().map(|place| without(place, all)).collect();
     let outputs: Vec<Vec<usize>> = local.wanted.iter().map(|place| place.shape()).collect();
     let sizes = outputs.first().map_or(each.sizes(), |shape| shape.get(..all).unwrap_or(each.sizes()));
-    on_slices(each, local.inputs, &sizes.to_vec(), &outputs, |slices| {
+    on_slices(each, local.inputs, sizes, &outputs, |slices| {
         let (places, wanted) = (places.iter().collect(), wanted.iter().collect());
         run_local(table, each.call(), &Local { inputs: slices, places, wanted })
     })

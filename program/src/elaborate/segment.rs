@@ -235,7 +235,7 @@ impl Segment<'_> {
                     let given: Option<Vec<TypeId>> = by.as_ref().and_then(|_| {
                         let whole = |(v, given): (&ValueId, &Given)| match given {
                             Given::Whole(is) => {
-                                let plain = Type { value: is.clone(), gradient: None };
+                                let plain = Type { value: (**is).clone(), gradient: None };
                                 Some(types.id(graph.dtype(*v), plain))
                             }
                             Given::Along(_) => None,

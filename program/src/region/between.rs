@@ -154,7 +154,7 @@ impl Region<'_> {
         let mut local = Local { value: split[0], ..entered.clone() };
         if !stays {
             let permute = Call::new("permute").with("dims", numbers(&order));
-            local = self.regroup(permute, &local, entered.kinds.clone(), name)?;
+            local = self.regroup(&permute, &local, entered.kinds.clone(), name)?;
             self.graph.strategy_along(local.value, vec![apart, local.along()]);
         }
         Ok(local)
@@ -287,12 +287,12 @@ impl Region<'_> {
         let (mut from, mut made) = (local.along(), local.clone());
         if !order.iter().enumerate().all(|(i, &d)| i == d) {
             let permute = Call::new("permute").with("dims", numbers(&order));
-            made = self.regroup(permute, local, local.kinds.clone(), None)?;
+            made = self.regroup(&permute, local, local.kinds.clone(), None)?;
             self.graph.strategy_along(made.value, vec![from, placed(&apart)]);
             from = placed(&apart);
         }
         let reshape = Call::new("reshape").with("shape", numbers(&merged));
-        let joined = self.regroup(reshape, &made, local.kinds.clone(), None)?;
+        let joined = self.regroup(&reshape, &made, local.kinds.clone(), None)?;
         self.graph.strategy_along(joined.value, vec![from, placed(&whole)]);
         Ok(joined)
     }
@@ -308,7 +308,7 @@ impl Region<'_> {
         let kinds = (value.kinds.iter())
             .map(|(axis, kind)| (*axis, if own.contains(axis) { Kind::Terms } else { kind.clone() }));
         let sum = Call::new("sum").with("dims", numbers(&dims));
-        let made = self.regroup(sum, value, kinds.collect(), None)?;
+        let made = self.regroup(&sum, value, kinds.collect(), None)?;
         self.by(Some(&made.value), [value, &made].into_iter());
         Ok(made)
     }
@@ -405,7 +405,7 @@ impl Region<'_> {
     /// Makes `R`, `I` and `P` of each other, and shards of them: what the same value is along an axis.
     pub fn moved(&mut self, value: &Local, axis: &str, to: &str) -> Result<Local, Error> {
         let axis = self.axis(axis)?;
-        let to = self.word(&self.graph.name(value.value).to_owned(), axis, to)?;
+        let to = self.word(self.graph.name(value.value), axis, to)?;
         self.moved_to(value, axis, to, None)
     }
 

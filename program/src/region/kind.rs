@@ -118,10 +118,10 @@ impl Region<'_> {
             ));
         }
         if varies {
-            return Ok(self.varied(call, op, &kinds));
+            return Ok(varied(call, op, &kinds));
         }
         if terms {
-            return self.passed(op, &kinds).ok_or_else(|| Error::Graph {
+            return passed(op, &kinds).ok_or_else(|| Error::Graph {
                 reason: format!(
                     "{call}: along {name} {}, and it passes no terms so; all_reduce them before",
                     texts()
@@ -134,47 +134,47 @@ impl Region<'_> {
             Kind::Different
         }))
     }
+}
 
-    /// What an op makes of terms, as one of its rows says.
-    fn passed(&self, op: &Op, kinds: &[&Kind]) -> Option<Vec<Kind>> {
-        let sum = Part::Partial(ReduceOp::Sum);
-        if op.is_view() {
-            return Some(vec![Kind::Terms]);
-        }
-        let fits = |(part, kind): (&Part, &&Kind)| match kind {
-            Kind::Terms => *part == sum,
-            Kind::Different | Kind::Same | Kind::Varying(_) => *part == Part::Replicate,
-        };
-        let row = op.strategies().into_iter().find(|row| row.inputs.iter().zip(kinds).all(fits))?;
-        let made = row.outputs.iter().map(|part| match part {
-            part if *part == sum => Some(Kind::Terms),
-            Part::Replicate => Some(Kind::Different),
-            Part::Partial(_) | Part::Factor(_) | Part::Rest | Part::Dim { .. } | Part::Fixed(_) => None,
-        });
-        made.collect()
+/// What an op makes of terms, as one of its rows says.
+fn passed(op: &Op, kinds: &[&Kind]) -> Option<Vec<Kind>> {
+    let sum = Part::Partial(ReduceOp::Sum);
+    if op.is_view() {
+        return Some(vec![Kind::Terms]);
     }
+    let fits = |(part, kind): (&Part, &&Kind)| match kind {
+        Kind::Terms => *part == sum,
+        Kind::Different | Kind::Same | Kind::Varying(_) => *part == Part::Replicate,
+    };
+    let row = op.strategies().into_iter().find(|row| row.inputs.iter().zip(kinds).all(fits))?;
+    let made = row.outputs.iter().map(|part| match part {
+        part if *part == sum => Some(Kind::Terms),
+        Part::Replicate => Some(Kind::Different),
+        Part::Partial(_) | Part::Factor(_) | Part::Rest | Part::Dim { .. } | Part::Fixed(_) => None,
+    });
+    made.collect()
+}
 
-    /// What an op makes of what varies, and where that comes from: a row of the op in which the parts of these dims are shards.
-    fn varied(&self, call: &Call, op: &Op, kinds: &[&Kind]) -> Vec<Kind> {
-        let lost = kinds.iter().find_map(|kind| match kind {
-            Kind::Varying(Some(Origin::Sum(what))) => Some(Origin::Sum(what.clone())),
-            Kind::Varying(_) | Kind::Different | Kind::Same | Kind::Terms => None,
-        });
-        if lost.is_some() {
-            return vec![Kind::Varying(lost); op.outputs().len()];
-        }
-        let fits = |(part, kind): (&Part, &&Kind)| match kind {
-            Kind::Varying(Some(Origin::Dim(d))) => matches!(part, Part::Dim { dim, .. } if dim == d),
-            Kind::Varying(_) => false,
-            Kind::Different | Kind::Same | Kind::Terms => *part == Part::Replicate,
-        };
-        let row = op.strategies().into_iter().find(|row| row.inputs.iter().zip(kinds).all(fits));
-        let Some(row) = row else { return vec![Kind::Varying(None); op.outputs().len()] };
-        let of = |part: &Part| match part {
-            Part::Dim { dim, .. } => Some(Origin::Dim(*dim)),
-            Part::Partial(_) => Some(Origin::Sum(call.to_string())),
-            Part::Replicate | Part::Factor(_) | Part::Rest | Part::Fixed(_) => None,
-        };
-        row.outputs.iter().map(|part| Kind::Varying(of(part))).collect()
+/// What an op makes of what varies, and where that comes from: a row of the op in which the parts of these dims are shards.
+fn varied(call: &Call, op: &Op, kinds: &[&Kind]) -> Vec<Kind> {
+    let lost = kinds.iter().find_map(|kind| match kind {
+        Kind::Varying(Some(Origin::Sum(what))) => Some(Origin::Sum(what.clone())),
+        Kind::Varying(_) | Kind::Different | Kind::Same | Kind::Terms => None,
+    });
+    if lost.is_some() {
+        return vec![Kind::Varying(lost); op.outputs().len()];
     }
+    let fits = |(part, kind): (&Part, &&Kind)| match kind {
+        Kind::Varying(Some(Origin::Dim(d))) => matches!(part, Part::Dim { dim, .. } if dim == d),
+        Kind::Varying(_) => false,
+        Kind::Different | Kind::Same | Kind::Terms => *part == Part::Replicate,
+    };
+    let row = op.strategies().into_iter().find(|row| row.inputs.iter().zip(kinds).all(fits));
+    let Some(row) = row else { return vec![Kind::Varying(None); op.outputs().len()] };
+    let of = |part: &Part| match part {
+        Part::Dim { dim, .. } => Some(Origin::Dim(*dim)),
+        Part::Partial(_) => Some(Origin::Sum(call.to_string())),
+        Part::Replicate | Part::Factor(_) | Part::Rest | Part::Fixed(_) => None,
+    };
+    row.outputs.iter().map(|part| Kind::Varying(of(part))).collect()
 }

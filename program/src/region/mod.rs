@@ -345,12 +345,12 @@ impl<'g> Region<'g> {
     /// An op of one operand that regroups or sums dims; what it makes is of these kinds.
     fn regroup(
         &mut self,
-        call: Call,
+        call: &Call,
         of: &Local,
         kinds: Vec<(usize, Kind)>,
         name: Option<&str>,
     ) -> Result<Local, Error> {
-        let made = self.emit(&call, &[of.value], &name.into_iter().collect::<Vec<_>>())?;
+        let made = self.emit(call, &[of.value], &name.into_iter().collect::<Vec<_>>())?;
         let local = Local { value: made[0], kinds, trained: of.trained };
         Ok(local)
     }

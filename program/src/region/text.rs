@@ -123,12 +123,11 @@ impl Regions {
             [open] => (open, None),
             [.., outer, open] => (open, Some(&*outer)),
         };
-        let known = match outer {
-            Some(outer) => outer.local(of)?,
-            None => {
-                let value = scope.takes(graph, of)?;
-                Region::again(graph, &open.axes, &open.prefix).global(value)
-            }
+        let known = if let Some(outer) = outer {
+            outer.local(of)?
+        } else {
+            let value = scope.takes(graph, of)?;
+            Region::again(graph, &open.axes, &open.prefix).global(value)
         };
         let own = open.axes[open.around..].to_vec();
         let mut region = Region::again(graph, &open.axes, &open.prefix);

@@ -162,13 +162,8 @@ impl Op<'_> {
         kinds.iter().enumerate().all(|(i, kind)| {
             let of = |list: &[Vec<A>]| list.iter().map(|x| x[i].clone()).collect::<Vec<A>>();
             // What all ranks share beside what varies gets the gradients of all of them.
-            let meant = match kind {
-                LocalKind::Varying => of(&whole),
-                LocalKind::Different | LocalKind::Same | LocalKind::Terms if varies => {
-                    vec![sum(&of(&whole)); ranks]
-                }
-                LocalKind::Different | LocalKind::Same | LocalKind::Terms => of(&whole),
-            };
+            let shared = varies && *kind != LocalKind::Varying;
+            let meant = if shared { vec![sum(&of(&whole)); ranks] } else { of(&whole) };
             are(dual(*kind), &of(&own), &meant)
         })
     }
