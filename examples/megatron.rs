@@ -6,6 +6,7 @@
 
 use std::error::Error;
 
+use reshard::program::schedule::Options;
 use reshard::program::{Elaborator, Graph, Moves, Program, Rates};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -101,7 +102,7 @@ fn main() -> Result<()> {
     assert_eq!(moves(&replicate)[1], "P(sum) -> R: 1536 B forward, 1536 B backward");
 
     // 6. Types are for checking: what a rank runs has none. Its calls are those of one device on local shapes.
-    let schedule = by_hand.compile(0, &Default::default())?;
+    let schedule = by_hand.compile(0, &Options::default())?;
     let erased = schedule.to_string();
     println!("a rank:\n{}", erased.lines().take(8).collect::<Vec<_>>().join("\n"));
     assert!(!erased.contains("S(") && !erased.contains("each"));

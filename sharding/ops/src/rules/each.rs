@@ -23,7 +23,11 @@ use crate::rules::row::{Bound, BoundFactor, Entry, OperandDims, Row};
 /// Which of the dims an operand has.
 pub(crate) type Has = SmallVec<[bool; 4]>;
 
-/// A call, and over which slices of its operands it is made: see the [notation](self).
+/// A call, and over which slices of its operands it is made.
+///
+/// ```text
+/// each[4:1,0] mm(x, w)      x[4,m,k], w[k,n] -> [4,m,n]      for z in 0..4:  y[z] = mm(x[z], w)
+/// ```
 ///
 /// ```
 /// use reshard_ops::rules::{Call, Table};
