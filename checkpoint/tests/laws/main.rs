@@ -1,0 +1,6 @@
+//! What holds of checkpoints, as tests of the library.
+
+mod files;
+mod integrity;
+mod offline;
+mod reading;
