@@ -16,6 +16,23 @@
 //! [`Checkpoint::open`] reads headers; [`Checkpoint::read`] and [`Checkpoint::shard`] read parts of tensors and no byte more;
 //! [`Checkpoint::verify`] and [`diff`] compare. A [`Job`] says what the command line does and [`Job::run`] does it; an [`Observer`]
 //! sees how far it is. Engines are chosen by features: `mpi`, `cuda`, `nccl`; threads are always there.
+//!
+//! ```
+//! use reshard_checkpoint::{Checkpoint, Options, Spec, diff, reshard};
+//! use reshard_sharding::Sharding;
+//!
+//! let block = Checkpoint::open(None)?; // a small one made by code; of your own, Some(path)
+//! let spec = Spec::new([("*.weight", "R,S(0)"), ("*", "R,R")])?; // the first pattern that matches wins
+//! let folder = tempfile::tempdir()?;
+//! let out = folder.path().join("out");
+//! reshard(&block, &"dp=2,tp=4".parse()?, &spec, &out, Options::default())?; // eight rank files and sharding.json
+//! let sharded = Checkpoint::open(Some(&out))?;
+//! let eighths = Sharding::parse(&"x=8".parse()?, &[2003, 256], "S(0)")?;
+//! let rows = sharded.shard("embedding.weight", &eighths, 7)?; // what rank 7 of another mesh needs
+//! assert_eq!((rows.len(), sharded.bytes_read()), (246 * 256 * 4, 246 * 256 * 4)); // and no byte more was read
+//! assert!(diff(&block, &sharded, &mut ())?.equal && sharded.verify(&mut ())?.problems.is_empty());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod bytes;
 mod checkpoint;

@@ -3,4 +3,5 @@
 mod files;
 mod integrity;
 mod offline;
+mod page;
 mod reading;
