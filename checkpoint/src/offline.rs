@@ -44,8 +44,12 @@ use crate::error::Error;
 use feed::{Feed, Work};
 use files::Files;
 
-/// A slab has at most so many bytes. Eight threads with three of them stay below 256 MiB.
+/// A slab has at most so many bytes, twice as many where many ranks share it: each gets one stretch of it. Eight threads with
+/// three of those stay below 256 MiB.
 const SLAB: usize = 4 << 20;
+
+/// So many ranks are many.
+const MANY: usize = 64;
 
 /// More rank files than this are not written.
 const MOST_RANKS: usize = 1 << 16;
@@ -89,7 +93,7 @@ pub(crate) fn reshard(
     }
     let files = Files::begin(asked, &wish.mesh, &moves, checkpoint)?;
     observer.begins(moves.iter().map(|tensor| tensor.tensor.byte_len()).sum());
-    let sums = copy(&moves, &files, asked.checked, observer)?;
+    let sums = files.flushed_meanwhile(|| copy(&moves, &files, asked.checked, observer))?;
     files.write_manifest(&wish.mesh, &moves, asked.checked.then_some(&sums[..]))?;
     // The disk writes while what it writes is read back.
     let (synced, read_back) = thread::scope(|scope| {
@@ -138,7 +142,8 @@ fn copy(
     observer: &mut dyn Observer,
 ) -> Result<Vec<Sums>, Error> {
     let sums: Mutex<Vec<Option<Sums>>> = Mutex::new(moves.iter().map(|_| None).collect());
-    let mut feed = Feed::new(moves, files, SLAB, &sums);
+    let most = if files.count() > MANY { 2 * SLAB } else { SLAB };
+    let mut feed = Feed::new(moves, files, most, &sums);
     spread(
         threads(),
         || feed.next(),

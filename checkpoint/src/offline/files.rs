@@ -6,6 +6,9 @@ use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use reshard_sharding::Mesh;
 use safetensors::Dtype;
@@ -27,6 +30,27 @@ const SYNCS: usize = 3;
 pub(super) struct Files {
     directory: Option<(Staging, Vec<Made>)>,
     gathered: Option<(Staging, Made)>,
+    /// Bytes that were written since the disk was last asked to take them.
+    unsynced: AtomicU64,
+}
+
+/// So many bytes are worth asking the disk.
+const WORTH_A_SYNC: u64 = 64 << 20;
+
+/// More files than this are synced at the end only: each time costs something for each of them. So is a single file, since
+/// whoever writes to a file waits while it is synced.
+const FEW: usize = 64;
+
+/// How long the thread that flushes waits before it looks again.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Tells the thread that flushes that there is nothing to wait for.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// A file with its header.
@@ -70,7 +94,7 @@ impl Files {
                 Some((staging, made))
             }
         };
-        Ok(Self { directory, gathered })
+        Ok(Self { directory, gathered, unsynced: AtomicU64::new(0) })
     }
 
     pub(super) fn writes_shards(&self) -> bool {
@@ -102,17 +126,63 @@ impl Files {
     }
 
     pub(super) fn write_shard(&self, place: usize, at: u64, bytes: &[u8]) -> Result<(), Error> {
+        self.unsynced.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         self.shard(place).map_or(Ok(()), |path| write(path, at, bytes))
     }
 
     pub(super) fn write_whole(&self, at: u64, bytes: &[u8]) -> Result<(), Error> {
+        self.unsynced.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         self.whole().map_or(Ok(()), |path| write(path, at, bytes))
+    }
+
+    /// How many files there are.
+    pub(super) fn count(&self) -> usize {
+        self.made().count()
+    }
+
+    fn made(&self) -> impl Iterator<Item = &Made> {
+        let shards = self.directory.iter().flat_map(|(_, made)| made);
+        shards.chain(self.gathered.iter().map(|(_, made)| made))
+    }
+
+    /// Does some work, and lets the disk write meanwhile what has been written so far.
+    pub(super) fn flushed_meanwhile<T>(&self, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+        let done = AtomicBool::new(!(2..=FEW).contains(&self.count()));
+        let flush = || -> Result<(), Error> {
+            while !done.load(Ordering::Relaxed) {
+                thread::park_timeout(PAUSE);
+                if self.unsynced.load(Ordering::Relaxed) < WORTH_A_SYNC {
+                    continue;
+                }
+                self.unsynced.store(0, Ordering::Relaxed);
+                for file in self.made().take_while(|_| !done.load(Ordering::Relaxed)) {
+                    let synced =
+                        OpenOptions::new().write(true).open(&file.path).and_then(|file| file.sync_data());
+                    // The error is told to whoever asks first, and to nobody else.
+                    synced.map_err(|error| Error::io("syncing", &file.path, &error))?;
+                }
+            }
+            Ok(())
+        };
+        thread::scope(|scope| {
+            let flushing = thread::Builder::new().spawn_scoped(scope, flush).ok();
+            // Also where the work panics.
+            let end = Ends(&done);
+            let worked = work();
+            drop(end);
+            let flushed = flushing.map_or(Ok(Ok(())), |thread| {
+                thread.thread().unpark();
+                thread.join()
+            });
+            let flushed =
+                flushed.unwrap_or_else(|_| Err(Error::failed("internal", "the syncing thread panicked")));
+            worked.and_then(|worked| flushed.map(|()| worked))
+        })
     }
 
     /// Waits until all files are on the disk.
     pub(super) fn sync(&self) -> Result<(), Error> {
-        let mut files: Vec<&Made> = self.directory.iter().flat_map(|(_, made)| made).collect();
-        files.extend(self.gathered.iter().map(|(_, made)| made));
+        let mut files: Vec<&Made> = self.made().collect();
         parallel::for_each(
             SYNCS,
             &mut files,
