@@ -9,6 +9,7 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use crate::error::Error;
@@ -18,6 +19,8 @@ use crate::error::Error;
 pub(crate) struct Input {
     path: PathBuf,
     identity: Identity,
+    /// Bytes of tensors that have been read at their places.
+    read: AtomicU64,
 }
 
 /// What changes when somebody changes a file.
@@ -36,6 +39,12 @@ pub(crate) enum Bytes {
     InFile { input: Arc<Input>, start: u64, len: usize },
     /// Bytes made by this program.
     Owned(Arc<Vec<u8>>),
+}
+
+/// A range of bytes of which parts are read, in any order.
+pub(crate) enum Access<'a> {
+    InFile { input: &'a Input, file: File, start: u64, len: usize },
+    Owned(&'a [u8]),
 }
 
 /// A range of bytes that is read from its beginning to its end.
@@ -67,12 +76,22 @@ impl Input {
             return Err(Error::refused("input", format!("{} is not a regular file", path.display())));
         }
         let kind = File::open(path).and_then(|file| file.metadata()).map_err(missing)?;
-        Ok(Self { path: path.to_owned(), identity: Identity::of(&kind) })
+        Ok(Self { path: path.to_owned(), identity: Identity::of(&kind), read: AtomicU64::new(0) })
     }
 
     /// How many bytes it had.
     pub(crate) fn len(&self) -> u64 {
         self.identity.len
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// How many bytes of its tensors have been read by an [`Access`].
+    pub(crate) fn bytes_read(&self) -> u64 {
+        self.read.load(Ordering::Relaxed)
     }
 
     /// Its bytes from `start` to `start + len`, which were in it when it was opened.
@@ -82,9 +101,14 @@ impl Input {
         Ok(bytes)
     }
 
-    fn reader(&self, start: u64, len: usize) -> Result<Reader<'_>, Error> {
-        let mut file = File::open(&self.path).map_err(|error| self.failed(&error))?;
+    fn open_again(&self) -> Result<File, Error> {
+        let file = File::open(&self.path).map_err(|error| self.failed(&error))?;
         self.check(&file)?;
+        Ok(file)
+    }
+
+    fn reader(&self, start: u64, len: usize) -> Result<Reader<'_>, Error> {
+        let mut file = self.open_again()?;
         file.seek(SeekFrom::Start(start)).map_err(|error| self.failed(&error))?;
         Ok(Reader::InFile { input: self, file, left: len })
     }
@@ -123,6 +147,88 @@ impl Bytes {
             Self::Owned(bytes) => Ok(Reader::Owned(bytes.get(at..).unwrap_or_default())),
         }
     }
+}
+
+impl Bytes {
+    /// Opens them, to read parts of them.
+    pub(crate) fn access(&self) -> Result<Access<'_>, Error> {
+        match self {
+            Self::InFile { input, start, len } => {
+                Ok(Access::InFile { input, file: input.open_again()?, start: *start, len: *len })
+            }
+            Self::Owned(bytes) => Ok(Access::Owned(bytes)),
+        }
+    }
+
+    /// The file that they are in, if they are in one.
+    pub(crate) fn input(&self) -> Option<&Arc<Input>> {
+        match self {
+            Self::InFile { input, .. } => Some(input),
+            Self::Owned(_) => None,
+        }
+    }
+}
+
+impl Access<'_> {
+    /// The bytes from `at` on, as many as there is room for; there must be so many.
+    pub(crate) fn read_at(&self, at: usize, room: &mut [u8]) -> Result<(), Error> {
+        match self {
+            Self::InFile { input, file, start, len } => {
+                within(at, room.len(), *len)?;
+                input.read.fetch_add(room.len() as u64, Ordering::Relaxed);
+                match read_exact_at(file, start + at as u64, room) {
+                    // It became shorter, which is what the second look says.
+                    Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                        input.check(file).and(Err(input.failed(&error)))
+                    }
+                    read => read.map_err(|error| input.failed(&error)),
+                }
+            }
+            Self::Owned(bytes) => {
+                within(at, room.len(), bytes.len())?;
+                room.copy_from_slice(&bytes[at..at + room.len()]);
+                Ok(())
+            }
+        }
+    }
+
+    /// The file, and where in it the bytes from `at` on are, of which so many are asked for.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn in_file(&self, at: usize, count: usize) -> Result<Option<(&File, u64)>, Error> {
+        match self {
+            Self::InFile { file, start, len, .. } => {
+                within(at, count, *len)?;
+                Ok(Some((file, start + at as u64)))
+            }
+            Self::Owned(_) => Ok(None),
+        }
+    }
+
+    /// Looks whether the file still is what it was; until then nothing that was read is known to be right.
+    pub(crate) fn finish(self) -> Result<(), Error> {
+        match self {
+            Self::InFile { input, file, .. } => input.check(&file),
+            Self::Owned(_) => Ok(()),
+        }
+    }
+}
+
+fn within(at: usize, count: usize, len: usize) -> Result<(), Error> {
+    if at.checked_add(count).is_some_and(|end| end <= len) {
+        return Ok(());
+    }
+    Err(Error::failed("internal", format!("{count} bytes at {at} were asked for, and there are {len}")))
+}
+
+#[cfg(unix)]
+fn read_exact_at(file: &File, at: u64, room: &mut [u8]) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, room, at)
+}
+
+#[cfg(not(unix))]
+fn read_exact_at(mut file: &File, at: u64, room: &mut [u8]) -> io::Result<()> {
+    file.seek(SeekFrom::Start(at))?;
+    file.read_exact(room)
 }
 
 impl Reader<'_> {

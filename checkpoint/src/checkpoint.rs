@@ -12,12 +12,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use reshard_sharding::{Mesh, Sharding};
 use safetensors::Dtype;
 
 use super::bytes::Bytes;
+use super::checksum;
 use super::header::{self, FreeTexts, Stored};
 use super::index::{INDEX_NAME, Index};
 use super::manifest::{Entry, MANIFEST_NAME, Manifest, rank_file_name};
@@ -39,6 +40,17 @@ pub struct Checkpoint {
     pub(crate) tensors: Vec<Tensor>,
     pub(crate) free_texts: Option<FreeTexts>,
     pub(crate) origin: Origin,
+    /// What a manifest says of the bytes beside it, where it has checksums.
+    pub(crate) sums: Option<Sums>,
+}
+
+/// The checksums of what is no tensor.
+pub(crate) struct Sums {
+    pub(crate) manifest: PathBuf,
+    /// Whether the manifest has the checksum that it says.
+    pub(crate) manifest_is_right: bool,
+    /// Every rank file, the checksum that its header has, and what the manifest says.
+    pub(crate) headers: Vec<(PathBuf, u64, u64)>,
 }
 
 /// Where a checkpoint comes from, which decides what `--from` and `--mesh` mean when they are not given.
@@ -57,6 +69,8 @@ pub struct Tensor {
     pub(crate) dtype: Dtype,
     pub(crate) shape: Vec<usize>,
     pub(crate) data: Data,
+    /// The checksums of its shards, of each region once.
+    pub(crate) sums: Option<Vec<u64>>,
 }
 
 /// The bytes of a tensor.
@@ -81,6 +95,33 @@ impl Checkpoint {
             return Self::open_indexed(path.parent().unwrap_or(Path::new("")), path);
         }
         Ok(Self::whole(header::open(path)?))
+    }
+
+    /// The tensor of this name; refused where there is none.
+    pub fn tensor(&self, name: &str) -> Result<&Tensor, Error> {
+        self.tensors.iter().find(|tensor| tensor.name == name).ok_or_else(|| {
+            let message =
+                format!("there is no tensor `{name}` among the {} of the input", self.tensors.len());
+            Error::refused("no_such_tensor", message)
+        })
+    }
+
+    /// The mesh that its shardings are over; None where its tensors are whole.
+    pub fn mesh(&self) -> Option<&Mesh> {
+        match &self.origin {
+            Origin::Sharded(mesh) => Some(mesh),
+            Origin::Embedded | Origin::Files => None,
+        }
+    }
+
+    /// Whether a manifest has checksums of it, which [`Checkpoint::verify`] compares.
+    pub fn has_checksums(&self) -> bool {
+        self.sums.is_some()
+    }
+
+    /// The free texts that its writer left for readers.
+    pub fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.free_texts.iter().flatten().map(|(key, text)| (&key[..], &text[..]))
     }
 
     /// Every tensor; of an earlier job's output in the order of its manifest, else as the files name them.
@@ -117,7 +158,7 @@ impl Checkpoint {
 
     fn whole(file: Opened) -> Self {
         let tensors = file.tensors.into_iter().map(|(name, stored)| Tensor::whole(name, stored)).collect();
-        Self { tensors, free_texts: file.free_texts, origin: Origin::Files }
+        Self { tensors, free_texts: file.free_texts, origin: Origin::Files, sums: None }
     }
 
     /// The files that an index names; index and files must agree about every tensor.
@@ -155,12 +196,13 @@ impl Checkpoint {
             return refused(format!("tensor `{name}` is not in {file}"));
         }
         let tensors = tensors.into_iter().map(|(name, (_, stored))| Tensor::whole(name, stored)).collect();
-        Ok(Self { tensors, free_texts, origin: Origin::Files })
+        Ok(Self { tensors, free_texts, origin: Origin::Files, sums: None })
     }
 
     /// The rank files of an earlier run; manifest and files must agree about every rank and every tensor.
     fn open_sharded(dir: &Path, path: &Path) -> Result<Self, Error> {
-        let (manifest, mesh) = Manifest::read(path)?;
+        let (manifest, mesh, manifest_is_right) = Manifest::read(path)?;
+        let has_checksums = manifest.has_checksums();
         let expected = || mesh.ranks().map(|rank| rank_file_name(rank, mesh.world()));
         let present = safetensors_files(dir)?;
         let refused = |why: String| Err(Error::refused("rank_files", format!("{}: {why}", dir.display())));
@@ -183,31 +225,51 @@ impl Checkpoint {
                 );
                 return Err(Error::refused("manifest", message));
             }
-            let Entry { shape, dtype, .. } = entry;
+            let Entry { shape, dtype, crc64nvme, .. } = entry;
+            let sums = match &crc64nvme {
+                Some(text) => {
+                    Some(sums(text).map_err(|error| error.about_tensor(&name).about(path.display()))?)
+                }
+                None => None,
+            };
             tensors.push(Tensor {
                 name,
                 dtype,
                 shape,
                 data: Data::Shards { sharding: Box::new(sharding), shards: Vec::new() },
+                sums,
             });
         }
+        let said = match &manifest.headers_crc64nvme {
+            Some(text) => sums(text).map_err(|error| error.about(path.display()))?,
+            None => Vec::new(),
+        };
+        if !said.is_empty() && said.len() != mesh.size() {
+            let message = format!("{}: {} checksums for {} files", path.display(), said.len(), mesh.size());
+            return Err(Error::refused("manifest", message));
+        }
+        let mut headers = Vec::new();
         let mut free_texts = None;
         for (position, rank) in mesh.ranks().enumerate() {
             let file = rank_file_name(rank, mesh.world());
             let opened = header::open(&dir.join(&file))?;
+            if let Some(said) = said.get(position) {
+                headers.push((dir.join(&file), opened.checksum, *said));
+            }
             if position == 0 {
                 free_texts = opened.free_texts;
             }
             take_shards(&mut tensors, opened.tensors, rank)
                 .map_err(|why| Error::refused("manifest", format!("{}: {why}", dir.join(&file).display())))?;
         }
-        Ok(Self { tensors, free_texts, origin: Origin::Sharded(mesh) })
+        let sums = has_checksums.then(|| Sums { manifest: path.to_owned(), manifest_is_right, headers });
+        Ok(Self { tensors, free_texts, origin: Origin::Sharded(mesh), sums })
     }
 }
 
 impl Tensor {
     fn whole(name: String, stored: Stored) -> Self {
-        Self { name, dtype: stored.dtype, shape: stored.shape, data: Data::Whole(stored.bytes) }
+        Self { name, dtype: stored.dtype, shape: stored.shape, data: Data::Whole(stored.bytes), sums: None }
     }
 
     /// Its name.
@@ -237,6 +299,12 @@ impl Tensor {
     pub fn byte_len(&self) -> u64 {
         header::byte_len(self.dtype, &self.shape).unwrap_or(0) as u64
     }
+}
+
+/// The checksums of a text of a manifest.
+fn sums(text: &str) -> Result<Vec<u64>, Error> {
+    checksum::of_text(text)
+        .ok_or_else(|| Error::refused("manifest", "a checksum is not 16 of the digits 0 to 9 and a to f"))
 }
 
 /// Hands every tensor its shard from one rank's file, if the file holds exactly what the manifest says.

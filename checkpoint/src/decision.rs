@@ -29,9 +29,7 @@ pub(crate) fn decide<'a>(checkpoint: &'a Checkpoint, wish: &Wish<'_>) -> Result<
     let wanted = |tensor: &&Tensor| wish.tensor.is_none_or(|name| name == tensor.name);
     let tensors: Vec<&Tensor> = checkpoint.tensors.iter().filter(wanted).collect();
     if let (Some(name), true) = (wish.tensor, tensors.is_empty()) {
-        let message =
-            format!("there is no tensor `{name}` among the {} of the input", checkpoint.tensors.len());
-        return Err(Error::refused("no_such_tensor", message));
+        checkpoint.tensor(name)?;
     }
     let mut fits = Fits::default();
     let mut moves = Vec::with_capacity(tensors.len());

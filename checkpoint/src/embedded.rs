@@ -52,11 +52,11 @@ pub(crate) fn checkpoint() -> Checkpoint {
             } else {
                 noise.take(elements).flat_map(f32::to_le_bytes).collect()
             };
-            Tensor { name: name.to_owned(), dtype, shape, data: Data::Whole(Bytes::from(bytes)) }
+            Tensor { name: name.to_owned(), dtype, shape, data: Data::Whole(Bytes::from(bytes)), sums: None }
         })
         .collect();
     let free_texts = [("made_by".to_owned(), "reshard".to_owned())].into();
-    Checkpoint { tensors, free_texts: Some(free_texts), origin: Origin::Embedded }
+    Checkpoint { tensors, free_texts: Some(free_texts), origin: Origin::Embedded, sums: None }
 }
 
 /// `SplitMix64`, as numbers in [-1, 1).

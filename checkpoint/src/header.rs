@@ -8,6 +8,7 @@ use safetensors::tensor::{Metadata, SafeTensors, TensorInfo};
 use safetensors::{Dtype, SafeTensorError};
 
 use super::bytes::{Bytes, Input};
+use super::checksum::checksum;
 use crate::error::Error;
 
 /// What a file begins with: the length of its header.
@@ -30,6 +31,8 @@ pub(crate) struct Stored {
 pub(crate) struct Opened {
     pub(crate) tensors: BTreeMap<String, Stored>,
     pub(crate) free_texts: Option<FreeTexts>,
+    /// The checksum of its header, with the length before it.
+    pub(crate) checksum: u64,
 }
 
 /// Reads the header of `path`. Offsets that overlap, leave gaps or pass the end of the file are refused here.
@@ -70,7 +73,7 @@ pub(crate) fn open(path: &Path) -> Result<Opened, Error> {
     };
     let tensors = metadata.tensors().into_iter().map(|(name, info)| (name, stored(info))).collect();
     let free_texts = metadata.metadata().as_ref().map(|texts| texts.clone().into_iter().collect());
-    Ok(Opened { tensors, free_texts })
+    Ok(Opened { tensors, free_texts, checksum: checksum(&head) })
 }
 
 /// The first bytes of a file that will hold these tensors, one after the other in this order: the length of the

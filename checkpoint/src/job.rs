@@ -9,6 +9,7 @@ use super::mpi;
 #[cfg(feature = "nccl")]
 use super::nccl;
 use super::observer::{Observer, told};
+use super::offline;
 use super::one_process;
 #[cfg(any(feature = "mpi", feature = "nccl"))]
 use super::processes;
@@ -43,8 +44,14 @@ pub struct Job {
     pub out: Option<PathBuf>,
     /// Where to write the whole tensors, as one file; else nowhere.
     pub gather: Option<PathBuf>,
-    /// What carries out the plans.
+    /// What carries out the plans, where there are any: see `through_engine`.
     pub engine: Engine,
+    /// Whether an engine carries plans out even where tensors go from files to files, which needs none.
+    ///
+    /// It does anyway where nothing is written, where the input is the block made by code, and where `engine` is no threads.
+    pub through_engine: bool,
+    /// From files to files: write no checksums, read nothing back, and compare no replicas.
+    pub unchecked: bool,
     /// How long a process waits for another that does not come; else a minute.
     pub time_out: Option<Duration>,
     /// Whether an output that is there already is replaced.
@@ -89,10 +96,23 @@ impl Job {
             let comm = nccl::comm(self).map_err(|error| told(error, observer))?;
             return processes::run(self, comm, observer);
         }
-        match one_process::carry_out(self, observer, &|_, _, _| {}) {
+        let done = if self.is_offline() {
+            offline::carry_out(self, observer)
+        } else {
+            one_process::carry_out(self, observer, &|_, _, _| {})
+        };
+        match done {
             Ok(report) => Ok(Some(report)),
             Err(error) => Err(told(error, observer)),
         }
+    }
+}
+
+impl Job {
+    /// Whether it goes from files to files without an engine.
+    fn is_offline(&self) -> bool {
+        let writes = self.out.is_some() || self.gather.is_some();
+        self.engine == Engine::Threads && !self.through_engine && self.input.is_some() && writes
     }
 }
 

@@ -10,14 +10,38 @@
 //! all verified: files synced, committed by renaming; report
 //! ```
 //!
-//! A [`Job`] says what is to be done and [`Job::run`] does it; an [`Observer`] sees how far it is. [`Checkpoint::open`] is
-//! its first step alone. Engines are chosen by features: `mpi`, `cuda`, `nccl`; threads are always there.
+//! That is the way through an engine, which tries plans on real data. From files to files there is a shorter one, which [`reshard`]
+//! takes: every output is made of stretches of the inputs, slab by slab, with checksums, and nobody has to talk.
+//!
+//! [`Checkpoint::open`] reads headers; [`Checkpoint::read`] and [`Checkpoint::shard`] read parts of tensors and no byte more;
+//! [`Checkpoint::verify`] and [`diff`] compare. A [`Job`] says what the command line does and [`Job::run`] does it; an [`Observer`]
+//! sees how far it is. Engines are chosen by features: `mpi`, `cuda`, `nccl`; threads are always there.
+//!
+//! ```
+//! use reshard_checkpoint::{Checkpoint, Options, Spec, diff, reshard};
+//! use reshard_sharding::Sharding;
+//!
+//! let block = Checkpoint::open(None)?; // a small one made by code; of your own, Some(path)
+//! let spec = Spec::new([("*.weight", "R,S(0)"), ("*", "R,R")])?; // the first pattern that matches wins
+//! let folder = tempfile::tempdir()?;
+//! let out = folder.path().join("out");
+//! reshard(&block, &"dp=2,tp=4".parse()?, &spec, &out, Options::default())?; // eight rank files and sharding.json
+//! let sharded = Checkpoint::open(Some(&out))?;
+//! let eighths = Sharding::parse(&"x=8".parse()?, &[2003, 256], "S(0)")?;
+//! let rows = sharded.shard("embedding.weight", &eighths, 7)?; // what rank 7 of another mesh needs
+//! assert_eq!((rows.len(), sharded.bytes_read()), (246 * 256 * 4, 246 * 256 * 4)); // and no byte more was read
+//! assert!(diff(&block, &sharded, &mut ())?.equal && sharded.verify(&mut ())?.problems.is_empty());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod bytes;
 mod checkpoint;
+mod checksum;
+mod copies;
 mod decision;
 #[cfg(any(test, feature = "cuda"))]
 mod device;
+mod diff;
 mod embedded;
 mod error;
 mod exchange;
@@ -25,6 +49,7 @@ mod header;
 mod held;
 mod in_turn;
 mod index;
+mod integrity;
 mod job;
 mod manifest;
 #[cfg(feature = "mpi")]
@@ -32,19 +57,26 @@ mod mpi;
 #[cfg(any(test, feature = "nccl"))]
 mod nccl;
 mod observer;
+mod offline;
 mod one_process;
 mod outputs;
 mod parallel;
 mod pipeline;
+mod placed;
 #[cfg(any(test, feature = "mpi", feature = "nccl"))]
 mod processes;
 mod read;
+mod reading;
 mod replaced;
 mod report;
+mod resharding;
 mod rooms;
 mod runs;
 mod shard_files;
+mod slab;
+mod slab_read;
 mod spec;
+mod spread;
 mod staging;
 mod together;
 mod units;
@@ -57,12 +89,15 @@ mod stand_in;
 mod tests;
 
 pub use checkpoint::{Checkpoint, Tensor};
+pub use diff::{Difference, Different, diff};
 pub use error::{Class, Error};
+pub use integrity::{Problem, Verified};
 pub use job::{Engine, Job};
 #[doc(hidden)]
 pub use manifest::manifest_again;
 pub use observer::Observer;
 pub use read::{MOST_BYTES, read, read_text};
 pub use report::{Report, TensorReport};
+pub use resharding::{Options, reshard};
 pub use spec::Spec;
 pub use staging::abandon;

@@ -7,6 +7,7 @@ use reshard_sharding::{Mesh, Sharding};
 use safetensors::Dtype;
 use serde::{Deserialize, Serialize};
 
+use super::checksum;
 use crate::error::Error;
 use crate::read::read;
 
@@ -25,8 +26,20 @@ pub(crate) struct Manifest {
     mesh: String,
     /// How many ranks the job has; rank files are named `rank-RRRRR-of-WWWWW`.
     world: usize,
+    /// The checksums of the headers of the rank files, in the order of the ranks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) headers_crc64nvme: Option<String>,
     pub(crate) tensors: BTreeMap<String, Entry>,
+    /// The checksum of this text with zeros in its place. It stands last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    own_crc64nvme: Option<String>,
 }
+
+/// What stands before a manifest's own checksum.
+const OWN: &[u8] = b"\"own_crc64nvme\": \"";
+
+/// What stands in its place while it is computed.
+const NO_SUM: &str = "0000000000000000";
 
 /// One tensor: the whole of it, and how it is sharded.
 #[derive(Debug, Serialize, Deserialize)]
@@ -34,6 +47,9 @@ pub(crate) struct Entry {
     pub(crate) shape: Vec<usize>,
     pub(crate) dtype: Dtype,
     pub(crate) sharding: String,
+    /// The checksums of its shards, those that several ranks hold once, in the order of the first ranks that hold them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) crc64nvme: Option<String>,
 }
 
 impl Manifest {
@@ -43,15 +59,35 @@ impl Manifest {
             version: VERSION,
             mesh: mesh.to_string(),
             world: mesh.world(),
+            headers_crc64nvme: None,
             tensors,
+            own_crc64nvme: None,
         }
     }
 
-    /// Reads the manifest and the mesh it names.
-    pub(crate) fn read(path: &Path) -> Result<(Self, Mesh), Error> {
+    /// The same, with the checksums of the headers of its files, and with its own.
+    pub(crate) fn with_headers(self, headers: &[u64]) -> Self {
+        Self {
+            headers_crc64nvme: Some(checksum::to_text(headers)),
+            own_crc64nvme: Some(NO_SUM.to_owned()),
+            ..self
+        }
+    }
+
+    /// Whether it has any checksum.
+    pub(crate) fn has_checksums(&self) -> bool {
+        self.headers_crc64nvme.is_some()
+            || self.own_crc64nvme.is_some()
+            || self.tensors.values().any(|entry| entry.crc64nvme.is_some())
+    }
+
+    /// Reads the manifest and the mesh it names; and whether its own checksum is right, where it has any.
+    pub(crate) fn read(path: &Path) -> Result<(Self, Mesh, bool), Error> {
         let bad = |why: String| Error::refused("manifest", format!("{} {why}", path.display()));
         let text = read(path).map_err(|error| bad(format!("cannot be read: {error}")))?;
-        Self::of(&text, path)
+        let (manifest, mesh) = Self::of(&text, path)?;
+        let right = !manifest.has_checksums() || is_as_it_says(text);
+        Ok((manifest, mesh, right))
     }
 
     /// Reads a manifest's text and the mesh that it names; errors name the path.
@@ -81,10 +117,31 @@ impl Manifest {
     }
 
     pub(crate) fn to_text(&self) -> Result<String, Error> {
-        serde_json::to_string_pretty(self).map(|text| text + "\n").map_err(|error| {
+        let text = serde_json::to_string_pretty(self).map(|text| text + "\n").map_err(|error| {
             Error::failed("manifest", format!("the manifest cannot be written as JSON: {error}"))
-        })
+        })?;
+        let Some(at) = own_sum(text.as_bytes()).filter(|_| self.own_crc64nvme.is_some()) else {
+            return Ok(text);
+        };
+        let zeroed = [&text[..at], NO_SUM, &text[at + NO_SUM.len()..]].concat();
+        let sum = checksum::to_text(&[checksum::checksum(zeroed.as_bytes())]);
+        Ok([&zeroed[..at], &sum, &zeroed[at + sum.len()..]].concat())
     }
+}
+
+/// Where a manifest's own checksum stands in its text.
+fn own_sum(text: &[u8]) -> Option<usize> {
+    let at = text.windows(OWN.len()).rposition(|window| window == OWN)? + OWN.len();
+    (text.len() >= at + NO_SUM.len()).then_some(at)
+}
+
+/// Whether a manifest's text has the checksum that it says.
+fn is_as_it_says(mut text: Vec<u8>) -> bool {
+    let Some(at) = own_sum(&text) else { return false };
+    let place = at..at + NO_SUM.len();
+    let said = std::str::from_utf8(&text[place.clone()]).ok().and_then(checksum::of_text);
+    text[place].copy_from_slice(NO_SUM.as_bytes());
+    said.is_some_and(|said| said == [checksum::checksum(&text)])
 }
 
 /// A manifest read from its text and written again, with all that its texts mean.
@@ -96,7 +153,8 @@ pub fn manifest_again(text: &[u8]) -> Result<String, Error> {
         let sharding = Sharding::parse(&mesh, &entry.shape, &entry.sharding)?.to_string();
         tensors.insert(name, Entry { sharding, ..entry });
     }
-    Manifest::new(&mesh, tensors).to_text()
+    let (headers_crc64nvme, own_crc64nvme) = (manifest.headers_crc64nvme, manifest.own_crc64nvme);
+    Manifest { headers_crc64nvme, own_crc64nvme, ..Manifest::new(&mesh, tensors) }.to_text()
 }
 
 /// The name of the file of one rank.

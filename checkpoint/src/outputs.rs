@@ -166,6 +166,7 @@ fn write_manifest(dir: &Path, mesh: &Mesh, moves: &[Move<'_>]) -> Result<(), Err
         shape: tensor.tensor.shape.clone(),
         dtype: tensor.tensor.dtype,
         sharding: tensor.to.to_string(),
+        crc64nvme: None,
     };
     let tensors = moves.iter().map(|tensor| (tensor.tensor.name.clone(), entry(tensor))).collect();
     let path = dir.join(MANIFEST_NAME);

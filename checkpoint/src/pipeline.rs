@@ -80,7 +80,7 @@ pub(crate) fn carry_out<X: Exchange>(
     let reports = moves.iter().enumerate().map(|(at, tensor)| report(tensor, exchange, worst(at))).collect();
     let reports = together(exchange, reports)?;
     let written = outputs.finish(exchange)?;
-    Ok(Report::new(reports, written, start.elapsed()))
+    Ok(Report::new(reports, true, written, start.elapsed()))
 }
 
 /// Moves a batch; every new shard of this process's ranks is verified and written. Returns what the worst of them received.

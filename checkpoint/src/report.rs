@@ -21,8 +21,10 @@ pub struct Report {
     pub received_bytes: u64,
     /// How long the whole job took.
     pub seconds: f64,
-    /// Whether every byte of every rank is as it should be.
+    /// Whether every byte of every rank is as it should be; false where nobody looked.
     pub verified: bool,
+    /// Whether plans were carried out by an engine, or bytes moved from files to files.
+    pub through_engine: bool,
     /// The least that any way would make the worst ranks receive, added up where it is known.
     #[serde(skip)]
     pub lower_bound_bytes: u64,
@@ -61,6 +63,23 @@ pub struct TensorReport {
 }
 
 impl TensorReport {
+    /// A tensor that went from files to files, where nobody receives anything.
+    pub(crate) fn offline(tensor: &Move<'_>, verified: bool) -> Self {
+        Self {
+            name: tensor.tensor.name.clone(),
+            shape: tensor.tensor.shape.clone(),
+            dtype: tensor.tensor.dtype.to_string(),
+            from: tensor.from.to_string(),
+            to: tensor.to.to_string(),
+            replicated: tensor.replicated.clone(),
+            steps: 0,
+            received_bytes: 0,
+            lower_bound_bytes: None,
+            verified,
+            bytes: tensor.tensor.byte_len(),
+        }
+    }
+
     /// A tensor that has arrived and been verified.
     pub(crate) fn new(tensor: &Move<'_>, plan: &Plan, received_bytes: u64) -> Self {
         Self {
@@ -80,8 +99,14 @@ impl TensorReport {
 }
 
 impl Report {
-    pub(crate) fn new(tensors: Vec<TensorReport>, written: Vec<String>, elapsed: Duration) -> Self {
+    pub(crate) fn new(
+        tensors: Vec<TensorReport>,
+        through_engine: bool,
+        written: Vec<String>,
+        elapsed: Duration,
+    ) -> Self {
         Self {
+            through_engine,
             bytes: tensors.iter().map(|tensor| tensor.bytes).sum(),
             received_bytes: tensors.iter().map(|tensor| tensor.received_bytes).sum(),
             lower_bound_bytes: tensors.iter().filter_map(|tensor| tensor.lower_bound_bytes).sum(),

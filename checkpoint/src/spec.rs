@@ -50,6 +50,15 @@ impl PartialEq for Rule {
 
 impl Eq for Rule {}
 
+impl Rule {
+    fn new(pattern: &str, placements: &str) -> Result<Self, Error> {
+        let glob = Glob::new(pattern)
+            .map_err(|error| Error::refused("spec", format!("`{pattern}` is no glob: {}", error.kind())))?;
+        let (pattern, placements) = (pattern.to_owned(), placements.to_owned());
+        Ok(Self { pattern, matcher: glob.compile_matcher(), placements })
+    }
+}
+
 impl fmt::Display for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for rule in &self.rules {
@@ -62,6 +71,19 @@ impl fmt::Display for Spec {
 }
 
 impl Spec {
+    /// Patterns with their placements, in this order.
+    ///
+    /// ```
+    /// use reshard_checkpoint::Spec;
+    /// let spec = Spec::new([("*.bias", "R,R"), ("*", "S(0),R")])?;
+    /// assert_eq!(spec.placements("mlp.weight"), Some("S(0),R"));
+    /// # Ok::<(), reshard_checkpoint::Error>(())
+    /// ```
+    pub fn new<'a>(rules: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, Error> {
+        let rules = rules.into_iter().map(|(pattern, placements)| Rule::new(pattern, placements));
+        Ok(Self { rules: rules.collect::<Result<_, _>>()? })
+    }
+
     /// The rules of this file.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let text = read_text(path).map_err(|error| {
@@ -122,10 +144,7 @@ impl FromStr for Spec {
                 );
                 return Err(Error::refused("spec", message));
             };
-            let glob = Glob::new(&pattern).map_err(|error| {
-                Error::refused("spec", format!("`{pattern}` is no glob: {}", error.kind()))
-            })?;
-            rules.push(Rule { pattern, matcher: glob.compile_matcher(), placements });
+            rules.push(Rule::new(&pattern, &placements)?);
         }
         Ok(Self { rules })
     }

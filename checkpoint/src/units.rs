@@ -5,10 +5,11 @@
 //! further dim that is never cut. A tensor of them can be sharded wherever no rank's piece ends inside a unit; where even
 //! the rows end inside one, it can only be replicated, as the bytes it has.
 
-use reshard_sharding::Sharding;
+use reshard_sharding::{Interval, Region, Sharding};
 use safetensors::Dtype;
 
 use super::header;
+use super::placed::all;
 
 /// The most ranks whose pieces of packed elements are looked at.
 const MOST_RANKS: usize = 1 << 16;
@@ -52,6 +53,33 @@ impl Units {
                 Self { shape: vec![all], bytes: 1, packing: Packing::Indivisible }
             }
         }
+    }
+
+    /// The sizes of its dims, in units.
+    pub(crate) fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// The same region of a tensor of this shape, of units instead of elements; or why it would end inside a unit.
+    pub(crate) fn region(&self, whole: &[usize], region: &Region) -> Result<Region, String> {
+        let (elements, bytes) = match self.packing {
+            Packing::Element => return Ok(region.clone()),
+            Packing::Packed { elements, bytes } => (elements, bytes),
+            Packing::Indivisible if *region == all(whole) => return Ok(all(&self.shape)),
+            Packing::Indivisible => return Err("its rows end in the middle of a byte".to_owned()),
+        };
+        let mut region = region.clone();
+        for interval in region.dims.last_mut().into_iter().flatten() {
+            if !interval.start.is_multiple_of(elements) || !interval.len.is_multiple_of(elements) {
+                return Err(format!(
+                    "{elements} elements share {bytes} bytes, and the region would cut them"
+                ));
+            }
+            interval.start /= elements;
+            interval.len /= elements;
+        }
+        region.dims.push([Interval { start: 0, len: bytes }].into_iter().collect());
+        Ok(region)
     }
 
     /// The same sharding, of units instead of elements; or why some rank's piece would end inside a unit.

@@ -16,10 +16,12 @@ mod arguments;
 mod batch;
 mod check;
 mod console;
+mod diff;
 mod element;
 mod error;
 mod grad;
 mod guard;
+mod inspect;
 mod layout;
 mod lines;
 mod listed;
@@ -38,6 +40,7 @@ mod step;
 #[cfg(feature = "mpi")]
 mod step_mpi;
 mod trace;
+mod verify;
 mod view;
 
 use std::ffi::OsString;
@@ -87,6 +90,12 @@ enum Command {
     Random(random::RandomArgs),
     /// Reshard a checkpoint for real and verify every byte
     Run(run::RunArgs),
+    /// Show what a checkpoint holds: tensors, types, shapes, shardings
+    Inspect(inspect::InspectArgs),
+    /// Compare two checkpoints as tensors, whatever their files and shardings
+    Diff(diff::DiffArgs),
+    /// Read a checkpoint and compare its checksums and its replicas
+    Verify(verify::VerifyArgs),
 }
 
 /// How the program ends: 0, 1 for a run that failed, 2 for what is refused.
@@ -145,6 +154,9 @@ pub fn run<A: Into<OsString>>(args: impl IntoIterator<Item = A>, console: &mut C
         Command::Propagate(args) => (guarded(|| propagate::run(&args, console)), args.format.json),
         Command::Random(args) => (guarded(|| random::run(&args, console)), args.format.json),
         Command::Run(args) => (guarded(|| run::run(&args, console)), args.format.json),
+        Command::Inspect(args) => (guarded(|| inspect::run(&args, console)), args.format.json),
+        Command::Diff(args) => (guarded(|| diff::run(&args, console)), args.format.json),
+        Command::Verify(args) => (guarded(|| verify::run(&args, console)), args.format.json),
     };
     finish(done, json, console)
 }
@@ -164,7 +176,8 @@ fn usage(error: &clap::Error, json: bool, console: &mut Console<'_>) -> Status {
         return finish(printed, false, console);
     }
     let sentence = if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        "no subcommand was given: layout, shards, plan, mesh, view, rule, grad, check, step, trace, propagate, random or run"
+        "no subcommand was given: layout, shards, plan, mesh, view, rule, grad, check, step, trace, propagate, random, run, inspect, diff \
+         or verify"
             .to_owned()
     } else {
         error.render().to_string()

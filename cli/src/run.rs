@@ -1,6 +1,6 @@
 //! `reshard run`: reshards a checkpoint for real, verifies every byte, and writes the result.
 
-mod progress;
+pub(crate) mod progress;
 mod table;
 
 use std::path::PathBuf;
@@ -18,7 +18,10 @@ use progress::Screen;
 use table::table;
 
 /// What the end of a run means.
-const AFTER_HELP: &str = "An output appears whole or not at all, when every byte has been verified. \
+const AFTER_HELP: &str = "From files to files nobody has to talk: every file is read and written once, checksums are \
+written into sharding.json, those of the input are compared, replicas too, and what was written is read back; nothing is planned, and \
+nothing received. Without an input, without an output, with --engine and with --through-engine an engine carries plans out. \
+An output appears whole or not at all, when every byte has been verified. \
 Status 0: it is in place and the report is printed. 2: refused, nothing was written. 1: the run failed, and what was begun \
 is removed; only where the message says that the report could not be printed is the output in place. Ctrl-C and kill (130, \
 143 in a shell) remove what was begun; what a run leaves that is killed for good (-9) is removed by the next run into the \
@@ -51,9 +54,15 @@ pub(crate) struct RunArgs {
     /// Write the whole tensors into this file
     #[arg(long)]
     gather: Option<PathBuf>,
-    /// What carries out the plan
-    #[arg(long, value_enum, default_value_t)]
-    engine: EngineName,
+    /// What carries out the plan; from files to files there is none unless an engine is named, or --through-engine
+    #[arg(long, value_enum)]
+    engine: Option<EngineName>,
+    /// Plan and exchange even from files to files, to try plans on real data
+    #[arg(long)]
+    through_engine: bool,
+    /// From files to files: write no checksums, read nothing back, compare no replicas
+    #[arg(long, conflicts_with_all = ["engine", "through_engine"])]
+    no_verify: bool,
     /// How many seconds a process waits for another that does not come (mpi, nccl) [default: 60]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     time_out: Option<Duration>,
@@ -110,7 +119,9 @@ impl RunArgs {
             spec: self.spec.clone(),
             out: self.out.clone(),
             gather: self.gather.clone(),
-            engine: self.engine.into(),
+            engine: self.engine.unwrap_or_default().into(),
+            through_engine: self.through_engine || self.engine.is_some(),
+            unchecked: self.no_verify,
             time_out: self.time_out,
             force: self.force,
         }

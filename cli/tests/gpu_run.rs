@@ -140,7 +140,8 @@ fn every_file_is_that_of_the_threads_engine() {
         let arguments = |out| {
             [text(&input), "--mesh", &mesh, "--from", "S(0)", "--to", "S(1)", "--out", out].map(str::to_owned)
         };
-        let threads = [&["run".to_owned()], &arguments(text(&theirs))[..]].concat();
+        let threads =
+            [&["run", "--engine", "threads"].map(str::to_owned), &arguments(text(&theirs))[..]].concat();
         assert_eq!(started(&threads).status, 0);
         let all = arguments(text(&ours));
         let all: Vec<&str> = all.iter().map(String::as_str).collect();

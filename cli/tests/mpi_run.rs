@@ -55,7 +55,7 @@ fn mpi(ranks: usize, arguments: &[&str]) -> Outcome {
 }
 
 fn threads(arguments: &[&str]) -> Outcome {
-    started(&[&["run"], arguments].concat())
+    started(&[&["run", "--engine", "threads"], arguments].concat())
 }
 
 /// The names and bytes of all files of a directory.

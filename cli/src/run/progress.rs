@@ -1,4 +1,4 @@
-//! What a job shows while it runs: a bar, and its error at once.
+//! What a job shows while it runs: a bar, and of `run` its error at once.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use reshard_checkpoint::Error;
@@ -11,18 +11,37 @@ use crate::error::{CliError, printable};
 pub(crate) struct Screen<'a, 'b> {
     console: &'a mut Console<'b>,
     json: bool,
+    bar: Bar,
+}
+
+/// A bar over the bytes of a checkpoint, if one is to be seen.
+pub(crate) struct Bar {
+    shown: bool,
     bar: ProgressBar,
 }
 
 impl<'a, 'b> Screen<'a, 'b> {
     pub(crate) fn new(console: &'a mut Console<'b>, json: bool) -> Self {
-        Self { console, json, bar: ProgressBar::hidden() }
+        let bar = Bar::new(console.progress);
+        Self { console, json, bar }
     }
 }
 
-impl Observer for Screen<'_, '_> {
+impl Bar {
+    pub(crate) fn new(shown: bool) -> Self {
+        Self { shown, bar: ProgressBar::hidden() }
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+impl Observer for Bar {
     fn begins(&mut self, bytes: u64) {
-        if self.console.progress {
+        if self.shown {
             self.bar = bar(bytes);
         }
     }
@@ -38,19 +57,37 @@ impl Observer for Screen<'_, '_> {
     fn ends(&mut self) {
         self.bar.finish_and_clear();
     }
+}
+
+impl Observer for Screen<'_, '_> {
+    fn begins(&mut self, bytes: u64) {
+        self.bar.begins(bytes);
+    }
+
+    fn reaches(&mut self, tensor: &str) {
+        self.bar.reaches(tensor);
+    }
+
+    fn moved(&mut self, bytes: u64) {
+        self.bar.moved(bytes);
+    }
+
+    fn ends(&mut self) {
+        self.bar.ends();
+    }
 
     fn fails(&mut self, error: &Error) {
-        self.bar.finish_and_clear();
+        self.bar.ends();
         // Its status is that of the error, which the job returns.
         let _ = self.console.report(&CliError::from(error), self.json);
     }
 }
 
-/// A bar over the bytes of the checkpoint.
+/// A bar with rate and the time that is left.
 fn bar(bytes: u64) -> ProgressBar {
     let bar = ProgressBar::new(bytes);
     if let Ok(style) =
-        ProgressStyle::with_template("{bar:40} {bytes}/{total_bytes} {bytes_per_sec} {wide_msg}")
+        ProgressStyle::with_template("{bar:40} {bytes}/{total_bytes} {bytes_per_sec} {eta} {wide_msg}")
     {
         bar.set_style(style);
     }

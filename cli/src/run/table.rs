@@ -19,14 +19,19 @@ pub(crate) fn table(report: &Report) -> String {
     let mut rows = vec![
         ("tensors", report.tensors.len().to_string()),
         ("bytes", format!("{} ({})", report.bytes, HumanBytes(report.bytes))),
-        ("steps", steps.to_string()),
-        (
-            "moved",
-            format!("{} bytes to the worst rank, bound {}", report.received_bytes, report.lower_bound_bytes),
-        ),
-        ("time", format!("{:.3} s, {}/s", report.seconds, HumanBytes(rate as u64))),
-        ("verified", if report.verified { "every byte of every rank" } else { "NO" }.to_owned()),
     ];
+    if report.through_engine {
+        let (received, bound) = (report.received_bytes, report.lower_bound_bytes);
+        rows.push(("steps", steps.to_string()));
+        rows.push(("moved", format!("{received} bytes to the worst rank, bound {bound}")));
+    }
+    rows.push(("time", format!("{:.3} s, {}/s", report.seconds, HumanBytes(rate as u64))));
+    let verified = match (report.verified, report.through_engine) {
+        (true, true) => "every byte of every rank",
+        (true, false) => "every byte, read back",
+        (false, _) => "NO",
+    };
+    rows.push(("verified", verified.to_owned()));
     rows.extend(reasons.iter().map(|(reason, count)| ("replicated", format!("{count} times: {reason}"))));
     rows.extend(report.written.iter().map(|place| ("written", place.clone())));
     let mut table = String::new();

@@ -45,6 +45,9 @@ impl Folder {
                 // Not in place: it is a link to the good one.
                 let _ = fs::remove_file(mutant.join("sharding.json"));
                 fs::write(mutant.join("sharding.json"), mutated(r, &manifest)).expect("it is ours");
+                if r.below(3) == 0 {
+                    return ["inspect", "--json", &text(mutant)].map(str::to_owned).into();
+                }
                 arguments.push(text(mutant));
             }
             1 => {
@@ -54,6 +57,9 @@ impl Folder {
                     r#"{"metadata":{},"weight_map":{"a":"one.safetensors","b":"../two.safetensors"}}"#;
                 fs::write(mutant.join("model.safetensors.index.json"), mutated(r, index))
                     .expect("it is ours");
+                if r.below(3) == 0 {
+                    return ["inspect", "--json", &text(mutant)].map(str::to_owned).into();
+                }
                 arguments.extend([text(mutant), "--mesh".to_owned(), mesh]);
             }
             2 => {
@@ -69,6 +75,11 @@ impl Folder {
                 file.extend(vec![7; rows * columns]);
                 file.truncate(file.len() - r.below(2) * r.below(9));
                 fs::write(place("a.safetensors"), file).expect("it is ours");
+                if r.below(3) == 0 {
+                    // A file that opens is equal to itself; two that differ are an answer without a sentence.
+                    let path = text(place("a.safetensors"));
+                    return ["diff", "--json", &path, &path].map(str::to_owned).into();
+                }
                 arguments.extend([text(place("a.safetensors")), "--mesh".to_owned(), mesh]);
             }
             3 => {

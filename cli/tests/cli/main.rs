@@ -1,6 +1,7 @@
 //! The command line, subcommand by subcommand, as its contract has it.
 
 mod check;
+mod checkpoint_answers;
 #[path = "../checkpoints/mod.rs"]
 mod checkpoints;
 mod grad;

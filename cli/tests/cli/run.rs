@@ -49,23 +49,32 @@ fn without_arguments_something_moves_and_is_verified() {
 /// Whole, then eight ranks, then another sharding of eight, then six ranks, then whole again.
 #[test]
 fn a_way_over_three_meshes_and_back() {
-    let dir = tempdir().unwrap();
-    let [whole, first, second, third, last] =
-        ["whole.safetensors", "first", "second", "third", "last.safetensors"]
-            .map(|name| dir.path().join(name));
-    write(&whole, &mixed());
-    let report = run(&[text(&whole), "--mesh", "dp=2,tp=4", "--to", "S(0),S(1)", "--out", text(&first)]);
-    assert_eq!(report["received_bytes"], 0, "a whole file is on every rank already");
-    assert_eq!(report["tensors"].as_array().unwrap().len(), mixed().len());
-    run(&[text(&first), "--mesh", "tp=8", "--to", "S(0)", "--out", text(&second)]);
-    run(&[text(&second), "--mesh", "cp=3,tp=2", "--to", "SS(0,2),S(0)", "--out", text(&third)]);
-    let report = run(&[text(&third), "--mesh", "cp=3,tp=2", "--to", "R,R", "--gather", text(&last)]);
-    assert!(report["received_bytes"].as_u64().unwrap() > 0);
-    assert_eq!(read(&last), read(&whole));
-    // Without --mesh and --to, --gather means where the shards are, and whole.
-    let again = dir.path().join("again.safetensors");
-    run(&[text(&third), "--gather", text(&again)]);
-    assert_eq!(fs::read(&again).unwrap(), fs::read(&last).unwrap());
+    for way in [&[][..], &["--through-engine"], &["--engine", "threads"], &["--no-verify"]] {
+        let dir = tempdir().unwrap();
+        let [whole, first, second, third, last] =
+            ["whole.safetensors", "first", "second", "third", "last.safetensors"]
+                .map(|name| dir.path().join(name));
+        write(&whole, &mixed());
+        let run = |arguments: &[&str]| {
+            let report = reshard(&[&["run", "--json"], arguments, way].concat()).json();
+            assert_eq!(report["verified"], way != ["--no-verify"]);
+            report
+        };
+        let report = run(&[text(&whole), "--mesh", "dp=2,tp=4", "--to", "S(0),S(1)", "--out", text(&first)]);
+        assert_eq!(report["received_bytes"], 0, "a whole file is on every rank already");
+        assert_eq!(report["tensors"].as_array().unwrap().len(), mixed().len());
+        run(&[text(&first), "--mesh", "tp=8", "--to", "S(0)", "--out", text(&second)]);
+        run(&[text(&second), "--mesh", "cp=3,tp=2", "--to", "SS(0,2),S(0)", "--out", text(&third)]);
+        let report = run(&[text(&third), "--mesh", "cp=3,tp=2", "--to", "R,R", "--gather", text(&last)]);
+        let through_engine = way.first().is_some_and(|flag| flag.contains("engine"));
+        assert_eq!(report["through_engine"], through_engine);
+        assert_eq!(report["received_bytes"].as_u64().unwrap() > 0, through_engine);
+        assert_eq!(read(&last), read(&whole));
+        // Without --mesh and --to, --gather means where the shards are, and whole.
+        let again = dir.path().join("again.safetensors");
+        run(&[text(&third), "--gather", text(&again)]);
+        assert_eq!(fs::read(&again).unwrap(), fs::read(&last).unwrap());
+    }
 }
 
 #[test]

@@ -146,11 +146,42 @@ fn a_tensor_too_many_or_too_few_in_a_rank_file() {
 fn replicas_that_differ_are_no_tensor() {
     let setting = Setting::new();
     let dir = setting.sharded();
+    // In place: of a header that was written anew the checksum would speak first.
     let file = &rank_files(&dir)[3];
-    let (mut tensors, _) = read(file);
-    tensors.get_mut("scalar").unwrap().bytes[0] ^= 1;
+    let mut bytes = fs::read(file).unwrap();
+    let scalar = mixed()["scalar"].bytes.clone();
+    let at = bytes.windows(8).position(|window| window == scalar).unwrap();
+    bytes[at] ^= 1;
+    fs::write(file, bytes).unwrap();
+    assert_ne!(read(file).0["scalar"], mixed()["scalar"]);
+    for more in [&[][..], &["--through-engine"], &["--engine", "threads"]] {
+        setting.run(&dir, &[&TO[..], more].concat()).refused("replicas", "ranks 0 and 3");
+    }
+}
+
+#[test]
+fn what_a_manifest_has_other_checksums_of_is_refused() {
+    let setting = Setting::new();
+    let dir = setting.sharded();
+    let file = &rank_files(&dir)[1];
+    let (tensors, texts) = read(file);
+    let good = fs::read(file).unwrap();
+    let mut bad = good.clone();
+    *bad.last_mut().unwrap() ^= 1;
+    fs::write(file, &bad).unwrap();
+    setting.run(&dir, &TO).refused("checksum", "rank-00001-of-00004.safetensors");
+    // The same tensors under another header.
+    assert_eq!(texts["step"], "12");
     write(file, &tensors);
-    setting.run(&dir, &TO).refused("replicas", "ranks 0 and 3");
+    setting.run(&dir, &TO).refused("checksum", "rank-00001-of-00004.safetensors: the checksum of its header");
+    fs::write(file, good).unwrap();
+    edit_manifest(&dir, "\n", "\r\n");
+    setting.run(&dir, &TO).refused("checksum", "sharding.json");
+    // Who knows better may say so.
+    let out = setting.path("known");
+    reshard(&[&["run", "--json", text(&dir), "--out", text(&out), "--no-verify"], &TO[..]].concat()).json();
+    let usage = [&["run", "--json", "--no-verify", "--through-engine"], &TO[..]].concat();
+    reshard(&usage).refused("usage", "--through-engine");
 }
 
 #[test]

@@ -1,0 +1,175 @@
+//! Whether two checkpoints are equal as tensors, whatever files and shardings hold them.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::Serialize;
+
+use super::checkpoint::{Checkpoint, Tensor};
+use super::error::Error;
+use super::observer::Observer;
+use super::placed::{Known, all};
+use super::reading::Source;
+use super::slab::Slabs;
+use super::slab_read::{Buffers, assemble};
+use super::spread::{spread, threads};
+use super::units::Units;
+
+/// A slab has at most so many bytes.
+const SLAB: usize = 4 << 20;
+
+/// What two checkpoints do not have in common.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Difference {
+    /// Whether they are equal as tensors.
+    pub equal: bool,
+    /// How many tensors both have.
+    pub tensors: usize,
+    /// Names that only the first has.
+    pub only_first: Vec<String>,
+    /// Names that only the second has.
+    pub only_second: Vec<String>,
+    /// Tensors that both have and that differ, by name.
+    pub different: Vec<Different>,
+}
+
+/// A tensor that differs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Different {
+    /// Its name.
+    pub name: String,
+    /// How it differs.
+    pub what: String,
+    /// The index of the first element that differs; None where types or shapes do, or elements share bytes.
+    pub first: Option<Vec<usize>>,
+}
+
+/// A tensor of both.
+struct Pair<'a> {
+    number: usize,
+    units: Units,
+    slabs: Slabs,
+    sources: [Source<'a>; 2],
+}
+
+/// How many units of a tensor differ, and the first of them.
+type Found = Mutex<BTreeMap<usize, (usize, usize)>>;
+
+/// Compares two checkpoints. Free texts, files and shardings do not count.
+///
+/// ```
+/// use reshard_checkpoint::{Checkpoint, diff};
+/// let (one, two) = (Checkpoint::open(None)?, Checkpoint::open(None)?);
+/// assert!(diff(&one, &two, &mut ())?.equal);
+/// # Ok::<(), reshard_checkpoint::Error>(())
+/// ```
+pub fn diff(
+    first: &Checkpoint,
+    second: &Checkpoint,
+    observer: &mut dyn Observer,
+) -> Result<Difference, Error> {
+    let names =
+        |one: &'_ Checkpoint| one.tensors.iter().map(|tensor| tensor.name.clone()).collect::<Vec<_>>();
+    let others: BTreeMap<&str, &Tensor> =
+        second.tensors.iter().map(|tensor| (&tensor.name[..], tensor)).collect();
+    let mut pairs: Vec<(&Tensor, &Tensor)> =
+        first.tensors.iter().filter_map(|one| Some((one, *others.get(&one.name[..])?))).collect();
+    pairs.sort_by(|a, b| a.0.name.cmp(&b.0.name));
+    let only = |one: &Checkpoint| {
+        let mut only = names(one);
+        only.retain(|name| pairs.binary_search_by(|pair| pair.0.name.cmp(name)).is_err());
+        only.sort();
+        only
+    };
+    let (only_first, only_second) = (only(first), only(second));
+    let same = |(a, b): &&(&Tensor, &Tensor)| (a.dtype, &a.shape) == (b.dtype, &b.shape);
+    observer.begins(pairs.iter().filter(same).map(|(one, _)| one.byte_len()).sum());
+    let found = compare(&pairs, observer)?;
+    observer.ends();
+    let different: Vec<Different> =
+        pairs.iter().enumerate().filter_map(|(number, pair)| different(*pair, found.get(&number))).collect();
+    let equal = only_first.is_empty() && only_second.is_empty() && different.is_empty();
+    Ok(Difference { equal, tensors: pairs.len(), only_first, only_second, different })
+}
+
+/// How many units of each pair differ, and the first.
+fn compare(
+    pairs: &[(&Tensor, &Tensor)],
+    observer: &mut dyn Observer,
+) -> Result<BTreeMap<usize, (usize, usize)>, Error> {
+    let found = Found::default();
+    let mut left = pairs.iter().enumerate();
+    let mut known = [Known::default(), Known::default()];
+    let mut current: Option<(Arc<Pair<'_>>, usize)> = None;
+    let next = || loop {
+        if let Some((pair, slab)) = &mut current
+            && *slab < pair.slabs.count()
+        {
+            *slab += 1;
+            return Ok(Some((Arc::clone(pair), *slab - 1)));
+        }
+        let Some((number, (one, two))) = left.next() else { return Ok(None) };
+        if (one.dtype, &one.shape) != (two.dtype, &two.shape) {
+            continue;
+        }
+        let units = one.units();
+        let [of_one, of_two] = &mut known;
+        let about = |error: Error| error.about_tensor(&one.name);
+        let sources =
+            [one.source(&units, of_one).map_err(about)?, two.source(&units, of_two).map_err(about)?];
+        let slabs = Slabs::of(units.shape(), units.bytes, SLAB);
+        current = Some((Arc::new(Pair { number, units, slabs, sources }), 0));
+    };
+    spread(
+        threads(),
+        next,
+        <[Buffers; 2]>::default,
+        |[one, two], (pair, number)| {
+            let slab = pair.slabs.get(number);
+            let bytes = pair.units.bytes;
+            assemble(&pair.sources[0], &slab, bytes, one)?;
+            assemble(&pair.sources[1], &slab, bytes, two)?;
+            if one.slab != two.slab {
+                let units = one.slab.chunks(bytes).zip(two.slab.chunks(bytes)).enumerate();
+                let mut wrong = units.filter(|(_, (one, two))| one != two).map(|(at, _)| at);
+                if let Some(first) = wrong.next() {
+                    let start =
+                        slab.part(&all(pair.units.shape())).map_or(0, |part| part.bytes.start / bytes);
+                    let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+                    let (count, lowest) = found.entry(pair.number).or_insert((0, usize::MAX));
+                    *count += 1 + wrong.count();
+                    *lowest = (*lowest).min(start + first);
+                }
+            }
+            Ok(slab.len as u64)
+        },
+        &mut |bytes| observer.moved(bytes),
+    )?;
+    Ok(found.into_inner().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// How a pair differs, if it does.
+fn different((one, two): (&Tensor, &Tensor), found: Option<&(usize, usize)>) -> Option<Different> {
+    let said =
+        |what: String, first: Option<Vec<usize>>| Some(Different { name: one.name.clone(), what, first });
+    if one.dtype != two.dtype {
+        return said(format!("it is {} and {}", one.dtype, two.dtype), None);
+    }
+    if one.shape != two.shape {
+        return said(format!("it is {:?} and {:?}", one.shape, two.shape), None);
+    }
+    let (count, at) = *found?;
+    let units = one.units();
+    if units.shape() != one.shape {
+        return said(format!("{count} of {} bytes differ, the first is byte {at}", one.byte_len()), None);
+    }
+    let (mut index, mut rest) = (vec![0; one.shape.len()], at);
+    for (index, extent) in index.iter_mut().zip(&one.shape).rev() {
+        *index = rest % extent;
+        rest /= extent;
+    }
+    let numel: usize = one.shape.iter().product();
+    said(format!("{count} of {numel} elements differ, the first at {index:?}"), Some(index))
+}

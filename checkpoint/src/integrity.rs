@@ -1,0 +1,258 @@
+//! Whether a checkpoint is what it was when it was written: every checksum of its manifest computed again, and every replica
+//! compared.
+//!
+//! ```text
+//! sharding.json            its own checksum
+//! header of a rank file    the manifest's checksum of it
+//! shard of a tensor        the manifest's checksum of its region; without one, that of the first rank that holds the region
+//! ```
+//!
+//! These are all bytes of all files, so a bit that was flipped anywhere is found here, or when the checkpoint is opened.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::Serialize;
+
+use super::bytes::{self, Bytes};
+use super::checkpoint::{Checkpoint, Sums, Tensor};
+use super::checksum::{Sum, checksum};
+use super::error::Error;
+use super::observer::Observer;
+use super::placed::Known;
+use super::reading::Source;
+use super::slab_read::read;
+use super::spread::{spread, threads};
+
+/// So many bytes are read at once.
+const PIECE: usize = 4 << 20;
+
+/// What was looked at, and what is wrong.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Verified {
+    /// How many tensors there are.
+    pub tensors: usize,
+    /// How many shards of tensors were read, those that are replicas too.
+    pub shards: usize,
+    /// How many bytes of tensors were read.
+    pub bytes: u64,
+    /// Whether there are checksums to compare them with; without, only replicas are compared.
+    pub checksums: bool,
+    /// What is wrong, in the order of the tensors; empty if all is well.
+    pub problems: Vec<Problem>,
+}
+
+/// Something that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Problem {
+    /// The file in which it is.
+    pub file: String,
+    /// The tensor whose bytes are wrong; None for a header or a manifest.
+    pub tensor: Option<String>,
+    /// What is wrong.
+    pub what: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.tensor {
+            Some(tensor) => write!(f, "{}: tensor `{}`: {}", self.file, tensor.escape_debug(), self.what),
+            None => write!(f, "{}: {}", self.file, self.what),
+        }
+    }
+}
+
+/// A shard of which pieces are being read.
+struct Shard<'a> {
+    at: (usize, usize),
+    tensor: &'a Tensor,
+    source: Arc<Source<'a>>,
+    sum: Sum,
+    left: AtomicUsize,
+}
+
+/// The checksum of a shard, by the number of its tensor and the place of its rank.
+type Found<'a> = Mutex<Vec<((usize, usize), &'a Tensor, Arc<Source<'a>>, u64)>>;
+
+impl Checkpoint {
+    /// Reads everything, and compares all checksums and all replicas. What is wrong is no error: it is listed.
+    ///
+    /// ```
+    /// use reshard_checkpoint::Checkpoint;
+    /// let verified = Checkpoint::open(None)?.verify(&mut ())?;
+    /// assert!(verified.problems.is_empty() && !verified.checksums); // there is no manifest
+    /// # Ok::<(), reshard_checkpoint::Error>(())
+    /// ```
+    pub fn verify(&self, observer: &mut dyn Observer) -> Result<Verified, Error> {
+        let mut problems = self.sums.as_ref().map(Sums::problems).unwrap_or_default();
+        let shards: usize = self.tensors.iter().map(|tensor| tensor.files().len()).sum();
+        let lens = self.tensors.iter().flat_map(|tensor| tensor.files().iter().map(|file| file.len() as u64));
+        let bytes = lens.sum();
+        observer.begins(bytes);
+        problems.extend(self.compare(observer)?);
+        observer.ends();
+        let checksums = self.sums.is_some();
+        Ok(Verified { tensors: self.tensors.len(), shards, bytes, checksums, problems })
+    }
+
+    /// What of the manifest and the headers must be right before anything is made of them.
+    pub(crate) fn check_headers(&self) -> Result<(), Error> {
+        match self.sums.as_ref().and_then(|sums| sums.problems().into_iter().next()) {
+            None => Ok(()),
+            Some(problem) => {
+                Err(Error::refused("checksum", format!("{problem}; --no-verify takes the input as it is")))
+            }
+        }
+    }
+
+    fn compare(&self, observer: &mut dyn Observer) -> Result<Vec<Problem>, Error> {
+        let found: Found<'_> = Mutex::default();
+        let wrong: Mutex<Vec<((usize, usize), Problem)>> = Mutex::default();
+        let mut pieces =
+            Pieces { tensors: self.tensors.iter().enumerate(), known: Known::default(), current: None };
+        spread(
+            threads(),
+            || pieces.next(),
+            Vec::new,
+            |room: &mut Vec<u8>, (shard, at): (Arc<Shard<'_>>, usize)| {
+                let file = &shard.source.files[shard.at.1];
+                let len = PIECE.min(file.len() - at);
+                bytes::resize(room, len)?;
+                read(file, at, room).map_err(|error| error.about_tensor(&shard.tensor.name))?;
+                shard.sum.add(checksum(room), file.len() - at - len);
+                if shard.left.fetch_sub(1, Ordering::AcqRel) == 1 {
+                    shard.judge(&found, &wrong);
+                }
+                Ok(len as u64)
+            },
+            &mut |bytes| observer.moved(bytes),
+        )?;
+        let mut wrong = wrong.into_inner().unwrap_or_else(PoisonError::into_inner);
+        // Replicas of what has no checksum, each beside the first that holds the same.
+        let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+        found.sort_by_key(|(at, ..)| *at);
+        let sum_of: HashMap<(usize, usize), u64> = found.iter().map(|(at, _, _, sum)| (*at, *sum)).collect();
+        for (at, tensor, source, sum) in &found {
+            let first = source.placed.holders[source.placed.of_rank[at.1]][0];
+            if sum_of.get(&(at.0, first)).is_some_and(|first| first != sum) {
+                let what = format!("it differs from its replica in {}", path(&source.files[first]));
+                wrong.push((*at, Problem::of(tensor, &source.files[at.1], what)));
+            }
+        }
+        wrong.sort_by_key(|(at, _)| *at);
+        Ok(wrong.into_iter().map(|(_, problem)| problem).collect())
+    }
+}
+
+/// Hands out the pieces of all shards.
+struct Pieces<'a> {
+    tensors: std::iter::Enumerate<std::slice::Iter<'a, Tensor>>,
+    known: Known,
+    current: Option<Current<'a>>,
+}
+
+/// The tensor whose shards are being handed out.
+struct Current<'a> {
+    number: usize,
+    tensor: &'a Tensor,
+    source: Arc<Source<'a>>,
+    /// The next shard, and the one of which pieces are left, from this byte on.
+    next: usize,
+    shard: Option<(Arc<Shard<'a>>, usize)>,
+}
+
+impl<'a> Pieces<'a> {
+    fn next(&mut self) -> Result<Option<(Arc<Shard<'a>>, usize)>, Error> {
+        loop {
+            if let Some(piece) = self.current.as_mut().and_then(Current::next) {
+                return Ok(Some(piece));
+            }
+            let Some((number, tensor)) = self.tensors.next() else { return Ok(None) };
+            let source = tensor.source(&tensor.units(), &mut self.known);
+            let source = Arc::new(source.map_err(|error| error.about_tensor(&tensor.name))?);
+            self.current = Some(Current { number, tensor, source, next: 0, shard: None });
+        }
+    }
+}
+
+impl<'a> Current<'a> {
+    fn next(&mut self) -> Option<(Arc<Shard<'a>>, usize)> {
+        loop {
+            if let Some((shard, at)) = &mut self.shard {
+                let begin = *at;
+                if begin < self.source.files[shard.at.1].len() {
+                    *at += PIECE;
+                    return Some((Arc::clone(shard), begin));
+                }
+            }
+            let file = self.source.files.get(self.next)?;
+            let shard = Shard {
+                at: (self.number, self.next),
+                tensor: self.tensor,
+                source: Arc::clone(&self.source),
+                sum: Sum::default(),
+                left: file.len().div_ceil(PIECE).into(),
+            };
+            self.shard = Some((Arc::new(shard), 0));
+            self.next += 1;
+        }
+    }
+}
+
+impl<'a> Shard<'a> {
+    /// Compares what was read with the manifest, or leaves it to be compared with its replicas.
+    fn judge(&self, found: &Found<'a>, wrong: &Mutex<Vec<((usize, usize), Problem)>>) {
+        let (sum, region) = (self.sum.get(), self.source.placed.of_rank[self.at.1]);
+        match self.tensor.sums.as_ref().map(|sums| sums[region]) {
+            Some(said) if said == sum => {}
+            Some(said) => {
+                let what = format!("its checksum is {sum:016x}, and {said:016x} is what was written");
+                let problem = Problem::of(self.tensor, &self.source.files[self.at.1], what);
+                wrong.lock().unwrap_or_else(PoisonError::into_inner).push((self.at, problem));
+            }
+            None if self.source.placed.holders[region].len() < 2 => {}
+            None => {
+                let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+                found.push((self.at, self.tensor, Arc::clone(&self.source), sum));
+            }
+        }
+    }
+}
+
+impl Sums {
+    fn problems(&self) -> Vec<Problem> {
+        let problem =
+            |file: &Path, what: String| Problem { file: file.display().to_string(), tensor: None, what };
+        let mut problems = Vec::new();
+        if !self.manifest_is_right {
+            problems.push(problem(
+                &self.manifest,
+                "it does not have the checksum that it says: it was changed".into(),
+            ));
+        }
+        for (file, found, said) in &self.headers {
+            if found != said {
+                let what = format!(
+                    "the checksum of its header is {found:016x}, and {said:016x} is what was written"
+                );
+                problems.push(problem(file, what));
+            }
+        }
+        problems
+    }
+}
+
+impl Problem {
+    fn of(tensor: &Tensor, file: &Bytes, what: String) -> Self {
+        Self { file: path(file), tensor: Some(tensor.name.clone()), what }
+    }
+}
+
+fn path(file: &Bytes) -> String {
+    file.input().map_or_else(|| "memory".to_owned(), |input| input.path().display().to_string())
+}

@@ -1,0 +1,216 @@
+//! From files to files: nobody has to talk, so no plan and no engine is needed.
+//!
+//! ```text
+//! per slab:   files --read--> the slab --cut by region(rank)--> written at its place in every rank's file
+//!                      |                                |
+//!             replicas compared,               checksums of what is written
+//!             checksums of what is read
+//!
+//! all slabs:  checksums of the input compared; files synced, read back and compared; manifest; renamed into place
+//! ```
+//!
+//! A slab is one stretch of every file that has a part of it ([`slab`](super::slab)), so every byte of the input is read once, every
+//! byte of the output written once, and memory holds a slab, a part of it and a replica of that for each thread, whatever the
+//! tensors and the ranks are. Where nothing is to be checked and the stretches that source and target have in common are long,
+//! the operating system copies them from file to file and they never come here.
+
+#[cfg(target_os = "linux")]
+mod direct;
+mod feed;
+mod files;
+
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Instant;
+
+use reshard_sharding::Mesh;
+
+use super::bytes;
+use super::checkpoint::Checkpoint;
+use super::checksum::checksum;
+use super::copies::{Stretch, copies};
+use super::decision::{self, Move};
+use super::job::Job;
+use super::observer::Observer;
+use super::report::{Report, TensorReport};
+use super::shard_files;
+use super::slab_read::{Buffers, assemble, assemble_checked};
+use super::spec::Spec;
+use super::spread::{spread, threads};
+use super::staging;
+use super::wish::Wish;
+use crate::error::Error;
+use feed::{Feed, Work};
+use files::Files;
+
+/// A slab has at most so many bytes, twice as many where many ranks share it: each gets one stretch of it. Eight threads with
+/// three of those stay below 256 MiB.
+const SLAB: usize = 4 << 20;
+
+/// So many ranks are many.
+const MANY: usize = 64;
+
+/// More rank files than this are not written.
+const MOST_RANKS: usize = 1 << 16;
+
+/// Where the result goes, and how much is looked at on the way.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    pub(crate) out: Option<&'a Path>,
+    pub(crate) gather: Option<&'a Path>,
+    pub(crate) force: bool,
+    pub(crate) checked: bool,
+}
+
+/// Does a job that goes from files to files.
+pub(crate) fn carry_out(job: &Job, observer: &mut dyn Observer) -> Result<Report, Error> {
+    let start = Instant::now();
+    let checkpoint = Checkpoint::open(job.input.as_deref())?;
+    let spec = job.spec.as_deref().map(Spec::read).transpose()?;
+    let wish = Wish::of(job, &checkpoint.origin, spec.as_ref())?;
+    let (out, gather) = (job.out.as_deref(), job.gather.as_deref());
+    let asked = Asked { out, gather, force: job.force, checked: !job.unchecked };
+    reshard(&checkpoint, &wish, asked, start, observer)
+}
+
+/// Reshards an open checkpoint. Nothing is written before everything that can be refused by the headers has been.
+pub(crate) fn reshard(
+    checkpoint: &Checkpoint,
+    wish: &Wish<'_>,
+    asked: Asked<'_>,
+    start: Instant,
+    observer: &mut dyn Observer,
+) -> Result<Report, Error> {
+    let mut moves = decision::decide(checkpoint, wish)?;
+    moves.sort_by(|a, b| {
+        shard_files::file_order((&a.tensor.name, a.tensor.dtype), (&b.tensor.name, b.tensor.dtype))
+    });
+    staging::check(asked.out, asked.gather, asked.force)?;
+    check_ranks(&wish.mesh, asked)?;
+    if asked.checked {
+        checkpoint.check_headers()?;
+    }
+    let files = Files::begin(asked, &wish.mesh, &moves, checkpoint)?;
+    observer.begins(moves.iter().map(|tensor| tensor.tensor.byte_len()).sum());
+    let sums = files.flushed_meanwhile(|| copy(&moves, &files, asked.checked, observer))?;
+    files.write_manifest(&wish.mesh, &moves, asked.checked.then_some(&sums[..]))?;
+    // The disk writes while what it writes is read back.
+    let (synced, read_back) = thread::scope(|scope| {
+        let syncing = thread::Builder::new().spawn_scoped(scope, || files.sync()).ok();
+        let read_back = if asked.checked { files.read_back(&moves, &sums) } else { Ok(()) };
+        let synced = match syncing.map(thread::ScopedJoinHandle::join) {
+            None => files.sync(),
+            Some(synced) => {
+                synced.unwrap_or_else(|_| Err(Error::failed("internal", "the syncing thread panicked")))
+            }
+        };
+        (synced, read_back)
+    });
+    synced?;
+    read_back?;
+    observer.ends();
+    let written = files.put_in_place(&wish.mesh)?;
+    let reports = moves.iter().map(|tensor| TensorReport::offline(tensor, asked.checked)).collect();
+    Ok(Report::new(reports, false, written, start.elapsed()))
+}
+
+fn check_ranks(mesh: &Mesh, asked: Asked<'_>) -> Result<(), Error> {
+    if asked.out.is_none() || mesh.size() <= MOST_RANKS {
+        return Ok(());
+    }
+    let message = format!(
+        "the mesh `{mesh}` has {} ranks, and files are written for at most {MOST_RANKS}",
+        mesh.size()
+    );
+    Err(Error::refused("too_many_ranks", message))
+}
+
+/// The checksums of what was written of each tensor.
+pub(crate) struct Sums {
+    /// Of each distinct shard, in the order of the first ranks that hold it.
+    pub(crate) shards: Vec<u64>,
+    /// Of the whole.
+    pub(crate) whole: u64,
+}
+
+/// Moves all bytes of all tensors.
+fn copy(
+    moves: &[Move<'_>],
+    files: &Files,
+    checked: bool,
+    observer: &mut dyn Observer,
+) -> Result<Vec<Sums>, Error> {
+    let sums: Mutex<Vec<Option<Sums>>> = Mutex::new(moves.iter().map(|_| None).collect());
+    let most = if files.count() > MANY { 2 * SLAB } else { SLAB };
+    let mut feed = Feed::new(moves, files, most, &sums);
+    spread(
+        threads(),
+        || feed.next(),
+        Buffers::default,
+        |buffers, (work, number)| {
+            let about = |error: Error| error.about_tensor(&work.tensor.tensor.name);
+            let bytes = slab(&work, number, files, checked, buffers).map_err(about)?;
+            work.done(checked, &sums).map_err(about)?;
+            Ok(bytes)
+        },
+        &mut |bytes| observer.moved(bytes),
+    )?;
+    let sums = sums.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let all: Option<Vec<Sums>> = sums.into_iter().collect();
+    all.ok_or_else(|| Error::failed("internal", "a tensor was not moved"))
+}
+
+/// Moves one slab; says how many bytes it has.
+fn slab(
+    work: &Work<'_>,
+    number: usize,
+    files: &Files,
+    checked: bool,
+    buffers: &mut Buffers,
+) -> Result<u64, Error> {
+    let slab = work.slabs.get(number);
+    let item_bytes = work.tensor.units.bytes;
+    #[cfg(target_os = "linux")]
+    if !checked && direct::copy(work, &slab, files)? {
+        return Ok(slab.len as u64);
+    }
+    if checked {
+        assemble_checked(work.tensor, &work.source, &work.read, &slab, buffers)?;
+    } else {
+        assemble(&work.source, &slab, item_bytes, buffers)?;
+    }
+    let Buffers { slab: whole, part: room, .. } = buffers;
+    for (at, region) in work.shards.iter().flat_map(|shards| shards.regions.iter().enumerate()) {
+        let Some(part) = slab.part(region) else { continue };
+        let Some(copies) = copies(&slab.region, &part.region, item_bytes) else { continue };
+        let mut stretch = 0..0;
+        if copies.shortest() == part.bytes.len() {
+            copies.each(&mut |Stretch { from, len, .. }| {
+                stretch = from..from + len;
+                Ok::<(), Error>(())
+            })?;
+        } else {
+            bytes::resize(room, part.bytes.len())?;
+            copies.each(&mut |Stretch { from, to, len }| {
+                room[to..to + len].copy_from_slice(&whole[from..from + len]);
+                Ok::<(), Error>(())
+            })?;
+        }
+        let bytes = if stretch.is_empty() { &room[..] } else { &whole[stretch] };
+        if checked {
+            work.written[at].add(checksum(bytes), region.numel() * item_bytes - part.bytes.end);
+        }
+        for place in work.holders(at) {
+            files.write_shard(*place, work.starts[*place] + part.bytes.start as u64, bytes)?;
+        }
+    }
+    if files.gathers() {
+        let start = work.place_in_whole(&slab);
+        if checked {
+            work.whole.add(checksum(whole), work.whole_len() - start - slab.len);
+        }
+        files.write_whole(work.whole_start + start as u64, whole)?;
+    }
+    Ok(slab.len as u64)
+}

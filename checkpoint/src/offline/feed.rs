@@ -1,0 +1,163 @@
+//! The slabs of all tensors, one after the other, with what is known of each tensor: made when its first slab is handed out, and
+//! gone with its last. So memory holds what belongs to the few tensors that are being moved.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::Sums;
+use super::files::Files;
+use crate::checksum::Sum;
+use crate::decision::Move;
+use crate::error::Error;
+use crate::placed::{Known, Placed, all};
+use crate::reading::Source;
+use crate::slab::{Slab, Slabs};
+
+/// What the slabs of one tensor share.
+pub(super) struct Work<'a> {
+    pub(super) tensor: &'a Move<'a>,
+    number: usize,
+    pub(super) slabs: Slabs,
+    /// Slabs that are not done.
+    left: AtomicUsize,
+    pub(super) source: Source<'a>,
+    /// The checksums of what each region of the source has.
+    pub(super) read: Vec<Sum>,
+    /// What the ranks are to hold, where rank files are written.
+    pub(super) shards: Option<Arc<Placed>>,
+    /// The checksum of each of these shards.
+    pub(super) written: Vec<Sum>,
+    /// Where each rank's shard begins in its file.
+    pub(super) starts: Vec<u64>,
+    /// The checksum of the whole.
+    pub(super) whole: Sum,
+    /// Where the whole begins in the gathered file.
+    pub(super) whole_start: u64,
+}
+
+/// Hands out slabs.
+pub(super) struct Feed<'a> {
+    moves: std::iter::Enumerate<std::slice::Iter<'a, Move<'a>>>,
+    most: usize,
+    from: Known,
+    to: Known,
+    writes_shards: bool,
+    /// Where the next tensor begins in each file.
+    starts: Vec<u64>,
+    whole_start: u64,
+    current: Option<(Arc<Work<'a>>, usize)>,
+    sums: &'a Mutex<Vec<Option<Sums>>>,
+}
+
+impl<'a> Feed<'a> {
+    pub(super) fn new(
+        moves: &'a [Move<'a>],
+        files: &Files,
+        most: usize,
+        sums: &'a Mutex<Vec<Option<Sums>>>,
+    ) -> Self {
+        Self {
+            moves: moves.iter().enumerate(),
+            most,
+            from: Known::default(),
+            to: Known::default(),
+            writes_shards: files.writes_shards(),
+            starts: files.starts(),
+            whole_start: files.whole_start(),
+            current: None,
+            sums,
+        }
+    }
+
+    /// The next slab, and of what; None after the last.
+    pub(super) fn next(&mut self) -> Result<Option<(Arc<Work<'a>>, usize)>, Error> {
+        loop {
+            if let Some((work, next)) = &mut self.current
+                && *next < work.slabs.count()
+            {
+                *next += 1;
+                return Ok(Some((Arc::clone(work), *next - 1)));
+            }
+            let Some((number, tensor)) = self.moves.next() else { return Ok(None) };
+            let work = self.begin(number, tensor).map_err(|error| error.about_tensor(&tensor.tensor.name))?;
+            if work.slabs.count() == 0 {
+                work.finish(self.sums);
+            }
+            self.current = Some((Arc::new(work), 0));
+        }
+    }
+
+    fn begin(&mut self, number: usize, tensor: &'a Move<'a>) -> Result<Work<'a>, Error> {
+        let units = &tensor.units;
+        let source = tensor.tensor.source(units, &mut self.from)?;
+        let shards = if self.writes_shards { Some(self.to.placed(&tensor.unit_to)?) } else { None };
+        let sums = |count: usize| std::iter::repeat_with(Sum::default).take(count).collect::<Vec<_>>();
+        let slabs = Slabs::of(units.shape(), units.bytes, self.most);
+        let starts = self.starts.clone();
+        if let Some(shards) = &shards {
+            let lens: Vec<u64> =
+                shards.regions.iter().map(|region| (region.numel() * units.bytes) as u64).collect();
+            for (start, region) in self.starts.iter_mut().zip(&shards.of_rank) {
+                *start += lens[*region];
+            }
+        }
+        let whole_start = self.whole_start;
+        self.whole_start += tensor.tensor.byte_len();
+        Ok(Work {
+            tensor,
+            number,
+            left: AtomicUsize::new(slabs.count()),
+            slabs,
+            read: sums(source.placed.regions.len()),
+            source,
+            written: sums(shards.as_ref().map_or(0, |shards| shards.regions.len())),
+            shards,
+            starts,
+            whole: Sum::default(),
+            whole_start,
+        })
+    }
+}
+
+impl Work<'_> {
+    /// The places of the ranks that are to hold a region.
+    pub(super) fn holders(&self, region: usize) -> &[usize] {
+        self.shards.as_ref().map_or(&[], |shards| &shards.holders[region])
+    }
+
+    /// Where a slab begins in the whole, in bytes.
+    pub(super) fn place_in_whole(&self, slab: &Slab) -> usize {
+        slab.part(&all(self.tensor.units.shape())).map_or(0, |part| part.bytes.start)
+    }
+
+    /// The bytes of the whole.
+    pub(super) fn whole_len(&self) -> usize {
+        self.tensor.units.shape().iter().product::<usize>() * self.tensor.units.bytes
+    }
+
+    /// A slab is done. After the last, what was read must be what the manifest of the input says.
+    pub(super) fn done(&self, checked: bool, sums: &Mutex<Vec<Option<Sums>>>) -> Result<(), Error> {
+        if self.left.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return Ok(());
+        }
+        for (region, said) in self.tensor.tensor.sums.iter().flatten().enumerate().filter(|_| checked) {
+            let found = self.read[region].get();
+            if found != *said {
+                let bytes = &self.source.files[self.source.placed.holders[region][0]];
+                let file = bytes.input().map(|input| input.path().display().to_string()).unwrap_or_default();
+                let message = format!(
+                    "its bytes in {file} have the checksum {found:016x}, and the manifest says {said:016x}; --no-verify takes it as it is"
+                );
+                return Err(Error::refused("checksum", message));
+            }
+        }
+        self.finish(sums);
+        Ok(())
+    }
+
+    fn finish(&self, sums: &Mutex<Vec<Option<Sums>>>) {
+        let shards = self.written.iter().map(Sum::get).collect();
+        let done = Sums { shards, whole: self.whole.get() };
+        sums.lock().unwrap_or_else(PoisonError::into_inner)[self.number] = Some(done);
+    }
+}

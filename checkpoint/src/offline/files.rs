@@ -1,0 +1,310 @@
+//! The files of the output: made with their headers, written at any place in any order, synced, read back, renamed.
+//!
+//! There may be more of them than a process may have open, so one is open only while it is written to.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use reshard_sharding::Mesh;
+use safetensors::Dtype;
+
+use super::{Asked, Sums};
+use crate::checkpoint::Checkpoint;
+use crate::checksum::{self, checksum};
+use crate::decision::Move;
+use crate::error::Error;
+use crate::header;
+use crate::manifest::{Entry, MANIFEST_NAME, Manifest, rank_file_name};
+use crate::parallel;
+use crate::staging::Staging;
+
+/// How many files are synced at a time: each thread of it takes address space of its own.
+const SYNCS: usize = 3;
+
+/// Outputs that have been begun, and appear when they are put in place.
+pub(super) struct Files {
+    directory: Option<(Staging, Vec<Made>)>,
+    gathered: Option<(Staging, Made)>,
+    /// Bytes that were written since the disk was last asked to take them.
+    unsynced: AtomicU64,
+}
+
+/// So many bytes are worth asking the disk.
+const WORTH_A_SYNC: u64 = 64 << 20;
+
+/// More files than this are synced at the end only: each time costs something for each of them. So is a single file, since
+/// whoever writes to a file waits while it is synced.
+const FEW: usize = 64;
+
+/// How long the thread that flushes waits before it looks again.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Tells the thread that flushes that there is nothing to wait for.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A file with its header.
+struct Made {
+    path: PathBuf,
+    /// Where its first tensor begins.
+    data: u64,
+    /// The checksum of its header.
+    header: u64,
+}
+
+impl Files {
+    /// Makes every file with its header and its length.
+    pub(super) fn begin(
+        asked: Asked<'_>,
+        mesh: &Mesh,
+        moves: &[Move<'_>],
+        checkpoint: &Checkpoint,
+    ) -> Result<Self, Error> {
+        let directory = match asked.out {
+            None => None,
+            Some(out) => {
+                let staging = Staging::directory(out, asked.force)?;
+                let mut made = Vec::with_capacity(mesh.size());
+                for rank in mesh.ranks() {
+                    let shapes: Vec<_> =
+                        moves.iter().map(|tensor| tensor.to.local_shape(rank)).collect::<Result<_, _>>()?;
+                    let tensors = moves.iter().zip(&shapes).map(|(tensor, shape)| described(tensor, shape));
+                    let path = staging.path().join(rank_file_name(rank, mesh.world()));
+                    made.push(Made::new(path, tensors, checkpoint)?);
+                }
+                Some((staging, made))
+            }
+        };
+        let gathered = match asked.gather {
+            None => None,
+            Some(file) => {
+                let staging = Staging::file(file, asked.force)?;
+                let tensors = moves.iter().map(|tensor| described(tensor, &tensor.tensor.shape));
+                let made = Made::new(staging.path(), tensors, checkpoint)?;
+                Some((staging, made))
+            }
+        };
+        Ok(Self { directory, gathered, unsynced: AtomicU64::new(0) })
+    }
+
+    pub(super) fn writes_shards(&self) -> bool {
+        self.directory.is_some()
+    }
+
+    pub(super) fn gathers(&self) -> bool {
+        self.gathered.is_some()
+    }
+
+    /// Where the first tensor begins in every rank's file.
+    pub(super) fn starts(&self) -> Vec<u64> {
+        self.directory.iter().flat_map(|(_, made)| made.iter().map(|file| file.data)).collect()
+    }
+
+    /// Where it begins in the gathered file.
+    pub(super) fn whole_start(&self) -> u64 {
+        self.gathered.as_ref().map_or(0, |(_, file)| file.data)
+    }
+
+    /// The file of the rank at this place.
+    pub(super) fn shard(&self, place: usize) -> Option<&Path> {
+        self.directory.as_ref().and_then(|(_, made)| made.get(place)).map(|file| &*file.path)
+    }
+
+    /// The gathered file.
+    pub(super) fn whole(&self) -> Option<&Path> {
+        self.gathered.as_ref().map(|(_, file)| &*file.path)
+    }
+
+    pub(super) fn write_shard(&self, place: usize, at: u64, bytes: &[u8]) -> Result<(), Error> {
+        self.unsynced.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        self.shard(place).map_or(Ok(()), |path| write(path, at, bytes))
+    }
+
+    pub(super) fn write_whole(&self, at: u64, bytes: &[u8]) -> Result<(), Error> {
+        self.unsynced.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        self.whole().map_or(Ok(()), |path| write(path, at, bytes))
+    }
+
+    /// How many files there are.
+    pub(super) fn count(&self) -> usize {
+        self.made().count()
+    }
+
+    fn made(&self) -> impl Iterator<Item = &Made> {
+        let shards = self.directory.iter().flat_map(|(_, made)| made);
+        shards.chain(self.gathered.iter().map(|(_, made)| made))
+    }
+
+    /// Does some work, and lets the disk write meanwhile what has been written so far.
+    pub(super) fn flushed_meanwhile<T>(&self, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+        let done = AtomicBool::new(!(2..=FEW).contains(&self.count()));
+        let flush = || -> Result<(), Error> {
+            while !done.load(Ordering::Relaxed) {
+                thread::park_timeout(PAUSE);
+                if self.unsynced.load(Ordering::Relaxed) < WORTH_A_SYNC {
+                    continue;
+                }
+                self.unsynced.store(0, Ordering::Relaxed);
+                for file in self.made().take_while(|_| !done.load(Ordering::Relaxed)) {
+                    let synced =
+                        OpenOptions::new().write(true).open(&file.path).and_then(|file| file.sync_data());
+                    // The error is told to whoever asks first, and to nobody else.
+                    synced.map_err(|error| Error::io("syncing", &file.path, &error))?;
+                }
+            }
+            Ok(())
+        };
+        thread::scope(|scope| {
+            let flushing = thread::Builder::new().spawn_scoped(scope, flush).ok();
+            // Also where the work panics.
+            let end = Ends(&done);
+            let worked = work();
+            drop(end);
+            let flushed = flushing.map_or(Ok(Ok(())), |thread| {
+                thread.thread().unpark();
+                thread.join()
+            });
+            let flushed =
+                flushed.unwrap_or_else(|_| Err(Error::failed("internal", "the syncing thread panicked")));
+            worked.and_then(|worked| flushed.map(|()| worked))
+        })
+    }
+
+    /// Waits until all files are on the disk.
+    pub(super) fn sync(&self) -> Result<(), Error> {
+        let mut files: Vec<&Made> = self.made().collect();
+        parallel::for_each(
+            SYNCS,
+            &mut files,
+            || (),
+            |(), file| {
+                let synced = OpenOptions::new().write(true).open(&file.path).and_then(|file| file.sync_all());
+                synced.map_err(|error| Error::io("syncing", &file.path, &error))
+            },
+        )
+    }
+
+    /// Writes and syncs the manifest of the rank files.
+    pub(super) fn write_manifest(
+        &self,
+        mesh: &Mesh,
+        moves: &[Move<'_>],
+        sums: Option<&[Sums]>,
+    ) -> Result<(), Error> {
+        let Some((staging, made)) = &self.directory else { return Ok(()) };
+        let entry = |(at, tensor): (usize, &Move<'_>)| {
+            let sums = sums.and_then(|sums| sums.get(at));
+            let entry = Entry {
+                shape: tensor.tensor.shape.clone(),
+                dtype: tensor.tensor.dtype,
+                sharding: tensor.to.to_string(),
+                crc64nvme: sums.map(|sums| checksum::to_text(&sums.shards)),
+            };
+            (tensor.tensor.name.clone(), entry)
+        };
+        let tensors: BTreeMap<String, Entry> = moves.iter().enumerate().map(entry).collect();
+        let mut manifest = Manifest::new(mesh, tensors);
+        if sums.is_some() {
+            let headers: Vec<u64> = made.iter().map(|file| file.header).collect();
+            manifest = manifest.with_headers(&headers);
+        }
+        let path = staging.path().join(MANIFEST_NAME);
+        let text = manifest.to_text()?;
+        fs::write(&path, text)
+            .and_then(|()| File::open(&path)?.sync_all())
+            .map_err(|error| Error::io("writing", &path, &error))
+    }
+
+    /// Reads everything that was written, as anybody would who opens it, and holds it against the checksums.
+    pub(super) fn read_back(&self, moves: &[Move<'_>], sums: &[Sums]) -> Result<(), Error> {
+        let told = |result: Result<Checkpoint, Error>| {
+            result.map_err(|error| {
+                Error::failed("verification", format!("what was written cannot be read: {error}"))
+            })
+        };
+        let mut written = Vec::new();
+        if let Some((staging, _)) = &self.directory {
+            written.push(told(Checkpoint::open(Some(&staging.path())))?);
+        }
+        if let Some((_, made)) = &self.gathered {
+            let mut whole = told(Checkpoint::open(Some(&made.path)))?;
+            for (tensor, sums) in moves.iter().zip(sums) {
+                if let Some(found) = whole.tensors.iter_mut().find(|found| found.name == tensor.tensor.name) {
+                    found.sums = Some(vec![sums.whole]);
+                }
+            }
+            written.push(whole);
+        }
+        for checkpoint in written {
+            if let Some(problem) = checkpoint.verify(&mut ())?.problems.into_iter().next() {
+                return Err(Error::failed("verification", format!("what was written is wrong: {problem}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Renames everything into place, and says where it is.
+    pub(super) fn put_in_place(self, mesh: &Mesh) -> Result<Vec<String>, Error> {
+        let mut written = Vec::new();
+        if let Some((staging, _)) = self.directory {
+            let said =
+                format!("{} rank files and {MANIFEST_NAME} in {}", mesh.size(), staging.target().display());
+            staging.put_in_place()?;
+            written.push(said);
+        }
+        if let Some((staging, _)) = self.gathered {
+            let said = format!("whole tensors in {}", staging.target().display());
+            staging.put_in_place()?;
+            written.push(said);
+        }
+        Ok(written)
+    }
+}
+
+impl Made {
+    fn new<'a>(
+        path: PathBuf,
+        tensors: impl Iterator<Item = (&'a str, Dtype, &'a [usize])> + Clone,
+        checkpoint: &Checkpoint,
+    ) -> Result<Self, Error> {
+        let header = header::encode(tensors.clone(), checkpoint.free_texts.as_ref())?;
+        let bytes: usize = tensors.map(|(_, dtype, shape)| header::byte_len(dtype, shape).unwrap_or(0)).sum();
+        let data = header.len() as u64;
+        let made = File::create_new(&path).and_then(|file| file.set_len(data + bytes as u64));
+        made.map_err(|error| Error::io("creating", &path, &error))?;
+        write(&path, 0, &header)?;
+        Ok(Self { path, data, header: checksum(&header) })
+    }
+}
+
+/// A tensor as a file that holds so much of it says it.
+fn described<'a>(tensor: &'a Move<'_>, shape: &'a [usize]) -> (&'a str, Dtype, &'a [usize]) {
+    (&tensor.tensor.name, tensor.tensor.dtype, shape)
+}
+
+fn write(path: &Path, at: u64, bytes: &[u8]) -> Result<(), Error> {
+    let written = OpenOptions::new().write(true).open(path).and_then(|file| write_all_at(&file, at, bytes));
+    written.map_err(|error| Error::io("writing", path, &error))
+}
+
+#[cfg(unix)]
+fn write_all_at(file: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
+    std::os::unix::fs::FileExt::write_all_at(file, bytes, at)
+}
+
+#[cfg(not(unix))]
+fn write_all_at(mut file: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
+    use std::io::{Seek, SeekFrom, Write};
+    file.seek(SeekFrom::Start(at))?;
+    file.write_all(bytes)
+}

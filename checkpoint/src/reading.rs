@@ -1,0 +1,160 @@
+//! Parts of tensors, whatever files and shardings hold them: exactly the bytes that are asked for are read, and no other.
+//!
+//! What a file holds is a region of its tensor, and so is what is asked for; the stretches that both have are read from the file
+//! to where they belong. Of a region that several ranks hold, the first one's file is read.
+
+use std::sync::Arc;
+
+use reshard_sharding::{Region, Sharding};
+
+use super::bytes::{self, Bytes};
+use super::checkpoint::{Checkpoint, Data, Tensor};
+use super::copies::{Stretch, copies};
+use super::placed::{Known, Placed};
+use super::units::Units;
+use crate::error::Error;
+
+/// Where the bytes of a tensor are.
+pub(crate) struct Source<'a> {
+    /// What each of its files holds.
+    pub(crate) placed: Arc<Placed>,
+    /// The bytes of each rank, in the order of the ranks; of a whole tensor only one.
+    pub(crate) files: &'a [Bytes],
+}
+
+impl Checkpoint {
+    /// The bytes of a region of a tensor, in row-major order, whatever files and shardings hold it.
+    ///
+    /// ```
+    /// use reshard_checkpoint::Checkpoint;
+    /// use reshard_sharding::{Mesh, Sharding};
+    ///
+    /// let block = Checkpoint::open(None)?;
+    /// let mesh: Mesh = "tp=2".parse()?;
+    /// let halves = Sharding::parse(&mesh, &[2003, 256], "S(1)")?;
+    /// let right = block.read("embedding.weight", &halves.region(1)?)?;
+    /// assert_eq!(right, block.shard("embedding.weight", &halves, 1)?);
+    /// assert_eq!(right.len(), 2003 * 128 * 4);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn read(&self, tensor: &str, region: &Region) -> Result<Vec<u8>, Error> {
+        let tensor = self.tensor(tensor)?;
+        tensor.read(region).map_err(|error| error.about_tensor(&tensor.name))
+    }
+
+    /// The bytes that a rank of a sharding holds of a tensor: what it would find in its file, without anything written.
+    ///
+    /// Reads what the rank needs and no byte more, as [`Checkpoint::bytes_read`] counts it.
+    pub fn shard(&self, tensor: &str, sharding: &Sharding, rank: usize) -> Result<Vec<u8>, Error> {
+        let tensor = self.tensor(tensor)?;
+        tensor.shard(sharding, rank).map_err(|error| error.about_tensor(&tensor.name))
+    }
+
+    /// How many bytes of tensors have been read from files by [`Checkpoint::read`], [`Checkpoint::shard`] and what builds on
+    /// the same parts; headers do not count.
+    pub fn bytes_read(&self) -> u64 {
+        let mut inputs: Vec<_> =
+            self.tensors.iter().flat_map(Tensor::files).filter_map(Bytes::input).collect();
+        inputs.sort_by_key(|input| Arc::as_ptr(input));
+        inputs.dedup_by_key(|input| Arc::as_ptr(input));
+        inputs.into_iter().map(|input| input.bytes_read()).sum()
+    }
+}
+
+impl Tensor {
+    /// Its bytes, as files have them.
+    pub(crate) fn files(&self) -> &[Bytes] {
+        match &self.data {
+            Data::Whole(bytes) => std::slice::from_ref(bytes),
+            Data::Shards { shards, .. } => shards,
+        }
+    }
+
+    pub(crate) fn units(&self) -> Units {
+        Units::of(self.dtype, &self.shape)
+    }
+
+    /// Where its units are.
+    pub(crate) fn source(&self, units: &Units, known: &mut Known) -> Result<Source<'_>, Error> {
+        let placed = match &self.data {
+            Data::Whole(_) => Arc::new(Placed::whole(units.shape())),
+            Data::Shards { sharding, .. } => {
+                let sharding = units.sharding(sharding).map_err(|why| Error::refused("packed", why))?;
+                known.placed(&sharding)?
+            }
+        };
+        let files = self.files();
+        for (place, bytes) in files.iter().enumerate() {
+            let len = placed.regions[placed.of_rank[place]].numel() * units.bytes;
+            if bytes.len() != len {
+                return Err(super::verify::wrong_length(place, len, bytes.len()));
+            }
+        }
+        if let Some(sums) = self.sums.as_ref().filter(|sums| sums.len() != placed.regions.len()) {
+            let message =
+                format!("the manifest has {} checksums for its {} shards", sums.len(), placed.regions.len());
+            return Err(Error::refused("manifest", message));
+        }
+        Ok(Source { placed, files })
+    }
+
+    fn shard(&self, sharding: &Sharding, rank: usize) -> Result<Vec<u8>, Error> {
+        if sharding.shape() != self.shape {
+            let message =
+                format!("its shape is {:?}, and the sharding is of {:?}", self.shape, sharding.shape());
+            return Err(Error::refused("shape", message));
+        }
+        if sharding.is_partial() {
+            let message =
+                format!("`{sharding}` has a partial sum, and files hold whole values: use R or S there");
+            return Err(Error::refused("partial_target", message));
+        }
+        let units = self.units();
+        let of_units = units.sharding(sharding).map_err(|why| Error::refused("packed", why))?;
+        self.read_units(&units, &of_units.region(rank)?)
+    }
+
+    fn read(&self, region: &Region) -> Result<Vec<u8>, Error> {
+        check(region, &self.shape)?;
+        let units = self.units();
+        let of_units = units.region(&self.shape, region).map_err(|why| Error::refused("packed", why))?;
+        self.read_units(&units, &of_units)
+    }
+
+    fn read_units(&self, units: &Units, region: &Region) -> Result<Vec<u8>, Error> {
+        let source = self.source(units, &mut Known::default())?;
+        let mut room = Vec::new();
+        bytes::resize(&mut room, region.numel() * units.bytes)?;
+        for (held, holders) in source.placed.regions.iter().zip(&source.placed.holders) {
+            let (Some(copies), Some(file)) = (copies(held, region, units.bytes), holders.first()) else {
+                continue;
+            };
+            let access = source.files[*file].access()?;
+            copies.each(&mut |Stretch { from, to, len }| access.read_at(from, &mut room[to..to + len]))?;
+            access.finish()?;
+        }
+        Ok(room)
+    }
+}
+
+/// A region that anybody may have made.
+fn check(region: &Region, shape: &[usize]) -> Result<(), Error> {
+    let refused = |why: String| Err(Error::refused("region", why));
+    if region.dims.len() != shape.len() {
+        return refused(format!("the region has {} dims, and the tensor is {shape:?}", region.dims.len()));
+    }
+    for (dim, (list, extent)) in region.dims.iter().zip(shape).enumerate() {
+        let mut end = 0;
+        for x in list {
+            let Some(next) = x.start.checked_add(x.len).filter(|next| next <= extent && x.start >= end)
+            else {
+                return refused(format!(
+                    "dim {dim} of the tensor has {extent} indices, and the region has {} from {} on",
+                    x.len, x.start
+                ));
+            };
+            end = next;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,101 @@
+//! A slab of a tensor in memory, put together of what its files have of it.
+
+use super::bytes::{self, Bytes};
+use super::checksum::{Sum, checksum};
+use super::copies::{Stretch, copies};
+use super::decision::Move;
+use super::reading::Source;
+use super::slab::Slab;
+use crate::error::Error;
+
+/// Memory of one thread, used again for every slab.
+#[derive(Default)]
+pub(crate) struct Buffers {
+    /// The slab.
+    pub(crate) slab: Vec<u8>,
+    /// A part of it.
+    pub(crate) part: Vec<u8>,
+    /// A replica of that.
+    replica: Vec<u8>,
+}
+
+/// Puts a slab together in `buffers.slab`.
+pub(crate) fn assemble(
+    source: &Source<'_>,
+    slab: &Slab,
+    item_bytes: usize,
+    buffers: &mut Buffers,
+) -> Result<(), Error> {
+    gather(source, slab, item_bytes, buffers, |_, _, _, _| Ok(()))
+}
+
+/// The same; all bytes of all ranks are looked at: replicas are compared, and what each region has is added to its sum
+/// where the manifest says what it should be.
+pub(crate) fn assemble_checked(
+    tensor: &Move<'_>,
+    source: &Source<'_>,
+    sums: &[Sum],
+    slab: &Slab,
+    buffers: &mut Buffers,
+) -> Result<(), Error> {
+    let item_bytes = tensor.units.bytes;
+    gather(source, slab, item_bytes, buffers, |region, at, part, replica| {
+        if tensor.tensor.sums.is_some() {
+            let len = source.files[source.placed.holders[region][0]].len();
+            sums[region].add(checksum(part), len - at - part.len());
+        }
+        let (first, others) = source.placed.holders[region].split_at(1);
+        for other in others {
+            bytes::resize(replica, part.len())?;
+            read(&source.files[*other], at, replica)?;
+            if replica[..part.len()] != *part {
+                let ranks = [first[0], *other].map(|place| tensor.unit_from.mesh().ranks().nth(place));
+                let [first, other] = ranks.map(Option::unwrap_or_default);
+                let message = format!("ranks {first} and {other} should hold the same bytes, and do not");
+                return Err(Error::refused("replicas", message));
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Puts a slab together; `seen` gets each region's number, where its part lies in its file, the part, and room for another one.
+fn gather(
+    source: &Source<'_>,
+    slab: &Slab,
+    item_bytes: usize,
+    buffers: &mut Buffers,
+    mut seen: impl FnMut(usize, usize, &[u8], &mut Vec<u8>) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let Buffers { slab: whole, part: room, replica } = buffers;
+    bytes::resize(whole, slab.len)?;
+    for (number, region) in source.placed.regions.iter().enumerate() {
+        let Some(part) = slab.part(region) else { continue };
+        let Some(copies) = copies(&part.region, &slab.region, item_bytes) else { continue };
+        let file = &source.files[source.placed.holders[number][0]];
+        let at = part.bytes.start;
+        if copies.shortest() == part.bytes.len() {
+            copies.each(&mut |Stretch { to, len, .. }| {
+                let part = &mut whole[to..to + len];
+                read(file, at, part)?;
+                seen(number, at, part, replica)
+            })?;
+            continue;
+        }
+        bytes::resize(room, part.bytes.len())?;
+        read(file, at, room)?;
+        seen(number, at, room, replica)?;
+        copies.each(&mut |Stretch { from, to, len }| {
+            whole[to..to + len].copy_from_slice(&room[from..from + len]);
+            Ok::<(), Error>(())
+        })?;
+    }
+    Ok(())
+}
+
+/// A part of a file.
+pub(crate) fn read(file: &Bytes, at: usize, room: &mut [u8]) -> Result<(), Error> {
+    let access = file.access()?;
+    access.read_at(at, room)?;
+    access.finish()
+}

@@ -1,0 +1,108 @@
+//! Work that is handed out piece by piece to several threads, and told as it goes.
+
+use std::num::NonZero;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use crate::error::Error;
+
+/// More threads than this take more memory than they save time.
+const MOST_THREADS: usize = 8;
+
+/// How many threads move bytes.
+pub(crate) fn threads() -> usize {
+    thread::available_parallelism().map_or(1, NonZero::get).min(MOST_THREADS)
+}
+
+/// Gives the pieces that `next` has, one after the other, to so many threads, each with what it made for itself by `own`, and
+/// tells what they are worth when they are done. The error of the first piece that has one ends it.
+///
+/// The caller is one of the threads, and the one that tells. Where no other can be had it does everything.
+pub(crate) fn spread<T: Send, W>(
+    threads: usize,
+    next: impl FnMut() -> Result<Option<T>, Error> + Send,
+    own: impl Fn() -> W + Sync,
+    work: impl Fn(&mut W, T) -> Result<u64, Error> + Sync,
+    told: &mut dyn FnMut(u64),
+) -> Result<(), Error> {
+    let pieces = Mutex::new((next, 0_usize));
+    let (done, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    let first: Mutex<Option<(usize, Error)>> = Mutex::new(None);
+    let failed = |at: usize, error: Error| {
+        stop.store(true, Ordering::Relaxed);
+        let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
+        if first.as_ref().is_none_or(|(other, _)| at < *other) {
+            *first = Some((at, error));
+        }
+    };
+    let all = |told: &mut dyn FnMut(u64)| {
+        let mut mine = own();
+        while !stop.load(Ordering::Relaxed) {
+            let (at, piece) = {
+                let mut pieces = pieces.lock().unwrap_or_else(PoisonError::into_inner);
+                pieces.1 += 1;
+                (pieces.1, (pieces.0)())
+            };
+            match piece.map(|piece| piece.map(|piece| work(&mut mine, piece))) {
+                Ok(None) => return,
+                Ok(Some(Ok(worth))) => {
+                    done.fetch_add(worth, Ordering::Relaxed);
+                    told(done.load(Ordering::Relaxed));
+                }
+                Ok(Some(Err(error))) | Err(error) => failed(at, error),
+            }
+        }
+    };
+    let mut before = 0;
+    let mut tell = |now: u64| {
+        told(now.saturating_sub(before));
+        before = now;
+    };
+    let whole = thread::scope(|scope| {
+        let others: Vec<_> = (1..threads)
+            .map_while(|_| thread::Builder::new().spawn_scoped(scope, || all(&mut |_| {})).ok())
+            .collect();
+        all(&mut tell);
+        // Each is waited for, whatever the one before did.
+        others.into_iter().map(|other| other.join().is_err()).filter(|panicked| *panicked).count() == 0
+    });
+    if !whole {
+        return Err(Error::failed("internal", "a working thread panicked"));
+    }
+    if let Some((_, error)) = first.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        return Err(error);
+    }
+    tell(done.into_inner());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::spread;
+    use crate::error::Error;
+
+    #[test]
+    fn every_piece_is_done_and_told_once() {
+        for threads in [1, 4] {
+            let mut left = 0..100_u64;
+            let mut told = 0;
+            let done =
+                spread(threads, || Ok(left.next()), || (), |(), piece| Ok(piece), &mut |worth| told += worth);
+            done.unwrap();
+            assert_eq!(told, 4950);
+        }
+    }
+
+    #[test]
+    fn the_first_error_ends_it() {
+        for threads in [1, 4] {
+            let mut left = 0..u64::MAX;
+            let work = |(): &mut (), piece: u64| {
+                if piece < 50 { Ok(0) } else { Err(Error::failed("test", format!("piece {piece}"))) }
+            };
+            let error = spread(threads, || Ok(left.next()), || (), work, &mut |_| {}).unwrap_err();
+            assert_eq!(error.to_string(), "piece 50");
+        }
+    }
+}

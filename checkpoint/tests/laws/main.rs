@@ -1,0 +1,7 @@
+//! What holds of checkpoints, as tests of the library.
+
+mod files;
+mod integrity;
+mod offline;
+mod page;
+mod reading;

@@ -1,0 +1,177 @@
+//! From files to files: the result is that of the threads engine, byte by byte, and what is in the way is refused.
+
+use std::fs;
+
+use reshard_checkpoint::{Checkpoint, Class, Job, Observer, Options, Spec, diff, reshard};
+use reshard_test_support::Random;
+use safetensors::Dtype;
+
+use crate::files::{
+    Tensors, contents, draw, draw_sharding, inputs, job, read, sharding, slice, tensor, write,
+};
+
+#[test]
+fn files_to_files_gives_what_the_threads_engine_gives() {
+    let mut r = Random(21);
+    let mut same = 0;
+    for _ in 0..16 {
+        let folder = tempfile::tempdir().unwrap();
+        let tensors = draw(&mut r);
+        for (number, input) in inputs(folder.path(), &tensors, &mut r).iter().enumerate() {
+            let place = |name: &str| folder.path().join(format!("{name}-{number}"));
+            let (mesh, to) = draw_sharding(&mut r);
+            let run = |name: &str, through_engine: bool, unchecked: bool| {
+                let (out, gather) = (Some(place(name)), Some(place(&format!("{name}.safetensors"))));
+                let job = Job { out, gather, unchecked, ..job(input, mesh, to, through_engine) };
+                job.run(&mut ()).map(|report| report.unwrap())
+            };
+            let engine = run("engine", true, false);
+            for (name, unchecked) in [("offline", false), ("unchecked", true)] {
+                match (&engine, run(name, false, unchecked)) {
+                    (Ok(engine), Ok(offline)) => {
+                        assert_eq!((offline.verified, offline.through_engine), (!unchecked, false));
+                        assert_eq!(engine.bytes, offline.bytes);
+                        assert!(
+                            contents(&place("engine")) == contents(&place(name)),
+                            "{input:?} {mesh} {to}"
+                        );
+                        let whole = read(&place(&format!("{name}.safetensors")));
+                        assert!(whole == tensors, "{input:?} {mesh} {to}");
+                        same += 1;
+                    }
+                    (Err(one), Err(other)) => {
+                        assert_eq!((one.kind(), one.to_string()), (other.kind(), other.to_string()));
+                        assert!(!place(name).exists());
+                    }
+                    (engine, offline) => panic!("{engine:?} and {offline:?}"),
+                }
+            }
+        }
+    }
+    assert!(same > 60, "{same}");
+}
+
+/// Slabs are smaller than these tensors, and stretches longer than those that the operating system is asked to copy.
+#[test]
+fn large_tensors_are_cut_and_put_together_by_slabs() {
+    let mut r = Random(22);
+    let tensors: Tensors = [
+        ("tall".to_owned(), tensor(&mut r, Dtype::F32, &[4099, 513])),
+        ("wide".to_owned(), tensor(&mut r, Dtype::BF16, &[3, 2_100_001])),
+        ("deep".to_owned(), tensor(&mut r, Dtype::U8, &[2, 3, 7, 200_003])),
+    ]
+    .into();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    write(&path("whole.safetensors"), &tensors);
+    for unchecked in [false, true] {
+        let mut input = path("whole.safetensors");
+        for (at, (mesh, to)) in
+            [("a=3", "S(0)"), ("a=2,b=2", "S(1),S(0)"), ("a=7", "S(1)"), ("a=2,b=2", "R,SS(0,2)")]
+                .into_iter()
+                .enumerate()
+        {
+            let out = path(&format!("{at}-{unchecked}"));
+            let job = Job { out: Some(out.clone()), unchecked, ..job(&input, mesh, to, false) };
+            job.run(&mut ()).unwrap();
+            let opened = Checkpoint::open(Some(&out)).unwrap();
+            assert_eq!(opened.has_checksums(), !unchecked);
+            for (name, whole) in &tensors {
+                let sharding = sharding(mesh, &whole.shape, to);
+                for rank in 0..2 {
+                    let shard = opened.shard(name, &sharding, rank).unwrap();
+                    if whole.bytes.len() < 5 << 20 {
+                        assert!(shard == slice(whole, &sharding.region(rank).unwrap()));
+                    }
+                }
+            }
+            input = out;
+        }
+        let gather = path(&format!("{unchecked}.safetensors"));
+        Job { gather: Some(gather.clone()), unchecked, ..job(&input, "a=1", "R", false) }
+            .run(&mut ())
+            .unwrap();
+        assert!(read(&gather) == tensors);
+    }
+}
+
+#[derive(Default)]
+struct Told {
+    begun: u64,
+    moved: u64,
+    ended: bool,
+    failed: Option<&'static str>,
+}
+
+impl Observer for Told {
+    fn begins(&mut self, bytes: u64) {
+        self.begun += bytes;
+    }
+
+    fn moved(&mut self, bytes: u64) {
+        self.moved += bytes;
+    }
+
+    fn ends(&mut self) {
+        self.ended = true;
+    }
+
+    fn fails(&mut self, error: &reshard_checkpoint::Error) {
+        self.failed = Some(error.kind());
+    }
+}
+
+#[test]
+fn one_call_reshards_and_tells_every_byte_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let block = Checkpoint::open(None).unwrap();
+    let spec = Spec::new([("*.weight", "S(0),R")]).unwrap();
+    let mesh = "a=3,b=2".parse().unwrap();
+    let out = folder.path().join("out");
+    let mut told = Told::default();
+    let options = || Options { to: Some("R,S(0)".to_owned()), ..Options::default() };
+    let report =
+        reshard(&block, &mesh, &spec, &out, Options { observer: Some(&mut told), ..options() }).unwrap();
+    assert!(report.verified && told.ended);
+    assert_eq!((told.begun, told.moved), (report.bytes, report.bytes));
+    let sharded = Checkpoint::open(Some(&out)).unwrap();
+    assert_eq!(sharded.mesh(), Some(&mesh));
+    assert!(diff(&block, &sharded, &mut ()).unwrap().equal);
+    assert!(sharded.verify(&mut ()).unwrap().problems.is_empty());
+    // A name that ends in .safetensors is one file of whole tensors.
+    let file = folder.path().join("whole.safetensors");
+    reshard(&sharded, &mesh, &Spec::new([]).unwrap(), &file, options()).unwrap();
+    assert!(diff(&block, &Checkpoint::open(Some(&file)).unwrap(), &mut ()).unwrap().equal);
+    // What is there stays.
+    let mut told = Told::default();
+    let error =
+        reshard(&block, &mesh, &spec, &out, Options { observer: Some(&mut told), ..options() }).unwrap_err();
+    assert_eq!((error.kind(), error.class(), told.failed), ("output", Class::Refused, Some("output")));
+    assert_eq!(fs::read_dir(&out).unwrap().count(), 7);
+}
+
+#[test]
+fn a_damaged_input_leaves_the_old_output_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let (whole, sharded, out) = (path("w.safetensors"), path("sharded"), path("out"));
+    let mut r = Random(23);
+    write(&whole, &[("w".to_owned(), tensor(&mut r, Dtype::F32, &[64, 64]))].into());
+    Job { out: Some(sharded.clone()), ..job(&whole, "a=4", "S(0)", false) }.run(&mut ()).unwrap();
+    Job { out: Some(out.clone()), ..job(&sharded, "a=2", "S(0)", false) }.run(&mut ()).unwrap();
+    let before = contents(&out);
+    let file = sharded.join("rank-00002-of-00004.safetensors");
+    let mut bytes = fs::read(&file).unwrap();
+    *bytes.last_mut().unwrap() ^= 4;
+    fs::write(&file, bytes).unwrap();
+    let again = Job { out: Some(out.clone()), force: true, ..job(&sharded, "a=3", "S(1)", false) };
+    let error = again.run(&mut ()).unwrap_err();
+    assert_eq!((error.kind(), error.class()), ("checksum", Class::Refused));
+    let said = error.to_string();
+    assert!(said.contains("rank-00002") && said.contains("`w`"), "{said}");
+    assert!(contents(&out) == before);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3, "nothing is left behind");
+    // Unchecked it is not noticed, which the manifest of the output does not hide.
+    Job { unchecked: true, ..again }.run(&mut ()).unwrap();
+    assert!(!Checkpoint::open(Some(&out)).unwrap().has_checksums());
+}

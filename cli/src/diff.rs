@@ -1,0 +1,65 @@
+//! `reshard diff`: whether two checkpoints are equal as tensors.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use reshard_checkpoint::{Checkpoint, Difference, diff};
+
+use super::arguments::Format;
+use super::console::Console;
+use super::error::{CliError, printable};
+use super::run::progress::Bar;
+
+/// What the status means.
+const AFTER_HELP: &str =
+    "Status 0: they are equal. 1: they differ, and what differs is printed. 2: one of them cannot be opened.";
+
+/// Arguments of `reshard diff`.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct DiffArgs {
+    /// A .safetensors file, a folder with model.safetensors.index.json, or the output of an earlier run
+    first: PathBuf,
+    /// Another one, in any files and any sharding
+    second: PathBuf,
+    #[command(flatten)]
+    pub(crate) format: Format,
+}
+
+/// Compares, and prints what differs.
+pub(crate) fn run(args: &DiffArgs, console: &mut Console<'_>) -> Result<(), CliError> {
+    let open = |path: &Path| Checkpoint::open(Some(path)).map_err(|error| CliError::from(&error));
+    let (first, second) = (open(&args.first)?, open(&args.second)?);
+    let mut bar = Bar::new(console.progress);
+    let difference = diff(&first, &second, &mut bar).map_err(|error| CliError::from(&error))?;
+    if args.format.json {
+        console.print_json(&difference)?;
+    } else {
+        console.print(&said(&difference, &args.first, &args.second))?;
+    }
+    if difference.equal { Ok(()) } else { Err(CliError::told(1)) }
+}
+
+fn said(difference: &Difference, first: &Path, second: &Path) -> String {
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    for (names, path) in [(&difference.only_first, first), (&difference.only_second, second)] {
+        for name in names {
+            let place = path.display().to_string();
+            let _ = writeln!(text, "{}: only in {}", printable(name), printable(&place));
+        }
+    }
+    for different in &difference.different {
+        let _ = writeln!(text, "{}: {}", printable(&different.name), different.what);
+    }
+    let counted = match difference.tensors {
+        1 => "1 tensor of both".to_owned(),
+        tensors => format!("{tensors} tensors of both"),
+    };
+    let _ = match (difference.equal, difference.different.len()) {
+        (true, _) => writeln!(text, "equal: {counted}"),
+        (false, different) => writeln!(text, "they differ: {different} of {counted}"),
+    };
+    text
+}

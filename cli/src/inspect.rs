@@ -1,0 +1,110 @@
+//! `reshard inspect`: what a checkpoint holds.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use clap::Args;
+use indicatif::HumanBytes;
+use reshard_checkpoint::{Checkpoint, Tensor};
+use serde::Serialize;
+
+use super::arguments::Format;
+use super::console::{Console, WIDEST};
+use super::error::{CliError, printable};
+
+/// Arguments of `reshard inspect`.
+#[derive(Debug, Args)]
+pub(crate) struct InspectArgs {
+    /// A .safetensors file, a folder with model.safetensors.index.json, or the output of an earlier run
+    path: PathBuf,
+    #[command(flatten)]
+    pub(crate) format: Format,
+}
+
+/// The answer.
+#[derive(Debug, Serialize)]
+struct Inspected<'a> {
+    /// Over which mesh it is sharded; null where its tensors are whole.
+    mesh: Option<String>,
+    bytes: u64,
+    /// Whether it has checksums, which `verify` compares.
+    checksums: bool,
+    texts: BTreeMap<&'a str, &'a str>,
+    tensors: Vec<Row>,
+}
+
+/// One tensor.
+#[derive(Debug, Serialize)]
+struct Row {
+    name: String,
+    dtype: String,
+    shape: Vec<usize>,
+    sharding: Option<String>,
+    bytes: u64,
+}
+
+/// Opens and prints; reads headers only.
+pub(crate) fn run(args: &InspectArgs, console: &mut Console<'_>) -> Result<(), CliError> {
+    let checkpoint = Checkpoint::open(Some(&args.path)).map_err(|error| CliError::from(&error))?;
+    let tensors: Vec<Row> = checkpoint.tensors().iter().map(Row::of).collect();
+    let inspected = Inspected {
+        mesh: checkpoint.mesh().map(ToString::to_string),
+        bytes: tensors.iter().map(|tensor| tensor.bytes).sum(),
+        checksums: checkpoint.has_checksums(),
+        texts: checkpoint.texts().collect(),
+        tensors,
+    };
+    if args.format.json { console.print_json(&inspected) } else { console.print(&inspected.table()) }
+}
+
+impl Row {
+    fn of(tensor: &Tensor) -> Self {
+        Self {
+            name: tensor.name().to_owned(),
+            dtype: tensor.dtype(),
+            shape: tensor.shape().to_vec(),
+            sharding: tensor.sharding().map(ToString::to_string),
+            bytes: tensor.byte_len(),
+        }
+    }
+
+    fn cells(&self) -> [String; 4] {
+        let shape: Vec<String> = self.shape.iter().map(usize::to_string).collect();
+        let sharding = self.sharding.as_deref().unwrap_or("whole").to_owned();
+        [printable(&self.name).into_owned(), self.dtype.clone(), format!("[{}]", shape.join(",")), sharding]
+    }
+}
+
+impl Inspected<'_> {
+    /// A line for each tensor, and what all are.
+    fn table(&self) -> String {
+        let mut rows: Vec<[String; 4]> = self.tensors.iter().map(Row::cells).collect();
+        rows.insert(0, ["tensor", "type", "shape", "sharding"].map(str::to_owned));
+        let mut width = [0; 4];
+        for row in &rows {
+            for (width, cell) in width.iter_mut().zip(row) {
+                *width = cell.chars().count().clamp(*width, WIDEST.max(*width));
+            }
+        }
+        let mut text = String::new();
+        for [name, dtype, shape, sharding] in &rows {
+            // Writing to a string does not fail.
+            let _ = writeln!(
+                text,
+                "{name:<0$}  {dtype:<1$}  {shape:<2$}  {sharding}",
+                width[0], width[1], width[2]
+            );
+        }
+        let mesh = self.mesh.as_deref().map_or_else(String::new, |mesh| format!(" over {mesh}"));
+        let checksums = if self.checksums { "with checksums" } else { "no checksums" };
+        let _ = writeln!(
+            text,
+            "{} tensors{mesh}, {} bytes ({}), {checksums}",
+            self.tensors.len(),
+            self.bytes,
+            HumanBytes(self.bytes)
+        );
+        text
+    }
+}

@@ -1,0 +1,61 @@
+//! `reshard verify`: whether a checkpoint is what was written.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use clap::Args;
+use reshard_checkpoint::{Checkpoint, Verified};
+
+use super::arguments::Format;
+use super::console::Console;
+use super::error::{CliError, printable};
+use super::run::progress::Bar;
+
+/// What the status means.
+const AFTER_HELP: &str = "Checksums are in sharding.json, where a run from files to files writes them: of every shard, of the \
+header of every file, and of sharding.json itself. A file of whole tensors has none; of it only the header is checked. \
+Status 0: all is well. 1: something is wrong, and what is wrong is printed. 2: it cannot be opened, and why is said.";
+
+/// Arguments of `reshard verify`.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct VerifyArgs {
+    /// The output of an earlier run; or a .safetensors file, or a folder with model.safetensors.index.json
+    path: PathBuf,
+    #[command(flatten)]
+    pub(crate) format: Format,
+}
+
+/// Reads everything, and prints what is wrong.
+pub(crate) fn run(args: &VerifyArgs, console: &mut Console<'_>) -> Result<(), CliError> {
+    let checkpoint = Checkpoint::open(Some(&args.path)).map_err(|error| CliError::from(&error))?;
+    let mut bar = Bar::new(console.progress);
+    let verified = checkpoint.verify(&mut bar).map_err(|error| CliError::from(&error))?;
+    if args.format.json {
+        console.print_json(&verified)?;
+    } else {
+        console.print(&said(&verified))?;
+    }
+    if verified.problems.is_empty() { Ok(()) } else { Err(CliError::told(1)) }
+}
+
+fn said(verified: &Verified) -> String {
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    for problem in &verified.problems {
+        let _ = writeln!(text, "{}", printable(&problem.to_string()));
+    }
+    let Verified { tensors, shards, bytes, .. } = verified;
+    let compared = if verified.checksums {
+        "checksums and replicas compared"
+    } else {
+        "replicas compared, no checksums"
+    };
+    let end = match verified.problems.len() {
+        0 => "all is well".to_owned(),
+        1 => "1 is wrong".to_owned(),
+        wrong => format!("{wrong} are wrong"),
+    };
+    let _ = writeln!(text, "{tensors} tensors in {shards} shards, {bytes} bytes: {compared}, {end}");
+    text
+}
