@@ -9,12 +9,9 @@ use crate::notation::{outside_brackets, refused};
 use crate::region::kind::{Kind, Origin};
 use crate::region::{Local, Region, numbers, origin};
 
-/// What a value is along some axes, by their numbers.
-type Words = Vec<(usize, Along)>;
-
 impl Region<'_> {
     /// The words of a text, one for each axis.
-    fn words(&self, name: &str, axes: &[usize], text: &str) -> Result<Words, Error> {
+    fn words(&self, name: &str, axes: &[usize], text: &str) -> Result<Partly, Error> {
         let words: Vec<&str> = outside_brackets(text).map(str::trim).collect();
         if words.len() != axes.len() {
             let names: Vec<&str> = axes.iter().map(|&axis| self.axis_name(axis)).collect();
@@ -154,7 +151,7 @@ impl Region<'_> {
         let mut local = Local { value: split[0], ..entered.clone() };
         if !stays {
             let permute = Call::new("permute").with("dims", numbers(&order));
-            local = self.regroup(&permute, &local, entered.kinds.clone(), name)?;
+            local = self.reshaped(&permute, &local, entered.kinds.clone(), name)?;
             self.graph.strategy_along(local.value, vec![apart, local.along()]);
         }
         Ok(local)
@@ -249,14 +246,14 @@ impl Region<'_> {
         }
         let left = |axis: &usize| words.iter().any(|(known, _)| known == axis);
         if cuts.iter().any(|by| !by.is_empty()) {
-            local = self.joined(&local, &varies, &cuts)?;
+            local = self.put_back(&local, &varies, &cuts)?;
         }
         local.kinds.retain(|(axis, _)| !left(axis));
         Ok(local)
     }
 
     /// The dims of axes where they cut the dims of slices, as parts of these.
-    fn joined(&mut self, local: &Local, varies: &[usize], cuts: &[Vec<usize>]) -> Result<Local, Error> {
+    fn put_back(&mut self, local: &Local, varies: &[usize], cuts: &[Vec<usize>]) -> Result<Local, Error> {
         let shape = self.graph.shape(local.value).to_vec();
         let cut = |axis: &usize| cuts.iter().any(|by| by.contains(axis));
         let stay: Vec<usize> = (0..varies.len()).filter(|&i| !cut(&varies[i])).collect();
@@ -287,14 +284,14 @@ impl Region<'_> {
         let (mut from, mut made) = (local.along(), local.clone());
         if !order.iter().enumerate().all(|(i, &d)| i == d) {
             let permute = Call::new("permute").with("dims", numbers(&order));
-            made = self.regroup(&permute, local, local.kinds.clone(), None)?;
+            made = self.reshaped(&permute, local, local.kinds.clone(), None)?;
             self.graph.strategy_along(made.value, vec![from, placed(&apart)]);
             from = placed(&apart);
         }
         let reshape = Call::new("reshape").with("shape", numbers(&merged));
-        let joined = self.regroup(&reshape, &made, local.kinds.clone(), None)?;
-        self.graph.strategy_along(joined.value, vec![from, placed(&whole)]);
-        Ok(joined)
+        let back = self.reshaped(&reshape, &made, local.kinds.clone(), None)?;
+        self.graph.strategy_along(back.value, vec![from, placed(&whole)]);
+        Ok(back)
     }
 
     /// What varies over these axes as terms of its sum.
@@ -308,7 +305,7 @@ impl Region<'_> {
         let kinds = (value.kinds.iter())
             .map(|(axis, kind)| (*axis, if own.contains(axis) { Kind::Terms } else { kind.clone() }));
         let sum = Call::new("sum").with("dims", numbers(&dims));
-        let made = self.regroup(&sum, value, kinds.collect(), None)?;
+        let made = self.reshaped(&sum, value, kinds.collect(), None)?;
         self.by(Some(&made.value), [value, &made].into_iter());
         Ok(made)
     }
@@ -447,7 +444,7 @@ impl Region<'_> {
         let words = if said.len() == axes.len() {
             let said = axes.iter().zip(&said).filter(|(_, word)| **word != "_");
             said.map(|(axis, word)| Ok((*axis, self.word(name, *axis, word)?)))
-                .collect::<Result<Words, Error>>()?
+                .collect::<Result<Partly, Error>>()?
         } else {
             self.words(name, axes, text)?
         };

@@ -343,7 +343,7 @@ impl<'g> Region<'g> {
     }
 
     /// An op of one operand that regroups or sums dims; what it makes is of these kinds.
-    fn regroup(
+    fn reshaped(
         &mut self,
         call: &Call,
         of: &Local,
