@@ -31,6 +31,10 @@ fn kept(p: &Placement, list: &[usize], n: usize, i: usize) -> Vec<usize> {
             let block: usize = cut.arguments().parse().unwrap();
             list.iter().enumerate().filter(|(at, _)| at / block == i).map(|(_, &x)| x).collect()
         }
+        Placement::Cut { cut, .. } if cut.name() == "RO" => {
+            let (by, len): (usize, usize) = (cut.arguments().parse().unwrap(), list.len());
+            list.iter().enumerate().filter(|(at, _)| (at + by) % len == i).map(|(_, &x)| x).collect()
+        }
         Placement::Cut { cut, .. } if cut.name() == "CN" => {
             let numbers = cut.arguments().replace(['[', ']'], "");
             let counts: Vec<usize> = numbers.split(',').map(|n| n.parse().unwrap()).collect();
@@ -80,7 +84,9 @@ pub(crate) fn choices(dim: usize, n: usize, left: usize) -> Vec<Placement> {
     let one = |rank: usize| usize::from(rank < left);
     let mut rows = vec![(0..n).map(one).collect::<Vec<_>>(), vec![0; n]];
     rows[1][0] = left - left.min(n);
-    vec![
+    // Only where no rank has more than one index.
+    let rolled = (left <= n).then(|| Placement::rolled(dim, 1));
+    let list = vec![
         Placement::Replicate,
         Placement::Shard(dim),
         Placement::StridedShard { dim, split_factor: 2 },
@@ -91,7 +97,8 @@ pub(crate) fn choices(dim: usize, n: usize, left: usize) -> Vec<Placement> {
         Placement::block(dim, NonZeroUsize::MIN.saturating_add(left.div_ceil(n))),
         Counts::new(&rows).unwrap().received(dim),
         super::brought::block_cyclic(dim, 2),
-    ]
+    ];
+    list.into_iter().chain(rolled).collect()
 }
 
 /// Whether a placement is for one length only.

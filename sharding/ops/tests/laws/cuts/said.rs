@@ -18,6 +18,7 @@ fn placements_are_read_and_printed() {
         ("Zigzag(dim=2)", "Z(2)"),
         ("BL(1,4)", "BL(1,4)"),
         ("Block(dim=0, 07)", "BL(0,7)"),
+        ("Rolled(dim=1, 2)", "RO(1,2)"),
         ("BC(1,4)", "BC(1,4)"),
         (" BC ( dim=1 , 4 ) ", "BC(1,4)"),
     ] {
@@ -34,6 +35,7 @@ fn placements_are_read_and_printed() {
         ("BL(0)", "BL takes the length of a block"),
         ("BL(0,0)", "BL takes the length of a block"),
         ("BL(0,+1)", "BL takes the length of a block"),
+        ("RO(0)", "RO takes behind the dim"),
         ("Z", "a placement: R, S(dim)"),
         ("Z()", "counted from 0"),
         ("Z(0", "\")\""),

@@ -2,7 +2,7 @@
 
 use quickcheck::{Arbitrary, Gen, QuickCheck};
 use reshard_sharding::meaning::{held, meaning, scatter};
-use reshard_sharding::{Block, Cut, Zigzag, check_cut};
+use reshard_sharding::{Block, Cut, Rolled, Zigzag, check_cut};
 use reshard_sharding::{Mesh, Placement, Sharding};
 
 use super::brought::{BlockCyclic, block_cyclic, registry};
@@ -47,6 +47,11 @@ fn the_shipped_cut_and_a_good_one_keep_the_laws() {
         let cut = Block(block.try_into().unwrap());
         check_cut(&cut, 0..=block * ranks, ranks..=ranks).unwrap();
         assert!(cut.pieces(block * ranks + 1, ranks).is_err());
+    }
+    for (by, ranks) in (0..=9).flat_map(|by| (1..=9).map(move |ranks| (by, ranks))) {
+        // More indices than ranks are refused.
+        check_cut(&Rolled(by), 0..=ranks, ranks..=ranks).unwrap();
+        assert!(Rolled(by).pieces(ranks + 1, ranks).is_err());
     }
     for block in 1..=5 {
         check_cut(&BlockCyclic(block), 0..=40, 1..=9).unwrap();

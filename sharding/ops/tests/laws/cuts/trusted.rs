@@ -84,6 +84,8 @@ fn names_and_arguments_are_such_as_read_back() {
         "BL",
         "CN",
         "Counts",
+        "RO",
+        "Rolled",
         "A-B",
     ] {
         let e = NamedCut::new(Arc::new(Called(name, ""))).unwrap_err();
