@@ -17,6 +17,7 @@ use reshard_ops::rules::{Call, Table};
 use reshard_program::{Graph, LocalKind};
 use reshard_reference::run;
 use reshard_test_support::Random;
+use serde_json::Value;
 
 use crate::gradients::backward;
 
@@ -237,4 +238,39 @@ fn a_region_takes_all_that_is_right_and_nothing_else() {
     println!("{taken} typings taken, {refused} refused");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(taken > 150 && refused > 200, "{taken} and {refused}");
+}
+
+/// What the tests of spmd_types say of R, I, P and V is what a region says; and both are right, by numbers.
+#[test]
+fn what_spmd_types_takes_and_refuses_a_region_does() {
+    let table = Table::standard();
+    let kind = |word: &str| KINDS.into_iter().find(|kind| kind.to_string() == word);
+    let (mut alike, mut differ) = (0, Vec::new());
+    for line in include_str!("../data/spmd_rules.jsonl").lines().skip(1) {
+        let fact: Value = serde_json::from_str(line).unwrap();
+        let list = |value: &Value| -> Vec<usize> {
+            value.as_array().unwrap().iter().map(|n| n.as_u64().unwrap() as usize).collect()
+        };
+        // A number that a call leaves open is some number.
+        let call = fact["op"].as_str().unwrap();
+        let call = if call.ends_with("_scalar") { format!("{call}(value=3)") } else { call.to_owned() };
+        let call = call.as_str();
+        let shapes: Vec<Vec<usize>> = fact["shapes"].as_array().unwrap().iter().map(list).collect();
+        let shapes: Vec<&[usize]> = shapes.iter().map(Vec::as_slice).collect();
+        let words = fact["ins"].as_array().unwrap().iter().map(|word| kind(word.as_str().unwrap()));
+        // What is a shard of a dim is no value of a region.
+        let Some(kinds) = words.collect::<Option<Vec<LocalKind>>>() else { continue };
+        let theirs = kind(fact["out"].as_str().unwrap());
+        let ours = accepted(call, &shapes, &kinds, 2);
+        assert_eq!(ours, accepted(call, &shapes, &kinds, 3), "{line}");
+        // An op of several results has a gradient of each.
+        let several = call.starts_with("split") || call.starts_with("unbind");
+        if !several {
+            let right = sound(&table, call, &shapes, &kinds);
+            assert_eq!(ours.into_iter().collect::<Vec<_>>(), right, "{line}");
+        }
+        if ours == theirs { alike += 1 } else { differ.push(line) }
+    }
+    println!("{alike} typings as spmd_types has them");
+    assert!(alike >= 29 && differ.is_empty(), "{alike}: {differ:?}");
 }
