@@ -562,8 +562,17 @@ impl Graph {
         }
     }
 
-    /// The element types of what a call makes.
-    fn dtypes(&self, call: &Call, inputs: &[ValueId], outputs: usize) -> Vec<DType> {
+    /// Whether a text may say this element type of what a call makes: that of an operand, or any where no real operand decides.
+    pub(crate) fn may_be(&self, made: DType, said: DType, operands: &[ValueId]) -> bool {
+        let of = |v: &ValueId| self.values[v.0].dtype;
+        made == said
+            || made.is_integral()
+            || operands.iter().map(of).any(|known| known == said)
+            || operands.iter().map(of).all(DType::is_integral)
+    }
+
+    /// The element types of what a call makes, where nobody says them.
+    pub(crate) fn dtypes(&self, call: &Call, inputs: &[ValueId], outputs: usize) -> Vec<DType> {
         let of = |v: &ValueId| self.values[v.0].dtype;
         let like =
             inputs.iter().map(of).find(|d| !d.is_integral()).or(inputs.first().map(of)).unwrap_or(DType::F32);

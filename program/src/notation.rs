@@ -6,6 +6,7 @@
 //! x: f32[4,8,16] S(1),R                  an input: its element type, shape and type
 //! h = mk,kn->mn(x, w)                    a call of the table or of a rule, with operands, then arguments
 //! y: S(0),I = sum(h, dims=[1])           the same, and what it becomes
+//! c: i64[4] R = arange(size=4)           the same, of elements that are not those of the operands; f32 where there are none
 //! a, b = split(h, dim=0)                 several results; with types they are told apart by ";"
 //! z: S(0),R = y                          a move
 //! e: S(0) on experts = y                 a move to another mesh; without "on", types are on the first
@@ -244,22 +245,12 @@ fn input(graph: &mut Graph, scope: &mut Scope, line: &str) -> Result<(), Error> 
         format!("{line:?} is no statement: write x: f32[4,8] S(0),R or y = op(x), with a space before \"=\"")
     };
     let Some((name, rest)) = line.split_once(':') else { return refused(form()) };
-    let (Some(open), Some(close)) = (rest.find('['), rest.find(']')) else { return refused(form()) };
-    if close < open {
-        return refused(form());
+    if let Some((dtype, _)) = rest.split_once('[')
+        && let Err(e) = dtype.trim().parse::<DType>()
+    {
+        return refused(format!("{}: {e}", name.trim()));
     }
-    let dtype: DType = match rest[..open].trim().parse() {
-        Ok(dtype) => dtype,
-        Err(e) => return refused(format!("{}: {e}", name.trim())),
-    };
-    let shape: Option<Vec<usize>> = match rest[open + 1..close].trim() {
-        "" => Some(Vec::new()),
-        sizes => sizes.split(',').map(|n| n.trim().parse().ok()).collect(),
-    };
-    let Some(shape) = shape else {
-        return refused(format!("{}: {:?} is no shape", name.trim(), &rest[open..=close]));
-    };
-    let text = rest[close + 1..].trim();
+    let (Some((dtype, shape)), text) = elements(name.trim(), rest)? else { return refused(form()) };
     if text.is_empty() {
         return refused(format!(
             "{} is an input and has no type: say how it is sharded, like S(0),R",
@@ -268,6 +259,24 @@ fn input(graph: &mut Graph, scope: &mut Scope, line: &str) -> Result<(), Error> 
     }
     let is = read(graph, name.trim(), &shape, text)?;
     graph.input_of(&scope.makes(name.trim(), true), dtype, is).map(|_| ())
+}
+
+/// The element type and the shape with which a type may begin, and the rest: `f32[4,8] S(0),R`.
+fn elements<'t>(name: &str, text: &'t str) -> Result<(Option<(DType, Vec<usize>)>, &'t str), Error> {
+    let none = (None, text.trim());
+    let Some((dtype, rest)) = text.split_once('[') else { return Ok(none) };
+    let Ok(dtype) = dtype.trim().parse::<DType>() else { return Ok(none) };
+    let Some((sizes, rest)) = rest.split_once(']') else {
+        return refused(format!("{name}: the shape after {dtype} has no ]"));
+    };
+    let shape: Option<Vec<usize>> = match sizes.trim() {
+        "" => Some(Vec::new()),
+        sizes => sizes.split(',').map(|n| n.trim().parse().ok()).collect(),
+    };
+    match shape {
+        Some(shape) => Ok((Some((dtype, shape)), rest.trim())),
+        None => refused(format!("{name}: \"[{sizes}]\" is no shape")),
+    }
 }
 
 /// A type; below `no_grad` also what has no dual, as terms of an average.
@@ -299,7 +308,19 @@ fn assignment(graph: &mut Graph, scope: &mut Scope, made: &str, call: &str) -> R
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let outputs = graph.apply(&call, &operands, &names)?;
     for ((name, text), &output) in parts.iter().zip(&outputs) {
-        if let Some(text) = text {
+        let Some(text) = text else { continue };
+        let (elements, text) = elements(name, text)?;
+        if let Some((dtype, shape)) = elements {
+            let made = graph.dtype(output);
+            if shape != graph.shape(output) || !graph.may_be(made, dtype, &operands) {
+                return refused(format!(
+                    "{name} is said to be {dtype}{shape:?}, and {call} makes {made}{:?}",
+                    graph.shape(output)
+                ));
+            }
+            graph.values[output.0].dtype = dtype;
+        }
+        if !text.is_empty() {
             let is = read(graph, name, graph.shape(output), text)?;
             graph.pin(output, is)?;
         }
@@ -424,14 +445,14 @@ impl Graph {
                 known.pinned.as_ref().map_or(Ok(()), |is| write!(f, " {}", self.printed(is, marked)))
             }
             Statement::Move { from, to, along } => {
-                self.write_made(f, &[*to], marked)?;
+                self.write_made(f, &[*to], &[self.dtype(*to)], marked)?;
                 if !along.is_empty() {
                     write!(f, ": {}", along::written(along, self.mesh()))?;
                 }
                 write!(f, " = {}", self.name(*from))
             }
             Statement::Op { call, inputs, outputs, by, .. } => {
-                self.write_made(f, outputs, marked)?;
+                self.write_made(f, outputs, &self.dtypes(call, inputs, outputs.len()), marked)?;
                 let (callee, arguments) = call.parts();
                 let operands = inputs.iter().map(|&v| self.name(v).to_owned());
                 let inside: Vec<String> = operands.chain(arguments).collect();
@@ -452,13 +473,25 @@ impl Graph {
         }
     }
 
-    fn write_made(&self, f: &mut fmt::Formatter<'_>, made: &[ValueId], marked: bool) -> fmt::Result {
-        let typed = made.iter().any(|&v| self.pinned(v).is_some());
+    /// Results with their types, and with the types of their elements where these are not those of the operands.
+    fn write_made(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        made: &[ValueId],
+        dtypes: &[DType],
+        marked: bool,
+    ) -> fmt::Result {
+        let other = |i: usize, v: ValueId| dtypes.get(i) != Some(&self.dtype(v));
+        let typed = made.iter().enumerate().any(|(i, &v)| self.pinned(v).is_some() || other(i, v));
         for (i, &v) in made.iter().enumerate() {
             let between = if typed { "; " } else { ", " };
             write!(f, "{}{}", if i == 0 { "" } else { between }, self.name(v))?;
+            if other(i, v) {
+                let sizes: Vec<String> = self.shape(v).iter().map(ToString::to_string).collect();
+                write!(f, ": {}[{}]", self.dtype(v), sizes.join(","))?;
+            }
             if let Some(is) = self.pinned(v) {
-                write!(f, ": {}", self.printed(is, marked))?;
+                write!(f, "{} {}", if other(i, v) { "" } else { ":" }, self.printed(is, marked))?;
             }
         }
         Ok(())

@@ -265,6 +265,45 @@ fn pins_below_the_mark_are_read_as_they_are_printed() {
     assert!(said > 30 && kept > 10, "{said} programs, {kept} types with gradients");
 }
 
+/// Elements are of the same type after printing and reading, also where no operand says it: the first gradient, what counts, masks.
+#[test]
+fn element_types_are_read_as_they_are_printed() {
+    for dtype in ["f64", "f32", "bf16", "f16"] {
+        let program = read_back(&format!(
+            "mesh dp=2
+             x: {dtype}[4,8] S(0)
+             w: {dtype}[8] R
+             n: {dtype}[8] R = ones(shape=[8])
+             i: i32[8] R = arange(size=8)
+             h = mul(x, w)
+             k = mul(h, n)
+             m: {dtype}[4,8] = gt(k, x)
+             r = relu(k)
+             l = sum(r)
+             gradient l"
+        ));
+        let again: Program = program.to_string().parse().unwrap();
+        let types = |p: &Program| -> Vec<(String, DType)> {
+            p.values().iter().map(|v| (v.name.clone(), v.dtype)).collect()
+        };
+        assert_eq!(types(&again), types(&program));
+        let said = |name: &str| types(&program).iter().find(|(n, _)| n == name).unwrap().1.to_string();
+        for name in ["n", "k", "m", "l", "dw"] {
+            assert_eq!(said(name), dtype, "{name}");
+        }
+        assert_eq!(said("i"), "i32");
+    }
+    for (line, message) in [
+        ("y: f64[4] = exp(x)", "y is said to be f64[4], and exp makes f32[4]"),
+        ("y: f32[5] = exp(x)", "y is said to be f32[5], and exp makes f32[4]"),
+        ("y: f32[4 = exp(x)", "y: the shape after f32 has no ]"),
+        ("y: f32[four] = exp(x)", "\"[four]\" is no shape"),
+    ] {
+        let error = format!("mesh x=2\nx: f32[4] S(0)\n{line}\n").parse::<Graph>().unwrap_err().to_string();
+        assert!(error.contains(message), "{line}: {error}");
+    }
+}
+
 /// A line that is nearly right is told what is wrong with it.
 #[test]
 fn what_is_written_wrong_is_told_how_to_write_it() {

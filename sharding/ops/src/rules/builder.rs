@@ -12,7 +12,7 @@ use crate::rules::passing::{Operands, Passing};
 use crate::rules::rule::{Equation, Form, Rule};
 use crate::rules::strategy::{Part, Strategy};
 use crate::rules::written::Written;
-use reshard_sharding::ReduceOp;
+use reshard_sharding::{Placement, ReduceOp};
 
 /// An equation in the making.
 ///
@@ -338,14 +338,22 @@ fn refusal_of_passing(e: &Equation, p: &Passing) -> Option<String> {
     let operands = e.inputs[..inputs].iter().chain(&e.outputs);
     row.inputs.iter().chain(&row.outputs).zip(operands).find_map(|(part, dims)| match part {
         Part::Replicate | Part::Partial(_) => None,
+        // A dim that has letters is named by them.
+        Part::Fixed(Placement::Shard(dim)) if matches!(dims.get(*dim), Some(Dim::Factors(_))) => {
+            Some(not_in_braces(part, row))
+        }
+        Part::Rest | Part::Dim { .. } => Some(not_in_braces(part, row)),
         Part::Fixed(placement) => placement
             .dim()
             .is_some_and(|dim| dim >= dims.len() && !dims.contains(&Dim::Rest))
             .then(|| format!("{part} in ({row}): the operand has {} dims", dims.len())),
         Part::Factor(name) => (!Equation::carries(dims, *name) || e.is_diagonal(*name))
             .then(|| format!("{part} in ({row}): the operand has no {name} to shard")),
-        Part::Rest | Part::Dim { .. } => Some(format!(
-            "{part} in ({row}): a strategy in braces has only R, P, S(letter) and what is fixed, like SS(0,2)"
-        )),
     })
+}
+
+fn not_in_braces(part: &Part, row: &Strategy) -> String {
+    format!(
+        "{part} in ({row}): a strategy in braces has only R, P, S(letter) and what is fixed, like SS(0,2), or S(0) of a dim *"
+    )
 }

@@ -132,7 +132,10 @@ fn bad_rules_are_refused_in_one_sentence() {
         ),
         ("ij->i {linear(1)}", "linear(1) names input 1, but there are 1, counted from 0"),
         ("ij->i {(P,P->P)}", "has not as many operands as the equation"),
-        ("ij->i {(S(0)->P)}", "a strategy in braces has only R, P and S(letter)"),
+        (
+            "ij->i {(S(0)->P)}",
+            "a strategy in braces has only R, P, S(letter) and what is fixed, like SS(0,2)",
+        ),
         ("ij->i {sideways}", "expected a factor like"),
         ("ij->i {(S(k)->P)}", "the operand has no k to shard"),
         ("ij->i {(S(j)->S(j))}", "the operand has no j to shard"),
