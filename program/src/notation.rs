@@ -261,8 +261,11 @@ fn input(graph: &mut Graph, scope: &mut Scope, line: &str) -> Result<(), Error> 
     graph.input_of(&scope.makes(name.trim(), true), dtype, is).map(|_| ())
 }
 
+/// An element type and a shape: `f32[4,8]`.
+type Elements = (DType, Vec<usize>);
+
 /// The element type and the shape with which a type may begin, and the rest: `f32[4,8] S(0),R`.
-fn elements<'t>(name: &str, text: &'t str) -> Result<(Option<(DType, Vec<usize>)>, &'t str), Error> {
+fn elements<'t>(name: &str, text: &'t str) -> Result<(Option<Elements>, &'t str), Error> {
     let none = (None, text.trim());
     let Some((dtype, rest)) = text.split_once('[') else { return Ok(none) };
     let Ok(dtype) = dtype.trim().parse::<DType>() else { return Ok(none) };
