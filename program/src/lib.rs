@@ -64,5 +64,5 @@ pub use graph::{Graph, ValueId};
 pub use meshes::Meshes;
 pub use program::{Item, MoveRef, Program, Value};
 pub use rates::Rates;
-pub use region::{Local, LocalKind, Region};
+pub use region::{Local, LocalKind, Parts, Region};
 pub use report::{Class, MoveReport, Over, Pass, Passes, Peak, Report, StepReport, Traffic, ValueReport};

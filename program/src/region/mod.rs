@@ -22,8 +22,10 @@
 //! So gradients, plans, reports, schedules and the same program on one device are those of any program. What a region gives is
 //! **claimed** to be so and checked: what varies is no replica, whatever the size of the axis.
 
-mod between;
+mod boundary;
+mod collectives;
 mod kind;
+mod slices;
 mod text;
 
 use reshard_ops::rules::{Call, Each, Value as Argument};
@@ -37,6 +39,7 @@ use crate::notation::refused;
 use crate::region::kind::{Kind, Origin};
 
 pub use kind::LocalKind;
+pub use slices::Parts;
 pub(crate) use text::{Regions, begins};
 
 /// A value of a region.

@@ -6,9 +6,9 @@
 //!   in w: R
 //!   h = mm(x, w)               an op on what each coordinate has
 //!   s: I = all_reduce(h)       R where nothing is said; axis=tp where the region has several axes
-//!   g = all_gather(h, dim=0)
+//!   g = all_gather(h, dim=0)   one after the other; zigzag=dim: as Z(0); stack=0: along a new dim
 //!   r = reduce_scatter(h, dim=0)
-//!   t = all_to_all(h, split=0, concat=1)
+//!   t = all_to_all(h, split=0, concat=1), with zigzag=split or zigzag=concat where the parts of that dim are Z
 //!   n = shift(h, by=1)         what the coordinate before has, around the axis
 //!   c = coordinate()           the number of the coordinate
 //!   p: P = h                   a word for each axis, or _: the same value as something else: R, I and P of each other, S(d) of these, P of what varies
@@ -27,7 +27,7 @@ use crate::Error;
 use crate::graph::Graph;
 use crate::notation::assigned::{Assigned, From};
 use crate::notation::refused;
-use crate::region::{Local, Region};
+use crate::region::{Local, Parts, Region};
 use crate::repeat::Scope;
 
 /// The regions in which a line of a text stands, the innermost last.
@@ -266,8 +266,9 @@ impl Between {
     fn arguments(self) -> &'static [&'static str] {
         match self {
             Between::AllReduce | Between::Coordinate => &["axis"],
-            Between::AllGather | Between::ReduceScatter => &["axis", "dim"],
-            Between::AllToAll => &["axis", "split", "concat"],
+            Between::AllGather => &["axis", "dim", "stack", "zigzag"],
+            Between::ReduceScatter => &["axis", "dim", "zigzag"],
+            Between::AllToAll => &["axis", "split", "concat", "zigzag"],
             Between::Shift => &["axis", "by"],
         }
     }
@@ -297,6 +298,23 @@ impl Between {
                 reason: format!("{call}: {key} is {n}, and dims are counted from 0"),
             })
         };
+        let zigzag = match call.argument("zigzag") {
+            None => None,
+            Some(Argument::Word(key))
+                if ["dim", "split", "concat"].contains(&key.as_str())
+                    && self.arguments().contains(&key.as_str()) =>
+            {
+                Some(key.as_str())
+            }
+            Some(_) => {
+                return refused(format!(
+                    "{call}: zigzag names the dim whose parts are Z instead of S, like zigzag={}",
+                    if self == Between::AllToAll { "concat" } else { "dim" }
+                ));
+            }
+        };
+        let parts =
+            |key: &str| dim(key).map(|d| if zigzag == Some(key) { Parts::zigzag(d) } else { Parts::from(d) });
         let wants = usize::from(self != Between::Coordinate);
         if operands.len() != wants {
             return refused(format!("{call}: takes {wants} values, and {} are given", operands.len()));
@@ -311,9 +329,17 @@ impl Between {
         match (self, operands.first()) {
             (Between::Coordinate, _) | (_, None) => region.counted(axis, name),
             (Between::AllReduce, Some(v)) => region.all_reduced(v, axis, to, name),
-            (Between::AllGather, Some(v)) => region.all_gathered(v, axis, dim("dim")?, to, name),
-            (Between::ReduceScatter, Some(v)) => region.reduce_scattered(v, axis, dim("dim")?, name),
-            (Between::AllToAll, Some(v)) => region.exchanged(v, axis, dim("split")?, dim("concat")?, name),
+            (Between::AllGather, Some(v)) if call.argument("stack").is_some() => {
+                if ["dim", "zigzag"].iter().any(|key| call.argument(key).is_some()) {
+                    return refused(format!("{call}: say stack, for a new dim, or dim, and not both"));
+                }
+                region.stacked(v, axis, dim("stack")?, to, name)
+            }
+            (Between::AllGather, Some(v)) => region.all_gathered(v, axis, parts("dim")?, to, name),
+            (Between::ReduceScatter, Some(v)) => region.reduce_scattered(v, axis, parts("dim")?, name),
+            (Between::AllToAll, Some(v)) => {
+                region.exchanged(v, axis, parts("split")?, parts("concat")?, name)
+            }
             (Between::Shift, Some(v)) => region.shifted(v, axis, number("by")?, name),
         }
     }

@@ -15,6 +15,7 @@ mod products;
 mod random;
 mod reductions;
 mod shapes;
+mod shards;
 mod special;
 mod spectra;
 mod windows;
@@ -61,6 +62,7 @@ fn all() -> impl Iterator<Item = &'static (&'static str, Body)> {
         random::OPS,
         reductions::OPS,
         shapes::OPS,
+        shards::OPS,
         special::OPS,
         spectra::OPS,
         windows::OPS,

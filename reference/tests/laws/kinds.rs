@@ -45,6 +45,7 @@ const CALLS: &[(&str, &[&[usize]])] = &[
     ("narrow(dim=0,start=0,length=1)", &[&[2, 2]]),
     ("flip(dims=[0])", &[&[2, 2]]),
     ("roll(shifts=[1],dims=[0])", &[&[2, 2]]),
+    ("split_shards(parts=2)", &[&[4, 2]]),
     ("expand(shape=[3,2])", &[&[1, 2]]),
     ("tril", &[&[2, 2]]),
     ("add", &[&[2, 2], &[2, 2]]),

@@ -6,7 +6,8 @@ use crate::programs::{communicated, inputs, same_as_one_device, written};
 
 /// The message of a refusal.
 fn refused(text: &str) -> Error {
-    text.parse::<Graph>().map_or_else(|e| e, |graph| Elaborator::new().elaborate(&graph).unwrap_err())
+    let made = text.parse::<Graph>().and_then(|graph| Elaborator::new().elaborate(&graph));
+    made.map_or_else(|e| e, |program| panic!("{text}\nis accepted:\n{program}"))
 }
 
 fn elaborated(text: &str) -> Program {
@@ -68,7 +69,7 @@ fn a_forgotten_reduction_is_refused_whatever_the_size_of_the_axis() {
         ("R = p", "p: P = o", "is terms over tp and is claimed R: no coordinate has the sum"),
         ("R = c", "c = coordinate()", "varies over tp and is claimed R: say P if"),
         ("S(0),S(1) = o", "", "which takes 1 words"),
-        ("Z(0) = o", "", "blocks of one size"),
+        ("RG(0,[1,2,3,2]) = o", "", "shards of one size: S(0), Z(0) or SS(0,2)"),
         ("S(2) = o", "", "has 2 dims in this region and is claimed S(2)"),
     ] {
         let e = refused(&megatron(y, between)).to_string();
@@ -88,6 +89,21 @@ fn what_a_region_cannot_mean_is_one_sentence() {
         ("p: P = o\nq = relu(p)", "passes no terms so; all_reduce them before"),
         ("q = all_reduce(x)", "is the same on all of tp and is claimed P"),
         ("q = shift(x, by=1)", "nothing is shifted"),
+        ("q = all_gather(o, dim=0, stack=0)", "say stack, for a new dim, or dim, and not both"),
+        (
+            "q = all_gather(o, dim=0, zigzag=concat)",
+            "zigzag names the dim whose parts are Z instead of S, like zigzag=dim",
+        ),
+        ("q = all_gather(o, dim=9, zigzag=dim)", "has 2 dims in this region, and none is dim 9"),
+        ("q = reduce_scatter(o, dim=9, zigzag=dim)", "has 2 dims in this region, and none is dim 9"),
+        (
+            "g = unsqueeze(o, dim=0)\nq = reduce_scatter(g, dim=0, zigzag=dim)",
+            "which tp does not cut into 8 chunks of one size",
+        ),
+        ("in b: RG(0,[1,2,3,2]) = x", "shards of one size: S(0), Z(0) or SS(0,2)"),
+        ("in b: Z(7) = x", "has 2 dims in this region, and none is dim 7"),
+        ("in b: SS(1,3) = x", "has 16 indices along dim 1, which tp does not cut into 9 chunks of one size"),
+        ("in b: SS(1,9223372036854775807) = x", "does not cut into"),
         ("q = all_gather(o)", "say dim as a whole number, like dim=0"),
         ("q = all_gather(o, dim=-1)", "dims are counted from 0"),
         ("q = all_reduce(o, axis=dp)", "dp is no axis of local tp, along which it is global"),
@@ -114,6 +130,17 @@ fn what_a_region_cannot_mean_is_one_sentence() {
         let e = refused(&text).to_string();
         assert!(e.contains(says), "{between}: {e}");
     }
+    for (out, says) in [
+        ("out y: Z(0) = e", "which are not 2 chunks of one size"),
+        ("out y: Z(3) = e", "has 1 dims in this region, and none is dim 3"),
+    ] {
+        let text = format!("mesh tp=2\nx: f32[6] S(0)\nlocal tp\nin x: S(0)\ne = exp(x)\n{out}\nend");
+        let e = refused(&text).to_string();
+        assert!(e.contains(says), "{e}");
+    }
+    let both = "mesh dp=2,tp=2\nx: f32[16] R,R\nlocal dp,tp\nin x: S(0),Z(0)\nend";
+    let e = refused(both).to_string();
+    assert!(e.contains("tp and dp cut dim 0, of which one not into blocks"), "{e}");
     let e = refused("mesh tp=2\nx: f32[4] R\nlocal tp\nin x: R").to_string();
     assert_eq!(e, "line 3: local tp has no end: write end below its lines");
     assert!(
@@ -144,7 +171,12 @@ fn collectives_of_a_region_are_those_of_the_framework() {
         ("s = sum(x, dims=[1])\nr: I = all_reduce(s)\nout o: I = r", &["cp: all_reduce 16"]),
         ("g = all_gather(x, dim=1)\nout o: R = g", &["cp: all_gather 144"]),
         ("g = all_gather(x, dim=0)\nout o: R = g", &["cp: all_gather 144"]),
+        ("g = all_gather(x, dim=1, zigzag=dim)\nout o: R = g", &["cp: all_gather 144"]),
+        ("g = all_gather(x, stack=0)\nout o: R = g", &["cp: all_gather 144"]),
+        ("g: I = all_gather(x, stack=2)\nout o: I = g", &["cp: all_gather 144"]),
         ("r = reduce_scatter(x, dim=1)\nout o: S(1) = r", &["cp: reduce_scatter"]),
+        ("r = reduce_scatter(x, dim=1, zigzag=dim)\nout o: Z(1) = r", &["cp: reduce_scatter"]),
+        ("w: Z(1) = y\nu = mul(x, w)\nout o: Z(1) = u", &[]),
         ("t = all_to_all(x, split=0, concat=1)\nout o: S(0) = t", &["cp: exchange 72"]),
         ("t = shift(x, by=1)\nu = mul(x, t)\nout o: S(1) = u", &["cp: exchange 72"]),
         (
@@ -216,6 +248,13 @@ fn axes_cut_dims_together_and_apart() {
         ("S(1),S(0)", "S(0),R"),
         ("R,S(1)", "I,S(0)"),
         ("S(1),S(1)", "S(0),S(0)"),
+        // Not in blocks: on 2 ranks 2 x 2 chunks, on 3 ranks 3 x 2.
+        ("Z(0),S(1)", "R,S(0)"),
+        ("S(0),Z(1)", "R,Z(0)"),
+        ("Z(1),Z(0)", "Z(0),R"),
+        ("SS(1,3),Z(0)", "SS(0,3),R"),
+        ("R,SS(1,2)", "I,SS(0,2)"),
+        ("Z(1),R", "Z(0),R"),
     ] {
         let same = if b.starts_with('I') { "bb: R,_ = b" } else { "bb = mul_scalar(b, value=2)" };
         let text = format!(

@@ -9,9 +9,9 @@ use reshard_reference::{Values, on_one_device, on_ranks};
 
 use crate::programs::{communicated, inputs, same_as_one_device};
 
-/// Ring attention over `n` ranks: every rank keeps its queries, and keys, values and where they stand go round; what is known of the
+/// Ring attention over `n` ranks, which have blocks of the sequence, `S`, or two chunks of it, `Z`: every rank keeps its queries, and keys, values and where they stand go round; what is known of the
 /// softmax so far is its greatest score, its sum and its output.
-fn ring(n: usize, causal: bool) -> String {
+fn ring(n: usize, causal: bool, cut: char) -> String {
     let mut body = String::new();
     let keep = "s_I = where(g_I, d_I, low)";
     for i in 0..n {
@@ -49,23 +49,23 @@ fn ring(n: usize, causal: bool) -> String {
         }
     }
     let end = n - 1;
-    let positions = if causal { "in p0: S(0) = p\nin low: R" } else { "" };
-    let given = if causal { format!("p: i64[{}] S(0)\nlow: f64[] R|-", 4 * n) } else { String::new() };
+    let positions = if causal { format!("in p0: {cut}(0) = p\nin low: R") } else { String::new() };
+    let given = if causal { format!("p: i64[{}] {cut}(0)\nlow: f64[] R|-", 4 * n) } else { String::new() };
     format!(
         "mesh cp={n}
-        q: f64[2,{len},2,4] S(1)
-        k: f64[2,{len},2,4] S(1)
-        v: f64[2,{len},2,4] S(1)
-        weight: f64[2,2,{len},4] S(2)|-
+        q: f64[2,{len},2,4] {cut}(1)
+        k: f64[2,{len},2,4] {cut}(1)
+        v: f64[2,{len},2,4] {cut}(1)
+        weight: f64[2,2,{len},4] {cut}(2)|-
         {given}
         local cp
-          in q: S(1)
-          in k0: S(1) = k
-          in v0: S(1) = v
+          in q: {cut}(1)
+          in k0: {cut}(1) = k
+          in v0: {cut}(1) = v
           {positions}
           {body}
           y_ = div(o_{end}, l_{end})
-          out y: S(2) = y_
+          out y: {cut}(2) = y_
         end
         z = mul(y, weight)
         loss = sum(z)
@@ -112,9 +112,17 @@ fn given(program: &Program, len: usize) -> Values<f64> {
 
 #[test]
 fn a_ring_of_keys_is_attention_forward_and_backward() {
-    for (n, causal) in [(1, false), (2, true), (4, false), (4, true)] {
+    for (n, causal, cut) in [
+        (1, false, 'S'),
+        (2, true, 'S'),
+        (4, false, 'S'),
+        (4, true, 'S'),
+        (1, true, 'Z'),
+        (2, true, 'Z'),
+        (4, true, 'Z'),
+    ] {
         let len = 4 * n;
-        let (text, whole) = (ring(n, causal), whole(n, causal));
+        let (text, whole) = (ring(n, causal, cut), whole(n, causal));
         let (program, whole) = (program(&text), program(&whole));
         let given = given(&program, len);
         let expected: Values<f64> = given
@@ -144,7 +152,7 @@ fn a_ring_of_keys_is_attention_forward_and_backward() {
 /// Posted early, what the next block needs is on its way before the products of this one.
 #[test]
 fn shifts_are_posted_before_the_blocks() {
-    let program = program(&ring(4, true));
+    let program = program(&ring(4, true, 'Z'));
     let options = Options { hoist_bytes: 1 << 30, ..Options::default() };
     for rank in 0..4 {
         let schedule = program.compile(rank, &options).unwrap().to_string();
@@ -166,34 +174,66 @@ fn shifts_are_posted_before_the_blocks() {
     }
 }
 
-/// Ulysses: heads for sequences before attention, and back.
+/// Ulysses: heads for sequences before attention, and back, of sequences in blocks and zigzag.
 #[test]
 fn ulysses_is_attention_forward_and_backward() {
-    let text = "mesh cp=4
-        q: f32[2,16,4,8] S(1)
-        k: f32[2,16,4,8] S(1)
-        v: f32[2,16,4,8] S(1)
+    for cut in ['S', 'Z'] {
+        ulysses(cut);
+    }
+}
+
+fn ulysses(cut: char) {
+    let (concat, split) = if cut == 'Z' { (", zigzag=concat", ", zigzag=split") } else { ("", "") };
+    let text = format!(
+        "mesh cp=4
+        q: f32[2,16,4,8] {cut}(1)
+        k: f32[2,16,4,8] {cut}(1)
+        v: f32[2,16,4,8] {cut}(1)
         local cp
-          in q: S(1)
-          in k: S(1)
-          in v: S(1)
-          qh = all_to_all(q, split=2, concat=1)
-          kh = all_to_all(k, split=2, concat=1)
-          vh = all_to_all(v, split=2, concat=1)
+          in q: {cut}(1)
+          in k: {cut}(1)
+          in v: {cut}(1)
+          qh = all_to_all(q, split=2, concat=1{concat})
+          kh = all_to_all(k, split=2, concat=1{concat})
+          vh = all_to_all(v, split=2, concat=1{concat})
           qt = transpose(qh, dim0=1, dim1=2)
           kt = transpose(kh, dim0=1, dim1=2)
           vt = transpose(vh, dim0=1, dim1=2)
           o = scaled_dot_product_attention(qt, kt, vt, causal=true)
           ot = transpose(o, dim0=1, dim1=2)
-          y_ = all_to_all(ot, split=1, concat=2)
-          out y: S(1) = y_
+          y_ = all_to_all(ot, split=1, concat=2{split})
+          out y: {cut}(1) = y_
         end
         z = square(y)
         loss = sum(z)
-        gradient loss wrt q, k, v";
-    let program = program(text);
-    let _ = same_as_one_device::<f64>(&program, &inputs(&program, 4), 1e-12);
+        gradient loss wrt q, k, v"
+    );
+    let program = program(&text);
+    let given = inputs::<f64>(&program, 4);
+    let _ = same_as_one_device::<f64>(&program, &given, 1e-12);
+    // And what attention on whole tensors makes.
+    let whole: Program = self::program(
+        "mesh cp=1
+        q: f32[2,16,4,8] R
+        k: f32[2,16,4,8] R
+        v: f32[2,16,4,8] R
+        qt = transpose(q, dim0=1, dim1=2)
+        kt = transpose(k, dim0=1, dim1=2)
+        vt = transpose(v, dim0=1, dim1=2)
+        o = scaled_dot_product_attention(qt, kt, vt, causal=true)
+        y = transpose(o, dim0=1, dim1=2)
+        z = square(y)
+        loss = sum(z)
+        gradient loss wrt q, k, v",
+    );
+    let (found, expected) =
+        (on_one_device(&program, &given).unwrap(), on_one_device(&whole, &given).unwrap());
+    for name in ["y", "dq", "dk", "dv"] {
+        let worst = found[name].iter().zip(&expected[name]).fold(0.0f64, |a, (x, y)| a.max((x - y).abs()));
+        assert!(worst < 1e-12, "{name} is off by {worst}");
+    }
     let made: Vec<String> = communicated(&program);
-    assert_eq!(made.iter().filter(|m| m.ends_with("all_to_all 768")).count(), 8, "{made:?}");
+    let step = if cut == 'Z' { "exchange 768" } else { "all_to_all 768" };
+    assert_eq!(made.iter().filter(|m| m.ends_with(step)).count(), 8, "{made:?}");
     assert_eq!(made.len(), 8, "{made:?}");
 }

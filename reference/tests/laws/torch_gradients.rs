@@ -22,14 +22,15 @@ type A = ArrayD<f64>;
 const NEAR: f64 = 1e-9;
 
 /// Ops with a formula that PyTorch's numbers do not check: of its Bessel functions it has no gradients, what is drawn is drawn
-/// otherwise, factories take nothing, and it has no op that scales by a norm or is called for what it overwrites.
+/// otherwise, factories take nothing, and it has no op that scales by a norm, makes shards slices, or is called for what it
+/// overwrites.
 #[rustfmt::skip]
 const NOT_THERE: &[&str] = &[
     "alpha_dropout", "arange", "bartlett_window", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "binomial", "blackman_window",
     "clip_by_norm", "copy_", "dropout", "eye", "feature_alpha_dropout", "feature_dropout", "fftfreq", "full", "gumbel_softmax",
-    "hamming_window", "hann_window", "kaiser_window", "linspace", "logspace", "modified_bessel_k0", "modified_bessel_k1",
+    "hamming_window", "hann_window", "join_shards", "kaiser_window", "linspace", "logspace", "modified_bessel_k0", "modified_bessel_k1",
     "native_dropout", "ones", "rand", "randint", "randint_like", "randn", "random", "randperm", "rfftfreq", "rrelu", "scale_by_norm",
-    "scaled_modified_bessel_k0", "scaled_modified_bessel_k1", "spherical_bessel_j0", "tril_indices", "triu_indices", "zeros",
+    "scaled_modified_bessel_k0", "scaled_modified_bessel_k1", "spherical_bessel_j0", "split_shards", "tril_indices", "triu_indices", "zeros",
 ];
 
 /// Nested lists of numbers.

@@ -53,6 +53,12 @@ pub(super) fn formulas() -> Vec<Alike> {
             let [Some(source), Some(destination)] = keys else { return Err(super::refused("movedim")) };
             b.call(&Call::new("movedim").with("source", destination).with("destination", source), &[b.dy(0)])
         }),
+        (&["split_shards"], |b| reassigned(b, "join_shards", &[])),
+        (&["join_shards"], |b| {
+            let at = b.argument(|r| r.dim("at"))?;
+            let parts = b.forward().inputs()[0][at];
+            reassigned(b, "split_shards", &[("parts", parts)])
+        }),
         (&["repeat_interleave"], |b| {
             // The repetitions of an element are a dim after its own.
             let (dim, shape) = (b.argument(|r| r.dim("dim"))?, b.forward().inputs()[0].clone());
@@ -114,6 +120,15 @@ pub(super) fn formulas() -> Vec<Alike> {
         ones.iter().map(|&(names, f)| -> Alike { (names, Formula::new(move |b| Ok(vec![Some(f(b)?)]))) });
     let many = many.iter().map(|&(names, f)| -> Alike { (names, Formula::new(f)) });
     ones.chain(many).collect()
+}
+
+/// Shards as slices from one to the other, with the same arguments but these.
+fn reassigned(b: &mut GradientBuilder<'_>, name: &str, more: &[(&str, usize)]) -> Result<Variable, Error> {
+    let kept = ["dim", "at", "cut", "tiles"].map(|key| (key, b.given(key)));
+    let call = kept.into_iter().filter_map(|(key, given)| Some((key, given?)));
+    let call = call.fold(Call::new(name), |call, (key, given)| call.with(key, given));
+    let call = more.iter().fold(call, |call, &(key, n)| call.with(key, whole(n)));
+    b.call(&call, &[b.dy(0)])
 }
 
 fn numel(b: &GradientBuilder<'_>, value: Variable) -> usize {

@@ -31,6 +31,7 @@ mod sampled;
 mod scaled;
 mod scatter;
 mod sequence;
+mod shards;
 mod spectral;
 mod statistics;
 mod window;
@@ -68,6 +69,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Family> {
         scaled::FAMILIES,
         scatter::FAMILIES,
         sequence::FAMILIES,
+        shards::FAMILIES,
         spectral::FAMILIES,
         statistics::FAMILIES,
     ];

@@ -1,17 +1,18 @@
-//! Into a region, out of it, and between its coordinates.
+//! Into a region and out of it, where ranks cut dims into blocks.
 
-use reshard_ops::rules::{Call, Value as Argument};
+use reshard_ops::rules::Call;
 use reshard_sharding::Placement;
 
 use crate::Error;
 use crate::along::{Along, Partly};
 use crate::notation::{outside_brackets, refused};
 use crate::region::kind::{Kind, Origin};
+use crate::region::slices::{Slicing, sliced};
 use crate::region::{Local, Region, numbers, origin};
 
 impl Region<'_> {
     /// The words of a text, one for each axis.
-    fn words(&self, name: &str, axes: &[usize], text: &str) -> Result<Partly, Error> {
+    pub(super) fn words(&self, name: &str, axes: &[usize], text: &str) -> Result<Partly, Error> {
         let words: Vec<&str> = outside_brackets(text).map(str::trim).collect();
         if words.len() != axes.len() {
             let names: Vec<&str> = axes.iter().map(|&axis| self.axis_name(axis)).collect();
@@ -25,11 +26,12 @@ impl Region<'_> {
         axes.iter().zip(&words).map(word).collect()
     }
 
-    fn word(&self, name: &str, axis: usize, text: &str) -> Result<Along, Error> {
+    pub(super) fn word(&self, name: &str, axis: usize, text: &str) -> Result<Along, Error> {
         match text.parse::<Along>()? {
             Along::Cut(Placement::Shard(dim)) => Ok(Along::Cut(Placement::Shard(dim))),
+            Along::Cut(other) if Slicing::of(&other).is_some() => Ok(Along::Cut(other)),
             Along::Cut(other) => refused(format!(
-                "{name} is {other} along {}, and a region takes and gives shards that are blocks of one size: S(0), or move it before",
+                "{name} is {other} along {}, and a region takes and gives shards of one size: S(0), Z(0) or SS(0,2), or move it before",
                 self.axis_name(axis)
             )),
             other @ (Along::Different | Along::Same | Along::Terms) => Ok(other),
@@ -49,7 +51,17 @@ impl Region<'_> {
     }
 
     /// Takes a value, of which nothing is said along these axes, so along them.
-    fn enter(&mut self, value: &Local, words: &[(usize, Along)], name: Option<&str>) -> Result<Local, Error> {
+    pub(super) fn enter(
+        &mut self,
+        value: &Local,
+        words: &[(usize, Along)],
+        name: Option<&str>,
+    ) -> Result<Local, Error> {
+        if let Some((first, rest)) = sliced(words) {
+            let alone = name.filter(|_| rest.is_empty());
+            let taken = self.enter_sliced(value, first, &rest, alone)?;
+            return if rest.is_empty() { Ok(taken) } else { self.enter(&taken, &rest, name) };
+        }
         let (before, shape) = (value.varies().len(), self.shape(value).to_vec());
         // The dims that axes cut, outermost first: as the mesh has them.
         let mut cuts: Vec<Vec<usize>> = vec![Vec::new(); shape.len()];
@@ -218,9 +230,18 @@ impl Region<'_> {
     }
 
     /// Gives a value back along some axes, where it is what is claimed.
-    fn leave(&mut self, value: &Local, words: &[(usize, Along)], called: &str) -> Result<Local, Error> {
+    pub(super) fn leave(
+        &mut self,
+        value: &Local,
+        words: &[(usize, Along)],
+        called: &str,
+    ) -> Result<Local, Error> {
         for (axis, claim) in words {
             self.claims(value, *axis, claim, called)?;
+        }
+        if let Some((first, rest)) = sliced(words) {
+            let left = if rest.is_empty() { value.clone() } else { self.leave(value, &rest, called)? };
+            return self.leave_sliced(&left, first, &rest, called);
         }
         let summed: Vec<usize> =
             words.iter().filter(|(_, claim)| *claim == Along::Terms).map(|(axis, _)| *axis).collect();
@@ -295,7 +316,7 @@ impl Region<'_> {
     }
 
     /// What varies over these axes as terms of its sum.
-    fn summed(&mut self, value: &Local, axes: &[usize]) -> Result<Local, Error> {
+    pub(super) fn summed(&mut self, value: &Local, axes: &[usize]) -> Result<Local, Error> {
         let varies = value.varies();
         let own: Vec<usize> = axes.iter().copied().filter(|axis| varies.contains(axis)).collect();
         if own.is_empty() {
@@ -308,224 +329,5 @@ impl Region<'_> {
         let made = self.reshaped(&sum, value, kinds.collect(), None)?;
         self.by(Some(&made.value), [value, &made].into_iter());
         Ok(made)
-    }
-
-    /// The same value, something else along an axis: given back as one thing and taken as another.
-    fn between(
-        &mut self,
-        value: &Local,
-        axis: usize,
-        from: &Along,
-        to: Along,
-        name: Option<&str>,
-    ) -> Result<Local, Error> {
-        let called = self.graph.name(value.value).to_owned();
-        let left = self.leave(value, &[(axis, from.clone())], &called)?;
-        self.enter(&left, &[(axis, to)], name)
-    }
-
-    /// The sum over the coordinates of an axis on all of them: as `R`, or as `I` where all do the same with it.
-    pub fn all_reduce(&mut self, value: &Local, axis: &str, to: &str) -> Result<Local, Error> {
-        self.all_reduced(value, axis, to, None)
-    }
-
-    pub(crate) fn all_reduced(
-        &mut self,
-        value: &Local,
-        axis: &str,
-        to: &str,
-        name: Option<&str>,
-    ) -> Result<Local, Error> {
-        let axis = self.axis(axis)?;
-        let to = self.replicas("all_reduce", axis, to)?;
-        self.between(value, axis, &Along::Terms, to, name)
-    }
-
-    /// What the coordinates of an axis have, one after the other along a dim, on all of them.
-    pub fn all_gather(&mut self, value: &Local, axis: &str, dim: usize, to: &str) -> Result<Local, Error> {
-        self.all_gathered(value, axis, dim, to, None)
-    }
-
-    pub(crate) fn all_gathered(
-        &mut self,
-        value: &Local,
-        axis: &str,
-        dim: usize,
-        to: &str,
-        name: Option<&str>,
-    ) -> Result<Local, Error> {
-        let axis = self.axis(axis)?;
-        let to = self.replicas("all_gather", axis, to)?;
-        self.between(value, axis, &Along::Cut(Placement::Shard(dim)), to, name)
-    }
-
-    /// The sum over the coordinates of an axis, of which each gets its part of a dim.
-    pub fn reduce_scatter(&mut self, value: &Local, axis: &str, dim: usize) -> Result<Local, Error> {
-        self.reduce_scattered(value, axis, dim, None)
-    }
-
-    pub(crate) fn reduce_scattered(
-        &mut self,
-        value: &Local,
-        axis: &str,
-        dim: usize,
-        name: Option<&str>,
-    ) -> Result<Local, Error> {
-        let axis = self.axis(axis)?;
-        self.between(value, axis, &Along::Terms, Along::Cut(Placement::Shard(dim)), name)
-    }
-
-    /// Each coordinate of an axis cuts a dim into a part for each, and puts what it gets of all one after the other along another.
-    pub fn all_to_all(
-        &mut self,
-        value: &Local,
-        axis: &str,
-        split: usize,
-        concat: usize,
-    ) -> Result<Local, Error> {
-        self.exchanged(value, axis, split, concat, None)
-    }
-
-    pub(crate) fn exchanged(
-        &mut self,
-        value: &Local,
-        axis: &str,
-        split: usize,
-        concat: usize,
-        name: Option<&str>,
-    ) -> Result<Local, Error> {
-        let axis = self.axis(axis)?;
-        let cut = |dim| Along::Cut(Placement::Shard(dim));
-        self.between(value, axis, &cut(concat), cut(split), name)
-    }
-
-    /// Makes `R`, `I` and `P` of each other, and shards of them: what the same value is along an axis.
-    pub fn moved(&mut self, value: &Local, axis: &str, to: &str) -> Result<Local, Error> {
-        let axis = self.axis(axis)?;
-        let to = self.word(self.graph.name(value.value), axis, to)?;
-        self.moved_to(value, axis, to, None)
-    }
-
-    fn moved_to(
-        &mut self,
-        value: &Local,
-        axis: usize,
-        to: Along,
-        name: Option<&str>,
-    ) -> Result<Local, Error> {
-        let from = match value.kind(axis) {
-            Some(Kind::Different) => Along::Different,
-            Some(Kind::Same) => Along::Same,
-            Some(Kind::Terms) => Along::Terms,
-            Some(Kind::Varying(_)) if to == Along::Terms => {
-                let made = self.summed(value, &[axis])?;
-                return Ok(made);
-            }
-            Some(Kind::Varying(_)) | None => {
-                return refused(format!(
-                    "{} varies over {} and cannot be {to} by a move alone: all_reduce it, all_gather it, or say P for the terms of its sum",
-                    self.graph.name(value.value),
-                    self.axis_name(axis)
-                ));
-            }
-        };
-        self.between(value, axis, &from, to, name)
-    }
-
-    /// A value along the axes of the innermost region as these words say; `_` leaves it along an axis as it is.
-    pub(crate) fn moved_as(
-        &mut self,
-        value: &Local,
-        axes: &[usize],
-        text: &str,
-        name: &str,
-    ) -> Result<Local, Error> {
-        let said: Vec<&str> = outside_brackets(text).map(str::trim).collect();
-        let words = if said.len() == axes.len() {
-            let said = axes.iter().zip(&said).filter(|(_, word)| **word != "_");
-            said.map(|(axis, word)| Ok((*axis, self.word(name, *axis, word)?)))
-                .collect::<Result<Partly, Error>>()?
-        } else {
-            self.words(name, axes, text)?
-        };
-        let mut made = value.clone();
-        let wanted = |made: &Local, axis: usize, along: &Along| match (made.kind(axis), along) {
-            (Some(Kind::Different), Along::Different)
-            | (Some(Kind::Same), Along::Same)
-            | (Some(Kind::Terms), Along::Terms) => false,
-            (Some(_) | None, _) => true,
-        };
-        for (axis, along) in words {
-            if wanted(&made, axis, &along) {
-                made = self.moved_to(&made, axis, along, Some(name))?;
-            }
-        }
-        Ok(made)
-    }
-
-    /// What the coordinate so many before has, around the axis: the roll of the coordinates.
-    pub fn shift(&mut self, value: &Local, axis: &str, by: i64) -> Result<Local, Error> {
-        self.shifted(value, axis, by, None)
-    }
-
-    pub(crate) fn shifted(
-        &mut self,
-        value: &Local,
-        axis: &str,
-        by: i64,
-        name: Option<&str>,
-    ) -> Result<Local, Error> {
-        let axis = self.axis(axis)?;
-        let Some(at) = value.varies().iter().position(|&v| v == axis) else {
-            return refused(format!(
-                "{} is the same on all of {}: nothing is shifted; leave it out",
-                self.graph.name(value.value),
-                self.axis_name(axis)
-            ));
-        };
-        let size = self.size(axis) as i64;
-        let by = by.rem_euclid(size.max(1));
-        if by == 0 {
-            return Ok(value.clone());
-        }
-        let rolled = Along::Cut(Placement::rolled(at, by as usize));
-        let at_hand = self.name(None);
-        let moved = self.graph.moved_along(value.value, &at_hand, vec![(axis, rolled.clone())])?;
-        let roll = Call::new("roll").with("shifts", Argument::Numbers(vec![by])).with("dims", numbers(&[at]));
-        let made = self.emit(&roll, &[moved], &name.into_iter().collect::<Vec<_>>())?;
-        let local = Local { value: made[0], ..value.clone() };
-        let before = value
-            .along()
-            .into_iter()
-            .map(|(known, along)| (known, if known == axis { rolled.clone() } else { along }));
-        self.graph.strategy_along(local.value, vec![before.collect(), local.along()]);
-        Ok(local)
-    }
-
-    /// The number of each coordinate along an axis, a tensor without dims.
-    pub fn coordinate(&mut self, axis: &str) -> Result<Local, Error> {
-        self.counted(axis, None)
-    }
-
-    pub(crate) fn counted(&mut self, axis: &str, name: Option<&str>) -> Result<Local, Error> {
-        let axis = self.axis(axis)?;
-        let size = Argument::Number(self.size(axis) as i64);
-        let made =
-            self.emit(&Call::new("arange").with("size", size), &[], &name.into_iter().collect::<Vec<_>>())?;
-        self.graph.values[made[0].0].dtype = reshard_kernels::DType::I64;
-        let kinds =
-            self.axes.iter().map(|&a| (a, if a == axis { Kind::Varying(None) } else { Kind::Different }));
-        let local = Local { value: made[0], kinds: kinds.collect(), trained: false };
-        self.by(Some(&local.value), [&local].into_iter());
-        Ok(local)
-    }
-
-    fn replicas(&self, what: &str, axis: usize, text: &str) -> Result<Along, Error> {
-        match self.word(what, axis, text)? {
-            to @ (Along::Different | Along::Same) => Ok(to),
-            Along::Terms | Along::Cut(_) => {
-                refused(format!("{what} makes R or I of a value, and not {text}"))
-            }
-        }
     }
 }

@@ -1,0 +1,213 @@
+//! Into a region and out of it where ranks cut a dim into parts of one size that are not blocks.
+//!
+//! ```text
+//! enter   Z(d), SS(d,k)     split_shards: the parts of the dim as the indices of a new first dim
+//! leave   Z(d), SS(d,k)  <- join_shards: the same parts where they were
+//! ```
+//!
+//! Neither moves anything: see the rows of the two. The dim is cut by no other axis.
+
+use reshard_ops::rules::{Call, Value as Argument};
+use reshard_sharding::Placement;
+
+use crate::Error;
+use crate::along::{Along, Partly};
+use crate::notation::refused;
+use crate::region::{Local, Region, origin};
+
+/// Which parts of a dim coordinates have: blocks, where only the dim is said, or others of one size.
+///
+/// ```
+/// use reshard_program::{Elaborator, Graph, Parts};
+/// let mut graph: Graph = "mesh cp=2\nx: f32[8,3] Z(0)".parse()?;
+/// let x = graph.value("x").unwrap();
+/// graph.local(&["cp"], &[(x, "Z(0)")], &["R"], |region, v| {
+///     let h = region.op("exp", &[&v[0]])?;
+///     Ok(vec![region.all_gather(&h, "cp", Parts::zigzag(0), "R")?]) // in the order of x
+/// })?;
+/// let program = Elaborator::new().elaborate(&graph)?;
+/// assert_eq!(program.moves().map(|m| m.forward.received_bytes()).max(), Some(4 * 3 * 4));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parts {
+    dim: usize,
+    slicing: Option<Slicing>,
+}
+
+impl Parts {
+    /// Two chunks each, one from the front of the dim and one from the back: `Z(dim)`.
+    pub fn zigzag(dim: usize) -> Parts {
+        Parts { dim, slicing: Some(Slicing::Zigzag) }
+    }
+
+    /// A chunk of each of so many tiles of the dim: `SS(dim,tiles)`.
+    pub fn strided(dim: usize, tiles: usize) -> Parts {
+        Parts { dim, slicing: Some(Slicing::Strided(tiles)) }
+    }
+
+    pub(super) fn along(self) -> Along {
+        Along::Cut(self.slicing.map_or(Placement::Shard(self.dim), |how| how.placed(self.dim)))
+    }
+}
+
+impl From<usize> for Parts {
+    /// A block of the dim each: `S(dim)`.
+    fn from(dim: usize) -> Parts {
+        Parts { dim, slicing: None }
+    }
+}
+
+/// How ranks cut a dim into parts of one size that are not blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Slicing {
+    /// `Z(d)`: two chunks each, one from the front and one from the back.
+    Zigzag,
+    /// `SS(d,k)`: a chunk of each of so many tiles.
+    Strided(usize),
+}
+
+impl Slicing {
+    /// That of a placement, if it is one of these.
+    pub(super) fn of(placement: &Placement) -> Option<Slicing> {
+        match placement {
+            Placement::StridedShard { split_factor, .. } => Some(Slicing::Strided(*split_factor)),
+            Placement::Cut { dim, .. } if *placement == Placement::zigzag(*dim) => Some(Slicing::Zigzag),
+            Placement::Cut { .. }
+            | Placement::Replicate
+            | Placement::Shard(_)
+            | Placement::Ragged { .. }
+            | Placement::Partial(_) => None,
+        }
+    }
+
+    fn placed(self, dim: usize) -> Placement {
+        match self {
+            Slicing::Zigzag => Placement::zigzag(dim),
+            Slicing::Strided(split_factor) => Placement::StridedShard { dim, split_factor },
+        }
+    }
+
+    /// How many chunks of the dim each rank has.
+    fn chunks(self) -> usize {
+        match self {
+            Slicing::Zigzag => 2,
+            Slicing::Strided(tiles) => tiles,
+        }
+    }
+
+    fn call(self, name: &str, dim: usize, at: usize) -> Call {
+        let number = |n: usize| Argument::Number(n as i64);
+        let call = Call::new(name).with("dim", number(dim)).with("at", number(at));
+        match self {
+            Slicing::Zigzag => call,
+            Slicing::Strided(tiles) => {
+                call.with("cut", Argument::Word("strided".to_owned())).with("tiles", number(tiles))
+            }
+        }
+    }
+}
+
+/// The first of some axes that cuts a dim so: the axis, how, and which dim; and the others.
+pub(super) fn sliced(words: &[(usize, Along)]) -> Option<((usize, Slicing, usize), Partly)> {
+    let found = words.iter().enumerate().find_map(|(i, (axis, along))| match along {
+        Along::Cut(placement) => Some((i, (*axis, Slicing::of(placement)?, placement.dim()?))),
+        Along::Different | Along::Same | Along::Terms => None,
+    });
+    let (at, first) = found?;
+    Some((first, words.iter().enumerate().filter(|(i, _)| *i != at).map(|(_, word)| word.clone()).collect()))
+}
+
+impl Region<'_> {
+    /// Takes a value, of which nothing is said along an axis, as its parts along that.
+    pub(super) fn enter_sliced(
+        &mut self,
+        value: &Local,
+        (axis, how, dim): (usize, Slicing, usize),
+        others: &[(usize, Along)],
+        name: Option<&str>,
+    ) -> Result<Local, Error> {
+        let before = value.varies().len();
+        let called = name.unwrap_or(self.graph.name(value.value)).to_owned();
+        self.cuts_alone(&called, self.shape(value).len(), (axis, dim), others)?;
+        let (extent, parts) = (self.shape(value)[dim], self.size(axis));
+        let chunks = parts.saturating_mul(how.chunks());
+        if !extent.is_multiple_of(chunks.max(1)) {
+            return refused(format!(
+                "{called} has {extent} indices along dim {dim}, which {} does not cut into {chunks} chunks of one size: a region runs the same code on all of them, so pad the dim",
+                self.axis_name(axis)
+            ));
+        }
+        let at_hand = self.name(None);
+        let lies = Along::Cut(how.placed(before + dim));
+        let moved = self.graph.moved_along(value.value, &at_hand, vec![(axis, lies.clone())])?;
+        let mut local = value.clone();
+        local.kinds.push((axis, origin(Some(dim))));
+        local.kinds.sort_by_key(|(axis, _)| self.axes.iter().position(|known| known == axis));
+        let at = local.varies().iter().position(|&known| known == axis).unwrap_or_default();
+        let split = how.call("split_shards", before + dim, at).with("parts", Argument::Number(parts as i64));
+        local.value = self.emit(&split, &[moved], &name.into_iter().collect::<Vec<_>>())?[0];
+        let mut from = value.along();
+        from.push((axis, lies));
+        from.sort_by_key(|(axis, _)| *axis);
+        self.graph.strategy_along(local.value, vec![from, local.along()]);
+        Ok(local)
+    }
+
+    /// Gives back what varies over an axis as the parts of a dim.
+    pub(super) fn leave_sliced(
+        &mut self,
+        value: &Local,
+        (axis, how, dim): (usize, Slicing, usize),
+        others: &[(usize, Along)],
+        called: &str,
+    ) -> Result<Local, Error> {
+        self.cuts_alone(called, self.shape(value).len(), (axis, dim), others)?;
+        let own = self.shape(value)[dim];
+        if !own.is_multiple_of(how.chunks()) {
+            return refused(format!(
+                "{called} has {own} indices along dim {dim} on each coordinate of {}, which are not {} chunks of one size",
+                self.axis_name(axis),
+                how.chunks()
+            ));
+        }
+        let mut left = value.clone();
+        left.kinds.retain(|(known, _)| *known != axis);
+        let (at, before) = (value.varies().iter().position(|&known| known == axis), left.varies().len());
+        let join = how.call("join_shards", before + dim, at.unwrap_or_default());
+        left.value = self.emit(&join, &[value.value], &[])?[0];
+        let mut made = left.along();
+        made.push((axis, Along::Cut(how.placed(before + dim))));
+        made.sort_by_key(|(axis, _)| *axis);
+        self.graph.strategy_along(left.value, vec![value.along(), made]);
+        Ok(left)
+    }
+
+    /// Whether a dim is there, and of these axes cut by this one alone.
+    fn cuts_alone(
+        &self,
+        called: &str,
+        dims: usize,
+        (axis, dim): (usize, usize),
+        others: &[(usize, Along)],
+    ) -> Result<(), Error> {
+        if dim >= dims {
+            return refused(format!(
+                "{called} has {dims} dims in this region, and none is dim {dim}, which {} is to cut",
+                self.axis_name(axis)
+            ));
+        }
+        let same = |(_, along): &&(usize, Along)| match along {
+            Along::Cut(other) => other.dim() == Some(dim),
+            Along::Different | Along::Same | Along::Terms => false,
+        };
+        match others.iter().find(same) {
+            Some((other, _)) => refused(format!(
+                "{called}: {} and {} cut dim {dim}, of which one not into blocks; a region takes that where it is the only one",
+                self.axis_name(axis),
+                self.axis_name(*other)
+            )),
+            None => Ok(()),
+        }
+    }
+}
