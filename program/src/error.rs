@@ -46,6 +46,11 @@ pub enum Error {
         /// The reason, with what to write.
         reason: String,
     },
+    /// What is the same on ranks by its type and was not, when a program ran.
+    Replicas {
+        /// The reason, with the value, the axis and the ranks.
+        reason: String,
+    },
     /// A gradient that is asked of what has none.
     NoGradient {
         /// The reason, with the way out.
@@ -69,6 +74,7 @@ impl Error {
             Error::NeedsRedistribute { gradient_only: false, .. } => "needs_redistribute",
             Error::NeedsRedistribute { gradient_only: true, .. } => "needs_gradient_redistribute",
             Error::FalseClaim { .. } => "false_claim",
+            Error::Replicas { .. } => "replicas",
             Error::NoGradient { .. } => "no_gradient",
         }
     }
@@ -87,6 +93,7 @@ impl Error {
             | Error::Schedule { .. }
             | Error::NeedsRedistribute { .. }
             | Error::FalseClaim { .. }
+            | Error::Replicas { .. }
             | Error::NoGradient { .. }) => Error::Parse { line, reason: other.to_string() },
         }
     }
@@ -101,6 +108,7 @@ impl fmt::Display for Error {
             Error::Graph { reason }
             | Error::Schedule { reason }
             | Error::FalseClaim { reason }
+            | Error::Replicas { reason }
             | Error::NoGradient { reason } => f.write_str(reason),
             Error::NeedsRedistribute { reason, fixes, .. } => write!(f, "{reason}; {fixes}"),
         }

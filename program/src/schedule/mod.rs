@@ -63,6 +63,7 @@ mod call;
 mod engine;
 mod order;
 mod pipeline;
+mod replicas;
 mod run;
 mod text;
 mod timeline;
@@ -75,6 +76,7 @@ use std::str::FromStr;
 
 pub use call::{LocalCall, LocalTensor, on_one_slice};
 pub use engine::Engine;
+pub use replicas::Hashes;
 pub use run::{Exchanges, Kernels, Prepared};
 pub use timeline::{Activity, Lane, Span, Timeline};
 pub use trace::{Event, Operand};

@@ -45,8 +45,8 @@ pub trait Exchanges {
 /// A schedule whose kernels and exchanges are ready.
 #[derive(Debug)]
 pub struct Prepared<'a> {
-    schedule: &'a Schedule,
-    instrs: Vec<Instr>,
+    pub(super) schedule: &'a Schedule,
+    pub(super) instrs: Vec<Instr>,
 }
 
 impl Schedule {
@@ -82,15 +82,33 @@ impl Prepared<'_> {
         X: Exchanges<Buffer = K::Buffer>,
         E: From<K::Error> + From<X::Error>,
     {
-        let Schedule { args: all, exchanges: transfers, .. } = self.schedule;
         for instr in &self.instrs {
-            match instr {
-                Instr::Call { kernel, args } => {
-                    kernels.run(*kernel, &all[args.start as usize..args.end as usize], arena)?;
-                }
-                Instr::Post { exchange } => exchanges.post(&transfers[*exchange as usize], arena)?,
-                Instr::Wait { exchange } => exchanges.wait(&transfers[*exchange as usize], arena)?,
+            self.step::<K, X, E>(instr, kernels, exchanges, arena)?;
+        }
+        Ok(())
+    }
+
+    /// One thing.
+    #[inline]
+    pub(super) fn step<K, X, E>(
+        &self,
+        instr: &Instr,
+        kernels: &mut K,
+        exchanges: &mut X,
+        arena: &mut K::Buffer,
+    ) -> Result<(), E>
+    where
+        K: Kernels,
+        X: Exchanges<Buffer = K::Buffer>,
+        E: From<K::Error> + From<X::Error>,
+    {
+        let Schedule { args: all, exchanges: transfers, .. } = self.schedule;
+        match instr {
+            Instr::Call { kernel, args } => {
+                kernels.run(*kernel, &all[args.start as usize..args.end as usize], arena)?;
             }
+            Instr::Post { exchange } => exchanges.post(&transfers[*exchange as usize], arena)?,
+            Instr::Wait { exchange } => exchanges.wait(&transfers[*exchange as usize], arena)?,
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ mod numbers;
 mod programs;
 mod random;
 mod regions;
+mod replicas;
 mod ring;
 mod schedules;
 mod torch_gradients;

@@ -1,0 +1,183 @@
+//! What ranks do not have alike though a type says so is found, with the value, the axis and the ranks.
+
+use ndarray::ArrayD;
+use reshard_collectives::threads::World;
+use reshard_program::schedule::{Arg, Engine, Hashes, Kernels, LocalCall, Options, Schedule};
+use reshard_program::{Elaborator, Program};
+use reshard_reference::{Error, Host, Values};
+use reshard_sharding::Sharding;
+
+use crate::programs::inputs;
+
+/// Kernels of a rank that make another number somewhere, once.
+struct Lying {
+    inner: Host<f64>,
+    takes: Vec<usize>,
+    /// The number of the call, if one lies.
+    at: Option<usize>,
+    calls: usize,
+}
+
+impl Kernels for Lying {
+    type Buffer = [u8];
+    type Error = Error;
+
+    fn prepare(&mut self, call: &LocalCall) -> Result<u32, Error> {
+        self.takes.push(call.takes.len());
+        self.inner.prepare(call)
+    }
+
+    fn run(&mut self, kernel: u32, args: &[Arg], arena: &mut [u8]) -> Result<(), Error> {
+        self.inner.run(kernel, args, arena)?;
+        if self.at == Some(self.calls)
+            && let Some(made) = args[self.takes[kernel as usize]..].iter().find(|arg| arg.bytes > 0)
+        {
+            arena[made.offset] ^= 1;
+        }
+        self.calls += 1;
+        Ok(())
+    }
+}
+
+/// Runs all ranks, of which one lies in one of its calls.
+fn hashes(program: &Program, given: &Values<f64>, liar: Option<(usize, usize)>) -> Vec<Hashes> {
+    let run = |comm: &mut reshard_collectives::threads::Comm| -> Result<Hashes, Error> {
+        let rank = reshard_collectives::Communicator::rank(comm);
+        let schedule = program.compile(rank, &Options::default())?;
+        let at = liar.filter(|(who, _)| *who == rank).map(|(_, at)| at);
+        let mut kernels = Lying { inner: Host::new(program.table()), takes: Vec::new(), at, calls: 0 };
+        let mut engine = Engine::new(comm);
+        let mut arena = vec![0; schedule.arena_bytes()];
+        for local in schedule.locals().iter().filter(|local| local.is_input) {
+            let is = &program.get(program.value(&local.name).unwrap()).is.value;
+            let shard = shard(is, rank, &given[&local.name]);
+            let bytes = shard.iter().flat_map(|x| x.to_ne_bytes());
+            arena[local.at.range()].iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
+        }
+        let prepared = schedule.prepare::<_, _, Error>(&mut kernels, &mut engine)?;
+        prepared.run_hashed::<_, _, Error>(&mut kernels, &mut engine, &mut arena)
+    };
+    World::new(program.mesh().world()).unwrap().run(run).into_iter().map(Result::unwrap).collect()
+}
+
+fn shard(is: &Sharding, rank: usize, whole: &ArrayD<f64>) -> Vec<f64> {
+    let all: Vec<f64> = whole.iter().copied().collect();
+    reshard_sharding::meaning::held(is, rank).unwrap().into_iter().map(|i| all[i]).collect()
+}
+
+/// What the calls of a rank make, and the program's name of it.
+fn made(schedule: &Schedule, call: usize) -> Option<String> {
+    use reshard_program::schedule::Instr;
+    let calls = schedule.instrs().iter().filter_map(|instr| match instr {
+        Instr::Call { kernel, args } => Some((*kernel, args.clone())),
+        Instr::Post { .. } | Instr::Wait { .. } => None,
+    });
+    let (kernel, args) = calls.into_iter().nth(call)?;
+    let takes = schedule.calls()[kernel as usize].takes.len();
+    let made = (args.start as usize + takes..args.end as usize).find(|&arg| schedule.args()[arg].bytes > 0);
+    made.map(|arg| schedule.arg_names()[arg].clone())
+}
+
+/// Whether another rank has the same indices of a value, without terms between them along an axis; by the definition of both.
+fn has_replicas(program: &Program, name: &str, rank: usize) -> bool {
+    let is = &program.get(program.value(name).unwrap()).is.value;
+    let at = is.mesh().coordinate(rank).unwrap();
+    is.mesh().ranks().filter(|&other| other != rank).any(|other| {
+        let there = is.mesh().coordinate(other).unwrap();
+        let differ: Vec<usize> = (0..there.len()).filter(|&axis| there[axis] != at[axis]).collect();
+        let terms = is.partial().iter().any(|terms| differ.contains(&terms.sub.axis));
+        differ.len() == 1
+            && !terms
+            && reshard_sharding::meaning::held(is, other) == reshard_sharding::meaning::held(is, rank)
+    })
+}
+
+#[test]
+fn a_rank_that_makes_something_else_is_named_and_nobody_else_is() {
+    let texts = [
+        "mesh dp=2,tp=2
+         x: f64[4,6] S(0),I
+         w: f64[6,4] I,S(1)
+         u: f64[4,6] I,S(0)
+         h = mm(x, w)
+         a = gelu(h)
+         o = mm(a, u)
+         l = sum(o)
+         gradient l wrt w, u",
+        "mesh tp=2,dp=2
+         x: f64[4,6] R,S(0)
+         w: f64[6,4] S(1),I
+         wr: S(1),R = w
+         local tp
+           in x: R
+           in w: S(1) = wr
+           h = mm(x, w)
+           e = exp(x)
+           p = sum(h)
+           s: I = all_reduce(p)
+           out y: I = s
+           out z: R = e
+         end
+         m = sum(y)
+         gradient m wrt w",
+    ];
+    let (mut found, mut silent) = (0, 0);
+    for text in texts {
+        let program = Elaborator::new()
+            .elaborate(&text.parse().unwrap())
+            .unwrap()
+            .in_dtype(reshard_kernels::DType::F64)
+            .unwrap();
+        let given = inputs::<f64>(&program, 7);
+        let honest = hashes(&program, &given, None);
+        assert!(program.replicas(&honest).unwrap() > 10, "few replicas are compared");
+        for hashes in &honest {
+            assert_eq!(hashes.to_string().parse::<Hashes>().as_ref(), Ok(hashes));
+        }
+        for rank in program.mesh().ranks() {
+            let schedule = program.compile(rank, &Options::default()).unwrap();
+            for call in 0.. {
+                let Some(name) = made(&schedule, call) else { break };
+                let lied = hashes(&program, &given, Some((rank, call)));
+                match program.replicas(&lied) {
+                    Err(e) if has_replicas(&program, &name, rank) => {
+                        let e = e.to_string();
+                        let named = e.starts_with(&format!("{name} is the same over "));
+                        let of_rank =
+                            e.contains(&format!(" {rank} and ")) || e.contains(&format!(" and {rank} do"));
+                        assert!(named && of_rank, "{name} on rank {rank}: {e}");
+                        found += 1;
+                    }
+                    // What depends on it may be the same on ranks, and then it is not: a lie about terms and shards is seen where it gets so far.
+                    other if !has_replicas(&program, &name, rank) => {
+                        silent += usize::from(other.is_ok());
+                    }
+                    other => panic!("{name} on rank {rank}: {other:?}"),
+                }
+            }
+        }
+    }
+    assert!(found > 30 && silent > 10, "{found} found, {silent} of what nobody else has");
+}
+
+#[test]
+fn an_input_given_differently_is_found() {
+    let program: Program = "mesh dp=2,tp=2\nx: f64[4] S(0),I\ny = exp(x)".parse().unwrap();
+    let of = |rank: usize, x: usize| format!("rank {rank}\nx {x:016x}").parse::<Hashes>().unwrap();
+    assert_eq!(program.replicas(&[of(0, 1), of(1, 1), of(2, 5), of(3, 5)]), Ok(2));
+    let e = program.replicas(&[of(0, 1), of(1, 1), of(2, 5), of(3, 6)]).unwrap_err();
+    assert_eq!(e.kind(), "replicas");
+    assert!(e.to_string().starts_with("x is the same over tp by its type, and ranks 2 and 3 do not"), "{e}");
+    for text in [
+        "",
+        "rank",
+        "rank x",
+        "rank 1\nx",
+        "rank 1\nx 12",
+        "rank 1\nx 000000000000000g",
+        "rank 1\nx +00000000000000f",
+    ] {
+        let e = text.parse::<Hashes>().unwrap_err().to_string();
+        assert!(e.contains("like"), "{e}");
+    }
+}
