@@ -250,6 +250,7 @@ impl Graph {
     ///
     /// Fails as [`Table::op`] does, and for names that are taken.
     pub fn apply(&mut self, call: &Call, inputs: &[ValueId], names: &[&str]) -> Result<Vec<ValueId>, Error> {
+        let call = &self.keyed(call)?;
         let shapes: Vec<&[usize]> = inputs.iter().map(|v| self.values[v.0].shape.as_slice()).collect();
         let op = self.table.op(call, &shapes)?;
         if names.len() > op.outputs().len() {

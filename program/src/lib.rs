@@ -48,6 +48,7 @@ mod elaborate;
 mod error;
 mod gradient;
 mod graph;
+mod keys;
 mod meshes;
 mod notation;
 mod passes;

@@ -179,13 +179,6 @@ pub(crate) fn einsum(equation: &str, inputs: &[&A]) -> Result<A, Unfit> {
     }))
 }
 
-/// A random number between 0 and 1 that is a function of the index.
-pub(crate) fn noise(element: usize) -> f64 {
-    let z = (element as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    let z = (z ^ (z >> 31)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    ((z ^ (z >> 29)) >> 11) as f64 / (1u64 << 53) as f64
-}
-
 /// A truth value.
 pub(crate) fn truth(b: bool) -> f64 {
     f64::from(u8::from(b))

@@ -3,6 +3,9 @@
 use core::fmt;
 use core::ops::Deref;
 
+use reshard_kernels::DType;
+use reshard_kernels::random::definition::element;
+use reshard_kernels::random::{Draw, Key};
 use reshard_ops::rules::Request;
 use reshard_ops::rules::verify::LocalRegion;
 
@@ -102,6 +105,16 @@ impl Ask<'_> {
     pub(crate) fn counted(&self, f: impl Fn(usize) -> f64) -> Made {
         let place = self.target(0)?;
         Ok(vec![self.fit(of(&place.shape(), place.elements().into_iter().map(f).collect()))?])
+    }
+
+    /// Random numbers between 0 and 1 by the row-major number of an element: those of the call's key, which is folded into that of seed 0.
+    pub(crate) fn noise(&self) -> Result<impl Fn(usize) -> f64, Error> {
+        let numbers = if self.has("key")? { self.numbers("key")? } else { Vec::new() };
+        let key = numbers.iter().fold(Key::new(0), |key, &n| key.fold_in(n.unsigned_abs()));
+        let draw = Draw::Uniform { low: 0.0, high: 1.0 };
+        // Of 2^52 numbers none is 0, of which some would take a logarithm.
+        let number = |bytes: Vec<u8>| bytes.try_into().map_or(0.0, f64::from_ne_bytes) + f64::EPSILON / 4.0;
+        Ok(move |e: usize| element(&key, draw, DType::F64, e as u64).map_or(f64::NAN, number))
     }
 
     /// One output, element by element of the first input.

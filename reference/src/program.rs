@@ -244,8 +244,10 @@ pub fn on_ranks<T: Number>(program: &Program, inputs: &Values<T>) -> Result<Rank
                         let [takes, makes] =
                             [&taken, &results].map(|list| list.iter().map(ArrayD::shape).collect::<Vec<_>>());
                         // What it comes to on the rank.
-                        let (call, dims) = on_one_slice(call, &takes, &makes)
-                            .unwrap_or_else(|| (call, vec![0; takes.len() + makes.len()]));
+                        let first = |dim: usize| local.wanted.first()?.indices(dim).ok()?.first().copied();
+                        let slice = |dims: usize| (0..dims).filter_map(first).collect();
+                        let (call, dims) = on_one_slice(call, &takes, &makes, slice)
+                            .unwrap_or_else(|| (call.clone(), vec![0; takes.len() + makes.len()]));
                         let (of_takes, of_makes) = dims.split_at(takes.len());
                         let shapes = |list: &[&[usize]], dims: &[usize]| {
                             list.iter().zip(dims).map(|(shape, &dims)| shape[dims..].to_vec()).collect()

@@ -55,7 +55,9 @@ pub fn run<T: Real>(table: &Table, call: &Call, inputs: &[ArrayD<T>]) -> Result<
         return run_body(table, body, inputs);
     }
     if let Call::Each(each) = call {
-        return on_slices(each, inputs, each.sizes(), op.outputs(), |slices| run(table, each.call(), slices));
+        return on_slices(each, inputs, each.sizes(), op.outputs(), |at, slices| {
+            run(table, &each.call().folded(at), slices)
+        });
     }
     let places: Vec<LocalRegion> = shapes.iter().map(|shape| LocalRegion::whole(shape)).collect();
     let wanted: Vec<LocalRegion> = op.outputs().iter().map(|shape| LocalRegion::whole(shape)).collect();
@@ -150,9 +152,15 @@ fn run_slices<T: Real>(table: &Table, each: &Each, local: &Local<'_, T>) -> Resu
     let wanted: Vec<LocalRegion> = local.wanted.iter().map(|place| without(place, all)).collect();
     let outputs: Vec<Vec<usize>> = local.wanted.iter().map(|place| place.shape()).collect();
     let sizes = outputs.first().map_or(each.sizes(), |shape| shape.get(..all).unwrap_or(each.sizes()));
-    on_slices(each, local.inputs, sizes, &outputs, |slices| {
+    // Which slices these are.
+    let numbers = local.wanted.first().map_or_else(
+        || Ok(Vec::new()),
+        |place| (0..all).map(|dim| place.indices(dim)).collect::<Result<Vec<_>, _>>(),
+    )?;
+    on_slices(each, local.inputs, sizes, &outputs, |at, slices| {
         let (places, wanted) = (places.iter().collect(), wanted.iter().collect());
-        run_local(table, each.call(), &Local { inputs: slices, places, wanted })
+        let at: Vec<usize> = at.iter().zip(&numbers).map(|(&i, own)| own[i]).collect();
+        run_local(table, &each.call().folded(&at), &Local { inputs: slices, places, wanted })
     })
 }
 
@@ -162,7 +170,7 @@ fn on_slices<T: Real>(
     inputs: &[ArrayD<T>],
     sizes: &[usize],
     outputs: &[Vec<usize>],
-    slice: impl Fn(&[ArrayD<T>]) -> Result<Vec<ArrayD<T>>, Error>,
+    slice: impl Fn(&[usize], &[ArrayD<T>]) -> Result<Vec<ArrayD<T>>, Error>,
 ) -> Result<Vec<ArrayD<T>>, Error> {
     let mut made: Vec<ArrayD<T>> =
         outputs.iter().map(|shape| ArrayD::from_elem(IxDyn(shape), T::rounded(0.0))).collect();
@@ -177,7 +185,7 @@ fn on_slices<T: Real>(
                 own.fold(input.view(), |view, z| view.index_axis_move(Axis(0), z)).to_owned()
             })
             .collect();
-        for (into, of) in made.iter_mut().zip(slice(&taken)?) {
+        for (into, of) in made.iter_mut().zip(slice(&at, &taken)?) {
             let mut into = at.iter().fold(into.view_mut(), |view, &z| view.index_axis_move(Axis(0), z));
             if into.shape() != of.shape() {
                 return Err(wrong(of.shape()));

@@ -257,6 +257,7 @@ impl<'g> Region<'g> {
         inputs: &[&Local],
         names: &[&str],
     ) -> Result<Vec<Local>, Error> {
+        let call = &self.graph.keyed(call)?;
         let slices: Vec<Vec<usize>> = inputs.iter().map(|v| self.shape(v).to_vec()).collect();
         let slices: Vec<&[usize]> = slices.iter().map(Vec::as_slice).collect();
         let (body, _) = body_of(&self.graph.table, call, &slices, Apart { means: true, rows: false })?;

@@ -55,6 +55,12 @@ impl LocalTensor {
         Ok(LocalRegion { region, whole })
     }
 
+    /// The first index that the rank has along each of so many first dims.
+    fn first_indices(&self, dims: usize) -> Vec<usize> {
+        let first = |dim: usize| self.region().ok()?.indices(dim).ok()?.first().copied();
+        (0..dims).map(|dim| first(dim).unwrap_or_default()).collect()
+    }
+
     /// The same without so many first dims, along which there is one slice.
     fn slice(mut self, dims: usize) -> LocalTensor {
         self.shape.drain(..dims);
@@ -64,12 +70,14 @@ impl LocalTensor {
 }
 
 /// What a rank calls, where of a call [on each slice](reshard_ops::rules::Each) it has one slice of every operand: the call itself, and how many dims that
-/// leaves out of each operand and result. So per-device code runs as it is written.
-pub fn on_one_slice<'c>(
-    call: &'c Call,
+/// leaves out of each operand and result. So per-device code runs as it is written, and draws by the key of its slice, whose indices
+/// along the first dims of a result are asked for.
+pub fn on_one_slice(
+    call: &Call,
     takes: &[&[usize]],
     makes: &[&[usize]],
-) -> Option<(&'c Call, Vec<usize>)> {
+    slice: impl FnOnce(usize) -> Vec<usize>,
+) -> Option<(Call, Vec<usize>)> {
     let Call::Each(each) = call else { return None };
     let all = each.sizes().len();
     let dims: Vec<usize> =
@@ -77,7 +85,11 @@ pub fn on_one_slice<'c>(
     let one = |(shape, &dims): (&&[usize], &usize)| {
         shape.get(..dims).is_some_and(|own| own.iter().all(|&n| n == 1))
     };
-    takes.iter().chain(makes).zip(&dims).all(one).then(|| (each.call(), dims))
+    if !takes.iter().chain(makes).zip(&dims).all(one) {
+        return None;
+    }
+    let draws = each.call().argument("key").is_some();
+    Some((if draws { each.call().folded(&slice(all)) } else { each.call().clone() }, dims))
 }
 
 /// A call of an op on one rank.
@@ -103,7 +115,8 @@ pub struct LocalCall {
 pub(super) fn called(call: &Call, tensors: Vec<LocalTensor>, inputs: usize) -> (Call, Vec<LocalTensor>) {
     let shapes: Vec<&[usize]> = tensors.iter().map(|tensor| tensor.shape.as_slice()).collect();
     let (takes, makes) = shapes.split_at(inputs);
-    match on_one_slice(call, takes, makes).map(|(call, dims)| (call.clone(), dims)) {
+    let slice = |dims| tensors.get(inputs).map_or_else(Vec::new, |made| made.first_indices(dims));
+    match on_one_slice(call, takes, makes, slice) {
         None => (call.clone(), tensors),
         Some((call, dims)) => {
             let slices = tensors.into_iter().zip(dims).map(|(tensor, dims)| tensor.slice(dims));

@@ -4,7 +4,7 @@ use super::Body::By;
 use super::Ops;
 use super::reductions::norm_of;
 use crate::Error;
-use crate::arrays::{A, cut, fold, lines, noise, of, zip};
+use crate::arrays::{A, cut, fold, lines, of, zip};
 use crate::ask::{Ask, Made};
 
 fn along(r: &Ask<'_>, f: impl Fn(&[f64]) -> Vec<f64>) -> Made {
@@ -87,6 +87,7 @@ fn glu(r: &Ask<'_>) -> Made {
 
 fn gumbel_softmax(r: &Ask<'_>) -> Made {
     let tau = r.real("tau")?;
+    let noise = r.noise()?;
     let drawn = r.numbered(0, |e| -(-noise(e).ln()).ln())?;
     let moved = r.fit(zip(r.x(0)?, &drawn, |a, g| (a + g) / tau))?;
     Ok(vec![lines(&moved, r.dim("dim")?, softmax)])

@@ -1,12 +1,11 @@
-//! Random numbers: a function of the row-major index in the whole tensor, the same on every rank. Which function is nobody's
-//! business but this crate's.
+//! Random numbers: a function of the key of the call and the row-major index in the whole tensor, the same on every rank.
 
 use std::f64::consts::PI;
 
 use super::Body::By;
 use super::Ops;
 use crate::Error;
-use crate::arrays::{A, at, make, noise, truth, with, zip};
+use crate::arrays::{A, at, make, truth, with, zip};
 use crate::ask::{Ask, Made};
 
 /// Nearly normal, of mean 0.
@@ -15,17 +14,18 @@ fn bell(u: f64) -> f64 {
 }
 
 /// How many of some numbers lie below a probability.
-fn count_below(element: usize, n: usize, p: f64) -> f64 {
+fn count_below(noise: &impl Fn(usize) -> f64, element: usize, n: usize, p: f64) -> f64 {
     (0..n).filter(|i| noise(element * 16 + i) < p).count() as f64
 }
 
 fn like(r: &Ask<'_>, f: impl Fn(f64) -> f64) -> Made {
+    let noise = r.noise()?;
     Ok(vec![r.numbered(0, |e| f(noise(e)))?])
 }
 
 /// One output, of every element and its random number.
 fn mixed(r: &Ask<'_>, f: impl Fn(f64, f64) -> f64) -> Made {
-    Ok(vec![r.fit(zip(r.x(0)?, &r.numbered(0, noise)?, f))?])
+    Ok(vec![r.fit(zip(r.x(0)?, &r.numbered(0, r.noise()?)?, f))?])
 }
 
 /// A whole number from one that is declared on; up to another, which is not reached.
@@ -61,14 +61,14 @@ fn by_element(r: &Ask<'_>, f: fn(f64, f64, bool) -> f64) -> Made {
 
 /// All of a channel or none.
 fn by_channel(r: &Ask<'_>, f: fn(f64, f64, bool) -> f64) -> Made {
-    let (a, p) = (r.x(0)?, probability(r)?);
+    let (a, p, noise) = (r.x(0)?, probability(r)?, r.noise()?);
     let (b, c, channels) = (r.held(0, 0)?, r.held(0, 1)?, r.places[0].whole[1]);
     Ok(vec![make(a.shape(), |i| f(at(a, i), p, noise(b[i[0]] * channels + c[i[1]]) >= p))])
 }
 
 /// Indices along the last dim, each with a chance that is proportional to its weight.
 fn multinomial(r: &Ask<'_>) -> Made {
-    let (a, samples) = (r.x(0)?, r.size("samples")?);
+    let (a, samples, noise) = (r.x(0)?, r.size("samples")?, r.noise()?);
     let last = a.ndim() - 1;
     let (held, elements) = (r.held(0, last)?, r.numbered(0, |e| e as f64)?);
     r.ensure(!held.is_empty(), "has no weights")?;
@@ -85,24 +85,26 @@ fn multinomial(r: &Ask<'_>) -> Made {
 }
 
 fn poisson(r: &Ask<'_>) -> Made {
-    let elements: A = r.numbered(0, |e| e as f64)?;
-    Ok(vec![r.fit(zip(r.x(0)?, &elements, |rate, e| count_below(e as usize, 64, rate / 64.0)))?])
+    let (elements, noise): (A, _) = (r.numbered(0, |e| e as f64)?, r.noise()?);
+    Ok(vec![r.fit(zip(r.x(0)?, &elements, |rate, e| count_below(&noise, e as usize, 64, rate / 64.0)))?])
 }
 
 fn binomial(r: &Ask<'_>) -> Made {
-    let elements = r.numbered(0, |e| e as f64)?;
+    let (elements, noise) = (r.numbered(0, |e| e as f64)?, r.noise()?);
     let both = [r.x(0)?, r.x(1)?, &elements];
-    let count = |[n, p, e]: [f64; 3]| count_below(e as usize, n.clamp(0.0, 1e6) as usize, p);
+    let count = |[n, p, e]: [f64; 3]| count_below(&noise, e as usize, n.clamp(0.0, 1e6) as usize, p);
     Ok(vec![r.fit(crate::arrays::together(both, count))?])
 }
 
 fn normal(r: &Ask<'_>) -> Made {
+    let noise = r.noise()?;
     let z = r.numbered(0, |e| bell(noise(e)))?;
     Ok(vec![r.fit(crate::arrays::together([r.x(0)?, r.x(1)?, &z], |[mean, std, z]| mean + std * z))?])
 }
 
 fn native_dropout(r: &Ask<'_>) -> Made {
     let p = probability(r)?;
+    let noise = r.noise()?;
     let mut made = by_element(r, left)?;
     made.push(r.numbered(0, |e| truth(noise(e) >= p))?);
     Ok(made)
@@ -160,18 +162,25 @@ pub(super) const OPS: Ops = &[
             like(r, |u| (from + (to - from) * u).floor())
         }),
     ),
-    ("rand", By(|r| r.counted(noise))),
-    ("randn", By(|r| r.counted(|e| bell(noise(e))))),
+    ("rand", By(|r| r.counted(r.noise()?))),
+    (
+        "randn",
+        By(|r| {
+            let noise = r.noise()?;
+            r.counted(|e| bell(noise(e)))
+        }),
+    ),
     (
         "randint",
         By(|r| {
-            let (low, high) = range(r, "low", "high")?;
+            let ((low, high), noise) = (range(r, "low", "high")?, r.noise()?);
             r.counted(|e| (low + (high - low) * noise(e)).floor())
         }),
     ),
     (
         "randperm",
         By(|r| {
+            let noise = r.noise()?;
             let mut order: Vec<usize> = (0..r.size("size")?).collect();
             order.sort_by(|&a, &b| noise(a).total_cmp(&noise(b)));
             r.counted(|e| order[e] as f64)

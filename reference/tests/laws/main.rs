@@ -2,6 +2,7 @@
 //! `reshard-ops`, which runs it on shards of every kind.
 
 mod again;
+mod drawn;
 mod each;
 mod gradients;
 mod kinds;

@@ -145,6 +145,23 @@ impl Call {
     }
 }
 
+impl Call {
+    /// The same call, whose random numbers are of the key into which these are folded too; itself where it has no key.
+    ///
+    /// ```
+    /// use reshard_ops::rules::Call;
+    /// let call: Call = "dropout(p=0.1,key=[3])".parse()?;
+    /// assert_eq!(call.folded(&[1, 0]).to_string(), "dropout(p=0.1,key=[3,1,0])");
+    /// # Ok::<(), reshard_ops::Error>(())
+    /// ```
+    #[must_use]
+    pub fn folded(&self, more: &[usize]) -> Call {
+        let Some(key) = self.argument("key") else { return self.clone() };
+        let more = more.iter().map(|&n| n as i64);
+        self.clone().with("key", Value::Numbers(key.as_list().iter().copied().chain(more).collect()))
+    }
+}
+
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

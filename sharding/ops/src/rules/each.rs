@@ -189,6 +189,8 @@ impl Each {
             })
             .collect();
         let mut fixed = Vec::new();
+        // What is drawn on a slice depends on which it is.
+        let region = self.call().argument("key").is_some();
         let mut rows: Vec<Row> = (0..self.sizes.len())
             .map(|d| {
                 let factor = (!listed).then_some((first + d) as u16);
@@ -196,7 +198,7 @@ impl Each {
                     let dim = count(&has[..d]) as u16;
                     if has[d] { Entry::Shard { dim, factor } } else { Entry::Replicate }
                 };
-                Row { entries: operands.iter().map(entry).collect(), region: false }
+                Row { entries: operands.iter().map(entry).collect(), region }
             })
             .collect();
         rows.extend(bound.rows.iter().map(|row| {

@@ -197,8 +197,8 @@ families! {
     "zeros" ("shape: numbers >= 0") => factory::filled;
     "ones" ("shape: numbers >= 0") => factory::filled;
     "full" ("shape: numbers >= 0, fill_value: real = none") => factory::filled;
-    "rand" ("shape: numbers >= 0") => factory::drawn;
-    "randn" ("shape: numbers >= 0") => factory::drawn;
+    "rand" ("shape: numbers >= 0, key: numbers >= 0 = none") => factory::drawn;
+    "randn" ("shape: numbers >= 0, key: numbers >= 0 = none") => factory::drawn;
     "arange" ("size: number >= 0, start: real = 0, step: real = 1") => factory::arange;
     "eye" ("size: number >= 0") => factory::eye;
     // Losses.

@@ -19,7 +19,7 @@ families! {
     "unfold_dim" ("dim: dim = -1, size: number >= 1, step: number >= 1 = 1") => unfold_dim;
     "glu" ("dim: dim = -1") => glu;
     "softmin" ("dim: dim = -1") => |r| along(r, 1, None);
-    "gumbel_softmax" ("dim: dim = -1, tau: real = 1") => gumbel_softmax;
+    "gumbel_softmax" ("dim: dim = -1, tau: real = 1, key: numbers >= 0 = none") => gumbel_softmax;
 }
 
 /// Some dims go elsewhere; the others keep their order.

@@ -6,13 +6,12 @@ use crate::Error;
 use crate::rules::op::Op;
 use crate::rules::request::Request;
 
-const SIZE: &str = "size: number >= 0";
 const TRIANGLE: &str = "rows: number >= 0, columns: number >= 0";
 
 families! {
     "linspace" ("size: number >= 0, start: real = none, end: real = none") => arange;
     "logspace" ("size: number >= 0, start: real = none, end: real = none, base: real = 10") => arange;
-    "randperm" (SIZE) => arange;
+    "randperm" ("size: number >= 0, key: numbers >= 0 = none") => arange;
     "bartlett_window" ("size: number >= 0, periodic: flag = true") => arange;
     "blackman_window" ("size: number >= 0, periodic: flag = true") => arange;
     "hamming_window" ("size: number >= 0, periodic: flag = true, alpha: real = 0.54, beta: real = 0.46") => arange;
@@ -20,7 +19,7 @@ families! {
     "kaiser_window" ("size: number >= 0, periodic: flag = true, beta: real = 12") => arange;
     "fftfreq" ("size: number >= 0, d: real = 1") => arange;
     "rfftfreq" ("size: number >= 0, d: real = 1") => |r| made(r, &[r.size("size")? / 2 + 1]);
-    "randint" ("shape: numbers >= 0, low: number = 0, high: number = none") => drawn;
+    "randint" ("shape: numbers >= 0, low: number = 0, high: number = none, key: numbers >= 0 = none") => drawn;
     "tril_indices" (TRIANGLE) => |r| triangle(r, true);
     "triu_indices" (TRIANGLE) => |r| triangle(r, false);
 }

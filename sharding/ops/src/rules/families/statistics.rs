@@ -28,7 +28,7 @@ families! {
     "histc" ("bins: number >= 1 = 100") => |r| counted(r, false);
     "histogram" ("bins: number >= 1") => |r| counted(r, true);
     // Indices along the last dim, by random numbers.
-    "multinomial" ("samples: number >= 1") => multinomial;
+    "multinomial" ("samples: number >= 1, key: numbers >= 0 = none") => multinomial;
     "unique_consecutive" ("count: number >= 0") => super::normalize::unique;
     // Neighbours along a dim, at equal distances.
     "diff" ("order: number >= 0 = 1, dim: dim = -1") => |r| shortened(r, r.size("order")?);

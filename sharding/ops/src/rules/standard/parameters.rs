@@ -4,7 +4,9 @@
 //! A bound is what the rule needs to be true: `leaky_relu` increases for slopes of at least 0.
 
 const SCALAR: &str = "value: real = none";
-const DROPOUT: &str = "p: real >= 0 = 0.5";
+const DROPOUT: &str = "p: real >= 0 = 0.5, key: numbers >= 0 = none";
+/// What tells draws of one program apart.
+const KEY: &str = "key: numbers >= 0 = none";
 const ADAM: &str = "lr: real = 0.001, beta1: real = 0.9, beta2: real = 0.999, eps: real >= 0 = 0.00000001, \
                     weight_decay: real = 0, step: number >= 1 = none";
 const ADAMW: &str = "lr: real = 0.001, beta1: real = 0.9, beta2: real = 0.999, eps: real >= 0 = 0.00000001, \
@@ -51,12 +53,13 @@ pub(in crate::rules) const PARAMETERS: &[(&[&str], &str)] = &[
     (&["scale_by_norm"], "max_norm: real = none, eps: real >= 0 = 0.000001"),
     // Drawn numbers.
     (&["dropout", "native_dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout"], DROPOUT),
-    (&["rrelu"], "lower: real >= 0 = 0.125, upper: real >= 0 = 0.3333333333333333"),
-    (&["uniform"], "from: real = 0, to: real = 1"),
-    (&["exponential"], "lambd: real >= 0 = 1"),
-    (&["geometric"], "p: real >= 0 = none"),
-    (&["log_normal"], "mean: real = 1, std: real >= 0 = 2"),
-    (&["cauchy"], "median: real = 0, sigma: real >= 0 = 1"),
-    (&["random"], "from: number = 0, to: number = none"),
-    (&["randint_like"], "low: number = 0, high: number = none"),
+    (&["rand_like", "randn_like", "bernoulli", "poisson", "binomial", "normal"], KEY),
+    (&["rrelu"], "lower: real >= 0 = 0.125, upper: real >= 0 = 0.3333333333333333, key: numbers >= 0 = none"),
+    (&["uniform"], "from: real = 0, to: real = 1, key: numbers >= 0 = none"),
+    (&["exponential"], "lambd: real >= 0 = 1, key: numbers >= 0 = none"),
+    (&["geometric"], "p: real >= 0 = none, key: numbers >= 0 = none"),
+    (&["log_normal"], "mean: real = 1, std: real >= 0 = 2, key: numbers >= 0 = none"),
+    (&["cauchy"], "median: real = 0, sigma: real >= 0 = 1, key: numbers >= 0 = none"),
+    (&["random"], "from: number = 0, to: number = none, key: numbers >= 0 = none"),
+    (&["randint_like"], "low: number = 0, high: number = none, key: numbers >= 0 = none"),
 ];
