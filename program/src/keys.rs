@@ -33,7 +33,8 @@ impl Graph {
         let known: Vec<(Argument, ValueId)> = self.statements.iter().filter_map(known).collect();
         let Some(key) = call.argument("key") else {
             let is_free = |n: &i64| !known.iter().any(|(key, _)| *key == Argument::Numbers(vec![*n]));
-            let free = (known.len() as i64..).find(is_free).unwrap_or_default();
+            let free = // Of so many and one numbers one is free.
+                (known.len() as i64..=2 * known.len() as i64).find(is_free).unwrap_or_default();
             return Ok(call.clone().with("key", Argument::Numbers(vec![free])));
         };
         match known.iter().find(|(other, _)| other == key && !self.is_marked()) {
