@@ -1,5 +1,6 @@
 //! One rank's end of the MPI engine.
 
+use crate::last_words;
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
@@ -279,13 +280,13 @@ impl Drop for Comm {
             return;
         }
         if let Some(error) = &self.failed {
-            eprintln!("error: rank {} gives up: {error}; the job is aborted", self.rank);
+            last_words::say(&format!("rank {} gives up: {error}; the job is aborted", self.rank));
         }
         if self.failed.is_some() || std::thread::panicking() {
             raw::abort();
         }
         if let Err(error) = self.end() {
-            eprintln!("error: {error}; the job is aborted");
+            last_words::say(&format!("{error}; the job is aborted"));
             raw::abort();
         }
     }

@@ -12,6 +12,8 @@ mod groups;
 #[cfg(feature = "mpi")]
 mod guard;
 #[cfg(feature = "mpi")]
+mod last_words;
+#[cfg(feature = "mpi")]
 mod raw;
 #[cfg(feature = "mpi")]
 mod watchdog;

@@ -8,6 +8,7 @@
 //! MPI counts are 32 bits wide. A message of more bytes goes as pieces of [`PIECE`] bytes, in order, with one tag.
 #![allow(unsafe_code, reason = "calls into the MPI library, which have no safe form that returns errors")]
 
+use crate::last_words;
 use std::ffi::{c_char, c_int};
 use std::marker::PhantomData;
 
@@ -189,8 +190,8 @@ impl Requests {
         let result = body(&mut Scope { requests: &mut *guard.0, comm, env: PhantomData });
         if guard.0.open > 0 {
             match &result {
-                Err(error) => eprintln!("error: {error}; the job is aborted"),
-                Ok(_) => eprintln!("error: messages were left under way; the job is aborted"),
+                Err(error) => last_words::say(&format!("{error}; the job is aborted")),
+                Ok(_) => last_words::say("messages were left under way; the job is aborted"),
             }
         }
         drop(guard);

@@ -1,5 +1,6 @@
 //! An end to calls that block without a time-out of their own.
 
+use crate::last_words;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ pub(crate) fn within<T>(time_out: Duration, what: &str, call: impl FnOnce() -> T
         let (returned, wait) = channel::<()>();
         let guard = std::thread::Builder::new().spawn_scoped(scope, move || {
             if wait.recv_timeout(time_out) == Err(RecvTimeoutError::Timeout) {
-                eprintln!("error: {what} did not end within {time_out:?}; the job ends here");
+                last_words::say(&format!("{what} did not end within {time_out:?}; the job ends here"));
                 std::thread::sleep(STAGGER * (std::process::id() % 10));
                 std::process::abort();
             }
