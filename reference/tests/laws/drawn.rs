@@ -20,7 +20,9 @@ fn kept(x: &ArrayD<f64>) -> Vec<bool> {
 
 fn ones(program: &Program) -> Values<f64> {
     let mut given = inputs::<f64>(program, 1);
-    given.values_mut().for_each(|x| x.fill(1.0));
+    for x in given.values_mut() {
+        x.fill(1.0);
+    }
     given
 }
 
