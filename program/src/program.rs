@@ -52,6 +52,9 @@ pub enum Item {
         strategy: Arc<TypedStrategy>,
         /// How many operations the rank with most of them does.
         operations: f64,
+        /// Whether every rank's result is its operand, byte for byte: of a view, and where what is moved or summed has [one
+        /// index](Op::stays) on each rank.
+        is_view: bool,
     },
     /// The same tensor in another type.
     Move {
@@ -108,7 +111,7 @@ impl Item {
     /// What it takes and makes, where these are the same bytes: of a view, and of a move that leaves all where they are.
     pub(crate) fn viewed(&self) -> Option<(ValueId, ValueId)> {
         let is_view = match self {
-            Item::Op { op, .. } => op.is_view(),
+            Item::Op { is_view, .. } => *is_view,
             Item::Move { forward, .. } => forward.steps().is_empty(),
             Item::Input(_) | Item::NoGrad => false,
         };

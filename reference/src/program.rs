@@ -213,7 +213,7 @@ pub fn on_ranks<T: Number>(program: &Program, inputs: &Values<T>) -> Result<Rank
                 places.insert(*to, lies(*to)?);
                 values.insert(*to, shaped(program, *to, shards)?);
             }
-            Item::Op { call, op: on_whole, inputs, outputs, .. } => {
+            Item::Op { call, inputs, outputs, is_view, .. } => {
                 // All operands are on one mesh, and only its ranks run the op.
                 let ranks_of: Vec<usize> = outputs
                     .first()
@@ -238,9 +238,7 @@ pub fn on_ranks<T: Number>(program: &Program, inputs: &Values<T>) -> Result<Rank
                         wanted: wanted.iter().map(|p| &p[r]).collect(),
                     };
                     let results = run_local(program.table(), call, &local)?;
-                    if !on_whole.is_view()
-                        && let Some(rank) = ranks_of.get(r)
-                    {
+                    if !is_view && let Some(rank) = ranks_of.get(r) {
                         let [takes, makes] =
                             [&taken, &results].map(|list| list.iter().map(ArrayD::shape).collect::<Vec<_>>());
                         // What it comes to on the rank.

@@ -110,6 +110,7 @@ impl Segment<'_> {
                         outputs: made,
                         strategy: Arc::clone(&way.strategy),
                         operations: way.operations,
+                        is_view: way.is_view,
                     });
                     for (v, value, pin) in after {
                         let id = types.id(graph.dtype(v), pin);

@@ -24,6 +24,8 @@ pub(crate) struct Way {
     pub(crate) picoseconds: u64,
     /// The operations and the strategies.
     pub(crate) operations: f64,
+    /// Whether every rank's result is its operand.
+    pub(crate) is_view: bool,
     pub(crate) strategy: Arc<TypedStrategy>,
 }
 
@@ -143,21 +145,24 @@ impl Ways {
             };
             let inputs = ids(&strategy.inputs, &asked.input_dtypes);
             let outputs = ids(&strategy.outputs, &asked.output_dtypes);
-            let bytes: u64 = if asked.op.is_view() {
+            let is_view = leaves_all(&asked.op, &strategy, &dtypes);
+            let bytes: u64 = if is_view {
                 0
             } else {
                 let operands = inputs.iter().chain(&outputs).zip(&asked.stored);
                 let stored = operands.filter(|(_, stored)| **stored);
                 stored.fold(0, |bytes: u64, (&id, _)| bytes.saturating_add(types.local_bytes(id)))
             };
-            let one = self.rates.time_us(computed(&dtypes), operations * strategy.share, bytes);
+            let operations = if is_view { 0.0 } else { operations * strategy.share };
+            let one = self.rates.time_us(computed(&dtypes), operations, bytes);
             let times = passes(&asked.input_gradients);
             let picoseconds = (one * times as f64 * 1e6).round() as u64;
             out.push(Way {
                 inputs,
                 outputs: outputs.into_iter().collect(),
                 picoseconds,
-                operations: operations * strategy.share,
+                operations,
+                is_view,
                 strategy: Arc::new(strategy),
             });
         }
@@ -165,6 +170,16 @@ impl Ways {
         self.known.insert(asked, Arc::clone(&out));
         Ok(out)
     }
+}
+
+/// Whether what every rank makes by a strategy is what it has.
+fn leaves_all(op: &Op, strategy: &TypedStrategy, dtypes: &[DType]) -> bool {
+    if op.is_view() {
+        return true;
+    }
+    let ([from], [to]) = (strategy.inputs.as_slice(), strategy.outputs.as_slice()) else { return false };
+    let shapes = from.value.common_local_shape().zip(to.value.common_local_shape());
+    dtypes.iter().all(|dtype| *dtype == dtypes[0]) && shapes.is_some_and(|(from, to)| op.stays(&from, &to))
 }
 
 /// The values' shardings of types.

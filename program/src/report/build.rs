@@ -278,9 +278,9 @@ fn mirrored(waiting: &mut Waiting<'_>, made: &str, plan: &Plan) -> Option<usize>
 
 /// The time of computing of an item, by its operations and by what it reads and writes.
 pub(crate) fn computing_us(program: &Program, item: &Item, rates: &Rates) -> f64 {
-    let Item::Op { op, inputs, outputs, operations, .. } = item else { return 0.0 };
+    let Item::Op { is_view, inputs, outputs, operations, .. } = item else { return 0.0 };
     let values = || inputs.iter().chain(outputs).map(|&v| program.get(v));
-    let bytes: u64 = if op.is_view() { 0 } else { values().map(local_bytes).fold(0, u64::saturating_add) };
+    let bytes: u64 = if *is_view { 0 } else { values().map(local_bytes).fold(0, u64::saturating_add) };
     let dtype = values().map(|v| v.dtype).find(|d| !d.is_integral());
     dtype.map_or(0.0, |dtype| rates.time_us(dtype, *operations, bytes))
 }

@@ -136,7 +136,8 @@ impl<'a> Build<'a> {
         let program = self.program;
         match turn {
             Turn::Call(n) => {
-                if let Item::Op { call, op, inputs, outputs, strategy, operations } = &program.items()[n] {
+                if let Item::Op { call, op, inputs, outputs, strategy, operations, .. } = &program.items()[n]
+                {
                     self.call(call, op.is_elementwise(), [inputs, outputs], strategy.region, *operations)?;
                 }
             }

@@ -67,8 +67,8 @@ pub(super) fn order(program: &Program, options: &Options) -> Turns {
         hoist.begin_early();
         match &program.items()[n] {
             Item::Input(_) | Item::NoGrad => {}
-            Item::Op { op, inputs, outputs, .. } => {
-                if !op.is_view() {
+            Item::Op { is_view, inputs, outputs, .. } => {
+                if !is_view {
                     for v in inputs {
                         hoist.land_value(v.index());
                     }

@@ -98,7 +98,7 @@ impl Pipeline {
             is_gradient.push(n > marked && (after.is_empty() || after.iter().any(|at| is_gradient[*at])));
             let on_demand = of_none || n > marked && !is_gradient[n];
             let (stage, duration) = match item {
-                Item::Op { op, outputs, operations, .. } if !op.is_view() => {
+                Item::Op { is_view: false, outputs, operations, .. } => {
                     (outputs.first().map(|v| stage_of[v.index()]), operations + 1.0)
                 }
                 Item::Op { .. } | Item::Input(_) | Item::Move { .. } | Item::NoGrad => (None, 0.0),

@@ -122,7 +122,7 @@ impl Program {
         let mut events = Vec::new();
         for item in self.items() {
             match item {
-                Item::Op { call, op, inputs, outputs, .. } if !op.is_view() && outputs.iter().any(holds) => {
+                Item::Op { call, is_view: false, inputs, outputs, .. } if outputs.iter().any(holds) => {
                     let values = || inputs.iter().chain(outputs).map(|v| self.get(*v));
                     let tensors: Result<Vec<LocalTensor>, Error> =
                         values().map(|value| LocalTensor::of(value, rank)).collect();

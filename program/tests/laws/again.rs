@@ -66,7 +66,7 @@ fn costs(program: &Program) -> (f64, u64) {
     let one_by_one = |item: &Item| -> f64 {
         match item {
             Item::Move { forward, .. } => forward.cost_us(),
-            Item::Op { op, inputs, outputs, operations, .. } if !op.is_view() => {
+            Item::Op { is_view: false, inputs, outputs, operations, .. } => {
                 let values = || inputs.iter().chain(outputs).map(|v| program.get(*v));
                 let bytes =
                     values().map(|v| (v.is.value.max_local_numel() * v.dtype.bits() / 8) as u64).sum();

@@ -76,7 +76,7 @@ fn held_by(program: &Program, rank: usize) -> u64 {
             {
                 of[to.index()] = of[from.index()];
             }
-            Item::Op { op, inputs, outputs, .. } if op.is_view() => {
+            Item::Op { is_view: true, inputs, outputs, .. } => {
                 of[outputs[0].index()] = of[inputs[0].index()];
             }
             Item::Input(_) | Item::Op { .. } | Item::Move { .. } | Item::NoGrad => {}

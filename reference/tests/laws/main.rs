@@ -15,6 +15,7 @@ mod regions;
 mod replicas;
 mod ring;
 mod schedules;
+mod stays;
 mod torch_gradients;
 mod training;
 mod twice;

@@ -149,7 +149,7 @@ fn a_ring_of_keys_is_attention_forward_and_backward() {
     }
 }
 
-/// Posted early, what the next block needs is on its way before the products of this one.
+/// Posted early, what the next block needs is on its way while the products of this one are computed.
 #[test]
 fn shifts_are_posted_before_the_blocks() {
     let program = program(&ring(4, true, 'Z'));
@@ -165,9 +165,12 @@ fn shifts_are_posted_before_the_blocks() {
             for of in ["k", "v", "p"] {
                 let moved = format!("cp.{of}{block}");
                 let post = at(&|line| line.starts_with("post ") && line.contains(&format!(" = {moved}@")));
+                let made = lines[post].split(['@', ' ']).nth(1).unwrap();
+                let wait =
+                    at(&|line| line.starts_with(&format!("wait {made}@")) || line == format!("wait {made}"));
                 assert!(
-                    post < product,
-                    "{moved} is posted at {post} and block {block} computed at {product}\n{schedule}"
+                    post < product && product < wait,
+                    "{moved} is posted at {post}, block {block} computed at {product} and waited for at {wait}\n{schedule}"
                 );
             }
         }

@@ -264,7 +264,7 @@ fn origins(program: &Program) -> BTreeMap<&str, &str> {
     let name = |v: &reshard_program::ValueId| program.get(*v).name.as_str();
     for item in program.items() {
         let same = match item {
-            Item::Op { op, inputs, outputs, .. } if op.is_view() => Some((&inputs[0], &outputs[0])),
+            Item::Op { is_view: true, inputs, outputs, .. } => Some((&inputs[0], &outputs[0])),
             Item::Move { from, to, forward, .. } if forward.steps().is_empty() => Some((from, to)),
             Item::Input(_) | Item::Op { .. } | Item::Move { .. } | Item::NoGrad => None,
         };

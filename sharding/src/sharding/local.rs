@@ -43,6 +43,30 @@ impl Sharding {
         self.local_shape(rank).map_or(0, |shape| shape.iter().product())
     }
 
+    /// The extents of the local tensors, where they are the same on all ranks.
+    ///
+    /// ```
+    /// use reshard_sharding::{Mesh, Sharding};
+    /// let mesh: Mesh = "x=2,y=2".parse()?;
+    /// let of = |shape: &[usize]| Sharding::parse(&mesh, shape, "S(0),Z(1)").map(|s| s.common_local_shape());
+    /// assert_eq!(of(&[4, 8])?.as_deref(), Some(&[2, 4][..]));
+    /// assert_eq!(of(&[5, 8])?, None);
+    /// # Ok::<(), reshard_sharding::Error>(())
+    /// ```
+    pub fn common_local_shape(&self) -> Option<Few<usize, 6>> {
+        match &self.form {
+            Form::Layout(_) => self.local_shape(self.mesh.lowest()).ok(),
+            Form::Cuts(cuts) => {
+                let dims = self.shape.iter().enumerate().map(|(dim, &len)| {
+                    let lens = lens_after(len, cuts.iter().filter(|x| x.dim == dim));
+                    let first = *lens.first()?;
+                    lens.iter().all(|&n| n == first).then_some(first)
+                });
+                dims.collect()
+            }
+        }
+    }
+
     /// The greatest number of elements that any rank holds.
     pub fn max_local_numel(&self) -> usize {
         match &self.form {

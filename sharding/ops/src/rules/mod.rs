@@ -37,6 +37,7 @@ mod row;
 mod rule;
 mod sizes;
 mod standard;
+mod stays;
 mod strategy;
 mod table;
 mod terms;
