@@ -80,10 +80,8 @@ exhaustive: export RESHARD_EXHAUSTIVE ?= all
 exhaustive:
 	cargo test --release -p reshard-layout -p reshard-sharding -p reshard-planner -p reshard-ops -p reshard-collectives -p reshard-nccl --lib --test laws --test kept -- --nocapture
 
-# What an earlier packaging left in cargo's home goes first: cargo would take it for these crates, of the same version.
 package:
-	rm -rf "$${CARGO_HOME:-$$HOME/.cargo}"/registry/src/-*/reshard*
-	cargo package --workspace --allow-dirty
+	scripts/check_packages.sh
 
 minilm:
 	RESHARD_MINILM="$$(scripts/fetch_minilm.sh)" cargo test --release -p reshard-cli --test minilm -- --nocapture
