@@ -34,10 +34,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod by_content;
 mod bytes;
 mod checkpoint;
 mod checksum;
 mod copies;
+mod dcp;
 mod decision;
 #[cfg(any(test, feature = "cuda"))]
 mod device;
@@ -49,6 +51,7 @@ mod header;
 mod held;
 mod in_turn;
 mod index;
+mod inflated;
 mod integrity;
 mod job;
 mod manifest;
@@ -56,11 +59,14 @@ mod manifest;
 mod mpi;
 #[cfg(any(test, feature = "nccl"))]
 mod nccl;
+mod numpy;
 mod observer;
 mod offline;
 mod one_process;
 mod outputs;
 mod parallel;
+mod peek;
+mod pickle;
 mod pipeline;
 mod placed;
 #[cfg(any(test, feature = "mpi", feature = "nccl"))]
@@ -78,10 +84,13 @@ mod slab_read;
 mod spec;
 mod spread;
 mod staging;
+mod strided;
 mod together;
+mod torch_save;
 mod units;
 mod verify;
 mod wish;
+mod zip;
 
 #[cfg(test)]
 mod stand_in;

@@ -5,3 +5,4 @@ mod integrity;
 mod offline;
 mod page;
 mod reading;
+mod torch;
