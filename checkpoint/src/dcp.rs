@@ -9,9 +9,11 @@
 //!
 //! A tensor is a list of chunks, boxes of any sizes; they have to tile it ([`tiling`]).
 
+pub(crate) mod frame;
 pub(crate) mod in_safetensors;
 mod metadata;
 mod tiling;
+pub(crate) mod written;
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path};
@@ -102,6 +104,12 @@ pub(crate) fn open(dir: &Path, path: &Path) -> Result<Checkpoint, Error> {
         sums: None,
         others: metadata.others,
     })
+}
+
+/// Who wrote a `.metadata`, as far as it says; PyTorch says another word every time.
+pub(crate) fn writer(path: &Path) -> Option<String> {
+    let text = read_at_most(path, MOST_BYTES).ok()?;
+    metadata::writer(&text).ok().flatten()
 }
 
 /// Files are opened by so many threads: each waits for the disk.

@@ -1,5 +1,5 @@
-//! Checkpoints resharded for real: every tensor of a safetensors checkpoint goes from its sharding to another, every byte
-//! of every rank is verified, and the result is written whole or not at all.
+//! Checkpoints resharded for real: every tensor of a checkpoint, of safetensors, PyTorch or NumPy, goes from its sharding to another, every
+//! byte of every rank is verified, and the result is written whole or not at all.
 //!
 //! ```text
 //! input --open--> tensors with their shards     wish --decide--> one move per tensor (refusals end here)
@@ -101,7 +101,7 @@ pub use checkpoint::{Checkpoint, Tensor};
 pub use diff::{Difference, Different, diff};
 pub use error::{Class, Error};
 pub use integrity::{Problem, Verified};
-pub use job::{Engine, Job};
+pub use job::{Engine, Job, OutputFormat};
 #[doc(hidden)]
 pub use manifest::manifest_again;
 pub use observer::Observer;

@@ -15,9 +15,11 @@
 mod globals;
 mod machine;
 mod tree;
+mod writer;
 
-pub(crate) use globals::{Element, Global};
+pub(crate) use globals::{Element, Global, torch_types};
 pub(crate) use tree::{Id, Pickle};
+pub(crate) use writer::Writer;
 
 #[cfg(test)]
 mod tests;

@@ -16,7 +16,8 @@ use super::error::{CliError, printable};
 /// Arguments of `reshard inspect`.
 #[derive(Debug, Args)]
 pub(crate) struct InspectArgs {
-    /// A .safetensors file, a folder with model.safetensors.index.json, or the output of an earlier run
+    /// A .safetensors file, a folder with model.safetensors.index.json, the output of an earlier run, a distributed checkpoint of
+    /// PyTorch, or a file of torch.save or of NumPy (.npy, .npz)
     path: PathBuf,
     #[command(flatten)]
     pub(crate) format: Format,

@@ -139,6 +139,18 @@ impl Tensor {
     }
 }
 
+/// Who wrote it, if it says so.
+pub(super) fn writer(text: &[u8]) -> Result<Option<String>, Error> {
+    let pickle = Pickle::read(text)?;
+    let state = pickle.state(pickle.root(), Global::Metadata, "what it holds")?;
+    let Some(meta) = pickle.attribute(state, "storage_meta")?.filter(|meta| !pickle.is_none(*meta)) else {
+        return Ok(None);
+    };
+    let meta = pickle.state(meta, Global::StorageMeta, "its origin")?;
+    let writer = pickle.attribute(meta, "save_id")?.map(|writer| pickle.text(writer, "its writer"));
+    Ok(writer.transpose()?.map(str::to_owned))
+}
+
 /// The entries of what has to be a dict.
 fn entries<'p>(pickle: &'p Pickle<'_>, id: Id, what: &str) -> Result<&'p [(Id, Id)], Error> {
     pickle.entries(id)?.ok_or_else(|| refused(format!("{what} is no dict")))

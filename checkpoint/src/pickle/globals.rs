@@ -92,6 +92,13 @@ fn of_torch(name: &str) -> Option<Global> {
     element(&DTYPES).map(Global::Dtype).or_else(|| element(&STORAGES).map(Global::Storage))
 }
 
+/// PyTorch's names of a type of elements: of a storage that has it, if there is one, and of the type.
+pub(crate) fn torch_types(element: Element) -> Option<(Option<&'static str>, &'static str)> {
+    let name =
+        |known: &[(&'static str, Element)]| known.iter().find(|(_, one)| *one == element).map(|one| one.0);
+    Some((name(&STORAGES), name(&DTYPES)?))
+}
+
 const DTYPES: [(&str, Element); 29] = [
     ("bool", Element::Known(Dtype::BOOL)),
     ("uint8", Element::Known(Dtype::U8)),

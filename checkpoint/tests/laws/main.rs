@@ -1,5 +1,6 @@
 //! What holds of checkpoints, as tests of the library.
 
+mod dcp_written;
 mod files;
 mod integrity;
 mod offline;
