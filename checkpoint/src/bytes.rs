@@ -12,6 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
+use super::inflated::Inflated;
+use super::strided::Strided;
 use crate::error::Error;
 
 /// A file as it was when it was first looked at.
@@ -39,18 +41,25 @@ pub(crate) enum Bytes {
     InFile { input: Arc<Input>, start: u64, len: usize },
     /// Bytes made by this program.
     Owned(Arc<Vec<u8>>),
+    /// Elements that lie in another order.
+    Strided(Box<Strided>),
+    /// A range of what a compressed stretch of a file holds.
+    Inflated { inflated: Arc<Inflated>, start: usize, len: usize },
 }
 
 /// A range of bytes of which parts are read, in any order.
 pub(crate) enum Access<'a> {
     InFile { input: &'a Input, file: File, start: u64, len: usize },
     Owned(&'a [u8]),
+    Strided { strided: &'a Strided, stored: Box<Access<'a>> },
+    Inflated { input: &'a Input, bytes: Arc<Vec<u8>>, start: usize, len: usize },
 }
 
 /// A range of bytes that is read from its beginning to its end.
 pub(crate) enum Reader<'a> {
     InFile { input: &'a Input, file: File, left: usize },
     Owned(&'a [u8]),
+    Parts { access: Access<'a>, at: usize, len: usize },
 }
 
 impl Identity {
@@ -101,7 +110,7 @@ impl Input {
         Ok(bytes)
     }
 
-    fn open_again(&self) -> Result<File, Error> {
+    pub(crate) fn open_again(&self) -> Result<File, Error> {
         let file = File::open(&self.path).map_err(|error| self.failed(&error))?;
         self.check(&file)?;
         Ok(file)
@@ -113,7 +122,7 @@ impl Input {
         Ok(Reader::InFile { input: self, file, left: len })
     }
 
-    fn check(&self, file: &File) -> Result<(), Error> {
+    pub(crate) fn check(&self, file: &File) -> Result<(), Error> {
         let now = Identity::of(&file.metadata().map_err(|error| self.failed(&error))?);
         if now == self.identity {
             return Ok(());
@@ -127,7 +136,7 @@ impl Input {
         Err(Error::failed("input", message))
     }
 
-    fn failed(&self, error: &io::Error) -> Error {
+    pub(crate) fn failed(&self, error: &io::Error) -> Error {
         Error::failed("input", format!("reading {} failed: {error}", self.path.display()))
     }
 }
@@ -137,6 +146,24 @@ impl Bytes {
         match self {
             Self::InFile { len, .. } => *len,
             Self::Owned(bytes) => bytes.len(),
+            Self::Strided(strided) => strided.len(),
+            Self::Inflated { len, .. } => *len,
+        }
+    }
+
+    /// Some of them, which are within them.
+    pub(crate) fn part(&self, at: usize, count: usize) -> Self {
+        match self {
+            Self::InFile { input, start, .. } => {
+                Self::InFile { input: Arc::clone(input), start: start + at as u64, len: count }
+            }
+            Self::Inflated { inflated, start, .. } => {
+                Self::Inflated { inflated: Arc::clone(inflated), start: start + at, len: count }
+            }
+            Self::Owned(bytes) => {
+                Self::from(bytes.get(at..).and_then(|rest| rest.get(..count)).unwrap_or_default().to_vec())
+            }
+            Self::Strided(strided) => strided.stored().part(at, count),
         }
     }
 
@@ -145,6 +172,9 @@ impl Bytes {
         match self {
             Self::InFile { input, start, len } => input.reader(*start + at as u64, len.saturating_sub(at)),
             Self::Owned(bytes) => Ok(Reader::Owned(bytes.get(at..).unwrap_or_default())),
+            Self::Strided(_) | Self::Inflated { .. } => {
+                Ok(Reader::Parts { access: self.access()?, at, len: self.len() })
+            }
         }
     }
 }
@@ -157,6 +187,14 @@ impl Bytes {
                 Ok(Access::InFile { input, file: input.open_again()?, start: *start, len: *len })
             }
             Self::Owned(bytes) => Ok(Access::Owned(bytes)),
+            Self::Strided(strided) => {
+                Ok(Access::Strided { strided, stored: Box::new(strided.stored().access()?) })
+            }
+            Self::Inflated { inflated, start, len } => {
+                let (input, bytes) = (inflated.input(), inflated.bytes()?);
+                within(*start, *len, bytes.len())?;
+                Ok(Access::Inflated { input, bytes, start: *start, len: *len })
+            }
         }
     }
 
@@ -165,6 +203,8 @@ impl Bytes {
         match self {
             Self::InFile { input, .. } => Some(input),
             Self::Owned(_) => None,
+            Self::Strided(strided) => strided.stored().input(),
+            Self::Inflated { inflated, .. } => Some(inflated.input()),
         }
     }
 }
@@ -189,6 +229,16 @@ impl Access<'_> {
                 room.copy_from_slice(&bytes[at..at + room.len()]);
                 Ok(())
             }
+            Self::Strided { strided, stored } => {
+                within(at, room.len(), strided.len())?;
+                strided.read_at(stored, at, room)
+            }
+            Self::Inflated { input, bytes, start, len } => {
+                within(at, room.len(), *len)?;
+                input.read.fetch_add(room.len() as u64, Ordering::Relaxed);
+                room.copy_from_slice(&bytes[start + at..start + at + room.len()]);
+                Ok(())
+            }
         }
     }
 
@@ -200,15 +250,28 @@ impl Access<'_> {
                 within(at, count, *len)?;
                 Ok(Some((file, start + at as u64)))
             }
-            Self::Owned(_) => Ok(None),
+            Self::Owned(_) | Self::Strided { .. } | Self::Inflated { .. } => Ok(None),
+        }
+    }
+
+    /// What the elements lie in, if they lie in an order of their own.
+    pub(crate) fn stored(&self) -> &Self {
+        match self {
+            Self::Strided { stored, .. } => stored,
+            Self::InFile { .. } | Self::Owned(_) | Self::Inflated { .. } => self,
         }
     }
 
     /// Looks whether the file still is what it was; until then nothing that was read is known to be right.
     pub(crate) fn finish(self) -> Result<(), Error> {
+        self.look()
+    }
+
+    fn look(&self) -> Result<(), Error> {
         match self {
-            Self::InFile { input, file, .. } => input.check(&file),
-            Self::Owned(_) => Ok(()),
+            Self::InFile { input, file, .. } => input.check(file),
+            Self::Owned(_) | Self::Inflated { .. } => Ok(()),
+            Self::Strided { stored, .. } => stored.look(),
         }
     }
 }
@@ -221,12 +284,12 @@ fn within(at: usize, count: usize, len: usize) -> Result<(), Error> {
 }
 
 #[cfg(unix)]
-fn read_exact_at(file: &File, at: u64, room: &mut [u8]) -> io::Result<()> {
+pub(crate) fn read_exact_at(file: &File, at: u64, room: &mut [u8]) -> io::Result<()> {
     std::os::unix::fs::FileExt::read_exact_at(file, room, at)
 }
 
 #[cfg(not(unix))]
-fn read_exact_at(mut file: &File, at: u64, room: &mut [u8]) -> io::Result<()> {
+pub(crate) fn read_exact_at(mut file: &File, at: u64, room: &mut [u8]) -> io::Result<()> {
     file.seek(SeekFrom::Start(at))?;
     file.read_exact(room)
 }
@@ -251,6 +314,11 @@ impl Reader<'_> {
                 *bytes = later;
                 Ok(())
             }
+            Self::Parts { access, at, .. } => {
+                access.read_at(*at, room)?;
+                *at += room.len();
+                access.look()
+            }
         }
     }
 
@@ -271,6 +339,12 @@ impl Reader<'_> {
                 reserve(bytes, left.len())?;
                 bytes.extend_from_slice(left);
                 *left = &[];
+            }
+            Self::Parts { at, len, .. } => {
+                let (before, left) = (bytes.len(), *len - *at);
+                reserve(bytes, left)?;
+                bytes.resize(before + left, 0);
+                self.fill(&mut bytes[before..])?;
             }
         }
         Ok(())

@@ -5,6 +5,10 @@
 //! FILE.safetensors                 -> one file                    whole tensors
 //! a folder with an index           -> the files it names          whole tensors
 //! a folder with one such file      -> that file                   whole tensors
+//! a folder with `.metadata`        -> PyTorch's distributed ones  chunks of tensors
+//! a folder of files with offsets   -> the same in safetensors     chunks of tensors
+//! an archive of torch.save or npz  -> itself                      whole tensors
+//! a file of NumPy                  -> itself                      one whole tensor
 //! a directory of an earlier run    -> rank files and manifest     one shard per rank, and the sharding
 //! ```
 //!
@@ -13,16 +17,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use reshard_sharding::{Mesh, Sharding};
 use safetensors::Dtype;
 
 use super::bytes::Bytes;
 use super::checksum;
+use super::dcp::{METADATA_NAME, in_safetensors};
 use super::header::{self, FreeTexts, Stored};
 use super::index::{INDEX_NAME, Index};
 use super::manifest::{Entry, MANIFEST_NAME, Manifest, rank_file_name};
-use super::{embedded, header::Opened};
+use super::placed::Placed;
+use super::{by_content, dcp, embedded, header::Opened};
 use crate::error::Error;
 
 /// The tensors of an input; opening reads headers only.
@@ -42,6 +49,8 @@ pub struct Checkpoint {
     pub(crate) origin: Origin,
     /// What a manifest says of the bytes beside it, where it has checksums.
     pub(crate) sums: Option<Sums>,
+    /// The names of what is in it and no tensor.
+    pub(crate) others: Vec<String>,
 }
 
 /// The checksums of what is no tensor.
@@ -79,6 +88,8 @@ pub(crate) enum Data {
     Whole(Bytes),
     /// One shard per rank of the sharding's mesh, in the order of its ranks.
     Shards { sharding: Box<Sharding>, shards: Vec<Bytes> },
+    /// Parts that make it up, in units, each with its bytes in row-major order.
+    Chunks { placed: Arc<Placed>, chunks: Vec<Bytes> },
 }
 
 impl Checkpoint {
@@ -91,10 +102,14 @@ impl Checkpoint {
         if kind.is_dir() {
             return Self::open_directory(path);
         }
+        let folder = path.parent().unwrap_or(Path::new(""));
         if path.file_name().is_some_and(|name| name == INDEX_NAME) {
-            return Self::open_indexed(path.parent().unwrap_or(Path::new("")), path);
+            return Self::open_indexed(folder, path);
         }
-        Ok(Self::whole(header::open(path)?))
+        if path.file_name().is_some_and(|name| name == METADATA_NAME) {
+            return dcp::open(folder, path);
+        }
+        by_content::open(path)
     }
 
     /// The tensor of this name; refused where there is none.
@@ -124,6 +139,11 @@ impl Checkpoint {
         self.free_texts.iter().flatten().map(|(key, text)| (&key[..], &text[..]))
     }
 
+    /// The names of what is in it and is no tensor: numbers, texts and objects of other programs. They are not read.
+    pub fn others(&self) -> &[String] {
+        &self.others
+    }
+
     /// Every tensor; of an earlier job's output in the order of its manifest, else as the files name them.
     pub fn tensors(&self) -> &[Tensor] {
         &self.tensors
@@ -133,6 +153,10 @@ impl Checkpoint {
         let manifest = dir.join(MANIFEST_NAME);
         if manifest.exists() {
             return Self::open_sharded(dir, &manifest);
+        }
+        let metadata = dir.join(METADATA_NAME);
+        if metadata.exists() {
+            return dcp::open(dir, &metadata);
         }
         let index = dir.join(INDEX_NAME);
         if index.exists() {
@@ -146,19 +170,24 @@ impl Checkpoint {
                 "holds {rank_file} but not the {MANIFEST_NAME} that says what it is a shard of"
             ));
         }
-        let mut files = files.into_iter();
-        match (files.next(), files.next()) {
-            (Some(only), None) => Ok(Self::whole(header::open(&dir.join(only))?)),
+        let mut names = files.iter();
+        let first = names.next().map(|first| header::open(&dir.join(first))).transpose()?;
+        match (first, names.next()) {
+            (Some(first), _) if in_safetensors::has_chunks(&first) => in_safetensors::open(dir, &files),
+            (Some(only), None) => Ok(Self::whole(only)),
             (Some(_), Some(_)) => refused(&format!("holds several .safetensors files and no {INDEX_NAME}")),
-            (None, _) => {
-                refused(&format!("holds no .safetensors file, no {INDEX_NAME} and no {MANIFEST_NAME}"))
-            }
+            (None, _) if dir.join(format!("__0{METADATA_NAME}")).exists() => refused(&format!(
+                "holds what ranks wrote each for itself (__0{METADATA_NAME}), and no {METADATA_NAME} of them all"
+            )),
+            (None, _) => refused(&format!(
+                "holds no .safetensors file, no {INDEX_NAME}, no {MANIFEST_NAME} and no {METADATA_NAME}"
+            )),
         }
     }
 
-    fn whole(file: Opened) -> Self {
+    pub(crate) fn whole(file: Opened) -> Self {
         let tensors = file.tensors.into_iter().map(|(name, stored)| Tensor::whole(name, stored)).collect();
-        Self { tensors, free_texts: file.free_texts, origin: Origin::Files, sums: None }
+        Self { tensors, free_texts: file.free_texts, origin: Origin::Files, sums: None, others: Vec::new() }
     }
 
     /// The files that an index names; index and files must agree about every tensor.
@@ -196,7 +225,7 @@ impl Checkpoint {
             return refused(format!("tensor `{name}` is not in {file}"));
         }
         let tensors = tensors.into_iter().map(|(name, (_, stored))| Tensor::whole(name, stored)).collect();
-        Ok(Self { tensors, free_texts, origin: Origin::Files, sums: None })
+        Ok(Self { tensors, free_texts, origin: Origin::Files, sums: None, others: Vec::new() })
     }
 
     /// The rank files of an earlier run; manifest and files must agree about every rank and every tensor.
@@ -263,12 +292,12 @@ impl Checkpoint {
                 .map_err(|why| Error::refused("manifest", format!("{}: {why}", dir.join(&file).display())))?;
         }
         let sums = has_checksums.then(|| Sums { manifest: path.to_owned(), manifest_is_right, headers });
-        Ok(Self { tensors, free_texts, origin: Origin::Sharded(mesh), sums })
+        Ok(Self { tensors, free_texts, origin: Origin::Sharded(mesh), sums, others: Vec::new() })
     }
 }
 
 impl Tensor {
-    fn whole(name: String, stored: Stored) -> Self {
+    pub(crate) fn whole(name: String, stored: Stored) -> Self {
         Self { name, dtype: stored.dtype, shape: stored.shape, data: Data::Whole(stored.bytes), sums: None }
     }
 
@@ -287,11 +316,19 @@ impl Tensor {
         self.dtype.to_string()
     }
 
-    /// The sharding that it has in the files; None where it is whole.
+    /// The sharding that it has in the files; None where it is whole or in chunks.
     pub fn sharding(&self) -> Option<&Sharding> {
         match &self.data {
-            Data::Whole(_) => None,
+            Data::Whole(_) | Data::Chunks { .. } => None,
             Data::Shards { sharding, .. } => Some(sharding),
+        }
+    }
+
+    /// How many chunks make it up, where it is cut in chunks of any sizes.
+    pub fn chunks(&self) -> Option<usize> {
+        match &self.data {
+            Data::Whole(_) | Data::Shards { .. } => None,
+            Data::Chunks { chunks, .. } => Some(chunks.len()),
         }
     }
 
@@ -338,7 +375,7 @@ fn take_shards(
 }
 
 /// The names of all `.safetensors` files of a directory.
-fn safetensors_files(dir: &Path) -> Result<BTreeSet<String>, Error> {
+pub(crate) fn safetensors_files(dir: &Path) -> Result<BTreeSet<String>, Error> {
     let failed = |error| Error::io("reading", dir, &error);
     let mut names = BTreeSet::new();
     for entry in fs::read_dir(dir).map_err(failed)? {

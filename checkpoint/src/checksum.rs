@@ -10,7 +10,7 @@
 //! what they have to one word, and nobody waits for the stretch before. Every flipped bit changes it, and every burst of up to 64.
 
 use std::sync::LazyLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crc_fast::CrcAlgorithm;
 
@@ -46,6 +46,28 @@ impl Sum {
 
     /// Of all that has been added.
     pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The checksum that zip archives have.
+pub(crate) fn crc32(bytes: &[u8]) -> u32 {
+    crc_fast::checksum(CrcAlgorithm::Crc32IsoHdlc, bytes) as u32
+}
+
+/// The same of a whole, of which stretches come in any order.
+#[derive(Debug, Default)]
+pub(crate) struct Sum32(AtomicU32);
+
+impl Sum32 {
+    /// Adds the checksum of a stretch that has so many bytes behind it.
+    pub(crate) fn add(&self, checksum: u32, behind: usize) {
+        let moved = crc_fast::checksum_combine(CrcAlgorithm::Crc32IsoHdlc, checksum.into(), 0, behind as u64);
+        self.0.fetch_xor(moved as u32, Ordering::Relaxed);
+    }
+
+    /// Of all that has been added.
+    pub(crate) fn get(&self) -> u32 {
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -86,7 +108,7 @@ pub(crate) fn of_text(text: &str) -> Option<Vec<u64>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Sum, checksum, of_text, to_text};
+    use super::{Sum, Sum32, checksum, crc32, of_text, to_text};
 
     /// The definition, bit by bit, and the value that the catalogue of CRCs gives for it.
     #[test]
@@ -102,6 +124,7 @@ mod tests {
             !crc
         };
         assert_eq!(checksum(b"123456789"), 0xae8b_1486_0a79_9888);
+        assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
         for len in [0, 1, 7, 64, 1000, 4099] {
             let bytes: Vec<u8> = (0..len).map(|at: usize| ((at * at) >> 3) as u8).collect();
             assert_eq!(checksum(&bytes), slow(&bytes), "{len}");
@@ -112,11 +135,13 @@ mod tests {
     fn stretches_in_any_order_make_the_checksum_of_the_whole() {
         let bytes: Vec<u8> = (0..100_003_usize).map(|at| ((at * 31) >> 2) as u8).collect();
         for cuts in [&[0, 100_003][..], &[0, 0, 1, 100_003], &[0, 17, 4096, 65_536, 65_537, 100_003]] {
-            let sum = Sum::default();
+            let (sum, of_zip) = (Sum::default(), Sum32::default());
             for pair in cuts.windows(2).rev() {
                 sum.add(checksum(&bytes[pair[0]..pair[1]]), bytes.len() - pair[1]);
+                of_zip.add(crc32(&bytes[pair[0]..pair[1]]), bytes.len() - pair[1]);
             }
             assert_eq!(sum.get(), checksum(&bytes), "{cuts:?}");
+            assert_eq!(of_zip.get(), crc32(&bytes), "{cuts:?}");
         }
     }
 

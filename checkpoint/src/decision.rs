@@ -117,8 +117,8 @@ fn source(
         return Err(Error::refused("partial_source", message));
     }
     match (&tensor.data, said) {
-        (Data::Whole(_), Some(said)) => Ok(said),
-        (Data::Whole(_), None) => Ok(Sharding::replicated(mesh, &tensor.shape)?),
+        (Data::Whole(_) | Data::Chunks { .. }, Some(said)) => Ok(said),
+        (Data::Whole(_) | Data::Chunks { .. }, None) => Ok(Sharding::replicated(mesh, &tensor.shape)?),
         (Data::Shards { sharding, .. }, Some(said)) if said != **sharding => {
             let message =
                 format!("--from says `{said}`, and the manifest says `{sharding}`: leave --from out");

@@ -56,7 +56,13 @@ pub(crate) fn checkpoint() -> Checkpoint {
         })
         .collect();
     let free_texts = [("made_by".to_owned(), "reshard".to_owned())].into();
-    Checkpoint { tensors, free_texts: Some(free_texts), origin: Origin::Embedded, sums: None }
+    Checkpoint {
+        tensors,
+        free_texts: Some(free_texts),
+        origin: Origin::Embedded,
+        sums: None,
+        others: Vec::new(),
+    }
 }
 
 /// `SplitMix64`, as numbers in [-1, 1).

@@ -17,6 +17,9 @@ const LENGTH: usize = size_of::<u64>();
 /// A header has at most so many bytes, says the format.
 const LONGEST: u64 = 100_000_000;
 
+/// A tensor of PyTorch or NumPy has at most so many dims, say they.
+pub(crate) const MOST_DIMS: usize = 64;
+
 /// The `__metadata__` of a file: free texts that writers leave for readers.
 pub(crate) type FreeTexts = BTreeMap<String, String>;
 

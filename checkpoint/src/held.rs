@@ -76,10 +76,15 @@ impl<'a> Held<'a> {
     ) -> Result<Self, Error> {
         let (from, item_bytes) = (&tensor.unit_from, tensor.units.bytes);
         match &tensor.tensor.data {
-            Data::Whole(whole) => {
-                let whole = match whole {
-                    Bytes::Owned(bytes) => Whole::Made(bytes),
-                    Bytes::InFile { .. } => Whole::Read(read_all(whole, rooms)?),
+            Data::Whole(_) | Data::Chunks { .. } => {
+                let whole = match &tensor.tensor.data {
+                    Data::Whole(Bytes::Owned(bytes)) => Whole::Made(bytes),
+                    Data::Whole(whole) => Whole::Read(read_all(whole, rooms)?),
+                    Data::Chunks { .. } | Data::Shards { .. } => {
+                        let mut room = rooms.take();
+                        tensor.tensor.read_whole(&mut room)?;
+                        Whole::Read(room)
+                    }
                 };
                 let mut held = Self { whole, shards: Vec::new(), of_rank: HashMap::new() };
                 let mut known = HashMap::new();

@@ -28,7 +28,8 @@ use super::staging;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Job {
-    /// A .safetensors file, a folder with an index, or the output of an earlier job; else a small block made by code.
+    /// A .safetensors file, a folder with an index, the output of an earlier job, or what PyTorch or NumPy wrote; else a small block
+    /// made by code.
     pub input: Option<PathBuf>,
     /// The mesh to shard over, like `dp=2,tp=4`; else the input's own.
     pub mesh: Option<String>,
@@ -40,8 +41,10 @@ pub struct Job {
     pub tensor: Option<String>,
     /// A TOML file of name patterns and their placements (see [`Spec`](crate::Spec)); the first match wins over `to`.
     pub spec: Option<PathBuf>,
-    /// Where to write one file per rank and `sharding.json`; else nowhere.
+    /// Where to write one file per rank and what they are; else nowhere.
     pub out: Option<PathBuf>,
+    /// What the files in `out` are.
+    pub format: OutputFormat,
     /// Where to write the whole tensors, as one file; else nowhere.
     pub gather: Option<PathBuf>,
     /// What carries out the plans, where there are any: see `through_engine`.
@@ -56,6 +59,16 @@ pub struct Job {
     pub time_out: Option<Duration>,
     /// Whether an output that is there already is replaced.
     pub force: bool,
+}
+
+/// What the files of an output directory are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OutputFormat {
+    /// A safetensors file for every rank, with `sharding.json`, which has shardings and checksums.
+    #[default]
+    RankFiles,
+    /// A distributed checkpoint of PyTorch: `.metadata`, and `__R_0.distcp` for every rank. It goes from files to files.
+    Dcp,
 }
 
 /// What carries out a plan.
@@ -77,7 +90,7 @@ impl Job {
     ///
     /// The report is None in a process that is not the first of its job. An error has been told to the observer.
     pub fn run(&self, observer: &mut dyn Observer) -> Result<Option<Report>, Error> {
-        if let Err(error) = self.engine.check() {
+        if let Err(error) = self.engine.check().and_then(|()| self.check()) {
             return Err(told(error, observer));
         }
         let done = self.carry_out(observer);
@@ -109,8 +122,26 @@ impl Job {
 }
 
 impl Job {
+    /// Engines write rank files only.
+    fn check(&self) -> Result<(), Error> {
+        let refused = |why: &str| Err(Error::refused("usage", why));
+        match self.format {
+            OutputFormat::RankFiles => Ok(()),
+            OutputFormat::Dcp if self.engine != Engine::Threads || self.through_engine => {
+                refused("a distributed checkpoint is written from files to files: leave the engine out")
+            }
+            OutputFormat::Dcp if self.out.is_none() => {
+                refused("say where the distributed checkpoint is to be written: --out DIR")
+            }
+            OutputFormat::Dcp => Ok(()),
+        }
+    }
+
     /// Whether it goes from files to files without an engine.
     fn is_offline(&self) -> bool {
+        if self.format == OutputFormat::Dcp {
+            return true;
+        }
         let writes = self.out.is_some() || self.gather.is_some();
         self.engine == Engine::Threads && !self.through_engine && self.input.is_some() && writes
     }

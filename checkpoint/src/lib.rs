@@ -1,5 +1,5 @@
-//! Checkpoints resharded for real: every tensor of a safetensors checkpoint goes from its sharding to another, every byte
-//! of every rank is verified, and the result is written whole or not at all.
+//! Checkpoints resharded for real: every tensor of a checkpoint, of safetensors, PyTorch or NumPy, goes from its sharding to another, every
+//! byte of every rank is verified, and the result is written whole or not at all.
 //!
 //! ```text
 //! input --open--> tensors with their shards     wish --decide--> one move per tensor (refusals end here)
@@ -34,10 +34,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod by_content;
 mod bytes;
 mod checkpoint;
 mod checksum;
 mod copies;
+mod dcp;
 mod decision;
 #[cfg(any(test, feature = "cuda"))]
 mod device;
@@ -49,6 +51,7 @@ mod header;
 mod held;
 mod in_turn;
 mod index;
+mod inflated;
 mod integrity;
 mod job;
 mod manifest;
@@ -56,11 +59,14 @@ mod manifest;
 mod mpi;
 #[cfg(any(test, feature = "nccl"))]
 mod nccl;
+mod numpy;
 mod observer;
 mod offline;
 mod one_process;
 mod outputs;
 mod parallel;
+mod peek;
+mod pickle;
 mod pipeline;
 mod placed;
 #[cfg(any(test, feature = "mpi", feature = "nccl"))]
@@ -78,10 +84,13 @@ mod slab_read;
 mod spec;
 mod spread;
 mod staging;
+mod strided;
 mod together;
+mod torch_save;
 mod units;
 mod verify;
 mod wish;
+mod zip;
 
 #[cfg(test)]
 mod stand_in;
@@ -92,7 +101,7 @@ pub use checkpoint::{Checkpoint, Tensor};
 pub use diff::{Difference, Different, diff};
 pub use error::{Class, Error};
 pub use integrity::{Problem, Verified};
-pub use job::{Engine, Job};
+pub use job::{Engine, Job, OutputFormat};
 #[doc(hidden)]
 pub use manifest::manifest_again;
 pub use observer::Observer;

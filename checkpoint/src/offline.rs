@@ -28,10 +28,11 @@ use reshard_sharding::Mesh;
 
 use super::bytes;
 use super::checkpoint::Checkpoint;
-use super::checksum::checksum;
+use super::checksum::{checksum, crc32};
 use super::copies::{Stretch, copies};
+use super::dcp::written::{self, Chunk};
 use super::decision::{self, Move};
-use super::job::Job;
+use super::job::{Job, OutputFormat};
 use super::observer::Observer;
 use super::report::{Report, TensorReport};
 use super::shard_files;
@@ -61,6 +62,7 @@ pub(crate) struct Asked<'a> {
     pub(crate) gather: Option<&'a Path>,
     pub(crate) force: bool,
     pub(crate) checked: bool,
+    pub(crate) format: OutputFormat,
 }
 
 /// Does a job that goes from files to files.
@@ -70,7 +72,7 @@ pub(crate) fn carry_out(job: &Job, observer: &mut dyn Observer) -> Result<Report
     let spec = job.spec.as_deref().map(Spec::read).transpose()?;
     let wish = Wish::of(job, &checkpoint.origin, spec.as_ref())?;
     let (out, gather) = (job.out.as_deref(), job.gather.as_deref());
-    let asked = Asked { out, gather, force: job.force, checked: !job.unchecked };
+    let asked = Asked { out, gather, force: job.force, checked: !job.unchecked, format: job.format };
     reshard(&checkpoint, &wish, asked, start, observer)
 }
 
@@ -88,13 +90,23 @@ pub(crate) fn reshard(
     });
     staging::check(asked.out, asked.gather, asked.force)?;
     check_ranks(&wish.mesh, asked)?;
+    if asked.format == OutputFormat::Dcp && asked.out.is_some() {
+        for tensor in &moves {
+            written::check(tensor.tensor.dtype).map_err(|error| error.about_tensor(&tensor.tensor.name))?;
+        }
+    }
     if asked.checked {
         checkpoint.check_headers()?;
     }
     let files = Files::begin(asked, &wish.mesh, &moves, checkpoint)?;
     observer.begins(moves.iter().map(|tensor| tensor.tensor.byte_len()).sum());
-    let sums = files.flushed_meanwhile(|| copy(&moves, &files, asked.checked, observer))?;
-    files.write_manifest(&wish.mesh, &moves, asked.checked.then_some(&sums[..]))?;
+    let sums = files.flushed_meanwhile(|| copy(&moves, &files, asked.checked, asked.format, observer))?;
+    match asked.format {
+        OutputFormat::RankFiles => {
+            files.write_manifest(&wish.mesh, &moves, asked.checked.then_some(&sums[..]))?;
+        }
+        OutputFormat::Dcp => files.write_metadata(&wish.mesh, &moves, &sums)?,
+    }
     // The disk writes while what it writes is read back.
     let (synced, read_back) = thread::scope(|scope| {
         let syncing = thread::Builder::new().spawn_scoped(scope, || files.sync()).ok();
@@ -132,6 +144,8 @@ pub(crate) struct Sums {
     pub(crate) shards: Vec<u64>,
     /// Of the whole.
     pub(crate) whole: u64,
+    /// The chunks of a distributed checkpoint, each with the checksum that its archive has.
+    pub(crate) chunks: Vec<(Chunk, u32)>,
 }
 
 /// Moves all bytes of all tensors.
@@ -139,11 +153,12 @@ fn copy(
     moves: &[Move<'_>],
     files: &Files,
     checked: bool,
+    format: OutputFormat,
     observer: &mut dyn Observer,
 ) -> Result<Vec<Sums>, Error> {
     let sums: Mutex<Vec<Option<Sums>>> = Mutex::new(moves.iter().map(|_| None).collect());
     let most = if files.count() > MANY { 2 * SLAB } else { SLAB };
-    let mut feed = Feed::new(moves, files, most, &sums);
+    let mut feed = Feed::new(moves, files, most, format, &sums);
     spread(
         threads(),
         || feed.next(),
@@ -172,7 +187,7 @@ fn slab(
     let slab = work.slabs.get(number);
     let item_bytes = work.tensor.units.bytes;
     #[cfg(target_os = "linux")]
-    if !checked && direct::copy(work, &slab, files)? {
+    if !checked && work.chunks.is_empty() && direct::copy(work, &slab, files)? {
         return Ok(slab.len as u64);
     }
     if checked {
@@ -201,8 +216,11 @@ fn slab(
         if checked {
             work.written[at].add(checksum(bytes), region.numel() * item_bytes - part.bytes.end);
         }
+        if let Some((_, sum)) = work.chunks.get(at) {
+            sum.add(crc32(bytes), region.numel() * item_bytes - part.bytes.end);
+        }
         for place in work.holders(at) {
-            files.write_shard(*place, work.starts[*place] + part.bytes.start as u64, bytes)?;
+            files.write_shard(*place, work.start(at, *place) + part.bytes.start as u64, bytes)?;
         }
     }
     if files.gathers() {

@@ -39,6 +39,16 @@ impl Placed {
         Ok(this)
     }
 
+    /// Regions that have nothing in common, each in a place of its own.
+    pub(crate) fn apart(regions: Vec<Region>) -> Self {
+        let places = 0..regions.len();
+        Self {
+            of_rank: places.clone().collect(),
+            holders: places.map(|place| vec![place]).collect(),
+            regions,
+        }
+    }
+
     /// All of a tensor, in one place.
     pub(crate) fn whole(shape: &[usize]) -> Self {
         Self { regions: vec![all(shape)], of_rank: vec![0], holders: vec![vec![0]] }

@@ -10,7 +10,7 @@ use reshard_sharding::{Region, Sharding};
 use super::bytes::{self, Bytes};
 use super::checkpoint::{Checkpoint, Data, Tensor};
 use super::copies::{Stretch, copies};
-use super::placed::{Known, Placed};
+use super::placed::{Known, Placed, all};
 use super::units::Units;
 use crate::error::Error;
 
@@ -67,6 +67,7 @@ impl Tensor {
         match &self.data {
             Data::Whole(bytes) => std::slice::from_ref(bytes),
             Data::Shards { shards, .. } => shards,
+            Data::Chunks { chunks, .. } => chunks,
         }
     }
 
@@ -82,6 +83,7 @@ impl Tensor {
                 let sharding = units.sharding(sharding).map_err(|why| Error::refused("packed", why))?;
                 known.placed(&sharding)?
             }
+            Data::Chunks { placed, .. } => Arc::clone(placed),
         };
         let files = self.files();
         for (place, bytes) in files.iter().enumerate() {
@@ -121,19 +123,35 @@ impl Tensor {
         self.read_units(&units, &of_units)
     }
 
+    /// Reads all of it.
+    pub(crate) fn read_whole(&self, room: &mut Vec<u8>) -> Result<(), Error> {
+        let units = self.units();
+        self.read_into(&units, &all(units.shape()), room)
+    }
+
     fn read_units(&self, units: &Units, region: &Region) -> Result<Vec<u8>, Error> {
-        let source = self.source(units, &mut Known::default())?;
         let mut room = Vec::new();
-        bytes::resize(&mut room, region.numel() * units.bytes)?;
+        self.read_into(units, region, &mut room)?;
+        Ok(room)
+    }
+
+    fn read_into(&self, units: &Units, region: &Region, room: &mut Vec<u8>) -> Result<(), Error> {
+        let source = self.source(units, &mut Known::default())?;
+        bytes::resize(room, region.numel() * units.bytes)?;
         for (held, holders) in source.placed.regions.iter().zip(&source.placed.holders) {
             let (Some(copies), Some(file)) = (copies(held, region, units.bytes), holders.first()) else {
                 continue;
             };
             let access = source.files[*file].access()?;
-            copies.each(&mut |Stretch { from, to, len }| access.read_at(from, &mut room[to..to + len]))?;
+            if let Bytes::Strided(strided) = &source.files[*file] {
+                strided.read_shared(access.stored(), held, region, room)?;
+            } else {
+                copies
+                    .each(&mut |Stretch { from, to, len }| access.read_at(from, &mut room[to..to + len]))?;
+            }
             access.finish()?;
         }
-        Ok(room)
+        Ok(())
     }
 }
 

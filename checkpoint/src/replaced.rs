@@ -1,6 +1,6 @@
 //! What `--force` may replace: what a run wrote, and nothing else.
 //!
-//! A run writes a directory of `sharding.json` and the rank files of its mesh, or one safetensors file. Whatever is not
+//! A run writes a directory of `sharding.json` and the rank files of its mesh, or of `.metadata` and `.distcp` files, or one safetensors file. Whatever is not
 //! recognised as one of these is something else, and too much to lose: then there is a reason, which ends the sentence
 //! `--out DIR ..`.
 
@@ -9,6 +9,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
+use super::dcp::{self, METADATA_NAME, written};
 use super::header;
 use super::manifest::{self, MANIFEST_NAME};
 use crate::error::Error;
@@ -26,6 +27,8 @@ pub(crate) fn directory(dir: &Path) -> Result<Option<String>, Error> {
     let failed = |error| Error::io("reading", dir, &error);
     let mut other = None;
     let mut has_manifest = false;
+    let metadata = dir.join(METADATA_NAME);
+    let is_dcp = fs::symlink_metadata(&metadata).is_ok();
     for entry in fs::read_dir(dir).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let name = entry.file_name().to_string_lossy().into_owned();
@@ -33,15 +36,22 @@ pub(crate) fn directory(dir: &Path) -> Result<Option<String>, Error> {
         if kind.is_dir() {
             return Ok(Some(format!("holds the folder {name}")));
         }
-        if name == MANIFEST_NAME {
+        if is_dcp && kind.is_file() && (name == METADATA_NAME || written::is_file_name(&name)) {
+            continue;
+        }
+        if !is_dcp && name == MANIFEST_NAME {
             has_manifest = true;
-        } else if !kind.is_file() || !manifest::is_rank_file_name(&name) {
+        } else if is_dcp || !kind.is_file() || !manifest::is_rank_file_name(&name) {
             // Which one is named does not depend on the order of the file system.
             other = other.filter(|first| *first < name).or(Some(name));
         }
     }
     if let Some(name) = other {
         return Ok(Some(format!("holds {name}")));
+    }
+    if is_dcp {
+        let ours = dcp::writer(&metadata).is_some_and(|writer| writer == written::WRITER);
+        return Ok((!ours).then(|| format!("holds a {METADATA_NAME} of another program")));
     }
     if !has_manifest {
         return Ok(Some(format!("holds no {MANIFEST_NAME}")));

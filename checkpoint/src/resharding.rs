@@ -7,6 +7,7 @@ use reshard_sharding::Mesh;
 
 use super::checkpoint::Checkpoint;
 use super::error::Error;
+use super::job::OutputFormat;
 use super::observer::{Observer, told};
 use super::offline::{self, Asked};
 use super::report::Report;
@@ -21,6 +22,8 @@ pub struct Options<'a> {
     pub to: Option<String>,
     /// Only this tensor.
     pub tensor: Option<String>,
+    /// What the files of a directory are.
+    pub format: OutputFormat,
     /// Whether an output of an earlier call that is there already is replaced.
     pub force: bool,
     /// Write no checksums, read nothing back, and compare neither checksums nor replicas of the input.
@@ -70,6 +73,7 @@ pub fn reshard(
         gather: is_file.then_some(out),
         force: options.force,
         checked: !options.unchecked,
+        format: options.format,
     };
     let done = offline::reshard(checkpoint, &wish, asked, start, observer);
     let done = done.map_err(|error| told(error, observer));

@@ -19,7 +19,8 @@ const AFTER_HELP: &str =
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct DiffArgs {
-    /// A .safetensors file, a folder with model.safetensors.index.json, or the output of an earlier run
+    /// A .safetensors file, a folder with model.safetensors.index.json, the output of an earlier run, a distributed checkpoint of
+    /// PyTorch, or a file of torch.save or of NumPy (.npy, .npz)
     first: PathBuf,
     /// Another one, in any files and any sharding
     second: PathBuf,

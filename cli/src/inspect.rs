@@ -16,7 +16,8 @@ use super::error::{CliError, printable};
 /// Arguments of `reshard inspect`.
 #[derive(Debug, Args)]
 pub(crate) struct InspectArgs {
-    /// A .safetensors file, a folder with model.safetensors.index.json, or the output of an earlier run
+    /// A .safetensors file, a folder with model.safetensors.index.json, the output of an earlier run, a distributed checkpoint of
+    /// PyTorch, or a file of torch.save or of NumPy (.npy, .npz)
     path: PathBuf,
     #[command(flatten)]
     pub(crate) format: Format,
@@ -32,6 +33,8 @@ struct Inspected<'a> {
     checksums: bool,
     texts: BTreeMap<&'a str, &'a str>,
     tensors: Vec<Row>,
+    /// What is in it and no tensor.
+    others: &'a [String],
 }
 
 /// One tensor.
@@ -41,6 +44,8 @@ struct Row {
     dtype: String,
     shape: Vec<usize>,
     sharding: Option<String>,
+    /// How many chunks make it up, where it is cut in chunks of any sizes.
+    chunks: Option<usize>,
     bytes: u64,
 }
 
@@ -54,6 +59,7 @@ pub(crate) fn run(args: &InspectArgs, console: &mut Console<'_>) -> Result<(), C
         checksums: checkpoint.has_checksums(),
         texts: checkpoint.texts().collect(),
         tensors,
+        others: checkpoint.others(),
     };
     if args.format.json { console.print_json(&inspected) } else { console.print(&inspected.table()) }
 }
@@ -65,13 +71,18 @@ impl Row {
             dtype: tensor.dtype(),
             shape: tensor.shape().to_vec(),
             sharding: tensor.sharding().map(ToString::to_string),
+            chunks: tensor.chunks(),
             bytes: tensor.byte_len(),
         }
     }
 
     fn cells(&self) -> [String; 4] {
         let shape: Vec<String> = self.shape.iter().map(usize::to_string).collect();
-        let sharding = self.sharding.as_deref().unwrap_or("whole").to_owned();
+        let sharding = match (&self.sharding, self.chunks) {
+            (Some(sharding), _) => sharding.clone(),
+            (None, Some(chunks)) => format!("{chunks} chunks"),
+            (None, None) => "whole".to_owned(),
+        };
         [printable(&self.name).into_owned(), self.dtype.clone(), format!("[{}]", shape.join(",")), sharding]
     }
 }
@@ -95,6 +106,9 @@ impl Inspected<'_> {
                 "{name:<0$}  {dtype:<1$}  {shape:<2$}  {sharding}",
                 width[0], width[1], width[2]
             );
+        }
+        for other in self.others {
+            let _ = writeln!(text, "{}  is no tensor", printable(other));
         }
         let mesh = self.mesh.as_deref().map_or_else(String::new, |mesh| format!(" over {mesh}"));
         let checksums = if self.checksums { "with checksums" } else { "no checksums" };

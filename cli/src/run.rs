@@ -7,8 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use reshard_checkpoint::Engine;
-use reshard_checkpoint::{Job, Report};
+use reshard_checkpoint::{Engine, Job, OutputFormat, Report};
 
 use super::arguments::Format;
 use super::arguments::MeshArg;
@@ -31,7 +30,8 @@ same place.";
 #[derive(Debug, Default, Args)]
 #[command(mut_arg("mesh", |arg| arg.help("The mesh to shard over, like dp=2,tp=4")), after_help = AFTER_HELP)]
 pub(crate) struct RunArgs {
-    /// A .safetensors file, a folder with model.safetensors.index.json, or the output of an earlier run
+    /// A .safetensors file, a folder with model.safetensors.index.json, the output of an earlier run, a distributed checkpoint of
+    /// PyTorch, or a file of torch.save or of NumPy (.npy, .npz)
     /// [default: a small transformer block made by code]
     input: Option<PathBuf>,
     #[command(flatten)]
@@ -51,6 +51,9 @@ pub(crate) struct RunArgs {
     /// Write one file per rank and sharding.json into this directory
     #[arg(long)]
     out: Option<PathBuf>,
+    /// What the files in that directory are
+    #[arg(long = "format", value_enum, requires = "out")]
+    kind: Option<FormatName>,
     /// Write the whole tensors into this file
     #[arg(long)]
     gather: Option<PathBuf>,
@@ -71,6 +74,16 @@ pub(crate) struct RunArgs {
     force: bool,
     #[command(flatten)]
     pub(crate) format: Format,
+}
+
+/// What is written, as an argument.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FormatName {
+    /// A safetensors file for every rank, and sharding.json with shardings and checksums [default]
+    #[default]
+    RankFiles,
+    /// A distributed checkpoint of PyTorch, which torch.distributed.checkpoint.load reads
+    Dcp,
 }
 
 /// The engines, as arguments.
@@ -118,12 +131,22 @@ impl RunArgs {
             tensor: self.tensor.clone(),
             spec: self.spec.clone(),
             out: self.out.clone(),
+            format: self.kind.unwrap_or_default().into(),
             gather: self.gather.clone(),
             engine: self.engine.unwrap_or_default().into(),
             through_engine: self.through_engine || self.engine.is_some(),
             unchecked: self.no_verify,
             time_out: self.time_out,
             force: self.force,
+        }
+    }
+}
+
+impl From<FormatName> for OutputFormat {
+    fn from(name: FormatName) -> Self {
+        match name {
+            FormatName::RankFiles => Self::RankFiles,
+            FormatName::Dcp => Self::Dcp,
         }
     }
 }

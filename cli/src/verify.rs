@@ -13,14 +13,14 @@ use super::run::progress::Bar;
 
 /// What the status means.
 const AFTER_HELP: &str = "Checksums are in sharding.json, where a run from files to files writes them: of every shard, of the \
-header of every file, and of sharding.json itself. A file of whole tensors has none; of it only the header is checked. \
+header of every file, and of sharding.json itself. A file of whole tensors has none, nor has a distributed checkpoint of PyTorch; of those it is checked that they can be read to the end. \
 Status 0: all is well. 1: something is wrong, and what is wrong is printed. 2: it cannot be opened, and why is said.";
 
 /// Arguments of `reshard verify`.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct VerifyArgs {
-    /// The output of an earlier run; or a .safetensors file, or a folder with model.safetensors.index.json
+    /// The output of an earlier run, or any other input of `run`
     path: PathBuf,
     #[command(flatten)]
     pub(crate) format: Format,

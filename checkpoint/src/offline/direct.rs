@@ -63,7 +63,7 @@ fn ways<'a>(work: &Work<'_>, slab: &Slab, files: &'a Files) -> Option<Vec<Way<'a
             let Some(target) = slab.part(shard) else { continue };
             for place in work.holders(region) {
                 let Some(copies) = long(&target.region) else { break };
-                let write = work.starts[*place] + target.bytes.start as u64;
+                let write = work.start(region, *place) + target.bytes.start as u64;
                 ways.push(Way {
                     file,
                     copies: copies?,

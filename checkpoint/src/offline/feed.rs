@@ -6,9 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Sums;
 use super::files::Files;
-use crate::checksum::Sum;
+use crate::checksum::{Sum, Sum32};
+use crate::dcp::written::{self, Chunk};
 use crate::decision::Move;
 use crate::error::Error;
+use crate::job::OutputFormat;
 use crate::placed::{Known, Placed, all};
 use crate::reading::Source;
 use crate::slab::{Slab, Slabs};
@@ -28,7 +30,9 @@ pub(super) struct Work<'a> {
     /// The checksum of each of these shards.
     pub(super) written: Vec<Sum>,
     /// Where each rank's shard begins in its file.
-    pub(super) starts: Vec<u64>,
+    starts: Vec<u64>,
+    /// The chunks that they are, of a distributed checkpoint, each with its checksum.
+    pub(super) chunks: Vec<(Chunk, Sum32)>,
     /// The checksum of the whole.
     pub(super) whole: Sum,
     /// Where the whole begins in the gathered file.
@@ -42,6 +46,7 @@ pub(super) struct Feed<'a> {
     from: Known,
     to: Known,
     writes_shards: bool,
+    format: OutputFormat,
     /// Where the next tensor begins in each file.
     starts: Vec<u64>,
     whole_start: u64,
@@ -54,6 +59,7 @@ impl<'a> Feed<'a> {
         moves: &'a [Move<'a>],
         files: &Files,
         most: usize,
+        format: OutputFormat,
         sums: &'a Mutex<Vec<Option<Sums>>>,
     ) -> Self {
         Self {
@@ -62,6 +68,7 @@ impl<'a> Feed<'a> {
             from: Known::default(),
             to: Known::default(),
             writes_shards: files.writes_shards(),
+            format,
             starts: files.starts(),
             whole_start: files.whole_start(),
             current: None,
@@ -90,11 +97,20 @@ impl<'a> Feed<'a> {
     fn begin(&mut self, number: usize, tensor: &'a Move<'a>) -> Result<Work<'a>, Error> {
         let units = &tensor.units;
         let source = tensor.tensor.source(units, &mut self.from)?;
-        let shards = if self.writes_shards { Some(self.to.placed(&tensor.unit_to)?) } else { None };
+        let mut shards = if self.writes_shards { Some(self.to.placed(&tensor.unit_to)?) } else { None };
+        let mut chunks = Vec::new();
         let sums = |count: usize| std::iter::repeat_with(Sum::default).take(count).collect::<Vec<_>>();
         let slabs = Slabs::of(units.shape(), units.bytes, self.most);
         let starts = self.starts.clone();
-        if let Some(shards) = &shards {
+        if let (Some(shards), OutputFormat::Dcp) = (&mut shards, self.format) {
+            *shards = Arc::new(written::chunks(shards, units.shape(), number)?);
+            for (region, holders) in shards.regions.iter().zip(&shards.holders) {
+                let place = holders.first().copied().unwrap_or(0);
+                let chunk = written::place(region, tensor.tensor.dtype, place, &mut self.starts[place]);
+                let no_type = || Error::failed("internal", "a chunk has no place");
+                chunks.push((chunk.ok_or_else(no_type)?, Sum32::default()));
+            }
+        } else if let Some(shards) = &shards {
             let lens: Vec<u64> =
                 shards.regions.iter().map(|region| (region.numel() * units.bytes) as u64).collect();
             for (start, region) in self.starts.iter_mut().zip(&shards.of_rank) {
@@ -113,6 +129,7 @@ impl<'a> Feed<'a> {
             written: sums(shards.as_ref().map_or(0, |shards| shards.regions.len())),
             shards,
             starts,
+            chunks,
             whole: Sum::default(),
             whole_start,
         })
@@ -123,6 +140,11 @@ impl Work<'_> {
     /// The places of the ranks that are to hold a region.
     pub(super) fn holders(&self, region: usize) -> &[usize] {
         self.shards.as_ref().map_or(&[], |shards| &shards.holders[region])
+    }
+
+    /// Where a region begins in the file of a rank that is to hold it.
+    pub(super) fn start(&self, region: usize, place: usize) -> u64 {
+        self.chunks.get(region).map_or_else(|| self.starts[place], |(chunk, _)| chunk.bytes)
     }
 
     /// Where a slab begins in the whole, in bytes.
@@ -157,7 +179,8 @@ impl Work<'_> {
 
     fn finish(&self, sums: &Mutex<Vec<Option<Sums>>>) {
         let shards = self.written.iter().map(Sum::get).collect();
-        let done = Sums { shards, whole: self.whole.get() };
+        let chunks = self.chunks.iter().map(|(chunk, sum)| (chunk.clone(), sum.get())).collect();
+        let done = Sums { shards, whole: self.whole.get(), chunks };
         sums.lock().unwrap_or_else(PoisonError::into_inner)[self.number] = Some(done);
     }
 }

@@ -16,9 +16,13 @@ use safetensors::Dtype;
 use super::{Asked, Sums};
 use crate::checkpoint::Checkpoint;
 use crate::checksum::{self, checksum};
+use crate::dcp::METADATA_NAME;
+use crate::dcp::frame::Frame;
+use crate::dcp::written::{self, Chunk};
 use crate::decision::Move;
 use crate::error::Error;
 use crate::header;
+use crate::job::OutputFormat;
 use crate::manifest::{Entry, MANIFEST_NAME, Manifest, rank_file_name};
 use crate::parallel;
 use crate::staging::Staging;
@@ -30,6 +34,7 @@ const SYNCS: usize = 3;
 pub(super) struct Files {
     directory: Option<(Staging, Vec<Made>)>,
     gathered: Option<(Staging, Made)>,
+    format: OutputFormat,
     /// Bytes that were written since the disk was last asked to take them.
     unsynced: AtomicU64,
 }
@@ -76,6 +81,10 @@ impl Files {
                 let staging = Staging::directory(out, asked.force)?;
                 let mut made = Vec::with_capacity(mesh.size());
                 for rank in mesh.ranks() {
+                    if asked.format == OutputFormat::Dcp {
+                        made.push(Made::empty(staging.path().join(written::file_name(rank)))?);
+                        continue;
+                    }
                     let shapes: Vec<_> =
                         moves.iter().map(|tensor| tensor.to.local_shape(rank)).collect::<Result<_, _>>()?;
                     let tensors = moves.iter().zip(&shapes).map(|(tensor, shape)| described(tensor, shape));
@@ -94,7 +103,7 @@ impl Files {
                 Some((staging, made))
             }
         };
-        Ok(Self { directory, gathered, unsynced: AtomicU64::new(0) })
+        Ok(Self { directory, gathered, format: asked.format, unsynced: AtomicU64::new(0) })
     }
 
     pub(super) fn writes_shards(&self) -> bool {
@@ -225,6 +234,36 @@ impl Files {
             .map_err(|error| Error::io("writing", &path, &error))
     }
 
+    /// Writes the archives around the chunks, and `.metadata`, which is synced.
+    pub(super) fn write_metadata(&self, mesh: &Mesh, moves: &[Move<'_>], sums: &[Sums]) -> Result<(), Error> {
+        let Some((staging, made)) = &self.directory else { return Ok(()) };
+        for (tensor, sums) in moves.iter().zip(sums) {
+            for (chunk, crc) in &sums.chunks {
+                let dtype = tensor.tensor.dtype;
+                let len = header::byte_len(dtype, &chunk.shape).unwrap_or(0) as u64;
+                let frame = Frame::new(dtype, &chunk.shape, len, *crc);
+                let (Some(frame), Some(file)) = (frame, made.get(chunk.place)) else { continue };
+                write(&file.path, chunk.offset, &frame.head)?;
+                write(&file.path, chunk.bytes + len, &frame.tail)?;
+            }
+        }
+        let chunks: Vec<Vec<Chunk>> =
+            sums.iter().map(|sums| sums.chunks.iter().map(|(chunk, _)| chunk.clone()).collect()).collect();
+        let tensors = moves.iter().zip(&chunks).map(|(tensor, chunks)| written::Tensor {
+            name: &tensor.tensor.name,
+            dtype: tensor.tensor.dtype,
+            shape: &tensor.tensor.shape,
+            chunks,
+        });
+        let tensors: Vec<_> = tensors.collect();
+        let ranks: Vec<usize> = mesh.ranks().collect();
+        let text = written::metadata(&tensors, |place| ranks.get(place).copied().unwrap_or(place));
+        let path = staging.path().join(METADATA_NAME);
+        fs::write(&path, text)
+            .and_then(|()| File::open(&path)?.sync_all())
+            .map_err(|error| Error::io("writing", &path, &error))
+    }
+
     /// Reads everything that was written, as anybody would who opens it, and holds it against the checksums.
     pub(super) fn read_back(&self, moves: &[Move<'_>], sums: &[Sums]) -> Result<(), Error> {
         let told = |result: Result<Checkpoint, Error>| {
@@ -232,9 +271,15 @@ impl Files {
                 Error::failed("verification", format!("what was written cannot be read: {error}"))
             })
         };
-        let mut written = Vec::new();
+        let mut opened = Vec::new();
         if let Some((staging, _)) = &self.directory {
-            written.push(told(Checkpoint::open(Some(&staging.path())))?);
+            let mut ranks = told(Checkpoint::open(Some(&staging.path())))?;
+            for (tensor, sums) in moves.iter().zip(sums).filter(|(_, sums)| !sums.chunks.is_empty()) {
+                if let Some(found) = ranks.tensors.iter_mut().find(|found| found.name == tensor.tensor.name) {
+                    found.sums = Some(sums.shards.clone());
+                }
+            }
+            opened.push(ranks);
         }
         if let Some((_, made)) = &self.gathered {
             let mut whole = told(Checkpoint::open(Some(&made.path)))?;
@@ -243,9 +288,9 @@ impl Files {
                     found.sums = Some(vec![sums.whole]);
                 }
             }
-            written.push(whole);
+            opened.push(whole);
         }
-        for checkpoint in written {
+        for checkpoint in opened {
             if let Some(problem) = checkpoint.verify(&mut ())?.problems.into_iter().next() {
                 return Err(Error::failed("verification", format!("what was written is wrong: {problem}")));
             }
@@ -257,8 +302,11 @@ impl Files {
     pub(super) fn put_in_place(self, mesh: &Mesh) -> Result<Vec<String>, Error> {
         let mut written = Vec::new();
         if let Some((staging, _)) = self.directory {
-            let said =
-                format!("{} rank files and {MANIFEST_NAME} in {}", mesh.size(), staging.target().display());
+            let (kind, beside) = match self.format {
+                OutputFormat::RankFiles => ("rank", MANIFEST_NAME),
+                OutputFormat::Dcp => (".distcp", METADATA_NAME),
+            };
+            let said = format!("{} {kind} files and {beside} in {}", mesh.size(), staging.target().display());
             staging.put_in_place()?;
             written.push(said);
         }
@@ -272,6 +320,12 @@ impl Files {
 }
 
 impl Made {
+    /// A file in which everything has yet to find its place.
+    fn empty(path: PathBuf) -> Result<Self, Error> {
+        File::create_new(&path).map_err(|error| Error::io("creating", &path, &error))?;
+        Ok(Self { path, data: 0, header: 0 })
+    }
+
     fn new<'a>(
         path: PathBuf,
         tensors: impl Iterator<Item = (&'a str, Dtype, &'a [usize])> + Clone,

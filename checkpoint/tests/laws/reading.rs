@@ -8,11 +8,11 @@ use reshard_test_support::Random;
 
 use crate::files::{draw, draw_sharding, inputs, slice};
 
-fn opened(path: &Path) -> Checkpoint {
+pub(crate) fn opened(path: &Path) -> Checkpoint {
     Checkpoint::open(Some(path)).unwrap()
 }
 
-fn draw_region(r: &mut Random, shape: &[usize], packed: bool) -> Region {
+pub(crate) fn draw_region(r: &mut Random, shape: &[usize], packed: bool) -> Region {
     let dims = shape.len();
     let mut dim = |(at, extent): (usize, &usize)| {
         // Elements that share bytes are taken by eight.

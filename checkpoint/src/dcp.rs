@@ -1,0 +1,165 @@
+//! Distributed checkpoints of PyTorch (`torch.distributed.checkpoint`), in both of their layouts.
+//!
+//! ```text
+//! .metadata                  a pickle: every tensor with its chunks, and the file, offset and length of each   (metadata)
+//! __R_N.distcp               what rank R wrote: archives of torch.save, one after the other
+//!
+//! shard-*.safetensors        a chunk of every tensor; its offsets are in the file's free texts                 (in_safetensors)
+//! ```
+//!
+//! A tensor is a list of chunks, boxes of any sizes; they have to tile it ([`tiling`]).
+
+pub(crate) mod frame;
+pub(crate) mod in_safetensors;
+mod metadata;
+mod tiling;
+pub(crate) mod written;
+
+use std::collections::BTreeMap;
+use std::path::{Component, Path};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::bytes::{Bytes, Input};
+use super::checkpoint::{Checkpoint, Data, Origin, Tensor};
+use super::header::Stored;
+use super::parallel;
+use super::peek::Peek;
+use super::placed::Placed;
+use super::read::read_at_most;
+use super::torch_save;
+use super::units::Units;
+use super::zip;
+use crate::error::Error;
+use metadata::{Item, Metadata};
+use reshard_sharding::{Interval, Region};
+
+/// The file that says what the others hold.
+pub(crate) const METADATA_NAME: &str = ".metadata";
+
+/// It has at most so many bytes: 256 MiB, which is a million chunks.
+const MOST_BYTES: u64 = 256 << 20;
+
+/// A chunk of which the place of its bytes is being looked up.
+struct Wanted<'a> {
+    tensor: usize,
+    chunk: usize,
+    item: Item<'a>,
+}
+
+/// Opens the folder of a `.metadata`.
+pub(crate) fn open(dir: &Path, path: &Path) -> Result<Checkpoint, Error> {
+    let text = read_at_most(path, MOST_BYTES)
+        .map_err(|error| Error::refused("dcp", format!("{} cannot be read: {error}", path.display())))?;
+    let metadata = Metadata::read(&text).map_err(|error| error.about(path.display()))?;
+    let mut files: BTreeMap<&str, Vec<Wanted<'_>>> = BTreeMap::new();
+    let mut chunks: Vec<Vec<Option<Bytes>>> = Vec::with_capacity(metadata.tensors.len());
+    for (number, (name, tensor)) in metadata.tensors.iter().enumerate() {
+        let about = |error: Error| error.about_tensor(name).about(path.display());
+        chunks.push(tensor.chunks.iter().map(|_| None).collect());
+        for (chunk, (start, _)) in tensor.chunks.iter().enumerate() {
+            let item = metadata.item(name, start).map_err(about)?;
+            stays_inside(item.file).map_err(about)?;
+            files.entry(item.file).or_default().push(Wanted { tensor: number, chunk, item });
+        }
+    }
+    let tensors: Vec<_> = metadata.tensors.iter().collect();
+    let found = Mutex::new(&mut chunks);
+    let mut files: Vec<_> = files.into_iter().collect();
+    parallel::for_each(THREADS, &mut files, zip::room, |room, (file, wanted)| {
+        let input = Arc::new(Input::open(&dir.join(&**file))?);
+        let opened = input.open_again()?;
+        for Wanted { tensor: number, chunk, item } in wanted {
+            let (name, tensor) = tensors[*number];
+            let about = |error: Error| error.about_tensor(name).about(input.path().display());
+            let stored = Peek::new(&input, &opened, item.offset, item.len)
+                .and_then(|archive| torch_save::only_tensor(archive, room))
+                .map_err(about)?;
+            let len = &tensor.chunks[*chunk].1;
+            if (stored.dtype, &stored.shape) != (tensor.dtype, len) {
+                let Stored { dtype, shape, .. } = stored;
+                let why = format!(
+                    "a chunk is {dtype} {shape:?}, and by {METADATA_NAME} it is {} {len:?}",
+                    tensor.dtype
+                );
+                return Err(about(Error::refused("dcp", why)));
+            }
+            found.lock().unwrap_or_else(PoisonError::into_inner)[*number][*chunk] = Some(stored.bytes);
+        }
+        input.check(&opened)
+    })?;
+    let mut all = Vec::with_capacity(tensors.len());
+    for ((name, tensor), bytes) in tensors.into_iter().zip(chunks) {
+        let parts = tensor
+            .chunks
+            .iter()
+            .zip(bytes)
+            .filter_map(|((start, len), bytes)| Some((&start[..], &len[..], bytes?)));
+        let made = of_chunks(name, tensor.dtype, &tensor.shape, parts.collect());
+        all.push(made.map_err(|error| error.about_tensor(name).about(path.display()))?);
+    }
+    Ok(Checkpoint {
+        tensors: all,
+        free_texts: None,
+        origin: Origin::Files,
+        sums: None,
+        others: metadata.others,
+    })
+}
+
+/// Who wrote a `.metadata`, as far as it says; PyTorch says another word every time.
+pub(crate) fn writer(path: &Path) -> Option<String> {
+    let text = read_at_most(path, MOST_BYTES).ok()?;
+    metadata::writer(&text).ok().flatten()
+}
+
+/// Files are opened by so many threads: each waits for the disk.
+const THREADS: usize = 4;
+
+/// A chunk: where it begins in its tensor, its shape, its bytes.
+type Chunk<'a> = (&'a [usize], &'a [usize], Bytes);
+
+/// A tensor of chunks with elements that are within its shape; refused where they do not tile it.
+pub(crate) fn of_chunks(
+    name: &str,
+    dtype: safetensors::Dtype,
+    shape: &[usize],
+    chunks: Vec<Chunk<'_>>,
+) -> Result<Tensor, Error> {
+    if !tiling::tiles(shape, chunks.iter().map(|(start, len, _)| (*start, *len)))? {
+        let message = format!(
+            "its {} chunks do not make up {shape:?}: some element is in none of them or in several",
+            chunks.len()
+        );
+        return Err(Error::refused("chunks", message));
+    }
+    let data = match <[Chunk<'_>; 1]>::try_from(chunks) {
+        Ok([(_, _, bytes)]) => Data::Whole(bytes),
+        Err(chunks) if chunks.is_empty() => Data::Whole(Bytes::from(Vec::new())),
+        Err(chunks) => {
+            let units = Units::of(dtype, shape);
+            let interval = |(start, len): (&usize, &usize)| {
+                [Interval { start: *start, len: *len }].into_iter().collect()
+            };
+            let region = |(start, len, _): &Chunk<'_>| {
+                let region = Region { dims: start.iter().zip(*len).map(interval).collect() };
+                units.region(shape, &region).map_err(|why| Error::refused("packed", why))
+            };
+            let regions = chunks.iter().map(region).collect::<Result<Vec<_>, _>>()?;
+            let placed = Arc::new(Placed::apart(regions));
+            Data::Chunks { placed, chunks: chunks.into_iter().map(|(_, _, bytes)| bytes).collect() }
+        }
+    };
+    Ok(Tensor { name: name.to_owned(), dtype, shape: shape.to_vec(), data, sums: None })
+}
+
+/// A checkpoint from somewhere else must not make us read files outside its folder.
+fn stays_inside(file: &str) -> Result<(), Error> {
+    let plain =
+        !file.is_empty() && Path::new(file).components().all(|part| matches!(part, Component::Normal(_)));
+    if plain {
+        return Ok(());
+    }
+    let message =
+        format!("a chunk is said to be in `{}`, which is not a file of this folder", file.escape_debug());
+    Err(Error::refused("dcp", message))
+}

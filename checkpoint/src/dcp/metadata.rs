@@ -1,0 +1,161 @@
+//! What `.metadata` says: an object of `torch.distributed.checkpoint.metadata.Metadata`, pickled.
+//!
+//! ```text
+//! state_dict_metadata   name -> properties, size, chunks of offsets and sizes; or bytes, which are no tensor
+//! storage_data          (name, offset) -> file, offset and length in it
+//! ```
+//!
+//! What else it says (how names are nested, who wrote it) is not asked for. Chunks without elements have no bytes, and are left out; one
+//! that is said twice is one.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use safetensors::Dtype;
+
+use crate::error::Error;
+use crate::pickle::{Global, Id, Pickle};
+use crate::torch_save::{known, sizes};
+
+/// Where a chunk begins, and its shape.
+pub(super) type Chunk = (Vec<usize>, Vec<usize>);
+
+/// A tensor.
+pub(super) struct Tensor {
+    pub(super) dtype: Dtype,
+    pub(super) shape: Vec<usize>,
+    /// Those that have elements; all within the shape.
+    pub(super) chunks: Vec<Chunk>,
+}
+
+/// Where the archive of a chunk is.
+#[derive(Clone, Copy)]
+pub(super) struct Item<'a> {
+    pub(super) file: &'a str,
+    pub(super) offset: u64,
+    pub(super) len: u64,
+}
+
+/// What is asked of it.
+pub(super) struct Metadata<'a> {
+    pub(super) tensors: BTreeMap<&'a str, Tensor>,
+    pub(super) others: Vec<String>,
+    items: HashMap<(&'a str, Vec<usize>), Item<'a>>,
+}
+
+impl<'a> Metadata<'a> {
+    pub(super) fn read(text: &'a [u8]) -> Result<Self, Error> {
+        let pickle = Pickle::read(text)?;
+        let state = pickle.state(pickle.root(), Global::Metadata, "what it holds")?;
+        let storage = pickle.needed(state, "storage_data")?;
+        let mut items = HashMap::new();
+        for (index, info) in entries(&pickle, storage, "storage_data")? {
+            let index = pickle.state(*index, Global::MetadataIndex, "a key of storage_data")?;
+            let name = pickle.text(pickle.needed(index, "fqn")?, "a name in storage_data")?;
+            // What is no tensor has no offset.
+            let offset = pickle.attribute(index, "offset")?.filter(|offset| !pickle.is_none(*offset));
+            if let Some(offset) = offset {
+                let offset = sizes(&pickle, offset, "an offset in storage_data")?;
+                items.insert(
+                    (name, offset),
+                    Item::read(&pickle, *info).map_err(|error| error.about_tensor(name))?,
+                );
+            }
+        }
+        let (mut tensors, mut others) = (BTreeMap::new(), Vec::new());
+        let all = pickle.needed(state, "state_dict_metadata")?;
+        for (name, said) in entries(&pickle, all, "state_dict_metadata")? {
+            let name = pickle.text(*name, "a name in state_dict_metadata")?;
+            if pickle.is(*said, Global::BytesStorageMetadata) {
+                others.push(name.to_owned());
+                continue;
+            }
+            let tensor = Tensor::read(&pickle, *said).map_err(|error| error.about_tensor(name))?;
+            tensors.insert(name, tensor);
+        }
+        others.sort();
+        others.dedup();
+        Ok(Self { tensors, others, items })
+    }
+
+    /// Where the chunk of a tensor is that begins there.
+    pub(super) fn item(&self, name: &'a str, start: &[usize]) -> Result<Item<'a>, Error> {
+        let item = self.items.get(&(name, start.to_vec())).copied();
+        item.ok_or_else(|| refused(format!("its chunk at {start:?} is in no file")))
+    }
+}
+
+impl<'a> Item<'a> {
+    fn read(pickle: &Pickle<'a>, info: Id) -> Result<Self, Error> {
+        let state = pickle.state(info, Global::StorageInfo, "a value of storage_data")?;
+        let transforms = pickle.attribute(state, "transform_descriptors")?;
+        if let Some(transforms) = transforms.filter(|transforms| !pickle.is_none(*transforms)) {
+            if pickle.parts(transforms)?.is_none_or(|parts| !parts.is_empty()) {
+                return Err(refused(
+                    "its bytes were transformed when they were written (compressed or encrypted), and are read as they are".to_owned(),
+                ));
+            }
+        }
+        Ok(Self {
+            file: pickle.text(pickle.needed(state, "relative_path")?, "the file of a chunk")?,
+            offset: pickle.size(pickle.needed(state, "offset")?, "the offset of a chunk in its file")?,
+            len: pickle.size(pickle.needed(state, "length")?, "the length of a chunk in its file")?,
+        })
+    }
+}
+
+impl Tensor {
+    fn read(pickle: &Pickle<'_>, said: Id) -> Result<Self, Error> {
+        let state = pickle.state(said, Global::TensorStorageMetadata, "a value of state_dict_metadata")?;
+        let properties = pickle.needed(state, "properties")?;
+        let properties = pickle.state(properties, Global::TensorProperties, "its properties")?;
+        let dtype =
+            pickle.tuple(properties, "its properties")?.first().and_then(|dtype| pickle.global(*dtype));
+        let Some(Global::Dtype(element)) = dtype else {
+            return Err(refused("its properties do not begin with a type".to_owned()));
+        };
+        let dtype = known(element)?;
+        let shape = sizes(pickle, pickle.needed(state, "size")?, "its size")?;
+        let said = pickle.needed(state, "chunks")?;
+        let said = pickle.parts(said)?.ok_or_else(|| refused("its chunks are no list".to_owned()))?;
+        let (mut chunks, mut seen) = (Vec::new(), HashSet::new());
+        for chunk in said {
+            let chunk = pickle.state(*chunk, Global::ChunkStorageMetadata, "a chunk")?;
+            let start = sizes(pickle, pickle.needed(chunk, "offsets")?, "the offsets of a chunk")?;
+            let len = sizes(pickle, pickle.needed(chunk, "sizes")?, "the sizes of a chunk")?;
+            let within = |((start, len), extent): ((&usize, &usize), &usize)| {
+                start.checked_add(*len).is_some_and(|end| end <= *extent)
+            };
+            if start.len() != shape.len()
+                || len.len() != shape.len()
+                || !start.iter().zip(&len).zip(&shape).all(within)
+            {
+                return Err(refused(format!("a chunk of {len:?} at {start:?} is not within {shape:?}")));
+            }
+            if !len.contains(&0) && seen.insert((start.clone(), len.clone())) {
+                chunks.push((start, len));
+            }
+        }
+        Ok(Self { dtype, shape, chunks })
+    }
+}
+
+/// Who wrote it, if it says so.
+pub(super) fn writer(text: &[u8]) -> Result<Option<String>, Error> {
+    let pickle = Pickle::read(text)?;
+    let state = pickle.state(pickle.root(), Global::Metadata, "what it holds")?;
+    let Some(meta) = pickle.attribute(state, "storage_meta")?.filter(|meta| !pickle.is_none(*meta)) else {
+        return Ok(None);
+    };
+    let meta = pickle.state(meta, Global::StorageMeta, "its origin")?;
+    let writer = pickle.attribute(meta, "save_id")?.map(|writer| pickle.text(writer, "its writer"));
+    Ok(writer.transpose()?.map(str::to_owned))
+}
+
+/// The entries of what has to be a dict.
+fn entries<'p>(pickle: &'p Pickle<'_>, id: Id, what: &str) -> Result<&'p [(Id, Id)], Error> {
+    pickle.entries(id)?.ok_or_else(|| refused(format!("{what} is no dict")))
+}
+
+fn refused(why: String) -> Error {
+    Error::refused("dcp", why)
+}

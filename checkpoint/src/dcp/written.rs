@@ -1,0 +1,215 @@
+//! A distributed checkpoint of PyTorch that is written: which chunks go where, and `.metadata`.
+//!
+//! A rank's shard is a box for every combination of the intervals that it holds of the dims; each is a chunk. What several ranks
+//! hold is written once, by ranks in turns. Nothing here knows what PyTorch would read it with: shards, chunks, and any mesh.
+
+use reshard_sharding::{Interval, Region};
+use safetensors::Dtype;
+
+use super::frame::{Frame, names};
+use crate::error::Error;
+use crate::pickle::Writer;
+use crate::placed::{Placed, all};
+
+/// A tensor is written in at most so many chunks.
+const MOST_CHUNKS: usize = 1 << 16;
+
+/// Who wrote it, in the place where PyTorch says that: by it `--force` knows what a run wrote.
+pub(crate) const WRITER: &str = "reshard";
+
+const METADATA: &str = "torch.distributed.checkpoint.metadata";
+
+/// The name of the file of one rank.
+pub(crate) fn file_name(rank: usize) -> String {
+    format!("__{rank}_0.distcp")
+}
+
+/// Whether a rank could have a file of this name.
+pub(crate) fn is_file_name(name: &str) -> bool {
+    let rank = name.strip_prefix("__").and_then(|rest| rest.strip_suffix("_0.distcp"));
+    rank.and_then(|rank| rank.parse().ok()).is_some_and(|rank: usize| file_name(rank) == name)
+}
+
+/// One chunk, and where its archive is.
+#[derive(Clone)]
+pub(crate) struct Chunk {
+    pub(crate) start: Vec<usize>,
+    pub(crate) shape: Vec<usize>,
+    /// The place of the rank whose file it is in.
+    pub(crate) place: usize,
+    /// Where its archive begins there, and how long it is.
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
+    /// Where its bytes begin in the file.
+    pub(crate) bytes: u64,
+}
+
+/// Refuses a type that PyTorch lacks.
+pub(crate) fn check(dtype: Dtype) -> Result<(), Error> {
+    match names(dtype) {
+        Some(_) => Ok(()),
+        None => {
+            Err(Error::refused("dcp", format!("its elements are {dtype}, for which PyTorch has no type")))
+        }
+    }
+}
+
+/// The chunks of a tensor: boxes that have no element in common, each with the one place that writes it.
+pub(crate) fn chunks(placed: &Placed, shape: &[usize], number: usize) -> Result<Placed, Error> {
+    if shape.contains(&0) {
+        return Ok(Placed::apart(vec![all(shape)]));
+    }
+    let mut chunks = Placed { regions: Vec::new(), of_rank: Vec::new(), holders: Vec::new() };
+    for (region, holders) in placed.regions.iter().zip(&placed.holders) {
+        let count = region
+            .dims
+            .iter()
+            .try_fold(chunks.regions.len().max(1), |count, dim| count.checked_mul(dim.len().max(1)));
+        if count.is_none_or(|count| count > MOST_CHUNKS) {
+            let message = format!(
+                "its shards are made of more than {MOST_CHUNKS} boxes, each of which would be a chunk: choose longer blocks"
+            );
+            return Err(Error::refused("chunks", message));
+        }
+        let place = holders[number % holders.len()];
+        boxes(region, &mut Vec::new(), &mut |region| {
+            chunks.regions.push(region);
+            chunks.holders.push(vec![place]);
+        });
+    }
+    Ok(chunks)
+}
+
+/// Every combination of the intervals of the dims.
+fn boxes(region: &Region, chosen: &mut Vec<Interval>, found: &mut impl FnMut(Region)) {
+    let Some(dim) = region.dims.get(chosen.len()) else {
+        found(Region { dims: chosen.iter().map(|one| [*one].into_iter().collect()).collect() });
+        return;
+    };
+    for interval in dim {
+        chosen.push(*interval);
+        boxes(region, chosen, found);
+        chosen.pop();
+    }
+}
+
+/// Gives a chunk its place at the end of its file.
+pub(crate) fn place(region: &Region, dtype: Dtype, place: usize, end: &mut u64) -> Option<Chunk> {
+    let one =
+        |dim: &reshard_sharding::Intervals| dim.first().copied().unwrap_or(Interval { start: 0, len: 0 });
+    let start: Vec<usize> = region.dims.iter().map(|dim| one(dim).start).collect();
+    let shape: Vec<usize> = region.dims.iter().map(|dim| one(dim).len).collect();
+    let bytes = crate::header::byte_len(dtype, &shape)? as u64;
+    let frame = Frame::new(dtype, &shape, bytes, 0)?;
+    let offset = *end;
+    let begin = offset + frame.head.len() as u64;
+    *end = begin + bytes + frame.tail.len() as u64;
+    Some(Chunk { start, shape, place, offset, len: *end - offset, bytes: begin })
+}
+
+/// A tensor as `.metadata` says it.
+pub(crate) struct Tensor<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) dtype: Dtype,
+    pub(crate) shape: &'a [usize],
+    pub(crate) chunks: &'a [Chunk],
+}
+
+/// The text of `.metadata`; `rank` is that at a place.
+pub(crate) fn metadata(tensors: &[Tensor<'_>], rank: impl Fn(usize) -> usize) -> Vec<u8> {
+    let mut w = Writer::new();
+    let size = |w: &mut Writer, sizes: &[usize]| w.call("torch", "Size", |w| w.sizes(sizes));
+    w.object(METADATA, "Metadata", |w| {
+        w.dict(|w| {
+            w.text("state_dict_metadata");
+            w.dict(|w| {
+                for tensor in tensors {
+                    w.text(tensor.name);
+                    w.object(METADATA, "TensorStorageMetadata", |w| {
+                        w.dict(|w| {
+                            w.text("properties");
+                            w.object(METADATA, "TensorProperties", |w| properties(w, tensor.dtype));
+                            w.text("size");
+                            size(w, tensor.shape);
+                            w.text("chunks");
+                            w.list(|w| {
+                                for chunk in tensor.chunks {
+                                    w.object(METADATA, "ChunkStorageMetadata", |w| {
+                                        w.dict(|w| {
+                                            w.text("offsets");
+                                            size(w, &chunk.start);
+                                            w.text("sizes");
+                                            size(w, &chunk.shape);
+                                        });
+                                    });
+                                }
+                            });
+                        });
+                    });
+                }
+            });
+            // How names were nested: they were not.
+            w.text("planner_data");
+            w.dict(|w| {
+                for tensor in tensors {
+                    w.text(tensor.name);
+                    w.tuple(|w| w.text(tensor.name));
+                }
+            });
+            w.text("storage_data");
+            w.dict(|w| {
+                for (tensor, chunk) in
+                    tensors.iter().flat_map(|tensor| tensor.chunks.iter().map(move |chunk| (tensor, chunk)))
+                {
+                    w.object(METADATA, "MetadataIndex", |w| {
+                        w.dict(|w| {
+                            w.text("fqn");
+                            w.text(tensor.name);
+                            w.text("offset");
+                            size(w, &chunk.start);
+                            w.text("index");
+                            w.none();
+                        });
+                    });
+                    w.object("torch.distributed.checkpoint.filesystem", "_StorageInfo", |w| {
+                        w.dict(|w| {
+                            w.text("relative_path");
+                            w.text(&file_name(rank(chunk.place)));
+                            w.text("offset");
+                            w.size(chunk.offset);
+                            w.text("length");
+                            w.size(chunk.len);
+                        });
+                    });
+                }
+            });
+            w.text("storage_meta");
+            w.object(METADATA, "StorageMeta", |w| {
+                w.dict(|w| {
+                    for name in ["checkpoint_id", "load_id"] {
+                        w.text(name);
+                        w.none();
+                    }
+                    w.text("save_id");
+                    w.text(WRITER);
+                    w.text("modules");
+                    w.list(|_| {});
+                });
+            });
+        });
+    });
+    w.finish()
+}
+
+/// Type, layout, whether it requires a gradient, order of dims, whether its memory is pinned.
+fn properties(w: &mut Writer, dtype: Dtype) {
+    w.tuple(|w| {
+        if let Some((_, name)) = names(dtype) {
+            w.global("torch", name);
+        }
+        w.call("torch.serialization", "_get_layout", |w| w.text("torch.strided"));
+        w.no();
+        w.call(METADATA, "_MEM_FORMAT_ENCODING", |w| w.size(0));
+        w.no();
+    });
+}

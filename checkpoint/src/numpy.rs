@@ -1,0 +1,248 @@
+//! NumPy's files: `.npy`, one array, and `.npz`, a zip archive of such.
+//!
+//! ```text
+//! \x93NUMPY  version  length  {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }  elements
+//! ```
+//!
+//! The header is a Python dict of three entries, and is read as that and nothing more. Arrays of Python objects are pickles; they, texts
+//! and records are no tensors.
+
+use safetensors::Dtype;
+
+use super::bytes::Bytes;
+use super::header::{MOST_DIMS, Stored, byte_len};
+use super::peek::Peek;
+use super::strided::strided;
+use super::torch_save::Saved;
+use super::zip::Zip;
+use crate::error::Error;
+
+/// What a file begins with.
+pub(crate) const MAGIC: &[u8] = b"\x93NUMPY";
+
+/// A header has at most so many bytes, with all that stands before it.
+const LONGEST: usize = 64 << 10;
+
+/// The name of an array that is alone.
+const ALONE: &str = "array";
+
+/// What a header says.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    descr: String,
+    fortran: bool,
+    shape: Vec<usize>,
+    /// Where the elements begin.
+    data: usize,
+}
+
+/// The array of a file.
+pub(crate) fn array(file: Peek<'_>) -> Result<Saved, Error> {
+    let head = file.part(0, file.len().min(LONGEST as u64)).map_or(Ok(Vec::new()), |head| head.read())?;
+    let header = Header::read(&head)?;
+    let Some(dtype) = header.dtype()? else { return Err(header.no_tensor()) };
+    let mut saved = Saved::default();
+    saved.tensors.insert(ALONE.to_owned(), header.stored(dtype, &file.bytes())?);
+    Ok(saved)
+}
+
+/// The arrays of an archive; None if it is none of arrays.
+pub(crate) fn arrays(zip: &Zip<'_>) -> Result<Option<Saved>, Error> {
+    let mut saved = Saved::default();
+    let mut any = false;
+    for name in zip.names() {
+        let Some(array) = name.strip_suffix(".npy") else {
+            saved.others.push(name.to_owned());
+            continue;
+        };
+        any = true;
+        let about = |error: Error| error.about_tensor(array);
+        let entry = zip.get(name)?;
+        let header = Header::read(&entry.head(LONGEST)?).map_err(about)?;
+        match header.dtype().map_err(about)? {
+            None => saved.others.push(array.to_owned()),
+            Some(dtype) => {
+                let stored = zip.bytes(entry).and_then(|bytes| header.stored(dtype, &bytes));
+                saved.tensors.insert(array.to_owned(), stored.map_err(about)?);
+            }
+        }
+    }
+    Ok(any.then_some(saved))
+}
+
+impl Header {
+    /// Reads the header that some bytes begin with.
+    pub(crate) fn read(bytes: &[u8]) -> Result<Self, Error> {
+        let short = || refused("it ends in the middle of its header".to_owned());
+        let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| refused("it does not begin as one".to_owned()))?;
+        let (version, rest) = rest.split_at_checked(2).ok_or_else(short)?;
+        let (len, rest) = match version[0] {
+            1 => rest.split_first_chunk::<2>().map(|(len, rest)| (u32::from(u16::from_le_bytes(*len)), rest)),
+            2 | 3 => rest.split_first_chunk::<4>().map(|(len, rest)| (u32::from_le_bytes(*len), rest)),
+            other => return Err(refused(format!("it is of version {other}, and versions 1 to 3 are read"))),
+        }
+        .ok_or_else(short)?;
+        let text = rest.get(..len as usize).ok_or_else(short)?;
+        let text = std::str::from_utf8(text).map_err(|_| refused("its header is not UTF-8".to_owned()))?;
+        let data = bytes.len() - rest.len() + text.len();
+        let mut literal = Literal { rest: text };
+        literal.header(data).ok_or_else(|| {
+            refused(format!(
+                "its header `{}` is no dict of descr, fortran_order and shape",
+                text.trim_end().chars().take(120).collect::<String>().escape_debug()
+            ))
+        })
+    }
+
+    /// The type of its elements; None for what is no number.
+    fn dtype(&self) -> Result<Option<Dtype>, Error> {
+        let (order, kind) = self.descr.split_at_checked(1).unwrap_or(("", ""));
+        let dtype = match kind {
+            "b1" => Dtype::BOOL,
+            "i1" => Dtype::I8,
+            "u1" => Dtype::U8,
+            "i2" => Dtype::I16,
+            "u2" => Dtype::U16,
+            "f2" => Dtype::F16,
+            "i4" => Dtype::I32,
+            "u4" => Dtype::U32,
+            "f4" => Dtype::F32,
+            "i8" => Dtype::I64,
+            "u8" => Dtype::U64,
+            "f8" => Dtype::F64,
+            "c8" => Dtype::C64,
+            _ if kind.starts_with(['O', 'U', 'S', 'M', 'm']) || self.descr.is_empty() => return Ok(None),
+            _ => return Err(self.no_tensor()),
+        };
+        match order {
+            "<" | "|" => Ok(Some(dtype)),
+            ">" if dtype.bitsize() == 8 => Ok(Some(dtype)),
+            _ => Err(refused(format!(
+                "its elements `{}` have the highest byte first, and little-endian ones are read",
+                self.descr.escape_debug()
+            ))),
+        }
+    }
+
+    fn no_tensor(&self) -> Error {
+        let what = if self.descr.is_empty() { "records" } else { &self.descr };
+        refused(format!("its elements are `{}`, for which safetensors has no type", what.escape_debug()))
+    }
+
+    /// The array in the bytes that begin with this header.
+    fn stored(self, dtype: Dtype, bytes: &Bytes) -> Result<Stored, Error> {
+        let len = byte_len(dtype, &self.shape);
+        let held = bytes.len().saturating_sub(self.data);
+        if len != Some(held) || bytes.len() < self.data {
+            return Err(refused(format!(
+                "an array of {dtype} {:?} has {} bytes, and {held} are there",
+                self.shape,
+                len.map_or_else(|| "more than 2^64".to_owned(), |len| len.to_string())
+            )));
+        }
+        let mut strides = vec![0; self.shape.len()];
+        let mut stride = 1_usize;
+        let mut next = |dim: usize| {
+            strides[dim] = stride;
+            stride = stride.saturating_mul(self.shape[dim]);
+        };
+        if self.fortran {
+            (0..self.shape.len()).for_each(&mut next);
+        } else {
+            (0..self.shape.len()).rev().for_each(&mut next);
+        }
+        let data = bytes.part(self.data, held);
+        let bytes = strided(data, dtype.bitsize() / 8, 0, &self.shape, &strides)?;
+        Ok(Stored { dtype, shape: self.shape, bytes })
+    }
+}
+
+/// A Python literal that is being read.
+struct Literal<'a> {
+    rest: &'a str,
+}
+
+impl<'a> Literal<'a> {
+    fn header(&mut self, data: usize) -> Option<Header> {
+        let (mut descr, mut fortran, mut shape) = (None, None, None);
+        self.token("{")?;
+        while self.token("}").is_none() {
+            let key = self.quoted()?;
+            self.token(":")?;
+            match key {
+                "descr" if descr.is_none() => descr = Some(self.descr()?),
+                "fortran_order" if fortran.is_none() => fortran = Some(self.truth()?),
+                "shape" if shape.is_none() => shape = Some(self.shape()?),
+                _ => return None,
+            }
+            if self.token(",").is_none() {
+                self.token("}")?;
+                break;
+            }
+        }
+        self.rest.trim().is_empty().then_some(())?;
+        Some(Header { descr: descr?, fortran: fortran?, shape: shape?, data })
+    }
+
+    fn token(&mut self, token: &str) -> Option<()> {
+        self.rest = self.rest.trim_start().strip_prefix(token)?;
+        Some(())
+    }
+
+    fn quoted(&mut self) -> Option<&'a str> {
+        let rest = self.rest.trim_start();
+        let quote = rest.chars().next().filter(|quote| matches!(quote, '\'' | '"'))?;
+        let (text, rest) = rest[1..].split_once(quote)?;
+        self.rest = rest;
+        Some(text)
+    }
+
+    /// A type; a list of fields is an empty one.
+    fn descr(&mut self) -> Option<String> {
+        if !self.rest.trim_start().starts_with('[') {
+            return self.quoted().map(str::to_owned);
+        }
+        let (mut depth, mut end) = (0_usize, None);
+        for (at, byte) in self.rest.bytes().enumerate() {
+            match byte {
+                b'[' | b'(' => depth += 1,
+                b']' | b')' => depth = depth.checked_sub(1)?,
+                _ => {}
+            }
+            if byte == b']' && depth == 0 {
+                end = Some(at + 1);
+                break;
+            }
+        }
+        self.rest = &self.rest[end?..];
+        Some(String::new())
+    }
+
+    fn truth(&mut self) -> Option<bool> {
+        self.token("True").map(|()| true).or_else(|| self.token("False").map(|()| false))
+    }
+
+    fn shape(&mut self) -> Option<Vec<usize>> {
+        self.token("(")?;
+        let mut shape = Vec::new();
+        while self.token(")").is_none() {
+            let rest = self.rest.trim_start();
+            let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+            shape.push(rest[..digits].parse().ok()?);
+            // Old Pythons wrote long integers so.
+            self.rest = rest[digits..].strip_prefix('L').unwrap_or(&rest[digits..]);
+            if shape.len() > MOST_DIMS {
+                return None;
+            }
+            if self.token(",").is_none() {
+                self.token(")")?;
+                break;
+            }
+        }
+        Some(shape)
+    }
+}
+
+fn refused(why: String) -> Error {
+    Error::refused("numpy", format!("what is to be an array of NumPy is not taken: {why}"))
+}

@@ -1,0 +1,71 @@
+//! A stretch of a file that is looked at while a checkpoint is opened. What is read here is no byte of a tensor, and is not counted.
+
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+
+use super::bytes::{Bytes, Input, read_exact_at, reserve};
+use crate::error::Error;
+
+/// A stretch of an open file.
+#[derive(Clone, Copy)]
+pub(crate) struct Peek<'a> {
+    pub(crate) input: &'a Arc<Input>,
+    file: &'a File,
+    start: u64,
+    len: u64,
+}
+
+impl<'a> Peek<'a> {
+    /// A stretch of a file that has been opened, if it has so much.
+    pub(crate) fn new(input: &'a Arc<Input>, file: &'a File, start: u64, len: u64) -> Result<Self, Error> {
+        if start.checked_add(len).is_none_or(|end| end > input.len()) {
+            let message = format!(
+                "{} has {} bytes, and {len} from byte {start} on are to be in it",
+                input.path().display(),
+                input.len()
+            );
+            return Err(Error::refused("input", message));
+        }
+        Ok(Self { input, file, start, len })
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// A part of it.
+    pub(crate) fn part(&self, at: u64, count: u64) -> Option<Self> {
+        let within = at.checked_add(count).is_some_and(|end| end <= self.len);
+        within.then_some(Self { start: self.start + at, len: count, ..*self })
+    }
+
+    /// All of its bytes, of which there are few.
+    pub(crate) fn read(&self) -> Result<Vec<u8>, Error> {
+        let mut bytes = Vec::new();
+        reserve(&mut bytes, self.len as usize)?;
+        bytes.resize(self.len as usize, 0);
+        read_exact_at(self.file, self.start, &mut bytes).map_err(|error| self.input.failed(&error))?;
+        Ok(bytes)
+    }
+
+    /// As bytes of a tensor.
+    pub(crate) fn bytes(&self) -> Bytes {
+        Bytes::InFile { input: Arc::clone(self.input), start: self.start, len: self.len as usize }
+    }
+
+    /// Where it begins in the file.
+    pub(crate) fn start(&self) -> u64 {
+        self.start
+    }
+}
+
+impl rawzip::ReaderAt for Peek<'_> {
+    fn read_at(&self, room: &mut [u8], at: u64) -> io::Result<usize> {
+        let count = self.len.saturating_sub(at).min(room.len() as u64) as usize;
+        if count > 0 {
+            read_exact_at(self.file, self.start + at, &mut room[..count])?;
+        }
+        Ok(count)
+    }
+}

@@ -1,0 +1,152 @@
+//! The names that a pickle may say. Any other is refused.
+
+use safetensors::Dtype;
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Global {
+    /// A dict that keeps its order.
+    OrderedDict,
+    /// A value that holds no tensor: sets, devices, bytes of old protocols, layouts, paths.
+    Plain,
+    /// `torch.Size`: a tuple of extents.
+    Size,
+    /// A type of elements, such as `torch.bfloat16`.
+    Dtype(Element),
+    /// A storage whose type says that of its elements.
+    Storage(Element),
+    /// A storage of bytes.
+    UntypedStorage,
+    /// A tensor over a storage of its type.
+    RebuildTensor,
+    /// A tensor over a storage of bytes.
+    RebuildTensorOfType,
+    /// A tensor that is a parameter.
+    RebuildParameter,
+    /// The same with attributes.
+    RebuildParameterWithState,
+    /// What a `.metadata` file is.
+    Metadata,
+    /// A tensor of it.
+    TensorStorageMetadata,
+    /// What is no tensor.
+    BytesStorageMetadata,
+    /// A part of a tensor.
+    ChunkStorageMetadata,
+    /// The type of its elements and more.
+    TensorProperties,
+    /// Which part of what.
+    MetadataIndex,
+    /// Where it is.
+    StorageInfo,
+    /// Who wrote it.
+    StorageMeta,
+}
+
+/// A type of elements of PyTorch: one that safetensors has too, or the name of one that it lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Element {
+    Known(Dtype),
+    Lacking(&'static str),
+}
+
+const METADATA: &str = "torch.distributed.checkpoint.metadata";
+const OLD_METADATA: &str = "torch.distributed._shard.sharded_tensor.metadata";
+
+/// What a name of a module stands for; None for one that is not on the list.
+pub(super) fn find(module: &str, name: &str) -> Option<Global> {
+    Some(match (module, name) {
+        ("collections", "OrderedDict") => Global::OrderedDict,
+        ("builtins" | "__builtin__", "set" | "frozenset" | "complex" | "bytearray")
+        | ("_codecs", "encode")
+        | ("torch", "device")
+        | ("torch.serialization", "_get_layout")
+        | (METADATA, "_MEM_FORMAT_ENCODING")
+        | (OLD_METADATA, "MEM_FORMAT_ENCODING")
+        | (
+            "pathlib" | "pathlib._local",
+            "Path" | "PosixPath" | "PurePosixPath" | "WindowsPath" | "PureWindowsPath",
+        ) => Global::Plain,
+        ("torch", "Size") => Global::Size,
+        ("torch.storage", "UntypedStorage") | ("torch", "UntypedStorage") => Global::UntypedStorage,
+        ("torch._utils", "_rebuild_tensor_v2") => Global::RebuildTensor,
+        ("torch._utils", "_rebuild_tensor_v3") => Global::RebuildTensorOfType,
+        ("torch._utils", "_rebuild_parameter") => Global::RebuildParameter,
+        ("torch._utils", "_rebuild_parameter_with_state") => Global::RebuildParameterWithState,
+        (METADATA, "Metadata") => Global::Metadata,
+        (METADATA, "TensorStorageMetadata") => Global::TensorStorageMetadata,
+        (METADATA, "BytesStorageMetadata") => Global::BytesStorageMetadata,
+        (METADATA, "ChunkStorageMetadata") => Global::ChunkStorageMetadata,
+        (METADATA | OLD_METADATA, "TensorProperties") => Global::TensorProperties,
+        (METADATA, "MetadataIndex") => Global::MetadataIndex,
+        (METADATA, "StorageMeta") => Global::StorageMeta,
+        ("torch.distributed.checkpoint.filesystem", "_StorageInfo") => Global::StorageInfo,
+        ("torch", name) => return of_torch(name),
+        (_, _) => return None,
+    })
+}
+
+/// The types of elements, and the storages that are named after them.
+fn of_torch(name: &str) -> Option<Global> {
+    let element = |known: &[(&str, Element)]| known.iter().find(|(said, _)| *said == name).map(|one| one.1);
+    element(&DTYPES).map(Global::Dtype).or_else(|| element(&STORAGES).map(Global::Storage))
+}
+
+/// PyTorch's names of a type of elements: of a storage that has it, if there is one, and of the type.
+pub(crate) fn torch_types(element: Element) -> Option<(Option<&'static str>, &'static str)> {
+    let name =
+        |known: &[(&'static str, Element)]| known.iter().find(|(_, one)| *one == element).map(|one| one.0);
+    Some((name(&STORAGES), name(&DTYPES)?))
+}
+
+const DTYPES: [(&str, Element); 29] = [
+    ("bool", Element::Known(Dtype::BOOL)),
+    ("uint8", Element::Known(Dtype::U8)),
+    ("int8", Element::Known(Dtype::I8)),
+    ("uint16", Element::Known(Dtype::U16)),
+    ("int16", Element::Known(Dtype::I16)),
+    ("uint32", Element::Known(Dtype::U32)),
+    ("int32", Element::Known(Dtype::I32)),
+    ("uint64", Element::Known(Dtype::U64)),
+    ("int64", Element::Known(Dtype::I64)),
+    ("float16", Element::Known(Dtype::F16)),
+    ("bfloat16", Element::Known(Dtype::BF16)),
+    ("float32", Element::Known(Dtype::F32)),
+    ("float64", Element::Known(Dtype::F64)),
+    ("complex64", Element::Known(Dtype::C64)),
+    ("float8_e4m3fn", Element::Known(Dtype::F8_E4M3)),
+    ("float8_e5m2", Element::Known(Dtype::F8_E5M2)),
+    ("float8_e4m3fnuz", Element::Known(Dtype::F8_E4M3FNUZ)),
+    ("float8_e5m2fnuz", Element::Known(Dtype::F8_E5M2FNUZ)),
+    ("float8_e8m0fnu", Element::Known(Dtype::F8_E8M0)),
+    ("float4_e2m1fn_x2", Element::Lacking("float4_e2m1fn_x2")),
+    ("complex32", Element::Lacking("complex32")),
+    ("complex128", Element::Lacking("complex128")),
+    ("qint8", Element::Lacking("qint8")),
+    ("quint8", Element::Lacking("quint8")),
+    ("qint32", Element::Lacking("qint32")),
+    ("quint4x2", Element::Lacking("quint4x2")),
+    ("quint2x4", Element::Lacking("quint2x4")),
+    ("bits8", Element::Lacking("bits8")),
+    ("bits16", Element::Lacking("bits16")),
+];
+
+const STORAGES: [(&str, Element); 17] = [
+    ("BoolStorage", Element::Known(Dtype::BOOL)),
+    ("ByteStorage", Element::Known(Dtype::U8)),
+    ("CharStorage", Element::Known(Dtype::I8)),
+    ("ShortStorage", Element::Known(Dtype::I16)),
+    ("IntStorage", Element::Known(Dtype::I32)),
+    ("LongStorage", Element::Known(Dtype::I64)),
+    ("HalfStorage", Element::Known(Dtype::F16)),
+    ("BFloat16Storage", Element::Known(Dtype::BF16)),
+    ("FloatStorage", Element::Known(Dtype::F32)),
+    ("DoubleStorage", Element::Known(Dtype::F64)),
+    ("ComplexFloatStorage", Element::Known(Dtype::C64)),
+    ("ComplexDoubleStorage", Element::Lacking("complex128")),
+    ("QInt8Storage", Element::Lacking("qint8")),
+    ("QUInt8Storage", Element::Lacking("quint8")),
+    ("QInt32Storage", Element::Lacking("qint32")),
+    ("QUInt4x2Storage", Element::Lacking("quint4x2")),
+    ("QUInt2x4Storage", Element::Lacking("quint2x4")),
+];

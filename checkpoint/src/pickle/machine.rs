@@ -1,0 +1,454 @@
+//! The instructions of a pickle, protocols 0 to 5, each turned into nodes. Those that run code without a name that can be looked
+//! up (`INST`, `OBJ`, extension codes) or that ask for buffers elsewhere are refused.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::ops::Range;
+
+use super::globals;
+use super::tree::{Id, Made, Node, Pickle, refused};
+use crate::error::Error;
+
+/// Memory that a tree may take, in bytes.
+const BUDGET: usize = 2 << 30;
+
+/// What a node, an object, a link of one node to another and a place in the memo take, with room to grow.
+pub(super) const NODE: usize = 48;
+pub(super) const OBJECT: usize = 80;
+pub(super) const LINK: usize = 8;
+const MEMO: usize = 24;
+
+/// Nodes that everybody shares, by their numbers: None, the truth values, the empty tuple, and small integers.
+const NONE: Id = Id(0);
+const TRUTH: Id = Id(1);
+const EMPTY: Id = Id(2);
+const INTEGERS: u32 = 3;
+
+struct Machine<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    nodes: Vec<Node>,
+    stack: Vec<Id>,
+    /// How long the stack was at each mark.
+    marks: Vec<usize>,
+    memo: HashMap<u32, Id>,
+    budget: usize,
+}
+
+pub(super) fn read(bytes: &[u8]) -> Result<Pickle<'_>, Error> {
+    read_within(bytes, BUDGET)
+}
+
+/// The same within a budget.
+pub(super) fn read_within(bytes: &[u8], budget: usize) -> Result<Pickle<'_>, Error> {
+    if u32::try_from(bytes.len()).is_err() {
+        return Err(refused(format!("it has {} bytes, and at most 2^32 are read", bytes.len())));
+    }
+    let mut nodes = vec![Node::None, Node::Bool, Node::Tuple(Box::default())];
+    nodes.extend((0..256).map(Node::Int));
+    let (stack, marks, memo) = (Vec::new(), Vec::new(), HashMap::new());
+    let mut machine = Machine { bytes, at: 0, nodes, stack, marks, memo, budget };
+    let root = loop {
+        let at = machine.at;
+        let op = machine.byte()?;
+        if let Some(root) = machine.step(op).map_err(|error| error.about(format_args!("byte {at}")))? {
+            break root;
+        }
+    };
+    // A pickle that nobody made up is asked about every part a few times.
+    let questions = Cell::new(16 * bytes.len() as u64 + 10_000);
+    Ok(Pickle { bytes, nodes: machine.nodes, root, questions })
+}
+
+impl Machine<'_> {
+    /// One instruction; the last one has the result.
+    fn step(&mut self, op: u8) -> Result<Option<Id>, Error> {
+        match op {
+            // PROTO, FRAME: how it is said, not what.
+            0x80 => {
+                let protocol = self.byte()?;
+                if protocol > 5 {
+                    return Err(refused(format!(
+                        "it is of protocol {protocol}, and protocols 0 to 5 are read"
+                    )));
+                }
+            }
+            0x95 => drop(self.take(8)?),
+            b'.' => return Ok(Some(self.pop()?)),
+            b'(' => {
+                self.pay(LINK)?;
+                self.marks.push(self.stack.len());
+            }
+            b'0' => drop(self.pop()?),
+            b'1' => drop(self.popped_to_mark()?),
+            b'2' => {
+                let top = self.top()?;
+                self.push(top)?;
+            }
+            // Constants and numbers.
+            b'N' => self.push(NONE)?,
+            0x88 | 0x89 => self.push(TRUTH)?,
+            b'K' => {
+                let value = self.byte()?;
+                self.push(Id(INTEGERS + u32::from(value)))?;
+            }
+            b'M' => {
+                let value = self.number::<2>()?;
+                self.make(Node::Int(value as i64))?;
+            }
+            b'J' => {
+                let value = self.number::<4>()?;
+                self.make(Node::Int(i64::from(value as u32 as i32)))?;
+            }
+            0x8a => {
+                let len = usize::from(self.byte()?);
+                self.long(len)?;
+            }
+            0x8b => {
+                let len = self.number::<4>()? as usize;
+                self.long(len)?;
+            }
+            b'I' | b'L' => {
+                let line = self.line()?;
+                let node =
+                    match self.bytes.get(line).unwrap_or_default() {
+                        b"00" | b"01" => None,
+                        digits => Some(std::str::from_utf8(digits).ok().and_then(|digits| {
+                            digits.strip_suffix('L').unwrap_or(digits).parse::<i64>().ok()
+                        })),
+                    };
+                match node {
+                    None => self.push(TRUTH)?,
+                    Some(value) => self.make(value.map_or(Node::Number, Node::Int))?,
+                }
+            }
+            b'G' => {
+                self.take(8)?;
+                self.make(Node::Number)?;
+            }
+            b'F' => {
+                self.line()?;
+                self.make(Node::Number)?;
+            }
+            // Texts and bytes stay where they are.
+            b'X' => self.text::<4>()?,
+            0x8c => self.text::<1>()?,
+            0x8d => self.text::<8>()?,
+            b'V' => {
+                let line = self.line()?;
+                if self.bytes[line.clone()].contains(&b'\\') {
+                    return Err(refused("a text of protocol 0 with escapes is not read".to_owned()));
+                }
+                self.make(text(&line))?;
+            }
+            b'B' | b'T' => self.blob::<4>()?,
+            b'C' | b'U' => self.blob::<1>()?,
+            0x8e | 0x96 => self.blob::<8>()?,
+            b'S' => {
+                self.line()?;
+                self.make(Node::Bytes)?;
+            }
+            // Containers.
+            b')' => self.push(EMPTY)?,
+            b't' => {
+                let parts = self.popped_to_mark()?;
+                self.make_tuple(parts)?;
+            }
+            0x85..=0x87 => {
+                let count = usize::from(op - 0x84);
+                let parts = self.popped(count)?;
+                self.make_tuple(parts)?;
+            }
+            b']' => self.make(Node::List(Vec::new()))?,
+            b'l' => {
+                let parts = self.popped_to_mark()?;
+                self.make(Node::List(parts))?;
+            }
+            b'a' => {
+                let part = self.popped(1)?;
+                self.append(&part)?;
+            }
+            b'e' => {
+                let parts = self.popped_to_mark()?;
+                self.append(&parts)?;
+            }
+            b'}' => self.make(Node::Dict(Vec::new()))?,
+            b'd' => {
+                let parts = self.popped_to_mark()?;
+                self.make(Node::Dict(Vec::new()))?;
+                self.put(&parts)?;
+            }
+            b's' => {
+                let parts = self.popped(2)?;
+                self.put(&parts)?;
+            }
+            b'u' => {
+                let parts = self.popped_to_mark()?;
+                self.put(&parts)?;
+            }
+            0x8f => self.make(Node::Set)?,
+            0x90 => {
+                self.popped_to_mark()?;
+                if !matches!(self.node(self.top()?), Node::Set) {
+                    return Err(refused("something is put into what is no set".to_owned()));
+                }
+            }
+            0x91 => {
+                self.popped_to_mark()?;
+                self.make(Node::Set)?;
+            }
+            // Names, and what would be made by calling them.
+            b'c' => {
+                let (module, name) = (self.line()?, self.line()?);
+                self.global(&module, &name)?;
+            }
+            0x93 => {
+                let [module, name] = self.popped_array::<2>()?;
+                let (Some(module), Some(name)) = (self.range(module), self.range(name)) else {
+                    return Err(refused("a name is no text".to_owned()));
+                };
+                self.global(&module, &name)?;
+            }
+            b'R' | 0x81 => {
+                let [callee, args] = self.popped_array::<2>()?;
+                self.call(callee, args)?;
+            }
+            0x92 => {
+                let [callee, args, named] = self.popped_array::<3>()?;
+                if !matches!(self.node(named), Node::Dict(entries) if entries.is_empty()) {
+                    return Err(refused("an object made with named arguments is not read".to_owned()));
+                }
+                self.call(callee, args)?;
+            }
+            b'b' => {
+                let state = self.pop()?;
+                let top = self.top()?;
+                let Some(Node::Made(made)) = self.nodes.get_mut(top.0 as usize) else {
+                    return Err(refused("attributes are given to what is no object".to_owned()));
+                };
+                made.state = Some(state);
+            }
+            b'Q' => {
+                let key = self.pop()?;
+                self.make(Node::Persistent(key))?;
+            }
+            // What was said before.
+            b'p' => {
+                let index = self.index_in_digits()?;
+                self.remember(index)?;
+            }
+            b'q' => {
+                let index = u32::from(self.byte()?);
+                self.remember(index)?;
+            }
+            b'r' => {
+                let index = self.number::<4>()? as u32;
+                self.remember(index)?;
+            }
+            0x94 => self.remember(self.memo.len() as u32)?,
+            b'g' => {
+                let index = self.index_in_digits()?;
+                self.recall(index)?;
+            }
+            b'h' => {
+                let index = u32::from(self.byte()?);
+                self.recall(index)?;
+            }
+            b'j' => {
+                let index = self.number::<4>()? as u32;
+                self.recall(index)?;
+            }
+            b'i' | b'o' | b'P' | 0x82..=0x84 | 0x97 | 0x98 => {
+                return Err(refused(format!("the instruction {op:#04x} of a pickle is not read")));
+            }
+            _ => return Err(refused(format!("{op:#04x} is no instruction of a pickle"))),
+        }
+        Ok(None)
+    }
+
+    fn take(&mut self, len: usize) -> Result<Range<usize>, Error> {
+        let end = self.at.checked_add(len).filter(|end| *end <= self.bytes.len());
+        let end =
+            end.ok_or_else(|| refused(format!("it ends at byte {}, in the middle", self.bytes.len())))?;
+        Ok(std::mem::replace(&mut self.at, end)..end)
+    }
+
+    fn byte(&mut self) -> Result<u8, Error> {
+        let place = self.take(1)?;
+        Ok(self.bytes[place.start])
+    }
+
+    /// An unsigned number of so many bytes.
+    fn number<const N: usize>(&mut self) -> Result<u64, Error> {
+        let place = self.take(N)?;
+        Ok(self.bytes[place].iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+    }
+
+    fn line(&mut self) -> Result<Range<usize>, Error> {
+        let rest = &self.bytes[self.at..];
+        let len = rest.iter().position(|byte| *byte == b'\n');
+        let len = len.ok_or_else(|| refused("a line does not end".to_owned()))?;
+        let line = self.take(len)?;
+        self.take(1)?;
+        Ok(line)
+    }
+
+    fn index_in_digits(&mut self) -> Result<u32, Error> {
+        let line = self.line()?;
+        let digits = std::str::from_utf8(&self.bytes[line]).ok().and_then(|digits| digits.parse().ok());
+        digits.ok_or_else(|| refused("a place in the memo is no number".to_owned()))
+    }
+
+    /// An integer of any length, lowest byte first.
+    fn long(&mut self, len: usize) -> Result<(), Error> {
+        let place = self.take(len)?;
+        let bytes = &self.bytes[place];
+        let sign = if bytes.last().is_some_and(|last| *last >= 0x80) { 0xff } else { 0 };
+        let mut all = [sign; 8];
+        let Some(low) = all.get_mut(..len) else { return self.make(Node::Number) };
+        low.copy_from_slice(bytes);
+        self.make(Node::Int(i64::from_le_bytes(all)))
+    }
+
+    fn text<const N: usize>(&mut self) -> Result<(), Error> {
+        let len = self.number::<N>()?;
+        let place = self.take(usize::try_from(len).unwrap_or(usize::MAX))?;
+        self.make(text(&place))
+    }
+
+    fn blob<const N: usize>(&mut self) -> Result<(), Error> {
+        let len = self.number::<N>()?;
+        self.take(usize::try_from(len).unwrap_or(usize::MAX))?;
+        self.make(Node::Bytes)
+    }
+
+    fn pay(&mut self, price: usize) -> Result<(), Error> {
+        let left = self.budget.checked_sub(price);
+        self.budget = left.ok_or_else(|| refused("what it says takes too much memory".to_owned()))?;
+        Ok(())
+    }
+
+    fn push(&mut self, id: Id) -> Result<(), Error> {
+        self.pay(LINK)?;
+        self.stack.push(id);
+        Ok(())
+    }
+
+    fn make(&mut self, node: Node) -> Result<(), Error> {
+        self.pay(NODE)?;
+        let id = Id(self.nodes.len() as u32);
+        self.nodes.push(node);
+        self.push(id)
+    }
+
+    fn make_tuple(&mut self, parts: Vec<Id>) -> Result<(), Error> {
+        if parts.is_empty() { self.push(EMPTY) } else { self.make(Node::Tuple(parts.into_boxed_slice())) }
+    }
+
+    fn node(&self, id: Id) -> &Node {
+        self.nodes.get(id.0 as usize).unwrap_or(&Node::None)
+    }
+
+    /// Where the stack begins since the last mark.
+    fn floor(&self) -> usize {
+        self.marks.last().copied().unwrap_or(0)
+    }
+
+    fn top(&self) -> Result<Id, Error> {
+        let top = self.stack.get(self.floor()..).and_then(<[Id]>::last).copied();
+        top.ok_or_else(|| refused("it takes more than there is".to_owned()))
+    }
+
+    fn pop(&mut self) -> Result<Id, Error> {
+        let top = self.top()?;
+        self.stack.pop();
+        Ok(top)
+    }
+
+    fn popped(&mut self, count: usize) -> Result<Vec<Id>, Error> {
+        let first = self.stack.len().checked_sub(count).filter(|first| *first >= self.floor());
+        let first = first.ok_or_else(|| refused("it takes more than there is".to_owned()))?;
+        Ok(self.stack.split_off(first))
+    }
+
+    fn popped_array<const N: usize>(&mut self) -> Result<[Id; N], Error> {
+        let parts = self.popped(N)?;
+        parts.try_into().map_err(|_| refused("it takes more than there is".to_owned()))
+    }
+
+    fn popped_to_mark(&mut self) -> Result<Vec<Id>, Error> {
+        let mark = self.marks.pop().filter(|mark| *mark <= self.stack.len());
+        let mark = mark.ok_or_else(|| refused("it goes back to a mark that is not there".to_owned()))?;
+        Ok(self.stack.split_off(mark))
+    }
+
+    fn append(&mut self, parts: &[Id]) -> Result<(), Error> {
+        self.pay(2 * LINK * parts.len())?;
+        let top = self.top()?;
+        let Some(Node::List(list)) = self.nodes.get_mut(top.0 as usize) else {
+            return Err(refused("something is appended to what is no list".to_owned()));
+        };
+        list.extend_from_slice(parts);
+        Ok(())
+    }
+
+    fn put(&mut self, parts: &[Id]) -> Result<(), Error> {
+        self.pay(2 * LINK * parts.len())?;
+        if parts.len() % 2 == 1 {
+            return Err(refused("a dict has a key without a value".to_owned()));
+        }
+        let top = self.top()?;
+        #[allow(clippy::wildcard_enum_match_arm, reason = "nothing else has entries")]
+        let entries = match self.nodes.get_mut(top.0 as usize) {
+            Some(Node::Dict(entries)) => entries,
+            Some(Node::Made(made)) if made.by == globals::Global::OrderedDict => &mut made.entries,
+            _ => return Err(refused("an entry is put into what is no dict".to_owned())),
+        };
+        entries.extend(parts.chunks_exact(2).map(|pair| (pair[0], pair[1])));
+        Ok(())
+    }
+
+    fn range(&self, id: Id) -> Option<Range<usize>> {
+        let Node::Text { start, len } = *self.node(id) else { return None };
+        Some(start as usize..start as usize + len as usize)
+    }
+
+    fn global(&mut self, module: &Range<usize>, name: &Range<usize>) -> Result<(), Error> {
+        let said = |place: &Range<usize>| String::from_utf8_lossy(&self.bytes[place.clone()]).into_owned();
+        let (module, name) = (said(module), said(name));
+        match globals::find(&module, &name) {
+            Some(global) => self.make(Node::Global(global)),
+            None => Err(refused(format!(
+                "it names `{}`, which is not on the list of names that are known: pickles are read, and never run",
+                format!("{module}.{name}").chars().take(120).collect::<String>().escape_debug()
+            ))),
+        }
+    }
+
+    fn call(&mut self, callee: Id, args: Id) -> Result<(), Error> {
+        let Node::Global(by) = *self.node(callee) else {
+            return Err(refused("it calls what is no name".to_owned()));
+        };
+        if !matches!(self.node(args), Node::Tuple(_)) {
+            return Err(refused("it calls a name with what are no arguments".to_owned()));
+        }
+        self.pay(OBJECT)?;
+        self.make(Node::Made(Box::new(Made { by, args, state: None, entries: Vec::new() })))
+    }
+
+    fn remember(&mut self, index: u32) -> Result<(), Error> {
+        let top = self.top()?;
+        self.pay(MEMO)?;
+        self.memo.insert(index, top);
+        Ok(())
+    }
+
+    fn recall(&mut self, index: u32) -> Result<(), Error> {
+        let id = self.memo.get(&index).copied();
+        self.push(id.ok_or_else(|| refused(format!("nothing is remembered at {index}")))?)
+    }
+}
+
+fn text(place: &Range<usize>) -> Node {
+    Node::Text { start: place.start as u32, len: place.len() as u32 }
+}

@@ -1,0 +1,351 @@
+//! Elements of a tensor that do not lie one after the other: transposed, in Fortran order, or a part of a larger storage.
+//!
+//! The element at index `i` lies at `first + sum(i[d] * strides[d])` of what is stored. What others see is the row-major order, of
+//! which any stretch can be read:
+//!
+//! ```text
+//! a stretch of the row-major order --> boxes, at most two for each dim and one more
+//! a box --> the dims in the order of their strides; the innermost that lie side by side are one reading
+//! ```
+//!
+//! A region is such boxes too. So of a tensor whose elements have no others between them, in whatever order of its dims, what is asked for is
+//! read and no byte more; where it has gaps, short ones are read over.
+
+use reshard_sharding::Region;
+use reshard_sharding::internal::{Run, shared};
+
+use super::bytes::{self, Access, Bytes};
+use crate::error::Error;
+
+/// A reading has at most so many bytes.
+const BLOCK: usize = 1 << 20;
+
+/// Gaps are read over where at least one element in so many is asked for.
+const GAPS: usize = 16;
+
+/// Elements in some order.
+#[derive(Clone)]
+pub(crate) struct Strided {
+    stored: Bytes,
+    item: usize,
+    first: usize,
+    /// Extents and strides, in elements.
+    dims: Vec<Dim>,
+    numel: usize,
+    /// Whether no other elements lie between its own.
+    dense: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Dim {
+    extent: usize,
+    stride: usize,
+}
+
+/// A dim of a box: how far apart its elements lie in what is stored, and in the row-major order.
+#[derive(Clone, Copy)]
+struct Side {
+    count: usize,
+    stride: usize,
+    to: usize,
+}
+
+/// The bytes of a tensor whose elements lie so in what is stored; in row-major order where they lie so. Sizes are checked.
+pub(crate) fn strided(
+    stored: Bytes,
+    item: usize,
+    first: usize,
+    shape: &[usize],
+    strides: &[usize],
+) -> Result<Bytes, Error> {
+    let refused = |why: String| Err(Error::refused("strides", why));
+    if shape.len() != strides.len() {
+        return refused(format!("shape {shape:?} and strides {strides:?} have different numbers of dims"));
+    }
+    let numel = shape.iter().try_fold(1_usize, |numel, extent| numel.checked_mul(*extent));
+    let too_large = || Error::refused("strides", format!("shape {shape:?} has more than 2^64 elements"));
+    let numel = numel.filter(|numel| numel.checked_mul(item).is_some()).ok_or_else(too_large)?;
+    if numel == 0 {
+        return Ok(stored.part(0, 0));
+    }
+    let held = stored.len() / item;
+    let last = shape
+        .iter()
+        .zip(strides)
+        .try_fold(first, |last, (extent, stride)| last.checked_add((extent - 1).checked_mul(*stride)?));
+    if last.is_none_or(|last| last >= held) {
+        return refused(format!(
+            "shape {shape:?} with strides {strides:?} from element {first} on goes past the {held} elements that are stored"
+        ));
+    }
+    if numel > held {
+        return refused(format!(
+            "shape {shape:?} has {numel} elements and {held} are stored: it was expanded, and is to be saved as `.contiguous()`"
+        ));
+    }
+    let mut next = 1;
+    let mut row_major = true;
+    for (extent, stride) in shape.iter().zip(strides).rev() {
+        row_major &= *extent == 1 || *stride == next;
+        next *= extent;
+    }
+    if row_major {
+        return Ok(stored.part(first * item, numel * item));
+    }
+    let dense = last.is_some_and(|last| last - first + 1 == numel);
+    let dims = shape.iter().zip(strides);
+    let dims = dims.map(|(extent, stride)| Dim { extent: *extent, stride: *stride }).collect();
+    Ok(Bytes::Strided(Box::new(Strided { stored, item, first, dims, numel, dense })))
+}
+
+impl Strided {
+    pub(crate) fn len(&self) -> usize {
+        self.numel * self.item
+    }
+
+    pub(crate) fn stored(&self) -> &Bytes {
+        &self.stored
+    }
+
+    /// A stretch of the row-major order, which is within it.
+    pub(crate) fn read_at(&self, access: &Access<'_>, at: usize, room: &mut [u8]) -> Result<(), Error> {
+        if !at.is_multiple_of(self.item) || !room.len().is_multiple_of(self.item) {
+            let message =
+                format!("{} bytes at {at} were asked for, of elements of {}", room.len(), self.item);
+            return Err(Error::failed("internal", message));
+        }
+        let elements = at / self.item..(at + room.len()) / self.item;
+        self.stretch(access, 0, self.first, elements.start, elements.end, room)
+    }
+
+    /// What two regions have in common, `held` of which these are the elements, to its places in the row-major order of `wanted`.
+    pub(crate) fn read_shared(
+        &self,
+        access: &Access<'_>,
+        held: &Region,
+        wanted: &Region,
+        room: &mut [u8],
+    ) -> Result<(), Error> {
+        let runs: Vec<Vec<Run>> =
+            held.dims.iter().zip(&wanted.dims).map(|(held, wanted)| shared(held, wanted)).collect();
+        let mut to = vec![1; self.dims.len()];
+        for dim in (1..to.len()).rev() {
+            to[dim - 1] = to[dim] * wanted.dims[dim].iter().map(|x| x.len).sum::<usize>();
+        }
+        self.product(access, &runs, &to, &mut Vec::new(), self.first, room)
+    }
+
+    /// Every combination of the runs of the dims.
+    fn product(
+        &self,
+        access: &Access<'_>,
+        runs: &[Vec<Run>],
+        to: &[usize],
+        sides: &mut Vec<Side>,
+        base: usize,
+        room: &mut [u8],
+    ) -> Result<(), Error> {
+        let dim = self.dims.len() - runs.len();
+        let Some((of_dim, runs)) = runs.split_first() else {
+            return self.boxed(access, &mut sides.clone(), base, room);
+        };
+        let (stride, to_stride) = (self.dims[dim].stride, to[dim]);
+        for run in of_dim {
+            sides.push(Side { count: run.len, stride, to: to_stride });
+            sides.push(Side {
+                count: run.count,
+                stride: stride * run.source_step,
+                to: to_stride * run.target_step,
+            });
+            let room = &mut room[run.target * to_stride * self.item..];
+            self.product(access, runs, to, sides, base + run.source * stride, room)?;
+            sides.truncate(sides.len() - 2);
+        }
+        Ok(())
+    }
+
+    /// The elements from `begin` to `end` of the dims from `depth` on, whose first is stored at `base`.
+    fn stretch(
+        &self,
+        access: &Access<'_>,
+        depth: usize,
+        base: usize,
+        begin: usize,
+        end: usize,
+        room: &mut [u8],
+    ) -> Result<(), Error> {
+        if begin == end {
+            return Ok(());
+        }
+        let rest: usize = self.dims.iter().skip(depth + 1).map(|dim| dim.extent).product();
+        let Some(dim) = self.dims.get(depth) else {
+            return self.boxed(access, &mut Vec::new(), base, room);
+        };
+        let (first, last) = (begin / rest, (end - 1) / rest);
+        let at = |index: usize| base + index * dim.stride;
+        if first == last && end - begin < rest {
+            return self.stretch(
+                access,
+                depth + 1,
+                at(first),
+                begin - first * rest,
+                end - first * rest,
+                room,
+            );
+        }
+        // A row that is begun, rows that are whole, and a row that ends early.
+        let whole = begin.div_ceil(rest)..end / rest;
+        let (head, tail) = room.split_at_mut((whole.start * rest - begin) * self.item);
+        let (body, tail) = tail.split_at_mut(whole.len() * rest * self.item);
+        if !head.is_empty() {
+            self.stretch(access, depth + 1, at(first), begin - first * rest, rest, head)?;
+        }
+        if !whole.is_empty() {
+            let mut sides = Vec::with_capacity(self.dims.len() - depth);
+            let mut to = 1;
+            for (number, dim) in self.dims.iter().enumerate().skip(depth).rev() {
+                let count = if number == depth { whole.len() } else { dim.extent };
+                sides.push(Side { count, stride: dim.stride, to });
+                to *= count;
+            }
+            self.boxed(access, &mut sides, at(whole.start), body)?;
+        }
+        if !tail.is_empty() {
+            self.stretch(access, depth + 1, at(whole.end), 0, end - whole.end * rest, tail)?;
+        }
+        Ok(())
+    }
+
+    /// A box, whose first element is stored at `base`, to its places in the row-major order.
+    fn boxed(
+        &self,
+        access: &Access<'_>,
+        sides: &mut Vec<Side>,
+        base: usize,
+        room: &mut [u8],
+    ) -> Result<(), Error> {
+        sides.retain(|side| side.count > 1);
+        sides.sort_by_key(|side| side.stride);
+        // The innermost dims that are read at once.
+        let (mut inner, mut span, mut count) = (0, 1, 1);
+        for side in &*sides {
+            let longer = span + (side.count - 1) * side.stride;
+            let more = count * side.count;
+            let over_gaps = !self.dense && inner == 0 && longer <= more.saturating_mul(GAPS);
+            if (longer != more && !over_gaps) || longer * self.item > BLOCK {
+                break;
+            }
+            (inner, span, count) = (inner + 1, longer, more);
+        }
+        let (inner, outer) = sides.split_at(inner);
+        let mut block = Vec::new();
+        bytes::resize(&mut block, span * self.item)?;
+        self.outer(access, inner, outer, base, 0, &mut block, room)
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "where it is in what is stored and in what is read")]
+    fn outer(
+        &self,
+        access: &Access<'_>,
+        inner: &[Side],
+        outer: &[Side],
+        base: usize,
+        to: usize,
+        block: &mut [u8],
+        room: &mut [u8],
+    ) -> Result<(), Error> {
+        if let Some((side, outer)) = outer.split_last() {
+            for index in 0..side.count {
+                let (base, to) = (base + index * side.stride, to + index * side.to);
+                self.outer(access, inner, outer, base, to, block, room)?;
+            }
+            return Ok(());
+        }
+        access.read_at(base * self.item, block)?;
+        scatter(inner, self.item, block, 0, to, room);
+        Ok(())
+    }
+}
+
+/// Puts the elements of a block to their places.
+fn scatter(sides: &[Side], item: usize, block: &[u8], at: usize, to: usize, room: &mut [u8]) {
+    let Some((side, inner)) = sides.split_last() else {
+        room[to * item..(to + 1) * item].copy_from_slice(&block[at * item..(at + 1) * item]);
+        return;
+    };
+    for index in 0..side.count {
+        scatter(inner, item, block, at + index * side.stride, to + index * side.to, room);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::strided;
+    use crate::bytes::Bytes;
+
+    /// Every tensor of up to three dims over a small storage: each stretch of it is what its elements are, one by one.
+    #[test]
+    fn stretches_are_the_elements_in_row_major_order() {
+        let stored: Vec<u8> = (0..96).collect();
+        let (held, item) = (48, 2);
+        let shapes = [&[][..], &[5], &[3, 4], &[4, 3], &[2, 3, 4], &[1, 3, 2], &[2, 1, 5], &[3, 0]];
+        let mut tried = 0;
+        for shape in shapes {
+            for code in 0..7_usize.pow(shape.len() as u32) {
+                let strides: Vec<usize> = (0..shape.len())
+                    .map(|dim| [0, 1, 2, 3, 4, 6, 12][code / 7_usize.pow(dim as u32) % 7])
+                    .collect();
+                for first in [0, 5] {
+                    let numel: usize = shape.iter().product();
+                    let index = |mut at: usize| {
+                        let mut place = first;
+                        for (extent, stride) in shape.iter().zip(&strides).rev() {
+                            place += at % extent * stride;
+                            at /= extent;
+                        }
+                        place
+                    };
+                    let bytes = strided(Bytes::from(stored.clone()), item, first, shape, &strides);
+                    let fits = (0..numel).all(|at| index(at) < held);
+                    let Ok(bytes) = bytes else {
+                        assert!(!fits || numel > held, "{shape:?} {strides:?} {first}");
+                        continue;
+                    };
+                    assert!(fits && bytes.len() == numel * item);
+                    let whole: Vec<u8> =
+                        (0..numel).flat_map(|at| stored[index(at) * item..][..item].to_vec()).collect();
+                    let access = bytes.access().unwrap();
+                    for begin in 0..=numel {
+                        for end in begin..=numel {
+                            let mut room = vec![0; (end - begin) * item];
+                            access.read_at(begin * item, &mut room).unwrap();
+                            assert_eq!(
+                                room,
+                                whole[begin * item..end * item],
+                                "{shape:?} {strides:?} {first}"
+                            );
+                            tried += 1;
+                        }
+                    }
+                }
+            }
+        }
+        assert!(tried > 10_000, "{tried}");
+    }
+
+    #[test]
+    fn sizes_that_go_past_what_is_stored_are_refused() {
+        let wrong: [(usize, &[usize], &[usize]); 6] = [
+            (0, &[49], &[1]),
+            (1, &[48], &[1]),
+            (0, &[2, 2], &[1]),
+            (0, &[usize::MAX, 3], &[0, 0]),
+            (0, &[2, 2], &[usize::MAX, 1]),
+            (0, &[100], &[0]),
+        ];
+        for (first, shape, strides) in wrong {
+            let refused = strided(Bytes::from(vec![0; 96]), 2, first, shape, strides);
+            assert_eq!(refused.err().unwrap().kind(), "strides", "{shape:?} {strides:?}");
+        }
+    }
+}

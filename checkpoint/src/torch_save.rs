@@ -1,0 +1,232 @@
+//! What `torch.save` writes: a zip archive of a pickle, `data.pkl`, and of the storages that it asks for, `data/0`, `data/1`, ..
+//!
+//! ```text
+//! data.pkl    dicts of dicts of .. of calls: a tensor is `_rebuild_tensor_v2(storage, offset, size, stride, ..)`
+//! data/KEY    the elements of a storage, stored as they are; several tensors may be parts of one
+//! byteorder   `little`; anything else is refused
+//! ```
+//!
+//! Nothing is called. A tensor of nested dicts and lists is named by its keys with dots between them; one alone is `tensor`. What is no
+//! tensor is named, and not read.
+
+use std::collections::BTreeMap;
+
+use safetensors::Dtype;
+
+use super::header::{self, Stored};
+use super::peek::Peek;
+use super::pickle::{Element, Global, Id, Pickle};
+use super::read::MOST_BYTES;
+use super::strided::strided;
+use super::zip::Zip;
+use crate::error::Error;
+
+/// Dicts and lists inside each other, at most.
+const DEEPEST: usize = 32;
+
+/// The name of a tensor that is alone.
+const ALONE: &str = "tensor";
+
+/// The pickle in an archive.
+const PICKLE: &str = "/data.pkl";
+
+/// What an archive holds.
+#[derive(Default)]
+pub(crate) struct Saved {
+    pub(crate) tensors: BTreeMap<String, Stored>,
+    /// The names of what is no tensor.
+    pub(crate) others: Vec<String>,
+}
+
+/// Whether an archive is one of `torch.save`: the folder in it that holds all.
+pub(crate) fn folder(zip: &Zip<'_>) -> Option<String> {
+    let folders = zip.names().filter_map(|name| name.strip_suffix(PICKLE));
+    folders.filter(|folder| !folder.contains('/')).map(str::to_owned).next()
+}
+
+/// All tensors of an archive.
+pub(crate) fn saved(zip: &Zip<'_>, folder: &str) -> Result<Saved, Error> {
+    let bytes = pickle_of(zip, folder)?;
+    let pickle = Pickle::read(&bytes)?;
+    let reader = Reader { zip, folder, pickle: &pickle };
+    let mut saved = Saved::default();
+    if let Some(tensor) = reader.tensor(pickle.root())? {
+        saved.tensors.insert(ALONE.to_owned(), tensor);
+    } else {
+        reader.collect(pickle.root(), "", 0, &mut saved)?;
+    }
+    Ok(saved)
+}
+
+/// The one tensor of an archive that is a part of a file.
+pub(crate) fn only_tensor(archive: Peek<'_>, room: &mut [u8]) -> Result<Stored, Error> {
+    let zip = Zip::open(archive, room)?;
+    let no_archive = || Error::refused("torch", "what is there was not written by `torch.save`");
+    let folder = folder(&zip).ok_or_else(no_archive)?;
+    let bytes = pickle_of(&zip, &folder)?;
+    let pickle = Pickle::read(&bytes)?;
+    let tensor = Reader { zip: &zip, folder: &folder, pickle: &pickle }.tensor(pickle.root())?;
+    tensor.ok_or_else(|| Error::refused("torch", "what is there is no tensor"))
+}
+
+/// The bytes of the pickle, if the rest is in the order of bytes that is read.
+fn pickle_of(zip: &Zip<'_>, folder: &str) -> Result<Vec<u8>, Error> {
+    let small = |name: &str| -> Result<Vec<u8>, Error> {
+        let entry = zip.get(name)?.stored()?;
+        if entry.len() > MOST_BYTES {
+            let message = format!("`{name}` has {} bytes, and at most {MOST_BYTES} are read", entry.len());
+            return Err(Error::refused("torch", message));
+        }
+        entry.read()
+    };
+    let order = format!("{folder}/byteorder");
+    if zip.names().any(|name| name == order) && small(&order)? != b"little" {
+        return Err(Error::refused(
+            "torch",
+            "its numbers have the highest byte first, and little-endian ones are read",
+        ));
+    }
+    small(&format!("{folder}{PICKLE}"))
+}
+
+struct Reader<'a> {
+    zip: &'a Zip<'a>,
+    folder: &'a str,
+    pickle: &'a Pickle<'a>,
+}
+
+impl Reader<'_> {
+    /// The tensors below a dict or a list, each by its name.
+    fn collect(&self, at: Id, name: &str, depth: usize, saved: &mut Saved) -> Result<(), Error> {
+        if depth > DEEPEST {
+            let message = format!("dicts are nested deeper than {DEEPEST} at `{name}`");
+            return Err(Error::refused("torch", message));
+        }
+        let mut children = Vec::new();
+        if let Some(entries) = self.pickle.entries(at)? {
+            let mut last: BTreeMap<String, Id> = BTreeMap::new();
+            for (key, value) in entries {
+                if let Some(key) = self.pickle.key(*key)? {
+                    last.insert(key, *value);
+                }
+            }
+            children.extend(last);
+        } else if let Some(parts) = self.pickle.parts(at)? {
+            children.extend(parts.iter().enumerate().map(|(index, part)| (index.to_string(), *part)));
+        } else {
+            saved.others.push(if name.is_empty() { "value".to_owned() } else { name.to_owned() });
+            return Ok(());
+        }
+        for (key, child) in children {
+            let name = if name.is_empty() { key } else { format!("{name}.{key}") };
+            self.pickle.pay(name.len() as u64)?;
+            let tensor = self.tensor(child).map_err(|error| error.about_tensor(&name))?;
+            let Some(tensor) = tensor else {
+                self.collect(child, &name, depth + 1, saved)?;
+                continue;
+            };
+            if saved.tensors.contains_key(&name) {
+                let message = format!("two tensors are named `{}`, by keys with dots", name.escape_debug());
+                return Err(Error::refused("torch", message));
+            }
+            saved.tensors.insert(name, tensor);
+        }
+        Ok(())
+    }
+
+    /// A tensor; None where something else stands.
+    fn tensor(&self, id: Id) -> Result<Option<Stored>, Error> {
+        let (by, args) = match self.pickle.call(id)? {
+            // A parameter is the tensor that it was made of.
+            Some((Global::RebuildParameter | Global::RebuildParameterWithState, args)) => {
+                let inner = args.first().map(|inner| self.pickle.call(*inner)).transpose()?.flatten();
+                inner.ok_or_else(|| refused("a parameter is made of no tensor"))?
+            }
+            Some(call) => call,
+            None => return Ok(None),
+        };
+        let (storage, offset, size, stride, dtype, metadata) = match (by, args) {
+            (Global::RebuildTensor, [storage, offset, size, stride, _, _, rest @ ..]) => {
+                (storage, offset, size, stride, None, rest.first())
+            }
+            (Global::RebuildTensorOfType, [storage, offset, size, stride, _, _, dtype, rest @ ..]) => {
+                (storage, offset, size, stride, Some(*dtype), rest.first())
+            }
+            (Global::RebuildTensor | Global::RebuildTensorOfType, _) => {
+                return Err(refused("a tensor is made of too few parts"));
+            }
+            _ => return Ok(None),
+        };
+        for metadata in metadata.into_iter().filter(|metadata| !self.pickle.is_none(**metadata)) {
+            if self.pickle.entries(*metadata)?.is_none_or(|entries| !entries.is_empty()) {
+                return Err(refused(
+                    "the tensor is conjugated or negated where it is used, and has to be saved as `.resolve_conj().resolve_neg()`",
+                ));
+            }
+        }
+        let (dtype, bytes) = self.storage(*storage, dtype)?;
+        let shape = sizes(self.pickle, *size, "the shape of a tensor")?;
+        let strides = sizes(self.pickle, *stride, "the strides of a tensor")?;
+        let first = self.pickle.size(*offset, "the offset of a tensor")?;
+        let bytes = strided(bytes, dtype.bitsize() / 8, first as usize, &shape, &strides)?;
+        Ok(Some(Stored { dtype, shape, bytes }))
+    }
+
+    /// The bytes of a storage, and the type of its elements.
+    fn storage(&self, id: Id, dtype: Option<Id>) -> Result<(Dtype, super::bytes::Bytes), Error> {
+        let key = self.pickle.persistent(id).ok_or_else(|| refused("a tensor is made of no storage"))?;
+        let [kind, class, key, _, numel] = *self.pickle.tuple(key, "a storage")? else {
+            return Err(refused("a storage is said in other words than are known"));
+        };
+        if self.pickle.text(kind, "what is asked for")? != "storage" {
+            return Err(refused("something is asked for that is no storage"));
+        }
+        let dtype = dtype.map(|dtype| self.pickle.global(dtype));
+        let (element, unit) = match (self.pickle.global(class), dtype) {
+            (Some(Global::Storage(element)), None) => (element, None),
+            (Some(Global::UntypedStorage), Some(Some(Global::Dtype(element)))) => (element, Some(1)),
+            _ => return Err(refused("a storage is of a class that is not known")),
+        };
+        let dtype = known(element)?;
+        let unit = unit.unwrap_or(dtype.bitsize() / 8);
+        let len = (self.pickle.size(numel, "the length of a storage")? as usize).checked_mul(unit);
+        let key = self.pickle.text(key, "the key of a storage")?;
+        let entry = self.zip.get(&format!("{}/data/{key}", self.folder))?;
+        let len = len.filter(|len| *len as u64 <= entry.len()).ok_or_else(|| {
+            refused(&format!("storage {} is shorter than it is said to be", key.escape_debug()))
+        })?;
+        Ok((dtype, self.zip.bytes(entry)?.part(0, len)))
+    }
+}
+
+/// The type that safetensors has for one of PyTorch.
+pub(crate) fn known(element: Element) -> Result<Dtype, Error> {
+    match element {
+        Element::Known(dtype) => Ok(dtype),
+        Element::Lacking(name) => {
+            Err(refused(&format!("its elements are {name}, for which safetensors has no type")))
+        }
+    }
+}
+
+/// Extents or strides: a tuple of integers, or a `torch.Size` of one.
+pub(crate) fn sizes(pickle: &Pickle<'_>, id: Id, what: &str) -> Result<Vec<usize>, Error> {
+    let id = match pickle.call(id)? {
+        Some((Global::Size, [tuple])) => *tuple,
+        Some(_) | None => id,
+    };
+    let parts = pickle.parts(id)?;
+    let parts = parts.ok_or_else(|| refused(&format!("{what} is no tuple of integers")))?;
+    if parts.len() > header::MOST_DIMS {
+        return Err(refused(&format!(
+            "{what} has {} dims, and at most {} are read",
+            parts.len(),
+            header::MOST_DIMS
+        )));
+    }
+    parts.iter().map(|part| Ok(pickle.size(*part, what)? as usize)).collect()
+}
+
+fn refused(why: &str) -> Error {
+    Error::refused("torch", why)
+}

@@ -1,0 +1,142 @@
+//! The entries of a zip archive, by name, with the places of their bytes.
+//!
+//! The archive may be a part of a file. Nothing of an entry is read; where it says that its bytes are must be within the archive.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use miniz_oxide::inflate::decompress_to_vec_with_limit;
+use rawzip::{CompressionMethod, ErrorKind, RECOMMENDED_BUFFER_SIZE, ZipLocator};
+
+use super::bytes::Bytes;
+use super::inflated::{Inflated, Last};
+use super::peek::Peek;
+use crate::error::Error;
+
+/// An archive has at most so many entries.
+const MOST_ENTRIES: usize = 1 << 20;
+
+/// An archive.
+pub(crate) struct Zip<'a> {
+    entries: BTreeMap<String, Entry<'a>>,
+    archive: Peek<'a>,
+    last: Last,
+}
+
+/// An entry.
+pub(crate) struct Entry<'a> {
+    /// Its bytes as they lie there.
+    packed: Peek<'a>,
+    method: CompressionMethod,
+    /// How many bytes it has.
+    len: u64,
+}
+
+/// Room for the records of an archive, used again for the next.
+pub(crate) fn room() -> Vec<u8> {
+    vec![0; RECOMMENDED_BUFFER_SIZE]
+}
+
+impl<'a> Zip<'a> {
+    pub(crate) fn open(archive: Peek<'a>, room: &mut [u8]) -> Result<Self, Error> {
+        let bad = |why: String| {
+            let message = format!("{} is not a whole zip archive: {why}", archive.input.path().display());
+            Error::refused("zip", message)
+        };
+        let failed = |error: rawzip::Error| match error.into_kind() {
+            ErrorKind::IO(error) => archive.input.failed(&error),
+            other => bad(rawzip::Error::from(other).to_string()),
+        };
+        let zip = ZipLocator::new().locate_in_reader(archive, room, archive.len());
+        let zip = zip.map_err(|(_, error)| failed(error))?;
+        let (mut found, mut first) = (Vec::new(), u64::MAX);
+        let mut entries = zip.entries(room);
+        while let Some(entry) = entries.next_entry().map_err(failed)? {
+            if found.len() == MOST_ENTRIES {
+                return Err(bad(format!("it has more than {MOST_ENTRIES} entries")));
+            }
+            let name = std::str::from_utf8(entry.file_path().as_bytes());
+            let name = name.map_err(|_| bad("the name of an entry is not UTF-8".to_owned()))?.to_owned();
+            first = first.min(entry.local_header_offset());
+            found.push((name, entry.wayfinder(), entry.compression_method()));
+        }
+        if first != 0 && !found.is_empty() {
+            return Err(bad(format!(
+                "{first} bytes stand before its first entry; a file of a distributed checkpoint is read with its folder"
+            )));
+        }
+        let mut entries = BTreeMap::new();
+        for (name, wayfinder, method) in found {
+            let (start, end) = zip.get_entry(wayfinder).map_err(failed)?.compressed_data_range();
+            let packed = archive.part(start, end.saturating_sub(start));
+            let packed = packed.ok_or_else(|| bad(format!("`{}` goes past its end", name.escape_debug())))?;
+            let entry = Entry { packed, method, len: wayfinder.uncompressed_size_hint() };
+            if entry.method == CompressionMethod::STORE && entry.len != packed.len() {
+                return Err(bad(format!("`{}` has two lengths", name.escape_debug())));
+            }
+            if entries.insert(name.clone(), entry).is_some() {
+                return Err(bad(format!("`{}` is in it twice", name.escape_debug())));
+            }
+        }
+        Ok(Self { entries, archive, last: Last::default() })
+    }
+
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.entries.keys().map(String::as_str)
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Result<&Entry<'a>, Error> {
+        self.entries.get(name).ok_or_else(|| {
+            let message = format!(
+                "{} has no entry `{}`",
+                self.archive.input.path().display(),
+                name.chars().take(200).collect::<String>().escape_debug()
+            );
+            Error::refused("zip", message)
+        })
+    }
+
+    /// The bytes of an entry, inflated where they are asked for.
+    pub(crate) fn bytes(&self, entry: &Entry<'a>) -> Result<Bytes, Error> {
+        if entry.method == CompressionMethod::STORE {
+            return Ok(entry.packed.bytes());
+        }
+        if entry.method != CompressionMethod::DEFLATE {
+            let message = format!("an entry is compressed by method {:?}, and DEFLATE is read", entry.method);
+            return Err(Error::refused("compressed", message));
+        }
+        let (input, last) = (Arc::clone(entry.packed.input), self.last.clone());
+        let inflated = Inflated::new(input, entry.packed.start(), entry.packed.len(), entry.len, last)?;
+        Ok(Bytes::Inflated { inflated: Arc::new(inflated), start: 0, len: entry.len as usize })
+    }
+}
+
+impl<'a> Entry<'a> {
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// What it begins with: at most so many bytes of it, inflated if it is compressed.
+    pub(crate) fn head(&self, most: usize) -> Result<Vec<u8>, Error> {
+        let head = self
+            .packed
+            .part(0, self.packed.len().min(most as u64))
+            .map_or(Ok(Vec::new()), |head| head.read())?;
+        if self.method != CompressionMethod::DEFLATE {
+            return Ok(head);
+        }
+        // It is cut off, or there is more of it than is wanted.
+        Ok(decompress_to_vec_with_limit(&head, most).unwrap_or_else(|error| error.output))
+    }
+
+    /// Where its bytes are; refused if they are compressed.
+    pub(crate) fn stored(&self) -> Result<Peek<'a>, Error> {
+        if self.method == CompressionMethod::STORE {
+            return Ok(self.packed);
+        }
+        Err(Error::refused(
+            "compressed",
+            "an entry is compressed that is read in place: save it uncompressed",
+        ))
+    }
+}

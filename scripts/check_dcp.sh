@@ -1,0 +1,113 @@
+#!/usr/bin/env bash
+# Distributed checkpoints, both ways, with a real PyTorch: what it writes is what reshard reads, and what reshard writes is what its
+# torch.distributed.checkpoint.load reads, whole and by ranks. RESHARD_TORCH names a Python that has torch, numpy and safetensors.
+# Exit status 3: there is none, and nothing was looked at.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+python=${RESHARD_TORCH:-python3}
+if ! "$python" -c 'import torch, numpy, safetensors' 2>/dev/null; then
+    echo "nothing was looked at: $python has no torch, numpy and safetensors (RESHARD_TORCH names one that has)" >&2
+    exit 3
+fi
+cargo build --quiet -p reshard-cli
+reshard=${CARGO_TARGET_DIR:-target}/debug/reshard
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+"$python" scripts/make_dcp_facts.py "$work/made"
+cd "$work/made"
+[[ $reshard == /* ]] || reshard="$OLDPWD/$reshard"
+for input in dcp dcp_files dcp_safetensors state.pt module.pt alone.pt; do
+    "$reshard" diff "$input" "${input%.pt}.safetensors"
+done
+for input in stored.npz packed.npz; do
+    "$reshard" diff "$input" arrays.safetensors
+done
+
+cd "$work"
+number=0
+for asked in 'a=2,b=3 S(0),S(1)' 'a=4 R' 'a=3,b=2 SS(0,2),S(0)' 'a=5 S(0)' 'a=2 Z(0)' 'a=2,b=2 R,S(1)'; do
+    number=$((number + 1))
+    for input in dcp.safetensors state.safetensors; do
+        "$reshard" run "made/$input" --mesh "${asked% *}" --to "${asked#* }" --format dcp --out "written-$number-${input%%.*}" >/dev/null
+    done
+done
+"$python" - <<'PYTHON'
+"""Every checkpoint that was written, as PyTorch loads it: whole, and as the shards of four ranks."""
+import io, os, pickle, sys, traceback, warnings, zipfile
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from safetensors.torch import load_file
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Shard, distribute_tensor
+
+warnings.filterwarnings("ignore")
+
+
+def raw(tensor):
+    return tensor.detach().contiguous().reshape(-1).view(torch.uint8) if tensor.numel() else torch.zeros(0)
+
+
+def same(one, two):
+    return (one.dtype, one.shape) == (two.dtype, two.shape) and torch.equal(raw(one), raw(two))
+
+
+folders = sorted(Path(".").glob("written-*"))
+truths = {folder: load_file(f"made/{folder.name.split('-')[2]}.safetensors") for folder in folders}
+assert len(folders) == 12
+tensors = chunks = 0
+for folder, truth in truths.items():
+    state = {name: torch.zeros_like(tensor) for name, tensor in truth.items()}
+    dcp.load(state, checkpoint_id=folder)
+    wrong = [name for name in truth if not same(state[name], truth[name])]
+    assert not wrong, f"{folder}: {wrong} differ"
+    tensors += len(truth)
+    # Each archive alone: the checksums of zip, and the tensor of torch.load.
+    metadata = pickle.loads((folder / ".metadata").read_bytes())
+    for index, info in metadata.storage_data.items():
+        bytes = (folder / info.relative_path).read_bytes()[info.offset:info.offset + info.length]
+        assert zipfile.ZipFile(io.BytesIO(bytes)).testzip() is None
+        part = torch.load(io.BytesIO(bytes), weights_only=True)
+        box = tuple(slice(start, start + count) for start, count in zip(index.offset, part.shape))
+        assert same(part, truth[index.fqn][box]), f"{folder}: {index}"
+        chunks += 1
+
+
+def by_ranks(rank):
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+    for folder, truth in truths.items():
+        state = {}
+        for name, tensor in truth.items():
+            if tensor.dim() == 2 and tensor.dtype in (torch.float32, torch.bfloat16):
+                state[name] = distribute_tensor(torch.zeros_like(tensor), mesh, [Shard(1), Shard(0)], src_data_rank=None)
+        dcp.load(state, checkpoint_id=folder)
+        for name, tensor in state.items():
+            wanted = distribute_tensor(truth[name], mesh, [Shard(1), Shard(0)], src_data_rank=None)
+            assert same(tensor.to_local(), wanted.to_local()), f"{folder}: {name} on rank {rank}"
+
+
+os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(20000 + os.getpid() % 20000))
+children = []
+for rank in range(4):
+    if (child := os.fork()) == 0:
+        status = 1
+        try:
+            dist.init_process_group("gloo", rank=rank, world_size=4)
+            by_ranks(rank)
+            dist.barrier()
+            dist.destroy_process_group()
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(status)
+    children.append(child)
+if not all(os.waitpid(child, 0)[1] == 0 for child in children):
+    sys.exit("a rank did not load what was written")
+print(f"PyTorch {torch.__version__}: {tensors} tensors in {chunks} chunks of {len(folders)} checkpoints loaded and equal, whole and by 4 ranks")
+PYTHON
