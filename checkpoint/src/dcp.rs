@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::bytes::{Bytes, Input};
 use super::checkpoint::{Checkpoint, Data, Origin, Tensor};
-use super::header::Stored;
+use super::header::{self, Stored};
 use super::parallel;
 use super::peek::Peek;
 use super::placed::Placed;
@@ -125,6 +125,10 @@ pub(crate) fn of_chunks(
     shape: &[usize],
     chunks: Vec<Chunk<'_>>,
 ) -> Result<Tensor, Error> {
+    if header::byte_len(dtype, shape).is_none() {
+        let message = format!("{dtype} {shape:?} has more than 2^64 bytes, or ends in the middle of one");
+        return Err(Error::refused("chunks", message));
+    }
     if !tiling::tiles(shape, chunks.iter().map(|(start, len, _)| (*start, *len)))? {
         let message = format!(
             "its {} chunks do not make up {shape:?}: some element is in none of them or in several",
