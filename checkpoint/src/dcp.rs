@@ -36,7 +36,7 @@ use reshard_sharding::{Interval, Region};
 /// The file that says what the others hold.
 pub(crate) const METADATA_NAME: &str = ".metadata";
 
-/// It has at most so many bytes: 256 MiB, which is a million chunks.
+/// It has at most so many bytes: 256 MiB, at some two hundred for a chunk.
 const MOST_BYTES: u64 = 256 << 20;
 
 /// A chunk of which the place of its bytes is being looked up.
