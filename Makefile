@@ -21,7 +21,7 @@ help:
 	@echo "make large-mpi    a tensor of more than 2^31 bytes over MPI (8 GiB of memory)"
 	@echo "make gpu          all that needs a GPU; where there is no Rust, after a make gpu-build elsewhere"
 	@echo "make check-gpu    the script behind make gpu, over stand-ins for a GPU and all that it runs"
-	@echo "make exhaustive   the laws of layouts, shardings, plans, ops and engines over larger spaces, and all kept answers (RESHARD_EXHAUSTIVE=0..7 an eighth)"
+	@echo "make exhaustive   the laws of layouts, shardings, plans, ops, engines and checkpoints over larger spaces, and all kept answers (RESHARD_EXHAUSTIVE=0..7 an eighth)"
 	@echo "make soak         random redistributions on every engine of one process for SOAK_SECONDS (ten minutes)"
 	@echo "make large        tensors and messages of more than 2^31 bytes (7 GiB)"
 	@echo "make fuzz         arbitrary texts for every parser, FUZZ_SECONDS in all (a minute; nightly, cargo-fuzz)"
@@ -82,7 +82,7 @@ kept:
 
 exhaustive: export RESHARD_EXHAUSTIVE ?= all
 exhaustive:
-	cargo test --release -p reshard-layout -p reshard-sharding -p reshard-planner -p reshard-ops -p reshard-collectives -p reshard-nccl --lib --test laws --test kept -- --nocapture
+	cargo test --release -p reshard-layout -p reshard-sharding -p reshard-planner -p reshard-ops -p reshard-collectives -p reshard-nccl -p reshard-checkpoint --lib --test laws --test kept -- --nocapture
 
 package:
 	scripts/check_packages.sh

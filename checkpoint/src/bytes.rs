@@ -144,10 +144,9 @@ impl Input {
 impl Bytes {
     pub(crate) fn len(&self) -> usize {
         match self {
-            Self::InFile { len, .. } => *len,
+            Self::InFile { len, .. } | Self::Inflated { len, .. } => *len,
             Self::Owned(bytes) => bytes.len(),
             Self::Strided(strided) => strided.len(),
-            Self::Inflated { len, .. } => *len,
         }
     }
 

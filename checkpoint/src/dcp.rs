@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::bytes::{Bytes, Input};
 use super::checkpoint::{Checkpoint, Data, Origin, Tensor};
-use super::header::Stored;
+use super::header::{self, Stored};
 use super::parallel;
 use super::peek::Peek;
 use super::placed::Placed;
@@ -36,7 +36,7 @@ use reshard_sharding::{Interval, Region};
 /// The file that says what the others hold.
 pub(crate) const METADATA_NAME: &str = ".metadata";
 
-/// It has at most so many bytes: 256 MiB, which is a million chunks.
+/// It has at most so many bytes: 256 MiB, at some two hundred for a chunk.
 const MOST_BYTES: u64 = 256 << 20;
 
 /// A chunk of which the place of its bytes is being looked up.
@@ -125,6 +125,10 @@ pub(crate) fn of_chunks(
     shape: &[usize],
     chunks: Vec<Chunk<'_>>,
 ) -> Result<Tensor, Error> {
+    if header::byte_len(dtype, shape).is_none() {
+        let message = format!("{dtype} {shape:?} has more than 2^64 bytes, or ends in the middle of one");
+        return Err(Error::refused("chunks", message));
+    }
     if !tiling::tiles(shape, chunks.iter().map(|(start, len, _)| (*start, *len)))? {
         let message = format!(
             "its {} chunks do not make up {shape:?}: some element is in none of them or in several",

@@ -14,9 +14,15 @@ use crate::error::Error;
 /// More bytes than this are not inflated: 512 MiB.
 pub(crate) const MOST: u64 = 512 << 20;
 
-/// What was inflated last of an archive, and where it begins there.
+/// What was inflated last of an archive.
 #[derive(Clone, Default)]
-pub(crate) struct Last(Arc<Mutex<Option<(u64, Arc<Vec<u8>>)>>>);
+pub(crate) struct Last(Arc<Mutex<Option<Kept>>>);
+
+/// An entry, by where it begins in the file.
+struct Kept {
+    start: u64,
+    bytes: Arc<Vec<u8>>,
+}
 
 /// A compressed stretch of a file.
 pub(crate) struct Inflated {
@@ -53,10 +59,8 @@ impl Inflated {
     /// All of them.
     pub(crate) fn bytes(&self) -> Result<Arc<Vec<u8>>, Error> {
         let mut last = self.last.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((start, bytes)) = &*last
-            && *start == self.start
-        {
-            return Ok(Arc::clone(bytes));
+        if let Some(kept) = last.as_ref().filter(|kept| kept.start == self.start) {
+            return Ok(Arc::clone(&kept.bytes));
         }
         // Before there is a new one.
         *last = None;
@@ -71,7 +75,7 @@ impl Inflated {
             Error::failed("input", message)
         })?;
         let bytes = Arc::new(bytes);
-        *last = Some((self.start, Arc::clone(&bytes)));
+        *last = Some(Kept { start: self.start, bytes: Arc::clone(&bytes) });
         Ok(bytes)
     }
 }

@@ -126,14 +126,13 @@ impl Job {
     fn check(&self) -> Result<(), Error> {
         let refused = |why: &str| Err(Error::refused("usage", why));
         match self.format {
-            OutputFormat::RankFiles => Ok(()),
             OutputFormat::Dcp if self.engine != Engine::Threads || self.through_engine => {
                 refused("a distributed checkpoint is written from files to files: leave the engine out")
             }
             OutputFormat::Dcp if self.out.is_none() => {
                 refused("say where the distributed checkpoint is to be written: --out DIR")
             }
-            OutputFormat::Dcp => Ok(()),
+            OutputFormat::Dcp | OutputFormat::RankFiles => Ok(()),
         }
     }
 

@@ -73,8 +73,8 @@ pub(crate) fn arrays(zip: &Zip<'_>) -> Result<Option<Saved>, Error> {
 impl Header {
     /// Reads the header that some bytes begin with.
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, Error> {
-        let short = || refused("it ends in the middle of its header".to_owned());
-        let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| refused("it does not begin as one".to_owned()))?;
+        let short = || refused("it ends in the middle of its header");
+        let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| refused("it does not begin as one"))?;
         let (version, rest) = rest.split_at_checked(2).ok_or_else(short)?;
         let (len, rest) = match version[0] {
             1 => rest.split_first_chunk::<2>().map(|(len, rest)| (u32::from(u16::from_le_bytes(*len)), rest)),
@@ -83,7 +83,7 @@ impl Header {
         }
         .ok_or_else(short)?;
         let text = rest.get(..len as usize).ok_or_else(short)?;
-        let text = std::str::from_utf8(text).map_err(|_| refused("its header is not UTF-8".to_owned()))?;
+        let text = std::str::from_utf8(text).map_err(|_| refused("its header is not UTF-8"))?;
         let data = bytes.len() - rest.len() + text.len();
         let mut literal = Literal { rest: text };
         literal.header(data).ok_or_else(|| {
@@ -243,6 +243,6 @@ impl<'a> Literal<'a> {
     }
 }
 
-fn refused(why: String) -> Error {
+fn refused(why: impl std::fmt::Display) -> Error {
     Error::refused("numpy", format!("what is to be an array of NumPy is not taken: {why}"))
 }

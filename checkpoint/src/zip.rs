@@ -43,9 +43,12 @@ impl<'a> Zip<'a> {
             let message = format!("{} is not a whole zip archive: {why}", archive.input.path().display());
             Error::refused("zip", message)
         };
-        let failed = |error: rawzip::Error| match error.into_kind() {
-            ErrorKind::IO(error) => archive.input.failed(&error),
-            other => bad(rawzip::Error::from(other).to_string()),
+        let failed = |error: rawzip::Error| {
+            if let ErrorKind::IO(error) = error.kind() {
+                archive.input.failed(error)
+            } else {
+                bad(error.to_string())
+            }
         };
         let zip = ZipLocator::new().locate_in_reader(archive, room, archive.len());
         let zip = zip.map_err(|(_, error)| failed(error))?;

@@ -76,7 +76,9 @@ impl Frame {
         entry.header(&mut head, &extra);
         entries.push(entry);
         let mut tail = Vec::new();
-        entries.iter().for_each(|entry| entry.record(&mut tail));
+        for entry in &entries {
+            entry.record(&mut tail);
+        }
         let (at, directory) = (head.len() as u64 + len, tail.len() as u64);
         end(&mut tail, entries.len() as u64, at, directory);
         Some(Self { head, tail })
@@ -141,7 +143,9 @@ fn end(out: &mut Vec<u8>, entries: u64, directory: u64, len: u64) {
 }
 
 fn put(out: &mut Vec<u8>, halves: &[u16]) {
-    halves.iter().for_each(|half| out.extend(half.to_le_bytes()));
+    for half in halves {
+        out.extend(half.to_le_bytes());
+    }
 }
 
 /// The tensor over the storage `0`.

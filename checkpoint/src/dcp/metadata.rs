@@ -88,12 +88,12 @@ impl<'a> Item<'a> {
     fn read(pickle: &Pickle<'a>, info: Id) -> Result<Self, Error> {
         let state = pickle.state(info, Global::StorageInfo, "a value of storage_data")?;
         let transforms = pickle.attribute(state, "transform_descriptors")?;
-        if let Some(transforms) = transforms.filter(|transforms| !pickle.is_none(*transforms)) {
-            if pickle.parts(transforms)?.is_none_or(|parts| !parts.is_empty()) {
-                return Err(refused(
-                    "its bytes were transformed when they were written (compressed or encrypted), and are read as they are".to_owned(),
-                ));
-            }
+        if let Some(transforms) = transforms.filter(|transforms| !pickle.is_none(*transforms))
+            && pickle.parts(transforms)?.is_none_or(|parts| !parts.is_empty())
+        {
+            let why =
+                "its bytes were compressed or encrypted when they were written, and are read as they are";
+            return Err(refused(why.to_owned()));
         }
         Ok(Self {
             file: pickle.text(pickle.needed(state, "relative_path")?, "the file of a chunk")?,

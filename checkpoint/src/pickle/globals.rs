@@ -68,7 +68,7 @@ pub(super) fn find(module: &str, name: &str) -> Option<Global> {
             "Path" | "PosixPath" | "PurePosixPath" | "WindowsPath" | "PureWindowsPath",
         ) => Global::Plain,
         ("torch", "Size") => Global::Size,
-        ("torch.storage", "UntypedStorage") | ("torch", "UntypedStorage") => Global::UntypedStorage,
+        ("torch.storage" | "torch", "UntypedStorage") => Global::UntypedStorage,
         ("torch._utils", "_rebuild_tensor_v2") => Global::RebuildTensor,
         ("torch._utils", "_rebuild_tensor_v3") => Global::RebuildTensorOfType,
         ("torch._utils", "_rebuild_parameter") => Global::RebuildParameter,

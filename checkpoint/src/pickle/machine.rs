@@ -73,13 +73,17 @@ impl Machine<'_> {
                     )));
                 }
             }
-            0x95 => drop(self.take(8)?),
+            0x95 => {
+                self.take(8)?;
+            }
             b'.' => return Ok(Some(self.pop()?)),
             b'(' => {
                 self.pay(LINK)?;
                 self.marks.push(self.stack.len());
             }
-            b'0' => drop(self.pop()?),
+            b'0' => {
+                self.pop()?;
+            }
             b'1' => drop(self.popped_to_mark()?),
             b'2' => {
                 let top = self.top()?;

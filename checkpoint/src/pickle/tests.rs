@@ -115,6 +115,11 @@ fn what_takes_too_much_memory_is_refused() {
     }
 }
 
+/// All that a list says, said in full.
+fn all(pickle: &Pickle<'_>, id: Id) -> Result<u64, Error> {
+    pickle.parts(id)?.unwrap_or_default().iter().try_fold(1, |sum, part| Ok(sum + all(pickle, *part)?))
+}
+
 /// A list of a list twice of a list twice ..: small to say and large to look at.
 #[test]
 fn parts_that_are_said_again_and_again_are_refused() {
@@ -124,9 +129,6 @@ fn parts_that_are_said_again_and_again_are_refused() {
     }
     bytes.push(b'.');
     let pickle = Pickle::read(&bytes).unwrap();
-    fn all(pickle: &Pickle<'_>, id: Id) -> Result<u64, Error> {
-        pickle.parts(id)?.unwrap_or_default().iter().try_fold(1, |sum, part| Ok(sum + all(pickle, *part)?))
-    }
     let error = all(&pickle, pickle.root()).unwrap_err();
     assert!(error.to_string().contains("again and again"), "{error}");
 }

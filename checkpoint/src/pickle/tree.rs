@@ -141,12 +141,12 @@ impl<'a> Pickle<'a> {
     /// What an object of a class was given as its state: the attributes, or another value.
     pub(crate) fn state(&self, id: Id, class: Global, what: &str) -> Result<Id, Error> {
         self.pay(1)?;
-        match self.node(id) {
-            Node::Made(made) if made.by == class => {
-                made.state.ok_or_else(|| refused(format!("{what} has no attributes")))
-            }
-            _ => Err(self.wrong(id, what, &format!("a {class:?}"))),
+        if let Node::Made(made) = self.node(id)
+            && made.by == class
+        {
+            return made.state.ok_or_else(|| refused(format!("{what} has no attributes")));
         }
+        Err(self.wrong(id, what, &format!("a {class:?}")))
     }
 
     /// Whether it is an object of this class.

@@ -56,11 +56,11 @@ fn storages(folder: &Path) -> usize {
             for entry in archive.entries() {
                 let entry = entry.unwrap();
                 let found = archive.get_entry(entry.wayfinder()).unwrap();
-                assert_eq!(rawzip::crc32(found.data()), entry.crc32(), "{path:?}");
-                assert_eq!(found.local_header().crc32(), entry.crc32(), "{path:?}");
+                assert_eq!(rawzip::crc32(found.data()), entry.crc32(), "{}", path.display());
+                assert_eq!(found.local_header().crc32(), entry.crc32(), "{}", path.display());
                 let (start, _) = found.compressed_data_range();
                 let is_storage = entry.file_path().as_bytes() == b"archive/data/0";
-                assert!(!is_storage || start % 64 == 0, "{path:?}: a storage at {start}");
+                assert!(!is_storage || start % 64 == 0, "{}: a storage at {start}", path.display());
                 storages += usize::from(is_storage);
             }
             bytes = &bytes[end..];

@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use reshard_checkpoint::{Checkpoint, Job, diff};
+use reshard_checkpoint::{Checkpoint, Job, Tensor, diff};
 use reshard_sharding::Sharding;
-use reshard_test_support::Random;
+use reshard_test_support::{Random, Sweep};
 
 use crate::files::{Tensors, draw_sharding, job, read, slice};
 use crate::reading::{draw_region, opened};
@@ -37,7 +37,7 @@ fn what_pytorch_and_numpy_wrote_is_what_is_read() {
     let mut tensors = 0;
     for (input, held) in held() {
         let checkpoint = opened(&input);
-        let names: Vec<&str> = checkpoint.tensors().iter().map(|tensor| tensor.name()).collect();
+        let names: Vec<&str> = checkpoint.tensors().iter().map(Tensor::name).collect();
         assert_eq!(names, held.keys().map(String::as_str).collect::<Vec<_>>(), "{input:?}");
         assert_eq!(checkpoint.bytes_read(), 0, "opening reads headers");
         for (tensor, (name, whole)) in checkpoint.tensors().iter().zip(&held) {
@@ -238,7 +238,7 @@ fn changed_files_are_read_or_refused_in_a_sentence() {
             left += 1;
         }
         Ok(checkpoint) => {
-            let bytes: u64 = checkpoint.tensors().iter().map(|tensor| tensor.byte_len()).sum();
+            let bytes: u64 = checkpoint.tensors().iter().map(Tensor::byte_len).sum();
             assert!(bytes < 1 << 24, "{path:?} says that it has {bytes} bytes");
             let _ = checkpoint.verify(&mut ());
             let _ = diff(&checkpoint, &checkpoint, &mut ());
@@ -260,15 +260,16 @@ fn changed_files_are_read_or_refused_in_a_sentence() {
     for (name, inside) in files {
         let bytes = fs::read(data(name)).unwrap();
         let path = inside.map_or_else(|| folder.path().join("changed"), |inside| dir.join(inside));
-        for _ in 0..if cfg!(debug_assertions) { 150 } else { 1500 } {
+        for _ in 0..if Sweep::asked().is_exhaustive() { 4000 } else { 150 } {
             let mut changed = bytes.clone();
-            for _ in 0..1 + r.below(3) {
+            for _ in 0..=r.below(3) {
                 let at = r.below(changed.len());
                 match r.below(6) {
                     0 => changed[at] = *r.pick(&[0, 1, 0x7f, 0x80, 0xff]),
                     1 => changed.truncate(at + 1),
                     2 => {
-                        drop(changed.splice(at..at, bytes[at.min(bytes.len() - 1)..].iter().copied().take(9)))
+                        let again = &bytes[at.min(bytes.len() - 1)..];
+                        changed.splice(at..at, again.iter().copied().take(9));
                     }
                     _ => changed[at] ^= 1 << r.below(8),
                 }

@@ -69,7 +69,7 @@ fn inspect_lists_what_is_there() {
     let row = |answer: &Value, name: &str| {
         answer["tensors"].as_array().unwrap().iter().find(|row| row["name"] == name).unwrap().clone()
     };
-    let expected = |sharding: Value| json!({"name":"embed.weight","dtype":"F32","shape":[37,16],"sharding":sharding,"bytes":2368});
+    let expected = |sharding: Value| json!({"name":"embed.weight","dtype":"F32","shape":[37,16],"sharding":sharding,"chunks":null,"bytes":2368});
     assert_eq!(row(&whole, "embed.weight"), expected(Value::Null));
     assert_eq!(row(&sharded, "embed.weight"), expected(json!("S(0),S(1)")));
     let table = ask(&["inspect", text(&setting.path("eight"))]);
@@ -78,6 +78,38 @@ fn inspect_lists_what_is_there() {
         "{table:?}"
     );
     ask(&["inspect", text(&setting.path("absent")), "--json"]).refused("input", "absent");
+}
+
+/// A distributed checkpoint of PyTorch, there and back, by every subcommand that takes a checkpoint.
+#[test]
+fn what_pytorch_wrote_goes_through_every_subcommand() {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../checkpoint/tests/data");
+    // A package has no files of other packages.
+    if !data.exists() {
+        return;
+    }
+    let [dcp, whole] = ["dcp", "dcp.safetensors"].map(|name| data.join(name));
+    let inspected = answer(0, &["inspect", text(&dcp)]);
+    assert_eq!(inspected["others"], json!(["optimizer.groups.lr", "optimizer.state.0.name", "step"]));
+    let boxes = &inspected["tensors"][0];
+    assert_eq!(
+        *boxes,
+        json!({"name":"boxes","dtype":"F32","shape":[5,6],"sharding":null,"chunks":4,"bytes":120})
+    );
+    let table = ask(&["inspect", text(&dcp)]).stdout;
+    assert!(table.contains("4 chunks") && table.contains("step  is no tensor"), "{table}");
+    assert_eq!(answer(0, &["diff", text(&dcp), text(&whole)])["equal"], json!(true));
+    assert_eq!(answer(0, &["verify", text(&dcp)])["problems"], json!([]));
+    let folder = tempdir().unwrap();
+    let [ranks, back] = ["ranks", "back"].map(|name| folder.path().join(name));
+    let flags = ["--mesh", "a=3", "--to", "S(0)", "--json"];
+    reshard(&[&["run", text(&dcp), "--out", text(&ranks)], &flags[..]].concat()).json();
+    reshard(&[&["run", text(&ranks), "--format", "dcp", "--out", text(&back)], &flags[..]].concat()).json();
+    assert_eq!(answer(0, &["diff", text(&ranks), text(&whole)])["equal"], json!(true));
+    assert_eq!(answer(0, &["diff", text(&back), text(&whole)])["equal"], json!(true));
+    assert!(back.join("__2_0.distcp").exists() && !back.join("sharding.json").exists());
+    let pickle = data.join("object.pt");
+    ask(&["inspect", text(&pickle), "--json"]).refused("pickle", "`torch.nn.modules.linear.Linear`");
 }
 
 #[test]
