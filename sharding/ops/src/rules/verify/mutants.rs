@@ -9,7 +9,7 @@
 //! the search was not exhaustive, or its rows cannot say the mutant, it has to pass eight times as many other data sets.
 
 use super::Verifier;
-use super::candidate::{Candidate, KINDS, fill, is_even, is_minor, plain};
+use super::candidate::{Candidate, KINDS, fill, is_even, is_fixed, is_minor, plain};
 use super::search::Truths;
 use super::trial::{Shapes, Trial};
 use crate::Error;
@@ -39,6 +39,10 @@ struct Mutant {
 
 fn of_row(bound: &Bound, row: &Row, dims: &[usize], inputs: usize) -> Vec<Mutant> {
     let mut out = Vec::new();
+    // The search has no rows that say exactly how operands are placed, so whether their neighbours are true cannot be looked up.
+    if is_fixed(row) {
+        return out;
+    }
     let minor = is_minor(bound, row);
     let mut push = |row: Row, drop_even: bool, searched: bool| out.push(Mutant { row, drop_even, searched });
     for (o, (&dims, was)) in dims.iter().zip(plain(row)).enumerate() {
