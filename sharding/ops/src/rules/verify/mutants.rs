@@ -39,10 +39,6 @@ struct Mutant {
 
 fn of_row(bound: &Bound, row: &Row, dims: &[usize], inputs: usize) -> Vec<Mutant> {
     let mut out = Vec::new();
-    // The search has no rows that say exactly how operands are placed, so whether their neighbours are true cannot be looked up.
-    if is_fixed(row) {
-        return out;
-    }
     let minor = is_minor(bound, row);
     let mut push = |row: Row, drop_even: bool, searched: bool| out.push(Mutant { row, drop_even, searched });
     for (o, (&dims, was)) in dims.iter().zip(plain(row)).enumerate() {
@@ -90,6 +86,10 @@ pub(super) fn mutants(
 ) -> Result<Mutants, Error> {
     let mut count = Mutants::default();
     let Some((first, bound)) = ops.first().and_then(|op| Some((op, op.bound()?))) else { return Ok(count) };
+    // The search has no rows that say exactly how operands are placed, so whether the neighbours of such rows are true cannot be looked up.
+    if bound.rows.iter().any(is_fixed) {
+        return Ok(count);
+    }
     let inputs = first.inputs().len();
     let dims: Vec<usize> = first.inputs().iter().chain(first.outputs()).map(Vec::len).collect();
     let trials = |seed: u64, sets: usize| -> Result<Vec<Trial<'_>>, Error> {
