@@ -74,6 +74,24 @@ fn a_batched_product_has_exactly_nine_strategies() {
     assert!(mutants.missed.is_empty() && mutants.caught > 150, "{mutants:?}");
 }
 
+/// A copy into the shape that is wanted: a search that asks once for whole outputs would find its shards wrong.
+#[test]
+fn what_reads_what_is_wanted_has_to_say_so() {
+    let as_wanted = |l: &LocalView<'_>| -> Out {
+        let x = l.inputs[0];
+        let shape = l.wanted[0].shape();
+        let size: usize = shape.iter().product();
+        Ok(vec![Tensor::new(&shape, (0..size).map(|i| x.data.get(i).copied().unwrap_or(0.0)).collect())])
+    };
+    let ops = [op("a->a", &[&[6]])];
+    let refused = Verifier::new("copy", as_wanted).verify(&ops).unwrap_err().to_string();
+    assert!(refused.contains("say `wants_outputs`"), "{refused}");
+    let v = Verifier::new("copy", as_wanted).wants_outputs();
+    let verdict = v.verify(&ops).unwrap();
+    let mutants = v.mutants(&ops, &verdict).unwrap();
+    assert!(mutants.missed.is_empty() && mutants.caught > 0, "{mutants:?}");
+}
+
 #[test]
 fn what_passes_terms_and_what_does_not() {
     let abs = Verifier::new("abs", pointwise(f64::abs));

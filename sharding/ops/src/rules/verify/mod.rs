@@ -252,6 +252,15 @@ impl<'a> Verifier<'a> {
                                 format!("{text}{filled} is wrong on {n} ranks: {}", reason(&e)),
                             ));
                         }
+                        if !self.wants && trial.depends_on_wanted(&placements)? {
+                            return Err(self.error(
+                                shapes,
+                                format!(
+                                    "{text} makes something else where other parts of the outputs are wanted: say \
+                                     `wants_outputs`, or what is true is not found"
+                                ),
+                            ));
+                        }
                         verdict.checks += 1;
                         tried[at].1 = true;
                     }

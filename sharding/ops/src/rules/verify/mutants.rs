@@ -33,14 +33,17 @@ pub struct Mutants {
 struct Mutant {
     row: Row,
     drop_even: bool,
-    /// A row that shards the minor factor of a dim is not one of the search's.
+    /// A row that shards the minor factor of a dim, or says exactly how an operand is placed, is not one of the search's.
     searched: bool,
 }
 
 fn of_row(bound: &Bound, row: &Row, dims: &[usize], inputs: usize) -> Vec<Mutant> {
     let mut out = Vec::new();
     let minor = is_minor(bound, row);
-    let mut push = |row: Row, drop_even: bool, searched: bool| out.push(Mutant { row, drop_even, searched });
+    let mut push = |row: Row, drop_even: bool, searched: bool| {
+        let searched = searched && !is_fixed(&row);
+        out.push(Mutant { row, drop_even, searched });
+    };
     for (o, (&dims, was)) in dims.iter().zip(plain(row)).enumerate() {
         for option in Entry::all(dims).filter(|&x| x != was) {
             let mut mutant = row.clone();
@@ -86,10 +89,6 @@ pub(super) fn mutants(
 ) -> Result<Mutants, Error> {
     let mut count = Mutants::default();
     let Some((first, bound)) = ops.first().and_then(|op| Some((op, op.bound()?))) else { return Ok(count) };
-    // The search has no rows that say exactly how operands are placed, so whether the neighbours of such rows are true cannot be looked up.
-    if bound.rows.iter().any(is_fixed) {
-        return Ok(count);
-    }
     let inputs = first.inputs().len();
     let dims: Vec<usize> = first.inputs().iter().chain(first.outputs()).map(Vec::len).collect();
     let trials = |seed: u64, sets: usize| -> Result<Vec<Trial<'_>>, Error> {
@@ -144,7 +143,7 @@ pub(super) fn mutants(
                 count.upheld += 1;
             } else {
                 let even = if m.drop_even { " of uneven sizes" } else { "" };
-                count.missed.push(format!("{}{even}", candidate.strategy(inputs)));
+                count.missed.push(format!("{}{even}", bound.strategy(&candidate.entries, inputs)));
             }
         }
     }

@@ -228,6 +228,26 @@ impl<'a> Trial<'a> {
         self.check_here(placements)
     }
 
+    /// Whether the local results are others where the whole outputs are wanted of every rank, on the first data set.
+    pub(super) fn depends_on_wanted(&self, placements: &[Placement]) -> Result<bool, Error> {
+        if let Some(other) = self.on_magnitudes(placements)? {
+            return other.depends_on_wanted_here(placements);
+        }
+        self.depends_on_wanted_here(placements)
+    }
+
+    fn depends_on_wanted_here(&self, placements: &[Placement]) -> Result<bool, Error> {
+        let mut whole = placements.to_vec();
+        whole[self.shapes.inputs.len()..].fill(Placement::Replicate);
+        let bits = |locals: Vec<Vec<Tensor>>| -> Vec<(Vec<usize>, Vec<u64>)> {
+            let of = |t: Tensor| (t.shape, t.data.iter().map(|x| x.to_bits()).collect());
+            locals.into_iter().flatten().map(of).collect()
+        };
+        let as_placed = bits(self.run(0, placements)?);
+        // An op that fails for want of what it was asked for reads it, too.
+        Ok(self.run(0, &whole).map_or(true, |locals| bits(locals) != as_placed))
+    }
+
     fn check_here(&self, placements: &[Placement]) -> Result<(), Error> {
         let inputs = self.shapes.inputs.len();
         for set in 0..self.sets() {
