@@ -11,6 +11,7 @@ allowed=(
     kernels/cuda/src/library.rs        # the binding's probe of CUDA's libraries
     kernels/cuda/src/compile.rs        # calls of NVRTC
     kernels/cuda/src/device.rs         # launches of kernels
+    kernels/cuda/src/device_draw.rs    # launches of draws
     kernels/cuda/src/graph.rs          # a query of a stream, and captured launches
     collectives/nccl/src/real.rs       # calls into NCCL
     collectives/device/src/cuda.rs     # launches by absolute addresses

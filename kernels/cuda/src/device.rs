@@ -142,7 +142,7 @@ impl Device {
     }
 
     /// A kernel, compiled and loaded at its first use.
-    fn function(&self, program: Program, name: &str) -> Result<CudaFunction, Error> {
+    pub(crate) fn function(&self, program: Program, name: &str) -> Result<CudaFunction, Error> {
         let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(function) = functions.get(&(program, name.to_owned())) {
             return Ok(function.clone());
@@ -164,11 +164,11 @@ impl Device {
     }
 }
 
-fn grid(blocks: u32) -> LaunchConfig {
+pub(crate) fn grid(blocks: u32) -> LaunchConfig {
     LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (THREADS, 1, 1), shared_mem_bytes: 0 }
 }
 
-fn check(side: CopySide, needed: usize, length: usize) -> Result<(), Error> {
+pub(crate) fn check(side: CopySide, needed: usize, length: usize) -> Result<(), Error> {
     if needed <= length {
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! The verbs of [`reshard_kernels`] on CUDA devices: copy between two layouts, and combine one into another.
+//! The verbs of [`reshard_kernels`] on CUDA devices: copy between two layouts, combine one into another, and draw random elements.
 //!
 //! # Data flow
 //!
@@ -29,6 +29,9 @@ mod command;
 mod compile;
 #[cfg(feature = "cuda")]
 mod device;
+#[cfg(feature = "cuda")]
+mod device_draw;
+mod draws;
 mod error;
 #[cfg(feature = "cuda")]
 mod graph;
@@ -44,6 +47,9 @@ pub use command::Command;
 pub use compile::{Arch, Binary, compile};
 #[cfg(feature = "cuda")]
 pub use device::{Device, DeviceBatch, DeviceCombine, DeviceCopy, DeviceMemory, Prepared};
+#[cfg(feature = "cuda")]
+pub use device_draw::DeviceDraw;
+pub use draws::{DrawKernel, draws};
 pub use error::Error;
 #[cfg(feature = "cuda")]
 pub use graph::Graph;

@@ -271,7 +271,7 @@ pub fn elementwise(
 
 /// A nest in bytes whose modes fit a job.
 #[derive(Clone, Debug)]
-struct Part {
+pub(crate) struct Part {
     source: i64,
     target: i64,
     width: usize,
@@ -310,6 +310,22 @@ impl Part {
         Ok(parts)
     }
 
+    /// Units of one element, whose source counts indices and whose target bytes.
+    pub(crate) fn of_indices(nest: &Nest, item_bytes: usize) -> Result<Vec<Part>, Error> {
+        let indices = nest.reduce()?;
+        if indices.is_empty() {
+            return Ok(Vec::new());
+        }
+        let bytes = indices.scale(item_bytes)?;
+        let both = indices.modes.iter().zip(&bytes.modes);
+        let modes =
+            both.map(|(index, byte)| Mode::new(index.extent, (index.stride.0, byte.stride.1))).collect();
+        let (source, target) = (indices.source_offset, bytes.target_offset);
+        let mut parts = Vec::new();
+        Part { source, target, width: item_bytes, modes, alignment: Alignment::FULL }.cut(&mut parts);
+        Ok(parts)
+    }
+
     /// The part, or several that fit.
     fn cut(mut self, parts: &mut Vec<Part>) {
         let count = self.modes.iter().fold(1i64, |n, mode| n.saturating_mul(mode.extent));
@@ -336,7 +352,7 @@ impl Part {
     }
 
     /// The job of rows.
-    fn job(&self, kind: u32) -> Job {
+    pub(crate) fn job(&self, kind: u32) -> Job {
         let mut job = Job::at(self.source, self.target, kind);
         job.extend(&self.modes);
         job

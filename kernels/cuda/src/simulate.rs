@@ -7,9 +7,12 @@
 //! runs          for each place of the runs, b in 0..columns:  target[place + b] = source[place + b]         1 byte each
 //! transpose     for each place of the batch, r in 0..rows, c in 0..columns:
 //!                   target[place + c column_target + r W] = source[place + r row_source + c W]
+//! draw          for i in 0..count:  target[place(i)] = the element of index place(i)
 //! ```
 
-use reshard_kernels::{Combine, Divide, Nest};
+use reshard_kernels::random::definition;
+use reshard_kernels::random::{Draw, Key};
+use reshard_kernels::{Combine, DType, Divide, Nest};
 use reshard_layout::Mode;
 
 use crate::Error;
@@ -58,6 +61,19 @@ fn places(job: &Job, first: usize) -> impl Iterator<Item = (i64, i64)> + '_ {
             target += digit * l.target;
         }
         (source, target)
+    })
+}
+
+/// Carries out a job of draws, element by element.
+pub fn draw(
+    memory: &mut impl Addressed,
+    job: &Job,
+    key: &Key,
+    draw: Draw,
+    dtype: DType,
+) -> Result<(), Error> {
+    places(job, 0).try_for_each(|(index, target)| {
+        memory.write(target, &definition::element(key, draw, dtype, index as u64)?)
     })
 }
 

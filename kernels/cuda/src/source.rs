@@ -1,5 +1,9 @@
 //! The kernels' sources, and which of their names a program has.
 
+use reshard_kernels::random::coefficients::{
+    ERF_INV_INNER_F32, ERF_INV_INNER_F64, ERF_INV_MIDDLE_F64, ERF_INV_OUTER_F32, ERF_INV_OUTER_F64,
+    LN_SINGLE, LOG1P_DENOMINATOR, LOG1P_NUMERATOR,
+};
 use reshard_kernels::{CombineOp, DType, Exponent};
 use reshard_layout::Banks;
 
@@ -10,6 +14,7 @@ const ELEMENT: &str = include_str!("../cu/element.cuh");
 const NORM: &str = include_str!("../cu/norm.cuh");
 const COPY: &str = include_str!("../cu/copy.cu");
 const COMBINE: &str = include_str!("../cu/combine.cu");
+const RANDOM: &str = include_str!("../cu/random.cu");
 
 /// A program that is compiled at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -18,12 +23,16 @@ pub enum Program {
     Copy,
     /// All elementwise kernels of one dtype.
     Element(DType),
+    /// The draws of random elements of one dtype; of bool they are those of u8.
+    Random(DType),
 }
 
 impl Program {
     /// Every program that there is.
     pub fn all() -> impl Iterator<Item = Program> {
-        std::iter::once(Program::Copy).chain(ELEMENTS.map(Program::Element))
+        std::iter::once(Program::Copy)
+            .chain(ELEMENTS.map(Program::Element))
+            .chain(ELEMENTS.map(Program::Random))
     }
 
     /// CUDA C++ that needs no header, or `None` for a dtype without arithmetic.
@@ -31,8 +40,11 @@ impl Program {
         match self {
             Program::Copy => Some(format!("{INDEX}\n{}\n{COPY}", tile_pads())),
             Program::Element(dtype) => {
-                let number = 1 + ELEMENTS.iter().position(|d| *d == dtype)?;
-                Some(format!("#define ELEMENT {number}\n{INDEX}\n{NORM}\n{ELEMENT}\n{COMBINE}"))
+                Some(format!("{}\n{INDEX}\n{NORM}\n{ELEMENT}\n{COMBINE}", element_of(dtype)?))
+            }
+            Program::Random(dtype) => {
+                let (of, polynomials) = (element_of(dtype)?, polynomials());
+                Some(format!("#define DRAWS\n{of}\n{INDEX}\n{NORM}\n{ELEMENT}\n{polynomials}\n{RANDOM}"))
             }
         }
     }
@@ -44,6 +56,7 @@ impl Program {
                 let alone = CopyKernel::ALL.into_iter().map(|k| exported(&k.name()));
                 alone.chain([exported("copy_jobs")]).collect()
             }
+            Program::Random(_) => vec![exported("draw")],
             Program::Element(dtype) => {
                 let item = dtype.item_bytes().unwrap_or(16);
                 // One kernel has all norms.
@@ -61,6 +74,44 @@ impl Program {
             }
         }
     }
+}
+
+/// The number of a dtype, as a macro; none where there is no arithmetic.
+fn element_of(dtype: DType) -> Option<String> {
+    let number = 1 + ELEMENTS.iter().position(|d| *d == dtype)?;
+    Some(format!("#define ELEMENT {number}"))
+}
+
+/// The polynomials of draws as functions, their coefficients as bits.
+fn polynomials() -> String {
+    let f32s = [
+        ("ln_single_terms", &LN_SINGLE[..]),
+        ("erf_inv_inner_f32", &ERF_INV_INNER_F32),
+        ("erf_inv_outer_f32", &ERF_INV_OUTER_F32),
+    ]
+    .map(|(name, list)| {
+        let bits = list.iter().map(|c| format!("__uint_as_float({:#x}u)", c.to_bits())).collect();
+        horner("float", name, bits)
+    });
+    let f64s = [
+        ("log1p_numerator", &LOG1P_NUMERATOR[..]),
+        ("log1p_denominator", &LOG1P_DENOMINATOR),
+        ("erf_inv_inner_f64", &ERF_INV_INNER_F64),
+        ("erf_inv_middle_f64", &ERF_INV_MIDDLE_F64),
+        ("erf_inv_outer_f64", &ERF_INV_OUTER_F64),
+    ]
+    .map(|(name, list)| {
+        let bits =
+            list.iter().map(|c| format!("__longlong_as_double({:#x}ll)", c.to_bits() as i64)).collect();
+        horner("double", name, bits)
+    });
+    f32s.concat() + &f64s.concat()
+}
+
+/// A polynomial, the highest coefficient first.
+fn horner(float: &str, name: &str, coefficients: Vec<String>) -> String {
+    let sum = coefficients.into_iter().reduce(|p, c| format!("({p} * x + {c})")).unwrap_or_default();
+    format!("__device__ __forceinline__ {float} {name}({float} x) {{ return {sum}; }}\n")
 }
 
 /// How many words of `word` bytes the rows of a tile with `side` words are apart beyond their own: the fewest with which rows

@@ -71,8 +71,8 @@ fn every_kernel_compiles_without_spills() {
         assert_eq!(usage.len(), program.kernels().len(), "{program:?}");
     }
     // 16 copies; 4 combinations, 4 reductions and of floats a division, a combination and a reduction by norms, for each width
-    // from the element's on.
-    assert_eq!(kernels, 16 + 8 * (2 * 5 + 2 * 4 + 2 * 3 + 2 * 2) + 11 * (4 + 4 + 3 + 2));
+    // And 12 draws.
+    assert_eq!(kernels, 12 + 16 + 8 * (2 * 5 + 2 * 4 + 2 * 3 + 2 * 2) + 11 * (4 + 4 + 3 + 2));
 }
 
 /// Of a line with this access to global memory, its width: `E.128` of `LDG.E.128.CONSTANT`.

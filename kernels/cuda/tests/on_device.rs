@@ -6,7 +6,8 @@ mod cases;
 
 use cases::{Case, Misaligned, pattern, same, values};
 use quickcheck::{Arbitrary, Gen};
-use reshard_cuda::{Device, DeviceBatch, DeviceCombine, DeviceCopy, Program};
+use reshard_cuda::{Device, DeviceBatch, DeviceCombine, DeviceCopy, DeviceDraw, Program};
+use reshard_kernels::random::{Draw, Generator, IndexRun, Key, fill};
 use reshard_kernels::{Combine, CombineOp, CopySide, Divide, Nest, reference};
 use reshard_layout::Mode;
 
@@ -110,6 +111,33 @@ fn combinations_are_those_of_the_host_bit_for_bit() {
                 let got = run(DeviceCombine::divide(&nest, dtype, divisor).unwrap());
                 assert!(same(dtype, &got, &want), "{dtype} / {divisor} {nest:?}");
             }
+        }
+    }
+}
+
+#[test]
+fn drawn_elements_are_those_of_the_host_bit_for_bit() {
+    let Some(device) = device() else { return };
+    // A column of [100000,3], drawn as one of the whole is.
+    let (shape, rows) = ([100_000, 3], 100_000usize);
+    let nest = Nest::new(1, 0, [Mode::new(rows as i64, (3, 1))]);
+    let column = [IndexRun { start: 1, len: rows as u64, stride: 3 }];
+    let draws = Draw::STANDARD.into_iter().chain([
+        Draw::Uniform { low: -0.3, high: 2.7 },
+        Draw::Normal { mean: -2.0, std: 0.75 },
+        Draw::RandInt { low: 3, high: 101 },
+    ]);
+    for (draw, program) in draws.flat_map(|draw| Program::all().map(move |program| (draw, program))) {
+        let Program::Random(dtype) = program else { continue };
+        for generator in Generator::ALL {
+            let key = Key::with(generator, 7).fold_in(1);
+            let Ok(drawn) = DeviceDraw::new(&nest, &key, draw, dtype) else { continue };
+            let mut want = vec![0; rows * dtype.item_bytes().unwrap()];
+            fill(&key, draw, dtype, &mut want, &shape, column).unwrap();
+            let mut target = device.allocate(want.len()).unwrap();
+            drawn.run(&device, &mut target).unwrap();
+            let got = device.download(&target).unwrap();
+            assert!(got[..want.len()] == want, "{key} {draw} {dtype}");
         }
     }
 }

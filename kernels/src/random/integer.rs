@@ -7,9 +7,10 @@
 
 use reshard_layout::IndexRun;
 
-use super::draw::{Draw, range_of};
+use super::draw::Draw;
 use super::fill_blocks;
 use super::key::Key;
+use super::recipe::{Formula, Kind};
 use super::words::{BLOCK, Block, words32, words64};
 use crate::{DType, Error};
 
@@ -49,25 +50,13 @@ macro_rules! integers {
 }
 integers!(u8 u16 u32 u64);
 
-/// The integers of a draw that has been checked; signed ones are the bits of unsigned ones.
-pub(super) fn fill(
-    key: &Key,
-    draw: Draw,
-    dtype: DType,
-    dst: &mut [u8],
-    runs: impl Iterator<Item = IndexRun>,
-) {
-    let draw = match (key, draw) {
-        (Key::Philox { .. }, Draw::RandInt { low, high }) if range_of(dtype) == Some((low, high)) => {
-            Draw::Bits
-        }
-        _ => draw,
-    };
+/// The integers of a formula; signed ones are the bits of unsigned ones.
+pub(super) fn fill(f: &Formula, dtype: DType, dst: &mut [u8], runs: impl Iterator<Item = IndexRun>) {
     match dtype {
-        DType::U8 | DType::I8 => narrow::<u8>(key, draw, dst, runs),
-        DType::U16 | DType::I16 => narrow::<u16>(key, draw, dst, runs),
-        DType::U32 | DType::I32 => narrow::<u32>(key, draw, dst, runs),
-        DType::U64 | DType::I64 => wide(key, draw, dst, runs),
+        DType::U8 | DType::I8 => narrow::<u8>(f, dst, runs),
+        DType::U16 | DType::I16 => narrow::<u16>(f, dst, runs),
+        DType::U32 | DType::I32 => narrow::<u32>(f, dst, runs),
+        DType::U64 | DType::I64 => wide(f, dst, runs),
         DType::Bool
         | DType::F4
         | DType::F6_E2M3
@@ -88,36 +77,33 @@ pub(super) fn fill(
 /// Of two words of `n` bits under 2^n the remainder by a span; a span of 2^n, which is 0 here, leaves the lower word.
 macro_rules! from_words {
     ($name:ident, $word:ty, $words:ident, $t:ident: $bound:path) => {
-        fn $name<$t: $bound>(key: &Key, draw: Draw, dst: &mut [u8], runs: impl Iterator<Item = IndexRun>) {
+        fn $name<$t: $bound>(f: &Formula, dst: &mut [u8], runs: impl Iterator<Item = IndexRun>) {
             let mut words = [0; BLOCK];
-            let Draw::RandInt { low, high } = draw else {
+            if f.kind != Kind::Remainder {
                 return fill_blocks(dst, runs, |block: &Block, out: &mut [$t; BLOCK]| {
-                    $words(key, block, &mut words);
+                    $words(&f.key, block, &mut words);
                     for (out, &word) in out.iter_mut().zip(&words) {
                         *out = <$t>::lowest(u64::from(word));
                     }
                 });
-            };
-            let (low, span) = (low as $word, (high - low) as $word);
-            let rem = |x: $word| x.checked_rem(span).unwrap_or(x);
-            match key {
+            }
+            let (base, modulus, power) = (f.base as $word, f.modulus as $word, f.power as $word);
+            let rem = |x: $word| x.checked_rem(modulus).unwrap_or(x);
+            match f.key {
                 Key::Philox { .. } => fill_blocks(dst, runs, |block: &Block, out: &mut [$t; BLOCK]| {
-                    $words(key, block, &mut words);
+                    $words(&f.key, block, &mut words);
                     for (out, &word) in out.iter_mut().zip(&words) {
-                        *out = <$t>::lowest(u64::from(low.wrapping_add(rem(word))));
+                        *out = <$t>::lowest(u64::from(base.wrapping_add(rem(word))));
                     }
                 }),
                 Key::Threefry(_) => {
-                    let half = rem(1 << (<$word>::BITS / 2));
-                    let power = rem(half.wrapping_mul(half));
-                    let (upper, lower) = (key.fold_in(0), key.fold_in(1));
                     let mut upper_words = [0; BLOCK];
                     fill_blocks(dst, runs, |block: &Block, out: &mut [$t; BLOCK]| {
-                        $words(&upper, block, &mut upper_words);
-                        $words(&lower, block, &mut words);
-                        for ((out, &a), &b) in out.iter_mut().zip(&upper_words).zip(&words) {
-                            let offset = rem(rem(a).wrapping_mul(power).wrapping_add(rem(b)));
-                            *out = <$t>::lowest(u64::from(low.wrapping_add(offset)));
+                        $words(&f.key, block, &mut upper_words);
+                        $words(&f.second, block, &mut words);
+                        for ((out, &upper), &lower) in out.iter_mut().zip(&upper_words).zip(&words) {
+                            let offset = rem(rem(upper).wrapping_mul(power).wrapping_add(rem(lower)));
+                            *out = <$t>::lowest(u64::from(base.wrapping_add(offset)));
                         }
                     });
                 }
@@ -128,6 +114,6 @@ macro_rules! from_words {
 from_words!(narrow, u32, words32, T: Integer);
 from_words!(wide_of, u64, words64, T: Integer);
 
-fn wide(key: &Key, draw: Draw, dst: &mut [u8], runs: impl Iterator<Item = IndexRun>) {
-    wide_of::<u64>(key, draw, dst, runs);
+fn wide(f: &Formula, dst: &mut [u8], runs: impl Iterator<Item = IndexRun>) {
+    wide_of::<u64>(f, dst, runs);
 }

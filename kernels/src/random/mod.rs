@@ -20,6 +20,8 @@
 //! by threefry; `truncated_normal`, `exponential` and `gumbel` are JAX's formulas; a normal of another mean or deviation is
 //! `mean + std * normal`. Logarithms are one series on every machine, so these are the same bits everywhere, which JAX's are not.
 //!
+//! On CUDA devices `reshard_cuda::DeviceDraw` makes the same bits, from a [`Recipe`].
+//!
 //! ```
 //! use reshard_kernels::{DType, random::{Draw, IndexRun, Key, fill}};
 //! let (key, draw) = (Key::new(0), Draw::Uniform { low: 0.0, high: 1.0 });
@@ -32,12 +34,14 @@
 //! # Ok::<(), reshard_kernels::Error>(())
 //! ```
 
+pub mod coefficients;
 pub mod definition;
 mod draw;
 mod integer;
 mod key;
 mod philox;
 mod real;
+mod recipe;
 mod special;
 mod threefry;
 mod transform;
@@ -45,10 +49,13 @@ mod words;
 
 pub use draw::Draw;
 pub use key::{Generator, Key};
+pub use recipe::Recipe;
 pub use reshard_layout::IndexRun;
 
 use crate::{DType, Error};
 use half::{bf16, f16};
+use real::of_float;
+use recipe::{Formula, Kind};
 use words::Block;
 
 /// Writes the elements of `runs` of a tensor of this shape, in this order, as native bytes.
@@ -70,45 +77,25 @@ pub fn fill<R>(
 where
     R: IntoIterator<Item = IndexRun, IntoIter: Clone>,
 {
-    draw.check(dtype)?;
-    integer::check_span(key, draw, dtype)?;
+    let formula = Formula::new(key, draw, dtype)?;
     let runs = runs.into_iter();
     let elements = check_runs(shape, runs.clone())?;
     let bytes = elements.saturating_mul(dtype.item_bytes()? as u128);
     if bytes != dst.len() as u128 {
         return Err(Error::WrongLength { elements, bytes, length: dst.len() });
     }
-    match draw {
-        Draw::Bits | Draw::RandInt { .. } => integer::fill(key, draw, dtype, dst, runs),
-        Draw::Bernoulli { p } => transform::bernoulli(key, p, dtype, dst, runs),
-        Draw::Uniform { .. }
-        | Draw::Normal { .. }
-        | Draw::TruncatedNormal { .. }
-        | Draw::Exponential
-        | Draw::Gumbel => match dtype {
-            DType::F64 => transform::fill::<f64>(key, draw, dst, runs),
-            DType::F32 => transform::fill::<f32>(key, draw, dst, runs),
-            DType::BF16 => transform::fill::<bf16>(key, draw, dst, runs),
-            DType::F16 => transform::fill::<f16>(key, draw, dst, runs),
-            DType::Bool
-            | DType::F4
-            | DType::F6_E2M3
-            | DType::F6_E3M2
-            | DType::U8
-            | DType::I8
-            | DType::F8_E5M2
-            | DType::F8_E4M3
-            | DType::F8_E8M0
-            | DType::F8_E4M3FNUZ
-            | DType::F8_E5M2FNUZ
-            | DType::I16
-            | DType::U16
-            | DType::I32
-            | DType::U32
-            | DType::C64
-            | DType::I64
-            | DType::U64 => {}
-        },
+    match formula.kind {
+        Kind::Bits | Kind::Remainder => integer::fill(&formula, dtype, dst, runs),
+        Kind::Below => transform::below(&formula, dtype, dst, runs),
+        Kind::Stretched
+        | Kind::Normal
+        | Kind::NormalOf
+        | Kind::Clamped
+        | Kind::Exponential
+        | Kind::Gumbel => {
+            // Of another dtype no such draw is.
+            let _of_a_float = of_float!(dtype, T => transform::fill::<T>(&formula, dst, runs));
+        }
     }
     Ok(())
 }

@@ -5,7 +5,8 @@
 use half::{bf16, f16};
 
 use super::key::Key;
-use super::special::{self, Wide};
+use super::recipe::{Formula, Stretch};
+use super::special::Wide;
 use super::words::{BLOCK, Block, words32, words64};
 use crate::DType;
 
@@ -24,19 +25,16 @@ pub(super) trait Real: bytemuck::Pod {
     fn next(x: Self::Wide, up: bool) -> Self::Wide;
     /// The least that is above 0 and not subnormal.
     fn tiny() -> Self::Wide;
-    /// Whether a product and a sum round twice under threefry.
-    const ROUNDS_TWICE: bool;
     /// Fractions of [0, 1): threefry's have as many bits as the mantissa, philox's one more.
     fn fractions(key: &Key, block: &Block, out: &mut [Self::Wide; BLOCK]);
 }
 
 /// The bits of 1 with the upper bits of a word as its mantissa, less 1: JAX's fraction.
 macro_rules! real {
-    ($t:ty, $wide:ty, $word:ty, $words:ident, $twice:literal,
+    ($t:ty, $wide:ty, $word:ty, $words:ident,
      threefry $threefry:expr, philox $philox:expr, round $round:expr, narrow $narrow:expr, of $of:expr, tiny $tiny:expr) => {
         impl Real for $t {
             type Wide = $wide;
-            const ROUNDS_TWICE: bool = $twice;
             #[inline(always)]
             fn round(x: $wide) -> $wide {
                 $round(x)
@@ -87,7 +85,7 @@ macro_rules! real {
 }
 
 real!(
-    f32, f32, u32, words32, false,
+    f32, f32, u32, words32,
     threefry |word: u32| f32::from_bits(word >> 9 | 0x3f80_0000) - 1.0,
     philox |word: u32| fraction(word, 24),
     round |x: f32| x,
@@ -96,7 +94,7 @@ real!(
     tiny f32::MIN_POSITIVE
 );
 real!(
-    f64, f64, u64, words64, false,
+    f64, f64, u64, words64,
     threefry |word: u64| f64::from_bits(word >> 12 | 0x3ff0_0000_0000_0000) - 1.0,
     philox |word: u64| (word & ((1 << 53) - 1)) as f64 * (1.0 / (1u64 << 53) as f64),
     round |x: f64| x,
@@ -105,7 +103,7 @@ real!(
     tiny f64::MIN_POSITIVE
 );
 real!(
-    bf16, f32, u32, words32, true,
+    bf16, f32, u32, words32,
     threefry |word: u32| ((word >> 1) & 0x7f) as i32 as f32 * (1.0 / 128.0),
     philox |word: u32| fraction(word, 8),
     round |x: f32| widened(crate::element::narrow(x)),
@@ -114,7 +112,7 @@ real!(
     tiny bf16::MIN_POSITIVE
 );
 real!(
-    f16, f32, u32, words32, true,
+    f16, f32, u32, words32,
     threefry |word: u32| ((word >> 6) & 0x3ff) as i32 as f32 * (1.0 / 1024.0),
     philox |word: u32| fraction(word, 11),
     round |x: f32| f16::from_f32(x).to_f32(),
@@ -133,89 +131,88 @@ fn fraction(word: u32, bits: u32) -> f32 {
     (word & ((1 << bits) - 1)) as i32 as f32 * (1.0 / (1u32 << bits) as f32)
 }
 
+/// Something of the float that a dtype is; none where it is not a float that is drawn.
+macro_rules! of_float {
+    ($dtype:expr, $T:ident => $of:expr) => {
+        match $dtype {
+            DType::F64 => {
+                type $T = f64;
+                Some($of)
+            }
+            DType::F32 => {
+                type $T = f32;
+                Some($of)
+            }
+            DType::BF16 => {
+                type $T = bf16;
+                Some($of)
+            }
+            DType::F16 => {
+                type $T = f16;
+                Some($of)
+            }
+            DType::Bool
+            | DType::F4
+            | DType::F6_E2M3
+            | DType::F6_E3M2
+            | DType::U8
+            | DType::I8
+            | DType::F8_E5M2
+            | DType::F8_E4M3
+            | DType::F8_E8M0
+            | DType::F8_E4M3FNUZ
+            | DType::F8_E5M2FNUZ
+            | DType::I16
+            | DType::U16
+            | DType::I32
+            | DType::U32
+            | DType::C64
+            | DType::I64
+            | DType::U64 => None,
+        }
+    };
+}
+pub(super) use of_float;
+
+fn double(x: impl Wide) -> f64 {
+    x.into()
+}
+
 /// A number as the nearest element; none where the dtype is not a float that is drawn.
 pub(super) fn in_dtype(dtype: DType, x: f64) -> Option<f64> {
-    match dtype {
-        DType::F64 => Some(x),
-        DType::F32 => Some(f64::from(<f32 as Real>::of(x))),
-        DType::BF16 => Some(f64::from(<bf16 as Real>::of(x))),
-        DType::F16 => Some(f64::from(<f16 as Real>::of(x))),
-        DType::Bool
-        | DType::F4
-        | DType::F6_E2M3
-        | DType::F6_E3M2
-        | DType::U8
-        | DType::I8
-        | DType::F8_E5M2
-        | DType::F8_E4M3
-        | DType::F8_E8M0
-        | DType::F8_E4M3FNUZ
-        | DType::F8_E5M2FNUZ
-        | DType::I16
-        | DType::U16
-        | DType::I32
-        | DType::U32
-        | DType::C64
-        | DType::I64
-        | DType::U64 => None,
-    }
+    of_float!(dtype, T => double(<T as Real>::of(x)))
 }
 
-/// From where to where, and how a fraction is stretched to it.
-pub(super) struct Stretch<T: Real> {
-    low: T::Wide,
-    span: T::Wide,
-    how: How,
+/// The neighbour of an element, up or down.
+pub(super) fn next_in_dtype(dtype: DType, x: f64, up: bool) -> Option<f64> {
+    of_float!(dtype, T => double(<T as Real>::next(<T as Real>::of(x), up)))
 }
 
-enum How {
-    /// It is a fraction already.
-    None,
-    /// Product and sum in what they are computed in: under philox, and where it is all the same.
-    Plain,
-    /// The product is not rounded: threefry of f32 and f64.
-    Fused,
-    /// Product and sum are rounded to the element: threefry of f16 and bf16.
-    Twice,
+/// The least element above 0 that is not subnormal.
+pub(super) fn tiny_of(dtype: DType) -> Option<f64> {
+    of_float!(dtype, T => double(<T as Real>::tiny()))
 }
 
-impl<T: Real> Stretch<T> {
-    /// From `low` on; the ends are elements.
-    pub(super) fn new(key: &Key, low: T::Wide, high: T::Wide) -> Self {
-        let zero = T::of(0.0);
-        let span = T::round(high - low);
-        // A product with a power of two is exact, and what nothing is added to is rounded once.
-        let exact = low == zero || special::is_power_of_two(span.into());
-        let how = match key {
-            Key::Threefry(_) if low == zero && span == T::of(1.0) => How::None,
-            Key::Threefry(_) if T::ROUNDS_TWICE => How::Twice,
-            Key::Threefry(_) if !exact => How::Fused,
-            Key::Threefry(_) | Key::Philox { .. } => How::Plain,
-        };
-        Self { low: low + zero, span, how }
-    }
-
-    /// Elements of [low, high), as what they are computed in.
-    pub(super) fn fill(&self, key: &Key, block: &Block, out: &mut [T::Wide; BLOCK]) {
-        T::fractions(key, block, out);
-        let (low, span) = (self.low, self.span);
-        let at_least = |x: T::Wide| if x > low { x } else { low };
-        match self.how {
-            How::None => {}
-            How::Plain => {
-                for x in out {
-                    *x = at_least(T::round(*x * span + low));
-                }
+/// Elements of a formula's fractions, stretched, as what they are computed in.
+pub(super) fn stretched<T: Real>(f: &Formula, block: &Block, out: &mut [T::Wide; BLOCK]) {
+    T::fractions(&f.key, block, out);
+    let (low, span) = (T::of(f.low), T::of(f.span));
+    let at_least = |x: T::Wide| if x > low { x } else { low };
+    match f.stretch {
+        Stretch::None => {}
+        Stretch::Plain => {
+            for x in out {
+                *x = at_least(T::round(*x * span + low));
             }
-            How::Fused => {
-                for x in out {
-                    *x = at_least(x.fused(span, low));
-                }
+        }
+        Stretch::Fused => {
+            for x in out {
+                *x = at_least(x.fused(span, low));
             }
-            How::Twice => {
-                for x in out {
-                    *x = at_least(T::round(T::round(*x * span) + low));
-                }
+        }
+        Stretch::Twice => {
+            for x in out {
+                *x = at_least(T::round(T::round(*x * span) + low));
             }
         }
     }

@@ -3,6 +3,11 @@
 
 use std::ops::{Add, Mul, Sub};
 
+use super::coefficients::{
+    ERF_INV_INNER_F32, ERF_INV_INNER_F64, ERF_INV_MIDDLE_F64, ERF_INV_OUTER_F32, ERF_INV_OUTER_F64,
+    LN_SINGLE, LOG1P_DENOMINATOR, LOG1P_NUMERATOR,
+};
+
 /// What elements are computed in: f32, also for those of 16 bits, and f64.
 pub(super) trait Wide:
     Copy + PartialOrd + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Into<f64> + Default
@@ -20,6 +25,16 @@ pub(super) trait Wide:
 /// Whether a product with it is exact.
 pub(super) fn is_power_of_two(x: f64) -> bool {
     x.is_normal() && x.to_bits().trailing_zeros() >= 52
+}
+
+/// A polynomial, the highest coefficient first.
+#[inline(always)]
+fn polynomial<T: Copy + Add<Output = T> + Mul<Output = T>, const N: usize>(x: T, coefficients: [T; N]) -> T {
+    let mut p = coefficients[0];
+    for &c in &coefficients[1..] {
+        p = p * x + c;
+    }
+    p
 }
 
 const LN2_HIGH: f64 = 6.931_471_803_691_238e-1; // its last 32 bits are 0, so that products with exponents are exact
@@ -44,16 +59,6 @@ fn ln<const TERMS: usize>(x: f64) -> f64 {
     exponent * LN2_HIGH + (2.0 * series + exponent * LN2_LOW)
 }
 
-/// A polynomial, the highest coefficient first.
-macro_rules! polynomial {
-    ($x:expr, $first:expr, $($c:expr),* $(,)?) => {{
-        let x = $x;
-        let p = $first;
-        $(let p = p * x + $c;)*
-        p
-    }};
-}
-
 /// The same in f32, four at once where f64 has two, and at most 2 units of the last place off: for what the inverse of the error
 /// function needs, of which every fraction has been compared with JAX's.
 #[inline(always)]
@@ -64,7 +69,7 @@ fn ln_single(x: f32) -> f32 {
     let m = f32::from_bits((bits & 0x007f_ffff) + ROOT_OF_HALF);
     let s = (m - 1.0) / (m + 1.0);
     let z = s * s;
-    let sum = polynomial!(z, 1.0 / 9.0, 1.0 / 7.0, 1.0 / 5.0, 1.0 / 3.0) * z;
+    let sum = polynomial(z, LN_SINGLE) * z;
     let series = 2.0 * s + 2.0 * s * sum;
     // The upper part of ln 2 has so few digits that its products with exponents are exact.
     exponent * 0.693_359_4 + (series + exponent * -2.121_944_4e-4)
@@ -99,30 +104,8 @@ impl Wide for f32 {
     #[inline(always)]
     fn erf_inv(self) -> f32 {
         let w = 0.0 - ln_single(1.0 - self * self);
-        let inner = polynomial!(
-            w - 2.5,
-            2.810_226_4e-8,
-            3.432_739_4e-7,
-            -3.523_387_7e-6,
-            -4.391_506_5e-6,
-            0.000_218_580_87,
-            -0.001_253_725,
-            -0.004_177_681_6,
-            0.246_640_73,
-            1.501_409_4
-        );
-        let outer = polynomial!(
-            w.sqrt() - 3.0,
-            -0.000_200_214_26,
-            0.000_100_950_56,
-            0.001_349_343_2,
-            -0.003_673_428_4,
-            0.005_739_507_7,
-            -0.007_622_461_3,
-            0.009_438_870_5,
-            1.001_674,
-            2.832_976_8
-        );
+        let inner = polynomial(w - 2.5, ERF_INV_INNER_F32);
+        let outer = polynomial(w.sqrt() - 3.0, ERF_INV_OUTER_F32);
         let p = if w < 5.0 { inner } else { outer };
         let p = if self.abs() < 1.0 { p } else { f32::INFINITY };
         p * self
@@ -145,26 +128,8 @@ impl Wide for f64 {
     #[inline(always)]
     fn ln_one_less(self) -> f64 {
         let x = 0.0 - self;
-        let numerator = polynomial!(
-            x,
-            4.527_000_086_244_52e-5,
-            0.498_541_028_231_933_75,
-            6.578_732_594_206_104,
-            29.911_919_328_553_072,
-            60.949_667_980_987_79,
-            57.112_963_590_585_54,
-            20.039_553_499_201_283
-        );
-        let denominator = polynomial!(
-            x,
-            1.0,
-            15.062_909_083_469_192,
-            83.047_565_967_967_22,
-            221.762_398_237_328_57,
-            309.098_722_253_120_57,
-            216.427_886_144_959_47,
-            60.118_660_497_603_84
-        );
+        let numerator = polynomial(x, LOG1P_NUMERATOR);
+        let denominator = polynomial(x, LOG1P_DENOMINATOR);
         let z = x * x;
         let near = x + (x * (z * numerator / denominator) - 0.5 * z);
         if self < std::f64::consts::SQRT_2 - 1.0 { near } else { ln::<12>(1.0 - self) }
@@ -174,74 +139,9 @@ impl Wide for f64 {
     #[inline(always)]
     fn erf_inv(self) -> f64 {
         let w = 0.0 - (self * self).ln_one_less();
-        let inner = polynomial!(
-            w - 3.125,
-            -3.644_412_064_017_82e-21,
-            -1.685_059_138_182_016_6e-19,
-            1.285_848_071_525_64e-18,
-            1.115_787_767_802_518_1e-17,
-            -1.333_171_662_854_621e-16,
-            2.097_276_787_596_856_2e-17,
-            6.637_638_134_358_324e-15,
-            -4.054_566_272_975_207e-14,
-            -8.151_934_197_605_472e-14,
-            2.633_509_315_308_232_3e-12,
-            -1.297_513_325_345_353_2e-11,
-            -5.415_412_054_294_628e-11,
-            1.051_212_273_321_532_3e-9,
-            -4.112_633_980_346_984e-9,
-            -2.907_036_995_788_200_5e-8,
-            4.234_787_782_793_240_4e-7,
-            -1.365_469_200_083_467_9e-6,
-            -1.388_252_336_278_646_9e-5,
-            0.000_186_734_208_034_057_14,
-            -0.000_740_702_534_166_267,
-            -0.006_033_670_871_430_149,
-            0.240_158_182_425_589_62,
-            1.653_654_562_683_102_7
-        );
-        let middle = polynomial!(
-            w.sqrt() - 3.25,
-            2.213_737_692_177_578_7e-9,
-            9.075_656_193_888_539e-8,
-            -2.751_740_629_706_454_5e-7,
-            1.823_962_921_438_922_8e-8,
-            1.502_740_396_890_982_8e-6,
-            -4.013_867_526_981_546e-6,
-            2.923_444_908_995_544_6e-6,
-            1.247_530_448_167_177_9e-5,
-            -4.731_822_900_905_573_4e-5,
-            6.828_485_145_957_318e-5,
-            2.403_111_038_709_789_4e-5,
-            -0.000_355_037_520_362_847_5,
-            0.000_953_289_379_737_380_5,
-            -0.001_688_275_556_023_504_7,
-            0.002_491_442_096_107_851,
-            -0.003_751_208_507_569_241,
-            0.005_370_914_553_590_064,
-            1.005_258_967_694_159_2,
-            3.083_885_610_492_220_8
-        );
-        let outer = polynomial!(
-            w.sqrt() - 5.0,
-            -2.710_992_061_643_857_3e-11,
-            -2.555_641_816_996_525e-10,
-            1.507_657_269_350_054_8e-9,
-            -3.789_465_440_126_737e-9,
-            7.615_701_208_078_34e-9,
-            -1.496_002_662_714_924e-8,
-            2.914_795_345_090_108e-8,
-            -6.771_199_775_845_234e-8,
-            2.290_048_222_802_665_5e-7,
-            -9.929_827_294_231_7e-7,
-            4.526_062_597_223_154e-6,
-            -1.968_177_810_553_167e-5,
-            7.599_527_703_001_776e-5,
-            -0.000_215_030_119_300_444_77,
-            -0.000_138_719_318_336_231_22,
-            1.010_300_464_864_534_4,
-            4.849_906_401_408_584
-        );
+        let inner = polynomial(w - 3.125, ERF_INV_INNER_F64);
+        let middle = polynomial(w.sqrt() - 3.25, ERF_INV_MIDDLE_F64);
+        let outer = polynomial(w.sqrt() - 5.0, ERF_INV_OUTER_F64);
         let p = if w < 16.0 { middle } else { outer };
         let p = if w < 6.25 { inner } else { p };
         let p = if self.abs() < 1.0 { p } else { f64::INFINITY };

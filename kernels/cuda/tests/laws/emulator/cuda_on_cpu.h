@@ -49,6 +49,9 @@ inline To bits_as(From x) {
 inline float __uint_as_float(unsigned x) { return bits_as<float>(x); }
 inline unsigned __float_as_uint(float x) { return bits_as<unsigned>(x); }
 inline double __dsqrt_rn(double x) { return sqrt(x); }
+inline float __fsqrt_rn(float x) { return sqrtf(x); }
+inline double __fma_rn(double x, double a, double b) { return fma(x, a, b); }
+inline float __fmaf_rn(float x, float a, float b) { return fmaf(x, a, b); }
 inline double __longlong_as_double(long long x) { return bits_as<double>(x); }
 inline long long __double_as_longlong(double x) { return bits_as<long long>(x); }
 

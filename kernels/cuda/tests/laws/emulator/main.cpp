@@ -59,7 +59,9 @@ struct Call {
     void (*run)(Call &);
 };
 
-#ifdef ELEMENT
+#ifdef DRAWS
+// What is passed as bases is a recipe.
+#elif defined(ELEMENT)
 #define ENTRY(NAME) {#NAME, [](Call &c) { reshard_##NAME(*c.jobs, c.source, c.target); }},
 #define TERMS_ENTRY(NAME) \
     {#NAME, [](Call &c) { reshard_##NAME(*c.jobs, c.bases, (u32)c.terms, c.extra, c.source, c.target); }},
@@ -70,7 +72,9 @@ struct Call {
 #endif
 
 static const std::map<std::string, void (*)(Call &)> KERNEL_TABLE = {
-#ifdef ELEMENT
+#ifdef DRAWS
+    {"draw", [](Call &c) { reshard_draw(*c.jobs, *(const Recipe *)c.bases, c.target); }},
+#elif defined(ELEMENT)
 #define OPS(W) \
     ENTRY(sum_##W) ENTRY(prod_##W) ENTRY(min_##W) ENTRY(max_##W) \
     TERMS_ENTRY(sum_terms_##W) TERMS_ENTRY(prod_terms_##W) TERMS_ENTRY(min_terms_##W) TERMS_ENTRY(max_terms_##W)
