@@ -85,20 +85,20 @@ fn element_of(dtype: DType) -> Option<String> {
 /// The polynomials of draws as functions, their coefficients as bits.
 fn polynomials() -> String {
     let f32s = [
-        ("ln_single_terms", &LN_SINGLE[..]),
-        ("erf_inv_inner_f32", &ERF_INV_INNER_F32),
-        ("erf_inv_outer_f32", &ERF_INV_OUTER_F32),
+        ("ln_single_terms", LN_SINGLE),
+        ("erf_inv_inner_f32", ERF_INV_INNER_F32),
+        ("erf_inv_outer_f32", ERF_INV_OUTER_F32),
     ]
     .map(|(name, list)| {
         let bits = list.iter().map(|c| format!("__uint_as_float({:#x}u)", c.to_bits())).collect();
         horner("float", name, bits)
     });
     let f64s = [
-        ("log1p_numerator", &LOG1P_NUMERATOR[..]),
-        ("log1p_denominator", &LOG1P_DENOMINATOR),
-        ("erf_inv_inner_f64", &ERF_INV_INNER_F64),
-        ("erf_inv_middle_f64", &ERF_INV_MIDDLE_F64),
-        ("erf_inv_outer_f64", &ERF_INV_OUTER_F64),
+        ("log1p_numerator", LOG1P_NUMERATOR),
+        ("log1p_denominator", LOG1P_DENOMINATOR),
+        ("erf_inv_inner_f64", ERF_INV_INNER_F64),
+        ("erf_inv_middle_f64", ERF_INV_MIDDLE_F64),
+        ("erf_inv_outer_f64", ERF_INV_OUTER_F64),
     ]
     .map(|(name, list)| {
         let bits =

@@ -4,8 +4,8 @@
 use std::ops::{Add, Mul, Sub};
 
 use super::coefficients::{
-    ERF_INV_INNER_F32, ERF_INV_INNER_F64, ERF_INV_MIDDLE_F64, ERF_INV_OUTER_F32, ERF_INV_OUTER_F64,
-    LN_SINGLE, LOG1P_DENOMINATOR, LOG1P_NUMERATOR,
+    erf_inv_inner_f32, erf_inv_inner_f64, erf_inv_middle_f64, erf_inv_outer_f32, erf_inv_outer_f64,
+    ln_single_terms, log1p_denominator, log1p_numerator,
 };
 
 /// What elements are computed in: f32, also for those of 16 bits, and f64.
@@ -25,16 +25,6 @@ pub(super) trait Wide:
 /// Whether a product with it is exact.
 pub(super) fn is_power_of_two(x: f64) -> bool {
     x.is_normal() && x.to_bits().trailing_zeros() >= 52
-}
-
-/// A polynomial, the highest coefficient first.
-#[inline(always)]
-fn polynomial<T: Copy + Add<Output = T> + Mul<Output = T>, const N: usize>(x: T, coefficients: [T; N]) -> T {
-    let mut p = coefficients[0];
-    for &c in &coefficients[1..] {
-        p = p * x + c;
-    }
-    p
 }
 
 const LN2_HIGH: f64 = 6.931_471_803_691_238e-1; // its last 32 bits are 0, so that products with exponents are exact
@@ -69,7 +59,7 @@ fn ln_single(x: f32) -> f32 {
     let m = f32::from_bits((bits & 0x007f_ffff) + ROOT_OF_HALF);
     let s = (m - 1.0) / (m + 1.0);
     let z = s * s;
-    let sum = polynomial(z, LN_SINGLE) * z;
+    let sum = ln_single_terms!(z) * z;
     let series = 2.0 * s + 2.0 * s * sum;
     // The upper part of ln 2 has so few digits that its products with exponents are exact.
     exponent * 0.693_359_4 + (series + exponent * -2.121_944_4e-4)
@@ -104,8 +94,8 @@ impl Wide for f32 {
     #[inline(always)]
     fn erf_inv(self) -> f32 {
         let w = 0.0 - ln_single(1.0 - self * self);
-        let inner = polynomial(w - 2.5, ERF_INV_INNER_F32);
-        let outer = polynomial(w.sqrt() - 3.0, ERF_INV_OUTER_F32);
+        let inner = erf_inv_inner_f32!(w - 2.5);
+        let outer = erf_inv_outer_f32!(w.sqrt() - 3.0);
         let p = if w < 5.0 { inner } else { outer };
         let p = if self.abs() < 1.0 { p } else { f32::INFINITY };
         p * self
@@ -128,8 +118,8 @@ impl Wide for f64 {
     #[inline(always)]
     fn ln_one_less(self) -> f64 {
         let x = 0.0 - self;
-        let numerator = polynomial(x, LOG1P_NUMERATOR);
-        let denominator = polynomial(x, LOG1P_DENOMINATOR);
+        let numerator = log1p_numerator!(x);
+        let denominator = log1p_denominator!(x);
         let z = x * x;
         let near = x + (x * (z * numerator / denominator) - 0.5 * z);
         if self < std::f64::consts::SQRT_2 - 1.0 { near } else { ln::<12>(1.0 - self) }
@@ -139,9 +129,9 @@ impl Wide for f64 {
     #[inline(always)]
     fn erf_inv(self) -> f64 {
         let w = 0.0 - (self * self).ln_one_less();
-        let inner = polynomial(w - 3.125, ERF_INV_INNER_F64);
-        let middle = polynomial(w.sqrt() - 3.25, ERF_INV_MIDDLE_F64);
-        let outer = polynomial(w.sqrt() - 5.0, ERF_INV_OUTER_F64);
+        let inner = erf_inv_inner_f64!(w - 3.125);
+        let middle = erf_inv_middle_f64!(w.sqrt() - 3.25);
+        let outer = erf_inv_outer_f64!(w.sqrt() - 5.0);
         let p = if w < 16.0 { middle } else { outer };
         let p = if w < 6.25 { inner } else { p };
         let p = if self.abs() < 1.0 { p } else { f64::INFINITY };

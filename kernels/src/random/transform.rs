@@ -16,21 +16,25 @@ const ROOT_OF_TWO: f64 = std::f64::consts::SQRT_2;
 /// The floats of a formula whose kind is one of stretched fractions.
 pub(super) fn fill<T: Real>(f: &Formula, dst: &mut [u8], runs: impl Iterator<Item = IndexRun>) {
     let root = T::of(ROOT_OF_TWO);
-    let normal = |x: T::Wide| T::round(root * T::round(x.erf_inv()));
     let (a, b, zero) = (T::of(f.a), T::of(f.b), T::of(0.0));
     match f.kind {
         Kind::Bits | Kind::Remainder | Kind::Below => {}
         Kind::Stretched => each::<T>(f, dst, runs, |x| x),
-        Kind::Normal => each::<T>(f, dst, runs, normal),
-        Kind::NormalOf => each::<T>(f, dst, runs, |x| T::round(a + T::round(b * normal(x)))),
+        Kind::Normal => each::<T>(f, dst, runs, |x| normal::<T>(root, x)),
+        Kind::NormalOf => each::<T>(f, dst, runs, |x| T::round(a + T::round(b * normal::<T>(root, x)))),
         Kind::Clamped => each::<T>(f, dst, runs, |x| {
-            let x = normal(x);
+            let x = normal::<T>(root, x);
             let x = if x > a { x } else { a };
             if x < b { x } else { b }
         }),
         Kind::Exponential => each::<T>(f, dst, runs, |x| zero - T::round(x.ln_one_less())),
         Kind::Gumbel => each::<T>(f, dst, runs, |x| zero - T::round((zero - T::round(x.ln())).ln())),
     }
+}
+
+#[inline(always)]
+fn normal<T: Real>(root: T::Wide, x: T::Wide) -> T::Wide {
+    T::round(root * T::round(x.erf_inv()))
 }
 
 /// Fractions stretched, then each made an element.
