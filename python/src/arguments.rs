@@ -1,0 +1,113 @@
+//! Arguments that Python gives in several forms: one type for each, that holds the Rust value.
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString, PyTuple};
+use reshard_layout::IntTuple;
+use reshard_sharding::{Mesh, Placements};
+
+use crate::failure::Failure;
+use crate::mesh::PyMesh;
+
+/// The name of an object's type, for messages.
+pub(crate) fn type_name(object: &Bound<'_, PyAny>) -> String {
+    object.get_type().qualname().map_or_else(|_| "an object".to_string(), |name| name.to_string())
+}
+
+/// Depth of nested tuples that are read: deeper ones are no notation.
+const DEEPEST: usize = 64;
+
+/// A nested tuple of integers: an int, a tuple or a list, or its notation.
+#[derive(Debug)]
+pub(crate) struct Ints(pub(crate) IntTuple);
+
+fn ints(object: &Bound<'_, PyAny>, depth: usize) -> Result<IntTuple, Failure> {
+    if depth > DEEPEST {
+        return Err(PyValueError::new_err(format!("a tuple nested more than {DEEPEST} deep")).into());
+    }
+    if let Ok(text) = object.cast::<PyString>() {
+        return Ok(text.to_cow()?.parse::<IntTuple>()?);
+    }
+    if let Ok(value) = object.extract::<i64>() {
+        return Ok(IntTuple::scalar(value));
+    }
+    let Ok(items) = object.try_iter() else {
+        return Err(PyTypeError::new_err(format!(
+            "expected an int of 64 bits or a tuple of them, found {}",
+            type_name(object)
+        ))
+        .into());
+    };
+    let parts = items.map(|item| ints(&item?, depth + 1)).collect::<Result<Vec<_>, Failure>>()?;
+    Ok(IntTuple::tuple(&parts)?)
+}
+
+impl<'py> FromPyObject<'_, 'py> for Ints {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Ints> {
+        Ok(Ints(ints(&object, 0)?))
+    }
+}
+
+/// A nested tuple as Python writes it.
+pub(crate) fn to_python<'py>(py: Python<'py>, tuple: &IntTuple) -> PyResult<Bound<'py, PyAny>> {
+    if let Some(value) = tuple.as_scalar() {
+        return Ok(value.into_pyobject(py)?.into_any());
+    }
+    let parts = tuple.modes().map(|mode| to_python(py, &mode)).collect::<PyResult<Vec<_>>>()?;
+    Ok(PyTuple::new(py, parts)?.into_any())
+}
+
+/// A mesh: itself, its notation, or a dict from names to sizes.
+#[derive(Debug)]
+pub(crate) struct MeshArgument(pub(crate) Mesh);
+
+impl<'py> FromPyObject<'_, 'py> for MeshArgument {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<MeshArgument> {
+        if let Ok(mesh) = object.cast::<PyMesh>() {
+            return Ok(MeshArgument(mesh.get().0.clone()));
+        }
+        if let Ok(text) = object.cast::<PyString>() {
+            return Ok(MeshArgument(text.to_cow()?.parse().map_err(Failure::from)?));
+        }
+        let Ok(axes) = object.cast::<PyDict>() else {
+            return Err(PyTypeError::new_err(format!(
+                "a mesh is a Mesh, its notation such as 'dp=2,tp=4', or a dict such as {{'dp': 2, 'tp': 4}}, not {}",
+                type_name(&object)
+            )));
+        };
+        let axes = axes
+            .iter()
+            .map(|(name, size)| Ok((name.extract::<String>()?, size.extract::<usize>()?)))
+            .collect::<PyResult<Vec<_>>>()?;
+        Ok(MeshArgument(Mesh::new(axes).map_err(Failure::from)?))
+    }
+}
+
+/// Placements: a text in any notation, or a sequence with one for each axis.
+#[derive(Debug)]
+pub(crate) struct PlacementsArgument(pub(crate) String);
+
+impl<'py> FromPyObject<'_, 'py> for PlacementsArgument {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<PlacementsArgument> {
+        if let Ok(text) = object.cast::<PyString>() {
+            return Ok(PlacementsArgument(text.to_cow()?.into_owned()));
+        }
+        let each = object
+            .try_iter()?
+            .map(|item| {
+                let text = item?.str()?.to_cow()?.into_owned();
+                text.parse::<reshard_sharding::Placement>().map_err(Failure::from)?;
+                Ok(text)
+            })
+            .collect::<PyResult<Vec<_>>>()?;
+        let list = each.join(",");
+        list.parse::<Placements>().map_err(Failure::from)?;
+        Ok(PlacementsArgument(list))
+    }
+}

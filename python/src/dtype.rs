@@ -1,0 +1,140 @@
+//! Element types.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyString, PyTuple};
+use reshard_kernels::DType;
+
+use crate::failure::{Answer, Failure, refused};
+use crate::value::Reduced;
+
+/// The type of a tensor's elements, such as `DType("bf16")`.
+#[pyclass(frozen, eq, hash, name = "DType", module = "reshard")]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct PyDType(pub(crate) DType);
+
+#[pymethods]
+impl PyDType {
+    #[new]
+    fn new(name: DTypeArgument) -> PyDType {
+        PyDType(name.0)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("DType('{}')", self.0)
+    }
+
+    fn __str__(&self) -> String {
+        self.0.to_string()
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> Reduced<'py, (String,)> {
+        (py.get_type::<PyDType>(), (self.0.to_string(),))
+    }
+
+    /// All element types, smallest elements first.
+    #[staticmethod]
+    fn all(py: Python<'_>) -> PyResult<Bound<'_, PyTuple>> {
+        PyTuple::new(py, DType::ALL.map(PyDType))
+    }
+
+    /// The name, in lower case.
+    #[getter]
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    /// Bits of one element.
+    #[getter]
+    fn bits(&self) -> usize {
+        self.0.bits()
+    }
+
+    /// Bytes of one element; f4 and f6, whose elements share bytes, are refused.
+    #[getter]
+    fn item_bytes(&self) -> Answer<usize> {
+        Ok(self.0.item_bytes()?)
+    }
+
+    /// Whether the elements are integers.
+    #[getter]
+    fn is_integral(&self) -> bool {
+        self.0.is_integral()
+    }
+}
+
+/// An element type: itself, its name, or a dtype of NumPy, ml_dtypes, torch or jax.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DTypeArgument(pub(crate) DType);
+
+/// The names that NumPy, ml_dtypes, torch and jax have for the types that are named otherwise here.
+const OTHER_NAMES: [(&str, DType); 29] = [
+    ("bool_", DType::Bool),
+    ("int8", DType::I8),
+    ("uint8", DType::U8),
+    ("byte", DType::U8),
+    ("int16", DType::I16),
+    ("short", DType::I16),
+    ("uint16", DType::U16),
+    ("int32", DType::I32),
+    ("int", DType::I32),
+    ("uint32", DType::U32),
+    ("int64", DType::I64),
+    ("long", DType::I64),
+    ("uint64", DType::U64),
+    ("float16", DType::F16),
+    ("half", DType::F16),
+    ("bfloat16", DType::BF16),
+    ("float32", DType::F32),
+    ("float", DType::F32),
+    ("float64", DType::F64),
+    ("double", DType::F64),
+    ("complex64", DType::C64),
+    ("cfloat", DType::C64),
+    ("float8_e5m2", DType::F8_E5M2),
+    ("float8_e4m3fn", DType::F8_E4M3),
+    ("float8_e8m0fnu", DType::F8_E8M0),
+    ("float8_e4m3fnuz", DType::F8_E4M3FNUZ),
+    ("float8_e5m2fnuz", DType::F8_E5M2FNUZ),
+    ("float4_e2m1fn", DType::F4),
+    ("float6_e2m3fn", DType::F6_E2M3),
+];
+
+/// The element type of this name, ours or that of a framework.
+fn by_name(name: &str) -> Option<DType> {
+    let last = name.rsplit('.').next()?;
+    OTHER_NAMES
+        .iter()
+        .find(|(other, _)| *other == last)
+        .map(|(_, dtype)| *dtype)
+        .or_else(|| last.parse().ok())
+}
+
+impl<'py> FromPyObject<'_, 'py> for DTypeArgument {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<DTypeArgument> {
+        if let Ok(dtype) = object.cast::<PyDType>() {
+            return Ok(DTypeArgument(dtype.get().0));
+        }
+        if let Ok(text) = object.cast::<PyString>() {
+            let text = text.to_cow()?;
+            return match by_name(&text) {
+                Some(dtype) => Ok(DTypeArgument(dtype)),
+                None => Ok(DTypeArgument(text.parse().map_err(Failure::from)?)),
+            };
+        }
+        // numpy.dtype has a `name`, scalar types and ml_dtypes' types have a `__name__`, torch.dtype prints as torch.float32.
+        let name = match object.getattr("name").or_else(|_| object.getattr("__name__")) {
+            Ok(name) => name.str()?.to_cow()?.into_owned(),
+            Err(_) => object.str()?.to_cow()?.into_owned(),
+        };
+        by_name(&name).map(DTypeArgument).ok_or_else(|| {
+            let known = DType::ALL.map(DType::name).join(", ");
+            refused("dtype", format!("no element type is `{name}`; there are {known}")).into()
+        })
+    }
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<PyDType>()
+}
