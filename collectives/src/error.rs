@@ -58,6 +58,13 @@ pub enum Error {
         /// What is wrong with it, as a clause.
         message: String,
     },
+    /// Ranks that cannot be a framework's group.
+    Offer {
+        /// What the framework calls it.
+        name: String,
+        /// What is wrong with it, as a clause.
+        message: String,
+    },
     /// A memory layout that does not fit the local shape.
     Memory {
         /// The rank.
@@ -207,7 +214,10 @@ impl Error {
             Error::Kernel(error) => error.kind(),
             Error::Layout(_) | Error::Memory { .. } => "memory",
             Error::Parse { .. } => "parse",
-            Error::NotInPlan { .. } | Error::WorldTooSmall { .. } | Error::Group { .. } => "rank",
+            Error::NotInPlan { .. }
+            | Error::WorldTooSmall { .. }
+            | Error::Group { .. }
+            | Error::Offer { .. } => "rank",
             Error::Buffer { .. }
             | Error::ShardCount { .. }
             | Error::TensorCount { .. }
@@ -242,6 +252,7 @@ impl Error {
             | Error::Layout(_)
             | Error::NotInPlan { .. }
             | Error::Group { .. }
+            | Error::Offer { .. }
             | Error::Memory { .. }
             | Error::Parse { .. }
             | Error::Buffer { .. }
@@ -272,6 +283,7 @@ impl Error {
             | Error::Layout(_)
             | Error::NotInPlan { .. }
             | Error::Group { .. }
+            | Error::Offer { .. }
             | Error::Memory { .. }
             | Error::Parse { .. }
             | Error::Buffer { .. }
@@ -302,6 +314,7 @@ impl fmt::Display for Error {
                 show_group(group, f)?;
                 write!(f, ": {message}")
             }
+            Error::Offer { name, message } => write!(f, "{name:?} cannot be a group: {message}"),
             Error::Memory { rank, message } => write!(f, "memory of rank {rank}: {message}"),
             Error::Parse { input, message } => write!(f, "{message}, not {input:?}"),
             Error::Buffer { rank, which, needed, given } => {
