@@ -132,6 +132,13 @@ pub enum Error {
         /// What is wrong with it, as a sentence.
         message: String,
     },
+    /// Ranks whose calls are not alike but for offsets, so that they are no one program.
+    NotAlike {
+        /// The step.
+        step: usize,
+        /// What is not alike, as a sentence.
+        message: String,
+    },
     /// Another rank panicked, returned an error or left, and so this one could not go on.
     RankFailed {
         /// The rank that failed.
@@ -224,6 +231,7 @@ impl Error {
             | Error::NoTensor { .. } => "buffer",
             Error::DType { .. } => "dtype",
             Error::Phase { .. } => "phase",
+            Error::NotAlike { .. } => "not_alike",
             Error::RankFailed { .. } | Error::Panicked { .. } | Error::Planted { .. } => "rank_failed",
             Error::TimedOut { .. } => "timed_out",
             Error::Mismatch { .. } => "mismatch",
@@ -262,6 +270,7 @@ impl Error {
             | Error::NoTensor { .. }
             | Error::WorldTooSmall { .. }
             | Error::Phase { .. }
+            | Error::NotAlike { .. }
             | Error::NotAgreed { .. }
             | Error::Trace { .. }
             | Error::Threads { .. }
@@ -293,6 +302,7 @@ impl Error {
             | Error::NoTensor { .. }
             | Error::WorldTooSmall { .. }
             | Error::Phase { .. }
+            | Error::NotAlike { .. }
             | Error::NotAgreed { .. }
             | Error::Trace { .. }
             | Error::Threads { .. }
@@ -337,6 +347,9 @@ impl fmt::Display for Error {
             }
             Error::WorldTooSmall { needed, given } => {
                 write!(f, "the plan needs {needed} ranks but the engine has {given}")
+            }
+            Error::NotAlike { step, message } => {
+                write!(f, "step {step}: {message}, so the ranks are no one program: give each its own calls")
             }
             Error::Phase { step, message } => write!(f, "step {step}: {message}"),
             Error::RankFailed { rank, reason, place: Some(place) } => {

@@ -11,7 +11,7 @@ use reshard_planner::internal::combine_op;
 use reshard_planner::{Block, Message, Phase, Plan, Reduce, Step, StepOp};
 use smallvec::SmallVec;
 
-use super::fuse::fuse;
+use super::fuse::{fuse, same_block};
 use super::{Call, Combine, Offer, RankCall, Term, View, Views};
 use crate::Error;
 
@@ -29,6 +29,16 @@ pub(crate) enum Via<'a> {
     Around(&'a Arc<Offer>),
     /// By messages.
     Messages,
+}
+
+/// What a framework calls a phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    AllGather,
+    ReduceScatter(CombineOp),
+    AllReduce(CombineOp),
+    /// Blocks go from ranks to ranks.
+    Blocks,
 }
 
 /// What all members of a step know of it.
@@ -126,21 +136,32 @@ impl Head {
         self.moved(call, Views::new(), Views::new(), (len, len))
     }
 
-    /// The phase as the collective that its step is, on a group of exactly its members.
-    fn collective(self, rank: usize, phase: &Phase, group: &Arc<Offer>) -> Result<Option<RankCall>, Error> {
+    /// What a framework calls a phase of this step, if it is called on exactly its members.
+    pub(crate) fn kind(self, rank: usize, phase: &Phase) -> Result<Kind, Error> {
+        let Some((own, block)) = own_block(rank, phase) else { return Ok(Kind::Blocks) };
         let members = phase.members.len();
-        let Some((own, block)) = phase.receives.iter().find_map(|message| match message.blocks.as_slice() {
-            [block] if message.peer == rank => Some((message, block)),
-            _ => None,
-        }) else {
-            return Ok(None);
-        };
         let one_each = |message: &Message| message.blocks.len() == 1 && message.numel() == own.numel();
         let all = phase.receives.len() == members && phase.sends.len() + 1 == members;
         let alike = || phase.receives.iter().chain(&phase.sends).all(one_each);
         if !self.even || phase.fill.is_some() || own.numel() == 0 || !all || !alike() {
-            return Ok(None);
+            return Ok(Kind::Blocks);
         }
+        Ok(match (self.op, phase.reduce) {
+            (StepOp::AllGather, None) => {
+                let same = |message: &Message| same_block(block, &message.blocks[0], CopySide::Source);
+                if phase.sends.iter().all(same) { Kind::AllGather } else { Kind::Blocks }
+            }
+            (StepOp::ReduceScatter, Some(reduce)) => native(reduce).map_or(Kind::Blocks, Kind::ReduceScatter),
+            (StepOp::AllReduce, Some(reduce)) => native(reduce).map_or(Kind::Blocks, Kind::AllReduce),
+            (StepOp::AllToAll | StepOp::Exchange | StepOp::Slice | StepOp::ZeroFill, _)
+            | (StepOp::AllGather, Some(_))
+            | (StepOp::ReduceScatter | StepOp::AllReduce, None) => Kind::Blocks,
+        })
+    }
+
+    /// The phase as the collective that its step is, on a group of exactly its members.
+    fn collective(self, rank: usize, phase: &Phase, group: &Arc<Offer>) -> Result<Option<RankCall>, Error> {
+        let Some((own, block)) = own_block(rank, phase) else { return Ok(None) };
         let one = |side| fuse(&[block], side);
         let of_each = |messages: &[Message], side| {
             let others = messages.iter().filter(|message| message.peer != rank);
@@ -148,37 +169,23 @@ impl Head {
             self.by_place(&mut sorted, group)?;
             fuse(&blocks(&sorted), side)
         };
+        let (call, pack, unpack) = match self.kind(rank, phase)? {
+            Kind::Blocks => return Ok(None),
+            Kind::AllGather => {
+                let unpack = of_each(&phase.receives, CopySide::Target)?;
+                (Call::AllGather { group: group.clone() }, one(CopySide::Source)?, unpack)
+            }
+            Kind::ReduceScatter(op) => {
+                let pack = of_each(&phase.sends, CopySide::Source)?;
+                (Call::ReduceScatter { group: group.clone(), op }, pack, one(CopySide::Target)?)
+            }
+            Kind::AllReduce(op) => {
+                (Call::AllReduce { group: group.clone(), op }, one(CopySide::Source)?, one(CopySide::Target)?)
+            }
+        };
+        let divisor = phase.reduce.map_or(1, |reduce| reduce.divisor);
         let lens = (phase.source_len, phase.target_len);
-        let group = || group.clone();
-        Ok(match (self.op, phase.reduce) {
-            (StepOp::AllGather, None) => {
-                let (pack, unpack) = (one(CopySide::Source)?, of_each(&phase.receives, CopySide::Target)?);
-                let same = |message: &Message| {
-                    fuse(&blocks(&[message]), CopySide::Source).is_ok_and(|views| views == pack)
-                };
-                phase
-                    .sends
-                    .iter()
-                    .all(same)
-                    .then(|| self.moved(Call::AllGather { group: group() }, pack.clone(), unpack, lens))
-            }
-            (StepOp::ReduceScatter | StepOp::AllReduce, Some(reduce)) => {
-                let Some(op) = native(reduce) else { return Ok(None) };
-                let (call, pack) = match self.op {
-                    StepOp::AllReduce => (Call::AllReduce { group: group(), op }, one(CopySide::Source)?),
-                    _ => {
-                        (Call::ReduceScatter { group: group(), op }, of_each(&phase.sends, CopySide::Source)?)
-                    }
-                };
-                Some(RankCall {
-                    divisor: reduce.divisor,
-                    ..self.moved(call, pack, one(CopySide::Target)?, lens)
-                })
-            }
-            (StepOp::AllToAll | StepOp::Exchange | StepOp::Slice | StepOp::ZeroFill, _)
-            | (StepOp::AllGather, Some(_))
-            | (StepOp::ReduceScatter | StepOp::AllReduce, None) => None,
-        })
+        Ok(Some(RankCall { divisor, ..self.moved(call, pack, unpack, lens) }))
     }
 
     /// Sorts messages by their peers' places in a group, and counts their elements by place.
@@ -200,10 +207,17 @@ impl Head {
     }
 }
 
+/// What a rank has from itself, if it is one block.
+fn own_block(rank: usize, phase: &Phase) -> Option<(&Message, &Block)> {
+    let own = phase.receives.iter().find(|message| message.peer == rank)?;
+    let [block] = own.blocks.as_slice() else { return None };
+    Some((own, block))
+}
+
 /// The op by which a framework reduces these terms, if it knows it.
 ///
 /// Where terms must combine in one order, the plan has no reduction but an exchange of the terms.
-fn native(reduce: Reduce) -> Option<CombineOp> {
+pub(crate) fn native(reduce: Reduce) -> Option<CombineOp> {
     match combine_op(reduce.op) {
         op @ (CombineOp::Sum | CombineOp::Prod | CombineOp::Min | CombineOp::Max) => Some(op),
         CombineOp::Norm(_) => None,

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Equal loops whose offsets ascend evenly become one view with one loop more, as long as that goes on. A list of offsets that is a
-//! layout is one view in the end: a run that ascends evenly breaks off exactly where the mode ends, since coalesced modes do not go on.
+//! layout is one view in the end: its first run is as long as its first mode, since coalesced modes do not go on, and so are all others.
 
 use reshard_kernels::CopySide;
 use reshard_layout::{Mode, Modes};
@@ -19,11 +19,11 @@ use super::{View, Views};
 use crate::Error;
 
 /// The loops of a block on one side.
-fn loops(block: &Block, side: CopySide) -> Modes {
+pub(crate) fn loops(block: &Block, side: CopySide) -> Modes {
     block.modes.iter().map(|mode| mode.map(|strides| side.of(strides))).collect()
 }
 
-fn offset(block: &Block, side: CopySide) -> i64 {
+pub(crate) fn offset(block: &Block, side: CopySide) -> i64 {
     side.of((block.source_offset as i64, block.target_offset as i64))
 }
 
@@ -34,6 +34,11 @@ fn alike(a: &Block, b: &Block, side: CopySide) -> bool {
     };
     (a.modes.len() == b.modes.len() && a.modes.iter().zip(&b.modes).all(same))
         || loops(a, side).coalesce() == loops(b, side).coalesce()
+}
+
+/// Whether two blocks are the same elements on one side.
+pub(crate) fn same_block(a: &Block, b: &Block, side: CopySide) -> bool {
+    offset(a, side) == offset(b, side) && alike(a, b, side)
 }
 
 /// The elements of blocks on one side, block after block, as few views. Requires blocks of some elements.
@@ -54,7 +59,7 @@ pub(crate) fn spread(offsets: &[i64], inner: &Modes, views: &mut Views) -> Resul
         views.push(View::of(*one, inner)?);
         return Ok(());
     }
-    let (mut at, mut last) = (0, None);
+    let (mut at, mut last): (usize, Option<Mode>) = (0, None);
     let mut starts: SmallVec<[i64; 16]> = SmallVec::new();
     let mut outer = |last: Option<Mode>, starts: &mut SmallVec<[i64; 16]>| {
         let Some(mode) = last else { return Ok(()) };
@@ -67,7 +72,9 @@ pub(crate) fn spread(offsets: &[i64], inner: &Modes, views: &mut Views) -> Resul
     while at < offsets.len() {
         let rest = &offsets[at..];
         let stride = rest.get(1).map_or(0, |next| next - rest[0]);
-        let run = 1 + rest.windows(2).take_while(|pair| pair[1] - pair[0] == stride).count();
+        // Not longer than the run before: what follows there may happen to go on evenly.
+        let most = last.filter(|mode| mode.stride == stride).map_or(rest.len(), |mode| mode.extent as usize);
+        let run = 1 + rest.windows(2).take_while(|pair| pair[1] - pair[0] == stride).take(most - 1).count();
         let mode = Mode::new(run as i64, stride);
         if last != Some(mode) {
             outer(last, &mut starts)?;

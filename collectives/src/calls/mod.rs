@@ -37,11 +37,14 @@ mod exchange;
 mod fuse;
 mod interpret;
 mod offers;
+mod permute;
 mod rank_calls;
+mod spmd;
 mod view;
 
 pub use call::{Call, Combine, RankCall, Term};
 pub use interpret::interpret;
 pub use offers::{Offer, Offers};
 pub use rank_calls::RankCalls;
+pub use spmd::{Pattern, Spmd, SpmdCall, Table};
 pub use view::{View, Views};

@@ -75,6 +75,11 @@ impl RankCalls {
         Ok(RankCalls { rank, dtype, calls })
     }
 
+    /// These calls of a rank.
+    pub(crate) fn of(rank: usize, dtype: DType, calls: Vec<RankCall>) -> RankCalls {
+        RankCalls { rank, dtype, calls }
+    }
+
     /// The rank whose calls these are.
     pub fn rank(&self) -> usize {
         self.rank
