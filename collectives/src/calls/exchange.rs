@@ -58,20 +58,14 @@ impl Head {
     }
 
     /// The two phases of an all-reduce in pieces as one call, if there is a group of exactly the members.
-    pub(crate) fn all_reduce(
-        self,
-        step: &Step,
-        scatter: &Phase,
-        via: Via<'_>,
-    ) -> Result<Option<RankCall>, Error> {
-        let (Via::Members(group), 2, Some(reduce)) = (via, step.exchanges(), scatter.reduce) else {
+    pub(crate) fn all_reduce(self, step: &Step, len: usize, via: Via<'_>) -> Result<Option<RankCall>, Error> {
+        let (Via::Members(group), 2, Some(reduce)) = (via, step.exchanges(), step.reduce()) else {
             return Ok(None);
         };
         let Some(op) = native(reduce) else { return Ok(None) };
-        let whole = View::run(0, scatter.source_len)?;
+        let whole = View::run(0, len)?;
         let call = Call::AllReduce { group: group.clone(), op };
-        let lens = (scatter.source_len, scatter.source_len);
-        Ok(Some(RankCall { divisor: reduce.divisor, ..self.moved(call, whole.clone(), whole, lens) }))
+        Ok(Some(RankCall { divisor: reduce.divisor, ..self.moved(call, whole.clone(), whole, (len, len)) }))
     }
 
     /// A phase as one call.

@@ -1,8 +1,10 @@
 //! The groups that a framework has made.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
+
+use reshard_sharding::{GroupPattern, ProcessGroup, ProcessGroups};
 
 use crate::Error;
 
@@ -84,6 +86,8 @@ pub struct Offers {
     by_members: HashMap<Box<[usize]>, usize>,
     /// Those that hold a rank, the smallest first.
     of_rank: HashMap<usize, Vec<usize>>,
+    /// The lowest members of those of a pattern.
+    firsts: HashMap<GroupPattern, HashSet<usize>>,
 }
 
 impl Offers {
@@ -106,6 +110,8 @@ impl Offers {
             for rank in &*ascending {
                 offers.of_rank.entry(*rank).or_default().push(at);
             }
+            let group = ProcessGroup::of_members(&ascending)?;
+            offers.firsts.entry(group.pattern().clone()).or_default().insert(group.first());
             offers.by_members.entry(ascending).or_insert(at);
             offers.all.push(Arc::new(offer));
         }
@@ -127,6 +133,14 @@ impl Offers {
     /// The place of the first group of exactly these members, which ascend.
     pub(crate) fn exact(&self, members: &[usize]) -> Option<usize> {
         self.by_members.get(members).copied()
+    }
+
+    /// Whether each of these groups is there with exactly its members; false where that is not known of a pattern.
+    pub(crate) fn has_all(&self, groups: &ProcessGroups) -> bool {
+        let firsts = self.firsts.get(groups.pattern()).filter(|_| groups.pattern().layout().is_some());
+        firsts.is_some_and(|firsts| {
+            groups.firsts().offsets().all(|offset| firsts.contains(&(groups.lowest() + offset)))
+        })
     }
 
     /// The places of the groups that hold a rank, the smallest first.

@@ -16,7 +16,7 @@
 use std::fmt;
 
 use reshard_kernels::DType;
-use reshard_planner::{Plan, Step};
+use reshard_planner::{Phases, Plan, Step};
 use reshard_sharding::internal::ranks_of_both;
 use smallvec::SmallVec;
 
@@ -120,21 +120,18 @@ impl Schedule<'_> {
     fn step(&mut self, at: usize, len: &mut usize, calls: &mut Vec<RankCall>) -> Result<(), Error> {
         let step = &self.plan.steps()[at];
         let head = Head::new(self.plan, at);
-        let phases = step.phases(self.rank)?;
         if !step.op().communicates() {
-            for phase in &phases {
+            for phase in &step.phases(self.rank)? {
                 calls.push(head.call(self.rank, phase, Via::Local)?);
                 *len = phase.target_len;
             }
             return Ok(());
         }
-        let mine = phases.first().map(|phase| &phase.members);
-        let place = mine.and_then(|members| self.chosen(members));
-        let via = match (mine, place) {
-            (Some(members), Some(place)) if self.offers.at(place).members().len() == members.len() => {
-                Via::Members(self.offers.at(place))
-            }
-            (Some(_), Some(place)) => Via::Around(self.offers.at(place)),
+        let mine = self.members(step)?;
+        let place = mine.as_ref().and_then(|members| self.chosen(members));
+        let via = match (&mine, place.map(|place| self.offers.at(place))) {
+            (Some(members), Some(group)) if group.members().len() == members.len() => Via::Members(group),
+            (Some(_), Some(group)) => Via::Around(group),
             (Some(_), None) | (None, _) => Via::Messages,
         };
         let attended = self.attended(step, place)?;
@@ -142,20 +139,31 @@ impl Schedule<'_> {
             let others = attended.iter().filter(|other| (**other < place.unwrap_or(0)) == before);
             calls.extend(others.map(|other| head.attendance(self.offers.at(*other), len)));
         };
-        let whole = phases.first().map_or(Ok(None), |scatter| head.all_reduce(step, scatter, via))?;
+        let mut whole = head.all_reduce(step, *len, via)?;
+        let phases = if mine.is_some() && whole.is_none() { step.phases(self.rank)? } else { Phases::new() };
         for index in 0..step.exchanges() {
             attend(true, *len, calls);
-            match (&whole, phases.get(index)) {
-                (Some(whole), _) if index == 0 => calls.push(whole.clone()),
-                (Some(_), _) | (None, None) => {}
-                (None, Some(phase)) => {
-                    calls.push(head.call(self.rank, phase, via)?);
-                    *len = phase.target_len;
-                }
+            calls.extend(whole.take());
+            if let Some(phase) = phases.get(index) {
+                calls.push(head.call(self.rank, phase, via)?);
+                *len = phase.target_len;
             }
             attend(false, *len, calls);
         }
         Ok(())
+    }
+
+    /// The ranks that this one talks to in a step, itself included, ascending; `None` if it has no part.
+    fn members(&self, step: &Step) -> Result<Option<SmallVec<[usize; 16]>>, Error> {
+        let (before, after) = (step.before.mesh(), step.after.mesh());
+        let members = if before != after {
+            SmallVec::from_vec(ranks_of_both(before, after))
+        } else if before.contains(self.rank) {
+            before.members(&step.axes, self.rank)?.iter().collect()
+        } else {
+            SmallVec::new()
+        };
+        Ok(Some(members).filter(|members| members.contains(&self.rank)))
     }
 
     /// The place of the offer on which these ranks, which ascend, are called: of exactly these, else the smallest that holds them and
@@ -191,8 +199,12 @@ impl Schedule<'_> {
             attended.extend(new);
         };
         if before == after {
+            let groups = before.groups(&step.axes)?;
+            if self.offers.has_all(&groups) {
+                return Ok(attended);
+            }
             let mut members: SmallVec<[usize; 16]> = SmallVec::new();
-            for group in before.groups(&step.axes)?.iter() {
+            for group in groups.iter() {
                 members.clear();
                 members.extend(group.iter());
                 add(self.chosen(&members), self.offers);
