@@ -58,6 +58,13 @@ pub enum Error {
         /// What is wrong with it, as a clause.
         message: String,
     },
+    /// Ranks that cannot be a framework's group.
+    Offer {
+        /// What the framework calls it.
+        name: String,
+        /// What is wrong with it, as a clause.
+        message: String,
+    },
     /// A memory layout that does not fit the local shape.
     Memory {
         /// The rank.
@@ -123,6 +130,13 @@ pub enum Error {
         /// The step.
         step: usize,
         /// What is wrong with it, as a sentence.
+        message: String,
+    },
+    /// Ranks whose calls are not alike but for offsets, so that they are no one program.
+    NotAlike {
+        /// The step.
+        step: usize,
+        /// What is not alike, as a sentence.
         message: String,
     },
     /// Another rank panicked, returned an error or left, and so this one could not go on.
@@ -207,13 +221,17 @@ impl Error {
             Error::Kernel(error) => error.kind(),
             Error::Layout(_) | Error::Memory { .. } => "memory",
             Error::Parse { .. } => "parse",
-            Error::NotInPlan { .. } | Error::WorldTooSmall { .. } | Error::Group { .. } => "rank",
+            Error::NotInPlan { .. }
+            | Error::WorldTooSmall { .. }
+            | Error::Group { .. }
+            | Error::Offer { .. } => "rank",
             Error::Buffer { .. }
             | Error::ShardCount { .. }
             | Error::TensorCount { .. }
             | Error::NoTensor { .. } => "buffer",
             Error::DType { .. } => "dtype",
             Error::Phase { .. } => "phase",
+            Error::NotAlike { .. } => "not_alike",
             Error::RankFailed { .. } | Error::Panicked { .. } | Error::Planted { .. } => "rank_failed",
             Error::TimedOut { .. } => "timed_out",
             Error::Mismatch { .. } => "mismatch",
@@ -242,6 +260,7 @@ impl Error {
             | Error::Layout(_)
             | Error::NotInPlan { .. }
             | Error::Group { .. }
+            | Error::Offer { .. }
             | Error::Memory { .. }
             | Error::Parse { .. }
             | Error::Buffer { .. }
@@ -251,6 +270,7 @@ impl Error {
             | Error::NoTensor { .. }
             | Error::WorldTooSmall { .. }
             | Error::Phase { .. }
+            | Error::NotAlike { .. }
             | Error::NotAgreed { .. }
             | Error::Trace { .. }
             | Error::Threads { .. }
@@ -272,6 +292,7 @@ impl Error {
             | Error::Layout(_)
             | Error::NotInPlan { .. }
             | Error::Group { .. }
+            | Error::Offer { .. }
             | Error::Memory { .. }
             | Error::Parse { .. }
             | Error::Buffer { .. }
@@ -281,6 +302,7 @@ impl Error {
             | Error::NoTensor { .. }
             | Error::WorldTooSmall { .. }
             | Error::Phase { .. }
+            | Error::NotAlike { .. }
             | Error::NotAgreed { .. }
             | Error::Trace { .. }
             | Error::Threads { .. }
@@ -302,6 +324,7 @@ impl fmt::Display for Error {
                 show_group(group, f)?;
                 write!(f, ": {message}")
             }
+            Error::Offer { name, message } => write!(f, "{name:?} cannot be a group: {message}"),
             Error::Memory { rank, message } => write!(f, "memory of rank {rank}: {message}"),
             Error::Parse { input, message } => write!(f, "{message}, not {input:?}"),
             Error::Buffer { rank, which, needed, given } => {
@@ -324,6 +347,9 @@ impl fmt::Display for Error {
             }
             Error::WorldTooSmall { needed, given } => {
                 write!(f, "the plan needs {needed} ranks but the engine has {given}")
+            }
+            Error::NotAlike { step, message } => {
+                write!(f, "step {step}: {message}, so the ranks are no one program: give each its own calls")
             }
             Error::Phase { step, message } => write!(f, "step {step}: {message}"),
             Error::RankFailed { rank, reason, place: Some(place) } => {

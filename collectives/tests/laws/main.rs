@@ -3,6 +3,7 @@
 mod all_pairs;
 mod any_order;
 mod batches;
+mod calls;
 mod contract;
 mod counts;
 mod faults;
