@@ -21,7 +21,8 @@ const DEEPEST: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Ints(pub(crate) IntTuple);
 
-fn ints(object: &Bound<'_, PyAny>, depth: usize) -> Result<IntTuple, Failure> {
+/// The nested tuple of integers that an object is.
+pub(crate) fn ints(object: &Bound<'_, PyAny>, depth: usize) -> Result<IntTuple, Failure> {
     if depth > DEEPEST {
         return Err(PyValueError::new_err(format!("a tuple nested more than {DEEPEST} deep")).into());
     }

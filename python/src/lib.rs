@@ -18,12 +18,17 @@
 
 mod arguments;
 mod command_line;
+mod composed_layout;
 mod dtype;
 mod failure;
+mod json;
 mod layout;
 mod mesh;
+mod named_layout;
+mod operations;
 mod sharding;
 mod value;
+mod values;
 
 use pyo3::prelude::*;
 
@@ -33,6 +38,9 @@ fn _reshard(module: &Bound<'_, PyModule>) -> PyResult<()> {
     failure::register(module)?;
     dtype::register(module)?;
     layout::register(module)?;
+    named_layout::register(module)?;
+    composed_layout::register(module)?;
+    values::register(module)?;
     mesh::register(module)?;
     sharding::register(module)?;
     command_line::register(module)
