@@ -3,9 +3,9 @@
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+use reshard_layout::Swizzle;
 use reshard_layout::algebra::{Composed, Outer};
 use reshard_layout::draw::Drawing;
-use reshard_layout::Swizzle;
 use reshard_layout::expression::{Function, Value};
 
 use crate::arguments::to_python;

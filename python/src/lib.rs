@@ -21,12 +21,17 @@ mod command_line;
 mod composed_layout;
 mod dtype;
 mod failure;
+mod group;
+mod html;
 mod json;
 mod layout;
 mod mesh;
 mod named_layout;
 mod operations;
+mod placement;
+mod region;
 mod sharding;
+mod tensor_type;
 mod value;
 mod values;
 
@@ -42,6 +47,10 @@ fn _reshard(module: &Bound<'_, PyModule>) -> PyResult<()> {
     composed_layout::register(module)?;
     values::register(module)?;
     mesh::register(module)?;
+    group::register(module)?;
+    placement::register(module)?;
+    region::register(module)?;
     sharding::register(module)?;
+    tensor_type::register(module)?;
     command_line::register(module)
 }

@@ -123,7 +123,8 @@ pub(crate) fn value(object: &Bound<'_, PyAny>, depth: usize) -> Answer<Value> {
         return Ok(Value::Points(Box::new(points.get().0.clone())));
     }
     let name = type_name(object);
-    Err(PyTypeError::new_err(format!("expected a layout, an int, a tuple or an expression, found {name}")).into())
+    Err(PyTypeError::new_err(format!("expected a layout, an int, a tuple or an expression, found {name}"))
+        .into())
 }
 
 /// The pattern that an object is: an int, None, a tuple of such, or its notation.
@@ -174,7 +175,8 @@ pub(crate) fn call(py: Python<'_>, function: Function, values: &[Value]) -> Answ
 
 /// The value of a layout of any kind, or of a swizzle, at a coordinate.
 pub(crate) fn at(py: Python<'_>, value: &Value, coordinate: &Bound<'_, PyTuple>) -> Answer<Py<PyAny>> {
-    let mut each = coordinate.iter().map(|part| crate::arguments::ints(&part, 0)).collect::<Answer<Vec<_>>>()?;
+    let mut each =
+        coordinate.iter().map(|part| crate::arguments::ints(&part, 0)).collect::<Answer<Vec<_>>>()?;
     let coordinate = match each.pop() {
         Some(single) if each.is_empty() => single,
         last => IntTuple::tuple(&each.into_iter().chain(last).collect::<Vec<_>>())?,
