@@ -18,12 +18,22 @@
 
 mod arguments;
 mod command_line;
+mod composed_layout;
 mod dtype;
 mod failure;
+mod group;
+mod html;
+mod json;
 mod layout;
 mod mesh;
+mod named_layout;
+mod operations;
+mod placement;
+mod region;
 mod sharding;
+mod tensor_type;
 mod value;
+mod values;
 
 use pyo3::prelude::*;
 
@@ -33,7 +43,14 @@ fn _reshard(module: &Bound<'_, PyModule>) -> PyResult<()> {
     failure::register(module)?;
     dtype::register(module)?;
     layout::register(module)?;
+    named_layout::register(module)?;
+    composed_layout::register(module)?;
+    values::register(module)?;
     mesh::register(module)?;
+    group::register(module)?;
+    placement::register(module)?;
+    region::register(module)?;
     sharding::register(module)?;
+    tensor_type::register(module)?;
     command_line::register(module)
 }

@@ -1,0 +1,99 @@
+//! Regions: which indices of a tensor a rank holds.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyRange, PySlice, PyTuple};
+use reshard_sharding::{Interval, Intervals, Region};
+
+use crate::failure::Answer;
+
+/// For every dim the indices that a rank holds, as ranges in local order.
+#[pyclass(frozen, eq, hash, name = "Region", module = "reshard")]
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(crate) struct PyRegion(pub(crate) Region);
+
+#[pymethods]
+impl PyRegion {
+    /// A region of ranges for every dim: `Region([[range(0, 4)], [range(0, 2), range(6, 8)]])`.
+    #[new]
+    fn new(dims: Vec<Vec<Bound<'_, PyRange>>>) -> PyResult<PyRegion> {
+        let mut region = Region { dims: reshard_layout::Few::new() };
+        for dim in &dims {
+            let mut intervals = Intervals::new();
+            let mut end = None;
+            for range in dim {
+                let part = |name: &str| range.getattr(name)?.extract::<usize>();
+                let (start, stop, step) = (part("start")?, part("stop")?, part("step")?);
+                if step != 1 || stop <= start || end.is_some_and(|end| start <= end) {
+                    let message = format!(
+                        "range({start}, {stop}, {step}): the ranges of a dim ascend, are not empty and do not touch"
+                    );
+                    return Err(PyValueError::new_err(message));
+                }
+                end = Some(stop);
+                intervals.push(Interval { start, len: stop - start });
+            }
+            region.dims.push(intervals);
+        }
+        Ok(PyRegion(region))
+    }
+
+    /// For every dim its ranges of indices, in local order.
+    #[getter]
+    fn intervals<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let range = |part: &Interval| -> PyResult<Bound<'py, PyRange>> {
+            PyRange::new(py, part.start as isize, (part.start + part.len) as isize)
+        };
+        let dims = self.0.dims.iter().map(|dim| {
+            let ranges = dim.iter().map(range).collect::<PyResult<Vec<_>>>()?;
+            PyTuple::new(py, ranges)
+        });
+        PyTuple::new(py, dims.collect::<PyResult<Vec<_>>>()?)
+    }
+
+    /// A slice for every dim, or None where some dim has several ranges: `whole[region.slices]`.
+    #[getter]
+    fn slices<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        let mut slices = Vec::with_capacity(self.0.dims.len());
+        for dim in self.0.dims.iter() {
+            slices.push(match dim.as_slice() {
+                [] => PySlice::new(py, 0, 0, 1),
+                [part] => PySlice::new(py, part.start as isize, (part.start + part.len) as isize, 1),
+                [..] => return Ok(None),
+            });
+        }
+        Ok(Some(PyTuple::new(py, slices)?))
+    }
+
+    /// The number of indices of each dim.
+    #[getter]
+    fn local_shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.0.local_shape())
+    }
+
+    /// The number of elements.
+    #[getter]
+    fn numel(&self) -> usize {
+        self.0.numel()
+    }
+
+    /// The indices of a dim, in local order.
+    fn indices(&self, dim: usize) -> Answer<Vec<usize>> {
+        Ok(self.0.indices(dim)?.collect())
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(format!("Region({})", self.intervals(py)?.repr()?))
+    }
+
+    fn __reduce__<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> PyResult<crate::value::Reduced<'py, (Bound<'py, PyTuple>,)>> {
+        Ok((py.get_type::<PyRegion>(), (self.intervals(py)?,)))
+    }
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<PyRegion>()
+}
