@@ -17,12 +17,19 @@
 )]
 
 mod arguments;
+mod arrays;
+mod call;
 mod command_line;
 mod dtype;
 mod failure;
 mod layout;
 mod mesh;
+mod network;
+mod op;
+mod propagate;
+mod random;
 mod sharding;
+mod table;
 mod value;
 
 use pyo3::prelude::*;
@@ -35,5 +42,10 @@ fn _reshard(module: &Bound<'_, PyModule>) -> PyResult<()> {
     layout::register(module)?;
     mesh::register(module)?;
     sharding::register(module)?;
+    network::register(module)?;
+    table::register(module)?;
+    op::register(module)?;
+    propagate::register(module)?;
+    random::register(module)?;
     command_line::register(module)
 }
