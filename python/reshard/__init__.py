@@ -25,3 +25,9 @@ __all__ = [
     "Sharding",
     "__version__",
 ]
+
+# ---- ops, programs, checkpoints, random numbers ----
+
+from reshard._reshard import Choice, Key, Op, Operand, OperandMove, Propagator, Rates, Table, draws, propagate
+
+__all__ += ["Choice", "Key", "Op", "Operand", "OperandMove", "Propagator", "Rates", "Table", "draws", "propagate"]

@@ -17,6 +17,8 @@
 )]
 
 mod arguments;
+mod arrays;
+mod call;
 mod command_line;
 mod composed_layout;
 mod dtype;
@@ -27,10 +29,15 @@ mod json;
 mod layout;
 mod mesh;
 mod named_layout;
+mod network;
+mod op;
 mod operations;
 mod placement;
+mod propagate;
+mod random;
 mod region;
 mod sharding;
+mod table;
 mod tensor_type;
 mod value;
 mod values;
@@ -52,5 +59,10 @@ fn _reshard(module: &Bound<'_, PyModule>) -> PyResult<()> {
     region::register(module)?;
     sharding::register(module)?;
     tensor_type::register(module)?;
+    network::register(module)?;
+    table::register(module)?;
+    op::register(module)?;
+    propagate::register(module)?;
+    random::register(module)?;
     command_line::register(module)
 }
