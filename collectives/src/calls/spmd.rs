@@ -138,8 +138,11 @@ pub struct SpmdCall {
 /// let to = Sharding::parse(&mesh, &[4, 4], "S(1),S(1)")?;
 /// let spmd = Spmd::new(&Planner::new().plan(&from, &to, DType::F32)?, DType::F32)?;
 /// let [call] = spmd.calls() else { panic!("{spmd}") };
-/// assert!(matches!(call.pattern, Pattern::Permute { .. } | Pattern::AllToAll { .. }), "{spmd}");
-/// assert_eq!((call.block.to_string(), call.packs.row(0)), ("2:2".to_string(), &[0, 1][..]));
+/// // Rank 0 hears from ranks 0 and 2, and tells ranks 0 and 1: two rounds, of a column each.
+/// let Pattern::Permute { rounds } = &call.pattern else { panic!("{spmd}") };
+/// assert_eq!(rounds.len(), 2);
+/// assert_eq!((call.block.to_string(), call.packs.row(0)), ("2:2".to_string(), &[1, 0][..]));
+/// assert_eq!((call.places.as_slice(), call.unpack[0].to_string()), (&[0, 2][..], "0+(4:1)".to_string()));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
