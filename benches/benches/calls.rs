@@ -47,7 +47,7 @@ fn one_rank(c: &mut Criterion) {
         });
         group.bench_function("phases alone", |b| b.iter(|| black_box(&plan).phases(rank).expect("phases")));
         group.bench_function("compiled", |b| {
-            b.iter(|| Compiled::new(black_box(&plan), rank).expect("compiles"))
+            b.iter(|| Compiled::new(black_box(&plan), rank).expect("compiles"));
         });
         group.finish();
     }

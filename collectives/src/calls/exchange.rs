@@ -131,16 +131,16 @@ impl Head {
     }
 
     /// What a framework calls a phase of this step, if it is called on exactly its members.
-    pub(crate) fn kind(self, rank: usize, phase: &Phase) -> Result<Kind, Error> {
-        let Some((own, block)) = own_block(rank, phase) else { return Ok(Kind::Blocks) };
+    pub(crate) fn kind(self, rank: usize, phase: &Phase) -> Kind {
+        let Some((own, block)) = own_block(rank, phase) else { return Kind::Blocks };
         let members = phase.members.len();
         let one_each = |message: &Message| message.blocks.len() == 1 && message.numel() == own.numel();
         let all = phase.receives.len() == members && phase.sends.len() + 1 == members;
         let alike = || phase.receives.iter().chain(&phase.sends).all(one_each);
         if !self.even || phase.fill.is_some() || own.numel() == 0 || !all || !alike() {
-            return Ok(Kind::Blocks);
+            return Kind::Blocks;
         }
-        Ok(match (self.op, phase.reduce) {
+        match (self.op, phase.reduce) {
             (StepOp::AllGather, None) => {
                 let same = |message: &Message| same_block(block, &message.blocks[0], CopySide::Source);
                 if phase.sends.iter().all(same) { Kind::AllGather } else { Kind::Blocks }
@@ -150,7 +150,7 @@ impl Head {
             (StepOp::AllToAll | StepOp::Exchange | StepOp::Slice | StepOp::ZeroFill, _)
             | (StepOp::AllGather, Some(_))
             | (StepOp::ReduceScatter | StepOp::AllReduce, None) => Kind::Blocks,
-        })
+        }
     }
 
     /// The phase as the collective that its step is, on a group of exactly its members.
@@ -163,7 +163,7 @@ impl Head {
             self.by_place(&mut sorted, group)?;
             fuse(&blocks(&sorted), side)
         };
-        let (call, pack, unpack) = match self.kind(rank, phase)? {
+        let (call, pack, unpack) = match self.kind(rank, phase) {
             Kind::Blocks => return Ok(None),
             Kind::AllGather => {
                 let unpack = of_each(&phase.receives, CopySide::Target)?;

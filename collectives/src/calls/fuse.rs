@@ -29,11 +29,8 @@ pub(crate) fn offset(block: &Block, side: CopySide) -> i64 {
 
 /// Whether two blocks have the same loops on one side.
 fn alike(a: &Block, b: &Block, side: CopySide) -> bool {
-    let same = |(a, b): (&Mode<(i64, i64)>, &Mode<(i64, i64)>)| {
-        a.extent == b.extent && side.of(a.stride) == side.of(b.stride)
-    };
-    (a.modes.len() == b.modes.len() && a.modes.iter().zip(&b.modes).all(same))
-        || loops(a, side).coalesce() == loops(b, side).coalesce()
+    let on_side = |block: &'_ Block| -> Modes { loops(block, side) };
+    a.modes == b.modes || on_side(a) == on_side(b) || on_side(a).coalesce() == on_side(b).coalesce()
 }
 
 /// Whether two blocks are the same elements on one side.

@@ -17,7 +17,7 @@
 //! * [`interpret`] says what calls mean, in a page.
 //!
 //! ```
-//! use reshard_collectives::calls::{Offers, RankCalls};
+//! use reshard_collectives::calls::{Offers, RankCalls, Spmd};
 //! use reshard_kernels::DType;
 //! use reshard_planner::Planner;
 //! use reshard_sharding::{Mesh, Sharding};
@@ -26,9 +26,15 @@
 //! let from = Sharding::parse(&mesh, &[4, 4], "S(0),S(1)")?;
 //! let to = Sharding::parse(&mesh, &[4, 4], "S(0),R")?;
 //! let plan = Planner::new().plan(&from, &to, DType::F32)?;
+//!
+//! // Of one rank, on groups that are there.
 //! let offers = Offers::new([("tp", vec![0, 1]), ("tp", vec![2, 3])])?;
 //! let calls = RankCalls::new(&plan, 2, DType::F32, &offers)?;
 //! assert_eq!(calls.to_string(), "0+(4:1) -> all_gather tp[2,3] -> 0+(2:2,2:4,2:1)");
+//!
+//! // Of all ranks, as one program.
+//! let spmd = Spmd::new(&plan, DType::F32)?;
+//! assert_eq!(spmd.to_string(), "1 x 4:1 -> all_gather [[0, 1], [2, 3]] -> 0+(2:2,2:4,2:1)");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 

@@ -116,7 +116,9 @@ impl Offers {
             offers.all.push(Arc::new(offer));
         }
         let Offers { all, of_rank, .. } = &mut offers;
-        of_rank.values_mut().for_each(|list| list.sort_by_key(|&at| all[at].members.len()));
+        for list in of_rank.values_mut() {
+            list.sort_by_key(|&at| all[at].members.len());
+        }
         Ok(offers)
     }
 

@@ -50,7 +50,7 @@ type Slots = HashMap<(usize, usize), usize>;
 
 /// The least colour that no edge of a rank has.
 fn free(slots: &Slots, rank: usize) -> usize {
-    (0..).find(|colour| !slots.contains_key(&(rank, *colour))).unwrap_or_default()
+    (0..slots.len()).find(|colour| !slots.contains_key(&(rank, *colour))).unwrap_or(slots.len())
 }
 
 #[cfg(test)]

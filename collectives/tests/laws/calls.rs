@@ -2,9 +2,10 @@
 //! nobody waits forever.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
 
-use reshard_collectives::Error;
-use reshard_collectives::calls::{Call, Offers, Pattern, RankCall, RankCalls, Spmd, View, interpret};
+use reshard_collectives::calls::{Call, Offers, RankCall, RankCalls, View, interpret};
 use reshard_collectives::threads::World;
 use reshard_kernels::DType;
 use reshard_planner::{Objective, Plan, Planner, StepOp};
@@ -12,12 +13,12 @@ use reshard_sharding::{Mesh, ReduceOp, Sharding};
 use reshard_test_support::{Random, Sweep, every, random_mesh, random_shape, random_sharding};
 
 /// One in so many, all of them where everything is asked for.
-fn one_in(n: usize) -> usize {
+pub(crate) fn one_in(n: usize) -> usize {
     if Sweep::asked().is_exhaustive() { 1 } else { n }
 }
 
 /// Other data on every rank, replicas too; whole numbers, so that sums are exact, and none below 0, for norms.
-fn sources(plan: &Plan) -> Vec<Vec<u8>> {
+pub(crate) fn sources(plan: &Plan) -> Vec<Vec<u8>> {
     let shard = |rank: usize| {
         let number = |i: usize| 1 + rank as i64 * 10_007 + i as i64 * 3;
         let numbers = (0..plan.from().local_numel(rank)).map(number);
@@ -33,14 +34,14 @@ fn is_float(plan: &Plan) -> bool {
 }
 
 /// Averages and norms are of floats, the others of integers, whose arithmetic has no order.
-fn dtype_of(from: &Sharding, to: &Sharding) -> DType {
+pub(crate) fn dtype_of(from: &Sharding, to: &Sharding) -> DType {
     let of_floats = |op: ReduceOp| op.divides() || op.is_of_magnitudes();
     let floats = from.partial().iter().chain(to.partial()).any(|axis| of_floats(axis.op));
     if floats { DType::F64 } else { DType::I64 }
 }
 
 /// The groups of exactly the ranks that talk to each other in some step, in orders of the framework's own.
-fn exact(plan: &Plan, random: &mut Random) -> Vec<Vec<usize>> {
+pub(crate) fn exact(plan: &Plan, random: &mut Random) -> Vec<Vec<usize>> {
     let mut groups = BTreeSet::new();
     for (step, phase) in plan.ranks().into_iter().flat_map(|rank| plan.phases(rank).unwrap()) {
         if plan.steps()[step].op().communicates() {
@@ -70,7 +71,7 @@ fn drawn(plan: &Plan, random: &mut Random) -> Vec<Vec<usize>> {
     (0..random.below(8)).map(|_| group(random)).collect()
 }
 
-fn offers(groups: &[Vec<usize>]) -> Offers {
+pub(crate) fn offers(groups: &[Vec<usize>]) -> Offers {
     Offers::new(groups.iter().enumerate().map(|(i, group)| (format!("g{i}"), group.clone()))).unwrap()
 }
 
@@ -83,7 +84,7 @@ struct Seen {
     attended: usize,
 }
 
-fn kind(call: &Call) -> &'static str {
+pub(crate) fn kind(call: &Call) -> &'static str {
     match call {
         Call::Local => "local",
         Call::AllGather { .. } => "all_gather",
@@ -211,10 +212,10 @@ fn members_call_in_one_order(all: &[RankCalls], what: &str) {
         let listed =
             |calls: &[&RankCall]| -> Vec<_> { calls.iter().map(|c| (c.step, kind(&c.call))).collect() };
         assert!(members.values().all(|calls| listed(calls) == listed(first)), "calls on {group}: {what}");
-        for i in 0..first.len() {
-            for (from, sender) in group.members().iter().enumerate() {
-                for (to, receiver) in group.members().iter().enumerate() {
-                    let ends = (&members[sender][i].call, &members[receiver][i].call);
+        for (from, sender) in group.members().iter().enumerate() {
+            for (to, receiver) in group.members().iter().enumerate() {
+                for (sent, received) in members[sender].iter().zip(&members[receiver]) {
+                    let ends = (&sent.call, &received.call);
                     if let (Call::AllToAll { sends, .. }, Call::AllToAll { receives, .. }) = ends {
                         assert_eq!(sends[to], receives[from], "{sender} to {receiver}: {what}");
                     }
@@ -259,7 +260,7 @@ fn kind_of_step(plan: &Plan, calls: &RankCalls, step: usize) -> &'static str {
     of_step.map_or("local", |call| kind(&call.call))
 }
 
-fn planner(random: &mut Random) -> Planner {
+pub(crate) fn planner(random: &mut Random) -> Planner {
     let objective = *random.pick(&Objective::ALL);
     Planner::new().objective(objective).deterministic(random.below(6) == 0)
 }
@@ -285,6 +286,19 @@ fn check_all(
             seen.check(&plan, random);
         }
     }
+}
+
+#[test]
+fn the_page_begins_with_the_example_that_runs() {
+    let crate_root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    // A package has no pages.
+    let Ok(page) = fs::read_to_string(crate_root.join("../docs/calls.md")) else { return };
+    let shown = page.split("```rust\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let library = fs::read_to_string(crate_root.join("src/calls/mod.rs")).unwrap();
+    let comments = library.lines().map_while(|line| line.strip_prefix("//!"));
+    let said: Vec<&str> = comments.map(|line| line.strip_prefix(' ').unwrap_or(line)).collect();
+    assert!(said.join("\n").contains(shown), "the page shows\n{shown}");
+    assert!(shown.lines().count() >= 10);
 }
 
 #[test]
@@ -349,249 +363,4 @@ fn calls_between_meshes_mean_what_is_compiled() {
     }
     println!("{seen:?}");
     assert!(seen.plans > 400 && seen.attended > 100, "{seen:?}");
-}
-
-/// All shardings of two dims without terms in which every axis cuts a dim whole or none, those of one dim in any order: 11 of them for
-/// two axes, 49 for three.
-fn plain(mesh: &Mesh, shape: &[usize; 2]) -> Vec<Sharding> {
-    let names: Vec<String> = mesh.axes().iter().map(|axis| axis.name().to_string()).collect();
-    // Every order of the axes, with every assignment of them to a dim or to none.
-    let mut orders = vec![Vec::new()];
-    for _ in &names {
-        let longer = |order: &Vec<usize>| {
-            let left: Vec<usize> = (0..names.len()).filter(|axis| !order.contains(axis)).collect();
-            left.into_iter().map(|axis| [&order[..], &[axis]].concat()).collect::<Vec<_>>()
-        };
-        orders = orders.iter().flat_map(longer).collect();
-    }
-    let mut texts = BTreeSet::new();
-    for (order, dims) in
-        orders.iter().flat_map(|order| every(&[0, 1, 2], names.len()).into_iter().map(move |d| (order, d)))
-    {
-        let of = |dim: usize| -> Vec<&str> {
-            order.iter().filter(|axis| dims[**axis] == dim).map(|axis| names[*axis].as_str()).collect()
-        };
-        texts.insert([0, 1].map(|dim| format!("{{{}}}", of(dim).join(","))).join(","));
-    }
-    texts.iter().map(|text| Sharding::parse(mesh, shape, &format!("[{text}]")).unwrap()).collect()
-}
-
-/// All plans from one plain sharding to another on a mesh.
-fn plans_of_pairs(mesh: &str, shape: &[usize; 2]) -> Vec<Plan> {
-    let all = plain(&mesh.parse().unwrap(), shape);
-    let pairs =
-        all.iter().flat_map(|from| all.iter().map(move |to| (from, to))).filter(|(from, to)| from != to);
-    pairs.map(|(from, to)| Planner::new().plan(from, to, DType::I64).unwrap()).collect()
-}
-
-/// Exchanges of all ranks, and the most views that pack or unpack one.
-fn fused(plans: &[Plan]) -> (usize, usize) {
-    let mut random = Random(3);
-    let (mut exchanges, mut most) = (0, 0);
-    for plan in plans {
-        let sorted: Vec<Vec<usize>> = exact(plan, &mut random)
-            .into_iter()
-            .map(|mut g| {
-                g.sort_unstable();
-                g
-            })
-            .collect();
-        let offers = offers(&sorted);
-        for rank in plan.ranks() {
-            let calls = RankCalls::new(plan, rank, DType::F32, &offers).unwrap();
-            for call in calls.iter().filter(|call| call.call.group().is_some()) {
-                exchanges += 1;
-                most = most.max(call.pack.len()).max(call.unpack.len());
-            }
-        }
-    }
-    (exchanges, most)
-}
-
-#[test]
-fn every_exchange_between_plain_shardings_is_one_view_at_each_end() {
-    let (two, three) = (plans_of_pairs("x=2,y=4", &[64, 32]), plans_of_pairs("x=2,y=2,z=2", &[64, 32]));
-    assert_eq!((two.len(), three.len()), (110, 2352));
-    println!("2x4 {:?}, 2x2x2 {:?}", fused(&two), fused(&three));
-    assert_eq!((fused(&two).1, fused(&three).1), (1, 1));
-    for (mesh, shape) in [("x=4,y=6", &[48, 48]), ("x=2,y=3,z=4", &[48, 48])] {
-        println!("{mesh} {:?}", fused(&plans_of_pairs(mesh, shape)));
-    }
-}
-
-/// Elements of the source for each peer, and of the target from each, in order; what a reduction is of, and all else.
-type Moves = (BTreeMap<usize, Vec<usize>>, BTreeMap<usize, Vec<usize>>, String);
-
-/// What a call moves, however it is made: peers without anything are left out.
-fn moves(rank: usize, call: &RankCall) -> Moves {
-    let elements = |views: &[View]| -> Vec<usize> { views.iter().flat_map(View::elements).collect() };
-    let (packed, mut landed) = (elements(&call.pack), elements(&call.unpack));
-    let mut order = Vec::new();
-    if let Some(combine) = &call.combine {
-        let mut terms: Vec<_> = combine.terms.iter().collect();
-        terms.sort_by_key(|term| term.start);
-        landed = terms.iter().flat_map(|term| elements(&call.unpack[term.views.clone()])).collect();
-        order = combine.terms.iter().map(|term| term.start).collect();
-    }
-    let of_members = |counts: &[usize]| -> Vec<(usize, usize)> {
-        call.call.group().unwrap().members().iter().copied().zip(counts.iter().copied()).collect()
-    };
-    let (sends, receives, name) = match &call.call {
-        Call::Local => (vec![(rank, packed.len())], vec![(rank, landed.len())], "blocks".to_string()),
-        Call::Messages { sends, receives } => (sends.clone(), receives.clone(), "blocks".to_string()),
-        Call::AllToAll { sends, receives, .. } => {
-            (of_members(sends), of_members(receives), "blocks".to_string())
-        }
-        Call::AllGather { .. } | Call::ReduceScatter { .. } | Call::AllReduce { .. } => {
-            (vec![(0, packed.len())], vec![(0, landed.len())], call.call.to_string().replace("g", ""))
-        }
-    };
-    let cut = |counts: Vec<(usize, usize)>, mut all: Vec<usize>| {
-        let mut cut = BTreeMap::new();
-        for (peer, count) in counts {
-            let rest = all.split_off(count);
-            if count > 0 {
-                assert!(cut.insert(peer, all).is_none(), "{call}");
-            }
-            all = rest;
-        }
-        cut
-    };
-    // Terms are told by their senders, in the order in which they combine.
-    let mut starts: Vec<(usize, usize)> = Vec::new();
-    receives.iter().filter(|message| message.1 > 0).fold(0, |start, (peer, count)| {
-        starts.push((start, *peer));
-        start + count
-    });
-    let order: Vec<usize> = order
-        .iter()
-        .map(|start| starts.iter().find(|(at, _)| at == start).map_or(0, |(_, peer)| *peer))
-        .collect();
-    let name = name.split('[').next_back().unwrap_or_default().to_string();
-    let rest =
-        format!("{name} {order:?} {:?} {} {} {}", call.fill, call.divisor, call.source_len, call.target_len);
-    (cut(sends, packed), cut(receives, landed), rest)
-}
-
-/// All laws of a plan as one program; how often each pattern came, and whether it is one program.
-fn check_spmd(plan: &Plan, patterns: &mut BTreeMap<&'static str, usize>) -> bool {
-    let spmd = match Spmd::new(plan, plan.dtype()) {
-        Ok(spmd) => spmd,
-        Err(Error::NotAlike { .. }) => return false,
-        Err(error) => panic!("{error}: {plan}"),
-    };
-    let ranks = plan.ranks();
-    let world = ranks.len();
-    let sorted: BTreeSet<Vec<usize>> = exact(plan, &mut Random(1))
-        .into_iter()
-        .map(|mut group| {
-            group.sort_unstable();
-            group
-        })
-        .collect();
-    let offers = offers(&sorted.into_iter().collect::<Vec<_>>());
-    let at: Vec<RankCalls> =
-        ranks.iter().map(|rank| spmd.at(*rank).unwrap_or_else(|e| panic!("{e}: {plan}\n{spmd}"))).collect();
-    for (rank, at) in ranks.iter().zip(&at) {
-        let own = RankCalls::new(plan, *rank, plan.dtype(), &offers).unwrap();
-        assert_eq!(at.iter().len(), own.iter().len(), "{plan}\n{at}\nand\n{own}");
-        for (a, b) in at.iter().zip(own.iter()) {
-            assert_eq!(moves(*rank, a), moves(*rank, b), "{plan}\n{at}\nand\n{own}");
-        }
-    }
-    for call in spmd.calls() {
-        let (name, peers) = match &call.pattern {
-            Pattern::Local => ("local", 1),
-            Pattern::AllGather { groups } => ("all_gather", groups[0].len()),
-            Pattern::ReduceScatter { groups, .. } => ("reduce_scatter", groups[0].len()),
-            Pattern::AllReduce { groups, .. } => ("all_reduce", groups[0].len()),
-            Pattern::AllToAll { groups } => ("all_to_all", groups[0].len()),
-            Pattern::Permute { rounds } => {
-                for pairs in rounds {
-                    let ends: BTreeSet<(usize, usize)> =
-                        pairs.iter().flat_map(|(from, to)| [(0, *from), (1, *to)]).collect();
-                    assert_eq!(ends.len(), 2 * pairs.len(), "{plan}\n{spmd}");
-                }
-                let most = |end: fn(&(usize, usize)) -> usize| {
-                    let edges = || rounds.iter().flatten().map(end);
-                    ranks.iter().map(|rank| edges().filter(|other| other == rank).count()).max().unwrap()
-                };
-                assert_eq!(rounds.len(), most(|pair| pair.0).max(most(|pair| pair.1)), "{plan}\n{spmd}");
-                ("permute", rounds.len())
-            }
-        };
-        *patterns.entry(name).or_default() += 1;
-        // Where ranks fill what others have, there is a place for each of these.
-        let places = if call.fill.is_some() { world } else { peers };
-        assert!(call.places.len() <= places, "{plan}\n{spmd}");
-        let columns = (call.packs.columns(), call.lands.columns());
-        assert!(columns.0 <= peers && columns.1 <= places, "{plan}\n{spmd}");
-    }
-    let sources = sources(plan);
-    let mut threads = World::new(ranks[world - 1] + 1).unwrap();
-    let (want, _) = threads.redistribute(plan, &sources).unwrap();
-    let place = |rank: &usize| plan.from().mesh().ranks().position(|other| other == *rank).unwrap();
-    let before: Vec<Vec<u8>> = ranks.iter().map(|rank| sources[place(rank)].clone()).collect();
-    let after = interpret(&at, &before).unwrap_or_else(|error| panic!("{error}: {plan}\n{spmd}"));
-    for (rank, want) in plan.to().mesh().ranks().zip(want) {
-        assert!(after[ranks.binary_search(&rank).unwrap()] == want, "rank {rank} of {plan}\n{spmd}");
-    }
-    true
-}
-
-/// How many calls between ranks one program makes: of rounds, those that are not only copies.
-fn collectives(plan: &Plan) -> usize {
-    let talks = |pairs: &&Vec<(usize, usize)>| pairs.iter().any(|(from, to)| from != to);
-    let count = |pattern: &Pattern| match pattern {
-        Pattern::Local => 0,
-        Pattern::AllGather { .. } | Pattern::ReduceScatter { .. } => 1,
-        Pattern::AllReduce { .. } | Pattern::AllToAll { .. } => 1,
-        Pattern::Permute { rounds } => rounds.iter().filter(talks).count(),
-    };
-    let spmd = Spmd::new(plan, plan.dtype());
-    spmd.map_or(0, |spmd| spmd.calls().iter().map(|call| count(&call.pattern)).sum())
-}
-
-#[test]
-fn one_program_for_all_ranks_is_what_each_rank_calls() {
-    let mut patterns = BTreeMap::new();
-    let mut alike = |mesh: &str, shape: &[usize; 2], every_nth: usize| {
-        let plans: Vec<Plan> = plans_of_pairs(mesh, shape).into_iter().step_by(every_nth).collect();
-        let alike = plans.iter().filter(|plan| check_spmd(plan, &mut patterns)).count();
-        println!(
-            "{mesh}: {alike} of {}, {} calls",
-            plans.len(),
-            plans.iter().map(collectives).sum::<usize>()
-        );
-        (alike, plans.len())
-    };
-    assert_eq!(alike("x=2,y=4", &[64, 32], 1), (110, 110));
-    let three = alike("x=2,y=2,z=2", &[64, 32], one_in(5));
-    assert_eq!(three.0, three.1);
-    assert_eq!(alike("x=4,y=6", &[48, 48], 1), (96, 110));
-    let (some, all) = alike("x=2,y=3,z=4", &[48, 48], one_in(11));
-    assert!(some < all && some * 4 > all * 3, "{some} of {all}");
-    println!("{patterns:?}");
-}
-
-#[test]
-fn one_program_for_random_plans_is_what_each_rank_calls() {
-    let (mut random, mut patterns, mut alike, mut all) = (Random(77), BTreeMap::new(), 0, 0);
-    let ops = ["P", "P(max)", "P(avg)", "P(norm2)"];
-    for case in 0..if Sweep::asked().is_exhaustive() { 20_000 } else { 800 } {
-        let mesh: Mesh =
-            random.pick(&["x=4", "x=2,y=2", "x=2,y=4", "x=2,y=2,z=2", "x=4@[1,2,3,0]"]).parse().unwrap();
-        let texts = ["R", "S(0)", "S(1)", "SS(0,2)", ops[case % ops.len()]];
-        let mut drawn = || (0..mesh.axes().len()).map(|_| *random.pick(&texts)).collect::<Vec<_>>().join(",");
-        let (from, to) = (drawn(), drawn());
-        let parse = |text: &str| Sharding::parse(&mesh, &[16, 24], text);
-        let (Ok(from), Ok(to)) = (parse(&from), parse(&to)) else { continue };
-        let Ok(plan) = planner(&mut random).plan(&from, &to, dtype_of(&from, &to)) else { continue };
-        for plan in std::iter::once(plan.clone()).chain(plan.transposed().ok()) {
-            alike += usize::from(check_spmd(&plan, &mut patterns));
-            all += 1;
-        }
-    }
-    println!("{alike} of {all} {patterns:?}");
-    assert!(alike * 10 > all * 9 && patterns.len() == 6, "{alike} of {all} {patterns:?}");
 }

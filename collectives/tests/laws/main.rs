@@ -21,5 +21,6 @@ mod phases;
 mod random;
 mod scratch;
 mod soak;
+mod spmd;
 mod started;
 mod types;
