@@ -17,9 +17,11 @@
 )]
 
 mod arguments;
+mod buffers;
 mod command_line;
 mod composed_layout;
 mod dtype;
+mod engine;
 mod failure;
 mod group;
 mod html;
@@ -29,9 +31,14 @@ mod mesh;
 mod named_layout;
 mod operations;
 mod placement;
+mod plan;
+mod planner;
 mod region;
 mod sharding;
+mod shards;
+mod step;
 mod tensor_type;
+mod topology;
 mod value;
 mod values;
 
@@ -52,5 +59,9 @@ fn _reshard(module: &Bound<'_, PyModule>) -> PyResult<()> {
     region::register(module)?;
     sharding::register(module)?;
     tensor_type::register(module)?;
+    topology::register(module)?;
+    step::register(module)?;
+    plan::register(module)?;
+    planner::register(module)?;
     command_line::register(module)
 }
