@@ -75,7 +75,7 @@ def _of_view(array: Any) -> tuple[Any, str | None, tuple[int, ...]]:
         view = memoryview(array)
         if not view.c_contiguous:
             raise _not_contiguous(view.strides)
-        shape = tuple(view.shape)
+        shape = tuple(view.shape or ())
         name = _FORMATS.get(view.format.lstrip("@=<" if sys.byteorder == "little" else "@=>"))
         if name is None:
             raise Refused("dtype", f"its items have the format {view.format!r}, which is no element type")
@@ -182,11 +182,11 @@ def _numpy_dtype(numpy: Any, dtype: str) -> Any:
         return None if extended is None else getattr(extended, name, None)
 
 
-def _view(dtype: str, item_bytes: int, shape: tuple[int, ...]) -> memoryview:
+def _view(dtype: str, item_bytes: int, shape: tuple[int, ...]) -> Any:
     numel = 1
     for size in shape:
         numel *= size
-    view = memoryview(bytearray(numel * item_bytes))
+    view: Any = memoryview(bytearray(numel * item_bytes))
     code = _CODES.get(dtype)
     if code is None or numel == 0:
         return view if code is None else view.cast(code)
