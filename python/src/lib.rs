@@ -63,5 +63,7 @@ fn _reshard(module: &Bound<'_, PyModule>) -> PyResult<()> {
     step::register(module)?;
     plan::register(module)?;
     planner::register(module)?;
-    command_line::register(module)
+    command_line::register(module)?;
+    // What is exported is what the package says.
+    module.delattr("__all__")
 }

@@ -1,6 +1,5 @@
 //! Plans: the steps from one sharding to another.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use pyo3::prelude::*;
@@ -16,6 +15,7 @@ use crate::json;
 use crate::planner::PyPlanner;
 use crate::sharding::PySharding;
 use crate::step::{PyMessage, PyPhase, PyStep, steps};
+use crate::value::hash_of;
 
 /// How a plan was made where it is not the planner's answer to a question.
 #[derive(Clone, Debug)]
@@ -251,10 +251,8 @@ impl PyPlan {
     }
 
     fn __hash__(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
         let (origin, greedy, transposed) = self.made();
-        (origin.from(), origin.to(), origin.dtype(), greedy, transposed).hash(&mut hasher);
-        hasher.finish()
+        hash_of((origin.from(), origin.to(), origin.dtype(), greedy, transposed))
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {

@@ -1,6 +1,5 @@
 //! Planners: from where to where, by what network, for what.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, LazyLock};
 
 use pyo3::prelude::*;
@@ -13,6 +12,7 @@ use crate::group::{PatternArgument, PyGroupPattern};
 use crate::plan::PyPlan;
 use crate::sharding::PySharding;
 use crate::topology::{PyTopology, TopologyArgument};
+use crate::value::hash_of;
 
 /// How many plans a planner keeps.
 const KEPT: usize = 4096;
@@ -261,9 +261,7 @@ impl PyPlanner {
     }
 
     fn __hash__(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        self.arguments().hash(&mut hasher);
-        hasher.finish()
+        hash_of(self.arguments())
     }
 
     fn __reduce__<'py>(

@@ -6,7 +6,7 @@ use reshard_planner::{Level, Topology};
 
 use crate::arguments::type_name;
 use crate::failure::{Answer, Failure};
-use crate::value::by_notation;
+use crate::value::{by_notation, hash_of};
 
 /// What moving bytes between ranks takes, such as `Topology("h100")` or
 /// `Topology("launch=2;message=0.1;level=8:3:400;level=*:10:50")`.
@@ -18,6 +18,10 @@ by_notation! { PyTopology {
     #[new]
     fn new(text: &str) -> Answer<PyTopology> {
         Ok(PyTopology(text.parse()?))
+    }
+
+    fn __hash__(&self) -> u64 {
+        hash_of(self.0.to_string())
     }
 
     /// A network of a launch and a message time in us, and of levels from within: (ranks or None, latency in us, GB/s).
