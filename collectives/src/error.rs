@@ -104,6 +104,13 @@ pub enum Error {
         /// Shards given.
         given: usize,
     },
+    /// Not one target for every rank.
+    TargetCount {
+        /// Ranks of the target mesh.
+        needed: usize,
+        /// Targets given.
+        given: usize,
+    },
     /// Not one list of shards for every tensor of a batch.
     TensorCount {
         /// Tensors of the batch.
@@ -227,6 +234,7 @@ impl Error {
             | Error::Offer { .. } => "rank",
             Error::Buffer { .. }
             | Error::ShardCount { .. }
+            | Error::TargetCount { .. }
             | Error::TensorCount { .. }
             | Error::NoTensor { .. } => "buffer",
             Error::DType { .. } => "dtype",
@@ -266,6 +274,7 @@ impl Error {
             | Error::Buffer { .. }
             | Error::DType { .. }
             | Error::ShardCount { .. }
+            | Error::TargetCount { .. }
             | Error::TensorCount { .. }
             | Error::NoTensor { .. }
             | Error::WorldTooSmall { .. }
@@ -275,6 +284,53 @@ impl Error {
             | Error::Trace { .. }
             | Error::Threads { .. }
             | Error::Engine { .. } => (rank, self.to_string()),
+        }
+    }
+
+    /// The step in which it happened, if that is known.
+    ///
+    /// ```
+    /// use reshard_collectives::{Error, Place};
+    /// let place = Some(Place { step: Some(2), group: vec![0, 1] });
+    /// let error = Error::RankFailed { rank: 1, reason: "it left".to_owned(), place };
+    /// assert_eq!((error.failed_rank(), error.step()), (Some(1), Some(2)));
+    /// assert_eq!(error.place().map(|place| place.group.as_slice()), Some(&[0, 1][..]));
+    /// ```
+    pub fn step(&self) -> Option<usize> {
+        if let Error::Phase { step, .. } | Error::Trace { step, .. } | Error::Planted { step, .. } = self {
+            return Some(*step);
+        }
+        self.place()?.step
+    }
+
+    /// Where a rank was waited for, if one was.
+    pub fn place(&self) -> Option<&Place> {
+        match self {
+            Error::RankFailed { place, .. } => place.as_ref(),
+            Error::TimedOut { place, .. }
+            | Error::Mismatch { place, .. }
+            | Error::NotAgreed { place, .. } => Some(place),
+            Error::Sharding(_)
+            | Error::Planner(_)
+            | Error::Kernel(_)
+            | Error::Layout(_)
+            | Error::NotInPlan { .. }
+            | Error::Group { .. }
+            | Error::Memory { .. }
+            | Error::Parse { .. }
+            | Error::Buffer { .. }
+            | Error::DType { .. }
+            | Error::ShardCount { .. }
+            | Error::TargetCount { .. }
+            | Error::TensorCount { .. }
+            | Error::NoTensor { .. }
+            | Error::WorldTooSmall { .. }
+            | Error::Phase { .. }
+            | Error::Panicked { .. }
+            | Error::Trace { .. }
+            | Error::Threads { .. }
+            | Error::Engine { .. }
+            | Error::Planted { .. } => None,
         }
     }
 
@@ -298,6 +354,7 @@ impl Error {
             | Error::Buffer { .. }
             | Error::DType { .. }
             | Error::ShardCount { .. }
+            | Error::TargetCount { .. }
             | Error::TensorCount { .. }
             | Error::NoTensor { .. }
             | Error::WorldTooSmall { .. }
@@ -338,6 +395,9 @@ impl fmt::Display for Error {
             }
             Error::ShardCount { needed, given } => {
                 write!(f, "{given} shards were given but the source mesh has {needed} ranks")
+            }
+            Error::TargetCount { needed, given } => {
+                write!(f, "{given} targets were given but the target mesh has {needed} ranks")
             }
             Error::TensorCount { needed, given } => {
                 write!(f, "shards of {given} tensors were given but the batch has {needed}")

@@ -8,7 +8,7 @@ use reshard_sharding::{GroupPattern, ProcessGroup, ProcessGroups};
 use crate::arguments::type_name;
 use crate::failure::{Answer, Failure, refused};
 use crate::layout::PyLayout;
-use crate::value::by_notation;
+use crate::value::{by_notation, hash_of};
 
 /// More ranks than this are not listed.
 const MOST_LISTED: usize = 1 << 20;
@@ -174,6 +174,10 @@ by_notation! { PyProcessGroups {
             return Ok(PyProcessGroups(text.to_cow()?.parse()?));
         }
         Ok(PyProcessGroups(ProcessGroups::listed(groups.extract::<Vec<Vec<usize>>>()?)?))
+    }
+
+    fn __hash__(&self) -> u64 {
+        hash_of(self.0.to_string())
     }
 
     /// The groups that XLA's `replica_groups` say: V1 `{{0,1},{2,3}}`, V2 `[2,2]<=[4]` or V3 `mesh['x'=4] {'x':(1)2}`.

@@ -18,10 +18,12 @@
 
 mod arguments;
 mod arrays;
+mod buffers;
 mod call;
 mod command_line;
 mod composed_layout;
 mod dtype;
+mod engine;
 mod failure;
 mod group;
 mod html;
@@ -33,12 +35,19 @@ mod network;
 mod op;
 mod operations;
 mod placement;
+mod plan;
+mod planner;
 mod propagate;
 mod random;
 mod region;
+mod region;
 mod sharding;
+mod sharding;
+mod shards;
+mod step;
 mod table;
 mod tensor_type;
+mod topology;
 mod value;
 mod values;
 
@@ -64,5 +73,11 @@ fn _reshard(module: &Bound<'_, PyModule>) -> PyResult<()> {
     op::register(module)?;
     propagate::register(module)?;
     random::register(module)?;
-    command_line::register(module)
+    topology::register(module)?;
+    step::register(module)?;
+    plan::register(module)?;
+    planner::register(module)?;
+    command_line::register(module)?;
+    // What is exported is what the package says.
+    module.delattr("__all__")
 }

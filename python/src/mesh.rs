@@ -12,7 +12,7 @@ use crate::group::{PyGroupPattern, PyProcessGroup, PyProcessGroups, check_listed
 use crate::html;
 use crate::json;
 use crate::layout::PyLayout;
-use crate::value::by_notation;
+use crate::value::{by_notation, hash_of};
 
 /// Ranks on named axes, such as `Mesh("dp=2,tp=4")` or `Mesh({"dp": 2, "tp": 4})`; the last axis is the fastest.
 #[pyclass(frozen, eq, hash, name = "Mesh", module = "reshard")]
@@ -288,6 +288,10 @@ by_notation! { PyRecipe {
             None => Ok(PyRecipe(kind.parse()?)),
             Some(degrees) => Ok(PyRecipe(Recipe::new(kind.parse()?, &degrees.as_text())?)),
         }
+    }
+
+    fn __hash__(&self) -> u64 {
+        hash_of(self.0.to_string())
     }
 
     /// The kinds, with what each is and its axes.

@@ -7,7 +7,7 @@ use reshard_layout::{At, Named, Points};
 use crate::arguments::to_python;
 use crate::failure::Answer;
 use crate::operations::operations;
-use crate::value::Reduced;
+use crate::value::{Reduced, hash_of};
 
 /// A layout that steps along axes, such as `NamedLayout("(4,2):(1@tp,8)")`: its values are points.
 #[pyclass(frozen, eq, hash, name = "NamedLayout", module = "reshard")]
@@ -108,10 +108,7 @@ impl PyPoints {
     }
 
     fn __hash__(&self) -> u64 {
-        use std::hash::{DefaultHasher, Hash, Hasher};
-        let mut hasher = DefaultHasher::new();
-        self.0.to_string().hash(&mut hasher);
-        hasher.finish()
+        hash_of(self.0.to_string())
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> Reduced<'py, (String,)> {

@@ -7,7 +7,9 @@ use reshard_sharding::notation::{HloSharding, inlined_mesh};
 use reshard_sharding::{Mesh, PartialAxis, Placements, ReduceOp, Sharding, Strided, meaning};
 
 use crate::arguments::{MeshArgument, PlacementsArgument, ShapeArgument};
+use crate::dtype::DTypeArgument;
 use crate::failure::{Answer, refused};
+use crate::group::check_listed;
 use crate::html;
 use crate::json;
 use crate::layout::PyLayout;
@@ -15,6 +17,7 @@ use crate::mesh::{PyMesh, sub_axes};
 use crate::named_layout::PyNamed;
 use crate::placement::PyPlacement;
 use crate::region::PyRegion;
+use crate::shards;
 use crate::value::Reduced;
 
 /// Which elements of a tensor every rank of a mesh holds, such as `Sharding("dp=2,tp=4", (64, 32), "S(0),R")`.
@@ -291,6 +294,38 @@ impl PySharding {
     /// The part [begin, end) of a dim.
     fn narrow(&self, dim: usize, begin: usize, end: usize) -> Answer<PySharding> {
         Ok(PySharding(self.0.narrow(dim, begin..end)?))
+    }
+
+    /// The shards of a whole tensor, for every rank or for one: arrays like the one that is given.
+    ///
+    /// Terms are the whole on coordinate 0 of their axes and the identity of the reduction elsewhere. An array of bytes is one of
+    /// the `dtype` that is said.
+    #[pyo3(signature = (array, rank=None, *, dtype=None))]
+    fn scatter<'py>(
+        &self,
+        array: &Bound<'py, PyAny>,
+        rank: Option<usize>,
+        dtype: Option<DTypeArgument>,
+    ) -> Answer<Bound<'py, PyAny>> {
+        let dtype = dtype.map(|dtype| dtype.0);
+        match rank {
+            Some(rank) => Ok(shards::scatter(&self.0, array, &[rank], dtype)?.get_item(0)?),
+            None => {
+                check_listed(self.0.mesh().size())?;
+                let ranks: Vec<usize> = self.0.mesh().ranks().collect();
+                Ok(shards::scatter(&self.0, array, &ranks, dtype)?.into_any())
+            }
+        }
+    }
+
+    /// The one tensor that shards denote, given in the order of `mesh.ranks`; refused where replicas differ.
+    #[pyo3(signature = (shards, *, dtype=None))]
+    fn meaning<'py>(
+        &self,
+        shards: Vec<Bound<'py, PyAny>>,
+        dtype: Option<DTypeArgument>,
+    ) -> Answer<Bound<'py, PyAny>> {
+        shards::meaning(&self.0, &shards, dtype.map(|dtype| dtype.0))
     }
 
     /// The JSON text of it.

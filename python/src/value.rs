@@ -1,10 +1,19 @@
 //! What all classes have that are values: a copy or a pickle is the class and the arguments that make it again.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
 /// What `__reduce__` answers.
 pub(crate) type Reduced<'py, Arguments> = (Bound<'py, PyType>, Arguments);
+
+/// The hash of a value, for classes whose equality is that of a text or of several parts.
+pub(crate) fn hash_of(value: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
 
 /// The methods of a class whose values are made of their notation: those written by hand, `str`, `repr` and pickles.
 macro_rules! by_notation {
