@@ -21,14 +21,23 @@ mod arrays;
 mod call;
 mod command_line;
 mod dtype;
+mod elaborator;
 mod failure;
+mod graph;
+mod kernels;
 mod layout;
 mod mesh;
 mod network;
 mod op;
+mod program;
 mod propagate;
 mod random;
+mod ranks;
+mod report;
+mod run;
+mod schedule;
 mod sharding;
+mod shards;
 mod table;
 mod value;
 
@@ -47,5 +56,12 @@ fn _reshard(module: &Bound<'_, PyModule>) -> PyResult<()> {
     op::register(module)?;
     propagate::register(module)?;
     random::register(module)?;
+    graph::register(module)?;
+    elaborator::register(module)?;
+    program::register(module)?;
+    report::register(module)?;
+    schedule::register(module)?;
+    kernels::register(module)?;
+    ranks::register(module)?;
     command_line::register(module)
 }
