@@ -316,6 +316,8 @@ impl Error {
             | Error::Layout(_)
             | Error::NotInPlan { .. }
             | Error::Group { .. }
+            | Error::Offer { .. }
+            | Error::NotAlike { .. }
             | Error::Memory { .. }
             | Error::Parse { .. }
             | Error::Buffer { .. }
