@@ -20,6 +20,7 @@ mod arguments;
 mod arrays;
 mod buffers;
 mod call;
+mod calls;
 mod command_line;
 mod composed_layout;
 mod dtype;
@@ -57,6 +58,7 @@ mod tensor_type;
 mod topology;
 mod value;
 mod values;
+mod view;
 
 use pyo3::prelude::*;
 
@@ -84,6 +86,8 @@ fn _reshard(module: &Bound<'_, PyModule>) -> PyResult<()> {
     step::register(module)?;
     plan::register(module)?;
     planner::register(module)?;
+    view::register(module)?;
+    calls::register(module)?;
     graph::register(module)?;
     elaborator::register(module)?;
     program::register(module)?;
