@@ -141,7 +141,7 @@ def lend(array: Any) -> tuple[Any, str | None, tuple[int, ...]]:
 def _family(array: Any) -> str:
     if _is(array, "torch", "Tensor"):
         return "torch"
-    if "numpy" in sys.modules and (_is(array, "numpy", "ndarray") or hasattr(array, "__dlpack__")):
+    if "numpy" in sys.modules and (_is(array, "numpy", "ndarray") or _is(array, "numpy", "generic") or hasattr(array, "__dlpack__")):
         return "numpy"
     return "view"
 

@@ -55,7 +55,7 @@ impl PyRegion {
     #[getter]
     fn slices<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         let mut slices = Vec::with_capacity(self.0.dims.len());
-        for dim in self.0.dims.iter() {
+        for dim in &self.0.dims {
             slices.push(match dim.as_slice() {
                 [] => PySlice::new(py, 0, 0, 1),
                 [part] => PySlice::new(py, part.start as isize, (part.start + part.len) as isize, 1),

@@ -91,11 +91,12 @@ def test_views() -> None:
     assert sharding.permute((1, 0)) == Sharding("dp=2,tp=4", (32, 64), "S(1),S(0)")
     assert sharding.split(0, (2, 32)).flatten(0, 2) == sharding
     assert sharding.unsqueeze(0).expand(0, 3).shape == (3, 64, 32)
-    assert sharding.view_if_free((2048,)) is None
+    uneven = Sharding("x=4", (6, 4), "S(0)")
+    assert uneven.view_if_free((4, 6)) is None
     with pytest.raises(reshard.NeedsRedistribute) as refused:
-        sharding.view((2048,))
-    again = Sharding(sharding.mesh, sharding.shape, refused.value.sharding)
-    assert again.view((2048,)).shape == (2048,) and refused.value.elements > 0
+        uneven.view((4, 6))
+    again = Sharding(uneven.mesh, uneven.shape, refused.value.sharding)
+    assert again.view((4, 6)).shape == (4, 6) and refused.value.elements == 24
     assert refused.value.kind == "needs_redistribute"
 
 
