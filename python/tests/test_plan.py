@@ -52,7 +52,7 @@ def whole(shape: tuple[int, ...], dtype: str) -> Any:
 
 
 def same(a: Any, b: Any) -> bool:
-    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+    return bool(a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes())
 
 
 def test_every_element_type_is_tried() -> None:
@@ -90,7 +90,8 @@ def test_terms_are_reduced_to_their_meaning(data: st.DataObject) -> None:
     shape = data.draw(shapes(2))
     from_, to = data.draw(shardings(mesh, shape)), data.draw(shardings(mesh, shape))
     # Every term another one; replicas of a term are the same.
-    shards, terms = [], {}
+    shards: list[Any] = []
+    terms: dict[tuple[int, ...], Any] = {}
     partial = from_.partial
     for rank in from_.mesh.ranks:
         place = dict(zip(from_.mesh.names, from_.mesh.coordinate(rank), strict=True))
@@ -169,7 +170,7 @@ def test_the_parts_of_a_plan() -> None:
         (lambda a, b: reshard.plan(a, Sharding("x=2", (3, 4), "R")), reshard.ReshardError, "incompatible"),
         (lambda a, b: reshard.plan(a, b, "f4"), reshard.ReshardError, None),
         (lambda a, b: reshard.plan(a, b, "f99"), reshard.ReshardError, None),
-        (lambda a, b: reshard.plan(a, b, objective="speed"), reshard.ReshardError, "parse"),
+        (lambda a, b: reshard.plan(a, b, objective="speed"), reshard.ReshardError, "parse"),  # type: ignore[arg-type]
         (lambda a, b: reshard.plan(a, b, max_peak_bytes=1), reshard.ReshardError, "peak_too_small"),
         (lambda a, b: Topology("cray"), reshard.ReshardError, "parse"),
         (lambda a, b: reshard.plan(Sharding("x=2", (4, 4), "P"), b, "c64"), reshard.ReshardError, None),
@@ -191,7 +192,7 @@ def test_an_engine_that_cannot_start_says_so() -> None:
     plan = reshard.plan(Sharding(mesh, (1,), "R"), Sharding(mesh, (1,), "R"), "u8")
     with pytest.raises(reshard.EngineError) as failed:
         plan.run([np.zeros(1, np.uint8)] * 70000)
-    assert (failed.value.kind, failed.value.rank, failed.value.step, failed.value.group) == ("threads", None, None, None)  # type: ignore[attr-defined]
+    assert (failed.value.kind, failed.value.rank, failed.value.step, failed.value.group) == ("threads", None, None, None)
 
 
 def test_the_interpreter_goes_on_while_a_plan_runs() -> None:

@@ -5,7 +5,7 @@ import pytest
 import reshard
 from hypothesis import given
 from hypothesis import strategies as st
-from reshard import Mesh, P, Placement, R, Region, S, SS, Sharding, Type
+from reshard import Counts, Mesh, P, Placement, R, Region, S, SS, Sharding, Type
 from values import round_trips, shardings
 
 
@@ -98,6 +98,23 @@ def test_views() -> None:
     again = Sharding(uneven.mesh, uneven.shape, refused.value.sharding)
     assert again.view((4, 6)).shape == (4, 6) and refused.value.elements == 24
     assert refused.value.kind == "needs_redistribute"
+
+
+@given(shardings())
+def test_runs_are_what_is_held(sharding: Sharding) -> None:
+    for rank in sharding.mesh.ranks:
+        runs = sharding.region(rank).runs(sharding.shape)
+        assert [index for run in runs for index in run] == sharding.held(rank)
+
+
+def test_counts_are_placements_of_what_is_sent_and_received() -> None:
+    counts = Counts([[3, 1], [0, 2]])
+    assert (counts.sources, counts.ranks, counts.total, counts.receives(1)) == (2, 2, 6, 3)
+    sent, received = (Sharding("x=2", (6,), [placement]) for placement in (counts.sent(0), counts.received(0)))
+    assert [sent.local_numel(rank) for rank in (0, 1)] == [4, 2]
+    assert [received.local_numel(rank) for rank in (0, 1)] == [3, 3]
+    with pytest.raises(reshard.ReshardError):
+        counts.receives(2)
 
 
 def test_types() -> None:
