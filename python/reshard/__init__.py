@@ -2,10 +2,12 @@
 
 from reshard._reshard import (
     ComposedLayout,
+    Counts,
     DType,
     EngineError,
     Explanation,
     GroupPattern,
+    GroupRegistry,
     Layout,
     Mesh,
     Message,
@@ -42,10 +44,12 @@ from reshard._reshard import (
 
 __all__ = [
     "ComposedLayout",
+    "Counts",
     "DType",
     "EngineError",
     "Explanation",
     "GroupPattern",
+    "GroupRegistry",
     "Layout",
     "Mesh",
     "Message",

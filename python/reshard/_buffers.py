@@ -98,6 +98,8 @@ def _of_numpy(array: Any) -> tuple[Any, str | None, tuple[int, ...]]:
 def _of_torch(tensor: Any) -> tuple[Any, str | None, tuple[int, ...]]:
     if tensor.device.type != "cpu":
         raise _on_device(tensor.device)
+    if str(tensor.layout) != "torch.strided" or tensor.is_conj() or tensor.is_neg():
+        raise Refused("strides", "it is sparse or a view that conjugates or negates: give it resolved and dense")
     if not tensor.is_contiguous():
         raise _not_contiguous(tuple(tensor.stride()))
     size = tensor.numel() * tensor.element_size()
@@ -141,7 +143,7 @@ def lend(array: Any) -> tuple[Any, str | None, tuple[int, ...]]:
 def _family(array: Any) -> str:
     if _is(array, "torch", "Tensor"):
         return "torch"
-    if "numpy" in sys.modules and (_is(array, "numpy", "ndarray") or hasattr(array, "__dlpack__")):
+    if "numpy" in sys.modules and (_is(array, "numpy", "ndarray") or _is(array, "numpy", "generic") or hasattr(array, "__dlpack__")):
         return "numpy"
     return "view"
 

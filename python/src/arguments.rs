@@ -146,7 +146,7 @@ impl<'py> FromPyObject<'_, 'py> for PlacementsArgument {
         if let Ok(text) = object.cast::<PyString>() {
             return Ok(PlacementsArgument(text.to_cow()?.into_owned()));
         }
-        if type_name(&object) == "PartitionSpec" {
+        if object.get_type().name()? == "PartitionSpec" {
             return Ok(PlacementsArgument(object.str()?.to_cow()?.into_owned()));
         }
         let each = object.try_iter()?.map(|item| Ok(item?.extract::<PlacementArgument>()?.0));

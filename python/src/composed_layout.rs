@@ -105,6 +105,7 @@ operations! {
         }
 
         /// The first value, and the layout of the differences from it.
+        #[allow(clippy::wrong_self_convention, reason = "the name that it has in Rust")]
         fn from_first_value(&self, py: Python<'_>) -> Answer<(i64, PyLayout)> {
             let (first, layout) = py.detach(|| self.0.from_first_value())?;
             Ok((first, PyLayout(layout)))

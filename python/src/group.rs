@@ -1,11 +1,13 @@
 //! Groups of ranks: their pattern, one group, and all groups of some axes.
 
+use std::collections::BTreeMap;
+
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 use reshard_sharding::notation::ReplicaGroups;
-use reshard_sharding::{GroupPattern, ProcessGroup, ProcessGroups};
+use reshard_sharding::{GroupPattern, GroupRegistry, ProcessGroup, ProcessGroups};
 
-use crate::arguments::type_name;
+use crate::arguments::{MeshArgument, type_name};
 use crate::failure::{Answer, Failure, refused};
 use crate::layout::PyLayout;
 use crate::value::{by_notation, hash_of};
@@ -257,8 +259,47 @@ by_notation! { PyProcessGroups {
     }
 }}
 
+/// The groups that exist, by name, such as those of a mesh's axes: which of them serves a group that is wanted.
+#[pyclass(frozen, name = "GroupRegistry", module = "reshard")]
+pub(crate) struct PyGroupRegistry(GroupRegistry);
+
+#[pymethods]
+impl PyGroupRegistry {
+    /// The groups of a mesh's axes, the group of a world of so many ranks, and others by name.
+    #[new]
+    #[pyo3(signature = (mesh=None, *, world=None, groups=None))]
+    fn new(
+        mesh: Option<MeshArgument>,
+        world: Option<usize>,
+        groups: Option<BTreeMap<String, Py<PyProcessGroups>>>,
+    ) -> Answer<PyGroupRegistry> {
+        let mut registry = GroupRegistry::new();
+        if let Some(mesh) = mesh {
+            registry.add_axes(&mesh.0)?;
+        }
+        if let Some(world) = world {
+            registry.add_world(world)?;
+        }
+        for (name, groups) in groups.unwrap_or_default() {
+            registry.add(name, groups.get().0.clone());
+        }
+        Ok(PyGroupRegistry(registry))
+    }
+
+    /// The name of the groups that serve these, or None.
+    fn serving(&self, wanted: &PyProcessGroups) -> Option<&str> {
+        self.0.serving(&wanted.0)
+    }
+
+    /// The names and the groups, in the order in which they were added.
+    fn items(&self) -> Vec<(String, PyProcessGroups)> {
+        self.0.iter().map(|(name, groups)| (name.to_owned(), PyProcessGroups(groups.clone()))).collect()
+    }
+}
+
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyGroupPattern>()?;
     module.add_class::<PyProcessGroup>()?;
-    module.add_class::<PyProcessGroups>()
+    module.add_class::<PyProcessGroups>()?;
+    module.add_class::<PyGroupRegistry>()
 }

@@ -243,7 +243,7 @@ fn shape_text(shape: &[usize]) -> String {
 /// The steps of a plan.
 pub(crate) fn plan(plan: &Plan) -> String {
     let title = format!(
-        "Plan {} -> {} of {} {}",
+        "Plan {} -&gt; {} of {} {}",
         short(plan.from()),
         short(plan.to()),
         plan.dtype(),

@@ -1,8 +1,10 @@
 //! Layouts that step along named axes, layouts of pairs of such steps, and the points that are their values.
 
+use std::collections::BTreeMap;
+
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use reshard_layout::{At, Named, Points};
+use reshard_layout::{At, Named, Point, Points};
 
 use crate::arguments::to_python;
 use crate::failure::Answer;
@@ -127,12 +129,12 @@ impl PyPoints {
         self.0.names().map(str::to_owned).collect()
     }
 
-    /// Of every point, in order, the steps: pairs of a number and the name of an axis, or None for steps in the local buffer.
-    fn steps(&self) -> Vec<Vec<(i64, Option<String>)>> {
+    /// Of every point, in order, where it is: its offset in the local buffer, and its coordinate along each axis that it names.
+    fn points(&self) -> Vec<(i64, BTreeMap<String, i64>)> {
         let names: Vec<&str> = self.0.names().collect();
-        let name = |axis: u32| names.get(axis as usize).map(|name| (*name).to_owned());
-        let steps = |at: &At| (at.step(), at.axis().and_then(name));
-        self.0.points().iter().map(|point| point.steps().iter().map(steps).collect()).collect()
+        let along = |at: &At| Some(((*names.get(at.axis()? as usize)?).to_owned(), at.step()));
+        let point = |point: &Point| (point.local, point.steps().iter().filter_map(along).collect());
+        self.0.points().iter().map(point).collect()
     }
 }
 

@@ -5,10 +5,10 @@ use std::num::NonZeroUsize;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyModule;
-use reshard_sharding::{Placement, ReduceOp};
+use reshard_sharding::{Counts, Placement, ReduceOp};
 
 use crate::arguments::PlacementArgument;
-use crate::failure::Answer;
+use crate::failure::{Answer, refused};
 use crate::value::Reduced;
 
 /// What one axis of a mesh does to a tensor: `R()`, `S(0)`, `SS(0, 2)`, `P("sum")`, or by notation `Placement("RG(0,[3,5])")`.
@@ -110,6 +110,62 @@ impl PyPlacement {
     }
 }
 
+/// How many rows every source sends to every rank, such as tokens to experts: `Counts([[3, 1], [0, 2]])`.
+#[pyclass(frozen, eq, name = "Counts", module = "reshard")]
+#[derive(PartialEq)]
+pub(crate) struct PyCounts(Counts);
+
+#[pymethods]
+impl PyCounts {
+    /// A row for each source, with what it sends to each rank; within a capacity, where one is given, of what a rank receives.
+    #[new]
+    #[pyo3(signature = (rows, capacity=None))]
+    fn new(rows: Vec<Vec<usize>>, capacity: Option<usize>) -> Answer<PyCounts> {
+        let counts = Counts::new(&rows)?;
+        Ok(PyCounts(match capacity {
+            Some(capacity) => counts.within(capacity)?,
+            None => counts,
+        }))
+    }
+
+    /// How many send.
+    #[getter]
+    fn sources(&self) -> usize {
+        self.0.sources()
+    }
+
+    /// How many receive.
+    #[getter]
+    fn ranks(&self) -> usize {
+        self.0.ranks()
+    }
+
+    /// How many rows there are in all.
+    #[getter]
+    fn total(&self) -> usize {
+        self.0.total()
+    }
+
+    /// How many rows a rank receives.
+    fn receives(&self, rank: usize) -> Answer<usize> {
+        if rank >= self.0.ranks() {
+            let message = format!("rank {rank} receives nothing: there are {} ranks", self.0.ranks());
+            return Err(refused("no_such_rank", message));
+        }
+        Ok(self.0.receives(rank))
+    }
+
+    /// The placement of the rows as they are sent.
+    fn sent(&self, dim: usize) -> PyPlacement {
+        PyPlacement(self.0.sent(dim))
+    }
+
+    /// The placement of the rows as they are received.
+    fn received(&self, dim: usize) -> PyPlacement {
+        PyPlacement(self.0.received(dim))
+    }
+}
+
 /// Every rank holds the same.
 #[pyfunction]
 #[pyo3(name = "R")]
@@ -141,6 +197,7 @@ fn partial(op: &str) -> Answer<PyPlacement> {
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyPlacement>()?;
+    module.add_class::<PyCounts>()?;
     module.add_function(wrap_pyfunction!(replicate, module)?)?;
     module.add_function(wrap_pyfunction!(shard, module)?)?;
     module.add_function(wrap_pyfunction!(strided_shard, module)?)?;

@@ -293,8 +293,8 @@ impl PyPlan {
         if greedy {
             return Ok(format!("Planner({}).greedy({from}, {to}, '{dtype}'){turned}", options.join(", ")));
         }
-        let options: String = options.iter().map(|option| format!(", {option}")).collect();
-        Ok(format!("plan({from}, {to}, '{dtype}'{options}){turned}"))
+        let arguments = [vec![from, to, format!("'{dtype}'")], options].concat();
+        Ok(format!("plan({}){turned}", arguments.join(", ")))
     }
 
     fn __str__(&self) -> String {

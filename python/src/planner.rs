@@ -34,6 +34,9 @@ impl PartialEq for PyPlanner {
     }
 }
 
+/// A class, no arguments by place, and those by name.
+type ByName<'py> = (Bound<'py, PyType>, (), Bound<'py, PyDict>);
+
 /// A number of units of work, or `none`.
 #[derive(FromPyObject)]
 enum BudgetArgument {
@@ -264,10 +267,7 @@ impl PyPlanner {
         hash_of(self.arguments())
     }
 
-    fn __reduce__<'py>(
-        &self,
-        py: Python<'py>,
-    ) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyType>, (), Bound<'py, PyDict>))> {
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, ByName<'py>)> {
         let options = self.planner.options();
         let named = PyDict::new(py);
         named.set_item("topology", options.cost_model())?;

@@ -5,7 +5,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyRange, PySlice, PyTuple};
 use reshard_sharding::{Interval, Intervals, Region};
 
+use crate::arguments::ShapeArgument;
 use crate::failure::Answer;
+use crate::group::check_listed;
 
 /// For every dim the indices that a rank holds, as ranges in local order.
 #[pyclass(frozen, eq, hash, name = "Region", module = "reshard")]
@@ -55,7 +57,7 @@ impl PyRegion {
     #[getter]
     fn slices<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         let mut slices = Vec::with_capacity(self.0.dims.len());
-        for dim in self.0.dims.iter() {
+        for dim in &self.0.dims {
             slices.push(match dim.as_slice() {
                 [] => PySlice::new(py, 0, 0, 1),
                 [part] => PySlice::new(py, part.start as isize, (part.start + part.len) as isize, 1),
@@ -80,6 +82,19 @@ impl PyRegion {
     /// The indices of a dim, in local order.
     fn indices(&self, dim: usize) -> Answer<Vec<usize>> {
         Ok(self.0.indices(dim)?.collect())
+    }
+
+    /// The row-major indices of the elements in a tensor of this shape, in local order, as ranges.
+    fn runs<'py>(&self, py: Python<'py>, shape: ShapeArgument) -> Answer<Vec<Bound<'py, PyRange>>> {
+        let mut runs = Vec::new();
+        for run in self.0.runs(&shape.0)? {
+            check_listed(runs.len())?;
+            let (start, stride) = (run.start as isize, run.stride as isize);
+            // From the last index on a stride further: past it, and no index between.
+            let stop = run.last().map_or(start, |last| last as isize + stride);
+            runs.push(PyRange::new_with_step(py, start, stop, stride.max(1))?);
+        }
+        Ok(runs)
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {

@@ -308,14 +308,12 @@ impl PySharding {
         dtype: Option<DTypeArgument>,
     ) -> Answer<Bound<'py, PyAny>> {
         let dtype = dtype.map(|dtype| dtype.0);
-        match rank {
-            Some(rank) => Ok(shards::scatter(&self.0, array, &[rank], dtype)?.get_item(0)?),
-            None => {
-                check_listed(self.0.mesh().size())?;
-                let ranks: Vec<usize> = self.0.mesh().ranks().collect();
-                Ok(shards::scatter(&self.0, array, &ranks, dtype)?.into_any())
-            }
+        if let Some(rank) = rank {
+            return Ok(shards::scatter(&self.0, array, &[rank], dtype)?.get_item(0)?);
         }
+        check_listed(self.0.mesh().size())?;
+        let ranks: Vec<usize> = self.0.mesh().ranks().collect();
+        Ok(shards::scatter(&self.0, array, &ranks, dtype)?.into_any())
     }
 
     /// The one tensor that shards denote, given in the order of `mesh.ranks`; refused where replicas differ.

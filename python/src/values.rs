@@ -162,13 +162,13 @@ pub(crate) fn arguments(
 
 /// What a function makes of these arguments.
 pub(crate) fn call(py: Python<'_>, function: Function, values: &[Value]) -> Answer<Py<PyAny>> {
-    let made = py.detach(|| function.call(values)).map_err(|error| match &error {
-        // The place is one in a text that nobody wrote: the text belongs to the sentence.
-        Error::Parse(_) => {
-            let text: Vec<String> = values.iter().map(Value::to_string).collect();
-            refused(error.kind(), format!("{error} of {function}({})", text.join(",")))
+    let made = py.detach(|| function.call(values)).map_err(|error| {
+        if !matches!(error, Error::Parse(_)) {
+            return error.into();
         }
-        _ => error.into(),
+        // The place is one in a text that nobody wrote: the text belongs to the sentence.
+        let text: Vec<String> = values.iter().map(Value::to_string).collect();
+        refused(error.kind(), format!("{error} of {function}({})", text.join(",")))
     })?;
     Ok(object(py, made)?)
 }

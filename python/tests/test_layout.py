@@ -68,7 +68,7 @@ def test_inverses_undo(a: Layout) -> None:
     if a.is_injective():
         try:
             left = a.left_inverse()
-        except reshard.NotRepresentable:
+        except reshard.ReshardError:
             return
         assert [left(value) for value in a] == list(range(len(a)))
 
@@ -87,15 +87,16 @@ def test_methods_are_the_functions_of_expressions() -> None:
     assert str(Layout("(6,2):(8,2)").compose("(4,3):(3,1)")) == "((2,2),3):((24,2),8)"
     assert reshard.evaluate("composition((6,2):(8,2), (4,3):(3,1))") == Layout("(6,2):(8,2)") @ "(4,3):(3,1)"
     assert Layout("(8,8):(8,1)").zipped_divide((2, 4)) == Layout("((2,4),(4,2)):((8,1),(16,4))")
-    assert Layout("(8,8):(8,1)").slice((None, 3)) == Layout("(8,):(8,)") or Layout("(8,8):(8,1)").slice((None, 3)) == Layout("8:8")
+    assert Layout("(8,8):(8,1)").slice((None, 3)).coalesce() == Layout("8:8")
     assert Layout("(8,8):(8,1)").slice_and_offset((None, 3))(2) == 19
     assert Layout("(4,2):(1,4)").mode(1) == Layout("2:4")
     assert Layout("4:1").concat("2:4", Layout("3:8")) == Layout("(4,2,3):(1,4,8)")
-    assert reshard.apply("ceil_div", (7, 8), 2) == (4, 4)
+    assert reshard.apply("ceil_div", (7, 8), (2, 2)) == (4, 4)
     assert reshard.apply("idx2crd", 5, (3, 4)) == (2, 1)
     assert reshard.evaluate("<4,_,2:3>") == (Layout("4:1"), None, Layout("2:3"))
-    assert NamedLayout("(4,2):(1@tp,8)")(7) == Points("8+3@tp")
-    assert NamedLayout("(4,2):(1@tp,8)")(7).steps() == [[(8, None), (3, "tp")]]
+    seventh = NamedLayout("(4,2):(1@tp,8)")(7)
+    assert isinstance(seventh, Points) and seventh == Points("8+3@tp")
+    assert seventh.points() == [(8, {"tp": 3})]
     assert NamedLayout("(4,2):(1@tp,8)").mode(1) == Layout("2:8")
     swizzled = Swizzle(3, 4, 3) @ "(8,128):(128,1)"
     assert isinstance(swizzled, ComposedLayout)

@@ -4,7 +4,7 @@ import pytest
 import reshard
 from hypothesis import given
 from hypothesis import strategies as st
-from reshard import GroupPattern, Layout, Mesh, ProcessGroup, ProcessGroups, Recipe
+from reshard import GroupPattern, GroupRegistry, Layout, Mesh, ProcessGroup, ProcessGroups, Recipe
 from values import MESHES, round_trips
 
 
@@ -74,6 +74,15 @@ def test_a_group_is_its_members(ranks: set[int]) -> None:
     assert group.ranks == sorted(ranks)
     assert [group.member(number) for number in range(len(group))] == sorted(ranks)
     assert all(group.position(rank) == number for number, rank in enumerate(sorted(ranks)))
+
+
+def test_a_registry_knows_which_groups_serve() -> None:
+    mesh = Mesh("dp=2,tp=4")
+    registry = GroupRegistry(mesh, world=8, groups={"halves": mesh.groups("tp:(1)2")})
+    assert registry.serving(mesh.groups("tp")) == "tp"
+    assert registry.serving(mesh.groups("tp:(1)2")) == "halves"
+    assert registry.serving(mesh.groups("tp:(2)2")) is None
+    assert {name for name, _ in registry.items()} >= {"dp", "tp", "halves"}
 
 
 def test_recipes() -> None:

@@ -5,7 +5,7 @@ import pytest
 import reshard
 from hypothesis import given
 from hypothesis import strategies as st
-from reshard import Mesh, P, Placement, R, Region, S, SS, Sharding, Type
+from reshard import Counts, Mesh, P, Placement, R, Region, S, SS, Sharding, Type
 from values import round_trips, shardings
 
 
@@ -91,12 +91,30 @@ def test_views() -> None:
     assert sharding.permute((1, 0)) == Sharding("dp=2,tp=4", (32, 64), "S(1),S(0)")
     assert sharding.split(0, (2, 32)).flatten(0, 2) == sharding
     assert sharding.unsqueeze(0).expand(0, 3).shape == (3, 64, 32)
-    assert sharding.view_if_free((2048,)) is None
+    uneven = Sharding("x=4", (6, 4), "S(0)")
+    assert uneven.view_if_free((4, 6)) is None
     with pytest.raises(reshard.NeedsRedistribute) as refused:
-        sharding.view((2048,))
-    again = Sharding(sharding.mesh, sharding.shape, refused.value.sharding)
-    assert again.view((2048,)).shape == (2048,) and refused.value.elements > 0
+        uneven.view((4, 6))
+    again = Sharding(uneven.mesh, uneven.shape, refused.value.sharding)
+    assert again.view((4, 6)).shape == (4, 6) and refused.value.elements == 24
     assert refused.value.kind == "needs_redistribute"
+
+
+@given(shardings())
+def test_runs_are_what_is_held(sharding: Sharding) -> None:
+    for rank in sharding.mesh.ranks:
+        runs = sharding.region(rank).runs(sharding.shape)
+        assert [index for run in runs for index in run] == sharding.held(rank)
+
+
+def test_counts_are_placements_of_what_is_sent_and_received() -> None:
+    counts = Counts([[3, 1], [0, 2]])
+    assert (counts.sources, counts.ranks, counts.total, counts.receives(1)) == (2, 2, 6, 3)
+    sent, received = (Sharding("x=2", (6,), [placement]) for placement in (counts.sent(0), counts.received(0)))
+    assert [sent.local_numel(rank) for rank in (0, 1)] == [4, 2]
+    assert [received.local_numel(rank) for rank in (0, 1)] == [3, 3]
+    with pytest.raises(reshard.ReshardError):
+        counts.receives(2)
 
 
 def test_types() -> None:
