@@ -19,6 +19,7 @@
 mod arguments;
 mod arrays;
 mod call;
+mod checkpoint;
 mod command_line;
 mod dtype;
 mod elaborator;
@@ -63,5 +64,6 @@ fn _reshard(module: &Bound<'_, PyModule>) -> PyResult<()> {
     schedule::register(module)?;
     kernels::register(module)?;
     ranks::register(module)?;
+    checkpoint::register(module)?;
     command_line::register(module)
 }
