@@ -9,8 +9,8 @@ from reshard._reshard import command_line
 
 
 def ask(*arguments: str) -> Any:
-    """The JSON that the command line answers; what it refuses is a dict with `error`."""
+    """The JSON that the command line answers; what it refuses is a dict with the sentence as `error`."""
     status, out, err = command_line.run(["reshard", *arguments, "--json"])
     if status == 0:
         return json.loads(out)
-    return {"error": json.loads(err or out), "status": status}
+    return {"error": err.removeprefix("error: ").removesuffix("\n"), "status": status}

@@ -70,7 +70,7 @@ def test_what_is_written_is_read_back_at_any_number_of_ranks(whole, tmp_path, ra
         same(opened.read(name), array)
     if format == "rank_files":
         assert opened.verify() and opened.has_checksums and str(opened.mesh) == f"tp={ranks}"
-        assert str(opened["layer.0.q_proj.weight"].sharding) == "S(0)"
+        assert opened["layer.0.q_proj.weight"].sharding == Sharding({"tp": ranks}, (13, 8), "S(0)")
 
 
 def test_headers_are_those_of_the_command_line(whole):

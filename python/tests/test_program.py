@@ -1,11 +1,8 @@
 """Programs: the reports of the command line, texts that are read again, schedules, passes, errors."""
 
-import json
-import pathlib
 import pickle
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -49,8 +46,11 @@ mesh tp=4
 x: f32[8,16] S(1)
 w: f32[16,32] S(0)
 local tp
+  in x: S(1)
+  in w: S(0)
   h = mm(x, w)
-  y: R = all_reduce(h)
+  s: R = all_reduce h over tp
+  out y: R = s
 end
 """
 
@@ -78,7 +78,7 @@ def test_a_report_is_that_of_the_command_line(tmp_path_factory, x, w, v, gradien
     try:
         made = reshard.program(program, moves=moves, topology=topology)
     except ReshardError as refused:
-        assert answer["error"]["error"] == refused.kind and answer["error"]["message"] == str(refused)
+        assert answer["error"] == str(refused) and refused.kind
         return
     assert answer["program"] == str(made)
     report = made.report(Rates.of(topology))
@@ -151,10 +151,10 @@ def test_passes_change_no_number():
     rng = np.random.default_rng(2)
     inputs = {name: rng.normal(size=made[name].shape) for name in made.inputs}
     truth = made.on_ranks(inputs)
-    again = made.again(["h"])
-    assert "h.again" in str(again)
+    again = made.again(["a"])
+    assert "a.again" in str(again)
     least = made.report().peak_bytes - 1
-    passes = [again, made.all_chunked(2), made.chunk(hoist_bytes=1 << 20), made.chunked("x.1", 2)]
+    passes = [again, made.all_chunked(2), made.chunk(hoist_bytes=1 << 20)]
     try:
         passes.append(made.recompute(least))
     except ReshardError as refused:
@@ -163,6 +163,10 @@ def test_passes_change_no_number():
         ranks = other.on_ranks(inputs)
         for name in ("loss", "w'", "v'"):
             assert ranks.whole(name).tobytes() == truth.whole(name).tobytes()
+    piece = Program("mesh tp=2\nx: f32[8,16] S(0)\nw: f32[16,4] S(1)\ng: R = x\nh = mm(g, w)\n")
+    given = {"x": rng.normal(size=(8, 16)), "w": rng.normal(size=(16, 4))}
+    pieces = piece.chunked("g", 2)
+    assert len(pieces.moves) == 2 and pieces.on_ranks(given).whole("h").tobytes() == piece.on_ranks(given).whole("h").tobytes()
     assert made.in_dtype("f64")["x"].dtype == reshard.DType("f64")
     gathered = reshard.program("mesh dp=2\nx: f32[8,16] S(0)\nw: f32[16,16] S(0)\nh = mm(x, w)\nl = sum(h)\ngradient l wrt w\n")
     assert gathered.gathered() == ["w.1"]
@@ -185,8 +189,8 @@ def test_graphs_are_built():
     assert Graph.parse(str(graph)) == graph
     assert Graph.parse("mesh dp=1,tp=2\nx: f32[64] S(0),R", axes=[("dp", 64)]).mesh.size == 128
     made = graph.elaborate(Elaborator("any", "h100", most_states=64))
-    assert made["w'"].type == "R,S(1)" and made.gap_us >= 0
-    assert str(made["dw"].gradient) in ("None",)
+    assert str(made["w'"].sharding) == "R,S(1)" and made["w'"].gradient is None and made.gap_us >= 0
+    assert str(made["w"].gradient) == "R,S(1)" and made["w"].type == "I,S(1)"
     with pytest.raises(TypeError):
         hash(graph)
 
@@ -200,7 +204,7 @@ def test_graphs_are_built():
         ("mesh tp=2\nx: f32[8,8] R\ny = cholesky(x)\nl = sum(y)\ngradient l wrt x", "any", "no_gradient", "no gradient"),
         ("mesh tp=2\nx: f32[8] S(1)", "any", "parse", "x"),
         ("nonsense", "any", "parse", "line 1"),
-        ("mesh tp=4\nx: f32[8,16] S(1)\nlocal tp\n  h = sum(x, dims=[1])\n  y: R = h\nend", "any", None, "varies over tp"),
+        ("mesh tp=4\nx: f32[8,16] S(1)\nlocal tp\n  in x: S(1)\n  h = sum(x, dims=[1])\n  out y: R = h\nend", "any", None, "varies over tp"),
     ],
 )
 def test_what_is_refused_is_one_sentence_with_a_kind(source, moves, kind, said):
@@ -249,4 +253,3 @@ def test_importing_loads_no_numpy_and_takes_little_time():
         assert loaded == "False"
         best = min(best, float(seconds))
     assert best < 0.05, best
-    assert time and json and pathlib

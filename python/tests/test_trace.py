@@ -92,10 +92,12 @@ def test_element_types(dtype):
     one, ranks = made.on_one_device(inputs), made.on_ranks(inputs)
     assert str(one["w1'"].dtype) == {"f32": "float32", "bf16": "bfloat16", "f16": "float16"}[dtype]
     tolerance = {"f32": 1e-5, "bf16": 0.1, "f16": 0.02}[dtype]
-    for name in ranks.names:
+    for name in ("w1'", "w2'"):
         mine, whole = np.asarray(ranks.whole(name), "f8"), np.asarray(one[name], "f8")
         np.testing.assert_allclose(mine, whole, rtol=tolerance, atol=tolerance)
-    assert float(np.asarray(one["loss"], "f8")) == pytest.approx(by_hand(X, W1, W2), rel=tolerance * 3, abs=1)
+    # A sum of 32 numbers of up to 30, each rounded.
+    for loss in (one["loss"], ranks.whole("loss")):
+        assert float(np.asarray(loss, "f8")) == pytest.approx(by_hand(X, W1, W2), abs=tolerance * 30)
 
 
 def operators(x, y, m):
@@ -200,7 +202,7 @@ def test_replicas_that_are_none_are_found():
     [
         (lambda x: bool(x > 0), "no `if` or `while`"),
         (lambda x: x.nothing(), "no op is called so"),
-        (lambda x: np.exp(x), "has no"),
+        (lambda x: np.exp(x), "does not support ufuncs"),
         (lambda x: float(x), "has no numbers"),
         (lambda x: reshard.softmax(x, 1), "arguments have names"),
         (lambda x: reshard.softmax(x, dim=5), "no dim of a tensor"),
@@ -239,7 +241,7 @@ def test_tensors_are_of_their_function():
 def test_several_meshes():
     def f(x, w):
         e = x.to("S(0) on experts")
-        return (e @ w).to("R")
+        return (e @ w).to("R,R")
 
     made = reshard.program(f, "dp=2,tp=2", meshes={"experts": "ep=4"}, x=("f64", (8, 16), "S(0),R"), w=("f64", (16, 12), "R on experts"))
     assert list(made.meshes) == ["default", "experts"] and "on experts" in str(made)
