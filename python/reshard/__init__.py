@@ -56,6 +56,8 @@ from reshard._reshard import (
     Traffic,
     Value,
     ValueReport,
+    Verdict,
+    Verifier,
     draws,
     propagate,
 )
@@ -86,6 +88,8 @@ __all__ += [
     "Traffic",
     "Value",
     "ValueReport",
+    "Verdict",
+    "Verifier",
     "draws",
     "propagate",
 ]

@@ -43,7 +43,7 @@ fn text_of(key: &str, object: &Bound<'_, PyAny>) -> Answer<String> {
 /// The call of a text, with more arguments.
 pub(crate) fn call(text: &str, arguments: Option<&Bound<'_, PyDict>>) -> Answer<Call> {
     let mut call: Call = text.parse()?;
-    for (key, value) in arguments.into_iter().flat_map(|dict| dict.iter()) {
+    for (key, value) in arguments.into_iter().flat_map(PyDictMethods::iter) {
         if value.is_none() {
             continue;
         }

@@ -41,6 +41,7 @@ mod sharding;
 mod shards;
 mod table;
 mod value;
+mod verify;
 
 use pyo3::prelude::*;
 
@@ -56,6 +57,7 @@ fn _reshard(module: &Bound<'_, PyModule>) -> PyResult<()> {
     table::register(module)?;
     op::register(module)?;
     propagate::register(module)?;
+    verify::register(module)?;
     random::register(module)?;
     graph::register(module)?;
     elaborator::register(module)?;

@@ -130,3 +130,35 @@ def test_ops_compute_arrays_at_once(call, shapes, arguments):
     local = reshard._reshard.local_call(str(op), [a.shape for a in arrays], [a.dtype for a in arrays])
     for mine, reference in zip(made, local.reference(*arrays), strict=True):
         np.testing.assert_allclose(mine, reference, rtol=1e-5, atol=1e-6)
+
+
+def test_a_rule_is_tried_on_a_function_of_arrays():
+    relu = reshard.Verifier("relu", lambda x: np.maximum(x, 0))
+    table = Table()
+    table.add("right", "...->... {increasing}")
+    table.add("wrong", "...->... {linear}")
+    verdict = relu.verify([Op("right", [(6, 5)], table=table), Op("right", [(5, 4)], table=table)])
+    assert verdict.checks > 10 and verdict.missing == [] and verdict.searched[0] > 0
+    with pytest.raises(ReshardError, match="P -> P is wrong on 2 ranks: element") as refused:
+        relu.verify(Op("wrong", [(6, 5)], table=table))
+    assert refused.value.kind == "rule"
+    assert relu.failing(Op("wrong", [(6, 5)], table=table)) == ["P -> P", "P(avg) -> P(avg)"]
+    copy_ = reshard.Verifier("copy", lambda x: x)
+    assert copy_.discover([([(6,)], [(6,)]), ([(5,)], [(5,)])])[:3] == ["R -> R", "?0 -> ?0", "P -> P"]
+    mm = reshard.Verifier("mm", lambda x, y: x @ y)
+    assert mm.verify([Op("mm", [(6, 4), (4, 5)]), Op("mm", [(3, 6), (6, 2)])]).checks > 20
+    with pytest.raises(ReshardError, match="fails: boom"):
+        reshard.Verifier("bad", lambda x: (_ for _ in ()).throw(ValueError("boom"))).verify(Op("relu", [(6, 5)]))
+    with pytest.raises(ReshardError, match="should be integers"):
+        reshard.Verifier("bad", lambda x: x, data=["numbers"])
+
+
+def test_a_function_that_knows_where_its_shard_lies():
+    def rows(x, places, wanted):
+        assert len(places) == len(wanted) == 1
+        return x + np.array(places[0][0], "f8")[:, None]
+
+    verifier = reshard.Verifier("rows", rows, places=True)
+    table = Table()
+    table.add("rows", "?0 -> ?0; ?1 -> ?1")
+    assert verifier.verify(Op("rows", [(6, 5)], outputs=[(6, 5)], table=table)).checks > 0

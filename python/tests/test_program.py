@@ -49,7 +49,7 @@ local tp
   in x: S(1)
   in w: S(0)
   h = mm(x, w)
-  s: R = all_reduce h over tp
+  s: R = all_reduce(h)
   out y: R = s
 end
 """
