@@ -114,6 +114,8 @@ from reshard._reshard import (
     Traffic,
     Value,
     ValueReport,
+    Verdict,
+    Verifier,
     draws,
     propagate,
 )
@@ -144,14 +146,19 @@ __all__ += [
     "Traffic",
     "Value",
     "ValueReport",
+    "Verdict",
+    "Verifier",
     "draws",
     "propagate",
 ]
 
 if TYPE_CHECKING:
+    from reshard import checkpoint
+    from reshard.checkpoint import load, open_checkpoint, save
     from reshard._trace import gradient, moved, no_grad, ops, pin, program, strategy, trace
 else:
     # Loaded when they are asked for.
+    _OF_CHECKPOINTS = ("load", "open_checkpoint", "save")
     _TRACED = ("gradient", "moved", "no_grad", "ops", "pin", "program", "strategy", "trace")
 
     def __getattr__(name):
@@ -164,10 +171,16 @@ else:
             found = getattr(import_module("reshard._trace"), name)
             globals()[name] = found
             return found
+        if name in _OF_CHECKPOINTS:
+            found = getattr(import_module("reshard.checkpoint"), name)
+            globals()[name] = found
+            return found
+        if name == "checkpoint":
+            return import_module("reshard.checkpoint")
         ops = import_module("reshard._trace").ops
         if name in dir(ops):
             return getattr(ops, name)
         raise AttributeError(f"module 'reshard' has no {name}, and no op is called so")
 
 
-__all__ += ["gradient", "moved", "no_grad", "ops", "pin", "program", "strategy", "trace"]
+__all__ += ["checkpoint", "gradient", "load", "moved", "no_grad", "open_checkpoint", "ops", "pin", "program", "save", "strategy", "trace"]

@@ -42,7 +42,7 @@ pub(crate) fn numpy(py: Python<'_>) -> Option<Bound<'_, PyModule>> {
 }
 
 /// The dtype of NumPy that elements have; none where NumPy or ml_dtypes is not there, or has no such type.
-pub(crate) fn dtype_of<'py>(py: Python<'py>, dtype: DType) -> Option<Bound<'py, PyAny>> {
+pub(crate) fn dtype_of(py: Python<'_>, dtype: DType) -> Option<Bound<'_, PyAny>> {
     let (module, name) = names(dtype).0?;
     numpy(py)?.getattr("dtype").ok()?.call1((py.import(module).ok()?.getattr(name).ok()?,)).ok()
 }

@@ -23,9 +23,11 @@ fn text_of(key: &str, object: &Bound<'_, PyAny>) -> Answer<String> {
     if let Ok(text) = object.cast::<PyString>() {
         return Ok(text.to_cow()?.into_owned());
     }
-    // Numbers of NumPy are neither int nor float, and say what they are.
-    if object.hasattr("__index__")? {
-        return Ok(object.call_method0("__index__")?.extract::<i64>()?.to_string());
+    // Numbers of NumPy are neither int nor float, and say which they are.
+    if let Ok(dims) = object.getattr("ndim")
+        && dims.extract::<usize>().is_ok_and(|dims| dims == 0)
+    {
+        return text_of(key, &object.call_method0("item")?);
     }
     let Ok(items) = object.try_iter() else {
         let found = type_name(object);
@@ -41,7 +43,7 @@ fn text_of(key: &str, object: &Bound<'_, PyAny>) -> Answer<String> {
 /// The call of a text, with more arguments.
 pub(crate) fn call(text: &str, arguments: Option<&Bound<'_, PyDict>>) -> Answer<Call> {
     let mut call: Call = text.parse()?;
-    for (key, value) in arguments.into_iter().flat_map(|dict| dict.iter()) {
+    for (key, value) in arguments.into_iter().flat_map(PyDictMethods::iter) {
         if value.is_none() {
             continue;
         }

@@ -49,15 +49,15 @@ impl PyElaborator {
         let mut text = format!("Elaborator('{moves}'");
         let mut elaborator = Elaborator::new().moves(which);
         if let Some(NetworkArgument(topology)) = topology {
-            text.push_str(&format!(", '{topology}'"));
+            text = format!("{text}, '{topology}'");
             elaborator = elaborator.rates(Rates::of(&topology)).planner(Planner::new().topology(topology));
         }
         if let Some(rates) = rates {
-            text.push_str(&format!(", rates=Rates({:?}, {:?})", rates.0.per_us, rates.0.memory_per_us));
+            text = format!("{text}, rates=Rates({:?}, {:?})", rates.0.per_us, rates.0.memory_per_us);
             elaborator = elaborator.rates(rates.0);
         }
         if let Some(most_states) = most_states {
-            text.push_str(&format!(", most_states={most_states}"));
+            text = format!("{text}, most_states={most_states}");
             elaborator = elaborator.most_states(most_states);
         }
         text.push(')');

@@ -232,12 +232,10 @@ impl PyGraph {
     ) -> Answer<Vec<String>> {
         let mut graph = self.lock();
         let loss = value(&graph, loss)?;
-        let wrt: Vec<ValueId> = match wrt {
-            Some(wrt) => values(&graph, &wrt)?,
-            None => {
-                let trained = |v: &ValueId| graph.pinned(*v).is_some_and(|is| is.gradient.is_some());
-                graph.inputs().filter(trained).collect()
-            }
+        let trained = |v: &ValueId| graph.pinned(*v).is_some_and(|is| is.gradient.is_some());
+        let wrt = match &wrt {
+            Some(wrt) => values(&graph, wrt)?,
+            None => graph.inputs().filter(trained).collect(),
         };
         let made = match names {
             Some(names) => graph.gradient_as(loss, &wrt, &slices(&names))?,

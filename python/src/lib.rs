@@ -21,6 +21,7 @@ mod arrays;
 mod buffers;
 mod call;
 mod calls;
+mod checkpoint;
 mod command_line;
 mod composed_layout;
 mod dtype;
@@ -58,6 +59,7 @@ mod tensor_type;
 mod topology;
 mod value;
 mod values;
+mod verify;
 mod view;
 
 use pyo3::prelude::*;
@@ -81,6 +83,7 @@ fn _reshard(module: &Bound<'_, PyModule>) -> PyResult<()> {
     table::register(module)?;
     op::register(module)?;
     propagate::register(module)?;
+    verify::register(module)?;
     random::register(module)?;
     topology::register(module)?;
     step::register(module)?;
@@ -95,6 +98,7 @@ fn _reshard(module: &Bound<'_, PyModule>) -> PyResult<()> {
     schedule::register(module)?;
     kernels::register(module)?;
     ranks::register(module)?;
+    checkpoint::register(module)?;
     command_line::register(module)?;
     // What is exported is what the package says.
     module.delattr("__all__")

@@ -174,7 +174,7 @@ impl PyItem {
                 let mesh = outputs.first().map(|v| self.program.get(*v).is.value.mesh());
                 let axes = mesh.map_or(&[][..], |mesh| mesh.axes());
                 let row = |(axis, row): &(reshard_sharding::SubAxis, reshard_ops::rules::Strategy)| {
-                    (axis.printed(axes).to_string(), row.to_string())
+                    (axis.printed(axes), row.to_string())
                 };
                 strategy.rows.iter().map(row).collect()
             }

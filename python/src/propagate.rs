@@ -10,7 +10,7 @@ use reshard_sharding::{Mesh, Sharding};
 
 use crate::arguments::{MeshArgument, type_name};
 use crate::dtype::{DTypeArgument, PyDType};
-use crate::failure::{Answer, Failure, refused};
+use crate::failure::{Answer, refused};
 use crate::network::NetworkArgument;
 use crate::op::PyOp;
 use crate::sharding::PySharding;
@@ -212,14 +212,14 @@ impl PyChoice {
     /// The strategy of each axis with more than one rank, by its name; none of a view.
     #[getter]
     fn strategies(&self) -> Vec<(String, String)> {
-        let name = |axis: &reshard_sharding::SubAxis| axis.printed(self.mesh.axes()).to_string();
+        let name = |axis: &reshard_sharding::SubAxis| axis.printed(self.mesh.axes());
         self.choice.strategies.iter().map(|(axis, strategy)| (name(axis), strategy.to_string())).collect()
     }
 
     /// The axes for whose strategy the op has to know which part of the whole a rank holds.
     #[getter]
     fn regions(&self) -> Vec<String> {
-        self.choice.regions().map(|axis| axis.printed(self.mesh.axes()).to_string()).collect()
+        self.choice.regions().map(|axis| axis.printed(self.mesh.axes())).collect()
     }
 
     /// What is redistributed, inputs first.
@@ -388,7 +388,7 @@ fn propagate(
 ) -> Answer<PyChoice> {
     let reduced = PyString::new(py, "reduced").into_any();
     let constraint = Some(constraint.unwrap_or(&reduced));
-    PyPropagator::new(topology, budget).propagate(py, op, inputs, constraint, mesh).map_err(Failure::from)
+    PyPropagator::new(topology, budget).propagate(py, op, inputs, constraint, mesh)
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

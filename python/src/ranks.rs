@@ -21,6 +21,9 @@ pub(crate) struct Held {
     pub(crate) shards: Vec<Vec<u8>>,
 }
 
+/// The shards of each value that is there at the end, and the bytes that moves received.
+pub(crate) type OfReference = (BTreeMap<String, Held>, Vec<(String, u64)>);
+
 /// What all ranks held at the end of their schedules, and what they received.
 #[pyclass(frozen, name = "Ranks", module = "reshard")]
 pub(crate) struct PyRanks {
@@ -69,11 +72,7 @@ impl PyRanks {
     }
 
     /// What the reference made.
-    pub(crate) fn of_reference(
-        program: Arc<Program>,
-        _: DType,
-        (values, moves): (BTreeMap<String, Held>, Vec<(String, u64)>),
-    ) -> PyRanks {
+    pub(crate) fn of_reference(program: Arc<Program>, (values, moves): OfReference) -> PyRanks {
         PyRanks { program, values, moves, hashes: Vec::new(), arena_bytes: Vec::new() }
     }
 

@@ -21,7 +21,7 @@ use reshard_reference::{Number, Values, on_one_device, on_schedules};
 use crate::arrays;
 use crate::failure::{Answer, EngineError, Failure, refused};
 use crate::kernels::{PyLocalCall, PythonKernels, runner};
-use crate::ranks::{Held, PyRanks};
+use crate::ranks::{Held, OfReference, PyRanks};
 use crate::schedule::ScheduleOptions;
 use crate::shard_bytes;
 
@@ -302,7 +302,7 @@ pub(crate) fn on_ranks(
             } else {
                 referred::<f64>(py, program, &given, &options)?
             };
-            Ok(PyRanks::of_reference(Arc::clone(program), dtype, held))
+            Ok(PyRanks::of_reference(Arc::clone(program), held))
         }
     }
 }
@@ -313,7 +313,7 @@ fn referred<T: Number + bytemuck::Pod>(
     program: &Program,
     given: &BTreeMap<ValueId, Vec<u8>>,
     options: &Options,
-) -> Answer<(BTreeMap<String, Held>, Vec<(String, u64)>)> {
+) -> Answer<OfReference> {
     let inputs = numbers::<T>(program, given)?;
     let ranks = py.detach(|| on_schedules(program, &inputs, options))?;
     let mut all = BTreeMap::new();

@@ -95,7 +95,7 @@ impl PyTable {
 
     /// The body of an op that is made of others; None of other ops.
     fn composite(&self, name: &str) -> Option<String> {
-        self.get_table().composite(name).map(|body| body.to_string())
+        self.get_table().composite(name).map(ToString::to_string)
     }
 
     /// Adds an op by its rule, such as `"bsh,bsh->bsh {multilinear}"`, and its parameters, such as `"width: real >= 0 = 1.5"`.

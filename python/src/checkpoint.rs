@@ -1,0 +1,637 @@
+//! Checkpoints: opened, read by region, compared, and written anew over another mesh.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PySlice, PyString, PyTuple};
+use reshard_checkpoint::{Checkpoint, Observer, Options, OutputFormat, Spec, diff};
+use reshard_kernels::DType;
+use reshard_sharding::{Interval, Mesh, Region, Sharding};
+
+use crate::arguments::MeshArgument;
+use crate::arrays;
+use crate::dtype::PyDType;
+use crate::failure::{Answer, refused};
+use crate::mesh::PyMesh;
+use crate::sharding::PySharding;
+
+/// The tensors of a file or a folder, whatever wrote them; opening reads headers only.
+#[pyclass(frozen, name = "Checkpoint", module = "reshard")]
+pub(crate) struct PyCheckpoint {
+    checkpoint: Arc<Checkpoint>,
+    path: PathBuf,
+}
+
+/// A tensor of a checkpoint: what its header says.
+#[pyclass(frozen, get_all, name = "CheckpointTensor", module = "reshard")]
+#[derive(Clone)]
+pub(crate) struct PyCheckpointTensor {
+    /// Its name.
+    name: String,
+    /// The type of its elements.
+    dtype: PyDType,
+    /// The shape of the whole.
+    shape: Vec<usize>,
+    /// The sharding that it has in the files; None where it is whole or in chunks.
+    sharding: Option<PySharding>,
+    /// How many chunks make it up, where it is cut in chunks of any sizes.
+    chunks: Option<usize>,
+    /// The bytes of the whole.
+    bytes: u64,
+}
+
+#[pymethods]
+impl PyCheckpointTensor {
+    fn __repr__(&self) -> String {
+        let sharding = self.sharding.as_ref().map_or_else(String::new, |s| format!(" {}", s.0));
+        format!("<{}: {}{:?}{sharding}>", self.name, self.dtype.0, self.shape)
+    }
+}
+
+/// The type of elements, of the name that safetensors has for it.
+fn dtype_of(name: &str) -> Answer<DType> {
+    Ok(name.to_lowercase().parse()?)
+}
+
+/// Who is told how many bytes of how many are where they should be: a function of Python.
+struct Progress {
+    told: Option<Py<PyAny>>,
+    all: u64,
+    moved: u64,
+}
+
+impl Progress {
+    fn of(told: Option<Py<PyAny>>) -> Progress {
+        Progress { told, all: 0, moved: 0 }
+    }
+}
+
+impl Observer for Progress {
+    fn begins(&mut self, bytes: u64) {
+        self.all = bytes;
+    }
+
+    fn moved(&mut self, bytes: u64) {
+        self.moved += bytes;
+        if let Some(told) = &self.told {
+            Python::attach(|py| {
+                // Who only watches cannot stop it.
+                if let Err(error) = told.call1(py, (self.moved, self.all)) {
+                    error.write_unraisable(py, Some(told.bind(py)));
+                }
+            });
+        }
+    }
+}
+
+/// What indices of a dim are asked for.
+fn interval(object: &Bound<'_, PyAny>, extent: usize) -> Answer<Vec<Interval>> {
+    let whole = |start: usize, len: usize| if len == 0 { Vec::new() } else { vec![Interval { start, len }] };
+    if let Ok(slice) = object.cast::<PySlice>() {
+        let asked = slice.indices(isize::try_from(extent).map_err(PyErr::from)?)?;
+        if asked.step != 1 {
+            return Err(refused(
+                "usage",
+                format!("a region is of slices without steps, and not of steps of {}", asked.step),
+            ));
+        }
+        return Ok(whole(asked.start.unsigned_abs(), asked.slicelength));
+    }
+    let (start, stop): (usize, usize) = object.extract()?;
+    if start > stop || stop > extent {
+        return Err(refused("usage", format!("from {start} to {stop} is not in a dim of {extent}")));
+    }
+    Ok(whole(start, stop - start))
+}
+
+impl PyCheckpoint {
+    fn opened(py: Python<'_>, path: PathBuf) -> Answer<PyCheckpoint> {
+        let checkpoint = Arc::new(py.detach(|| Checkpoint::open(Some(&path)))?);
+        Ok(PyCheckpoint { checkpoint, path })
+    }
+
+    fn tensor(&self, tensor: &reshard_checkpoint::Tensor) -> Answer<PyCheckpointTensor> {
+        Ok(PyCheckpointTensor {
+            name: tensor.name().to_owned(),
+            dtype: PyDType(dtype_of(&tensor.dtype())?),
+            shape: tensor.shape().to_vec(),
+            sharding: tensor.sharding().cloned().map(PySharding),
+            chunks: tensor.chunks(),
+            bytes: tensor.byte_len(),
+        })
+    }
+}
+
+#[pymethods]
+impl PyCheckpoint {
+    #[new]
+    fn new(py: Python<'_>, path: PathBuf) -> Answer<PyCheckpoint> {
+        PyCheckpoint::opened(py, path)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Checkpoint('{}')", self.path.display())
+    }
+
+    fn __len__(&self) -> usize {
+        self.checkpoint.tensors().len()
+    }
+
+    fn __contains__(&self, name: &str) -> bool {
+        self.checkpoint.tensor(name).is_ok()
+    }
+
+    /// The names of the tensors.
+    #[getter]
+    fn names(&self) -> Vec<&str> {
+        self.checkpoint.tensors().iter().map(reshard_checkpoint::Tensor::name).collect()
+    }
+
+    /// The tensors: what their headers say.
+    #[getter]
+    fn tensors<'py>(&self, py: Python<'py>) -> Answer<Bound<'py, PyTuple>> {
+        let all = self.checkpoint.tensors().iter().map(|tensor| self.tensor(tensor));
+        Ok(PyTuple::new(py, all.collect::<Answer<Vec<_>>>()?)?)
+    }
+
+    /// What the header of a tensor says.
+    fn __getitem__(&self, name: &str) -> Answer<PyCheckpointTensor> {
+        self.tensor(self.checkpoint.tensor(name)?)
+    }
+
+    /// The mesh that its shardings are over; None where its tensors are whole.
+    #[getter]
+    fn mesh(&self) -> Option<PyMesh> {
+        self.checkpoint.mesh().cloned().map(PyMesh)
+    }
+
+    /// Whether a manifest has checksums of it, which `verify` compares.
+    #[getter]
+    fn has_checksums(&self) -> bool {
+        self.checkpoint.has_checksums()
+    }
+
+    /// The free texts that its writer left for readers.
+    #[getter]
+    fn texts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let all = PyDict::new(py);
+        for (key, text) in self.checkpoint.texts() {
+            all.set_item(key, text)?;
+        }
+        Ok(all)
+    }
+
+    /// The names of what is in it and is no tensor.
+    #[getter]
+    fn others(&self) -> Vec<String> {
+        self.checkpoint.others().to_vec()
+    }
+
+    /// How many bytes of tensors have been read; headers do not count.
+    #[getter]
+    fn bytes_read(&self) -> u64 {
+        self.checkpoint.bytes_read()
+    }
+
+    /// A tensor, or a region of it: a slice or a pair of start and stop for each dim. No byte more is read.
+    #[pyo3(signature = (name, region=None))]
+    fn read<'py>(
+        &self,
+        py: Python<'py>,
+        name: &str,
+        region: Option<Vec<Bound<'py, PyAny>>>,
+    ) -> Answer<Bound<'py, PyAny>> {
+        let tensor = self.checkpoint.tensor(name)?;
+        let given = region.unwrap_or_default();
+        let shape = tensor.shape();
+        if given.len() > shape.len() {
+            return Err(refused(
+                "usage",
+                format!("{name} has {} dims, and the region {}", shape.len(), given.len()),
+            ));
+        }
+        let all = PySlice::full(py).into_any();
+        let dims = shape.iter().enumerate().map(|(dim, &n)| interval(given.get(dim).unwrap_or(&all), n));
+        let dims = dims.collect::<Answer<Vec<_>>>()?;
+        let local: Vec<usize> = dims.iter().map(|list| list.iter().map(|one| one.len).sum()).collect();
+        let region = Region { dims: dims.into_iter().map(|list| list.into_iter().collect()).collect() };
+        self.made(py, dtype_of(&tensor.dtype())?, &local, || self.checkpoint.read(name, &region))
+    }
+
+    /// What a rank of a sharding holds of a tensor. No byte more is read.
+    fn shard<'py>(
+        &self,
+        py: Python<'py>,
+        name: &str,
+        sharding: &PySharding,
+        rank: usize,
+    ) -> Answer<Bound<'py, PyAny>> {
+        let dtype = dtype_of(&self.checkpoint.tensor(name)?.dtype())?;
+        let local = sharding.0.local_shape(rank)?.to_vec();
+        self.made(py, dtype, &local, || self.checkpoint.shard(name, &sharding.0, rank))
+    }
+
+    /// Reads everything, and compares all checksums and all replicas; what is wrong is listed.
+    #[pyo3(signature = (*, progress=None))]
+    fn verify(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> Answer<PyVerified> {
+        let mut progress = Progress::of(progress);
+        Ok(PyVerified(py.detach(|| self.checkpoint.verify(&mut progress))?))
+    }
+
+    /// What it does not have in common with another; texts, files and shardings do not count.
+    #[pyo3(signature = (other, *, progress=None))]
+    fn diff(
+        &self,
+        py: Python<'_>,
+        other: &PyCheckpoint,
+        progress: Option<Py<PyAny>>,
+    ) -> Answer<PyDifference> {
+        let mut progress = Progress::of(progress);
+        Ok(PyDifference(py.detach(|| diff(&self.checkpoint, &other.checkpoint, &mut progress))?))
+    }
+
+    /// Writes it anew over another mesh: a file for each rank and `sharding.json` in the folder `out`, or whole tensors where `out` ends in
+    /// `.safetensors`. It appears whole or not at all.
+    ///
+    /// `to` is a sharding for all tensors that have its dims, or a dict from patterns of names to placements, of which the first that
+    /// matches wins. `format` is `"rank_files"`, or `"dcp"` for a distributed checkpoint of PyTorch. With `unchecked` nothing is
+    /// compared or read back; `force` replaces the output of an earlier call; `progress` is called with bytes and all bytes.
+    #[pyo3(signature = (mesh, to, out, *, tensor=None, format="rank_files", force=false, unchecked=false, progress=None))]
+    #[allow(clippy::too_many_arguments, reason = "keywords of Python")]
+    fn reshard(
+        &self,
+        py: Python<'_>,
+        mesh: MeshArgument,
+        to: &Bound<'_, PyAny>,
+        out: PathBuf,
+        tensor: Option<String>,
+        format: &str,
+        force: bool,
+        unchecked: bool,
+        progress: Option<Py<PyAny>>,
+    ) -> Answer<PyResharded> {
+        let format = match format {
+            "rank_files" => OutputFormat::RankFiles,
+            "dcp" => OutputFormat::Dcp,
+            other => {
+                return Err(refused(
+                    "usage",
+                    format!("format is {other:?}, and should be \"rank_files\" or \"dcp\""),
+                ));
+            }
+        };
+        let to = Wanted::of(to)?;
+        let (for_all, rules) = match &to {
+            Wanted::All(text) => (Some(text.clone()), Vec::new()),
+            Wanted::ByName(rules) => (None, rules.clone()),
+        };
+        let report = py.detach(|| -> Answer<_> {
+            let spec = Spec::new(rules.iter().map(|(pattern, to)| (pattern.as_str(), to.as_str())))?;
+            let mut progress = Progress::of(progress);
+            let options =
+                Options { to: for_all, tensor, format, force, unchecked, observer: Some(&mut progress) };
+            Ok(reshard_checkpoint::reshard(&self.checkpoint, &mesh.0, &spec, &out, options)?)
+        })?;
+        Ok(PyResharded(report))
+    }
+}
+
+impl PyCheckpoint {
+    fn made<'py>(
+        &self,
+        py: Python<'py>,
+        dtype: DType,
+        shape: &[usize],
+        read: impl FnOnce() -> Result<Vec<u8>, reshard_checkpoint::Error> + Send,
+    ) -> Answer<Bound<'py, PyAny>> {
+        let bytes = py.detach(read)?;
+        if dtype.item_bytes().is_err() {
+            // Elements that share bytes are bytes.
+            return arrays::of(py, DType::U8, &[bytes.len()], &bytes);
+        }
+        arrays::of(py, dtype, shape, &bytes)
+    }
+}
+
+/// What tensors are to be: a sharding for all that have its dims, or by their names.
+enum Wanted {
+    All(String),
+    ByName(Vec<(String, String)>),
+}
+
+impl Wanted {
+    fn of(object: &Bound<'_, PyAny>) -> Answer<Wanted> {
+        if let Ok(text) = object.cast::<PyString>() {
+            return Ok(Wanted::All(text.to_cow()?.into_owned()));
+        }
+        let Ok(rules) = object.cast::<PyDict>() else {
+            return Err(refused(
+                "usage",
+                "what tensors are to be is placements such as 'S(0)', or a dict such as {'*.weight': 'S(0)', '*': 'R'}",
+            ));
+        };
+        let text =
+            |object: Bound<'_, PyAny>| -> PyResult<String> { Ok(object.str()?.to_cow()?.into_owned()) };
+        let rules = rules.iter().map(|(pattern, to)| Ok((text(pattern)?, text(to)?)));
+        Ok(Wanted::ByName(rules.collect::<PyResult<_>>()?))
+    }
+
+    /// The sharding of each of these tensors, in their order.
+    fn shardings(&self, mesh: &Mesh, tensors: &[(&str, &[usize])]) -> Answer<Vec<Sharding>> {
+        let about = |name: &str, error: &reshard_sharding::Error| {
+            refused(error.kind(), format!("tensor `{name}`: {error}"))
+        };
+        match self {
+            Wanted::All(text) => {
+                let lenient = |(name, shape): &(&str, &[usize])| match Sharding::parse(mesh, shape, text) {
+                    // A tensor that lacks its dims is replicated.
+                    Err(
+                        reshard_sharding::Error::NoSuchDim { .. } | reshard_sharding::Error::DimCount { .. },
+                    ) => Ok(Sharding::replicated(mesh, shape)?),
+                    parsed => parsed.map_err(|error| about(name, &error)),
+                };
+                tensors.iter().map(lenient).collect()
+            }
+            Wanted::ByName(rules) => {
+                let specs = rules.iter().map(|(pattern, to)| Spec::new([(pattern.as_str(), to.as_str())]));
+                let specs = specs.collect::<Result<Vec<_>, _>>()?;
+                let mut used = vec![false; specs.len()];
+                let mut all = Vec::with_capacity(tensors.len());
+                for (name, shape) in tensors {
+                    let found = specs.iter().position(|spec| spec.placements(name).is_some());
+                    let Some(rule) = found else {
+                        let reason =
+                            format!("tensor `{name}`: no pattern matches it; a last pattern \"*\" would");
+                        return Err(refused("spec", reason));
+                    };
+                    used[rule] = true;
+                    all.push(
+                        Sharding::parse(mesh, shape, &rules[rule].1).map_err(|error| about(name, &error))?,
+                    );
+                }
+                match used.iter().position(|used| !used) {
+                    None => Ok(all),
+                    Some(rule) => {
+                        let pattern = &rules[rule].0;
+                        let reason = format!(
+                            "the pattern `{pattern}` decides about no tensor: misspelled, or hidden behind an earlier one"
+                        );
+                        Err(refused("spec", reason))
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What a checkpoint was found to be: `problems` is empty if all is well.
+#[pyclass(frozen, name = "Verified", module = "reshard")]
+pub(crate) struct PyVerified(reshard_checkpoint::Verified);
+
+#[pymethods]
+impl PyVerified {
+    fn __repr__(&self) -> String {
+        format!("<Verified {} tensors, {} problems>", self.0.tensors, self.0.problems.len())
+    }
+
+    fn __bool__(&self) -> bool {
+        self.0.problems.is_empty()
+    }
+
+    /// What is wrong, in the order of the tensors.
+    #[getter]
+    fn problems(&self) -> Vec<String> {
+        self.0.problems.iter().map(ToString::to_string).collect()
+    }
+
+    /// How many tensors there are.
+    #[getter]
+    fn tensors(&self) -> usize {
+        self.0.tensors
+    }
+
+    /// How many shards of tensors were read.
+    #[getter]
+    fn shards(&self) -> usize {
+        self.0.shards
+    }
+
+    /// How many bytes of tensors were read.
+    #[getter]
+    fn bytes(&self) -> u64 {
+        self.0.bytes
+    }
+
+    /// Whether there are checksums to compare them with.
+    #[getter]
+    fn checksums(&self) -> bool {
+        self.0.checksums
+    }
+}
+
+/// What two checkpoints do not have in common; true where that is nothing.
+#[pyclass(frozen, name = "Difference", module = "reshard")]
+pub(crate) struct PyDifference(reshard_checkpoint::Difference);
+
+#[pymethods]
+impl PyDifference {
+    fn __repr__(&self) -> String {
+        let how = if self.0.equal { "equal" } else { "different" };
+        format!("<Difference: {how}, {} tensors in both>", self.0.tensors)
+    }
+
+    /// Whether they are equal as tensors.
+    #[getter]
+    fn equal(&self) -> bool {
+        self.0.equal
+    }
+
+    /// How many tensors both have.
+    #[getter]
+    fn tensors(&self) -> usize {
+        self.0.tensors
+    }
+
+    /// Names that only the first has.
+    #[getter]
+    fn only_first(&self) -> Vec<String> {
+        self.0.only_first.clone()
+    }
+
+    /// Names that only the second has.
+    #[getter]
+    fn only_second(&self) -> Vec<String> {
+        self.0.only_second.clone()
+    }
+
+    /// Tensors that both have and that differ: the name, how, and the index of the first element that differs.
+    #[getter]
+    fn different(&self) -> Vec<(String, String, Option<Vec<usize>>)> {
+        let one = |d: &reshard_checkpoint::Different| (d.name.clone(), d.what.clone(), d.first.clone());
+        self.0.different.iter().map(one).collect()
+    }
+}
+
+/// What a checkpoint that was written anew is: all of it has been verified, where that was not left out.
+#[pyclass(frozen, name = "Resharded", module = "reshard")]
+pub(crate) struct PyResharded(reshard_checkpoint::Report);
+
+#[pymethods]
+impl PyResharded {
+    fn __repr__(&self) -> String {
+        format!("<Resharded {} tensors, {} bytes>", self.0.tensors.len(), self.0.bytes)
+    }
+
+    /// Every tensor: its name, the sharding that it had, and the one that it has.
+    #[getter]
+    fn tensors(&self) -> Vec<(String, String, String)> {
+        let one = |t: &reshard_checkpoint::TensorReport| (t.name.clone(), t.from.clone(), t.to.clone());
+        self.0.tensors.iter().map(one).collect()
+    }
+
+    /// Why tensors are replicated although the wish was another, by name.
+    #[getter]
+    fn replicated(&self) -> Vec<(String, String)> {
+        let one = |t: &reshard_checkpoint::TensorReport| Some((t.name.clone(), t.replicated.clone()?));
+        self.0.tensors.iter().filter_map(one).collect()
+    }
+
+    /// Bytes of all tensors, each counted once.
+    #[getter]
+    fn bytes(&self) -> u64 {
+        self.0.bytes
+    }
+
+    /// How long it took, in seconds.
+    #[getter]
+    fn seconds(&self) -> f64 {
+        self.0.seconds
+    }
+
+    /// Whether every byte is as it should be; false where nobody looked.
+    #[getter]
+    fn verified(&self) -> bool {
+        self.0.verified
+    }
+
+    /// What was written, and where.
+    #[getter]
+    fn written(&self) -> Vec<String> {
+        self.0.written.clone()
+    }
+}
+
+/// Opens what a path is: a file or a folder of safetensors, of this library, of PyTorch or of NumPy. Reads headers only.
+#[pyfunction]
+fn open_checkpoint(py: Python<'_>, path: PathBuf) -> Answer<PyCheckpoint> {
+    PyCheckpoint::opened(py, path)
+}
+
+/// What a rank holds of the tensors of a checkpoint, by name: no byte more is read.
+///
+/// `to` is a sharding for all tensors that have its dims, or a dict from patterns of names to placements, of which the first that
+/// matches wins. `names` are the tensors that are wanted, all where none are said.
+#[pyfunction]
+#[pyo3(signature = (path, mesh, to, rank, *, names=None))]
+fn load<'py>(
+    py: Python<'py>,
+    path: PathBuf,
+    mesh: MeshArgument,
+    to: &Bound<'py, PyAny>,
+    rank: usize,
+    names: Option<Vec<String>>,
+) -> Answer<Bound<'py, PyDict>> {
+    let opened = PyCheckpoint::opened(py, path)?;
+    let wanted = Wanted::of(to)?;
+    let checkpoint = &opened.checkpoint;
+    let listed: Vec<(&str, &[usize])> = match &names {
+        None => checkpoint.tensors().iter().map(|t| (t.name(), t.shape())).collect(),
+        Some(names) => {
+            let of = |name: &String| checkpoint.tensor(name).map(|t| (t.name(), t.shape()));
+            names.iter().map(of).collect::<Result<_, _>>()?
+        }
+    };
+    let all = PyDict::new(py);
+    for ((name, _), sharding) in listed.iter().zip(wanted.shardings(&mesh.0, &listed)?) {
+        all.set_item(name, opened.shard(py, name, &PySharding(sharding), rank)?)?;
+    }
+    Ok(all)
+}
+
+/// The type of elements as safetensors has it.
+fn stored(dtype: DType) -> safetensors::Dtype {
+    use safetensors::Dtype;
+    match dtype {
+        DType::Bool => Dtype::BOOL,
+        DType::F4 => Dtype::F4,
+        DType::F6_E2M3 => Dtype::F6_E2M3,
+        DType::F6_E3M2 => Dtype::F6_E3M2,
+        DType::U8 => Dtype::U8,
+        DType::I8 => Dtype::I8,
+        DType::F8_E5M2 => Dtype::F8_E5M2,
+        DType::F8_E4M3 => Dtype::F8_E4M3,
+        DType::F8_E8M0 => Dtype::F8_E8M0,
+        DType::F8_E4M3FNUZ => Dtype::F8_E4M3FNUZ,
+        DType::F8_E5M2FNUZ => Dtype::F8_E5M2FNUZ,
+        DType::I16 => Dtype::I16,
+        DType::U16 => Dtype::U16,
+        DType::F16 => Dtype::F16,
+        DType::BF16 => Dtype::BF16,
+        DType::I32 => Dtype::I32,
+        DType::U32 => Dtype::U32,
+        DType::F32 => Dtype::F32,
+        DType::C64 => Dtype::C64,
+        DType::F64 => Dtype::F64,
+        DType::I64 => Dtype::I64,
+        DType::U64 => Dtype::U64,
+    }
+}
+
+/// Whole tensors in one file, which appears whole or not at all.
+#[pyfunction]
+fn write_whole(
+    py: Python<'_>,
+    path: PathBuf,
+    tensors: &Bound<'_, PyDict>,
+    texts: Option<std::collections::HashMap<String, String>>,
+) -> Answer<()> {
+    let mut all: Vec<(String, DType, Vec<usize>, Vec<u8>)> = Vec::with_capacity(tensors.len());
+    for (name, array) in tensors.iter() {
+        let name: String = name.extract()?;
+        let dtype = array.getattr("dtype")?.extract::<crate::dtype::DTypeArgument>()?.0;
+        let shape: Vec<usize> = array.getattr("shape")?.extract()?;
+        let bytes = arrays::read(&array, dtype, &shape, &name)?;
+        all.push((name, dtype, shape, bytes));
+    }
+    py.detach(|| {
+        let failed = |what: String| refused("io", format!("writing {} failed: {what}", path.display()));
+        let mut views = Vec::with_capacity(all.len());
+        for (name, dtype, shape, bytes) in &all {
+            let view = safetensors::tensor::TensorView::new(stored(*dtype), shape.clone(), bytes);
+            views.push((name.as_str(), view.map_err(|error| failed(error.to_string()))?));
+        }
+        let beside = beside(&path);
+        safetensors::serialize_to_file(views, texts, &beside).map_err(|error| failed(error.to_string()))?;
+        std::fs::rename(&beside, &path).map_err(|error| failed(error.to_string()))
+    })
+}
+
+/// A name beside a file, that only this process has.
+fn beside(path: &Path) -> PathBuf {
+    let mut name = std::ffi::OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(format!(".{}", std::process::id()));
+    path.with_file_name(name)
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<PyCheckpoint>()?;
+    module.add_class::<PyCheckpointTensor>()?;
+    module.add_class::<PyVerified>()?;
+    module.add_class::<PyDifference>()?;
+    module.add_class::<PyResharded>()?;
+    module.add_function(wrap_pyfunction!(open_checkpoint, module)?)?;
+    module.add_function(wrap_pyfunction!(load, module)?)?;
+    module.add_function(wrap_pyfunction!(write_whole, module)?)
+}

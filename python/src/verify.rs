@@ -1,0 +1,219 @@
+//! The validator: is a rule true of an op that is a function of Python?
+
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use reshard_kernels::DType;
+use reshard_ops::rules::verify::{Data, LocalView, Tensor, Verifier};
+use reshard_ops::rules::{Op, Strategy};
+
+use crate::arrays;
+use crate::failure::{Answer, refused};
+use crate::op::PyOp;
+
+/// What the numbers of an input are, by a word.
+fn data(word: &str) -> Answer<Data> {
+    let number = |name: &str| word.strip_prefix(name)?.strip_prefix(' ')?.parse::<usize>().ok();
+    Ok(match word {
+        "integers" => Data::Integers,
+        "distinct" => Data::Distinct,
+        "real" => Data::Real,
+        "positive" => Data::Positive,
+        _ => match (number("index"), number("mask")) {
+            (Some(below), _) if below > 0 => Data::Index { below },
+            (_, Some(ones)) if ones <= 100 => Data::Mask { ones },
+            _ => {
+                let reason = format!(
+                    "data is {word:?}, and should be integers, distinct, real, positive, index N or mask PERCENT"
+                );
+                return Err(refused("usage", reason));
+            }
+        },
+    })
+}
+
+/// An op to run, a function of arrays of f64, and what is known of it: `Verifier("relu", lambda x: np.maximum(x, 0))`.
+///
+/// `data` says what the numbers of each input are: `integers`, `distinct`, `real`, `positive`, `index N` or `mask PERCENT`. With
+/// `places=True` the function gets two more arguments: for each input, and for each output, the indices of the whole along every dim
+/// of what a rank holds, or should make.
+#[pyclass(frozen, name = "Verifier", module = "reshard")]
+#[allow(clippy::struct_excessive_bools, reason = "each says one thing of the op")]
+pub(crate) struct PyVerifier {
+    name: String,
+    kernel: Py<PyAny>,
+    data: Vec<String>,
+    tolerance: f64,
+    near_replicas: bool,
+    constant: bool,
+    idle_inputs: bool,
+    places: bool,
+    budget: usize,
+    sets: usize,
+    seed: u64,
+}
+
+/// What was looked at, and what was found besides: true strategies that follow from no declared one.
+#[pyclass(frozen, get_all, name = "Verdict", module = "reshard")]
+pub(crate) struct PyVerdict {
+    /// How many runs of declared strategies were compared.
+    checks: usize,
+    /// True strategies that follow from no declared one.
+    missing: Vec<String>,
+    /// How many combinations of inputs were searched, and of how many.
+    searched: (usize, usize),
+}
+
+#[pymethods]
+impl PyVerdict {
+    fn __repr__(&self) -> String {
+        format!("<Verdict: {} checks, {} missing>", self.checks, self.missing.len())
+    }
+}
+
+impl PyVerifier {
+    /// The function on what one rank holds.
+    fn run(&self, py: Python<'_>, local: &LocalView<'_>) -> Answer<Vec<Tensor>> {
+        let array =
+            |tensor: &&Tensor| arrays::of(py, DType::F64, &tensor.shape, bytemuck::cast_slice(&tensor.data));
+        let mut arguments = local.inputs.iter().map(array).collect::<Answer<Vec<_>>>()?;
+        if self.places {
+            for places in [&local.places, &local.wanted] {
+                let mut all = Vec::with_capacity(places.len());
+                for place in places {
+                    let dims = (0..place.whole.len()).map(|dim| place.indices(dim));
+                    all.push(dims.collect::<Result<Vec<_>, _>>()?);
+                }
+                arguments.push(PyTuple::new(py, all)?.into_any());
+            }
+        }
+        let made = self.kernel.bind(py).call1(PyTuple::new(py, arguments)?)?;
+        let made = match made.cast::<PyTuple>() {
+            Ok(several) => several.iter().collect(),
+            Err(_) => vec![made],
+        };
+        let read = |array: &Bound<'_, PyAny>| -> Answer<Tensor> {
+            let array = match arrays::numpy(py) {
+                Some(numpy) => numpy.call_method1("asarray", (array, "f8"))?,
+                None => array.clone(),
+            };
+            let shape: Vec<usize> = array.getattr("shape")?.extract()?;
+            let bytes = arrays::read(&array, DType::F64, &shape, "a result")?;
+            Ok(Tensor::new(&shape, bytes.chunks_exact(8).map(bytemuck::pod_read_unaligned).collect()))
+        };
+        made.iter().map(read).collect()
+    }
+
+    /// Asks the library with this function.
+    fn ask<T>(&self, py: Python<'_>, ask: impl FnOnce(&Verifier<'_>) -> Answer<T>) -> Answer<T> {
+        let said = |failure: crate::failure::Failure| PyErr::from(failure).value(py).to_string();
+        let run = |local: &LocalView<'_>| self.run(py, local).map_err(said);
+        let data = self.data.iter().map(|word| data(word)).collect::<Answer<Vec<_>>>()?;
+        let mut verifier = Verifier::new(&self.name, run)
+            .data(&data)
+            .tolerance(self.tolerance)
+            .budget(self.budget)
+            .sets(self.sets)
+            .seed(self.seed);
+        if self.near_replicas {
+            verifier = verifier.near_replicas();
+        }
+        if self.constant {
+            verifier = verifier.constant();
+        }
+        if self.idle_inputs {
+            verifier = verifier.idle_inputs();
+        }
+        if self.places {
+            verifier = verifier.wants_outputs();
+        }
+        ask(&verifier)
+    }
+}
+
+/// Ops as the library has them.
+fn ops(ops: &Bound<'_, PyAny>) -> Answer<Vec<Op>> {
+    if let Ok(op) = ops.cast::<PyOp>() {
+        return Ok(vec![op.get().op.clone()]);
+    }
+    let all = ops.try_iter()?.map(|op| Ok(op?.cast::<PyOp>().map_err(PyErr::from)?.get().op.clone()));
+    Ok(all.collect::<PyResult<_>>()?)
+}
+
+#[pymethods]
+impl PyVerifier {
+    #[new]
+    #[pyo3(signature = (name, kernel, *, data=vec![], tolerance=0.0, near_replicas=false, constant=false, idle_inputs=false, places=false, budget=4096, sets=6, seed=1))]
+    #[allow(clippy::too_many_arguments, clippy::fn_params_excessive_bools, reason = "keywords of Python")]
+    fn new(
+        name: String,
+        kernel: Py<PyAny>,
+        data: Vec<String>,
+        tolerance: f64,
+        near_replicas: bool,
+        constant: bool,
+        idle_inputs: bool,
+        places: bool,
+        budget: usize,
+        sets: usize,
+        seed: u64,
+    ) -> Answer<PyVerifier> {
+        data.iter().try_for_each(|word| self::data(word).map(|_| ()))?;
+        Ok(PyVerifier {
+            name,
+            kernel,
+            data,
+            tolerance,
+            near_replicas,
+            constant,
+            idle_inputs,
+            places,
+            budget,
+            sets,
+            seed,
+        })
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<Verifier of {}>", self.name)
+    }
+
+    /// Checks every declared strategy of these calls of one op, and searches for others; refused with the first that is wrong, naming ranks,
+    /// shapes and the first element that differs.
+    fn verify(&self, py: Python<'_>, ops: &Bound<'_, PyAny>) -> Answer<PyVerdict> {
+        let ops = self::ops(ops)?;
+        let verdict = self.ask(py, |verifier| Ok(verifier.verify(&ops)?))?;
+        Ok(PyVerdict {
+            checks: verdict.checks,
+            missing: verdict.missing.iter().map(ToString::to_string).collect(),
+            searched: verdict.searched,
+        })
+    }
+
+    /// The strategies of these calls that fail somewhere.
+    fn failing(&self, py: Python<'_>, ops: &Bound<'_, PyAny>) -> Answer<Vec<String>> {
+        let ops = self::ops(ops)?;
+        let failing = self.ask(py, |verifier| Ok(verifier.failing(&ops)?))?;
+        Ok(failing.iter().map(Strategy::to_string).collect())
+    }
+
+    /// Every strategy that holds on calls with these shapes of inputs and outputs, and follows from no other.
+    #[allow(clippy::type_complexity, reason = "shapes of inputs and outputs of each call")]
+    fn discover(
+        &self,
+        py: Python<'_>,
+        calls: Vec<(Vec<Vec<usize>>, Vec<Vec<usize>>)>,
+    ) -> Answer<Vec<String>> {
+        let borrowed: Vec<(Vec<&[usize]>, Vec<&[usize]>)> = (calls.iter())
+            .map(|(i, o)| (i.iter().map(Vec::as_slice).collect(), o.iter().map(Vec::as_slice).collect()))
+            .collect();
+        let calls: Vec<(&[&[usize]], &[&[usize]])> =
+            borrowed.iter().map(|(i, o)| (i.as_slice(), o.as_slice())).collect();
+        let found = self.ask(py, |verifier| Ok(verifier.discover(&calls)?))?;
+        Ok(found.found.iter().map(ToString::to_string).collect())
+    }
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<PyVerdict>()?;
+    module.add_class::<PyVerifier>()
+}

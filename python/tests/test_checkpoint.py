@@ -1,0 +1,147 @@
+"""Checkpoints: written and read back at 1, 3 and 8 ranks, and the answers of the command line."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+from asked import ask
+
+import reshard
+from reshard import Mesh, ReshardError, Sharding, checkpoint
+
+RNG = np.random.default_rng(9)
+TENSORS = {
+    "layer.0.q_proj.weight": RNG.normal(size=(13, 8)).astype("f4"),
+    "layer.0.o_proj.weight": RNG.normal(size=(8, 13)).astype(ml_dtypes.bfloat16),
+    "layer.0.norm": RNG.normal(size=(13,)).astype("f8"),
+    "table": RNG.integers(-9, 9, size=(5, 3)),
+    "half": RNG.normal(size=(4, 4)).astype("f2"),
+    "tiny": RNG.normal(size=(7, 5)).astype(ml_dtypes.float8_e4m3fn),
+    "mask": RNG.integers(0, 2, size=(6,)).astype(bool),
+    "scale": np.float32(3.5).reshape(()),
+    "empty": np.zeros((0, 4), "f4"),
+}
+TO = {"*.q_proj.weight": "S(0)", "*.o_proj.weight": "S(1)", "*": "R"}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    path = tmp_path_factory.mktemp("whole") / "model.safetensors"
+    reshard.save(path, TENSORS, texts={"by": "a test"})
+    return path
+
+
+def same(a, b):
+    assert a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes()
+
+
+def held(array, sharding, rank):
+    """What a rank holds, by numbers of elements: of whatever sharding."""
+    numbers = np.arange(array.size, dtype="u8").reshape(array.shape)
+    return array.reshape(-1)[shard_of(numbers, sharding, rank)].reshape(sharding.local_shape(rank))
+
+
+def shard_of(numbers, sharding, rank):
+    """Plain chunks along one axis, by hand."""
+    size = sharding.mesh.size
+    for dim in range(numbers.ndim):
+        if str(sharding) == f"S({dim})":
+            step = -(-numbers.shape[dim] // size)
+            return np.take(numbers, range(min(rank * step, numbers.shape[dim]), min((rank + 1) * step, numbers.shape[dim])), dim).reshape(-1)
+    return numbers.reshape(-1)
+
+
+@pytest.mark.parametrize("ranks", [1, 3, 8])
+@pytest.mark.parametrize("format", ["rank_files", "dcp"])
+def test_what_is_written_is_read_back_at_any_number_of_ranks(whole, tmp_path, ranks, format):
+    out = tmp_path / "out"
+    tensors = {name: array for name, array in TENSORS.items() if format == "rank_files" or array.size}
+    reshard.save(out, tensors, TO, mesh=f"tp={ranks}", format=format)
+    opened = reshard.open_checkpoint(out)
+    assert set(opened.names) == set(tensors)
+    for other in [1, 3, 8]:
+        mesh = Mesh({"tp": other})
+        for rank in range(other):
+            loaded = reshard.load(out, mesh, TO, rank)
+            assert set(loaded) == set(tensors)
+            for name, array in tensors.items():
+                placements = "S(0)" if "q_proj" in name else "S(1)" if "o_proj" in name else "R"
+                same(loaded[name], held(array, Sharding(mesh, array.shape, placements), rank))
+    for name, array in tensors.items():
+        same(opened.read(name), array)
+    if format == "rank_files":
+        assert opened.verify() and opened.has_checksums and str(opened.mesh) == f"tp={ranks}"
+        assert opened["layer.0.q_proj.weight"].sharding == Sharding({"tp": ranks}, (13, 8), "S(0)")
+
+
+def test_headers_are_those_of_the_command_line(whole):
+    opened = reshard.open_checkpoint(whole)
+    answer = ask("inspect", str(whole))
+    rows = [(t["name"], t["dtype"].lower(), t["shape"], t["bytes"]) for t in answer["tensors"]]
+    assert rows == [(t.name, str(t.dtype), t.shape, t.bytes) for t in opened.tensors]
+    assert opened.texts == {"by": "a test"} == answer["texts"] and opened.others == [] and len(opened) == len(TENSORS)
+    assert opened.mesh is None and "half" in opened and "none" not in opened and not opened.has_checksums
+    assert checkpoint.inspect(whole)[0].name == opened.names[0]
+
+
+def test_no_byte_more_is_read(whole):
+    opened = reshard.open_checkpoint(whole)
+    assert opened.bytes_read == 0
+    same(opened.read("layer.0.q_proj.weight", (slice(2, 5), slice(1, 4))), TENSORS["layer.0.q_proj.weight"][2:5, 1:4])
+    assert opened.bytes_read == 3 * 3 * 4
+    same(opened.read("layer.0.q_proj.weight", [(3, 3)]), TENSORS["layer.0.q_proj.weight"][3:3])
+    same(opened.read("table", (slice(-2, None),)), TENSORS["table"][-2:])
+    sharding = Sharding("tp=3", (13, 8), "S(0)")
+    same(opened.shard("layer.0.q_proj.weight", sharding, 2), TENSORS["layer.0.q_proj.weight"][10:])
+
+
+def test_the_offline_job_verifies_and_compares(whole, tmp_path):
+    moved = []
+    done = checkpoint.reshard(whole, "dp=2,tp=2", "S(0),S(1)", tmp_path / "four", progress=lambda now, all_: moved.append((now, all_)))
+    assert done.verified and done.bytes == sum(a.nbytes for a in TENSORS.values()) and len(done.written) > 0
+    assert moved[-1][0] == moved[-1][1] and "scale" in dict(done.replicated)
+    assert {name: to for name, _, to in done.tensors}["half"] == "S(0),S(1)"
+    assert checkpoint.verify(tmp_path / "four").problems == []
+    assert checkpoint.diff(whole, tmp_path / "four").equal
+    other = {**TENSORS, "half": TENSORS["half"] + 1, "more": np.ones(3)}
+    del other["mask"]
+    reshard.save(tmp_path / "other.safetensors", other)
+    difference = checkpoint.diff(whole, tmp_path / "other.safetensors")
+    assert not difference.equal and difference.only_first == ["mask"] and difference.only_second == ["more"]
+    assert [(name, first) for name, _, first in difference.different] == [("half", [0, 0])]
+    checkpoint.reshard(tmp_path / "four", "tp=1", "R", tmp_path / "back.safetensors")
+    assert checkpoint.diff(whole, tmp_path / "back.safetensors").equal
+
+
+def test_a_bit_that_is_flipped_is_found(whole, tmp_path):
+    reshard.save(tmp_path / "out", TENSORS, "S(0)", mesh="tp=2")
+    file = next(f for f in sorted((tmp_path / "out").iterdir()) if f.suffix == ".safetensors")
+    bytes_ = bytearray(file.read_bytes())
+    bytes_[-3] ^= 1
+    file.write_bytes(bytes_)
+    verified = checkpoint.verify(tmp_path / "out")
+    assert not verified and len(verified.problems) >= 1 and verified.checksums
+
+
+def test_what_is_refused_is_one_sentence_with_a_kind(whole, tmp_path):
+    for call, kind in [
+        (lambda: reshard.open_checkpoint(tmp_path / "nowhere"), "input"),
+        (lambda: reshard.load(whole, "tp=2", {"*.q_proj.weight": "S(0)"}, 0), "spec"),
+        (lambda: reshard.load(whole, "tp=2", {"*": "R", "table": "S(0)"}, 0), "spec"),
+        (lambda: reshard.load(whole, "tp=2", "S(0)", 5), None),
+        (lambda: reshard.load(whole, "tp=2", "nonsense", 0), None),
+        (lambda: reshard.load(whole, "tp=2", {"*": "S(5)"}, 0), None),
+        (lambda: reshard.load(whole, "tp=2", "R", 0, names=["none"]), "no_such_tensor"),
+        (lambda: reshard.open_checkpoint(whole).read("none"), "no_such_tensor"),
+        (lambda: reshard.open_checkpoint(whole).read("table", [(0, 99)]), "usage"),
+        (lambda: reshard.open_checkpoint(whole).read("table", [slice(0, 4, 2)]), "usage"),
+        (lambda: reshard.save(whole, TENSORS), "output"),
+        (lambda: reshard.save(tmp_path / "folder", TENSORS), "usage"),
+        (lambda: reshard.save(tmp_path / "folder", TENSORS, "S(0)"), "usage"),
+        (lambda: checkpoint.reshard(whole, "tp=2", "S(0)", tmp_path / "x", format="zip"), "usage"),
+        (lambda: checkpoint.reshard(whole, "tp=2", "P", tmp_path / "x"), None),
+    ]:
+        with pytest.raises(ReshardError) as refused:
+            call()
+        assert refused.value.kind and (kind is None or refused.value.kind == kind), refused.value
+        assert "\n" not in str(refused.value)
+    assert not (tmp_path / "folder").exists() and not (tmp_path / "x").exists()

@@ -1,0 +1,260 @@
+"""Programs from functions: right by hand and by finite differences, on ranks as on one device."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import reshard
+from reshard import Graph, Program, ReshardError
+
+RNG = np.random.default_rng(5)
+X, W1, W2 = (RNG.normal(size=s) for s in [(8, 16), (16, 12), (12, 4)])
+
+
+def mlp(x, w1, w2):
+    h = reshard.relu(x @ w1)
+    return (h @ w2).sum()
+
+
+def by_hand(x, w1, w2):
+    return (np.maximum(x @ w1, 0) @ w2).sum()
+
+
+def step(x, w1, w2):
+    loss = mlp(x, w1, w2)
+    dw1, dw2 = reshard.gradient(loss, [w1, w2])
+    return {"loss": loss, "w1'": reshard.ops.sgd(w1, dw1, lr=0.1), "w2'": reshard.ops.sgd(w2, dw2, lr=0.1)}
+
+
+def differences(f, arrays, at, h=1e-6):
+    made = np.zeros_like(arrays[at])
+    for index in np.ndindex(made.shape):
+        ends = []
+        for sign in (1, -1):
+            moved = [a.copy() for a in arrays]
+            moved[at][index] += sign * h
+            ends.append(f(*moved))
+        made[index] = (ends[0] - ends[1]) / (2 * h)
+    return made
+
+
+SHARDED = [
+    ("dp=2,tp=2", "S(0),I", "I,S(1)", "I,S(0)"),
+    ("dp=4", "S(0)", "I", "I"),
+    ("dp=4", "S(0)", "R|S(0)", "R|S(0)"),
+    ("dp=2", "S(0)", "S(0)", "S(0)"),
+    ("tp=3", "R", "S(1)", "S(0)"),
+    ("tp=1", "R", "R", "R"),
+    ("dp=2,tp=3", "S(0),S(1)", "R,S(0)", "R,S(1)"),
+]
+
+
+def program(mesh, x, w1, w2, dtype="f64"):
+    return reshard.program(step, mesh, x=(dtype, X.shape, x), w1=(dtype, W1.shape, w1), w2=(dtype, W2.shape, w2))
+
+
+@pytest.mark.parametrize("sharded", SHARDED)
+def test_a_step_is_numpy_by_hand_and_its_gradients_are_differences(sharded):
+    made = program(*sharded)
+    inputs = {"x": X, "w1": W1, "w2": W2}
+    one = made.on_one_device(inputs)
+    assert one["loss"] == pytest.approx(by_hand(X, W1, W2))
+    for at, name in [(1, "w1"), (2, "w2")]:
+        slope = differences(by_hand, [X, W1, W2], at)
+        np.testing.assert_allclose(one[f"d{name}"], slope, atol=1e-7)
+        np.testing.assert_allclose(one[f"{name}'"], [X, W1, W2][at] - 0.1 * slope, atol=1e-7)
+
+
+@pytest.mark.parametrize("options", [{}, {"liveness": False}, {"hoist_bytes": 1 << 20, "bucket_bytes": 1 << 20}, {"order": "1f1b"}, {"kernels": "reference"}])
+@pytest.mark.parametrize("sharded", SHARDED)
+def test_ranks_mean_what_one_device_has(sharded, options):
+    made = program(*sharded)
+    inputs = {"x": X, "w1": W1, "w2": W2}
+    one = made.on_one_device(inputs)
+    ranks = made.on_ranks(inputs, **options)
+    assert {"loss", "w1'", "w2'"} <= set(ranks.names)
+    if options.get("liveness") is False:
+        assert set(ranks.names) == {value.name for value in made.values}
+    for name in ranks.names:
+        np.testing.assert_allclose(ranks.whole(name), one[name], rtol=1e-12, atol=1e-12, err_msg=name)
+        value = made[name]
+        assert [s.shape for s in ranks.shards(name)] == [value.sharding.local_shape(r) for r in range(made.mesh.size)]
+    total = sum(t.received_bytes for t in made.report().traffic.values())
+    if "bucket_bytes" not in options:
+        assert ranks.received_bytes == total
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "f16"])
+def test_element_types(dtype):
+    made = program("dp=2,tp=2", "S(0),I", "I,S(1)", "I,S(0)", dtype)
+    inputs = {"x": X, "w1": W1, "w2": W2}
+    one, ranks = made.on_one_device(inputs), made.on_ranks(inputs)
+    assert str(one["w1'"].dtype) == {"f32": "float32", "bf16": "bfloat16", "f16": "float16"}[dtype]
+    tolerance = {"f32": 1e-5, "bf16": 0.1, "f16": 0.02}[dtype]
+    for name in ("w1'", "w2'"):
+        mine, whole = np.asarray(ranks.whole(name), "f8"), np.asarray(one[name], "f8")
+        np.testing.assert_allclose(mine, whole, rtol=tolerance, atol=tolerance)
+    # A sum of 32 numbers of up to 30, each rounded.
+    for loss in (one["loss"], ranks.whole("loss")):
+        assert float(np.asarray(loss, "f8")) == pytest.approx(by_hand(X, W1, W2), abs=tolerance * 30)
+
+
+def operators(x, y, m):
+    a = -x + 2 - y * 3 + (1 - x) / 2 + x / (y * y + 1) + 1 / (y * y + 2)
+    b = abs(a) ** 0.5 + a**2 + (y * y) ** (x * 0 + 1)
+    c = reshard.where(x < y, b, x) + reshard.where(x >= 0.5, y, x)
+    d = (c @ m.T).reshape(-1, 2).T.permute(1, 0)
+    e = c[1:3, None].expand(2, 5, 6).transpose(0, 1).sum(dims=1, keepdim=True)
+    f = reshard.softmax(x[..., 2:], dim=1).mean(dims=[0]).exp()
+    g = x[0] + x[:, 1].sum()
+    return d, e, f, g, reshard.cat([x, y], dim=0), x.tanh().sum(-1), x.T
+
+
+def operators_by_hand(x, y, m):
+    a = -x + 2 - y * 3 + (1 - x) / 2 + x / (y * y + 1) + 1 / (y * y + 2)
+    b = np.abs(a) ** 0.5 + a**2 + (y * y) ** (x * 0 + 1)
+    c = np.where(x < y, b, x) + np.where(x >= 0.5, y, x)
+    d = (c @ m.T).reshape(-1, 2)
+    e = np.broadcast_to(c[1:3, None], (2, 5, 6)).swapaxes(0, 1).sum(1, keepdims=True)
+    p = np.exp(x[..., 2:])
+    f = np.exp((p / p.sum(1, keepdims=True)).mean(0))
+    return d, e, f, x[0] + x[:, 1].sum(), np.concatenate([x, y]), np.tanh(x).sum(-1), x.T
+
+
+KINDS = st.sampled_from(["R", "S(0)", "S(1)"])
+
+
+@settings(max_examples=25)
+@given(st.tuples(KINDS, KINDS), st.tuples(KINDS, KINDS), st.tuples(KINDS, KINDS), st.integers(0, 2**32 - 1))
+def test_operators_are_those_of_numpy_on_any_sharding(x, y, m, seed):
+    rng = np.random.default_rng(seed)
+    inputs = {"x": rng.normal(size=(4, 6)), "y": rng.normal(size=(4, 6)), "m": rng.normal(size=(4, 6))}
+    of = {name: ("f64", (4, 6), ",".join(p)) for name, p in [("x", x), ("y", y), ("m", m)]}
+    made = reshard.program(operators, "a=2,b=2", **of)
+    truth = operators_by_hand(**inputs)
+    one, ranks = made.on_one_device(inputs), made.on_ranks(inputs)
+    for n, whole in enumerate(truth):
+        np.testing.assert_allclose(one[f"out{n}"], whole, rtol=1e-9, atol=1e-9, err_msg=str(n))
+        np.testing.assert_allclose(ranks.whole(f"out{n}"), whole, rtol=1e-9, atol=1e-9, err_msg=str(n))
+
+
+def test_moves_pins_and_strategies_are_written():
+    def f(x, w):
+        h = reshard.strategy(x @ w, ["S(1)", "S(0)"], ["P"])
+        return reshard.pin(h.to("I").relu(), "I")
+
+    graph = reshard.trace(f, "tp=4", x=("f32", (8, 16), "S(1)"), w=("f32", (16, 8), "S(0)"))
+    assert "by S(1); S(0) -> P(sum)" in str(graph) and "out: I = relu" in str(graph)
+    assert isinstance(graph, Graph) and Graph.parse(str(graph)) == graph and eval(repr(graph), {"Graph": Graph}) == graph
+    made = reshard.program(f, "tp=4", x=("f32", (8, 16), "S(1)"), w=("f32", (16, 8), "S(0)"), moves="written")
+    assert [item.kind for item in made.items] == ["input", "input", "op", "move", "op"]
+    assert made["out"].type == "I" and sum(item.received_bytes[0] for item in made.items) > 0
+
+
+def test_ones_own_kernels_and_ops():
+    table = reshard.Table()
+    table.add("gated", "ij,ij->ij {multilinear}")
+
+    def f(x, y):
+        return x.gated(y).sum()
+
+    made = reshard.program(f, "dp=2", table=table, x=("f64", (4, 6), "S(0)"), y=("f64", (4, 6), "S(0)"))
+    called = []
+
+    def gated(call, x, y):
+        called.append(call.takes[0].shape)
+        return x * y
+
+    inputs = {"x": X[:4, :6], "y": X[4:, :6]}
+    ranks = made.on_ranks(inputs, kernels={"gated": gated})
+    assert ranks.whole("out") == pytest.approx((inputs["x"] * inputs["y"]).sum())
+    assert sorted(called) == [(2, 6), (2, 6)]
+    with pytest.raises(ReshardError, match="no op gated"):
+        made.on_ranks(inputs)
+
+
+def test_a_kernel_that_fails_says_so_and_stops_all_ranks():
+    made = program("dp=2,tp=2", "S(0),I", "I,S(1)", "I,S(0)")
+
+    def wrong(call, x):
+        raise ZeroDivisionError("by hand")
+
+    with pytest.raises(ZeroDivisionError, match="by hand"):
+        made.on_ranks({"x": X, "w1": W1, "w2": W2}, kernels={"relu": wrong})
+    with pytest.raises(ReshardError, match="what relu makes is f64"):
+        made.on_ranks({"x": X, "w1": W1, "w2": W2}, kernels={"relu": lambda call, x: x[:1]})
+
+
+def test_replicas_that_are_none_are_found():
+    made = reshard.program(lambda x: x.exp(), "tp=2", x=("f64", (4,), "I"))
+    good = made.on_ranks({"x": X[0, :4]}, hashed=True)
+    assert len(good.hashes) == 2 and made.replicas(good.hashes) == 2
+    drawn = np.random.default_rng(1)
+    bad = made.on_ranks({"x": X[0, :4]}, hashed=True, kernels={"exp": lambda call, x: drawn.normal(size=x.shape)})
+    with pytest.raises(ReshardError, match="out is the same over tp by its type") as refused:
+        made.replicas(bad.hashes)
+    assert refused.value.kind == "replicas"
+
+
+@pytest.mark.parametrize(
+    ("f", "said"),
+    [
+        (lambda x: bool(x > 0), "no `if` or `while`"),
+        (lambda x: x.nothing(), "no op is called so"),
+        (lambda x: np.exp(x), "does not support ufuncs"),
+        (lambda x: float(x), "has no numbers"),
+        (lambda x: reshard.softmax(x, 1), "arguments have names"),
+        (lambda x: reshard.softmax(x, dim=5), "no dim of a tensor"),
+        (lambda x: x @ x, "2 dims|k is|mm"),
+        (lambda x: 3, "returns int"),
+        (lambda x: {"y": 3}, "no tensor"),
+        (lambda x: x, "returns its input x"),
+        (lambda x: (lambda y: (y, y))(x.exp()), "returns one tensor"),
+        (lambda x: [row for row in x], "unbind"),
+        (lambda x: {"x": x.exp()}, "x is made twice"),
+    ],
+)
+def test_what_cannot_be_written_down_is_said_in_a_sentence(f, said):
+    with pytest.raises((ReshardError, AttributeError, TypeError), match=said) as refused:
+        reshard.program(f, "tp=2", x=("f32", (4, 6), "S(0)"))
+    assert "\n" not in str(refused.value)
+
+
+def test_tensors_are_of_their_function():
+    kept = []
+    reshard.trace(lambda x: kept.append(x.exp()), "tp=2", x=("f32", (4,), "R"))
+    with pytest.raises(ReshardError, match="has returned"):
+        kept[0] + 1
+    with pytest.raises(ReshardError, match="tensors of two functions|has returned"):
+        reshard.trace(lambda x: kept[0] + x, "tp=2", x=("f32", (4,), "R"))
+    with pytest.raises(ReshardError, match="of which no type is given"):
+        reshard.trace(lambda x, y: x, "tp=2", x=("f32", (4,), "R"))
+    with pytest.raises(ReshardError, match="z is given"):
+        reshard.trace(lambda x: x.exp(), "tp=2", x=("f32", (4,), "R"), z=("f32", (4,), "R"))
+    with pytest.raises(ReshardError, match="an input is"):
+        reshard.trace(lambda x: x.exp(), "tp=2", x="S(0)")
+    with pytest.raises(ReshardError, match="is on a mesh"):
+        reshard.program(lambda x: x.exp(), x=("f32", (4,), "R"))
+
+
+def test_several_meshes():
+    def f(x, w):
+        e = x.to("S(0) on experts")
+        return (e @ w).to("R,R")
+
+    made = reshard.program(f, "dp=2,tp=2", meshes={"experts": "ep=4"}, x=("f64", (8, 16), "S(0),R"), w=("f64", (16, 12), "R on experts"))
+    assert list(made.meshes) == ["default", "experts"] and "on experts" in str(made)
+    ranks = made.on_ranks({"x": X, "w": W1})
+    np.testing.assert_allclose(ranks.whole("out"), X @ W1)
+    assert isinstance(made, Program)
+
+
+def test_training_goes_down():
+    made = program("dp=2,tp=2", "S(0),I", "I,S(1)", "I,S(0)")
+    values, losses = {"x": X, "w1": W1, "w2": W2}, []
+    for _ in range(5):
+        ranks = made.on_ranks(values)
+        losses.append(float(ranks.whole("loss")))
+        values = {"x": X, "w1": ranks.whole("w1'"), "w2": ranks.whole("w2'")}
+    assert losses == sorted(losses, reverse=True) and losses[0] > losses[-1]
