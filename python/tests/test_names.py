@@ -19,6 +19,11 @@ ITEMS = (HERE / "rust_api.txt").read_text().split()
 NAMES = tomllib.loads((HERE / "names.toml").read_text())
 RENAMED: dict[str, str] = NAMES["renamed"]
 WITHOUT: dict[str, str] = NAMES["without"]
+# Types of which Python's namesake is another thing.
+NAMESAKES: list[str] = NAMES["namesakes"]
+
+# What Python says otherwise of every class.
+SAID_OTHERWISE = {"new": "{}", "len": "{}.__len__", "is_empty": "{}.__len__", "iter": "{}.__iter__"}
 
 
 def found(path: str) -> bool:
@@ -36,12 +41,11 @@ def python_name(item: str) -> str | None:
     if item in RENAMED:
         return RENAMED[item]
     crate, of, *method = item.split("::")
-    if method:
-        owner = RENAMED.get(f"{crate}::{of}", of)
-        path = f"{owner}.{method[0]}"
-    else:
-        path = of
-    return path if found(path) else None
+    if f"{crate}::{of}" in NAMESAKES:
+        return None
+    owner = RENAMED.get(f"{crate}::{of}", of)
+    paths = [f"{owner}.{method[0]}", SAID_OTHERWISE.get(method[0], "").format(owner)] if method else [owner]
+    return next((path for path in paths if path and found(path)), None)
 
 
 def reason(item: str) -> str | None:
