@@ -58,6 +58,13 @@ pub enum Error {
         /// What is wrong with it, as a clause.
         message: String,
     },
+    /// Ranks that cannot be a framework's group.
+    Offer {
+        /// What the framework calls it.
+        name: String,
+        /// What is wrong with it, as a clause.
+        message: String,
+    },
     /// A memory layout that does not fit the local shape.
     Memory {
         /// The rank.
@@ -130,6 +137,13 @@ pub enum Error {
         /// The step.
         step: usize,
         /// What is wrong with it, as a sentence.
+        message: String,
+    },
+    /// Ranks whose calls are not alike but for offsets, so that they are no one program.
+    NotAlike {
+        /// The step.
+        step: usize,
+        /// What is not alike, as a sentence.
         message: String,
     },
     /// Another rank panicked, returned an error or left, and so this one could not go on.
@@ -214,7 +228,10 @@ impl Error {
             Error::Kernel(error) => error.kind(),
             Error::Layout(_) | Error::Memory { .. } => "memory",
             Error::Parse { .. } => "parse",
-            Error::NotInPlan { .. } | Error::WorldTooSmall { .. } | Error::Group { .. } => "rank",
+            Error::NotInPlan { .. }
+            | Error::WorldTooSmall { .. }
+            | Error::Group { .. }
+            | Error::Offer { .. } => "rank",
             Error::Buffer { .. }
             | Error::ShardCount { .. }
             | Error::TargetCount { .. }
@@ -222,6 +239,7 @@ impl Error {
             | Error::NoTensor { .. } => "buffer",
             Error::DType { .. } => "dtype",
             Error::Phase { .. } => "phase",
+            Error::NotAlike { .. } => "not_alike",
             Error::RankFailed { .. } | Error::Panicked { .. } | Error::Planted { .. } => "rank_failed",
             Error::TimedOut { .. } => "timed_out",
             Error::Mismatch { .. } => "mismatch",
@@ -250,6 +268,7 @@ impl Error {
             | Error::Layout(_)
             | Error::NotInPlan { .. }
             | Error::Group { .. }
+            | Error::Offer { .. }
             | Error::Memory { .. }
             | Error::Parse { .. }
             | Error::Buffer { .. }
@@ -260,6 +279,7 @@ impl Error {
             | Error::NoTensor { .. }
             | Error::WorldTooSmall { .. }
             | Error::Phase { .. }
+            | Error::NotAlike { .. }
             | Error::NotAgreed { .. }
             | Error::Trace { .. }
             | Error::Threads { .. }
@@ -296,6 +316,8 @@ impl Error {
             | Error::Layout(_)
             | Error::NotInPlan { .. }
             | Error::Group { .. }
+            | Error::Offer { .. }
+            | Error::NotAlike { .. }
             | Error::Memory { .. }
             | Error::Parse { .. }
             | Error::Buffer { .. }
@@ -328,6 +350,7 @@ impl Error {
             | Error::Layout(_)
             | Error::NotInPlan { .. }
             | Error::Group { .. }
+            | Error::Offer { .. }
             | Error::Memory { .. }
             | Error::Parse { .. }
             | Error::Buffer { .. }
@@ -338,6 +361,7 @@ impl Error {
             | Error::NoTensor { .. }
             | Error::WorldTooSmall { .. }
             | Error::Phase { .. }
+            | Error::NotAlike { .. }
             | Error::NotAgreed { .. }
             | Error::Trace { .. }
             | Error::Threads { .. }
@@ -359,6 +383,7 @@ impl fmt::Display for Error {
                 show_group(group, f)?;
                 write!(f, ": {message}")
             }
+            Error::Offer { name, message } => write!(f, "{name:?} cannot be a group: {message}"),
             Error::Memory { rank, message } => write!(f, "memory of rank {rank}: {message}"),
             Error::Parse { input, message } => write!(f, "{message}, not {input:?}"),
             Error::Buffer { rank, which, needed, given } => {
@@ -384,6 +409,9 @@ impl fmt::Display for Error {
             }
             Error::WorldTooSmall { needed, given } => {
                 write!(f, "the plan needs {needed} ranks but the engine has {given}")
+            }
+            Error::NotAlike { step, message } => {
+                write!(f, "step {step}: {message}, so the ranks are no one program: give each its own calls")
             }
             Error::Phase { step, message } => write!(f, "step {step}: {message}"),
             Error::RankFailed { rank, reason, place: Some(place) } => {

@@ -17,30 +17,48 @@
 )]
 
 mod arguments;
+mod arrays;
 mod buffers;
+mod call;
+mod calls;
 mod command_line;
 mod composed_layout;
 mod dtype;
+mod elaborator;
 mod engine;
 mod failure;
+mod graph;
 mod group;
 mod html;
 mod json;
+mod kernels;
 mod layout;
 mod mesh;
 mod named_layout;
+mod network;
+mod op;
 mod operations;
 mod placement;
 mod plan;
 mod planner;
+mod program;
+mod propagate;
+mod random;
+mod ranks;
 mod region;
+mod report;
+mod run;
+mod schedule;
+mod shard_bytes;
 mod sharding;
 mod shards;
 mod step;
+mod table;
 mod tensor_type;
 mod topology;
 mod value;
 mod values;
+mod view;
 
 use pyo3::prelude::*;
 
@@ -59,10 +77,24 @@ fn _reshard(module: &Bound<'_, PyModule>) -> PyResult<()> {
     region::register(module)?;
     sharding::register(module)?;
     tensor_type::register(module)?;
+    network::register(module)?;
+    table::register(module)?;
+    op::register(module)?;
+    propagate::register(module)?;
+    random::register(module)?;
     topology::register(module)?;
     step::register(module)?;
     plan::register(module)?;
     planner::register(module)?;
+    view::register(module)?;
+    calls::register(module)?;
+    graph::register(module)?;
+    elaborator::register(module)?;
+    program::register(module)?;
+    report::register(module)?;
+    schedule::register(module)?;
+    kernels::register(module)?;
+    ranks::register(module)?;
     command_line::register(module)?;
     // What is exported is what the package says.
     module.delattr("__all__")

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::PyList;
+use reshard_collectives::calls::{Offers, RankCalls, Spmd};
 use reshard_planner::{Message, Plan, Planner};
 
-use crate::dtype::PyDType;
+use crate::calls::{PyOffers, PyRankCalls, PySpmd};
+use crate::dtype::{DTypeArgument, PyDType};
 use crate::engine;
 use crate::failure::{Answer, refused};
 use crate::group::PyGroupPattern;
@@ -210,6 +212,31 @@ impl PyPlan {
         }
         let planner = Planner::from(plan.options().clone());
         Ok(py.detach(|| planner.explain(plan.from(), plan.to(), plan.dtype()).map(|text| text.to_string()))?)
+    }
+
+    /// The plan as one rank's calls of a framework, between strided views of its flat buffers.
+    ///
+    /// `offers` are the groups that exist; without any, all that goes to others is messages. `dtype` is the plan's where none is given.
+    #[pyo3(signature = (rank, offers=None, dtype=None))]
+    fn calls(
+        &self,
+        rank: usize,
+        offers: Option<PyRef<'_, PyOffers>>,
+        dtype: Option<DTypeArgument>,
+    ) -> Answer<PyRankCalls> {
+        let dtype = dtype.map_or(self.plan.dtype(), |dtype| dtype.0);
+        let calls = match offers {
+            Some(offers) => RankCalls::new(&self.plan, rank, dtype, &offers.0)?,
+            None => RankCalls::new(&self.plan, rank, dtype, &Offers::none())?,
+        };
+        Ok(PyRankCalls::new(calls))
+    }
+
+    /// The plan as one program for all ranks, for frameworks that trace; refused as `not_alike` where ranks differ by more than offsets.
+    #[pyo3(signature = (dtype=None))]
+    fn spmd(&self, py: Python<'_>, dtype: Option<DTypeArgument>) -> Answer<PySpmd> {
+        let dtype = dtype.map_or(self.plan.dtype(), |dtype| dtype.0);
+        Ok(PySpmd(Arc::new(py.detach(|| Spmd::new(&self.plan, dtype))?)))
     }
 
     /// Carries the plan out on the shards of `from_`, in the order of its mesh's ranks: the shards of `to`.

@@ -1,0 +1,200 @@
+"""Ops as NumPy computes them: a function for each, `(call, *arrays) -> array`, or a tuple of arrays.
+
+What is not here is run by the reference, which knows every op of the standard table and is slower.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from reshard._reshard import LocalCall
+
+Array = Any
+Kernel = Callable[..., Any]
+
+
+def _made(call: LocalCall, index: int = 0) -> tuple[tuple[int, ...], Any]:
+    """The shape and the dtype of what a call makes."""
+    of = call.makes[index]
+    return of.shape, of.numpy_dtype
+
+
+def _unary(function: Callable[[Array], Array]) -> Kernel:
+    return lambda call, x: function(x)
+
+
+def _binary(function: Callable[[Array, Array], Array]) -> Kernel:
+    return lambda call, x, y: function(x, y)
+
+
+def _value(call: LocalCall, key: str = "value") -> float:
+    value = call.number(key)
+    if value is None:
+        raise ValueError(f"{call}: needs a value of {key} to be run")
+    return value
+
+
+def _scalar(function: Callable[[Array, float], Array], key: str = "value") -> Kernel:
+    # A Python number keeps the type of the array.
+    return lambda call, x: function(x, _value(call, key))
+
+
+def _reduced(function: Callable[..., Array]) -> Kernel:
+    def kernel(call: LocalCall, x: Array) -> Array:
+        return function(x, axis=tuple(call.dims("dims")), keepdims=call.flag("keepdim"))
+
+    return kernel
+
+
+def _shaped(call: LocalCall, x: Array) -> Array:
+    return x.reshape(call.makes[0].shape)
+
+
+def _dim(call: LocalCall, key: str = "dim") -> int:
+    return call.dims(key)[0]
+
+
+def _softmax(call: LocalCall, x: Array) -> Array:
+    e = np.exp(x - x.max(axis=call.arguments["dim"], keepdims=True))
+    return e / e.sum(axis=call.arguments["dim"], keepdims=True)
+
+
+def _log_softmax(call: LocalCall, x: Array) -> Array:
+    shifted = x - x.max(axis=call.arguments["dim"], keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=call.arguments["dim"], keepdims=True))
+
+
+def _full(value: float) -> Kernel:
+    def kernel(call: LocalCall, *_: Array) -> Array:
+        shape, dtype = _made(call)
+        return np.full(shape, value, dtype)
+
+    return kernel
+
+
+def _sigmoid(x: Array) -> Array:
+    e = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1, e) / (1 + e)
+
+
+def _sgd(call: LocalCall, w: Array, dw: Array) -> Array:
+    return w - dw * _value(call, "lr")
+
+
+def _expand(call: LocalCall, x: Array) -> Array:
+    return np.broadcast_to(x, call.makes[0].shape)
+
+
+def _permute(call: LocalCall, x: Array) -> Array:
+    return x.transpose(call.arguments["dims"])
+
+
+def _transpose(call: LocalCall, x: Array) -> Array:
+    return np.swapaxes(x, call.arguments["dim0"], call.arguments["dim1"])
+
+
+def _cast(call: LocalCall, x: Array) -> Array:
+    return x.astype(_made(call)[1])
+
+
+KERNELS: dict[str, Kernel] = {
+    **{name: _unary(getattr(np, name)) for name in (
+        "exp", "expm1", "log1p", "log2", "log10", "log", "sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh", "floor",
+        "ceil", "trunc", "square", "sign", "isnan", "isinf", "isfinite", "logical_not", "positive", "abs", "cbrt",
+    )},
+    "neg": _unary(np.negative),
+    "reciprocal": _unary(lambda x: 1 / x),
+    "rsqrt": _unary(lambda x: 1 / np.sqrt(x)),
+    "relu": _unary(lambda x: np.maximum(x, 0)),
+    "sigmoid": _unary(_sigmoid),
+    "silu": _unary(lambda x: x * _sigmoid(x)),
+    **{name: _unary(lambda x: x) for name in ("copy", "clone", "detach", "contiguous")},
+    "cast": _cast,
+    "add": _binary(np.add),
+    "sub": _binary(np.subtract),
+    "mul": _binary(np.multiply),
+    "div": _binary(np.divide),
+    "pow": _binary(np.power),
+    "maximum": _binary(np.maximum),
+    "minimum": _binary(np.minimum),
+    "eq": _binary(np.equal),
+    "ne": _binary(np.not_equal),
+    "lt": _binary(np.less),
+    "le": _binary(np.less_equal),
+    "gt": _binary(np.greater),
+    "ge": _binary(np.greater_equal),
+    "logical_and": _binary(np.logical_and),
+    "logical_or": _binary(np.logical_or),
+    "logical_xor": _binary(np.logical_xor),
+    "where": lambda call, condition, x, y: np.where(condition != 0, x, y),
+    "add_scalar": _scalar(lambda x, value: x + value),
+    "sub_scalar": _scalar(lambda x, value: x - value),
+    "rsub_scalar": _scalar(lambda x, value: value - x),
+    "mul_scalar": _scalar(lambda x, value: x * value),
+    "div_scalar": _scalar(lambda x, value: x / value),
+    "pow_scalar": _scalar(lambda x, exponent: x**exponent, "exponent"),
+    "mm": _binary(np.matmul),
+    "bmm": _binary(np.matmul),
+    "mv": _binary(np.matmul),
+    "dot": _binary(np.dot),
+    "outer": _binary(np.outer),
+    "t": _unary(np.transpose),
+    "sum": _reduced(np.sum),
+    "amax": _reduced(np.max),
+    "amin": _reduced(np.min),
+    "prod": _reduced(np.prod),
+    "permute": _permute,
+    "transpose": _transpose,
+    **{name: _shaped for name in ("reshape", "view", "flatten", "squeeze", "unsqueeze", "unflatten")},
+    "expand": _expand,
+    "softmax": _softmax,
+    "log_softmax": _log_softmax,
+    "cat": lambda call, *arrays: np.concatenate(arrays, axis=call.arguments["dim"]),
+    "stack": lambda call, *arrays: np.stack(arrays, axis=call.arguments["dim"]),
+    "zeros": _full(0),
+    "ones": _full(1),
+    "zeros_like": _full(0),
+    "ones_like": _full(1),
+    "sgd": _sgd,
+}
+"""The functions by the names of ops."""
+
+_EINSUM = re.compile(r"[a-zA-Z]*(,[a-zA-Z]*)*->[a-zA-Z]*")
+
+
+def _einsum(call: LocalCall, rule: str, arrays: Sequence[Array]) -> Array:
+    dtype = _made(call)[1]
+    wide = np.dtype(dtype).kind == "V" or np.dtype(dtype) == np.float16
+    if wide:
+        arrays = [np.asarray(array).astype(np.float32) for array in arrays]
+    return np.einsum(rule, *arrays).astype(dtype)
+
+
+def runner(kernels: Mapping[str, Kernel] | None = None) -> Callable[[LocalCall, Sequence[Array]], tuple[Array, ...]]:
+    """What carries calls out: these functions first, then NumPy's, then the reference."""
+    table = {**KERNELS, **(kernels or {})}
+    own = frozenset(kernels or ())
+
+    def run(call: LocalCall, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        name = call.name
+        function = table.get(name) if name is not None else table.get(str(call))
+        if function is None or (call.needs_region and name not in own):
+            rule = call.rule
+            if rule is not None and _EINSUM.fullmatch(rule):
+                return (_einsum(call, rule, arrays),)
+            return call.reference(*arrays)
+        try:
+            with np.errstate(all="ignore"):
+                made = function(call, *arrays)
+        except KeyError:
+            if name in own:
+                raise
+            # An argument is not given, and its default is the table's.
+            return call.reference(*arrays)
+        return made if isinstance(made, tuple) else (made,)
+
+    return run

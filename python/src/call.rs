@@ -1,0 +1,95 @@
+//! Calls of ops: a text with arguments, or a name and Python's keyword arguments.
+
+use pyo3::IntoPyObjectExt;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString};
+use reshard_ops::rules::{Call, Value};
+
+use crate::arguments::type_name;
+use crate::failure::{Answer, refused};
+
+/// An argument as the notation writes it.
+fn text_of(key: &str, object: &Bound<'_, PyAny>) -> Answer<String> {
+    if let Ok(flag) = object.cast::<PyBool>() {
+        return Ok(flag.is_true().to_string());
+    }
+    if object.is_instance_of::<PyInt>() {
+        return Ok(object.extract::<i64>()?.to_string());
+    }
+    if object.is_instance_of::<PyFloat>() {
+        return Ok(object.extract::<f64>()?.to_string());
+    }
+    if let Ok(text) = object.cast::<PyString>() {
+        return Ok(text.to_cow()?.into_owned());
+    }
+    // Numbers of NumPy are neither int nor float, and say what they are.
+    if object.hasattr("__index__")? {
+        return Ok(object.call_method0("__index__")?.extract::<i64>()?.to_string());
+    }
+    let Ok(items) = object.try_iter() else {
+        let found = type_name(object);
+        return Err(PyTypeError::new_err(format!(
+            "the argument {key} is a number, a flag, a word or a list of whole numbers, not {found}"
+        ))
+        .into());
+    };
+    let numbers = items.map(|item| item?.extract::<i64>()).collect::<PyResult<Vec<_>>>()?;
+    Ok(format!("[{}]", numbers.iter().map(i64::to_string).collect::<Vec<_>>().join(",")))
+}
+
+/// The call of a text, with more arguments.
+pub(crate) fn call(text: &str, arguments: Option<&Bound<'_, PyDict>>) -> Answer<Call> {
+    let mut call: Call = text.parse()?;
+    for (key, value) in arguments.into_iter().flat_map(|dict| dict.iter()) {
+        if value.is_none() {
+            continue;
+        }
+        let key: String = key.extract()?;
+        if matches!(call, Call::Rule(_)) {
+            return Err(refused("rule", format!("{call} is a rule and takes no argument {key}")));
+        }
+        // As the notation reads it, so that what is printed is read again.
+        let alone: Call = format!("it({key}={})", text_of(&key, &value)?).parse()?;
+        if let Some(value) = alone.argument(&key) {
+            call = call.with(&key, value.clone());
+        }
+    }
+    Ok(call)
+}
+
+/// An argument as Python has it.
+fn value_to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
+    match value {
+        Value::Number(n) => n.into_bound_py_any(py),
+        Value::Flag(flag) => flag.into_bound_py_any(py),
+        Value::Numbers(list) => list.clone().into_bound_py_any(py),
+        Value::Word(word) => match word.parse::<f64>() {
+            Ok(number) => number.into_bound_py_any(py),
+            Err(_) => word.into_bound_py_any(py),
+        },
+    }
+}
+
+/// The arguments that a call says, by name.
+pub(crate) fn arguments<'py>(py: Python<'py>, call: &Call) -> PyResult<Bound<'py, PyDict>> {
+    let all = PyDict::new(py);
+    match call {
+        Call::Named { arguments, .. } => {
+            for (key, value) in arguments {
+                all.set_item(key, value_to_python(py, value)?)?;
+            }
+        }
+        Call::Rule(_) => {}
+        Call::Each(each) => return arguments_of_each(py, each.call()),
+    }
+    Ok(all)
+}
+
+fn arguments_of_each<'py>(py: Python<'py>, call: &Call) -> PyResult<Bound<'py, PyDict>> {
+    match call {
+        Call::Named { .. } | Call::Rule(_) => arguments(py, call),
+        // A call on slices is never one on slices again.
+        Call::Each(_) => Ok(PyDict::new(py)),
+    }
+}

@@ -1,0 +1,81 @@
+//! Elaboration: which moves may be made that nobody wrote, and by which costs the rest is chosen.
+
+use pyo3::prelude::*;
+use reshard_planner::Planner;
+use reshard_program::{Elaborator, Moves, Rates};
+
+use crate::failure::{Answer, refused};
+use crate::graph::PyGraph;
+use crate::network::{NetworkArgument, PyRates};
+use crate::program::PyProgram;
+
+/// Makes programs of graphs: `Elaborator(moves="any", topology="h100")`.
+///
+/// `moves` is which moves may be made that nobody wrote: `"any"`, `"free"` (those that communicate in neither direction) or
+/// `"written"` (none). Costs are those of a network and of rates of computing, which are the network's where they are not given.
+#[pyclass(frozen, name = "Elaborator", module = "reshard")]
+#[derive(Clone, Debug)]
+pub(crate) struct PyElaborator {
+    pub(crate) elaborator: Elaborator,
+    text: String,
+}
+
+impl PyElaborator {
+    /// What is given, or one for the uniform network.
+    pub(crate) fn or_new(given: Option<&PyElaborator>) -> Elaborator {
+        given.map_or_else(Elaborator::new, |given| given.elaborator.clone())
+    }
+}
+
+#[pymethods]
+impl PyElaborator {
+    #[new]
+    #[pyo3(signature = (moves="any", topology=None, *, rates=None, most_states=None))]
+    fn new(
+        moves: &str,
+        topology: Option<NetworkArgument>,
+        rates: Option<&PyRates>,
+        most_states: Option<usize>,
+    ) -> Answer<PyElaborator> {
+        let which = match moves {
+            "any" => Moves::Any,
+            "free" => Moves::Free,
+            "written" => Moves::Written,
+            other => {
+                let reason = format!("moves is {other:?}, and should be \"any\", \"free\" or \"written\"");
+                return Err(refused("usage", reason));
+            }
+        };
+        let mut text = format!("Elaborator('{moves}'");
+        let mut elaborator = Elaborator::new().moves(which);
+        if let Some(NetworkArgument(topology)) = topology {
+            text.push_str(&format!(", '{topology}'"));
+            elaborator = elaborator.rates(Rates::of(&topology)).planner(Planner::new().topology(topology));
+        }
+        if let Some(rates) = rates {
+            text.push_str(&format!(", rates=Rates({:?}, {:?})", rates.0.per_us, rates.0.memory_per_us));
+            elaborator = elaborator.rates(rates.0);
+        }
+        if let Some(most_states) = most_states {
+            text.push_str(&format!(", most_states={most_states}"));
+            elaborator = elaborator.most_states(most_states);
+        }
+        text.push(')');
+        Ok(PyElaborator { elaborator, text })
+    }
+
+    fn __repr__(&self) -> &str {
+        &self.text
+    }
+
+    /// The program of a graph; refused where nothing that is allowed leads there, with what to write instead.
+    fn elaborate(&self, py: Python<'_>, graph: &PyGraph) -> Answer<PyProgram> {
+        let graph = graph.lock().clone();
+        let program = py.detach(|| self.elaborator.elaborate(&graph))?;
+        Ok(PyProgram(std::sync::Arc::new(program)))
+    }
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<PyElaborator>()
+}

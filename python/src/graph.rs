@@ -1,0 +1,265 @@
+//! Graphs: what a program is made of, before it is typed.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use reshard_program::{Error, Graph, Meshes, ValueId};
+use reshard_sharding::Type;
+
+use crate::arguments::MeshArgument;
+use crate::call::call;
+use crate::dtype::{DTypeArgument, PyDType};
+use crate::elaborator::PyElaborator;
+use crate::failure::Answer;
+use crate::mesh::PyMesh;
+use crate::program::PyProgram;
+use crate::table::{PyTable, table_or_standard};
+
+/// A list of statements over named values: `Graph("dp=2,tp=2")` without statements, `Graph.parse("mesh dp=2..")` of a text.
+///
+/// Values are called by their names. Methods add statements; `str` is the text.
+#[pyclass(frozen, name = "Graph", module = "reshard")]
+#[derive(Debug)]
+pub(crate) struct PyGraph(Mutex<Graph>);
+
+impl PyGraph {
+    pub(crate) fn of(graph: Graph) -> PyGraph {
+        PyGraph(Mutex::new(graph))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Graph> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The value of a name.
+pub(crate) fn value(graph: &Graph, name: &str) -> Answer<ValueId> {
+    let reason = || Error::Graph { reason: format!("there is no value {name}") };
+    graph.value(name).ok_or_else(|| reason().into())
+}
+
+fn values(graph: &Graph, names: &[String]) -> Answer<Vec<ValueId>> {
+    names.iter().map(|name| value(graph, name)).collect()
+}
+
+fn names(graph: &Graph, values: &[ValueId]) -> Vec<String> {
+    values.iter().map(|v| graph.name(*v).to_owned()).collect()
+}
+
+/// Texts as slices of them.
+pub(crate) fn slices(texts: &[String]) -> Vec<&str> {
+    texts.iter().map(String::as_str).collect()
+}
+
+/// A type of a value, by its text; ` on` and a name say on which mesh.
+fn type_of(meshes: &Meshes, shape: &[usize], text: &str) -> Answer<Type> {
+    match text.rsplit_once(" on ") {
+        None => Ok(Type::parse(meshes.first(), shape, text)?),
+        Some((is, on)) => Ok(Type::parse(meshes.get(on.trim())?, shape, is)?),
+    }
+}
+
+/// Meshes by name, the first as `default`.
+pub(crate) fn meshes_to_python<'py>(py: Python<'py>, meshes: &Meshes) -> PyResult<Bound<'py, PyDict>> {
+    let all = PyDict::new(py);
+    for (name, mesh) in meshes.iter() {
+        all.set_item(name, PyMesh(mesh.clone()))?;
+    }
+    Ok(all)
+}
+
+#[pymethods]
+impl PyGraph {
+    #[new]
+    #[pyo3(signature = (mesh, *, table=None))]
+    fn new(mesh: MeshArgument, table: Option<&PyTable>) -> PyGraph {
+        PyGraph::of(Graph::with_table(&mesh.0, table_or_standard(table)))
+    }
+
+    /// Reads a graph; `axes` are other sizes of axes of its first mesh.
+    #[staticmethod]
+    #[pyo3(signature = (text, *, table=None, axes=None))]
+    fn parse(
+        py: Python<'_>,
+        text: &str,
+        table: Option<&PyTable>,
+        axes: Option<Vec<(String, usize)>>,
+    ) -> Answer<PyGraph> {
+        let (table, axes) = (table_or_standard(table), axes.unwrap_or_default());
+        let axes: Vec<(&str, usize)> = axes.iter().map(|(name, size)| (name.as_str(), *size)).collect();
+        Ok(PyGraph::of(py.detach(|| Graph::parse_with_axes(table, text, &axes))?))
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let text = pyo3::types::PyString::new(py, &self.__str__());
+        Ok(format!("Graph.parse({})", text.repr()?))
+    }
+
+    fn __str__(&self) -> String {
+        self.lock().to_string()
+    }
+
+    fn __eq__(&self, other: &PyGraph) -> bool {
+        let (one, two) = (self.lock().clone(), other.lock().clone());
+        one == two
+    }
+
+    /// The first mesh, which has all ranks.
+    #[getter]
+    fn mesh(&self) -> PyMesh {
+        PyMesh(self.lock().mesh().clone())
+    }
+
+    /// All meshes by name; the first is `default`.
+    #[getter]
+    fn meshes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        meshes_to_python(py, self.lock().meshes())
+    }
+
+    /// The names of the inputs, in order.
+    #[getter]
+    fn inputs(&self) -> Vec<String> {
+        let graph = self.lock();
+        let inputs: Vec<ValueId> = graph.inputs().collect();
+        names(&graph, &inputs)
+    }
+
+    /// The gradients that are asked for: of which value, and which value is the gradient of which.
+    #[getter]
+    fn gradients(&self) -> Vec<(String, Vec<(String, String)>)> {
+        let graph = self.lock();
+        let name = |v: ValueId| graph.name(v).to_owned();
+        let each = |(loss, list): (ValueId, Vec<(ValueId, ValueId)>)| {
+            (name(loss), list.into_iter().map(|(of, g)| (name(of), name(g))).collect())
+        };
+        graph.gradients().map(each).collect()
+    }
+
+    /// How many values it has.
+    #[getter]
+    fn values(&self) -> usize {
+        self.lock().values()
+    }
+
+    /// How many statements it has.
+    #[getter]
+    fn statements(&self) -> usize {
+        self.lock().statements()
+    }
+
+    fn __contains__(&self, name: &str) -> bool {
+        self.lock().value(name).is_some()
+    }
+
+    /// The shape of a value.
+    fn shape<'py>(&self, py: Python<'py>, name: &str) -> Answer<Bound<'py, PyTuple>> {
+        let graph = self.lock();
+        Ok(PyTuple::new(py, graph.shape(value(&graph, name)?))?)
+    }
+
+    /// The element type of a value.
+    fn dtype(&self, name: &str) -> Answer<PyDType> {
+        let graph = self.lock();
+        Ok(PyDType(graph.dtype(value(&graph, name)?)))
+    }
+
+    /// What a value is said to be, as text; None where nobody says.
+    fn pinned(&self, name: &str) -> Answer<Option<String>> {
+        let graph = self.lock();
+        let is = graph.pinned(value(&graph, name)?);
+        Ok(is.map(|is| graph.meshes().written(is)))
+    }
+
+    /// Adds a mesh over ranks of the first, on which values can be.
+    fn add_mesh(&self, name: &str, mesh: MeshArgument) -> Answer<()> {
+        Ok(self.lock().add_mesh(name, &mesh.0)?)
+    }
+
+    /// A value that comes from outside, in a type such as `"S(0),R"` or `"S(0) on experts"`.
+    fn input(&self, name: &str, dtype: DTypeArgument, shape: Vec<usize>, r#type: &str) -> Answer<String> {
+        self.lock().input(name, dtype.0, &shape, r#type)?;
+        Ok(name.to_owned())
+    }
+
+    /// Calls an op on values; the names of what it makes, where they are not given.
+    #[pyo3(signature = (op, inputs, names=vec![], **arguments))]
+    fn apply(
+        &self,
+        op: &str,
+        inputs: Vec<String>,
+        names: Vec<String>,
+        arguments: Option<&Bound<'_, PyDict>>,
+    ) -> Answer<Vec<String>> {
+        let call = call(op, arguments)?;
+        let mut graph = self.lock();
+        let inputs = values(&graph, &inputs)?;
+        let made = graph.apply(&call, &inputs, &slices(&names))?;
+        Ok(self::names(&graph, &made))
+    }
+
+    /// Says what a value is: what makes it is moved to that.
+    fn pin(&self, name: &str, r#type: &str) -> Answer<()> {
+        let mut graph = self.lock();
+        let v = value(&graph, name)?;
+        let is = type_of(graph.meshes(), graph.shape(v), r#type)?;
+        Ok(graph.pin(v, is)?)
+    }
+
+    /// Gives the op that makes a value its strategy: what its inputs have to be, and what it makes of them.
+    fn strategy(&self, name: &str, inputs: Vec<String>, outputs: Vec<String>) -> Answer<()> {
+        let mut graph = self.lock();
+        let v = value(&graph, name)?;
+        Ok(graph.strategy(v, &slices(&inputs), &slices(&outputs))?)
+    }
+
+    /// The same tensor in another type, by a name.
+    fn moved(&self, from_: &str, name: &str, r#type: &str) -> Answer<String> {
+        let mut graph = self.lock();
+        let from = value(&graph, from_)?;
+        let is = type_of(graph.meshes(), graph.shape(from), r#type)?;
+        graph.moved(from, name, is)?;
+        Ok(name.to_owned())
+    }
+
+    /// The gradient of the sum of the elements of a value with respect to others; without `wrt`, to all inputs that have one.
+    #[pyo3(signature = (loss, wrt=None, names=None))]
+    fn gradient(
+        &self,
+        loss: &str,
+        wrt: Option<Vec<String>>,
+        names: Option<Vec<String>>,
+    ) -> Answer<Vec<String>> {
+        let mut graph = self.lock();
+        let loss = value(&graph, loss)?;
+        let wrt: Vec<ValueId> = match wrt {
+            Some(wrt) => values(&graph, &wrt)?,
+            None => {
+                let trained = |v: &ValueId| graph.pinned(*v).is_some_and(|is| is.gradient.is_some());
+                graph.inputs().filter(trained).collect()
+            }
+        };
+        let made = match names {
+            Some(names) => graph.gradient_as(loss, &wrt, &slices(&names))?,
+            None => graph.gradient(loss, &wrt)?,
+        };
+        Ok(self::names(&graph, &made))
+    }
+
+    /// What is made from here on has no gradient.
+    fn no_grad(&self) {
+        self.lock().no_grad();
+    }
+
+    /// The typed program: what nobody said is chosen, and what somebody did is checked.
+    #[pyo3(signature = (elaborator=None))]
+    fn elaborate(&self, py: Python<'_>, elaborator: Option<&PyElaborator>) -> Answer<PyProgram> {
+        let (graph, elaborator) = (self.lock().clone(), PyElaborator::or_new(elaborator));
+        let program = py.detach(|| elaborator.elaborate(&graph))?;
+        Ok(PyProgram(Arc::new(program)))
+    }
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<PyGraph>()
+}

@@ -1,0 +1,367 @@
+//! Ops as Python computes them: what a rank calls, and functions over arrays that carry it out.
+
+use std::sync::Arc;
+
+use ndarray::{ArrayD, IxDyn};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use reshard_kernels::DType;
+use reshard_ops::rules::verify::LocalRegion;
+use reshard_ops::rules::{Call, Op, Table};
+use reshard_program::Graph;
+use reshard_program::schedule::{Arg, Kernels, LocalCall};
+use reshard_reference::{Local, Number, run_local};
+use reshard_sharding::Mesh;
+
+use crate::arrays;
+use crate::call::{arguments, call};
+use crate::dtype::{DTypeArgument, PyDType};
+use crate::failure::{Answer, Failure, refused};
+use crate::table::{PyTable, table_or_standard};
+
+/// An operand of a call on one rank: its elements, and which of the whole they are.
+#[pyclass(frozen, name = "LocalTensor", module = "reshard")]
+#[derive(Clone, Debug)]
+pub(crate) struct PyLocalTensor {
+    pub(crate) dtype: DType,
+    pub(crate) shape: Vec<usize>,
+    /// Where it lies; none where that cannot be said.
+    region: Option<LocalRegion>,
+}
+
+#[pymethods]
+impl PyLocalTensor {
+    fn __repr__(&self) -> String {
+        let shape: Vec<String> = self.shape.iter().map(usize::to_string).collect();
+        format!("<{}[{}]>", self.dtype, shape.join(","))
+    }
+
+    /// The type of the elements.
+    #[getter]
+    fn dtype(&self) -> PyDType {
+        PyDType(self.dtype)
+    }
+
+    /// The shape of what is held.
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, &self.shape)
+    }
+
+    /// The shape of the whole tensor.
+    #[getter]
+    fn whole<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.region.as_ref().map_or(&self.shape, |region| &region.whole))
+    }
+
+    /// The indices of the whole that are held along a dim, in local order.
+    fn indices(&self, dim: usize) -> Answer<Vec<usize>> {
+        match &self.region {
+            Some(region) => Ok(region.indices(dim)?),
+            None => Ok((0..self.shape.get(dim).copied().unwrap_or_default()).collect()),
+        }
+    }
+
+    /// The type of elements as NumPy has it; None where it has none.
+    #[getter]
+    fn numpy_dtype<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        arrays::dtype_of(py, self.dtype)
+    }
+}
+
+/// A call of an op on one rank, or on whole tensors.
+///
+/// Its arguments speak of the whole tensors: `view(shape=[4,6,8])` is the same call on every rank, and what is made has the
+/// shape of `makes`.
+#[pyclass(frozen, name = "LocalCall", module = "reshard")]
+#[derive(Clone, Debug)]
+pub(crate) struct PyLocalCall {
+    call: Call,
+    pub(crate) takes: Vec<PyLocalTensor>,
+    pub(crate) makes: Vec<PyLocalTensor>,
+    needs_region: bool,
+    is_elementwise: bool,
+    operations: f64,
+    table: Arc<Table>,
+}
+
+impl PyLocalCall {
+    /// That of a rank.
+    pub(crate) fn of(call: &LocalCall, table: &Arc<Table>) -> PyLocalCall {
+        let local = |tensor: &reshard_program::schedule::LocalTensor| PyLocalTensor {
+            dtype: tensor.dtype,
+            shape: tensor.shape.clone(),
+            region: tensor.region().ok(),
+        };
+        PyLocalCall {
+            call: call.call.clone(),
+            takes: call.takes.iter().map(local).collect(),
+            makes: call.makes.iter().map(local).collect(),
+            needs_region: call.needs_region,
+            is_elementwise: call.is_elementwise,
+            operations: call.operations,
+            table: Arc::clone(table),
+        }
+    }
+
+    /// That of whole tensors, of these element types.
+    pub(crate) fn whole(
+        call: &Call,
+        op: &Op,
+        dtypes: (&[DType], &[DType]),
+        table: &Arc<Table>,
+    ) -> PyLocalCall {
+        let tensors = |shapes: &[Vec<usize>], dtypes: &[DType]| {
+            let tensor = |(shape, dtype): (&Vec<usize>, &DType)| PyLocalTensor {
+                dtype: *dtype,
+                shape: shape.clone(),
+                region: Some(LocalRegion::whole(shape)),
+            };
+            shapes.iter().zip(dtypes).map(tensor).collect()
+        };
+        PyLocalCall {
+            call: call.clone(),
+            takes: tensors(op.inputs(), dtypes.0),
+            makes: tensors(op.outputs(), dtypes.1),
+            needs_region: false,
+            is_elementwise: op.is_elementwise(),
+            operations: op.operations(),
+            table: Arc::clone(table),
+        }
+    }
+
+    /// What Python's function makes of arrays, as bytes.
+    pub(crate) fn run(&self, runner: &Bound<'_, PyAny>, inputs: &[&[u8]]) -> Answer<Vec<Vec<u8>>> {
+        let py = runner.py();
+        let given =
+            self.takes.iter().zip(inputs).map(|(of, bytes)| arrays::of(py, of.dtype, &of.shape, bytes));
+        let given = PyTuple::new(py, given.collect::<Answer<Vec<_>>>()?)?;
+        let made = runner.call1((self.clone(), given))?;
+        let made = made.try_iter()?.collect::<PyResult<Vec<_>>>()?;
+        if made.len() != self.makes.len() {
+            let reason = format!(
+                "{} makes {} tensors, and its kernel made {}",
+                self.call,
+                self.makes.len(),
+                made.len()
+            );
+            return Err(refused("input", reason));
+        }
+        let read = |(array, of): (&Bound<'_, PyAny>, &PyLocalTensor)| {
+            arrays::read(array, of.dtype, &of.shape, &format!("what {} makes", self.call))
+        };
+        made.iter().zip(&self.makes).map(read).collect()
+    }
+
+    /// The reference on numbers of a type.
+    fn referred<T: Number + bytemuck::Pod>(
+        &self,
+        arrays: &[Bound<'_, PyAny>],
+        as_type: DType,
+    ) -> Answer<Vec<Vec<u8>>> {
+        let mut inputs = Vec::with_capacity(arrays.len());
+        for (array, of) in arrays.iter().zip(&self.takes) {
+            let bytes = arrays::read(array, as_type, &of.shape, &format!("an input of {}", self.call))?;
+            let numbers = bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned::<T>).collect();
+            let array = ArrayD::from_shape_vec(IxDyn(&of.shape), numbers);
+            inputs.push(array.map_err(|error| refused("input", error.to_string()))?);
+        }
+        let places = |list: &[PyLocalTensor]| -> Answer<Vec<LocalRegion>> {
+            let place =
+                |of: &PyLocalTensor| of.region.clone().unwrap_or_else(|| LocalRegion::whole(&of.shape));
+            Ok(list.iter().map(place).collect())
+        };
+        let (takes, makes) = (places(&self.takes)?, places(&self.makes)?);
+        let local = Local { inputs: &inputs, places: takes.iter().collect(), wanted: makes.iter().collect() };
+        let is_composite = self.call.name().is_some_and(|name| self.table.composite(name).is_some());
+        let made = if is_composite {
+            reshard_reference::run(&self.table, &self.call, &inputs)?
+        } else {
+            run_local(&self.table, &self.call, &local)?
+        };
+        Ok(made
+            .iter()
+            .map(|a| bytemuck::cast_slice(&a.iter().copied().collect::<Vec<T>>()).to_vec())
+            .collect())
+    }
+}
+
+#[pymethods]
+impl PyLocalCall {
+    fn __repr__(&self) -> String {
+        let list =
+            |all: &[PyLocalTensor]| all.iter().map(PyLocalTensor::__repr__).collect::<Vec<_>>().join(", ");
+        format!("<{} {} -> {}>", self.call, list(&self.takes), list(&self.makes))
+    }
+
+    fn __str__(&self) -> String {
+        self.call.to_string()
+    }
+
+    /// The name of the op; None of a rule.
+    #[getter]
+    fn name(&self) -> Option<&str> {
+        match &self.call {
+            Call::Named { name, .. } => Some(name),
+            // A call on each slice is none of the op alone.
+            Call::Rule(_) | Call::Each(_) => None,
+        }
+    }
+
+    /// The rule that is called, such as `"mk,kn->mn"`; None of an op of the table.
+    #[getter]
+    fn rule(&self) -> Option<String> {
+        match &self.call {
+            Call::Rule(rule) => Some(rule.to_string()),
+            Call::Named { .. } | Call::Each(_) => None,
+        }
+    }
+
+    /// The arguments that are given, by name.
+    #[getter]
+    fn arguments<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        arguments(py, &self.call)
+    }
+
+    /// What it takes.
+    #[getter]
+    fn takes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.takes.clone())
+    }
+
+    /// What it makes.
+    #[getter]
+    fn makes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.makes.clone())
+    }
+
+    /// Whether it computes something else where it does not know where its tensors lie.
+    #[getter]
+    fn needs_region(&self) -> bool {
+        self.needs_region
+    }
+
+    /// Whether it works element by element.
+    #[getter]
+    fn is_elementwise(&self) -> bool {
+        self.is_elementwise
+    }
+
+    /// Its operations, of the rank with most of them.
+    #[getter]
+    fn operations(&self) -> f64 {
+        self.operations
+    }
+
+    /// The dims that an argument names, counted from the start; all of them where that is its default.
+    fn dims(&self, key: &str) -> Answer<Vec<usize>> {
+        let shapes: Vec<&[usize]> = self.takes.iter().map(|of| of.shape.as_slice()).collect();
+        Ok(self.table.request(&self.call, &shapes)?.dims(key)?)
+    }
+
+    /// The number that an argument is, given or by its default; None where the op does without.
+    fn number(&self, key: &str) -> Answer<Option<f64>> {
+        let shapes: Vec<&[usize]> = self.takes.iter().map(|of| of.shape.as_slice()).collect();
+        let request = self.table.request(&self.call, &shapes)?;
+        Ok(if request.has(key)? { Some(request.real(key)?) } else { None })
+    }
+
+    /// The flag that an argument is, given or by its default.
+    fn flag(&self, key: &str) -> Answer<bool> {
+        let shapes: Vec<&[usize]> = self.takes.iter().map(|of| of.shape.as_slice()).collect();
+        Ok(self.table.request(&self.call, &shapes)?.flag(key)?)
+    }
+
+    /// What the reference makes of arrays: it knows every op of the standard table, is short and slow, and computes in f64.
+    #[pyo3(signature = (*arrays))]
+    fn reference<'py>(&self, py: Python<'py>, arrays: Vec<Bound<'py, PyAny>>) -> Answer<Bound<'py, PyTuple>> {
+        if arrays.len() != self.takes.len() {
+            let reason =
+                format!("{} takes {} tensors, and {} are given", self.call, self.takes.len(), arrays.len());
+            return Err(refused("input", reason));
+        }
+        let single = self.takes.iter().chain(&self.makes).all(|of| of.dtype == DType::F32);
+        let as_type = if single { DType::F32 } else { DType::F64 };
+        let made = if single {
+            self.referred::<f32>(&arrays, as_type)?
+        } else {
+            self.referred::<f64>(&arrays, as_type)?
+        };
+        let mut results = Vec::with_capacity(made.len());
+        for (bytes, of) in made.iter().zip(&self.makes) {
+            let wide = arrays::of(py, as_type, &of.shape, bytes)?;
+            let dtype = arrays::dtype_of(py, of.dtype);
+            results.push(match dtype {
+                Some(dtype) => wide.call_method1("astype", (dtype,))?,
+                None => wide,
+            });
+        }
+        Ok(PyTuple::new(py, results)?)
+    }
+}
+
+/// The function `(call, arrays) -> arrays` that carries calls out: by NumPy, with these functions beside its own.
+pub(crate) fn runner<'py>(
+    py: Python<'py>,
+    kernels: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    py.import("reshard._kernels")?.getattr("runner")?.call1((kernels,))
+}
+
+/// Kernels of one rank, each a function of Python.
+pub(crate) struct PythonKernels<'a> {
+    pub(crate) table: &'a Arc<Table>,
+    pub(crate) runner: &'a Py<PyAny>,
+    pub(crate) calls: Vec<PyLocalCall>,
+}
+
+impl Kernels for PythonKernels<'_> {
+    type Buffer = [u8];
+    type Error = Failure;
+
+    fn prepare(&mut self, call: &LocalCall) -> Result<u32, Failure> {
+        self.calls.push(PyLocalCall::of(call, self.table));
+        Ok(self.calls.len() as u32 - 1)
+    }
+
+    fn run(&mut self, kernel: u32, args: &[Arg], arena: &mut [u8]) -> Result<(), Failure> {
+        let Some(call) = self.calls.get(kernel as usize) else {
+            return Err(refused("input", format!("there is no kernel {kernel}")));
+        };
+        let (takes, makes) = args.split_at(call.takes.len());
+        let inputs: Vec<&[u8]> = takes.iter().map(|at| &arena[at.range()]).collect();
+        let made = Python::attach(|py| call.run(self.runner.bind(py), &inputs))?;
+        for (bytes, at) in made.iter().zip(makes) {
+            arena[at.range()].copy_from_slice(bytes);
+        }
+        Ok(())
+    }
+}
+
+/// A call of whole tensors of these shapes and element types; what it makes has the types that it would have in a program.
+#[pyfunction]
+#[pyo3(signature = (op, shapes, dtypes, table=None, **arguments))]
+fn local_call(
+    op: &str,
+    shapes: Vec<Vec<usize>>,
+    dtypes: Vec<DTypeArgument>,
+    table: Option<&PyTable>,
+    arguments: Option<&Bound<'_, PyDict>>,
+) -> Answer<PyLocalCall> {
+    let (call, table) = (call(op, arguments)?, table_or_standard(table));
+    let mut graph = Graph::with_table(&Mesh::new([("x", 1)])?, Arc::clone(&table));
+    let dtypes: Vec<DType> = dtypes.iter().map(|dtype| dtype.0).collect();
+    let inputs = shapes.iter().zip(&dtypes).enumerate();
+    let inputs = inputs.map(|(n, (shape, dtype))| graph.input(&format!("x{n}"), *dtype, shape, "R"));
+    let inputs = inputs.collect::<Result<Vec<_>, _>>()?;
+    let made = graph.apply(&call, &inputs, &[])?;
+    let made: Vec<DType> = made.iter().map(|v| graph.dtype(*v)).collect();
+    let slices: Vec<&[usize]> = shapes.iter().map(Vec::as_slice).collect();
+    Ok(PyLocalCall::whole(&call, &table.op(&call, &slices)?, (&dtypes, &made), &table))
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<PyLocalTensor>()?;
+    module.add_class::<PyLocalCall>()?;
+    module.add_function(wrap_pyfunction!(local_call, module)?)
+}

@@ -1,0 +1,462 @@
+//! Programs: typed lists of ops and moves.
+
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString, PyTuple};
+use reshard_program::schedule::Hashes;
+use reshard_program::{Error, Graph, Item, Moves, Program, Rates, ValueId};
+
+use crate::call::arguments;
+use crate::dtype::{DTypeArgument, PyDType};
+use crate::elaborator::PyElaborator;
+use crate::failure::Answer;
+use crate::graph::{PyGraph, meshes_to_python};
+use crate::mesh::PyMesh;
+use crate::network::PyRates;
+use crate::ranks::PyRanks;
+use crate::report::PyReport;
+use crate::run::{on_device, on_ranks};
+use crate::schedule::{PyEvent, PySchedule, ScheduleOptions};
+use crate::sharding::PySharding;
+use crate::table::{PyTable, table_or_standard};
+use crate::value::Reduced;
+
+/// A training step, typed: every op finds its operands as its strategy says, forward and backward, and what moves is written.
+///
+/// `Program(text)` reads one in which every move is written; `Graph.elaborate` makes them of graphs, `reshard.program` of
+/// functions.
+#[pyclass(frozen, name = "Program", module = "reshard")]
+#[derive(Clone, Debug)]
+pub(crate) struct PyProgram(pub(crate) Arc<Program>);
+
+impl PyProgram {
+    fn made(program: Program) -> PyProgram {
+        PyProgram(Arc::new(program))
+    }
+
+    pub(crate) fn named(&self, name: &str) -> Answer<ValueId> {
+        let reason = || Error::Graph { reason: format!("there is no value {name}") };
+        self.0.value(name).ok_or_else(|| reason().into())
+    }
+}
+
+/// A value of a program: its name, its elements, and who holds it and its gradient.
+#[pyclass(frozen, name = "Value", module = "reshard")]
+#[derive(Clone, Debug)]
+pub(crate) struct PyValue {
+    value: reshard_program::Value,
+    written: String,
+}
+
+#[pymethods]
+impl PyValue {
+    fn __repr__(&self) -> String {
+        format!("<Value {}>", self.__str__())
+    }
+
+    fn __str__(&self) -> String {
+        let shape: Vec<String> = self.value.shape().iter().map(usize::to_string).collect();
+        format!("{}: {}[{}] {}", self.value.name, self.value.dtype, shape.join(","), self.written)
+    }
+
+    /// Its name; no two have the same.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.value.name
+    }
+
+    /// The type of its elements.
+    #[getter]
+    fn dtype(&self) -> PyDType {
+        PyDType(self.value.dtype)
+    }
+
+    /// The shape of the whole tensor.
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.value.shape())
+    }
+
+    /// Its type as the text says it, such as `"S(0),I"`, with the name of its mesh where that is not the first.
+    #[getter]
+    fn r#type(&self) -> &str {
+        &self.written
+    }
+
+    /// Who holds it.
+    #[getter]
+    fn sharding(&self) -> PySharding {
+        PySharding(self.value.is.value.clone())
+    }
+
+    /// Who holds its gradient; None of what has none.
+    #[getter]
+    fn gradient(&self) -> Option<PySharding> {
+        self.value.is.gradient.clone().map(PySharding)
+    }
+}
+
+/// A line of a program: an input, an op, a move, or what marks that no gradient follows.
+#[pyclass(frozen, name = "Item", module = "reshard")]
+#[derive(Debug)]
+pub(crate) struct PyItem {
+    program: Arc<Program>,
+    at: usize,
+}
+
+impl PyItem {
+    pub(crate) fn item(&self) -> &Item {
+        &self.program.items()[self.at]
+    }
+
+    fn names(&self, values: &[ValueId]) -> Vec<String> {
+        values.iter().map(|v| self.program.get(*v).name.clone()).collect()
+    }
+}
+
+#[pymethods]
+impl PyItem {
+    fn __repr__(&self) -> String {
+        let (takes, makes) = (self.takes().join(", "), self.makes().join(", "));
+        match self.call() {
+            Some(call) => format!("<{makes} = {call}({takes})>"),
+            None => format!("<{} {makes} {takes}>", self.kind()).replace(" >", ">").replace(" >", ">"),
+        }
+    }
+
+    /// `"input"`, `"op"`, `"move"` or `"no_grad"`.
+    #[getter]
+    fn kind(&self) -> &'static str {
+        match self.item() {
+            Item::Input(_) => "input",
+            Item::Op { .. } => "op",
+            Item::Move { .. } => "move",
+            Item::NoGrad => "no_grad",
+        }
+    }
+
+    /// The names of the values that it takes.
+    #[getter]
+    fn takes(&self) -> Vec<String> {
+        self.names(self.item().takes())
+    }
+
+    /// The names of the values that it makes.
+    #[getter]
+    fn makes(&self) -> Vec<String> {
+        self.names(self.item().makes())
+    }
+
+    /// What an op calls; None of others.
+    #[getter]
+    fn call(&self) -> Option<String> {
+        match self.item() {
+            Item::Op { call, .. } => Some(call.to_string()),
+            Item::Input(_) | Item::Move { .. } | Item::NoGrad => None,
+        }
+    }
+
+    /// The arguments of what an op calls.
+    #[getter]
+    fn arguments<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        match self.item() {
+            Item::Op { call, .. } => arguments(py, call),
+            Item::Input(_) | Item::Move { .. } | Item::NoGrad => Ok(PyDict::new(py)),
+        }
+    }
+
+    /// How an op runs along each axis: its strategy by the axis' name.
+    #[getter]
+    fn strategies(&self) -> Vec<(String, String)> {
+        match self.item() {
+            Item::Op { strategy, outputs, .. } => {
+                let mesh = outputs.first().map(|v| self.program.get(*v).is.value.mesh());
+                let axes = mesh.map_or(&[][..], |mesh| mesh.axes());
+                let row = |(axis, row): &(reshard_sharding::SubAxis, reshard_ops::rules::Strategy)| {
+                    (axis.printed(axes).to_string(), row.to_string())
+                };
+                strategy.rows.iter().map(row).collect()
+            }
+            Item::Input(_) | Item::Move { .. } | Item::NoGrad => Vec::new(),
+        }
+    }
+
+    /// Whether every rank's result is its operand, byte for byte.
+    #[getter]
+    fn is_view(&self) -> bool {
+        matches!(self.item(), Item::Op { is_view: true, .. })
+    }
+
+    /// How many operations the rank with most of them does; 0 of what is no op.
+    #[getter]
+    fn operations(&self) -> f64 {
+        match self.item() {
+            Item::Op { operations, .. } => *operations,
+            Item::Input(_) | Item::Move { .. } | Item::NoGrad => 0.0,
+        }
+    }
+
+    /// The bytes that the worst rank receives in a move: of the value forward, and of the gradient backward, None where it has none.
+    #[getter]
+    fn received_bytes(&self) -> (u64, Option<u64>) {
+        match self.item() {
+            Item::Move { forward, backward, .. } => {
+                (forward.received_bytes(), backward.as_ref().map(|plan| plan.received_bytes()))
+            }
+            Item::Input(_) | Item::Op { .. } | Item::NoGrad => (0, None),
+        }
+    }
+}
+
+#[pymethods]
+impl PyProgram {
+    #[new]
+    #[pyo3(signature = (text, *, table=None))]
+    fn new(py: Python<'_>, text: &str, table: Option<&PyTable>) -> Answer<PyProgram> {
+        let table = table_or_standard(table);
+        let written = PyElaborator::or_new(None).moves(Moves::Written);
+        let program = py.detach(|| written.elaborate(&Graph::parse(table, text)?))?;
+        Ok(PyProgram::made(program))
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(format!("Program({})", PyString::new(py, &self.0.to_string()).repr()?))
+    }
+
+    fn __str__(&self) -> String {
+        self.0.to_string()
+    }
+
+    fn __eq__(&self, other: &PyProgram) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0.to_string() == other.0.to_string()
+    }
+
+    fn __hash__(&self) -> u64 {
+        use std::hash::{DefaultHasher, Hash, Hasher};
+        let mut hasher = DefaultHasher::new();
+        self.0.to_string().hash(&mut hasher);
+        hasher.finish()
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> Reduced<'py, (String,)> {
+        (py.get_type::<PyProgram>(), (self.0.to_string(),))
+    }
+
+    /// The first mesh, which has all ranks.
+    #[getter]
+    fn mesh(&self) -> PyMesh {
+        PyMesh(self.0.mesh().clone())
+    }
+
+    /// All meshes by name; the first is `default`.
+    #[getter]
+    fn meshes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        meshes_to_python(py, self.0.meshes())
+    }
+
+    /// The values, in the order in which they are made.
+    #[getter]
+    fn values<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let value = |value: &reshard_program::Value| PyValue {
+            value: value.clone(),
+            written: self.0.meshes().written(&value.is),
+        };
+        PyTuple::new(py, self.0.values().iter().map(value).collect::<Vec<_>>())
+    }
+
+    /// A value by its name.
+    fn __getitem__(&self, name: &str) -> Answer<PyValue> {
+        let value = self.0.get(self.named(name)?).clone();
+        let written = self.0.meshes().written(&value.is);
+        Ok(PyValue { value, written })
+    }
+
+    fn __contains__(&self, name: &str) -> bool {
+        self.0.value(name).is_some()
+    }
+
+    /// The lines, in order.
+    #[getter]
+    fn items<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let items = (0..self.0.items().len()).map(|at| PyItem { program: Arc::clone(&self.0), at });
+        PyTuple::new(py, items.collect::<Vec<_>>())
+    }
+
+    /// How many of the lines are of forward: above `no_grad`, or all where nothing is marked.
+    #[getter]
+    fn forward(&self) -> usize {
+        self.0.forward().len()
+    }
+
+    /// The names of the inputs, in order.
+    #[getter]
+    fn inputs(&self) -> Vec<String> {
+        let input = |item: &Item| match item {
+            Item::Input(v) => Some(self.0.get(*v).name.clone()),
+            Item::Op { .. } | Item::Move { .. } | Item::NoGrad => None,
+        };
+        self.0.items().iter().filter_map(input).collect()
+    }
+
+    /// The moves as texts, each with its bytes forward and backward.
+    #[getter]
+    fn moves(&self) -> Vec<String> {
+        self.0.moves().map(|m| m.to_string()).collect()
+    }
+
+    /// By how much the choices may cost more than the cheapest, in microseconds; 0 if they are the cheapest.
+    #[getter]
+    fn gap_us(&self) -> f64 {
+        self.0.gap_us()
+    }
+
+    /// What it communicates, computes and holds.
+    #[pyo3(signature = (rates=None))]
+    fn report(&self, py: Python<'_>, rates: Option<&PyRates>) -> PyReport {
+        let rates = rates.map_or_else(Rates::uniform, |rates| rates.0);
+        PyReport(py.detach(|| self.0.report(&rates)))
+    }
+
+    /// The statements of which this is made, every move among them.
+    fn graph(&self) -> Answer<PyGraph> {
+        Ok(PyGraph::of(self.0.graph()?))
+    }
+
+    /// The same program in which backward makes these values once more, right before it takes them.
+    fn again(&self, py: Python<'_>, names: Vec<String>) -> Answer<PyProgram> {
+        let values = names.iter().map(|name| self.named(name)).collect::<Answer<Vec<_>>>()?;
+        Ok(PyProgram::made(py.detach(|| self.0.again(&values))?))
+    }
+
+    /// The copies of parameters that forward gathers, by name: made again, they are gathered again.
+    fn gathered(&self) -> Vec<String> {
+        self.0.gathered().into_iter().map(|v| self.0.get(v).name.clone()).collect()
+    }
+
+    /// The same program in which backward makes again what does not fit into so many bytes, in the least time.
+    #[pyo3(signature = (limit_bytes, rates=None))]
+    fn recompute(&self, py: Python<'_>, limit_bytes: u64, rates: Option<&PyRates>) -> Answer<PyProgram> {
+        let rates = rates.map_or_else(Rates::uniform, |rates| rates.0);
+        Ok(PyProgram::made(py.detach(|| self.0.recompute(limit_bytes, &rates))?))
+    }
+
+    /// The same program in which what a move makes, and what one op makes of that, come in so many pieces.
+    #[pyo3(signature = (moved, pieces, elaborator=None))]
+    fn chunked(
+        &self,
+        py: Python<'_>,
+        moved: &str,
+        pieces: usize,
+        elaborator: Option<&PyElaborator>,
+    ) -> Answer<PyProgram> {
+        let (moved, elaborator) = (self.named(moved)?, PyElaborator::or_new(elaborator));
+        Ok(PyProgram::made(py.detach(|| self.0.chunked(moved, pieces, &elaborator))?))
+    }
+
+    /// The same of all moves of which that can be.
+    #[pyo3(signature = (pieces, elaborator=None))]
+    fn all_chunked(
+        &self,
+        py: Python<'_>,
+        pieces: usize,
+        elaborator: Option<&PyElaborator>,
+    ) -> Answer<PyProgram> {
+        let elaborator = PyElaborator::or_new(elaborator);
+        Ok(PyProgram::made(py.detach(|| self.0.all_chunked(pieces, &elaborator))?))
+    }
+
+    /// The same program in pieces where the timeline says that it takes less time.
+    #[pyo3(signature = (elaborator=None, *, liveness=true, hoist_bytes=0, bucket_bytes=0, order="written"))]
+    fn chunk(
+        &self,
+        py: Python<'_>,
+        elaborator: Option<&PyElaborator>,
+        liveness: bool,
+        hoist_bytes: u64,
+        bucket_bytes: u64,
+        order: &str,
+    ) -> Answer<PyProgram> {
+        let elaborator = PyElaborator::or_new(elaborator);
+        let options = ScheduleOptions { liveness, hoist_bytes, bucket_bytes, order }.read()?;
+        Ok(PyProgram::made(py.detach(|| self.0.chunk(&options, &elaborator))?))
+    }
+
+    /// The same program with all its numbers in one type, and its moves planned for that.
+    fn in_dtype(&self, py: Python<'_>, dtype: DTypeArgument) -> Answer<PyProgram> {
+        Ok(PyProgram::made(py.detach(|| self.0.in_dtype(dtype.0))?))
+    }
+
+    /// What a rank does, as a list without types.
+    ///
+    /// `hoist_bytes` lets moves begin early, `bucket_bytes` makes one exchange of those that do the same steps, `order` is
+    /// `"written"` or `"1f1b"`; without `liveness` every value has bytes of its own. No option changes a bit of any result.
+    #[pyo3(signature = (rank, *, liveness=true, hoist_bytes=0, bucket_bytes=0, order="written"))]
+    fn compile(
+        &self,
+        py: Python<'_>,
+        rank: usize,
+        liveness: bool,
+        hoist_bytes: u64,
+        bucket_bytes: u64,
+        order: &str,
+    ) -> Answer<PySchedule> {
+        let options = ScheduleOptions { liveness, hoist_bytes, bucket_bytes, order }.read()?;
+        let schedule = py.detach(|| self.0.compile(rank, &options))?;
+        Ok(PySchedule { schedule, table: Arc::clone(self.0.table()) })
+    }
+
+    /// All values of the program on one device, from its whole inputs: moves do nothing.
+    ///
+    /// `kernels` are functions `(call, *arrays) -> array` by the names of ops, in place of NumPy's, or `"reference"`.
+    #[pyo3(signature = (inputs, *, kernels=None))]
+    fn on_one_device<'py>(
+        &self,
+        py: Python<'py>,
+        inputs: &Bound<'py, PyDict>,
+        kernels: Option<&Bound<'py, PyAny>>,
+    ) -> Answer<Bound<'py, PyDict>> {
+        on_device(&self.0, py, inputs, kernels)
+    }
+
+    /// What all ranks hold at the end of their schedules, from whole inputs: each rank is a thread with an arena of its own, calls are
+    /// functions, and exchanges are the library's.
+    ///
+    /// Without `liveness` all values are there at the end, else those that last. `hashed` keeps hashes of what ranks had, for
+    /// `Program.replicas`. The other options are those of `compile`, and `kernels` that of `on_one_device`.
+    #[pyo3(signature = (inputs, *, kernels=None, liveness=true, hoist_bytes=0, bucket_bytes=0, order="written", hashed=false))]
+    #[allow(clippy::too_many_arguments, reason = "keywords of Python")]
+    fn on_ranks(
+        &self,
+        py: Python<'_>,
+        inputs: &Bound<'_, PyDict>,
+        kernels: Option<&Bound<'_, PyAny>>,
+        liveness: bool,
+        hoist_bytes: u64,
+        bucket_bytes: u64,
+        order: &str,
+        hashed: bool,
+    ) -> Answer<PyRanks> {
+        let options = ScheduleOptions { liveness, hoist_bytes, bucket_bytes, order };
+        on_ranks(&self.0, py, inputs, kernels, options, hashed)
+    }
+
+    /// What a rank does, item by item, by its types and plans: what its schedule does.
+    fn trace<'py>(&self, py: Python<'py>, rank: usize) -> Answer<Bound<'py, PyTuple>> {
+        Ok(PyEvent::all(py, self.0.trace(rank)?)?)
+    }
+
+    /// Compares hashes of what ranks had of values that are the same on them by their types; how many were compared.
+    ///
+    /// The hashes are texts, one for each rank, as `Ranks.hashes` has them.
+    fn replicas(&self, hashes: Vec<String>) -> Answer<usize> {
+        let hashes = hashes.iter().map(|text| text.parse()).collect::<Result<Vec<Hashes>, Error>>()?;
+        Ok(self.0.replicas(&hashes)?)
+    }
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<PyValue>()?;
+    module.add_class::<PyItem>()?;
+    module.add_class::<PyProgram>()
+}

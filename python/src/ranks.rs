@@ -1,0 +1,152 @@
+//! What all ranks held of all values.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+use reshard_kernels::DType;
+use reshard_program::Program;
+use reshard_sharding::Sharding;
+
+use crate::arrays;
+use crate::failure::{Answer, refused};
+use crate::run::{OfRank, Stopped};
+use crate::shard_bytes;
+
+/// The shards of a value, in the order of the ranks of its mesh.
+pub(crate) struct Held {
+    pub(crate) sharding: Sharding,
+    pub(crate) dtype: DType,
+    pub(crate) shards: Vec<Vec<u8>>,
+}
+
+/// What all ranks held at the end of their schedules, and what they received.
+#[pyclass(frozen, name = "Ranks", module = "reshard")]
+pub(crate) struct PyRanks {
+    program: Arc<Program>,
+    values: BTreeMap<String, Held>,
+    moves: Vec<(String, u64)>,
+    hashes: Vec<String>,
+    arena_bytes: Vec<usize>,
+}
+
+impl PyRanks {
+    /// What ranks made; the failure of the first rank that failed by itself, where some did.
+    pub(crate) fn of_ranks(
+        program: Arc<Program>,
+        results: Vec<Result<Option<OfRank>, Stopped>>,
+    ) -> Answer<PyRanks> {
+        let (mut ranks, mut stopped) = (Vec::with_capacity(results.len()), None);
+        for result in results {
+            match (result, &stopped) {
+                (Ok(made), _) => ranks.push(made),
+                (Err(own @ Stopped::Python(_)), None | Some(Stopped::Engine(_))) => stopped = Some(own),
+                (Err(other), None) => stopped = Some(other),
+                (Err(Stopped::Python(_) | Stopped::Engine(_)), Some(_)) => {}
+            }
+        }
+        if let Some(stopped) = stopped {
+            return Err(stopped.into());
+        }
+        let mut most: BTreeMap<String, u64> = BTreeMap::new();
+        for (name, bytes) in ranks.iter().flatten().flat_map(|rank| &rank.received) {
+            let worst = most.entry(name.clone()).or_default();
+            *worst = (*worst).max(*bytes);
+        }
+        let hashes = ranks.iter().flatten().filter_map(|rank| rank.hashes.clone()).collect();
+        let arena_bytes = ranks.iter().map(|rank| rank.as_ref().map_or(0, |rank| rank.arena_bytes)).collect();
+        let mut values = BTreeMap::new();
+        for value in program.values() {
+            let sharding = value.is.value.clone();
+            let mut take = |rank: usize| ranks.get_mut(rank)?.as_mut()?.held.remove(&value.name);
+            let shards: Option<Vec<Vec<u8>>> = sharding.mesh().ranks().map(&mut take).collect();
+            if let Some(shards) = shards {
+                values.insert(value.name.clone(), Held { sharding, dtype: value.dtype, shards });
+            }
+        }
+        Ok(PyRanks { program, values, moves: most.into_iter().collect(), hashes, arena_bytes })
+    }
+
+    /// What the reference made.
+    pub(crate) fn of_reference(
+        program: Arc<Program>,
+        _: DType,
+        (values, moves): (BTreeMap<String, Held>, Vec<(String, u64)>),
+    ) -> PyRanks {
+        PyRanks { program, values, moves, hashes: Vec::new(), arena_bytes: Vec::new() }
+    }
+
+    fn held(&self, name: &str) -> Answer<&Held> {
+        self.values.get(name).ok_or_else(|| {
+            let reason = if self.program.value(name).is_some() {
+                format!("{name} is not there any more at the end: run with liveness=False to keep all values")
+            } else {
+                format!("there is no value {name}")
+            };
+            refused("input", reason)
+        })
+    }
+}
+
+#[pymethods]
+impl PyRanks {
+    fn __repr__(&self) -> String {
+        format!("<Ranks of {}: {} values>", self.program.mesh(), self.values.len())
+    }
+
+    fn __contains__(&self, name: &str) -> bool {
+        self.values.contains_key(name)
+    }
+
+    /// The names of the values that are there at the end, in order.
+    #[getter]
+    fn names(&self) -> Vec<&str> {
+        let values = self.program.values().iter().map(|value| value.name.as_str());
+        values.filter(|name| self.values.contains_key(*name)).collect()
+    }
+
+    /// What the ranks of its mesh hold of a value, in their order.
+    fn shards<'py>(&self, py: Python<'py>, name: &str) -> Answer<Bound<'py, PyList>> {
+        let Held { sharding, dtype, shards } = self.held(name)?;
+        let ranks = sharding.mesh().ranks().zip(shards);
+        let shard =
+            |(rank, bytes): (usize, &Vec<u8>)| arrays::of(py, *dtype, &sharding.local_shape(rank)?, bytes);
+        Ok(PyList::new(py, ranks.map(shard).collect::<Answer<Vec<_>>>()?)?)
+    }
+
+    /// The whole tensor that the shards of a value mean; refused where replicas differ in a bit.
+    fn whole<'py>(&self, py: Python<'py>, name: &str) -> Answer<Bound<'py, PyAny>> {
+        let Held { sharding, dtype, shards } = self.held(name)?;
+        let whole = py.detach(|| shard_bytes::meaning(sharding, *dtype, shards));
+        arrays::of(py, *dtype, sharding.shape(), &whole?)
+    }
+
+    /// The bytes that the worst rank of each move received, added up.
+    #[getter]
+    fn received_bytes(&self) -> u64 {
+        self.moves.iter().map(|(_, bytes)| bytes).sum()
+    }
+
+    /// The bytes that the worst rank received in each move that communicated, with what it made.
+    #[getter]
+    fn moves(&self) -> Vec<(String, u64)> {
+        self.moves.clone()
+    }
+
+    /// Hashes of what each rank had, as texts for `Program.replicas`; none where it was not run with `hashed=True`.
+    #[getter]
+    fn hashes(&self) -> Vec<String> {
+        self.hashes.clone()
+    }
+
+    /// The bytes of the arena of each rank; none by the reference.
+    #[getter]
+    fn arena_bytes(&self) -> Vec<usize> {
+        self.arena_bytes.clone()
+    }
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<PyRanks>()
+}

@@ -1,0 +1,138 @@
+//! The table of ops: names, rules, and ops of one's own.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use reshard_ops::rules::{Parameters, Rule, Table};
+
+use crate::call::call;
+use crate::failure::Answer;
+
+/// The ops that everybody has, made once.
+pub(crate) fn standard() -> Arc<Table> {
+    static STANDARD: OnceLock<Arc<Table>> = OnceLock::new();
+    Arc::clone(STANDARD.get_or_init(|| Arc::new(Table::standard())))
+}
+
+/// Ops by name: `Table()` has the standard ones, `Table.empty()` none.
+///
+/// Ops that are added are in what is made of the table afterwards, not in what was made of it before.
+#[pyclass(frozen, name = "Table", module = "reshard")]
+#[derive(Debug)]
+pub(crate) struct PyTable(Mutex<Arc<Table>>);
+
+impl PyTable {
+    pub(crate) fn get_table(&self) -> Arc<Table> {
+        Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Table) -> T) -> T {
+        change(Arc::make_mut(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+}
+
+/// The table that is given, or the standard one.
+pub(crate) fn table_or_standard(table: Option<&PyTable>) -> Arc<Table> {
+    table.map_or_else(standard, PyTable::get_table)
+}
+
+#[pymethods]
+impl PyTable {
+    #[new]
+    fn new() -> PyTable {
+        PyTable(Mutex::new(standard()))
+    }
+
+    /// The ops that everybody has.
+    #[staticmethod]
+    fn standard() -> PyTable {
+        PyTable::new()
+    }
+
+    /// A table without ops.
+    #[staticmethod]
+    fn empty() -> PyTable {
+        PyTable(Mutex::new(Arc::new(Table::empty())))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<Table of {} ops>", self.__len__())
+    }
+
+    fn __len__(&self) -> usize {
+        self.get_table().names().count()
+    }
+
+    fn __contains__(&self, name: &str) -> bool {
+        self.get_table().parameters(name).is_some()
+    }
+
+    /// The names, in order.
+    #[getter]
+    fn names<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let table = self.get_table();
+        PyTuple::new(py, table.names().collect::<Vec<_>>())
+    }
+
+    /// The arguments that an op takes, by name, each with its type and default as text; None if there is no such op.
+    fn parameters<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let table = self.get_table();
+        let Some(parameters) = table.parameters(name) else { return Ok(None) };
+        let all = PyDict::new(py);
+        for parameter in parameters.iter() {
+            let text = parameter.to_string();
+            let declared = text.split_once(':').map_or(text.as_str(), |(_, kind)| kind.trim());
+            all.set_item(parameter.name(), declared)?;
+        }
+        Ok(Some(all))
+    }
+
+    /// The rule of an op that has one for all shapes and arguments; None of others, whose rule an `Op` says.
+    fn rule(&self, name: &str) -> Option<String> {
+        self.get_table().rule(name).map(|rule| rule.to_string())
+    }
+
+    /// The body of an op that is made of others; None of other ops.
+    fn composite(&self, name: &str) -> Option<String> {
+        self.get_table().composite(name).map(|body| body.to_string())
+    }
+
+    /// Adds an op by its rule, such as `"bsh,bsh->bsh {multilinear}"`, and its parameters, such as `"width: real >= 0 = 1.5"`.
+    #[pyo3(signature = (name, rule, parameters=""))]
+    fn add(&self, name: &str, rule: &str, parameters: &str) -> Answer<()> {
+        let rule: Rule = rule.parse()?;
+        let parameters: Parameters =
+            if parameters.is_empty() { Parameters::default() } else { parameters.parse()? };
+        self.change(|table| table.add_with(name, parameters, rule));
+        Ok(())
+    }
+
+    /// Adds an op that is made of others, such as `"x, up, down -> y: h = mm(x, up); a = gelu(h); y = mm(a, down)"`.
+    fn add_composite(&self, name: &str, body: &str) -> Answer<()> {
+        let body = body.parse()?;
+        Ok(self.change(|table| table.add_composite(name, body))?)
+    }
+
+    /// Whether an op has a formula of its own for its gradient; einsums, composites and moved elements need none.
+    fn has_gradient(&self, name: &str) -> bool {
+        self.get_table().has_gradient(name)
+    }
+
+    /// The formula of the gradient of a call on inputs of these shapes, a line for each call of an op.
+    #[pyo3(signature = (op, shapes, **arguments))]
+    fn gradient(
+        &self,
+        op: &str,
+        shapes: Vec<Vec<usize>>,
+        arguments: Option<&Bound<'_, PyDict>>,
+    ) -> Answer<Vec<String>> {
+        let call = call(op, arguments)?;
+        let shapes: Vec<&[usize]> = shapes.iter().map(Vec::as_slice).collect();
+        Ok(self.get_table().gradient(&call, &shapes)?.lines())
+    }
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<PyTable>()
+}
