@@ -67,7 +67,8 @@ def _on_device(device: object) -> Refused:
 
 
 def _of_address(address: int, size: int) -> Any:
-    return (ctypes.c_uint8 * size).from_address(address) if size else memoryview(b"")
+    # A view has strides, which arrays of ctypes leave out. It does not hold the memory: whoever lends the tensor does.
+    return memoryview((ctypes.c_uint8 * size).from_address(address)) if size else memoryview(bytearray())
 
 
 def _of_view(array: Any) -> tuple[Any, str | None, tuple[int, ...]]:

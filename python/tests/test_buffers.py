@@ -80,6 +80,11 @@ def test_torch_tensors() -> None:
         out = reshard.plan(FROM, TO, name).run(FROM.scatter(whole))
         assert all(shard.dtype == dtype for shard in out)
         assert torch.equal(TO.meaning(out), whole)
+        targets = [torch.zeros(4, 3, dtype=dtype) for _ in range(2)]
+        reshard.plan(FROM, TO, name).run(FROM.scatter(whole), out=targets)
+        assert torch.equal(TO.meaning(targets), whole)
+        with pytest.raises(reshard.Mismatch, match="share memory"):
+            reshard.plan(TO, TO, name).run(targets, out=targets)
     with pytest.raises(reshard.Mismatch, match="strides"):
         PLAN.run([torch.ones(6, 2).T, torch.ones(2, 6)])
     with pytest.raises(reshard.Mismatch, match="device"):
