@@ -8,9 +8,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
-from reshard._reshard import DType, Elaborator, Graph, Mesh, Op, Program, ReshardError, Table
+from reshard._reshard import DType, Elaborator, Graph, Mesh, Program, ReshardError, Table
 
 Number = int | float
 
@@ -49,12 +49,10 @@ class _Tape:
     def again(self, graph: Graph, names: Mapping[str, str]) -> None:
         """Writes the same statements into another graph, where some values have other names."""
         known: dict[str, str] = {}
-        taken = {graph_name for graph_name in names.values()}
         for step in self.steps:
             wanted = [names.get(made, "_") for made in step.makes]
             made = step.write(graph, _Renamed(known), wanted if any(n != "_" for n in wanted) else [])
             known.update(zip(step.makes, made, strict=True))
-        del taken
 
 
 class _Same(dict[str, str]):
@@ -310,7 +308,7 @@ def _both(op: str, scalar: str, x: Tensor, y: object) -> Tensor:
         return _one(op, [x, y])
     if _is_number(y):
         return _one(scalar, [x], value=_plain(y))
-    return NotImplemented
+    return cast(Tensor, NotImplemented)
 
 
 def _compared(op: str, x: Tensor, y: object) -> Tensor:
@@ -318,7 +316,7 @@ def _compared(op: str, x: Tensor, y: object) -> Tensor:
         return _one(op, [x, y])
     if _is_number(y):
         return _one(op, [x, _one("full_like", [x], fill_value=_plain(y))])
-    return NotImplemented
+    return cast(Tensor, NotImplemented)
 
 
 def _matmul(x: Tensor, y: Tensor) -> Tensor:
@@ -600,4 +598,4 @@ def program(
     return elaborator.elaborate(graph)
 
 
-__all__ = ["Op", "Ops", "Tensor", "gradient", "moved", "no_grad", "ops", "pin", "program", "strategy", "trace"]
+__all__ = ["Ops", "Tensor", "gradient", "moved", "no_grad", "ops", "pin", "program", "strategy", "trace"]
