@@ -28,8 +28,6 @@ __all__ = [
 
 # ---- ops, programs, checkpoints, random numbers ----
 
-from typing import TYPE_CHECKING
-
 from reshard._reshard import (
     Choice,
     Elaborator,
@@ -37,6 +35,7 @@ from reshard._reshard import (
     Graph,
     Item,
     Key,
+    Local,
     LocalCall,
     LocalTensor,
     LocalValue,
@@ -48,6 +47,7 @@ from reshard._reshard import (
     Propagator,
     Ranks,
     Rates,
+    Region,
     Report,
     Schedule,
     StepReport,
@@ -69,6 +69,7 @@ __all__ += [
     "Graph",
     "Item",
     "Key",
+    "Local",
     "LocalCall",
     "LocalTensor",
     "LocalValue",
@@ -80,6 +81,7 @@ __all__ += [
     "Propagator",
     "Ranks",
     "Rates",
+    "Region",
     "Report",
     "Schedule",
     "StepReport",
@@ -94,14 +96,16 @@ __all__ += [
     "propagate",
 ]
 
+TYPE_CHECKING = False  # as `typing` has it, which takes longer to load than all of this
+
 if TYPE_CHECKING:
     from reshard import checkpoint
     from reshard.checkpoint import load, open_checkpoint, save
-    from reshard._trace import gradient, moved, no_grad, ops, pin, program, strategy, trace
+    from reshard._trace import gradient, local, moved, no_grad, ops, pin, program, strategy, trace
 else:
     # Loaded when they are asked for.
     _OF_CHECKPOINTS = ("load", "open_checkpoint", "save")
-    _TRACED = ("gradient", "moved", "no_grad", "ops", "pin", "program", "strategy", "trace")
+    _TRACED = ("gradient", "local", "moved", "no_grad", "ops", "pin", "program", "strategy", "trace")
 
     def __getattr__(name):
         """What is loaded late, and the ops of the standard table by their names."""
@@ -125,4 +129,4 @@ else:
         raise AttributeError(f"module 'reshard' has no {name}, and no op is called so")
 
 
-__all__ += ["checkpoint", "gradient", "load", "moved", "no_grad", "open_checkpoint", "ops", "pin", "program", "save", "strategy", "trace"]
+__all__ += ["checkpoint", "gradient", "load", "local", "moved", "no_grad", "open_checkpoint", "ops", "pin", "program", "save", "strategy", "trace"]

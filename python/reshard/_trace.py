@@ -418,6 +418,25 @@ def gradient(loss: Tensor, wrt: Sequence[Tensor]) -> list[Tensor]:
     return [Tensor(loss._tape, made) for made in loss._tape.write(write)]
 
 
+def local(
+    body: Callable[..., Any], axes: str | Sequence[str], takes: Sequence[tuple[Tensor, str]], claims: Sequence[str]
+) -> list[Tensor]:
+    """Code that runs on every coordinate of some axes: `body(region, *values)` gives back values that are as claimed.
+
+    A tensor is taken, and claimed, as `R`, `I`, `P` or `S(d)`, a word for each axis; the body is called twice.
+    """
+
+    def write(graph: Graph, known: Mapping[str, str], wanted: list[str]) -> list[str]:
+        made = graph.local(axes, [(known[x._name], is_) for x, is_ in takes], list(claims), body)
+        names = wanted or ["_"] * len(made)
+        return [name if want == "_" else graph.apply("clone", [name], [want])[0] for name, want in zip(made, names, strict=True)]
+
+    if not takes:
+        raise _refused("program", "a region takes tensors: say which, like [(x, 'S(0)')]")
+    tape = takes[0][0]._tape
+    return [Tensor(tape, made) for made in tape.write(write)]
+
+
 def no_grad() -> None:
     """What is made from here on has no gradient."""
 
@@ -598,4 +617,4 @@ def program(
     return elaborator.elaborate(graph)
 
 
-__all__ = ["Ops", "Tensor", "gradient", "moved", "no_grad", "ops", "pin", "program", "strategy", "trace"]
+__all__ = ["Ops", "Tensor", "gradient", "local", "moved", "no_grad", "ops", "pin", "program", "strategy", "trace"]

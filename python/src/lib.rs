@@ -34,6 +34,7 @@ mod program;
 mod propagate;
 mod random;
 mod ranks;
+mod region;
 mod report;
 mod run;
 mod schedule;
@@ -60,6 +61,7 @@ fn _reshard(module: &Bound<'_, PyModule>) -> PyResult<()> {
     verify::register(module)?;
     random::register(module)?;
     graph::register(module)?;
+    region::register(module)?;
     elaborator::register(module)?;
     program::register(module)?;
     report::register(module)?;
