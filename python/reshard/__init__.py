@@ -15,6 +15,7 @@ from reshard._reshard import (
     NamedLayout,
     NeedsRedistribute,
     NotRepresentable,
+    Offers,
     P,
     PairsLayout,
     Phase,
@@ -25,16 +26,21 @@ from reshard._reshard import (
     ProcessGroup,
     ProcessGroups,
     R,
+    RankCall,
+    RankCalls,
     Recipe,
     Region,
     ReshardError,
     S,
     SS,
     Sharding,
+    Spmd,
+    SpmdCall,
     Step,
     Swizzle,
     Topology,
     Type,
+    View,
     __version__,
     apply,
     evaluate,
@@ -57,6 +63,7 @@ __all__ = [
     "NamedLayout",
     "NeedsRedistribute",
     "NotRepresentable",
+    "Offers",
     "P",
     "PairsLayout",
     "Phase",
@@ -67,16 +74,21 @@ __all__ = [
     "ProcessGroup",
     "ProcessGroups",
     "R",
+    "RankCall",
+    "RankCalls",
     "Recipe",
     "Region",
     "ReshardError",
     "S",
     "SS",
     "Sharding",
+    "Spmd",
+    "SpmdCall",
     "Step",
     "Swizzle",
     "Topology",
     "Type",
+    "View",
     "__version__",
     "apply",
     "evaluate",
@@ -86,8 +98,6 @@ __all__ = [
 
 # ---- ops, programs, checkpoints, random numbers ----
 
-from typing import TYPE_CHECKING
-
 from reshard._reshard import (
     Choice,
     Elaborator,
@@ -95,6 +105,7 @@ from reshard._reshard import (
     Graph,
     Item,
     Key,
+    Local,
     LocalCall,
     LocalTensor,
     LocalValue,
@@ -106,6 +117,7 @@ from reshard._reshard import (
     Propagator,
     Ranks,
     Rates,
+    LocalRegion,
     Report,
     Schedule,
     StepReport,
@@ -127,6 +139,7 @@ __all__ += [
     "Graph",
     "Item",
     "Key",
+    "Local",
     "LocalCall",
     "LocalTensor",
     "LocalValue",
@@ -138,6 +151,7 @@ __all__ += [
     "Propagator",
     "Ranks",
     "Rates",
+    "LocalRegion",
     "Report",
     "Schedule",
     "StepReport",
@@ -152,14 +166,16 @@ __all__ += [
     "propagate",
 ]
 
+TYPE_CHECKING = False  # as `typing` has it, which takes longer to load than all of this
+
 if TYPE_CHECKING:
     from reshard import checkpoint
     from reshard.checkpoint import load, open_checkpoint, save
-    from reshard._trace import gradient, moved, no_grad, ops, pin, program, strategy, trace
+    from reshard._trace import gradient, local, moved, no_grad, ops, pin, program, strategy, trace
 else:
     # Loaded when they are asked for.
     _OF_CHECKPOINTS = ("load", "open_checkpoint", "save")
-    _TRACED = ("gradient", "moved", "no_grad", "ops", "pin", "program", "strategy", "trace")
+    _TRACED = ("gradient", "local", "moved", "no_grad", "ops", "pin", "program", "strategy", "trace")
 
     def __getattr__(name):
         """What is loaded late, and the ops of the standard table by their names."""
@@ -183,4 +199,4 @@ else:
         raise AttributeError(f"module 'reshard' has no {name}, and no op is called so")
 
 
-__all__ += ["checkpoint", "gradient", "load", "moved", "no_grad", "open_checkpoint", "ops", "pin", "program", "save", "strategy", "trace"]
+__all__ += ["checkpoint", "gradient", "load", "local", "moved", "no_grad", "open_checkpoint", "ops", "pin", "program", "save", "strategy", "trace"]

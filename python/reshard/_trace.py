@@ -8,9 +8,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
-from reshard._reshard import DType, Elaborator, Graph, Mesh, Op, Program, ReshardError, Table
+from reshard._reshard import DType, Elaborator, Graph, Mesh, Program, ReshardError, Table
 
 Number = int | float
 
@@ -49,12 +49,10 @@ class _Tape:
     def again(self, graph: Graph, names: Mapping[str, str]) -> None:
         """Writes the same statements into another graph, where some values have other names."""
         known: dict[str, str] = {}
-        taken = {graph_name for graph_name in names.values()}
         for step in self.steps:
             wanted = [names.get(made, "_") for made in step.makes]
             made = step.write(graph, _Renamed(known), wanted if any(n != "_" for n in wanted) else [])
             known.update(zip(step.makes, made, strict=True))
-        del taken
 
 
 class _Same(dict[str, str]):
@@ -310,7 +308,7 @@ def _both(op: str, scalar: str, x: Tensor, y: object) -> Tensor:
         return _one(op, [x, y])
     if _is_number(y):
         return _one(scalar, [x], value=_plain(y))
-    return NotImplemented
+    return cast(Tensor, NotImplemented)
 
 
 def _compared(op: str, x: Tensor, y: object) -> Tensor:
@@ -318,7 +316,7 @@ def _compared(op: str, x: Tensor, y: object) -> Tensor:
         return _one(op, [x, y])
     if _is_number(y):
         return _one(op, [x, _one("full_like", [x], fill_value=_plain(y))])
-    return NotImplemented
+    return cast(Tensor, NotImplemented)
 
 
 def _matmul(x: Tensor, y: Tensor) -> Tensor:
@@ -418,6 +416,25 @@ def gradient(loss: Tensor, wrt: Sequence[Tensor]) -> list[Tensor]:
         return graph.gradient(known[loss._name], of, names)
 
     return [Tensor(loss._tape, made) for made in loss._tape.write(write)]
+
+
+def local(
+    body: Callable[..., Any], axes: str | Sequence[str], takes: Sequence[tuple[Tensor, str]], claims: Sequence[str]
+) -> list[Tensor]:
+    """Code that runs on every coordinate of some axes: `body(region, *values)` gives back values that are as claimed.
+
+    A tensor is taken, and claimed, as `R`, `I`, `P` or `S(d)`, a word for each axis; the body is called twice.
+    """
+
+    def write(graph: Graph, known: Mapping[str, str], wanted: list[str]) -> list[str]:
+        made = graph.local(axes, [(known[x._name], is_) for x, is_ in takes], list(claims), body)
+        names = wanted or ["_"] * len(made)
+        return [name if want == "_" else graph.apply("clone", [name], [want])[0] for name, want in zip(made, names, strict=True)]
+
+    if not takes:
+        raise _refused("program", "a region takes tensors: say which, like [(x, 'S(0)')]")
+    tape = takes[0][0]._tape
+    return [Tensor(tape, made) for made in tape.write(write)]
 
 
 def no_grad() -> None:
@@ -600,4 +617,4 @@ def program(
     return elaborator.elaborate(graph)
 
 
-__all__ = ["Op", "Ops", "Tensor", "gradient", "moved", "no_grad", "ops", "pin", "program", "strategy", "trace"]
+__all__ = ["Ops", "Tensor", "gradient", "local", "moved", "no_grad", "ops", "pin", "program", "strategy", "trace"]

@@ -249,6 +249,21 @@ impl PyGraph {
         self.lock().no_grad();
     }
 
+    /// Code that runs on every coordinate of some axes, as JAX's `shard_map`: `body(region, *values)` is called once, with the values as it
+    /// takes them, and gives back values, of which is claimed what they are.
+    ///
+    /// A value is taken, and claimed, as `R`, `I`, `P` or `S(d)`, a word for each axis.
+    fn local(
+        &self,
+        py: Python<'_>,
+        axes: &Bound<'_, PyAny>,
+        takes: Vec<(String, String)>,
+        claims: Vec<String>,
+        body: &Bound<'_, PyAny>,
+    ) -> Answer<Vec<String>> {
+        crate::local_region::local(py, self, axes, &takes, &claims, body)
+    }
+
     /// The typed program: what nobody said is chosen, and what somebody did is checked.
     #[pyo3(signature = (elaborator=None))]
     fn elaborate(&self, py: Python<'_>, elaborator: Option<&PyElaborator>) -> Answer<PyProgram> {

@@ -34,6 +34,7 @@ mod html;
 mod json;
 mod kernels;
 mod layout;
+mod local_region;
 mod mesh;
 mod named_layout;
 mod network;
@@ -92,6 +93,7 @@ fn _reshard(module: &Bound<'_, PyModule>) -> PyResult<()> {
     view::register(module)?;
     calls::register(module)?;
     graph::register(module)?;
+    local_region::register(module)?;
     elaborator::register(module)?;
     program::register(module)?;
     report::register(module)?;

@@ -166,10 +166,10 @@ def test_passes_change_no_number():
     piece = Program("mesh tp=2\nx: f32[8,16] S(0)\nw: f32[16,4] S(1)\ng: R = x\nh = mm(g, w)\n")
     given = {"x": rng.normal(size=(8, 16)), "w": rng.normal(size=(16, 4))}
     pieces = piece.chunked("g", 2)
-    assert len(pieces.moves) == 2 and pieces.on_ranks(given).whole("h").tobytes() == piece.on_ranks(given).whole("h").tobytes()
+    assert len(pieces.moves) == 3 and pieces.on_ranks(given).whole("h").tobytes() == piece.on_ranks(given).whole("h").tobytes()
     assert made.in_dtype("f64")["x"].dtype == reshard.DType("f64")
-    gathered = reshard.program("mesh dp=2\nx: f32[8,16] S(0)\nw: f32[16,16] S(0)\nh = mm(x, w)\nl = sum(h)\ngradient l wrt w\n")
-    assert gathered.gathered() == ["w.1"]
+    gathered = reshard.program("mesh dp=2\nx: f32[8,16] S(0)\nw: f32[16,16] S(0)\ng: R = w\nh = mm(x, g)\nl = sum(h)\ngradient l wrt w\n")
+    assert gathered.gathered() == ["g"]
 
 
 def test_graphs_are_built():
@@ -248,8 +248,8 @@ def test_integers_and_truth_values_keep_their_types():
 def test_importing_loads_no_numpy_and_takes_little_time():
     code = "import sys, time; t = time.perf_counter(); import reshard; t = time.perf_counter() - t; print('numpy' in sys.modules, t)"
     best = 1.0
-    for _ in range(5):
+    for _ in range(10):
         loaded, seconds = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
         assert loaded == "False"
         best = min(best, float(seconds))
-    assert best < 0.05, best
+    assert best < 0.01, best

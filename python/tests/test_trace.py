@@ -258,3 +258,69 @@ def test_training_goes_down():
         losses.append(float(ranks.whole("loss")))
         values = {"x": X, "w1": ranks.whole("w1'"), "w2": ranks.whole("w2'")}
     assert losses == sorted(losses, reverse=True) and losses[0] > losses[-1]
+
+
+def test_regions_are_per_device_code():
+    def ring(region, x, w):
+        assert region.shape(x) == (8, 4) and region.kind(x, "tp") == "V"
+        h = region.op("mm", x, w)
+        parts = region.op("split", h, size=6, dim=1)
+        h = region.op("cat", *parts, dim=1)
+        return region.all_reduce(h, "tp", "R")
+
+    def f(x, w):
+        [y] = reshard.local(ring, "tp", [(x, "S(1)"), (w, "S(0)")], ["R"])
+        return {"y": y, "z": y * 2}
+
+    made = reshard.program(f, "tp=4", x=("f64", (8, 16), "S(1)"), w=("f64", (16, 12), "S(0)"))
+    inputs = {"x": X, "w": W1}
+    ranks = made.on_ranks(inputs)
+    np.testing.assert_allclose(ranks.whole("z"), 2 * X @ W1)
+    np.testing.assert_allclose(made.on_one_device(inputs)["y"], X @ W1)
+
+
+def test_a_region_says_what_is_wrong_and_changes_nothing():
+    graph = Graph("tp=4")
+    graph.input("x", "f32", (8, 16), "S(1)")
+    before = str(graph)
+    kept = []
+
+    def forgotten(region, x):
+        kept.append((region, x))
+        return region.op("sum", x, dims=[1])
+
+    with pytest.raises(ReshardError, match="varies over tp and is claimed R") as refused:
+        graph.local("tp", [("x", "S(1)")], ["R"], forgotten)
+    assert refused.value.kind == "false_claim"
+    with pytest.raises(ReshardError, match="has returned"):
+        kept[0][0].op("exp", kept[0][1])
+
+    def fails(region, x):
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        graph.local("tp", [("x", "S(1)")], ["R"], fails)
+    with pytest.raises(ReshardError, match="dp"):
+        graph.local("dp", [("x", "S(1)")], ["R"], forgotten)
+    with pytest.raises(TypeError, match="gives its values back"):
+        graph.local("tp", [("x", "S(1)")], ["R"], lambda region, x: [3])
+    assert str(graph) == before
+
+
+def test_collectives_of_regions():
+    def body(region, x):
+        last = region.shift(x, "cp", 1)
+        both = region.op("add", x, last)
+        gathered = region.all_gather(both, "cp", 0, "R")
+        assert region.shape(gathered) == (4, 6) and region.kind(gathered, "cp") == "R"
+        summed = region.reduce_scatter(both, "cp", 0)
+        return both, summed, region.all_to_all(both, "cp", 1, 0)
+
+    graph = Graph("cp=2")
+    graph.input("x", "f64", (4, 6), "S(0)")
+    names = graph.local("cp", [("x", "S(0)")], ["S(0)", "S(0)", "S(1)"], body)
+    ranks = graph.elaborate().on_ranks({"x": X[:4, :6]})
+    both = X[:4, :6] + np.roll(X[:4, :6], 2, 0)
+    np.testing.assert_allclose(ranks.whole(names[0]), both)
+    np.testing.assert_allclose(ranks.whole(names[1]), both[:2] + both[2:])
+    np.testing.assert_allclose(ranks.whole(names[2]), both)
