@@ -29,6 +29,9 @@ SAID_OTHERWISE = {"new": "{}", "len": "{}.__len__", "is_empty": "{}.__len__", "i
 def found(path: str) -> bool:
     """Whether `reshard.PATH` is there."""
     at: Any = reshard
+    # Not the ops, which are attributes of the module too.
+    if path.split(".")[0] not in reshard.__all__:
+        return False
     for part in path.split("."):
         if not hasattr(at, part):
             return False
