@@ -17,6 +17,9 @@ fn views(list: &[View]) -> Vec<PyView> {
     list.iter().cloned().map(PyView).collect()
 }
 
+/// An op, and of each term where it begins and which views it has.
+type Combined = (String, Vec<(usize, usize, usize)>);
+
 fn name(op: CombineOp) -> String {
     op.to_string()
 }
@@ -144,7 +147,7 @@ impl PyRankCall {
     /// How terms that were received one by one combine: the op, and for each term in the order of combining (where it begins in what was
     /// received, the first and one past the last of its views of `unpack`); or None.
     #[getter]
-    fn combine(&self) -> Option<(String, Vec<(usize, usize, usize)>)> {
+    fn combine(&self) -> Option<Combined> {
         let combine = self.get().combine.as_ref()?;
         let terms = combine.terms.iter().map(|term| (term.start, term.views.start, term.views.end));
         Some((name(combine.op), terms.collect()))

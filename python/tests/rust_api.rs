@@ -37,9 +37,17 @@ fn is_public(visibility: &Visibility) -> bool {
 fn names(tree: &UseTree, into: &mut BTreeSet<String>) {
     match tree {
         UseTree::Path(path) => names(&path.tree, into),
-        UseTree::Name(name) => drop(into.insert(name.ident.to_string())),
-        UseTree::Rename(renamed) => drop(into.insert(renamed.rename.to_string())),
-        UseTree::Group(group) => group.items.iter().for_each(|item| names(item, into)),
+        UseTree::Name(name) => {
+            into.insert(name.ident.to_string());
+        }
+        UseTree::Rename(renamed) => {
+            into.insert(renamed.rename.to_string());
+        }
+        UseTree::Group(group) => {
+            for item in &group.items {
+                names(item, into);
+            }
+        }
         UseTree::Glob(_) => {}
     }
 }
@@ -62,24 +70,18 @@ impl Listing {
         }
     }
 
+    #[allow(clippy::wildcard_enum_match_arm, reason = "syn's items, of which others matter not")]
     fn item(&mut self, item: &Item, folder: &Path, open: bool) {
         match item {
             Item::Use(used) if open && is_public(&used.vis) => names(&used.tree, &mut self.visible),
-            Item::Struct(item) if open && is_public(&item.vis) => {
-                drop(self.visible.insert(item.ident.to_string()))
-            }
-            Item::Enum(item) if open && is_public(&item.vis) => {
-                drop(self.visible.insert(item.ident.to_string()))
-            }
-            Item::Trait(item) if open && is_public(&item.vis) => {
-                drop(self.visible.insert(item.ident.to_string()))
-            }
+            Item::Struct(item) if open && is_public(&item.vis) => self.sees(&item.ident),
+            Item::Enum(item) if open && is_public(&item.vis) => self.sees(&item.ident),
+            Item::Trait(item) if open && is_public(&item.vis) => self.sees(&item.ident),
             Item::Fn(item) if is_public(&item.vis) => {
-                let name = item.sig.ident.to_string();
                 if open {
-                    self.visible.insert(name.clone());
+                    self.sees(&item.sig.ident);
                 }
-                self.functions.insert(name);
+                self.functions.insert(item.sig.ident.to_string());
             }
             Item::Impl(item) if item.trait_.is_none() => {
                 let syn::Type::Path(of) = &*item.self_ty else { return };
@@ -98,17 +100,22 @@ impl Listing {
                 if tested || NOT_CALLED.contains(&name.as_str()) {
                     return;
                 }
-                let open = open && is_public(&item.vis);
+                let (open, within) = (open && is_public(&item.vis), folder.join(&name));
                 if let Some((_, items)) = &item.content {
-                    items.iter().for_each(|item| self.item(item, &folder.join(&name), open));
+                    for item in items {
+                        self.item(item, &within, open);
+                    }
                 } else {
-                    let within = folder.join(&name);
                     self.read(&folder.join(format!("{name}.rs")), &within, open);
                     self.read(&within.join("mod.rs"), &within, open);
                 }
             }
             _ => {}
         }
+    }
+
+    fn sees(&mut self, name: &syn::Ident) {
+        self.visible.insert(name.to_string());
     }
 
     /// The paths: `Type`, `Type::method` and `function`.
