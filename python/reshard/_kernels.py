@@ -34,7 +34,7 @@ def _binary(function: Callable[[Array, Array], Array]) -> Kernel:
 def _value(call: LocalCall, key: str = "value") -> float:
     value = call.number(key)
     if value is None:
-        raise ValueError(f"{call}: needs a value of {key} to be run")
+        raise KeyError(key)
     return value
 
 
