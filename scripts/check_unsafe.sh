@@ -15,6 +15,7 @@ allowed=(
     kernels/cuda/src/graph.rs          # a query of a stream, and captured launches
     collectives/nccl/src/real.rs       # calls into NCCL
     collectives/device/src/cuda.rs     # launches by absolute addresses
+    python/src/buffers.rs              # the memory of Python's arrays, read and written in place
     layout/tests/allocations.rs        # a counting allocator: small layouts need no heap
     sharding/tests/allocations.rs      # the same for shardings
     collectives/tests/allocations.rs   # the same for plans that run

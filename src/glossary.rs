@@ -2,6 +2,7 @@
 // What the page links to.
 #![allow(unused_imports, reason = "links of the page")]
 
+use crate::collectives::calls::{Call, Offer, Offers, Pattern, RankCall, RankCalls, Spmd, View};
 use crate::collectives::{BufferLayout, Communicator, Compiled, Exchange, Hop, Trace};
 use crate::kernels::random::{Draw, Generator, IndexRun, Key};
 use crate::kernels::{CopySide, Nest};

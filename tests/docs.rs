@@ -72,6 +72,7 @@ fn every_file_that_a_page_names_is_there() {
     for name in [
         "README.md",
         "CONTRIBUTING.md",
+        "docs/calls.md",
         "docs/checkpoints.md",
         "docs/design.md",
         "docs/engines.md",

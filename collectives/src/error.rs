@@ -58,6 +58,13 @@ pub enum Error {
         /// What is wrong with it, as a clause.
         message: String,
     },
+    /// Ranks that cannot be a framework's group.
+    Offer {
+        /// What the framework calls it.
+        name: String,
+        /// What is wrong with it, as a clause.
+        message: String,
+    },
     /// A memory layout that does not fit the local shape.
     Memory {
         /// The rank.
@@ -97,6 +104,13 @@ pub enum Error {
         /// Shards given.
         given: usize,
     },
+    /// Not one target for every rank.
+    TargetCount {
+        /// Ranks of the target mesh.
+        needed: usize,
+        /// Targets given.
+        given: usize,
+    },
     /// Not one list of shards for every tensor of a batch.
     TensorCount {
         /// Tensors of the batch.
@@ -123,6 +137,13 @@ pub enum Error {
         /// The step.
         step: usize,
         /// What is wrong with it, as a sentence.
+        message: String,
+    },
+    /// Ranks whose calls are not alike but for offsets, so that they are no one program.
+    NotAlike {
+        /// The step.
+        step: usize,
+        /// What is not alike, as a sentence.
         message: String,
     },
     /// Another rank panicked, returned an error or left, and so this one could not go on.
@@ -207,13 +228,18 @@ impl Error {
             Error::Kernel(error) => error.kind(),
             Error::Layout(_) | Error::Memory { .. } => "memory",
             Error::Parse { .. } => "parse",
-            Error::NotInPlan { .. } | Error::WorldTooSmall { .. } | Error::Group { .. } => "rank",
+            Error::NotInPlan { .. }
+            | Error::WorldTooSmall { .. }
+            | Error::Group { .. }
+            | Error::Offer { .. } => "rank",
             Error::Buffer { .. }
             | Error::ShardCount { .. }
+            | Error::TargetCount { .. }
             | Error::TensorCount { .. }
             | Error::NoTensor { .. } => "buffer",
             Error::DType { .. } => "dtype",
             Error::Phase { .. } => "phase",
+            Error::NotAlike { .. } => "not_alike",
             Error::RankFailed { .. } | Error::Panicked { .. } | Error::Planted { .. } => "rank_failed",
             Error::TimedOut { .. } => "timed_out",
             Error::Mismatch { .. } => "mismatch",
@@ -242,19 +268,71 @@ impl Error {
             | Error::Layout(_)
             | Error::NotInPlan { .. }
             | Error::Group { .. }
+            | Error::Offer { .. }
             | Error::Memory { .. }
             | Error::Parse { .. }
             | Error::Buffer { .. }
             | Error::DType { .. }
             | Error::ShardCount { .. }
+            | Error::TargetCount { .. }
             | Error::TensorCount { .. }
             | Error::NoTensor { .. }
             | Error::WorldTooSmall { .. }
             | Error::Phase { .. }
+            | Error::NotAlike { .. }
             | Error::NotAgreed { .. }
             | Error::Trace { .. }
             | Error::Threads { .. }
             | Error::Engine { .. } => (rank, self.to_string()),
+        }
+    }
+
+    /// The step in which it happened, if that is known.
+    ///
+    /// ```
+    /// use reshard_collectives::{Error, Place};
+    /// let place = Some(Place { step: Some(2), group: vec![0, 1] });
+    /// let error = Error::RankFailed { rank: 1, reason: "it left".to_owned(), place };
+    /// assert_eq!((error.failed_rank(), error.step()), (Some(1), Some(2)));
+    /// assert_eq!(error.place().map(|place| place.group.as_slice()), Some(&[0, 1][..]));
+    /// ```
+    pub fn step(&self) -> Option<usize> {
+        if let Error::Phase { step, .. } | Error::Trace { step, .. } | Error::Planted { step, .. } = self {
+            return Some(*step);
+        }
+        self.place()?.step
+    }
+
+    /// Where a rank was waited for, if one was.
+    pub fn place(&self) -> Option<&Place> {
+        match self {
+            Error::RankFailed { place, .. } => place.as_ref(),
+            Error::TimedOut { place, .. }
+            | Error::Mismatch { place, .. }
+            | Error::NotAgreed { place, .. } => Some(place),
+            Error::Sharding(_)
+            | Error::Planner(_)
+            | Error::Kernel(_)
+            | Error::Layout(_)
+            | Error::NotInPlan { .. }
+            | Error::Group { .. }
+            | Error::Offer { .. }
+            | Error::NotAlike { .. }
+            | Error::Memory { .. }
+            | Error::Parse { .. }
+            | Error::Buffer { .. }
+            | Error::DType { .. }
+            | Error::ShardCount { .. }
+            | Error::TargetCount { .. }
+            | Error::TensorCount { .. }
+            | Error::NoTensor { .. }
+            | Error::WorldTooSmall { .. }
+            | Error::Phase { .. }
+            | Error::Panicked { .. }
+            | Error::Trace { .. }
+            | Error::Threads { .. }
+            | Error::Engine { .. }
+            | Error::Planted { .. } => None,
         }
     }
 
@@ -272,15 +350,18 @@ impl Error {
             | Error::Layout(_)
             | Error::NotInPlan { .. }
             | Error::Group { .. }
+            | Error::Offer { .. }
             | Error::Memory { .. }
             | Error::Parse { .. }
             | Error::Buffer { .. }
             | Error::DType { .. }
             | Error::ShardCount { .. }
+            | Error::TargetCount { .. }
             | Error::TensorCount { .. }
             | Error::NoTensor { .. }
             | Error::WorldTooSmall { .. }
             | Error::Phase { .. }
+            | Error::NotAlike { .. }
             | Error::NotAgreed { .. }
             | Error::Trace { .. }
             | Error::Threads { .. }
@@ -302,6 +383,7 @@ impl fmt::Display for Error {
                 show_group(group, f)?;
                 write!(f, ": {message}")
             }
+            Error::Offer { name, message } => write!(f, "{name:?} cannot be a group: {message}"),
             Error::Memory { rank, message } => write!(f, "memory of rank {rank}: {message}"),
             Error::Parse { input, message } => write!(f, "{message}, not {input:?}"),
             Error::Buffer { rank, which, needed, given } => {
@@ -316,6 +398,9 @@ impl fmt::Display for Error {
             Error::ShardCount { needed, given } => {
                 write!(f, "{given} shards were given but the source mesh has {needed} ranks")
             }
+            Error::TargetCount { needed, given } => {
+                write!(f, "{given} targets were given but the target mesh has {needed} ranks")
+            }
             Error::TensorCount { needed, given } => {
                 write!(f, "shards of {given} tensors were given but the batch has {needed}")
             }
@@ -324,6 +409,9 @@ impl fmt::Display for Error {
             }
             Error::WorldTooSmall { needed, given } => {
                 write!(f, "the plan needs {needed} ranks but the engine has {given}")
+            }
+            Error::NotAlike { step, message } => {
+                write!(f, "step {step}: {message}, so the ranks are no one program: give each its own calls")
             }
             Error::Phase { step, message } => write!(f, "step {step}: {message}"),
             Error::RankFailed { rank, reason, place: Some(place) } => {

@@ -28,6 +28,7 @@
 mod batch;
 mod buffer_layout;
 mod buffers;
+pub mod calls;
 mod check;
 mod collective;
 mod communicator;

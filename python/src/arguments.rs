@@ -3,11 +3,12 @@
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
-use reshard_layout::IntTuple;
-use reshard_sharding::{Mesh, Placements};
+use reshard_layout::{Few, IntTuple};
+use reshard_sharding::{Mesh, Placement, Placements};
 
 use crate::failure::Failure;
 use crate::mesh::PyMesh;
+use crate::placement::PyPlacement;
 
 /// The name of an object's type, for messages.
 pub(crate) fn type_name(object: &Bound<'_, PyAny>) -> String {
@@ -21,7 +22,8 @@ const DEEPEST: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Ints(pub(crate) IntTuple);
 
-fn ints(object: &Bound<'_, PyAny>, depth: usize) -> Result<IntTuple, Failure> {
+/// The nested tuple of integers that an object is.
+pub(crate) fn ints(object: &Bound<'_, PyAny>, depth: usize) -> Result<IntTuple, Failure> {
     if depth > DEEPEST {
         return Err(PyValueError::new_err(format!("a tuple nested more than {DEEPEST} deep")).into());
     }
@@ -73,17 +75,63 @@ impl<'py> FromPyObject<'_, 'py> for MeshArgument {
         if let Ok(text) = object.cast::<PyString>() {
             return Ok(MeshArgument(text.to_cow()?.parse().map_err(Failure::from)?));
         }
-        let Ok(axes) = object.cast::<PyDict>() else {
+        if !object.is_instance_of::<PyDict>() {
             return Err(PyTypeError::new_err(format!(
                 "a mesh is a Mesh, its notation such as 'dp=2,tp=4', or a dict such as {{'dp': 2, 'tp': 4}}, not {}",
                 type_name(&object)
             )));
-        };
-        let axes = axes
-            .iter()
-            .map(|(name, size)| Ok((name.extract::<String>()?, size.extract::<usize>()?)))
-            .collect::<PyResult<Vec<_>>>()?;
-        Ok(MeshArgument(Mesh::new(axes).map_err(Failure::from)?))
+        }
+        Ok(MeshArgument(Mesh::new(object.extract::<AxesArgument>()?.0).map_err(Failure::from)?))
+    }
+}
+
+/// Numbers of axes by name: a dict, or pairs.
+pub(crate) struct AxesArgument(pub(crate) Vec<(String, usize)>);
+
+impl AxesArgument {
+    /// The same, with names that are borrowed.
+    pub(crate) fn as_text(&self) -> Vec<(&str, usize)> {
+        self.0.iter().map(|(name, number)| (name.as_str(), *number)).collect()
+    }
+}
+
+impl<'py> FromPyObject<'_, 'py> for AxesArgument {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<AxesArgument> {
+        match object.cast::<PyDict>() {
+            Ok(axes) => axes.iter().map(|(name, number)| Ok((name.extract()?, number.extract()?))).collect(),
+            Err(_) => object.extract(),
+        }
+        .map(AxesArgument)
+    }
+}
+
+/// A shape or a coordinate: a sequence of ints, or a single int.
+pub(crate) struct ShapeArgument(pub(crate) Vec<usize>);
+
+impl<'py> FromPyObject<'_, 'py> for ShapeArgument {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<ShapeArgument> {
+        match object.extract::<usize>() {
+            Ok(single) => Ok(ShapeArgument(vec![single])),
+            Err(_) => Ok(ShapeArgument(object.extract()?)),
+        }
+    }
+}
+
+/// A placement: itself, its notation, or another object that prints as one, such as PyTorch's.
+pub(crate) struct PlacementArgument(pub(crate) Placement);
+
+impl<'py> FromPyObject<'_, 'py> for PlacementArgument {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<PlacementArgument> {
+        if let Ok(placement) = object.cast::<PyPlacement>() {
+            return Ok(PlacementArgument(placement.get().0.clone()));
+        }
+        Ok(PlacementArgument(object.str()?.to_cow()?.parse().map_err(Failure::from)?))
     }
 }
 
@@ -98,16 +146,11 @@ impl<'py> FromPyObject<'_, 'py> for PlacementsArgument {
         if let Ok(text) = object.cast::<PyString>() {
             return Ok(PlacementsArgument(text.to_cow()?.into_owned()));
         }
-        let each = object
-            .try_iter()?
-            .map(|item| {
-                let text = item?.str()?.to_cow()?.into_owned();
-                text.parse::<reshard_sharding::Placement>().map_err(Failure::from)?;
-                Ok(text)
-            })
-            .collect::<PyResult<Vec<_>>>()?;
-        let list = each.join(",");
-        list.parse::<Placements>().map_err(Failure::from)?;
-        Ok(PlacementsArgument(list))
+        if object.get_type().name()? == "PartitionSpec" {
+            return Ok(PlacementsArgument(object.str()?.to_cow()?.into_owned()));
+        }
+        let each = object.try_iter()?.map(|item| Ok(item?.extract::<PlacementArgument>()?.0));
+        let each = each.collect::<PyResult<Few<Placement, 4>>>()?;
+        Ok(PlacementsArgument(Placements(each).to_string()))
     }
 }

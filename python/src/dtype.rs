@@ -66,6 +66,11 @@ impl PyDType {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DTypeArgument(pub(crate) DType);
 
+impl DTypeArgument {
+    /// The type where none is said.
+    pub(crate) const F32: DTypeArgument = DTypeArgument(DType::F32);
+}
+
 /// The names that NumPy, ml_dtypes, torch and jax have for the types that are named otherwise here.
 const OTHER_NAMES: [(&str, DType); 29] = [
     ("bool_", DType::Bool),
@@ -100,7 +105,7 @@ const OTHER_NAMES: [(&str, DType); 29] = [
 ];
 
 /// The element type of this name, ours or that of a framework.
-fn by_name(name: &str) -> Option<DType> {
+pub(crate) fn by_name(name: &str) -> Option<DType> {
     let last = name.rsplit('.').next()?;
     OTHER_NAMES
         .iter()

@@ -73,6 +73,41 @@ pub(crate) fn refused(kind: &str, message: impl Into<String>) -> Failure {
     }
 }
 
+/// A `Mismatch` of this kind: arrays that are not what is asked for.
+pub(crate) fn mismatched(kind: &str, message: impl Into<String>) -> Failure {
+    raised::<Mismatch>(message.into(), |error| error.setattr("kind", kind))
+}
+
+/// What is wrong with arguments is a refusal, what goes wrong between ranks is an `EngineError`.
+impl From<reshard_collectives::Error> for Failure {
+    fn from(error: reshard_collectives::Error) -> Failure {
+        use reshard_collectives::Error as E;
+        let kind = error.kind();
+        let message = error.to_string();
+        if let E::Sharding(error) = error {
+            return error.into();
+        }
+        if let E::Planner(error) = error {
+            return error.into();
+        }
+        if let E::Kernel(error) = error {
+            return error.into();
+        }
+        if let E::Layout(error) = error {
+            return error.into();
+        }
+        if ["buffer", "dtype", "rank", "parse"].contains(&kind) {
+            return mismatched(kind, message);
+        }
+        raised::<EngineError>(message, |raised| {
+            raised.setattr("kind", kind)?;
+            raised.setattr("rank", error.failed_rank())?;
+            raised.setattr("step", error.step())?;
+            raised.setattr("group", error.place().map(|place| place.group.clone()))
+        })
+    }
+}
+
 impl From<reshard_layout::Error> for Failure {
     fn from(error: reshard_layout::Error) -> Failure {
         refused(error.kind(), error.to_string())

@@ -261,7 +261,7 @@ impl PyGraph {
         claims: Vec<String>,
         body: &Bound<'_, PyAny>,
     ) -> Answer<Vec<String>> {
-        crate::region::local(py, self, axes, &takes, &claims, body)
+        crate::local_region::local(py, self, axes, &takes, &claims, body)
     }
 
     /// The typed program: what nobody said is chosen, and what somebody did is checked.

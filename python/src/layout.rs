@@ -1,71 +1,315 @@
 //! Layouts of integers.
 
 use pyo3::prelude::*;
-use pyo3::types::PyString;
-use reshard_layout::Layout;
+use pyo3::types::{PyString, PyTuple};
+use reshard_layout::algebra::ThreadValues;
+use reshard_layout::draw::Drawing;
+use reshard_layout::{Banks, Layout};
 
 use crate::arguments::{Ints, to_python};
-use crate::failure::{Answer, Failure};
-use crate::value::Reduced;
+use crate::failure::Answer;
+use crate::json;
+use crate::operations::operations;
+use crate::values::known;
 
-/// A function from indices to integers, `shape:stride`, such as `Layout("(4,2):(1,4)")`.
+/// A function from indices to integers, `shape:stride`, such as `Layout("(4,2):(1,4)")`, `Layout((4, 2), (1, 4))` or, compact
+/// with the leftmost fastest, `Layout((4, 2))`.
 #[pyclass(frozen, eq, hash, name = "Layout", module = "reshard")]
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct PyLayout(pub(crate) Layout);
 
-#[pymethods]
-impl PyLayout {
-    /// A layout from its notation, or from a shape and a stride nested alike.
-    #[new]
-    #[pyo3(signature = (shape, stride=None))]
-    fn new(shape: &Bound<'_, PyAny>, stride: Option<Ints>) -> Answer<PyLayout> {
-        match (stride, shape.cast::<PyString>()) {
-            (None, Ok(text)) => Ok(PyLayout(text.to_cow()?.parse::<Layout>()?)),
-            (Some(stride), _) => Ok(PyLayout(Layout::new(shape.extract::<Ints>()?.0, stride.0)?)),
-            (None, Err(_)) => Ok(PyLayout(Layout::column_major_of(&shape.extract::<Ints>()?.0)?)),
+operations! {
+    PyLayout {
+        #[new]
+        #[pyo3(signature = (shape, stride=None))]
+        fn new(shape: &Bound<'_, PyAny>, stride: Option<Ints>) -> Answer<PyLayout> {
+            match (stride, shape.cast::<PyString>()) {
+                (None, Ok(text)) => Ok(PyLayout(text.to_cow()?.parse::<Layout>()?)),
+                (Some(stride), _) => Ok(PyLayout(Layout::new(shape.extract::<Ints>()?.0, stride.0)?)),
+                (None, Err(_)) => Ok(PyLayout(Layout::column_major_of(&shape.extract::<Ints>()?.0)?)),
+            }
+        }
+
+        /// The compact layout of a shape, leftmost fastest.
+        #[staticmethod]
+        fn column_major(shape: Ints) -> Answer<PyLayout> {
+            Ok(PyLayout(Layout::column_major_of(&shape.0)?))
+        }
+
+        /// The compact layout of the reversed shape, so that the index runs over memory: `row_major((2, 4))` is `(4,2):(1,4)`.
+        #[staticmethod]
+        fn row_major(shape: Ints) -> Answer<PyLayout> {
+            Ok(PyLayout(Layout::row_major_of(&shape.0)?))
+        }
+
+        /// The compact layout of a shape, the least of the order fastest.
+        #[staticmethod]
+        fn make_ordered(shape: Ints, order: Ints) -> Answer<PyLayout> {
+            Ok(PyLayout(Layout::make_ordered(&shape.0, &order.0)?))
+        }
+
+        /// A layout of one mode.
+        #[staticmethod]
+        fn scalar(extent: i64, stride: i64) -> Answer<PyLayout> {
+            Ok(PyLayout(Layout::scalar(extent, stride)?))
+        }
+
+        /// A layout of modes `(extent, stride)`.
+        #[staticmethod]
+        fn from_modes(modes: Vec<(i64, i64)>) -> Answer<PyLayout> {
+            Ok(PyLayout(Layout::from_modes(&modes)?))
+        }
+
+        /// The layout of one index, which is 0.
+        #[staticmethod]
+        fn unit() -> PyLayout {
+            PyLayout(Layout::unit())
+        }
+
+        /// Indices of a domain for so many workers, or as many as divide.
+        #[staticmethod]
+        fn domain_distribute(shape: Ints, count: i64) -> Answer<PyLayout> {
+            Ok(PyLayout(Layout::domain_distribute(&shape.0, count)?))
+        }
+
+        /// (thread, value) to the index in a tile: threads on a grid, each with a block of values.
+        #[staticmethod]
+        fn thread_values(threads: &PyLayout, values: &PyLayout) -> Answer<PyLayout> {
+            Ok(PyLayout(ThreadValues::of_grid(&threads.0, &values.0)?.layout().clone()))
+        }
+
+        /// The thread of every element of a tile, plus the number of threads for each value before, of this (thread, value) layout.
+        fn thread_owners(&self, tile: Ints) -> Answer<PyLayout> {
+            Ok(PyLayout(ThreadValues::new(&tile.0, &self.0)?.owners()?))
+        }
+
+        /// Several of this (thread, value) layout's tile beside each other, done by groups of threads on a grid.
+        fn on_grid(&self, tile: Ints, groups: &PyLayout) -> Answer<PyLayout> {
+            Ok(PyLayout(ThreadValues::new(&tile.0, &self.0)?.on_grid(&groups.0)?.layout().clone()))
+        }
+
+        fn __len__(&self) -> PyResult<usize> {
+            Ok(usize::try_from(self.0.size())?)
+        }
+
+        /// The values in order of the index, one at a time.
+        fn __iter__(&self) -> LayoutValues {
+            LayoutValues { layout: self.0.clone(), next: 0.into() }
+        }
+
+        fn __matmul__(&self, py: Python<'_>, other: Bound<'_, PyAny>) -> Answer<Py<PyAny>> {
+            self.compose(py, other)
+        }
+
+        /// The extents, nested.
+        #[getter]
+        fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+            to_python(py, &self.0.shape())
+        }
+
+        /// The strides, nested like the shape.
+        #[getter]
+        fn stride<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+            to_python(py, &self.0.stride())
+        }
+
+        /// How many modes it has.
+        #[getter]
+        fn rank(&self) -> usize {
+            self.0.rank()
+        }
+
+        /// How deep modes nest.
+        #[getter]
+        fn depth(&self) -> usize {
+            self.0.depth()
+        }
+
+        /// How many indices it has.
+        #[getter]
+        fn size(&self) -> i64 {
+            self.0.size()
+        }
+
+        /// The length of the interval of values.
+        #[getter]
+        fn cosize(&self) -> i64 {
+            self.0.cosize()
+        }
+
+        /// The least value.
+        #[getter]
+        fn min_value(&self) -> i64 {
+            self.0.min_value()
+        }
+
+        /// The greatest value.
+        #[getter]
+        fn max_value(&self) -> i64 {
+            self.0.max_value()
+        }
+
+        /// Whether it is one mode that is no tuple.
+        #[getter]
+        fn is_scalar(&self) -> bool {
+            self.0.is_scalar()
+        }
+
+        /// The modes.
+        fn modes(&self) -> Vec<PyLayout> {
+            self.0.modes().map(PyLayout).collect()
+        }
+
+        /// The leaves as pairs of an extent and a stride.
+        fn leaves(&self) -> Vec<(i64, i64)> {
+            self.0.leaves().collect()
+        }
+
+        /// The value at an index.
+        fn at(&self, index: i64) -> Answer<i64> {
+            Ok(self.0.at(index)?)
+        }
+
+        /// The value at an index, where the last leaf goes on without end.
+        fn at_extended(&self, index: i64) -> Answer<i64> {
+            Ok(self.0.at_extended(index)?)
+        }
+
+        /// The coordinate of an index, nested like the shape.
+        fn coordinates<'py>(&self, py: Python<'py>, index: i64) -> Answer<Bound<'py, PyAny>> {
+            Ok(to_python(py, &self.0.coordinates(index)?)?)
+        }
+
+        /// The digits of a number in the system of this layout, nested like the shape.
+        fn digits<'py>(&self, py: Python<'py>, number: i64) -> Answer<Bound<'py, PyAny>> {
+            Ok(to_python(py, &self.0.digits(number)?)?)
+        }
+
+        /// Whether the values are exactly [0, bound).
+        fn is_surjective_onto(&self, py: Python<'_>, bound: i64) -> bool {
+            py.detach(|| self.0.is_surjective_onto(bound))
+        }
+
+        /// Whether different indices have different values; None where that is not known.
+        fn is_injective(&self, py: Python<'_>) -> Option<bool> {
+            known(py.detach(|| self.0.is_injective()))
+        }
+
+        /// A(k + B(i)) as A(k) and a layout.
+        fn compose_from(&self, py: Python<'_>, offset: i64, inner: &PyLayout) -> Answer<(i64, PyLayout)> {
+            let (start, modes) = py.detach(|| self.0.compose_from(offset, &inner.0))?;
+            Ok((start, PyLayout(modes)))
+        }
+
+        /// The swizzle of rows of elements of so many bytes that has no conflicts in 32 banks, or None.
+        #[staticmethod]
+        fn bank_swizzle(row: i64, element: i64, access: i64) -> Option<crate::composed_layout::PySwizzle> {
+            Banks::SHARED.swizzle(row, element, access).map(crate::composed_layout::PySwizzle)
+        }
+
+        /// The picture as text: mode 0 runs down, mode 1 to the right.
+        fn draw(&self, py: Python<'_>) -> Answer<String> {
+            Ok(py.detach(|| Drawing::of_layout(&self.0).map(|drawing| drawing.to_string()))?)
+        }
+
+        /// The picture as SVG.
+        fn svg(&self, py: Python<'_>) -> Answer<String> {
+            Ok(py.detach(|| Drawing::of_layout(&self.0).map(|drawing| drawing.svg()))?)
+        }
+
+        fn _repr_svg_(&self, py: Python<'_>) -> Option<String> {
+            (self.0.size() <= SHOWN_CELLS).then(|| self.svg(py).ok()).flatten()
+        }
+
+        /// The JSON text of it.
+        fn to_json(&self) -> PyResult<String> {
+            json::write(&self.0)
+        }
+
+        /// What `to_json` wrote.
+        #[staticmethod]
+        fn from_json(text: &str) -> Answer<PyLayout> {
+            Ok(PyLayout(json::read(text)?))
         }
     }
+    coalesce(; profile) = Coalesce "The shortest layout of the same function, or that by profile."
+    filter() = Filter "Without modes of stride 0 and extent 1."
+    filter_zeros() = FilterZeros "With extent 1 where the stride is 0."
+    compose(other) = Composition "R(i) = self(other(i)); other may be a tiler."
+    compose_extended(other) = CompositionExtended "R(i) = self(other(i)), with the last leaf of self unbounded."
+    composed(offset, inner) = Composed "The function i -> self(offset + inner(i)), not simplified."
+    complement(; bound) = Complement "What fills the gaps of self up to the bound, by default its cosize."
+    tiles(bound) = Tiles "Whether self and its complement cover [0, bound) exactly."
+    right_inverse() = RightInverse "self(R(i)) = i."
+    left_inverse() = LeftInverse "R(self(i)) = i."
+    logical_divide(tiler) = LogicalDivide "(tile, rest), by mode for a tiler."
+    zipped_divide(tiler) = ZippedDivide "((tiles), (rests))."
+    tiled_divide(tiler) = TiledDivide "((tiles), rest, ...)."
+    flat_divide(tiler) = FlatDivide "(tile, ..., rest, ...)."
+    logical_divide_extended(tiler) = LogicalDivideExtended "(tile, rest) with the last leaf of what is divided unbounded."
+    zipped_divide_extended(tiler) = ZippedDivideExtended "((tiles), (rests)) of that."
+    tiled_divide_extended(tiler) = TiledDivideExtended "((tiles), rest, ...) of that."
+    flat_divide_extended(tiler) = FlatDivideExtended "(tile, ..., rest, ...) of that."
+    logical_product(tiler) = LogicalProduct "(self, copies of self after the tiler), by mode for a tiler."
+    zipped_product(tiler) = ZippedProduct "((self), (copies))."
+    tiled_product(tiler) = TiledProduct "((self), copies, ...)."
+    flat_product(tiler) = FlatProduct "(self, ..., copies, ...)."
+    blocked_product(pattern) = BlockedProduct "Blocks of self side by side."
+    raked_product(pattern) = RakedProduct "Copies of self interleaved."
+    local_tile(tiler, pattern) = LocalTile "The tiles that the pattern leaves open (None), from where they begin on."
+    thread_partition(tile, threads) = ThreadPartition "self as ((thread, value), rests), by a (thread, value) layout of a tile."
+    local_partition(threads, thread) = LocalPartition "What a thread has of self, from where it begins on."
+    tile_to_shape(shape; order) = TileToShape "A shape covered with copies of self."
+    max_common_layout(other) = MaxCommonLayout "self(R(i)) = i = other(R(i))."
+    max_common_vector(other) = MaxCommonVector "How many elements can move at once."
+    slice(pattern) = Slice "The modes that the pattern leaves open (None)."
+    dice(pattern) = Dice "The modes that the pattern fixes."
+    slice_and_offset(pattern) = SliceAndOffset "The function of the open modes, with the value of the fixed ones."
+    take(begin, end) = Take "Modes [begin, end)."
+    append(mode; rank) = Append "The modes and another, or as many of it as make so many modes."
+    prepend(mode; rank) = Prepend "Another mode and the modes, or as many of it as make so many modes."
+    replace(k, mode) = Replace "Another mode in place of mode k."
+    group(begin, end) = Group "Modes [begin, end) as one mode."
+    split(shape) = Split "self cut into modes of these sizes, each coalesced."
+    zip(other) = Zip "The layout of pairs (self(i), other(i))."
+    flatten() = Flatten "All leaves as modes."
+    reversed() = Reversed "The modes from right to left."
+    upcast(width) = Upcast "Elements so many times as wide."
+    downcast(width) = Downcast "Elements so many times as narrow."
+    nullspace() = Nullspace "The indices that modes of stride 0 map to 0."
+    bank_ways(element, access) = BankWays "Accesses at self(i) of elements of so many bytes: the most words of one of 32 banks."
+    make_like() = MakeLayoutLike "The compact layout with the modes in the order of those of self."
+    mode(k) = Mode "Mode k."
+    same_function(other) = SameFunction "Whether self(i) = other(i) for all i, on the same domain."
+    is_compact() = Compact "Whether self is a permutation of [0, size)."
+    is_disjoint(other) = Disjoint "Whether 0 is the only value of both; None where that is not known."
+    is_orthogonal() = Orthogonal "Whether the modes are radix-separable."
+    is_compatible(other) = Compatible "Whether the shape of other refines that of self."
+    is_weakly_compatible(other) = WeaklyCompatible "Whether the extents of self divide those of other there."
+    is_softly_compatible(other) = SoftlyCompatible "Whether those of other divide the extents of self."
+    is_congruent(other) = Congruent "Whether both are nested alike."
+    is_weakly_congruent(other) = WeaklyCongruent "Whether other is nested like self, or deeper."
+}
 
-    fn __repr__(&self) -> String {
-        format!("Layout('{}')", self.0)
+/// The most cells that a notebook draws unasked.
+pub(crate) const SHOWN_CELLS: i64 = 1024;
+
+/// The values of a layout in order of the index.
+#[pyclass(frozen, module = "reshard")]
+struct LayoutValues {
+    layout: Layout,
+    next: std::sync::atomic::AtomicI64,
+}
+
+#[pymethods]
+impl LayoutValues {
+    fn __iter__(this: Py<LayoutValues>) -> Py<LayoutValues> {
+        this
     }
 
-    fn __str__(&self) -> String {
-        self.0.to_string()
-    }
-
-    fn __reduce__<'py>(&self, py: Python<'py>) -> Reduced<'py, (String,)> {
-        (py.get_type::<PyLayout>(), (self.0.to_string(),))
-    }
-
-    /// The value at an index, or at a coordinate nested like the shape.
-    fn __call__(&self, coordinate: Ints) -> Answer<i64> {
-        Ok(self.0.offset_at(&coordinate.0)?)
-    }
-
-    fn __len__(&self) -> PyResult<usize> {
-        Ok(usize::try_from(self.0.size())?)
-    }
-
-    /// The extents, nested.
-    #[getter]
-    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        to_python(py, &self.0.shape())
-    }
-
-    /// The strides, nested like the shape.
-    #[getter]
-    fn stride<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        to_python(py, &self.0.stride())
-    }
-
-    /// R(i) = self(other(i)).
-    fn compose(&self, py: Python<'_>, other: &PyLayout) -> Answer<PyLayout> {
-        py.detach(|| self.0.compose(&other.0)).map(PyLayout).map_err(Failure::from)
-    }
-
-    fn __matmul__(&self, py: Python<'_>, other: &PyLayout) -> Answer<PyLayout> {
-        self.compose(py, other)
+    fn __next__(&self) -> Answer<Option<i64>> {
+        let index = self.next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        Ok((index < self.layout.size()).then(|| self.layout.at(index)).transpose()?)
     }
 }
 

@@ -18,18 +18,31 @@
 
 mod arguments;
 mod arrays;
+mod buffers;
 mod call;
+mod calls;
 mod checkpoint;
 mod command_line;
+mod composed_layout;
 mod dtype;
 mod elaborator;
+mod engine;
 mod failure;
 mod graph;
+mod group;
+mod html;
+mod json;
 mod kernels;
 mod layout;
+mod local_region;
 mod mesh;
+mod named_layout;
 mod network;
 mod op;
+mod operations;
+mod placement;
+mod plan;
+mod planner;
 mod program;
 mod propagate;
 mod random;
@@ -38,11 +51,17 @@ mod region;
 mod report;
 mod run;
 mod schedule;
+mod shard_bytes;
 mod sharding;
 mod shards;
+mod step;
 mod table;
+mod tensor_type;
+mod topology;
 mod value;
+mod values;
 mod verify;
+mod view;
 
 use pyo3::prelude::*;
 
@@ -52,16 +71,29 @@ fn _reshard(module: &Bound<'_, PyModule>) -> PyResult<()> {
     failure::register(module)?;
     dtype::register(module)?;
     layout::register(module)?;
+    named_layout::register(module)?;
+    composed_layout::register(module)?;
+    values::register(module)?;
     mesh::register(module)?;
+    group::register(module)?;
+    placement::register(module)?;
+    region::register(module)?;
     sharding::register(module)?;
+    tensor_type::register(module)?;
     network::register(module)?;
     table::register(module)?;
     op::register(module)?;
     propagate::register(module)?;
     verify::register(module)?;
     random::register(module)?;
+    topology::register(module)?;
+    step::register(module)?;
+    plan::register(module)?;
+    planner::register(module)?;
+    view::register(module)?;
+    calls::register(module)?;
     graph::register(module)?;
-    region::register(module)?;
+    local_region::register(module)?;
     elaborator::register(module)?;
     program::register(module)?;
     report::register(module)?;
@@ -69,5 +101,7 @@ fn _reshard(module: &Bound<'_, PyModule>) -> PyResult<()> {
     kernels::register(module)?;
     ranks::register(module)?;
     checkpoint::register(module)?;
-    command_line::register(module)
+    command_line::register(module)?;
+    // What is exported is what the package says.
+    module.delattr("__all__")
 }

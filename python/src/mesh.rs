@@ -1,34 +1,101 @@
-//! Meshes: ranks with named axes.
+//! Meshes: ranks with named axes, and recipes of parallel training.
 
 use pyo3::prelude::*;
-use reshard_sharding::Mesh;
+use pyo3::types::{PyDict, PyString, PyTuple};
+use reshard_layout::Few;
+use reshard_sharding::recipes::{Parallelism, Recipe, Role};
+use reshard_sharding::{AxisName, Mesh, SubAxis};
 
-use crate::arguments::MeshArgument;
+use crate::arguments::{AxesArgument, MeshArgument, ShapeArgument};
 use crate::failure::{Answer, Failure};
-use crate::value::Reduced;
+use crate::group::{PyGroupPattern, PyProcessGroup, PyProcessGroups, check_listed};
+use crate::html;
+use crate::json;
+use crate::layout::PyLayout;
+use crate::value::{by_notation, hash_of};
 
 /// Ranks on named axes, such as `Mesh("dp=2,tp=4")` or `Mesh({"dp": 2, "tp": 4})`; the last axis is the fastest.
 #[pyclass(frozen, eq, hash, name = "Mesh", module = "reshard")]
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct PyMesh(pub(crate) Mesh);
 
-#[pymethods]
-impl PyMesh {
+/// The sub-axes of names such as `dp` or `tp:(1)2`.
+pub(crate) fn sub_axes(mesh: &Mesh, names: &[String]) -> Answer<Few<SubAxis, 4>> {
+    Ok(mesh.sub_axes(&names.join(","))?)
+}
+
+fn as_text(names: &[String]) -> Vec<&str> {
+    names.iter().map(String::as_str).collect()
+}
+
+by_notation! { PyMesh {
     #[new]
     fn new(axes: MeshArgument) -> PyMesh {
         PyMesh(axes.0)
     }
 
-    fn __repr__(&self) -> String {
-        format!("Mesh('{}')", self.0)
+    /// A mesh whose ranks are these, in the order of its coordinates, last axis fastest.
+    #[staticmethod]
+    fn from_ranks(axes: AxesArgument, ranks: Vec<usize>) -> Answer<PyMesh> {
+        Ok(PyMesh(Mesh::from_ranks(axes.0, &ranks)?))
     }
 
-    fn __str__(&self) -> String {
-        self.0.to_string()
+    /// A mesh of a nested list of ranks, an axis for each level: `from_nested(["x", "y"], [[0, 1], [2, 3]])`.
+    #[staticmethod]
+    fn from_nested(names: Vec<String>, ranks: &Bound<'_, PyAny>) -> Answer<PyMesh> {
+        let list = ranks.str()?;
+        Ok(PyMesh(Mesh::from_nested(&as_text(&names), &list.to_cow()?)?))
     }
 
-    fn __reduce__<'py>(&self, py: Python<'py>) -> Reduced<'py, (String,)> {
-        (py.get_type::<PyMesh>(), (self.0.to_string(),))
+    /// A mesh of axes with layouts from coordinates to rank offsets, from a first rank on.
+    #[staticmethod]
+    #[pyo3(signature = (axes, offset=0))]
+    fn with_layouts(axes: Vec<(String, Py<PyLayout>)>, offset: usize) -> Answer<PyMesh> {
+        let axes = axes
+            .iter()
+            .map(|(name, layout)| Ok((AxisName::new(name)?, layout.get().0.clone())))
+            .collect::<Answer<Vec<_>>>()?;
+        Ok(PyMesh(Mesh::with_layouts(axes, offset)?))
+    }
+
+    /// The mesh of the axes of several meshes that start at the same rank.
+    #[staticmethod]
+    fn concatenate(meshes: Vec<MeshArgument>) -> Answer<PyMesh> {
+        let meshes: Vec<Mesh> = meshes.into_iter().map(|mesh| mesh.0).collect();
+        Ok(PyMesh(Mesh::concatenate(&meshes)?))
+    }
+
+    /// The size of every axis by its name, in order.
+    #[getter]
+    fn axes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let axes = PyDict::new(py);
+        for axis in self.0.axes() {
+            axes.set_item(axis.name().as_str(), axis.size())?;
+        }
+        Ok(axes)
+    }
+
+    /// The names of the axes.
+    #[getter]
+    fn names<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.0.axes().iter().map(|axis| axis.name().as_str()))
+    }
+
+    /// The sizes of the axes.
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.0.axes().iter().map(reshard_sharding::Axis::size))
+    }
+
+    /// The layout of every axis, from coordinates to rank offsets.
+    #[getter]
+    fn layouts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.0.axes().iter().map(|axis| PyLayout(axis.layout().clone())))
+    }
+
+    /// The place of an axis among the axes.
+    fn axis(&self, name: &str) -> Answer<usize> {
+        Ok(self.0.axis(name)?)
     }
 
     /// How many ranks it has.
@@ -37,15 +104,242 @@ impl PyMesh {
         self.0.size()
     }
 
-    /// The place of a rank on every axis.
-    fn coordinate(&self, rank: usize) -> Answer<Vec<usize>> {
-        let place = self.0.coordinate(rank).ok_or_else(|| {
-            Failure::from(reshard_sharding::Error::NoSuchRank { rank, mesh: self.0.to_string() })
-        })?;
-        Ok(place.to_vec())
+    fn __len__(&self) -> usize {
+        self.0.size()
     }
+
+    /// One more than its greatest rank.
+    #[getter]
+    fn world(&self) -> usize {
+        self.0.world()
+    }
+
+    /// The rank at coordinate 0 of all axes.
+    #[getter]
+    fn offset(&self) -> usize {
+        self.0.offset()
+    }
+
+    /// Its lowest rank.
+    #[getter]
+    fn lowest(&self) -> usize {
+        self.0.lowest()
+    }
+
+    /// The ranks in the order of coordinates where they are no layout, else None.
+    #[getter]
+    fn table(&self) -> Option<Vec<usize>> {
+        self.0.table().map(<[usize]>::to_vec)
+    }
+
+    /// The ranks in the order of coordinates, last axis fastest.
+    #[getter]
+    fn ranks(&self) -> Answer<Vec<usize>> {
+        check_listed(self.0.size())?;
+        Ok(self.0.ranks().collect())
+    }
+
+    fn __contains__(&self, rank: usize) -> bool {
+        self.0.contains(rank)
+    }
+
+    /// The place of a rank on every axis.
+    fn coordinate<'py>(&self, py: Python<'py>, rank: usize) -> Answer<Bound<'py, PyTuple>> {
+        let place = self.0.coordinate(rank).ok_or_else(|| no_rank(&self.0, rank))?;
+        Ok(PyTuple::new(py, place)?)
+    }
+
+    /// The rank at a coordinate, or None outside the mesh.
+    fn rank_at(&self, coordinate: ShapeArgument) -> Option<usize> {
+        self.0.rank_at(&coordinate.0)
+    }
+
+    /// The coordinate of the rank that stands there in `ranks`.
+    fn coordinate_of_index<'py>(&self, py: Python<'py>, index: usize) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        self.0.coordinate_of_index(index).map(|place| PyTuple::new(py, place)).transpose()
+    }
+
+    /// Where a rank stands in `ranks`, or None.
+    fn index_of(&self, rank: usize) -> Option<usize> {
+        self.0.index_of(rank)
+    }
+
+    /// Where the members of a group of these axes are, such as `dp` or the part `tp:(1)2` of one.
+    #[pyo3(signature = (*names))]
+    fn group(&self, names: Vec<String>) -> Answer<PyGroupPattern> {
+        Ok(PyGroupPattern(self.0.group(&sub_axes(&self.0, &names)?)?))
+    }
+
+    /// All groups of these axes.
+    #[pyo3(signature = (*names))]
+    fn groups(&self, names: Vec<String>) -> Answer<PyProcessGroups> {
+        Ok(PyProcessGroups(self.0.groups(&sub_axes(&self.0, &names)?)?))
+    }
+
+    /// The group of these axes that holds a rank.
+    #[pyo3(signature = (rank, *names))]
+    fn members(&self, rank: usize, names: Vec<String>) -> Answer<PyProcessGroup> {
+        Ok(PyProcessGroup(self.0.members(&sub_axes(&self.0, &names)?, rank)?))
+    }
+
+    /// The group of all ranks.
+    fn group_of_all(&self) -> Answer<PyGroupPattern> {
+        Ok(PyGroupPattern(self.0.group_of_all()?))
+    }
+
+    /// XLA's replica groups V3 of these axes.
+    #[pyo3(signature = (*names))]
+    fn replica_groups_v3(&self, names: Vec<String>) -> Answer<String> {
+        Ok(self.0.replica_groups_v3(&sub_axes(&self.0, &names)?)?.to_string())
+    }
+
+    /// Shardy's text of the mesh.
+    fn shardy(&self) -> Answer<String> {
+        Ok(self.0.shardy()?)
+    }
+
+    /// The part along these axes, in the order given, through coordinate 0 of the others.
+    #[pyo3(signature = (*names))]
+    fn slice(&self, names: Vec<String>) -> Answer<PyMesh> {
+        Ok(PyMesh(self.0.slice(&as_text(&names))?))
+    }
+
+    /// The part at fixed coordinates of some axes: `mesh.at({"pp": 1})`.
+    fn at(&self, fixed: AxesArgument) -> Answer<PyMesh> {
+        Ok(PyMesh(self.0.at(&fixed.as_text())?))
+    }
+
+    /// The part along these axes that holds a rank.
+    #[pyo3(signature = (rank, *names))]
+    fn slice_of(&self, rank: usize, names: Vec<String>) -> Answer<PyMesh> {
+        Ok(PyMesh(self.0.slice_of(rank, &as_text(&names))?))
+    }
+
+    /// The axes in another order; the ranks at their coordinates stay.
+    #[pyo3(signature = (*names))]
+    fn reorder(&self, names: Vec<String>) -> Answer<PyMesh> {
+        Ok(PyMesh(self.0.reorder(&as_text(&names))?))
+    }
+
+    /// Another name for an axis.
+    #[pyo3(signature = (from_, to))]
+    fn rename(&self, from_: &str, to: &str) -> Answer<PyMesh> {
+        Ok(PyMesh(self.0.rename(from_, to)?))
+    }
+
+    /// These axes as one, last fastest, where the outermost of them stood.
+    fn flatten(&self, names: Vec<String>, into: &str) -> Answer<PyMesh> {
+        Ok(PyMesh(self.0.flatten(&as_text(&names), into)?))
+    }
+
+    /// Position in `ranks` to rank offset, where that is a layout.
+    fn flat_layout(&self) -> Answer<PyLayout> {
+        Ok(PyLayout(self.0.flat_layout()?))
+    }
+
+    /// One axis as several, in its place, last fastest: `mesh.split("dp", {"replicate": 2, "shard": 4})`.
+    fn split(&self, name: &str, into: AxesArgument) -> Answer<PyMesh> {
+        Ok(PyMesh(self.0.split(name, &into.as_text())?))
+    }
+
+    /// The list of ranks cut into other axes, last fastest.
+    fn reinterpret(&self, axes: AxesArgument) -> Answer<PyMesh> {
+        Ok(PyMesh(self.0.reinterpret(&axes.as_text())?))
+    }
+
+    /// Whether both hold the same ranks, in whatever order and under whatever names.
+    fn same_ranks(&self, other: MeshArgument) -> bool {
+        self.0.same_ranks(&other.0)
+    }
+
+    /// The JSON text of it.
+    fn to_json(&self) -> PyResult<String> {
+        json::write(&self.0)
+    }
+
+    /// What `to_json` wrote.
+    #[staticmethod]
+    fn from_json(text: &str) -> Answer<PyMesh> {
+        Ok(PyMesh(json::read(text)?))
+    }
+
+    fn _repr_html_(&self) -> String {
+        html::mesh(&self.0)
+    }
+}}
+
+/// The refusal of a rank that a mesh does not hold.
+pub(crate) fn no_rank(mesh: &Mesh, rank: usize) -> Failure {
+    reshard_sharding::Error::NoSuchRank { rank, mesh: mesh.to_string() }.into()
 }
 
+/// The meshes of a kind of parallel training, such as `Recipe("hsdp:dp_replicate=2,dp_shard=4")`.
+#[pyclass(frozen, eq, name = "Recipe", module = "reshard")]
+#[derive(Clone, PartialEq)]
+pub(crate) struct PyRecipe(pub(crate) Recipe);
+
+by_notation! { PyRecipe {
+    /// A recipe from its notation, or of a kind with degrees: `Recipe("fsdp", {"dp_shard": 8})`.
+    #[new]
+    #[pyo3(signature = (kind, degrees=None))]
+    fn new(kind: &Bound<'_, PyString>, degrees: Option<AxesArgument>) -> Answer<PyRecipe> {
+        let kind = kind.to_cow()?;
+        match degrees {
+            None => Ok(PyRecipe(kind.parse()?)),
+            Some(degrees) => Ok(PyRecipe(Recipe::new(kind.parse()?, &degrees.as_text())?)),
+        }
+    }
+
+    fn __hash__(&self) -> u64 {
+        hash_of(self.0.to_string())
+    }
+
+    /// The kinds, with what each is and its axes.
+    #[staticmethod]
+    fn kinds(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+        let kinds = PyDict::new(py);
+        for kind in Parallelism::ALL {
+            let axes: Vec<&str> = kind.dense_axes().iter().chain(kind.sparse_axes()).copied().collect();
+            kinds.set_item(kind.as_str(), (kind.about(), axes))?;
+        }
+        Ok(kinds)
+    }
+
+    /// The same with the one degree that was left out, so that it has so many ranks.
+    fn on_world(&self, ranks: usize) -> Answer<PyRecipe> {
+        Ok(PyRecipe(self.0.clone().on_world(ranks)?))
+    }
+
+    /// The name of its kind.
+    #[getter]
+    fn kind(&self) -> &'static str {
+        self.0.kind().as_str()
+    }
+
+    /// The mesh of dense layers.
+    #[getter]
+    fn mesh(&self) -> PyMesh {
+        PyMesh(self.0.mesh().clone())
+    }
+
+    /// The mesh of experts over the same ranks, or None.
+    #[getter]
+    fn sparse(&self) -> Option<PyMesh> {
+        self.0.sparse().cloned().map(PyMesh)
+    }
+
+    /// The axes of every role, such as those that share the batch.
+    #[getter]
+    fn roles<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let roles = PyDict::new(py);
+        for role in Role::ALL {
+            roles.set_item(role.as_str(), self.0.axes(role).to_vec())?;
+        }
+        Ok(roles)
+    }
+}}
+
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<PyMesh>()
+    module.add_class::<PyMesh>()?;
+    module.add_class::<PyRecipe>()
 }

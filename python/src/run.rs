@@ -23,7 +23,7 @@ use crate::failure::{Answer, EngineError, Failure, refused};
 use crate::kernels::{PyLocalCall, PythonKernels, runner};
 use crate::ranks::{Held, OfReference, PyRanks};
 use crate::schedule::ScheduleOptions;
-use crate::shards;
+use crate::shard_bytes;
 
 /// Why a rank stopped.
 pub(crate) enum Stopped {
@@ -211,7 +211,7 @@ fn run_rank(
     for (v, whole) in inputs {
         let value = program.get(*v);
         if let Some(local) = schedule.local(&value.name) {
-            let shard = shards::shard(&value.is.value, rank, value.dtype, whole)?;
+            let shard = shard_bytes::shard(&value.is.value, rank, value.dtype, whole)?;
             arena[local.at.range()].copy_from_slice(&shard);
         }
     }

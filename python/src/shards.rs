@@ -1,116 +1,198 @@
-//! Shards as bytes of any element type: what a rank holds of a whole tensor, and the whole that shards mean.
+//! Shards of whole tensors and back, by the definition: `scatter` and `meaning`.
 
-use bytemuck::Pod;
-use reshard_collectives::threads;
-use reshard_kernels::DType;
-use reshard_planner::Planner;
-use reshard_sharding::{ReduceOp, Sharding, meaning};
+use std::marker::PhantomData;
 
-use crate::failure::{Answer, Failure, refused};
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+use reshard_kernels::{Combine, DType, Divide, Nest};
+use reshard_planner::Arithmetic;
+use reshard_planner::internal::combine_op;
+use reshard_sharding::meaning::{self, Term};
+use reshard_sharding::{ReduceOp, Sharding};
 
-fn elements<T: Pod>(bytes: &[u8]) -> Vec<T> {
-    bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect()
+use crate::buffers::{Lent, make};
+use crate::failure::{Answer, Failure, mismatched};
+
+/// The bytes of one element.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Element<K, const N: usize>([u8; N], PhantomData<K>);
+
+/// What kind of elements the bytes are.
+trait Kind: Copy + PartialEq + std::fmt::Debug {
+    const DTYPE: DType;
 }
 
-/// The bits of 1.
-fn one(dtype: DType) -> Answer<u64> {
-    Ok(match dtype {
-        DType::F64 => 1f64.to_bits(),
-        DType::F32 => 1f32.to_bits().into(),
-        DType::BF16 => 0x3f80,
-        DType::F16 => 0x3c00,
-        DType::Bool
-        | DType::U8
-        | DType::U16
-        | DType::U32
-        | DType::U64
-        | DType::I8
-        | DType::I16
-        | DType::I32
-        | DType::I64 => 1,
-        DType::F4
-        | DType::F6_E2M3
-        | DType::F6_E3M2
-        | DType::F8_E5M2
-        | DType::F8_E4M3
-        | DType::F8_E8M0
-        | DType::F8_E4M3FNUZ
-        | DType::F8_E5M2FNUZ
-        | DType::C64 => {
-            return Err(refused("unsupported", format!("no input of {dtype} lies in factors of a product")));
+/// The nest of one element.
+fn one() -> Nest {
+    Nest::new(0, 0, [])
+}
+
+impl<K: Kind, const N: usize> Term for Element<K, N> {
+    // `Arithmetic::check` was asked before: that a kernel cannot be made or refuses its one element does not happen.
+    fn combine(op: ReduceOp, mut a: Self, b: Self) -> Self {
+        if let Ok(kernel) = Combine::new(&one(), K::DTYPE, combine_op(op)) {
+            let _ = kernel.run(&mut a.0, &b.0);
         }
-    })
+        a
+    }
+
+    fn divide(mut self, n: usize) -> Self {
+        if let Ok(kernel) = Divide::new(&one(), K::DTYPE, n) {
+            let _ = kernel.run(&mut self.0);
+        }
+        self
+    }
+
+    fn same(self, other: Self) -> bool {
+        self.0 == other.0
+    }
 }
 
-fn shard_as<T: Pod>(
+/// The elements that bytes are.
+fn elements<const N: usize>(bytes: &[u8]) -> Vec<[u8; N]> {
+    bytes.as_chunks::<N>().0.to_vec()
+}
+
+fn scattered<const N: usize>(
     sharding: &Sharding,
-    rank: usize,
+    ranks: &[usize],
     whole: &[u8],
-    identity: Option<u64>,
-) -> Answer<Vec<u8>> {
-    let whole: Vec<T> = elements(whole);
-    let shard: Vec<T> = match identity {
-        Some(bits) => {
-            let identity = bytemuck::pod_read_unaligned::<T>(&bits.to_le_bytes()[..size_of::<T>()]);
-            meaning::shard(sharding, rank, &whole, identity)?
-        }
-        None => meaning::held(sharding, rank)?.into_iter().map(|element| whole[element]).collect(),
-    };
-    Ok(bytemuck::cast_slice(&shard).to_vec())
-}
-
-/// What a rank holds of a tensor: of terms the first rank has all and the others what changes nothing, or all have the same where that
-/// is a term, too.
-pub(crate) fn shard(sharding: &Sharding, rank: usize, dtype: DType, whole: &[u8]) -> Answer<Vec<u8>> {
-    let identity = match sharding.partial().first().map(|terms| terms.op) {
-        None | Some(ReduceOp::Sum | ReduceOp::Norm(_)) => Some(0),
-        Some(ReduceOp::Prod) => Some(one(dtype)?),
-        Some(ReduceOp::Avg | ReduceOp::Min | ReduceOp::Max) => None,
-    };
-    match dtype.item_bytes()? {
-        1 => shard_as::<u8>(sharding, rank, whole, identity),
-        2 => shard_as::<u16>(sharding, rank, whole, identity),
-        4 => shard_as::<u32>(sharding, rank, whole, identity),
-        _ => shard_as::<u64>(sharding, rank, whole, identity),
+    identity: &[u8],
+    targets: &mut [&mut [u8]],
+) -> Result<(), reshard_sharding::Error> {
+    let (whole, mut fill) = (elements::<N>(whole), [0; N]);
+    fill.copy_from_slice(identity);
+    for (&rank, target) in ranks.iter().zip(targets) {
+        target.copy_from_slice(meaning::shard(sharding, rank, &whole, fill)?.as_flattened());
     }
+    Ok(())
 }
 
-fn meaning_as<T: Pod + meaning::Term>(sharding: &Sharding, shards: &[Vec<u8>]) -> Answer<Vec<u8>> {
-    let shards: Vec<Vec<T>> = shards.iter().map(|bytes| elements(bytes)).collect();
-    Ok(bytemuck::cast_slice(&meaning::meaning(sharding, &shards)?).to_vec())
-}
-
-/// The same of bits that are compared and never combined, as wider numbers.
-fn meaning_of_bits<T: Pod>(
+fn meant<K: Kind, const N: usize>(
     sharding: &Sharding,
-    shards: &[Vec<u8>],
-    widen: impl Fn(T) -> i32,
-    narrow: impl Fn(i32) -> T,
-) -> Answer<Vec<u8>> {
-    let wide = |bytes: &Vec<u8>| elements::<T>(bytes).into_iter().map(&widen).collect();
-    let shards: Vec<Vec<i32>> = shards.iter().map(wide).collect();
-    let whole: Vec<T> = meaning::meaning(sharding, &shards)?.into_iter().map(narrow).collect();
-    Ok(bytemuck::cast_slice(&whole).to_vec())
+    shards: &[&[u8]],
+    target: &mut [u8],
+) -> Result<(), reshard_sharding::Error> {
+    let shards: Vec<Vec<Element<K, N>>> = shards
+        .iter()
+        .map(|shard| elements::<N>(shard).into_iter().map(|bytes| Element(bytes, PhantomData)).collect())
+        .collect();
+    let whole: Vec<[u8; N]> =
+        meaning::meaning(sharding, &shards)?.into_iter().map(|element| element.0).collect();
+    target.copy_from_slice(whole.as_flattened());
+    Ok(())
 }
 
-/// The whole tensor that shards mean; refused where replicas differ in a bit.
-pub(crate) fn meaning(sharding: &Sharding, dtype: DType, shards: &[Vec<u8>]) -> Answer<Vec<u8>> {
-    match (dtype, sharding.is_partial()) {
-        (DType::F64, true) => meaning_as::<f64>(sharding, shards),
-        (DType::F32, true) => meaning_as::<f32>(sharding, shards),
-        // Bits are compared, and combined only where they are terms.
-        (_, false) => match dtype.item_bytes()? {
-            1 => meaning_of_bits(sharding, shards, |bits: u8| bits.into(), |bits| bits as u8),
-            2 => meaning_of_bits(sharding, shards, |bits: u16| bits.into(), |bits| bits as u16),
-            4 => meaning_as::<i32>(sharding, shards),
-            _ => meaning_as::<i64>(sharding, shards),
-        },
-        (_, true) => {
-            let replicated = Sharding::replicated(sharding.mesh(), sharding.shape())?;
-            let plan = Planner::new().plan(sharding, &replicated, dtype)?;
-            let (whole, _) = threads::redistribute::<u8>(&plan, shards)
-                .map_err(|error| -> Failure { refused("engine", error.to_string()) })?;
-            whole.into_iter().next().ok_or_else(|| refused("engine", "a mesh has a rank"))
+macro_rules! kinds {
+    ($($dtype:ident $bytes:literal),*) => {
+        #[allow(non_camel_case_types, reason = "the names of the element types")]
+        mod kind {
+            $(
+                #[derive(Clone, Copy, PartialEq, Debug)]
+                pub(super) struct $dtype;
+                impl super::Kind for $dtype {
+                    const DTYPE: super::DType = super::DType::$dtype;
+                }
+            )*
         }
+
+        /// Of elements whose bytes are shared, none; `item_bytes` refuses them before.
+        fn scatter_of(dtype: DType) -> Option<Scatter> {
+            match dtype {
+                $(DType::$dtype => Some(scattered::<$bytes>),)*
+                DType::F4 | DType::F6_E2M3 | DType::F6_E3M2 => None,
+            }
+        }
+
+        fn meaning_of(dtype: DType) -> Option<Meaning> {
+            match dtype {
+                $(DType::$dtype => Some(meant::<kind::$dtype, $bytes>),)*
+                DType::F4 | DType::F6_E2M3 | DType::F6_E3M2 => None,
+            }
+        }
+    };
+}
+
+type Scatter = fn(&Sharding, &[usize], &[u8], &[u8], &mut [&mut [u8]]) -> Result<(), reshard_sharding::Error>;
+type Meaning = fn(&Sharding, &[&[u8]], &mut [u8]) -> Result<(), reshard_sharding::Error>;
+
+kinds! {
+    Bool 1, U8 1, I8 1, F8_E5M2 1, F8_E4M3 1, F8_E8M0 1, F8_E4M3FNUZ 1, F8_E5M2FNUZ 1,
+    I16 2, U16 2, F16 2, BF16 2, I32 4, U32 4, F32 4, C64 8, F64 8, I64 8, U64 8
+}
+
+fn shared_bytes(dtype: DType) -> Failure {
+    mismatched("dtype", format!("elements of {dtype} share bytes, and have no shards of their own"))
+}
+
+/// The type of the elements of an array: what is said, else the array's own.
+fn dtype_of(lent: &Lent, said: Option<DType>) -> DType {
+    said.unwrap_or(lent.dtype())
+}
+
+/// The shards of a tensor for these ranks, as arrays like the one that is given.
+pub(crate) fn scatter<'py>(
+    sharding: &Sharding,
+    array: &Bound<'py, PyAny>,
+    ranks: &[usize],
+    dtype: Option<DType>,
+) -> Answer<Bound<'py, PyList>> {
+    let py = array.py();
+    let whole = Lent::new(array, "the tensor".to_owned())?;
+    let dtype = dtype_of(&whole, dtype);
+    whole.check(dtype, sharding.shape())?;
+    let identity = match sharding.reduction() {
+        Some((op, _)) => dtype.identity(combine_op(op))?.to_vec(),
+        None => vec![0; dtype.item_bytes()?],
+    };
+    let shapes = ranks.iter().map(|&rank| Ok(sharding.local_shape(rank)?.to_vec())).collect::<Answer<_>>()?;
+    let made = make(array, whole.is_raw(dtype), dtype, shapes)?;
+    let mut targets = ranks
+        .iter()
+        .zip(made.iter())
+        .map(|(rank, target)| Lent::for_writing(&target, format!("the shard of rank {rank}")))
+        .collect::<Answer<Vec<_>>>()?;
+    let scatter = scatter_of(dtype).ok_or_else(|| shared_bytes(dtype))?;
+    let (bytes, mut targets): (_, Vec<&mut [u8]>) =
+        (whole.bytes(), targets.iter_mut().map(Lent::bytes_mut).collect());
+    py.detach(|| scatter(sharding, ranks, bytes, &identity, &mut targets))?;
+    Ok(made)
+}
+
+/// The tensor that shards denote, as an array like the first.
+pub(crate) fn meaning<'py>(
+    sharding: &Sharding,
+    shards: &[Bound<'py, PyAny>],
+    dtype: Option<DType>,
+) -> Answer<Bound<'py, PyAny>> {
+    let size = sharding.mesh().size();
+    let Some(first) = shards.first().filter(|_| shards.len() == size) else {
+        let message = format!("{} shards were given but the mesh has {size} ranks", shards.len());
+        return Err(mismatched("count", message));
+    };
+    let py = first.py();
+    let lent = lend_shards(sharding, shards)?;
+    let dtype = dtype_of(&lent[0], dtype);
+    check_shards(sharding, &lent, dtype)?;
+    Arithmetic::Kernels.check(sharding, dtype)?;
+    let made = make(first, lent[0].is_raw(dtype), dtype, vec![sharding.shape().to_vec()])?.get_item(0)?;
+    let mut target = Lent::for_writing(&made, "the tensor".to_owned())?;
+    let meaning = meaning_of(dtype).ok_or_else(|| shared_bytes(dtype))?;
+    let (bytes, target): (Vec<&[u8]>, _) = (lent.iter().map(Lent::bytes).collect(), target.bytes_mut());
+    py.detach(|| meaning(sharding, &bytes, target))?;
+    Ok(made)
+}
+
+/// Holds the shards of a sharding, in the order of its ranks.
+pub(crate) fn lend_shards(sharding: &Sharding, shards: &[Bound<'_, PyAny>]) -> Answer<Vec<Lent>> {
+    let ranks = sharding.mesh().ranks();
+    ranks.zip(shards).map(|(rank, shard)| Lent::new(shard, format!("the shard of rank {rank}"))).collect()
+}
+
+/// Succeeds if these are the shards of a sharding.
+pub(crate) fn check_shards(sharding: &Sharding, shards: &[Lent], dtype: DType) -> Answer<()> {
+    for (rank, shard) in sharding.mesh().ranks().zip(shards) {
+        shard.check(dtype, &sharding.local_shape(rank)?)?;
     }
+    Ok(())
 }

@@ -320,14 +320,79 @@ impl World {
         target: &BufferLayout,
     ) -> Result<(Shards<T>, Trace), Error> {
         item::check::<T>(plan)?;
+        let shards: Vec<&[u8]> = shards.iter().map(|shard| bytemuck::cast_slice(shard.as_ref())).collect();
+        let make = |rank, bytes: usize| zeros::<T>(rank, bytes / size_of::<T>());
+        let (mut made, trace) =
+            self.carry_out(plan, &shards, (source, target), make, |made| bytemuck::cast_slice_mut(made))?;
+        let shard = |rank| made.remove(&rank).flatten().unwrap_or_default();
+        Ok((plan.to().mesh().ranks().map(shard).collect(), trace))
+    }
+
+    /// As [`redistribute`](World::redistribute), from bytes into bytes that are there: nothing is copied but what moves.
+    ///
+    /// ```
+    /// use reshard_collectives::threads::World;
+    /// use reshard_kernels::DType;
+    /// use reshard_planner::Planner;
+    /// use reshard_sharding::{Mesh, Sharding};
+    ///
+    /// let mesh = Mesh::new([("tp", 2)])?;
+    /// let [rows, columns] = ["S(0)", "S(1)"].map(|text| Sharding::parse(&mesh, &[2, 2], text));
+    /// let plan = Planner::new().plan(&rows?, &columns?, DType::F8_E5M2)?;
+    /// let (mut first, mut second) = ([0; 2], [0; 2]);
+    /// World::new(2)?.redistribute_into(&plan, &[&[1, 2], &[3, 4]], &mut [&mut first, &mut second])?;
+    /// assert_eq!([first, second], [[1, 3], [2, 4]]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// Errors: as there, [`Error::TargetCount`], and [`Error::Buffer`] for a target of another length; what targets hold after an
+    /// error is not said.
+    pub fn redistribute_into(
+        &mut self,
+        plan: &Plan,
+        shards: &[&[u8]],
+        targets: &mut [&mut [u8]],
+    ) -> Result<Trace, Error> {
+        let ranks = plan.to().mesh().size();
+        if targets.len() != ranks {
+            return Err(Error::TargetCount { needed: ranks, given: targets.len() });
+        }
+        let mut target_of = HashMap::new();
+        for (rank, target) in plan.to().mesh().ranks().zip(targets) {
+            let (needed, given) = (plan.to().local_numel(rank) * plan.item_bytes(), target.len());
+            if needed != given {
+                return Err(Error::Buffer { rank, which: "target", needed, given });
+            }
+            target_of.insert(rank, Mutex::new(Some(&mut **target)));
+        }
+        // Every rank takes its own, once; ranks that only send write nowhere.
+        let take = |rank, _| {
+            let slot = target_of
+                .get(&rank)
+                .and_then(|slot| slot.lock().unwrap_or_else(PoisonError::into_inner).take());
+            Ok(slot.unwrap_or_default())
+        };
+        let layouts = (&BufferLayout::RowMajor, &BufferLayout::RowMajor);
+        self.carry_out(plan, shards, layouts, take, |target| target).map(|(_, trace)| trace)
+    }
+
+    /// Carries a plan out into what each rank makes for itself, given the bytes that it needs.
+    fn carry_out<R: Send>(
+        &mut self,
+        plan: &Plan,
+        shards: &[&[u8]],
+        (source, target): (&BufferLayout, &BufferLayout),
+        make: impl Fn(usize, usize) -> Result<R, Error> + Sync,
+        bytes_of: impl Fn(&mut R) -> &mut [u8] + Sync,
+    ) -> Result<(HashMap<usize, Option<R>>, Trace), Error> {
         self.check(plan, shards.len())?;
-        let bytes = shards.iter().map(|shard| bytemuck::cast_slice(shard.as_ref()));
-        let shard_of: HashMap<usize, &[u8]> = plan.from().mesh().ranks().zip(bytes).collect();
+        let shard_of: HashMap<usize, &[u8]> =
+            plan.from().mesh().ranks().zip(shards.iter().copied()).collect();
         let results = self.run(|comm| {
             let rank = comm.rank();
             comm.take_trace();
             if !takes_part(plan, rank) {
-                return Ok((Vec::new(), Trace::default()));
+                return Ok((None, Trace::default()));
             }
             let compiled = Compiled::with_layouts(plan, rank, source, target)?;
             let shard = shard_of.get(&rank).copied().unwrap_or(&[]);
@@ -336,14 +401,12 @@ impl World {
                 return Err(Error::Buffer { rank, which: "source", needed, given });
             }
             let mut scratch = compiled.scratch(comm)?;
-            let mut result: Vec<T> = zeros(rank, compiled.target_bytes() / size_of::<T>())?;
-            let target = bytemuck::cast_slice_mut(&mut result);
-            compiled.run(comm, shard, target, &mut scratch)?;
-            comm.behind(target);
-            Ok((result, comm.take_trace()))
+            let mut made = make(rank, compiled.target_bytes())?;
+            compiled.run(comm, shard, bytes_of(&mut made), &mut scratch)?;
+            comm.behind(bytes_of(&mut made));
+            Ok((Some(made), comm.take_trace()))
         });
-        let (mut targets, trace) = self.gather(results)?;
-        Ok((plan.to().mesh().ranks().map(|rank| targets.remove(&rank).unwrap_or_default()).collect(), trace))
+        self.gather(results)
     }
 
     /// Carries several plans out together: as [`redistribute`](World::redistribute), with the shards of each tensor of the

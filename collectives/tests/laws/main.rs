@@ -3,6 +3,7 @@
 mod all_pairs;
 mod any_order;
 mod batches;
+mod calls;
 mod contract;
 mod counts;
 mod faults;
@@ -20,5 +21,6 @@ mod phases;
 mod random;
 mod scratch;
 mod soak;
+mod spmd;
 mod started;
 mod types;

@@ -8,6 +8,76 @@ use crate::algebra::{Composed, Outer, Pattern, ThreadValues, Tiler};
 use crate::error::ParseError;
 use crate::{Error, ErrorKind, IntTuple, Layout, Named, Swizzle};
 
+impl Function {
+    /// What it makes of these arguments: the value of the call, without a text to read.
+    ///
+    /// ```
+    /// use reshard_layout::expression::{Function, Value};
+    ///
+    /// let layout = |text: &str| Ok::<_, reshard_layout::Error>(Value::Layout(text.parse()?));
+    /// let arguments = [layout("(6,2):(8,2)")?, layout("(4,3):(3,1)")?];
+    /// assert_eq!(Function::Composition.call(&arguments)?, layout("((2,2),3):((24,2),8)")?);
+    /// let error = Function::Size.call(&[Value::Integer(3)]).unwrap_err();
+    /// assert_eq!(error.to_string(), "expected a layout, found an integer at byte 5");
+    /// # Ok::<(), reshard_layout::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// What [`evaluate`](super::evaluate) refuses of the call that is written so; places are those in its text.
+    pub fn call(self, arguments: &[Value]) -> Result<Value, Error> {
+        let (mut text, mut placed) = (format!("{self}("), Vec::with_capacity(arguments.len()));
+        for (at, argument) in arguments.iter().enumerate() {
+            if at > 0 {
+                text.push(',');
+            }
+            placed.push((text.len(), argument.clone()));
+            text.push_str(&argument.to_string());
+        }
+        text.push(')');
+        Operation { text: &text, place: 0 }.call(self, &placed)
+    }
+}
+
+impl Value {
+    /// The tiler of these parts, as expressions write it: an integer stands for that extent and stride 1.
+    ///
+    /// ```
+    /// use reshard_layout::expression::{Value, evaluate};
+    ///
+    /// let tiler = Value::tiler(&[Value::Integer(4), evaluate("2:3")?])?;
+    /// assert_eq!(tiler, evaluate("<4,2:3>")?);
+    /// # Ok::<(), reshard_layout::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `parse` for what is no part of a tiler, and `bad_extent`.
+    pub fn tiler(parts: &[Value]) -> Result<Value, Error> {
+        let placed: Vec<Placed> = parts.iter().map(|part| (0, part.clone())).collect();
+        let text: Vec<String> = parts.iter().map(Value::to_string).collect();
+        Operation { text: &format!("<{}>", text.join(",")), place: 0 }.tiler_of(&placed)
+    }
+
+    /// The value at a coordinate, of a layout of any kind or a swizzle.
+    ///
+    /// ```
+    /// use reshard_layout::expression::{Value, evaluate};
+    ///
+    /// assert_eq!(evaluate("(6,2):(8,2)")?.apply(&"(1,1)".parse()?)?, Value::Integer(10));
+    /// assert_eq!(evaluate("(4,2):(1@tp,8)")?.apply(&7.into())?.to_string(), "8+3@tp");
+    /// # Ok::<(), reshard_layout::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `parse` if nothing can be applied to it, and what the function refuses of the coordinate.
+    pub fn apply(&self, coordinate: &IntTuple) -> Result<Value, Error> {
+        let argument = Value::from(coordinate.clone());
+        Operation { text: &format!("{self}({argument})"), place: 0 }.apply(self, &[(0, argument)])
+    }
+}
+
 /// A value and the place of the expression that has it.
 pub(super) type Placed = (usize, Value);
 

@@ -141,6 +141,21 @@ impl Function {
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|function| function.name() == name)
     }
+
+    /// Which of the arguments is a pattern, a coordinate with open places, if one is; it is the last one.
+    ///
+    /// ```
+    /// use reshard_layout::expression::Function;
+    ///
+    /// assert_eq!(Function::LocalTile.pattern_argument(), Some(2));
+    /// assert_eq!(Function::Composition.pattern_argument(), None);
+    /// ```
+    pub fn pattern_argument(self) -> Option<usize> {
+        if self == Self::LocalTile {
+            return Some(2);
+        }
+        matches!(self, Self::Slice | Self::SliceAndOffset | Self::Dice).then_some(1)
+    }
 }
 
 impl FromStr for Function {

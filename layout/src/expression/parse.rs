@@ -49,13 +49,9 @@ impl Reader<'_> {
             Some(first) if first.is_ascii_alphabetic() => match self.function(place)? {
                 None => self.swizzle(place),
                 Some(function) => {
-                    let arguments = if function == Function::LocalTile {
-                        self.pattern_arguments(2)?
-                    } else if matches!(function, Function::Slice | Function::SliceAndOffset | Function::Dice)
-                    {
-                        self.pattern_arguments(1)?
-                    } else {
-                        self.arguments()?
+                    let arguments = match function.pattern_argument() {
+                        Some(before) => self.pattern_arguments(before)?,
+                        None => self.arguments()?,
                     };
                     Ok(Node { place, term: Term::Call(function, arguments) })
                 }

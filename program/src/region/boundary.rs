@@ -31,7 +31,7 @@ impl Region<'_> {
             Along::Cut(Placement::Shard(dim)) => Ok(Along::Cut(Placement::Shard(dim))),
             Along::Cut(other) if Slicing::of(&other).is_some() => Ok(Along::Cut(other)),
             Along::Cut(other) => refused(format!(
-                "{name} is {other} along {}, and a region takes and gives shards of one size: S(0), Z(0) or SS(0,2), or move it before",
+                "{name} is {other} along {}, and a region takes and gives a shard S(0), Z(0), SS(0,2) or RG(0,[..]): move it before",
                 self.axis_name(axis)
             )),
             other @ (Along::Different | Along::Same | Along::Terms) => Ok(other),
@@ -190,7 +190,13 @@ impl Region<'_> {
     }
 
     /// Whether a value is what it is claimed to be along an axis.
-    fn claims(&self, value: &Local, axis: usize, claim: &Along, called: &str) -> Result<(), Error> {
+    pub(super) fn claims(
+        &self,
+        value: &Local,
+        axis: usize,
+        claim: &Along,
+        called: &str,
+    ) -> Result<(), Error> {
         let Some(kind) = value.kind(axis) else { return refused(format!("{called} is of another region")) };
         let (name, at) = (called, self.axis_name(axis));
         let reason = match (kind, claim) {

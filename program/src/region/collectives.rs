@@ -1,7 +1,7 @@
 //! Between the coordinates of a region: leaving it along an axis, a move, and entering again.
 
 use reshard_ops::rules::{Call, Value as Argument};
-use reshard_sharding::Placement;
+use reshard_sharding::{Counts, Placement};
 
 use crate::Error;
 use crate::along::{Along, Partly};
@@ -119,6 +119,41 @@ impl Region<'_> {
         concat: impl Into<Parts>,
     ) -> Result<Local, Error> {
         self.exchanged(value, axis, split.into(), concat.into(), None)
+    }
+
+    /// Each coordinate of an axis sends each other so many indices of a dim: the first that it has, in the order of whom they are for.
+    ///
+    /// Row `i` of the counts says what coordinate `i` has for each. What a coordinate gets, in the order of whom it is from, are the first indices of
+    /// the result, which has room for so many, or for the most that one gets, and zeros behind. Exactly these move, also backward.
+    ///
+    /// Errors: counts of another number of coordinates, more than a coordinate has or has room for.
+    ///
+    /// ```
+    /// use reshard_program::{Elaborator, Graph};
+    /// use reshard_sharding::Counts;
+    /// let mut graph: Graph = "mesh ep=2\nx: f32[8,3] S(0)".parse()?;
+    /// let x = graph.value("x").unwrap();
+    /// let counts = Counts::new(&[vec![1, 3], vec![2, 0]])?;
+    /// graph.local(&["ep"], &[(x, "S(0)")], &["S(0)"], |region, v| {
+    ///     let tokens = region.all_to_all_by_counts(&v[0], "ep", 0, &counts, Some(6))?;
+    ///     assert_eq!(region.shape(&tokens), [6, 3]);
+    ///     Ok(vec![tokens])
+    /// })?;
+    /// let program = Elaborator::new().elaborate(&graph)?;
+    /// // Three rows go to the second rank, and two to the first.
+    /// assert_eq!(program.moves().map(|m| m.forward.received_bytes()).max(), Some(3 * 3 * 4));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn all_to_all_by_counts(
+        &mut self,
+        value: &Local,
+        axis: &str,
+        dim: usize,
+        counts: &Counts,
+        room: Option<usize>,
+    ) -> Result<Local, Error> {
+        let axis = self.axis(axis)?;
+        self.sent(value, (axis, dim), counts, room, None)
     }
 
     pub(crate) fn exchanged(

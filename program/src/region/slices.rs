@@ -1,21 +1,24 @@
 //! Into a region and out of it where ranks cut a dim into parts of one size that are not blocks.
 //!
 //! ```text
-//! enter   Z(d), SS(d,k)     split_shards: the parts of the dim as the indices of a new first dim
-//! leave   Z(d), SS(d,k)  <- join_shards: the same parts where they were
+//! enter   Z(d), SS(d,k), RG, CN     split_shards: the parts of the dim as the indices of a new first dim
+//! leave   Z(d), SS(d,k), RG, CN  <- join_shards: the same parts where they were
 //! ```
 //!
-//! Neither moves anything: see the rows of the two. The dim is cut by no other axis.
+//! Neither moves anything: see the rows of the two. The dim is cut by no other axis. Parts of several sizes, `RG` and `CN`, are the first indices of
+//! slices that have room for the largest, or for more, and zeros behind.
+
+use std::sync::Arc;
 
 use reshard_ops::rules::{Call, Value as Argument};
-use reshard_sharding::Placement;
+use reshard_sharding::{Counts, Placement};
 
 use crate::Error;
 use crate::along::{Along, Partly};
 use crate::notation::refused;
 use crate::region::{Local, Region, origin};
 
-/// Which parts of a dim coordinates have: blocks, where only the dim is said, or others of one size.
+/// Which parts of a dim coordinates have: blocks, where only the dim is said, or others.
 ///
 /// ```
 /// use reshard_program::{Elaborator, Graph, Parts};
@@ -29,7 +32,7 @@ use crate::region::{Local, Region, origin};
 /// assert_eq!(program.moves().map(|m| m.forward.received_bytes()).max(), Some(4 * 3 * 4));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parts {
     dim: usize,
     slicing: Option<Slicing>,
@@ -46,8 +49,13 @@ impl Parts {
         Parts { dim, slicing: Some(Slicing::Strided(tiles)) }
     }
 
+    /// So many indices of the dim each, the first of a slice that has room for the most: `RG(dim,sizes)`.
+    pub fn ragged(dim: usize, sizes: &[usize]) -> Parts {
+        Parts { dim, slicing: Some(Slicing::Ragged(sizes.into())) }
+    }
+
     pub(super) fn along(self) -> Along {
-        Along::Cut(self.slicing.map_or(Placement::Shard(self.dim), |how| how.placed(self.dim)))
+        Along::Cut(self.slicing.as_ref().map_or(Placement::Shard(self.dim), |how| how.placed(self.dim)))
     }
 }
 
@@ -58,13 +66,17 @@ impl From<usize> for Parts {
     }
 }
 
-/// How ranks cut a dim into parts of one size that are not blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How ranks cut a dim into parts that are not blocks of one size.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Slicing {
     /// `Z(d)`: two chunks each, one from the front and one from the back.
     Zigzag,
     /// `SS(d,k)`: a chunk of each of so many tiles.
     Strided(usize),
+    /// `RG(d,[..])`: so many indices each.
+    Ragged(Arc<[usize]>),
+    /// `CN(d,[[..],..])`: of the block of each source so many each. The slices have room for so many, or for the most.
+    Counts { counts: Counts, room: Option<usize> },
 }
 
 impl Slicing {
@@ -73,36 +85,63 @@ impl Slicing {
         match placement {
             Placement::StridedShard { split_factor, .. } => Some(Slicing::Strided(*split_factor)),
             Placement::Cut { dim, .. } if *placement == Placement::zigzag(*dim) => Some(Slicing::Zigzag),
-            Placement::Cut { .. }
-            | Placement::Replicate
-            | Placement::Shard(_)
-            | Placement::Ragged { .. }
-            | Placement::Partial(_) => None,
+            Placement::Ragged { sizes, .. } => Some(Slicing::Ragged(Arc::clone(sizes))),
+            Placement::Cut { .. } | Placement::Replicate | Placement::Shard(_) | Placement::Partial(_) => {
+                None
+            }
         }
     }
 
-    fn placed(self, dim: usize) -> Placement {
+    fn placed(&self, dim: usize) -> Placement {
         match self {
             Slicing::Zigzag => Placement::zigzag(dim),
-            Slicing::Strided(split_factor) => Placement::StridedShard { dim, split_factor },
+            Slicing::Strided(split_factor) => Placement::StridedShard { dim, split_factor: *split_factor },
+            Slicing::Ragged(sizes) => Placement::ragged(dim, sizes),
+            Slicing::Counts { counts, .. } => counts.received(dim),
         }
     }
 
-    /// How many chunks of the dim each rank has.
-    fn chunks(self) -> usize {
+    /// How many chunks of one size each rank has of the dim.
+    fn chunks(&self) -> Option<usize> {
         match self {
-            Slicing::Zigzag => 2,
-            Slicing::Strided(tiles) => tiles,
+            Slicing::Zigzag => Some(2),
+            Slicing::Strided(tiles) => Some(*tiles),
+            Slicing::Ragged(_) | Slicing::Counts { .. } => None,
         }
     }
 
-    fn call(self, name: &str, dim: usize, at: usize) -> Call {
+    /// For how many ranks sizes are said.
+    fn ranks(&self) -> Option<usize> {
+        match self {
+            Slicing::Zigzag | Slicing::Strided(_) => None,
+            Slicing::Ragged(sizes) => Some(sizes.len()),
+            Slicing::Counts { counts, .. } => Some(counts.ranks()),
+        }
+    }
+
+    /// How many indices all parts have together.
+    fn total(&self) -> Option<usize> {
+        match self {
+            Slicing::Zigzag | Slicing::Strided(_) => None,
+            Slicing::Ragged(sizes) => Some(sizes.iter().sum()),
+            Slicing::Counts { counts, .. } => Some(counts.total()),
+        }
+    }
+
+    fn call(&self, name: &str, dim: usize, at: usize) -> Call {
         let number = |n: usize| Argument::Number(n as i64);
+        let list =
+            |list: &mut dyn Iterator<Item = &usize>| Argument::Numbers(list.map(|&n| n as i64).collect());
+        let word = |word: &str| Argument::Word(word.to_owned());
         let call = Call::new(name).with("dim", number(dim)).with("at", number(at));
         match self {
             Slicing::Zigzag => call,
-            Slicing::Strided(tiles) => {
-                call.with("cut", Argument::Word("strided".to_owned())).with("tiles", number(tiles))
+            Slicing::Strided(tiles) => call.with("cut", word("strided")).with("tiles", number(*tiles)),
+            Slicing::Ragged(sizes) => {
+                call.with("cut", word("ragged")).with("counts", list(&mut sizes.iter()))
+            }
+            Slicing::Counts { counts, .. } => {
+                call.with("cut", word("counts")).with("counts", list(&mut counts.rows().flatten()))
             }
         }
     }
@@ -131,10 +170,19 @@ impl Region<'_> {
         let called = name.unwrap_or(self.graph.name(value.value)).to_owned();
         self.cuts_alone(&called, self.shape(value).len(), (axis, dim), others)?;
         let (extent, parts) = (self.shape(value)[dim], self.size(axis));
-        let chunks = parts.saturating_mul(how.chunks());
-        if !extent.is_multiple_of(chunks.max(1)) {
+        if let Some(each) = how.chunks() {
+            let chunks = parts.saturating_mul(each);
+            if !extent.is_multiple_of(chunks.max(1)) {
+                return refused(format!(
+                    "{called} has {extent} indices along dim {dim}, which {} does not cut into {chunks} chunks of one size: a region runs the same code on all of them, so pad the dim",
+                    self.axis_name(axis)
+                ));
+            }
+        }
+        self.fits(&called, &how, axis)?;
+        if let Some(total) = how.total().filter(|total| *total != extent) {
             return refused(format!(
-                "{called} has {extent} indices along dim {dim}, which {} does not cut into {chunks} chunks of one size: a region runs the same code on all of them, so pad the dim",
+                "{called} has {extent} indices along dim {dim}, and the sizes of its parts over {} are {total} together",
                 self.axis_name(axis)
             ));
         }
@@ -145,7 +193,11 @@ impl Region<'_> {
         local.kinds.push((axis, origin(Some(dim))));
         local.kinds.sort_by_key(|(axis, _)| self.axes.iter().position(|known| known == axis));
         let at = local.varies().iter().position(|&known| known == axis).unwrap_or_default();
-        let split = how.call("split_shards", before + dim, at).with("parts", Argument::Number(parts as i64));
+        let mut split =
+            how.call("split_shards", before + dim, at).with("parts", Argument::Number(parts as i64));
+        if let Slicing::Counts { room: Some(room), .. } = &how {
+            split = split.with("room", Argument::Number(*room as i64));
+        }
         local.value = self.emit(&split, &[moved], &name.into_iter().collect::<Vec<_>>())?[0];
         let mut from = value.along();
         from.push((axis, lies));
@@ -164,13 +216,13 @@ impl Region<'_> {
     ) -> Result<Local, Error> {
         self.cuts_alone(called, self.shape(value).len(), (axis, dim), others)?;
         let own = self.shape(value)[dim];
-        if !own.is_multiple_of(how.chunks()) {
+        if let Some(each) = how.chunks().filter(|each| !own.is_multiple_of(*each)) {
             return refused(format!(
-                "{called} has {own} indices along dim {dim} on each coordinate of {}, which are not {} chunks of one size",
-                self.axis_name(axis),
-                how.chunks()
+                "{called} has {own} indices along dim {dim} on each coordinate of {}, which are not {each} chunks of one size",
+                self.axis_name(axis)
             ));
         }
+        self.fits(called, &how, axis)?;
         let mut left = value.clone();
         left.kinds.retain(|(known, _)| *known != axis);
         let (at, before) = (value.varies().iter().position(|&known| known == axis), left.varies().len());
@@ -181,6 +233,57 @@ impl Region<'_> {
         made.sort_by_key(|(axis, _)| *axis);
         self.graph.strategy_along(left.value, vec![value.along(), made]);
         Ok(left)
+    }
+
+    /// Whether sizes are said for as many ranks as an axis has.
+    fn fits(&self, called: &str, how: &Slicing, axis: usize) -> Result<(), Error> {
+        match how.ranks().filter(|ranks| *ranks != self.size(axis)) {
+            Some(ranks) => refused(format!(
+                "{called}: sizes of {ranks} parts are said, and {} has {} ranks",
+                self.axis_name(axis),
+                self.size(axis)
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives what each coordinate has for each other, the first indices of a dim in the order of whom they are for, and takes what it gets from
+    /// them in the order of whom it is from, as the first indices of slices with room for so many, or for the most.
+    pub(super) fn sent(
+        &mut self,
+        value: &Local,
+        (axis, dim): (usize, usize),
+        counts: &Counts,
+        room: Option<usize>,
+        name: Option<&str>,
+    ) -> Result<Local, Error> {
+        let called = self.graph.name(value.value).to_owned();
+        if counts.sources() != self.size(axis) || counts.ranks() != self.size(axis) {
+            return refused(format!(
+                "{called}: counts of {} sources for {} ranks are said, and {} has {} of both",
+                counts.sources(),
+                counts.ranks(),
+                self.axis_name(axis),
+                self.size(axis)
+            ));
+        }
+        let counts = match room {
+            Some(room) => counts.clone().within(room)?,
+            None => counts.clone(),
+        };
+        let sizes: Arc<[usize]> = counts.rows().map(|row| row.iter().sum()).collect();
+        self.cuts_alone(&called, self.shape(value).len(), (axis, dim), &[])?;
+        let own = self.shape(value)[dim];
+        if let Some((source, n)) = sizes.iter().enumerate().find(|(_, n)| **n > own) {
+            return refused(format!(
+                "{called}: coordinate {source} of {} sends {n} indices of dim {dim}, which has {own}",
+                self.axis_name(axis)
+            ));
+        }
+        let sent = Slicing::Ragged(sizes);
+        self.claims(value, axis, &Along::Cut(sent.placed(dim)), &called)?;
+        let left = self.leave_sliced(value, (axis, sent, dim), &[], &called)?;
+        self.enter_sliced(&left, (axis, Slicing::Counts { counts, room }, dim), &[], name)
     }
 
     /// Whether a dim is there, and of these axes cut by this one alone.

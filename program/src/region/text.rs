@@ -9,6 +9,7 @@
 //!   g = all_gather(h, dim=0)   one after the other; zigzag=dim: as Z(0); stack=0: along a new dim
 //!   r = reduce_scatter(h, dim=0)
 //!   t = all_to_all(h, split=0, concat=1), with zigzag=split or zigzag=concat where the parts of that dim are Z
+//!   t = all_to_all(h, counts=[1,3,2,0], dim=0, room=6), what each coordinate has for each
 //!   n = shift(h, by=1)         what the coordinate before has, around the axis
 //!   c = coordinate()           the number of the coordinate
 //!   p: P = h                   a word for each axis, or _: the same value as something else: R, I and P of each other, S(d) of these, P of what varies
@@ -22,6 +23,7 @@
 use std::collections::BTreeMap;
 
 use reshard_ops::rules::{Call, Value as Argument};
+use reshard_sharding::Counts;
 
 use crate::Error;
 use crate::graph::Graph;
@@ -268,7 +270,7 @@ impl Between {
             Between::AllReduce | Between::Coordinate => &["axis"],
             Between::AllGather => &["axis", "dim", "stack", "zigzag"],
             Between::ReduceScatter => &["axis", "dim", "zigzag"],
-            Between::AllToAll => &["axis", "split", "concat", "zigzag"],
+            Between::AllToAll => &["axis", "split", "concat", "zigzag", "dim", "counts", "room"],
             Between::Shift => &["axis", "by"],
         }
     }
@@ -337,6 +339,33 @@ impl Between {
             }
             (Between::AllGather, Some(v)) => region.all_gathered(v, axis, parts("dim")?, to, name),
             (Between::ReduceScatter, Some(v)) => region.reduce_scattered(v, axis, parts("dim")?, name),
+            (Between::AllToAll, Some(v)) if call.argument("counts").is_some() => {
+                if ["split", "concat", "zigzag"].iter().any(|key| call.argument(key).is_some()) {
+                    return refused(format!("{call}: say counts and dim, or split and concat, and not both"));
+                }
+                let given = match call.argument("counts") {
+                    Some(Argument::Numbers(list)) => list.iter().map(|&n| usize::try_from(n).ok()).collect(),
+                    Some(_) | None => None,
+                };
+                let (axis_at, given): (usize, Option<Vec<usize>>) = (region.axis(axis)?, given);
+                let ranks = region.size(axis_at);
+                let Some(given) = given.filter(|list| Some(list.len()) == ranks.checked_mul(ranks)) else {
+                    return refused(format!(
+                        "{call}: counts are a list of {ranks} numbers for each of {ranks} coordinates of {axis}, one after the other: what it has for each"
+                    ));
+                };
+                let counts = Counts::new(&given.chunks(ranks).map(<[usize]>::to_vec).collect::<Vec<_>>())?;
+                let room = call.argument("room").map(|_| dim("room")).transpose()?;
+                let along = if call.argument("dim").is_some() { dim("dim")? } else { 0 };
+                region.sent(v, (axis_at, along), &counts, room, name)
+            }
+            (Between::AllToAll, Some(_))
+                if ["dim", "room"].iter().any(|key| call.argument(key).is_some()) =>
+            {
+                refused(format!(
+                    "{call}: dim and room are said with counts; without them say split and concat"
+                ))
+            }
             (Between::AllToAll, Some(v)) => {
                 region.exchanged(v, axis, parts("split")?, parts("concat")?, name)
             }

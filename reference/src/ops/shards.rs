@@ -8,50 +8,63 @@ use crate::ask::{Ask, Made};
 
 pub(super) const OPS: Ops = &[("split_shards", By(split)), ("join_shards", By(join))];
 
-/// In which chunk of the dim the slice `p` of so many has its chunk `t`.
-fn chunk(r: &Ask<'_>, slices: usize, p: usize, t: usize) -> Result<usize, Error> {
-    Ok(match (r.word("cut")?.as_str(), t) {
-        ("zigzag", 0) => p,
-        ("zigzag", _) => 2 * slices - 1 - p,
-        _ => t * slices + p,
-    })
+/// Of each slice, which indices of the dim are its own, in their order; the whole has so many.
+///
+/// A rank with one slice has its own indices alone, one after the other.
+fn indices(r: &Ask<'_>, slices: usize, whole: usize) -> Result<Vec<Vec<usize>>, Error> {
+    if slices == 1 {
+        return Ok(vec![(0..whole).collect()]);
+    }
+    let (zigzag, each) = match r.word("cut")?.as_str() {
+        "zigzag" => (true, 2),
+        "strided" => (false, r.size("tiles")?),
+        "ragged" => return counted(r, slices, |i| i),
+        // What sources have for the same slice.
+        _ => return counted(r, slices, |i| i % slices),
+    };
+    // In which chunk of the dim the slice `p` has its chunk `t`.
+    let chunk = |p: usize, t: usize| if zigzag && t == 1 { 2 * slices - 1 - p } else { t * slices + p };
+    let length = whole / (slices * each).max(1);
+    let of = |p: usize| (0..each).flat_map(move |t| (0..length).map(move |i| (p, t, i)));
+    Ok((0..slices).map(|p| of(p).map(|(p, t, i)| chunk(p, t) * length + i).collect()).collect())
 }
 
-/// Of each chunk of the dim, of so many slices, which slice has it and where.
-fn owners(r: &Ask<'_>, slices: usize) -> Result<Vec<(usize, usize)>, Error> {
-    let each = if r.word("cut")? == "zigzag" { 2 } else { r.size("tiles")? };
-    let mut owners = vec![(0, 0); slices * each];
-    for p in 0..slices {
-        for t in 0..each {
-            owners[chunk(r, slices, p, t)?] = (p, t);
-        }
+/// The same where `counts` say how many indices come next, for the slice that their number says.
+fn counted(r: &Ask<'_>, slices: usize, of: impl Fn(usize) -> usize) -> Result<Vec<Vec<usize>>, Error> {
+    let mut lists = vec![Vec::new(); slices];
+    let mut next = 0;
+    for (i, count) in r.sizes("counts")?.into_iter().enumerate() {
+        lists[of(i)].extend(next..next + count);
+        next += count;
     }
-    Ok(owners)
+    Ok(lists)
 }
 
 fn split(r: &Ask<'_>) -> Made {
     let (a, dim, new) = (r.x(0)?, r.dim("dim")?, r.dim("at")?);
     let shape = r.target(0)?.shape();
-    let owners = owners(r, shape[new])?;
-    // How long a chunk is.
-    let length = a.shape()[dim] / owners.len().max(1);
-    let of = |p: usize, t: usize| owners.iter().position(|&owner| owner == (p, t)).unwrap_or_default();
+    let indices = indices(r, shape[new], a.shape()[dim])?;
     Ok(vec![make(&shape, |i| {
         let mut from = i.to_vec();
         let p = from.remove(new);
-        let j = from[dim];
-        at(a, &with(&from, dim, of(p, j / length) * length + j % length))
+        // Behind its own indices a slice has zeros.
+        indices[p].get(from[dim]).map_or(0.0, |&index| at(a, &with(&from, dim, index)))
     })])
 }
 
 fn join(r: &Ask<'_>) -> Made {
     let (a, dim, new) = (r.x(0)?, r.size("dim")?, r.dim("at")?);
     let shape = r.target(0)?.shape();
-    let owners = owners(r, a.shape()[new])?;
-    let length = shape[dim] / owners.len().max(1);
+    let indices = indices(r, a.shape()[new], shape[dim])?;
+    let mut owners = vec![(0, 0); shape[dim]];
+    for (p, own) in indices.iter().enumerate() {
+        for (j, &index) in own.iter().enumerate() {
+            owners[index] = (p, j);
+        }
+    }
     Ok(vec![make(&shape, |i| {
-        let (p, t) = owners[i[dim] / length];
-        let mut from = with(i, dim, t * length + i[dim] % length);
+        let (p, j) = owners[i[dim]];
+        let mut from = with(i, dim, j);
         from.insert(new, p);
         at(a, &from)
     })])

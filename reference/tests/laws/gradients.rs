@@ -88,6 +88,7 @@ const CASES: &[Case] = &[
     case("transpose(dim0=0,dim1=2)", "2,3,4", "r"), case("tril", "4,4", "r"), case("triu", "4,4", "r"),
     case("flip(dims=[1])", "3,4", "r"), case("roll(shifts=[2],dims=[1])", "3,4", "r"),
     case("split_shards(parts=2,dim=1,at=2)", "2,8,1", "r"), case("join_shards(cut=strided,tiles=2,at=1)", "4,3,2", "r"),
+    case("split_shards(parts=2,cut=counts,counts=[1,0,2,1],room=4)", "4,2", "r"), case("join_shards(cut=ragged,counts=[2,0,1],at=1)", "3,3,2", "r"),
     case("expand(shape=[2,3,4])", "3,1", "r"),
     case("sum", "3,4", "r"), case("sum(dims=[0],keepdim=true)", "3,4", "r"), case("sum(dims=[1])", "3,4", "r"),
     case("mean", "3,4", "r"), case("mean(dims=[1])", "3,4", "r"), case("cumsum(dim=0)", "3,4", "r"),

@@ -46,6 +46,7 @@ const CALLS: &[(&str, &[&[usize]])] = &[
     ("flip(dims=[0])", &[&[2, 2]]),
     ("roll(shifts=[1],dims=[0])", &[&[2, 2]]),
     ("split_shards(parts=2)", &[&[4, 2]]),
+    ("split_shards(parts=2,cut=ragged,counts=[1,2])", &[&[3, 2]]),
     ("expand(shape=[3,2])", &[&[1, 2]]),
     ("tril", &[&[2, 2]]),
     ("add", &[&[2, 2], &[2, 2]]),

@@ -2,6 +2,7 @@
 //! `reshard-ops`, which runs it on shards of every kind.
 
 mod again;
+mod counts;
 mod drawn;
 mod each;
 mod gradients;

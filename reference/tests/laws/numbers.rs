@@ -52,6 +52,7 @@ pub(crate) const CALLS: &[(&str, &[&[usize]])] = &[
     ("cat(dim=1)", &[&[4, 6], &[4, 2]]), ("stack", &[&[4, 6], &[4, 6]]), ("split(size=4,dim=1)", &[&[4, 6]]), ("chunk(chunks=4,dim=1)", &[&[4, 6]]),
     ("slice(dim=1,start=-5,step=2)", &[&[4, 6]]), ("narrow(dim=1,start=1,length=3)", &[&[4, 6]]), ("select(dim=1,index=-2)", &[&[4, 6]]),
     ("split_shards(parts=3,dim=1)", &[&[4, 6]]), ("join_shards(dim=1)", &[&[3, 4, 2]]),
+    ("split_shards(parts=2,cut=counts,counts=[1,0,2,1],room=4)", &[&[4, 6]]), ("join_shards(cut=ragged,counts=[2,0,1])", &[&[3, 4, 2]]),
     ("roll", &[&[4, 6]]), ("flip", &[&[4, 6]]), ("view(shape=[3,-1])", &[&[4, 6]]), ("flatten", &[&[4, 6]]), ("unflatten(dim=1,sizes=[2,-1])", &[&[4, 6]]),
     ("permute(dims=[2,0,1])", &[&[4, 6, 2]]), ("expand(shape=[3,4,-1])", &[&[1, 6]]), ("squeeze", &[&[4, 1, 6]]), ("unsqueeze(dim=-1)", &[&[4, 6]]),
     ("repeat(times=[2,1,3])", &[&[4, 6]]), ("conv2d(stride=2,padding=1,dilation=2,groups=2)", &[&[2, 4, 5, 6], &[6, 2, 2, 3], &[6]]),

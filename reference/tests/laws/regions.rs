@@ -69,7 +69,12 @@ fn a_forgotten_reduction_is_refused_whatever_the_size_of_the_axis() {
         ("R = p", "p: P = o", "is terms over tp and is claimed R: no coordinate has the sum"),
         ("R = c", "c = coordinate()", "varies over tp and is claimed R: say P if"),
         ("S(0),S(1) = o", "", "which takes 1 words"),
-        ("RG(0,[1,2,3,2]) = o", "", "shards of one size: S(0), Z(0) or SS(0,2)"),
+        ("RG(0,[1,2,3,9]) = o", "", "has slices with room for 8, and a part of 9"),
+        (
+            "CN(0,[[8]]) = o",
+            "",
+            "a region takes and gives a shard S(0), Z(0), SS(0,2) or RG(0,[..]): move it before",
+        ),
         ("S(2) = o", "", "has 2 dims in this region and is claimed S(2)"),
     ] {
         let e = refused(&megatron(y, between)).to_string();
@@ -100,7 +105,15 @@ fn what_a_region_cannot_mean_is_one_sentence() {
             "g = unsqueeze(o, dim=0)\nq = reduce_scatter(g, dim=0, zigzag=dim)",
             "which tp does not cut into 8 chunks of one size",
         ),
-        ("in b: RG(0,[1,2,3,2]) = x", "shards of one size: S(0), Z(0) or SS(0,2)"),
+        ("in b: RG(0,[1,2,3,2]) = x", "sizes of 4 parts are said, and tp has 3 ranks"),
+        (
+            "in b: RG(0,[1,2,3]) = x",
+            "b has 8 indices along dim 0, and the sizes of its parts over tp are 6 together",
+        ),
+        (
+            "in b: CN(0,[[8]]) = x",
+            "a region takes and gives a shard S(0), Z(0), SS(0,2) or RG(0,[..]): move it before",
+        ),
         ("in b: Z(7) = x", "has 2 dims in this region, and none is dim 7"),
         ("in b: SS(1,3) = x", "has 16 indices along dim 1, which tp does not cut into 9 chunks of one size"),
         ("in b: SS(1,9223372036854775807) = x", "does not cut into"),

@@ -27,6 +27,7 @@ const CALLS: &[(&str, &[usize])] = &[
     ("split_shards(parts=4,dim=1,at=1)", &[2, 8]),
     ("split_shards(parts=2,cut=strided,tiles=3)", &[6, 2]),
     ("join_shards", &[2, 4, 2]),
+    ("split_shards(parts=2,cut=ragged,counts=[2,4])", &[6, 2]),
     ("join_shards(dim=1,at=1)", &[2, 4, 2]),
     ("softmax(dim=0)", &[2, 3]),
     ("relu", &[2, 3]),

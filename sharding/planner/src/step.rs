@@ -165,6 +165,33 @@ impl Step {
         }
     }
 
+    /// How terms become a value in it, if they do.
+    ///
+    /// ```
+    /// use reshard_kernels::DType;
+    /// use reshard_planner::Planner;
+    /// use reshard_sharding::Sharding;
+    /// let mesh = "x=4".parse()?;
+    /// let (from, to) = (Sharding::parse(&mesh, &[8], "P(avg)")?, Sharding::parse(&mesh, &[8], "R")?);
+    /// let plan = Planner::new().plan(&from, &to, DType::F32)?;
+    /// let reduce = plan.steps()[0].reduce().expect("terms go away");
+    /// assert_eq!((reduce.op.to_string(), reduce.divisor), ("sum".to_string(), 4));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn reduce(&self) -> Option<Reduce> {
+        match &*self.action {
+            Action::ReduceScatter(_, reduction)
+            | Action::OrderedReduce(_, reduction)
+            | Action::AllReduce(reduction) => Some(reduction.reduce),
+            Action::Transposed(turned) => turned.adds.then_some(Reduce { op: ReduceOp::Sum, divisor: 1 }),
+            Action::Slice(_)
+            | Action::ZeroFill(_)
+            | Action::AllGather(_)
+            | Action::AllToAll(_)
+            | Action::Exchange(_) => None,
+        }
+    }
+
     /// How many exchanges carry it out: two of an all-reduce in pieces, one of anything else.
     pub fn exchanges(&self) -> usize {
         1 + usize::from(matches!(*self.action, Action::AllReduce(_)))

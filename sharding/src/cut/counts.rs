@@ -88,6 +88,11 @@ impl Counts {
         }
     }
 
+    /// What each source has for each rank.
+    pub fn rows(&self) -> impl ExactSizeIterator<Item = &[usize]> {
+        self.rows.iter().map(Vec::as_slice)
+    }
+
     /// How many sources there are.
     pub fn sources(&self) -> usize {
         self.rows.len()

@@ -55,9 +55,12 @@ pub(super) fn formulas() -> Vec<Alike> {
         }),
         (&["split_shards"], |b| reassigned(b, "join_shards", &[])),
         (&["join_shards"], |b| {
-            let at = b.argument(|r| r.dim("at"))?;
-            let parts = b.forward().inputs()[0][at];
-            reassigned(b, "split_shards", &[("parts", parts)])
+            let (dim, at) = b.argument(|r| Ok((r.size("dim")?, r.dim("at")?)))?;
+            let mut slice = b.forward().inputs()[0].clone();
+            let parts = slice.remove(at);
+            let room = b.given("counts").map(|_| ("room", slice[dim]));
+            let more: Vec<(&str, usize)> = [("parts", parts)].into_iter().chain(room).collect();
+            reassigned(b, "split_shards", &more)
         }),
         (&["repeat_interleave"], |b| {
             // The repetitions of an element are a dim after its own.
@@ -124,7 +127,7 @@ pub(super) fn formulas() -> Vec<Alike> {
 
 /// Shards as slices from one to the other, with the same arguments but these.
 fn reassigned(b: &mut GradientBuilder<'_>, name: &str, more: &[(&str, usize)]) -> Result<Variable, Error> {
-    let kept = ["dim", "at", "cut", "tiles"].map(|key| (key, b.given(key)));
+    let kept = ["dim", "at", "cut", "tiles", "counts"].map(|key| (key, b.given(key)));
     let call = kept.into_iter().filter_map(|(key, given)| Some((key, given?)));
     let call = call.fold(Call::new(name), |call, (key, given)| call.with(key, given));
     let call = more.iter().fold(call, |call, &(key, n)| call.with(key, whole(n)));

@@ -1,7 +1,7 @@
 //! Digits that change places: the zip of a step sliced at the coordinates of a sender and a receiver.
 
 use reshard_layout::Few;
-use reshard_layout::{At, Mode, Modes};
+use reshard_layout::{At, Mode, Modes, size_of};
 
 use crate::Error;
 use crate::message::{Block, Message, Phase, Reduce};
@@ -107,6 +107,7 @@ impl Sliced<'_> {
         let [heard, reached] = self.free();
         // Receives: the sender's digits, its own or told by mine.
         let mut from = me.clone();
+        phase.receives.reserve_exact(size_of(&heard) as usize);
         for (m, after) in self.along() {
             if !after.is_local() {
                 set_digit(&mut from, m, digit(&me, m.map(|_| after)));
@@ -135,6 +136,7 @@ impl Sliced<'_> {
             let (head, tail) = m.stride;
             set_digit(&mut to, m.map(|_| tail), digit(&me, m.map(|_| head)));
         }
+        phase.sends.reserve_exact(size_of(&reached) as usize);
         for_each_value(&mut to, &reached, &mut |to| {
             if *to != me {
                 let blocks = Few::from_iter([block(self.zip, &me, to)]);
@@ -156,6 +158,9 @@ pub(super) fn reduced(
     let me = coordinate_of(mesh, rank)?;
     let mut phase = phase_of(zip, Some(reduction.reduce), members);
     let mut peer = me.clone();
+    let terms = size_of(&reduction.modes) as usize;
+    phase.receives.reserve_exact(terms);
+    phase.sends.reserve_exact(terms);
     for_each_value(&mut peer, &reduction.modes, &mut |peer| {
         let message = |block| Message { peer: rank_at(mesh, peer), blocks: Few::from_iter([block]) };
         phase.receives.push(message(block(zip, peer, &me)));

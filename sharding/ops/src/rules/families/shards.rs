@@ -4,7 +4,17 @@
 //! split_shards(x, parts=2)      zigzag: 0 1 2 3 4 5 6 7  ->  0 1 6 7        out[p] is what rank p of 2 has of x sharded so
 //!                                                            2 3 4 5
 //! join_shards                   the same elements back
+//!
+//! split_shards(x, parts=2, cut=ragged, counts=[1,3], room=4)
+//!                               parts of 1 and 3                         0 1 2 3        ->  0 _ _ _
+//!                                                                                           1 2 3 _
+//! split_shards(x, parts=2, cut=counts, counts=[1,2,0,3], room=5)
+//!                               a block from each of 2 sources, of each  0 1 2 | 3 4 5  ->  0 _ _ _ _
+//!                               1 and 2, 0 and 3 for the ranks                              1 2 3 4 5
 //! ```
+//!
+//! Parts of several sizes are the first indices of slices with room for more, zeros behind them, which join_shards leaves out. As placements they
+//! are `RG` and [`CN`](Counts).
 //!
 //! On ranks of which each has as many slices as any other nothing moves: a rank's slices are what it has. So a shard of the dim is
 //! one of the slices, and the other way round, wherever the ranks divide the slices.
@@ -18,11 +28,11 @@ use crate::rules::passing::Passing;
 use crate::rules::request::Request;
 use crate::rules::strategy::{Part, Strategy};
 use crate::rules::terms::{ALL, selecting};
-use reshard_sharding::Placement;
+use reshard_sharding::{Counts, Placement};
 
 families! {
-    "split_shards" ("dim: dim = 0, at: new dim = 0, parts: number >= 1, cut: zigzag|strided = zigzag, tiles: number >= 1 = 1") => split;
-    "join_shards" ("dim: number >= 0 = 0, at: dim = 0, cut: zigzag|strided = zigzag, tiles: number >= 1 = 1") => join;
+    "split_shards" ("dim: dim = 0, at: new dim = 0, parts: number >= 1, cut: zigzag|strided|ragged|counts = zigzag, tiles: number >= 1 = 1, counts: numbers >= 0 = none, room: number >= 0 = none") => split;
+    "join_shards" ("dim: number >= 0 = 0, at: dim = 0, cut: zigzag|strided|ragged|counts = zigzag, tiles: number >= 1 = 1, counts: numbers >= 0 = none") => join;
 }
 
 /// `i*->pi* {p: replicate even, (Z(1)->S(p))}`.
@@ -30,17 +40,23 @@ fn split(r: &Request<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let (dim, at, parts) = (r.dim("dim")?, r.dim("at")?, r.size("parts")?);
     let mut shape = r.inputs[0].to_vec();
-    let chunks = chunks(r, parts)?;
-    if !shape[dim].is_multiple_of(chunks) {
-        return Err(r.error(format!(
-            "cuts the {} of dim {dim} into {chunks} chunks, which are not of one size",
-            shape[dim]
-        )));
-    }
-    shape[dim] /= parts;
+    shape[dim] = match Parts::of(r, parts)? {
+        Parts::Chunks { chunks, .. } if shape[dim].is_multiple_of(chunks) => shape[dim] / parts,
+        Parts::Chunks { chunks, .. } => {
+            return Err(r.error(format!(
+                "cuts the {} of dim {dim} into {chunks} chunks, which are not of one size",
+                shape[dim]
+            )));
+        }
+        Parts::Counted { total, .. } if shape[dim] != total => {
+            return Err(r.error(format!("counts {total} indices of dim {dim}, which has {}", shape[dim])));
+        }
+        Parts::Counted { most, .. } if r.has("room")? => enough(r, r.size("room")?, most)?,
+        Parts::Counted { most, .. } => most,
+    };
     shape.insert(at, parts);
     let (whole, slices, p) = dims(r, shape.len() - 1, dim, at)?;
-    let row = Strategy { inputs: vec![Part::Fixed(cut(r, dim)?)], outputs: vec![Part::Factor(p)] };
+    let row = Strategy { inputs: vec![Part::Fixed(cut(r, dim, parts)?)], outputs: vec![Part::Factor(p)] };
     let rule =
         RuleBuilder::new().input(whole).output(slices).passing(selecting(ALL)).passing(Passing::Row(row));
     r.op_to(&rule.role(p, Role::Replicate).even(p).build()?, &[&shape])
@@ -55,35 +71,90 @@ fn join(r: &Request<'_>) -> Result<Op, Error> {
     if dim >= shape.len() {
         return Err(r.error(format!("joins dim {dim} of a result that has {}", shape.len())));
     }
-    let (own, chunks) = (shape[dim], chunks(r, parts)? / parts.max(1));
-    if !own.is_multiple_of(chunks) {
-        return Err(
-            r.error(format!("joins slices of {own} in {chunks} chunks each, which are not of one size"))
-        );
-    }
-    shape[dim] = own.checked_mul(parts).ok_or_else(|| Error::overflow(format!("dim {dim} of {}", r.call)))?;
+    let own = shape[dim];
+    shape[dim] = match Parts::of(r, parts)? {
+        Parts::Chunks { each, .. } if own.is_multiple_of(each) => {
+            own.checked_mul(parts).ok_or_else(|| Error::overflow(format!("dim {dim} of {}", r.call)))?
+        }
+        Parts::Chunks { each, .. } => {
+            return Err(
+                r.error(format!("joins slices of {own} in {each} chunks each, which are not of one size"))
+            );
+        }
+        Parts::Counted { total, most, .. } => enough(r, own, most).map(|_| total)?,
+    };
     let (whole, slices, p) = dims(r, shape.len(), dim, at)?;
-    let row = Strategy { inputs: vec![Part::Factor(p)], outputs: vec![Part::Fixed(cut(r, dim)?)] };
+    let row = Strategy { inputs: vec![Part::Factor(p)], outputs: vec![Part::Fixed(cut(r, dim, parts)?)] };
     let rule =
         RuleBuilder::new().input(slices).output(whole).passing(selecting(ALL)).passing(Passing::Row(row));
     r.op_to(&rule.role(p, Role::Replicate).even(p).build()?, &[&shape])
 }
 
-/// Into how many chunks of one size a dim is cut for so many parts.
-fn chunks(r: &Request<'_>, parts: usize) -> Result<usize, Error> {
-    let each = match r.word("cut")?.as_str() {
-        "zigzag" => 2,
-        _ => r.size("tiles")?,
-    };
-    parts.checked_mul(each).ok_or_else(|| Error::overflow(format!("the chunks of {}", r.call)))
+/// The parts of a dim, which are all that the slices have of it.
+enum Parts {
+    /// So many chunks of one size each, so many in all.
+    Chunks { each: usize, chunks: usize },
+    /// So many indices in all, and so many in the largest part.
+    Counted { total: usize, most: usize },
 }
 
-/// How ranks cut the dim whose parts are slices.
-fn cut(r: &Request<'_>, dim: usize) -> Result<Placement, Error> {
+impl Parts {
+    fn of(r: &Request<'_>, parts: usize) -> Result<Parts, Error> {
+        let each = match r.word("cut")?.as_str() {
+            "zigzag" => 2,
+            "strided" => r.size("tiles")?,
+            _ => {
+                let total = counts(r)?.into_iter().try_fold(0usize, usize::checked_add);
+                let total = total.ok_or_else(|| Error::overflow(format!("the counts of {}", r.call)))?;
+                let most = match r.word("cut")?.as_str() {
+                    "ragged" => counts(r)?.into_iter().max(),
+                    _ => table(r, parts).map(|table| (0..parts).map(|p| table.receives(p)).max())?,
+                };
+                return Ok(Parts::Counted { total, most: most.unwrap_or(0) });
+            }
+        };
+        let chunks =
+            parts.checked_mul(each).ok_or_else(|| Error::overflow(format!("the chunks of {}", r.call)))?;
+        Ok(Parts::Chunks { each, chunks })
+    }
+}
+
+/// The room of a slice, if that is enough for the largest part.
+fn enough(r: &Request<'_>, room: usize, most: usize) -> Result<usize, Error> {
+    if room < most {
+        return Err(r.error(format!("has slices with room for {room}, and a part of {most}")));
+    }
+    Ok(room)
+}
+
+fn counts(r: &Request<'_>) -> Result<Vec<usize>, Error> {
+    if r.has("counts")? { r.sizes("counts") } else { Ok(Vec::new()) }
+}
+
+/// How so many ranks cut the dim whose parts are slices.
+fn cut(r: &Request<'_>, dim: usize, parts: usize) -> Result<Placement, Error> {
+    let counts = counts(r)?;
     Ok(match r.word("cut")?.as_str() {
         "zigzag" => Placement::zigzag(dim),
-        _ => Placement::StridedShard { dim, split_factor: r.size("tiles")? },
+        "strided" => Placement::StridedShard { dim, split_factor: r.size("tiles")? },
+        "ragged" if counts.len() == parts => Placement::ragged(dim, &counts),
+        "ragged" => {
+            return Err(r.error(format!("says the sizes of {} parts, and has {parts}", counts.len())));
+        }
+        _ => table(r, parts)?.received(dim),
     })
+}
+
+/// What each of the sources has for each of the ranks: `counts` read as a row for each source.
+fn table(r: &Request<'_>, parts: usize) -> Result<Counts, Error> {
+    let counts = counts(r)?;
+    if parts == 0 || parts.checked_mul(parts) != Some(counts.len()) {
+        return Err(r.error(format!(
+            "says {} counts; say for each of {parts} sources how many it has for each of {parts} ranks, one after the other",
+            counts.len()
+        )));
+    }
+    Ok(Counts::new(&counts.chunks(parts).map(<[usize]>::to_vec).collect::<Vec<_>>())?)
 }
 
 /// The dims of the whole, which has so many, those of the slices, and the letter of the slices' own.

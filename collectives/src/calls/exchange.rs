@@ -1,0 +1,255 @@
+//! One phase of a plan as one call.
+//!
+//! A phase says which blocks go from whose source to whose target. On a group of exactly its members it is the framework's own
+//! collective, if the step is one and every rank has the same: where both shardings are digits, all members see the same but for
+//! offsets, so each may decide by itself. Anything else is an all-to-all or messages, with the terms of a reduction one by one.
+
+use std::sync::Arc;
+
+use reshard_kernels::{CombineOp, CopySide};
+use reshard_planner::internal::combine_op;
+use reshard_planner::{Block, Message, Phase, Plan, Reduce, Step, StepOp};
+use smallvec::SmallVec;
+
+use super::fuse::{fuse, same_block};
+use super::{Call, Combine, Offer, RankCall, Term, View, Views};
+use crate::Error;
+
+/// A few blocks of a phase.
+type Blocks<'a> = SmallVec<[&'a Block; 16]>;
+
+/// How the ranks of a phase reach each other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Via<'a> {
+    /// Nobody has to be reached.
+    Local,
+    /// By a group of exactly the members.
+    Members(&'a Arc<Offer>),
+    /// By a group that holds the members.
+    Around(&'a Arc<Offer>),
+    /// By messages.
+    Messages,
+}
+
+/// What a framework calls a phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    AllGather,
+    ReduceScatter(CombineOp),
+    AllReduce(CombineOp),
+    /// Blocks go from ranks to ranks.
+    Blocks,
+}
+
+/// What all members of a step know of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Head {
+    /// Its place in the plan.
+    pub(crate) step: usize,
+    op: StepOp,
+    /// Whether all members see the same but for offsets.
+    even: bool,
+}
+
+impl Head {
+    pub(crate) fn new(plan: &Plan, step: usize) -> Head {
+        let at = &plan.steps()[step];
+        Head { step, op: at.op(), even: at.before.layout().is_some() && at.after.layout().is_some() }
+    }
+
+    /// The two phases of an all-reduce in pieces as one call, if there is a group of exactly the members.
+    pub(crate) fn all_reduce(self, step: &Step, len: usize, via: Via<'_>) -> Result<Option<RankCall>, Error> {
+        let (Via::Members(group), 2, Some(reduce)) = (via, step.exchanges(), step.reduce()) else {
+            return Ok(None);
+        };
+        let Some(op) = native(reduce) else { return Ok(None) };
+        let whole = View::run(0, len)?;
+        let call = Call::AllReduce { group: group.clone(), op };
+        Ok(Some(RankCall { divisor: reduce.divisor, ..self.moved(call, whole.clone(), whole, (len, len)) }))
+    }
+
+    /// A phase as one call.
+    pub(crate) fn call(self, rank: usize, phase: &Phase, via: Via<'_>) -> Result<RankCall, Error> {
+        if let Via::Members(group) = via
+            && let Some(call) = self.collective(rank, phase, group)?
+        {
+            return Ok(call);
+        }
+        let own = |message: &&Message| message.peer == rank;
+        let mut sends: SmallVec<[&Message; 16]> =
+            phase.sends.iter().chain(phase.receives.iter().filter(own)).collect();
+        let mut receives: SmallVec<[&Message; 16]> = phase.receives.iter().collect();
+        let call = match via {
+            Via::Local => Call::Local,
+            Via::Members(group) | Via::Around(group) => Call::AllToAll {
+                group: group.clone(),
+                sends: self.by_place(&mut sends, group)?,
+                receives: self.by_place(&mut receives, group)?,
+            },
+            Via::Messages => Call::Messages { sends: counted(&mut sends), receives: counted(&mut receives) },
+        };
+        let pack = fuse(&blocks(&sends), CopySide::Source)?;
+        let lens = (phase.source_len, phase.target_len);
+        let Some(reduce) = phase.reduce else {
+            let unpack = fuse(&blocks(&receives), CopySide::Target)?;
+            return Ok(RankCall { fill: phase.fill.map(combine_op), ..self.moved(call, pack, unpack, lens) });
+        };
+        let (unpack, combine) = terms(phase, reduce, &receives)?;
+        Ok(RankCall {
+            combine: Some(combine),
+            fill: phase.fill.map(combine_op),
+            divisor: reduce.divisor,
+            ..self.moved(call, pack, unpack, lens)
+        })
+    }
+
+    fn moved(
+        self,
+        call: Call,
+        pack: Views,
+        unpack: Views,
+        (source_len, target_len): (usize, usize),
+    ) -> RankCall {
+        RankCall {
+            step: self.step,
+            call,
+            pack,
+            unpack,
+            combine: None,
+            fill: None,
+            divisor: 1,
+            source_len,
+            target_len,
+        }
+    }
+
+    /// A call with nothing to move.
+    pub(crate) fn attendance(self, group: &Arc<Offer>, len: usize) -> RankCall {
+        let none = vec![0; group.members().len()];
+        let call = Call::AllToAll { group: group.clone(), sends: none.clone(), receives: none };
+        self.moved(call, Views::new(), Views::new(), (len, len))
+    }
+
+    /// What a framework calls a phase of this step, if it is called on exactly its members.
+    pub(crate) fn kind(self, rank: usize, phase: &Phase) -> Kind {
+        let Some((own, block)) = own_block(rank, phase) else { return Kind::Blocks };
+        let members = phase.members.len();
+        let one_each = |message: &Message| message.blocks.len() == 1 && message.numel() == own.numel();
+        let all = phase.receives.len() == members && phase.sends.len() + 1 == members;
+        let alike = || phase.receives.iter().chain(&phase.sends).all(one_each);
+        if !self.even || phase.fill.is_some() || own.numel() == 0 || !all || !alike() {
+            return Kind::Blocks;
+        }
+        match (self.op, phase.reduce) {
+            (StepOp::AllGather, None) => {
+                let same = |message: &Message| same_block(block, &message.blocks[0], CopySide::Source);
+                if phase.sends.iter().all(same) { Kind::AllGather } else { Kind::Blocks }
+            }
+            (StepOp::ReduceScatter, Some(reduce)) => native(reduce).map_or(Kind::Blocks, Kind::ReduceScatter),
+            (StepOp::AllReduce, Some(reduce)) => native(reduce).map_or(Kind::Blocks, Kind::AllReduce),
+            (StepOp::AllToAll | StepOp::Exchange | StepOp::Slice | StepOp::ZeroFill, _)
+            | (StepOp::AllGather, Some(_))
+            | (StepOp::ReduceScatter | StepOp::AllReduce, None) => Kind::Blocks,
+        }
+    }
+
+    /// The phase as the collective that its step is, on a group of exactly its members.
+    fn collective(self, rank: usize, phase: &Phase, group: &Arc<Offer>) -> Result<Option<RankCall>, Error> {
+        let Some((own, block)) = own_block(rank, phase) else { return Ok(None) };
+        let one = |side| fuse(&[block], side);
+        let of_each = |messages: &[Message], side| {
+            let others = messages.iter().filter(|message| message.peer != rank);
+            let mut sorted: SmallVec<[&Message; 16]> = others.chain([own]).collect();
+            self.by_place(&mut sorted, group)?;
+            fuse(&blocks(&sorted), side)
+        };
+        let (call, pack, unpack) = match self.kind(rank, phase) {
+            Kind::Blocks => return Ok(None),
+            Kind::AllGather => {
+                let unpack = of_each(&phase.receives, CopySide::Target)?;
+                (Call::AllGather { group: group.clone() }, one(CopySide::Source)?, unpack)
+            }
+            Kind::ReduceScatter(op) => {
+                let pack = of_each(&phase.sends, CopySide::Source)?;
+                (Call::ReduceScatter { group: group.clone(), op }, pack, one(CopySide::Target)?)
+            }
+            Kind::AllReduce(op) => {
+                (Call::AllReduce { group: group.clone(), op }, one(CopySide::Source)?, one(CopySide::Target)?)
+            }
+        };
+        let divisor = phase.reduce.map_or(1, |reduce| reduce.divisor);
+        let lens = (phase.source_len, phase.target_len);
+        Ok(Some(RankCall { divisor, ..self.moved(call, pack, unpack, lens) }))
+    }
+
+    /// Sorts messages by their peers' places in a group, and counts their elements by place.
+    fn by_place(self, messages: &mut SmallVec<[&Message; 16]>, group: &Offer) -> Result<Vec<usize>, Error> {
+        let mut counts = vec![0; group.members().len()];
+        let mut placed: SmallVec<[(usize, &Message); 16]> = SmallVec::with_capacity(messages.len());
+        for message in messages.iter() {
+            let place = group.place_of(message.peer).ok_or_else(|| Error::Phase {
+                step: self.step,
+                message: format!("rank {} is no member of the group {group}", message.peer),
+            })?;
+            counts[place] += message.numel();
+            placed.push((place, message));
+        }
+        placed.sort_by_key(|(place, _)| *place);
+        messages.clear();
+        messages.extend(placed.into_iter().map(|(_, message)| message));
+        Ok(counts)
+    }
+}
+
+/// What a rank has from itself, if it is one block.
+fn own_block(rank: usize, phase: &Phase) -> Option<(&Message, &Block)> {
+    let own = phase.receives.iter().find(|message| message.peer == rank)?;
+    let [block] = own.blocks.as_slice() else { return None };
+    Some((own, block))
+}
+
+/// The op by which a framework reduces these terms, if it knows it.
+///
+/// Where terms must combine in one order, the plan has no reduction but an exchange of the terms.
+pub(crate) fn native(reduce: Reduce) -> Option<CombineOp> {
+    match combine_op(reduce.op) {
+        op @ (CombineOp::Sum | CombineOp::Prod | CombineOp::Min | CombineOp::Max) => Some(op),
+        CombineOp::Norm(_) => None,
+    }
+}
+
+/// The blocks of messages that have elements, message after message.
+fn blocks<'a>(messages: &[&'a Message]) -> Blocks<'a> {
+    messages.iter().flat_map(|message| &message.blocks).filter(|block| block.numel() > 0).collect()
+}
+
+/// Drops messages of nothing, and says whose how long ones are left.
+fn counted(messages: &mut SmallVec<[&Message; 16]>) -> Vec<(usize, usize)> {
+    messages.retain(|message| message.numel() > 0);
+    messages.iter().map(|message| (message.peer, message.numel())).collect()
+}
+
+/// Where terms land that come one behind the other, and in which order they combine.
+fn terms(phase: &Phase, reduce: Reduce, receives: &[&Message]) -> Result<(Views, Combine), Error> {
+    let mut unpack = Views::new();
+    let mut came: SmallVec<[(usize, Term); 16]> = SmallVec::new();
+    let mut start = 0;
+    for message in receives.iter().filter(|message| message.numel() > 0) {
+        let views = fuse(&blocks(&[message]), CopySide::Target)?;
+        let lands = match came.last() {
+            Some((_, last)) if unpack[last.views.clone()] == *views => last.views.clone(),
+            Some(_) | None => {
+                let first = unpack.len();
+                unpack.extend(views);
+                first..unpack.len()
+            }
+        };
+        came.push((message.peer, Term { start, views: lands }));
+        start += message.numel();
+    }
+    // In the order in which the plan lists them.
+    came.sort_by_key(|(peer, _)| *peer);
+    let place = |message: &Message| came.binary_search_by_key(&message.peer, |(peer, _)| *peer).ok();
+    let terms = phase.receives.iter().filter_map(|message| Some(came[place(message)?].1.clone())).collect();
+    Ok((unpack, Combine { op: combine_op(reduce.op), terms }))
+}

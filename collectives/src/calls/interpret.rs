@@ -1,0 +1,211 @@
+//! What calls mean: all ranks' calls carried out on plain buffers, slowly.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use reshard_kernels::{Combine, CombineOp, DType, Divide, Nest};
+use reshard_layout::Mode;
+
+use super::{Call, RankCall, RankCalls, View};
+use crate::Error;
+
+/// Elements of any type, each its bytes.
+type Elements = Vec<Vec<u8>>;
+
+/// The buffers of all ranks after their calls, from those before, both in the order of `ranks`: the definition.
+///
+/// A rank makes its calls in order. A call of a group is made when all its members have come to a call on it; messages are sent at
+/// once and received when they are there.
+///
+/// Errors: [`Error::Phase`] where ranks wait for each other forever, or where members of a group make different calls; the
+/// kernels'.
+///
+/// ```
+/// use reshard_collectives::calls::{Offers, RankCalls, interpret};
+/// use reshard_kernels::DType;
+/// use reshard_planner::Planner;
+/// use reshard_sharding::{Mesh, Sharding};
+///
+/// let mesh: Mesh = "x=2".parse()?;
+/// let from = Sharding::parse(&mesh, &[2, 2], "S(0)")?;
+/// let plan = Planner::new().plan(&from, &Sharding::parse(&mesh, &[2, 2], "S(1)")?, DType::U8)?;
+/// let ranks = [0, 1].map(|rank| RankCalls::new(&plan, rank, DType::U8, &Offers::none()));
+/// let [a, b] = ranks;
+/// assert_eq!(interpret(&[a?, b?], &[vec![1, 2], vec![3, 4]])?, [[1, 3], [2, 4]]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn interpret(ranks: &[RankCalls], sources: &[Vec<u8>]) -> Result<Vec<Vec<u8>>, Error> {
+    let mut states: BTreeMap<usize, State<'_>> = BTreeMap::new();
+    for (calls, source) in ranks.iter().zip(sources) {
+        let buffer = source.chunks(calls.dtype().item_bytes()?).map(<[u8]>::to_vec).collect();
+        let left: Vec<&RankCall> = calls.iter().collect();
+        states.insert(calls.rank(), State { dtype: calls.dtype(), buffer, left: left.into(), sent: None });
+    }
+    let mut mail: BTreeMap<(usize, usize), VecDeque<Elements>> = BTreeMap::new();
+    while let Some(step) = states.values().find_map(|state| Some(state.left.front()?.step)) {
+        let mut moved = false;
+        for rank in states.keys().copied().collect::<Vec<_>>() {
+            let Some(call) = states[&rank].left.front().copied() else { continue };
+            let Some(group) = call.call.group() else {
+                let received = one(rank, call, states.get_mut(&rank), &mut mail);
+                moved |= received.is_some();
+                land(&mut states, rank, received)?;
+                continue;
+            };
+            let members = group.members();
+            let is_here = |member: &usize| {
+                let at = states.get(member).and_then(|state| state.left.front());
+                at.is_some_and(|at| at.call.group() == Some(group))
+            };
+            if rank == members[0] && members.iter().all(is_here) {
+                let calls: Vec<&RankCall> = members.iter().map(|member| states[member].left[0]).collect();
+                let packed =
+                    calls.iter().zip(members).map(|(call, member)| pack(call, &states[member].buffer));
+                let received = together(&calls, states[&rank].dtype, &packed.collect::<Vec<_>>())?;
+                for (member, received) in members.iter().zip(received) {
+                    land(&mut states, *member, Some(received))?;
+                }
+                moved = true;
+            }
+        }
+        if !moved {
+            return Err(Error::Phase { step, message: "ranks wait for each other forever".to_string() });
+        }
+    }
+    Ok(ranks.iter().map(|calls| states[&calls.rank()].buffer.concat()).collect())
+}
+
+/// A rank on its way.
+struct State<'a> {
+    dtype: DType,
+    buffer: Elements,
+    left: VecDeque<&'a RankCall>,
+    /// Whether the messages of the next call have been sent.
+    sent: Option<()>,
+}
+
+fn pack(call: &RankCall, buffer: &Elements) -> Elements {
+    call.pack.iter().flat_map(View::elements).map(|element| buffer[element].clone()).collect()
+}
+
+/// What a rank receives in a call of no group; `None` if it is not there yet.
+fn one(
+    rank: usize,
+    call: &RankCall,
+    state: Option<&mut State<'_>>,
+    mail: &mut BTreeMap<(usize, usize), VecDeque<Elements>>,
+) -> Option<Elements> {
+    let state = state?;
+    let mut packed = pack(call, &state.buffer);
+    let Call::Messages { sends, receives } = &call.call else { return Some(packed) };
+    if state.sent.replace(()).is_none() {
+        for (peer, count) in sends {
+            let rest = packed.split_off(*count);
+            mail.entry((rank, *peer)).or_default().push_back(packed);
+            packed = rest;
+        }
+    }
+    let is_here =
+        |(peer, _): &(usize, usize)| mail.get(&(*peer, rank)).is_some_and(|queue| !queue.is_empty());
+    if !receives.iter().all(is_here) {
+        return None;
+    }
+    state.sent = None;
+    Some(
+        receives.iter().filter_map(|(peer, _)| mail.get_mut(&(*peer, rank))?.pop_front()).flatten().collect(),
+    )
+}
+
+/// What each member of a group receives.
+fn together(calls: &[&RankCall], dtype: DType, packed: &[Elements]) -> Result<Vec<Elements>, Error> {
+    let members = calls.len();
+    let step = calls[0].step;
+    let wrong = |message: &str| Err(Error::Phase { step, message: message.to_string() });
+    let reduced = |op: CombineOp, terms: Vec<&[Vec<u8>]>| {
+        let (first, others) =
+            terms.split_first().map_or((&[][..], &[][..]), |(first, others)| (*first, others));
+        others.iter().try_fold(first.to_vec(), |all, term| combine(dtype, op, &all, term))
+    };
+    if calls.iter().any(|call| std::mem::discriminant(&call.call) != std::mem::discriminant(&calls[0].call)) {
+        return wrong("members of a group make different calls");
+    }
+    match &calls[0].call {
+        Call::AllGather { .. } => Ok(vec![packed.concat(); members]),
+        Call::AllReduce { op, .. } => {
+            Ok(vec![reduced(*op, packed.iter().map(Vec::as_slice).collect())?; members])
+        }
+        Call::ReduceScatter { op, .. } => {
+            let block = packed[0].len() / members;
+            let of = |place: usize| {
+                reduced(*op, packed.iter().map(|all| &all[place * block..][..block]).collect())
+            };
+            (0..members).map(of).collect()
+        }
+        Call::AllToAll { .. } => {
+            let mut received = vec![Elements::new(); members];
+            for (from, (call, mut left)) in calls.iter().zip(packed.iter().map(Vec::as_slice)).enumerate() {
+                let Call::AllToAll { sends, .. } = &call.call else { return wrong("an all-to-all is none") };
+                for (to, count) in sends.iter().enumerate() {
+                    let Call::AllToAll { receives, .. } = &calls[to].call else {
+                        return wrong("an all-to-all is none");
+                    };
+                    if receives[from] != *count {
+                        return wrong("counts at both ends differ");
+                    }
+                    let (block, rest) = left.split_at(*count);
+                    received[to].extend_from_slice(block);
+                    left = rest;
+                }
+            }
+            Ok(received)
+        }
+        Call::Local | Call::Messages { .. } => wrong("a call of a group is none"),
+    }
+}
+
+/// `op` of two lists of elements, one by one.
+fn combine(dtype: DType, op: CombineOp, a: &[Vec<u8>], b: &[Vec<u8>]) -> Result<Elements, Error> {
+    let mut bytes = a.concat();
+    let nest = Nest::new(0, 0, [Mode::new(a.len() as i64, (1, 1))]);
+    Combine::new(&nest, dtype, op)?.run(&mut bytes, &b.concat())?;
+    Ok(bytes.chunks(dtype.item_bytes()?).map(<[u8]>::to_vec).collect())
+}
+
+/// Lets what a rank received become its buffer.
+fn land(
+    states: &mut BTreeMap<usize, State<'_>>,
+    rank: usize,
+    received: Option<Elements>,
+) -> Result<(), Error> {
+    let (Some(received), Some(state)) = (received, states.get_mut(&rank)) else { return Ok(()) };
+    let Some(call) = state.left.pop_front() else { return Ok(()) };
+    if call.attends() {
+        return Ok(());
+    }
+    let dtype = state.dtype;
+    let item = call.fill.map_or_else(
+        || Ok(vec![0; dtype.item_bytes()?]),
+        |op| Ok::<_, Error>(dtype.identity(op)?.into_vec()),
+    );
+    let mut target = vec![item?; call.target_len];
+    if let Some(terms) = &call.combine {
+        for (i, term) in terms.terms.iter().enumerate() {
+            let places: Vec<usize> =
+                call.unpack[term.views.clone()].iter().flat_map(View::elements).collect();
+            let new = &received[term.start..][..places.len()];
+            let old: Elements = places.iter().map(|place| target[*place].clone()).collect();
+            let overwrites = i == 0 && call.fill.is_none();
+            let new = if overwrites { new.to_vec() } else { combine(dtype, terms.op, &old, new)? };
+            places.into_iter().zip(new).for_each(|(place, element)| target[place] = element);
+        }
+    } else {
+        let places = call.unpack.iter().flat_map(View::elements);
+        places.zip(received).for_each(|(place, element)| target[place] = element);
+    }
+    let mut bytes = target.concat();
+    if call.divisor != 1 {
+        let whole = Nest::new(0, 0, [Mode::new(call.target_len as i64, (0, 1))]);
+        Divide::new(&whole, dtype, call.divisor)?.run(&mut bytes)?;
+    }
+    state.buffer = bytes.chunks(dtype.item_bytes()?).map(<[u8]>::to_vec).collect();
+    Ok(())
+}

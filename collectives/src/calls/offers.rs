@@ -1,0 +1,152 @@
+//! The groups that a framework has made.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::sync::Arc;
+
+use reshard_sharding::{GroupPattern, ProcessGroup, ProcessGroups};
+
+use crate::Error;
+
+/// A group that a framework has: its name there, and its members in the framework's order.
+///
+/// ```
+/// use reshard_collectives::calls::Offer;
+/// let group = Offer::new("tp", [4, 6, 5])?;
+/// assert_eq!((group.place_of(6), group.place_of(7)), (Some(1), None));
+/// assert_eq!(group.to_string(), "tp[4,6,5]");
+/// # Ok::<(), reshard_collectives::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offer {
+    name: String,
+    members: Vec<usize>,
+    /// The members ascending, each with its place.
+    places: Vec<(usize, usize)>,
+}
+
+impl Offer {
+    /// The group of these members in this order.
+    ///
+    /// Errors: [`Error::Offer`] for a group without members, and for a member that stands twice.
+    pub fn new(name: impl Into<String>, members: impl Into<Vec<usize>>) -> Result<Offer, Error> {
+        let (name, members) = (name.into(), members.into());
+        let mut places: Vec<(usize, usize)> =
+            members.iter().copied().enumerate().map(|(at, rank)| (rank, at)).collect();
+        places.sort_unstable();
+        let wrong = |message: String| Err(Error::Offer { name: name.clone(), message });
+        if members.is_empty() {
+            return wrong("it has no members".to_string());
+        }
+        if let Some(twice) = places.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            return wrong(format!("rank {} stands in it twice", twice[0].0));
+        }
+        Ok(Offer { name, members, places })
+    }
+
+    /// What the framework calls it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The ranks in the framework's order.
+    pub fn members(&self) -> &[usize] {
+        &self.members
+    }
+
+    /// The place of a rank among the members, if it is one.
+    pub fn place_of(&self, rank: usize) -> Option<usize> {
+        let at = self.places.binary_search_by_key(&rank, |place| place.0).ok()?;
+        Some(self.places[at].1)
+    }
+}
+
+impl fmt::Display for Offer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let members: Vec<String> = self.members.iter().map(usize::to_string).collect();
+        write!(f, "{}[{}]", self.name, members.join(","))
+    }
+}
+
+/// The groups that a framework has, the same list on all ranks.
+///
+/// A plan's exchange among some ranks is called on the group of exactly these ranks, whatever their order, the first if there are
+/// several; and if there is none, on the smallest that holds them.
+///
+/// ```
+/// use reshard_collectives::calls::Offers;
+/// let offers = Offers::new([("world", vec![0, 1, 2, 3]), ("tp", vec![0, 1]), ("tp", vec![2, 3])])?;
+/// assert_eq!(offers.iter().map(ToString::to_string).collect::<Vec<_>>(), ["world[0,1,2,3]", "tp[0,1]", "tp[2,3]"]);
+/// # Ok::<(), reshard_collectives::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Offers {
+    all: Vec<Arc<Offer>>,
+    /// The first with exactly these members, ascending.
+    by_members: HashMap<Box<[usize]>, usize>,
+    /// Those that hold a rank, the smallest first.
+    of_rank: HashMap<usize, Vec<usize>>,
+    /// The lowest members of those of a pattern.
+    firsts: HashMap<GroupPattern, HashSet<usize>>,
+}
+
+impl Offers {
+    /// No groups: ranks send messages.
+    pub fn none() -> Offers {
+        Offers::default()
+    }
+
+    /// The groups of these names and members.
+    ///
+    /// Errors: as [`Offer::new`].
+    pub fn new<N: Into<String>, M: Into<Vec<usize>>>(
+        groups: impl IntoIterator<Item = (N, M)>,
+    ) -> Result<Offers, Error> {
+        let mut offers = Offers::default();
+        for (name, members) in groups {
+            let offer = Offer::new(name, members)?;
+            let at = offers.all.len();
+            let ascending: Box<[usize]> = offer.places.iter().map(|place| place.0).collect();
+            for rank in &*ascending {
+                offers.of_rank.entry(*rank).or_default().push(at);
+            }
+            let group = ProcessGroup::of_members(&ascending)?;
+            offers.firsts.entry(group.pattern().clone()).or_default().insert(group.first());
+            offers.by_members.entry(ascending).or_insert(at);
+            offers.all.push(Arc::new(offer));
+        }
+        let Offers { all, of_rank, .. } = &mut offers;
+        for list in of_rank.values_mut() {
+            list.sort_by_key(|&at| all[at].members.len());
+        }
+        Ok(offers)
+    }
+
+    /// The groups in the order in which they were given.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Arc<Offer>> + '_ {
+        self.all.iter()
+    }
+
+    /// The group at a place of the list.
+    pub(crate) fn at(&self, place: usize) -> &Arc<Offer> {
+        &self.all[place]
+    }
+
+    /// The place of the first group of exactly these members, which ascend.
+    pub(crate) fn exact(&self, members: &[usize]) -> Option<usize> {
+        self.by_members.get(members).copied()
+    }
+
+    /// Whether each of these groups is there with exactly its members; false where that is not known of a pattern.
+    pub(crate) fn has_all(&self, groups: &ProcessGroups) -> bool {
+        let firsts = self.firsts.get(groups.pattern()).filter(|_| groups.pattern().layout().is_some());
+        firsts.is_some_and(|firsts| {
+            groups.firsts().offsets().all(|offset| firsts.contains(&(groups.lowest() + offset)))
+        })
+    }
+
+    /// The places of the groups that hold a rank, the smallest first.
+    pub(crate) fn holding(&self, rank: usize) -> &[usize] {
+        self.of_rank.get(&rank).map_or(&[], Vec::as_slice)
+    }
+}

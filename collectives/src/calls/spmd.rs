@@ -1,0 +1,311 @@
+//! A plan as one program for all ranks: frameworks that trace make one for all of them, with tables where they differ.
+//!
+//! That is possible where the ranks' calls are alike but for offsets. Then of each exchange
+//!
+//! ```text
+//! all ranks have       the loops of a block in the source, the places in the target with their views, the pattern
+//! a rank has a row of  packs: the offsets of its blocks;      lands: which received block goes to which place
+//! ```
+//!
+//! so constants are tables of ranks x peers, never of elements. A rank packs by slicing at an offset and a static view; it unpacks by
+//! putting blocks in the row's order and a static view.
+//!
+//! An exchange in which a rank hears from others than it tells is a permutation too. Where the senders of a rank are the receivers of
+//! those senders, it is one all-to-all in groups of these; else rounds of a permute, one block each ([`permute`](super::permute)).
+
+mod build;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use reshard_kernels::{CombineOp, DType};
+use reshard_layout::{Layout, Modes};
+use reshard_planner::{Phase, Plan};
+
+use self::build::{All, all_reduce, not_alike};
+use super::exchange::Head;
+use super::fuse::spread;
+use super::{Call, Combine, Offer, RankCall, RankCalls, Term, View, Views};
+use crate::Error;
+
+/// A number for each rank and column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Table {
+    columns: usize,
+    numbers: Vec<usize>,
+}
+
+impl Table {
+    fn new(rows: &[Vec<usize>]) -> Table {
+        Table { columns: rows.first().map_or(0, Vec::len), numbers: rows.concat() }
+    }
+
+    /// How many numbers a rank has.
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// The numbers of the rank at a place of [`Spmd::ranks`].
+    pub fn row(&self, place: usize) -> &[usize] {
+        self.numbers.get(place * self.columns..(place + 1) * self.columns).unwrap_or_default()
+    }
+
+    /// All numbers, rank by rank.
+    pub fn numbers(&self) -> &[usize] {
+        &self.numbers
+    }
+}
+
+/// Who sends blocks to whom, all ranks at once; groups are lists of ranks, all equally many, each rank in one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pattern {
+    /// Every rank keeps its blocks.
+    Local,
+    /// Every rank gets the block of every member, in the group's order.
+    AllGather {
+        /// Who.
+        groups: Vec<Vec<usize>>,
+    },
+    /// Every rank has a block for every member, and gets the reduction of its own.
+    ReduceScatter {
+        /// Who.
+        groups: Vec<Vec<usize>>,
+        /// How two terms combine.
+        op: CombineOp,
+    },
+    /// Every rank gets the reduction of the members' blocks.
+    AllReduce {
+        /// Who.
+        groups: Vec<Vec<usize>>,
+        /// How two terms combine.
+        op: CombineOp,
+    },
+    /// Every rank has a block for every member, and gets one from every member, in the group's order.
+    AllToAll {
+        /// Who.
+        groups: Vec<Vec<usize>>,
+    },
+    /// In each round ranks send their block of that round: `(from, to)`. Who is sent none gets nothing that lands.
+    Permute {
+        /// The pairs of each round.
+        rounds: Vec<Vec<(usize, usize)>>,
+    },
+}
+
+/// One exchange of all ranks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpmdCall {
+    /// The step of the plan.
+    pub step: usize,
+    /// Who sends to whom.
+    pub pattern: Pattern,
+    /// The loops of a block in the source: the same for all blocks of all ranks.
+    pub block: Layout,
+    /// Where a rank's blocks begin in its source, in the order of the pattern: of members, or of rounds.
+    pub packs: Table,
+    /// The loops of a block in the target: the same for all blocks of all ranks.
+    pub landed: Layout,
+    /// Where blocks begin in the target, ascending: the same for all ranks. Of terms, the one place of all.
+    pub places: Vec<usize>,
+    /// The blocks at all places, one behind the other.
+    pub unpack: Views,
+    /// For each place the number of the received block that lands there, as many as there are received ones for none: the place keeps
+    /// what [`fill`](SpmdCall::fill) says. Of terms, the blocks in the order in which they combine.
+    pub lands: Table,
+    /// How received terms combine, if they are reduced by who received them.
+    pub combine: Option<CombineOp>,
+    /// The op with whose identity the target is filled before anything lands, if it is.
+    pub fill: Option<CombineOp>,
+    /// What the target is divided by when all has landed.
+    pub divisor: usize,
+    /// Elements of the buffer before.
+    pub source_len: usize,
+    /// Elements of the buffer after.
+    pub target_len: usize,
+}
+
+/// A plan as one program for all ranks.
+///
+/// ```
+/// use reshard_collectives::calls::{Pattern, Spmd};
+/// use reshard_kernels::DType;
+/// use reshard_planner::Planner;
+/// use reshard_sharding::{Mesh, Sharding};
+///
+/// let mesh: Mesh = "x=2,y=2".parse()?;
+/// let from = Sharding::parse(&mesh, &[4, 4], "S(0),S(1)")?;
+/// let to = Sharding::parse(&mesh, &[4, 4], "S(1),S(1)")?;
+/// let spmd = Spmd::new(&Planner::new().plan(&from, &to, DType::F32)?, DType::F32)?;
+/// let [call] = spmd.calls() else { panic!("{spmd}") };
+/// // Rank 0 hears from ranks 0 and 2, and tells ranks 0 and 1: two rounds, of a column each.
+/// let Pattern::Permute { rounds } = &call.pattern else { panic!("{spmd}") };
+/// assert_eq!(rounds.len(), 2);
+/// assert_eq!((call.block.to_string(), call.packs.row(0)), ("2:2".to_string(), &[1, 0][..]));
+/// assert_eq!((call.places.as_slice(), call.unpack[0].to_string()), (&[0, 2][..], "0+(4:1)".to_string()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spmd {
+    ranks: Vec<usize>,
+    dtype: DType,
+    calls: Vec<SpmdCall>,
+}
+
+impl Spmd {
+    /// The plan as one program for all ranks, for elements of a type.
+    ///
+    /// Errors: [`Error::NotAlike`] where ranks differ by more than offsets, as with uneven dims, and with shardings that do not nest;
+    /// others as [`RankCalls::new`].
+    pub fn new(plan: &Plan, dtype: DType) -> Result<Spmd, Error> {
+        let arithmetic = plan.options().arithmetic();
+        arithmetic.check(plan.from(), dtype)?;
+        arithmetic.check(plan.to(), dtype)?;
+        let ranks = plan.ranks();
+        let holds = |rank: &usize| plan.from().mesh().contains(*rank) && plan.to().mesh().contains(*rank);
+        if let Some(one) = ranks.iter().find(|rank| !holds(rank)) {
+            return Err(not_alike(0, format!("rank {one} is on one of two meshes only")));
+        }
+        let mut calls = Vec::with_capacity(plan.steps().len());
+        for (at, step) in plan.steps().iter().enumerate() {
+            let phases = ranks.iter().map(|rank| step.phases(*rank)).collect::<Result<Vec<_>, _>>()?;
+            let head = Head::new(plan, at);
+            if let Some(whole) = all_reduce(at, step, phases.iter().map(|both| &both[0]))? {
+                calls.push(whole);
+                continue;
+            }
+            for index in 0..step.exchanges() {
+                let phases: Vec<&Phase> = phases.iter().filter_map(|phases| phases.get(index)).collect();
+                if phases.len() != ranks.len() {
+                    return Err(not_alike(at, "some ranks have no part".to_string()));
+                }
+                calls.push(All { head, ranks: &ranks, phases: &phases }.call()?);
+            }
+        }
+        Ok(Spmd { ranks, dtype, calls })
+    }
+
+    /// The ranks, ascending; tables have a row for each.
+    pub fn ranks(&self) -> &[usize] {
+        &self.ranks
+    }
+
+    /// The type of the elements.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// The exchanges in order: each reads what the one before has written. None: the target is the source.
+    pub fn calls(&self) -> &[SpmdCall] {
+        &self.calls
+    }
+
+    /// The program as one rank's calls, on groups that are named by their first members; rounds are messages.
+    ///
+    /// Errors: [`Error::NotInPlan`].
+    pub fn at(&self, rank: usize) -> Result<RankCalls, Error> {
+        let place = self.ranks.binary_search(&rank).map_err(|_| Error::NotInPlan { rank })?;
+        let calls = self.calls.iter().map(|call| call.at(rank, place)).collect::<Result<_, _>>()?;
+        Ok(RankCalls::of(rank, self.dtype, calls))
+    }
+}
+
+impl fmt::Display for Spmd {
+    /// A line for each exchange.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, call) in self.calls.iter().enumerate() {
+            let views: Vec<String> = call.unpack.iter().map(View::to_string).collect();
+            let pattern = match &call.pattern {
+                Pattern::Local => "local".to_string(),
+                Pattern::AllGather { groups } => format!("all_gather {groups:?}"),
+                Pattern::ReduceScatter { groups, op } => format!("reduce_scatter {op} {groups:?}"),
+                Pattern::AllReduce { groups, op } => format!("all_reduce {op} {groups:?}"),
+                Pattern::AllToAll { groups } => format!("all_to_all {groups:?}"),
+                Pattern::Permute { rounds } => format!("permute {rounds:?}"),
+            };
+            let start = if i > 0 { "\n" } else { "" };
+            write!(f, "{start}{} x {} -> {pattern} -> {}", call.packs.columns, call.block, views.join(" "))?;
+        }
+        Ok(())
+    }
+}
+
+impl SpmdCall {
+    /// What one rank of these does.
+    fn at(&self, rank: usize, place: usize) -> Result<RankCall, Error> {
+        let group = |groups: &[Vec<usize>]| {
+            let members = groups.iter().find(|group| group.contains(&rank)).cloned().unwrap_or_default();
+            Ok::<_, Error>(Arc::new(Offer::new(
+                format!("{}", members.first().copied().unwrap_or_default()),
+                members,
+            )?))
+        };
+        let block = self.block.size() as usize;
+        let row = self.packs.row(place);
+        let mut offsets: Vec<usize> = row.to_vec();
+        // The received blocks that this rank has at all, by their numbers, and which one lands at each place.
+        let lands = self.lands.row(place);
+        let mut numbers: Vec<usize> = lands.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
+        let call = match &self.pattern {
+            Pattern::Local => {
+                numbers.retain(|number| *number < self.packs.columns);
+                offsets.truncate(numbers.len());
+                Call::Local
+            }
+            Pattern::AllGather { groups } => Call::AllGather { group: group(groups)? },
+            Pattern::ReduceScatter { groups, op } => Call::ReduceScatter { group: group(groups)?, op: *op },
+            Pattern::AllReduce { groups, op } => Call::AllReduce { group: group(groups)?, op: *op },
+            Pattern::AllToAll { groups } => {
+                let group = group(groups)?;
+                let counts = vec![block; group.members().len()];
+                Call::AllToAll { group, sends: counts.clone(), receives: counts }
+            }
+            Pattern::Permute { rounds } => {
+                let to = |pairs: &Vec<(usize, usize)>| Some(pairs.iter().find(|(from, _)| *from == rank)?.1);
+                let from = |pairs: &Vec<(usize, usize)>| Some(pairs.iter().find(|(_, to)| *to == rank)?.0);
+                let sent: Vec<(usize, usize)> = rounds
+                    .iter()
+                    .enumerate()
+                    .filter_map(|(round, pairs)| Some((round, to(pairs)?)))
+                    .collect();
+                offsets = sent.iter().map(|(round, _)| row[*round]).collect();
+                numbers.retain(|number| *number < rounds.len());
+                Call::Messages {
+                    sends: sent.into_iter().map(|(_, peer)| (peer, block)).collect(),
+                    receives: rounds.iter().filter_map(|pairs| Some((from(pairs)?, block))).collect(),
+                }
+            }
+        };
+        let mut pack = Views::new();
+        let offsets: Vec<i64> = offsets.into_iter().map(|offset| offset as i64).collect();
+        if !offsets.is_empty() {
+            spread(&offsets, &Modes::from_slice(self.block.flat()).coalesce(), &mut pack)?;
+        }
+        let (mut unpack, mut combine) = (self.unpack.clone(), None);
+        if let Some(op) = self.combine {
+            let at: BTreeMap<usize, usize> =
+                numbers.iter().enumerate().map(|(at, number)| (*number, at)).collect();
+            let term = |number: &usize| Some(Term { start: at.get(number)? * block, views: 0..unpack.len() });
+            combine = Some(Combine { op, terms: lands.iter().filter_map(term).collect() });
+        } else {
+            // In the order in which blocks come.
+            let of = |number: &usize| lands.iter().position(|lands| lands == number);
+            let came: Vec<i64> = numbers.iter().filter_map(of).map(|at| self.places[at] as i64).collect();
+            unpack = Views::new();
+            if !came.is_empty() {
+                spread(&came, &Modes::from_slice(self.landed.flat()).coalesce(), &mut unpack)?;
+            }
+        }
+        Ok(RankCall {
+            step: self.step,
+            call,
+            pack,
+            unpack,
+            combine,
+            fill: self.fill,
+            divisor: self.divisor,
+            source_len: self.source_len,
+            target_len: self.target_len,
+        })
+    }
+}

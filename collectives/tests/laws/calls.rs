@@ -1,0 +1,367 @@
+//! The laws of a plan as a framework's calls: what they mean is what `Compiled` does on threads, and every rank lists them so that
+//! nobody waits forever.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use reshard_collectives::calls::{Call, Offers, RankCall, RankCalls, View, interpret};
+use reshard_collectives::threads::World;
+use reshard_kernels::DType;
+use reshard_planner::{Objective, Plan, Planner, StepOp};
+use reshard_sharding::{Mesh, ReduceOp, Sharding};
+use reshard_test_support::{Random, Sweep, every, random_mesh, random_shape, random_sharding};
+
+/// One in so many, all of them where everything is asked for.
+pub(crate) fn one_in(n: usize) -> usize {
+    if Sweep::asked().is_exhaustive() { 1 } else { n }
+}
+
+/// Other data on every rank, replicas too; whole numbers, so that sums are exact, and none below 0, for norms.
+pub(crate) fn sources(plan: &Plan) -> Vec<Vec<u8>> {
+    let shard = |rank: usize| {
+        let number = |i: usize| 1 + rank as i64 * 10_007 + i as i64 * 3;
+        let numbers = (0..plan.from().local_numel(rank)).map(number);
+        numbers
+            .flat_map(|n| if is_float(plan) { (n as f64).to_ne_bytes() } else { n.to_ne_bytes() })
+            .collect()
+    };
+    plan.from().mesh().ranks().map(shard).collect()
+}
+
+fn is_float(plan: &Plan) -> bool {
+    plan.dtype() == DType::F64
+}
+
+/// Averages and norms are of floats, the others of integers, whose arithmetic has no order.
+pub(crate) fn dtype_of(from: &Sharding, to: &Sharding) -> DType {
+    let of_floats = |op: ReduceOp| op.divides() || op.is_of_magnitudes();
+    let floats = from.partial().iter().chain(to.partial()).any(|axis| of_floats(axis.op));
+    if floats { DType::F64 } else { DType::I64 }
+}
+
+/// The groups of exactly the ranks that talk to each other in some step, in orders of the framework's own.
+pub(crate) fn exact(plan: &Plan, random: &mut Random) -> Vec<Vec<usize>> {
+    let mut groups = BTreeSet::new();
+    for (step, phase) in plan.ranks().into_iter().flat_map(|rank| plan.phases(rank).unwrap()) {
+        if plan.steps()[step].op().communicates() {
+            groups.insert(phase.members);
+        }
+    }
+    let shuffled = |mut group: Vec<usize>| {
+        let turn = random.below(group.len());
+        group.rotate_left(turn);
+        if random.below(2) == 0 {
+            group.reverse();
+        }
+        group
+    };
+    groups.into_iter().map(shuffled).collect()
+}
+
+/// Some of some ranks, and of those next to the plan's.
+fn drawn(plan: &Plan, random: &mut Random) -> Vec<Vec<usize>> {
+    let mut ranks = plan.ranks();
+    ranks.push(ranks[ranks.len() - 1] + 1);
+    let group = |random: &mut Random| {
+        let most = 1 + random.below(3);
+        let group: Vec<usize> = ranks.iter().copied().filter(|_| random.below(4) < most).collect();
+        if group.is_empty() { vec![ranks[0]] } else { group }
+    };
+    (0..random.below(8)).map(|_| group(random)).collect()
+}
+
+pub(crate) fn offers(groups: &[Vec<usize>]) -> Offers {
+    Offers::new(groups.iter().enumerate().map(|(i, group)| (format!("g{i}"), group.clone()))).unwrap()
+}
+
+/// How many calls of each kind there were, of all ranks.
+#[derive(Default, Debug)]
+struct Seen {
+    plans: usize,
+    kinds: BTreeMap<&'static str, usize>,
+    terms: usize,
+    attended: usize,
+}
+
+pub(crate) fn kind(call: &Call) -> &'static str {
+    match call {
+        Call::Local => "local",
+        Call::AllGather { .. } => "all_gather",
+        Call::ReduceScatter { .. } => "reduce_scatter",
+        Call::AllReduce { .. } => "all_reduce",
+        Call::AllToAll { .. } => "all_to_all",
+        Call::Messages { .. } => "messages",
+    }
+}
+
+impl Seen {
+    /// All laws of one plan, on several offers.
+    fn check(&mut self, plan: &Plan, random: &mut Random) {
+        let sources = sources(plan);
+        let ranks = plan.ranks();
+        let mut world = World::new(ranks[ranks.len() - 1] + 1).unwrap();
+        let (want, _) = world.redistribute(plan, &sources).unwrap();
+        let of_plan = exact(plan, random);
+        let mut some: Vec<Vec<usize>> = of_plan.iter().filter(|_| random.below(2) == 0).cloned().collect();
+        some.extend(drawn(plan, random));
+        for groups in [Vec::new(), of_plan.clone(), vec![ranks.clone()], drawn(plan, random), some] {
+            let what = format!("{groups:?}\n{plan}");
+            let offers = offers(&groups);
+            let calls = |rank: &usize| RankCalls::new(plan, *rank, plan.dtype(), &offers).unwrap();
+            let all: Vec<RankCalls> = ranks.iter().map(calls).collect();
+            let mut before = ranks.iter().map(|rank| {
+                let place = plan.from().mesh().ranks().position(|other| other == *rank);
+                place.map_or(Vec::new(), |place| sources[place].clone())
+            });
+            let after = interpret(&all, &before.by_ref().collect::<Vec<_>>())
+                .unwrap_or_else(|e| panic!("{e}: {what}"));
+            for (rank, want) in plan.to().mesh().ranks().zip(&want) {
+                let place = ranks.binary_search(&rank).unwrap();
+                assert!(after[place] == *want, "rank {rank} of {what}\n{}", all[place]);
+            }
+            for calls in &all {
+                views_are_of_their_buffers(plan, calls);
+                reductions_are_on_exactly_their_members(plan, calls);
+                self.count(calls);
+            }
+            members_call_in_one_order(&all, &what);
+            if groups == of_plan {
+                only_the_plans_own_calls(plan, &all);
+            }
+        }
+        self.plans += 1;
+    }
+
+    fn count(&mut self, calls: &RankCalls) {
+        for call in calls.iter() {
+            *self.kinds.entry(kind(&call.call)).or_default() += 1;
+            self.terms += usize::from(call.combine.is_some());
+            self.attended += usize::from(call.attends() && call.call.group().is_some());
+        }
+    }
+}
+
+/// Every element is in its buffer, what is written is written once, and buffers go from call to call.
+fn views_are_of_their_buffers(plan: &Plan, calls: &RankCalls) {
+    let holds = plan.from().mesh().contains(calls.rank());
+    let mut len = if holds { plan.from().local_numel(calls.rank()) } else { 0 };
+    for call in calls.iter() {
+        assert_eq!(call.source_len, len, "{plan}\n{calls}");
+        len = call.target_len;
+        assert!(call.pack.iter().all(|view| view.end() <= call.source_len), "{plan}\n{calls}");
+        assert!(call.unpack.iter().all(|view| view.end() <= call.target_len), "{plan}\n{calls}");
+        let (packed, received) = match &call.call {
+            Call::AllToAll { sends, receives, .. } => (sends.iter().sum(), receives.iter().sum()),
+            Call::Messages { sends, receives } => {
+                (sends.iter().map(|m| m.1).sum(), receives.iter().map(|m| m.1).sum())
+            }
+            Call::Local | Call::AllGather { .. } | Call::ReduceScatter { .. } | Call::AllReduce { .. } => {
+                (call.packed_len(), call.received_len())
+            }
+        };
+        assert_eq!((packed, received), (call.packed_len(), call.received_len()), "{plan}\n{calls}");
+        let written = |views: &[View]| {
+            let mut written = vec![0; call.target_len];
+            views.iter().flat_map(View::elements).for_each(|element| written[element] += 1);
+            written
+        };
+        let once = |times: &usize| if call.fill.is_some() { *times <= 1 } else { *times == 1 };
+        if let Some(combine) = &call.combine {
+            let mut bounds = vec![0, received];
+            for term in &combine.terms {
+                let times = written(&call.unpack[term.views.clone()]);
+                assert!(times.iter().all(once), "{plan}\n{calls}");
+                bounds.extend([term.start, term.start + times.iter().sum::<usize>()]);
+            }
+            // Terms are all that was received, each beginning where one ends.
+            bounds.sort_unstable();
+            assert!(bounds.chunks(2).all(|pair| pair[0] == pair[1]), "{plan}\n{calls}");
+        } else if !call.attends() {
+            let all: usize = call.unpack.iter().map(View::len).sum();
+            assert_eq!(all, received, "{plan}\n{calls}");
+            assert!(written(&call.unpack).iter().all(once), "{plan}\n{calls}");
+        }
+    }
+}
+
+fn reductions_are_on_exactly_their_members(plan: &Plan, calls: &RankCalls) {
+    for call in calls.iter().filter(|call| call.call.reduces()) {
+        let mut members = call.call.group().unwrap().members().to_vec();
+        members.sort_unstable();
+        let phases = plan.steps()[call.step].phases(calls.rank()).unwrap();
+        assert_eq!(members, phases[0].members, "{plan}\n{calls}");
+        assert!(phases[0].reduce.is_some(), "{plan}\n{calls}");
+    }
+}
+
+/// The i-th call on a group is of one step and one kind on all its members, with counts that agree.
+fn members_call_in_one_order(all: &[RankCalls], what: &str) {
+    let mut by_group: BTreeMap<&str, BTreeMap<usize, Vec<&RankCall>>> = BTreeMap::new();
+    for calls in all {
+        for call in calls.iter() {
+            let Some(group) = call.call.group() else { continue };
+            by_group.entry(group.name()).or_default().entry(calls.rank()).or_default().push(call);
+        }
+    }
+    for members in by_group.values() {
+        let first = members.values().next().unwrap();
+        let group = first[0].call.group().unwrap();
+        assert_eq!(members.len(), group.members().len(), "not all members of {group} call: {what}");
+        let listed =
+            |calls: &[&RankCall]| -> Vec<_> { calls.iter().map(|c| (c.step, kind(&c.call))).collect() };
+        assert!(members.values().all(|calls| listed(calls) == listed(first)), "calls on {group}: {what}");
+        for (from, sender) in group.members().iter().enumerate() {
+            for (to, receiver) in group.members().iter().enumerate() {
+                for (sent, received) in members[sender].iter().zip(&members[receiver]) {
+                    let ends = (&sent.call, &received.call);
+                    if let (Call::AllToAll { sends, .. }, Call::AllToAll { receives, .. }) = ends {
+                        assert_eq!(sends[to], receives[from], "{sender} to {receiver}: {what}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Offered all groups of exactly its members, a step is called what the plan calls it; where ranks differ, an all-to-all of counts.
+fn only_the_plans_own_calls(plan: &Plan, all: &[RankCalls]) {
+    for calls in all {
+        let mut steps = vec![0; plan.steps().len()];
+        for call in calls.iter() {
+            let step = &plan.steps()[call.step];
+            steps[call.step] += 1;
+            let even = step.before.layout().is_some() && step.after.layout().is_some();
+            let is_norm = step.before.partial().iter().any(|axis| axis.op.is_of_magnitudes());
+            let kinds: &[&str] = match step.op() {
+                StepOp::Slice | StepOp::ZeroFill => &["local"],
+                // Turned round, a step may add or fill too, and is then no collective that frameworks have.
+                StepOp::AllGather if even && !step.is_transposed() => &["all_gather"],
+                StepOp::ReduceScatter if even && !is_norm && !step.is_transposed() => &["reduce_scatter"],
+                StepOp::AllReduce if !step.is_transposed() && (even || step.exchanges() == 2) && !is_norm => {
+                    &["all_reduce"]
+                }
+                StepOp::ReduceScatter => &["reduce_scatter", "all_to_all"],
+                StepOp::AllGather => &["all_gather", "all_to_all"],
+                StepOp::AllReduce => &["all_reduce", "all_to_all"],
+                StepOp::AllToAll | StepOp::Exchange => &["all_to_all"],
+            };
+            assert!(kinds.contains(&kind(&call.call)), "{plan}\n{calls}");
+            assert!(!call.attends() || call.source_len == 0 || kinds == ["local"], "{plan}\n{calls}");
+        }
+        let most = |step: usize| {
+            if kind_of_step(plan, calls, step) == "all_reduce" { 1 } else { plan.steps()[step].exchanges() }
+        };
+        assert!(steps.iter().enumerate().all(|(step, n)| *n <= most(step)), "{plan}\n{calls}");
+    }
+}
+
+fn kind_of_step(plan: &Plan, calls: &RankCalls, step: usize) -> &'static str {
+    let of_step = calls.iter().find(|call| call.step == step && plan.steps()[step].op().communicates());
+    of_step.map_or("local", |call| kind(&call.call))
+}
+
+pub(crate) fn planner(random: &mut Random) -> Planner {
+    let objective = *random.pick(&Objective::ALL);
+    Planner::new().objective(objective).deterministic(random.below(6) == 0)
+}
+
+fn check_all(
+    seen: &mut Seen,
+    random: &mut Random,
+    mesh: &str,
+    shapes: &[&[usize]],
+    texts: &[&str],
+    every_nth: usize,
+) {
+    let mesh: Mesh = mesh.parse().unwrap();
+    let lists = every(texts, mesh.axes().len());
+    for shape in shapes {
+        let parse = |list: &Vec<&str>| Sharding::parse(&mesh, shape, &list.join(",")).ok();
+        let all: Vec<Sharding> = lists.iter().filter_map(parse).collect();
+        for (n, (from, to)) in all.iter().flat_map(|from| all.iter().map(move |to| (from, to))).enumerate() {
+            if n % every_nth != 0 {
+                continue;
+            }
+            let Ok(plan) = planner(random).plan(from, to, dtype_of(from, to)) else { continue };
+            seen.check(&plan, random);
+        }
+    }
+}
+
+#[test]
+fn the_page_begins_with_the_example_that_runs() {
+    let crate_root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    // A package has no pages.
+    let Ok(page) = fs::read_to_string(crate_root.join("../docs/calls.md")) else { return };
+    let shown = page.split("```rust\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let library = fs::read_to_string(crate_root.join("src/calls/mod.rs")).unwrap();
+    let comments = library.lines().map_while(|line| line.strip_prefix("//!"));
+    let said: Vec<&str> = comments.map(|line| line.strip_prefix(' ').unwrap_or(line)).collect();
+    assert!(said.join("\n").contains(shown), "the page shows\n{shown}");
+    assert!(shown.lines().count() >= 10);
+}
+
+#[test]
+fn calls_mean_what_is_compiled() {
+    let (mut seen, mut random) = (Seen::default(), Random(11));
+    let texts = ["R", "S(0)", "S(1)", "SS(0,2)", "P", "P(max)", "P(avg)", "P(norm2)"];
+    check_all(&mut seen, &mut random, "x=3", &[&[12, 6], &[7, 5], &[], &[0, 3]], &texts, 1);
+    check_all(&mut seen, &mut random, "x=2,y=2", &[&[8, 12], &[7, 5], &[0, 3]], &texts, one_in(7));
+    check_all(&mut seen, &mut random, "x=2:1,y=3:2@1", &[&[12, 6], &[5, 7]], &texts, one_in(11));
+    check_all(&mut seen, &mut random, "x=2,y=2,z=2", &[&[16, 8]], &["R", "S(0)", "S(1)", "P"], one_in(61));
+    check_all(
+        &mut seen,
+        &mut random,
+        "x=4@[1,2,3,0]",
+        &[&[12, 8], &[5, 3]],
+        &["R", "S(0)", "S(1)", "P(min)", "Z(0)"],
+        1,
+    );
+    println!("{seen:?}");
+    assert_eq!(seen.kinds.len(), 6, "{seen:?}");
+    assert!(seen.terms > 1000 && seen.attended > 900, "{seen:?}");
+}
+
+#[test]
+fn calls_of_random_plans_mean_what_is_compiled() {
+    let (mut seen, mut random) = (Seen::default(), Random(2026));
+    for _ in 0..if Sweep::asked().is_exhaustive() { 20_000 } else { 600 } {
+        let mesh = random_mesh(&mut random);
+        let shape = random_shape(&mut random);
+        let (from, to) =
+            (random_sharding(&mut random, &mesh, &shape), random_sharding(&mut random, &mesh, &shape));
+        let Ok(plan) = planner(&mut random).plan(&from, &to, dtype_of(&from, &to)) else { continue };
+        seen.check(&plan, &mut random);
+        if let Ok(back) = plan.transposed() {
+            seen.check(&back, &mut random);
+        }
+    }
+    println!("{seen:?}");
+    assert!(seen.plans > 500 && seen.kinds.len() == 6, "{seen:?}");
+}
+
+#[test]
+fn calls_between_meshes_mean_what_is_compiled() {
+    let (mut seen, mut random) = (Seen::default(), Random(5));
+    let meshes = ["dp=2,tp=4", "tp=8", "cp=3,tp=2", "dp=2,tp=2@4", "dp=2:1,tp=2:2", "x=5@1"];
+    let texts =
+        |axes: usize| if axes == 1 { &["S(0)", "R", "P"][..] } else { &["S(0),S(1)", "R,S(0)", "P,S(1)"] };
+    for shape in [&[16, 24][..], &[7, 5], &[0, 5]] {
+        for (from, to) in every(&meshes, 2).into_iter().map(|pair| (pair[0], pair[1])) {
+            let (from, to): (Mesh, Mesh) = (from.parse().unwrap(), to.parse().unwrap());
+            for (before, after) in texts(from.axes().len())
+                .iter()
+                .flat_map(|a| texts(to.axes().len()).iter().map(move |b| (a, b)))
+            {
+                let source = Sharding::parse(&from, shape, before).unwrap();
+                let target = Sharding::parse(&to, shape, after).unwrap();
+                if let Ok(plan) = planner(&mut random).plan(&source, &target, DType::I64) {
+                    seen.check(&plan, &mut random);
+                }
+            }
+        }
+    }
+    println!("{seen:?}");
+    assert!(seen.plans > 400 && seen.attended > 100, "{seen:?}");
+}

@@ -1,0 +1,172 @@
+//! The memory of Python's arrays, lent for the length of a call: bytes that are read where they lie, and written where they lie.
+//!
+//! `reshard._buffers` finds the memory of an array and views it as bytes; here it is held, checked and lent.
+#![allow(unsafe_code, reason = "memory that Python owns is read and written in place")]
+
+use std::ops::Range;
+
+use pyo3::buffer::PyUntypedBuffer;
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+use reshard_kernels::DType;
+
+use crate::dtype::by_name;
+use crate::failure::{Answer, mismatched};
+
+/// The Python half: which bytes an array is, and new arrays.
+const HALF: &str = "reshard._buffers";
+
+/// An array whose memory is held.
+pub(crate) struct Lent {
+    /// What it is called in messages, such as `the shard of rank 3`.
+    name: String,
+    buffer: PyUntypedBuffer,
+    /// The type of its elements; u8 may be the bytes of any.
+    dtype: DType,
+    shape: Vec<usize>,
+}
+
+fn shape_text(shape: &[usize]) -> String {
+    let numbers: Vec<String> = shape.iter().map(usize::to_string).collect();
+    format!("({})", numbers.join(","))
+}
+
+impl Lent {
+    /// Holds the memory of an array.
+    pub(crate) fn new(array: &Bound<'_, PyAny>, name: String) -> Answer<Lent> {
+        let half = array.py().import(HALF)?;
+        let lent = half.call_method1("lend", (array,)).map_err(|error| {
+            let value = error.value(array.py());
+            let is_refused =
+                half.getattr("Refused").is_ok_and(|class| value.is_instance(&class).unwrap_or(false));
+            match value.getattr("kind").and_then(|kind| kind.extract::<String>()) {
+                Ok(kind) if is_refused => mismatched(&kind, format!("{name} cannot be lent: {value}")),
+                _ => error.into(),
+            }
+        })?;
+        let (bytes, dtype, shape) = lent.extract::<(Bound<'_, PyAny>, String, Vec<usize>)>()?;
+        let Some(dtype) = by_name(&dtype) else {
+            let known = DType::ALL.map(DType::name).join(", ");
+            return Err(mismatched("dtype", format!("{name} is of `{dtype}`, and there are {known}")));
+        };
+        let buffer = PyUntypedBuffer::get(&bytes)?;
+        if !buffer.is_c_contiguous() {
+            return Err(mismatched("strides", format!("{name} is not C-contiguous: give a contiguous copy")));
+        }
+        Ok(Lent { name, buffer, dtype, shape })
+    }
+
+    /// The same, to be written.
+    pub(crate) fn for_writing(array: &Bound<'_, PyAny>, name: String) -> Answer<Lent> {
+        let lent = Lent::new(array, name)?;
+        if lent.buffer.readonly() {
+            return Err(mismatched(
+                "read_only",
+                format!("{} is read-only: give an array that can be written", lent.name),
+            ));
+        }
+        Ok(lent)
+    }
+
+    /// The type of the elements.
+    pub(crate) fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Whether these are the bytes of elements of another type.
+    pub(crate) fn is_raw(&self, dtype: DType) -> bool {
+        self.dtype == DType::U8 && dtype != DType::U8
+    }
+
+    /// Succeeds if it holds elements of this type in this shape, or their bytes; a list of them may be flat.
+    pub(crate) fn check(&self, dtype: DType, shape: &[usize]) -> Answer<()> {
+        let name = &self.name;
+        let numel: usize = shape.iter().product();
+        if self.is_raw(dtype) {
+            let (needed, given) = (numel * dtype.item_bytes()?, self.buffer.len_bytes());
+            if needed != given {
+                let message =
+                    format!("{name} has {given} bytes, and {} of {dtype} are {needed}", shape_text(shape));
+                return Err(mismatched("shape", message));
+            }
+            return Ok(());
+        }
+        if self.dtype != dtype {
+            let message = format!(
+                "{name} is of {}, and {dtype} is needed: give its elements, or their bytes as u8",
+                self.dtype
+            );
+            return Err(mismatched("dtype", message));
+        }
+        if self.shape != shape && self.shape != [numel] {
+            let (given, needed) = (shape_text(&self.shape), shape_text(shape));
+            return Err(mismatched("shape", format!("{name} has the shape {given}, and {needed} is needed")));
+        }
+        Ok(())
+    }
+
+    /// The addresses of its bytes.
+    fn addresses(&self) -> Range<usize> {
+        let start = self.buffer.buf_ptr() as usize;
+        start..start + self.buffer.len_bytes()
+    }
+
+    /// Its bytes.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        if self.buffer.len_bytes() == 0 {
+            return &[];
+        }
+        // SAFETY: the buffer is C-contiguous, so that its `len_bytes` bytes lie from `buf_ptr` on; they stay where they are while
+        // `self.buffer` holds the export, as long as this borrow at least. That nobody writes them meanwhile is what callers
+        // of every function that reads arrays are asked for, as with NumPy's own functions.
+        unsafe { std::slice::from_raw_parts(self.buffer.buf_ptr().cast::<u8>(), self.buffer.len_bytes()) }
+    }
+
+    /// Its bytes, to be written. Requires that it was made for writing, and that [`check_apart`] was called for what is lent beside it.
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        if self.buffer.len_bytes() == 0 || self.buffer.readonly() {
+            return &mut [];
+        }
+        // SAFETY: as in `bytes`; the memory may be written, since the buffer is not read-only, and this borrow of `self` is the only
+        // one. Other arrays over the same memory are refused by `check_apart` before anything is written.
+        unsafe { std::slice::from_raw_parts_mut(self.buffer.buf_ptr().cast::<u8>(), self.buffer.len_bytes()) }
+    }
+}
+
+/// Succeeds if no target overlaps a source or another target.
+pub(crate) fn check_apart(sources: &[Lent], targets: &[Lent]) -> Answer<()> {
+    let both = sources.iter().map(|lent| (lent, false)).chain(targets.iter().map(|lent| (lent, true)));
+    let mut all: Vec<(&Lent, bool)> = both.filter(|(lent, _)| lent.buffer.len_bytes() > 0).collect();
+    all.sort_by_key(|(lent, is_target)| (lent.addresses().start, !is_target));
+    // The one that reaches furthest of all before, and of the targets before.
+    let (mut furthest, mut furthest_target): (Option<&Lent>, Option<&Lent>) = (None, None);
+    let end = |lent: Option<&Lent>| lent.map_or(0, |lent| lent.addresses().end);
+    for (lent, is_target) in all {
+        let before = if is_target { furthest } else { furthest_target };
+        if let Some(other) = before.filter(|other| other.addresses().end > lent.addresses().start) {
+            let message =
+                format!("{} and {} share memory: give targets memory of their own", other.name, lent.name);
+            return Err(mismatched("aliasing", message));
+        }
+        if lent.addresses().end > end(furthest) {
+            furthest = Some(lent);
+        }
+        if is_target && lent.addresses().end > end(furthest_target) {
+            furthest_target = Some(lent);
+        }
+    }
+    Ok(())
+}
+
+/// New arrays like one that was given, of these shapes; of bytes if that one was of bytes.
+pub(crate) fn make<'py>(
+    like: &Bound<'py, PyAny>,
+    raw: bool,
+    dtype: DType,
+    shapes: Vec<Vec<usize>>,
+) -> Answer<Bound<'py, PyList>> {
+    let py = like.py();
+    let made =
+        py.import(HALF)?.call_method1("make", (like, raw, dtype.name(), dtype.item_bytes()?, shapes))?;
+    made.cast_into::<PyList>().map_err(|error| PyErr::from(error).into())
+}

@@ -1,0 +1,305 @@
+//! Groups of ranks: their pattern, one group, and all groups of some axes.
+
+use std::collections::BTreeMap;
+
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+use reshard_sharding::notation::ReplicaGroups;
+use reshard_sharding::{GroupPattern, GroupRegistry, ProcessGroup, ProcessGroups};
+
+use crate::arguments::{MeshArgument, type_name};
+use crate::failure::{Answer, Failure, refused};
+use crate::layout::PyLayout;
+use crate::value::{by_notation, hash_of};
+
+/// More ranks than this are not listed.
+const MOST_LISTED: usize = 1 << 20;
+
+/// Succeeds if so many ranks may be listed.
+pub(crate) fn check_listed(ranks: usize) -> Answer<()> {
+    if ranks > MOST_LISTED {
+        let message =
+            format!("these are {ranks} ranks, and at most {MOST_LISTED} are listed: ask for them one by one");
+        return Err(refused("too_many_ranks", message));
+    }
+    Ok(())
+}
+
+/// Where the members of a group are, from the lowest one on, such as `GroupPattern("4:2")`.
+#[pyclass(frozen, eq, hash, name = "GroupPattern", module = "reshard")]
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(crate) struct PyGroupPattern(pub(crate) GroupPattern);
+
+by_notation! { PyGroupPattern {
+    /// A pattern from its notation or from a layout: member number to offset from the lowest member.
+    #[new]
+    fn new(pattern: PatternArgument) -> PyGroupPattern {
+        PyGroupPattern(pattern.0)
+    }
+
+    /// The layout from member numbers to offsets, or None where the members are listed.
+    #[getter]
+    fn layout(&self) -> Option<PyLayout> {
+        self.0.layout().cloned().map(PyLayout)
+    }
+
+    /// How many members there are.
+    #[getter]
+    fn size(&self) -> usize {
+        self.0.size()
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.size()
+    }
+
+    /// The offsets of the members from the lowest one, ascending.
+    fn offsets(&self) -> Answer<Vec<usize>> {
+        check_listed(self.0.size())?;
+        Ok(self.0.offsets().collect())
+    }
+
+    /// The members of the group with this lowest member, ascending.
+    fn members(&self, first: usize) -> Answer<Vec<usize>> {
+        check_listed(self.0.size())?;
+        Ok(ProcessGroup::new(self.0.clone(), first)?.iter().collect())
+    }
+
+    /// Whether a communicator of the other pattern serves this one.
+    fn is_served_by(&self, other: &PyGroupPattern) -> bool {
+        self.0.is_served_by(&other.0)
+    }
+
+    /// Whether a rank of a group of this pattern is the only one that it shares with any group of the other.
+    fn is_orthogonal_to(&self, other: &PyGroupPattern) -> bool {
+        self.0.is_orthogonal_to(&other.0)
+    }
+}}
+
+/// A group pattern: itself, a layout, or its notation.
+pub(crate) struct PatternArgument(pub(crate) GroupPattern);
+
+impl<'py> FromPyObject<'_, 'py> for PatternArgument {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<PatternArgument> {
+        if let Ok(pattern) = object.cast::<PyGroupPattern>() {
+            return Ok(PatternArgument(pattern.get().0.clone()));
+        }
+        if let Ok(layout) = object.cast::<PyLayout>() {
+            return Ok(PatternArgument(GroupPattern::new(&layout.get().0).map_err(Failure::from)?));
+        }
+        if let Ok(text) = object.cast::<PyString>() {
+            return Ok(PatternArgument(text.to_cow()?.parse().map_err(Failure::from)?));
+        }
+        let name = type_name(&object);
+        let message =
+            format!("a group pattern is a GroupPattern, a Layout or a notation such as '4:2', not {name}");
+        Err(pyo3::exceptions::PyTypeError::new_err(message))
+    }
+}
+
+/// The ranks of one group, such as `ProcessGroup("4:2@1")` or `ProcessGroup([1, 3, 5, 7])`.
+#[pyclass(frozen, eq, hash, name = "ProcessGroup", module = "reshard")]
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(crate) struct PyProcessGroup(pub(crate) ProcessGroup);
+
+by_notation! { PyProcessGroup {
+    /// A group from its notation, or of these ranks in any order.
+    #[new]
+    fn new(members: &Bound<'_, PyAny>) -> Answer<PyProcessGroup> {
+        if let Ok(text) = members.cast::<PyString>() {
+            return Ok(PyProcessGroup(text.to_cow()?.parse()?));
+        }
+        Ok(PyProcessGroup(ProcessGroup::of_members(&members.extract::<Vec<usize>>()?)?))
+    }
+
+    /// The pattern.
+    #[getter]
+    fn pattern(&self) -> PyGroupPattern {
+        PyGroupPattern(self.0.pattern().clone())
+    }
+
+    /// The lowest member.
+    #[getter]
+    fn first(&self) -> usize {
+        self.0.first()
+    }
+
+    /// How many members there are.
+    #[getter]
+    fn size(&self) -> usize {
+        self.0.size()
+    }
+
+    /// The members, ascending.
+    #[getter]
+    fn ranks(&self) -> Answer<Vec<usize>> {
+        check_listed(self.0.size())?;
+        Ok(self.0.iter().collect())
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.size()
+    }
+
+    fn __contains__(&self, rank: usize) -> bool {
+        self.0.contains(rank)
+    }
+
+    /// The member of this number, in ascending order, or None.
+    fn member(&self, number: usize) -> Option<usize> {
+        self.0.member(number)
+    }
+
+    /// The number of a member, or None for other ranks.
+    fn position(&self, rank: usize) -> Option<usize> {
+        self.0.position(rank)
+    }
+
+    /// How many members are below a rank.
+    fn below(&self, rank: usize) -> usize {
+        self.0.below(rank)
+    }
+}}
+
+/// All groups of one pattern, such as `mesh.groups("tp")`.
+#[pyclass(frozen, eq, name = "ProcessGroups", module = "reshard")]
+#[derive(Clone, PartialEq)]
+pub(crate) struct PyProcessGroups(pub(crate) ProcessGroups);
+
+by_notation! { PyProcessGroups {
+    /// Groups from their notation, or from lists of their members.
+    #[new]
+    fn new(groups: &Bound<'_, PyAny>) -> Answer<PyProcessGroups> {
+        if let Ok(text) = groups.cast::<PyString>() {
+            return Ok(PyProcessGroups(text.to_cow()?.parse()?));
+        }
+        Ok(PyProcessGroups(ProcessGroups::listed(groups.extract::<Vec<Vec<usize>>>()?)?))
+    }
+
+    fn __hash__(&self) -> u64 {
+        hash_of(self.0.to_string())
+    }
+
+    /// The groups that XLA's `replica_groups` say: V1 `{{0,1},{2,3}}`, V2 `[2,2]<=[4]` or V3 `mesh['x'=4] {'x':(1)2}`.
+    #[staticmethod]
+    fn from_replica_groups(text: &str) -> Answer<PyProcessGroups> {
+        Ok(PyProcessGroups(text.parse::<ReplicaGroups>()?.groups()?))
+    }
+
+    /// XLA's V1: every group's members.
+    fn replica_groups_v1(&self) -> Answer<String> {
+        Ok(self.0.replica_groups_v1()?.to_string())
+    }
+
+    /// XLA's V2: an iota, reshaped and transposed.
+    fn replica_groups_v2(&self) -> Answer<String> {
+        Ok(self.0.replica_groups_v2()?.to_string())
+    }
+
+    /// The pattern that all groups have.
+    #[getter]
+    fn pattern(&self) -> PyGroupPattern {
+        PyGroupPattern(self.0.pattern().clone())
+    }
+
+    /// The pattern of the lowest members.
+    #[getter]
+    fn firsts(&self) -> PyGroupPattern {
+        PyGroupPattern(self.0.firsts().clone())
+    }
+
+    /// The lowest rank of all.
+    #[getter]
+    fn lowest(&self) -> usize {
+        self.0.lowest()
+    }
+
+    /// How many groups there are.
+    #[getter]
+    fn count(&self) -> usize {
+        self.0.count()
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.count()
+    }
+
+    /// All groups by lowest member.
+    fn groups(&self) -> Answer<Vec<PyProcessGroup>> {
+        check_listed(self.0.count())?;
+        Ok(self.0.iter().map(PyProcessGroup).collect())
+    }
+
+    /// Every group's members.
+    fn members(&self) -> Answer<Vec<Vec<usize>>> {
+        check_listed(self.0.count().saturating_mul(self.0.pattern().size()))?;
+        Ok(self.0.iter().map(|group| group.iter().collect()).collect())
+    }
+
+    /// The group that holds a rank, or None.
+    fn group_of(&self, rank: usize) -> Option<PyProcessGroup> {
+        self.0.group_of(rank).map(PyProcessGroup)
+    }
+
+    /// The patterns within and across nodes of so many ranks, where the groups lie alike on them.
+    fn split_at_node(&self, node: usize) -> Option<(PyGroupPattern, PyGroupPattern)> {
+        self.0.split_at_node(node).map(|(within, across)| (PyGroupPattern(within), PyGroupPattern(across)))
+    }
+
+    /// Whether these are the same communicators as the others.
+    fn same_members(&self, other: &PyProcessGroups) -> bool {
+        self.0.same_members(&other.0)
+    }
+
+    /// Whether each of these groups is one of the others.
+    fn all_in(&self, other: &PyProcessGroups) -> bool {
+        self.0.all_in(&other.0)
+    }
+}}
+
+/// The groups that exist, by name, such as those of a mesh's axes: which of them serves a group that is wanted.
+#[pyclass(frozen, name = "GroupRegistry", module = "reshard")]
+pub(crate) struct PyGroupRegistry(GroupRegistry);
+
+#[pymethods]
+impl PyGroupRegistry {
+    /// The groups of a mesh's axes, the group of a world of so many ranks, and others by name.
+    #[new]
+    #[pyo3(signature = (mesh=None, *, world=None, groups=None))]
+    fn new(
+        mesh: Option<MeshArgument>,
+        world: Option<usize>,
+        groups: Option<BTreeMap<String, Py<PyProcessGroups>>>,
+    ) -> Answer<PyGroupRegistry> {
+        let mut registry = GroupRegistry::new();
+        if let Some(mesh) = mesh {
+            registry.add_axes(&mesh.0)?;
+        }
+        if let Some(world) = world {
+            registry.add_world(world)?;
+        }
+        for (name, groups) in groups.unwrap_or_default() {
+            registry.add(name, groups.get().0.clone());
+        }
+        Ok(PyGroupRegistry(registry))
+    }
+
+    /// The name of the groups that serve these, or None.
+    fn serving(&self, wanted: &PyProcessGroups) -> Option<&str> {
+        self.0.serving(&wanted.0)
+    }
+
+    /// The names and the groups, in the order in which they were added.
+    fn items(&self) -> Vec<(String, PyProcessGroups)> {
+        self.0.iter().map(|(name, groups)| (name.to_owned(), PyProcessGroups(groups.clone()))).collect()
+    }
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<PyGroupPattern>()?;
+    module.add_class::<PyProcessGroup>()?;
+    module.add_class::<PyProcessGroups>()?;
+    module.add_class::<PyGroupRegistry>()
+}

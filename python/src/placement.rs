@@ -1,0 +1,205 @@
+//! Placements: what one axis of a mesh does to a tensor.
+
+use std::num::NonZeroUsize;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyModule;
+use reshard_sharding::{Counts, Placement, ReduceOp};
+
+use crate::arguments::PlacementArgument;
+use crate::failure::{Answer, refused};
+use crate::value::Reduced;
+
+/// What one axis of a mesh does to a tensor: `R()`, `S(0)`, `SS(0, 2)`, `P("sum")`, or by notation `Placement("RG(0,[3,5])")`.
+#[pyclass(frozen, eq, hash, name = "Placement", module = "reshard")]
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(crate) struct PyPlacement(pub(crate) Placement);
+
+#[pymethods]
+impl PyPlacement {
+    #[new]
+    fn new(placement: PlacementArgument) -> PyPlacement {
+        PyPlacement(placement.0)
+    }
+
+    /// The dim is cut into pieces of these sizes, one for each rank of the axis.
+    #[staticmethod]
+    fn ragged(dim: usize, sizes: Vec<usize>) -> PyPlacement {
+        PyPlacement(Placement::ragged(dim, &sizes))
+    }
+
+    /// Ragged pieces of whole blocks of these sizes, as even as they go among so many ranks.
+    #[staticmethod]
+    fn ragged_of_blocks(dim: usize, blocks: Vec<usize>, ranks: usize) -> Answer<PyPlacement> {
+        Ok(PyPlacement(Placement::ragged_of_blocks(dim, &blocks, ranks)?))
+    }
+
+    /// Ragged pieces of whole blocks of one size, as even as they go among so many ranks.
+    #[staticmethod]
+    fn ragged_in_blocks(dim: usize, len: usize, block: usize, ranks: usize) -> Answer<PyPlacement> {
+        Ok(PyPlacement(Placement::ragged_in_blocks(dim, len, block, ranks)?))
+    }
+
+    /// Ragged pieces in proportion to these units, one for each rank of the axis.
+    #[staticmethod]
+    fn ragged_in_units(dim: usize, len: usize, units: Vec<usize>) -> Answer<PyPlacement> {
+        Ok(PyPlacement(Placement::ragged_in_units(dim, len, &units)?))
+    }
+
+    /// Twice as many chunks as ranks: rank i keeps the i-th and the i-th from the end.
+    #[staticmethod]
+    fn zigzag(dim: usize) -> PyPlacement {
+        PyPlacement(Placement::zigzag(dim))
+    }
+
+    /// Blocks of so many indices, dealt out to the ranks in turn.
+    #[staticmethod]
+    fn block(dim: usize, len: usize) -> PyResult<PyPlacement> {
+        let len = NonZeroUsize::new(len)
+            .ok_or_else(|| PyValueError::new_err("a block has at least one index, not 0"))?;
+        Ok(PyPlacement(Placement::block(dim, len)))
+    }
+
+    /// Chunks that are rolled by so many ranks.
+    #[staticmethod]
+    fn rolled(dim: usize, by: usize) -> PyPlacement {
+        PyPlacement(Placement::rolled(dim, by))
+    }
+
+    fn __repr__(&self) -> String {
+        match &self.0 {
+            Placement::Replicate => "R()".to_owned(),
+            Placement::Shard(dim) => format!("S({dim})"),
+            Placement::StridedShard { dim, split_factor } => format!("SS({dim}, {split_factor})"),
+            Placement::Partial(op) => format!("P('{op}')"),
+            Placement::Ragged { .. } | Placement::Cut { .. } => format!("Placement('{}')", self.0),
+        }
+    }
+
+    fn __str__(&self) -> String {
+        self.0.to_string()
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> Reduced<'py, (String,)> {
+        (py.get_type::<PyPlacement>(), (self.0.to_string(),))
+    }
+
+    /// The dim that is sharded, or None.
+    #[getter]
+    fn dim(&self) -> Option<usize> {
+        self.0.dim()
+    }
+
+    /// How the terms make the value, such as `sum`, or None where there are no terms.
+    #[getter]
+    fn op(&self) -> Option<String> {
+        match self.0 {
+            Placement::Partial(op) => Some(op.to_string()),
+            Placement::Replicate
+            | Placement::Shard(_)
+            | Placement::StridedShard { .. }
+            | Placement::Ragged { .. }
+            | Placement::Cut { .. } => None,
+        }
+    }
+
+    /// The same of another dim.
+    fn at(&self, dim: usize) -> PyPlacement {
+        PyPlacement(self.0.at(dim))
+    }
+}
+
+/// How many rows every source sends to every rank, such as tokens to experts: `Counts([[3, 1], [0, 2]])`.
+#[pyclass(frozen, eq, name = "Counts", module = "reshard")]
+#[derive(PartialEq)]
+pub(crate) struct PyCounts(Counts);
+
+#[pymethods]
+impl PyCounts {
+    /// A row for each source, with what it sends to each rank; within a capacity, where one is given, of what a rank receives.
+    #[new]
+    #[pyo3(signature = (rows, capacity=None))]
+    fn new(rows: Vec<Vec<usize>>, capacity: Option<usize>) -> Answer<PyCounts> {
+        let counts = Counts::new(&rows)?;
+        Ok(PyCounts(match capacity {
+            Some(capacity) => counts.within(capacity)?,
+            None => counts,
+        }))
+    }
+
+    /// How many send.
+    #[getter]
+    fn sources(&self) -> usize {
+        self.0.sources()
+    }
+
+    /// How many receive.
+    #[getter]
+    fn ranks(&self) -> usize {
+        self.0.ranks()
+    }
+
+    /// How many rows there are in all.
+    #[getter]
+    fn total(&self) -> usize {
+        self.0.total()
+    }
+
+    /// How many rows a rank receives.
+    fn receives(&self, rank: usize) -> Answer<usize> {
+        if rank >= self.0.ranks() {
+            let message = format!("rank {rank} receives nothing: there are {} ranks", self.0.ranks());
+            return Err(refused("no_such_rank", message));
+        }
+        Ok(self.0.receives(rank))
+    }
+
+    /// The placement of the rows as they are sent.
+    fn sent(&self, dim: usize) -> PyPlacement {
+        PyPlacement(self.0.sent(dim))
+    }
+
+    /// The placement of the rows as they are received.
+    fn received(&self, dim: usize) -> PyPlacement {
+        PyPlacement(self.0.received(dim))
+    }
+}
+
+/// Every rank holds the same.
+#[pyfunction]
+#[pyo3(name = "R")]
+fn replicate() -> PyPlacement {
+    PyPlacement(Placement::Replicate)
+}
+
+/// Chunks of a dim: `torch.chunk`, the last ones short or empty.
+#[pyfunction]
+#[pyo3(name = "S")]
+fn shard(dim: usize) -> PyPlacement {
+    PyPlacement(Placement::Shard(dim))
+}
+
+/// The dim is chunked into so many pieces, and each piece over the ranks.
+#[pyfunction]
+#[pyo3(name = "SS")]
+fn strided_shard(dim: usize, split_factor: usize) -> Answer<PyPlacement> {
+    // Read, and so checked, as a text would be.
+    Ok(PyPlacement(format!("SS({dim},{split_factor})").parse()?))
+}
+
+/// Every rank holds a whole term; the value is their reduction: sum, avg, prod, min, max, or norm2.
+#[pyfunction]
+#[pyo3(name = "P", signature = (op="sum"))]
+fn partial(op: &str) -> Answer<PyPlacement> {
+    Ok(PyPlacement(Placement::Partial(op.parse::<ReduceOp>()?)))
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<PyPlacement>()?;
+    module.add_class::<PyCounts>()?;
+    module.add_function(wrap_pyfunction!(replicate, module)?)?;
+    module.add_function(wrap_pyfunction!(shard, module)?)?;
+    module.add_function(wrap_pyfunction!(strided_shard, module)?)?;
+    module.add_function(wrap_pyfunction!(partial, module)?)
+}

@@ -1,0 +1,335 @@
+//! Plans: the steps from one sharding to another.
+
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+use reshard_collectives::calls::{Offers, RankCalls, Spmd};
+use reshard_planner::{Message, Plan, Planner};
+
+use crate::calls::{PyOffers, PyRankCalls, PySpmd};
+use crate::dtype::{DTypeArgument, PyDType};
+use crate::engine;
+use crate::failure::{Answer, refused};
+use crate::group::PyGroupPattern;
+use crate::html;
+use crate::json;
+use crate::planner::PyPlanner;
+use crate::sharding::PySharding;
+use crate::step::{PyMessage, PyPhase, PyStep, steps};
+use crate::value::hash_of;
+
+/// How a plan was made where it is not the planner's answer to a question.
+#[derive(Clone, Debug)]
+struct Detour {
+    /// The plan whose question this answers.
+    origin: Arc<Plan>,
+    /// Whether it is the greedy planner's.
+    greedy: bool,
+    /// How often it was turned round since.
+    transposed: usize,
+}
+
+/// The steps from one sharding to another, such as `plan(from_, to, "f32")`.
+#[pyclass(frozen, eq, name = "Plan", module = "reshard")]
+#[derive(Clone)]
+pub(crate) struct PyPlan {
+    plan: Arc<Plan>,
+    detour: Option<Box<Detour>>,
+}
+
+impl PyPlan {
+    /// The planner's plan.
+    pub(crate) fn new(plan: Arc<Plan>) -> PyPlan {
+        PyPlan { plan, detour: None }
+    }
+
+    /// What a greedy planner answers to the question of another plan.
+    pub(crate) fn greedy(origin: Arc<Plan>, plan: Plan) -> PyPlan {
+        PyPlan {
+            plan: Arc::new(plan),
+            detour: Some(Box::new(Detour { origin, greedy: true, transposed: 0 })),
+        }
+    }
+
+    pub(crate) fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The plan whose question was asked, whether greedily, and how often it was turned round.
+    fn made(&self) -> (&Plan, bool, usize) {
+        match &self.detour {
+            None => (&self.plan, false, 0),
+            Some(detour) => (&detour.origin, detour.greedy, detour.transposed),
+        }
+    }
+
+    fn turned(&self) -> Answer<PyPlan> {
+        let detour = match &self.detour {
+            None => Detour { origin: Arc::clone(&self.plan), greedy: false, transposed: 1 },
+            Some(detour) => Detour { transposed: detour.transposed + 1, ..(**detour).clone() },
+        };
+        Ok(PyPlan { plan: Arc::new(self.plan.transposed()?), detour: Some(Box::new(detour)) })
+    }
+}
+
+/// A plan is a pure function of what was asked.
+impl PartialEq for PyPlan {
+    fn eq(&self, other: &PyPlan) -> bool {
+        let ((a, greedy, transposed), (b, greedy_too, transposed_too)) = (self.made(), other.made());
+        (greedy, transposed) == (greedy_too, transposed_too)
+            && (a.from(), a.to(), a.dtype(), a.options()) == (b.from(), b.to(), b.dtype(), b.options())
+    }
+}
+
+#[pymethods]
+impl PyPlan {
+    /// Who holds what before.
+    #[getter]
+    fn from_(&self) -> PySharding {
+        PySharding(self.plan.from().clone())
+    }
+
+    /// Who holds what after.
+    #[getter]
+    fn to(&self) -> PySharding {
+        PySharding(self.plan.to().clone())
+    }
+
+    /// The type of the elements.
+    #[getter]
+    fn dtype(&self) -> PyDType {
+        PyDType(self.plan.dtype())
+    }
+
+    /// How it was asked for, as a planner.
+    #[getter]
+    fn planner(&self) -> PyPlanner {
+        PyPlanner::new(Planner::from(self.plan.options().clone()))
+    }
+
+    /// The steps in order; none if every rank already holds its target.
+    #[getter]
+    fn steps(&self) -> Vec<PyStep> {
+        steps(&self.plan)
+    }
+
+    fn __len__(&self) -> usize {
+        self.plan.steps().len()
+    }
+
+    /// The number of steps in which ranks talk to each other.
+    #[getter]
+    fn communicating_steps(&self) -> usize {
+        self.plan.communicating_steps()
+    }
+
+    /// The greatest total of bytes that any one rank receives.
+    #[getter]
+    fn received_bytes(&self) -> u64 {
+        self.plan.received_bytes()
+    }
+
+    /// Bytes that the worst rank cannot do without, or None where nothing simple is true.
+    #[getter]
+    fn lower_bound_bytes(&self) -> Option<u64> {
+        self.plan.lower_bound_bytes()
+    }
+
+    /// Modelled time in us.
+    #[getter]
+    fn cost_us(&self) -> f64 {
+        self.plan.cost_us()
+    }
+
+    /// Time in us that no plan can beat under the same model.
+    #[getter]
+    fn lower_bound_us(&self) -> f64 {
+        self.plan.lower_bound_us()
+    }
+
+    /// The most bytes that any rank holds at one moment.
+    #[getter]
+    fn peak_bytes(&self) -> u64 {
+        self.plan.peak_bytes()
+    }
+
+    /// Bytes of the largest shard among source, target and what lies between.
+    #[getter]
+    fn max_shard_bytes(&self) -> u64 {
+        self.plan.max_shard_bytes()
+    }
+
+    /// Whether the budget ran out before everything that might be better was looked at.
+    #[getter]
+    fn is_exhausted(&self) -> bool {
+        self.plan.is_exhausted()
+    }
+
+    /// The groups that the communicating steps need, each once, in the order of first use.
+    #[getter]
+    fn groups(&self) -> Vec<PyGroupPattern> {
+        self.plan.groups().into_iter().cloned().map(PyGroupPattern).collect()
+    }
+
+    /// All ranks that hold something before or after, ascending.
+    #[getter]
+    fn ranks(&self) -> Vec<usize> {
+        self.plan.ranks()
+    }
+
+    /// All that one rank does, phase after phase.
+    fn phases(&self, py: Python<'_>, rank: usize) -> Answer<Vec<PyPhase>> {
+        let phases = py.detach(|| self.plan.phases(rank))?;
+        Ok(phases.into_iter().map(|(step, phase)| PyPhase { step, phase }).collect())
+    }
+
+    /// All that one rank sends to others and receives from them: (step, `"send"` or `"receive"`, message).
+    fn messages(&self, py: Python<'_>, rank: usize) -> Answer<Vec<(usize, &'static str, PyMessage)>> {
+        let phases = py.detach(|| self.plan.phases(rank))?;
+        let mut all = Vec::new();
+        for (step, phase) in phases {
+            let mut add = |way, messages: Vec<Message>| {
+                let others = messages.into_iter().filter(|message| message.peer != rank);
+                all.extend(others.map(|message| (step, way, PyMessage(message))));
+            };
+            add("send", phase.sends);
+            add("receive", phase.receives);
+        }
+        Ok(all)
+    }
+
+    /// The plan between the duals, from `to`'s to `from_`'s: what the gradients do.
+    fn transposed(&self, py: Python<'_>) -> Answer<PyPlan> {
+        py.detach(|| self.turned())
+    }
+
+    /// The plan beside the one that a greedy planner makes, and every candidate that was looked at, as text.
+    fn explain(&self, py: Python<'_>) -> Answer<String> {
+        let plan = &self.plan;
+        if self.detour.is_some() {
+            return Ok(plan.to_string());
+        }
+        let planner = Planner::from(plan.options().clone());
+        Ok(py.detach(|| planner.explain(plan.from(), plan.to(), plan.dtype()).map(|text| text.to_string()))?)
+    }
+
+    /// The plan as one rank's calls of a framework, between strided views of its flat buffers.
+    ///
+    /// `offers` are the groups that exist; without any, all that goes to others is messages. `dtype` is the plan's where none is given.
+    #[pyo3(signature = (rank, offers=None, dtype=None))]
+    fn calls(
+        &self,
+        rank: usize,
+        offers: Option<PyRef<'_, PyOffers>>,
+        dtype: Option<DTypeArgument>,
+    ) -> Answer<PyRankCalls> {
+        let dtype = dtype.map_or(self.plan.dtype(), |dtype| dtype.0);
+        let calls = match offers {
+            Some(offers) => RankCalls::new(&self.plan, rank, dtype, &offers.0)?,
+            None => RankCalls::new(&self.plan, rank, dtype, &Offers::none())?,
+        };
+        Ok(PyRankCalls::new(calls))
+    }
+
+    /// The plan as one program for all ranks, for frameworks that trace; refused as `not_alike` where ranks differ by more than offsets.
+    #[pyo3(signature = (dtype=None))]
+    fn spmd(&self, py: Python<'_>, dtype: Option<DTypeArgument>) -> Answer<PySpmd> {
+        let dtype = dtype.map_or(self.plan.dtype(), |dtype| dtype.0);
+        Ok(PySpmd(Arc::new(py.detach(|| Spmd::new(&self.plan, dtype))?)))
+    }
+
+    /// Carries the plan out on the shards of `from_`, in the order of its mesh's ranks: the shards of `to`.
+    ///
+    /// Every rank is a thread, and the interpreter goes on meanwhile. Shards are C-contiguous arrays of the plan's type, or bytes;
+    /// they are read where they are. The answers are arrays like the first shard, or `out`, which may share no memory with shards.
+    #[pyo3(signature = (shards, out=None))]
+    fn run<'py>(
+        &self,
+        py: Python<'py>,
+        shards: Vec<Bound<'py, PyAny>>,
+        out: Option<Vec<Bound<'py, PyAny>>>,
+    ) -> Answer<Bound<'py, PyList>> {
+        engine::run(py, &self.plan, &shards, out)
+    }
+
+    /// The JSON text of what was asked for; the plan is made again when it is read.
+    fn to_json(&self) -> Answer<String> {
+        match self.detour {
+            None => Ok(json::write(&*self.plan)?),
+            Some(_) => Err(refused(
+                "unsupported",
+                "a text holds what a planner was asked, and this plan is greedy or transposed: store that of the planner",
+            )),
+        }
+    }
+
+    /// What `to_json` wrote; the greedy planner's answer to it, or the plan turned round so often, where asked for.
+    #[staticmethod]
+    #[pyo3(signature = (text, *, greedy=false, transposed=0))]
+    fn from_json(py: Python<'_>, text: &str, greedy: bool, transposed: usize) -> Answer<PyPlan> {
+        PyPlan::read(py, text, greedy, transposed)
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (String, bool, usize))> {
+        let (origin, greedy, transposed) = self.made();
+        let read = py.import("reshard._reshard")?.getattr("_read_plan")?;
+        Ok((read, (json::write(origin)?, greedy, transposed)))
+    }
+
+    fn __hash__(&self) -> u64 {
+        let (origin, greedy, transposed) = self.made();
+        hash_of((origin.from(), origin.to(), origin.dtype(), greedy, transposed))
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let (origin, greedy, transposed) = self.made();
+        let shown = |sharding: &reshard_sharding::Sharding| -> PyResult<String> {
+            Ok(Bound::new(py, PySharding(sharding.clone()))?.repr()?.to_cow()?.into_owned())
+        };
+        let options = PyPlanner::new(Planner::from(origin.options().clone())).arguments();
+        let (from, to, dtype) = (shown(origin.from())?, shown(origin.to())?, origin.dtype());
+        let turned = ".transposed()".repeat(transposed);
+        if greedy {
+            return Ok(format!("Planner({}).greedy({from}, {to}, '{dtype}'){turned}", options.join(", ")));
+        }
+        let arguments = [vec![from, to, format!("'{dtype}'")], options].concat();
+        Ok(format!("plan({}){turned}", arguments.join(", ")))
+    }
+
+    fn __str__(&self) -> String {
+        self.plan.to_string()
+    }
+
+    fn _repr_html_(&self) -> String {
+        html::plan(&self.plan)
+    }
+}
+
+impl PyPlan {
+    fn read(py: Python<'_>, text: &str, greedy: bool, transposed: usize) -> Answer<PyPlan> {
+        let origin: Arc<Plan> = Arc::new(py.detach(|| json::read::<Plan>(text))?);
+        let mut made = PyPlan::new(Arc::clone(&origin));
+        if greedy {
+            let planner = Planner::from(origin.options().clone());
+            let plan = py.detach(|| planner.greedy(origin.from(), origin.to(), origin.dtype()))?;
+            let plan =
+                plan.ok_or_else(|| refused("unsupported", "no plan goes axis by axis between two meshes"))?;
+            made = PyPlan::greedy(origin, plan);
+        }
+        for _ in 0..transposed {
+            made = made.turned()?;
+        }
+        Ok(made)
+    }
+}
+
+#[pyfunction]
+fn _read_plan(py: Python<'_>, text: &str, greedy: bool, transposed: usize) -> Answer<PyPlan> {
+    PyPlan::read(py, text, greedy, transposed)
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<PyPlan>()?;
+    module.add_function(wrap_pyfunction!(_read_plan, module)?)
+}

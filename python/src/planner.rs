@@ -1,0 +1,361 @@
+//! Planners: from where to where, by what network, for what.
+
+use std::sync::{Arc, LazyLock};
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyType};
+use reshard_planner::{Arithmetic, Budget, Explanation, Objective, PlanCache, Planner};
+
+use crate::dtype::DTypeArgument;
+use crate::failure::Answer;
+use crate::group::{PatternArgument, PyGroupPattern};
+use crate::plan::PyPlan;
+use crate::sharding::PySharding;
+use crate::topology::{PyTopology, TopologyArgument};
+use crate::value::hash_of;
+
+/// How many plans a planner keeps.
+const KEPT: usize = 4096;
+
+/// Makes plans for one network and one objective, and keeps those that it made.
+///
+/// The objective is time, bytes or peak; `max_peak_bytes` is what no rank may exceed; only the `groups` given are used; a
+/// `deterministic` planner reduces in one order; the arithmetic is that of kernels or of a framework; the budget is a number of
+/// units of work, or "none".
+#[pyclass(frozen, eq, name = "Planner", module = "reshard")]
+pub(crate) struct PyPlanner {
+    planner: Planner,
+    cache: PlanCache,
+}
+
+impl PartialEq for PyPlanner {
+    fn eq(&self, other: &PyPlanner) -> bool {
+        self.planner == other.planner
+    }
+}
+
+/// A class, no arguments by place, and those by name.
+type ByName<'py> = (Bound<'py, PyType>, (), Bound<'py, PyDict>);
+
+/// A number of units of work, or `none`.
+#[derive(FromPyObject)]
+enum BudgetArgument {
+    Work(u64),
+    Text(String),
+}
+
+impl PyPlanner {
+    pub(crate) fn new(planner: Planner) -> PyPlanner {
+        PyPlanner { planner, cache: PlanCache::new(KEPT) }
+    }
+
+    /// The planner of these options.
+    fn of(
+        topology: Option<TopologyArgument>,
+        objective: Option<&str>,
+        max_peak_bytes: Option<u64>,
+        groups: Option<Vec<PatternArgument>>,
+        deterministic: bool,
+        arithmetic: Option<&str>,
+        budget: Option<BudgetArgument>,
+    ) -> Answer<Planner> {
+        let mut planner = Planner::new().deterministic(deterministic);
+        if let Some(topology) = topology {
+            planner = planner.topology(topology.0);
+        }
+        if let Some(objective) = objective {
+            planner = planner.objective(objective.parse::<Objective>()?);
+        }
+        if let Some(bytes) = max_peak_bytes {
+            planner = planner.max_peak_bytes(bytes);
+        }
+        if let Some(groups) = groups {
+            planner = planner.with_groups(groups.into_iter().map(|group| group.0));
+        }
+        if let Some(arithmetic) = arithmetic {
+            planner = planner.arithmetic(arithmetic.parse::<Arithmetic>()?);
+        }
+        Ok(match budget {
+            None => planner,
+            Some(BudgetArgument::Work(work)) => planner.budget(Budget::of(work)),
+            Some(BudgetArgument::Text(text)) => planner.budget(text.parse::<Budget>()?),
+        })
+    }
+
+    /// The arguments that make it, those that are not the default.
+    /// The planner of the library.
+    pub(crate) fn rust(&self) -> &Planner {
+        &self.planner
+    }
+
+    pub(crate) fn arguments(&self) -> Vec<String> {
+        let (options, default) = (self.planner.options(), Planner::new());
+        let mut arguments = Vec::new();
+        if options.cost_model() != default.options().cost_model() {
+            arguments.push(format!("topology='{}'", options.cost_model()));
+        }
+        if options.objective() != default.options().objective() {
+            arguments.push(format!("objective='{}'", options.objective()));
+        }
+        if let Some(bytes) = options.max_peak_bytes() {
+            arguments.push(format!("max_peak_bytes={bytes}"));
+        }
+        if let Some(groups) = options.groups() {
+            let groups: Vec<String> = groups.iter().map(|group| format!("'{group}'")).collect();
+            arguments.push(format!("groups=[{}]", groups.join(", ")));
+        }
+        if options.is_deterministic() {
+            arguments.push("deterministic=True".to_owned());
+        }
+        if options.arithmetic() != default.options().arithmetic() {
+            arguments.push(format!("arithmetic='{}'", options.arithmetic()));
+        }
+        if options.budget() != default.options().budget() {
+            arguments.push(format!("budget='{}'", options.budget()));
+        }
+        arguments
+    }
+
+    fn planned(
+        &self,
+        py: Python<'_>,
+        from: &PySharding,
+        to: &PySharding,
+        dtype: DTypeArgument,
+    ) -> Answer<PyPlan> {
+        let plan = py.detach(|| self.cache.plan(&self.planner, &from.0, &to.0, dtype.0))?;
+        Ok(PyPlan::new(plan))
+    }
+}
+
+#[pymethods]
+impl PyPlanner {
+    #[new]
+    #[pyo3(signature = (*, topology=None, objective=None, max_peak_bytes=None, groups=None, deterministic=false, arithmetic=None, budget=None))]
+    #[allow(clippy::too_many_arguments, reason = "one for each option, all by name")]
+    fn from_options(
+        topology: Option<TopologyArgument>,
+        objective: Option<&str>,
+        max_peak_bytes: Option<u64>,
+        groups: Option<Vec<PatternArgument>>,
+        deterministic: bool,
+        arithmetic: Option<&str>,
+        budget: Option<BudgetArgument>,
+    ) -> Answer<PyPlanner> {
+        let planner =
+            PyPlanner::of(topology, objective, max_peak_bytes, groups, deterministic, arithmetic, budget)?;
+        Ok(PyPlanner::new(planner))
+    }
+
+    /// The plan from one sharding to another of the same tensor.
+    #[pyo3(signature = (from_, to, dtype=DTypeArgument::F32))]
+    fn plan(
+        &self,
+        py: Python<'_>,
+        from_: &PySharding,
+        to: &PySharding,
+        dtype: DTypeArgument,
+    ) -> Answer<PyPlan> {
+        self.planned(py, from_, to, dtype)
+    }
+
+    /// The plan beside the greedy one, and every candidate that was looked at.
+    #[pyo3(signature = (from_, to, dtype=DTypeArgument::F32))]
+    fn explain(
+        &self,
+        py: Python<'_>,
+        from_: &PySharding,
+        to: &PySharding,
+        dtype: DTypeArgument,
+    ) -> Answer<PyExplanation> {
+        Ok(PyExplanation(py.detach(|| self.planner.explain(&from_.0, &to.0, dtype.0))?))
+    }
+
+    /// Modelled time of the plan in us, found without its steps where that is possible.
+    #[pyo3(signature = (from_, to, dtype=DTypeArgument::F32))]
+    fn cost_us(
+        &self,
+        py: Python<'_>,
+        from_: &PySharding,
+        to: &PySharding,
+        dtype: DTypeArgument,
+    ) -> Answer<f64> {
+        Ok(py.detach(|| self.planner.cost_us(&from_.0, &to.0, dtype.0))?)
+    }
+
+    /// Time in us that no plan can beat.
+    #[pyo3(signature = (from_, to, dtype=DTypeArgument::F32))]
+    fn lower_bound_us(
+        &self,
+        py: Python<'_>,
+        from_: &PySharding,
+        to: &PySharding,
+        dtype: DTypeArgument,
+    ) -> Answer<f64> {
+        Ok(py.detach(|| self.planner.lower_bound_us(&from_.0, &to.0, dtype.0))?)
+    }
+
+    /// The plan that a greedy planner makes axis by axis, or None between two meshes.
+    #[pyo3(signature = (from_, to, dtype=DTypeArgument::F32))]
+    fn greedy(
+        &self,
+        py: Python<'_>,
+        from_: &PySharding,
+        to: &PySharding,
+        dtype: DTypeArgument,
+    ) -> Answer<Option<PyPlan>> {
+        let greedy = py.detach(|| self.planner.greedy(&from_.0, &to.0, dtype.0))?;
+        let Some(greedy) = greedy else { return Ok(None) };
+        let origin = py.detach(|| self.cache.plan(&self.planner, &from_.0, &to.0, dtype.0))?;
+        Ok(Some(PyPlan::greedy(origin, greedy)))
+    }
+
+    /// Each group that a plan would use if it existed, and the us that it would save.
+    fn savings(&self, py: Python<'_>, plan: &PyPlan) -> Answer<Vec<(PyGroupPattern, f64)>> {
+        let savings = py.detach(|| self.planner.savings(plan.plan()))?;
+        Ok(savings.into_iter().map(|(group, us)| (PyGroupPattern(group), us)).collect())
+    }
+
+    /// How many plans it keeps.
+    #[getter]
+    fn cached(&self) -> usize {
+        self.cache.len()
+    }
+
+    /// The network.
+    #[getter]
+    fn topology(&self) -> Answer<PyTopology> {
+        Ok(PyTopology(self.planner.options().cost_model().parse()?))
+    }
+
+    /// What plans are least in: time, bytes or peak.
+    #[getter]
+    fn objective(&self) -> &'static str {
+        self.planner.options().objective().as_str()
+    }
+
+    /// Bytes that no rank may exceed, or None.
+    #[getter]
+    fn max_peak_bytes(&self) -> Option<u64> {
+        self.planner.options().max_peak_bytes()
+    }
+
+    /// The only groups that may be used, or None for all.
+    #[getter]
+    fn groups(&self) -> Option<Vec<PyGroupPattern>> {
+        self.planner.options().groups().map(|groups| groups.iter().cloned().map(PyGroupPattern).collect())
+    }
+
+    /// Whether every reduction is combined in the order of its terms.
+    #[getter]
+    fn deterministic(&self) -> bool {
+        self.planner.is_deterministic()
+    }
+
+    /// Whose arithmetic reduces terms: kernels or framework.
+    #[getter]
+    fn arithmetic(&self) -> &'static str {
+        self.planner.options().arithmetic().as_str()
+    }
+
+    /// How much is looked at, in units of work, or None without a limit.
+    #[getter]
+    fn budget(&self) -> Option<u64> {
+        Some(self.planner.options().budget()).filter(|&budget| budget != Budget::UNLIMITED).map(Budget::work)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Planner({})", self.arguments().join(", "))
+    }
+
+    fn __hash__(&self) -> u64 {
+        hash_of(self.arguments())
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, ByName<'py>)> {
+        let options = self.planner.options();
+        let named = PyDict::new(py);
+        named.set_item("topology", options.cost_model())?;
+        named.set_item("objective", options.objective().as_str())?;
+        named.set_item("max_peak_bytes", options.max_peak_bytes())?;
+        let groups: Option<Vec<String>> =
+            options.groups().map(|all| all.iter().map(ToString::to_string).collect());
+        named.set_item("groups", groups)?;
+        named.set_item("deterministic", options.is_deterministic())?;
+        named.set_item("arithmetic", options.arithmetic().as_str())?;
+        named.set_item("budget", options.budget().to_string())?;
+        let make = py.import("copyreg")?.getattr("__newobj_ex__")?;
+        Ok((make, (py.get_type::<PyPlanner>(), (), named)))
+    }
+}
+
+/// A plan beside the one that a greedy planner makes; its text is the explanation.
+#[pyclass(frozen, name = "Explanation", module = "reshard")]
+pub(crate) struct PyExplanation(Explanation);
+
+#[pymethods]
+impl PyExplanation {
+    /// The plan.
+    #[getter]
+    fn plan(&self) -> PyPlan {
+        PyPlan::new(Arc::new(self.0.plan.clone()))
+    }
+
+    /// The greedy planner's, or None between two meshes.
+    #[getter]
+    fn greedy(&self) -> Option<PyPlan> {
+        let greedy = self.0.greedy.clone()?;
+        Some(PyPlan::greedy(Arc::new(self.0.plan.clone()), greedy))
+    }
+
+    /// Every candidate that was looked at, in order, as text.
+    #[getter]
+    fn considered(&self) -> Vec<String> {
+        self.0.considered.iter().map(ToString::to_string).collect()
+    }
+
+    /// Which of them is the plan, or None where there is nothing to do.
+    #[getter]
+    fn chosen(&self) -> Option<usize> {
+        self.0.chosen
+    }
+
+    fn __str__(&self) -> String {
+        self.0.to_string()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<Explanation of {} -> {}>", self.0.plan.from(), self.0.plan.to())
+    }
+}
+
+/// The plan from one sharding to another of the same tensor; options are those of `Planner`.
+///
+/// The last few thousand plans are kept.
+#[pyfunction]
+#[pyo3(signature = (from_, to, dtype=DTypeArgument::F32, *, topology=None, objective=None, max_peak_bytes=None, groups=None, deterministic=false, arithmetic=None, budget=None))]
+#[allow(clippy::too_many_arguments, reason = "one for each option, all by name")]
+fn plan(
+    py: Python<'_>,
+    from_: &PySharding,
+    to: &PySharding,
+    dtype: DTypeArgument,
+    topology: Option<TopologyArgument>,
+    objective: Option<&str>,
+    max_peak_bytes: Option<u64>,
+    groups: Option<Vec<PatternArgument>>,
+    deterministic: bool,
+    arithmetic: Option<&str>,
+    budget: Option<BudgetArgument>,
+) -> Answer<PyPlan> {
+    static SHARED: LazyLock<PlanCache> = LazyLock::new(|| PlanCache::new(KEPT));
+    let planner =
+        PyPlanner::of(topology, objective, max_peak_bytes, groups, deterministic, arithmetic, budget)?;
+    Ok(PyPlan::new(py.detach(|| SHARED.plan(&planner, &from_.0, &to.0, dtype.0))?))
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<PyPlanner>()?;
+    module.add_class::<PyExplanation>()?;
+    module.add_function(wrap_pyfunction!(plan, module)?)
+}

@@ -1,0 +1,237 @@
+//! Steps of a plan, and what one rank does in them.
+
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+use reshard_planner::{Message, Phase, Plan, Step};
+
+use crate::failure::Answer;
+use crate::group::PyGroupPattern;
+use crate::sharding::PySharding;
+
+/// One operation of a plan.
+#[pyclass(frozen, name = "Step", module = "reshard")]
+pub(crate) struct PyStep {
+    plan: Arc<Plan>,
+    index: usize,
+}
+
+/// The steps of a plan.
+pub(crate) fn steps(plan: &Arc<Plan>) -> Vec<PyStep> {
+    (0..plan.steps().len()).map(|index| PyStep { plan: Arc::clone(plan), index }).collect()
+}
+
+impl PyStep {
+    fn step(&self) -> &Step {
+        &self.plan.steps()[self.index]
+    }
+}
+
+#[pymethods]
+impl PyStep {
+    /// What kind of operation it is: slice, all_gather, reduce_scatter, all_reduce, all_to_all, exchange or zero_fill.
+    #[getter]
+    fn op(&self) -> &'static str {
+        self.step().op().as_str()
+    }
+
+    /// The axes, or parts of axes, that it runs over.
+    #[getter]
+    fn axes(&self) -> Vec<String> {
+        self.step().axis_names()
+    }
+
+    /// The ranks that talk to each other.
+    #[getter]
+    fn group(&self) -> PyGroupPattern {
+        PyGroupPattern(self.step().group.clone())
+    }
+
+    /// Who holds what before it.
+    #[getter]
+    fn before(&self) -> PySharding {
+        PySharding((*self.step().before).clone())
+    }
+
+    /// Who holds what after it.
+    #[getter]
+    fn after(&self) -> PySharding {
+        PySharding((*self.step().after).clone())
+    }
+
+    /// Bytes that the rank which receives the most receives.
+    #[getter]
+    fn received_bytes(&self) -> u64 {
+        self.step().received_bytes
+    }
+
+    /// Bytes that the rank which sends the most sends.
+    #[getter]
+    fn sent_bytes(&self) -> u64 {
+        self.step().sent_bytes
+    }
+
+    /// Bytes that the rank which holds the most holds: what the step reads, what it writes, and its staging.
+    #[getter]
+    fn peak_bytes(&self) -> u64 {
+        self.step().peak_bytes
+    }
+
+    /// Modelled time in us, as the worst rank pays it.
+    #[getter]
+    fn cost_us(&self) -> f64 {
+        self.step().cost_us
+    }
+
+    /// Whether ranks talk to each other in it.
+    #[getter]
+    fn communicates(&self) -> bool {
+        self.step().op().communicates()
+    }
+
+    /// Whether it is a step between the duals, carried out from end to end.
+    #[getter]
+    fn is_transposed(&self) -> bool {
+        self.step().is_transposed()
+    }
+
+    /// How many exchanges carry it out: two of an all-reduce in pieces, one of anything else.
+    #[getter]
+    fn exchanges(&self) -> usize {
+        self.step().exchanges()
+    }
+
+    /// What one rank does in it: one phase, two for an all-reduce in pieces, none for a rank outside.
+    fn phases(&self, py: Python<'_>, rank: usize) -> Answer<Vec<PyPhase>> {
+        let phases = py.detach(|| self.step().phases(rank))?;
+        Ok(phases.into_iter().map(|phase| PyPhase { step: self.index, phase }).collect())
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<Step {}>", self.step())
+    }
+
+    fn __str__(&self) -> String {
+        self.step().to_string()
+    }
+}
+
+/// What one rank does in one phase of a step; offsets and strides count elements of row-major, dense local buffers.
+#[pyclass(frozen, eq, name = "Phase", module = "reshard")]
+#[derive(PartialEq)]
+pub(crate) struct PyPhase {
+    pub(crate) step: usize,
+    pub(crate) phase: Phase,
+}
+
+fn messages(messages: &[Message]) -> Vec<PyMessage> {
+    messages.iter().cloned().map(PyMessage).collect()
+}
+
+#[pymethods]
+impl PyPhase {
+    /// The index of its step.
+    #[getter]
+    fn step(&self) -> usize {
+        self.step
+    }
+
+    /// The elements of this rank's buffer before the phase.
+    #[getter]
+    fn source_len(&self) -> usize {
+        self.phase.source_len
+    }
+
+    /// And after it.
+    #[getter]
+    fn target_len(&self) -> usize {
+        self.phase.target_len
+    }
+
+    /// The reduction with whose identity the target is first filled, or None.
+    #[getter]
+    fn fill(&self) -> Option<String> {
+        self.phase.fill.map(|op| op.to_string())
+    }
+
+    /// What lands in this rank's target; a message from itself is a local copy.
+    #[getter]
+    fn receives(&self) -> Vec<PyMessage> {
+        messages(&self.phase.receives)
+    }
+
+    /// What other ranks take from this rank's source.
+    #[getter]
+    fn sends(&self) -> Vec<PyMessage> {
+        messages(&self.phase.sends)
+    }
+
+    /// How received messages combine, in the order listed, and what the result is divided by; None where they do not.
+    #[getter]
+    fn reduce(&self) -> Option<(String, usize)> {
+        self.phase.reduce.map(|reduce| (reduce.op.to_string(), reduce.divisor))
+    }
+
+    /// The ranks that take part together, ascending.
+    #[getter]
+    fn members(&self) -> Vec<usize> {
+        self.phase.members.clone()
+    }
+
+    fn __repr__(&self) -> String {
+        let phase = &self.phase;
+        let peers =
+            |messages: &[Message]| -> Vec<usize> { messages.iter().map(|message| message.peer).collect() };
+        format!(
+            "<Phase of step {}: {} elements to {}, receives from {:?}, sends to {:?}>",
+            self.step,
+            phase.source_len,
+            phase.target_len,
+            peers(&phase.receives),
+            peers(&phase.sends)
+        )
+    }
+}
+
+/// The blocks that go from one rank to another.
+#[pyclass(frozen, eq, name = "Message", module = "reshard")]
+#[derive(PartialEq)]
+pub(crate) struct PyMessage(pub(crate) Message);
+
+/// A block: source offset, target offset, and modes (extent, source stride, target stride), leftmost fastest.
+type Block = (usize, usize, Vec<(i64, i64, i64)>);
+
+#[pymethods]
+impl PyMessage {
+    /// The other rank.
+    #[getter]
+    fn peer(&self) -> usize {
+        self.0.peer
+    }
+
+    /// The number of elements.
+    #[getter]
+    fn numel(&self) -> usize {
+        self.0.numel()
+    }
+
+    /// What moves: blocks of a source offset, a target offset, and modes (extent, source stride, target stride), leftmost fastest.
+    #[getter]
+    fn blocks(&self) -> Vec<Block> {
+        let block = |block: &reshard_planner::Block| {
+            let modes = block.modes.iter().map(|mode| (mode.extent, mode.stride.0, mode.stride.1)).collect();
+            (block.source_offset, block.target_offset, modes)
+        };
+        self.0.blocks.iter().map(block).collect()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<Message of {} elements, peer {}>", self.0.numel(), self.0.peer)
+    }
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<PyStep>()?;
+    module.add_class::<PyPhase>()?;
+    module.add_class::<PyMessage>()
+}

@@ -1,0 +1,94 @@
+//! Types: who holds a tensor and who holds its gradient.
+
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use reshard_sharding::Type;
+
+use crate::arguments::{MeshArgument, ShapeArgument};
+use crate::failure::Answer;
+use crate::mesh::sub_axes;
+use crate::sharding::{PySharding, mesh_of};
+use crate::value::Reduced;
+
+/// Who holds a value and who holds its gradient, such as `Type("dp=2,tp=4", (64, 32), "R|S(0),I")`.
+#[pyclass(frozen, eq, hash, name = "Type", module = "reshard")]
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(crate) struct PyType(pub(crate) Type);
+
+#[pymethods]
+impl PyType {
+    #[new]
+    fn new(mesh: Option<MeshArgument>, shape: ShapeArgument, text: &str) -> Answer<PyType> {
+        let mesh = mesh_of(mesh, text)?;
+        Ok(PyType(Type::parse(&mesh, &shape.0, text)?))
+    }
+
+    /// The type of these two shardings; without a gradient it is one of what has none.
+    #[staticmethod]
+    #[pyo3(signature = (value, gradient=None))]
+    fn of(value: &PySharding, gradient: Option<&PySharding>) -> PyType {
+        PyType(Type { value: value.0.clone(), gradient: gradient.map(|gradient| gradient.0.clone()) })
+    }
+
+    /// The type whose gradient is the value's dual: what an op finds without a move.
+    #[staticmethod]
+    fn natural(value: &PySharding) -> Answer<PyType> {
+        Ok(PyType(Type::natural(value.0.clone())?))
+    }
+
+    /// The type whose gradient is the value's dual, but along these axes, where ranks do the same work.
+    #[staticmethod]
+    #[pyo3(signature = (value, *axes))]
+    fn same_work(value: &PySharding, axes: Vec<String>) -> Answer<PyType> {
+        let along = sub_axes(value.0.mesh(), &axes)?;
+        Ok(PyType(Type::same_work(value.0.clone(), &along)?))
+    }
+
+    /// Who holds the value.
+    #[getter]
+    fn value(&self) -> PySharding {
+        PySharding(self.0.value.clone())
+    }
+
+    /// Who holds the gradient, or None.
+    #[getter]
+    fn gradient(&self) -> Option<PySharding> {
+        self.0.gradient.clone().map(PySharding)
+    }
+
+    /// The type of the gradient, or None without one.
+    fn transposed(&self) -> Option<PyType> {
+        self.0.transposed().map(PyType)
+    }
+
+    /// The notation by tensor.
+    fn by_tensor(&self) -> Answer<String> {
+        Ok(self.0.by_tensor()?)
+    }
+
+    /// JAX's notation.
+    fn partition_spec(&self) -> Answer<String> {
+        Ok(self.0.partition_spec()?)
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let shape = PyTuple::new(py, self.0.value.shape())?.repr()?;
+        Ok(format!("Type('{}', {shape}, '{}')", self.0.value.mesh(), self.0))
+    }
+
+    fn __str__(&self) -> String {
+        self.0.to_string()
+    }
+
+    fn __reduce__<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> PyResult<Reduced<'py, (String, Bound<'py, PyTuple>, String)>> {
+        let shape = PyTuple::new(py, self.0.value.shape())?;
+        Ok((py.get_type::<PyType>(), (self.0.value.mesh().to_string(), shape, self.0.to_string())))
+    }
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<PyType>()
+}

@@ -1,0 +1,148 @@
+//! The public items of the library, listed: what the Python package has to have, or to say why not.
+//!
+//! `python/rust_api.txt` is that list, a path a line; `tests/test_names.py` holds it against the package. A change of the
+//! library's public items is a change of the list: `RESHARD_WRITE=1 cargo test -p reshard-python` writes it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use syn::{ImplItem, Item, UseTree, Visibility};
+
+/// The crates whose items a user of the package meets, and where their sources are.
+const CRATES: [(&str, &str); 9] = [
+    ("layout", "layout"),
+    ("sharding", "sharding"),
+    ("planner", "sharding/planner"),
+    ("ops", "sharding/ops"),
+    ("program", "program"),
+    ("reference", "reference"),
+    ("kernels", "kernels"),
+    ("collectives", "collectives"),
+    ("checkpoint", "checkpoint"),
+];
+
+/// Modules that are read, not called: theory in prose, slow definitions, and what crates share among themselves.
+const NOT_CALLED: [&str; 4] = ["theory", "internal", "reference", "testing"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn is_public(visibility: &Visibility) -> bool {
+    matches!(visibility, Visibility::Public(_))
+}
+
+/// What a `pub use` ends in: the names under which it makes things visible.
+fn names(tree: &UseTree, into: &mut BTreeSet<String>) {
+    match tree {
+        UseTree::Path(path) => names(&path.tree, into),
+        UseTree::Name(name) => drop(into.insert(name.ident.to_string())),
+        UseTree::Rename(renamed) => drop(into.insert(renamed.rename.to_string())),
+        UseTree::Group(group) => group.items.iter().for_each(|item| names(item, into)),
+        UseTree::Glob(_) => {}
+    }
+}
+
+/// The items of one crate: what is visible from its root, and the public functions of its types.
+#[derive(Default)]
+struct Listing {
+    visible: BTreeSet<String>,
+    functions: BTreeSet<String>,
+    methods: BTreeSet<(String, String)>,
+}
+
+impl Listing {
+    /// Reads a file, and those of its modules. `open` is whether everything public in it can be reached from the root.
+    fn read(&mut self, file: &Path, folder: &Path, open: bool) {
+        let Ok(text) = fs::read_to_string(file) else { return };
+        let parsed = syn::parse_file(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        for item in &parsed.items {
+            self.item(item, folder, open);
+        }
+    }
+
+    fn item(&mut self, item: &Item, folder: &Path, open: bool) {
+        match item {
+            Item::Use(used) if open && is_public(&used.vis) => names(&used.tree, &mut self.visible),
+            Item::Struct(item) if open && is_public(&item.vis) => {
+                drop(self.visible.insert(item.ident.to_string()))
+            }
+            Item::Enum(item) if open && is_public(&item.vis) => {
+                drop(self.visible.insert(item.ident.to_string()))
+            }
+            Item::Trait(item) if open && is_public(&item.vis) => {
+                drop(self.visible.insert(item.ident.to_string()))
+            }
+            Item::Fn(item) if is_public(&item.vis) => {
+                let name = item.sig.ident.to_string();
+                if open {
+                    self.visible.insert(name.clone());
+                }
+                self.functions.insert(name);
+            }
+            Item::Impl(item) if item.trait_.is_none() => {
+                let syn::Type::Path(of) = &*item.self_ty else { return };
+                let Some(of) = of.path.segments.last() else { return };
+                for part in &item.items {
+                    if let ImplItem::Fn(method) = part
+                        && is_public(&method.vis)
+                    {
+                        self.methods.insert((of.ident.to_string(), method.sig.ident.to_string()));
+                    }
+                }
+            }
+            Item::Mod(item) => {
+                let name = item.ident.to_string();
+                let tested = item.attrs.iter().any(|attribute| attribute.path().is_ident("cfg"));
+                if tested || NOT_CALLED.contains(&name.as_str()) {
+                    return;
+                }
+                let open = open && is_public(&item.vis);
+                if let Some((_, items)) = &item.content {
+                    items.iter().for_each(|item| self.item(item, &folder.join(&name), open));
+                } else {
+                    let within = folder.join(&name);
+                    self.read(&folder.join(format!("{name}.rs")), &within, open);
+                    self.read(&within.join("mod.rs"), &within, open);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The paths: `Type`, `Type::method` and `function`.
+    fn paths(&self) -> Vec<String> {
+        let types = self.visible.iter().filter(|name| !self.functions.contains(*name)).cloned();
+        let methods = self.methods.iter().filter(|(of, _)| self.visible.contains(of));
+        let functions = self.functions.iter().filter(|name| self.visible.contains(*name)).cloned();
+        types.chain(methods.map(|(of, name)| format!("{of}::{name}"))).chain(functions).collect()
+    }
+}
+
+#[test]
+fn the_list_of_public_items_is_that_of_the_sources() {
+    let mut lines = Vec::new();
+    for (name, folder) in CRATES {
+        let source = root().join(folder).join("src");
+        let mut listing = Listing::default();
+        listing.read(&source.join("lib.rs"), &source, true);
+        assert!(listing.visible.len() > 3, "{folder}: {:?}", listing.visible);
+        lines.extend(listing.paths().into_iter().map(|path| format!("{name}::{path}")));
+    }
+    lines.sort();
+    lines.dedup();
+    let (list, file) = (lines.join("\n") + "\n", root().join("python/rust_api.txt"));
+    if std::env::var_os("RESHARD_WRITE").is_some() {
+        fs::write(&file, &list).unwrap();
+    }
+    let kept = fs::read_to_string(&file).unwrap_or_default();
+    let (kept, new): (BTreeSet<_>, BTreeSet<_>) = (kept.lines().collect(), list.lines().collect());
+    let gone: Vec<_> = kept.difference(&new).collect();
+    let come: Vec<_> = new.difference(&kept).collect();
+    assert!(
+        gone.is_empty() && come.is_empty(),
+        "gone: {gone:?}, new: {come:?}; `RESHARD_WRITE=1 cargo test -p reshard-python` writes the list, and python/names.toml \
+         says what has no counterpart"
+    );
+}

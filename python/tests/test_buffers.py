@@ -1,0 +1,181 @@
+"""Arrays of any library, lent without a copy; what cannot be lent is refused in one sentence."""
+
+import array
+import mmap
+from typing import Any
+
+import numpy as np
+import pytest
+import reshard
+from reshard import Sharding, _buffers
+
+FROM, TO = Sharding("x=2", (4, 6), "S(0)"), Sharding("x=2", (4, 6), "S(1)")
+PLAN = reshard.plan(FROM, TO)
+WHOLE = np.arange(24, dtype=np.float32).reshape(4, 6)
+
+
+def shards() -> list[Any]:
+    return FROM.scatter(WHOLE)  # type: ignore[no-any-return]
+
+
+def refused(kind: str, given: Any, **options: Any) -> str:
+    with pytest.raises(reshard.Mismatch) as mismatch:
+        PLAN.run(given, **options)
+    assert mismatch.value.kind == kind
+    assert "\n" not in str(mismatch.value)
+    return str(mismatch.value)
+
+
+def right(out: Any) -> None:
+    np.testing.assert_array_equal(TO.meaning([np.asarray(shard).view(np.float32).reshape(4, 3) for shard in out]), WHOLE)
+
+
+def test_buffers_of_the_standard_library() -> None:
+    for like in (memoryview, lambda shard: array.array("f", shard.reshape(-1).tolist()), bytes, bytearray):
+        out = PLAN.run([like(shard) for shard in shards()])
+        assert all(isinstance(shard, memoryview) for shard in out)
+        right(out)
+    out = PLAN.run([memoryview(shard) for shard in shards()])
+    assert (out[0].format, out[0].shape) == ("f", (4, 3))
+
+
+def test_bytes_of_another_type_stay_bytes() -> None:
+    out = PLAN.run([shard.view(np.uint8) for shard in shards()])
+    assert (out[0].dtype, out[0].shape) == (np.uint8, (4, 3, 4))
+    right(out)
+
+
+def test_other_arrays_by_their_interfaces() -> None:
+    class Interface:
+        def __init__(self, inner: Any) -> None:
+            self.inner = inner
+            self.__array_interface__ = inner.__array_interface__
+
+    class Dlpack:
+        def __init__(self, inner: Any) -> None:
+            self.inner = inner
+
+        def __dlpack__(self, **options: Any) -> Any:
+            return self.inner.__dlpack__(**options)
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return self.inner.__dlpack_device__()  # type: ignore[no-any-return]
+
+    for like in (Interface, Dlpack):
+        right(PLAN.run([like(shard) for shard in shards()]))
+
+
+def test_sources_are_read_where_they_are() -> None:
+    given = shards()
+    for shard in given:
+        lent, _, _ = _buffers.lend(shard)
+        assert np.shares_memory(np.asarray(lent), shard)
+    right(PLAN.run(given))
+
+
+def test_torch_tensors() -> None:
+    torch = pytest.importorskip("torch")
+    for dtype, name in [(torch.float32, "f32"), (torch.bfloat16, "bf16"), (torch.int64, "i64"), (torch.bool, "bool")]:
+        whole = torch.arange(24).reshape(4, 6).to(dtype)
+        out = reshard.plan(FROM, TO, name).run(FROM.scatter(whole))
+        assert all(shard.dtype == dtype for shard in out)
+        assert torch.equal(TO.meaning(out), whole)
+        targets = [torch.zeros(4, 3, dtype=dtype) for _ in range(2)]
+        reshard.plan(FROM, TO, name).run(FROM.scatter(whole), out=targets)
+        assert torch.equal(TO.meaning(targets), whole)
+        with pytest.raises(reshard.Mismatch, match="share memory"):
+            reshard.plan(TO, TO, name).run(targets, out=targets)
+    with pytest.raises(reshard.Mismatch, match="strides"):
+        PLAN.run([torch.ones(6, 2).T, torch.ones(2, 6)])
+    with pytest.raises(reshard.Mismatch, match="device"):
+        PLAN.run([torch.ones(2, 6, device="meta")] * 2)
+
+
+def test_strides_are_refused() -> None:
+    message = refused("strides", [np.asfortranarray(shard) for shard in shards()])
+    assert "the shard of rank 0" in message and "contiguous copy" in message
+    refused("strides", [np.zeros((2, 12), np.float32)[:, ::2]] * 2)
+    refused("strides", [memoryview(array.array("f", range(24)))[::2]] * 2)
+
+
+def test_other_types_are_refused() -> None:
+    assert "f64" in refused("dtype", [shard.astype(np.float64) for shard in shards()])
+    refused("dtype", [shard.astype(">f4") for shard in shards()])
+    refused("dtype", [shard.astype(object) for shard in shards()])
+    refused("dtype", [shard.astype("M8[s]") for shard in shards()])
+
+
+def test_other_shapes_are_refused() -> None:
+    assert "(3,6)" in refused("shape", [np.zeros((3, 6), np.float32)] * 2)
+    assert "bytes" in refused("shape", [bytes(10)] * 2)
+    refused("count", shards()[:1])
+    refused("count", shards(), out=[np.zeros((4, 3), np.float32)])
+    refused("shape", shards(), out=[np.zeros((3, 4), np.float32) for _ in range(2)])
+
+
+def test_memory_that_is_gone_is_refused() -> None:
+    views = [memoryview(shard) for shard in shards()]
+    views[1].release()
+    assert "rank 1" in refused("closed", views)
+    mapped = mmap.mmap(-1, 48)
+    mapped.close()
+    refused("closed", [mapped, mapped])
+
+
+def test_arrays_on_a_device_are_refused() -> None:
+    class OnDevice:
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return (2, 0)
+
+        def __dlpack__(self, **options: Any) -> Any:
+            raise AssertionError("not asked")
+
+    class Cuda:
+        __cuda_array_interface__ = {"shape": (2, 6)}
+
+    assert "device 2:0" in refused("device", [OnDevice(), OnDevice()])
+    refused("device", [Cuda(), Cuda()])
+
+
+def test_what_is_no_array_is_refused() -> None:
+    refused("buffer", [3, 4])
+    refused("buffer", [None, None])
+    with pytest.raises(TypeError):
+        PLAN.run(3)  # type: ignore[arg-type]
+
+
+def test_read_only_targets_are_refused() -> None:
+    targets = [np.zeros((4, 3), np.float32) for _ in range(2)]
+    targets[1].flags.writeable = False
+    assert "the target of rank 1" in refused("read_only", shards(), out=targets)
+    refused("read_only", shards(), out=[bytes(48), bytes(48)])
+
+
+def test_targets_that_share_memory_are_refused() -> None:
+    given = shards()
+    assert "share memory" in refused("aliasing", given, out=[given[0].reshape(4, 3), np.zeros((4, 3), np.float32)])
+    one = np.zeros((4, 3), np.float32)
+    refused("aliasing", given, out=[one, one])
+    memory = np.zeros(48, np.float32)
+    refused("aliasing", [memory[0:12].reshape(2, 6), memory[12:24].reshape(2, 6)], out=[memory[23:35].reshape(4, 3), memory[36:48].reshape(4, 3)])
+    # Beside each other is apart; sources may be one.
+    out = PLAN.run([memory[0:12].reshape(2, 6)] * 2, out=[memory[12:24].reshape(4, 3), memory[24:36].reshape(4, 3)])
+    assert len(out) == 2
+
+
+def test_memory_is_held_for_the_call_alone() -> None:
+    buffers = [bytearray(48), bytearray(48)]
+    PLAN.run(buffers)
+    for buffer in buffers:
+        buffer.extend(b"it may grow again")
+
+
+def test_tensors_of_nothing_and_of_one() -> None:
+    empty = Sharding("x=2", (0, 3), "S(0)")
+    out = reshard.plan(empty, Sharding("x=2", (0, 3), "R")).run(empty.scatter(np.zeros((0, 3), np.float32)))
+    assert [shard.shape for shard in out] == [(0, 3), (0, 3)]
+    one = Sharding("x=2", (), "P")
+    (total, again) = reshard.plan(one, Sharding("x=2", (), "R")).run([np.float32(3), np.array(4, np.float32)])
+    assert total == again == 7
+    views = reshard.plan(one, Sharding("x=2", (), "R")).run([memoryview(array.array("f", [each])) for each in (3, 4)])
+    assert views[0].tolist() == 7

@@ -1,0 +1,71 @@
+"""What notebooks show is valid, escaped, without scripts, and at most 64 KiB."""
+
+from html.parser import HTMLParser
+
+import pytest
+import reshard
+from hypothesis import given
+from reshard import Mesh, Planner, Sharding
+from values import shardings
+
+MOST = 64 << 10
+
+
+class Checker(HTMLParser):
+    """Every element is closed in its order, and only these are there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag in {"div", "p", "code", "table", "tr", "td", "th"}, tag
+        assert all(name == "style" for name, _ in attrs)
+        self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def checked(page: str) -> str:
+    assert len(page.encode()) <= MOST
+    checker = Checker()
+    checker.feed(page)
+    checker.close()
+    assert checker.open == []
+    return checker.text
+
+
+@given(shardings())
+def test_pages_are_valid(sharding: Sharding) -> None:
+    assert str(sharding) in checked(sharding._repr_html_())
+    checked(sharding.mesh._repr_html_())
+    plan = reshard.plan(sharding, Sharding.replicated(sharding.mesh, sharding.shape), "f32")
+    text = checked(plan._repr_html_())
+    assert all(step.op in text for step in plan.steps)
+
+
+@pytest.mark.parametrize("mesh", ["x=100000", "a=3,b=50000", "a=50000,b=3", "x=1099511627776", "a=64,b=64"])
+def test_large_ones_stay_small(mesh: str) -> None:
+    checked(Mesh(mesh)._repr_html_())
+    axes = len(Mesh(mesh).axes)
+    checked(Sharding(mesh, (1 << 20, 1 << 20), ",".join(f"S({axis})" for axis in range(axes)))._repr_html_())
+    if len(Mesh(mesh)) <= 1 << 20:
+        checked(Sharding(mesh, (1 << 20, 64), ",".join(["Z(0)"] + ["R"] * (axes - 1)))._repr_html_())
+
+
+def test_colours_tell_ranks_apart() -> None:
+    page = Sharding("x=4", (8, 8), "S(0)")._repr_html_()
+    colours = {part.split(";")[0] for part in page.split("background:")[1:]}
+    assert len(colours) == 4
+
+
+def test_group_notation_is_escaped() -> None:
+    mesh = Mesh("x=2,y=2@[3,1,0,2]")
+    plan = Planner().plan(Sharding(mesh, (4, 4), "S(0),S(1)"), Sharding(mesh, (4, 4), "R,R"))
+    assert "->" not in plan._repr_html_().replace("-&gt;", "")
+    checked(plan._repr_html_())

@@ -1,0 +1,45 @@
+"""The package: what it exports, its documentation, and that importing it loads nothing else."""
+
+import inspect
+import subprocess
+import sys
+
+import pytest
+import reshard
+
+
+def test_everything_has_a_docstring() -> None:
+    for name in reshard.__all__:
+        item = getattr(reshard, name)
+        if name.startswith("__"):
+            continue
+        assert item.__doc__, name
+        if not inspect.isclass(item) or issubclass(item, Exception):
+            continue
+        for member, value in vars(item).items():
+            if not member.startswith("_") and not isinstance(value, type):
+                assert value.__doc__, f"{name}.{member}"
+
+
+def test_importing_loads_nothing_else() -> None:
+    code = "import sys, reshard; print([name for name in ('numpy', 'torch', 'jax', 'ml_dtypes') if name in sys.modules])"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert answer.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("name", ["Layout", "Mesh", "Sharding", "Plan", "Planner", "Region", "Step"])
+def test_classes_are_frozen_and_final(name: str) -> None:
+    made = getattr(reshard, name)
+    with pytest.raises(TypeError):
+        type("Derived", (made,), {})
+    with pytest.raises((AttributeError, TypeError)):
+        reshard.Mesh("x=2").size = 3  # type: ignore[misc]
+
+
+def test_dtypes() -> None:
+    for dtype in reshard.DType.all():
+        assert reshard.DType(dtype.name) == reshard.DType(dtype) == eval(repr(dtype), vars(reshard))
+    assert reshard.DType("float32") == reshard.DType("torch.float32") == reshard.DType("f32")
+    with pytest.raises(reshard.ReshardError) as refused:
+        reshard.DType("f99")
+    assert refused.value.kind

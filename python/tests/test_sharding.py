@@ -1,0 +1,150 @@
+"""Shardings, placements, regions, types: who holds what."""
+
+import numpy as np
+import pytest
+import reshard
+from hypothesis import given
+from hypothesis import strategies as st
+from reshard import Counts, Mesh, P, Placement, R, Region, S, SS, Sharding, Type
+from values import round_trips, shardings
+
+
+@given(shardings())
+def test_shardings_are_values(sharding: Sharding) -> None:
+    round_trips(sharding)
+    assert Sharding.from_json(sharding.to_json()) == sharding
+    for rank in sharding.mesh.ranks:
+        round_trips(sharding.region(rank))
+
+
+@pytest.mark.parametrize(
+    "placement",
+    [R(), S(1), SS(0, 2), P(), P("max"), P("norm2"), Placement.ragged(0, [3, 0, 5]), Placement.zigzag(1), Placement.block(0, 4), Placement.rolled(0, 1)],
+)
+def test_placements_are_values(placement: Placement) -> None:
+    round_trips(placement)
+    assert Placement(str(placement)) == placement == Placement(placement)
+
+
+@given(shardings())
+def test_every_notation_is_read_back(sharding: Sharding) -> None:
+    for write in (Sharding.by_tensor, Sharding.shardy, Sharding.partition_spec, Sharding.hlo):
+        try:
+            text = write(sharding)
+        except reshard.ReshardError as refused:
+            assert refused.kind in ("not_expressible", "uneven", "not_a_layout"), text
+            continue
+        again = Sharding(sharding.mesh, sharding.shape, text)
+        for rank in sharding.mesh.ranks:
+            assert again.region(rank) == sharding.region(rank)
+
+
+def test_placements_in_many_forms() -> None:
+    mesh = Mesh("dp=2,tp=4")
+    expected = Sharding(mesh, (64, 32), "S(0),R")
+
+    class PartitionSpec:
+        def __str__(self) -> str:
+            return "PartitionSpec('dp', None)"
+
+    for form in ([S(0), R()], ["S(0)", "R"], (S(0), "R"), "[{dp},{}]", "PartitionSpec('dp', None)", "{devices=[2,1,4]<=[8] last_tile_dim_replicate}", PartitionSpec()):
+        assert Sharding(mesh, (64, 32), form) == expected  # type: ignore[arg-type]
+        assert Sharding({"dp": 2, "tp": 4}, [64, 32], form) == expected  # type: ignore[arg-type]
+    inlined = Sharding(None, (4, 6), '#sdy.sharding<mesh<["x"=2, "y"=3]>, [{"x"}, {}]>')
+    assert inlined == Sharding("x=2,y=3", (4, 6), "S(0),R")
+    assert expected.placements == (S(0), R())
+
+
+@given(shardings(), st.data())
+def test_scatter_is_what_each_rank_holds(sharding: Sharding, data: st.DataObject) -> None:
+    whole = np.arange(1, 1 + sharding.numel, dtype=np.int32).reshape(sharding.shape)
+    shards = sharding.scatter(whole)
+    assert len(shards) == len(sharding.mesh)
+    for rank, shard in zip(sharding.mesh.ranks, shards, strict=True):
+        held = whole.reshape(-1)[sharding.held(rank)].reshape(sharding.local_shape(rank))
+        first = sharding.reduced() == sharding or shard.any() or not held.size
+        np.testing.assert_array_equal(shard, held if first else np.zeros_like(held))
+        region = sharding.region(rank)
+        assert region.local_shape == sharding.local_shape(rank)
+        np.testing.assert_array_equal(held, whole[np.ix_(*(region.indices(dim) for dim in range(whole.ndim)))])
+        if region.slices is not None:
+            np.testing.assert_array_equal(held, whole[region.slices])
+    np.testing.assert_array_equal(sharding.meaning(shards), whole)
+    rank = data.draw(st.sampled_from(sharding.mesh.ranks))
+    np.testing.assert_array_equal(sharding.scatter(whole, rank), shards[sharding.mesh.ranks.index(rank)])
+
+
+def test_terms_combine() -> None:
+    sharding = Sharding("x=3", (4,), "P")
+    terms = [np.array([1.5, 2, 3, 4]), np.array([10.0, 20, 30, 40]), np.array([0.25, 0, 0, 1])]
+    np.testing.assert_array_equal(sharding.meaning(terms), terms[0] + terms[1] + terms[2])
+    np.testing.assert_array_equal(Sharding("x=3", (4,), "P(max)").meaning(terms), terms[1])
+    np.testing.assert_allclose(Sharding("x=3", (4,), "P(avg)").meaning(terms), sum(terms) / 3)
+    with pytest.raises(reshard.ReshardError, match="replicas differ"):
+        Sharding("x=2", (4,), "R").meaning(terms[:2])
+
+
+def test_views() -> None:
+    sharding = Sharding("dp=2,tp=4", (64, 32), "S(0),S(1)")
+    assert sharding.view((2, 32, 32)) == Sharding("dp=2,tp=4", (2, 32, 32), "S(0),S(2)")
+    assert sharding.unsqueeze(0).squeeze(0) == sharding
+    assert sharding.permute((1, 0)) == Sharding("dp=2,tp=4", (32, 64), "S(1),S(0)")
+    assert sharding.split(0, (2, 32)).flatten(0, 2) == sharding
+    assert sharding.unsqueeze(0).expand(0, 3).shape == (3, 64, 32)
+    uneven = Sharding("x=4", (6, 4), "S(0)")
+    assert uneven.view_if_free((4, 6)) is None
+    with pytest.raises(reshard.NeedsRedistribute) as refused:
+        uneven.view((4, 6))
+    again = Sharding(uneven.mesh, uneven.shape, refused.value.sharding)
+    assert again.view((4, 6)).shape == (4, 6) and refused.value.elements == 24
+    assert refused.value.kind == "needs_redistribute"
+
+
+@given(shardings())
+def test_runs_are_what_is_held(sharding: Sharding) -> None:
+    for rank in sharding.mesh.ranks:
+        runs = sharding.region(rank).runs(sharding.shape)
+        assert [index for run in runs for index in run] == sharding.held(rank)
+
+
+def test_counts_are_placements_of_what_is_sent_and_received() -> None:
+    counts = Counts([[3, 1], [0, 2]])
+    assert (counts.sources, counts.ranks, counts.total, counts.receives(1)) == (2, 2, 6, 3)
+    sent, received = (Sharding("x=2", (6,), [placement]) for placement in (counts.sent(0), counts.received(0)))
+    assert [sent.local_numel(rank) for rank in (0, 1)] == [4, 2]
+    assert [received.local_numel(rank) for rank in (0, 1)] == [3, 3]
+    with pytest.raises(reshard.ReshardError):
+        counts.receives(2)
+
+
+def test_types() -> None:
+    weight = Type.natural(Sharding("dp=2,tp=4", (64, 32), "R,S(1)"))
+    assert weight.gradient == Sharding("dp=2,tp=4", (64, 32), "P,S(1)")
+    zero2 = Type("dp=2,tp=4", (64, 32), "R|S(0),S(1)")
+    round_trips(zero2)
+    turned = zero2.transposed()
+    assert turned is not None and str(turned) == "S(0)|R,S(1)" and turned.transposed() == zero2
+    assert Type.same_work(Sharding.replicated("dp=2,tp=4", (64, 32)), "tp") == Type("dp=2,tp=4", (64, 32), "R,I")
+    assert Type.of(weight.value).gradient is None
+
+
+def test_digits_and_ownership() -> None:
+    sharding = Sharding("dp=2,tp=4", (64, 32), "S(0),R")
+    digits, ownership = sharding.digits, sharding.ownership()
+    assert digits is not None and digits.names == ["dp"]
+    assert ownership is not None
+    for rank in sharding.mesh.ranks:
+        held = sharding.held(rank)
+        at = sorted(ownership(rank + 8 * local) for local in range(len(held)))
+        assert at == sorted(held)
+    assert Sharding("x=2", (3,), "S(0)").ownership() is None
+    assert sharding.replicated_axes == ["tp"]
+    assert Sharding("dp=2,tp=4", (4,), "P,R").partial == {"dp": "sum"}
+    assert sharding.with_partial({"tp": "sum"}) == Sharding("dp=2,tp=4", (64, 32), "S(0),P")
+
+
+def test_regions_are_checked() -> None:
+    with pytest.raises(ValueError, match="do not touch"):
+        Region([[range(0, 2), range(2, 4)]])
+    with pytest.raises(ValueError, match="not empty"):
+        Region([[range(2, 2)]])
