@@ -60,7 +60,7 @@ assert not loaded, loaded
 print(reshard.__version__, reshard.Sharding("dp=2,tp=4", (64, 32), "S(0),R").local_shape(3))' 2>imports
 tail -1 imports
 "$work/empty/bin/python" -I -m reshard layout 'coalesce((2,3):(1,2))'
-"$work/empty/bin/reshard" shards "dp=2,tp=2" 4,4 'S(0),S(1)' >/dev/null
+"$work/empty/bin/reshard" shards --mesh dp=2,tp=2 --shape 4,4 --placements 'S(0),S(1)' >/dev/null
 
 step "tests in an environment that has the wheel and NumPy"
 # The tools' packages are seen, the package of the checkout is not.

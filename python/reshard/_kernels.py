@@ -34,7 +34,7 @@ def _binary(function: Callable[[Array, Array], Array]) -> Kernel:
 def _value(call: LocalCall, key: str = "value") -> float:
     value = call.number(key)
     if value is None:
-        raise ValueError(f"{call}: needs a value of {key} to be run")
+        raise KeyError(key)
     return value
 
 
@@ -171,7 +171,8 @@ def _einsum(call: LocalCall, rule: str, arrays: Sequence[Array]) -> Array:
     wide = np.dtype(dtype).kind == "V" or np.dtype(dtype) == np.float16
     if wide:
         arrays = [np.asarray(array).astype(np.float32) for array in arrays]
-    return np.einsum(rule, *arrays).astype(dtype)
+    # With `optimize` products of matrices are those of BLAS.
+    return np.einsum(rule, *arrays, optimize=True).astype(dtype, copy=False)
 
 
 def runner(kernels: Mapping[str, Kernel] | None = None) -> Callable[[LocalCall, Sequence[Array]], tuple[Array, ...]]:

@@ -99,37 +99,50 @@ fn shaped<'py>(
     }
 }
 
-/// The bytes of a tensor that Python gives, row-major, as elements of a type.
+/// A tensor that Python gives, as an array of NumPy of these elements and this shape; none where NumPy or the type is not there.
 ///
 /// Numbers are rounded as NumPy does; numbers that are not whole are refused where whole ones are wanted.
-pub(crate) fn read(object: &Bound<'_, PyAny>, dtype: DType, shape: &[usize], name: &str) -> Answer<Vec<u8>> {
+pub(crate) fn checked<'py>(
+    object: &Bound<'py, PyAny>,
+    dtype: DType,
+    shape: &[usize],
+    name: &str,
+) -> Answer<Option<Bound<'py, PyAny>>> {
     let py = object.py();
-    let wanted = bytes_of(dtype, shape)?;
-    let (Some(numpy), Some(as_numpy)) = (numpy(py), dtype_of(py, dtype)) else {
-        let bytes = PyMemoryView::from(object)?
-            .call_method0("tobytes")?
-            .cast_into::<PyBytes>()
-            .map_err(PyErr::from)?;
-        let bytes = bytes.as_bytes().to_vec();
-        return if bytes.len() == wanted {
-            Ok(bytes)
-        } else {
-            Err(unfit(name, dtype, shape, &format!("{} bytes", bytes.len())))
-        };
-    };
+    let (Some(numpy), Some(as_numpy)) = (numpy(py), dtype_of(py, dtype)) else { return Ok(None) };
     let array = numpy.call_method1("asarray", (object,))?;
     let given: Vec<usize> = array.getattr("shape")?.extract()?;
     if given != shape {
         return Err(unfit(name, dtype, shape, &format!("{given:?}")));
     }
-    let kind: String = array.getattr("dtype")?.getattr("kind")?.extract()?;
+    let has = array.getattr("dtype")?;
+    let kind: String = has.getattr("kind")?.extract()?;
     if dtype.is_integral() && matches!(kind.as_str(), "f" | "c") {
-        let found = array.getattr("dtype")?.str()?.to_cow()?.into_owned();
-        return Err(unfit(name, dtype, shape, &format!("{found}, whose numbers need not be whole")));
+        return Err(unfit(name, dtype, shape, &format!("{has}, whose numbers need not be whole")));
     }
-    let array = array.call_method1("astype", (as_numpy,))?;
-    let bytes = array.call_method0("tobytes")?.cast_into::<PyBytes>().map_err(PyErr::from)?;
-    Ok(bytes.as_bytes().to_vec())
+    Ok(Some(if has.eq(&as_numpy)? { array } else { array.call_method1("astype", (as_numpy,))? }))
+}
+
+/// The bytes of a tensor that Python gives, row-major, as elements of a type.
+pub(crate) fn bytes<'py>(
+    object: &Bound<'py, PyAny>,
+    dtype: DType,
+    shape: &[usize],
+    name: &str,
+) -> Answer<Bound<'py, PyBytes>> {
+    let wanted = bytes_of(dtype, shape)?;
+    let source = match checked(object, dtype, shape, name)? {
+        Some(array) => array,
+        None => PyMemoryView::from(object)?.into_any(),
+    };
+    let bytes = source.call_method0("tobytes")?.cast_into::<PyBytes>().map_err(PyErr::from)?;
+    let given = bytes.as_bytes().len();
+    if given == wanted { Ok(bytes) } else { Err(unfit(name, dtype, shape, &format!("{given} bytes"))) }
+}
+
+/// The same as bytes of our own.
+pub(crate) fn read(object: &Bound<'_, PyAny>, dtype: DType, shape: &[usize], name: &str) -> Answer<Vec<u8>> {
+    Ok(bytes(object, dtype, shape, name)?.as_bytes().to_vec())
 }
 
 fn unfit(name: &str, dtype: DType, shape: &[usize], given: &str) -> Failure {

@@ -7,12 +7,13 @@ use reshard_program::{Elaborator, Moves, Rates};
 use crate::failure::{Answer, refused};
 use crate::graph::PyGraph;
 use crate::network::{NetworkArgument, PyRates};
+use crate::planner::PyPlanner;
 use crate::program::PyProgram;
 
 /// Makes programs of graphs: `Elaborator(moves="any", topology="h100")`.
 ///
 /// `moves` is which moves may be made that nobody wrote: `"any"`, `"free"` (those that communicate in neither direction) or
-/// `"written"` (none). Costs are those of a network and of rates of computing, which are the network's where they are not given.
+/// `"written"` (none). Costs are those of a network and of rates of computing, which are the network's where they are not given; a `planner` has a network and an objective of its own.
 #[pyclass(frozen, name = "Elaborator", module = "reshard")]
 #[derive(Clone, Debug)]
 pub(crate) struct PyElaborator {
@@ -30,10 +31,11 @@ impl PyElaborator {
 #[pymethods]
 impl PyElaborator {
     #[new]
-    #[pyo3(signature = (moves="any", topology=None, *, rates=None, most_states=None))]
+    #[pyo3(signature = (moves="any", topology=None, *, planner=None, rates=None, most_states=None))]
     fn new(
         moves: &str,
         topology: Option<NetworkArgument>,
+        planner: Option<&PyPlanner>,
         rates: Option<&PyRates>,
         most_states: Option<usize>,
     ) -> Answer<PyElaborator> {
@@ -51,6 +53,10 @@ impl PyElaborator {
         if let Some(NetworkArgument(topology)) = topology {
             text = format!("{text}, '{topology}'");
             elaborator = elaborator.rates(Rates::of(&topology)).planner(Planner::new().topology(topology));
+        }
+        if let Some(planner) = planner {
+            text = format!("{text}, planner=Planner({})", planner.arguments().join(", "));
+            elaborator = elaborator.planner(planner.rust().clone());
         }
         if let Some(rates) = rates {
             text = format!("{text}, rates=Rates({:?}, {:?})", rates.0.per_us, rates.0.memory_per_us);

@@ -96,6 +96,9 @@ impl From<reshard_collectives::Error> for Failure {
         if let E::Layout(error) = error {
             return error.into();
         }
+        if let E::NotAlike { .. } = error {
+            return refused(kind, message);
+        }
         if ["buffer", "dtype", "rank", "parse"].contains(&kind) {
             return mismatched(kind, message);
         }

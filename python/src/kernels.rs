@@ -130,13 +130,13 @@ impl PyLocalCall {
         }
     }
 
-    /// What Python's function makes of arrays, as bytes.
-    pub(crate) fn run(&self, runner: &Bound<'_, PyAny>, inputs: &[&[u8]]) -> Answer<Vec<Vec<u8>>> {
-        let py = runner.py();
-        let given =
-            self.takes.iter().zip(inputs).map(|(of, bytes)| arrays::of(py, of.dtype, &of.shape, bytes));
-        let given = PyTuple::new(py, given.collect::<Answer<Vec<_>>>()?)?;
-        let made = runner.call1((self.clone(), given))?;
+    /// What Python's function makes of arrays, checked.
+    pub(crate) fn run<'py>(
+        &self,
+        runner: &Bound<'py, PyAny>,
+        inputs: Vec<Bound<'py, PyAny>>,
+    ) -> Answer<Vec<Bound<'py, PyAny>>> {
+        let made = runner.call1((self.clone(), PyTuple::new(runner.py(), inputs)?))?;
         let made = made.try_iter()?.collect::<PyResult<Vec<_>>>()?;
         if made.len() != self.makes.len() {
             let reason = format!(
@@ -147,10 +147,11 @@ impl PyLocalCall {
             );
             return Err(refused("input", reason));
         }
-        let read = |(array, of): (&Bound<'_, PyAny>, &PyLocalTensor)| {
-            arrays::read(array, of.dtype, &of.shape, &format!("what {} makes", self.call))
+        let check = |(array, of): (Bound<'py, PyAny>, &PyLocalTensor)| {
+            let name = format!("what {} makes", self.call);
+            Ok(arrays::checked(&array, of.dtype, &of.shape, &name)?.unwrap_or(array))
         };
-        made.iter().zip(&self.makes).map(read).collect()
+        made.into_iter().zip(&self.makes).map(check).collect()
     }
 
     /// The reference on numbers of a type.
@@ -329,12 +330,17 @@ impl Kernels for PythonKernels<'_> {
             return Err(refused("input", format!("there is no kernel {kernel}")));
         };
         let (takes, makes) = args.split_at(call.takes.len());
-        let inputs: Vec<&[u8]> = takes.iter().map(|at| &arena[at.range()]).collect();
-        let made = Python::attach(|py| call.run(self.runner.bind(py), &inputs))?;
-        for (bytes, at) in made.iter().zip(makes) {
-            arena[at.range()].copy_from_slice(bytes);
-        }
-        Ok(())
+        Python::attach(|py| {
+            let given =
+                |(at, of): (&Arg, &PyLocalTensor)| arrays::of(py, of.dtype, &of.shape, &arena[at.range()]);
+            let given = takes.iter().zip(&call.takes).map(given).collect::<Answer<Vec<_>>>()?;
+            let made = call.run(self.runner.bind(py), given)?;
+            for ((array, of), at) in made.iter().zip(&call.makes).zip(makes) {
+                let bytes = arrays::bytes(array, of.dtype, &of.shape, "a result")?;
+                arena[at.range()].copy_from_slice(bytes.as_bytes());
+            }
+            Ok(())
+        })
     }
 }
 

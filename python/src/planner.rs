@@ -83,6 +83,11 @@ impl PyPlanner {
     }
 
     /// The arguments that make it, those that are not the default.
+    /// The planner of the library.
+    pub(crate) fn rust(&self) -> &Planner {
+        &self.planner
+    }
+
     pub(crate) fn arguments(&self) -> Vec<String> {
         let (options, default) = (self.planner.options(), Planner::new());
         let mut arguments = Vec::new();

@@ -13,6 +13,7 @@ use crate::dtype::{DTypeArgument, PyDType};
 use crate::failure::{Answer, refused};
 use crate::network::NetworkArgument;
 use crate::op::PyOp;
+use crate::planner::PyPlanner;
 use crate::sharding::PySharding;
 
 /// The element type of a tensor and who holds it, such as `Operand("f32", Sharding("tp=4", (8, 6), "S(0)"))`.
@@ -302,9 +303,14 @@ pub(crate) struct PyPropagator(Propagator);
 impl PyPropagator {
     /// For a network; `budget` is how much a search over strategies looks at, and 0 is without a limit.
     #[new]
-    #[pyo3(signature = (topology=None, *, budget=None))]
-    fn new(topology: Option<NetworkArgument>, budget: Option<u64>) -> PyPropagator {
-        let planner = topology.map_or_else(Planner::new, |topology| Planner::new().topology(topology.0));
+    #[pyo3(signature = (topology=None, *, planner=None, budget=None))]
+    fn new(
+        topology: Option<NetworkArgument>,
+        planner: Option<&PyPlanner>,
+        budget: Option<u64>,
+    ) -> PyPropagator {
+        let planner = planner.map_or_else(Planner::new, |planner| planner.rust().clone());
+        let planner = topology.map_or(planner.clone(), |topology| planner.topology(topology.0));
         let propagator = Propagator::new().with_planner(planner);
         PyPropagator(match budget {
             None => propagator,
@@ -376,7 +382,8 @@ impl PyPropagator {
 /// Of outputs is wanted `"any"`, `"reduced"` (terms cost what reducing them would), a sharding, a sharding with a penalty, or a list
 /// with one of these for each.
 #[pyfunction]
-#[pyo3(signature = (op, inputs, constraint=None, *, mesh=None, topology=None, budget=None))]
+#[allow(clippy::too_many_arguments, reason = "keywords of Python")]
+#[pyo3(signature = (op, inputs, constraint=None, *, mesh=None, topology=None, planner=None, budget=None))]
 fn propagate(
     py: Python<'_>,
     op: &PyOp,
@@ -384,11 +391,12 @@ fn propagate(
     constraint: Option<&Bound<'_, PyAny>>,
     mesh: Option<MeshArgument>,
     topology: Option<NetworkArgument>,
+    planner: Option<&PyPlanner>,
     budget: Option<u64>,
 ) -> Answer<PyChoice> {
     let reduced = PyString::new(py, "reduced").into_any();
     let constraint = Some(constraint.unwrap_or(&reduced));
-    PyPropagator::new(topology, budget).propagate(py, op, inputs, constraint, mesh)
+    PyPropagator::new(topology, planner, budget).propagate(py, op, inputs, constraint, mesh)
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -146,14 +146,18 @@ fn bytes<T: Number + bytemuck::Pod>(array: &ndarray::ArrayD<T>) -> Vec<u8> {
     bytemuck::cast_slice(&array.iter().copied().collect::<Vec<T>>()).to_vec()
 }
 
-/// All values on one device, in the order of the program, as bytes.
-fn whole(
-    py: Python<'_>,
+/// All values on one device, as arrays, of which some are views of others.
+fn whole<'py>(
+    py: Python<'py>,
     program: &Program,
-    runner: &Bound<'_, PyAny>,
-    inputs: BTreeMap<ValueId, Vec<u8>>,
-) -> Answer<BTreeMap<ValueId, Vec<u8>>> {
-    let mut values = inputs;
+    runner: &Bound<'py, PyAny>,
+    inputs: &BTreeMap<ValueId, Vec<u8>>,
+) -> Answer<BTreeMap<ValueId, Bound<'py, PyAny>>> {
+    let mut values = BTreeMap::new();
+    for (v, bytes) in inputs {
+        let value = program.get(*v);
+        values.insert(*v, arrays::of(py, value.dtype, value.shape(), bytes)?);
+    }
     let missing = |v: &ValueId| refused("input", format!("{} is not made", program.get(*v).name));
     for item in program.items() {
         py.check_signals()?;
@@ -168,8 +172,8 @@ fn whole(
                     |list: &[ValueId]| list.iter().map(|v| program.get(*v).dtype).collect::<Vec<_>>();
                 let (takes, makes) = (dtypes(inputs), dtypes(outputs));
                 let local = PyLocalCall::whole(call, op, (&takes, &makes), program.table());
-                let given = inputs.iter().map(|v| values.get(v).map(Vec::as_slice).ok_or_else(|| missing(v)));
-                let made = local.run(runner, &given.collect::<Answer<Vec<_>>>()?)?;
+                let given = inputs.iter().map(|v| values.get(v).cloned().ok_or_else(|| missing(v)));
+                let made = local.run(runner, given.collect::<Answer<Vec<_>>>()?)?;
                 values.extend(outputs.iter().copied().zip(made));
             }
         }
@@ -243,10 +247,9 @@ pub(crate) fn on_device<'py>(
     let all = PyDict::new(py);
     match With::of(program, kernels, py)? {
         With::Python(runner) => {
-            let values = whole(py, program, runner.bind(py), given(program, inputs, None)?)?;
-            for (v, bytes) in values {
-                let value = program.get(v);
-                all.set_item(&value.name, arrays::of(py, value.dtype, value.shape(), &bytes)?)?;
+            let given = given(program, inputs, None)?;
+            for (v, array) in whole(py, program, runner.bind(py), &given)? {
+                all.set_item(&program.get(v).name, array)?;
             }
         }
         With::Reference(dtype) => {

@@ -5,7 +5,7 @@ from asked import ask
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reshard import Op, Operand, Propagator, ReshardError, Sharding, propagate
+from reshard import Elaborator, Graph, Op, Operand, Planner, Propagator, ReshardError, Sharding, propagate
 
 MESH = "dp=2,tp=4"
 PLACEMENTS = st.sampled_from(["R", "S(0)", "S(1)", "P"])
@@ -83,3 +83,14 @@ def test_what_is_refused():
         propagate(op, [Sharding("tp=4", s, "R") for s in op.inputs], ["any", "any"])
     x = Operand("bf16", Sharding("tp=4", (64, 32), "S(0)"))
     assert eval(repr(x), {"Operand": Operand, "Sharding": Sharding}) == x and str(x) == "bf16[64,32] [S(0)] on tp=4"
+
+
+def test_a_planner_says_what_costs_are():
+    op = Op("mm", [(64, 32), (32, 16)])
+    inputs = [Sharding(MESH, (64, 32), "S(0),R"), Sharding(MESH, (32, 16), "R,S(0)")]
+    planner = Planner(topology="h100")
+    assert propagate(op, inputs, planner=planner).cost_us == propagate(op, inputs, topology="h100").cost_us
+    assert Propagator(planner=planner) == Propagator("h100") and Propagator() != Propagator("h100")
+    text = "mesh tp=4\nx: f32[8,16] S(1)\ny = relu(x)\nz: R = y"
+    made = Elaborator(planner=planner).elaborate(Graph.parse(text))
+    assert str(made) == str(Elaborator("any", "h100").elaborate(Graph.parse(text)))

@@ -1,5 +1,7 @@
 """Programs from functions: right by hand and by finite differences, on ranks as on one device."""
 
+import pathlib
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -324,3 +326,12 @@ def test_collectives_of_regions():
     np.testing.assert_allclose(ranks.whole(names[0]), both)
     np.testing.assert_allclose(ranks.whole(names[1]), both[:2] + both[2:])
     np.testing.assert_allclose(ranks.whole(names[2]), both)
+
+
+def test_the_readme_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = (pathlib.Path(__file__).parents[1] / "README.md").read_text()
+    scope: dict[str, object] = {}
+    for block in text.split("```python\n")[1:]:
+        exec(block.split("```")[0], scope)  # noqa: S102
+    assert "program" in scope and "mine" in scope
