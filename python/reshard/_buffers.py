@@ -13,7 +13,6 @@ Nothing here imports PyTorch, and NumPy is imported only where a new array of it
 from __future__ import annotations
 
 import ctypes
-import functools
 import math
 import struct
 import sys
@@ -157,17 +156,14 @@ def new(dtype: str, item_bytes: int, shape: tuple[int, ...]) -> Any:
     return _view(dtype, item_bytes, shape) if kind is None else sys.modules["numpy"].empty(shape, dtype=kind)
 
 
-@functools.cache
 def numpy_dtype(name: str) -> Any:
     """NumPy's dtype of this name, or that of ml_dtypes; None without them."""
     try:
         import numpy
     except ImportError:
         return None
-    try:
+    if name in numpy.sctypeDict:
         return numpy.dtype(name)
-    except TypeError:
-        pass
     try:
         import ml_dtypes
     except ImportError:
