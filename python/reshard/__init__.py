@@ -1,21 +1,36 @@
 """Where is an element, who holds it, how does it get there: layouts, shardings, redistribution plans and programs."""
 
 from reshard._reshard import (
+    Choice,
     ComposedLayout,
     Counts,
     DType,
+    Elaborator,
     EngineError,
+    Event,
     Explanation,
+    Graph,
     GroupPattern,
     GroupRegistry,
+    Item,
+    Key,
     Layout,
+    Local,
+    LocalCall,
+    LocalRegion,
+    LocalTensor,
+    LocalValue,
     Mesh,
     Message,
     Mismatch,
+    MoveReport,
     NamedLayout,
     NeedsRedistribute,
     NotRepresentable,
     Offers,
+    Op,
+    Operand,
+    OperandMove,
     P,
     PairsLayout,
     Phase,
@@ -25,45 +40,76 @@ from reshard._reshard import (
     Points,
     ProcessGroup,
     ProcessGroups,
+    Program,
+    Propagator,
     R,
     RankCall,
     RankCalls,
+    Ranks,
+    Rates,
     Recipe,
     Region,
+    Report,
     ReshardError,
     S,
     SS,
+    Schedule,
     Sharding,
     Spmd,
     SpmdCall,
     Step,
+    StepReport,
     Swizzle,
+    Table,
+    Timeline,
     Topology,
+    Traffic,
     Type,
+    Value,
+    ValueReport,
+    Verdict,
+    Verifier,
     View,
     __version__,
     apply,
+    draws,
     evaluate,
     functions,
     plan,
+    propagate,
 )
 
 __all__ = [
+    "Choice",
     "ComposedLayout",
     "Counts",
     "DType",
+    "Elaborator",
     "EngineError",
+    "Event",
     "Explanation",
+    "Graph",
     "GroupPattern",
     "GroupRegistry",
+    "Item",
+    "Key",
     "Layout",
+    "Local",
+    "LocalCall",
+    "LocalRegion",
+    "LocalTensor",
+    "LocalValue",
     "Mesh",
     "Message",
     "Mismatch",
+    "MoveReport",
     "NamedLayout",
     "NeedsRedistribute",
     "NotRepresentable",
     "Offers",
+    "Op",
+    "Operand",
+    "OperandMove",
     "P",
     "PairsLayout",
     "Phase",
@@ -73,97 +119,56 @@ __all__ = [
     "Points",
     "ProcessGroup",
     "ProcessGroups",
+    "Program",
+    "Propagator",
     "R",
     "RankCall",
     "RankCalls",
+    "Ranks",
+    "Rates",
     "Recipe",
     "Region",
+    "Report",
     "ReshardError",
     "S",
     "SS",
+    "Schedule",
     "Sharding",
     "Spmd",
     "SpmdCall",
     "Step",
-    "Swizzle",
-    "Topology",
-    "Type",
-    "View",
-    "__version__",
-    "apply",
-    "evaluate",
-    "functions",
-    "plan",
-]
-
-# ---- ops, programs, checkpoints, random numbers ----
-
-from reshard._reshard import (
-    Choice,
-    Elaborator,
-    Event,
-    Graph,
-    Item,
-    Key,
-    Local,
-    LocalCall,
-    LocalTensor,
-    LocalValue,
-    MoveReport,
-    Op,
-    Operand,
-    OperandMove,
-    Program,
-    Propagator,
-    Ranks,
-    Rates,
-    LocalRegion,
-    Report,
-    Schedule,
-    StepReport,
-    Table,
-    Timeline,
-    Traffic,
-    Value,
-    ValueReport,
-    Verdict,
-    Verifier,
-    draws,
-    propagate,
-)
-
-__all__ += [
-    "Choice",
-    "Elaborator",
-    "Event",
-    "Graph",
-    "Item",
-    "Key",
-    "Local",
-    "LocalCall",
-    "LocalTensor",
-    "LocalValue",
-    "MoveReport",
-    "Op",
-    "Operand",
-    "OperandMove",
-    "Program",
-    "Propagator",
-    "Ranks",
-    "Rates",
-    "LocalRegion",
-    "Report",
-    "Schedule",
     "StepReport",
+    "Swizzle",
     "Table",
     "Timeline",
+    "Topology",
     "Traffic",
+    "Type",
     "Value",
     "ValueReport",
     "Verdict",
     "Verifier",
+    "View",
+    "__version__",
+    "apply",
+    "checkpoint",
     "draws",
+    "evaluate",
+    "functions",
+    "gradient",
+    "load",
+    "local",
+    "moved",
+    "no_grad",
+    "open_checkpoint",
+    "ops",
+    "pin",
+    "plan",
+    "program",
     "propagate",
+    "save",
+    "strategy",
+    "trace",
 ]
 
 TYPE_CHECKING = False  # as `typing` has it, which takes longer to load than all of this
@@ -173,9 +178,10 @@ if TYPE_CHECKING:
     from reshard.checkpoint import load, open_checkpoint, save
     from reshard._trace import gradient, local, moved, no_grad, ops, pin, program, strategy, trace
 else:
-    # Loaded when they are asked for.
-    _OF_CHECKPOINTS = ("load", "open_checkpoint", "save")
-    _TRACED = ("gradient", "local", "moved", "no_grad", "ops", "pin", "program", "strategy", "trace")
+    # Where that is which is loaded when it is asked for.
+    _LATE = dict.fromkeys(("load", "open_checkpoint", "save"), "reshard.checkpoint") | dict.fromkeys(
+        ("gradient", "local", "moved", "no_grad", "ops", "pin", "program", "strategy", "trace"), "reshard._trace"
+    )
 
     def __getattr__(name):
         """What is loaded late, and the ops of the standard table by their names."""
@@ -183,20 +189,13 @@ else:
             raise AttributeError(name)
         from importlib import import_module
 
-        if name in _TRACED:
-            found = getattr(import_module("reshard._trace"), name)
-            globals()[name] = found
-            return found
-        if name in _OF_CHECKPOINTS:
-            found = getattr(import_module("reshard.checkpoint"), name)
-            globals()[name] = found
-            return found
         if name == "checkpoint":
             return import_module("reshard.checkpoint")
+        if name in _LATE:
+            found = getattr(import_module(_LATE[name]), name)
+            globals()[name] = found
+            return found
         ops = import_module("reshard._trace").ops
         if name in dir(ops):
             return getattr(ops, name)
         raise AttributeError(f"module 'reshard' has no {name}, and no op is called so")
-
-
-__all__ += ["checkpoint", "gradient", "load", "local", "moved", "no_grad", "open_checkpoint", "ops", "pin", "program", "save", "strategy", "trace"]

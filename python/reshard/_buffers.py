@@ -2,49 +2,34 @@
 
     lend(array)     a view of the array's memory as bytes, the name of its element type (None for plain bytes), its shape
     make(...)       new arrays like those that were given: NumPy's, PyTorch's, else memoryviews
+    new(...)        a new array of NumPy where it can be imported, else a memoryview
+
+Element types go by the names that NumPy, ml_dtypes and PyTorch have for them; `src/dtype.rs` has ours.
 
 NumPy refuses buffers and DLPack of bfloat16, and PyTorch refuses ml_dtypes' arrays; both view such arrays as uint8.
-Nothing here imports NumPy or PyTorch: whoever has such an array has imported it.
+Nothing here imports PyTorch, and NumPy is imported only where a new array of it is made: whoever has such an array has imported it.
 """
 
 from __future__ import annotations
 
 import ctypes
+import math
+import struct
 import sys
 from typing import Any
 
-# What `memoryview.format` says, and `memoryview.cast` takes, of our element types.
-_FORMATS = {
-    "?": "bool",
-    "b": "i8",
-    "B": "u8",
-    "h": "i16",
-    "H": "u16",
-    "i": "i32",
-    "I": "u32",
-    "q": "i64",
-    "Q": "u64",
-    "l": "i64" if ctypes.sizeof(ctypes.c_long) == 8 else "i32",
-    "L": "u64" if ctypes.sizeof(ctypes.c_long) == 8 else "u32",
-    "e": "f16",
-    "f": "f32",
-    "d": "f64",
-    "Zf": "c64",
-}
+# The formats of `struct` whose items are of these kinds, which the size completes: int and 8 bytes are int64.
+_KINDS = {"bool": ("?",), "int": tuple("bhilq"), "uint": tuple("BHILQ"), "float": tuple("efd"), "complex": ("Zf",)}
 
-_CODES = {name: code for code, name in _FORMATS.items() if code not in "lL" and len(code) == 1}
 
-# Names of ml_dtypes and PyTorch for those of ours that neither NumPy nor memoryview has.
-_OTHERS = {
-    "bf16": "bfloat16",
-    "f8_e4m3": "float8_e4m3fn",
-    "f8_e5m2": "float8_e5m2",
-    "f8_e8m0": "float8_e8m0fnu",
-    "f8_e4m3fnuz": "float8_e4m3fnuz",
-    "f8_e5m2fnuz": "float8_e5m2fnuz",
-    "c64": "complex64",
-    "bool": "bool",
-}
+def _name_of_format(code: str, item_bytes: int) -> str | None:
+    """What NumPy calls the elements of a memoryview."""
+    kind = next((kind for kind, codes in _KINDS.items() if code in codes), None)
+    return kind if kind in (None, "bool") else f"{kind}{8 * item_bytes}"
+
+
+# Which of these formats `memoryview.cast` takes, by NumPy's names.
+_CODES = {_name_of_format(code, struct.calcsize(code)): code for code in "?bBhHiIqQefd"}
 
 # DLPack's kinds of devices whose memory is the host's.
 _HOST_DEVICES = (1, 3, 11)
@@ -77,7 +62,7 @@ def _of_view(array: Any) -> tuple[Any, str | None, tuple[int, ...]]:
         if not view.c_contiguous:
             raise _not_contiguous(view.strides)
         shape = tuple(view.shape or ())
-        name = _FORMATS.get(view.format.lstrip("@=<" if sys.byteorder == "little" else "@=>"))
+        name = _name_of_format(view.format.lstrip("@=<" if sys.byteorder == "little" else "@=>"), view.itemsize)
         if name is None:
             raise Refused("dtype", f"its items have the format {view.format!r}, which is no element type")
         # A view of nothing cannot be cast.
@@ -154,43 +139,42 @@ def make(like: Any, raw: bool, dtype: str, item_bytes: int, shapes: list[tuple[i
     family = _family(like)
     if raw:
         shapes = [(*shape, item_bytes) for shape in shapes]
-        dtype, item_bytes = "u8", 1
+        dtype, item_bytes = "uint8", 1
     if family == "torch":
         torch = sys.modules["torch"]
-        kind = getattr(torch, _framework_name(dtype), None)
+        kind = getattr(torch, dtype, None)
         if kind is not None:
             return [torch.empty(shape, dtype=kind) for shape in shapes]
     if family == "numpy":
-        numpy = sys.modules["numpy"]
-        kind = _numpy_dtype(numpy, dtype)
-        if kind is not None:
-            return [numpy.empty(shape, dtype=kind) for shape in shapes]
+        return [new(dtype, item_bytes, shape) for shape in shapes]
     return [_view(dtype, item_bytes, shape) for shape in shapes]
 
 
-def _framework_name(dtype: str) -> str:
-    known = _OTHERS.get(dtype)
-    if known is not None:
-        return known
-    kinds = {"i": "int", "u": "uint", "f": "float"}
-    return kinds[dtype[0]] + dtype[1:] if dtype[0] in kinds and dtype[1:].isdigit() else dtype
+def new(dtype: str, item_bytes: int, shape: tuple[int, ...]) -> Any:
+    """A new array of NumPy, or a memoryview where NumPy has no such elements or is not there."""
+    kind = numpy_dtype(dtype)
+    return _view(dtype, item_bytes, shape) if kind is None else sys.modules["numpy"].empty(shape, dtype=kind)
 
 
-def _numpy_dtype(numpy: Any, dtype: str) -> Any:
-    name = _framework_name(dtype)
+def numpy_dtype(name: str) -> Any:
+    """NumPy's dtype of this name, or that of ml_dtypes; None without them."""
     try:
+        import numpy
+    except ImportError:
+        return None
+    if name in numpy.sctypeDict:
         return numpy.dtype(name)
-    except TypeError:
-        extended = sys.modules.get("ml_dtypes")
-        return None if extended is None else getattr(extended, name, None)
+    try:
+        import ml_dtypes
+    except ImportError:
+        return None
+    kind = getattr(ml_dtypes, name, None)
+    return None if kind is None else numpy.dtype(kind)
 
 
 def _view(dtype: str, item_bytes: int, shape: tuple[int, ...]) -> Any:
-    numel = 1
-    for size in shape:
-        numel *= size
-    view: Any = memoryview(bytearray(numel * item_bytes))
+    size = item_bytes * math.prod(shape)
+    view: Any = memoryview(bytearray(size))
     code = _CODES.get(dtype)
-    if code is None or numel == 0:
-        return view if code is None else view.cast(code)
-    return view.cast(code, list(shape))
+    # What is empty has no shape as a memoryview.
+    return view if code is None else view.cast(code) if size == 0 else view.cast(code, list(shape))

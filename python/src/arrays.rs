@@ -1,50 +1,21 @@
-//! Tensors as Python has them: arrays of NumPy where it can be imported, else memoryviews.
+//! Tensors of programs, checkpoints and random numbers: arrays of NumPy where it can be imported, else memoryviews.
 //!
-//! NumPy is imported where an array is made or read, and nowhere else.
+//! ```text
+//! in    any array, or numbers   --converted to the element type, checked for the shape-->  bytes
+//! out   bytes, or what writes them  -->  a new array
+//! ```
+//!
+//! Shards of plans are not converted: [`crate::buffers`] lends them as they are, and has the memory of these, too.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyTuple};
 use reshard_kernels::DType;
 
+use crate::buffers::{self, Lent, numpy_dtype};
 use crate::failure::{Answer, Failure, refused};
-
-/// What NumPy or ml_dtypes call a type, and what a memoryview calls it; none where neither has it.
-fn names(dtype: DType) -> (Option<(&'static str, &'static str)>, Option<&'static str>) {
-    let numpy = |name, format| (Some(("numpy", name)), Some(format));
-    let ml = |name| (Some(("ml_dtypes", name)), None);
-    match dtype {
-        DType::Bool => numpy("bool_", "?"),
-        DType::I8 => numpy("int8", "b"),
-        DType::U8 => numpy("uint8", "B"),
-        DType::I16 => numpy("int16", "h"),
-        DType::U16 => numpy("uint16", "H"),
-        DType::I32 => numpy("int32", "i"),
-        DType::U32 => numpy("uint32", "I"),
-        DType::I64 => numpy("int64", "q"),
-        DType::U64 => numpy("uint64", "Q"),
-        DType::F16 => (Some(("numpy", "float16")), None),
-        DType::F32 => numpy("float32", "f"),
-        DType::F64 => numpy("float64", "d"),
-        DType::C64 => (Some(("numpy", "complex64")), None),
-        DType::BF16 => ml("bfloat16"),
-        DType::F8_E5M2 => ml("float8_e5m2"),
-        DType::F8_E4M3 => ml("float8_e4m3fn"),
-        DType::F8_E8M0 => ml("float8_e8m0fnu"),
-        DType::F8_E4M3FNUZ => ml("float8_e4m3fnuz"),
-        DType::F8_E5M2FNUZ => ml("float8_e5m2fnuz"),
-        DType::F4 | DType::F6_E2M3 | DType::F6_E3M2 => (None, None),
-    }
-}
 
 /// NumPy, if it can be imported.
 pub(crate) fn numpy(py: Python<'_>) -> Option<Bound<'_, PyModule>> {
     py.import("numpy").ok()
-}
-
-/// The dtype of NumPy that elements have; none where NumPy or ml_dtypes is not there, or has no such type.
-pub(crate) fn dtype_of(py: Python<'_>, dtype: DType) -> Option<Bound<'_, PyAny>> {
-    let (module, name) = names(dtype).0?;
-    numpy(py)?.getattr("dtype").ok()?.call1((py.import(module).ok()?.getattr(name).ok()?,)).ok()
 }
 
 /// The bytes of a tensor, where a type's elements have whole bytes.
@@ -62,10 +33,12 @@ pub(crate) fn made<'py>(
     shape: &[usize],
     write: impl FnOnce(&mut [u8]) -> Answer<()> + Send,
 ) -> Answer<Bound<'py, PyAny>> {
-    let bytes = PyByteArray::new_with(py, bytes_of(dtype, shape)?, |bytes| {
-        py.detach(|| write(bytes)).map_err(PyErr::from)
-    })?;
-    shaped(py, bytes.into_any(), dtype, shape)
+    bytes_of(dtype, shape)?;
+    let array = buffers::new(py, dtype, shape)?;
+    let mut lent = Lent::for_writing(&array, "a new tensor".to_owned())?;
+    let bytes = lent.bytes_mut();
+    py.detach(|| write(bytes))?;
+    Ok(array)
 }
 
 /// A tensor that has these bytes.
@@ -75,28 +48,9 @@ pub(crate) fn of<'py>(
     shape: &[usize],
     bytes: &[u8],
 ) -> Answer<Bound<'py, PyAny>> {
-    shaped(py, PyByteArray::new(py, bytes).into_any(), dtype, shape)
-}
-
-/// Bytes as a tensor, which keeps them.
-fn shaped<'py>(
-    py: Python<'py>,
-    bytes: Bound<'py, PyAny>,
-    dtype: DType,
-    shape: &[usize],
-) -> Answer<Bound<'py, PyAny>> {
-    let shape = PyTuple::new(py, shape)?;
-    if let (Some(numpy), Some(dtype)) = (numpy(py), dtype_of(py, dtype)) {
-        let flat = numpy.call_method1("frombuffer", (bytes, dtype))?;
-        return Ok(flat.call_method1("reshape", (shape,))?);
-    }
-    let view = PyMemoryView::from(&bytes)?.into_any();
-    let is_empty = bytes.len()? == 0;
-    match names(dtype).1 {
-        // What is empty has no shape as a memoryview.
-        Some(format) if !is_empty => Ok(view.call_method1("cast", (format, shape))?),
-        Some(_) | None => Ok(view),
-    }
+    let array = buffers::new(py, dtype, shape)?;
+    Lent::for_writing(&array, "a new tensor".to_owned())?.bytes_mut().copy_from_slice(bytes);
+    Ok(array)
 }
 
 /// A tensor that Python gives, as an array of NumPy of these elements and this shape; none where NumPy or the type is not there.
@@ -109,7 +63,7 @@ pub(crate) fn checked<'py>(
     name: &str,
 ) -> Answer<Option<Bound<'py, PyAny>>> {
     let py = object.py();
-    let (Some(numpy), Some(as_numpy)) = (numpy(py), dtype_of(py, dtype)) else { return Ok(None) };
+    let (Some(numpy), Some(as_numpy)) = (numpy(py), numpy_dtype(py, dtype)) else { return Ok(None) };
     let array = numpy.call_method1("asarray", (object,))?;
     let given: Vec<usize> = array.getattr("shape")?.extract()?;
     if given != shape {
@@ -123,26 +77,43 @@ pub(crate) fn checked<'py>(
     Ok(Some(if has.eq(&as_numpy)? { array } else { array.call_method1("astype", (as_numpy,))? }))
 }
 
-/// The bytes of a tensor that Python gives, row-major, as elements of a type.
-pub(crate) fn bytes<'py>(
-    object: &Bound<'py, PyAny>,
+/// Lends a function the bytes of a tensor that Python gives, row-major, as elements of a type.
+fn with_bytes<T>(
+    object: &Bound<'_, PyAny>,
     dtype: DType,
     shape: &[usize],
     name: &str,
-) -> Answer<Bound<'py, PyBytes>> {
+    take: impl FnOnce(&[u8]) -> T,
+) -> Answer<T> {
     let wanted = bytes_of(dtype, shape)?;
     let source = match checked(object, dtype, shape, name)? {
-        Some(array) => array,
-        None => PyMemoryView::from(object)?.into_any(),
+        Some(array) if array.getattr("flags")?.getattr("c_contiguous")?.is_truthy()? => array,
+        Some(array) => array.call_method0("copy")?,
+        None => object.clone(),
     };
-    let bytes = source.call_method0("tobytes")?.cast_into::<PyBytes>().map_err(PyErr::from)?;
-    let given = bytes.as_bytes().len();
-    if given == wanted { Ok(bytes) } else { Err(unfit(name, dtype, shape, &format!("{given} bytes"))) }
+    let lent = Lent::new(&source, name.to_owned())?;
+    let given = lent.bytes();
+    if given.len() == wanted {
+        Ok(take(given))
+    } else {
+        Err(unfit(name, dtype, shape, &format!("{} bytes", given.len())))
+    }
 }
 
-/// The same as bytes of our own.
+/// The bytes of a tensor that Python gives, row-major, as elements of a type.
 pub(crate) fn read(object: &Bound<'_, PyAny>, dtype: DType, shape: &[usize], name: &str) -> Answer<Vec<u8>> {
-    Ok(bytes(object, dtype, shape, name)?.as_bytes().to_vec())
+    with_bytes(object, dtype, shape, name, <[u8]>::to_vec)
+}
+
+/// Writes the bytes of a tensor that Python gives where as many are.
+pub(crate) fn read_into(
+    object: &Bound<'_, PyAny>,
+    dtype: DType,
+    shape: &[usize],
+    name: &str,
+    target: &mut [u8],
+) -> Answer<()> {
+    with_bytes(object, dtype, shape, name, |bytes| target.copy_from_slice(bytes))
 }
 
 fn unfit(name: &str, dtype: DType, shape: &[usize], given: &str) -> Failure {

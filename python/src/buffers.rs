@@ -7,10 +7,10 @@ use std::ops::Range;
 
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyList, PyTuple};
 use reshard_kernels::DType;
 
-use crate::dtype::by_name;
+use crate::dtype::{by_name, framework_name};
 use crate::failure::{Answer, mismatched};
 
 /// The Python half: which bytes an array is, and new arrays.
@@ -165,8 +165,20 @@ pub(crate) fn make<'py>(
     dtype: DType,
     shapes: Vec<Vec<usize>>,
 ) -> Answer<Bound<'py, PyList>> {
-    let py = like.py();
-    let made =
-        py.import(HALF)?.call_method1("make", (like, raw, dtype.name(), dtype.item_bytes()?, shapes))?;
+    let arguments = (like, raw, framework_name(dtype), dtype.item_bytes()?, shapes);
+    let made = like.py().import(HALF)?.call_method1("make", arguments)?;
     made.cast_into::<PyList>().map_err(|error| PyErr::from(error).into())
+}
+
+/// A new array of NumPy, or a memoryview where NumPy has no such elements or is not there.
+pub(crate) fn new<'py>(py: Python<'py>, dtype: DType, shape: &[usize]) -> Answer<Bound<'py, PyAny>> {
+    let arguments = (framework_name(dtype), dtype.item_bytes()?, PyTuple::new(py, shape)?);
+    Ok(py.import(HALF)?.call_method1("new", arguments)?)
+}
+
+/// The dtype of NumPy that elements have; none where NumPy or ml_dtypes is not there, or has no such type.
+pub(crate) fn numpy_dtype(py: Python<'_>, dtype: DType) -> Option<Bound<'_, PyAny>> {
+    dtype.item_bytes().ok()?;
+    let found = py.import(HALF).ok()?.call_method1("numpy_dtype", (framework_name(dtype),)).ok()?;
+    (!found.is_none()).then_some(found)
 }

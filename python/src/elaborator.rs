@@ -6,9 +6,10 @@ use reshard_program::{Elaborator, Moves, Rates};
 
 use crate::failure::{Answer, refused};
 use crate::graph::PyGraph;
-use crate::network::{NetworkArgument, PyRates};
 use crate::planner::PyPlanner;
 use crate::program::PyProgram;
+use crate::rates::PyRates;
+use crate::topology::TopologyArgument;
 
 /// Makes programs of graphs: `Elaborator(moves="any", topology="h100")`.
 ///
@@ -34,7 +35,7 @@ impl PyElaborator {
     #[pyo3(signature = (moves="any", topology=None, *, planner=None, rates=None, most_states=None))]
     fn new(
         moves: &str,
-        topology: Option<NetworkArgument>,
+        topology: Option<TopologyArgument>,
         planner: Option<&PyPlanner>,
         rates: Option<&PyRates>,
         most_states: Option<usize>,
@@ -50,7 +51,7 @@ impl PyElaborator {
         };
         let mut text = format!("Elaborator('{moves}'");
         let mut elaborator = Elaborator::new().moves(which);
-        if let Some(NetworkArgument(topology)) = topology {
+        if let Some(TopologyArgument(topology)) = topology {
             text = format!("{text}, '{topology}'");
             elaborator = elaborator.rates(Rates::of(&topology)).planner(Planner::new().topology(topology));
         }

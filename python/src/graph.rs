@@ -7,7 +7,7 @@ use pyo3::types::{PyDict, PyTuple};
 use reshard_program::{Error, Graph, Meshes, ValueId};
 use reshard_sharding::Type;
 
-use crate::arguments::MeshArgument;
+use crate::arguments::{MeshArgument, ShapeArgument};
 use crate::call::call;
 use crate::dtype::{DTypeArgument, PyDType};
 use crate::elaborator::PyElaborator;
@@ -177,8 +177,8 @@ impl PyGraph {
     }
 
     /// A value that comes from outside, in a type such as `"S(0),R"` or `"S(0) on experts"`.
-    fn input(&self, name: &str, dtype: DTypeArgument, shape: Vec<usize>, r#type: &str) -> Answer<String> {
-        self.lock().input(name, dtype.0, &shape, r#type)?;
+    fn input(&self, name: &str, dtype: DTypeArgument, shape: ShapeArgument, r#type: &str) -> Answer<String> {
+        self.lock().input(name, dtype.0, &shape.0, r#type)?;
         Ok(name.to_owned())
     }
 

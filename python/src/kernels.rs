@@ -14,6 +14,7 @@ use reshard_reference::{Local, Number, run_local};
 use reshard_sharding::Mesh;
 
 use crate::arrays;
+use crate::buffers;
 use crate::call::{arguments, call};
 use crate::dtype::{DTypeArgument, PyDType};
 use crate::failure::{Answer, Failure, refused};
@@ -65,7 +66,7 @@ impl PyLocalTensor {
     /// The type of elements as NumPy has it; None where it has none.
     #[getter]
     fn numpy_dtype<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
-        arrays::dtype_of(py, self.dtype)
+        buffers::numpy_dtype(py, self.dtype)
     }
 }
 
@@ -291,7 +292,7 @@ impl PyLocalCall {
         let mut results = Vec::with_capacity(made.len());
         for (bytes, of) in made.iter().zip(&self.makes) {
             let wide = arrays::of(py, as_type, &of.shape, bytes)?;
-            let dtype = arrays::dtype_of(py, of.dtype);
+            let dtype = buffers::numpy_dtype(py, of.dtype);
             results.push(match dtype {
                 Some(dtype) => wide.call_method1("astype", (dtype,))?,
                 None => wide,
@@ -336,8 +337,7 @@ impl Kernels for PythonKernels<'_> {
             let given = takes.iter().zip(&call.takes).map(given).collect::<Answer<Vec<_>>>()?;
             let made = call.run(self.runner.bind(py), given)?;
             for ((array, of), at) in made.iter().zip(&call.makes).zip(makes) {
-                let bytes = arrays::bytes(array, of.dtype, &of.shape, "a result")?;
-                arena[at.range()].copy_from_slice(bytes.as_bytes());
+                arrays::read_into(array, of.dtype, &of.shape, "a result", &mut arena[at.range()])?;
             }
             Ok(())
         })

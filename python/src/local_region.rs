@@ -14,6 +14,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 use reshard_program::{Error, Local, Parts, Region};
+use reshard_sharding::Counts;
 
 use crate::arguments::type_name;
 use crate::call::call;
@@ -70,12 +71,17 @@ impl PyLocalRegion {
     }
 }
 
-/// The parts of a dim: blocks, or chunks from front and back, or of so many tiles.
-fn parts(dim: usize, zigzag: bool, tiles: Option<usize>) -> Parts {
-    match tiles {
-        Some(tiles) => Parts::strided(dim, tiles),
-        None if zigzag => Parts::zigzag(dim),
-        None => dim.into(),
+/// The parts of a dim: blocks, or chunks from front and back, or of so many tiles, or so many indices each.
+fn parts(dim: usize, zigzag: bool, tiles: Option<usize>, sizes: Option<&[usize]>) -> Answer<Parts> {
+    match (zigzag, tiles, sizes) {
+        (false, None, None) => Ok(dim.into()),
+        (true, None, None) => Ok(Parts::zigzag(dim)),
+        (false, Some(tiles), None) => Ok(Parts::strided(dim, tiles)),
+        (false, None, Some(sizes)) => Ok(Parts::ragged(dim, sizes)),
+        (true, _, Some(_)) | (true, Some(_), _) | (false, Some(_), Some(_)) => Err(refused(
+            "usage",
+            format!("the parts of dim {dim} are said in two ways: say one of zigzag, tiles and sizes"),
+        )),
     }
 }
 
@@ -124,8 +130,10 @@ impl PyLocalRegion {
         self.one(move |region| region.all_reduce(&value, &axis, &to))
     }
 
-    /// What the coordinates of an axis have, as the parts of a dim, on all of them.
-    #[pyo3(signature = (value, axis, dim, to, *, zigzag=false, tiles=None))]
+    /// What the coordinates of an axis have, as the parts of a dim, on all of them: blocks, or chunks from front and back, or of so many
+    /// tiles, or of these sizes, the first indices of what each has.
+    #[pyo3(signature = (value, axis, dim, to, *, zigzag=false, tiles=None, sizes=None))]
+    #[allow(clippy::too_many_arguments, reason = "the parts of the dim are said in one of three ways")]
     fn all_gather(
         &self,
         value: &PyLocal,
@@ -134,9 +142,10 @@ impl PyLocalRegion {
         to: String,
         zigzag: bool,
         tiles: Option<usize>,
+        sizes: Option<Vec<usize>>,
     ) -> Answer<PyLocal> {
-        let value = value.0.clone();
-        self.one(move |region| region.all_gather(&value, &axis, parts(dim, zigzag, tiles), &to))
+        let (value, parts) = (value.0.clone(), parts(dim, zigzag, tiles, sizes.as_deref())?);
+        self.one(move |region| region.all_gather(&value, &axis, parts, &to))
     }
 
     /// What the coordinates of an axis have, along a new dim, on all of them.
@@ -146,7 +155,8 @@ impl PyLocalRegion {
     }
 
     /// The sum over the coordinates of an axis, of which each gets a part of a dim.
-    #[pyo3(signature = (value, axis, dim, *, zigzag=false, tiles=None))]
+    #[pyo3(signature = (value, axis, dim, *, zigzag=false, tiles=None, sizes=None))]
+    #[allow(clippy::too_many_arguments, reason = "the parts of the dim are said in one of three ways")]
     fn reduce_scatter(
         &self,
         value: &PyLocal,
@@ -154,15 +164,34 @@ impl PyLocalRegion {
         dim: usize,
         zigzag: bool,
         tiles: Option<usize>,
+        sizes: Option<Vec<usize>>,
     ) -> Answer<PyLocal> {
-        let value = value.0.clone();
-        self.one(move |region| region.reduce_scatter(&value, &axis, parts(dim, zigzag, tiles)))
+        let (value, parts) = (value.0.clone(), parts(dim, zigzag, tiles, sizes.as_deref())?);
+        self.one(move |region| region.reduce_scatter(&value, &axis, parts))
     }
 
     /// Each coordinate's parts of one dim for its parts of another.
     fn all_to_all(&self, value: &PyLocal, axis: String, split: usize, concat: usize) -> Answer<PyLocal> {
         let value = value.0.clone();
         self.one(move |region| region.all_to_all(&value, &axis, split, concat))
+    }
+
+    /// Each coordinate sends each other so many indices of a dim, the first that it has in the order of whom they are for: row `i` of the
+    /// counts says what coordinate `i` has for each.
+    ///
+    /// What a coordinate gets, in the order of whom it is from, are the first indices of the result, which has room for so many, or for
+    /// the most that one gets, and zeros behind.
+    #[pyo3(signature = (value, axis, dim, counts, room=None))]
+    fn all_to_all_by_counts(
+        &self,
+        value: &PyLocal,
+        axis: String,
+        dim: usize,
+        counts: Vec<Vec<usize>>,
+        room: Option<usize>,
+    ) -> Answer<PyLocal> {
+        let (value, counts) = (value.0.clone(), Counts::new(&counts)?);
+        self.one(move |region| region.all_to_all_by_counts(&value, &axis, dim, &counts, room))
     }
 
     /// A value that is the same on all coordinates, or terms, as another of `R`, `I` and `P`.

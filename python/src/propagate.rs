@@ -11,10 +11,10 @@ use reshard_sharding::{Mesh, Sharding};
 use crate::arguments::{MeshArgument, type_name};
 use crate::dtype::{DTypeArgument, PyDType};
 use crate::failure::{Answer, refused};
-use crate::network::NetworkArgument;
 use crate::op::PyOp;
 use crate::planner::PyPlanner;
 use crate::sharding::PySharding;
+use crate::topology::TopologyArgument;
 
 /// The element type of a tensor and who holds it, such as `Operand("f32", Sharding("tp=4", (8, 6), "S(0)"))`.
 #[pyclass(frozen, eq, hash, name = "Operand", module = "reshard")]
@@ -305,7 +305,7 @@ impl PyPropagator {
     #[new]
     #[pyo3(signature = (topology=None, *, planner=None, budget=None))]
     fn new(
-        topology: Option<NetworkArgument>,
+        topology: Option<TopologyArgument>,
         planner: Option<&PyPlanner>,
         budget: Option<u64>,
     ) -> PyPropagator {
@@ -390,7 +390,7 @@ fn propagate(
     inputs: &Bound<'_, PyAny>,
     constraint: Option<&Bound<'_, PyAny>>,
     mesh: Option<MeshArgument>,
-    topology: Option<NetworkArgument>,
+    topology: Option<TopologyArgument>,
     planner: Option<&PyPlanner>,
     budget: Option<u64>,
 ) -> Answer<PyChoice> {

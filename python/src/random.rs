@@ -7,6 +7,7 @@ use reshard_kernels::DType;
 use reshard_kernels::random::{Draw, Generator, Key, definition, fill};
 use reshard_sharding::Sharding;
 
+use crate::arguments::ShapeArgument;
 use crate::arrays;
 use crate::dtype::DTypeArgument;
 use crate::failure::{Answer, refused};
@@ -32,11 +33,11 @@ impl Part {
     fn new(
         draw: Draw,
         dtype: DType,
-        shape: Option<Vec<usize>>,
+        shape: Option<ShapeArgument>,
         sharding: Option<&PySharding>,
         rank: Option<usize>,
     ) -> Answer<Part> {
-        let (shape, held) = match (shape, sharding, rank) {
+        let (shape, held) = match (shape.map(|shape| shape.0), sharding, rank) {
             (Some(shape), None, None) => (shape, None),
             (shape, Some(sharding), Some(rank)) => {
                 let sharding = &sharding.0;
@@ -99,20 +100,21 @@ impl PyKey {
     }
 }
 
-/// The methods of a key: these, and one for each draw with its numbers.
+/// The methods of a key: these, and one for each draw with its numbers. Their defaults stand in brackets, so that they reach the text
+/// signature as they are written; PyO3 writes no negative ones, and a draw with one says its text.
 macro_rules! key_with_draws {
-    ({ $($base:tt)* } $($(#[$doc:meta])* $name:ident($($number:ident: $type:ty = $default:expr),*) of $dtype:expr => $draw:expr;)*) => {
+    ({ $($base:tt)* } $($(#[$doc:meta])* $name:ident($($number:ident: $type:ty = [$($default:tt)+]),*) of $dtype:expr $(, as $text:literal)? => $draw:expr;)*) => {
         #[pymethods]
         impl PyKey {
             $($base)*
             $(
                 $(#[$doc])*
-                #[pyo3(signature = (shape=None, dtype=None, *, $($number=$default,)* sharding=None, rank=None))]
+                #[pyo3(signature = (shape=None, dtype=None, *, $($number=$($default)+,)* sharding=None, rank=None) $(, text_signature = $text)?)]
                 #[allow(clippy::too_many_arguments, reason = "numbers of the draw, and of which part it is")]
                 fn $name<'py>(
                     &self,
                     py: Python<'py>,
-                    shape: Option<Vec<usize>>,
+                    shape: Option<ShapeArgument>,
                     dtype: Option<DTypeArgument>,
                     $($number: $type,)*
                     sharding: Option<&PySharding>,
@@ -180,7 +182,7 @@ key_with_draws! {
         &self,
         py: Python<'py>,
         draw: &str,
-        shape: Option<Vec<usize>>,
+        shape: Option<ShapeArgument>,
         dtype: Option<DTypeArgument>,
         sharding: Option<&PySharding>,
         rank: Option<usize>,
@@ -206,15 +208,16 @@ key_with_draws! {
     /// Random bits, of unsigned integers.
     bits() of DType::U32 => Draw::Bits;
     /// Evenly from `low` on, up to and without `high` but for rounding.
-    uniform(low: f64 = 0.0, high: f64 = 1.0) of DType::F32 => Draw::Uniform { low, high };
+    uniform(low: f64 = [0.0], high: f64 = [1.0]) of DType::F32 => Draw::Uniform { low, high };
     /// The normal distribution.
-    normal(mean: f64 = 0.0, std: f64 = 1.0) of DType::F32 => Draw::Normal { mean, std };
+    normal(mean: f64 = [0.0], std: f64 = [1.0]) of DType::F32 => Draw::Normal { mean, std };
     /// The standard normal distribution between `low` and `high`.
-    truncated_normal(low: f64 = -2.0, high: f64 = 2.0) of DType::F32 => Draw::TruncatedNormal { low, high };
+    truncated_normal(low: f64 = [-2.0], high: f64 = [2.0]) of DType::F32,
+        as "($self, shape=None, dtype=None, *, low=-2.0, high=2.0, sharding=None, rank=None)" => Draw::TruncatedNormal { low, high };
     /// 1 with probability `p`, else 0.
-    bernoulli(p: f64 = 0.5) of DType::Bool => Draw::Bernoulli { p };
+    bernoulli(p: f64 = [0.5]) of DType::Bool => Draw::Bernoulli { p };
     /// Integers from `low` on and below `high`.
-    randint(low: i64 = 0, high: i64 = 2) of DType::I32 => Draw::RandInt { low: low.into(), high: high.into() };
+    randint(low: i64 = [0], high: i64 = [2]) of DType::I32 => Draw::RandInt { low: low.into(), high: high.into() };
     /// The exponential distribution of rate 1.
     exponential() of DType::F32 => Draw::Exponential;
     /// The standard Gumbel distribution.

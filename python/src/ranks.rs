@@ -12,7 +12,7 @@ use reshard_sharding::Sharding;
 use crate::arrays;
 use crate::failure::{Answer, refused};
 use crate::run::{OfRank, Stopped};
-use crate::shard_bytes;
+use crate::shards;
 
 /// The shards of a value, in the order of the ranks of its mesh.
 pub(crate) struct Held {
@@ -117,8 +117,10 @@ impl PyRanks {
     /// The whole tensor that the shards of a value mean; refused where replicas differ in a bit.
     fn whole<'py>(&self, py: Python<'py>, name: &str) -> Answer<Bound<'py, PyAny>> {
         let Held { sharding, dtype, shards } = self.held(name)?;
-        let whole = py.detach(|| shard_bytes::meaning(sharding, *dtype, shards));
-        arrays::of(py, *dtype, sharding.shape(), &whole?)
+        let shards: Vec<&[u8]> = shards.iter().map(Vec::as_slice).collect();
+        arrays::made(py, *dtype, sharding.shape(), |whole| {
+            shards::meaning_bytes(sharding, *dtype, &shards, whole)
+        })
     }
 
     /// The bytes that the worst rank of each move received, added up.

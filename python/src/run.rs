@@ -23,7 +23,7 @@ use crate::failure::{Answer, EngineError, Failure, refused};
 use crate::kernels::{PyLocalCall, PythonKernels, runner};
 use crate::ranks::{Held, OfReference, PyRanks};
 use crate::schedule::ScheduleOptions;
-use crate::shard_bytes;
+use crate::shards;
 
 /// Why a rank stopped.
 pub(crate) enum Stopped {
@@ -211,8 +211,8 @@ fn run_rank(
     for (v, whole) in inputs {
         let value = program.get(*v);
         if let Some(local) = schedule.local(&value.name) {
-            let shard = shard_bytes::shard(&value.is.value, rank, value.dtype, whole)?;
-            arena[local.at.range()].copy_from_slice(&shard);
+            let shard = &mut arena[local.at.range()];
+            shards::scatter_bytes(&value.is.value, &[rank], value.dtype, whole, &mut [shard])?;
         }
     }
     let prepared = schedule.prepare::<_, _, Stopped>(&mut kernels, &mut engine)?;

@@ -11,7 +11,7 @@ use reshard_program::schedule::{Activity, Event, Operand, Options, Schedule, Tim
 use crate::dtype::PyDType;
 use crate::failure::Answer;
 use crate::kernels::PyLocalCall;
-use crate::network::PyRates;
+use crate::rates::PyRates;
 
 /// How a program is compiled, as Python says it.
 #[derive(Clone, Copy, Debug)]

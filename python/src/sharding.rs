@@ -298,8 +298,8 @@ impl PySharding {
 
     /// The shards of a whole tensor, for every rank or for one: arrays like the one that is given.
     ///
-    /// Terms are the whole on coordinate 0 of their axes and the identity of the reduction elsewhere. An array of bytes is one of
-    /// the `dtype` that is said.
+    /// Terms of a sum, a product or a norm are the whole on coordinate 0 of their axes and the identity of the reduction elsewhere;
+    /// those of an average, a minimum or a maximum are the whole everywhere. An array of bytes is one of the `dtype` that is said.
     #[pyo3(signature = (array, rank=None, *, dtype=None))]
     fn scatter<'py>(
         &self,

@@ -1,4 +1,9 @@
-//! Shards of whole tensors and back, by the definition: `scatter` and `meaning`.
+//! Shards of whole tensors and back, by the definition, for every element type.
+//!
+//! ```text
+//! of bytes    scatter_bytes: the bytes of a whole tensor -> those of ranks    meaning_bytes: those of all ranks -> the whole
+//! of arrays   scatter, meaning: the same on arrays of Python, which are lent, and as new arrays like them
+//! ```
 
 use std::marker::PhantomData;
 
@@ -125,6 +130,48 @@ fn shared_bytes(dtype: DType) -> Failure {
     mismatched("dtype", format!("elements of {dtype} share bytes, and have no shards of their own"))
 }
 
+/// The same with copies in place of terms where copies are such terms: of an average, a minimum or a maximum.
+fn copied(sharding: &Sharding) -> Answer<Sharding> {
+    let added = sharding.partial().iter().filter(|terms| match terms.op {
+        ReduceOp::Sum | ReduceOp::Prod | ReduceOp::Norm(_) => true,
+        ReduceOp::Avg | ReduceOp::Min | ReduceOp::Max => false,
+    });
+    Ok(sharding.with_partial(added.copied())?)
+}
+
+/// Writes what ranks hold of a whole tensor, whose bytes are given: of a sum, a product or a norm the first rank has all and the others
+/// what changes nothing, of an average, a minimum or a maximum all have the same.
+///
+/// Requires as many bytes as the sharding says, of the whole and of each target.
+pub(crate) fn scatter_bytes(
+    sharding: &Sharding,
+    ranks: &[usize],
+    dtype: DType,
+    whole: &[u8],
+    targets: &mut [&mut [u8]],
+) -> Answer<()> {
+    let scatter = scatter_of(dtype).ok_or_else(|| shared_bytes(dtype))?;
+    let sharding = copied(sharding)?;
+    let identity = match sharding.reduction() {
+        Some((op, _)) => dtype.identity(combine_op(op))?.to_vec(),
+        None => vec![0; dtype.item_bytes()?],
+    };
+    Ok(scatter(&sharding, ranks, whole, &identity, targets)?)
+}
+
+/// Writes the whole tensor that shards denote, whose bytes are given in the order of the mesh's ranks; refused where replicas differ in
+/// a bit.
+pub(crate) fn meaning_bytes(
+    sharding: &Sharding,
+    dtype: DType,
+    shards: &[&[u8]],
+    target: &mut [u8],
+) -> Answer<()> {
+    Arithmetic::Kernels.check(sharding, dtype)?;
+    let meaning = meaning_of(dtype).ok_or_else(|| shared_bytes(dtype))?;
+    Ok(meaning(sharding, shards, target)?)
+}
+
 /// The type of the elements of an array: what is said, else the array's own.
 fn dtype_of(lent: &Lent, said: Option<DType>) -> DType {
     said.unwrap_or(lent.dtype())
@@ -141,10 +188,6 @@ pub(crate) fn scatter<'py>(
     let whole = Lent::new(array, "the tensor".to_owned())?;
     let dtype = dtype_of(&whole, dtype);
     whole.check(dtype, sharding.shape())?;
-    let identity = match sharding.reduction() {
-        Some((op, _)) => dtype.identity(combine_op(op))?.to_vec(),
-        None => vec![0; dtype.item_bytes()?],
-    };
     let shapes = ranks.iter().map(|&rank| Ok(sharding.local_shape(rank)?.to_vec())).collect::<Answer<_>>()?;
     let made = make(array, whole.is_raw(dtype), dtype, shapes)?;
     let mut targets = ranks
@@ -152,10 +195,9 @@ pub(crate) fn scatter<'py>(
         .zip(made.iter())
         .map(|(rank, target)| Lent::for_writing(&target, format!("the shard of rank {rank}")))
         .collect::<Answer<Vec<_>>>()?;
-    let scatter = scatter_of(dtype).ok_or_else(|| shared_bytes(dtype))?;
     let (bytes, mut targets): (_, Vec<&mut [u8]>) =
         (whole.bytes(), targets.iter_mut().map(Lent::bytes_mut).collect());
-    py.detach(|| scatter(sharding, ranks, bytes, &identity, &mut targets))?;
+    py.detach(|| scatter_bytes(sharding, ranks, dtype, bytes, &mut targets))?;
     Ok(made)
 }
 
@@ -174,12 +216,10 @@ pub(crate) fn meaning<'py>(
     let lent = lend_shards(sharding, shards)?;
     let dtype = dtype_of(&lent[0], dtype);
     check_shards(sharding, &lent, dtype)?;
-    Arithmetic::Kernels.check(sharding, dtype)?;
     let made = make(first, lent[0].is_raw(dtype), dtype, vec![sharding.shape().to_vec()])?.get_item(0)?;
     let mut target = Lent::for_writing(&made, "the tensor".to_owned())?;
-    let meaning = meaning_of(dtype).ok_or_else(|| shared_bytes(dtype))?;
     let (bytes, target): (Vec<&[u8]>, _) = (lent.iter().map(Lent::bytes).collect(), target.bytes_mut());
-    py.detach(|| meaning(sharding, &bytes, target))?;
+    py.detach(|| meaning_bytes(sharding, dtype, &bytes, target))?;
     Ok(made)
 }
 

@@ -1,5 +1,6 @@
 """Random numbers: those of the command line, and shards that are slices of the whole, for all draws."""
 
+import inspect
 import pickle
 
 import numpy as np
@@ -102,3 +103,9 @@ def test_what_is_refused_is_one_sentence_with_a_kind(call, kind):
     with pytest.raises(ReshardError) as refused:
         call()
     assert refused.value.kind and (kind is None or refused.value.kind == kind) and "\n" not in str(refused.value)
+
+
+def test_signatures_say_the_numbers_of_draws():
+    assert str(inspect.signature(Key.truncated_normal)) == "(self, /, shape=None, dtype=None, *, low=-2.0, high=2.0, sharding=None, rank=None)"
+    for draw in reshard.draws():
+        assert "..." not in str(inspect.signature(getattr(Key, draw.partition("(")[0])))

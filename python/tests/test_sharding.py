@@ -84,6 +84,13 @@ def test_terms_combine() -> None:
         Sharding("x=2", (4,), "R").meaning(terms[:2])
 
 
+@pytest.mark.parametrize("terms", ["P", "P(avg)", "P(min)", "P(max)", "P(prod)", "P(norm2)", "P,P(avg)", "P(avg),P", "P(avg),S(0)"])
+def test_terms_of_a_tensor_mean_it(terms: str) -> None:
+    sharding = Sharding("x=2" if "," not in terms else "x=2,y=3", (4,), terms)
+    whole = np.array([1.5, 2, 3, 4])
+    np.testing.assert_allclose(sharding.meaning(sharding.scatter(whole)), whole)
+
+
 def test_views() -> None:
     sharding = Sharding("dp=2,tp=4", (64, 32), "S(0),S(1)")
     assert sharding.view((2, 32, 32)) == Sharding("dp=2,tp=4", (2, 32, 32), "S(0),S(2)")

@@ -328,6 +328,51 @@ def test_collectives_of_regions():
     np.testing.assert_allclose(ranks.whole(names[2]), both)
 
 
+@given(
+    counts=st.integers(1, 3).flatmap(lambda n: st.lists(st.lists(st.integers(0, 3), min_size=n, max_size=n), min_size=n, max_size=n)),
+    more=st.none() | st.integers(0, 2),
+)
+def test_exchanges_by_counts_are_the_slices(counts, more):
+    ranks = len(counts)
+    rows = max(1, max(map(sum, counts)))
+    received = [sum(column) for column in zip(*counts, strict=True)]
+    room = None if more is None else max(received) + more
+    seen = []
+
+    def body(region, x):
+        made = region.all_to_all_by_counts(x, "ep", 0, counts, room)
+        seen.append(region.shape(made))
+        return made
+
+    graph = Graph(f"ep={ranks}")
+    graph.input("x", "f64", (ranks * rows, 2), "S(0)")
+    if not sum(received):
+        return
+    [name] = graph.local("ep", [("x", "S(0)")], ["S(0)"], body)
+    x = np.arange(1.0, 1 + ranks * rows * 2).reshape(ranks * rows, 2)
+    shards = graph.elaborate().on_ranks({"x": x}).shards(name)
+    starts = [np.cumsum([0, *row]) for row in counts]
+    for j, shard in enumerate(shards):
+        whole = np.zeros((max(received) if room is None else room, 2))
+        parts = [x[i * rows + starts[i][j] : i * rows + starts[i][j + 1]] for i in range(ranks)]
+        whole[: received[j]] = np.concatenate(parts)
+        assert seen == [whole.shape]
+        np.testing.assert_array_equal(shard, whole)
+
+
+def test_a_region_gathers_parts_of_their_own_sizes():
+    def body(region, x):
+        return region.all_gather(x, "cp", 0, "R", sizes=[1, 4])
+
+    graph = Graph("cp=2")
+    graph.input("x", "f64", (5, 6), "RG(0,[1,4])")
+    [name] = graph.local("cp", [("x", "RG(0,[1,4])")], ["R"], body)
+    np.testing.assert_array_equal(graph.elaborate().on_ranks({"x": X[:5, :6]}).whole(name), X[:5, :6])
+    with pytest.raises(ReshardError, match="one of zigzag, tiles and sizes") as refused:
+        graph.local("cp", [("x", "RG(0,[1,4])")], ["R"], lambda region, x: region.all_gather(x, "cp", 0, "R", sizes=[1, 4], zigzag=True))
+    assert refused.value.kind == "usage"
+
+
 def test_the_readme_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = (pathlib.Path(__file__).parents[1] / "README.md").read_text()

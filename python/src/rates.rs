@@ -1,27 +1,10 @@
-//! What costs are by: a network by its name or notation, and how fast a rank computes.
+//! How fast a rank computes, which times operations as a topology times moves.
 
 use pyo3::prelude::*;
-use pyo3::types::PyString;
-use reshard_planner::Topology;
 use reshard_program::Rates;
 
-use crate::failure::Failure;
-
-/// A network: `"uniform"`, `"h100"`, its notation, or what prints as that.
-#[derive(Debug)]
-pub(crate) struct NetworkArgument(pub(crate) Topology);
-
-impl<'py> FromPyObject<'_, 'py> for NetworkArgument {
-    type Error = PyErr;
-
-    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<NetworkArgument> {
-        let text = match object.cast::<PyString>() {
-            Ok(text) => text.to_cow()?.into_owned(),
-            Err(_) => object.str()?.to_cow()?.into_owned(),
-        };
-        Ok(NetworkArgument(text.parse().map_err(Failure::from)?))
-    }
-}
+use crate::dtype::DTypeArgument;
+use crate::topology::TopologyArgument;
 
 /// How fast one rank computes: operations a microsecond on elements of at most 8 bits, of 16, of 32 and of more, and bytes that
 /// memory reads and writes in one.
@@ -50,7 +33,7 @@ impl PyRates {
 
     /// Those of a network: of an H100 on networks of H100s, else uniform ones.
     #[staticmethod]
-    fn of(topology: NetworkArgument) -> PyRates {
+    fn of(topology: TopologyArgument) -> PyRates {
         PyRates(Rates::of(&topology.0))
     }
 
@@ -71,7 +54,7 @@ impl PyRates {
     }
 
     /// The time that so many operations take which read and write so many bytes, in microseconds.
-    fn time_us(&self, dtype: crate::dtype::DTypeArgument, operations: f64, bytes: u64) -> f64 {
+    fn time_us(&self, dtype: DTypeArgument, operations: f64, bytes: u64) -> f64 {
         self.0.time_us(dtype.0, operations, bytes)
     }
 }
