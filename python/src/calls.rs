@@ -11,6 +11,7 @@ use reshard_kernels::CombineOp;
 use crate::dtype::PyDType;
 use crate::failure::{Answer, Failure};
 use crate::layout::PyLayout;
+use crate::value::{Reduced, hash_of};
 use crate::view::PyView;
 
 fn views(list: &[View]) -> Vec<PyView> {
@@ -61,13 +62,17 @@ impl PyOffers {
     }
 
     fn __hash__(&self) -> u64 {
-        crate::value::hash_of(self.groups())
+        hash_of(self.groups())
     }
 
     fn __repr__(&self) -> String {
         let groups: Vec<String> =
             self.0.iter().map(|o| format!("({:?}, {:?})", o.name(), o.members())).collect();
         format!("Offers([{}])", groups.join(", "))
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> Reduced<'py, (Vec<(String, Vec<usize>)>,)> {
+        (py.get_type::<PyOffers>(), (self.groups(),))
     }
 }
 
@@ -200,7 +205,7 @@ impl PyRankCall {
     }
 
     fn __hash__(&self) -> u64 {
-        crate::value::hash_of(self.get().to_string())
+        hash_of(self.get().to_string())
     }
 
     fn __repr__(&self) -> String {
@@ -276,7 +281,7 @@ impl PyRankCalls {
     }
 
     fn __hash__(&self) -> u64 {
-        crate::value::hash_of(self.all.to_string())
+        hash_of(self.all.to_string())
     }
 
     fn __repr__(&self) -> String {
@@ -482,7 +487,7 @@ impl PySpmd {
     }
 
     fn __hash__(&self) -> u64 {
-        crate::value::hash_of(self.0.to_string())
+        hash_of(self.0.to_string())
     }
 
     fn __repr__(&self) -> String {

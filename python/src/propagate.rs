@@ -15,6 +15,7 @@ use crate::op::PyOp;
 use crate::planner::PyPlanner;
 use crate::sharding::PySharding;
 use crate::topology::TopologyArgument;
+use crate::value::Reduced;
 
 /// The element type of a tensor and who holds it, such as `Operand("f32", Sharding("tp=4", (8, 6), "S(0)"))`.
 #[pyclass(frozen, eq, hash, name = "Operand", module = "reshard")]
@@ -38,6 +39,10 @@ impl PyOperand {
 
     fn __str__(&self) -> String {
         self.0.to_string()
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> Reduced<'py, (PyDType, PySharding, bool)> {
+        (py.get_type::<PyOperand>(), (self.dtype(), self.sharding(), self.0.nonnegative))
     }
 
     /// The element type.
