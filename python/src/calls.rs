@@ -1,26 +1,29 @@
-//! A plan as a framework's calls between strided views: of one rank, and of all ranks at once.
+//! A plan as a framework's calls of one rank, between strided views and on the groups that the framework has.
 
 use std::sync::Arc;
 
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyDict, PyList};
-use reshard_collectives::calls::{self, Call, Offers, RankCall, RankCalls, Spmd, SpmdCall, View};
+use reshard_collectives::calls::{self, Call, Offers, RankCall, RankCalls, View};
 use reshard_kernels::CombineOp;
 
 use crate::dtype::PyDType;
-use crate::failure::{Answer, Failure};
-use crate::layout::PyLayout;
+use crate::failure::Answer;
+use crate::value::{Reduced, hash_of};
 use crate::view::PyView;
 
-fn views(list: &[View]) -> Vec<PyView> {
+pub(crate) fn views(list: &[View]) -> Vec<PyView> {
     list.iter().cloned().map(PyView).collect()
 }
+
+/// The groups of a framework, by name.
+type Groups = Vec<(String, Vec<usize>)>;
 
 /// An op, and of each term where it begins and which views it has.
 type Combined = (String, Vec<(usize, usize, usize)>);
 
-fn name(op: CombineOp) -> String {
+pub(crate) fn name(op: CombineOp) -> String {
     op.to_string()
 }
 
@@ -34,7 +37,7 @@ impl PyOffers {
     #[new]
     #[pyo3(signature = (groups=None))]
     fn new(groups: Option<&Bound<'_, PyAny>>) -> Answer<PyOffers> {
-        let groups: Vec<(String, Vec<usize>)> = match groups {
+        let groups: Groups = match groups {
             None => Vec::new(),
             Some(groups) => match groups.cast::<PyDict>() {
                 Ok(by_name) => {
@@ -48,7 +51,7 @@ impl PyOffers {
 
     /// The groups as (name, members).
     #[getter]
-    fn groups(&self) -> Vec<(String, Vec<usize>)> {
+    fn groups(&self) -> Groups {
         self.0.iter().map(|offer| (offer.name().to_owned(), offer.members().to_vec())).collect()
     }
 
@@ -61,13 +64,17 @@ impl PyOffers {
     }
 
     fn __hash__(&self) -> u64 {
-        crate::value::hash_of(self.groups())
+        hash_of(self.groups())
     }
 
     fn __repr__(&self) -> String {
         let groups: Vec<String> =
             self.0.iter().map(|o| format!("({:?}, {:?})", o.name(), o.members())).collect();
         format!("Offers([{}])", groups.join(", "))
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> Reduced<'py, (Groups,)> {
+        (py.get_type::<PyOffers>(), (self.groups(),))
     }
 }
 
@@ -200,7 +207,7 @@ impl PyRankCall {
     }
 
     fn __hash__(&self) -> u64 {
-        crate::value::hash_of(self.get().to_string())
+        hash_of(self.get().to_string())
     }
 
     fn __repr__(&self) -> String {
@@ -276,7 +283,7 @@ impl PyRankCalls {
     }
 
     fn __hash__(&self) -> u64 {
-        crate::value::hash_of(self.all.to_string())
+        hash_of(self.all.to_string())
     }
 
     fn __repr__(&self) -> String {
@@ -300,204 +307,8 @@ impl PyRankCalls {
     }
 }
 
-/// One exchange of all ranks.
-#[pyclass(frozen, name = "SpmdCall", module = "reshard")]
-pub(crate) struct PySpmdCall {
-    program: Arc<Spmd>,
-    index: usize,
-}
-
-impl PySpmdCall {
-    fn get(&self) -> &SpmdCall {
-        &self.program.calls()[self.index]
-    }
-
-    fn table(&self, of: impl Fn(&SpmdCall) -> &calls::Table) -> Vec<Vec<usize>> {
-        (0..self.program.ranks().len()).map(|place| of(self.get()).row(place).to_vec()).collect()
-    }
-}
-
-#[pymethods]
-impl PySpmdCall {
-    /// The step of the plan.
-    #[getter]
-    fn step(&self) -> usize {
-        self.get().step
-    }
-
-    /// Who sends to whom: local, all_gather, reduce_scatter, all_reduce, all_to_all or permute.
-    #[getter]
-    fn kind(&self) -> &'static str {
-        match self.get().pattern {
-            calls::Pattern::Local => "local",
-            calls::Pattern::AllGather { .. } => "all_gather",
-            calls::Pattern::ReduceScatter { .. } => "reduce_scatter",
-            calls::Pattern::AllReduce { .. } => "all_reduce",
-            calls::Pattern::AllToAll { .. } => "all_to_all",
-            calls::Pattern::Permute { .. } => "permute",
-        }
-    }
-
-    /// The groups of a collective: lists of ranks, each rank in one; none of a permute.
-    #[getter]
-    fn groups(&self) -> Vec<Vec<usize>> {
-        match &self.get().pattern {
-            calls::Pattern::AllGather { groups }
-            | calls::Pattern::ReduceScatter { groups, .. }
-            | calls::Pattern::AllReduce { groups, .. }
-            | calls::Pattern::AllToAll { groups } => groups.clone(),
-            calls::Pattern::Local | calls::Pattern::Permute { .. } => Vec::new(),
-        }
-    }
-
-    /// The (from, to) of each round of a permute; none of a collective.
-    #[getter]
-    fn rounds(&self) -> Vec<Vec<(usize, usize)>> {
-        match &self.get().pattern {
-            calls::Pattern::Permute { rounds } => rounds.clone(),
-            calls::Pattern::Local
-            | calls::Pattern::AllGather { .. }
-            | calls::Pattern::ReduceScatter { .. }
-            | calls::Pattern::AllReduce { .. }
-            | calls::Pattern::AllToAll { .. } => Vec::new(),
-        }
-    }
-
-    /// How two terms combine, where the framework reduces.
-    #[getter]
-    fn op(&self) -> Option<String> {
-        match &self.get().pattern {
-            calls::Pattern::ReduceScatter { op, .. } | calls::Pattern::AllReduce { op, .. } => {
-                Some(name(*op))
-            }
-            calls::Pattern::Local
-            | calls::Pattern::AllGather { .. }
-            | calls::Pattern::AllToAll { .. }
-            | calls::Pattern::Permute { .. } => None,
-        }
-    }
-
-    /// The loops of a block in the source, leftmost innermost: the same for all blocks of all ranks.
-    #[getter]
-    fn block(&self) -> PyLayout {
-        PyLayout(self.get().block.clone())
-    }
-
-    /// For each rank where its blocks begin in its source, in the order of members or of rounds.
-    #[getter]
-    fn packs(&self) -> Vec<Vec<usize>> {
-        self.table(|call| &call.packs)
-    }
-
-    /// The loops of a block in the target.
-    #[getter]
-    fn landed(&self) -> PyLayout {
-        PyLayout(self.get().landed.clone())
-    }
-
-    /// Where blocks begin in the target, ascending: the same for all ranks.
-    #[getter]
-    fn places(&self) -> Vec<usize> {
-        self.get().places.clone()
-    }
-
-    /// The blocks at all places, one behind the other.
-    #[getter]
-    fn unpack(&self) -> Vec<PyView> {
-        views(&self.get().unpack)
-    }
-
-    /// For each rank and place the number of the received block that lands there.
-    #[getter]
-    fn lands(&self) -> Vec<Vec<usize>> {
-        self.table(|call| &call.lands)
-    }
-
-    /// How received terms combine, if they are reduced by who received them.
-    #[getter]
-    fn combine(&self) -> Option<String> {
-        self.get().combine.map(name)
-    }
-
-    /// The op with whose identity the target is filled before anything lands, if it is.
-    #[getter]
-    fn fill(&self) -> Option<String> {
-        self.get().fill.map(name)
-    }
-
-    /// What the target is divided by when all has landed.
-    #[getter]
-    fn divisor(&self) -> usize {
-        self.get().divisor
-    }
-
-    /// Elements of the buffer before.
-    #[getter]
-    fn source_len(&self) -> usize {
-        self.get().source_len
-    }
-
-    /// Elements of the buffer after.
-    #[getter]
-    fn target_len(&self) -> usize {
-        self.get().target_len
-    }
-
-    fn __repr__(&self) -> String {
-        format!("<SpmdCall {} of step {}>", self.kind(), self.step())
-    }
-}
-
-/// A plan as one program for all ranks, with tables of ranks x peers where they differ.
-#[pyclass(frozen, name = "Spmd", module = "reshard")]
-pub(crate) struct PySpmd(pub(crate) Arc<Spmd>);
-
-#[pymethods]
-impl PySpmd {
-    /// The ranks, ascending; tables have a row for each.
-    #[getter]
-    fn ranks(&self) -> Vec<usize> {
-        self.0.ranks().to_vec()
-    }
-
-    /// The type of the elements.
-    #[getter]
-    fn dtype(&self) -> PyDType {
-        PyDType(self.0.dtype())
-    }
-
-    /// The exchanges in order: each reads what the one before has written.
-    #[getter]
-    fn calls(&self) -> Vec<PySpmdCall> {
-        (0..self.0.calls().len()).map(|index| PySpmdCall { program: Arc::clone(&self.0), index }).collect()
-    }
-
-    /// One rank's calls again.
-    fn at(&self, rank: usize) -> Answer<PyRankCalls> {
-        Ok(PyRankCalls::new(self.0.at(rank).map_err(Failure::from)?))
-    }
-
-    fn __eq__(&self, other: &PySpmd) -> bool {
-        self.0 == other.0
-    }
-
-    fn __hash__(&self) -> u64 {
-        crate::value::hash_of(self.0.to_string())
-    }
-
-    fn __repr__(&self) -> String {
-        format!("<Spmd of {} ranks: {} calls>", self.0.ranks().len(), self.0.calls().len())
-    }
-
-    fn __str__(&self) -> String {
-        self.0.to_string()
-    }
-}
-
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyOffers>()?;
     module.add_class::<PyRankCall>()?;
-    module.add_class::<PyRankCalls>()?;
-    module.add_class::<PySpmdCall>()?;
-    module.add_class::<PySpmd>()
+    module.add_class::<PyRankCalls>()
 }

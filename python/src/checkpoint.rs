@@ -1,6 +1,6 @@
 //! Checkpoints: opened, read by region, compared, and written anew over another mesh.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
@@ -11,6 +11,7 @@ use reshard_sharding::{Interval, Mesh, Region, Sharding};
 
 use crate::arguments::MeshArgument;
 use crate::arrays;
+use crate::checkpoint_reports::{PyDifference, PyResharded, PyVerified};
 use crate::dtype::PyDType;
 use crate::failure::{Answer, refused};
 use crate::mesh::PyMesh;
@@ -385,143 +386,6 @@ impl Wanted {
     }
 }
 
-/// What a checkpoint was found to be: `problems` is empty if all is well.
-#[pyclass(frozen, name = "Verified", module = "reshard")]
-pub(crate) struct PyVerified(reshard_checkpoint::Verified);
-
-#[pymethods]
-impl PyVerified {
-    fn __repr__(&self) -> String {
-        format!("<Verified {} tensors, {} problems>", self.0.tensors, self.0.problems.len())
-    }
-
-    fn __bool__(&self) -> bool {
-        self.0.problems.is_empty()
-    }
-
-    /// What is wrong, in the order of the tensors.
-    #[getter]
-    fn problems(&self) -> Vec<String> {
-        self.0.problems.iter().map(ToString::to_string).collect()
-    }
-
-    /// How many tensors there are.
-    #[getter]
-    fn tensors(&self) -> usize {
-        self.0.tensors
-    }
-
-    /// How many shards of tensors were read.
-    #[getter]
-    fn shards(&self) -> usize {
-        self.0.shards
-    }
-
-    /// How many bytes of tensors were read.
-    #[getter]
-    fn bytes(&self) -> u64 {
-        self.0.bytes
-    }
-
-    /// Whether there are checksums to compare them with.
-    #[getter]
-    fn checksums(&self) -> bool {
-        self.0.checksums
-    }
-}
-
-/// What two checkpoints do not have in common; true where that is nothing.
-#[pyclass(frozen, name = "Difference", module = "reshard")]
-pub(crate) struct PyDifference(reshard_checkpoint::Difference);
-
-#[pymethods]
-impl PyDifference {
-    fn __repr__(&self) -> String {
-        let how = if self.0.equal { "equal" } else { "different" };
-        format!("<Difference: {how}, {} tensors in both>", self.0.tensors)
-    }
-
-    /// Whether they are equal as tensors.
-    #[getter]
-    fn equal(&self) -> bool {
-        self.0.equal
-    }
-
-    /// How many tensors both have.
-    #[getter]
-    fn tensors(&self) -> usize {
-        self.0.tensors
-    }
-
-    /// Names that only the first has.
-    #[getter]
-    fn only_first(&self) -> Vec<String> {
-        self.0.only_first.clone()
-    }
-
-    /// Names that only the second has.
-    #[getter]
-    fn only_second(&self) -> Vec<String> {
-        self.0.only_second.clone()
-    }
-
-    /// Tensors that both have and that differ: the name, how, and the index of the first element that differs.
-    #[getter]
-    fn different(&self) -> Vec<(String, String, Option<Vec<usize>>)> {
-        let one = |d: &reshard_checkpoint::Different| (d.name.clone(), d.what.clone(), d.first.clone());
-        self.0.different.iter().map(one).collect()
-    }
-}
-
-/// What a checkpoint that was written anew is: all of it has been verified, where that was not left out.
-#[pyclass(frozen, name = "Resharded", module = "reshard")]
-pub(crate) struct PyResharded(reshard_checkpoint::Report);
-
-#[pymethods]
-impl PyResharded {
-    fn __repr__(&self) -> String {
-        format!("<Resharded {} tensors, {} bytes>", self.0.tensors.len(), self.0.bytes)
-    }
-
-    /// Every tensor: its name, the sharding that it had, and the one that it has.
-    #[getter]
-    fn tensors(&self) -> Vec<(String, String, String)> {
-        let one = |t: &reshard_checkpoint::TensorReport| (t.name.clone(), t.from.clone(), t.to.clone());
-        self.0.tensors.iter().map(one).collect()
-    }
-
-    /// Why tensors are replicated although the wish was another, by name.
-    #[getter]
-    fn replicated(&self) -> Vec<(String, String)> {
-        let one = |t: &reshard_checkpoint::TensorReport| Some((t.name.clone(), t.replicated.clone()?));
-        self.0.tensors.iter().filter_map(one).collect()
-    }
-
-    /// Bytes of all tensors, each counted once.
-    #[getter]
-    fn bytes(&self) -> u64 {
-        self.0.bytes
-    }
-
-    /// How long it took, in seconds.
-    #[getter]
-    fn seconds(&self) -> f64 {
-        self.0.seconds
-    }
-
-    /// Whether every byte is as it should be; false where nobody looked.
-    #[getter]
-    fn verified(&self) -> bool {
-        self.0.verified
-    }
-
-    /// What was written, and where.
-    #[getter]
-    fn written(&self) -> Vec<String> {
-        self.0.written.clone()
-    }
-}
-
 /// Opens what a path is: a file or a folder of safetensors, of this library, of PyTorch or of NumPy. Reads headers only.
 #[pyfunction]
 fn open_checkpoint(py: Python<'_>, path: PathBuf) -> Answer<PyCheckpoint> {
@@ -559,79 +423,9 @@ fn load<'py>(
     Ok(all)
 }
 
-/// The type of elements as safetensors has it.
-fn stored(dtype: DType) -> safetensors::Dtype {
-    use safetensors::Dtype;
-    match dtype {
-        DType::Bool => Dtype::BOOL,
-        DType::F4 => Dtype::F4,
-        DType::F6_E2M3 => Dtype::F6_E2M3,
-        DType::F6_E3M2 => Dtype::F6_E3M2,
-        DType::U8 => Dtype::U8,
-        DType::I8 => Dtype::I8,
-        DType::F8_E5M2 => Dtype::F8_E5M2,
-        DType::F8_E4M3 => Dtype::F8_E4M3,
-        DType::F8_E8M0 => Dtype::F8_E8M0,
-        DType::F8_E4M3FNUZ => Dtype::F8_E4M3FNUZ,
-        DType::F8_E5M2FNUZ => Dtype::F8_E5M2FNUZ,
-        DType::I16 => Dtype::I16,
-        DType::U16 => Dtype::U16,
-        DType::F16 => Dtype::F16,
-        DType::BF16 => Dtype::BF16,
-        DType::I32 => Dtype::I32,
-        DType::U32 => Dtype::U32,
-        DType::F32 => Dtype::F32,
-        DType::C64 => Dtype::C64,
-        DType::F64 => Dtype::F64,
-        DType::I64 => Dtype::I64,
-        DType::U64 => Dtype::U64,
-    }
-}
-
-/// Whole tensors in one file, which appears whole or not at all.
-#[pyfunction]
-fn write_whole(
-    py: Python<'_>,
-    path: PathBuf,
-    tensors: &Bound<'_, PyDict>,
-    texts: Option<std::collections::HashMap<String, String>>,
-) -> Answer<()> {
-    let mut all: Vec<(String, DType, Vec<usize>, Vec<u8>)> = Vec::with_capacity(tensors.len());
-    for (name, array) in tensors.iter() {
-        let name: String = name.extract()?;
-        let dtype = array.getattr("dtype")?.extract::<crate::dtype::DTypeArgument>()?.0;
-        let shape: Vec<usize> = array.getattr("shape")?.extract()?;
-        let bytes = arrays::read(&array, dtype, &shape, &name)?;
-        all.push((name, dtype, shape, bytes));
-    }
-    py.detach(|| {
-        let failed = |what: String| refused("io", format!("writing {} failed: {what}", path.display()));
-        let mut views = Vec::with_capacity(all.len());
-        for (name, dtype, shape, bytes) in &all {
-            let view = safetensors::tensor::TensorView::new(stored(*dtype), shape.clone(), bytes);
-            views.push((name.as_str(), view.map_err(|error| failed(error.to_string()))?));
-        }
-        let beside = beside(&path);
-        safetensors::serialize_to_file(views, texts, &beside).map_err(|error| failed(error.to_string()))?;
-        std::fs::rename(&beside, &path).map_err(|error| failed(error.to_string()))
-    })
-}
-
-/// A name beside a file, that only this process has.
-fn beside(path: &Path) -> PathBuf {
-    let mut name = std::ffi::OsString::from(".");
-    name.push(path.file_name().unwrap_or_default());
-    name.push(format!(".{}", std::process::id()));
-    path.with_file_name(name)
-}
-
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyCheckpoint>()?;
     module.add_class::<PyCheckpointTensor>()?;
-    module.add_class::<PyVerified>()?;
-    module.add_class::<PyDifference>()?;
-    module.add_class::<PyResharded>()?;
     module.add_function(wrap_pyfunction!(open_checkpoint, module)?)?;
-    module.add_function(wrap_pyfunction!(load, module)?)?;
-    module.add_function(wrap_pyfunction!(write_whole, module)?)
+    module.add_function(wrap_pyfunction!(load, module)?)
 }

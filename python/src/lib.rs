@@ -22,6 +22,7 @@ mod buffers;
 mod call;
 mod calls;
 mod checkpoint;
+mod checkpoint_reports;
 mod command_line;
 mod composed_layout;
 mod dtype;
@@ -38,6 +39,7 @@ mod local_region;
 mod mesh;
 mod named_layout;
 mod op;
+mod operand;
 mod operations;
 mod placement;
 mod plan;
@@ -53,6 +55,7 @@ mod run;
 mod schedule;
 mod sharding;
 mod shards;
+mod spmd;
 mod step;
 mod table;
 mod tensor_type;
@@ -61,6 +64,7 @@ mod value;
 mod values;
 mod verify;
 mod view;
+mod whole_file;
 
 use pyo3::prelude::*;
 
@@ -82,6 +86,7 @@ fn _reshard(module: &Bound<'_, PyModule>) -> PyResult<()> {
     rates::register(module)?;
     table::register(module)?;
     op::register(module)?;
+    operand::register(module)?;
     propagate::register(module)?;
     verify::register(module)?;
     random::register(module)?;
@@ -91,6 +96,7 @@ fn _reshard(module: &Bound<'_, PyModule>) -> PyResult<()> {
     planner::register(module)?;
     view::register(module)?;
     calls::register(module)?;
+    spmd::register(module)?;
     graph::register(module)?;
     local_region::register(module)?;
     elaborator::register(module)?;
@@ -100,6 +106,8 @@ fn _reshard(module: &Bound<'_, PyModule>) -> PyResult<()> {
     kernels::register(module)?;
     ranks::register(module)?;
     checkpoint::register(module)?;
+    checkpoint_reports::register(module)?;
+    whole_file::register(module)?;
     command_line::register(module)?;
     // What is exported is what the package says.
     module.delattr("__all__")

@@ -7,7 +7,7 @@ use pyo3::types::PyList;
 use reshard_collectives::calls::{Offers, RankCalls, Spmd};
 use reshard_planner::{Message, Plan, Planner};
 
-use crate::calls::{PyOffers, PyRankCalls, PySpmd};
+use crate::calls::{PyOffers, PyRankCalls};
 use crate::dtype::{DTypeArgument, PyDType};
 use crate::engine;
 use crate::failure::{Answer, refused};
@@ -16,6 +16,7 @@ use crate::html;
 use crate::json;
 use crate::planner::PyPlanner;
 use crate::sharding::PySharding;
+use crate::spmd::PySpmd;
 use crate::step::{PyMessage, PyPhase, PyStep, steps};
 use crate::value::hash_of;
 

@@ -5,6 +5,7 @@ use reshard_program::Rates;
 
 use crate::dtype::DTypeArgument;
 use crate::topology::TopologyArgument;
+use crate::value::Reduced;
 
 /// How fast one rank computes: operations a microsecond on elements of at most 8 bits, of 16, of 32 and of more, and bytes that
 /// memory reads and writes in one.
@@ -39,6 +40,10 @@ impl PyRates {
 
     fn __repr__(&self) -> String {
         format!("Rates({:?}, {:?})", self.0.per_us, self.0.memory_per_us)
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> Reduced<'py, ([f64; 4], f64)> {
+        (py.get_type::<PyRates>(), (self.0.per_us, self.0.memory_per_us))
     }
 
     /// Operations a microsecond on elements of at most 8 bits, of 16, of 32 and of more.
