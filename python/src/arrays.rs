@@ -7,6 +7,7 @@ use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyTuple};
 use reshard_kernels::DType;
 
 use crate::failure::{Answer, Failure, refused};
+use crate::sequences::listed;
 
 /// What NumPy or ml_dtypes call a type, and what a memoryview calls it; none where neither has it.
 fn names(dtype: DType) -> (Option<(&'static str, &'static str)>, Option<&'static str>) {
@@ -111,7 +112,7 @@ pub(crate) fn checked<'py>(
     let py = object.py();
     let (Some(numpy), Some(as_numpy)) = (numpy(py), dtype_of(py, dtype)) else { return Ok(None) };
     let array = numpy.call_method1("asarray", (object,))?;
-    let given: Vec<usize> = array.getattr("shape")?.extract()?;
+    let given: Vec<usize> = listed(&array.getattr("shape")?)?;
     if given != shape {
         return Err(unfit(name, dtype, shape, &format!("{given:?}")));
     }

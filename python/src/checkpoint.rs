@@ -14,6 +14,7 @@ use crate::arrays;
 use crate::dtype::PyDType;
 use crate::failure::{Answer, refused};
 use crate::mesh::PyMesh;
+use crate::sequences::{listed, listed_if_any};
 use crate::sharding::PySharding;
 
 /// The tensors of a file or a folder, whatever wrote them; opening reads headers only.
@@ -200,7 +201,7 @@ impl PyCheckpoint {
         &self,
         py: Python<'py>,
         name: &str,
-        region: Option<Vec<Bound<'py, PyAny>>>,
+        #[pyo3(from_py_with = listed_if_any)] region: Option<Vec<Bound<'py, PyAny>>>,
     ) -> Answer<Bound<'py, PyAny>> {
         let tensor = self.checkpoint.tensor(name)?;
         let given = region.unwrap_or_default();
@@ -540,7 +541,7 @@ fn load<'py>(
     mesh: MeshArgument,
     to: &Bound<'py, PyAny>,
     rank: usize,
-    names: Option<Vec<String>>,
+    #[pyo3(from_py_with = listed_if_any)] names: Option<Vec<String>>,
 ) -> Answer<Bound<'py, PyDict>> {
     let opened = PyCheckpoint::opened(py, path)?;
     let wanted = Wanted::of(to)?;
@@ -600,7 +601,7 @@ fn write_whole(
     for (name, array) in tensors.iter() {
         let name: String = name.extract()?;
         let dtype = array.getattr("dtype")?.extract::<crate::dtype::DTypeArgument>()?.0;
-        let shape: Vec<usize> = array.getattr("shape")?.extract()?;
+        let shape: Vec<usize> = listed(&array.getattr("shape")?)?;
         let bytes = arrays::read(&array, dtype, &shape, &name)?;
         all.push((name, dtype, shape, bytes));
     }

@@ -51,6 +51,7 @@ mod region;
 mod report;
 mod run;
 mod schedule;
+mod sequences;
 mod shard_bytes;
 mod sharding;
 mod shards;

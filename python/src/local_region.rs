@@ -19,6 +19,7 @@ use crate::arguments::type_name;
 use crate::call::call;
 use crate::failure::{Answer, Failure, refused};
 use crate::graph::{PyGraph, slices, value};
+use crate::sequences::{items, listed};
 
 /// What is asked of a region.
 enum Asked {
@@ -204,7 +205,7 @@ fn body_of(
     };
     let all = match given.cast::<PyLocal>() {
         Ok(_) => vec![local(&given)?],
-        Err(_) => given.try_iter()?.map(|one| local(&one?)).collect::<PyResult<Vec<_>>>()?,
+        Err(_) => items(&given)?.map(|one| local(&one?)).collect::<PyResult<Vec<_>>>()?,
     };
     Ok(all)
 }
@@ -220,7 +221,7 @@ pub(crate) fn local(
 ) -> Answer<Vec<String>> {
     let axes: Vec<String> = match axes.cast::<PyString>() {
         Ok(text) => text.to_cow()?.split(',').map(|axis| axis.trim().to_owned()).collect(),
-        Err(_) => axes.extract()?,
+        Err(_) => listed(axes)?,
     };
     let mut changed = graph.lock().clone();
     let values = takes.iter().map(|(name, _)| value(&changed, name)).collect::<Answer<Vec<_>>>()?;

@@ -10,6 +10,7 @@ use reshard_sharding::Sharding;
 use crate::arrays;
 use crate::dtype::DTypeArgument;
 use crate::failure::{Answer, refused};
+use crate::sequences::listed_if_any;
 use crate::sharding::PySharding;
 use crate::value::Reduced;
 
@@ -180,7 +181,7 @@ key_with_draws! {
         &self,
         py: Python<'py>,
         draw: &str,
-        shape: Option<Vec<usize>>,
+        #[pyo3(from_py_with = listed_if_any)] shape: Option<Vec<usize>>,
         dtype: Option<DTypeArgument>,
         sharding: Option<&PySharding>,
         rank: Option<usize>,
