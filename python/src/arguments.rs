@@ -3,12 +3,13 @@
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
-use reshard_layout::{Few, IntTuple};
+use reshard_layout::{Few, IntTuple, MAX_LEAVES};
 use reshard_sharding::{Mesh, Placement, Placements};
 
 use crate::failure::Failure;
 use crate::mesh::PyMesh;
 use crate::placement::PyPlacement;
+use crate::sequences::{items, listed};
 
 /// The name of an object's type, for messages.
 pub(crate) fn type_name(object: &Bound<'_, PyAny>) -> String {
@@ -33,14 +34,17 @@ pub(crate) fn ints(object: &Bound<'_, PyAny>, depth: usize) -> Result<IntTuple, 
     if let Ok(value) = object.extract::<i64>() {
         return Ok(IntTuple::scalar(value));
     }
-    let Ok(items) = object.try_iter() else {
+    let Ok(items) = items(object) else {
         return Err(PyTypeError::new_err(format!(
             "expected an int of 64 bits or a tuple of them, found {}",
             type_name(object)
         ))
         .into());
     };
-    let parts = items.map(|item| ints(&item?, depth + 1)).collect::<Result<Vec<_>, Failure>>()?;
+    let parts = items
+        .take(MAX_LEAVES + 1)
+        .map(|item| ints(&item?, depth + 1))
+        .collect::<Result<Vec<_>, Failure>>()?;
     Ok(IntTuple::tuple(&parts)?)
 }
 
@@ -101,7 +105,7 @@ impl<'py> FromPyObject<'_, 'py> for AxesArgument {
     fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<AxesArgument> {
         match object.cast::<PyDict>() {
             Ok(axes) => axes.iter().map(|(name, number)| Ok((name.extract()?, number.extract()?))).collect(),
-            Err(_) => object.extract(),
+            Err(_) => listed(&object),
         }
         .map(AxesArgument)
     }
@@ -116,7 +120,7 @@ impl<'py> FromPyObject<'_, 'py> for ShapeArgument {
     fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<ShapeArgument> {
         match object.extract::<usize>() {
             Ok(single) => Ok(ShapeArgument(vec![single])),
-            Err(_) => Ok(ShapeArgument(object.extract()?)),
+            Err(_) => Ok(ShapeArgument(listed(&object)?)),
         }
     }
 }
@@ -149,7 +153,7 @@ impl<'py> FromPyObject<'_, 'py> for PlacementsArgument {
         if object.get_type().name()? == "PartitionSpec" {
             return Ok(PlacementsArgument(object.str()?.to_cow()?.into_owned()));
         }
-        let each = object.try_iter()?.map(|item| Ok(item?.extract::<PlacementArgument>()?.0));
+        let each = items(&object)?.map(|item| Ok(item?.extract::<PlacementArgument>()?.0));
         let each = each.collect::<PyResult<Few<Placement, 4>>>()?;
         Ok(PlacementsArgument(Placements(each).to_string()))
     }

@@ -12,6 +12,7 @@ use reshard_kernels::DType;
 
 use crate::buffers::{self, Lent, numpy_dtype};
 use crate::failure::{Answer, Failure, refused};
+use crate::sequences::listed;
 
 /// NumPy, if it can be imported.
 pub(crate) fn numpy(py: Python<'_>) -> Option<Bound<'_, PyModule>> {
@@ -65,7 +66,7 @@ pub(crate) fn checked<'py>(
     let py = object.py();
     let (Some(numpy), Some(as_numpy)) = (numpy(py), numpy_dtype(py, dtype)) else { return Ok(None) };
     let array = numpy.call_method1("asarray", (object,))?;
-    let given: Vec<usize> = array.getattr("shape")?.extract()?;
+    let given: Vec<usize> = listed(&array.getattr("shape")?)?;
     if given != shape {
         return Err(unfit(name, dtype, shape, &format!("{given:?}")));
     }

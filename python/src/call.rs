@@ -8,6 +8,7 @@ use reshard_ops::rules::{Call, Value};
 
 use crate::arguments::type_name;
 use crate::failure::{Answer, refused};
+use crate::sequences::items;
 
 /// An argument as the notation writes it.
 fn text_of(key: &str, object: &Bound<'_, PyAny>) -> Answer<String> {
@@ -29,7 +30,7 @@ fn text_of(key: &str, object: &Bound<'_, PyAny>) -> Answer<String> {
     {
         return text_of(key, &object.call_method0("item")?);
     }
-    let Ok(items) = object.try_iter() else {
+    let Ok(items) = items(object) else {
         let found = type_name(object);
         return Err(PyTypeError::new_err(format!(
             "the argument {key} is a number, a flag, a word or a list of whole numbers, not {found}"

@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyByteArray, PyDict, PyList};
 use reshard_collectives::calls::{self, Call, Offers, RankCall, RankCalls, View};
 use reshard_kernels::CombineOp;
 
 use crate::dtype::PyDType;
 use crate::failure::Answer;
+use crate::sequences::listed;
 use crate::value::{Reduced, hash_of};
 use crate::view::PyView;
 
@@ -41,9 +43,12 @@ impl PyOffers {
             None => Vec::new(),
             Some(groups) => match groups.cast::<PyDict>() {
                 Ok(by_name) => {
-                    by_name.iter().map(|(k, v)| Ok((k.extract()?, v.extract()?))).collect::<PyResult<_>>()?
+                    by_name.iter().map(|(k, v)| Ok((k.extract()?, listed(&v)?))).collect::<PyResult<_>>()?
                 }
-                Err(_) => groups.extract()?,
+                Err(_) => listed::<(String, Bound<'_, PyAny>)>(groups)?
+                    .into_iter()
+                    .map(|(name, members)| Ok((name, listed(&members)?)))
+                    .collect::<PyResult<_>>()?,
             },
         };
         Ok(PyOffers(Arc::new(Offers::new(groups)?)))
@@ -298,10 +303,11 @@ impl PyRankCalls {
     #[staticmethod]
     fn interpret<'py>(
         py: Python<'py>,
-        ranks: Vec<PyRef<'py, PyRankCalls>>,
-        sources: Vec<Vec<u8>>,
+        #[pyo3(from_py_with = listed)] ranks: Vec<PyRef<'py, PyRankCalls>>,
+        #[pyo3(from_py_with = listed)] sources: Vec<PyBackedBytes>,
     ) -> Answer<Bound<'py, PyList>> {
         let ranks: Vec<RankCalls> = ranks.iter().map(|calls| calls.all.clone()).collect();
+        let sources: Vec<Vec<u8>> = sources.iter().map(|source| source.to_vec()).collect();
         let made = py.detach(|| calls::interpret(&ranks, &sources))?;
         Ok(PyList::new(py, made.iter().map(|target| PyByteArray::new(py, target)))?)
     }

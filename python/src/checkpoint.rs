@@ -15,6 +15,7 @@ use crate::checkpoint_reports::{PyDifference, PyResharded, PyVerified};
 use crate::dtype::PyDType;
 use crate::failure::{Answer, refused};
 use crate::mesh::PyMesh;
+use crate::sequences::listed_if_any;
 use crate::sharding::PySharding;
 
 /// The tensors of a file or a folder, whatever wrote them; opening reads headers only.
@@ -201,7 +202,7 @@ impl PyCheckpoint {
         &self,
         py: Python<'py>,
         name: &str,
-        region: Option<Vec<Bound<'py, PyAny>>>,
+        #[pyo3(from_py_with = listed_if_any)] region: Option<Vec<Bound<'py, PyAny>>>,
     ) -> Answer<Bound<'py, PyAny>> {
         let tensor = self.checkpoint.tensor(name)?;
         let given = region.unwrap_or_default();
@@ -404,7 +405,7 @@ fn load<'py>(
     mesh: MeshArgument,
     to: &Bound<'py, PyAny>,
     rank: usize,
-    names: Option<Vec<String>>,
+    #[pyo3(from_py_with = listed_if_any)] names: Option<Vec<String>>,
 ) -> Answer<Bound<'py, PyDict>> {
     let opened = PyCheckpoint::opened(py, path)?;
     let wanted = Wanted::of(to)?;

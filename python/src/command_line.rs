@@ -4,9 +4,11 @@ use std::io::{self, BufWriter, Write};
 
 use pyo3::prelude::*;
 
+use crate::sequences::listed;
+
 /// Runs the command line with these arguments, the first of which is the program's name, and returns its exit status.
 #[pyfunction]
-fn main(py: Python<'_>, arguments: Vec<String>) -> u8 {
+fn main(py: Python<'_>, #[pyo3(from_py_with = listed)] arguments: Vec<String>) -> u8 {
     py.detach(|| {
         let mut out = BufWriter::new(io::stdout());
         let status = reshard_cli::main(arguments, &mut out, &mut io::stderr());
@@ -18,7 +20,7 @@ fn main(py: Python<'_>, arguments: Vec<String>) -> u8 {
 
 /// What the command line answers to these arguments: its exit status, what it prints and what it reports.
 #[pyfunction]
-fn run(py: Python<'_>, arguments: Vec<String>) -> (u8, String, String) {
+fn run(py: Python<'_>, #[pyo3(from_py_with = listed)] arguments: Vec<String>) -> (u8, String, String) {
     py.detach(|| {
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let status = reshard_cli::main(arguments, &mut out, &mut err);

@@ -14,6 +14,7 @@ use crate::elaborator::PyElaborator;
 use crate::failure::Answer;
 use crate::mesh::PyMesh;
 use crate::program::PyProgram;
+use crate::sequences::{listed, listed_if_any};
 use crate::table::{PyTable, table_or_standard};
 
 /// A list of statements over named values: `Graph("dp=2,tp=2")` without statements, `Graph.parse("mesh dp=2..")` of a text.
@@ -84,7 +85,7 @@ impl PyGraph {
         py: Python<'_>,
         text: &str,
         table: Option<&PyTable>,
-        axes: Option<Vec<(String, usize)>>,
+        #[pyo3(from_py_with = listed_if_any)] axes: Option<Vec<(String, usize)>>,
     ) -> Answer<PyGraph> {
         let (table, axes) = (table_or_standard(table), axes.unwrap_or_default());
         let axes: Vec<(&str, usize)> = axes.iter().map(|(name, size)| (name.as_str(), *size)).collect();
@@ -187,8 +188,8 @@ impl PyGraph {
     fn apply(
         &self,
         op: &str,
-        inputs: Vec<String>,
-        names: Vec<String>,
+        #[pyo3(from_py_with = listed)] inputs: Vec<String>,
+        #[pyo3(from_py_with = listed)] names: Vec<String>,
         arguments: Option<&Bound<'_, PyDict>>,
     ) -> Answer<Vec<String>> {
         let call = call(op, arguments)?;
@@ -207,7 +208,12 @@ impl PyGraph {
     }
 
     /// Gives the op that makes a value its strategy: what its inputs have to be, and what it makes of them.
-    fn strategy(&self, name: &str, inputs: Vec<String>, outputs: Vec<String>) -> Answer<()> {
+    fn strategy(
+        &self,
+        name: &str,
+        #[pyo3(from_py_with = listed)] inputs: Vec<String>,
+        #[pyo3(from_py_with = listed)] outputs: Vec<String>,
+    ) -> Answer<()> {
         let mut graph = self.lock();
         let v = value(&graph, name)?;
         Ok(graph.strategy(v, &slices(&inputs), &slices(&outputs))?)
@@ -227,8 +233,8 @@ impl PyGraph {
     fn gradient(
         &self,
         loss: &str,
-        wrt: Option<Vec<String>>,
-        names: Option<Vec<String>>,
+        #[pyo3(from_py_with = listed_if_any)] wrt: Option<Vec<String>>,
+        #[pyo3(from_py_with = listed_if_any)] names: Option<Vec<String>>,
     ) -> Answer<Vec<String>> {
         let mut graph = self.lock();
         let loss = value(&graph, loss)?;
@@ -257,8 +263,8 @@ impl PyGraph {
         &self,
         py: Python<'_>,
         axes: &Bound<'_, PyAny>,
-        takes: Vec<(String, String)>,
-        claims: Vec<String>,
+        #[pyo3(from_py_with = listed)] takes: Vec<(String, String)>,
+        #[pyo3(from_py_with = listed)] claims: Vec<String>,
         body: &Bound<'_, PyAny>,
     ) -> Answer<Vec<String>> {
         crate::local_region::local(py, self, axes, &takes, &claims, body)

@@ -10,6 +10,7 @@ use reshard_sharding::{GroupPattern, GroupRegistry, ProcessGroup, ProcessGroups}
 use crate::arguments::{MeshArgument, type_name};
 use crate::failure::{Answer, Failure, refused};
 use crate::layout::PyLayout;
+use crate::sequences::{listed, listed_twice};
 use crate::value::{by_notation, hash_of};
 
 /// More ranks than this are not listed.
@@ -111,7 +112,7 @@ by_notation! { PyProcessGroup {
         if let Ok(text) = members.cast::<PyString>() {
             return Ok(PyProcessGroup(text.to_cow()?.parse()?));
         }
-        Ok(PyProcessGroup(ProcessGroup::of_members(&members.extract::<Vec<usize>>()?)?))
+        Ok(PyProcessGroup(ProcessGroup::of_members(&listed::<usize>(members)?)?))
     }
 
     /// The pattern.
@@ -175,7 +176,7 @@ by_notation! { PyProcessGroups {
         if let Ok(text) = groups.cast::<PyString>() {
             return Ok(PyProcessGroups(text.to_cow()?.parse()?));
         }
-        Ok(PyProcessGroups(ProcessGroups::listed(groups.extract::<Vec<Vec<usize>>>()?)?))
+        Ok(PyProcessGroups(ProcessGroups::listed(listed_twice::<usize>(groups)?)?))
     }
 
     fn __hash__(&self) -> u64 {

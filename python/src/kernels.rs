@@ -18,6 +18,7 @@ use crate::buffers;
 use crate::call::{arguments, call};
 use crate::dtype::{DTypeArgument, PyDType};
 use crate::failure::{Answer, Failure, refused};
+use crate::sequences::{items, listed, listed_twice};
 use crate::table::{PyTable, table_or_standard};
 
 /// An operand of a call on one rank: its elements, and which of the whole they are.
@@ -138,7 +139,7 @@ impl PyLocalCall {
         inputs: Vec<Bound<'py, PyAny>>,
     ) -> Answer<Vec<Bound<'py, PyAny>>> {
         let made = runner.call1((self.clone(), PyTuple::new(runner.py(), inputs)?))?;
-        let made = made.try_iter()?.collect::<PyResult<Vec<_>>>()?;
+        let made = items(&made)?.collect::<PyResult<Vec<_>>>()?;
         if made.len() != self.makes.len() {
             let reason = format!(
                 "{} makes {} tensors, and its kernel made {}",
@@ -349,8 +350,8 @@ impl Kernels for PythonKernels<'_> {
 #[pyo3(signature = (op, shapes, dtypes, table=None, **arguments))]
 fn local_call(
     op: &str,
-    shapes: Vec<Vec<usize>>,
-    dtypes: Vec<DTypeArgument>,
+    #[pyo3(from_py_with = listed_twice)] shapes: Vec<Vec<usize>>,
+    #[pyo3(from_py_with = listed)] dtypes: Vec<DTypeArgument>,
     table: Option<&PyTable>,
     arguments: Option<&Bound<'_, PyDict>>,
 ) -> Answer<PyLocalCall> {

@@ -10,6 +10,7 @@ use crate::arguments::{Ints, to_python};
 use crate::failure::Answer;
 use crate::json;
 use crate::operations::operations;
+use crate::sequences::listed;
 use crate::values::known;
 
 /// A function from indices to integers, `shape:stride`, such as `Layout("(4,2):(1,4)")`, `Layout((4, 2), (1, 4))` or, compact
@@ -56,7 +57,7 @@ operations! {
 
         /// A layout of modes `(extent, stride)`.
         #[staticmethod]
-        fn from_modes(modes: Vec<(i64, i64)>) -> Answer<PyLayout> {
+        fn from_modes(#[pyo3(from_py_with = listed)] modes: Vec<(i64, i64)>) -> Answer<PyLayout> {
             Ok(PyLayout(Layout::from_modes(&modes)?))
         }
 

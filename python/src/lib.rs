@@ -53,6 +53,7 @@ mod region;
 mod report;
 mod run;
 mod schedule;
+mod sequences;
 mod sharding;
 mod shards;
 mod spmd;

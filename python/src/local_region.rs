@@ -20,6 +20,8 @@ use crate::arguments::type_name;
 use crate::call::call;
 use crate::failure::{Answer, Failure, refused};
 use crate::graph::{PyGraph, slices, value};
+use crate::sequences::{items, listed};
+use crate::sequences::{listed_if_any, listed_twice};
 
 /// What is asked of a region.
 enum Asked {
@@ -142,7 +144,7 @@ impl PyLocalRegion {
         to: String,
         zigzag: bool,
         tiles: Option<usize>,
-        sizes: Option<Vec<usize>>,
+        #[pyo3(from_py_with = listed_if_any)] sizes: Option<Vec<usize>>,
     ) -> Answer<PyLocal> {
         let (value, parts) = (value.0.clone(), parts(dim, zigzag, tiles, sizes.as_deref())?);
         self.one(move |region| region.all_gather(&value, &axis, parts, &to))
@@ -164,7 +166,7 @@ impl PyLocalRegion {
         dim: usize,
         zigzag: bool,
         tiles: Option<usize>,
-        sizes: Option<Vec<usize>>,
+        #[pyo3(from_py_with = listed_if_any)] sizes: Option<Vec<usize>>,
     ) -> Answer<PyLocal> {
         let (value, parts) = (value.0.clone(), parts(dim, zigzag, tiles, sizes.as_deref())?);
         self.one(move |region| region.reduce_scatter(&value, &axis, parts))
@@ -187,7 +189,7 @@ impl PyLocalRegion {
         value: &PyLocal,
         axis: String,
         dim: usize,
-        counts: Vec<Vec<usize>>,
+        #[pyo3(from_py_with = listed_twice)] counts: Vec<Vec<usize>>,
         room: Option<usize>,
     ) -> Answer<PyLocal> {
         let (value, counts) = (value.0.clone(), Counts::new(&counts)?);
@@ -233,7 +235,7 @@ fn body_of(
     };
     let all = match given.cast::<PyLocal>() {
         Ok(_) => vec![local(&given)?],
-        Err(_) => given.try_iter()?.map(|one| local(&one?)).collect::<PyResult<Vec<_>>>()?,
+        Err(_) => items(&given)?.map(|one| local(&one?)).collect::<PyResult<Vec<_>>>()?,
     };
     Ok(all)
 }
@@ -249,7 +251,7 @@ pub(crate) fn local(
 ) -> Answer<Vec<String>> {
     let axes: Vec<String> = match axes.cast::<PyString>() {
         Ok(text) => text.to_cow()?.split(',').map(|axis| axis.trim().to_owned()).collect(),
-        Err(_) => axes.extract()?,
+        Err(_) => listed(axes)?,
     };
     let mut changed = graph.lock().clone();
     let values = takes.iter().map(|(name, _)| value(&changed, name)).collect::<Answer<Vec<_>>>()?;

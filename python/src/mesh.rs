@@ -12,6 +12,7 @@ use crate::group::{PyGroupPattern, PyProcessGroup, PyProcessGroups, check_listed
 use crate::html;
 use crate::json;
 use crate::layout::PyLayout;
+use crate::sequences::listed;
 use crate::value::{by_notation, hash_of};
 
 /// Ranks on named axes, such as `Mesh("dp=2,tp=4")` or `Mesh({"dp": 2, "tp": 4})`; the last axis is the fastest.
@@ -36,13 +37,13 @@ by_notation! { PyMesh {
 
     /// A mesh whose ranks are these, in the order of its coordinates, last axis fastest.
     #[staticmethod]
-    fn from_ranks(axes: AxesArgument, ranks: Vec<usize>) -> Answer<PyMesh> {
+    fn from_ranks(axes: AxesArgument, #[pyo3(from_py_with = listed)] ranks: Vec<usize>) -> Answer<PyMesh> {
         Ok(PyMesh(Mesh::from_ranks(axes.0, &ranks)?))
     }
 
     /// A mesh of a nested list of ranks, an axis for each level: `from_nested(["x", "y"], [[0, 1], [2, 3]])`.
     #[staticmethod]
-    fn from_nested(names: Vec<String>, ranks: &Bound<'_, PyAny>) -> Answer<PyMesh> {
+    fn from_nested(#[pyo3(from_py_with = listed)] names: Vec<String>, ranks: &Bound<'_, PyAny>) -> Answer<PyMesh> {
         let list = ranks.str()?;
         Ok(PyMesh(Mesh::from_nested(&as_text(&names), &list.to_cow()?)?))
     }
@@ -50,7 +51,7 @@ by_notation! { PyMesh {
     /// A mesh of axes with layouts from coordinates to rank offsets, from a first rank on.
     #[staticmethod]
     #[pyo3(signature = (axes, offset=0))]
-    fn with_layouts(axes: Vec<(String, Py<PyLayout>)>, offset: usize) -> Answer<PyMesh> {
+    fn with_layouts(#[pyo3(from_py_with = listed)] axes: Vec<(String, Py<PyLayout>)>, offset: usize) -> Answer<PyMesh> {
         let axes = axes
             .iter()
             .map(|(name, layout)| Ok((AxisName::new(name)?, layout.get().0.clone())))
@@ -60,7 +61,7 @@ by_notation! { PyMesh {
 
     /// The mesh of the axes of several meshes that start at the same rank.
     #[staticmethod]
-    fn concatenate(meshes: Vec<MeshArgument>) -> Answer<PyMesh> {
+    fn concatenate(#[pyo3(from_py_with = listed)] meshes: Vec<MeshArgument>) -> Answer<PyMesh> {
         let meshes: Vec<Mesh> = meshes.into_iter().map(|mesh| mesh.0).collect();
         Ok(PyMesh(Mesh::concatenate(&meshes)?))
     }
@@ -228,7 +229,7 @@ by_notation! { PyMesh {
     }
 
     /// These axes as one, last fastest, where the outermost of them stood.
-    fn flatten(&self, names: Vec<String>, into: &str) -> Answer<PyMesh> {
+    fn flatten(&self, #[pyo3(from_py_with = listed)] names: Vec<String>, into: &str) -> Answer<PyMesh> {
         Ok(PyMesh(self.0.flatten(&as_text(&names), into)?))
     }
 

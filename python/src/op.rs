@@ -8,6 +8,7 @@ use reshard_ops::rules::{Call, Op, Table};
 
 use crate::call::{arguments, call};
 use crate::failure::{Answer, refused};
+use crate::sequences::{listed, listed_twice, listed_twice_if_any};
 use crate::table::{PyTable, standard, table_or_standard};
 use crate::value::Reduced;
 
@@ -61,9 +62,9 @@ impl PyOp {
     #[pyo3(signature = (op, shapes, /, *, table=None, outputs=None, **arguments))]
     fn new(
         op: &str,
-        shapes: Vec<Vec<usize>>,
+        #[pyo3(from_py_with = listed_twice)] shapes: Vec<Vec<usize>>,
         table: Option<&PyTable>,
-        outputs: Option<Vec<Vec<usize>>>,
+        #[pyo3(from_py_with = listed_twice_if_any)] outputs: Option<Vec<Vec<usize>>>,
         arguments: Option<&Bound<'_, PyDict>>,
     ) -> Answer<PyOp> {
         let (call, table) = (call(op, arguments)?, table_or_standard(table));
@@ -189,7 +190,11 @@ impl PyOp {
 
     /// The backward as an op: of inputs and outputs that are saved, and the gradients of the outputs, to those of the inputs.
     #[pyo3(signature = (inputs=vec![], outputs=vec![]))]
-    fn vjp(&self, inputs: Vec<usize>, outputs: Vec<usize>) -> Answer<PyOp> {
+    fn vjp(
+        &self,
+        #[pyo3(from_py_with = listed)] inputs: Vec<usize>,
+        #[pyo3(from_py_with = listed)] outputs: Vec<usize>,
+    ) -> Answer<PyOp> {
         let op = self.op.vjp(&inputs, &outputs)?;
         Ok(PyOp { op, call: None, table: Arc::clone(&self.table) })
     }

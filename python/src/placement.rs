@@ -9,6 +9,7 @@ use reshard_sharding::{Counts, Placement, ReduceOp};
 
 use crate::arguments::PlacementArgument;
 use crate::failure::{Answer, refused};
+use crate::sequences::{listed, listed_twice};
 use crate::value::Reduced;
 
 /// What one axis of a mesh does to a tensor: `R()`, `S(0)`, `SS(0, 2)`, `P("sum")`, or by notation `Placement("RG(0,[3,5])")`.
@@ -25,13 +26,17 @@ impl PyPlacement {
 
     /// The dim is cut into pieces of these sizes, one for each rank of the axis.
     #[staticmethod]
-    fn ragged(dim: usize, sizes: Vec<usize>) -> PyPlacement {
+    fn ragged(dim: usize, #[pyo3(from_py_with = listed)] sizes: Vec<usize>) -> PyPlacement {
         PyPlacement(Placement::ragged(dim, &sizes))
     }
 
     /// Ragged pieces of whole blocks of these sizes, as even as they go among so many ranks.
     #[staticmethod]
-    fn ragged_of_blocks(dim: usize, blocks: Vec<usize>, ranks: usize) -> Answer<PyPlacement> {
+    fn ragged_of_blocks(
+        dim: usize,
+        #[pyo3(from_py_with = listed)] blocks: Vec<usize>,
+        ranks: usize,
+    ) -> Answer<PyPlacement> {
         Ok(PyPlacement(Placement::ragged_of_blocks(dim, &blocks, ranks)?))
     }
 
@@ -43,7 +48,11 @@ impl PyPlacement {
 
     /// Ragged pieces in proportion to these units, one for each rank of the axis.
     #[staticmethod]
-    fn ragged_in_units(dim: usize, len: usize, units: Vec<usize>) -> Answer<PyPlacement> {
+    fn ragged_in_units(
+        dim: usize,
+        len: usize,
+        #[pyo3(from_py_with = listed)] units: Vec<usize>,
+    ) -> Answer<PyPlacement> {
         Ok(PyPlacement(Placement::ragged_in_units(dim, len, &units)?))
     }
 
@@ -120,7 +129,10 @@ impl PyCounts {
     /// A row for each source, with what it sends to each rank; within a capacity, where one is given, of what a rank receives.
     #[new]
     #[pyo3(signature = (rows, capacity=None))]
-    fn new(rows: Vec<Vec<usize>>, capacity: Option<usize>) -> Answer<PyCounts> {
+    fn new(
+        #[pyo3(from_py_with = listed_twice)] rows: Vec<Vec<usize>>,
+        capacity: Option<usize>,
+    ) -> Answer<PyCounts> {
         let counts = Counts::new(&rows)?;
         Ok(PyCounts(match capacity {
             Some(capacity) => counts.within(capacity)?,

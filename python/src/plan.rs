@@ -15,6 +15,7 @@ use crate::group::PyGroupPattern;
 use crate::html;
 use crate::json;
 use crate::planner::PyPlanner;
+use crate::sequences::{listed, listed_if_any};
 use crate::sharding::PySharding;
 use crate::spmd::PySpmd;
 use crate::step::{PyMessage, PyPhase, PyStep, steps};
@@ -248,8 +249,8 @@ impl PyPlan {
     fn run<'py>(
         &self,
         py: Python<'py>,
-        shards: Vec<Bound<'py, PyAny>>,
-        out: Option<Vec<Bound<'py, PyAny>>>,
+        #[pyo3(from_py_with = listed)] shards: Vec<Bound<'py, PyAny>>,
+        #[pyo3(from_py_with = listed_if_any)] out: Option<Vec<Bound<'py, PyAny>>>,
     ) -> Answer<Bound<'py, PyList>> {
         engine::run(py, &self.plan, &shards, out)
     }

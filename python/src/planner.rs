@@ -10,6 +10,7 @@ use crate::dtype::DTypeArgument;
 use crate::failure::Answer;
 use crate::group::{PatternArgument, PyGroupPattern};
 use crate::plan::PyPlan;
+use crate::sequences::listed_if_any;
 use crate::sharding::PySharding;
 use crate::topology::{PyTopology, TopologyArgument};
 use crate::value::hash_of;
@@ -137,7 +138,7 @@ impl PyPlanner {
         topology: Option<TopologyArgument>,
         objective: Option<&str>,
         max_peak_bytes: Option<u64>,
-        groups: Option<Vec<PatternArgument>>,
+        #[pyo3(from_py_with = listed_if_any)] groups: Option<Vec<PatternArgument>>,
         deterministic: bool,
         arithmetic: Option<&str>,
         budget: Option<BudgetArgument>,
@@ -343,7 +344,7 @@ fn plan(
     topology: Option<TopologyArgument>,
     objective: Option<&str>,
     max_peak_bytes: Option<u64>,
-    groups: Option<Vec<PatternArgument>>,
+    #[pyo3(from_py_with = listed_if_any)] groups: Option<Vec<PatternArgument>>,
     deterministic: bool,
     arithmetic: Option<&str>,
     budget: Option<BudgetArgument>,

@@ -18,6 +18,7 @@ use crate::rates::PyRates;
 use crate::report::PyReport;
 use crate::run::{on_device, on_ranks};
 use crate::schedule::{PyEvent, PySchedule, ScheduleOptions};
+use crate::sequences::listed;
 use crate::sharding::PySharding;
 use crate::table::{PyTable, table_or_standard};
 use crate::value::Reduced;
@@ -324,7 +325,7 @@ impl PyProgram {
     }
 
     /// The same program in which backward makes these values once more, right before it takes them.
-    fn again(&self, py: Python<'_>, names: Vec<String>) -> Answer<PyProgram> {
+    fn again(&self, py: Python<'_>, #[pyo3(from_py_with = listed)] names: Vec<String>) -> Answer<PyProgram> {
         let values = names.iter().map(|name| self.named(name)).collect::<Answer<Vec<_>>>()?;
         Ok(PyProgram::made(py.detach(|| self.0.again(&values))?))
     }
@@ -449,7 +450,7 @@ impl PyProgram {
     /// Compares hashes of what ranks had of values that are the same on them by their types; how many were compared.
     ///
     /// The hashes are texts, one for each rank, as `Ranks.hashes` has them.
-    fn replicas(&self, hashes: Vec<String>) -> Answer<usize> {
+    fn replicas(&self, #[pyo3(from_py_with = listed)] hashes: Vec<String>) -> Answer<usize> {
         let hashes = hashes.iter().map(|text| text.parse()).collect::<Result<Vec<Hashes>, Error>>()?;
         Ok(self.0.replicas(&hashes)?)
     }

@@ -12,6 +12,7 @@ use crate::failure::{Answer, refused};
 use crate::op::PyOp;
 use crate::operand::operand;
 use crate::planner::PyPlanner;
+use crate::sequences::items;
 use crate::sharding::PySharding;
 use crate::topology::TopologyArgument;
 
@@ -35,7 +36,7 @@ fn constraints(object: &Bound<'_, PyAny>, op: &PyOp, mesh: &Mesh) -> Answer<Vec<
     if object.cast::<PySharding>().is_ok() {
         return Ok(vec![constraint(object, &[], mesh)?]);
     }
-    let each = object.try_iter()?.collect::<PyResult<Vec<_>>>()?;
+    let each = items(object)?.collect::<PyResult<Vec<_>>>()?;
     if each.len() > outputs.len() {
         let reason =
             format!("{} constraints for the {} outputs of {}", each.len(), outputs.len(), op.op.name());
@@ -219,7 +220,7 @@ impl Question {
         mesh: Option<MeshArgument>,
         wanted: Option<&Bound<'_, PyAny>>,
     ) -> Answer<Question> {
-        let inputs = inputs.try_iter()?.map(|object| operand(&object?)).collect::<Answer<Vec<_>>>()?;
+        let inputs = items(inputs)?.map(|object| operand(&object?)).collect::<Answer<Vec<_>>>()?;
         let mesh = mesh.map(|mesh| mesh.0).or_else(|| inputs.first().map(|x| x.sharding.mesh().clone()));
         let reason = || format!("{} has no inputs, whose mesh it would be on: say mesh=", op.op.name());
         let mesh = mesh.ok_or_else(|| refused("usage", reason()))?;

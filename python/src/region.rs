@@ -8,6 +8,7 @@ use reshard_sharding::{Interval, Intervals, Region};
 use crate::arguments::ShapeArgument;
 use crate::failure::Answer;
 use crate::group::check_listed;
+use crate::sequences::listed_twice;
 
 /// For every dim the indices that a rank holds, as ranges in local order.
 #[pyclass(frozen, eq, hash, name = "Region", module = "reshard")]
@@ -18,7 +19,7 @@ pub(crate) struct PyRegion(pub(crate) Region);
 impl PyRegion {
     /// A region of ranges for every dim: `Region([[range(0, 4)], [range(0, 2), range(6, 8)]])`.
     #[new]
-    fn new(dims: Vec<Vec<Bound<'_, PyRange>>>) -> PyResult<PyRegion> {
+    fn new(#[pyo3(from_py_with = listed_twice)] dims: Vec<Vec<Bound<'_, PyRange>>>) -> PyResult<PyRegion> {
         let mut region = Region { dims: reshard_layout::Few::new() };
         for dim in &dims {
             let mut intervals = Intervals::new();

@@ -207,7 +207,7 @@ fn run_rank(
     let schedule = program.compile(rank, options.0)?;
     let mut kernels = PythonKernels { table: program.table(), runner, calls: Vec::new() };
     let mut engine = Engine::new(comm);
-    let mut arena = vec![0; schedule.arena_bytes()];
+    let mut arena = schedule.arena()?;
     for (v, whole) in inputs {
         let value = program.get(*v);
         if let Some(local) = schedule.local(&value.name) {

@@ -12,6 +12,7 @@ use crate::dtype::PyDType;
 use crate::failure::Answer;
 use crate::kernels::PyLocalCall;
 use crate::rates::PyRates;
+use crate::sequences::listed;
 
 /// How a program is compiled, as Python says it.
 #[derive(Clone, Copy, Debug)]
@@ -228,7 +229,7 @@ impl PyTimeline {
     #[pyo3(signature = (schedules, rates=None))]
     fn new(
         py: Python<'_>,
-        schedules: Vec<PyRef<'_, PySchedule>>,
+        #[pyo3(from_py_with = listed)] schedules: Vec<PyRef<'_, PySchedule>>,
         rates: Option<&PyRates>,
     ) -> Answer<PyTimeline> {
         let schedules: Vec<Schedule> = schedules.iter().map(|s| s.schedule.clone()).collect();

@@ -17,6 +17,7 @@ use crate::mesh::{PyMesh, sub_axes};
 use crate::named_layout::PyNamed;
 use crate::placement::PyPlacement;
 use crate::region::PyRegion;
+use crate::sequences::listed;
 use crate::shards;
 use crate::value::Reduced;
 
@@ -320,7 +321,7 @@ impl PySharding {
     #[pyo3(signature = (shards, *, dtype=None))]
     fn meaning<'py>(
         &self,
-        shards: Vec<Bound<'py, PyAny>>,
+        #[pyo3(from_py_with = listed)] shards: Vec<Bound<'py, PyAny>>,
         dtype: Option<DTypeArgument>,
     ) -> Answer<Bound<'py, PyAny>> {
         shards::meaning(&self.0, &shards, dtype.map(|dtype| dtype.0))

@@ -8,6 +8,7 @@ use reshard_ops::rules::{Parameters, Rule, Table};
 
 use crate::call::call;
 use crate::failure::Answer;
+use crate::sequences::listed_twice;
 
 /// The ops that everybody has, made once.
 pub(crate) fn standard() -> Arc<Table> {
@@ -124,7 +125,7 @@ impl PyTable {
     fn gradient(
         &self,
         op: &str,
-        shapes: Vec<Vec<usize>>,
+        #[pyo3(from_py_with = listed_twice)] shapes: Vec<Vec<usize>>,
         arguments: Option<&Bound<'_, PyDict>>,
     ) -> Answer<Vec<String>> {
         let call = call(op, arguments)?;

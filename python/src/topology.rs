@@ -6,6 +6,7 @@ use reshard_planner::{Level, Topology};
 
 use crate::arguments::type_name;
 use crate::failure::{Answer, Failure};
+use crate::sequences::listed;
 use crate::value::{by_notation, hash_of};
 
 /// What moving bytes between ranks takes, such as `Topology("h100")` or
@@ -26,7 +27,7 @@ by_notation! { PyTopology {
 
     /// A network of a launch and a message time in us, and of levels from within: (ranks or None, latency in us, GB/s).
     #[staticmethod]
-    fn of(launch_us: f64, message_us: f64, levels: Vec<(Option<usize>, f64, f64)>) -> Answer<PyTopology> {
+    fn of(launch_us: f64, message_us: f64, #[pyo3(from_py_with = listed)] levels: Vec<(Option<usize>, f64, f64)>) -> Answer<PyTopology> {
         let level = |(ranks, latency_us, gbytes_per_s)| Level { ranks, latency_us, gbytes_per_s };
         let levels: Vec<Level> = levels.into_iter().map(level).collect();
         Ok(PyTopology(Topology::new(launch_us, message_us, &levels)?))

@@ -13,13 +13,14 @@ use pyo3::types::{PyList, PyString, PyTuple};
 use reshard_layout::algebra::{Pattern, Tiler};
 use reshard_layout::expression::{Function, Value, evaluate};
 use reshard_layout::properties::Answer as Known;
-use reshard_layout::{Error, IntTuple, MAX_DEPTH};
+use reshard_layout::{Error, IntTuple, MAX_DEPTH, MAX_LEAVES};
 
 use crate::arguments::{to_python, type_name};
 use crate::composed_layout::{PyComposed, PySwizzle};
 use crate::failure::{Answer, refused};
 use crate::layout::PyLayout;
 use crate::named_layout::{PyNamed, PyPairs, PyPoints};
+use crate::sequences::items;
 
 /// Yes, no or unknown.
 pub(crate) fn known(answer: Known) -> Option<bool> {
@@ -97,7 +98,10 @@ pub(crate) fn value(object: &Bound<'_, PyAny>, depth: usize) -> Answer<Value> {
         return Ok(evaluate(&text.to_cow()?)?);
     }
     if is_sequence(object) {
-        let parts = object.try_iter()?.map(|part| value(&part?, depth + 1)).collect::<Answer<Vec<_>>>()?;
+        let parts = items(object)?
+            .take(MAX_LEAVES + 1)
+            .map(|part| value(&part?, depth + 1))
+            .collect::<Answer<Vec<_>>>()?;
         let tuples: Option<Vec<IntTuple>> = parts.iter().map(Value::to_tuple).collect();
         return Ok(match tuples {
             Some(tuples) => IntTuple::tuple(&tuples)?.into(),
@@ -140,7 +144,7 @@ pub(crate) fn read_pattern(object: &Bound<'_, PyAny>, depth: usize) -> Answer<Pa
         return Ok(Pattern::At(index));
     }
     if is_sequence(object) {
-        let parts = object.try_iter()?.map(|part| read_pattern(&part?, depth + 1));
+        let parts = items(object)?.take(MAX_LEAVES + 1).map(|part| read_pattern(&part?, depth + 1));
         return Ok(Pattern::Modes(parts.collect::<Answer<_>>()?));
     }
     let name = type_name(object);

@@ -9,6 +9,7 @@ use reshard_ops::rules::{Op, Strategy};
 use crate::arrays;
 use crate::failure::{Answer, refused};
 use crate::op::PyOp;
+use crate::sequences::{items, listed, listed_twice};
 
 /// What the numbers of an input are, by a word.
 fn data(word: &str) -> Answer<Data> {
@@ -96,7 +97,7 @@ impl PyVerifier {
                 Some(numpy) => numpy.call_method1("asarray", (array, "f8"))?,
                 None => array.clone(),
             };
-            let shape: Vec<usize> = array.getattr("shape")?.extract()?;
+            let shape: Vec<usize> = listed(&array.getattr("shape")?)?;
             let bytes = arrays::read(&array, DType::F64, &shape, "a result")?;
             Ok(Tensor::new(&shape, bytes.chunks_exact(8).map(bytemuck::pod_read_unaligned).collect()))
         };
@@ -135,7 +136,7 @@ fn ops(ops: &Bound<'_, PyAny>) -> Answer<Vec<Op>> {
     if let Ok(op) = ops.cast::<PyOp>() {
         return Ok(vec![op.get().op.clone()]);
     }
-    let all = ops.try_iter()?.map(|op| Ok(op?.cast::<PyOp>().map_err(PyErr::from)?.get().op.clone()));
+    let all = items(ops)?.map(|op| Ok(op?.cast::<PyOp>().map_err(PyErr::from)?.get().op.clone()));
     Ok(all.collect::<PyResult<_>>()?)
 }
 
@@ -147,7 +148,7 @@ impl PyVerifier {
     fn new(
         name: String,
         kernel: Py<PyAny>,
-        data: Vec<String>,
+        #[pyo3(from_py_with = listed)] data: Vec<String>,
         tolerance: f64,
         near_replicas: bool,
         constant: bool,
@@ -201,8 +202,11 @@ impl PyVerifier {
     fn discover(
         &self,
         py: Python<'_>,
-        calls: Vec<(Vec<Vec<usize>>, Vec<Vec<usize>>)>,
+        #[pyo3(from_py_with = listed)] calls: Vec<(Bound<'_, PyAny>, Bound<'_, PyAny>)>,
     ) -> Answer<Vec<String>> {
+        let calls = (calls.iter())
+            .map(|(i, o)| Ok((listed_twice(i)?, listed_twice(o)?)))
+            .collect::<PyResult<Vec<(Vec<Vec<usize>>, Vec<Vec<usize>>)>>>()?;
         let borrowed: Vec<(Vec<&[usize]>, Vec<&[usize]>)> = (calls.iter())
             .map(|(i, o)| (i.iter().map(Vec::as_slice).collect(), o.iter().map(Vec::as_slice).collect()))
             .collect();

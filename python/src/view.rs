@@ -6,6 +6,7 @@ use reshard_collectives::calls::View;
 
 use crate::failure::Answer;
 use crate::layout::PyLayout;
+use crate::sequences::listed_if_any;
 use crate::value::{Reduced, hash_of};
 
 /// Elements of a flat buffer: an offset and loops over strides, the outermost first, such as `View("3+(2:8,4:1)")`.
@@ -18,7 +19,10 @@ impl PyView {
     /// A view from its notation, or from an offset and a list of (extent, stride), the outermost loop first.
     #[new]
     #[pyo3(signature = (offset, loops=None))]
-    fn new(offset: &Bound<'_, PyAny>, loops: Option<Vec<(usize, i64)>>) -> Answer<PyView> {
+    fn new(
+        offset: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = listed_if_any)] loops: Option<Vec<(usize, i64)>>,
+    ) -> Answer<PyView> {
         if let (Ok(text), None) = (offset.cast::<PyString>(), &loops) {
             return Ok(PyView(text.to_cow()?.parse::<View>()?));
         }

@@ -8,6 +8,7 @@ use reshard_kernels::DType;
 
 use crate::arrays;
 use crate::failure::{Answer, refused};
+use crate::sequences::listed;
 
 /// The type of elements as safetensors has it.
 fn stored(dtype: DType) -> safetensors::Dtype {
@@ -50,7 +51,7 @@ fn write_whole(
     for (name, array) in tensors.iter() {
         let name: String = name.extract()?;
         let dtype = array.getattr("dtype")?.extract::<crate::dtype::DTypeArgument>()?.0;
-        let shape: Vec<usize> = array.getattr("shape")?.extract()?;
+        let shape: Vec<usize> = listed(&array.getattr("shape")?)?;
         let bytes = arrays::read(&array, dtype, &shape, &name)?;
         all.push((name, dtype, shape, bytes));
     }

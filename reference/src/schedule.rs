@@ -162,7 +162,7 @@ fn run_rank<T: Number>(
     let done = RefCell::new(Vec::new());
     let mut kernels = Watched { inner: Host::<T>::new(program.table()), calls: Vec::new(), done: &done };
     let mut engine = Watched { inner: Engine::new(comm), calls: Vec::new(), done: &done };
-    let mut arena = vec![0; schedule.arena_bytes()];
+    let mut arena = schedule.arena()?;
     put(program, &schedule, inputs, &mut arena)?;
     let prepared = schedule.prepare::<_, _, Error>(&mut kernels, &mut engine)?;
     prepared.run::<_, _, Error>(&mut kernels, &mut engine, &mut arena)?;

@@ -58,8 +58,9 @@ pub fn on_this_rank<T: Number, C: Communicator<Buffer = [u8]>>(
         schedules.push(if here { Some(program.compile(rank, &options)?) } else { None });
     }
     let bytes: Vec<usize> = schedules.iter().map(|s| s.as_ref().map_or(0, Schedule::arena_bytes)).collect();
-    let mut arena = vec![0; bytes[comm.rank()]];
+    let mut arena = Vec::new();
     if let Some(schedule) = &schedules[comm.rank()] {
+        arena = schedule.arena()?;
         put(program, schedule, inputs, &mut arena)?;
         let (mut kernels, mut engine) = (Host::<T>::new(program.table()), Engine::new(comm));
         let prepared = schedule.prepare::<_, _, Error>(&mut kernels, &mut engine)?;

@@ -68,7 +68,7 @@ impl<T: Number> Training<'_, T> {
             });
         }
         self.check()?;
-        let mut arena = vec![0; schedule.arena_bytes()];
+        let mut arena = schedule.arena()?;
         put(self.program, &schedule, self.inputs, &mut arena)?;
         let mut kernels = Host::<T>::new(self.program.table());
         let mut engine = Engine::new(comm);

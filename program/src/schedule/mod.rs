@@ -268,6 +268,24 @@ impl Schedule {
         self.arena_bytes
     }
 
+    /// A new arena: [`arena_bytes`](Schedule::arena_bytes) of zeros.
+    ///
+    /// # Errors
+    ///
+    /// `schedule` if there is no memory for so many bytes.
+    pub fn arena(&self) -> Result<Vec<u8>, Error> {
+        let mut arena = Vec::new();
+        if arena.try_reserve_exact(self.arena_bytes).is_err() {
+            let reason = format!(
+                "the arena of rank {} has {} bytes, and there is no memory for them",
+                self.rank, self.arena_bytes
+            );
+            return Err(Error::Schedule { reason });
+        }
+        arena.resize(self.arena_bytes, 0);
+        Ok(arena)
+    }
+
     /// What is to be copied before the next step, from where to where: a value `w'` that is not made in the place of `w`. No two of these
     /// places overlap.
     ///

@@ -1,0 +1,61 @@
+//! Sequences that Python gives, read item by item: what one says of its length is not believed, and none is read without end.
+
+use pyo3::conversion::FromPyObjectOwned;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyFrozenSet, PySet, PyString};
+
+use crate::arguments::type_name;
+
+/// The most items that an argument lists, as many as ranks are ever listed.
+const MOST: usize = 1 << 20;
+
+/// The items of an object, and a refusal in place of one too many.
+pub(crate) fn items<'py>(
+    object: &Bound<'py, PyAny>,
+) -> PyResult<impl Iterator<Item = PyResult<Bound<'py, PyAny>>>> {
+    let has_order = !(object.is_instance_of::<PyString>()
+        || object.is_instance_of::<PyDict>()
+        || object.is_instance_of::<PySet>()
+        || object.is_instance_of::<PyFrozenSet>());
+    let expected = || PyTypeError::new_err(format!("expected a sequence, found {}", type_name(object)));
+    if !has_order {
+        return Err(expected());
+    }
+    let items = object
+        .try_iter()
+        .map_err(|error| if error.is_instance_of::<PyTypeError>(object.py()) { expected() } else { error })?;
+    Ok(items.take(MOST + 1).enumerate().map(|(index, item)| {
+        if index < MOST {
+            item
+        } else {
+            Err(PyValueError::new_err(format!("a sequence of more than {MOST} items")))
+        }
+    }))
+}
+
+/// An argument that is a sequence.
+pub(crate) fn listed<'py, T: FromPyObjectOwned<'py>>(object: &Bound<'py, PyAny>) -> PyResult<Vec<T>> {
+    items(object)?.map(|item| item?.extract().map_err(Into::into)).collect()
+}
+
+/// An argument that is a sequence, or None.
+pub(crate) fn listed_if_any<'py, T: FromPyObjectOwned<'py>>(
+    object: &Bound<'py, PyAny>,
+) -> PyResult<Option<Vec<T>>> {
+    if object.is_none() { Ok(None) } else { listed(object).map(Some) }
+}
+
+/// An argument that is a sequence of sequences.
+pub(crate) fn listed_twice<'py, T: FromPyObjectOwned<'py>>(
+    object: &Bound<'py, PyAny>,
+) -> PyResult<Vec<Vec<T>>> {
+    items(object)?.map(|item| listed(&item?)).collect()
+}
+
+/// An argument that is a sequence of sequences, or None.
+pub(crate) fn listed_twice_if_any<'py, T: FromPyObjectOwned<'py>>(
+    object: &Bound<'py, PyAny>,
+) -> PyResult<Option<Vec<Vec<T>>>> {
+    if object.is_none() { Ok(None) } else { listed_twice(object).map(Some) }
+}
