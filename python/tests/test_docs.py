@@ -8,13 +8,14 @@ import re
 
 import pytest
 
-ROOT = pathlib.Path(__file__).parent.parent.parent
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PAGES = ["docs/python.md", "python/README.md"]
 BLOCK = re.compile(r"```python\n(.*?)```\n(?:\n```text\n(.*?)```\n)?", re.DOTALL)
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_examples_run_and_print_what_is_said(name: str) -> None:
+def test_examples_run_and_print_what_is_said(name: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     page = (ROOT / name).read_text()
     names: dict[str, object] = {"__name__": "__main__"}
 

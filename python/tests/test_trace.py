@@ -1,7 +1,5 @@
 """Programs from functions: right by hand and by finite differences, on ranks as on one device."""
 
-import pathlib
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -371,12 +369,3 @@ def test_a_region_gathers_parts_of_their_own_sizes():
     with pytest.raises(ReshardError, match="one of zigzag, tiles and sizes") as refused:
         graph.local("cp", [("x", "RG(0,[1,4])")], ["R"], lambda region, x: region.all_gather(x, "cp", 0, "R", sizes=[1, 4], zigzag=True))
     assert refused.value.kind == "usage"
-
-
-def test_the_readme_runs(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    text = (pathlib.Path(__file__).parents[1] / "README.md").read_text()
-    scope: dict[str, object] = {}
-    for block in text.split("```python\n")[1:]:
-        exec(block.split("```")[0], scope)  # noqa: S102
-    assert "program" in scope and "mine" in scope
