@@ -113,7 +113,7 @@ macro_rules! key_with_draws {
                 fn $name<'py>(
                     &self,
                     py: Python<'py>,
-                    shape: Option<Vec<usize>>,
+                    #[pyo3(from_py_with = listed_if_any)] shape: Option<Vec<usize>>,
                     dtype: Option<DTypeArgument>,
                     $($number: $type,)*
                     sharding: Option<&PySharding>,

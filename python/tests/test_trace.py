@@ -1,6 +1,8 @@
 """Programs from functions: right by hand and by finite differences, on ranks as on one device."""
 
 import pathlib
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -335,3 +337,25 @@ def test_the_readme_runs(tmp_path, monkeypatch):
     for block in text.split("```python\n")[1:]:
         exec(block.split("```")[0], scope)  # noqa: S102
     assert "program" in scope and "mine" in scope
+
+
+def test_threads_write_down_functions_of_their_own() -> None:
+    def masked(x):
+        time.sleep(0.002)  # so that the others are in the middle of theirs
+        return x * reshard.ops.ones(shape=[8, 16])
+
+    failed = []
+
+    def work() -> None:
+        try:
+            for _ in range(5):
+                reshard.program(masked, "dp=2", x=("f32", (8, 16), "S(0)"))
+        except ReshardError as error:
+            failed.append(str(error))
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
