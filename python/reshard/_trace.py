@@ -6,6 +6,7 @@ A function is called once, with tensors of names, types and shapes in place of n
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -364,13 +365,20 @@ def _indexed(x: Tensor, key: object) -> Tensor:
     return x
 
 
-_TAPES: list[_Tape] = []
+class _Written(threading.local):
+    """The functions that this thread writes down, the innermost last."""
+
+    def __init__(self) -> None:
+        self.tapes: list[_Tape] = []
+
+
+_WRITTEN = _Written()
 
 
 def _current() -> _Tape:
-    if not _TAPES:
+    if not _WRITTEN.tapes:
         raise _refused("program", "an op without tensors is called where no function is written down")
-    return _TAPES[-1]
+    return _WRITTEN.tapes[-1]
 
 
 def moved(x: Tensor, type: str) -> Tensor:
@@ -481,7 +489,7 @@ class Ops:
     def __call__(self, call: str, *tensors: Any, **arguments: Any) -> Any:
         """Calls an op by its text, such as `"mk,kn->mn"`; a tensor, or a tuple of them where it makes several."""
         listed = [one for each in tensors for one in (each if isinstance(each, (list, tuple)) else [each])]
-        if any(isinstance(x, Tensor) for x in listed) or (not listed and _TAPES):
+        if any(isinstance(x, Tensor) for x in listed) or (not listed and _WRITTEN.tapes):
             others = [x for x in listed if not isinstance(x, Tensor)]
             if others:
                 raise _refused(
@@ -577,11 +585,11 @@ def trace(
         return graph
 
     tape = _Tape(empty(), Table() if table is None else table)
-    _TAPES.append(tape)
+    _WRITTEN.tapes.append(tape)
     try:
         made = function(**{name: Tensor(tape, name) for name in inputs})
     finally:
-        _TAPES.pop()
+        _WRITTEN.tapes.pop()
         tape.finished = True
     graph = empty()
     tape.again(graph, _named(made, tape))

@@ -75,6 +75,11 @@ pub(crate) fn checked<'py>(
     if dtype.is_integral() && matches!(kind.as_str(), "f" | "c") {
         return Err(unfit(name, dtype, shape, &format!("{has}, whose numbers need not be whole")));
     }
+    // Texts, times and objects are parsed or taken for NaN by NumPy, and of complex numbers it takes a part.
+    let no_numbers = matches!(kind.as_str(), "O" | "S" | "U" | "M" | "m");
+    if no_numbers || kind == "c" && dtype != DType::C64 {
+        return Err(unfit(name, dtype, shape, &format!("{has}, which are no such numbers")));
+    }
     Ok(Some(if has.eq(&as_numpy)? { array } else { array.call_method1("astype", (as_numpy,))? }))
 }
 

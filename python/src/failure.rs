@@ -49,13 +49,28 @@ impl From<PyErr> for Failure {
     }
 }
 
+/// The most bytes of a sentence: a longer one quotes an argument that is no text for people.
+const MOST_BYTES: usize = 2000;
+
+/// A sentence without its middle, where it is longer than people read.
+fn shortened(message: String) -> String {
+    if message.len() <= MOST_BYTES {
+        return message;
+    }
+    let (begin, end) = (
+        message.floor_char_boundary(MOST_BYTES / 2),
+        message.ceil_char_boundary(message.len() - MOST_BYTES / 2),
+    );
+    format!("{} .. {}", &message[..begin], &message[end..])
+}
+
 /// An exception of this class with a sentence and attributes.
 fn raised<E: PyTypeInfo>(
     message: String,
     attributes: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<()>,
 ) -> Failure {
     Python::attach(|py| {
-        let error = PyErr::new::<E, _>(message);
+        let error = PyErr::new::<E, _>(shortened(message));
         match attributes(error.value(py).as_any()) {
             Ok(()) => Failure(error),
             Err(other) => Failure(other),

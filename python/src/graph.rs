@@ -102,7 +102,9 @@ impl PyGraph {
     }
 
     fn __eq__(&self, other: &PyGraph) -> bool {
-        let (one, two) = (self.lock().clone(), other.lock().clone());
+        // One lock at a time: the other may be this graph, or be compared with it elsewhere.
+        let one = self.lock().clone();
+        let two = other.lock().clone();
         one == two
     }
 

@@ -32,6 +32,9 @@ fn data(word: &str) -> Answer<Data> {
     })
 }
 
+/// The most sets of inputs on which a run is compared: all of them are held at once.
+const MOST_SETS: usize = 1024;
+
 /// An op to run, a function of arrays of f64, and what is known of it: `Verifier("relu", lambda x: np.maximum(x, 0))`.
 ///
 /// `data` says what the numbers of each input are: `integers`, `distinct`, `real`, `positive`, `index N` or `mask PERCENT`. With
@@ -159,6 +162,12 @@ impl PyVerifier {
         seed: u64,
     ) -> Answer<PyVerifier> {
         data.iter().try_for_each(|word| self::data(word).map(|_| ()))?;
+        if !(1..=MOST_SETS).contains(&sets) {
+            return Err(refused(
+                "usage",
+                format!("each run is compared on 1 to {MOST_SETS} sets of inputs, not {sets}"),
+            ));
+        }
         Ok(PyVerifier {
             name,
             kernel,

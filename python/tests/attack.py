@@ -22,7 +22,7 @@ import reshard
 import reshard.checkpoint
 
 # What a sentence for users does not have in it: the notation of Rust's own values.
-RUSTS = ("Some(", "None)", "Error {", "Err(", "Ok(", "called `", "unwrap", "panicked", "PyErr {", "PoisonError", "src/")
+RUSTS = ("Some(", "Error {", "Err(", "Ok(", "called `", "unwrap", "panicked", "PyErr {", "PoisonError", "src/")
 
 
 def fault(error: BaseException, known: bool = False) -> str | None:
@@ -327,7 +327,7 @@ def operate(target: Any, name: str, arguments: list[Any], named: dict[str, Any])
     """A call, or a protocol of Python on an object."""
     match name:
         case "repr":
-            return eval(repr(target), vars(reshard)) if repr(target)[0] != "<" else None
+            return eval(repr(target), vars(reshard.checkpoint) | vars(reshard)) if repr(target)[0] != "<" else None
         case "str":
             return (str(target), bool(target))
         case "pickle":

@@ -10,7 +10,9 @@ import pathlib
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+import reshard
 
 HERE = pathlib.Path(__file__).parent
 SECONDS = float(os.environ.get("RESHARD_ATTACK_SECONDS", "16"))
@@ -41,3 +43,50 @@ def test_a_panic_is_found(tmp_path: pathlib.Path) -> None:
     assert attack.fault(ValueError("x" * 5000))
     assert attack.fault(AttributeError("'reshard.Layout' object has no attribute"), known=True)
     assert not attack.fault(ValueError("a tuple nested more than 64 deep"))
+
+
+class Lying(list[int]):
+    def __len__(self) -> int:
+        return 2**62
+
+
+def test_a_length_is_not_believed() -> None:
+    assert reshard.Sharding("x=2", Lying([4, 2]), "R").shape == (4, 2)
+    assert reshard.Key(0).normal(Lying([4, 2])).shape == (4, 2)
+    for endless in (iter(int, 1), range(2**40)):
+        with pytest.raises(ValueError, match="more than"):
+            reshard.Sharding("x=2", endless, "R")  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="more than"):
+            reshard.Layout(endless)  # type: ignore[arg-type]
+
+
+def test_a_graph_is_compared_with_itself() -> None:
+    graph = reshard.Graph("x=2")
+    assert graph == graph
+
+
+def test_memory_that_is_not_there_is_refused() -> None:
+    program = reshard.Program("mesh x=1\nx: f32[4] R\ny: R = expand(x,shape=[1099511627776,4])\n")
+    with pytest.raises(reshard.ReshardError, match="no memory"):
+        program.on_ranks({"x": np.zeros(4, "f4")})
+
+
+def test_sets_of_a_verifier_are_limited() -> None:
+    for sets in (0, 2**62):
+        with pytest.raises(reshard.ReshardError, match="1 to 1024"):
+            reshard.Verifier("relu", lambda x: x, sets=sets)
+
+
+def test_objects_are_no_numbers() -> None:
+    program = reshard.Program("mesh x=2\nx: f32[4] S(0)\ny: S(0) = relu(x)\n")
+    for wrong in ([None] * 4, ["1"] * 4, [1j] * 4):
+        with pytest.raises(reshard.ReshardError, match="no such numbers"):
+            program.on_ranks({"x": np.array(wrong)})
+        with pytest.raises(reshard.ReshardError, match="no such numbers"):
+            program.on_ranks({"x": np.zeros(4, "f4")}, kernels={"relu": lambda call, x, wrong=wrong: np.array(wrong[:2])})
+
+
+def test_sentences_are_short() -> None:
+    with pytest.raises(reshard.ReshardError) as refused:
+        reshard.Graph("x=2").shape("x" * (1 << 20))
+    assert len(str(refused.value)) < 3000

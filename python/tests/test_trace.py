@@ -1,5 +1,8 @@
 """Programs from functions: right by hand and by finite differences, on ranks as on one device."""
 
+import threading
+import time
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -369,3 +372,26 @@ def test_a_region_gathers_parts_of_their_own_sizes():
     with pytest.raises(ReshardError, match="one of zigzag, tiles and sizes") as refused:
         graph.local("cp", [("x", "RG(0,[1,4])")], ["R"], lambda region, x: region.all_gather(x, "cp", 0, "R", sizes=[1, 4], zigzag=True))
     assert refused.value.kind == "usage"
+
+
+
+def test_threads_write_down_functions_of_their_own() -> None:
+    def masked(x):
+        time.sleep(0.002)  # so that the others are in the middle of theirs
+        return x * reshard.ops.ones(shape=[8, 16])
+
+    failed = []
+
+    def work() -> None:
+        try:
+            for _ in range(5):
+                reshard.program(masked, "dp=2", x=("f32", (8, 16), "S(0)"))
+        except ReshardError as error:
+            failed.append(str(error))
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
