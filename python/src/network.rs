@@ -6,6 +6,7 @@ use reshard_planner::Topology;
 use reshard_program::Rates;
 
 use crate::failure::Failure;
+use crate::sequences::printed;
 
 /// A network: `"uniform"`, `"h100"`, its notation, or what prints as that.
 #[derive(Debug)]
@@ -17,7 +18,7 @@ impl<'py> FromPyObject<'_, 'py> for NetworkArgument {
     fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<NetworkArgument> {
         let text = match object.cast::<PyString>() {
             Ok(text) => text.to_cow()?.into_owned(),
-            Err(_) => object.str()?.to_cow()?.into_owned(),
+            Err(_) => printed(&object)?,
         };
         Ok(NetworkArgument(text.parse().map_err(Failure::from)?))
     }
