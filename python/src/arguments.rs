@@ -9,7 +9,7 @@ use reshard_sharding::{Mesh, Placement, Placements};
 use crate::failure::Failure;
 use crate::mesh::PyMesh;
 use crate::placement::PyPlacement;
-use crate::sequences::{items, listed};
+use crate::sequences::{items, listed, printed};
 
 /// The name of an object's type, for messages.
 pub(crate) fn type_name(object: &Bound<'_, PyAny>) -> String {
@@ -135,7 +135,7 @@ impl<'py> FromPyObject<'_, 'py> for PlacementArgument {
         if let Ok(placement) = object.cast::<PyPlacement>() {
             return Ok(PlacementArgument(placement.get().0.clone()));
         }
-        Ok(PlacementArgument(object.str()?.to_cow()?.parse().map_err(Failure::from)?))
+        Ok(PlacementArgument(printed(&object)?.parse().map_err(Failure::from)?))
     }
 }
 

@@ -15,7 +15,7 @@ use crate::checkpoint_reports::{PyDifference, PyResharded, PyVerified};
 use crate::dtype::PyDType;
 use crate::failure::{Answer, refused};
 use crate::mesh::PyMesh;
-use crate::sequences::listed_if_any;
+use crate::sequences::{listed_if_any, printed};
 use crate::sharding::PySharding;
 
 /// The tensors of a file or a folder, whatever wrote them; opening reads headers only.
@@ -333,8 +333,7 @@ impl Wanted {
                 "what tensors are to be is placements such as 'S(0)', or a dict such as {'*.weight': 'S(0)', '*': 'R'}",
             ));
         };
-        let text =
-            |object: Bound<'_, PyAny>| -> PyResult<String> { Ok(object.str()?.to_cow()?.into_owned()) };
+        let text = |object: Bound<'_, PyAny>| -> PyResult<String> { printed(&object) };
         let rules = rules.iter().map(|(pattern, to)| Ok((text(pattern)?, text(to)?)));
         Ok(Wanted::ByName(rules.collect::<PyResult<_>>()?))
     }

@@ -29,7 +29,7 @@ operations! {
             let Some(inner) = inner else {
                 return Ok(PyComposed(outer.extract::<String>()?.parse::<Composed>()?));
             };
-            let given = values::value(outer, 0)?;
+            let given = values::value(outer)?;
             let outer = given.to_outer().ok_or_else(|| {
                 refused("parse", format!("expected a layout or a swizzle to apply last, found {given}"))
             })?;

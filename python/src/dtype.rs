@@ -5,6 +5,7 @@ use pyo3::types::{PyString, PyTuple};
 use reshard_kernels::DType;
 
 use crate::failure::{Answer, Failure, refused};
+use crate::sequences::printed;
 use crate::value::Reduced;
 
 /// The type of a tensor's elements, such as `DType("bf16")`.
@@ -136,8 +137,8 @@ impl<'py> FromPyObject<'_, 'py> for DTypeArgument {
         }
         // numpy.dtype has a `name`, scalar types and ml_dtypes' types have a `__name__`, torch.dtype prints as torch.float32.
         let name = match object.getattr("name").or_else(|_| object.getattr("__name__")) {
-            Ok(name) => name.str()?.to_cow()?.into_owned(),
-            Err(_) => object.str()?.to_cow()?.into_owned(),
+            Ok(name) => printed(&name)?,
+            Err(_) => printed(&object)?,
         };
         by_name(&name).map(DTypeArgument).ok_or_else(|| {
             let known = DType::ALL.map(DType::name).join(", ");

@@ -12,7 +12,7 @@ use crate::group::{PyGroupPattern, PyProcessGroup, PyProcessGroups, check_listed
 use crate::html;
 use crate::json;
 use crate::layout::PyLayout;
-use crate::sequences::listed;
+use crate::sequences::{listed, nested};
 use crate::value::{by_notation, hash_of};
 
 /// Ranks on named axes, such as `Mesh("dp=2,tp=4")` or `Mesh({"dp": 2, "tp": 4})`; the last axis is the fastest.
@@ -44,8 +44,7 @@ by_notation! { PyMesh {
     /// A mesh of a nested list of ranks, an axis for each level: `from_nested(["x", "y"], [[0, 1], [2, 3]])`.
     #[staticmethod]
     fn from_nested(#[pyo3(from_py_with = listed)] names: Vec<String>, ranks: &Bound<'_, PyAny>) -> Answer<PyMesh> {
-        let list = ranks.str()?;
-        Ok(PyMesh(Mesh::from_nested(&as_text(&names), &list.to_cow()?)?))
+        Ok(PyMesh(Mesh::from_nested(&as_text(&names), &nested(ranks)?)?))
     }
 
     /// A mesh of axes with layouts from coordinates to rank offsets, from a first rank on.

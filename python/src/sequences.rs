@@ -3,7 +3,8 @@
 use pyo3::conversion::FromPyObjectOwned;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyFrozenSet, PySet, PyString};
+use pyo3::types::{PyDict, PyFrozenSet, PyList, PySet, PyString, PyTuple};
+use reshard_layout::MAX_DEPTH;
 
 use crate::arguments::type_name;
 
@@ -32,6 +33,47 @@ pub(crate) fn items<'py>(
             Err(PyValueError::new_err(format!("a sequence of more than {MOST} items")))
         }
     }))
+}
+
+/// What an object prints, where it is no container: those print what they hold, without end if they hold each other.
+pub(crate) fn printed(object: &Bound<'_, PyAny>) -> PyResult<String> {
+    if object.is_instance_of::<PyList>()
+        || object.is_instance_of::<PyTuple>()
+        || object.is_instance_of::<PyDict>()
+    {
+        return Err(PyTypeError::new_err(format!("expected a text, found {}", type_name(object))));
+    }
+    Ok(object.str()?.to_cow()?.into_owned())
+}
+
+/// The notation of nested sequences of whole numbers.
+pub(crate) fn nested(object: &Bound<'_, PyAny>) -> PyResult<String> {
+    fn write(object: &Bound<'_, PyAny>, depth: usize, read: &mut usize, text: &mut String) -> PyResult<()> {
+        *read += 1;
+        if *read > 2 * MOST || depth > MAX_DEPTH {
+            let limits = format!("{MOST} numbers, nested {MAX_DEPTH} deep");
+            return Err(PyValueError::new_err(format!("nested sequences have no more than {limits}")));
+        }
+        if let Ok(number) = object.extract::<i64>() {
+            text.push_str(&number.to_string());
+            return Ok(());
+        }
+        text.push('[');
+        for (index, item) in items(object)?.enumerate() {
+            if index > 0 {
+                text.push(',');
+            }
+            write(&item?, depth + 1, read, text)?;
+        }
+        text.push(']');
+        Ok(())
+    }
+    if let Ok(given) = object.cast::<PyString>() {
+        return Ok(given.to_cow()?.into_owned());
+    }
+    let mut text = String::new();
+    write(object, 0, &mut 0, &mut text)?;
+    Ok(text)
 }
 
 /// An argument that is a sequence.

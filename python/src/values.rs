@@ -74,11 +74,29 @@ pub(crate) fn object(py: Python<'_>, value: Value) -> PyResult<Py<PyAny>> {
     }
 }
 
-fn check_depth(depth: usize) -> Answer<()> {
-    if depth > MAX_DEPTH {
-        return Err(PyValueError::new_err(format!("a tuple nested more than {MAX_DEPTH} deep")).into());
+/// How far a nested tuple has been read: short ones that hold each other many times have many leaves.
+#[derive(Default)]
+struct Read {
+    depth: usize,
+    objects: usize,
+}
+
+impl Read {
+    /// Reads one object more; refused where a tuple is too deep, or has too many parts.
+    fn one<T>(&mut self, read: impl FnOnce(&mut Read) -> Answer<T>) -> Answer<T> {
+        const MOST: usize = MAX_LEAVES * MAX_DEPTH;
+        self.depth += 1;
+        self.objects += 1;
+        if self.depth > MAX_DEPTH + 1 {
+            return Err(PyValueError::new_err(format!("a tuple nested more than {MAX_DEPTH} deep")).into());
+        }
+        if self.objects > MOST {
+            return Err(PyValueError::new_err(format!("a tuple of more than {MOST} parts")).into());
+        }
+        let made = read(self);
+        self.depth -= 1;
+        made
     }
-    Ok(())
 }
 
 fn is_sequence(object: &Bound<'_, PyAny>) -> bool {
@@ -86,8 +104,11 @@ fn is_sequence(object: &Bound<'_, PyAny>) -> bool {
 }
 
 /// The value that an object is: a layout, an int, a text to evaluate, or a tuple of such, which is a tiler unless all are ints.
-pub(crate) fn value(object: &Bound<'_, PyAny>, depth: usize) -> Answer<Value> {
-    check_depth(depth)?;
+pub(crate) fn value(object: &Bound<'_, PyAny>) -> Answer<Value> {
+    Read::default().one(|read| value_of(object, read))
+}
+
+fn value_of(object: &Bound<'_, PyAny>, read: &mut Read) -> Answer<Value> {
     if let Ok(layout) = object.cast::<PyLayout>() {
         return Ok(Value::Layout(layout.get().0.clone()));
     }
@@ -99,8 +120,10 @@ pub(crate) fn value(object: &Bound<'_, PyAny>, depth: usize) -> Answer<Value> {
     }
     if is_sequence(object) {
         let parts = items(object)?
-            .take(MAX_LEAVES + 1)
-            .map(|part| value(&part?, depth + 1))
+            .map(|part| {
+                let part = part?;
+                read.one(|read| value_of(&part, read))
+            })
             .collect::<Answer<Vec<_>>>()?;
         let tuples: Option<Vec<IntTuple>> = parts.iter().map(Value::to_tuple).collect();
         return Ok(match tuples {
@@ -132,8 +155,11 @@ pub(crate) fn value(object: &Bound<'_, PyAny>, depth: usize) -> Answer<Value> {
 }
 
 /// The pattern that an object is: an int, None, a tuple of such, or its notation.
-pub(crate) fn read_pattern(object: &Bound<'_, PyAny>, depth: usize) -> Answer<Pattern> {
-    check_depth(depth)?;
+pub(crate) fn read_pattern(object: &Bound<'_, PyAny>) -> Answer<Pattern> {
+    Read::default().one(|read| pattern_of(object, read))
+}
+
+fn pattern_of(object: &Bound<'_, PyAny>, read: &mut Read) -> Answer<Pattern> {
     if object.is_none() {
         return Ok(Pattern::Any);
     }
@@ -144,7 +170,10 @@ pub(crate) fn read_pattern(object: &Bound<'_, PyAny>, depth: usize) -> Answer<Pa
         return Ok(Pattern::At(index));
     }
     if is_sequence(object) {
-        let parts = items(object)?.take(MAX_LEAVES + 1).map(|part| read_pattern(&part?, depth + 1));
+        let parts = items(object)?.map(|part| {
+            let part = part?;
+            read.one(|read| pattern_of(&part, read))
+        });
         return Ok(Pattern::Modes(parts.collect::<Answer<_>>()?));
     }
     let name = type_name(object);
@@ -159,7 +188,7 @@ pub(crate) fn arguments(
 ) -> Answer<Vec<Value>> {
     for object in objects {
         let is_pattern = function.pattern_argument() == Some(values.len());
-        values.push(if is_pattern { Value::Pattern(read_pattern(object, 0)?) } else { value(object, 0)? });
+        values.push(if is_pattern { Value::Pattern(read_pattern(object)?) } else { value(object)? });
     }
     Ok(values)
 }

@@ -90,3 +90,20 @@ def test_sentences_are_short() -> None:
     with pytest.raises(reshard.ReshardError) as refused:
         reshard.Graph("x=2").shape("x" * (1 << 20))
     assert len(str(refused.value)) < 3000
+
+
+def test_sequences_that_hold_each_other_are_refused() -> None:
+    for item in (1, None):
+        held: object = [item, item]
+        for _ in range(55):
+            held = [held, held]
+        for call in (
+            lambda held=held: reshard.Layout(held),
+            lambda held=held: reshard.Layout("8:1").slice(held),
+            lambda held=held: reshard.Layout("8:1").logical_divide(held),
+            lambda held=held: reshard.Placement(held),
+            lambda held=held: reshard.DType(held),
+            lambda held=held: reshard.Mesh.from_nested(["x"], held),
+        ):
+            with pytest.raises((ValueError, TypeError)):
+                call()
