@@ -562,6 +562,8 @@ def trace(
 
     What it returns is called `out`, `out0` and `out1` of a tuple, or by the keys of a dict, such as `{"w'": ops.sgd(w, dw)}`.
     """
+    if not callable(function):
+        raise TypeError(f"the graph of a function is asked for, and a {type(function).__name__} is none; a text is read by Graph.parse")
     parameters = inspect.signature(function).parameters.values()
     positional = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
     missing = [p.name for p in parameters if p.name in positional and p.default is p.empty and p.name not in inputs]

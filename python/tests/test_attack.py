@@ -2,7 +2,7 @@
 
 Every callable is called with arguments that its stub says, of which one or more are exchanged for something else. Calls are drawn
 from a seed, in a process of their own with 2 GiB of memory and 5 seconds for each call; what is made is an argument of later calls.
-`RESHARD_ATTACK_SECONDS` makes the run longer, `RESHARD_ATTACK_SEED` another one.
+`RESHARD_ATTACK_CALLS` makes the run longer, `RESHARD_ATTACK_SEED` another one.
 """
 
 import os
@@ -15,7 +15,7 @@ import pytest
 import reshard
 
 HERE = pathlib.Path(__file__).parent
-SECONDS = float(os.environ.get("RESHARD_ATTACK_SECONDS", "16"))
+CALLS = int(os.environ.get("RESHARD_ATTACK_CALLS", "50000"))
 SEED = int(os.environ.get("RESHARD_ATTACK_SEED", "1"))
 
 
@@ -23,8 +23,8 @@ SEED = int(os.environ.get("RESHARD_ATTACK_SEED", "1"))
 def test_nothing_panics_crashes_or_hangs(part: int, tmp_path: pathlib.Path) -> None:
     """One process for each part of the classes; what it was at is in a file, if it dies."""
     note = tmp_path / "call"
-    command = [sys.executable, str(HERE / "attack.py"), str(SEED + part), str(SECONDS / 2), str(note)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=SECONDS + 60)
+    command = [sys.executable, str(HERE / "attack.py"), str(SEED + part), str(CALLS), str(note)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120 + CALLS / 500)
     last = note.read_bytes().rstrip(b"\0").decode(errors="replace") if note.exists() else ""
     assert done.returncode == 0, f"exit {done.returncode} at {last}\n{done.stdout[-4000:]}\n{done.stderr[-2000:]}"
 

@@ -16,8 +16,8 @@ type Elements = Vec<Vec<u8>>;
 /// A rank makes its calls in order. A call of a group is made when all its members have come to a call on it; messages are sent at
 /// once and received when they are there.
 ///
-/// Errors: [`Error::Phase`] where ranks wait for each other forever, or where members of a group make different calls; the
-/// kernels'.
+/// Errors: [`Error::ShardCount`] and [`Error::Buffer`] where sources are not those of the calls; [`Error::Phase`] where a rank stands twice, where
+/// ranks wait for each other forever, or where calls do not belong together; [`Error::DType`] where ranks have different ones; the kernels'.
 ///
 /// ```
 /// use reshard_collectives::calls::{Offers, RankCalls, interpret};
@@ -35,10 +35,27 @@ type Elements = Vec<Vec<u8>>;
 /// ```
 pub fn interpret(ranks: &[RankCalls], sources: &[Vec<u8>]) -> Result<Vec<Vec<u8>>, Error> {
     let mut states: BTreeMap<usize, State<'_>> = BTreeMap::new();
+    if ranks.len() != sources.len() {
+        return Err(Error::ShardCount { needed: ranks.len(), given: sources.len() });
+    }
     for (calls, source) in ranks.iter().zip(sources) {
-        let buffer = source.chunks(calls.dtype().item_bytes()?).map(<[u8]>::to_vec).collect();
+        let (item, rank) = (calls.dtype().item_bytes()?, calls.rank());
+        let elements = calls.iter().next().map(|call| call.source_len);
+        if let Some(needed) = elements.map(|n| n.saturating_mul(item)).filter(|n| *n != source.len()) {
+            return Err(Error::Buffer { rank, which: "source", needed, given: source.len() });
+        }
+        if let Some(other) = states.values().find(|state| state.dtype != calls.dtype()) {
+            return Err(Error::DType { needed: other.dtype, given: calls.dtype() });
+        }
+        if states.contains_key(&rank) {
+            return Err(Error::Phase {
+                step: 0,
+                message: format!("rank {rank} stands twice among the ranks"),
+            });
+        }
+        let buffer = source.chunks(item).map(<[u8]>::to_vec).collect();
         let left: Vec<&RankCall> = calls.iter().collect();
-        states.insert(calls.rank(), State { dtype: calls.dtype(), buffer, left: left.into(), sent: None });
+        states.insert(rank, State { dtype: calls.dtype(), buffer, left: left.into(), sent: None });
     }
     let mut mail: BTreeMap<(usize, usize), VecDeque<Elements>> = BTreeMap::new();
     while let Some(step) = states.values().find_map(|state| Some(state.left.front()?.step)) {
@@ -128,6 +145,10 @@ fn together(calls: &[&RankCall], dtype: DType, packed: &[Elements]) -> Result<Ve
     if calls.iter().any(|call| std::mem::discriminant(&call.call) != std::mem::discriminant(&calls[0].call)) {
         return wrong("members of a group make different calls");
     }
+    let alike = packed.iter().all(|all| all.len() == packed[0].len());
+    if !alike && !matches!(calls[0].call, Call::AllToAll { .. }) {
+        return wrong("members of a group pack different numbers of elements");
+    }
     match &calls[0].call {
         Call::AllGather { .. } => Ok(vec![packed.concat(); members]),
         Call::AllReduce { op, .. } => {
@@ -178,6 +199,14 @@ fn land(
 ) -> Result<(), Error> {
     let (Some(received), Some(state)) = (received, states.get_mut(&rank)) else { return Ok(()) };
     let Some(call) = state.left.pop_front() else { return Ok(()) };
+    if received.len() != call.received_len() {
+        let message = format!(
+            "rank {rank} gets {} elements, and its call brings {}",
+            received.len(),
+            call.received_len()
+        );
+        return Err(Error::Phase { step: call.step, message });
+    }
     if call.attends() {
         return Ok(());
     }

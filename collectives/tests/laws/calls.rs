@@ -365,3 +365,30 @@ fn calls_between_meshes_mean_what_is_compiled() {
     println!("{seen:?}");
     assert!(seen.plans > 400 && seen.attended > 100, "{seen:?}");
 }
+
+#[test]
+fn calls_that_do_not_belong_together_are_refused() {
+    let mesh: Mesh = "x=2".parse().unwrap();
+    let calls = |shape: &[usize], rank: usize, dtype: DType, groups: &Offers| {
+        let sharded = |text: &str| Sharding::parse(&mesh, shape, text).unwrap();
+        let plan = Planner::new().plan(&sharded("S(0)"), &sharded("R"), dtype).unwrap();
+        RankCalls::new(&plan, rank, dtype, groups).unwrap()
+    };
+    let (none, all) = (Offers::none(), Offers::new([("x", vec![0, 1])]).unwrap());
+    for groups in [&none, &all] {
+        let [a, b] = [0, 1].map(|rank| calls(&[4], rank, DType::U8, groups));
+        let other = calls(&[8], 1, DType::U8, groups);
+        let wide = calls(&[4], 1, DType::F32, groups);
+        assert!(interpret(&[a.clone(), b.clone()], &[vec![1, 2], vec![3, 4]]).is_ok());
+        for (ranks, sources, kind) in [
+            (vec![a.clone()], vec![], "buffer"),
+            (vec![a.clone(), b.clone()], vec![vec![1, 2], vec![3]], "buffer"),
+            (vec![a.clone(), a.clone()], vec![vec![1, 2], vec![3, 4]], "phase"),
+            (vec![a.clone()], vec![vec![1, 2]], "phase"),
+            (vec![a.clone(), other], vec![vec![1, 2], vec![3; 4]], "phase"),
+            (vec![a, wide], vec![vec![1, 2], vec![3; 8]], "dtype"),
+        ] {
+            assert_eq!(interpret(&ranks, &sources).map_err(|e| e.kind()), Err(kind), "{ranks:?}");
+        }
+    }
+}
