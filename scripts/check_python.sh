@@ -68,7 +68,8 @@ python3 -m venv "$work/tested"
 "$work/tested/bin/pip" install --quiet --no-index --no-deps --disable-pip-version-check "$wheel"
 site=$("$tools/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 echo "$site" >"$("$work/tested/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/tools.pth"
-"$work/tested/bin/python" -P -m pytest "$root/python/tests" --import-mode=importlib -p no:cacheprovider --durations=5
+"$work/tested/bin/python" -P -c 'import reshard, sys; assert reshard.__file__.startswith(sys.prefix), reshard.__file__'
+"$work/tested/bin/python" -P -m pytest "$root/python/tests" -p no:cacheprovider --durations=5
 
 step "types"
 "$work/tested/bin/python" -P -m mypy --strict --cache-dir "$work/mypy" --package reshard

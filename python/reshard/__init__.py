@@ -177,6 +177,13 @@ if TYPE_CHECKING:
     from reshard import checkpoint
     from reshard.checkpoint import load, open_checkpoint, save
     from reshard._trace import gradient, local, moved, no_grad, ops, pin, program, strategy, trace
+    from collections.abc import Callable as _Callable
+    from typing import Any as _Any
+
+    def __getattr__(name: str) -> _Callable[..., _Any]:
+        """The ops of the standard table by their names, as `ops` has them."""
+        return getattr(ops, name)  # type: ignore[no-any-return]
+
 else:
     # Where that is which is loaded when it is asked for.
     _LATE = dict.fromkeys(("load", "open_checkpoint", "save"), "reshard.checkpoint") | dict.fromkeys(
