@@ -31,7 +31,9 @@ def main() -> None:
     from_ = reshard.Sharding(mesh, (64, 32), "S(0),R")
     to = reshard.Sharding(mesh, (64, 32), "R,S(1)")
     planner = reshard.Planner()
-    print(f"{'plan, closed form':45} {least_us(lambda: planner.plan(from_, to, 'f32')):8.2f} us")
+    print(f"{'plan, asked for before':45} {least_us(lambda: planner.plan(from_, to, 'f32')):8.2f} us")
+    never = iter([[reshard.Sharding(mesh, (64 * i, 32), text) for text in ("S(0),R", "R,S(1)")] for i in range(1, 15_001)])
+    print(f"{'plan, closed form, never asked for':45} {least_us(lambda: planner.plan(*next(never), 'f32'), 1_000):8.2f} us")
     print(f"{'Sharding(...)':45} {least_us(lambda: reshard.Sharding(mesh, (64, 32), 'S(0),R')):8.2f} us")
     layout = reshard.Layout("((4,2),8):((1,16),2)")
     print(f"{'L(i)':45} {least_us(lambda: layout(5)):8.2f} us")
@@ -40,6 +42,8 @@ def main() -> None:
     mesh = reshard.Mesh("dp=8,tp=64")
     plan = planner.plan(reshard.Sharding(mesh, (4096, 4096), "S(0),R"), reshard.Sharding(mesh, (4096, 4096), "R,S(1)"), "bf16")
     print(f"{'calls of one rank, 512 ranks':45} {least_us(lambda: plan.calls(3), 200):8.2f} us")
+    plan = planner.plan(reshard.Sharding(mesh, (4096, 4096), "S(0),S(0)"), reshard.Sharding(mesh, (4096, 4096), "S(1),S(1)"), "bf16")
+    print(f"{'calls of one rank, all-to-all of all 512':45} {least_us(lambda: plan.calls(3), 200):8.2f} us")
 
 
 if __name__ == "__main__":
