@@ -294,7 +294,7 @@ class Attack:
         said = f"{self.count}: {short(target)}.{name}({', '.join(map(short, arguments))}, **{short(named)})"
         os.pwrite(self.note, said.encode(errors="replace")[:4000].ljust(4000, b"\0"), 0)
         self.count += 1
-        signal.setitimer(signal.ITIMER_REAL, 5)
+        signal.setitimer(signal.ITIMER_REAL, 30)
         try:
             made = operate(target, name, arguments, named)
             for item in list(made)[:3] if isinstance(made, (list, tuple)) else [made]:

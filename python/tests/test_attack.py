@@ -1,7 +1,7 @@
 """Nothing that the package offers panics, crashes, hangs or fills memory, whatever it is called with.
 
 Every callable is called with arguments that its stub says, of which one or more are exchanged for something else. Calls are drawn
-from a seed, in a process of their own with 2 GiB of memory and 5 seconds for each call; what is made is an argument of later calls.
+from a seed, in a process of their own with 2 GiB of memory and 30 seconds for each call; what is made is an argument of later calls.
 `RESHARD_ATTACK_CALLS` makes the run longer, `RESHARD_ATTACK_SEED` another one.
 """
 
@@ -15,7 +15,7 @@ import pytest
 import reshard
 
 HERE = pathlib.Path(__file__).parent
-CALLS = int(os.environ.get("RESHARD_ATTACK_CALLS", "50000"))
+CALLS = int(os.environ.get("RESHARD_ATTACK_CALLS", "25000"))
 SEED = int(os.environ.get("RESHARD_ATTACK_SEED", "1"))
 
 
