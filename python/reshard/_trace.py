@@ -11,15 +11,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from reshard._reshard import DType, Elaborator, Graph, Mesh, Program, ReshardError, Table
+from reshard._refusals import refused as _refused
+from reshard._reshard import DType, Elaborator, Graph, Mesh, Program, Table
 
 Number = int | float
-
-
-def _refused(kind: str, message: str) -> ReshardError:
-    error = ReshardError(message)
-    error.kind = kind
-    return error
 
 
 @dataclass

@@ -12,12 +12,12 @@ import tempfile
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from reshard._refusals import refused as _refused
 from reshard._reshard import (
     Checkpoint,
     CheckpointTensor,
     Difference,
     Mesh,
-    ReshardError,
     Resharded,
     Verified,
     load,
@@ -98,12 +98,6 @@ def diff(first: Path, second: Path) -> Difference:
 def inspect(path: Path) -> list[CheckpointTensor]:
     """What the headers say of every tensor."""
     return list(open_checkpoint(path).tensors)
-
-
-def _refused(kind: str, message: str) -> ReshardError:
-    error = ReshardError(message)
-    error.kind = kind
-    return error
 
 
 __all__ = [
