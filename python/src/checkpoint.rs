@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PySlice, PyString, PyTuple};
 use reshard_checkpoint::{Checkpoint, Observer, Options, OutputFormat, Spec, diff};
 use reshard_kernels::DType;
 use reshard_sharding::{Interval, Mesh, Region, Sharding};
 
-use crate::arguments::MeshArgument;
+use crate::arguments::{MeshArgument, type_name};
 use crate::arrays;
 use crate::checkpoint_reports::{PyDifference, PyResharded, PyVerified};
 use crate::dtype::PyDType;
@@ -64,8 +65,16 @@ struct Progress {
 }
 
 impl Progress {
-    fn of(told: Option<Py<PyAny>>) -> Progress {
-        Progress { told, all: 0, moved: 0 }
+    /// Of somebody who is told, before anything begins.
+    fn of(py: Python<'_>, told: Option<Py<PyAny>>) -> Answer<Progress> {
+        if let Some(told) = told.as_ref().map(|told| told.bind(py)).filter(|told| !told.is_callable()) {
+            let found = type_name(told);
+            return Err(PyTypeError::new_err(format!(
+                "progress is called with the bytes that were moved and all of them, and {found} cannot be called"
+            ))
+            .into());
+        }
+        Ok(Progress { told, all: 0, moved: 0 })
     }
 }
 
@@ -237,7 +246,7 @@ impl PyCheckpoint {
     /// Reads everything, and compares all checksums and all replicas; what is wrong is listed.
     #[pyo3(signature = (*, progress=None))]
     fn verify(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> Answer<PyVerified> {
-        let mut progress = Progress::of(progress);
+        let mut progress = Progress::of(py, progress)?;
         Ok(PyVerified(py.detach(|| self.checkpoint.verify(&mut progress))?))
     }
 
@@ -249,7 +258,7 @@ impl PyCheckpoint {
         other: &PyCheckpoint,
         progress: Option<Py<PyAny>>,
     ) -> Answer<PyDifference> {
-        let mut progress = Progress::of(progress);
+        let mut progress = Progress::of(py, progress)?;
         Ok(PyDifference(py.detach(|| diff(&self.checkpoint, &other.checkpoint, &mut progress))?))
     }
 
@@ -288,9 +297,9 @@ impl PyCheckpoint {
             Wanted::All(text) => (Some(text.clone()), Vec::new()),
             Wanted::ByName(rules) => (None, rules.clone()),
         };
+        let mut progress = Progress::of(py, progress)?;
         let report = py.detach(|| -> Answer<_> {
             let spec = Spec::new(rules.iter().map(|(pattern, to)| (pattern.as_str(), to.as_str())))?;
-            let mut progress = Progress::of(progress);
             let options =
                 Options { to: for_all, tensor, format, force, unchecked, observer: Some(&mut progress) };
             Ok(reshard_checkpoint::reshard(&self.checkpoint, &mesh.0, &spec, &out, options)?)

@@ -145,3 +145,12 @@ def test_what_is_refused_is_one_sentence_with_a_kind(whole, tmp_path):
         assert refused.value.kind and (kind is None or refused.value.kind == kind), refused.value
         assert "\n" not in str(refused.value)
     assert not (tmp_path / "folder").exists() and not (tmp_path / "x").exists()
+
+
+def test_who_is_told_of_progress_can_be_called(tmp_path):
+    reshard.save(tmp_path / "whole.safetensors", {"x": np.arange(8.0)})
+    with pytest.raises(TypeError, match="progress is called with"):
+        reshard.open_checkpoint(tmp_path / "whole.safetensors").verify(progress=3)
+    with pytest.raises(ReshardError) as refused:
+        reshard.save("x" * 10_000, {"x": np.arange(8.0)})
+    assert len(str(refused.value)) < 2_200 and refused.value.kind == "usage"
