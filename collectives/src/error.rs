@@ -254,14 +254,26 @@ impl Error {
     ///
     /// Of what that rank was told itself this is the first cause: an error never stands in itself.
     pub(crate) fn cause(&self, rank: usize) -> (usize, String) {
+        self.failure().unwrap_or_else(|| (rank, self.to_string()))
+    }
+
+    /// The rank whose failure this is about, if it is about one.
+    pub fn failed_rank(&self) -> Option<usize> {
+        self.failure().map(|(rank, _)| rank)
+    }
+
+    /// The rank whose failure this is about and what happened to it, if it is about one.
+    fn failure(&self) -> Option<(usize, String)> {
         match self {
-            Error::RankFailed { rank, reason, .. } => (*rank, reason.clone()),
-            Error::Panicked { rank, message } => (*rank, format!("it panicked: {message}")),
+            Error::RankFailed { rank, reason, .. } => Some((*rank, reason.clone())),
+            Error::Panicked { rank, message } => Some((*rank, format!("it panicked: {message}"))),
             Error::TimedOut { rank, place, after } => {
-                (*rank, format!("it did not come to {place} within {after:?}"))
+                Some((*rank, format!("it did not come to {place} within {after:?}")))
             }
-            Error::Mismatch { rank, place } => (*rank, format!("it carries out another plan in {place}")),
-            Error::Planted { rank, step } => (*rank, format!("a failure was planted in step {step}")),
+            Error::Mismatch { rank, place } => {
+                Some((*rank, format!("it carries out another plan in {place}")))
+            }
+            Error::Planted { rank, step } => Some((*rank, format!("a failure was planted in step {step}"))),
             Error::Sharding(_)
             | Error::Planner(_)
             | Error::Kernel(_)
@@ -283,7 +295,7 @@ impl Error {
             | Error::NotAgreed { .. }
             | Error::Trace { .. }
             | Error::Threads { .. }
-            | Error::Engine { .. } => (rank, self.to_string()),
+            | Error::Engine { .. } => None,
         }
     }
 
@@ -333,39 +345,6 @@ impl Error {
             | Error::Threads { .. }
             | Error::Engine { .. }
             | Error::Planted { .. } => None,
-        }
-    }
-
-    /// The rank whose failure this is about, if it is about one.
-    pub fn failed_rank(&self) -> Option<usize> {
-        match self {
-            Error::RankFailed { rank, .. }
-            | Error::Panicked { rank, .. }
-            | Error::TimedOut { rank, .. }
-            | Error::Mismatch { rank, .. }
-            | Error::Planted { rank, .. } => Some(*rank),
-            Error::Sharding(_)
-            | Error::Planner(_)
-            | Error::Kernel(_)
-            | Error::Layout(_)
-            | Error::NotInPlan { .. }
-            | Error::Group { .. }
-            | Error::Offer { .. }
-            | Error::Memory { .. }
-            | Error::Parse { .. }
-            | Error::Buffer { .. }
-            | Error::DType { .. }
-            | Error::ShardCount { .. }
-            | Error::TargetCount { .. }
-            | Error::TensorCount { .. }
-            | Error::NoTensor { .. }
-            | Error::WorldTooSmall { .. }
-            | Error::Phase { .. }
-            | Error::NotAlike { .. }
-            | Error::NotAgreed { .. }
-            | Error::Trace { .. }
-            | Error::Threads { .. }
-            | Error::Engine { .. } => None,
         }
     }
 }

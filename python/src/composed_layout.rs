@@ -12,7 +12,7 @@ use crate::arguments::to_python;
 use crate::failure::{Answer, refused};
 use crate::layout::{PyLayout, SHOWN_CELLS};
 use crate::operations::operations;
-use crate::value::Reduced;
+use crate::value::by_notation;
 use crate::values;
 
 /// The function i -> outer(offset + inner(i)), such as `ComposedLayout("Sw<3,4,3> o 0 o (8,8):(8,1)")`.
@@ -177,8 +177,7 @@ operations! {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct PySwizzle(pub(crate) Swizzle);
 
-#[pymethods]
-impl PySwizzle {
+by_notation! { PySwizzle {
     #[new]
     #[pyo3(signature = (bits, base=0, shift=0))]
     fn new(bits: &Bound<'_, PyAny>, base: u8, shift: i8) -> Answer<PySwizzle> {
@@ -186,18 +185,6 @@ impl PySwizzle {
             return Ok(PySwizzle(text.parse()?));
         }
         Ok(PySwizzle(Swizzle::new(bits.extract()?, base, shift)?))
-    }
-
-    fn __repr__(&self) -> String {
-        format!("Swizzle('{}')", self.0)
-    }
-
-    fn __str__(&self) -> String {
-        self.0.to_string()
-    }
-
-    fn __reduce__<'py>(&self, py: Python<'py>) -> Reduced<'py, (String,)> {
-        (py.get_type::<PySwizzle>(), (self.0.to_string(),))
     }
 
     /// How many bits change.
@@ -248,7 +235,7 @@ impl PySwizzle {
     fn __matmul__(&self, py: Python<'_>, other: Bound<'_, PyAny>) -> Answer<Py<PyAny>> {
         self.compose(py, other)
     }
-}
+} }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyComposed>()?;

@@ -6,30 +6,17 @@ use reshard_kernels::DType;
 
 use crate::failure::{Answer, Failure, refused};
 use crate::sequences::printed;
-use crate::value::Reduced;
+use crate::value::by_notation;
 
 /// The type of a tensor's elements, such as `DType("bf16")`.
 #[pyclass(frozen, eq, hash, name = "DType", module = "reshard")]
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct PyDType(pub(crate) DType);
 
-#[pymethods]
-impl PyDType {
+by_notation! { PyDType {
     #[new]
     fn new(name: DTypeArgument) -> PyDType {
         PyDType(name.0)
-    }
-
-    fn __repr__(&self) -> String {
-        format!("DType('{}')", self.0)
-    }
-
-    fn __str__(&self) -> String {
-        self.0.to_string()
-    }
-
-    fn __reduce__<'py>(&self, py: Python<'py>) -> Reduced<'py, (String,)> {
-        (py.get_type::<PyDType>(), (self.0.to_string(),))
     }
 
     /// All element types, smallest elements first.
@@ -61,7 +48,7 @@ impl PyDType {
     fn is_integral(&self) -> bool {
         self.0.is_integral()
     }
-}
+} }
 
 /// An element type: itself, its name, or a dtype of NumPy, ml_dtypes, torch or jax.
 #[derive(Clone, Copy, Debug)]

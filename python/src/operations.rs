@@ -5,8 +5,7 @@ macro_rules! operations {
     ($class:ident { $($by_hand:tt)* } $(
         $name:ident($($parameter:ident),* $(; $($optional:ident),+)?) = $function:ident $what:literal
     )*) => {
-        #[pymethods]
-        impl $class {
+        $crate::value::by_notation! { $class {
             $($by_hand)*
 
             $(
@@ -45,19 +44,7 @@ macro_rules! operations {
             ) -> $crate::failure::Answer<Py<PyAny>> {
                 $crate::values::at(py, &self.0.clone().into(), coordinate)
             }
-
-            fn __repr__(&self) -> String {
-                format!("{}('{}')", <Self as pyo3::PyClass>::NAME, self.0)
-            }
-
-            fn __str__(&self) -> String {
-                self.0.to_string()
-            }
-
-            fn __reduce__<'py>(&self, py: Python<'py>) -> $crate::value::Reduced<'py, (String,)> {
-                (py.get_type::<$class>(), (self.0.to_string(),))
-            }
-        }
+        } }
     };
 }
 

@@ -7,15 +7,14 @@ use reshard_collectives::calls::View;
 use crate::failure::Answer;
 use crate::layout::PyLayout;
 use crate::sequences::listed_if_any;
-use crate::value::{Reduced, hash_of};
+use crate::value::{by_notation, hash_of};
 
 /// Elements of a flat buffer: an offset and loops over strides, the outermost first, such as `View("3+(2:8,4:1)")`.
 #[pyclass(frozen, eq, name = "View", module = "reshard")]
 #[derive(Clone, PartialEq)]
 pub(crate) struct PyView(pub(crate) View);
 
-#[pymethods]
-impl PyView {
+by_notation! { PyView {
     /// A view from its notation, or from an offset and a list of (extent, stride), the outermost loop first.
     #[new]
     #[pyo3(signature = (offset, loops=None))]
@@ -83,19 +82,7 @@ impl PyView {
     fn __hash__(&self) -> u64 {
         hash_of(self.0.to_string())
     }
-
-    fn __repr__(&self) -> String {
-        format!("View('{}')", self.0)
-    }
-
-    fn __str__(&self) -> String {
-        self.0.to_string()
-    }
-
-    fn __reduce__<'py>(&self, py: Python<'py>) -> Reduced<'py, (String,)> {
-        (py.get_type::<PyView>(), (self.0.to_string(),))
-    }
-}
+} }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyView>()

@@ -40,23 +40,24 @@ fn split(r: &Request<'_>) -> Result<Op, Error> {
     r.inputs_of(1..=1)?;
     let (dim, at, parts) = (r.dim("dim")?, r.dim("at")?, r.size("parts")?);
     let mut shape = r.inputs[0].to_vec();
-    shape[dim] = match Parts::of(r, parts)? {
-        Parts::Chunks { chunks, .. } if shape[dim].is_multiple_of(chunks) => shape[dim] / parts,
-        Parts::Chunks { chunks, .. } => {
+    let parted = Parted::of(r, parts)?;
+    shape[dim] = match parted.sizes(r, parts)? {
+        Sizes::Chunks { chunks, .. } if shape[dim].is_multiple_of(chunks) => shape[dim] / parts,
+        Sizes::Chunks { chunks, .. } => {
             return Err(r.error(format!(
                 "cuts the {} of dim {dim} into {chunks} chunks, which are not of one size",
                 shape[dim]
             )));
         }
-        Parts::Counted { total, .. } if shape[dim] != total => {
+        Sizes::Counted { total, .. } if shape[dim] != total => {
             return Err(r.error(format!("counts {total} indices of dim {dim}, which has {}", shape[dim])));
         }
-        Parts::Counted { most, .. } if r.has("room")? => enough(r, r.size("room")?, most)?,
-        Parts::Counted { most, .. } => most,
+        Sizes::Counted { most, .. } if r.has("room")? => enough(r, r.size("room")?, most)?,
+        Sizes::Counted { most, .. } => most,
     };
     shape.insert(at, parts);
     let (whole, slices, p) = dims(r, shape.len() - 1, dim, at)?;
-    let row = Strategy { inputs: vec![Part::Fixed(cut(r, dim, parts)?)], outputs: vec![Part::Factor(p)] };
+    let row = Strategy { inputs: vec![Part::Fixed(parted.placed(dim))], outputs: vec![Part::Factor(p)] };
     let rule =
         RuleBuilder::new().input(whole).output(slices).passing(selecting(ALL)).passing(Passing::Row(row));
     r.op_to(&rule.role(p, Role::Replicate).even(p).build()?, &[&shape])
@@ -72,50 +73,92 @@ fn join(r: &Request<'_>) -> Result<Op, Error> {
         return Err(r.error(format!("joins dim {dim} of a result that has {}", shape.len())));
     }
     let own = shape[dim];
-    shape[dim] = match Parts::of(r, parts)? {
-        Parts::Chunks { each, .. } if own.is_multiple_of(each) => {
+    let parted = Parted::of(r, parts)?;
+    shape[dim] = match parted.sizes(r, parts)? {
+        Sizes::Chunks { each, .. } if own.is_multiple_of(each) => {
             own.checked_mul(parts).ok_or_else(|| Error::overflow(format!("dim {dim} of {}", r.call)))?
         }
-        Parts::Chunks { each, .. } => {
+        Sizes::Chunks { each, .. } => {
             return Err(
                 r.error(format!("joins slices of {own} in {each} chunks each, which are not of one size"))
             );
         }
-        Parts::Counted { total, most, .. } => enough(r, own, most).map(|_| total)?,
+        Sizes::Counted { total, most } => enough(r, own, most).map(|_| total)?,
     };
     let (whole, slices, p) = dims(r, shape.len(), dim, at)?;
-    let row = Strategy { inputs: vec![Part::Factor(p)], outputs: vec![Part::Fixed(cut(r, dim, parts)?)] };
+    let row = Strategy { inputs: vec![Part::Factor(p)], outputs: vec![Part::Fixed(parted.placed(dim))] };
     let rule =
         RuleBuilder::new().input(slices).output(whole).passing(selecting(ALL)).passing(Passing::Row(row));
     r.op_to(&rule.role(p, Role::Replicate).even(p).build()?, &[&shape])
 }
 
-/// The parts of a dim, which are all that the slices have of it.
-enum Parts {
+/// How ranks cut the dim whose parts are slices.
+enum Parted {
+    Zigzag,
+    Strided(usize),
+    /// So many indices each.
+    Ragged(Vec<usize>),
+    /// What each of the sources has for each of the ranks.
+    Counts(Counts),
+}
+
+/// How large the parts of a dim are, which are all that the slices have of it.
+enum Sizes {
     /// So many chunks of one size each, so many in all.
     Chunks { each: usize, chunks: usize },
     /// So many indices in all, and so many in the largest part.
     Counted { total: usize, most: usize },
 }
 
-impl Parts {
-    fn of(r: &Request<'_>, parts: usize) -> Result<Parts, Error> {
-        let each = match r.word("cut")?.as_str() {
-            "zigzag" => 2,
-            "strided" => r.size("tiles")?,
+impl Parted {
+    fn of(r: &Request<'_>, parts: usize) -> Result<Parted, Error> {
+        let counts = if r.has("counts")? { r.sizes("counts")? } else { Vec::new() };
+        Ok(match r.word("cut")?.as_str() {
+            "zigzag" => Parted::Zigzag,
+            "strided" => Parted::Strided(r.size("tiles")?),
+            "ragged" if counts.len() == parts => Parted::Ragged(counts),
+            "ragged" => {
+                return Err(r.error(format!("says the sizes of {} parts, and has {parts}", counts.len())));
+            }
+            // A row for each source.
+            _ if parts > 0 && parts.checked_mul(parts) == Some(counts.len()) => {
+                Parted::Counts(Counts::new(&counts.chunks(parts).map(<[usize]>::to_vec).collect::<Vec<_>>())?)
+            }
             _ => {
-                let total = counts(r)?.into_iter().try_fold(0usize, usize::checked_add);
+                return Err(r.error(format!(
+                    "says {} counts; say for each of {parts} sources how many it has for each of {parts} ranks, one after the other",
+                    counts.len()
+                )));
+            }
+        })
+    }
+
+    fn placed(&self, dim: usize) -> Placement {
+        match self {
+            Parted::Zigzag => Placement::zigzag(dim),
+            Parted::Strided(split_factor) => Placement::StridedShard { dim, split_factor: *split_factor },
+            Parted::Ragged(sizes) => Placement::ragged(dim, sizes),
+            Parted::Counts(counts) => counts.received(dim),
+        }
+    }
+
+    fn sizes(&self, r: &Request<'_>, parts: usize) -> Result<Sizes, Error> {
+        let each = match self {
+            Parted::Zigzag => 2,
+            Parted::Strided(tiles) => *tiles,
+            Parted::Ragged(sizes) => {
+                let total = sizes.iter().try_fold(0usize, |sum, n| sum.checked_add(*n));
                 let total = total.ok_or_else(|| Error::overflow(format!("the counts of {}", r.call)))?;
-                let most = match r.word("cut")?.as_str() {
-                    "ragged" => counts(r)?.into_iter().max(),
-                    _ => table(r, parts).map(|table| (0..parts).map(|p| table.receives(p)).max())?,
-                };
-                return Ok(Parts::Counted { total, most: most.unwrap_or(0) });
+                return Ok(Sizes::Counted { total, most: sizes.iter().copied().max().unwrap_or(0) });
+            }
+            Parted::Counts(counts) => {
+                let most = (0..parts).map(|rank| counts.receives(rank)).max().unwrap_or(0);
+                return Ok(Sizes::Counted { total: counts.total(), most });
             }
         };
         let chunks =
             parts.checked_mul(each).ok_or_else(|| Error::overflow(format!("the chunks of {}", r.call)))?;
-        Ok(Parts::Chunks { each, chunks })
+        Ok(Sizes::Chunks { each, chunks })
     }
 }
 
@@ -125,36 +168,6 @@ fn enough(r: &Request<'_>, room: usize, most: usize) -> Result<usize, Error> {
         return Err(r.error(format!("has slices with room for {room}, and a part of {most}")));
     }
     Ok(room)
-}
-
-fn counts(r: &Request<'_>) -> Result<Vec<usize>, Error> {
-    if r.has("counts")? { r.sizes("counts") } else { Ok(Vec::new()) }
-}
-
-/// How so many ranks cut the dim whose parts are slices.
-fn cut(r: &Request<'_>, dim: usize, parts: usize) -> Result<Placement, Error> {
-    let counts = counts(r)?;
-    Ok(match r.word("cut")?.as_str() {
-        "zigzag" => Placement::zigzag(dim),
-        "strided" => Placement::StridedShard { dim, split_factor: r.size("tiles")? },
-        "ragged" if counts.len() == parts => Placement::ragged(dim, &counts),
-        "ragged" => {
-            return Err(r.error(format!("says the sizes of {} parts, and has {parts}", counts.len())));
-        }
-        _ => table(r, parts)?.received(dim),
-    })
-}
-
-/// What each of the sources has for each of the ranks: `counts` read as a row for each source.
-fn table(r: &Request<'_>, parts: usize) -> Result<Counts, Error> {
-    let counts = counts(r)?;
-    if parts == 0 || parts.checked_mul(parts) != Some(counts.len()) {
-        return Err(r.error(format!(
-            "says {} counts; say for each of {parts} sources how many it has for each of {parts} ranks, one after the other",
-            counts.len()
-        )));
-    }
-    Ok(Counts::new(&counts.chunks(parts).map(<[usize]>::to_vec).collect::<Vec<_>>())?)
 }
 
 /// The dims of the whole, which has so many, those of the slices, and the letter of the slices' own.
