@@ -4,7 +4,7 @@
 #   scripts/fetch_jax.sh [FOLDER]        default: ${XDG_CACHE_HOME:-$HOME/.cache}/reshard
 set -euo pipefail
 
-packages=('jax==0.10.2' 'jaxlib==0.10.2' 'maturin>=1.9.4,<2' 'mypy>=1.18' 'pytest>=8' 'numpy>=2.1' 'ml_dtypes>=0.5')
+packages=('jax==0.10.2' 'jaxlib==0.10.2' 'maturin>=1.9.4,<2' 'mypy>=1.18' 'pytest>=8' 'hypothesis>=6.100' 'numpy>=2.1' 'ml_dtypes>=0.5')
 folder=${1:-${XDG_CACHE_HOME:-$HOME/.cache}/reshard}/jax
 
 python=$(command -v python3 || command -v python) || { echo "fetch_jax: there is no python" >&2; exit 1; }

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import jax
 
-from reshard import ProcessGroups
+from reshard import Mesh, ProcessGroups
 from reshard._refusals import refused
 
 COLLECTIVES = {
@@ -81,7 +81,8 @@ class Instruction:
         text = self.attributes.get("replica_groups", "{}")
         if text in ("{}", "{{}}"):
             return [list(range(devices))]
-        return ProcessGroups.from_replica_groups(text).members()
+        order = self.attributes.get("device_ids")
+        return ProcessGroups.from_replica_groups(text).members() if order is None else _of_axes(text, order)
 
     def received_bytes(self, devices: int) -> int:
         """What the rank that receives most receives: nobody is sent what he has."""
@@ -224,6 +225,21 @@ _LIBRARIES = tuple(os.path.dirname(os.path.abspath(file)) + os.sep for file in (
 
 def _is_library(file: str) -> bool:
     return os.path.abspath(file).startswith(_LIBRARIES) or file.startswith("<")
+
+
+def _of_axes(axes: str, order: str) -> list[list[int]]:
+    """Groups along axes of a mesh whose devices are in an order of their own.
+
+    XLA writes `mesh['a'=4,'b'=2], device_ids=([2,4]T(1,0)) {'a'}`, which without `device_ids` is its third notation of groups.
+    """
+    sizes = [(name, int(size)) for name, size in re.findall(r"'(\w+)'=(\d+)", axes)]
+    devices, _, along = order.partition(") {")
+    text = devices.removeprefix("(")
+    if not text.startswith("["):
+        raise refused("hlo", f"these groups are over devices in an order that is not read: {axes}, device_ids={order}")
+    ids = ProcessGroups.from_replica_groups(f"[1,{math.prod(size for _, size in sizes)}]<={text}").members()[0]
+    names = [name + cut for name, cut in re.findall(r"'(\w+)'((?::\(\d+\)\d+)?)", along)]
+    return Mesh.from_ranks(sizes, ids).groups(*names).members()
 
 
 def _closing(text: str, at: int) -> int:
