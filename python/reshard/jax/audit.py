@@ -9,6 +9,7 @@ import dataclasses
 import itertools
 import math
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -95,14 +96,18 @@ def audit(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Audit:
     """
     jitted = function if hasattr(function, "lower") else jax.jit(function)
     compiled = jitted.lower(*args, **kwargs).compile()
-    module = Module(compiled.as_text())
-    mesh = _mesh_of(jax.tree.leaves((args, kwargs, compiled.output_shardings)))
-    numbering = Numbering(module, _held(module))
-    auditor = _Auditor(module, numbering, mesh)
-    lines = tuple(auditor.line(*found) for found in module.collectives())
-    suspects = _suspects(module, numbering, compiled)
-    forgotten = _confirmed(suspects, compiled, module, args, kwargs) if suspects else ()
-    return Audit(lines, tuple(forgotten))
+    auditor = _Auditor(Module(compiled.as_text()), _mesh_of(jax.tree.leaves((args, kwargs, compiled.output_shardings))))
+    suspects = _suspects(auditor.module, auditor.numbering, compiled)
+    forgotten = _confirmed(suspects, compiled, args, kwargs) if suspects else ()
+    return Audit(tuple(auditor.lines()), tuple(forgotten))
+
+
+def audit_text(text: str, mesh: Mesh | None = None) -> Audit:
+    """What the text of a compiled module communicates, `compiled.as_text()`; nothing is run, so nothing that is forgotten is found.
+
+    Of the mesh, whose ranks are the module's partitions, axes get their names.
+    """
+    return Audit(tuple(_Auditor(Module(text), mesh).lines()), ())
 
 
 def _mesh_of(leaves: Sequence[Any]) -> Mesh | None:
@@ -150,11 +155,15 @@ class _Slice:
 
 
 class _Auditor:
-    def __init__(self, module: Module, numbering: Numbering, mesh: Mesh | None) -> None:
+    def __init__(self, module: Module, mesh: Mesh | None) -> None:
         self.module = module
-        self.numbering = numbering
+        self.numbering = Numbering(module, _held(module))
         self.mesh = mesh if mesh is not None and len(mesh) == module.devices else None
         self._done: dict[tuple[Any, ...], str] = {}
+
+    def lines(self) -> Iterator[Line]:
+        """What each collective does, in the order in which they run."""
+        return (self.line(*found) for found in self.module.collectives())
 
     def line(self, one: Instruction, computation: Computation, times: int) -> Line:
         """What one collective does, and what would do."""
@@ -226,8 +235,9 @@ class _Auditor:
         operands = [self.numbering.of(computation, name) for name in one.operands]
         members = max(len(group) for group in groups)
         if one.kind != "collective-permute" and members > 1:
-            if all(len({value[rank] for rank in group}) == 1 for value in operands for group in groups):
-                yield self._doubled(one, over, members)
+            copies = min(_copies([value[rank] for rank in group]) for value in operands for group in groups)
+            if copies > 1 and (copies == members or one.kind in ("all-reduce", "reduce-scatter")):
+                yield self._doubled(one, over, members, copies)
                 return
         result = self.numbering.of(computation, one.name)
         key = (one.kind, repr(result))
@@ -244,13 +254,16 @@ class _Auditor:
         yield from self._widened(one, computation, moved)
         yield from self._in_two(one, computation, moved, over, members)
 
-    def _doubled(self, one: Instruction, over: str, members: int) -> tuple[float, str, Plan | None]:
-        if one.kind in ("all-reduce", "reduce-scatter"):
-            op = self._reduction(one)
-            if op == "add":
-                return 0.0, f"doubled reduction: all {members} ranks over {over} give the same term, so the sum is {members} times it", None
-            return 0.0, f"needless: all {members} ranks over {over} give the same", None
-        return 0.0, f"needless: all {members} ranks over {over} have the same already", None
+    def _doubled(self, one: Instruction, over: str, members: int, copies: int) -> tuple[float, str, Plan | None]:
+        others = members // copies
+        if one.kind not in ("all-reduce", "reduce-scatter"):
+            return 0.0, f"needless: all {members} ranks over {over} have the same already", None
+        whole = one.result_bytes * (members if one.kind == "reduce-scatter" else 1)
+        bound = 2 * whole * (others - 1) / others
+        if self._reduction(one) != "add":
+            return bound, f"needless: of {members} ranks over {over} each {copies} give the same", None
+        which = f"all {members} ranks over {over} give the same term" if others == 1 else f"of {members} ranks over {over} each {copies} give the same term"
+        return bound, f"doubled reduction: {which}, so the sum is {copies} times it", None
 
     def _reduction(self, one: Instruction) -> str:
         called = [self.module.computations[name] for name in one.called() if name in self.module.computations]
@@ -384,6 +397,12 @@ class _Auditor:
         return _Slice(share, shorter[0] if len(shorter) == 1 else None, only if isinstance(only, tuple) else None)
 
 
+def _copies(numbers: Sequence[int]) -> int:
+    """How often every number is there, if each is equally often."""
+    counts = set(Counter(numbers).values())
+    return counts.pop() if len(counts) == 1 else 1
+
+
 def _calls(plan: Plan) -> str:
     calls = [step.op for step in plan.steps if step.communicates]
     return f"{' and '.join(calls) or 'no call'} of {plan.received_bytes:,} B"
@@ -452,7 +471,7 @@ def _region_of_ranks(of: NamedSharding, local: Sequence[int]) -> list[str]:
     return [repr([place[name] for name in used]) for place in places]
 
 
-def _confirmed(suspects: list[_Suspect], compiled: Any, module: Module, args: Any, kwargs: Any) -> list[str]:
+def _confirmed(suspects: list[_Suspect], compiled: Any, args: Any, kwargs: Any) -> list[str]:
     """Runs the function, and says which suspects have replicas that differ."""
     args, kwargs = jax.tree.map(_given, (args, kwargs))
     results = jax.tree.leaves(compiled(*args, **kwargs))

@@ -8,10 +8,11 @@ import math
 import os
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import jax
+import numpy as np
 
-from reshard import Mesh, ProcessGroups
 from reshard._refusals import refused
 
 COLLECTIVES = {
@@ -81,8 +82,7 @@ class Instruction:
         text = self.attributes.get("replica_groups", "{}")
         if text in ("{}", "{{}}"):
             return [list(range(devices))]
-        order = self.attributes.get("device_ids")
-        return ProcessGroups.from_replica_groups(text).members() if order is None else _of_axes(text, order)
+        return replica_groups(text, self.attributes.get("device_ids"))
 
     def received_bytes(self, devices: int) -> int:
         """What the rank that receives most receives: nobody is sent what he has."""
@@ -227,19 +227,51 @@ def _is_library(file: str) -> bool:
     return os.path.abspath(file).startswith(_LIBRARIES) or file.startswith("<")
 
 
-def _of_axes(axes: str, order: str) -> list[list[int]]:
-    """Groups along axes of a mesh whose devices are in an order of their own.
+def replica_groups(text: str, devices: str | None = None) -> list[list[int]]:
+    """The groups that XLA writes, each in its own order, which `reshard.ProcessGroups` does not keep.
 
-    XLA writes `mesh['a'=4,'b'=2], device_ids=([2,4]T(1,0)) {'a'}`, which without `device_ids` is its third notation of groups.
+    ```text
+    {{0,1},{2,3}}     [4,2]<=[2,4]T(1,0)                                 lists; an iota, reshaped and transposed
+    mesh['a'=4,'b'=2] {'b'}                                              along axes of a mesh
+    mesh['a'=4,'b'=2], device_ids=([2,4]T(1,0)) {'b':(1)2}               of a mesh whose devices are in another order
+    ```
     """
-    sizes = [(name, int(size)) for name, size in re.findall(r"'(\w+)'=(\d+)", axes)]
-    devices, _, along = order.partition(") {")
-    text = devices.removeprefix("(")
-    if not text.startswith("["):
-        raise refused("hlo", f"these groups are over devices in an order that is not read: {axes}, device_ids={order}")
-    ids = ProcessGroups.from_replica_groups(f"[1,{math.prod(size for _, size in sizes)}]<={text}").members()[0]
-    names = [name + cut for name, cut in re.findall(r"'(\w+)'((?::\(\d+\)\d+)?)", along)]
-    return Mesh.from_ranks(sizes, ids).groups(*names).members()
+    if text.startswith("{"):
+        return [[int(n) for n in group.split(",")] for group in re.findall(r"\{([\d,]+)\}", text)]
+    if text.startswith("["):
+        shape, _, order = text.partition("<=")
+        return [[int(n) for n in row] for row in _iota(order).reshape([int(n) for n in re.findall(r"\d+", shape)])]
+    if not text.startswith("mesh["):
+        raise refused("hlo", f"these groups are in no notation of XLA's that is known: {text}")
+    axes, _, along = (text if devices is None else f"{text.split(']', 1)[0]}] {devices.rpartition(' ')[2]}").partition("] ")
+    sizes = [(name, int(size)) for name, size in re.findall(r"'([^']*)'=(\d+)", axes)]
+    count = math.prod(size for _, size in sizes)
+    ids = np.arange(count) if devices is None else _iota(devices.removeprefix("(").partition(") {")[0])
+    # A dim for what is outside of a part of an axis, for the part, and for what is inside; then the parts are the last.
+    shape_of: list[int] = []
+    where: dict[str, list[tuple[int, int]]] = {}
+    wanted = re.findall(r"'([^']*)'(?::\((\d+)\)(\d+))?", along)
+    cuts = {name: sorted({1, size} | {int(n) * m for k, p, q in wanted if k == name and p for n, m in ((p, 1), (p, int(q)))})
+            for name, size in sizes}
+    for name, _ in sizes:
+        for outer, inner in zip(cuts[name], cuts[name][1:], strict=False):
+            where.setdefault(name, []).append((outer, len(shape_of)))
+            shape_of.append(inner // outer)
+    taken = []
+    for name, outer, size in wanted:
+        begin, end = (int(outer), int(outer) * int(size)) if outer else (1, dict(sizes)[name])
+        taken += [dim for cut, dim in where.get(name, []) if begin <= cut < end]
+    rest = [dim for dim in range(len(shape_of)) if dim not in taken]
+    members = math.prod(shape_of[dim] for dim in taken)
+    return [[int(n) for n in row] for row in ids.reshape(shape_of).transpose([*rest, *taken]).reshape(-1, members)]
+
+
+def _iota(text: str) -> Any:
+    """The numbers of `[2,4]T(1,0)`: those from 0 on, in a box whose dims are put in another order."""
+    box, _, order = text.partition("T")
+    shape = [int(n) for n in re.findall(r"\d+", box)]
+    numbers = np.arange(math.prod(shape)).reshape(shape)
+    return numbers.transpose([int(n) for n in re.findall(r"\d+", order)] if order else None).reshape(-1)
 
 
 def _closing(text: str, at: int) -> int:
