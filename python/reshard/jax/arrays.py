@@ -1,0 +1,193 @@
+"""Arrays of JAX from one sharding to another: eager, in jit where types say the source, and as a function of what was said."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+from reshard import Plan, Planner, ReshardError, Sharding
+from reshard._refusals import refused
+from reshard.jax import transfers
+from reshard.jax.specs import device_mesh, dtype, mesh, named, other_way, sharding
+from reshard.jax.traced import exchanges, moved
+
+# What a target is said by: a sharding of JAX, a spec on the array's own mesh, ours, or placements on the array's own mesh.
+Wanted = Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Move:
+    """From one spec to another on one mesh of JAX: a linear map of whole tensors, whose way back is a move too."""
+
+    mesh: Any
+    shape: tuple[int, ...]
+    before: PartitionSpec
+    after: PartitionSpec
+    planner: Planner
+
+    def plan(self, element: Any) -> Plan:
+        """The plan for elements of a type; refused where no one program carries it."""
+        from_ = sharding(NamedSharding(self.mesh, self.before), self.shape)
+        to = sharding(NamedSharding(self.mesh, self.after), self.shape)
+        return self.planner.plan(from_, to, dtype(element))
+
+    def back(self) -> Move:
+        """What gradients do: from that of the result to that of the source."""
+        return dataclasses.replace(self, before=other_way(self.after), after=other_way(self.before))
+
+    def trace(self, x: Any) -> Any:
+        """The move as traced code."""
+        made = self.plan(x.dtype)
+        exchanges(made)  # what no program can be made of is refused here, and not inside of the trace
+        run = jax.shard_map(
+            functools.partial(moved, plan=made, axes=tuple(self.mesh.axis_names)),
+            mesh=self.mesh, in_specs=self.before, out_specs=self.after, check_vma=False,
+        )
+        return run(x)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
+def _differentiable(x: Any, move: Move) -> Any:
+    return move.trace(x)
+
+
+def _forward(x: Any, move: Move) -> tuple[Any, None]:
+    return _differentiable(x, move), None
+
+
+def _backward(move: Move, _: None, gradient: Any) -> tuple[Any]:
+    return (_differentiable(gradient, move.back()),)
+
+
+_differentiable.defvjp(_forward, _backward)
+
+
+@functools.lru_cache(maxsize=4096)
+def _compiled(move: Move, target: NamedSharding) -> Callable[[Any], Any]:
+    """The move as a function that is compiled once, its result on the very sharding that was asked for."""
+
+    def reshard_move(x: Any) -> Any:
+        return _differentiable(x, move)
+
+    made: Callable[[Any], Any] = jax.jit(reshard_move, out_shardings=target)
+    return made 
+
+
+def _planner(given: Planner | None) -> Planner:
+    return _DEFAULT if given is None else given
+
+
+_DEFAULT = Planner()
+
+
+def _source(x: Any) -> NamedSharding:
+    """Who holds an array, as far as that is known."""
+    if not isinstance(x, jax.core.Tracer):
+        if not isinstance(x.sharding, NamedSharding):
+            raise refused("sharding", f"the array is on {x.sharding}, which names no axes: put it on a mesh with jax.device_put first")
+        return x.sharding
+    known = jax.typeof(x).sharding
+    types = dict(zip(known.mesh.axis_names, known.mesh.axis_types, strict=True))
+    if AxisType.Manual in types.values():
+        raise refused("manual", "inside of shard_map an array is one rank's shard: move it by reshard.jax.local(x, plan, axis_names)")
+    if not types or any(kind != AxisType.Explicit for kind in types.values()):
+        raise refused(
+            "unknown_source",
+            "in a trace on Auto axes nobody knows yet who holds the array, and a guess would gather all of it: "
+            "say so with reshard.jax.reshard_fn(shape, dtype, from_, to), or make the mesh's axes Explicit",
+        )
+    return known 
+
+
+def _target(wanted: Wanted, source: NamedSharding, shape: Sequence[int]) -> NamedSharding:
+    match wanted:
+        case NamedSharding():
+            return wanted
+        case PartitionSpec():
+            return NamedSharding(source.mesh, wanted)
+        case Sharding():
+            if wanted.mesh == mesh(source.mesh):
+                return named(wanted, source.mesh)
+            return named(wanted, device_mesh(wanted.mesh, list(source.mesh.devices.flat)))
+        case str() | list() | tuple():
+            return named(Sharding(mesh(source.mesh), tuple(shape), wanted), source.mesh)
+    raise TypeError(f"a target is a NamedSharding, a PartitionSpec, a Sharding or placements, not {type(wanted).__name__}")
+
+
+def _padded(spec: PartitionSpec, dims: int) -> PartitionSpec:
+    """The spec with an entry for each dim."""
+    return PartitionSpec(*spec.partitions, *[None] * (dims - len(spec.partitions)), unreduced=spec.unreduced, reduced=spec.reduced)
+
+
+def reshard(x: Any, to: Wanted, *, planner: Planner | None = None) -> Any:
+    """The same array in another sharding, by our plan; differentiable, and the gradient comes back by a plan of its own.
+
+    `to` is a `NamedSharding`, a `PartitionSpec` on the array's mesh, a `Sharding`, or placements such as `"R,S(1)"`. In a trace the
+    mesh's axes have to be Explicit, so that the array's type says who holds it. Outside of one, what no single program can carry
+    goes from device to device, the plan's messages one by one; so does a target on another mesh.
+    """
+    source = _source(x)
+    target = _target(to, source, x.shape)
+    in_trace = isinstance(x, jax.core.Tracer)
+    if in_trace and target.mesh != source.mesh:
+        if getattr(target.mesh, "abstract_mesh", target.mesh) != source.mesh:
+            raise refused("mesh", f"in a trace there is one mesh, {source.mesh}, and the target is on {target.mesh}: move it outside")
+        target = NamedSharding(source.mesh, target.spec)
+    chosen = _planner(planner)
+    if target.mesh != source.mesh:
+        return transfers.across(x, source, target, chosen)
+    dims = len(x.shape)
+    move = Move(source.mesh, tuple(x.shape), _padded(source.spec, dims), _padded(target.spec, dims), chosen)
+    if move.before == move.after:
+        return x if in_trace else jax.device_put(x, target)
+    if in_trace:
+        try:
+            return _differentiable(x, move)
+        except ReshardError as error:
+            raise _said(error) from None
+    try:
+        exchanges(move.plan(x.dtype))
+    except ReshardError as error:
+        if error.kind != "not_alike":
+            raise
+        return transfers.across(x, source, target, chosen)
+    return _compiled(move, target)(x)
+
+
+def _said(error: ReshardError) -> ReshardError:
+    if error.kind != "not_alike":
+        return error
+    return refused(error.kind, f"{error}; no single program does that: move the array outside of jit, from device to device")
+
+
+def reshard_fn(
+    shape: Sequence[int], element: Any, from_: NamedSharding, to: NamedSharding, *, planner: Planner | None = None
+) -> Callable[[Any], Any]:
+    """A function that moves arrays of this shape and type from one sharding to another, for jit on Auto axes.
+
+    XLA is held to what was said: an array that comes in another sharding is moved to `from_` first.
+    """
+    if not isinstance(from_, NamedSharding) or not isinstance(to, NamedSharding):
+        raise TypeError("from_ and to are NamedShardings")
+    if from_.mesh != to.mesh:
+        raise refused("mesh", f"in a trace there is one mesh, and from_ is on {from_.mesh}, to on {to.mesh}")
+    kind = np.dtype(element)
+    dims = len(shape)
+    move = Move(from_.mesh, tuple(shape), _padded(from_.spec, dims), _padded(to.spec, dims), _planner(planner))
+    try:
+        exchanges(move.plan(kind))
+    except ReshardError as error:
+        raise _said(error) from None
+
+    def moves(x: Any) -> Any:
+        if tuple(x.shape) != move.shape or x.dtype != kind:
+            raise refused("shape", f"the array is {x.dtype}{list(x.shape)}, and the function moves {kind}{list(move.shape)}")
+        return _differentiable(x, move)
+
+    return moves

@@ -1,0 +1,501 @@
+"""What a compiled function communicates: a line for each collective, with the bytes that would do and the plan that moves them.
+
+    print(reshard.jax.audit(step, params, batch))
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import NamedSharding
+
+from reshard import Mesh, Plan, Planner, ReshardError, Sharding
+from reshard.jax.hlo import Computation, Instruction, Module
+from reshard.jax.numbering import Numbering, Value
+from reshard.jax.specs import mesh as our_mesh
+
+_PLANNER = Planner(objective="bytes")
+
+# What only says the same elements otherwise.
+_PASSES = {"copy", "bitcast", "reshape", "transpose", "convert", "opt-barrier", "optimization-barrier"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """One collective of a compiled function."""
+
+    kind: str
+    """What it is: all-reduce, all-gather, reduce-scatter, all-to-all, collective-permute .."""
+    over: str
+    """The axes of the mesh over which ranks take part, or the groups."""
+    source: tuple[str, int] | None
+    """The file and the line of whoever called."""
+    op_name: str
+    """What JAX calls the operation."""
+    times: int
+    """How often it runs: in loops, as often as they turn."""
+    received_bytes: int
+    """What a device receives, all turns together."""
+    bound_bytes: int
+    """What it would have to receive for the same."""
+    findings: tuple[str, ...]
+    """What is wasted, a sentence each; none where the bytes are the bound."""
+    plan: Plan | None
+    """The plan that would do better, where it is one."""
+
+    def __str__(self) -> str:
+        where = "?" if self.source is None else f"{os.path.basename(self.source[0])}:{self.source[1]}"
+        often = f" x{self.times}" if self.times > 1 else ""
+        head = f"{where}: {self.kind} over {self.over}{often}, {self.received_bytes:,} B (bound {self.bound_bytes:,} B)"
+        return "\n".join([head, *(f"    {finding}" for finding in self.findings)])
+
+
+@dataclasses.dataclass(frozen=True)
+class Audit:
+    """What a compiled function communicates."""
+
+    lines: tuple[Line, ...]
+    """Its collectives, in the order in which they run."""
+    forgotten: tuple[str, ...]
+    """Results that are said to be replicas, and differ: a sentence each."""
+
+    @property
+    def received_bytes(self) -> int:
+        """What a device receives in all."""
+        return sum(line.received_bytes for line in self.lines)
+
+    @property
+    def bound_bytes(self) -> int:
+        """What it would have to receive."""
+        return sum(line.bound_bytes for line in self.lines)
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """Everything that is wasted or forgotten."""
+        return (*(finding for line in self.lines for finding in line.findings), *self.forgotten)
+
+    def __str__(self) -> str:
+        calls = sum(line.times for line in self.lines)
+        total = f"{calls} collectives, {self.received_bytes:,} B (bound {self.bound_bytes:,} B), {len(self.findings)} findings"
+        return "\n".join([*map(str, self.lines), *self.forgotten, total])
+
+
+def audit(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Audit:
+    """Compiles a function for these arguments, and says what each of its collectives moves and what would do.
+
+    Arguments are arrays, or shapes with shardings, `jax.ShapeDtypeStruct(shape, dtype, sharding=..)`. The function is run only where
+    results that are said to be replicas may differ: their shards are compared then, of random numbers where shapes were given.
+    """
+    jitted = function if hasattr(function, "lower") else jax.jit(function)
+    compiled = jitted.lower(*args, **kwargs).compile()
+    auditor = _Auditor(Module(compiled.as_text()), _mesh_of(jax.tree.leaves((args, kwargs, compiled.output_shardings))))
+    suspects = _suspects(auditor.module, auditor.numbering, compiled)
+    forgotten = _confirmed(suspects, compiled, args, kwargs) if suspects else ()
+    return Audit(tuple(auditor.lines()), tuple(forgotten))
+
+
+def audit_text(text: str, mesh: Mesh | None = None) -> Audit:
+    """What the text of a compiled module communicates, `compiled.as_text()`; nothing is run, so nothing that is forgotten is found.
+
+    Of the mesh, whose ranks are the module's partitions, axes get their names.
+    """
+    return Audit(tuple(_Auditor(Module(text), mesh).lines()), ())
+
+
+def _mesh_of(leaves: Sequence[Any]) -> Mesh | None:
+    """The mesh that arguments or results are on."""
+    for leaf in leaves:
+        of = leaf if isinstance(leaf, jax.sharding.Sharding) else getattr(leaf, "sharding", None)
+        if isinstance(of, NamedSharding) and of.mesh.size > 1:
+            return our_mesh(of.mesh)
+    return None
+
+
+def _held(module: Module) -> list[list[Any]]:
+    """What every rank holds of each parameter, by the sharding that XLA says."""
+    ranks = range(module.devices)
+    found: list[list[Any]] = []
+    for one in module.entry.parameters:
+        text = one.attributes.get("sharding", "")
+        dims = one.shapes[0].dims if one.shapes else ()
+        found.append(_regions(text, dims, module.devices) or list(ranks))
+    return found
+
+
+def _regions(text: str, local: Sequence[int], devices: int) -> list[Any] | None:
+    """The region of each rank under a sharding of XLA's; None where no two ranks are known to hold the same."""
+    if text == "{replicated}":
+        return [None] * devices
+    if "unreduced" in text or "manual" in text or not text.startswith("{devices=["):
+        return None
+    tiles = [int(n) for n in text.removeprefix("{devices=[").split("]", 1)[0].split(",")]
+    shape = [extent * tile for extent, tile in zip(local, tiles, strict=False)]
+    try:
+        placed = Sharding(f"d={devices}", shape, text)
+        return [repr(placed.region(rank).intervals) for rank in range(devices)]
+    except ReshardError:
+        return None
+
+
+@dataclasses.dataclass(frozen=True)
+class _Slice:
+    """What some ranks take of a value: how much, along which dim, beginning at numbers that differ among ranks."""
+
+    share: float
+    dim: int | None
+    begins: tuple[int, ...] | None
+
+
+class _Auditor:
+    def __init__(self, module: Module, mesh: Mesh | None) -> None:
+        self.module = module
+        self.numbering = Numbering(module, _held(module))
+        self.mesh = mesh if mesh is not None and len(mesh) == module.devices else None
+        self._done: dict[tuple[Any, ...], str] = {}
+
+    def lines(self) -> Iterator[Line]:
+        """What each collective does, in the order in which they run."""
+        return (self.line(*found) for found in self.module.collectives())
+
+    def line(self, one: Instruction, computation: Computation, times: int) -> Line:
+        """What one collective does, and what would do."""
+        moved = one.received_bytes(self.module.devices)
+        bound, findings, plan = moved, [], None
+        for cheaper, finding, better in self._findings(one, computation, times, moved):
+            findings.append(finding)
+            if cheaper < bound:
+                bound, plan = cheaper, better
+        source = self._source(one, computation)
+        op_name = _quoted(one.attributes.get("metadata", ""), "op_name")
+        return Line(one.kind, self.over(one), source, op_name, times, moved * times, math.ceil(bound * times), tuple(findings), plan)
+
+    def over(self, one: Instruction) -> str:
+        """The axes over which groups are, or the groups themselves."""
+        groups = one.groups(self.module.devices)
+        if one.kind == "collective-permute":
+            pairs = [(a, b) for a, b in groups if a != b]
+            axes = self._axes_between(pairs)
+            return ",".join(axes) if axes else "pairs"
+        axes = self._axes(groups)
+        return ",".join(axes) if axes else " ".join("{" + ",".join(map(str, group)) + "}" for group in groups)
+
+    def _source(self, one: Instruction, computation: Computation) -> tuple[str, int] | None:
+        """Whose line it is; of what the partitioner put in between, whose value it moves, or who wants it."""
+        found = self.module.source(one)
+        for name in one.operands:
+            found = found or self.module.source(computation.instructions[name])
+        for user in computation.users[one.name]:
+            found = found or self.module.source(user)
+        return found
+
+    def _axes(self, groups: list[list[int]]) -> tuple[str, ...]:
+        """The axes whose groups these are."""
+        wanted = {frozenset(group) for group in groups}
+        if self.mesh is None:
+            return ()
+        for count in range(1, len(self.mesh.names) + 1):
+            for names in itertools.combinations(self.mesh.names, count):
+                if {frozenset(group) for group in self.mesh.groups(*names).members()} == wanted:
+                    return names
+        return ()
+
+    def _axes_between(self, pairs: list[tuple[int, ...]] | list[list[int]]) -> tuple[str, ...]:
+        """The axes along which ranks of pairs differ."""
+        if self.mesh is None:
+            return ()
+        differ = set()
+        for a, b in pairs:
+            both = zip(self.mesh.names, self.mesh.coordinate(a), self.mesh.coordinate(b), strict=True)
+            differ |= {name for name, x, y in both if x != y}
+        return tuple(name for name in self.mesh.names if name in differ)
+
+    def _varies_over(self, numbers: Sequence[int]) -> tuple[str, ...]:
+        """The axes along which some rank has another number than its neighbour."""
+        if self.mesh is None:
+            return ()
+        box = np.asarray(numbers).reshape(self.mesh.shape)
+        return tuple(
+            name for at, name in enumerate(self.mesh.names) if (box != box.take([0], axis=at)).any()
+        )
+
+    def _findings(
+        self, one: Instruction, computation: Computation, times: int, moved: int
+    ) -> Iterator[tuple[float, str, Plan | None]]:
+        """What is wasted: the bytes that would do in each turn, a sentence, and the plan that does."""
+        groups = one.groups(self.module.devices)
+        over = self.over(one)
+        operands = [self.numbering.of(computation, name) for name in one.operands]
+        members = max(len(group) for group in groups)
+        if one.kind != "collective-permute" and members > 1:
+            copies = min(_copies([value[rank] for rank in group]) for value in operands for group in groups)
+            if copies > 1 and (copies == members or one.kind in ("all-reduce", "reduce-scatter")):
+                yield self._doubled(one, over, members, copies)
+                return
+        result = self.numbering.of(computation, one.name)
+        key = (one.kind, repr(result))
+        if key in self._done:
+            yield 0.0, f"moved again: {self._done[key]} has moved the same", None
+        else:
+            source = self._source(one, computation)
+            self._done[key] = "an earlier one" if source is None else f"line {source[1]}"
+        loops = frozenset().union(*(self.numbering.changes_in(value) for value in operands))
+        if times > 1 and computation is not self.module.entry and not loops:
+            yield moved / times, f"moved in each of {times} turns, and it is the same in all: move it before the loop", None
+        if len(one.operands) == 1:
+            yield from self._sliced(one, computation, moved, groups, over, members)
+        yield from self._widened(one, computation, moved)
+        yield from self._in_two(one, computation, moved, over, members)
+
+    def _doubled(self, one: Instruction, over: str, members: int, copies: int) -> tuple[float, str, Plan | None]:
+        others = members // copies
+        if one.kind not in ("all-reduce", "reduce-scatter"):
+            return 0.0, f"needless: all {members} ranks over {over} have the same already", None
+        whole = one.result_bytes * (members if one.kind == "reduce-scatter" else 1)
+        bound = 2 * whole * (others - 1) / others
+        if self._reduction(one) != "add":
+            return bound, f"needless: of {members} ranks over {over} each {copies} give the same", None
+        which = f"all {members} ranks over {over} give the same term" if others == 1 else f"of {members} ranks over {over} each {copies} give the same term"
+        return bound, f"doubled reduction: {which}, so the sum is {copies} times it", None
+
+    def _reduction(self, one: Instruction) -> str:
+        called = [self.module.computations[name] for name in one.called() if name in self.module.computations]
+        return called[0].root.opcode if called else ""
+
+    def _sliced(
+        self, one: Instruction, computation: Computation, moved: int, groups: list[list[int]], over: str, members: int
+    ) -> Iterator[tuple[float, str, Plan | None]]:
+        """Everything is brought to everybody, and each takes a part."""
+        if one.kind not in ("all-reduce", "all-gather"):
+            return
+        taken = self._used(computation, one.name, None, 0)
+        if taken.share >= 1.0:
+            return
+        plan = self._better(one, computation, taken, groups)
+        if one.kind == "all-reduce":
+            whole = one.result_bytes
+            bound = plan.received_bytes if plan else whole * ((members - 1) / members + max(taken.share - 1 / members, 0.0))
+            what = "a reduce-scatter does"
+        else:
+            own = one.result_bytes / members
+            bound = plan.received_bytes if plan else max(taken.share * one.result_bytes - own, 0.0)
+            what = "only that has to come"
+        if bound < moved:
+            said = f": {plan.from_} -> {plan.to} on {plan.from_.mesh} is {_calls(plan)}" if plan else f": {what}"
+            yield bound, f"each rank takes {taken.share:.3g} of what comes{said}", plan
+
+    def _better(
+        self, one: Instruction, computation: Computation, taken: _Slice, groups: list[list[int]]
+    ) -> Plan | None:
+        """The plan from what ranks have to what they take, where both are shardings."""
+        axes = self._axes(groups)
+        if self.mesh is None or not axes or taken.dim is None or taken.begins is None:
+            return None
+        onto = self._varies_over(taken.begins)
+        if not onto or not one.shapes[0].dims:
+            return None
+        operand = self.numbering.of(computation, one.operands[0])
+        if not isinstance(operand, tuple) or set(self._varies_over(operand)) & (set(onto) - set(axes)):
+            return None
+        mesh = self.mesh.slice(*(name for name in self.mesh.names if name in {*axes, *onto}))
+        shape = one.shapes[0].dims
+        placed = {"all-reduce": "P", "all-gather": f"S({_dim(one)})"}[one.kind]
+        try:
+            from_ = Sharding(mesh, shape, ",".join(placed if name in axes else "R" for name in mesh.names))
+            to = Sharding(mesh, shape, ",".join(f"S({taken.dim})" if name in onto else "R" for name in mesh.names))
+            made = _PLANNER.plan(from_, to, f"u{8 * width}" if one.kind == "all-gather" else _dtype(one)) if (width := _width(one)) else None
+        except ReshardError:
+            return None
+        share = math.prod(mesh.axes[name] for name in onto)
+        return made if made is not None and math.isclose(taken.share, 1 / share) else None
+
+    def _widened(self, one: Instruction, computation: Computation, moved: int) -> Iterator[tuple[float, str, Plan | None]]:
+        """Moved in a wide type, and made from a narrow one just before."""
+        if one.kind in ("all-reduce", "reduce-scatter"):
+            return
+        for name in one.operands:
+            wide = computation.instructions[name]
+            narrow = self._converted_from(computation, wide)
+            if narrow is not None and narrow.bytes < sum(shape.bytes for shape in wide.shapes):
+                factor = narrow.bytes / wide.shapes[0].bytes
+                yield moved * factor, f"moved as {wide.shapes[0].dtype}, and it was {narrow.dtype} just before: move it first, convert it then", None
+                return
+
+    def _converted_from(self, computation: Computation, one: Instruction) -> Any:
+        """The array that an instruction only converts, if it does that."""
+        if one.opcode == "fusion":
+            inner = next((self.module.computations[name] for name in one.called() if name in self.module.computations), None)
+            return None if inner is None else self._converted_from(inner, inner.root)
+        if one.opcode == "convert":
+            return computation.instructions[one.operands[0]].shapes[0]
+        if one.opcode in ("copy", "bitcast", "reshape", "transpose"):
+            return self._converted_from(computation, computation.instructions[one.operands[0]])
+        return None
+
+    def _in_two(
+        self, one: Instruction, computation: Computation, moved: int, over: str, members: int
+    ) -> Iterator[tuple[float, str, Plan | None]]:
+        """A sum over some axes of a sum over others."""
+        if one.kind != "all-reduce" or len(one.operands) != 1:
+            return
+        first = computation.instructions[one.operands[0]]
+        while first.opcode in _PASSES and first.operands:
+            first = computation.instructions[first.operands[0]]
+        if first.kind != "all-reduce" or self._reduction(first) != self._reduction(one) or len(first.operands) != 1:
+            return
+        before = max(len(group) for group in first.groups(self.module.devices))
+        both = 2 * one.result_bytes * (before * members - 1) / (before * members)
+        rest = both - first.received_bytes(self.module.devices)
+        if rest < moved:
+            yield rest, f"a sum over {over} of a sum over {self.over(first)}: one over both receives {both:,.0f} B", None
+
+    def _used(self, computation: Computation, name: str, up: tuple[Computation, str, Any] | None, depth: int) -> _Slice:
+        """How much of a value each rank takes, where it takes only a part that depends on the rank."""
+        whole = _Slice(1.0, None, None)
+        one = computation.instructions[name]
+        if depth > 60:
+            return whole
+        found: list[_Slice] = []
+        if one.is_root:
+            found.append(whole if up is None else self._used(up[0], up[1], up[2], depth + 1))
+        for user in computation.users[name]:
+            if user.opcode in _PASSES:
+                taken = self._used(computation, user.name, up, depth + 1)
+                # Of a value whose dims are others nobody says along which the part is.
+                found.append(taken if user.opcode in ("copy", "convert") else dataclasses.replace(taken, dim=None))
+            elif user.opcode == "dynamic-slice" and user.operands[0] == name:
+                found.append(self._slice(computation, one, user))
+            elif user.opcode in ("fusion", "call"):
+                inner = self.module.computations[user.called()[0]]
+                for at, operand in enumerate(user.operands):
+                    if operand == name:
+                        found.append(self._used(inner, inner.parameters[at].name, (computation, user.name, up), depth + 1))
+            else:
+                return whole
+        if not found:
+            return whole
+        if len(found) == 1:
+            return found[0]
+        return _Slice(min(sum(taken.share for taken in found), 1.0), None, None)
+
+    def _slice(self, computation: Computation, one: Instruction, user: Instruction) -> _Slice:
+        """The part that a slice takes, if ranks differ in where it begins."""
+        begins = [self.numbering.of(computation, name) for name in user.operands[1:]]
+        shorter = [at for at, (a, b) in enumerate(zip(one.shapes[0].dims, user.shapes[0].dims, strict=True)) if a != b]
+        differ = [value for value in begins if isinstance(value, tuple) and len(set(value)) > 1]
+        if not differ or not shorter:
+            return _Slice(1.0, None, None)
+        share = math.prod(user.shapes[0].dims) / math.prod(one.shapes[0].dims)
+        only = begins[shorter[0]] if len(shorter) == 1 else None
+        return _Slice(share, shorter[0] if len(shorter) == 1 else None, only if isinstance(only, tuple) else None)
+
+
+def _copies(numbers: Sequence[int]) -> int:
+    """How often every number is there, if each is equally often."""
+    counts = set(Counter(numbers).values())
+    return counts.pop() if len(counts) == 1 else 1
+
+
+def _calls(plan: Plan) -> str:
+    calls = [step.op for step in plan.steps if step.communicates]
+    return f"{' and '.join(calls) or 'no call'} of {plan.received_bytes:,} B"
+
+
+def _dim(one: Instruction) -> int:
+    return int(one.attributes.get("dimensions", "{0}").strip("{}").split(",")[0])
+
+
+def _width(one: Instruction) -> int:
+    shape = one.shapes[0]
+    return shape.bytes // max(math.prod(shape.dims), 1)
+
+
+def _dtype(one: Instruction) -> str:
+    name = one.shapes[0].dtype
+    return {"s8": "i8", "s16": "i16", "s32": "i32", "s64": "i64"}.get(name, name)
+
+
+def _quoted(text: str, key: str) -> str:
+    _, _, after = text.partition(f'{key}="')
+    return after.partition('"')[0]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Suspect:
+    """A result of which two ranks are said to hold the same, and may not."""
+
+    number: int
+    path: str
+    ranks: tuple[int, int]
+    source: tuple[str, int] | None
+
+
+def _suspects(module: Module, numbering: Numbering, compiled: Any) -> list[_Suspect]:
+    shardings = jax.tree_util.tree_flatten_with_path(compiled.output_shardings)[0]
+    values: list[Value] = list(numbering.result) if isinstance(numbering.result, list) else [numbering.result]
+    root = module.entry.root
+    shapes = [shape.dims for shape in root.shapes]
+    if not len(shardings) == len(values) == len(shapes):
+        return []
+    found = []
+    for number, ((path, of), value, local) in enumerate(zip(shardings, values, shapes, strict=True)):
+        if not isinstance(of, NamedSharding) or of.spec.unreduced or not isinstance(value, tuple):
+            continue
+        region = _region_of_ranks(of, local)
+        first: dict[str, int] = {}
+        for rank, what in enumerate(region):
+            other = first.setdefault(what, rank)
+            if value[other] != value[rank]:
+                at = root.operands[number] if root.opcode == "tuple" else root.name
+                source = module.source(module.entry.instructions[at])
+                found.append(_Suspect(number, jax.tree_util.keystr(path), (other, rank), source))
+                break
+    return found
+
+
+def _region_of_ranks(of: NamedSharding, local: Sequence[int]) -> list[str]:
+    """What every rank of a mesh holds, as a text that is equal where that is the same."""
+    axes = our_mesh(of.mesh)
+    cuts: list[tuple[str, ...]] = []
+    for entry in of.spec.partitions:
+        cuts.append(() if entry is None else entry if isinstance(entry, tuple) else (entry,))
+    used = [name for names in cuts for name in names]
+    places = [dict(zip(axes.names, axes.coordinate(rank), strict=True)) for rank in axes.ranks]
+    return [repr([place[name] for name in used]) for place in places]
+
+
+def _confirmed(suspects: list[_Suspect], compiled: Any, args: Any, kwargs: Any) -> list[str]:
+    """Runs the function, and says which suspects have replicas that differ."""
+    args, kwargs = jax.tree.map(_given, (args, kwargs))
+    results = jax.tree.leaves(compiled(*args, **kwargs))
+    found = []
+    for suspect in suspects:
+        result = results[suspect.number]
+        shards = {shard.device: np.asarray(shard.data) for shard in result.addressable_shards}
+        devices = list(result.sharding.mesh.devices.flat)
+        a, b = (shards[devices[rank]] for rank in suspect.ranks)
+        # Sums in another order are the same to a few bits, and what was forgotten is not.
+        near = np.allclose(a.astype(np.float64), b.astype(np.float64), rtol=1e-3, atol=1e-5) if a.dtype.kind in "fV" else np.array_equal(a, b)
+        if not near:
+            where = "" if suspect.source is None else f" ({os.path.basename(suspect.source[0])}:{suspect.source[1]})"
+            found.append(
+                f"forgotten reduction: result{suspect.path}{where} is said to be {result.sharding.spec}, and ranks "
+                f"{suspect.ranks[0]} and {suspect.ranks[1]} hold different numbers of the same elements"
+            )
+    return found
+
+
+def _given(leaf: Any) -> Any:
+    """The argument, a copy where it may be donated, or random numbers where only its shape was given."""
+    if isinstance(leaf, jax.ShapeDtypeStruct):
+        rng = np.random.default_rng(math.prod(leaf.shape))
+        whole = rng.integers(0, 2, leaf.shape) if not jax.numpy.issubdtype(leaf.dtype, np.inexact) else rng.normal(size=leaf.shape)
+        return jax.device_put(whole.astype(leaf.dtype), leaf.sharding)
+    return leaf.copy() if isinstance(leaf, jax.Array) else leaf

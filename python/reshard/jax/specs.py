@@ -1,0 +1,132 @@
+"""Meshes, shardings and types of JAX as ours, and back.
+
+The rank of a device is its place in the mesh's flat list of devices. A mesh axis that is `unreduced` in a spec has terms, `P(sum)`;
+one that is `reduced` has replicas whose gradients are terms; any other that a spec leaves out has replicas whose gradients are
+replicas, our `I`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
+from jax.sharding import Mesh as DeviceMesh
+
+import reshard
+from reshard import Mesh, ReshardError, Sharding, Type
+from reshard._refusals import refused
+
+AnyMesh = Any  # jax.sharding.Mesh or AbstractMesh
+
+
+def mesh(of: AnyMesh, devices: Sequence[Any] | None = None) -> Mesh:
+    """The axes of a mesh of JAX over the ranks 0, 1, 2 .. of its devices, or over their places among these devices."""
+    if not isinstance(of, (DeviceMesh, AbstractMesh)):
+        raise TypeError(f"a mesh of JAX is taken, not {type(of).__name__}")
+    for name in of.axis_names:
+        if not isinstance(name, str):
+            raise refused("mesh", f"the axis {name!r} has no text for its name: name the axes of the mesh by texts")
+    axes = [(name, int(size)) for name, size in of.shape.items()]
+    if not axes:
+        raise refused("mesh", "the mesh has no axes: make one with jax.make_mesh, or enter it with jax.set_mesh")
+    if devices is None:
+        return Mesh(dict(axes))
+    places = {device: place for place, device in enumerate(devices)}
+    flat = list(of.devices.flat)
+    missing = [device for device in flat if device not in places]
+    if missing:
+        raise refused("mesh", f"the mesh has the device {missing[0]}, which is none of the {len(places)} that ranks are counted by")
+    return Mesh.from_ranks(axes, [places[device] for device in flat])
+
+
+def device_mesh(of: Mesh | str, devices: Sequence[Any] | None = None, axis_types: Sequence[Any] | None = None) -> DeviceMesh:
+    """A mesh of JAX with our axes, where rank r is `devices[r]`, of all devices if none are given; its axes are Explicit."""
+    of = Mesh(of)
+    listed = list(jax.devices() if devices is None else devices)
+    if of.world > len(listed):
+        raise refused("mesh", f"the mesh {of} has the rank {of.world - 1}, and there are {len(listed)} devices")
+    placed = np.empty(len(of), dtype=object)
+    placed[:] = [listed[rank] for rank in of.ranks]
+    types = tuple(axis_types or [AxisType.Explicit] * len(of.names))
+    return DeviceMesh(placed.reshape(of.shape), of.names, axis_types=types)
+
+
+def _named(of: Any) -> tuple[AnyMesh, PartitionSpec]:
+    """The mesh and the spec of a NamedSharding, or of something that has one."""
+    of = of if isinstance(of, jax.sharding.Sharding) else getattr(of, "sharding", of)
+    if not isinstance(of, NamedSharding):
+        raise refused("sharding", f"{type(of).__name__} names no axes of a mesh: put the array on one with jax.device_put first")
+    return of.mesh, of.spec
+
+
+def _by_tensor(said: PartitionSpec, dims: int, partial: frozenset[str]) -> str:
+    """A spec in the notation by tensor, with these axes unreduced."""
+    if len(said.partitions) > dims:
+        raise refused("sharding", f"{said} is of {len(said.partitions)} dims, and the tensor has {dims}")
+    words = []
+    for at in range(dims):
+        entry = said.partitions[at] if at < len(said.partitions) else None
+        if entry is PartitionSpec.UNCONSTRAINED:
+            raise refused("sharding", f"{said} leaves dim {at} open, so nobody knows who holds what: say its axes, or None")
+        names = () if entry is None else entry if isinstance(entry, tuple) else (entry,)
+        words.append("{" + ",".join(str(name) for name in names) + "}")
+    terms = " unreduced={" + ",".join(sorted(partial)) + "}" if partial else ""
+    return f"[{','.join(words)}]{terms}"
+
+
+def _even(placed: Sharding, said: object) -> Sharding:
+    if placed.common_local_shape is None:
+        raise refused("uneven", f"{said} cuts a dim of {list(placed.shape)} unevenly, which JAX has no arrays for: pad it")
+    return placed
+
+
+def sharding(of: Any, shape: Sequence[int] | None = None, on: Mesh | None = None) -> Sharding:
+    """Who holds which elements under a NamedSharding, or of an array or a type that has one; `on` may be the mesh as ours."""
+    shape = of.shape if shape is None else shape
+    axes, said = _named(of)
+    text = _by_tensor(said, len(shape), said.unreduced)
+    return _even(Sharding(mesh(axes) if on is None else on, tuple(shape), text), said)
+
+
+def typed(of: Any, shape: Sequence[int] | None = None) -> Type:
+    """Who holds a value, and who holds its gradient: `unreduced` and `reduced` axes included."""
+    shape = of.shape if shape is None else shape
+    axes, said = _named(of)
+    value = sharding(NamedSharding(axes, said), shape)
+    return Type.of(value, Sharding(value.mesh, value.shape, _by_tensor(said, len(shape), said.reduced)))
+
+
+def named(of: Sharding | Type, on: AnyMesh) -> NamedSharding:
+    """A sharding, or a type, as one of JAX on a mesh that has the same axes."""
+    axes = (of.value if isinstance(of, Type) else of).mesh.axes
+    if dict(mesh(on).axes) != dict(axes):
+        raise refused("mesh", f"{of} is on axes {axes}, and the mesh of JAX has {mesh(on).axes}")
+    return NamedSharding(on, spec(of))
+
+
+def spec(of: Sharding | Type) -> PartitionSpec:
+    """The spec of a sharding or a type, read from the library's notation of it."""
+    partial = (of.value if isinstance(of, Type) else of).partial
+    if any(op != "sum" for op in partial.values()):
+        raise refused("sharding", f"{of} has terms of {', '.join(sorted(set(partial.values())))}, and JAX has sums alone")
+    made: PartitionSpec = eval(of.partition_spec(), {"__builtins__": {}, "PartitionSpec": PartitionSpec})
+    return made
+
+
+def other_way(of: PartitionSpec) -> PartitionSpec:
+    """The spec that a gradient has: what was unreduced is reduced, and the other way round."""
+    return PartitionSpec(*of.partitions, unreduced=of.reduced, reduced=of.unreduced)
+
+
+def dtype(of: Any) -> reshard.DType:
+    """The element type; of one that we do not know, the unsigned integers of its width, which can be moved and not added."""
+    try:
+        return reshard.DType(np.dtype(of))
+    except (ReshardError, TypeError):
+        size = getattr(of, "itemsize", None)
+        if size not in (1, 2, 4, 8):
+            raise refused("dtype", f"elements of {of} are not moved: give the array that they are made of") from None
+        return reshard.DType(f"u{8 * size}")

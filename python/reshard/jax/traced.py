@@ -1,0 +1,227 @@
+"""A plan as traced code of one rank: every exchange is one call of `jax.lax` between two strided views.
+
+What ranks differ in are offsets: rows of tables of ranks x peers numbers, taken by the rank's own number. No table holds elements.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from reshard import Plan, SpmdCall
+from reshard._refusals import refused
+from reshard.jax import strided
+from reshard.jax.specs import dtype as our_dtype
+
+_COMBINE: dict[str, Callable[[Any, Any], Any]] = {"sum": jnp.add, "prod": jnp.multiply, "min": jnp.minimum, "max": jnp.maximum}
+
+
+def identity(op: str, dtype: Any) -> Any:
+    """What changes nothing when it is combined; of a sum minus zero, which keeps the sign of a zero too."""
+    kind = np.dtype(dtype)
+    floats = jnp.issubdtype(kind, jnp.inexact)
+    match op:
+        case "sum":
+            return np.asarray(-0.0 if floats else 0, kind)
+        case "prod":
+            return np.asarray(1, kind)
+        case "min" | "max":
+            limits = None if floats else jnp.iinfo(kind)
+            least = -np.inf if limits is None else limits.min
+            most = np.inf if limits is None else limits.max
+            return np.asarray(most if op == "min" else least, kind)
+    raise refused("op", f"JAX has no reduction {op}: sums, products, least and greatest are there")
+
+
+def combined(op: str) -> Callable[[Any, Any], Any]:
+    """How two terms combine."""
+    if op not in _COMBINE:
+        raise refused("op", f"JAX has no reduction {op}: {', '.join(_COMBINE)} are there")
+    return _COMBINE[op]
+
+
+class _Table:
+    """A row of numbers for every rank; where all rows are equal, plain numbers."""
+
+    def __init__(self, rows: Sequence[Sequence[int]]) -> None:
+        self.rows = np.asarray(rows, dtype=np.int32)
+        self.columns = int(self.rows.shape[1])
+        self.is_constant = bool((self.rows == self.rows[:1]).all())
+
+    def column(self, number: int) -> list[int]:
+        """What all ranks have in a column."""
+        return [int(value) for value in self.rows[:, number]]
+
+    def at(self, rank: Any, number: int) -> Any:
+        """What this rank has in a column: a plain number where all ranks have the same."""
+        column = self.rows[:, number]
+        return int(column[0]) if (column == column[0]).all() else jnp.asarray(column)[rank]
+
+    def row(self, rank: Any) -> Any:
+        """This rank's row."""
+        return self.rows[0] if self.is_constant else jnp.asarray(self.rows)[rank]
+
+
+class Exchange:
+    """One exchange of all ranks, as this rank's code."""
+
+    def __init__(self, call: SpmdCall) -> None:
+        self.kind = call.kind
+        self.groups = call.groups
+        self.rounds = call.rounds
+        self.op = call.op
+        self.block = _outermost_first(call.block.leaves())
+        self.block_size = math.prod(extent for extent, _ in self.block)
+        self.packs = _Table(call.packs)
+        self.lands = _Table(call.lands)
+        self.unpack = [(view.offset, view.loops, len(view)) for view in call.unpack]
+        self.combine = call.combine
+        self.fill = call.fill
+        self.divisor = call.divisor
+        self.source_len = call.source_len
+        self.target_len = call.target_len
+
+    def run(self, source: Any, rank: Any, axes: tuple[str, ...]) -> Any:
+        """The buffer after, of the buffer before."""
+        received = self._call(self._packed(source, rank), axes)
+        target = self._landed(received, rank, source.dtype)
+        return target if self.divisor == 1 else target / jnp.asarray(self.divisor, target.dtype)
+
+    def _packed(self, source: Any, rank: Any) -> Any:
+        """This rank's blocks, a row for each."""
+        columns = self.packs.columns
+        apart = self.packs.rows - self.packs.rows[:, :1]
+        peers = strided.progression([int(n) for n in apart[0]]) if columns and (apart == apart[:1]).all() else None
+        if peers is not None:
+            loops = [*peers, *self.block]
+            read = strided.read(source, loops, self.packs.at(rank, 0), self.packs.column(0))
+            return read.reshape(columns, self.block_size)
+        blocks = [
+            strided.read(source, self.block, self.packs.at(rank, n), self.packs.column(n)) for n in range(columns)
+        ]
+        return jnp.stack(blocks) if blocks else jnp.zeros((0, self.block_size), source.dtype)
+
+    def _call(self, packed: Any, axes: tuple[str, ...]) -> Any:
+        """What comes back, a row for each block."""
+        match self.kind:
+            case "local":
+                return packed
+            case "all_gather":
+                return lax.all_gather(packed[0], axes, axis_index_groups=self.groups)
+            case "all_to_all":
+                return lax.all_to_all(packed, axes, 0, 0, axis_index_groups=self.groups)
+            case "reduce_scatter" if self.op == "sum":
+                return lax.psum_scatter(packed, axes, scatter_dimension=0, axis_index_groups=self.groups)[None]
+            case "reduce_scatter":
+                return self._reduced(lax.all_to_all(packed, axes, 0, 0, axis_index_groups=self.groups))[None]
+            case "all_reduce" if self.op in _OF_ALL:
+                return _OF_ALL[self.op](packed, axes, axis_index_groups=self.groups)
+            case "all_reduce":
+                return self._all_reduced(packed[0], axes)[None]
+            case "permute":
+                rounds = [
+                    lax.ppermute(block, axes, pairs) for block, pairs in zip(packed, self.rounds, strict=True)
+                ]
+                return jnp.stack(rounds) if rounds else packed
+        raise refused("calls", f"JAX has no call {self.kind}")
+
+    def _reduced(self, terms: Any) -> Any:
+        """Rows combined in their order."""
+        return functools.reduce(combined(self.op or "sum"), list(terms))
+
+    def _all_reduced(self, block: Any, axes: tuple[str, ...]) -> Any:
+        """An op that JAX has no call for: everybody combines a part, and all parts are gathered."""
+        members = len(self.groups[0])
+        part = -(-block.size // members)
+        padded = jnp.pad(block, (0, part * members - block.size)).reshape(members, part)
+        mine = self._reduced(lax.all_to_all(padded, axes, 0, 0, axis_index_groups=self.groups))
+        return lax.all_gather(mine, axes, axis_index_groups=self.groups).reshape(-1)[: block.size]
+
+    def _landed(self, received: Any, rank: Any, dtype: Any) -> Any:
+        """The buffer after, of the blocks that were received."""
+        count = int(received.shape[0])
+        row, rows = self.lands.row(rank), self.lands.rows
+        in_order = self.lands.is_constant and list(rows[0]) == list(range(count))
+        landed = received
+        if not in_order and self.lands.columns:
+            landed = received.at[row].get(mode="clip") if count else jnp.zeros((self.lands.columns, self.block_size), dtype)
+            if (rows >= count).any():
+                nothing = identity(self.combine or self.fill or "sum", dtype)
+                landed = jnp.where((row < count)[:, None], landed, nothing)
+        if self.combine is not None:
+            landed = functools.reduce(combined(self.combine), list(landed))
+        elements = landed.reshape(-1)
+        value = np.zeros((), dtype) if self.fill is None else identity(self.fill, dtype)
+        target = lax.full((self.target_len,), value, dtype)
+        begin = 0
+        for offset, loops, size in self.unpack:
+            target = strided.write(target, loops, offset, elements[begin : begin + size])
+            begin += size
+        return target
+
+
+_OF_ALL: dict[str | None, Callable[..., Any]] = {"sum": lax.psum, "min": lax.pmin, "max": lax.pmax}
+
+
+def _outermost_first(leaves: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    return [leaf for leaf in reversed(leaves) if leaf[0] != 1]
+
+
+@functools.lru_cache(maxsize=4096)
+def exchanges(plan: Plan) -> tuple[Exchange, ...]:
+    """The plan as one program for all ranks; refused where ranks differ by more than offsets."""
+    if plan.max_shard_bytes // plan.dtype.item_bytes >= 2**31:
+        raise refused("size", f"a rank holds {plan.max_shard_bytes} B, and JAX counts elements of one buffer in 32 bits")
+    return tuple(Exchange(call) for call in plan.spmd().calls)
+
+
+def moved(x: Any, plan: Plan, axes: tuple[str, ...]) -> Any:
+    """This rank's shard after the plan, of its shard before."""
+    flat = x.reshape(-1)
+    rank = lax.axis_index(axes)
+    for exchange in exchanges(plan):
+        flat = exchange.run(flat, rank, axes)
+    return flat.reshape(plan.to.local_shape(plan.ranks[0]))
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2))
+def _differentiable(x: Any, plan: Plan, axes: tuple[str, ...]) -> Any:
+    return moved(x, plan, axes)
+
+
+def _forward(x: Any, plan: Plan, axes: tuple[str, ...]) -> tuple[Any, None]:
+    return _differentiable(x, plan, axes), None
+
+
+def _backward(plan: Plan, axes: tuple[str, ...], _: None, gradient: Any) -> tuple[Any]:
+    return (_differentiable(gradient, plan.transposed(), axes),)
+
+
+_differentiable.defvjp(_forward, _backward)
+
+
+def local(x: Any, plan: Plan, axis_names: str | Sequence[str]) -> Any:
+    """A plan inside of your own `shard_map(.., check_vma=False)`: this rank's shard before, and after.
+
+    `axis_names` are all axes of the mesh in the order in which they number the plan's ranks. The gradient goes by the mirror of the
+    plan: what one rank's loss says of a replica is a term.
+    """
+    axes = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
+    sizes = [int(lax.axis_size(name)) for name in axes]
+    if plan.ranks != list(range(math.prod(sizes))):
+        raise refused("ranks", f"the plan is of the ranks {plan.ranks}, and the axes {axes} number {math.prod(sizes)} of them from 0")
+    before = plan.from_.common_local_shape
+    if before is None or plan.to.common_local_shape is None:
+        raise refused("uneven", f"ranks hold shards of different shapes before or after: {plan.from_} -> {plan.to}")
+    if tuple(x.shape) != before:
+        raise refused("shape", f"the shard is {list(x.shape)}, and every rank of {plan.from_} holds {list(before)}")
+    if our_dtype(x.dtype) != plan.dtype:
+        raise refused("dtype", f"the shard is of {x.dtype}, and the plan is of {plan.dtype.name}")
+    return _differentiable(x, plan, axes)
