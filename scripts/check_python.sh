@@ -7,7 +7,6 @@ cd "$(dirname "$0")/.."
 
 root=$PWD
 tools=${1:-$(scripts/fetch_python.sh)}
-target=${CARGO_TARGET_DIR:-$root/target}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -19,18 +18,10 @@ step "clippy over the extension"
 cargo clippy -p reshard-python --features extension --all-targets --locked -- -D warnings
 
 step "the wheel"
-# No path of this machine goes into a file of the wheel: neither the checkout nor the registry's cache.
-cargo_home=${CARGO_HOME:-$HOME/.cargo}
-sysroot=$(rustc --print sysroot)
-RUSTFLAGS="--remap-path-prefix=$root=reshard --remap-path-prefix=$cargo_home=cargo --remap-path-prefix=$sysroot=rust" \
-    CARGO_TARGET_DIR="$target/wheel" \
-    "$tools/bin/maturin" build --manifest-path python/Cargo.toml --release --locked --out "$work/wheels"
-wheels=("$work"/wheels/*.whl)
-[ ${#wheels[@]} = 1 ] || { echo "check_python: one wheel was expected, there are ${wheels[*]}" >&2; exit 1; }
-wheel=${wheels[0]}
+wheel=$(scripts/build_wheel.sh "$tools/bin/maturin" "$work/wheels")
 
 step "what is in the wheel"
-"$tools/bin/python" - "$wheel" "$root" "$cargo_home" "$HOME" "$target" <<'PYTHON'
+"$tools/bin/python" - "$wheel" "$root" "${CARGO_HOME:-$HOME/.cargo}" "$HOME" "${CARGO_TARGET_DIR:-$root/target}" <<'PYTHON'
 """Fails if the wheel is bound to one version of Python, needs anything, or holds a path of the machine that built it."""
 import pathlib, sys, zipfile
 
@@ -72,9 +63,9 @@ echo "$site" >"$("$work/tested/bin/python" -c 'import sysconfig; print(sysconfig
 "$work/tested/bin/python" -P -m pytest "$root/python/tests" -p no:cacheprovider --durations=5
 
 step "types"
-"$work/tested/bin/python" -P -m mypy --strict --cache-dir "$work/mypy" --package reshard
+"$work/tested/bin/python" -P -m mypy --config-file "$root/python/pyproject.toml" --cache-dir "$work/mypy" --package reshard
 "$work/tested/bin/python" -P -m mypy --strict --cache-dir "$work/mypy" "$root"/python/examples/*.py
-"$work/tested/bin/python" -P -m mypy.stubtest reshard
+"$work/tested/bin/python" -P -m mypy.stubtest reshard._reshard
 
 step "the notebook, without a head"
 for notebook in "$root"/python/examples/*.ipynb; do

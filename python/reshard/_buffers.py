@@ -126,6 +126,19 @@ def lend(array: Any) -> tuple[Any, str | None, tuple[int, ...]]:
     raise Refused("buffer", f"{name} has no memory to read: give a buffer, a NumPy array or a tensor on the CPU")
 
 
+def in_numpy(array: Any) -> Any:
+    """A tensor of PyTorch's as an array of NumPy, with the types of ml_dtypes where NumPy has none; all others as they are."""
+    if not _is(array, "torch", "Tensor"):
+        return array
+    view, name, shape = lend(array.detach())
+    dtype = numpy_dtype(str(name).removeprefix("torch."))
+    if dtype is None:
+        return array
+    import numpy
+
+    return numpy.frombuffer(view, dtype).reshape(shape) if len(view) else numpy.empty(shape, dtype)
+
+
 def _family(array: Any) -> str:
     if _is(array, "torch", "Tensor"):
         return "torch"

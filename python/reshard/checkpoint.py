@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from reshard._buffers import in_numpy as _in_numpy
 from reshard._refusals import refused as _refused
 from reshard._reshard import (
     Checkpoint,
@@ -46,19 +47,21 @@ def save(
     replaced only with `force`.
     """
     target = os.fspath(path)
+    # Their memory is that of the tensors, which are kept until it is written.
+    arrays = {name: _in_numpy(tensor) for name, tensor in tensors.items()}
     if sharding is None and mesh is None:
         if not target.endswith(".safetensors"):
             raise _refused("usage", f"{target} is no .safetensors file: name one, or say a sharding and a mesh")
         if os.path.exists(target) and not force:
             raise _refused("output", f"the output {target} is there already: force=True replaces it")
-        write_whole(target, dict(tensors), None if texts is None else dict(texts))
+        write_whole(target, arrays, None if texts is None else dict(texts))
         return
     if sharding is None or mesh is None:
         raise _refused("usage", "tensors are sharded over a mesh: say both, a sharding and mesh=")
     parent = os.path.dirname(os.path.abspath(target))
     with tempfile.TemporaryDirectory(prefix=".reshard-", dir=parent) as folder:
         whole = os.path.join(folder, "whole.safetensors")
-        write_whole(whole, dict(tensors), None if texts is None else dict(texts))
+        write_whole(whole, arrays, None if texts is None else dict(texts))
         reshard(whole, mesh, sharding, target, format=format, force=force)
 
 

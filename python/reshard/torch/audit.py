@@ -1,0 +1,216 @@
+"""What any code of PyTorch's communicates, beside what it would have to."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.tensor._dtensor_spec import DTensorSpec
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from reshard import Plan, ReshardError
+
+from reshard.torch.execute import default_planner
+from reshard.torch.hook import Hook
+from reshard.torch.specs import sharding
+
+# What a rank receives at least by a collective of `n` members, from the elements that it gives: `size` of them, or `made` as a result.
+_LEAST: dict[str, Callable[[int, int, int], int]] = {
+    "all_gather": lambda size, made, n: made // n * (n - 1),
+    "reduce_scatter": lambda size, made, n: size // n * (n - 1),
+    "all_reduce": lambda size, made, n: 2 * (size // n * (n - 1)),
+    "all_to_all": lambda size, made, n: made // n * (n - 1),
+    "broadcast": lambda size, made, n: made,
+    "messages": lambda size, made, n: made,
+}
+_KINDS = {
+    "all_gather_into_tensor": "all_gather",
+    "all_gather_into_tensor_out": "all_gather",
+    "_allgather_base_": "all_gather",
+    "allgather_": "all_gather",
+    "reduce_scatter_tensor": "reduce_scatter",
+    "_reduce_scatter_base_": "reduce_scatter",
+    "reduce_scatter_": "reduce_scatter",
+    "all_reduce": "all_reduce",
+    "all_reduce_": "all_reduce",
+    "allreduce_": "all_reduce",
+    "all_to_all_single": "all_to_all",
+    "alltoall_base_": "all_to_all",
+    "alltoall_": "all_to_all",
+    "shard_dim_alltoall": "all_to_all",
+    "broadcast": "broadcast",
+    "broadcast_": "broadcast",
+    "recv_": "messages",
+}
+
+
+@dataclass
+class Collective:
+    """A call that was made: what, by how many, and the bytes that this rank receives by it at least."""
+
+    kind: str
+    members: int
+    received_bytes: int
+
+
+@dataclass
+class Moved:
+    """Collectives that belong together: those of a redistribution of a DTensor, with the plan between its specs; or one by itself."""
+
+    title: str
+    calls: list[Collective] = field(default_factory=list)
+    plan: Plan | None = None
+    times: int = 1
+
+    @property
+    def received_bytes(self) -> int:
+        """Bytes that this rank received."""
+        return sum(call.received_bytes for call in self.calls)
+
+    @property
+    def bound_bytes(self) -> int:
+        """Bytes that the busiest rank has to receive for what was achieved; of a collective by itself, its own."""
+        if self.plan is None:
+            return self.received_bytes
+        bound = self.plan.lower_bound_bytes
+        return self.plan.received_bytes if bound is None else bound
+
+    @property
+    def better(self) -> Plan | None:
+        """The plan, if it receives less or has fewer calls."""
+        if self.plan is None:
+            return None
+        calls = self.plan.communicating_steps
+        less = self.plan.received_bytes < self.received_bytes
+        return self.plan if (less and calls <= len(self.calls)) or (calls < len(self.calls) and self.plan.received_bytes <= self.received_bytes) else None
+
+
+class Audit(TorchDispatchMode):
+    """What was recorded; `str` is a table."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.moved: list[Moved] = []
+        self._open: Moved | None = None
+        self._hook = Hook(self._redistribute, watches=True)
+
+    def __enter__(self) -> "Audit":
+        self._hook.enter()
+        try:
+            super().__enter__()
+        except BaseException:
+            self._hook.leave()
+            raise
+        return self
+
+    def __exit__(self, *args: Any) -> None:
+        try:
+            super().__exit__(*args)
+        finally:
+            self._hook.leave()
+
+    @property
+    def received_bytes(self) -> int:
+        """Bytes that this rank received."""
+        return sum(one.received_bytes * one.times for one in self.moved)
+
+    @property
+    def bound_bytes(self) -> int:
+        """Bytes that would have had to be received for what was achieved."""
+        return sum(one.bound_bytes * one.times for one in self.moved)
+
+    def _redistribute(self, original: Callable[..., torch.Tensor], local: torch.Tensor, current: DTensorSpec, target: DTensorSpec, **options: Any) -> torch.Tensor:
+        if self._open is not None:
+            return original(local, current, target, **options)
+        before, after = (DTensorSpec.format_shard_order_str(spec.placements, spec.shard_order) for spec in (current, target))
+        moved = Moved(f"{list(current.shape)} on {tuple(current.mesh.shape)}: {before} -> {after}")
+        self._open = moved
+        try:
+            made = original(local, current, target, **options)
+        finally:
+            self._open = None
+        if moved.calls:
+            try:
+                moved.plan = default_planner().plan(sharding(current), sharding(target), local.dtype)
+            except ReshardError:
+                pass  # no plan to compare with: the collectives stand as they are
+            self._add(moved)
+        return made
+
+    def _add(self, moved: Moved) -> None:
+        for one in self.moved:
+            if (one.title, one.calls) == (moved.title, moved.calls):
+                one.times += 1
+                return
+        self.moved.append(moved)
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = function(*args, **(kwargs or {}))
+        if function.namespace in ("_c10d_functional", "c10d", "_dtensor"):
+            name = function._schema.name.partition("::")[2]
+            kind = _KINDS.get(name)
+            if kind is not None:
+                self._record(kind, name, args, made)
+        return made
+
+    def _record(self, kind: str, name: str, args: Any, made: Any) -> None:
+        members = _members(args)
+        given, received = _sizes(name, args, made)
+        call = Collective(kind, members, _LEAST[kind](given, received, members))
+        if self._open is not None:
+            self._open.calls.append(call)
+        elif members > 1:
+            self._add(Moved(f"{kind} among {members}", [call]))
+
+    def __str__(self) -> str:
+        rows = [("times", "bytes", "bound", "what", "calls", "a better plan")]
+        for one in self.moved:
+            better = one.better
+            steps = "" if better is None else ", ".join(step.op for step in better.steps if step.communicates) + f": {better.received_bytes} B"
+            rows.append((str(one.times), str(one.received_bytes), str(one.bound_bytes), one.title, ", ".join(call.kind for call in one.calls), steps))
+        widths = [max(len(row[i]) for row in rows) for i in range(6)]
+        lines = ["  ".join(cell.rjust(w) if i < 3 else cell.ljust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))).rstrip() for row in rows]
+        lines.append(f"{self.received_bytes} B received, bound {self.bound_bytes} B")
+        return "\n".join(lines)
+
+
+def audit() -> Audit:
+    """A context that records the collectives of what runs within it: DTensor's, FSDP2's, those of `torch.distributed`.
+
+    For each it has the bytes that this rank received and the bound of what was achieved, and for redistributions of DTensors the plan
+    that would do better, if one would.
+
+    >>> with audit() as seen:
+    ...     model(batch).sum().backward()
+    >>> print(seen)
+    """
+    return Audit()
+
+
+def _members(args: Any) -> int:
+    """How many ranks a collective is among: its group is given by name, or as an object."""
+    for one in args:
+        if isinstance(one, dist.ProcessGroup):
+            return one.size()
+        if isinstance(one, torch.ScriptObject) and "ProcessGroup" in str(one._type()):
+            return dist.ProcessGroup.unbox(one).size()
+    for one in reversed(args):
+        if isinstance(one, str) and one not in ("sum", "avg", "min", "max", "product"):
+            return dist.distributed_c10d._resolve_process_group(one).size()
+    return dist.get_world_size()
+
+
+def _bytes(of: Any) -> int:
+    if isinstance(of, torch.Tensor):
+        return of.numel() * of.itemsize
+    if isinstance(of, list | tuple):
+        return sum(_bytes(one) for one in of)
+    return 0
+
+
+def _sizes(name: str, args: Any, made: Any) -> tuple[int, int]:
+    """The bytes that are given to a collective and that it makes."""
+    if name in ("_allgather_base_", "_reduce_scatter_base_", "alltoall_base_", "allgather_", "reduce_scatter_", "alltoall_"):
+        return _bytes(args[1]), _bytes(args[0])
+    return _bytes(args[0]), _bytes(args[0] if name.endswith("_") else made)

@@ -1,0 +1,94 @@
+"""The one place of PyTorch's that all redistributions of DTensors go through, and what is put there while it is wanted."""
+
+import inspect
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+import torch.distributed.tensor._api as _api
+import torch.distributed.tensor._dispatch as _dispatch
+import torch.distributed.tensor._redistribute as _redistribute
+import torch.distributed.tensor.experimental._tp_transform as _tp_transform
+from torch.distributed.tensor._dtensor_spec import DTensorSpec
+
+NAME = "redistribute_local_tensor"
+# Where PyTorch has bound the function by its name.
+BOUND = (_redistribute, _dispatch, _api, _tp_transform)
+# Its arguments.
+KNOWN = ("local_tensor", "current_spec", "target_spec", "async_op", "use_graph_based_transform", "is_explicit")
+
+Function = Callable[..., torch.Tensor]
+
+_lock = threading.RLock()
+_entered: list["Hook"] = []
+_own: Function = _redistribute.redistribute_local_tensor
+
+
+class Hook:
+    """A handler that gets every redistribution while it is entered, with the function that would have got it.
+
+    Of several the one that was entered last gets it, and those that watch get it before all that do not.
+    """
+
+    def __init__(self, handler: Callable[..., torch.Tensor], *, watches: bool = False) -> None:
+        self.handler, self.watches = handler, watches
+
+    def enter(self) -> None:
+        """Puts the handler there.
+
+        Errors: RuntimeError where PyTorch's function is not the one that is known here; then nothing has changed.
+        """
+        with _lock:
+            if not _entered:
+                _bind()
+            _entered.append(self)
+
+    def leave(self) -> None:
+        """Takes it away; the last that leaves puts PyTorch's own function back."""
+        with _lock:
+            for at in reversed(range(len(_entered))):
+                if _entered[at] is self:
+                    del _entered[at]
+                    break
+            if not _entered:
+                _unbind()
+
+
+def _handled(
+    local_tensor: torch.Tensor,
+    current_spec: DTensorSpec,
+    target_spec: DTensorSpec,
+    *,
+    async_op: bool = False,
+    use_graph_based_transform: bool | None = None,
+    is_explicit: bool = False,
+) -> torch.Tensor:
+    """In the place of PyTorch's function of the same arguments."""
+    function = _own
+    for hook in sorted(_entered, key=lambda hook: hook.watches) if len(_entered) > 1 else _entered:
+        function = partial(hook.handler, function)
+    return function(
+        local_tensor, current_spec, target_spec, async_op=async_op, use_graph_based_transform=use_graph_based_transform, is_explicit=is_explicit
+    )
+
+
+def _bind() -> None:
+    global _own
+    found = getattr(_redistribute, NAME)
+    takes = tuple(inspect.signature(found).parameters)
+    if takes != KNOWN:
+        raise RuntimeError(f"PyTorch {torch.__version__}: {NAME} takes {takes}, and {KNOWN} is what is known here: nothing was switched over")
+    others = [module.__name__ for module in BOUND if getattr(module, NAME, None) is not found]
+    if others:
+        raise RuntimeError(f"PyTorch {torch.__version__}: {NAME} is not, or is another, in {', '.join(others)}: nothing was switched over")
+    _own = found
+    for module in BOUND:
+        setattr(module, NAME, _handled)
+
+
+def _unbind() -> None:
+    for module in BOUND:
+        if getattr(module, NAME, None) is _handled:
+            setattr(module, NAME, _own)

@@ -1,0 +1,234 @@
+"""DTensor redistributes by our plans: forward, backward, twice, and under torch.compile."""
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed._local_tensor import local_tensor_mode
+from torch.distributed.tensor import Partial
+from torch.distributed.tensor._dtensor_spec import DTensorSpec
+from torch.utils._debug_mode import get_active_debug_mode
+
+from reshard import Planner, ReshardError
+
+from reshard.torch.execute import Executor, default_planner
+from reshard.torch.groups import groups_of, plan_within
+from reshard.torch.hook import Hook
+from reshard.torch.specs import placement, sharding
+
+# Why a redistribution goes PyTorch's own way, each with what it says in a report.
+FALLBACKS = {
+    "into terms": "R or S becomes P: PyTorch divides or pads, we keep one copy: the same value in other terms",
+    "terms": "P(a) becomes P(b), or dims have terms of different ops: PyTorch's errors stand",
+    "placement": "a subclass of a placement, masked terms or a bitwise op: it has a state, or there is no notation",
+    "dtype": "elements that have no such arithmetic here, or no type",
+    "symbolic": "a shape that is symbolic: plans have sizes",
+    "local tensor": "LocalTensor: calls differ by rank",
+    "groups": "no group holds the members of the plan's calls, and none is made",
+    "meshes": "two device meshes: PyTorch's error stands; reshard.torch.redistribute moves between them",
+    "outside": "this rank is not in the device mesh and has nothing to move",
+}
+
+
+class Unplanned(RuntimeError):
+    """Under `strict`, a redistribution that would have gone PyTorch's own way; `reason` is a key of `FALLBACKS`."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(f"not by a plan ({reason}): {detail}: {FALLBACKS[reason]}")
+        self.reason = reason
+
+
+@dataclass
+class Line:
+    """What became of the redistributions between two specs."""
+
+    calls: int = 0
+    received_bytes: int = 0
+    kinds: tuple[str, ...] = ()
+    fallback: str | None = None
+
+
+@dataclass
+class Report:
+    """What was redistributed, by a plan or PyTorch's own way; `str` is a table."""
+
+    lines: dict[str, Line] = field(default_factory=dict)
+
+    @property
+    def plans(self) -> int:
+        """Redistributions that went by a plan."""
+        return sum(line.calls for line in self.lines.values() if line.fallback is None)
+
+    @property
+    def collectives(self) -> int:
+        """Collective calls that this rank made for them."""
+        return sum(line.calls * len(line.kinds) for line in self.lines.values() if line.fallback is None)
+
+    @property
+    def received_bytes(self) -> int:
+        """Bytes that this rank received by them."""
+        return sum(line.calls * line.received_bytes for line in self.lines.values() if line.fallback is None)
+
+    @property
+    def fallbacks(self) -> dict[str, int]:
+        """Redistributions that went PyTorch's own way, by reason."""
+        counted: Counter[str] = Counter()
+        for line in self.lines.values():
+            if line.fallback is not None:
+                counted[line.fallback] += line.calls
+        return dict(counted)
+
+    def __str__(self) -> str:
+        rows = [("times", "bytes each", "redistribution", "by")]
+        for name, line in self.lines.items():
+            how = ", ".join(line.kinds) or "no call" if line.fallback is None else f"PyTorch: {line.fallback}"
+            rows.append((str(line.calls), str(line.received_bytes) if line.fallback is None else "", name, how))
+        widths = [max(len(row[i]) for row in rows) for i in range(4)]
+        made = [f"{a:>{widths[0]}}  {b:>{widths[1]}}  {c:<{widths[2]}}  {d}".rstrip() for a, b, c, d in rows]
+        made.append(f"{self.plans} by plans, {self.collectives} calls, {self.received_bytes} B received; PyTorch's own way: {sum(self.fallbacks.values())}")
+        return "\n".join(made)
+
+
+@dataclass(frozen=True)
+class _Fallback:
+    reason: str
+    detail: str
+
+
+class planned(contextlib.ContextDecorator):
+    """While it is entered, DTensor redistributes by plans: explicitly, between ops, and in backward passes; also under
+    `torch.compile`, whose graphs then have the plan's calls.
+
+    It is a context manager and a decorator; `enable` and `disable` are its two ends. The innermost one counts. With `strict`, a redistribution
+    that would go PyTorch's own way is an `Unplanned`. No group is made: a plan uses those that there are. `report` says what happened.
+
+    >>> with planned() as plans:
+    ...     y = x.redistribute(placements=[Shard(1), Shard(0)])
+    >>> print(plans.report())
+    """
+
+    def __init__(self, planner: Planner | None = None, *, strict: bool = False) -> None:
+        self._planner = planner or default_planner()
+        self._strict = strict
+        self._report = Report()
+        self._known: dict[tuple[DTensorSpec, DTensorSpec], tuple[Executor | _Fallback, Line]] = {}
+        self._stamp: object = None
+        self._hook = Hook(self._redistribute)
+
+    def report(self) -> Report:
+        """What was redistributed since this was made."""
+        return self._report
+
+    def enable(self) -> "planned":
+        """Enters it, until `disable`.
+
+        Errors: RuntimeError where PyTorch's function has arguments that are not known here.
+        """
+        self._hook.enter()
+        return self
+
+    def disable(self) -> None:
+        """Leaves it; PyTorch's own function is back when all are left."""
+        self._hook.leave()
+
+    def __enter__(self) -> "planned":
+        return self.enable()
+
+    def __exit__(self, *_: object) -> None:
+        self.disable()
+
+    def _redistribute(self, own: Callable[..., torch.Tensor], local: torch.Tensor, current: DTensorSpec, target: DTensorSpec, **options: Any) -> torch.Tensor:
+        mode = local_tensor_mode()
+        found: Executor | _Fallback
+        if mode is not None:
+            found, line = self._line(current, target, _Fallback("local tensor", "a LocalTensorMode is active"))
+        elif not all(type(extent) is int for extent in current.shape):
+            found, line = self._line(current, target, _Fallback("symbolic", f"shape {tuple(current.shape)}"))
+        else:
+            stamp = (id(dist.group.WORLD), len(current.mesh._get_root_mesh()._flatten_mapping))
+            if stamp != self._stamp:
+                self._known.clear()
+                self._stamp = stamp
+            known = self._known.get((current, target))
+            if known is None:
+                known = self._line(current, target, self._prepare(local, current, target))
+                self._known[(current, target)] = known
+            found, line = known
+        if isinstance(found, _Fallback):
+            if self._strict and found.reason != "outside":
+                raise Unplanned(found.reason, f"{_between(current, target)}: {found.detail}")
+            line.calls += 1
+            return own(local, current, target, **options)
+        if found.dtype != local.dtype:
+            # The spec's type is that of the tensor as a whole, and this shard has been cast.
+            found, line = self._line(current, target, self._prepare(local, current, target))
+            if isinstance(found, _Fallback):
+                return own(local, current, target, **options)
+        line.calls += 1
+        debug = get_active_debug_mode()
+        if debug is None:
+            return found(local, async_op=options.get("async_op", False))
+        with debug.record_redistribute_calls(
+            local, current.placements, target.placements, f"{found.plan.from_}->{found.plan.to}", is_explicit=options.get("is_explicit", False)
+        ):
+            return found(local, async_op=options.get("async_op", False))
+
+    def _line(self, current: DTensorSpec, target: DTensorSpec, found: Executor | _Fallback) -> tuple[Executor | _Fallback, Line]:
+        name = _between(current, target)
+        if isinstance(found, _Fallback):
+            name += f" ({found.reason})"
+            return found, self._report.lines.setdefault(name, Line(fallback=found.reason))
+        return found, self._report.lines.setdefault(name, Line(kinds=tuple(found.kinds), received_bytes=found.received_bytes))
+
+    def _prepare(self, local: torch.Tensor, current: DTensorSpec, target: DTensorSpec) -> Executor | _Fallback:
+        reason = why_not(current, target)
+        if reason is not None:
+            return _Fallback(*reason)
+        if any(one.is_partial("avg") for one in current.placements) and not local.dtype.is_floating_point:
+            return _Fallback("dtype", f"an average of {local.dtype}")
+        try:
+            before, after = sharding(current), sharding(target)
+        except ReshardError as error:
+            return _Fallback("placement", str(error))
+        try:
+            groups = groups_of(current.mesh)
+            plan = plan_within(groups, self._planner, before, after, local.dtype)
+            if plan is None:
+                return _Fallback("groups", f"groups {groups}")
+            return Executor(plan, dist.get_rank(), groups, local.dtype)
+        except ReshardError as error:
+            return _Fallback("dtype", str(error))
+
+
+def why_not(current: DTensorSpec, target: DTensorSpec) -> tuple[str, str] | None:
+    """Why a redistribution goes PyTorch's own way, by its specs alone, which are the same on all ranks; None if nothing speaks against a plan."""
+    if current.mesh != target.mesh:
+        return "meshes", f"{current.mesh} and {target.mesh}"
+    if not current.mesh._is_current_rank_part_of_mesh():
+        return "outside", f"rank {dist.get_rank()} of {current.mesh}"
+    for one in (*current.placements, *target.placements):
+        try:
+            placement(one)
+        except ReshardError as error:
+            return "placement", str(error)
+    terms = [{one.reduce_op for one in of.placements if type(one) is Partial} for of in (current, target)]
+    if any(len(ops) > 1 for ops in terms):
+        return "terms", "dims have terms of different ops"
+    for before, after in zip(current.placements, target.placements, strict=True):
+        if type(after) is Partial and before != after:
+            if type(before) is Partial:
+                return "terms", f"{before} becomes {after}"
+            return "into terms", f"{before} becomes {after}"
+    if current.tensor_meta is None:
+        return "symbolic", "the spec has no shape"
+    return None
+
+
+def _between(current: DTensorSpec, target: DTensorSpec) -> str:
+    shape = list(current.shape) if current.tensor_meta is not None else "?"
+    of = [DTensorSpec.format_shard_order_str(spec.placements, spec.shard_order) for spec in (current, target)]
+    return f"{shape} on {tuple(current.mesh.shape)}: {of[0]} -> {of[1]}"

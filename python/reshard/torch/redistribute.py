@@ -1,0 +1,91 @@
+"""Redistribution of DTensors, differentiable any number of times, also from one device mesh to another."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Placement, Replicate
+from torch.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta
+from torch.distributed.tensor.placement_types import Shard, _StridedShard
+
+from reshard import Planner, ReshardError
+
+from reshard.torch.execute import Executor, default_planner
+from reshard.torch.groups import groups_of, plan_within
+from reshard.torch.specs import contiguous_strides, sharding
+
+
+def redistribute(
+    x: DTensor, device_mesh: DeviceMesh | None = None, placements: Sequence[Placement] | None = None, *, planner: Planner | None = None
+) -> DTensor:
+    """The same tensor with other placements, on the same device mesh or on another.
+
+    What is not given stays; on another device mesh without placements every rank holds the whole. It is differentiable, twice too. Every
+    rank of both meshes calls it, and its backward pass, also those of which the other mesh has nothing: their shard is empty.
+
+    Errors: `ReshardError` for a redistribution that cannot be planned.
+    """
+    if not isinstance(x, DTensor):
+        raise TypeError(f"a DTensor is redistributed, not {type(x).__name__}")
+    made = _Redistribute.apply(x, target(x, device_mesh, placements), planner or default_planner())
+    return made
+
+
+def target(x: DTensor, device_mesh: DeviceMesh | None, placements: Sequence[Placement] | None) -> DTensorSpec:
+    """The spec of a DTensor with what is given of another device mesh and other placements."""
+    onto = device_mesh or x.device_mesh
+    if placements is None:
+        placements = x.placements if onto == x.device_mesh else [Replicate()] * onto.ndim
+    if len(placements) != onto.ndim:
+        raise ReshardError(f"{len(placements)} placements are given, and the device mesh has {onto.ndim} dims")
+    wanted = tuple(_normal(one, x.ndim) for one in placements)
+    return placed(DTensorSpec(onto, wanted), wanted, x)
+
+
+def _normal(one: Placement, ndim: int) -> Placement:
+    """The placement with a dim that is counted from the front."""
+    if isinstance(one, Shard | _StridedShard):
+        if not -ndim <= one.dim < ndim:
+            raise ReshardError(f"{one} is of a tensor of more than {ndim} dims")
+        if one.dim < 0:
+            return Shard(one.dim + ndim) if isinstance(one, Shard) else _StridedShard(one.dim + ndim, split_factor=one.split_factor)
+    return one
+
+
+@lru_cache(maxsize=4096)
+def executor(before: DTensorSpec, after: DTensorSpec, dtype: torch.dtype, planner: Planner, world: int) -> Executor:
+    groups = groups_of(before.mesh) if before.mesh == after.mesh else groups_of(before.mesh, after.mesh)
+    given, wanted = sharding(before), sharding(after)
+    plan = plan_within(groups, planner, given, wanted, dtype) or planner.plan(given, wanted, dtype)
+    return Executor(plan, dist.get_rank(), groups, dtype)
+
+
+def moved(local: torch.Tensor, before: DTensorSpec, after: DTensorSpec, planner: Planner) -> torch.Tensor:
+    """The local tensor of `after`, from that of `before`."""
+    if not (before.mesh._is_current_rank_part_of_mesh() or after.mesh._is_current_rank_part_of_mesh()):
+        return local.new_empty(0)
+    return executor(before, after, local.dtype, planner, id(dist.group.WORLD))(local)
+
+
+def placed(like: DTensorSpec, placements: tuple[Placement, ...], x: DTensor) -> DTensorSpec:
+    """The spec of a tensor like `x` with these placements, cut in the order of `like`."""
+    meta = TensorMeta(x.shape, contiguous_strides(tuple(x.shape)), x.dtype)
+    if like.use_strided_shard_as_shard_order or any(isinstance(one, _StridedShard) for one in placements):
+        return DTensorSpec(like.mesh, placements, tensor_meta=meta, use_strided_shard_as_shard_order=like.use_strided_shard_as_shard_order)
+    return DTensorSpec(like.mesh, placements, tensor_meta=meta, shard_order=like.shard_order)
+
+
+class _Redistribute(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: DTensor, after: DTensorSpec, planner: Planner) -> DTensor:
+        ctx.before, ctx.planner = x._spec, planner
+        return DTensor(moved(x._local_tensor, x._spec, after, planner), after, requires_grad=x.requires_grad)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: DTensor) -> Any:
+        # Of terms, each rank's gradient is the gradient of the sum: replicated.
+        placements = tuple(Replicate() if one.is_partial() else one for one in ctx.before.placements)
+        return _Redistribute.apply(gradient, placed(ctx.before, placements, gradient), ctx.planner), None, None

@@ -1,0 +1,166 @@
+"""Our rules for ops that DTensor has none for, by PyTorch's public registration."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard
+from torch.distributed.tensor._dtensor_spec import DTensorSpec
+from torch.distributed.tensor.experimental import register_sharding
+
+from reshard import Op, ReshardError, Table
+
+from reshard.torch.specs import OURS_TO_TORCH
+
+# The ops of PyTorch's that our table has, that DTensor has no rule for, and whose rules its validator and ours have tried.
+OPS = (
+    "addbmm addmv addr aminmax binary_cross_entropy binary_cross_entropy_with_logits channel_shuffle complex count_nonzero.dim_IntList dist "
+    "floor_divide glu hardswish huber_loss index_add index_copy mse_loss mv pixel_shuffle pixel_unshuffle polar smooth_l1_loss "
+    "soft_margin_loss trace vdot"
+).split()
+
+# What an argument of PyTorch's is called here.
+_CALLED = {"upscale_factor": "factor", "downscale_factor": "factor", "k": "times", "kernel_size": "kernel", "output_size": "size"}
+_REDUCTIONS = ["none", "mean", "sum"]
+
+Strategy = tuple[list[Placement], list[Placement | None]]
+
+
+@dataclass(frozen=True)
+class Registered:
+    """An op that has a rule now: PyTorch's overload, and the op of the table whose rule it is."""
+
+    overload: OpOverload
+    op: str
+
+
+def rules(table: Table | None = None, names: Iterable[str] | None = None) -> list[Registered]:
+    """Registers the rules of a table for ops that DTensor has none for, by `torch.distributed.tensor.experimental.register_sharding`,
+    and returns which. DTensor's dispatch is left alone.
+
+    `names` are overloads of `aten`, such as `"mv"` or `"count_nonzero.dim_IntList"`; without them, all of `OPS`. One that DTensor has a rule for
+    is left out. A dim is sharded where the number of ranks divides it, and an argument that the table does not know leaves the op to replicas.
+
+    Errors: `ReshardError` for a name that PyTorch or the table has not.
+    """
+    chosen = table or Table.standard()
+    made = []
+    for name in names if names is not None else OPS:
+        overload = _overload(name)
+        ours = name.partition(".")[0]
+        if ours not in chosen:
+            raise ReshardError(f"the table has no op {ours}")
+        if is_known(overload):
+            continue
+        register_sharding(overload)(_rule(overload, ours, chosen))
+        made.append(Registered(overload, ours))
+    return made
+
+
+def is_known(overload: OpOverload) -> bool:
+    """Whether DTensor has a rule for an op already."""
+    propagator = DTensor._op_dispatcher.sharding_propagator
+    return any(overload in rules for rules in (propagator.op_to_rules, propagator.op_strategy_funcs, propagator.op_single_dim_strategy_funcs))
+
+
+def _overload(name: str) -> OpOverload:
+    packet, _, overload = name.partition(".")
+    try:
+        return getattr(getattr(torch.ops.aten, packet), overload or "default")
+    except AttributeError:
+        raise ReshardError(f"PyTorch has no aten::{name}") from None
+
+
+def _rule(overload: OpOverload, ours: str, table: Table) -> Callable[..., list[Strategy]]:
+    def rule(*args: Any, **kwargs: Any) -> list[Strategy]:
+        return strategies(overload, ours, table, args, kwargs)
+
+    return rule
+
+
+def op_of(overload: OpOverload, ours: str, table: Table, given: Mapping[str, Any]) -> Op | None:
+    """A call of PyTorch's as an op of the table, from its arguments by name; None for arguments that the table does not know, or refuses."""
+    parameters = table.parameters(ours) or {}
+    arguments: dict[str, Any] = {}
+    for argument in overload._schema.arguments:
+        value = given.get(argument.name, argument.default_value)
+        if _is_tensor(value):
+            continue
+        name = _CALLED.get(argument.name, argument.name)
+        if name not in parameters and f"{name}s" in parameters:
+            name, value = f"{name}s", value if value is None or isinstance(value, list | tuple) else [value]
+        if name not in parameters:
+            if value != argument.default_value:
+                return None
+            continue
+        if name == "reduction":
+            value = _REDUCTIONS[value]
+        if value is not None:
+            arguments[name] = list(value) if isinstance(value, list | tuple) else value
+    try:
+        return Op(ours, [tuple(one.shape) for one in given.values() if _is_tensor(one)], table=table, **arguments)
+    except (ReshardError, TypeError):
+        return None
+
+
+def by_name(overload: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a call by their names."""
+    return dict(zip((one.name for one in overload._schema.arguments), args, strict=False)) | dict(kwargs)
+
+
+def strategies(overload: OpOverload, ours: str, table: Table, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Strategy]:
+    """What a rule says of a call, for one axis, in PyTorch's words: outputs and inputs, None for what is no tensor. Tensors are specs, or
+    anything that has a shape."""
+    given = by_name(overload, args, kwargs)
+    tensors = [one for one in given.values() if _is_tensor(one)]
+    outputs = len(overload._schema.returns)
+
+    def made(inputs: Sequence[Placement], results: Sequence[Placement]) -> Strategy:
+        left = iter(inputs)
+        return list(results), [next(left) if _is_tensor(one) else None for one in given.values()]
+
+    everywhere = made([Replicate()] * len(tensors), [Replicate()] * outputs)
+    op = op_of(overload, ours, table, given)
+    if op is None:
+        return [everywhere]
+    ranks = next((one.mesh.size() for one in tensors if isinstance(one, DTensorSpec)), 1)
+    found = [everywhere]
+    for text, needs_region in zip(op.strategies, op.regions, strict=True):
+        inputs, results = (_placements(side) for side in text.split(" -> "))
+        if needs_region or inputs is None or results is None or len(results) != outputs or len(inputs) != len(tensors):
+            continue
+        cut = [(one, tensor.shape) for one, tensor in zip(inputs, tensors, strict=True)] + list(zip(results, op.outputs, strict=True))
+        if all(not isinstance(one, Shard) or shape[one.dim] % ranks == 0 for one, shape in cut):
+            found.append(made(inputs, results))
+    # DTensor has no words for terms of different ops on different axes.
+    ops = {one.reduce_op for results, _ in found for one in results if isinstance(one, Partial)}
+    if len(ops) > 1:
+        found = [one for one in found if not any(isinstance(p, Partial) for p in one[1] if p is not None)]
+    return found
+
+
+def _is_tensor(one: Any) -> bool:
+    return isinstance(one, DTensorSpec | torch.Tensor)
+
+
+_WORD = re.compile(r"(?:S\([A-Za-z_]+|\?)(\d+)\)?$")
+
+
+def _placements(side: str) -> list[Placement] | None:
+    """The placements of one side of a strategy; None where PyTorch has no word for one."""
+    found: list[Placement] = []
+    for word in side.split(","):
+        if word == "R":
+            found.append(Replicate())
+        elif word == "P":
+            found.append(Partial())
+        elif word.startswith("P(") and word[2:-1] in OURS_TO_TORCH:
+            found.append(Partial(OURS_TO_TORCH[word[2:-1]]))
+        elif (cut := _WORD.match(word)) is not None:
+            found.append(Shard(int(cut[1])))
+        else:
+            return None
+    return found

@@ -1,0 +1,153 @@
+"""Many DTensors at once: the calls of a bucket of tensors on one group are one call."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Placement
+from torch.distributed.tensor._dtensor_spec import DTensorSpec
+
+from reshard import Planner, RankCall, ReshardError
+
+from reshard.torch.execute import TORCH_OPS, Executor, default_planner, packer, unpacker
+from reshard.torch.groups import Groups, groups_of
+from reshard.torch.redistribute import executor, placed, target
+
+Wanted = Sequence[Placement] | Callable[[str, DTensor], Sequence[Placement] | None]
+
+
+def redistribute_state(
+    state: Mapping[str, Any],
+    placements: Wanted,
+    device_mesh: DeviceMesh | None = None,
+    *,
+    max_bytes: int = 256 << 20,
+    planner: Planner | None = None,
+) -> dict[str, Any]:
+    """All DTensors of a state with other placements, or on another device mesh, as few calls as there would be for a single one of them.
+
+    `placements` are those of all, or a function of a name and a DTensor, of which None says that the tensor stays. What is no DTensor stays.
+    Tensors go in buckets: the calls of a bucket on one group are one call, and shards of a bucket have together at most `max_bytes`
+    on any rank, or are one tensor's. It is not differentiable. All ranks give the same names in the same order.
+
+    Errors: as `redistribute`, with the name of the tensor; a `max_bytes` below 1.
+    """
+    if max_bytes < 1:
+        raise ReshardError(f"max_bytes is {max_bytes}, and a bucket holds at least a byte")
+    chosen = planner or default_planner()
+    made: dict[str, Any] = dict(state)
+    bucket: list[_Moving] = []
+    size = 0
+    for name, tensor in state.items():
+        if not isinstance(tensor, DTensor):
+            continue
+        wanted = placements(name, tensor) if callable(placements) else placements
+        if wanted is None:
+            continue
+        try:
+            after = target(tensor, device_mesh, wanted)
+            before = tensor._spec
+            if before == after:
+                continue
+            local = tensor._local_tensor.detach()
+            if not any(one.mesh._is_current_rank_part_of_mesh() for one in (before, after)):
+                made[name] = DTensor(local.new_empty(0), after, requires_grad=False)
+                continue
+            of = executor(before, after, local.dtype, chosen, id(dist.group.WORLD))
+        except ValueError as error:
+            raise ReshardError(f"{name}: {error}") from error
+        groups = groups_of(before.mesh) if before.mesh == after.mesh else groups_of(before.mesh, after.mesh)
+        bytes_of = of.plan.max_shard_bytes
+        if bucket and size + bytes_of > max_bytes:
+            _run(bucket, made)
+            bucket, size = [], 0
+        bucket.append(_Moving(name, of, after, groups, local.contiguous().view(-1)))
+        size += bytes_of
+    _run(bucket, made)
+    return made
+
+
+@dataclass
+class _Moving:
+    """A tensor on its way."""
+
+    name: str
+    executor: Executor
+    after: DTensorSpec
+    groups: Groups
+    flat: torch.Tensor
+
+
+def _run(bucket: list[_Moving], made: dict[str, Any]) -> None:
+    """Carries out the plans of a bucket, the calls on one group together, in the order that all ranks have."""
+    with torch.no_grad():
+        waiting: dict[tuple[Any, ...], list[tuple[_Moving, RankCall, int]]] = {}
+        for moving in bucket:
+            for key, call, at in _keys(moving):
+                waiting.setdefault(key, []).append((moving, call, at))
+        for key in sorted(waiting, key=lambda key: key[:4]):
+            together = waiting[key]
+            # A local call and messages are one each; sums of complex numbers are of their parts.
+            if len(together) == 1 or key[3] in ("", "messages") or key[5].startswith("torch.complex"):
+                for moving, _, at in together:
+                    moving.flat = moving.executor.steps[at](moving.flat, False)
+            else:
+                _together([(moving, call) for moving, call, _ in together])
+        for moving in bucket:
+            if not moving.executor.steps:
+                moving.flat = moving.flat.clone()
+            made[moving.name] = DTensor(moving.flat.view(moving.executor.shape), moving.after, requires_grad=False)
+
+
+def _keys(moving: _Moving) -> Iterator[tuple[tuple[Any, ...], RankCall, int]]:
+    """The calls of a tensor, each with where it stands in the order of all ranks, and with what it can be made together.
+
+    A rank's calls of a step are on each group once a phase, so the number of a group's call is the phase.
+    """
+    phases: dict[tuple[int, tuple[int, ...]], int] = {}
+    offered = [members for _, members in moving.groups.offers.groups]
+    for at, call in enumerate(moving.executor.calls[i] for i in range(len(moving.executor.calls))):
+        members = tuple(call.group[1]) if call.group else ()
+        phase = phases.get((call.step, members), 0)
+        phases[(call.step, members)] = phase + 1
+        place = offered.index(list(members)) if members else -1
+        kind = "" if call.kind == "local" else call.kind
+        dtype = str(moving.executor.dtype) if call.kind in ("all_reduce", "reduce_scatter") else ""
+        yield (call.step, phase, place, kind, members, dtype, call.op or ""), call, at
+
+
+def _together(calls: list[tuple[_Moving, RankCall]]) -> None:
+    """One call for those of several tensors: of one kind, on one group, and where it reduces, of one type and op."""
+    ops = torch.ops._c10d_functional
+    first, call = calls[0]
+    assert call.group is not None
+    name, members = first.groups.name(call.group[1]), len(call.group[1])
+    packed = [packer(one)(moving.flat) for moving, one in calls]
+    if call.kind not in ("all_reduce", "reduce_scatter"):
+        packed = [part.contiguous().view(torch.uint8) for part in packed]
+    sizes = [part.numel() for part in packed]
+    if call.kind == "all_gather":
+        received = ops.wait_tensor(ops.all_gather_into_tensor(torch.cat(packed), members, name))
+        parts = [part.reshape(-1) for part in received.view(members, -1).split(sizes, 1)]
+    elif call.kind == "all_reduce":
+        received = ops.wait_tensor(ops.all_reduce(torch.cat(packed), TORCH_OPS[str(call.op)], name))
+        parts = list(received.split(sizes))
+    elif call.kind == "reduce_scatter":
+        blocks = torch.cat([part.view(members, -1) for part in packed], 1).view(-1)
+        received = ops.wait_tensor(ops.reduce_scatter_tensor(blocks, TORCH_OPS[str(call.op)], members, name))
+        parts = list(received.split([size // members for size in sizes]))
+    else:
+        sends = [[count * moving.executor.dtype.itemsize for _, count in one.sends] for moving, one in calls]
+        receives = [[count * moving.executor.dtype.itemsize for _, count in one.receives] for moving, one in calls]
+        split = [part.split(counts) for part, counts in zip(packed, sends, strict=True)]
+        blocks = torch.cat([of_tensor[peer] for peer in range(members) for of_tensor in split])
+        to, from_ = [[sum(counts[peer] for counts in both) for peer in range(members)] for both in (sends, receives)]
+        received = ops.wait_tensor(ops.all_to_all_single(blocks, from_, to, name))
+        pieces = received.split([counts[peer] for peer in range(members) for counts in receives])
+        parts = [torch.cat(pieces[number :: len(calls)]) for number in range(len(calls))]
+    for (moving, one), part in zip(calls, parts, strict=True):
+        if not one.attends:
+            moving.flat = unpacker(one, moving.executor.dtype)(part.view(moving.executor.dtype) if part.dtype != moving.executor.dtype else part)

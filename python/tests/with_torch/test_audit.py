@@ -1,0 +1,58 @@
+"""An audit sees what is called, beside its bound."""
+
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import Partial, Shard
+
+from definition import R, device_mesh, dtensor, whole_of
+from ranks import Ranks
+from reshard.torch import audit, planned
+
+
+def seen(rank: int) -> str:
+    mesh = device_mesh((2, 4), ("dp", "tp"))
+    whole = whole_of((64, 32))
+    with audit() as found:
+        x = dtensor(whole, [Shard(0), Shard(0)], mesh)
+        for _ in range(2):
+            x.redistribute(placements=[Shard(1), Shard(1)])
+        dtensor(whole, [Partial(), Partial()], mesh).redistribute(placements=[R, R])
+        own = torch.ones(16)
+        dist.all_reduce(own)
+        gathered = torch.empty(8 * 16)
+        dist.all_gather_into_tensor(gathered, own)
+    changed, summed, plain, gather = found.moved
+    assert changed.times == 2 and changed.better is not None
+    # On CPUs PyTorch gathers along both axes; what is needed is 7/8 of a shard.
+    assert changed.bound_bytes == 64 * 32 * 4 // 8 * 7 // 8 < changed.received_bytes
+    assert [call.kind for call in summed.calls] == ["all_reduce", "all_reduce"] and summed.better is not None
+    assert (plain.title, plain.received_bytes) == ("all_reduce among 8", 2 * (64 // 8 * 7))
+    assert (gather.title, gather.received_bytes) == ("all_gather among 8", 7 * 64)
+    assert found.received_bytes > found.bound_bytes
+    with audit() as by_plans, planned(strict=True):
+        x.redistribute(placements=[Shard(1), Shard(1)])
+    (one,) = by_plans.moved
+    assert one.better is None and one.received_bytes == one.bound_bytes
+    return str(found)
+
+
+def test_what_is_called_beside_its_bound(eight: Ranks) -> None:
+    tables = eight.run(seen)
+    assert "all_reduce among 8" in tables[0]
+    print(tables[0])
+
+
+def training(rank: int) -> None:
+    mesh = device_mesh((8,))
+    model = torch.nn.Linear(64, 64, bias=False)
+    fully_shard(model, mesh=mesh)
+    with audit() as found:
+        model(torch.randn(4, 64)).sum().backward()
+    kinds = [call.kind for one in found.moved for call in one.calls]
+    assert kinds.count("all_gather") >= 1 and kinds.count("reduce_scatter") == 1, kinds
+    assert found.received_bytes >= 2 * 64 * 64 * 4 // 8 * 7
+
+
+def test_fsdp2_is_seen(eight: Ranks) -> None:
+    eight.run(training)

@@ -1,0 +1,101 @@
+"""All pairs of plain placements: right, and no worse than DTensor's own way in calls and bytes.
+
+`RESHARD_TORCH_SWEEP=all` takes all pairs; else a part of them, another with another number.
+"""
+
+import itertools
+import os
+from typing import Any
+
+import pytest
+import torch
+from torch.distributed.tensor import DTensor, Partial, Placement, Shard
+from torch.distributed.tensor.placement_types import _StridedShard
+
+from definition import Counted, R, device_mesh, dtensor, shard, whole_of
+from ranks import Ranks
+from reshard import Planner
+from reshard.torch import planned
+
+PLAIN = [R, Shard(0), Shard(1)]
+STRIDED = [*PLAIN, _StridedShard(0, split_factor=2)]
+
+
+def pairs(axes: int, plain: list[Placement]) -> list[tuple[tuple[Placement, ...], tuple[Placement, ...]]]:
+    """Every placing, terms among them, with every other one without terms."""
+    sources = itertools.product([*plain, Partial()], repeat=axes)
+    return [(before, after) for before in sources for after in itertools.product(plain, repeat=axes) if before != after]
+
+
+def sampled(all_pairs: list[Any], parts: int) -> list[Any]:
+    """All of them, or every `parts`th from one that the environment says."""
+    part = os.environ.get("RESHARD_TORCH_SWEEP", "0")
+    return all_pairs if part == "all" else all_pairs[int(part) % parts :: parts]
+
+
+def moved(rank: int, mesh_shape: tuple[int, ...], shape: tuple[int, ...], asked: list[Any], objective: str | None) -> list[Any]:
+    """Of each pair whether it is right, how many calls it takes and how many bytes it brings; None where it is refused."""
+    mesh = device_mesh(mesh_shape, ("a", "b", "c")[: len(mesh_shape)])
+    whole = whole_of(shape)
+    plans = planned(Planner(objective=objective, arithmetic="framework"), strict=True) if objective else None
+    answers: list[Any] = []
+    for before, after in asked:
+        given = dtensor(whole, before, mesh)
+        counted = Counted()
+        try:
+            if plans is None:
+                with counted:
+                    made = given.redistribute(placements=after)
+            else:
+                with plans, counted:
+                    made = given.redistribute(placements=after)
+        except (RuntimeError, NotImplementedError, ValueError, AssertionError, IndexError) as error:
+            assert plans is None, f"{before} -> {after}: {error}"
+            answers.append(None)
+            continue
+        local = made.to_local()
+        truth = shard(whole, after, mesh)
+        is_right = local.shape == truth.shape and torch.equal(local, truth)
+        assert is_right or plans is None, f"{before} -> {after} on rank {rank}"
+        answers.append((is_right, len(counted.calls), counted.bytes))
+    return answers
+
+
+def gathered(ranks: Ranks, *arguments: Any) -> list[Any]:
+    """Of each pair whether all ranks are right, the calls and the bytes of the worst rank."""
+    answers = ranks.run(moved, *arguments)
+    of_pairs = []
+    for of_pair in zip(*answers, strict=True):
+        if any(answer is None for answer in of_pair):
+            of_pairs.append(None)
+        else:
+            of_pairs.append((all(a[0] for a in of_pair), max(a[1] for a in of_pair), max(a[2] for a in of_pair)))
+    return of_pairs
+
+
+@pytest.mark.parametrize("objective", ["bytes", "time"])
+def test_all_pairs_on_three_axes(eight: Ranks, objective: str) -> None:
+    asked = sampled(pairs(3, PLAIN), 8)
+    ours = gathered(eight, (2, 2, 2), (16, 8), asked, objective)
+    theirs = gathered(eight, (2, 2, 2), (16, 8), asked, None)
+    compared(f"2x2x2 (16, 8), objective {objective}", asked, ours, theirs, objective)
+
+
+@pytest.mark.parametrize("objective", ["bytes", "time"])
+def test_all_pairs_uneven_and_strided(eight: Ranks, objective: str) -> None:
+    for shape in [(16, 8), (13, 7)]:
+        asked = sampled(pairs(2, STRIDED), 8)
+        ours = gathered(eight, (2, 4), shape, asked, objective)
+        theirs = gathered(eight, (2, 4), shape, asked, None)
+        compared(f"2x4 {shape}, objective {objective}", asked, ours, theirs, objective)
+
+
+def compared(title: str, asked: list[Any], ours: list[Any], theirs: list[Any], objective: str) -> None:
+    """All of ours are right; where PyTorch's own way is right, ours takes no more calls and no more bytes."""
+    assert all(ours_is[0] for ours_is in ours)
+    both = [(pair, mine, other) for pair, mine, other in zip(asked, ours, theirs, strict=True) if other is not None and other[0]]
+    total = [sum(line[at][k] for line in both) for at in (2, 1) for k in (1, 2)]
+    print(f"{title}: {len(asked)} pairs, PyTorch right in {len(both)}: {total[0]} calls, {total[1]} B; ours {total[2]} calls, {total[3]} B")
+    worse = [f"{pair}: {mine[1:]}, PyTorch {other[1:]}" for pair, mine, other in both if mine[1] > other[1] or mine[2] > other[2]]
+    print(f"worse in {len(worse)}:", *worse[:12], sep="\n  ")
+    assert not worse
