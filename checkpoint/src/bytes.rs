@@ -293,6 +293,18 @@ pub(crate) fn read_exact_at(mut file: &File, at: u64, room: &mut [u8]) -> io::Re
     file.read_exact(room)
 }
 
+#[cfg(unix)]
+pub(crate) fn write_all_at(file: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
+    std::os::unix::fs::FileExt::write_all_at(file, bytes, at)
+}
+
+#[cfg(not(unix))]
+pub(crate) fn write_all_at(mut file: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
+    use std::io::Write;
+    file.seek(SeekFrom::Start(at))?;
+    file.write_all(bytes)
+}
+
 impl Reader<'_> {
     /// The next bytes, as many as there is room for; there must be so many.
     pub(crate) fn fill(&mut self, room: &mut [u8]) -> Result<(), Error> {

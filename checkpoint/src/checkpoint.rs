@@ -43,6 +43,7 @@ use crate::error::Error;
 /// assert!(embedding.sharding().is_none()); // it is whole
 /// # Ok::<(), reshard_checkpoint::Error>(())
 /// ```
+#[derive(Clone)]
 pub struct Checkpoint {
     pub(crate) tensors: Vec<Tensor>,
     pub(crate) free_texts: Option<FreeTexts>,
@@ -54,6 +55,7 @@ pub struct Checkpoint {
 }
 
 /// The checksums of what is no tensor.
+#[derive(Clone)]
 pub(crate) struct Sums {
     pub(crate) manifest: PathBuf,
     /// Whether the manifest has the checksum that it says.
@@ -63,6 +65,7 @@ pub(crate) struct Sums {
 }
 
 /// Where a checkpoint comes from, which decides what `--from` and `--mesh` mean when they are not given.
+#[derive(Clone)]
 pub(crate) enum Origin {
     /// Made by this program.
     Embedded,
@@ -73,9 +76,13 @@ pub(crate) enum Origin {
 }
 
 /// One tensor of an input.
+#[derive(Clone)]
 pub struct Tensor {
     pub(crate) name: String,
+    /// The type of its elements, as they are read.
     pub(crate) dtype: Dtype,
+    /// That of the elements in the files, which are converted on the way if it is another.
+    pub(crate) stored: Dtype,
     pub(crate) shape: Vec<usize>,
     pub(crate) data: Data,
     /// The checksums of its shards, of each region once.
@@ -83,12 +90,13 @@ pub struct Tensor {
 }
 
 /// The bytes of a tensor.
+#[derive(Clone)]
 pub(crate) enum Data {
     /// All of them, in row-major order.
     Whole(Bytes),
     /// One shard per rank of the sharding's mesh, in the order of its ranks.
     Shards { sharding: Box<Sharding>, shards: Vec<Bytes> },
-    /// Parts that make it up, in units, each with its bytes in row-major order.
+    /// Parts that make it up, in units, each with its bytes in row-major order. Where two have something in common, the later one's holds.
     Chunks { placed: Arc<Placed>, chunks: Vec<Bytes> },
 }
 
@@ -264,6 +272,7 @@ impl Checkpoint {
             tensors.push(Tensor {
                 name,
                 dtype,
+                stored: dtype,
                 shape,
                 data: Data::Shards { sharding: Box::new(sharding), shards: Vec::new() },
                 sums,
@@ -298,7 +307,8 @@ impl Checkpoint {
 
 impl Tensor {
     pub(crate) fn whole(name: String, stored: Stored) -> Self {
-        Self { name, dtype: stored.dtype, shape: stored.shape, data: Data::Whole(stored.bytes), sums: None }
+        let Stored { dtype, shape, bytes } = stored;
+        Self { name, dtype, stored: dtype, shape, data: Data::Whole(bytes), sums: None }
     }
 
     /// Its name.

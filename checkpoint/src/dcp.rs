@@ -153,7 +153,7 @@ pub(crate) fn of_chunks(
             Data::Chunks { placed, chunks: chunks.into_iter().map(|(_, _, bytes)| bytes).collect() }
         }
     };
-    Ok(Tensor { name: name.to_owned(), dtype, shape: shape.to_vec(), data, sums: None })
+    Ok(Tensor { name: name.to_owned(), dtype, shape: shape.to_vec(), data, sums: None, stored: dtype })
 }
 
 /// A checkpoint from somewhere else must not make us read files outside its folder.

@@ -129,8 +129,8 @@ fn compare(
         |[one, two], (pair, number)| {
             let slab = pair.slabs.get(number);
             let bytes = pair.units.bytes;
-            assemble(&pair.sources[0], &slab, bytes, one)?;
-            assemble(&pair.sources[1], &slab, bytes, two)?;
+            assemble(&pair.sources[0], &slab, one)?;
+            assemble(&pair.sources[1], &slab, two)?;
             if one.slab != two.slab {
                 let units = one.slab.chunks(bytes).zip(two.slab.chunks(bytes)).enumerate();
                 let mut wrong = units.filter(|(_, (one, two))| one != two).map(|(at, _)| at);

@@ -52,7 +52,14 @@ pub(crate) fn checkpoint() -> Checkpoint {
             } else {
                 noise.take(elements).flat_map(f32::to_le_bytes).collect()
             };
-            Tensor { name: name.to_owned(), dtype, shape, data: Data::Whole(Bytes::from(bytes)), sums: None }
+            Tensor {
+                name: name.to_owned(),
+                dtype,
+                stored: dtype,
+                shape,
+                data: Data::Whole(Bytes::from(bytes)),
+                sums: None,
+            }
         })
         .collect();
     let free_texts = [("made_by".to_owned(), "reshard".to_owned())].into();

@@ -253,6 +253,6 @@ impl Problem {
     }
 }
 
-fn path(file: &Bytes) -> String {
+pub(crate) fn path(file: &Bytes) -> String {
     file.input().map_or_else(|| "memory".to_owned(), |input| input.path().display().to_string())
 }

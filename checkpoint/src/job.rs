@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::checkpoint::Checkpoint;
 use super::error::Error;
+use super::fusion::Fusion;
 #[cfg(feature = "mpi")]
 use super::mpi;
 #[cfg(feature = "nccl")]
@@ -41,6 +43,16 @@ pub struct Job {
     pub tensor: Option<String>,
     /// A TOML file of name patterns and their placements (see [`Spec`](crate::Spec)); the first match wins over `to`.
     pub spec: Option<PathBuf>,
+    /// Only tensors whose names one of these patterns matches: globs, or regular expressions between slashes; else all.
+    pub only: Vec<String>,
+    /// Tensors that are replaced by their parts: see [`Fusion`].
+    pub split: Vec<String>,
+    /// Tensors that are made of parts, which they replace: see [`Fusion`].
+    pub fuse: Vec<String>,
+    /// New names, `s/EXPRESSION/NEW/`, each for the names that those before it left: see [`Checkpoint::renamed`].
+    pub rename: Vec<String>,
+    /// The type that tensors of floating point are rounded to: `f16`, `bf16`, `f32` or `f64`; else they stay as they are.
+    pub dtype: Option<String>,
     /// Where to write one file per rank and what they are; else nowhere.
     pub out: Option<PathBuf>,
     /// What the files in `out` are.
@@ -122,9 +134,36 @@ impl Job {
 }
 
 impl Job {
+    /// The input, of which only some tensors may be wanted, in other pieces, by other names or of another type: in this order, so that
+    /// patterns and fusions speak of the names that the input has, and `to` and `spec` of the new ones.
+    pub(crate) fn open(&self) -> Result<Checkpoint, Error> {
+        let mut checkpoint = Checkpoint::open(self.input.as_deref())?;
+        if !self.only.is_empty() {
+            checkpoint = checkpoint.only(self.only.iter().map(|pattern| &pattern[..]))?;
+        }
+        for split in &self.split {
+            checkpoint = checkpoint.split(&split.parse::<Fusion>()?)?;
+        }
+        for fuse in &self.fuse {
+            checkpoint = checkpoint.fused(&fuse.parse::<Fusion>()?)?;
+        }
+        for rename in &self.rename {
+            checkpoint = checkpoint.renamed(rename)?;
+        }
+        match &self.dtype {
+            Some(dtype) => checkpoint.cast(dtype),
+            None => Ok(checkpoint),
+        }
+    }
+
     /// Engines write rank files only.
     fn check(&self) -> Result<(), Error> {
         let refused = |why: &str| Err(Error::refused("usage", why));
+        if self.dtype.is_some() && !self.is_offline() {
+            return refused(
+                "an engine moves elements as they are: with a dtype say an input and an output, and leave the engine out",
+            );
+        }
         match self.format {
             OutputFormat::Dcp if self.engine != Engine::Threads || self.through_engine => {
                 refused("a distributed checkpoint is written from files to files: leave the engine out")

@@ -36,17 +36,20 @@
 
 mod by_content;
 mod bytes;
+mod cast;
 mod checkpoint;
 mod checksum;
 mod copies;
 mod dcp;
 mod decision;
+mod derived;
 #[cfg(any(test, feature = "cuda"))]
 mod device;
 mod diff;
 mod embedded;
 mod error;
 mod exchange;
+mod fusion;
 mod header;
 mod held;
 mod in_turn;
@@ -65,6 +68,7 @@ mod offline;
 mod one_process;
 mod outputs;
 mod parallel;
+mod pattern;
 mod peek;
 mod pickle;
 mod pipeline;
@@ -73,6 +77,7 @@ mod placed;
 mod processes;
 mod read;
 mod reading;
+mod rename;
 mod replaced;
 mod report;
 mod resharding;
@@ -90,6 +95,7 @@ mod torch_save;
 mod units;
 mod verify;
 mod wish;
+mod writer;
 mod zip;
 
 #[cfg(test)]
@@ -100,6 +106,7 @@ mod tests;
 pub use checkpoint::{Checkpoint, Tensor};
 pub use diff::{Difference, Different, diff};
 pub use error::{Class, Error};
+pub use fusion::Fusion;
 pub use integrity::{Problem, Verified};
 pub use job::{Engine, Job, OutputFormat};
 #[doc(hidden)]
@@ -110,3 +117,4 @@ pub use report::{Report, TensorReport};
 pub use resharding::{Options, reshard};
 pub use spec::Spec;
 pub use staging::abandon;
+pub use writer::{RankWriter, Writer};

@@ -20,6 +20,7 @@ mod feed;
 mod files;
 
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
@@ -68,7 +69,7 @@ pub(crate) struct Asked<'a> {
 /// Does a job that goes from files to files.
 pub(crate) fn carry_out(job: &Job, observer: &mut dyn Observer) -> Result<Report, Error> {
     let start = Instant::now();
-    let checkpoint = Checkpoint::open(job.input.as_deref())?;
+    let checkpoint = job.open()?;
     let spec = job.spec.as_deref().map(Spec::read).transpose()?;
     let wish = Wish::of(job, &checkpoint.origin, spec.as_ref())?;
     let (out, gather) = (job.out.as_deref(), job.gather.as_deref());
@@ -123,7 +124,9 @@ pub(crate) fn reshard(
     read_back?;
     observer.ends();
     let written = files.put_in_place(&wish.mesh)?;
-    let reports = moves.iter().map(|tensor| TensorReport::offline(tensor, asked.checked)).collect();
+    let reports = moves.iter().zip(&sums);
+    let reports =
+        reports.map(|(tensor, sums)| TensorReport::offline(tensor, asked.checked, sums.infinite)).collect();
     Ok(Report::new(reports, false, written, start.elapsed()))
 }
 
@@ -146,6 +149,8 @@ pub(crate) struct Sums {
     pub(crate) whole: u64,
     /// The chunks of a distributed checkpoint, each with the checksum that its archive has.
     pub(crate) chunks: Vec<(Chunk, u32)>,
+    /// How many elements were finite and became infinite.
+    pub(crate) infinite: u64,
 }
 
 /// Moves all bytes of all tensors.
@@ -187,14 +192,15 @@ fn slab(
     let slab = work.slabs.get(number);
     let item_bytes = work.tensor.units.bytes;
     #[cfg(target_os = "linux")]
-    if !checked && work.chunks.is_empty() && direct::copy(work, &slab, files)? {
+    if !checked && work.chunks.is_empty() && work.source.cast.is_none() && direct::copy(work, &slab, files)? {
         return Ok(slab.len as u64);
     }
-    if checked {
-        assemble_checked(work.tensor, &work.source, &work.read, &slab, buffers)?;
+    let infinite = if checked {
+        assemble_checked(work.tensor, &work.source, &work.read, &slab, buffers)?
     } else {
-        assemble(&work.source, &slab, item_bytes, buffers)?;
-    }
+        assemble(&work.source, &slab, buffers)?
+    };
+    work.infinite.fetch_add(infinite, Ordering::Relaxed);
     let Buffers { slab: whole, part: room, .. } = buffers;
     for (at, region) in work.shards.iter().flat_map(|shards| shards.regions.iter().enumerate()) {
         let Some(part) = slab.part(region) else { continue };

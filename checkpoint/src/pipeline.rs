@@ -24,7 +24,6 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use super::checkpoint::Checkpoint;
 use super::decision::{self, Move};
 use super::error::Error;
 use super::exchange::{Exchange, agrees};
@@ -52,7 +51,7 @@ pub(crate) fn carry_out<X: Exchange>(
     after_exchange: AfterExchange<'_>,
 ) -> Result<Report, Stop> {
     let start = Instant::now();
-    let checkpoint = together(exchange, Checkpoint::open(job.input.as_deref()))?;
+    let checkpoint = together(exchange, job.open())?;
     let spec = together(exchange, job.spec.as_deref().map(Spec::read).transpose())?;
     let wish = together(exchange, Wish::of(job, &checkpoint.origin, spec.as_ref()))?;
     let mut moves = together(exchange, decision::decide(&checkpoint, &wish))?;

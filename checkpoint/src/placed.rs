@@ -49,6 +49,23 @@ impl Placed {
         }
     }
 
+    /// One more region, in so many more places, which are behind those that there are.
+    pub(crate) fn push(&mut self, region: Region, places: usize) {
+        let first = self.of_rank.len();
+        self.of_rank.extend(std::iter::repeat_n(self.regions.len(), places));
+        self.holders.push((first..first + places).collect());
+        self.regions.push(region);
+    }
+
+    /// The regions of another, each made another one by `map`, in places behind those that there are.
+    pub(crate) fn append(&mut self, other: &Self, map: impl Fn(&Region) -> Region) {
+        let (places, regions) = (self.of_rank.len(), self.regions.len());
+        self.of_rank.extend(other.of_rank.iter().map(|region| region + regions));
+        let moved = |holders: &Vec<usize>| holders.iter().map(|place| place + places).collect();
+        self.holders.extend(other.holders.iter().map(moved));
+        self.regions.extend(other.regions.iter().map(map));
+    }
+
     /// All of a tensor, in one place.
     pub(crate) fn whole(shape: &[usize]) -> Self {
         Self { regions: vec![all(shape)], of_rank: vec![0], holders: vec![vec![0]] }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use reshard_sharding::{Region, Sharding};
 
 use super::bytes::{self, Bytes};
+use super::cast::{Cast, Float};
 use super::checkpoint::{Checkpoint, Data, Tensor};
 use super::copies::{Stretch, copies};
 use super::placed::{Known, Placed, all};
@@ -20,6 +21,10 @@ pub(crate) struct Source<'a> {
     pub(crate) placed: Arc<Placed>,
     /// The bytes of each rank, in the order of the ranks; of a whole tensor only one.
     pub(crate) files: &'a [Bytes],
+    /// The bytes of a unit there.
+    pub(crate) item_bytes: usize,
+    /// What is made of the elements on the way, if they become others.
+    pub(crate) cast: Option<Cast>,
 }
 
 impl Checkpoint {
@@ -86,8 +91,11 @@ impl Tensor {
             Data::Chunks { placed, .. } => Arc::clone(placed),
         };
         let files = self.files();
+        let cast = self.cast();
+        // Types that are cast have units that are elements, so the regions are the same.
+        let item_bytes = if cast.is_some() { self.stored.bitsize() / 8 } else { units.bytes };
         for (place, bytes) in files.iter().enumerate() {
-            let len = placed.regions[placed.of_rank[place]].numel() * units.bytes;
+            let len = placed.regions[placed.of_rank[place]].numel() * item_bytes;
             if bytes.len() != len {
                 return Err(super::verify::wrong_length(place, len, bytes.len()));
             }
@@ -97,7 +105,13 @@ impl Tensor {
                 format!("the manifest has {} checksums for its {} shards", sums.len(), placed.regions.len());
             return Err(Error::refused("manifest", message));
         }
-        Ok(Source { placed, files })
+        Ok(Source { placed, files, item_bytes, cast })
+    }
+
+    /// What its elements become on the way, if that is something else.
+    fn cast(&self) -> Option<Cast> {
+        let (from, to) = (Float::of(self.stored)?, Float::of(self.dtype)?);
+        (from != to).then_some(Cast { from, to })
     }
 
     fn shard(&self, sharding: &Sharding, rank: usize) -> Result<Vec<u8>, Error> {
@@ -137,9 +151,10 @@ impl Tensor {
 
     fn read_into(&self, units: &Units, region: &Region, room: &mut Vec<u8>) -> Result<(), Error> {
         let source = self.source(units, &mut Known::default())?;
-        bytes::resize(room, region.numel() * units.bytes)?;
+        let item_bytes = source.item_bytes;
+        bytes::resize(room, region.numel() * item_bytes)?;
         for (held, holders) in source.placed.regions.iter().zip(&source.placed.holders) {
-            let (Some(copies), Some(file)) = (copies(held, region, units.bytes), holders.first()) else {
+            let (Some(copies), Some(file)) = (copies(held, region, item_bytes), holders.first()) else {
                 continue;
             };
             let access = source.files[*file].access()?;
@@ -151,7 +166,20 @@ impl Tensor {
             }
             access.finish()?;
         }
+        source.convert(room)?;
         Ok(())
+    }
+}
+
+impl Source<'_> {
+    /// Makes of elements as they are in the files what they become; says how many became infinite.
+    pub(crate) fn convert(&self, elements: &mut Vec<u8>) -> Result<u64, Error> {
+        let Some(cast) = self.cast else { return Ok(0) };
+        let mut converted = Vec::new();
+        bytes::reserve(&mut converted, elements.len() / self.item_bytes * cast.to.bytes())?;
+        let infinite = cast.append(elements, &mut converted);
+        *elements = converted;
+        Ok(infinite)
     }
 }
 

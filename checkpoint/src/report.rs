@@ -55,6 +55,9 @@ pub struct TensorReport {
     pub received_bytes: u64,
     /// The least that any way would make the worst rank receive, where it is known.
     pub lower_bound_bytes: Option<u64>,
+    /// How many of its elements were finite, and are past the largest number of the type that they were rounded to.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub became_infinite: u64,
     /// Whether every byte of every rank is as it should be.
     pub verified: bool,
     /// The bytes of the whole.
@@ -62,9 +65,14 @@ pub struct TensorReport {
     pub bytes: u64,
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "what serde calls")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
 impl TensorReport {
     /// A tensor that went from files to files, where nobody receives anything.
-    pub(crate) fn offline(tensor: &Move<'_>, verified: bool) -> Self {
+    pub(crate) fn offline(tensor: &Move<'_>, verified: bool, became_infinite: u64) -> Self {
         Self {
             name: tensor.tensor.name.clone(),
             shape: tensor.tensor.shape.clone(),
@@ -75,6 +83,7 @@ impl TensorReport {
             steps: 0,
             received_bytes: 0,
             lower_bound_bytes: None,
+            became_infinite,
             verified,
             bytes: tensor.tensor.byte_len(),
         }
@@ -92,6 +101,7 @@ impl TensorReport {
             steps: plan.steps().len(),
             received_bytes,
             lower_bound_bytes: plan.lower_bound_bytes(),
+            became_infinite: 0,
             verified: true,
             bytes: tensor.tensor.byte_len(),
         }

@@ -97,6 +97,12 @@ impl Slabs {
 }
 
 impl Slab {
+    /// The same, of elements with other sizes.
+    pub(crate) fn with_items(&self, item_bytes: usize) -> Self {
+        let len = self.region.numel() * item_bytes;
+        Self { region: self.region.clone(), len, dim: self.dim, item_bytes }
+    }
+
     /// What the shard of a region has of it; None if nothing.
     pub(crate) fn part(&self, shard: &Region) -> Option<Part> {
         let mut dims = shard.dims.clone();

@@ -1,9 +1,11 @@
 //! A slab of a tensor in memory, put together of what its files have of it.
 
 use super::bytes::{self, Bytes};
+use super::checkpoint::Data;
 use super::checksum::{Sum, checksum};
 use super::copies::{Stretch, copies};
 use super::decision::Move;
+use super::integrity::path;
 use super::reading::Source;
 use super::slab::Slab;
 use crate::error::Error;
@@ -19,14 +21,9 @@ pub(crate) struct Buffers {
     replica: Vec<u8>,
 }
 
-/// Puts a slab together in `buffers.slab`.
-pub(crate) fn assemble(
-    source: &Source<'_>,
-    slab: &Slab,
-    item_bytes: usize,
-    buffers: &mut Buffers,
-) -> Result<(), Error> {
-    gather(source, slab, item_bytes, buffers, |_, _, _, _| Ok(()))
+/// Puts a slab together in `buffers.slab`; says how many of its elements became infinite.
+pub(crate) fn assemble(source: &Source<'_>, slab: &Slab, buffers: &mut Buffers) -> Result<u64, Error> {
+    gather(source, slab, buffers, |_, _, _, _| Ok(()))
 }
 
 /// The same; all bytes of all ranks are looked at: replicas are compared, and what each region has is added to its sum
@@ -37,9 +34,8 @@ pub(crate) fn assemble_checked(
     sums: &[Sum],
     slab: &Slab,
     buffers: &mut Buffers,
-) -> Result<(), Error> {
-    let item_bytes = tensor.units.bytes;
-    gather(source, slab, item_bytes, buffers, |region, at, part, replica| {
+) -> Result<u64, Error> {
+    gather(source, slab, buffers, |region, at, part, replica| {
         if tensor.tensor.sums.is_some() {
             let len = source.files[source.placed.holders[region][0]].len();
             sums[region].add(checksum(part), len - at - part.len());
@@ -49,24 +45,33 @@ pub(crate) fn assemble_checked(
             bytes::resize(replica, part.len())?;
             read(&source.files[*other], at, replica)?;
             if replica[..part.len()] != *part {
-                let ranks = [first[0], *other].map(|place| tensor.unit_from.mesh().ranks().nth(place));
-                let [first, other] = ranks.map(Option::unwrap_or_default);
-                let message = format!("ranks {first} and {other} should hold the same bytes, and do not");
-                return Err(Error::refused("replicas", message));
+                return Err(differ(tensor, source, [first[0], *other]));
             }
         }
         Ok(())
     })
 }
 
+/// Two replicas are none.
+fn differ(tensor: &Move<'_>, source: &Source<'_>, places: [usize; 2]) -> Error {
+    let [first, other] = match &tensor.tensor.data {
+        Data::Shards { .. } => places
+            .map(|place| format!("rank {}", tensor.unit_from.mesh().ranks().nth(place).unwrap_or_default())),
+        Data::Whole(_) | Data::Chunks { .. } => places.map(|place| path(&source.files[place])),
+    };
+    let message = format!("{first} and {other} should hold the same bytes, and do not");
+    Error::refused("replicas", message)
+}
+
 /// Puts a slab together; `seen` gets each region's number, where its part lies in its file, the part, and room for another one.
 fn gather(
     source: &Source<'_>,
     slab: &Slab,
-    item_bytes: usize,
     buffers: &mut Buffers,
     mut seen: impl FnMut(usize, usize, &[u8], &mut Vec<u8>) -> Result<(), Error>,
-) -> Result<(), Error> {
+) -> Result<u64, Error> {
+    let item_bytes = source.item_bytes;
+    let slab = &slab.with_items(item_bytes);
     let Buffers { slab: whole, part: room, replica } = buffers;
     bytes::resize(whole, slab.len)?;
     for (number, region) in source.placed.regions.iter().enumerate() {
@@ -90,7 +95,7 @@ fn gather(
             Ok::<(), Error>(())
         })?;
     }
-    Ok(())
+    source.convert(whole)
 }
 
 /// A part of a file.

@@ -6,6 +6,7 @@
 //! "*"                    = "R,R"
 //! ```
 //!
+//! A pattern is a glob, or a regular expression between slashes: `'/\.(q|k|v)\.weight$/'`, which may match anywhere in a name.
 //! The first pattern that matches a name wins; a pattern that never wins is an error, because it is either misspelled
 //! or hidden behind an earlier one.
 
@@ -13,9 +14,8 @@ use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
-use globset::{Glob, GlobMatcher};
-
 use crate::error::Error;
+use crate::pattern::Pattern;
 use crate::read::read_text;
 
 /// The rules of a file, in its order.
@@ -36,15 +36,13 @@ pub struct Spec {
 
 #[derive(Debug)]
 struct Rule {
-    pattern: String,
-    matcher: GlobMatcher,
+    pattern: Pattern,
     placements: String,
 }
 
 impl PartialEq for Rule {
     fn eq(&self, other: &Self) -> bool {
-        // The matcher is the pattern's.
-        self.pattern == other.pattern && self.placements == other.placements
+        self.pattern.text() == other.pattern.text() && self.placements == other.placements
     }
 }
 
@@ -52,10 +50,8 @@ impl Eq for Rule {}
 
 impl Rule {
     fn new(pattern: &str, placements: &str) -> Result<Self, Error> {
-        let glob = Glob::new(pattern)
-            .map_err(|error| Error::refused("spec", format!("`{pattern}` is no glob: {}", error.kind())))?;
-        let (pattern, placements) = (pattern.to_owned(), placements.to_owned());
-        Ok(Self { pattern, matcher: glob.compile_matcher(), placements })
+        let pattern = Pattern::new(pattern).map_err(|why| Error::refused("spec", why))?;
+        Ok(Self { pattern, placements: placements.to_owned() })
     }
 }
 
@@ -63,7 +59,7 @@ impl fmt::Display for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for rule in &self.rules {
             let mut line = toml::Table::new();
-            line.insert(rule.pattern.clone(), toml::Value::String(rule.placements.clone()));
+            line.insert(rule.pattern.text().to_owned(), toml::Value::String(rule.placements.clone()));
             write!(f, "{line}")?;
         }
         Ok(())
@@ -108,7 +104,7 @@ impl Spec {
             .iter()
             .zip(used)
             .filter(|(_, used)| !used)
-            .map(|(rule, _)| &rule.pattern[..])
+            .map(|(rule, _)| rule.pattern.text())
             .collect();
         if unused.is_empty() {
             return Ok(());
@@ -122,7 +118,7 @@ impl Spec {
 
     /// The first rule that matches.
     fn winner(&self, name: &str) -> Option<usize> {
-        self.rules.iter().position(|rule| rule.matcher.is_match(name))
+        self.rules.iter().position(|rule| rule.pattern.matches(name))
     }
 }
 

@@ -19,7 +19,7 @@
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -30,10 +30,13 @@ use crate::error::Error;
 const LOCK: &str = "lock";
 
 /// What is being written in a hidden folder.
-const NEW: &str = "new";
+pub(crate) const NEW: &str = "new";
 
 /// What is replaced, where two names cannot be exchanged.
 const OLD: &str = "old";
+
+/// Says to others who take part that an output that is there is replaced.
+const FORCE: &str = "force";
 
 /// More hidden folders than this no output has.
 const MOST_FOLDERS: u64 = 10_000;
@@ -46,6 +49,9 @@ struct Begun {
     hidden: PathBuf,
     /// Folders that had to be made above the output, the innermost first.
     above: Vec<PathBuf>,
+    lock: Arc<File>,
+    /// Whether others take part: then whoever is the last to leave removes it.
+    shared: bool,
 }
 
 /// An output that has been begun; dropping it removes it, unless it was put in place.
@@ -56,12 +62,14 @@ pub(crate) struct Staging {
     target: PathBuf,
     force: bool,
     /// Open as long as this lives, and locked if the file system can.
-    _lock: File,
+    lock: Arc<File>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Directory,
+    /// A directory in which several processes take part.
+    SharedDirectory,
     File,
 }
 
@@ -96,6 +104,9 @@ fn begun() -> MutexGuard<'static, Vec<Begun>> {
 impl Begun {
     /// Best effort: there is something else to be said, and to nobody if this fails.
     fn remove(&self) {
+        if self.shared && self.lock.try_lock().is_err() {
+            return;
+        }
         remove_folder(&self.hidden);
         for folder in &self.above {
             // Whatever else is in it by now stays, with all that is above.
@@ -223,6 +234,43 @@ impl Staging {
         Ok(staging)
     }
 
+    /// Begins an output directory in which other processes take part.
+    pub(crate) fn shared(target: &Path, force: bool) -> Result<Self, Error> {
+        let staging = Self::begin(Kind::SharedDirectory, target, force)?;
+        fs::create_dir(staging.path()).map_err(|error| Error::io("creating", &staging.path(), &error))?;
+        Ok(staging)
+    }
+
+    /// Takes part in the output directory that another process has begun, in the hidden folder of this number; None if it has ended.
+    pub(crate) fn joined(target: &Path, number: u64) -> Result<Option<Self>, Error> {
+        let target = absolute(target)?;
+        let hidden = hidden(&target, number);
+        let path = hidden.join(LOCK);
+        let lock = match OpenOptions::new().write(true).open(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            opened => opened.map_err(|error| Error::io("opening", &path, &error))?,
+        };
+        let mut begun = begun();
+        if matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)) || !is_at(&lock, &path) {
+            return Ok(None);
+        }
+        let lock = Arc::new(lock);
+        begun.push(Begun {
+            hidden: hidden.clone(),
+            above: Vec::new(),
+            lock: Arc::clone(&lock),
+            shared: true,
+        });
+        // Whoever began has looked at what is there.
+        let force = fs::metadata(hidden.join(FORCE)).is_ok();
+        Ok(Some(Self { kind: Kind::SharedDirectory, number, hidden, target, force, lock }))
+    }
+
+    /// The hidden folder.
+    pub(crate) fn hidden(&self) -> &Path {
+        &self.hidden
+    }
+
     /// Begins an output file; the caller creates it at `path()`.
     pub(crate) fn file(target: &Path, force: bool) -> Result<Self, Error> {
         Self::begin(Kind::File, target, force)
@@ -246,7 +294,7 @@ impl Staging {
     /// Renames what was staged into place. Files inside must have been synced by whoever wrote them.
     pub(crate) fn put_in_place(self) -> Result<(), Error> {
         let new = self.path();
-        if self.kind == Kind::Directory {
+        if self.kind != Kind::File {
             sync_directory(&new)?;
             check_directory(&self.target, self.force)?;
         } else {
@@ -254,11 +302,13 @@ impl Staging {
         }
         let mut begun = begun();
         let placed = match (self.kind, fs::symlink_metadata(&self.target)) {
-            (Kind::Directory, Ok(_)) => exchange(&new, &self.target, &self.hidden.join(OLD)),
-            (Kind::Directory | Kind::File, _) => fs::rename(&new, &self.target),
+            (Kind::Directory | Kind::SharedDirectory, Ok(_)) => {
+                exchange(&new, &self.target, &self.hidden.join(OLD))
+            }
+            (Kind::Directory | Kind::SharedDirectory | Kind::File, _) => fs::rename(&new, &self.target),
         };
         placed.map_err(|error| Error::io("renaming to", &self.target, &error))?;
-        if let Some(one) = begun.iter_mut().find(|one| one.hidden == self.hidden) {
+        if let Some(one) = begun.iter_mut().find(|one| Arc::ptr_eq(&one.lock, &self.lock)) {
             // They are needed now.
             one.above.clear();
         }
@@ -285,10 +335,16 @@ impl Staging {
         remove_dead(&target);
         for number in 0..MOST_FOLDERS {
             let hidden = hidden(&target, number);
-            match begin_folder(&hidden) {
+            match begin_folder(&hidden, kind) {
                 Ok(Some(lock)) => {
-                    begun.push(Begun { hidden: hidden.clone(), above });
-                    return Ok(Self { kind, number, hidden, target, force, _lock: lock });
+                    let lock = Arc::new(lock);
+                    let shared = kind == Kind::SharedDirectory;
+                    begun.push(Begun { hidden: hidden.clone(), above, lock: Arc::clone(&lock), shared });
+                    if shared && force {
+                        let path = hidden.join(FORCE);
+                        File::create(&path).map_err(|error| failed(&path, &error))?;
+                    }
+                    return Ok(Self { kind, number, hidden, target, force, lock });
                 }
                 Ok(None) => {}
                 Err(error) => return Err(in_vain(&above, failed(&hidden, &error))),
@@ -302,14 +358,14 @@ impl Staging {
 impl Drop for Staging {
     fn drop(&mut self) {
         let mut begun = begun();
-        if let Some(at) = begun.iter().position(|one| one.hidden == self.hidden) {
+        if let Some(at) = begun.iter().position(|one| Arc::ptr_eq(&one.lock, &self.lock)) {
             begun.swap_remove(at).remove();
         }
     }
 }
 
 /// Makes a hidden folder and holds its lock; None if it is somebody else's.
-fn begin_folder(hidden: &Path) -> io::Result<Option<File>> {
+fn begin_folder(hidden: &Path, kind: Kind) -> io::Result<Option<File>> {
     match fs::create_dir(hidden) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(None),
         other => other?,
@@ -320,7 +376,8 @@ fn begin_folder(hidden: &Path) -> io::Result<Option<File>> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         other => other?,
     };
-    match lock.try_lock() {
+    let locked = if kind == Kind::SharedDirectory { lock.try_lock_shared() } else { lock.try_lock() };
+    match locked {
         Err(TryLockError::WouldBlock) => Ok(None),
         // A file system without locks: then nobody takes it for a dead one's either.
         Ok(()) | Err(TryLockError::Error(_)) => Ok(is_at(&lock, &path).then_some(lock)),

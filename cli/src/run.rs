@@ -48,6 +48,22 @@ pub(crate) struct RunArgs {
     /// A TOML file of name patterns and their placements; the first match wins over --to
     #[arg(long)]
     spec: Option<PathBuf>,
+    /// Only tensors whose names this glob matches, or this regular expression between slashes; may be said several times
+    #[arg(long, value_name = "PATTERN")]
+    only: Vec<String>,
+    /// Replace a tensor by its parts, like '*.qkv.weight = 4 *.q.weight + *.k.weight + *.v.weight on 0 by 8': of dim 0, in 8 groups
+    /// of 4 shares, one and one
+    #[arg(long, value_name = "WHOLE = PART + PART")]
+    split: Vec<String>,
+    /// Replace parts by the tensor that they make, said in the same way
+    #[arg(long, value_name = "WHOLE = PART + PART")]
+    fuse: Vec<String>,
+    /// Give tensors other names, like 's/^model\.(.*)/decoder.$1/'; what comes before speaks of the old names, --to and --spec of the new
+    #[arg(long, value_name = "s/OLD/NEW/")]
+    rename: Vec<String>,
+    /// Round tensors of f64, f32, f16 and bf16 to one of these types, to the nearest, ties to even; others stay as they are
+    #[arg(long)]
+    dtype: Option<String>,
     /// Write one file per rank and sharding.json into this directory
     #[arg(long)]
     out: Option<PathBuf>,
@@ -130,6 +146,11 @@ impl RunArgs {
             to: self.to.clone(),
             tensor: self.tensor.clone(),
             spec: self.spec.clone(),
+            only: self.only.clone(),
+            split: self.split.clone(),
+            fuse: self.fuse.clone(),
+            rename: self.rename.clone(),
+            dtype: self.dtype.clone(),
             out: self.out.clone(),
             format: self.kind.unwrap_or_default().into(),
             gather: self.gather.clone(),

@@ -1,7 +1,7 @@
 //! The slabs of all tensors, one after the other, with what is known of each tensor: made when its first slab is handed out, and
 //! gone with its last. So memory holds what belongs to the few tensors that are being moved.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Sums;
@@ -22,6 +22,8 @@ pub(super) struct Work<'a> {
     pub(super) slabs: Slabs,
     /// Slabs that are not done.
     left: AtomicUsize,
+    /// Elements that were finite and became infinite.
+    pub(super) infinite: AtomicU64,
     pub(super) source: Source<'a>,
     /// The checksums of what each region of the source has.
     pub(super) read: Vec<Sum>,
@@ -123,6 +125,7 @@ impl<'a> Feed<'a> {
             tensor,
             number,
             left: AtomicUsize::new(slabs.count()),
+            infinite: AtomicU64::new(0),
             slabs,
             read: sums(source.placed.regions.len()),
             source,
@@ -180,7 +183,8 @@ impl Work<'_> {
     fn finish(&self, sums: &Mutex<Vec<Option<Sums>>>) {
         let shards = self.written.iter().map(Sum::get).collect();
         let chunks = self.chunks.iter().map(|(chunk, sum)| (chunk.clone(), sum.get())).collect();
-        let done = Sums { shards, whole: self.whole.get(), chunks };
+        let done =
+            Sums { shards, whole: self.whole.get(), chunks, infinite: self.infinite.load(Ordering::Relaxed) };
         sums.lock().unwrap_or_else(PoisonError::into_inner)[self.number] = Some(done);
     }
 }

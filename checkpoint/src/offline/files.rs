@@ -4,7 +4,6 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -14,6 +13,7 @@ use reshard_sharding::Mesh;
 use safetensors::Dtype;
 
 use super::{Asked, Sums};
+use crate::bytes::write_all_at;
 use crate::checkpoint::Checkpoint;
 use crate::checksum::{self, checksum};
 use crate::dcp::METADATA_NAME;
@@ -349,16 +349,4 @@ fn described<'a>(tensor: &'a Move<'_>, shape: &'a [usize]) -> (&'a str, Dtype, &
 fn write(path: &Path, at: u64, bytes: &[u8]) -> Result<(), Error> {
     let written = OpenOptions::new().write(true).open(path).and_then(|file| write_all_at(&file, at, bytes));
     written.map_err(|error| Error::io("writing", path, &error))
-}
-
-#[cfg(unix)]
-fn write_all_at(file: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
-    std::os::unix::fs::FileExt::write_all_at(file, bytes, at)
-}
-
-#[cfg(not(unix))]
-fn write_all_at(mut file: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
-    use std::io::{Seek, SeekFrom, Write};
-    file.seek(SeekFrom::Start(at))?;
-    file.write_all(bytes)
 }

@@ -1,9 +1,11 @@
 //! What holds of checkpoints, as tests of the library.
 
 mod dcp_written;
+mod derived;
 mod files;
 mod integrity;
 mod offline;
 mod page;
 mod reading;
 mod torch;
+mod writer;

@@ -33,6 +33,12 @@ pub(crate) fn table(report: &Report) -> String {
     };
     rows.push(("verified", verified.to_owned()));
     rows.extend(reasons.iter().map(|(reason, count)| ("replicated", format!("{count} times: {reason}"))));
+    let infinite: u64 = report.tensors.iter().map(|tensor| tensor.became_infinite).sum();
+    if infinite > 0 {
+        let most = report.tensors.iter().max_by_key(|tensor| tensor.became_infinite);
+        let most = most.map_or("", |tensor| &tensor.name);
+        rows.push(("infinite", format!("{infinite} elements were past the largest number, most in {most}")));
+    }
     rows.extend(report.written.iter().map(|place| ("written", place.clone())));
     let mut table = String::new();
     for (label, value) in rows {

@@ -20,6 +20,7 @@ mod run;
 mod run_ends;
 #[cfg(unix)]
 mod run_limits;
+mod run_made;
 mod run_refusals;
 mod shards;
 mod step;

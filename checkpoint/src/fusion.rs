@@ -1,0 +1,447 @@
+//! A tensor and the tensors that it is made of, along one dim: `*.qkv.weight = *.q.weight + *.k.weight + *.v.weight`.
+//!
+//! Of a dim of the whole each part has some indices, in ascending order: part `i`, of `n[i]` indices in `b` blocks, is the layout
+//!
+//! ```text
+//! (n[i]/b, b) : (1, sum(n)/b)  +  the sum of n[j]/b for j < i
+//! ```
+//!
+//! from its own indices to those of the whole. So what a file has of a part is a region of the whole, and what it has of the whole
+//! is regions of the parts. That is all that fusing and splitting are: the tensors that come out are made of the same
+//! bytes of the same files at other regions, and are read, cut, moved and compared as any others are. No byte is copied for it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use regex::Regex;
+use reshard_sharding::internal::shared;
+use reshard_sharding::{Interval, Intervals};
+
+use super::bytes::Bytes;
+use super::checkpoint::{Data, Tensor};
+use super::error::Error;
+use super::pattern::regex;
+use super::placed::{Known, Placed};
+use super::strided;
+use super::units::Units;
+
+/// More blocks than this a dim is not cut into.
+const MOST_BLOCKS: usize = 1 << 16;
+
+/// What a tensor is made of, for every text that `*` stands for.
+///
+/// `WHOLE = PART + PART + ..`, then `on DIM` where it is not dim 0, and `by BLOCKS` where the parts are not one after the other: each is
+/// cut in so many equal blocks, and the whole has the first block of each part, then the second of each, and so on, as fused
+/// attention has query groups. For splitting, a number before a part says how many shares it has, else one:
+/// `*.qkv = 4 *.q + *.k + *.v by 8` cuts 8 groups of four query heads, a key head and a value head. A `*` is the same text in
+/// all of its names; names with `=`, `+` or blanks cannot be said.
+///
+/// ```
+/// use reshard_checkpoint::{Checkpoint, Fusion};
+///
+/// let block = Checkpoint::open(None)?;
+/// let qkv: Fusion = "*.qkv.* = *.query.* + *.key.* + *.value.* by 4".parse()?;
+/// let fused = block.fused(&qkv)?; // weights and biases, in four groups of heads
+/// assert_eq!(fused.tensor("attention.qkv.weight")?.shape(), [3 * 256, 256]);
+/// assert!(fused.tensor("attention.key.bias").is_err());
+/// let again = fused.split(&qkv)?;
+/// assert!(reshard_checkpoint::diff(&block, &again, &mut ())?.equal);
+/// # Ok::<(), reshard_checkpoint::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fusion {
+    whole: String,
+    parts: Vec<Part>,
+    dim: usize,
+    blocks: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Part {
+    name: String,
+    /// How many shares of the whole it has, where that is said.
+    shares: Option<usize>,
+}
+
+impl Part {
+    fn shares(&self) -> usize {
+        self.shares.unwrap_or(1)
+    }
+}
+
+impl FromStr for Fusion {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let bad = |why: &str| {
+            let said = text.escape_debug();
+            Error::refused("fusion", format!("`{said}` is not like `WHOLE = PART + PART on 0 by 1`: {why}"))
+        };
+        let number = |text: &str| text.parse::<usize>().map_err(|_| bad(&format!("`{text}` is no number")));
+        let (whole, rest) = text.split_once('=').ok_or_else(|| bad("it has no ="))?;
+        let mut words: Vec<&str> = rest.split_whitespace().collect();
+        let (mut dim, mut blocks) = (0, 1);
+        if let [.., "by", said] = words[..] {
+            blocks = number(said)?;
+            words.truncate(words.len() - 2);
+        }
+        if let [.., "on", said] = words[..] {
+            dim = number(said)?;
+            words.truncate(words.len() - 2);
+        }
+        if !(1..=MOST_BLOCKS).contains(&blocks) {
+            return Err(bad(&format!("there are 1 to {MOST_BLOCKS} blocks, and not {blocks}")));
+        }
+        let part = |said: &str| match said.split_whitespace().collect::<Vec<_>>()[..] {
+            [name] => Ok(Part { name: name.to_owned(), shares: None }),
+            [shares, name] => match number(shares)? {
+                shares @ 1..=MOST_BLOCKS => Ok(Part { name: name.to_owned(), shares: Some(shares) }),
+                shares => Err(bad(&format!("a part has 1 to {MOST_BLOCKS} shares, and not {shares}"))),
+            },
+            _ => Err(bad("each part is one name")),
+        };
+        let parts = words.join(" ").split('+').map(part).collect::<Result<Vec<_>, _>>()?;
+        let whole = match whole.split_whitespace().collect::<Vec<_>>()[..] {
+            [name] => name.to_owned(),
+            _ => return Err(bad("the whole is one name")),
+        };
+        let this = Self { whole, parts, dim, blocks };
+        if this.parts.len() < 2 {
+            return Err(bad("there are at least two parts"));
+        }
+        let stars = |name: &str| name.matches('*').count();
+        if this.names().any(|name| stars(name) != stars(&this.whole)) {
+            return Err(bad("all names have as many *"));
+        }
+        let distinct: BTreeSet<&str> = this.names().collect();
+        if distinct.len() != this.parts.len() + 1 {
+            return Err(bad("no two names are the same"));
+        }
+        Ok(this)
+    }
+}
+
+impl fmt::Display for Fusion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} =", self.whole)?;
+        for (at, Part { name, shares }) in self.parts.iter().enumerate() {
+            let plus = if at == 0 { "" } else { " +" };
+            match shares {
+                Some(shares) => write!(f, "{plus} {shares} {name}")?,
+                None => write!(f, "{plus} {name}")?,
+            }
+        }
+        if self.dim != 0 {
+            write!(f, " on {}", self.dim)?;
+        }
+        if self.blocks != 1 {
+            write!(f, " by {}", self.blocks)?;
+        }
+        Ok(())
+    }
+}
+
+impl Fusion {
+    /// All its names, the whole's first.
+    fn names(&self) -> impl Iterator<Item = &str> {
+        [&self.whole[..]].into_iter().chain(self.parts.iter().map(|part| &part.name[..]))
+    }
+
+    /// The tensors with the wholes in place of their parts.
+    pub(crate) fn fuse(&self, tensors: &[Tensor]) -> Result<Vec<Tensor>, Error> {
+        let parts: Vec<&str> = self.parts.iter().map(|part| &part.name[..]).collect();
+        let all = stars(&parts, tensors)?;
+        if all.is_empty() {
+            return Err(self.unused("none of its parts is a tensor of the input"));
+        }
+        let by_name: HashMap<&str, &Tensor> = tensors.iter().map(|one| (&one.name[..], one)).collect();
+        let mut maker = Maker::default();
+        let mut made = BTreeMap::new();
+        let mut gone = BTreeSet::new();
+        for texts in &all {
+            let whole = filled(&self.whole, texts);
+            let found = parts.iter().map(|part| {
+                let name = filled(part, texts);
+                by_name.get(&name[..]).copied().ok_or_else(|| {
+                    self.unused(&format!("there is no tensor `{}` for `{whole}`", name.escape_debug()))
+                })
+            });
+            let found = found.collect::<Result<Vec<_>, _>>()?;
+            let fused = self.fused(&whole, &found, &mut maker).map_err(|error| error.about_tensor(&whole))?;
+            gone.extend(found.iter().map(|part| &part.name[..]));
+            made.insert(&found[0].name[..], fused);
+        }
+        let mut result = Vec::with_capacity(tensors.len());
+        for tensor in tensors {
+            match made.remove(&tensor.name[..]) {
+                Some(fused) => result.push(fused),
+                None if gone.contains(&tensor.name[..]) => {}
+                None => result.push(tensor.clone()),
+            }
+        }
+        Ok(result)
+    }
+
+    /// The tensors with the parts in place of their wholes.
+    pub(crate) fn split(&self, tensors: &[Tensor]) -> Result<Vec<Tensor>, Error> {
+        let whole = matcher(&self.whole)?;
+        let mut result = Vec::with_capacity(tensors.len());
+        let (mut known, mut found) = (Known::default(), false);
+        for tensor in tensors {
+            let Some(texts) = captured(&whole, &tensor.name) else {
+                result.push(tensor.clone());
+                continue;
+            };
+            found = true;
+            let parts = self.cut(tensor, &texts, &mut known);
+            result.extend(parts.map_err(|error| error.about_tensor(&tensor.name))?);
+        }
+        if !found {
+            return Err(self.unused("its whole is no tensor of the input"));
+        }
+        Ok(result)
+    }
+
+    fn unused(&self, why: &str) -> Error {
+        Error::refused("fusion", format!("`{self}`: {why}"))
+    }
+
+    fn fused(&self, name: &str, parts: &[&Tensor], maker: &mut Maker) -> Result<Tensor, Error> {
+        let (first, dim) = (parts[0], self.dim);
+        let mut shape = first.shape.clone();
+        let Some(extent) = shape.get_mut(dim) else {
+            let message =
+                format!("`{}` is {:?} and has no dim {dim}", first.name.escape_debug(), first.shape);
+            return Err(Error::refused("fusion", message));
+        };
+        *extent = 0;
+        for part in parts {
+            let alike = part.shape.len() == shape.len()
+                && part.shape.iter().zip(&shape).enumerate().all(|(at, (a, b))| at == dim || a == b);
+            if !alike || (part.dtype, part.stored) != (first.dtype, first.stored) {
+                let said =
+                    |one: &Tensor| format!("`{}` is {} {:?}", one.name.escape_debug(), one.dtype, one.shape);
+                let message = format!("{} and {}, which do not fit on dim {dim}", said(first), said(part));
+                return Err(Error::refused("fusion", message));
+            }
+            shape[dim] = shape[dim].checked_add(part.shape[dim]).unwrap_or(usize::MAX);
+        }
+        if super::header::byte_len(first.stored, &shape).is_none() {
+            let message =
+                format!("{} {shape:?} has more than 2^64 bytes, or ends in the middle of one", first.dtype);
+            return Err(Error::refused("fusion", message));
+        }
+        let whole = Units::of(first.stored, &shape);
+        let units: Vec<Units> = parts.iter().map(|part| Units::of(part.stored, &part.shape)).collect();
+        if units.iter().any(|units| units.shape().len() != whole.shape().len() || units.shape().len() <= dim)
+        {
+            return Err(Error::refused(
+                "packed",
+                format!("elements of {} share bytes, which would be cut", first.stored),
+            ));
+        }
+        let sizes: Vec<usize> = units.iter().map(|units| units.shape()[dim]).collect();
+        for (part, size) in parts.iter().zip(&sizes).filter(|(_, size)| !size.is_multiple_of(self.blocks)) {
+            let message = format!(
+                "`{}` has {size} indices of dim {dim}, which are not {} equal blocks",
+                part.name.escape_debug(),
+                self.blocks
+            );
+            return Err(Error::refused("fusion", message));
+        }
+        let said = self.parts.iter().any(|part| part.shares.is_some());
+        let shares = said.then(|| self.parts.iter().map(Part::shares).collect::<Vec<usize>>());
+        let proportional = |shares: &Vec<usize>| {
+            sizes.iter().zip(shares).all(|(size, share)| size * shares[0] == sizes[0] * share)
+        };
+        if !shares.as_ref().is_none_or(proportional) {
+            let message = format!(
+                "the parts have {sizes:?} indices of dim {dim}, and the shares that are said are others"
+            );
+            return Err(Error::refused("fusion", message));
+        }
+        let mut sources = Vec::with_capacity(parts.len());
+        for (part, units) in parts.iter().zip(&units) {
+            sources
+                .push(part.source(units, &mut maker.known).map_err(|error| error.about_tensor(&part.name))?);
+        }
+        let chunks = sources.iter().flat_map(|source| source.files.iter().cloned()).collect();
+        let placed = maker.placed(
+            sources.iter().map(|source| Arc::clone(&source.placed)).collect(),
+            dim,
+            self.blocks,
+            &sizes,
+        );
+        let sums: Option<Vec<&Vec<u64>>> = parts.iter().map(|part| part.sums.as_ref()).collect();
+        let sums = sums.map(|sums| sums.into_iter().flatten().copied().collect());
+        let data = Data::Chunks { placed, chunks };
+        Ok(Tensor { name: name.to_owned(), dtype: first.dtype, stored: first.stored, shape, data, sums })
+    }
+
+    /// The parts of a whole.
+    fn cut(&self, whole: &Tensor, texts: &[String], known: &mut Known) -> Result<Vec<Tensor>, Error> {
+        let dim = self.dim;
+        let refused = |why: String| Err(Error::refused("fusion", why));
+        let Some(extent) = whole.shape.get(dim) else {
+            return refused(format!("it is {:?} and has no dim {dim}", whole.shape));
+        };
+        let units = Units::of(whole.stored, &whole.shape);
+        if units.shape().len() < whole.shape.len() {
+            return Err(Error::refused(
+                "packed",
+                format!("elements of {} share bytes, which would be cut", whole.stored),
+            ));
+        }
+        let shares: Vec<usize> = self.parts.iter().map(Part::shares).collect();
+        let all = shares.iter().sum::<usize>() * self.blocks;
+        let size = units.shape()[dim];
+        if !size.is_multiple_of(all) {
+            return refused(format!(
+                "its {size} indices of dim {dim} are not {} blocks of {} equal shares",
+                self.blocks,
+                all / self.blocks
+            ));
+        }
+        let per_unit = extent.checked_div(size).unwrap_or(1);
+        let sizes: Vec<usize> = shares.iter().map(|shares| size / all * shares * self.blocks).collect();
+        let source = whole.source(&units, known)?;
+        let mut parts = Vec::with_capacity(self.parts.len());
+        for ((part, size), image) in self.parts.iter().zip(&sizes).zip(images(&sizes, self.blocks)) {
+            let mut shape = whole.shape.clone();
+            shape[dim] = size * per_unit;
+            let (mut placed, mut chunks) = (Placed::apart(Vec::new()), Vec::new());
+            for (held, holders) in source.placed.regions.iter().zip(&source.placed.holders) {
+                for run in shared(&held.dims[dim], &image) {
+                    for turn in 0..run.count {
+                        let start = run.target + turn * run.target_step;
+                        let mut region = held.clone();
+                        region.dims[dim] = [Interval { start, len: run.len }].into_iter().collect();
+                        let from = run.source + turn * run.source_step;
+                        let files = holders.iter().map(|place| {
+                            strided::indices(&source.files[*place], units.bytes, held, dim, from, run.len)
+                        });
+                        let files: Vec<Bytes> = files.collect::<Result<_, _>>()?;
+                        placed.push(region, files.len());
+                        chunks.extend(files);
+                    }
+                }
+            }
+            let data = if chunks.is_empty() {
+                Data::Whole(Bytes::from(Vec::new()))
+            } else {
+                Data::Chunks { placed: Arc::new(placed), chunks }
+            };
+            let name = filled(&part.name, texts);
+            // A checksum of the whole is none of a part.
+            parts.push(Tensor { name, dtype: whole.dtype, stored: whole.stored, shape, data, sums: None });
+        }
+        Ok(parts)
+    }
+}
+
+/// Makes regions of wholes; layers are alike, so what was made is made once.
+#[derive(Default)]
+struct Maker {
+    known: Known,
+    last: Vec<(Vec<Arc<Placed>>, Vec<usize>, Arc<Placed>)>,
+}
+
+/// So many are remembered.
+const REMEMBERED: usize = 8;
+
+impl Maker {
+    fn placed(&mut self, parts: Vec<Arc<Placed>>, dim: usize, blocks: usize, sizes: &[usize]) -> Arc<Placed> {
+        let same = |other: &[Arc<Placed>]| other.iter().zip(&parts).all(|(a, b)| Arc::ptr_eq(a, b));
+        if let Some((.., made)) = self.last.iter().find(|(other, of, _)| same(other) && of == sizes) {
+            return Arc::clone(made);
+        }
+        let mut made = Placed::apart(Vec::new());
+        for (placed, image) in parts.iter().zip(images(sizes, blocks)) {
+            made.append(placed, |region| {
+                let mut region = region.clone();
+                region.dims[dim] = through(&region.dims[dim], &image);
+                region
+            });
+        }
+        let made = Arc::new(made);
+        self.last.insert(0, (parts, sizes.to_vec(), Arc::clone(&made)));
+        self.last.truncate(REMEMBERED);
+        made
+    }
+}
+
+/// The indices of the whole that each part has, in the order of its own.
+fn images(sizes: &[usize], blocks: usize) -> Vec<Intervals> {
+    let all = sizes.iter().sum::<usize>() / blocks;
+    let mut before = 0;
+    let image = |size: &usize| {
+        let len = size / blocks;
+        let start = before;
+        before += len;
+        let mut list = Intervals::default();
+        for block in 0..blocks {
+            push(&mut list, Interval { start: block * all + start, len });
+        }
+        list
+    };
+    sizes.iter().map(image).collect()
+}
+
+/// Indices of a part as those of the whole.
+fn through(list: &Intervals, image: &Intervals) -> Intervals {
+    let mut result = Intervals::default();
+    let mut blocks = image.iter();
+    let (mut block, mut before) = (blocks.next(), 0);
+    for x in list {
+        let (mut start, end) = (x.start, x.start + x.len);
+        while let Some(there) = block.filter(|_| start < end) {
+            if start >= before + there.len {
+                before += there.len;
+                block = blocks.next();
+                continue;
+            }
+            let len = (before + there.len).min(end) - start;
+            push(&mut result, Interval { start: there.start + start - before, len });
+            start += len;
+        }
+    }
+    result
+}
+
+/// Appends an interval, joined to the last one where they touch.
+fn push(list: &mut Intervals, x: Interval) {
+    match list.last_mut() {
+        _ if x.len == 0 => {}
+        Some(last) if last.start + last.len == x.start => last.len += x.len,
+        _ => list.push(x),
+    }
+}
+
+/// What the `*` of a name stand for, as an expression.
+fn matcher(name: &str) -> Result<Regex, Error> {
+    let pieces: Vec<String> = name.split('*').map(regex::escape).collect();
+    regex(&format!("^{}$", pieces.join("(.*?)"))).map_err(|why| Error::refused("fusion", why))
+}
+
+fn captured(matcher: &Regex, name: &str) -> Option<Vec<String>> {
+    let found = matcher.captures(name)?;
+    Some(found.iter().skip(1).flatten().map(|text| text.as_str().to_owned()).collect())
+}
+
+/// A name with texts in place of its `*`.
+fn filled(name: &str, texts: &[String]) -> String {
+    let mut texts = texts.iter();
+    let mut pieces = name.split('*');
+    let first = pieces.next().unwrap_or_default().to_owned();
+    pieces.fold(first, |all, piece| all + texts.next().map_or("", |text| text) + piece)
+}
+
+/// All texts that `*` stands for in a tensor of one of these names at least.
+fn stars(names: &[&str], tensors: &[Tensor]) -> Result<BTreeSet<Vec<String>>, Error> {
+    let matchers = names.iter().map(|name| matcher(name)).collect::<Result<Vec<_>, _>>()?;
+    let found =
+        tensors.iter().flat_map(|tensor| matchers.iter().filter_map(|one| captured(one, &tensor.name)));
+    Ok(found.collect())
+}

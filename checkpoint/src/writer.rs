@@ -1,0 +1,456 @@
+//! Ranks that save what they hold: each writes its own shard, from whatever thread or process, and one of them puts the whole in place.
+//!
+//! ```text
+//! .NAME.reshard-HASH-N/lock           held, shared, by every process that takes part
+//! .NAME.reshard-HASH-N/plan.json      what is saved: mesh, tensors, types and shardings, as in sharding.json
+//! .NAME.reshard-HASH-N/token          whose folder it is, so that nobody joins what an earlier attempt left
+//! .NAME.reshard-HASH-N/new/rank-..    the files of the ranks
+//! .NAME.reshard-HASH-N/done-RANK      that a file is whole and on the disk, and its checksums
+//! .NAME.reshard-HASH-N/committing     made by the one that commits
+//! ```
+//!
+//! Nothing of this is a checkpoint, nor in a place where one is looked for, until all ranks have said that they are done and the
+//! manifest is written; then one renaming makes it one. If a process dies its file is not done, and nobody commits. The last
+//! process that leaves removes the folder, and if all are killed the next one that writes to the same place does.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use reshard_sharding::{Mesh, Sharding};
+use safetensors::Dtype;
+use serde::{Deserialize, Serialize};
+
+use super::bytes::write_all_at;
+use super::checksum::{self, checksum};
+use super::error::Error;
+use super::header::{self, FreeTexts};
+use super::manifest::{Entry, MANIFEST_NAME, Manifest, rank_file_name};
+use super::placed::Known;
+use super::read::read_text;
+use super::shard_files::file_order;
+use super::staging::{self, Staging};
+use super::units::Units;
+
+/// More ranks than this do not write.
+const MOST_RANKS: usize = 1 << 16;
+
+/// So many ranks are named in a sentence.
+const NAMED: usize = 8;
+
+/// A checkpoint that ranks are writing.
+///
+/// ```
+/// use reshard_checkpoint::{Checkpoint, Writer};
+/// use reshard_sharding::{Mesh, Sharding};
+///
+/// let mesh: Mesh = "dp=4".parse()?;
+/// let rows = Sharding::parse(&mesh, &[8, 2], "S(0)")?;
+/// # let folder = tempfile::tempdir()?;
+/// # let out = folder.path().join("step_1000");
+/// let writer = Writer::begin(&out, &mesh, [("w", "U8", &rows)], false)?; // other processes: Writer::join(&out, &token)
+/// std::thread::scope(|threads| {
+///     for rank in mesh.ranks() {
+///         let writer = &writer;
+///         threads.spawn(move || writer.save(rank, [("w", &[rank as u8; 4][..])]).unwrap());
+///     }
+/// });
+/// writer.commit()?; // refused while a rank has not saved
+/// assert_eq!(Checkpoint::open(Some(&out))?.shard("w", &rows, 3)?, [3; 4]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Writer {
+    staging: Mutex<Option<Staging>>,
+    hidden: PathBuf,
+    target: PathBuf,
+    token: String,
+    mesh: Mesh,
+    /// In the order of the files.
+    tensors: Vec<Saved>,
+    texts: Option<FreeTexts>,
+}
+
+/// A tensor that is saved.
+struct Saved {
+    name: String,
+    dtype: Dtype,
+    sharding: Sharding,
+}
+
+/// What a rank says when its file is whole.
+#[derive(Serialize, Deserialize)]
+struct Done {
+    header_crc64nvme: String,
+    /// Of the tensors in the order of the file.
+    crc64nvme: String,
+}
+
+/// The file of one rank, being written. Dropped before [`RankWriter::finish`] it is as if it had never been begun.
+pub struct RankWriter<'a> {
+    writer: &'a Writer,
+    rank: usize,
+    path: PathBuf,
+    file: File,
+    header: u64,
+    /// Where each tensor begins in the file, and how many bytes it has.
+    places: Vec<(u64, usize)>,
+    sums: Vec<Option<u64>>,
+    finished: bool,
+}
+
+impl Writer {
+    /// Begins a checkpoint in the directory `out`: of each tensor the name, the type of its elements (`F32`, `bf16`, ..) and its
+    /// sharding, which must be over `mesh` and without pending sums.
+    ///
+    /// One process begins, and gives its [`token`](Writer::token) to the others, which [`join`](Writer::join). With `force` an
+    /// output of an earlier run that is there is replaced when this one is committed.
+    pub fn begin<'t>(
+        out: &Path,
+        mesh: &Mesh,
+        tensors: impl IntoIterator<Item = (&'t str, &'t str, &'t Sharding)>,
+        force: bool,
+    ) -> Result<Self, Error> {
+        Self::begin_with_texts(out, mesh, tensors, force, [])
+    }
+
+    /// The same, with free texts for readers, such as the number of a step.
+    pub fn begin_with_texts<'t>(
+        out: &Path,
+        mesh: &Mesh,
+        tensors: impl IntoIterator<Item = (&'t str, &'t str, &'t Sharding)>,
+        force: bool,
+        texts: impl IntoIterator<Item = (&'t str, &'t str)>,
+    ) -> Result<Self, Error> {
+        if mesh.size() > MOST_RANKS {
+            let message =
+                format!("the mesh `{mesh}` has {} ranks, and at most {MOST_RANKS} write", mesh.size());
+            return Err(Error::refused("too_many_ranks", message));
+        }
+        let mut entries = BTreeMap::new();
+        for (name, dtype, sharding) in tensors {
+            let entry = entry(mesh, dtype, sharding).map_err(|error| error.about_tensor(name))?;
+            if entries.insert(name.to_owned(), entry).is_some() {
+                return Err(Error::refused("name", "it is said twice").about_tensor(name));
+            }
+        }
+        let texts: FreeTexts =
+            texts.into_iter().map(|(key, text)| (key.to_owned(), text.to_owned())).collect();
+        staging::check(Some(out), None, force)?;
+        let staging = Staging::shared(out, force)?;
+        let nonce = format!("{:016x}", RandomState::new().build_hasher().finish());
+        let hidden = staging.hidden().to_owned();
+        let plan = Manifest::new(mesh, entries).to_text()?;
+        let texts = serde_json::to_string(&texts).map_err(|error| {
+            Error::failed("internal", format!("texts cannot be written as JSON: {error}"))
+        })?;
+        for (name, text) in [("plan.json", &plan), ("texts.json", &texts), ("token", &nonce)] {
+            let path = hidden.join(name);
+            fs::write(&path, text).map_err(|error| Error::io("writing", &path, &error))?;
+        }
+        Self::of(staging, &nonce)
+    }
+
+    /// Takes part in what another process has begun in the directory `out`, and whose token this is.
+    pub fn join(out: &Path, token: &str) -> Result<Self, Error> {
+        let refused = |why: &str| {
+            let said = token.escape_debug();
+            let message = format!("nobody is saving to {} by the token `{said}`: {why}", out.display());
+            Error::refused("token", message)
+        };
+        let (number, nonce) = token.split_once('-').ok_or_else(|| refused("a token is like 0-89abcdef"))?;
+        let number = number.parse().map_err(|_| refused("a token is like 0-89abcdef"))?;
+        let staging =
+            Staging::joined(out, number)?.ok_or_else(|| refused("it has ended, or was given up"))?;
+        let found = read_text(&staging.hidden().join("token")).unwrap_or_default();
+        if found != nonce {
+            return Err(refused("it was another attempt"));
+        }
+        Self::of(staging, nonce)
+    }
+
+    fn of(staging: Staging, nonce: &str) -> Result<Self, Error> {
+        let (hidden, target) = (staging.hidden().to_owned(), staging.target().to_owned());
+        let (plan, mesh, _) = Manifest::read(&hidden.join("plan.json"))?;
+        let path = hidden.join("texts.json");
+        let texts = read_text(&path).map_err(|error| Error::io("reading", &path, &error))?;
+        let texts: FreeTexts = serde_json::from_str(&texts)
+            .map_err(|error| Error::failed("internal", format!("{}: {error}", path.display())))?;
+        let mut tensors = Vec::new();
+        for (name, Entry { shape, dtype, sharding, .. }) in plan.tensors {
+            let sharding = Sharding::parse(&mesh, &shape, &sharding)?;
+            tensors.push(Saved { name, dtype, sharding });
+        }
+        tensors.sort_by(|a, b| file_order((&a.name, a.dtype), (&b.name, b.dtype)));
+        let token = format!("{}-{nonce}", staging.number());
+        let texts = Some(texts).filter(|texts| !texts.is_empty());
+        Ok(Self { staging: Mutex::new(Some(staging)), hidden, target, token, mesh, tensors, texts })
+    }
+
+    /// What other processes join by.
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// Writes all that a rank holds: of every tensor the name and the bytes of its shard, in any order.
+    pub fn save<'b>(
+        &self,
+        rank: usize,
+        shards: impl IntoIterator<Item = (&'b str, &'b [u8])>,
+    ) -> Result<(), Error> {
+        let mut file = self.rank(rank)?;
+        for (name, bytes) in shards {
+            file.write(name, bytes)?;
+        }
+        file.finish()
+    }
+
+    /// Begins the file of a rank, to which tensors are written one by one. Each rank is begun once.
+    pub fn rank(&self, rank: usize) -> Result<RankWriter<'_>, Error> {
+        if !self.mesh.ranks().any(|one| one == rank) {
+            return Err(Error::refused("rank", format!("rank {rank} is not in the mesh `{}`", self.mesh)));
+        }
+        self.open()?;
+        let shapes = self.tensors.iter().map(|tensor| tensor.sharding.local_shape(rank));
+        let shapes = shapes.collect::<Result<Vec<_>, _>>()?;
+        let described = self
+            .tensors
+            .iter()
+            .zip(&shapes)
+            .map(|(tensor, shape)| (&tensor.name[..], tensor.dtype, shape.as_slice()));
+        let header = header::encode(described, self.texts.as_ref())?;
+        let mut end = header.len() as u64;
+        let mut places = Vec::with_capacity(self.tensors.len());
+        for (tensor, shape) in self.tensors.iter().zip(&shapes) {
+            let len = header::byte_len(tensor.dtype, shape).unwrap_or(0);
+            places.push((end, len));
+            end += len as u64;
+        }
+        let path = self.hidden.join(staging::NEW).join(rank_file_name(rank, self.mesh.world()));
+        let created = OpenOptions::new().write(true).create_new(true).open(&path);
+        let file = match created {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                let message = format!("rank {rank} is being saved already, or has been");
+                return Err(Error::refused("rank", message));
+            }
+            created => created.map_err(|error| Error::io("creating", &path, &error))?,
+        };
+        let sums = vec![None; places.len()];
+        let header_sum = checksum(&header);
+        let this =
+            RankWriter { writer: self, rank, path, file, header: header_sum, places, sums, finished: false };
+        let written = this.file.set_len(end).and_then(|()| write_all_at(&this.file, 0, &header));
+        written.map_err(|error| Error::io("writing", &this.path, &error))?;
+        Ok(this)
+    }
+
+    /// Puts the checkpoint in place. Refused while a rank has not finished, and where replicas differ.
+    pub fn commit(&self) -> Result<(), Error> {
+        self.open()?;
+        let missing = self.missing();
+        if !missing.is_empty() {
+            let ranks: Vec<String> = missing.iter().take(NAMED).map(ToString::to_string).collect();
+            let more = if missing.len() > NAMED { ", .." } else { "" };
+            let (count, all) = (missing.len(), self.mesh.size());
+            let ranks = ranks.join(", ");
+            let message = format!("{count} of {all} ranks have not saved what they hold: {ranks}{more}");
+            return Err(Error::refused("rank_missing", message));
+        }
+        if self.claimed()? {
+            return self.put_in_place();
+        }
+        let message = format!("another process commits {}, or has", self.target.display());
+        Err(Error::refused("committed", message))
+    }
+
+    /// Puts the checkpoint in place if every rank has finished and nobody else does; says whether it did.
+    ///
+    /// If every process calls it when its ranks have finished, the last one commits.
+    pub fn commit_if_last(&self) -> Result<bool, Error> {
+        if self.staging().is_none() || !self.missing().is_empty() || !self.claimed()? {
+            return Ok(false);
+        }
+        self.put_in_place().map(|()| true)
+    }
+
+    fn staging(&self) -> MutexGuard<'_, Option<Staging>> {
+        self.staging.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Refused where this one has committed, or tried to.
+    fn open(&self) -> Result<(), Error> {
+        if self.staging().is_some() {
+            return Ok(());
+        }
+        let message = format!("{} has been committed, and nothing is added to it", self.target.display());
+        Err(Error::refused("committed", message))
+    }
+
+    fn done(&self, rank: usize) -> PathBuf {
+        self.hidden.join(format!("done-{rank}"))
+    }
+
+    /// The ranks that are not done.
+    fn missing(&self) -> Vec<usize> {
+        self.mesh.ranks().filter(|rank| !self.done(*rank).exists()).collect()
+    }
+
+    /// Whether it is this one that commits.
+    fn claimed(&self) -> Result<bool, Error> {
+        let path = self.hidden.join("committing");
+        match File::create_new(&path) {
+            Ok(_) => Ok(true),
+            // Where the folder is gone somebody has committed, and left.
+            Err(error) if matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::NotFound) => Ok(false),
+            Err(error) => Err(Error::io("creating", &path, &error)),
+        }
+    }
+
+    fn put_in_place(&self) -> Result<(), Error> {
+        let placed = self.manifest().and_then(|text| {
+            let path = self.hidden.join(staging::NEW).join(MANIFEST_NAME);
+            let written = fs::write(&path, text).and_then(|()| File::open(&path)?.sync_all());
+            written.map_err(|error| Error::io("writing", &path, &error))
+        });
+        let Some(staging) = self.staging().take() else {
+            return Err(Error::refused("committed", "it has been committed"));
+        };
+        placed.and_then(|()| staging.put_in_place())
+    }
+
+    /// The manifest, by what the ranks say of their files; replicas must be alike.
+    fn manifest(&self) -> Result<String, Error> {
+        let mut headers = Vec::with_capacity(self.mesh.size());
+        let mut of_rank = Vec::with_capacity(self.mesh.size());
+        for rank in self.mesh.ranks() {
+            let path = self.done(rank);
+            let text = read_text(&path).map_err(|error| Error::io("reading", &path, &error))?;
+            let done: Option<Done> = serde_json::from_str(&text).ok();
+            let sums = done.and_then(|done| {
+                Some((checksum::of_text(&done.header_crc64nvme)?, checksum::of_text(&done.crc64nvme)?))
+            });
+            let Some((header, sums)) =
+                sums.filter(|(header, sums)| header.len() == 1 && sums.len() == self.tensors.len())
+            else {
+                return Err(Error::failed(
+                    "io",
+                    format!("{} is not what a rank says at its end", path.display()),
+                ));
+            };
+            headers.extend(header);
+            of_rank.push((rank, sums));
+        }
+        let mut known = Known::default();
+        let mut entries = BTreeMap::new();
+        for (number, tensor) in self.tensors.iter().enumerate() {
+            let units = Units::of(tensor.dtype, tensor.sharding.shape());
+            let sharding = units.sharding(&tensor.sharding).map_err(|why| Error::refused("packed", why))?;
+            let placed = known.placed(&sharding)?;
+            let mut sums = Vec::with_capacity(placed.regions.len());
+            for holders in &placed.holders {
+                let (first, sum) = (of_rank[holders[0]].0, of_rank[holders[0]].1[number]);
+                if let Some(other) = holders.iter().find(|place| of_rank[**place].1[number] != sum) {
+                    let other = of_rank[*other].0;
+                    let message = format!("ranks {first} and {other} should hold the same bytes, and do not");
+                    return Err(Error::refused("replicas", message).about_tensor(&tensor.name));
+                }
+                sums.push(sum);
+            }
+            let entry = Entry {
+                shape: tensor.sharding.shape().to_vec(),
+                dtype: tensor.dtype,
+                sharding: tensor.sharding.to_string(),
+                crc64nvme: Some(checksum::to_text(&sums)),
+            };
+            entries.insert(tensor.name.clone(), entry);
+        }
+        Manifest::new(&self.mesh, entries).with_headers(&headers).to_text()
+    }
+}
+
+impl RankWriter<'_> {
+    /// Writes the shard of a tensor: its bytes in row-major order.
+    pub fn write(&mut self, tensor: &str, bytes: &[u8]) -> Result<(), Error> {
+        let rank = self.rank;
+        let refused = |kind, message: String| Error::refused(kind, message).about_tensor(tensor);
+        let number = self.writer.tensors.iter().position(|one| one.name == tensor);
+        let number = number.ok_or_else(|| {
+            refused("no_such_tensor", "it is not among those that are being saved".to_owned())
+        })?;
+        let (at, len) = self.places[number];
+        if bytes.len() != len {
+            let found = bytes.len();
+            return Err(refused(
+                "shard",
+                format!("rank {rank} holds {len} bytes of it, and {found} are given"),
+            ));
+        }
+        if self.sums[number].is_some() {
+            return Err(refused("shard", format!("rank {rank} has written it already")));
+        }
+        write_all_at(&self.file, at, bytes).map_err(|error| Error::io("writing", &self.path, &error))?;
+        self.sums[number] = Some(checksum(bytes));
+        Ok(())
+    }
+
+    /// Syncs the file and says that it is whole; every tensor must have been written.
+    pub fn finish(mut self) -> Result<(), Error> {
+        let sums: Option<Vec<u64>> = self.sums.iter().copied().collect();
+        let Some(sums) = sums else {
+            let missing = self.sums.iter().position(Option::is_none).unwrap_or(0);
+            let message = format!("rank {} has not written its shard", self.rank);
+            let name = &self.writer.tensors[missing].name;
+            return Err(Error::refused("shard", message).about_tensor(name));
+        };
+        self.file.sync_all().map_err(|error| Error::io("syncing", &self.path, &error))?;
+        let done =
+            Done { header_crc64nvme: checksum::to_text(&[self.header]), crc64nvme: checksum::to_text(&sums) };
+        let text = serde_json::to_string(&done).map_err(|error| {
+            Error::failed("internal", format!("checksums cannot be written as JSON: {error}"))
+        })?;
+        let (path, meanwhile) =
+            (self.writer.done(self.rank), self.writer.hidden.join(format!("tells-{}", self.rank)));
+        // It is there whole or not at all.
+        let said = File::create(&meanwhile)
+            .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
+            .and_then(|()| fs::rename(&meanwhile, &path));
+        said.map_err(|error| Error::io("writing", &path, &error))?;
+        self.finished = true;
+        Ok(())
+    }
+}
+
+impl Drop for RankWriter<'_> {
+    fn drop(&mut self) {
+        if !self.finished {
+            // The rank may begin anew.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// A tensor of the plan.
+fn entry(mesh: &Mesh, dtype: &str, sharding: &Sharding) -> Result<Entry, Error> {
+    let known = serde_json::from_value::<Dtype>(dtype.to_uppercase().into());
+    let dtype = known.map_err(|_| {
+        Error::refused("dtype", format!("`{}` is no type of elements like F32 or bf16", dtype.escape_debug()))
+    })?;
+    if sharding.mesh() != mesh {
+        let message =
+            format!("`{sharding}` is over the mesh `{}`, and what is saved over `{mesh}`", sharding.mesh());
+        return Err(Error::refused("mesh", message));
+    }
+    if sharding.is_partial() {
+        let message = format!("`{sharding}` has a partial sum, and files hold whole values: reduce it first");
+        return Err(Error::refused("partial_target", message));
+    }
+    let shape = sharding.shape().to_vec();
+    if header::byte_len(dtype, &shape).is_none() {
+        let message = format!("{dtype} {shape:?} has more than 2^64 bytes, or ends in the middle of one");
+        return Err(Error::refused("shape", message));
+    }
+    Units::of(dtype, &shape).sharding(sharding).map_err(|why| Error::refused("packed", why))?;
+    Ok(Entry { shape, dtype, sharding: sharding.to_string(), crc64nvme: None })
+}

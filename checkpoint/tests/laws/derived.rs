@@ -1,0 +1,300 @@
+//! Checkpoints that are made of others: fused and split ones are what their definition says element by element, converted ones are
+//! the rounded elements, and all of them are read, resharded and checked as any others are.
+
+use std::fs;
+use std::path::Path;
+
+use half::bf16;
+use reshard_checkpoint::{Checkpoint, Class, Fusion, Job, Options, Spec, diff, reshard};
+use reshard_test_support::Random;
+use safetensors::Dtype;
+
+use crate::files::{Tensors, Whole, draw_sharding, inputs, job, read, sharding, slice, tensor, write};
+use crate::reading::{draw_region, opened};
+
+/// Element `index` of the whole is which element of which part: by the definition, one by one.
+fn fused(parts: &[&Whole], dim: usize, blocks: usize) -> Whole {
+    let mut shape = parts[0].shape.clone();
+    shape[dim] = parts.iter().map(|part| part.shape[dim]).sum();
+    let bits = parts[0].dtype.bitsize();
+    let numel: usize = shape.iter().product();
+    let mut whole = vec![0_u8; numel * bits / 8];
+    let period = shape[dim] / blocks;
+    for flat in 0..numel {
+        let mut index: Vec<usize> = Vec::new();
+        let mut rest = flat;
+        for extent in shape.iter().rev() {
+            index.insert(0, rest % extent);
+            rest /= extent;
+        }
+        let (block, mut within) = (index[dim] / period, index[dim] % period);
+        let mut number = 0;
+        while within >= parts[number].shape[dim] / blocks {
+            within -= parts[number].shape[dim] / blocks;
+            number += 1;
+        }
+        index[dim] = block * (parts[number].shape[dim] / blocks) + within;
+        let from = index.iter().zip(&parts[number].shape).fold(0, |at, (i, extent)| at * extent + i);
+        for k in 0..bits {
+            let bit = |at: usize| (at / 8, at % 8);
+            let ((from, a), (to, b)) = (bit(from * bits + k), bit(flat * bits + k));
+            whole[to] |= (parts[number].bytes[from] >> a & 1) << b;
+        }
+    }
+    Whole { dtype: parts[0].dtype, shape, bytes: whole }
+}
+
+fn job_to(out: &Path, input: &Path, mesh: &str, to: &str) -> Job {
+    Job { out: Some(out.to_owned()), ..job(input, mesh, to, false) }
+}
+
+#[test]
+fn fusing_and_splitting_are_what_they_are_element_by_element() {
+    let mut r = Random(71);
+    let (mut compared, mut resharded) = (0, 0);
+    for turn in 0..7 {
+        let dtype = *r.pick(&[Dtype::F32, Dtype::BF16, Dtype::U8, Dtype::F4]);
+        let (dim, blocks) = (r.below(3), 1 + r.below(3));
+        let mut shape = vec![1 + r.below(4), 1 + r.below(5), 8 * (1 + r.below(2))];
+        let shares: Vec<usize> = (0..2 + r.below(2)).map(|_| 1 + r.below(3)).collect();
+        let unit = blocks * if dim == 2 { 8 } else { 1 + r.below(2) };
+        let mut tensors = Tensors::new();
+        for layer in 0..2 {
+            for (part, share) in shares.iter().enumerate() {
+                shape[dim] = share * unit;
+                tensors.insert(format!("l.{layer}.{part}.w"), tensor(&mut r, dtype, &shape));
+            }
+        }
+        tensors.insert("other".to_owned(), tensor(&mut r, Dtype::F32, &[5]));
+        let names: Vec<String> =
+            shares.iter().enumerate().map(|(part, share)| format!("{share} l.*.{part}.*")).collect();
+        let text = format!("l.*.all.* = {} on {dim} by {blocks}", names.join(" + "));
+        let fusion: Fusion = text.parse().unwrap();
+        assert_eq!(fusion.to_string().parse::<Fusion>().unwrap(), fusion);
+        let mut expected = Tensors::new();
+        expected.insert("other".to_owned(), tensors["other"].clone());
+        for layer in 0..2 {
+            let parts: Vec<&Whole> =
+                (0..shares.len()).map(|part| &tensors[&format!("l.{layer}.{part}.w")]).collect();
+            expected.insert(format!("l.{layer}.all.w"), fused(&parts, dim, blocks));
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let (one, two) = (folder.path().join("parts"), folder.path().join("wholes"));
+        fs::create_dir(&one).unwrap();
+        fs::create_dir(&two).unwrap();
+        for (way, folder, from, to) in
+            [("fuse", &one, &tensors, &expected), ("split", &two, &expected, &tensors)]
+        {
+            for (number, input) in inputs(folder, from, &mut r).iter().enumerate() {
+                let input_checkpoint = opened(input);
+                let made = match way {
+                    "fuse" => input_checkpoint.fused(&fusion),
+                    _ => input_checkpoint.split(&fusion),
+                };
+                let made = made.unwrap_or_else(|error| panic!("{turn} {text} {input:?}: {error}"));
+                let names: Vec<&str> = made.tensors().iter().map(|tensor| tensor.name()).collect();
+                assert_eq!(names.len(), to.len(), "{names:?}");
+                for (name, whole) in to {
+                    let tensor = made.tensor(name).unwrap();
+                    assert_eq!((tensor.shape(), tensor.dtype()), (&whole.shape[..], whole.dtype.to_string()));
+                    for _ in 0..3 {
+                        let region = draw_region(&mut r, &whole.shape, whole.dtype.bitsize() < 8);
+                        let before = made.bytes_read();
+                        let bytes = made.read(name, &region).unwrap();
+                        assert_eq!(bytes, slice(whole, &region), "{turn} {text} {input:?} {name} {region:?}");
+                        // Of a whole that is split on an inner dim single elements are read with the short gaps between them.
+                        if way == "fuse" || dim == 0 {
+                            assert_eq!(
+                                made.bytes_read() - before,
+                                bytes.len() as u64,
+                                "no byte more is read"
+                            );
+                        }
+                        compared += 1;
+                    }
+                }
+                for unchecked in [false, true] {
+                    let (mesh, sharding) = draw_sharding(&mut r);
+                    let gather = folder.join(format!("{way}-{number}-{unchecked}.safetensors"));
+                    let out = folder.join(format!("{way}-{number}-{unchecked}"));
+                    let mut job = Job {
+                        gather: Some(gather.clone()),
+                        unchecked,
+                        ..job_to(&out, input, mesh, sharding)
+                    };
+                    let said = vec![text.clone()];
+                    if way == "fuse" {
+                        job.fuse = said
+                    } else {
+                        job.split = said
+                    }
+                    if job.run(&mut ()).is_ok() {
+                        assert!(read(&gather) == *to, "{turn} {text} {input:?} {mesh} {sharding}");
+                        assert!(diff(&made, &opened(&out), &mut ()).unwrap().equal);
+                        resharded += 1;
+                    }
+                }
+            }
+        }
+    }
+    assert!(compared > 150 && resharded > 40, "{compared} {resharded}");
+}
+
+/// Query groups: of four query heads, a key head and a value head, eight times, over four ranks and from two.
+#[test]
+fn attention_is_fused_group_by_group_on_any_mesh() {
+    let mut r = Random(72);
+    let head = 3;
+    let tensors: Tensors = [("q", 4 * 8), ("k", 8), ("v", 8)]
+        .into_iter()
+        .map(|(name, heads)| {
+            (format!("attn.{name}.weight"), tensor(&mut r, Dtype::BF16, &[heads * head, 10]))
+        })
+        .collect();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    write(&path("w.safetensors"), &tensors);
+    job_to(&path("two"), &path("w.safetensors"), "tp=2", "S(0)").run(&mut ()).unwrap();
+    let fusion = "attn.qkv.* = 4 attn.q.* + attn.k.* + attn.v.* by 8";
+    let job = Job { fuse: vec![fusion.to_owned()], ..job_to(&path("four"), &path("two"), "tp=4", "S(0)") };
+    job.run(&mut ()).unwrap();
+    let parts: Vec<&Whole> =
+        ["q", "k", "v"].iter().map(|name| &tensors[&format!("attn.{name}.weight")]).collect();
+    let whole = fused(&parts, 0, 8);
+    let four = opened(&path("four"));
+    let quarters = sharding("tp=4", &whole.shape, "S(0)");
+    for rank in 0..4 {
+        let shard = four.shard("attn.qkv.weight", &quarters, rank).unwrap();
+        // Two groups: eight query heads, then ..
+        assert_eq!(shard, slice(&whole, &quarters.region(rank).unwrap()));
+        assert_eq!(shard[..4 * head * 20], parts[0].bytes[rank * 8 * head * 20..][..4 * head * 20]);
+    }
+    let again =
+        Job { split: vec![fusion.to_owned()], ..job_to(&path("again"), &path("four"), "tp=3", "S(1)") };
+    again.run(&mut ()).unwrap();
+    assert!(diff(&opened(&path("w.safetensors")), &opened(&path("again")), &mut ()).unwrap().equal);
+    // What is damaged is found under its new name too.
+    let file = path("two").join("rank-00001-of-00002.safetensors");
+    let mut bytes = fs::read(&file).unwrap();
+    *bytes.last_mut().unwrap() ^= 4;
+    fs::write(&file, bytes).unwrap();
+    let error = Job { force: true, ..job }.run(&mut ()).unwrap_err();
+    assert_eq!((error.kind(), error.class()), ("checksum", Class::Refused));
+    assert!(error.to_string().contains("attn.qkv") && error.to_string().contains("rank-00001"), "{error}");
+}
+
+#[test]
+fn rounded_tensors_are_their_rounded_elements_wherever_they_are_read() {
+    let mut r = Random(73);
+    let tensors: Tensors = [
+        ("w".to_owned(), tensor(&mut r, Dtype::F32, &[13, 9])),
+        ("b".to_owned(), tensor(&mut r, Dtype::BF16, &[7])),
+        ("steps".to_owned(), tensor(&mut r, Dtype::I64, &[3])),
+        ("scalar".to_owned(), tensor(&mut r, Dtype::F64, &[])),
+    ]
+    .into();
+    let rounded: Tensors = tensors
+        .iter()
+        .map(|(name, whole)| {
+            let bytes = match whole.dtype {
+                Dtype::F32 => (whole.bytes.chunks(4))
+                    .flat_map(|x| bf16::from_f32(f32::from_le_bytes(x.try_into().unwrap())).to_le_bytes())
+                    .collect(),
+                // Of random bits it rounds the same over 32 bits.
+                Dtype::F64 => (whole.bytes.chunks(8))
+                    .flat_map(|x| {
+                        bf16::from_f32(f64::from_le_bytes(x.try_into().unwrap()) as f32).to_le_bytes()
+                    })
+                    .collect(),
+                _ => whole.bytes.clone(),
+            };
+            let dtype = if whole.dtype == Dtype::I64 { Dtype::I64 } else { Dtype::BF16 };
+            (name.clone(), Whole { dtype, shape: whole.shape.clone(), bytes })
+        })
+        .collect();
+    let folder = tempfile::tempdir().unwrap();
+    for (number, input) in inputs(folder.path(), &tensors, &mut r).iter().enumerate() {
+        let made = opened(input).cast("BF16").unwrap();
+        for (name, whole) in &rounded {
+            for _ in 0..8 {
+                let region = draw_region(&mut r, &whole.shape, false);
+                assert_eq!(made.read(name, &region).unwrap(), slice(whole, &region), "{input:?} {name}");
+            }
+        }
+        for unchecked in [false, true] {
+            let place = |name: &str| folder.path().join(format!("{name}-{number}-{unchecked}"));
+            let (gather, dtype) = (Some(place("whole")), Some("bf16".to_owned()));
+            let job = Job { gather, dtype, unchecked, ..job_to(&place("out"), input, "a=2,b=2", "S(0),R") };
+            let report = job.run(&mut ()).unwrap().unwrap();
+            assert_eq!(report.bytes, rounded.values().map(|one| one.bytes.len() as u64).sum::<u64>());
+            assert!(read(&place("whole")) == rounded);
+            assert!(diff(&made, &opened(&place("out")), &mut ()).unwrap().equal);
+        }
+    }
+    // Numbers that are too large are counted.
+    let large = Whole {
+        dtype: Dtype::F32,
+        shape: vec![3],
+        bytes: [1e5_f32, 3.0, -1e30].iter().flat_map(|x| x.to_le_bytes()).collect(),
+    };
+    write(&folder.path().join("large"), &[("large".to_owned(), large)].into());
+    let large = opened(&folder.path().join("large")).cast("f16").unwrap();
+    let spec = Spec::new([("*", "R")]).unwrap();
+    let out = folder.path().join("large.safetensors");
+    let report = reshard(&large, &"a=1".parse().unwrap(), &spec, &out, Options::default()).unwrap();
+    assert_eq!(report.tensors[0].became_infinite, 2);
+}
+
+#[test]
+fn a_checkpoint_that_cannot_be_made_is_refused_in_one_sentence() {
+    let block = Checkpoint::open(None).unwrap();
+    let said = |error: reshard_checkpoint::Error, kind: &str, part: &str| {
+        assert_eq!((error.kind(), error.class()), (kind, Class::Refused), "{error}");
+        assert!(error.to_string().contains(part) && !error.to_string().contains('\n'), "{error}");
+    };
+    said(block.only(["mlp.*", "absent.*"]).err().unwrap(), "unused_pattern", "absent.*");
+    said(block.only(["["]).err().unwrap(), "pattern", "no glob");
+    said(block.only(["/(/"]).err().unwrap(), "pattern", "no regular expression");
+    said(block.renamed("s/absent/x/").err().unwrap(), "rename", "no tensor");
+    said(block.renamed("s/attention.key/attention.query/").err().unwrap(), "rename", "both");
+    said(block.renamed("s/.*//").err().unwrap(), "rename", "leaves nothing");
+    said(block.cast("f8").err().unwrap(), "dtype", "f16, bf16, f32 or f64");
+    said(block.cast("bf16").unwrap().cast("f16").err().unwrap(), "dtype", "twice");
+    for (text, part) in [
+        ("a", "no ="),
+        ("a = b", "two parts"),
+        ("a = b + b", "the same"),
+        ("*.a = b + c", "as many *"),
+        ("a = b + c by 0", "blocks"),
+        ("a = b + 0 c", "shares"),
+        ("a = b + c d e", "one name"),
+        ("a = b + c on x", "no number"),
+    ] {
+        said(text.parse::<Fusion>().err().unwrap(), "fusion", part);
+    }
+    for (text, part) in [
+        ("*.e = *.x + *.y", "none of its parts"),
+        ("*.e = *.query.weight + *.absent", "there is no tensor `attention.absent`"),
+        ("e = embedding.weight + attention.query.weight on 1", "do not fit on dim 1"),
+        ("e = embedding.weight + attention.query.weight on 2", "has no dim 2"),
+        ("e = mlp.norm.weight + attention.norm.weight by 3", "256 indices"),
+        ("e = 2 attention.key.weight + attention.query.weight", "shares"),
+    ] {
+        let fused = block.fused(&text.parse().unwrap());
+        said(fused.err().unwrap_or_else(|| panic!("{text}")), "fusion", part);
+    }
+    for (text, part) in [
+        ("absent = a + b", "its whole"),
+        ("embedding.weight = a + b", "2003 indices"),
+        ("embedding.weight = a + b on 2", "has no dim 2"),
+    ] {
+        said(block.split(&text.parse().unwrap()).err().unwrap(), "fusion", part);
+    }
+    said(
+        block.split(&"embedding.weight = attention.query.weight + b on 1".parse().unwrap()).err().unwrap(),
+        "name",
+        "two tensors",
+    );
+    let engine = Job { dtype: Some("bf16".to_owned()), ..Job::default() };
+    said(engine.run(&mut ()).unwrap_err(), "usage", "an engine moves elements as they are");
+}
