@@ -21,8 +21,8 @@ pub(crate) struct CheckArgs {
     file: FileArg,
     #[command(flatten)]
     request: Request,
-    /// Print the program with all types and moves, which is a program, too, before what it costs
-    #[arg(long)]
+    /// Print the program with all types and moves, which is a program, too, in place of what it costs
+    #[arg(long, conflicts_with = "json")]
     print: bool,
     /// Answer one JSON request a line from stdin, like {"program":"mesh x=2\nx: f32[8] S(0)\ny: R = x"}
     #[arg(long, conflicts_with_all = ["Request", "file", "print"])]
@@ -198,8 +198,7 @@ pub(crate) fn run(args: &CheckArgs, console: &mut Console<'_>) -> Result<(), Cli
     if args.format.json {
         return console.print_json(&Answer::of(&program, &report));
     }
-    let typed = if args.print { format!("{program}\n") } else { String::new() };
-    console.print(&format!("{typed}{report}\n"))
+    console.print(&if args.print { program.to_string() } else { format!("{report}\n") })
 }
 
 fn check(table: &Arc<Table>, text: &str, request: &Request) -> Result<(Program, Report), CliError> {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! relative error of a value = max |ranks - one device| / max(its largest number, LEAST of the largest number of all values)
-//! verified                    no value of the program is further off than the tolerance of the type
+//! verified                    no value of the program is further off than the tolerance of the type, or of the wire that led to it
 //! ```
 //!
 //! Inputs of real numbers are in (-1, 1), truth values 0 or 1, and indices below the largest size of a dim, of what meets
@@ -35,6 +35,8 @@ const MOST_ELEMENTS: f64 = 16_777_216.0;
 const MOST_OPERATIONS: f64 = 268_435_456.0;
 /// Beside which part of the largest number of all values a value is compared that is smaller.
 const LEAST: f64 = 1e-2;
+/// How many roundings of wires a value may be off, whose terms and sums are rounded on the way to it.
+const WIRES: f64 = 16.0;
 
 /// Arguments of `reshard step`.
 #[derive(Debug, Args)]
@@ -237,8 +239,15 @@ fn step<T: Number + Into<f64>, J: Job>(
         Compared { name: (*name).to_owned(), relative_error }
     };
     let all: Vec<Compared> = numbers.iter().map(compared).collect();
-    let verified = all.iter().all(|value| value.relative_error <= tolerance);
-    let worst = all.iter().max_by(|a, b| a.relative_error.total_cmp(&b.relative_error)).cloned();
+    let wires = roundings(program);
+    let allowed = |value: &Compared| {
+        let rounding = program.value(&value.name).map_or(0.0, |v| wires[v.index()]);
+        tolerance.max(WIRES * rounding)
+    };
+    let verified = all.iter().all(|value| value.relative_error <= allowed(value));
+    let part = |value: &Compared| value.relative_error / allowed(value);
+    let worst = all.iter().max_by(|a, b| part(a).total_cmp(&part(b))).cloned();
+    let tolerance = worst.as_ref().map_or(tolerance, allowed);
     let asked = graph.gradients().flat_map(|(_, list)| list);
     let gradients = asked.filter_map(|(_, d)| all.iter().find(|v| v.name == graph.name(d)).cloned());
     let name = graph.name(loss);
@@ -263,6 +272,25 @@ fn step<T: Number + Into<f64>, J: Job>(
         seed,
         verified,
     })
+}
+
+/// Of each value by how much at most a wire rounds that leads to it: half of the distance from 1 to the next number.
+fn roundings(program: &Program) -> Vec<f64> {
+    let mut of = vec![0.0f64; program.values().len()];
+    for item in program.items() {
+        let own = match item {
+            Item::Move { forward, via: Some(via), .. } if forward.dtype() == *via => {
+                let bits = [(DType::BF16, 8), (DType::F16, 11)].iter().find(|(dtype, _)| dtype == via);
+                2f64.powi(-bits.map_or(24, |(_, bits)| *bits))
+            }
+            Item::Input(_) | Item::Move { .. } | Item::Op { .. } | Item::NoGrad => 0.0,
+        };
+        let taken = item.takes().iter().map(|v| of[v.index()]).fold(own, f64::max);
+        for v in item.makes() {
+            of[v.index()] = taken;
+        }
+    }
+    of
 }
 
 /// What the shards of a value mean; a step in which replicas differ has failed.

@@ -66,11 +66,11 @@ impl Graph {
                     known[v.0] = Some(out.copied(value)?);
                     out.push(Statement::Input(ValueId(out.values.len() - 1)))?;
                 }
-                Statement::Move { from, to, along } => {
+                Statement::Move { from, to, along, via } => {
                     let from = at(&known, *from)?;
                     let made = out.copied(&self.values[to.0])?;
                     known[to.0] = Some(made);
-                    out.push(Statement::Move { from, to: made, along: along.clone() })?;
+                    out.push(Statement::Move { from, to: made, along: along.clone(), via: *via })?;
                 }
                 Statement::Gradient { loss, wrt, gradients } => {
                     let (loss, wrt) = (at(&known, *loss)?, list(&known, wrt)?);

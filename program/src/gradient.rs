@@ -11,6 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use reshard_kernels::DType;
 use reshard_ops::gradients::Saved;
 use reshard_ops::rules::{Call, Value as Argument};
 use reshard_sharding::Type;
@@ -51,15 +52,15 @@ impl Program {
         let shape = self.get(loss).shape().iter().map(|&n| n as i64).collect();
         let ones = b.call(loss, &Call::new("ones").with("shape", Argument::Numbers(shape)), &[])?;
         b.graph.values[ones[0].0].dtype = self.get(loss).dtype;
-        let first = b.moved(ones[0], loss)?;
+        let first = b.moved(ones[0], loss, None)?;
         b.parts.insert(loss, first);
         for item in self.items.iter().rev() {
             match item {
                 Item::Input(_) | Item::NoGrad => {}
-                Item::Move { from, to, .. } => {
+                Item::Move { from, to, via, .. } => {
                     let Some(dy) = b.total(*to) else { continue };
                     if self.get(*from).is.gradient.is_some() {
-                        let dx = b.moved(dy, *from)?;
+                        let dx = b.moved(dy, *from, *via)?;
                         b.add(*from, dx)?;
                     }
                 }
@@ -129,13 +130,13 @@ impl Backward<'_> {
     }
 
     /// A gradient where that of a value lies.
-    fn moved(&mut self, d: ValueId, v: ValueId) -> Result<ValueId, Error> {
+    fn moved(&mut self, d: ValueId, v: ValueId, via: Option<DType>) -> Result<ValueId, Error> {
         let Some(is) = self.dual(v) else { return Ok(d) };
         if self.graph.pinned(d) == Some(&is) {
             return Ok(d);
         }
         let name = self.fresh(&format!("d{}", self.program.get(v).name));
-        self.graph.moved(d, &name, is)
+        self.graph.moved_via(d, &name, is, via)
     }
 
     /// Adds a part of the gradient of a value to those before it.
@@ -204,7 +205,14 @@ impl Backward<'_> {
         let mut values = taken;
         for (called, takes, _) in body.calls() {
             let operands: Vec<ValueId> = takes.iter().map(|&v| values[v]).collect();
-            values.extend(self.call(outputs[0], called, &operands)?);
+            let back = match called.name() {
+                Some("cast") if called.argument("dtype").is_none() => {
+                    let to = self.program.get(inputs[0]).dtype.name().to_owned();
+                    Some(called.clone().with("dtype", Argument::Word(to)))
+                }
+                Some(_) | None => None,
+            };
+            values.extend(self.call(outputs[0], back.as_ref().unwrap_or(called), &operands)?);
         }
         for (&v, gives) in inputs.iter().zip(gradient.gives()) {
             let Some(o) = gives.filter(|_| has(&v)) else { continue };

@@ -10,16 +10,18 @@
 //! mark      no_grad                   what is made below has no gradient
 //! ```
 
+use core::fmt;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use reshard_kernels::DType;
-use reshard_ops::rules::{Call, Op, Table};
+use reshard_ops::rules::{Call, Op, Table, Value as Argument};
 use reshard_sharding::{Mesh, Sharding, Type};
 
 use crate::Error;
 use crate::along::{self, Partly};
 use crate::meshes::Meshes;
+use crate::wire;
 
 /// A value of a graph, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -62,8 +64,9 @@ pub(crate) enum Statement {
     Input(ValueId),
     /// A call, and the shardings of its inputs and outputs where its strategy is given.
     Op { call: Call, op: Op, inputs: Vec<ValueId>, outputs: Vec<ValueId>, by: Option<Vec<Given>> },
-    /// The same tensor in another type: in that of the value, or, where that has none, in what it is along some axes.
-    Move { from: ValueId, to: ValueId, along: Partly },
+    /// The same tensor in another type: in that of the value, or, where that has none, in what it is along some axes; through a wire of
+    /// narrower elements, where it says so.
+    Move { from: ValueId, to: ValueId, along: Partly, via: Option<DType> },
     /// The gradients of the first with respect to others.
     Gradient { loss: ValueId, wrt: Vec<ValueId>, gradients: Vec<ValueId> },
     /// From here on no value has a gradient.
@@ -85,7 +88,7 @@ pub(crate) enum Statement {
 /// assert_eq!(graph.to_string().parse::<Graph>()?, graph);
 /// # Ok::<(), reshard_program::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Graph {
     pub(crate) table: Arc<Table>,
     pub(crate) meshes: Meshes,
@@ -96,6 +99,13 @@ pub struct Graph {
     marked: Option<ValueId>,
     /// Names that others have, or will have: what nobody names gets none of them.
     pub(crate) reserved: Arc<BTreeSet<String>>,
+}
+
+/// Its text.
+impl fmt::Debug for Graph {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl PartialEq for Graph {
@@ -345,22 +355,58 @@ impl Graph {
     }
 
     /// The same tensor in another type.
+    ///
+    /// Fails for a name that is taken or is none, and for a type of another shape or on a mesh that the graph has not.
     pub fn moved(&mut self, from: ValueId, name: &str, is: Type) -> Result<ValueId, Error> {
+        self.moved_via(from, name, is, None)
+    }
+
+    /// The same through a wire: what travels is cast to a narrower type and back, and terms are added in the value's own. Backward too.
+    ///
+    /// ```
+    /// use reshard_kernels::DType;
+    /// use reshard_program::{Elaborator, Graph, Rates};
+    /// let mut graph: Graph = "mesh dp=4\nx: f32[64,8] S(0)\nt = sum(x, dims=[0])".parse()?;
+    /// let (t, is) = (graph.value("t").unwrap(), graph.type_of("y", &[8], "R")?);
+    /// graph.moved_via(t, "y", is, Some(DType::BF16))?;
+    /// assert!(graph.to_string().ends_with("y: R via bf16 = t\n"));
+    /// let program = Elaborator::new().elaborate(&graph)?;
+    /// // Terms of a quarter from three others, and then three quarters of the sum, two bytes each.
+    /// assert_eq!(program.report(&Rates::uniform()).traffic.forward.received_bytes, 2 * 3 * 2 * 2);
+    /// # Ok::<(), reshard_program::Error>(())
+    /// ```
+    ///
+    /// Fails as [`Graph::moved`] does, and for a type that is not narrower than the value's: f32, f16 or bf16 for f64, f16 or bf16 for f32.
+    pub fn moved_via(
+        &mut self,
+        from: ValueId,
+        name: &str,
+        is: Type,
+        via: Option<DType>,
+    ) -> Result<ValueId, Error> {
         let (dtype, shape) = (self.dtype(from), self.shape(from).to_vec());
+        via.map_or(Ok(()), |via| wire::check(name, dtype, via))?;
         let to = self.named(name, dtype, &shape)?;
         self.pin(to, is)?;
-        self.push(Statement::Move { from, to, along: Partly::new() })?;
+        self.push(Statement::Move { from, to, along: Partly::new(), via })?;
         Ok(to)
     }
 
     /// The same tensor, so along these axes and as it is along the others.
-    pub(crate) fn moved_along(&mut self, from: ValueId, name: &str, along: Partly) -> Result<ValueId, Error> {
+    pub(crate) fn moved_along(
+        &mut self,
+        from: ValueId,
+        name: &str,
+        along: Partly,
+        via: Option<DType>,
+    ) -> Result<ValueId, Error> {
         let (dtype, shape) = (self.dtype(from), self.shape(from).to_vec());
         if let Some(is) = along::whole(&along, self.mesh(), &shape) {
-            return self.moved(from, name, is);
+            return self.moved_via(from, name, is, via);
         }
+        via.map_or(Ok(()), |via| wire::check(name, dtype, via))?;
         let to = self.named(name, dtype, &shape)?;
-        self.push(Statement::Move { from, to, along })?;
+        self.push(Statement::Move { from, to, along, via })?;
         Ok(to)
     }
 
@@ -578,6 +624,10 @@ impl Graph {
         let like =
             inputs.iter().map(of).find(|d| !d.is_integral()).or(inputs.first().map(of)).unwrap_or(DType::F32);
         let made = |o: usize| match call.name() {
+            Some("cast") => match call.argument("dtype") {
+                Some(Argument::Word(word)) => word.parse().unwrap_or(like),
+                Some(_) | None => like,
+            },
             Some(name) => match (name, o) {
                 (
                     "eq" | "ne" | "lt" | "le" | "gt" | "ge" | "eq_scalar" | "ne_scalar" | "lt_scalar"

@@ -58,6 +58,7 @@ mod region;
 mod repeat;
 mod report;
 pub mod schedule;
+mod wire;
 
 pub use elaborate::{Elaborator, Moves};
 pub use error::Error;

@@ -9,6 +9,7 @@
 //! c: i64[4] R = arange(size=4)           the same, of elements that are not those of the operands; f32 where there are none
 //! a, b = split(h, dim=0)                 several results; with types they are told apart by ";"
 //! z: S(0),R = y                          a move
+//! r: R via bf16 = y                      a move whose elements travel in bf16 and are added in their own type
 //! e: S(0) on experts = y                 a move to another mesh; without "on", types are on the first
 //! gradient loss wrt w, b                 makes dw and db; without "wrt", of all inputs that have a gradient
 //! gradient other wrt w, b as e, f        makes e and f
@@ -290,6 +291,21 @@ fn read(graph: &Graph, name: &str, shape: &[usize], text: &str) -> Result<Type, 
     }
 }
 
+/// A type, and what travels to it where that is said: `S(0),R via bf16`.
+pub(crate) fn wire_of(text: &str) -> Result<(&str, Option<DType>), Error> {
+    match text.split_once(" via ") {
+        None => Ok((text, None)),
+        Some((is, via)) => Ok((is.trim(), Some(wire(via.trim())?))),
+    }
+}
+
+/// A type of elements in which something travels.
+pub(crate) fn wire(via: &str) -> Result<DType, Error> {
+    via.parse().map_err(|_| Error::Graph {
+        reason: format!("via {via}: {via:?} is no type of elements, like via bf16"),
+    })
+}
+
 /// `a: S(0),I; b = op(x, key=value)`, or `y: S(0),R = x`.
 fn assignment(graph: &mut Graph, scope: &mut Scope, made: &str, call: &str) -> Result<(), Error> {
     let Assigned { made: parts, from, by } = Assigned::read(made, call)?;
@@ -297,21 +313,29 @@ fn assignment(graph: &mut Graph, scope: &mut Scope, made: &str, call: &str) -> R
         (From::Call(call, operands), _) => (call, operands),
         (From::Value(from), [(name, Some(text))]) => {
             let from = scope.takes(graph, from)?;
+            let (text, via) = wire_of(text)?;
             if let Some(along) = along::read(text, graph.mesh())? {
-                return graph.moved_along(from, &scope.makes(name, false), along).map(|_| ());
+                return graph.moved_along(from, &scope.makes(name, false), along, via).map(|_| ());
             }
             let is = read(graph, name, graph.shape(from), text)?;
-            return graph.moved(from, &scope.makes(name, false), is).map(|_| ());
+            return graph.moved_via(from, &scope.makes(name, false), is, via).map(|_| ());
         }
         (From::Value(from), _) => return refused(format!("{from} is moved to one value that says its type")),
     };
     let operands: Vec<ValueId> =
         operands.into_iter().map(|name| scope.takes(graph, name)).collect::<Result<_, _>>()?;
     let names: Vec<String> = parts.iter().map(|(name, _)| scope.makes(name, false)).collect();
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let outputs = graph.apply(&call, &operands, &names)?;
-    for ((name, text), &output) in parts.iter().zip(&outputs) {
-        let Some(text) = text else { continue };
+    let said = parts.iter().map(|(_, text)| text.map_or(Ok(("", None)), wire_of));
+    let said: Vec<(&str, Option<DType>)> = said.collect::<Result<_, _>>()?;
+    // What becomes something through a wire is made before that.
+    let made: Vec<String> = (names.iter().zip(&said))
+        .map(|(name, (_, via))| if via.is_some() { graph.fresh(name) } else { name.clone() })
+        .collect();
+    let made: Vec<&str> = made.iter().map(String::as_str).collect();
+    let outputs = graph.apply(&call, &operands, &made)?;
+    for (((name, _), full), (&output, &(text, via))) in
+        parts.iter().zip(&names).zip(outputs.iter().zip(&said))
+    {
         let (elements, text) = elements(name, text)?;
         if let Some((dtype, shape)) = elements {
             let made = graph.dtype(output);
@@ -323,7 +347,10 @@ fn assignment(graph: &mut Graph, scope: &mut Scope, made: &str, call: &str) -> R
             }
             graph.values[output.0].dtype = dtype;
         }
-        if !text.is_empty() {
+        if via.is_some() {
+            let is = read(graph, name, graph.shape(output), text)?;
+            graph.moved_via(output, full, is, via)?;
+        } else if !text.is_empty() {
             let is = read(graph, name, graph.shape(output), text)?;
             graph.pin(output, is)?;
         }
@@ -447,10 +474,13 @@ impl Graph {
                 write!(f, "{}: {}[{}]", known.name, known.dtype, sizes.join(","))?;
                 known.pinned.as_ref().map_or(Ok(()), |is| write!(f, " {}", self.printed(is, marked)))
             }
-            Statement::Move { from, to, along } => {
+            Statement::Move { from, to, along, via } => {
                 self.write_made(f, &[*to], &[self.dtype(*to)], marked)?;
                 if !along.is_empty() {
                     write!(f, ": {}", along::written(along, self.mesh()))?;
+                }
+                if let Some(via) = via {
+                    write!(f, " via {via}")?;
                 }
                 write!(f, " = {}", self.name(*from))
             }

@@ -66,6 +66,8 @@ pub enum Item {
         forward: Arc<Plan>,
         /// How the gradient gets back, if it has one.
         backward: Option<Arc<Plan>>,
+        /// The type of elements in which it travels, where that is another: then a plan in that type is of what [travels](Program::wired).
+        via: Option<DType>,
     },
     /// What is made below has no gradient.
     NoGrad,
@@ -140,7 +142,7 @@ impl Item {
 /// assert_eq!(program.to_string().parse::<Program>()?.to_string(), program.to_string());
 /// # Ok::<(), reshard_program::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Program {
     pub(crate) table: Arc<Table>,
     pub(crate) meshes: Meshes,
@@ -217,7 +219,7 @@ impl Program {
     /// The moves, in order.
     pub fn moves(&self) -> impl Iterator<Item = MoveRef<'_>> {
         self.items.iter().filter_map(|item| match item {
-            Item::Move { from, to, forward, backward } => Some(MoveRef {
+            Item::Move { from, to, forward, backward, .. } => Some(MoveRef {
                 from: self.get(*from),
                 to: self.get(*to),
                 forward,
@@ -276,11 +278,23 @@ impl Program {
                     inputs: inputs.clone(),
                     outputs: outputs.clone(),
                 },
-                Item::Move { from, to, .. } => Statement::Move { from: *from, to: *to, along: Vec::new() },
+                Item::Move { from, to, via, .. } => {
+                    Statement::Move { from: *from, to: *to, along: Vec::new(), via: *via }
+                }
                 Item::NoGrad => Statement::NoGrad,
             })?;
         }
         Ok(graph)
+    }
+}
+
+/// Its text.
+impl fmt::Debug for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.graph() {
+            Ok(graph) => fmt::Display::fmt(&graph, f),
+            Err(e) => fmt::Display::fmt(&e, f),
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! A schedule runs without touching the heap: counted by the allocator.
+//! A schedule runs without touching the heap, and what a program takes does not depend on how many ranks there are: counted by the allocator.
 #![allow(unsafe_code, reason = "a counting allocator implements an unsafe trait")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -16,6 +16,8 @@ struct Counting;
 thread_local! {
     /// Whether this thread's calls count: the harness that runs the tests allocates when it likes.
     static COUNTED: Cell<bool> = const { Cell::new(false) };
+    /// The calls of this thread.
+    static OWN: Cell<u64> = const { Cell::new(0) };
 }
 
 static CALLS: AtomicU64 = AtomicU64::new(0);
@@ -23,6 +25,7 @@ static CALLS: AtomicU64 = AtomicU64::new(0);
 // SAFETY: every call is passed on to the system allocator as it is.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, memory: Layout) -> *mut u8 {
+        let _ = OWN.try_with(|own| own.set(own.get() + 1));
         // A thread that ends has no flag any more.
         if COUNTED.try_with(Cell::get).unwrap_or(false) {
             CALLS.fetch_add(1, Ordering::Relaxed);
@@ -149,4 +152,37 @@ fn a_schedule_runs_without_the_heap() {
             assert!(posts >= 4 && kernels >= 8, "{posts} exchanges, {kernels} kernels");
         }
     }
+}
+
+/// How often the heap is touched for so many blocks of Megatron, four ops each, to elaborate and to report them.
+fn touched(mesh: &str, blocks: usize) -> [u64; 2] {
+    let mut lines = vec![format!("mesh {mesh}\nx0: bf16[16384,1024] S(0),I")];
+    for b in 0..blocks {
+        lines.push(format!(
+            "w{b}: bf16[1024,4096] R,S(1)\nv{b}: bf16[4096,1024] R,S(0)\nr{b}: S(0),R = x{b}\nh{b} = mm(r{b}, w{b})\na{b} = gelu(h{b})\n\
+             p{b} = mm(a{b}, v{b})\no{b}: S(0),I = p{b}\nx{} = add(x{b}, o{b})",
+            b + 1
+        ));
+    }
+    let graph: reshard_program::Graph = lines.join("\n").parse().unwrap();
+    let written = reshard_program::Elaborator::new().moves(reshard_program::Moves::Written);
+    let before = OWN.get();
+    let program = written.elaborate(&graph).unwrap();
+    let elaborated = OWN.get();
+    let report = program.report(&reshard_program::Rates::h100());
+    let reported = OWN.get();
+    assert_eq!(report.moves.len(), 2 * blocks);
+    [elaborated - before, reported - elaborated]
+}
+
+#[test]
+fn a_thousand_ops_take_as_much_on_131072_ranks_as_on_16_and_twice_what_five_hundred_take() {
+    let [few, many] = ["dp=2,tp=8", "dp=16384,tp=8"].map(|mesh| touched(mesh, 250));
+    let half = touched("dp=16384,tp=8", 125);
+    for pass in 0..2 {
+        assert!(many[pass] <= few[pass] + few[pass] / 20, "{many:?} on 131,072 ranks, {few:?} on 16");
+        assert!(many[pass] <= 2 * half[pass] + half[pass] / 20, "{many:?} of 1,000 ops, {half:?} of 500");
+    }
+    // Some hundred for each op, forward and backward: with a microsecond for every one of them it would take a tenth of a second.
+    assert!(many[0] + many[1] < 400_000, "{many:?}");
 }

@@ -31,6 +31,7 @@ mod arrays;
 mod ask;
 mod done;
 mod error;
+mod narrow;
 mod ops;
 mod program;
 mod real;

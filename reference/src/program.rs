@@ -9,14 +9,17 @@
 
 use std::collections::BTreeMap;
 
+use half::{bf16, f16};
 use ndarray::{ArrayD, IxDyn};
-use reshard_collectives::{Item as Element, threads};
+use reshard_collectives::{Item as Element, Trace, threads};
 use reshard_ops::rules::verify::LocalRegion;
+use reshard_planner::Plan;
 use reshard_program::schedule::on_one_slice;
 use reshard_program::{Item, Program, ValueId};
 use reshard_sharding::{ReduceOp, Sharding, meaning};
 
 use crate::done::{Did, digest};
+use crate::narrow::{self, Narrow};
 use crate::{Error, Local, Real, run, run_local};
 
 /// A type of elements of which there are plans.
@@ -168,7 +171,8 @@ impl<T: Number> Ranks<T> {
 ///
 /// Fails as [`run_local`] does, and for shards that are not as large as the program says.
 pub fn on_ranks<T: Number>(program: &Program, inputs: &Values<T>) -> Result<Ranks<T>, Error> {
-    let program = &program.in_dtype(T::DTYPE)?;
+    let program = program.in_dtype(T::DTYPE)?;
+    let program = &*program.wired()?;
     let mut done: Vec<Vec<Did>> = vec![Vec::new(); program.mesh().world()];
     let (mut received, mut moves) = (0, Vec::new());
     let mut values: BTreeMap<ValueId, Vec<ArrayD<T>>> = BTreeMap::new();
@@ -199,7 +203,7 @@ pub fn on_ranks<T: Number>(program: &Program, inputs: &Values<T>) -> Result<Rank
                 let (shards, bytes) = if plan.steps().is_empty() && plan.from().mesh() == plan.to().mesh() {
                     (source, 0)
                 } else {
-                    let (shards, trace) = threads::redistribute::<T>(plan, &source)
+                    let (shards, trace) = redistributed(plan, &source)
                         .map_err(|e| Error::Input { reason: format!("{}: {e}", program.get(*to).name) })?;
                     for rank in plan.ranks() {
                         done[rank].extend(Did::received(&program.get(*to).name, &trace, rank));
@@ -238,6 +242,9 @@ pub fn on_ranks<T: Number>(program: &Program, inputs: &Values<T>) -> Result<Rank
                         wanted: wanted.iter().map(|p| &p[r]).collect(),
                     };
                     let results = run_local(program.table(), call, &local)?;
+                    let rounded = results.into_iter().zip(outputs);
+                    let results: Vec<ArrayD<T>> =
+                        rounded.map(|(a, v)| narrow::rounded(a, program.get(*v).dtype)).collect();
                     if !is_view && let Some(rank) = ranks_of.get(r) {
                         let [takes, makes] =
                             [&taken, &results].map(|list| list.iter().map(ArrayD::shape).collect::<Vec<_>>());
@@ -254,7 +261,9 @@ pub fn on_ranks<T: Number>(program: &Program, inputs: &Values<T>) -> Result<Rank
                             call: call.to_string(),
                             takes: shapes(&takes, of_takes),
                             makes: shapes(&makes, of_makes),
-                            made: results.iter().map(digest_of).collect(),
+                            made: (results.iter().zip(outputs))
+                                .map(|(a, v)| digest(&narrow::bytes_of(a, program.get(*v).dtype)))
+                                .collect(),
                         });
                     }
                     for (list, a) in made.iter_mut().zip(results) {
@@ -286,10 +295,29 @@ pub fn on_ranks<T: Number>(program: &Program, inputs: &Values<T>) -> Result<Rank
     Ok(Ranks { values: values.collect(), received, moves, done })
 }
 
-/// A number of the bits of a tensor.
-fn digest_of<T: Number>(a: &ArrayD<T>) -> u64 {
-    let numbers: Vec<T> = a.iter().copied().collect();
-    digest(bytemuck::cast_slice(&numbers))
+/// Shards moved by threads, in elements of the plan's type.
+fn redistributed<T: Number>(
+    plan: &Plan,
+    shards: &[Vec<T>],
+) -> Result<(Vec<Vec<T>>, Trace), reshard_collectives::Error> {
+    fn narrow<T: Number, E: Element>(
+        plan: &Plan,
+        shards: &[Vec<T>],
+        to: impl Fn(f64) -> E,
+        back: impl Fn(E) -> f64,
+    ) -> Result<(Vec<Vec<T>>, Trace), reshard_collectives::Error> {
+        let cast = |shard: &Vec<T>| shard.iter().map(|x| to(x.wide())).collect();
+        let (made, trace) =
+            threads::redistribute::<E>(plan, &shards.iter().map(cast).collect::<Vec<Vec<E>>>())?;
+        let wide = |shard: Vec<E>| shard.into_iter().map(|x| T::of(back(x))).collect();
+        Ok((made.into_iter().map(wide).collect(), trace))
+    }
+    match Narrow::of::<T>(plan.dtype()) {
+        Narrow::BF16 => narrow(plan, shards, bf16::from_f64, bf16::to_f64),
+        Narrow::F16 => narrow(plan, shards, f16::from_f64, f16::to_f64),
+        Narrow::F32 => narrow(plan, shards, |x| x as f32, f64::from),
+        Narrow::No => threads::redistribute::<T>(plan, shards),
+    }
 }
 
 /// What a rank holds of a tensor: of terms the first rank has all and the others the identity, or all have the same where there is none

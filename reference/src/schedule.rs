@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use ndarray::{ArrayD, IxDyn};
 use reshard_collectives::threads::{Comm, World};
+use reshard_kernels::DType;
 use reshard_ops::rules::verify::LocalRegion;
 use reshard_ops::rules::{Call, Table};
 use reshard_program::schedule::{
@@ -22,7 +23,7 @@ use reshard_program::{Item, Program};
 
 use crate::done::{Did, digest};
 use crate::program::{Ranks, input, shard_of};
-use crate::{Error, Local, Number, Values, run_local};
+use crate::{Error, Local, Number, Values, narrow, run_local};
 
 /// The ops of a table in host memory, for schedules of a program whose [values](Program::in_dtype) are all of the type `T`.
 ///
@@ -38,8 +39,8 @@ pub struct Host<T> {
 #[derive(Debug)]
 struct Ready {
     call: Call,
-    takes: Vec<LocalRegion>,
-    makes: Vec<LocalRegion>,
+    takes: Vec<(LocalRegion, DType)>,
+    makes: Vec<(LocalRegion, DType)>,
 }
 
 impl<T: Number> Host<T> {
@@ -54,19 +55,10 @@ impl<T: Number> Kernels for Host<T> {
     type Error = Error;
 
     fn prepare(&mut self, call: &LocalCall) -> Result<u32, Error> {
-        let places = |list: &[LocalTensor]| -> Result<Vec<LocalRegion>, Error> {
+        let places = |list: &[LocalTensor]| -> Result<Vec<(LocalRegion, DType)>, Error> {
             let place = |tensor: &LocalTensor| {
-                if tensor.dtype == T::DTYPE {
-                    return Ok(tensor.region()?);
-                }
-                let reason = format!(
-                    "{}: a tensor is {}, and these kernels compute in {}: compile Program::in_dtype({})",
-                    call.call,
-                    tensor.dtype,
-                    T::DTYPE,
-                    T::DTYPE
-                );
-                Err(Error::Input { reason })
+                narrow::check::<T>(&call.call.to_string(), tensor.dtype)?;
+                Ok((tensor.region()?, tensor.dtype))
             };
             list.iter().map(place).collect()
         };
@@ -79,33 +71,33 @@ impl<T: Number> Kernels for Host<T> {
         let Some(Ready { call, takes, makes }) = self.calls.get(kernel as usize) else {
             return Err(Error::Input { reason: format!("there is no kernel {kernel}") });
         };
-        let inputs: Result<Vec<ArrayD<T>>, Error> =
-            takes.iter().zip(args).map(|(place, at)| tensor(&arena[at.range()], &place.shape())).collect();
-        let local =
-            Local { inputs: &inputs?, places: takes.iter().collect(), wanted: makes.iter().collect() };
+        let inputs: Result<Vec<ArrayD<T>>, Error> = takes
+            .iter()
+            .zip(args)
+            .map(|((place, dtype), at)| shaped(&arena[at.range()], &place.shape(), *dtype))
+            .collect();
+        let [places, wanted] = [takes, makes].map(|list| list.iter().map(|(place, _)| place).collect());
+        let local = Local { inputs: &inputs?, places, wanted };
         let made = run_local(&self.table, call, &local)?;
-        for ((made, place), at) in made.iter().zip(makes).zip(&args[takes.len()..]) {
+        for ((made, (place, dtype)), at) in made.iter().zip(makes).zip(&args[takes.len()..]) {
             if made.shape() != place.shape().as_slice() {
                 let reason = format!("{call} made {:?} where {:?} is wanted", made.shape(), place.shape());
                 return Err(Error::Input { reason });
             }
-            write(made.iter(), &mut arena[at.range()]);
+            narrow::put(made.iter(), *dtype, &mut arena[at.range()]);
         }
         Ok(())
     }
 }
 
 /// Bytes as numbers of a shape.
-pub(crate) fn tensor<T: Number>(bytes: &[u8], shape: &[usize]) -> Result<ArrayD<T>, Error> {
-    let numbers = bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned::<T>).collect();
-    ArrayD::from_shape_vec(IxDyn(shape), numbers).map_err(|e| Error::Input { reason: e.to_string() })
+pub(crate) fn tensor<T: Number>(bytes: &[u8], of: &LocalTensor) -> Result<ArrayD<T>, Error> {
+    shaped(bytes, &of.shape, of.dtype)
 }
 
-/// Numbers as bytes.
-pub(crate) fn write<'a, T: Number>(numbers: impl Iterator<Item = &'a T>, bytes: &mut [u8]) {
-    for (number, at) in numbers.zip(bytes.chunks_exact_mut(size_of::<T>())) {
-        at.copy_from_slice(bytemuck::bytes_of(number));
-    }
+fn shaped<T: Number>(bytes: &[u8], shape: &[usize], dtype: DType) -> Result<ArrayD<T>, Error> {
+    ArrayD::from_shape_vec(IxDyn(shape), narrow::numbers(bytes, dtype))
+        .map_err(|e| Error::Input { reason: e.to_string() })
 }
 
 /// What all ranks hold at the end of their schedules, each in an arena of its own on a thread of its own.
@@ -129,7 +121,8 @@ pub fn on_schedules<T: Number>(
     inputs: &Values<T>,
     options: &Options,
 ) -> Result<Ranks<T>, Error> {
-    let program = &program.in_dtype(T::DTYPE)?;
+    let program = program.in_dtype(T::DTYPE)?;
+    let program = &*program.wired()?;
     for item in program.items() {
         if let Item::Input(v) = item {
             input(program, *v, inputs)?;
@@ -168,7 +161,7 @@ fn run_rank<T: Number>(
     prepared.run::<_, _, Error>(&mut kernels, &mut engine, &mut arena)?;
     let mut held = BTreeMap::new();
     for local in schedule.locals().iter().filter(|local| local.lasts) {
-        held.insert(local.name.clone(), tensor(&arena[local.at.range()], &local.tensor.shape)?);
+        held.insert(local.name.clone(), tensor(&arena[local.at.range()], &local.tensor)?);
     }
     Ok((held, done.into_inner()))
 }
@@ -188,7 +181,8 @@ pub(crate) fn put<T: Number>(
             return Err(Error::Input { reason });
         }
         let whole: Vec<T> = whole.iter().copied().collect();
-        write(shard_of(is, schedule.rank(), &whole)?.iter(), &mut arena[local.at.range()]);
+        let shard = shard_of(is, schedule.rank(), &whole)?;
+        narrow::put(shard.iter(), T::DTYPE, &mut arena[local.at.range()]);
     }
     Ok(())
 }

@@ -72,7 +72,7 @@ pub fn on_this_rank<T: Number, C: Communicator<Buffer = [u8]>>(
         let arena = &all[start..start + bytes];
         let mut values = BTreeMap::new();
         for local in schedule.iter().flat_map(Schedule::locals) {
-            values.insert(local.name.clone(), tensor(&arena[local.at.range()], &local.tensor.shape)?);
+            values.insert(local.name.clone(), tensor(&arena[local.at.range()], &local.tensor)?);
         }
         held.push(values);
         done.push(schedule.iter().flat_map(Schedule::exchanges).filter_map(brought).collect());

@@ -81,7 +81,7 @@ impl<T: Number> Training<'_, T> {
             put(self.program, &schedule, batch, &mut arena)?;
             prepared.run::<_, _, Error>(&mut kernels, &mut engine, &mut arena)?;
             if let Some(watched) = watched {
-                seen.push(tensor(&arena[watched.at.range()], &watched.tensor.shape)?);
+                seen.push(tensor(&arena[watched.at.range()], &watched.tensor)?);
             }
         }
         Ok(seen)

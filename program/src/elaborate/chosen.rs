@@ -3,13 +3,17 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use reshard_kernels::DType;
+use reshard_sharding::Type;
+
 use crate::Error;
-use crate::elaborate::moves::{Moves, TypeId, Types, plan_error};
+use crate::elaborate::moves::{TypeId, Types, plan_error};
 use crate::elaborate::search::Shared;
 use crate::elaborate::segment::{Facts, Segment};
 use crate::elaborate::{Elaborator, made_later};
-use crate::graph::{Statement, ValueId};
-use crate::program::{Item, Program};
+use crate::graph::{Graph, Statement, ValueId};
+use crate::program::{Item, Program, stem};
+use crate::wire;
 
 impl Segment<'_> {
     /// The items of the ways that were chosen.
@@ -39,22 +43,24 @@ impl Segment<'_> {
                     self.known.insert(*v, made);
                     at_hand.insert(*v, vec![(types.id(graph.dtype(*v), is), made)]);
                 }
-                (Statement::Move { from, to, along }, _) if !along.is_empty() => {
+                (Statement::Move { from, to, along, via }, _) if !along.is_empty() => {
                     let start = chosen.next().and_then(|&start| {
                         at_hand.get(from)?.iter().find(|(id, _)| id.number() == start).copied()
                     });
                     let Some((is, start)) = start else { return Err(made_later(graph, *from)) };
-                    let Some((id, _)) = types.put(is, along) else { return Err(made_later(graph, *to)) };
-                    let made = moved(elaborator, program, types, start, id, graph.name(*to))?;
+                    let Some((id, _)) = types.put(is, along, *via) else {
+                        return Err(made_later(graph, *to));
+                    };
+                    let made = moved_via(elaborator, (graph, program), types, start, (id, *via), *to)?;
                     self.known.insert(*to, made);
                     at_hand.insert(*to, vec![(id, made)]);
                 }
-                (Statement::Move { from, to, .. }, _) => {
+                (Statement::Move { from, to, via, .. }, _) => {
                     let Some(is) = facts.pinned(graph, *to) else { return Err(made_later(graph, *to)) };
                     let id = types.id(graph.dtype(*to), is);
-                    let start =
-                        cheapest(types, at_hand.get(from), id).ok_or_else(|| made_later(graph, *from))?;
-                    let made = moved(elaborator, program, types, start, id, graph.name(*to))?;
+                    let start = cheapest(types, at_hand.get(from), id, *via)
+                        .ok_or_else(|| made_later(graph, *from))?;
+                    let made = moved_via(elaborator, (graph, program), types, start, (id, *via), *to)?;
                     self.known.insert(*to, made);
                     at_hand.insert(*to, vec![(id, made)]);
                 }
@@ -68,8 +74,8 @@ impl Segment<'_> {
                             taken.push(at);
                             continue;
                         }
-                        let start =
-                            cheapest(types, at_hand.get(&v), wanted).ok_or_else(|| made_later(graph, v))?;
+                        let start = cheapest(types, at_hand.get(&v), wanted, None)
+                            .ok_or_else(|| made_later(graph, v))?;
                         let name = program.fresh(graph.name(v), graph);
                         let made = if types.get(wanted).value == program.get(start).is.value
                             && types.get(wanted).gradient.is_none()
@@ -127,10 +133,15 @@ impl Segment<'_> {
 }
 
 /// Of these, from which the move to a type costs least.
-fn cheapest(types: &mut Types, at_hand: Option<&Vec<(TypeId, ValueId)>>, to: TypeId) -> Option<ValueId> {
+fn cheapest(
+    types: &mut Types,
+    at_hand: Option<&Vec<(TypeId, ValueId)>>,
+    to: TypeId,
+    via: Option<DType>,
+) -> Option<ValueId> {
     let at_hand = at_hand?;
     let ids: Vec<TypeId> = at_hand.iter().map(|(id, _)| *id).collect();
-    let (from, _) = types.cheapest(&ids, to, Moves::Any)?;
+    let (from, _) = types.cheapest_via(&ids, to, via)?;
     at_hand.iter().find(|(id, _)| *id == from).map(|(_, v)| *v)
 }
 
@@ -138,16 +149,16 @@ fn cheapest(types: &mut Types, at_hand: Option<&Vec<(TypeId, ValueId)>>, to: Typ
 fn moved(
     elaborator: &Elaborator,
     program: &mut Program,
-    types: &Types,
+    types: &mut Types,
     from: ValueId,
     to: TypeId,
     name: &str,
 ) -> Result<ValueId, Error> {
     let source = program.get(from).clone();
     let is = types.get(to).clone();
-    let plan = |a, b| {
-        let plan = elaborator.planner.plan(a, b, source.dtype);
-        plan.map(Arc::new).map_err(|e| plan_error(&source.name, e))
+    let mut plan = |a, b| {
+        let plan = types.plan(&elaborator.planner, (a, b, source.dtype));
+        plan.map_err(|e| plan_error(&source.name, e))
     };
     let forward = plan(&source.is.value, &is.value)?;
     let backward = match (&is.gradient, &source.is.gradient) {
@@ -155,6 +166,51 @@ fn moved(
         (None, _) | (_, None) => None,
     };
     let to = program.add(name, source.dtype, is);
-    program.items.push(Item::Move { from, to, forward, backward });
+    program.items.push(Item::Move { from, to, forward, backward, via: None });
+    Ok(to)
+}
+
+/// Adds a move of a value to a type, or those that together are it through a wire.
+fn moved_via(
+    elaborator: &Elaborator,
+    (graph, program): (&Graph, &mut Program),
+    types: &mut Types,
+    from: ValueId,
+    (to, via): (TypeId, Option<DType>),
+    made: ValueId,
+) -> Result<ValueId, Error> {
+    let name = graph.name(made);
+    let Some(via) = via else { return moved(elaborator, program, types, from, to, name) };
+    let (mut from, is) = (from, &types.get(to).clone());
+    let dtype = program.get(from).dtype;
+    if let Some(middle) = wire::between(&elaborator.planner, &program.get(from).is, is, via)? {
+        let middle = Type { gradient: middle.gradient.filter(|_| is.gradient.is_some()), ..middle };
+        let name = program.fresh(stem(name), graph);
+        from = through(elaborator, program, from, (middle, dtype, via), &name)?;
+    }
+    through(elaborator, program, from, (is.clone(), dtype, via), name)
+}
+
+/// Adds one move through a wire.
+fn through(
+    elaborator: &Elaborator,
+    program: &mut Program,
+    from: ValueId,
+    (is, dtype, via): (Type, DType, DType),
+    name: &str,
+) -> Result<ValueId, Error> {
+    let source = program.get(from);
+    let plan = |a, b| match wire::plan(&elaborator.planner, a, b, dtype, via) {
+        Ok((_, plan)) => Ok(Arc::new(plan)),
+        Err(Error::Ops { error, .. }) => Err(Error::of(&source.name, error)),
+        Err(e) => Err(e),
+    };
+    let forward = plan(&source.is.value, &is.value)?;
+    let backward = match (&is.gradient, &source.is.gradient) {
+        (Some(from), Some(to)) => Some(plan(from, to)?),
+        (None, _) | (_, None) => None,
+    };
+    let to = program.add(name, dtype, is);
+    program.items.push(Item::Move { from, to, forward, backward, via: Some(via) });
     Ok(to)
 }

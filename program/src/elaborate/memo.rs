@@ -1,4 +1,4 @@
-//! What an op came to before, for equal layers of a program ask the same again and again.
+//! What a statement came to before, for equal layers of a program ask the same again and again.
 //!
 //! What an op does to the states before it depends on its ways, on what is at hand in them, and on which values are needed
 //! again; not on what values are called, and of costs only on how they differ:
@@ -7,79 +7,164 @@
 //! states after = f(ways, pins, states before with other numbers for values and less the least cost)
 //! ```
 //!
-//! That holds where a search goes without a bound and in haste, and is what makes the last of a hundred layers as cheap as a look.
+//! That holds where a search goes without a bound and in haste. Lists of states have numbers, and what comes after one of them is again one that has a number:
+//! so a layer that was there before is gone through without a look at any state, and all layers after the first few cost what looking up costs.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use crate::elaborate::moves::TypeId;
-use crate::elaborate::search::{AtHand, Frontier, Held, Reached, Step};
+use reshard_kernels::DType;
+use rustc_hash::FxHashMap;
 
-/// An op and the states before it, by numbers of their own: inputs, then outputs, then whatever else is at hand.
+use crate::elaborate::moves::{Moves, TypeId};
+use crate::elaborate::search::{AtHand, Decided, Frontier, Held, Reached, State, Step};
+use crate::elaborate::ways::Looked;
+
+/// States whose values have numbers of their own, in the order in which they come, and that cost so much more than the first.
+type List = Vec<(Held, u64)>;
+
+/// A list of states that has a number.
+#[derive(Debug)]
+pub(crate) struct States {
+    /// No other list has the same.
+    number: usize,
+    list: List,
+    /// Of each value the types in which some state has it at hand, and whether none has it as it was given.
+    held: Vec<(AtHand, bool)>,
+}
+
+/// States that were found before, of these values.
+#[derive(Clone, Debug)]
+pub(crate) struct Named {
+    of: Arc<States>,
+    /// Which value each number is.
+    values: Vec<usize>,
+    /// What the first costs.
+    pub(crate) least: u64,
+}
+
+impl Named {
+    /// The types in which some state has a value at hand, and whether none has it as it was given.
+    pub(crate) fn at_hand(&self, value: usize) -> (&[TypeId], bool) {
+        let at = self.values.iter().position(|known| *known == value);
+        at.map_or((&[], false), |at| {
+            let (types, everywhere) = &self.of.held[at];
+            (types, *everywhere)
+        })
+    }
+
+    /// The states themselves.
+    pub(crate) fn states(&self) -> Vec<State> {
+        self.of.list.iter().map(|state| self.own(state)).collect()
+    }
+
+    pub(crate) fn first(&self) -> Option<State> {
+        self.of.list.first().map(|state| self.own(state))
+    }
+
+    fn own(&self, (held, more): &(Held, u64)) -> State {
+        let mut live: Held = held.iter().map(|(v, at_hand)| (self.values[*v], at_hand.clone())).collect();
+        live.sort_unstable_by_key(|(v, _)| *v);
+        State { live, cost: self.least.saturating_add(*more) }
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.of.list.len()
+    }
+}
+
+/// What happens to states.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Question {
-    /// The number of its ways.
-    ways: usize,
+enum Happens {
+    /// An op, in these ways, by their number.
+    Op(usize),
+    /// A written move to a type.
+    Move(TypeId, Option<DType>),
+}
+
+/// A statement and the states before it, by the numbers of these, of which there may be more here.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Question {
+    before: usize,
+    happens: Happens,
     inputs: Vec<usize>,
     outputs: Vec<(usize, Option<TypeId>)>,
     /// Of each value, whether it is needed again, and in which types it was given.
     values: Vec<(bool, Option<AtHand>)>,
-    states: Vec<(Held, u64)>,
+    moves: Moves,
     most: usize,
 }
 
 impl Question {
     /// The question, and the values in the order of its numbers.
-    pub(crate) fn of(
+    fn of(
         frontier: &Frontier,
-        step: Step<'_>,
+        named: &Named,
+        happens: Happens,
+        (inputs, outputs): (&[usize], &[(usize, Option<TypeId>)]),
         live: &dyn Fn(usize) -> bool,
         most: usize,
     ) -> (Question, Vec<usize>) {
-        let mut values: Vec<usize> = Vec::new();
+        let mut values = named.values.clone();
         let mut number = |v: usize| {
             values.iter().position(|known| *known == v).unwrap_or_else(|| {
                 values.push(v);
                 values.len() - 1
             })
         };
-        let inputs = step.inputs.iter().map(|&v| number(v)).collect();
-        let outputs = step.outputs.iter().map(|&(v, pin)| (number(v), pin)).collect();
-        let least = frontier.least();
-        let mut states: Vec<(Held, u64)> = Vec::with_capacity(frontier.states.len());
-        for state in &frontier.states {
-            let mut held: Held =
-                state.live.iter().map(|(v, at_hand)| (number(*v), at_hand.clone())).collect();
-            held.sort_unstable_by_key(|(v, _)| *v);
-            states.push((held, state.cost.saturating_sub(least)));
-        }
+        let inputs = inputs.iter().map(|&v| number(v)).collect();
+        let outputs = outputs.iter().map(|&(v, pin)| (number(v), pin)).collect();
         let about = values.iter().map(|&v| (live(v), frontier.given.get(&v).cloned())).collect();
-        (Question { ways: step.ways.number, inputs, outputs, values: about, states, most }, values)
+        (
+            Question {
+                before: named.of.number,
+                happens,
+                inputs,
+                outputs,
+                values: about,
+                moves: frontier.moves,
+                most,
+            },
+            values,
+        )
     }
 
-    pub(crate) fn inputs(&self) -> &[usize] {
-        &self.inputs
-    }
-
-    /// Whether a value is needed again.
-    pub(crate) fn is_live(&self, value: usize) -> bool {
-        self.values.get(value).is_some_and(|(live, _)| *live)
-    }
-
-    /// The states as a frontier of their own, like another, and the outputs of the op.
-    pub(crate) fn frontier(&self, like: &Frontier) -> (Frontier, Vec<(usize, Option<TypeId>)>) {
-        let given = self.values.iter().enumerate();
-        let given = given.filter_map(|(v, (_, at_hand))| Some((v, at_hand.clone()?))).collect();
-        (like.relative(self.states.clone(), given), self.outputs.clone())
+    /// The states as a frontier of their own, like another.
+    fn frontier(&self, like: &Frontier, before: &States) -> Frontier {
+        let given: HashMap<usize, AtHand> = (self.values.iter().enumerate())
+            .filter_map(|(v, (_, at_hand))| Some((v, at_hand.clone()?)))
+            .collect();
+        like.relative(before.list.clone(), given)
     }
 }
 
-/// The states that are kept, and what the cheapest costs for which there was no room.
-pub(crate) type Answer = (Vec<Reached>, Option<u64>);
+/// What a statement came to.
+#[derive(Debug)]
+struct Answer {
+    after: Arc<States>,
+    /// Which number of the question each value of the states has.
+    values: Vec<usize>,
+    /// Where each comes from.
+    decided: Arc<[Decided]>,
+    /// How much more the first costs than the first before.
+    more: u64,
+    /// What the cheapest costs for which there was no room.
+    dropped: Option<u64>,
+}
+
+/// States after a statement, where each comes from, and what the cheapest costs for which there was no room.
+pub(crate) struct After {
+    pub(crate) states: Named,
+    pub(crate) decided: Arc<[Decided]>,
+    pub(crate) dropped: Option<u64>,
+}
 
 /// All that was asked.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
-    answers: HashMap<Question, Answer>,
+    lists: FxHashMap<List, Arc<States>>,
+    answers: FxHashMap<Question, Arc<Answer>>,
     /// Whether everything is found out again, as a test wants it.
     #[cfg(test)]
     pub(crate) forgets: bool,
@@ -92,17 +177,123 @@ impl Known {
         self.answers.len()
     }
 
+    /// States by the number of their list.
+    pub(crate) fn named(&mut self, states: &[State]) -> Named {
+        let least = states.first().map_or(0, |state| state.cost);
+        let states = states.iter().map(|state| (&state.live, state.cost));
+        let (of, values) = self.numbered(states, least);
+        Named { of, values, least }
+    }
+
+    fn numbered<'s>(
+        &mut self,
+        states: impl Iterator<Item = (&'s Held, u64)>,
+        least: u64,
+    ) -> (Arc<States>, Vec<usize>) {
+        let mut values: Vec<usize> = Vec::new();
+        let mut list = List::new();
+        for (live, cost) in states {
+            let mut number = |v: usize| {
+                values.iter().position(|known| *known == v).unwrap_or_else(|| {
+                    values.push(v);
+                    values.len() - 1
+                })
+            };
+            let mut held: Held = live.iter().map(|(v, at_hand)| (number(*v), at_hand.clone())).collect();
+            held.sort_unstable_by_key(|(v, _)| *v);
+            list.push((held, cost.saturating_sub(least)));
+        }
+        if let Some(known) = self.lists.get(&list) {
+            return (Arc::clone(known), values);
+        }
+        let mut held = vec![(AtHand::new(), 0usize); values.len()];
+        for (v, at_hand) in list.iter().flat_map(|(held, _)| held) {
+            held[*v].0.extend(at_hand.iter().copied());
+            held[*v].1 += 1;
+        }
+        let held = held.into_iter().map(|(mut types, times)| {
+            types.sort_unstable();
+            types.dedup();
+            (types, times == list.len())
+        });
+        let states = Arc::new(States { number: self.lists.len(), list: list.clone(), held: held.collect() });
+        self.lists.insert(list, Arc::clone(&states));
+        (states, values)
+    }
+
+    /// What an op comes to.
+    pub(crate) fn op(
+        &mut self,
+        frontier: &Frontier,
+        named: &Named,
+        step: Step<'_>,
+        live: &dyn Fn(usize) -> bool,
+        most: usize,
+        reach: impl FnOnce(&Frontier, Step<'_>, &dyn Fn(usize) -> bool) -> (Vec<Reached>, Option<u64>),
+    ) -> After {
+        let happens = Happens::Op(step.ways.number);
+        let operands = (step.inputs, step.outputs);
+        let (question, values) = Question::of(frontier, named, happens, operands, live, most);
+        self.answered(named, question, &values, |q| {
+            let frontier = q.frontier(frontier, &named.of);
+            let ways: &Arc<Looked> = step.ways;
+            let step = Step { ways, inputs: &q.inputs, outputs: &q.outputs, rest: 0 };
+            reach(&frontier, step, &|value| q.values.get(value).is_some_and(|(live, _)| *live))
+        })
+    }
+
+    /// What a written move comes to.
+    pub(crate) fn moved(
+        &mut self,
+        frontier: &Frontier,
+        named: &Named,
+        (from, to): (usize, usize),
+        (is, via): (TypeId, Option<DType>),
+        reach: impl FnOnce(&Frontier, (usize, usize)) -> Vec<Reached>,
+    ) -> After {
+        let happens = Happens::Move(is, via);
+        let (question, values) =
+            Question::of(frontier, named, happens, (&[from], &[(to, None)]), &|_| true, 0);
+        self.answered(named, question, &values, |q| {
+            let frontier = q.frontier(frontier, &named.of);
+            (reach(&frontier, (q.inputs[0], q.outputs[0].0)), None)
+        })
+    }
+
     /// The answer, found out if nobody asked before.
-    pub(crate) fn of(&mut self, question: Question, find: impl FnOnce(&Question) -> Answer) -> Answer {
-        if let Some(known) = self.answers.get(&question) {
-            return known.clone();
+    fn answered(
+        &mut self,
+        named: &Named,
+        question: Question,
+        values: &[usize],
+        find: impl FnOnce(&Question) -> (Vec<Reached>, Option<u64>),
+    ) -> After {
+        let answer = match self.answers.get(&question) {
+            Some(known) => Arc::clone(known),
+            None => {
+                let (reached, dropped) = find(&question);
+                let more = reached.first().map_or(0, |r| r.cost);
+                let (after, values) = self.numbered(reached.iter().map(|r| (&r.live, r.cost)), more);
+                let decided = reached.iter().map(|r| r.decided).collect();
+                let answer = Arc::new(Answer { after, values, decided, more, dropped });
+                let keeps = true;
+                #[cfg(test)]
+                let keeps = !self.forgets;
+                if keeps {
+                    self.answers.insert(question, Arc::clone(&answer));
+                }
+                answer
+            }
+        };
+        let own = |cost: u64| named.least.saturating_add(cost);
+        After {
+            states: Named {
+                of: Arc::clone(&answer.after),
+                values: answer.values.iter().map(|&v| values[v]).collect(),
+                least: own(answer.more),
+            },
+            decided: Arc::clone(&answer.decided),
+            dropped: answer.dropped.map(own),
         }
-        let answer = find(&question);
-        #[cfg(test)]
-        if self.forgets {
-            return answer;
-        }
-        self.answers.insert(question, answer.clone());
-        answer
     }
 }

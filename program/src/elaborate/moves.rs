@@ -4,16 +4,18 @@
 //! price((v|g) -> (v'|g')) = price(v -> v') + price(g' -> g)
 //! ```
 
-use std::collections::HashMap;
+use std::sync::Arc;
 
 use reshard_kernels::DType;
 use reshard_planner::internal::{Ask, Price};
-use reshard_planner::{Budget, Planner};
+use reshard_planner::{Budget, Plan, Planner};
 use reshard_sharding::{Sharding, Type};
+use rustc_hash::FxHashMap;
 
 use crate::Error;
 use crate::along::{self, Along};
 use crate::elaborate::search::AtHand;
+use crate::wire;
 
 /// A type of tensors of one element type, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -55,13 +57,17 @@ pub(crate) struct Types {
     /// The same without a search.
     direct: Planner,
     list: Vec<(DType, Type)>,
-    ids: HashMap<(DType, Type), TypeId>,
+    ids: FxHashMap<(DType, Type), TypeId>,
     /// Of each, to each other: what was asked.
     prices: Vec<Vec<Asked>>,
     local: Vec<u64>,
     /// Of each, whether ranks that cut it hold nothing.
     idle: Vec<bool>,
     work: u64,
+    /// The plans of moves that were written.
+    plans: FxHashMap<(Sharding, Sharding, DType), Arc<Plan>>,
+    /// The prices of moves through wires.
+    wires: FxHashMap<(TypeId, TypeId, DType), Cost>,
 }
 
 /// What is known of the price of a move.
@@ -81,11 +87,13 @@ impl Types {
             planner: planner.clone().budget(Budget::of(PRICED)),
             direct: planner.clone().budget(Budget::of(0)),
             list: Vec::new(),
-            ids: HashMap::new(),
+            ids: FxHashMap::default(),
             prices: Vec::new(),
             local: Vec::new(),
             idle: Vec::new(),
             work: 0,
+            plans: FxHashMap::default(),
+            wires: FxHashMap::default(),
         }
     }
 
@@ -108,11 +116,16 @@ impl Types {
     }
 
     /// A type made so along some axes, and what it costs to get there.
-    pub(crate) fn put(&mut self, from: TypeId, partly: &[(usize, Along)]) -> Option<(TypeId, u64)> {
+    pub(crate) fn put(
+        &mut self,
+        from: TypeId,
+        partly: &[(usize, Along)],
+        via: Option<DType>,
+    ) -> Option<(TypeId, u64)> {
         let (dtype, is) = &self.list[from.0 as usize];
         let (dtype, is) = (*dtype, along::put(partly, is)?);
         let to = self.id(dtype, is);
-        Some((to, self.price(from, to)?))
+        Some((to, self.price_via(from, to, via)?))
     }
 
     pub(crate) fn get(&self, id: TypeId) -> &Type {
@@ -184,6 +197,44 @@ impl Types {
             }
         }
         best
+    }
+
+    /// What it costs to get from one to the other, both ways, through a wire where there is one.
+    fn price_via(&mut self, from: TypeId, to: TypeId, via: Option<DType>) -> Cost {
+        let Some(via) = via else { return self.price(from, to) };
+        if let Some(&known) = self.wires.get(&(from, to, via)) {
+            return known;
+        }
+        let cost = wire::priced(&self.planner, self.get(from), self.get(to), via);
+        self.wires.insert((from, to, via), cost);
+        cost
+    }
+
+    /// The cheapest of these to start a written move from, and what it costs.
+    pub(crate) fn cheapest_via(
+        &mut self,
+        at_hand: &[TypeId],
+        to: TypeId,
+        via: Option<DType>,
+    ) -> Option<(TypeId, u64)> {
+        let costs = at_hand.iter().filter_map(|&from| Some((from, self.price_via(from, to, via)?)));
+        // Of equal ones the first.
+        costs.min_by_key(|(_, cost)| *cost)
+    }
+
+    /// The plan of a move by this planner; equal moves have one.
+    pub(crate) fn plan(
+        &mut self,
+        planner: &Planner,
+        (from, to, dtype): (&Sharding, &Sharding, DType),
+    ) -> Result<Arc<Plan>, reshard_planner::Error> {
+        let key = (from.clone(), to.clone(), dtype);
+        if let Some(known) = self.plans.get(&key) {
+            return Ok(Arc::clone(known));
+        }
+        let plan = Arc::new(planner.plan(from, to, dtype)?);
+        self.plans.insert(key, Arc::clone(&plan));
+        Ok(plan)
     }
 
     /// The same types, without those that are free from others of them.

@@ -4,9 +4,11 @@ use crate::Error;
 use crate::along::{self, Along};
 use crate::elaborate::Elaborator;
 use crate::elaborate::moves::{Moves, TypeId, Types};
-use crate::elaborate::search::{Frontier, State, Step};
+use crate::elaborate::search::{Frontier, Step};
 use crate::elaborate::ways::Way;
 use crate::graph::{Given, Graph, Statement, ValueId};
+use crate::wire;
+use reshard_kernels::DType;
 use reshard_ops::rules::Call;
 use reshard_sharding::{Mesh, Sharding, Type};
 
@@ -15,13 +17,17 @@ pub(crate) fn no_plan(
     types: &Types,
     elaborator: &Elaborator,
     graph: &Graph,
-    from: ValueId,
-    to: ValueId,
+    (from, to, via): (ValueId, ValueId, Option<DType>),
     frontier: &Frontier,
 ) -> Error {
-    let is =
-        frontier.states.first().and_then(|s| frontier.of(s, from.0).first()).map(|&id| types.get(id).clone());
+    let first = frontier.first();
+    let is = first.and_then(|s| frontier.of(&s, from.0).first().copied()).map(|id| types.get(id).clone());
     let wanted = graph.pinned(to);
+    if let (Some(via), Some(a), Some(b)) = (via, &is, wanted)
+        && let Err(e) = wire::plan(&elaborator.planner, &a.value, &b.value, graph.dtype(from), via)
+    {
+        return e;
+    }
     let why_not = |a: &Sharding, b: &Sharding| {
         elaborator.planner.plan(a, b, graph.dtype(from)).err().map(|e| e.to_string())
     };
@@ -43,7 +49,8 @@ pub(crate) fn no_part(
     partly: &[(usize, Along)],
     frontier: &Frontier,
 ) -> Error {
-    let at_hand = frontier.states.first().map_or(&[][..], |s| frontier.of(s, from.0));
+    let first = frontier.first();
+    let at_hand = first.as_ref().map_or(&[][..], |s| frontier.of(s, from.0));
     let is: Vec<String> = at_hand.iter().map(|&id| graph.meshes.written(types.get(id))).collect();
     let wanted = along::written(partly, graph.mesh());
     let name = graph.name(from);
@@ -72,7 +79,6 @@ pub(crate) fn no_way(
     graph: &Graph,
     statement: &Statement,
     frontier: &Frontier,
-    before: Option<&State>,
     step: Step<'_>,
 ) -> Error {
     let Statement::Op { call, inputs, outputs, .. } = statement else {
@@ -80,7 +86,8 @@ pub(crate) fn no_way(
     };
     let names: Vec<&str> = inputs.iter().map(|&v| graph.name(v)).collect();
     let what = format!("{call}({})", names.join(", "));
-    let Some(state) = before else {
+    let first = frontier.first();
+    let Some(state) = first.as_ref() else {
         return Error::Graph { reason: format!("{what}: nothing leads to it") };
     };
     let has: Vec<String> = (inputs.iter())

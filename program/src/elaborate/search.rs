@@ -21,13 +21,16 @@
 //! What an op takes and makes depends only on where its inputs are at hand, so that this is looked at once for all states
 //! which agree there.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use reshard_kernels::DType;
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::along::Along;
-use crate::elaborate::memo::{Known, Question};
+use crate::elaborate::memo::{After, Known, Named};
 use crate::elaborate::moves::{Moves, TypeId, Types};
 use crate::elaborate::outcomes::Outcome;
 use crate::elaborate::ways::Looked;
@@ -44,24 +47,30 @@ pub(crate) struct State {
     /// The values that are needed again and are at hand in other types than those given, by number.
     pub(crate) live: Held,
     pub(crate) cost: u64,
-    /// Where in the trail.
-    trail: usize,
 }
 
-/// A state after an op: what is at hand in it, what it took, the state before it in the frontier and the way.
+/// A state after a statement: what is at hand in it, what it took, and where it comes from.
 #[derive(Clone, Debug)]
 pub(crate) struct Reached {
     pub(crate) live: Held,
     pub(crate) cost: u64,
-    pub(crate) before: usize,
-    pub(crate) way: usize,
+    pub(crate) decided: Decided,
 }
 
-/// One decision, after another.
-#[derive(Clone, Debug)]
-struct Decided {
+/// Where a state comes from: the state before it in the frontier, and the way of an op or from where a move starts, if that is a choice.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Decided {
     before: usize,
-    way: usize,
+    way: Option<usize>,
+}
+
+/// The states after a statement.
+#[derive(Debug)]
+enum Now {
+    /// Found for the first time, as far as is known.
+    Own(Vec<State>),
+    /// Found before, of other values.
+    Named(Named),
 }
 
 /// An op as the search sees it.
@@ -78,12 +87,13 @@ pub(crate) struct Step<'a> {
 /// The states after some statements.
 #[derive(Debug)]
 pub(crate) struct Frontier {
-    pub(crate) states: Vec<State>,
+    now: Now,
     /// What comes from outside, before anything is moved.
     pub(crate) given: HashMap<usize, AtHand>,
     /// The types in which each value could have been at hand, in states that are kept or not.
     pub(crate) seen: HashMap<usize, AtHand>,
-    trail: Vec<Decided>,
+    /// Where the states after each op and move come from.
+    trail: Vec<Arc<[Decided]>>,
     pub(crate) moves: Moves,
     /// How many are kept.
     most: usize,
@@ -129,20 +139,17 @@ const TIRED: usize = 128;
 /// How much a thorough search looks at: a tenth of a second or two where all prices are new, and less elsewhere.
 const WORK: u64 = 1_000_000;
 
-/// Before the first decision.
-const START: usize = usize::MAX;
-
 /// With how many cheaper states a state is compared.
 const COMPARED: usize = 48;
 
 impl Frontier {
     /// Before all statements.
     pub(crate) fn new(types: &Types, extent: Extent, moves: Moves) -> Frontier {
-        let start = State { live: Held::new(), cost: 0, trail: START };
+        let start = State { live: Held::new(), cost: 0 };
         let Extent { most, known, seen, work } = extent;
         let until = types.work().saturating_add(work);
-        let (states, given, trail) = (vec![start], HashMap::new(), Vec::new());
-        Frontier { states, given, seen, trail, moves, most, until, known, dropped: u64::MAX }
+        let (now, given, trail) = (Now::Own(vec![start]), HashMap::new(), Vec::new());
+        Frontier { now, given, seen, trail, moves, most, until, known, dropped: u64::MAX }
     }
 
     /// The types in which a state has a value at hand.
@@ -155,10 +162,55 @@ impl Frontier {
 
     /// The types in which some state has a value at hand.
     pub(crate) fn at_hand(&self, value: usize) -> Vec<TypeId> {
-        let mut out: Vec<TypeId> = self.states.iter().flat_map(|s| self.of(s, value)).copied().collect();
+        let mut out: Vec<TypeId> = match &self.now {
+            Now::Own(states) => states.iter().flat_map(|s| self.of(s, value)).copied().collect(),
+            Now::Named(named) => {
+                let (types, everywhere) = named.at_hand(value);
+                let given = self.given.get(&value).filter(|_| !everywhere);
+                types.iter().chain(given.into_iter().flatten()).copied().collect()
+            }
+        };
         out.sort_unstable();
         out.dedup();
         out
+    }
+
+    /// The cheapest state.
+    pub(crate) fn first(&self) -> Option<State> {
+        match &self.now {
+            Now::Own(states) => states.first().cloned(),
+            Now::Named(named) => named.first(),
+        }
+    }
+
+    /// All states, the cheapest first.
+    fn states(&self) -> Cow<'_, [State]> {
+        match &self.now {
+            Now::Own(states) => Cow::Borrowed(states),
+            Now::Named(named) => Cow::Owned(named.states()),
+        }
+    }
+
+    /// Goes on with these states, if there are any.
+    fn go_on(&mut self, reached: Vec<Reached>) -> bool {
+        if reached.is_empty() {
+            // Whoever says why looks at what there was.
+            return false;
+        }
+        self.trail.push(reached.iter().map(|r| r.decided).collect());
+        self.now =
+            Now::Own(reached.into_iter().map(|Reached { live, cost, .. }| State { live, cost }).collect());
+        true
+    }
+
+    /// Goes on with states that have a number, if there are any.
+    fn go_on_with(&mut self, after: After) -> bool {
+        if after.states.len() == 0 {
+            return false;
+        }
+        self.trail.push(after.decided);
+        self.now = Now::Named(after.states);
+        true
     }
 
     /// A value that comes from outside.
@@ -167,52 +219,64 @@ impl Frontier {
     }
 
     /// A written move; whether some state allows it.
-    pub(crate) fn moved(&mut self, types: &mut Types, from: usize, to: usize, is: TypeId) -> bool {
-        let mut kept = Vec::with_capacity(self.states.len());
-        for state in &self.states {
-            let Some((_, cost)) = types.cheapest(self.of(state, from), is, Moves::Any) else { continue };
-            let mut after = state.clone();
-            after.cost = after.cost.saturating_add(cost);
-            after.live.push((to, SmallVec::from_slice(&[is])));
-            kept.push(after);
+    pub(crate) fn moved(
+        &mut self,
+        types: &mut Types,
+        known: &mut Known,
+        values: (usize, usize),
+        is: (TypeId, Option<DType>),
+    ) -> bool {
+        let Now::Named(named) = &self.now else {
+            let reached = self.reach_moved(types, values, is);
+            return self.go_on(reached);
+        };
+        let after =
+            known.moved(self, named, values, is, |frontier, values| frontier.reach_moved(types, values, is));
+        self.go_on_with(after)
+    }
+
+    /// The states after a written move.
+    fn reach_moved(
+        &self,
+        types: &mut Types,
+        (from, to): (usize, usize),
+        (is, via): (TypeId, Option<DType>),
+    ) -> Vec<Reached> {
+        let states = self.states();
+        let mut reached = Vec::with_capacity(states.len());
+        for (before, state) in states.iter().enumerate() {
+            let Some((_, cost)) = types.cheapest_via(self.of(state, from), is, via) else { continue };
+            let mut live = state.live.clone();
+            live.push((to, SmallVec::from_slice(&[is])));
+            let cost = state.cost.saturating_add(cost);
+            reached.push(Reached { live, cost, decided: Decided { before, way: None } });
         }
-        if kept.is_empty() {
-            // Whoever says why looks at what there was.
-            return false;
-        }
-        kept.sort_by_key(|s| s.cost);
-        self.states = kept;
-        true
+        reached.sort_by_key(|r| r.cost);
+        reached
     }
 
     /// A written move along some axes, from each type in which the value is at hand; whether some state allows it.
     pub(crate) fn moved_along(
         &mut self,
         types: &mut Types,
-        from: usize,
-        to: usize,
+        (from, to): (usize, usize),
         partly: &[(usize, Along)],
+        via: Option<DType>,
     ) -> bool {
-        let mut kept: Vec<(State, TypeId)> = Vec::with_capacity(self.states.len());
-        for state in &self.states {
+        let states = self.states();
+        let mut reached: Vec<Reached> = Vec::with_capacity(states.len());
+        for (before, state) in states.iter().enumerate() {
             for &start in self.of(state, from) {
-                let Some((is, cost)) = types.put(start, partly) else { continue };
-                let mut after = state.clone();
-                after.cost = after.cost.saturating_add(cost);
-                after.live.push((to, SmallVec::from_slice(&[is])));
-                kept.push((after, start));
+                let Some((is, cost)) = types.put(start, partly, via) else { continue };
+                let mut live = state.live.clone();
+                live.push((to, SmallVec::from_slice(&[is])));
+                let cost = state.cost.saturating_add(cost);
+                reached.push(Reached { live, cost, decided: Decided { before, way: Some(start.number()) } });
             }
         }
-        if kept.is_empty() {
-            return false;
-        }
-        kept.sort_by_key(|(state, _)| state.cost);
-        self.states.clear();
-        for (state, start) in kept {
-            self.trail.push(Decided { before: state.trail, way: start.number() });
-            self.states.push(State { trail: self.trail.len() - 1, ..state });
-        }
-        true
+        drop(states);
+        reached.sort_by_key(|r| r.cost);
+        self.go_on(reached)
     }
 
     /// An op in each of its ways, after which some values are needed again; whether some state allows one.
@@ -234,35 +298,28 @@ impl Frontier {
             }
         }
         let most = self.most_now(types);
-        let (reached, dropped) = if self.is_relative(types) {
-            let (question, values) = Question::of(self, step, live, most);
-            let (reached, dropped) = known.of(question, |q| {
-                let (frontier, outputs) = q.frontier(self);
-                let step = Step { ways: step.ways, inputs: q.inputs(), outputs: &outputs, rest: 0 };
-                frontier.reach(types, step, &|value| q.is_live(value), most)
-            });
-            let least = self.least();
-            let own = |r: &Reached| {
-                let mut live: Held =
-                    r.live.iter().map(|(v, at_hand)| (values[*v], at_hand.clone())).collect();
-                live.sort_unstable_by_key(|(v, _)| *v);
-                Reached { live, cost: r.cost.saturating_add(least), ..*r }
-            };
-            let dropped = dropped.map(|cost| cost.saturating_add(least));
-            (reached.iter().map(own).collect(), dropped)
-        } else {
-            self.reach(types, step, live, most)
-        };
+        if !self.is_relative(types) {
+            let (reached, dropped) = self.reach(types, step, live, most);
+            self.drops(dropped, step);
+            return self.go_on(reached);
+        }
+        if let Now::Own(states) = &self.now {
+            let named = known.named(states);
+            self.now = Now::Named(named);
+        }
+        let Now::Named(named) = &self.now else { return false };
+        let after = known.op(self, named, step, live, most, |frontier, step, live| {
+            frontier.reach(types, step, live, most)
+        });
+        self.drops(after.dropped, step);
+        self.go_on_with(after)
+    }
+
+    /// What the cheapest state costs for which there was no room.
+    fn drops(&mut self, dropped: Option<u64>, step: Step<'_>) {
         if let Some(cost) = dropped {
             self.dropped = self.dropped.min(cost.saturating_add(step.rest));
         }
-        let mut states = Vec::with_capacity(reached.len());
-        for Reached { live, cost, before, way } in reached {
-            self.trail.push(Decided { before: self.states[before].trail, way });
-            states.push(State { live, cost, trail: self.trail.len() - 1 });
-        }
-        self.states = states;
-        !self.states.is_empty()
     }
 
     /// How many states are kept now.
@@ -283,10 +340,10 @@ impl Frontier {
 
     /// States of which nothing is known but what is at hand and what they took, to be gone on from in haste.
     pub(crate) fn relative(&self, states: Vec<(Held, u64)>, given: HashMap<usize, AtHand>) -> Frontier {
-        let states = states.into_iter().map(|(live, cost)| State { live, cost, trail: START }).collect();
+        let states = states.into_iter().map(|(live, cost)| State { live, cost }).collect();
         let (seen, trail) = (HashMap::new(), Vec::new());
         Frontier {
-            states,
+            now: Now::Own(states),
             given,
             seen,
             trail,
@@ -307,14 +364,20 @@ impl Frontier {
         most: usize,
     ) -> (Vec<Reached>, Option<u64>) {
         let bound = self.bound(types);
-        let mut outcomes: HashMap<Vec<AtHand>, (Vec<Outcome>, Option<u64>)> = HashMap::new();
+        // What an op comes to where its inputs are at hand as in this state.
+        let mut outcomes: Vec<(usize, (Vec<Outcome>, Option<u64>))> = Vec::new();
+        let states = self.states();
         let mut left: Option<u64> = None;
-        let mut best: HashMap<Held, (u64, usize, usize)> = HashMap::new();
-        for (before, state) in self.states.iter().enumerate() {
-            let key: Vec<AtHand> =
-                step.inputs.iter().map(|&v| self.of(state, v).iter().copied().collect()).collect();
-            let (found, unseen) =
-                outcomes.entry(key).or_insert_with(|| self.outcomes(types, state, step, live));
+        let mut best: FxHashMap<Held, (u64, usize, usize)> = FxHashMap::default();
+        for (before, state) in states.iter().enumerate() {
+            let is_like = |(of, _): &(usize, (Vec<Outcome>, Option<u64>))| {
+                step.inputs.iter().all(|&v| self.of(&states[*of], v) == self.of(state, v))
+            };
+            let at = outcomes.iter().position(is_like).unwrap_or_else(|| {
+                outcomes.push((before, self.outcomes(types, state, step, live)));
+                outcomes.len() - 1
+            });
+            let (found, unseen) = &outcomes[at].1;
             let unseen = unseen.map(|computing| state.cost.saturating_add(computing));
             left = left.into_iter().chain(unseen).min();
             let passed: Held =
@@ -356,7 +419,7 @@ impl Frontier {
             if kept.len() >= most {
                 return (kept, Some(cost));
             }
-            kept.push(Reached { live, cost, before, way });
+            kept.push(Reached { live, cost, decided: Decided { before, way: Some(way) } });
         }
         (kept, None)
     }
@@ -386,7 +449,10 @@ impl Frontier {
 
     /// What the cheapest state costs.
     pub(crate) fn least(&self) -> u64 {
-        self.states.first().map_or(0, |s| s.cost)
+        match &self.now {
+            Now::Own(states) => states.first().map_or(0, |s| s.cost),
+            Now::Named(named) => named.least,
+        }
     }
 
     /// Whether nothing can cost less.
@@ -396,14 +462,14 @@ impl Frontier {
 
     /// The ways of the ops on the way to the cheapest state, in order, and by how much that may be more than the least.
     pub(crate) fn best(&self) -> Option<(Vec<usize>, u64)> {
-        let best = self.states.first()?;
-        let (mut ways, mut at) = (Vec::new(), best.trail);
-        while at != START {
-            ways.push(self.trail[at].way);
-            at = self.trail[at].before;
+        let (mut ways, mut at) = (Vec::new(), 0);
+        for step in self.trail.iter().rev() {
+            let Decided { before, way } = *step.get(at)?;
+            ways.extend(way);
+            at = before;
         }
         ways.reverse();
-        Some((ways, best.cost.saturating_sub(self.dropped)))
+        Some((ways, self.least().saturating_sub(self.dropped)))
     }
 }
 

@@ -126,7 +126,7 @@ impl Segment<'_> {
                     let wanted = self.wanted.is_none_or(|wanted| wanted.contains(v));
                     facts.gradients.insert(*v, self.trains && wanted && graph.has_own_gradient(*v));
                 }
-                Statement::Move { from, to, along } => {
+                Statement::Move { from, to, along, .. } => {
                     let pinned = graph.pinned(*to).is_some_and(|is| is.gradient.is_some());
                     let own = pinned || !along.is_empty();
                     let has = own && self.trains && (facts.has(*from) || self.wants(*to));
@@ -212,16 +212,22 @@ impl Segment<'_> {
                     let Some(is) = facts.pinned(graph, *v) else { return Err(made_later(graph, *v)) };
                     frontier.enters(v.0, &[types.id(graph.dtype(*v), is)]);
                 }
-                Statement::Move { from, to, along } if !along.is_empty() => {
-                    if !frontier.moved_along(types, from.0, to.0, along) {
+                Statement::Move { from, to, along, via } if !along.is_empty() => {
+                    if !frontier.moved_along(types, (from.0, to.0), along, *via) {
                         return Err(refusal::no_part(types, graph, *from, along, &frontier));
                     }
                 }
-                Statement::Move { from, to, .. } => {
+                Statement::Move { from, to, via, .. } => {
                     let Some(is) = facts.pinned(graph, *to) else { return Err(made_later(graph, *to)) };
                     let id = types.id(graph.dtype(*to), is);
-                    if !frontier.moved(types, from.0, to.0, id) {
-                        return Err(refusal::no_plan(types, elaborator, graph, *from, *to, &frontier));
+                    if !frontier.moved(types, &mut ways.reached, (from.0, to.0), (id, *via)) {
+                        return Err(refusal::no_plan(
+                            types,
+                            elaborator,
+                            graph,
+                            (*from, *to, *via),
+                            &frontier,
+                        ));
                     }
                 }
                 Statement::Op { call, op, inputs, outputs, by } => {
@@ -273,18 +279,9 @@ impl Segment<'_> {
                     {
                         return Err(refusal::no_strategy(graph, mesh, call, by, inputs.len()));
                     }
-                    let before = frontier.states.first().cloned();
                     let step = Step { ways: &found, inputs: &taken, outputs: &made, rest };
                     if !frontier.op(types, &mut ways.reached, step, &live) {
-                        return Err(refusal::no_way(
-                            types,
-                            elaborator,
-                            graph,
-                            statement,
-                            &frontier,
-                            before.as_ref(),
-                            step,
-                        ));
+                        return Err(refusal::no_way(types, elaborator, graph, statement, &frontier, step));
                     }
                     looked[n] = Some(found);
                 }

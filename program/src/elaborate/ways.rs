@@ -1,6 +1,5 @@
 //! The ways of an op: its typed strategies with what computing costs in each.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use reshard_kernels::DType;
@@ -8,6 +7,7 @@ use reshard_ops::propagate::{Propagator, TypedQuestion, TypedStrategy};
 use reshard_ops::rules::Op;
 use reshard_planner::Planner;
 use reshard_sharding::{Mesh, Sharding, Type};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::along::{self, Partly};
@@ -86,7 +86,7 @@ impl Looked {
 pub(crate) struct Ways {
     propagator: Propagator,
     rates: Rates,
-    known: HashMap<Asked, Arc<Looked>>,
+    known: FxHashMap<Asked, Arc<Looked>>,
     /// What they came to.
     pub(crate) reached: Known,
 }
@@ -94,7 +94,7 @@ pub(crate) struct Ways {
 impl Ways {
     pub(crate) fn new(planner: &Planner, rates: Rates) -> Ways {
         let propagator = Propagator::new().with_planner(planner.clone());
-        Ways { propagator, rates, known: HashMap::new(), reached: Known::default() }
+        Ways { propagator, rates, known: FxHashMap::default(), reached: Known::default() }
     }
 
     /// The ways of an op, in the order of its strategies.

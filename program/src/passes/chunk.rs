@@ -117,12 +117,13 @@ impl<'a> Chunk<'a> {
         let refused = |reason: String| Err(Error::Graph { reason });
         let name = program.values().get(moved.index()).map_or("", |v| v.name.as_str());
         let makes = items.iter().enumerate().find_map(|(n, item)| match item {
-            Item::Move { from, to, forward, .. } => {
+            // What travels narrower is more than a move.
+            Item::Move { from, to, forward, via: None, .. } => {
                 let mesh = |v: &ValueId| program.get(*v).is.value.mesh();
                 let talks = *to == moved && forward.communicating_steps() > 0 && mesh(from) == mesh(to);
                 talks.then_some((n, *from))
             }
-            Item::Input(_) | Item::Op { .. } | Item::NoGrad => None,
+            Item::Input(_) | Item::Op { .. } | Item::Move { .. } | Item::NoGrad => None,
         });
         let Some((moves, from)) = makes else {
             return refused(format!(
@@ -296,7 +297,7 @@ impl<'a> Chunk<'a> {
         let whole = graph.apply(&call, &parts?, &[&name])?[0];
         let from = self.view(graph, whole, output, self.program.get(output).shape())?;
         // What was made by the op is now what this is.
-        graph.push(Statement::Move { from, to: output, along: Vec::new() })
+        graph.push(Statement::Move { from, to: output, along: Vec::new(), via: None })
     }
 
     /// A value as one of another shape, if it has not that shape.

@@ -101,7 +101,7 @@ impl Region<'_> {
         }
         let is_cut = cuts.iter().any(|by| !by.is_empty());
         let at = self.name(name.filter(|_| !is_cut));
-        let made = self.graph.moved_along(value.value, &at, moved.clone())?;
+        let made = self.graph.moved_along(value.value, &at, moved.clone(), self.wire)?;
         let mut kinds = value.kinds.clone();
         for (axis, along) in words {
             let kind = match along {

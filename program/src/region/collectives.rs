@@ -1,5 +1,6 @@
 //! Between the coordinates of a region: leaving it along an axis, a move, and entering again.
 
+use reshard_kernels::DType;
 use reshard_ops::rules::{Call, Value as Argument};
 use reshard_sharding::{Counts, Placement};
 
@@ -23,6 +24,27 @@ impl Region<'_> {
         let called = self.graph.name(value.value).to_owned();
         let left = self.leave(value, &[(axis, from.clone())], &called)?;
         self.enter(&left, &[(axis, to)], name)
+    }
+
+    /// In what the moves of a region travel from here on: in elements of a [narrower type](crate::Graph::moved_via), or as they are.
+    ///
+    /// ```
+    /// use reshard_kernels::DType;
+    /// use reshard_program::{Elaborator, Graph, Rates};
+    /// let mut graph: Graph = "mesh tp=2\nx: f32[8,16] S(1)\nw: f32[16,32] S(0)".parse()?;
+    /// let (x, w) = (graph.value("x").unwrap(), graph.value("w").unwrap());
+    /// graph.local(&["tp"], &[(x, "S(1)"), (w, "S(0)")], &["S(0)"], |region, v| {
+    ///     let h = region.op("mm", &[&v[0], &v[1]])?;
+    ///     Ok(vec![region.via(Some(DType::BF16)).reduce_scatter(&h, "tp", 0)?])
+    /// })?;
+    /// let report = Elaborator::new().elaborate(&graph)?.report(&Rates::uniform());
+    /// // Four rows of 32 numbers of two bytes.
+    /// assert_eq!(report.traffic.forward.received_bytes, 4 * 32 * 2);
+    /// # Ok::<(), reshard_program::Error>(())
+    /// ```
+    pub fn via(&mut self, wire: Option<DType>) -> &mut Self {
+        self.wire = wire;
+        self
     }
 
     /// The sum over the coordinates of an axis on all of them: as `R`, or as `I` where all do the same with it.
@@ -259,7 +281,7 @@ impl Region<'_> {
         }
         let rolled = Along::Cut(Placement::rolled(at, by as usize));
         let at_hand = self.name(None);
-        let moved = self.graph.moved_along(value.value, &at_hand, vec![(axis, rolled.clone())])?;
+        let moved = self.graph.moved_along(value.value, &at_hand, vec![(axis, rolled.clone())], self.wire)?;
         let roll = Call::new("roll").with("shifts", Argument::Numbers(vec![by])).with("dims", numbers(&[at]));
         let made = self.emit(&roll, &[moved], &name.into_iter().collect::<Vec<_>>())?;
         let local = Local { value: made[0], ..value.clone() };
@@ -281,7 +303,7 @@ impl Region<'_> {
         let size = Argument::Number(self.size(axis) as i64);
         let made =
             self.emit(&Call::new("arange").with("size", size), &[], &name.into_iter().collect::<Vec<_>>())?;
-        self.graph.values[made[0].0].dtype = reshard_kernels::DType::I64;
+        self.graph.values[made[0].0].dtype = DType::I64;
         let kinds =
             self.axes.iter().map(|&a| (a, if a == axis { Kind::Varying(None) } else { Kind::Different }));
         let local = Local { value: made[0], kinds: kinds.collect(), trained: false };

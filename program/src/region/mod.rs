@@ -28,6 +28,7 @@ mod kind;
 mod slices;
 mod text;
 
+use reshard_kernels::DType;
 use reshard_ops::rules::{Call, Each, Value as Argument};
 use reshard_sharding::Placement;
 
@@ -94,6 +95,8 @@ pub struct Region<'g> {
     axes: Vec<usize>,
     /// What the values are called that it makes.
     prefix: String,
+    /// What its moves travel in, where that is narrower than their values.
+    pub(crate) wire: Option<DType>,
 }
 
 impl Graph {
@@ -159,7 +162,7 @@ impl Graph {
             let called = region.graph.name(v.value).to_owned();
             let (left, said) = region.leave_as(v, &own, is, &called)?;
             let name = region.name(None);
-            made.push(region.graph.moved_along(left.value, &name, said)?);
+            made.push(region.graph.moved_along(left.value, &name, said, None)?);
         }
         Ok(made)
     }
@@ -180,12 +183,12 @@ impl<'g> Region<'g> {
             axes.push(axis);
         }
         let prefix = names.join(".");
-        Ok(Region { graph, axes: around.iter().copied().chain(axes).collect(), prefix })
+        Ok(Region { graph, axes: around.iter().copied().chain(axes).collect(), prefix, wire: None })
     }
 
     /// The same region of a graph, gone on with.
     pub(crate) fn again(graph: &'g mut Graph, axes: &[usize], prefix: &str) -> Region<'g> {
-        Region { graph, axes: axes.to_vec(), prefix: prefix.to_owned() }
+        Region { graph, axes: axes.to_vec(), prefix: prefix.to_owned(), wire: None }
     }
 
     /// The shape of what each coordinate has of a value.

@@ -188,7 +188,7 @@ impl Region<'_> {
         }
         let at_hand = self.name(None);
         let lies = Along::Cut(how.placed(before + dim));
-        let moved = self.graph.moved_along(value.value, &at_hand, vec![(axis, lies.clone())])?;
+        let moved = self.graph.moved_along(value.value, &at_hand, vec![(axis, lies.clone())], self.wire)?;
         let mut local = value.clone();
         local.kinds.push((axis, origin(Some(dim))));
         local.kinds.sort_by_key(|(axis, _)| self.axes.iter().position(|known| known == axis));

@@ -28,7 +28,7 @@ use reshard_sharding::Counts;
 use crate::Error;
 use crate::graph::Graph;
 use crate::notation::assigned::{Assigned, From};
-use crate::notation::refused;
+use crate::notation::{refused, wire, wire_of};
 use crate::region::{Local, Parts, Region};
 use crate::repeat::Scope;
 
@@ -132,7 +132,9 @@ impl Regions {
             Region::again(graph, &open.axes, &open.prefix).global(value)
         };
         let own = open.axes[open.around..].to_vec();
+        let (is, wire) = wire_of(is)?;
         let mut region = Region::again(graph, &open.axes, &open.prefix);
+        region.wire = wire;
         let taken = region.enter_as(&known, &own, is, Some(name))?;
         open.keep(name, taken)
     }
@@ -150,7 +152,7 @@ impl Regions {
         let (left, said) = region.leave_as(&local, own, is, name)?;
         match self.0.as_mut_slice() {
             [.., outer, _] => outer.keep(name, left),
-            _ => graph.moved_along(left.value, &scope.makes(name, false), said).map(|_| ()),
+            _ => graph.moved_along(left.value, &scope.makes(name, false), said, None).map(|_| ()),
         }
     }
 }
@@ -193,6 +195,8 @@ impl Open {
         let mut region = Region::again(graph, &self.axes, &self.prefix);
         let (call, operands) = match (&assigned.from, assigned.made.as_slice()) {
             (From::Value(of), [(name, Some(is))]) => {
+                let (is, wire) = wire_of(is)?;
+                region.wire = wire;
                 let made = region.moved_as(&self.local(of)?, &self.axes[self.around..], is, name)?;
                 return self.keep(name, made);
             }
@@ -267,11 +271,12 @@ impl Between {
 
     fn arguments(self) -> &'static [&'static str] {
         match self {
-            Between::AllReduce | Between::Coordinate => &["axis"],
-            Between::AllGather => &["axis", "dim", "stack", "zigzag"],
-            Between::ReduceScatter => &["axis", "dim", "zigzag"],
-            Between::AllToAll => &["axis", "split", "concat", "zigzag", "dim", "counts", "room"],
-            Between::Shift => &["axis", "by"],
+            Between::Coordinate => &["axis"],
+            Between::AllReduce => &["axis", "via"],
+            Between::AllGather => &["axis", "dim", "stack", "zigzag", "via"],
+            Between::ReduceScatter => &["axis", "dim", "zigzag", "via"],
+            Between::AllToAll => &["axis", "split", "concat", "zigzag", "dim", "counts", "room", "via"],
+            Between::Shift => &["axis", "by", "via"],
         }
     }
 
@@ -326,6 +331,13 @@ impl Between {
                 "{name}: {is} = {call}: what it makes varies over {axis}; leave out {is}"
             ));
         }
+        region.wire = match call.argument("via") {
+            None => None,
+            Some(Argument::Word(word)) => Some(wire(word)?),
+            Some(other) => {
+                return refused(format!("{call}: {other} is no type of elements, like via=bf16"));
+            }
+        };
         let to = is.unwrap_or("R");
         let name = Some(name);
         match (self, operands.first()) {

@@ -1,5 +1,6 @@
 //! The walk over items: their passes, rows of moves, and sums.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
 use reshard_planner::Plan;
@@ -136,7 +137,14 @@ impl Program {
                 class,
                 pass: known.passes[n],
             });
-        let (operations, compute_us) = known.computing(rates);
+        // What is computed and held for wires is told of what carries them out.
+        let wired = match self.wired() {
+            Ok(Cow::Owned(wired)) => Some(wired),
+            Ok(Cow::Borrowed(_)) | Err(_) => None,
+        };
+        let carried = wired.as_ref().map(Walk::of);
+        let carried = carried.as_ref().unwrap_or(&walk);
+        let (operations, compute_us) = carried.known.computing(rates);
         let mut report = Report {
             meshes: self.meshes.clone(),
             values: values.collect(),
@@ -145,7 +153,7 @@ impl Program {
             by_axes: BTreeMap::new(),
             operations,
             compute_us,
-            peak: walk.peak(),
+            peak: carried.peak(),
             gradients_written: known.is_differentiated(),
             gap_us: self.gap_us(),
         };
@@ -210,7 +218,7 @@ impl Known<'_> {
         let mut rows: Vec<MoveReport> = Vec::new();
         let mut waiting = Waiting::new();
         for (item, &pass) in self.program.items().iter().zip(&self.passes) {
-            let Item::Move { from, to, forward, backward } = item else { continue };
+            let Item::Move { from, to, forward, backward, .. } = item else { continue };
             let (source, made) = (self.program.get(*from), self.program.get(*to));
             let (traffic, steps) = carried_out(meshes, forward, pass);
             let mirror = (pass == Pass::Backward).then(|| mirrored(&mut waiting, &made.name, forward));

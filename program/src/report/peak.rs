@@ -225,7 +225,16 @@ impl<'a> Walk<'a> {
                     if root[to] == to && (holds(from) || holds(to)) =>
                 {
                     let here = [from, to].into_iter().filter(|&v| holds(v)).map(|v| self.bytes(v));
-                    forward.peak_bytes().saturating_sub(here.fold(0, u64::saturating_add))
+                    let staging = forward.peak_bytes();
+                    match self.known.program.travels(item) {
+                        None => staging.saturating_sub(here.fold(0, u64::saturating_add)),
+                        // At most what travels and, in the values' own type, what it brings: the program of its parts says it exactly.
+                        Some(via) => {
+                            let bits = self.known.program.values()[self.original(to)].dtype.bits() as u64;
+                            let wide = (bits / via.bits().max(1) as u64).saturating_add(1);
+                            staging.saturating_mul(wide)
+                        }
+                    }
                 }
                 (Item::Input(_) | Item::Op { .. } | Item::Move { .. } | Item::NoGrad, _, _) => 0,
             };

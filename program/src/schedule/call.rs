@@ -10,6 +10,7 @@ use reshard_sharding::{Region, Sharding};
 
 use crate::program::{Item, Value};
 use crate::schedule::build::refused;
+use crate::wire::is_narrower;
 use crate::{Error, Program};
 
 /// What a rank holds of a tensor: dense and row-major.
@@ -140,20 +141,25 @@ impl Program {
     ///
     /// Fails where a move cannot be planned for it.
     pub fn in_dtype(&self, dtype: DType) -> Result<Program, Error> {
-        let again = |plan: &Arc<Plan>, of: &Value| {
-            if plan.dtype() == dtype {
-                return Ok(Arc::clone(plan));
-            }
-            let planner = Planner::from(plan.options().clone());
-            planner.plan(plan.from(), plan.to(), dtype).map(Arc::new).map_err(|e| Error::of(&of.name, e))
-        };
         let mut same = self.clone();
         for item in &mut same.items {
             match item {
-                Item::Move { to, forward, backward, .. } => {
-                    let to = self.get(*to);
-                    *forward = again(forward, to)?;
-                    *backward = backward.as_ref().map(|plan| again(plan, to)).transpose()?;
+                Item::Move { from, to, forward, backward, via } => {
+                    let (from, to) = (self.get(*from), self.get(*to));
+                    let was = via.take();
+                    *via = was.filter(|via| is_narrower(*via, dtype));
+                    let again = |plan: &Arc<Plan>, a: &Sharding, b: &Sharding| {
+                        // What travels narrower still does, and what would not is an ordinary move.
+                        let stays = Some(plan.dtype()) == *via || (was.is_none() && plan.dtype() == dtype);
+                        if stays {
+                            return Ok(Arc::clone(plan));
+                        }
+                        let planner = Planner::from(plan.options().clone());
+                        planner.plan(a, b, dtype).map(Arc::new).map_err(|e| Error::of(&to.name, e))
+                    };
+                    *forward = again(forward, &from.is.value, &to.is.value)?;
+                    let back = backward.as_ref().zip(to.is.gradient.as_ref().zip(from.is.gradient.as_ref()));
+                    *backward = back.map(|(plan, (a, b))| again(plan, a, b)).transpose()?;
                 }
                 Item::Input(_) | Item::Op { .. } | Item::NoGrad => {}
             }

@@ -310,6 +310,6 @@ impl Program {
     ///
     /// Fails for a rank that the first mesh has not, for sums of a type without arithmetic, and for more bytes than memory has.
     pub fn compile(&self, rank: usize, options: &Options) -> Result<Schedule, Error> {
-        build::compile(self, rank, options)
+        build::compile(&*self.wired()?, rank, options)
     }
 }

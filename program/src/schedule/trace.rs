@@ -118,12 +118,13 @@ impl Program {
         if !self.mesh().contains(rank) {
             return Err(refused(format!("there is no rank {rank} in mesh {}", self.mesh())));
         }
-        let holds = |v: &ValueId| self.get(*v).is.value.mesh().contains(rank);
+        let program = &*self.wired()?;
+        let holds = |v: &ValueId| program.get(*v).is.value.mesh().contains(rank);
         let mut events = Vec::new();
-        for item in self.items() {
+        for item in program.items() {
             match item {
                 Item::Op { call, is_view: false, inputs, outputs, .. } if outputs.iter().any(holds) => {
-                    let values = || inputs.iter().chain(outputs).map(|v| self.get(*v));
+                    let values = || inputs.iter().chain(outputs).map(|v| program.get(*v));
                     let tensors: Result<Vec<LocalTensor>, Error> =
                         values().map(|value| LocalTensor::of(value, rank)).collect();
                     let (call, tensors) = called(call, tensors?, inputs.len());
@@ -137,8 +138,8 @@ impl Program {
                     events.push(Event::Call { call, takes, makes });
                 }
                 Item::Move { from, to, forward, .. } if holds(from) || holds(to) => {
-                    let values = (self.get(*from).name.clone(), self.get(*to).name.clone());
-                    exchanged(self, forward, rank, &values, &mut events)?;
+                    let values = (program.get(*from).name.clone(), program.get(*to).name.clone());
+                    exchanged(program, forward, rank, &values, &mut events)?;
                 }
                 Item::Input(_) | Item::NoGrad | Item::Op { .. } | Item::Move { .. } => {}
             }

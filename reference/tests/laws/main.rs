@@ -23,5 +23,6 @@ mod twice;
 mod values;
 mod vocabulary;
 mod whole;
+mod wire;
 mod worked;
 mod zero;

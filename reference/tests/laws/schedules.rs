@@ -73,6 +73,7 @@ pub(crate) fn traces_are_equal(program: &Program, ways: &[Options]) -> Result<()
     let asked = program.moves().next().map(|m| Planner::from(m.forward.options().clone()));
     let elaborator = Elaborator::new().planner(asked.unwrap_or_default()).moves(Moves::Written);
     let again = program.graph().and_then(|graph| elaborator.elaborate(&graph)).map_err(|e| e.to_string())?;
+    let wired = program.wired().map_err(|e| e.to_string())?;
     for rank in program.mesh().ranks() {
         let typed = again.trace(rank).map_err(|e| e.to_string())?;
         for options in ways {
@@ -103,7 +104,7 @@ pub(crate) fn traces_are_equal(program: &Program, ways: &[Options]) -> Result<()
             if schedule.arena_bytes() > apart.map_err(|e| e.to_string())?.arena_bytes() {
                 return Err(format!("{schedule}takes more than without sharing"));
             }
-            bytes_have_one_owner(program, &schedule).map_err(|e| format!("{schedule}{e}"))?;
+            bytes_have_one_owner(&wired, &schedule).map_err(|e| format!("{schedule}{e}"))?;
         }
     }
     for options in ways {

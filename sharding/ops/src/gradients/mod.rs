@@ -153,6 +153,7 @@ impl Table {
         name: &str,
         formula: impl Fn(&mut GradientBuilder<'_>) -> Result<Vec<Option<Variable>>, Error> + Send + Sync + 'static,
     ) {
+        self.changed();
         self.gradients.insert(name.to_owned(), Formula::new(formula));
     }
 
@@ -184,7 +185,7 @@ impl Table {
     /// Fails as [`Table::op`] does, with `no_gradient` for an op without a formula, and where a formula calls what does not
     /// take its operands.
     pub fn gradient(&self, call: &Call, inputs: &[&[usize]]) -> Result<Gradient, Error> {
-        self.gradient_within(call, inputs, DEEPEST)
+        self.differentiated.of(call, inputs, || self.gradient_within(call, inputs, DEEPEST))
     }
 
     pub(crate) fn gradient_within(

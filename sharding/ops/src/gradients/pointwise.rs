@@ -18,7 +18,9 @@ fn all(list: &[(&'static [&'static str], &str)]) -> Vec<Alike> {
 pub(super) fn formulas() -> Vec<Alike> {
     let mut list = all(&[
         // Linear.
-        (&["clone", "contiguous", "copy", "positive", "cast", "frac", "add_scalar", "sub_scalar"], "dy -> dx: dx = clone(dy)"),
+        (&["clone", "contiguous", "copy", "positive", "frac", "add_scalar", "sub_scalar"], "dy -> dx: dx = clone(dy)"),
+        // Back to the type of x, which who knows it says.
+        (&["cast"], "dy -> dx: dx = cast(dy)"),
         (&["neg", "rsub_scalar"], "dy -> dx: dx = neg(dy)"),
         (&["deg2rad"], "dy -> dx: dx = deg2rad(dy)"),
         (&["rad2deg"], "dy -> dx: dx = rad2deg(dy)"),

@@ -28,6 +28,7 @@ mod derive;
 mod each;
 mod factor;
 mod families;
+mod made;
 mod notation;
 mod op;
 mod parameter;

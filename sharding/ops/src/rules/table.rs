@@ -9,11 +9,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::Error;
-use crate::gradients::{Formula, formulas};
+use crate::gradients::{Formula, Gradient, formulas};
 use crate::rules::call::Call;
 use crate::rules::composite::Composite;
 use crate::rules::derive::derive;
 use crate::rules::families;
+use crate::rules::made::Made;
 use crate::rules::op::Op;
 use crate::rules::parameter::Parameters;
 use crate::rules::request::Request;
@@ -90,10 +91,19 @@ impl fmt::Debug for Entry {
 /// assert_eq!(unknown.to_string(), "no op sofmax: did you mean softmax?");
 /// # Ok::<(), reshard_ops::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Table {
     entries: BTreeMap<String, Entry>,
     pub(crate) gradients: BTreeMap<String, Formula>,
+    /// What was asked.
+    made: Made<Op>,
+    pub(crate) differentiated: Made<Gradient>,
+}
+
+impl fmt::Debug for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a table of {} ops", self.entries.len())
+    }
 }
 
 impl Default for Table {
@@ -105,7 +115,12 @@ impl Default for Table {
 impl Table {
     /// A table without ops.
     pub fn empty() -> Table {
-        Table { entries: BTreeMap::new(), gradients: BTreeMap::new() }
+        Table {
+            entries: BTreeMap::new(),
+            gradients: BTreeMap::new(),
+            made: Made::default(),
+            differentiated: Made::default(),
+        }
     }
 
     /// The ops that everybody has.
@@ -157,6 +172,7 @@ impl Table {
     /// # Ok::<(), reshard_ops::Error>(())
     /// ```
     pub fn add_with(&mut self, name: &str, parameters: Parameters, rule: Rule) {
+        self.changed();
         self.entries.insert(name.to_owned(), Entry::Rule { parameters, rule });
     }
 
@@ -181,6 +197,7 @@ impl Table {
         parameters: Parameters,
         make: impl Fn(&Request<'_>) -> Result<Op, Error> + Send + Sync + 'static,
     ) {
+        self.changed();
         self.entries.insert(name.to_owned(), Entry::Family { parameters, make: Arc::new(make) });
     }
 
@@ -212,8 +229,15 @@ impl Table {
                 }
             }
         }
+        self.changed();
         self.entries.insert(name.to_owned(), Entry::Composite(body));
         Ok(())
+    }
+
+    /// Forgets what was asked: it is no more what it was.
+    pub(crate) fn changed(&mut self) {
+        self.made.forget();
+        self.differentiated.forget();
     }
 
     /// The body of a composite; none of other ops.
@@ -265,7 +289,7 @@ impl Table {
     ///
     /// Fails for names and arguments that it does not know, and for shapes that do not fit.
     pub fn op(&self, call: &Call, inputs: &[&[usize]]) -> Result<Op, Error> {
-        self.op_within(call, inputs, DEEPEST, &Cell::new(MOST_CALLS))
+        self.made.of(call, inputs, || self.op_within(call, inputs, DEEPEST, &Cell::new(MOST_CALLS)))
     }
 
     /// The arguments of a call as its op reads them, each as it is given or by its default, on inputs of these shapes.

@@ -250,3 +250,25 @@ fn calls_print_and_read() {
         assert!(bad.parse::<Call>().is_err(), "{bad}");
     }
 }
+
+/// What was asked is remembered until the table is changed, and a copy of the table does not share what is.
+#[test]
+fn a_table_that_is_changed_forgets_what_it_was_asked() {
+    let mut table = Table::empty();
+    table.add("f", "ij->ij {selecting}".parse().unwrap());
+    let call: Call = "f".parse().unwrap();
+    let ask = |table: &Table| {
+        let op = table.op(&call, &[&[2, 3]]).unwrap();
+        (op.outputs().to_vec(), table.gradient(&call, &[&[2, 3]]).unwrap().to_string())
+    };
+    let before = ask(&table);
+    assert_eq!(ask(&table), before);
+    let kept = table.clone();
+    table.add("f", "ij->ji {selecting}".parse().unwrap());
+    let after = ask(&table);
+    assert_eq!(after.0, [[3, 2]]);
+    assert_ne!(after.1, before.1);
+    assert_eq!(ask(&kept), before);
+    table.add_gradient("f", |b| Ok(vec![Some(b.dy(0))]));
+    assert_ne!(ask(&table).1, after.1);
+}

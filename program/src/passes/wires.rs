@@ -1,0 +1,172 @@
+//! Moves through wires as what carries them out: casts, a move in the narrower type, casts and sums. See `wire.rs`.
+//!
+//! ```text
+//! y: S(1) via bf16 = x              y: S(0) via bf16 = x, of terms over n ranks
+//!
+//! y.sent  = cast(x)                 y.terms = x as [n, ..] S(0): a view, of each rank its own term
+//! y.got: S(1) = y.sent              y.sent  = cast(y.terms)
+//! y = cast(y.got)                   y.got: the part of y, of all n = y.sent
+//!                                   y.wide  = cast(y.got)
+//!                                   y = sum(y.wide, dims=[0])
+//! ```
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use reshard_kernels::DType;
+use reshard_ops::propagate::TypedStrategy;
+use reshard_ops::rules::{Call, Value as Argument};
+use reshard_planner::{Plan, Planner};
+use reshard_sharding::{Sharding, Type};
+
+use crate::Error;
+use crate::graph::ValueId;
+use crate::program::{Item, Program};
+use crate::wire::{Way, is_narrower};
+
+impl Program {
+    /// The same program, in which moves that travel in a narrower type are what carries them out: casts, moves of that type, and sums in the
+    /// values' own.
+    ///
+    /// A schedule, a trace and a peak are those of this program. Its terms, told apart by rank, are no values of one device, so that its text is no program.
+    ///
+    /// ```
+    /// use reshard_program::{Item, Program};
+    /// let program: Program = "mesh dp=2\nx: f32[64,8] S(0)\nt = sum(x, dims=[0])\ny: S(0) via bf16 = t".parse()?;
+    /// let wired = program.wired()?;
+    /// let lines = wired.items().iter().filter_map(|item| match item {
+    ///     Item::Op { call, outputs, .. } => Some(format!("{} = {call}", wired.get(outputs[0]).name)),
+    ///     Item::Move { to, .. } => Some(format!("{} is moved", wired.get(*to).name)),
+    ///     Item::Input(_) | Item::NoGrad => None,
+    /// });
+    /// assert_eq!(lines.collect::<Vec<_>>(), [
+    ///     "t = sum(dims=[0])",
+    ///     "y.terms is moved",
+    ///     "y.sent = cast(dtype=bf16)",
+    ///     "y.got is moved",
+    ///     "y.wide = cast(dtype=f32)",
+    ///     "y = sum(dims=[0])",
+    /// ]);
+    /// # Ok::<(), reshard_program::Error>(())
+    /// ```
+    ///
+    /// Fails only where a tensor has more elements than can be counted.
+    pub fn wired(&self) -> Result<Cow<'_, Program>, Error> {
+        let is_wired = |item: &Item| self.travels(item).is_some();
+        if !self.items().iter().any(is_wired) {
+            return Ok(Cow::Borrowed(self));
+        }
+        let mut made = self.clone();
+        made.items = Vec::with_capacity(self.items().len());
+        for item in self.items() {
+            match (item, self.travels(item)) {
+                (Item::Move { from, to, forward, .. }, Some(via)) => {
+                    Wire { program: &mut made, to: *to }.carry(*from, forward, via)?;
+                }
+                (Item::Input(_) | Item::Op { .. } | Item::Move { .. } | Item::NoGrad, _) => {
+                    made.items.push(item.clone());
+                }
+            }
+        }
+        Ok(Cow::Owned(made))
+    }
+
+    /// The type in which an item travels, where that is narrower than what it moves.
+    pub(crate) fn travels(&self, item: &Item) -> Option<DType> {
+        match item {
+            Item::Move { to, forward, via, .. } => {
+                via.filter(|via| forward.dtype() == *via && is_narrower(*via, self.get(*to).dtype))
+            }
+            Item::Input(_) | Item::Op { .. } | Item::NoGrad => None,
+        }
+    }
+}
+
+/// A move that is being carried out.
+struct Wire<'a> {
+    program: &'a mut Program,
+    /// What it makes.
+    to: ValueId,
+}
+
+impl Wire<'_> {
+    fn carry(&mut self, from: ValueId, plan: &Arc<Plan>, via: DType) -> Result<(), Error> {
+        let [source, target] = [from, self.to].map(|v| self.program.get(v).clone());
+        match Way::of(&source.is.value, &target.is.value)? {
+            Way::Alone | Way::Narrow => {
+                let sent = self.cast(from, "sent", via)?;
+                let got = self.moved(sent, "got", &target.is.value, plan);
+                self.call(Call::new("cast"), got, self.to)
+            }
+            Way::Terms { from: slices, to: parts } => {
+                // Of each rank its own term: the bytes that it has.
+                let none = Planner::from(plan.options().clone()).plan(&slices, &slices, source.dtype)?;
+                let terms = self.moved(from, "terms", &slices, &Arc::new(none));
+                let sent = self.cast(terms, "sent", via)?;
+                let got = self.moved(sent, "got", &parts, plan);
+                let wide = self.cast(got, "wide", target.dtype)?;
+                let sum = Call::new("sum").with("dims", Argument::Numbers(vec![0]));
+                self.call(sum, wide, self.to)
+            }
+        }
+    }
+
+    /// A value between, which has no gradient.
+    fn value(&mut self, word: &str, dtype: DType, is: Sharding) -> ValueId {
+        let mut name = format!("{}.{word}", self.program.get(self.to).name);
+        while self.program.value(&name).is_some() {
+            name.push('\'');
+        }
+        self.program.add(&name, dtype, Type { value: is, gradient: None })
+    }
+
+    fn moved(&mut self, from: ValueId, word: &str, is: &Sharding, plan: &Arc<Plan>) -> ValueId {
+        let to = self.value(word, self.program.get(from).dtype, is.clone());
+        self.program.items.push(Item::Move {
+            from,
+            to,
+            forward: Arc::clone(plan),
+            backward: None,
+            via: None,
+        });
+        to
+    }
+
+    fn cast(&mut self, from: ValueId, word: &str, dtype: DType) -> Result<ValueId, Error> {
+        let is = self.program.get(from).is.value.clone();
+        let to = self.value(word, dtype, is);
+        self.call(Call::new("cast"), from, to)?;
+        Ok(to)
+    }
+
+    /// A call on the shards of a value, of which each rank makes its shard of another.
+    fn call(&mut self, call: Call, from: ValueId, to: ValueId) -> Result<(), Error> {
+        let [takes, makes] = [from, to].map(|v| self.program.get(v));
+        let call = match call.name() {
+            Some("cast") => call.with("dtype", Argument::Word(makes.dtype.name().to_owned())),
+            Some(_) | None => call,
+        };
+        let op = self.program.table.op(&call, &[takes.shape()])?;
+        let all = takes.shape().iter().map(|&n| n as f64).product::<f64>();
+        let share = if all > 0.0 { takes.is.value.max_local_numel() as f64 / all } else { 0.0 };
+        let without_gradient = |is: &Type| Type { gradient: None, ..is.clone() };
+        let strategy = TypedStrategy {
+            inputs: vec![without_gradient(&takes.is)],
+            outputs: vec![without_gradient(&makes.is)],
+            rows: Vec::new(),
+            share,
+            region: false,
+        };
+        let operations = op.operations() * share;
+        self.program.items.push(Item::Op {
+            call,
+            op,
+            inputs: vec![from],
+            outputs: vec![to],
+            strategy: Arc::new(strategy),
+            operations,
+            is_view: false,
+        });
+        Ok(())
+    }
+}

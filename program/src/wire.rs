@@ -1,0 +1,257 @@
+//! The wire's type: a move whose elements travel in a narrower type, and whose terms are added in their own.
+//!
+//! ```text
+//! y: S(1) via bf16 = x     x is S(0)     cast, what the plan says in bf16, cast back
+//! y: S(0) via bf16 = x     x is P        every rank casts its term; each gets all terms of its part, casts them back and adds them
+//! y: R via bf16 = x        x is P        y.1: S(0) via bf16 = x;  y: R via bf16 = y.1
+//! ```
+//!
+//! **Terms are a dim that nobody sees.** What is terms over `n` ranks is, rank by rank, a tensor with one more dim of size `n` that these ranks cut. So
+//! there is no new collective: terms become slices, which is a view, these become shards of another dim, which is an all-to-all, and the new dim is summed
+//! where all of it is at hand. A sum is rounded where its terms are and nowhere in between, and once more where it is gathered. All ranks gather the same
+//! numbers, so that replicas are equal in every bit.
+//!
+//! **A move has one plan each way**, so what reduces and gathers is two moves. As a type is a pair, this also holds of a move that
+//! reduces in one direction alone:
+//!
+//! ```text
+//! P|R -> I       P|R -> S(0)|R -> I          a reduction forward, nothing backward
+//! I -> R|P       I -> R|S(0) -> R|P          nothing forward, a reduction backward
+//! ```
+//!
+//! The adjoint of a move through a wire is the swapped move through the same wire: the gradient of what is meant and not of how it is rounded.
+//! What does not travel is not rounded.
+
+use reshard_kernels::DType;
+use reshard_planner::internal::{Ask, Price};
+use reshard_planner::{Plan, Planner};
+use reshard_sharding::internal::{AxisCut, Cuts, DimCut};
+use reshard_sharding::{PartialAxis, ReduceOp, Sharding, Type};
+
+use crate::Error;
+use crate::notation::refused;
+
+/// The bits of a float's mantissa and exponent that can be cast to; none of other types.
+fn widths(dtype: DType) -> Option<(usize, usize)> {
+    match dtype {
+        DType::F64 => Some((52, 11)),
+        DType::F32 => Some((23, 8)),
+        DType::F16 => Some((10, 5)),
+        DType::BF16 => Some((7, 8)),
+        DType::Bool
+        | DType::F4
+        | DType::F6_E2M3
+        | DType::F6_E3M2
+        | DType::U8
+        | DType::I8
+        | DType::F8_E5M2
+        | DType::F8_E4M3
+        | DType::F8_E8M0
+        | DType::F8_E4M3FNUZ
+        | DType::F8_E5M2FNUZ
+        | DType::I16
+        | DType::U16
+        | DType::I32
+        | DType::U32
+        | DType::C64
+        | DType::I64
+        | DType::U64 => None,
+    }
+}
+
+/// Whether numbers of a type may travel in another: one of fewer bits, all of whose numbers are among them.
+pub(crate) fn is_narrower(via: DType, dtype: DType) -> bool {
+    widths(via).zip(widths(dtype)).is_some_and(|(to, from)| to.0 < from.0 && to.1 <= from.1)
+}
+
+/// Whether a value of elements of a type may travel so.
+pub(crate) fn check(name: &str, dtype: DType, via: DType) -> Result<(), Error> {
+    if is_narrower(via, dtype) {
+        return Ok(());
+    }
+    let known: Vec<&str> = [DType::F32, DType::F16, DType::BF16]
+        .into_iter()
+        .filter(|via| is_narrower(*via, dtype))
+        .map(DType::name)
+        .collect();
+    refused(if known.is_empty() {
+        format!("{name} is {dtype} and cannot travel via {via}: leave out via {via}")
+    } else {
+        format!("{name} is {dtype} and cannot travel via {via}: via takes {}", known.join(" or "))
+    })
+}
+
+/// The sums that a move from one sharding to another makes: what is terms before and not after.
+pub(crate) fn reduced(from: &Sharding, to: &Sharding) -> Vec<PartialAxis> {
+    let stays = |terms: &PartialAxis| from.mesh() == to.mesh() && to.partial().contains(terms);
+    from.partial().iter().filter(|terms| !stays(terms)).copied().collect()
+}
+
+/// Over how many ranks these are terms.
+fn ranks(terms: &[PartialAxis]) -> usize {
+    terms.iter().map(|terms| terms.sub.size).product()
+}
+
+fn cuts(of: &Sharding) -> impl Iterator<Item = AxisCut> + '_ {
+    (0..of.shape().len()).flat_map(|dim| of.dim_cuts(dim))
+}
+
+/// A sharding of a tensor with one more dim, the first, of which these ranks have a slice each, or all of it.
+fn with_terms(is: &Sharding, terms: &[PartialAxis], slices: bool) -> Result<Sharding, Error> {
+    let shape: Vec<usize> = core::iter::once(ranks(terms)).chain(is.shape().iter().copied()).collect();
+    let own = terms.iter().filter(|_| slices).map(|terms| AxisCut {
+        dim: 0,
+        sub: terms.sub,
+        cut: DimCut::chunks(1, terms.sub.size),
+    });
+    let others = cuts(is).map(|cut| AxisCut { dim: cut.dim + 1, ..cut });
+    let partial = is.partial().iter().filter(|known| !slices || !terms.contains(known)).copied().collect();
+    Ok(Sharding::from_cuts(is.mesh(), &shape, own.chain(others).collect(), partial)?)
+}
+
+/// How a move gets a value from one sharding to another.
+pub(crate) enum Way {
+    /// As it is, since nothing travels.
+    Alone,
+    /// In the wire's type.
+    Narrow,
+    /// In the wire's type, the terms over these ranks as slices, between these shardings of them.
+    Terms { from: Sharding, to: Sharding },
+}
+
+impl Way {
+    /// Of what a plan of the same dtype would do.
+    pub(crate) fn of(from: &Sharding, to: &Sharding) -> Result<Way, Error> {
+        let terms = reduced(from, to);
+        if terms.is_empty() {
+            return Ok(Way::Narrow);
+        }
+        if let Some(other) = terms.iter().find(|terms| terms.op != ReduceOp::Sum) {
+            return refused(format!(
+                "terms of P({}) are not added and cannot be reduced via another type: reduce them by a move without via",
+                other.op
+            ));
+        }
+        Ok(Way::Terms { from: with_terms(from, &terms, true)?, to: with_terms(to, &terms, false)? })
+    }
+}
+
+/// How a value of these elements gets from one sharding to another, and the plan of what travels.
+pub(crate) fn plan(
+    planner: &Planner,
+    from: &Sharding,
+    to: &Sharding,
+    dtype: DType,
+    via: DType,
+) -> Result<(Way, Plan), Error> {
+    let way = Way::of(from, to)?;
+    let plan = match &way {
+        Way::Alone | Way::Narrow => planner.plan(from, to, via)?,
+        Way::Terms { from, to } => planner.plan(from, to, via)?,
+    };
+    // Terms of which each rank has all are added as they are.
+    if plan.communicating_steps() == 0 {
+        return Ok((Way::Alone, planner.plan(from, to, dtype)?));
+    }
+    Ok((way, plan))
+}
+
+fn price(planner: &Planner, from: &Sharding, to: &Sharding, via: DType) -> Option<u64> {
+    let (from, to) = match Way::of(from, to).ok()? {
+        Way::Alone | Way::Narrow => (from.clone(), to.clone()),
+        Way::Terms { from, to } => (from, to),
+    };
+    match planner.price(&from, &to, via, Ask::Within(u64::MAX)).ok()?.0 {
+        Price::Exactly(cost) | Price::AtMost(cost) | Price::MoreThan(cost) => Some(cost),
+    }
+}
+
+/// Where a sum is made that all its ranks want: what each of them has a part of; none where it is made where it is wanted, or no dim
+/// can be in so many parts.
+fn scattered(
+    planner: &Planner,
+    from: &Sharding,
+    to: &Sharding,
+    via: DType,
+) -> Result<Option<Sharding>, Error> {
+    let terms = reduced(from, to);
+    let is_used = |of: &Sharding, terms: &PartialAxis| {
+        of.mesh() == from.mesh()
+            && (cuts(of).any(|cut| cut.sub.axis == terms.sub.axis)
+                || of.partial().iter().any(|known| known.sub.axis == terms.sub.axis))
+    };
+    if terms.iter().all(|terms| is_used(to, terms)) {
+        return Ok(None);
+    }
+    let kept = from.partial().iter().filter(|known| !terms.contains(known)).copied();
+    let before = Sharding::from_cuts(from.mesh(), from.shape(), cuts(from).collect(), kept.collect())?;
+    let mut best: Option<(u64, Sharding)> = None;
+    for base in [&before, to] {
+        // What cuts its ranks otherwise is no place to begin with.
+        if base.mesh() != from.mesh() {
+            continue;
+        }
+        let free: Vec<&PartialAxis> = terms.iter().filter(|terms| !is_used(base, terms)).collect();
+        let parts: usize = free.iter().map(|terms| terms.sub.size).product();
+        for dim in 0..base.shape().len() {
+            let pieces: usize = base.dim_cuts(dim).iter().map(|cut| cut.cut.ranks()).product();
+            let (whole, pieces) = (base.shape()[dim], pieces.saturating_mul(parts));
+            if whole == 0 || pieces < 2 || !whole.is_multiple_of(pieces) {
+                continue;
+            }
+            let own = free.iter().map(|terms| AxisCut {
+                dim,
+                sub: terms.sub,
+                cut: DimCut::chunks(1, terms.sub.size),
+            });
+            let all: Cuts = cuts(base).chain(own).collect();
+            let Ok(is) = Sharding::from_cuts(base.mesh(), base.shape(), all, base.partial().into()) else {
+                continue;
+            };
+            let legs = price(planner, from, &is, via).zip(price(planner, &is, to, via));
+            let Some(cost) = legs.map(|(a, b)| a.saturating_add(b)) else { continue };
+            if best.as_ref().is_none_or(|(least, _)| cost < *least) {
+                best = Some((cost, is));
+            }
+        }
+    }
+    let direct = price(planner, from, to, via);
+    Ok(best.filter(|(cost, _)| direct.is_none_or(|direct| *cost <= direct)).map(|(_, is)| is))
+}
+
+/// The type between two moves that together are one through a wire; none where one move does it.
+pub(crate) fn between(planner: &Planner, from: &Type, to: &Type, via: DType) -> Result<Option<Type>, Error> {
+    let value = scattered(planner, &from.value, &to.value, via)?;
+    let gradient = match (&from.gradient, &to.gradient) {
+        (Some(to), Some(from)) => scattered(planner, from, to, via)?,
+        (None, _) | (_, None) => None,
+    };
+    if value.is_none() && gradient.is_none() {
+        return Ok(None);
+    }
+    // What goes in one way is done by the first move.
+    let gradient = gradient.or_else(|| to.gradient.clone());
+    Ok(Some(Type { value: value.unwrap_or_else(|| to.value.clone()), gradient }))
+}
+
+/// What a move through a wire costs by the model, both ways, in picoseconds; none where there is none.
+pub(crate) fn priced(planner: &Planner, from: &Type, to: &Type, via: DType) -> Option<u64> {
+    let one_way = |a: &Sharding, b: &Sharding| {
+        if a == b {
+            return Some(0);
+        }
+        price(planner, a, b, via)
+    };
+    let leg = |from: &Type, to: &Type| {
+        let forward = one_way(&from.value, &to.value)?;
+        match (&from.gradient, &to.gradient) {
+            (Some(to), Some(from)) => Some(forward.saturating_add(one_way(from, to)?)),
+            (_, None) => Some(forward),
+            (None, Some(_)) => None,
+        }
+    };
+    match between(planner, from, to, via).ok()? {
+        None => leg(from, to),
+        Some(middle) => Some(leg(from, &middle)?.saturating_add(leg(&middle, to)?)),
+    }
+}

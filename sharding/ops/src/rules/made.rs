@@ -1,0 +1,78 @@
+//! What calls came to: graphs call the same on the same shapes again and again, as in equal layers.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash, Hasher};
+use std::sync::{PoisonError, RwLock};
+
+use crate::rules::call::Call;
+
+/// So many answers are kept; when there are more, all go.
+const MOST: usize = 1 << 12;
+
+/// A call on inputs of these shapes, and what it came to.
+#[derive(Debug)]
+struct Entry<A> {
+    call: Call,
+    inputs: Vec<Vec<usize>>,
+    answer: A,
+}
+
+/// Answers to calls on shapes, by their hashes.
+///
+/// What it has forgotten is found out again: a clone knows nothing.
+pub(crate) struct Made<A>(RwLock<HashMap<u64, Vec<Entry<A>>, BuildHasherDefault<DefaultHasher>>>);
+
+impl<A> Default for Made<A> {
+    fn default() -> Made<A> {
+        Made(RwLock::default())
+    }
+}
+
+impl<A> Clone for Made<A> {
+    fn clone(&self) -> Made<A> {
+        Made::default()
+    }
+}
+
+impl<A> core::fmt::Debug for Made<A> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("answers")
+    }
+}
+
+impl<A: Clone> Made<A> {
+    /// The answer, found out if nobody asked before; what fails is asked again.
+    pub(crate) fn of<E>(
+        &self,
+        call: &Call,
+        inputs: &[&[usize]],
+        find: impl FnOnce() -> Result<A, E>,
+    ) -> Result<A, E> {
+        let mut hasher = BuildHasherDefault::<DefaultHasher>::default().build_hasher();
+        (call, inputs).hash(&mut hasher);
+        let hash = hasher.finish();
+        let is_it = |entry: &&Entry<A>| {
+            entry.call == *call
+                && entry.inputs.len() == inputs.len()
+                && entry.inputs.iter().zip(inputs).all(|(a, b)| a == b)
+        };
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(entry) = known.get(&hash).and_then(|list| list.iter().find(is_it)) {
+            return Ok(entry.answer.clone());
+        }
+        drop(known);
+        let answer = find()?;
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= MOST {
+            known.clear();
+        }
+        let inputs = inputs.iter().map(|shape| shape.to_vec()).collect();
+        known.entry(hash).or_default().push(Entry { call: call.clone(), inputs, answer: answer.clone() });
+        Ok(answer)
+    }
+
+    /// Forgets all, as a table has other ops now.
+    pub(crate) fn forget(&mut self) {
+        *self = Made::default();
+    }
+}
